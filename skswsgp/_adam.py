@@ -1,0 +1,32 @@
+"""One step of Adam (Kingma and Ba, 2015), uphill."""
+
+import math
+
+from skswsgp._covariance import exp_negative
+from skswsgp._jit import njit
+
+BETA1, BETA2, EPSILON = 0.9, 0.999, 1e-12
+_LOG_BETA1, _LOG_BETA2 = math.log(BETA1), math.log(BETA2)
+
+
+@njit
+def bias_corrections(steps, rate):
+    """Return rate / (1 - beta1^t) and 1 / (1 - beta2^t) after t steps."""
+    first = rate / (1.0 - exp_negative(steps * _LOG_BETA1))
+    second = 1.0 / (1.0 - exp_negative(steps * _LOG_BETA2))
+    return first, second
+
+
+@njit
+def adam_steps(gradient, i, moments, row, scale, n, step, t):
+    """step[t, j] = the step for gradient[i, j], j < n; moments[row] are modified.
+
+    moments has shape (rows, 2, n); `scale` comes from `bias_corrections`.
+    """
+    for j in range(n):
+        g = gradient[i, j]
+        first = BETA1 * moments[row, 0, j] + (1.0 - BETA1) * g
+        second = BETA2 * moments[row, 1, j] + (1.0 - BETA2) * g * g
+        moments[row, 0, j] = first
+        moments[row, 1, j] = second
+        step[t, j] = first * scale[0] / (math.sqrt(second * scale[1]) + EPSILON)

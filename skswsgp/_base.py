@@ -1,0 +1,580 @@
+"""What the regressor and the classifier share: validation, set-up, attributes."""
+
+import warnings
+from abc import ABCMeta, abstractmethod
+from numbers import Integral, Real
+
+import numpy as np
+from sklearn.base import BaseEstimator, clone
+from sklearn.gaussian_process.kernels import ConstantKernel, Matern
+from sklearn.model_selection import train_test_split
+from sklearn.utils import check_random_state
+from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils.validation import (
+    _check_sample_weight,
+    check_is_fitted,
+    validate_data,
+)
+
+from skswsgp._callbacks import CallbackSupportMixin, FitTask, with_callbacks
+from skswsgp._engine import CpuEngine
+from skswsgp._inducing import initial_inducing_points
+from skswsgp._jit import max_threads
+from skswsgp._likelihoods import make_likelihood
+from skswsgp._neighbors import NeighborSearch
+from skswsgp._program import compile_kernel, updated_kernel
+from skswsgp._state import Batch, Model
+from skswsgp._training import (
+    Data,
+    History,
+    Neighbors,
+    center_rows,
+    kernel_of,
+    learning_rates,
+    run_epoch,
+    steps_per_epoch,
+)
+
+JITTER = {"float64": 1e-6, "float32": 1e-5}
+FULL_COVARIANCE_BYTES = 2**30  # S and Adam's moments, at most
+AUTO_COVARIANCE_BYTES = 2**22  # up to this "auto" takes the full covariance
+ROWS_AT_ONCE = 8192  # rows of a prediction that are copied together
+SPREAD_SAMPLE = 20_000  # rows from which the spread of the features is measured
+INITIAL_VARIANCE = 0.1  # of q(u), relative to the prior
+
+
+class BaseSWSGP(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
+    """Base of the SWSGP estimators."""
+
+    _parameter_constraints: dict = {  # noqa: RUF012  scikit-learn's own form
+        "kernel": "no_validation",  # checked by compile_kernel, which says more
+        "n_inducing": [Interval(Integral, 1, None, closed="left")],
+        "n_neighbors": [Interval(Integral, 1, None, closed="left")],
+        "inducing_points": [StrOptions({"kmeans", "random"}), "array-like"],
+        "optimize_inducing": ["boolean"],
+        "covariance": [StrOptions({"auto", "diag", "full"})],
+        "neighbor_metric": [StrOptions({"kernel", "euclidean", "random"})],
+        "neighbor_search": [StrOptions({"auto", "brute", "kd_tree", "pynndescent"})],
+        "kl_weight": [Interval(Real, 0, None, closed="neither"), StrOptions({"auto"})],
+        "solver": [StrOptions({"adam"})],
+        "batch_size": [Interval(Integral, 1, None, closed="left")],
+        "learning_rate": [Interval(Real, 0, None, closed="neither")],
+        "max_iter": [Interval(Integral, 1, None, closed="left")],
+        "tol": [Interval(Real, 0, None, closed="left")],
+        "n_iter_no_change": [Interval(Integral, 1, None, closed="left")],
+        "early_stopping": ["boolean", StrOptions({"auto"})],
+        "validation_fraction": [Interval(Real, 0, 1, closed="neither")],
+        "warm_start": ["boolean"],
+        "device": [StrOptions({"auto", "cpu"})],
+        "n_jobs": [Integral, None],
+        "dtype": [StrOptions({"float64", "float32"})],
+        "random_state": ["random_state"],
+        "verbose": ["verbose"],
+    }
+
+    # --- what a subclass adds ------------------------------------------------------
+
+    @abstractmethod
+    def _encode_targets(self, y, sample_weight, fitted):
+        """Return (targets (N, Q) or (N, 1), attributes they depend on).
+
+        `fitted` holds the attributes of an earlier fit that must be kept, or nothing.
+        """
+
+    @abstractmethod
+    def _likelihood_of(self, attributes):
+        """Return (name of the likelihood, number of latent functions)."""
+
+    @abstractmethod
+    def _log_density(self, mu, v, targets, attributes):
+        """Return the log predictive density of each row's targets, in nats."""
+
+    _input_checks = {"dtype": [np.float64, np.float32], "order": "C"}  # noqa: RUF012
+    _target_checks: dict  # arguments of `validate_data` that concern y
+
+    # --- fitting -------------------------------------------------------------------
+
+    @with_callbacks
+    def fit(self, X, y, sample_weight=None, X_val=None, y_val=None):
+        """Fit the model.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Training inputs, in any units; not copied when they are floats, so that a
+            memory map is read piece by piece.
+        y : array-like of shape (n_samples,) or (n_samples, n_outputs)
+            Training targets.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weight of each row; a weight of 2 counts as the row given twice.
+        X_val : array-like of shape (n_val, n_features), default=None
+            Inputs held out to decide when to stop, instead of `validation_fraction`.
+        y_val : array-like of shape (n_val,) or (n_val, n_outputs), default=None
+            Targets that go with `X_val`.
+
+        Returns
+        -------
+        self : object
+            The fitted estimator.
+
+        Raises
+        ------
+        ValueError
+            If a parameter or the data cannot be used; the estimator stays as it was.
+        FloatingPointError
+            If training leaves the finite numbers.
+        """
+        return self._restoring(self._fit, X, y, sample_weight, X_val, y_val)
+
+    def _partial_fit(self, X, y, sample_weight):
+        """Learn from one more chunk: one epoch at a constant learning rate."""
+        return self._restoring(self._fit, X, y, sample_weight, streaming=True)
+
+    def _restoring(self, method, *args, **kwargs):
+        """Call a method; if it fails, put the fitted attributes back as they were."""
+        before = dict(vars(self))
+        try:
+            return method(*args, **kwargs)
+        except BaseException:
+            for name in [n for n in vars(self) if n.endswith("_")]:
+                if name not in before:
+                    delattr(self, name)
+            vars(self).update({n: v for n, v in before.items() if n.endswith("_")})
+            raise
+
+    def _fit(self, X, y, sample_weight, X_val=None, y_val=None, streaming=False):
+        self._validate_params()
+        fitted = self._fitted_attributes() if streaming or self.warm_start else {}
+        epochs = 1 if streaming else self.max_iter
+        inputs = {"X": X, "y": y, "metadata": {"sample_weight": sample_weight}}
+        rng = check_random_state(self.random_state)
+        X, y, weight = self._validate_training(X, y, sample_weight, reset=not fitted)
+        validation = self._validate_validation(X_val, y_val)
+        if not streaming:
+            X, y, weight, validation = self._hold_out(X, y, weight, validation, rng)
+        targets, attributes = self._encode_targets(y, weight, fitted)
+        if validation is not None:
+            y_val, _ = self._encode_targets(validation[1], None, attributes)
+            validation = validation[0], y_val
+        spread = feature_spread(X, rng)
+        attributes |= fitted or self._initial_attributes(
+            X, weight, attributes, spread, rng
+        )
+        seen = fitted.get("n_samples_seen_", 0.0) if streaming else 0.0
+        attributes["n_samples_seen_"] = seen + float(weight.sum(dtype=np.float64))
+        model, center = self._build_model(
+            attributes, self.optimize_inducing, attributes["n_samples_seen_"]
+        )
+        engine = CpuEngine(model, attributes["n_neighbors_"], max_threads(self.n_jobs))
+        data = Data(X, targets.astype(self.dtype), weight, center, np.dtype(self.dtype))
+        task = FitTask(self, epochs, inputs)
+        self._prepare_engine(engine, data, attributes, spread, streaming)
+        n_steps = steps_per_epoch(len(X), self.batch_size)
+        rates = learning_rates(self.learning_rate, n_steps * epochs, not streaming)
+        rates = rates.reshape(epochs, n_steps)
+        trained = self._train(engine, data, validation, attributes, rates, rng, task)
+        for name, value in trained.items():
+            setattr(self, name, value)
+        self._optimizer = engine.optimizer if streaming else None
+        task.end()
+        return self
+
+    def _prepare_engine(self, engine, data, attributes, spread, streaming):
+        """Allocate for training; a stream goes on with the moments that it has."""
+        compiled = compile_kernel(attributes["kernel_"], data.X.shape[1], self.dtype)
+        earlier = getattr(self, "_optimizer", None) if streaming else None
+        if earlier is not None:
+            earlier = type(earlier)(*(array.copy() for array in earlier))
+        n_rows = len(data.weight)
+        engine.prepare_training(
+            n_rows // steps_per_epoch(n_rows, self.batch_size),
+            compiled.free,
+            compiled.log_bounds,
+            spread,
+            earlier,
+        )
+
+    def _validate_training(self, X, y, sample_weight, reset):
+        """Return validated X, y and weights, without the rows of weight zero."""
+        X, y = validate_data(
+            self, X, y, reset=reset, **self._input_checks, **self._target_checks
+        )
+        if sample_weight is None:
+            return X, y, np.ones(len(X), dtype=self.dtype)
+        weight = _check_sample_weight(
+            sample_weight, X, dtype=np.dtype(self.dtype), ensure_non_negative=True
+        )
+        if not weight.any():
+            raise ValueError(
+                "sample_weight is zero for every row: expected at least one positive "
+                "weight; leave sample_weight out to weigh all rows alike."
+            )
+        if not weight.all():
+            kept = weight > 0
+            X, y, weight = X[kept], y[kept], weight[kept]
+        return X, y, weight
+
+    def _validate_inputs(self, X):
+        return validate_data(self, X, reset=False, **self._input_checks)
+
+    def _validate_validation(self, X_val, y_val):
+        """Return (X_val, y_val) or None."""
+        if X_val is None and y_val is None:
+            return None
+        if X_val is None or y_val is None:
+            missing = "X_val" if X_val is None else "y_val"
+            raise ValueError(f"{missing} is missing: X_val and y_val go together.")
+        if self.early_stopping is False:
+            raise ValueError(
+                "X_val and y_val came with early_stopping=False: expected 'auto' or "
+                "True, for they only serve to decide when to stop."
+            )
+        return validate_data(
+            self, X_val, y_val, reset=False, **self._input_checks, **self._target_checks
+        )
+
+    def _hold_out(self, X, y, weight, validation, rng):
+        """Split off `validation_fraction` of the rows where early stopping asks."""
+        stop = self.early_stopping
+        stop = len(X) > 10_000 if stop == "auto" else stop
+        if validation is not None or not stop:
+            return X, y, weight, validation
+        rows, held = train_test_split(
+            np.arange(len(X)),
+            test_size=self.validation_fraction,
+            random_state=rng,
+            stratify=self._stratify(y),
+        )
+        return X[rows], y[rows], weight[rows], (X[held], y[held])
+
+    def _stratify(self, y):
+        return None
+
+    def _initial_attributes(self, X, weight, attributes, spread, rng):
+        """Return kernel, noise, inducing points and q(u) as they are before training."""
+        kernel = self.kernel
+        if kernel is None:
+            kernel = default_kernel(spread)
+        compile_kernel(kernel, X.shape[1], self.dtype)  # refuse it before any work
+        Z = initial_inducing_points(
+            X, self.n_inducing, self.inducing_points, rng, spread, weight
+        )
+        name, n_latent = self._likelihood_of(attributes)
+        M, H = len(Z), min(self.n_neighbors, len(Z))
+        noise = {}
+        if name == "gaussian":
+            noise["noise_variance_"] = np.full(n_latent, float(self.noise_variance))
+        prior = np.asarray(clone(kernel).diag(Z[:1000])).mean()
+        variance = INITIAL_VARIANCE * prior
+        if self._full_covariance(M, n_latent):
+            covariance = np.tile(
+                np.sqrt(variance) * np.eye(M)[:, :, None], (1, 1, n_latent)
+            )
+        else:
+            covariance = np.full((M, n_latent), variance)
+        return {
+            "kernel_": clone(kernel),
+            "inducing_points_": Z,
+            "inducing_mean_": np.zeros((M, n_latent)),
+            "inducing_covariance_": covariance,
+            "n_inducing_": M,
+            "n_neighbors_": H,
+        } | noise
+
+    def _full_covariance(self, M, n_latent):
+        """Decide between a full and a diagonal covariance of q(u)."""
+        size = 3 * np.dtype(self.dtype).itemsize * M * M * n_latent
+        if self.covariance == "full" and size > FULL_COVARIANCE_BYTES:
+            raise ValueError(
+                f"covariance='full' with {M} inducing points and {n_latent} latent "
+                f"functions takes {size / 2**30:.1f} GiB: expected at most "
+                f"{FULL_COVARIANCE_BYTES / 2**30:.1f} GiB; use covariance='diag'."
+            )
+        if self.covariance == "auto":
+            return size <= AUTO_COVARIANCE_BYTES
+        return self.covariance == "full"
+
+    def _kl_weight_of(self, M, H):
+        """Return beta: a number, or max(1, M / H) for "auto"."""
+        return max(1.0, M / H) if self.kl_weight == "auto" else float(self.kl_weight)
+
+    def _train(self, engine, data, validation, attributes, rates, rng, task):
+        """Run an epoch for each row of `rates`; return the fitted attributes."""
+        model = engine.model
+        neighbors = Neighbors(engine, len(data.weight), self._search_options())
+        history = History(self.tol, self.n_iter_no_change)
+        best = None
+
+        def fitted():
+            return self._attributes_of(model, data, attributes, history, neighbors)
+
+        try:
+            for epoch_rates in rates:
+                task.begin_epoch()
+                loss, bound = run_epoch(engine, data, neighbors, rng, epoch_rates)
+                score = self._validation_score(model, data, validation, attributes)
+                improved = history.add(loss, bound, score)
+                if improved and score is not None:
+                    best = fitted()
+                self._report(history, len(rates))
+                if task.end_epoch(fitted) or history.stalled:
+                    break
+        except KeyboardInterrupt:
+            warnings.warn(
+                f"training was interrupted in epoch {len(history.losses) + 1}: the "
+                "model is kept as it was then.",
+                stacklevel=5,
+            )
+        self._warn_of_jitter(engine)
+        result = fitted()
+        if best is not None:
+            kept = ("loss_curve_", "best_loss_", "validation_scores_", "n_iter_")
+            result = best | {name: result[name] for name in kept}
+        return result
+
+    def _report(self, history, epochs):
+        """Print one line an epoch if asked to."""
+        if self.verbose:
+            line = f"epoch {len(history.losses)}/{epochs}: "
+            line += f"loss {history.losses[-1]:.5f}"
+            if history.scores:
+                line += f", held-out log density {history.scores[-1]:.5f}"
+            print(line)
+
+    def _warn_of_jitter(self, engine):
+        extra = int(engine.events[:, 0].sum())
+        if extra:
+            warnings.warn(
+                f"{extra} covariance matrices needed more than the usual jitter: "
+                "inducing points lie close together for this kernel, or its "
+                "length-scales have grown large; fewer inducing points or neighbours, "
+                "dtype='float64' or tighter bounds help.",
+                stacklevel=5,
+            )
+
+    def _attributes_of(self, model, data, attributes, history, neighbors):
+        """Return the fitted attributes that describe a model in training."""
+        covariance = model.s
+        if model.full:
+            signs = np.sign(np.einsum("qii->qi", model.L))
+            covariance = np.moveaxis(np.tril(model.L) * signs[:, None, :], 0, -1)
+        sample = data.block(np.arange(min(256, len(data.weight))))[0]
+        trained = {
+            "kernel_": updated_kernel(attributes["kernel_"], model.params),
+            "inducing_points_": model.Z + data.center,
+            "inducing_mean_": model.m.copy(),
+            "inducing_covariance_": covariance.copy(),
+            "kl_weight_": model.kl_weight,
+            "neighbor_recall_": (
+                1.0 if neighbors.engine.shared else neighbors.search.recall(sample)
+            ),
+            "lower_bound_": history.bounds[-1] if history.bounds else np.nan,
+            "loss_curve_": list(history.losses),
+            "best_loss_": min(history.losses, default=np.nan),
+            "validation_scores_": list(history.scores) or None,
+            "n_iter_": len(history.losses),
+        }
+        if len(model.noise):
+            trained["noise_variance_"] = model.noise.copy()
+        return squeeze_outputs(attributes | trained)
+
+    def _fitted_attributes(self):
+        """Return the public fitted attributes that another fit starts from, if any."""
+        if not hasattr(self, "inducing_points_"):
+            return {}
+        names = [n for n in vars(self) if n.endswith("_") and not n.startswith("_")]
+        return {n: getattr(self, n) for n in names}
+
+    # --- from attributes to a model, and prediction ---------------------------------
+
+    def _search_options(self):
+        return {"metric": self.neighbor_metric, "search": self.neighbor_search}
+
+    def _build_model(self, attributes, train_inducing=False, total_weight=1.0):
+        """Return (Model, center of X) from fitted attributes."""
+        dtype = np.dtype(self.dtype)
+        Z = np.asarray(attributes["inducing_points_"], dtype=np.float64)
+        compiled = compile_kernel(attributes["kernel_"], Z.shape[1], dtype)
+        center = Z.mean(axis=0) if compiled.stationary else np.zeros(Z.shape[1])
+        name, n_latent = self._likelihood_of(attributes)
+        M = len(Z)
+        mean = np.array(attributes["inducing_mean_"], dtype=dtype).reshape(M, n_latent)
+        covariance = np.asarray(attributes["inducing_covariance_"], dtype=dtype)
+        full = covariance.ndim > np.ndim(attributes["inducing_mean_"])
+        if full:
+            L = covariance.reshape(M, M, n_latent)
+            L = np.ascontiguousarray(np.moveaxis(L, -1, 0)).copy()
+            s = np.zeros((0, n_latent), dtype)
+        else:
+            L = np.zeros((n_latent, 0, 0), dtype)
+            s = covariance.reshape(M, n_latent).copy()
+        noise = np.atleast_1d(attributes.get("noise_variance_", np.zeros(0)))
+        model = Model(
+            *compiled.struct,
+            *make_likelihood(name, n_latent, dtype),
+            np.ascontiguousarray(Z - center, dtype=dtype),
+            mean,
+            s,
+            L,
+            noise.astype(dtype),
+            JITTER[self.dtype],
+            float(total_weight),
+            self._kl_weight_of(M, attributes["n_neighbors_"]),
+            full,
+            train_inducing,
+        )
+        return model, center
+
+    def _latent(self, X, with_variance, n_neighbors=None):
+        """Return mean and variance (or None), each (n, Q), of q(f) at rows of X."""
+        check_is_fitted(self, "inducing_points_")
+        X = self._validate_inputs(X)
+        model, center = self._build_model(vars(self))
+        H = self._active_count(n_neighbors, len(model.Z))
+        return latent_posterior(
+            model, center, X, H, with_variance, self.n_jobs, self._search_options()
+        )
+
+    def _active_count(self, n_neighbors, M):
+        if n_neighbors is None:
+            return min(self.n_neighbors_, M)
+        if not isinstance(n_neighbors, Integral) or n_neighbors < 1:
+            raise ValueError(
+                f"n_neighbors={n_neighbors!r}: expected a positive integer, or None "
+                "for the number used in fit."
+            )
+        return min(int(n_neighbors), M)
+
+    def _validation_score(self, model, data, validation, attributes):
+        """Return the mean log predictive density of the held-out rows, or None."""
+        if validation is None:
+            return None
+        X, targets = validation
+        mu, v = latent_posterior(
+            model,
+            data.center,
+            X,
+            attributes["n_neighbors_"],
+            True,
+            self.n_jobs,
+            self._search_options(),
+        )
+        current = attributes | {"noise_variance_": model.noise}
+        return float(np.mean(self._log_density(mu, v, targets, current)))
+
+    def lower_bound(self, X, y, sample_weight=None):
+        """Return the bound of eq. 11 on given data.
+
+        sum_n [E_q log p(y_n | f_n) - KL(q(u_w) || p(u_w)) / N] with w the inducing
+        points nearest to x_n. The divergence has the weight 1 of the paper, whatever
+        `kl_weight` was in training.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Inputs.
+        y : array-like of shape (n_samples,) or (n_samples, n_outputs)
+            Targets.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weight of each row.
+
+        Returns
+        -------
+        bound : float
+            Sum over the rows, in nats; for regression of the density of standardised y.
+        """
+        check_is_fitted(self, "inducing_points_")
+        X, y, weight = self._validate_training(X, y, sample_weight, reset=False)
+        targets, _ = self._encode_targets(y, None, vars(self))
+        model, center = self._build_model(vars(self))
+        H = self._active_count(None, len(model.Z))
+        engine = CpuEngine(model, H, max_threads(self.n_jobs))
+        search = make_search(engine, self._search_options())
+        total, mass = 0.0, weight.sum(dtype=np.float64)
+        for first in range(0, len(X), ROWS_AT_ONCE):
+            rows = slice(first, first + ROWS_AT_ONCE)
+            block = center_rows(X[rows], center, model.Z.dtype)
+            w = weight[rows].astype(model.Z.dtype)
+            part = targets[rows].astype(model.Z.dtype)
+            ell, kl = engine.bound(Batch(block, part, w, search(block)))
+            total += float(np.sum(w * (ell - kl / mass), dtype=np.float64))
+        require_finite(total)
+        return total
+
+
+def require_finite(values):
+    """Raise if a covariance matrix could not be factorised."""
+    if not np.all(np.isfinite(values)):
+        raise FloatingPointError(
+            "a covariance matrix of inducing points could not be factorised: expected "
+            "finite kernel parameters and inducing points; check kernel_ and "
+            "inducing_points_, or fit again with tighter bounds on the kernel."
+        )
+
+
+def make_search(engine, options):
+    """Return a function from rows of centred X to their lists of neighbours."""
+    if engine.shared:
+        return lambda X: np.empty((len(X), 0), dtype=np.int32)
+    return NeighborSearch(
+        engine.model.Z,
+        kernel_of(engine.model),
+        n_neighbors=engine.n_active,
+        n_threads=engine.n_threads,
+        **options,
+    ).query
+
+
+def latent_posterior(model, center, X, H, with_variance, n_jobs, options):
+    """Return mean and variance (or None), each (n, Q), of q(f) at rows of X."""
+    engine = CpuEngine(model, H, max_threads(n_jobs))
+    search = make_search(engine, options)
+    means, variances = [], []
+    for first in range(0, len(X), ROWS_AT_ONCE):
+        block = center_rows(X[first : first + ROWS_AT_ONCE], center, model.Z.dtype)
+        mu, v = engine.predict(block, search(block), with_variance)
+        means.append(mu)
+        variances.append(v)
+    mu = np.concatenate(means)
+    require_finite(mu)
+    return mu, np.concatenate(variances) if with_variance else None
+
+
+def feature_spread(X, rng):
+    """Return a robust standard deviation of each feature, 1 for constant ones, (D,).
+
+    The smaller of the standard deviation and the scaled interquartile range (where that
+    is not zero), so that a few outlying rows do not set the scale.
+    """
+    rows = slice(None)
+    if len(X) > SPREAD_SAMPLE:
+        rows = np.sort(rng.choice(len(X), SPREAD_SAMPLE, replace=False))
+    sample = np.asarray(X[rows], dtype=np.float64)
+    spread = sample.std(axis=0)
+    low, high = np.percentile(sample, [25, 75], axis=0)
+    quartiles = (high - low) / 1.349
+    spread = np.where(quartiles > 0, np.minimum(spread, quartiles), spread)
+    rounding = 8 * np.finfo(X.dtype).eps * np.abs(sample).max(axis=0)
+    return np.where(spread > rounding, spread, 1.0)
+
+
+def default_kernel(spread):
+    """Return a variance times a Matern 5/2 kernel with one length-scale a feature."""
+    lengths = spread * np.sqrt(len(spread))
+    bounds = np.stack([1e-3 * lengths, 1e3 * lengths], axis=1)
+    if len(spread) == 1:
+        lengths, bounds = float(lengths[0]), tuple(bounds[0])
+    return ConstantKernel(1.0, (1e-3, 1e3)) * Matern(lengths, bounds, nu=2.5)
+
+
+def squeeze_outputs(attributes):
+    """Drop the axis of latent functions where there is only one."""
+    if attributes["inducing_mean_"].shape[-1] > 1:
+        return attributes
+    single = {
+        name: attributes[name][..., 0]
+        for name in ("inducing_mean_", "inducing_covariance_")
+    }
+    if "noise_variance_" in attributes:
+        single["noise_variance_"] = float(attributes["noise_variance_"][0])
+    return attributes | single

@@ -1,0 +1,138 @@
+"""The CPU engine: compiled loops together with the arrays that they work on.
+
+`_base` chooses an engine once; everything above it knows these few methods.
+"""
+
+import numpy as np
+
+from skswsgp import _engine_cpu as loops
+from skswsgp import _evaluation_cpu as evaluation
+from skswsgp._jit import launch
+from skswsgp._shared import make_stack
+from skswsgp._state import Batch, make_work
+
+
+class CpuEngine:
+    """Steps, predictions and bounds of a `Model` on `n_threads` threads.
+
+    Parameters
+    ----------
+    model : Model
+        Its arrays are modified by `step`.
+    n_active : int
+        H; where it equals M, K is shared and factorised once a launch.
+    n_threads : int
+        Threads of every launch.
+    """
+
+    def __init__(self, model, n_active, n_threads):
+        self.model = model
+        self.n_active = n_active
+        self.n_threads = n_threads
+        self.shared = n_active == len(model.Z)
+        self.work = make_work(model, n_active, n_threads, shared=self.shared)
+        self.everyone = np.arange(len(model.Z), dtype=np.int32)[None, :]
+        self.events = np.zeros((loops.CHUNKS, 2), dtype=np.int64)
+        if self.shared:
+            self.factor = make_work(model, n_active, 1)
+            self.stack = make_stack(model, 1, n_threads)
+
+    def prepare_training(self, n, free, log_bounds, feature_scale, optimizer=None):
+        """Allocate for minibatches of n points; `optimizer` continues an earlier fit."""
+        blocks = loops.CHUNKS if self.shared else n
+        self.optimizer = optimizer or loops.make_optimizer(
+            self.model, free, log_bounds, feature_scale
+        )
+        self.grads = loops.make_gradients(self.model, blocks, self.n_active)
+        self.grads = self.grads._replace(events=self.events)
+        self.rows = loops.make_rows(
+            self.model, 1 if self.shared else n, self.n_active, self.n_threads
+        )
+        if self.shared:
+            self.stack = make_stack(self.model, n, self.n_threads)
+
+    def step(self, batch, start, n, rate):
+        """One step of Adam on rows start .. start + n of the batch.
+
+        Returns the weighted sums of E log p(y | f) and of KL over these rows.
+        """
+        with launch(self.n_threads):
+            if self.shared:
+                loops.shared_gradients(
+                    self.model,
+                    batch,
+                    start,
+                    n,
+                    self.everyone,
+                    self.factor,
+                    self.work,
+                    self.stack,
+                    self.grads,
+                )
+                active, first, blocks = self.everyone, 0, 1
+            else:
+                loops.local_gradients(
+                    self.model, batch, start, n, self.work, self.grads
+                )
+                active, first, blocks = batch.active, start, n
+            if self.events[:, 1].any():
+                return np.nan, np.nan
+            loops.update(
+                self.model,
+                self.optimizer,
+                self.rows,
+                active,
+                first,
+                blocks,
+                self.grads,
+                rate,
+            )
+        return self.grads.sums[0, 0], self.grads.sums[0, 1]
+
+    def predict(self, X, active, with_variance):
+        """Return mu (n, Q) and v (n, Q), or None, of eq. 13 for the rows of X."""
+        shape = (len(X), self.model.m.shape[1])
+        mu = np.full(shape, np.nan, X.dtype)
+        v = np.full(shape if with_variance else (0, shape[1]), np.nan, X.dtype)
+        with launch(self.n_threads):
+            if self.shared:
+                evaluation.predict_shared(
+                    self.model,
+                    X,
+                    self.everyone,
+                    self.factor,
+                    self.work,
+                    self.stack,
+                    with_variance,
+                    mu,
+                    v,
+                    self.events,
+                )
+            else:
+                batch = Batch(X, mu[:0], mu[:0, 0], active)
+                evaluation.predict_local(
+                    self.model, batch, self.work, with_variance, mu, v, self.events
+                )
+        return mu, v if with_variance else None
+
+    def bound(self, batch):
+        """Return E log p(y | f) and KL_w, each (n,), of the rows of the batch."""
+        ell = np.full(len(batch.X), np.nan)
+        kl = np.full(len(batch.X), np.nan)
+        with launch(self.n_threads):
+            if self.shared:
+                kl[:] = evaluation.bound_shared(
+                    self.model,
+                    batch,
+                    self.everyone,
+                    self.factor,
+                    self.work,
+                    self.stack,
+                    ell,
+                    self.events,
+                )
+            else:
+                evaluation.bound_local(
+                    self.model, batch, self.work, ell, kl, self.events
+                )
+        return ell, kl

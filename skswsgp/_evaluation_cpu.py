@@ -1,0 +1,131 @@
+"""Prediction and the bound on given rows, on the threads of the CPU; loops only."""
+
+import numpy as np
+
+from skswsgp._engine_cpu import CHUNKS, chunk_bounds, count_jitter
+from skswsgp._jit import get_thread_id, njit, njit_parallel, prange
+from skswsgp._point import evaluate, posterior, posterior_mean, prepare
+from skswsgp._shared import CROSS, OWN, evaluate_shared, factorise_all, fill_point
+from skswsgp._state import of_thread
+
+
+@njit
+def store(latent, with_variance, row, mu, v):
+    """Copy mu, and v if wanted, from the work arrays to a row of the results."""
+    for q in range(mu.shape[1]):
+        mu[row, q] = latent[0, q]
+        if with_variance:
+            v[row, q] = latent[1, q]
+
+
+@njit
+def predict_chunk(model, batch, c, works, t, with_variance, mu, v, events):
+    """q(f) of chunk c of the rows of the batch, each with its own K_w."""
+    work = of_thread(works, t)
+    H = batch.active.shape[1]
+    first, last = chunk_bounds(c, batch.X.shape[0])
+    for row in range(first, last):
+        jitter = prepare(model, batch.X, batch.active, row, H, work)
+        count_jitter(model.jitter, jitter, events, c)
+        if jitter >= 0.0:
+            if with_variance:
+                kxx = work.values[work.values.shape[0] - 1, H, H]
+                posterior(model, work, work, H, kxx, H)
+            else:
+                posterior_mean(work, work, H, H)
+            store(work.latent, with_variance, row, mu, v)
+
+
+@njit
+def predict_shared_chunk(model, X, c, factors, works, t, stack, with_variance, mu, v):
+    """q(f) of chunk c of the rows of X; K is factorised already."""
+    factor, work = of_thread(factors, 0), of_thread(works, t)
+    M = model.Z.shape[0]
+    first, last = chunk_bounds(c, X.shape[0])
+    for row in range(first, last):
+        fill_point(model, X, row, factor, work, stack.column[t])
+        if with_variance:
+            kxx = work.values[work.values.shape[0] - 1, OWN, 0]
+            posterior(model, factor, work, CROSS, kxx, M)
+        else:
+            posterior_mean(factor, work, CROSS, M)
+        store(work.latent, with_variance, row, mu, v)
+
+
+@njit
+def bound_chunk(model, batch, c, works, t, ell, kl, events):
+    """E log p(y | f) and KL_w of chunk c of the rows of the batch."""
+    work = of_thread(works, t)
+    H = batch.active.shape[1]
+    first, last = chunk_bounds(c, batch.X.shape[0])
+    for row in range(first, last):
+        ell[row], kl[row], jitter = evaluate(
+            model, batch.X, batch.y, batch.active, row, H, work
+        )
+        count_jitter(model.jitter, jitter, events, c)
+
+
+@njit
+def bound_shared_chunk(model, batch, c, factors, works, t, stack, ell):
+    """E log p(y | f) of chunk c of the rows of the batch; K is factorised already."""
+    factor, work = of_thread(factors, 0), of_thread(works, t)
+    first, last = chunk_bounds(c, batch.X.shape[0])
+    for row in range(first, last):
+        ell[row] = evaluate_shared(
+            model, batch.X, batch.y, row, factor, work, stack.column[t]
+        )
+
+
+@njit
+def start_shared(model, everyone, factors, events):
+    """Factorise K once; return KL and the relative jitter."""
+    kl, jitter = factorise_all(model, everyone, of_thread(factors, 0))
+    count_jitter(model.jitter, jitter, events, 0)
+    return kl, jitter
+
+
+# --- launches; call them within `launch` ------------------------------------------------
+
+
+@njit_parallel
+def predict_local(model, batch, works, with_variance, mu, v, events):
+    """q(f) of all rows of the batch: mu (n, Q) and, if wanted, v (n, Q) are set."""
+    for chunk in prange(CHUNKS):
+        c = np.int64(chunk)
+        t = get_thread_id()
+        predict_chunk(model, batch, c, works, t, with_variance, mu, v, events)
+
+
+@njit_parallel
+def predict_shared(
+    model, X, everyone, factors, works, stack, with_variance, mu, v, events
+):
+    """The same where every inducing point is active."""
+    _, jitter = start_shared(model, everyone, factors, events)
+    if jitter >= 0.0:
+        for chunk in prange(CHUNKS):
+            c = np.int64(chunk)
+            t = get_thread_id()
+            predict_shared_chunk(
+                model, X, c, factors, works, t, stack, with_variance, mu, v
+            )
+
+
+@njit_parallel
+def bound_local(model, batch, works, ell, kl, events):
+    """E log p(y | f) and KL_w (n,) of all rows of the batch."""
+    for chunk in prange(CHUNKS):
+        c = np.int64(chunk)
+        bound_chunk(model, batch, c, works, get_thread_id(), ell, kl, events)
+
+
+@njit_parallel
+def bound_shared(model, batch, everyone, factors, works, stack, ell, events):
+    """The same where every inducing point is active; returns the one KL."""
+    kl, jitter = start_shared(model, everyone, factors, events)
+    if jitter >= 0.0:
+        for chunk in prange(CHUNKS):
+            c = np.int64(chunk)
+            t = get_thread_id()
+            bound_shared_chunk(model, batch, c, factors, works, t, stack, ell)
+    return kl

@@ -1,0 +1,107 @@
+"""Initial inducing points: centres of k-means, rows of the data, or the user's own."""
+
+import warnings
+
+import numpy as np
+from sklearn.cluster import MiniBatchKMeans
+from sklearn.utils.random import sample_without_replacement
+
+EPOCHS = 5  # of k-means; a fixed number, for stopping by a sum would depend on threads
+PAIRS = 400_000_000  # of a row and a centre, in an epoch: about a second
+PLUS_PLUS = 1024  # up to as many centres, k-means++ costs less than it gains
+
+
+def initial_inducing_points(
+    X, n_inducing, method, rng, feature_scale, sample_weight=None
+):
+    """Return inducing points (M, D), float64, in the units of X (N, D).
+
+    Parameters
+    ----------
+    X : array of shape (N, D)
+        Rows of data; a memory map is read at the rows that are used.
+    n_inducing : int
+        Number of points that is asked for; duplicates are removed, so M may be less.
+    method : {"kmeans", "random"} or array-like of shape (n_inducing, D)
+        How to choose them, or the points themselves.
+    rng : RandomState
+        Source of random numbers.
+    feature_scale : array of shape (D,)
+        k-means works on X / feature_scale; a scale of zero counts as one.
+    sample_weight : array of shape (N,), default=None
+        Weights of k-means; rows of weight zero are never used.
+    """
+    if not isinstance(method, str):
+        return _distinct(_checked(method, X.shape[1]))
+    candidates = None if sample_weight is None else np.flatnonzero(sample_weight)
+    n_rows = len(X) if candidates is None else len(candidates)
+    if method == "random" or 2 * n_inducing > n_rows:
+        return _distinct(_values(X, _draw(n_rows, n_inducing, candidates, rng)))
+    rows = _draw(n_rows, _sample_size(n_inducing), candidates, rng)
+    sample = _values(X, rows)
+    distinct = _distinct(sample)
+    if n_inducing >= len(distinct):
+        return distinct
+    weight = None if sample_weight is None else np.asarray(sample_weight)[rows]
+    return _distinct(_centres(sample, n_inducing, rng, feature_scale, weight))
+
+
+def _sample_size(n_centres):
+    """Return how many rows k-means sees; its time is in proportion to PAIRS."""
+    return max(10_000, 5 * n_centres, min(20 * n_centres, PAIRS // n_centres))
+
+
+def _draw(n_rows, n_drawn, candidates, rng):
+    """Return the sorted indices of rows, drawn without replacement."""
+    if n_drawn >= n_rows:
+        rows = np.arange(n_rows)
+    else:
+        rows = np.sort(sample_without_replacement(n_rows, n_drawn, random_state=rng))
+    return rows if candidates is None else candidates[rows]
+
+
+def _values(X, rows):
+    """Return a copy of rows of X as float64."""
+    return np.array(X[rows], dtype=np.float64)
+
+
+def _distinct(Z):
+    """Return the rows of Z without exact repetitions, in their order."""
+    _, first = np.unique(Z, axis=0, return_index=True)
+    return Z[np.sort(first)]
+
+
+def _centres(sample, n_centres, rng, feature_scale, weight):
+    """Return centres of k-means on the centred, scaled sample, in its units."""
+    scale = np.where(np.asarray(feature_scale) > 0, feature_scale, 1.0)
+    middle = sample.mean(axis=0)
+    kmeans = MiniBatchKMeans(
+        n_centres,
+        init="k-means++" if n_centres <= PLUS_PLUS else "random",
+        n_init=1,
+        batch_size=max(1024, 2 * n_centres),
+        max_iter=EPOCHS,
+        max_no_improvement=None,
+        random_state=rng,
+    )
+    with warnings.catch_warnings():
+        # On Windows, with MKL, it tells of a leak that OMP_NUM_THREADS avoids.
+        warnings.filterwarnings("ignore", "MiniBatchKMeans is known", UserWarning)
+        kmeans.fit((sample - middle) / scale, sample_weight=weight)
+    return kmeans.cluster_centers_ * scale + middle
+
+
+def _checked(points, n_features):
+    """Return the user's points as float64; raise ValueError for what are none."""
+    Z = np.asarray(points, dtype=np.float64)
+    if Z.ndim != 2 or Z.shape[1] != n_features or len(Z) == 0:
+        raise ValueError(
+            f"inducing_points has shape {Z.shape}: expected (n_inducing, n_features) "
+            f"with n_features={n_features}; pass one row for each inducing point."
+        )
+    if not np.isfinite(Z).all():
+        raise ValueError(
+            f"inducing_points has {np.sum(~np.isfinite(Z))} entries that are NaN or "
+            "infinite: expected finite numbers; remove those rows."
+        )
+    return Z

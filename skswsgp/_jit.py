@@ -1,0 +1,97 @@
+"""Compilation policy, threads and the lock around parallel launches."""
+
+import os
+import threading
+from contextlib import contextmanager
+
+import numba
+from numba import get_thread_id, prange
+
+__all__ = [
+    "get_thread_id",
+    "launch",
+    "max_threads",
+    "njit",
+    "njit_inline",
+    "njit_parallel",
+    "njit_small",
+    "prange",
+]
+
+# Every set flag lets the compiler vectorise a sum; nnan and ninf are left out, so that
+# a NaN or an infinity still shows.
+FASTMATH = {"nsz", "arcp", "contract", "afn", "reassoc"}
+
+
+def _can_cache():
+    """Whether numba finds a folder to write compiled code to."""
+    switch = os.environ.get("SKSWSGP_CACHE", "1")
+    if switch == "0":
+        return False
+    try:
+        numba.njit(cache=True)(_can_cache)
+    except RuntimeError:  # numba: "cannot cache function ...: no locator available"
+        return False
+    return True
+
+
+_CACHE = _can_cache()
+
+
+def njit(function):
+    """Compile a function of floors 0 and 1; CUDA kernels may call it as well."""
+    return numba.njit(cache=_CACHE, fastmath=FASTMATH, error_model="numpy")(function)
+
+
+def njit_small(function):
+    """Compile a short function of floor 0 that the compiler must not call."""
+    return numba.njit(
+        cache=_CACHE, fastmath=FASTMATH, error_model="numpy", forceinline=True
+    )(function)
+
+
+def njit_inline(function):
+    """Compile a function as part of its callers.
+
+    For functions that take a struct of arrays: handing one over costs a third of a
+    microsecond, and compiling every level of such calls costs minutes.
+    """
+    return numba.njit(fastmath=FASTMATH, error_model="numpy", inline="always")(function)
+
+
+def njit_parallel(function):
+    """Compile a loop over `prange`; call it inside `launch` only."""
+    return numba.njit(
+        cache=_CACHE, fastmath=FASTMATH, error_model="numpy", parallel=True
+    )(function)
+
+
+# Numba's workqueue layer aborts the process when two Python threads launch at once.
+_LOCK = threading.RLock()
+
+
+def max_threads(n_jobs):
+    """Return the number of threads for `n_jobs`, at most what numba may use.
+
+    None means all that numba may use (joblib's workers are given fewer through the
+    environment variable NUMBA_NUM_THREADS); negative numbers count from the top as in
+    joblib.
+    """
+    available = numba.config.NUMBA_NUM_THREADS
+    if n_jobs is None:
+        return available
+    if n_jobs < 0:
+        n_jobs = available + 1 + n_jobs
+    return max(1, min(n_jobs, available))
+
+
+@contextmanager
+def launch(n_threads):
+    """Hold the process-wide lock and run parallel loops on `n_threads` threads."""
+    with _LOCK:
+        before = numba.get_num_threads()
+        numba.set_num_threads(n_threads)
+        try:
+            yield
+        finally:
+            numba.set_num_threads(before)

@@ -1,0 +1,139 @@
+"""Likelihoods p(y | f_1..f_Q): expectations under Gaussian marginals, and derivatives.
+
+To add one: a code, its `log_prob` with the derivative by f (and by its parameter), a
+branch in `expected_log_prob` (`quadrature` serves every likelihood of one latent
+function), a name in `CODES`, and a row in tests/reference.py.
+"""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from scipy.special import ndtri
+from scipy.stats import qmc
+
+from skswsgp._jit import njit, njit_inline
+
+GAUSSIAN, BERNOULLI, SOFTMAX = 0, 1, 2
+CODES = {"gaussian": GAUSSIAN, "bernoulli": BERNOULLI, "softmax": SOFTMAX}
+
+LOG_2PI = math.log(2.0 * math.pi)
+
+
+class Likelihood(NamedTuple):
+    """A likelihood as data, with the nodes of its quadrature."""
+
+    family: int
+    nodes: np.ndarray  # (n_nodes, 1) Gauss-Hermite or (n_nodes, Q) standard normal
+    weights: np.ndarray  # (n_nodes,), sum one
+
+
+def make_likelihood(name, n_latent, dtype):
+    """Return the `Likelihood` for a name of `CODES`.
+
+    One latent function uses 20 Gauss-Hermite nodes, several the antithetic
+    quasi-Monte Carlo nodes of `normal_nodes`.
+    """
+    if name == "softmax":
+        nodes = normal_nodes(64, n_latent)
+        weights = np.full(len(nodes), 1.0 / len(nodes))
+    else:
+        x, w = np.polynomial.hermite.hermgauss(20)
+        nodes, weights = (math.sqrt(2.0) * x)[:, None], w / math.sqrt(math.pi)
+    return Likelihood(CODES[name], nodes.astype(dtype), weights.astype(dtype))
+
+
+def normal_nodes(n_nodes, n_dims):
+    """Return `n_nodes` standard normal Sobol points and mirror images, (n_nodes, D)."""
+    sobol = qmc.Sobol(n_dims, scramble=True, rng=np.random.default_rng(0))
+    half = ndtri(sobol.random(n_nodes // 2))
+    return np.concatenate([half, -half])
+
+
+@njit
+def log_ndtr(x):
+    """log of the standard normal distribution function, also far in the left tail."""
+    x = np.float64(x)  # erfc of a float32 is 0 from x = -13
+    if x > -30.0:
+        return math.log(0.5 * math.erfc(-x * math.sqrt(0.5)))
+    z = 1.0 / (x * x)
+    tail = math.log1p(-z + 3.0 * z * z)  # the next term, 15 z^3, is below 3e-8
+    return -0.5 * x * x - math.log(-x) - 0.5 * LOG_2PI + tail
+
+
+@njit
+def log_prob_bernoulli(y, f):
+    """Return log Phi(y f) for y = -1 or 1, and its derivative by f."""
+    log_p = log_ndtr(y * f)
+    return log_p, y * math.exp(-0.5 * f * f - 0.5 * LOG_2PI - log_p)
+
+
+@njit_inline
+def quadrature(likelihood, y, mu, v):
+    """E log p(y|f), f ~ N(mu, v), by Gauss-Hermite, and derivatives by mu and v."""
+    std = math.sqrt(v)
+    value = 0.0
+    d_mu = 0.0
+    d_std = 0.0
+    for i in range(likelihood.nodes.shape[0]):
+        node = likelihood.nodes[i, 0]
+        log_p, d_f = log_prob_bernoulli(y, mu + std * node)
+        value += likelihood.weights[i] * log_p
+        d_mu += likelihood.weights[i] * d_f
+        d_std += likelihood.weights[i] * d_f * node
+    return value, d_mu, 0.5 * d_std / std
+
+
+@njit_inline
+def expect_softmax(likelihood, label, latent):
+    """E log softmax(f)_label over f_q ~ N(mu_q, v_q) at the nodes; see below."""
+    n_latent = latent.shape[1]
+    value = 0.0
+    for q in range(n_latent):
+        latent[2, q] = 0.0
+        latent[3, q] = 0.0
+    for i in range(likelihood.nodes.shape[0]):
+        weight = likelihood.weights[i]
+        top = -np.inf
+        for q in range(n_latent):
+            f = latent[0, q] + math.sqrt(latent[1, q]) * likelihood.nodes[i, q]
+            latent[4, q] = f
+            top = max(top, f)
+        value += weight * (latent[4, label] - top)
+        total = 0.0
+        for q in range(n_latent):
+            latent[4, q] = math.exp(latent[4, q] - top)
+            total += latent[4, q]
+        value -= weight * math.log(total)
+        for q in range(n_latent):
+            d_f = weight * ((1.0 if q == label else 0.0) - latent[4, q] / total)
+            latent[2, q] += d_f
+            latent[3, q] += 0.5 * d_f * likelihood.nodes[i, q] / math.sqrt(latent[1, q])
+    return value
+
+
+@njit_inline
+def expected_log_prob(likelihood, noise, y, row, latent, d_noise):
+    """Return E_q log p(y | f) of one point; set its derivatives.
+
+    y[row] holds one value a latent function (Gaussian), a sign (Bernoulli) or a class
+    index (softmax). latent (5, Q) holds mu and v, takes the derivatives by them, and
+    has a row of scratch; d_noise (Q,) takes the derivatives by log noise. Gaussian:
+    -1/2 sum_q [log(2 pi noise_q) + ((y_q - mu_q)^2 + v_q) / noise_q].
+    """
+    value = 0.0
+    if likelihood.family == GAUSSIAN:
+        for q in range(latent.shape[1]):
+            residual = y[row, q] - latent[0, q]
+            square = (residual * residual + latent[1, q]) / noise[q]
+            value -= 0.5 * (LOG_2PI + math.log(noise[q]) + square)
+            latent[2, q] = residual / noise[q]
+            latent[3, q] = -0.5 / noise[q]
+            d_noise[q] = 0.5 * (square - 1.0)
+    elif likelihood.family == BERNOULLI:
+        value, latent[2, 0], latent[3, 0] = quadrature(
+            likelihood, y[row, 0], latent[0, 0], latent[1, 0]
+        )
+    else:
+        value = expect_softmax(likelihood, int(y[row, 0]), latent)
+    return value

@@ -1,0 +1,574 @@
+"""The H nearest inducing points of rows of data: exact, by a tree, or by a graph.
+
+Distances are taken between scaled points, (x - centre) / length-scale. Inducing points
+lie in tiles, (n_tiles, D, TILE), so that the loop over them is contiguous and a tile
+stays in cache while a block of rows meets it. H, M, D: see _state.
+"""
+
+import warnings
+from typing import NamedTuple
+
+import numpy as np
+import sklearn
+from scipy.spatial import cKDTree
+
+from skswsgp._covariance import (
+    CONSTANT,
+    POWER,
+    RATIONAL_QUADRATIC,
+    RBF,
+    SCALE,
+    WHITE,
+    Kernel,
+    fill_row,
+)
+from skswsgp._jit import (
+    get_thread_id,
+    launch,
+    njit,
+    njit_parallel,
+    njit_small,
+    prange,
+)
+
+TILE = 512  # inducing points in a tile
+GROUP = 64  # distances compared at once
+ROWS = 32  # rows that meet a tile while it is in cache
+BATCH = 16384  # rows scaled at once
+EPSILON = 0.2  # of the search in the graph: more is slower and finds more
+
+
+class Metric(NamedTuple):
+    """What nearest means."""
+
+    name: str  # "scaled", "kernel" or "random"
+    inv_scale: np.ndarray | None  # (D,) float64 1 / length-scale, for "scaled"
+
+
+def choose_metric(neighbor_metric, kernel):
+    """Return the Metric for a word of the user and a kernel.
+
+    The largest kernel value is the smallest scaled distance if the kernel is made of
+    decreasing functions of one and the same distance.
+    """
+    if neighbor_metric == "random":
+        return Metric("random", None)
+    if neighbor_metric == "euclidean":
+        return Metric("scaled", np.ones(kernel.inv_scale.shape[1]))
+    scales = kernel.inv_scale[_is_stationary(kernel.code)].astype(np.float64)
+    if _is_decreasing(kernel) and len(scales) > 0 and (scales == scales[0]).all():
+        return Metric("scaled", scales[0])
+    return Metric("kernel", None)
+
+
+def _is_stationary(code):
+    """Whether operations are functions of a scaled distance."""
+    return (code >= RBF) & (code <= RATIONAL_QUADRATIC)
+
+
+def _is_decreasing(kernel):
+    """Whether no operation can grow with a distance."""
+    code = kernel.code
+    leaf = _is_stationary(code) | (code == CONSTANT) | (code == WHITE)
+    joined = (code >= SCALE) & ((code != POWER) | (kernel.exponent > 0))
+    return bool((leaf | joined).all())
+
+
+# Selection of the H smallest keys. A row holds a heap, the largest (key, index) first.
+
+
+@njit_small
+def is_after(key, index, other_key, other_index):
+    """Whether (key, index) comes after another: equal keys go by index."""
+    return key > other_key or (key == other_key and index > other_index)
+
+
+@njit
+def push(keys, indices, row, size, key, index):
+    """Add an entry to a heap of `size` entries."""
+    at = size
+    while at > 0:
+        up = (at - 1) // 2
+        if not is_after(key, index, keys[row, up], indices[row, up]):
+            break
+        keys[row, at] = keys[row, up]
+        indices[row, at] = indices[row, up]
+        at = up
+    keys[row, at] = key
+    indices[row, at] = index
+
+
+@njit
+def replace_first(keys, indices, row, size, key, index):
+    """Put an entry in the place of the largest one."""
+    at = 0
+    while True:
+        down = 2 * at + 1
+        if down >= size:
+            break
+        if down + 1 < size and is_after(
+            keys[row, down + 1],
+            indices[row, down + 1],
+            keys[row, down],
+            indices[row, down],
+        ):
+            down += 1
+        if not is_after(keys[row, down], indices[row, down], key, index):
+            break
+        keys[row, at] = keys[row, down]
+        indices[row, at] = indices[row, down]
+        at = down
+    keys[row, at] = key
+    indices[row, at] = index
+
+
+@njit
+def sort_heap(keys, indices, row, size):
+    """Turn a heap into a list, the smallest entry first."""
+    for last in range(size - 1, 0, -1):
+        key, index = keys[row, last], indices[row, last]
+        keys[row, last], indices[row, last] = keys[row, 0], indices[row, 0]
+        replace_first(keys, indices, row, last, key, index)
+
+
+@njit_small
+def any_below(key, first, n, bound):
+    """Whether one of n keys is below the bound.
+
+    Counting is vectorised, unlike a minimum; so is an index that cannot be negative.
+    """
+    count = 0
+    start = np.uint64(first)
+    for j in range(n):
+        count += key[start + np.uint64(j)] < bound
+    return count > 0
+
+
+@njit
+def offer(key, n, first, keys, indices, row):
+    """Offer the keys of points first, first + 1, ... to the heap of a row."""
+    H = keys.shape[1]
+    for start in range(0, n, GROUP):
+        size = min(GROUP, n - start)
+        if first + start >= H and not any_below(key, start, size, keys[row, 0]):
+            continue
+        for j in range(start, start + size):
+            index = first + j
+            if index < H:  # unconditionally: a key may be infinite
+                push(keys, indices, row, index, key[j], index)
+            elif key[j] < keys[row, 0]:
+                replace_first(keys, indices, row, H, key[j], index)
+
+
+@njit
+def take_heaps(keys, indices, first, last, lists):
+    """Copy the sorted heaps of a block to rows first to last of the lists."""
+    for row in range(first, last):
+        sort_heap(keys, indices, row - first, keys.shape[1])
+        for k in range(keys.shape[1]):
+            lists[row, k] = indices[row - first, k]
+
+
+@njit
+def fill_distances(points, row, tile, n, key):
+    """key[j] = sum_d (points[row, d] - tile[d, j])^2, four features at once."""
+    D = points.shape[1]
+    for j in range(n):
+        key[j] = 0.0
+    whole = D - D % 4
+    for d in range(0, whole, 4):
+        a, b = points[row, d], points[row, d + 1]
+        c, e = points[row, d + 2], points[row, d + 3]
+        for j in range(n):
+            s = tile[d, j] - a
+            t = tile[d + 1, j] - b
+            u = tile[d + 2, j] - c
+            v = tile[d + 3, j] - e
+            key[j] += s * s + t * t + u * u + v * v
+    for d in range(whole, D):
+        a = points[row, d]
+        for j in range(n):
+            t = tile[d, j] - a
+            key[j] += t * t
+
+
+@njit
+def nearest_of_block(points, tiles, M, block, key, keys, indices, lists):
+    """Fill the lists of one block of rows by distance."""
+    first = block * ROWS
+    last = min(first + ROWS, points.shape[0])
+    for t in range(tiles.shape[0]):
+        tile = tiles[t]
+        n = min(TILE, M - t * TILE)
+        for row in range(first, last):
+            fill_distances(points, row, tile, n, key)
+            offer(key, n, t * TILE, keys, indices, row - first)
+    take_heaps(keys, indices, first, last, lists)
+
+
+@njit_parallel
+def nearest(points, tiles, M, key, keys, indices, lists):
+    """Fill the lists (n, H) of all rows; scratch has a leading axis of threads."""
+    for b in prange((points.shape[0] + ROWS - 1) // ROWS):
+        t = get_thread_id()
+        nearest_of_block(
+            points, tiles, M, np.int64(b), key[t], keys[t], indices[t], lists
+        )
+
+
+@njit
+def likest_of_block(
+    kernel, X, tiles, M, block, values, slopes, key, keys, indices, lists
+):
+    """Fill the lists of one block of rows by kernel value, the largest first."""
+    first = block * ROWS
+    last = min(first + ROWS, X.shape[0])
+    top = kernel.code.shape[0] - 1
+    for t in range(tiles.shape[0]):
+        tile = tiles[t]
+        n = min(TILE, M - t * TILE)
+        for row in range(first, last):
+            fill_row(kernel, X.T, row, tile, n, -1, values, slopes, 0)
+            for j in range(n):
+                key[j] = -values[top, 0, j]
+            offer(key, n, t * TILE, keys, indices, row - first)
+    take_heaps(keys, indices, first, last, lists)
+
+
+@njit_parallel
+def likest(kernel, X, tiles, M, values, slopes, key, keys, indices, lists):
+    """Fill the lists (n, H) of all rows; scratch has a leading axis of threads."""
+    for b in prange((X.shape[0] + ROWS - 1) // ROWS):
+        t = get_thread_id()
+        likest_of_block(
+            kernel,
+            X,
+            tiles,
+            M,
+            np.int64(b),
+            values[t],
+            slopes[t],
+            key[t],
+            keys[t],
+            indices[t],
+            lists,
+        )
+
+
+@njit
+def sort_lists(points, tiles, near, key, keys, indices, lists):
+    """Order lists as `nearest` would; near (D, H) is scratch."""
+    D, H = near.shape
+    for row in range(points.shape[0]):
+        for k in range(H):
+            t, j = divmod(lists[row, k], TILE)
+            for d in range(D):
+                near[d, k] = tiles[t, d, j]
+        fill_distances(points, row, near, H, key)
+        for k in range(H):
+            push(keys, indices, 0, k, key[k], lists[row, k])
+        take_heaps(keys, indices, row, row + 1, lists)
+
+
+# Random lists: a function of the row alone.
+
+
+@njit_small
+def mix(x):
+    """The output function of the generator splitmix64."""
+    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return x ^ (x >> np.uint64(31))
+
+
+@njit_small
+def contains(lists, row, n, index):
+    """Whether an index is among the first n of a list."""
+    for k in range(n):
+        if lists[row, k] == index:
+            return True
+    return False
+
+
+@njit_parallel
+def draw_lists(bits, M, seed, lists):
+    """H of M inducing points by Floyd's algorithm, from a hash of the bits of a row."""
+    step = np.uint64(0x9E3779B97F4A7C15)
+    H = lists.shape[1]
+    for r in prange(bits.shape[0]):
+        row = np.int64(r)
+        state = mix(seed + step)
+        for d in range(bits.shape[1]):
+            state = mix((state ^ np.uint64(bits[row, d])) + step)
+        for k in range(H):
+            state += step
+            last = M - H + k
+            index = np.int64(mix(state) % np.uint64(last + 1))
+            lists[row, k] = last if contains(lists, row, k, index) else index
+
+
+# Indices: `find` returns lists (n, H) and the rows (n,) where they are to be trusted.
+
+
+class _Tree:
+    """A KD-tree: exact, but blind to the order of ties."""
+
+    def __init__(self, points, n_neighbors, n_threads):
+        self.tree = cKDTree(points)
+        self.n_neighbors, self.n_threads = n_neighbors, n_threads
+        self.tie = 1 + 8 * np.finfo(points.dtype).eps
+
+    def find(self, points):
+        H = self.n_neighbors
+        distance, lists = self.tree.query(points, k=H + 1, workers=self.n_threads)
+        decided = distance[:, H] > self.tie * distance[:, H - 1]
+        return lists[:, :H], decided
+
+
+class _Graph:
+    """A graph of neighbours by PyNNDescent: approximate, for M too large to scan."""
+
+    def __init__(self, points, n_neighbors, n_threads, seed):
+        # Imported here: it takes seconds, and building compiles for half a minute.
+        from pynndescent import NNDescent
+
+        self.n_neighbors, self.n_threads = n_neighbors, n_threads
+        with launch(n_threads), warnings.catch_warnings():
+            # Rows that the graph fails are searched again.
+            warnings.filterwarnings("ignore", "Failed to correctly find", UserWarning)
+            self.graph = NNDescent(
+                points.astype(np.float32),
+                n_neighbors=min(max(30, n_neighbors), len(points) - 1),
+                random_state=seed,
+            )
+            self.graph.prepare()
+
+    def find(self, points):
+        with launch(self.n_threads):  # it shares scratch between queries
+            lists, distance = self.graph.query(
+                points.astype(np.float32), k=self.n_neighbors, epsilon=EPSILON
+            )
+        # What it did not find it marks by -1, or by the last point far away.
+        complete = np.isfinite(distance).all(axis=1) & (lists >= 0).all(axis=1)
+        distinct = (np.diff(np.sort(lists, axis=1), axis=1) > 0).all(axis=1)
+        return np.maximum(lists, 0), complete & distinct
+
+
+# When "auto" takes what. Microseconds a row, brute force / KD-tree, H = 16, float64,
+# standard normal points (the tree's worst case), one core of an AMD EPYC (Zen 4):
+#
+#      M       D=2       D=4       D=5       D=6       D=8       D=16
+#    1,000   3.7/2.0   4.0/3.8   4.1/5.0   4.2/6.3   4.4/8.7   5.1/13
+#   10,000    12/2.2    12/5.4    14/9.3    14/15     16/36     24/172
+#  100,000    59/2.9    64/7.4    77/13     91/26    114/86    174/1732
+#
+# Brute force takes 50 to 70 % of that in float32. The tree pays from about M = 4^(D+1)
+# on. A graph over M = 20,000, D = 16 answers in 13 with a recall of 0.99, but compiles
+# for 20 to 30 seconds in each process.
+TREE_BASE = 4
+GRAPH_M, GRAPH_D = 200_000, 8
+
+
+def _choose_search(search, metric, M, D, H):
+    """Return the kind of search, "brute" where another makes no sense."""
+    if metric.name == "random" or H == M:
+        return "brute"
+    if metric.name != "scaled" and search not in ("auto", "brute"):
+        raise ValueError(
+            f"neighbor_search={search!r} with the largest kernel value as the measure "
+            "of nearness: expected a kernel that decreases with one scaled distance; "
+            "use neighbor_search='auto' or neighbor_metric='euclidean'."
+        )
+    if search != "auto":
+        return search
+    if metric.name != "scaled":
+        return "brute"
+    if M >= TREE_BASE ** (D + 1):
+        return "kd_tree"
+    return "pynndescent" if M >= GRAPH_M and D > GRAPH_D else "brute"
+
+
+class NeighborSearch:
+    """The H nearest of the inducing points Z (M, D), H = n_neighbors <= M.
+
+    `kernel` is a `_covariance.Kernel`, `metric` the user's word for it. The list of a
+    row depends on no other row and, but for PyNNDescent, not on the number of threads.
+
+    Attributes
+    ----------
+    kind : {"brute", "kd_tree", "pynndescent"}
+        The search that is used.
+    metric : Metric
+        What nearest means.
+    """
+
+    def __init__(
+        self, Z, kernel, *, n_neighbors, metric="kernel", search="auto", n_threads=1,
+        seed=0,
+    ):  # fmt: skip
+        M, D = Z.shape
+        self.metric = choose_metric(metric, kernel)
+        self.kind = _choose_search(search, self.metric, M, D, n_neighbors)
+        self.n_neighbors, self.n_threads = n_neighbors, n_threads
+        self._M, self._dtype, self._seed = M, Z.dtype, np.uint64(seed)
+        self._kernel = Kernel(*(np.array(field) for field in kernel))  # it may change
+        if self.metric.name == "scaled":
+            self._centre = _medians(Z)
+            self._inv_scale = self.metric.inv_scale.astype(Z.dtype)
+        points = self._scaled(Z)
+        self._tiles = _tiles(points)
+        self._index = self._build_index(points)
+
+    def query(self, X):
+        """Return the lists (n, H) of the rows X (n, D), int32, nearest first.
+
+        Ties go to the lower index. Lists are in order of index where H = M, in no
+        order where the metric is "random".
+        """
+        lists = np.empty((len(X), self.n_neighbors), dtype=np.int32)
+        if self.n_neighbors == self._M:
+            lists[:] = np.arange(self._M)
+            return lists
+        for rows in _batches(len(X)):
+            if self.metric.name == "random":
+                lists[rows] = self._random(X[rows])
+            else:
+                lists[rows] = self._nearest(self._scaled(X[rows]))
+        return lists
+
+    def recall(self, X):
+        """Return the share of the nearest inducing points of X that `query` finds."""
+        if self._index is None:
+            return 1.0
+        found, total = 0, 0
+        for rows in _batches(len(X)):
+            points = self._scaled(X[rows])
+            exact = self._exact(points)
+            lists = self._nearest(points)
+            found += sum(
+                len(np.intersect1d(a, b)) for a, b in zip(exact, lists, strict=True)
+            )
+            total += exact.size
+        return found / total
+
+    def _build_index(self, points):
+        if self.kind == "kd_tree":
+            return _Tree(points, self.n_neighbors, self.n_threads)
+        if self.kind == "pynndescent":
+            return _Graph(points, self.n_neighbors, self.n_threads, int(self._seed))
+        return None
+
+    def _scaled(self, X):
+        """Return a copy of X that distances are taken in."""
+        X = np.array(X, dtype=self._dtype, order="C")
+        if self.metric.name == "scaled":
+            X -= self._centre
+            X *= self._inv_scale
+        return X
+
+    def _nearest(self, points):
+        """Return the lists of scaled points: by the index where it can be trusted."""
+        if self._index is None:
+            return self._exact(points)
+        lists, trusted = self._index.find(points)
+        lists = lists.astype(np.int32)
+        self._sort(points, lists)
+        lists[~trusted] = self._exact(points[~trusted])
+        return lists
+
+    def _exact(self, points):
+        """Return the lists of scaled points by brute force."""
+        lists = np.empty((len(points), self.n_neighbors), dtype=np.int32)
+        scratch = self._scratch(self.n_threads, ROWS, TILE)
+        with launch(self.n_threads):
+            if self.metric.name == "scaled":
+                nearest(points, self._tiles, self._M, *scratch, lists)
+            else:
+                shape = (self.n_threads, len(self._kernel.code), 1, TILE)
+                values, slopes = np.zeros((2, *shape), dtype=self._dtype)
+                likest(
+                    self._kernel, points, self._tiles, self._M, values, slopes,
+                    *scratch, lists,
+                )  # fmt: skip
+        return lists
+
+    def _sort(self, points, lists):
+        """Bring lists to the order of `_exact`, in place."""
+        near = np.empty((points.shape[1], self.n_neighbors), dtype=self._dtype)
+        key, keys, indices = self._scratch(1, 1, self.n_neighbors)
+        sort_lists(points, self._tiles, near, key[0], keys[0], indices[0], lists)
+
+    def _scratch(self, n_threads, rows, columns):
+        """Allocate the keys of a tile, and heaps for a block of rows."""
+        heaps = (n_threads, rows, self.n_neighbors)
+        return (
+            np.empty((n_threads, columns), dtype=self._dtype),
+            np.empty(heaps, dtype=self._dtype),
+            np.empty(heaps, dtype=np.int32),
+        )
+
+    def _random(self, X):
+        """Return a random list for each row, a function of the row and the seed."""
+        X = np.array(X, dtype=self._dtype, order="C")
+        X += 0.0  # minus zero becomes zero
+        lists = np.empty((len(X), self.n_neighbors), dtype=np.int32)
+        bits = X.view(f"u{X.itemsize}")
+        # Overflow is meant; numpy minds it where compilation is off.
+        with launch(self.n_threads), np.errstate(over="ignore"):
+            draw_lists(bits, self._M, self._seed, lists)
+        return lists
+
+
+def _batches(n_rows):
+    """Return slices of at most BATCH rows."""
+    return [slice(start, start + BATCH) for start in range(0, n_rows, BATCH)]
+
+
+def _medians(Z):
+    """Return an entry from the middle of each column of Z.
+
+    Not the mean: points on a grid stay on it, so that equal distances stay equal.
+    """
+    middle = len(Z) // 2
+    return np.partition(Z, middle, axis=0)[middle]
+
+
+def _tiles(points):
+    """Return points (M, D) as tiles (n_tiles, D, TILE), zeros after the last point."""
+    M, D = points.shape
+    n_tiles = -(-M // TILE)
+    padded = np.zeros((n_tiles * TILE, D), dtype=points.dtype)
+    padded[:M] = points
+    return np.ascontiguousarray(padded.reshape(n_tiles, TILE, D).transpose(0, 2, 1))
+
+
+class NeighborLists:
+    """The lists of training rows, kept as long as they fit into a budget of memory.
+
+    Beyond `budget_bytes` nothing is kept and each call searches.
+    """
+
+    def __init__(self, n_rows, n_neighbors, budget_bytes):
+        self._lists = None
+        if n_rows * n_neighbors * np.dtype(np.int32).itemsize <= budget_bytes:
+            self._lists = np.empty((n_rows, n_neighbors), dtype=np.int32)
+            self._versions = np.full(n_rows, -1, dtype=np.int64)
+
+    def lookup(self, rows, X_rows, search, version):
+        """Return the lists (len(rows), H) of the rows with these indices.
+
+        `X_rows` are their coordinates; `version` >= 0 is the number of the search, so
+        that lists of an earlier one are replaced.
+        """
+        if self._lists is None:
+            return search.query(X_rows)
+        missing = self._versions[rows] != version
+        if missing.any():
+            self._lists[rows[missing]] = search.query(X_rows[missing])
+            self._versions[rows[missing]] = version
+        return self._lists[rows]
+
+
+def memory_budget():
+    """Return scikit-learn's setting `working_memory` in bytes."""
+    return int(sklearn.get_config()["working_memory"] * 2**20)

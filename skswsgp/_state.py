@@ -1,0 +1,164 @@
+"""The structs of arrays that compiled code works on, and how they are allocated.
+
+Letters: N data, M inducing points, H active ones, Q latent functions, D features, P
+kernel parameters, n points of a minibatch. Every array has the dtype of the fit.
+"""
+
+from collections import namedtuple
+from typing import NamedTuple
+
+import numpy as np
+
+from skswsgp._covariance import Kernel
+from skswsgp._jit import njit_inline
+from skswsgp._likelihoods import Likelihood
+from skswsgp._linalg import BLOCK, padded
+
+
+class Variational(NamedTuple):
+    """q(u), and how it is tied to data. One of `s` and `L` has no rows."""
+
+    Z: np.ndarray  # (M, D) inducing inputs
+    m: np.ndarray  # (M, Q) mean of q(u)
+    s: np.ndarray  # (M, Q) variances of q(u), diagonal covariance
+    L: np.ndarray  # (Q, M, M) lower factors of S = L L', full covariance
+    noise: np.ndarray  # (Q,) noise variances, or (0,)
+    jitter: float  # relative to the mean of the diagonal of K
+    total_weight: float  # N, or the sum of sample weights
+    kl_weight: float  # beta
+    full: bool  # S is a full matrix
+    train_inducing: bool
+
+
+# The whole model; flat, because numba's parallel loops take no tuples within tuples.
+# Functions that ask for a kernel or a likelihood take a Model as well.
+Model = namedtuple("Model", Kernel._fields + Likelihood._fields + Variational._fields)
+
+
+class Batch(NamedTuple):
+    """Rows of data with their neighbours."""
+
+    X: np.ndarray  # (n, D)
+    y: np.ndarray  # (n, Q), or (n, 1) for classes
+    weight: np.ndarray  # (n,)
+    active: np.ndarray  # (n, H) indices of the nearest inducing points
+
+
+class Work(NamedTuple):
+    """Work arrays of one thread; `make_work` adds a leading axis of threads, which
+    `of_thread` cuts off. n is H + 1, side is H padded to a multiple of BLOCK."""
+
+    values: np.ndarray  # (n_ops, n, n) a tile, see _covariance; shared K: 2 rows
+    slopes: np.ndarray  # (n_ops, n, n)
+    weights: np.ndarray  # (n, n)
+    adjoint: np.ndarray  # (n_ops, n)
+    points: np.ndarray  # (D, n) active inducing inputs, then the point itself
+    d_points: np.ndarray  # (D, n)
+    K: np.ndarray  # (side, side)
+    chol: np.ndarray  # (side, side) lower factor of K
+    upper: np.ndarray  # (side, side) L^-T
+    inverse: np.ndarray  # (side, side) K^-1
+    first: np.ndarray  # (side, side)
+    second: np.ndarray  # (side, side)
+    d_K: np.ndarray  # (side, side)
+    S: np.ndarray  # (Q, side, side), full covariance only
+    a: np.ndarray  # (1, side) K^-1 k
+    r: np.ndarray  # (1, side), see pull_posterior
+    vector: np.ndarray  # (2, side)
+    m: np.ndarray  # (Q, side)
+    s: np.ndarray  # (Q, side)
+    alpha: np.ndarray  # (Q, side) K^-1 m
+    latent: np.ndarray  # (5, Q): mu, v, d_mu, d_v, scratch
+    d_noise: np.ndarray  # (Q,)
+    block: np.ndarray  # (BLOCK, BLOCK)
+
+
+class Gradients(NamedTuple):
+    """Derivatives of a minibatch's objective before they meet in the rows of Z.
+
+    There are n blocks of H rows, or, with shared K, CHUNKS blocks of M rows. Arrays of
+    a kind that the model does not have hold one empty block.
+    """
+
+    d_m: np.ndarray  # (blocks, H, Q)
+    d_s: np.ndarray  # (blocks, H, Q), diagonal covariance
+    d_S: np.ndarray  # (blocks, Q, H, H), full covariance
+    d_Z: np.ndarray  # (blocks, D, H), trained Z
+    d_log: np.ndarray  # (CHUNKS, P) by the logarithms of the kernel parameters
+    d_noise: np.ndarray  # (CHUNKS, Q) by the logarithms of the noise variances
+    sums: np.ndarray  # (CHUNKS, 2) weighted sums of E log p(y | f) and of KL
+    events: np.ndarray  # (CHUNKS, 2) points with extra jitter, points that failed
+
+
+@njit_inline
+def of_thread(work, t):
+    """Return the work arrays of thread t."""
+    return Work(
+        work.values[t],
+        work.slopes[t],
+        work.weights[t],
+        work.adjoint[t],
+        work.points[t],
+        work.d_points[t],
+        work.K[t],
+        work.chol[t],
+        work.upper[t],
+        work.inverse[t],
+        work.first[t],
+        work.second[t],
+        work.d_K[t],
+        work.S[t],
+        work.a[t],
+        work.r[t],
+        work.vector[t],
+        work.m[t],
+        work.s[t],
+        work.alpha[t],
+        work.latent[t],
+        work.d_noise[t],
+        work.block[t],
+    )
+
+
+def make_work(model, n_active, n_threads, *, shared=False):
+    """Allocate the work arrays of all threads for H = n_active.
+
+    With `shared` there is no room for K: it is factorised elsewhere, once.
+    """
+    D, Q = model.Z.shape[1], model.m.shape[1]
+    n, side, n_ops = n_active + 1, padded(n_active), len(model.code)
+    rows, square = (2, 0) if shared else (n, side)
+
+    def zeros(*shape):
+        return np.zeros((n_threads, *shape), dtype=model.Z.dtype)
+
+    def identity(*shape):  # beyond the true size matrices hold the identity
+        out = zeros(*shape)
+        out[...] = np.eye(shape[-1])
+        return out
+
+    return Work(
+        values=zeros(n_ops, rows, n),
+        slopes=zeros(n_ops, rows, n),
+        weights=zeros(rows, n),
+        adjoint=zeros(n_ops, n),
+        points=zeros(D, 1 if shared else n),
+        d_points=zeros(D, 1 if shared else n),
+        K=identity(square, square),
+        chol=zeros(square, square),
+        upper=zeros(square, square),
+        inverse=zeros(square, square),
+        first=zeros(square, square),
+        second=zeros(square, square),
+        d_K=zeros(square, square),
+        S=identity(Q if model.full else 0, square, square),
+        a=zeros(1, side),
+        r=zeros(1, side),
+        vector=zeros(2, side),
+        m=zeros(Q, side),
+        s=zeros(Q, side),
+        alpha=zeros(Q, side),
+        latent=zeros(5, Q),
+        d_noise=zeros(len(model.noise)),
+        block=zeros(BLOCK, BLOCK),
+    )

@@ -1,0 +1,256 @@
+"""Covariance functions that scikit-learn lacks, as its own kernel objects."""
+
+from numbers import Integral
+
+import numpy as np
+from scipy.spatial.distance import cdist
+from sklearn.gaussian_process.kernels import Hyperparameter, Kernel
+
+__all__ = ["ArcCosine", "Polynomial"]
+
+
+class _AugmentedDotProduct(Kernel):
+    """A function of s(x, z) = a(x)' a(z), a(x) = (sigma_0, x / length_scale).
+
+    Each hyperparameter scales a block of the columns of a. A subclass returns k
+    with its derivative by the log-scale of a block, and its own diagonal.
+    """
+
+    def __init__(self, length_scale, sigma_0, length_scale_bounds, sigma_0_bounds):
+        self.length_scale = length_scale
+        self.sigma_0 = sigma_0
+        self.length_scale_bounds = length_scale_bounds
+        self.sigma_0_bounds = sigma_0_bounds
+
+    @property
+    def anisotropic(self):
+        """Whether each feature has a length-scale of its own."""
+        return np.iterable(self.length_scale) and len(self.length_scale) > 1
+
+    @property
+    def hyperparameter_length_scale(self):
+        """Specification of the length-scale, or of one for each feature."""
+        size = len(self.length_scale) if self.anisotropic else 1
+        return Hyperparameter("length_scale", "numeric", self.length_scale_bounds, size)
+
+    @property
+    def hyperparameter_sigma_0(self):
+        """Specification of the bias."""
+        return Hyperparameter("sigma_0", "numeric", self.sigma_0_bounds)
+
+    def __call__(self, X, Y=None, eval_gradient=False):
+        """Return the kernel k(X, Y) and, if asked for, its gradient by `theta`.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples_X, n_features)
+            Left argument of the kernel.
+        Y : array-like of shape (n_samples_Y, n_features), default=None
+            Right argument of the kernel; None means X.
+        eval_gradient : bool, default=False
+            Whether to return the gradient too; Y must then be None.
+
+        Returns
+        -------
+        K : ndarray of shape (n_samples_X, n_samples_Y)
+            The kernel.
+        K_gradient : ndarray of shape (n_samples_X, n_samples_X, n_dims)
+            Its derivatives by the logarithms of the hyperparameters that are not
+            fixed. Only returned if `eval_gradient` is True.
+        """
+        if eval_gradient and Y is not None:
+            raise ValueError("eval_gradient=True with Y: expected Y=None, leave Y out.")
+        A = self._augment(X)
+        K, partial = self._evaluate(A, A if Y is None else self._augment(Y))
+        if not eval_gradient:
+            return K
+        K_gradient = np.empty((*K.shape, self.n_dims))
+        for p, (power, columns) in enumerate(self._free_blocks()):
+            K_gradient[..., p] = power * partial(columns)
+        return K, K_gradient
+
+    def diag(self, X):
+        A = self._augment(X)
+        return self._diag(np.einsum("ij,ij->i", A, A))
+
+    def is_stationary(self):
+        return False
+
+    def __repr__(self):
+        scale = ", ".join(f"{value:.3g}" for value in np.ravel(self.length_scale))
+        scale = f"[{scale}]" if self.anisotropic else scale
+        name, *_ = self.get_params()  # degree or order
+        shape = f"{type(self).__name__}({name}={getattr(self, name)}"
+        return f"{shape}, length_scale={scale}, sigma_0={self.sigma_0:.3g})"
+
+    def _augment(self, X):
+        """Check the parameters and return the rows a(x), (n_samples, 1 + D)."""
+        self._check_shape()
+        X = np.atleast_2d(X)
+        scale = np.squeeze(self.length_scale).astype(float)
+        if scale.shape not in ((), X.shape[1:]):
+            raise ValueError(
+                f"length_scale of shape {np.shape(self.length_scale)}: expected a "
+                f"number or shape ({X.shape[1]},), one value for each feature of X; "
+                "pass a number to use it for all features."
+            )
+        return np.insert(X / scale, 0, self.sigma_0, axis=1)
+
+    def _free_blocks(self):
+        """Return (power of the parameter, columns of a) in the order of theta."""
+        length_scale, sigma_0 = self.hyperparameters
+        blocks = [
+            (-1, slice(d, d + 1 if self.anisotropic else None))
+            for d in range(1, 1 + length_scale.n_elements)
+        ]
+        return blocks * (not length_scale.fixed) + [(1, slice(1))] * (not sigma_0.fixed)
+
+
+class Polynomial(_AugmentedDotProduct):
+    r"""Polynomial kernel, with one length-scale for all features or for each.
+
+    .. math::
+        k(x, z) = s(x, z)^p, \qquad
+        s(x, z) = \sigma_0^2 + \sum_d x_d z_d / \ell_d^2
+
+    with degree p, bias :math:`\sigma_0` and length-scales :math:`\ell_d`.
+
+    Parameters
+    ----------
+    degree : int, default=3
+        The power, 1 or more. It is not learned.
+    length_scale : float or array-like of shape (n_features,), default=1.0
+        The length-scale of all features, or of each, in the units of X.
+    sigma_0 : float, default=1.0
+        The bias, 0 or more. With 0 (then fix it) only terms of degree p remain.
+    length_scale_bounds, sigma_0_bounds : pair of floats or "fixed", default=(1e-5, 1e5)
+        Bounds of the two while they are learned; "fixed" keeps the value given.
+
+    References
+    ----------
+    .. [1] Rasmussen and Williams (2006). "Gaussian Processes for Machine Learning".
+
+    Examples
+    --------
+    >>> from skswsgp.kernels import Polynomial
+    >>> kernel = Polynomial(degree=2, length_scale=2.0)
+    >>> kernel
+    Polynomial(degree=2, length_scale=2, sigma_0=1)
+    >>> kernel([[1.0, 2.0], [3.0, 4.0]])
+    array([[ 5.0625, 14.0625],
+           [14.0625, 52.5625]])
+    """
+
+    def __init__(
+        self,
+        degree=3,
+        length_scale=1.0,
+        sigma_0=1.0,
+        length_scale_bounds=(1e-5, 1e5),
+        sigma_0_bounds=(1e-5, 1e5),
+    ):
+        super().__init__(length_scale, sigma_0, length_scale_bounds, sigma_0_bounds)
+        self.degree = degree
+
+    def _check_shape(self):
+        if not isinstance(self.degree, Integral) or self.degree < 1:
+            raise ValueError(
+                f"degree={self.degree!r}: expected a positive integer; pass 2 or 3."
+            )
+
+    def _evaluate(self, A, B):
+        s = A @ B.T
+        slope = s ** (self.degree - 1)
+        return slope * s, lambda c: slope * (2 * self.degree * A[:, c] @ B[:, c].T)
+
+    def _diag(self, s):
+        return s**self.degree
+
+
+class ArcCosine(_AugmentedDotProduct):
+    r"""Arc-cosine kernel: an infinitely wide layer of steps or ramps.
+
+    .. math::
+        k_0(x, z) &= 1 - \theta / \pi \\
+        k_1(x, z) &= \sqrt{s(x, x) s(z, z)}
+            \left(\sin\theta + (\pi - \theta) \cos\theta\right) / \pi \\
+        \cos\theta &= s(x, z) / \sqrt{s(x, x) s(z, z)}, \qquad
+        s(x, z) = \sigma_0^2 + \sum_d x_d z_d / \ell_d^2
+
+    It is the covariance of a neural network with one infinite layer, Gaussian
+    weights and the step function (order 0) or the ramp, ReLU (order 1).
+
+    Parameters
+    ----------
+    order : {0, 1}, default=1
+        The power of the activation. It is not learned.
+    length_scale : float or array-like of shape (n_features,), default=1.0
+        The length-scale of all features, or of each, in the units of X.
+    sigma_0 : float, default=1.0
+        The bias, 0 or more. With 0 (then fix it) x = 0 has the limit of a small
+        bias. Order 0 depends on `sigma_0 * length_scale` only: fix one of the two.
+    length_scale_bounds, sigma_0_bounds : pair of floats or "fixed", default=(1e-5, 1e5)
+        Bounds of the two while they are learned; "fixed" keeps the value given.
+
+    References
+    ----------
+    .. [1] Cho and Saul (2009). "Kernel Methods for Deep Learning". NIPS 22.
+
+    Examples
+    --------
+    >>> from skswsgp.kernels import ArcCosine
+    >>> ArcCosine(order=0)([[1.0], [-1.0]])
+    array([[1. , 0.5],
+           [0.5, 1. ]])
+    """
+
+    def __init__(
+        self,
+        order=1,
+        length_scale=1.0,
+        sigma_0=1.0,
+        length_scale_bounds=(1e-5, 1e5),
+        sigma_0_bounds=(1e-5, 1e5),
+    ):
+        super().__init__(length_scale, sigma_0, length_scale_bounds, sigma_0_bounds)
+        self.order = order
+
+    def _check_shape(self):
+        if self.order not in (0, 1):
+            raise ValueError(
+                f"order={self.order!r}: expected 0 or 1; pass 0 for steps, 1 for ramps."
+            )
+
+    def _evaluate(self, A, B):
+        (U, s_x), (V, s_z) = _unit_rows(A), _unit_rows(B)
+        # Half-angle form: arccos loses half of the digits near 0 and pi.
+        minus, plus = cdist(U, V), cdist(U, -V)  # 2 sin, 2 cos of theta / 2
+        theta = 2 * np.arctan2(minus, plus)
+
+        def d_theta(c):
+            # Each quotient tends to 0 with its divisor.
+            d_minus = cdist(U[:, c], V[:, c], "sqeuclidean") / (minus + (minus == 0))
+            d_plus = cdist(U[:, c], -V[:, c], "sqeuclidean") / (plus + (plus == 0))
+            return (plus * d_minus - minus * d_plus) / 2
+
+        if self.order == 0:
+            return 1 - theta / np.pi, lambda c: -d_theta(c) / np.pi
+
+        scale = np.sqrt(np.outer(s_x, s_z))
+        sin, rest = np.sin(theta), np.pi - theta
+        K = scale * ((sin + rest * np.cos(theta)) / np.pi)
+
+        def partial(c):
+            d_log_scale = np.add.outer(*((W[:, c] ** 2).sum(axis=1) for W in (U, V)))
+            return K * d_log_scale - scale * (rest * sin / np.pi) * d_theta(c)
+
+        return K, partial
+
+    def _diag(self, s):
+        return s if self.order == 1 else np.ones_like(s)
+
+
+def _unit_rows(A):
+    """Return the rows of A at length 1 (0 stays 0) and their squared lengths."""
+    s = np.einsum("ij,ij->i", A, A)
+    return A / np.sqrt(s + (s == 0))[:, np.newaxis], s

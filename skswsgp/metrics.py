@@ -1,0 +1,288 @@
+"""Scores of predictive distributions: how far their uncertainty can be trusted."""
+
+import math
+from numbers import Integral, Real
+
+import numpy as np
+from scipy.special import ndtri
+from sklearn.preprocessing import LabelEncoder
+from sklearn.utils import check_array, check_consistent_length, column_or_1d
+
+__all__ = [
+    "expected_calibration_error",
+    "interval_coverage",
+    "mean_negative_log_density",
+]
+
+# Probabilities may leave [0, 1], and their sum miss 1, by this much: rounding, float32.
+TOLERANCE = 1e-4
+
+
+def mean_negative_log_density(y_true, y_mean, y_std, sample_weight=None):
+    """Mean negative log density of the targets under Gaussian predictions.
+
+    The density of a good prediction is high at the target: smaller is better, and a
+    density above 1 makes the score negative.
+
+    Parameters
+    ----------
+    y_true : array-like of shape (n_samples,) or (n_samples, n_outputs)
+        Targets.
+    y_mean : array-like of the shape of `y_true`
+        Means of the predictions.
+    y_std : array-like of the shape of `y_true`
+        Standard deviations of the predictions of `y_true`, noise included, in the
+        units of `y_true`. Positive.
+    sample_weight : array-like of shape (n_samples,), default=None
+        Weights of the samples. None weighs all alike.
+
+    Returns
+    -------
+    score : float
+        Weighted mean over samples, and plain mean over outputs, in nats per value.
+
+    See Also
+    --------
+    interval_coverage : Share of the targets inside an interval of the prediction.
+    sklearn.metrics.log_loss : The same score for class probabilities.
+
+    Notes
+    -----
+    The score of one value is `log(2 pi s^2) / 2 + (y - m)^2 / (2 s^2)`. It depends on
+    the units of y: multiplying targets, means and standard deviations by c adds log(c).
+    Over all distributions its expectation is smallest at the true one [1]_.
+
+    References
+    ----------
+    .. [1] Gneiting, T. and Raftery, A. E. (2007). Strictly proper scoring rules,
+       prediction, and estimation. Journal of the American Statistical Association,
+       102(477), 359-378.
+
+    Examples
+    --------
+    >>> from skswsgp.metrics import mean_negative_log_density
+    >>> score = mean_negative_log_density([1.0, 2.0], [1.0, 2.5], [0.5, 0.5])
+    >>> print(f"{score:.3f}")
+    0.476
+    """
+    y_true, y_mean, y_std = _check_gaussian(y_true, y_mean, y_std)
+    z = (y_true - y_mean) / y_std
+    density = 0.5 * math.log(2.0 * math.pi) + np.log(y_std) + 0.5 * z**2
+    return _mean_over_samples(density, sample_weight)
+
+
+def interval_coverage(y_true, y_mean, y_std, level=0.95, sample_weight=None):
+    """Share of the targets inside the central interval of Gaussian predictions.
+
+    Well calibrated predictions cover `level` of the targets: below it the standard
+    deviations are too small, above it too large.
+
+    Parameters
+    ----------
+    y_true : array-like of shape (n_samples,) or (n_samples, n_outputs)
+        Targets.
+    y_mean : array-like of the shape of `y_true`
+        Means of the predictions.
+    y_std : array-like of the shape of `y_true`
+        Standard deviations of the predictions of `y_true`, noise included, in the
+        units of `y_true`. Positive.
+    level : float, default=0.95
+        Probability that a prediction gives to its interval, between 0 and 1.
+    sample_weight : array-like of shape (n_samples,), default=None
+        Weights of the samples. None weighs all alike.
+
+    Returns
+    -------
+    coverage : float
+        Weighted share over samples, and plain mean over outputs, between 0 and 1.
+
+    See Also
+    --------
+    mean_negative_log_density : Score of the whole predictive distribution.
+
+    Notes
+    -----
+    Coverage alone is easily had by intervals that are wide everywhere; compare models
+    of equal coverage by the width of their intervals, or by a proper score [1]_. With n
+    independent targets the standard error of a coverage c is `sqrt(c (1 - c) / n)`.
+
+    References
+    ----------
+    .. [1] Gneiting, T., Balabdaoui, F. and Raftery, A. E. (2007). Probabilistic
+       forecasts, calibration and sharpness. Journal of the Royal Statistical Society
+       B, 69(2), 243-268.
+
+    Examples
+    --------
+    >>> from skswsgp.metrics import interval_coverage
+    >>> interval_coverage([0.0, 1.0, 3.0, -1.0], [0.0] * 4, [1.0] * 4)
+    0.75
+    """
+    if not isinstance(level, Real) or not 0 < level < 1:
+        raise ValueError(
+            f"level={level!r}: expected a number between 0 and 1; "
+            "0.95 stands for an interval of 95 %."
+        )
+    y_true, y_mean, y_std = _check_gaussian(y_true, y_mean, y_std)
+    half_width = ndtri(0.5 * (1.0 + level)) * y_std
+    return _mean_over_samples(abs(y_true - y_mean) <= half_width, sample_weight)
+
+
+def expected_calibration_error(
+    y_true, y_proba, n_bins=15, labels=None, sample_weight=None
+):
+    """Mean gap between the confidence of a classifier and its accuracy.
+
+    Only the most probable class of each sample counts: its probability is the
+    confidence, and the prediction is right or wrong. Smaller is better.
+
+    Parameters
+    ----------
+    y_true : array-like of shape (n_samples,)
+        Class labels.
+    y_proba : array-like of shape (n_samples, n_classes) or (n_samples,)
+        Probabilities of the classes, as `predict_proba` returns them. With one
+        dimension, the probabilities of the second of two classes.
+    n_bins : int, default=15
+        Number of bins of equal width on [0, 1].
+    labels : array-like of shape (n_classes,), default=None
+        Class of each column of `y_proba`, for example `classifier.classes_`. None
+        takes the labels found in `y_true`, in sorted order.
+    sample_weight : array-like of shape (n_samples,), default=None
+        Weights of the samples. None weighs all alike.
+
+    Returns
+    -------
+    error : float
+        Expected calibration error, between 0 and 1.
+
+    See Also
+    --------
+    sklearn.calibration.calibration_curve : Accuracy by confidence, to plot.
+    sklearn.metrics.log_loss : A proper score of the probabilities.
+
+    Notes
+    -----
+    The error is `sum_b (n_b / n) |accuracy_b - confidence_b|` over bins b of the
+    confidence, (0, 1 / n_bins] and so on [1]_, [2]_. It depends on the bins, and the
+    noise of small bins pushes it up: compare models on the same samples and bins.
+
+    References
+    ----------
+    .. [1] Naeini, M. P., Cooper, G. F. and Hauskrecht, M. (2015). Obtaining well
+       calibrated probabilities using Bayesian binning. AAAI, 2901-2907.
+    .. [2] Guo, C., Pleiss, G., Sun, Y. and Weinberger, K. Q. (2017). On calibration of
+       modern neural networks. ICML, 1321-1330.
+
+    Examples
+    --------
+    >>> from skswsgp.metrics import expected_calibration_error
+    >>> y_true = ["cat", "cat", "dog", "dog"]
+    >>> y_proba = [[0.75, 0.25], [0.75, 0.25], [0.75, 0.25], [0.0, 1.0]]
+    >>> error = expected_calibration_error(y_true, y_proba)
+    >>> print(f"{error:.4f}")
+    0.0625
+    """
+    if not isinstance(n_bins, Integral) or n_bins < 1:
+        raise ValueError(f"n_bins={n_bins!r}: expected an integer of at least 1.")
+    y_true = column_or_1d(y_true)
+    y_proba = _check_probabilities(y_proba)
+    check_consistent_length(y_true, y_proba)
+    weights = _check_weights(sample_weight, len(y_true))
+    true_columns = _columns_of(y_true, labels, y_proba.shape[1])
+
+    predicted_columns = y_proba.argmax(axis=1)
+    confidence = y_proba[np.arange(len(y_proba)), predicted_columns]
+    gap = weights * ((predicted_columns == true_columns) - confidence)
+    edges = np.linspace(0.0, 1.0, n_bins + 1)[1:-1]  # without 0 and 1
+    bins = np.searchsorted(edges, confidence, side="left")  # an edge ends its bin
+    return float(abs(np.bincount(bins, gap)).sum() / weights.sum())
+
+
+def _check_gaussian(y_true, y_mean, y_std):
+    """Return the three as float64 arrays of one shape, standard deviations positive."""
+    y_true = check_array(y_true, ensure_2d=False, dtype=float, input_name="y_true")
+    y_mean = check_array(y_mean, ensure_2d=False, dtype=float, input_name="y_mean")
+    y_std = check_array(y_std, ensure_2d=False, dtype=float, input_name="y_std")
+    for name, array in (("y_mean", y_mean), ("y_std", y_std)):
+        if array.shape != y_true.shape:
+            raise ValueError(
+                f"{name} has shape {array.shape}: expected {y_true.shape}, the shape "
+                f"of y_true; reshape or repeat {name}."
+            )
+    position = int(y_std.argmin())
+    if y_std.flat[position] <= 0:
+        index = [int(i) for i in np.unravel_index(position, y_std.shape)]
+        raise ValueError(
+            f"y_std has a non-positive value {y_std.flat[position]} at index "
+            f"{index[0] if len(index) == 1 else tuple(index)}: expected positive "
+            "standard deviations; include the noise or clip them at a small number."
+        )
+    return y_true, y_mean, y_std
+
+
+def _check_probabilities(y_proba):
+    """Return the probabilities as a float64 array with one column per class."""
+    y_proba = check_array(y_proba, ensure_2d=False, dtype=float, input_name="y_proba")
+    if y_proba.min() < -TOLERANCE or y_proba.max() > 1 + TOLERANCE:
+        raise ValueError(
+            f"y_proba has values from {y_proba.min()} to {y_proba.max()}: expected "
+            "probabilities between 0 and 1; pass the result of predict_proba."
+        )
+    if y_proba.ndim == 1:
+        return np.column_stack([1.0 - y_proba, y_proba])
+    sums = y_proba.sum(axis=1)
+    row = int(abs(sums - 1.0).argmax())
+    if abs(sums[row] - 1.0) > TOLERANCE:
+        raise ValueError(
+            f"y_proba has a row, {row}, with the sum {sums[row]}: expected 1; pass the "
+            "probabilities of all classes."
+        )
+    return y_proba
+
+
+def _columns_of(y_true, labels, n_columns):
+    """Return the column of `y_proba` that belongs to each entry of `y_true`."""
+    source = "y_true" if labels is None else "labels"
+    labels = np.unique(y_true) if labels is None else column_or_1d(labels)
+    encoder = LabelEncoder().fit(labels)
+    if not len(labels) == len(encoder.classes_) == n_columns:
+        raise ValueError(
+            f"the number of distinct classes in {source} is {len(encoder.classes_)}: "
+            f"expected {n_columns}, one for each column of y_proba; pass the classes "
+            "in the order of the columns, for example labels=classifier.classes_."
+        )
+    try:
+        codes = encoder.transform(y_true)
+    except (TypeError, ValueError) as error:
+        raise ValueError(
+            f"y_true has classes that are not in labels={list(labels)}: expected none; "
+            "pass all classes of the classifier as labels."
+        ) from error
+    return encoder.transform(labels).argsort()[codes]
+
+
+def _check_weights(sample_weight, n_samples):
+    """Return the weights as a float64 array, none negative and not all zero."""
+    if sample_weight is None:
+        return np.ones(n_samples)
+    weights = check_array(
+        sample_weight, ensure_2d=False, dtype=float, input_name="sample_weight"
+    )
+    if weights.shape != (n_samples,):
+        raise ValueError(
+            f"sample_weight has shape {weights.shape}: expected ({n_samples},), one "
+            "weight for each sample."
+        )
+    if weights.min() < 0 or weights.max() == 0:
+        raise ValueError(
+            f"sample_weight has values from {weights.min()} to {weights.max()}: "
+            "expected none negative and one positive at least."
+        )
+    return weights
+
+
+def _mean_over_samples(values, sample_weight):
+    """Return the weighted mean over samples of the mean over outputs."""
+    weights = _check_weights(sample_weight, len(values))
+    return float(np.average(values.reshape(len(values), -1).mean(axis=1), 0, weights))

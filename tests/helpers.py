@@ -1,0 +1,195 @@
+"""Tolerances, and small problems for the compiled code below the estimators."""
+
+from typing import NamedTuple
+
+import numba
+import numpy as np
+import reference
+
+from skswsgp import _engine_cpu as engine
+from skswsgp._jit import FASTMATH, launch
+from skswsgp._likelihoods import make_likelihood
+from skswsgp._program import compile_kernel
+from skswsgp._shared import make_stack
+from skswsgp._state import Batch, Gradients, Model, make_work
+
+# Step of central differences in float64, and their error relative to the largest
+# derivative: rounding 1e-16 |f| / step and the third derivative times step^2 / 6.
+STEP, DIFFERENCE_TOLERANCE = 1e-5, 1e-6
+
+# Inline functions take the flags of their callers; no cache, which would not notice
+# that they change.
+caller = numba.njit(fastmath=FASTMATH, error_model="numpy")
+
+
+def assert_close(actual, expected, *, roundings, dtype="float64"):
+    """Check that errors are at most `roundings` machine epsilons of the largest entry.
+
+    Largest in magnitude, and at least 1: the numbers here are of order one.
+    """
+    expected = np.asarray(expected, dtype=float)
+    scale = max(1.0, np.max(np.abs(expected), initial=0.0))
+    tolerance = roundings * np.finfo(dtype).eps * scale
+    np.testing.assert_allclose(actual, expected, rtol=0, atol=tolerance)
+
+
+def assert_derivatives(actual, function, theta, *, tolerance=DIFFERENCE_TOLERANCE):
+    """Check derivatives of function(theta) against central differences."""
+    expected = reference.finite_difference(function, theta, STEP)
+    scale = max(1.0, np.max(np.abs(expected)))
+    np.testing.assert_allclose(actual, expected, rtol=0, atol=tolerance * scale)
+
+
+class Problem(NamedTuple):
+    """A model with data, and the objects of the reference it was made from."""
+
+    kernel: object
+    likelihood: str
+    model: Model
+    batch: Batch
+
+    def replace(self, *, active=None, rows=None, **fields):
+        """Return a problem with other fields of the model, neighbours or rows."""
+        model, batch = self.model._replace(**fields), self.batch
+        if active is not None:
+            batch = batch._replace(active=active)
+        if rows is not None:
+            batch = Batch(*(np.ascontiguousarray(array[rows]) for array in batch))
+        return self._replace(model=model, batch=batch)
+
+    def local(self, *, start=0, n=None, n_threads=1):
+        """Return the gradients of n points, each with its own K."""
+        n = len(self.batch.X) if n is None else n
+        H = self.batch.active.shape[1]
+        grads = engine.make_gradients(self.model, n, H)
+        works = make_work(self.model, H, n_threads)
+        with launch(n_threads):
+            engine.local_gradients(self.model, self.batch, start, n, works, grads)
+        return grads
+
+    def shared(self, *, n_threads=1):
+        """Return the gradients of all points where all inducing points are active."""
+        n, M = len(self.batch.X), len(self.model.Z)
+        everyone = np.arange(M, dtype=np.int32)[np.newaxis]
+        grads = engine.make_gradients(self.model, engine.CHUNKS, M)
+        factors = make_work(self.model, M, 1)
+        works = make_work(self.model, M, n_threads, shared=True)
+        stack = make_stack(self.model, n, n_threads)
+        with launch(n_threads):
+            engine.shared_gradients(
+                self.model, self.batch, 0, n, everyone, factors, works, stack, grads
+            )
+        return grads
+
+    def objective(self, grads):
+        """Return sum_i weight_i (ELL_i - beta / W KL_i)."""
+        model = self.model
+        ell, kl = grads.sums[0]
+        return ell - model.kl_weight / model.total_weight * kl
+
+    def pieces(self):
+        """Return the weighted sums of ELL and of KL, from the reference."""
+        weight = self.batch.weight
+        bounds = [
+            reference.lower_bound(*self._arguments(), **self._options(), kl_weight=beta)
+            for beta in (0.0, 1.0)
+        ]
+        return bounds[0], (bounds[0] - bounds[1]) * weight.sum()
+
+    def svgp_bound(self):
+        """Return the bound of the SVGP with these inducing points, eq. 4."""
+        kernel, X, y, Z, m, S, _, *rest = self._arguments()
+        options = self._options()
+        del options["neighbors"]
+        return reference.svgp_lower_bound(
+            kernel, X, y, Z, m, S, *rest, **options, kl_weight=self.model.kl_weight
+        )
+
+    def _arguments(self):
+        model, batch = self.model, self.batch
+        S = np.moveaxis(model.L, 0, -1) if model.full else model.s
+        y = batch.y[:, 0] if self.likelihood == "softmax" else batch.y
+        H, noise = batch.active.shape[1], model.noise
+        common = self.kernel, batch.X, y, model.Z, model.m, S, H, self.likelihood
+        return *common, noise, model.jitter
+
+    def _options(self):
+        model, batch = self.model, self.batch
+        options = {"sample_weight": batch.weight, "neighbors": batch.active}
+        if self.likelihood == "softmax":
+            options["nodes"] = model.nodes
+        return options
+
+
+def make_problem(
+    kernel, likelihood, Q, *, full, rng, dtype="float64", D=2, M=6, H=4, n=5
+):
+    """Return a random `Problem`; every inducing point is near some data point."""
+    X, Z = rng.normal(size=(n, D)), rng.normal(size=(M, D))
+    active = reference.neighbor_table(kernel, X, Z, H).astype(np.int32)
+    if likelihood == "gaussian":
+        y = rng.normal(size=(n, Q))
+    elif likelihood == "bernoulli":
+        y = rng.choice([-1.0, 1.0], size=(n, 1))
+    else:
+        y = rng.integers(Q, size=(n, 1)).astype(float)
+    L = np.tril(0.2 * rng.normal(size=(Q, M, M)), -1)
+    L += np.eye(M) * rng.uniform(0.3, 0.9, size=(Q, M, 1))
+    s = rng.uniform(0.1, 0.8, size=(M, Q))
+    noise = rng.uniform(0.2, 0.5, size=Q if likelihood == "gaussian" else 0)
+    weight = rng.uniform(0.5, 2.0, size=n)
+    m = rng.normal(size=(M, Q))
+
+    def cast(array):
+        return np.ascontiguousarray(array, dtype=dtype)
+
+    model = Model(
+        *compile_kernel(kernel, D, np.dtype(dtype)).struct,
+        *make_likelihood(likelihood, Q, np.dtype(dtype)),
+        Z=cast(Z),
+        m=cast(m),
+        s=cast(s if not full else np.zeros((0, Q))),
+        L=cast(L if full else np.zeros((0, M, M))),
+        noise=cast(noise),
+        jitter=1e-6,
+        total_weight=float(weight.sum()),
+        kl_weight=0.7,
+        full=full,
+        train_inducing=True,
+    )
+    batch = Batch(cast(X), cast(y), cast(weight), active)
+    return Problem(kernel, likelihood, model, batch)
+
+
+def dense_gradients(problem, grads, *, active=None):
+    """Return the gradients of a batch by name, blocks added to the rows of Z, m, S.
+
+    `active` (blocks, H) lists the rows of each block. Derivatives are by the logarithms
+    of parameters and noise, and by m, s or L, Z themselves; eq. 13 with S = L L' gives
+    those by L_w as 2 (d/dS_w) L_w.
+    """
+    model = problem.model
+    active = problem.batch.active if active is None else active
+    d_m, d_Z = np.zeros_like(model.m), np.zeros_like(model.Z)
+    d_s, d_L = np.zeros_like(model.s), np.zeros_like(model.L)
+    for b, w in enumerate(active):
+        d_m[w] += grads.d_m[b]
+        if model.train_inducing:
+            d_Z[w] += grads.d_Z[b].T
+        if model.full:
+            for q in range(len(d_L)):
+                d_L[q, w] += 2.0 * grads.d_S[b, q] @ model.L[q, w]
+        else:
+            d_s[w] += grads.d_s[b]
+    dense = {"log_params": grads.d_log[0], "log_noise": grads.d_noise[0]}
+    return dense | {"m": d_m, "s": d_s, "L": np.tril(d_L), "Z": d_Z}
+
+
+def add_gradients(first, second):
+    """Return the sums of two results of `dense_gradients`."""
+    return {name: first[name] + second[name] for name in first}
+
+
+def first_block(grads):
+    """Return the gradients of shared K as one block."""
+    return Gradients(*(array[:1] for array in grads))

@@ -1,0 +1,376 @@
+"""Slow and obvious twin of the package: plain numpy, loops, nothing shared with it.
+
+Notation: X (n, d) inputs, Z (M, d) inducing inputs, w the H inducing points that
+one input sees, Q latent functions that share Z and the kernel. Equation numbers are
+those of Tran et al., "Sparse within Sparse Gaussian Processes using Neighbor
+Information" (ICML 2021). Every kernel argument is a scikit-learn kernel object.
+"""
+
+import math
+
+import numpy as np
+from scipy.linalg import eigvalsh
+from scipy.special import log_ndtr, log_softmax, ndtr, softmax
+
+# ---------------------------------------------------------------- kernels
+
+
+def _squared_distance(x, z, length_scale):
+    """Return sum_d ((x_d - z_d) / length_scale_d)^2 for x, z (d,)."""
+    length_scale = np.broadcast_to(length_scale, len(x))
+    return sum(((x[d] - z[d]) / length_scale[d]) ** 2 for d in range(len(x)))
+
+
+def _scaled_dot(x, z, kernel):
+    """Return s(x, z) = sigma_0^2 + sum_d x_d z_d / length_scale_d^2 for x, z (d,)."""
+    length_scale = np.broadcast_to(kernel.length_scale, len(x))
+    dot = sum(x[d] * z[d] / length_scale[d] ** 2 for d in range(len(x)))
+    return kernel.sigma_0**2 + dot
+
+
+def kernel_value(kernel, x, z, same=False):
+    """Return k(x, z) for x, z (d,), chosen by the name of the kernel's class.
+
+    `same` says that x and z are one and the same point, not merely two points with
+    equal coordinates: only then does WhiteKernel count.
+    """
+    name = type(kernel).__name__
+    if name == "Sum":
+        return kernel_value(kernel.k1, x, z, same) + kernel_value(kernel.k2, x, z, same)
+    if name == "Product":
+        return kernel_value(kernel.k1, x, z, same) * kernel_value(kernel.k2, x, z, same)
+    if name == "Exponentiation":
+        return kernel_value(kernel.kernel, x, z, same) ** kernel.exponent
+    if name == "ConstantKernel":
+        return kernel.constant_value
+    if name == "WhiteKernel":
+        return kernel.noise_level if same else 0.0
+    if name == "DotProduct":
+        return kernel.sigma_0**2 + sum(x[d] * z[d] for d in range(len(x)))
+    if name == "RBF":
+        return math.exp(-_squared_distance(x, z, kernel.length_scale) / 2)
+    if name == "RationalQuadratic":
+        r2 = _squared_distance(x, z, kernel.length_scale)
+        return (1 + r2 / (2 * kernel.alpha)) ** -kernel.alpha
+    if name == "Matern":
+        r = math.sqrt(_squared_distance(x, z, kernel.length_scale))
+        if kernel.nu == 0.5:
+            return math.exp(-r)
+        if kernel.nu == 1.5:
+            return (1 + math.sqrt(3) * r) * math.exp(-math.sqrt(3) * r)
+        if kernel.nu == 2.5:
+            polynomial = 1 + math.sqrt(5) * r + 5 * r**2 / 3
+            return polynomial * math.exp(-math.sqrt(5) * r)
+        if kernel.nu == math.inf:
+            return math.exp(-(r**2) / 2)
+        raise ValueError(f"Matern with nu={kernel.nu} has no reference")
+    if name == "Polynomial":
+        return _scaled_dot(x, z, kernel) ** kernel.degree
+    if name == "ArcCosine":
+        norms = math.sqrt(_scaled_dot(x, x, kernel) * _scaled_dot(z, z, kernel))
+        cosine = min(max(_scaled_dot(x, z, kernel) / norms, -1.0), 1.0)
+        theta = math.acos(cosine)
+        if kernel.order == 0:
+            return 1 - theta / math.pi
+        if kernel.order == 1:
+            angular = math.sin(theta) + (math.pi - theta) * math.cos(theta)
+            return norms * angular / math.pi
+        raise ValueError(f"ArcCosine with order={kernel.order} has no reference")
+    raise ValueError(f"kernel {name} has no reference")
+
+
+def kernel_matrix(kernel, A, B=None):
+    """Return k(A, B), (n_A, n_B), for A (n_A, d), B (n_B, d).
+
+    B=None means k(A, A), with `same` on the diagonal.
+    """
+    others = A if B is None else B
+    K = np.empty((len(A), len(others)))
+    for i in range(len(A)):
+        for j in range(len(others)):
+            K[i, j] = kernel_value(kernel, A[i], others[j], same=B is None and i == j)
+    return K
+
+
+def _prior_covariance(kernel, Z, jitter):
+    """Return K = k(Z, Z) + jitter * mean(diag k(Z, Z)) * I, (M, M): eq. 1."""
+    K = kernel_matrix(kernel, Z)
+    return K + jitter * np.mean(np.diag(K)) * np.eye(len(Z))
+
+
+# ---------------------------------------------------------------- neighbours
+
+
+def neighbors(kernel, x, Z, n_neighbors):
+    """Return w (H,): the H rows of Z with the largest k(x, z), largest first: eq. 12.
+
+    Ties go to the lower index.
+    """
+    values = [kernel_value(kernel, x, z) for z in Z]
+    order = sorted(range(len(Z)), key=lambda j: (-values[j], j))
+    return np.array(order[:n_neighbors])
+
+
+def neighbor_table(kernel, X, Z, n_neighbors):
+    """Return the neighbours of every row of X, (n, H)."""
+    return np.array([neighbors(kernel, x, Z, n_neighbors) for x in X])
+
+
+# ---------------------------------------------------------------- one point
+
+
+def select(mean, covariance, w, q):
+    """Return m_w (H,), S_w (H, H) of latent function q: the two lines above eq. 13.
+
+    `mean` is (M, Q). `covariance` is (M, Q), the variances s with S = diag(s), or
+    (M, M, Q), lower factors L with S = L L', so that S_w = L_w L_w', L_w = rows w.
+    """
+    if covariance.ndim == 2:
+        S_w = np.diag(covariance[w, q])
+    else:
+        L_w = covariance[w, :, q]  # (H, M)
+        S_w = L_w @ L_w.T
+    return mean[w, q], S_w
+
+
+def point_posterior(kernel, x, Z_w, m_w, S_w, jitter):
+    """Return mu, F, V with q(f) = N(mu, F + V): eq. 13.
+
+    a = K^-1 k, mu = a' m_w, F = k(x, x) - k' a (rounding below zero is cut off),
+    V = a' S_w a, for x (d,), Z_w (H, d), m_w (H,), S_w (H, H).
+    """
+    K = _prior_covariance(kernel, Z_w, jitter)  # (H, H)
+    k = kernel_matrix(kernel, Z_w, x[np.newaxis])[:, 0]  # (H,)
+    a = np.linalg.solve(K, k)  # (H,)
+    F = max(kernel_value(kernel, x, x, same=True) - k @ a, 0.0)
+    return a @ m_w, F, a @ S_w @ a
+
+
+def point_kl(kernel, Z_w, m_w, S_w, jitter):
+    """Return KL(N(m_w, S_w) || N(0, K)), nats, for Z_w (H, d), m_w (H,), S_w (H, H).
+
+    KL = 1/2 [tr(K^-1 S_w) + m_w' K^-1 m_w - H + log|K| - log|S_w|]
+    """
+    K = _prior_covariance(kernel, Z_w, jitter)
+    K_inverse = np.linalg.inv(K)
+    log_det_K = np.linalg.slogdet(K)[1]
+    log_det_S = np.linalg.slogdet(S_w)[1]
+    trace = np.trace(K_inverse @ S_w)
+    return (trace + m_w @ K_inverse @ m_w - len(m_w) + log_det_K - log_det_S) / 2
+
+
+# ---------------------------------------------------------------- likelihoods
+
+
+def gaussian_expectation(y, mu, v, noise_variance):
+    """Return E log N(y | f, noise_variance) for f ~ N(mu, v); all scalars."""
+    log_normalizer = math.log(2 * math.pi * noise_variance)
+    return -(log_normalizer + ((y - mu) ** 2 + v) / noise_variance) / 2
+
+
+def bernoulli_expectation(y_sign, mu, v, n_nodes=20):
+    """Return E log Phi(y_sign f), y_sign -1 or +1, f ~ N(mu, v), by Gauss-Hermite.
+
+    sum_i weight_i / sqrt(pi) * log Phi(y_sign (mu + sqrt(2 v) node_i))
+    """
+    total = 0.0
+    for node, weight in zip(*np.polynomial.hermite.hermgauss(n_nodes), strict=True):
+        f = mu + math.sqrt(2 * v) * node
+        total += weight / math.sqrt(math.pi) * log_ndtr(y_sign * f)
+    return total
+
+
+def softmax_expectation(label, mu, v, nodes):
+    """Return E log softmax(f)[label], f_q ~ N(mu_q, v_q) independent; mu, v (Q,).
+
+    The mean over standard normal nodes (S, Q), f = mu + sqrt(v) * node.
+    """
+    return np.mean([log_softmax(mu + np.sqrt(v) * node)[label] for node in nodes])
+
+
+def expected_log_prob(
+    likelihood, y, mu, v, noise_variance=None, nodes=None, n_nodes=20
+):
+    """Return E log p(y | f) of one datum, f_q ~ N(mu_q, v_q) independent; mu, v (Q,).
+
+    "gaussian": y and noise_variance (Q,) or scalar, summed over the outputs;
+    "bernoulli": y (Q,) or scalar of -1 and +1, summed; "softmax": y a label 0..Q-1.
+    """
+    Q = len(mu)
+    if likelihood == "softmax":
+        return softmax_expectation(int(y), mu, v, nodes)
+    y = np.broadcast_to(y, Q)
+    if likelihood == "gaussian":
+        r2 = np.broadcast_to(noise_variance, Q)
+        return sum(gaussian_expectation(y[q], mu[q], v[q], r2[q]) for q in range(Q))
+    if likelihood == "bernoulli":
+        return sum(bernoulli_expectation(y[q], mu[q], v[q], n_nodes) for q in range(Q))
+    raise ValueError(f"likelihood {likelihood!r} has no reference")
+
+
+def bernoulli_probability(mu, v):
+    """Return P(y = +1) = E Phi(f) = Phi(mu / sqrt(1 + v)) for f ~ N(mu, v)."""
+    return ndtr(mu / np.sqrt(1 + v))
+
+
+def softmax_probability(mu, v, nodes):
+    """Return E softmax(f), (Q,), f_q ~ N(mu_q, v_q): mean over the nodes (S, Q)."""
+    return np.mean([softmax(mu + np.sqrt(v) * node) for node in nodes], axis=0)
+
+
+# ---------------------------------------------------------------- all points
+
+
+def predict(kernel, X, Z, mean, covariance, n_neighbors, jitter, neighbors=None):
+    """Return mu (n, Q), v (n, Q) of q(f) = N(mu, v) at the rows of X: eq. 13.
+
+    `mean` and `covariance` as in `select`; `neighbors` (n, H) replaces the search.
+    """
+    if neighbors is None:
+        neighbors = neighbor_table(kernel, X, Z, n_neighbors)
+    mu, v = np.empty((2, len(X), mean.shape[1]))
+    for i, w in enumerate(neighbors):
+        for q in range(mean.shape[1]):
+            m_w, S_w = select(mean, covariance, w, q)
+            mu[i, q], F, V = point_posterior(kernel, X[i], Z[w], m_w, S_w, jitter)
+            v[i, q] = F + V
+    return mu, v
+
+
+def lower_bound(
+    kernel,
+    X,
+    y,
+    Z,
+    mean,
+    covariance,
+    n_neighbors,
+    likelihood,
+    noise_variance,
+    jitter,
+    kl_weight=1.0,
+    sample_weight=None,
+    nodes=None,
+    neighbors=None,
+    n_nodes=20,
+):
+    """Return sum_n w_n [ELL_n - kl_weight / N_w * sum_q KL_nq], nats: eq. 11.
+
+    w_n is the sample weight (default 1), N_w the sum of the weights, ELL_n the
+    `expected_log_prob`, y (n,) or (n, Q) as described there; rest as in `predict`.
+    """
+    if neighbors is None:
+        neighbors = neighbor_table(kernel, X, Z, n_neighbors)
+    weights = np.ones(len(X)) if sample_weight is None else sample_weight
+    mu, v = predict(kernel, X, Z, mean, covariance, n_neighbors, jitter, neighbors)
+    total = 0.0
+    for n, w in enumerate(neighbors):
+        ell = expected_log_prob(
+            likelihood, y[n], mu[n], v[n], noise_variance, nodes, n_nodes
+        )
+        kl = 0.0
+        for q in range(mean.shape[1]):
+            m_w, S_w = select(mean, covariance, w, q)
+            kl += point_kl(kernel, Z[w], m_w, S_w, jitter)
+        total += weights[n] * (ell - kl_weight / np.sum(weights) * kl)
+    return total
+
+
+def svgp_lower_bound(
+    kernel,
+    X,
+    y,
+    Z,
+    mean,
+    covariance,
+    likelihood,
+    noise_variance,
+    jitter,
+    kl_weight=1.0,
+    sample_weight=None,
+    nodes=None,
+    n_nodes=20,
+):
+    """Return sum_n w_n ELL_n - kl_weight * sum_q KL(q(u_q) || p(u)), nats: eq. 4.
+
+    All M points at once, independent of `lower_bound`, which it equals for H = M:
+    q(f) = N(A m, Kxx + A (S - K) A'), A = Kxz K^-1 (eq. 3), and with lambda the
+    eigenvalues of K^-1 S, KL = 1/2 [sum(lambda - 1 - log lambda) + m' K^-1 m].
+    """
+    K = _prior_covariance(kernel, Z, jitter)  # (M, M)
+    A = kernel_matrix(kernel, X, Z) @ np.linalg.inv(K)  # (n, M)
+    k_diagonal = np.diag(kernel_matrix(kernel, X))  # (n,)
+    mu, v = np.empty((2, len(X), mean.shape[1]))
+    kl = 0.0
+    for q in range(mean.shape[1]):
+        m, S = mean[:, q], covariance[..., q]
+        S = np.diag(S) if S.ndim == 1 else S @ S.T  # (M, M)
+        mu[:, q] = A @ m
+        v[:, q] = k_diagonal + np.diag(A @ (S - K) @ A.T)
+        ratio = eigvalsh(S, K)
+        kl += np.sum(ratio - 1 - np.log(ratio)) / 2 + m @ np.linalg.solve(K, m) / 2
+    weights = np.ones(len(X)) if sample_weight is None else sample_weight
+    total = -kl_weight * kl
+    for n in range(len(X)):
+        total += weights[n] * expected_log_prob(
+            likelihood, y[n], mu[n], v[n], noise_variance, nodes, n_nodes
+        )
+    return total
+
+
+# ---------------------------------------------------------------- optimisation
+
+
+def adam(theta, gradients, learning_rate, beta1=0.9, beta2=0.999, epsilon=1e-12):
+    """Return theta (p,) after one step of Adam per gradient (p,), minimising.
+
+    m = beta1 m + (1 - beta1) g, s = beta2 s + (1 - beta2) g^2, and at step t
+    theta -= learning_rate m / (1 - beta1^t) / (sqrt(s / (1 - beta2^t)) + epsilon).
+    """
+    theta = np.array(theta, dtype=float)
+    first = np.zeros_like(theta)
+    second = np.zeros_like(theta)
+    for t, gradient in enumerate(gradients, start=1):
+        gradient = np.asarray(gradient, dtype=float)
+        first = beta1 * first + (1 - beta1) * gradient
+        second = beta2 * second + (1 - beta2) * gradient**2
+        corrected_first = first / (1 - beta1**t)
+        corrected_second = second / (1 - beta2**t)
+        theta -= learning_rate * corrected_first / (np.sqrt(corrected_second) + epsilon)
+    return theta
+
+
+def finite_difference(function, theta, step=1e-6):
+    """Return d function / d theta, (p,), by central differences, theta (p,)."""
+    theta = np.asarray(theta, dtype=float)
+    gradient = np.empty(len(theta))
+    for i in range(len(theta)):
+        shift = np.zeros(len(theta))
+        shift[i] = step
+        gradient[i] = (function(theta + shift) - function(theta - shift)) / (2 * step)
+    return gradient
+
+
+# ---------------------------------------------------------------- the exact GP
+
+
+def gp_posterior(kernel, X, y, noise_variance):
+    """Return the mean (n,) and covariance (n, n) of f(X) given y = f(X) + noise.
+
+    K C^-1 y and K - K C^-1 K with C = K + noise_variance I; a WhiteKernel inside the
+    kernel is part of f.
+    """
+    K = kernel_matrix(kernel, X)
+    C = K + noise_variance * np.eye(len(X))
+    return K @ np.linalg.solve(C, y), K - K @ np.linalg.solve(C, K)
+
+
+def gp_predict(kernel, X, y, noise_variance, X_new):
+    """Return the mean (n_new,) and covariance (n_new, n_new) of f(X_new) given y (n,).
+
+    k' C^-1 y and k(X_new, X_new) - k' C^-1 k with k = k(X, X_new), C as above.
+    """
+    C = kernel_matrix(kernel, X) + noise_variance * np.eye(len(X))
+    k = kernel_matrix(kernel, X, X_new)  # (n, n_new)
+    mean = k.T @ np.linalg.solve(C, y)
+    return mean, kernel_matrix(kernel, X_new) - k.T @ np.linalg.solve(C, k)

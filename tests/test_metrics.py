@@ -1,0 +1,279 @@
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.stats import norm
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import make_scorer
+from sklearn.model_selection import cross_val_score
+
+from skswsgp.metrics import (
+    expected_calibration_error,
+    interval_coverage,
+    mean_negative_log_density,
+)
+
+
+@pytest.fixture
+def rng():
+    return np.random.default_rng(0)
+
+
+@pytest.fixture(params=[(50,), (50, 3)], ids=["1d", "2d"])
+def gaussian(request, rng):
+    """Targets drawn from the predictions themselves: y_true, y_mean, y_std."""
+    y_mean = rng.normal(size=request.param)
+    y_std = rng.uniform(0.1, 3.0, size=request.param)
+    return y_mean + y_std * rng.normal(size=request.param), y_mean, y_std
+
+
+def weighted_and_repeated(rng, *arrays):
+    counts = rng.integers(0, 4, size=len(arrays[0]))
+    return counts, [np.repeat(array, counts, axis=0) for array in arrays]
+
+
+# mean_negative_log_density
+
+
+def test_log_density_of_one_value_in_closed_form():
+    score = mean_negative_log_density([3.0], [1.0], [2.0])
+    assert score == pytest.approx(0.5 * np.log(2 * np.pi) + np.log(2.0) + 0.5)
+    assert type(score) is float
+
+
+def test_log_density_equals_scipy(gaussian):
+    y_true, y_mean, y_std = gaussian
+    expected = -norm.logpdf(y_true, y_mean, y_std).mean()
+    assert mean_negative_log_density(*gaussian) == pytest.approx(expected, rel=1e-12)
+
+
+def test_log_density_is_lowest_at_the_true_spread(rng):
+    y_mean = rng.normal(size=2000)
+    y_std = rng.uniform(0.5, 2.0, size=2000)
+    y_true = rng.normal(y_mean, y_std)
+    scores = [
+        mean_negative_log_density(y_true, y_mean, c * y_std) for c in (0.8, 1.0, 1.25)
+    ]
+    assert scores[1] == min(scores)
+
+
+def test_log_density_of_rescaled_targets_moves_by_the_log_of_the_scale(gaussian):
+    moved = mean_negative_log_density(*(10.0 * array for array in gaussian))
+    expected = mean_negative_log_density(*gaussian) + np.log(10.0)
+    assert moved == pytest.approx(expected, rel=1e-12)
+
+
+# interval_coverage
+
+
+@pytest.mark.parametrize("level", [0.5, 0.95])
+def test_coverage_counts_targets_inside_the_interval(level):
+    y_std = np.array([0.5, 0.5, 2.0, 2.0])
+    inside, outside = norm.ppf(0.5 + level / 2) * np.array([0.999, 1.001])
+    y_true = 7.0 + y_std * np.array([inside, -inside, outside, -outside])
+    coverage = interval_coverage(y_true, np.full(4, 7.0), y_std, level=level)
+    assert coverage == 0.5
+    assert type(coverage) is float
+
+
+@pytest.mark.parametrize("level", [0.1, 0.5, 0.9])
+def test_coverage_of_calibrated_predictions_is_the_level(rng, level):
+    y_std = rng.uniform(0.1, 3.0, size=10_000)
+    y_true = rng.normal(2.0, y_std)
+    coverage = interval_coverage(y_true, np.full(10_000, 2.0), y_std, level=level)
+    assert coverage == pytest.approx(level, abs=0.015)  # 3 standard errors
+
+
+def test_coverage_averages_over_outputs():
+    y_true = [[0.0, 9.0], [0.0, 0.0]]
+    assert interval_coverage(y_true, np.zeros((2, 2)), np.ones((2, 2))) == 0.75
+
+
+@pytest.mark.parametrize("level", [0, 1, 95, -0.5, np.nan, "0.95"])
+def test_coverage_refuses_a_level_outside_0_and_1(level):
+    with pytest.raises(ValueError, match=r"level=.*: expected a number between 0 and"):
+        interval_coverage([0.0], [0.0], [1.0], level=level)
+
+
+# Both scores of Gaussian predictions
+
+
+@pytest.fixture(params=[mean_negative_log_density, interval_coverage])
+def score(request):
+    return request.param
+
+
+def test_weights_count_as_repetitions(score, gaussian, rng):
+    counts, repeated = weighted_and_repeated(rng, *gaussian)
+    expected = score(*repeated)
+    assert score(*gaussian, sample_weight=counts) == pytest.approx(expected, rel=1e-12)
+    assert score(*gaussian) != pytest.approx(expected, rel=1e-12)
+
+
+def test_lists_series_and_float32_are_taken(score, rng):
+    y_true, y_mean = rng.normal(size=(2, 20)).astype(np.float32)
+    y_std = rng.uniform(0.5, 1.0, size=20).astype(np.float32)
+    expected = score(
+        y_true.astype(np.float64), y_mean.astype(np.float64), y_std.astype(np.float64)
+    )
+    assert score(y_true, y_mean, y_std) == expected
+    assert score(pd.Series(y_true), y_mean.tolist(), y_std) == expected
+
+
+def test_a_non_positive_std_is_named(score):
+    with pytest.raises(ValueError, match=r"non-positive value -1\.0 at index 3: exp"):
+        score(np.zeros(5), np.zeros(5), [1, 1, 1, -1, 1])
+    y_std = np.ones((2, 3))
+    y_std[1, 2] = 0.0
+    with pytest.raises(ValueError, match=r"non-positive value 0\.0 at index \(1, 2\)"):
+        score(np.zeros((2, 3)), np.zeros((2, 3)), y_std)
+
+
+@pytest.mark.parametrize("name", ["y_mean", "y_std"])
+def test_shapes_must_agree(score, name):
+    arrays = {"y_true": np.ones(5), "y_mean": np.ones(5), "y_std": np.ones(5)}
+    arrays[name] = np.ones((5, 1))
+    with pytest.raises(ValueError, match=rf"{name} has shape \(5, 1\): expected \(5,"):
+        score(**arrays)
+
+
+@pytest.mark.parametrize("name", ["y_true", "y_mean", "y_std"])
+def test_nan_is_refused(score, name):
+    arrays = {"y_true": np.ones(5), "y_mean": np.ones(5), "y_std": np.ones(5)}
+    arrays[name][2] = np.nan
+    with pytest.raises(ValueError, match=f"Input {name} contains NaN"):
+        score(**arrays)
+
+
+@pytest.mark.parametrize(
+    ("sample_weight", "message"),
+    [
+        ([1.0, -1.0], r"sample_weight has values from -1\.0 to 1\.0"),
+        ([0.0, 0.0], r"sample_weight has values from 0\.0 to 0\.0"),
+        ([1.0], r"sample_weight has shape \(1,\): expected \(2,\)"),
+        ([1.0, np.nan], "Input sample_weight contains NaN"),
+    ],
+)
+def test_bad_weights_are_named(score, sample_weight, message):
+    with pytest.raises(ValueError, match=message):
+        score([0.0, 1.0], [0.0, 0.0], [1.0, 1.0], sample_weight=sample_weight)
+    with pytest.raises(ValueError, match=message):
+        expected_calibration_error([0, 1], [0.5, 0.5], sample_weight=sample_weight)
+
+
+# expected_calibration_error
+
+
+def naive_calibration_error(y_true, y_proba, n_bins):
+    """Return the sum over bins, one bin and one sample at a time."""
+    error = 0.0
+    for b in range(n_bins):
+        hits, confidences = [], []
+        for label, row in zip(y_true, y_proba, strict=True):
+            if b / n_bins < max(row) <= (b + 1) / n_bins:
+                hits.append(float(np.argmax(row) == label))
+                confidences.append(max(row))
+        if hits:
+            gap = abs(np.mean(hits) - np.mean(confidences))
+            error += len(hits) / len(y_true) * gap
+    return error
+
+
+@pytest.mark.parametrize("n_classes", [2, 4])
+@pytest.mark.parametrize("n_bins", [1, 10, 15])
+def test_calibration_error_equals_its_definition(rng, n_classes, n_bins):
+    y_proba = rng.dirichlet(np.ones(n_classes), size=300)
+    y_true = rng.integers(0, n_classes, size=300)
+    error = expected_calibration_error(y_true, y_proba, n_bins)
+    expected = naive_calibration_error(y_true, y_proba, n_bins)
+    assert error == pytest.approx(expected, rel=1e-10)
+    assert type(error) is float
+
+
+def test_calibration_error_of_sure_predictions_is_the_error_rate():
+    y_proba = np.eye(3)[[0, 1, 2, 0]]
+    assert expected_calibration_error([0, 1, 2, 2], y_proba) == 0.25
+
+
+def test_a_confidence_on_an_edge_belongs_to_the_bin_below():
+    # Bins (0, 0.5] and (0.5, 1]: 0.5 and 0.75 lie apart, so their gaps do not cancel.
+    y_proba = [[0.5, 0.5], [0.25, 0.75]]
+    error = expected_calibration_error([0, 0], y_proba, 2, labels=[0, 1])
+    assert error == pytest.approx((0.5 + 0.75) / 2)
+
+
+def test_calibration_error_of_calibrated_probabilities_is_small(rng):
+    y_proba = rng.dirichlet([1.0, 1.0, 1.0], size=20_000)
+    y_true = (rng.random((20_000, 1)) > y_proba.cumsum(axis=1)).sum(axis=1)
+    assert expected_calibration_error(y_true, y_proba) < 0.015
+    sharp = y_proba**2 / (y_proba**2).sum(axis=1, keepdims=True)
+    assert expected_calibration_error(y_true, sharp) > 0.1
+
+
+def test_calibration_error_weights_count_as_repetitions(rng):
+    y_proba = rng.dirichlet([1.0, 1.0], size=60)
+    y_true = rng.integers(0, 2, size=60)
+    counts, repeated = weighted_and_repeated(rng, y_true, y_proba)
+    error = expected_calibration_error(y_true, y_proba, sample_weight=counts)
+    expected = expected_calibration_error(*repeated)
+    assert error == pytest.approx(expected, rel=1e-10)
+    assert expected_calibration_error(y_true, y_proba) != pytest.approx(expected)
+
+
+def test_labels_name_the_columns_in_any_order(rng):
+    y_proba = rng.dirichlet(np.ones(3), size=100)
+    y_true = rng.integers(0, 3, size=100)
+    expected = expected_calibration_error(y_true, y_proba)
+    names = np.array(["pear", "fig", "apple"])  # sorted: not the order of the columns
+    assert expected_calibration_error(names[y_true], y_proba, labels=names) == expected
+    for order in ([1, 2, 0], [2, 0, 1]):
+        shuffled = y_proba[:, order]
+        error = expected_calibration_error(y_true, shuffled, labels=order)
+        assert error == expected
+
+
+def test_one_dimension_holds_the_probability_of_the_second_class(rng):
+    proba = rng.random(100)
+    y_true = rng.integers(0, 2, size=100)
+    both = np.column_stack([1 - proba, proba])
+    error = expected_calibration_error(y_true, proba)
+    assert error == expected_calibration_error(y_true, both)
+
+
+def test_calibration_error_works_as_a_scorer(rng):
+    X = rng.normal(size=(200, 2))
+    y = np.where(X[:, 0] + rng.normal(size=200) > 0, "yes", "no")
+    scorer = make_scorer(
+        expected_calibration_error,
+        response_method="predict_proba",
+        greater_is_better=False,
+    )
+    scores = cross_val_score(LogisticRegression(), X, y, scoring=scorer, cv=2)
+    assert (scores < 0).all() and (scores > -0.3).all()
+
+
+@pytest.mark.parametrize(
+    ("y_true", "y_proba", "labels", "message"),
+    [
+        ([0, 1], [[1.2, -0.2], [0, 1]], None, r"y_proba has values from -0\.2 to 1\.2"),
+        ([0], [[-0.25, 0.75, 0.5]], [0, 1, 2], r"y_proba has values from -0\.25 to"),
+        ([0, 1], [0.5, 1.5], None, r"y_proba has values from 0\.5 to 1\.5"),
+        ([0, 1], [[0.5, 0.5], [0.25, 0.5]], None, r"a row, 1, with the sum 0\.75: exp"),
+        ([0, 0], [[0.5, 0.5], [0, 1]], None, "classes in y_true is 1: expected 2"),
+        ([0, 1], [[0.5, 0.5], [0, 1]], [0, 1, 2], "classes in labels is 3: expected 2"),
+        ([0, 1], [[0.5, 0.5], [0, 1]], [0, 0, 1], "one for each column of y_p"),
+        ([0, 2], [[0.5, 0.5], [0, 1]], [0, 1], "y_true has classes that are not in"),
+        (["a", "b"], [[0.5, 0.5], [0, 1]], [0, 1], "y_true has classes that are not"),
+        ([0, 1], [[0.5, 0.5], [0, 1]], ["a", "b"], "y_true has classes that are not"),
+        ([0, 1], [[0.5, np.nan], [0, 1]], None, "Input y_proba contains NaN"),
+        ([0, 1, 1], [[0.5, 0.5], [0, 1]], None, "inconsistent numbers of samples"),
+    ],
+)
+def test_calibration_error_refuses_bad_input(y_true, y_proba, labels, message):
+    with pytest.raises(ValueError, match=message):
+        expected_calibration_error(y_true, y_proba, labels=labels)
+
+
+@pytest.mark.parametrize("n_bins", [0, -1, 2.5, "auto"])
+def test_calibration_error_refuses_a_bad_number_of_bins(n_bins):
+    with pytest.raises(ValueError, match=r"n_bins=.*: expected an integer of"):
+        expected_calibration_error([0, 1], [0.5, 0.5], n_bins=n_bins)

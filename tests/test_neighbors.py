@@ -1,0 +1,318 @@
+"""Tests of the search for the nearest inducing points, against sorting all of them."""
+
+import numpy as np
+import pytest
+import reference
+from numpy.testing import assert_array_equal
+from sklearn.gaussian_process.kernels import (
+    RBF,
+    ConstantKernel,
+    DotProduct,
+    Exponentiation,
+    Matern,
+    WhiteKernel,
+)
+
+from skswsgp import _neighbors as neighbors
+from skswsgp._neighbors import (
+    Metric,
+    NeighborLists,
+    NeighborSearch,
+    choose_metric,
+    memory_budget,
+)
+from skswsgp._program import compile_kernel
+
+ARD = np.array([0.5, 1.0, 4.0])
+ONE_DISTANCE = {
+    "leaf": Matern(ARD),
+    "sum": 2.0 * RBF(ARD) + 0.5 * Matern(ARD, nu=1.5),
+    "product": RBF(ARD) * Matern(ARD, nu=0.5),
+    "power": Exponentiation(Matern(ARD), 2.0) + ConstantKernel(3.0) + WhiteKernel(),
+}
+OTHERS = {
+    "two length-scales": Matern([0.2, 1.0, 5.0]) + 0.3 * Matern([5.0, 1.0, 0.2]),
+    "dot product": DotProduct(),
+    "white": RBF(0.3) + DotProduct(0.5) + WhiteKernel(10.0),
+}
+
+
+def compiled(kernel, Z):
+    """Return a kernel object as the struct for points Z."""
+    return compile_kernel(kernel, Z.shape[1], Z.dtype).struct
+
+
+def search(Z, kernel=None, *, n_neighbors=7, **options):
+    """Return a search for a kernel object."""
+    struct = compiled(RBF() if kernel is None else kernel, Z)
+    return NeighborSearch(Z, struct, n_neighbors=n_neighbors, **options)
+
+
+def sorted_lists(X, Z, n_neighbors, scale=1.0):
+    """Return the nearest by sorting all scaled distances in float64."""
+    difference = (X[:, None].astype(float) - Z[None].astype(float)) / scale
+    distance = (difference**2).sum(axis=2)
+    return np.argsort(distance, axis=1, kind="stable")[:, :n_neighbors]
+
+
+@pytest.fixture
+def Z(rng, dtype):
+    """Return inducing points in more than one tile."""
+    return rng.normal(size=(neighbors.TILE + 41, 3)).astype(dtype)
+
+
+@pytest.fixture
+def X(rng, dtype):
+    """Return rows in more than one block."""
+    return rng.normal(size=(2 * neighbors.ROWS + 5, 3)).astype(dtype)
+
+
+@pytest.mark.parametrize("n_features", [1, 4, 5, 9])
+@pytest.mark.parametrize("n_neighbors", [1, 2, 70])
+def test_brute_is_sorting(rng, dtype, n_features, n_neighbors):
+    Z = rng.normal(size=(700, n_features)).astype(dtype)
+    X = rng.normal(size=(70, n_features)).astype(dtype)
+    lists = search(Z, n_neighbors=n_neighbors, search="brute").query(X)
+    expected = sorted_lists(X, Z, n_neighbors)
+    assert lists.dtype == np.int32
+    if dtype == np.float64:
+        assert_array_equal(lists, expected)
+    else:  # near ties may be swapped
+        assert np.mean(lists == expected) > 0.99
+
+
+@pytest.mark.parametrize("kernel", ONE_DISTANCE.values(), ids=ONE_DISTANCE)
+def test_brute_divides_by_the_length_scales(rng, kernel):
+    Z, X = rng.normal(size=(600, 3)), rng.normal(size=(50, 3))
+    lists = search(Z, kernel, search="brute").query(X)
+    assert_array_equal(lists, sorted_lists(X, Z, 7, scale=ARD))
+
+
+@pytest.mark.parametrize("kind", ["brute", "kd_tree"])
+@pytest.mark.parametrize("offset", [0, 2**27])
+def test_ties_go_to_the_lower_index_at_any_offset(rng, dtype, kind, offset):
+    # Whole multiples of 8 are exact in float32 around 1e8; the grid is full of ties
+    # and of duplicates.
+    Z = (8 * rng.integers(-6, 6, size=(700, 2)) + offset).astype(dtype)
+    X = (8 * rng.integers(-6, 6, size=(70, 2)) + offset).astype(dtype)
+    lists = search(Z, search=kind).query(X)
+    assert_array_equal(lists, sorted_lists(X, Z, 7))
+
+
+def test_kd_tree_is_brute(Z, X):
+    tree = search(Z, RBF(ARD), search="kd_tree")
+    brute = search(Z, RBF(ARD), search="brute")
+    assert_array_equal(tree.query(X), brute.query(X))
+    assert tree.recall(X) == 1.0
+
+
+def test_infinite_distances_still_give_distinct_points():
+    Z = np.array([[1e30], [2.0], [-1e30], [3.0], [1.0]], dtype=np.float32)
+    with np.errstate(over="ignore"):
+        lists = search(Z, n_neighbors=4, search="brute").query(Z)
+    assert all(len(set(row)) == 4 for row in lists.tolist())
+
+
+@pytest.mark.parametrize("kernel", OTHERS.values(), ids=OTHERS)
+def test_kernel_metric_is_the_largest_kernel_value(rng, kernel):
+    Z, X = rng.normal(size=(530, 3)), rng.normal(size=(7, 3))
+    found = search(Z, kernel)
+    assert found.kind == "brute"
+    assert found.metric == Metric("kernel", None)
+    assert_array_equal(found.query(X), reference.neighbor_table(kernel, X, Z, 7))
+
+
+def test_kernel_metric_in_float32(rng):
+    kernel = OTHERS["two length-scales"]
+    Z, X = rng.normal(size=(2, 530, 3)).astype(np.float32)
+    assert_array_equal(
+        np.sort(search(Z, kernel).query(X[:7])),
+        np.sort(reference.neighbor_table(kernel, X[:7], Z, 7)),
+    )
+
+
+def test_kernel_metric_keeps_the_parameters_it_was_built_with(Z, X):
+    struct = compiled(OTHERS["two length-scales"], Z)
+    found = NeighborSearch(Z, struct, n_neighbors=7)
+    before = found.query(X)
+    struct.inv_scale[:] = 0.01
+    assert_array_equal(found.query(X), before)
+
+
+@pytest.mark.parametrize("kernel", ONE_DISTANCE.values(), ids=ONE_DISTANCE)
+def test_metric_of_one_distance(Z, kernel):
+    name, inv_scale = choose_metric("kernel", compiled(kernel, Z))
+    assert name == "scaled"
+    assert inv_scale.dtype == np.float64
+    np.testing.assert_allclose(inv_scale, 1 / ARD, rtol=1e-6)
+
+
+def test_metric_of_a_negative_power(Z):
+    struct = compiled(Exponentiation(RBF(ARD), 2.0), Z)
+    negative = struct._replace(exponent=-struct.exponent)
+    assert choose_metric("kernel", negative) == Metric("kernel", None)
+
+
+def test_metric_by_name(Z):
+    struct = compiled(DotProduct(), Z)
+    assert choose_metric("random", struct) == Metric("random", None)
+    name, inv_scale = choose_metric("euclidean", struct)
+    assert name == "scaled"
+    assert_array_equal(inv_scale, np.ones(3))
+
+
+@pytest.mark.parametrize("kind", ["kd_tree", "pynndescent"])
+def test_an_index_needs_a_scaled_distance(Z, kind):
+    with pytest.raises(ValueError, match=rf"neighbor_search='{kind}' .* expected"):
+        search(Z, DotProduct(), search=kind)
+
+
+@pytest.mark.parametrize(
+    ("M", "D", "expected"),
+    [
+        (63, 2, "brute"),
+        (64, 2, "kd_tree"),
+        (100_000, 8, "brute"),
+        (199_999, 9, "brute"),
+        (200_000, 9, "pynndescent"),
+    ],
+)
+def test_auto(M, D, expected):
+    metric = Metric("scaled", np.ones(D))
+    assert neighbors._choose_search("auto", metric, M, D, 16) == expected
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"search": "brute"},
+        {"search": "kd_tree"},
+        {"kernel": OTHERS["two length-scales"]},
+        {"metric": "random"},
+    ],
+    ids=str,
+)
+def test_a_list_depends_on_its_row_alone(Z, X, options):
+    batch = search(Z, **options).query(X)
+    two = search(Z, n_threads=2, **options)
+    assert_array_equal(two.query(X), batch)
+    for i in (0, 40, len(X) - 1):
+        assert_array_equal(two.query(X[i : i + 1]), batch[i : i + 1])
+
+
+def test_rows_need_not_be_contiguous_nor_writable(Z, X, monkeypatch):
+    monkeypatch.setattr(neighbors, "BATCH", 16)
+    found = search(Z, search="brute")
+    other = np.asfortranarray(X)
+    other.flags.writeable = False
+    assert_array_equal(found.query(other), sorted_lists(X, Z, 7))
+    assert found.query(X[:0]).shape == (0, 7)
+
+
+@pytest.mark.parametrize("metric", ["kernel", "random"])
+@pytest.mark.parametrize("kind", ["brute", "kd_tree", "pynndescent"])
+def test_all_points(Z, X, metric, kind):
+    found = search(Z, n_neighbors=len(Z), metric=metric, search=kind)
+    assert_array_equal(found.query(X), np.tile(np.arange(len(Z)), (len(X), 1)))
+    assert found.recall(X) == 1.0
+
+
+def test_random_lists(Z, X):
+    lists = search(Z, metric="random", search="kd_tree").query(X)
+    assert all(len(set(row)) == 7 for row in lists.tolist())
+    assert lists.min() >= 0 and lists.max() < len(Z)
+    assert len({tuple(row) for row in lists.tolist()}) == len(X)
+    other = search(Z, metric="random", seed=1).query(X)
+    assert not np.array_equal(lists, other)
+
+
+def test_random_lists_are_uniform(rng):
+    Z, X = rng.normal(size=(10, 2)), rng.normal(size=(20_000, 2))
+    lists = search(Z, metric="random", n_neighbors=6).query(X)
+    counts = np.bincount(lists.ravel(), minlength=10)
+    # Standard deviation of a count: sqrt(20,000 * 0.6 * 0.4) = 69.
+    assert np.abs(counts - 12_000).max() < 5 * 69
+
+
+def test_random_lists_of_minus_zero():
+    Z = np.random.default_rng(0).normal(size=(50, 2))
+    found = search(Z, metric="random")
+    assert_array_equal(*found.query(np.array([[0.0, 1.0], [-0.0, 1.0]])))
+
+
+def test_pynndescent(rng):
+    # One test: it compiles for half a minute in each process.
+    centres = 3 * rng.normal(size=(10, 6))
+    Z = centres[rng.integers(10, size=1000)] + rng.normal(size=(1000, 6)) + 1e6
+    X = centres[rng.integers(10, size=300)] + rng.normal(size=(300, 6)) + 1e6
+    found = search(Z, search="pynndescent", n_neighbors=12)
+    lists = found.query(X)
+    exact = sorted_lists(X, Z, 12)
+    hits = sum(
+        len(set(a) & set(b))
+        for a, b in zip(lists.tolist(), exact.tolist(), strict=True)
+    )
+    assert hits / exact.size > 0.9
+    assert found.recall(X) == hits / exact.size
+    assert (np.sort(lists) == np.sort(exact)).all(axis=1).mean() > 0.8
+    whole = (np.sort(lists) == np.sort(exact)).all(axis=1)
+    assert_array_equal(lists[whole], exact[whole])  # nearest first
+
+    # Rows that the graph fails, by a repetition or by a gap, are searched exactly.
+    class Broken:
+        def query(self, points, k, epsilon):
+            index = np.tile(np.arange(k), (len(points), 1))
+            distance = np.ones((len(points), k))
+            index[0, 1] = 0
+            index[1, 3] = -1
+            distance[2, 5] = np.inf
+            return index, distance
+
+    found._index.graph = Broken()
+    broken = found.query(X)
+    assert_array_equal(broken[:3], exact[:3])
+    assert_array_equal(np.sort(broken[3:]), np.tile(np.arange(12), (297, 1)))
+
+
+class Counting:
+    """A search that counts the rows it is asked for; a list is ten times the row."""
+
+    def __init__(self):
+        self.asked = []
+
+    def query(self, X):
+        self.asked += X[:, 0].astype(int).tolist()
+        return np.repeat(10 * X.astype(np.int32), 2, axis=1)
+
+
+def looked_up(lists, rows, counting, version):
+    """Look up rows whose only coordinate is their index, and check the lists."""
+    rows = np.array(rows)
+    found = lists.lookup(rows, rows[:, None].astype(float), counting, version)
+    assert found.dtype == np.int32
+    assert_array_equal(found, np.repeat(10 * rows[:, None], 2, axis=1))
+
+
+def test_lists_are_kept_by_version():
+    lists, counting = NeighborLists(9, 2, memory_budget()), Counting()
+    looked_up(lists, [3, 1], counting, 0)
+    looked_up(lists, [1, 8, 3], counting, 0)
+    assert counting.asked == [3, 1, 8]
+    looked_up(lists, [1, 8], counting, 1)
+    looked_up(lists, [8, 1], counting, 1)
+    assert counting.asked == [3, 1, 8, 1, 8]
+
+
+@pytest.mark.parametrize(("budget", "asked"), [(72, 1), (71, 2), (0, 2)])
+def test_lists_respect_the_budget(budget, asked):
+    lists, counting = NeighborLists(9, 2, budget), Counting()
+    looked_up(lists, [5], counting, 0)
+    looked_up(lists, [5], counting, 0)
+    assert len(counting.asked) == asked
+
+
+def test_memory_budget():
+    from sklearn import config_context
+
+    with config_context(working_memory=3):
+        assert memory_budget() == 3 * 2**20
