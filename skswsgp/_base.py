@@ -406,7 +406,7 @@ class BaseSWSGP(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
             L = np.ascontiguousarray(np.moveaxis(L, -1, 0)).copy()
             s = np.zeros((0, n_latent), dtype)
         else:
-            L = np.zeros((n_latent, 0, 0), dtype)
+            L = np.zeros((0, M, M), dtype)
             s = covariance.reshape(M, n_latent).copy()
         noise = np.atleast_1d(attributes.get("noise_variance_", np.zeros(0)))
         model = Model(

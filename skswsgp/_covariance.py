@@ -65,7 +65,7 @@ def refresh(kernel):
 
 @njit_small
 def exp_negative(x):
-    """exp(x) for x <= 0 to 1e-14, in arithmetic that the compiler can vectorise."""
+    """exp(x) for x <= 0 to 4e-14, in arithmetic that the compiler can vectorise."""
     x = -700.0 if x < -700.0 else x
     exponent = math.floor(x * 1.4426950408889634 + 0.5)
     r = x - exponent * 0.6931471803691238 - exponent * 1.9082149292705877e-10

@@ -35,7 +35,7 @@ def make_likelihood(name, n_latent, dtype):
     quasi-Monte Carlo nodes of `normal_nodes`.
     """
     if name == "softmax":
-        nodes = normal_nodes(64, n_latent)
+        nodes = normal_nodes(128, n_latent)
         weights = np.full(len(nodes), 1.0 / len(nodes))
     else:
         x, w = np.polynomial.hermite.hermgauss(20)
@@ -53,7 +53,6 @@ def normal_nodes(n_nodes, n_dims):
 @njit
 def log_ndtr(x):
     """log of the standard normal distribution function, also far in the left tail."""
-    x = np.float64(x)  # erfc of a float32 is 0 from x = -13
     if x > -30.0:
         return math.log(0.5 * math.erfc(-x * math.sqrt(0.5)))
     z = 1.0 / (x * x)

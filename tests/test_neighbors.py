@@ -99,6 +99,20 @@ def test_ties_go_to_the_lower_index_at_any_offset(rng, dtype, kind, offset):
     assert_array_equal(lists, sorted_lists(X, Z, 7))
 
 
+@pytest.mark.parametrize("kind", ["brute", "kd_tree"])
+def test_scaling_at_an_offset_keeps_digits(rng, dtype, kind):
+    Z = (8 * rng.integers(-50, 50, size=(700, 2)) + 2**27).astype(dtype)
+    X = (8 * rng.integers(-50, 50, size=(70, 2)) + 2**27).astype(dtype)
+    lists = search(Z, RBF(3.0), search=kind).query(X)
+
+    def distances(lists):
+        return np.linalg.norm(X[:, None].astype(float) - Z[lists], axis=2)
+
+    np.testing.assert_allclose(
+        distances(lists), distances(sorted_lists(X, Z, 7)), rtol=1e-4
+    )
+
+
 def test_kd_tree_is_brute(Z, X):
     tree = search(Z, RBF(ARD), search="kd_tree")
     brute = search(Z, RBF(ARD), search="brute")
