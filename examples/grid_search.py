@@ -33,7 +33,9 @@ def main():
             f"{params['n_inducing']:6d}{params['n_neighbors']:6d}"
             f"{-score:12.3f}{seconds:10.1f}"
         )
-    print(f"best: {search.best_params_}, test RMSE {-search.score(X[test], y[test]):.3f}")
+    print(
+        f"best: {search.best_params_}, test RMSE {-search.score(X[test], y[test]):.3f}"
+    )
 
 
 if __name__ == "__main__":

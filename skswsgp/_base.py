@@ -6,7 +6,6 @@ from numbers import Integral, Real
 
 import numpy as np
 from sklearn.base import BaseEstimator, clone
-from sklearn.gaussian_process.kernels import ConstantKernel, Matern
 from sklearn.model_selection import train_test_split
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
@@ -17,29 +16,24 @@ from sklearn.utils.validation import (
 )
 
 from skswsgp._callbacks import CallbackSupportMixin, FitTask, with_callbacks
+from skswsgp._defaults import default_kernel, feature_spread
 from skswsgp._engine import CpuEngine
 from skswsgp._inducing import initial_inducing_points
 from skswsgp._jit import max_threads
-from skswsgp._likelihoods import make_likelihood
-from skswsgp._neighbors import NeighborSearch
-from skswsgp._program import compile_kernel, updated_kernel
-from skswsgp._state import Batch, Model
+from skswsgp._model import bound_of, build_model, latent_posterior, model_attributes
+from skswsgp._program import compile_kernel
 from skswsgp._training import (
     Data,
     History,
     Neighbors,
-    center_rows,
-    kernel_of,
     learning_rates,
     run_epoch,
     steps_per_epoch,
 )
 
-JITTER = {"float64": 1e-6, "float32": 1e-5}
 FULL_COVARIANCE_BYTES = 2**30  # S and Adam's moments, at most
 AUTO_COVARIANCE_BYTES = 2**22  # up to this "auto" takes the full covariance
-ROWS_AT_ONCE = 8192  # rows of a prediction that are copied together
-SPREAD_SAMPLE = 20_000  # rows from which the spread of the features is measured
+RECALL_SAMPLE = 256  # rows on which the recall of the neighbour search is measured
 INITIAL_VARIANCE = 0.1  # of q(u), relative to the prior
 
 
@@ -162,8 +156,13 @@ class BaseSWSGP(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
         )
         seen = fitted.get("n_samples_seen_", 0.0) if streaming else 0.0
         attributes["n_samples_seen_"] = seen + float(weight.sum(dtype=np.float64))
-        model, center = self._build_model(
-            attributes, self.optimize_inducing, attributes["n_samples_seen_"]
+        model, center = build_model(
+            attributes,
+            self._likelihood_of(attributes),
+            self.dtype,
+            self._kl_weight_of(attributes),
+            self.optimize_inducing,
+            attributes["n_samples_seen_"],
         )
         engine = CpuEngine(model, attributes["n_neighbors_"], max_threads(self.n_jobs))
         data = Data(X, targets.astype(self.dtype), weight, center, np.dtype(self.dtype))
@@ -251,7 +250,7 @@ class BaseSWSGP(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
         return None
 
     def _initial_attributes(self, X, weight, attributes, spread, rng):
-        """Return kernel, noise, inducing points and q(u) as they are before training."""
+        """Return the attributes of the model as it is before training."""
         kernel = self.kernel
         if kernel is None:
             kernel = default_kernel(spread)
@@ -294,9 +293,11 @@ class BaseSWSGP(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
             return size <= AUTO_COVARIANCE_BYTES
         return self.covariance == "full"
 
-    def _kl_weight_of(self, M, H):
+    def _kl_weight_of(self, attributes):
         """Return beta: a number, or max(1, M / H) for "auto"."""
-        return max(1.0, M / H) if self.kl_weight == "auto" else float(self.kl_weight)
+        if self.kl_weight == "auto":
+            return max(1.0, attributes["n_inducing_"] / attributes["n_neighbors_"])
+        return float(self.kl_weight)
 
     def _train(self, engine, data, validation, attributes, rates, rng, task):
         """Run an epoch for each row of `rates`; return the fitted attributes."""
@@ -354,29 +355,18 @@ class BaseSWSGP(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
 
     def _attributes_of(self, model, data, attributes, history, neighbors):
         """Return the fitted attributes that describe a model in training."""
-        covariance = model.s
-        if model.full:
-            signs = np.sign(np.einsum("qii->qi", model.L))
-            covariance = np.moveaxis(np.tril(model.L) * signs[:, None, :], 0, -1)
-        sample = data.block(np.arange(min(256, len(data.weight))))[0]
-        trained = {
-            "kernel_": updated_kernel(attributes["kernel_"], model.params),
-            "inducing_points_": model.Z + data.center,
-            "inducing_mean_": model.m.copy(),
-            "inducing_covariance_": covariance.copy(),
+        sample = data.block(np.arange(min(RECALL_SAMPLE, len(data.weight))))[0]
+        progress = {
             "kl_weight_": model.kl_weight,
-            "neighbor_recall_": (
-                1.0 if neighbors.engine.shared else neighbors.search.recall(sample)
-            ),
+            "neighbor_recall_": neighbors.recall(sample),
             "lower_bound_": history.bounds[-1] if history.bounds else np.nan,
             "loss_curve_": list(history.losses),
             "best_loss_": min(history.losses, default=np.nan),
             "validation_scores_": list(history.scores) or None,
             "n_iter_": len(history.losses),
         }
-        if len(model.noise):
-            trained["noise_variance_"] = model.noise.copy()
-        return squeeze_outputs(attributes | trained)
+        kernel = attributes["kernel_"]
+        return attributes | progress | model_attributes(model, data.center, kernel)
 
     def _fitted_attributes(self):
         """Return the public fitted attributes that another fit starts from, if any."""
@@ -390,46 +380,13 @@ class BaseSWSGP(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
     def _search_options(self):
         return {"metric": self.neighbor_metric, "search": self.neighbor_search}
 
-    def _build_model(self, attributes, train_inducing=False, total_weight=1.0):
-        """Return (Model, center of X) from fitted attributes."""
-        dtype = np.dtype(self.dtype)
-        Z = np.asarray(attributes["inducing_points_"], dtype=np.float64)
-        compiled = compile_kernel(attributes["kernel_"], Z.shape[1], dtype)
-        center = Z.mean(axis=0) if compiled.stationary else np.zeros(Z.shape[1])
-        name, n_latent = self._likelihood_of(attributes)
-        M = len(Z)
-        mean = np.array(attributes["inducing_mean_"], dtype=dtype).reshape(M, n_latent)
-        covariance = np.asarray(attributes["inducing_covariance_"], dtype=dtype)
-        full = covariance.ndim > np.ndim(attributes["inducing_mean_"])
-        if full:
-            L = covariance.reshape(M, M, n_latent)
-            L = np.ascontiguousarray(np.moveaxis(L, -1, 0)).copy()
-            s = np.zeros((0, n_latent), dtype)
-        else:
-            L = np.zeros((0, M, M), dtype)
-            s = covariance.reshape(M, n_latent).copy()
-        noise = np.atleast_1d(attributes.get("noise_variance_", np.zeros(0)))
-        model = Model(
-            *compiled.struct,
-            *make_likelihood(name, n_latent, dtype),
-            np.ascontiguousarray(Z - center, dtype=dtype),
-            mean,
-            s,
-            L,
-            noise.astype(dtype),
-            JITTER[self.dtype],
-            float(total_weight),
-            self._kl_weight_of(M, attributes["n_neighbors_"]),
-            full,
-            train_inducing,
-        )
-        return model, center
-
     def _latent(self, X, with_variance, n_neighbors=None):
         """Return mean and variance (or None), each (n, Q), of q(f) at rows of X."""
         check_is_fitted(self, "inducing_points_")
         X = self._validate_inputs(X)
-        model, center = self._build_model(vars(self))
+        model, center = build_model(
+            vars(self), self._likelihood_of(vars(self)), self.dtype
+        )
         H = self._active_count(n_neighbors, len(model.Z))
         return latent_posterior(
             model, center, X, H, with_variance, self.n_jobs, self._search_options()
@@ -486,95 +443,9 @@ class BaseSWSGP(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
         check_is_fitted(self, "inducing_points_")
         X, y, weight = self._validate_training(X, y, sample_weight, reset=False)
         targets, _ = self._encode_targets(y, None, vars(self))
-        model, center = self._build_model(vars(self))
-        H = self._active_count(None, len(model.Z))
-        engine = CpuEngine(model, H, max_threads(self.n_jobs))
-        search = make_search(engine, self._search_options())
-        total, mass = 0.0, weight.sum(dtype=np.float64)
-        for first in range(0, len(X), ROWS_AT_ONCE):
-            rows = slice(first, first + ROWS_AT_ONCE)
-            block = center_rows(X[rows], center, model.Z.dtype)
-            w = weight[rows].astype(model.Z.dtype)
-            part = targets[rows].astype(model.Z.dtype)
-            ell, kl = engine.bound(Batch(block, part, w, search(block)))
-            total += float(np.sum(w * (ell - kl / mass), dtype=np.float64))
-        require_finite(total)
-        return total
-
-
-def require_finite(values):
-    """Raise if a covariance matrix could not be factorised."""
-    if not np.all(np.isfinite(values)):
-        raise FloatingPointError(
-            "a covariance matrix of inducing points could not be factorised: expected "
-            "finite kernel parameters and inducing points; check kernel_ and "
-            "inducing_points_, or fit again with tighter bounds on the kernel."
+        model, center = build_model(
+            vars(self), self._likelihood_of(vars(self)), self.dtype
         )
-
-
-def make_search(engine, options):
-    """Return a function from rows of centred X to their lists of neighbours."""
-    if engine.shared:
-        return lambda X: np.empty((len(X), 0), dtype=np.int32)
-    return NeighborSearch(
-        engine.model.Z,
-        kernel_of(engine.model),
-        n_neighbors=engine.n_active,
-        n_threads=engine.n_threads,
-        **options,
-    ).query
-
-
-def latent_posterior(model, center, X, H, with_variance, n_jobs, options):
-    """Return mean and variance (or None), each (n, Q), of q(f) at rows of X."""
-    engine = CpuEngine(model, H, max_threads(n_jobs))
-    search = make_search(engine, options)
-    means, variances = [], []
-    for first in range(0, len(X), ROWS_AT_ONCE):
-        block = center_rows(X[first : first + ROWS_AT_ONCE], center, model.Z.dtype)
-        mu, v = engine.predict(block, search(block), with_variance)
-        means.append(mu)
-        variances.append(v)
-    mu = np.concatenate(means)
-    require_finite(mu)
-    return mu, np.concatenate(variances) if with_variance else None
-
-
-def feature_spread(X, rng):
-    """Return a robust standard deviation of each feature, 1 for constant ones, (D,).
-
-    The smaller of the standard deviation and the scaled interquartile range (where that
-    is not zero), so that a few outlying rows do not set the scale.
-    """
-    rows = slice(None)
-    if len(X) > SPREAD_SAMPLE:
-        rows = np.sort(rng.choice(len(X), SPREAD_SAMPLE, replace=False))
-    sample = np.asarray(X[rows], dtype=np.float64)
-    spread = sample.std(axis=0)
-    low, high = np.percentile(sample, [25, 75], axis=0)
-    quartiles = (high - low) / 1.349
-    spread = np.where(quartiles > 0, np.minimum(spread, quartiles), spread)
-    rounding = 8 * np.finfo(X.dtype).eps * np.abs(sample).max(axis=0)
-    return np.where(spread > rounding, spread, 1.0)
-
-
-def default_kernel(spread):
-    """Return a variance times a Matern 5/2 kernel with one length-scale a feature."""
-    lengths = spread * np.sqrt(len(spread))
-    bounds = np.stack([1e-3 * lengths, 1e3 * lengths], axis=1)
-    if len(spread) == 1:
-        lengths, bounds = float(lengths[0]), tuple(bounds[0])
-    return ConstantKernel(1.0, (1e-3, 1e3)) * Matern(lengths, bounds, nu=2.5)
-
-
-def squeeze_outputs(attributes):
-    """Drop the axis of latent functions where there is only one."""
-    if attributes["inducing_mean_"].shape[-1] > 1:
-        return attributes
-    single = {
-        name: attributes[name][..., 0]
-        for name in ("inducing_mean_", "inducing_covariance_")
-    }
-    if "noise_variance_" in attributes:
-        single["noise_variance_"] = float(attributes["noise_variance_"][0])
-    return attributes | single
+        H = self._active_count(None, len(model.Z))
+        options = self._search_options()
+        return bound_of(model, center, X, targets, weight, H, self.n_jobs, options)

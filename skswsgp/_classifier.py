@@ -262,7 +262,7 @@ class SWSGPClassifier(ClassifierMixin, BaseSWSGP):
             classes = np.unique(y)
         if len(classes) < 2:
             raise ValueError(
-                f"y holds one class only ({classes[0]!r}): expected at least two classes."
+                f"y holds one class only ({classes[0]!r}): expected two or more."
             )
         unknown = np.setdiff1d(y, classes)
         if len(unknown):
@@ -280,8 +280,8 @@ class SWSGPClassifier(ClassifierMixin, BaseSWSGP):
         n_classes = len(attributes["classes_"])
         if self.likelihood == "bernoulli" and n_classes > 2:
             raise ValueError(
-                f"likelihood='bernoulli' with {n_classes} classes: expected two classes; "
-                "use 'softmax' or 'auto'."
+                f"likelihood='bernoulli' with {n_classes} classes: expected two; use "
+                "'softmax' or 'auto'."
             )
         if n_classes > 2 or self.likelihood == "softmax":
             return "softmax", n_classes

@@ -84,8 +84,8 @@ def exp_negative(x):
     return p * np.int64((np.int64(exponent) + 1023) << 52).view(np.float64)
 
 
-# Leaves. `values`, `slopes` (n_ops, rows, columns) are indexed in place: a view of a row
-# would cost more than the arithmetic on it.
+# Leaves. `values`, `slopes` (n_ops, rows, columns) are indexed in place: a view of a
+# row would cost more than the arithmetic on it.
 
 
 @njit_small
@@ -157,7 +157,9 @@ def inner_product_self(A, i, inv_scale, op, sigma2):
 
 
 @njit_small
-def arc_cosine_profile(code, A, i, B, n, same, inv_scale, op, sigma2, values, slopes, row):
+def arc_cosine_profile(
+    code, A, i, B, n, same, inv_scale, op, sigma2, values, slopes, row
+):
     """Replace s in `values` by k and put dk/ds into `slopes` (Cho and Saul, 2009).
 
     k = 1 - theta/pi (order 0), sqrt(s_xx s_zz) (sin theta + (pi - theta) cos theta)/pi
@@ -182,11 +184,11 @@ def arc_cosine_profile(code, A, i, B, n, same, inv_scale, op, sigma2, values, sl
 
 @njit_inline
 def fill_rows(kernel, A, first, last, B, n, tile, row):
-    """tile.values[op, row + i, j] = each operation for A[:, i], B[:, j], i in [first, last).
+    """tile.values[op, row + i, j] = each operation for points A[:, i] and B[:, j].
 
-    j runs to n, or with n = TRIANGLE to i, where A is B and j = i is the same point.
-    tile.slopes keeps the derivative of each leaf by its squared distance or inner
-    product.
+    i runs from first to last - 1, j to n - 1; with n = TRIANGLE, j runs to i, A is B,
+    and j = i is the same point. tile.slopes keeps the derivative of each leaf by its
+    squared distance or inner product.
     """
     for i in range(first, last):
         if n == TRIANGLE:
@@ -303,15 +305,15 @@ def pull_self_product(inv_scale, scale, n_scales, op, A, i, weight, d_log, d_A):
 
 
 @njit
-def pull_norms(
-    order, sigma2, inv_scale, scale, n_scales, op, A, i, B, n, tile, d_log, d_A, d_B
-):
+def pull_norms(order, sigma2, scaling, A, i, B, n, tile, d_log, d_A, d_B):
     """Adjoint of an arc-cosine leaf with respect to s(x, x) and s(z, z).
 
     k is homogeneous of degree `order` in the norm of either point, so by Euler's
     theorem dk/ds_xx = (order k - s_xz dk/ds_xz) / (2 s_xx). `tile` holds rows of
-    values, slopes and adjoints. Returns the derivative by sigma_0^2.
+    values, slopes and adjoints, `scaling` the length-scales and where their derivatives
+    go. Returns the derivative by sigma_0^2.
     """
+    inv_scale, scale, n_scales, op = scaling
     values, slopes, adjoint = tile
     s_row = inner_product_self(A, i, inv_scale, op, sigma2)
     by_row = 0.0
@@ -370,9 +372,7 @@ def pull_rows(kernel, A, first, last, B, n, tile, row, d_log, d_A, d_B, inputs):
         same = i if n == TRIANGLE else -1
         for j in range(columns):
             tile.adjoint[top, j] = tile.weights[row + i, j]
-        pull_row(
-            kernel, A, i, B, columns, same, tile, row + i, d_log, d_A, d_B, inputs
-        )
+        pull_row(kernel, A, i, B, columns, same, tile, row + i, d_log, d_A, d_B, inputs)
 
 
 @njit_inline
@@ -408,9 +408,10 @@ def pull_row(kernel, A, i, B, n, same, tile, row, d_log, d_A, d_B, inputs):
             sigma2 = extra * extra
             if code != POLYNOMIAL:
                 order = code - ARC_COSINE0
-                rows = tile.values[op, row], slopes[op, row], adjoint[op]
+                own = tile.values[op, row], slopes[op, row], adjoint[op]
+                scaling = scales, first, count, op
                 total += pull_norms(
-                    order, sigma2, scales, first, count, op, A, i, B, n, rows, d_log, d_A, d_B
+                    order, sigma2, scaling, A, i, B, n, own, d_log, d_A, d_B
                 )
             for j in range(n):
                 adjoint[op, j] *= slopes[op, row, j]

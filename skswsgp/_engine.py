@@ -38,7 +38,7 @@ class CpuEngine:
             self.stack = make_stack(model, 1, n_threads)
 
     def prepare_training(self, n, free, log_bounds, feature_scale, optimizer=None):
-        """Allocate for minibatches of n points; `optimizer` continues an earlier fit."""
+        """Allocate for minibatches of n points; `optimizer` goes on from before."""
         blocks = loops.CHUNKS if self.shared else n
         self.optimizer = optimizer or loops.make_optimizer(
             self.model, free, log_bounds, feature_scale

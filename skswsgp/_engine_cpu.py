@@ -132,7 +132,7 @@ def count_jitter(usual, jitter, events, chunk):
         events[chunk, 0] += 1
 
 
-# --- gradients -------------------------------------------------------------------------
+# --- gradients ------------------------------------------------------------------------
 
 
 @njit
@@ -145,9 +145,7 @@ def point_chunk(model, batch, start, n, c, works, t, grads):
     for i in range(first, last):
         row = start + i
         weight = batch.weight[row]
-        ell, kl, jitter = evaluate(
-            model, batch.X, batch.y, batch.active, row, H, work
-        )
+        ell, kl, jitter = evaluate(model, batch.X, batch.y, batch.active, row, H, work)
         count_jitter(model.jitter, jitter, grads.events, c)
         grads.sums[c, 0] += weight * ell
         grads.sums[c, 1] += weight * kl
@@ -215,7 +213,7 @@ def shared_end(model, batch, start, n, kl, jitter, factors, stack, grads):
     grads.sums[0, 1] = total * kl
 
 
-# --- rows of Z, m and S ----------------------------------------------------------------
+# --- rows of Z, m and S ---------------------------------------------------------------
 
 
 @njit
@@ -281,7 +279,12 @@ def update_chunk(model, optimizer, rows, c, count, grads, H, rate, t):
 def update_row(model, optimizer, rows, index, grads, H, rate, t):
     """One step of Adam for a row of Z, m and S; variances step in their logarithm."""
     row = rows.touched[index]
-    head, earlier, gradient, step = rows.head[row], rows.earlier, rows.gradient, rows.step
+    head, earlier, gradient, step = (
+        rows.head[row],
+        rows.earlier,
+        rows.gradient,
+        rows.step,
+    )
     optimizer.row_steps[row] += 1
     scale = bias_corrections(optimizer.row_steps[row], rate)
     Q, D = model.m.shape[1], model.Z.shape[1]
@@ -315,7 +318,7 @@ def update_row(model, optimizer, rows, index, grads, H, rate, t):
 
 @njit
 def sum_inputs(head, earlier, derivatives, H, unit, out, t):
-    """out[t] = sum of derivatives (blocks, D, H), in units, over occurrences of a row."""
+    """out[t] = sum of derivatives (blocks, D, H) by Z, in units of its steps."""
     for d in range(unit.shape[0]):
         out[t, d] = 0.0
     at = head
@@ -361,7 +364,7 @@ def add_chunks(grads):
         grads.sums[0, 1] += grads.sums[c, 1]
 
 
-# --- launches; call them within `launch` -------------------------------------------------
+# --- launches; call them within `launch` ----------------------------------------------
 
 
 @njit_parallel

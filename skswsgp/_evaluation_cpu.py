@@ -84,7 +84,7 @@ def start_shared(model, everyone, factors, events):
     return kl, jitter
 
 
-# --- launches; call them within `launch` ------------------------------------------------
+# --- launches; call them within `launch` ----------------------------------------------
 
 
 @njit_parallel

@@ -321,7 +321,18 @@ def differentiate(model, H, weight, jitter, work, grads, b, c):
             d_points[d, h] = 0.0
     d_log, moving = grads.d_log[c], model.train_inducing
     pull_rows(
-        model, points, 0, n, points, TRIANGLE, work, 0, d_log, d_points, d_points, moving
+        model,
+        points,
+        0,
+        n,
+        points,
+        TRIANGLE,
+        work,
+        0,
+        d_log,
+        d_points,
+        d_points,
+        moving,
     )
     if moving:
         for d in range(points.shape[0]):

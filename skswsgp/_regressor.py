@@ -302,7 +302,7 @@ class SWSGPRegressor(MultiOutputMixin, RegressorMixin, BaseSWSGP):
 
 
 def mean_and_scale(y, sample_weight):
-    """Return weighted mean and standard deviation of each output; 1 if it is constant."""
+    """Return weighted mean and standard deviation (1 if constant) of each output."""
     mean = np.average(y, axis=0, weights=sample_weight)
     scale = np.sqrt(np.average((y - mean) ** 2, axis=0, weights=sample_weight))
     rounding = 1e-12 * np.abs(y).max(axis=0)

@@ -45,8 +45,11 @@ class Batch(NamedTuple):
 
 
 class Work(NamedTuple):
-    """Work arrays of one thread; `make_work` adds a leading axis of threads, which
-    `of_thread` cuts off. n is H + 1, side is H padded to a multiple of BLOCK."""
+    """Work arrays of one thread.
+
+    `make_work` adds a leading axis of threads, which `of_thread` cuts off. n is H + 1,
+    side is H padded to a multiple of BLOCK.
+    """
 
     values: np.ndarray  # (n_ops, n, n) a tile, see _covariance; shared K: 2 rows
     slopes: np.ndarray  # (n_ops, n, n)

@@ -79,6 +79,10 @@ class Neighbors:
             change = (steps * model.inv_scale.max(axis=0)).max()
         return change >= METRIC_TOLERANCE
 
+    def recall(self, X):
+        """Return the share of exact neighbours that the search finds for rows of X."""
+        return 1.0 if self.engine.shared else self.search.recall(X)
+
     def lookup(self, rows, X):
         """Return the lists (n, H) of the given training rows, whose inputs are X."""
         if self.engine.shared:
@@ -107,7 +111,7 @@ class History:
         self.since_best = 0
 
     def add(self, loss, bound, score):
-        """Record an epoch; return whether it is the best by validation score or loss."""
+        """Record an epoch; return whether it is the best so far."""
         self.losses.append(loss)
         self.bounds.append(bound)
         if score is not None:
@@ -129,7 +133,9 @@ def learning_rates(rate, n_steps, decay):
     if not decay:
         return np.full(n_steps, rate)
     phase = np.arange(n_steps) / max(n_steps, 1)
-    return rate * (FINAL_RATE + (1.0 - FINAL_RATE) * 0.5 * (1.0 + np.cos(np.pi * phase)))
+    return rate * (
+        FINAL_RATE + (1.0 - FINAL_RATE) * 0.5 * (1.0 + np.cos(np.pi * phase))
+    )
 
 
 def run_epoch(engine, data, neighbors, rng, rates):

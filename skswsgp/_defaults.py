@@ -1,0 +1,33 @@
+"""What training starts from when the user does not say."""
+
+import numpy as np
+from sklearn.gaussian_process.kernels import ConstantKernel, Matern
+
+SPREAD_SAMPLE = 20_000  # rows from which the spread of the features is measured
+
+
+def feature_spread(X, rng):
+    """Return a robust standard deviation of each feature, 1 for constant ones, (D,).
+
+    The smaller of the standard deviation and the scaled interquartile range (where that
+    is not zero), so that a few outlying rows do not set the scale.
+    """
+    rows = slice(None)
+    if len(X) > SPREAD_SAMPLE:
+        rows = np.sort(rng.choice(len(X), SPREAD_SAMPLE, replace=False))
+    sample = np.asarray(X[rows], dtype=np.float64)
+    spread = sample.std(axis=0)
+    low, high = np.percentile(sample, [25, 75], axis=0)
+    quartiles = (high - low) / 1.349
+    spread = np.where(quartiles > 0, np.minimum(spread, quartiles), spread)
+    rounding = 8 * np.finfo(X.dtype).eps * np.abs(sample).max(axis=0)
+    return np.where(spread > rounding, spread, 1.0)
+
+
+def default_kernel(spread):
+    """Return a variance times a Matern 5/2 kernel with one length-scale a feature."""
+    lengths = spread * np.sqrt(len(spread))
+    bounds = np.stack([1e-3 * lengths, 1e3 * lengths], axis=1)
+    if len(spread) == 1:
+        lengths, bounds = float(lengths[0]), tuple(bounds[0])
+    return ConstantKernel(1.0, (1e-3, 1e3)) * Matern(lengths, bounds, nu=2.5)

@@ -1,0 +1,141 @@
+"""From fitted attributes to the model that compiled code reads, and what it says."""
+
+import numpy as np
+
+from skswsgp._engine import CpuEngine
+from skswsgp._jit import max_threads
+from skswsgp._likelihoods import make_likelihood
+from skswsgp._neighbors import NeighborSearch
+from skswsgp._program import compile_kernel, updated_kernel
+from skswsgp._state import Batch, Model
+from skswsgp._training import center_rows, kernel_of
+
+JITTER = {"float64": 1e-6, "float32": 1e-5}
+ROWS_AT_ONCE = 8192  # rows of a prediction that are copied together
+
+
+def build_model(
+    attributes, likelihood, dtype, kl_weight=1.0, train_inducing=False, total_weight=1.0
+):
+    """Return (Model, center of X) from fitted attributes.
+
+    `likelihood` is (name, number of latent functions). X is centred for kernels that
+    allow it.
+    """
+    name, n_latent = likelihood
+    dtype = np.dtype(dtype)
+    Z = np.asarray(attributes["inducing_points_"], dtype=np.float64)
+    M = len(Z)
+    compiled = compile_kernel(attributes["kernel_"], Z.shape[1], dtype)
+    center = Z.mean(axis=0) if compiled.stationary else np.zeros(Z.shape[1])
+    mean = np.array(attributes["inducing_mean_"], dtype=dtype).reshape(M, n_latent)
+    covariance = np.array(attributes["inducing_covariance_"], dtype=dtype)
+    full = covariance.ndim > np.ndim(attributes["inducing_mean_"])
+    if full:
+        L = np.moveaxis(covariance.reshape(M, M, n_latent), -1, 0).copy()
+        s = np.zeros((0, n_latent), dtype)
+    else:
+        L = np.zeros((0, M, M), dtype)
+        s = covariance.reshape(M, n_latent)
+    noise = np.atleast_1d(attributes.get("noise_variance_", np.zeros(0)))
+    model = Model(
+        *compiled.struct,
+        *make_likelihood(name, n_latent, dtype),
+        np.ascontiguousarray(Z - center, dtype=dtype),
+        mean,
+        s,
+        L,
+        noise.astype(dtype),
+        JITTER[dtype.name],
+        float(total_weight),
+        float(kl_weight),
+        full,
+        bool(train_inducing),
+    )
+    return model, center
+
+
+def model_attributes(model, center, kernel):
+    """Return the fitted attributes of a model whose kernel object is `kernel`."""
+    covariance = model.s
+    if model.full:
+        signs = np.sign(np.einsum("qii->qi", model.L))
+        covariance = np.moveaxis(np.tril(model.L) * signs[:, None, :], 0, -1)
+    attributes = {
+        "kernel_": updated_kernel(kernel, model.params),
+        "inducing_points_": model.Z + center,
+        "inducing_mean_": model.m.copy(),
+        "inducing_covariance_": covariance.copy(),
+    }
+    if len(model.noise):
+        attributes["noise_variance_"] = model.noise.copy()
+    return squeeze_outputs(attributes)
+
+
+def squeeze_outputs(attributes):
+    """Drop the axis of latent functions where there is only one."""
+    if attributes["inducing_mean_"].shape[-1] > 1:
+        return attributes
+    single = {
+        name: attributes[name][..., 0]
+        for name in ("inducing_mean_", "inducing_covariance_")
+    }
+    if "noise_variance_" in attributes:
+        single["noise_variance_"] = float(attributes["noise_variance_"][0])
+    return attributes | single
+
+
+def make_search(engine, options):
+    """Return a function from rows of centred X to their lists of neighbours."""
+    if engine.shared:
+        return lambda X: np.empty((len(X), 0), dtype=np.int32)
+    return NeighborSearch(
+        engine.model.Z,
+        kernel_of(engine.model),
+        n_neighbors=engine.n_active,
+        n_threads=engine.n_threads,
+        **options,
+    ).query
+
+
+def latent_posterior(model, center, X, H, with_variance, n_jobs, options):
+    """Return mean and variance (or None), each (n, Q), of q(f) at rows of X."""
+    engine = CpuEngine(model, H, max_threads(n_jobs))
+    search = make_search(engine, options)
+    means, variances = [], []
+    for first in range(0, len(X), ROWS_AT_ONCE):
+        block = center_rows(X[first : first + ROWS_AT_ONCE], center, model.Z.dtype)
+        mu, v = engine.predict(block, search(block), with_variance)
+        means.append(mu)
+        variances.append(v)
+    mu = np.concatenate(means)
+    require_finite(mu)
+    return mu, np.concatenate(variances) if with_variance else None
+
+
+def bound_of(model, center, X, targets, weight, H, n_jobs, options):
+    """Return eq. 11, a sum over the rows of X in nats."""
+    engine = CpuEngine(model, H, max_threads(n_jobs))
+    search = make_search(engine, options)
+    dtype = model.Z.dtype
+    total, mass = 0.0, weight.sum(dtype=np.float64)
+    for first in range(0, len(X), ROWS_AT_ONCE):
+        rows = slice(first, first + ROWS_AT_ONCE)
+        block = center_rows(X[rows], center, dtype)
+        w = weight[rows].astype(dtype)
+        ell, kl = engine.bound(
+            Batch(block, targets[rows].astype(dtype), w, search(block))
+        )
+        total += float(np.sum(w * (ell - kl / mass), dtype=np.float64))
+    require_finite(total)
+    return total
+
+
+def require_finite(values):
+    """Raise if a covariance matrix could not be factorised."""
+    if not np.all(np.isfinite(values)):
+        raise FloatingPointError(
+            "a covariance matrix of inducing points could not be factorised: expected "
+            "finite kernel parameters and inducing points; check kernel_ and "
+            "inducing_points_, or fit again with tighter bounds on the kernel."
+        )
