@@ -49,6 +49,7 @@ class Tile(NamedTuple):
     slopes: np.ndarray  # (n_ops, rows, columns) derivative of leaves, see `fill_rows`
     weights: np.ndarray  # (rows, columns) derivatives by the covariances
     adjoint: np.ndarray  # (n_ops, columns) scratch
+    by_scale: np.ndarray  # (n_ops, D, columns) scratch
 
 
 @njit
@@ -227,13 +228,14 @@ def fill_row(kernel, A, i, B, n, same, values, slopes, row):
                 code, A, i, B, n, same, scales, op, sigma2, values, slopes, row
             )
         else:
-            combine(kernel, op, extra, n, values, row)
+            left, right = kernel.left[op], kernel.right[op]
+            exponent = kernel.exponent[op]
+            combine(code, left, right, exponent, op, extra, n, values, row)
 
 
-@njit_inline
-def combine(kernel, op, extra, n, values, row):
-    """Apply an operation on earlier results."""
-    code, left, right = kernel.code[op], kernel.left[op], kernel.right[op]
+@njit_small
+def combine(code, left, right, exponent, op, extra, n, values, row):
+    """Apply an operation on the results of `left` and `right`."""
     if code == SCALE:
         for j in range(n):
             values[op, row, j] = extra * values[left, row, j]
@@ -244,9 +246,8 @@ def combine(kernel, op, extra, n, values, row):
         for j in range(n):
             values[op, row, j] = values[left, row, j] * values[right, row, j]
     else:  # POWER
-        e = kernel.exponent[op]
         for j in range(n):
-            values[op, row, j] = values[left, row, j] ** e
+            values[op, row, j] = values[left, row, j] ** exponent
 
 
 @njit_small
@@ -257,28 +258,48 @@ def add_scale_gradient(scale, n_scales, d, amount, d_log):
 
 
 @njit_small
-def pull_distances(
-    inv_scale, scale, n_scales, op, A, i, B, n, weight, d_log, d_A, d_B, inputs
-):
-    """Take weight[op] = d objective / d r2 back to length-scales and coordinates."""
+def pull_distances(inv_scale, op, A, i, B, n, weight, by_scale, d_A, d_B, inputs):
+    """Take weight[op] = d objective / d r2 back to length-scales and coordinates.
+
+    by_scale collects the sum over j column by column, because short loops without a
+    running total are vectorised and those with one are not.
+    """
     for d in range(A.shape[0]):
         a = A[d, i]
         w = inv_scale[op, d]
-        by_scale = 0.0
+        for j in range(n):
+            t = (B[d, j] - a) * w
+            by_scale[op, d, j] += weight[op, j] * t * t
         if inputs:
             by_point = 0.0
             for j in range(n):
-                t = (B[d, j] - a) * w
-                pull = weight[op, j] * t
-                by_scale += pull * t
+                pull = 2.0 * w * w * weight[op, j] * (B[d, j] - a)
                 by_point += pull
-                d_B[d, j] += 2.0 * w * pull
-            d_A[d, i] -= 2.0 * w * by_point
-        else:
-            for j in range(n):
-                t = (B[d, j] - a) * w
-                by_scale += weight[op, j] * t * t
-        add_scale_gradient(scale, n_scales, d, -2.0 * by_scale, d_log)
+                d_B[d, j] += pull
+            d_A[d, i] -= by_point
+
+
+@njit_inline
+def clear_scales(kernel, tile, n):
+    """Set the sums of `pull_distances` to zero."""
+    for op in range(kernel.code.shape[0]):
+        if RBF <= kernel.code[op] <= RATIONAL_QUADRATIC:
+            for d in range(kernel.inv_scale.shape[1]):
+                for j in range(n):
+                    tile.by_scale[op, d, j] = 0.0
+
+
+@njit_inline
+def add_scales(kernel, tile, n, d_log):
+    """Add the sums of `pull_distances` to the derivatives by log length-scales."""
+    for op in range(kernel.code.shape[0]):
+        if RBF <= kernel.code[op] <= RATIONAL_QUADRATIC:
+            for d in range(kernel.inv_scale.shape[1]):
+                total = 0.0
+                for j in range(n):
+                    total += tile.by_scale[op, d, j]
+                scale, n_scales = kernel.scale[op], kernel.n_scales[op]
+                add_scale_gradient(scale, n_scales, d, -2.0 * total, d_log)
 
 
 @njit_small
@@ -333,17 +354,14 @@ def pull_norms(order, sigma2, scaling, A, i, B, n, tile, d_log, d_A, d_B):
     return by_sigma + by_row
 
 
-@njit_inline
-def pull_combination(kernel, op, extra, n, tile, row, d_log):
-    """Adjoint of `combine`: sets the adjoint of the operands."""
-    code, left, right = kernel.code[op], kernel.left[op], kernel.right[op]
-    adjoint, values = tile.adjoint, tile.values
+@njit_small
+def pull_combination(code, left, right, exponent, op, extra, n, adjoint, values, row):
+    """Adjoint of `combine` for the operands; returns the one by log `extra`."""
+    total = 0.0
     if code == SCALE:
-        total = 0.0
         for j in range(n):
             total += adjoint[op, j] * values[op, row, j]
             adjoint[left, j] = extra * adjoint[op, j]
-        d_log[kernel.extra[op]] += total
     elif code == SUM:
         for j in range(n):
             adjoint[left, j] = adjoint[op, j]
@@ -353,10 +371,10 @@ def pull_combination(kernel, op, extra, n, tile, row, d_log):
             adjoint[left, j] = adjoint[op, j] * values[right, row, j]
             adjoint[right, j] = adjoint[op, j] * values[left, row, j]
     else:  # POWER
-        e = kernel.exponent[op]
         for j in range(n):
-            slope = e * values[left, row, j] ** (e - 1.0)
+            slope = exponent * values[left, row, j] ** (exponent - 1.0)
             adjoint[left, j] = adjoint[op, j] * slope
+    return total
 
 
 @njit_inline
@@ -367,12 +385,15 @@ def pull_rows(kernel, A, first, last, B, n, tile, row, d_log, d_A, d_B, inputs):
     `inputs` is true, to `d_A` and `d_B` (shaped like A and B; they may be one array).
     """
     top = kernel.code.shape[0] - 1
+    width = last if n == TRIANGLE else n
+    clear_scales(kernel, tile, width)
     for i in range(first, last):
         columns = i + 1 if n == TRIANGLE else n
         same = i if n == TRIANGLE else -1
         for j in range(columns):
             tile.adjoint[top, j] = tile.weights[row + i, j]
         pull_row(kernel, A, i, B, columns, same, tile, row + i, d_log, d_A, d_B, inputs)
+    add_scales(kernel, tile, width, d_log)
 
 
 @njit_inline
@@ -401,9 +422,8 @@ def pull_row(kernel, A, i, B, n, same, tile, row, d_log, d_A, d_B, inputs):
                 d_log[at] += extra * total
             for j in range(n):
                 adjoint[op, j] *= slopes[op, row, j]
-            pull_distances(
-                scales, first, count, op, A, i, B, n, adjoint, d_log, d_A, d_B, inputs
-            )
+            sums = tile.by_scale
+            pull_distances(scales, op, A, i, B, n, adjoint, sums, d_A, d_B, inputs)
         elif code <= ARC_COSINE1:
             sigma2 = extra * extra
             if code != POLYNOMIAL:
@@ -421,4 +441,10 @@ def pull_row(kernel, A, i, B, n, same, tile, row, d_log, d_A, d_B, inputs):
                 scales, first, count, op, A, i, B, n, adjoint, d_log, d_A, d_B
             )
         else:
-            pull_combination(kernel, op, extra, n, tile, row, d_log)
+            left, right = kernel.left[op], kernel.right[op]
+            e, values = kernel.exponent[op], tile.values
+            total = pull_combination(
+                code, left, right, e, op, extra, n, adjoint, values, row
+            )
+            if code == SCALE:
+                d_log[at] += total

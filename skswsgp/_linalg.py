@@ -8,6 +8,8 @@ the true size hold the identity.
 
 import math
 
+import numpy as np
+
 from skswsgp._jit import njit, njit_small
 
 BLOCK = 4
@@ -20,13 +22,16 @@ def padded(size):
 
 @njit_small
 def block_dots(A, i, B, j, start, stop, out):
-    """out[p, q] = sum_{start <= k < stop} A[i + p, k] B[j + q, k]; out is (4, 4)."""
+    """out[p, q] = sum_{start <= k < stop} A[i + p, k] B[j + q, k]; out is (4, 4).
+
+    An index that may be negative would keep the sums from being vectorised.
+    """
     zero = A.dtype.type(0.0)
     c00 = c01 = c02 = c03 = zero
     c10 = c11 = c12 = c13 = zero
     c20 = c21 = c22 = c23 = zero
     c30 = c31 = c32 = c33 = zero
-    for k in range(start, stop):
+    for k in range(np.uint64(start), np.uint64(stop)):
         a0, a1, a2, a3 = A[i, k], A[i + 1, k], A[i + 2, k], A[i + 3, k]
         b0, b1, b2, b3 = B[j, k], B[j + 1, k], B[j + 2, k], B[j + 3, k]
         c00 += a0 * b0

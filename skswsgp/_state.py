@@ -55,6 +55,7 @@ class Work(NamedTuple):
     slopes: np.ndarray  # (n_ops, n, n)
     weights: np.ndarray  # (n, n)
     adjoint: np.ndarray  # (n_ops, n)
+    by_scale: np.ndarray  # (n_ops, D, n)
     points: np.ndarray  # (D, n) active inducing inputs, then the point itself
     d_points: np.ndarray  # (D, n)
     K: np.ndarray  # (side, side)
@@ -101,6 +102,7 @@ def of_thread(work, t):
         work.slopes[t],
         work.weights[t],
         work.adjoint[t],
+        work.by_scale[t],
         work.points[t],
         work.d_points[t],
         work.K[t],
@@ -145,6 +147,7 @@ def make_work(model, n_active, n_threads, *, shared=False):
         slopes=zeros(n_ops, rows, n),
         weights=zeros(rows, n),
         adjoint=zeros(n_ops, n),
+        by_scale=zeros(n_ops, D, n),
         points=zeros(D, 1 if shared else n),
         d_points=zeros(D, 1 if shared else n),
         K=identity(square, square),
