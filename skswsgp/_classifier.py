@@ -24,7 +24,7 @@ class SWSGPClassifier(ClassifierMixin, BaseSWSGP):
     ----------
     kernel : kernel object of scikit-learn, default=None
         See :class:`SWSGPRegressor`.
-    n_inducing : int, default=512
+    n_inducing : int, default=256
         M, the number of inducing points; cut to the number of distinct rows.
     n_neighbors : int, default=16
         H, the number of inducing points that a row sees; cut to M.
@@ -141,7 +141,7 @@ class SWSGPClassifier(ClassifierMixin, BaseSWSGP):
         self,
         kernel=None,
         *,
-        n_inducing=512,
+        n_inducing=256,
         n_neighbors=16,
         inducing_points="kmeans",
         optimize_inducing=False,

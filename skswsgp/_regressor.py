@@ -27,7 +27,7 @@ class SWSGPRegressor(MultiOutputMixin, RegressorMixin, BaseSWSGP):
         products, and :class:`skswsgp.kernels.Polynomial` and
         :class:`skswsgp.kernels.ArcCosine`. None is a variance times a Matern 5/2 with
         one length-scale a feature, which start at the spread of the features.
-    n_inducing : int, default=512
+    n_inducing : int, default=256
         M, the number of inducing points; cut to the number of distinct rows.
     n_neighbors : int, default=16
         H, the number of inducing points that a row sees; cut to M. H = M is the
@@ -171,7 +171,7 @@ class SWSGPRegressor(MultiOutputMixin, RegressorMixin, BaseSWSGP):
         self,
         kernel=None,
         *,
-        n_inducing=512,
+        n_inducing=256,
         n_neighbors=16,
         inducing_points="kmeans",
         optimize_inducing=False,

@@ -343,7 +343,9 @@ def test_kl_weight(kl_weight, H, expected):
     assert model.kl_weight_ == expected
 
 
-@pytest.mark.parametrize(("covariance", "full"), [("auto", 1), ("full", 1), ("diag", 0)])
+@pytest.mark.parametrize(
+    ("covariance", "full"), [("auto", 1), ("full", 1), ("diag", 0)]
+)
 @pytest.mark.parametrize("Q", [1, 2])
 def test_shape_of_the_covariance(covariance, full, Q):
     X, y = small_data()

@@ -1,0 +1,54 @@
+"""Imports point down, and only the rooms named here open a door to the outside."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+import skswsgp
+
+FLOORS = [
+    "_covariance _likelihoods _linalg _state _jit kernels",
+    "_point _shared _adam",
+    "_engine_cpu _evaluation_cpu _nearest",
+    "_model _training _neighbors _inducing _defaults _program _engine",
+    "_base _callbacks metrics",
+    "_regressor _classifier",
+    "__init__",
+]
+FLOOR = {name: i for i, names in enumerate(FLOORS) for name in names.split()}
+FILES = sorted(Path(skswsgp.__file__).parent.glob("*.py"))
+
+
+def imported(path):
+    """Modules that a file imports anywhere, by their first two names."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            if node.module == "skswsgp":
+                yield from (f"skswsgp.{alias.name}" for alias in node.names)
+            else:
+                yield node.module
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_imports_point_down(path):
+    for module in imported(path):
+        package, _, name = module.partition(".")
+        if package == "skswsgp":
+            assert FLOOR[name] <= FLOOR[path.stem], module
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_doors_to_the_outside(path):
+    packages = {module.partition(".")[0] for module in imported(path)}
+    if FLOOR[path.stem] < 3 and path.stem != "kernels":
+        assert "sklearn" not in packages
+    assert ("pynndescent" in packages) == (path.stem == "_neighbors")
+    assert "os" not in packages or path.stem == "_jit"
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_a_room_has_at_most_500_lines(path):
+    assert len(path.read_text().splitlines()) <= 500
