@@ -1,5 +1,6 @@
 """What the regressor and the classifier share: validation, set-up, attributes."""
 
+import sys
 import warnings
 from abc import ABCMeta, abstractmethod
 from numbers import Integral, Real
@@ -20,7 +21,13 @@ from skswsgp._defaults import default_kernel, feature_spread
 from skswsgp._engine import CpuEngine
 from skswsgp._inducing import initial_inducing_points
 from skswsgp._jit import max_threads
-from skswsgp._model import bound_of, build_model, latent_posterior, model_attributes
+from skswsgp._model import (
+    bound_of,
+    build_model,
+    initial_covariance,
+    latent_posterior,
+    model_attributes,
+)
 from skswsgp._program import compile_kernel
 from skswsgp._training import (
     Data,
@@ -34,7 +41,6 @@ from skswsgp._training import (
 FULL_COVARIANCE_BYTES = 2**30  # S and Adam's moments, at most
 AUTO_COVARIANCE_BYTES = 2**22  # up to this "auto" takes the full covariance
 RECALL_SAMPLE = 256  # rows on which the recall of the neighbour search is measured
-INITIAL_VARIANCE = 0.1  # of q(u), relative to the prior
 
 
 class BaseSWSGP(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
@@ -120,6 +126,7 @@ class BaseSWSGP(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
         """
         return self._restoring(self._fit, X, y, sample_weight, X_val, y_val)
 
+    @with_callbacks
     def _partial_fit(self, X, y, sample_weight):
         """Learn from one more chunk: one epoch at a constant learning rate."""
         return self._restoring(self._fit, X, y, sample_weight, streaming=True)
@@ -144,12 +151,13 @@ class BaseSWSGP(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
         rng = check_random_state(self.random_state)
         X, y, weight = self._validate_training(X, y, sample_weight, reset=not fitted)
         validation = self._validate_validation(X_val, y_val)
-        if not streaming:
-            X, y, weight, validation = self._hold_out(X, y, weight, validation, rng)
         targets, attributes = self._encode_targets(y, weight, fitted)
         if validation is not None:
             y_val, _ = self._encode_targets(validation[1], None, attributes)
             validation = validation[0], y_val
+        elif not streaming:
+            rows, validation = self._hold_out(X, y, targets, rng)
+            X, targets, weight = X[rows], targets[rows], weight[rows]
         spread = feature_spread(X, rng)
         attributes |= fitted or self._initial_attributes(
             X, weight, attributes, spread, rng
@@ -232,19 +240,18 @@ class BaseSWSGP(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
             self, X_val, y_val, reset=False, **self._input_checks, **self._target_checks
         )
 
-    def _hold_out(self, X, y, weight, validation, rng):
-        """Split off `validation_fraction` of the rows where early stopping asks."""
+    def _hold_out(self, X, y, targets, rng):
+        """Return the rows to train on and those held out, (X, targets) or None."""
         stop = self.early_stopping
-        stop = len(X) > 10_000 if stop == "auto" else stop
-        if validation is not None or not stop:
-            return X, y, weight, validation
+        if not (len(X) > 10_000 if stop == "auto" else stop):
+            return slice(None), None
         rows, held = train_test_split(
             np.arange(len(X)),
             test_size=self.validation_fraction,
             random_state=rng,
             stratify=self._stratify(y),
         )
-        return X[rows], y[rows], weight[rows], (X[held], y[held])
+        return rows, (X[held], targets[held])
 
     def _stratify(self, y):
         return None
@@ -263,22 +270,19 @@ class BaseSWSGP(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
         noise = {}
         if name == "gaussian":
             noise["noise_variance_"] = np.full(n_latent, float(self.noise_variance))
-        prior = np.asarray(clone(kernel).diag(Z[:1000])).mean()
-        variance = INITIAL_VARIANCE * prior
-        if self._full_covariance(M, n_latent):
-            covariance = np.tile(
-                np.sqrt(variance) * np.eye(M)[:, :, None], (1, 1, n_latent)
-            )
-        else:
-            covariance = np.full((M, n_latent), variance)
-        return {
+        start = {
             "kernel_": clone(kernel),
             "inducing_points_": Z,
             "inducing_mean_": np.zeros((M, n_latent)),
-            "inducing_covariance_": covariance,
             "n_inducing_": M,
             "n_neighbors_": H,
         } | noise
+        full = self._full_covariance(M, n_latent)
+        options = self._search_options()
+        start["inducing_covariance_"] = initial_covariance(
+            start, full, self.dtype, self.n_jobs, options
+        )
+        return start
 
     def _full_covariance(self, M, n_latent):
         """Decide between a full and a diagonal covariance of q(u)."""
@@ -324,7 +328,7 @@ class BaseSWSGP(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
             warnings.warn(
                 f"training was interrupted in epoch {len(history.losses) + 1}: the "
                 "model is kept as it was then.",
-                stacklevel=5,
+                stacklevel=callers_level(),
             )
         self._warn_of_jitter(engine)
         result = fitted()
@@ -350,7 +354,7 @@ class BaseSWSGP(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
                 "inducing points lie close together for this kernel, or its "
                 "length-scales have grown large; fewer inducing points or neighbours, "
                 "dtype='float64' or tighter bounds help.",
-                stacklevel=5,
+                stacklevel=callers_level(),
             )
 
     def _attributes_of(self, model, data, attributes, history, neighbors):
@@ -367,6 +371,23 @@ class BaseSWSGP(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
         }
         kernel = attributes["kernel_"]
         return attributes | progress | model_attributes(model, data.center, kernel)
+
+    def __getstate__(self):
+        from skswsgp import __version__
+
+        return super().__getstate__() | {"_skswsgp_version": __version__}
+
+    def __setstate__(self, state):
+        from skswsgp import __version__
+
+        version = state.pop("_skswsgp_version", "unknown")
+        if version != __version__:
+            warnings.warn(
+                f"this {type(self).__name__} was pickled by skswsgp {version} and is "
+                f"read by {__version__}: it may not predict the same; fit it again.",
+                stacklevel=2,
+            )
+        super().__setstate__(state)
 
     def _fitted_attributes(self):
         """Return the public fitted attributes that another fit starts from, if any."""
@@ -449,3 +470,12 @@ class BaseSWSGP(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
         H = self._active_count(None, len(model.Z))
         options = self._search_options()
         return bound_of(model, center, X, targets, weight, H, self.n_jobs, options)
+
+
+def callers_level():
+    """Return the stacklevel at which a warning names the line of the user."""
+    level, frame = 1, sys._getframe(1)
+    inside = ("skswsgp.", "sklearn.", "contextlib")
+    while frame is not None and frame.f_globals.get("__name__", "").startswith(inside):
+        level, frame = level + 1, frame.f_back
+    return level

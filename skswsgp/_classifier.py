@@ -50,7 +50,7 @@ class SWSGPClassifier(ClassifierMixin, BaseSWSGP):
     learning_rate : float, default=0.02
         Step of Adam at the start; it falls along half a cosine to a hundredth over
         `max_iter` epochs.
-    max_iter : int, default=100
+    max_iter : int, default=200
         Epochs.
     tol : float, default=1e-5
         An epoch that lowers the best loss (or raises the best validation score) by
@@ -153,7 +153,7 @@ class SWSGPClassifier(ClassifierMixin, BaseSWSGP):
         solver="adam",
         batch_size=64,
         learning_rate=0.02,
-        max_iter=100,
+        max_iter=200,
         tol=1e-5,
         n_iter_no_change=10,
         early_stopping="auto",
@@ -257,18 +257,24 @@ class SWSGPClassifier(ClassifierMixin, BaseSWSGP):
 
     def _encode_targets(self, y, sample_weight, fitted):
         check_classification_targets(y)
-        classes = fitted.get("classes_", getattr(self, "_announced_classes", None))
+        announced = getattr(self, "_announced_classes", None)
+        classes = fitted.get("classes_", announced)
         if classes is None:
             classes = np.unique(y)
+        if announced is not None and not np.array_equal(announced, classes):
+            raise ValueError(
+                f"classes={list(map(str, announced))} differ from the "
+                f"{list(map(str, classes))} of the first call: pass the same again."
+            )
         if len(classes) < 2:
             raise ValueError(
-                f"y holds one class only ({classes[0]!r}): expected two or more."
+                f"y holds one class only ({classes[0]}): expected two or more."
             )
         unknown = np.setdiff1d(y, classes)
         if len(unknown):
             raise ValueError(
-                f"y holds the label {unknown[0]!r}: expected only {list(classes)}, the "
-                "classes of the first fit."
+                f"y holds the label {unknown[0]}: expected one of "
+                f"{', '.join(map(str, classes))}, the classes of the first fit."
             )
         labels = np.searchsorted(classes, y)
         attributes = {"classes_": classes}

@@ -103,6 +103,12 @@ def squared_distances(A, i, B, n, inv_scale, op, values, row):
 
 
 @njit_small
+def below_limit(r2):
+    """At most 1e10, where a covariance is zero: an infinity would make it NaN."""
+    return 1e10 if r2 > 1e10 else r2
+
+
+@njit_small
 def stationary_profile(code, alpha, n, op, values, slopes, row):
     """Replace r2 in `values` by k(r2) and put dk/dr2 into `slopes`."""
     if code == RBF:
@@ -118,13 +124,13 @@ def stationary_profile(code, alpha, n, op, values, slopes, row):
             slopes[op, row, j] = -0.5 * value / r if r > 0.0 else 0.0
     elif code == MATERN32:
         for j in range(n):
-            r = math.sqrt(3.0 * values[op, row, j])
+            r = math.sqrt(3.0 * below_limit(values[op, row, j]))
             e = exp_negative(-r)
             values[op, row, j] = (1.0 + r) * e
             slopes[op, row, j] = -1.5 * e
     elif code == MATERN52:
         for j in range(n):
-            r2 = 5.0 * values[op, row, j]
+            r2 = 5.0 * below_limit(values[op, row, j])
             r = math.sqrt(r2)
             e = exp_negative(-r)
             values[op, row, j] = (1.0 + r + r2 / 3.0) * e

@@ -93,7 +93,16 @@ def _centres(sample, n_centres, rng, feature_scale, weight):
 
 def _checked(points, n_features):
     """Return the user's points as float64; raise ValueError for what are none."""
-    Z = np.asarray(points, dtype=np.float64)
+    try:
+        if np.iscomplexobj(points):
+            raise TypeError("complex numbers")
+        Z = np.asarray(points, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise ValueError(
+            "inducing_points is no table of real numbers: expected shape (n_inducing, "
+            f"n_features) with n_features={n_features}, or 'kmeans' or 'random'; got "
+            f"{error}."
+        ) from None
     if Z.ndim != 2 or Z.shape[1] != n_features or len(Z) == 0:
         raise ValueError(
             f"inducing_points has shape {Z.shape}: expected (n_inducing, n_features) "

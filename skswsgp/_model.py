@@ -10,7 +10,11 @@ from skswsgp._program import compile_kernel, updated_kernel
 from skswsgp._state import Batch, Model
 from skswsgp._training import center_rows, kernel_of
 
-JITTER = {"float64": 1e-6, "float32": 1e-5}
+# Relative to the mean of the diagonal of K. Adam moves each m_j on its own, and K^-1
+# magnifies the roughness that this leaves: 1e-6 made fits of smooth functions diverge,
+# 1e-3 changed no figure of the paper's experiments by more than the seed does.
+JITTER = {"float64": 1e-4, "float32": 1e-4}
+INITIAL_SHARE = 0.1  # of the prior covariance, before training
 ROWS_AT_ONCE = 8192  # rows of a prediction that are copied together
 
 
@@ -53,6 +57,58 @@ def build_model(
         bool(train_inducing),
     )
     return model, center
+
+
+def initial_covariance(attributes, full, dtype, n_jobs, options):
+    """Return S of q(u) before training, a share of the prior.
+
+    A full one is INITIAL_SHARE K, as its lower factor (M, M, Q). A diagonal one is that
+    share of the variance of each u_j given its H nearest others, (M, Q): the prior
+    variances themselves would be wide of the prior where inducing points lie close.
+    """
+    Z = attributes["inducing_points_"]
+    M, n_latent = attributes["inducing_mean_"].shape
+    if full:
+        K = attributes["kernel_"](Z)
+        jitter = JITTER[dtype] * np.diag(K).mean()
+        factor = np.sqrt(INITIAL_SHARE) * cholesky(K, jitter)
+        return np.repeat(factor[:, :, None], n_latent, axis=2)
+    start = attributes | {"inducing_covariance_": np.zeros((M, n_latent))}
+    model, _ = build_model(start, ("gaussian", n_latent), dtype)
+    variance = np.asarray(attributes["kernel_"].diag(Z), dtype=np.float64)
+    H = min(attributes["n_neighbors_"], M - 1)
+    if H > 0:
+        variance = conditional_variance(model, H, n_jobs, options)
+    floor = JITTER[dtype] * np.asarray(attributes["kernel_"].diag(Z[:1])).mean()
+    share = INITIAL_SHARE * np.maximum(variance, floor)
+    return np.repeat(share[:, None], n_latent, axis=1)
+
+
+def conditional_variance(model, H, n_jobs, options):
+    """Return the prior variance of each u_j given its H nearest others, (M,)."""
+    engine = CpuEngine(model, H, max_threads(n_jobs))
+    search = NeighborSearch(
+        model.Z,
+        kernel_of(model),
+        n_neighbors=H + 1,
+        n_threads=engine.n_threads,
+        **options,
+    )
+    lists = search.query(model.Z).astype(np.int64)
+    own = lists == np.arange(len(lists))[:, None]
+    own[~own.any(axis=1), H] = True  # where a point is not its own neighbour
+    others = lists[~own].reshape(len(lists), H).astype(np.int32)
+    _, v = engine.predict(model.Z, others, with_variance=True)
+    return v[:, 0].astype(np.float64)
+
+
+def cholesky(K, jitter):
+    """Return the lower factor of K + jitter I, with ten times more until it exists."""
+    while True:
+        try:
+            return np.linalg.cholesky(K + jitter * np.eye(len(K)))
+        except np.linalg.LinAlgError:
+            jitter *= 10.0
 
 
 def model_attributes(model, center, kernel):

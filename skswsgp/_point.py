@@ -29,6 +29,7 @@ from skswsgp._linalg import (
 )
 
 MAX_JITTER = 1e-2
+TINY = 1e-6  # of the jitter: added to S, and the floor of variances
 
 
 @njit_inline
@@ -92,7 +93,7 @@ def factorise(model, work, H):
 @njit_inline
 def factorise_covariance(model, work, H, q, out):
     """Cholesky factor of S_w of latent function q."""
-    robust_cholesky(work.S[q], out, H, 1e-3 * model.jitter, work.block)
+    robust_cholesky(work.S[q], out, H, TINY * model.jitter, work.block)
 
 
 @njit_inline
@@ -197,14 +198,14 @@ def posterior_mean(factor, work, row, H):
 def posterior(model, factor, work, row, kxx, H):
     """mu and v = F + V of eq. 13 in work.latent[0] and [1]; sets work.a.
 
-    F = k(x, x) - k' K^-1 k, V = a' S_w a; v is at least a thousandth of the jitter.
+    F = k(x, x) - k' K^-1 k, V = a' S_w a; v is at least TINY times the jitter.
     """
     posterior_mean(factor, work, row, H)
     F = kxx
     for h in range(H):
         F -= work.vector[0, h] ** 2
     F = 0.0 if F < 0.0 else F
-    floor = 1e-3 * model.jitter * kxx
+    floor = TINY * model.jitter * kxx
     for q in range(factor.m.shape[0]):
         V = 0.0
         if model.full:

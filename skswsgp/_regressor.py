@@ -65,7 +65,7 @@ class SWSGPRegressor(MultiOutputMixin, RegressorMixin, BaseSWSGP):
     learning_rate : float, default=0.02
         Step of Adam at the start; it falls along half a cosine to a hundredth over
         `max_iter` epochs.
-    max_iter : int, default=100
+    max_iter : int, default=200
         Epochs.
     tol : float, default=1e-5
         An epoch that lowers the best loss (or raises the best validation score) by
@@ -185,7 +185,7 @@ class SWSGPRegressor(MultiOutputMixin, RegressorMixin, BaseSWSGP):
         solver="adam",
         batch_size=64,
         learning_rate=0.02,
-        max_iter=100,
+        max_iter=200,
         tol=1e-5,
         n_iter_no_change=10,
         early_stopping="auto",

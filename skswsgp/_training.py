@@ -73,7 +73,10 @@ class Neighbors:
 
     def _moved(self):
         model = self.engine.model
-        change = np.abs(np.log(model.inv_scale / self.inv_scale)).max()
+        change = np.log(model.inv_scale / self.inv_scale)
+        if self.search.metric.name == "scaled":  # a common factor changes no order
+            change -= change.mean(axis=1, keepdims=True)
+        change = np.abs(change).max()
         if change < METRIC_TOLERANCE and model.train_inducing:
             steps = np.abs(model.Z - self.Z).max(axis=0)
             change = (steps * model.inv_scale.max(axis=0)).max()

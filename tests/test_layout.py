@@ -27,7 +27,8 @@ def imported(path):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             if node.module == "skswsgp":
-                yield from (f"skswsgp.{alias.name}" for alias in node.names)
+                names = [alias.name for alias in node.names]
+                yield from (f"skswsgp.{n}" for n in names if n != "__version__")
             else:
                 yield node.module
 

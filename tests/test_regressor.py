@@ -18,10 +18,11 @@ from sklearn.gaussian_process.kernels import (
     WhiteKernel,
 )
 
-from skswsgp import SWSGPRegressor, _base
+import skswsgp
+from skswsgp import SWSGPRegressor, _base, _model
 from skswsgp.kernels import ArcCosine
 
-JITTER = 1e-6  # of float64, relative to the variance of the kernel
+JITTER = 1e-4  # of float64, relative to the variance of the kernel
 FEW = settings(max_examples=5, derandomize=True, deadline=None)
 
 KERNELS = {
@@ -141,7 +142,10 @@ def test_a_model_put_together_from_arrays_agrees_with_the_formulas(
 
 
 @pytest.mark.parametrize("noise", [0.05, 0.3])
-def test_exact_posterior_at_H_equal_to_M_equal_to_N_is_that_of_scikit_learn(rng, noise):
+def test_exact_posterior_at_H_equal_to_M_equal_to_N_is_that_of_scikit_learn(
+    rng, noise, monkeypatch
+):
+    monkeypatch.setitem(skswsgp._model.JITTER, "float64", 1e-7)
     kernel = ConstantKernel(1.5) * Matern([0.7, 1.2], nu=1.5)
     X, X_new = rng.uniform(-2, 2, size=(15, 2)), rng.uniform(-2, 2, size=(20, 2))
     y = np.sin(2 * X[:, 0]) + X[:, 1]
@@ -155,9 +159,9 @@ def test_exact_posterior_at_H_equal_to_M_equal_to_N_is_that_of_scikit_learn(rng,
 
     actual, std = model.predict(X_new, return_std=True)
 
-    # The jitter of 1.5e-6 on K, against a noise of 0.05 or more.
-    np.testing.assert_allclose(actual, expected, atol=1e-4)
-    np.testing.assert_allclose(std**2 - noise, expected_std**2, atol=1e-4)
+    # The jitter of 1.5e-7 on K, against a noise of 0.05 or more.
+    np.testing.assert_allclose(actual, expected, atol=1e-5)
+    np.testing.assert_allclose(std**2 - noise, expected_std**2, atol=1e-5)
 
 
 def test_a_trained_model_comes_near_the_exact_gaussian_process(rng):
@@ -170,17 +174,24 @@ def test_a_trained_model_comes_near_the_exact_gaussian_process(rng):
 
     model = SWSGPRegressor(
         ConstantKernel(1.0) * RBF(1.0),
-        n_inducing=15,
-        n_neighbors=15,
+        n_inducing=8,
+        n_neighbors=8,
         batch_size=10,
-        max_iter=250,
-        n_iter_no_change=250,
+        learning_rate=0.1,
+        max_iter=150,
+        n_iter_no_change=150,
         random_state=0,
     ).fit(X, y)
     mean, std = model.predict(X_new, return_std=True)
 
     assert np.abs(mean - expected).max() < 0.05  # half the noise
     np.testing.assert_allclose(std, expected_std, rtol=0.2)
+
+
+def test_defaults_learn_a_smooth_curve(rng):
+    X = np.sort(rng.uniform(0, 6, size=(50, 1)), axis=0)
+    y = np.sin(X[:, 0]) + 0.1 * rng.normal(size=50)
+    assert SWSGPRegressor(random_state=0).fit(X, y).score(X, y) > 0.9
 
 
 # ---------------------------------------------------------------- prediction
@@ -234,7 +245,7 @@ def test_predictions_in_blocks_equal_those_of_one_block(monkeypatch, rng):
     X, model = rng.normal(size=(25, 2)), assembled(KERNELS["matern"])
     y = rng.normal(size=25)
     whole, bound = model.predict(X), model.lower_bound(X, y)
-    monkeypatch.setattr(_base, "ROWS_AT_ONCE", 4)
+    monkeypatch.setattr(_model, "ROWS_AT_ONCE", 4)
     np.testing.assert_allclose(model.predict(X), whole, rtol=1e-10)
     assert model.lower_bound(X, y) == pytest.approx(bound, rel=1e-10)
 
@@ -286,9 +297,11 @@ def test_float32_stays_and_is_near_float64(H, covariance):
     assert narrow.inducing_covariance_.dtype == np.float32
     mean, std = model.predict(X, return_std=True)
     narrow_mean, narrow_std = narrow.predict(X, return_std=True)
-    # Rounding of 1e-7, amplified by the condition of K up to its jitter of 1e-5.
-    np.testing.assert_allclose(narrow_mean, mean, atol=0.02)
-    np.testing.assert_allclose(narrow_std, std, rtol=0.05)
+    # Rounding of 1e-7, amplified by the condition of K up to its jitter of 1e-5; where
+    # two inducing points are nearly as near, the two may choose differently.
+    same = np.abs(narrow_mean - mean) < 0.02
+    assert same.mean() > 0.95
+    np.testing.assert_allclose(narrow_std[same], std[same], rtol=0.05)
 
 
 def test_fixed_parameters_stay_and_bounds_are_respected():
@@ -455,14 +468,22 @@ def test_duplicated_rows_work(inducing_points):
     assert model.score(X, y) > 0.8
 
 
-def test_a_constant_feature_changes_nothing():
+@pytest.mark.parametrize(("H", "own"), [(5, False), (20, True)])
+def test_a_constant_feature_changes_nothing(H, own):
+    # With H < M and length-scales of its own, it may change when neighbours are
+    # looked up anew.
     X, y = small_data(60)
-    kernel = ConstantKernel(1.0) * RBF([1.0, 1.0])
-    model = small_model(kernel=kernel, inducing_points="random").fit(X, y)
     wide = np.insert(X, 1, 7.0, axis=1)
-    kernel = ConstantKernel(1.0) * RBF([1.0, 1.0, 1.0])
-    other = clone(model).set_params(kernel=kernel).fit(wide, y)
-    np.testing.assert_allclose(other.predict(wide), model.predict(X), atol=1e-8)
+    predictions = []
+    for inputs in (X, wide):
+        scale = np.ones(inputs.shape[1]) if own else 1.0
+        model = small_model(
+            kernel=ConstantKernel(1.0) * RBF(scale),
+            inducing_points="random",
+            n_neighbors=H,
+        )
+        predictions.append(model.fit(inputs, y).predict(inputs))
+    np.testing.assert_allclose(*predictions, atol=1e-8)
 
 
 # ---------------------------------------------------------------- weights
@@ -611,11 +632,11 @@ def test_the_best_epoch_on_validation_data_is_kept(Q):
     if Q == 2:
         y, y_val = np.stack([y, X[:, 0]], 1), np.stack([y_val, X_val[:, 0]], 1)
     y, y_val = 10 * y + 5, 10 * y_val + 5
-    model = small_model(max_iter=40, learning_rate=0.5, n_iter_no_change=40)
+    model = small_model(max_iter=6, learning_rate=0.5)
     model.fit(X, y, X_val=X_val, y_val=y_val)
     scores = model.validation_scores_
-    assert len(scores) == model.n_iter_ == len(model.loss_curve_) == 40
-    assert np.argmax(scores) < 39, "choose a less steady learning rate"
+    assert len(scores) == model.n_iter_ == len(model.loss_curve_) == 6
+    assert np.argmax(scores) < 5, "choose a less steady learning rate"
     density = norm.logpdf(y_val, *model.predict(X_val, return_std=True))
     mean_density = density.reshape(50, -1).sum(axis=1).mean()
     assert mean_density == pytest.approx(max(scores), rel=1e-9)

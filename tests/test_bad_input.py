@@ -1,0 +1,457 @@
+"""Unusable input gives one clear sentence; awkward input gives finite numbers."""
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_array
+from sklearn.exceptions import NotFittedError
+from sklearn.gaussian_process.kernels import RBF, ConstantKernel, ExpSineSquared, Matern
+
+from skswsgp import SWSGPClassifier, SWSGPRegressor
+
+SMALL = {
+    "n_inducing": 10,
+    "n_neighbors": 4,
+    "max_iter": 3,
+    "batch_size": 16,
+    "random_state": 0,
+}
+Regressor, Classifier = SWSGPRegressor, SWSGPClassifier
+BOTH = [SWSGPRegressor, SWSGPClassifier]
+
+
+def data(estimator_class, n=40):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(n, 2))
+    y = X[:, 0] + np.sin(2 * X[:, 1])
+    return X, (y > 0).astype(int) if estimator_class is Classifier else y
+
+
+def assert_clear(error):
+    """Check that a message is a sentence of its own, not the end of a chain."""
+    message = str(error)
+    assert 20 < len(message) < 2000  # scikit-learn shows complex X in its own
+    assert "numba" not in message.lower()
+    assert "Traceback" not in message
+    cause = error
+    while cause is not None:
+        assert not type(cause).__module__.startswith("numba")
+        cause = cause.__cause__ or cause.__context__
+
+
+def holed(value):
+    """Return a function that puts a value into an array."""
+
+    def put(array):
+        array = np.array(array, dtype=float)
+        array[3] = value
+        return array
+
+    return put
+
+
+# What to change of X, y: (estimator, change of X, change of y, exception, match)
+BAD_DATA = {
+    "X one-dimensional": (BOTH, lambda X: X[:, 0], None, ValueError, "2D array"),
+    "X three-dimensional": (BOTH, lambda X: X[None], None, ValueError, "dim 3"),
+    "X without rows": (BOTH, lambda X: X[:0], lambda y: y[:0], ValueError, "0 sample"),
+    "X without columns": (BOTH, lambda X: X[:, :0], None, ValueError, "0 feature"),
+    "lengths differ": (BOTH, lambda X: X[:-1], None, ValueError, "numbers of samples"),
+    "X NaN": (BOTH, holed(np.nan), None, ValueError, "X contains NaN"),
+    "X infinite": (BOTH, holed(np.inf), None, ValueError, "X contains infinity"),
+    "y NaN": ([Regressor], None, holed(np.nan), ValueError, "y contains NaN"),
+    "y infinite": (
+        [Regressor],
+        None,
+        holed(-np.inf),
+        ValueError,
+        "y contains infinity",
+    ),
+    "labels NaN": ([Classifier], None, holed(np.nan), ValueError, "NaN"),
+    "X complex": (BOTH, lambda X: X + 1j, None, ValueError, "Complex"),
+    "y complex": ([Regressor], None, lambda y: y + 1j, ValueError, "[Cc]omplex"),
+    "X sparse": (BOTH, csr_array, None, TypeError, "[Ss]parse"),
+    "X text": (BOTH, lambda X: np.full(X.shape, "a"), None, ValueError, "string"),
+    "y text": ([Regressor], None, lambda y: np.full(len(y), "a"), ValueError, "string"),
+    "y missing": (BOTH, None, lambda y: None, ValueError, "requires y"),
+    "y three-dimensional": (
+        [Regressor],
+        None,
+        lambda y: np.tile(y[:, None, None], (1, 2, 2)),
+        ValueError,
+        "dim 3",
+    ),
+    "labels in two columns": (
+        [Classifier],
+        None,
+        lambda y: np.stack([y, y], axis=1),
+        ValueError,
+        "1d array",
+    ),
+    "labels continuous": (
+        [Classifier],
+        None,
+        lambda y: y + 0.1 * np.arange(len(y)),
+        ValueError,
+        "continuous",
+    ),
+    "one class": ([Classifier], None, np.zeros_like, ValueError, "one class"),
+}
+CASES = [
+    pytest.param(estimator_class, *rest, id=f"{estimator_class.__name__}-{name}")
+    for name, (classes, *rest) in BAD_DATA.items()
+    for estimator_class in classes
+]
+
+
+@pytest.mark.parametrize(("estimator_class", "in_X", "in_y", "error", "match"), CASES)
+@pytest.mark.parametrize("method", ["fit", "partial_fit"])
+def test_unusable_data(method, estimator_class, in_X, in_y, error, match):
+    X, y = data(estimator_class)
+    X = X if in_X is None else in_X(X)
+    y = y if in_y is None else in_y(y)
+    model = estimator_class(**SMALL)
+    with pytest.raises(error, match=match) as caught:
+        getattr(model, method)(X, y)
+    assert_clear(caught.value)
+    assert not [name for name in vars(model) if name.endswith("_")]
+
+
+@pytest.mark.parametrize("estimator_class", BOTH)
+@pytest.mark.parametrize(
+    ("weight", "match"),
+    [
+        (lambda n: -np.ones(n), "[Nn]egative"),
+        (np.zeros, "zero"),
+        (lambda n: np.full(n, np.nan), "NaN"),
+        (lambda n: np.full(n, np.inf), "infinity"),
+        (lambda n: np.ones(n - 1), "sample_weight"),
+        (lambda n: np.ones((n, 2)), "[Ss]ample.weight"),
+        (lambda n: np.full(n, "a"), "string"),
+    ],
+    ids=["negative", "zero", "nan", "infinite", "short", "wide", "text"],
+)
+def test_unusable_weights(estimator_class, weight, match):
+    X, y = data(estimator_class)
+    model = estimator_class(**SMALL)
+    with pytest.raises(ValueError, match=match) as caught:
+        model.fit(X, y, sample_weight=weight(len(X)))
+    assert_clear(caught.value)
+    model.fit(X, y)
+    with pytest.raises(ValueError, match=match) as caught:
+        model.lower_bound(X, y, sample_weight=weight(len(X)))
+    assert_clear(caught.value)
+
+
+# Values that a parameter refuses; the message names it.
+BAD_PARAMETERS = {
+    "n_inducing": [0, -1, 1.5, "a", None],
+    "n_neighbors": [0, -1, 1.5, "a", None],
+    "inducing_points": ["unknown", None],
+    "optimize_inducing": ["yes", 2],
+    "covariance": ["unknown", None, True],
+    "neighbor_metric": ["unknown", None],
+    "neighbor_search": ["unknown", None],
+    "kl_weight": [-1, 0, "unknown", None],
+    "likelihood": ["unknown", None],
+    "solver": ["unknown", "lbfgs"],
+    "batch_size": [0, -1, 1.5, "auto"],
+    "learning_rate": [0, -0.1, "constant"],
+    "max_iter": [0, -1, 1.5],
+    "tol": [-1e-3, "a"],
+    "n_iter_no_change": [0, 1.5],
+    "early_stopping": ["unknown", 2],
+    "validation_fraction": [0.0, 1.0, -0.1, 5],
+    "warm_start": ["yes"],
+    "device": ["unknown", "gpu"],
+    "n_jobs": [1.5, "a"],
+    "dtype": ["float16", "unknown", int],
+    "random_state": ["a", -1],
+    "verbose": ["a"],
+}
+
+
+@pytest.mark.parametrize("estimator_class", BOTH)
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [(name, value) for name, values in BAD_PARAMETERS.items() for value in values],
+)
+def test_unusable_parameters(estimator_class, name, value):
+    X, y = data(estimator_class)
+    model = estimator_class(**SMALL | {name: value})
+    with pytest.raises(ValueError, match=name) as caught:
+        model.fit(X, y)
+    assert_clear(caught.value)
+    assert not [attribute for attribute in vars(model) if attribute.endswith("_")]
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("noise_variance", 0.0),
+        ("noise_variance", -1.0),
+        ("noise_variance", "a"),
+        ("normalize_y", "yes"),
+        ("kl_weight", np.nan),
+        ("kl_weight", np.inf),
+        ("learning_rate", np.nan),
+        ("learning_rate", np.inf),
+        ("noise_variance", np.nan),
+        ("noise_variance", np.inf),
+        ("tol", np.nan),
+    ],
+)
+def test_unusable_parameters_of_the_regressor(name, value):
+    X, y = data(Regressor)
+    with pytest.raises(ValueError, match=name) as caught:
+        Regressor(**SMALL | {name: value}).fit(X, y)
+    assert_clear(caught.value)
+
+
+@pytest.mark.parametrize("estimator_class", BOTH)
+@pytest.mark.parametrize(
+    ("points", "match"),
+    [
+        (np.zeros((5, 3)), r"inducing_points has shape \(5, 3\).*n_features=2"),
+        (np.zeros(5), "inducing_points has shape"),
+        (np.zeros((0, 2)), "inducing_points has shape"),
+        (np.full((5, 2), np.nan), "inducing_points has 10 entries"),
+        (np.full((5, 2), np.inf), "inducing_points has 10 entries"),
+        (np.full((5, 2), "a"), "inducing_points"),
+        (np.ones((5, 2)) + 1j, "inducing_points"),
+        ([[0.0, 1.0], [2.0]], "inducing_points"),
+    ],
+    ids=["wide", "flat", "empty", "nan", "infinite", "text", "complex", "ragged"],
+)
+def test_unusable_inducing_points(estimator_class, points, match):
+    X, y = data(estimator_class)
+    with pytest.raises(ValueError, match=match) as caught:
+        estimator_class(**SMALL | {"inducing_points": points}).fit(X, y)
+    assert_clear(caught.value)
+
+
+@pytest.mark.parametrize("estimator_class", BOTH)
+@pytest.mark.parametrize(
+    ("kernel", "error", "match"),
+    [
+        (ExpSineSquared(), ValueError, "ExpSineSquared.*cannot be compiled.*Matern"),
+        (RBF() + ExpSineSquared(), ValueError, "ExpSineSquared.*cannot be compiled"),
+        (Matern(nu=0.7), ValueError, "nu=0.7.*cannot be compiled"),
+        (RBF([1.0, 1.0, 1.0]), ValueError, "3 length-scales.*n_features=2"),
+        ("rbf", TypeError, "'rbf'.*expected a kernel"),
+        (RBF, TypeError, "expected a kernel"),
+        (3.0, TypeError, "expected a kernel"),
+        (RBF(-1.0), ValueError, "length_scale=-1.0"),
+        (RBF(np.nan), ValueError, "length_scale=nan"),
+        (ConstantKernel(0.0) * RBF(), ValueError, "constant_value=0.0"),
+        (RBF(1.0, (5.0, 2.0)), ValueError, "bounds"),
+    ],
+)
+def test_unusable_kernels(estimator_class, kernel, error, match):
+    X, y = data(estimator_class)
+    with pytest.raises(error, match=match) as caught:
+        estimator_class(kernel, **SMALL).fit(X, y)
+    assert_clear(caught.value)
+
+
+@pytest.mark.parametrize("estimator_class", BOTH)
+@pytest.mark.parametrize("method", ["predict", "predict_proba", "lower_bound", "score"])
+def test_not_fitted(estimator_class, method):
+    X, y = data(estimator_class)
+    model = estimator_class(**SMALL)
+    if not hasattr(model, method):
+        pytest.skip("a regressor has no probabilities")
+    arguments = (X,) if method.startswith("predict") else (X, y)
+    with pytest.raises(NotFittedError, match="not fitted yet"):
+        getattr(model, method)(*arguments)
+
+
+@pytest.mark.parametrize("estimator_class", BOTH)
+@pytest.mark.parametrize("n_neighbors", [0, -1, 1.5, "a"])
+def test_unusable_n_neighbors_in_predict(estimator_class, n_neighbors):
+    X, y = data(estimator_class)
+    model = estimator_class(**SMALL).fit(X, y)
+    with pytest.raises(ValueError, match=f"n_neighbors={n_neighbors!r}") as caught:
+        model.predict(X, n_neighbors=n_neighbors)
+    assert_clear(caught.value)
+
+
+@pytest.mark.parametrize("estimator_class", BOTH)
+@pytest.mark.parametrize(
+    ("change", "match"),
+    [
+        (lambda X: X[:, :1], "features"),
+        (lambda X: X[0], "2D array"),
+        (holed(np.nan), "NaN"),
+        (lambda X: X[:0], "0 sample"),
+    ],
+    ids=["narrow", "flat", "nan", "empty"],
+)
+def test_unusable_X_in_predict(estimator_class, change, match):
+    X, y = data(estimator_class)
+    model = estimator_class(**SMALL).fit(X, y)
+    with pytest.raises(ValueError, match=match) as caught:
+        model.predict(change(X))
+    assert_clear(caught.value)
+
+
+# ---------------------------------------------------------------- awkward, but usable
+
+
+def assert_finite(model, X, y):
+    """Check all that a fitted model tells."""
+    if isinstance(model, Classifier):
+        proba = model.predict_proba(X)
+        np.testing.assert_allclose(proba.sum(axis=1), 1.0, rtol=1e-6)
+        assert set(model.predict(X)) <= set(np.asarray(y).tolist())
+    else:
+        mean, std = model.predict(X, return_std=True)
+        assert np.all(np.isfinite(mean))
+        assert np.all(np.isfinite(std) & (std > 0))
+    assert np.isfinite(model.lower_bound(X, y))
+    assert np.all(np.isfinite(model.loss_curve_))
+    assert np.all(np.isfinite(model.inducing_points_))
+
+
+AWKWARD_X = {
+    "constant column": lambda X: np.c_[X, np.full(len(X), 3.3)],
+    "columns twice": lambda X: np.c_[X, X],
+    "only constant columns": lambda X: np.full_like(X, 0.1),
+    "zeros": np.zeros_like,
+    "two different rows": lambda X: X[np.arange(len(X)) % 2],
+    "around 1e8": lambda X: X + 1e8,
+    "of size 1e8": lambda X: X * 1e8,
+    "of size 1e-8": lambda X: X * 1e-8,
+    "columns of sizes 1e8 and 1e-8": lambda X: X * [1e8, 1e-8],
+    "one huge row": lambda X: np.where(np.arange(len(X))[:, None] == 0, 1e10, X),
+    "integer": lambda X: np.rint(3 * X).astype(int),
+    "boolean": lambda X: X > 0,
+    "float16": lambda X: X.astype(np.float16),
+    "float32": lambda X: X.astype(np.float32),
+    "Fortran": np.asfortranarray,
+    "negative strides": lambda X: X[::-1, ::-1],
+    "one feature": lambda X: X[:, :1],
+    "lists": np.ndarray.tolist,
+    "big-endian": lambda X: X.astype(">f8"),
+    "objects": lambda X: X.astype(object),
+    "read-only": lambda X: np.frombuffer(X.tobytes()).reshape(X.shape),
+}
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("optimize_inducing", [False, True])
+@pytest.mark.parametrize("estimator_class", BOTH)
+@pytest.mark.parametrize("change", AWKWARD_X.values(), ids=AWKWARD_X)
+def test_awkward_X(estimator_class, change, optimize_inducing, dtype):
+    X, y = data(estimator_class)
+    X = change(X)
+    model = estimator_class(**SMALL, optimize_inducing=optimize_inducing, dtype=dtype)
+    assert_finite(model.fit(X, y), X, y)
+
+
+@pytest.mark.parametrize("size", [1e8, 1e-8])
+@pytest.mark.parametrize("estimator_class", BOTH)
+def test_units_of_X_do_not_matter(estimator_class, size):
+    X, y = data(estimator_class)
+    params = SMALL | {"inducing_points": "random"}
+    expected = estimator_class(**params).fit(X, y).predict(X)
+    actual = estimator_class(**params).fit(X * size, y).predict(X * size)
+    np.testing.assert_allclose(actual, expected, rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize(
+    ("change", "spread"),
+    [
+        (lambda y: np.full_like(y, 5.0), 0.0),
+        (np.zeros_like, 0.0),
+        (lambda y: np.full_like(y, 0.1), 0.0),
+        (lambda y: np.full_like(y, 1e8), 0.0),
+        (lambda y: y + 1e8, 1.0),
+        (lambda y: y * 1e8, 1e8),
+        (lambda y: y * 1e-8, 1e-8),
+        (lambda y: np.rint(3 * y).astype(int), 3.0),
+        (lambda y: y > 0, 0.5),
+        (lambda y: y.astype(np.float16), 1.0),
+        (lambda y: y.tolist(), 1.0),
+    ],
+    ids=[
+        "constant",
+        "zeros",
+        "constant 0.1",
+        "constant 1e8",
+        "around 1e8",
+        "of size 1e8",
+        "of size 1e-8",
+        "integer",
+        "boolean",
+        "float16",
+        "list",
+    ],
+)
+def test_awkward_y(change, spread, dtype):
+    X, y = data(Regressor)
+    y = change(y)
+    model = Regressor(**SMALL | {"max_iter": 20}, dtype=dtype).fit(X, y)
+    assert_finite(model, X, y)
+    error = np.abs(model.predict(X) - np.asarray(y, dtype=float)).max()
+    if spread == 0:
+        assert error <= 1e-6 * max(1.0, np.abs(y).max())
+    else:
+        assert error < 4 * spread
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("n", [1, 2, 3])
+def test_few_rows(n, dtype):
+    X, y = data(Regressor, n)
+    model = Regressor(dtype=dtype, max_iter=5, random_state=0).fit(X, y)
+    assert model.n_inducing_ == model.n_neighbors_ == n
+    assert_finite(model, X, y)
+    if n == 1:
+        np.testing.assert_allclose(model.predict(X), y, atol=1e-6)
+
+
+def test_two_rows_of_two_classes():
+    X, y = np.array([[0.0, 1.0], [1.0, 0.0]]), np.array([0, 1])
+    assert_finite(Classifier(max_iter=5, random_state=0).fit(X, y), X, y)
+
+
+@pytest.mark.parametrize("estimator_class", BOTH)
+def test_numbers_above_that_of_the_rows_are_cut(estimator_class):
+    X, y = data(estimator_class)
+    model = estimator_class(
+        n_inducing=1000, n_neighbors=500, batch_size=4096, max_iter=3, random_state=0
+    ).fit(X, y)
+    assert model.n_inducing_ == model.n_neighbors_ == 40
+    assert_finite(model, X, y)
+
+
+@pytest.mark.parametrize("estimator_class", BOTH)
+@pytest.mark.parametrize("M", [1, 2])
+def test_few_inducing_points(estimator_class, M):
+    X, y = data(estimator_class)
+    model = estimator_class(**SMALL | {"n_inducing": M, "n_neighbors": 1}).fit(X, y)
+    assert_finite(model, X, y)
+
+
+@pytest.mark.parametrize("estimator_class", BOTH)
+@pytest.mark.parametrize("far", [1e20, 1e100, 1e200])
+def test_far_from_the_data(estimator_class, far):
+    X, y = data(estimator_class)
+    model = estimator_class(**SMALL).fit(X, y)
+    assert_finite(model, np.vstack([X, [[far, -far], [far, 0.0]]]), np.r_[y, 0, 1])
+
+
+@pytest.mark.parametrize("estimator_class", BOTH)
+def test_small_weights_and_large_weights(estimator_class):
+    X, y = data(estimator_class)
+    weight = np.logspace(-6, 6, len(X))
+    model = estimator_class(**SMALL).fit(X, y, sample_weight=weight)
+    assert_finite(model, X, y)
+
+
+@pytest.mark.parametrize("estimator_class", BOTH)
+@pytest.mark.parametrize("n_jobs", [-1, 1, 64])
+def test_any_number_of_threads(estimator_class, n_jobs):
+    X, y = data(estimator_class)
+    assert_finite(estimator_class(**SMALL, n_jobs=n_jobs).fit(X, y), X, y)
