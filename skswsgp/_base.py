@@ -19,6 +19,7 @@ from sklearn.utils.validation import (
 from skswsgp._callbacks import CallbackSupportMixin, FitTask, with_callbacks
 from skswsgp._defaults import default_kernel, feature_spread
 from skswsgp._engine import CpuEngine
+from skswsgp._engine_cpu import CHUNKS
 from skswsgp._inducing import initial_inducing_points
 from skswsgp._jit import max_threads
 from skswsgp._model import (
@@ -38,7 +39,7 @@ from skswsgp._training import (
     steps_per_epoch,
 )
 
-FULL_COVARIANCE_BYTES = 2**30  # S and Adam's moments, at most
+FULL_COVARIANCE_BYTES = 2**30  # S, Adam's moments and, if K is shared, gradients
 AUTO_COVARIANCE_BYTES = 2**22  # up to this "auto" takes the full covariance
 RECALL_SAMPLE = 256  # rows on which the recall of the neighbour search is measured
 
@@ -101,8 +102,9 @@ class BaseSWSGP(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            Training inputs, in any units; not copied when they are floats, so that a
-            memory map is read piece by piece.
+            Training inputs, in any units. Floats are not copied, so that a memory map
+            is read piece by piece, unless rows are held out (`early_stopping`) or have
+            no weight.
         y : array-like of shape (n_samples,) or (n_samples, n_outputs)
             Training targets.
         sample_weight : array-like of shape (n_samples,), default=None
@@ -249,11 +251,11 @@ class BaseSWSGP(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
             np.arange(len(X)),
             test_size=self.validation_fraction,
             random_state=rng,
-            stratify=self._stratify(y),
+            stratify=self._stratify(y, self.validation_fraction),
         )
         return rows, (X[held], targets[held])
 
-    def _stratify(self, y):
+    def _stratify(self, y, fraction):
         return None
 
     def _initial_attributes(self, X, weight, attributes, spread, rng):
@@ -286,7 +288,8 @@ class BaseSWSGP(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
 
     def _full_covariance(self, M, n_latent):
         """Decide between a full and a diagonal covariance of q(u)."""
-        size = 3 * np.dtype(self.dtype).itemsize * M * M * n_latent
+        copies = 3 if self.n_neighbors < M else 3 + CHUNKS
+        size = copies * np.dtype(self.dtype).itemsize * M * M * n_latent
         if self.covariance == "full" and size > FULL_COVARIANCE_BYTES:
             raise ValueError(
                 f"covariance='full' with {M} inducing points and {n_latent} latent "

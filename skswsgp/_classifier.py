@@ -300,9 +300,10 @@ class SWSGPClassifier(ClassifierMixin, BaseSWSGP):
         proba = class_probabilities(mu, v)[np.arange(len(labels)), labels]
         return np.log(np.maximum(proba, np.finfo(proba.dtype).tiny))
 
-    def _stratify(self, y):
+    def _stratify(self, y, fraction):
         _, counts = np.unique(y, return_counts=True)
-        return y if counts.min() > 1 else None
+        smaller = int(min(fraction, 1.0 - fraction) * len(y))
+        return y if counts.min() > 1 and smaller >= len(counts) else None
 
 
 def class_probabilities(mu, v):

@@ -422,9 +422,10 @@ def pull_row(kernel, A, i, B, n, same, tile, row, d_log, d_A, d_B, inputs):
             if code == RATIONAL_QUADRATIC:
                 for j in range(n):
                     value = tile.values[op, row, j]
-                    base = -0.5 * value / slopes[op, row, j]
-                    part = 1.0 - 1.0 / base - math.log(base)
-                    total += adjoint[op, j] * value * part
+                    if slopes[op, row, j] < 0.0:  # far apart both are zero
+                        base = -0.5 * value / slopes[op, row, j]
+                        part = 1.0 - 1.0 / base - math.log(base)
+                        total += adjoint[op, j] * value * part
                 d_log[at] += extra * total
             for j in range(n):
                 adjoint[op, j] *= slopes[op, row, j]

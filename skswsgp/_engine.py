@@ -40,9 +40,8 @@ class CpuEngine:
     def prepare_training(self, n, free, log_bounds, feature_scale, optimizer=None):
         """Allocate for minibatches of n points; `optimizer` goes on from before."""
         blocks = loops.CHUNKS if self.shared else n
-        self.optimizer = optimizer or loops.make_optimizer(
-            self.model, free, log_bounds, feature_scale
-        )
+        fresh = loops.make_optimizer(self.model, free, log_bounds, feature_scale)
+        self.optimizer = optimizer if is_like(optimizer, fresh) else fresh
         self.grads = loops.make_gradients(self.model, blocks, self.n_active)
         self.grads = self.grads._replace(events=self.events)
         self.rows = loops.make_rows(
@@ -136,3 +135,11 @@ class CpuEngine:
                     self.model, batch, self.work, ell, kl, self.events
                 )
         return ell, kl
+
+
+def is_like(optimizer, fresh):
+    """Whether the moments of an earlier fit are of the shapes and dtypes needed now."""
+    return optimizer is not None and all(
+        old.shape == new.shape and old.dtype == new.dtype
+        for old, new in zip(optimizer, fresh, strict=True)
+    )

@@ -79,8 +79,9 @@ def initial_covariance(attributes, full, dtype, n_jobs, options):
     H = min(attributes["n_neighbors_"], M - 1)
     if H > 0:
         variance = conditional_variance(model, H, n_jobs, options)
-    floor = JITTER[dtype] * np.asarray(attributes["kernel_"].diag(Z[:1])).mean()
-    share = INITIAL_SHARE * np.maximum(variance, floor)
+    floor = JITTER[dtype] * np.asarray(attributes["kernel_"].diag(Z)).mean()
+    tiny = np.finfo(dtype).tiny ** 0.5
+    share = INITIAL_SHARE * np.maximum(variance, max(floor, tiny))
     return np.repeat(share[:, None], n_latent, axis=1)
 
 
@@ -104,11 +105,14 @@ def conditional_variance(model, H, n_jobs, options):
 
 def cholesky(K, jitter):
     """Return the lower factor of K + jitter I, with ten times more until it exists."""
-    while True:
+    jitter = max(jitter, np.finfo(K.dtype).tiny ** 0.5)
+    require_finite(K)
+    while jitter <= max(1.0, np.diag(K).max()):
         try:
             return np.linalg.cholesky(K + jitter * np.eye(len(K)))
         except np.linalg.LinAlgError:
             jitter *= 10.0
+    require_finite(np.nan)
 
 
 def model_attributes(model, center, kernel):
@@ -166,7 +170,11 @@ def latent_posterior(model, center, X, H, with_variance, n_jobs, options):
         variances.append(v)
     mu = np.concatenate(means)
     require_finite(mu)
-    return mu, np.concatenate(variances) if with_variance else None
+    if not with_variance:
+        return mu, None
+    v = np.concatenate(variances)
+    require_finite(v)
+    return mu, v
 
 
 def bound_of(model, center, X, targets, weight, H, n_jobs, options):

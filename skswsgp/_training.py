@@ -11,6 +11,10 @@ from skswsgp._state import Batch
 
 STEPS_PER_BLOCK = 32  # minibatches between two looks at the neighbours
 METRIC_TOLERANCE = 0.05  # movement, in length-scales, after which lists are stale
+LOST = (
+    "training left the finite numbers: a covariance matrix could not be factorised or "
+    "a parameter overflowed; lower learning_rate, or bound the kernel's parameters."
+)
 FINAL_RATE = 0.01  # share of the learning rate at the last step
 
 
@@ -162,11 +166,10 @@ def run_epoch(engine, data, neighbors, rng, rates):
             kl += sums[1]
         weight += w.sum(dtype=np.float64)
         if not math.isfinite(ell + kl):
-            raise FloatingPointError(
-                "training left the finite numbers: a covariance matrix could not be "
-                "factorised or a parameter overflowed; lower learning_rate, or bound "
-                "the kernel's parameters."
-            )
+            raise FloatingPointError(LOST)
+    for array in (model.params, model.noise, model.m, model.s, model.L):
+        if not np.isfinite(array.sum()):
+            raise FloatingPointError(LOST)
     total = model.total_weight
     loss = -(ell - model.kl_weight * kl / total) / weight
     return loss, (ell - kl / total) * total / weight

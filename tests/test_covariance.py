@@ -104,6 +104,7 @@ class Covariances:
             (n_ops, n, columns),
             (n, columns),
             (n_ops, columns),
+            (n_ops, A.shape[1], columns),
         )
         self.tile = Tile(*(np.zeros(shape, dtype) for shape in shapes))
         self.tile.weights[:] = W
