@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from skswsgp._adam import adam_steps, bias_corrections
-from skswsgp._covariance import TRIANGLE, pull_rows, refresh
+from skswsgp._covariance import TRIANGLE, pull_tile, refresh
 from skswsgp._jit import get_thread_id, njit, njit_inline, njit_parallel, prange
 from skswsgp._point import differentiate, evaluate, pull_divergence, weigh_covariances
 from skswsgp._shared import differentiate_shared, evaluate_shared, factorise_all
@@ -203,11 +203,11 @@ def shared_end(model, batch, start, n, kl, jitter, factors, stack, grads):
         grads.d_S[0] += grads.d_S[1]
     else:
         grads.d_s[0] += grads.d_s[1]
-    weigh_covariances(factor.d_K, stack.A, stack.R, n, M, jitter, factor.weights)
+    weigh_covariances(factor.d_K, stack.A, stack.R, n, M, jitter, factor.adjoint)
     Z, d_Z = factor.points, factor.d_points
     d_Z[:] = 0.0
     d_log, moving = grads.d_log[0], model.train_inducing
-    pull_rows(model, Z, 0, M, Z, TRIANGLE, factor, 0, d_log, d_Z, d_Z, moving)
+    pull_tile(model, Z, M, Z, TRIANGLE, factor, 0, d_log, d_Z, d_Z, moving)
     if moving:
         grads.d_Z[0] += d_Z[:, :M]
     grads.sums[0, 1] = total * kl

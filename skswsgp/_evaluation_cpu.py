@@ -2,9 +2,16 @@
 
 import numpy as np
 
+from skswsgp._covariance import TRIANGLE, row_start
 from skswsgp._engine_cpu import CHUNKS, chunk_bounds, count_jitter
 from skswsgp._jit import get_thread_id, njit, njit_parallel, prange
-from skswsgp._point import evaluate, posterior, posterior_mean, prepare
+from skswsgp._point import (
+    evaluate,
+    posterior,
+    posterior_mean,
+    posterior_of_tile,
+    prepare,
+)
 from skswsgp._shared import CROSS, OWN, evaluate_shared, factorise_all, fill_point
 from skswsgp._state import of_thread
 
@@ -29,10 +36,9 @@ def predict_chunk(model, batch, c, works, t, with_variance, mu, v, events):
         count_jitter(model.jitter, jitter, events, c)
         if jitter >= 0.0:
             if with_variance:
-                kxx = work.values[work.values.shape[0] - 1, H, H]
-                posterior(model, work, work, H, kxx, H)
+                posterior_of_tile(model, work, H)
             else:
-                posterior_mean(work, work, H, H)
+                posterior_mean(work, work, row_start(H, TRIANGLE), H)
             store(work.latent, with_variance, row, mu, v)
 
 
@@ -45,7 +51,7 @@ def predict_shared_chunk(model, X, c, factors, works, t, stack, with_variance, m
     for row in range(first, last):
         fill_point(model, X, row, factor, work, stack.column[t])
         if with_variance:
-            kxx = work.values[work.values.shape[0] - 1, OWN, 0]
+            kxx = work.values[work.values.shape[0] - 1, OWN]
             posterior(model, factor, work, CROSS, kxx, M)
         else:
             posterior_mean(factor, work, CROSS, M)

@@ -6,7 +6,7 @@ contiguous and a tile stays in cache while a block of rows meets it.
 
 import numpy as np
 
-from skswsgp._covariance import fill_row
+from skswsgp._covariance import fill_tile
 from skswsgp._jit import get_thread_id, njit, njit_parallel, njit_small, prange
 
 TILE = 512  # inducing points in a tile
@@ -167,9 +167,9 @@ def likest_of_block(
         tile = tiles[t]
         n = min(TILE, M - t * TILE)
         for row in range(first, last):
-            fill_row(kernel, X.T, row, tile, n, -1, values, slopes, 0)
+            fill_tile(kernel, X[row : row + 1].T, 1, tile, n, values, slopes, 0)
             for j in range(n):
-                key[j] = -values[top, 0, j]
+                key[j] = -values[top, j]
             offer(key, n, t * TILE, keys, indices, row - first)
     take_heaps(keys, indices, first, last, lists)
 

@@ -241,7 +241,7 @@ class NeighborSearch:
             if self.metric.name == "scaled":
                 nearest(points, self._tiles, self._M, *scratch, lists)
             else:
-                shape = (self.n_threads, len(self._kernel.code), 1, TILE)
+                shape = (self.n_threads, len(self._kernel.code), TILE)
                 values, slopes = np.zeros((2, *shape), dtype=self._dtype)
                 likest(
                     self._kernel, points, self._tiles, self._M, values, slopes,

@@ -13,7 +13,7 @@ over points to its chunk `c`.
 
 import math
 
-from skswsgp._covariance import TRIANGLE, fill_rows, pull_rows
+from skswsgp._covariance import TRIANGLE, fill_tile, pull_tile, row_start
 from skswsgp._jit import njit, njit_inline
 from skswsgp._likelihoods import expected_log_prob
 from skswsgp._linalg import (
@@ -85,8 +85,9 @@ def factorise(model, work, H):
     """Factorise K from the tile; return the relative jitter used, -1 on failure."""
     top = work.values.shape[0] - 1
     for i in range(H):
+        start = row_start(i, TRIANGLE)
         for j in range(i + 1):
-            work.K[i, j] = work.values[top, i, j]
+            work.K[i, j] = work.values[top, start + j]
     return robust_cholesky(work.K, work.chol, H, model.jitter, work.block)
 
 
@@ -177,14 +178,14 @@ def multiply_by_covariance(model, work, H):
 
 
 @njit_inline
-def posterior_mean(factor, work, row, H):
+def posterior_mean(factor, work, start, H):
     """mu = a' m_w of eq. 13 in work.latent[0]; sets work.a and vector[0] = L^-1 k.
 
-    k is in the given row of the tile of `work`.
+    k begins at pair `start` of the tile of `work`.
     """
     top = work.values.shape[0] - 1
     for h in range(H):
-        work.vector[1, h] = work.values[top, row, h]
+        work.vector[1, h] = work.values[top, start + h]
     solve_lower(factor.chol, work.vector, 1, H, work.vector, 0)
     solve_upper(factor.chol, work.vector, H, work.a)
     for q in range(factor.m.shape[0]):
@@ -195,12 +196,12 @@ def posterior_mean(factor, work, row, H):
 
 
 @njit_inline
-def posterior(model, factor, work, row, kxx, H):
+def posterior(model, factor, work, start, kxx, H):
     """mu and v = F + V of eq. 13 in work.latent[0] and [1]; sets work.a.
 
     F = k(x, x) - k' K^-1 k, V = a' S_w a; v is at least TINY times the jitter.
     """
-    posterior_mean(factor, work, row, H)
+    posterior_mean(factor, work, start, H)
     F = kxx
     for h in range(H):
         F -= work.vector[0, h] ** 2
@@ -256,37 +257,48 @@ def pull_posterior(model, factor, work, H, weight, grads, b):
 
 
 @njit
-def weigh_covariances(d_K, A, R, n, H, jitter, weights):
-    """Fold d/dK = d_K + sum_{p < n} (a_p r_p' + r_p a_p') onto the lower triangle.
+def weigh_covariances(d_K, A, R, n, H, jitter, adjoint):
+    """Fold d/dK = d_K + sum_{p < n} (a_p r_p' + r_p a_p') onto the triangle of a tile.
 
     A and R hold a_p and r_p as rows. The diagonal also takes its share in the jitter,
-    jitter * mean(diag K).
+    jitter * mean(diag K). The result is the adjoint of the last operation.
     """
+    top = adjoint.shape[0] - 1
     trace = 0.0
     for i in range(H):
+        start = row_start(i, TRIANGLE)
         for j in range(i + 1):
-            weights[i, j] = 2.0 * d_K[i, j]
+            adjoint[top, start + j] = 2.0 * d_K[i, j]
         for p in range(n):
             a, r = 2.0 * A[p, i], 2.0 * R[p, i]
             for j in range(i + 1):
-                weights[i, j] += a * R[p, j] + r * A[p, j]
-        weights[i, i] *= 0.5
-        trace += weights[i, i]
+                adjoint[top, start + j] += a * R[p, j] + r * A[p, j]
+        adjoint[top, start + i] *= 0.5
+        trace += adjoint[top, start + i]
     for i in range(H):
-        weights[i, i] += jitter * trace / H
+        adjoint[top, row_start(i + 1, TRIANGLE) - 1] += jitter * trace / H
 
 
 @njit_inline
 def prepare(model, X, active, row, H, work):
-    """Factorise K_w of X[row]; k(Z_w, x) and k(x, x) are the last row of the tile.
+    """Factorise K_w of X[row]; k(Z_w, x) and k(x, x) end the tile.
 
     Returns the relative jitter used, -1 on failure.
     """
     gather(model, active, row, H, work)
     for d in range(X.shape[1]):
         work.points[d, H] = X[row, d]
-    fill_rows(model, work.points, 0, H + 1, work.points, TRIANGLE, work, 0)
+    Z, values, slopes = work.points, work.values, work.slopes
+    fill_tile(model, Z, H + 1, Z, TRIANGLE, values, slopes, 0)
     return factorise(model, work, H)
+
+
+@njit_inline
+def posterior_of_tile(model, work, H):
+    """`posterior` of the point that `prepare` has put at the end of the tile."""
+    start = row_start(H, TRIANGLE)
+    kxx = work.values[work.values.shape[0] - 1, start + H]
+    posterior(model, work, work, start, kxx, H)
 
 
 @njit_inline
@@ -297,8 +309,7 @@ def evaluate(model, X, y, active, row, H, work):
     kl = math.nan
     if jitter >= 0.0:
         kl = divergence(model, work, H)
-        kxx = work.values[work.values.shape[0] - 1, H, H]
-        posterior(model, work, work, H, kxx, H)
+        posterior_of_tile(model, work, H)
         ell = expected_log_prob(model, model.noise, y, row, work.latent, work.d_noise)
     return ell, kl, jitter
 
@@ -312,28 +323,18 @@ def differentiate(model, H, weight, jitter, work, grads, b, c):
     share = weight * model.kl_weight / model.total_weight
     pull_divergence(model, work, H, share, grads, b)
     g = pull_posterior(model, work, work, H, weight, grads, b)
-    weigh_covariances(work.d_K, work.a, work.r, 1, H, jitter, work.weights)
+    weigh_covariances(work.d_K, work.a, work.r, 1, H, jitter, work.adjoint)
+    top, start = work.values.shape[0] - 1, row_start(H, TRIANGLE)
     for h in range(H):
-        work.weights[H, h] = -2.0 * work.r[0, h] - g * work.a[0, h]
-    work.weights[H, H] = g
+        work.adjoint[top, start + h] = -2.0 * work.r[0, h] - g * work.a[0, h]
+    work.adjoint[top, start + H] = g
     points, d_points, n = work.points, work.d_points, H + 1
     for d in range(points.shape[0]):
         for h in range(n):
             d_points[d, h] = 0.0
     d_log, moving = grads.d_log[c], model.train_inducing
-    pull_rows(
-        model,
-        points,
-        0,
-        n,
-        points,
-        TRIANGLE,
-        work,
-        0,
-        d_log,
-        d_points,
-        d_points,
-        moving,
+    pull_tile(
+        model, points, n, points, TRIANGLE, work, 0, d_log, d_points, d_points, moving
     )
     if moving:
         for d in range(points.shape[0]):

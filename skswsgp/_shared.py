@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from skswsgp._covariance import TRIANGLE, fill_rows, pull_rows
+from skswsgp._covariance import TRIANGLE, fill_tile, pull_tile
 from skswsgp._jit import njit_inline
 from skswsgp._likelihoods import expected_log_prob
 from skswsgp._linalg import padded
@@ -21,7 +21,7 @@ from skswsgp._point import (
     pull_posterior,
 )
 
-# Rows of the small tile of a point
+# Where the tiles of a point begin: with itself, with the inducing points
 OWN, CROSS = 0, 1
 
 
@@ -54,7 +54,8 @@ def factorise_all(model, everyone, factor):
     """
     M = model.Z.shape[0]
     gather(model, everyone, 0, M, factor)
-    fill_rows(model, factor.points, 0, M, factor.points, TRIANGLE, factor, 0)
+    Z, values, slopes = factor.points, factor.values, factor.slopes
+    fill_tile(model, Z, M, Z, TRIANGLE, values, slopes, 0)
     jitter = factorise(model, factor, M)
     kl = math.nan
     if jitter >= 0.0:
@@ -67,15 +68,16 @@ def fill_point(model, X, row, factor, work, column):
     """Covariances of X[row] with itself and with all inducing points."""
     for d in range(X.shape[1]):
         column[d, 0] = X[row, d]
-    fill_rows(model, column, 0, 1, column, TRIANGLE, work, OWN)
-    fill_rows(model, column, 0, 1, factor.points, model.Z.shape[0], work, CROSS)
+    values, slopes, Z = work.values, work.slopes, factor.points
+    fill_tile(model, column, 1, column, TRIANGLE, values, slopes, OWN)
+    fill_tile(model, column, 1, Z, model.Z.shape[0], values, slopes, CROSS)
 
 
 @njit_inline
 def evaluate_shared(model, X, y, row, factor, work, column):
     """E log p(y | f) of one point; keeps what adjoints need."""
     fill_point(model, X, row, factor, work, column)
-    kxx = work.values[work.values.shape[0] - 1, OWN, 0]
+    kxx = work.values[work.values.shape[0] - 1, OWN]
     posterior(model, factor, work, CROSS, kxx, model.Z.shape[0])
     return expected_log_prob(model, model.noise, y, row, work.latent, work.d_noise)
 
@@ -88,15 +90,16 @@ def differentiate_shared(model, i, weight, factor, work, stack, t, grads, c):
     """
     M = model.Z.shape[0]
     g = pull_posterior(model, factor, work, M, weight, grads, c)
-    work.weights[OWN, 0] = g
+    top = work.values.shape[0] - 1
+    work.adjoint[top, OWN] = g
     for h in range(M):
         stack.A[i, h] = work.a[0, h]
         stack.R[i, h] = work.r[0, h]
-        work.weights[CROSS, h] = -2.0 * work.r[0, h] - g * work.a[0, h]
+        work.adjoint[top, CROSS + h] = -2.0 * work.r[0, h] - g * work.a[0, h]
     x, d_x, Z = stack.column[t], stack.d_column[t], factor.points
     d_log, moving = grads.d_log[c], model.train_inducing
-    pull_rows(model, x, 0, 1, x, TRIANGLE, work, OWN, d_log, d_x, d_x, moving)
+    pull_tile(model, x, 1, x, TRIANGLE, work, OWN, d_log, d_x, d_x, moving)
     d_Z = grads.d_Z[c if moving else 0]
-    pull_rows(model, x, 0, 1, Z, M, work, CROSS, d_log, d_x, d_Z, moving)
+    pull_tile(model, x, 1, Z, M, work, CROSS, d_log, d_x, d_Z, moving)
     for q in range(work.d_noise.shape[0]):
         grads.d_noise[c, q] += weight * work.d_noise[q]

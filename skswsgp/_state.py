@@ -48,14 +48,12 @@ class Work(NamedTuple):
     """Work arrays of one thread.
 
     `make_work` adds a leading axis of threads, which `of_thread` cuts off. n is H + 1,
-    side is H padded to a multiple of BLOCK.
+    pairs is n (n + 1) / 2, or n with shared K; side is H padded to a multiple of BLOCK.
     """
 
-    values: np.ndarray  # (n_ops, n, n) a tile, see _covariance; shared K: 2 rows
-    slopes: np.ndarray  # (n_ops, n, n)
-    weights: np.ndarray  # (n, n)
-    adjoint: np.ndarray  # (n_ops, n)
-    by_scale: np.ndarray  # (n_ops, D, n)
+    values: np.ndarray  # (n_ops, pairs) a tile, see _covariance
+    slopes: np.ndarray  # (n_ops, pairs)
+    adjoint: np.ndarray  # (n_ops, pairs)
     points: np.ndarray  # (D, n) active inducing inputs, then the point itself
     d_points: np.ndarray  # (D, n)
     K: np.ndarray  # (side, side)
@@ -100,9 +98,7 @@ def of_thread(work, t):
     return Work(
         work.values[t],
         work.slopes[t],
-        work.weights[t],
         work.adjoint[t],
-        work.by_scale[t],
         work.points[t],
         work.d_points[t],
         work.K[t],
@@ -132,7 +128,7 @@ def make_work(model, n_active, n_threads, *, shared=False):
     """
     D, Q = model.Z.shape[1], model.m.shape[1]
     n, side, n_ops = n_active + 1, padded(n_active), len(model.code)
-    rows, square = (2, 0) if shared else (n, side)
+    pairs, square = (n, 0) if shared else (n * (n + 1) // 2, side)
 
     def zeros(*shape):
         return np.zeros((n_threads, *shape), dtype=model.Z.dtype)
@@ -143,11 +139,9 @@ def make_work(model, n_active, n_threads, *, shared=False):
         return out
 
     return Work(
-        values=zeros(n_ops, rows, n),
-        slopes=zeros(n_ops, rows, n),
-        weights=zeros(rows, n),
-        adjoint=zeros(n_ops, n),
-        by_scale=zeros(n_ops, D, n),
+        values=zeros(n_ops, pairs),
+        slopes=zeros(n_ops, pairs),
+        adjoint=zeros(n_ops, pairs),
         points=zeros(D, 1 if shared else n),
         d_points=zeros(D, 1 if shared else n),
         K=identity(square, square),

@@ -18,8 +18,8 @@ from skswsgp._covariance import (
     TRIANGLE,
     Tile,
     exp_negative,
-    fill_rows,
-    pull_rows,
+    fill_tile,
+    pull_tile,
     refresh,
 )
 from skswsgp._program import compile_kernel
@@ -59,17 +59,20 @@ KERNELS = LEAVES | {
 }
 
 
+AT = 3  # where the tile begins
+
+
 @pytest.fixture(scope="module")
 def compiled():
-    """Return `fill_rows` and `pull_rows`, which are part of their callers."""
+    """Return `fill_tile` and `pull_tile`, which are part of their callers."""
 
     @caller
-    def fill(kernel, A, first, last, B, n, tile, row):
-        fill_rows(kernel, A, first, last, B, n, tile, row)
+    def fill(kernel, A, rows, B, n, tile, at):
+        fill_tile(kernel, A, rows, B, n, tile.values, tile.slopes, at)
 
     @caller
-    def pull(kernel, A, first, last, B, n, tile, row, d_log, d_A, d_B, inputs):
-        pull_rows(kernel, A, first, last, B, n, tile, row, d_log, d_A, d_B, inputs)
+    def pull(kernel, A, rows, B, n, tile, at, d_log, d_A, d_B, inputs):
+        pull_tile(kernel, A, rows, B, n, tile, at, d_log, d_A, d_B, inputs)
 
     return fill, pull
 
@@ -99,23 +102,20 @@ class Covariances:
         self.triangle = B is None
         B = A if self.triangle else B
         n, columns, n_ops = len(A), len(B), len(self.struct.code)
-        shapes = (
-            (n_ops, n, columns),
-            (n_ops, n, columns),
-            (n, columns),
-            (n_ops, columns),
-            (n_ops, A.shape[1], columns),
-        )
-        self.tile = Tile(*(np.zeros(shape, dtype) for shape in shapes))
-        self.tile.weights[:] = W
+        self.pairs = np.tril_indices(n) if self.triangle else np.indices((n, columns))
+        self.pairs = tuple(index.ravel() for index in self.pairs)
+        self.tile = Tile(*np.zeros((3, n_ops, AT + len(self.pairs[0])), dtype))
+        self.W = W.astype(dtype)
         self.A = np.ascontiguousarray(A.T, dtype=dtype)
         self.B = self.A if self.triangle else np.ascontiguousarray(B.T, dtype=dtype)
         self.n = TRIANGLE if self.triangle else columns
 
     def values(self):
         n = self.A.shape[1]
-        self.fill(self.struct, self.A, 0, n, self.B, self.n, self.tile, 0)
-        return self.tile.values[-1]
+        self.fill(self.struct, self.A, n, self.B, self.n, self.tile, AT)
+        K = np.zeros((n, self.B.shape[1]), self.A.dtype)
+        K[self.pairs] = self.tile.values[-1, AT:]
+        return K
 
     def weighted_sum(self, log_params, A, B):
         """Return sum_ij W_ij k(a_i, b_j) with other parameters and points (D, n)."""
@@ -124,16 +124,17 @@ class Covariances:
         self.A[:] = A
         if not self.triangle:
             self.B[:] = B
-        return np.sum(self.tile.weights * self.values())
+        return np.sum(self.W * self.values())
 
     def derivatives(self, *, inputs=True):
         """Return those by log parameters and by A, B (D, n)."""
         self.values()
+        self.tile.adjoint[-1, AT:] = self.W[self.pairs]
         d_log = np.zeros(len(self.struct.params))
         d_A = np.zeros_like(self.A)
         d_B = d_A if self.triangle else np.zeros_like(self.B)
         n = self.A.shape[1]
-        arguments = self.struct, self.A, 0, n, self.B, self.n, self.tile, 0
+        arguments = self.struct, self.A, n, self.B, self.n, self.tile, AT
         self.pull(*arguments, d_log, d_A, d_B, inputs)
         return d_log, d_A, d_B
 
@@ -225,14 +226,14 @@ def test_zero_bias(covariances, make):
     assert np.isfinite(d_log).all() and np.isfinite(d_A).all()
 
 
-def test_rows_of_a_larger_tile(compiled, points, rng):
+def test_nothing_outside_the_tile_is_touched(compiled, points, rng):
     A, B = points
     case = Covariances(compiled, PAIR, A, B, rng.normal(size=(5, 7)), np.float64)
     whole = case.values().copy()
     case.tile.values[:] = np.nan
-    case.fill(case.struct, case.A, 1, 3, case.B, 4, case.tile, 2)
-    expected = np.full((5, 7), np.nan)
-    expected[3:5, :4] = whole[1:3, :4]
+    case.fill(case.struct, case.A, 3, case.B, 4, case.tile, 2)
+    expected = np.full_like(case.tile.values[-1], np.nan)
+    expected[2 : 2 + 12] = whole[:3, :4].ravel()
     np.testing.assert_array_equal(case.tile.values[-1], expected)
 
 
