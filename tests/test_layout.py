@@ -9,9 +9,9 @@ import skswsgp
 
 FLOORS = [
     "_covariance _likelihoods _linalg _state _jit kernels",
-    "_point _shared _adam",
-    "_engine_cpu _evaluation_cpu _nearest",
-    "_model _training _neighbors _inducing _defaults _program _engine",
+    "_point _shared _kriging _adam",
+    "_engine_cpu _evaluation_cpu _kriging_cpu _nearest",
+    "_model _training _neighbors _inducing _defaults _program _engine _local",
     "_base _callbacks metrics",
     "_regressor _classifier",
     "__init__",

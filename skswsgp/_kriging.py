@@ -1,0 +1,117 @@
+"""One datum from its noisy neighbours: simple kriging, its log density, its adjoint.
+
+For output q, with neighbours w among data (Z, m), whose noise variances are
+noise_q s_w, and a datum (x, y) of noise variance noise_q:
+
+    C = K_w + noise_q diag(s_w)     a = C^-1 k     mu = a' m_w     F = k(x, x) - k' a
+    log p(y | m_w) = log N(y; mu, F + noise_q)
+
+Functions take a `Model` whose Z, m and s hold data in the place of inducing points.
+The product of these densities over the data is the likelihood of Vecchia (1988).
+"""
+
+import math
+
+from skswsgp._covariance import TRIANGLE, fill_tile, pull_tile, row_start
+from skswsgp._jit import njit_inline
+from skswsgp._likelihoods import LOG_2PI
+from skswsgp._linalg import solve_lower, solve_upper
+from skswsgp._point import TINY, gather, robust_cholesky, weigh_covariances
+
+
+@njit_inline
+def gather_data(model, X, active, row, H, work):
+    """Copy the neighbours of X[row] to the work arrays and fill their tile."""
+    gather(model, active, row, H, work)
+    for d in range(X.shape[1]):
+        work.points[d, H] = X[row, d]
+    points, values, slopes = work.points, work.values, work.slopes
+    fill_tile(model, points, H + 1, points, TRIANGLE, values, slopes, 0)
+
+
+@njit_inline
+def krige(model, work, H, q):
+    """mu and F of output q in work.latent[0], [1]; sets work.a, and work.r = C^-1 m.
+
+    Returns the relative jitter used, -1 on failure.
+    """
+    top, noise = work.values.shape[0] - 1, model.noise[q]
+    for i in range(H):
+        start = row_start(i, TRIANGLE)
+        for j in range(i + 1):
+            work.K[i, j] = work.values[top, start + j]
+        work.K[i, i] += noise * work.s[q, i]
+    jitter = robust_cholesky(work.K, work.chol, H, TINY * model.jitter, work.block)
+    if jitter >= 0.0:
+        solve_lower(work.chol, work.m, q, H, work.vector, 0)
+        solve_upper(work.chol, work.vector, H, work.r)
+        start = row_start(H, TRIANGLE)
+        for h in range(H):
+            work.vector[1, h] = work.values[top, start + h]
+        solve_lower(work.chol, work.vector, 1, H, work.vector, 0)
+        solve_upper(work.chol, work.vector, H, work.a)
+        mu = 0.0
+        F = work.values[top, start + H]
+        for h in range(H):
+            mu += work.a[0, h] * work.m[q, h]
+            F -= work.vector[0, h] ** 2
+        work.latent[0, q] = mu
+        work.latent[1, q] = 0.0 if F < 0.0 else F
+    return jitter
+
+
+@njit_inline
+def log_density(noise, y, row, q, latent):
+    """log N(y; mu, F + noise_q); sets the derivatives by mu and F in latent[2], [3]."""
+    variance = latent[1, q] + noise[q]
+    residual = y[row, q] - latent[0, q]
+    square = residual * residual / variance
+    latent[2, q] = residual / variance
+    latent[3, q] = 0.5 * (square - 1.0) / variance
+    return -0.5 * (LOG_2PI + math.log(variance) + square)
+
+
+@njit_inline
+def pull_krige(model, work, H, q, weight, d_noise):
+    """Adjoint of `krige` and `log_density`: adds to d_noise, d_K and the tile's end.
+
+    d/dC = a r' + r a' with r = (g_F a - g_mu C^-1 m) / 2, and d/dk = -2 r - g_F a.
+    """
+    g_mu, g_F = weight * work.latent[2, q], weight * work.latent[3, q]
+    top, start = work.values.shape[0] - 1, row_start(H, TRIANGLE)
+    d_variance = g_F
+    for i in range(H):
+        work.r[0, i] = 0.5 * (g_F * work.a[0, i] - g_mu * work.r[0, i])
+        a, r = work.a[0, i], work.r[0, i]
+        d_variance += 2.0 * a * r * work.s[q, i]
+        work.adjoint[top, start + i] += -2.0 * r - g_F * a
+        for j in range(i + 1):
+            work.d_K[i, j] += a * work.r[0, j] + r * work.a[0, j]
+    work.adjoint[top, start + H] += g_F
+    d_noise[q] += model.noise[q] * d_variance
+
+
+@njit_inline
+def differentiate_krige(model, X, y, active, row, H, weight, work, d_log, d_noise):
+    """Add the derivatives of weight log p(y | m_w) of one datum; return its value.
+
+    NaN if C could not be factorised.
+    """
+    gather_data(model, X, active, row, H, work)
+    top, start = work.values.shape[0] - 1, row_start(H, TRIANGLE)
+    for i in range(H):
+        for j in range(i + 1):
+            work.d_K[i, j] = 0.0
+    for h in range(H + 1):
+        work.adjoint[top, start + h] = 0.0
+    total = 0.0
+    for q in range(work.m.shape[0]):
+        if krige(model, work, H, q) < 0.0:
+            total = math.nan
+        else:
+            total += log_density(model.noise, y, row, q, work.latent)
+            pull_krige(model, work, H, q, weight, d_noise)
+    weigh_covariances(work.d_K, work.a, work.r, 0, H, 0.0, work.adjoint)
+    Z, d_Z = work.points, work.d_points
+    pull_tile(model, Z, H + 1, Z, TRIANGLE, work, 0, d_log, d_Z, d_Z, False)
+    return total
