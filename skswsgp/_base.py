@@ -419,7 +419,8 @@ class BaseSWSGP(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
     def _active_count(self, n_neighbors, M):
         if n_neighbors is None:
             return min(self.n_neighbors_, M)
-        if not isinstance(n_neighbors, Integral) or n_neighbors < 1:
+        count = isinstance(n_neighbors, Integral) and not isinstance(n_neighbors, bool)
+        if not count or n_neighbors < 1:
             raise ValueError(
                 f"n_neighbors={n_neighbors!r}: expected a positive integer, or None "
                 "for the number used in fit."

@@ -5,6 +5,7 @@ from numbers import Real
 
 import numpy as np
 from sklearn.base import MultiOutputMixin, RegressorMixin
+from sklearn.utils import assert_all_finite
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from skswsgp._base import BaseSWSGP
@@ -165,7 +166,7 @@ class SWSGPRegressor(MultiOutputMixin, RegressorMixin, BaseSWSGP):
         "noise_variance": [Interval(Real, 0, None, closed="neither")],
         "normalize_y": ["boolean"],
     }
-    _target_checks = {"multi_output": True, "y_numeric": True}  # noqa: RUF012
+    _target_checks = {"multi_output": True}  # noqa: RUF012
 
     def __init__(
         self,
@@ -280,7 +281,7 @@ class SWSGPRegressor(MultiOutputMixin, RegressorMixin, BaseSWSGP):
         return values if np.ndim(self.y_mean_) else values[:, 0]
 
     def _encode_targets(self, y, sample_weight, fitted):
-        y = np.asarray(y, dtype=np.float64)
+        y = as_numbers(y)
         if "y_mean_" in fitted:
             mean, scale = fitted["y_mean_"], fitted["y_scale_"]
             check_outputs(y, mean)
@@ -309,10 +310,24 @@ def mean_and_scale(y, sample_weight):
     return mean, np.where(scale > rounding, scale, 1.0)[()]
 
 
-def check_outputs(y, mean):
-    """Raise if y has another number of outputs than an earlier fit."""
-    if y.shape[1:] != np.shape(mean):
+def as_numbers(y):
+    """Return y as float64; raise ValueError for what is no finite number."""
+    try:
+        y = np.asarray(y, dtype=np.float64)
+    except (TypeError, ValueError) as error:
         raise ValueError(
-            f"y has shape {y.shape}: expected {np.size(mean)} output(s) as in the "
-            "earlier fit; use a new estimator for other targets."
+            f"y cannot be read as numbers ({error}): expected a real number for each "
+            "row and output; for labels use SWSGPClassifier."
+        ) from None
+    assert_all_finite(y, input_name="y")
+    return y
+
+
+def check_outputs(y, mean):
+    """Raise if y has another shape than in an earlier fit, but for the rows."""
+    if y.shape[1:] != np.shape(mean):
+        expected = f"(n_samples, {len(mean)})" if np.ndim(mean) else "(n_samples,)"
+        raise ValueError(
+            f"y has shape {y.shape}: expected {expected} as in fit; reshape y, or fit "
+            "a new estimator."
         )
