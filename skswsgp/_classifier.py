@@ -69,7 +69,7 @@ class SWSGPClassifier(ClassifierMixin, BaseSWSGP):
     n_jobs : int, default=None
         Number of threads; None takes all that Numba may use.
     dtype : {"float64", "float32"}, default="float64"
-        Precision of all computations.
+        Precision of the computations, and of `predict_proba`.
     random_state : int, RandomState instance or None, default=None
         Drives inducing points, held-out rows and shuffling.
     verbose : int, default=0

@@ -86,7 +86,7 @@ class SWSGPRegressor(MultiOutputMixin, RegressorMixin, BaseSWSGP):
         Number of threads. None takes all that Numba may use (`NUMBA_NUM_THREADS`, which
         joblib lowers in its workers); results are the same for any number.
     dtype : {"float64", "float32"}, default="float64"
-        Precision of all computations.
+        Precision of the computations; `predict` returns float64 in both.
     random_state : int, RandomState instance or None, default=None
         Drives inducing points, held-out rows and shuffling.
     verbose : int, default=0
