@@ -100,7 +100,8 @@ class SWSGPClassifier(ClassifierMixin, BaseSWSGP):
     best_loss_ : float
         Least of `loss_curve_`.
     validation_scores_ : list of float or None
-        Mean log probability of the held-out labels after each epoch.
+        Mean log probability of the held-out labels after each epoch, weighted as they
+        are.
     n_iter_ : int
         Epochs run.
     n_samples_seen_ : float

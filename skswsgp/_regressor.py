@@ -47,8 +47,8 @@ class SWSGPRegressor(MultiOutputMixin, RegressorMixin, BaseSWSGP):
         kernels, of smallest distance in units of the length-scales), of smallest
         distance in the units of X, or a random set for each row (an ablation).
     neighbor_search : {"auto", "brute", "kd_tree", "pynndescent"}, default="auto"
-        How they are found; all but "pynndescent" are exact. Lists for training rows
-        are kept within scikit-learn's `working_memory`.
+        How they are found; all but "pynndescent" are exact. Lists for training rows,
+        and those for held-out rows, are kept within scikit-learn's `working_memory`.
     kl_weight : float or "auto", default="auto"
         Weight beta of the divergence of q(u) from its prior. 1.0 is the paper; "auto"
         is max(1, M / H), with which the local divergences add up to the weight of
@@ -120,8 +120,8 @@ class SWSGPRegressor(MultiOutputMixin, RegressorMixin, BaseSWSGP):
     best_loss_ : float
         Least of `loss_curve_`.
     validation_scores_ : list of float or None
-        Mean log predictive density of the held-out rows after each epoch, in the units
-        of y.
+        Mean log predictive density of the held-out rows after each epoch, weighted as
+        they are, in the units of y.
     n_iter_ : int
         Epochs run.
     n_samples_seen_ : float

@@ -625,6 +625,27 @@ def test_early_stopping_holds_rows_out():
     assert model.score(X, y) > 0.8
 
 
+def test_held_out_rows_count_by_their_weights(monkeypatch, rng):
+    split, parts = _base.train_test_split, []
+
+    def recorded(*args, **kwargs):
+        parts[:] = split(*args, **kwargs)
+        return parts
+
+    monkeypatch.setattr(_base, "train_test_split", recorded)
+    X, y = small_data()
+    weight = rng.uniform(0.1, 4.0, size=150)
+    weight[::3] = 0.0
+    model = small_model(kernel=RBF(1.0, "fixed"), early_stopping=True, max_iter=1)
+    model.fit(X, y, sample_weight=weight)
+    train, held = (np.flatnonzero(weight)[part] for part in parts)
+    density = norm.logpdf(y[held], *model.predict(X[held], return_std=True))
+    expected = np.average(density, weights=weight[held])
+    assert model.validation_scores_[0] == pytest.approx(expected, rel=1e-9)
+    assert expected != pytest.approx(density.mean(), rel=1e-2)
+    assert model.n_samples_seen_ == pytest.approx(weight[train].sum(), rel=1e-12)
+
+
 @pytest.mark.parametrize("Q", [1, 2])
 def test_the_best_epoch_on_validation_data_is_kept(Q):
     X, y = small_data()
