@@ -163,6 +163,7 @@ def test_float32_probabilities_sum_to_one(classes):
     model = small_model(dtype="float32").fit(X, y)
     assert model.inducing_mean_.dtype == np.float32
     proba = model.predict_proba(X)
+    assert proba.dtype == np.float32
     np.testing.assert_allclose(proba.sum(axis=1), 1.0, rtol=1e-6)
     wide = small_model().fit(X, y).predict_proba(X)
     np.testing.assert_allclose(proba, wide, atol=0.02)

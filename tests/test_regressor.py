@@ -297,6 +297,7 @@ def test_float32_stays_and_is_near_float64(H, covariance):
     assert narrow.inducing_covariance_.dtype == np.float32
     mean, std = model.predict(X, return_std=True)
     narrow_mean, narrow_std = narrow.predict(X, return_std=True)
+    assert narrow_mean.dtype == narrow_std.dtype == np.float64
     # Rounding of 1e-7, amplified by the condition of K up to its jitter of 1e-5; where
     # two inducing points are nearly as near, the two may choose differently.
     same = np.abs(narrow_mean - mean) < 0.02
