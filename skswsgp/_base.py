@@ -27,20 +27,30 @@ from skswsgp._model import (
     build_model,
     initial_covariance,
     latent_posterior,
+    mean_log_density,
     model_attributes,
 )
 from skswsgp._program import compile_kernel
 from skswsgp._training import (
     Data,
     History,
+    MovingSearch,
     Neighbors,
-    learning_rates,
+    Schedule,
     run_epoch,
     steps_per_epoch,
 )
 
 FULL_COVARIANCE_BYTES = 2**30  # S, Adam's moments and, if K is shared, gradients
 AUTO_COVARIANCE_BYTES = 2**22  # up to this "auto" takes the full covariance
+# Attributes that tell of all epochs where the model is that of the best
+OF_THE_WHOLE_FIT = (
+    "loss_curve_",
+    "best_loss_",
+    "validation_scores_",
+    "n_iter_",
+    "neighbor_recall_",
+)
 RECALL_SAMPLE = 256  # rows on which the recall of the neighbour search is measured
 
 
@@ -103,12 +113,12 @@ class BaseSWSGP(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
         ----------
         X : array-like of shape (n_samples, n_features)
             Training inputs, in any units. Floats are not copied, so that a memory map
-            is read piece by piece, unless rows are held out (`early_stopping`) or have
-            no weight.
+            is read piece by piece.
         y : array-like of shape (n_samples,) or (n_samples, n_outputs)
             Training targets.
         sample_weight : array-like of shape (n_samples,), default=None
-            Weight of each row; a weight of 2 counts as the row given twice.
+            Weight of each row, in training and when it is held out; a weight of 2
+            counts as the row given twice.
         X_val : array-like of shape (n_val, n_features), default=None
             Inputs held out to decide when to stop, instead of `validation_fraction`.
         y_val : array-like of shape (n_val,) or (n_val, n_outputs), default=None
@@ -151,21 +161,18 @@ class BaseSWSGP(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
         epochs = 1 if streaming else self.max_iter
         inputs = {"X": X, "y": y, "metadata": {"sample_weight": sample_weight}}
         rng = check_random_state(self.random_state)
-        X, y, weight = self._validate_training(X, y, sample_weight, reset=not fitted)
-        validation = self._validate_validation(X_val, y_val)
-        targets, attributes = self._encode_targets(y, weight, fitted)
-        if validation is not None:
-            y_val, _ = self._encode_targets(validation[1], None, attributes)
-            validation = validation[0], y_val
-        elif not streaming:
-            rows, validation = self._hold_out(X, y, targets, rng)
-            X, targets, weight = X[rows], targets[rows], weight[rows]
-        spread = feature_spread(X, rng)
-        attributes |= fitted or self._initial_attributes(
-            X, weight, attributes, spread, rng
+        X, y, weight, rows = self._validate_training(
+            X, y, sample_weight, reset=not fitted
         )
+        targets, attributes = self._encode_targets(y, weight, fitted)
+        data = Data(X, targets.astype(self.dtype, copy=False), weight, rows)
+        held = self._validation_data(X_val, y_val, attributes)
+        if held is None and not streaming:
+            data, held = self._hold_out(data, y, rng)
+        spread = feature_spread(data.X, rng, data.rows)
+        attributes |= fitted or self._initial_attributes(data, attributes, spread, rng)
         seen = fitted.get("n_samples_seen_", 0.0) if streaming else 0.0
-        attributes["n_samples_seen_"] = seen + float(weight.sum(dtype=np.float64))
+        attributes["n_samples_seen_"] = seen + float(data.weight.sum(dtype=np.float64))
         model, center = build_model(
             attributes,
             self._likelihood_of(attributes),
@@ -175,13 +182,13 @@ class BaseSWSGP(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
             attributes["n_samples_seen_"],
         )
         engine = CpuEngine(model, attributes["n_neighbors_"], max_threads(self.n_jobs))
-        data = Data(X, targets.astype(self.dtype), weight, center, np.dtype(self.dtype))
+        data = data._replace(center=center)
+        held = held and held._replace(center=center)
         task = FitTask(self, epochs, inputs)
         self._prepare_engine(engine, data, attributes, spread, streaming)
-        n_steps = steps_per_epoch(len(X), self.batch_size)
-        rates = learning_rates(self.learning_rate, n_steps * epochs, not streaming)
-        rates = rates.reshape(epochs, n_steps)
-        trained = self._train(engine, data, validation, attributes, rates, rng, task)
+        n_steps = steps_per_epoch(data.n_rows, self.batch_size)
+        schedule = Schedule(self.learning_rate, epochs, n_steps, not streaming)
+        trained = self._train(engine, data, held, attributes, schedule, rng, task)
         for name, value in trained.items():
             setattr(self, name, value)
         self._optimizer = engine.optimizer if streaming else None
@@ -194,9 +201,8 @@ class BaseSWSGP(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
         earlier = getattr(self, "_optimizer", None) if streaming else None
         if earlier is not None:
             earlier = type(earlier)(*(array.copy() for array in earlier))
-        n_rows = len(data.weight)
         engine.prepare_training(
-            n_rows // steps_per_epoch(n_rows, self.batch_size),
+            data.n_rows // steps_per_epoch(data.n_rows, self.batch_size),
             compiled.free,
             compiled.log_bounds,
             spread,
@@ -204,12 +210,15 @@ class BaseSWSGP(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
         )
 
     def _validate_training(self, X, y, sample_weight, reset):
-        """Return validated X, y and weights, without the rows of weight zero."""
+        """Return validated X, y and weights, and which rows of X these belong to.
+
+        Rows of weight zero are left out; None stands for all rows of X.
+        """
         X, y = validate_data(
             self, X, y, reset=reset, **self._input_checks, **self._target_checks
         )
         if sample_weight is None:
-            return X, y, np.ones(len(X), dtype=self.dtype)
+            return X, y, np.ones(len(X), dtype=self.dtype), None
         weight = _check_sample_weight(
             sample_weight, X, dtype=np.dtype(self.dtype), ensure_non_negative=True
         )
@@ -218,16 +227,16 @@ class BaseSWSGP(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
                 "sample_weight is zero for every row: expected at least one positive "
                 "weight; leave sample_weight out to weigh all rows alike."
             )
-        if not weight.all():
-            kept = weight > 0
-            X, y, weight = X[kept], y[kept], weight[kept]
-        return X, y, weight
+        if weight.all():
+            return X, y, weight, None
+        rows = np.flatnonzero(weight)
+        return X, y[rows], weight[rows], rows
 
     def _validate_inputs(self, X):
         return validate_data(self, X, reset=False, **self._input_checks)
 
-    def _validate_validation(self, X_val, y_val):
-        """Return (X_val, y_val) or None."""
+    def _validation_data(self, X_val, y_val, attributes):
+        """Return the user's validation data, or None."""
         if X_val is None and y_val is None:
             return None
         if X_val is None or y_val is None:
@@ -238,34 +247,42 @@ class BaseSWSGP(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
                 "X_val and y_val came with early_stopping=False: expected 'auto' or "
                 "True, for they only serve to decide when to stop."
             )
-        return validate_data(
+        X_val, y_val = validate_data(
             self, X_val, y_val, reset=False, **self._input_checks, **self._target_checks
         )
+        targets, _ = self._encode_targets(y_val, None, attributes)
+        weight = np.ones(len(X_val), dtype=self.dtype)
+        return Data(X_val, targets.astype(self.dtype, copy=False), weight)
 
-    def _hold_out(self, X, y, targets, rng):
-        """Return the rows to train on and those held out, (X, targets) or None."""
+    def _hold_out(self, data, y, rng):
+        """Return the data to train on, and those held out or None."""
         stop = self.early_stopping
-        if not (len(X) > 10_000 if stop == "auto" else stop):
-            return slice(None), None
-        rows, held = train_test_split(
-            np.arange(len(X)),
+        if not (len(y) > 10_000 if stop == "auto" else stop):
+            return data, None
+        parts = train_test_split(
+            np.arange(len(y)),
             test_size=self.validation_fraction,
             random_state=rng,
             stratify=self._stratify(y, self.validation_fraction),
         )
-        return rows, (X[held], targets[held])
+        return [data.take(np.sort(part)) for part in parts]
 
     def _stratify(self, y, fraction):
         return None
 
-    def _initial_attributes(self, X, weight, attributes, spread, rng):
+    def _initial_attributes(self, data, attributes, spread, rng):
         """Return the attributes of the model as it is before training."""
         kernel = self.kernel
         if kernel is None:
             kernel = default_kernel(spread)
-        compile_kernel(kernel, X.shape[1], self.dtype)  # refuse it before any work
+        compile_kernel(kernel, data.X.shape[1], self.dtype)  # refuse it before any work
         Z = initial_inducing_points(
-            X, self.n_inducing, self.inducing_points, rng, spread, weight
+            data.X,
+            self.n_inducing,
+            self.inducing_points,
+            rng,
+            spread,
+            data.weight_in_X(),
         )
         name, n_latent = self._likelihood_of(attributes)
         M, H = len(Z), min(self.n_neighbors, len(Z))
@@ -306,25 +323,30 @@ class BaseSWSGP(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
             return max(1.0, attributes["n_inducing_"] / attributes["n_neighbors_"])
         return float(self.kl_weight)
 
-    def _train(self, engine, data, validation, attributes, rates, rng, task):
-        """Run an epoch for each row of `rates`; return the fitted attributes."""
-        model = engine.model
-        neighbors = Neighbors(engine, len(data.weight), self._search_options())
+    def _train(self, engine, data, held, attributes, schedule, rng, task):
+        """Run the epochs; return the fitted attributes."""
+        search = MovingSearch(engine, data.n_rows, self._search_options())
+        neighbors = Neighbors(search, data.n_rows)
+        held_neighbors = held and Neighbors(search, held.n_rows)
         history = History(self.tol, self.n_iter_no_change)
         best = None
 
+        def described():
+            return self._attributes_of(engine.model, data.center, attributes, history)
+
         def fitted():
-            return self._attributes_of(model, data, attributes, history, neighbors)
+            sample = data.block(np.arange(min(RECALL_SAMPLE, data.n_rows)))[0]
+            return described() | {"neighbor_recall_": search.recall(sample)}
 
         try:
-            for epoch_rates in rates:
+            for epoch in range(schedule.epochs):
                 task.begin_epoch()
-                loss, bound = run_epoch(engine, data, neighbors, rng, epoch_rates)
-                score = self._validation_score(model, data, validation, attributes)
+                loss, bound = run_epoch(engine, data, neighbors, rng, schedule, epoch)
+                score = self._validation_score(engine, held, held_neighbors, attributes)
                 improved = history.add(loss, bound, score)
                 if improved and score is not None:
-                    best = fitted()
-                self._report(history, len(rates))
+                    best = described()
+                self._report(history, schedule.epochs)
                 if task.end_epoch(fitted) or history.stalled:
                     break
         except KeyboardInterrupt:
@@ -336,8 +358,7 @@ class BaseSWSGP(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
         self._warn_of_jitter(engine)
         result = fitted()
         if best is not None:
-            kept = ("loss_curve_", "best_loss_", "validation_scores_", "n_iter_")
-            result = best | {name: result[name] for name in kept}
+            result = best | {name: result[name] for name in OF_THE_WHOLE_FIT}
         return result
 
     def _report(self, history, epochs):
@@ -360,12 +381,10 @@ class BaseSWSGP(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
                 stacklevel=callers_level(),
             )
 
-    def _attributes_of(self, model, data, attributes, history, neighbors):
+    def _attributes_of(self, model, center, attributes, history):
         """Return the fitted attributes that describe a model in training."""
-        sample = data.block(np.arange(min(RECALL_SAMPLE, len(data.weight))))[0]
         progress = {
             "kl_weight_": model.kl_weight,
-            "neighbor_recall_": neighbors.recall(sample),
             "lower_bound_": history.bounds[-1] if history.bounds else np.nan,
             "loss_curve_": list(history.losses),
             "best_loss_": min(history.losses, default=np.nan),
@@ -373,7 +392,7 @@ class BaseSWSGP(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
             "n_iter_": len(history.losses),
         }
         kernel = attributes["kernel_"]
-        return attributes | progress | model_attributes(model, data.center, kernel)
+        return attributes | progress | model_attributes(model, center, kernel)
 
     def __getstate__(self):
         from skswsgp import __version__
@@ -419,29 +438,24 @@ class BaseSWSGP(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
     def _active_count(self, n_neighbors, M):
         if n_neighbors is None:
             return min(self.n_neighbors_, M)
-        if not isinstance(n_neighbors, Integral) or n_neighbors < 1:
+        count = isinstance(n_neighbors, Integral) and not isinstance(n_neighbors, bool)
+        if not count or n_neighbors < 1:
             raise ValueError(
                 f"n_neighbors={n_neighbors!r}: expected a positive integer, or None "
                 "for the number used in fit."
             )
         return min(int(n_neighbors), M)
 
-    def _validation_score(self, model, data, validation, attributes):
+    def _validation_score(self, engine, held, neighbors, attributes):
         """Return the mean log predictive density of the held-out rows, or None."""
-        if validation is None:
+        if held is None:
             return None
-        X, targets = validation
-        mu, v = latent_posterior(
-            model,
-            data.center,
-            X,
-            attributes["n_neighbors_"],
-            True,
-            self.n_jobs,
-            self._search_options(),
-        )
-        current = attributes | {"noise_variance_": model.noise}
-        return float(np.mean(self._log_density(mu, v, targets, current)))
+        current = attributes | {"noise_variance_": engine.model.noise}
+
+        def log_density(mu, v, targets):
+            return self._log_density(mu, v, targets, current)
+
+        return mean_log_density(engine, held, neighbors, log_density)
 
     def lower_bound(self, X, y, sample_weight=None):
         """Return the bound of eq. 11 on given data.
@@ -465,14 +479,14 @@ class BaseSWSGP(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
             Sum over the rows, in nats; for regression of the density of standardised y.
         """
         check_is_fitted(self, "inducing_points_")
-        X, y, weight = self._validate_training(X, y, sample_weight, reset=False)
+        X, y, weight, rows = self._validate_training(X, y, sample_weight, reset=False)
         targets, _ = self._encode_targets(y, None, vars(self))
         model, center = build_model(
             vars(self), self._likelihood_of(vars(self)), self.dtype
         )
+        data = Data(X, targets.astype(self.dtype, copy=False), weight, rows, center)
         H = self._active_count(None, len(model.Z))
-        options = self._search_options()
-        return bound_of(model, center, X, targets, weight, H, self.n_jobs, options)
+        return bound_of(model, data, H, self.n_jobs, self._search_options())
 
 
 def callers_level():

@@ -69,7 +69,7 @@ class SWSGPClassifier(ClassifierMixin, BaseSWSGP):
     n_jobs : int, default=None
         Number of threads; None takes all that Numba may use.
     dtype : {"float64", "float32"}, default="float64"
-        Precision of all computations.
+        Precision of the computations, and of `predict_proba`.
     random_state : int, RandomState instance or None, default=None
         Drives inducing points, held-out rows and shuffling.
     verbose : int, default=0
@@ -100,7 +100,8 @@ class SWSGPClassifier(ClassifierMixin, BaseSWSGP):
     best_loss_ : float
         Least of `loss_curve_`.
     validation_scores_ : list of float or None
-        Mean log probability of the held-out labels after each epoch.
+        Mean log probability of the held-out labels after each epoch, weighted as they
+        are.
     n_iter_ : int
         Epochs run.
     n_samples_seen_ : float

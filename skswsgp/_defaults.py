@@ -6,15 +6,16 @@ from sklearn.gaussian_process.kernels import ConstantKernel, Matern
 SPREAD_SAMPLE = 20_000  # rows from which the spread of the features is measured
 
 
-def feature_spread(X, rng):
+def feature_spread(X, rng, rows=None):
     """Return a robust standard deviation of each feature, 1 for constant ones, (D,).
 
     The smaller of the standard deviation and the scaled interquartile range (where that
-    is not zero), so that a few outlying rows do not set the scale.
+    is not zero), so that a few outlying rows do not set the scale. `rows` are those of
+    X that count, None for all.
     """
-    rows = slice(None)
-    if len(X) > SPREAD_SAMPLE:
-        rows = np.sort(rng.choice(len(X), SPREAD_SAMPLE, replace=False))
+    rows = np.arange(len(X)) if rows is None else rows
+    if len(rows) > SPREAD_SAMPLE:
+        rows = np.sort(rng.choice(rows, SPREAD_SAMPLE, replace=False))
     sample = np.asarray(X[rows], dtype=np.float64)
     spread = sample.std(axis=0)
     low, high = np.percentile(sample, [25, 75], axis=0)

@@ -177,22 +177,38 @@ def latent_posterior(model, center, X, H, with_variance, n_jobs, options):
     return mu, v
 
 
-def bound_of(model, center, X, targets, weight, H, n_jobs, options):
-    """Return eq. 11, a sum over the rows of X in nats."""
+def bound_of(model, data, H, n_jobs, options):
+    """Return eq. 11, a sum over the rows of the data in nats."""
     engine = CpuEngine(model, H, max_threads(n_jobs))
     search = make_search(engine, options)
-    dtype = model.Z.dtype
-    total, mass = 0.0, weight.sum(dtype=np.float64)
-    for first in range(0, len(X), ROWS_AT_ONCE):
-        rows = slice(first, first + ROWS_AT_ONCE)
-        block = center_rows(X[rows], center, dtype)
-        w = weight[rows].astype(dtype)
-        ell, kl = engine.bound(
-            Batch(block, targets[rows].astype(dtype), w, search(block))
-        )
-        total += float(np.sum(w * (ell - kl / mass), dtype=np.float64))
+    total, mass = 0.0, data.weight.sum(dtype=np.float64)
+    for index in index_blocks(data.n_rows):
+        X, y, weight = data.block(index)
+        ell, kl = engine.bound(Batch(X, y, weight, search(X)))
+        total += float(np.sum(weight * (ell - kl / mass), dtype=np.float64))
     require_finite(total)
     return total
+
+
+def mean_log_density(engine, data, neighbors, log_density):
+    """Return the weighted mean of log_density(mu, v, y) over the rows of the data.
+
+    `neighbors` keeps the lists of these rows for the engine's model, which is training.
+    """
+    total = 0.0
+    for index in index_blocks(data.n_rows):
+        X, y, weight = data.block(index)
+        mu, v = engine.predict(X, neighbors.lookup(index, X), with_variance=True)
+        require_finite(mu)
+        require_finite(v)
+        total += np.sum(weight * log_density(mu, v, y), dtype=np.float64)
+    return float(total / data.weight.sum(dtype=np.float64))
+
+
+def index_blocks(n_rows):
+    """Return the indices of at most ROWS_AT_ONCE rows after the other."""
+    for first in range(0, n_rows, ROWS_AT_ONCE):
+        yield np.arange(first, min(first + ROWS_AT_ONCE, n_rows))
 
 
 def require_finite(values):

@@ -5,6 +5,7 @@ from numbers import Real
 
 import numpy as np
 from sklearn.base import MultiOutputMixin, RegressorMixin
+from sklearn.utils import assert_all_finite
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from skswsgp._base import BaseSWSGP
@@ -46,8 +47,8 @@ class SWSGPRegressor(MultiOutputMixin, RegressorMixin, BaseSWSGP):
         kernels, of smallest distance in units of the length-scales), of smallest
         distance in the units of X, or a random set for each row (an ablation).
     neighbor_search : {"auto", "brute", "kd_tree", "pynndescent"}, default="auto"
-        How they are found; all but "pynndescent" are exact. Lists for training rows
-        are kept within scikit-learn's `working_memory`.
+        How they are found; all but "pynndescent" are exact. Lists for training rows,
+        and those for held-out rows, are kept within scikit-learn's `working_memory`.
     kl_weight : float or "auto", default="auto"
         Weight beta of the divergence of q(u) from its prior. 1.0 is the paper; "auto"
         is max(1, M / H), with which the local divergences add up to the weight of
@@ -85,7 +86,7 @@ class SWSGPRegressor(MultiOutputMixin, RegressorMixin, BaseSWSGP):
         Number of threads. None takes all that Numba may use (`NUMBA_NUM_THREADS`, which
         joblib lowers in its workers); results are the same for any number.
     dtype : {"float64", "float32"}, default="float64"
-        Precision of all computations.
+        Precision of the computations; `predict` returns float64 in both.
     random_state : int, RandomState instance or None, default=None
         Drives inducing points, held-out rows and shuffling.
     verbose : int, default=0
@@ -119,8 +120,8 @@ class SWSGPRegressor(MultiOutputMixin, RegressorMixin, BaseSWSGP):
     best_loss_ : float
         Least of `loss_curve_`.
     validation_scores_ : list of float or None
-        Mean log predictive density of the held-out rows after each epoch, in the units
-        of y.
+        Mean log predictive density of the held-out rows after each epoch, weighted as
+        they are, in the units of y.
     n_iter_ : int
         Epochs run.
     n_samples_seen_ : float
@@ -165,7 +166,7 @@ class SWSGPRegressor(MultiOutputMixin, RegressorMixin, BaseSWSGP):
         "noise_variance": [Interval(Real, 0, None, closed="neither")],
         "normalize_y": ["boolean"],
     }
-    _target_checks = {"multi_output": True, "y_numeric": True}  # noqa: RUF012
+    _target_checks = {"multi_output": True}  # noqa: RUF012
 
     def __init__(
         self,
@@ -280,7 +281,7 @@ class SWSGPRegressor(MultiOutputMixin, RegressorMixin, BaseSWSGP):
         return values if np.ndim(self.y_mean_) else values[:, 0]
 
     def _encode_targets(self, y, sample_weight, fitted):
-        y = np.asarray(y, dtype=np.float64)
+        y = as_numbers(y)
         if "y_mean_" in fitted:
             mean, scale = fitted["y_mean_"], fitted["y_scale_"]
             check_outputs(y, mean)
@@ -309,10 +310,24 @@ def mean_and_scale(y, sample_weight):
     return mean, np.where(scale > rounding, scale, 1.0)[()]
 
 
-def check_outputs(y, mean):
-    """Raise if y has another number of outputs than an earlier fit."""
-    if y.shape[1:] != np.shape(mean):
+def as_numbers(y):
+    """Return y as float64; raise ValueError for what is no finite number."""
+    try:
+        y = np.asarray(y, dtype=np.float64)
+    except (TypeError, ValueError) as error:
         raise ValueError(
-            f"y has shape {y.shape}: expected {np.size(mean)} output(s) as in the "
-            "earlier fit; use a new estimator for other targets."
+            f"y cannot be read as numbers ({error}): expected a real number for each "
+            "row and output; for labels use SWSGPClassifier."
+        ) from None
+    assert_all_finite(y, input_name="y")
+    return y
+
+
+def check_outputs(y, mean):
+    """Raise if y has another shape than in an earlier fit, but for the rows."""
+    if y.shape[1:] != np.shape(mean):
+        expected = f"(n_samples, {len(mean)})" if np.ndim(mean) else "(n_samples,)"
+        raise ValueError(
+            f"y has shape {y.shape}: expected {expected} as in fit; reshape y, or fit "
+            "a new estimator."
         )

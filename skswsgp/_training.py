@@ -19,21 +19,37 @@ FINAL_RATE = 0.01  # share of the learning rate at the last step
 
 
 class Data(NamedTuple):
-    """Rows to learn from, left where they are; `block` copies a few."""
+    """Some or all rows of X, which stays where it is; `block` copies a few."""
 
     X: np.ndarray  # (N, D), any float dtype, may be a memory map
-    y: np.ndarray  # (N, Q), or (N, 1) for classes
-    weight: np.ndarray  # (N,)
-    center: np.ndarray  # (D,) subtracted from X
-    dtype: np.dtype
+    y: np.ndarray  # (n, Q), or (n, 1) for classes, in the dtype of the fit
+    weight: np.ndarray  # (n,), likewise
+    rows: np.ndarray | None = None  # (n,) which rows of X, None for all
+    center: np.ndarray | None = None  # (D,) subtracted from X
 
-    def block(self, rows):
-        """Return X and y and weights of some rows, centred, in the dtype of the fit."""
-        return (
-            center_rows(self.X[rows], self.center, self.dtype),
-            self.y[rows],
-            self.weight[rows],
-        )
+    @property
+    def n_rows(self):
+        """The number of rows, n."""
+        return len(self.weight)
+
+    def block(self, index):
+        """Return X and y and weights of a few of the n rows, X centred."""
+        X = center_rows(self.X[self._rows_of(index)], self.center, self.y.dtype)
+        return X, self.y[index], self.weight[index]
+
+    def take(self, index):
+        """Return a part of the data."""
+        y, weight = self.y[index], self.weight[index]
+        return self._replace(y=y, weight=weight, rows=self._rows_of(index))
+
+    def weight_in_X(self):
+        """Return the weight of each row of X, zero for those left out, (N,)."""
+        weight = np.zeros(len(self.X), self.weight.dtype)
+        weight[slice(None) if self.rows is None else self.rows] = self.weight
+        return weight
+
+    def _rows_of(self, index):
+        return index if self.rows is None else self.rows[index]
 
 
 def center_rows(X, center, dtype):
@@ -41,19 +57,17 @@ def center_rows(X, center, dtype):
     return np.ascontiguousarray(np.subtract(X, center, dtype=np.float64), dtype=dtype)
 
 
-class Neighbors:
-    """Neighbour lists of training rows that follow the model as it moves.
+class MovingSearch:
+    """A search for neighbours that follows the model as it moves.
 
-    Lists are looked up for the rows of a block of minibatches, and kept while the
-    memory budget allows. When length-scales or inducing inputs have moved by
-    METRIC_TOLERANCE, lists are made anew the next time that a row is visited; where a
-    search costs more than a point, that happens so seldom that it costs no more.
+    When what decides on them has moved by METRIC_TOLERANCE, the search is made anew;
+    where a search costs more than a point, that happens so seldom that it costs no
+    more. `n_rows` are those of an epoch.
     """
 
     def __init__(self, engine, n_rows, options):
         self.engine = engine
         self.options = options
-        self.lists = NeighborLists(n_rows, engine.n_active, memory_budget())
         self.version = -1
         M, D = engine.model.Z.shape
         H = engine.n_active
@@ -72,32 +86,61 @@ class Neighbors:
             **self.options,
         )
         self.Z, self.inv_scale = model.Z.copy(), model.inv_scale.copy()
+        self.params = model.params.copy()
         self.version += 1
         self.visited = 0
 
     def _moved(self):
+        metric = self.options["metric"]
+        if metric == "random":  # a list depends on its row alone
+            return False
+        change = self._kernel_change() if metric == "kernel" else 0.0
+        return max(change, self._inducing_change()) >= METRIC_TOLERANCE
+
+    def _kernel_change(self):
+        """Return how far the logarithms of the kernel's parameters have moved."""
         model = self.engine.model
-        change = np.log(model.inv_scale / self.inv_scale)
-        if self.search.metric.name == "scaled":  # a common factor changes no order
-            change -= change.mean(axis=1, keepdims=True)
-        change = np.abs(change).max()
-        if change < METRIC_TOLERANCE and model.train_inducing:
-            steps = np.abs(model.Z - self.Z).max(axis=0)
-            change = (steps * model.inv_scale.max(axis=0)).max()
-        return change >= METRIC_TOLERANCE
+        if self.search.metric.name == "scaled":
+            change = np.log(model.inv_scale / self.inv_scale)
+            change -= change.mean(axis=1, keepdims=True)  # it changes no order
+        else:
+            moved = model.params != self.params  # fixed ones may be zero
+            change = np.log(model.params[moved] / self.params[moved])
+        return np.abs(change).max(initial=0.0)
+
+    def _inducing_change(self):
+        """Return how far inducing inputs have moved, in length-scales."""
+        model = self.engine.model
+        steps = np.abs(model.Z - self.Z).max(axis=0)
+        return (steps * model.inv_scale.max(axis=0)).max()
 
     def recall(self, X):
         """Return the share of exact neighbours that the search finds for rows of X."""
         return 1.0 if self.engine.shared else self.search.recall(X)
 
-    def lookup(self, rows, X):
-        """Return the lists (n, H) of the given training rows, whose inputs are X."""
-        if self.engine.shared:
-            return np.empty((len(rows), 0), dtype=np.int32)
+    def visit(self, n_rows):
+        """Return the search for some rows, and its version."""
         if self.visited >= self.patience and self._moved():
             self._build()
-        self.visited += len(rows)
-        return self.lists.lookup(rows, X, self.search, self.version)
+        self.visited += n_rows
+        return self.search, self.version
+
+
+class Neighbors:
+    """Neighbour lists of rows of data, kept while the memory budget allows.
+
+    They are made anew when a row is visited after `search`, a `MovingSearch`, was.
+    """
+
+    def __init__(self, search, n_rows):
+        self.search = search
+        self.lists = NeighborLists(n_rows, search.engine.n_active, memory_budget())
+
+    def lookup(self, rows, X):
+        """Return the lists (n, H) of the given rows of the data, whose inputs are X."""
+        if self.search.engine.shared:
+            return np.empty((len(rows), 0), dtype=np.int32)
+        return self.lists.lookup(rows, X, *self.search.visit(len(rows)))
 
 
 def kernel_of(model):
@@ -135,24 +178,31 @@ class History:
         return self.since_best >= self.n_iter_no_change
 
 
-def learning_rates(rate, n_steps, decay):
-    """Return the rate of each step: half a cosine down to FINAL_RATE, or constant."""
-    if not decay:
-        return np.full(n_steps, rate)
-    phase = np.arange(n_steps) / max(n_steps, 1)
-    return rate * (
-        FINAL_RATE + (1.0 - FINAL_RATE) * 0.5 * (1.0 + np.cos(np.pi * phase))
-    )
+class Schedule(NamedTuple):
+    """The steps of a fit, and the learning rate of each."""
+
+    rate: float  # of the first step
+    epochs: int
+    n_steps: int  # in an epoch
+    decay: bool  # along half a cosine down to FINAL_RATE, or constant
+
+    def rate_at(self, epoch, step):
+        """Return the rate of a step of an epoch, both counted from 0."""
+        if not self.decay:
+            return self.rate
+        phase = (epoch + step / self.n_steps) / self.epochs
+        share = 0.5 * (1.0 + math.cos(math.pi * phase))
+        return self.rate * (FINAL_RATE + (1.0 - FINAL_RATE) * share)
 
 
-def run_epoch(engine, data, neighbors, rng, rates):
+def run_epoch(engine, data, neighbors, rng, schedule, epoch):
     """Visit the rows once in random order; return (loss per row, bound in nats).
 
     The rows that do not fill the last minibatch are left out of this epoch.
     """
     model = engine.model
-    order = rng.permutation(len(data.weight))
-    n_steps = len(rates)
+    order = rng.permutation(data.n_rows)
+    n_steps = schedule.n_steps
     n = len(order) // n_steps
     ell = kl = weight = 0.0
     for first in range(0, n_steps, STEPS_PER_BLOCK):
@@ -161,7 +211,8 @@ def run_epoch(engine, data, neighbors, rng, rates):
         X, y, w = data.block(rows)
         batch = Batch(X, y, w, neighbors.lookup(rows, X))
         for step in steps:
-            sums = engine.step(batch, (step - first) * n, n, rates[step])
+            rate = schedule.rate_at(epoch, step)
+            sums = engine.step(batch, (step - first) * n, n, rate)
             ell += sums[0]
             kl += sums[1]
         weight += w.sum(dtype=np.float64)

@@ -49,6 +49,8 @@ def holed(value):
     return put
 
 
+NO_NUMBERS = r"y cannot be read as numbers \(.*'a'.*\): expected .*; for labels"
+
 # What to change of X, y: (estimator, change of X, change of y, exception, match)
 BAD_DATA = {
     "X one-dimensional": (BOTH, lambda X: X[:, 0], None, ValueError, "2D array"),
@@ -71,7 +73,21 @@ BAD_DATA = {
     "y complex": ([Regressor], None, lambda y: y + 1j, ValueError, "[Cc]omplex"),
     "X sparse": (BOTH, csr_array, None, TypeError, "[Ss]parse"),
     "X text": (BOTH, lambda X: np.full(X.shape, "a"), None, ValueError, "string"),
-    "y text": ([Regressor], None, lambda y: np.full(len(y), "a"), ValueError, "string"),
+    "y text": ([Regressor], None, lambda y: ["a"] * len(y), ValueError, NO_NUMBERS),
+    "y objects": (
+        [Regressor],
+        None,
+        lambda y: np.array(["a", *y[1:]], dtype=object),
+        ValueError,
+        NO_NUMBERS,
+    ),
+    "y None": (
+        [Regressor],
+        None,
+        lambda y: np.array([None, *y[1:]], dtype=object),
+        ValueError,
+        "y contains NaN",
+    ),
     "y missing": (BOTH, None, lambda y: None, ValueError, "requires y"),
     "y three-dimensional": (
         [Regressor],
@@ -266,12 +282,30 @@ def test_not_fitted(estimator_class, method):
 
 
 @pytest.mark.parametrize("estimator_class", BOTH)
-@pytest.mark.parametrize("n_neighbors", [0, -1, 1.5, "a"])
+@pytest.mark.parametrize("n_neighbors", [0, -1, 1.5, "a", True, False])
 def test_unusable_n_neighbors_in_predict(estimator_class, n_neighbors):
     X, y = data(estimator_class)
     model = estimator_class(**SMALL).fit(X, y)
     with pytest.raises(ValueError, match=f"n_neighbors={n_neighbors!r}") as caught:
         model.predict(X, n_neighbors=n_neighbors)
+    assert_clear(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("shape", "other", "expected"),
+    [
+        ((40,), (40, 1), r"\(n_samples,\)"),
+        ((40, 1), (40,), r"\(n_samples, 1\)"),
+        ((40, 2), (40, 3), r"\(n_samples, 2\)"),
+    ],
+)
+def test_y_of_another_shape_than_in_fit(shape, other, expected):
+    X, _ = data(Regressor)
+    model = Regressor(**SMALL).fit(X, np.resize(X, shape))
+    came = str(other).replace("(", r"\(").replace(")", r"\)")
+    match = f"y has shape {came}: expected {expected} as in fit; "
+    with pytest.raises(ValueError, match=match) as caught:
+        model.lower_bound(X, np.resize(X, other))
     assert_clear(caught.value)
 
 

@@ -163,6 +163,7 @@ def test_float32_probabilities_sum_to_one(classes):
     model = small_model(dtype="float32").fit(X, y)
     assert model.inducing_mean_.dtype == np.float32
     proba = model.predict_proba(X)
+    assert proba.dtype == np.float32
     np.testing.assert_allclose(proba.sum(axis=1), 1.0, rtol=1e-6)
     wide = small_model().fit(X, y).predict_proba(X)
     np.testing.assert_allclose(proba, wide, atol=0.02)
@@ -320,13 +321,14 @@ def test_early_stopping_is_stratified(monkeypatch):
     X, y = iris()
     rows = np.r_[0:50, 50:100, 100:110]
     held = []
-    score = SWSGPClassifier._validation_score
+    hold_out = SWSGPClassifier._hold_out
 
-    def recording(self, model, data, validation, attributes):
-        held.append(validation[1].ravel())
-        return score(self, model, data, validation, attributes)
+    def recording(self, data, y, rng):
+        parts = hold_out(self, data, y, rng)
+        held.append(parts[1].y.ravel())
+        return parts
 
-    monkeypatch.setattr(SWSGPClassifier, "_validation_score", recording)
+    monkeypatch.setattr(SWSGPClassifier, "_hold_out", recording)
     for seed in range(3):
         model = small_model(
             early_stopping=True, validation_fraction=0.2, max_iter=1, random_state=seed

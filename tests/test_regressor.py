@@ -297,6 +297,7 @@ def test_float32_stays_and_is_near_float64(H, covariance):
     assert narrow.inducing_covariance_.dtype == np.float32
     mean, std = model.predict(X, return_std=True)
     narrow_mean, narrow_std = narrow.predict(X, return_std=True)
+    assert narrow_mean.dtype == narrow_std.dtype == np.float64
     # Rounding of 1e-7, amplified by the condition of K up to its jitter of 1e-5; where
     # two inducing points are nearly as near, the two may choose differently.
     same = np.abs(narrow_mean - mean) < 0.02
@@ -623,6 +624,27 @@ def test_early_stopping_holds_rows_out():
     assert len(model.validation_scores_) == model.n_iter_
     assert model.validation_scores_[-1] > model.validation_scores_[0]
     assert model.score(X, y) > 0.8
+
+
+def test_held_out_rows_count_by_their_weights(monkeypatch, rng):
+    split, parts = _base.train_test_split, []
+
+    def recorded(*args, **kwargs):
+        parts[:] = split(*args, **kwargs)
+        return parts
+
+    monkeypatch.setattr(_base, "train_test_split", recorded)
+    X, y = small_data()
+    weight = rng.uniform(0.1, 4.0, size=150)
+    weight[::3] = 0.0
+    model = small_model(kernel=RBF(1.0, "fixed"), early_stopping=True, max_iter=1)
+    model.fit(X, y, sample_weight=weight)
+    train, held = (np.flatnonzero(weight)[part] for part in parts)
+    density = norm.logpdf(y[held], *model.predict(X[held], return_std=True))
+    expected = np.average(density, weights=weight[held])
+    assert model.validation_scores_[0] == pytest.approx(expected, rel=1e-9)
+    assert expected != pytest.approx(density.mean(), rel=1e-2)
+    assert model.n_samples_seen_ == pytest.approx(weight[train].sum(), rel=1e-12)
 
 
 @pytest.mark.parametrize("Q", [1, 2])

@@ -1,20 +1,28 @@
 """Epochs: minibatches, learning rate, stopping, neighbour lists; and the threads."""
 
 import threading
+import tracemalloc
 
 import numba
 import numpy as np
 import pytest
 import sklearn
+from helpers import make_problem
+from numpy.testing import assert_array_equal
+from sklearn.gaussian_process.kernels import RBF, ConstantKernel, DotProduct
 
-from skswsgp import SWSGPRegressor
+from skswsgp import SWSGPRegressor, _defaults, _model, _neighbors, _training
+from skswsgp._covariance import refresh
+from skswsgp._engine import CpuEngine
 from skswsgp._jit import launch, max_threads
 from skswsgp._training import (
     FINAL_RATE,
     Data,
     History,
+    MovingSearch,
+    Neighbors,
+    Schedule,
     center_rows,
-    learning_rates,
     steps_per_epoch,
 )
 
@@ -34,12 +42,13 @@ def test_minibatches_are_equal_parts(n_rows, batch_size, steps):
 
 
 def test_learning_rate_falls_along_half_a_cosine():
-    rates = learning_rates(0.1, 1000, decay=True)
+    schedule = Schedule(0.1, epochs=10, n_steps=100, decay=True)
+    rates = [schedule.rate_at(e, step) for e in range(10) for step in range(100)]
     assert rates[0] == pytest.approx(0.1)
     assert rates[500] == pytest.approx(0.1 * (1 + FINAL_RATE) / 2)
     assert rates[-1] == pytest.approx(0.1 * FINAL_RATE, rel=1e-2)
     assert (np.diff(rates) < 0).all()
-    assert (learning_rates(0.1, 7, decay=False) == 0.1).all()
+    assert schedule._replace(decay=False).rate_at(9, 99) == 0.1
 
 
 def test_history_stalls_after_epochs_without_change():
@@ -63,11 +72,153 @@ def test_history_follows_the_score_where_there_is_one():
 
 def test_block_is_centred_before_it_loses_precision():
     X = 1e8 + np.arange(6.0).reshape(3, 2)
-    data = Data(X, np.zeros((3, 1)), np.ones(3), X[0], np.dtype("float32"))
+    data = Data(X, np.zeros((3, 1), "f4"), np.ones(3, "f4"), center=X[0])
     block, _, _ = data.block(np.array([2, 0]))
     np.testing.assert_array_equal(block, [[4.0, 4.0], [0.0, 0.0]])
     assert block.dtype == np.float32
     assert center_rows(X.astype("f4"), X[0], np.dtype("f8")).flags.c_contiguous
+
+
+def test_a_part_of_the_data_is_told_by_rows_of_X():
+    X = np.arange(12.0).reshape(6, 2)
+    data = Data(X, np.arange(6.0)[:, None], np.arange(1.0, 7.0), center=np.zeros(2))
+    part = data.take(np.array([1, 3, 4, 5])).take(np.array([0, 2, 3]))
+    assert part.X is X
+    assert part.n_rows == 3
+    X_block, y, weight = part.block(np.array([2, 0]))
+    assert_array_equal(X_block, X[[5, 1]])
+    assert_array_equal(y, [[5.0], [1.0]])
+    assert_array_equal(weight, [6.0, 2.0])
+    assert_array_equal(part.weight_in_X(), [0.0, 2.0, 0.0, 0.0, 5.0, 6.0])
+    assert_array_equal(data.weight_in_X(), data.weight)
+
+
+@pytest.mark.parametrize("held_out", [False, True])
+@pytest.mark.parametrize("weight", [1, 0])
+def test_X_is_not_copied(monkeypatch, rng, held_out, weight):
+    monkeypatch.setattr(_defaults, "SPREAD_SAMPLE", 1000)
+    monkeypatch.setattr(_model, "ROWS_AT_ONCE", 1000)
+    X = rng.standard_normal((60_000, 30))
+    weights = np.ones(len(X))
+    weights[::5] = weight
+    data = X, X[:, 0], weights
+    model = SWSGPRegressor(
+        n_inducing=8,
+        inducing_points="random",
+        n_neighbors=2,
+        max_iter=1,
+        early_stopping=held_out,
+        random_state=0,
+    )
+    model.fit(*(array[:1000] for array in data)).lower_bound(*data)
+    tracemalloc.start()
+    try:
+        model.fit(*data).lower_bound(*data)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 0.5 * X.nbytes
+
+
+# ---------------------------------------------------------------- neighbours
+
+
+SHARED_METRIC = ConstantKernel(1.0) * RBF([1.0, 1.0])  # parameters: scales, variance
+SUM = ConstantKernel(1.0) * DotProduct(1.0) + RBF(1.0)  # bias, variance, length-scale
+
+
+@pytest.mark.parametrize(
+    ("metric", "kernel", "param", "rebuilt"),
+    [
+        ("kernel", SHARED_METRIC, 2, None),
+        ("kernel", SHARED_METRIC, 1, 1.2),
+        ("kernel", SHARED_METRIC, slice(0, 2), None),  # it changes no order
+        ("kernel", SHARED_METRIC, "Z", 0.06),
+        ("kernel", SUM, 0, 1.06),
+        ("kernel", SUM, 1, 0.94),
+        ("kernel", SUM, 2, 1.06),
+        ("kernel", DotProduct(0.0, "fixed"), 0, None),
+        ("kernel", DotProduct(0.0, "fixed"), "Z", 0.06),
+        ("euclidean", SHARED_METRIC, 1, None),
+        ("euclidean", SUM, slice(0, 3), None),
+        ("euclidean", SHARED_METRIC, "Z", 0.06),
+        ("random", SHARED_METRIC, 1, None),
+        ("random", SUM, "Z", None),
+    ],
+)
+def test_lists_are_made_anew_when_what_decides_on_them_has_moved(
+    metric, kernel, param, rebuilt, rng
+):
+    model, batch = make_problem(kernel, "gaussian", 1, full=False, rng=rng)[2:]
+    options = {"metric": metric, "search": "auto"}
+    search = MovingSearch(CpuEngine(model, 4, 1), len(batch.X), options)
+    neighbors = Neighbors(search, len(batch.X))
+    rows = np.arange(len(batch.X))
+
+    def version_after(change):
+        if param == "Z":
+            model.Z[0, 0] += change
+        else:
+            model.params[param] *= change
+            refresh(model)
+        neighbors.lookup(rows, batch.X)
+        return search.version
+
+    assert version_after(0.01 if param == "Z" else 1.01) == 0
+    assert version_after(rebuilt or 5.0) == (0 if rebuilt is None else 1)
+
+
+class Record(_neighbors.NeighborSearch):
+    """A search that counts its likes, the rows it is asked for and its recalls."""
+
+    built = asked = recalls = 0
+
+    def __init__(self, *args, **kwargs):
+        Record.built += 1
+        super().__init__(*args, **kwargs)
+
+    def query(self, X):
+        Record.asked += len(X)
+        return super().query(X)
+
+    def recall(self, X):
+        Record.recalls += 1
+        return super().recall(X)
+
+
+@pytest.fixture
+def record(monkeypatch):
+    for module in (_training, _model):
+        monkeypatch.setattr(module, "NeighborSearch", Record)
+    Record.built = Record.asked = Record.recalls = 0
+    return Record
+
+
+def test_scores_search_once_while_the_kernel_stays(curve, record):
+    X, y = curve
+    built, asked = [], []
+    for max_iter in (1, 6):
+        model = SWSGPRegressor(
+            RBF(1.0, "fixed"),
+            n_inducing=20,
+            n_neighbors=4,
+            batch_size=50,  # every row is seen in each epoch
+            max_iter=max_iter,
+            random_state=0,
+        ).fit(X, y, X_val=X[:60] + 0.1, y_val=y[:60])
+        assert len(model.validation_scores_) == max_iter
+        built.append(record.built)
+        asked.append(record.asked)
+    assert built[1] == 2 * built[0]
+    assert asked[1] == 2 * asked[0]
+
+
+def test_recall_is_measured_once(curve, record):
+    X, y = curve
+    model = SWSGPRegressor(n_inducing=20, n_neighbors=4, max_iter=5, random_state=0)
+    model.fit(X, y, X_val=X, y_val=y)
+    assert record.recalls == 1
+    assert model.neighbor_recall_ == 1.0
 
 
 def test_lists_beyond_the_budget_change_nothing(curve):
