@@ -6,7 +6,7 @@ from abc import ABCMeta, abstractmethod
 from numbers import Integral, Real
 
 import numpy as np
-from sklearn.base import BaseEstimator, clone
+from sklearn.base import BaseEstimator
 from sklearn.model_selection import train_test_split
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
@@ -17,32 +17,29 @@ from sklearn.utils.validation import (
 )
 
 from skswsgp._callbacks import CallbackSupportMixin, FitTask, with_callbacks
-from skswsgp._defaults import default_kernel, feature_spread
+from skswsgp._defaults import feature_spread
 from skswsgp._engine import CpuEngine
-from skswsgp._engine_cpu import CHUNKS
-from skswsgp._inducing import initial_inducing_points
 from skswsgp._jit import max_threads
 from skswsgp._model import (
     bound_of,
     build_model,
-    initial_covariance,
     latent_posterior,
     mean_log_density,
     model_attributes,
 )
+from skswsgp._natural import NaturalSolver
 from skswsgp._program import compile_kernel
+from skswsgp._start import free_variance, initial_attributes, search_options
 from skswsgp._training import (
+    AdamSolver,
     Data,
     History,
-    MovingSearch,
     Neighbors,
     Schedule,
-    run_epoch,
     steps_per_epoch,
 )
 
-FULL_COVARIANCE_BYTES = 2**30  # S, Adam's moments and, if K is shared, gradients
-AUTO_COVARIANCE_BYTES = 2**22  # up to this "auto" takes the full covariance
+POSITIVE = Interval(Integral, 1, None, closed="left")
 # Attributes that tell of all epochs where the model is that of the best
 OF_THE_WHOLE_FIT = (
     "loss_curve_",
@@ -59,15 +56,16 @@ class BaseSWSGP(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
 
     _parameter_constraints: dict = {  # noqa: RUF012  scikit-learn's own form
         "kernel": "no_validation",  # checked by compile_kernel, which says more
-        "n_inducing": [Interval(Integral, 1, None, closed="left")],
-        "n_neighbors": [Interval(Integral, 1, None, closed="left")],
+        "n_inducing": [StrOptions({"auto"}), POSITIVE],
+        "n_neighbors": [StrOptions({"auto"}), POSITIVE],
+        "init": [StrOptions({"default", "local"})],
         "inducing_points": [StrOptions({"kmeans", "random"}), "array-like"],
         "optimize_inducing": ["boolean"],
         "covariance": [StrOptions({"auto", "diag", "full"})],
         "neighbor_metric": [StrOptions({"kernel", "euclidean", "random"})],
         "neighbor_search": [StrOptions({"auto", "brute", "kd_tree", "pynndescent"})],
         "kl_weight": [Interval(Real, 0, None, closed="neither"), StrOptions({"auto"})],
-        "solver": [StrOptions({"adam"})],
+        "solver": [StrOptions({"adam", "natural"})],
         "batch_size": [Interval(Integral, 1, None, closed="left")],
         "learning_rate": [Interval(Real, 0, None, closed="neither")],
         "max_iter": [Interval(Integral, 1, None, closed="left")],
@@ -157,6 +155,9 @@ class BaseSWSGP(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
 
     def _fit(self, X, y, sample_weight, X_val=None, y_val=None, streaming=False):
         self._validate_params()
+        natural = self.solver == "natural" and not streaming
+        if natural:
+            self._refuse_what_takes_adam()
         fitted = self._fitted_attributes() if streaming or self.warm_start else {}
         epochs = 1 if streaming else self.max_iter
         inputs = {"X": X, "y": y, "metadata": {"sample_weight": sample_weight}}
@@ -167,17 +168,20 @@ class BaseSWSGP(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
         targets, attributes = self._encode_targets(y, weight, fitted)
         data = Data(X, targets.astype(self.dtype, copy=False), weight, rows)
         held = self._validation_data(X_val, y_val, attributes)
-        if held is None and not streaming:
+        if held is None and self._holds_out(data.n_rows, natural) and not streaming:
             data, held = self._hold_out(data, y, rng)
         spread = feature_spread(data.X, rng, data.rows)
-        attributes |= fitted or self._initial_attributes(data, attributes, spread, rng)
+        likelihood = self._likelihood_of(attributes)
+        attributes |= fitted or initial_attributes(
+            self, data, likelihood, spread, rng, natural
+        )
         seen = fitted.get("n_samples_seen_", 0.0) if streaming else 0.0
         attributes["n_samples_seen_"] = seen + float(data.weight.sum(dtype=np.float64))
         model, center = build_model(
             attributes,
-            self._likelihood_of(attributes),
+            likelihood,
             self.dtype,
-            self._kl_weight_of(attributes),
+            self._kl_weight_of(attributes, natural),
             self.optimize_inducing,
             attributes["n_samples_seen_"],
         )
@@ -185,10 +189,20 @@ class BaseSWSGP(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
         data = data._replace(center=center)
         held = held and held._replace(center=center)
         task = FitTask(self, epochs, inputs)
-        self._prepare_engine(engine, data, attributes, spread, streaming)
-        n_steps = steps_per_epoch(data.n_rows, self.batch_size)
-        schedule = Schedule(self.learning_rate, epochs, n_steps, not streaming)
-        trained = self._train(engine, data, held, attributes, schedule, rng, task)
+        if natural:
+            kernel, options = attributes["kernel_"], self._search_options()
+            solver = NaturalSolver(engine, kernel, data, options, rng)
+            slot = free_variance(kernel, data.X.shape[1])
+            if self.init == "local" and slot is not None and not solver.conjugate:
+                solver.choose_variance(
+                    slot, lambda *of: self._log_density(*of, attributes), rng
+                )
+        else:
+            self._prepare_engine(engine, data, attributes, spread, streaming)
+            n_steps = steps_per_epoch(data.n_rows, self.batch_size)
+            schedule = Schedule(self.learning_rate, epochs, n_steps, not streaming)
+            solver = AdamSolver(engine, data, self._search_options(), schedule, rng)
+        trained = self._train(engine, solver, data, held, attributes, epochs, task)
         for name, value in trained.items():
             setattr(self, name, value)
         self._optimizer = engine.optimizer if streaming else None
@@ -254,11 +268,23 @@ class BaseSWSGP(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
         weight = np.ones(len(X_val), dtype=self.dtype)
         return Data(X_val, targets.astype(self.dtype, copy=False), weight)
 
+    def _refuse_what_takes_adam(self):
+        """Raise ValueError for what the natural solver does not do."""
+        for name, value in (("optimize_inducing", True), ("covariance", "full")):
+            if getattr(self, name) == value:
+                raise ValueError(
+                    f"{name}={value!r} with solver='natural': expected a diagonal "
+                    "covariance and inducing inputs that stay; use solver='adam'."
+                )
+
+    def _holds_out(self, n_rows, natural):
+        """Whether rows of the training data are held out."""
+        if self.early_stopping == "auto":
+            return n_rows > 10_000 and not natural
+        return self.early_stopping
+
     def _hold_out(self, data, y, rng):
-        """Return the data to train on, and those held out or None."""
-        stop = self.early_stopping
-        if not (len(y) > 10_000 if stop == "auto" else stop):
-            return data, None
+        """Return the data to train on, and those held out."""
         parts = train_test_split(
             np.arange(len(y)),
             test_size=self.validation_fraction,
@@ -270,64 +296,17 @@ class BaseSWSGP(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
     def _stratify(self, y, fraction):
         return None
 
-    def _initial_attributes(self, data, attributes, spread, rng):
-        """Return the attributes of the model as it is before training."""
-        kernel = self.kernel
-        if kernel is None:
-            kernel = default_kernel(spread)
-        compile_kernel(kernel, data.X.shape[1], self.dtype)  # refuse it before any work
-        Z = initial_inducing_points(
-            data.X,
-            self.n_inducing,
-            self.inducing_points,
-            rng,
-            spread,
-            data.weight_in_X(),
-        )
-        name, n_latent = self._likelihood_of(attributes)
-        M, H = len(Z), min(self.n_neighbors, len(Z))
-        noise = {}
-        if name == "gaussian":
-            noise["noise_variance_"] = np.full(n_latent, float(self.noise_variance))
-        start = {
-            "kernel_": clone(kernel),
-            "inducing_points_": Z,
-            "inducing_mean_": np.zeros((M, n_latent)),
-            "n_inducing_": M,
-            "n_neighbors_": H,
-        } | noise
-        full = self._full_covariance(M, n_latent)
-        options = self._search_options()
-        start["inducing_covariance_"] = initial_covariance(
-            start, full, self.dtype, self.n_jobs, options
-        )
-        return start
-
-    def _full_covariance(self, M, n_latent):
-        """Decide between a full and a diagonal covariance of q(u)."""
-        copies = 3 if self.n_neighbors < M else 3 + CHUNKS
-        size = copies * np.dtype(self.dtype).itemsize * M * M * n_latent
-        if self.covariance == "full" and size > FULL_COVARIANCE_BYTES:
-            raise ValueError(
-                f"covariance='full' with {M} inducing points and {n_latent} latent "
-                f"functions takes {size / 2**30:.1f} GiB: expected at most "
-                f"{FULL_COVARIANCE_BYTES / 2**30:.1f} GiB; use covariance='diag'."
-            )
-        if self.covariance == "auto":
-            return size <= AUTO_COVARIANCE_BYTES
-        return self.covariance == "full"
-
-    def _kl_weight_of(self, attributes):
-        """Return beta: a number, or max(1, M / H) for "auto"."""
+    def _kl_weight_of(self, attributes, natural):
+        """Return beta: a number; "auto" is max(1, M / H), with the whole chain 1."""
+        if self.kl_weight == "auto" and natural:
+            return 1.0
         if self.kl_weight == "auto":
             return max(1.0, attributes["n_inducing_"] / attributes["n_neighbors_"])
         return float(self.kl_weight)
 
-    def _train(self, engine, data, held, attributes, schedule, rng, task):
-        """Run the epochs; return the fitted attributes."""
-        search = MovingSearch(engine, data.n_rows, self._search_options())
-        neighbors = Neighbors(search, data.n_rows)
-        held_neighbors = held and Neighbors(search, held.n_rows)
+    def _train(self, engine, solver, data, held, attributes, epochs, task):
+        """Run the rounds of the solver; return the fitted attributes."""
+        held_neighbors = held and Neighbors(solver.search, held.n_rows)
         history = History(self.tol, self.n_iter_no_change)
         best = None
 
@@ -336,18 +315,18 @@ class BaseSWSGP(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
 
         def fitted():
             sample = data.block(np.arange(min(RECALL_SAMPLE, data.n_rows)))[0]
-            return described() | {"neighbor_recall_": search.recall(sample)}
+            return described() | {"neighbor_recall_": solver.search.recall(sample)}
 
         try:
-            for epoch in range(schedule.epochs):
+            for epoch in range(epochs):
                 task.begin_epoch()
-                loss, bound = run_epoch(engine, data, neighbors, rng, schedule, epoch)
+                loss, bound = solver.advance(epoch)
                 score = self._validation_score(engine, held, held_neighbors, attributes)
                 improved = history.add(loss, bound, score)
                 if improved and score is not None:
                     best = described()
-                self._report(history, schedule.epochs)
-                if task.end_epoch(fitted) or history.stalled:
+                self._report(history, epochs)
+                if task.end_epoch(fitted) or history.stalled or solver.converged:
                     break
         except KeyboardInterrupt:
             warnings.warn(
@@ -421,7 +400,7 @@ class BaseSWSGP(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
     # --- from attributes to a model, and prediction ---------------------------------
 
     def _search_options(self):
-        return {"metric": self.neighbor_metric, "search": self.neighbor_search}
+        return search_options(self)
 
     def _latent(self, X, with_variance, n_neighbors=None):
         """Return mean and variance (or None), each (n, Q), of q(f) at rows of X."""

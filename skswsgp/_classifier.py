@@ -24,34 +24,44 @@ class SWSGPClassifier(ClassifierMixin, BaseSWSGP):
     ----------
     kernel : kernel object of scikit-learn, default=None
         See :class:`SWSGPRegressor`.
-    n_inducing : int, default=256
-        M, the number of inducing points; cut to the number of distinct rows.
-    n_neighbors : int, default=16
-        H, the number of inducing points that a row sees; cut to M.
+    n_inducing : int or "auto", default="auto"
+        M, the number of inducing points; cut to the number of distinct rows. "auto" is
+        all rows up to 100,000 with `solver="natural"`, and 256 with "adam".
+    n_neighbors : int or "auto", default="auto"
+        H, the number of inducing points that a row sees; cut to M. "auto" is 16 with
+        `solver="adam"`, and (1.4e10 / n_samples)^(1/3), at least 16 and at most 128,
+        with "natural".
     inducing_points : {"kmeans", "random"} or array-like of shape (n_inducing, \
             n_features), default="kmeans"
         Inducing inputs at the start.
     optimize_inducing : bool, default=False
-        Whether inducing inputs are trained too.
+        Whether inducing inputs are trained too; takes `solver="adam"`.
     covariance : {"auto", "diag", "full"}, default="auto"
-        Covariance S of q(u); see :class:`SWSGPRegressor`.
+        Covariance S of q(u), diagonal for `solver="natural"`; see :class:`SWSGPRegressor`.
     neighbor_metric : {"kernel", "euclidean", "random"}, default="kernel"
         Which inducing points are nearest.
     neighbor_search : {"auto", "brute", "kd_tree", "pynndescent"}, default="auto"
         How they are found.
     kl_weight : float or "auto", default="auto"
         Weight beta of the divergence of q(u) from its prior; 1.0 is the paper.
+    init : {"local", "default"}, default="local"
+        Where kernel parameters start: as given, or learned first by regression of the
+        classes, coded as numbers, on their nearest other rows. Then `solver="natural"`
+        chooses the variance of the kernel by the predictive density of held-out rows.
     likelihood : {"auto", "bernoulli", "softmax"}, default="auto"
         "auto" is "bernoulli" (probit) for two classes, "softmax" for more.
-    solver : {"adam"}, default="adam"
-        Stochastic gradient ascent on minibatches, Algorithm 1 of [1]_.
+    solver : {"natural", "adam"}, default="natural"
+        How q(u) is found: "natural" takes natural-gradient steps that are solved in
+        closed form, with the kernel as it is after `init` [2]_; "adam" is stochastic
+        gradient ascent on minibatches, Algorithm 1 of [1]_, which trains kernel and
+        inducing inputs as well. `partial_fit` always takes steps of Adam.
     batch_size : int, default=64
         Rows a step.
     learning_rate : float, default=0.02
         Step of Adam at the start; it falls along half a cosine to a hundredth over
         `max_iter` epochs.
     max_iter : int, default=200
-        Epochs.
+        Epochs of Adam; the natural solver needs a few rounds at most.
     tol : float, default=1e-5
         An epoch that lowers the best loss (or raises the best validation score) by
         less counts as no change.
@@ -59,7 +69,8 @@ class SWSGPClassifier(ClassifierMixin, BaseSWSGP):
         Training stops after so many epochs without change.
     early_stopping : bool or "auto", default="auto"
         Whether to hold out rows, stop when their predictive density no longer rises,
-        and keep the best epoch. "auto" does so for more than 10,000 rows.
+        and keep the best epoch. "auto" does so for more than 10,000 rows
+        with `solver="adam"`.
     validation_fraction : float, default=0.1
         Share of the rows held out by early stopping.
     warm_start : bool, default=False
@@ -121,6 +132,9 @@ class SWSGPClassifier(ClassifierMixin, BaseSWSGP):
     ----------
     .. [1] G.-L. Tran, D. Milios, P. Michiardi, M. Filippone, "Sparse within Sparse
        Gaussian Processes using Neighbor Information", ICML 2021.
+    .. [2] M. E. Khan, W. Lin, "Conjugate-Computation Variational Inference", AISTATS
+       2017; with the prior of L. Wu, G. Pleiss, J. P. Cunningham, "Variational Nearest
+       Neighbor Gaussian Process", ICML 2022.
 
     Examples
     --------
@@ -142,16 +156,17 @@ class SWSGPClassifier(ClassifierMixin, BaseSWSGP):
         self,
         kernel=None,
         *,
-        n_inducing=256,
-        n_neighbors=16,
+        n_inducing="auto",
+        n_neighbors="auto",
         inducing_points="kmeans",
         optimize_inducing=False,
         covariance="auto",
         neighbor_metric="kernel",
         neighbor_search="auto",
         kl_weight="auto",
+        init="local",
         likelihood="auto",
-        solver="adam",
+        solver="natural",
         batch_size=64,
         learning_rate=0.02,
         max_iter=200,
@@ -175,6 +190,7 @@ class SWSGPClassifier(ClassifierMixin, BaseSWSGP):
         self.neighbor_metric = neighbor_metric
         self.neighbor_search = neighbor_search
         self.kl_weight = kl_weight
+        self.init = init
         self.likelihood = likelihood
         self.solver = solver
         self.batch_size = batch_size

@@ -278,7 +278,8 @@ def fill_tile(kernel, A, rows, B, n, values, slopes, at):
             combine(code, left, right, exponent, op, extra, values, at, end)
 
 
-# Adjoints
+# Adjoints. Loops with a running total store nothing: whether the compiler runs such a
+# loop in vectors, and so the order of the sum, could depend on where arrays lie.
 
 
 @njit_small
@@ -289,13 +290,19 @@ def add_scale_gradient(scale, n_scales, d, amount, d_log):
 
 
 @njit
-def pull_profile(op, slopes, adjoint, at, end):
-    """Make adjoint[op], the derivatives by k, those by r2 or s; return their sum."""
+def sum_adjoint(op, adjoint, at, end):
+    """Return the sum of adjoint[op]."""
     total = 0.0
     for p in range(at, end):
-        adjoint[op, p] *= slopes[op, p]
         total += adjoint[op, p]
     return total
+
+
+@njit
+def pull_profile(op, slopes, adjoint, at, end):
+    """Make adjoint[op], the derivatives by k, those by r2 or s."""
+    for p in range(at, end):
+        adjoint[op, p] *= slopes[op, p]
 
 
 @njit
@@ -323,10 +330,10 @@ def pull_distances(inv_scale, op, A, rows, B, n, adjoint, at, d_A, d_B):
             start = at + row_start(i, n)
             by_point = 0.0
             for j in range(width(i, n)):
-                pull = w * adjoint[op, start + j] * (B[d, j] - a)
-                by_point += pull
-                d_B[d, j] += pull
-            d_A[d, i] -= by_point
+                by_point += adjoint[op, start + j] * (B[d, j] - a)
+            for j in range(width(i, n)):
+                d_B[d, j] += w * adjoint[op, start + j] * (B[d, j] - a)
+            d_A[d, i] -= w * by_point
 
 
 @njit
@@ -342,6 +349,7 @@ def pull_products(
             by_point = 0.0
             for j in range(width(i, n)):
                 by_point += adjoint[op, start + j] * B[d, j]
+            for j in range(width(i, n)):
                 d_B[d, j] += w * adjoint[op, start + j] * a
             d_A[d, i] += w * by_point
             add_scale_gradient(scale, n_scales, d, -2.0 * w * a * by_point, d_log)
@@ -392,15 +400,6 @@ def pull_norms(order, sigma2, leaf, A, rows, B, n, tile, at, d_log, d_A, d_B):
 
 
 @njit
-def pull_constant(op, adjoint, at, end):
-    """Return the derivative by the value of CONSTANT."""
-    total = 0.0
-    for p in range(at, end):
-        total += adjoint[op, p]
-    return total
-
-
-@njit
 def pull_white(rows, n, op, adjoint, at):
     """Return the derivative by the variance of WHITE."""
     total = 0.0
@@ -429,6 +428,7 @@ def pull_combination(code, left, right, exponent, op, extra, values, adjoint, at
     if code == SCALE:
         for p in range(at, end):
             total += adjoint[op, p] * values[op, p]
+        for p in range(at, end):
             adjoint[left, p] = extra * adjoint[op, p]
     elif code == SUM:
         for p in range(at, end):
@@ -462,7 +462,7 @@ def pull_tile(kernel, A, rows, B, n, tile, at, d_log, d_A, d_B, inputs):
         extra = kernel.params[slot] if slot >= 0 else 0.0
         by_log = 0.0
         if code == CONSTANT:
-            by_log = extra * pull_constant(op, adjoint, at, end)
+            by_log = extra * sum_adjoint(op, adjoint, at, end)
         elif code == WHITE:
             by_log = extra * pull_white(rows, n, op, adjoint, at)
         elif code <= RATIONAL_QUADRATIC:
@@ -480,8 +480,8 @@ def pull_tile(kernel, A, rows, B, n, tile, at, d_log, d_A, d_B, inputs):
                 by_log = pull_norms(
                     order, sigma2, leaf, A, rows, B, n, own, at, d_log, d_A, d_B
                 )
-            by_log += pull_profile(op, slopes, adjoint, at, end)
-            by_log *= 2.0 * sigma2
+            pull_profile(op, slopes, adjoint, at, end)
+            by_log = 2.0 * sigma2 * (by_log + sum_adjoint(op, adjoint, at, end))
             pull_products(
                 scales, first, count, op, A, rows, B, n, adjoint, at, d_log, d_A, d_B
             )

@@ -114,6 +114,26 @@ class CpuEngine:
                 )
         return mu, v if with_variance else None
 
+    def regress(self, X, active):
+        """Return a = K_w^-1 k (n, H) and F = k(x, x) - k' a (n,) of the rows of X."""
+        weights = np.full(active.shape, np.nan, X.dtype)
+        residual = np.full(len(X), np.nan, X.dtype)
+        batch = Batch(X, X, residual, active)
+        with launch(self.n_threads):
+            evaluation.weigh_neighbors(
+                self.model, batch, self.work, weights, residual, self.events
+            )
+        return weights, residual
+
+    def expect(self, y, mu, v):
+        """Return E log p(y | f) (n,), f ~ N(mu, v), and derivatives by mu and v."""
+        y, mu, v = (np.ascontiguousarray(a, self.model.Z.dtype) for a in (y, mu, v))
+        ell = np.empty(len(mu), mu.dtype)
+        d_mu, d_v = np.empty((2, *mu.shape), mu.dtype)
+        with launch(self.n_threads):
+            evaluation.expectations(self.model, y, self.work, mu, v, ell, d_mu, d_v)
+        return ell, d_mu, d_v
+
     def bound(self, batch):
         """Return E log p(y | f) and KL_w, each (n,), of the rows of the batch."""
         ell = np.full(len(batch.X), np.nan)

@@ -5,12 +5,14 @@ import numpy as np
 from skswsgp._covariance import TRIANGLE, row_start
 from skswsgp._engine_cpu import CHUNKS, chunk_bounds, count_jitter
 from skswsgp._jit import get_thread_id, njit, njit_parallel, prange
+from skswsgp._likelihoods import expected_log_prob
 from skswsgp._point import (
     evaluate,
     posterior,
     posterior_mean,
     posterior_of_tile,
     prepare,
+    regress,
 )
 from skswsgp._shared import CROSS, OWN, evaluate_shared, factorise_all, fill_point
 from skswsgp._state import of_thread
@@ -38,7 +40,8 @@ def predict_chunk(model, batch, c, works, t, with_variance, mu, v, events):
             if with_variance:
                 posterior_of_tile(model, work, H)
             else:
-                posterior_mean(work, work, row_start(H, TRIANGLE), H)
+                regress(work, work, row_start(H, TRIANGLE), 0.0, H)
+                posterior_mean(work, work, H)
             store(work.latent, with_variance, row, mu, v)
 
 
@@ -54,8 +57,42 @@ def predict_shared_chunk(model, X, c, factors, works, t, stack, with_variance, m
             kxx = work.values[work.values.shape[0] - 1, OWN]
             posterior(model, factor, work, CROSS, kxx, M)
         else:
-            posterior_mean(factor, work, CROSS, M)
+            regress(factor, work, CROSS, 0.0, M)
+            posterior_mean(factor, work, M)
         store(work.latent, with_variance, row, mu, v)
+
+
+@njit
+def weight_chunk(model, batch, c, works, t, weights, variance, events):
+    """a and F of chunk c of the rows of the batch."""
+    work = of_thread(works, t)
+    H = batch.active.shape[1]
+    start = row_start(H, TRIANGLE)
+    first, last = chunk_bounds(c, batch.X.shape[0])
+    for row in range(first, last):
+        jitter = prepare(model, batch.X, batch.active, row, H, work)
+        count_jitter(model.jitter, jitter, events, c)
+        if jitter >= 0.0:
+            kxx = work.values[work.values.shape[0] - 1, start + H]
+            variance[row] = regress(work, work, start, kxx, H)
+            for h in range(H):
+                weights[row, h] = work.a[0, h]
+
+
+@njit
+def expectation_chunk(model, y, c, works, t, mu, v, ell, d_mu, d_v):
+    """E log p(y | f), f ~ N(mu, v), and its derivatives for chunk c of the rows."""
+    work = of_thread(works, t)
+    latent = work.latent
+    first, last = chunk_bounds(c, mu.shape[0])
+    for row in range(first, last):
+        for q in range(mu.shape[1]):
+            latent[0, q] = mu[row, q]
+            latent[1, q] = v[row, q]
+        ell[row] = expected_log_prob(model, model.noise, y, row, latent, work.d_noise)
+        for q in range(mu.shape[1]):
+            d_mu[row, q] = latent[2, q]
+            d_v[row, q] = latent[3, q]
 
 
 @njit
@@ -115,6 +152,24 @@ def predict_shared(
             predict_shared_chunk(
                 model, X, c, factors, works, t, stack, with_variance, mu, v
             )
+
+
+@njit_parallel
+def weigh_neighbors(model, batch, works, weights, variance, events):
+    """a = K^-1 k (n, H) and F = k(x, x) - k' a (n,) of all rows of the batch."""
+    for chunk in prange(CHUNKS):
+        c = np.int64(chunk)
+        t = get_thread_id()
+        weight_chunk(model, batch, c, works, t, weights, variance, events)
+
+
+@njit_parallel
+def expectations(model, y, works, mu, v, ell, d_mu, d_v):
+    """E log p(y | f) (n,) and its derivatives by mu and v (n, Q)."""
+    for chunk in prange(CHUNKS):
+        c = np.int64(chunk)
+        t = get_thread_id()
+        expectation_chunk(model, y, c, works, t, mu, v, ell, d_mu, d_v)
 
 
 @njit_parallel

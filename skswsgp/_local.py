@@ -10,8 +10,8 @@ from skswsgp import _kriging_cpu as loops
 from skswsgp._engine_cpu import make_gradients, make_optimizer, update_parameters
 from skswsgp._jit import launch
 from skswsgp._neighbors import NeighborSearch
-from skswsgp._training import kernel_of
 from skswsgp._state import Batch, make_work
+from skswsgp._training import kernel_of
 
 STEPS = 200  # of Adam on the nearest-neighbour likelihood
 BATCH = 128  # rows a step
@@ -97,3 +97,42 @@ def draw_rows(n_rows, n_drawn, rng):
     rounds = -(-n_drawn // n_rows)
     rows = np.concatenate([rng.permutation(n_rows) for _ in range(rounds)])
     return rows[:n_drawn]
+
+
+def learn_local(
+    X, y, weight, kernel, noise_variance, *, n_threads, dtype, rng, search="auto"
+):
+    """temporary"""
+    from skswsgp._defaults import default_kernel, feature_spread
+    from skswsgp._model import build_model
+    from skswsgp._program import compile_kernel, updated_kernel
+
+    if len(X) > 200_000:
+        rows = np.sort(rng.choice(len(X), 200_000, replace=False))
+        X, y, weight = X[rows], y[rows], weight[rows]
+    best = None
+    kernels = [kernel]
+    if kernel is None:
+        base = default_kernel(feature_spread(X, rng))
+        kernels = []
+        for nu in (0.5, 1.5, 2.5):
+            k = default_kernel(feature_spread(X, rng))
+            k.k2.nu = nu
+            kernels.append(k)
+    Q = y.shape[1]
+    for k in kernels:
+        at = dict(
+            kernel_=k,
+            inducing_points_=X,
+            inducing_mean_=y,
+            inducing_covariance_=np.repeat(1.0 / weight[:, None], Q, axis=1),
+            noise_variance_=np.full(Q, noise_variance),
+        )
+        model, center = build_model(at, ("gaussian", Q), dtype)
+        ck = compile_kernel(k, X.shape[1], dtype)
+        lp = LocalProcess(model, min(32, len(X) - 1), n_threads, search)
+        curve = lp.learn(ck.free, ck.log_bounds, weight, np.random.RandomState(0))
+        score = curve[-50:].mean()
+        if best is None or score > best[0]:
+            best = score, updated_kernel(k, model.params), model.noise.copy(), -curve
+    return best[1:]

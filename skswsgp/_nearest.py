@@ -131,33 +131,45 @@ def fill_distances(points, row, tile, n, key):
             key[j] += t * t
 
 
+@njit_small
+def candidates(row, M, t, before):
+    """Number of points of tile t that a row may choose from."""
+    return min(TILE, (row if before else M) - t * TILE)
+
+
 @njit
-def nearest_of_block(points, tiles, M, block, key, keys, indices, lists):
+def nearest_of_block(points, tiles, M, before, block, key, keys, indices, lists):
     """Fill the lists of one block of rows by distance."""
     first = block * ROWS
     last = min(first + ROWS, points.shape[0])
     for t in range(tiles.shape[0]):
         tile = tiles[t]
-        n = min(TILE, M - t * TILE)
         for row in range(first, last):
-            fill_distances(points, row, tile, n, key)
-            offer(key, n, t * TILE, keys, indices, row - first)
+            n = candidates(row, M, t, before)
+            if n > 0:
+                fill_distances(points, row, tile, n, key)
+                offer(key, n, t * TILE, keys, indices, row - first)
     take_heaps(keys, indices, first, last, lists)
 
 
 @njit_parallel
-def nearest(points, tiles, M, key, keys, indices, lists):
-    """Fill the lists (n, H) of all rows; scratch has a leading axis of threads."""
+def nearest(points, tiles, M, before, key, keys, indices, lists):
+    """Fill the lists (n, H) of all rows; scratch has a leading axis of threads.
+
+    With `before`, rows are the M points themselves, and choose from those before them:
+    the lists of the first H are not to be used.
+    """
     for b in prange((points.shape[0] + ROWS - 1) // ROWS):
         t = get_thread_id()
+        block = np.int64(b)
         nearest_of_block(
-            points, tiles, M, np.int64(b), key[t], keys[t], indices[t], lists
+            points, tiles, M, before, block, key[t], keys[t], indices[t], lists
         )
 
 
 @njit
 def likest_of_block(
-    kernel, X, tiles, M, block, values, slopes, key, keys, indices, lists
+    kernel, X, tiles, M, before, block, values, slopes, key, keys, indices, lists
 ):
     """Fill the lists of one block of rows by kernel value, the largest first."""
     first = block * ROWS
@@ -165,18 +177,19 @@ def likest_of_block(
     top = kernel.code.shape[0] - 1
     for t in range(tiles.shape[0]):
         tile = tiles[t]
-        n = min(TILE, M - t * TILE)
         for row in range(first, last):
-            fill_tile(kernel, X[row : row + 1].T, 1, tile, n, values, slopes, 0)
-            for j in range(n):
-                key[j] = -values[top, j]
-            offer(key, n, t * TILE, keys, indices, row - first)
+            n = candidates(row, M, t, before)
+            if n > 0:
+                fill_tile(kernel, X[row : row + 1].T, 1, tile, n, values, slopes, 0)
+                for j in range(n):
+                    key[j] = -values[top, j]
+                offer(key, n, t * TILE, keys, indices, row - first)
     take_heaps(keys, indices, first, last, lists)
 
 
 @njit_parallel
-def likest(kernel, X, tiles, M, values, slopes, key, keys, indices, lists):
-    """Fill the lists (n, H) of all rows; scratch has a leading axis of threads."""
+def likest(kernel, X, tiles, M, before, values, slopes, key, keys, indices, lists):
+    """The same by kernel value."""
     for b in prange((X.shape[0] + ROWS - 1) // ROWS):
         t = get_thread_id()
         likest_of_block(
@@ -184,6 +197,7 @@ def likest(kernel, X, tiles, M, values, slopes, key, keys, indices, lists):
             X,
             tiles,
             M,
+            before,
             np.int64(b),
             values[t],
             slopes[t],

@@ -233,18 +233,27 @@ class NeighborSearch:
         lists[~trusted] = self._exact(points[~trusted])
         return lists
 
-    def _exact(self, points):
+    def predecessors(self):
+        """Return the lists (M, H) of each inducing point among those before it.
+
+        Those of the first H points, which have fewer, are not to be used.
+        """
+        D = self._tiles.shape[1]
+        points = self._tiles.transpose(0, 2, 1).reshape(-1, D)[: self._M]
+        return self._exact(np.ascontiguousarray(points), before=True)
+
+    def _exact(self, points, before=False):
         """Return the lists of scaled points by brute force."""
         lists = np.empty((len(points), self.n_neighbors), dtype=np.int32)
         scratch = self._scratch(self.n_threads, ROWS, TILE)
         with launch(self.n_threads):
             if self.metric.name == "scaled":
-                nearest(points, self._tiles, self._M, *scratch, lists)
+                nearest(points, self._tiles, self._M, before, *scratch, lists)
             else:
                 shape = (self.n_threads, len(self._kernel.code), TILE)
                 values, slopes = np.zeros((2, *shape), dtype=self._dtype)
                 likest(
-                    self._kernel, points, self._tiles, self._M, values, slopes,
+                    self._kernel, points, self._tiles, self._M, before, values, slopes,
                     *scratch, lists,
                 )  # fmt: skip
         return lists

@@ -62,16 +62,22 @@ def gather_covariance(L, active, row, H, S):
 
 
 @njit
+def mean_variance(A, size):
+    """Mean of the diagonal of A, the unit of jitter and floors; 1 where it is zero."""
+    mean = 0.0
+    for i in range(size):
+        mean += A[i, i]
+    return mean / size if mean > 0.0 else 1.0
+
+
+@njit
 def robust_cholesky(A, L, size, jitter, block):
     """Factorise A + shift I = L L'; return shift relative to the mean of diag A.
 
     The first shift is jitter times that mean; after a failure it grows tenfold, at most
     to MAX_JITTER. Returns -1 when that is not enough.
     """
-    mean = 0.0
-    for i in range(size):
-        mean += A[i, i]
-    mean /= size
+    mean = mean_variance(A, size)
     relative = jitter
     while relative < 1.5 * MAX_JITTER:
         if cholesky(A, L, relative * mean, block):
@@ -178,16 +184,25 @@ def multiply_by_covariance(model, work, H):
 
 
 @njit_inline
-def posterior_mean(factor, work, start, H):
-    """mu = a' m_w of eq. 13 in work.latent[0]; sets work.a and vector[0] = L^-1 k.
+def regress(factor, work, start, kxx, H):
+    """work.a = K^-1 k; returns F = k(x, x) - k' K^-1 k, at least zero.
 
-    k begins at pair `start` of the tile of `work`.
+    k begins at pair `start` of the tile of `work`. Sets vector[0] = L^-1 k.
     """
     top = work.values.shape[0] - 1
     for h in range(H):
         work.vector[1, h] = work.values[top, start + h]
     solve_lower(factor.chol, work.vector, 1, H, work.vector, 0)
     solve_upper(factor.chol, work.vector, H, work.a)
+    F = kxx
+    for h in range(H):
+        F -= work.vector[0, h] ** 2
+    return 0.0 if F < 0.0 else F
+
+
+@njit_inline
+def posterior_mean(factor, work, H):
+    """mu = a' m_w of eq. 13 in work.latent[0]."""
     for q in range(factor.m.shape[0]):
         mu = 0.0
         for h in range(H):
@@ -201,12 +216,9 @@ def posterior(model, factor, work, start, kxx, H):
 
     F = k(x, x) - k' K^-1 k, V = a' S_w a; v is at least TINY times the jitter.
     """
-    posterior_mean(factor, work, start, H)
-    F = kxx
-    for h in range(H):
-        F -= work.vector[0, h] ** 2
-    F = 0.0 if F < 0.0 else F
-    floor = TINY * model.jitter * kxx
+    F = regress(factor, work, start, kxx, H)
+    posterior_mean(factor, work, H)
+    floor = TINY * model.jitter * max(kxx, mean_variance(factor.K, H))
     for q in range(factor.m.shape[0]):
         V = 0.0
         if model.full:

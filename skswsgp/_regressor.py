@@ -26,22 +26,28 @@ class SWSGPRegressor(MultiOutputMixin, RegressorMixin, BaseSWSGP):
         `ConstantKernel`, `RBF`, `Matern` (nu 0.5, 1.5, 2.5, inf),
         `RationalQuadratic`, `DotProduct`, `WhiteKernel`, `Exponentiation`, sums,
         products, and :class:`skswsgp.kernels.Polynomial` and
-        :class:`skswsgp.kernels.ArcCosine`. None is a variance times a Matern 5/2 with
-        one length-scale a feature, which start at the spread of the features.
-    n_inducing : int, default=256
-        M, the number of inducing points; cut to the number of distinct rows.
-    n_neighbors : int, default=16
+        :class:`skswsgp.kernels.ArcCosine`. None is a variance times a Matern kernel
+        with one length-scale a feature, which start at the spread of the features; its
+        smoothness nu is chosen by `init="local"`, and 2.5 otherwise.
+    n_inducing : int or "auto", default="auto"
+        M, the number of inducing points; cut to the number of distinct rows. "auto" is
+        all rows up to 100,000 with `solver="natural"`, and 256 with "adam".
+    n_neighbors : int or "auto", default="auto"
         H, the number of inducing points that a row sees; cut to M. H = M is the
-        ordinary sparse variational Gaussian process.
+        ordinary sparse variational Gaussian process. "auto" is 16 with
+        `solver="adam"`; with "natural" it is
+        (1.4e10 / n_samples)^(1/3), at least 16 and at most 128, so that the time of a
+        fit grows with the number of rows only.
     inducing_points : {"kmeans", "random"} or array-like of shape (n_inducing, \
             n_features), default="kmeans"
         Inducing inputs at the start: centres of k-means, random rows, or given ones (in
         the units of X). Duplicates are removed.
     optimize_inducing : bool, default=False
-        Whether inducing inputs are trained too.
+        Whether inducing inputs are trained too; takes `solver="adam"`.
     covariance : {"auto", "diag", "full"}, default="auto"
         Covariance S of q(u). "full" takes M (M + 1) / 2 numbers, and O(M H^2) more
-        work a row; "auto" is "full" while that and Adam's moments fit in 4 MiB.
+        work a row; "auto" is "full" while that and Adam's moments fit in 4 MiB, but
+        "diag" with `solver="natural"`, which has no full one.
     neighbor_metric : {"kernel", "euclidean", "random"}, default="kernel"
         Which inducing points are nearest: those of largest covariance (for stationary
         kernels, of smallest distance in units of the length-scales), of smallest
@@ -51,23 +57,31 @@ class SWSGPRegressor(MultiOutputMixin, RegressorMixin, BaseSWSGP):
         and those for held-out rows, are kept within scikit-learn's `working_memory`.
     kl_weight : float or "auto", default="auto"
         Weight beta of the divergence of q(u) from its prior. 1.0 is the paper; "auto"
-        is max(1, M / H), with which the local divergences add up to the weight of
-        the full one.
+        is 1 with `solver="natural"`, whose divergence is that of all inducing points,
+        and max(1, M / H) with "adam", with which the local divergences add up to the
+        weight of the full one.
+    init : {"local", "default"}, default="local"
+        Where kernel parameters and noise start: as given, or learned first from the
+        likelihood of rows given their nearest other rows.
     likelihood : {"gaussian"}, default="gaussian"
         Distribution of y given the latent function.
     noise_variance : float, default=0.1
         Noise variance at the start, on the scale of standardised y.
     normalize_y : bool, default=True
         Whether y is standardised inside.
-    solver : {"adam"}, default="adam"
-        Stochastic gradient ascent on minibatches, Algorithm 1 of [1]_.
+    solver : {"natural", "adam"}, default="natural"
+        How q(u) is found. "natural" takes the kernel as it is after `init` and solves
+        for q(u) in closed form, with the nearest-neighbour prior of [2]_, in which each
+        inducing point depends on its H nearest predecessors. "adam" is stochastic
+        gradient ascent on minibatches, Algorithm 1 of [1]_, which trains kernel, noise
+        and inducing inputs as well. `partial_fit` always takes steps of Adam.
     batch_size : int, default=64
         Rows a step.
     learning_rate : float, default=0.02
         Step of Adam at the start; it falls along half a cosine to a hundredth over
         `max_iter` epochs.
     max_iter : int, default=200
-        Epochs.
+        Epochs of Adam; the natural solver needs a few rounds at most.
     tol : float, default=1e-5
         An epoch that lowers the best loss (or raises the best validation score) by
         less counts as no change.
@@ -75,7 +89,8 @@ class SWSGPRegressor(MultiOutputMixin, RegressorMixin, BaseSWSGP):
         Training stops after so many epochs without change.
     early_stopping : bool or "auto", default="auto"
         Whether to hold out rows, stop when their predictive density no longer rises,
-        and keep the best epoch. "auto" does so for more than 10,000 rows.
+        and keep the best epoch. "auto" does so for more than 10,000 rows
+        with `solver="adam"`.
     validation_fraction : float, default=0.1
         Share of the rows held out by early stopping.
     warm_start : bool, default=False
@@ -147,6 +162,8 @@ class SWSGPRegressor(MultiOutputMixin, RegressorMixin, BaseSWSGP):
     ----------
     .. [1] G.-L. Tran, D. Milios, P. Michiardi, M. Filippone, "Sparse within Sparse
        Gaussian Processes using Neighbor Information", ICML 2021.
+    .. [2] L. Wu, G. Pleiss, J. P. Cunningham, "Variational Nearest Neighbor Gaussian
+       Process", ICML 2022.
 
     Examples
     --------
@@ -172,18 +189,19 @@ class SWSGPRegressor(MultiOutputMixin, RegressorMixin, BaseSWSGP):
         self,
         kernel=None,
         *,
-        n_inducing=256,
-        n_neighbors=16,
+        n_inducing="auto",
+        n_neighbors="auto",
         inducing_points="kmeans",
         optimize_inducing=False,
         covariance="auto",
         neighbor_metric="kernel",
         neighbor_search="auto",
         kl_weight="auto",
+        init="local",
         likelihood="gaussian",
         noise_variance=0.1,
         normalize_y=True,
-        solver="adam",
+        solver="natural",
         batch_size=64,
         learning_rate=0.02,
         max_iter=200,
@@ -207,6 +225,7 @@ class SWSGPRegressor(MultiOutputMixin, RegressorMixin, BaseSWSGP):
         self.neighbor_metric = neighbor_metric
         self.neighbor_search = neighbor_search
         self.kl_weight = kl_weight
+        self.init = init
         self.likelihood = likelihood
         self.noise_variance = noise_variance
         self.normalize_y = normalize_y

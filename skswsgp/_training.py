@@ -195,6 +195,21 @@ class Schedule(NamedTuple):
         return self.rate * (FINAL_RATE + (1.0 - FINAL_RATE) * share)
 
 
+class AdamSolver:
+    """Epochs of minibatches: Algorithm 1 of the paper."""
+
+    converged = False  # `History` decides
+
+    def __init__(self, engine, data, options, schedule, rng):
+        self.search = MovingSearch(engine, data.n_rows, options)
+        neighbors = Neighbors(self.search, data.n_rows)
+        self.arguments = engine, data, neighbors, rng, schedule
+
+    def advance(self, epoch):
+        """Run an epoch; return (loss per row, bound in nats)."""
+        return run_epoch(*self.arguments, epoch)
+
+
 def run_epoch(engine, data, neighbors, rng, schedule, epoch):
     """Visit the rows once in random order; return (loss per row, bound in nats).
 

@@ -4,9 +4,16 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_array
 from sklearn.exceptions import NotFittedError
-from sklearn.gaussian_process.kernels import RBF, ConstantKernel, ExpSineSquared, Matern
+from sklearn.gaussian_process.kernels import (
+    RBF,
+    ConstantKernel,
+    DotProduct,
+    ExpSineSquared,
+    Matern,
+)
 
 from skswsgp import SWSGPClassifier, SWSGPRegressor
+from skswsgp.kernels import ArcCosine
 
 SMALL = {
     "n_inducing": 10,
@@ -465,6 +472,21 @@ def test_numbers_above_that_of_the_rows_are_cut(estimator_class):
 def test_few_inducing_points(estimator_class, M):
     X, y = data(estimator_class)
     model = estimator_class(**SMALL | {"n_inducing": M, "n_neighbors": 1}).fit(X, y)
+    assert_finite(model, X, y)
+
+
+@pytest.mark.parametrize("estimator_class", BOTH)
+@pytest.mark.parametrize("H", [1, 4, 10])
+@pytest.mark.parametrize(
+    "kernel",
+    [DotProduct(0.0, "fixed"), ArcCosine(1, sigma_0=0.0, sigma_0_bounds="fixed")],
+)
+def test_rows_of_zeros_without_prior_variance(estimator_class, kernel, H):
+    X, y = data(estimator_class)
+    X[::4] = 0.0
+    Z = np.vstack([X[:1], X[1:4], X[5:8], X[9:12]])  # zeros first: ties go there
+    settings = SMALL | {"n_neighbors": H, "inducing_points": Z}
+    model = estimator_class(kernel, **settings).fit(X, y)
     assert_finite(model, X, y)
 
 

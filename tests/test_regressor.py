@@ -376,13 +376,13 @@ def test_shape_of_the_covariance(covariance, full, Q):
 
 def test_auto_covariance_is_diagonal_past_a_size(monkeypatch):
     X, y = small_data()
-    monkeypatch.setattr(_base, "AUTO_COVARIANCE_BYTES", 3 * 8 * 20 * 20 - 1)
+    monkeypatch.setattr(_start, "AUTO_COVARIANCE_BYTES", 3 * 8 * 20 * 20 - 1)
     assert small_model().fit(X, y).inducing_covariance_.shape == (20,)
 
 
 def test_too_large_a_full_covariance_names_the_diagonal(monkeypatch):
     X, y = small_data()
-    monkeypatch.setattr(_base, "FULL_COVARIANCE_BYTES", 3 * 8 * 20 * 20 - 1)
+    monkeypatch.setattr(_start, "FULL_COVARIANCE_BYTES", 3 * 8 * 20 * 20 - 1)
     with pytest.raises(ValueError, match=r"covariance='full'.*covariance='diag'"):
         small_model(covariance="full").fit(X, y)
     small_model(covariance="diag").fit(X, y)

@@ -1,0 +1,167 @@
+"""q(u) in closed form: sparse systems in place of gradient steps.
+
+Given the kernel, the bound with the prior of `_chain` and sites N(f_i; t_i, 1 / w_i)
+is quadratic in m; its optimum solves
+
+    (A' W A + beta R' R) m = A' W t        s_j = beta / (sum_i w_i a_ij^2 + beta P_jj)
+
+with P = R' R. For the Gaussian likelihood sites are the data, w_i = weight_i / noise.
+For others they are found by natural-gradient steps (conjugate-computation variational
+inference, Khan and Lin, AISTATS 2017): w = -2 dE/dv, w t = dE/dmu + w mu at the present
+q(f_i), E the expected log-likelihood.
+"""
+
+import numpy as np
+from scipy.sparse.linalg import LinearOperator, cg
+
+from skswsgp._chain import make_chain, regress_on_inducing
+from skswsgp._likelihoods import GAUSSIAN
+from skswsgp._model import index_blocks
+from skswsgp._training import MovingSearch
+
+DAMPING = 0.7  # of natural-gradient steps
+TOLERANCE = 1e-3  # of conjugate gradients, relative to the right-hand side
+MAX_ITERATIONS = 500  # of conjugate gradients
+MAX_ROUNDS = 20
+HELD_SHARE = 0.2  # of the rows, to choose the variance by
+VARIANCE_STEP = 3.0
+MAX_VARIANCE_STEPS = 6
+DENSITY_TOLERANCE = 1e-3  # nats a row
+LOSS_TOLERANCE = 1e-4  # nats a row
+
+
+class NaturalSolver:
+    """Rounds of natural-gradient steps for the m and s of the engine's model.
+
+    Parameters
+    ----------
+    engine : CpuEngine
+        Its model's m and s are modified.
+    kernel : kernel object
+        The kernel with the parameters of that model.
+    data : Data
+        Training rows.
+    options : dict
+        Of the neighbour search.
+    rng : RandomState
+        Draws the order of the chain.
+    """
+
+    def __init__(self, engine, kernel, data, options, rng):
+        self.engine, self.data = engine, data
+        self.search = MovingSearch(engine, data.n_rows, options)
+        order = rng.permutation(len(engine.model.Z))
+        metric = options["metric"] if options["metric"] != "random" else "kernel"
+        self.chain = make_chain(engine, kernel, metric, order)
+        self.A, self.F = regress_on_inducing(engine, kernel, data, self.search.search)
+        self.A_squared = self.A.multiply(self.A).tocsr()
+        self.conjugate = engine.model.family == GAUSSIAN
+        shape = data.n_rows, engine.model.m.shape[1]
+        self.precision, self.shift = np.zeros((2, *shape))  # w and w t
+        self.losses = []
+        self.weight = data.weight
+
+    @property
+    def converged(self):
+        """Whether another round would hardly change the bound."""
+        if len(self.losses) < 2:
+            return self.conjugate and bool(self.losses)
+        last, before = self.losses[-1], self.losses[-2]
+        return len(self.losses) >= MAX_ROUNDS or abs(before - last) < LOSS_TOLERANCE
+
+    def advance(self, epoch):
+        """Update the sites, then m and s; return (loss per row, bound in nats)."""
+        model, weight = self.engine.model, self.weight
+        _, d_mu, d_v, mu = self._expectations()
+        precision = np.maximum(-2.0 * d_v, 0.0) * weight[:, None]
+        shift = d_mu * weight[:, None] + precision * mu
+        step = 1.0 if self.conjugate else DAMPING
+        self.precision += step * (precision - self.precision)
+        self.shift += step * (shift - self.shift)
+        for q in range(model.m.shape[1]):
+            self._solve(q)
+        ell = float(weight @ self._expectations()[0])
+        kl = self.chain.divergence(
+            model.m.astype(np.float64), model.s.astype(np.float64)
+        )
+        loss = -(ell - model.kl_weight * kl) / model.total_weight
+        self.losses.append(loss)
+        return loss, ell - kl
+
+    def choose_variance(self, slot, log_density, rng):
+        """Multiply the kernel's variance, params[slot], by what predicts best.
+
+        Targets of a classifier say nothing of the scale of the latent function. So a
+        share of the rows loses its weight, and VARIANCE_STEP is applied, up or else
+        down, as long as log_density(mu, v, y) of these rows rises.
+        """
+        held = rng.permutation(self.data.n_rows) < HELD_SHARE * self.data.n_rows
+        if not held.any() or held.all():
+            return
+        self.weight = np.where(held, 0.0, self.data.weight)
+        best = self._held_density(held, log_density)
+        for factor in (VARIANCE_STEP, 1.0 / VARIANCE_STEP):
+            improved = False
+            for _ in range(MAX_VARIANCE_STEPS):
+                before = self.chain, self.F, self.engine.model.params[slot]
+                self._scale_variance(slot, factor)
+                density = self._held_density(held, log_density)
+                if density < best + DENSITY_TOLERANCE:
+                    self.chain, self.F, self.engine.model.params[slot] = before
+                    break
+                best, improved = density, True
+            if improved:
+                break
+        self.weight, self.losses = self.data.weight, []
+
+    def _scale_variance(self, slot, factor):
+        self.engine.model.params[slot] *= factor
+        self.chain = self.chain.scaled(factor)
+        self.F = factor * self.F
+
+    def _held_density(self, held, log_density):
+        """Return the mean log density of rows without weight, after a few rounds."""
+        self.losses = []
+        while not self.converged:
+            self.advance(0)
+        mu, v = self._marginals()
+        density = log_density(mu[held], v[held], self.data.y[held])
+        return float(np.average(density, weights=self.data.weight[held]))
+
+    def _solve(self, q):
+        """Set m and s of one latent function to the optimum for its sites."""
+        model, R = self.engine.model, self.chain.factor
+        beta, w = model.kl_weight, self.precision[:, q]
+        diagonal = self.A_squared.T @ w + beta * self.chain.precision
+        system = LinearOperator(
+            (len(diagonal),) * 2,
+            lambda u: self.A.T @ (w * (self.A @ u)) + beta * (R.T @ (R @ u)),
+            dtype=np.float64,
+        )
+        m, _ = cg(
+            system,
+            self.A.T @ self.shift[:, q],
+            x0=model.m[:, q].astype(np.float64),
+            rtol=TOLERANCE,
+            maxiter=MAX_ITERATIONS,
+            M=LinearOperator(system.shape, lambda u: u.ravel() / diagonal),
+        )
+        model.m[:, q] = m
+        model.s[:, q] = beta / diagonal
+
+    def _expectations(self):
+        """Return E log p(y | f) (n,), its derivatives by mu and v, and mu, (n, Q)."""
+        mu, v = self._marginals()
+        ell = np.empty(len(mu))
+        d_mu, d_v = np.empty((2, *mu.shape))
+        for index in index_blocks(self.data.n_rows):
+            ell[index], d_mu[index], d_v[index] = self.engine.expect(
+                self.data.y[index], mu[index], v[index]
+            )
+        return ell, d_mu, d_v, mu
+
+    def _marginals(self):
+        """Return mean and variance of q(f_i), eq. 13, (n, Q)."""
+        model = self.engine.model
+        v = self.F[:, None] + self.A_squared @ model.s.astype(np.float64)
+        return self.A @ model.m.astype(np.float64), v

@@ -1,0 +1,149 @@
+"""What training starts from: kernel parameters and noise, and how many points.
+
+init="local" learns the kernel on the nearest-neighbour likelihood of the targets before
+there is any inducing point; classes are coded as numbers for that.
+"""
+
+import numpy as np
+from sklearn.base import clone
+
+from skswsgp._covariance import RATIONAL_QUADRATIC, RBF, SCALE
+from skswsgp._defaults import default_kernel
+from skswsgp._engine_cpu import CHUNKS
+from skswsgp._inducing import initial_inducing_points
+from skswsgp._jit import max_threads
+from skswsgp._local import learn_local
+from skswsgp._model import initial_covariance
+from skswsgp._program import compile_kernel
+
+FULL_COVARIANCE_BYTES = 2**30  # S, Adam's moments and, if K is shared, gradients
+AUTO_COVARIANCE_BYTES = 2**22  # up to this "auto" takes the full covariance
+ALL_INDUCING = 100_000  # rows up to which each one is an inducing point
+SOLVER_WORK = 1.4e10  # H^3 a row: the H that "auto" takes for so much work in all
+NEIGHBOR_RANGE = 16, 128
+
+
+def initial_attributes(estimator, data, likelihood, spread, rng, natural):
+    """Return the attributes of the model as it is before training.
+
+    `estimator` holds the user's parameters, `likelihood` is (name, number of latent
+    functions), `natural` says that the natural solver follows.
+    """
+    D = data.X.shape[1]
+    name, n_latent = likelihood
+    kernel = default_kernel(spread) if estimator.kernel is None else estimator.kernel
+    compile_kernel(kernel, D, estimator.dtype)  # refuse it before any work
+    kernel = clone(kernel)
+    noise = np.full(n_latent, float(getattr(estimator, "noise_variance", 0.1)))
+    if estimator.init == "local" and data.n_rows > 1:
+        kernel, noise = local_kernel(
+            data,
+            estimator.kernel,
+            likelihood,
+            noise[0],
+            rng,
+            n_threads=max_threads(estimator.n_jobs),
+            dtype=estimator.dtype,
+            search=estimator.neighbor_search,
+        )
+        spread = length_scales(kernel, D, otherwise=spread)
+    Z = initial_inducing_points(
+        data.X,
+        count_inducing(estimator.n_inducing, data.n_rows, natural),
+        estimator.inducing_points,
+        rng,
+        spread,
+        data.weight_in_X(),
+    )
+    M = len(Z)
+    H = count_neighbors(estimator.n_neighbors, M, data.n_rows, natural)
+    start = {
+        "kernel_": kernel,
+        "inducing_points_": Z,
+        "inducing_mean_": np.zeros((M, n_latent)),
+        "n_inducing_": M,
+        "n_neighbors_": H,
+    }
+    if name == "gaussian":
+        start["noise_variance_"] = noise
+    full = not natural and is_full(
+        estimator.covariance, M, H, n_latent, estimator.dtype
+    )
+    start["inducing_covariance_"] = initial_covariance(
+        start, full, estimator.dtype, estimator.n_jobs, search_options(estimator)
+    )
+    return start
+
+
+def search_options(estimator):
+    """Return what a `NeighborSearch` takes of the user's parameters."""
+    return {
+        "metric": estimator.neighbor_metric,
+        "search": estimator.neighbor_search,
+    }
+
+
+def is_full(covariance, M, H, n_latent, dtype):
+    """Decide between a full and a diagonal covariance of q(u)."""
+    copies = 3 if H < M else 3 + CHUNKS
+    size = copies * np.dtype(dtype).itemsize * M * M * n_latent
+    if covariance == "full" and size > FULL_COVARIANCE_BYTES:
+        raise ValueError(
+            f"covariance='full' with {M} inducing points and {n_latent} latent "
+            f"functions takes {size / 2**30:.1f} GiB: expected at most "
+            f"{FULL_COVARIANCE_BYTES / 2**30:.1f} GiB; use covariance='diag'."
+        )
+    if covariance == "auto":
+        return size <= AUTO_COVARIANCE_BYTES
+    return covariance == "full"
+
+
+def count_inducing(n_inducing, n_rows, natural):
+    """Return M, still to be cut to the number of distinct rows."""
+    if n_inducing != "auto":
+        return n_inducing
+    return min(n_rows, ALL_INDUCING) if natural else 256
+
+
+def count_neighbors(n_neighbors, M, n_rows, natural):
+    """Return H."""
+    if n_neighbors == "auto":
+        n_neighbors = 16
+        if natural:
+            H = int((SOLVER_WORK / max(n_rows, M)) ** (1 / 3))
+            n_neighbors = min(max(H, NEIGHBOR_RANGE[0]), NEIGHBOR_RANGE[1])
+    return min(n_neighbors, M)
+
+
+def local_kernel(data, kernel, likelihood, noise_variance, rng, **options):
+    """Return (kernel, noise variances) learned on the nearest-neighbour likelihood.
+
+    `likelihood` is (name, number of latent functions), `options` are those of
+    `learn_local`; kernel=None leaves the smoothness to the data.
+    """
+    name, n_latent = likelihood
+    targets = data.y
+    if name == "softmax":
+        targets = (data.y == np.arange(n_latent)).astype(data.y.dtype)
+        targets -= targets.mean(axis=0)
+    X = data.X if data.rows is None else data.X[data.rows]
+    kernel, noise, _ = learn_local(
+        X, targets, data.weight, kernel, noise_variance, rng=rng, **options
+    )
+    return kernel, noise
+
+
+def length_scales(kernel, n_features, otherwise):
+    """Return the length-scales of a kernel's first stationary part, (D,)."""
+    struct = compile_kernel(kernel, n_features, np.float64).struct
+    stationary = (struct.code >= RBF) & (struct.code <= RATIONAL_QUADRATIC)
+    if not stationary.any():
+        return otherwise
+    return 1.0 / struct.inv_scale[np.flatnonzero(stationary)[0]]
+
+
+def free_variance(kernel, n_features):
+    """Return the index of the variance that multiplies a whole kernel, or None."""
+    compiled = compile_kernel(kernel, n_features, np.float64)
+    slot = compiled.struct.extra[-1]
+    return slot if compiled.struct.code[-1] == SCALE and compiled.free[slot] else None
