@@ -17,6 +17,8 @@ from skswsgp._state import Batch, Gradients, Model, make_work
 # derivative: rounding 1e-16 |f| / step and the third derivative times step^2 / 6.
 STEP, DIFFERENCE_TOLERANCE = 1e-5, 1e-6
 
+ADAM = {"solver": "adam", "init": "default"}  # the paper, for tests of training
+
 # Inline functions take the flags of their callers; no cache, which would not notice
 # that they change.
 caller = numba.njit(fastmath=FASTMATH, error_model="numpy")

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from helpers import ADAM
 from scipy.sparse import csr_array
 from sklearn.exceptions import NotFittedError
 from sklearn.gaussian_process.kernels import (
@@ -22,6 +23,7 @@ SMALL = {
     "batch_size": 16,
     "random_state": 0,
 }
+ADAM_TRAINING_Z = ADAM | {"optimize_inducing": True}
 Regressor, Classifier = SWSGPRegressor, SWSGPClassifier
 BOTH = [SWSGPRegressor, SWSGPClassifier]
 
@@ -379,13 +381,13 @@ AWKWARD_X = {
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
-@pytest.mark.parametrize("optimize_inducing", [False, True])
+@pytest.mark.parametrize("settings", [{}, ADAM_TRAINING_Z], ids=["natural", "adam"])
 @pytest.mark.parametrize("estimator_class", BOTH)
 @pytest.mark.parametrize("change", AWKWARD_X.values(), ids=AWKWARD_X)
-def test_awkward_X(estimator_class, change, optimize_inducing, dtype):
+def test_awkward_X(estimator_class, change, settings, dtype):
     X, y = data(estimator_class)
     X = change(X)
-    model = estimator_class(**SMALL, optimize_inducing=optimize_inducing, dtype=dtype)
+    model = estimator_class(**SMALL, **settings, dtype=dtype)
     assert_finite(model.fit(X, y), X, y)
 
 
@@ -393,7 +395,7 @@ def test_awkward_X(estimator_class, change, optimize_inducing, dtype):
 @pytest.mark.parametrize("estimator_class", BOTH)
 def test_units_of_X_do_not_matter(estimator_class, size):
     X, y = data(estimator_class)
-    params = SMALL | {"inducing_points": "random"}
+    params = SMALL | ADAM | {"inducing_points": "random"}
     expected = estimator_class(**params).fit(X, y).predict(X)
     actual = estimator_class(**params).fit(X * size, y).predict(X * size)
     np.testing.assert_allclose(actual, expected, rtol=0, atol=1e-6)

@@ -4,6 +4,7 @@ import joblib
 import numpy as np
 import pytest
 import reference
+from helpers import ADAM
 from sklearn.datasets import load_iris, make_moons
 from sklearn.exceptions import NotFittedError
 from sklearn.gaussian_process.kernels import ConstantKernel, Matern
@@ -22,7 +23,7 @@ KERNELS = {
 
 def small_model(**params):
     defaults = {"n_inducing": 20, "n_neighbors": 5, "max_iter": 5, "batch_size": 16}
-    return SWSGPClassifier(**defaults | {"random_state": 0} | params)
+    return SWSGPClassifier(**ADAM | defaults | {"random_state": 0} | params)
 
 
 def iris():

@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import sklearn
+from helpers import ADAM
 from sklearn.base import clone
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.datasets import make_moons
@@ -27,6 +28,7 @@ SMALL = {
     "batch_size": 16,
     "learning_rate": 0.05,
     "random_state": 0,
+    **ADAM,
 }
 
 

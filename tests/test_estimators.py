@@ -1,12 +1,13 @@
 """The contract of scikit-learn."""
 
+from helpers import ADAM
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from skswsgp import SWSGPClassifier, SWSGPRegressor
 
 REPETITION = {
     "check_sample_weight_equivalence_on_dense_data": (
-        "minibatches of repeated rows are drawn in another order; "
+        "repeated rows are drawn in another order while training; "
         "test_weights_act_like_repetition takes its place"
     )
 }
@@ -14,8 +15,10 @@ REPETITION = {
 
 @parametrize_with_checks(
     [
-        SWSGPRegressor(n_inducing=30, max_iter=60),
-        SWSGPClassifier(n_inducing=30, max_iter=60),
+        SWSGPRegressor(),
+        SWSGPClassifier(),
+        SWSGPRegressor(n_inducing=30, max_iter=60, **ADAM),
+        SWSGPClassifier(n_inducing=30, max_iter=60, **ADAM),
     ],
     expected_failed_checks=lambda estimator: REPETITION,
 )

@@ -4,6 +4,7 @@ import joblib
 import numpy as np
 import pytest
 import reference
+from helpers import ADAM
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import norm
@@ -19,7 +20,7 @@ from sklearn.gaussian_process.kernels import (
 )
 
 import skswsgp
-from skswsgp import SWSGPRegressor, _base, _model
+from skswsgp import SWSGPRegressor, _base, _model, _start, _training
 from skswsgp.kernels import ArcCosine
 
 JITTER = 1e-4  # of float64, relative to the variance of the kernel
@@ -45,7 +46,7 @@ def small_data(n=150, seed=0):
 
 def small_model(**params):
     defaults = {"n_inducing": 20, "n_neighbors": 5, "max_iter": 5, "batch_size": 16}
-    return SWSGPRegressor(**defaults | {"random_state": 0} | params)
+    return SWSGPRegressor(**ADAM | defaults | {"random_state": 0} | params)
 
 
 def assembled(kernel, *, Q=1, full=False, H=4, M=7, D=2, seed=0):
@@ -95,7 +96,7 @@ def assert_same_bits(first, second):
 
 def interrupting(monkeypatch, error, epoch):
     """Let training raise `error` at the start of an epoch, counted from 1."""
-    run_epoch, calls = _base.run_epoch, []
+    run_epoch, calls = _training.run_epoch, []
 
     def raising(*args):
         calls.append(1)
@@ -103,7 +104,7 @@ def interrupting(monkeypatch, error, epoch):
             raise error
         return run_epoch(*args)
 
-    monkeypatch.setattr(_base, "run_epoch", raising)
+    monkeypatch.setattr(_training, "run_epoch", raising)
 
 
 # ---------------------------------------------------------------- formulas
@@ -181,6 +182,7 @@ def test_a_trained_model_comes_near_the_exact_gaussian_process(rng):
         max_iter=150,
         n_iter_no_change=150,
         random_state=0,
+        **ADAM,
     ).fit(X, y)
     mean, std = model.predict(X_new, return_std=True)
 
@@ -188,10 +190,12 @@ def test_a_trained_model_comes_near_the_exact_gaussian_process(rng):
     np.testing.assert_allclose(std, expected_std, rtol=0.2)
 
 
-def test_defaults_learn_a_smooth_curve(rng):
+@pytest.mark.parametrize("settings", [{}, ADAM], ids=["default", "adam"])
+def test_defaults_learn_a_smooth_curve(rng, settings):
     X = np.sort(rng.uniform(0, 6, size=(50, 1)), axis=0)
     y = np.sin(X[:, 0]) + 0.1 * rng.normal(size=50)
-    assert SWSGPRegressor(random_state=0).fit(X, y).score(X, y) > 0.9
+    model = SWSGPRegressor(random_state=0, **settings).fit(X, y)
+    assert model.score(X, y) > 0.9
 
 
 # ---------------------------------------------------------------- prediction
@@ -785,13 +789,13 @@ def test_an_exception_in_partial_fit_keeps_the_moments(monkeypatch):
     X, y = small_data(60)
     model, other = (small_model().partial_fit(X, y) for _ in range(2))
     with monkeypatch.context() as patch:
-        run_epoch = _base.run_epoch
+        run_epoch = _training.run_epoch
 
         def raising(*args):
             run_epoch(*args)
             raise RuntimeError("after the epoch")
 
-        patch.setattr(_base, "run_epoch", raising)
+        patch.setattr(_training, "run_epoch", raising)
         with pytest.raises(RuntimeError, match="after the epoch"):
             model.partial_fit(X + 1, y)
     assert_same_bits(model.partial_fit(X, y), other.partial_fit(X, y))

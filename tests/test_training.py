@@ -7,7 +7,7 @@ import numba
 import numpy as np
 import pytest
 import sklearn
-from helpers import make_problem
+from helpers import ADAM, make_problem
 from numpy.testing import assert_array_equal
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, DotProduct
 
@@ -109,6 +109,7 @@ def test_X_is_not_copied(monkeypatch, rng, held_out, weight):
         max_iter=1,
         early_stopping=held_out,
         random_state=0,
+        **ADAM,
     )
     model.fit(*(array[:1000] for array in data)).lower_bound(*data)
     tracemalloc.start()
@@ -205,6 +206,7 @@ def test_scores_search_once_while_the_kernel_stays(curve, record):
             batch_size=50,  # every row is seen in each epoch
             max_iter=max_iter,
             random_state=0,
+            **ADAM,
         ).fit(X, y, X_val=X[:60] + 0.1, y_val=y[:60])
         assert len(model.validation_scores_) == max_iter
         built.append(record.built)
@@ -215,7 +217,9 @@ def test_scores_search_once_while_the_kernel_stays(curve, record):
 
 def test_recall_is_measured_once(curve, record):
     X, y = curve
-    model = SWSGPRegressor(n_inducing=20, n_neighbors=4, max_iter=5, random_state=0)
+    model = SWSGPRegressor(
+        n_inducing=20, n_neighbors=4, max_iter=5, random_state=0, **ADAM
+    )
     model.fit(X, y, X_val=X, y_val=y)
     assert record.recalls == 1
     assert model.neighbor_recall_ == 1.0
@@ -223,7 +227,9 @@ def test_recall_is_measured_once(curve, record):
 
 def test_lists_beyond_the_budget_change_nothing(curve):
     X, y = curve
-    model = SWSGPRegressor(n_inducing=40, n_neighbors=6, max_iter=5, random_state=0)
+    model = SWSGPRegressor(
+        n_inducing=40, n_neighbors=6, max_iter=5, random_state=0, **ADAM
+    )
     kept = model.fit(X, y).inducing_mean_
     with sklearn.config_context(working_memory=0):
         looked_up = model.fit(X, y).inducing_mean_
@@ -246,7 +252,7 @@ def test_threads_are_clamped_and_restored():
 
 def test_fits_in_two_python_threads_do_not_meet(curve):
     X, y = curve
-    settings = {"n_inducing": 20, "n_neighbors": 4, "max_iter": 5, "random_state": 0}
+    settings = ADAM | {"n_inducing": 20, "max_iter": 5, "random_state": 0}
     expected = SWSGPRegressor(**settings).fit(X, y).predict(X)
     results = []
 
@@ -272,5 +278,6 @@ def test_memory_does_not_grow_with_the_square_of_inducing_points(rng):
         n_neighbors=4,
         max_iter=1,
         random_state=0,
+        **ADAM,
     ).fit(X, X[:, 0])
     assert model.inducing_covariance_.shape == (3000,)
