@@ -3,6 +3,7 @@
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from skswsgp import SWSGPClassifier, SWSGPRegressor
+from skswsgp.baselines import NearestNeighborGPRegressor
 
 REPETITION = {
     "check_sample_weight_equivalence_on_dense_data": (
@@ -16,6 +17,7 @@ REPETITION = {
     [
         SWSGPRegressor(n_inducing=30, max_iter=60),
         SWSGPClassifier(n_inducing=30, max_iter=60),
+        NearestNeighborGPRegressor(),
     ],
     expected_failed_checks=lambda estimator: REPETITION,
 )
