@@ -32,3 +32,11 @@ def default_kernel(spread):
     if len(spread) == 1:
         lengths, bounds = float(lengths[0]), tuple(bounds[0])
     return ConstantKernel(1.0, (1e-3, 1e3)) * Matern(lengths, bounds, nu=2.5)
+
+
+def mean_and_scale(y, sample_weight):
+    """Return weighted mean and standard deviation (1 if constant) of each output."""
+    mean = np.average(y, axis=0, weights=sample_weight)
+    scale = np.sqrt(np.average((y - mean) ** 2, axis=0, weights=sample_weight))
+    rounding = 1e-12 * np.abs(y).max(axis=0)
+    return mean, np.where(scale > rounding, scale, 1.0)[()]

@@ -5,10 +5,10 @@ from numbers import Real
 
 import numpy as np
 from sklearn.base import MultiOutputMixin, RegressorMixin
-from sklearn.utils import assert_all_finite
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from skswsgp._base import BaseSWSGP
+from skswsgp._defaults import mean_and_scale
 
 
 class SWSGPRegressor(MultiOutputMixin, RegressorMixin, BaseSWSGP):
@@ -319,27 +319,6 @@ class SWSGPRegressor(MultiOutputMixin, RegressorMixin, BaseSWSGP):
         square = (targets - mu) ** 2 / variance
         density = -0.5 * (math.log(2 * math.pi) + np.log(variance) + square)
         return (density - np.log(attributes["y_scale_"])).sum(axis=1)
-
-
-def mean_and_scale(y, sample_weight):
-    """Return weighted mean and standard deviation (1 if constant) of each output."""
-    mean = np.average(y, axis=0, weights=sample_weight)
-    scale = np.sqrt(np.average((y - mean) ** 2, axis=0, weights=sample_weight))
-    rounding = 1e-12 * np.abs(y).max(axis=0)
-    return mean, np.where(scale > rounding, scale, 1.0)[()]
-
-
-def as_numbers(y):
-    """Return y as float64; raise ValueError for what is no finite number."""
-    try:
-        y = np.asarray(y, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise ValueError(
-            f"y cannot be read as numbers ({error}): expected a real number for each "
-            "row and output; for labels use SWSGPClassifier."
-        ) from None
-    assert_all_finite(y, input_name="y")
-    return y
 
 
 def check_outputs(y, mean):

@@ -374,3 +374,51 @@ def gp_predict(kernel, X, y, noise_variance, X_new):
     k = kernel_matrix(kernel, X, X_new)  # (n, n_new)
     mean = k.T @ np.linalg.solve(C, y)
     return mean, kernel_matrix(kernel, X_new) - k.T @ np.linalg.solve(C, k)
+
+
+# ---------------------------------------------------------------- the local GP
+
+
+def krige(kernel, x, Z_w, m_w, noise_w):
+    """Return mu and F of f(x) given noisy data m_w = f(Z_w) + N(0, diag noise_w).
+
+    a = C^-1 k with C = K + diag(noise_w), mu = a' m_w, F = k(x, x) - k' a, for x (d,),
+    Z_w (H, d), m_w (H,), noise_w (H,); a WhiteKernel inside the kernel is part of f.
+    """
+    C = kernel_matrix(kernel, Z_w) + np.diag(noise_w)  # (H, H)
+    k = kernel_matrix(kernel, Z_w, x[np.newaxis])[:, 0]  # (H,)
+    a = np.linalg.solve(C, k)  # (H,)
+    return a @ m_w, kernel_value(kernel, x, x, same=True) - k @ a
+
+
+def krige_all(kernel, X, Z, m, weight, noise_variance, neighbors):
+    """Return mu (n, Q), F (n, Q) at the rows of X from data Z (M, d), m (M, Q).
+
+    Datum j has the noise variance noise_variance_q / weight_jq, weight (M, Q);
+    `neighbors` (n, H).
+    """
+    mu, F = np.empty((2, len(X), m.shape[1]))
+    for i, w in enumerate(neighbors):
+        for q in range(m.shape[1]):
+            noise_w = noise_variance[q] / weight[w, q]
+            mu[i, q], F[i, q] = krige(kernel, X[i], Z[w], m[w, q], noise_w)
+    return mu, F
+
+
+def nearest_neighbor_log_likelihood(
+    kernel, X, y, Z, m, weight, noise_variance, neighbors, sample_weight
+):
+    """Return sum_i sample_weight_i sum_q log N(y_iq; mu_iq, F_iq + noise_variance_q).
+
+    Arguments as in `krige_all`, y (n, Q), sample_weight (n,): Vecchia (1988) with given
+    conditioning sets.
+    """
+    mu, F = krige_all(kernel, X, Z, m, weight, noise_variance, neighbors)
+    total = 0.0
+    for i in range(len(X)):
+        for q in range(y.shape[1]):
+            variance = F[i, q] + noise_variance[q]
+            square = (y[i, q] - mu[i, q]) ** 2 / variance
+            log_density = -(math.log(2 * math.pi * variance) + square) / 2
+            total += sample_weight[i] * log_density
+    return total

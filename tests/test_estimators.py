@@ -4,6 +4,7 @@ from helpers import ADAM
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from skswsgp import SWSGPClassifier, SWSGPRegressor
+from skswsgp.baselines import NearestNeighborGPRegressor
 
 REPETITION = {
     "check_sample_weight_equivalence_on_dense_data": (
@@ -19,6 +20,7 @@ REPETITION = {
         SWSGPClassifier(),
         SWSGPRegressor(n_inducing=30, max_iter=60, **ADAM),
         SWSGPClassifier(n_inducing=30, max_iter=60, **ADAM),
+        NearestNeighborGPRegressor(),
     ],
     expected_failed_checks=lambda estimator: REPETITION,
 )

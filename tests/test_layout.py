@@ -13,7 +13,7 @@ FLOORS = [
     "_engine_cpu _evaluation_cpu _kriging_cpu _nearest",
     "_model _training _neighbors _inducing _defaults _program _engine"
     " _local _chain _natural _start",
-    "_base _callbacks metrics",
+    "_base _callbacks baselines metrics",
     "_regressor _classifier",
     "__init__",
 ]

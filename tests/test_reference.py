@@ -321,3 +321,22 @@ def test_finite_difference():
     """Central differences are exact for quadratics, up to rounding."""
     gradient = reference.finite_difference(lambda t: t[0] ** 2 * 3 + t[1], [2.0, 5.0])
     assert_allclose(gradient, [12, 1], rtol=1e-8)
+
+
+@pytest.mark.parametrize("kernel", [KERNEL, 1.3 * RBF(0.8)])
+def test_kriging_from_all_data_is_the_exact_gp(kernel, rng):
+    X, X_new, m = rng.normal(size=(9, 2)), rng.normal(size=(3, 2)), rng.normal(size=9)
+    weight = rng.uniform(0.5, 2.0, size=9)
+    exact = GaussianProcessRegressor(kernel, alpha=0.2 / weight, optimizer=None)
+    mean, std = exact.fit(X, m).predict(X_new, return_std=True)
+    mu, F = reference.krige_all(
+        kernel,
+        X_new,
+        X,
+        m[:, None],
+        weight[:, None],
+        [0.2],
+        np.tile(np.arange(9), (3, 1)),
+    )
+    assert_allclose(mu[:, 0], mean, atol=1e-9)
+    assert_allclose(F[:, 0], std**2, atol=1e-9)

@@ -1,0 +1,259 @@
+"""Simpler models to measure the others against."""
+
+from numbers import Integral, Real
+
+import numpy as np
+from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin
+from sklearn.utils import check_random_state
+from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils.validation import (
+    _check_sample_weight,
+    check_is_fitted,
+    validate_data,
+)
+
+from skswsgp._defaults import mean_and_scale
+from skswsgp._jit import max_threads
+from skswsgp._local import LocalProcess, learn_local, local_model
+
+__all__ = ["NearestNeighborGPRegressor"]
+
+
+class NearestNeighborGPRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
+    """Gaussian process regression from the training rows nearest to each new one.
+
+    Each prediction is that of an exact Gaussian process on the `n_neighbors` nearest
+    training rows, at a cost of O(n_neighbors^3). Kernel and noise maximise the density
+    of training rows given their 32 nearest others, the nearest-neighbour likelihood
+    [1]_ [2]_, on minibatches. It is hard to beat on tables with many rows, but predicts
+    one point at a time: there is no joint distribution of several predictions.
+
+    Parameters
+    ----------
+    kernel : kernel object of scikit-learn, default=None
+        Covariance of the latent function, in the units of X; its parameters are where
+        learning starts, those with ``"fixed"`` bounds stay. It may be composed as in
+        :class:`skswsgp.SWSGPRegressor`. None is a variance times a Matern kernel with
+        one length-scale a feature, whose nu of 0.5, 1.5 or 2.5 is the one under which
+        the rows are the most likely.
+    n_neighbors : int, default=64
+        Training rows that a prediction uses; cut to their number.
+    neighbor_search : {"auto", "brute", "kd_tree", "pynndescent"}, default="auto"
+        How they are found; all but "pynndescent" are exact.
+    noise_variance : float, default=0.1
+        Noise variance where learning starts, on the scale of standardised y.
+    normalize_y : bool, default=True
+        Whether y is standardised inside.
+    n_jobs : int, default=None
+        Number of threads. None takes all that Numba may use; results are the same for
+        any number.
+    dtype : {"float64", "float32"}, default="float64"
+        Precision of all computations.
+    random_state : int, RandomState instance or None, default=None
+        Drives the choice of rows for learning.
+
+    Attributes
+    ----------
+    kernel_ : kernel object
+        Kernel with the learned parameters, in the units of X.
+    noise_variance_ : float or ndarray of shape (n_outputs,)
+        Learned noise variance, on the scale of standardised y.
+    X_train_ : ndarray of shape (n_samples, n_features)
+        Training inputs, in the units of X, without rows of weight zero.
+    y_train_ : ndarray of shape (n_samples,) or (n_samples, n_outputs)
+        Training targets, standardised.
+    sample_weight_ : ndarray of shape (n_samples,)
+        Weights of the training rows.
+    y_mean_, y_scale_ : float or ndarray of shape (n_outputs,)
+        y is standardised as (y - y_mean_) / y_scale_.
+    loss_curve_ : list of float
+        Negative mean log density of the rows of each step of learning, given their
+        nearest others, before the step; in nats, of standardised y and summed over
+        outputs. Empty after a fit to one row.
+    n_features_in_ : int
+        Number of features.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Names of the features, where X had any.
+
+    See Also
+    --------
+    skswsgp.SWSGPRegressor : Variational, with inducing points.
+    sklearn.gaussian_process.GaussianProcessRegressor : Exact, for thousands of rows.
+
+    Notes
+    -----
+    The first eight attributes without `loss_curve_` are the whole model: `predict`
+    reads nothing else. With `n_neighbors` at least the number of rows, predictions are
+    those of the exact Gaussian process. At most 200,000 random rows take part in
+    learning; all are used in predictions.
+
+    References
+    ----------
+    .. [1] A. V. Vecchia, "Estimation and Model Identification for Continuous Spatial
+       Processes", Journal of the Royal Statistical Society B 50(2), 1988.
+    .. [2] A. Datta, S. Banerjee, A. O. Finley, A. E. Gelfand, "Hierarchical
+       Nearest-Neighbor Gaussian Process Models for Large Geostatistical Datasets",
+       Journal of the American Statistical Association 111(514), 2016.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skswsgp.baselines import NearestNeighborGPRegressor
+    >>> X = np.linspace(0, 6, 200)[:, None]
+    >>> y = np.sin(X[:, 0])
+    >>> model = NearestNeighborGPRegressor(n_neighbors=8, random_state=0).fit(X, y)
+    >>> mean, std = model.predict([[1.0], [4.0]], return_std=True)
+    >>> bool(np.abs(mean - np.sin([1.0, 4.0])).max() < 0.01)
+    True
+    """
+
+    _parameter_constraints: dict = {  # noqa: RUF012  scikit-learn's own form
+        "kernel": "no_validation",  # checked by compile_kernel, which says more
+        "n_neighbors": [Interval(Integral, 1, None, closed="left")],
+        "neighbor_search": [StrOptions({"auto", "brute", "kd_tree", "pynndescent"})],
+        "noise_variance": [Interval(Real, 0, None, closed="neither")],
+        "normalize_y": ["boolean"],
+        "n_jobs": [Integral, None],
+        "dtype": [StrOptions({"float64", "float32"})],
+        "random_state": ["random_state"],
+    }
+    _input_checks = {"dtype": [np.float64, np.float32], "order": "C"}  # noqa: RUF012
+
+    def __init__(
+        self,
+        kernel=None,
+        *,
+        n_neighbors=64,
+        neighbor_search="auto",
+        noise_variance=0.1,
+        normalize_y=True,
+        n_jobs=None,
+        dtype="float64",
+        random_state=None,
+    ):
+        self.kernel = kernel
+        self.n_neighbors = n_neighbors
+        self.neighbor_search = neighbor_search
+        self.noise_variance = noise_variance
+        self.normalize_y = normalize_y
+        self.n_jobs = n_jobs
+        self.dtype = dtype
+        self.random_state = random_state
+
+    def fit(self, X, y, sample_weight=None):
+        """Keep the training rows; learn kernel and noise from them.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Training inputs, in any units.
+        y : array-like of shape (n_samples,) or (n_samples, n_outputs)
+            Training targets.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weight of each row: how often it counts in learning, and what its noise
+            variance is divided by.
+
+        Returns
+        -------
+        self : object
+            The fitted estimator.
+
+        Raises
+        ------
+        ValueError
+            If a parameter or the data cannot be used; the estimator stays as it was.
+        FloatingPointError
+            If learning leaves the finite numbers.
+        """
+        before = dict(vars(self))
+        try:
+            self._fit(X, y, sample_weight)
+        except BaseException:
+            vars(self).clear()
+            vars(self).update(before)
+            raise
+        return self
+
+    def _fit(self, X, y, sample_weight):
+        self._validate_params()
+        rng = check_random_state(self.random_state)
+        X, y, weight = self._validate_training(X, y, sample_weight)
+        if self.normalize_y:
+            self.y_mean_, self.y_scale_ = mean_and_scale(y, weight)
+        else:
+            self.y_mean_ = np.zeros(y.shape[1:])[()]
+            self.y_scale_ = np.ones(y.shape[1:])[()]
+        self.X_train_ = X
+        self.y_train_ = (y - self.y_mean_) / self.y_scale_
+        self.sample_weight_ = weight
+        self.kernel_, noise, curve = learn_local(
+            self.X_train_,
+            self.y_train_.reshape(len(y), -1),
+            weight,
+            self.kernel,
+            float(self.noise_variance),
+            max_threads(self.n_jobs),
+            self.dtype,
+            rng,
+            self.neighbor_search,
+        )
+        self.noise_variance_ = noise if y.ndim > 1 else float(noise[0])
+        self.loss_curve_ = (-curve).tolist()
+
+    def _validate_training(self, X, y, sample_weight):
+        """Return copies of X, y and weights, without the rows of weight zero."""
+        X, y = validate_data(
+            self, X, y, multi_output=True, y_numeric=True, **self._input_checks
+        )
+        y = np.asarray(y, dtype=np.float64)
+        weight = _check_sample_weight(
+            sample_weight, X, dtype=np.float64, ensure_non_negative=True
+        )
+        if not weight.any():
+            raise ValueError(
+                "sample_weight is zero for every row: expected at least one positive "
+                "weight; leave sample_weight out to weigh all rows alike."
+            )
+        kept = weight > 0
+        return X[kept], y[kept], weight[kept]
+
+    def predict(self, X, return_std=False):
+        """Predict the mean, and the standard deviation, of new observations.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Inputs.
+        return_std : bool, default=False
+            Whether to return standard deviations as well.
+
+        Returns
+        -------
+        mean : ndarray of shape (n_samples,) or (n_samples, n_outputs)
+            Predictive mean, in the units of y.
+        std : ndarray of the same shape
+            Standard deviation of an observation of weight one, noise included, in the
+            units of y. Only if `return_std`.
+        """
+        check_is_fitted(self, "X_train_")
+        X = validate_data(self, X, reset=False, **self._input_checks)
+        N = len(self.X_train_)
+        noise = np.atleast_1d(self.noise_variance_)
+        model, center = local_model(
+            self.X_train_,
+            self.y_train_.reshape(N, -1),
+            self.sample_weight_,
+            self.kernel_,
+            noise,
+            self.dtype,
+        )
+        process = LocalProcess(
+            model, min(self.n_neighbors, N), max_threads(self.n_jobs),
+            self.neighbor_search,
+        )  # fmt: skip
+        mu, v = process.predict_rows(X, center)
+        shape = len(X), *self.y_train_.shape[1:]
+        mean = mu.reshape(shape) * self.y_scale_ + self.y_mean_
+        if not return_std:
+            return mean
+        return mean, np.sqrt(v + noise).reshape(shape) * self.y_scale_

@@ -1,0 +1,462 @@
+"""NearestNeighborGPRegressor: formulas, weights, awkward and unusable data."""
+
+import pickle
+
+import joblib
+import numpy as np
+import pytest
+import reference
+from scipy.sparse import csr_array
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+from sklearn.gaussian_process import GaussianProcessRegressor
+from sklearn.gaussian_process.kernels import (
+    RBF,
+    ConstantKernel,
+    DotProduct,
+    ExpSineSquared,
+    Matern,
+    WhiteKernel,
+)
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from skswsgp import _local, baselines
+from skswsgp.baselines import NearestNeighborGPRegressor as Regressor
+from skswsgp.metrics import interval_coverage
+
+KERNELS = {
+    "matern": ConstantKernel(1.7) * Matern([0.8, 1.5], nu=2.5),
+    "white": ConstantKernel(0.6) * RBF(0.9) + WhiteKernel(0.2),
+    "linear": DotProduct(0.5) + RBF([1.1, 0.7]),
+}
+
+
+@pytest.fixture
+def short(monkeypatch):
+    """Let fits be short where their quality does not matter."""
+    monkeypatch.setattr(_local, "STEPS", 30)
+
+
+def data(n=60, seed=0):
+    """Return X (n, 2), y (n,): a smooth function with noise of variance 0.01."""
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(-2, 2, size=(n, 2))
+    return X, np.sin(2 * X[:, 0]) + 0.5 * X[:, 1] + 0.1 * rng.normal(size=n)
+
+
+def state_of(model):
+    return joblib.hash(vars(model))
+
+
+def assert_finite(model, X, y):
+    mean, std = model.predict(X, return_std=True)
+    assert mean.shape == std.shape == np.shape(y)
+    assert np.all(np.isfinite(mean))
+    assert np.all(np.isfinite(std) & (std > 0))
+    assert np.all(np.isfinite(model.loss_curve_))
+    assert np.all(np.isfinite(model.kernel_.theta))
+
+
+# ---------------------------------------------------------------- formulas
+
+
+@pytest.mark.parametrize("H", [3, 12])
+@pytest.mark.parametrize("Q", [1, 2])
+@pytest.mark.parametrize("kernel", KERNELS.values(), ids=KERNELS)
+def test_a_model_put_together_from_arrays_agrees_with_the_formulas(kernel, Q, H, rng):
+    model = Regressor(n_neighbors=H)
+    noise = rng.uniform(0.1, 0.3, size=Q)
+    model.kernel_, model.n_features_in_ = kernel, 2
+    model.X_train_, m = rng.normal(size=(12, 2)) + 1.0, rng.normal(size=(12, Q))
+    model.sample_weight_ = rng.uniform(0.3, 3.0, size=12)
+    model.y_train_ = m if Q > 1 else m[:, 0]
+    model.noise_variance_ = noise if Q > 1 else noise[0]
+    model.y_mean_ = np.array([3.0, -1.0]) if Q > 1 else 3.0
+    model.y_scale_ = np.array([2.0, 0.5]) if Q > 1 else 2.0
+    X = rng.normal(size=(6, 2)) + 1.0
+
+    mean, std = model.predict(X, return_std=True)
+
+    nearest = reference.neighbor_table(kernel, X, model.X_train_, H)
+    weight = np.repeat(model.sample_weight_[:, None], Q, axis=1)
+    mu, F = reference.krige_all(kernel, X, model.X_train_, m, weight, noise, nearest)
+    expected = mu * model.y_scale_ + model.y_mean_
+    expected_std = np.sqrt(F + noise) * model.y_scale_
+    assert mean.shape == std.shape == ((6, 2) if Q > 1 else (6,))
+    # A jitter of 1e-10 of K, against a noise of 0.03 or more.
+    np.testing.assert_allclose(mean, expected.reshape(mean.shape), rtol=1e-8, atol=1e-8)
+    np.testing.assert_allclose(std, expected_std.reshape(std.shape), rtol=1e-8)
+
+
+def test_all_rows_as_neighbors_give_the_exact_gaussian_process(short):
+    X, y = data()
+    model = Regressor(n_neighbors=1000, random_state=0).fit(X, y)
+    exact = GaussianProcessRegressor(
+        model.kernel_, alpha=model.noise_variance_, optimizer=None
+    ).fit(X, model.y_train_)
+    X_new, _ = data(seed=1)
+    mean, std = model.predict(X_new, return_std=True)
+    expected, expected_std = exact.predict(X_new, return_std=True)
+    latent = np.sqrt((std / model.y_scale_) ** 2 - model.noise_variance_)
+    actual = (mean - model.y_mean_) / model.y_scale_
+    np.testing.assert_allclose(actual, expected, rtol=0, atol=1e-6)
+    np.testing.assert_allclose(latent, expected_std, rtol=0, atol=1e-6)
+
+
+def test_it_learns_a_function_and_its_noise():
+    X, y = data(1000)
+    X_new, y_new = data(1000, seed=1)
+    model = Regressor(random_state=0).fit(X, 50 * y + 300)
+    mean, std = model.predict(X_new, return_std=True)
+    assert model.score(X_new, 50 * y_new + 300) > 0.98
+    assert model.noise_variance_ * model.y_scale_**2 == pytest.approx(25, rel=0.3)
+    assert 0.93 < interval_coverage(50 * y_new + 300, mean, std) < 0.97
+    assert np.mean(model.loss_curve_[-20:]) < np.mean(model.loss_curve_[:20]) - 0.2
+
+
+def test_outputs_share_the_kernel_but_not_the_noise():
+    X, y = data(400)
+    Y = np.stack([y, 10 * y + np.random.default_rng(2).normal(size=400) * 5], axis=1)
+    model = Regressor(random_state=0).fit(X, Y)
+    assert model.noise_variance_.shape == model.y_mean_.shape == (2,)
+    assert model.noise_variance_[1] > 3 * model.noise_variance_[0]
+    assert_finite(model, X, Y)
+    assert model.score(X, Y) > 0.7
+
+
+def test_y_as_it_is(short):
+    X, y = data()
+    model = Regressor(normalize_y=False, random_state=0).fit(X, y + 3)
+    assert model.y_mean_ == 0.0
+    assert model.y_scale_ == 1.0
+    np.testing.assert_array_equal(model.y_train_, y + 3)
+
+
+def test_kernel_of_the_user(short):
+    X, y = data()
+    kernel = ConstantKernel(2.0, "fixed") * RBF(1.0)
+    model = Regressor(kernel, random_state=0).fit(X, y)
+    assert kernel == ConstantKernel(2.0, "fixed") * RBF(1.0)
+    assert model.kernel_.k1.constant_value == 2.0
+    assert model.kernel_.k2.length_scale != 1.0
+
+
+# ---------------------------------------------------------------- weights
+
+
+def test_rows_of_weight_zero_do_not_count(short):
+    X, y = data()
+    weight = np.r_[np.ones(40), np.zeros(20)]
+    model = Regressor(random_state=0).fit(X, np.r_[y[:40], [1e6] * 20], weight)
+    expected = Regressor(random_state=0).fit(X[:40], y[:40])
+    assert len(model.X_train_) == 40
+    np.testing.assert_array_equal(model.predict(X), expected.predict(X))
+
+
+def test_a_light_row_is_trusted_less(short):
+    X, y = data()
+    y[0] = 20.0
+    light = Regressor(random_state=0).fit(X, y, np.r_[1e-6, np.ones(59)])
+    heavy = Regressor(random_state=0).fit(X, y, np.r_[1e3, np.ones(59)])
+    assert light.predict(X[:1])[0] < 3.0
+    assert heavy.predict(X[:1])[0] > 15.0
+
+
+def test_weights_act_like_repetition(rng):
+    # Not to the bit: a repeated row has its copies as neighbours while learning.
+    X, y = data(400)
+    weight = rng.integers(1, 3, size=400)
+    rows = np.repeat(np.arange(400), weight)
+    weighted = Regressor(random_state=0).fit(X, y, sample_weight=weight)
+    repeated = Regressor(random_state=0).fit(X[rows], y[rows])
+    np.testing.assert_allclose(weighted.y_mean_, repeated.y_mean_)
+    np.testing.assert_allclose(weighted.y_scale_, repeated.y_scale_)
+    X_new, _ = data(seed=1)
+    first, second = weighted.predict(X_new), repeated.predict(X_new)
+    assert np.sqrt(np.mean((first - second) ** 2)) < 0.1  # the noise of a row
+
+
+# ---------------------------------------------------------------- what stays the same
+
+
+def test_a_fit_repeats_for_any_number_of_threads(short):
+    X, y = data()
+    models = [
+        Regressor(random_state=0, n_jobs=n_jobs).fit(X, y) for n_jobs in (1, 2, 64, -1)
+    ]
+    for model in models[1:]:
+        assert model.loss_curve_ == models[0].loss_curve_
+        np.testing.assert_array_equal(model.predict(X), models[0].predict(X))
+
+
+def test_prediction_changes_nothing_and_rows_do_not_meet(short):
+    X, y = data()
+    model = Regressor(random_state=0, n_neighbors=8).fit(X, y)
+    before = state_of(model)
+    together = model.predict(X, return_std=True)
+    single = [model.predict(X[i : i + 1], return_std=True) for i in range(60)]
+    np.testing.assert_array_equal(together, np.concatenate(single, axis=1))
+    assert state_of(model) == before
+
+
+def test_blocks_of_rows(short, monkeypatch):
+    X, y = data()
+    model = Regressor(random_state=0).fit(X, y)
+    expected = model.predict(X, return_std=True)
+    monkeypatch.setattr(_local, "ROWS_AT_ONCE", 7)
+    np.testing.assert_array_equal(model.predict(X, return_std=True), expected)
+
+
+def test_the_data_are_copied(short):
+    X, y = data()
+    model = Regressor(random_state=0).fit(X, y)
+    expected = model.predict(X[:5])
+    X_new = X[:5].copy()
+    X[:], y[:] = 0.0, 0.0
+    np.testing.assert_array_equal(model.predict(X_new), expected)
+
+
+def test_pickle_and_clone(short):
+    X, y = data()
+    model = Regressor(RBF(2.0), random_state=0).fit(X, y)
+    copy = pickle.loads(pickle.dumps(model))
+    np.testing.assert_array_equal(copy.predict(X), model.predict(X))
+    assert not [name for name in vars(clone(model)) if name.endswith("_")]
+
+
+def test_pipeline_and_grid_search(short):
+    X, y = data()
+    pipeline = make_pipeline(StandardScaler(), Regressor(random_state=0))
+    grid = {"nearestneighborgpregressor__n_neighbors": [4, 16]}
+    search = GridSearchCV(pipeline, grid, cv=2).fit(X * 1e4, y)
+    assert search.score(X * 1e4, y) > 0.8
+
+
+@pytest.mark.parametrize("search", ["auto", "brute", "kd_tree"])
+def test_exact_searches_agree(short, search):
+    X, y = data(300)
+    expected = Regressor(random_state=0).fit(X, y).predict(X)
+    model = Regressor(random_state=0, neighbor_search=search).fit(X, y)
+    np.testing.assert_allclose(model.predict(X), expected, rtol=0, atol=1e-9)
+
+
+def test_float32_comes_near(short):
+    X, y = data(200)
+    double = Regressor(random_state=0).fit(X, y)
+    single = Regressor(random_state=0, dtype="float32").fit(X, y)
+    np.testing.assert_allclose(single.predict(X), double.predict(X), rtol=0, atol=0.02)
+
+
+@pytest.mark.parametrize("size", [1e8, 1e-8])
+def test_units_do_not_matter(short, size):
+    X, y = data()
+    expected = Regressor(random_state=0).fit(X, y).predict(X)
+    scaled = Regressor(random_state=0).fit(X * size, y * size).predict(X * size)
+    np.testing.assert_allclose(scaled / size, expected, rtol=0, atol=1e-6)
+
+
+# ---------------------------------------------------------------- awkward, but usable
+
+AWKWARD_X = {
+    "constant column": lambda X: np.c_[X, np.full(len(X), 3.3)],
+    "columns twice": lambda X: np.c_[X, X],
+    "only constant columns": lambda X: np.full_like(X, 0.1),
+    "zeros": np.zeros_like,
+    "two different rows": lambda X: X[np.arange(len(X)) % 2],
+    "around 1e8": lambda X: X + 1e8,
+    "of size 1e8": lambda X: X * 1e8,
+    "columns of sizes 1e8 and 1e-8": lambda X: X * [1e8, 1e-8],
+    "one huge row": lambda X: np.where(np.arange(len(X))[:, None] == 0, 1e10, X),
+    "integer": lambda X: np.rint(3 * X).astype(int),
+    "boolean": lambda X: X > 0,
+    "float16": lambda X: X.astype(np.float16),
+    "float32": lambda X: X.astype(np.float32),
+    "Fortran": np.asfortranarray,
+    "one feature": lambda X: X[:, :1],
+    "lists": np.ndarray.tolist,
+    "read-only": lambda X: np.frombuffer(X.tobytes()).reshape(X.shape),
+}
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("change", AWKWARD_X.values(), ids=AWKWARD_X)
+def test_awkward_X(short, change, dtype):
+    X, y = data()
+    X = change(X)
+    assert_finite(Regressor(dtype=dtype, random_state=0).fit(X, y), X, y)
+
+
+AWKWARD_Y = {
+    "constant": lambda y: np.full_like(y, 5.0),
+    "zeros": np.zeros_like,
+    "constant 0.1": lambda y: np.full_like(y, 0.1),
+    "constant 1e8": lambda y: np.full_like(y, 1e8),
+    "around 1e8": lambda y: y + 1e8,
+    "of size 1e8": lambda y: y * 1e8,
+    "of size 1e-8": lambda y: y * 1e-8,
+    "without noise": lambda y: np.sin(np.arange(len(y))),
+    "one outlier": lambda y: np.r_[1e6, y[1:]],
+    "integer": lambda y: np.rint(3 * y).astype(int),
+    "one column": lambda y: y[:, None],
+    "a constant beside it": lambda y: np.stack([y, np.ones_like(y)], axis=1),
+}
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("change", AWKWARD_Y.values(), ids=AWKWARD_Y)
+def test_awkward_y(short, change, dtype):
+    X, y = data()
+    y = change(y)
+    model = Regressor(dtype=dtype, random_state=0).fit(X, y)
+    assert_finite(model, X, y)
+    if np.ptp(y) == 0:
+        np.testing.assert_allclose(model.predict(X), y, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("n_neighbors", [1, 64])
+@pytest.mark.parametrize("n", [1, 2, 3])
+def test_few_rows(short, n, n_neighbors, dtype):
+    X, y = data(n)
+    model = Regressor(dtype=dtype, n_neighbors=n_neighbors, random_state=0).fit(X, y)
+    assert_finite(model, X, y)
+    if n == 1:
+        assert model.loss_curve_ == []
+        np.testing.assert_allclose(model.predict(X), y, atol=1e-6)
+
+
+def test_small_weights_and_large_weights(short):
+    X, y = data()
+    weight = np.logspace(-6, 6, 60)
+    assert_finite(Regressor(random_state=0).fit(X, y, weight), X, y)
+
+
+@pytest.mark.parametrize("far", [1e20, 1e100, 1e200])
+def test_far_from_the_data(short, far):
+    X, y = data()
+    model = Regressor(random_state=0).fit(X, y)
+    mean, std = model.predict([[far, -far], [far, 0.0]], return_std=True)
+    np.testing.assert_allclose(mean, model.y_mean_)
+    prior = model.kernel_.k1.constant_value + model.noise_variance_
+    np.testing.assert_allclose(std, np.sqrt(prior) * model.y_scale_)
+
+
+# ---------------------------------------------------------------- unusable
+
+
+def holed(value):
+    def put(array):
+        array = np.array(array, dtype=float)
+        array[3] = value
+        return array
+
+    return put
+
+
+BAD_DATA = {
+    "X one-dimensional": (lambda X: X[:, 0], None, ValueError, "2D array"),
+    "X without columns": (lambda X: X[:, :0], None, ValueError, "0 feature"),
+    "lengths differ": (lambda X: X[:-1], None, ValueError, "numbers of samples"),
+    "X NaN": (holed(np.nan), None, ValueError, "X contains NaN"),
+    "y NaN": (None, holed(np.nan), ValueError, "y contains NaN"),
+    "X sparse": (csr_array, None, TypeError, "[Ss]parse"),
+    "y text": (None, lambda y: np.full(len(y), "a"), ValueError, "string"),
+    "y missing": (None, lambda y: None, ValueError, "requires y"),
+}
+
+
+@pytest.mark.parametrize(
+    ("in_X", "in_y", "error", "match"), BAD_DATA.values(), ids=BAD_DATA
+)
+def test_unusable_data_leave_an_earlier_model_untouched(
+    short, in_X, in_y, error, match
+):
+    X, y = data()
+    model = Regressor(random_state=0).fit(X, y)
+    before = state_of(model)
+    with pytest.raises(error, match=match):
+        model.fit(X if in_X is None else in_X(X), y if in_y is None else in_y(y))
+    assert state_of(model) == before
+
+
+@pytest.mark.parametrize(
+    ("weight", "match"),
+    [
+        (-np.ones(60), "[Nn]egative"),
+        (np.zeros(60), "zero"),
+        (np.full(60, np.nan), "NaN"),
+        (np.ones(59), "sample_weight"),
+    ],
+    ids=["negative", "zero", "nan", "short"],
+)
+def test_unusable_weights(weight, match):
+    model = Regressor()
+    with pytest.raises(ValueError, match=match):
+        model.fit(*data(), sample_weight=weight)
+    assert not [name for name in vars(model) if name.endswith("_")]
+
+
+BAD_PARAMETERS = {
+    "n_neighbors": [0, -1, 1.5, "a", None],
+    "neighbor_search": ["unknown", None],
+    "noise_variance": [0.0, -1.0, "a", np.nan, np.inf],
+    "normalize_y": ["yes"],
+    "n_jobs": [1.5, "a"],
+    "dtype": ["float16", int],
+    "random_state": ["a", -1],
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [(name, value) for name, values in BAD_PARAMETERS.items() for value in values],
+)
+def test_unusable_parameters(name, value):
+    model = Regressor(**{name: value})
+    with pytest.raises(ValueError, match=name):
+        model.fit(*data())
+    assert not [name for name in vars(model) if name.endswith("_")]
+
+
+@pytest.mark.parametrize(
+    ("kernel", "error", "match"),
+    [
+        (ExpSineSquared(), ValueError, "ExpSineSquared.*cannot be compiled"),
+        (RBF([1.0, 1.0, 1.0]), ValueError, "3 length-scales.*n_features=2"),
+        ("rbf", TypeError, "'rbf'.*expected a kernel"),
+        (RBF(-1.0), ValueError, "length_scale=-1.0"),
+    ],
+)
+@pytest.mark.parametrize("n", [1, 60])
+def test_unusable_kernels(short, kernel, error, match, n):
+    with pytest.raises(error, match=match):
+        Regressor(kernel).fit(*data(n))
+
+
+def test_not_fitted():
+    with pytest.raises(NotFittedError, match="not fitted yet"):
+        Regressor().predict(data()[0])
+
+
+def test_a_failing_fit_leaves_an_earlier_model_untouched(short, monkeypatch):
+    X, y = data()
+    model = Regressor(random_state=0).fit(X, y)
+    before = state_of(model)
+
+    def failing(*args):
+        raise FloatingPointError(_local.LOST)
+
+    monkeypatch.setattr(baselines, "learn_local", failing)
+    with pytest.raises(FloatingPointError, match="left the finite numbers"):
+        model.fit(X + 1, 5 * y)
+    assert state_of(model) == before
+
+
+def test_a_broken_model_does_not_predict_silently(short):
+    X, y = data()
+    model = Regressor(random_state=0).fit(X, y)
+    model.noise_variance_ = np.nan
+    with pytest.raises(FloatingPointError, match="check kernel_ and noise_variance_"):
+        model.predict(X)
