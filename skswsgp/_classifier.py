@@ -37,7 +37,8 @@ class SWSGPClassifier(ClassifierMixin, BaseSWSGP):
     optimize_inducing : bool, default=False
         Whether inducing inputs are trained too; takes `solver="adam"`.
     covariance : {"auto", "diag", "full"}, default="auto"
-        Covariance S of q(u), diagonal for `solver="natural"`; see :class:`SWSGPRegressor`.
+        Covariance S of q(u), diagonal for `solver="natural"`; see
+        :class:`SWSGPRegressor`.
     neighbor_metric : {"kernel", "euclidean", "random"}, default="kernel"
         Which inducing points are nearest.
     neighbor_search : {"auto", "brute", "kd_tree", "pynndescent"}, default="auto"

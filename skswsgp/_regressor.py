@@ -5,6 +5,7 @@ from numbers import Real
 
 import numpy as np
 from sklearn.base import MultiOutputMixin, RegressorMixin
+from sklearn.utils import assert_all_finite
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from skswsgp._base import BaseSWSGP
@@ -319,6 +320,19 @@ class SWSGPRegressor(MultiOutputMixin, RegressorMixin, BaseSWSGP):
         square = (targets - mu) ** 2 / variance
         density = -0.5 * (math.log(2 * math.pi) + np.log(variance) + square)
         return (density - np.log(attributes["y_scale_"])).sum(axis=1)
+
+
+def as_numbers(y):
+    """Return y as float64; raise ValueError for what is no finite number."""
+    try:
+        y = np.asarray(y, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise ValueError(
+            f"y cannot be read as numbers ({error}): expected a real number for each "
+            "row and output; for labels use SWSGPClassifier."
+        ) from None
+    assert_all_finite(y, input_name="y")
+    return y
 
 
 def check_outputs(y, mean):
