@@ -7,6 +7,7 @@ from numbers import Integral, Real
 
 import numpy as np
 from sklearn.base import BaseEstimator
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import train_test_split
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
@@ -26,6 +27,7 @@ from skswsgp._model import (
     latent_posterior,
     mean_log_density,
     model_attributes,
+    with_variances,
 )
 from skswsgp._natural import NaturalSolver
 from skswsgp._program import compile_kernel
@@ -176,6 +178,8 @@ class BaseSWSGP(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
             self, data, likelihood, spread, rng, natural
         )
         seen = fitted.get("n_samples_seen_", 0.0) if streaming else 0.0
+        if natural:
+            attributes = with_variances(attributes)
         attributes["n_samples_seen_"] = seen + float(data.weight.sum(dtype=np.float64))
         model, center = build_model(
             attributes,
@@ -192,10 +196,10 @@ class BaseSWSGP(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
         if natural:
             kernel, options = attributes["kernel_"], self._search_options()
             solver = NaturalSolver(engine, kernel, data, options, rng)
-            slot = free_variance(kernel, data.X.shape[1])
-            if self.init == "local" and slot is not None and not solver.conjugate:
+            variance = free_variance(kernel, data.X.shape[1])
+            if self.init == "local" and variance and not solver.conjugate:
                 solver.choose_variance(
-                    slot, lambda *of: self._log_density(*of, attributes), rng
+                    *variance, lambda *of: self._log_density(*of, attributes), rng
                 )
         else:
             self._prepare_engine(engine, data, attributes, spread, streaming)
@@ -335,6 +339,14 @@ class BaseSWSGP(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
                 stacklevel=callers_level(),
             )
         self._warn_of_jitter(engine)
+        if not solver.solved:
+            warnings.warn(
+                "conjugate gradients stopped before they converged: expected a kernel "
+                "and noise that do not differ by many orders of magnitude; bound the "
+                "kernel's variance, or raise noise_variance.",
+                ConvergenceWarning,
+                stacklevel=callers_level(),
+            )
         result = fitted()
         if best is not None:
             result = best | {name: result[name] for name in OF_THE_WHOLE_FIT}

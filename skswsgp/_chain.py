@@ -12,8 +12,9 @@ import numpy as np
 from scipy.linalg import solve_triangular
 from scipy.sparse import csr_matrix, vstack
 
-from skswsgp._model import index_blocks
+from skswsgp._model import cholesky, index_blocks, require_finite
 from skswsgp._neighbors import NeighborSearch
+from skswsgp._point import TINY
 from skswsgp._training import kernel_of
 
 
@@ -49,11 +50,12 @@ def make_chain(engine, kernel, metric, order):
 
     `kernel` is the kernel object with the parameters of the engine's model.
     """
+    order = order.astype(np.int32)  # the dtype of other lists: loops compile for it
     Z, H = engine.model.Z[order], engine.n_active
     M = len(Z)
-    shift = engine.model.jitter * kernel.diag(Z).mean()
-    K = kernel(Z[:H]) + shift * np.eye(H)
-    root = solve_triangular(np.linalg.cholesky(K), np.eye(H), lower=True)
+    shift = engine.model.jitter * mean_variance(kernel, Z)
+    L = cholesky(kernel(Z[:H].astype(np.float64)), shift)
+    root = solve_triangular(L, np.eye(H), lower=True)
     rows = [csr_matrix(root, shape=(H, M))]
     if H < M:
         search = NeighborSearch(
@@ -66,6 +68,7 @@ def make_chain(engine, kernel, metric, order):
         )
         lists = search.predecessors()[H:]
         weights, variance = engine.regress(Z[H:], order[lists])
+        require_finite(weights)
         deviation = np.sqrt(variance + shift)
         columns = np.column_stack([lists, np.arange(H, M)])
         values = np.column_stack([-weights, np.ones(M - H)]) / deviation[:, None]
@@ -82,16 +85,15 @@ def make_chain(engine, kernel, metric, order):
 def regress_on_inducing(engine, kernel, data, search):
     """Return A (n, M), sparse rows a_i = K_w^-1 k of eq. 13, and F (n,).
 
-    f_i = a_i' u + noise of variance F_i, for each row of the data.
+    f_i = a_i' u + noise of variance F_i > 0, for each row of the data.
     """
     model, H = engine.model, engine.n_active
-    M = len(model.Z)
+    Z, M = model.Z.astype(np.float64), len(model.Z)
+    shift = model.jitter * mean_variance(kernel, Z)
     residual = np.empty(data.n_rows)
     blocks = []
     if H == M:
-        K = kernel(model.Z)
-        K[np.diag_indices(M)] += model.jitter * np.diag(K).mean()
-        L = np.linalg.cholesky(K)
+        L = cholesky(kernel(Z), shift)
     for index in index_blocks(data.n_rows):
         X = data.block(index)[0]
         if H < M:
@@ -99,11 +101,20 @@ def regress_on_inducing(engine, kernel, data, search):
             weights, residual[index] = engine.regress(X, lists)
             blocks.append(sparse_rows(weights, lists, M))
         else:
-            half = solve_triangular(L, kernel(model.Z, X), lower=True)  # (M, n)
-            residual[index] = np.maximum(kernel.diag(X) - np.sum(half**2, axis=0), 0.0)
+            half = solve_triangular(L, kernel(Z, X), lower=True)  # (M, n)
+            residual[index] = kernel.diag(X) - np.sum(half**2, axis=0)
             weights = solve_triangular(L, half, lower=True, trans="T").T
             blocks.append(csr_matrix(weights))
-    return vstack(blocks, format="csr"), residual
+    A = vstack(blocks, format="csr")
+    require_finite(A.data)
+    return A, np.maximum(residual, TINY * shift)
+
+
+def mean_variance(kernel, Z):
+    """Return the mean prior variance of rows of Z, the unit of jitter; 1 for zero."""
+    mean = float(np.mean(kernel.diag(Z), dtype=np.float64))
+    require_finite(mean)
+    return mean if mean > 0.0 else 1.0
 
 
 def sparse_rows(values, columns, M):

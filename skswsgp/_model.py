@@ -107,7 +107,8 @@ def cholesky(K, jitter):
     """Return the lower factor of K + jitter I, with ten times more until it exists."""
     jitter = max(jitter, np.finfo(K.dtype).tiny ** 0.5)
     require_finite(K)
-    while jitter <= max(1.0, np.diag(K).max()):
+    limit = max(1.0, jitter, np.diag(K).max())
+    while jitter <= limit:
         try:
             return np.linalg.cholesky(K + jitter * np.eye(len(K)))
         except np.linalg.LinAlgError:
@@ -130,6 +131,14 @@ def model_attributes(model, center, kernel):
     if len(model.noise):
         attributes["noise_variance_"] = model.noise.copy()
     return squeeze_outputs(attributes)
+
+
+def with_variances(attributes):
+    """Return the attributes with the diagonal of S where they hold a full factor."""
+    L = np.asarray(attributes["inducing_covariance_"])
+    if L.ndim == np.ndim(attributes["inducing_mean_"]):
+        return attributes
+    return attributes | {"inducing_covariance_": np.sum(L**2, axis=1)}
 
 
 def squeeze_outputs(attributes):

@@ -11,17 +11,21 @@ inference, Khan and Lin, AISTATS 2017): w = -2 dE/dv, w t = dE/dmu + w mu at the
 q(f_i), E the expected log-likelihood.
 """
 
+from functools import cached_property
+
 import numpy as np
-from scipy.sparse.linalg import LinearOperator, cg
+from scipy.sparse import csc_matrix, csr_matrix
+from scipy.sparse.linalg import LinearOperator, cg, splu
 
 from skswsgp._chain import make_chain, regress_on_inducing
 from skswsgp._likelihoods import GAUSSIAN
 from skswsgp._model import index_blocks
-from skswsgp._training import MovingSearch
+from skswsgp._training import LOST, MovingSearch
 
 DAMPING = 0.7  # of natural-gradient steps
 TOLERANCE = 1e-3  # of conjugate gradients, relative to the right-hand side
-MAX_ITERATIONS = 500  # of conjugate gradients
+FIRST_ITERATIONS = 100  # of conjugate gradients, with one preconditioner
+MAX_ITERATIONS = 1000  # with the other
 MAX_ROUNDS = 20
 HELD_SHARE = 0.2  # of the rows, to choose the variance by
 VARIANCE_STEP = 3.0
@@ -50,16 +54,19 @@ class NaturalSolver:
     def __init__(self, engine, kernel, data, options, rng):
         self.engine, self.data = engine, data
         self.search = MovingSearch(engine, data.n_rows, options)
-        order = rng.permutation(len(engine.model.Z))
+        self.order = rng.permutation(len(engine.model.Z))
         metric = options["metric"] if options["metric"] != "random" else "kernel"
-        self.chain = make_chain(engine, kernel, metric, order)
+        self.chain = make_chain(engine, kernel, metric, self.order)
         self.A, self.F = regress_on_inducing(engine, kernel, data, self.search.search)
-        self.A_squared = self.A.multiply(self.A).tocsr()
+        A = self.A
+        self.A_squared = csr_matrix((A.data**2, A.indices, A.indptr), shape=A.shape)
         self.conjugate = engine.model.family == GAUSSIAN
         shape = data.n_rows, engine.model.m.shape[1]
         self.precision, self.shift = np.zeros((2, *shape))  # w and w t
         self.losses = []
         self.weight = data.weight
+        self.solved = True  # whether conjugate gradients came to an end
+        self.prior_first = False
 
     @property
     def converged(self):
@@ -78,22 +85,24 @@ class NaturalSolver:
         step = 1.0 if self.conjugate else DAMPING
         self.precision += step * (precision - self.precision)
         self.shift += step * (shift - self.shift)
-        for q in range(model.m.shape[1]):
-            self._solve(q)
+        self.solved = all([self._solve(q) for q in range(model.m.shape[1])])
         ell = float(weight @ self._expectations()[0])
         kl = self.chain.divergence(
             model.m.astype(np.float64), model.s.astype(np.float64)
         )
         loss = -(ell - model.kl_weight * kl) / model.total_weight
+        if not np.isfinite(loss):
+            raise FloatingPointError(LOST)
         self.losses.append(loss)
         return loss, ell - kl
 
-    def choose_variance(self, slot, log_density, rng):
+    def choose_variance(self, slot, bounds, log_density, rng):
         """Multiply the kernel's variance, params[slot], by what predicts best.
 
         Targets of a classifier say nothing of the scale of the latent function. So a
         share of the rows loses its weight, and VARIANCE_STEP is applied, up or else
-        down, as long as log_density(mu, v, y) of these rows rises.
+        down, as long as log_density(mu, v, y) of these rows rises and the variance
+        stays within its bounds.
         """
         held = rng.permutation(self.data.n_rows) < HELD_SHARE * self.data.n_rows
         if not held.any() or held.all():
@@ -104,6 +113,8 @@ class NaturalSolver:
             improved = False
             for _ in range(MAX_VARIANCE_STEPS):
                 before = self.chain, self.F, self.engine.model.params[slot]
+                if not bounds[0] <= factor * before[2] <= bounds[1]:
+                    break
                 self._scale_variance(slot, factor)
                 density = self._held_density(held, log_density)
                 if density < best + DENSITY_TOLERANCE:
@@ -129,25 +140,55 @@ class NaturalSolver:
         return float(np.average(density, weights=self.data.weight[held]))
 
     def _solve(self, q):
-        """Set m and s of one latent function to the optimum for its sites."""
+        """Set m and s of one latent function to the optimum for its sites.
+
+        The diagonal is a good preconditioner where data say much of each point, the
+        prior where they say little; that which served last comes first. Returns whether
+        conjugate gradients converged.
+        """
         model, R = self.engine.model, self.chain.factor
         beta, w = model.kl_weight, self.precision[:, q]
         diagonal = self.A_squared.T @ w + beta * self.chain.precision
-        system = LinearOperator(
-            (len(diagonal),) * 2,
-            lambda u: self.A.T @ (w * (self.A @ u)) + beta * (R.T @ (R @ u)),
-            dtype=np.float64,
+        system = self._operator(
+            lambda u: self.A.T @ (w * (self.A @ u)) + beta * (R.T @ (R @ u))
         )
-        m, _ = cg(
-            system,
-            self.A.T @ self.shift[:, q],
-            x0=model.m[:, q].astype(np.float64),
-            rtol=TOLERANCE,
-            maxiter=MAX_ITERATIONS,
-            M=LinearOperator(system.shape, lambda u: u.ravel() / diagonal),
-        )
+
+        def divide(u):
+            return u / diagonal
+
+        m, right = model.m[:, q].astype(np.float64), self.A.T @ self.shift[:, q]
+        for iterations in (FIRST_ITERATIONS, MAX_ITERATIONS):
+            product = self._multiply_by_prior if self.prior_first else divide
+            m, failed = cg(
+                system,
+                right,
+                x0=m,
+                rtol=TOLERANCE,
+                maxiter=iterations,
+                M=self._operator(product),
+            )
+            if not failed:
+                break
+            self.prior_first = not self.prior_first
         model.m[:, q] = m
         model.s[:, q] = beta / diagonal
+        return not failed
+
+    def _operator(self, product):
+        M = len(self.order)
+        return LinearOperator((M, M), lambda u: product(u.ravel()), dtype=np.float64)
+
+    @cached_property
+    def _root(self):
+        """R of the first chain, columns in its order, ready for solves."""
+        R = csc_matrix(self.chain.factor[:, self.order])
+        return splu(R, permc_spec="NATURAL", diag_pivot_thresh=0.0)
+
+    def _multiply_by_prior(self, u):
+        """Return (R' R)^-1 u, times the factor by which the variance has changed."""
+        out = np.empty_like(u)
+        out[self.order] = self._root.solve(self._root.solve(u[self.order], "T"))
+        return out
 
     def _expectations(self):
         """Return E log p(y | f) (n,), its derivatives by mu and v, and mu, (n, Q)."""

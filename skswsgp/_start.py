@@ -143,7 +143,12 @@ def length_scales(kernel, n_features, otherwise):
 
 
 def free_variance(kernel, n_features):
-    """Return the index of the variance that multiplies a whole kernel, or None."""
+    """Return (index, bounds) of the variance that multiplies a whole kernel, or None.
+
+    None also where it is "fixed".
+    """
     compiled = compile_kernel(kernel, n_features, np.float64)
     slot = compiled.struct.extra[-1]
-    return slot if compiled.struct.code[-1] == SCALE and compiled.free[slot] else None
+    if compiled.struct.code[-1] == SCALE and compiled.free[slot]:
+        return slot, np.exp(compiled.log_bounds[slot])
+    return None

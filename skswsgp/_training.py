@@ -199,6 +199,7 @@ class AdamSolver:
     """Epochs of minibatches: Algorithm 1 of the paper."""
 
     converged = False  # `History` decides
+    solved = True
 
     def __init__(self, engine, data, options, schedule, rng):
         self.search = MovingSearch(engine, data.n_rows, options)

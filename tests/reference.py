@@ -422,3 +422,78 @@ def nearest_neighbor_log_likelihood(
             log_density = -(math.log(2 * math.pi * variance) + square) / 2
             total += sample_weight[i] * log_density
     return total
+
+
+# ---------------------------------------------------------------- the natural solver
+
+
+def predecessors(kernel, Z, order, n_neighbors):
+    """Return for each place of the chain its neighbours among the points before it.
+
+    `order` (M,) lists the rows of Z along the chain; so do the lists, nearest first.
+    """
+    return [
+        [order[i] for i in neighbors(kernel, Z[j], Z[order[:place]], n_neighbors)]
+        for place, j in enumerate(order)
+    ]
+
+
+def chain_covariance(kernel, Z, order, n_neighbors, jitter):
+    """Return the covariance (M, M) of u with u_j | u_w ~ N(b_j' u_w, D_j), in order.
+
+    w are the `predecessors` of j; b_j = K_w^-1 k_j and D_j = k_jj - k_j' b_j.
+    """
+    K = _prior_covariance(kernel, Z, jitter)
+    P = np.zeros_like(K)
+    for place, w in enumerate(predecessors(kernel, Z, order, n_neighbors)):
+        j, before = order[place], order[:place]
+        b = np.linalg.solve(K[np.ix_(w, w)], K[w, j])
+        P[j, before] = P[before, j] = b @ P[np.ix_(w, before)]
+        P[j, j] = K[j, j] - K[j, w] @ b + b @ P[np.ix_(w, w)] @ b
+    return P
+
+
+def gaussian_kl(m, S, prior_covariance):
+    """Return KL(N(m, S) || N(0, P)), nats: 1/2 [tr P^-1 S + m' P^-1 m - M - log|S/P|].
+
+    m (M,), S (M, M) and P (M, M).
+    """
+    P_inverse = np.linalg.inv(prior_covariance)
+    log_ratio = np.linalg.slogdet(S)[1] - np.linalg.slogdet(prior_covariance)[1]
+    return (np.trace(P_inverse @ S) + m @ P_inverse @ m - len(m) - log_ratio) / 2
+
+
+def inducing_weights(kernel, X, Z, n_neighbors, jitter):
+    """Return A (n, M), zero but for a_i = K_w^-1 k of the neighbours w, and F (n,)."""
+    A, F = np.zeros((len(X), len(Z))), np.zeros(len(X))
+    for i, w in enumerate(neighbor_table(kernel, X, Z, n_neighbors)):
+        for j in w:  # mu of u = e_j
+            unit = (w == j).astype(float)
+            A[i, j], F[i], _ = point_posterior(
+                kernel, X[i], Z[w], unit, np.zeros((len(w), len(w))), jitter
+            )
+    return A, F
+
+
+def natural_bound(A, F, y, m, s, P, likelihood, noise, weight, kl_weight, nodes=None):
+    """Return sum_i weight_i ELL_i - kl_weight sum_q KL(N(m_q, diag s_q) || N(0, P)).
+
+    q(f_i) = N(a_i' m, F_i + a_i' diag(s) a_i); m and s (M, Q), y as in
+    `expected_log_prob`.
+    """
+    total = 0.0
+    for i in range(len(y)):
+        v = F[i] + A[i] ** 2 @ s
+        ell = expected_log_prob(likelihood, y[i], A[i] @ m, v, noise, nodes)
+        total += weight[i] * ell
+    for q in range(m.shape[1]):
+        total -= kl_weight * gaussian_kl(m[:, q], np.diag(s[:, q]), P)
+    return total
+
+
+def natural_optimum(A, y, P, noise, weight, kl_weight):
+    """Return m and s (M,) at the maximum of `natural_bound`, Gaussian, one output."""
+    data = A.T @ np.diag(weight / noise) @ A
+    prior = kl_weight * np.linalg.inv(P)
+    m = np.linalg.solve(data + prior, A.T @ (weight / noise * y))
+    return m, kl_weight / np.diag(data + prior)

@@ -1,0 +1,516 @@
+"""The natural solver: its chain prior, its optimum, and the choice of the variance."""
+
+import numpy as np
+import pytest
+import reference
+from helpers import assert_close
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy.special import ndtr
+from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.gaussian_process import GaussianProcessRegressor
+from sklearn.gaussian_process.kernels import (
+    RBF,
+    ConstantKernel,
+    DotProduct,
+    Matern,
+    WhiteKernel,
+)
+
+from skswsgp import SWSGPClassifier, SWSGPRegressor, _model, _natural
+from skswsgp._chain import make_chain, regress_on_inducing
+from skswsgp._classifier import class_probabilities
+from skswsgp._engine import CpuEngine
+from skswsgp._model import JITTER, build_model
+from skswsgp._natural import NaturalSolver
+from skswsgp._neighbors import NeighborSearch
+from skswsgp._program import compile_kernel
+from skswsgp._start import free_variance
+from skswsgp._training import Data
+
+MATERN = 1.5 * Matern([0.8, 1.5], nu=1.5)
+SEVERAL = 1.5 * Matern([0.8, 1.5], nu=1.5) + RBF(2.0) + WhiteKernel(0.1)
+KERNELS = [MATERN, SEVERAL]
+M = 12
+
+
+@pytest.fixture
+def Z(rng):
+    return rng.normal(size=(M, 2))
+
+
+@pytest.fixture
+def exact(monkeypatch):
+    """Let conjugate gradients run until rounding stops them."""
+    monkeypatch.setattr(_natural, "TOLERANCE", 1e-13)
+
+
+def make_solver(
+    kernel, Z, H, X=None, y=None, likelihood=("gaussian", 1), *, noise=0.1, weight=None,
+    beta=1.0, dtype="float64", metric="kernel", n_threads=1,
+):  # fmt: skip
+    """Return the solver for inducing points Z; X is Z and y zero unless given."""
+    X = Z if X is None else X
+    Q = likelihood[1]
+    y = np.zeros((len(X), Q)) if y is None else y.reshape(len(X), -1)
+    weight = np.ones(len(X)) if weight is None else weight
+    attributes = {
+        "kernel_": kernel,
+        "inducing_points_": Z,
+        "inducing_mean_": np.zeros((len(Z), Q)),
+        "inducing_covariance_": np.full((len(Z), Q), 0.3),
+    }
+    if likelihood[0] == "gaussian":
+        attributes["noise_variance_"] = np.broadcast_to(noise, Q)
+    model, center = build_model(
+        attributes, likelihood, dtype, beta, total_weight=weight.sum()
+    )
+    data = Data(X, y.astype(dtype), weight.astype(dtype), center=center)
+    engine = CpuEngine(model, H, n_threads)
+    options = {"metric": metric, "search": "auto"}
+    return NaturalSolver(engine, kernel, data, options, np.random.RandomState(0))
+
+
+def twin_of(solver, kernel, Z, X):
+    """Return A, F and the covariance of the chain from the reference."""
+    H, jitter = solver.engine.n_active, solver.engine.model.jitter
+    P = reference.chain_covariance(kernel, Z, list(solver.order), H, jitter)
+    return *reference.inducing_weights(kernel, X, Z, H, jitter), P
+
+
+def bound_of(solver, twin, y, m, s, likelihood="gaussian"):
+    """Return the bound with the weight of the divergence, from the reference."""
+    model = solver.engine.model
+    if likelihood == "softmax":
+        y = y.ravel()
+    arguments = model.noise, solver.weight, model.kl_weight, model.nodes
+    return reference.natural_bound(*twin[:2], y, m, s, twin[2], likelihood, *arguments)
+
+
+def slopes_of(solver, twin, y, likelihood="gaussian"):
+    """Return central differences of the bound by m and by log s."""
+    model = solver.engine.model
+    m, s = model.m.copy(), model.s.copy()
+
+    def by_m(values):
+        return bound_of(solver, twin, y, values.reshape(m.shape), s, likelihood)
+
+    def by_log_s(values):
+        return bound_of(solver, twin, y, m, np.exp(values.reshape(m.shape)), likelihood)
+
+    return np.concatenate(
+        [
+            reference.finite_difference(by_m, m.ravel(), 1e-4),
+            reference.finite_difference(by_log_s, np.log(s.ravel()), 1e-4),
+        ]
+    )
+
+
+# --- the chain ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kernel", KERNELS, ids=["one", "several"])
+@pytest.mark.parametrize("H", [1, 4, M - 1, M])
+def test_chain_is_that_of_the_reference(Z, kernel, H):
+    solver = make_solver(kernel, Z, H)
+    _, _, P = twin_of(solver, kernel, Z, Z[:0])
+    R = solver.chain.factor.toarray()
+    assert_allclose(R.T @ R @ P, np.eye(M), atol=1e-8)
+    assert_allclose(solver.chain.precision, np.diag(R.T @ R), rtol=1e-12)
+    assert solver.chain.log_det == pytest.approx(np.linalg.slogdet(P)[1], rel=1e-10)
+
+
+@pytest.mark.parametrize("kernel", [*KERNELS, DotProduct(0.5)])
+def test_chain_of_all_predecessors_is_the_prior(Z, kernel):
+    R = make_solver(kernel, Z, M).chain.factor.toarray()
+    K = kernel(Z)
+    K += JITTER["float64"] * np.mean(np.diag(K)) * np.eye(M)
+    assert_allclose(R.T @ R @ K, np.eye(M), atol=1e-7)
+
+
+def test_chain_visits_the_points_in_order(Z):
+    solver = make_solver(MATERN, Z, 4)
+    R = solver.chain.factor.toarray()[:, solver.order]
+    assert_array_equal(np.triu(R, 1), 0.0)
+    assert (np.diag(R) > 0).all()
+    assert not np.array_equal(solver.order, np.arange(M))
+
+
+@pytest.mark.parametrize("H", [4, M])
+def test_divergence_is_that_between_gaussians(rng, Z, H):
+    solver = make_solver(MATERN, Z, H)
+    _, _, P = twin_of(solver, MATERN, Z, Z[:0])
+    m, s = rng.normal(size=(M, 2)), rng.uniform(0.1, 2.0, (M, 2))
+    expected = sum(reference.gaussian_kl(m[:, q], np.diag(s[:, q]), P) for q in (0, 1))
+    assert solver.chain.divergence(m, s) == pytest.approx(expected, rel=1e-9)
+
+
+@pytest.mark.parametrize("H", [4, M])
+def test_scaled_chain_is_that_of_the_scaled_kernel(Z, H):
+    actual = make_solver(MATERN, Z, H).chain.scaled(7.0)
+    expected = make_solver(10.5 * MATERN.k2, Z, H).chain
+    assert_allclose(actual.factor.toarray(), expected.factor.toarray(), atol=1e-9)
+    assert_allclose(actual.precision, expected.precision, rtol=1e-9)
+    assert actual.log_det == pytest.approx(expected.log_det, rel=1e-9)
+
+
+def test_chain_in_float32(Z):
+    actual = make_solver(MATERN, Z, 4, dtype="float32").chain.factor.toarray()
+    expected = make_solver(MATERN, Z, 4).chain.factor.toarray()
+    assert_allclose(actual, expected, atol=2e-3)
+
+
+@pytest.mark.parametrize("H", [1, 4, M])
+def test_preconditioner_multiplies_by_the_prior(rng, Z, H):
+    solver = make_solver(MATERN, Z, H)
+    _, _, P = twin_of(solver, MATERN, Z, Z[:0])
+    u = rng.normal(size=M)
+    assert_allclose(solver._multiply_by_prior(u), P @ u, atol=1e-9)
+
+
+@pytest.mark.parametrize("H", [5, 600])
+@pytest.mark.parametrize(
+    "kernel", [Matern([1.0, 3.0, 0.5]), RBF(0.7) + 0.3 * DotProduct(0.5)]
+)
+def test_predecessors_are_the_nearest_before(rng, kernel, H):
+    Z = rng.normal(size=(1300, 3))
+    struct = compile_kernel(kernel, 3, np.float64).struct
+    search = NeighborSearch(Z, struct, n_neighbors=H, search="brute", n_threads=2)
+    assert search.metric.name == ("scaled" if len(struct.code) == 1 else "kernel")
+    K = kernel(Z)
+    expected = [np.argsort(-K[j, :j], kind="stable")[:H] for j in range(H, len(Z))]
+    assert_array_equal(search.predecessors()[H:], expected)
+
+
+# --- rows and inducing points ---------------------------------------------------------
+
+
+@pytest.mark.parametrize("kernel", [*KERNELS, DotProduct(0.5)])
+@pytest.mark.parametrize("H", [1, 4, M])
+def test_regression_on_inducing_points(monkeypatch, rng, Z, kernel, H):
+    monkeypatch.setattr(_model, "ROWS_AT_ONCE", 4)
+    X = rng.normal(size=(9, 2))
+    solver = make_solver(kernel, Z, H, X)
+    A, F = regress_on_inducing(solver.engine, kernel, solver.data, solver.search.search)
+    expected_A, expected_F, _ = twin_of(solver, kernel, Z, X)
+    assert_allclose(A.toarray(), expected_A, atol=1e-9)
+    floor = 1e-10 * np.mean(kernel.diag(Z))
+    assert_allclose(F, np.maximum(expected_F, floor), atol=1e-11)
+    assert_allclose(solver.A_squared.toarray(), expected_A**2, atol=1e-9)
+
+
+# --- the optimum ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("beta", [0.5, 1.0, 2.0])
+@pytest.mark.parametrize(("H", "metric"), [(1, "kernel"), (4, "kernel"), (M, "random")])
+def test_gaussian_optimum(exact, rng, Z, H, metric, beta):
+    X, y = rng.normal(size=(20, 2)), rng.normal(size=(20, 2))
+    weight, noise = rng.uniform(0.2, 3.0, 20), np.array([0.1, 0.4])
+    solver = make_solver(
+        MATERN, Z, H, X, y, ("gaussian", 2), noise=noise, weight=weight, beta=beta,
+        metric=metric,
+    )  # fmt: skip
+    twin = A, _, P = twin_of(solver, MATERN, Z, X)
+    loss, bound = solver.advance(0)
+    model = solver.engine.model
+    for q in (0, 1):
+        m, s = reference.natural_optimum(A, y[:, q], P, noise[q], weight, beta)
+        assert_allclose(model.m[:, q], m, atol=1e-7)
+        assert_allclose(model.s[:, q], s, rtol=1e-8)
+    assert_allclose(slopes_of(solver, twin, y), 0.0, atol=1e-5)
+    twin_bound = bound_of(solver, twin, y, model.m, model.s)
+    assert loss == pytest.approx(-twin_bound / weight.sum(), rel=1e-9)
+    kl = sum(
+        reference.gaussian_kl(model.m[:, q], np.diag(model.s[:, q]), P) for q in (0, 1)
+    )
+    assert bound == pytest.approx(twin_bound + (beta - 1.0) * kl, rel=1e-9)
+    assert solver.converged and solver.solved
+
+
+@pytest.mark.parametrize("noise", [1e-6, 1e4])
+def test_conjugate_gradients_converge_at_any_noise(rng, noise):
+    Z = rng.normal(size=(300, 2))  # smooth: the prior is badly conditioned
+    y = np.sin(Z[:, 0])
+    solver = make_solver(RBF(3.0), Z, 16, Z, y, noise=noise)
+    solver.advance(0)
+    assert solver.solved
+
+
+def test_conjugate_gradients_that_stop_short_warn(monkeypatch, rng):
+    monkeypatch.setattr(_natural, "FIRST_ITERATIONS", 1)
+    monkeypatch.setattr(_natural, "MAX_ITERATIONS", 1)
+    X = rng.normal(size=(50, 2))
+    model = SWSGPRegressor(RBF(1.0), n_neighbors=8, init="default", random_state=0)
+    with pytest.warns(ConvergenceWarning, match="conjugate gradients"):
+        model.fit(X, np.sin(X[:, 0]))
+
+
+def test_all_points_active_is_the_exact_process(exact, monkeypatch, rng):
+    monkeypatch.setitem(JITTER, "float64", 1e-9)
+    X, X_new = rng.normal(size=(30, 2)), rng.normal(size=(10, 2))
+    y = np.sin(2 * X[:, 0]) + X[:, 1]
+    kernel = ConstantKernel(2.0, "fixed") * RBF(0.7, "fixed")
+    model = SWSGPRegressor(
+        kernel, inducing_points=X, n_neighbors=30, init="default", noise_variance=1e-2,
+        normalize_y=False, random_state=0,
+    ).fit(X, y)  # fmt: skip
+    exact_model = GaussianProcessRegressor(kernel, alpha=1e-2, optimizer=None).fit(X, y)
+    assert_allclose(model.predict(X_new), exact_model.predict(X_new), atol=1e-4)
+
+
+@pytest.mark.parametrize("likelihood", [("bernoulli", 1), ("softmax", 3)])
+@pytest.mark.parametrize(("H", "beta"), [(4, 1.0), (M, 0.5)])
+def test_rounds_end_where_the_bound_is_flat(exact, rng, Z, likelihood, H, beta):
+    name = likelihood[0]
+    X = rng.normal(size=(10, 2))
+    labels = np.digitize(X[:, 0] + 0.5 * rng.normal(size=10), [-0.5, 0.5])
+    y = labels.astype(float) if name == "softmax" else np.sign(labels - 0.5)
+    weight = rng.uniform(0.5, 2.0, 10)
+    solver = make_solver(MATERN, Z, H, X, y, likelihood, weight=weight, beta=beta)
+    twin = twin_of(solver, MATERN, Z, X)
+    model = solver.engine.model
+    for epoch in range(60):
+        loss, _ = solver.advance(epoch)
+    expected = -bound_of(solver, twin, y, model.m, model.s, name) / weight.sum()
+    assert loss == pytest.approx(expected, rel=1e-9)
+    assert_allclose(slopes_of(solver, twin, y, name), 0.0, atol=1e-6)
+    assert np.diff(solver.losses).max() < 1e-6
+
+
+# --- estimators -----------------------------------------------------------------------
+
+FIXED = ConstantKernel(1.5, "fixed") * Matern(1.0, "fixed", nu=1.5)
+
+
+def fitted(task, X, weight=None, **settings):
+    """Return a small regressor or classifier, fitted to a function of X[:, 0]."""
+    y = np.sin(2 * X[:, 0]) + 0.3 * np.cos(40 * X[:, 1])
+    settings = {"n_neighbors": 5, "random_state": 0} | settings
+    if task == "regression":
+        return SWSGPRegressor(**settings).fit(X, np.c_[y, X[:, 1]], weight)
+    bins = [0.0] if task == "binary" else [-0.4, 0.4]
+    return SWSGPClassifier(**settings).fit(X, np.digitize(y, bins), weight)
+
+
+def output(model, X):
+    """Return what the model says of rows of X."""
+    if isinstance(model, SWSGPClassifier):
+        return model.predict_proba(X)
+    return np.concatenate(model.predict(X, return_std=True))
+
+
+TASKS = ["regression", "binary", "three classes"]
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_weights_act_like_repetition(exact, rng, task):
+    X, Z = rng.normal(size=(40, 2)), rng.normal(size=(15, 2))
+    counts = rng.integers(0, 4, 40)
+    settings = {"kernel": FIXED, "init": "default", "inducing_points": Z}
+    weighted = fitted(task, X, counts.astype(float), **settings)
+    repeated = fitted(task, np.repeat(X, counts, axis=0), **settings)
+    assert weighted.n_iter_ == repeated.n_iter_
+    assert_allclose(output(weighted, X), output(repeated, X), atol=1e-9)
+    assert weighted.lower_bound_ == pytest.approx(repeated.lower_bound_, rel=1e-9)
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_fits_repeat_to_the_bit(rng, task):
+    X = rng.normal(size=(60, 2))
+    first = fitted(task, X, kernel=MATERN, n_jobs=1)
+    for n_jobs in (2, 1):
+        other = fitted(task, X, kernel=MATERN, n_jobs=n_jobs)
+        assert_array_equal(first.inducing_mean_, other.inducing_mean_)
+        assert_array_equal(first.inducing_covariance_, other.inducing_covariance_)
+        assert first.loss_curve_ == other.loss_curve_
+        assert_array_equal(first.kernel_.theta, other.kernel_.theta)
+
+
+def test_random_state_decides_on_the_order(rng):
+    X = rng.normal(size=(60, 2))
+    settings = {"kernel": FIXED, "init": "default"}
+    first, other = (
+        fitted("regression", X, random_state=seed, **settings) for seed in (0, 1)
+    )
+    assert not np.array_equal(first.inducing_covariance_, other.inducing_covariance_)
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_single_precision(rng, task):
+    X = rng.normal(size=(40, 2))
+    settings = {"kernel": FIXED, "init": "default"}
+    single = fitted(task, X, dtype="float32", **settings)
+    assert single.inducing_mean_.dtype == np.float32
+    double = fitted(task, X, **settings)
+    assert_allclose(output(single, X), output(double, X), atol=5e-3)
+
+
+@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.parametrize("H", [5, 40])
+def test_a_kernel_that_is_zero(rng, task, H):
+    X = rng.normal(size=(40, 2))
+    kernel = ConstantKernel(0.0, "fixed") * RBF(1.0, "fixed")
+    model = fitted(task, X, kernel=kernel, init="default", n_neighbors=H)
+    assert_allclose(model.inducing_mean_, 0.0)
+    assert np.isfinite(output(model, X)).all()
+
+
+@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.parametrize("H", [5, 40])
+def test_variances_of_many_orders_of_magnitude(rng, task, H):
+    X = rng.normal(size=(40, 2)) * np.exp(4 * rng.normal(size=(40, 1)))
+    model = fitted(task, X, kernel=DotProduct(), init="default", n_neighbors=H)
+    assert np.isfinite(output(model, X)).all()
+
+
+def test_goes_on_from_a_full_covariance(rng):
+    X = rng.normal(size=(40, 2))
+    model = fitted(
+        "regression", X, solver="adam", covariance="full", max_iter=1, n_inducing=10
+    )
+    L = model.inducing_covariance_
+    start = _model.with_variances(vars(model))["inducing_covariance_"]
+    assert_close(start, np.einsum("ijq,ijq->iq", L, L), roundings=10)
+    model.set_params(solver="natural", covariance="auto", warm_start=True)
+    model.fit(X, np.c_[X[:, 0], X[:, 1]])
+    assert model.inducing_covariance_.shape == (10, 2)
+    again = _model.with_variances(vars(model))["inducing_covariance_"]
+    assert again is model.inducing_covariance_
+
+
+@pytest.mark.parametrize("estimator", [SWSGPRegressor(), SWSGPClassifier()])
+@pytest.mark.parametrize("name", ["covariance", "optimize_inducing"])
+def test_what_takes_adam_is_refused(rng, estimator, name):
+    value = "full" if name == "covariance" else True
+    model = clone(estimator).set_params(**{name: value})
+    X = rng.normal(size=(20, 2))
+    with pytest.raises(ValueError, match=rf"{name}=.*solver='natural'.*'adam'"):
+        model.fit(X, X[:, 0] > 0)
+
+
+# --- failures -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("H", [4, M])
+def test_a_kernel_that_is_no_number_raises(Z, H):
+    solver = make_solver(MATERN, Z, H)
+    broken = clone(MATERN)
+    broken.k1.constant_value = np.nan
+    with pytest.raises(FloatingPointError, match="could not be factorised"):
+        make_chain(solver.engine, broken, "kernel", solver.order)
+    with pytest.raises(FloatingPointError, match="could not be factorised"):
+        regress_on_inducing(solver.engine, broken, solver.data, solver.search.search)
+
+
+def test_a_factorisation_that_fails_raises(Z):
+    solver = make_solver(MATERN, Z, 4)
+    solver.engine.model.params[:] = np.nan
+    with pytest.raises(FloatingPointError, match="could not be factorised"):
+        make_chain(solver.engine, MATERN, "kernel", solver.order)
+    with pytest.raises(FloatingPointError, match="could not be factorised"):
+        regress_on_inducing(solver.engine, MATERN, solver.data, solver.search.search)
+
+
+def test_a_loss_that_is_no_number_raises(Z):
+    solver = make_solver(MATERN, Z, 4, Z, np.full(M, 1e200))
+    with (
+        pytest.raises(FloatingPointError, match="left the finite numbers"),
+        np.errstate(all="ignore"),
+    ):
+        solver.advance(0)
+
+
+# --- the variance of a classifier -----------------------------------------------------
+
+
+@pytest.fixture
+def steep(rng):
+    """A function of large variance, and signs drawn from the probit model of it."""
+    X = rng.uniform(-3, 3, (300, 1))
+    f = 6.0 * np.sin(2 * X[:, 0])
+    return X, np.where(rng.uniform(size=300) < ndtr(f), 1.0, -1.0)
+
+
+def variance_kernel(variance, bounds=(1e-3, 1e3)):
+    return ConstantKernel(variance, bounds) * RBF(0.7, "fixed")
+
+
+def log_density(mu, v, y):
+    return np.log(class_probabilities(y * mu, v)[:, 1])
+
+
+def choose(X, y, kernel, weight=None):
+    """Return a solver after `choose_variance`, and the variance it has chosen."""
+    solver = make_solver(kernel, X, 6, X, y, ("bernoulli", 1), weight=weight)
+    slot, bounds = free_variance(kernel, 1)
+    solver.choose_variance(slot, bounds, log_density, np.random.RandomState(1))
+    return solver, solver.engine.model.params[slot]
+
+
+def test_variance_rises_on_steep_data(steep):
+    _, variance = choose(*steep, variance_kernel(0.5))
+    assert variance in 0.5 * 3.0 ** np.arange(2, 7)
+
+
+def test_variance_falls_on_pure_chance(rng):
+    X, y = rng.uniform(-3, 3, (300, 1)), rng.choice([-1.0, 1.0], 300)
+    _, variance = choose(X, y, variance_kernel(2.0))
+    assert variance < 0.1
+
+
+def test_variance_keeps_its_bounds(steep):
+    _, variance = choose(*steep, variance_kernel(0.5, (0.1, 2.0)))
+    assert variance == 1.5
+    estimator = SWSGPClassifier(variance_kernel(0.5, (0.1, 2.0)), random_state=0)
+    assert 0.1 <= estimator.fit(*steep).kernel_.k1.constant_value <= 2.0
+
+
+def test_a_fixed_variance_stays(steep):
+    kernel = ConstantKernel(0.5, "fixed") * RBF(0.7)
+    assert free_variance(kernel, 1) is None
+    assert free_variance(RBF() + variance_kernel(1.0), 1) is None
+    model = SWSGPClassifier(kernel, random_state=0).fit(*steep)
+    assert model.kernel_.k1.constant_value == 0.5
+
+
+@pytest.mark.parametrize("start", [0.5, 13.5])  # the last trial is refused, or two are
+def test_after_the_choice_all_is_as_if_it_had_been_given(exact, steep, rng, start):
+    weight = rng.uniform(0.5, 2.0, 300)
+    solver, variance = choose(*steep, variance_kernel(start), weight)
+    assert_array_equal(solver.weight, weight)
+    assert solver.losses == []
+    fresh = make_solver(
+        variance_kernel(variance), steep[0], 6, *steep, ("bernoulli", 1), weight=weight
+    )
+    assert_allclose(solver.F, fresh.F, atol=1e-9)
+    assert_allclose(solver.chain.precision, fresh.chain.precision, rtol=1e-9)
+    for epoch in range(60):
+        losses = solver.advance(epoch)[0], fresh.advance(epoch)[0]
+    assert losses[0] == pytest.approx(losses[1], rel=1e-10)
+    assert_allclose(solver.engine.model.m, fresh.engine.model.m, atol=1e-5)
+    assert_allclose(solver.engine.model.s, fresh.engine.model.s, rtol=1e-6)
+
+
+def test_too_few_rows_to_hold_out_choose_nothing(Z):
+    kernel = variance_kernel(2.0)
+    solver = make_solver(kernel, Z[:1], 1, likelihood=("bernoulli", 1), y=np.ones(1))
+    solver.choose_variance(0, (0.1, 10.0), log_density, np.random.RandomState(0))
+    assert_array_equal(solver.engine.model.params[-1], 2.0)
+    assert solver.losses == []
+
+
+def test_kept_rows_may_lack_a_class(rng):
+    X, y = rng.normal(size=(30, 2)), np.zeros(30)
+    rows = np.random.RandomState(1).permutation(30) < 6
+    y[np.flatnonzero(rows)[:2]] = 1.0
+    solver = make_solver(MATERN, X, 4, X, y, ("softmax", 2))
+    slot, bounds = free_variance(MATERN, 2)
+
+    def density(mu, v, targets):
+        return np.log(
+            class_probabilities(mu, v)[np.arange(len(mu)), targets[:, 0].astype(int)]
+        )
+
+    solver.choose_variance(slot, bounds, density, np.random.RandomState(1))
+    assert np.isfinite(solver.engine.model.m).all()
