@@ -189,7 +189,8 @@ class BaseSWSGP(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
             self.optimize_inducing,
             attributes["n_samples_seen_"],
         )
-        engine = CpuEngine(model, attributes["n_neighbors_"], max_threads(self.n_jobs))
+        n_threads = max_threads(self.n_jobs, data.n_rows)
+        engine = CpuEngine(model, attributes["n_neighbors_"], n_threads)
         data = data._replace(center=center)
         held = held and held._replace(center=center)
         task = FitTask(self, epochs, inputs)

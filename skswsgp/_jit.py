@@ -70,18 +70,24 @@ def njit_parallel(function):
 _LOCK = threading.RLock()
 
 
-def max_threads(n_jobs):
+ROWS_A_THREAD = 1000  # fewer are not worth waking another thread for
+
+
+def max_threads(n_jobs, n_rows=None):
     """Return the number of threads for `n_jobs`, at most what numba may use.
 
+    Given the number of rows to work on, at most one for each ROWS_A_THREAD of them.
     None means all that numba may use (joblib's workers are given fewer through the
     environment variable NUMBA_NUM_THREADS); negative numbers count from the top as in
     joblib.
     """
     available = numba.config.NUMBA_NUM_THREADS
     if n_jobs is None:
-        return available
+        n_jobs = available
     if n_jobs < 0:
         n_jobs = available + 1 + n_jobs
+    if n_rows is not None:
+        n_jobs = min(n_jobs, 1 + n_rows // ROWS_A_THREAD)
     return max(1, min(n_jobs, available))
 
 

@@ -26,7 +26,8 @@ from skswsgp._state import Batch, make_work
 from skswsgp._training import center_rows, kernel_of
 
 NEIGHBORS = 32  # from which a row is predicted while learning
-POOL = 200_000  # rows that take part in learning
+POOL = 200_000  # rows that take part in learning, at most
+POOL_WORK = 4_000_000  # the same times features: a search costs so much
 STEPS = 200  # of Adam on the nearest-neighbour likelihood
 BATCH = 256  # rows a step
 PRIOR_VARIANCE = 1.0  # of the logarithms of the parameters
@@ -190,7 +191,7 @@ def learn_local(
     Parameters
     ----------
     X : array of shape (N, D)
-        Inputs, in any units; at most POOL random rows are used.
+        Inputs, in any units; a random part of many rows is used.
     y : array of shape (N, Q)
         Targets, standardised.
     weight : array of shape (N,)
@@ -212,8 +213,9 @@ def learn_local(
         Mean log density of the rows of each step, as it was before the step; empty if
         there is one row only, from which nothing can be learned.
     """
-    if len(X) > POOL:
-        rows = np.sort(rng.choice(len(X), POOL, replace=False))
+    pool = min(POOL, max(POOL_WORK // X.shape[1], NEIGHBORS**2))
+    if len(X) > pool:
+        rows = np.sort(rng.choice(len(X), pool, replace=False))
         X, y, weight = X[rows], y[rows], weight[rows]
     noise = np.zeros(y.shape[1])
     noise += noise_variance

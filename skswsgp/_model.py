@@ -87,7 +87,7 @@ def initial_covariance(attributes, full, dtype, n_jobs, options):
 
 def conditional_variance(model, H, n_jobs, options):
     """Return the prior variance of each u_j given its H nearest others, (M,)."""
-    engine = CpuEngine(model, H, max_threads(n_jobs))
+    engine = CpuEngine(model, H, max_threads(n_jobs, len(model.Z)))
     search = NeighborSearch(
         model.Z,
         kernel_of(model),
@@ -169,7 +169,7 @@ def make_search(engine, options):
 
 def latent_posterior(model, center, X, H, with_variance, n_jobs, options):
     """Return mean and variance (or None), each (n, Q), of q(f) at rows of X."""
-    engine = CpuEngine(model, H, max_threads(n_jobs))
+    engine = CpuEngine(model, H, max_threads(n_jobs, len(X)))
     search = make_search(engine, options)
     means, variances = [], []
     for first in range(0, len(X), ROWS_AT_ONCE):
@@ -188,7 +188,7 @@ def latent_posterior(model, center, X, H, with_variance, n_jobs, options):
 
 def bound_of(model, data, H, n_jobs, options):
     """Return eq. 11, a sum over the rows of the data in nats."""
-    engine = CpuEngine(model, H, max_threads(n_jobs))
+    engine = CpuEngine(model, H, max_threads(n_jobs, data.n_rows))
     search = make_search(engine, options)
     total, mass = 0.0, data.weight.sum(dtype=np.float64)
     for index in index_blocks(data.n_rows):

@@ -42,7 +42,7 @@ def initial_attributes(estimator, data, likelihood, spread, rng, natural):
             likelihood,
             noise[0],
             rng,
-            n_threads=max_threads(estimator.n_jobs),
+            n_threads=max_threads(estimator.n_jobs, data.n_rows),
             dtype=estimator.dtype,
             search=estimator.neighbor_search,
         )
@@ -66,12 +66,15 @@ def initial_attributes(estimator, data, likelihood, spread, rng, natural):
     }
     if name == "gaussian":
         start["noise_variance_"] = noise
-    full = not natural and is_full(
-        estimator.covariance, M, H, n_latent, estimator.dtype
-    )
-    start["inducing_covariance_"] = initial_covariance(
-        start, full, estimator.dtype, estimator.n_jobs, search_options(estimator)
-    )
+    if natural:  # it solves for q(u): from the prior
+        variance = np.asarray(kernel.diag(Z), dtype=np.float64)
+        variance = np.maximum(variance, np.finfo(estimator.dtype).eps)
+        start["inducing_covariance_"] = np.repeat(variance[:, None], n_latent, axis=1)
+    else:
+        full = is_full(estimator.covariance, M, H, n_latent, estimator.dtype)
+        start["inducing_covariance_"] = initial_covariance(
+            start, full, estimator.dtype, estimator.n_jobs, search_options(estimator)
+        )
     return start
 
 

@@ -192,7 +192,7 @@ class NearestNeighborGPRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator
             weight,
             self.kernel,
             float(self.noise_variance),
-            max_threads(self.n_jobs),
+            max_threads(self.n_jobs, len(X)),
             self.dtype,
             rng,
             self.neighbor_search,
@@ -248,9 +248,11 @@ class NearestNeighborGPRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator
             self.dtype,
         )
         process = LocalProcess(
-            model, min(self.n_neighbors, N), max_threads(self.n_jobs),
+            model,
+            min(self.n_neighbors, N),
+            max_threads(self.n_jobs, len(X)),
             self.neighbor_search,
-        )  # fmt: skip
+        )
         mu, v = process.predict_rows(X, center)
         shape = len(X), *self.y_train_.shape[1:]
         mean = mu.reshape(shape) * self.y_scale_ + self.y_mean_

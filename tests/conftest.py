@@ -3,10 +3,24 @@
 import numpy as np
 import pytest
 
+from skswsgp import _jit, _local
+
 
 @pytest.fixture
 def rng():
     return np.random.default_rng(0)
+
+
+@pytest.fixture
+def few_steps(monkeypatch):
+    """Learn kernels in a few steps, where a test is not about how well."""
+    monkeypatch.setattr(_local, "STEPS", 10)
+
+
+@pytest.fixture
+def eager_threads(monkeypatch):
+    """Wake threads for a few rows already."""
+    monkeypatch.setattr(_jit, "ROWS_A_THREAD", 1)
 
 
 @pytest.fixture(params=["float64", "float32"])

@@ -16,6 +16,7 @@ from sklearn.gaussian_process.kernels import (
 from skswsgp import SWSGPClassifier, SWSGPRegressor
 from skswsgp.kernels import ArcCosine
 
+pytestmark = pytest.mark.usefixtures("few_steps")
 SMALL = {
     "n_inducing": 10,
     "n_neighbors": 4,
@@ -508,6 +509,7 @@ def test_small_weights_and_large_weights(estimator_class):
     assert_finite(model, X, y)
 
 
+@pytest.mark.usefixtures("eager_threads")
 @pytest.mark.parametrize("estimator_class", BOTH)
 @pytest.mark.parametrize("n_jobs", [-1, 1, 64])
 def test_any_number_of_threads(estimator_class, n_jobs):

@@ -181,6 +181,7 @@ def test_weights_act_like_repetition(rng):
 # ---------------------------------------------------------------- what stays the same
 
 
+@pytest.mark.usefixtures("eager_threads")
 def test_a_fit_repeats_for_any_number_of_threads(short):
     X, y = data()
     models = [

@@ -221,6 +221,7 @@ def test_bernoulli_takes_two_classes_only():
     np.testing.assert_array_equal(proba, auto)
 
 
+@pytest.mark.usefixtures("eager_threads")
 @pytest.mark.parametrize("n_classes", [2, 3])
 def test_a_refit_repeats_to_the_bit_for_any_number_of_threads(n_classes):
     X, y = iris()

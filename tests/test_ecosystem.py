@@ -21,6 +21,7 @@ from sklearn.preprocessing import StandardScaler
 import skswsgp
 from skswsgp import SWSGPClassifier, SWSGPRegressor
 
+pytestmark = pytest.mark.usefixtures("few_steps")
 SMALL = {
     "n_inducing": 15,
     "n_neighbors": 4,

@@ -1,11 +1,13 @@
 """The contract of scikit-learn."""
 
+import pytest
 from helpers import ADAM
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from skswsgp import SWSGPClassifier, SWSGPRegressor
 from skswsgp.baselines import NearestNeighborGPRegressor
 
+pytestmark = pytest.mark.usefixtures("few_steps")
 REPETITION = {
     "check_sample_weight_equivalence_on_dense_data": (
         "repeated rows are drawn in another order while training; "

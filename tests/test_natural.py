@@ -315,6 +315,7 @@ def test_weights_act_like_repetition(exact, rng, task):
     assert weighted.lower_bound_ == pytest.approx(repeated.lower_bound_, rel=1e-9)
 
 
+@pytest.mark.usefixtures("eager_threads")
 @pytest.mark.parametrize("task", TASKS)
 def test_fits_repeat_to_the_bit(rng, task):
     X = rng.normal(size=(60, 2))
