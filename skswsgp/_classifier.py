@@ -106,9 +106,12 @@ class SWSGPClassifier(ClassifierMixin, BaseSWSGP):
     kl_weight_ : float
         Weight beta used.
     lower_bound_ : float
-        Bound of eq. 11 averaged over the last epoch, in nats; a sum over the rows.
+        Bound on the log likelihood of the training rows, in nats: eq. 11 averaged over
+        the last epoch of Adam; with the divergence from the nearest-neighbour prior
+        after the last natural round.
     loss_curve_ : list of float
-        Training objective of each epoch, a mean over rows with its sign changed.
+        Training objective of each epoch or round, a mean over rows with its sign
+        changed.
     best_loss_ : float
         Least of `loss_curve_`.
     validation_scores_ : list of float or None

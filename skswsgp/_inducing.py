@@ -8,6 +8,7 @@ from sklearn.utils.random import sample_without_replacement
 
 EPOCHS = 5  # of k-means; a fixed number, for stopping by a sum would depend on threads
 PAIRS = 400_000_000  # of a row and a centre, in an epoch: about a second
+MOST_CENTRES = 20_000  # beyond, k-means takes minutes: random rows
 PLUS_PLUS = 1024  # up to as many centres, k-means++ costs less than it gains
 
 
@@ -23,7 +24,7 @@ def initial_inducing_points(
     n_inducing : int
         Number of points that is asked for; duplicates are removed, so M may be less.
     method : {"kmeans", "random"} or array-like of shape (n_inducing, D)
-        How to choose them, or the points themselves.
+        How to choose them, or the points themselves; more than MOST_CENTRES are drawn.
     rng : RandomState
         Source of random numbers.
     feature_scale : array of shape (D,)
@@ -35,7 +36,7 @@ def initial_inducing_points(
         return _distinct(_checked(method, X.shape[1]))
     candidates = None if sample_weight is None else np.flatnonzero(sample_weight)
     n_rows = len(X) if candidates is None else len(candidates)
-    if method == "random" or 2 * n_inducing > n_rows:
+    if method == "random" or 2 * n_inducing > n_rows or n_inducing > MOST_CENTRES:
         return _distinct(_values(X, _draw(n_rows, n_inducing, candidates, rng)))
     rows = _draw(n_rows, _sample_size(n_inducing), candidates, rng)
     sample = _values(X, rows)

@@ -82,7 +82,7 @@ class NaturalSolver:
         _, d_mu, d_v, mu = self._expectations()
         precision = np.maximum(-2.0 * d_v, 0.0) * weight[:, None]
         shift = d_mu * weight[:, None] + precision * mu
-        step = 1.0 if self.conjugate else DAMPING
+        step = DAMPING if self.losses and not self.conjugate else 1.0
         self.precision += step * (precision - self.precision)
         self.shift += step * (shift - self.shift)
         self.solved = all([self._solve(q) for q in range(model.m.shape[1])])

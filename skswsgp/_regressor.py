@@ -41,8 +41,8 @@ class SWSGPRegressor(MultiOutputMixin, RegressorMixin, BaseSWSGP):
         fit grows with the number of rows only.
     inducing_points : {"kmeans", "random"} or array-like of shape (n_inducing, \
             n_features), default="kmeans"
-        Inducing inputs at the start: centres of k-means, random rows, or given ones (in
-        the units of X). Duplicates are removed.
+        Inducing inputs at the start: centres of k-means (more than 20,000 are random
+        rows), random rows, or given ones (in the units of X). Duplicates are removed.
     optimize_inducing : bool, default=False
         Whether inducing inputs are trained too; takes `solver="adam"`.
     covariance : {"auto", "diag", "full"}, default="auto"
@@ -129,10 +129,12 @@ class SWSGPRegressor(MultiOutputMixin, RegressorMixin, BaseSWSGP):
     y_mean_, y_scale_ : float or ndarray of shape (n_outputs,)
         y is standardised as (y - y_mean_) / y_scale_.
     lower_bound_ : float
-        Bound of eq. 11 averaged over the last epoch, in nats, for standardised y; a sum
-        over the training rows.
+        Bound on the log likelihood of the training rows, in nats, for standardised y:
+        eq. 11 averaged over the last epoch of Adam; that of [2]_, with the divergence
+        from the nearest-neighbour prior, after the last natural round.
     loss_curve_ : list of float
-        Training objective of each epoch, a mean over rows with its sign changed.
+        Training objective of each epoch or round, a mean over rows with its sign
+        changed.
     best_loss_ : float
         Least of `loss_curve_`.
     validation_scores_ : list of float or None
