@@ -14,7 +14,7 @@ def main():
     X, y = load("powerplant")
     train, test = split(len(X))
     search = GridSearchCV(
-        SWSGPRegressor(max_iter=20, random_state=0),
+        SWSGPRegressor(random_state=0),
         {"n_inducing": [64, 256, 1024], "n_neighbors": [4, 8, 16]},
         scoring="neg_root_mean_squared_error",
         cv=3,

@@ -112,8 +112,8 @@ class BaseSWSGP(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            Training inputs, in any units. Floats are not copied, so that a memory map
-            is read piece by piece.
+            Training inputs, in any units. With `solver="adam"` and `init="default"`
+            floats are not copied, and a memory map is read piece by piece.
         y : array-like of shape (n_samples,) or (n_samples, n_outputs)
             Training targets.
         sample_weight : array-like of shape (n_samples,), default=None
