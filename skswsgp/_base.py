@@ -118,7 +118,7 @@ class BaseSWSGP(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
             Training targets.
         sample_weight : array-like of shape (n_samples,), default=None
             Weight of each row, in training and when it is held out; a weight of 2
-            counts as the row given twice.
+            counts as the row given twice, and weights that sum to 1 as one row in all.
         X_val : array-like of shape (n_val, n_features), default=None
             Inputs held out to decide when to stop, instead of `validation_fraction`.
         y_val : array-like of shape (n_val,) or (n_val, n_outputs), default=None
@@ -275,11 +275,14 @@ class BaseSWSGP(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
 
     def _refuse_what_takes_adam(self):
         """Raise ValueError for what the natural solver does not do."""
-        for name, value in (("optimize_inducing", True), ("covariance", "full")):
+        for name, value, expected in (
+            ("optimize_inducing", True, "False, for inducing inputs stay"),
+            ("covariance", "full", "'diag' or 'auto'"),
+        ):
             if getattr(self, name) == value:
                 raise ValueError(
-                    f"{name}={value!r} with solver='natural': expected a diagonal "
-                    "covariance and inducing inputs that stay; use solver='adam'."
+                    f"{name}={value!r} with solver='natural': expected {expected}; "
+                    "use solver='adam' for it."
                 )
 
     def _holds_out(self, n_rows, natural):
@@ -330,7 +333,7 @@ class BaseSWSGP(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
                 improved = history.add(loss, bound, score)
                 if improved and score is not None:
                     best = described()
-                self._report(history, epochs)
+                self._report(history, *solver.plan)
                 if task.end_epoch(fitted) or history.stalled or solver.converged:
                     break
         except KeyboardInterrupt:
@@ -353,10 +356,10 @@ class BaseSWSGP(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
             result = best | {name: result[name] for name in OF_THE_WHOLE_FIT}
         return result
 
-    def _report(self, history, epochs):
-        """Print one line an epoch if asked to."""
+    def _report(self, history, unit, most):
+        """Print one line an epoch or round if asked to."""
         if self.verbose:
-            line = f"epoch {len(history.losses)}/{epochs}: "
+            line = f"{unit} {len(history.losses)}/{most}: "
             line += f"loss {history.losses[-1]:.5f}"
             if history.scores:
                 line += f", held-out log density {history.scores[-1]:.5f}"

@@ -217,6 +217,7 @@ def learn_local(
     if len(X) > pool:
         rows = np.sort(rng.choice(len(X), pool, replace=False))
         X, y, weight = X[rows], y[rows], weight[rows]
+    X, y, weight = merge_copies(X, y, weight)
     noise = np.zeros(y.shape[1])
     noise += noise_variance
 
@@ -254,6 +255,21 @@ def learn_local(
             best, noise, rest = found
     best, noise, _ = learn(best, noise, rng, 0, 0.0, True)
     return best, noise, np.concatenate([curve, rest])
+
+
+def merge_copies(X, y, weight):
+    """Return the distinct rows of X and y together, with the sum of their weights.
+
+    A copy would predict its original without error, as if there were no noise.
+    """
+    rows = np.column_stack([X, y])
+    _, first, copy_of = np.unique(rows, axis=0, return_index=True, return_inverse=True)
+    if len(first) == len(rows):
+        return X, y, weight
+    total = np.bincount(copy_of.ravel(), weight)
+    order = np.argsort(first)
+    rows = first[order]
+    return X[rows], y[rows], total[order].astype(weight.dtype)
 
 
 def is_better(curve, other):

@@ -63,6 +63,7 @@ class NaturalSolver:
         self.conjugate = engine.model.family == GAUSSIAN
         shape = data.n_rows, engine.model.m.shape[1]
         self.precision, self.shift = np.zeros((2, *shape))  # w and w t
+        self.plan = "round", 1 if self.conjugate else MAX_ROUNDS
         self.losses = []
         self.weight = data.weight
         self.solved = True  # whether conjugate gradients came to an end

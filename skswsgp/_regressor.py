@@ -95,7 +95,8 @@ class SWSGPRegressor(MultiOutputMixin, RegressorMixin, BaseSWSGP):
     validation_fraction : float, default=0.1
         Share of the rows held out by early stopping.
     warm_start : bool, default=False
-        Whether `fit` starts from the fitted model.
+        Whether `fit` starts from the fitted model, whose kernel, inducing points and
+        H then stay.
     device : {"auto", "cpu"}, default="auto"
         Where to compute.
     n_jobs : int, default=None
@@ -106,7 +107,7 @@ class SWSGPRegressor(MultiOutputMixin, RegressorMixin, BaseSWSGP):
     random_state : int, RandomState instance or None, default=None
         Drives inducing points, held-out rows and shuffling.
     verbose : int, default=0
-        Print a line an epoch if positive.
+        Print a line an epoch or round if positive.
 
     Attributes
     ----------

@@ -204,6 +204,7 @@ class AdamSolver:
     def __init__(self, engine, data, options, schedule, rng):
         self.search = MovingSearch(engine, data.n_rows, options)
         neighbors = Neighbors(self.search, data.n_rows)
+        self.plan = "epoch", schedule.epochs
         self.arguments = engine, data, neighbors, rng, schedule
 
     def advance(self, epoch):

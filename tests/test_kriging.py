@@ -390,3 +390,18 @@ def test_rows_are_drawn_alike(n_rows, n_drawn):
     counts = np.bincount(rows, minlength=n_rows)
     assert counts.sum() == n_drawn
     assert counts.max() - counts.min() <= 1
+
+
+def test_copies_count_as_weights(rng):
+    X = rng.uniform(-2, 2, size=(80, 2))
+    y = np.sin(2 * X[:, :1]) + 0.3 * rng.normal(size=(80, 1))
+    count = np.ones(80)
+    count[:30] = 2.0
+    copied = np.r_[X, X[:30]], np.r_[y, y[:30]], np.ones(110)
+    found = [
+        learn_local(*rows, None, 0.1, 1, "float64", np.random.RandomState(0))
+        for rows in ((X, y, count), copied)
+    ]
+    np.testing.assert_array_equal(found[0][0].theta, found[1][0].theta)
+    np.testing.assert_array_equal(found[0][1], found[1][1])
+    assert found[0][1][0] > 0.01  # a copy is no witness of little noise
