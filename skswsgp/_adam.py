@@ -3,13 +3,13 @@
 import math
 
 from skswsgp._covariance import exp_negative
-from skswsgp._jit import njit
+from skswsgp._jit import njit_small
 
 BETA1, BETA2, EPSILON = 0.9, 0.999, 1e-12
 _LOG_BETA1, _LOG_BETA2 = math.log(BETA1), math.log(BETA2)
 
 
-@njit
+@njit_small
 def bias_corrections(steps, rate):
     """Return rate / (1 - beta1^t) and 1 / (1 - beta2^t) after t steps."""
     first = rate / (1.0 - exp_negative(steps * _LOG_BETA1))
@@ -17,7 +17,7 @@ def bias_corrections(steps, rate):
     return first, second
 
 
-@njit
+@njit_small
 def adam_steps(gradient, i, moments, row, scale, n, step, t):
     """step[t, j] = the step for gradient[i, j], j < n; moments[row] are modified.
 

@@ -12,7 +12,14 @@ import numpy as np
 
 from skswsgp._adam import adam_steps, bias_corrections
 from skswsgp._covariance import TRIANGLE, pull_tile, refresh
-from skswsgp._jit import get_thread_id, njit, njit_inline, njit_parallel, prange
+from skswsgp._jit import (
+    get_thread_id,
+    njit,
+    njit_inline,
+    njit_parallel,
+    njit_small,
+    prange,
+)
 from skswsgp._point import differentiate, evaluate, pull_divergence, weigh_covariances
 from skswsgp._shared import differentiate_shared, evaluate_shared, factorise_all
 from skswsgp._state import Gradients, of_thread
@@ -231,7 +238,7 @@ def collect(rows, active, start, blocks, H):
     return count
 
 
-@njit
+@njit_small
 def sum_row(head, earlier, derivatives, H, width, out, t):
     """out[t] = sum of derivatives (blocks, H, width) over the occurrences of a row."""
     for j in range(width):
