@@ -337,10 +337,13 @@ def pull_distances(inv_scale, op, A, rows, B, n, adjoint, at, d_A, d_B):
 
 
 @njit
-def pull_products(
-    inv_scale, scale, n_scales, op, A, rows, B, n, adjoint, at, d_log, d_A, d_B
-):
-    """Take adjoint[op], the derivatives by s, back to length-scales and coordinates."""
+def pull_products(leaf, A, rows, B, n, adjoint, at, d_log, d_A, d_B, inputs):
+    """Take adjoint[op], the derivatives by s, back to length-scales and coordinates.
+
+    `leaf` holds the inverse length-scales, where their derivatives go (first, number),
+    and the operation.
+    """
+    inv_scale, scale, n_scales, op = leaf
     for i in range(rows):
         start = at + row_start(i, n)
         for d in range(A.shape[0]):
@@ -349,31 +352,33 @@ def pull_products(
             by_point = 0.0
             for j in range(width(i, n)):
                 by_point += adjoint[op, start + j] * B[d, j]
-            for j in range(width(i, n)):
-                d_B[d, j] += w * adjoint[op, start + j] * a
-            d_A[d, i] += w * by_point
+            if inputs:
+                for j in range(width(i, n)):
+                    d_B[d, j] += w * adjoint[op, start + j] * a
+                d_A[d, i] += w * by_point
             add_scale_gradient(scale, n_scales, d, -2.0 * w * a * by_point, d_log)
 
 
 @njit_small
-def pull_self_product(inv_scale, scale, n_scales, op, A, i, weight, d_log, d_A):
+def pull_self_product(leaf, A, i, weight, d_log, d_A, inputs):
     """Take weight = d objective / d s(x, x) back likewise, x = A[:, i]."""
+    inv_scale, scale, n_scales, op = leaf
     for d in range(A.shape[0]):
         pull = 2.0 * weight * A[d, i] * inv_scale[op, d] ** 2
-        d_A[d, i] += pull
+        if inputs:
+            d_A[d, i] += pull
         add_scale_gradient(scale, n_scales, d, -pull * A[d, i], d_log)
 
 
 @njit
-def pull_norms(order, sigma2, leaf, A, rows, B, n, tile, at, d_log, d_A, d_B):
+def pull_norms(order, sigma2, leaf, A, rows, B, n, tile, at, d_log, d_A, d_B, inputs):
     """Adjoint of an arc-cosine leaf with respect to s(x, x) and s(z, z).
 
     k is homogeneous of degree `order` in the norm of either point, so by Euler's
-    theorem dk/ds_xx = (order k - s_xz dk/ds_xz) / (2 s_xx). `leaf` holds the inverse
-    length-scales, where their derivatives go, and the operation; `tile` the three
+    theorem dk/ds_xx = (order k - s_xz dk/ds_xz) / (2 s_xx). `tile` holds the three
     arrays of a Tile. Returns the derivative by sigma_0^2.
     """
-    inv_scale, scale, n_scales, op = leaf
+    inv_scale, _, _, op = leaf
     values, slopes, adjoint = tile
     total = 0.0
     for i in range(rows):
@@ -388,13 +393,11 @@ def pull_norms(order, sigma2, leaf, A, rows, B, n, tile, at, d_log, d_A, d_B):
             pull = 0.5 * adjoint[op, p] * gap
             s_column = inner_product_self(B, j, inv_scale, op, sigma2)
             by_column = pull / s_column if s_column > 0.0 else 0.0
-            pull_self_product(
-                inv_scale, scale, n_scales, op, B, j, by_column, d_log, d_B
-            )
+            pull_self_product(leaf, B, j, by_column, d_log, d_B, inputs)
             total += by_column
             by_row += pull
         by_row = by_row / s_row if s_row > 0.0 else 0.0
-        pull_self_product(inv_scale, scale, n_scales, op, A, i, by_row, d_log, d_A)
+        pull_self_product(leaf, A, i, by_row, d_log, d_A, inputs)
         total += by_row
     return total
 
@@ -440,7 +443,12 @@ def pull_combination(code, left, right, exponent, op, extra, values, adjoint, at
             adjoint[right, p] = adjoint[op, p] * values[left, p]
     else:  # POWER
         for p in range(at, end):
-            slope = exponent * values[left, p] ** (exponent - 1.0)
+            base = values[left, p]  # zero far away: a root has no slope there
+            slope = (
+                exponent * base ** (exponent - 1.0)
+                if base != 0.0 or exponent >= 1.0
+                else 0.0
+            )
             adjoint[left, p] = adjoint[op, p] * slope
     return total
 
@@ -473,18 +481,15 @@ def pull_tile(kernel, A, rows, B, n, tile, at, d_log, d_A, d_B, inputs):
             if inputs:
                 pull_distances(scales, op, A, rows, B, n, adjoint, at, d_A, d_B)
         elif code <= ARC_COSINE1:
-            sigma2 = extra * extra
+            sigma2, leaf = extra * extra, (scales, first, count, op)
             if code != POLYNOMIAL:
-                order, leaf = code - ARC_COSINE0, (scales, first, count, op)
-                own = values, slopes, adjoint
+                order, own = code - ARC_COSINE0, (values, slopes, adjoint)
                 by_log = pull_norms(
-                    order, sigma2, leaf, A, rows, B, n, own, at, d_log, d_A, d_B
+                    order, sigma2, leaf, A, rows, B, n, own, at, d_log, d_A, d_B, inputs
                 )
             pull_profile(op, slopes, adjoint, at, end)
             by_log = 2.0 * sigma2 * (by_log + sum_adjoint(op, adjoint, at, end))
-            pull_products(
-                scales, first, count, op, A, rows, B, n, adjoint, at, d_log, d_A, d_B
-            )
+            pull_products(leaf, A, rows, B, n, adjoint, at, d_log, d_A, d_B, inputs)
         else:
             by_log = pull_combination(
                 code, left, right, power, op, extra, values, adjoint, at, end

@@ -20,7 +20,7 @@ from skswsgp._engine_cpu import (
 )
 from skswsgp._jit import launch
 from skswsgp._model import ROWS_AT_ONCE, build_model
-from skswsgp._neighbors import NeighborSearch
+from skswsgp._neighbors import NeighborSearch, choose_metric
 from skswsgp._program import compile_kernel, updated_kernel
 from skswsgp._state import Batch, make_work
 from skswsgp._training import center_rows, kernel_of
@@ -140,11 +140,13 @@ class LocalProcess:
 
     def make_search(self, n_neighbors):
         """Return a search for the data that are nearest under the kernel as it is."""
+        kernel = kernel_of(self.model)
+        scaled = choose_metric("kernel", kernel).name == "scaled"
         return NeighborSearch(
             self.model.Z,
-            kernel_of(self.model),
+            kernel,
             n_neighbors=n_neighbors,
-            search=self.search,
+            search=self.search if scaled else "auto",
             n_threads=self.n_threads,
         )
 
@@ -258,15 +260,23 @@ def learn_local(
 
 
 def merge_copies(X, y, weight):
-    """Return the distinct rows of X and y together, with the sum of their weights.
+    """Return the rows with copies merged into one, with the sum of their weights.
 
-    A copy would predict its original without error, as if there were no noise.
+    A copy would predict its original without error, as if there were no noise. Rows are
+    copies if they share X and y and no other y goes with that X: where one does, as in
+    tables of few values, equal rows are observations like any others.
     """
-    rows = np.column_stack([X, y])
-    _, first, copy_of = np.unique(rows, axis=0, return_index=True, return_inverse=True)
-    if len(first) == len(rows):
+    _, group = np.unique(X, axis=0, return_inverse=True)
+    _, first, same = np.unique(
+        np.column_stack([X, y]), axis=0, return_index=True, return_inverse=True
+    )
+    group, same = group.ravel(), same.ravel()
+    single = np.bincount(group[first])[group] == 1
+    label = np.where(single, same, len(X) + np.arange(len(X)))
+    _, first, copy_of = np.unique(label, return_index=True, return_inverse=True)
+    if len(first) == len(X):
         return X, y, weight
-    total = np.bincount(copy_of.ravel(), weight)
+    total = np.bincount(copy_of, weight)
     order = np.argsort(first)
     rows = first[order]
     return X[rows], y[rows], total[order].astype(weight.dtype)

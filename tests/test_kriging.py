@@ -405,3 +405,20 @@ def test_copies_count_as_weights(rng):
     np.testing.assert_array_equal(found[0][0].theta, found[1][0].theta)
     np.testing.assert_array_equal(found[0][1], found[1][1])
     assert found[0][1][0] > 0.01  # a copy is no witness of little noise
+
+
+def test_equal_rows_with_other_targets_are_no_copies(rng):
+    X = np.repeat(np.arange(4.0), 40)[:, None]
+    y = X + rng.choice([-1.0, 1.0], size=X.shape)
+    X_left, y_left, weight = _local.merge_copies(X, y, np.ones(160))
+    assert len(X_left) == len(y_left) == len(weight) == 160
+
+
+@pytest.mark.parametrize("search", ["kd_tree", "pynndescent"])
+def test_a_kernel_without_one_distance_is_scanned(search, rng):
+    X = rng.normal(size=(40, 2))
+    y = np.sin(X[:, :1])
+    kernel = RBF([1.0, 2.0]) + Matern([2.0, 1.0])
+    learn_local(
+        X, y, np.ones(40), kernel, 0.1, 1, "float64", np.random.RandomState(0), search
+    )
