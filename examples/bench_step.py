@@ -16,6 +16,7 @@ from skswsgp._jit import max_threads
 from skswsgp._model import build_model, make_search
 from skswsgp._program import compile_kernel
 from skswsgp._state import Batch
+from skswsgp._training import STEPS_PER_BLOCK
 
 M, D, N_ROWS = 10_000, 8, 64
 SEARCH = {"metric": "kernel", "search": "brute"}
@@ -50,11 +51,13 @@ def step_time(H, dtype, n_threads):
     engine.prepare_training(
         N_ROWS, compiled.free, compiled.log_bounds, np.ones(D, dtype)
     )
-    X = rng.standard_normal((N_ROWS, D)).astype(dtype)
-    y = rng.standard_normal((N_ROWS, 1)).astype(dtype)
-    weight = np.ones(N_ROWS, dtype)
-    batch = Batch(X, y, weight, make_search(engine, SEARCH)(X))
-    return best_time(lambda: engine.step(batch, 0, N_ROWS, 1e-9), 2000 // H)
+    rates = np.full(STEPS_PER_BLOCK, 1e-9)
+    n = N_ROWS * len(rates)
+    X = rng.standard_normal((n, D)).astype(dtype)
+    y = rng.standard_normal((n, 1)).astype(dtype)
+    batch = Batch(X, y, np.ones(n, dtype), make_search(engine, SEARCH)(X))
+    times = best_time(lambda: engine.steps(batch, N_ROWS, rates), 1 + 60 // H)
+    return times / len(rates)
 
 
 def product_time(dtype):

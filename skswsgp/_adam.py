@@ -18,15 +18,13 @@ def bias_corrections(steps, rate):
 
 
 @njit_small
-def adam_steps(gradient, i, moments, row, scale, n, step, t):
-    """step[t, j] = the step for gradient[i, j], j < n; moments[row] are modified.
+def adam_step(gradient, moments, row, j, first_scale, second_scale):
+    """Return the step for one derivative; its moments[row, :, j] are modified.
 
-    moments has shape (rows, 2, n); `scale` comes from `bias_corrections`.
+    moments has shape (rows, 2, n); the scales come from `bias_corrections`.
     """
-    for j in range(n):
-        g = gradient[i, j]
-        first = BETA1 * moments[row, 0, j] + (1.0 - BETA1) * g
-        second = BETA2 * moments[row, 1, j] + (1.0 - BETA2) * g * g
-        moments[row, 0, j] = first
-        moments[row, 1, j] = second
-        step[t, j] = first * scale[0] / (math.sqrt(second * scale[1]) + EPSILON)
+    first = BETA1 * moments[row, 0, j] + (1.0 - BETA1) * gradient
+    second = BETA2 * moments[row, 1, j] + (1.0 - BETA2) * gradient * gradient
+    moments[row, 0, j] = first
+    moments[row, 1, j] = second
+    return first * first_scale / (math.sqrt(second * second_scale) + EPSILON)

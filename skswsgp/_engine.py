@@ -7,6 +7,7 @@ import numpy as np
 
 from skswsgp import _engine_cpu as loops
 from skswsgp import _evaluation_cpu as evaluation
+from skswsgp import _steps_cpu as updates
 from skswsgp._jit import launch
 from skswsgp._shared import make_stack
 from skswsgp._state import Batch, make_work
@@ -40,53 +41,38 @@ class CpuEngine:
     def prepare_training(self, n, free, log_bounds, feature_scale, optimizer=None):
         """Allocate for minibatches of n points; `optimizer` goes on from before."""
         blocks = loops.CHUNKS if self.shared else n
-        fresh = loops.make_optimizer(self.model, free, log_bounds, feature_scale)
+        fresh = updates.make_optimizer(self.model, free, log_bounds, feature_scale)
         self.optimizer = optimizer if is_like(optimizer, fresh) else fresh
         self.grads = loops.make_gradients(self.model, blocks, self.n_active)
         self.grads = self.grads._replace(events=self.events)
-        self.rows = loops.make_rows(
-            self.model, 1 if self.shared else n, self.n_active, self.n_threads
+        self.rows = updates.make_rows(
+            self.model, 1 if self.shared else n, self.n_active
         )
         if self.shared:
             self.stack = make_stack(self.model, n, self.n_threads)
 
-    def step(self, batch, start, n, rate):
-        """One step of Adam on rows start .. start + n of the batch.
+    def steps(self, batch, n, rates):
+        """Steps of Adam, each on the next n rows of the batch, one for each rate.
 
-        Returns the weighted sums of E log p(y | f) and of KL over these rows.
+        Returns the weighted sums of E log p(y | f) and of KL over these rows, NaN where
+        a covariance matrix cannot be factorised.
         """
+        sums = np.zeros(2)
+        state = self.model, self.optimizer, self.rows, batch, n, rates
         with launch(self.n_threads):
             if self.shared:
-                loops.shared_gradients(
-                    self.model,
-                    batch,
-                    start,
-                    n,
+                finished = updates.shared_steps(
+                    *state,
                     self.everyone,
                     self.factor,
                     self.work,
                     self.stack,
                     self.grads,
+                    sums,
                 )
-                active, first, blocks = self.everyone, 0, 1
             else:
-                loops.local_gradients(
-                    self.model, batch, start, n, self.work, self.grads
-                )
-                active, first, blocks = batch.active, start, n
-            if self.events[:, 1].any():
-                return np.nan, np.nan
-            loops.update(
-                self.model,
-                self.optimizer,
-                self.rows,
-                active,
-                first,
-                blocks,
-                self.grads,
-                rate,
-            )
-        return self.grads.sums[0, 0], self.grads.sums[0, 1]
+                finished = updates.local_steps(*state, self.work, self.grads, sums)
+        return sums if finished else np.full(2, np.nan)
 
     def predict(self, X, active, with_variance):
         """Return mu (n, Q) and v (n, Q), or None, of eq. 13 for the rows of X."""

@@ -139,7 +139,7 @@ def pull_divergence(model, work, H, c, grads, b):
     Q = work.m.shape[0]
     for q in range(Q):
         for h in range(H):
-            grads.d_m[b, h, q] = -c * work.alpha[q, h]
+            grads.d_m[b, q, h] = -c * work.alpha[q, h]
         if model.full:
             factorise_covariance(model, work, H, q, work.first)
             invert_factor(work.first, work.upper, work.block)
@@ -151,7 +151,7 @@ def pull_divergence(model, work, H, c, grads, b):
         else:
             for h in range(H):
                 gap = work.inverse[h, h] - 1.0 / work.s[q, h]
-                grads.d_s[b, h, q] = -0.5 * c * gap
+                grads.d_s[b, q, h] = -0.5 * c * gap
     multiply_by_covariance(model, work, H)
     product_symmetric(work.first, work.inverse, work.second, work.block)
     for g in range(H):
@@ -249,7 +249,7 @@ def pull_posterior(model, factor, work, H, weight, grads, b):
         g += g_v
         for h in range(H):
             work.vector[0, h] += g_mu * factor.alpha[q, h]
-            grads.d_m[b, h, q] += g_mu * work.a[0, h]
+            grads.d_m[b, q, h] += g_mu * work.a[0, h]
         if model.full:
             multiply(factor.S[q], work.a, 0, H, work.r, 0)
             for h in range(H):
@@ -260,7 +260,7 @@ def pull_posterior(model, factor, work, H, weight, grads, b):
             for h in range(H):
                 a = work.a[0, h]
                 work.vector[1, h] += g_v * factor.s[q, h] * a
-                grads.d_s[b, h, q] += g_v * a * a
+                grads.d_s[b, q, h] += g_v * a * a
     multiply(factor.inverse, work.vector, 1, H, work.r, 0)
     for h in range(H):
         half = 0.5 * (g * work.a[0, h] - work.vector[0, h])

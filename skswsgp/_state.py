@@ -82,8 +82,8 @@ class Gradients(NamedTuple):
     a kind that the model does not have hold one empty block.
     """
 
-    d_m: np.ndarray  # (blocks, H, Q)
-    d_s: np.ndarray  # (blocks, H, Q), diagonal covariance
+    d_m: np.ndarray  # (blocks, Q, H)
+    d_s: np.ndarray  # (blocks, Q, H), diagonal covariance
     d_S: np.ndarray  # (blocks, Q, H, H), full covariance
     d_Z: np.ndarray  # (blocks, D, H), trained Z
     d_log: np.ndarray  # (CHUNKS, P) by the logarithms of the kernel parameters

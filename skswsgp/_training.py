@@ -221,20 +221,18 @@ def run_epoch(engine, data, neighbors, rng, schedule, epoch):
     order = rng.permutation(data.n_rows)
     n_steps = schedule.n_steps
     n = len(order) // n_steps
-    ell = kl = weight = 0.0
+    sums, weight = np.zeros(2), 0.0
     for first in range(0, n_steps, STEPS_PER_BLOCK):
         steps = range(first, min(first + STEPS_PER_BLOCK, n_steps))
         rows = order[first * n : (steps[-1] + 1) * n]
         X, y, w = data.block(rows)
         batch = Batch(X, y, w, neighbors.lookup(rows, X))
-        for step in steps:
-            rate = schedule.rate_at(epoch, step)
-            sums = engine.step(batch, (step - first) * n, n, rate)
-            ell += sums[0]
-            kl += sums[1]
+        rates = np.array([schedule.rate_at(epoch, step) for step in steps])
+        sums += engine.steps(batch, n, rates)
         weight += w.sum(dtype=np.float64)
-        if not math.isfinite(ell + kl):
+        if not np.isfinite(sums).all():
             raise FloatingPointError(LOST)
+    ell, kl = sums.tolist()
     for array in (model.params, model.noise, model.m, model.s, model.L):
         if not np.isfinite(array.sum()):
             raise FloatingPointError(LOST)

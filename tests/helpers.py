@@ -175,14 +175,14 @@ def dense_gradients(problem, grads, *, active=None):
     d_m, d_Z = np.zeros_like(model.m), np.zeros_like(model.Z)
     d_s, d_L = np.zeros_like(model.s), np.zeros_like(model.L)
     for b, w in enumerate(active):
-        d_m[w] += grads.d_m[b]
+        d_m[w] += grads.d_m[b].T
         if model.train_inducing:
             d_Z[w] += grads.d_Z[b].T
         if model.full:
             for q in range(len(d_L)):
                 d_L[q, w] += 2.0 * grads.d_S[b, q] @ model.L[q, w]
         else:
-            d_s[w] += grads.d_s[b]
+            d_s[w] += grads.d_s[b].T
     dense = {"log_params": grads.d_log[0], "log_noise": grads.d_noise[0]}
     return dense | {"m": d_m, "s": d_s, "L": np.tril(d_L), "Z": d_Z}
 
