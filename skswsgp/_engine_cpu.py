@@ -8,10 +8,11 @@ number of threads. Work arrays belong to threads, accumulators to chunks.
 import numpy as np
 
 from skswsgp._covariance import TRIANGLE, pull_tile
-from skswsgp._jit import get_thread_id, njit, njit_parallel, prange
-from skswsgp._point import differentiate, evaluate, pull_divergence, weigh_covariances
+from skswsgp._jit import get_thread_id, njit, njit_inline, njit_parallel, prange
+from skswsgp._point import differentiate, evaluate, pull_divergence
 from skswsgp._shared import differentiate_shared, evaluate_shared, factorise_all
 from skswsgp._state import Gradients, of_thread
+from skswsgp._variational import weigh_covariances
 
 CHUNKS = 16
 
@@ -119,28 +120,36 @@ def shared_end(model, batch, start, n, kl, jitter, factors, stack, grads):
     for i in range(n):
         total += batch.weight[start + i]
     for c in range(1, CHUNKS):
-        grads.d_m[0] += grads.d_m[c]
-        if model.full:
-            grads.d_S[0] += grads.d_S[c]
-        else:
-            grads.d_s[0] += grads.d_s[c]
-        if model.train_inducing:
-            grads.d_Z[0] += grads.d_Z[c]
+        add_blocks(model, grads, c)
+    if model.train_inducing:
+        for c in range(1, CHUNKS):
+            add_block(grads.d_Z, c)
     share = total * model.kl_weight / model.total_weight
     pull_divergence(model, factor, M, share, grads, 1)  # block 1 is free by now
-    grads.d_m[0] += grads.d_m[1]
-    if model.full:
-        grads.d_S[0] += grads.d_S[1]
-    else:
-        grads.d_s[0] += grads.d_s[1]
+    add_blocks(model, grads, 1)
     weigh_covariances(factor.d_K, stack.A, stack.R, n, M, jitter, factor.adjoint)
-    Z, d_Z = factor.points, factor.d_points
-    d_Z[:] = 0.0
-    d_log, moving = grads.d_log[0], model.train_inducing
+    Z, d_Z, d_log = factor.points, grads.d_Z[0], grads.d_log[0]
+    moving = model.train_inducing
     pull_tile(model, Z, M, Z, TRIANGLE, factor, 0, d_log, d_Z, d_Z, moving)
-    if moving:
-        grads.d_Z[0] += d_Z[:, :M]
     grads.sums[0, 1] = total * kl
+
+
+@njit
+def add_block(values, block):
+    """values[0] += values[block]."""
+    flat = values.reshape(values.shape[0], values[0].size)
+    for i in range(flat.shape[1]):
+        flat[0, i] += flat[block, i]
+
+
+@njit_inline
+def add_blocks(model, grads, block):
+    """Add a block of derivatives by m and S to the first."""
+    add_block(grads.d_m, block)
+    if model.full:
+        add_block(grads.d_S, block)
+    else:
+        add_block(grads.d_s, block)
 
 
 @njit

@@ -38,16 +38,20 @@ def _can_cache():
 _CACHE = _can_cache()
 
 
+# Compiled functions get the arrays that they work on, and may not make any. Without
+# Numba's counts of references to arrays, which cost more than the arithmetic on few
+# active points, a function that does make one is refused when it is compiled.
+OPTIONS = {"fastmath": FASTMATH, "error_model": "numpy", "_nrt": False}
+
+
 def njit(function):
-    """Compile a function of floors 0 and 1; CUDA kernels may call it as well."""
-    return numba.njit(cache=_CACHE, fastmath=FASTMATH, error_model="numpy")(function)
+    """Compile a function; CUDA kernels may call those of floors 0 and 1 as well."""
+    return numba.njit(cache=_CACHE, **OPTIONS)(function)
 
 
 def njit_small(function):
-    """Compile a short function of floor 0 that the compiler must not call."""
-    return numba.njit(
-        cache=_CACHE, fastmath=FASTMATH, error_model="numpy", forceinline=True
-    )(function)
+    """Compile a short function of floor 0 or 1 that the compiler must not call."""
+    return numba.njit(cache=_CACHE, forceinline=True, **OPTIONS)(function)
 
 
 def njit_inline(function):
@@ -56,7 +60,7 @@ def njit_inline(function):
     For functions that take a struct of arrays: handing one over costs a third of a
     microsecond, and compiling every level of such calls costs minutes.
     """
-    return numba.njit(fastmath=FASTMATH, error_model="numpy", inline="always")(function)
+    return numba.njit(inline="always", **OPTIONS)(function)
 
 
 def njit_parallel(function):

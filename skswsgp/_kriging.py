@@ -16,7 +16,8 @@ from skswsgp._covariance import TRIANGLE, fill_tile, pull_tile, row_start
 from skswsgp._jit import njit_inline
 from skswsgp._likelihoods import LOG_2PI
 from skswsgp._linalg import solve_lower, solve_upper
-from skswsgp._point import TINY, gather, robust_cholesky, weigh_covariances
+from skswsgp._point import TINY, gather, regress, unpack
+from skswsgp._variational import robust_cholesky, weigh_covariances
 
 
 @njit_inline
@@ -36,27 +37,20 @@ def krige(model, work, H, q):
     Returns the relative jitter used, -1 on failure.
     """
     top, noise = work.values.shape[0] - 1, model.noise[q]
+    unpack(work.values, H, work.K)
     for i in range(H):
-        start = row_start(i, TRIANGLE)
-        for j in range(i + 1):
-            work.K[i, j] = work.values[top, start + j]
         work.K[i, i] += noise * work.s[q, i]
     jitter = robust_cholesky(work.K, work.chol, H, TINY * model.jitter, work.block)
     if jitter >= 0.0:
         solve_lower(work.chol, work.m, q, H, work.vector, 0)
         solve_upper(work.chol, work.vector, H, work.r)
         start = row_start(H, TRIANGLE)
-        for h in range(H):
-            work.vector[1, h] = work.values[top, start + h]
-        solve_lower(work.chol, work.vector, 1, H, work.vector, 0)
-        solve_upper(work.chol, work.vector, H, work.a)
+        F = regress(work, work, start, work.values[top, start + H], H)
         mu = 0.0
-        F = work.values[top, start + H]
         for h in range(H):
             mu += work.a[0, h] * work.m[q, h]
-            F -= work.vector[0, h] ** 2
         work.latent[0, q] = mu
-        work.latent[1, q] = 0.0 if F < 0.0 else F
+        work.latent[1, q] = F
     return jitter
 
 

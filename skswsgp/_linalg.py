@@ -166,7 +166,7 @@ def product_symmetric(A, B, C, block):
                     C[j + q, i + p] = block[p, q]
 
 
-@njit
+@njit_small
 def solve_lower(L, b, row, size, out, to):
     """out[to] = L^-1 b[row]."""
     for i in range(size):
@@ -176,7 +176,7 @@ def solve_lower(L, b, row, size, out, to):
         out[to, i] = rest / L[i, i]
 
 
-@njit
+@njit_small
 def solve_upper(L, b, size, out):
     """out[0] = L^-T b[0]; b and out have rows."""
     for i in range(size):
@@ -188,7 +188,7 @@ def solve_upper(L, b, size, out):
             out[0, k] -= value * L[i, k]
 
 
-@njit
+@njit_small
 def multiply(A, b, row, size, out, to):
     """out[to] = A b[row] for the leading (size, size) block of A."""
     for i in range(size):
@@ -198,7 +198,7 @@ def multiply(A, b, row, size, out, to):
         out[to, i] = total
 
 
-@njit
+@njit_small
 def log_determinant(L, size):
     """log|L L'|."""
     total = 0.0

@@ -20,6 +20,7 @@ from skswsgp._point import (
     posterior,
     pull_posterior,
 )
+from skswsgp._variational import pull_cross
 
 # Where the tiles of a point begin: with itself, with the inducing points
 OWN, CROSS = 0, 1
@@ -92,10 +93,10 @@ def differentiate_shared(model, i, weight, factor, work, stack, t, grads, c):
     g = pull_posterior(model, factor, work, M, weight, grads, c)
     top = work.values.shape[0] - 1
     work.adjoint[top, OWN] = g
+    pull_cross(work.r, work.a, g, M, work.adjoint, CROSS)
     for h in range(M):
         stack.A[i, h] = work.a[0, h]
         stack.R[i, h] = work.r[0, h]
-        work.adjoint[top, CROSS + h] = -2.0 * work.r[0, h] - g * work.a[0, h]
     x, d_x, Z = stack.column[t], stack.d_column[t], factor.points
     d_log, moving = grads.d_log[c], model.train_inducing
     pull_tile(model, x, 1, x, TRIANGLE, work, OWN, d_log, d_x, d_x, moving)

@@ -9,7 +9,7 @@ import skswsgp
 
 FLOORS = [
     "_covariance _likelihoods _linalg _state _jit kernels",
-    "_point _shared _kriging _adam",
+    "_variational _point _shared _kriging _adam",
     "_engine_cpu _steps_cpu _evaluation_cpu _kriging_cpu _nearest",
     "_model _training _neighbors _inducing _defaults _program _engine"
     " _local _chain _natural _start",

@@ -1,0 +1,259 @@
+"""KL_w and q(f) of eq. 13, and their adjoints, on the work arrays of one datum.
+
+Notation of the paper: w are the H active inducing points, K = k(Z_w, Z_w) + jitter,
+k = k(Z_w, x), a = K^-1 k, alpha = K^-1 m_w. The covariance S_w of each of Q latent
+functions is diag(s) or, where `full`, S. Functions take single arrays: a struct of all
+work arrays costs more to hand over than few active points cost to work on.
+"""
+
+import math
+
+from skswsgp._covariance import TRIANGLE, row_start
+from skswsgp._jit import njit, njit_small
+from skswsgp._linalg import (
+    cholesky,
+    invert_factor,
+    log_determinant,
+    multiply,
+    product,
+    product_symmetric,
+    solve_lower,
+    solve_upper,
+    square_upper,
+)
+
+MAX_JITTER = 1e-2
+
+
+@njit_small
+def mean_variance(A, size):
+    """Mean of the diagonal of A, the unit of jitter and floors; 1 where it is zero."""
+    mean = 0.0
+    for i in range(size):
+        mean += A[i, i]
+    return mean / size if mean > 0.0 else 1.0
+
+
+@njit
+def robust_cholesky(A, L, size, jitter, block):
+    """Factorise A + shift I = L L'; return shift relative to the mean of diag A.
+
+    The first shift is jitter times that mean; after a failure it grows tenfold, at most
+    to MAX_JITTER. Returns -1 when that is not enough.
+    """
+    mean = mean_variance(A, size)
+    relative = jitter
+    while relative < 1.5 * MAX_JITTER:
+        if cholesky(A, L, relative * mean, block):
+            return relative
+        relative *= 10.0
+    return -1.0
+
+
+# --- KL_w -----------------------------------------------------------------------------
+
+
+@njit
+def divergence(chol, m, s, S, full, tiny, H, upper, inverse, alpha, first, block):
+    """KL_w = 1/2 sum_q [tr(K^-1 S) + m' alpha - H + log|K| - log|S|].
+
+    Sets K^-1 and alpha. S is shifted by `tiny`, relative to its diagonal, to factorise.
+    """
+    invert_factor(chol, upper, block)
+    square_upper(upper, inverse, block)
+    log_det_K = log_determinant(chol, H)
+    total = 0.0
+    for q in range(m.shape[0]):
+        multiply(inverse, m, q, H, alpha, q)
+        total += log_det_K - H
+        for h in range(H):
+            total += m[q, h] * alpha[q, h]  # Mahalanobis term
+        if full:
+            for g in range(H):
+                for h in range(H):
+                    total += inverse[g, h] * S[q, g, h]  # trace term
+            robust_cholesky(S[q], first, H, tiny, block)
+            total -= log_determinant(first, H)
+        else:
+            for h in range(H):
+                total += inverse[h, h] * s[q, h] - math.log(s[q, h])
+    return 0.5 * total
+
+
+@njit
+def pull_divergence(
+    c, inverse, alpha, s, S, full, tiny, H, upper, first, block, d_m, d_s, d_S, b
+):
+    """Set block b of d_m, and of d_s or d_S, to the derivatives of -c KL_w.
+
+    By S: -c/2 (K^-1 - S^-1).
+    """
+    for q in range(alpha.shape[0]):
+        for h in range(H):
+            d_m[b, q, h] = -c * alpha[q, h]
+        if full:
+            robust_cholesky(S[q], first, H, tiny, block)
+            invert_factor(first, upper, block)
+            square_upper(upper, first, block)
+            for g in range(H):
+                for h in range(H):
+                    d_S[b, q, g, h] = -0.5 * c * (inverse[g, h] - first[g, h])
+        else:
+            for h in range(H):
+                d_s[b, q, h] = -0.5 * c * (inverse[h, h] - 1.0 / s[q, h])
+
+
+@njit
+def pull_prior(c, inverse, alpha, s, S, full, H, vector, first, second, block, d_K):
+    """Set d_K to the derivative of -c KL_w by K, the lower triangle.
+
+    It is -c/2 sum_q (K^-1 - K^-1 S K^-1 - alpha alpha').
+    """
+    Q = alpha.shape[0]
+    if full:
+        sum_matrices(S, H, second)
+        product(inverse, second, first, block)
+    else:
+        scale_columns(inverse, s, H, vector, first)
+    product_symmetric(first, inverse, second, block)
+    for g in range(H):
+        for h in range(g + 1):
+            d_K[g, h] = -0.5 * c * (Q * inverse[g, h] - second[g, h])
+        for q in range(Q):
+            weight = 0.5 * c * alpha[q, g]
+            for h in range(g + 1):
+                d_K[g, h] += weight * alpha[q, h]
+
+
+@njit_small
+def sum_matrices(S, H, out):
+    """out = sum_q S_q."""
+    for g in range(H):
+        for h in range(H):
+            out[g, h] = 0.0
+            for q in range(S.shape[0]):
+                out[g, h] += S[q, g, h]
+
+
+@njit_small
+def scale_columns(inverse, s, H, vector, out):
+    """out = K^-1 sum_q diag(s_q); rows and columns beyond H do not matter."""
+    for h in range(H):
+        vector[0, h] = 0.0
+    for q in range(s.shape[0]):
+        for h in range(H):
+            vector[0, h] += s[q, h]
+    for g in range(H):
+        for h in range(H):
+            out[g, h] = inverse[g, h] * vector[0, h]
+
+
+# --- q(f) -----------------------------------------------------------------------------
+
+
+@njit
+def regress(k, start, kxx, chol, H, vector, a):
+    """a = K^-1 k; returns F = k(x, x) - k' a, at least zero.
+
+    k is the last row of `k`, a tile, from `start`. Sets vector[0] = L^-1 k.
+    """
+    top = k.shape[0] - 1
+    for h in range(H):
+        vector[1, h] = k[top, start + h]
+    solve_lower(chol, vector, 1, H, vector, 0)
+    solve_upper(chol, vector, H, a)
+    F = kxx
+    for h in range(H):
+        F -= vector[0, h] * vector[0, h]
+    return 0.0 if F < 0.0 else F
+
+
+@njit
+def posterior_mean(a, m, H, latent):
+    """latent[0] = mu = a' m_w of eq. 13."""
+    for q in range(m.shape[0]):
+        mu = 0.0
+        for h in range(H):
+            mu += a[0, h] * m[q, h]
+        latent[0, q] = mu
+
+
+@njit
+def posterior_variance(F, a, s, S, full, H, floor, vector, latent):
+    """latent[1] = v = F + a' S_w a of eq. 13, at least `floor`."""
+    for q in range(latent.shape[1]):
+        v = F
+        if full:
+            multiply(S[q], a, 0, H, vector, 1)
+            for h in range(H):
+                v += a[0, h] * vector[1, h]
+        else:
+            for h in range(H):
+                v += a[0, h] * a[0, h] * s[q, h]
+        latent[1, q] = floor if v < floor else v
+
+
+@njit
+def pull_posterior(
+    weight, latent, a, inverse, alpha, s, S, full, H, vector, r, d_m, d_s, d_S, b
+):
+    """Adjoint of mu and v for the derivatives by them in latent[2], [3].
+
+    Adds to block b of d_m, d_s or d_S; sets r so that d/dK = a r' + r a' and
+    d/dk = -2 r - g a, where g = d/d k(x, x) is returned.
+    """
+    for h in range(H):
+        vector[0, h] = 0.0  # sum_q g_mu alpha
+        vector[1, h] = 0.0  # sum_q g_v S a
+    g = 0.0
+    for q in range(alpha.shape[0]):
+        g_mu, g_v = weight * latent[2, q], weight * latent[3, q]
+        g += g_v
+        for h in range(H):
+            vector[0, h] += g_mu * alpha[q, h]
+            d_m[b, q, h] += g_mu * a[0, h]
+        if full:
+            multiply(S[q], a, 0, H, r, 0)
+            for h in range(H):
+                vector[1, h] += g_v * r[0, h]
+                for j in range(H):
+                    d_S[b, q, h, j] += g_v * a[0, h] * a[0, j]
+        else:
+            for h in range(H):
+                vector[1, h] += g_v * s[q, h] * a[0, h]
+                d_s[b, q, h] += g_v * a[0, h] * a[0, h]
+    multiply(inverse, vector, 1, H, r, 0)
+    for h in range(H):
+        r[0, h] = 0.5 * (g * a[0, h] - vector[0, h]) - r[0, h]
+    return g
+
+
+@njit
+def weigh_covariances(d_K, A, R, n, H, jitter, adjoint):
+    """Fold d/dK = d_K + sum_{p < n} (a_p r_p' + r_p a_p') onto the triangle of a tile.
+
+    A and R hold a_p and r_p as rows. The diagonal also takes its share in the jitter,
+    jitter * mean(diag K). The result is the adjoint of the last operation.
+    """
+    top = adjoint.shape[0] - 1
+    trace = 0.0
+    for i in range(H):
+        start = row_start(i, TRIANGLE)
+        for j in range(i + 1):
+            adjoint[top, start + j] = 2.0 * d_K[i, j]
+        for p in range(n):
+            a, r = 2.0 * A[p, i], 2.0 * R[p, i]
+            for j in range(i + 1):
+                adjoint[top, start + j] += a * R[p, j] + r * A[p, j]
+        adjoint[top, start + i] *= 0.5
+        trace += adjoint[top, start + i]
+    for i in range(H):
+        adjoint[top, row_start(i + 1, TRIANGLE) - 1] += jitter * trace / H
+
+
+@njit
+def pull_cross(r, a, g, H, adjoint, start):
+    """Adjoint -2 r - g a of k, from pair `start` of the last operation of a tile."""
+    top = adjoint.shape[0] - 1
+    for h in range(H):
+        adjoint[top, start + h] = -2.0 * r[0, h] - g * a[0, h]
