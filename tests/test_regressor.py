@@ -347,9 +347,10 @@ def test_only_optimize_inducing_moves_inducing_points():
 def test_given_inducing_points_decide_on_their_number():
     X, y = small_data()
     Z = np.repeat(X[:8], 2, axis=0)
-    model = small_model(inducing_points=Z.tolist(), n_inducing=3).fit(X, y)
-    assert model.n_inducing_ == 8
-    np.testing.assert_allclose(model.inducing_points_, X[:8], rtol=0, atol=1e-12)
+    for n_inducing in ("auto", 16):
+        model = small_model(inducing_points=Z.tolist(), n_inducing=n_inducing)
+        assert model.fit(X, y).n_inducing_ == 8
+        np.testing.assert_allclose(model.inducing_points_, X[:8], rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize(
@@ -522,7 +523,9 @@ def test_weights_act_like_repetition():
     y = np.r_[np.ones(60), -np.ones(60)] + 0.1 * rng.normal(size=120)
     count = np.where(y > 0, np.where(X[:, 0] > 0, 3, 1), np.where(X[:, 0] > 0, 1, 3))
     Z = np.linspace(-2, 2, 12)[:, None]
-    model = small_model(inducing_points=Z, max_iter=150, n_iter_no_change=150)
+    model = small_model(
+        n_inducing=12, inducing_points=Z, max_iter=150, n_iter_no_change=150
+    )
     repeated = clone(model).fit(np.repeat(X, count, axis=0), np.repeat(y, count))
     plain = clone(model).fit(X, y)
     model.fit(X, y, sample_weight=count)
