@@ -20,7 +20,7 @@ from sklearn.gaussian_process.kernels import (
 )
 
 import skswsgp
-from skswsgp import SWSGPRegressor, _base, _model, _start, _training
+from skswsgp import SWSGPRegressor, _base, _local, _model, _natural, _start, _training
 from skswsgp.kernels import ArcCosine
 
 JITTER = 1e-4  # of float64, relative to the variance of the kernel
@@ -47,6 +47,10 @@ def small_data(n=150, seed=0):
 def small_model(**params):
     defaults = {"n_inducing": 20, "n_neighbors": 5, "max_iter": 5, "batch_size": 16}
     return SWSGPRegressor(**ADAM | defaults | {"random_state": 0} | params)
+
+
+def natural_model(**params):
+    return SWSGPRegressor(**{"n_neighbors": 8, "random_state": 0} | params)
 
 
 def assembled(kernel, *, Q=1, full=False, H=4, M=7, D=2, seed=0):
@@ -408,12 +412,29 @@ def test_neighbors_are_chosen_as_asked(metric, search):
 # ---------------------------------------------------------------- invariances
 
 
+@pytest.fixture(scope="module")
+def exact_solution():
+    """Let conjugate gradients run until rounding stops them; learn in a few steps."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(_natural, "TOLERANCE", 1e-13)
+        patch.setattr(_local, "STEPS", 10)
+        yield
+
+
+def each_solver(test):
+    """Run a test with small models of both solvers."""
+    makers = [small_model, natural_model]
+    test = pytest.mark.parametrize("make", makers, ids=["adam", "natural"])(test)
+    return pytest.mark.usefixtures("exact_solution")(test)
+
+
+@each_solver
 @FEW
 @given(scale=st.floats(1e-3, 1e3), shift=st.floats(-100, 100), sign=st.booleans())
-def test_scale_and_shift_of_y(scale, shift, sign):
+def test_scale_and_shift_of_y(make, scale, shift, sign):
     X, y = small_data(60)
     scale = -scale if sign else scale
-    model = small_model(max_iter=3).fit(X, y)
+    model = make(max_iter=3).fit(X, y)
     other = clone(model).fit(X, scale * y + shift)
     (mean, std), (mean2, std2) = (m.predict(X, return_std=True) for m in (model, other))
     # y of size `shift` and spread `scale` carries a rounding of shift / scale 1e-16.
@@ -422,34 +443,37 @@ def test_scale_and_shift_of_y(scale, shift, sign):
     np.testing.assert_allclose(std2, abs(scale) * std, rtol=0, atol=tolerance)
 
 
+@each_solver
 @FEW
 @given(shift=st.tuples(st.floats(-1e3, 1e3), st.floats(-1e3, 1e3)))
-def test_translation_of_X_with_a_stationary_kernel(shift):
+def test_translation_of_X_with_a_stationary_kernel(make, shift):
     X, y = small_data(60)
-    model = small_model(max_iter=3, inducing_points="random").fit(X, y)
+    model = make(max_iter=3, inducing_points="random").fit(X, y)
     other = clone(model).fit(X + shift, y)
     first, second = model.predict(X), other.predict(X + shift)
     # Coordinates of 1e3 carry a rounding of 1e-13, K a condition number up to 1e6.
     np.testing.assert_allclose(second, first, rtol=0, atol=1e-6)
 
 
+@each_solver
 @FEW
 @given(scale=st.tuples(st.floats(1e-6, 1e6), st.floats(1e-6, 1e6)))
-def test_units_of_X_with_the_default_kernel(scale):
+def test_units_of_X_with_the_default_kernel(make, scale):
     X, y = small_data(60)
-    model = small_model(max_iter=3, inducing_points="random").fit(X, y)
+    model = make(max_iter=3, inducing_points="random").fit(X, y)
     other = clone(model).fit(X * scale, y)
     first, second = model.predict(X), other.predict(X * scale)
     np.testing.assert_allclose(second, first, rtol=0, atol=1e-6)
 
 
+@each_solver
 @FEW
 @given(order=st.permutations(range(4)))
-def test_order_of_the_columns_of_X(order):
+def test_order_of_the_columns_of_X(make, order):
     rng = np.random.default_rng(0)
     X = rng.normal(size=(60, 4))
     y = X[:, 0] - np.cos(X[:, 2])
-    model = small_model(max_iter=3, inducing_points="random").fit(X, y)
+    model = make(max_iter=3, inducing_points="random").fit(X, y)
     other = clone(model).fit(X[:, order], y)
     first, second = model.predict(X), other.predict(X[:, order])
     np.testing.assert_allclose(second, first, rtol=0, atol=1e-7)
@@ -465,18 +489,20 @@ def test_order_of_the_rows_in_lower_bound(order):
     assert bound == pytest.approx(model.lower_bound(X, y), rel=1e-12)
 
 
+@each_solver
 @pytest.mark.parametrize("inducing_points", ["kmeans", "random"])
-def test_duplicated_rows_work(inducing_points):
+def test_duplicated_rows_work(make, inducing_points):
     X, y = small_data(30)
     X, y = np.repeat(X, 4, axis=0), np.repeat(y, 4)
-    model = small_model(inducing_points=inducing_points, n_inducing=100, max_iter=60)
+    model = make(inducing_points=inducing_points, n_inducing=100, max_iter=60)
     model.fit(X, y)
     assert model.n_inducing_ <= 30
     assert model.score(X, y) > 0.8
 
 
+@each_solver
 @pytest.mark.parametrize(("H", "own"), [(5, False), (20, True)])
-def test_a_constant_feature_changes_nothing(H, own):
+def test_a_constant_feature_changes_nothing(make, H, own):
     # With H < M and length-scales of its own, it may change when neighbours are
     # looked up anew.
     X, y = small_data(60)
@@ -484,7 +510,7 @@ def test_a_constant_feature_changes_nothing(H, own):
     predictions = []
     for inputs in (X, wide):
         scale = np.ones(inputs.shape[1]) if own else 1.0
-        model = small_model(
+        model = make(
             kernel=ConstantKernel(1.0) * RBF(scale),
             inducing_points="random",
             n_neighbors=H,
