@@ -20,7 +20,16 @@ from sklearn.gaussian_process.kernels import (
 )
 
 import skswsgp
-from skswsgp import SWSGPRegressor, _base, _local, _model, _natural, _start, _training
+from skswsgp import (
+    SWSGPClassifier,
+    SWSGPRegressor,
+    _base,
+    _local,
+    _model,
+    _natural,
+    _start,
+    _training,
+)
 from skswsgp.kernels import ArcCosine
 
 JITTER = 1e-4  # of float64, relative to the variance of the kernel
@@ -884,6 +893,18 @@ def test_a_callback_can_stop_training():
     pytest.importorskip("sklearn.callback")
     X, y = small_data(60)
     model = small_model(max_iter=10).set_callbacks(Recorder(stop_after=2)).fit(X, y)
+    assert model.n_iter_ == 2
+
+
+def test_callbacks_see_the_rounds_of_the_natural_solver():
+    pytest.importorskip("sklearn.callback")
+    X, y = small_data(60)
+    recorder = Recorder()
+    model = SWSGPClassifier(init="default", random_state=0).set_callbacks(recorder)
+    model.fit(X, y > 0)
+    assert len(recorder.predictions) == model.n_iter_ > 2
+    np.testing.assert_array_equal(recorder.predictions[-1], model.predict(X))
+    model.set_callbacks(Recorder(stop_after=2)).fit(X, y > 0)
     assert model.n_iter_ == 2
 
 
