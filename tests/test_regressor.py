@@ -641,6 +641,24 @@ def test_partial_fit_learns_from_chunks():
     np.testing.assert_array_equal(one.y_mean_, model.y_mean_)
 
 
+@pytest.mark.parametrize("estimator_class", [SWSGPRegressor, SWSGPClassifier])
+def test_weights_in_partial_fit(estimator_class):
+    X, y = small_data(80)
+    y = y > 0 if estimator_class is SWSGPClassifier else y
+    settings = ADAM | {"n_inducing": 20, "batch_size": 16, "random_state": 0}
+    weight = np.r_[np.ones(30), np.full(30, 2.0), np.zeros(20)]
+    model, other = estimator_class(**settings), estimator_class(**settings)
+    for _ in range(3):
+        model.partial_fit(X, y, sample_weight=weight)
+        other.partial_fit(X[:60], y[:60], sample_weight=weight[:60])
+    np.testing.assert_array_equal(model.inducing_mean_, other.inducing_mean_)
+    assert model.n_samples_seen_ == 270.0
+    plain = estimator_class(**settings)
+    for _ in range(3):
+        plain.partial_fit(X[:60], y[:60])
+    assert np.abs(plain.inducing_mean_ - model.inducing_mean_).max() > 1e-3
+
+
 def test_partial_fit_refuses_other_shapes():
     X, y = small_data(60)
     model = small_model().partial_fit(X, y)
@@ -708,6 +726,21 @@ def test_the_best_epoch_on_validation_data_is_kept(Q):
     assert model.n_samples_seen_ == 150
 
 
+@pytest.mark.parametrize("early_stopping", ["auto", True])
+def test_rounds_of_the_natural_solver_are_scored(early_stopping):
+    X, y = small_data(150)
+    X_val, y_val = small_data(50, seed=1)
+    model = natural_model(early_stopping=early_stopping).fit(
+        X, 10 * y + 5, X_val=X_val, y_val=10 * y_val + 5
+    )
+    density = norm.logpdf(10 * y_val + 5, *model.predict(X_val, return_std=True))
+    assert model.validation_scores_ == [pytest.approx(density.mean(), rel=1e-9)]
+    assert model.n_samples_seen_ == 150
+    held = natural_model(early_stopping=True, validation_fraction=0.2).fit(X, y)
+    assert held.n_samples_seen_ == 120
+    assert len(held.validation_scores_) == held.n_iter_ == 1
+
+
 def test_no_change_ends_training():
     X, y = small_data()
     model = small_model(max_iter=50, tol=100.0, n_iter_no_change=4).fit(X, y)
@@ -762,6 +795,10 @@ def test_verbose_prints_an_epoch_a_line(capsys):
     assert f"{model.loss_curve_[-1]:.5f}" in lines[-1]
     small_model(verbose=1, early_stopping=True).fit(X, y)
     assert "held-out" in capsys.readouterr().out
+    model = SWSGPClassifier(init="default", random_state=0, verbose=1).fit(X, y > 0)
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == model.n_iter_ > 1
+    assert all(line.startswith(f"round {i}/") for i, line in enumerate(lines, 1))
 
 
 # ---------------------------------------------------------------- interruptions
