@@ -715,8 +715,8 @@ def test_the_best_epoch_on_validation_data_is_kept(Q):
     if Q == 2:
         y, y_val = np.stack([y, X[:, 0]], 1), np.stack([y_val, X_val[:, 0]], 1)
     y, y_val = 10 * y + 5, 10 * y_val + 5
-    model = small_model(max_iter=6, learning_rate=0.5)
-    model.fit(X, y, X_val=X_val, y_val=y_val)
+    settings = {"learning_rate": 0.5, "neighbor_metric": "euclidean"}  # same lists
+    model = small_model(max_iter=6, **settings).fit(X, y, X_val=X_val, y_val=y_val)
     scores = model.validation_scores_
     assert len(scores) == model.n_iter_ == len(model.loss_curve_) == 6
     assert np.argmax(scores) < 5, "choose a less steady learning rate"
