@@ -11,11 +11,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import train_test_split
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
-from sklearn.utils.validation import (
-    _check_sample_weight,
-    check_is_fitted,
-    validate_data,
-)
+from sklearn.utils.validation import check_is_fitted
 
 from skswsgp._callbacks import CallbackSupportMixin, FitTask, with_callbacks
 from skswsgp._defaults import feature_spread
@@ -40,8 +36,8 @@ from skswsgp._training import (
     Schedule,
     steps_per_epoch,
 )
+from skswsgp._validation import Count, check_weights, validate
 
-POSITIVE = Interval(Integral, 1, None, closed="left")
 # Attributes that tell of all epochs where the model is that of the best
 OF_THE_WHOLE_FIT = (
     "loss_curve_",
@@ -58,8 +54,8 @@ class BaseSWSGP(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
 
     _parameter_constraints: dict = {  # noqa: RUF012  scikit-learn's own form
         "kernel": "no_validation",  # checked by compile_kernel, which says more
-        "n_inducing": [StrOptions({"auto"}), POSITIVE],
-        "n_neighbors": [StrOptions({"auto"}), POSITIVE],
+        "n_inducing": [StrOptions({"auto"}), Count()],
+        "n_neighbors": [StrOptions({"auto"}), Count()],
         "init": [StrOptions({"default", "local"})],
         "inducing_points": [StrOptions({"kmeans", "random"}), "array-like"],
         "optimize_inducing": ["boolean"],
@@ -68,11 +64,11 @@ class BaseSWSGP(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
         "neighbor_search": [StrOptions({"auto", "brute", "kd_tree", "pynndescent"})],
         "kl_weight": [Interval(Real, 0, None, closed="neither"), StrOptions({"auto"})],
         "solver": [StrOptions({"adam", "natural"})],
-        "batch_size": [Interval(Integral, 1, None, closed="left")],
+        "batch_size": [Count()],
         "learning_rate": [Interval(Real, 0, None, closed="neither")],
-        "max_iter": [Interval(Integral, 1, None, closed="left")],
+        "max_iter": [Count()],
         "tol": [Interval(Real, 0, None, closed="left")],
-        "n_iter_no_change": [Interval(Integral, 1, None, closed="left")],
+        "n_iter_no_change": [Count()],
         "early_stopping": ["boolean", StrOptions({"auto"})],
         "validation_fraction": [Interval(Real, 0, 1, closed="neither")],
         "warm_start": ["boolean"],
@@ -100,7 +96,6 @@ class BaseSWSGP(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
     def _log_density(self, mu, v, targets, attributes):
         """Return the log predictive density of each row's targets, in nats."""
 
-    _input_checks = {"dtype": [np.float64, np.float32], "order": "C"}  # noqa: RUF012
     _target_checks: dict  # arguments of `validate_data` that concern y
 
     # --- fitting -------------------------------------------------------------------
@@ -172,6 +167,7 @@ class BaseSWSGP(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
         held = self._validation_data(X_val, y_val, attributes)
         if held is None and self._holds_out(data.n_rows, natural) and not streaming:
             data, held = self._hold_out(data, y, rng)
+        n_threads = max_threads(self.n_jobs, data.n_rows)
         spread = feature_spread(data.X, rng, data.rows)
         likelihood = self._likelihood_of(attributes)
         attributes |= fitted or initial_attributes(
@@ -189,7 +185,6 @@ class BaseSWSGP(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
             self.optimize_inducing,
             attributes["n_samples_seen_"],
         )
-        n_threads = max_threads(self.n_jobs, data.n_rows)
         engine = CpuEngine(model, attributes["n_neighbors_"], n_threads)
         data = data._replace(center=center)
         held = held and held._replace(center=center)
@@ -233,26 +228,12 @@ class BaseSWSGP(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
 
         Rows of weight zero are left out; None stands for all rows of X.
         """
-        X, y = validate_data(
-            self, X, y, reset=reset, **self._input_checks, **self._target_checks
-        )
-        if sample_weight is None:
-            return X, y, np.ones(len(X), dtype=self.dtype), None
-        weight = _check_sample_weight(
-            sample_weight, X, dtype=np.dtype(self.dtype), ensure_non_negative=True
-        )
-        if not weight.any():
-            raise ValueError(
-                "sample_weight is zero for every row: expected at least one positive "
-                "weight; leave sample_weight out to weigh all rows alike."
-            )
+        X, y = validate(self, X, y, reset=reset, **self._target_checks)
+        weight = check_weights(sample_weight, X, self.dtype)
         if weight.all():
             return X, y, weight, None
         rows = np.flatnonzero(weight)
         return X, y[rows], weight[rows], rows
-
-    def _validate_inputs(self, X):
-        return validate_data(self, X, reset=False, **self._input_checks)
 
     def _validation_data(self, X_val, y_val, attributes):
         """Return the user's validation data, or None."""
@@ -266,9 +247,7 @@ class BaseSWSGP(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
                 "X_val and y_val came with early_stopping=False: expected 'auto' or "
                 "True, for they only serve to decide when to stop."
             )
-        X_val, y_val = validate_data(
-            self, X_val, y_val, reset=False, **self._input_checks, **self._target_checks
-        )
+        X_val, y_val = validate(self, X_val, y_val, reset=False, **self._target_checks)
         targets, _ = self._encode_targets(y_val, None, attributes)
         weight = np.ones(len(X_val), dtype=self.dtype)
         return Data(X_val, targets.astype(self.dtype, copy=False), weight)
@@ -421,7 +400,7 @@ class BaseSWSGP(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
     def _latent(self, X, with_variance, n_neighbors=None):
         """Return mean and variance (or None), each (n, Q), of q(f) at rows of X."""
         check_is_fitted(self, "inducing_points_")
-        X = self._validate_inputs(X)
+        X = validate(self, X, reset=False)
         model, center = build_model(
             vars(self), self._likelihood_of(vars(self)), self.dtype
         )

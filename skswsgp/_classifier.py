@@ -26,7 +26,8 @@ class SWSGPClassifier(ClassifierMixin, BaseSWSGP):
         See :class:`SWSGPRegressor`.
     n_inducing : int or "auto", default="auto"
         M, the number of inducing points; cut to the number of distinct rows. "auto" is
-        all rows up to 100,000 with `solver="natural"`, and 256 with "adam".
+        all rows up to 100,000 with `solver="natural"`, and 256 with "adam", or all
+        that `inducing_points` gives.
     n_neighbors : int or "auto", default="auto"
         H, the number of inducing points that a row sees; cut to M. "auto" is 16 with
         `solver="adam"`, and (1.4e10 / n_samples)^(1/3), at least 16 and at most 128,
@@ -62,7 +63,9 @@ class SWSGPClassifier(ClassifierMixin, BaseSWSGP):
         Step of Adam at the start; it falls along half a cosine to a hundredth over
         `max_iter` epochs.
     max_iter : int, default=200
-        Epochs of Adam; the natural solver needs a few rounds at most.
+        Epochs of Adam, at most. The learning rate falls over as many, so their end is
+        the normal end of a fit and brings no `ConvergenceWarning`. The natural solver
+        needs a few rounds at most.
     tol : float, default=1e-5
         An epoch that lowers the best loss (or raises the best validation score) by
         less counts as no change.

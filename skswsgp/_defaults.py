@@ -16,13 +16,13 @@ def feature_spread(X, rng, rows=None):
     rows = np.arange(len(X)) if rows is None else rows
     if len(rows) > SPREAD_SAMPLE:
         rows = np.sort(rng.choice(rows, SPREAD_SAMPLE, replace=False))
-    sample = np.asarray(X[rows], dtype=np.float64)
+    sample, exponent = fractions(np.asarray(X[rows], dtype=np.float64))
     spread = sample.std(axis=0)
     low, high = np.percentile(sample, [25, 75], axis=0)
     quartiles = (high - low) / 1.349
     spread = np.where(quartiles > 0, np.minimum(spread, quartiles), spread)
     rounding = 8 * np.finfo(X.dtype).eps * np.abs(sample).max(axis=0)
-    return np.where(spread > rounding, spread, 1.0)
+    return np.where(spread > rounding, np.ldexp(spread, exponent), 1.0)
 
 
 def default_kernel(spread):
@@ -36,7 +36,18 @@ def default_kernel(spread):
 
 def mean_and_scale(y, sample_weight):
     """Return weighted mean and standard deviation (1 if constant) of each output."""
+    y, exponent = fractions(y)
     mean = np.average(y, axis=0, weights=sample_weight)
     scale = np.sqrt(np.average((y - mean) ** 2, axis=0, weights=sample_weight))
     rounding = 1e-12 * np.abs(y).max(axis=0)
-    return mean, np.where(scale > rounding, scale, 1.0)[()]
+    scale = np.where(scale > rounding, np.ldexp(scale, exponent), 1.0)[()]
+    return np.ldexp(mean, exponent), scale
+
+
+def fractions(values):
+    """Return (values in (-1, 1), exponents): columns divided by powers of two.
+
+    That changes no bit, and the squares of large numbers do not overflow.
+    """
+    _, exponent = np.frexp(np.abs(values).max(axis=0))
+    return np.ldexp(values, -exponent), exponent

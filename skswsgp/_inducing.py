@@ -23,8 +23,8 @@ def initial_inducing_points(
         Rows of data; a memory map is read at the rows that are used.
     n_inducing : int
         Number of points that is asked for; duplicates are removed, so M may be less.
-    method : {"kmeans", "random"} or array-like of shape (n_inducing, D)
-        How to choose them, or the points themselves; more than MOST_CENTRES are drawn.
+    method : {"kmeans", "random"} or array of shape (n_inducing, D)
+        How to choose them, or `given_points`; more than MOST_CENTRES are drawn.
     rng : RandomState
         Source of random numbers.
     feature_scale : array of shape (D,)
@@ -33,7 +33,7 @@ def initial_inducing_points(
         Weights of k-means; rows of weight zero are never used.
     """
     if not isinstance(method, str):
-        return _distinct(_checked(method, X.shape[1]))
+        return _distinct(method)
     candidates = None if sample_weight is None else np.flatnonzero(sample_weight)
     n_rows = len(X) if candidates is None else len(candidates)
     if method == "random" or 2 * n_inducing > n_rows or n_inducing > MOST_CENTRES:
@@ -92,8 +92,11 @@ def _centres(sample, n_centres, rng, feature_scale, weight):
     return kmeans.cluster_centers_ * scale + middle
 
 
-def _checked(points, n_features):
-    """Return the user's points as float64; raise ValueError for what are none."""
+def given_points(points, n_features, n_inducing):
+    """Return the user's points as float64; raise ValueError for what are none.
+
+    `n_inducing` is the number that the user asks for, or "auto".
+    """
     try:
         if np.iscomplexobj(points):
             raise TypeError("complex numbers")
@@ -113,5 +116,10 @@ def _checked(points, n_features):
         raise ValueError(
             f"inducing_points has {np.sum(~np.isfinite(Z))} entries that are NaN or "
             "infinite: expected finite numbers; remove those rows."
+        )
+    if n_inducing not in ("auto", len(Z)):
+        raise ValueError(
+            f"n_inducing={n_inducing} with inducing_points of {len(Z)} rows: expected "
+            "as many rows; leave n_inducing='auto' to take all that are given."
         )
     return Z

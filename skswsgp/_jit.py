@@ -83,8 +83,13 @@ def max_threads(n_jobs, n_rows=None):
     Given the number of rows to work on, at most one for each ROWS_A_THREAD of them.
     None means all that numba may use (joblib's workers are given fewer through the
     environment variable NUMBA_NUM_THREADS); negative numbers count from the top as in
-    joblib.
+    joblib, which knows no 0 either.
     """
+    if n_jobs == 0:
+        raise ValueError(
+            "n_jobs=0: expected a number of threads, a negative number to count from "
+            "all of them (-1), or None; use n_jobs=1 for one thread."
+        )
     available = numba.config.NUMBA_NUM_THREADS
     if n_jobs is None:
         n_jobs = available

@@ -5,11 +5,11 @@ from numbers import Real
 
 import numpy as np
 from sklearn.base import MultiOutputMixin, RegressorMixin
-from sklearn.utils import assert_all_finite
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from skswsgp._base import BaseSWSGP
 from skswsgp._defaults import mean_and_scale
+from skswsgp._validation import as_numbers, check_outputs
 
 
 class SWSGPRegressor(MultiOutputMixin, RegressorMixin, BaseSWSGP):
@@ -32,7 +32,8 @@ class SWSGPRegressor(MultiOutputMixin, RegressorMixin, BaseSWSGP):
         smoothness nu is chosen by `init="local"`, and 2.5 otherwise.
     n_inducing : int or "auto", default="auto"
         M, the number of inducing points; cut to the number of distinct rows. "auto" is
-        all rows up to 100,000 with `solver="natural"`, and 256 with "adam".
+        all rows up to 100,000 with `solver="natural"`, and 256 with "adam", or all
+        that `inducing_points` gives.
     n_neighbors : int or "auto", default="auto"
         H, the number of inducing points that a row sees; cut to M. H = M is the
         ordinary sparse variational Gaussian process. "auto" is 16 with
@@ -82,7 +83,9 @@ class SWSGPRegressor(MultiOutputMixin, RegressorMixin, BaseSWSGP):
         Step of Adam at the start; it falls along half a cosine to a hundredth over
         `max_iter` epochs.
     max_iter : int, default=200
-        Epochs of Adam; the natural solver needs a few rounds at most.
+        Epochs of Adam, at most. The learning rate falls over as many, so their end is
+        the normal end of a fit and brings no `ConvergenceWarning`. The natural solver
+        needs a few rounds at most.
     tol : float, default=1e-5
         An epoch that lowers the best loss (or raises the best validation score) by
         less counts as no change.
@@ -323,26 +326,3 @@ class SWSGPRegressor(MultiOutputMixin, RegressorMixin, BaseSWSGP):
         square = (targets - mu) ** 2 / variance
         density = -0.5 * (math.log(2 * math.pi) + np.log(variance) + square)
         return (density - np.log(attributes["y_scale_"])).sum(axis=1)
-
-
-def as_numbers(y):
-    """Return y as float64; raise ValueError for what is no finite number."""
-    try:
-        y = np.asarray(y, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise ValueError(
-            f"y cannot be read as numbers ({error}): expected a real number for each "
-            "row and output; for labels use SWSGPClassifier."
-        ) from None
-    assert_all_finite(y, input_name="y")
-    return y
-
-
-def check_outputs(y, mean):
-    """Raise if y has another shape than in an earlier fit, but for the rows."""
-    if y.shape[1:] != np.shape(mean):
-        expected = f"(n_samples, {len(mean)})" if np.ndim(mean) else "(n_samples,)"
-        raise ValueError(
-            f"y has shape {y.shape}: expected {expected} as in fit; reshape y, or fit "
-            "a new estimator."
-        )

@@ -10,7 +10,7 @@ from sklearn.base import clone
 from skswsgp._covariance import RATIONAL_QUADRATIC, RBF, SCALE
 from skswsgp._defaults import default_kernel
 from skswsgp._engine_cpu import CHUNKS
-from skswsgp._inducing import initial_inducing_points
+from skswsgp._inducing import given_points, initial_inducing_points
 from skswsgp._jit import max_threads
 from skswsgp._local import learn_local
 from skswsgp._model import initial_covariance
@@ -32,7 +32,11 @@ def initial_attributes(estimator, data, likelihood, spread, rng, natural):
     D = data.X.shape[1]
     name, n_latent = likelihood
     kernel = default_kernel(spread) if estimator.kernel is None else estimator.kernel
-    compile_kernel(kernel, D, estimator.dtype)  # refuse it before any work
+    # Refuse a kernel or inducing points before any work
+    compile_kernel(kernel, D, estimator.dtype)
+    points = estimator.inducing_points
+    if not isinstance(points, str):
+        points = given_points(points, D, estimator.n_inducing)
     kernel = clone(kernel)
     noise = np.full(n_latent, float(getattr(estimator, "noise_variance", 0.1)))
     if estimator.init == "local" and data.n_rows > 1:
@@ -50,7 +54,7 @@ def initial_attributes(estimator, data, likelihood, spread, rng, natural):
     Z = initial_inducing_points(
         data.X,
         count_inducing(estimator.n_inducing, data.n_rows, natural),
-        estimator.inducing_points,
+        points,
         rng,
         spread,
         data.weight_in_X(),

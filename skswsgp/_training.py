@@ -111,6 +111,8 @@ class MovingSearch:
     def _inducing_change(self):
         """Return how far inducing inputs have moved, in length-scales."""
         model = self.engine.model
+        if not model.train_inducing:  # spares a pass over all of Z
+            return 0.0
         steps = np.abs(model.Z - self.Z).max(axis=0)
         return (steps * model.inv_scale.max(axis=0)).max()
 

@@ -6,15 +6,12 @@ import numpy as np
 from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
-from sklearn.utils.validation import (
-    _check_sample_weight,
-    check_is_fitted,
-    validate_data,
-)
+from sklearn.utils.validation import check_is_fitted
 
 from skswsgp._defaults import mean_and_scale
 from skswsgp._jit import max_threads
 from skswsgp._local import LocalProcess, learn_local, local_model
+from skswsgp._validation import Count, as_numbers, check_weights, validate
 
 __all__ = ["NearestNeighborGPRegressor"]
 
@@ -109,7 +106,7 @@ class NearestNeighborGPRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator
 
     _parameter_constraints: dict = {  # noqa: RUF012  scikit-learn's own form
         "kernel": "no_validation",  # checked by compile_kernel, which says more
-        "n_neighbors": [Interval(Integral, 1, None, closed="left")],
+        "n_neighbors": [Count()],
         "neighbor_search": [StrOptions({"auto", "brute", "kd_tree", "pynndescent"})],
         "noise_variance": [Interval(Real, 0, None, closed="neither")],
         "normalize_y": ["boolean"],
@@ -117,7 +114,6 @@ class NearestNeighborGPRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator
         "dtype": [StrOptions({"float64", "float32"})],
         "random_state": ["random_state"],
     }
-    _input_checks = {"dtype": [np.float64, np.float32], "order": "C"}  # noqa: RUF012
 
     def __init__(
         self,
@@ -202,18 +198,9 @@ class NearestNeighborGPRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator
 
     def _validate_training(self, X, y, sample_weight):
         """Return copies of X, y and weights, without the rows of weight zero."""
-        X, y = validate_data(
-            self, X, y, multi_output=True, y_numeric=True, **self._input_checks
-        )
-        y = np.asarray(y, dtype=np.float64)
-        weight = _check_sample_weight(
-            sample_weight, X, dtype=np.float64, ensure_non_negative=True
-        )
-        if not weight.any():
-            raise ValueError(
-                "sample_weight is zero for every row: expected at least one positive "
-                "weight; leave sample_weight out to weigh all rows alike."
-            )
+        X, y = validate(self, X, y, multi_output=True)
+        y = as_numbers(y)
+        weight = check_weights(sample_weight, X, np.float64)
         kept = weight > 0
         return X[kept], y[kept], weight[kept]
 
@@ -236,7 +223,7 @@ class NearestNeighborGPRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator
             units of y. Only if `return_std`.
         """
         check_is_fitted(self, "X_train_")
-        X = validate_data(self, X, reset=False, **self._input_checks)
+        X = validate(self, X, reset=False)
         N = len(self.X_train_)
         noise = np.atleast_1d(self.noise_variance_)
         model, center = local_model(

@@ -42,6 +42,18 @@ def assert_derivatives(actual, function, theta, *, tolerance=DIFFERENCE_TOLERANC
     np.testing.assert_allclose(actual, expected, rtol=0, atol=tolerance * scale)
 
 
+def holed(*values):
+    """Return a function that puts values into the rows of an array from the third."""
+
+    def put(array):
+        array = np.array(array, dtype=float)
+        for row, value in enumerate(values, start=2):
+            array[row] = value
+        return array
+
+    return put
+
+
 class Problem(NamedTuple):
     """A model with data, and the objects of the reference it was made from."""
 

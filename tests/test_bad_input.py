@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from helpers import ADAM
+from helpers import ADAM, holed
 from scipy.sparse import csr_array
 from sklearn.exceptions import NotFittedError
 from sklearn.gaussian_process.kernels import (
@@ -27,6 +27,8 @@ SMALL = {
 ADAM_TRAINING_Z = ADAM | {"optimize_inducing": True}
 Regressor, Classifier = SWSGPRegressor, SWSGPClassifier
 BOTH = [SWSGPRegressor, SWSGPClassifier]
+both = pytest.mark.parametrize("estimator_class", BOTH)
+each_solver = pytest.mark.parametrize("solver", [{}, ADAM], ids=["natural", "adam"])
 
 
 def data(estimator_class, n=40):
@@ -48,17 +50,6 @@ def assert_clear(error):
         cause = cause.__cause__ or cause.__context__
 
 
-def holed(value):
-    """Return a function that puts a value into an array."""
-
-    def put(array):
-        array = np.array(array, dtype=float)
-        array[3] = value
-        return array
-
-    return put
-
-
 NO_NUMBERS = r"y cannot be read as numbers \(.*'a'.*\): expected .*; for labels"
 
 # What to change of X, y: (estimator, change of X, change of y, exception, match)
@@ -70,11 +61,18 @@ BAD_DATA = {
     "lengths differ": (BOTH, lambda X: X[:-1], None, ValueError, "numbers of samples"),
     "X NaN": (BOTH, holed(np.nan), None, ValueError, "X contains NaN"),
     "X infinite": (BOTH, holed(np.inf), None, ValueError, "X contains infinity"),
+    "X infinities": (
+        BOTH,
+        holed(np.inf, -np.inf),
+        None,
+        ValueError,
+        "X contains infinity",
+    ),
     "y NaN": ([Regressor], None, holed(np.nan), ValueError, "y contains NaN"),
     "y infinite": (
         [Regressor],
         None,
-        holed(-np.inf),
+        holed(-np.inf, np.inf),
         ValueError,
         "y contains infinity",
     ),
@@ -131,34 +129,36 @@ CASES = [
 
 @pytest.mark.parametrize(("estimator_class", "in_X", "in_y", "error", "match"), CASES)
 @pytest.mark.parametrize("method", ["fit", "partial_fit"])
-def test_unusable_data(method, estimator_class, in_X, in_y, error, match):
+@each_solver
+def test_unusable_data(solver, method, estimator_class, in_X, in_y, error, match):
     X, y = data(estimator_class)
     X = X if in_X is None else in_X(X)
     y = y if in_y is None else in_y(y)
-    model = estimator_class(**SMALL)
+    model = estimator_class(**SMALL | solver)
     with pytest.raises(error, match=match) as caught:
         getattr(model, method)(X, y)
     assert_clear(caught.value)
     assert not [name for name in vars(model) if name.endswith("_")]
 
 
-@pytest.mark.parametrize("estimator_class", BOTH)
+@both
+@each_solver
 @pytest.mark.parametrize(
     ("weight", "match"),
     [
         (lambda n: -np.ones(n), "[Nn]egative"),
         (np.zeros, "zero"),
         (lambda n: np.full(n, np.nan), "NaN"),
-        (lambda n: np.full(n, np.inf), "infinity"),
+        (lambda n: np.resize([np.inf, -np.inf], n), "infinity"),
         (lambda n: np.ones(n - 1), "sample_weight"),
         (lambda n: np.ones((n, 2)), "[Ss]ample.weight"),
         (lambda n: np.full(n, "a"), "string"),
     ],
     ids=["negative", "zero", "nan", "infinite", "short", "wide", "text"],
 )
-def test_unusable_weights(estimator_class, weight, match):
+def test_unusable_weights(estimator_class, solver, weight, match):
     X, y = data(estimator_class)
-    model = estimator_class(**SMALL)
+    model = estimator_class(**SMALL | solver)
     with pytest.raises(ValueError, match=match) as caught:
         model.fit(X, y, sample_weight=weight(len(X)))
     assert_clear(caught.value)
@@ -170,8 +170,8 @@ def test_unusable_weights(estimator_class, weight, match):
 
 # Values that a parameter refuses; the message names it.
 BAD_PARAMETERS = {
-    "n_inducing": [0, -1, 1.5, "a", None],
-    "n_neighbors": [0, -1, 1.5, "a", None],
+    "n_inducing": [0, -1, 1.5, 4.0, True, "a", None, [4]],
+    "n_neighbors": [0, -1, 1.5, 4.0, True, "a", None, [4]],
     "inducing_points": ["unknown", None],
     "optimize_inducing": ["yes", 2],
     "covariance": ["unknown", None, True],
@@ -182,28 +182,29 @@ BAD_PARAMETERS = {
     "solver": ["unknown", "lbfgs"],
     "batch_size": [0, -1, 1.5, "auto"],
     "learning_rate": [0, -0.1, "constant"],
-    "max_iter": [0, -1, 1.5],
+    "max_iter": [0, -1, 1.5, True],
     "tol": [-1e-3, "a"],
     "n_iter_no_change": [0, 1.5],
     "early_stopping": ["unknown", 2],
     "validation_fraction": [0.0, 1.0, -0.1, 5],
     "warm_start": ["yes"],
     "device": ["unknown", "gpu"],
-    "n_jobs": [1.5, "a"],
+    "n_jobs": [0, 1.5, "a"],
     "dtype": ["float16", "unknown", int],
     "random_state": ["a", -1],
     "verbose": ["a"],
 }
 
 
-@pytest.mark.parametrize("estimator_class", BOTH)
+@both
+@each_solver
 @pytest.mark.parametrize(
     ("name", "value"),
     [(name, value) for name, values in BAD_PARAMETERS.items() for value in values],
 )
-def test_unusable_parameters(estimator_class, name, value):
+def test_unusable_parameters(estimator_class, solver, name, value):
     X, y = data(estimator_class)
-    model = estimator_class(**SMALL | {name: value})
+    model = estimator_class(**SMALL | solver | {name: value})
     with pytest.raises(ValueError, match=name) as caught:
         model.fit(X, y)
     assert_clear(caught.value)
@@ -233,7 +234,8 @@ def test_unusable_parameters_of_the_regressor(name, value):
     assert_clear(caught.value)
 
 
-@pytest.mark.parametrize("estimator_class", BOTH)
+@both
+@each_solver
 @pytest.mark.parametrize(
     ("points", "match"),
     [
@@ -245,17 +247,20 @@ def test_unusable_parameters_of_the_regressor(name, value):
         (np.full((5, 2), "a"), "inducing_points"),
         (np.ones((5, 2)) + 1j, "inducing_points"),
         ([[0.0, 1.0], [2.0]], "inducing_points"),
+        (np.eye(5, 2), "n_inducing=10 with inducing_points of 5 rows: expected"),
     ],
-    ids=["wide", "flat", "empty", "nan", "infinite", "text", "complex", "ragged"],
+    ids="wide flat empty nan infinite text complex ragged few".split(),
 )
-def test_unusable_inducing_points(estimator_class, points, match):
+def test_unusable_inducing_points(estimator_class, solver, points, match):
     X, y = data(estimator_class)
+    settings = SMALL | solver | {"inducing_points": points}
     with pytest.raises(ValueError, match=match) as caught:
-        estimator_class(**SMALL | {"inducing_points": points}).fit(X, y)
+        estimator_class(**settings).fit(X, y)
     assert_clear(caught.value)
 
 
-@pytest.mark.parametrize("estimator_class", BOTH)
+@both
+@each_solver
 @pytest.mark.parametrize(
     ("kernel", "error", "match"),
     [
@@ -272,14 +277,14 @@ def test_unusable_inducing_points(estimator_class, points, match):
         (RBF(1.0, (5.0, 2.0)), ValueError, "bounds"),
     ],
 )
-def test_unusable_kernels(estimator_class, kernel, error, match):
+def test_unusable_kernels(estimator_class, solver, kernel, error, match):
     X, y = data(estimator_class)
     with pytest.raises(error, match=match) as caught:
-        estimator_class(kernel, **SMALL).fit(X, y)
+        estimator_class(kernel, **SMALL | solver).fit(X, y)
     assert_clear(caught.value)
 
 
-@pytest.mark.parametrize("estimator_class", BOTH)
+@both
 @pytest.mark.parametrize("method", ["predict", "predict_proba", "lower_bound", "score"])
 def test_not_fitted(estimator_class, method):
     X, y = data(estimator_class)
@@ -291,7 +296,7 @@ def test_not_fitted(estimator_class, method):
         getattr(model, method)(*arguments)
 
 
-@pytest.mark.parametrize("estimator_class", BOTH)
+@both
 @pytest.mark.parametrize("n_neighbors", [0, -1, 1.5, "a", True, False])
 def test_unusable_n_neighbors_in_predict(estimator_class, n_neighbors):
     X, y = data(estimator_class)
@@ -319,23 +324,36 @@ def test_y_of_another_shape_than_in_fit(shape, other, expected):
     assert_clear(caught.value)
 
 
-@pytest.mark.parametrize("estimator_class", BOTH)
+@both
 @pytest.mark.parametrize(
-    ("change", "match"),
+    ("change", "error", "match"),
     [
-        (lambda X: X[:, :1], "features"),
-        (lambda X: X[0], "2D array"),
-        (holed(np.nan), "NaN"),
-        (lambda X: X[:0], "0 sample"),
+        (lambda X: X[:, :1], ValueError, "features"),
+        (lambda X: X[0], ValueError, "2D array"),
+        (holed(np.nan), ValueError, "NaN"),
+        (holed(np.inf, -np.inf), ValueError, "infinity"),
+        (lambda X: X[:0], ValueError, "0 sample"),
+        (lambda X: X + 1j, ValueError, "Complex"),
+        (csr_array, TypeError, "[Ss]parse"),
     ],
-    ids=["narrow", "flat", "nan", "empty"],
+    ids="narrow flat nan infinite empty complex sparse".split(),
 )
-def test_unusable_X_in_predict(estimator_class, change, match):
+def test_unusable_X_in_predict(estimator_class, change, error, match):
     X, y = data(estimator_class)
     model = estimator_class(**SMALL).fit(X, y)
-    with pytest.raises(ValueError, match=match) as caught:
+    with pytest.raises(error, match=match) as caught:
         model.predict(change(X))
     assert_clear(caught.value)
+
+
+@both
+def test_no_threads_in_predict(estimator_class):
+    X, y = data(estimator_class)
+    model = estimator_class(**SMALL).fit(X, y).set_params(n_jobs=0)
+    for method in (model.predict, lambda X: model.lower_bound(X, y)):
+        with pytest.raises(ValueError, match="n_jobs=0: expected a number") as caught:
+            method(X)
+        assert_clear(caught.value)
 
 
 # ---------------------------------------------------------------- awkward, but usable
@@ -383,7 +401,7 @@ AWKWARD_X = {
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize("settings", [{}, ADAM_TRAINING_Z], ids=["natural", "adam"])
-@pytest.mark.parametrize("estimator_class", BOTH)
+@both
 @pytest.mark.parametrize("change", AWKWARD_X.values(), ids=AWKWARD_X)
 def test_awkward_X(estimator_class, change, settings, dtype):
     X, y = data(estimator_class)
@@ -392,8 +410,19 @@ def test_awkward_X(estimator_class, change, settings, dtype):
     assert_finite(model.fit(X, y), X, y)
 
 
+@both
+@each_solver
+def test_squares_beyond_the_largest_number(estimator_class, solver):
+    X, y = data(estimator_class)
+    model = estimator_class(**SMALL | solver)
+    with pytest.raises(FloatingPointError, match="left the finite numbers") as caught:
+        model.fit(X * 1e300, y)
+    assert_clear(caught.value)
+    assert not [name for name in vars(model) if name.endswith("_")]
+
+
 @pytest.mark.parametrize("size", [1e8, 1e-8])
-@pytest.mark.parametrize("estimator_class", BOTH)
+@both
 def test_units_of_X_do_not_matter(estimator_class, size):
     X, y = data(estimator_class)
     params = SMALL | ADAM | {"inducing_points": "random"}
@@ -413,6 +442,7 @@ def test_units_of_X_do_not_matter(estimator_class, size):
         (lambda y: y + 1e8, 1.0),
         (lambda y: y * 1e8, 1e8),
         (lambda y: y * 1e-8, 1e-8),
+        (lambda y: y * 1e300, 1e300),
         (lambda y: np.rint(3 * y).astype(int), 3.0),
         (lambda y: y > 0, 0.5),
         (lambda y: y.astype(np.float16), 1.0),
@@ -426,16 +456,18 @@ def test_units_of_X_do_not_matter(estimator_class, size):
         "around 1e8",
         "of size 1e8",
         "of size 1e-8",
+        "of size 1e300",
         "integer",
         "boolean",
         "float16",
         "list",
     ],
 )
-def test_awkward_y(change, spread, dtype):
+@each_solver
+def test_awkward_y(solver, change, spread, dtype):
     X, y = data(Regressor)
     y = change(y)
-    model = Regressor(**SMALL | {"max_iter": 20}, dtype=dtype).fit(X, y)
+    model = Regressor(**SMALL | solver | {"max_iter": 20}, dtype=dtype).fit(X, y)
     assert_finite(model, X, y)
     error = np.abs(model.predict(X) - np.asarray(y, dtype=float)).max()
     if spread == 0:
@@ -446,71 +478,89 @@ def test_awkward_y(change, spread, dtype):
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize("n", [1, 2, 3])
-def test_few_rows(n, dtype):
+@each_solver
+def test_few_rows(solver, n, dtype):
     X, y = data(Regressor, n)
-    model = Regressor(dtype=dtype, max_iter=5, random_state=0).fit(X, y)
+    model = Regressor(**solver, dtype=dtype, max_iter=5, random_state=0).fit(X, y)
     assert model.n_inducing_ == model.n_neighbors_ == n
     assert_finite(model, X, y)
     if n == 1:
         np.testing.assert_allclose(model.predict(X), y, atol=1e-6)
 
 
-def test_two_rows_of_two_classes():
-    X, y = np.array([[0.0, 1.0], [1.0, 0.0]]), np.array([0, 1])
-    assert_finite(Classifier(max_iter=5, random_state=0).fit(X, y), X, y)
+@each_solver
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_one_row_of_each_class(solver, n_classes):
+    X, y = np.eye(n_classes, 2), np.arange(n_classes)
+    model = Classifier(**solver, max_iter=5, random_state=0)
+    assert_finite(model.fit(X, y), X, y)
 
 
-@pytest.mark.parametrize("estimator_class", BOTH)
-def test_numbers_above_that_of_the_rows_are_cut(estimator_class):
+@each_solver
+def test_one_row_has_one_class(solver):
+    X, y = data(Classifier, 1)
+    with pytest.raises(ValueError, match="y holds one class only") as caught:
+        Classifier(**solver).fit(X, y)
+    assert_clear(caught.value)
+    model = Classifier(**solver, random_state=0).partial_fit(X, y, classes=[0, 1])
+    assert_finite(model, X, [0])
+
+
+@both
+@each_solver
+def test_numbers_above_that_of_the_rows_are_cut(estimator_class, solver):
     X, y = data(estimator_class)
-    model = estimator_class(
-        n_inducing=1000, n_neighbors=500, batch_size=4096, max_iter=3, random_state=0
-    ).fit(X, y)
+    large = {"n_inducing": 1000, "n_neighbors": 500, "batch_size": 4096}
+    model = estimator_class(**SMALL | solver | large).fit(X, y)
     assert model.n_inducing_ == model.n_neighbors_ == 40
     assert_finite(model, X, y)
 
 
-@pytest.mark.parametrize("estimator_class", BOTH)
+@both
+@each_solver
 @pytest.mark.parametrize("M", [1, 2])
-def test_few_inducing_points(estimator_class, M):
+def test_few_inducing_points(estimator_class, solver, M):
     X, y = data(estimator_class)
-    model = estimator_class(**SMALL | {"n_inducing": M, "n_neighbors": 1}).fit(X, y)
-    assert_finite(model, X, y)
+    few = {"n_inducing": M, "n_neighbors": 1}
+    assert_finite(estimator_class(**SMALL | solver | few).fit(X, y), X, y)
 
 
-@pytest.mark.parametrize("estimator_class", BOTH)
+@both
+@each_solver
 @pytest.mark.parametrize("H", [1, 4, 10])
 @pytest.mark.parametrize(
     "kernel",
     [DotProduct(0.0, "fixed"), ArcCosine(1, sigma_0=0.0, sigma_0_bounds="fixed")],
 )
-def test_rows_of_zeros_without_prior_variance(estimator_class, kernel, H):
+def test_rows_of_zeros_without_prior_variance(estimator_class, solver, kernel, H):
     X, y = data(estimator_class)
     X[::4] = 0.0
     Z = np.vstack([X[:1], X[1:4], X[5:8], X[9:12]])  # zeros first: ties go there
-    settings = SMALL | {"n_neighbors": H, "inducing_points": Z}
+    settings = SMALL | solver | {"n_neighbors": H, "inducing_points": Z}
     model = estimator_class(kernel, **settings).fit(X, y)
     assert_finite(model, X, y)
 
 
-@pytest.mark.parametrize("estimator_class", BOTH)
+@both
+@each_solver
 @pytest.mark.parametrize("far", [1e20, 1e100, 1e200])
-def test_far_from_the_data(estimator_class, far):
+def test_far_from_the_data(estimator_class, solver, far):
     X, y = data(estimator_class)
-    model = estimator_class(**SMALL).fit(X, y)
+    model = estimator_class(**SMALL | solver).fit(X, y)
     assert_finite(model, np.vstack([X, [[far, -far], [far, 0.0]]]), np.r_[y, 0, 1])
 
 
-@pytest.mark.parametrize("estimator_class", BOTH)
-def test_small_weights_and_large_weights(estimator_class):
+@both
+@each_solver
+def test_small_weights_and_large_weights(estimator_class, solver):
     X, y = data(estimator_class)
     weight = np.logspace(-6, 6, len(X))
-    model = estimator_class(**SMALL).fit(X, y, sample_weight=weight)
+    model = estimator_class(**SMALL | solver).fit(X, y, sample_weight=weight)
     assert_finite(model, X, y)
 
 
 @pytest.mark.usefixtures("eager_threads")
-@pytest.mark.parametrize("estimator_class", BOTH)
+@both
 @pytest.mark.parametrize("n_jobs", [-1, 1, 64])
 def test_any_number_of_threads(estimator_class, n_jobs):
     X, y = data(estimator_class)

@@ -6,6 +6,7 @@ import joblib
 import numpy as np
 import pytest
 import reference
+from helpers import holed
 from scipy.sparse import csr_array
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
@@ -347,20 +348,12 @@ def test_far_from_the_data(short, far):
 # ---------------------------------------------------------------- unusable
 
 
-def holed(value):
-    def put(array):
-        array = np.array(array, dtype=float)
-        array[3] = value
-        return array
-
-    return put
-
-
 BAD_DATA = {
     "X one-dimensional": (lambda X: X[:, 0], None, ValueError, "2D array"),
     "X without columns": (lambda X: X[:, :0], None, ValueError, "0 feature"),
     "lengths differ": (lambda X: X[:-1], None, ValueError, "numbers of samples"),
     "X NaN": (holed(np.nan), None, ValueError, "X contains NaN"),
+    "X infinities": (holed(np.inf, -np.inf), None, ValueError, "X contains infinity"),
     "y NaN": (None, holed(np.nan), ValueError, "y contains NaN"),
     "X sparse": (csr_array, None, TypeError, "[Ss]parse"),
     "y text": (None, lambda y: np.full(len(y), "a"), ValueError, "string"),
@@ -400,11 +393,11 @@ def test_unusable_weights(weight, match):
 
 
 BAD_PARAMETERS = {
-    "n_neighbors": [0, -1, 1.5, "a", None],
+    "n_neighbors": [0, -1, 1.5, True, "a", None],
     "neighbor_search": ["unknown", None],
     "noise_variance": [0.0, -1.0, "a", np.nan, np.inf],
     "normalize_y": ["yes"],
-    "n_jobs": [1.5, "a"],
+    "n_jobs": [0, 1.5, "a"],
     "dtype": ["float16", int],
     "random_state": ["a", -1],
 }

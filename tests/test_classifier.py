@@ -355,7 +355,8 @@ def test_a_class_of_a_single_row_survives_early_stopping():
 def test_the_best_epoch_on_validation_data_is_kept(n_classes):
     X, y = iris()
     y = np.unique(y, return_inverse=True)[1] % n_classes
-    model = small_model(max_iter=30, learning_rate=2.0, n_iter_no_change=30)
+    settings = {"learning_rate": 2.0, "neighbor_metric": "euclidean"}  # same lists
+    model = small_model(max_iter=30, n_iter_no_change=30, **settings)
     model.fit(X[::2], y[::2], X_val=X[1::2], y_val=y[1::2])
     scores = model.validation_scores_
     assert np.argmax(scores) < 29, "choose a less steady learning rate"

@@ -152,6 +152,25 @@ def test_metadata_routing_brings_weights_to_fit(regression):
 
 
 @both
+def test_metadata_can_be_requested_by_every_method(estimator_class):
+    with sklearn.config_context(enable_metadata_routing=True):
+        model = estimator_class()
+        model.set_fit_request(sample_weight=True, X_val=True, y_val=False)
+        model.set_partial_fit_request(sample_weight=True)
+        model.set_predict_request(n_neighbors=True)
+        model.set_score_request(sample_weight=True)
+        routing = model.get_metadata_routing()
+    assert routing.fit.requests == {
+        "sample_weight": True,
+        "X_val": True,
+        "y_val": False,
+    }
+    assert routing.partial_fit.requests["sample_weight"] is True
+    assert routing.predict.requests["n_neighbors"] is True
+    assert routing.score.requests == {"sample_weight": True}
+
+
+@both
 def test_representations(estimator_class):
     model, _ = fitted(estimator_class)
     assert estimator_class.__name__ in model._repr_html_()

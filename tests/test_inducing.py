@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from skswsgp._inducing import initial_inducing_points
+from skswsgp._inducing import given_points, initial_inducing_points
 
 METHODS = ["kmeans", "random"]
 
@@ -141,11 +141,11 @@ def test_a_read_only_memory_map_is_not_copied(tmp_path, rng, method):
 
 
 def test_given_points_are_copied_without_duplicates():
-    points = [[3, 1], [0, 2], [3, 1], [0, 1]]
-    Z = choose(np.zeros((9, 2)), 5, points)
+    points = given_points([[3, 1], [0, 2], [3, 1], [0, 1]], 2, "auto")
+    Z = choose(np.zeros((9, 2)), 4, points)
     assert_array_equal(Z, [[3, 1], [0, 2], [0, 1]])
     given = np.array([[1.0, 2.0]])
-    choose(np.zeros((9, 2)), 5, given)[:] = 9
+    choose(np.zeros((9, 2)), 1, given_points(given, 2, 1))[:] = 9
     assert_array_equal(given, [[1.0, 2.0]])
 
 
@@ -153,10 +153,18 @@ def test_given_points_are_copied_without_duplicates():
 def test_given_points_of_another_shape(shape):
     message = r"inducing_points has shape .*: expected .* n_features=2; pass"
     with pytest.raises(ValueError, match=message):
-        choose(np.zeros((9, 2)), 5, np.zeros(shape))
+        given_points(np.zeros(shape), 2, "auto")
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])
 def test_given_points_that_are_not_finite(value):
     with pytest.raises(ValueError, match="inducing_points has 1 entries"):
-        choose(np.zeros((9, 2)), 5, [[0.0, value]])
+        given_points([[0.0, value]], 2, "auto")
+
+
+@pytest.mark.parametrize("n_inducing", [1, 3, 5])
+def test_given_points_of_another_number(n_inducing):
+    message = rf"n_inducing={n_inducing} with inducing_points of 4 rows: expected"
+    with pytest.raises(ValueError, match=message):
+        given_points(np.zeros((4, 2)), 2, n_inducing)  # copies count
+    assert len(given_points(np.zeros((4, 2)), 2, 4)) == 4

@@ -12,7 +12,7 @@ FLOORS = [
     "_variational _point _shared _kriging _adam",
     "_engine_cpu _steps_cpu _evaluation_cpu _kriging_cpu _nearest",
     "_model _training _neighbors _inducing _defaults _program _engine"
-    " _local _chain _natural _start",
+    " _local _chain _natural _start _validation",
     "_base _callbacks baselines metrics",
     "_regressor _classifier",
     "__init__",
@@ -54,3 +54,10 @@ def test_doors_to_the_outside(path):
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_a_room_has_at_most_500_lines(path):
     assert len(path.read_text().splitlines()) <= 500
+
+
+@pytest.mark.parametrize("page", ["CONTRIBUTING.md", "doc/development.md"])
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_each_room_is_on_the_plan(path, page):
+    text = (Path(__file__).parents[1] / page).read_text(encoding="utf-8")
+    assert path.stem == "__init__" or f"`{path.stem}`" in text

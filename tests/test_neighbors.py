@@ -3,7 +3,9 @@
 import numpy as np
 import pytest
 import reference
+from helpers import ADAM
 from numpy.testing import assert_array_equal
+from sklearn.base import clone
 from sklearn.gaussian_process.kernels import (
     RBF,
     ConstantKernel,
@@ -13,6 +15,7 @@ from sklearn.gaussian_process.kernels import (
     WhiteKernel,
 )
 
+from skswsgp import SWSGPRegressor
 from skswsgp import _neighbors as neighbors
 from skswsgp._neighbors import (
     Metric,
@@ -286,6 +289,23 @@ def test_pynndescent(rng):
     broken = found.query(X)
     assert_array_equal(broken[:3], exact[:3])
     assert_array_equal(np.sort(broken[3:]), np.tile(np.arange(12), (297, 1)))
+
+
+@pytest.mark.parametrize("settings", [{}, ADAM], ids=["natural", "adam"])
+def test_an_estimator_with_pynndescent(rng, settings):
+    X = rng.normal(size=(600, 12))
+    y = np.sin(X[:, 0]) + X[:, 1]
+    kernel = 1.0 * RBF(4.0, "fixed")
+    settings = settings | {"n_neighbors": 8, "n_inducing": 500, "max_iter": 2}
+    model = SWSGPRegressor(kernel, init="default", random_state=0).set_params(
+        **settings
+    )
+    exact = clone(model).set_params(neighbor_search="brute").fit(X, y)
+    model.set_params(neighbor_search="pynndescent").fit(X, y)
+    assert exact.neighbor_recall_ == 1.0
+    assert 0.8 < model.neighbor_recall_ < 1.0
+    found, expected = model.predict(X), exact.predict(X)
+    assert 0 < np.abs(found - expected).mean() < 0.1 * y.std()
 
 
 class Counting:

@@ -208,6 +208,13 @@ def test_duplicate_inducing_points_need_jitter(small):
     assert np.isfinite(grads.sums).all() and np.isfinite(grads.d_log).all()
 
 
+def test_shared_K_is_factorised_once(small):
+    Z = np.zeros_like(small.model.Z)
+    problem = small.replace(active=everyone(small), Z=Z, jitter=1e-18)
+    assert problem.shared().events[:, 0].sum() == 1
+    assert problem.local().events[:, 0].sum() == len(small.batch.X)
+
+
 def test_failure_is_counted(small):
     grads = small.replace(params=np.full_like(small.model.params, np.nan)).local()
     assert grads.events[:, 1].sum() == len(small.batch.X)

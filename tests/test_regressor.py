@@ -20,7 +20,16 @@ from sklearn.gaussian_process.kernels import (
 )
 
 import skswsgp
-from skswsgp import SWSGPRegressor, _base, _model, _start, _training
+from skswsgp import (
+    SWSGPClassifier,
+    SWSGPRegressor,
+    _base,
+    _local,
+    _model,
+    _natural,
+    _start,
+    _training,
+)
 from skswsgp.kernels import ArcCosine
 
 JITTER = 1e-4  # of float64, relative to the variance of the kernel
@@ -47,6 +56,10 @@ def small_data(n=150, seed=0):
 def small_model(**params):
     defaults = {"n_inducing": 20, "n_neighbors": 5, "max_iter": 5, "batch_size": 16}
     return SWSGPRegressor(**ADAM | defaults | {"random_state": 0} | params)
+
+
+def natural_model(**params):
+    return SWSGPRegressor(**{"n_neighbors": 8, "random_state": 0} | params)
 
 
 def assembled(kernel, *, Q=1, full=False, H=4, M=7, D=2, seed=0):
@@ -347,9 +360,10 @@ def test_only_optimize_inducing_moves_inducing_points():
 def test_given_inducing_points_decide_on_their_number():
     X, y = small_data()
     Z = np.repeat(X[:8], 2, axis=0)
-    model = small_model(inducing_points=Z.tolist(), n_inducing=3).fit(X, y)
-    assert model.n_inducing_ == 8
-    np.testing.assert_allclose(model.inducing_points_, X[:8], rtol=0, atol=1e-12)
+    for n_inducing in ("auto", 16):
+        model = small_model(inducing_points=Z.tolist(), n_inducing=n_inducing)
+        assert model.fit(X, y).n_inducing_ == 8
+        np.testing.assert_allclose(model.inducing_points_, X[:8], rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize(
@@ -407,12 +421,29 @@ def test_neighbors_are_chosen_as_asked(metric, search):
 # ---------------------------------------------------------------- invariances
 
 
+@pytest.fixture(scope="module")
+def exact_solution():
+    """Let conjugate gradients run until rounding stops them; learn in a few steps."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(_natural, "TOLERANCE", 1e-13)
+        patch.setattr(_local, "STEPS", 10)
+        yield
+
+
+def each_solver(test):
+    """Run a test with small models of both solvers."""
+    makers = [small_model, natural_model]
+    test = pytest.mark.parametrize("make", makers, ids=["adam", "natural"])(test)
+    return pytest.mark.usefixtures("exact_solution")(test)
+
+
+@each_solver
 @FEW
 @given(scale=st.floats(1e-3, 1e3), shift=st.floats(-100, 100), sign=st.booleans())
-def test_scale_and_shift_of_y(scale, shift, sign):
+def test_scale_and_shift_of_y(make, scale, shift, sign):
     X, y = small_data(60)
     scale = -scale if sign else scale
-    model = small_model(max_iter=3).fit(X, y)
+    model = make(max_iter=3).fit(X, y)
     other = clone(model).fit(X, scale * y + shift)
     (mean, std), (mean2, std2) = (m.predict(X, return_std=True) for m in (model, other))
     # y of size `shift` and spread `scale` carries a rounding of shift / scale 1e-16.
@@ -421,34 +452,37 @@ def test_scale_and_shift_of_y(scale, shift, sign):
     np.testing.assert_allclose(std2, abs(scale) * std, rtol=0, atol=tolerance)
 
 
+@each_solver
 @FEW
 @given(shift=st.tuples(st.floats(-1e3, 1e3), st.floats(-1e3, 1e3)))
-def test_translation_of_X_with_a_stationary_kernel(shift):
+def test_translation_of_X_with_a_stationary_kernel(make, shift):
     X, y = small_data(60)
-    model = small_model(max_iter=3, inducing_points="random").fit(X, y)
+    model = make(max_iter=3, inducing_points="random").fit(X, y)
     other = clone(model).fit(X + shift, y)
     first, second = model.predict(X), other.predict(X + shift)
     # Coordinates of 1e3 carry a rounding of 1e-13, K a condition number up to 1e6.
     np.testing.assert_allclose(second, first, rtol=0, atol=1e-6)
 
 
+@each_solver
 @FEW
 @given(scale=st.tuples(st.floats(1e-6, 1e6), st.floats(1e-6, 1e6)))
-def test_units_of_X_with_the_default_kernel(scale):
+def test_units_of_X_with_the_default_kernel(make, scale):
     X, y = small_data(60)
-    model = small_model(max_iter=3, inducing_points="random").fit(X, y)
+    model = make(max_iter=3, inducing_points="random").fit(X, y)
     other = clone(model).fit(X * scale, y)
     first, second = model.predict(X), other.predict(X * scale)
     np.testing.assert_allclose(second, first, rtol=0, atol=1e-6)
 
 
+@each_solver
 @FEW
 @given(order=st.permutations(range(4)))
-def test_order_of_the_columns_of_X(order):
+def test_order_of_the_columns_of_X(make, order):
     rng = np.random.default_rng(0)
     X = rng.normal(size=(60, 4))
     y = X[:, 0] - np.cos(X[:, 2])
-    model = small_model(max_iter=3, inducing_points="random").fit(X, y)
+    model = make(max_iter=3, inducing_points="random").fit(X, y)
     other = clone(model).fit(X[:, order], y)
     first, second = model.predict(X), other.predict(X[:, order])
     np.testing.assert_allclose(second, first, rtol=0, atol=1e-7)
@@ -464,18 +498,20 @@ def test_order_of_the_rows_in_lower_bound(order):
     assert bound == pytest.approx(model.lower_bound(X, y), rel=1e-12)
 
 
+@each_solver
 @pytest.mark.parametrize("inducing_points", ["kmeans", "random"])
-def test_duplicated_rows_work(inducing_points):
+def test_duplicated_rows_work(make, inducing_points):
     X, y = small_data(30)
     X, y = np.repeat(X, 4, axis=0), np.repeat(y, 4)
-    model = small_model(inducing_points=inducing_points, n_inducing=100, max_iter=60)
+    model = make(inducing_points=inducing_points, n_inducing=100, max_iter=60)
     model.fit(X, y)
     assert model.n_inducing_ <= 30
     assert model.score(X, y) > 0.8
 
 
+@each_solver
 @pytest.mark.parametrize(("H", "own"), [(5, False), (20, True)])
-def test_a_constant_feature_changes_nothing(H, own):
+def test_a_constant_feature_changes_nothing(make, H, own):
     # With H < M and length-scales of its own, it may change when neighbours are
     # looked up anew.
     X, y = small_data(60)
@@ -483,7 +519,7 @@ def test_a_constant_feature_changes_nothing(H, own):
     predictions = []
     for inputs in (X, wide):
         scale = np.ones(inputs.shape[1]) if own else 1.0
-        model = small_model(
+        model = make(
             kernel=ConstantKernel(1.0) * RBF(scale),
             inducing_points="random",
             n_neighbors=H,
@@ -522,7 +558,9 @@ def test_weights_act_like_repetition():
     y = np.r_[np.ones(60), -np.ones(60)] + 0.1 * rng.normal(size=120)
     count = np.where(y > 0, np.where(X[:, 0] > 0, 3, 1), np.where(X[:, 0] > 0, 1, 3))
     Z = np.linspace(-2, 2, 12)[:, None]
-    model = small_model(inducing_points=Z, max_iter=150, n_iter_no_change=150)
+    model = small_model(
+        n_inducing=12, inducing_points=Z, max_iter=150, n_iter_no_change=150
+    )
     repeated = clone(model).fit(np.repeat(X, count, axis=0), np.repeat(y, count))
     plain = clone(model).fit(X, y)
     model.fit(X, y, sample_weight=count)
@@ -603,6 +641,24 @@ def test_partial_fit_learns_from_chunks():
     np.testing.assert_array_equal(one.y_mean_, model.y_mean_)
 
 
+@pytest.mark.parametrize("estimator_class", [SWSGPRegressor, SWSGPClassifier])
+def test_weights_in_partial_fit(estimator_class):
+    X, y = small_data(80)
+    y = y > 0 if estimator_class is SWSGPClassifier else y
+    settings = ADAM | {"n_inducing": 20, "batch_size": 16, "random_state": 0}
+    weight = np.r_[np.ones(30), np.full(30, 2.0), np.zeros(20)]
+    model, other = estimator_class(**settings), estimator_class(**settings)
+    for _ in range(3):
+        model.partial_fit(X, y, sample_weight=weight)
+        other.partial_fit(X[:60], y[:60], sample_weight=weight[:60])
+    np.testing.assert_array_equal(model.inducing_mean_, other.inducing_mean_)
+    assert model.n_samples_seen_ == 270.0
+    plain = estimator_class(**settings)
+    for _ in range(3):
+        plain.partial_fit(X[:60], y[:60])
+    assert np.abs(plain.inducing_mean_ - model.inducing_mean_).max() > 1e-3
+
+
 def test_partial_fit_refuses_other_shapes():
     X, y = small_data(60)
     model = small_model().partial_fit(X, y)
@@ -659,8 +715,8 @@ def test_the_best_epoch_on_validation_data_is_kept(Q):
     if Q == 2:
         y, y_val = np.stack([y, X[:, 0]], 1), np.stack([y_val, X_val[:, 0]], 1)
     y, y_val = 10 * y + 5, 10 * y_val + 5
-    model = small_model(max_iter=6, learning_rate=0.5)
-    model.fit(X, y, X_val=X_val, y_val=y_val)
+    settings = {"learning_rate": 0.5, "neighbor_metric": "euclidean"}  # same lists
+    model = small_model(max_iter=6, **settings).fit(X, y, X_val=X_val, y_val=y_val)
     scores = model.validation_scores_
     assert len(scores) == model.n_iter_ == len(model.loss_curve_) == 6
     assert np.argmax(scores) < 5, "choose a less steady learning rate"
@@ -668,6 +724,21 @@ def test_the_best_epoch_on_validation_data_is_kept(Q):
     mean_density = density.reshape(50, -1).sum(axis=1).mean()
     assert mean_density == pytest.approx(max(scores), rel=1e-9)
     assert model.n_samples_seen_ == 150
+
+
+@pytest.mark.parametrize("early_stopping", ["auto", True])
+def test_rounds_of_the_natural_solver_are_scored(early_stopping):
+    X, y = small_data(150)
+    X_val, y_val = small_data(50, seed=1)
+    model = natural_model(early_stopping=early_stopping).fit(
+        X, 10 * y + 5, X_val=X_val, y_val=10 * y_val + 5
+    )
+    density = norm.logpdf(10 * y_val + 5, *model.predict(X_val, return_std=True))
+    assert model.validation_scores_ == [pytest.approx(density.mean(), rel=1e-9)]
+    assert model.n_samples_seen_ == 150
+    held = natural_model(early_stopping=True, validation_fraction=0.2).fit(X, y)
+    assert held.n_samples_seen_ == 120
+    assert len(held.validation_scores_) == held.n_iter_ == 1
 
 
 def test_no_change_ends_training():
@@ -724,6 +795,10 @@ def test_verbose_prints_an_epoch_a_line(capsys):
     assert f"{model.loss_curve_[-1]:.5f}" in lines[-1]
     small_model(verbose=1, early_stopping=True).fit(X, y)
     assert "held-out" in capsys.readouterr().out
+    model = SWSGPClassifier(init="default", random_state=0, verbose=1).fit(X, y > 0)
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == model.n_iter_ > 1
+    assert all(line.startswith(f"round {i}/") for i, line in enumerate(lines, 1))
 
 
 # ---------------------------------------------------------------- interruptions
@@ -855,6 +930,18 @@ def test_a_callback_can_stop_training():
     pytest.importorskip("sklearn.callback")
     X, y = small_data(60)
     model = small_model(max_iter=10).set_callbacks(Recorder(stop_after=2)).fit(X, y)
+    assert model.n_iter_ == 2
+
+
+def test_callbacks_see_the_rounds_of_the_natural_solver():
+    pytest.importorskip("sklearn.callback")
+    X, y = small_data(60)
+    recorder = Recorder()
+    model = SWSGPClassifier(init="default", random_state=0).set_callbacks(recorder)
+    model.fit(X, y > 0)
+    assert len(recorder.predictions) == model.n_iter_ > 2
+    np.testing.assert_array_equal(recorder.predictions[-1], model.predict(X))
+    model.set_callbacks(Recorder(stop_after=2)).fit(X, y > 0)
     assert model.n_iter_ == 2
 
 

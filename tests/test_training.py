@@ -1,11 +1,13 @@
 """Epochs: minibatches, learning rate, stopping, neighbour lists; and the threads."""
 
 import threading
+import time
 import tracemalloc
 
 import numba
 import numpy as np
 import pytest
+import reference
 import sklearn
 from helpers import ADAM, make_problem
 from numpy.testing import assert_array_equal
@@ -23,6 +25,7 @@ from skswsgp._training import (
     Neighbors,
     Schedule,
     center_rows,
+    run_epoch,
     steps_per_epoch,
 )
 
@@ -119,6 +122,87 @@ def test_X_is_not_copied(monkeypatch, rng, held_out, weight):
     finally:
         tracemalloc.stop()
     assert peak < 0.5 * X.nbytes
+
+
+@pytest.mark.parametrize("likelihood", ["gaussian", "bernoulli"])
+def test_epochs_are_algorithm_1(rng, likelihood):
+    """Shuffled minibatches, (N/n) ELL - (beta/n) KL by differences, and Adam."""
+    kernel = ConstantKernel(1.4) * RBF(0.8)
+    problem = make_problem(kernel, likelihood, 1, full=False, rng=rng, M=7, H=3, n=6)
+    X, y, _, active = problem.batch
+    N, n, beta, rate = 6, 2, 3.5, 0.05
+    batch = problem.batch._replace(weight=np.ones(N))
+    model = problem.model._replace(
+        train_inducing=False, kl_weight=beta, total_weight=float(N)
+    )
+    start = [np.log(model.params), np.log(model.noise), model.m, np.log(model.s)]
+    sizes = np.cumsum([len(np.ravel(part)) for part in start])[:-1]
+    theta = np.concatenate([np.ravel(part) for part in start])
+    Z, jitter = model.Z.copy(), model.jitter
+
+    def objective(theta, rows):
+        log_params, log_noise, m, log_s = np.split(theta, sizes)
+        length_scale, variance = np.exp(log_params)
+        pieces = [
+            reference.lower_bound(
+                ConstantKernel(variance) * RBF(length_scale), X[rows], y[rows], Z,
+                m[:, None], np.exp(log_s)[:, None], 3, likelihood, np.exp(log_noise),
+                jitter, kl_weight=weight, neighbors=active[rows],
+            )
+            for weight in (0.0, 1.0)
+        ]  # fmt: skip
+        ell, kl = pieces[0], n * (pieces[0] - pieces[1])
+        return N / n * ell - beta / n * kl
+
+    first, history = theta.copy(), [[] for _ in theta]
+    draw = np.random.RandomState(1)
+    for _ in range(2):
+        order = draw.permutation(N)
+        for rows in order.reshape(3, n):
+            gradient = reference.finite_difference(
+                lambda values, rows=rows: objective(values, rows), theta, 1e-5
+            )
+            for i, value in enumerate(gradient):
+                if i < sizes[1] or np.isin((i - sizes[1]) % 7, active[rows]):
+                    history[i].append([-value])
+                    theta[i : i + 1] = reference.adam(
+                        first[i : i + 1], history[i], rate
+                    )
+
+    engine = CpuEngine(model, 3, 1)
+    free = np.ones(2, dtype=bool)
+    engine.prepare_training(n, free, np.log([[1e-3, 1e3]] * 2), np.ones(2))
+    data = Data(X, batch.y, batch.weight, center=np.zeros(2))
+    options = {"metric": "kernel", "search": "auto"}
+    neighbors = Neighbors(MovingSearch(engine, N, options), N)
+    schedule = Schedule(rate, epochs=2, n_steps=3, decay=False)
+    draw = np.random.RandomState(1)
+    for epoch in range(2):
+        run_epoch(engine, data, neighbors, draw, schedule, epoch)
+    actual = [np.log(model.params), np.log(model.noise), model.m, np.log(model.s)]
+    actual = np.concatenate([np.ravel(part) for part in actual])
+    assert np.abs(actual - first).max() > 2 * rate
+    np.testing.assert_allclose(actual, theta, rtol=0, atol=1e-6)
+
+
+def test_a_step_costs_the_same_for_any_number_of_inducing_points(rng):
+    """With fixed Z and diagonal S; a pass over 3 million numbers takes a ms or more."""
+    problem = make_problem(RBF(0.8), "gaussian", 1, full=False, rng=rng, n=64)
+    seconds = []
+    for M in (6, 3_000_000):
+        model = problem.model._replace(train_inducing=False)
+        large = {name: np.resize(getattr(model, name), (M, 2)) for name in ("Z",)}
+        large |= {name: np.resize(getattr(model, name), (M, 1)) for name in "ms"}
+        engine = CpuEngine(model._replace(**large), 4, 1)
+        free = np.ones(1, dtype=bool)
+        engine.prepare_training(64, free, np.log([[1e-3, 1e3]]), np.ones(2))
+        times = []
+        for _ in range(200):
+            started = time.perf_counter()
+            engine.steps(problem.batch, 64, np.array([1e-6]))
+            times.append(time.perf_counter() - started)
+        seconds.append(min(times))
+    assert seconds[1] < 2 * seconds[0]
 
 
 # ---------------------------------------------------------------- neighbours
