@@ -16,6 +16,7 @@ __all__ = [
     "njit_parallel",
     "njit_small",
     "prange",
+    "threads_for",
 ]
 
 # Every set flag lets the compiler vectorise a sum; nnan and ninf are left out, so that
@@ -75,6 +76,7 @@ _LOCK = threading.RLock()
 
 
 ROWS_A_THREAD = 1000  # fewer are not worth waking another thread for
+WORK_A_THREAD = 150.0  # microseconds, likewise; on a busy machine it may wake late
 
 
 def max_threads(n_jobs, n_rows=None):
@@ -98,6 +100,11 @@ def max_threads(n_jobs, n_rows=None):
     if n_rows is not None:
         n_jobs = min(n_jobs, 1 + n_rows // ROWS_A_THREAD)
     return max(1, min(n_jobs, available))
+
+
+def threads_for(work, n_threads):
+    """Return how many of n_threads a launch of so many microseconds of work takes."""
+    return max(1, min(n_threads, int(work / WORK_A_THREAD)))
 
 
 @contextmanager

@@ -129,10 +129,11 @@ class LocalProcess:
 
     def others(self, rows):
         """Return the H nearest data of data rows, without themselves."""
+        rows, place = np.unique(rows, return_inverse=True)  # each is searched once
         lists = self.make_search(self.H + 1).query(self.model.Z[rows])
         own = lists == rows[:, None]
         own[~own.any(axis=1), self.H] = True  # a row among its own duplicates
-        return lists[~own].reshape(len(rows), self.H)
+        return lists[~own].reshape(len(rows), self.H)[place]
 
     def make_search(self, n_neighbors):
         """Return a search for the data that are nearest under the kernel as it is."""

@@ -21,6 +21,7 @@ def few_steps(monkeypatch):
 def eager_threads(monkeypatch):
     """Wake threads for a few rows already."""
     monkeypatch.setattr(_jit, "ROWS_A_THREAD", 1)
+    monkeypatch.setattr(_jit, "WORK_A_THREAD", 1)
 
 
 @pytest.fixture(params=["float64", "float32"])

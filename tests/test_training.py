@@ -16,7 +16,7 @@ from sklearn.gaussian_process.kernels import RBF, ConstantKernel, DotProduct
 from skswsgp import SWSGPRegressor, _defaults, _model, _neighbors, _training
 from skswsgp._covariance import refresh
 from skswsgp._engine import CpuEngine
-from skswsgp._jit import launch, max_threads
+from skswsgp._jit import launch, max_threads, threads_for
 from skswsgp._training import (
     FINAL_RATE,
     Data,
@@ -365,3 +365,9 @@ def test_memory_does_not_grow_with_the_square_of_inducing_points(rng):
         **ADAM,
     ).fit(X, X[:, 0])
     assert model.inducing_covariance_.shape == (3000,)
+
+
+def test_small_launches_take_one_thread():
+    assert threads_for(10.0, 2) == 1
+    assert threads_for(1e4, 2) == 2
+    assert threads_for(1e9, 1) == 1
