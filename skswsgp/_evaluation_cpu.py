@@ -89,7 +89,9 @@ def expectation_chunk(model, y, c, works, t, mu, v, ell, d_mu, d_v):
         for q in range(mu.shape[1]):
             latent[0, q] = mu[row, q]
             latent[1, q] = v[row, q]
-        ell[row] = expected_log_prob(model, model.noise, y, row, latent, work.d_noise)
+        ell[row] = expected_log_prob(
+            model, model.noise, y, row, latent, work.scratch, work.d_noise
+        )
         for q in range(mu.shape[1]):
             d_mu[row, q] = latent[2, q]
             d_v[row, q] = latent[3, q]

@@ -12,6 +12,7 @@ import numpy as np
 from scipy.special import ndtri
 from scipy.stats import qmc
 
+from skswsgp._covariance import exp_negative
 from skswsgp._jit import njit, njit_inline
 
 GAUSSIAN, BERNOULLI, SOFTMAX = 0, 1, 2
@@ -24,7 +25,7 @@ class Likelihood(NamedTuple):
     """A likelihood as data, with the nodes of its quadrature."""
 
     family: int
-    nodes: np.ndarray  # (n_nodes, 1) Gauss-Hermite or (n_nodes, Q) standard normal
+    nodes: np.ndarray  # (1, n_nodes) Gauss-Hermite or (Q, n_nodes) standard normal
     weights: np.ndarray  # (n_nodes,), sum one
 
 
@@ -35,11 +36,11 @@ def make_likelihood(name, n_latent, dtype):
     quasi-Monte Carlo nodes of `normal_nodes`.
     """
     if name == "softmax":
-        nodes = normal_nodes(128, n_latent)
-        weights = np.full(len(nodes), 1.0 / len(nodes))
+        nodes = np.ascontiguousarray(normal_nodes(128, n_latent).T)
+        weights = np.full(nodes.shape[1], 1.0 / nodes.shape[1])
     else:
         x, w = np.polynomial.hermite.hermgauss(20)
-        nodes, weights = (math.sqrt(2.0) * x)[:, None], w / math.sqrt(math.pi)
+        nodes, weights = math.sqrt(2.0) * x[None], w / math.sqrt(math.pi)
     return Likelihood(CODES[name], nodes.astype(dtype), weights.astype(dtype))
 
 
@@ -74,8 +75,8 @@ def quadrature(likelihood, y, mu, v):
     value = 0.0
     d_mu = 0.0
     d_std = 0.0
-    for i in range(likelihood.nodes.shape[0]):
-        node = likelihood.nodes[i, 0]
+    for i in range(likelihood.nodes.shape[1]):
+        node = likelihood.nodes[0, i]
         log_p, d_f = log_prob_bernoulli(y, mu + std * node)
         value += likelihood.weights[i] * log_p
         d_mu += likelihood.weights[i] * d_f
@@ -83,41 +84,53 @@ def quadrature(likelihood, y, mu, v):
     return value, d_mu, 0.5 * d_std / std
 
 
-@njit_inline
-def expect_softmax(likelihood, label, latent):
-    """E log softmax(f)_label over f_q ~ N(mu_q, v_q) at the nodes; see below."""
-    n_latent = latent.shape[1]
+@njit
+def expect_softmax(nodes, weights, label, latent, scratch):
+    """E log softmax(f)_label over f_q ~ N(mu_q, v_q) at the nodes; see below.
+
+    scratch (Q + 2, n_nodes) takes f, then exp(f - largest f), the largest, the sum.
+    """
+    Q, n_nodes = nodes.shape
+    top, total = Q, Q + 1
+    for i in range(n_nodes):
+        scratch[top, i] = -np.inf
+        scratch[total, i] = 0.0
+    for q in range(Q):
+        mu, std = latent[0, q], math.sqrt(latent[1, q])
+        for i in range(n_nodes):
+            f = mu + std * nodes[q, i]
+            scratch[q, i] = f
+            scratch[top, i] = max(scratch[top, i], f)
     value = 0.0
-    for q in range(n_latent):
-        latent[2, q] = 0.0
-        latent[3, q] = 0.0
-    for i in range(likelihood.nodes.shape[0]):
-        weight = likelihood.weights[i]
-        top = -np.inf
-        for q in range(n_latent):
-            f = latent[0, q] + math.sqrt(latent[1, q]) * likelihood.nodes[i, q]
-            latent[4, q] = f
-            top = max(top, f)
-        value += weight * (latent[4, label] - top)
-        total = 0.0
-        for q in range(n_latent):
-            latent[4, q] = math.exp(latent[4, q] - top)
-            total += latent[4, q]
-        value -= weight * math.log(total)
-        for q in range(n_latent):
-            d_f = weight * ((1.0 if q == label else 0.0) - latent[4, q] / total)
-            latent[2, q] += d_f
-            latent[3, q] += 0.5 * d_f * likelihood.nodes[i, q] / math.sqrt(latent[1, q])
+    for i in range(n_nodes):
+        value += weights[i] * (scratch[label, i] - scratch[top, i])
+    for q in range(Q):
+        for i in range(n_nodes):
+            e = exp_negative(scratch[q, i] - scratch[top, i])
+            scratch[q, i] = e
+            scratch[total, i] += e
+    for i in range(n_nodes):
+        value -= weights[i] * math.log(scratch[total, i])
+        scratch[total, i] = weights[i] / scratch[total, i]
+    for q in range(Q):
+        d_mu = 1.0 if q == label else 0.0
+        d_std = 0.0  # the nodes sum to zero
+        for i in range(n_nodes):
+            share = scratch[q, i] * scratch[total, i]
+            d_mu -= share
+            d_std -= share * nodes[q, i]
+        latent[2, q] = d_mu
+        latent[3, q] = 0.5 * d_std / math.sqrt(latent[1, q])
     return value
 
 
 @njit_inline
-def expected_log_prob(likelihood, noise, y, row, latent, d_noise):
+def expected_log_prob(likelihood, noise, y, row, latent, scratch, d_noise):
     """Return E_q log p(y | f) of one point; set its derivatives.
 
     y[row] holds one value a latent function (Gaussian), a sign (Bernoulli) or a class
-    index (softmax). latent (5, Q) holds mu and v, takes the derivatives by them, and
-    has a row of scratch; d_noise (Q,) takes the derivatives by log noise. Gaussian:
+    index (softmax). latent (4, Q) holds mu and v and takes the derivatives by them,
+    d_noise (Q,) those by log noise. Gaussian:
     -1/2 sum_q [log(2 pi noise_q) + ((y_q - mu_q)^2 + v_q) / noise_q].
     """
     value = 0.0
@@ -134,5 +147,6 @@ def expected_log_prob(likelihood, noise, y, row, latent, d_noise):
             likelihood, y[row, 0], latent[0, 0], latent[1, 0]
         )
     else:
-        value = expect_softmax(likelihood, int(y[row, 0]), latent)
+        nodes, weights = likelihood.nodes, likelihood.weights
+        value = expect_softmax(nodes, weights, int(y[row, 0]), latent, scratch)
     return value

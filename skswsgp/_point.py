@@ -208,7 +208,9 @@ def evaluate(model, X, y, active, row, H, work):
     if jitter >= 0.0:
         kl = divergence(model, work, H)
         posterior_of_tile(model, work, H)
-        ell = expected_log_prob(model, model.noise, y, row, work.latent, work.d_noise)
+        ell = expected_log_prob(
+            model, model.noise, y, row, work.latent, work.scratch, work.d_noise
+        )
     return ell, kl, jitter
 
 

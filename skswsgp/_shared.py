@@ -80,7 +80,9 @@ def evaluate_shared(model, X, y, row, factor, work, column):
     fill_point(model, X, row, factor, work, column)
     kxx = work.values[work.values.shape[0] - 1, OWN]
     posterior(model, factor, work, CROSS, kxx, model.Z.shape[0])
-    return expected_log_prob(model, model.noise, y, row, work.latent, work.d_noise)
+    return expected_log_prob(
+        model, model.noise, y, row, work.latent, work.scratch, work.d_noise
+    )
 
 
 @njit_inline

@@ -70,7 +70,8 @@ class Work(NamedTuple):
     m: np.ndarray  # (Q, side)
     s: np.ndarray  # (Q, side)
     alpha: np.ndarray  # (Q, side) K^-1 m
-    latent: np.ndarray  # (5, Q): mu, v, d_mu, d_v, scratch
+    latent: np.ndarray  # (4, Q): mu, v, d_mu, d_v
+    scratch: np.ndarray  # (Q + 2, n_nodes) for the expectation over classes
     d_noise: np.ndarray  # (Q,)
     block: np.ndarray  # (BLOCK, BLOCK)
 
@@ -116,6 +117,7 @@ def of_thread(work, t):
         work.s[t],
         work.alpha[t],
         work.latent[t],
+        work.scratch[t],
         work.d_noise[t],
         work.block[t],
     )
@@ -128,6 +130,7 @@ def make_work(model, n_active, n_threads, *, shared=False):
     """
     D, Q = model.Z.shape[1], model.m.shape[1]
     n, side, n_ops = n_active + 1, padded(n_active), len(model.code)
+    n_nodes = model.nodes.shape[1]
     pairs, square = (n, 0) if shared else (n * (n + 1) // 2, side)
 
     def zeros(*shape):
@@ -158,7 +161,8 @@ def make_work(model, n_active, n_threads, *, shared=False):
         m=zeros(Q, side),
         s=zeros(Q, side),
         alpha=zeros(Q, side),
-        latent=zeros(5, Q),
+        latent=zeros(4, Q),
+        scratch=zeros(Q + 2, n_nodes),
         d_noise=zeros(len(model.noise)),
         block=zeros(BLOCK, BLOCK),
     )

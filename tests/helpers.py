@@ -131,7 +131,7 @@ class Problem(NamedTuple):
         model, batch = self.model, self.batch
         options = {"sample_weight": batch.weight, "neighbors": batch.active}
         if self.likelihood == "softmax":
-            options["nodes"] = model.nodes
+            options["nodes"] = model.nodes.T
         return options
 
 

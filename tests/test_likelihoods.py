@@ -69,8 +69,8 @@ def compiled():
     """Return `expected_log_prob`, which is part of its callers."""
 
     @caller
-    def expect(likelihood, noise, y, row, latent, d_noise):
-        return expected_log_prob(likelihood, noise, y, row, latent, d_noise)
+    def expect(likelihood, noise, y, row, latent, scratch, d_noise):
+        return expected_log_prob(likelihood, noise, y, row, latent, scratch, d_noise)
 
     return expect
 
@@ -86,12 +86,13 @@ def expect(compiled, case):
 
     def expect(mu, v, noise=case.noise, dtype="float64"):
         Q, dtype = len(mu), np.dtype(dtype)
-        latent, d_noise = np.full((5, Q), np.nan, dtype), np.zeros(len(noise), dtype)
+        latent, d_noise = np.full((4, Q), np.nan, dtype), np.zeros(len(noise), dtype)
         latent[:2] = mu, v
         y = np.array([np.full(len(case.y), np.nan), case.y], dtype=dtype)
         likelihood = make_likelihood(case.name, Q, dtype)
         noise = np.asarray(noise).astype(dtype)
-        value = compiled(likelihood, noise, y, 1, latent, d_noise)
+        scratch = np.full((Q + 2, likelihood.nodes.shape[1]), np.nan, dtype)
+        value = compiled(likelihood, noise, y, 1, latent, scratch, d_noise)
         return value, latent[2], latent[3], d_noise
 
     return expect

@@ -83,7 +83,7 @@ def bound_of(solver, twin, y, m, s, likelihood="gaussian"):
     model = solver.engine.model
     if likelihood == "softmax":
         y = y.ravel()
-    arguments = model.noise, solver.weight, model.kl_weight, model.nodes
+    arguments = model.noise, solver.weight, model.kl_weight, model.nodes.T
     return reference.natural_bound(*twin[:2], y, m, s, twin[2], likelihood, *arguments)
 
 
