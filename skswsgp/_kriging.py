@@ -15,7 +15,7 @@ import math
 from skswsgp._covariance import TRIANGLE, fill_tile, pull_tile, row_start
 from skswsgp._jit import njit_inline
 from skswsgp._likelihoods import LOG_2PI
-from skswsgp._linalg import solve_lower, solve_upper
+from skswsgp._linalg import solve, solve_transposed
 from skswsgp._point import TINY, gather, regress, unpack
 from skswsgp._variational import robust_cholesky, weigh_covariances
 
@@ -40,10 +40,10 @@ def krige(model, work, H, q):
     unpack(work.values, H, work.K)
     for i in range(H):
         work.K[i, i] += noise * work.s[q, i]
-    jitter = robust_cholesky(work.K, work.chol, H, TINY * model.jitter, work.block)
+    jitter = robust_cholesky(work.K, work.chol, H, TINY * model.jitter, work.blocks)
     if jitter >= 0.0:
-        solve_lower(work.chol, work.m, q, H, work.vector, 0)
-        solve_upper(work.chol, work.vector, H, work.r)
+        solve_transposed(work.chol, work.m, q, H, work.vector, 0)
+        solve(work.chol, work.vector, 0, H, work.r, 0)
         start = row_start(H, TRIANGLE)
         F = regress(work, work, start, work.values[top, start + H], H)
         mu = 0.0

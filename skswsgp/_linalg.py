@@ -1,18 +1,21 @@
-"""Cholesky factors, solves and products of small matrices, on arrays passed in.
+"""Cholesky factors, inverses and solves of small matrices, on arrays passed in.
 
-All products run over pairs of rows, four rows against four at a time, because both
-operands then lie contiguous in memory and sixteen sums stay in registers. Matrices are
-row-major with a side that is a multiple of BLOCK; `padded` gives it, and rows beyond
-the true size hold the identity.
+A matrix has the factor A = R' R with R lower triangular, found from the last row up:
+all that follows then multiplies columns of row-major arrays, which `_tiles` does an
+8 x 8 tile at a time. Arrays have a side that is a multiple of BLOCK; `padded` gives it,
+and rows beyond the true size hold the identity.
 """
 
 import math
 
-import numpy as np
-
 from skswsgp._jit import njit, njit_small
-
-BLOCK = 4
+from skswsgp._tiles import (
+    BLOCK,
+    factorise_tile,
+    set_negative_products,
+    set_products,
+    subtract_products,
+)
 
 
 def padded(size):
@@ -20,172 +23,91 @@ def padded(size):
     return -(-size // BLOCK) * BLOCK
 
 
-@njit_small
-def block_dots(A, i, B, j, start, stop, out):
-    """out[p, q] = sum_{start <= k < stop} A[i + p, k] B[j + q, k]; out is (4, 4).
-
-    An index that may be negative would keep the sums from being vectorised.
-    """
-    zero = A.dtype.type(0.0)
-    c00 = c01 = c02 = c03 = zero
-    c10 = c11 = c12 = c13 = zero
-    c20 = c21 = c22 = c23 = zero
-    c30 = c31 = c32 = c33 = zero
-    for k in range(np.uint64(start), np.uint64(stop)):
-        a0, a1, a2, a3 = A[i, k], A[i + 1, k], A[i + 2, k], A[i + 3, k]
-        b0, b1, b2, b3 = B[j, k], B[j + 1, k], B[j + 2, k], B[j + 3, k]
-        c00 += a0 * b0
-        c01 += a0 * b1
-        c02 += a0 * b2
-        c03 += a0 * b3
-        c10 += a1 * b0
-        c11 += a1 * b1
-        c12 += a1 * b2
-        c13 += a1 * b3
-        c20 += a2 * b0
-        c21 += a2 * b1
-        c22 += a2 * b2
-        c23 += a2 * b3
-        c30 += a3 * b0
-        c31 += a3 * b1
-        c32 += a3 * b2
-        c33 += a3 * b3
-    out[0, 0], out[0, 1], out[0, 2], out[0, 3] = c00, c01, c02, c03
-    out[1, 0], out[1, 1], out[1, 2], out[1, 3] = c10, c11, c12, c13
-    out[2, 0], out[2, 1], out[2, 2], out[2, 3] = c20, c21, c22, c23
-    out[3, 0], out[3, 1], out[3, 2], out[3, 3] = c30, c31, c32, c33
-
-
-@njit_small
-def solve_block(L, d, b0, b1, b2, b3):
-    """Solve with the (4, 4) diagonal block of the lower factor L that begins at d."""
-    x0 = b0 / L[d, d]
-    x1 = (b1 - x0 * L[d + 1, d]) / L[d + 1, d + 1]
-    x2 = (b2 - x0 * L[d + 2, d] - x1 * L[d + 2, d + 1]) / L[d + 2, d + 2]
-    x3 = b3 - x0 * L[d + 3, d] - x1 * L[d + 3, d + 1] - x2 * L[d + 3, d + 2]
-    return x0, x1, x2, x3 / L[d + 3, d + 3]
-
-
 @njit
-def cholesky(A, L, shift, block):
-    """Factorise A + shift I = L L' from the lower triangle of A; False if not possible.
+def cholesky(A, R, shift, blocks):
+    """Factorise A + shift I = R' R from the lower triangle of A; False if not possible.
 
-    L is modified; above its diagonal it is left as it was. `block` is (4, 4) scratch.
+    R is modified; above its diagonal blocks it is left as it was. `blocks` (side, 8)
+    takes the inverses of these blocks.
     """
     side = A.shape[0]
-    for j in range(0, side, BLOCK):
-        block_dots(L, j, L, j, 0, j, block)
-        for p in range(BLOCK):
-            for q in range(p + 1):
-                rest = A[j + p, j + q] - block[p, q]
-                for k in range(j, j + q):
-                    rest -= L[j + p, k] * L[j + q, k]
-                if q < p:
-                    L[j + p, j + q] = rest / L[j + q, j + q]
-                elif rest + shift > 0.0:
-                    L[j + p, j + p] = math.sqrt(rest + shift)
-                else:
-                    return False
-        for i in range(j + BLOCK, side, BLOCK):
-            block_dots(L, i, L, j, 0, j, block)
-            for p in range(i, i + BLOCK):
-                L[p, j], L[p, j + 1], L[p, j + 2], L[p, j + 3] = solve_block(
-                    L,
-                    j,
-                    A[p, j] - block[p - i, 0],
-                    A[p, j + 1] - block[p - i, 1],
-                    A[p, j + 2] - block[p - i, 2],
-                    A[p, j + 3] - block[p - i, 3],
-                )
+    for k in range(side - BLOCK, -1, -BLOCK):
+        for p in range(k, k + BLOCK):
+            for j in range(k + BLOCK):
+                R[p, j] = A[p, j]
+        for j in range(0, k + BLOCK, BLOCK):
+            subtract_products(R, k, R, j, k + BLOCK, side, R, k, j)
+        if not factorise_tile(R, k, shift, blocks):
+            return False
+        for j in range(0, k, BLOCK):
+            set_products(blocks, 0, R, j, k, k + BLOCK, R, k, j)
     return True
 
 
 @njit
-def invert_factor(L, R, block):
-    """R = L^-T, upper triangular: row j of R is column j of the inverse of L.
-
-    R is modified; below its diagonal blocks it is left as it was.
-    """
-    side = L.shape[0]
-    for j in range(0, side, BLOCK):
-        for q in range(BLOCK):
-            R[j + q, j], R[j + q, j + 1], R[j + q, j + 2], R[j + q, j + 3] = (
-                solve_block(
-                    L,
-                    j,
-                    1.0 if q == 0 else 0.0,
-                    1.0 if q == 1 else 0.0,
-                    1.0 if q == 2 else 0.0,
-                    1.0 if q == 3 else 0.0,
-                )
-            )
-        for i in range(j + BLOCK, side, BLOCK):
-            block_dots(L, i, R, j, j, i, block)
+def invert_factor(R, blocks, P):
+    """P = R^-T, upper triangular; below its diagonal blocks it is left as it was."""
+    side = R.shape[0]
+    for i in range(side - BLOCK, -1, -BLOCK):
+        for p in range(BLOCK):
             for q in range(BLOCK):
-                row = j + q
-                R[row, i], R[row, i + 1], R[row, i + 2], R[row, i + 3] = solve_block(
-                    L, i, -block[0, q], -block[1, q], -block[2, q], -block[3, q]
-                )
+                P[i + p, i + q] = blocks[i + q, p]
+        for j in range(i + BLOCK, side, BLOCK):
+            set_negative_products(R, i, P, j, i + BLOCK, j + BLOCK, P, i, j)
+            set_products(blocks, 0, P, j, i, i + BLOCK, P, i, j)
 
 
 @njit
-def square_upper(R, A, block):
-    """A = R R' for upper triangular R (zero inside its diagonal blocks too); full A."""
-    side = R.shape[0]
+def square_upper(P, A):
+    """A = P' P for upper triangular P (zero inside its diagonal blocks too); full A."""
+    side = P.shape[0]
     for i in range(0, side, BLOCK):
         for j in range(0, i + 1, BLOCK):
-            block_dots(R, i, R, j, i, side, block)
-            for p in range(BLOCK):
-                for q in range(BLOCK):
-                    A[i + p, j + q] = block[p, q]
-                    A[j + q, i + p] = block[p, q]
+            set_products(P, i, P, j, 0, j + BLOCK, A, i, j)
+            if j < i:
+                for p in range(i, i + BLOCK):
+                    for q in range(j, j + BLOCK):
+                        A[q, p] = A[p, q]
 
 
 @njit
-def product(A, B, C, block):
-    """C = A B'."""
-    side = A.shape[0]
+def product(X, Y, A):
+    """A = X' Y."""
+    side = X.shape[0]
     for i in range(0, side, BLOCK):
         for j in range(0, side, BLOCK):
-            block_dots(A, i, B, j, 0, side, block)
-            for p in range(BLOCK):
-                for q in range(BLOCK):
-                    C[i + p, j + q] = block[p, q]
+            set_products(X, i, Y, j, 0, side, A, i, j)
 
 
 @njit
-def product_symmetric(A, B, C, block):
-    """C = A B' where C is known to be symmetric: half of it is computed."""
-    side = A.shape[0]
+def product_lower(X, Y, A):
+    """A = X' Y, its blocks on and below the diagonal only."""
+    side = X.shape[0]
     for i in range(0, side, BLOCK):
         for j in range(0, i + 1, BLOCK):
-            block_dots(A, i, B, j, 0, side, block)
-            for p in range(BLOCK):
-                for q in range(BLOCK):
-                    C[i + p, j + q] = block[p, q]
-                    C[j + q, i + p] = block[p, q]
+            set_products(X, i, Y, j, 0, side, A, i, j)
 
 
 @njit_small
-def solve_lower(L, b, row, size, out, to):
-    """out[to] = L^-1 b[row]."""
+def solve(R, b, row, size, out, to):
+    """out[to] = R^-1 b[row]."""
     for i in range(size):
         rest = b[row, i]
         for k in range(i):
-            rest -= L[i, k] * out[to, k]
-        out[to, i] = rest / L[i, i]
+            rest -= R[i, k] * out[to, k]
+        out[to, i] = rest / R[i, i]
 
 
 @njit_small
-def solve_upper(L, b, size, out):
-    """out[0] = L^-T b[0]; b and out have rows."""
+def solve_transposed(R, b, row, size, out, to):
+    """out[to] = R^-T b[row]."""
     for i in range(size):
-        out[0, i] = b[0, i]
+        out[to, i] = b[row, i]
     for i in range(size - 1, -1, -1):
-        value = out[0, i] / L[i, i]
-        out[0, i] = value
+        value = out[to, i] / R[i, i]
+        out[to, i] = value
         for k in range(i):
-            out[0, k] -= value * L[i, k]
+            out[to, k] -= value * R[i, k]
 
 
 @njit_small
@@ -199,9 +121,9 @@ def multiply(A, b, row, size, out, to):
 
 
 @njit_small
-def log_determinant(L, size):
-    """log|L L'|."""
+def log_determinant(R, size):
+    """log|R' R|."""
     total = 0.0
     for i in range(size):
-        total += math.log(L[i, i])
+        total += math.log(R[i, i])
     return 2.0 * total

@@ -74,7 +74,7 @@ def unpack(values, H, K):
 def factorise(model, work, H):
     """Factorise K from the tile; return the relative jitter used, -1 on failure."""
     unpack(work.values, H, work.K)
-    return robust_cholesky(work.K, work.chol, H, model.jitter, work.block)
+    return robust_cholesky(work.K, work.chol, H, model.jitter, work.blocks)
 
 
 @njit_inline
@@ -92,7 +92,7 @@ def divergence(model, work, H):
         work.inverse,
         work.alpha,
         work.first,
-        work.block,
+        work.blocks,
     )
 
 
@@ -100,7 +100,7 @@ def divergence(model, work, H):
 def pull_divergence(model, work, H, c, grads, b):
     """Set d_m, d_s or d_S of block b, and work.d_K, to the derivatives of -c KL_w."""
     inverse, alpha, s, S = work.inverse, work.alpha, work.s, work.S
-    full, first, block = model.full, work.first, work.block
+    full, first = model.full, work.first
     formulas.pull_divergence(
         c,
         inverse,
@@ -112,16 +112,14 @@ def pull_divergence(model, work, H, c, grads, b):
         H,
         work.upper,
         first,
-        block,
+        work.blocks,
         grads.d_m,
         grads.d_s,
         grads.d_S,
         b,
     )
     vector, second, d_K = work.vector, work.second, work.d_K
-    formulas.pull_prior(
-        c, inverse, alpha, s, S, full, H, vector, first, second, block, d_K
-    )
+    formulas.pull_prior(c, inverse, alpha, s, S, full, H, vector, first, second, d_K)
 
 
 @njit_inline

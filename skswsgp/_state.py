@@ -57,8 +57,8 @@ class Work(NamedTuple):
     points: np.ndarray  # (D, n) active inducing inputs, then the point itself
     d_points: np.ndarray  # (D, n)
     K: np.ndarray  # (side, side)
-    chol: np.ndarray  # (side, side) lower factor of K
-    upper: np.ndarray  # (side, side) L^-T
+    chol: np.ndarray  # (side, side) R of K = R' R
+    upper: np.ndarray  # (side, side) R^-T
     inverse: np.ndarray  # (side, side) K^-1
     first: np.ndarray  # (side, side)
     second: np.ndarray  # (side, side)
@@ -73,7 +73,7 @@ class Work(NamedTuple):
     latent: np.ndarray  # (4, Q): mu, v, d_mu, d_v
     scratch: np.ndarray  # (Q + 2, n_nodes) for the expectation over classes
     d_noise: np.ndarray  # (Q,)
-    block: np.ndarray  # (BLOCK, BLOCK)
+    blocks: np.ndarray  # (side, BLOCK), see `cholesky`
 
 
 class Gradients(NamedTuple):
@@ -119,7 +119,7 @@ def of_thread(work, t):
         work.latent[t],
         work.scratch[t],
         work.d_noise[t],
-        work.block[t],
+        work.blocks[t],
     )
 
 
@@ -164,5 +164,5 @@ def make_work(model, n_active, n_threads, *, shared=False):
         latent=zeros(4, Q),
         scratch=zeros(Q + 2, n_nodes),
         d_noise=zeros(len(model.noise)),
-        block=zeros(BLOCK, BLOCK),
+        blocks=zeros(square, BLOCK),
     )

@@ -16,9 +16,9 @@ from skswsgp._linalg import (
     log_determinant,
     multiply,
     product,
-    product_symmetric,
-    solve_lower,
-    solve_upper,
+    product_lower,
+    solve,
+    solve_transposed,
     square_upper,
 )
 
@@ -35,8 +35,8 @@ def mean_variance(A, size):
 
 
 @njit
-def robust_cholesky(A, L, size, jitter, block):
-    """Factorise A + shift I = L L'; return shift relative to the mean of diag A.
+def robust_cholesky(A, R, size, jitter, blocks):
+    """Factorise A + shift I = R' R; return shift relative to the mean of diag A.
 
     The first shift is jitter times that mean; after a failure it grows tenfold, at most
     to MAX_JITTER. Returns -1 when that is not enough.
@@ -44,7 +44,7 @@ def robust_cholesky(A, L, size, jitter, block):
     mean = mean_variance(A, size)
     relative = jitter
     while relative < 1.5 * MAX_JITTER:
-        if cholesky(A, L, relative * mean, block):
+        if cholesky(A, R, relative * mean, blocks):
             return relative
         relative *= 10.0
     return -1.0
@@ -54,13 +54,13 @@ def robust_cholesky(A, L, size, jitter, block):
 
 
 @njit
-def divergence(chol, m, s, S, full, tiny, H, upper, inverse, alpha, first, block):
+def divergence(chol, m, s, S, full, tiny, H, upper, inverse, alpha, first, blocks):
     """KL_w = 1/2 sum_q [tr(K^-1 S) + m' alpha - H + log|K| - log|S|].
 
     Sets K^-1 and alpha. S is shifted by `tiny`, relative to its diagonal, to factorise.
     """
-    invert_factor(chol, upper, block)
-    square_upper(upper, inverse, block)
+    invert_factor(chol, blocks, upper)
+    square_upper(upper, inverse)
     log_det_K = log_determinant(chol, H)
     total = 0.0
     for q in range(m.shape[0]):
@@ -72,7 +72,7 @@ def divergence(chol, m, s, S, full, tiny, H, upper, inverse, alpha, first, block
             for g in range(H):
                 for h in range(H):
                     total += inverse[g, h] * S[q, g, h]  # trace term
-            robust_cholesky(S[q], first, H, tiny, block)
+            robust_cholesky(S[q], first, H, tiny, blocks)
             total -= log_determinant(first, H)
         else:
             for h in range(H):
@@ -82,7 +82,7 @@ def divergence(chol, m, s, S, full, tiny, H, upper, inverse, alpha, first, block
 
 @njit
 def pull_divergence(
-    c, inverse, alpha, s, S, full, tiny, H, upper, first, block, d_m, d_s, d_S, b
+    c, inverse, alpha, s, S, full, tiny, H, upper, first, blocks, d_m, d_s, d_S, b
 ):
     """Set block b of d_m, and of d_s or d_S, to the derivatives of -c KL_w.
 
@@ -92,9 +92,9 @@ def pull_divergence(
         for h in range(H):
             d_m[b, q, h] = -c * alpha[q, h]
         if full:
-            robust_cholesky(S[q], first, H, tiny, block)
-            invert_factor(first, upper, block)
-            square_upper(upper, first, block)
+            robust_cholesky(S[q], first, H, tiny, blocks)
+            invert_factor(first, blocks, upper)
+            square_upper(upper, first)
             for g in range(H):
                 for h in range(H):
                     d_S[b, q, g, h] = -0.5 * c * (inverse[g, h] - first[g, h])
@@ -104,18 +104,18 @@ def pull_divergence(
 
 
 @njit
-def pull_prior(c, inverse, alpha, s, S, full, H, vector, first, second, block, d_K):
+def pull_prior(c, inverse, alpha, s, S, full, H, vector, first, second, d_K):
     """Set d_K to the derivative of -c KL_w by K, the lower triangle.
 
     It is -c/2 sum_q (K^-1 - K^-1 S K^-1 - alpha alpha').
     """
     Q = alpha.shape[0]
     if full:
-        sum_matrices(S, H, second)
-        product(inverse, second, first, block)
+        sum_matrices(S, second)
+        product(second, inverse, first)
     else:
-        scale_columns(inverse, s, H, vector, first)
-    product_symmetric(first, inverse, second, block)
+        scale_rows(inverse, s, H, vector, first)
+    product_lower(first, inverse, second)
     for g in range(H):
         for h in range(g + 1):
             d_K[g, h] = -0.5 * c * (Q * inverse[g, h] - second[g, h])
@@ -126,26 +126,27 @@ def pull_prior(c, inverse, alpha, s, S, full, H, vector, first, second, block, d
 
 
 @njit_small
-def sum_matrices(S, H, out):
+def sum_matrices(S, out):
     """out = sum_q S_q."""
-    for g in range(H):
-        for h in range(H):
+    for g in range(out.shape[0]):
+        for h in range(out.shape[0]):
             out[g, h] = 0.0
             for q in range(S.shape[0]):
                 out[g, h] += S[q, g, h]
 
 
 @njit_small
-def scale_columns(inverse, s, H, vector, out):
-    """out = K^-1 sum_q diag(s_q); rows and columns beyond H do not matter."""
-    for h in range(H):
+def scale_rows(inverse, s, H, vector, out):
+    """out = sum_q diag(s_q) K^-1, zero beyond H."""
+    for h in range(out.shape[0]):
         vector[0, h] = 0.0
     for q in range(s.shape[0]):
         for h in range(H):
             vector[0, h] += s[q, h]
-    for g in range(H):
-        for h in range(H):
-            out[g, h] = inverse[g, h] * vector[0, h]
+    for g in range(out.shape[0]):
+        scale = vector[0, g]
+        for h in range(out.shape[0]):
+            out[g, h] = scale * inverse[g, h]
 
 
 # --- q(f) -----------------------------------------------------------------------------
@@ -155,13 +156,13 @@ def scale_columns(inverse, s, H, vector, out):
 def regress(k, start, kxx, chol, H, vector, a):
     """a = K^-1 k; returns F = k(x, x) - k' a, at least zero.
 
-    k is the last row of `k`, a tile, from `start`. Sets vector[0] = L^-1 k.
+    k is the last row of `k`, a tile, from `start`. Sets vector[0] = R^-T k.
     """
     top = k.shape[0] - 1
     for h in range(H):
         vector[1, h] = k[top, start + h]
-    solve_lower(chol, vector, 1, H, vector, 0)
-    solve_upper(chol, vector, H, a)
+    solve_transposed(chol, vector, 1, H, vector, 0)
+    solve(chol, vector, 0, H, a, 0)
     F = kxx
     for h in range(H):
         F -= vector[0, h] * vector[0, h]

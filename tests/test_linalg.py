@@ -8,18 +8,13 @@ from skswsgp import _linalg
 from skswsgp._linalg import BLOCK, padded
 
 SHIFT = 0.01
-# Sums of at most 36 products, with matrices of condition number 1e2
+# Sums of at most 40 products, with matrices of condition number 1e2
 ROUNDINGS = 3000
 
 
 @pytest.fixture(params=[*range(1, 10), 16, 33])
 def size(request):
     return request.param
-
-
-@pytest.fixture
-def block(dtype):
-    return np.full((BLOCK, BLOCK), np.nan, dtype=dtype)
 
 
 @pytest.fixture
@@ -30,11 +25,16 @@ def matrix(size, dtype, rng):
 
 
 @pytest.fixture
-def factor(matrix, block):
+def factor(matrix, blocks):
     """Return the factor of matrix + SHIFT I."""
-    L = np.zeros_like(matrix)
-    assert _linalg.cholesky(matrix, L, SHIFT, block)
-    return L
+    R = np.zeros_like(matrix)
+    assert _linalg.cholesky(matrix, R, SHIFT, blocks)
+    return R
+
+
+@pytest.fixture
+def blocks(matrix):
+    return np.full((len(matrix), BLOCK), np.nan, dtype=matrix.dtype)
 
 
 @pytest.fixture
@@ -56,34 +56,51 @@ def check(actual, expected, dtype):
 
 
 def test_padded():
-    assert [padded(size) for size in (1, 3, 4, 5, 8, 33)] == [4, 4, 4, 8, 8, 36]
+    assert [padded(size) for size in (1, 7, 8, 9, 16, 33)] == [8, 8, 8, 16, 16, 40]
 
 
-def test_cholesky_reads_and_writes_the_lower_triangle(matrix, shifted, block, dtype):
-    L = np.full_like(matrix, np.nan)
+def factor_of(A):
+    """Return lower triangular R with A = R' R."""
+    return np.linalg.cholesky(A[::-1, ::-1]).T[::-1, ::-1]
+
+
+def above_blocks(matrix):
+    """Whether an entry is above the diagonal blocks, for every entry."""
+    i, j = np.indices(matrix.shape) // BLOCK
+    return j > i
+
+
+def test_cholesky_reads_the_lower_triangle(matrix, shifted, blocks, dtype):
+    R = np.full_like(matrix, np.nan)
     A = matrix + np.triu(np.full_like(matrix, np.nan), 1)
-    assert _linalg.cholesky(A, L, SHIFT, block)
-    assert np.isnan(L[np.triu_indices(len(L), 1)]).all()
-    check(np.tril(L), np.linalg.cholesky(shifted), dtype)
+    assert _linalg.cholesky(A, R, SHIFT, blocks)
+    above = above_blocks(R)
+    assert np.isnan(R[above]).all()
+    R[above] = 0.0
+    check(R, factor_of(shifted), dtype)
+    for k in range(0, len(R), BLOCK):
+        one = slice(k, k + BLOCK)
+        check(blocks[one], np.linalg.inv(factor_of(shifted)[one, one]), dtype)
 
 
-def test_cholesky_fails_on_an_indefinite_matrix(matrix, size, block):
+def test_cholesky_fails_on_an_indefinite_matrix(matrix, size, blocks):
     matrix[size - 1, size - 1] = -1.0
-    L = np.zeros_like(matrix)
-    assert not _linalg.cholesky(matrix, L, 0.0, block)
-    assert _linalg.cholesky(matrix, L, 100.0, block)
+    R = np.zeros_like(matrix)
+    assert not _linalg.cholesky(matrix, R, 0.0, blocks)
+    assert _linalg.cholesky(matrix, R, 100.0, blocks)
 
 
-def test_cholesky_fails_on_nan(matrix, size, block):
-    matrix[size - 1, 0] = np.nan
-    assert not _linalg.cholesky(matrix, np.zeros_like(matrix), 0.0, block)
+@pytest.mark.parametrize("row", [0, -1])
+def test_cholesky_fails_on_nan(matrix, size, blocks, row):
+    matrix[range(size)[row], 0] = np.nan
+    assert not _linalg.cholesky(matrix, np.zeros_like(matrix), 0.0, blocks)
 
 
-def test_inverse(factor, shifted, block, dtype):
+def test_inverse(factor, shifted, blocks, dtype):
     upper, inverse = np.zeros_like(factor), np.full_like(factor, np.nan)
-    _linalg.invert_factor(factor, upper, block)
-    check(upper, np.linalg.inv(np.linalg.cholesky(shifted)).T, dtype)
-    _linalg.square_upper(upper, inverse, block)
+    _linalg.invert_factor(factor, blocks, upper)
+    check(upper, np.linalg.inv(factor_of(shifted)).T, dtype)
+    _linalg.square_upper(upper, inverse)
     check(inverse, np.linalg.inv(shifted), dtype)
 
 
@@ -93,24 +110,26 @@ def test_log_determinant(factor, shifted, size, dtype):
     assert_close(value, expected, roundings=ROUNDINGS, dtype=dtype)
 
 
-def test_products(matrix, dtype, block, rng):
-    A, B = (rng.normal(size=matrix.shape).astype(dtype) for _ in range(2))
-    C = np.full_like(A, np.nan)
-    _linalg.product(A, B, C, block)
-    check(C, A.astype(float) @ B.T.astype(float), dtype)
-    _linalg.product_symmetric(A @ matrix, A, C, block)
-    check(C, A.astype(float) @ matrix @ A.T.astype(float), dtype)
+def test_products(matrix, dtype, rng):
+    X, Y = (rng.normal(size=matrix.shape).astype(dtype) for _ in range(2))
+    A = np.full_like(X, np.nan)
+    expected = X.T.astype(float) @ Y.astype(float)
+    _linalg.product_lower(X, Y, A)
+    above = above_blocks(A)
+    assert np.isnan(A[above]).all()
+    check(A[~above], expected[~above], dtype)
+    _linalg.product(X, Y, A)
+    check(A, expected, dtype)
 
 
 def test_solves_and_multiply(factor, shifted, size, dtype, rng):
     b = rng.normal(size=(2, len(factor))).astype(dtype)
     leading, true = shifted[:size, :size], b[1, :size].astype(float)
     out = np.full((3, len(factor)), np.nan, dtype=dtype)
-    _linalg.solve_lower(factor, b, 1, size, out, 0)
-    lower = np.linalg.solve(np.linalg.cholesky(leading), true)
-    check(out[0, :size], lower, dtype)
+    _linalg.solve_transposed(factor, b, 1, size, out, 0)
+    check(out[0, :size], np.linalg.solve(factor_of(leading).T, true), dtype)
     half = out[:1].copy()
-    _linalg.solve_upper(factor, half, size, out)
+    _linalg.solve(factor, half, 0, size, out, 0)
     check(out[0, :size], np.linalg.solve(leading, true), dtype)
     _linalg.multiply(shifted.astype(dtype), b, 1, size, out, 2)
     check(out[2, :size], leading @ true, dtype)

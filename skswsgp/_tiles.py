@@ -1,0 +1,160 @@
+"""Work on 8 x 8 tiles of matrices that stays in vector registers.
+
+The compiler vectorises a sum of products by adding up the lanes of each sum in the end,
+which takes as long as the sums themselves when these are short. Here a lane is a column
+of the tile instead, and its rows stay in eight registers throughout.
+"""
+
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+BLOCK = 8
+FUSED = ("contract",)  # a product and a sum may be one instruction
+
+
+class Rows:
+    """Code for rows of BLOCK entries of C-contiguous arrays."""
+
+    def __init__(self, context, builder, dtype):
+        self.context, self.builder = context, builder
+        self.scalar = context.get_value_type(dtype)
+        self.vector = ir.VectorType(self.scalar, BLOCK)
+        self.size = context.get_abi_sizeof(self.scalar)
+        self.zero = ir.Constant(self.vector, None)
+
+    def pointer(self, kind, array, i, j):
+        """Return the address of array[i, j]."""
+        struct = self.context.make_array(kind)(self.context, self.builder, array)
+        columns = self.builder.extract_value(struct.shape, 1)
+        index = self.builder.add(self.builder.mul(i, columns), j)
+        return self.builder.gep(struct.data, [index])
+
+    def plus(self, i, p):
+        """Return i + p for a number p."""
+        return self.builder.add(i, ir.Constant(i.type, p))
+
+    def load(self, pointer):
+        """Return the row that begins there."""
+        pointer = self.builder.bitcast(pointer, self.vector.as_pointer())
+        return self.builder.load(pointer, align=self.size)
+
+    def store(self, row, pointer):
+        """Write a row."""
+        pointer = self.builder.bitcast(pointer, self.vector.as_pointer())
+        self.builder.store(row, pointer, align=self.size)
+
+    def spread(self, value):
+        """Return a row that holds a number everywhere."""
+        undefined = ir.Constant(self.vector, ir.Undefined)
+        lane = self.builder.insert_element(undefined, value, ir.IntType(32)(0))
+        first = ir.Constant(ir.VectorType(ir.IntType(32), BLOCK), None)
+        return self.builder.shuffle_vector(lane, undefined, first)
+
+    def entry(self, row, q):
+        """Return entry q of a row."""
+        return self.builder.extract_element(row, ir.IntType(32)(q))
+
+    def subtract(self, row, value, other):
+        """Return row - value other."""
+        product = self.builder.fmul(self.spread(value), other, FUSED)
+        return self.builder.fsub(row, product, FUSED)
+
+    def times(self, row, value):
+        """Return value row."""
+        return self.builder.fmul(self.spread(value), row)
+
+
+def _products(load, negative):
+    """Return the compiled function for a start from zero or out, and a sign."""
+
+    @intrinsic
+    def products(typingctx, X, i, Y, j, start, stop, out, row, column):
+        """Tile of out at (row, column) = +- sum of X[r, i + p] Y[r, j + q].
+
+        The sum is over start <= r < stop.
+        """
+
+        def generate(context, builder, signature, args):
+            x_kind, _, y_kind, *_, kind, _, _ = signature.args
+            x, i, y, j, start, stop, result, row, column = args
+            rows = Rows(context, builder, kind.dtype)
+            targets, sums = [], []
+            for p in range(BLOCK):
+                at = rows.pointer(kind, result, rows.plus(row, p), column)
+                first = rows.load(at) if load else rows.zero
+                targets.append(at)
+                sums.append(cgutils.alloca_once_value(builder, first))
+            one = ir.Constant(start.type, 1)
+            with cgutils.for_range_slice(builder, start, stop, one) as (r, _):
+                right = rows.load(rows.pointer(y_kind, y, r, j))
+                left = rows.pointer(x_kind, x, r, i)
+                for p in range(BLOCK):
+                    entry = builder.load(builder.gep(left, [ir.IntType(64)(p)]))
+                    product = builder.fmul(rows.spread(entry), right, FUSED)
+                    combine = builder.fsub if negative else builder.fadd
+                    total = combine(builder.load(sums[p]), product, FUSED)
+                    builder.store(total, sums[p])
+            for target, total in zip(targets, sums, strict=True):
+                rows.store(builder.load(total), target)
+            return context.get_dummy_value()
+
+        index = types.intp
+        signature = types.void(X, index, Y, index, index, index, out, index, index)
+        return signature, generate
+
+    return products
+
+
+set_products = _products(load=False, negative=False)
+set_negative_products = _products(load=False, negative=True)
+subtract_products = _products(load=True, negative=True)
+
+
+@intrinsic
+def factorise_tile(typingctx, R, k, shift, blocks):
+    """Replace the tile A of R at (k, k) by its factor, A + shift I = R' R.
+
+    Only the lower triangle is read; R is lower triangular. Rows k .. k + 8 of `blocks`
+    (side, 8) take its inverse. Returns False if there is no factor.
+    """
+
+    def generate(context, builder, signature, args):
+        kind, _, _, blocks_kind = signature.args
+        array, k, shift, inverses = args
+        rows = Rows(context, builder, kind.dtype)
+        root = builder.module.declare_intrinsic("llvm.sqrt", [rows.scalar])
+        one, none = ir.Constant(rows.scalar, 1.0), ir.Constant(rows.scalar, 0.0)
+        index = range(BLOCK)
+        targets = [rows.pointer(kind, array, rows.plus(k, p), k) for p in index]
+        factor = [rows.load(target) for target in targets]
+        scale = [None] * BLOCK
+        found = ir.IntType(1)(1)
+        for p in reversed(index):
+            pivot = builder.fadd(rows.entry(factor[p], p), shift)
+            found = builder.and_(found, builder.fcmp_ordered(">", pivot, none))
+            pivot = builder.call(root, [pivot])
+            scale[p] = builder.fdiv(one, pivot)
+            factor[p] = rows.times(factor[p], scale[p])
+            for r in range(p):
+                factor[r] = rows.subtract(
+                    factor[r], rows.entry(factor[p], r), factor[p]
+                )
+            factor[p] = builder.insert_element(factor[p], pivot, ir.IntType(32)(p))
+            kept = ir.VectorType(ir.IntType(1), BLOCK)([int(q <= p) for q in index])
+            rows.store(builder.select(kept, factor[p], rows.zero), targets[p])
+        inverse = []
+        for p in index:
+            unit = [float(q == p) for q in index]
+            row = ir.Constant(rows.vector, unit)
+            for t in range(p):
+                row = rows.subtract(row, rows.entry(factor[p], t), inverse[t])
+            inverse.append(rows.times(row, scale[p]))
+            at = rows.pointer(
+                blocks_kind, inverses, rows.plus(k, p), ir.Constant(k.type, 0)
+            )
+            rows.store(inverse[p], at)
+        return found
+
+    return types.boolean(R, types.intp, R.dtype, blocks), generate
