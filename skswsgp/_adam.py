@@ -2,8 +2,8 @@
 
 import math
 
-from skswsgp._covariance import exp_negative
 from skswsgp._jit import njit_small
+from skswsgp._stationary import exp_negative
 
 BETA1, BETA2, EPSILON = 0.9, 0.999, 1e-12
 _LOG_BETA1, _LOG_BETA2 = math.log(BETA1), math.log(BETA2)

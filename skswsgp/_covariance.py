@@ -18,15 +18,26 @@ from typing import NamedTuple
 import numpy as np
 
 from skswsgp._jit import njit, njit_inline, njit_small
+from skswsgp._stationary import (
+    RATIONAL_QUADRATIC,
+    RBF,
+    TRIANGLE,
+    add_scale_gradient,
+    pull_alpha,
+    pull_distances,
+    pull_scales,
+    row_start,
+    squared_distances,
+    stationary_profile,
+    width,
+)
 
 # Leaves
 CONSTANT, WHITE = 0, 1
-RBF, MATERN12, MATERN32, MATERN52, RATIONAL_QUADRATIC = 2, 3, 4, 5, 6
+# 2 .. 6 are those of _stationary
 POLYNOMIAL, ARC_COSINE0, ARC_COSINE1 = 7, 8, 9
 # Operations on earlier results
 SCALE, SUM, PRODUCT, POWER = 10, 11, 12, 13
-
-TRIANGLE = 0  # instead of a number of columns: the lower triangle
 
 
 class Kernel(NamedTuple):
@@ -54,18 +65,6 @@ class Tile(NamedTuple):
     adjoint: np.ndarray  # (n_ops, pairs) derivatives of the objective by `values`
 
 
-@njit_small
-def width(i, n):
-    """Number of pairs in row i."""
-    return i + 1 if n == TRIANGLE else n
-
-
-@njit_small
-def row_start(i, n):
-    """Number of pairs before row i; `row_start(n_rows, n)` counts all."""
-    return i * (i + 1) // 2 if n == TRIANGLE else i * n
-
-
 @njit
 def refresh(kernel):
     """Set kernel.inv_scale from kernel.params."""
@@ -78,85 +77,8 @@ def refresh(kernel):
                 kernel.inv_scale[op, d] = 1.0 / kernel.params[index]
 
 
-@njit_small
-def exp_negative(x):
-    """exp(x) for x <= 0 to 4e-14, in arithmetic that the compiler can vectorise."""
-    x = -700.0 if x < -700.0 else x
-    exponent = math.floor(x * 1.4426950408889634 + 0.5)
-    r = x - exponent * 0.6931471803691238 - exponent * 1.9082149292705877e-10
-    p = 1.0 / 39916800.0  # Taylor series to order 11 on |r| <= log(2) / 2
-    p = p * r + 1.0 / 3628800.0
-    p = p * r + 1.0 / 362880.0
-    p = p * r + 1.0 / 40320.0
-    p = p * r + 1.0 / 5040.0
-    p = p * r + 1.0 / 720.0
-    p = p * r + 1.0 / 120.0
-    p = p * r + 1.0 / 24.0
-    p = p * r + 1.0 / 6.0
-    p = p * r + 0.5
-    p = p * r + 1.0
-    p = p * r + 1.0
-    return p * np.int64((np.int64(exponent) + 1023) << 52).view(np.float64)
-
-
 # Leaves. `values`, `slopes`, `adjoint` (n_ops, pairs) are indexed in place: a view of a
 # row would cost more than the arithmetic on it. `at` is the first pair.
-
-
-@njit
-def squared_distances(A, rows, B, n, inv_scale, op, values, at):
-    """values[op, at + ...] = sum_d ((A[d, i] - B[d, j]) / scale_d)^2."""
-    for i in range(rows):
-        start, columns = at + row_start(i, n), width(i, n)
-        for j in range(columns):
-            values[op, start + j] = 0.0
-        for d in range(A.shape[0]):
-            a = A[d, i]
-            w = inv_scale[op, d]
-            for j in range(columns):
-                t = (B[d, j] - a) * w
-                values[op, start + j] += t * t
-
-
-@njit_small
-def below_limit(r2):
-    """At most 1e10, where a covariance is zero: an infinity would make it NaN."""
-    return 1e10 if r2 > 1e10 else r2
-
-
-@njit
-def stationary_profile(code, alpha, op, values, slopes, at, end):
-    """Replace r2 in `values` by k(r2) and put dk/dr2 into `slopes`."""
-    if code == RBF:
-        for p in range(at, end):
-            value = exp_negative(-0.5 * values[op, p])
-            values[op, p] = value
-            slopes[op, p] = -0.5 * value
-    elif code == MATERN12:
-        for p in range(at, end):
-            r = math.sqrt(values[op, p])
-            value = exp_negative(-r)
-            values[op, p] = value
-            slopes[op, p] = -0.5 * value / r if r > 0.0 else 0.0
-    elif code == MATERN32:
-        for p in range(at, end):
-            r = math.sqrt(3.0 * below_limit(values[op, p]))
-            e = exp_negative(-r)
-            values[op, p] = (1.0 + r) * e
-            slopes[op, p] = -1.5 * e
-    elif code == MATERN52:
-        for p in range(at, end):
-            r2 = 5.0 * below_limit(values[op, p])
-            r = math.sqrt(r2)
-            e = exp_negative(-r)
-            values[op, p] = (1.0 + r + r2 / 3.0) * e
-            slopes[op, p] = (-5.0 / 6.0) * (1.0 + r) * e
-    else:  # RATIONAL_QUADRATIC
-        for p in range(at, end):
-            base = 1.0 + values[op, p] / (2.0 * alpha)
-            value = base ** (-alpha)
-            values[op, p] = value
-            slopes[op, p] = -0.5 * value / base
 
 
 @njit
@@ -282,13 +204,6 @@ def fill_tile(kernel, A, rows, B, n, values, slopes, at):
 # loop in vectors, and so the order of the sum, could depend on where arrays lie.
 
 
-@njit_small
-def add_scale_gradient(scale, n_scales, d, amount, d_log):
-    """Add a derivative by log length-scale d, the first being number `scale`."""
-    if n_scales > 0:
-        d_log[scale + (d if n_scales > 1 else 0)] += amount
-
-
 @njit
 def sum_adjoint(op, adjoint, at, end):
     """Return the sum of adjoint[op]."""
@@ -303,37 +218,6 @@ def pull_profile(op, slopes, adjoint, at, end):
     """Make adjoint[op], the derivatives by k, those by r2 or s."""
     for p in range(at, end):
         adjoint[op, p] *= slopes[op, p]
-
-
-@njit
-def pull_scales(inv_scale, scale, n_scales, op, A, rows, B, n, adjoint, at, d_log):
-    """Take adjoint[op], the derivatives by r2, back to length-scales."""
-    for d in range(A.shape[0]):
-        total = 0.0
-        for i in range(rows):
-            a = A[d, i]
-            start = at + row_start(i, n)
-            for j in range(width(i, n)):
-                t = B[d, j] - a
-                total += adjoint[op, start + j] * t * t
-        amount = -2.0 * inv_scale[op, d] ** 2 * total
-        add_scale_gradient(scale, n_scales, d, amount, d_log)
-
-
-@njit
-def pull_distances(inv_scale, op, A, rows, B, n, adjoint, at, d_A, d_B):
-    """Take adjoint[op], the derivatives by r2, back to coordinates."""
-    for d in range(A.shape[0]):
-        w = 2.0 * inv_scale[op, d] ** 2
-        for i in range(rows):
-            a = A[d, i]
-            start = at + row_start(i, n)
-            by_point = 0.0
-            for j in range(width(i, n)):
-                by_point += adjoint[op, start + j] * (B[d, j] - a)
-            for j in range(width(i, n)):
-                d_B[d, j] += w * adjoint[op, start + j] * (B[d, j] - a)
-            d_A[d, i] -= w * by_point
 
 
 @njit
@@ -409,18 +293,6 @@ def pull_white(rows, n, op, adjoint, at):
     if n == TRIANGLE:
         for i in range(rows):
             total += adjoint[op, at + row_start(i + 1, n) - 1]
-    return total
-
-
-@njit
-def pull_alpha(op, values, slopes, adjoint, at, end):
-    """Return the derivative by the exponent of RATIONAL_QUADRATIC."""
-    total = 0.0
-    for p in range(at, end):
-        if slopes[op, p] < 0.0:  # far apart both are zero
-            base = -0.5 * values[op, p] / slopes[op, p]
-            part = 1.0 - 1.0 / base - math.log(base)
-            total += adjoint[op, p] * values[op, p] * part
     return total
 
 

@@ -12,8 +12,8 @@ import numpy as np
 from scipy.special import ndtri
 from scipy.stats import qmc
 
-from skswsgp._covariance import exp_negative
 from skswsgp._jit import njit, njit_inline
+from skswsgp._stationary import exp_negative
 
 GAUSSIAN, BERNOULLI, SOFTMAX = 0, 1, 2
 CODES = {"gaussian": GAUSSIAN, "bernoulli": BERNOULLI, "softmax": SOFTMAX}

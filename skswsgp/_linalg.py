@@ -25,10 +25,11 @@ def padded(size):
 
 @njit
 def cholesky(A, R, shift, blocks):
-    """Factorise A + shift I = R' R from the lower triangle of A; False if not possible.
+    """Factorise A + shift I = R' R from the lower triangle of A.
 
-    R is modified; above its diagonal blocks it is left as it was. `blocks` (side, 8)
-    takes the inverses of these blocks.
+    Returns False where A + shift I is not positive definite beyond rounding. R is
+    modified; above its diagonal blocks it is left as it was. `blocks` (side, 8) takes
+    the inverses of these blocks.
     """
     side = A.shape[0]
     for k in range(side - BLOCK, -1, -BLOCK):
@@ -37,7 +38,7 @@ def cholesky(A, R, shift, blocks):
                 R[p, j] = A[p, j]
         for j in range(0, k + BLOCK, BLOCK):
             subtract_products(R, k, R, j, k + BLOCK, side, R, k, j)
-        if not factorise_tile(R, k, shift, blocks):
+        if not factorise_tile(A, R, k, shift, blocks):
             return False
         for j in range(0, k, BLOCK):
             set_products(blocks, 0, R, j, k, k + BLOCK, R, k, j)

@@ -14,12 +14,13 @@ from sklearn.base import clone
 from sklearn.gaussian_process import kernels as sk
 
 from skswsgp import _covariance as codes
+from skswsgp import _stationary as stationary
 from skswsgp import kernels
 
 MATERN = {
-    0.5: codes.MATERN12,
-    1.5: codes.MATERN32,
-    2.5: codes.MATERN52,
+    0.5: stationary.MATERN12,
+    1.5: stationary.MATERN32,
+    2.5: stationary.MATERN52,
     math.inf: codes.RBF,
 }
 ARC_COSINE = {0: codes.ARC_COSINE0, 1: codes.ARC_COSINE1}

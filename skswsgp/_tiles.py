@@ -5,6 +5,7 @@ which takes as long as the sums themselves when these are short. Here a lane is 
 of the tile instead, and its rows stay in eight registers throughout.
 """
 
+import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
@@ -113,19 +114,21 @@ subtract_products = _products(load=True, negative=True)
 
 
 @intrinsic
-def factorise_tile(typingctx, R, k, shift, blocks):
-    """Replace the tile A of R at (k, k) by its factor, A + shift I = R' R.
+def factorise_tile(typingctx, A, R, k, shift, blocks):
+    """Replace the tile T of R at (k, k) by its factor, T + shift I = R' R.
 
     Only the lower triangle is read; R is lower triangular. Rows k .. k + 8 of `blocks`
-    (side, 8) take its inverse. Returns False if there is no factor.
+    (side, 8) take its inverse. T is what earlier rows leave of A. Returns False where a
+    pivot is no more than rounding of the diagonal of A.
     """
 
     def generate(context, builder, signature, args):
-        kind, _, _, blocks_kind = signature.args
-        array, k, shift, inverses = args
+        given, kind, _, _, blocks_kind = signature.args
+        matrix, array, k, shift, inverses = args
         rows = Rows(context, builder, kind.dtype)
         root = builder.module.declare_intrinsic("llvm.sqrt", [rows.scalar])
-        one, none = ir.Constant(rows.scalar, 1.0), ir.Constant(rows.scalar, 0.0)
+        one = ir.Constant(rows.scalar, 1.0)
+        rounding = ir.Constant(rows.scalar, 4.0 * np.finfo(str(kind.dtype)).eps)
         index = range(BLOCK)
         targets = [rows.pointer(kind, array, rows.plus(k, p), k) for p in index]
         factor = [rows.load(target) for target in targets]
@@ -133,7 +136,10 @@ def factorise_tile(typingctx, R, k, shift, blocks):
         found = ir.IntType(1)(1)
         for p in reversed(index):
             pivot = builder.fadd(rows.entry(factor[p], p), shift)
-            found = builder.and_(found, builder.fcmp_ordered(">", pivot, none))
+            at = rows.plus(k, p)
+            diagonal = builder.load(rows.pointer(given, matrix, at, at))
+            least = builder.fmul(rounding, diagonal)
+            found = builder.and_(found, builder.fcmp_ordered(">", pivot, least))
             pivot = builder.call(root, [pivot])
             scale[p] = builder.fdiv(one, pivot)
             factor[p] = rows.times(factor[p], scale[p])
@@ -157,4 +163,4 @@ def factorise_tile(typingctx, R, k, shift, blocks):
             rows.store(inverse[p], at)
         return found
 
-    return types.boolean(R, types.intp, R.dtype, blocks), generate
+    return types.boolean(A, R, types.intp, R.dtype, blocks), generate

@@ -13,19 +13,20 @@ from sklearn.gaussian_process.kernels import (
     WhiteKernel,
 )
 
-from skswsgp import _covariance
+from skswsgp import _covariance, _stationary
 from skswsgp._covariance import (
     TRIANGLE,
     Tile,
-    exp_negative,
     fill_tile,
     pull_tile,
     refresh,
 )
 from skswsgp._program import compile_kernel
+from skswsgp._stationary import exp_negative
 from skswsgp.kernels import ArcCosine, Polynomial
 
-ARD = [0.7, 1.3, 2.1]
+D = 6  # features; loops take four of them at a time
+ARD = [0.7, 1.3, 2.1, 1.9, 1.6, 2.4]
 LEAVES = {
     f"{name}-{kind}": make(scale)
     for name, make in {
@@ -85,7 +86,7 @@ def kernel(request):
 @pytest.fixture
 def points(rng):
     """Return five points and seven others."""
-    return rng.normal(size=(5, 3)), rng.normal(size=(7, 3))
+    return rng.normal(size=(5, D)), rng.normal(size=(7, D))
 
 
 @pytest.fixture(params=["triangle", "rectangle"])
@@ -153,11 +154,11 @@ def covariances(compiled, points, triangle, rng):
 def test_every_operation_is_covered():
     listed = {
         value
-        for name, value in vars(_covariance).items()
+        for name, value in (vars(_stationary) | vars(_covariance)).items()
         if name.isupper() and name != "TRIANGLE"
     }
     structs = [
-        compile_kernel(kernel, 3, np.float64).struct for kernel in KERNELS.values()
+        compile_kernel(kernel, D, np.float64).struct for kernel in KERNELS.values()
     ]
     assert {code for struct in structs for code in struct.code} == listed
 
@@ -205,8 +206,8 @@ def test_derivatives_in_float32(covariances, kernel):
 
 @pytest.mark.parametrize("at", [0.0, 1.0])
 def test_coincident_points(covariances, kernel, triangle, at, dtype):
-    A = np.full((5, 3), at)
-    B = None if triangle else np.full((7, 3), at)
+    A = np.full((5, D), at)
+    B = None if triangle else np.full((7, D), at)
     case = covariances(kernel, dtype, A=A, B=B)
     expected = reference.kernel_matrix(kernel, A, B)
     expected = np.tril(expected) if triangle else expected
@@ -219,7 +220,7 @@ def test_coincident_points(covariances, kernel, triangle, at, dtype):
 
 @pytest.mark.parametrize("make", [DotProduct, Polynomial, ArcCosine])
 def test_zero_bias(covariances, make):
-    case = covariances(make(sigma_0=0.0, sigma_0_bounds="fixed"), A=np.eye(5, 3))
+    case = covariances(make(sigma_0=0.0, sigma_0_bounds="fixed"), A=np.eye(5, D))
     assert np.isfinite(case.values()).all()
     d_log, d_A, _ = case.derivatives()
     assert d_log[-1] == 0.0

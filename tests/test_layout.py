@@ -8,7 +8,7 @@ import pytest
 import skswsgp
 
 FLOORS = [
-    "_covariance _likelihoods _linalg _tiles _state _jit kernels",
+    "_covariance _stationary _likelihoods _linalg _tiles _state _jit kernels",
     "_variational _point _shared _kriging _adam",
     "_engine_cpu _steps_cpu _evaluation_cpu _kriging_cpu _nearest",
     "_model _training _neighbors _inducing _defaults _program _engine"

@@ -134,3 +134,11 @@ def test_solves_and_multiply(factor, shifted, size, dtype, rng):
     _linalg.multiply(shifted.astype(dtype), b, 1, size, out, 2)
     check(out[2, :size], leading @ true, dtype)
     assert np.isnan(out[1]).all() and np.isnan(out[:, size:]).all()
+
+
+def test_cholesky_fails_where_only_rounding_is_left(size, dtype, rng):
+    v = rng.uniform(1.0, 2.0, size=size)
+    A = pad(1e6 * np.outer(v, v), dtype)
+    R, blocks = np.zeros_like(A), np.zeros((len(A), BLOCK), dtype)
+    assert _linalg.cholesky(A, R, 0.0, blocks) == (size == 1)
+    assert _linalg.cholesky(A, R, 1e8 * np.finfo(dtype).eps, blocks)

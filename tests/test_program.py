@@ -19,6 +19,7 @@ from sklearn.gaussian_process.kernels import (
 )
 
 from skswsgp import _covariance as codes
+from skswsgp import _stationary as stationary
 from skswsgp._program import compile_kernel, updated_kernel
 from skswsgp.kernels import ArcCosine, Polynomial
 
@@ -132,9 +133,9 @@ def test_programs_of_leaves():
         return struct.code.item(), struct.n_scales.item(), struct.exponent.item()
 
     assert only(RBF()) == (codes.RBF, 1, 0.0)
-    assert only(Matern(ARD, nu=0.5)) == (codes.MATERN12, 3, 0.0)
-    assert only(Matern(nu=1.5)) == (codes.MATERN32, 1, 0.0)
-    assert only(Matern(nu=2.5)) == (codes.MATERN52, 1, 0.0)
+    assert only(Matern(ARD, nu=0.5)) == (stationary.MATERN12, 3, 0.0)
+    assert only(Matern(nu=1.5)) == (stationary.MATERN32, 1, 0.0)
+    assert only(Matern(nu=2.5)) == (stationary.MATERN52, 1, 0.0)
     assert only(Matern(nu=np.inf)) == (codes.RBF, 1, 0.0)
     assert only(DotProduct()) == (codes.POLYNOMIAL, 0, 1.0)
     assert only(Polynomial(4, ARD)) == (codes.POLYNOMIAL, 3, 4.0)
