@@ -1,6 +1,5 @@
 """What the regressor and the classifier share: validation, set-up, attributes."""
 
-import sys
 import warnings
 from abc import ABCMeta, abstractmethod
 from numbers import Integral, Real
@@ -24,6 +23,7 @@ from skswsgp._jit import max_threads
 from skswsgp._model import (
     bound_of,
     build_model,
+    callers_level,
     latent_posterior,
     mean_log_density,
     model_attributes,
@@ -31,7 +31,7 @@ from skswsgp._model import (
 )
 from skswsgp._natural import NaturalSolver
 from skswsgp._program import compile_kernel
-from skswsgp._start import free_variance, initial_attributes, search_options
+from skswsgp._start import initial_attributes, search_options
 from skswsgp._training import (
     AdamSolver,
     Data,
@@ -197,11 +197,6 @@ class BaseSWSGP(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
         if natural:
             kernel, options = attributes["kernel_"], self._search_options()
             solver = NaturalSolver(engine, kernel, data, options, rng)
-            variance = free_variance(kernel, data.X.shape[1])
-            if self.init == "local" and variance and not solver.conjugate:
-                solver.choose_variance(
-                    *variance, lambda *of: self._log_density(*of, attributes), rng
-                )
         else:
             self._prepare_engine(engine, data, attributes, spread, streaming)
             n_steps = steps_per_epoch(data.n_rows, self.batch_size)
@@ -482,12 +477,3 @@ class BaseSWSGP(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
         data = Data(X, targets.astype(self.dtype, copy=False), weight, rows, center)
         H = self._active_count(None, len(model.Z))
         return bound_of(model, data, H, self.n_jobs, self._search_options())
-
-
-def callers_level():
-    """Return the stacklevel at which a warning names the line of the user."""
-    level, frame = 1, sys._getframe(1)
-    inside = ("skswsgp.", "sklearn.", "contextlib")
-    while frame is not None and frame.f_globals.get("__name__", "").startswith(inside):
-        level, frame = level + 1, frame.f_back
-    return level

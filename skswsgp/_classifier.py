@@ -47,8 +47,9 @@ class SWSGPClassifier(ClassifierMixin, BaseSWSGP):
         Weight beta of the divergence of q(u) from its prior; 1.0 is the paper.
     init : {"local", "default"}, default="local"
         Where kernel parameters start: as given, or learned first by regression of the
-        classes, coded as numbers, on their nearest other rows. Then `solver="natural"`
-        chooses the variance of the kernel by the predictive density of held-out rows.
+        classes, coded as numbers, on their nearest other rows. For `solver="natural"`
+        they are then refined on the Gaussian sites of its own posterior; what predicts
+        held-out rows best is kept, and the fit itself takes all rows.
     likelihood : {"auto", "bernoulli", "softmax"}, default="auto"
         "auto" is "bernoulli" (probit) for two classes, "softmax" for more.
     solver : {"natural", "adam"}, default="natural"

@@ -1,5 +1,7 @@
 """From fitted attributes to the model that compiled code reads, and what it says."""
 
+import sys
+
 import numpy as np
 
 from skswsgp._engine import CpuEngine
@@ -228,3 +230,12 @@ def require_finite(values):
             "finite kernel parameters and inducing points; check kernel_ and "
             "inducing_points_, or fit again with tighter bounds on the kernel."
         )
+
+
+def callers_level():
+    """Return the stacklevel at which a warning names the line of the user."""
+    level, frame = 1, sys._getframe(1)
+    inside = ("skswsgp.", "sklearn.", "contextlib")
+    while frame is not None and frame.f_globals.get("__name__", "").startswith(inside):
+        level, frame = level + 1, frame.f_back
+    return level

@@ -11,6 +11,7 @@ inference, Khan and Lin, AISTATS 2017): w = -2 dE/dv, w t = dE/dmu + w mu at the
 q(f_i), E the expected log-likelihood.
 """
 
+import copy
 from functools import cached_property
 
 import numpy as np
@@ -27,10 +28,6 @@ TOLERANCE = 1e-3  # of conjugate gradients, relative to the right-hand side
 FIRST_ITERATIONS = 100  # of conjugate gradients, with one preconditioner
 MAX_ITERATIONS = 1000  # with the other
 MAX_ROUNDS = 20
-HELD_SHARE = 0.2  # of the rows, to choose the variance by
-VARIANCE_STEP = 3.0
-MAX_VARIANCE_STEPS = 6
-DENSITY_TOLERANCE = 1e-3  # nats a row
 LOSS_TOLERANCE = 1e-4  # nats a row
 
 
@@ -64,7 +61,7 @@ class NaturalSolver:
         shape = data.n_rows, engine.model.m.shape[1]
         self.precision, self.shift = np.zeros((2, *shape))  # w and w t
         self.plan = "round", 1 if self.conjugate else MAX_ROUNDS
-        self.losses = []
+        self.losses, self.tolerance = [], LOSS_TOLERANCE
         self.weight = data.weight
         self.solved = True  # whether conjugate gradients came to an end
         self.prior_first = False
@@ -75,7 +72,7 @@ class NaturalSolver:
         if len(self.losses) < 2:
             return self.conjugate and bool(self.losses)
         last, before = self.losses[-1], self.losses[-2]
-        return len(self.losses) >= MAX_ROUNDS or abs(before - last) < LOSS_TOLERANCE
+        return len(self.losses) >= MAX_ROUNDS or abs(before - last) < self.tolerance
 
     def advance(self, epoch):
         """Update the sites, then m and s; return (loss per row, bound in nats)."""
@@ -97,48 +94,27 @@ class NaturalSolver:
         self.losses.append(loss)
         return loss, ell - kl
 
-    def choose_variance(self, slot, bounds, log_density, rng):
-        """Multiply the kernel's variance, params[slot], by what predicts best.
+    def marginals(self):
+        """Return mean and variance of q(f_i), eq. 13, (n, Q)."""
+        model = self.engine.model
+        v = self.F[:, None] + self.A_squared @ model.s.astype(np.float64)
+        return self.A @ model.m.astype(np.float64), v
 
-        Targets of a classifier say nothing of the scale of the latent function. So a
-        share of the rows loses its weight, and VARIANCE_STEP is applied, up or else
-        down, as long as log_density(mu, v, y) of these rows rises and the variance
-        stays within its bounds.
+    def scaled(self, slot, factor):
+        """Return a solver for `factor` times a kernel whose variance is params[slot].
+
+        It goes on from the sites of this one, which stays as it is.
         """
-        held = rng.permutation(self.data.n_rows) < HELD_SHARE * self.data.n_rows
-        if not held.any() or held.all():
-            return
-        self.weight = np.where(held, 0.0, self.data.weight)
-        best = self._held_density(held, log_density)
-        for factor in (VARIANCE_STEP, 1.0 / VARIANCE_STEP):
-            improved = False
-            for _ in range(MAX_VARIANCE_STEPS):
-                before = self.chain, self.F, self.engine.model.params[slot]
-                if not bounds[0] <= factor * before[2] <= bounds[1]:
-                    break
-                self._scale_variance(slot, factor)
-                density = self._held_density(held, log_density)
-                if density < best + DENSITY_TOLERANCE:
-                    self.chain, self.F, self.engine.model.params[slot] = before
-                    break
-                best, improved = density, True
-            if improved:
-                break
-        self.weight, self.losses = self.data.weight, []
-
-    def _scale_variance(self, slot, factor):
-        self.engine.model.params[slot] *= factor
-        self.chain = self.chain.scaled(factor)
-        self.F = factor * self.F
-
-    def _held_density(self, held, log_density):
-        """Return the mean log density of rows without weight, after a few rounds."""
-        self.losses = []
-        while not self.converged:
-            self.advance(0)
-        mu, v = self._marginals()
-        density = log_density(mu[held], v[held], self.data.y[held])
-        return float(np.average(density, weights=self.data.weight[held]))
+        other = copy.copy(self)
+        other.engine = copy.copy(self.engine)
+        model = self.engine.model
+        params, m, s = model.params.copy(), model.m.copy(), model.s.copy()
+        params[slot] *= factor
+        other.engine.model = model._replace(params=params, m=m, s=s)
+        other.chain, other.F = self.chain.scaled(factor), factor * self.F
+        other.precision, other.shift = self.precision.copy(), self.shift.copy()
+        other.losses = []
+        return other
 
     def _solve(self, q):
         """Set m and s of one latent function to the optimum for its sites.
@@ -193,7 +169,7 @@ class NaturalSolver:
 
     def _expectations(self):
         """Return E log p(y | f) (n,), its derivatives by mu and v, and mu, (n, Q)."""
-        mu, v = self._marginals()
+        mu, v = self.marginals()
         ell = np.empty(len(mu))
         d_mu, d_v = np.empty((2, *mu.shape))
         for index in index_blocks(self.data.n_rows):
@@ -201,9 +177,3 @@ class NaturalSolver:
                 self.data.y[index], mu[index], v[index]
             )
         return ell, d_mu, d_v, mu
-
-    def _marginals(self):
-        """Return mean and variance of q(f_i), eq. 13, (n, Q)."""
-        model = self.engine.model
-        v = self.F[:, None] + self.A_squared @ model.s.astype(np.float64)
-        return self.A @ model.m.astype(np.float64), v

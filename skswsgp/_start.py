@@ -1,13 +1,14 @@
 """What training starts from: kernel parameters and noise, and how many points.
 
 init="local" learns the kernel on the nearest-neighbour likelihood of the targets before
-there is any inducing point; classes are coded as numbers for that.
+there is any inducing point; classes are coded as numbers for that, and the natural
+solver's kernel is then refined on their own likelihood.
 """
 
 import numpy as np
 from sklearn.base import clone
 
-from skswsgp._covariance import RATIONAL_QUADRATIC, RBF, SCALE
+from skswsgp._covariance import RATIONAL_QUADRATIC, RBF
 from skswsgp._defaults import default_kernel
 from skswsgp._engine_cpu import CHUNKS
 from skswsgp._inducing import initial_inducing_points
@@ -15,6 +16,7 @@ from skswsgp._jit import max_threads
 from skswsgp._local import learn_local
 from skswsgp._model import initial_covariance
 from skswsgp._program import compile_kernel
+from skswsgp._refine import refine_kernel
 
 FULL_COVARIANCE_BYTES = 2**30  # S, Adam's moments and, if K is shared, gradients
 AUTO_COVARIANCE_BYTES = 2**22  # up to this "auto" takes the full covariance
@@ -36,16 +38,17 @@ def initial_attributes(estimator, data, likelihood, spread, rng, natural):
     kernel = clone(kernel)
     noise = np.full(n_latent, float(getattr(estimator, "noise_variance", 0.1)))
     if estimator.init == "local" and data.n_rows > 1:
+        options = {
+            "n_threads": max_threads(estimator.n_jobs, data.n_rows),
+            "dtype": estimator.dtype,
+            "search": estimator.neighbor_search,
+        }
         kernel, noise = local_kernel(
-            data,
-            estimator.kernel,
-            likelihood,
-            noise[0],
-            rng,
-            n_threads=max_threads(estimator.n_jobs, data.n_rows),
-            dtype=estimator.dtype,
-            search=estimator.neighbor_search,
+            data, estimator.kernel, likelihood, noise[0], rng, **options
         )
+        if natural and name != "gaussian":
+            density = estimator._log_density
+            kernel = refine_kernel(kernel, data, likelihood, density, rng, **options)
         spread = length_scales(kernel, D, otherwise=spread)
     Z = initial_inducing_points(
         data.X,
@@ -143,15 +146,3 @@ def length_scales(kernel, n_features, otherwise):
     if not stationary.any():
         return otherwise
     return 1.0 / struct.inv_scale[np.flatnonzero(stationary)[0]]
-
-
-def free_variance(kernel, n_features):
-    """Return (index, bounds) of the variance that multiplies a whole kernel, or None.
-
-    None also where it is "fixed".
-    """
-    compiled = compile_kernel(kernel, n_features, np.float64)
-    slot = compiled.struct.extra[-1]
-    if compiled.struct.code[-1] == SCALE and compiled.free[slot]:
-        return slot, np.exp(compiled.log_bounds[slot])
-    return None

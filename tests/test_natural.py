@@ -5,7 +5,6 @@ import pytest
 import reference
 from helpers import assert_close
 from numpy.testing import assert_allclose, assert_array_equal
-from scipy.special import ndtr
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.gaussian_process import GaussianProcessRegressor
@@ -19,13 +18,11 @@ from sklearn.gaussian_process.kernels import (
 
 from skswsgp import SWSGPClassifier, SWSGPRegressor, _model, _natural
 from skswsgp._chain import make_chain, regress_on_inducing
-from skswsgp._classifier import class_probabilities
 from skswsgp._engine import CpuEngine
 from skswsgp._model import JITTER, build_model
 from skswsgp._natural import NaturalSolver
 from skswsgp._neighbors import NeighborSearch
 from skswsgp._program import compile_kernel
-from skswsgp._start import free_variance
 from skswsgp._training import Data
 
 MATERN = 1.5 * Matern([0.8, 1.5], nu=1.5)
@@ -397,6 +394,29 @@ def test_what_takes_adam_is_refused(rng, estimator, name):
         model.fit(X, X[:, 0] > 0)
 
 
+def test_a_scaled_solver_is_that_of_the_scaled_kernel(exact, rng):
+    X = rng.normal(size=(30, 2))
+    y = np.where(X[:, 0] + 0.3 * rng.normal(size=30) > 0, 1.0, -1.0)
+    weight = rng.uniform(0.5, 2.0, 30)
+    first = make_solver(MATERN, X, 6, X, y, ("bernoulli", 1), weight=weight)
+    first.advance(0)
+    m, variance = first.engine.model.m.copy(), first.engine.model.params[-1]
+    scaled = first.scaled(-1, 7.0)
+    kernel = 10.5 * MATERN.k2
+    fresh = make_solver(kernel, X, 6, X, y, ("bernoulli", 1), weight=weight)
+    assert scaled.engine.model.params[-1] == pytest.approx(10.5)
+    assert_allclose(scaled.F, fresh.F, atol=1e-9)
+    assert scaled.losses == []
+    for epoch in range(60):
+        losses = scaled.advance(epoch)[0], fresh.advance(epoch)[0]
+    assert losses[0] == pytest.approx(losses[1], rel=1e-10)
+    assert_allclose(scaled.engine.model.m, fresh.engine.model.m, atol=1e-5)
+    assert_allclose(scaled.engine.model.s, fresh.engine.model.s, rtol=1e-6)
+    assert_array_equal(first.engine.model.m, m)
+    assert first.engine.model.params[-1] == variance
+    assert len(first.losses) == 1
+
+
 # --- failures -------------------------------------------------------------------------
 
 
@@ -427,98 +447,3 @@ def test_a_loss_that_is_no_number_raises(Z):
         np.errstate(all="ignore"),
     ):
         solver.advance(0)
-
-
-# --- the variance of a classifier -----------------------------------------------------
-
-
-@pytest.fixture
-def steep(rng):
-    """A function of large variance, and signs drawn from the probit model of it."""
-    X = rng.uniform(-3, 3, (300, 1))
-    f = 6.0 * np.sin(2 * X[:, 0])
-    return X, np.where(rng.uniform(size=300) < ndtr(f), 1.0, -1.0)
-
-
-def variance_kernel(variance, bounds=(1e-3, 1e3)):
-    return ConstantKernel(variance, bounds) * RBF(0.7, "fixed")
-
-
-def log_density(mu, v, y):
-    return np.log(class_probabilities(y * mu, v)[:, 1])
-
-
-def choose(X, y, kernel, weight=None):
-    """Return a solver after `choose_variance`, and the variance it has chosen."""
-    solver = make_solver(kernel, X, 6, X, y, ("bernoulli", 1), weight=weight)
-    slot, bounds = free_variance(kernel, 1)
-    solver.choose_variance(slot, bounds, log_density, np.random.RandomState(1))
-    return solver, solver.engine.model.params[slot]
-
-
-def test_variance_rises_on_steep_data(steep):
-    _, variance = choose(*steep, variance_kernel(0.5))
-    assert variance in 0.5 * 3.0 ** np.arange(2, 7)
-
-
-def test_variance_falls_on_pure_chance(rng):
-    X, y = rng.uniform(-3, 3, (300, 1)), rng.choice([-1.0, 1.0], 300)
-    _, variance = choose(X, y, variance_kernel(2.0))
-    assert variance < 0.1
-
-
-def test_variance_keeps_its_bounds(steep):
-    _, variance = choose(*steep, variance_kernel(0.5, (0.1, 2.0)))
-    assert variance == 1.5
-    estimator = SWSGPClassifier(variance_kernel(0.5, (0.1, 2.0)), random_state=0)
-    assert 0.1 <= estimator.fit(*steep).kernel_.k1.constant_value <= 2.0
-
-
-def test_a_fixed_variance_stays(steep):
-    kernel = ConstantKernel(0.5, "fixed") * RBF(0.7)
-    assert free_variance(kernel, 1) is None
-    assert free_variance(RBF() + variance_kernel(1.0), 1) is None
-    model = SWSGPClassifier(kernel, random_state=0).fit(*steep)
-    assert model.kernel_.k1.constant_value == 0.5
-
-
-@pytest.mark.parametrize("start", [0.5, 13.5])  # the last trial is refused, or two are
-def test_after_the_choice_all_is_as_if_it_had_been_given(exact, steep, rng, start):
-    weight = rng.uniform(0.5, 2.0, 300)
-    solver, variance = choose(*steep, variance_kernel(start), weight)
-    assert_array_equal(solver.weight, weight)
-    assert solver.losses == []
-    fresh = make_solver(
-        variance_kernel(variance), steep[0], 6, *steep, ("bernoulli", 1), weight=weight
-    )
-    assert_allclose(solver.F, fresh.F, atol=1e-9)
-    assert_allclose(solver.chain.precision, fresh.chain.precision, rtol=1e-9)
-    for epoch in range(60):
-        losses = solver.advance(epoch)[0], fresh.advance(epoch)[0]
-    assert losses[0] == pytest.approx(losses[1], rel=1e-10)
-    assert_allclose(solver.engine.model.m, fresh.engine.model.m, atol=1e-5)
-    assert_allclose(solver.engine.model.s, fresh.engine.model.s, rtol=1e-6)
-
-
-def test_too_few_rows_to_hold_out_choose_nothing(Z):
-    kernel = variance_kernel(2.0)
-    solver = make_solver(kernel, Z[:1], 1, likelihood=("bernoulli", 1), y=np.ones(1))
-    solver.choose_variance(*free_variance(kernel, 2), None, np.random.RandomState(0))
-    assert solver.engine.model.params[-1] == 2.0
-    assert solver.losses == []
-
-
-def test_kept_rows_may_lack_a_class(rng):
-    X, y = rng.normal(size=(30, 2)), np.zeros(30)
-    rows = np.random.RandomState(1).permutation(30) < 6
-    y[np.flatnonzero(rows)[:2]] = 1.0
-    solver = make_solver(MATERN, X, 4, X, y, ("softmax", 2))
-    slot, bounds = free_variance(MATERN, 2)
-
-    def density(mu, v, targets):
-        return np.log(
-            class_probabilities(mu, v)[np.arange(len(mu)), targets[:, 0].astype(int)]
-        )
-
-    solver.choose_variance(slot, bounds, density, np.random.RandomState(1))
-    assert np.isfinite(solver.engine.model.m).all()
