@@ -69,12 +69,12 @@ def initial_attributes(estimator, data, likelihood, spread, rng, natural):
     }
     if name == "gaussian":
         start["noise_variance_"] = noise
-    if natural:  # it solves for q(u): from the prior
+    full = is_full(estimator.covariance, M, H, n_latent, estimator.dtype)
+    if natural and estimator.covariance != "full":  # it solves for q(u) from the prior
         variance = np.asarray(kernel.diag(Z), dtype=np.float64)
         variance = np.maximum(variance, np.finfo(estimator.dtype).eps)
         start["inducing_covariance_"] = np.repeat(variance[:, None], n_latent, axis=1)
     else:
-        full = is_full(estimator.covariance, M, H, n_latent, estimator.dtype)
         start["inducing_covariance_"] = initial_covariance(
             start, full, estimator.dtype, estimator.n_jobs, search_options(estimator)
         )
@@ -87,6 +87,13 @@ def search_options(estimator):
         "metric": estimator.neighbor_metric,
         "search": estimator.neighbor_search,
     }
+
+
+def prior_of(kl, natural):
+    """Return the kind of prior that a solver takes, "chain" or "local"."""
+    if kl == "auto":
+        return "chain" if natural else "local"
+    return kl
 
 
 def is_full(covariance, M, H, n_latent, dtype):

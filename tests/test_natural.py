@@ -17,13 +17,14 @@ from sklearn.gaussian_process.kernels import (
 )
 
 from skswsgp import SWSGPClassifier, SWSGPRegressor, _model, _natural
-from skswsgp._chain import make_chain, regress_on_inducing
+from skswsgp._chain import make_chain
 from skswsgp._engine import CpuEngine
 from skswsgp._model import JITTER, build_model
 from skswsgp._natural import NaturalSolver
 from skswsgp._neighbors import NeighborSearch
 from skswsgp._program import compile_kernel
-from skswsgp._training import Data
+from skswsgp._rows import RowWeights
+from skswsgp._training import Data, Neighbors
 
 MATERN = 1.5 * Matern([0.8, 1.5], nu=1.5)
 SEVERAL = 1.5 * Matern([0.8, 1.5], nu=1.5) + RBF(2.0) + WhiteKernel(0.1)
@@ -66,6 +67,12 @@ def make_solver(
     engine = CpuEngine(model, H, n_threads)
     options = {"metric": metric, "search": "auto"}
     return NaturalSolver(engine, kernel, data, options, np.random.RandomState(0))
+
+
+def weigh(solver, kernel):
+    """Return the `RowWeights` of a solver's rows under another kernel."""
+    lookup = Neighbors(solver.search, solver.data.n_rows).lookup
+    return RowWeights(solver.engine, kernel, solver.data, lookup)
 
 
 def twin_of(solver, kernel, Z, X):
@@ -111,15 +118,15 @@ def slopes_of(solver, twin, y, likelihood="gaussian"):
 def test_chain_is_that_of_the_reference(Z, kernel, H):
     solver = make_solver(kernel, Z, H)
     _, _, P = twin_of(solver, kernel, Z, Z[:0])
-    R = solver.chain.factor.toarray()
+    R = solver.prior.factor.toarray()
     assert_allclose(R.T @ R @ P, np.eye(M), atol=1e-8)
-    assert_allclose(solver.chain.precision, np.diag(R.T @ R), rtol=1e-12)
-    assert solver.chain.log_det == pytest.approx(np.linalg.slogdet(P)[1], rel=1e-10)
+    assert_allclose(solver.prior.precision, np.diag(R.T @ R), rtol=1e-12)
+    assert solver.prior.log_det == pytest.approx(np.linalg.slogdet(P)[1], rel=1e-10)
 
 
 @pytest.mark.parametrize("kernel", [*KERNELS, DotProduct(0.5)])
 def test_chain_of_all_predecessors_is_the_prior(Z, kernel):
-    R = make_solver(kernel, Z, M).chain.factor.toarray()
+    R = make_solver(kernel, Z, M).prior.factor.toarray()
     K = kernel(Z)
     K += JITTER["float64"] * np.mean(np.diag(K)) * np.eye(M)
     assert_allclose(R.T @ R @ K, np.eye(M), atol=1e-7)
@@ -127,7 +134,7 @@ def test_chain_of_all_predecessors_is_the_prior(Z, kernel):
 
 def test_chain_visits_the_points_in_order(Z):
     solver = make_solver(MATERN, Z, 4)
-    R = solver.chain.factor.toarray()[:, solver.order]
+    R = solver.prior.factor.toarray()[:, solver.order]
     assert_array_equal(np.triu(R, 1), 0.0)
     assert (np.diag(R) > 0).all()
     assert not np.array_equal(solver.order, np.arange(M))
@@ -139,21 +146,21 @@ def test_divergence_is_that_between_gaussians(rng, Z, H):
     _, _, P = twin_of(solver, MATERN, Z, Z[:0])
     m, s = rng.normal(size=(M, 2)), rng.uniform(0.1, 2.0, (M, 2))
     expected = sum(reference.gaussian_kl(m[:, q], np.diag(s[:, q]), P) for q in (0, 1))
-    assert solver.chain.divergence(m, s) == pytest.approx(expected, rel=1e-9)
+    assert solver.prior.divergence(m, s) == pytest.approx(expected, rel=1e-9)
 
 
 @pytest.mark.parametrize("H", [4, M])
 def test_scaled_chain_is_that_of_the_scaled_kernel(Z, H):
-    actual = make_solver(MATERN, Z, H).chain.scaled(7.0)
-    expected = make_solver(10.5 * MATERN.k2, Z, H).chain
+    actual = make_solver(MATERN, Z, H).prior.scaled(7.0)
+    expected = make_solver(10.5 * MATERN.k2, Z, H).prior
     assert_allclose(actual.factor.toarray(), expected.factor.toarray(), atol=1e-9)
     assert_allclose(actual.precision, expected.precision, rtol=1e-9)
     assert actual.log_det == pytest.approx(expected.log_det, rel=1e-9)
 
 
 def test_chain_in_float32(Z):
-    actual = make_solver(MATERN, Z, 4, dtype="float32").chain.factor.toarray()
-    expected = make_solver(MATERN, Z, 4).chain.factor.toarray()
+    actual = make_solver(MATERN, Z, 4, dtype="float32").prior.factor.toarray()
+    expected = make_solver(MATERN, Z, 4).prior.factor.toarray()
     assert_allclose(actual, expected, atol=2e-3)
 
 
@@ -188,12 +195,13 @@ def test_regression_on_inducing_points(monkeypatch, rng, Z, kernel, H):
     monkeypatch.setattr(_model, "ROWS_AT_ONCE", 4)
     X = rng.normal(size=(9, 2))
     solver = make_solver(kernel, Z, H, X)
-    A, F = regress_on_inducing(solver.engine, kernel, solver.data, solver.search.search)
+    rows = weigh(solver, kernel)
+    ((_, A, A_squared),), F = rows.kept, rows.F
     expected_A, expected_F, _ = twin_of(solver, kernel, Z, X)
     assert_allclose(A.toarray(), expected_A, atol=1e-9)
     floor = 1e-10 * np.mean(kernel.diag(Z))
     assert_allclose(F, np.maximum(expected_F, floor), atol=1e-11)
-    assert_allclose(solver.A_squared.toarray(), expected_A**2, atol=1e-9)
+    assert_allclose(A_squared.toarray(), expected_A**2, atol=1e-9)
 
 
 # --- the optimum ----------------------------------------------------------------------
@@ -375,22 +383,29 @@ def test_goes_on_from_a_full_covariance(rng):
         "regression", X, solver="adam", covariance="full", max_iter=1, n_inducing=10
     )
     L = model.inducing_covariance_
-    start = _model.with_variances(vars(model))["inducing_covariance_"]
+    start = _model.shape_covariance(vars(model), False)["inducing_covariance_"]
     assert_close(start, np.einsum("ijq,ijq->iq", L, L), roundings=10)
     model.set_params(solver="natural", covariance="auto", warm_start=True)
     model.fit(X, np.c_[X[:, 0], X[:, 1]])
     assert model.inducing_covariance_.shape == (10, 2)
-    again = _model.with_variances(vars(model))["inducing_covariance_"]
+    again = _model.shape_covariance(vars(model), False)["inducing_covariance_"]
     assert again is model.inducing_covariance_
 
 
 @pytest.mark.parametrize("estimator", [SWSGPRegressor(), SWSGPClassifier()])
-@pytest.mark.parametrize("name", ["covariance", "optimize_inducing"])
-def test_what_takes_adam_is_refused(rng, estimator, name):
-    value = "full" if name == "covariance" else True
-    model = clone(estimator).set_params(**{name: value})
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"optimize_inducing": True}, r"optimize_inducing=True.*solver='adam'"),
+        ({"kl": "local", "covariance": "full"}, r"kl='local'.*use kl='chain'"),
+        ({"kl": "chain", "solver": "adam"}, r"kl='chain' with steps of Adam.*natural"),
+        ({"kl": "vecchia"}, r"'kl' parameter"),
+    ],
+)
+def test_what_a_solver_does_not_do_is_refused(rng, estimator, settings, message):
+    model = clone(estimator).set_params(**settings)
     X = rng.normal(size=(20, 2))
-    with pytest.raises(ValueError, match=rf"{name}=.*solver='natural'.*'adam'"):
+    with pytest.raises(ValueError, match=message):
         model.fit(X, X[:, 0] > 0)
 
 
@@ -405,7 +420,7 @@ def test_a_scaled_solver_is_that_of_the_scaled_kernel(exact, rng):
     kernel = 10.5 * MATERN.k2
     fresh = make_solver(kernel, X, 6, X, y, ("bernoulli", 1), weight=weight)
     assert scaled.engine.model.params[-1] == pytest.approx(10.5)
-    assert_allclose(scaled.F, fresh.F, atol=1e-9)
+    assert_allclose(scaled.rows.F, fresh.rows.F, atol=1e-9)
     assert scaled.losses == []
     for epoch in range(60):
         losses = scaled.advance(epoch)[0], fresh.advance(epoch)[0]
@@ -428,7 +443,7 @@ def test_a_kernel_that_is_no_number_raises(Z, H):
     with pytest.raises(FloatingPointError, match="could not be factorised"):
         make_chain(solver.engine, broken, "kernel", solver.order)
     with pytest.raises(FloatingPointError, match="could not be factorised"):
-        regress_on_inducing(solver.engine, broken, solver.data, solver.search.search)
+        weigh(solver, broken)
 
 
 def test_a_factorisation_that_fails_raises(Z):
@@ -437,7 +452,7 @@ def test_a_factorisation_that_fails_raises(Z):
     with pytest.raises(FloatingPointError, match="could not be factorised"):
         make_chain(solver.engine, MATERN, "kernel", solver.order)
     with pytest.raises(FloatingPointError, match="could not be factorised"):
-        regress_on_inducing(solver.engine, MATERN, solver.data, solver.search.search)
+        weigh(solver, MATERN)
 
 
 def test_a_loss_that_is_no_number_raises(Z):
