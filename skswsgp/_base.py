@@ -1,6 +1,5 @@
 """What the regressor and the classifier share: validation, set-up, attributes."""
 
-import sys
 import warnings
 from abc import ABCMeta, abstractmethod
 from numbers import Integral, Real
@@ -20,14 +19,15 @@ from skswsgp._jit import max_threads
 from skswsgp._model import (
     bound_of,
     build_model,
+    callers_level,
     latent_posterior,
     mean_log_density,
     model_attributes,
-    with_variances,
+    shape_covariance,
 )
 from skswsgp._natural import NaturalSolver
 from skswsgp._program import compile_kernel
-from skswsgp._start import free_variance, initial_attributes, search_options
+from skswsgp._start import initial_attributes, prior_of, search_options
 from skswsgp._training import (
     AdamSolver,
     Data,
@@ -62,6 +62,7 @@ class BaseSWSGP(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
         "covariance": [StrOptions({"auto", "diag", "full"})],
         "neighbor_metric": [StrOptions({"kernel", "euclidean", "random"})],
         "neighbor_search": [StrOptions({"auto", "brute", "kd_tree", "pynndescent"})],
+        "kl": [StrOptions({"auto", "chain", "local"})],
         "kl_weight": [Interval(Real, 0, None, closed="neither"), StrOptions({"auto"})],
         "solver": [StrOptions({"adam", "natural"})],
         "batch_size": [Count()],
@@ -153,8 +154,7 @@ class BaseSWSGP(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
     def _fit(self, X, y, sample_weight, X_val=None, y_val=None, streaming=False):
         self._validate_params()
         natural = self.solver == "natural" and not streaming
-        if natural:
-            self._refuse_what_takes_adam()
+        self._refuse_combinations(natural)
         fitted = self._fitted_attributes() if streaming or self.warm_start else {}
         epochs = 1 if streaming else self.max_iter
         inputs = {"X": X, "y": y, "metadata": {"sample_weight": sample_weight}}
@@ -175,7 +175,7 @@ class BaseSWSGP(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
         )
         seen = fitted.get("n_samples_seen_", 0.0) if streaming else 0.0
         if natural:
-            attributes = with_variances(attributes)
+            attributes = shape_covariance(attributes, self.covariance == "full")
         attributes["n_samples_seen_"] = seen + float(data.weight.sum(dtype=np.float64))
         model, center = build_model(
             attributes,
@@ -191,12 +191,8 @@ class BaseSWSGP(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
         task = FitTask(self, epochs, inputs)
         if natural:
             kernel, options = attributes["kernel_"], self._search_options()
-            solver = NaturalSolver(engine, kernel, data, options, rng)
-            variance = free_variance(kernel, data.X.shape[1])
-            if self.init == "local" and variance and not solver.conjugate:
-                solver.choose_variance(
-                    *variance, lambda *of: self._log_density(*of, attributes), rng
-                )
+            kl = prior_of(self.kl, natural)
+            solver = NaturalSolver(engine, kernel, data, options, rng, kl)
         else:
             self._prepare_engine(engine, data, attributes, spread, streaming)
             n_steps = steps_per_epoch(data.n_rows, self.batch_size)
@@ -252,17 +248,24 @@ class BaseSWSGP(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
         weight = np.ones(len(X_val), dtype=self.dtype)
         return Data(X_val, targets.astype(self.dtype, copy=False), weight)
 
-    def _refuse_what_takes_adam(self):
-        """Raise ValueError for what the natural solver does not do."""
-        for name, value, expected in (
-            ("optimize_inducing", True, "False, for inducing inputs stay"),
-            ("covariance", "full", "'diag' or 'auto'"),
-        ):
-            if getattr(self, name) == value:
-                raise ValueError(
-                    f"{name}={value!r} with solver='natural': expected {expected}; "
-                    "use solver='adam' for it."
-                )
+    def _refuse_combinations(self, natural):
+        """Raise ValueError for what a solver does not do."""
+        kl = prior_of(self.kl, natural)
+        if natural and self.optimize_inducing:
+            raise ValueError(
+                "optimize_inducing=True with solver='natural': expected False, for "
+                "inducing inputs stay; use solver='adam' for it."
+            )
+        if natural and kl == "local" and self.covariance == "full":
+            raise ValueError(
+                "covariance='full' with solver='natural' and kl='local': expected "
+                "'diag' or 'auto'; use kl='chain' or solver='adam' for it."
+            )
+        if not natural and kl == "chain":
+            raise ValueError(
+                "kl='chain' with steps of Adam: expected 'local' or 'auto', for only "
+                "solver='natural' knows the chain; use that."
+            )
 
     def _holds_out(self, n_rows, natural):
         """Whether rows of the training data are held out."""
@@ -285,7 +288,7 @@ class BaseSWSGP(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
 
     def _kl_weight_of(self, attributes, natural):
         """Return beta: a number; "auto" is max(1, M / H), with the whole chain 1."""
-        if self.kl_weight == "auto" and natural:
+        if self.kl_weight == "auto" and prior_of(self.kl, natural) == "chain":
             return 1.0
         if self.kl_weight == "auto":
             return max(1.0, attributes["n_inducing_"] / attributes["n_neighbors_"])
@@ -461,12 +464,3 @@ class BaseSWSGP(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
         data = Data(X, targets.astype(self.dtype, copy=False), weight, rows, center)
         H = self._active_count(None, len(model.Z))
         return bound_of(model, data, H, self.n_jobs, self._search_options())
-
-
-def callers_level():
-    """Return the stacklevel at which a warning names the line of the user."""
-    level, frame = 1, sys._getframe(1)
-    inside = ("skswsgp.", "sklearn.", "contextlib")
-    while frame is not None and frame.f_globals.get("__name__", "").startswith(inside):
-        level, frame = level + 1, frame.f_back
-    return level

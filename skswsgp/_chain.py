@@ -1,4 +1,4 @@
-"""The nearest-neighbour prior of inducing values, and what data say of them.
+"""The nearest-neighbour prior of inducing values.
 
 The prior of Vecchia (1988) writes p(u) as a chain in which each u_j depends on its H
 nearest predecessors w only, u_j ~ N(b_j' u_w, D_j), b_j = K_w^-1 k_j. With the sparse
@@ -12,9 +12,8 @@ import numpy as np
 from scipy.linalg import solve_triangular
 from scipy.sparse import csr_matrix, vstack
 
-from skswsgp._model import cholesky, index_blocks, require_finite
+from skswsgp._model import cholesky, require_finite
 from skswsgp._neighbors import NeighborSearch
-from skswsgp._point import TINY
 from skswsgp._training import kernel_of
 
 
@@ -23,7 +22,12 @@ class Chain(NamedTuple):
 
     factor: csr_matrix  # R (M, M); rows in the order of the chain
     precision: np.ndarray  # (M,) diagonal of R' R
+    share: np.ndarray  # (M,) by which log s_j counts in the divergence: 1
     log_det: float  # log determinant of the prior covariance
+
+    def multiply(self, u):
+        """Return R' R u."""
+        return self.factor.T @ (self.factor @ u)
 
     def scaled(self, variance):
         """Return the chain of the same kernel times `variance`."""
@@ -31,17 +35,24 @@ class Chain(NamedTuple):
         return Chain(
             self.factor / np.sqrt(variance),
             self.precision / variance,
+            self.share,
             self.log_det + M * np.log(variance),
         )
 
-    def divergence(self, m, s):
-        """Return KL(q(u) || p(u)), q(u) = N(m, diag s), summed over the columns.
+    def divergence(self, m, S):
+        """Return KL(q(u) || p(u)), q(u) = N(m, S), summed over the columns of m.
 
-        1/2 [|R m|^2 + tr(R' R diag s) - M + log|P| - log|diag s|], P the covariance.
+        S holds variances (M, Q) or lower factors (Q, M, M);
+        1/2 [|R m|^2 + tr(R' R S) - M + log|P| - log|S|], P the covariance.
         """
+        if S.ndim == 2:
+            trace = np.sum(self.precision[:, None] * S)
+            log_det = np.sum(np.log(S))
+        else:
+            trace = sum(np.sum((self.factor @ L) ** 2) for L in S)
+            log_det = 2.0 * np.sum(np.log(np.einsum("qjj->qj", S)))
         square = np.sum(np.asarray(self.factor @ m) ** 2)
-        trace = np.sum(self.precision[:, None] * s)
-        log_dets = m.shape[1] * self.log_det - np.sum(np.log(s))
+        log_dets = m.shape[1] * self.log_det - log_det
         return 0.5 * float(square + trace - m.size + log_dets)
 
 
@@ -79,35 +90,7 @@ def make_chain(engine, kernel, metric, order):
         (factor.data, order[factor.indices], factor.indptr), shape=(M, M)
     )
     precision = np.asarray(factor.multiply(factor).sum(axis=0)).ravel()
-    return Chain(factor, precision, log_det)
-
-
-def regress_on_inducing(engine, kernel, data, search):
-    """Return A (n, M), sparse rows a_i = K_w^-1 k of eq. 13, and F (n,).
-
-    f_i = a_i' u + noise of variance F_i > 0, for each row of the data.
-    """
-    model, H = engine.model, engine.n_active
-    Z, M = model.Z.astype(np.float64), len(model.Z)
-    shift = model.jitter * mean_variance(kernel, Z)
-    residual = np.empty(data.n_rows)
-    blocks = []
-    if H == M:
-        L = cholesky(kernel(Z), shift)
-    for index in index_blocks(data.n_rows):
-        X = data.block(index)[0]
-        if H < M:
-            lists = search.query(X)
-            weights, residual[index] = engine.regress(X, lists)
-            blocks.append(sparse_rows(weights, lists, M))
-        else:
-            half = solve_triangular(L, kernel(Z, X), lower=True)  # (M, n)
-            residual[index] = kernel.diag(X) - np.sum(half**2, axis=0)
-            weights = solve_triangular(L, half, lower=True, trans="T").T
-            blocks.append(csr_matrix(weights))
-    A = vstack(blocks, format="csr")
-    require_finite(A.data)
-    return A, np.maximum(residual, TINY * shift)
+    return Chain(factor, precision, np.ones(M), log_det)
 
 
 def mean_variance(kernel, Z):

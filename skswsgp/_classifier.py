@@ -38,18 +38,20 @@ class SWSGPClassifier(ClassifierMixin, BaseSWSGP):
     optimize_inducing : bool, default=False
         Whether inducing inputs are trained too; takes `solver="adam"`.
     covariance : {"auto", "diag", "full"}, default="auto"
-        Covariance S of q(u), diagonal for `solver="natural"`; see
-        :class:`SWSGPRegressor`.
+        Covariance S of q(u); see :class:`SWSGPRegressor`.
     neighbor_metric : {"kernel", "euclidean", "random"}, default="kernel"
         Which inducing points are nearest.
     neighbor_search : {"auto", "brute", "kd_tree", "pynndescent"}, default="auto"
         How they are found.
+    kl : {"auto", "chain", "local"}, default="auto"
+        Prior that q(u) is held to; see :class:`SWSGPRegressor`.
     kl_weight : float or "auto", default="auto"
         Weight beta of the divergence of q(u) from its prior; 1.0 is the paper.
     init : {"local", "default"}, default="local"
         Where kernel parameters start: as given, or learned first by regression of the
-        classes, coded as numbers, on their nearest other rows. Then `solver="natural"`
-        chooses the variance of the kernel by the predictive density of held-out rows.
+        classes, coded as numbers, on their nearest other rows. For `solver="natural"`
+        they are then refined on the Gaussian sites of its own posterior; what predicts
+        held-out rows best is kept, and the fit itself takes all rows.
     likelihood : {"auto", "bernoulli", "softmax"}, default="auto"
         "auto" is "bernoulli" (probit) for two classes, "softmax" for more.
     solver : {"natural", "adam"}, default="natural"
@@ -110,9 +112,9 @@ class SWSGPClassifier(ClassifierMixin, BaseSWSGP):
     kl_weight_ : float
         Weight beta used.
     lower_bound_ : float
-        Bound on the log likelihood of the training rows, in nats: eq. 11 averaged over
-        the last epoch of Adam; with the divergence from the nearest-neighbour prior
-        after the last natural round.
+        Bound on the log likelihood of the training rows, in nats: eq. 11, averaged over
+        the last epoch of Adam or after the last natural round; with `kl="chain"` the
+        divergence is that from the chain.
     loss_curve_ : list of float
         Training objective of each epoch or round, a mean over rows with its sign
         changed.
@@ -171,6 +173,7 @@ class SWSGPClassifier(ClassifierMixin, BaseSWSGP):
         covariance="auto",
         neighbor_metric="kernel",
         neighbor_search="auto",
+        kl="auto",
         kl_weight="auto",
         init="local",
         likelihood="auto",
@@ -197,6 +200,7 @@ class SWSGPClassifier(ClassifierMixin, BaseSWSGP):
         self.covariance = covariance
         self.neighbor_metric = neighbor_metric
         self.neighbor_search = neighbor_search
+        self.kl = kl
         self.kl_weight = kl_weight
         self.init = init
         self.likelihood = likelihood

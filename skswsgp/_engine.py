@@ -113,6 +113,19 @@ class CpuEngine:
             )
         return weights, residual
 
+    def invert(self, X, active):
+        """Return K_w^-1 (n, H, H) and log |K_w| (n,) of the rows of X."""
+        n, H = active.shape
+        inverse = np.full((n, H, H), np.nan, X.dtype)
+        log_det = np.full(n, np.nan, X.dtype)
+        work = self.factor if self.shared else self.work
+        batch = Batch(X, X, log_det, active)
+        with launch(1 if self.shared else self.n_threads):
+            evaluation.invert_covariances(
+                self.model, batch, work, inverse, log_det, self.events
+            )
+        return inverse, log_det
+
     def expect(self, y, mu, v):
         """Return E log p(y | f) (n,), f ~ N(mu, v), and derivatives by mu and v."""
         y, mu, v = (np.ascontiguousarray(a, self.model.Z.dtype) for a in (y, mu, v))

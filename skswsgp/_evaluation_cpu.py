@@ -6,6 +6,7 @@ from skswsgp._covariance import TRIANGLE, row_start
 from skswsgp._engine_cpu import CHUNKS, chunk_bounds, count_jitter
 from skswsgp._jit import get_thread_id, njit, njit_parallel, prange
 from skswsgp._likelihoods import expected_log_prob
+from skswsgp._linalg import invert_factor, log_determinant, square_upper
 from skswsgp._point import (
     evaluate,
     posterior,
@@ -77,6 +78,24 @@ def weight_chunk(model, batch, c, works, t, weights, variance, events):
             variance[row] = regress(work, work, start, kxx, H)
             for h in range(H):
                 weights[row, h] = work.a[0, h]
+
+
+@njit
+def inverse_chunk(model, batch, c, works, t, inverse, log_det, events):
+    """K_w^-1 and log |K_w| of chunk c of the rows of the batch."""
+    work = of_thread(works, t)
+    H = batch.active.shape[1]
+    first, last = chunk_bounds(c, batch.X.shape[0])
+    for row in range(first, last):
+        jitter = prepare(model, batch.X, batch.active, row, H, work)
+        count_jitter(model.jitter, jitter, events, c)
+        if jitter >= 0.0:
+            invert_factor(work.chol, work.upper, work.block)
+            square_upper(work.upper, work.inverse, work.block)
+            log_det[row] = log_determinant(work.chol, H)
+            for g in range(H):
+                for h in range(H):
+                    inverse[row, g, h] = work.inverse[g, h]
 
 
 @njit
@@ -163,6 +182,15 @@ def weigh_neighbors(model, batch, works, weights, variance, events):
         c = np.int64(chunk)
         t = get_thread_id()
         weight_chunk(model, batch, c, works, t, weights, variance, events)
+
+
+@njit_parallel
+def invert_covariances(model, batch, works, inverse, log_det, events):
+    """K_w^-1 (n, H, H) and log |K_w| (n,) of all rows of the batch."""
+    for chunk in prange(CHUNKS):
+        c = np.int64(chunk)
+        t = get_thread_id()
+        inverse_chunk(model, batch, c, works, t, inverse, log_det, events)
 
 
 @njit_parallel

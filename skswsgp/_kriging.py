@@ -1,13 +1,14 @@
 """One datum from its noisy neighbours: simple kriging, its log density, its adjoint.
 
 For output q, with neighbours w among data (Z, m), whose noise variances are
-noise_q s_w, and a datum (x, y) of noise variance noise_q:
+noise_q s_w, and a datum (x, y) of noise variance noise_q r:
 
     C = K_w + noise_q diag(s_w)     a = C^-1 k     mu = a' m_w     F = k(x, x) - k' a
-    log p(y | m_w) = log N(y; mu, F + noise_q)
+    log p(y | m_w) = log N(y; mu, F + noise_q r)
 
-Functions take a `Model` whose Z, m and s hold data in the place of inducing points.
-The product of these densities over the data is the likelihood of Vecchia (1988).
+A row of the array y holds the Q targets of a datum and then its Q ratios r. Functions
+take a `Model` whose Z, m and s hold data in the place of inducing points. The product
+of these densities over the data is the likelihood of Vecchia (1988).
 """
 
 import math
@@ -56,12 +57,17 @@ def krige(model, work, H, q):
 
 @njit_inline
 def log_density(noise, y, row, q, latent):
-    """log N(y; mu, F + noise_q); sets the derivatives by mu and F in latent[2], [3]."""
-    variance = latent[1, q] + noise[q]
+    """log N(y; mu, F + noise_q r).
+
+    Sets latent[2], [3] and [4] to the derivatives by mu, F and log(noise_q r).
+    """
+    own = noise[q] * y[row, latent.shape[1] + q]
+    variance = latent[1, q] + own
     residual = y[row, q] - latent[0, q]
     square = residual * residual / variance
     latent[2, q] = residual / variance
     latent[3, q] = 0.5 * (square - 1.0) / variance
+    latent[4, q] = own * latent[3, q]
     return -0.5 * (LOG_2PI + math.log(variance) + square)
 
 
@@ -73,7 +79,7 @@ def pull_krige(model, work, H, q, weight, d_noise):
     """
     g_mu, g_F = weight * work.latent[2, q], weight * work.latent[3, q]
     top, start = work.values.shape[0] - 1, row_start(H, TRIANGLE)
-    d_variance = g_F
+    d_variance = 0.0
     for i in range(H):
         work.r[0, i] = 0.5 * (g_F * work.a[0, i] - g_mu * work.r[0, i])
         a, r = work.a[0, i], work.r[0, i]
@@ -82,7 +88,7 @@ def pull_krige(model, work, H, q, weight, d_noise):
         for j in range(i + 1):
             work.d_K[i, j] += a * work.r[0, j] + r * work.a[0, j]
     work.adjoint[top, start + H] += g_F
-    d_noise[q] += model.noise[q] * d_variance
+    d_noise[q] += model.noise[q] * d_variance + weight * work.latent[4, q]
 
 
 @njit_inline

@@ -28,6 +28,7 @@ STEPS = 200  # of Adam on the nearest-neighbour likelihood
 BATCH = 256  # rows a step
 PRIOR_VARIANCE = 1.0  # of the logarithms of the parameters
 RATE = 0.1  # of the logarithms of the parameters, at the start
+SITE_STEPS = 50  # on sites, which move with the kernel
 SETTLE = 16_384  # rows on which the noise is settled
 SETTLE_SHIFT = 3.0  # of its logarithm, at most
 REFRESH = 25  # steps between two looks at the neighbours
@@ -65,7 +66,9 @@ class LocalProcess:
         self.search = search
         self.work = make_work(model, n_neighbors, n_threads)
 
-    def learn(self, free, log_bounds, weight, rng, steps=STEPS, rate=RATE):
+    def learn(
+        self, free, log_bounds, weight, rng, steps=STEPS, rate=RATE, noise_free=True
+    ):
         """Maximise sum_i weight_i log p(y_i | its H nearest others) on minibatches.
 
         Logarithms of parameters have a normal prior around where they start, which
@@ -85,7 +88,10 @@ class LocalProcess:
             if start == 0:
                 rows = draw_rows(N, n * min(REFRESH, steps - step), rng)
                 w = weight[rows]
-                batch = Batch(model.Z[rows], model.m[rows], w, self.others(rows))
+                # The noise of a datum whose weight counts it several times.
+                ratios = model.s[rows] * w[:, None]
+                targets = np.hstack([model.m[rows], ratios])
+                batch = Batch(model.Z[rows], targets, w, self.others(rows))
             decay = 0.5 * (1.0 + math.cos(math.pi * step / steps))
             with launch(self.n_threads):
                 loops.kriging_gradients(model, batch, start, n, self.work, grads)
@@ -93,6 +99,7 @@ class LocalProcess:
                 grads.d_log[0, free] += pull * n / (N * PRIOR_VARIANCE)
                 pull = start_noise - np.log(model.noise)
                 grads.d_noise[0] += pull * n / (N * PRIOR_VARIANCE)
+                grads.d_noise[0] *= noise_free
                 update_parameters(model, optimizer, grads, rate * decay)
             total = grads.sums[0, 0]
             if not np.isfinite(total + model.params.sum() + model.noise.sum()):
@@ -254,6 +261,47 @@ def learn_local(
             best, noise, rest = found
     best, noise, _ = learn(best, noise, rng, 0, 0.0, True)
     return best, noise, np.concatenate([curve, rest])
+
+
+def learn_from_sites(sites, X, weight, kernel, n_threads, dtype, rng, search="auto"):
+    """Learn a kernel from what sites N(f_i; t_i, v_i) say of a latent function.
+
+    Given the sites, the gradient of their nearest-neighbour likelihood by the kernel is
+    that of the variational bound, whose sites they are (up to its neighbours).
+
+    Parameters
+    ----------
+    sites : tuple of arrays of shape (N, Q)
+        t and v, the latter of a site without its weight.
+    X : array of shape (N, D)
+        Inputs.
+    weight : array of shape (N,)
+        Positive weights: how often a row counts.
+    kernel : kernel object
+        Where to start.
+    n_threads, dtype, rng, search
+        As in `learn_local`.
+
+    Returns
+    -------
+    kernel : kernel object
+        After SITE_STEPS steps.
+    """
+    targets, variance = sites
+    attributes = {
+        "kernel_": kernel,
+        "inducing_points_": X,
+        "inducing_mean_": targets,
+        "inducing_covariance_": variance / weight[:, None],
+        "noise_variance_": np.ones(targets.shape[1]),
+    }
+    model, _ = build_model(attributes, ("gaussian", targets.shape[1]), dtype)
+    compiled = compile_kernel(kernel, X.shape[1], model.Z.dtype)
+    process = LocalProcess(model, min(NEIGHBORS, len(X) - 1), n_threads, search)
+    w = weight.astype(model.Z.dtype)
+    bounds = compiled.free, compiled.log_bounds
+    process.learn(*bounds, w, rng, SITE_STEPS, RATE, noise_free=False)
+    return updated_kernel(kernel, model.params)
 
 
 def merge_copies(X, y, weight):

@@ -1,5 +1,7 @@
 """From fitted attributes to the model that compiled code reads, and what it says."""
 
+import sys
+
 import numpy as np
 
 from skswsgp._engine import CpuEngine
@@ -133,12 +135,16 @@ def model_attributes(model, center, kernel):
     return squeeze_outputs(attributes)
 
 
-def with_variances(attributes):
-    """Return the attributes with the diagonal of S where they hold a full factor."""
-    L = np.asarray(attributes["inducing_covariance_"])
-    if L.ndim == np.ndim(attributes["inducing_mean_"]):
+def shape_covariance(attributes, full):
+    """Return the attributes with S as a lower factor if `full`, else its diagonal."""
+    S = np.asarray(attributes["inducing_covariance_"])
+    if (S.ndim > np.ndim(attributes["inducing_mean_"])) == full:
         return attributes
-    return attributes | {"inducing_covariance_": np.sum(L**2, axis=1)}
+    if full:
+        S = np.einsum("ij,j...->ij...", np.eye(len(S)), np.sqrt(S))
+    else:
+        S = np.sum(S**2, axis=1)
+    return attributes | {"inducing_covariance_": S}
 
 
 def squeeze_outputs(attributes):
@@ -214,10 +220,11 @@ def mean_log_density(engine, data, neighbors, log_density):
     return float(total / data.weight.sum(dtype=np.float64))
 
 
-def index_blocks(n_rows):
-    """Return the indices of at most ROWS_AT_ONCE rows after the other."""
-    for first in range(0, n_rows, ROWS_AT_ONCE):
-        yield np.arange(first, min(first + ROWS_AT_ONCE, n_rows))
+def index_blocks(n_rows, size=None):
+    """Return the indices of at most `size` rows after the other, or ROWS_AT_ONCE."""
+    size = ROWS_AT_ONCE if size is None else min(size, ROWS_AT_ONCE)
+    for first in range(0, n_rows, size):
+        yield np.arange(first, min(first + size, n_rows))
 
 
 def require_finite(values):
@@ -228,3 +235,12 @@ def require_finite(values):
             "finite kernel parameters and inducing points; check kernel_ and "
             "inducing_points_, or fit again with tighter bounds on the kernel."
         )
+
+
+def callers_level():
+    """Return the stacklevel at which a warning names the line of the user."""
+    level, frame = 1, sys._getframe(1)
+    inside = ("skswsgp.", "sklearn.", "contextlib")
+    while frame is not None and frame.f_globals.get("__name__", "").startswith(inside):
+        level, frame = level + 1, frame.f_back
+    return level

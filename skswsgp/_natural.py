@@ -1,36 +1,38 @@
 """q(u) in closed form: sparse systems in place of gradient steps.
 
-Given the kernel, the bound with the prior of `_chain` and sites N(f_i; t_i, 1 / w_i)
-is quadratic in m; its optimum solves
+Given the kernel, the bound with the prior of `_chain`, or that of `_divergences`, and
+sites N(f_i; t_i, 1 / w_i) is quadratic in m; its optimum solves
 
-    (A' W A + beta R' R) m = A' W t        s_j = beta / (sum_i w_i a_ij^2 + beta P_jj)
+    (A' W A + beta P) m = A' W t     s_j = beta c_j / (sum_i w_i a_ij^2 + beta P_jj)
 
-with P = R' R. For the Gaussian likelihood sites are the data, w_i = weight_i / noise.
-For others they are found by natural-gradient steps (conjugate-computation variational
-inference, Khan and Lin, AISTATS 2017): w = -2 dE/dv, w t = dE/dmu + w mu at the present
-q(f_i), E the expected log-likelihood.
+with P the precision of the prior and c_j the share with which log s_j counts in the
+divergence. A full covariance is S = beta (A' W A + beta P)^-1. For the Gaussian
+likelihood sites are the data, w_i = weight_i / noise. For others they are found by
+natural-gradient steps (conjugate-computation variational inference, Khan and Lin,
+AISTATS 2017): w = -2 dE/dv, w t = dE/dmu + w mu at the present q(f_i), E the expected
+log-likelihood.
 """
 
+import copy
 from functools import cached_property
 
 import numpy as np
-from scipy.sparse import csc_matrix, csr_matrix
+from scipy.linalg import solve_triangular
+from scipy.sparse import csc_matrix
 from scipy.sparse.linalg import LinearOperator, cg, splu
 
-from skswsgp._chain import make_chain, regress_on_inducing
+from skswsgp._chain import make_chain
+from skswsgp._divergences import make_divergences
 from skswsgp._likelihoods import GAUSSIAN
-from skswsgp._model import index_blocks
-from skswsgp._training import LOST, MovingSearch
+from skswsgp._model import cholesky, index_blocks
+from skswsgp._rows import RowWeights
+from skswsgp._training import LOST, MovingSearch, Neighbors
 
 DAMPING = 0.7  # of natural-gradient steps
 TOLERANCE = 1e-3  # of conjugate gradients, relative to the right-hand side
 FIRST_ITERATIONS = 100  # of conjugate gradients, with one preconditioner
 MAX_ITERATIONS = 1000  # with the other
 MAX_ROUNDS = 20
-HELD_SHARE = 0.2  # of the rows, to choose the variance by
-VARIANCE_STEP = 3.0
-MAX_VARIANCE_STEPS = 6
-DENSITY_TOLERANCE = 1e-3  # nats a row
 LOSS_TOLERANCE = 1e-4  # nats a row
 
 
@@ -40,7 +42,7 @@ class NaturalSolver:
     Parameters
     ----------
     engine : CpuEngine
-        Its model's m and s are modified.
+        Its model's m and s, or L, are modified.
     kernel : kernel object
         The kernel with the parameters of that model.
     data : Data
@@ -49,22 +51,27 @@ class NaturalSolver:
         Of the neighbour search.
     rng : RandomState
         Draws the order of the chain.
+    kl : {"chain", "local"}
+        The prior.
     """
 
-    def __init__(self, engine, kernel, data, options, rng):
+    def __init__(self, engine, kernel, data, options, rng, kl="chain"):
         self.engine, self.data = engine, data
         self.search = MovingSearch(engine, data.n_rows, options)
         self.order = rng.permutation(len(engine.model.Z))
-        metric = options["metric"] if options["metric"] != "random" else "kernel"
-        self.chain = make_chain(engine, kernel, metric, self.order)
-        self.A, self.F = regress_on_inducing(engine, kernel, data, self.search.search)
-        A = self.A
-        self.A_squared = csr_matrix((A.data**2, A.indices, A.indptr), shape=A.shape)
+        lookup = Neighbors(self.search, data.n_rows).lookup
+        self.rows = RowWeights(engine, kernel, data, lookup)
+        if kl == "chain":
+            metric = options["metric"] if options["metric"] != "random" else "kernel"
+            self.prior = make_chain(engine, kernel, metric, self.order)
+        else:
+            self.prior = make_divergences(engine, data, lookup)
+        self.chained = kl == "chain"
         self.conjugate = engine.model.family == GAUSSIAN
         shape = data.n_rows, engine.model.m.shape[1]
         self.precision, self.shift = np.zeros((2, *shape))  # w and w t
         self.plan = "round", 1 if self.conjugate else MAX_ROUNDS
-        self.losses = []
+        self.losses, self.tolerance = [], LOSS_TOLERANCE
         self.weight = data.weight
         self.solved = True  # whether conjugate gradients came to an end
         self.prior_first = False
@@ -75,7 +82,7 @@ class NaturalSolver:
         if len(self.losses) < 2:
             return self.conjugate and bool(self.losses)
         last, before = self.losses[-1], self.losses[-2]
-        return len(self.losses) >= MAX_ROUNDS or abs(before - last) < LOSS_TOLERANCE
+        return len(self.losses) >= MAX_ROUNDS or abs(before - last) < self.tolerance
 
     def advance(self, epoch):
         """Update the sites, then m and s; return (loss per row, bound in nats)."""
@@ -86,59 +93,43 @@ class NaturalSolver:
         step = DAMPING if self.losses and not self.conjugate else 1.0
         self.precision += step * (precision - self.precision)
         self.shift += step * (shift - self.shift)
-        self.solved = all([self._solve(q) for q in range(model.m.shape[1])])
+        solve = self._solve_full if model.full else self._solve
+        self.solved = all([solve(q) for q in range(model.m.shape[1])])
         ell = float(weight @ self._expectations()[0])
-        kl = self.chain.divergence(
-            model.m.astype(np.float64), model.s.astype(np.float64)
-        )
+        S = model.L if model.full else model.s
+        kl = self.prior.divergence(model.m.astype(np.float64), S.astype(np.float64))
         loss = -(ell - model.kl_weight * kl) / model.total_weight
         if not np.isfinite(loss):
             raise FloatingPointError(LOST)
         self.losses.append(loss)
         return loss, ell - kl
 
-    def choose_variance(self, slot, bounds, log_density, rng):
-        """Multiply the kernel's variance, params[slot], by what predicts best.
+    def marginals(self):
+        """Return mean and variance of q(f_i), eq. 13, (n, Q)."""
+        model, rows = self.engine.model, self.rows
+        if model.full:
+            V = [rows.quadratic(L) for L in model.L.astype(np.float64)]
+            V = np.stack(V, axis=1)
+        else:
+            V = rows.multiply_squared(model.s.astype(np.float64))
+        return rows.multiply(model.m.astype(np.float64)), rows.F[:, None] + V
 
-        Targets of a classifier say nothing of the scale of the latent function. So a
-        share of the rows loses its weight, and VARIANCE_STEP is applied, up or else
-        down, as long as log_density(mu, v, y) of these rows rises and the variance
-        stays within its bounds.
+    def scaled(self, slot, factor):
+        """Return a solver for `factor` times a kernel whose variance is params[slot].
+
+        It goes on from the sites of this one, which stays as it is.
         """
-        held = rng.permutation(self.data.n_rows) < HELD_SHARE * self.data.n_rows
-        if not held.any() or held.all():
-            return
-        self.weight = np.where(held, 0.0, self.data.weight)
-        best = self._held_density(held, log_density)
-        for factor in (VARIANCE_STEP, 1.0 / VARIANCE_STEP):
-            improved = False
-            for _ in range(MAX_VARIANCE_STEPS):
-                before = self.chain, self.F, self.engine.model.params[slot]
-                if not bounds[0] <= factor * before[2] <= bounds[1]:
-                    break
-                self._scale_variance(slot, factor)
-                density = self._held_density(held, log_density)
-                if density < best + DENSITY_TOLERANCE:
-                    self.chain, self.F, self.engine.model.params[slot] = before
-                    break
-                best, improved = density, True
-            if improved:
-                break
-        self.weight, self.losses = self.data.weight, []
-
-    def _scale_variance(self, slot, factor):
-        self.engine.model.params[slot] *= factor
-        self.chain = self.chain.scaled(factor)
-        self.F = factor * self.F
-
-    def _held_density(self, held, log_density):
-        """Return the mean log density of rows without weight, after a few rounds."""
-        self.losses = []
-        while not self.converged:
-            self.advance(0)
-        mu, v = self._marginals()
-        density = log_density(mu[held], v[held], self.data.y[held])
-        return float(np.average(density, weights=self.data.weight[held]))
+        other = copy.copy(self)
+        other.engine = copy.copy(self.engine)
+        model = self.engine.model
+        params, m, s = model.params.copy(), model.m.copy(), model.s.copy()
+        params[slot] *= factor
+        L = model.L.copy()
+        other.engine.model = model._replace(params=params, m=m, s=s, L=L)
+        other.prior, other.rows = self.prior.scaled(factor), self.rows.scaled(factor)
+        other.precision, other.shift = self.precision.copy(), self.shift.copy()
+        other.losses = []
+        return other
 
     def _solve(self, q):
         """Set m and s of one latent function to the optimum for its sites.
@@ -147,17 +138,19 @@ class NaturalSolver:
         prior where they say little; that which served last comes first. Returns whether
         conjugate gradients converged.
         """
-        model, R = self.engine.model, self.chain.factor
+        model, prior, rows = self.engine.model, self.prior, self.rows
         beta, w = model.kl_weight, self.precision[:, q]
-        diagonal = self.A_squared.T @ w + beta * self.chain.precision
+        diagonal = rows.pull_squared(w) + beta * prior.precision
+        seen = prior.share > 0.0  # all, with the chain; data say nothing of others
+        diagonal[~seen] = 1.0
         system = self._operator(
-            lambda u: self.A.T @ (w * (self.A @ u)) + beta * (R.T @ (R @ u))
+            lambda u: rows.pull_product(w, u) + beta * prior.multiply(u)
         )
 
         def divide(u):
             return u / diagonal
 
-        m, right = model.m[:, q].astype(np.float64), self.A.T @ self.shift[:, q]
+        m, right = model.m[:, q].astype(np.float64), rows.pull(self.shift[:, q])
         for iterations in (FIRST_ITERATIONS, MAX_ITERATIONS):
             product = self._multiply_by_prior if self.prior_first else divide
             m, failed = cg(
@@ -170,10 +163,26 @@ class NaturalSolver:
             )
             if not failed:
                 break
-            self.prior_first = not self.prior_first
+            self.prior_first = self.chained and not self.prior_first
         model.m[:, q] = m
-        model.s[:, q] = beta / diagonal
+        model.s[seen, q] = (beta * prior.share / diagonal)[seen]
         return not failed
+
+    def _solve_full(self, q):
+        """The same with S = beta B^-1 = L L', B the matrix of the system.
+
+        With the upper factor U of B = U U', L is sqrt(beta) U^-T.
+        """
+        model, M = self.engine.model, len(self.order)
+        beta = model.kl_weight
+        B = self.rows.gram(self.precision[:, q])
+        B += beta * self.prior.multiply(np.eye(M))
+        rounding = np.finfo(np.float64).eps * np.diag(B).mean()
+        U = cholesky(B[::-1, ::-1], rounding)[::-1, ::-1]
+        L = np.sqrt(beta) * solve_triangular(U, np.eye(M)).T
+        right = self.rows.pull(self.shift[:, q])
+        model.L[q], model.m[:, q] = L, L @ (L.T @ right) / beta
+        return True
 
     def _operator(self, product):
         M = len(self.order)
@@ -182,7 +191,7 @@ class NaturalSolver:
     @cached_property
     def _root(self):
         """R of the first chain, columns in its order, ready for solves."""
-        R = csc_matrix(self.chain.factor[:, self.order])
+        R = csc_matrix(self.prior.factor[:, self.order])
         return splu(R, permc_spec="NATURAL", diag_pivot_thresh=0.0)
 
     def _multiply_by_prior(self, u):
@@ -193,7 +202,7 @@ class NaturalSolver:
 
     def _expectations(self):
         """Return E log p(y | f) (n,), its derivatives by mu and v, and mu, (n, Q)."""
-        mu, v = self._marginals()
+        mu, v = self.marginals()
         ell = np.empty(len(mu))
         d_mu, d_v = np.empty((2, *mu.shape))
         for index in index_blocks(self.data.n_rows):
@@ -201,9 +210,3 @@ class NaturalSolver:
                 self.data.y[index], mu[index], v[index]
             )
         return ell, d_mu, d_v, mu
-
-    def _marginals(self):
-        """Return mean and variance of q(f_i), eq. 13, (n, Q)."""
-        model = self.engine.model
-        v = self.F[:, None] + self.A_squared @ model.s.astype(np.float64)
-        return self.A @ model.m.astype(np.float64), v

@@ -49,7 +49,8 @@ class SWSGPRegressor(MultiOutputMixin, RegressorMixin, BaseSWSGP):
     covariance : {"auto", "diag", "full"}, default="auto"
         Covariance S of q(u). "full" takes M (M + 1) / 2 numbers, and O(M H^2) more
         work a row; "auto" is "full" while that and Adam's moments fit in 4 MiB, but
-        "diag" with `solver="natural"`, which has no full one.
+        "diag" with `solver="natural"`, which pays O(M^3) and takes `kl="chain"` for
+        "full".
     neighbor_metric : {"kernel", "euclidean", "random"}, default="kernel"
         Which inducing points are nearest: those of largest covariance (for stationary
         kernels, of smallest distance in units of the length-scales), of smallest
@@ -57,11 +58,16 @@ class SWSGPRegressor(MultiOutputMixin, RegressorMixin, BaseSWSGP):
     neighbor_search : {"auto", "brute", "kd_tree", "pynndescent"}, default="auto"
         How they are found; all but "pynndescent" are exact. Lists for training rows,
         and those for held-out rows, are kept within scikit-learn's `working_memory`.
+    kl : {"auto", "chain", "local"}, default="auto"
+        Prior that q(u) is held to: "chain", in which each inducing point depends on its
+        H nearest predecessors [2]_; or "local", the mean over rows of the divergences
+        of their H inducing points [1]_. "auto" is "chain" with `solver="natural"` and
+        "local" with "adam", which has no other.
     kl_weight : float or "auto", default="auto"
         Weight beta of the divergence of q(u) from its prior. 1.0 is the paper; "auto"
-        is 1 with `solver="natural"`, whose divergence is that of all inducing points,
-        and max(1, M / H) with "adam", with which the local divergences add up to the
-        weight of the full one.
+        is 1 with `kl="chain"`, the divergence of all inducing points, and max(1, M / H)
+        with "local", where the local divergences then add up to the weight of the full
+        one.
     init : {"local", "default"}, default="local"
         Where kernel parameters and noise start: as given, or learned first from the
         likelihood of rows given their nearest other rows.
@@ -73,8 +79,7 @@ class SWSGPRegressor(MultiOutputMixin, RegressorMixin, BaseSWSGP):
         Whether y is standardised inside.
     solver : {"natural", "adam"}, default="natural"
         How q(u) is found. "natural" takes the kernel as it is after `init` and solves
-        for q(u) in closed form, with the nearest-neighbour prior of [2]_, in which each
-        inducing point depends on its H nearest predecessors. "adam" is stochastic
+        for q(u) in closed form. "adam" is stochastic
         gradient ascent on minibatches, Algorithm 1 of [1]_, which trains kernel, noise
         and inducing inputs as well. `partial_fit` always takes steps of Adam.
     batch_size : int, default=64
@@ -134,8 +139,8 @@ class SWSGPRegressor(MultiOutputMixin, RegressorMixin, BaseSWSGP):
         y is standardised as (y - y_mean_) / y_scale_.
     lower_bound_ : float
         Bound on the log likelihood of the training rows, in nats, for standardised y:
-        eq. 11 averaged over the last epoch of Adam; that of [2]_, with the divergence
-        from the nearest-neighbour prior, after the last natural round.
+        eq. 11, averaged over the last epoch of Adam or after the last natural round;
+        with `kl="chain"` that of [2]_, with the divergence from the chain.
     loss_curve_ : list of float
         Training objective of each epoch or round, a mean over rows with its sign
         changed.
@@ -203,6 +208,7 @@ class SWSGPRegressor(MultiOutputMixin, RegressorMixin, BaseSWSGP):
         covariance="auto",
         neighbor_metric="kernel",
         neighbor_search="auto",
+        kl="auto",
         kl_weight="auto",
         init="local",
         likelihood="gaussian",
@@ -231,6 +237,7 @@ class SWSGPRegressor(MultiOutputMixin, RegressorMixin, BaseSWSGP):
         self.covariance = covariance
         self.neighbor_metric = neighbor_metric
         self.neighbor_search = neighbor_search
+        self.kl = kl
         self.kl_weight = kl_weight
         self.init = init
         self.likelihood = likelihood

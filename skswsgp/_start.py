@@ -1,13 +1,14 @@
 """What training starts from: kernel parameters and noise, and how many points.
 
 init="local" learns the kernel on the nearest-neighbour likelihood of the targets before
-there is any inducing point; classes are coded as numbers for that.
+there is any inducing point; classes are coded as numbers for that, and the natural
+solver's kernel is then refined on their own likelihood.
 """
 
 import numpy as np
 from sklearn.base import clone
 
-from skswsgp._covariance import RATIONAL_QUADRATIC, RBF, SCALE
+from skswsgp._covariance import RATIONAL_QUADRATIC, RBF
 from skswsgp._defaults import default_kernel
 from skswsgp._engine_cpu import CHUNKS
 from skswsgp._inducing import given_points, initial_inducing_points
@@ -15,6 +16,7 @@ from skswsgp._jit import max_threads
 from skswsgp._local import learn_local
 from skswsgp._model import initial_covariance
 from skswsgp._program import compile_kernel
+from skswsgp._refine import refine_kernel
 
 FULL_COVARIANCE_BYTES = 2**30  # S, Adam's moments and, if K is shared, gradients
 AUTO_COVARIANCE_BYTES = 2**22  # up to this "auto" takes the full covariance
@@ -40,16 +42,17 @@ def initial_attributes(estimator, data, likelihood, spread, rng, natural):
     kernel = clone(kernel)
     noise = np.full(n_latent, float(getattr(estimator, "noise_variance", 0.1)))
     if estimator.init == "local" and data.n_rows > 1:
+        options = {
+            "n_threads": max_threads(estimator.n_jobs, data.n_rows),
+            "dtype": estimator.dtype,
+            "search": estimator.neighbor_search,
+        }
         kernel, noise = local_kernel(
-            data,
-            estimator.kernel,
-            likelihood,
-            noise[0],
-            rng,
-            n_threads=max_threads(estimator.n_jobs, data.n_rows),
-            dtype=estimator.dtype,
-            search=estimator.neighbor_search,
+            data, estimator.kernel, likelihood, noise[0], rng, **options
         )
+        if natural and name != "gaussian":
+            density = estimator._log_density
+            kernel = refine_kernel(kernel, data, likelihood, density, rng, **options)
         spread = length_scales(kernel, D, otherwise=spread)
     Z = initial_inducing_points(
         data.X,
@@ -70,12 +73,12 @@ def initial_attributes(estimator, data, likelihood, spread, rng, natural):
     }
     if name == "gaussian":
         start["noise_variance_"] = noise
-    if natural:  # it solves for q(u): from the prior
+    full = is_full(estimator.covariance, M, H, n_latent, estimator.dtype)
+    if natural and estimator.covariance != "full":  # it solves for q(u) from the prior
         variance = np.asarray(kernel.diag(Z), dtype=np.float64)
         variance = np.maximum(variance, np.finfo(estimator.dtype).eps)
         start["inducing_covariance_"] = np.repeat(variance[:, None], n_latent, axis=1)
     else:
-        full = is_full(estimator.covariance, M, H, n_latent, estimator.dtype)
         start["inducing_covariance_"] = initial_covariance(
             start, full, estimator.dtype, estimator.n_jobs, search_options(estimator)
         )
@@ -88,6 +91,13 @@ def search_options(estimator):
         "metric": estimator.neighbor_metric,
         "search": estimator.neighbor_search,
     }
+
+
+def prior_of(kl, natural):
+    """Return the kind of prior that a solver takes, "chain" or "local"."""
+    if kl == "auto":
+        return "chain" if natural else "local"
+    return kl
 
 
 def is_full(covariance, M, H, n_latent, dtype):
@@ -147,15 +157,3 @@ def length_scales(kernel, n_features, otherwise):
     if not stationary.any():
         return otherwise
     return 1.0 / struct.inv_scale[np.flatnonzero(stationary)[0]]
-
-
-def free_variance(kernel, n_features):
-    """Return (index, bounds) of the variance that multiplies a whole kernel, or None.
-
-    None also where it is "fixed".
-    """
-    compiled = compile_kernel(kernel, n_features, np.float64)
-    slot = compiled.struct.extra[-1]
-    if compiled.struct.code[-1] == SCALE and compiled.free[slot]:
-        return slot, np.exp(compiled.log_bounds[slot])
-    return None

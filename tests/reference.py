@@ -408,16 +408,17 @@ def krige_all(kernel, X, Z, m, weight, noise_variance, neighbors):
 def nearest_neighbor_log_likelihood(
     kernel, X, y, Z, m, weight, noise_variance, neighbors, sample_weight
 ):
-    """Return sum_i sample_weight_i sum_q log N(y_iq; mu_iq, F_iq + noise_variance_q).
+    """Return sum_i sample_weight_i sum_q log N(y_iq; mu_iq, F_iq + noise_iq).
 
-    Arguments as in `krige_all`, y (n, Q), sample_weight (n,): Vecchia (1988) with given
-    conditioning sets.
+    Arguments as in `krige_all`, sample_weight (n,), y (n, 2 Q): targets, then noise_iq
+    over noise_variance_q. Vecchia (1988) with given conditioning sets.
     """
+    y, ratio = np.split(y, 2, axis=1)
     mu, F = krige_all(kernel, X, Z, m, weight, noise_variance, neighbors)
     total = 0.0
     for i in range(len(X)):
         for q in range(y.shape[1]):
-            variance = F[i, q] + noise_variance[q]
+            variance = F[i, q] + noise_variance[q] * ratio[i, q]
             square = (y[i, q] - mu[i, q]) ** 2 / variance
             log_density = -(math.log(2 * math.pi * variance) + square) / 2
             total += sample_weight[i] * log_density

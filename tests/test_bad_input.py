@@ -177,6 +177,7 @@ BAD_PARAMETERS = {
     "covariance": ["unknown", None, True],
     "neighbor_metric": ["unknown", None],
     "neighbor_search": ["unknown", None],
+    "kl": ["unknown", None, True],
     "kl_weight": [-1, 0, "unknown", None],
     "likelihood": ["unknown", None],
     "solver": ["unknown", "lbfgs"],

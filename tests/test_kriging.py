@@ -42,13 +42,20 @@ def make_data(kernel, Q, rng, dtype="float64"):
     return make_problem(kernel, "gaussian", Q, **options)
 
 
+def with_ratios(y):
+    """Return targets with the ratios of their noise variances to `noise` behind."""
+    ratios = np.linspace(0.5, 2.0, y.size).reshape(y.shape)
+    return np.hstack([y, ratios.astype(y.dtype)])
+
+
 def gradients(problem, n_threads=1):
     """Return the gradients of the weighted sum of log densities."""
-    H, n = problem.batch.active.shape[1], len(problem.batch.X)
+    batch = problem.batch._replace(y=with_ratios(problem.batch.y))
+    H, n = batch.active.shape[1], len(batch.X)
     grads = make_gradients(problem.model, 1, H)
     works = make_work(problem.model, H, n_threads)
     with launch(n_threads):
-        loops.kriging_gradients(problem.model, problem.batch, 0, n, works, grads)
+        loops.kriging_gradients(problem.model, batch, 0, n, works, grads)
     return grads
 
 
@@ -72,7 +79,11 @@ def log_likelihood(problem):
     """Return the weighted sum of log densities, from the reference."""
     batch = problem.batch
     return reference.nearest_neighbor_log_likelihood(
-        problem.kernel, batch.X, batch.y, *data_of(problem), batch.weight
+        problem.kernel,
+        batch.X,
+        with_ratios(batch.y),
+        *data_of(problem),
+        batch.weight,
     )
 
 

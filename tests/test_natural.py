@@ -5,7 +5,6 @@ import pytest
 import reference
 from helpers import assert_close
 from numpy.testing import assert_allclose, assert_array_equal
-from scipy.special import ndtr
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.gaussian_process import GaussianProcessRegressor
@@ -18,15 +17,14 @@ from sklearn.gaussian_process.kernels import (
 )
 
 from skswsgp import SWSGPClassifier, SWSGPRegressor, _model, _natural
-from skswsgp._chain import make_chain, regress_on_inducing
-from skswsgp._classifier import class_probabilities
+from skswsgp._chain import make_chain
 from skswsgp._engine import CpuEngine
 from skswsgp._model import JITTER, build_model
 from skswsgp._natural import NaturalSolver
 from skswsgp._neighbors import NeighborSearch
 from skswsgp._program import compile_kernel
-from skswsgp._start import free_variance
-from skswsgp._training import Data
+from skswsgp._rows import RowWeights
+from skswsgp._training import Data, Neighbors
 
 MATERN = 1.5 * Matern([0.8, 1.5], nu=1.5)
 SEVERAL = 1.5 * Matern([0.8, 1.5], nu=1.5) + RBF(2.0) + WhiteKernel(0.1)
@@ -69,6 +67,12 @@ def make_solver(
     engine = CpuEngine(model, H, n_threads)
     options = {"metric": metric, "search": "auto"}
     return NaturalSolver(engine, kernel, data, options, np.random.RandomState(0))
+
+
+def weigh(solver, kernel):
+    """Return the `RowWeights` of a solver's rows under another kernel."""
+    lookup = Neighbors(solver.search, solver.data.n_rows).lookup
+    return RowWeights(solver.engine, kernel, solver.data, lookup)
 
 
 def twin_of(solver, kernel, Z, X):
@@ -114,15 +118,15 @@ def slopes_of(solver, twin, y, likelihood="gaussian"):
 def test_chain_is_that_of_the_reference(Z, kernel, H):
     solver = make_solver(kernel, Z, H)
     _, _, P = twin_of(solver, kernel, Z, Z[:0])
-    R = solver.chain.factor.toarray()
+    R = solver.prior.factor.toarray()
     assert_allclose(R.T @ R @ P, np.eye(M), atol=1e-8)
-    assert_allclose(solver.chain.precision, np.diag(R.T @ R), rtol=1e-12)
-    assert solver.chain.log_det == pytest.approx(np.linalg.slogdet(P)[1], rel=1e-10)
+    assert_allclose(solver.prior.precision, np.diag(R.T @ R), rtol=1e-12)
+    assert solver.prior.log_det == pytest.approx(np.linalg.slogdet(P)[1], rel=1e-10)
 
 
 @pytest.mark.parametrize("kernel", [*KERNELS, DotProduct(0.5)])
 def test_chain_of_all_predecessors_is_the_prior(Z, kernel):
-    R = make_solver(kernel, Z, M).chain.factor.toarray()
+    R = make_solver(kernel, Z, M).prior.factor.toarray()
     K = kernel(Z)
     K += JITTER["float64"] * np.mean(np.diag(K)) * np.eye(M)
     assert_allclose(R.T @ R @ K, np.eye(M), atol=1e-7)
@@ -130,7 +134,7 @@ def test_chain_of_all_predecessors_is_the_prior(Z, kernel):
 
 def test_chain_visits_the_points_in_order(Z):
     solver = make_solver(MATERN, Z, 4)
-    R = solver.chain.factor.toarray()[:, solver.order]
+    R = solver.prior.factor.toarray()[:, solver.order]
     assert_array_equal(np.triu(R, 1), 0.0)
     assert (np.diag(R) > 0).all()
     assert not np.array_equal(solver.order, np.arange(M))
@@ -142,21 +146,21 @@ def test_divergence_is_that_between_gaussians(rng, Z, H):
     _, _, P = twin_of(solver, MATERN, Z, Z[:0])
     m, s = rng.normal(size=(M, 2)), rng.uniform(0.1, 2.0, (M, 2))
     expected = sum(reference.gaussian_kl(m[:, q], np.diag(s[:, q]), P) for q in (0, 1))
-    assert solver.chain.divergence(m, s) == pytest.approx(expected, rel=1e-9)
+    assert solver.prior.divergence(m, s) == pytest.approx(expected, rel=1e-9)
 
 
 @pytest.mark.parametrize("H", [4, M])
 def test_scaled_chain_is_that_of_the_scaled_kernel(Z, H):
-    actual = make_solver(MATERN, Z, H).chain.scaled(7.0)
-    expected = make_solver(10.5 * MATERN.k2, Z, H).chain
+    actual = make_solver(MATERN, Z, H).prior.scaled(7.0)
+    expected = make_solver(10.5 * MATERN.k2, Z, H).prior
     assert_allclose(actual.factor.toarray(), expected.factor.toarray(), atol=1e-9)
     assert_allclose(actual.precision, expected.precision, rtol=1e-9)
     assert actual.log_det == pytest.approx(expected.log_det, rel=1e-9)
 
 
 def test_chain_in_float32(Z):
-    actual = make_solver(MATERN, Z, 4, dtype="float32").chain.factor.toarray()
-    expected = make_solver(MATERN, Z, 4).chain.factor.toarray()
+    actual = make_solver(MATERN, Z, 4, dtype="float32").prior.factor.toarray()
+    expected = make_solver(MATERN, Z, 4).prior.factor.toarray()
     assert_allclose(actual, expected, atol=2e-3)
 
 
@@ -191,12 +195,13 @@ def test_regression_on_inducing_points(monkeypatch, rng, Z, kernel, H):
     monkeypatch.setattr(_model, "ROWS_AT_ONCE", 4)
     X = rng.normal(size=(9, 2))
     solver = make_solver(kernel, Z, H, X)
-    A, F = regress_on_inducing(solver.engine, kernel, solver.data, solver.search.search)
+    rows = weigh(solver, kernel)
+    ((_, A, A_squared),), F = rows.kept, rows.F
     expected_A, expected_F, _ = twin_of(solver, kernel, Z, X)
     assert_allclose(A.toarray(), expected_A, atol=1e-9)
     floor = 1e-10 * np.mean(kernel.diag(Z))
     assert_allclose(F, np.maximum(expected_F, floor), atol=1e-11)
-    assert_allclose(solver.A_squared.toarray(), expected_A**2, atol=1e-9)
+    assert_allclose(A_squared.toarray(), expected_A**2, atol=1e-9)
 
 
 # --- the optimum ----------------------------------------------------------------------
@@ -378,23 +383,53 @@ def test_goes_on_from_a_full_covariance(rng):
         "regression", X, solver="adam", covariance="full", max_iter=1, n_inducing=10
     )
     L = model.inducing_covariance_
-    start = _model.with_variances(vars(model))["inducing_covariance_"]
+    start = _model.shape_covariance(vars(model), False)["inducing_covariance_"]
     assert_close(start, np.einsum("ijq,ijq->iq", L, L), roundings=10)
     model.set_params(solver="natural", covariance="auto", warm_start=True)
     model.fit(X, np.c_[X[:, 0], X[:, 1]])
     assert model.inducing_covariance_.shape == (10, 2)
-    again = _model.with_variances(vars(model))["inducing_covariance_"]
+    again = _model.shape_covariance(vars(model), False)["inducing_covariance_"]
     assert again is model.inducing_covariance_
 
 
 @pytest.mark.parametrize("estimator", [SWSGPRegressor(), SWSGPClassifier()])
-@pytest.mark.parametrize("name", ["covariance", "optimize_inducing"])
-def test_what_takes_adam_is_refused(rng, estimator, name):
-    value = "full" if name == "covariance" else True
-    model = clone(estimator).set_params(**{name: value})
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"optimize_inducing": True}, r"optimize_inducing=True.*solver='adam'"),
+        ({"kl": "local", "covariance": "full"}, r"kl='local'.*use kl='chain'"),
+        ({"kl": "chain", "solver": "adam"}, r"kl='chain' with steps of Adam.*natural"),
+        ({"kl": "vecchia"}, r"'kl' parameter"),
+    ],
+)
+def test_what_a_solver_does_not_do_is_refused(rng, estimator, settings, message):
+    model = clone(estimator).set_params(**settings)
     X = rng.normal(size=(20, 2))
-    with pytest.raises(ValueError, match=rf"{name}=.*solver='natural'.*'adam'"):
+    with pytest.raises(ValueError, match=message):
         model.fit(X, X[:, 0] > 0)
+
+
+def test_a_scaled_solver_is_that_of_the_scaled_kernel(exact, rng):
+    X = rng.normal(size=(30, 2))
+    y = np.where(X[:, 0] + 0.3 * rng.normal(size=30) > 0, 1.0, -1.0)
+    weight = rng.uniform(0.5, 2.0, 30)
+    first = make_solver(MATERN, X, 6, X, y, ("bernoulli", 1), weight=weight)
+    first.advance(0)
+    m, variance = first.engine.model.m.copy(), first.engine.model.params[-1]
+    scaled = first.scaled(-1, 7.0)
+    kernel = 10.5 * MATERN.k2
+    fresh = make_solver(kernel, X, 6, X, y, ("bernoulli", 1), weight=weight)
+    assert scaled.engine.model.params[-1] == pytest.approx(10.5)
+    assert_allclose(scaled.rows.F, fresh.rows.F, atol=1e-9)
+    assert scaled.losses == []
+    for epoch in range(60):
+        losses = scaled.advance(epoch)[0], fresh.advance(epoch)[0]
+    assert losses[0] == pytest.approx(losses[1], rel=1e-10)
+    assert_allclose(scaled.engine.model.m, fresh.engine.model.m, atol=1e-5)
+    assert_allclose(scaled.engine.model.s, fresh.engine.model.s, rtol=1e-6)
+    assert_array_equal(first.engine.model.m, m)
+    assert first.engine.model.params[-1] == variance
+    assert len(first.losses) == 1
 
 
 # --- failures -------------------------------------------------------------------------
@@ -408,7 +443,7 @@ def test_a_kernel_that_is_no_number_raises(Z, H):
     with pytest.raises(FloatingPointError, match="could not be factorised"):
         make_chain(solver.engine, broken, "kernel", solver.order)
     with pytest.raises(FloatingPointError, match="could not be factorised"):
-        regress_on_inducing(solver.engine, broken, solver.data, solver.search.search)
+        weigh(solver, broken)
 
 
 def test_a_factorisation_that_fails_raises(Z):
@@ -417,7 +452,7 @@ def test_a_factorisation_that_fails_raises(Z):
     with pytest.raises(FloatingPointError, match="could not be factorised"):
         make_chain(solver.engine, MATERN, "kernel", solver.order)
     with pytest.raises(FloatingPointError, match="could not be factorised"):
-        regress_on_inducing(solver.engine, MATERN, solver.data, solver.search.search)
+        weigh(solver, MATERN)
 
 
 def test_a_loss_that_is_no_number_raises(Z):
@@ -427,98 +462,3 @@ def test_a_loss_that_is_no_number_raises(Z):
         np.errstate(all="ignore"),
     ):
         solver.advance(0)
-
-
-# --- the variance of a classifier -----------------------------------------------------
-
-
-@pytest.fixture
-def steep(rng):
-    """A function of large variance, and signs drawn from the probit model of it."""
-    X = rng.uniform(-3, 3, (300, 1))
-    f = 6.0 * np.sin(2 * X[:, 0])
-    return X, np.where(rng.uniform(size=300) < ndtr(f), 1.0, -1.0)
-
-
-def variance_kernel(variance, bounds=(1e-3, 1e3)):
-    return ConstantKernel(variance, bounds) * RBF(0.7, "fixed")
-
-
-def log_density(mu, v, y):
-    return np.log(class_probabilities(y * mu, v)[:, 1])
-
-
-def choose(X, y, kernel, weight=None):
-    """Return a solver after `choose_variance`, and the variance it has chosen."""
-    solver = make_solver(kernel, X, 6, X, y, ("bernoulli", 1), weight=weight)
-    slot, bounds = free_variance(kernel, 1)
-    solver.choose_variance(slot, bounds, log_density, np.random.RandomState(1))
-    return solver, solver.engine.model.params[slot]
-
-
-def test_variance_rises_on_steep_data(steep):
-    _, variance = choose(*steep, variance_kernel(0.5))
-    assert variance in 0.5 * 3.0 ** np.arange(2, 7)
-
-
-def test_variance_falls_on_pure_chance(rng):
-    X, y = rng.uniform(-3, 3, (300, 1)), rng.choice([-1.0, 1.0], 300)
-    _, variance = choose(X, y, variance_kernel(2.0))
-    assert variance < 0.1
-
-
-def test_variance_keeps_its_bounds(steep):
-    _, variance = choose(*steep, variance_kernel(0.5, (0.1, 2.0)))
-    assert variance == 1.5
-    estimator = SWSGPClassifier(variance_kernel(0.5, (0.1, 2.0)), random_state=0)
-    assert 0.1 <= estimator.fit(*steep).kernel_.k1.constant_value <= 2.0
-
-
-def test_a_fixed_variance_stays(steep):
-    kernel = ConstantKernel(0.5, "fixed") * RBF(0.7)
-    assert free_variance(kernel, 1) is None
-    assert free_variance(RBF() + variance_kernel(1.0), 1) is None
-    model = SWSGPClassifier(kernel, random_state=0).fit(*steep)
-    assert model.kernel_.k1.constant_value == 0.5
-
-
-@pytest.mark.parametrize("start", [0.5, 13.5])  # the last trial is refused, or two are
-def test_after_the_choice_all_is_as_if_it_had_been_given(exact, steep, rng, start):
-    weight = rng.uniform(0.5, 2.0, 300)
-    solver, variance = choose(*steep, variance_kernel(start), weight)
-    assert_array_equal(solver.weight, weight)
-    assert solver.losses == []
-    fresh = make_solver(
-        variance_kernel(variance), steep[0], 6, *steep, ("bernoulli", 1), weight=weight
-    )
-    assert_allclose(solver.F, fresh.F, atol=1e-9)
-    assert_allclose(solver.chain.precision, fresh.chain.precision, rtol=1e-9)
-    for epoch in range(60):
-        losses = solver.advance(epoch)[0], fresh.advance(epoch)[0]
-    assert losses[0] == pytest.approx(losses[1], rel=1e-10)
-    assert_allclose(solver.engine.model.m, fresh.engine.model.m, atol=1e-5)
-    assert_allclose(solver.engine.model.s, fresh.engine.model.s, rtol=1e-6)
-
-
-def test_too_few_rows_to_hold_out_choose_nothing(Z):
-    kernel = variance_kernel(2.0)
-    solver = make_solver(kernel, Z[:1], 1, likelihood=("bernoulli", 1), y=np.ones(1))
-    solver.choose_variance(*free_variance(kernel, 2), None, np.random.RandomState(0))
-    assert solver.engine.model.params[-1] == 2.0
-    assert solver.losses == []
-
-
-def test_kept_rows_may_lack_a_class(rng):
-    X, y = rng.normal(size=(30, 2)), np.zeros(30)
-    rows = np.random.RandomState(1).permutation(30) < 6
-    y[np.flatnonzero(rows)[:2]] = 1.0
-    solver = make_solver(MATERN, X, 4, X, y, ("softmax", 2))
-    slot, bounds = free_variance(MATERN, 2)
-
-    def density(mu, v, targets):
-        return np.log(
-            class_probabilities(mu, v)[np.arange(len(mu)), targets[:, 0].astype(int)]
-        )
-
-    solver.choose_variance(slot, bounds, density, np.random.RandomState(1))
-    assert np.isfinite(solver.engine.model.m).all()

@@ -1,0 +1,193 @@
+"""The kernel of a classifier, refined on its own likelihood.
+
+Labels coded as numbers say which features matter, but not how large the latent function
+is, and they are no Gaussian targets. So on a part of the rows, each of them an inducing
+point, q(u) and its sites are found for the kernel at hand; the sites, as data with
+noise, then teach a better kernel, and so on. What predicts held-out rows best is kept.
+"""
+
+import math
+import warnings
+
+import numpy as np
+
+from skswsgp._chain import mean_variance
+from skswsgp._covariance import SCALE
+from skswsgp._engine import CpuEngine
+from skswsgp._local import NEIGHBORS, POOL_WORK, learn_from_sites
+from skswsgp._model import build_model, callers_level
+from skswsgp._natural import NaturalSolver
+from skswsgp._program import compile_kernel, updated_kernel
+from skswsgp._training import Data
+
+POOL = 20_000  # rows that take part, at most
+HELD_SHARE = 0.2  # of them, to compare kernels by
+VARIANCE_STEP = 3.0  # factor of the variance between two trials
+MAX_VARIANCE_STEPS = 6
+MAX_KERNELS = 4  # learned from sites
+TOLERANCE = 1e-3  # nats a row: of densities, and of the bound during trials
+LEAST_PRECISION = 1e-4  # of a site, relative to that of the prior
+
+
+def refine_kernel(
+    kernel, data, likelihood, log_density, rng, *, n_threads, dtype, search
+):
+    """Return a kernel under which held-out rows are at least as likely.
+
+    Parameters
+    ----------
+    kernel : kernel object
+        Where to start; "fixed" parameters stay.
+    data : Data
+        Training rows.
+    likelihood : tuple
+        Its name and the number of latent functions.
+    log_density : callable
+        log_density(mu, v, y, attributes), the density of rows with q(f) = N(mu, v).
+    rng, n_threads, dtype, search
+        Source of random numbers, threads, precision, kind of neighbour search.
+    """
+    options = {"n_threads": n_threads, "dtype": dtype, "search": search}
+    trials = Trials(kernel, data, likelihood, log_density, rng, options)
+    if not trials.held.any() or trials.held.all():
+        return kernel
+    try:
+        trials.consider(trials.solver_for(kernel))
+        trials.scale(VARIANCE_STEP, MAX_VARIANCE_STEPS)
+        for _ in range(MAX_KERNELS):
+            if not trials.consider(trials.relearned()):
+                break
+        trials.scale(math.sqrt(VARIANCE_STEP), 2)
+    except FloatingPointError:  # of a trial; what is best so far has passed its own
+        pass
+    except KeyboardInterrupt:
+        warnings.warn(
+            "the search for a kernel was interrupted: the fit goes on with the best "
+            "one so far.",
+            stacklevel=callers_level(),
+        )
+    return trials.kernel
+
+
+class Trials:
+    """Kernels in turn, each judged by rows that q(u) has not seen.
+
+    Attributes
+    ----------
+    best : NaturalSolver or None
+        That of the best kernel so far.
+    density : ndarray of shape (n_held,)
+        Log density of the held-out rows under it.
+    """
+
+    def __init__(self, kernel, data, likelihood, log_density, rng, options):
+        D = data.X.shape[1]
+        n = min(data.n_rows, POOL, max(POOL_WORK // D, NEIGHBORS**2))
+        part = data.take(np.sort(rng.permutation(data.n_rows)[:n]))
+        self.X = np.asarray(part.X[part.rows], dtype=np.float64)
+        self.Z = np.unique(self.X, axis=0)
+        self.y, self.weight = part.y, part.weight
+        self.held = rng.permutation(n) < HELD_SHARE * n
+        self.start, self.likelihood, self.options = kernel, likelihood, options
+        self.log_density, self.rng = log_density, rng
+        self.seed = rng.randint(2**31 - 1)  # of the order of all chains
+        self.best, self.density = None, None
+
+    @property
+    def kernel(self):
+        """The best kernel so far."""
+        if self.best is None:
+            return self.start
+        return updated_kernel(self.start, self.best.engine.model.params)
+
+    def solver_for(self, kernel):
+        """Return a solver under a kernel, which goes on from the sites of the best."""
+        M, Q = len(self.Z), self.likelihood[1]
+        variance = np.maximum(kernel.diag(self.Z), np.finfo(self.y.dtype).eps)
+        attributes = {
+            "kernel_": kernel,
+            "inducing_points_": self.Z,
+            "inducing_mean_": np.zeros((M, Q)),
+            "inducing_covariance_": np.repeat(variance[:, None], Q, axis=1),
+        }
+        if self.best is not None:
+            attributes["inducing_mean_"] = self.best.engine.model.m
+            attributes["inducing_covariance_"] = self.best.engine.model.s
+        model, center = build_model(
+            attributes,
+            self.likelihood,
+            self.options["dtype"],
+            total_weight=self.weight.sum(dtype=np.float64),
+        )
+        engine = CpuEngine(model, min(NEIGHBORS, M), self.options["n_threads"])
+        data = Data(self.X, self.y, self.weight, center=center)
+        search = {"metric": "kernel", "search": self.options["search"]}
+        rng = np.random.RandomState(self.seed)
+        solver = NaturalSolver(engine, kernel, data, search, rng)
+        solver.tolerance = TOLERANCE
+        solver.weight = np.where(self.held, 0.0, self.weight)
+        if self.best is not None:
+            solver.precision[:] = self.best.precision
+            solver.shift[:] = self.best.shift
+        return solver
+
+    def consider(self, solver):
+        """Keep a solver if held-out rows are likelier than ever; return whether so.
+
+        By TOLERANCE, and beyond chance.
+        """
+        while not solver.converged:
+            solver.advance(0)
+        mu, v = solver.marginals()
+        held, weight = self.held, self.weight[self.held]
+        density = self.log_density(mu[held], v[held], self.y[held], {})
+        if self.best is not None:
+            gain = density - self.density
+            mean = np.average(gain, weights=weight)
+            error = np.sqrt(np.average((gain - mean) ** 2, weights=weight) / len(gain))
+            if not mean > max(TOLERANCE, error):
+                return False
+        self.best, self.density = solver, density
+        return True
+
+    def scale(self, factor, most):
+        """Multiply the variance by a factor, or else divide it, while it helps."""
+        found = free_variance(self.start, self.X.shape[1])
+        if found is None:
+            return
+        slot, bounds = found
+        for step in (factor, 1.0 / factor):
+            before = self.best
+            for _ in range(most):
+                variance = step * self.best.engine.model.params[slot]
+                if not bounds[0] <= variance <= bounds[1]:
+                    break
+                if not self.consider(self.best.scaled(slot, step)):
+                    break
+            if self.best is not before:
+                break
+
+    def relearned(self):
+        """Return a solver under the kernel that the sites of the best one teach."""
+        kept, kernel = ~self.held, self.kernel
+        weight = self.weight[kept, None]
+        least = LEAST_PRECISION / mean_variance(kernel, self.Z)
+        precision = np.maximum(self.best.precision[kept] / weight, least)
+        sites = self.best.shift[kept] / (weight * precision), 1.0 / precision
+        X, rng = self.X[kept], self.rng
+        kernel = learn_from_sites(
+            sites, X, self.weight[kept], kernel, rng=rng, **self.options
+        )
+        return self.solver_for(kernel)
+
+
+def free_variance(kernel, n_features):
+    """Return (index, bounds) of the variance that multiplies a whole kernel, or None.
+
+    None also where it is "fixed".
+    """
+    compiled = compile_kernel(kernel, n_features, np.float64)
+    slot = compiled.struct.extra[-1]
+    if compiled.struct.code[-1] == SCALE and compiled.free[slot]:
+        return slot, np.exp(compiled.log_bounds[slot])
+    return None

@@ -1,0 +1,228 @@
+"""The kernel of a classifier, refined on what held-out rows say."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy.special import ndtr
+from sklearn.gaussian_process.kernels import RBF, ConstantKernel, Matern
+
+from skswsgp import SWSGPClassifier, _refine
+from skswsgp._classifier import class_probabilities
+from skswsgp._local import learn_from_sites
+from skswsgp._refine import Trials, free_variance, refine_kernel
+from skswsgp._training import Data
+
+OPTIONS = {"n_threads": 1, "dtype": "float64", "search": "auto"}
+BINARY = "bernoulli", 1
+
+
+@pytest.fixture
+def steep(rng):
+    """A function of large variance, and signs drawn from the probit model of it."""
+    X = rng.uniform(-3, 3, (300, 1))
+    f = 6.0 * np.sin(2 * X[:, 0])
+    return X, np.where(rng.uniform(size=300) < ndtr(f), 1.0, -1.0)
+
+
+def variance_kernel(variance, bounds=(1e-3, 1e3)):
+    return ConstantKernel(variance, bounds) * RBF(0.7, "fixed")
+
+
+def log_density(mu, v, y, attributes):
+    if mu.shape[1] == 1:
+        return np.log(class_probabilities(y * mu, v)[:, 1])
+    rows = np.arange(len(mu))
+    return np.log(class_probabilities(mu, v)[rows, y[:, 0].astype(int)])
+
+
+def data_of(X, y, weight=None):
+    weight = np.ones(len(X)) if weight is None else weight
+    return Data(X, y[:, None], weight)
+
+
+def trials_of(X, y, kernel, weight=None, likelihood=BINARY, seed=1):
+    data, rng = data_of(X, y, weight), np.random.RandomState(seed)
+    return Trials(kernel, data, likelihood, log_density, rng, OPTIONS)
+
+
+def refined(X, y, kernel, weight=None, likelihood=BINARY):
+    data, rng = data_of(X, y, weight), np.random.RandomState(1)
+    return refine_kernel(kernel, data, likelihood, log_density, rng, **OPTIONS)
+
+
+# --- the variance ---------------------------------------------------------------------
+
+
+def test_variance_rises_on_steep_data(steep):
+    assert 4.0 < refined(*steep, variance_kernel(0.5)).k1.constant_value < 400.0
+
+
+def test_variance_falls_on_pure_chance(rng):
+    X, y = rng.uniform(-3, 3, (300, 1)), rng.choice([-1.0, 1.0], 300)
+    assert refined(X, y, variance_kernel(2.0)).k1.constant_value < 0.1
+
+
+def test_variance_keeps_its_bounds(steep):
+    assert refined(*steep, variance_kernel(0.5, (0.1, 2.0))).k1.constant_value > 1.0
+    estimator = SWSGPClassifier(variance_kernel(0.5, (0.1, 2.0)), random_state=0)
+    assert 0.1 <= estimator.fit(*steep).kernel_.k1.constant_value <= 2.0
+
+
+def test_a_fixed_variance_stays(steep):
+    kernel = ConstantKernel(0.5, "fixed") * RBF(0.7)
+    assert free_variance(kernel, 1) is None
+    assert free_variance(RBF() + variance_kernel(1.0), 1) is None
+    model = SWSGPClassifier(kernel, random_state=0).fit(*steep)
+    assert model.kernel_.k1.constant_value == 0.5
+    assert model.kernel_.k2.length_scale != 0.7
+
+
+# --- learning from sites --------------------------------------------------------------
+
+
+def test_sites_teach_the_kernel_of_the_function(rng):
+    truth = ConstantKernel(9.0) * Matern([0.5, 2.0], nu=1.5)
+    X = rng.uniform(-2, 2, size=(600, 2))
+    variance = rng.uniform(0.01, 1.0, (600, 1))
+    f = np.linalg.cholesky(truth(X) + 1e-9 * np.eye(600)) @ rng.normal(size=(600, 1))
+    sites = f + np.sqrt(variance) * rng.normal(size=(600, 1)), variance
+    kernel = ConstantKernel(3.0) * Matern([1.0, 1.0], nu=1.5)
+    for _ in range(4):
+        kernel = learn_from_sites(
+            sites, X, np.ones(600), kernel, rng=np.random.RandomState(0), **OPTIONS
+        )
+    assert_allclose(kernel.k2.length_scale, [0.5, 2.0], rtol=0.35)
+    assert 4.5 < kernel.k1.constant_value < 18.0
+
+
+def test_the_next_kernel_learns_from_the_sites_of_kept_rows(monkeypatch, steep):
+    seen = {}
+
+    def learn(sites, X, weight, kernel, **options):
+        seen.update(sites=sites, X=X, weight=weight)
+        return kernel
+
+    monkeypatch.setattr(_refine, "learn_from_sites", learn)
+    weight = np.random.default_rng(0).uniform(0.5, 2.0, 300)
+    trials = trials_of(*steep, variance_kernel(2.0), weight)
+    trials.consider(trials.solver_for(trials.start))
+    again = trials.relearned()
+    kept = ~trials.held
+    assert_array_equal(seen["X"], trials.X[kept])
+    assert_array_equal(seen["weight"], weight[kept])
+    t, v = seen["sites"]
+    precision = weight[kept, None] / v
+    assert_allclose(precision, trials.best.precision[kept], rtol=1e-9)
+    assert_allclose(precision * t, trials.best.shift[kept], rtol=1e-9)
+    assert_array_equal(again.precision, trials.best.precision)
+    assert_array_equal(again.engine.model.m, trials.best.engine.model.m)
+
+
+# --- trials ---------------------------------------------------------------------------
+
+
+def test_held_out_rows_do_not_teach(steep):
+    X, y = steep
+    trials = trials_of(X, y, variance_kernel(2.0))
+    flipped = np.where(trials.held, -y, y)
+    other = trials_of(X, flipped, variance_kernel(2.0))
+    assert_array_equal(trials.held, other.held)
+    for one in (trials, other):
+        assert one.consider(one.solver_for(one.start))
+    assert_array_equal(trials.best.engine.model.m, other.best.engine.model.m)
+    assert trials.density.mean() > other.density.mean() + 0.5
+
+
+def test_a_worse_kernel_is_not_kept(steep):
+    trials = trials_of(*steep, variance_kernel(20.0))
+    trials.consider(trials.solver_for(trials.start))
+    best = trials.best
+    assert not trials.consider(best.scaled(-1, 1e-3))
+    assert trials.best is best
+    assert trials.kernel == variance_kernel(20.0)
+
+
+def test_a_gain_within_chance_is_none(monkeypatch, steep):
+    trials = trials_of(*steep, variance_kernel(20.0))
+    trials.consider(trials.solver_for(trials.start))
+    noise = np.random.default_rng(0).normal(size=trials.held.sum())
+    noise += 0.5 * noise.std() / np.sqrt(len(noise)) - noise.mean()
+    monkeypatch.setattr(trials, "log_density", lambda *_: trials.density + noise)
+    assert not trials.consider(trials.best.scaled(-1, 1.0))
+    sure = 3.0 * noise.mean() + 0.0 * noise
+    monkeypatch.setattr(trials, "log_density", lambda *_: trials.density + sure)
+    assert trials.consider(trials.best.scaled(-1, 1.0))
+
+
+def test_a_part_of_many_rows_takes_part(monkeypatch, steep):
+    monkeypatch.setattr(_refine, "POOL", 100)
+    trials = trials_of(*steep, variance_kernel(2.0))
+    assert len(trials.X) == len(trials.y) == len(trials.held) == 100
+    assert trials.held.sum() == 20
+
+
+def test_too_few_rows_to_hold_out_choose_nothing():
+    X, y = np.zeros((1, 2)), np.ones(1)
+    kernel = variance_kernel(2.0)
+    assert refined(X, y, kernel) is kernel
+
+
+def test_kept_rows_may_lack_a_class(rng):
+    X, y = rng.normal(size=(30, 2)), np.zeros(30)
+    kernel = ConstantKernel(1.5) * Matern([0.8, 1.5], nu=1.5)
+    held = trials_of(X, y, kernel, likelihood=("softmax", 2)).held
+    y[np.flatnonzero(held)[:2]] = 1.0
+    assert np.isfinite(refined(X, y, kernel, likelihood=("softmax", 2)).theta).all()
+
+
+def test_three_classes(rng):
+    X = rng.uniform(-2, 2, (300, 2))
+    y = np.digitize(np.sin(2 * X[:, 0]), [-0.5, 0.5]).astype(float)
+    start = ConstantKernel(0.3) * RBF([1.0, 1.0])
+    kernel = refined(X, y, start, likelihood=("softmax", 3))
+    assert kernel.k1.constant_value > 1.0
+    assert kernel.k2.length_scale[1] > 1.5 * kernel.k2.length_scale[0]
+
+
+def test_copies_of_rows(rng):
+    X = np.repeat(rng.uniform(-2, 2, (60, 1)), 3, axis=0)
+    y = np.where(ndtr(3 * np.sin(2 * X[:, 0])) > rng.uniform(size=180), 1.0, -1.0)
+    assert np.isfinite(refined(X, y, variance_kernel(1.0)).theta).all()
+
+
+@pytest.mark.parametrize("when", [1, 2, 4])
+def test_an_interrupted_search_keeps_the_best_so_far(monkeypatch, steep, when):
+    calls, consider = [], Trials.consider
+
+    def interrupted(self, solver):
+        calls.append(solver)
+        if len(calls) == when:
+            raise KeyboardInterrupt
+        return consider(self, solver)
+
+    monkeypatch.setattr(Trials, "consider", interrupted)
+    X, y = steep
+    model = SWSGPClassifier(variance_kernel(0.5), random_state=0)
+    with pytest.warns(UserWarning, match="search for a kernel was interrupted") as seen:
+        model.fit(X, y)
+    assert seen[0].filename == __file__
+    assert model.score(X, y) > 0.8
+
+
+def test_a_trial_that_fails_ends_the_search(monkeypatch, steep):
+    def fails(*args, **options):
+        raise FloatingPointError
+
+    monkeypatch.setattr(_refine, "learn_from_sites", fails)
+    kernel = refined(*steep, variance_kernel(0.5))
+    assert kernel.k1.constant_value > 1.0
+
+
+def test_the_same_seed_gives_the_same_kernel(steep):
+    first, other = (refined(*steep, variance_kernel(0.5)) for _ in range(2))
+    assert_array_equal(first.theta, other.theta)
+
+
+def test_the_paper_solver_learns_by_itself(monkeypatch, steep):
+    monkeypatch.setattr(_refine.Trials, "consider", None)
+    SWSGPClassifier(solver="adam", max_iter=1, random_state=0).fit(*steep)
