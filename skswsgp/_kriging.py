@@ -56,10 +56,10 @@ def krige(model, work, H, q):
 
 
 @njit_inline
-def log_density(noise, y, row, q, latent):
+def log_density(noise, y, row, q, latent, d_noise):
     """log N(y; mu, F + noise_q r).
 
-    Sets latent[2], [3] and [4] to the derivatives by mu, F and log(noise_q r).
+    Sets latent[2], [3] and d_noise to the derivatives by mu, F and log(noise_q r).
     """
     own = noise[q] * y[row, latent.shape[1] + q]
     variance = latent[1, q] + own
@@ -67,7 +67,7 @@ def log_density(noise, y, row, q, latent):
     square = residual * residual / variance
     latent[2, q] = residual / variance
     latent[3, q] = 0.5 * (square - 1.0) / variance
-    latent[4, q] = own * latent[3, q]
+    d_noise[q] = own * latent[3, q]
     return -0.5 * (LOG_2PI + math.log(variance) + square)
 
 
@@ -88,7 +88,7 @@ def pull_krige(model, work, H, q, weight, d_noise):
         for j in range(i + 1):
             work.d_K[i, j] += a * work.r[0, j] + r * work.a[0, j]
     work.adjoint[top, start + H] += g_F
-    d_noise[q] += model.noise[q] * d_variance + weight * work.latent[4, q]
+    d_noise[q] += model.noise[q] * d_variance + weight * work.d_noise[q]
 
 
 @njit_inline
@@ -109,7 +109,7 @@ def differentiate_krige(model, X, y, active, row, H, weight, work, d_log, d_nois
         if krige(model, work, H, q) < 0.0:
             total = math.nan
         else:
-            total += log_density(model.noise, y, row, q, work.latent)
+            total += log_density(model.noise, y, row, q, work.latent, work.d_noise)
             pull_krige(model, work, H, q, weight, d_noise)
     weigh_covariances(work.d_K, work.a, work.r, 0, H, 0.0, work.adjoint)
     Z, d_Z = work.points, work.d_points
