@@ -90,8 +90,8 @@ def inverse_chunk(model, batch, c, works, t, inverse, log_det, events):
         jitter = prepare(model, batch.X, batch.active, row, H, work)
         count_jitter(model.jitter, jitter, events, c)
         if jitter >= 0.0:
-            invert_factor(work.chol, work.upper, work.block)
-            square_upper(work.upper, work.inverse, work.block)
+            invert_factor(work.chol, work.blocks, work.upper)
+            square_upper(work.upper, work.inverse)
             log_det[row] = log_determinant(work.chol, H)
             for g in range(H):
                 for h in range(H):

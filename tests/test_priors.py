@@ -99,7 +99,7 @@ def test_optimum_under_local_divergences(rng, table, likelihood, H, beta):
     for epoch in range(1 if solver.conjugate else 60):
         loss, bound = solver.advance(epoch)
     labels = y.ravel() if likelihood[0] == "softmax" else y
-    options = {"sample_weight": weight, "nodes": model.nodes}
+    options = {"sample_weight": weight, "nodes": model.nodes.T}
 
     def twin(m, s, kl_weight=beta):
         return reference.lower_bound(
