@@ -19,7 +19,7 @@ class CpuEngine:
     Parameters
     ----------
     model : Model
-        Its arrays are modified by `step`.
+        Its arrays are modified by `steps`.
     n_active : int
         H; where it equals M, K is shared and factorised once a launch.
     n_threads : int

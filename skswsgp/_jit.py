@@ -41,7 +41,8 @@ _CACHE = _can_cache()
 
 # Compiled functions get the arrays that they work on, and may not make any. Without
 # Numba's counts of references to arrays, which cost more than the arithmetic on few
-# active points, a function that does make one is refused when it is compiled.
+# active points, a function that does make one is refused when it is compiled. (`_nrt`
+# is an option without documentation; numba 0.61 and 0.68 have it.)
 OPTIONS = {"fastmath": FASTMATH, "error_model": "numpy", "_nrt": False}
 
 

@@ -18,7 +18,7 @@ from skswsgp._jit import njit_inline
 from skswsgp._likelihoods import LOG_2PI
 from skswsgp._linalg import solve, solve_transposed
 from skswsgp._point import TINY, gather, regress, unpack
-from skswsgp._variational import robust_cholesky, weigh_covariances
+from skswsgp._variational import mean_variance, robust_cholesky, weigh_covariances
 
 
 @njit_inline
@@ -39,9 +39,10 @@ def krige(model, work, H, q):
     """
     top, noise = work.values.shape[0] - 1, model.noise[q]
     unpack(work.values, H, work.K)
+    unit = mean_variance(work.K, H)  # not of the noise, which small weights make large
     for i in range(H):
         work.K[i, i] += noise * work.s[q, i]
-    jitter = robust_cholesky(work.K, work.chol, H, TINY * model.jitter, work.blocks)
+    jitter = robust_cholesky(work.K, work.chol, unit, TINY * model.jitter, work.blocks)
     if jitter >= 0.0:
         solve_transposed(work.chol, work.m, q, H, work.vector, 0)
         solve(work.chol, work.vector, 0, H, work.r, 0)

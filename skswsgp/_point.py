@@ -74,7 +74,8 @@ def unpack(values, H, K):
 def factorise(model, work, H):
     """Factorise K from the tile; return the relative jitter used, -1 on failure."""
     unpack(work.values, H, work.K)
-    return robust_cholesky(work.K, work.chol, H, model.jitter, work.blocks)
+    unit = mean_variance(work.K, H)
+    return robust_cholesky(work.K, work.chol, unit, model.jitter, work.blocks)
 
 
 @njit_inline

@@ -14,7 +14,7 @@ import numpy as np
 from skswsgp._chain import mean_variance
 from skswsgp._covariance import SCALE
 from skswsgp._engine import CpuEngine
-from skswsgp._local import NEIGHBORS, POOL_WORK, learn_from_sites
+from skswsgp._local import NEIGHBORS, POOL_WORK, learn_from_sites, merge_copies
 from skswsgp._model import build_model, callers_level
 from skswsgp._natural import NaturalSolver
 from skswsgp._program import compile_kernel, updated_kernel
@@ -22,6 +22,7 @@ from skswsgp._training import Data
 
 POOL = 20_000  # rows that take part, at most
 HELD_SHARE = 0.2  # of them, to compare kernels by
+LEAST_HELD = 20.0  # rows, as many as equal weights would have the same spread with
 VARIANCE_STEP = 3.0  # factor of the variance between two trials
 MAX_VARIANCE_STEPS = 6
 MAX_KERNELS = 4  # learned from sites
@@ -49,7 +50,7 @@ def refine_kernel(
     """
     options = {"n_threads": n_threads, "dtype": dtype, "search": search}
     trials = Trials(kernel, data, likelihood, log_density, rng, options)
-    if not trials.held.any() or trials.held.all():
+    if trials.n_held < LEAST_HELD:
         return kernel
     try:
         trials.consider(trials.solver_for(kernel))
@@ -74,6 +75,8 @@ class Trials:
 
     Attributes
     ----------
+    n_held : float
+        Effective number of held-out rows, (sum w)^2 / sum w^2.
     best : NaturalSolver or None
         That of the best kernel so far.
     density : ndarray of shape (n_held,)
@@ -84,10 +87,14 @@ class Trials:
         D = data.X.shape[1]
         n = min(data.n_rows, POOL, max(POOL_WORK // D, NEIGHBORS**2))
         part = data.take(np.sort(rng.permutation(data.n_rows)[:n]))
-        self.X = np.asarray(part.X[part.rows], dtype=np.float64)
-        self.Z = np.unique(self.X, axis=0)
-        self.y, self.weight = part.y, part.weight
-        self.held = rng.permutation(n) < HELD_SHARE * n
+        X = np.asarray(part.X[part.rows], dtype=np.float64)
+        self.X, self.y, self.weight = merge_copies(X, part.y, part.weight)
+        # Rows that share X are held out together: one would tell the others' labels.
+        self.Z, group = np.unique(self.X, axis=0, return_inverse=True)
+        M = len(self.Z)
+        self.held = (rng.permutation(M) < HELD_SHARE * M)[group.ravel()]
+        weight = self.weight[self.held].astype(np.float64)
+        self.n_held = weight.sum() ** 2 / max(np.sum(weight**2), 1e-300)
         self.start, self.likelihood, self.options = kernel, likelihood, options
         self.log_density, self.rng = log_density, rng
         self.seed = rng.randint(2**31 - 1)  # of the order of all chains
@@ -144,7 +151,8 @@ class Trials:
         if self.best is not None:
             gain = density - self.density
             mean = np.average(gain, weights=weight)
-            error = np.sqrt(np.average((gain - mean) ** 2, weights=weight) / len(gain))
+            spread = np.average((gain - mean) ** 2, weights=weight)
+            error = np.sqrt(spread / (self.n_held - 1.0))
             if not mean > max(TOLERANCE, error):
                 return False
         self.best, self.density = solver, density

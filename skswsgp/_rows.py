@@ -70,7 +70,14 @@ class RowWeights:
 
     def quadratic(self, L):
         """Return |L' a_i|^2 (n,) for L (M, M)."""
-        return self._by_row(L[0], lambda A, A2: np.sum((A @ L) ** 2, axis=1))
+        out = np.empty(self.shape[0])
+        size = max(1, int(memory_budget() / (16 * len(L))))
+        for index, A, _ in self._blocks():
+            rows = np.arange(self.shape[0])[index]
+            for first in range(0, len(rows), size):  # A L is dense
+                part = slice(first, first + size)
+                out[rows[part]] = np.sum((A[part] @ L) ** 2, axis=1)
+        return out
 
     def pull(self, w):
         """Return A' w (M,)."""

@@ -35,16 +35,15 @@ def mean_variance(A, size):
 
 
 @njit
-def robust_cholesky(A, R, size, jitter, blocks):
-    """Factorise A + shift I = R' R; return shift relative to the mean of diag A.
+def robust_cholesky(A, R, unit, jitter, blocks):
+    """Factorise A + shift I = R' R; return shift relative to `unit`.
 
-    The first shift is jitter times that mean; after a failure it grows tenfold, at most
+    The first shift is jitter times the unit; after a failure it grows tenfold, at most
     to MAX_JITTER. Returns -1 when that is not enough.
     """
-    mean = mean_variance(A, size)
     relative = jitter
     while relative < 1.5 * MAX_JITTER:
-        if cholesky(A, R, relative * mean, blocks):
+        if cholesky(A, R, relative * unit, blocks):
             return relative
         relative *= 10.0
     return -1.0
@@ -72,7 +71,7 @@ def divergence(chol, m, s, S, full, tiny, H, upper, inverse, alpha, first, block
             for g in range(H):
                 for h in range(H):
                     total += inverse[g, h] * S[q, g, h]  # trace term
-            robust_cholesky(S[q], first, H, tiny, blocks)
+            robust_cholesky(S[q], first, mean_variance(S[q], H), tiny, blocks)
             total -= log_determinant(first, H)
         else:
             for h in range(H):
@@ -92,7 +91,7 @@ def pull_divergence(
         for h in range(H):
             d_m[b, q, h] = -c * alpha[q, h]
         if full:
-            robust_cholesky(S[q], first, H, tiny, blocks)
+            robust_cholesky(S[q], first, mean_variance(S[q], H), tiny, blocks)
             invert_factor(first, blocks, upper)
             square_upper(upper, first)
             for g in range(H):

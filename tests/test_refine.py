@@ -58,7 +58,7 @@ def test_variance_rises_on_steep_data(steep):
 
 
 def test_variance_falls_on_pure_chance(rng):
-    X, y = rng.uniform(-3, 3, (300, 1)), rng.choice([-1.0, 1.0], 300)
+    X, y = rng.uniform(-3, 3, (1000, 1)), rng.choice([-1.0, 1.0], 1000)
     assert refined(X, y, variance_kernel(2.0)).k1.constant_value < 0.1
 
 
@@ -167,8 +167,32 @@ def test_too_few_rows_to_hold_out_choose_nothing():
     assert refined(X, y, kernel) is kernel
 
 
+def test_one_heavy_row_chooses_nothing(steep):
+    X, y = steep
+    kernel, weight = variance_kernel(0.5), np.ones(len(X))
+    weight[np.flatnonzero(trials_of(X, y, kernel).held)[0]] = 1e6
+    assert refined(X, y, kernel, weight) is kernel
+
+
+def test_rows_that_share_X_are_held_out_together(steep):
+    X, y = steep
+    X, y = np.r_[X, X], np.r_[y, -y]
+    held = trials_of(X, y, variance_kernel(0.5)).held
+    assert 0 < held.sum() < len(X)
+    assert_array_equal(*held.reshape(2, -1))
+
+
+def test_copies_do_not_tell_of_each_other(rng):
+    X, y = rng.normal(size=(200, 2)), rng.choice([-1.0, 1.0], size=200)
+    thrice = [np.repeat(array, 3, axis=0) for array in (X, y)]
+    trials = trials_of(*thrice, variance_kernel(0.5))
+    assert_array_equal(trials.X, X)
+    assert_array_equal(trials.weight, 3.0)
+    assert refined(*thrice, variance_kernel(0.5)).k1.constant_value <= 0.5
+
+
 def test_kept_rows_may_lack_a_class(rng):
-    X, y = rng.normal(size=(30, 2)), np.zeros(30)
+    X, y = rng.normal(size=(150, 2)), np.zeros(150)
     kernel = ConstantKernel(1.5) * Matern([0.8, 1.5], nu=1.5)
     held = trials_of(X, y, kernel, likelihood=("softmax", 2)).held
     y[np.flatnonzero(held)[:2]] = 1.0
