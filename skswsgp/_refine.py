@@ -50,7 +50,7 @@ def refine_kernel(
     """
     options = {"n_threads": n_threads, "dtype": dtype, "search": search}
     trials = Trials(kernel, data, likelihood, log_density, rng, options)
-    if trials.n_held < LEAST_HELD:
+    if trials.n_held < LEAST_HELD or trials.held.all():
         return kernel
     try:
         trials.consider(trials.solver_for(kernel))

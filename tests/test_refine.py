@@ -167,6 +167,12 @@ def test_too_few_rows_to_hold_out_choose_nothing():
     assert refined(X, y, kernel) is kernel
 
 
+def test_equal_rows_choose_nothing(rng):
+    X, y = np.ones((100, 2)), rng.choice([-1.0, 1.0], size=100)
+    kernel = variance_kernel(2.0)
+    assert refined(X, y, kernel) is kernel
+
+
 def test_one_heavy_row_chooses_nothing(steep):
     X, y = steep
     kernel, weight = variance_kernel(0.5), np.ones(len(X))
