@@ -1,7 +1,8 @@
-"""Compiled loops that find the H nearest of M inducing points, or draw H at random.
+"""Compiled loops that find the H likest of M inducing points, or draw H at random.
 
-Inducing points lie in tiles, (n_tiles, D, TILE), so that the loop over them is
-contiguous and a tile stays in cache while a block of rows meets it.
+The nearest by distance are found in `_scan`, with the same heaps. Inducing points lie
+in tiles, (n_tiles, D, TILE), so that the loop over them is contiguous and a tile stays
+in cache while a block of rows meets it.
 """
 
 import numpy as np
@@ -93,10 +94,7 @@ def offer(key, n, first, keys, indices, row):
             continue
         for j in range(start, start + size):
             index = first + j
-            if index < H:  # unconditionally: a key may be infinite
-                push(keys, indices, row, index, key[j], index)
-            elif key[j] < keys[row, 0]:
-                replace_first(keys, indices, row, H, key[j], index)
+            offer_one(key[j], index, index, keys, indices, row)
 
 
 @njit
@@ -108,63 +106,30 @@ def take_heaps(keys, indices, first, last, lists):
             lists[row, k] = indices[row - first, k]
 
 
+@njit_small
+def distance(points, row, inducing, j):
+    """Return |x - z|^2 of a row and an inducing point."""
+    total = 0.0
+    for d in range(points.shape[1]):
+        difference = points[row, d] - inducing[j, d]
+        total += difference * difference
+    return total
+
+
 @njit
-def fill_distances(points, row, tile, n, key):
-    """key[j] = sum_d (points[row, d] - tile[d, j])^2, four features at once."""
-    D = points.shape[1]
-    for j in range(n):
-        key[j] = 0.0
-    whole = D - D % 4
-    for d in range(0, whole, 4):
-        a, b = points[row, d], points[row, d + 1]
-        c, e = points[row, d + 2], points[row, d + 3]
-        for j in range(n):
-            s = tile[d, j] - a
-            t = tile[d + 1, j] - b
-            u = tile[d + 2, j] - c
-            v = tile[d + 3, j] - e
-            key[j] += s * s + t * t + u * u + v * v
-    for d in range(whole, D):
-        a = points[row, d]
-        for j in range(n):
-            t = tile[d, j] - a
-            key[j] += t * t
+def offer_one(key, index, n, keys, indices, row):
+    """Offer a point to the heap of a row that has been offered n others."""
+    H = keys.shape[1]
+    if n < H:  # unconditionally: a key may be infinite
+        push(keys, indices, row, n, key, index)
+    elif is_after(keys[row, 0], indices[row, 0], key, index):
+        replace_first(keys, indices, row, H, key, index)
 
 
 @njit_small
 def candidates(row, M, t, before):
     """Number of points of tile t that a row may choose from."""
     return min(TILE, (row if before else M) - t * TILE)
-
-
-@njit
-def nearest_of_block(points, tiles, M, before, block, key, keys, indices, lists):
-    """Fill the lists of one block of rows by distance."""
-    first = block * ROWS
-    last = min(first + ROWS, points.shape[0])
-    for t in range(tiles.shape[0]):
-        tile = tiles[t]
-        for row in range(first, last):
-            n = candidates(row, M, t, before)
-            if n > 0:
-                fill_distances(points, row, tile, n, key)
-                offer(key, n, t * TILE, keys, indices, row - first)
-    take_heaps(keys, indices, first, last, lists)
-
-
-@njit_parallel
-def nearest(points, tiles, M, before, key, keys, indices, lists):
-    """Fill the lists (n, H) of all rows; scratch has a leading axis of threads.
-
-    With `before`, rows are the M points themselves, and choose from those before them:
-    the lists of the first H are not to be used.
-    """
-    for b in prange((points.shape[0] + ROWS - 1) // ROWS):
-        t = get_thread_id()
-        block = np.int64(b)
-        nearest_of_block(
-            points, tiles, M, before, block, key[t], keys[t], indices[t], lists
-        )
 
 
 @njit
@@ -189,7 +154,11 @@ def likest_of_block(
 
 @njit_parallel
 def likest(kernel, X, tiles, M, before, values, slopes, key, keys, indices, lists):
-    """The same by kernel value."""
+    """Fill the lists (n, H) of all rows; scratch has a leading axis of threads.
+
+    With `before`, rows are the M points themselves, and choose from those before them:
+    the lists of the first H are not to be used.
+    """
     for b in prange((X.shape[0] + ROWS - 1) // ROWS):
         t = get_thread_id()
         likest_of_block(
@@ -209,17 +178,12 @@ def likest(kernel, X, tiles, M, before, values, slopes, key, keys, indices, list
 
 
 @njit
-def sort_lists(points, tiles, near, key, keys, indices, lists):
-    """Order lists as `nearest` would; near (D, H) is scratch."""
-    D, H = near.shape
+def sort_lists(points, inducing, keys, indices, lists):
+    """Order lists by distance, then by index; keys and indices (1, H) are scratch."""
     for row in range(points.shape[0]):
-        for k in range(H):
-            t, j = divmod(lists[row, k], TILE)
-            for d in range(D):
-                near[d, k] = tiles[t, d, j]
-        fill_distances(points, row, near, H, key)
-        for k in range(H):
-            push(keys, indices, 0, k, key[k], lists[row, k])
+        for k in range(lists.shape[1]):
+            j = lists[row, k]
+            push(keys, indices, 0, k, distance(points, row, inducing, j), j)
         take_heaps(keys, indices, row, row + 1, lists)
 
 

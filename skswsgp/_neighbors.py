@@ -6,6 +6,7 @@ stays in cache while a block of rows meets it. H, M, D: see _state.
 """
 
 import warnings
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -22,7 +23,8 @@ from skswsgp._covariance import (
     Kernel,
 )
 from skswsgp._jit import launch
-from skswsgp._nearest import ROWS, TILE, draw_lists, likest, nearest, sort_lists
+from skswsgp._nearest import ROWS, TILE, draw_lists, likest, sort_lists
+from skswsgp._scan import make_panels, make_scratch, scan, slack_of
 
 BATCH = 16384  # rows scaled at once
 EPSILON = 0.2  # of the search in the graph: more is slower and finds more
@@ -172,9 +174,8 @@ class NeighborSearch:
         if self.metric.name == "scaled":
             self._centre = _medians(Z)
             self._inv_scale = self.metric.inv_scale.astype(Z.dtype)
-        points = self._scaled(Z)
-        self._tiles = _tiles(points)
-        self._index = self._build_index(points)
+        self._points = self._scaled(Z)
+        self._index = self._build_index(self._points)
 
     def query(self, X):
         """Return the lists (n, H) of the rows X (n, D), int32, nearest first.
@@ -238,31 +239,38 @@ class NeighborSearch:
 
         Those of the first H points, which have fewer, are not to be used.
         """
-        D = self._tiles.shape[1]
-        points = self._tiles.transpose(0, 2, 1).reshape(-1, D)[: self._M]
-        return self._exact(np.ascontiguousarray(points), before=True)
+        return self._exact(self._points, before=True)
 
     def _exact(self, points, before=False):
         """Return the lists of scaled points by brute force."""
-        lists = np.empty((len(points), self.n_neighbors), dtype=np.int32)
-        scratch = self._scratch(self.n_threads, ROWS, TILE)
+        H, D = self.n_neighbors, points.shape[1]
+        lists = np.empty((len(points), H), dtype=np.int32)
         with launch(self.n_threads):
             if self.metric.name == "scaled":
-                nearest(points, self._tiles, self._M, before, *scratch, lists)
+                works, slack = make_scratch(self.n_threads, D, H), slack_of(D)
+                scan(points, self._points, before, self._panels, slack, works, lists)
             else:
                 shape = (self.n_threads, len(self._kernel.code), TILE)
                 values, slopes = np.zeros((2, *shape), dtype=self._dtype)
                 likest(
                     self._kernel, points, self._tiles, self._M, before, values, slopes,
-                    *scratch, lists,
+                    *self._scratch(self.n_threads, ROWS, TILE), lists,
                 )  # fmt: skip
         return lists
 
+    @cached_property
+    def _panels(self):
+        return make_panels(self._points)
+
+    @cached_property
+    def _tiles(self):
+        return _tiles(self._points)
+
     def _sort(self, points, lists):
         """Bring lists to the order of `_exact`, in place."""
-        near = np.empty((points.shape[1], self.n_neighbors), dtype=self._dtype)
-        key, keys, indices = self._scratch(1, 1, self.n_neighbors)
-        sort_lists(points, self._tiles, near, key[0], keys[0], indices[0], lists)
+        distances = np.empty((1, self.n_neighbors))
+        indices = np.empty((1, self.n_neighbors), dtype=np.int32)
+        sort_lists(points, self._points, distances, indices, lists)
 
     def _scratch(self, n_threads, rows, columns):
         """Allocate the keys of a tile, and heaps for a block of rows."""

@@ -25,6 +25,7 @@ from skswsgp._neighbors import (
     memory_budget,
 )
 from skswsgp._program import compile_kernel
+from skswsgp._scan import GROUP, ROWS
 
 ARD = np.array([0.5, 1.0, 4.0])
 ONE_DISTANCE = {
@@ -67,7 +68,7 @@ def Z(rng, dtype):
 @pytest.fixture
 def X(rng, dtype):
     """Return rows in more than one block."""
-    return rng.normal(size=(2 * neighbors.ROWS + 5, 3)).astype(dtype)
+    return rng.normal(size=(2 * ROWS + 5, 3)).astype(dtype)
 
 
 @pytest.mark.parametrize("n_features", [1, 4, 5, 9])
@@ -82,6 +83,59 @@ def test_brute_is_sorting(rng, dtype, n_features, n_neighbors):
         assert_array_equal(lists, expected)
     else:  # near ties may be swapped
         assert np.mean(lists == expected) > 0.99
+
+
+@pytest.mark.parametrize("n_features", [784, 1100])
+def test_brute_of_many_features(rng, dtype, n_features):
+    Z = rng.integers(256, size=(600, n_features)).astype(dtype)
+    X = rng.integers(256, size=(70, n_features)).astype(dtype)
+    lists = search(Z, RBF(300.0), n_neighbors=9, search="brute").query(X)
+    assert_array_equal(lists, sorted_lists(X, Z, 9))
+
+
+@pytest.mark.parametrize("n_neighbors", [7, 70])
+@pytest.mark.parametrize("spread", [1e-1, 1e-3, 1e-5])
+def test_brute_where_products_lose_the_digits(rng, n_neighbors, spread):
+    # Squared distances within a cluster are 1e-4 to 1e-12 of the norms, so float32
+    # leaves more points in doubt than there is room for.
+    centres = 10 * rng.normal(size=(3, 4))
+    Z = centres[rng.integers(3, size=1300)] + spread * rng.normal(size=(1300, 4))
+    X = centres[rng.integers(3, size=70)] + spread * rng.normal(size=(70, 4))
+    assert 1300 / 3 > 2 * 70 + 2 * GROUP
+    lists = search(Z, n_neighbors=n_neighbors, search="brute").query(X)
+    assert_array_equal(lists, sorted_lists(X, Z, n_neighbors))
+
+
+@pytest.mark.parametrize("scale", [1e-25, 1e-18, 1e12, 1e25])
+def test_brute_where_float32_ends(rng, scale):
+    Z, X = scale * rng.normal(size=(600, 3)), scale * rng.normal(size=(70, 3))
+    Z[300], X[60] = 1.0, 1.0
+    lists = search(Z, search="brute").query(X)
+    assert_array_equal(lists, sorted_lists(X, Z, 7))
+
+
+def test_brute_of_rows_beyond_float32(rng):
+    Z, X = 1e13 * rng.normal(size=(600, 3)), 1e13 * rng.normal(size=(70, 3))
+    X[5:9] *= 1e8
+    lists = search(Z, search="brute").query(X)
+    assert_array_equal(lists, sorted_lists(X, Z, 7))
+
+
+@pytest.mark.parametrize("kernel", [RBF(ARD), DotProduct()], ids=["near", "like"])
+def test_predecessors(rng, dtype, kernel):
+    Z = rng.normal(size=(2 * neighbors.TILE + 41, 3)).astype(dtype)
+    lists = search(Z, kernel).predecessors()
+    for i in [*range(7, 80), 511, 512, 513, 1023, 1024, 1025, len(Z) - 1]:
+        expected = reference.neighbor_table(kernel, Z[i : i + 1], Z[:i], 7)[0]
+        assert sorted(lists[i]) == sorted(expected)
+
+
+def test_predecessors_in_a_crowd(rng):
+    Z = np.repeat(rng.normal(size=(9, 3)), 100, axis=0)
+    Z += 1e-5 * rng.normal(size=Z.shape)
+    lists = search(Z).predecessors()
+    for i in range(7, len(Z)):
+        assert_array_equal(lists[i], sorted_lists(Z[i : i + 1], Z[:i], 7)[0])
 
 
 @pytest.mark.parametrize("kernel", ONE_DISTANCE.values(), ids=ONE_DISTANCE)
