@@ -12,11 +12,13 @@ from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
+from skswsgp._alternating import AlternatingSolver
 from skswsgp._callbacks import CallbackSupportMixin, FitTask, with_callbacks
 from skswsgp._defaults import feature_spread
 from skswsgp._engine import CpuEngine
 from skswsgp._jit import max_threads
 from skswsgp._model import (
+    JITTER,
     bound_of,
     build_model,
     callers_level,
@@ -176,6 +178,8 @@ class BaseSWSGP(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
         seen = fitted.get("n_samples_seen_", 0.0) if streaming else 0.0
         if natural:
             attributes = shape_covariance(attributes, self.covariance == "full")
+        if not natural or self.optimize_inducing:  # Adam takes steps
+            attributes["jitter_"] = JITTER
         attributes["n_samples_seen_"] = seen + float(data.weight.sum(dtype=np.float64))
         model, center = build_model(
             attributes,
@@ -189,21 +193,33 @@ class BaseSWSGP(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
         data = data._replace(center=center)
         held = held and held._replace(center=center)
         task = FitTask(self, epochs, inputs)
-        if natural:
-            kernel, options = attributes["kernel_"], self._search_options()
-            kl = prior_of(self.kl, natural)
-            solver = NaturalSolver(engine, kernel, data, options, rng, kl)
-        else:
-            self._prepare_engine(engine, data, attributes, spread, streaming)
-            n_steps = steps_per_epoch(data.n_rows, self.batch_size)
-            schedule = Schedule(self.learning_rate, epochs, n_steps, not streaming)
-            solver = AdamSolver(engine, data, self._search_options(), schedule, rng)
+        solver = self._make_solver(
+            engine, data, attributes, spread, rng, natural, streaming
+        )
         trained = self._train(engine, solver, data, held, attributes, epochs, task)
         for name, value in trained.items():
             setattr(self, name, value)
         self._optimizer = engine.optimizer if streaming else None
         task.end()
         return self
+
+    def _make_solver(self, engine, data, attributes, spread, rng, natural, streaming):
+        """Return what `_train` advances, ready to start."""
+        kernel, options = attributes["kernel_"], self._search_options()
+        kl = prior_of(self.kl, natural)
+        if natural and not self.optimize_inducing:
+            return NaturalSolver(engine, kernel, data, options, rng, kl)
+        self._prepare_engine(engine, data, attributes, spread, streaming)
+        if natural:
+            adam = self.batch_size, self.learning_rate
+            weight = self._kl_weight_of(attributes, natural=False)
+            return AlternatingSolver(
+                engine, kernel, data, options, rng, kl, *adam, weight
+            )
+        epochs = 1 if streaming else self.max_iter
+        n_steps = steps_per_epoch(data.n_rows, self.batch_size)
+        schedule = Schedule(self.learning_rate, epochs, n_steps, not streaming)
+        return AdamSolver(engine, data, options, schedule, rng)
 
     def _prepare_engine(self, engine, data, attributes, spread, streaming):
         """Allocate for training; a stream goes on with the moments that it has."""
@@ -251,11 +267,6 @@ class BaseSWSGP(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
     def _refuse_combinations(self, natural):
         """Raise ValueError for what a solver does not do."""
         kl = prior_of(self.kl, natural)
-        if natural and self.optimize_inducing:
-            raise ValueError(
-                "optimize_inducing=True with solver='natural': expected False, for "
-                "inducing inputs stay; use solver='adam' for it."
-            )
         if natural and kl == "local" and self.covariance == "full":
             raise ValueError(
                 "covariance='full' with solver='natural' and kl='local': expected "
@@ -270,7 +281,8 @@ class BaseSWSGP(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
     def _holds_out(self, n_rows, natural):
         """Whether rows of the training data are held out."""
         if self.early_stopping == "auto":
-            return n_rows > 10_000 and not natural
+            most = 1_000 if natural else 10_000
+            return n_rows > most and (self.optimize_inducing or not natural)
         return self.early_stopping
 
     def _hold_out(self, data, y, rng):
@@ -288,7 +300,7 @@ class BaseSWSGP(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
 
     def _kl_weight_of(self, attributes, natural):
         """Return beta: a number; "auto" is max(1, M / H), with the whole chain 1."""
-        if self.kl_weight == "auto" and prior_of(self.kl, natural) == "chain":
+        if self.kl_weight == "auto" and natural and prior_of(self.kl, True) == "chain":
             return 1.0
         if self.kl_weight == "auto":
             return max(1.0, attributes["n_inducing_"] / attributes["n_neighbors_"])

@@ -36,7 +36,9 @@ class SWSGPClassifier(ClassifierMixin, BaseSWSGP):
             n_features), default="kmeans"
         Inducing inputs at the start.
     optimize_inducing : bool, default=False
-        Whether inducing inputs are trained too; takes `solver="adam"`.
+        Whether inducing inputs are trained too. The natural solver takes turns with
+        epochs of Adam for that: six rounds, of which the best is kept if rows are held
+        out.
     covariance : {"auto", "diag", "full"}, default="auto"
         Covariance S of q(u); see :class:`SWSGPRegressor`.
     neighbor_metric : {"kernel", "euclidean", "random"}, default="kernel"
@@ -75,8 +77,9 @@ class SWSGPClassifier(ClassifierMixin, BaseSWSGP):
         Training stops after so many epochs without change.
     early_stopping : bool or "auto", default="auto"
         Whether to hold out rows, stop when their predictive density no longer rises,
-        and keep the best epoch. "auto" does so for more than 10,000 rows
-        with `solver="adam"`.
+        and keep the best epoch. "auto" does so for more than 10,000 rows with
+        `solver="adam"`, and for more than 1,000 with "natural" where inducing inputs
+        are trained.
     validation_fraction : float, default=0.1
         Share of the rows held out by early stopping.
     warm_start : bool, default=False
@@ -111,6 +114,8 @@ class SWSGPClassifier(ClassifierMixin, BaseSWSGP):
         M and H used.
     kl_weight_ : float
         Weight beta used.
+    jitter_ : float
+        What is added to the diagonal of K, relative to its mean.
     lower_bound_ : float
         Bound on the log likelihood of the training rows, in nats: eq. 11, averaged over
         the last epoch of Adam or after the last natural round; with `kl="chain"` the

@@ -8,31 +8,22 @@ import math
 
 import numpy as np
 from scipy.optimize import minimize_scalar
-from sklearn.base import clone
 
 from skswsgp import _kriging_cpu as loops
-from skswsgp._defaults import default_kernel, feature_spread
 from skswsgp._engine_cpu import make_gradients
 from skswsgp._jit import launch
 from skswsgp._model import ROWS_AT_ONCE, build_model
 from skswsgp._neighbors import NeighborSearch, choose_metric
-from skswsgp._program import compile_kernel, updated_kernel
 from skswsgp._state import Batch, make_work
 from skswsgp._steps_cpu import LOG_NOISE_BOUNDS, make_optimizer, update_parameters
 from skswsgp._training import center_rows, kernel_of
 
-NEIGHBORS = 32  # from which a row is predicted while learning
-POOL = 200_000  # rows that take part in learning, at most
-POOL_WORK = 4_000_000  # the same times features: a search costs so much
-STEPS = 200  # of Adam on the nearest-neighbour likelihood
 BATCH = 256  # rows a step
 PRIOR_VARIANCE = 1.0  # of the logarithms of the parameters
-RATE = 0.1  # of the logarithms of the parameters, at the start
-SITE_STEPS = 50  # on sites, which move with the kernel
-SETTLE = 16_384  # rows on which the noise is settled
+SETTLE = 16_384  # rows on which the noise is settled, at most
+SETTLE_WORK = 1_000_000  # the same times features
 SETTLE_SHIFT = 3.0  # of its logarithm, at most
 REFRESH = 25  # steps between two looks at the neighbours
-SMOOTHNESS = 1.5, 0.5, 2.5  # of Matern kernels that are tried; the first is the start
 LOST = (
     "the nearest-neighbour likelihood left the finite numbers: a covariance matrix "
     "could not be factorised or a parameter overflowed; bound the kernel's parameters "
@@ -67,36 +58,67 @@ class LocalProcess:
         self.work = make_work(model, n_neighbors, n_threads)
 
     def learn(
-        self, free, log_bounds, weight, rng, steps=STEPS, rate=RATE, noise_free=True
+        self,
+        compiled,
+        weight,
+        rng,
+        steps,
+        rate,
+        rows=None,
+        tied=None,
+        noise_free=True,
     ):
         """Maximise sum_i weight_i log p(y_i | its H nearest others) on minibatches.
 
         Logarithms of parameters have a normal prior around where they start, which
         matters where there are few rows for many parameters.
-        `free` (P,) and `log_bounds` (P, 2) say what may move, and how far; `rate` falls
-        to zero along half a cosine. Returns the mean log density of the rows of each
-        step, as it was before the step.
+
+        Parameters
+        ----------
+        compiled : CompiledKernel
+            Which parameters may move, and how far.
+        weight : ndarray of shape (N,)
+            How often a row counts.
+        rng, steps, rate
+            Draws the rows; Adam's steps; its rate, which falls along half a cosine.
+        rows : ndarray or None
+            The i of the sum, None for all; others serve as neighbours only.
+        tied : ndarray or None
+            Parameters whose logarithms move together.
+        noise_free : bool
+            Whether the noise moves.
+
+        Returns
+        -------
+        means : ndarray of shape (steps,)
+            Mean log density of the rows of each step, as it was before the step.
         """
-        model, N = self.model, len(self.model.Z)
+        model, free = self.model, compiled.free
+        rows = np.arange(len(model.Z)) if rows is None else rows
+        N = len(rows)
         n = min(BATCH, N)
-        optimizer = make_optimizer(model, free, log_bounds, np.ones(model.Z.shape[1]))
+        optimizer = make_optimizer(
+            model, free, compiled.log_bounds, np.ones(model.Z.shape[1])
+        )
         grads = make_gradients(model, 1, self.H)
         start_params, start_noise = np.log(model.params[free]), np.log(model.noise)
         means = np.empty(steps)
         for step in range(steps):
             start = step % REFRESH * n
             if start == 0:
-                rows = draw_rows(N, n * min(REFRESH, steps - step), rng)
-                w = weight[rows]
+                drawn = draw_rows(rows, n * min(REFRESH, steps - step), rng)
+                w = weight[drawn]
                 # The noise of a datum whose weight counts it several times.
-                ratios = model.s[rows] * w[:, None]
-                targets = np.hstack([model.m[rows], ratios])
-                batch = Batch(model.Z[rows], targets, w, self.others(rows))
+                ratios = model.s[drawn] * w[:, None]
+                targets = np.hstack([model.m[drawn], ratios])
+                batch = Batch(model.Z[drawn], targets, w, self.others(drawn))
             decay = 0.5 * (1.0 + math.cos(math.pi * step / steps))
             with launch(self.n_threads):
                 loops.kriging_gradients(model, batch, start, n, self.work, grads)
                 pull = start_params - np.log(model.params[free])
                 grads.d_log[0, free] += pull * n / (N * PRIOR_VARIANCE)
+                if tied is not None:
+                    grads.d_log[0, tied] = grads.d_log[0, tied].mean()
                 pull = start_noise - np.log(model.noise)
                 grads.d_noise[0] += pull * n / (N * PRIOR_VARIANCE)
                 grads.d_noise[0] *= noise_free
@@ -115,7 +137,8 @@ class LocalProcess:
         walks past them; a search on a fixed sample does not.
         """
         model, N = self.model, len(self.model.Z)
-        rows = draw_rows(N, min(N, SETTLE), rng)
+        most = min(SETTLE, SETTLE_WORK // model.Z.shape[1])
+        rows = draw_rows(np.arange(N), min(N, max(most, 1024)), rng)
         X, y, w, active = model.Z[rows], model.m[rows], weight[rows], self.others(rows)
         start, (low, high) = model.noise.copy(), np.exp(LOG_NOISE_BOUNDS)
 
@@ -133,6 +156,16 @@ class LocalProcess:
         if not np.isfinite(loss(0.0)):
             raise FloatingPointError(LOST)
         loss(min((0.0, found.x), key=loss))  # it leaves the noise there
+
+    def log_density(self, rows):
+        """Return log p(y_i | its H nearest others) of data rows, summed over outputs.
+
+        As if each had the weight 1, whatever the noise of the others.
+        """
+        mu, v = self.predict(self.model.Z[rows], self.others(rows))
+        v = v.astype(np.float64) + self.model.noise
+        square = (self.model.m[rows] - mu) ** 2 / v
+        return -0.5 * np.sum(np.log(2.0 * np.pi * v) + square, axis=1)
 
     def others(self, rows):
         """Return the H nearest data of data rows, without themselves."""
@@ -177,167 +210,23 @@ class LocalProcess:
         return mu, v
 
 
-def local_model(X, y, weight, kernel, noise_variance, dtype):
-    """Return (Model, center of X) of data X (N, D), y (N, Q), weight (N,)."""
+def local_model(X, y, ratios, kernel, noise_variance, dtype):
+    """Return (Model, center of X) of data X (N, D), y (N, Q).
+
+    Their noise variances are noise_variance (Q,) times ratios, (N, Q) or (N, 1).
+    """
     attributes = {
         "kernel_": kernel,
         "inducing_points_": X,
         "inducing_mean_": y,
-        "inducing_covariance_": np.repeat(1.0 / weight[:, None], y.shape[1], axis=1),
+        "inducing_covariance_": np.broadcast_to(ratios, y.shape),
         "noise_variance_": noise_variance,
     }
     return build_model(attributes, ("gaussian", y.shape[1]), dtype)
 
 
-def learn_local(
-    X, y, weight, kernel, noise_variance, n_threads, dtype, rng, search="auto"
-):
-    """Learn kernel and noise variances from the density of rows given their nearest.
-
-    Parameters
-    ----------
-    X : array of shape (N, D)
-        Inputs, in any units; a random part of many rows is used.
-    y : array of shape (N, Q)
-        Targets, standardised.
-    weight : array of shape (N,)
-        Positive weights: how often a row counts; its noise variance is divided by it.
-    kernel : kernel object or None
-        Where to start; None starts at the default kernel and tries each SMOOTHNESS.
-    noise_variance : float or array of shape (Q,)
-        Where to start.
-    n_threads, dtype, rng, search
-        Threads of every launch, precision, source of random numbers, kind of search.
-
-    Returns
-    -------
-    kernel : kernel object
-        With the learned parameters, in the units of X.
-    noise_variance : ndarray of shape (Q,)
-        The learned noise variances.
-    curve : ndarray of shape (n_steps,)
-        Mean log density of the rows of each step, as it was before the step; empty if
-        there is one row only, from which nothing can be learned.
-    """
-    pool = min(POOL, max(POOL_WORK // X.shape[1], NEIGHBORS**2))
-    if len(X) > pool:
-        rows = np.sort(rng.choice(len(X), pool, replace=False))
-        X, y, weight = X[rows], y[rows], weight[rows]
-    X, y, weight = merge_copies(X, y, weight)
-    noise = np.zeros(y.shape[1])
-    noise += noise_variance
-
-    def learn(kernel, noise, rng, steps, rate, settle):
-        model, _ = local_model(X, y, weight, kernel, noise, dtype)
-        compiled = compile_kernel(kernel, X.shape[1], model.Z.dtype)
-        process = LocalProcess(model, min(NEIGHBORS, len(X) - 1), n_threads, search)
-        w = weight.astype(model.Z.dtype)
-        curve = process.learn(compiled.free, compiled.log_bounds, w, rng, steps, rate)
-        if settle:
-            process.settle_noise(w, rng)
-        return updated_kernel(kernel, model.params), model.noise.astype(float), curve
-
-    def variant(nu):
-        return clone(start).set_params(k2__nu=nu)
-
-    start = kernel
-    if kernel is None:
-        start = default_kernel(feature_spread(X, rng))
-        start = variant(SMOOTHNESS[0])
-    compile_kernel(start, X.shape[1], dtype)  # refuse it before any work
-    if len(X) == 1:
-        return clone(start), noise, np.zeros(0)
-    start, noise, curve = learn(start, noise, rng, STEPS, RATE, True)
-    variants = [start] if kernel is not None else map(variant, SMOOTHNESS)
-    # All go on from there for as long, and see the same rows.
-    seed = rng.randint(2**31 - 1)
-    tries = [
-        learn(one, noise, np.random.RandomState(seed), STEPS // 2, RATE / 2, False)
-        for one in variants
-    ]
-    best, noise, rest = tries[0]
-    for found in tries[1:]:
-        if is_better(found[2], rest):
-            best, noise, rest = found
-    best, noise, _ = learn(best, noise, rng, 0, 0.0, True)
-    return best, noise, np.concatenate([curve, rest])
-
-
-def learn_from_sites(sites, X, weight, kernel, n_threads, dtype, rng, search="auto"):
-    """Learn a kernel from what sites N(f_i; t_i, v_i) say of a latent function.
-
-    Given the sites, the gradient of their nearest-neighbour likelihood by the kernel is
-    that of the variational bound, whose sites they are (up to its neighbours).
-
-    Parameters
-    ----------
-    sites : tuple of arrays of shape (N, Q)
-        t and v, the latter of a site without its weight.
-    X : array of shape (N, D)
-        Inputs.
-    weight : array of shape (N,)
-        Positive weights: how often a row counts.
-    kernel : kernel object
-        Where to start.
-    n_threads, dtype, rng, search
-        As in `learn_local`.
-
-    Returns
-    -------
-    kernel : kernel object
-        After SITE_STEPS steps.
-    """
-    targets, variance = sites
-    attributes = {
-        "kernel_": kernel,
-        "inducing_points_": X,
-        "inducing_mean_": targets,
-        "inducing_covariance_": variance / weight[:, None],
-        "noise_variance_": np.ones(targets.shape[1]),
-    }
-    model, _ = build_model(attributes, ("gaussian", targets.shape[1]), dtype)
-    compiled = compile_kernel(kernel, X.shape[1], model.Z.dtype)
-    process = LocalProcess(model, min(NEIGHBORS, len(X) - 1), n_threads, search)
-    w = weight.astype(model.Z.dtype)
-    bounds = compiled.free, compiled.log_bounds
-    process.learn(*bounds, w, rng, SITE_STEPS, RATE, noise_free=False)
-    return updated_kernel(kernel, model.params)
-
-
-def merge_copies(X, y, weight):
-    """Return the rows with copies merged into one, with the sum of their weights.
-
-    A copy would predict its original without error, as if there were no noise. Rows are
-    copies if they share X and y and no other y goes with that X: where one does, as in
-    tables of few values, equal rows are observations like any others.
-    """
-    _, group = np.unique(X, axis=0, return_inverse=True)
-    _, first, same = np.unique(
-        np.column_stack([X, y]), axis=0, return_index=True, return_inverse=True
-    )
-    group, same = group.ravel(), same.ravel()
-    single = np.bincount(group[first])[group] == 1
-    label = np.where(single, same, len(X) + np.arange(len(X)))
-    _, first, copy_of = np.unique(label, return_index=True, return_inverse=True)
-    if len(first) == len(X):
-        return X, y, weight
-    total = np.bincount(copy_of, weight)
-    order = np.argsort(first)
-    rows = first[order]
-    return X[rows], y[rows], total[order].astype(weight.dtype)
-
-
-def is_better(curve, other):
-    """Whether a curve ends higher than another, beyond chance.
-
-    Both are densities of the same rows; the last quarter has a small learning rate.
-    """
-    gain = (curve - other)[3 * len(curve) // 4 :]
-    return gain.mean() > gain.std() / math.sqrt(len(gain))
-
-
-def draw_rows(n_rows, n_drawn, rng):
-    """Return random rows, each as often as any other to within one."""
-    rounds = -(-n_drawn // n_rows)
-    rows = np.concatenate([rng.permutation(n_rows) for _ in range(rounds)])
-    return rows[:n_drawn]
+def draw_rows(rows, n_drawn, rng):
+    """Return random ones of `rows`, each as often as any other to within one."""
+    rounds = -(-n_drawn // len(rows))
+    drawn = np.concatenate([rng.permutation(rows) for _ in range(rounds)])
+    return drawn[:n_drawn]

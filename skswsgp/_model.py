@@ -15,7 +15,8 @@ from skswsgp._training import center_rows, kernel_of
 # Relative to the mean of the diagonal of K. Adam moves each m_j on its own, and K^-1
 # magnifies the roughness that this leaves: 1e-6 made fits of smooth functions diverge,
 # 1e-3 changed no figure of the paper's experiments by more than the seed does.
-JITTER = {"float64": 1e-4, "float32": 1e-4}
+JITTER = 1e-4
+LEAST_JITTER = {"float64": 1e-8, "float32": 1e-4}
 INITIAL_SHARE = 0.1  # of the prior covariance, before training
 ROWS_AT_ONCE = 8192  # rows of a prediction that are copied together
 
@@ -26,7 +27,7 @@ def build_model(
     """Return (Model, center of X) from fitted attributes.
 
     `likelihood` is (name, number of latent functions). X is centred for kernels that
-    allow it.
+    allow it. Without `jitter_` it is that of Adam.
     """
     name, n_latent = likelihood
     dtype = np.dtype(dtype)
@@ -52,13 +53,24 @@ def build_model(
         s,
         L,
         noise.astype(dtype),
-        JITTER[dtype.name],
+        float(attributes.get("jitter_", JITTER)),
         float(total_weight),
         float(kl_weight),
         full,
         bool(train_inducing),
     )
     return model, center
+
+
+def natural_jitter(kernel, Z, noise, dtype):
+    """Return the relative jitter for a system that is solved, not stepped through.
+
+    A tenth of the noise, so that it does not stand in for noise where data have none,
+    and no more than Adam's, which keeps the system well conditioned.
+    """
+    variance = np.mean(kernel.diag(Z), dtype=np.float64)
+    ratio = 0.1 * np.min(noise) / variance if variance > 0.0 else JITTER
+    return float(np.clip(ratio, LEAST_JITTER[dtype], JITTER))
 
 
 def initial_covariance(attributes, full, dtype, n_jobs, options):
@@ -72,7 +84,7 @@ def initial_covariance(attributes, full, dtype, n_jobs, options):
     M, n_latent = attributes["inducing_mean_"].shape
     if full:
         K = attributes["kernel_"](Z)
-        jitter = JITTER[dtype] * np.diag(K).mean()
+        jitter = JITTER * np.diag(K).mean()
         factor = np.sqrt(INITIAL_SHARE) * cholesky(K, jitter)
         return np.repeat(factor[:, :, None], n_latent, axis=2)
     start = attributes | {"inducing_covariance_": np.zeros((M, n_latent))}
@@ -81,7 +93,7 @@ def initial_covariance(attributes, full, dtype, n_jobs, options):
     H = min(attributes["n_neighbors_"], M - 1)
     if H > 0:
         variance = conditional_variance(model, H, n_jobs, options)
-    floor = JITTER[dtype] * np.asarray(attributes["kernel_"].diag(Z)).mean()
+    floor = JITTER * np.asarray(attributes["kernel_"].diag(Z)).mean()
     tiny = np.finfo(dtype).tiny ** 0.5
     share = INITIAL_SHARE * np.maximum(variance, max(floor, tiny))
     return np.repeat(share[:, None], n_latent, axis=1)

@@ -28,8 +28,12 @@ from skswsgp._model import cholesky, index_blocks
 from skswsgp._rows import RowWeights
 from skswsgp._training import LOST, MovingSearch, Neighbors
 
-DAMPING = 0.7  # of natural-gradient steps
-TOLERANCE = 1e-3  # of conjugate gradients, relative to the right-hand side
+DAMPING = 0.7  # of natural-gradient steps, at most
+LEAST_STEP = 0.05  # below which sites stay as they were
+GROWTH = 1.4  # of a step after one that was good
+# Of conjugate gradients, relative to the right-hand side: of a round that others
+# follow, or of single precision, and of the only round.
+TOLERANCE, LAST_TOLERANCE = 1e-3, 1e-6
 FIRST_ITERATIONS = 100  # of conjugate gradients, with one preconditioner
 MAX_ITERATIONS = 1000  # with the other
 MAX_ROUNDS = 20
@@ -68,10 +72,13 @@ class NaturalSolver:
             self.prior = make_divergences(engine, data, lookup)
         self.chained = kl == "chain"
         self.conjugate = engine.model.family == GAUSSIAN
+        once = self.conjugate and engine.model.Z.dtype == np.float64
+        self.accuracy = LAST_TOLERANCE if once else TOLERANCE
         shape = data.n_rows, engine.model.m.shape[1]
         self.precision, self.shift = np.zeros((2, *shape))  # w and w t
         self.plan = "round", 1 if self.conjugate else MAX_ROUNDS
         self.losses, self.tolerance = [], LOSS_TOLERANCE
+        self.step = DAMPING
         self.weight = data.weight
         self.solved = True  # whether conjugate gradients came to an end
         self.prior_first = False
@@ -86,13 +93,30 @@ class NaturalSolver:
 
     def advance(self, epoch):
         """Update the sites, then m and s; return (loss per row, bound in nats)."""
-        model, weight = self.engine.model, self.weight
+        weight = self.weight
         _, d_mu, d_v, mu = self._expectations()
         precision = np.maximum(-2.0 * d_v, 0.0) * weight[:, None]
         shift = d_mu * weight[:, None] + precision * mu
-        step = DAMPING if self.losses and not self.conjugate else 1.0
-        self.precision += step * (precision - self.precision)
-        self.shift += step * (shift - self.shift)
+        before = self.precision.copy(), self.shift.copy()
+        step = self.step if self.losses else 1.0
+        while True:
+            for site, old, new in zip(
+                (self.precision, self.shift), before, (precision, shift), strict=True
+            ):
+                site[:] = old + step * (new - old)
+            loss, bound = self._solve_all()
+            first = not self.losses
+            if first or step == 0.0 or loss <= self.losses[-1] + self.tolerance:
+                break
+            step = 0.5 * step if step > LEAST_STEP else 0.0
+        if not first:
+            self.step = min(DAMPING, GROWTH * step)
+        self.losses.append(loss)
+        return loss, bound
+
+    def _solve_all(self):
+        """Set m and s, or L, to the optimum for the sites; return (loss, bound)."""
+        model, weight = self.engine.model, self.weight
         solve = self._solve_full if model.full else self._solve
         self.solved = all([solve(q) for q in range(model.m.shape[1])])
         ell = float(weight @ self._expectations()[0])
@@ -101,7 +125,6 @@ class NaturalSolver:
         loss = -(ell - model.kl_weight * kl) / model.total_weight
         if not np.isfinite(loss):
             raise FloatingPointError(LOST)
-        self.losses.append(loss)
         return loss, ell - kl
 
     def marginals(self):
@@ -128,7 +151,7 @@ class NaturalSolver:
         other.engine.model = model._replace(params=params, m=m, s=s, L=L)
         other.prior, other.rows = self.prior.scaled(factor), self.rows.scaled(factor)
         other.precision, other.shift = self.precision.copy(), self.shift.copy()
-        other.losses = []
+        other.losses, other.step = [], DAMPING
         return other
 
     def _solve(self, q):
@@ -157,7 +180,7 @@ class NaturalSolver:
                 system,
                 right,
                 x0=m,
-                rtol=TOLERANCE,
+                rtol=self.accuracy,
                 maxiter=iterations,
                 M=self._operator(product),
             )

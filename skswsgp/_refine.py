@@ -14,7 +14,13 @@ import numpy as np
 from skswsgp._chain import mean_variance
 from skswsgp._covariance import SCALE
 from skswsgp._engine import CpuEngine
-from skswsgp._local import NEIGHBORS, POOL_WORK, learn_from_sites, merge_copies
+from skswsgp._learning import (
+    NEIGHBORS,
+    POOL_WORK,
+    beyond_chance,
+    learn_from_sites,
+    merge_copies,
+)
 from skswsgp._model import build_model, callers_level
 from skswsgp._natural import NaturalSolver
 from skswsgp._program import compile_kernel, updated_kernel
@@ -31,14 +37,14 @@ LEAST_PRECISION = 1e-4  # of a site, relative to that of the prior
 
 
 def refine_kernel(
-    kernel, data, likelihood, log_density, rng, *, n_threads, dtype, search
+    starts, data, likelihood, log_density, rng, *, n_threads, dtype, search
 ):
     """Return a kernel under which held-out rows are at least as likely.
 
     Parameters
     ----------
-    kernel : kernel object
-        Where to start; "fixed" parameters stay.
+    starts : list of Found
+        Where to start: the first unless another is better; "fixed" parameters stay.
     data : Data
         Training rows.
     likelihood : tuple
@@ -49,11 +55,12 @@ def refine_kernel(
         Source of random numbers, threads, precision, kind of neighbour search.
     """
     options = {"n_threads": n_threads, "dtype": dtype, "search": search}
-    trials = Trials(kernel, data, likelihood, log_density, rng, options)
+    trials = Trials(starts[0], data, likelihood, log_density, rng, options)
     if trials.n_held < LEAST_HELD or trials.held.all():
-        return kernel
+        return starts[0].kernel
     try:
-        trials.consider(trials.solver_for(kernel))
+        for start in starts:
+            trials.begin(start)
         trials.scale(VARIANCE_STEP, MAX_VARIANCE_STEPS)
         for _ in range(MAX_KERNELS):
             if not trials.consider(trials.relearned()):
@@ -83,7 +90,7 @@ class Trials:
         Log density of the held-out rows under it.
     """
 
-    def __init__(self, kernel, data, likelihood, log_density, rng, options):
+    def __init__(self, start, data, likelihood, log_density, rng, options):
         D = data.X.shape[1]
         n = min(data.n_rows, POOL, max(POOL_WORK // D, NEIGHBORS**2))
         part = data.take(np.sort(rng.permutation(data.n_rows)[:n]))
@@ -95,7 +102,7 @@ class Trials:
         self.held = (rng.permutation(M) < HELD_SHARE * M)[group.ravel()]
         weight = self.weight[self.held].astype(np.float64)
         self.n_held = weight.sum() ** 2 / max(np.sum(weight**2), 1e-300)
-        self.start, self.likelihood, self.options = kernel, likelihood, options
+        self.start, self.likelihood, self.options = start, likelihood, options
         self.log_density, self.rng = log_density, rng
         self.seed = rng.randint(2**31 - 1)  # of the order of all chains
         self.best, self.density = None, None
@@ -104,8 +111,8 @@ class Trials:
     def kernel(self):
         """The best kernel so far."""
         if self.best is None:
-            return self.start
-        return updated_kernel(self.start, self.best.engine.model.params)
+            return self.start.kernel
+        return updated_kernel(self.start.kernel, self.best.engine.model.params)
 
     def solver_for(self, kernel):
         """Return a solver under a kernel, which goes on from the sites of the best."""
@@ -138,6 +145,11 @@ class Trials:
             solver.shift[:] = self.best.shift
         return solver
 
+    def begin(self, start):
+        """Start there, if nothing better is known."""
+        if self.consider(self.solver_for(start.kernel)):
+            self.start = start
+
     def consider(self, solver):
         """Keep a solver if held-out rows are likelier than ever; return whether so.
 
@@ -150,17 +162,14 @@ class Trials:
         density = self.log_density(mu[held], v[held], self.y[held], {})
         if self.best is not None:
             gain = density - self.density
-            mean = np.average(gain, weights=weight)
-            spread = np.average((gain - mean) ** 2, weights=weight)
-            error = np.sqrt(spread / (self.n_held - 1.0))
-            if not mean > max(TOLERANCE, error):
+            if not beyond_chance(gain, weight, TOLERANCE):
                 return False
         self.best, self.density = solver, density
         return True
 
     def scale(self, factor, most):
         """Multiply the variance by a factor, or else divide it, while it helps."""
-        found = free_variance(self.start, self.X.shape[1])
+        found = free_variance(self.start.kernel, self.X.shape[1])
         if found is None:
             return
         slot, bounds = found
@@ -177,14 +186,14 @@ class Trials:
 
     def relearned(self):
         """Return a solver under the kernel that the sites of the best one teach."""
-        kept, kernel = ~self.held, self.kernel
+        kept, start = ~self.held, self.start._replace(kernel=self.kernel)
         weight = self.weight[kept, None]
-        least = LEAST_PRECISION / mean_variance(kernel, self.Z)
+        least = LEAST_PRECISION / mean_variance(start.kernel, self.Z)
         precision = np.maximum(self.best.precision[kept] / weight, least)
         sites = self.best.shift[kept] / (weight * precision), 1.0 / precision
         X, rng = self.X[kept], self.rng
         kernel = learn_from_sites(
-            sites, X, self.weight[kept], kernel, rng=rng, **self.options
+            sites, X, self.weight[kept], start, rng=rng, **self.options
         )
         return self.solver_for(kernel)
 

@@ -45,7 +45,9 @@ class SWSGPRegressor(MultiOutputMixin, RegressorMixin, BaseSWSGP):
         Inducing inputs at the start: centres of k-means (more than 20,000 are random
         rows), random rows, or given ones (in the units of X). Duplicates are removed.
     optimize_inducing : bool, default=False
-        Whether inducing inputs are trained too; takes `solver="adam"`.
+        Whether inducing inputs are trained too. The natural solver takes turns with
+        epochs of Adam for that: six rounds, of which the best is kept if rows are held
+        out.
     covariance : {"auto", "diag", "full"}, default="auto"
         Covariance S of q(u). "full" takes M (M + 1) / 2 numbers, and O(M H^2) more
         work a row; "auto" is "full" while that and Adam's moments fit in 4 MiB, but
@@ -98,8 +100,9 @@ class SWSGPRegressor(MultiOutputMixin, RegressorMixin, BaseSWSGP):
         Training stops after so many epochs without change.
     early_stopping : bool or "auto", default="auto"
         Whether to hold out rows, stop when their predictive density no longer rises,
-        and keep the best epoch. "auto" does so for more than 10,000 rows
-        with `solver="adam"`.
+        and keep the best epoch. "auto" does so for more than 10,000 rows with
+        `solver="adam"`, and for more than 1,000 with "natural" where inducing inputs
+        are trained.
     validation_fraction : float, default=0.1
         Share of the rows held out by early stopping.
     warm_start : bool, default=False
@@ -135,6 +138,8 @@ class SWSGPRegressor(MultiOutputMixin, RegressorMixin, BaseSWSGP):
         M and H used.
     kl_weight_ : float
         Weight beta used.
+    jitter_ : float
+        What is added to the diagonal of K, relative to its mean.
     y_mean_, y_scale_ : float or ndarray of shape (n_outputs,)
         y is standardised as (y - y_mean_) / y_scale_.
     lower_bound_ : float

@@ -8,13 +8,13 @@ solver's kernel is then refined on their own likelihood.
 import numpy as np
 from sklearn.base import clone
 
-from skswsgp._covariance import RATIONAL_QUADRATIC, RBF
 from skswsgp._defaults import default_kernel
 from skswsgp._engine_cpu import CHUNKS
+from skswsgp._few import Judge, is_few, part_for
 from skswsgp._inducing import given_points, initial_inducing_points
 from skswsgp._jit import max_threads
-from skswsgp._local import learn_local
-from skswsgp._model import initial_covariance
+from skswsgp._learning import learn_local, length_scales
+from skswsgp._model import JITTER, initial_covariance, natural_jitter
 from skswsgp._program import compile_kernel
 from skswsgp._refine import refine_kernel
 
@@ -42,17 +42,7 @@ def initial_attributes(estimator, data, likelihood, spread, rng, natural):
     kernel = clone(kernel)
     noise = np.full(n_latent, float(getattr(estimator, "noise_variance", 0.1)))
     if estimator.init == "local" and data.n_rows > 1:
-        options = {
-            "n_threads": max_threads(estimator.n_jobs, data.n_rows),
-            "dtype": estimator.dtype,
-            "search": estimator.neighbor_search,
-        }
-        kernel, noise = local_kernel(
-            data, estimator.kernel, likelihood, noise[0], rng, **options
-        )
-        if natural and name != "gaussian":
-            density = estimator._log_density
-            kernel = refine_kernel(kernel, data, likelihood, density, rng, **options)
+        kernel, noise = learned_start(estimator, data, likelihood, rng, natural, points)
         spread = length_scales(kernel, D, otherwise=spread)
     Z = initial_inducing_points(
         data.X,
@@ -70,9 +60,12 @@ def initial_attributes(estimator, data, likelihood, spread, rng, natural):
         "inducing_mean_": np.zeros((M, n_latent)),
         "n_inducing_": M,
         "n_neighbors_": H,
+        "jitter_": JITTER,
     }
     if name == "gaussian":
         start["noise_variance_"] = noise
+        if natural:
+            start["jitter_"] = natural_jitter(kernel, Z, noise, estimator.dtype)
     full = is_full(estimator.covariance, M, H, n_latent, estimator.dtype)
     if natural and estimator.covariance != "full":  # it solves for q(u) from the prior
         variance = np.asarray(kernel.diag(Z), dtype=np.float64)
@@ -83,6 +76,35 @@ def initial_attributes(estimator, data, likelihood, spread, rng, natural):
             start, full, estimator.dtype, estimator.n_jobs, search_options(estimator)
         )
     return start
+
+
+def learned_start(estimator, data, likelihood, rng, natural, points):
+    """Return the kernel and noise variances that the data teach.
+
+    For few inducing points a part of the data teaches another, and other rows decide.
+    """
+    n_threads = max_threads(estimator.n_jobs, data.n_rows)
+    search, dtype = estimator.neighbor_search, estimator.dtype
+    options = {"n_threads": n_threads, "dtype": dtype, "search": search}
+
+    def learn(data):
+        """Return (kernel, noise variances), the best first."""
+        noise = float(getattr(estimator, "noise_variance", 0.1))
+        found = local_kernels(data, estimator.kernel, likelihood, noise, rng, **options)
+        if natural and likelihood[0] != "gaussian":
+            density = estimator._log_density
+            kernel = refine_kernel(found, data, likelihood, density, rng, **options)
+            return [(kernel, found[0].noise)]
+        return [one[:2] for one in found]
+
+    candidates = learn(data)
+    M = count_inducing(estimator.n_inducing, data.n_rows, natural)
+    if not (natural and isinstance(points, str) and is_few(M, data.n_rows)):
+        return candidates[0]
+    H = count_neighbors(estimator.n_neighbors, M, data.n_rows, natural)
+    judge = Judge(data, likelihood, estimator._log_density, M, H, rng, **options)
+    candidates += learn(part_for(M, data, rng))
+    return judge.best_of(candidates)
 
 
 def search_options(estimator):
@@ -132,8 +154,8 @@ def count_neighbors(n_neighbors, M, n_rows, natural):
     return min(n_neighbors, M)
 
 
-def local_kernel(data, kernel, likelihood, noise_variance, rng, **options):
-    """Return (kernel, noise variances) learned on the nearest-neighbour likelihood.
+def local_kernels(data, kernel, likelihood, noise_variance, rng, **options):
+    """Return kernels and noise learned on the nearest-neighbour likelihood, best first.
 
     `likelihood` is (name, number of latent functions), `options` are those of
     `learn_local`; kernel=None leaves the smoothness to the data.
@@ -144,16 +166,6 @@ def local_kernel(data, kernel, likelihood, noise_variance, rng, **options):
         targets = (data.y == np.arange(n_latent)).astype(data.y.dtype)
         targets -= targets.mean(axis=0)
     X = data.X if data.rows is None else data.X[data.rows]
-    kernel, noise, _ = learn_local(
+    return learn_local(
         X, targets, data.weight, kernel, noise_variance, rng=rng, **options
     )
-    return kernel, noise
-
-
-def length_scales(kernel, n_features, otherwise):
-    """Return the length-scales of a kernel's first stationary part, (D,)."""
-    struct = compile_kernel(kernel, n_features, np.float64).struct
-    stationary = (struct.code >= RBF) & (struct.code <= RATIONAL_QUADRATIC)
-    if not stationary.any():
-        return otherwise
-    return 1.0 / struct.inv_scale[np.flatnonzero(stationary)[0]]

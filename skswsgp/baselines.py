@@ -10,7 +10,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from skswsgp._defaults import mean_and_scale
 from skswsgp._jit import max_threads
-from skswsgp._local import LocalProcess, learn_local, local_model
+from skswsgp._learning import learn_local
+from skswsgp._local import LocalProcess, local_model
 from skswsgp._validation import Count, as_numbers, check_weights, validate
 
 __all__ = ["NearestNeighborGPRegressor"]
@@ -182,7 +183,7 @@ class NearestNeighborGPRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator
         self.X_train_ = X
         self.y_train_ = (y - self.y_mean_) / self.y_scale_
         self.sample_weight_ = weight
-        self.kernel_, noise, curve = learn_local(
+        found = learn_local(
             self.X_train_,
             self.y_train_.reshape(len(y), -1),
             weight,
@@ -192,7 +193,8 @@ class NearestNeighborGPRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator
             self.dtype,
             rng,
             self.neighbor_search,
-        )
+        )[0]
+        self.kernel_, noise, curve = found.kernel, found.noise, found.curve
         self.noise_variance_ = noise if y.ndim > 1 else float(noise[0])
         self.loss_curve_ = (-curve).tolist()
 
@@ -229,7 +231,7 @@ class NearestNeighborGPRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator
         model, center = local_model(
             self.X_train_,
             self.y_train_.reshape(N, -1),
-            self.sample_weight_,
+            1.0 / self.sample_weight_[:, None],
             self.kernel_,
             noise,
             self.dtype,

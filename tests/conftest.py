@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from skswsgp import _jit, _local
+from skswsgp import _jit, _learning
 
 
 @pytest.fixture
@@ -14,7 +14,7 @@ def rng():
 @pytest.fixture
 def few_steps(monkeypatch):
     """Learn kernels in a few steps, where a test is not about how well."""
-    monkeypatch.setattr(_local, "STEPS", 10)
+    monkeypatch.setattr(_learning, "STEPS", 10)
 
 
 @pytest.fixture

@@ -23,7 +23,7 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from skswsgp import _local, baselines
+from skswsgp import _learning, _local, baselines
 from skswsgp.baselines import NearestNeighborGPRegressor as Regressor
 from skswsgp.metrics import interval_coverage
 
@@ -37,7 +37,7 @@ KERNELS = {
 @pytest.fixture
 def short(monkeypatch):
     """Let fits be short where their quality does not matter."""
-    monkeypatch.setattr(_local, "STEPS", 30)
+    monkeypatch.setattr(_learning, "STEPS", 30)
 
 
 def data(n=60, seed=0):

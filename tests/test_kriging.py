@@ -9,11 +9,10 @@ from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, Matern, WhiteKernel
 
 from skswsgp import _kriging_cpu as loops
-from skswsgp import _local
 from skswsgp._covariance import refresh
 from skswsgp._engine_cpu import make_gradients
 from skswsgp._jit import launch, max_threads
-from skswsgp._local import LocalProcess, draw_rows, learn_local, local_model
+from skswsgp._local import LocalProcess, draw_rows, local_model
 from skswsgp._program import compile_kernel
 from skswsgp._state import make_work
 from skswsgp.kernels import ArcCosine
@@ -155,16 +154,16 @@ def make_process(X, y, kernel, noise=0.1, H=5, weight=None, n_threads=1):
     weight = np.ones(len(X)) if weight is None else weight
     y = y.reshape(len(X), -1)
     noise = np.full(y.shape[1], noise)
-    model, center = local_model(X, y, weight, kernel, noise, "float64")
+    model, center = local_model(X, y, 1.0 / weight[:, None], kernel, noise, "float64")
     return LocalProcess(model, H, n_threads), center
 
 
-def learn(process, kernel, *, weight=None, steps=100, seed=0):
+def learn(process, kernel, *, weight=None, steps=100, seed=0, **options):
     model = process.model
     compiled = compile_kernel(kernel, model.Z.shape[1], model.Z.dtype)
     weight = np.ones(len(model.Z)) if weight is None else weight
     rng = np.random.RandomState(seed)
-    return process.learn(compiled.free, compiled.log_bounds, weight, rng, steps)
+    return process.learn(compiled, weight, rng, steps, 0.1, **options)
 
 
 def drawn(kernel, noise, N=600, seed=0):
@@ -337,99 +336,43 @@ def test_leaving_the_finite_numbers_is_an_error(broken, rng):
         process.predict_rows(X, center)
 
 
-# ---------------------------------------------------------------- learn_local
+def test_tied_scales_keep_their_ratios():
+    X, y = drawn(ConstantKernel(1.0) * Matern([0.5, 2.0], nu=1.5), noise=0.05, N=300)
+    kernel = ConstantKernel(1.0) * Matern([3.0, 6.0], nu=1.5)
+    process, _ = make_process(X, y, kernel, H=10)
+    learn(process, kernel, tied=np.arange(2))
+    short, long = process.model.params[:2]
+    assert long / short == pytest.approx(2.0, rel=1e-9)
+    assert short < 2.0
 
 
-def learned(X, y, kernel=None, **options):
-    options = {
-        "weight": np.ones(len(X)),
-        "noise_variance": 0.1,
-        "n_threads": 1,
-        "dtype": "float64",
-        "rng": np.random.RandomState(0),
-    } | options
-    return learn_local(X, y.reshape(len(X), -1), kernel=kernel, **options)
+def test_rows_that_are_left_out_do_not_teach(rng):
+    kernel = KERNELS["matern"]
+    X, y = drawn(kernel, noise=0.1, N=60)
+    far = X.copy()
+    far[50:] += 1e6  # nobody's neighbours
+    ends = []
+    for factor in (1.0, 100.0):
+        process, _ = make_process(far, np.r_[y[:50], factor * y[50:]], kernel, H=4)
+        learn(process, kernel, rows=np.arange(50), steps=30)
+        ends.append(np.r_[process.model.params, process.model.noise])
+    np.testing.assert_array_equal(*ends)
 
 
-@pytest.mark.parametrize("nu", [0.5, 2.5])
-def test_the_smoothness_is_found(nu):
-    X, y = drawn(ConstantKernel(1.0) * Matern([0.8, 1.6], nu=nu), noise=0.001)
-    kernel, noise, curve = learned(X, y)
-    assert kernel.k2.nu == nu
-    assert noise.shape == (1,)
-    assert len(curve) == _local.STEPS + _local.STEPS // 2
-
-
-def test_a_kernel_of_the_user_keeps_its_form(rng):
-    X, y = drawn(KERNELS["matern"], noise=0.1, N=100)
-    given = ConstantKernel(1.0) * RBF([1.0, 1.0])
-    kernel, noise, curve = learned(X, np.stack([y, rng.normal(size=100)], 1), given)
-    assert given == ConstantKernel(1.0) * RBF([1.0, 1.0])
-    assert type(kernel.k2) is RBF
-    assert kernel != given
-    assert noise.shape == (2,)
-    assert noise[1] > 2 * noise[0]
-    assert len(curve) == _local.STEPS + _local.STEPS // 2
-
-
-@pytest.mark.parametrize("kernel", [None, RBF(2.0)], ids=["none", "given"])
-def test_one_row_teaches_nothing(kernel):
-    learned_kernel, noise, curve = learned(np.ones((1, 2)), np.zeros(1), kernel)
-    assert kernel is None or learned_kernel == kernel
-    np.testing.assert_array_equal(noise, [0.1])
-    assert len(curve) == 0
-
-
-def test_many_rows_are_sampled(monkeypatch):
-    X, y = drawn(KERNELS["matern"], noise=0.1, N=200)
-    sizes = []
-
-    def counted(X, *args):
-        sizes.append(len(np.unique(X, axis=0)))
-        return local_model(X, *args)
-
-    monkeypatch.setattr(_local, "local_model", counted)
-    monkeypatch.setattr(_local, "POOL", 60)
-    monkeypatch.setattr(_local, "STEPS", 8)
-    learned(X, y)
-    assert set(sizes) == {60}
+def test_log_density_is_that_of_each_row_given_all_others():
+    kernel = KERNELS["matern"]
+    X, y = drawn(kernel, noise=0.05, N=40)
+    process, _ = make_process(X, y, kernel, noise=0.05, H=39)
+    inverse = np.linalg.inv(kernel(X) + 0.05 * np.eye(40))
+    variance = 1.0 / np.diag(inverse)
+    expected = norm.logpdf(inverse @ y * variance, scale=np.sqrt(variance))
+    rows = np.array([3, 17, 4])
+    np.testing.assert_allclose(process.log_density(rows), expected[rows], rtol=1e-9)
 
 
 @pytest.mark.parametrize(("n_rows", "n_drawn"), [(10, 4), (10, 25), (1, 3)])
 def test_rows_are_drawn_alike(n_rows, n_drawn):
-    rows = draw_rows(n_rows, n_drawn, np.random.RandomState(0))
-    counts = np.bincount(rows, minlength=n_rows)
+    rows = draw_rows(np.arange(n_rows) + 5, n_drawn, np.random.RandomState(0))
+    counts = np.bincount(rows - 5, minlength=n_rows)
     assert counts.sum() == n_drawn
     assert counts.max() - counts.min() <= 1
-
-
-def test_copies_count_as_weights(rng):
-    X = rng.uniform(-2, 2, size=(80, 2))
-    y = np.sin(2 * X[:, :1]) + 0.3 * rng.normal(size=(80, 1))
-    count = np.ones(80)
-    count[:30] = 2.0
-    copied = np.r_[X, X[:30]], np.r_[y, y[:30]], np.ones(110)
-    found = [
-        learn_local(*rows, None, 0.1, 1, "float64", np.random.RandomState(0))
-        for rows in ((X, y, count), copied)
-    ]
-    np.testing.assert_array_equal(found[0][0].theta, found[1][0].theta)
-    np.testing.assert_array_equal(found[0][1], found[1][1])
-    assert found[0][1][0] > 0.01  # a copy is no witness of little noise
-
-
-def test_equal_rows_with_other_targets_are_no_copies(rng):
-    X = np.repeat(np.arange(4.0), 40)[:, None]
-    y = X + rng.choice([-1.0, 1.0], size=X.shape)
-    X_left, y_left, weight = _local.merge_copies(X, y, np.ones(160))
-    assert len(X_left) == len(y_left) == len(weight) == 160
-
-
-@pytest.mark.parametrize("search", ["kd_tree", "pynndescent"])
-def test_a_kernel_without_one_distance_is_scanned(search, rng):
-    X = rng.normal(size=(40, 2))
-    y = np.sin(X[:, :1])
-    kernel = RBF([1.0, 2.0]) + Matern([2.0, 1.0])
-    learn_local(
-        X, y, np.ones(40), kernel, 0.1, 1, "float64", np.random.RandomState(0), search
-    )

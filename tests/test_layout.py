@@ -12,7 +12,8 @@ FLOORS = [
     "_variational _point _shared _kriging _adam",
     "_engine_cpu _steps_cpu _evaluation_cpu _kriging_cpu _nearest _scan",
     "_model _training _neighbors _inducing _defaults _program _engine"
-    " _local _chain _divergences _rows _natural _refine _start _validation",
+    " _local _learning _chain _divergences _rows _natural _alternating _refine"
+    " _few _start _validation",
     "_base _callbacks baselines metrics",
     "_regressor _classifier",
     "__init__",

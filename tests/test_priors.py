@@ -8,7 +8,14 @@ from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, DotProduct, Matern
 
-from skswsgp import SWSGPClassifier, SWSGPRegressor, _divergences, _model, _natural
+from skswsgp import (
+    SWSGPClassifier,
+    SWSGPRegressor,
+    _divergences,
+    _model,
+    _natural,
+    _start,
+)
 from skswsgp._engine import CpuEngine
 from skswsgp._model import build_model
 from skswsgp._natural import NaturalSolver
@@ -23,7 +30,8 @@ LIKELIHOODS = [("gaussian", 2), ("bernoulli", 1), ("softmax", 3)]
 @pytest.fixture(autouse=True)
 def exact(monkeypatch):
     """Let conjugate gradients run until rounding stops them, few rows at once."""
-    monkeypatch.setattr(_natural, "TOLERANCE", 1e-13)
+    for name in ("TOLERANCE", "LAST_TOLERANCE"):
+        monkeypatch.setattr(_natural, name, 1e-13)
     monkeypatch.setattr(_model, "ROWS_AT_ONCE", 7)
     monkeypatch.setattr(_divergences, "ASSEMBLY_BYTES", 16 * 3 * 4**2)
 
@@ -208,7 +216,7 @@ def test_full_covariance_has_the_better_bound(rng, table, likelihood):
 
 
 def test_full_covariance_is_the_exact_process(monkeypatch, rng):
-    monkeypatch.setitem(_model.JITTER, "float64", 1e-9)
+    monkeypatch.setattr(_start, "natural_jitter", lambda *args: 1e-9)
     X, X_new = rng.normal(size=(30, 2)), rng.normal(size=(10, 2))
     y = np.sin(2 * X[:, 0]) + X[:, 1]
     kernel = ConstantKernel(2.0, "fixed") * RBF(0.7, "fixed")

@@ -8,7 +8,7 @@ from sklearn.gaussian_process.kernels import RBF, ConstantKernel, Matern
 
 from skswsgp import SWSGPClassifier, _refine
 from skswsgp._classifier import class_probabilities
-from skswsgp._local import learn_from_sites
+from skswsgp._learning import Found
 from skswsgp._refine import Trials, free_variance, refine_kernel
 from skswsgp._training import Data
 
@@ -40,14 +40,19 @@ def data_of(X, y, weight=None):
     return Data(X, y[:, None], weight)
 
 
+def start_of(kernel, tied=False):
+    return Found(kernel, np.zeros(1), tied)
+
+
 def trials_of(X, y, kernel, weight=None, likelihood=BINARY, seed=1):
     data, rng = data_of(X, y, weight), np.random.RandomState(seed)
-    return Trials(kernel, data, likelihood, log_density, rng, OPTIONS)
+    return Trials(start_of(kernel), data, likelihood, log_density, rng, OPTIONS)
 
 
 def refined(X, y, kernel, weight=None, likelihood=BINARY):
     data, rng = data_of(X, y, weight), np.random.RandomState(1)
-    return refine_kernel(kernel, data, likelihood, log_density, rng, **OPTIONS)
+    starts = [start_of(kernel)]
+    return refine_kernel(starts, data, likelihood, log_density, rng, **OPTIONS)
 
 
 # --- the variance ---------------------------------------------------------------------
@@ -80,32 +85,17 @@ def test_a_fixed_variance_stays(steep):
 # --- learning from sites --------------------------------------------------------------
 
 
-def test_sites_teach_the_kernel_of_the_function(rng):
-    truth = ConstantKernel(9.0) * Matern([0.5, 2.0], nu=1.5)
-    X = rng.uniform(-2, 2, size=(600, 2))
-    variance = rng.uniform(0.01, 1.0, (600, 1))
-    f = np.linalg.cholesky(truth(X) + 1e-9 * np.eye(600)) @ rng.normal(size=(600, 1))
-    sites = f + np.sqrt(variance) * rng.normal(size=(600, 1)), variance
-    kernel = ConstantKernel(3.0) * Matern([1.0, 1.0], nu=1.5)
-    for _ in range(4):
-        kernel = learn_from_sites(
-            sites, X, np.ones(600), kernel, rng=np.random.RandomState(0), **OPTIONS
-        )
-    assert_allclose(kernel.k2.length_scale, [0.5, 2.0], rtol=0.35)
-    assert 4.5 < kernel.k1.constant_value < 18.0
-
-
 def test_the_next_kernel_learns_from_the_sites_of_kept_rows(monkeypatch, steep):
     seen = {}
 
-    def learn(sites, X, weight, kernel, **options):
+    def learn(sites, X, weight, start, **options):
         seen.update(sites=sites, X=X, weight=weight)
-        return kernel
+        return start.kernel
 
     monkeypatch.setattr(_refine, "learn_from_sites", learn)
     weight = np.random.default_rng(0).uniform(0.5, 2.0, 300)
     trials = trials_of(*steep, variance_kernel(2.0), weight)
-    trials.consider(trials.solver_for(trials.start))
+    trials.consider(trials.solver_for(trials.start.kernel))
     again = trials.relearned()
     kept = ~trials.held
     assert_array_equal(seen["X"], trials.X[kept])
@@ -128,14 +118,14 @@ def test_held_out_rows_do_not_teach(steep):
     other = trials_of(X, flipped, variance_kernel(2.0))
     assert_array_equal(trials.held, other.held)
     for one in (trials, other):
-        assert one.consider(one.solver_for(one.start))
+        assert one.consider(one.solver_for(one.start.kernel))
     assert_array_equal(trials.best.engine.model.m, other.best.engine.model.m)
     assert trials.density.mean() > other.density.mean() + 0.5
 
 
 def test_a_worse_kernel_is_not_kept(steep):
     trials = trials_of(*steep, variance_kernel(20.0))
-    trials.consider(trials.solver_for(trials.start))
+    trials.consider(trials.solver_for(trials.start.kernel))
     best = trials.best
     assert not trials.consider(best.scaled(-1, 1e-3))
     assert trials.best is best
@@ -144,7 +134,7 @@ def test_a_worse_kernel_is_not_kept(steep):
 
 def test_a_gain_within_chance_is_none(monkeypatch, steep):
     trials = trials_of(*steep, variance_kernel(20.0))
-    trials.consider(trials.solver_for(trials.start))
+    trials.consider(trials.solver_for(trials.start.kernel))
     noise = np.random.default_rng(0).normal(size=trials.held.sum())
     noise += 0.5 * noise.std() / np.sqrt(len(noise)) - noise.mean()
     monkeypatch.setattr(trials, "log_density", lambda *_: trials.density + noise)

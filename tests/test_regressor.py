@@ -19,12 +19,11 @@ from sklearn.gaussian_process.kernels import (
     WhiteKernel,
 )
 
-import skswsgp
 from skswsgp import (
     SWSGPClassifier,
     SWSGPRegressor,
     _base,
-    _local,
+    _learning,
     _model,
     _natural,
     _start,
@@ -156,10 +155,7 @@ def test_a_model_put_together_from_arrays_agrees_with_the_formulas(
 
 
 @pytest.mark.parametrize("noise", [0.05, 0.3])
-def test_exact_posterior_at_H_equal_to_M_equal_to_N_is_that_of_scikit_learn(
-    rng, noise, monkeypatch
-):
-    monkeypatch.setitem(skswsgp._model.JITTER, "float64", 1e-7)
+def test_exact_posterior_at_H_equal_to_M_equal_to_N_is_that_of_scikit_learn(rng, noise):
     kernel = ConstantKernel(1.5) * Matern([0.7, 1.2], nu=1.5)
     X, X_new = rng.uniform(-2, 2, size=(15, 2)), rng.uniform(-2, 2, size=(20, 2))
     y = np.sin(2 * X[:, 0]) + X[:, 1]
@@ -168,6 +164,7 @@ def test_exact_posterior_at_H_equal_to_M_equal_to_N_is_that_of_scikit_learn(
     model.inducing_points_, model.inducing_mean_ = X, mean
     model.inducing_covariance_ = np.linalg.cholesky(covariance)
     model.noise_variance_, model.y_mean_, model.y_scale_ = noise, 0.0, 1.0
+    model.jitter_ = 1e-7
     exact = GaussianProcessRegressor(kernel, optimizer=None, alpha=noise).fit(X, y)
     expected, expected_std = exact.predict(X_new, return_std=True)
 
@@ -425,8 +422,9 @@ def test_neighbors_are_chosen_as_asked(metric, search):
 def exact_solution():
     """Let conjugate gradients run until rounding stops them; learn in a few steps."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(_natural, "TOLERANCE", 1e-13)
-        patch.setattr(_local, "STEPS", 10)
+        for name in ("TOLERANCE", "LAST_TOLERANCE"):
+            patch.setattr(_natural, name, 1e-13)
+        patch.setattr(_learning, "STEPS", 10)
         yield
 
 

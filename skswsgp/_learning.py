@@ -1,0 +1,286 @@
+"""Kernels learned from the density of rows given their nearest others.
+
+From coarse to fine: one scale for all features first, relative to the spread of each or
+in the units of X; then a length-scale for each feature, if that is better for rows held
+out; then the smoothness.
+"""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from sklearn.base import clone
+
+from skswsgp._covariance import RATIONAL_QUADRATIC, RBF
+from skswsgp._defaults import default_kernel, feature_spread
+from skswsgp._local import LocalProcess, local_model
+from skswsgp._program import compile_kernel, updated_kernel
+
+POOL = 200_000  # rows that take part in learning, at most
+POOL_WORK = 4_000_000  # the same times features: a search costs so much
+NEIGHBORS = 32  # from which a row is predicted while learning
+STEPS = 200  # of Adam, of length-scales and all else
+RATE = 0.1  # of the logarithms of the parameters, at the start
+COARSE_STEPS = 50  # for one scale of all features
+SITE_STEPS = 50  # on sites, which move with the kernel
+HELD_SHARE, MOST_HELD = 0.2, 2000  # rows that decide between kernels
+SMOOTHNESS = 1.5, 0.5, 2.5  # of Matern kernels that are tried; the first is the start
+
+
+class Found(NamedTuple):
+    """A kernel, and how it was found."""
+
+    kernel: object
+    noise: np.ndarray  # (Q,) variances
+    tied: bool = False  # whether the length-scales kept their ratios
+    curve: np.ndarray = np.zeros(0)  # mean log density of rows at each step
+
+
+class Learner:
+    """Learns on the nearest-neighbour likelihood of the same rows.
+
+    Parameters
+    ----------
+    X, y : arrays of shapes (N, D), (N, Q)
+        Inputs and targets.
+    ratios : array of shape (N, Q) or (N, 1)
+        Noise variances of the rows, relative to the noise that is learned.
+    weight : array of shape (N,)
+        How often a row counts.
+    n_threads, dtype, search
+        Threads of every launch, precision, kind of neighbour search.
+    """
+
+    def __init__(self, X, y, ratios, weight, n_threads, dtype, search):
+        self.X, self.y, self.dtype = X, y, dtype
+        self.ratios = np.broadcast_to(ratios, y.shape)
+        self.weight = weight.astype(dtype)
+        self.n_threads, self.search = n_threads, search
+
+    def process(self, found):
+        """Return the local process under a kernel and its noise."""
+        model, _ = local_model(self.X, self.y, self.ratios, *found[:2], self.dtype)
+        H = min(NEIGHBORS, len(self.X) - 1)
+        return LocalProcess(model, H, self.n_threads, self.search)
+
+    def learn(self, start, rng, steps, rate, tied=False, rows=None, noise_free=True):
+        """Return what steps of Adam on `rows` (all, if None) make of a start."""
+        process = self.process(start)
+        compiled = compile_kernel(start.kernel, self.X.shape[1], self.dtype)
+        slots = None
+        if tied:
+            first = first_stationary(compiled.struct)
+            slots = compiled.struct.scale[first] + np.arange(self.X.shape[1])
+        curve = process.learn(
+            compiled, self.weight, rng, steps, rate, rows, slots, noise_free
+        )
+        kernel = updated_kernel(start.kernel, process.model.params)
+        curve = np.concatenate([start.curve, curve])
+        return Found(kernel, process.model.noise.astype(float), tied, curve)
+
+    def settle(self, found, rng):
+        """Return the same with the noise that suits many rows best."""
+        process = self.process(found)
+        process.settle_noise(self.weight, rng)
+        return found._replace(noise=process.model.noise.astype(float))
+
+    def coarse_to_fine(self, noise, rng):
+        """Return two kernels, the better first: one of them has its scales tied."""
+        spread = feature_spread(self.X, rng)
+        if len(spread) == 1:
+            return [self.learn(Found(start_kernel(spread), noise), rng, STEPS, RATE)]
+        varying = (self.X != self.X[0]).any(axis=0)
+        size = root_mean_square(spread[varying]) if varying.any() else 1.0
+        # The same rows decide in whatever order they come.
+        rank = np.lexsort(np.column_stack([self.y, self.X]).T)
+        order = rank[rng.permutation(len(rank))]
+        held, rows = np.split(order, [min(MOST_HELD, int(HELD_SHARE * len(order)))])
+        held, rows = np.sort(held), np.sort(rows)
+        seed = rng.randint(2**31 - 1)
+
+        def learn(start, steps, tied):
+            draws = np.random.RandomState(seed)
+            found = self.learn(start, draws, steps, RATE, tied, rows)
+            return found, self.process(found).log_density(held)
+
+        weight = self.weight[held]
+        tied = learn(Found(start_kernel(spread), noise), COARSE_STEPS, True)
+        equal = start_kernel(np.full_like(spread, size))
+        equal = learn(Found(equal, noise), COARSE_STEPS, True)
+        if beyond_chance(equal[1] - tied[1], weight):
+            tied = equal
+        free = learn(tied[0], STEPS, False)
+        order = (
+            (free, tied) if beyond_chance(free[1] - tied[1], weight) else (tied, free)
+        )
+        return [found for found, _ in order]
+
+    def choose_smoothness(self, found, rng):
+        """Return the best of kernels that differ in it, and go on from `found`."""
+        seed = rng.randint(2**31 - 1)  # all see the same rows
+        tries = [
+            self.learn(
+                found._replace(kernel=with_smoothness(found.kernel, nu)),
+                np.random.RandomState(seed),
+                STEPS // 2,
+                RATE / 2,
+                found.tied,
+            )
+            for nu in SMOOTHNESS
+        ]
+        best = tries[0]
+        for one in tries[1:]:
+            gain = (one.curve - best.curve)[-(STEPS // 8) :]  # at a small rate
+            if beyond_chance(gain):
+                best = one
+        return best
+
+
+def learn_local(
+    X, y, weight, kernel, noise_variance, n_threads, dtype, rng, search="auto"
+):
+    """Learn kernel and noise variances from the density of rows given their nearest.
+
+    Parameters
+    ----------
+    X : array of shape (N, D)
+        Inputs, in any units; a random part of many rows is used.
+    y : array of shape (N, Q)
+        Targets, standardised.
+    weight : array of shape (N,)
+        Positive weights: how often a row counts; its noise variance is divided by it.
+    kernel : kernel object or None
+        Where to start; None starts at the default kernel, with its scales tied or
+        free, and tries each SMOOTHNESS.
+    noise_variance : float or array of shape (Q,)
+        Where to start.
+    n_threads, dtype, rng, search
+        Threads of every launch, precision, source of random numbers, kind of search.
+
+    Returns
+    -------
+    found : list of Found
+        Kernels with the learned parameters, in the units of X, and their noise; the
+        best first.
+    """
+    pool = min(POOL, max(POOL_WORK // X.shape[1], NEIGHBORS**2))
+    if len(X) > pool:
+        rows = np.sort(rng.choice(len(X), pool, replace=False))
+        X, y, weight = X[rows], y[rows], weight[rows]
+    X, y, weight = merge_copies(X, y, weight)
+    start = start_kernel(feature_spread(X, rng)) if kernel is None else kernel
+    compile_kernel(start, X.shape[1], dtype)  # refuse it before any work
+    noise = np.zeros(y.shape[1])
+    noise += noise_variance
+    if len(X) == 1:
+        return [Found(clone(start), noise)]
+    ratios = 1.0 / weight[:, None]
+    learner = Learner(X, y, ratios, weight, n_threads, dtype, search)
+    if kernel is not None:
+        found = learner.learn(Found(start, noise), rng, STEPS, RATE)
+        found = learner.settle(found, rng)
+        found = learner.learn(found, rng, STEPS // 2, RATE / 2)
+        return [learner.settle(found, rng)]
+    best, *rest = learner.coarse_to_fine(noise, rng)
+    best = learner.choose_smoothness(learner.settle(best, rng), rng)
+    nu = best.kernel.k2.nu
+    rest = [one._replace(kernel=with_smoothness(one.kernel, nu)) for one in rest]
+    return [learner.settle(best, rng), *rest]
+
+
+def learn_from_sites(sites, X, weight, start, n_threads, dtype, rng, search="auto"):
+    """Learn a kernel from what sites N(f_i; t_i, v_i) say of a latent function.
+
+    Given the sites, the gradient of their nearest-neighbour likelihood by the kernel is
+    that of the variational bound, whose sites they are (up to its neighbours).
+
+    Parameters
+    ----------
+    sites : tuple of arrays of shape (N, Q)
+        t and v, the latter of a site without its weight.
+    X : array of shape (N, D)
+        Inputs.
+    weight : array of shape (N,)
+        Positive weights: how often a row counts.
+    start : Found
+        Where to start, and whether scales are tied.
+    n_threads, dtype, rng, search
+        As in `learn_local`.
+
+    Returns
+    -------
+    kernel : kernel object
+        After SITE_STEPS steps.
+    """
+    targets, variance = sites
+    ratios = variance / weight[:, None]
+    learner = Learner(X, targets, ratios, weight, n_threads, dtype, search)
+    start = start._replace(noise=np.ones(targets.shape[1]))
+    found = learner.learn(
+        start, rng, SITE_STEPS, RATE, tied=start.tied, noise_free=False
+    )
+    return found.kernel
+
+
+def root_mean_square(values):
+    """Return the root of the mean square of positive values, however large."""
+    most = values.max()
+    return most * math.sqrt(np.mean((values / most) ** 2))
+
+
+def start_kernel(spread):
+    """Return the default kernel with the SMOOTHNESS to start from."""
+    return with_smoothness(default_kernel(spread), SMOOTHNESS[0])
+
+
+def with_smoothness(kernel, nu):
+    """Return a default kernel with another smoothness."""
+    return clone(kernel).set_params(k2__nu=nu)
+
+
+def first_stationary(struct):
+    """Return the index of a compiled kernel's first stationary part, or None."""
+    stationary = (struct.code >= RBF) & (struct.code <= RATIONAL_QUADRATIC)
+    return np.flatnonzero(stationary)[0] if stationary.any() else None
+
+
+def length_scales(kernel, n_features, otherwise):
+    """Return the length-scales of a kernel's first stationary part, (D,)."""
+    struct = compile_kernel(kernel, n_features, np.float64).struct
+    first = first_stationary(struct)
+    return otherwise if first is None else 1.0 / struct.inv_scale[first]
+
+
+def beyond_chance(gain, weight=None, least=0.0):
+    """Whether the mean of gains is above its standard error, and above `least`."""
+    weight = np.ones(len(gain)) if weight is None else weight.astype(np.float64)
+    total, squares = weight.sum(), np.sum(weight**2)
+    if total**2 <= squares:  # none, or one
+        return False
+    mean = np.average(gain, weights=weight)
+    spread = np.average((gain - mean) ** 2, weights=weight)
+    error = math.sqrt(spread / (total**2 / squares - 1.0))
+    return bool(mean > max(least, error))
+
+
+def merge_copies(X, y, weight):
+    """Return the rows with copies merged into one, with the sum of their weights.
+
+    A copy would predict its original without error, as if there were no noise. Rows are
+    copies if they share X and y and no other y goes with that X: where one does, as in
+    tables of few values, equal rows are observations like any others.
+    """
+    _, group = np.unique(X, axis=0, return_inverse=True)
+    _, first, same = np.unique(
+        np.column_stack([X, y]), axis=0, return_index=True, return_inverse=True
+    )
+    group, same = group.ravel(), same.ravel()
+    single = np.bincount(group[first])[group] == 1
+    label = np.where(single, same, len(X) + np.arange(len(X)))
+    _, first, copy_of = np.unique(label, return_index=True, return_inverse=True)
+    if len(first) == len(X):
+        return X, y, weight
+    total = np.bincount(copy_of, weight)
+    order = np.argsort(first)
+    rows = first[order]
+    return X[rows], y[rows], total[order].astype(weight.dtype)

@@ -1,0 +1,143 @@
+"""Few inducing points: a kernel that suits them, and inducing inputs that move."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.gaussian_process.kernels import RBF, ConstantKernel
+
+from skswsgp import SWSGPClassifier, SWSGPRegressor, _alternating, _start
+from skswsgp._few import Judge, is_few, part_for
+from skswsgp._training import Data
+
+OPTIONS = {"n_threads": 1, "dtype": "float64", "search": "auto"}
+ROUGH, SMOOTH = (ConstantKernel(1.0) * RBF(size) for size in (0.02, 1.0))
+NOISE = np.array([0.01])
+
+
+def waves(rng, n):
+    """A slow wave with ripples that no dozen of points can follow."""
+    X = rng.uniform(-3, 3, size=(n, 1))
+    y = np.sin(X[:, 0]) + 0.2 * np.sin(60 * X[:, 0]) + 0.01 * rng.normal(size=n)
+    return X, y
+
+
+def log_density(mu, v, y, attributes):
+    v = v + attributes["noise_variance_"]
+    return -0.5 * (np.log(2 * np.pi * v) + (y - mu) ** 2 / v)[:, 0]
+
+
+def judge_of(X, y, M=12, seed=0):
+    data = Data(X, y[:, None], np.ones(len(X)))
+    rng = np.random.RandomState(seed)
+    return Judge(data, ("gaussian", 1), log_density, M, M, rng, **OPTIONS)
+
+
+# --- a kernel for few points ------------------------------------------------------
+
+
+def test_the_judge_takes_what_few_points_can_carry(rng):
+    judge = judge_of(*waves(rng, 600))
+    rough, smooth = (ROUGH, NOISE), (SMOOTH, 3 * NOISE)
+    assert judge.best_of([rough, smooth]) is smooth
+    assert judge.best_of([smooth, rough]) is smooth
+    assert judge.best_of([rough, (ROUGH.clone_with_theta(ROUGH.theta), NOISE)]) is rough
+
+
+def test_rows_that_judge_are_not_seen(rng):
+    X, y = waves(rng, 200)
+    judge = judge_of(X, y)
+    assert judge.held.sum() == 40
+    before = judge.densities(SMOOTH, NOISE)
+    held, y = judge.held, judge.y[judge.held][:, 0]
+    judge.y[held] += 1.0
+    after = judge.densities(SMOOTH, NOISE)
+    judge.y[held] += 1.0
+    again = judge.densities(SMOOTH, NOISE)
+    # Under the same mu and v the densities are a parabola of y.
+    curvature = again - 2.0 * after + before
+    assert (curvature < 0.0).all()
+    v = -1.0 / curvature
+    mu = y + 0.5 - v * (before - after)
+    assert_allclose(-0.5 * (np.log(2 * np.pi * v) + (y - mu) ** 2 / v), before)
+
+
+def test_what_is_few():
+    assert is_few(100, 401)
+    assert not is_few(100, 400)
+    data = Data(np.zeros((5000, 1)), np.zeros((5000, 1)), np.ones(5000))
+    assert part_for(100, data, np.random.RandomState(0)).n_rows == 400
+    assert part_for(2, data, np.random.RandomState(0)).n_rows == 200
+
+
+def test_few_points_get_a_smoother_kernel(rng, monkeypatch):
+    X, y = waves(rng, 1500)
+    model = SWSGPRegressor(n_inducing=20, random_state=0).fit(X, y)
+    assert model.kernel_.k2.length_scale > 0.3
+    monkeypatch.setattr(_start, "is_few", lambda M, n_rows: False)
+    other = SWSGPRegressor(n_inducing=20, random_state=0).fit(X, y)
+    assert other.kernel_.k2.length_scale < 0.3
+    X_new, y_new = waves(rng, 500)
+    assert model.score(X_new, y_new) > other.score(X_new, y_new)
+
+
+# --- inducing inputs that move ----------------------------------------------------
+
+
+def moving(estimator, **options):
+    return estimator(
+        n_inducing=12, n_neighbors=6, optimize_inducing=True, init="default",
+        random_state=0, **options,
+    )  # fmt: skip
+
+
+def targets(task, X, rng):
+    steep = np.sin(3 * X[:, 0]) + X[:, 1]
+    if task == "outputs":
+        return np.stack([steep, X[:, 0]], axis=1) + 0.1 * rng.normal(size=(len(X), 2))
+    if task == "one":
+        return steep + 0.1 * rng.normal(size=len(X))
+    return np.digitize(steep, [0.0] if task == "binary" else [-0.5, 0.5])
+
+
+@pytest.mark.parametrize("task", ["one", "outputs", "binary", "classes"])
+def test_inducing_inputs_move_and_q_is_solved_for(task, rng):
+    X = rng.uniform(-2, 2, size=(200, 2))
+    y, weight = targets(task, X, rng), rng.uniform(0.5, 2.0, 200)
+    estimator = SWSGPRegressor if task in ("one", "outputs") else SWSGPClassifier
+    model = moving(estimator).fit(X, y, sample_weight=weight)
+    start = moving(estimator).set_params(optimize_inducing=False)
+    start.fit(X, y, sample_weight=weight)
+    assert np.abs(model.inducing_points_ - start.inducing_points_).max() > 0.1
+    assert model.n_iter_ == _alternating.ROUNDS
+    assert model.loss_curve_[-1] < model.loss_curve_[0] - 0.01
+    # q(u) is the optimum of the natural solver there.
+    given = {"kernel": model.kernel_, "inducing_points": model.inducing_points_}
+    if estimator is SWSGPRegressor:
+        given["noise_variance"] = float(np.mean(model.noise_variance_))
+    if task == "outputs":  # each has a noise of its own
+        return
+    again = start.set_params(n_inducing="auto", **given)
+    again.fit(X, y, sample_weight=weight)
+    first, second = (one.lower_bound(X, y, weight) for one in (model, again))
+    assert first == pytest.approx(second, rel=0.02)
+    if task == "one":
+        m = again.inducing_mean_
+        assert_allclose(model.inducing_mean_, m, rtol=0.05, atol=0.05)
+
+
+def test_the_best_round_is_kept(rng):
+    X = rng.uniform(-2, 2, size=(300, 2))
+    y = targets("one", X, rng)
+    model = moving(SWSGPRegressor, early_stopping=True).fit(X, y)
+    assert len(model.validation_scores_) == _alternating.ROUNDS
+    best = model.validation_scores_[np.argmax(model.validation_scores_)]
+    assert best >= model.validation_scores_[-1]
+    assert moving(SWSGPRegressor).fit(X, y).validation_scores_ is None
+
+
+def test_alternation_repeats(rng):
+    X = rng.uniform(-2, 2, size=(100, 2))
+    y = targets("one", X, rng)
+    first, second = (moving(SWSGPRegressor).fit(X, y) for _ in range(2))
+    assert_array_equal(first.inducing_points_, second.inducing_points_)
+    assert_array_equal(first.inducing_mean_, second.inducing_mean_)

@@ -1,0 +1,234 @@
+"""Kernels learned on the nearest-neighbour likelihood, from coarse to fine."""
+
+import numpy as np
+import pytest
+from sklearn.gaussian_process.kernels import RBF, ConstantKernel, Matern
+from test_kriging import KERNELS, drawn
+
+from skswsgp import SWSGPClassifier, SWSGPRegressor, _learning
+from skswsgp._learning import (
+    Found,
+    Learner,
+    beyond_chance,
+    learn_from_sites,
+    learn_local,
+    merge_copies,
+)
+from skswsgp._local import local_model
+
+
+def learned(X, y, kernel=None, **options):
+    """Return the best `Found`."""
+    options = {
+        "weight": np.ones(len(X)),
+        "noise_variance": 0.1,
+        "n_threads": 1,
+        "dtype": "float64",
+        "rng": np.random.RandomState(0),
+    } | options
+    return learn_local(X, y.reshape(len(X), -1), kernel=kernel, **options)[0]
+
+
+def learner_of(X, y, weight=None):
+    weight = np.ones(len(X)) if weight is None else weight
+    y = y.reshape(len(X), -1)
+    return Learner(X, y, 1.0 / weight[:, None], weight, 1, "float64", "auto")
+
+
+def scales(found):
+    return found.kernel.k2.length_scale
+
+
+# --- tied or free -----------------------------------------------------------------
+
+
+def test_scales_are_freed_where_features_differ(rng):
+    X = rng.normal(size=(600, 6))
+    y = np.sin(2 * X[:, 0]) + 0.1 * rng.normal(size=600)
+    learner = learner_of(X, y)
+    best, other = learner.coarse_to_fine(np.array([0.1]), np.random.RandomState(0))
+    assert not best.tied
+    assert other.tied
+    assert scales(best)[1:].min() > 3 * scales(best)[0]
+    np.testing.assert_allclose(scales(other) / scales(other)[0], 1.0, rtol=0.2)
+
+
+def test_scales_stay_tied_where_nothing_tells_them_apart(rng):
+    X = rng.normal(size=(100, 30))
+    y = X.sum(axis=1) / 5 + 0.5 * rng.normal(size=100)
+    learner = learner_of(X, y)
+    best, other = learner.coarse_to_fine(np.array([0.1]), np.random.RandomState(0))
+    assert best.tied
+    assert not other.tied
+
+
+def test_equal_units_are_kept_where_they_are_better(rng):
+    # Most columns are small noise; dividing by their spread would make them loud.
+    X = np.hstack([rng.normal(size=(300, 2)), 0.01 * rng.normal(size=(300, 40))])
+    y = np.sin(X[:, 0]) + X[:, 1] + 0.05 * rng.normal(size=300)
+    learner = learner_of(X, y)
+    found = learner.coarse_to_fine(np.array([0.1]), np.random.RandomState(0))
+    (tied,) = [one for one in found if one.tied]
+    np.testing.assert_allclose(scales(tied), scales(tied)[0])
+    mixed = learner_of(X * np.r_[1e-3, 1.0, np.full(40, 100.0)], y)
+    found = mixed.coarse_to_fine(np.array([0.1]), np.random.RandomState(0))
+    (tied,) = [one for one in found if one.tied]
+    assert scales(tied).max() > 100 * scales(tied).min()
+
+
+def test_rows_that_decide_do_not_teach(rng, monkeypatch):
+    X, y = drawn(KERNELS["matern"], noise=0.1, N=200)
+    learner = learner_of(X, y)
+    taught, judged = [], []
+    learn, process = Learner.learn, Learner.process
+
+    def noted(self, start, rng, steps, rate, tied=False, rows=None, **options):
+        taught.append(rows)
+        return learn(self, start, rng, 2, rate, tied, rows, **options)
+
+    def watched(self, found):
+        made = process(self, found)
+        density = made.log_density
+        made.log_density = lambda rows: (judged.append(rows), density(rows))[1]
+        return made
+
+    monkeypatch.setattr(Learner, "learn", noted)
+    monkeypatch.setattr(Learner, "process", watched)
+    learner.coarse_to_fine(np.array([0.1]), np.random.RandomState(0))
+    assert len(taught) == len(judged) == 3
+    for rows, held in zip(taught, judged, strict=True):
+        assert len(held) == 40
+        np.testing.assert_array_equal(np.sort(np.r_[rows, held]), np.arange(200))
+        np.testing.assert_array_equal(held, judged[0])
+
+
+def test_tied_scales_are_a_start_for_classes(rng):
+    X = np.hstack([rng.normal(size=(200, 2)), rng.normal(size=(200, 30))])
+    y = (X[:, :2].sum(axis=1) > 0).astype(int)
+    model = SWSGPClassifier(random_state=0).fit(X, y)
+    assert model.score(X, y) > 0.85
+
+
+@pytest.mark.parametrize("N", [2, 3, 6])
+def test_few_rows(N, rng):
+    X = rng.normal(size=(N, 3))
+    model = SWSGPRegressor(random_state=0).fit(X, X[:, 0])
+    assert np.isfinite(model.predict(X, return_std=True)).all()
+
+
+def test_constant_columns(rng):
+    X = np.hstack([rng.normal(size=(60, 1)), np.full((60, 3), 7.0)])
+    for kept in (slice(None), slice(1, None)):
+        found = learned(X[:, kept], X[:, 0])
+        assert np.isfinite(scales(found)).all()
+
+
+# --- chance -----------------------------------------------------------------------
+
+
+def test_beyond_chance(rng):
+    gain = np.r_[np.full(50, 1.0), np.full(50, -0.9)]  # mean 0.05, error 0.095
+    assert not beyond_chance(gain)
+    assert beyond_chance(np.tile(gain, 10))
+    assert beyond_chance(gain, np.r_[np.full(50, 1.0), np.full(50, 0.5)])
+    assert not beyond_chance(-np.tile(gain, 10))
+    assert not beyond_chance(np.full(10, 0.01), least=0.02)
+    assert beyond_chance(np.full(10, 0.03), least=0.02)
+    assert not beyond_chance(np.ones(1))
+    assert not beyond_chance(np.ones(0))
+    assert not beyond_chance(np.ones(3), np.array([0.0, 2.0, 0.0]))
+
+
+# --- the whole --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("nu", [0.5, 2.5])
+def test_the_smoothness_is_found(nu):
+    X, y = drawn(ConstantKernel(1.0) * Matern([0.8, 1.6], nu=nu), noise=0.001)
+    kernel, noise, tied, curve = learned(X, y)
+    assert kernel.k2.nu == nu
+    assert noise.shape == (1,)
+    steps = _learning.COARSE_STEPS + _learning.STEPS // 2
+    assert len(curve) == steps if tied else steps + _learning.STEPS
+
+
+def test_a_kernel_of_the_user_keeps_its_form(rng):
+    X, y = drawn(KERNELS["matern"], noise=0.1, N=100)
+    given = ConstantKernel(1.0) * RBF([1.0, 1.0])
+    kernel, noise, _, curve = learned(X, np.stack([y, rng.normal(size=100)], 1), given)
+    assert given == ConstantKernel(1.0) * RBF([1.0, 1.0])
+    assert type(kernel.k2) is RBF
+    assert kernel != given
+    assert noise.shape == (2,)
+    assert noise[1] > 2 * noise[0]
+    assert len(curve) == _learning.STEPS + _learning.STEPS // 2
+
+
+@pytest.mark.parametrize("kernel", [None, RBF(2.0)], ids=["none", "given"])
+def test_one_row_teaches_nothing(kernel):
+    learned_kernel, noise, _, curve = learned(np.ones((1, 2)), np.zeros(1), kernel)
+    assert kernel is None or learned_kernel == kernel
+    np.testing.assert_array_equal(noise, [0.1])
+    assert len(curve) == 0
+
+
+def test_many_rows_are_sampled(monkeypatch):
+    X, y = drawn(KERNELS["matern"], noise=0.1, N=200)
+    sizes = []
+
+    def counted(X, *args):
+        sizes.append(len(np.unique(X, axis=0)))
+        return local_model(X, *args)
+
+    monkeypatch.setattr(_learning, "local_model", counted)
+    monkeypatch.setattr(_learning, "POOL", 60)
+    monkeypatch.setattr(_learning, "STEPS", 8)
+    learned(X, y)
+    assert set(sizes) == {60}
+
+
+def test_copies_count_as_weights(rng):
+    X = rng.uniform(-2, 2, size=(80, 2))
+    y = np.sin(2 * X[:, :1]) + 0.3 * rng.normal(size=(80, 1))
+    count = np.ones(80)
+    count[:30] = 2.0
+    copied = np.r_[X, X[:30]], np.r_[y, y[:30]], np.ones(110)
+    found = [
+        learn_local(*rows, None, 0.1, 1, "float64", np.random.RandomState(0))[0]
+        for rows in ((X, y, count), copied)
+    ]
+    np.testing.assert_array_equal(found[0].kernel.theta, found[1].kernel.theta)
+    np.testing.assert_array_equal(found[0].noise, found[1].noise)
+    assert found[0].noise[0] > 0.01  # a copy is no witness of little noise
+
+
+def test_equal_rows_with_other_targets_are_no_copies(rng):
+    X = np.repeat(np.arange(4.0), 40)[:, None]
+    y = X + rng.choice([-1.0, 1.0], size=X.shape)
+    X_left, y_left, weight = merge_copies(X, y, np.ones(160))
+    assert len(X_left) == len(y_left) == len(weight) == 160
+
+
+@pytest.mark.parametrize("search", ["kd_tree", "pynndescent"])
+def test_a_kernel_without_one_distance_is_scanned(search, rng):
+    X = rng.normal(size=(40, 2))
+    y = np.sin(X[:, :1])
+    kernel = RBF([1.0, 2.0]) + Matern([2.0, 1.0])
+    learn_local(
+        X, y, np.ones(40), kernel, 0.1, 1, "float64", np.random.RandomState(0), search
+    )
+
+
+def test_sites_teach_the_kernel_of_the_function(rng):
+    truth = ConstantKernel(9.0) * Matern([0.5, 2.0], nu=1.5)
+    X = rng.uniform(-2, 2, size=(600, 2))
+    variance = rng.uniform(0.01, 1.0, (600, 1))
+    f = np.linalg.cholesky(truth(X) + 1e-9 * np.eye(600)) @ rng.normal(size=(600, 1))
+    sites = f + np.sqrt(variance) * rng.normal(size=(600, 1)), variance
+    kernel = ConstantKernel(3.0) * Matern([1.0, 1.0], nu=1.5)
+    for _ in range(4):
+        start = Found(kernel, np.ones(1))
+        rng = np.random.RandomState(0)
+        kernel = learn_from_sites(sites, X, np.ones(600), start, 1, "float64", rng)
+    np.testing.assert_allclose(kernel.k2.length_scale, [0.5, 2.0], rtol=0.35)
+    assert 4.5 < kernel.k1.constant_value < 18.0
