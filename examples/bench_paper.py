@@ -4,11 +4,12 @@ The settings of the ICML 2021 experiments, on a random 80/20 split with seed 0. 
 ``python examples/bench_paper.py`` for all rows or name some: ``... powerplant-4 eeg``.
 """
 
-import sys
+import os
 import time
 
 import numpy as np
 from datasets import load, split
+from report import Table, arguments, dots
 from sklearn.gaussian_process.kernels import ConstantKernel, Matern
 from sklearn.metrics import log_loss, root_mean_squared_error
 
@@ -138,10 +139,22 @@ ROWS = {
 }
 
 
+COLUMNS = {
+    "setting": "",
+    "RMSE/error": ".4f",
+    "MNLL": ".4f",
+    "coverage": ".3f",
+    "seconds": ".1f",
+}
+
+
 if __name__ == "__main__":
+    parser = arguments(__doc__, os.cpu_count())
+    parser.add_argument("names", nargs="*", default=list(ROWS), help="rows")
+    options = parser.parse_args()
+    PAPER["n_jobs"] = options.threads
     SWSGPRegressor(**PAPER, max_iter=1).fit(np.eye(20), np.arange(20.0))  # compile
-    print(f"{'':18s}{'RMSE/error':>12s}{'MNLL':>10s}{'coverage':>10s}{'seconds':>10s}")
-    for name in sys.argv[1:] or ROWS:
-        score, mnll, coverage, seconds = ROWS[name]()
-        figures = f"{score:12.4f}{mnll:10.4f}{coverage:10.3f}{seconds:10.1f}"
-        print(f"{name:18s}{figures}", flush=True)
+    table = Table("paper", COLUMNS)
+    for name in options.names:
+        table.add(name, *ROWS[name]())
+    table.save(options.out, dots, row="setting", panels=list(COLUMNS)[1:])
