@@ -128,7 +128,7 @@ def estimators(name, options):
     if options.peers and name in REGRESSION:
         for label, peer in PEERS.items():
             rows[label] = partial(peer, n_threads=options.threads)
-    return {k: v for k, v in rows.items() if options.only in (None, k)}
+    return {k: v for k, v in rows.items() if k in (options.only or rows)}
 
 
 def run(table, name, options):
@@ -159,7 +159,7 @@ if __name__ == "__main__":
     parser.add_argument("--ablation", action="store_true")
     parser.add_argument("--peers", action="store_true")
     parser.add_argument("--seconds", type=float, help="of a peer's fit")
-    parser.add_argument("--only", help="the row of one model; a peer needs --seconds")
+    parser.add_argument("--only", nargs="+", help="models; peers need --seconds then")
     options = parser.parse_args()
     if options.peers and not PEERS:
         print("Without SVGP and VNNGP: GPyTorch or faiss is missing (extra `bench`).")

@@ -15,7 +15,7 @@ from threadpoolctl import threadpool_limits
 from skswsgp import SWSGPRegressor
 from skswsgp._training import STEPS_PER_BLOCK
 
-COLUMNS = {"what": "", "value": ",d", "milliseconds": ",.3f"}
+COLUMNS = {"what": "", "size": ",d", "milliseconds": ",.3f"}
 
 
 def step_time(n_threads=1, H=32, **sizes):
@@ -36,7 +36,7 @@ def fit_time(N, n_threads=1):
 
 
 def run(table, limit, n_threads):
-    """Add all rows; M and N go up to `limit` and a tenth of it."""
+    """Add all rows; M goes up to `limit`, N to a tenth of it."""
     for M in (1000, 10_000, 100_000, 1_000_000):
         if M <= limit:
             table.add("step, M", M, step_time(M=M))
@@ -60,4 +60,4 @@ if __name__ == "__main__":
     with threadpool_limits(1):
         run(table, options.limit, options.threads)
     ys = ["milliseconds"]
-    table.save(options.out, lines, panel="what", x="value", ys=ys, sharey=False)
+    table.save(options.out, lines, panel="what", x="size", ys=ys, sharey=False)

@@ -92,7 +92,7 @@ class _Peer:
 class SVGP(_Peer):
     """Natural gradients for q(u), Adam for Z (from k-means) and the kernel."""
 
-    M, n, rate, natural_rate = 512, 1024, 0.01, 0.1
+    M, n, rate, natural_rate = 512, 1024, 0.05, 0.1
 
     def _start(self, X, y):
         M = min(self.M, len(X))
@@ -127,7 +127,7 @@ class VNNGP(_Peer):
     The mean of q(u) starts at y: from zero it takes many passes over the data.
     """
 
-    k, n, rate = 32, 256, 0.01
+    k, n, rate = 32, 256, 0.02
 
     def _start(self, X, y):
         order = torch.randperm(len(y))

@@ -70,10 +70,10 @@ class Table:
         )
 
     def _print(self, texts):
-        widths = [max(len(head), 12) + 2 for head in self.columns]
-        cells = zip(texts, widths, self.columns.values(), strict=True)
+        cells = zip(texts, self.columns.items(), strict=True)
         row = (
-            text.ljust(w) if spec == "" else text.rjust(w) for text, w, spec in cells
+            text.rjust(max(len(head), 8) + 2) if spec else text.ljust(22)
+            for text, (head, spec) in cells
         )
         print("".join(row).rstrip(), flush=True)
 
@@ -121,6 +121,10 @@ def lines(plt, rows, *, panel, x, ys, sharey=True):
         ticks = unique(part, x)
         ax.set_xticks(ticks, [f"{tick:,}" for tick in ticks], rotation=45)
         ax.minorticks_off()
+        ax.yaxis.set_major_locator(plt.LogLocator(subs=(1, 2, 5)))
+        ax.yaxis.set_major_formatter("{x:g}")
+        low, high = ax.get_ylim()
+        ax.set_ylim(min(low, high / 10), high)  # small changes look small
         ax.set_title(name)
         ax.set_xlabel(x)
         ax.grid(alpha=0.3)
