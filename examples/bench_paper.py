@@ -5,11 +5,10 @@ The settings of the ICML 2021 experiments, on a random 80/20 split with seed 0. 
 """
 
 import os
-import time
 
 import numpy as np
 from datasets import load, split
-from report import Table, arguments, dots
+from report import Table, arguments, clock, dots
 from sklearn.gaussian_process.kernels import ConstantKernel, Matern
 from sklearn.metrics import log_loss, root_mean_squared_error
 
@@ -24,6 +23,7 @@ PAPER = {
     "covariance": "full",
     "early_stopping": False,
     "n_iter_no_change": 1000,
+    "n_jobs": os.cpu_count(),
     "random_state": 0,
 }
 
@@ -105,9 +105,10 @@ def regression(name, standardise=False, **settings):
     train, test = split(len(X))
     if standardise:
         y = (y - y[train].mean()) / y[train].std()
-    started = time.perf_counter()
+    now = clock(PAPER["n_jobs"])
+    started = now()
     model = SWSGPRegressor(**(PAPER | settings)).fit(X[train], y[train])
-    seconds = time.perf_counter() - started
+    seconds = now() - started
     mean, std = model.predict(X[test], return_std=True)
     return (
         root_mean_squared_error(y[test], mean),
@@ -119,9 +120,10 @@ def regression(name, standardise=False, **settings):
 
 def classification(X, y, X_test, y_test, **settings):
     """Fit and return (error, MNLL, nothing, seconds) on the test rows."""
-    started = time.perf_counter()
+    now = clock(PAPER["n_jobs"])
+    started = now()
     model = SWSGPClassifier(**settings).fit(X, y)
-    seconds = time.perf_counter() - started
+    seconds = now() - started
     proba = model.predict_proba(X_test)
     error = np.mean(model.classes_[proba.argmax(axis=1)] != y_test)
     return error, log_loss(y_test, proba), np.nan, seconds

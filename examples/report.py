@@ -101,6 +101,16 @@ def unique(rows, column):
     return list(dict.fromkeys(row[column] for row in rows))
 
 
+def label_decades(plt, axis):
+    """Show at least a decade of a logarithmic axis, and plain numbers."""
+    low, high = axis.get_view_interval()
+    axis.axes.update({f"{axis.axis_name}lim": (min(low, high / 10), 1.1 * high)})
+    steps = (1, 2, 5) if high / low < 200 else (1,)
+    axis.set_major_locator(plt.LogLocator(subs=steps))
+    axis.set_major_formatter("{x:g}")
+    axis.minorticks_off()
+
+
 def lines(plt, rows, *, panel, x, ys, sharey=True):
     """Draw columns `ys` against `x`, both logarithmic, a panel an entry of `panel`.
 
@@ -121,10 +131,7 @@ def lines(plt, rows, *, panel, x, ys, sharey=True):
         ticks = unique(part, x)
         ax.set_xticks(ticks, [f"{tick:,}" for tick in ticks], rotation=45)
         ax.minorticks_off()
-        ax.yaxis.set_major_locator(plt.LogLocator(subs=(1, 2, 5)))
-        ax.yaxis.set_major_formatter("{x:g}")
-        low, high = ax.get_ylim()
-        ax.set_ylim(min(low, high / 10), high)  # small changes look small
+        label_decades(plt, ax.yaxis)
         ax.set_title(name)
         ax.set_xlabel(x)
         ax.grid(alpha=0.3)
@@ -156,6 +163,7 @@ def dots(plt, rows, *, row, panels, series=None):
         ax.grid(alpha=0.3)
         if column in ("RMSE/error", "seconds"):
             ax.set_xscale("log")
+            label_decades(plt, ax.xaxis)
     if series:
         handles = axes[0, 0].get_legend_handles_labels()
         figure.legend(*handles, loc="lower center", ncols=4)
