@@ -4,11 +4,11 @@ The settings of the ICML 2021 experiments, on a random 80/20 split with seed 0. 
 ``python examples/bench_paper.py`` for all rows or name some: ``... powerplant-4 eeg``.
 """
 
-import sys
-import time
+import os
 
 import numpy as np
 from datasets import load, split
+from report import Table, arguments, clock, dots
 from sklearn.gaussian_process.kernels import ConstantKernel, Matern
 from sklearn.metrics import log_loss, root_mean_squared_error
 
@@ -23,6 +23,7 @@ PAPER = {
     "covariance": "full",
     "early_stopping": False,
     "n_iter_no_change": 1000,
+    "n_jobs": os.cpu_count(),
     "random_state": 0,
 }
 
@@ -104,9 +105,10 @@ def regression(name, standardise=False, **settings):
     train, test = split(len(X))
     if standardise:
         y = (y - y[train].mean()) / y[train].std()
-    started = time.perf_counter()
+    now = clock(PAPER["n_jobs"])
+    started = now()
     model = SWSGPRegressor(**(PAPER | settings)).fit(X[train], y[train])
-    seconds = time.perf_counter() - started
+    seconds = now() - started
     mean, std = model.predict(X[test], return_std=True)
     return (
         root_mean_squared_error(y[test], mean),
@@ -118,9 +120,10 @@ def regression(name, standardise=False, **settings):
 
 def classification(X, y, X_test, y_test, **settings):
     """Fit and return (error, MNLL, nothing, seconds) on the test rows."""
-    started = time.perf_counter()
+    now = clock(PAPER["n_jobs"])
+    started = now()
     model = SWSGPClassifier(**settings).fit(X, y)
-    seconds = time.perf_counter() - started
+    seconds = now() - started
     proba = model.predict_proba(X_test)
     error = np.mean(model.classes_[proba.argmax(axis=1)] != y_test)
     return error, log_loss(y_test, proba), np.nan, seconds
@@ -138,10 +141,22 @@ ROWS = {
 }
 
 
+COLUMNS = {
+    "setting": "",
+    "RMSE/error": ".4f",
+    "MNLL": ".4f",
+    "coverage": ".3f",
+    "seconds": ".1f",
+}
+
+
 if __name__ == "__main__":
+    parser = arguments(__doc__, os.cpu_count())
+    parser.add_argument("names", nargs="*", default=list(ROWS), help="rows")
+    options = parser.parse_args()
+    PAPER["n_jobs"] = options.threads
     SWSGPRegressor(**PAPER, max_iter=1).fit(np.eye(20), np.arange(20.0))  # compile
-    print(f"{'':18s}{'RMSE/error':>12s}{'MNLL':>10s}{'coverage':>10s}{'seconds':>10s}")
-    for name in sys.argv[1:] or ROWS:
-        score, mnll, coverage, seconds = ROWS[name]()
-        figures = f"{score:12.4f}{mnll:10.4f}{coverage:10.3f}{seconds:10.1f}"
-        print(f"{name:18s}{figures}", flush=True)
+    table = Table("paper", COLUMNS)
+    for name in options.names:
+        table.add(name, *ROWS[name]())
+    table.save(options.out, dots, row="setting", panels=list(COLUMNS)[1:])
