@@ -190,8 +190,9 @@ def local_model(X, y, weight, kernel, noise_variance, dtype):
 
 
 def learn_local(
-    X, y, weight, kernel, noise_variance, n_threads, dtype, rng, search="auto"
-):
+    X, y, weight, kernel, noise_variance, n_threads, dtype, rng, search="auto",
+    rows=None,
+):  # fmt: skip
     """Learn kernel and noise variances from the density of rows given their nearest.
 
     Parameters
@@ -208,6 +209,8 @@ def learn_local(
         Where to start.
     n_threads, dtype, rng, search
         Threads of every launch, precision, source of random numbers, kind of search.
+    rows : array of shape (N,), default=None
+        Which rows of a larger X, that is not copied, y and weight belong to.
 
     Returns
     -------
@@ -220,9 +223,11 @@ def learn_local(
         there is one row only, from which nothing can be learned.
     """
     pool = min(POOL, max(POOL_WORK // X.shape[1], NEIGHBORS**2))
-    if len(X) > pool:
-        rows = np.sort(rng.choice(len(X), pool, replace=False))
-        X, y, weight = X[rows], y[rows], weight[rows]
+    if len(y) > pool:
+        drawn = np.sort(rng.choice(len(y), pool, replace=False))
+        rows = drawn if rows is None else rows[drawn]
+        y, weight = y[drawn], weight[drawn]
+    X = X if rows is None else X[rows]
     X, y, weight = merge_copies(X, y, weight)
     noise = np.zeros(y.shape[1])
     noise += noise_variance

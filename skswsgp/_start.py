@@ -143,10 +143,10 @@ def local_kernel(data, kernel, likelihood, noise_variance, rng, **options):
     if name == "softmax":
         targets = (data.y == np.arange(n_latent)).astype(data.y.dtype)
         targets -= targets.mean(axis=0)
-    X = data.X if data.rows is None else data.X[data.rows]
     kernel, noise, _ = learn_local(
-        X, targets, data.weight, kernel, noise_variance, rng=rng, **options
-    )
+        data.X, targets, data.weight, kernel, noise_variance, rng=rng, rows=data.rows,
+        **options,
+    )  # fmt: skip
     return kernel, noise
 
 

@@ -433,3 +433,20 @@ def test_a_kernel_without_one_distance_is_scanned(search, rng):
     learn_local(
         X, y, np.ones(40), kernel, 0.1, 1, "float64", np.random.RandomState(0), search
     )
+
+
+@pytest.mark.parametrize("pool", [1024, 70])
+def test_learning_from_some_rows_of_x(rng, monkeypatch, pool):
+    monkeypatch.setattr(_local, "POOL", pool)
+    monkeypatch.setattr(_local, "NEIGHBORS", 5)
+    X = rng.normal(size=(120, 2))
+    rows = np.sort(rng.permutation(120)[:90])
+    y, weight = np.sin(X[rows, :1]), rng.uniform(0.5, 2.0, 90)
+
+    def found(X, **options):
+        seed = np.random.RandomState(0)
+        return learn_local(X, y, weight, None, 0.1, 1, "float64", seed, **options)
+
+    some, copied = found(X, rows=rows), found(X[rows])
+    np.testing.assert_array_equal(some[0].theta, copied[0].theta)
+    np.testing.assert_array_equal(some[1], copied[1])
