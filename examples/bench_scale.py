@@ -1,10 +1,10 @@
 """How far does it go: many rows, many inducing points, and what a search costs?
 
     python examples/bench_scale.py airline [--rows 200000] [--regression]
-    python examples/bench_scale.py adam [--inducing 100000] [--neighbors 100]
+    python examples/bench_scale.py adam --neighbors 100 [--inducing 100000]
     python examples/bench_scale.py stream [--rows 10000000]
     python examples/bench_scale.py inducing [--inducing 1000000] [--rows 2000000]
-    python examples/bench_scale.py search [--graph]
+    python examples/bench_scale.py search [--graph] [--inducing 100000] [--features 26]
     python examples/bench_scale.py predict
 
 Each prints its figures: seconds of the processor (all threads together) and of the
@@ -106,28 +106,35 @@ def predicted_share(model, X):
 
 
 def adam(options):
-    """Time steps of Adam with many inducing points on flights."""
+    """Steps of Adam with many inducing points on flights: their time, and one epoch."""
     X, y = load("airline")
-    train, _ = split(len(X))
-    rows = options.rows or 64 * 2000
-    X, y = X[train], y[train]
+    train, test = split(len(X))
+    test = test[:50_000]
+    X_test, y_test, X, y = X[test], y[test], X[train], y[train]
+    H, n = options.neighbors, 64 * 1600
     model = SWSGPClassifier(
-        solver="adam", init="default", n_inducing=options.inducing or 100_000,
-        n_neighbors=options.neighbors, batch_size=64, max_iter=1, covariance="diag",
-        inducing_points="random", early_stopping=False, n_jobs=options.threads,
-        random_state=0,
+        solver="adam", init=options.init, n_inducing=options.inducing or 100_000,
+        n_neighbors=H, batch_size=64, covariance="diag", inducing_points="random",
+        early_stopping=False, n_jobs=options.threads, random_state=0,
     )  # fmt: skip
-    warm_up(model)
-    # Two fits that differ only in their rows: the difference is that of the steps.
+    warm_up(model.set_params(max_iter=2))
     times = []
-    for n in (rows, 2 * rows):
-        model.set_params(n_inducing=min(model.n_inducing, n))
+    for epochs in (1, 3):
         with Meter() as meter:
-            model.fit(X[:n], y[:n])
-        meter.report(f"adam, N = {n}, M = {model.n_inducing_}, H = {options.neighbors}")
+            model.set_params(max_iter=epochs).fit(X[:n], y[:n])
+        meter.report(f"N = {n}, M = {model.n_inducing_}, H = {H}, {epochs} epochs")
         times.append(meter.cpu)
-    step = (times[1] - times[0]) / (rows / 64)
-    print(f"{1e3 * step:.2f} ms a step of 64 rows, search included")
+    step = (times[1] - times[0]) / (2 * n / 64)
+    print(f"{1e3 * step:.2f} ms a step of 64 rows whose neighbours are known")
+    if options.rows == 0:
+        return
+    n = options.rows or len(X)
+    with Meter() as meter:
+        model.set_params(max_iter=1).fit(X[:n], y[:n])
+    meter.report(f"N = {n}, M = {model.n_inducing_}, H = {H}, one epoch")
+    p = predicted_share(model, X_test)
+    mnll = -np.mean(np.log(np.where(y_test == 1, p, 1 - p)))
+    print(f"error {np.mean((p > 0.5) != y_test):.4f}, MNLL {mnll:.4f}")
 
 
 def stream(options):
@@ -164,7 +171,7 @@ def inducing(options):
     """Fit and predict with very many inducing points."""
     N, M = options.rows or 2_000_000, options.inducing or 1_000_000
     rng = np.random.default_rng(0)
-    X = rng.normal(size=(N, 8)).astype(np.float32)
+    X = clustered(N, 8, rng).astype(np.float32)
     y = np.sin(X[:, 0]) + X[:, 1]
     model = SWSGPRegressor(
         solver="adam", init="default", n_inducing=M, inducing_points="random",
@@ -191,7 +198,7 @@ def search(options):
     """Microseconds a row of each kind of search, and its recall."""
     kinds = ["brute", "kd_tree"] + ["pynndescent"] * options.graph
     for M in [options.inducing] if options.inducing else [1_000, 10_000, 100_000]:
-        for D in (2, 4, 8, 26, 57):
+        for D in [options.features] if options.features else [2, 4, 8, 26, 57]:
             rng = np.random.default_rng(0)
             points = clustered(M + 4096, D, rng)
             Z, X = points[:M], points[M:]
@@ -245,8 +252,10 @@ if __name__ == "__main__":
     parser.add_argument("part", choices=PARTS)
     parser.add_argument("--rows", type=int)
     parser.add_argument("--inducing", type=int)
+    parser.add_argument("--features", type=int, help="D, for 'search'")
     parser.add_argument("--neighbors", type=int, default=16)
     parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--init", default="default", help="of the fit, for 'adam'")
     parser.add_argument("--kind", default="auto", help="of search, for 'inducing'")
     parser.add_argument("--regression", action="store_true")
     parser.add_argument("--graph", action="store_true", help="time PyNNDescent as well")

@@ -450,3 +450,20 @@ def test_learning_from_some_rows_of_x(rng, monkeypatch, pool):
     some, copied = found(X, rows=rows), found(X[rows])
     np.testing.assert_array_equal(some[0].theta, copied[0].theta)
     np.testing.assert_array_equal(some[1], copied[1])
+
+
+def test_learning_makes_no_graph(rng, monkeypatch):
+    kinds = []
+
+    class Recording(_local.NeighborSearch):
+        def __init__(self, *args, **options):
+            super().__init__(*args, **options)
+            kinds.append(self.kind)
+
+    monkeypatch.setattr(_local, "NeighborSearch", Recording)
+    X = rng.normal(size=(100, 2))
+    seed = np.random.RandomState(0)
+    learn_local(
+        X, X[:, :1], np.ones(100), RBF(1.0), 0.1, 1, "float64", seed, "pynndescent"
+    )
+    assert kinds and "pynndescent" not in kinds
