@@ -5,6 +5,7 @@ lie in tiles, (n_tiles, D, TILE), so that the loop over them is contiguous and a
 stays in cache while a block of rows meets it. H, M, D: see _state.
 """
 
+import math
 import warnings
 from functools import cached_property
 from typing import NamedTuple
@@ -117,10 +118,12 @@ class _Graph:
 # EPYC (Zen 4), and of the KD-tree on standard normal points, its worst case:
 #
 #      M       D=2       D=4       D=6       D=8       D=16      D=26
-#    1,000   1.9/2.0   2.0/3.8   2.0/6.3   2.1/8.7   2.4/13    2.7
-#   10,000   5.7/2.2   6.0/5.4   6.5/15    7.0/36    9/172    11
-#  100,000    25/2.9    28/7.4    31/26     36/86    55/1732  80
+#    1,000   1.9/2.0   2.0/3.8   2.1/6.3   2.2/8.7   3.5/13    2.7/17
+#   10,000   5.9/2.2   5.8/5.4   6.7/15    7.4/36    14/172    11/300
+#  100,000    23/2.9    26/7.4    30/26     36/86    52/1732   78/12000
 #
+# (Those of the tree up to D = 16 are of a quiet machine; beside other jobs, which take
+# its cache, 100,000 points took 4.4, 14, 62 and 230. On 50 clusters 39 at D = 8.)
 # The tree pays from about M = 2^(7 + 1.5 D) on. A graph over 100,000 clustered points,
 # D = 26, is made in 36 seconds, most of which is compilation in each process, and
 # answers in 47 microseconds with a recall of 0.984: it pays from a million rows on, and
@@ -143,7 +146,7 @@ def _choose_search(search, metric, M, D, H):
         return search
     if metric.name != "scaled":
         return "brute"
-    if M >= 2.0 ** (TREE_BITS[0] + TREE_BITS[1] * D):
+    if math.log2(M) >= TREE_BITS[0] + TREE_BITS[1] * D:
         return "kd_tree"
     return "pynndescent" if M >= GRAPH_M and D > GRAPH_D else "brute"
 
