@@ -137,8 +137,9 @@ class Learner:
 
 
 def learn_local(
-    X, y, weight, kernel, noise_variance, n_threads, dtype, rng, search="auto"
-):
+    X, y, weight, kernel, noise_variance, n_threads, dtype, rng, search="auto",
+    rows=None,
+):  # fmt: skip
     """Learn kernel and noise variances from the density of rows given their nearest.
 
     Parameters
@@ -156,6 +157,8 @@ def learn_local(
         Where to start.
     n_threads, dtype, rng, search
         Threads of every launch, precision, source of random numbers, kind of search.
+    rows : array of shape (N,), default=None
+        Which rows of a larger X, that is not copied, y and weight belong to.
 
     Returns
     -------
@@ -164,9 +167,11 @@ def learn_local(
         best first.
     """
     pool = min(POOL, max(POOL_WORK // X.shape[1], NEIGHBORS**2))
-    if len(X) > pool:
-        rows = np.sort(rng.choice(len(X), pool, replace=False))
-        X, y, weight = X[rows], y[rows], weight[rows]
+    if len(y) > pool:
+        drawn = np.sort(rng.choice(len(y), pool, replace=False))
+        rows = drawn if rows is None else rows[drawn]
+        y, weight = y[drawn], weight[drawn]
+    X = X if rows is None else X[rows]
     X, y, weight = merge_copies(X, y, weight)
     start = start_kernel(feature_spread(X, rng)) if kernel is None else kernel
     compile_kernel(start, X.shape[1], dtype)  # refuse it before any work

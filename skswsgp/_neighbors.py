@@ -5,6 +5,7 @@ lie in tiles, (n_tiles, D, TILE), so that the loop over them is contiguous and a
 stays in cache while a block of rows meets it. H, M, D: see _state.
 """
 
+import math
 import warnings
 from functools import cached_property
 from typing import NamedTuple
@@ -113,19 +114,22 @@ class _Graph:
         return np.maximum(lists, 0), complete & distinct
 
 
-# When "auto" takes what. Microseconds a row, brute force / KD-tree, H = 16, float64,
-# standard normal points (the tree's worst case), one core of an AMD EPYC (Zen 4):
+# When "auto" takes what. Microseconds a row of brute force, H = 16, one core of an AMD
+# EPYC (Zen 4), and of the KD-tree on standard normal points, its worst case:
 #
-#      M       D=2       D=4       D=5       D=6       D=8       D=16
-#    1,000   3.7/2.0   4.0/3.8   4.1/5.0   4.2/6.3   4.4/8.7   5.1/13
-#   10,000    12/2.2    12/5.4    14/9.3    14/15     16/36     24/172
-#  100,000    59/2.9    64/7.4    77/13     91/26    114/86    174/1732
+#      M       D=2       D=4       D=6       D=8       D=16      D=26
+#    1,000   1.9/2.0   2.0/3.8   2.1/6.3   2.2/8.7   3.5/13    2.7/17
+#   10,000   5.9/2.2   5.8/5.4   6.7/15    7.4/36    14/172    11/300
+#  100,000    23/2.9    26/7.4    30/26     36/86    52/1732   78/12000
 #
-# Brute force takes 50 to 70 % of that in float32. The tree pays from about M = 4^(D+1)
-# on. A graph over M = 20,000, D = 16 answers in 13 with a recall of 0.99, but compiles
-# for 20 to 30 seconds in each process.
-TREE_BASE = 4
-GRAPH_M, GRAPH_D = 200_000, 8
+# (Those of the tree up to D = 16 are of a quiet machine; beside other jobs, which take
+# its cache, 100,000 points took 4.4, 14, 62 and 230. On 50 clusters 39 at D = 8.)
+# The tree pays from about M = 2^(7 + 1.5 D) on. A graph over 100,000 clustered points,
+# D = 26, is made in 36 seconds, most of which is compilation in each process, and
+# answers in 47 microseconds with a recall of 0.984: it pays from a million rows on, and
+# where there are more points, a fit has as many rows.
+TREE_BITS = 7, 1.5
+GRAPH_M, GRAPH_D = 500_000, 8
 
 
 def _choose_search(search, metric, M, D, H):
@@ -142,7 +146,7 @@ def _choose_search(search, metric, M, D, H):
         return search
     if metric.name != "scaled":
         return "brute"
-    if M >= TREE_BASE ** (D + 1):
+    if math.log2(M) >= TREE_BITS[0] + TREE_BITS[1] * D:
         return "kd_tree"
     return "pynndescent" if M >= GRAPH_M and D > GRAPH_D else "brute"
 

@@ -1,22 +1,85 @@
 """What each row of data says of inducing values: sparse rows of weights.
 
 f_i = a_i' u + noise of variance F_i, a_i = K_w^-1 k of eq. 13. The matrix A (n, M) of
-these rows is kept while the memory budget allows; beyond, its products are made from
-blocks of rows that are weighed anew each time.
+these rows is kept while the memory budget allows, in float32 if need be; beyond, its
+products are made from blocks of rows that are weighed anew each time.
 """
 
 import copy
+from typing import NamedTuple
 
 import numpy as np
 from scipy.linalg import solve_triangular
-from scipy.sparse import csr_matrix, vstack
 
+from skswsgp import _listed as loops
 from skswsgp._chain import mean_variance, sparse_rows
+from skswsgp._engine_cpu import CHUNKS
+from skswsgp._jit import launch
 from skswsgp._model import cholesky, index_blocks, require_finite
 from skswsgp._neighbors import memory_budget
 from skswsgp._point import TINY
 
-BYTES = 8 + 8 + 4  # of an entry of A: itself, its square, its column
+
+class DenseRows(NamedTuple):
+    """Rows of A that hold every column."""
+
+    A: np.ndarray  # (n, M)
+
+    def multiply(self, u, squares=False):
+        """Return A u, or A^2 u, the squares taken of each entry."""
+        return (self.A**2 if squares else self.A) @ u
+
+    def pull(self, v, squares=False):
+        """Return A' v, or A^2' v."""
+        return (self.A**2 if squares else self.A).T @ v
+
+    def pull_product(self, v, u):
+        """Return A' diag(v) A u."""
+        return self.A.T @ (v * (self.A @ u))
+
+    def matrix(self):
+        """Return A."""
+        return self.A
+
+
+class ListedRows(NamedTuple):
+    """Rows of A that hold H columns each."""
+
+    lists: np.ndarray  # (n, H) int32 columns
+    weights: np.ndarray  # (n, H) entries
+    n_columns: int  # M
+    n_threads: int
+
+    def multiply(self, u, squares=False):
+        """Return A u for u (M,) or (M, Q), or A^2 u."""
+        out = np.empty((len(self.lists), *u.shape[1:]))
+        if u.ndim > 1:
+            for q, column in enumerate(np.ascontiguousarray(u.T)):
+                out[:, q] = self.multiply(column, squares)
+            return out
+        with launch(self.n_threads):
+            loops.multiply(self.lists, self.weights, squares, u, out)
+        return out
+
+    def pull(self, v, squares=False):
+        """Return A' v, or A^2' v."""
+        return self._pull(loops.SQUARES if squares else loops.PLAIN, v, v)
+
+    def pull_product(self, v, u):
+        """Return A' diag(v) A u."""
+        return self._pull(loops.PRODUCT, v, u)
+
+    def matrix(self):
+        """Return A as a sparse matrix."""
+        return sparse_rows(self.weights, self.lists, self.n_columns)
+
+    def _pull(self, kind, v, u):
+        out = np.zeros(self.n_columns)
+        total = np.empty((CHUNKS, self.n_columns))
+        v, u = np.ascontiguousarray(v), np.ascontiguousarray(u)
+        with launch(self.n_threads):
+            loops.pull(self.lists, self.weights, kind, v, u, total, out)
+        return out
 
 
 class RowWeights:
@@ -28,7 +91,7 @@ class RowWeights:
     ----------
     F : ndarray of shape (n,)
         Variance of f_i given u, positive.
-    kept : list of (index, A, A^2) or None
+    kept : DenseRows, ListedRows or None
         All rows, or None where they are made anew.
     """
 
@@ -41,18 +104,32 @@ class RowWeights:
         self.shift = engine.model.jitter * mean_variance(kernel, Z)
         self.root = cholesky(kernel(Z), self.shift) if engine.shared else None
         self.F = np.empty(n)
-        self.kept = None
-        fits = BYTES * n * engine.n_active <= memory_budget()
-        blocks = []
+        self.kept = self._allocate()
         for index in index_blocks(n):
-            A, residual = self._weigh(index)
-            require_finite(A.data)
+            rows, residual = self._weigh(index)
+            require_finite(rows.A if engine.shared else rows.weights)
             self.F[index] = np.maximum(residual, TINY * self.shift)
-            if fits:
-                blocks.append(A)
-        if fits:
-            A = vstack(blocks, format="csr")
-            self.kept = [(slice(None), A, squared(A))]
+            if self.kept is not None:
+                for array, part in zip(self.kept, rows, strict=True):
+                    if isinstance(array, np.ndarray):
+                        array[index] = part
+
+    def _allocate(self):
+        """Return empty rows for all data if they fit into the budget, or None."""
+        n, H = self.shape[0], self.engine.n_active
+        dtype = np.dtype(self.engine.model.Z.dtype)
+        if self.engine.shared:
+            fits = 8 * n * H <= memory_budget()
+            return DenseRows(np.empty((n, H))) if fits else None
+        column = np.dtype(np.int32)
+        for entry in (dtype, np.dtype(np.float32)):
+            if (column.itemsize + entry.itemsize) * n * H <= memory_budget():
+                lists, weights = np.empty((n, H), column), np.empty((n, H), entry)
+                return self._listed(lists, weights)
+        return None
+
+    def _listed(self, lists, weights):
+        return ListedRows(lists, weights, self.shape[1], self.engine.n_threads)
 
     def scaled(self, factor):
         """Return the same for `factor` times the kernel, which changes F only."""
@@ -62,18 +139,18 @@ class RowWeights:
 
     def multiply(self, u):
         """Return A u (n,) for u (M,), likewise for a matrix."""
-        return self._by_row(u, lambda A, A2: A @ u)
+        return self._by_row(lambda rows: rows.multiply(u), u)
 
     def multiply_squared(self, s):
         """Return A^2 s, the squares taken of each entry."""
-        return self._by_row(s, lambda A, A2: A2 @ s)
+        return self._by_row(lambda rows: rows.multiply(s, squares=True), s)
 
     def quadratic(self, L):
         """Return |L' a_i|^2 (n,) for L (M, M)."""
         out = np.empty(self.shape[0])
         size = max(1, int(memory_budget() / (16 * len(L))))
-        for index, A, _ in self._blocks():
-            rows = np.arange(self.shape[0])[index]
+        for index, block in self._blocks():
+            A, rows = block.matrix(), np.arange(self.shape[0])[index]
             for first in range(0, len(rows), size):  # A L is dense
                 part = slice(first, first + size)
                 out[rows[part]] = np.sum((A[part] @ L) ** 2, axis=1)
@@ -81,54 +158,48 @@ class RowWeights:
 
     def pull(self, w):
         """Return A' w (M,)."""
-        return sum(A.T @ w[index] for index, A, _ in self._blocks())
+        return sum(rows.pull(w[index]) for index, rows in self._blocks())
 
     def pull_squared(self, w):
         """Return A^2' w, the squares taken of each entry."""
-        return sum(A2.T @ w[index] for index, _, A2 in self._blocks())
+        return sum(rows.pull(w[index], squares=True) for index, rows in self._blocks())
 
     def pull_product(self, w, u):
         """Return A' diag(w) A u (M,), in one pass over the rows."""
-        return sum(A.T @ (w[index] * (A @ u)) for index, A, _ in self._blocks())
+        return sum(rows.pull_product(w[index], u) for index, rows in self._blocks())
 
     def gram(self, w):
         """Return A' diag(w) A as an array (M, M)."""
         total = np.zeros((self.shape[1],) * 2)
-        for index, A, _ in self._blocks():
-            total += (A.T @ A.multiply(w[index, None]).tocsr()).toarray()
+        for index, rows in self._blocks():
+            A, factor = rows.matrix(), w[index, None]
+            if isinstance(A, np.ndarray):
+                total += A.T @ (factor * A)
+            else:
+                total += (A.T @ A.multiply(factor).tocsr()).toarray()
         return total
 
-    def _by_row(self, like, function):
+    def _by_row(self, function, like):
         out = np.empty((self.shape[0], *like.shape[1:]))
-        for index, A, A2 in self._blocks():
-            out[index] = function(A, A2)
+        for index, rows in self._blocks():
+            out[index] = function(rows)
         return out
 
     def _blocks(self):
-        """Return or yield (index, A, A^2) of blocks of rows."""
+        """Return or yield (index, rows of A) of blocks of rows."""
         if self.kept is not None:
-            return self.kept
-        return self._made_blocks()
-
-    def _made_blocks(self):
-        for index in index_blocks(self.shape[0]):
-            A, _ = self._weigh(index)
-            yield index, A, squared(A)
+            return [(slice(None), self.kept)]
+        return ((i, self._weigh(i)[0]) for i in index_blocks(self.shape[0]))
 
     def _weigh(self, index):
-        """Return the rows of A (sparse) and of F of some rows of the data."""
+        """Return the rows of A and of F of some rows of the data."""
         X = self.data.block(index)[0]
         if self.root is None:
             lists = self.lookup(index, X)
             weights, residual = self.engine.regress(X, lists)
-            return sparse_rows(weights, lists, self.shape[1]), residual
+            return self._listed(lists, weights), residual
         Z = self.engine.model.Z.astype(np.float64)
         half = solve_triangular(self.root, self.kernel(Z, X), lower=True)  # (M, n)
         residual = self.kernel.diag(X) - np.sum(half**2, axis=0)
         weights = solve_triangular(self.root, half, lower=True, trans="T").T
-        return csr_matrix(weights), residual
-
-
-def squared(A):
-    """Return a sparse matrix with the squares of the entries of A."""
-    return csr_matrix((A.data**2, A.indices, A.indptr), shape=A.shape)
+        return DenseRows(weights), residual

@@ -165,7 +165,7 @@ def local_kernels(data, kernel, likelihood, noise_variance, rng, **options):
     if name == "softmax":
         targets = (data.y == np.arange(n_latent)).astype(data.y.dtype)
         targets -= targets.mean(axis=0)
-    X = data.X if data.rows is None else data.X[data.rows]
     return learn_local(
-        X, targets, data.weight, kernel, noise_variance, rng=rng, **options
-    )
+        data.X, targets, data.weight, kernel, noise_variance, rng=rng, rows=data.rows,
+        **options,
+    )  # fmt: skip

@@ -10,7 +10,7 @@ import skswsgp
 FLOORS = [
     "_covariance _stationary _likelihoods _linalg _tiles _state _jit kernels",
     "_variational _point _shared _kriging _adam",
-    "_engine_cpu _steps_cpu _evaluation_cpu _kriging_cpu _nearest _scan",
+    "_engine_cpu _steps_cpu _evaluation_cpu _kriging_cpu _nearest _scan _listed",
     "_model _training _neighbors _inducing _defaults _program _engine"
     " _local _learning _chain _divergences _rows _natural _alternating _refine"
     " _few _start _validation",

@@ -5,7 +5,7 @@ import pytest
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, Matern
 from test_kriging import KERNELS, drawn
 
-from skswsgp import SWSGPClassifier, SWSGPRegressor, _learning
+from skswsgp import SWSGPClassifier, SWSGPRegressor, _learning, _local
 from skswsgp._learning import (
     Found,
     Learner,
@@ -232,3 +232,37 @@ def test_sites_teach_the_kernel_of_the_function(rng):
         kernel = learn_from_sites(sites, X, np.ones(600), start, 1, "float64", rng)
     np.testing.assert_allclose(kernel.k2.length_scale, [0.5, 2.0], rtol=0.35)
     assert 4.5 < kernel.k1.constant_value < 18.0
+
+
+@pytest.mark.parametrize("pool", [1024, 70])
+def test_learning_from_some_rows_of_x(rng, monkeypatch, pool):
+    monkeypatch.setattr(_learning, "POOL", pool)
+    monkeypatch.setattr(_learning, "NEIGHBORS", 5)
+    X = rng.normal(size=(120, 2))
+    rows = np.sort(rng.permutation(120)[:90])
+    y, weight = np.sin(X[rows, :1]), rng.uniform(0.5, 2.0, 90)
+
+    def found(X, **options):
+        seed = np.random.RandomState(0)
+        return learn_local(X, y, weight, None, 0.1, 1, "float64", seed, **options)[0]
+
+    some, copied = found(X, rows=rows), found(X[rows])
+    np.testing.assert_array_equal(some.kernel.theta, copied.kernel.theta)
+    np.testing.assert_array_equal(some.noise, copied.noise)
+
+
+def test_learning_makes_no_graph(rng, monkeypatch):
+    kinds = []
+
+    class Recording(_local.NeighborSearch):
+        def __init__(self, *args, **options):
+            super().__init__(*args, **options)
+            kinds.append(self.kind)
+
+    monkeypatch.setattr(_local, "NeighborSearch", Recording)
+    X = rng.normal(size=(100, 2))
+    seed = np.random.RandomState(0)
+    learn_local(
+        X, X[:, :1], np.ones(100), RBF(1.0), 0.1, 1, "float64", seed, "pynndescent"
+    )
+    assert kinds and "pynndescent" not in kinds

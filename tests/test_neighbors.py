@@ -241,11 +241,13 @@ def test_an_index_needs_a_scaled_distance(Z, kind):
 @pytest.mark.parametrize(
     ("M", "D", "expected"),
     [
-        (63, 2, "brute"),
-        (64, 2, "kd_tree"),
-        (100_000, 8, "brute"),
-        (199_999, 9, "brute"),
-        (200_000, 9, "pynndescent"),
+        (1023, 2, "brute"),
+        (1024, 2, "kd_tree"),
+        (524_287, 8, "brute"),
+        (524_288, 8, "kd_tree"),
+        (499_999, 9, "brute"),
+        (500_000, 9, "pynndescent"),
+        (1_000_000, 800, "pynndescent"),
     ],
 )
 def test_auto(M, D, expected):

@@ -268,6 +268,24 @@ def test_streamed_rows_are_the_kept_ones(rng, table, likelihood, H, full):
         assert_allclose(first, second, atol=1e-9)
 
 
+@pytest.mark.parametrize(
+    ("entry", "dtype"), [(12, "float64"), (8, "float32"), (7, None)]
+)
+def test_rows_are_kept_in_float32_where_float64_takes_too_much(
+    rng, table, entry, dtype
+):
+    likelihood = "gaussian", 2
+    y = targets(rng, likelihood)
+    whole = make_solver(table, 4, y, likelihood, kl="chain")
+    budget = entry * 4 * len(y) / 2**20
+    with sklearn.config_context(working_memory=budget):
+        solver = make_solver(table, 4, y, likelihood, kl="chain")
+    kept = solver.rows.kept
+    assert (kept and kept.weights.dtype) == dtype
+    whole.advance(0), solver.advance(0)
+    assert_allclose(solver.engine.model.m, whole.engine.model.m, atol=1e-4)
+
+
 @pytest.mark.parametrize("estimator", [SWSGPRegressor, SWSGPClassifier])
 def test_fits_within_little_memory(rng, estimator):
     X = rng.normal(size=(60, 2))

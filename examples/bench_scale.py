@@ -1,0 +1,263 @@
+"""How far does it go: many rows, many inducing points, and what a search costs?
+
+    python examples/bench_scale.py airline [--rows 200000] [--regression]
+    python examples/bench_scale.py adam --neighbors 100 [--inducing 100000]
+    python examples/bench_scale.py stream [--rows 10000000]
+    python examples/bench_scale.py inducing [--inducing 1000000] [--rows 2000000]
+    python examples/bench_scale.py search [--graph] [--inducing 100000] [--features 26]
+    python examples/bench_scale.py predict
+
+Each prints its figures: seconds of the processor (all threads together) and of the
+clock, and the most memory that was resident beyond what the data take (Linux only).
+`--threads` sets the number of threads.
+"""
+
+import argparse
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+from datasets import load, split
+from sklearn.gaussian_process.kernels import RBF
+
+from skswsgp import SWSGPClassifier, SWSGPRegressor
+from skswsgp._neighbors import NeighborSearch
+from skswsgp._program import compile_kernel
+
+MEBIBYTE = 2**20
+STATM = Path("/proc/self/statm")
+
+
+def resident():
+    """Return the resident memory in MiB, zero where the system does not say."""
+    if not STATM.exists():
+        return 0.0
+    return int(STATM.read_text().split()[1]) * 4096 / MEBIBYTE
+
+
+class Meter:
+    """Seconds and peak memory of what runs in its context."""
+
+    def __enter__(self):
+        self.before = self.peak = resident()
+        self.running = True
+        self.thread = threading.Thread(target=self._watch, daemon=True)
+        self.thread.start()
+        self.started = time.process_time(), time.perf_counter()
+        return self
+
+    def _watch(self):
+        while self.running:
+            self.peak = max(self.peak, resident())
+            time.sleep(0.02)
+
+    def __exit__(self, *error):
+        self.cpu = time.process_time() - self.started[0]
+        self.wall = time.perf_counter() - self.started[1]
+        self.running = False
+        self.thread.join()
+
+    def report(self, what):
+        """Print one line."""
+        print(
+            f"{what}: {self.cpu:.1f} s of processor, {self.wall:.1f} s, "
+            f"{self.peak - self.before:.0f} MiB beyond the {self.before:.0f} before",
+            flush=True,
+        )
+
+
+def warm_up(model):
+    """Compile what a model needs, or read it from the cache."""
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(300, 8)), rng.integers(2, size=300)
+    model.fit(X, y).predict(X)
+
+
+def airline(options):
+    """Fit the default estimator to flights, 80 % of them."""
+    X, y = load("airline")
+    train, test = split(len(X))
+    if options.rows:
+        train = train[: options.rows]
+    kind = SWSGPRegressor if options.regression else SWSGPClassifier
+    model = kind(n_jobs=options.threads, random_state=0)
+    warm_up(model)
+    X_train, y_train, X_test, y_test = X[train], y[train], X[test], y[test]
+    del X, y
+    with Meter() as meter:
+        model.fit(X_train, y_train)
+    M, H = model.n_inducing_, model.n_neighbors_
+    meter.report(f"airline, N = {len(train)}, M = {M}, H = {H}, fit")
+    with Meter() as meter:
+        p = predicted_share(model, X_test)
+    meter.report(f"airline, {len(test)} predictions")
+    error = np.mean((p > 0.5) != y_test)
+    mnll = -np.mean(np.log(np.where(y_test == 1, p, 1 - p)))
+    print(f"error {error:.4f}, MNLL {mnll:.4f}")
+
+
+def predicted_share(model, X):
+    """Return P(y = 1); of a regression, the mean within (0.001, 0.999)."""
+    if hasattr(model, "predict_proba"):
+        return model.predict_proba(X)[:, 1]
+    return np.clip(model.predict(X), 1e-3, 1 - 1e-3)
+
+
+def adam(options):
+    """Steps of Adam with many inducing points on flights: their time, and one epoch."""
+    X, y = load("airline")
+    train, test = split(len(X))
+    test = test[:50_000]
+    X_test, y_test, X, y = X[test], y[test], X[train], y[train]
+    H, n = options.neighbors, 64 * 1600
+    model = SWSGPClassifier(
+        solver="adam", init=options.init, n_inducing=options.inducing or 100_000,
+        n_neighbors=H, batch_size=64, covariance="diag", inducing_points="random",
+        early_stopping=False, n_jobs=options.threads, random_state=0,
+    )  # fmt: skip
+    warm_up(model.set_params(max_iter=2))
+    times = []
+    for epochs in (1, 3):
+        with Meter() as meter:
+            model.set_params(max_iter=epochs).fit(X[:n], y[:n])
+        meter.report(f"N = {n}, M = {model.n_inducing_}, H = {H}, {epochs} epochs")
+        times.append(meter.cpu)
+    step = (times[1] - times[0]) / (2 * n / 64)
+    print(f"{1e3 * step:.2f} ms a step of 64 rows whose neighbours are known")
+    if options.rows == 0:
+        return
+    n = options.rows or len(X)
+    with Meter() as meter:
+        model.set_params(max_iter=1).fit(X[:n], y[:n])
+    meter.report(f"N = {n}, M = {model.n_inducing_}, H = {H}, one epoch")
+    p = predicted_share(model, X_test)
+    mnll = -np.mean(np.log(np.where(y_test == 1, p, 1 - p)))
+    print(f"error {np.mean((p > 0.5) != y_test):.4f}, MNLL {mnll:.4f}")
+
+
+def stream(options):
+    """Fit to rows of a memory map, in one go and in chunks."""
+    N, D, chunk = options.rows or 10_000_000, 8, 500_000
+    rng = np.random.default_rng(0)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "X"
+        X = np.memmap(path, dtype=np.float32, mode="w+", shape=(N, D))
+        y = np.empty(N)
+        for first in range(0, N, chunk):
+            X[first : first + chunk] = rng.normal(size=(len(X[first:][:chunk]), D))
+            y[first : first + chunk] = np.sin(X[first : first + chunk, 0])
+        X.flush()
+        X = np.memmap(path, dtype=np.float32, mode="r", shape=(N, D))
+        settings = {"solver": "adam", "max_iter": 1, "batch_size": 1024}
+        settings |= {"n_jobs": options.threads, "random_state": 0, "n_neighbors": 16}
+        for init in ("default", "local"):
+            model = SWSGPRegressor(n_inducing=1024, init=init, **settings)
+            warm_up(model)
+            with Meter() as meter:
+                model.fit(X, y)
+            meter.report(f"stream, N = {N}, init={init!r}, one epoch")
+            print(f"resident at most {meter.peak:.0f} MiB")
+        model = SWSGPRegressor(n_inducing=1024, init="default", **settings)
+        with Meter() as meter:
+            for first in range(0, N, chunk):
+                model.partial_fit(X[first : first + chunk], y[first : first + chunk])
+        meter.report(f"stream, partial_fit in chunks of {chunk}")
+        print(f"resident at most {meter.peak:.0f} MiB")
+
+
+def inducing(options):
+    """Fit and predict with very many inducing points."""
+    N, M = options.rows or 2_000_000, options.inducing or 1_000_000
+    rng = np.random.default_rng(0)
+    X = clustered(N, 8, rng).astype(np.float32)
+    y = np.sin(X[:, 0]) + X[:, 1]
+    model = SWSGPRegressor(
+        solver="adam", init="default", n_inducing=M, inducing_points="random",
+        n_neighbors=16, batch_size=1024, max_iter=1, n_jobs=options.threads,
+        random_state=0, neighbor_search=options.kind,
+    )  # fmt: skip
+    warm_up(model)
+    with Meter() as meter:
+        model.fit(X, y)
+    meter.report(f"N = {N}, M = {model.n_inducing_}, H = 16, one epoch")
+    with Meter() as meter:
+        model.predict(X[:20_000], return_std=True)
+    meter.report("20,000 predictions")
+
+
+def clustered(n, D, rng):
+    """Return rows around 50 centres."""
+    return 3 * rng.normal(size=(50, D))[rng.integers(50, size=n)] + rng.normal(
+        size=(n, D)
+    )
+
+
+def search(options):
+    """Microseconds a row of each kind of search, and its recall."""
+    kinds = ["brute", "kd_tree"] + ["pynndescent"] * options.graph
+    for M in [options.inducing] if options.inducing else [1_000, 10_000, 100_000]:
+        for D in [options.features] if options.features else [2, 4, 8, 26, 57]:
+            rng = np.random.default_rng(0)
+            points = clustered(M + 4096, D, rng)
+            Z, X = points[:M], points[M:]
+            struct = compile_kernel(RBF(np.ones(D)), D, "float64").struct
+            for kind in kinds:
+                with Meter() as meter:
+                    found = NeighborSearch(
+                        Z, struct, n_neighbors=options.neighbors, search=kind,
+                        n_threads=options.threads,
+                    )  # fmt: skip
+                    found.query(X[:64])
+                made, times = meter.cpu, []
+                for n in (64, 2048):
+                    with Meter() as meter:
+                        for first in range(0, 2048, n):
+                            found.query(X[first : first + n])
+                    times.append(f"{1e6 * meter.cpu / 2048:.1f}")
+                print(
+                    f"M = {M}, D = {D}, {kind}: made in {made:.1f} s, {times} us a row "
+                    f"(64, 2048 at once), recall {found.recall(X[2048:2304]):.4f}",
+                    flush=True,
+                )
+
+
+def predict(options):
+    """Predictions a second with their standard deviation, search included."""
+    rng = np.random.default_rng(0)
+    M, H, N = options.inducing or 10_000, 16, options.rows or 400_000
+    X = rng.normal(size=(N, 8))
+    y = np.sin(X[:M, 0]) + 0.1 * rng.normal(size=M)
+    model = SWSGPRegressor(
+        n_inducing=M, n_neighbors=H, inducing_points="random", n_jobs=options.threads
+    )
+    model.fit(X[:M], y)
+    for with_std in (True, False):
+        model.predict(X[:64], return_std=with_std)
+        with Meter() as meter:
+            model.predict(X, return_std=with_std)
+        print(
+            f"M = {M}, H = {H}, D = 8, return_std={with_std}: {N / meter.wall:.0f} "
+            f"rows a second, {N / meter.cpu:.0f} a second of processor"
+        )
+
+
+PARTS = {f.__name__: f for f in (airline, adam, stream, inducing, search, predict)}
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("part", choices=PARTS)
+    parser.add_argument("--rows", type=int)
+    parser.add_argument("--inducing", type=int)
+    parser.add_argument("--features", type=int, help="D, for 'search'")
+    parser.add_argument("--neighbors", type=int, default=16)
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--init", default="default", help="of the fit, for 'adam'")
+    parser.add_argument("--kind", default="auto", help="of search, for 'inducing'")
+    parser.add_argument("--regression", action="store_true")
+    parser.add_argument("--graph", action="store_true", help="time PyNNDescent as well")
+    arguments = parser.parse_args()
+    PARTS[arguments.part](arguments)

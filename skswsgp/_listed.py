@@ -1,0 +1,78 @@
+"""Loops over sparse rows: row i of A holds weights[i, h] in the columns lists[i, h].
+
+Sums over rows are taken by chunks, whose number does not depend on the threads, and
+then in order: total (CHUNKS, M) is scratch.
+"""
+
+import numpy as np
+
+from skswsgp._engine_cpu import CHUNKS, chunk_bounds
+from skswsgp._jit import njit, njit_parallel, njit_small, prange
+
+PLAIN, SQUARES, PRODUCT = range(3)  # what `pull` makes
+
+
+@njit_small
+def row_sum(lists, weights, i, u):
+    """Sum of the entries of a row times those of u."""
+    total = 0.0
+    for h in range(lists.shape[1]):
+        total += weights[i, h] * u[np.uint64(lists[i, h])]
+    return total
+
+
+@njit_small
+def row_sum_of_squares(lists, weights, i, u):
+    """The same with the squares of the entries."""
+    total = 0.0
+    for h in range(lists.shape[1]):
+        total += weights[i, h] * weights[i, h] * u[np.uint64(lists[i, h])]
+    return total
+
+
+@njit
+def multiply_chunk(lists, weights, squares, u, c, out):
+    """Entries of A u of a chunk of rows."""
+    first, last = chunk_bounds(c, lists.shape[0])
+    for i in range(first, last):
+        if squares:
+            out[i] = row_sum_of_squares(lists, weights, i, u)
+        else:
+            out[i] = row_sum(lists, weights, i, u)
+
+
+@njit
+def pull_chunk(lists, weights, kind, v, u, c, total):
+    """total[c] = A' v over the rows of a chunk; see `pull`."""
+    first, last = chunk_bounds(c, lists.shape[0])
+    for j in range(total.shape[1]):
+        total[c, j] = 0.0
+    for i in range(first, last):
+        factor = v[i]
+        if kind == PRODUCT:
+            factor *= row_sum(lists, weights, i, u)
+        for h in range(lists.shape[1]):
+            term = factor * weights[i, h]
+            if kind == SQUARES:
+                term *= weights[i, h]
+            total[c, np.uint64(lists[i, h])] += term
+
+
+# --- launches; call them within `launch` ----------------------------------------------
+
+
+@njit_parallel
+def multiply(lists, weights, squares, u, out):
+    """out (n,) = A u, or A^2 u with the squares of the entries."""
+    for chunk in prange(CHUNKS):
+        multiply_chunk(lists, weights, squares, u, np.int64(chunk), out)
+
+
+@njit_parallel
+def pull(lists, weights, kind, v, u, total, out):
+    """out (M,) += A' v; of SQUARES, A^2' v; of a PRODUCT, A' diag(v) A u."""
+    for chunk in prange(CHUNKS):
+        pull_chunk(lists, weights, kind, v, u, np.int64(chunk), total)
+    for c in range(CHUNKS):
+        for j in range(out.shape[0]):
+            out[j] += total[c, j]
