@@ -11,6 +11,7 @@ from scipy.optimize import minimize_scalar
 from sklearn.base import clone
 
 from skswsgp import _kriging_cpu as loops
+from skswsgp._adam import LOG_NOISE_BOUNDS, make_optimizer, update_parameters
 from skswsgp._defaults import default_kernel, feature_spread
 from skswsgp._engine_cpu import make_gradients
 from skswsgp._jit import launch
@@ -18,7 +19,6 @@ from skswsgp._model import ROWS_AT_ONCE, build_model
 from skswsgp._neighbors import NeighborSearch, choose_metric
 from skswsgp._program import compile_kernel, updated_kernel
 from skswsgp._state import Batch, make_work
-from skswsgp._steps_cpu import LOG_NOISE_BOUNDS, make_optimizer, update_parameters
 from skswsgp._training import center_rows, kernel_of
 
 NEIGHBORS = 32  # from which a row is predicted while learning
