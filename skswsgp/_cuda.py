@@ -5,9 +5,9 @@ which there are 1, or 32 times a power of two. Under the simulator (NUMBA_ENABLE
 and NUMBA_DISABLE_JIT) all functions run as they stand in Python.
 """
 
-import functools
 import importlib.util
 import threading
+from types import FunctionType, ModuleType
 
 from llvmlite import ir
 from numba.core.dispatcher import Dispatcher
@@ -75,22 +75,79 @@ def collect():
         clear.clear()
 
 
+# --- functions and kernels ------------------------------------------------------------
+
+
 def kernel(function):
-    """Compile a kernel, a function that all threads of a launch run."""
-    return function if cuda is None else cuda.jit(function)
+    """Mark a function that all threads of a launch run; see `for_kernels`."""
+    function.is_kernel = True
+    return function
 
 
-def for_kernels(*modules):
-    """Let kernels call the compiled functions of modules.
+def for_kernels(module, *others):
+    """Compile the kernels of a module, and what they call of others, for GPUs.
 
-    numba-cuda compiles them anew, with their options, but takes any fastmath flag for
-    all of them, those that hide NaN included.
+    The compiled functions of the CPU have options and parts that GPUs lack, so theirs
+    are made from the same code with names that stand for what a GPU has.
     """
-    for module in modules:
-        for function in vars(module).values():
-            if isinstance(function, Dispatcher):
-                options = function.targetoptions | {"fastmath": False}
-                function.targetoptions = options
+    if cuda is None:
+        return
+    if cuda.config.ENABLE_CUDASIM:
+        for name, value in list(vars(module).items()):
+            if getattr(value, "is_kernel", False):
+                setattr(module, name, cuda.jit(value))
+        return
+    twins = Twins()
+    for each in (_lanes, _tiles, *others, module):
+        twins.add(each)
+    twins.connect()
+    for name, value in list(vars(module).items()):
+        if getattr(value, "is_kernel", False):
+            setattr(module, name, twins.functions[value])
+
+
+class Twins:
+    """Functions for GPUs, each made from the code of one of the CPU."""
+
+    def __init__(self):
+        self.modules = {}  # by name, their names and what these stand for
+        self.functions = {}  # by function of the CPU
+
+    def add(self, module):
+        """Make twins of the compiled functions and kernels of a module."""
+        names = dict(vars(module))
+        self.modules[module] = names
+        lanes = gpu_lanes() if module is _lanes else {}
+        for name, value in vars(module).items():
+            stands = _lanes.STANDS.get(name)
+            if name in lanes:
+                self.functions[value] = lanes[name]
+            elif stands is not None and stands.__module__ == module.__name__:
+                self._make(value, stands, names)
+            elif isinstance(value, Dispatcher) and own(value.py_func, module):
+                self._make(value, value.py_func, names)
+            elif getattr(value, "is_kernel", False):
+                self._make(value, value, names, device=False)
+
+    def _make(self, value, function, names, device=True):
+        copy = FunctionType(function.__code__, names, function.__name__)
+        copy.__module__, copy.__qualname__ = function.__module__, function.__qualname__
+        self.functions[value] = cuda.jit(device=device)(copy)
+
+    def connect(self):
+        """Let all twins call each other."""
+        for names in self.modules.values():
+            for name, value in names.items():
+                if isinstance(value, ModuleType) and value in self.modules:
+                    names[name] = ModuleType(value.__name__)
+                    vars(names[name]).update(self.modules[value])
+                elif value.__hash__ is not None and value in self.functions:
+                    names[name] = self.functions[value]
+
+
+def own(function, module):
+    """Whether a function was written in a module, not imported by it."""
+    return function.__module__ == module.__name__
 
 
 # --- lanes on a GPU -------------------------------------------------------------------
@@ -113,23 +170,8 @@ def part_of(builder, index):
     return builder.gep(parts, [zero, index])
 
 
-def on_gpu(stub):
-    """Compile a function in the place of a stub for GPUs; inline as that of the CPU."""
-    return overload(stub, inline="always")
-
-
-def as_it_stands(stub):
-    """Compile a stub itself for GPUs."""
-
-    @functools.wraps(stub)
-    def typed(*args):
-        return stub
-
-    on_gpu(stub)(typed)
-
-
-def compile_lanes():
-    """Tell numba-cuda what the functions of `_lanes` and `_tiles` are."""
+def gpu_lanes():
+    """Return what takes the place of functions of `_lanes` on a GPU, by name."""
 
     @intrinsic
     def set_part(typingctx, index, value):
@@ -146,46 +188,34 @@ def compile_lanes():
 
         return cuda.types.float64(cuda.types.int64), generate
 
-    @on_gpu(_lanes.position)
+    @cuda.jit(device=True)
     def position():
-        return lambda: (cuda.threadIdx.x, cuda.blockDim.x)
+        return cuda.threadIdx.x, cuda.blockDim.x
 
-    @on_gpu(_lanes.sync)
+    @cuda.jit(device=True)
     def sync():
-        def wait():
-            if cuda.blockDim.x > 1:
-                cuda.syncthreads()
+        if cuda.blockDim.x > 1:
+            cuda.syncthreads()
 
-        return wait
-
-    @on_gpu(_lanes.total)
+    @cuda.jit(device=True)
     def total(value):
-        def total_of(value):
-            value = float(value)
-            lanes = cuda.blockDim.x
-            if lanes > 1:
-                for step in (16, 8, 4, 2, 1):
-                    value += cuda.shfl_xor_sync(ALL_LANES, value, step)
-            if lanes > WARP:  # sums of warps meet in shared memory
-                cuda.syncthreads()
-                if cuda.threadIdx.x % WARP == 0:
-                    set_part(cuda.threadIdx.x // WARP, value)
-                cuda.syncthreads()
-                value = get_part(0)
-                for warp in range(1, lanes // WARP):
-                    value += get_part(warp)
-            return value
+        value = float(value)
+        lanes = cuda.blockDim.x
+        if lanes > 1:
+            for step in (16, 8, 4, 2, 1):
+                value += cuda.shfl_xor_sync(ALL_LANES, value, step)
+            cuda.syncthreads()
+        if lanes > WARP:  # sums of warps meet in shared memory
+            if cuda.threadIdx.x % WARP == 0:
+                set_part(cuda.threadIdx.x // WARP, value)
+            cuda.syncthreads()
+            value = get_part(0)
+            for warp in range(1, lanes // WARP):
+                value += get_part(warp)
+            cuda.syncthreads()
+        return value
 
-        return total_of
-
-    for stub in (_lanes.span, _lanes.solo, _lanes.columns, _lanes.once):
-        as_it_stands(stub)
-    for stub in (_lanes.tiles, _lanes.outer_tiles, _lanes.inner_tiles):
-        as_it_stands(stub)
-    for stub in (_tiles.set_products, _tiles.set_negative_products):
-        as_it_stands(stub)
-    for stub in (_tiles.subtract_products, _tiles.factorise_tile):
-        as_it_stands(stub)
+    return {"position": position, "sync": sync, "total": total}
 
 
 # --- lanes in the simulator -----------------------------------------------------------
@@ -223,6 +253,4 @@ if cuda is not None:
     if cuda.config.ENABLE_CUDASIM:
         _lanes.team = SimulatedLanes()
     else:
-        from numba.cuda.extending import intrinsic, overload
-
-        compile_lanes()
+        from numba.cuda.extending import intrinsic

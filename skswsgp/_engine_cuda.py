@@ -22,7 +22,6 @@ from skswsgp import (
     _point,
     _state,
     _stationary,
-    _tiles,
     _variational,
 )
 from skswsgp._adam import (
@@ -335,5 +334,16 @@ def bounds(model, batch, n, works, ell, kl, events):
         sync()
 
 
-for_kernels(_adam, _covariance, _engine_cpu, _kriging, _likelihoods, _linalg, _point)
-for_kernels(_state, _stationary, _tiles, _variational, sys.modules[__name__])
+for_kernels(
+    sys.modules[__name__],
+    _stationary,
+    _covariance,
+    _likelihoods,
+    _linalg,
+    _state,
+    _variational,
+    _point,
+    _kriging,
+    _adam,
+    _engine_cpu,
+)

@@ -7,9 +7,38 @@ ends with it, and so does `total`. On the CPU all this compiles to nothing; `_cu
 what it is on a GPU.
 """
 
-from numba.extending import overload
+from numba.core import config
+
+from skswsgp._jit import njit_inline
 
 BLOCK = 8  # side of the tiles of matrices, see _tiles
+
+STANDS = {}  # functions as they stand in Python, by name; GPUs have these
+
+
+def instead(alone):
+    """Take another function on the CPU, compiled as part of its callers."""
+
+    def replace(function):
+        STANDS[function.__name__] = function
+        return function if config.DISABLE_JIT else njit_inline(alone)
+
+    return replace
+
+
+def all_of(first, last):
+    """Return all indices."""
+    return range(first, last)
+
+
+def all_tiles(first, last):
+    """Return all tiles."""
+    return range(first, last, BLOCK)
+
+
+def same(value):
+    """Return the value of the only lane."""
+    return value
 
 
 class Alone:
@@ -30,17 +59,20 @@ class Alone:
 team = Alone()  # where functions run as they stand in Python
 
 
+@instead(lambda: (0, 1))
 def position():
     """Return the number of this lane and that of all."""
     return team.position()
 
 
+@instead(all_of)
 def span(first, last):
     """Return the indices of this lane among first .. last."""
     lane, lanes = position()
     return range(first + lane, last, lanes)
 
 
+@instead(all_of)
 def solo(first, last):
     """Return all of first .. last in the first lane, nothing in others."""
     lane, _ = position()
@@ -50,12 +82,14 @@ def solo(first, last):
 # Eight lanes share a tile, one column each; tiles go to such groups of lanes.
 
 
+@instead(lambda first: range(first, first + BLOCK))
 def columns(first):
     """Return the indices of this lane among the columns of a tile from `first`."""
     lane, lanes = position()
     return range(first + lane % BLOCK, first + BLOCK, min(lanes, BLOCK))
 
 
+@instead(all_tiles)
 def tiles(first, last):
     """Return where the tiles of this lane begin in a row of tiles."""
     lane, lanes = position()
@@ -63,6 +97,7 @@ def tiles(first, last):
     return range(first + lane // BLOCK * BLOCK, last, groups * BLOCK)
 
 
+@instead(all_tiles)
 def outer_tiles(first, last):
     """Return where the rows of tiles of this lane begin in a square of tiles."""
     lane, lanes = position()
@@ -70,6 +105,7 @@ def outer_tiles(first, last):
     return range(first + lane // (BLOCK * BLOCK) * BLOCK, last, rows * BLOCK)
 
 
+@instead(all_tiles)
 def inner_tiles(first, last):
     """Return where the tiles of this lane begin in one of its rows of a square."""
     lane, lanes = position()
@@ -77,61 +113,20 @@ def inner_tiles(first, last):
     return range(first + lane // BLOCK % BLOCK * BLOCK, last, groups * BLOCK)
 
 
+@instead(same)
 def once(value):
     """Return the value in the first lane, zero in others: a term of a `total`."""
     lane, _ = position()
     return value if lane == 0 else 0.0
 
 
+@instead(same)
 def total(value):
     """Return the sum over lanes of their values."""
     return team.total(value)
 
 
+@instead(lambda: None)
 def sync():
     """Wait until all lanes are here, and see what they wrote."""
     team.sync()
-
-
-def for_cpu(stub):
-    """Compile a function in the place of a stub for the CPU, as part of its callers."""
-    return overload(stub, target="cpu", inline="always")
-
-
-@for_cpu(span)
-def _span(first, last):
-    return lambda first, last: range(first, last)
-
-
-@for_cpu(solo)
-def _solo(first, last):
-    return lambda first, last: range(first, last)
-
-
-@for_cpu(columns)
-def _columns(first):
-    return lambda first: range(first, first + BLOCK)
-
-
-def _all_tiles(first, last):
-    return lambda first, last: range(first, last, BLOCK)
-
-
-for _tiles_of in (tiles, outer_tiles, inner_tiles):
-    for_cpu(_tiles_of)(_all_tiles)
-
-
-def _same(value):
-    return lambda value: value
-
-
-for _scalar in (once, total):
-    for_cpu(_scalar)(_same)
-
-
-@for_cpu(sync)
-def _sync():
-    def nothing():
-        pass
-
-    return nothing

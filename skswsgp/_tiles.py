@@ -11,11 +11,11 @@ import math
 import numpy as np
 from llvmlite import ir
 from numba import types
-from numba.core import cgutils
+from numba.core import cgutils, config
 from numba.extending import intrinsic
 
 from skswsgp._jit import njit_small
-from skswsgp._lanes import BLOCK, columns, for_cpu, span, sync
+from skswsgp._lanes import BLOCK, STANDS, columns, span, sync
 
 SINGLE, DOUBLE = (float(np.finfo(kind).eps) for kind in (np.float32, np.float64))
 FUSED = ("contract",)  # a product and a sum may be one instruction
@@ -201,30 +201,8 @@ def _products(load, negative):
     return products
 
 
-def _use(stub, load, negative):
-    """Take instructions in the place of a function on the CPU."""
-    products = _products(load, negative)
-
-    @for_cpu(stub)
-    def typed(X, i, Y, j, start, stop, out, row, column):
-        def called(X, i, Y, j, start, stop, out, row, column):
-            products(X, i, Y, j, start, stop, out, row, column)
-
-        return called
-
-
-_use(set_products, load=False, negative=False)
-_use(set_negative_products, load=False, negative=True)
-_use(subtract_products, load=True, negative=True)
-
-
-@for_cpu(factorise_tile)
-def _factorise_tile(A, R, k, shift, blocks):
-    return lambda A, R, k, shift, blocks: _factorise(A, R, k, shift, blocks)
-
-
 @intrinsic
-def _factorise(typingctx, A, R, k, shift, blocks):
+def _factorise_tile(typingctx, A, R, k, shift, blocks):
     """See factorise_tile."""
 
     def generate(context, builder, signature, args):
@@ -269,3 +247,17 @@ def _factorise(typingctx, A, R, k, shift, blocks):
         return found
 
     return types.boolean(A, R, types.intp, R.dtype, blocks), generate
+
+
+def _instead(function, instructions):
+    """Take instructions in the place of a function on the CPU, if it compiles."""
+    STANDS[function.__name__] = function
+    return function if config.DISABLE_JIT else instructions
+
+
+set_products = _instead(set_products, _products(load=False, negative=False))
+set_negative_products = _instead(
+    set_negative_products, _products(load=False, negative=True)
+)
+subtract_products = _instead(subtract_products, _products(load=True, negative=True))
+factorise_tile = _instead(factorise_tile, _factorise_tile)

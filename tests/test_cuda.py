@@ -49,6 +49,7 @@ KERNELS = {
     "arc-cosine-0": ArcCosine(0, 1.3, 0.7),
     "arc-cosine-1": ArcCosine(1, 1.3, 0.7),
 }
+KERNELS["all"] = sum(KERNELS.values(), start=ConstantKernel(0.1))
 LIKELIHOODS = {
     "gaussian-2": ("gaussian", 2),
     "bernoulli": ("bernoulli", 1),
@@ -117,41 +118,54 @@ class Turns:
                     block["door"].wait(0.001)
 
 
-@pytest.fixture(
-    params=["thread", "forwards", "backwards"] if SIMULATED else [1, 32, 64]
-)
-def engine(request, monkeypatch):
+def engine_with(monkeypatch, lanes, backwards=False):
     """Return the class of the CUDA engine with few lanes, which several blocks have."""
     from skswsgp import _device
 
-    lanes = request.param
     if SIMULATED:
-        lanes = 1 if request.param == "thread" else 16
         monkeypatch.setattr(_cuda, "WARP", lanes)
         monkeypatch.setattr(_device, "THREADS", 8)
         monkeypatch.setattr(_device, "PLACES", 3)
         if lanes > 1:
-            team = Turns(request.param == "backwards")
-            monkeypatch.setattr(_lanes, "team", team)
-        before = sys.getswitchinterval()
-        sys.setswitchinterval(1e-5)  # or the simulator waits for itself
-        request.addfinalizer(lambda: sys.setswitchinterval(before))
+            monkeypatch.setattr(_lanes, "team", Turns(backwards))
     monkeypatch.setattr(_device, "lanes_for", lambda H: lanes)
     return _device.CudaEngine
 
 
+@pytest.fixture
+def switching():
+    """Let threads of the simulator, which wait for each other, take turns quickly."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    yield
+    sys.setswitchinterval(before)
+
+
+@pytest.fixture(params=[1] if SIMULATED else [1, 32, 64])
+def engine(request, monkeypatch):
+    """Return the class of the CUDA engine with a thread, a warp or more for a point."""
+    return engine_with(monkeypatch, request.param)
+
+
+@pytest.fixture(params=["forwards", "backwards"])
+def engine_in_turns(request, monkeypatch, switching):
+    """Return the class of the CUDA engine with lanes of the simulator in `Turns`."""
+    return engine_with(monkeypatch, 16, request.param == "backwards")
+
+
 def problem_of(kernel, likelihood, *, full=False, dtype="float64", moving=True):
-    """Return a problem with more than a tile of neighbours and unequal minibatches."""
+    """Return a problem with more than a tile of neighbours."""
     rng = np.random.default_rng(0)
     name, Q = LIKELIHOODS[likelihood]
-    sizes = {"D": 5, "M": 14, "H": 9, "n": 4} if SIMULATED else SIZES
     problem = make_problem(
-        KERNELS[kernel], name, Q, full=full, rng=rng, dtype=dtype, **sizes
+        KERNELS[kernel], name, Q, full=full, rng=rng, dtype=dtype, **SIZES
     )
     return problem.replace(jitter=1e-3, train_inducing=moving)
 
 
-SIZES = {"D": 5, "M": 300, "H": 40, "n": 200}
+SIZES = {"D": 5, "M": 14, "H": 9, "n": 4}
+if not SIMULATED:
+    SIZES = {"D": 5, "M": 300, "H": 40, "n": 200}
 ROUNDINGS = 1e5  # K has condition numbers up to 1e4, and Adam divides by derivatives
 
 
@@ -199,7 +213,35 @@ def test_steps_in_float32(engine, moving):
 @pytest.mark.parametrize("full", [False, True], ids=["diag", "full"])
 @pytest.mark.parametrize("likelihood", LIKELIHOODS)
 def test_evaluation(engine, likelihood, full):
-    problem = problem_of("matern52-ard", likelihood, full=full)
+    check_evaluation(engine, problem_of("matern52-ard", likelihood, full=full))
+
+
+needs_simulator = pytest.mark.skipif(not SIMULATED, reason="no simulator to take turns")
+
+
+@needs_simulator
+@pytest.mark.parametrize(
+    ("kernel", "likelihood", "full"),
+    [
+        ("all", "bernoulli", False),
+        ("rbf-white", "softmax", False),
+        ("rbf-white", "gaussian-2", True),
+    ],
+)
+def test_no_lane_needs_what_another_has_not_done(
+    engine_in_turns, kernel, likelihood, full
+):
+    check_steps(engine_in_turns, kernel=kernel, likelihood=likelihood, full=full)
+
+
+@needs_simulator
+def test_no_lane_is_early_in_evaluation(engine_in_turns):
+    problem = problem_of("rbf-white", "gaussian-2", full=True)
+    check_evaluation(engine_in_turns, problem.replace(rows=[0, 1]))
+
+
+def check_evaluation(engine, problem):
+    """Compare what the engines say of rows."""
     X, active, H = problem.batch.X, problem.batch.active, problem.batch.active.shape[1]
     cpu, gpu = CpuEngine(problem.model, H, 1), engine(problem.model, H, 1)
     q = cpu.predict(X, active, with_variance=True)
