@@ -47,16 +47,19 @@ class CudaEngine:
     def __init__(self, model, n_active, n_threads):
         _cuda.require()
         self.n_active, self.n_threads = n_active, n_threads
-        self._host, self._ahead = model, False
-        self._device = None  # the model there
+        self._host, self._device = model, None
+        self._ahead = False  # whether the device's is newer
+        self._lent = True  # whether somebody may have changed the host's
         self._batch = self._optimizer = self._work = self._events = None
         self._extra = np.zeros(2, np.int64)
+        self._known = {}  # kernels for the types of their arguments
 
     # --- the model on either side -------------------------------------------------
 
     @property
     def model(self):
-        """The model on the host, as it is now."""
+        """The model on the host as it is now; ask for it anew before changing it."""
+        self._lent = True
         if self._ahead:
             for here, there in zip(self._host, self._device, strict=True):
                 if isinstance(here, np.ndarray) and here.size:
@@ -66,7 +69,8 @@ class CudaEngine:
 
     @model.setter
     def model(self, model):
-        self._host, self._device, self._ahead = model, None, False
+        self._host, self._device = model, None
+        self._ahead, self._lent = False, True
 
     @property
     def optimizer(self):
@@ -83,13 +87,13 @@ class CudaEngine:
 
     def _current(self):
         """Return the model on the device, as the host has it unless that is ahead."""
-        if not self._ahead:
-            if self._device is None:
-                self._device = send(self._host, "the model")
-            else:
-                for here, there in zip(self._host, self._device, strict=True):
-                    if isinstance(here, np.ndarray) and here.size:
-                        there.copy_to_device(here)
+        if self._device is None:
+            self._device = send(self._host, "the model")
+        elif self._lent and not self._ahead:
+            for here, there in zip(self._host, self._device, strict=True):
+                if isinstance(here, np.ndarray) and here.size:
+                    there.copy_to_device(here)
+        self._lent = False
         return self._device
 
     def _places(self, n):
@@ -141,22 +145,27 @@ class CudaEngine:
         count = send_array(np.zeros(steps, np.int64), "counts")
         rows = self._rows._replace(count=count)
         lanes, touched = lanes_for(H), len(rows.touched)
-        places, grads = len(self._work.K), self._grads
+        places, grads = len(self._work.K), self._grads._replace(events=self._events)
         for k in range(steps):
             start = k * n
             use = batch.active, start, n, k
-            blocks = -(-n * H // THREADS)
-            kernels.claim_rows[blocks, THREADS](*use, rows)
-            kernels.gradients[min(places, n), (lanes, 1)](
-                model, batch, start, n, self._work, grads, rows
-            )
-            kernels.add_up[touched + 1, _cuda.WARP](
-                model, self._optimizer, *use, rates, grads, rows, sums
-            )
-            kernels.update_rows[-(-touched // THREADS), THREADS](
-                model, self._optimizer, k, rates, rows
-            )
+            self._launch(kernels.claim_rows, -(-n * H // THREADS), THREADS, *use, rows)
+            points = model, batch, start, n, self._work, grads, rows
+            self._launch(kernels.gradients, min(places, n), (lanes, 1), *points)
+            parts = model, self._optimizer, *use, rates, grads, rows, sums
+            self._launch(kernels.add_up, touched + 1, _cuda.WARP, *parts)
+            moved = model, self._optimizer, k, rates, rows
+            self._launch(kernels.update_rows, -(-touched // THREADS), THREADS, *moved)
         return sums.copy_to_host()
+
+    def _launch(self, kernel, blocks, threads, *arguments):
+        """Launch a kernel whose arguments are of the same types in every step.
+
+        Finding out the types takes a millisecond, which a step must not.
+        """
+        if kernel not in self._known:
+            self._known[kernel] = kernel.specialize(*arguments)
+        self._known[kernel][blocks, threads](*arguments)
 
     def _send_batch(self, batch):
         """Return rows of data on the device, in the memory of those before."""
@@ -266,8 +275,19 @@ def send_array(array, what):
 
 
 def repeat(array, n, what):
-    """Return n copies of an array (1, ...) on the device."""
-    return send_array(np.repeat(array, n, axis=0), what)
+    """Return n copies of an array (1, ...) on the device, made there."""
+    shape, size = (n, *array.shape[1:]), array.size
+    there = _cuda.allocate(
+        lambda: cuda.device_array(shape, array.dtype),
+        OUT_OF_MEMORY,
+        what,
+        n * array.nbytes,
+    )
+    if size:
+        one = send_array(array.ravel(), what)
+        blocks = min(1024, -(-n * size // THREADS))
+        kernels.repeat_row[blocks, THREADS](one, there.reshape(n, size))
+    return there
 
 
 def fetch(struct):

@@ -63,6 +63,14 @@ class DeviceRows(NamedTuple):
     d_L: np.ndarray  # (T, Q, M), full covariance
 
 
+@kernel
+def repeat_row(one, out):
+    """out[i] = one for each row i."""
+    n = one.shape[0]
+    for i in range(cuda.grid(1), out.shape[0] * n, cuda.gridsize(1)):
+        out[i // n, i % n] = one[i % n]
+
+
 # --- a step ---------------------------------------------------------------------------
 
 
@@ -134,17 +142,29 @@ def add_up(model, optimizer, active, start, n, k, rates, grads, rows, sums):
 
 @njit
 def add_points(grads, n, sums):
-    """Add up the sums of n points, each in its order, in place of the first."""
-    for p in span(0, grads.d_log.shape[1]):
-        for b in range(1, n):
-            grads.d_log[0, p] += grads.d_log[b, p]
-    for q in span(0, grads.d_noise.shape[1]):
-        for b in range(1, n):
-            grads.d_noise[0, q] += grads.d_noise[b, q]
-    for j in span(0, sums.shape[0]):
-        for b in range(n):
-            sums[j] += grads.sums[b, j]
+    """Add up the sums of n points, in place of the first and to `sums`."""
+    for p in range(grads.d_log.shape[1]):
+        amount = column_sum(grads.d_log, n, p)
+        for _ in solo(0, 1):
+            grads.d_log[0, p] = amount
+    for q in range(grads.d_noise.shape[1]):
+        amount = column_sum(grads.d_noise, n, q)
+        for _ in solo(0, 1):
+            grads.d_noise[0, q] = amount
+    for j in range(sums.shape[0]):
+        amount = column_sum(grads.sums, n, j)
+        for _ in solo(0, 1):
+            sums[j] += amount
     sync()
+
+
+@njit
+def column_sum(values, n, j):
+    """Return the sum of values[:n, j]."""
+    amount = 0.0
+    for b in span(0, n):
+        amount += values[b, j]
+    return total(amount)
 
 
 @njit

@@ -419,6 +419,7 @@ def arguments(dtype):
     uses, mu = (batch.active, 0, n, 0), zeros(n, 2)
     points = model, batch.X, batch.active, n, work
     return {
+        "repeat_row": (mu[0].copy(), mu),
         "claim_rows": (*uses, rows),
         "gradients": (model, batch, 0, n, work, grads, rows),
         "add_up": (model, optimizer, *uses, sums, grads, rows, sums),
