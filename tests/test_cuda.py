@@ -435,18 +435,16 @@ def arguments(dtype):
 @needs_package
 @pytest.mark.skipif(SIMULATED, reason="the simulator compiles nothing")
 def test_each_kernel_compiles_to_ptx(monkeypatch, dtype):
-    try:
-        from numba.cuda import dispatcher
-        from numba.cuda.cudadrv.nvvm import NVVM
-
-        NVVM()
-    except Exception as error:
-        pytest.skip(f"the compiler library NVVM is not installed: {error}")
+    from numba.cuda import dispatcher
 
     class Device:
         compute_capability = (7, 5)
 
     monkeypatch.setattr(dispatcher, "get_current_device", Device)
+    try:
+        _cuda.cuda.compile_ptx(nothing, (numba.float64[::1],), cc=(7, 5))
+    except Exception as error:
+        pytest.skip(f"not even an empty kernel compiles: {_cuda.first_line(error)}")
     calls = arguments(dtype.name)
     launched = {name for name in vars(kernels) if is_kernel(getattr(kernels, name))}
     assert launched == set(calls)
@@ -460,6 +458,10 @@ def test_each_kernel_compiles_to_ptx(monkeypatch, dtype):
         assert ".entry" in ptx
         kind = ".f32" if dtype == "float32" else ".f64"
         assert name == "claim_rows" or f"st{kind}" in ptx
+
+
+def nothing(values):
+    values[0] = 1.0
 
 
 def is_kernel(value):
