@@ -5,6 +5,7 @@ which there are 1, or 32 times a power of two. Under the simulator (NUMBA_ENABLE
 and NUMBA_DISABLE_JIT) all functions run as they stand in Python.
 """
 
+import functools
 import importlib.util
 import threading
 from types import FunctionType, ModuleType
@@ -33,12 +34,28 @@ def missing():
     try:
         cuda.current_context()
     except CudaSupportError as error:
-        return f"no NVIDIA GPU with a driver was found ({first_line(error)})"
+        return f"no NVIDIA GPU with a driver was found ({last_line(error)})"
+    if not cuda.config.ENABLE_CUDASIM and (problem := compiler_problem()):
+        return f"there is no compiler for the GPU ({problem}): {EXTRA}"
     return None
 
 
-def first_line(error):
-    """Return the first line of a message that says something."""
+@functools.cache
+def compiler_problem():
+    """Return why not even an empty kernel compiles, or None."""
+    try:
+        cuda.compile_ptx_for_current_device(_nothing, (cuda.types.int64,))
+    except Exception as error:  # of classes that differ between versions
+        return last_line(error)
+    return None
+
+
+def _nothing(value):
+    pass
+
+
+def last_line(error):
+    """Return the last line of a message that says something."""
     lines = [line.strip(" :.") for line in str(error).splitlines()]
     return next((line for line in reversed(lines) if line), type(error).__name__)
 

@@ -378,6 +378,20 @@ def test_the_sentence_names_the_extras(monkeypatch):
 
 
 @needs_package
+@pytest.mark.skipif(SIMULATED, reason="the simulator needs no compiler")
+def test_the_sentence_says_if_there_is_no_compiler(monkeypatch):
+    def broken(*args):
+        raise RuntimeError("first\n\nlibnvvm is missing.\n")
+
+    _cuda.compiler_problem.cache_clear()
+    monkeypatch.setattr(_cuda.cuda, "current_context", lambda: None)
+    monkeypatch.setattr(_cuda.cuda, "compile_ptx_for_current_device", broken)
+    with pytest.raises(ValueError, match=r"no compiler .*\(libnvvm is missing\): inst"):
+        _cuda.require()
+    _cuda.compiler_problem.cache_clear()
+
+
+@needs_package
 @pytest.mark.skipif(MISSING is None, reason="the tests above ran")
 def test_kernels_in_the_simulator():
     env = os.environ | {"NUMBA_ENABLE_CUDASIM": "1", "NUMBA_DISABLE_JIT": "1"}
@@ -444,7 +458,7 @@ def test_each_kernel_compiles_to_ptx(monkeypatch, dtype):
     try:
         _cuda.cuda.compile_ptx(nothing, (numba.float64[::1],), cc=(7, 5))
     except Exception as error:
-        pytest.skip(f"not even an empty kernel compiles: {_cuda.first_line(error)}")
+        pytest.skip(f"not even an empty kernel compiles: {_cuda.last_line(error)}")
     calls = arguments(dtype.name)
     launched = {name for name in vars(kernels) if is_kernel(getattr(kernels, name))}
     assert launched == set(calls)
