@@ -2,6 +2,7 @@
 
 import warnings
 from abc import ABCMeta, abstractmethod
+from contextlib import closing
 from numbers import Integral, Real
 
 import numpy as np
@@ -15,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 from skswsgp._alternating import AlternatingSolver
 from skswsgp._callbacks import CallbackSupportMixin, FitTask, with_callbacks
 from skswsgp._defaults import feature_spread
-from skswsgp._engine import CpuEngine
+from skswsgp._engine import make_engine, require_device
 from skswsgp._jit import max_threads
 from skswsgp._model import (
     JITTER,
@@ -75,7 +76,7 @@ class BaseSWSGP(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
         "early_stopping": ["boolean", StrOptions({"auto"})],
         "validation_fraction": [Interval(Real, 0, 1, closed="neither")],
         "warm_start": ["boolean"],
-        "device": [StrOptions({"auto", "cpu"})],
+        "device": [StrOptions({"auto", "cpu", "cuda"})],
         "n_jobs": [Integral, None],
         "dtype": [StrOptions({"float64", "float32"})],
         "random_state": ["random_state"],
@@ -157,6 +158,7 @@ class BaseSWSGP(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
         self._validate_params()
         natural = self.solver == "natural" and not streaming
         self._refuse_combinations(natural)
+        require_device(self.device)
         fitted = self._fitted_attributes() if streaming or self.warm_start else {}
         epochs = 1 if streaming else self.max_iter
         inputs = {"X": X, "y": y, "metadata": {"sample_weight": sample_weight}}
@@ -189,17 +191,19 @@ class BaseSWSGP(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
             self.optimize_inducing,
             attributes["n_samples_seen_"],
         )
-        engine = CpuEngine(model, attributes["n_neighbors_"], n_threads)
         data = data._replace(center=center)
         held = held and held._replace(center=center)
         task = FitTask(self, epochs, inputs)
-        solver = self._make_solver(
-            engine, data, attributes, spread, rng, natural, streaming
-        )
-        trained = self._train(engine, solver, data, held, attributes, epochs, task)
+        H = attributes["n_neighbors_"]
+        with closing(make_engine(self.device, model, H, n_threads)) as engine:
+            solver = self._make_solver(
+                engine, data, attributes, spread, rng, natural, streaming
+            )
+            trained = self._train(engine, solver, data, held, attributes, epochs, task)
+            optimizer = engine.optimizer if streaming else None
         for name, value in trained.items():
             setattr(self, name, value)
-        self._optimizer = engine.optimizer if streaming else None
+        self._optimizer = optimizer
         task.end()
         return self
 
@@ -420,9 +424,8 @@ class BaseSWSGP(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
             vars(self), self._likelihood_of(vars(self)), self.dtype
         )
         H = self._active_count(n_neighbors, len(model.Z))
-        return latent_posterior(
-            model, center, X, H, with_variance, self.n_jobs, self._search_options()
-        )
+        options = self.n_jobs, self._search_options(), self.device
+        return latent_posterior(model, center, X, H, with_variance, *options)
 
     def _active_count(self, n_neighbors, M):
         if n_neighbors is None:
@@ -475,4 +478,5 @@ class BaseSWSGP(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
         )
         data = Data(X, targets.astype(self.dtype, copy=False), weight, rows, center)
         H = self._active_count(None, len(model.Z))
-        return bound_of(model, data, H, self.n_jobs, self._search_options())
+        options = self.n_jobs, self._search_options(), self.device
+        return bound_of(model, data, H, *options)

@@ -18,6 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from skswsgp._jit import njit, njit_inline, njit_small
+from skswsgp._lanes import solo, span, sync, total
 from skswsgp._stationary import (
     RATIONAL_QUADRATIC,
     RBF,
@@ -84,7 +85,7 @@ def refresh(kernel):
 @njit
 def inner_products(A, rows, B, n, inv_scale, op, sigma2, values, at):
     """values[op, at + ...] = sigma_0^2 + sum_d A[d, i] B[d, j] / scale_d^2."""
-    for i in range(rows):
+    for i in span(0, rows):
         start, columns = at + row_start(i, n), width(i, n)
         for j in range(columns):
             values[op, start + j] = sigma2
@@ -92,24 +93,26 @@ def inner_products(A, rows, B, n, inv_scale, op, sigma2, values, at):
             a = A[d, i] * inv_scale[op, d] ** 2
             for j in range(columns):
                 values[op, start + j] += a * B[d, j]
+    sync()
 
 
 @njit_small
 def inner_product_self(A, i, inv_scale, op, sigma2):
     """sigma_0^2 + |A[:, i] / scale|^2."""
-    total = sigma2
+    product = sigma2
     for d in range(A.shape[0]):
-        total += (A[d, i] * inv_scale[op, d]) ** 2
-    return total
+        product += (A[d, i] * inv_scale[op, d]) ** 2
+    return product
 
 
 @njit
 def polynomial_profile(degree, op, values, slopes, at, end):
     """Replace s in `values` by s^degree and put its derivative into `slopes`."""
-    for p in range(at, end):
+    for p in span(at, end):
         s = values[op, p]
         slopes[op, p] = degree * s ** (degree - 1.0)
         values[op, p] = s**degree
+    sync()
 
 
 @njit
@@ -119,7 +122,7 @@ def arc_cosine_profile(order, A, rows, B, n, inv_scale, op, sigma2, values, slop
     k = 1 - theta/pi (order 0), sqrt(s_xx s_zz) (sin theta + (pi - theta) cos theta)/pi
     (order 1), where cos theta = s_xz / sqrt(s_xx s_zz).
     """
-    for i in range(rows):
+    for i in span(0, rows):
         s_row = inner_product_self(A, i, inv_scale, op, sigma2)
         start = at + row_start(i, n)
         for j in range(width(i, n)):
@@ -138,36 +141,40 @@ def arc_cosine_profile(order, A, rows, B, n, inv_scale, op, sigma2, values, slop
                 part = (math.pi - angle) / math.pi
                 slopes[op, p] = part
                 values[op, p] = norm * (sine / math.pi + part * cosine)
+    sync()
 
 
 @njit
 def white_profile(variance, rows, n, op, values, at):
     """values[op, at + ...] = variance for a point with itself, else 0."""
-    for p in range(at, at + row_start(rows, n)):
+    for p in span(at, at + row_start(rows, n)):
         values[op, p] = 0.0
+    sync()
     if n == TRIANGLE:
-        for i in range(rows):
+        for i in span(0, rows):
             values[op, at + row_start(i + 1, n) - 1] = variance
+    sync()
 
 
 @njit
 def combine(code, left, right, exponent, op, extra, values, at, end):
     """Apply an operation on the results of `left` and `right`; CONSTANT has none."""
     if code == CONSTANT:
-        for p in range(at, end):
+        for p in span(at, end):
             values[op, p] = extra
     elif code == SCALE:
-        for p in range(at, end):
+        for p in span(at, end):
             values[op, p] = extra * values[left, p]
     elif code == SUM:
-        for p in range(at, end):
+        for p in span(at, end):
             values[op, p] = values[left, p] + values[right, p]
     elif code == PRODUCT:
-        for p in range(at, end):
+        for p in span(at, end):
             values[op, p] = values[left, p] * values[right, p]
     else:  # POWER
-        for p in range(at, end):
+        for p in span(at, end):
             values[op, p] = values[left, p] ** exponent
+    sync()
 
 
 @njit_inline
@@ -207,17 +214,18 @@ def fill_tile(kernel, A, rows, B, n, values, slopes, at):
 @njit
 def sum_adjoint(op, adjoint, at, end):
     """Return the sum of adjoint[op]."""
-    total = 0.0
-    for p in range(at, end):
-        total += adjoint[op, p]
-    return total
+    amount = 0.0
+    for p in span(at, end):
+        amount += adjoint[op, p]
+    return total(amount)
 
 
 @njit
 def pull_profile(op, slopes, adjoint, at, end):
     """Make adjoint[op], the derivatives by k, those by r2 or s."""
-    for p in range(at, end):
+    for p in span(at, end):
         adjoint[op, p] *= slopes[op, p]
+    sync()
 
 
 @njit
@@ -228,7 +236,7 @@ def pull_products(leaf, A, rows, B, n, adjoint, at, d_log, d_A, d_B, inputs):
     and the operation.
     """
     inv_scale, scale, n_scales, op = leaf
-    for i in range(rows):
+    for i in solo(0, rows):
         start = at + row_start(i, n)
         for d in range(A.shape[0]):
             a = A[d, i]
@@ -241,6 +249,7 @@ def pull_products(leaf, A, rows, B, n, adjoint, at, d_log, d_A, d_B, inputs):
                     d_B[d, j] += w * adjoint[op, start + j] * a
                 d_A[d, i] += w * by_point
             add_scale_gradient(scale, n_scales, d, -2.0 * w * a * by_point, d_log)
+    sync()
 
 
 @njit_small
@@ -264,8 +273,8 @@ def pull_norms(order, sigma2, leaf, A, rows, B, n, tile, at, d_log, d_A, d_B, in
     """
     inv_scale, _, _, op = leaf
     values, slopes, adjoint = tile
-    total = 0.0
-    for i in range(rows):
+    by_sigma2 = 0.0
+    for i in solo(0, rows):
         s_row = inner_product_self(A, i, inv_scale, op, sigma2)
         by_row = 0.0
         for j in range(width(i, n)):
@@ -278,43 +287,43 @@ def pull_norms(order, sigma2, leaf, A, rows, B, n, tile, at, d_log, d_A, d_B, in
             s_column = inner_product_self(B, j, inv_scale, op, sigma2)
             by_column = pull / s_column if s_column > 0.0 else 0.0
             pull_self_product(leaf, B, j, by_column, d_log, d_B, inputs)
-            total += by_column
+            by_sigma2 += by_column
             by_row += pull
         by_row = by_row / s_row if s_row > 0.0 else 0.0
         pull_self_product(leaf, A, i, by_row, d_log, d_A, inputs)
-        total += by_row
-    return total
+        by_sigma2 += by_row
+    return total(by_sigma2)
 
 
 @njit
 def pull_white(rows, n, op, adjoint, at):
     """Return the derivative by the variance of WHITE."""
-    total = 0.0
+    amount = 0.0
     if n == TRIANGLE:
-        for i in range(rows):
-            total += adjoint[op, at + row_start(i + 1, n) - 1]
-    return total
+        for i in span(0, rows):
+            amount += adjoint[op, at + row_start(i + 1, n) - 1]
+    return total(amount)
 
 
 @njit
 def pull_combination(code, left, right, exponent, op, extra, values, adjoint, at, end):
     """Adjoint of `combine` for the operands; returns the one by log `extra`."""
-    total = 0.0
+    amount = 0.0
     if code == SCALE:
-        for p in range(at, end):
-            total += adjoint[op, p] * values[op, p]
-        for p in range(at, end):
+        for p in span(at, end):
+            amount += adjoint[op, p] * values[op, p]
+        for p in span(at, end):
             adjoint[left, p] = extra * adjoint[op, p]
     elif code == SUM:
-        for p in range(at, end):
+        for p in span(at, end):
             adjoint[left, p] = adjoint[op, p]
             adjoint[right, p] = adjoint[op, p]
     elif code == PRODUCT:
-        for p in range(at, end):
+        for p in span(at, end):
             adjoint[left, p] = adjoint[op, p] * values[right, p]
             adjoint[right, p] = adjoint[op, p] * values[left, p]
     else:  # POWER
-        for p in range(at, end):
+        for p in span(at, end):
             base = values[left, p]  # zero far away: a root has no slope there
             slope = (
                 exponent * base ** (exponent - 1.0)
@@ -322,7 +331,8 @@ def pull_combination(code, left, right, exponent, op, extra, values, adjoint, at
                 else 0.0
             )
             adjoint[left, p] = adjoint[op, p] * slope
-    return total
+    sync()
+    return total(amount)
 
 
 @njit_inline
@@ -367,4 +377,5 @@ def pull_tile(kernel, A, rows, B, n, tile, at, d_log, d_A, d_B, inputs):
                 code, left, right, power, op, extra, values, adjoint, at, end
             )
         if slot >= 0:
-            d_log[slot] += by_log
+            for at_slot in solo(slot, slot + 1):
+                d_log[at_slot] += by_log

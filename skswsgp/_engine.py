@@ -1,6 +1,6 @@
 """The CPU engine: compiled loops together with the arrays that they work on.
 
-`_base` chooses an engine once; everything above it knows these few methods.
+`make_engine` chooses one; everything above it knows these few methods.
 """
 
 import numpy as np
@@ -8,9 +8,28 @@ import numpy as np
 from skswsgp import _engine_cpu as loops
 from skswsgp import _evaluation_cpu as evaluation
 from skswsgp import _steps_cpu as updates
+from skswsgp._adam import make_optimizer
 from skswsgp._jit import launch, threads_for
 from skswsgp._shared import make_stack
 from skswsgp._state import Batch, make_work
+
+
+def require_device(device):
+    """Raise one sentence if a fit or a prediction cannot use the device."""
+    if device == "cuda":
+        from skswsgp import _cuda
+
+        _cuda.require()
+
+
+def make_engine(device, model, n_active, n_threads):
+    """Return the engine for a device: "cuda", or "cpu" and "auto"."""
+    if device != "cuda":
+        return CpuEngine(model, n_active, n_threads)
+    require_device(device)
+    from skswsgp._device import CudaEngine  # it takes a second to import
+
+    return CudaEngine(model, n_active, n_threads)
 
 
 class CpuEngine:
@@ -38,10 +57,13 @@ class CpuEngine:
             self.factor = make_work(model, n_active, 1)
             self.stack = make_stack(model, 1, n_threads)
 
+    def close(self):
+        """Give back what a device holds: nothing."""
+
     def prepare_training(self, n, free, log_bounds, feature_scale, optimizer=None):
         """Allocate for minibatches of n points; `optimizer` goes on from before."""
         blocks = loops.CHUNKS if self.shared else n
-        fresh = updates.make_optimizer(self.model, free, log_bounds, feature_scale)
+        fresh = make_optimizer(self.model, free, log_bounds, feature_scale)
         self.optimizer = optimizer if is_like(optimizer, fresh) else fresh
         self.grads = loops.make_gradients(self.model, blocks, self.n_active)
         self.grads = self.grads._replace(events=self.events)

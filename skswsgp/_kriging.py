@@ -15,6 +15,7 @@ import math
 
 from skswsgp._covariance import TRIANGLE, fill_tile, pull_tile, row_start
 from skswsgp._jit import njit_inline
+from skswsgp._lanes import solo, span, sync, total
 from skswsgp._likelihoods import LOG_2PI
 from skswsgp._linalg import solve, solve_transposed
 from skswsgp._point import TINY, gather, regress, unpack
@@ -25,8 +26,9 @@ from skswsgp._variational import mean_variance, robust_cholesky, weigh_covarianc
 def gather_data(model, X, active, row, H, work):
     """Copy the neighbours of X[row] to the work arrays and fill their tile."""
     gather(model, active, row, H, work)
-    for d in range(X.shape[1]):
+    for d in span(0, X.shape[1]):
         work.points[d, H] = X[row, d]
+    sync()
     points, values, slopes = work.points, work.values, work.slopes
     fill_tile(model, points, H + 1, points, TRIANGLE, values, slopes, 0)
 
@@ -40,8 +42,9 @@ def krige(model, work, H, q):
     top, noise = work.values.shape[0] - 1, model.noise[q]
     unpack(work.values, H, work.K)
     unit = mean_variance(work.K, H)  # not of the noise, which small weights make large
-    for i in range(H):
+    for i in span(0, H):
         work.K[i, i] += noise * work.s[q, i]
+    sync()
     jitter = robust_cholesky(work.K, work.chol, unit, TINY * model.jitter, work.blocks)
     if jitter >= 0.0:
         solve_transposed(work.chol, work.m, q, H, work.vector, 0)
@@ -49,10 +52,11 @@ def krige(model, work, H, q):
         start = row_start(H, TRIANGLE)
         F = regress(work, work, start, work.values[top, start + H], H)
         mu = 0.0
-        for h in range(H):
+        for h in span(0, H):
             mu += work.a[0, h] * work.m[q, h]
-        work.latent[0, q] = mu
+        work.latent[0, q] = total(mu)
         work.latent[1, q] = F
+        sync()
     return jitter
 
 
@@ -81,15 +85,17 @@ def pull_krige(model, work, H, q, weight, d_noise):
     g_mu, g_F = weight * work.latent[2, q], weight * work.latent[3, q]
     top, start = work.values.shape[0] - 1, row_start(H, TRIANGLE)
     d_variance = 0.0
-    for i in range(H):
+    for i in solo(0, H):
         work.r[0, i] = 0.5 * (g_F * work.a[0, i] - g_mu * work.r[0, i])
         a, r = work.a[0, i], work.r[0, i]
         d_variance += 2.0 * a * r * work.s[q, i]
         work.adjoint[top, start + i] += -2.0 * r - g_F * a
         for j in range(i + 1):
             work.d_K[i, j] += a * work.r[0, j] + r * work.a[0, j]
-    work.adjoint[top, start + H] += g_F
-    d_noise[q] += model.noise[q] * d_variance + weight * work.d_noise[q]
+    for h in solo(H, H + 1):
+        work.adjoint[top, start + h] += g_F
+        d_noise[q] += model.noise[q] * d_variance + weight * work.d_noise[q]
+    sync()
 
 
 @njit_inline
@@ -100,19 +106,20 @@ def differentiate_krige(model, X, y, active, row, H, weight, work, d_log, d_nois
     """
     gather_data(model, X, active, row, H, work)
     top, start = work.values.shape[0] - 1, row_start(H, TRIANGLE)
-    for i in range(H):
+    for i in span(0, H):
         for j in range(i + 1):
             work.d_K[i, j] = 0.0
-    for h in range(H + 1):
+    for h in span(0, H + 1):
         work.adjoint[top, start + h] = 0.0
-    total = 0.0
+    sync()
+    density = 0.0
     for q in range(work.m.shape[0]):
         if krige(model, work, H, q) < 0.0:
-            total = math.nan
+            density = math.nan
         else:
-            total += log_density(model.noise, y, row, q, work.latent, work.d_noise)
+            density += log_density(model.noise, y, row, q, work.latent, work.d_noise)
             pull_krige(model, work, H, q, weight, d_noise)
     weigh_covariances(work.d_K, work.a, work.r, 0, H, 0.0, work.adjoint)
     Z, d_Z = work.points, work.d_points
     pull_tile(model, Z, H + 1, Z, TRIANGLE, work, 0, d_log, d_Z, d_Z, False)
-    return total
+    return density

@@ -13,6 +13,7 @@ from scipy.special import ndtri
 from scipy.stats import qmc
 
 from skswsgp._jit import njit, njit_inline
+from skswsgp._lanes import once, span, total
 from skswsgp._stationary import exp_negative
 
 GAUSSIAN, BERNOULLI, SOFTMAX = 0, 1, 2
@@ -91,37 +92,37 @@ def expect_softmax(nodes, weights, label, latent, scratch):
     scratch (Q + 2, n_nodes) takes f, then exp(f - largest f), the largest, the sum.
     """
     Q, n_nodes = nodes.shape
-    top, total = Q, Q + 1
-    for i in range(n_nodes):
+    top, sums = Q, Q + 1
+    for i in span(0, n_nodes):
         scratch[top, i] = -np.inf
-        scratch[total, i] = 0.0
+        scratch[sums, i] = 0.0
     for q in range(Q):
         mu, std = latent[0, q], math.sqrt(latent[1, q])
-        for i in range(n_nodes):
+        for i in span(0, n_nodes):
             f = mu + std * nodes[q, i]
             scratch[q, i] = f
             scratch[top, i] = max(scratch[top, i], f)
     value = 0.0
-    for i in range(n_nodes):
+    for i in span(0, n_nodes):
         value += weights[i] * (scratch[label, i] - scratch[top, i])
     for q in range(Q):
-        for i in range(n_nodes):
+        for i in span(0, n_nodes):
             e = exp_negative(scratch[q, i] - scratch[top, i])
             scratch[q, i] = e
-            scratch[total, i] += e
-    for i in range(n_nodes):
-        value -= weights[i] * math.log(scratch[total, i])
-        scratch[total, i] = weights[i] / scratch[total, i]
+            scratch[sums, i] += e
+    for i in span(0, n_nodes):
+        value -= weights[i] * math.log(scratch[sums, i])
+        scratch[sums, i] = weights[i] / scratch[sums, i]
     for q in range(Q):
-        d_mu = 1.0 if q == label else 0.0
+        d_mu = once(1.0 if q == label else 0.0)
         d_std = 0.0  # the nodes sum to zero
-        for i in range(n_nodes):
-            share = scratch[q, i] * scratch[total, i]
+        for i in span(0, n_nodes):
+            share = scratch[q, i] * scratch[sums, i]
             d_mu -= share
             d_std -= share * nodes[q, i]
-        latent[2, q] = d_mu
-        latent[3, q] = 0.5 * d_std / math.sqrt(latent[1, q])
-    return value
+        latent[2, q] = total(d_mu)
+        latent[3, q] = 0.5 * total(d_std) / math.sqrt(latent[1, q])
+    return total(value)
 
 
 @njit_inline

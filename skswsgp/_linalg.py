@@ -9,8 +9,18 @@ and rows beyond the true size hold the identity.
 import math
 
 from skswsgp._jit import njit, njit_small
-from skswsgp._tiles import (
+from skswsgp._lanes import (
     BLOCK,
+    columns,
+    inner_tiles,
+    once,
+    outer_tiles,
+    span,
+    sync,
+    tiles,
+    total,
+)
+from skswsgp._tiles import (
     factorise_tile,
     set_negative_products,
     set_products,
@@ -34,14 +44,17 @@ def cholesky(A, R, shift, blocks):
     side = A.shape[0]
     for k in range(side - BLOCK, -1, -BLOCK):
         for p in range(k, k + BLOCK):
-            for j in range(k + BLOCK):
+            for j in span(0, k + BLOCK):
                 R[p, j] = A[p, j]
-        for j in range(0, k + BLOCK, BLOCK):
+        sync()
+        for j in tiles(0, k + BLOCK):
             subtract_products(R, k, R, j, k + BLOCK, side, R, k, j)
+        sync()
         if not factorise_tile(A, R, k, shift, blocks):
             return False
-        for j in range(0, k, BLOCK):
+        for j in tiles(0, k):
             set_products(blocks, 0, R, j, k, k + BLOCK, R, k, j)
+        sync()
     return True
 
 
@@ -51,80 +64,89 @@ def invert_factor(R, blocks, P):
     side = R.shape[0]
     for i in range(side - BLOCK, -1, -BLOCK):
         for p in range(BLOCK):
-            for q in range(BLOCK):
+            for q in columns(0):
                 P[i + p, i + q] = blocks[i + q, p]
-        for j in range(i + BLOCK, side, BLOCK):
+        for j in tiles(i + BLOCK, side):
             set_negative_products(R, i, P, j, i + BLOCK, j + BLOCK, P, i, j)
             set_products(blocks, 0, P, j, i, i + BLOCK, P, i, j)
+        sync()
 
 
 @njit
 def square_upper(P, A):
     """A = P' P for upper triangular P (zero inside its diagonal blocks too); full A."""
     side = P.shape[0]
-    for i in range(0, side, BLOCK):
-        for j in range(0, i + 1, BLOCK):
+    for i in outer_tiles(0, side):
+        for j in inner_tiles(0, i + 1):
             set_products(P, i, P, j, 0, j + BLOCK, A, i, j)
             if j < i:
                 for p in range(i, i + BLOCK):
-                    for q in range(j, j + BLOCK):
+                    for q in columns(j):
                         A[q, p] = A[p, q]
+    sync()
 
 
 @njit
 def product(X, Y, A):
     """A = X' Y."""
     side = X.shape[0]
-    for i in range(0, side, BLOCK):
-        for j in range(0, side, BLOCK):
+    for i in outer_tiles(0, side):
+        for j in inner_tiles(0, side):
             set_products(X, i, Y, j, 0, side, A, i, j)
+    sync()
 
 
 @njit
 def product_lower(X, Y, A):
     """A = X' Y, its blocks on and below the diagonal only."""
     side = X.shape[0]
-    for i in range(0, side, BLOCK):
-        for j in range(0, i + 1, BLOCK):
+    for i in outer_tiles(0, side):
+        for j in inner_tiles(0, i + 1):
             set_products(X, i, Y, j, 0, side, A, i, j)
+    sync()
 
 
 @njit_small
 def solve(R, b, row, size, out, to):
     """out[to] = R^-1 b[row]."""
     for i in range(size):
-        rest = b[row, i]
-        for k in range(i):
+        rest = once(b[row, i])
+        for k in span(0, i):
             rest -= R[i, k] * out[to, k]
-        out[to, i] = rest / R[i, i]
+        out[to, i] = total(rest) / R[i, i]
+        sync()
 
 
 @njit_small
 def solve_transposed(R, b, row, size, out, to):
     """out[to] = R^-T b[row]."""
-    for i in range(size):
+    for i in span(0, size):
         out[to, i] = b[row, i]
+    sync()
     for i in range(size - 1, -1, -1):
         value = out[to, i] / R[i, i]
+        sync()
         out[to, i] = value
-        for k in range(i):
+        for k in span(0, i):
             out[to, k] -= value * R[i, k]
+        sync()
 
 
 @njit_small
 def multiply(A, b, row, size, out, to):
     """out[to] = A b[row] for the leading (size, size) block of A."""
-    for i in range(size):
-        total = A.dtype.type(0.0)
+    for i in span(0, size):
+        value = A.dtype.type(0.0)
         for k in range(size):
-            total += A[i, k] * b[row, k]
-        out[to, i] = total
+            value += A[i, k] * b[row, k]
+        out[to, i] = value
+    sync()
 
 
 @njit_small
 def log_determinant(R, size):
     """log|R' R|."""
-    total = 0.0
-    for i in range(size):
-        total += math.log(R[i, i])
-    return 2.0 * total
+    log = 0.0
+    for i in span(0, size):
+        log += math.log(R[i, i])
+    return 2.0 * total(log)

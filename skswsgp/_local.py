@@ -10,12 +10,12 @@ import numpy as np
 from scipy.optimize import minimize_scalar
 
 from skswsgp import _kriging_cpu as loops
+from skswsgp._adam import LOG_NOISE_BOUNDS, make_optimizer, update_parameters
 from skswsgp._engine_cpu import make_gradients
 from skswsgp._jit import launch
 from skswsgp._model import ROWS_AT_ONCE, build_model
 from skswsgp._neighbors import NeighborSearch, choose_metric
 from skswsgp._state import Batch, make_work
-from skswsgp._steps_cpu import LOG_NOISE_BOUNDS, make_optimizer, update_parameters
 from skswsgp._training import center_rows, kernel_of
 
 BATCH = 256  # rows a step

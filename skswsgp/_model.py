@@ -1,10 +1,11 @@
 """From fitted attributes to the model that compiled code reads, and what it says."""
 
 import sys
+from contextlib import closing
 
 import numpy as np
 
-from skswsgp._engine import CpuEngine
+from skswsgp._engine import CpuEngine, make_engine
 from skswsgp._jit import max_threads
 from skswsgp._likelihoods import make_likelihood
 from skswsgp._neighbors import NeighborSearch
@@ -185,16 +186,17 @@ def make_search(engine, options):
     ).query
 
 
-def latent_posterior(model, center, X, H, with_variance, n_jobs, options):
+def latent_posterior(model, center, X, H, with_variance, n_jobs, options, device="cpu"):
     """Return mean and variance (or None), each (n, Q), of q(f) at rows of X."""
-    engine = CpuEngine(model, H, max_threads(n_jobs, len(X)))
-    search = make_search(engine, options)
     means, variances = [], []
-    for first in range(0, len(X), ROWS_AT_ONCE):
-        block = center_rows(X[first : first + ROWS_AT_ONCE], center, model.Z.dtype)
-        mu, v = engine.predict(block, search(block), with_variance)
-        means.append(mu)
-        variances.append(v)
+    with closing(make_engine(device, model, H, max_threads(n_jobs, len(X)))) as engine:
+        search = make_search(engine, options)
+        for first in range(0, len(X), ROWS_AT_ONCE):
+            rows = X[first : first + ROWS_AT_ONCE]
+            block = center_rows(rows, center, model.Z.dtype)
+            mu, v = engine.predict(block, search(block), with_variance)
+            means.append(mu)
+            variances.append(v)
     mu = np.concatenate(means)
     require_finite(mu)
     if not with_variance:
@@ -204,15 +206,16 @@ def latent_posterior(model, center, X, H, with_variance, n_jobs, options):
     return mu, v
 
 
-def bound_of(model, data, H, n_jobs, options):
+def bound_of(model, data, H, n_jobs, options, device="cpu"):
     """Return eq. 11, a sum over the rows of the data in nats."""
-    engine = CpuEngine(model, H, max_threads(n_jobs, data.n_rows))
-    search = make_search(engine, options)
     total, mass = 0.0, data.weight.sum(dtype=np.float64)
-    for index in index_blocks(data.n_rows):
-        X, y, weight = data.block(index)
-        ell, kl = engine.bound(Batch(X, y, weight, search(X)))
-        total += float(np.sum(weight * (ell - kl / mass), dtype=np.float64))
+    n_threads = max_threads(n_jobs, data.n_rows)
+    with closing(make_engine(device, model, H, n_threads)) as engine:
+        search = make_search(engine, options)
+        for index in index_blocks(data.n_rows):
+            X, y, weight = data.block(index)
+            ell, kl = engine.bound(Batch(X, y, weight, search(X)))
+            total += float(np.sum(weight * (ell - kl / mass), dtype=np.float64))
     require_finite(total)
     return total
 

@@ -15,6 +15,7 @@ import math
 from skswsgp import _variational as formulas
 from skswsgp._covariance import TRIANGLE, fill_tile, pull_tile, row_start
 from skswsgp._jit import njit, njit_inline
+from skswsgp._lanes import solo, span, sync
 from skswsgp._likelihoods import expected_log_prob
 from skswsgp._variational import (
     mean_variance,
@@ -29,7 +30,7 @@ TINY = 1e-6  # of the jitter: added to S, and the floor of variances
 @njit
 def gather_rows(values, active, row, H, out):
     """out[j, h] = values[active[row, h], j]."""
-    for h in range(H):
+    for h in span(0, H):
         at = active[row, h]
         for j in range(values.shape[1]):
             out[j, h] = values[at, j]
@@ -44,13 +45,14 @@ def gather(model, active, row, H, work):
         gather_covariance(model.L, active, row, H, work.S)
     else:
         gather_rows(model.s, active, row, H, work.s)
+    sync()
 
 
 @njit
 def gather_covariance(L, active, row, H, S):
     """S_w = L_w L_w' with L_w the active rows of L (section 3.3 of the paper)."""
     for q in range(S.shape[0]):
-        for g in range(H):
+        for g in span(0, H):
             for h in range(g + 1):
                 first, second = active[row, g], active[row, h]
                 total = L.dtype.type(0.0)
@@ -64,10 +66,11 @@ def gather_covariance(L, active, row, H, S):
 def unpack(values, H, K):
     """Copy the covariances of the first H points of a tile to the triangle of K."""
     top = values.shape[0] - 1
-    for i in range(H):
+    for i in span(0, H):
         start = row_start(i, TRIANGLE)
         for j in range(i + 1):
             K[i, j] = values[top, start + j]
+    sync()
 
 
 @njit_inline
@@ -183,8 +186,9 @@ def prepare(model, X, active, row, H, work):
     Returns the relative jitter used, -1 on failure.
     """
     gather(model, active, row, H, work)
-    for d in range(X.shape[1]):
+    for d in span(0, X.shape[1]):
         work.points[d, H] = X[row, d]
+    sync()
     Z, values, slopes = work.points, work.values, work.slopes
     fill_tile(model, Z, H + 1, Z, TRIANGLE, values, slopes, 0)
     return factorise(model, work, H)
@@ -217,16 +221,18 @@ def evaluate(model, X, y, active, row, H, work):
 def clear_columns(points, n):
     """Set the first n columns to zero."""
     for d in range(points.shape[0]):
-        for h in range(n):
+        for h in span(0, n):
             points[d, h] = 0.0
+    sync()
 
 
 @njit
 def copy_columns(points, n, out, b):
     """out[b] = the first n columns."""
     for d in range(points.shape[0]):
-        for h in range(n):
+        for h in span(0, n):
             out[b, d, h] = points[d, h]
+    sync()
 
 
 @njit_inline
@@ -242,6 +248,7 @@ def differentiate(model, H, weight, jitter, work, grads, b, c):
     top, start = work.values.shape[0] - 1, row_start(H, TRIANGLE)
     pull_cross(work.r, work.a, g, H, work.adjoint, start)
     work.adjoint[top, start + H] = g
+    sync()
     points, d_points, n = work.points, work.d_points, H + 1
     d_log, moving = grads.d_log[c], model.train_inducing
     if moving:
@@ -251,5 +258,5 @@ def differentiate(model, H, weight, jitter, work, grads, b, c):
     )
     if moving:
         copy_columns(d_points, H, grads.d_Z, b)
-    for q in range(work.d_noise.shape[0]):
+    for q in solo(0, work.d_noise.shape[0]):
         grads.d_noise[c, q] += weight * work.d_noise[q]

@@ -9,6 +9,7 @@ import math
 import numpy as np
 
 from skswsgp._jit import njit, njit_small
+from skswsgp._lanes import solo, span, sync, total
 
 RBF, MATERN12, MATERN32, MATERN52, RATIONAL_QUADRATIC = 2, 3, 4, 5, 6
 
@@ -52,7 +53,7 @@ def exp_negative(x):
 def squared_distances(A, rows, B, n, inv_scale, op, values, at):
     """values[op, at + ...] = sum_d ((A[d, i] - B[d, j]) / scale_d)^2."""
     D = A.shape[0]
-    for i in range(rows):
+    for i in span(0, rows):
         start, columns = at + row_start(i, n), width(i, n)
         for j in range(columns):
             values[op, start + j] = 0.0
@@ -69,6 +70,7 @@ def squared_distances(A, rows, B, n, inv_scale, op, values, at):
                 s, t = (B[d, j] - a) * w, (B[d + 1, j] - b) * x
                 u, v = (B[d + 2, j] - c) * y, (B[d + 3, j] - e) * z
                 values[op, start + j] += s * s + t * t + u * u + v * v
+    sync()
 
 
 @njit_small
@@ -81,35 +83,36 @@ def below_limit(r2):
 def stationary_profile(code, alpha, op, values, slopes, at, end):
     """Replace r2 in `values` by k(r2) and put dk/dr2 into `slopes`."""
     if code == RBF:
-        for p in range(at, end):
+        for p in span(at, end):
             value = exp_negative(-0.5 * values[op, p])
             values[op, p] = value
             slopes[op, p] = -0.5 * value
     elif code == MATERN12:
-        for p in range(at, end):
+        for p in span(at, end):
             r = math.sqrt(values[op, p])
             value = exp_negative(-r)
             values[op, p] = value
             slopes[op, p] = -0.5 * value / r if r > 0.0 else 0.0
     elif code == MATERN32:
-        for p in range(at, end):
+        for p in span(at, end):
             r = math.sqrt(3.0 * below_limit(values[op, p]))
             e = exp_negative(-r)
             values[op, p] = (1.0 + r) * e
             slopes[op, p] = -1.5 * e
     elif code == MATERN52:
-        for p in range(at, end):
+        for p in span(at, end):
             r2 = 5.0 * below_limit(values[op, p])
             r = math.sqrt(r2)
             e = exp_negative(-r)
             values[op, p] = (1.0 + r + r2 / 3.0) * e
             slopes[op, p] = (-5.0 / 6.0) * (1.0 + r) * e
     else:  # RATIONAL_QUADRATIC
-        for p in range(at, end):
+        for p in span(at, end):
             base = 1.0 + values[op, p] / (2.0 * alpha)
             value = base ** (-alpha)
             values[op, p] = value
             slopes[op, p] = -0.5 * value / base
+    sync()
 
 
 # Adjoints. Loops with a running total store nothing: see _covariance.
@@ -118,8 +121,9 @@ def stationary_profile(code, alpha, op, values, slopes, at, end):
 @njit_small
 def add_scale_gradient(scale, n_scales, d, amount, d_log):
     """Add a derivative by log length-scale d, the first being number `scale`."""
-    if n_scales > 0:
-        d_log[scale + (d if n_scales > 1 else 0)] += amount
+    slot = scale + (d if n_scales > 1 else 0)
+    for at in solo(slot, slot + min(n_scales, 1)):
+        d_log[at] += amount
 
 
 @njit
@@ -127,17 +131,17 @@ def pull_scales(inv_scale, scale, n_scales, op, A, rows, B, n, adjoint, at, d_lo
     """Take adjoint[op], the derivatives by r2, back to length-scales."""
     D = A.shape[0]
     for d in range(D % 4):
-        total = 0.0
-        for i in range(rows):
+        first = 0.0
+        for i in span(0, rows):
             a, start = A[d, i], at + row_start(i, n)
             for j in range(width(i, n)):
                 t = B[d, j] - a
-                total += adjoint[op, start + j] * t * t
-        total *= -2.0 * inv_scale[op, d] ** 2
-        add_scale_gradient(scale, n_scales, d, total, d_log)
+                first += adjoint[op, start + j] * t * t
+        first = -2.0 * inv_scale[op, d] ** 2 * total(first)
+        add_scale_gradient(scale, n_scales, d, first, d_log)
     for d in range(D % 4, D, 4):
         first = second = third = fourth = 0.0
-        for i in range(rows):
+        for i in span(0, rows):
             a, b, c, e = A[d, i], A[d + 1, i], A[d + 2, i], A[d + 3, i]
             start = at + row_start(i, n)
             for j in range(width(i, n)):
@@ -148,20 +152,21 @@ def pull_scales(inv_scale, scale, n_scales, op, A, rows, B, n, adjoint, at, d_lo
                 second += pull * t * t
                 third += pull * u * u
                 fourth += pull * v * v
-        first *= -2.0 * inv_scale[op, d] ** 2
-        second *= -2.0 * inv_scale[op, d + 1] ** 2
-        third *= -2.0 * inv_scale[op, d + 2] ** 2
-        fourth *= -2.0 * inv_scale[op, d + 3] ** 2
+        first = -2.0 * inv_scale[op, d] ** 2 * total(first)
+        second = -2.0 * inv_scale[op, d + 1] ** 2 * total(second)
+        third = -2.0 * inv_scale[op, d + 2] ** 2 * total(third)
+        fourth = -2.0 * inv_scale[op, d + 3] ** 2 * total(fourth)
         add_scale_gradient(scale, n_scales, d, first, d_log)
         add_scale_gradient(scale, n_scales, d + 1, second, d_log)
         add_scale_gradient(scale, n_scales, d + 2, third, d_log)
         add_scale_gradient(scale, n_scales, d + 3, fourth, d_log)
+    sync()
 
 
 @njit
 def pull_distances(inv_scale, op, A, rows, B, n, adjoint, at, d_A, d_B):
     """Take adjoint[op], the derivatives by r2, back to coordinates."""
-    for d in range(A.shape[0]):
+    for d in span(0, A.shape[0]):
         w = 2.0 * inv_scale[op, d] ** 2
         for i in range(rows):
             a = A[d, i]
@@ -172,15 +177,16 @@ def pull_distances(inv_scale, op, A, rows, B, n, adjoint, at, d_A, d_B):
             for j in range(width(i, n)):
                 d_B[d, j] += w * adjoint[op, start + j] * (B[d, j] - a)
             d_A[d, i] -= w * by_point
+    sync()
 
 
 @njit
 def pull_alpha(op, values, slopes, adjoint, at, end):
     """Return the derivative by the exponent of RATIONAL_QUADRATIC."""
-    total = 0.0
-    for p in range(at, end):
+    by_alpha = 0.0
+    for p in span(at, end):
         if slopes[op, p] < 0.0:  # far apart both are zero
             base = -0.5 * values[op, p] / slopes[op, p]
             part = 1.0 - 1.0 / base - math.log(base)
-            total += adjoint[op, p] * values[op, p] * part
-    return total
+            by_alpha += adjoint[op, p] * values[op, p] * part
+    return total(by_alpha)

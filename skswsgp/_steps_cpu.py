@@ -4,13 +4,16 @@ A step costs what it touches. The rows of a minibatch get consecutive slots, in 
 their derivatives are added up in the order of the data; then each row takes its step.
 """
 
-import math
 from typing import NamedTuple
 
 import numpy as np
 
-from skswsgp._adam import adam_step, bias_corrections
-from skswsgp._covariance import refresh
+from skswsgp._adam import (
+    bias_corrections,
+    step_linear,
+    step_positive,
+    update_parameters,
+)
 from skswsgp._engine_cpu import (
     CHUNKS,
     chunk_bounds,
@@ -18,8 +21,6 @@ from skswsgp._engine_cpu import (
     shared_gradients,
 )
 from skswsgp._jit import njit, njit_inline, njit_parallel, prange
-
-LOG_NOISE_BOUNDS = (math.log(1e-8), math.log(1e4))
 
 
 class Rows(NamedTuple):
@@ -37,46 +38,6 @@ class Rows(NamedTuple):
     d_L: np.ndarray  # (T, Q, M), full covariance
     last: np.ndarray  # (T,) last occurrence of a row, full covariance
     before: np.ndarray  # (blocks * H,) the occurrence of the same row before, or -1
-
-
-class Optimizer(NamedTuple):
-    """What Adam needs: bounds, units, first and second moments, counts of steps."""
-
-    free: np.ndarray  # (P,) bool, kernel parameters that are trained
-    log_bounds: np.ndarray  # (P, 2)
-    mean_scale: np.ndarray  # (Q,) unit of a step of m
-    feature_scale: np.ndarray  # (D,) unit of a step of Z
-    Z: np.ndarray  # (M, 2, D), or (1, 2, D) when Z is fixed
-    m: np.ndarray  # (M, 2, Q)
-    s: np.ndarray  # (M, 2, Q)
-    L: np.ndarray  # (Q, M, 2, M)
-    params: np.ndarray  # (1, 2, P)
-    noise: np.ndarray  # (1, 2, Q)
-    row_steps: np.ndarray  # (M,) steps that touched a row
-    steps: np.ndarray  # (1,) steps in all
-
-
-def make_optimizer(model, free, log_bounds, feature_scale):
-    """Allocate Adam's moments at zero."""
-    M, Q = model.m.shape
-
-    def zeros(*shape):
-        return np.zeros(shape, dtype=model.Z.dtype)
-
-    return Optimizer(
-        free=free,
-        log_bounds=log_bounds,
-        mean_scale=np.ones(Q, model.Z.dtype),
-        feature_scale=feature_scale.astype(model.Z.dtype),
-        Z=zeros(M if model.train_inducing else 1, 2, model.Z.shape[1]),
-        m=zeros(M, 2, Q),
-        s=zeros(len(model.s), 2, Q),
-        L=zeros(len(model.L), M, 2, M),
-        params=zeros(1, 2, len(model.params)),
-        noise=zeros(1, 2, len(model.noise)),
-        row_steps=np.zeros(M, dtype=np.int64),
-        steps=np.zeros(1, dtype=np.int64),
-    )
 
 
 def make_rows(model, blocks, H):
@@ -170,12 +131,8 @@ def step_means(values, derivatives, unit, moments, rows, first, last):
     """Move rows of m or Z, in their units."""
     for j in range(values.shape[1]):
         for i in range(first, last):
-            row = rows.touched[i]
-            gradient = derivatives[i, j] * unit[j]
-            step = adam_step(
-                gradient, moments, row, j, rows.scale[i, 0], rows.scale[i, 1]
-            )
-            values[row, j] += step * unit[j]
+            row, fast, slow = rows.touched[i], rows.scale[i, 0], rows.scale[i, 1]
+            step_linear(values, row, j, derivatives[i, j], unit[j], moments, fast, slow)
 
 
 @njit_inline
@@ -183,12 +140,8 @@ def step_variances(s, derivatives, moments, rows, first, last):
     """Move rows of s in their logarithm."""
     for j in range(s.shape[1]):
         for i in range(first, last):
-            row = rows.touched[i]
-            gradient = derivatives[i, j] * s[row, j]
-            step = adam_step(
-                gradient, moments, row, j, rows.scale[i, 0], rows.scale[i, 1]
-            )
-            s[row, j] *= math.exp(step)
+            row, fast, slow = rows.touched[i], rows.scale[i, 0], rows.scale[i, 1]
+            step_positive(s, row, j, derivatives[i, j], moments, fast, slow)
 
 
 @njit_inline
@@ -196,16 +149,13 @@ def step_factors(L, derivatives, moments, rows, first, last):
     """Move rows of L, those of the diagonal in their logarithm."""
     for q in range(L.shape[0]):
         for i in range(first, last):
-            row = rows.touched[i]
-            first_scale, second_scale = rows.scale[i, 0], rows.scale[i, 1]
+            row, fast, slow = rows.touched[i], rows.scale[i, 0], rows.scale[i, 1]
             for j in range(row):
-                gradient = derivatives[i, q, j]
-                L[q, row, j] += adam_step(
-                    gradient, moments[q], row, j, first_scale, second_scale
+                step_linear(
+                    L[q], row, j, derivatives[i, q, j], 1.0, moments[q], fast, slow
                 )
-            gradient = derivatives[i, q, row] * L[q, row, row]
-            L[q, row, row] *= math.exp(
-                adam_step(gradient, moments[q], row, row, first_scale, second_scale)
+            step_positive(
+                L[q], row, row, derivatives[i, q, row], moments[q], fast, slow
             )
 
 
@@ -228,24 +178,6 @@ def update_chunk(model, optimizer, rows, c, count, rate):
     if model.train_inducing:
         unit = optimizer.feature_scale
         step_means(model.Z, rows.d_Z, unit, optimizer.Z, rows, first, last)
-
-
-@njit
-def update_parameters(model, optimizer, grads, rate):
-    """One step of Adam for the logarithms of kernel parameters and noise."""
-    optimizer.steps[0] += 1
-    first, second = bias_corrections(optimizer.steps[0], rate)
-    params, noise, bounds = model.params, model.noise, optimizer.log_bounds
-    for p in range(params.shape[0]):
-        step = adam_step(grads.d_log[0, p], optimizer.params, 0, p, first, second)
-        if optimizer.free[p]:
-            moved = max(math.log(params[p]) + step, bounds[p, 0])
-            params[p] = math.exp(min(moved, bounds[p, 1]))
-    for q in range(noise.shape[0]):
-        step = adam_step(grads.d_noise[0, q], optimizer.noise, 0, q, first, second)
-        moved = max(math.log(noise[q]) + step, LOG_NOISE_BOUNDS[0])
-        noise[q] = math.exp(min(moved, LOG_NOISE_BOUNDS[1]))
-    refresh(model)
 
 
 # --- launches; call them within `launch` ----------------------------------------------

@@ -1,18 +1,111 @@
-"""Work on 8 x 8 tiles of matrices that stays in vector registers.
+"""Work on 8 x 8 tiles of matrices: a lane is a column of the tile.
 
-The compiler vectorises a sum of products by adding up the lanes of each sum in the end,
-which takes as long as the sums themselves when these are short. Here a lane is a column
-of the tile instead, and its rows stay in eight registers throughout.
+The functions stand in Python first. On the CPU instructions for its vector registers
+take their place, which hold all columns at once: the compiler vectorises a sum of
+products by adding up the lanes of each sum in the end, which takes as long as the sums
+themselves when these are short.
 """
+
+import math
 
 import numpy as np
 from llvmlite import ir
 from numba import types
-from numba.core import cgutils
+from numba.core import cgutils, config
 from numba.extending import intrinsic
 
-BLOCK = 8
+from skswsgp._jit import njit_small
+from skswsgp._lanes import BLOCK, STANDS, columns, span, sync
+
+SINGLE, DOUBLE = (float(np.finfo(kind).eps) for kind in (np.float32, np.float64))
 FUSED = ("contract",)  # a product and a sum may be one instruction
+
+
+# A column stays in its lane, so that a tile of Y may be replaced by the result.
+
+
+def set_products(X, i, Y, j, start, stop, out, row, column):
+    """Tile of out at (row, column) = sum over start <= r < stop of X[r, i]' Y[r, j]."""
+    for q in columns(0):
+        sums = column_of_products(X, i, Y, j + q, start, stop)
+        set_column(out, row, column + q, 0.0, 1.0, sums)
+
+
+def set_negative_products(X, i, Y, j, start, stop, out, row, column):
+    """Tile of out at (row, column) = -(that sum)."""
+    for q in columns(0):
+        sums = column_of_products(X, i, Y, j + q, start, stop)
+        set_column(out, row, column + q, 0.0, -1.0, sums)
+
+
+def subtract_products(X, i, Y, j, start, stop, out, row, column):
+    """Tile of out at (row, column) -= that sum."""
+    for q in columns(0):
+        sums = column_of_products(X, i, Y, j + q, start, stop)
+        set_column(out, row, column + q, 1.0, -1.0, sums)
+
+
+@njit_small
+def column_of_products(X, i, Y, column, start, stop):
+    """Return the eight sums over start <= r < stop of X[r, i + p] Y[r, column]."""
+    a = b = c = d = e = f = g = h = Y.dtype.type(0.0)
+    for r in range(start, stop):
+        y = Y[r, column]
+        a += X[r, i] * y
+        b += X[r, i + 1] * y
+        c += X[r, i + 2] * y
+        d += X[r, i + 3] * y
+        e += X[r, i + 4] * y
+        f += X[r, i + 5] * y
+        g += X[r, i + 6] * y
+        h += X[r, i + 7] * y
+    return a, b, c, d, e, f, g, h
+
+
+@njit_small
+def set_column(out, row, column, kept, sign, sums):
+    """out[row + p, column] = kept times itself + sign sums[p]."""
+    for p in range(BLOCK):
+        before = out[row + p, column] if kept > 0.0 else 0.0
+        out[row + p, column] = before + sign * sums[p]
+
+
+def factorise_tile(A, R, k, shift, blocks):
+    """Replace the tile T of R at (k, k) by its factor, T + shift I = R' R.
+
+    Only the lower triangle is read; R is lower triangular. Rows k .. k + 8 of `blocks`
+    (side, 8) take its inverse. T is what earlier rows leave of A. Returns False where a
+    pivot is no more than rounding of the diagonal of A.
+    """
+    rounding = 4.0 * (SINGLE if R.itemsize == 4 else DOUBLE)
+    for p in range(k + BLOCK - 1, k - 1, -1):
+        pivot = R[p, p] + shift
+        enough = pivot > rounding * A[p, p]
+        sync()
+        if not enough:
+            return False
+        root = math.sqrt(pivot)
+        for q in span(k, k + BLOCK):
+            if q < p:
+                R[p, q] /= root
+            else:
+                R[p, q] = root if q == p else 0.0
+        sync()
+        for q in span(k, k + BLOCK):
+            for r in range(q, p):
+                R[r, q] -= R[p, r] * R[p, q]
+        sync()
+    for q in span(0, BLOCK):
+        for p in range(BLOCK):
+            value = 1.0 if p == q else 0.0
+            for t in range(p):
+                value -= R[k + p, k + t] * blocks[k + t, q]
+            blocks[k + p, q] = value / R[k + p, k + p]
+    sync()
+    return True
+
+
+# --- the same in vector registers of the CPU ------------------------------------------
 
 
 class Rows:
@@ -108,19 +201,9 @@ def _products(load, negative):
     return products
 
 
-set_products = _products(load=False, negative=False)
-set_negative_products = _products(load=False, negative=True)
-subtract_products = _products(load=True, negative=True)
-
-
 @intrinsic
-def factorise_tile(typingctx, A, R, k, shift, blocks):
-    """Replace the tile T of R at (k, k) by its factor, T + shift I = R' R.
-
-    Only the lower triangle is read; R is lower triangular. Rows k .. k + 8 of `blocks`
-    (side, 8) take its inverse. T is what earlier rows leave of A. Returns False where a
-    pivot is no more than rounding of the diagonal of A.
-    """
+def _factorise_tile(typingctx, A, R, k, shift, blocks):
+    """See factorise_tile."""
 
     def generate(context, builder, signature, args):
         given, kind, _, _, blocks_kind = signature.args
@@ -164,3 +247,17 @@ def factorise_tile(typingctx, A, R, k, shift, blocks):
         return found
 
     return types.boolean(A, R, types.intp, R.dtype, blocks), generate
+
+
+def _instead(function, instructions):
+    """Take instructions in the place of a function on the CPU, if it compiles."""
+    STANDS[function.__name__] = function
+    return function if config.DISABLE_JIT else instructions
+
+
+set_products = _instead(set_products, _products(load=False, negative=False))
+set_negative_products = _instead(
+    set_negative_products, _products(load=False, negative=True)
+)
+subtract_products = _instead(subtract_products, _products(load=True, negative=True))
+factorise_tile = _instead(factorise_tile, _factorise_tile)

@@ -10,6 +10,7 @@ import math
 
 from skswsgp._covariance import TRIANGLE, row_start
 from skswsgp._jit import njit, njit_small
+from skswsgp._lanes import once, span, sync, total
 from skswsgp._linalg import (
     cholesky,
     invert_factor,
@@ -29,8 +30,9 @@ MAX_JITTER = 1e-2
 def mean_variance(A, size):
     """Mean of the diagonal of A, the unit of jitter and floors; 1 where it is zero."""
     mean = 0.0
-    for i in range(size):
+    for i in span(0, size):
         mean += A[i, i]
+    mean = total(mean)
     return mean / size if mean > 0.0 else 1.0
 
 
@@ -61,22 +63,22 @@ def divergence(chol, m, s, S, full, tiny, H, upper, inverse, alpha, first, block
     invert_factor(chol, blocks, upper)
     square_upper(upper, inverse)
     log_det_K = log_determinant(chol, H)
-    total = 0.0
+    kl = 0.0
     for q in range(m.shape[0]):
         multiply(inverse, m, q, H, alpha, q)
-        total += log_det_K - H
-        for h in range(H):
-            total += m[q, h] * alpha[q, h]  # Mahalanobis term
+        kl += once(log_det_K - H)
+        for h in span(0, H):
+            kl += m[q, h] * alpha[q, h]  # Mahalanobis term
         if full:
-            for g in range(H):
+            for g in span(0, H):
                 for h in range(H):
-                    total += inverse[g, h] * S[q, g, h]  # trace term
+                    kl += inverse[g, h] * S[q, g, h]  # trace term
             robust_cholesky(S[q], first, mean_variance(S[q], H), tiny, blocks)
-            total -= log_determinant(first, H)
+            kl -= once(log_determinant(first, H))
         else:
-            for h in range(H):
-                total += inverse[h, h] * s[q, h] - math.log(s[q, h])
-    return 0.5 * total
+            for h in span(0, H):
+                kl += inverse[h, h] * s[q, h] - math.log(s[q, h])
+    return 0.5 * total(kl)
 
 
 @njit
@@ -88,18 +90,20 @@ def pull_divergence(
     By S: -c/2 (K^-1 - S^-1).
     """
     for q in range(alpha.shape[0]):
-        for h in range(H):
+        for h in span(0, H):
             d_m[b, q, h] = -c * alpha[q, h]
         if full:
             robust_cholesky(S[q], first, mean_variance(S[q], H), tiny, blocks)
             invert_factor(first, blocks, upper)
             square_upper(upper, first)
-            for g in range(H):
+            for g in span(0, H):
                 for h in range(H):
                     d_S[b, q, g, h] = -0.5 * c * (inverse[g, h] - first[g, h])
+            sync()
         else:
-            for h in range(H):
+            for h in span(0, H):
                 d_s[b, q, h] = -0.5 * c * (inverse[h, h] - 1.0 / s[q, h])
+    sync()
 
 
 @njit
@@ -115,37 +119,40 @@ def pull_prior(c, inverse, alpha, s, S, full, H, vector, first, second, d_K):
     else:
         scale_rows(inverse, s, H, vector, first)
     product_lower(first, inverse, second)
-    for g in range(H):
+    for g in span(0, H):
         for h in range(g + 1):
             d_K[g, h] = -0.5 * c * (Q * inverse[g, h] - second[g, h])
         for q in range(Q):
             weight = 0.5 * c * alpha[q, g]
             for h in range(g + 1):
                 d_K[g, h] += weight * alpha[q, h]
+    sync()
 
 
 @njit_small
 def sum_matrices(S, out):
     """out = sum_q S_q."""
-    for g in range(out.shape[0]):
+    for g in span(0, out.shape[0]):
         for h in range(out.shape[0]):
             out[g, h] = 0.0
             for q in range(S.shape[0]):
                 out[g, h] += S[q, g, h]
+    sync()
 
 
 @njit_small
 def scale_rows(inverse, s, H, vector, out):
     """out = sum_q diag(s_q) K^-1, zero beyond H."""
-    for h in range(out.shape[0]):
+    for h in span(0, out.shape[0]):
         vector[0, h] = 0.0
     for q in range(s.shape[0]):
-        for h in range(H):
+        for h in span(0, H):
             vector[0, h] += s[q, h]
-    for g in range(out.shape[0]):
+    for g in span(0, out.shape[0]):
         scale = vector[0, g]
         for h in range(out.shape[0]):
             out[g, h] = scale * inverse[g, h]
+    sync()
 
 
 # --- q(f) -----------------------------------------------------------------------------
@@ -158,13 +165,15 @@ def regress(k, start, kxx, chol, H, vector, a):
     k is the last row of `k`, a tile, from `start`. Sets vector[0] = R^-T k.
     """
     top = k.shape[0] - 1
-    for h in range(H):
+    for h in span(0, H):
         vector[1, h] = k[top, start + h]
+    sync()
     solve_transposed(chol, vector, 1, H, vector, 0)
     solve(chol, vector, 0, H, a, 0)
-    F = kxx
-    for h in range(H):
+    F = once(kxx)
+    for h in span(0, H):
         F -= vector[0, h] * vector[0, h]
+    F = total(F)
     return 0.0 if F < 0.0 else F
 
 
@@ -173,24 +182,27 @@ def posterior_mean(a, m, H, latent):
     """latent[0] = mu = a' m_w of eq. 13."""
     for q in range(m.shape[0]):
         mu = 0.0
-        for h in range(H):
+        for h in span(0, H):
             mu += a[0, h] * m[q, h]
-        latent[0, q] = mu
+        latent[0, q] = total(mu)
+    sync()
 
 
 @njit
 def posterior_variance(F, a, s, S, full, H, floor, vector, latent):
     """latent[1] = v = F + a' S_w a of eq. 13, at least `floor`."""
     for q in range(latent.shape[1]):
-        v = F
+        v = once(F)
         if full:
             multiply(S[q], a, 0, H, vector, 1)
-            for h in range(H):
+            for h in span(0, H):
                 v += a[0, h] * vector[1, h]
         else:
-            for h in range(H):
+            for h in span(0, H):
                 v += a[0, h] * a[0, h] * s[q, h]
+        v = total(v)
         latent[1, q] = floor if v < floor else v
+    sync()
 
 
 @njit
@@ -202,29 +214,31 @@ def pull_posterior(
     Adds to block b of d_m, d_s or d_S; sets r so that d/dK = a r' + r a' and
     d/dk = -2 r - g a, where g = d/d k(x, x) is returned.
     """
-    for h in range(H):
+    for h in span(0, H):
         vector[0, h] = 0.0  # sum_q g_mu alpha
         vector[1, h] = 0.0  # sum_q g_v S a
     g = 0.0
     for q in range(alpha.shape[0]):
         g_mu, g_v = weight * latent[2, q], weight * latent[3, q]
         g += g_v
-        for h in range(H):
+        for h in span(0, H):
             vector[0, h] += g_mu * alpha[q, h]
             d_m[b, q, h] += g_mu * a[0, h]
         if full:
             multiply(S[q], a, 0, H, r, 0)
-            for h in range(H):
+            for h in span(0, H):
                 vector[1, h] += g_v * r[0, h]
                 for j in range(H):
                     d_S[b, q, h, j] += g_v * a[0, h] * a[0, j]
         else:
-            for h in range(H):
+            for h in span(0, H):
                 vector[1, h] += g_v * s[q, h] * a[0, h]
                 d_s[b, q, h] += g_v * a[0, h] * a[0, h]
+    sync()
     multiply(inverse, vector, 1, H, r, 0)
-    for h in range(H):
+    for h in span(0, H):
         r[0, h] = 0.5 * (g * a[0, h] - vector[0, h]) - r[0, h]
+    sync()
     return g
 
 
@@ -237,7 +251,7 @@ def weigh_covariances(d_K, A, R, n, H, jitter, adjoint):
     """
     top = adjoint.shape[0] - 1
     trace = 0.0
-    for i in range(H):
+    for i in span(0, H):
         start = row_start(i, TRIANGLE)
         for j in range(i + 1):
             adjoint[top, start + j] = 2.0 * d_K[i, j]
@@ -247,13 +261,16 @@ def weigh_covariances(d_K, A, R, n, H, jitter, adjoint):
                 adjoint[top, start + j] += a * R[p, j] + r * A[p, j]
         adjoint[top, start + i] *= 0.5
         trace += adjoint[top, start + i]
-    for i in range(H):
+    trace = total(trace)
+    for i in span(0, H):
         adjoint[top, row_start(i + 1, TRIANGLE) - 1] += jitter * trace / H
+    sync()
 
 
 @njit
 def pull_cross(r, a, g, H, adjoint, start):
     """Adjoint -2 r - g a of k, from pair `start` of the last operation of a tile."""
     top = adjoint.shape[0] - 1
-    for h in range(H):
+    for h in span(0, H):
         adjoint[top, start + h] = -2.0 * r[0, h] - g * a[0, h]
+    sync()

@@ -8,7 +8,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 
 from skswsgp import _steps_cpu as engine
-from skswsgp._adam import adam_step, bias_corrections
+from skswsgp._adam import adam_step, bias_corrections, make_optimizer
 from skswsgp._jit import launch
 
 RATE = 0.03
@@ -75,7 +75,7 @@ def test_update_equals_reference(full, rng):
     model, batch = problem.model, problem.batch
     free = np.array([True, False, True])
     log_bounds = np.log([[0.1, 10.0], [0.1, 10.0], [1.39, 1.41]])
-    optimizer = engine.make_optimizer(model, free, log_bounds, UNIT)
+    optimizer = make_optimizer(model, free, log_bounds, UNIT)
     rows = engine.make_rows(model, 4, 4)
     before = copies(model)
     history = {name: [] for name in before}

@@ -8,10 +8,12 @@ import pytest
 import skswsgp
 
 FLOORS = [
-    "_covariance _stationary _likelihoods _linalg _tiles _state _jit kernels",
+    "_covariance _stationary _likelihoods _linalg _tiles _lanes _cuda _state _jit"
+    " kernels",
     "_variational _point _shared _kriging _adam",
-    "_engine_cpu _steps_cpu _evaluation_cpu _kriging_cpu _nearest _scan _listed",
-    "_model _training _neighbors _inducing _defaults _program _engine"
+    "_engine_cpu _engine_cuda _steps_cpu _evaluation_cpu _kriging_cpu _nearest _scan"
+    " _listed",
+    "_model _training _neighbors _inducing _defaults _program _engine _device"
     " _local _learning _chain _divergences _rows _natural _alternating _refine"
     " _few _start _validation",
     "_base _callbacks baselines metrics",
@@ -50,6 +52,8 @@ def test_doors_to_the_outside(path):
         assert "sklearn" not in packages
     assert ("pynndescent" in packages) == (path.stem == "_neighbors")
     assert "os" not in packages or path.stem == "_jit"
+    if any(module.startswith("numba.cuda") for module in imported(path)):
+        assert path.stem == "_cuda"
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)

@@ -1,0 +1,355 @@
+"""The CUDA engine: kernels together with the arrays on the device they work on.
+
+It has the methods of `CpuEngine`. The model is on the device from the first step of
+training on, and comes back when it is asked for; evaluation brings along the model of
+the host, which a solver may have changed.
+"""
+
+import numpy as np
+
+from skswsgp import _cuda
+from skswsgp import _engine_cuda as kernels
+from skswsgp._adam import make_optimizer
+from skswsgp._cuda import cuda
+from skswsgp._engine import is_like
+from skswsgp._state import Batch, Gradients, make_work
+
+PLACES = 2048  # blocks of a launch, at most; each has work arrays
+WORK_MEMORY = 0.25  # of the free memory, which work arrays may take
+THREADS = 128  # of a block in which each thread has its own task
+ROWS_AT_ONCE = 8192  # points that are evaluated at once
+OUT_OF_MEMORY = (
+    "the GPU has no room for {what} ({need:.0f} MB, {free:.0f} MB are free): expected "
+    "a smaller batch_size, n_neighbors or n_inducing; use device='cpu' otherwise."
+)
+
+
+def lanes_for(H):
+    """Return how many threads work on a point: 1, or 32 times a power of two."""
+    return 32 if H <= 32 else 128 if H <= 64 else 256
+
+
+class CudaEngine:
+    """Steps, predictions and bounds of a `Model` on a GPU.
+
+    Parameters
+    ----------
+    model : Model
+        Its arrays follow those of the device whenever it is asked for.
+    n_active : int
+        H; where it equals M, each point factorises the K that all share.
+    n_threads : int
+        Threads of what is left to the CPU.
+    """
+
+    shared = False
+
+    def __init__(self, model, n_active, n_threads):
+        _cuda.require()
+        self.n_active, self.n_threads = n_active, n_threads
+        self._host, self._device = model, None
+        self._ahead = False  # whether the device's is newer
+        self._lent = True  # whether somebody may have changed the host's
+        self._batch = self._optimizer = self._work = self._events = None
+        self._extra = np.zeros(2, np.int64)
+        self._known = {}  # kernels for the types of their arguments
+
+    # --- the model on either side -------------------------------------------------
+
+    @property
+    def model(self):
+        """The model on the host as it is now; ask for it anew before changing it."""
+        self._lent = True
+        if self._ahead:
+            for here, there in zip(self._host, self._device, strict=True):
+                if isinstance(here, np.ndarray) and here.size:
+                    there.copy_to_host(here)
+            self._ahead = False
+        return self._host
+
+    @model.setter
+    def model(self, model):
+        self._host, self._device = model, None
+        self._ahead, self._lent = False, True
+
+    @property
+    def optimizer(self):
+        """Adam's moments, on the host."""
+        return fetch(self._optimizer)
+
+    @property
+    def events(self):
+        """Points with extra jitter and points that failed so far, (1, 2)."""
+        if self._events is not None:
+            self._extra += self._events.copy_to_host().sum(axis=0)
+            self._events.copy_to_device(np.zeros(self._events.shape, np.int64))
+        return self._extra[None]
+
+    def _current(self):
+        """Return the model on the device, as the host has it unless that is ahead."""
+        if self._device is None:
+            self._device = send(self._host, "the model")
+        elif self._lent and not self._ahead:
+            for here, there in zip(self._host, self._device, strict=True):
+                if isinstance(here, np.ndarray) and here.size:
+                    there.copy_to_device(here)
+        self._lent = False
+        return self._device
+
+    def _places(self, n):
+        """Return how many points at once there are work arrays for, at most n."""
+        single = make_work(self._host, self.n_active, 1)
+        size = sum(array.nbytes for array in single)
+        free = _cuda.free_memory()
+        places = max(1, min(n, PLACES, int(WORK_MEMORY * free / size)))
+        if self._work is None or len(self._work.K) < places:
+            self._work = None
+            self._work = type(single)(
+                *(repeat(array, places, "work arrays") for array in single)
+            )
+            self.events  # noqa: B018  they count by place
+            self._events = send_array(np.zeros((places, 2), np.int64), "counts")
+        return len(self._work.K)
+
+    def close(self):
+        """Give all memory of the device back; the model stays on the host."""
+        self.model, self.events  # noqa: B018  fetched
+        self._device = self._batch = self._optimizer = None
+        self._work = self._events = self._grads = self._rows = None
+        _cuda.collect()
+
+    # --- training -----------------------------------------------------------------
+
+    def prepare_training(self, n, free, log_bounds, feature_scale, optimizer=None):
+        """Allocate for minibatches of n points; `optimizer` goes on from before."""
+        model = self._current()
+        fresh = make_optimizer(self._host, free, log_bounds, feature_scale)
+        fresh = optimizer if is_like(optimizer, fresh) else fresh
+        self._optimizer = send(fresh, "Adam's moments")
+        self._places(n)
+        self._grads = make_gradients(self._host, n, self.n_active, self._events)
+        self._rows = make_rows(self._host, n, self.n_active)
+        self._device, self._ahead = model, True
+
+    def steps(self, batch, n, rates):
+        """Steps of Adam, each on the next n rows of the batch, one for each rate.
+
+        Returns the weighted sums of E log p(y | f) and of KL over these rows, NaN where
+        a covariance matrix cannot be factorised.
+        """
+        model, steps, H = self._current(), len(rates), self.n_active
+        self._ahead = True
+        batch = self._send_batch(batch)
+        rates = send_array(rates, "learning rates")
+        sums = send_array(np.zeros(2), "sums")
+        count = send_array(np.zeros(steps, np.int64), "counts")
+        rows = self._rows._replace(count=count)
+        lanes, touched = lanes_for(H), len(rows.touched)
+        places, grads = len(self._work.K), self._grads._replace(events=self._events)
+        for k in range(steps):
+            start = k * n
+            use = batch.active, start, n, k
+            self._launch(kernels.claim_rows, -(-n * H // THREADS), THREADS, *use, rows)
+            points = model, batch, start, n, self._work, grads, rows
+            self._launch(kernels.gradients, min(places, n), (lanes, 1), *points)
+            parts = model, self._optimizer, *use, rates, grads, rows, sums
+            self._launch(kernels.add_up, touched + 1, _cuda.WARP, *parts)
+            moved = model, self._optimizer, k, rates, rows
+            self._launch(kernels.update_rows, -(-touched // THREADS), THREADS, *moved)
+        return sums.copy_to_host()
+
+    def _launch(self, kernel, blocks, threads, *arguments):
+        """Launch a kernel whose arguments are of the same types in every step.
+
+        Finding out the types takes a millisecond, which a step must not.
+        """
+        if kernel not in self._known:
+            self._known[kernel] = kernel.specialize(*arguments)
+        self._known[kernel][blocks, threads](*arguments)
+
+    def _send_batch(self, batch):
+        """Return rows of data on the device, in the memory of those before."""
+        known = self._batch
+        if known is None or len(known.X) < len(batch.X) or not same_shape(known, batch):
+            self._batch = None
+            self._batch = send(batch, "rows of data")
+        else:
+            for here, there in zip(batch, known, strict=True):
+                there[: len(here)].copy_to_device(np.ascontiguousarray(here))
+        return self._batch
+
+    # --- evaluation ---------------------------------------------------------------
+
+    def predict(self, X, active, with_variance):
+        """Return mu (n, Q) and v (n, Q), or None, of eq. 13 for the rows of X."""
+        shape = (len(X), self._host.m.shape[1])
+        mu = np.full(shape, np.nan, X.dtype)
+        v = np.full(shape if with_variance else (0, shape[1]), np.nan, X.dtype)
+        self._evaluate(kernels.predict, (X, active), (mu, v), with_variance)
+        return mu, v if with_variance else None
+
+    def regress(self, X, active):
+        """Return a = K_w^-1 k (n, H) and F = k(x, x) - k' a (n,) of the rows of X."""
+        weights = np.full(active.shape, np.nan, X.dtype)
+        residual = np.full(len(X), np.nan, X.dtype)
+        self._evaluate(kernels.weigh_neighbors, (X, active), (weights, residual))
+        return weights, residual
+
+    def invert(self, X, active):
+        """Return K_w^-1 (n, H, H) and log |K_w| (n,) of the rows of X."""
+        n, H = active.shape
+        inverse = np.full((n, H, H), np.nan, X.dtype)
+        log_det = np.full(n, np.nan, X.dtype)
+        self._evaluate(kernels.invert_covariances, (X, active), (inverse, log_det))
+        return inverse, log_det
+
+    def expect(self, y, mu, v):
+        """Return E log p(y | f) (n,), f ~ N(mu, v), and derivatives by mu and v."""
+        y, mu, v = (np.ascontiguousarray(a, self._host.Z.dtype) for a in (y, mu, v))
+        ell = np.empty(len(mu), mu.dtype)
+        d_mu, d_v = np.empty((2, *mu.shape), mu.dtype)
+        model = self._current()
+        for part in parts(len(mu)):
+            n = part.stop - part.start
+            blocks = self._blocks(n)
+            there = [send_array(a[part], "rows") for a in (mu, v, ell, d_mu, d_v)]
+            rows = send_array(y[part], "rows"), n, self._work
+            kernels.expectations[blocks](model, *rows, *there)
+            for here, array in zip((ell, d_mu, d_v), there[2:], strict=True):
+                here[part] = array.copy_to_host()
+        return ell, d_mu, d_v
+
+    def bound(self, batch):
+        """Return E log p(y | f) and KL_w, each (n,), of the rows of the batch."""
+        ell = np.full(len(batch.X), np.nan)
+        kl = np.full(len(batch.X), np.nan)
+        model = self._current()
+        for part in parts(len(batch.X)):
+            n = part.stop - part.start
+            blocks = self._blocks(n)
+            rows = send(Batch(*(array[part] for array in batch)), "rows")
+            there = [send_array(array[part], "rows") for array in (ell, kl)]
+            kernels.bounds[blocks](model, rows, n, self._work, *there, self._events)
+            ell[part], kl[part] = (array.copy_to_host() for array in there)
+        return ell, kl
+
+    def _blocks(self, n):
+        """Return the shape of a launch for n points."""
+        return min(self._places(n), n), (lanes_for(self.n_active), 1)
+
+    def _evaluate(self, launch, rows, results, *options):
+        """Fill the results, part by part; those without rows are left alone."""
+        model = self._current()
+        for part in parts(len(rows[0])):
+            n = part.stop - part.start
+            blocks = self._blocks(n)
+            arguments = [send_array(array[part], "rows") for array in rows]
+            there = [send_array(array[part], "results") for array in results]
+            launch[blocks](
+                model, *arguments, n, self._work, *options, *there, self._events
+            )
+            for here, array in zip(results, there, strict=True):
+                if here.size:
+                    here[part] = array.copy_to_host()
+
+
+# --- arrays on the device -------------------------------------------------------------
+
+
+def send(struct, what):
+    """Return a struct with copies of its arrays on the device."""
+    return type(struct)(
+        *(
+            send_array(field, what) if isinstance(field, np.ndarray) else field
+            for field in struct
+        )
+    )
+
+
+def send_array(array, what):
+    """Return a copy of an array on the device; one without entries gets some room."""
+    array = np.ascontiguousarray(array)
+    return _cuda.allocate(
+        lambda: cuda.to_device(array), OUT_OF_MEMORY, what, array.nbytes
+    )
+
+
+def repeat(array, n, what):
+    """Return n copies of an array (1, ...) on the device, made there."""
+    shape, size = (n, *array.shape[1:]), array.size
+    there = _cuda.allocate(
+        lambda: cuda.device_array(shape, array.dtype),
+        OUT_OF_MEMORY,
+        what,
+        n * array.nbytes,
+    )
+    if size:
+        one = send_array(array.ravel(), what)
+        blocks = min(1024, -(-n * size // THREADS))
+        kernels.repeat_row[blocks, THREADS](one, there.reshape(n, size))
+    return there
+
+
+def fetch(struct):
+    """Return a struct with copies of its arrays on the host."""
+    if struct is None:
+        return None
+    return type(struct)(
+        *(
+            field.copy_to_host() if hasattr(field, "copy_to_host") else field
+            for field in struct
+        )
+    )
+
+
+def same_shape(known, batch):
+    """Whether rows of one batch fit where those of another are."""
+    return all(
+        old.shape[1:] == new.shape[1:] for old, new in zip(known, batch, strict=True)
+    )
+
+
+def parts(n):
+    """Yield slices of at most ROWS_AT_ONCE of n rows."""
+    for first in range(0, n, ROWS_AT_ONCE):
+        yield slice(first, min(first + ROWS_AT_ONCE, n))
+
+
+def make_gradients(model, n, H, events):
+    """Allocate derivatives for n points, each a block and a chunk."""
+    Q, D, dtype = model.m.shape[1], model.Z.shape[1], model.Z.dtype
+
+    def zeros(*shape, dtype=dtype):
+        return send_array(np.zeros(shape, dtype), "the derivatives of a minibatch")
+
+    return Gradients(
+        d_m=zeros(n, Q, H),
+        d_s=zeros(1, Q, 1) if model.full else zeros(n, Q, H),
+        d_S=zeros(n, Q, H, H) if model.full else zeros(1, Q, 1, 1),
+        d_Z=zeros(n if model.train_inducing else 1, D, H),
+        d_log=zeros(n, len(model.params), dtype=np.float64),
+        d_noise=zeros(n, len(model.noise), dtype=np.float64),
+        sums=zeros(n, 2, dtype=np.float64),
+        events=events,
+    )
+
+
+def make_rows(model, n, H):
+    """Allocate slots for the rows that n points touch."""
+    M, Q = model.m.shape
+    T, dtype = min(M, n * H), model.Z.dtype
+
+    def filled(shape, value=0, dtype=dtype):
+        what = "the derivatives by touched rows"
+        return send_array(np.full(shape, value, dtype), what)
+
+    return kernels.DeviceRows(
+        slot=filled(M, -1, np.int64),
+        touched=filled(T, 0, np.int64),
+        count=filled(1, 0, np.int64),
+        uses=filled((T, -(-n // kernels.WORD)), 0, np.uint64),
+        d_m=filled((T, Q)),
+        d_s=filled((0 if model.full else T, Q)),
+        d_Z=filled((T if model.train_inducing else 0, model.Z.shape[1])),
+        d_L=filled((T if model.full else 0, Q, M)),
+    )

@@ -1,0 +1,369 @@
+"""Kernels of the CUDA engine; loops only, no formula.
+
+A block works on a datum at a time, its threads being the lanes of `_lanes`; with one
+lane, each thread of a block works on a datum of its own. Work arrays belong to places:
+blocks, or such threads. A step of Adam is four launches: `claim_rows`, `gradients`,
+`add_up`, `update_rows`. No sum depends on which thread came first, so that results
+repeat to the bit on the same kind of GPU.
+"""
+
+import sys
+from typing import NamedTuple
+
+import numpy as np
+
+from skswsgp import (
+    _adam,
+    _covariance,
+    _engine_cpu,
+    _kriging,
+    _likelihoods,
+    _linalg,
+    _point,
+    _state,
+    _stationary,
+    _variational,
+)
+from skswsgp._adam import (
+    bias_corrections,
+    step_linear,
+    step_positive,
+    update_parameters,
+)
+from skswsgp._covariance import TRIANGLE, row_start
+from skswsgp._cuda import cuda, for_kernels, kernel
+from skswsgp._engine_cpu import count_jitter
+from skswsgp._jit import njit
+from skswsgp._lanes import position, solo, span, sync, total
+from skswsgp._likelihoods import expected_log_prob
+from skswsgp._linalg import invert_factor, log_determinant, square_upper
+from skswsgp._point import (
+    differentiate,
+    evaluate,
+    posterior,
+    posterior_mean,
+    prepare,
+    regress,
+)
+from skswsgp._state import of_thread
+
+WORD = 64  # uses of a row that an entry of `uses` tells
+
+
+class DeviceRows(NamedTuple):
+    """The inducing points that a minibatch touches, and derivatives by their rows."""
+
+    slot: np.ndarray  # (M,) int64, slot of a row, -1 between steps
+    touched: np.ndarray  # (T,) int64, row of a slot
+    count: np.ndarray  # (steps,) int64, slots that a step takes, zero before
+    uses: np.ndarray  # (T, n / WORD) uint64, which points use a row; zero between steps
+    d_m: np.ndarray  # (T, Q)
+    d_s: np.ndarray  # (T, Q), diagonal covariance
+    d_Z: np.ndarray  # (T, D), trained Z
+    d_L: np.ndarray  # (T, Q, M), full covariance
+
+
+@kernel
+def repeat_row(one, out):
+    """out[i] = one for each row i."""
+    n = one.shape[0]
+    for i in range(cuda.grid(1), out.shape[0] * n, cuda.gridsize(1)):
+        out[i // n, i % n] = one[i % n]
+
+
+# --- a step ---------------------------------------------------------------------------
+
+
+@kernel
+def claim_rows(active, start, n, k, rows):
+    """Give each row that n points from `start` use a slot; a thread for each use."""
+    i, H = cuda.grid(1), active.shape[1]
+    if i < n * H:
+        row = active[start + i // H, i % H]
+        if cuda.atomic.cas(rows.slot, row, -1, -2) == -1:
+            slot = cuda.atomic.add(rows.count, k, 1)
+            rows.touched[slot] = row
+            rows.slot[row] = slot
+
+
+@kernel
+def gradients(model, batch, start, n, works, grads, rows):
+    """Gradients of n points from `start`, each in a block and chunk of its own."""
+    place = cuda.blockIdx.x * cuda.blockDim.y + cuda.threadIdx.y
+    places = cuda.gridDim.x * cuda.blockDim.y
+    lane, _ = position()
+    H = batch.active.shape[1]
+    for b in range(place, n, places):
+        work = of_thread(works, place)
+        row = start + b
+        weight = batch.weight[row]
+        for p in span(0, grads.d_log.shape[1]):
+            grads.d_log[b, p] = 0.0
+        for q in span(0, grads.d_noise.shape[1]):
+            grads.d_noise[b, q] = 0.0
+        sync()
+        ell, kl, jitter = evaluate(model, batch.X, batch.y, batch.active, row, H, work)
+        if lane == 0:
+            count_jitter(model.jitter, jitter, grads.events, place)
+            grads.sums[b, 0] = weight * ell
+            grads.sums[b, 1] = weight * kl
+        if jitter >= 0.0:
+            differentiate(model, H, weight, jitter, work, grads, b, b)
+        for h in span(0, H):
+            slot = rows.slot[batch.active[row, h]]
+            bit = np.uint64(1) << np.uint64(b % WORD)
+            cuda.atomic.or_(rows.uses, (slot, b // WORD), bit)
+        sync()
+
+
+@kernel
+def add_up(model, optimizer, active, start, n, k, rates, grads, rows, sums):
+    """Add up the derivatives of each touched row; move the parameters.
+
+    The first block adds those of the parameters, and the objective to `sums`.
+    """
+    if cuda.blockIdx.x == 0:
+        add_points(grads, n, sums)
+        for _ in solo(0, 1):
+            update_parameters(model, optimizer, grads, rates[k])
+    else:
+        for i in range(cuda.blockIdx.x - 1, rows.count[k], cuda.gridDim.x - 1):
+            clear_row(model, rows, i)
+            for word in range(rows.uses.shape[1]):
+                bits = rows.uses[i, word]
+                for bit in range(WORD):
+                    if (bits >> np.uint64(bit)) & np.uint64(1):
+                        b = word * WORD + bit
+                        add_use(model, active, start, b, i, grads, rows)
+            sync()
+            for word in span(0, rows.uses.shape[1]):
+                rows.uses[i, word] = 0
+
+
+@njit
+def add_points(grads, n, sums):
+    """Add up the sums of n points, in place of the first and to `sums`."""
+    for p in range(grads.d_log.shape[1]):
+        amount = column_sum(grads.d_log, n, p)
+        for _ in solo(0, 1):
+            grads.d_log[0, p] = amount
+    for q in range(grads.d_noise.shape[1]):
+        amount = column_sum(grads.d_noise, n, q)
+        for _ in solo(0, 1):
+            grads.d_noise[0, q] = amount
+    for j in range(sums.shape[0]):
+        amount = column_sum(grads.sums, n, j)
+        for _ in solo(0, 1):
+            sums[j] += amount
+    sync()
+
+
+@njit
+def column_sum(values, n, j):
+    """Return the sum of values[:n, j]."""
+    amount = 0.0
+    for b in span(0, n):
+        amount += values[b, j]
+    return total(amount)
+
+
+@njit
+def clear_row(model, rows, i):
+    """Set the derivatives by a row to zero."""
+    for j in span(0, rows.d_m.shape[1]):
+        rows.d_m[i, j] = 0.0
+    if model.full:
+        for q in range(rows.d_L.shape[1]):
+            for j in span(0, rows.d_L.shape[2]):
+                rows.d_L[i, q, j] = 0.0
+    else:
+        for j in span(0, rows.d_s.shape[1]):
+            rows.d_s[i, j] = 0.0
+    if model.train_inducing:
+        for j in span(0, rows.d_Z.shape[1]):
+            rows.d_Z[i, j] = 0.0
+    sync()
+
+
+@njit
+def add_use(model, active, start, b, i, grads, rows):
+    """Add what point b says of row i: columns of its block, and L as in `_adam`."""
+    row, place = rows.touched[i], 0
+    for h in span(0, active.shape[1]):
+        if active[start + b, h] == row:
+            place = h
+    h = int(total(float(place)))
+    for j in span(0, rows.d_m.shape[1]):
+        rows.d_m[i, j] += grads.d_m[b, j, h]
+    if model.full:
+        for q in range(rows.d_L.shape[1]):
+            add_factor(model, active, start, b, i, q, h, grads, rows)
+    else:
+        for j in span(0, rows.d_s.shape[1]):
+            rows.d_s[i, j] += grads.d_s[b, j, h]
+    if model.train_inducing:
+        for j in span(0, rows.d_Z.shape[1]):
+            rows.d_Z[i, j] += grads.d_Z[b, j, h]
+    sync()
+
+
+@njit
+def add_factor(model, active, start, b, i, q, h, grads, rows):
+    """Add the derivatives by a row of L, as `factor_use` has them."""
+    row = rows.touched[i]
+    for g in range(active.shape[1]):
+        other, w = active[start + b, g], 2.0 * grads.d_S[b, q, h, g]
+        for j in span(0, min(row, other) + 1):
+            rows.d_L[i, q, j] += w * model.L[q, other, j]
+
+
+@kernel
+def update_rows(model, optimizer, k, rates, rows):
+    """One step of Adam for the touched rows of m, S and Z; a thread for each."""
+    for i in range(cuda.grid(1), rows.count[k], cuda.gridsize(1)):
+        row = rows.touched[i]
+        rows.slot[row] = -1
+        optimizer.row_steps[row] += 1
+        fast, slow = bias_corrections(optimizer.row_steps[row], rates[k])
+        for j in range(model.m.shape[1]):
+            unit, slope = optimizer.mean_scale[j], rows.d_m[i, j]
+            step_linear(model.m, row, j, slope, unit, optimizer.m, fast, slow)
+            if model.full:
+                step_factor(model.L[j], rows, i, j, optimizer.L[j], fast, slow)
+            else:
+                slope = rows.d_s[i, j]
+                step_positive(model.s, row, j, slope, optimizer.s, fast, slow)
+        if model.train_inducing:
+            for j in range(model.Z.shape[1]):
+                unit, slope = optimizer.feature_scale[j], rows.d_Z[i, j]
+                step_linear(model.Z, row, j, slope, unit, optimizer.Z, fast, slow)
+
+
+@njit
+def step_factor(L, rows, i, q, moments, fast, slow):
+    """Move a row of the factor of one latent function."""
+    row = rows.touched[i]
+    for j in range(row):
+        step_linear(L, row, j, rows.d_L[i, q, j], 1.0, moments, fast, slow)
+    step_positive(L, row, row, rows.d_L[i, q, row], moments, fast, slow)
+
+
+# --- evaluation -----------------------------------------------------------------------
+
+
+@kernel
+def predict(model, X, active, n, works, with_variance, mu, v, events):
+    """q(f) of n rows: mu (n, Q) and, if wanted, v (n, Q) are set."""
+    place = cuda.blockIdx.x * cuda.blockDim.y + cuda.threadIdx.y
+    lane, _ = position()
+    H = active.shape[1]
+    start = row_start(H, TRIANGLE)
+    for row in range(place, n, cuda.gridDim.x * cuda.blockDim.y):
+        work = of_thread(works, place)
+        jitter = prepare(model, X, active, row, H, work)
+        if lane == 0:
+            count_jitter(model.jitter, jitter, events, place)
+        if jitter >= 0.0:
+            if with_variance:
+                kxx = work.values[work.values.shape[0] - 1, start + H]
+                posterior(model, work, work, start, kxx, H)
+            else:
+                regress(work, work, start, 0.0, H)
+                posterior_mean(work, work, H)
+            for q in span(0, mu.shape[1]):
+                mu[row, q] = work.latent[0, q]
+                if with_variance:
+                    v[row, q] = work.latent[1, q]
+        sync()
+
+
+@kernel
+def weigh_neighbors(model, X, active, n, works, weights, variance, events):
+    """a = K^-1 k (n, H) and F = k(x, x) - k' a (n,) of n rows."""
+    place = cuda.blockIdx.x * cuda.blockDim.y + cuda.threadIdx.y
+    lane, _ = position()
+    H = active.shape[1]
+    start = row_start(H, TRIANGLE)
+    for row in range(place, n, cuda.gridDim.x * cuda.blockDim.y):
+        work = of_thread(works, place)
+        jitter = prepare(model, X, active, row, H, work)
+        if lane == 0:
+            count_jitter(model.jitter, jitter, events, place)
+        if jitter >= 0.0:
+            kxx = work.values[work.values.shape[0] - 1, start + H]
+            variance[row] = regress(work, work, start, kxx, H)
+            for h in span(0, H):
+                weights[row, h] = work.a[0, h]
+        sync()
+
+
+@kernel
+def invert_covariances(model, X, active, n, works, inverse, log_det, events):
+    """K_w^-1 (n, H, H) and log |K_w| (n,) of n rows."""
+    place = cuda.blockIdx.x * cuda.blockDim.y + cuda.threadIdx.y
+    lane, _ = position()
+    H = active.shape[1]
+    for row in range(place, n, cuda.gridDim.x * cuda.blockDim.y):
+        work = of_thread(works, place)
+        jitter = prepare(model, X, active, row, H, work)
+        if lane == 0:
+            count_jitter(model.jitter, jitter, events, place)
+        if jitter >= 0.0:
+            invert_factor(work.chol, work.blocks, work.upper)
+            square_upper(work.upper, work.inverse)
+            log_det[row] = log_determinant(work.chol, H)
+            for g in span(0, H):
+                for h in range(H):
+                    inverse[row, g, h] = work.inverse[g, h]
+        sync()
+
+
+@kernel
+def expectations(model, y, n, works, mu, v, ell, d_mu, d_v):
+    """E log p(y | f) (n,), f ~ N(mu, v), and its derivatives by mu and v (n, Q)."""
+    place = cuda.blockIdx.x * cuda.blockDim.y + cuda.threadIdx.y
+    for row in range(place, n, cuda.gridDim.x * cuda.blockDim.y):
+        work = of_thread(works, place)
+        latent = work.latent
+        for q in span(0, mu.shape[1]):
+            latent[0, q] = mu[row, q]
+            latent[1, q] = v[row, q]
+        sync()
+        ell[row] = expected_log_prob(
+            model, model.noise, y, row, latent, work.scratch, work.d_noise
+        )
+        for q in range(mu.shape[1]):
+            d_mu[row, q] = latent[2, q]
+            d_v[row, q] = latent[3, q]
+        sync()
+
+
+@kernel
+def bounds(model, batch, n, works, ell, kl, events):
+    """E log p(y | f) and KL_w (n,) of n rows."""
+    place = cuda.blockIdx.x * cuda.blockDim.y + cuda.threadIdx.y
+    lane, _ = position()
+    H = batch.active.shape[1]
+    for row in range(place, n, cuda.gridDim.x * cuda.blockDim.y):
+        work = of_thread(works, place)
+        ell[row], kl[row], jitter = evaluate(
+            model, batch.X, batch.y, batch.active, row, H, work
+        )
+        if lane == 0:
+            count_jitter(model.jitter, jitter, events, place)
+        sync()
+
+
+for_kernels(
+    sys.modules[__name__],
+    _stationary,
+    _covariance,
+    _likelihoods,
+    _linalg,
+    _state,
+    _variational,
+    _point,
+    _kriging,
+    _adam,
+    _engine_cpu,
+)

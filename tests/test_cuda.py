@@ -1,0 +1,483 @@
+"""The CUDA engine against that of the CPU, in the simulator or on a GPU; and as PTX.
+
+Without a GPU the tests of kernels are skipped here, and run in a process of their own
+in which numba-cuda simulates one.
+"""
+
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import numba
+import numpy as np
+import pytest
+from helpers import ADAM, assert_close, make_problem
+from sklearn.gaussian_process.kernels import (
+    RBF,
+    ConstantKernel,
+    DotProduct,
+    Matern,
+    RationalQuadratic,
+    WhiteKernel,
+)
+
+from skswsgp import SWSGPClassifier, SWSGPRegressor, _cuda, _lanes
+from skswsgp import _engine_cuda as kernels
+from skswsgp._adam import make_optimizer
+from skswsgp._engine import CpuEngine
+from skswsgp._engine_cpu import make_gradients
+from skswsgp._state import make_work
+from skswsgp.kernels import ArcCosine, Polynomial
+
+MISSING = _cuda.missing()
+SIMULATED = os.environ.get("NUMBA_ENABLE_CUDASIM") == "1"
+needs_gpu = pytest.mark.skipif(MISSING is not None, reason=f"no GPU: {MISSING}")
+needs_package = pytest.mark.skipif(
+    _cuda.cuda is None, reason="the package numba-cuda is not installed"
+)
+
+KERNELS = {
+    "rbf-white": ConstantKernel(0.9) * RBF(1.2) + WhiteKernel(0.1),
+    "matern12": Matern(1.3, nu=0.5),
+    "matern32-power": Matern(0.9, nu=1.5) ** 1.5,
+    "matern52-ard": ConstantKernel(1.4) * Matern([0.8, 1.7, 1.1, 2.0, 1.5], nu=2.5),
+    "rational": RationalQuadratic(1.1, 0.8),
+    "dot-product": DotProduct(0.5) + WhiteKernel(0.5),
+    "polynomial": Polynomial(3, [1.5, 2.0, 3.0, 2.5, 3.5], 0.9),
+    "arc-cosine-0": ArcCosine(0, 1.3, 0.7),
+    "arc-cosine-1": ArcCosine(1, 1.3, 0.7),
+}
+KERNELS["all"] = sum(KERNELS.values(), start=ConstantKernel(0.1))
+LIKELIHOODS = {
+    "gaussian-2": ("gaussian", 2),
+    "bernoulli": ("bernoulli", 1),
+    "softmax": ("softmax", 3),
+}
+
+
+class Turns:
+    """Lanes of the simulator that run one after the other between two barriers.
+
+    Where a lane reads what another writes in the same stretch, the result depends on
+    which comes first, so it differs between forwards and backwards.
+    """
+
+    def __init__(self, backwards):
+        self.backwards = backwards
+        self.lanes = _cuda.SimulatedLanes()
+
+    def position(self):
+        lane, lanes = self.lanes.position()
+        if lanes > 1:
+            self._wait(*self._block(lane, lanes))
+        return lane, lanes
+
+    def sync(self):
+        lane, lanes = self.position()
+        if lanes > 1:
+            block, rank, lanes = self._block(lane, lanes)
+            with block["door"]:
+                block["turn"] += 1
+                threading.current_thread().stretch += 1
+                block["door"].notify_all()
+            self._wait(block, rank, lanes)
+
+    def total(self, value):
+        lane, lanes = self.position()
+        if lanes == 1:
+            return value
+        block, _, _ = self._block(lane, lanes)
+        self.sync()
+        block["parts"][lane] = value
+        self.sync()
+        parts = [block["parts"][i] for i in range(lanes)]
+        self.sync()
+        return sum(parts[1:], parts[0])
+
+    def _block(self, lane, lanes):
+        thread = threading.current_thread()
+        fresh = {"turn": 0, "door": threading.Condition(), "parts": {}, "threads": {}}
+        block = vars(thread._manager).setdefault("block", fresh)
+        rank = lanes - 1 - lane if self.backwards else lane
+        if rank not in block["threads"]:
+            thread.stretch = 0
+            block["threads"][rank] = thread
+        return block, rank, lanes
+
+    def _wait(self, block, rank, lanes):
+        thread = threading.current_thread()
+        with block["door"]:
+            while block["turn"] != thread.stretch * lanes + rank:
+                holder = block["threads"].get(block["turn"] % lanes)
+                if holder is not None and not holder.is_alive():
+                    block["turn"] += 1
+                    block["door"].notify_all()
+                else:
+                    block["door"].wait(0.001)
+
+
+def engine_with(monkeypatch, lanes, backwards=False):
+    """Return the class of the CUDA engine with few lanes, which several blocks have."""
+    from skswsgp import _device
+
+    if SIMULATED:
+        monkeypatch.setattr(_cuda, "WARP", lanes)
+        monkeypatch.setattr(_device, "THREADS", 8)
+        monkeypatch.setattr(_device, "PLACES", 3)
+        if lanes > 1:
+            monkeypatch.setattr(_lanes, "team", Turns(backwards))
+    monkeypatch.setattr(_device, "lanes_for", lambda H: lanes)
+    return _device.CudaEngine
+
+
+@pytest.fixture
+def switching():
+    """Let threads of the simulator, which wait for each other, take turns quickly."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    yield
+    sys.setswitchinterval(before)
+
+
+@pytest.fixture(params=[1] if SIMULATED else [1, 32, 64])
+def engine(request, monkeypatch):
+    """Return the class of the CUDA engine with a thread, a warp or more for a point."""
+    return engine_with(monkeypatch, request.param)
+
+
+@pytest.fixture(params=["forwards", "backwards"])
+def engine_in_turns(request, monkeypatch, switching):
+    """Return the class of the CUDA engine with lanes of the simulator in `Turns`."""
+    return engine_with(monkeypatch, 16, request.param == "backwards")
+
+
+def problem_of(kernel, likelihood, *, full=False, dtype="float64", moving=True):
+    """Return a problem with more than a tile of neighbours."""
+    rng = np.random.default_rng(0)
+    name, Q = LIKELIHOODS[likelihood]
+    problem = make_problem(
+        KERNELS[kernel], name, Q, full=full, rng=rng, dtype=dtype, **SIZES
+    )
+    return problem.replace(jitter=1e-3, train_inducing=moving)
+
+
+SIZES = {"D": 5, "M": 14, "H": 9, "n": 4}
+if not SIMULATED:
+    SIZES = {"D": 5, "M": 300, "H": 40, "n": 200}
+ROUNDINGS = 1e5  # K has condition numbers up to 1e4, and Adam divides by derivatives
+
+
+def check_steps(engine, **options):
+    """Compare models after steps of Adam on either engine, and what they return."""
+    states = []
+    for kind in (CpuEngine, engine):
+        problem = problem_of(**options)
+        model, batch = problem.model, problem.batch
+        P, D, H = len(model.params), model.Z.shape[1], batch.active.shape[1]
+        run = kind(model, H, 1)
+        bounds = np.tile([-5.0, 5.0], (P, 1))
+        run.prepare_training(len(batch.X) // 2, np.ones(P, bool), bounds, np.ones(D))
+        sums = run.steps(batch, len(batch.X) // 2, np.array([0.05, 0.04]))
+        model, moments = run.model, run.optimizer
+        values = model.params, model.noise, model.m, model.s, model.L, model.Z
+        states.append((sums, *values, moments.m, moments.params, run.events.sum(0)))
+        run.close()
+    dtype = options.get("dtype", "float64")
+    for expected, actual in zip(*states, strict=True):
+        assert_close(actual, expected, roundings=ROUNDINGS, dtype=dtype)
+
+
+@needs_gpu
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_steps_for_each_kernel(engine, kernel):
+    check_steps(engine, kernel=kernel, likelihood="bernoulli")
+
+
+@needs_gpu
+@pytest.mark.parametrize("full", [False, True], ids=["diag", "full"])
+@pytest.mark.parametrize("likelihood", LIKELIHOODS)
+def test_steps_for_each_likelihood(engine, likelihood, full):
+    check_steps(engine, kernel="matern52-ard", likelihood=likelihood, full=full)
+
+
+@needs_gpu
+@pytest.mark.parametrize("moving", [False, True])
+def test_steps_in_float32(engine, moving):
+    options = {"kernel": "rbf-white", "likelihood": "gaussian-2", "moving": moving}
+    check_steps(engine, dtype="float32", **options)
+
+
+@needs_gpu
+@pytest.mark.parametrize("full", [False, True], ids=["diag", "full"])
+@pytest.mark.parametrize("likelihood", LIKELIHOODS)
+def test_evaluation(engine, likelihood, full):
+    check_evaluation(engine, problem_of("matern52-ard", likelihood, full=full))
+
+
+needs_simulator = pytest.mark.skipif(not SIMULATED, reason="no simulator to take turns")
+
+
+@needs_simulator
+@pytest.mark.parametrize(
+    ("kernel", "likelihood", "full"),
+    [
+        ("all", "bernoulli", False),
+        ("rbf-white", "softmax", False),
+        ("rbf-white", "gaussian-2", True),
+    ],
+)
+def test_no_lane_needs_what_another_has_not_done(
+    engine_in_turns, kernel, likelihood, full
+):
+    check_steps(engine_in_turns, kernel=kernel, likelihood=likelihood, full=full)
+
+
+@needs_simulator
+def test_no_lane_is_early_in_evaluation(engine_in_turns):
+    problem = problem_of("rbf-white", "gaussian-2", full=True)
+    check_evaluation(engine_in_turns, problem.replace(rows=[0, 1]))
+
+
+def check_evaluation(engine, problem):
+    """Compare what the engines say of rows."""
+    X, active, H = problem.batch.X, problem.batch.active, problem.batch.active.shape[1]
+    cpu, gpu = CpuEngine(problem.model, H, 1), engine(problem.model, H, 1)
+    q = cpu.predict(X, active, with_variance=True)
+    calls = [
+        lambda run: run.predict(X, active, with_variance=True),
+        lambda run: run.predict(X, active, with_variance=False)[:1],
+        lambda run: run.regress(X, active),
+        lambda run: run.invert(X, active),
+        lambda run: run.bound(problem.batch),
+        lambda run: run.expect(problem.batch.y, *q),
+    ]
+    for call in calls:
+        for actual, expected in zip(call(gpu), call(cpu), strict=True):
+            assert_close(actual, expected, roundings=ROUNDINGS)
+    gpu.close()
+
+
+@needs_gpu
+def test_steps_repeat_to_the_bit(engine):
+    models = []
+    for _ in range(2):
+        problem = problem_of("matern52-ard", "gaussian-2")
+        n, H = problem.batch.active.shape
+        run = engine(problem.model, H, 1)
+        P, D = len(problem.model.params), problem.model.Z.shape[1]
+        run.prepare_training(n, np.ones(P, bool), np.zeros((P, 2)), np.ones(D))
+        run.steps(problem.batch, n, np.array([0.1]))
+        models.append(run.model)
+        run.close()
+    for first, second in zip(*models, strict=True):
+        np.testing.assert_array_equal(first, second)
+
+
+@needs_gpu
+def test_extra_jitter_and_failures_are_counted(engine):
+    problem = problem_of("matern52-ard", "gaussian-2")
+    X, active = problem.batch.X, problem.batch.active
+    Z = np.repeat(problem.model.Z[:1], len(problem.model.Z), axis=0)
+    run = engine(problem.replace(Z=Z, jitter=1e-18).model, active.shape[1], 1)
+    run.predict(X, active, with_variance=True)
+    np.testing.assert_array_equal(run.events.sum(axis=0), [len(X), 0])
+    lost = np.full_like(problem.model.params, np.nan)
+    run = engine(problem.replace(params=lost).model, active.shape[1], 1)
+    mu, v = run.predict(X, active, with_variance=True)
+    assert np.isnan(mu).all() and np.isnan(v).all()
+    np.testing.assert_array_equal(run.events.sum(axis=0), [0, len(X)])
+
+
+# --- estimators -----------------------------------------------------------------------
+
+
+@pytest.fixture
+def small():
+    """Settings that the simulator manages in seconds."""
+    return {"n_inducing": 12, "n_neighbors": 4, "random_state": 0, "n_jobs": 1}
+
+
+@pytest.fixture
+def few_threads(monkeypatch):
+    """Take one thread for each task in the simulator."""
+    from skswsgp import _device
+
+    if SIMULATED:
+        monkeypatch.setattr(_cuda, "WARP", 1)
+        monkeypatch.setattr(_device, "lanes_for", lambda H: 1)
+
+
+@needs_gpu
+@pytest.mark.usefixtures("few_threads")
+@pytest.mark.parametrize("options", [ADAM, {"solver": "natural", "init": "default"}])
+def test_a_fit_equals_that_on_the_cpu(small, options, rng):
+    X = rng.normal(size=(40, 2))
+    y = np.sin(X[:, 0]) + 0.1 * rng.normal(size=40)
+    results = []
+    for device in ("cpu", "cuda"):
+        more = {"max_iter": 2, "batch_size": 10, "early_stopping": True}
+        model = SWSGPRegressor(device=device, **small, **options, **more).fit(X, y)
+        assert all(type(v).__module__ != "numba" for v in vars(model).values())
+        other = "cpu" if device == "cuda" else "cuda"
+        mu, std = model.set_params(device=other).predict(X, return_std=True)
+        results.append((mu, std, model.lower_bound(X, y), model.validation_scores_))
+    for first, second in zip(*results, strict=True):
+        assert_close(second, first, roundings=ROUNDINGS)
+
+
+@needs_gpu
+@pytest.mark.usefixtures("few_threads")
+def test_a_classifier_learns_from_chunks(small, rng):
+    X = rng.normal(size=(30, 2))
+    y = (X[:, 0] > 0).astype(int)
+    results = []
+    for device in ("cpu", "cuda"):
+        model = SWSGPClassifier(device=device, **small, **ADAM)
+        for part in (slice(0, 15), slice(15, 30)):
+            model.partial_fit(X[part], y[part], classes=[0, 1])
+        results.append(model.predict_proba(X))
+    assert_close(results[1], results[0], roundings=ROUNDINGS)
+
+
+@needs_gpu
+def test_no_room_on_the_device(monkeypatch, small, rng):
+    def full(array):
+        raise RuntimeError("[2] Call to cuMemAlloc results in CUDA_ERROR_OUT_OF_MEMORY")
+
+    monkeypatch.setattr(_cuda.cuda, "to_device", full)
+    X = rng.normal(size=(30, 2))
+    model = SWSGPRegressor(device="cuda", **small, **ADAM)
+    with pytest.raises(MemoryError, match=r"no room for .* smaller batch_size"):
+        model.fit(X, X[:, 0])
+    assert not hasattr(model, "kernel_")
+
+
+# --- without a GPU --------------------------------------------------------------------
+
+
+@pytest.mark.skipif(MISSING is None, reason="there is a GPU")
+@pytest.mark.parametrize("estimator", [SWSGPRegressor, SWSGPClassifier])
+def test_without_a_gpu_one_sentence_says_what_is_missing(estimator, rng):
+    X = rng.normal(size=(30, 2))
+    y = (X[:, 0] > 0).astype(int)
+    model = estimator(device="cuda", max_iter=1, **ADAM)
+    with pytest.raises(ValueError, match=r"^device='cuda': .*; use device='cpu'"):
+        model.fit(X, y)
+    assert not hasattr(model, "kernel_")
+    fitted = model.set_params(device="auto", n_inducing=5).fit(X, y)
+    with pytest.raises(ValueError, match=r"^device='cuda': "):
+        fitted.set_params(device="cuda").predict(X)
+
+
+def test_the_sentence_names_the_extras(monkeypatch):
+    monkeypatch.setattr(_cuda, "cuda", None)
+    with pytest.raises(ValueError, match=r"numba-cuda .* skswsgp\[cuda12\] or .*13\]"):
+        _cuda.require()
+
+
+@needs_package
+@pytest.mark.skipif(SIMULATED, reason="the simulator needs no compiler")
+def test_the_sentence_says_if_there_is_no_compiler(monkeypatch):
+    def broken(*args):
+        raise RuntimeError("first\n\nlibnvvm is missing.\n")
+
+    _cuda.compiler_problem.cache_clear()
+    monkeypatch.setattr(_cuda.cuda, "current_context", lambda: None)
+    monkeypatch.setattr(_cuda.cuda, "compile_ptx_for_current_device", broken)
+    with pytest.raises(ValueError, match=r"no compiler .*\(libnvvm is missing\): inst"):
+        _cuda.require()
+    _cuda.compiler_problem.cache_clear()
+
+
+@needs_package
+@pytest.mark.skipif(MISSING is None, reason="the tests above ran")
+def test_kernels_in_the_simulator():
+    env = os.environ | {"NUMBA_ENABLE_CUDASIM": "1", "NUMBA_DISABLE_JIT": "1"}
+    folder = Path(__file__).parent
+    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider"]
+    result = subprocess.run(
+        [*command, str(folder / "test_cuda.py")],
+        env=env,
+        cwd=folder.parent,
+        capture_output=True,
+        text=True,
+    )
+    assert result.returncode == 0, result.stdout[-5000:] + result.stderr[-2000:]
+
+
+def arguments(dtype):
+    """Return arguments of each kernel, for their types."""
+    rng = np.random.default_rng(0)
+    problem = make_problem(RBF(), "gaussian", 2, full=False, rng=rng, dtype=dtype)
+    model, batch = problem.model, problem.batch
+    H, n = batch.active.shape[1], len(batch.X)
+    work, grads = make_work(model, H, 3), make_gradients(model, n, H)
+    optimizer = make_optimizer(model, np.ones(1, bool), np.zeros((1, 2)), np.ones(2))
+
+    def zeros(*shape, dtype=dtype):
+        return np.zeros(shape, dtype)
+
+    index, events, sums = zeros(3, dtype="i8"), zeros(3, 2, dtype="i8"), np.zeros(2)
+    rows = kernels.DeviceRows(
+        slot=index,
+        touched=index,
+        count=index,
+        uses=zeros(3, 2, dtype="u8"),
+        d_m=zeros(3, 2),
+        d_s=zeros(3, 2),
+        d_Z=zeros(3, 2),
+        d_L=zeros(3, 2, 2),
+    )
+    uses, mu = (batch.active, 0, n, 0), zeros(n, 2)
+    points = model, batch.X, batch.active, n, work
+    return {
+        "repeat_row": (mu[0].copy(), mu),
+        "claim_rows": (*uses, rows),
+        "gradients": (model, batch, 0, n, work, grads, rows),
+        "add_up": (model, optimizer, *uses, sums, grads, rows, sums),
+        "update_rows": (model, optimizer, 0, sums, rows),
+        "predict": (*points, True, mu, mu, events),
+        "weigh_neighbors": (*points, mu, mu[:, 0].copy(), events),
+        "invert_covariances": (*points, zeros(n, H, H), zeros(n), events),
+        "expectations": (model, mu, n, work, mu, mu, zeros(n), mu, mu),
+        "bounds": (model, batch, n, work, sums, sums, events),
+    }
+
+
+@needs_package
+@pytest.mark.skipif(SIMULATED, reason="the simulator compiles nothing")
+def test_each_kernel_compiles_to_ptx(monkeypatch, dtype):
+    from numba.cuda import dispatcher
+
+    class Device:
+        compute_capability = (7, 5)
+
+    monkeypatch.setattr(dispatcher, "get_current_device", Device)
+    try:
+        _cuda.cuda.compile_ptx(nothing, (numba.float64[::1],), cc=(7, 5))
+    except Exception as error:
+        pytest.skip(f"not even an empty kernel compiles: {_cuda.last_line(error)}")
+    calls = arguments(dtype.name)
+    launched = {name for name in vars(kernels) if is_kernel(getattr(kernels, name))}
+    assert launched == set(calls)
+    for name, values in calls.items():
+        ptx, _ = _cuda.cuda.compile_ptx(
+            getattr(kernels, name).py_func,
+            tuple(numba.typeof(value) for value in values),
+            cc=(7, 5),
+            opt=False,  # the compiler takes minutes over the rest
+        )
+        assert ".entry" in ptx
+        kind = ".f32" if dtype == "float32" else ".f64"
+        assert name == "claim_rows" or f"st{kind}" in ptx
+
+
+def nothing(values):
+    values[0] = 1.0
+
+
+def is_kernel(value):
+    """Whether numba-cuda launches a value."""
+    return hasattr(value, "py_func") and type(value).__module__.startswith("numba.cuda")
