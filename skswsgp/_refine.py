@@ -63,7 +63,7 @@ def refine_kernel(
             trials.begin(start)
         trials.scale(VARIANCE_STEP, MAX_VARIANCE_STEPS)
         for _ in range(MAX_KERNELS):
-            if not trials.consider(trials.relearned()):
+            if not trials.consider(trials.relearned()) and not trials.untie():
                 break
         trials.scale(math.sqrt(VARIANCE_STEP), 2)
     except FloatingPointError:  # of a trial; what is best so far has passed its own
@@ -149,6 +149,12 @@ class Trials:
         """Start there, if nothing better is known."""
         if self.consider(self.solver_for(start.kernel)):
             self.start = start
+
+    def untie(self):
+        """Free the length-scales from now on; return whether they were tied."""
+        tied = self.start.tied
+        self.start = self.start._replace(tied=False)
+        return tied
 
     def consider(self, solver):
         """Keep a solver if held-out rows are likelier than ever; return whether so.

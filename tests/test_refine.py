@@ -246,3 +246,19 @@ def test_the_same_seed_gives_the_same_kernel(steep):
 def test_the_paper_solver_learns_by_itself(monkeypatch, steep):
     monkeypatch.setattr(_refine.Trials, "consider", None)
     SWSGPClassifier(solver="adam", max_iter=1, random_state=0).fit(*steep)
+
+
+def test_scales_are_freed_once_tied_ones_help_no_more(monkeypatch, steep):
+    tied = []
+
+    def learn(sites, X, weight, start, **options):
+        tied.append(start.tied)
+        return start.kernel
+
+    monkeypatch.setattr(_refine, "learn_from_sites", learn)
+    X = np.hstack([steep[0], np.zeros_like(steep[0])])
+    kernel = ConstantKernel(2.0) * RBF([0.7, 0.7])
+    data, rng = data_of(X, steep[1]), np.random.RandomState(1)
+    starts = [start_of(kernel, tied=True)]
+    refine_kernel(starts, data, BINARY, log_density, rng, **OPTIONS)
+    assert tied == [True, False]
