@@ -13,7 +13,6 @@ import numpy as np
 
 from skswsgp._chain import mean_variance
 from skswsgp._covariance import SCALE
-from skswsgp._engine import CpuEngine
 from skswsgp._learning import (
     NEIGHBORS,
     POOL_WORK,
@@ -21,8 +20,8 @@ from skswsgp._learning import (
     learn_from_sites,
     merge_copies,
 )
-from skswsgp._model import build_model, callers_level
-from skswsgp._natural import NaturalSolver
+from skswsgp._model import callers_level
+from skswsgp._natural import solver_with_judges
 from skswsgp._program import compile_kernel, updated_kernel
 from skswsgp._training import Data
 
@@ -116,30 +115,21 @@ class Trials:
 
     def solver_for(self, kernel):
         """Return a solver under a kernel, which goes on from the sites of the best."""
-        M, Q = len(self.Z), self.likelihood[1]
-        variance = np.maximum(kernel.diag(self.Z), np.finfo(self.y.dtype).eps)
-        attributes = {
-            "kernel_": kernel,
-            "inducing_points_": self.Z,
-            "inducing_mean_": np.zeros((M, Q)),
-            "inducing_covariance_": np.repeat(variance[:, None], Q, axis=1),
-        }
+        attributes = {"kernel_": kernel, "inducing_points_": self.Z}
         if self.best is not None:
             attributes["inducing_mean_"] = self.best.engine.model.m
             attributes["inducing_covariance_"] = self.best.engine.model.s
-        model, center = build_model(
+        data = Data(self.X, self.y, self.weight)
+        solver = solver_with_judges(
             attributes,
+            data,
+            self.held,
             self.likelihood,
-            self.options["dtype"],
-            total_weight=self.weight.sum(dtype=np.float64),
+            NEIGHBORS,
+            self.seed,
+            **self.options,
         )
-        engine = CpuEngine(model, min(NEIGHBORS, M), self.options["n_threads"])
-        data = Data(self.X, self.y, self.weight, center=center)
-        search = {"metric": "kernel", "search": self.options["search"]}
-        rng = np.random.RandomState(self.seed)
-        solver = NaturalSolver(engine, kernel, data, search, rng)
         solver.tolerance = TOLERANCE
-        solver.weight = np.where(self.held, 0.0, self.weight)
         if self.best is not None:
             solver.precision[:] = self.best.precision
             solver.shift[:] = self.best.shift

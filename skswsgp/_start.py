@@ -102,7 +102,7 @@ def learned_start(estimator, data, likelihood, rng, natural, points):
     if not (natural and isinstance(points, str) and is_few(M, data.n_rows)):
         return candidates[0]
     H = count_neighbors(estimator.n_neighbors, M, data.n_rows, natural)
-    judge = Judge(data, likelihood, estimator._log_density, M, H, rng, **options)
+    judge = Judge(data, likelihood, estimator._log_density, M, H, rng, options)
     candidates += learn(part_for(M, data, rng))
     return judge.best_of(candidates)
 

@@ -29,7 +29,7 @@ def log_density(mu, v, y, attributes):
 def judge_of(X, y, M=12, seed=0):
     data = Data(X, y[:, None], np.ones(len(X)))
     rng = np.random.RandomState(seed)
-    return Judge(data, ("gaussian", 1), log_density, M, M, rng, **OPTIONS)
+    return Judge(data, ("gaussian", 1), log_density, M, M, rng, OPTIONS)
 
 
 # --- a kernel for few points ------------------------------------------------------
