@@ -28,7 +28,7 @@ from skswsgp._nearest import (
     offer_one,
     take_heaps,
 )
-from skswsgp._tiles import BLOCK, Rows, set_products
+from skswsgp._tiles import BLOCK, Rows, instead, set_products
 
 ROWS = 64  # rows that meet a tile while it is in cache
 PADDING = 16  # of a row of products, so that rows do not share lines of the cache
@@ -144,9 +144,26 @@ class Group(Rows):
 # nearest so far are; what has a key above bound[r] is none of them.
 
 
-@intrinsic
-def keys_below(typingctx, low, t, products, r, j, bound):
+def keys_below(low, t, products, r, j, bound):
     """Bits p of the result say whether low[t, j + p] - products[r, j + p] <= bound."""
+    bits = np.uint64(0)
+    for p in range(GROUP):
+        if low[t, j + p] - products[r, j + p] <= bound:
+            bits |= np.uint64(1) << np.uint64(p)
+    return bits
+
+
+def lowest_bit(bits):
+    """Return the position of the lowest bit that is set, of one that is."""
+    at = 0
+    while not (bits >> np.uint64(at)) & np.uint64(1):
+        at += 1
+    return at
+
+
+@intrinsic
+def _keys_below(typingctx, low, t, products, r, j, bound):
+    """The same in vector registers."""
 
     def generate(context, builder, signature, args):
         low_kind, _, kind, *_ = signature.args
@@ -162,13 +179,17 @@ def keys_below(typingctx, low, t, products, r, j, bound):
 
 
 @intrinsic
-def lowest_bit(typingctx, bits):
-    """Return the position of the lowest bit that is set, of one that is."""
+def _lowest_bit(typingctx, bits):
+    """The same in one instruction."""
 
     def generate(context, builder, signature, args):
         return builder.cttz(args[0], ir.Constant(ir.IntType(1), 1))
 
     return types.int64(types.uint64), generate
+
+
+keys_below = instead(keys_below, _keys_below)
+lowest_bit = instead(lowest_bit, _lowest_bit)
 
 
 @njit_small

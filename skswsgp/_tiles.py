@@ -249,15 +249,15 @@ def _factorise_tile(typingctx, A, R, k, shift, blocks):
     return types.boolean(A, R, types.intp, R.dtype, blocks), generate
 
 
-def _instead(function, instructions):
+def instead(function, instructions):
     """Take instructions in the place of a function on the CPU, if it compiles."""
     STANDS[function.__name__] = function
     return function if config.DISABLE_JIT else instructions
 
 
-set_products = _instead(set_products, _products(load=False, negative=False))
-set_negative_products = _instead(
+set_products = instead(set_products, _products(load=False, negative=False))
+set_negative_products = instead(
     set_negative_products, _products(load=False, negative=True)
 )
-subtract_products = _instead(subtract_products, _products(load=True, negative=True))
-factorise_tile = _instead(factorise_tile, _factorise_tile)
+subtract_products = instead(subtract_products, _products(load=True, negative=True))
+factorise_tile = instead(factorise_tile, _factorise_tile)
