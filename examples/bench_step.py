@@ -142,7 +142,7 @@ def make_case(H, dtype="float64", *, M=10_000, D=8, n=64, full=False):
     active = make_search(CpuEngine(model, H, 1), search)(X - center)
     mean = rng.standard_normal((M, 1))
     sizes = dtype, n, full, full
-    numbers = 0.1, JITTER[dtype], 1e5
+    numbers = 0.1, JITTER, 1e5
     return Case(*sizes, Z, mean, S, X, y, active, length_scale, *numbers)
 
 
