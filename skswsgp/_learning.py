@@ -91,8 +91,8 @@ class Learner:
             return [self.learn(Found(start_kernel(spread), noise), rng, STEPS, RATE)]
         varying = (self.X != self.X[0]).any(axis=0)
         size = root_mean_square(spread[varying]) if varying.any() else 1.0
-        # The same rows decide in whatever order they come.
-        rank = np.lexsort(np.column_stack([self.y, self.X]).T)
+        # The same rows decide in whatever order rows and columns come.
+        rank = np.lexsort([*np.sort(self.X / spread, axis=1).T, *self.y.T])
         order = rank[rng.permutation(len(rank))]
         held, rows = np.split(order, [min(MOST_HELD, int(HELD_SHARE * len(order)))])
         held, rows = np.sort(held), np.sort(rows)
