@@ -53,7 +53,7 @@ class AlternatingSolver:
     @property
     def solved(self):
         """Whether conjugate gradients came to an end in the last round."""
-        return self.natural.solved
+        return self.natural is None or self.natural.solved
 
     @property
     def converged(self):
@@ -65,9 +65,11 @@ class AlternatingSolver:
         engine, (weight, adam_weight) = self.engine, self.weights
         if self.rounds > 0:
             engine.model = engine.model._replace(kl_weight=adam_weight)
-            for step in range(EPOCHS):
-                self.adam.advance(EPOCHS * (self.rounds - 1) + step)
-            engine.model = engine.model._replace(kl_weight=weight)
+            try:
+                for step in range(EPOCHS):
+                    self.adam.advance(EPOCHS * (self.rounds - 1) + step)
+            finally:
+                engine.model = engine.model._replace(kl_weight=weight)
         kernel = updated_kernel(self.kernel, engine.model.params)
         data, options, rng, kl = self.arguments
         self.natural = NaturalSolver(engine, kernel, data, options, rng, kl)

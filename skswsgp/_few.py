@@ -8,7 +8,8 @@ with scales tied. Rows that no kernel's q(u) has seen tell which one serves best
 import numpy as np
 
 from skswsgp._inducing import initial_inducing_points
-from skswsgp._learning import beyond_chance, length_scales
+from skswsgp._learning import beyond_chance, length_scales, pool_size
+from skswsgp._model import JITTER, natural_jitter
 from skswsgp._natural import solver_with_judges
 from skswsgp._training import Data
 
@@ -17,9 +18,10 @@ JUDGES = 20_000  # rows that q(u) is found on and judged by, at most
 HELD_SHARE = 0.2  # of them
 
 
-def is_few(M, n_rows):
-    """Whether M inducing points are few for so many rows."""
-    return ROWS_A_POINT * M < n_rows
+def is_few(M, n_rows, n_features):
+    """Whether M inducing points are few for so many rows, and for those that judge."""
+    most = min(pool_size(n_features), int((1.0 - HELD_SHARE) * JUDGES))
+    return ROWS_A_POINT * M < min(n_rows, most)
 
 
 def part_for(M, data, rng):
@@ -67,7 +69,11 @@ class Judge:
             "kernel_": kernel,
             "inducing_points_": Z,
             "noise_variance_": noise,
+            "jitter_": JITTER,
         }
+        if self.likelihood[0] == "gaussian":
+            dtype = self.options["dtype"]
+            attributes["jitter_"] = natural_jitter(kernel, Z, noise, dtype)
         data, seed = Data(self.X, self.y, self.weight), rng.randint(2**31 - 1)
         solver = solver_with_judges(
             attributes, data, held, self.likelihood, self.H, seed, **self.options
@@ -86,7 +92,10 @@ class Judge:
         best, *others = candidates
         density = self.densities(*best)
         for one in others:
-            found = self.densities(*one)
+            try:
+                found = self.densities(*one)
+            except FloatingPointError:  # of a kernel that is not needed
+                continue
             if beyond_chance(found - density, self.weight[self.held]):
                 best, density = one, found
         return best

@@ -166,7 +166,7 @@ def learn_local(
         Kernels with the learned parameters, in the units of X, and their noise; the
         best first.
     """
-    pool = min(POOL, max(POOL_WORK // X.shape[1], NEIGHBORS**2))
+    pool = pool_size(X.shape[1])
     if len(y) > pool:
         drawn = np.sort(rng.choice(len(y), pool, replace=False))
         rows = drawn if rows is None else rows[drawn]
@@ -225,6 +225,11 @@ def learn_from_sites(sites, X, weight, start, n_threads, dtype, rng, search="aut
         start, rng, SITE_STEPS, RATE, tied=start.tied, noise_free=False
     )
     return found.kernel
+
+
+def pool_size(n_features):
+    """Return how many rows take part in learning, at most."""
+    return min(POOL, max(POOL_WORK // n_features, NEIGHBORS**2))
 
 
 def root_mean_square(values):

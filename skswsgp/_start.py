@@ -5,6 +5,8 @@ there is any inducing point; classes are coded as numbers for that, and the natu
 solver's kernel is then refined on their own likelihood.
 """
 
+from contextlib import suppress
+
 import numpy as np
 from sklearn.base import clone
 
@@ -98,12 +100,14 @@ def learned_start(estimator, data, likelihood, rng, natural, points):
         return [one[:2] for one in found]
 
     candidates = learn(data)
+    D = data.X.shape[1]
     M = count_inducing(estimator.n_inducing, data.n_rows, natural)
-    if not (natural and isinstance(points, str) and is_few(M, data.n_rows)):
+    if not (natural and isinstance(points, str) and is_few(M, data.n_rows, D)):
         return candidates[0]
     H = count_neighbors(estimator.n_neighbors, M, data.n_rows, natural)
     judge = Judge(data, likelihood, estimator._log_density, M, H, rng, options)
-    candidates += learn(part_for(M, data, rng))
+    with suppress(FloatingPointError):  # of a kernel that is not needed
+        candidates += learn(part_for(M, data, rng))
     return judge.best_of(candidates)
 
 

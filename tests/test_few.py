@@ -43,6 +43,20 @@ def test_the_judge_takes_what_few_points_can_carry(rng):
     assert judge.best_of([rough, (ROUGH.clone_with_theta(ROUGH.theta), NOISE)]) is rough
 
 
+def test_a_kernel_that_fails_is_passed_over(rng, monkeypatch):
+    judge = judge_of(*waves(rng, 200))
+    densities = judge.densities
+
+    def failing(kernel, noise):
+        if kernel is ROUGH:
+            raise FloatingPointError("lost")
+        return densities(kernel, noise)
+
+    monkeypatch.setattr(judge, "densities", failing)
+    smooth = SMOOTH, NOISE
+    assert judge.best_of([smooth, (ROUGH, NOISE)]) is smooth
+
+
 def test_rows_that_judge_are_not_seen(rng):
     X, y = waves(rng, 200)
     judge = judge_of(X, y)
@@ -62,8 +76,10 @@ def test_rows_that_judge_are_not_seen(rng):
 
 
 def test_what_is_few():
-    assert is_few(100, 401)
-    assert not is_few(100, 400)
+    assert is_few(100, 401, 2)
+    assert not is_few(100, 400, 2)
+    assert not is_few(4000, 10**6, 2)  # few for these rows, not for those that judge
+    assert not is_few(2000, 60_000, 784)  # nor for those that teach
     data = Data(np.zeros((5000, 1)), np.zeros((5000, 1)), np.ones(5000))
     assert part_for(100, data, np.random.RandomState(0)).n_rows == 400
     assert part_for(2, data, np.random.RandomState(0)).n_rows == 200
@@ -73,7 +89,7 @@ def test_few_points_get_a_smoother_kernel(rng, monkeypatch):
     X, y = waves(rng, 1500)
     model = SWSGPRegressor(n_inducing=20, random_state=0).fit(X, y)
     assert model.kernel_.k2.length_scale > 0.3
-    monkeypatch.setattr(_start, "is_few", lambda M, n_rows: False)
+    monkeypatch.setattr(_start, "is_few", lambda *args: False)
     other = SWSGPRegressor(n_inducing=20, random_state=0).fit(X, y)
     assert other.kernel_.k2.length_scale < 0.3
     X_new, y_new = waves(rng, 500)
@@ -133,6 +149,24 @@ def test_the_best_round_is_kept(rng):
     best = model.validation_scores_[np.argmax(model.validation_scores_)]
     assert best >= model.validation_scores_[-1]
     assert moving(SWSGPRegressor).fit(X, y).validation_scores_ is None
+
+
+def test_the_keyboard_leaves_a_usable_model(rng, monkeypatch):
+    X = rng.uniform(-2, 2, size=(100, 2))
+    y = targets("one", X, rng)
+    for module, name in ((_alternating.NaturalSolver, "__init__"), (
+        _alternating.AdamSolver, "advance",
+    )):  # fmt: skip
+        with monkeypatch.context() as patch:
+
+            def interrupt(*args, **options):
+                raise KeyboardInterrupt
+
+            patch.setattr(module, name, interrupt)
+            with pytest.warns(UserWarning, match="interrupted"):
+                model = moving(SWSGPRegressor).fit(X, y)
+        assert model.kl_weight_ == 1.0
+        assert np.isfinite(model.predict(X)).all()
 
 
 def test_alternation_repeats(rng):
