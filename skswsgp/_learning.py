@@ -91,8 +91,9 @@ class Learner:
             return [self.learn(Found(start_kernel(spread), noise), rng, STEPS, RATE)]
         varying = (self.X != self.X[0]).any(axis=0)
         size = root_mean_square(spread[varying]) if varying.any() else 1.0
-        # The same rows decide in whatever order rows and columns come.
-        rank = np.lexsort([*np.sort(self.X / spread, axis=1).T, *self.y.T])
+        # The same rows decide in whatever order rows and columns come, and for -y.
+        place = np.sort((self.X - self.X.min(axis=0)) / spread, axis=1)
+        rank = np.lexsort([*np.abs(self.y).T, *place.T])
         order = rank[rng.permutation(len(rank))]
         held, rows = np.split(order, [min(MOST_HELD, int(HELD_SHARE * len(order)))])
         held, rows = np.sort(held), np.sort(rows)
