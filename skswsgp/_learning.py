@@ -1,8 +1,8 @@
 """Kernels learned from the density of rows given their nearest others.
 
-From coarse to fine: one scale for all features first, relative to the spread of each or
-in the units of X; then a length-scale for each feature, if that is better for rows held
-out; then the smoothness.
+From coarse to fine: one scale for all features first, relative to the spread of each
+(or, for many features, in the units of X, as pixels share theirs); then a length-scale
+for each feature, if that is better for rows held out; then the smoothness.
 """
 
 import math
@@ -89,8 +89,6 @@ class Learner:
         spread = feature_spread(self.X, rng)
         if len(spread) == 1:
             return [self.learn(Found(start_kernel(spread), noise), rng, STEPS, RATE)]
-        varying = (self.X != self.X[0]).any(axis=0)
-        size = root_mean_square(spread[varying]) if varying.any() else 1.0
         # The same rows decide in whatever order rows and columns come, and for -y.
         place = np.sort((self.X - self.X.min(axis=0)) / spread, axis=1)
         rank = np.lexsort([*np.abs(self.y).T, *place.T])
@@ -106,10 +104,13 @@ class Learner:
 
         weight = self.weight[held]
         tied = learn(Found(start_kernel(spread), noise), COARSE_STEPS, True)
-        equal = start_kernel(np.full_like(spread, size))
-        equal = learn(Found(equal, noise), COARSE_STEPS, True)
-        if beyond_chance(equal[1] - tied[1], weight):
-            tied = equal
+        if len(spread) > NEIGHBORS:  # more scales than a row's neighbours can tell
+            varying = (self.X != self.X[0]).any(axis=0)
+            size = root_mean_square(spread[varying]) if varying.any() else 1.0
+            equal = start_kernel(np.full_like(spread, size))
+            equal = learn(Found(equal, noise), COARSE_STEPS, True)
+            if beyond_chance(equal[1] - tied[1], weight):
+                tied = equal
         free = learn(tied[0], STEPS, False)
         order = (
             (free, tied) if beyond_chance(free[1] - tied[1], weight) else (tied, free)

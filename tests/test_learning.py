@@ -95,7 +95,7 @@ def test_rows_that_decide_do_not_teach(rng, monkeypatch):
     monkeypatch.setattr(Learner, "learn", noted)
     monkeypatch.setattr(Learner, "process", watched)
     learner.coarse_to_fine(np.array([0.1]), np.random.RandomState(0))
-    assert len(taught) == len(judged) == 3
+    assert len(taught) == len(judged) == 2
     for rows, held in zip(taught, judged, strict=True):
         assert len(held) == 40
         np.testing.assert_array_equal(np.sort(np.r_[rows, held]), np.arange(200))
