@@ -1,11 +1,9 @@
 """The H nearest inducing points of rows of data: exact, by a tree, or by a graph.
 
-Distances are taken between scaled points, (x - centre) / length-scale. Inducing points
-lie in tiles, (n_tiles, D, TILE), so that the loop over them is contiguous and a tile
-stays in cache while a block of rows meets it. H, M, D: see _state.
+Distances are taken between scaled points, (x - centre) / length-scale. H, M, D: see
+_state.
 """
 
-import math
 import warnings
 from functools import cached_property
 from typing import NamedTuple
@@ -25,9 +23,12 @@ from skswsgp._covariance import (
 )
 from skswsgp._jit import launch
 from skswsgp._nearest import ROWS, TILE, draw_lists, likest, sort_lists
+from skswsgp._partition import tree_order
 from skswsgp._scan import make_panels, make_scratch, scan, slack_of
+from skswsgp._tiles import BLOCK
 
-BATCH = 16384  # rows scaled at once
+BATCH = 4_000_000  # numbers in the rows that are scaled at once
+FIRST_PART = 1024  # of a chain, whose predecessors are found among themselves
 EPSILON = 0.2  # of the search in the graph: more is slower and finds more
 
 
@@ -114,22 +115,21 @@ class _Graph:
         return np.maximum(lists, 0), complete & distinct
 
 
-# When "auto" takes what. Microseconds a row of brute force, H = 16, one core of an AMD
-# EPYC (Zen 4), and of the KD-tree on standard normal points, its worst case:
+# When "auto" takes what. Microseconds a row of the scan with boxes and of the KD-tree,
+# 100,000 rows, H = 16, one core of an AMD EPYC (Zen 4):
 #
-#      M       D=2       D=4       D=6       D=8       D=16      D=26
-#    1,000   1.9/2.0   2.0/3.8   2.1/6.3   2.2/8.7   3.5/13    2.7/17
-#   10,000   5.9/2.2   5.8/5.4   6.7/15    7.4/36    14/172    11/300
-#  100,000    23/2.9    26/7.4    30/26     36/86    52/1732   78/12000
+#                          D=1       D=2       D=4       D=6       D=8
+#   M = 3,000, normal    1.5/1.6   1.9/2.0   2.5/4.5   3.3/10
+#   M = 100,000          2.9/1.7   2.4/2.5   3.7/6.7   8.8/32    22/114
+#   M = 1,000,000         12/3.8   5.2/5.2   8.0/19     19/99    58
+#   M = 1,000,000, 50 clusters                                   16/203
 #
-# (Those of the tree up to D = 16 are of a quiet machine; beside other jobs, which take
-# its cache, 100,000 points took 4.4, 14, 62 and 230. On 50 clusters 39 at D = 8.)
-# The tree pays from about M = 2^(7 + 1.5 D) on. A graph over 100,000 clustered points,
-# D = 26, is made in 36 seconds, most of which is compilation in each process, and
-# answers in 47 microseconds with a recall of 0.984: it pays from a million rows on, and
-# where there are more points, a fit has as many rows.
-TREE_BITS = 7, 1.5
-GRAPH_M, GRAPH_D = 500_000, 8
+# A graph over 100,000 points in 50 clusters, D = 26, is made in 36 seconds, most of
+# which is compilation in each process, and answers in 47 microseconds with a recall of
+# 0.984; the scan takes 21, with a million points 64. Where features have no structure
+# it takes 790 with a million points, as many as a fit then has rows.
+TREE_M, TREE_D = 50_000, 1
+GRAPH_M, GRAPH_D = 500_000, 32
 
 
 def _choose_search(search, metric, M, D, H):
@@ -146,7 +146,7 @@ def _choose_search(search, metric, M, D, H):
         return search
     if metric.name != "scaled":
         return "brute"
-    if math.log2(M) >= TREE_BITS[0] + TREE_BITS[1] * D:
+    if M >= TREE_M and D <= TREE_D:
         return "kd_tree"
     return "pynndescent" if M >= GRAPH_M and D > GRAPH_D else "brute"
 
@@ -191,7 +191,7 @@ class NeighborSearch:
         if self.n_neighbors == self._M:
             lists[:] = np.arange(self._M)
             return lists
-        for rows in _batches(len(X)):
+        for rows in _batches(*X.shape):
             if self.metric.name == "random":
                 lists[rows] = self._random(X[rows])
             else:
@@ -203,7 +203,7 @@ class NeighborSearch:
         if self._index is None:
             return 1.0
         found, total = 0, 0
-        for rows in _batches(len(X)):
+        for rows in _batches(*X.shape):
             points = self._scaled(X[rows])
             exact = self._exact(points)
             lists = self._nearest(points)
@@ -243,23 +243,42 @@ class NeighborSearch:
 
         Those of the first H points, which have fewer, are not to be used.
         """
-        return self._exact(self._points, before=True)
+        if self.metric.name != "scaled":
+            return self._likest(self._points, before=True)
+        lists = np.empty((self._M, self.n_neighbors), dtype=np.int32)
+        start, stop = 0, FIRST_PART
+        while start < self._M:  # at least half of these points come before a row
+            panels = make_panels(self._points[:stop])
+            self._scan(self._points[start:stop], panels, lists[start:stop], start)
+            start, stop = stop, 2 * stop
+        return lists
 
-    def _exact(self, points, before=False):
-        """Return the lists of scaled points by brute force."""
-        H, D = self.n_neighbors, points.shape[1]
-        lists = np.empty((len(points), H), dtype=np.int32)
+    def _exact(self, points):
+        """Return the lists of scaled points without an index."""
+        if self.metric.name != "scaled":
+            return self._likest(points)
+        lists = np.empty((len(points), self.n_neighbors), dtype=np.int32)
+        self._scan(points, self._panels, lists)
+        return lists
+
+    def _scan(self, points, panels, lists, offset=-1):
+        """Fill the lists of scaled points; those of a chain start at an offset."""
+        D, n_tiles = points.shape[1], len(panels.low)
+        works = make_scratch(self.n_threads, n_tiles, D, self.n_neighbors)
+        rows, slack = tree_order(points, BLOCK), slack_of(D)
         with launch(self.n_threads):
-            if self.metric.name == "scaled":
-                works, slack = make_scratch(self.n_threads, D, H), slack_of(D)
-                scan(points, self._points, before, self._panels, slack, works, lists)
-            else:
-                shape = (self.n_threads, len(self._kernel.code), TILE)
-                values, slopes = np.zeros((2, *shape), dtype=self._dtype)
-                likest(
-                    self._kernel, points, self._tiles, self._M, before, values, slopes,
-                    *self._scratch(self.n_threads, ROWS, TILE), lists,
-                )  # fmt: skip
+            scan(points, rows, self._points, offset, panels, slack, works, lists)
+
+    def _likest(self, points, before=False):
+        """Return the lists of scaled points by kernel value."""
+        lists = np.empty((len(points), self.n_neighbors), dtype=np.int32)
+        shape = (self.n_threads, len(self._kernel.code), TILE)
+        values, slopes = np.zeros((2, *shape), dtype=self._dtype)
+        with launch(self.n_threads):
+            likest(
+                self._kernel, points, self._tiles, self._M, before, values, slopes,
+                *self._scratch(self.n_threads, ROWS, TILE), lists,
+            )  # fmt: skip
         return lists
 
     @cached_property
@@ -297,9 +316,10 @@ class NeighborSearch:
         return lists
 
 
-def _batches(n_rows):
-    """Return slices of at most BATCH rows."""
-    return [slice(start, start + BATCH) for start in range(0, n_rows, BATCH)]
+def _batches(n_rows, n_features):
+    """Return slices of rows that hold at most BATCH numbers."""
+    size = max(1, BATCH // n_features)
+    return [slice(start, start + size) for start in range(0, n_rows, size)]
 
 
 def _medians(Z):

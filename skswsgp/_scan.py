@@ -10,8 +10,13 @@ most (D + 2) u N on 2 x'z, the rest of |z|^2 - 2 x'z another 3 u N, and differen
 float32 are wrong by 2 u N: slack N, slack = SLACK (D + 4) u, is twice all of it. The
 key of a point is (1 - slack) |z|^2 - 2 x'z, so that its distance is at least the key
 plus (1 - slack) |x|^2, and at most the key plus (1 + slack) |x|^2 + 2 slack |z|^2.
+
+A tile holds a leaf of a k-d tree of the inducing points, and the rows that meet it
+together are near each other. The tile nearest to some rows comes first and tells how
+far their neighbours can be; a tile whose box is further away than that is left out.
 """
 
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -19,66 +24,120 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-from skswsgp._jit import get_thread_id, njit, njit_parallel, njit_small, prange
-from skswsgp._nearest import (
-    GROUP,
-    TILE,
-    candidates,
-    distance,
-    offer_one,
-    take_heaps,
+from skswsgp._jit import (
+    get_thread_id,
+    njit,
+    njit_inline,
+    njit_parallel,
+    njit_small,
+    prange,
+)
+from skswsgp._nearest import GROUP, distance, offer_one, take_heaps
+from skswsgp._partition import (
+    GROUPS,
+    INFINITE,
+    NO_BOUND,
+    ROWS,
+    SEEDS,
+    SHARES,
+    choose_groups,
+    count_near,
+    measure_boxes,
+    set_corners,
+    set_limits,
+    tree_order,
 )
 from skswsgp._tiles import BLOCK, Rows, instead, set_products
 
-ROWS = 64  # rows that meet a tile while it is in cache
+TILE = 256  # inducing points in a leaf
 PADDING = 16  # of a row of products, so that rows do not share lines of the cache
 SLACK, ROUNDING = 2.0, 2.0**-24
 UNDERFLOW = 1e-36  # more than what an entry may lose by it
 LARGEST = 1e30  # norms beyond which float32 may overflow
-NO_BOUND = 3e38
 HALVINGS, HALF = 24, np.float32(0.5)  # in the search for a bound
 ROOM = 2
 
 
 class Panels(NamedTuple):
-    """Inducing points as products take them."""
+    """Inducing points as products take them, in the order of a k-d tree."""
 
     values: np.ndarray  # (n, D, BLOCK) float32, zeros after the last point
-    norm: np.ndarray  # (M,) float32 |z|^2
     low: np.ndarray  # (n_tiles, TILE) float32 (1 - slack) |z|^2, then infinity
+    name: np.ndarray  # (n_tiles, TILE) int32 which point
+    least: np.ndarray  # (n_tiles, D) float32 lower corner of the box of a tile
+    most: np.ndarray  # (n_tiles, D) float32 upper corner
+    norm: np.ndarray  # (M,) float32 |z|^2, in the order of the points
 
 
 class Scratch(NamedTuple):
     """Work arrays, with a leading axis of threads; C is room for more than H points."""
 
-    twice: np.ndarray  # (ROWS / BLOCK, D, BLOCK) float32 2 x
-    products: np.ndarray  # (ROWS, TILE + PADDING) float32 2 x'z
+    single: np.ndarray  # (ROWS, D) float32 x
+    twice: np.ndarray  # (GROUPS, D, BLOCK) float32 2 x
     square: np.ndarray  # (ROWS,) float32 |x|^2
+    corners: np.ndarray  # (2, GROUPS, D) float32 of the boxes of groups
+    near: np.ndarray  # (n_tiles, GROUPS) float32 |.|^2 between boxes, or infinity
+    limit: np.ndarray  # (GROUPS,) float32 up to which a group meets tiles
+    gap: np.ndarray  # (ROWS,) float32 |.|^2 from rows to a box
+    meets: np.ndarray  # (GROUPS,) bool whether a row of a group meets a tile
+    products: np.ndarray  # (ROWS, TILE + PADDING) float32 2 x'z
     index: np.ndarray  # (ROWS, C) int32 points that may be among the nearest
     key: np.ndarray  # (ROWS, C) float32 their keys
     count: np.ndarray  # (ROWS,) their number
     bound: np.ndarray  # (ROWS,) float32 above which no key matters
+    reach: np.ndarray  # (ROWS,) float32 above which no gap matters
     values: np.ndarray  # (C,) float32
     distances: np.ndarray  # (1, H) float64 heap of exact distances
     indices: np.ndarray  # (1, H) int32
 
 
-def make_scratch(n_threads, D, H):
+def make_scratch(n_threads, n_tiles, D, H):
     """Allocate a Scratch."""
     C = ROOM * H + 2 * GROUP
     shapes = {
-        "twice": ((ROWS // BLOCK, D, BLOCK), np.float32),
-        "products": ((ROWS, TILE + PADDING), np.float32),
+        "single": ((ROWS, D), np.float32),
+        "twice": ((GROUPS, D, BLOCK), np.float32),
         "square": ((ROWS,), np.float32),
+        "corners": ((2, GROUPS, D), np.float32),
+        "near": ((n_tiles, GROUPS), np.float32),
+        "limit": ((GROUPS,), np.float32),
+        "gap": ((ROWS,), np.float32),
+        "meets": ((GROUPS,), np.bool_),
+        "products": ((ROWS, TILE + PADDING), np.float32),
         "index": ((ROWS, C), np.int32),
         "key": ((ROWS, C), np.float32),
         "count": ((ROWS,), np.int64),
         "bound": ((ROWS,), np.float32),
+        "reach": ((ROWS,), np.float32),
         "values": ((C,), np.float32),
         "distances": ((1, H), np.float64),
         "indices": ((1, H), np.int32),
     }
     return Scratch(**{k: np.empty((n_threads, *s), t) for k, (s, t) in shapes.items()})
+
+
+@njit_inline
+def of_thread(works, t):
+    """Return the work arrays of thread t."""
+    return Scratch(
+        works.single[t],
+        works.twice[t],
+        works.square[t],
+        works.corners[t],
+        works.near[t],
+        works.limit[t],
+        works.gap[t],
+        works.meets[t],
+        works.products[t],
+        works.index[t],
+        works.key[t],
+        works.count[t],
+        works.bound[t],
+        works.reach[t],
+        works.values[t],
+        works.distances[t],
+        works.indices[t],
+    )
 
 
 def slack_of(D):
@@ -94,35 +153,65 @@ def make_panels(points):
     if not norm.max() < LARGEST:
         M, norm, points = 0, norm[:0], points[:0]
     n_tiles = -(-M // TILE)
+    order = tree_order(points, TILE)
     padded = np.zeros((n_tiles * TILE, D), dtype=np.float32)
     low = np.full(n_tiles * TILE, np.inf, dtype=np.float32)
-    padded[:M], low[:M] = points, (1.0 - slack_of(D)) * norm
+    name = np.zeros(n_tiles * TILE, dtype=np.int32)
+    padded[:M], low[:M] = points[order], (1.0 - slack_of(D)) * norm[order]
+    name[:M] = order
     values = np.ascontiguousarray(padded.reshape(-1, BLOCK, D).transpose(0, 2, 1))
-    return Panels(values, norm.astype(np.float32), low.reshape(-1, TILE))
+    padded[M:] = padded[M - 1 : M]
+    leaves = padded.reshape(-1, TILE, D)
+    return Panels(
+        values=values,
+        low=low.reshape(-1, TILE),
+        name=name.reshape(-1, TILE),
+        least=np.nextafter(leaves.min(axis=1), -INFINITE),
+        most=np.nextafter(leaves.max(axis=1), INFINITE),
+        norm=norm.astype(np.float32),
+    )
 
 
 @njit
-def pack_rows(points, first, n_rows, twice, square):
-    """twice (ROWS / BLOCK, D, BLOCK) = 2 x, square (ROWS,) = |x|^2, or zero."""
-    D = points.shape[1]
+def pack_rows(points, rows, first, n_rows, single, twice, square):
+    """Set single (ROWS, D) = x, twice (GROUPS, D, BLOCK) = 2 x, square (ROWS,) = |x|^2.
+
+    The last of n_rows rows stands for those after it as well.
+    """
     for r in range(ROWS):
         group, lane = divmod(r, BLOCK)
+        row = rows[first + min(r, n_rows - 1)]
         total = 0.0
-        for d in range(D):
-            x = points[first + r, d] if r < n_rows else 0.0
+        for d in range(points.shape[1]):
+            x = points[row, d]
+            single[r, d] = x
             twice[group, d, lane] = 2.0 * x
             total += x * x
         square[r] = total
 
 
 @njit
-def fill_products(twice, n_rows, panels, t, products):
-    """products[r, j] = 2 x_r' z_j, z_j a point of tile t."""
+def fill_products(twice, meets, panels, t, products):
+    """products[r, j] = 2 x_r' z_j for points of tile t and groups that meet it."""
     D, side = panels.shape[1], TILE // BLOCK
     for p in range(side):
         panel = panels[t * side + p]
-        for g in range((n_rows + BLOCK - 1) // BLOCK):
-            set_products(twice[g], 0, panel, 0, 0, D, products, g * BLOCK, p * BLOCK)
+        for g in range(GROUPS):
+            if meets[g]:
+                row, column = g * BLOCK, p * BLOCK
+                set_products(twice[g], 0, panel, 0, 0, D, products, row, column)
+
+
+@njit_small
+def reach_of(bound, square, slack):
+    """Return the squared distance to a box beyond which no key is below the bound.
+
+    A key of distance d is at most d - (1 - slack) |x|^2, x is rounded by u |x|.
+    """
+    if bound >= NO_BOUND:
+        return NO_BOUND
+    reach = math.sqrt(max(bound + square, 0.0)) + 2.0 * ROUNDING * math.sqrt(square)
+    return min(reach * reach * (1.0 + slack) + UNDERFLOW, NO_BOUND)
 
 
 class Group(Rows):
@@ -264,39 +353,45 @@ def sift_exactly(
 
 
 @njit_small
-def add_near(low, products, t, r, start, bits, index, key, count):
-    """Add the points of a group that have their bit set to those of row r."""
+def add_near(low, products, name, t, r, start, bits, before, index, key, count):
+    """Add the points of a group that have their bit set to those of row r.
+
+    Only those whose number is less than `before`.
+    """
     at = count[r]
     while bits != 0:
         j = start + lowest_bit(bits)
         bits &= bits - np.uint64(1)
         key[r, at] = low[t, j] - products[r, j]
-        index[r, at] = t * TILE + j
-        at += 1
+        index[r, at] = name[t, j]
+        at += name[t, j] < before
     count[r] = at
 
 
-@njit_small
-def scan_tile(
-    points, row, inducing, t, r, n, norm, low, slack, products, square, index, key,
-    count, bound, values, distances, indices,
-):  # fmt: skip
-    """Add those of n points of tile t that may be among the H nearest of a row."""
-    H, most = distances.shape[1], key.shape[1] - GROUP
-    for start in range(0, n, GROUP):
+@njit_inline
+def meet_tile(points, row, inducing, before, t, r, slack, panels, work):
+    """Add those points of tile t that may be among the H nearest of a row."""
+    key, index, count, bound = work.key, work.index, work.count, work.bound
+    norm, low, products = panels.norm, panels.low, work.products
+    H, most = work.distances.shape[1], key.shape[1] - GROUP
+    for start in range(0, TILE, GROUP):
         bits = keys_below(low, t, products, r, start, bound[r])
-        if n - start < GROUP:
-            bits &= (np.uint64(1) << np.uint64(n - start)) - np.uint64(1)
         if bits == 0:
             continue
         if count[r] > most:
-            sift(r, H, norm, slack, square, index, key, count, bound, values)
+            sift(r, H, norm, slack, work.square, index, key, count, bound, work.values)
         if count[r] > most:
             sift_exactly(
-                points, row, inducing, r, norm, slack, square, index, key, count,
-                bound, distances, indices,
+                points, row, inducing, r, norm, slack, work.square, index, key, count,
+                bound, work.distances, work.indices,
             )  # fmt: skip
-        add_near(low, products, t, r, start, bits, index, key, count)
+        add_near(
+            low, products, panels.name, t, r, start, bits, before, index, key,
+            count,
+        )  # fmt: skip
+    if count[r] >= (H if bound[r] >= NO_BOUND else 2 * H):
+        sift(r, H, norm, slack, work.square, index, key, count, bound, work.values)
+        work.reach[r] = reach_of(bound[r], work.square[r], slack)
 
 
 @njit
@@ -307,52 +402,61 @@ def offer_all(points, row, inducing, n, distances, indices):
 
 
 @njit
-def scan_block(
-    points, inducing, before, block, panels, norm, low, slack, twice, products, square,
-    index, key, count, bound, values, distances, indices, lists,
-):  # fmt: skip
+def scan_block(points, rows, inducing, offset, block, slack, panels, work, lists):
     """Fill the lists of one block of rows."""
-    M, H = inducing.shape[0], lists.shape[1]
+    H, n_tiles = lists.shape[1], work.near.shape[0]
+    seeds = SEEDS + 2 * H // TILE
     first = block * ROWS
-    n_rows = min(ROWS, points.shape[0] - first)
-    pack_rows(points, first, n_rows, twice, square)
+    n_rows = min(ROWS, rows.shape[0] - first)
+    pack_rows(points, rows, first, n_rows, work.single, work.twice, work.square)
+    for r in range(ROWS):
+        fits = r < n_rows and work.square[r] < LARGEST
+        work.count[r] = 0
+        work.bound[r] = NO_BOUND if fits else -NO_BOUND
+        work.reach[r] = NO_BOUND if fits else -1.0
+    set_corners(work.single, work.corners)
+    measure_boxes(work.corners, panels.least, panels.most, work.near)
+    for stage in range(seeds + len(SHARES)):
+        set_limits(stage - seeds, work.near, work.reach, work.limit)
+        for t in range(n_tiles):
+            if count_near(work.near, t, work.limit) == 0:
+                continue
+            if choose_groups(
+                work.single, panels.least, panels.most, t, work.limit, work.reach,
+                work.near, work.gap, work.meets,
+            ) == 0:  # fmt: skip
+                continue
+            fill_products(work.twice, work.meets, panels.values, t, work.products)
+            for r in range(n_rows):
+                if work.meets[r // BLOCK] and work.gap[r] <= work.reach[r]:
+                    row = rows[first + r]
+                    before = offset + row if offset >= 0 else inducing.shape[0]
+                    meet_tile(points, row, inducing, before, t, r, slack, panels, work)
     for r in range(n_rows):
-        count[r] = 0
-        bound[r] = NO_BOUND if square[r] < LARGEST else -NO_BOUND
-    for t in range(low.shape[0]):
-        if candidates(first + n_rows - 1, M, t, before) <= 0:
-            break
-        fill_products(twice, n_rows, panels, t, products)
-        for r in range(n_rows):
-            n = candidates(first + r, M, t, before)
-            scan_tile(
-                points, first + r, inducing, t, r, n, norm, low, slack, products,
-                square, index, key, count, bound, values, distances, indices,
+        row = np.int64(rows[first + r])
+        if work.count[r] >= H:
+            sift(
+                r, H, panels.norm, slack, work.square, work.index, work.key, work.count,
+                work.bound, work.values,
             )  # fmt: skip
-    for r in range(n_rows):
-        row = first + r
-        if count[r] >= H:
-            sift(r, H, norm, slack, square, index, key, count, bound, values)
-            n = count[r]
-            offer_kept(points, row, inducing, index, r, n, distances, indices)
+            n = work.count[r]
+            offer_kept(
+                points, row, inducing, work.index, r, n, work.distances, work.indices
+            )
         else:  # what float32 cannot hold, and the first rows of a chain
-            n = row if before else M
-            offer_all(points, row, inducing, n, distances, indices)
-        take_heaps(distances, indices, row, row + 1, lists)
+            n = offset + row if offset >= 0 else inducing.shape[0]
+            offer_all(points, row, inducing, n, work.distances, work.indices)
+        take_heaps(work.distances, work.indices, row, row + 1, lists)
 
 
 @njit_parallel
-def scan(points, inducing, before, panels, slack, works, lists):
-    """Fill the lists (n, H) of all rows of points (n, D).
+def scan(points, rows, inducing, offset, panels, slack, works, lists):
+    """Fill the lists (n, H) of all points (n, D), in blocks of the order `rows` (n,).
 
-    With `before`, rows are the inducing points themselves, and choose from those before
-    them: the lists of the first H are not to be used.
+    With an offset >= 0, row i chooses from the inducing points before offset + i, and
+    its list is not to be used where these are fewer than H.
     """
-    for b in prange((points.shape[0] + ROWS - 1) // ROWS):
-        t = get_thread_id()
-        scan_block(
-            points, inducing, before, np.int64(b), panels.values, panels.norm,
-            panels.low, slack, works.twice[t], works.products[t], works.square[t],
-            works.index[t], works.key[t], works.count[t], works.bound[t],
-            works.values[t], works.distances[t], works.indices[t], lists,
-        )  # fmt: skip
+    for b in prange((rows.shape[0] + ROWS - 1) // ROWS):
+        work = of_thread(works, get_thread_id())
+        block = np.int64(b)
+        scan_block(points, rows, inducing, offset, block, slack, panels, work, lists)

@@ -12,7 +12,7 @@ FLOORS = [
     " kernels",
     "_variational _point _shared _kriging _adam",
     "_engine_cpu _engine_cuda _steps_cpu _evaluation_cpu _kriging_cpu _nearest _scan"
-    " _listed",
+    " _partition _listed",
     "_model _training _neighbors _inducing _defaults _program _engine _device"
     " _local _learning _chain _divergences _rows _natural _alternating _refine"
     " _few _start _validation",

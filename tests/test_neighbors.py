@@ -24,6 +24,7 @@ from skswsgp._neighbors import (
     choose_metric,
     memory_budget,
 )
+from skswsgp._partition import tree_order
 from skswsgp._program import compile_kernel
 from skswsgp._scan import GROUP, ROWS
 
@@ -85,6 +86,43 @@ def test_brute_is_sorting(rng, dtype, n_features, n_neighbors):
         assert np.mean(lists == expected) > 0.99
 
 
+@pytest.mark.parametrize("n_features", [1, 3, 12])
+@pytest.mark.parametrize("n_neighbors", [5, 300])
+def test_brute_leaves_out_tiles(rng, n_features, n_neighbors):
+    # Tiles far from a row, near it, and around it; lists longer than a tile; rows that
+    # are alone in their part of space.
+    centres = 5 * rng.normal(size=(20, n_features))
+    Z = centres[rng.integers(20, size=6000)] + rng.normal(size=(6000, n_features))
+    X = centres[rng.integers(20, size=150)] + rng.normal(size=(150, n_features))
+    X[::10] += 30 * rng.normal(size=(15, n_features))
+    lists = search(Z, n_neighbors=n_neighbors, search="brute").query(X)
+    assert_array_equal(lists, sorted_lists(X, Z, n_neighbors))
+
+
+def test_brute_of_points_on_a_grid(rng):
+    # Boxes touch and every distance is tied.
+    axis = np.arange(16.0)
+    Z = rng.permutation(np.stack(np.meshgrid(axis, axis, axis), axis=-1).reshape(-1, 3))
+    X = rng.integers(16, size=(200, 3)) + rng.choice([0.0, 0.5], size=(200, 3))
+    lists = search(Z, n_neighbors=12, search="brute").query(X)
+    assert_array_equal(lists, sorted_lists(X, Z, 12))
+
+
+@pytest.mark.parametrize("n_points", [0, 1, 8, 9, 1000])
+@pytest.mark.parametrize("copies", [False, True])
+def test_tree_order(rng, n_points, copies):
+    points = rng.normal(size=(n_points, 3))
+    if copies:
+        points = np.round(points)
+    order = tree_order(points, 8)
+    assert_array_equal(np.sort(order), np.arange(n_points))
+    if n_points == 1000 and not copies:
+        leaves = points[order].reshape(-1, 8, 3)
+        volume = np.prod(np.ptp(leaves, axis=1), axis=1)
+        drawn = np.prod(np.ptp(points.reshape(-1, 8, 3), axis=1), axis=1)
+        assert np.median(volume) < 0.02 * np.median(drawn)
+
+
 @pytest.mark.parametrize("n_features", [784, 1100])
 def test_brute_of_many_features(rng, dtype, n_features):
     Z = rng.integers(256, size=(600, n_features)).astype(dtype)
@@ -123,9 +161,10 @@ def test_brute_of_rows_beyond_float32(rng):
 
 @pytest.mark.parametrize("kernel", [RBF(ARD), DotProduct()], ids=["near", "like"])
 def test_predecessors(rng, dtype, kernel):
-    Z = rng.normal(size=(2 * neighbors.TILE + 41, 3)).astype(dtype)
+    Z = rng.normal(size=(2 * neighbors.FIRST_PART + 41, 3)).astype(dtype)
     lists = search(Z, kernel).predecessors()
-    for i in [*range(7, 80), 511, 512, 513, 1023, 1024, 1025, len(Z) - 1]:
+    edges = [n + step for n in (256, 512, 1024, 2048) for step in (-1, 0, 1)]
+    for i in [*range(7, 80), *edges, *range(300, len(Z), 97), len(Z) - 1]:
         expected = reference.neighbor_table(kernel, Z[i : i + 1], Z[:i], 7)[0]
         assert sorted(lists[i]) == sorted(expected)
 
@@ -241,13 +280,12 @@ def test_an_index_needs_a_scaled_distance(Z, kind):
 @pytest.mark.parametrize(
     ("M", "D", "expected"),
     [
-        (1023, 2, "brute"),
-        (1024, 2, "kd_tree"),
-        (524_287, 8, "brute"),
-        (524_288, 8, "kd_tree"),
-        (499_999, 9, "brute"),
-        (500_000, 9, "pynndescent"),
-        (1_000_000, 800, "pynndescent"),
+        (49_999, 1, "brute"),
+        (50_000, 1, "kd_tree"),
+        (1_000_000, 2, "brute"),
+        (1_000_000, 32, "brute"),
+        (499_999, 33, "brute"),
+        (500_000, 33, "pynndescent"),
     ],
 )
 def test_auto(M, D, expected):
