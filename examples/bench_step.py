@@ -93,22 +93,22 @@ class Step:
         case, engine = self.case, self.engine
         ell, kl = engine.steps(self.batch, case.n, np.zeros(1))
         rows, log = engine.rows, engine.grads.d_log[0]
-        touched = rows.touched[: len(np.unique(case.active[: case.n]))]
+        touched = rows.touched[0, : rows.count[0, 0]]  # of one thread
         grads = {
             "log_variance": log[-1],
             "log_scale": log[:-1],
             "log_noise": engine.grads.d_noise[0, 0],
-            "m": spread(rows.d_m, touched, case.mean.shape),
+            "m": spread(rows.d_m[0], touched, case.mean.shape),
         }
         if case.full:
-            d_L = spread(rows.d_L[:, 0], touched, case.covariance.shape)
+            d_L = spread(rows.d_L[0, :, 0], touched, case.covariance.shape)
             grads["L"] = np.tril(d_L, -1)
             grads["log_diagonal"] = np.diag(d_L) * np.diag(case.covariance)
         else:
-            d_s = spread(rows.d_s, touched, case.covariance.shape)
+            d_s = spread(rows.d_s[0], touched, case.covariance.shape)
             grads["log_s"] = d_s * case.covariance
         if case.train_inducing:
-            grads["Z"] = spread(rows.d_Z, touched, case.Z.shape)
+            grads["Z"] = spread(rows.d_Z[0], touched, case.Z.shape)
         loss = kl / case.total_weight - ell
         return loss, {name: -np.asarray(values) for name, values in grads.items()}
 

@@ -67,13 +67,13 @@ class CpuEngine:
         self.optimizer = optimizer if is_like(optimizer, fresh) else fresh
         self.grads = loops.make_gradients(self.model, blocks, self.n_active)
         self.grads = self.grads._replace(events=self.events)
+        work = n * microseconds_of_point(self.n_active)
+        self.step_threads = threads_for(work, self.n_threads)
         self.rows = updates.make_rows(
-            self.model, 1 if self.shared else n, self.n_active
+            self.model, 1 if self.shared else n, self.n_active, self.step_threads
         )
         if self.shared:
             self.stack = make_stack(self.model, n, self.n_threads)
-        work = n * microseconds_of_point(self.n_active)
-        self.step_threads = threads_for(work, self.n_threads)
 
     def steps(self, batch, n, rates):
         """Steps of Adam, each on the next n rows of the batch, one for each rate.

@@ -2,6 +2,8 @@
 
 A step costs what it touches. The rows of a minibatch get consecutive slots, in which
 their derivatives are added up in the order of the data; then each row takes its step.
+A thread does both for its part of the inducing points, so that results do not depend on
+the number of parts.
 """
 
 from typing import NamedTuple
@@ -16,7 +18,6 @@ from skswsgp._adam import (
 )
 from skswsgp._engine_cpu import (
     CHUNKS,
-    chunk_bounds,
     local_gradients,
     shared_gradients,
 )
@@ -26,10 +27,15 @@ from skswsgp._jit import njit, njit_inline, njit_parallel, prange
 class Rows(NamedTuple):
     """The inducing points that a minibatch touches, and derivatives by their rows.
 
-    T is the largest number of such points.
+    All but `slot` have a leading axis of parts, which `of_part` cuts off. T is the
+    largest number of such points.
     """
 
-    slot: np.ndarray  # (M,) slot of a row, -1 between steps
+    slot: np.ndarray  # (M,) slot of a row within its part, -1 between steps
+    count: np.ndarray  # (1,) slots in use
+    ends: np.ndarray  # (blocks,) uses of these rows, up to the end of a block
+    use: np.ndarray  # (blocks * H,) which of the H of its block a use is
+    place: np.ndarray  # (blocks * H,) its slot
     touched: np.ndarray  # (T,) row of a slot
     scale: np.ndarray  # (T, 2) bias corrections of a row
     d_m: np.ndarray  # (T, Q)
@@ -40,20 +46,49 @@ class Rows(NamedTuple):
     before: np.ndarray  # (blocks * H,) the occurrence of the same row before, or -1
 
 
-def make_rows(model, blocks, H):
+def make_rows(model, blocks, H, parts):
     """Allocate for `blocks` blocks of H rows."""
     M, Q = model.m.shape
     T, dtype = min(M, blocks * H), model.Z.dtype
+    full, moving = model.full, model.train_inducing
+
+    def zeros(shape, dtype=dtype):
+        return np.zeros((parts, *shape), dtype)
+
     return Rows(
         slot=np.full(M, -1, dtype=np.int64),
-        touched=np.zeros(T, dtype=np.int64),
-        scale=np.zeros((T, 2)),
-        d_m=np.zeros((T, Q), dtype),
-        d_s=np.zeros((0 if model.full else T, Q), dtype),
-        d_Z=np.zeros((T if model.train_inducing else 0, model.Z.shape[1]), dtype),
-        d_L=np.zeros((T if model.full else 0, Q, M), dtype),
-        last=np.zeros(T if model.full else 0, dtype=np.int64),
-        before=np.zeros(blocks * H if model.full else 0, dtype=np.int64),
+        count=zeros((1,), np.int64),
+        ends=zeros((blocks,), np.int64),
+        use=zeros((blocks * H,), np.int32),
+        place=zeros((blocks * H,), np.int32),
+        touched=zeros((T,), np.int64),
+        scale=zeros((T, 2), np.float64),
+        d_m=zeros((T, Q)),
+        d_s=zeros((0 if full else T, Q)),
+        d_Z=zeros((T if moving else 0, model.Z.shape[1])),
+        d_L=zeros((T if full else 0, Q, M)),
+        last=zeros((T if full else 0,), np.int64),
+        before=zeros((blocks * H if full else 0,), np.int64),
+    )
+
+
+@njit_inline
+def of_part(rows, p):
+    """Return the arrays of part p."""
+    return Rows(
+        rows.slot,
+        rows.count[p],
+        rows.ends[p],
+        rows.use[p],
+        rows.place[p],
+        rows.touched[p],
+        rows.scale[p],
+        rows.d_m[p],
+        rows.d_s[p],
+        rows.d_Z[p],
+        rows.d_L[p],
+        rows.last[p],
+        rows.before[p],
     )
 
 
@@ -61,94 +96,128 @@ def make_rows(model, blocks, H):
 
 
 @njit
-def number_rows(slot, touched, active, start, blocks):
-    """Give each touched row a slot; return their number."""
-    count = 0
-    for block in range(start, start + blocks):
+def list_uses(slot, touched, active, start, blocks, first, last, ends, use, place):
+    """List the uses of rows from first to last, and give each touched row a slot.
+
+    Returns the number of slots.
+    """
+    uses = 0
+    for block in range(blocks):
         for h in range(active.shape[1]):
-            row = active[block, h]
-            if slot[row] < 0:
-                slot[row] = count
-                touched[count] = row
-                count += 1
+            row = active[start + block, h]
+            use[uses], place[uses] = h, row
+            uses += first <= row < last
+        ends[block] = uses
+    count = 0
+    for i in range(uses):
+        row = place[i]
+        if slot[row] < 0:
+            slot[row] = count
+            touched[count] = row
+            count += 1
+        place[i] = slot[row]
     return count
 
 
 @njit
-def add_up(derivatives, slot, active, start, blocks, count, out):
+def add_up(derivatives, blocks, ends, use, place, count, out):
     """out[slot] = sum of derivatives (blocks, width, H) over the uses of a row."""
     for i in range(count):
         for j in range(derivatives.shape[1]):
             out[i, j] = 0.0
-    for block in range(blocks):
-        for j in range(derivatives.shape[1]):
-            for h in range(active.shape[1]):
-                out[slot[active[start + block, h]], j] += derivatives[block, j, h]
+    for j in range(derivatives.shape[1]):
+        i = 0
+        for block in range(blocks):
+            while i < ends[block]:
+                out[place[i], j] += derivatives[block, j, use[i]]
+                i += 1
 
 
 @njit
-def chain_uses(rows, active, start, blocks, count):
+def chain_uses(blocks, ends, use, place, count, H, last, before):
     """Link the uses of each row, from the last to the first."""
-    H = active.shape[1]
     for i in range(count):
-        rows.last[i] = -1
+        last[i] = -1
+    i = 0
     for block in range(blocks):
-        for h in range(H):
-            i = rows.slot[active[start + block, h]]
-            rows.before[block * H + h] = rows.last[i]
-            rows.last[i] = block * H + h
+        while i < ends[block]:
+            at = block * H + use[i]
+            before[at] = last[place[i]]
+            last[place[i]] = at
+            i += 1
 
 
 @njit
-def factor_chunk(model, rows, c, count, active, start, grads):
-    """Derivatives by a chunk of the touched rows of L.
+def add_factors(L, row, q, use, before, active, start, d_S, out):
+    """Derivatives by row r of L.
 
     d/dL_r = 2 sum over the uses of r in a list w of row r of (d/dS_w) L_w.
     """
     H = active.shape[1]
-    first, last = chunk_bounds(c, count)
-    for i in range(first, last):
-        row = rows.touched[i]
+    for j in range(row + 1):
+        out[j] = 0.0
+    while use >= 0:
+        block, h = use // H, use % H
+        for g in range(H):
+            other = active[start + block, g]
+            w = 2.0 * d_S[block, q, h, g]
+            for j in range(min(row, other) + 1):
+                out[j] += w * L[q, other, j]
+        use = before[use]
+
+
+@njit
+def gather_part(model, rows, p, parts, active, start, blocks, grads):
+    """Sum up the derivatives by rows of a part of the inducing points."""
+    part = of_part(rows, p)
+    M, H = model.Z.shape[0], active.shape[1]
+    first, last = p * M // parts, (p + 1) * M // parts
+    ends, use, place = part.ends, part.use, part.place
+    count = list_uses(
+        part.slot, part.touched, active, start, blocks, first, last, ends, use, place,
+    )  # fmt: skip
+    part.count[0] = count
+    add_up(grads.d_m, blocks, ends, use, place, count, part.d_m)
+    if model.train_inducing:
+        add_up(grads.d_Z, blocks, ends, use, place, count, part.d_Z)
+    if not model.full:
+        add_up(grads.d_s, blocks, ends, use, place, count, part.d_s)
+        return
+    chain_uses(blocks, ends, use, place, count, H, part.last, part.before)
+    for i in range(count):
         for q in range(model.m.shape[1]):
-            for j in range(row + 1):
-                rows.d_L[i, q, j] = 0.0
-            use = rows.last[i]
-            while use >= 0:
-                block, h = use // H, use % H
-                for g in range(H):
-                    other = active[start + block, g]
-                    w = 2.0 * grads.d_S[block, q, h, g]
-                    for j in range(min(row, other) + 1):
-                        rows.d_L[i, q, j] += w * model.L[q, other, j]
-                use = rows.before[use]
+            add_factors(
+                model.L, part.touched[i], q, part.last[i], part.before, active, start,
+                grads.d_S, part.d_L[i, q],
+            )  # fmt: skip
 
 
 # --- steps ----------------------------------------------------------------------------
 
 
 @njit_inline
-def step_means(values, derivatives, unit, moments, rows, first, last):
+def step_means(values, derivatives, unit, moments, rows):
     """Move rows of m or Z, in their units."""
     for j in range(values.shape[1]):
-        for i in range(first, last):
+        for i in range(rows.count[0]):
             row, fast, slow = rows.touched[i], rows.scale[i, 0], rows.scale[i, 1]
             step_linear(values, row, j, derivatives[i, j], unit[j], moments, fast, slow)
 
 
 @njit_inline
-def step_variances(s, derivatives, moments, rows, first, last):
+def step_variances(s, derivatives, moments, rows):
     """Move rows of s in their logarithm."""
     for j in range(s.shape[1]):
-        for i in range(first, last):
+        for i in range(rows.count[0]):
             row, fast, slow = rows.touched[i], rows.scale[i, 0], rows.scale[i, 1]
             step_positive(s, row, j, derivatives[i, j], moments, fast, slow)
 
 
 @njit_inline
-def step_factors(L, derivatives, moments, rows, first, last):
+def step_factors(L, derivatives, moments, rows):
     """Move rows of L, those of the diagonal in their logarithm."""
     for q in range(L.shape[0]):
-        for i in range(first, last):
+        for i in range(rows.count[0]):
             row, fast, slow = rows.touched[i], rows.scale[i, 0], rows.scale[i, 1]
             for j in range(row):
                 step_linear(
@@ -160,24 +229,22 @@ def step_factors(L, derivatives, moments, rows, first, last):
 
 
 @njit
-def update_chunk(model, optimizer, rows, c, count, rate):
-    """One step of Adam for a chunk of the touched rows of m, S and Z."""
-    first, last = chunk_bounds(c, count)
-    for i in range(first, last):
-        row = rows.touched[i]
-        rows.slot[row] = -1
+def update_part(model, optimizer, rows, p, rate):
+    """One step of Adam for the touched rows of m, S and Z of a part."""
+    part = of_part(rows, p)
+    for i in range(part.count[0]):
+        row = part.touched[i]
+        part.slot[row] = -1
         optimizer.row_steps[row] += 1
         scales = bias_corrections(optimizer.row_steps[row], rate)
-        rows.scale[i, 0], rows.scale[i, 1] = scales
-    unit = optimizer.mean_scale
-    step_means(model.m, rows.d_m, unit, optimizer.m, rows, first, last)
+        part.scale[i, 0], part.scale[i, 1] = scales
+    step_means(model.m, part.d_m, optimizer.mean_scale, optimizer.m, part)
     if model.full:
-        step_factors(model.L, rows.d_L, optimizer.L, rows, first, last)
+        step_factors(model.L, part.d_L, optimizer.L, part)
     else:
-        step_variances(model.s, rows.d_s, optimizer.s, rows, first, last)
+        step_variances(model.s, part.d_s, optimizer.s, part)
     if model.train_inducing:
-        unit = optimizer.feature_scale
-        step_means(model.Z, rows.d_Z, unit, optimizer.Z, rows, first, last)
+        step_means(model.Z, part.d_Z, optimizer.feature_scale, optimizer.Z, part)
 
 
 # --- launches; call them within `launch` ----------------------------------------------
@@ -186,19 +253,14 @@ def update_chunk(model, optimizer, rows, c, count, rate):
 @njit_parallel
 def update(model, optimizer, rows, active, start, blocks, grads, rate):
     """One step of Adam with the gradients of `blocks` blocks of rows active[start:]."""
-    slot = rows.slot
-    count = number_rows(slot, rows.touched, active, start, blocks)
-    add_up(grads.d_m, slot, active, start, blocks, count, rows.d_m)
-    if model.train_inducing:
-        add_up(grads.d_Z, slot, active, start, blocks, count, rows.d_Z)
-    if model.full:
-        chain_uses(rows, active, start, blocks, count)
-        for chunk in prange(CHUNKS):
-            factor_chunk(model, rows, np.int64(chunk), count, active, start, grads)
-    else:
-        add_up(grads.d_s, slot, active, start, blocks, count, rows.d_s)
-    for chunk in prange(CHUNKS):
-        update_chunk(model, optimizer, rows, np.int64(chunk), count, rate)
+    parts = rows.touched.shape[0]
+    for part in prange(parts):
+        gather_part(model, rows, np.int64(part), parts, active, start, blocks, grads)
+        if not model.full:
+            update_part(model, optimizer, rows, np.int64(part), rate)
+    if model.full:  # whose rows read those of other parts before any moves
+        for part in prange(parts):
+            update_part(model, optimizer, rows, np.int64(part), rate)
     update_parameters(model, optimizer, grads, rate)
 
 

@@ -67,8 +67,9 @@ def copies(model):
 UNIT = np.array([0.5, 3.0])  # of a step of Z
 
 
+@pytest.mark.parametrize("parts", [1, 3])
 @pytest.mark.parametrize("full", [False, True], ids=["diag", "full"])
-def test_update_equals_reference(full, rng):
+def test_update_equals_reference(full, parts, rng):
     """Rows of Z, m and S count the steps that touch them, each on its own."""
     kernel = ConstantKernel(1.4) * RBF([0.8, 1.7])
     problem = make_problem(kernel, "gaussian", 2, full=full, rng=rng, M=9, n=7)
@@ -76,7 +77,7 @@ def test_update_equals_reference(full, rng):
     free = np.array([True, False, True])
     log_bounds = np.log([[0.1, 10.0], [0.1, 10.0], [1.39, 1.41]])
     optimizer = make_optimizer(model, free, log_bounds, UNIT)
-    rows = engine.make_rows(model, 4, 4)
+    rows = engine.make_rows(model, 4, 4, parts)
     before = copies(model)
     history = {name: [] for name in before}
     touched = []
@@ -96,9 +97,11 @@ def test_update_equals_reference(full, rng):
             arguments = model, optimizer, rows, batch.active, start, n, grads, RATE
             engine.update(*arguments)
         assert (rows.slot == -1).all()
-        if full:
+        assert rows.count.sum() == touched[-1].sum()
+        for p in range(parts if full else 0):
+            count = rows.count[p, 0]
             for r, d_L in zip(
-                rows.touched[: touched[-1].sum()], rows.d_L, strict=False
+                rows.touched[p, :count], rows.d_L[p, :count], strict=True
             ):
                 expected = by_factor[:, r, : r + 1]
                 assert_allclose(d_L[:, : r + 1], expected, rtol=0, atol=1e-10)
