@@ -1,7 +1,7 @@
 """How far does it go: many rows, many inducing points, and what a search costs?
 
     python examples/bench_scale.py airline [--rows 200000] [--regression]
-    python examples/bench_scale.py adam --neighbors 100 [--inducing 100000]
+    python examples/bench_scale.py adam --neighbors 100 [--inducing 100000] [--rows 0]
     python examples/bench_scale.py stream [--rows 10000000]
     python examples/bench_scale.py inducing [--inducing 1000000] [--rows 2000000]
     python examples/bench_scale.py search [--graph] [--inducing 100000] [--features 26]
@@ -106,7 +106,7 @@ def predicted_share(model, X):
 
 
 def adam(options):
-    """Steps of Adam with many inducing points on flights: their time, and one epoch."""
+    """Steps of Adam with many inducing points on flights: their time, and epochs."""
     X, y = load("airline")
     train, test = split(len(X))
     test = test[:50_000]
@@ -130,8 +130,8 @@ def adam(options):
         return
     n = options.rows or len(X)
     with Meter() as meter:
-        model.set_params(max_iter=1).fit(X[:n], y[:n])
-    meter.report(f"N = {n}, M = {model.n_inducing_}, H = {H}, one epoch")
+        model.set_params(max_iter=options.epochs).fit(X[:n], y[:n])
+    meter.report(f"N = {n}, M = {model.n_inducing_}, H = {H}, {options.epochs} epochs")
     p = predicted_share(model, X_test)
     mnll = -np.mean(np.log(np.where(y_test == 1, p, 1 - p)))
     print(f"error {np.mean((p > 0.5) != y_test):.4f}, MNLL {mnll:.4f}")
@@ -255,6 +255,7 @@ if __name__ == "__main__":
     parser.add_argument("--features", type=int, help="D, for 'search'")
     parser.add_argument("--neighbors", type=int, default=16)
     parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--epochs", type=int, default=1, help="over all, for 'adam'")
     parser.add_argument("--init", default="default", help="of the fit, for 'adam'")
     parser.add_argument("--kind", default="auto", help="of search, for 'inducing'")
     parser.add_argument("--regression", action="store_true")
