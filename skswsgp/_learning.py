@@ -13,6 +13,7 @@ from sklearn.base import clone
 
 from skswsgp._covariance import RATIONAL_QUADRATIC, RBF
 from skswsgp._defaults import default_kernel, feature_spread
+from skswsgp._held import HELD_SHARE, beyond_chance, merge_copies
 from skswsgp._local import LocalProcess, local_model
 from skswsgp._program import compile_kernel, updated_kernel
 
@@ -23,7 +24,7 @@ STEPS = 200  # of Adam, of length-scales and all else
 RATE = 0.1  # of the logarithms of the parameters, at the start
 COARSE_STEPS = 50  # for one scale of all features
 SITE_STEPS = 50  # on sites, which move with the kernel
-HELD_SHARE, MOST_HELD = 0.2, 2000  # rows that decide between kernels
+MOST_HELD = 2000  # rows that decide between kernels
 SMOOTHNESS = 1.5, 0.5, 2.5  # of Matern kernels that are tried; the first is the start
 
 
@@ -261,38 +262,3 @@ def length_scales(kernel, n_features, otherwise):
     struct = compile_kernel(kernel, n_features, np.float64).struct
     first = first_stationary(struct)
     return otherwise if first is None else 1.0 / struct.inv_scale[first]
-
-
-def beyond_chance(gain, weight=None, least=0.0):
-    """Whether the mean of gains is above its standard error, and above `least`."""
-    weight = np.ones(len(gain)) if weight is None else weight.astype(np.float64)
-    total, squares = weight.sum(), np.sum(weight**2)
-    if total**2 <= squares:  # none, or one
-        return False
-    mean = np.average(gain, weights=weight)
-    spread = np.average((gain - mean) ** 2, weights=weight)
-    error = math.sqrt(spread / (total**2 / squares - 1.0))
-    return bool(mean > max(least, error))
-
-
-def merge_copies(X, y, weight):
-    """Return the rows with copies merged into one, with the sum of their weights.
-
-    A copy would predict its original without error, as if there were no noise. Rows are
-    copies if they share X and y and no other y goes with that X: where one does, as in
-    tables of few values, equal rows are observations like any others.
-    """
-    _, group = np.unique(X, axis=0, return_inverse=True)
-    _, first, same = np.unique(
-        np.column_stack([X, y]), axis=0, return_index=True, return_inverse=True
-    )
-    group, same = group.ravel(), same.ravel()
-    single = np.bincount(group[first])[group] == 1
-    label = np.where(single, same, len(X) + np.arange(len(X)))
-    _, first, copy_of = np.unique(label, return_index=True, return_inverse=True)
-    if len(first) == len(X):
-        return X, y, weight
-    total = np.bincount(copy_of, weight)
-    order = np.argsort(first)
-    rows = first[order]
-    return X[rows], y[rows], total[order].astype(weight.dtype)

@@ -23,9 +23,8 @@ from scipy.sparse.linalg import LinearOperator, cg, splu
 
 from skswsgp._chain import make_chain
 from skswsgp._divergences import make_divergences
-from skswsgp._engine import CpuEngine
 from skswsgp._likelihoods import GAUSSIAN
-from skswsgp._model import build_model, cholesky, index_blocks
+from skswsgp._model import cholesky, index_blocks
 from skswsgp._rows import RowWeights
 from skswsgp._training import LOST, MovingSearch, Neighbors
 
@@ -234,31 +233,3 @@ class NaturalSolver:
                 self.data.y[index], mu[index], v[index]
             )
         return ell, d_mu, d_v, mu
-
-
-def solver_with_judges(
-    attributes, data, held, likelihood, H, seed, *, n_threads, dtype, search
-):
-    """Return a solver that does not learn from rows which are `held`, (n,) bool.
-
-    Its marginals are those of all rows. `attributes` are those that `build_model`
-    takes; an S to start from may be missing: then it is the prior's.
-    """
-    kernel, Z = attributes["kernel_"], attributes["inducing_points_"]
-    shape = len(Z), likelihood[1]
-    variance = np.maximum(kernel.diag(Z), np.finfo(data.y.dtype).eps)
-    start = {
-        "inducing_mean_": np.zeros(shape),
-        "inducing_covariance_": np.broadcast_to(variance[:, None], shape),
-    }
-    total = data.weight.sum(dtype=np.float64)
-    model, center = build_model(
-        start | attributes, likelihood, dtype, total_weight=total
-    )
-    engine = CpuEngine(model, min(H, len(Z)), n_threads)
-    options = {"metric": "kernel", "search": search}
-    rng = np.random.RandomState(seed)
-    data = data._replace(center=center)
-    solver = NaturalSolver(engine, kernel, data, options, rng)
-    solver.weight = np.where(held, 0.0, data.weight)
-    return solver

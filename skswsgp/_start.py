@@ -88,15 +88,14 @@ def learned_start(estimator, data, likelihood, rng, natural, points):
     n_threads = max_threads(estimator.n_jobs, data.n_rows)
     search, dtype = estimator.neighbor_search, estimator.dtype
     options = {"n_threads": n_threads, "dtype": dtype, "search": search}
+    setting = likelihood, estimator._log_density, rng, options
 
     def learn(data):
         """Return (kernel, noise variances), the best first."""
         noise = float(getattr(estimator, "noise_variance", 0.1))
         found = local_kernels(data, estimator.kernel, likelihood, noise, rng, **options)
         if natural and likelihood[0] != "gaussian":
-            density = estimator._log_density
-            kernel = refine_kernel(found, data, likelihood, density, rng, **options)
-            return [(kernel, found[0].noise)]
+            return [(refine_kernel(found, data, *setting), found[0].noise)]
         return [one[:2] for one in found]
 
     candidates = learn(data)
@@ -105,7 +104,9 @@ def learned_start(estimator, data, likelihood, rng, natural, points):
     if not (natural and isinstance(points, str) and is_few(M, data.n_rows, D)):
         return candidates[0]
     H = count_neighbors(estimator.n_neighbors, M, data.n_rows, natural)
-    judge = Judge(data, likelihood, estimator._log_density, M, H, rng, options)
+    judge = Judge(M, H, data, *setting)
+    if not judge.decisive:
+        return candidates[0]
     with suppress(FloatingPointError):  # of a kernel that is not needed
         candidates += learn(part_for(M, data, rng))
     return judge.best_of(candidates)

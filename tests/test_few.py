@@ -29,7 +29,7 @@ def log_density(mu, v, y, attributes):
 def judge_of(X, y, M=12, seed=0):
     data = Data(X, y[:, None], np.ones(len(X)))
     rng = np.random.RandomState(seed)
-    return Judge(data, ("gaussian", 1), log_density, M, M, rng, OPTIONS)
+    return Judge(M, M, data, ("gaussian", 1), log_density, rng, OPTIONS)
 
 
 # --- a kernel for few points ------------------------------------------------------
@@ -73,6 +73,24 @@ def test_rows_that_judge_are_not_seen(rng):
     v = -1.0 / curvature
     mu = y + 0.5 - v * (before - after)
     assert_allclose(-0.5 * (np.log(2 * np.pi * v) + (y - mu) ** 2 / v), before)
+
+
+def test_copies_do_not_tell_of_each_other(rng):
+    X = rng.uniform(-3, 3, size=(300, 1))
+    y = np.sin(X[:, 0]) + 0.5 * rng.normal(size=300)
+    memory = ConstantKernel(1.0) * RBF(1e-3), np.array([1e-3])
+    smooth = SMOOTH, np.array([0.25])
+    judge = judge_of(np.repeat(X, 5, axis=0), np.repeat(y, 5), M=240)
+    assert judge.best_of([smooth, memory]) is smooth
+    assert judge.best_of([memory, smooth]) is smooth
+
+
+def test_few_rows_decide_nothing(rng):
+    X, y = waves(rng, 90)
+    rough, smooth = (ROUGH, NOISE), (SMOOTH, 3 * NOISE)
+    judge = judge_of(X, y)
+    assert not judge.decisive
+    assert judge.best_of([rough, smooth]) is rough
 
 
 def test_what_is_few():

@@ -9,10 +9,8 @@ from skswsgp import SWSGPClassifier, SWSGPRegressor, _learning, _local
 from skswsgp._learning import (
     Found,
     Learner,
-    beyond_chance,
     learn_from_sites,
     learn_local,
-    merge_copies,
 )
 from skswsgp._local import local_model
 
@@ -123,22 +121,6 @@ def test_constant_columns(rng):
         assert np.isfinite(scales(found)).all()
 
 
-# --- chance -----------------------------------------------------------------------
-
-
-def test_beyond_chance(rng):
-    gain = np.r_[np.full(50, 1.0), np.full(50, -0.9)]  # mean 0.05, error 0.095
-    assert not beyond_chance(gain)
-    assert beyond_chance(np.tile(gain, 10))
-    assert beyond_chance(gain, np.r_[np.full(50, 1.0), np.full(50, 0.5)])
-    assert not beyond_chance(-np.tile(gain, 10))
-    assert not beyond_chance(np.full(10, 0.01), least=0.02)
-    assert beyond_chance(np.full(10, 0.03), least=0.02)
-    assert not beyond_chance(np.ones(1))
-    assert not beyond_chance(np.ones(0))
-    assert not beyond_chance(np.ones(3), np.array([0.0, 2.0, 0.0]))
-
-
 # --- the whole --------------------------------------------------------------------
 
 
@@ -200,13 +182,6 @@ def test_copies_count_as_weights(rng):
     np.testing.assert_array_equal(found[0].kernel.theta, found[1].kernel.theta)
     np.testing.assert_array_equal(found[0].noise, found[1].noise)
     assert found[0].noise[0] > 0.01  # a copy is no witness of little noise
-
-
-def test_equal_rows_with_other_targets_are_no_copies(rng):
-    X = np.repeat(np.arange(4.0), 40)[:, None]
-    y = X + rng.choice([-1.0, 1.0], size=X.shape)
-    X_left, y_left, weight = merge_copies(X, y, np.ones(160))
-    assert len(X_left) == len(y_left) == len(weight) == 160
 
 
 @pytest.mark.parametrize("search", ["kd_tree", "pynndescent"])

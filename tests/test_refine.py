@@ -44,15 +44,16 @@ def start_of(kernel, tied=False):
     return Found(kernel, np.zeros(1), tied)
 
 
-def trials_of(X, y, kernel, weight=None, likelihood=BINARY, seed=1):
-    data, rng = data_of(X, y, weight), np.random.RandomState(seed)
-    return Trials(start_of(kernel), data, likelihood, log_density, rng, OPTIONS)
+def trials_of(X, y, kernel, weight=None, likelihood=BINARY):
+    data, rng = data_of(X, y, weight), np.random.RandomState(1)
+    setting = likelihood, log_density, rng, OPTIONS
+    return Trials(start_of(kernel), data, *setting)
 
 
 def refined(X, y, kernel, weight=None, likelihood=BINARY):
     data, rng = data_of(X, y, weight), np.random.RandomState(1)
-    starts = [start_of(kernel)]
-    return refine_kernel(starts, data, likelihood, log_density, rng, **OPTIONS)
+    setting = likelihood, log_density, rng, OPTIONS
+    return refine_kernel([start_of(kernel)], data, *setting)
 
 
 # --- the variance ---------------------------------------------------------------------
@@ -145,7 +146,7 @@ def test_a_gain_within_chance_is_none(monkeypatch, steep):
 
 
 def test_a_part_of_many_rows_takes_part(monkeypatch, steep):
-    monkeypatch.setattr(_refine, "POOL", 100)
+    monkeypatch.setattr(_refine, "ROWS", 100)
     trials = trials_of(*steep, variance_kernel(2.0))
     assert len(trials.X) == len(trials.y) == len(trials.held) == 100
     assert trials.held.sum() == 20
@@ -260,5 +261,5 @@ def test_scales_are_freed_once_tied_ones_help_no_more(monkeypatch, steep):
     kernel = ConstantKernel(2.0) * RBF([0.7, 0.7])
     data, rng = data_of(X, steep[1]), np.random.RandomState(1)
     starts = [start_of(kernel, tied=True)]
-    refine_kernel(starts, data, BINARY, log_density, rng, **OPTIONS)
+    refine_kernel(starts, data, BINARY, log_density, rng, OPTIONS)
     assert tied == [True, False]
