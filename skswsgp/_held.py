@@ -1,9 +1,11 @@
 """Rows held out: they tell which of some kernels serves q(u) best."""
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 
+from skswsgp._divergences import divergence_weight
 from skswsgp._engine import CpuEngine
 from skswsgp._model import build_model
 from skswsgp._natural import NaturalSolver
@@ -14,11 +16,19 @@ HELD_SHARE = 0.2  # of them
 LEAST_HELD = 20.0  # rows, as many as equal weights would have the same spread with
 
 
+class Prior(NamedTuple):
+    """What the natural solver takes of the user's parameters for q(u)."""
+
+    kl: str = "chain"  # or "local"
+    kl_weight: object = "auto"  # or a number
+    metric: str = "kernel"  # of neighbours, or "euclidean" or "random"
+
+
 class HeldOut:
     """A part of the training rows, and which of them no q(u) learns from.
 
     Copies of a row are merged, and rows that share X are held out together: one would
-    tell the others' targets. q(u) has the chain for a prior and a diagonal S.
+    tell the others' targets. q(u) has a diagonal S here, whatever the estimator says.
 
     Parameters
     ----------
@@ -34,6 +44,8 @@ class HeldOut:
         Source of random numbers.
     options : dict
         Threads, precision and kind of search: n_threads, dtype, search.
+    prior : Prior
+        Of q(u).
 
     Attributes
     ----------
@@ -47,7 +59,7 @@ class HeldOut:
         Whether these are enough to decide between kernels, and others are left.
     """
 
-    def __init__(self, most, data, likelihood, log_density, rng, options):
+    def __init__(self, most, data, likelihood, log_density, rng, options, prior):
         part = data.take(np.sort(rng.permutation(data.n_rows)[:most]))
         X = np.asarray(part.X[part.rows], dtype=np.float64)
         self.X, self.y, self.weight = merge_copies(X, part.y, part.weight)
@@ -58,7 +70,7 @@ class HeldOut:
         self.decisive = enough and not self.held.all()
         self.seed = rng.randint(2**31 - 1)  # of the order of all chains
         self.likelihood, self.log_density = likelihood, log_density
-        self.rng, self.options = rng, options
+        self.rng, self.options, self.prior = rng, options, prior
 
     def solver(self, attributes, H):
         """Return a solver that does not learn from held-out rows.
@@ -66,7 +78,7 @@ class HeldOut:
         `attributes` are those that `build_model` takes; m and S to start from may be
         missing: then they are the prior's. H points are active, if there are so many.
         """
-        options = self.options
+        (kl, kl_weight, metric), options = self.prior, self.options
         kernel, Z = attributes["kernel_"], attributes["inducing_points_"]
         M = len(Z)
         H = min(H, M)
@@ -80,14 +92,16 @@ class HeldOut:
             start | attributes,
             self.likelihood,
             options["dtype"],
+            divergence_weight(kl_weight, kl, M, H),
             total_weight=self.weight.sum(dtype=np.float64),
         )
         solver = NaturalSolver(
             CpuEngine(model, H, options["n_threads"]),
             kernel,
             Data(self.X, self.y, self.weight, center=center),
-            {"metric": "kernel", "search": options["search"]},
+            {"metric": metric, "search": options["search"]},
             np.random.RandomState(self.seed),
+            kl,
         )
         solver.weight = np.where(self.held, 0.0, self.weight)
         return solver

@@ -13,6 +13,7 @@ from sklearn.base import clone
 from skswsgp._defaults import default_kernel
 from skswsgp._engine_cpu import CHUNKS
 from skswsgp._few import Judge, is_few, part_for
+from skswsgp._held import Prior
 from skswsgp._inducing import given_points, initial_inducing_points
 from skswsgp._jit import max_threads
 from skswsgp._learning import learn_local, length_scales
@@ -88,7 +89,9 @@ def learned_start(estimator, data, likelihood, rng, natural, points):
     n_threads = max_threads(estimator.n_jobs, data.n_rows)
     search, dtype = estimator.neighbor_search, estimator.dtype
     options = {"n_threads": n_threads, "dtype": dtype, "search": search}
-    setting = likelihood, estimator._log_density, rng, options
+    kl, metric = prior_of(estimator.kl, natural), estimator.neighbor_metric
+    prior = Prior(kl, estimator.kl_weight, metric)
+    setting = likelihood, estimator._log_density, rng, options, prior
 
     def learn(data):
         """Return (kernel, noise variances), the best first."""

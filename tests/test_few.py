@@ -6,7 +6,10 @@ from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 
 from skswsgp import SWSGPClassifier, SWSGPRegressor, _alternating, _start
+from skswsgp._chain import Chain
+from skswsgp._divergences import LocalDivergences
 from skswsgp._few import Judge, is_few, part_for
+from skswsgp._held import Prior
 from skswsgp._training import Data
 
 OPTIONS = {"n_threads": 1, "dtype": "float64", "search": "auto"}
@@ -29,7 +32,7 @@ def log_density(mu, v, y, attributes):
 def judge_of(X, y, M=12, seed=0):
     data = Data(X, y[:, None], np.ones(len(X)))
     rng = np.random.RandomState(seed)
-    return Judge(M, M, data, ("gaussian", 1), log_density, rng, OPTIONS)
+    return Judge(M, M, data, ("gaussian", 1), log_density, rng, OPTIONS, Prior())
 
 
 # --- a kernel for few points ------------------------------------------------------
@@ -91,6 +94,28 @@ def test_few_rows_decide_nothing(rng):
     judge = judge_of(X, y)
     assert not judge.decisive
     assert judge.best_of([rough, smooth]) is rough
+
+
+def test_the_judge_knows_the_prior_of_the_estimator(rng, monkeypatch):
+    seen = []
+
+    def noted(self, attributes, H, solver=Judge.solver):
+        seen.append(solver(self, attributes, H))
+        return seen[-1]
+
+    monkeypatch.setattr(Judge, "solver", noted)
+    X, y = waves(rng, 300)
+    settings = {"n_inducing": 20, "n_neighbors": 5, "random_state": 0}
+    prior = {"kl": "local", "neighbor_metric": "euclidean"}
+    SWSGPRegressor(**settings, **prior).fit(X, y)
+    SWSGPRegressor(**settings, kl_weight=2.0).fit(X, y)
+    local, chain = seen[0], seen[-1]
+    assert isinstance(local.prior, LocalDivergences)
+    assert isinstance(chain.prior, Chain)
+    assert local.engine.model.kl_weight == 4.0
+    assert chain.engine.model.kl_weight == 2.0
+    assert local.search.options["metric"] == "euclidean"
+    assert chain.search.options["metric"] == "kernel"
 
 
 def test_what_is_few():

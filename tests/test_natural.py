@@ -47,7 +47,7 @@ def exact(monkeypatch):
 
 def make_solver(
     kernel, Z, H, X=None, y=None, likelihood=("gaussian", 1), *, noise=0.1, weight=None,
-    beta=1.0, dtype="float64", metric="kernel", n_threads=1,
+    beta=1.0, dtype="float64", metric="kernel", n_threads=1, kl="chain",
 ):  # fmt: skip
     """Return the solver for inducing points Z; X is Z and y zero unless given."""
     X = Z if X is None else X
@@ -68,7 +68,7 @@ def make_solver(
     data = Data(X, y.astype(dtype), weight.astype(dtype), center=center)
     engine = CpuEngine(model, H, n_threads)
     options = {"metric": metric, "search": "auto"}
-    return NaturalSolver(engine, kernel, data, options, np.random.RandomState(0))
+    return NaturalSolver(engine, kernel, data, options, np.random.RandomState(0), kl)
 
 
 def weigh(solver, kernel):
@@ -158,6 +158,20 @@ def test_scaled_chain_is_that_of_the_scaled_kernel(Z, H):
     assert_allclose(actual.factor.toarray(), expected.factor.toarray(), atol=1e-9)
     assert_allclose(actual.precision, expected.precision, rtol=1e-9)
     assert actual.log_det == pytest.approx(expected.log_det, rel=1e-9)
+
+
+@pytest.mark.parametrize("H", [4, M])
+def test_scaled_divergences_are_those_of_the_scaled_kernel(rng, Z, H):
+    X, weight = rng.normal(size=(20, 2)), rng.uniform(0.5, 2.0, 20)
+    actual, expected = (
+        make_solver(kernel, Z, H, X, weight=weight, kl="local").prior
+        for kernel in (MATERN, 10.5 * MATERN.k2)
+    )
+    actual = actual.scaled(7.0)
+    m, s = rng.normal(size=(M, 2)), rng.uniform(0.1, 2.0, (M, 2))
+    divergence = expected.divergence(m, s)
+    assert actual.divergence(m, s) == pytest.approx(divergence, rel=1e-9)
+    assert_allclose(actual.multiply(m), expected.multiply(m), rtol=1e-7)
 
 
 def test_chain_in_float32(Z):
