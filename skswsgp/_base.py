@@ -327,7 +327,7 @@ class BaseSWSGP(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
                 loss, bound = solver.advance(epoch)
                 score = self._validation_score(engine, held, held_neighbors, attributes)
                 improved = history.add(loss, bound, score)
-                if improved and score is not None:
+                if improved and (score is not None or solver.keeps_best):
                     best = described()
                 self._report(history, *solver.plan)
                 if task.end_epoch(fitted) or history.stalled or solver.converged:

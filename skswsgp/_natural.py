@@ -59,6 +59,8 @@ class NaturalSolver:
         The prior.
     """
 
+    keeps_best = False  # no round is worse than the one before
+
     def __init__(self, engine, kernel, data, options, rng, kl="chain"):
         self.engine, self.data = engine, data
         self.search = MovingSearch(engine, data.n_rows, options)

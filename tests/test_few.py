@@ -194,6 +194,36 @@ def test_the_best_round_is_kept(rng):
     assert moving(SWSGPRegressor).fit(X, y).validation_scores_ is None
 
 
+def test_without_held_out_rows_the_round_of_least_loss_is_kept(rng, monkeypatch):
+    X = rng.uniform(-2, 2, size=(100, 2))
+    y = targets("one", X, rng)
+    advance, orders = _alternating.AdamSolver.advance, []
+
+    def spoilt(self, epoch):
+        advance(self, epoch)
+        if epoch >= 2 * _alternating.EPOCHS:
+            engine = self.arguments[0]
+            engine.model.Z[:] += 3.0
+
+    class Noted(_alternating.NaturalSolver):
+        def advance(self, epoch):
+            orders.append(self.order)
+            return super().advance(epoch)
+
+    monkeypatch.setattr(_alternating.AdamSolver, "advance", spoilt)
+    monkeypatch.setattr(_alternating, "NaturalSolver", Noted)
+    model = moving(SWSGPRegressor).fit(X, y)
+    assert model.validation_scores_ is None
+    assert len(model.loss_curve_) == len(orders) == _alternating.ROUNDS
+    assert np.argmin(model.loss_curve_) == 2
+    assert model.loss_curve_[-1] > model.loss_curve_[2] + 0.5
+    assert model.best_loss_ == model.loss_curve_[2]
+    assert model.lower_bound_ == pytest.approx(-100 * model.best_loss_)
+    assert np.abs(model.inducing_points_).max() < 3.0
+    assert model.score(X, y) > 0.8
+    assert_array_equal(orders, np.broadcast_to(orders[0], (_alternating.ROUNDS, 12)))
+
+
 def test_the_keyboard_leaves_a_usable_model(rng, monkeypatch):
     X = rng.uniform(-2, 2, size=(100, 2))
     y = targets("one", X, rng)
