@@ -64,7 +64,10 @@ class Learner:
         H = min(NEIGHBORS, len(self.X) - 1)
         return LocalProcess(model, H, self.n_threads, self.search)
 
-    def learn(self, start, rng, steps, rate, tied=False, rows=None, noise_free=True):
+    def learn(
+        self, start, rng, steps, rate, tied=False, rows=None, noise_free=True,
+        around=None,
+    ):  # fmt: skip
         """Return what steps of Adam on `rows` (all, if None) make of a start."""
         process = self.process(start)
         compiled = compile_kernel(start.kernel, self.X.shape[1], self.dtype)
@@ -73,7 +76,7 @@ class Learner:
             first = first_stationary(compiled.struct)
             slots = compiled.struct.scale[first] + np.arange(self.X.shape[1])
         curve = process.learn(
-            compiled, self.weight, rng, steps, rate, rows, slots, noise_free
+            compiled, self.weight, rng, steps, rate, rows, slots, noise_free, around
         )
         kernel = updated_kernel(start.kernel, process.model.params)
         curve = np.concatenate([start.curve, curve])
@@ -106,7 +109,7 @@ class Learner:
         weight = self.weight[held]
         tied = learn(Found(start_kernel(spread), noise), COARSE_STEPS, True)
         if len(spread) > NEIGHBORS:  # more scales than a row's neighbours can tell
-            varying = (self.X != self.X[0]).any(axis=0)
+            varying = varying_features(self.X)
             size = root_mean_square(spread[varying]) if varying.any() else 1.0
             equal = start_kernel(np.full_like(spread, size))
             equal = learn(Found(equal, noise), COARSE_STEPS, True)
@@ -176,7 +179,8 @@ def learn_local(
         y, weight = y[drawn], weight[drawn]
     X = X if rows is None else X[rows]
     X, y, weight = merge_copies(X, y, weight)
-    start = start_kernel(feature_spread(X, rng)) if kernel is None else kernel
+    spread = feature_spread(X, rng)
+    start = start_kernel(spread) if kernel is None else kernel
     compile_kernel(start, X.shape[1], dtype)  # refuse it before any work
     noise = np.zeros(y.shape[1])
     noise += noise_variance
@@ -185,7 +189,8 @@ def learn_local(
     ratios = 1.0 / weight[:, None]
     learner = Learner(X, y, ratios, weight, n_threads, dtype, search)
     if kernel is not None:
-        found = learner.learn(Found(start, noise), rng, STEPS, RATE)
+        around = params_in_units(start, spread, varying_features(X))
+        found = learner.learn(Found(start, noise), rng, STEPS, RATE, around=around)
         found = learner.settle(found, rng)
         found = learner.learn(found, rng, STEPS // 2, RATE / 2)
         return [learner.settle(found, rng)]
@@ -241,9 +246,34 @@ def root_mean_square(values):
     return most * math.sqrt(np.mean((values / most) ** 2))
 
 
+def varying_features(X):
+    """Return which columns of X are not constant, (D,) bool."""
+    return (X != X[0]).any(axis=0)
+
+
 def start_kernel(spread):
     """Return the default kernel with the SMOOTHNESS to start from."""
     return with_smoothness(default_kernel(spread), SMOOTHNESS[0])
+
+
+def params_in_units(kernel, spread, varying):
+    """Return a kernel's parameters (P,), with length-scales as long as the default's.
+
+    A common factor of all that are not "fixed" does that: units of X change no ratio.
+    Features that are not `varying`, (D,) bool, do not count.
+    """
+    struct, free, *_ = compile_kernel(kernel, len(spread), np.float64)
+    moves, counts = np.zeros((2, len(free)), dtype=bool)  # (P,)
+    for first, size in zip(struct.scale, struct.n_scales, strict=True):
+        slots = slice(first, first + size)
+        moves[slots] = free[slots]
+        counts[slots] = free[slots] & (varying if size > 1 else varying.any())
+    params = struct.params.copy()
+    if counts.any():
+        usual = np.log(spread[varying]).mean() + 0.5 * math.log(varying.sum())
+        shift = usual - np.log(params[counts]).mean()
+        params[moves] = np.exp(np.log(params[moves]) + shift)
+    return params
 
 
 def with_smoothness(kernel, nu):

@@ -2,15 +2,23 @@
 
 import numpy as np
 import pytest
-from sklearn.gaussian_process.kernels import RBF, ConstantKernel, Matern
+from sklearn.gaussian_process.kernels import (
+    RBF,
+    ConstantKernel,
+    DotProduct,
+    Matern,
+    RationalQuadratic,
+)
 from test_kriging import KERNELS, drawn
 
 from skswsgp import SWSGPClassifier, SWSGPRegressor, _learning, _local
+from skswsgp._defaults import default_kernel
 from skswsgp._learning import (
     Found,
     Learner,
     learn_from_sites,
     learn_local,
+    params_in_units,
 )
 from skswsgp._local import local_model
 
@@ -144,6 +152,42 @@ def test_a_kernel_of_the_user_keeps_its_form(rng):
     assert noise.shape == (2,)
     assert noise[1] > 2 * noise[0]
     assert len(curve) == _learning.STEPS + _learning.STEPS // 2
+
+
+@pytest.mark.parametrize("unit", [1e-3, 1.0, 1e3])
+def test_few_rows_teach_a_kernel_of_the_user_in_any_units(rng, unit):
+    X = rng.uniform(-2, 2, size=(60, 3))
+    y = np.sin(X[:, 0]) + X[:, 1] + 0.1 * rng.normal(size=60)
+    given = ConstantKernel() * RBF([1.0, 1.0, 1.0])
+    model = SWSGPRegressor(given, random_state=0).fit(unit * X[:40], y[:40])
+    assert model.score(unit * X[40:], y[40:]) > 0.85
+
+
+def test_the_prior_is_in_the_units_of_x():
+    fixed = Matern(3.0, "fixed", nu=1.5)
+    kernel = ConstantKernel(2.0) * RBF([1.0, 4.0]) + RationalQuadratic(8.0, 0.7) + fixed
+    spread = np.array([10.0, 1000.0])
+    varying = np.array([True, True])
+    params = params_in_units(kernel, spread, varying)
+    scale = 100.0 * np.sqrt(2.0) / 32.0 ** (1 / 3)
+    expected = [2.0, scale, 4.0 * scale, 8.0 * scale, 0.7, 3.0]
+    np.testing.assert_allclose(np.sort(params), np.sort(expected))
+    again = params_in_units(default_kernel(spread), spread, varying)
+    np.testing.assert_allclose(np.sort(again), [1.0, *np.sqrt(2.0) * spread])
+    linear = DotProduct(3.0)
+    np.testing.assert_array_equal(params_in_units(linear, spread, varying), [3.0])
+
+
+def test_the_prior_does_not_see_constant_features():
+    spread, varying = np.array([10.0, 1.0]), np.array([True, False])
+    for kernel, expected in (
+        (RBF(3.0), [10.0]),
+        (RBF([3.0, 6.0]), [10.0, 20.0]),
+    ):
+        params = params_in_units(kernel, spread, varying)
+        np.testing.assert_allclose(params, expected)
+        same = params_in_units(kernel, spread, np.array([False, False]))
+        np.testing.assert_array_equal(same, np.atleast_1d(kernel.length_scale))
 
 
 @pytest.mark.parametrize("kernel", [None, RBF(2.0)], ids=["none", "given"])
