@@ -144,7 +144,7 @@ class Learner:
 
 def learn_local(
     X, y, weight, kernel, noise_variance, n_threads, dtype, rng, search="auto",
-    rows=None,
+    rows=None, settle_all=False,
 ):  # fmt: skip
     """Learn kernel and noise variances from the density of rows given their nearest.
 
@@ -165,6 +165,8 @@ def learn_local(
         Threads of every launch, precision, source of random numbers, kind of search.
     rows : array of shape (N,), default=None
         Which rows of a larger X, that is not copied, y and weight belong to.
+    settle_all : bool, default=False
+        Whether the noise of all that are found suits their smoothness, or the best's.
 
     Returns
     -------
@@ -198,7 +200,8 @@ def learn_local(
     best = learner.choose_smoothness(learner.settle(best, rng), rng)
     nu = best.kernel.k2.nu
     rest = [one._replace(kernel=with_smoothness(one.kernel, nu)) for one in rest]
-    return [learner.settle(best, rng), *rest]
+    best = learner.settle(best, rng)
+    return [best, *(learner.settle(one, rng) if settle_all else one for one in rest)]
 
 
 def learn_from_sites(sites, X, weight, start, n_threads, dtype, rng, search="auto"):

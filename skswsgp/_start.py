@@ -91,20 +91,25 @@ def learned_start(estimator, data, likelihood, rng, natural, points):
     options = {"n_threads": n_threads, "dtype": dtype, "search": search}
     kl, metric = prior_of(estimator.kl, natural), estimator.neighbor_metric
     prior = Prior(kl, estimator.kl_weight, metric)
+    M = count_inducing(estimator.n_inducing, data.n_rows, natural)
+    few = natural and isinstance(points, str)
+    few = few and is_few(M, data.n_rows, data.X.shape[1])
     setting = likelihood, estimator._log_density, rng, options, prior
 
     def learn(data):
         """Return (kernel, noise variances), the best first."""
         noise = float(getattr(estimator, "noise_variance", 0.1))
-        found = local_kernels(data, estimator.kernel, likelihood, noise, rng, **options)
-        if natural and likelihood[0] != "gaussian":
+        classes = likelihood[0] != "gaussian"
+        found = local_kernels(
+            data, estimator.kernel, likelihood, noise, rng,
+            settle_all=few and not classes, **options,
+        )  # fmt: skip
+        if natural and classes:
             return [(refine_kernel(found, data, *setting), found[0].noise)]
         return [one[:2] for one in found]
 
     candidates = learn(data)
-    D = data.X.shape[1]
-    M = count_inducing(estimator.n_inducing, data.n_rows, natural)
-    if not (natural and isinstance(points, str) and is_few(M, data.n_rows, D)):
+    if not few:
         return candidates[0]
     H = count_neighbors(estimator.n_neighbors, M, data.n_rows, natural)
     judge = Judge(M, H, data, *setting)

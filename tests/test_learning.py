@@ -142,6 +142,21 @@ def test_the_smoothness_is_found(nu):
     assert len(curve) == steps if tied else steps + _learning.STEPS
 
 
+def test_all_that_are_found_may_have_the_noise_that_suits_them():
+    X, y = drawn(ConstantKernel(1.0) * Matern([0.8, 1.6], nu=0.5), noise=0.3)
+    learner, rows = learner_of(X, y), np.arange(len(X))
+    densities = []
+    for settle_all in (False, True):
+        draws = np.random.RandomState(0)
+        best, other = learn_local(
+            X, y.reshape(len(X), 1), np.ones(len(X)), None, 0.1, 1, "float64", draws,
+            settle_all=settle_all,
+        )  # fmt: skip
+        assert other.kernel.k2.nu == best.kernel.k2.nu == 0.5
+        densities.append(learner.process(other).log_density(rows).mean())
+    assert densities[1] > densities[0] + 1e-3
+
+
 def test_a_kernel_of_the_user_keeps_its_form(rng):
     X, y = drawn(KERNELS["matern"], noise=0.1, N=100)
     given = ConstantKernel(1.0) * RBF([1.0, 1.0])
