@@ -1,5 +1,7 @@
 """Inducing inputs trained between exact solves for q(u)."""
 
+import numpy as np
+
 from skswsgp._natural import NaturalSolver
 from skswsgp._program import updated_kernel
 from skswsgp._training import AdamSolver, Schedule, steps_per_epoch
@@ -25,7 +27,7 @@ class AlternatingSolver:
     options : dict
         Of the neighbour search.
     rng : RandomState
-        Draws minibatches and the order of the chain.
+        Draws minibatches and the order of the chain, which is that of all rounds.
     kl : {"chain", "local"}
         The prior of the natural solver.
     batch_size, learning_rate
@@ -35,13 +37,15 @@ class AlternatingSolver:
     """
 
     plan = "round", ROUNDS
+    keeps_best = True  # by the loss, where no rows are held out
 
     def __init__(
         self, engine, kernel, data, options, rng, kl, batch_size, learning_rate,
         adam_weight,
     ):  # fmt: skip
         self.engine, self.kernel = engine, kernel
-        self.arguments = data, options, rng, kl
+        self.arguments = data, options, kl
+        self.seed = rng.randint(2**31 - 1)  # of the order of the chain
         n_steps = steps_per_epoch(data.n_rows, batch_size)
         epochs = EPOCHS * (ROUNDS - 1)
         schedule = Schedule(learning_rate, epochs, n_steps, True)
@@ -71,7 +75,8 @@ class AlternatingSolver:
             finally:
                 engine.model = engine.model._replace(kl_weight=weight)
         kernel = updated_kernel(self.kernel, engine.model.params)
-        data, options, rng, kl = self.arguments
+        data, options, kl = self.arguments
+        rng = np.random.RandomState(self.seed)
         self.natural = NaturalSolver(engine, kernel, data, options, rng, kl)
         while not self.natural.converged:
             loss, bound = self.natural.advance(epoch)

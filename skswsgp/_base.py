@@ -16,6 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 from skswsgp._alternating import AlternatingSolver
 from skswsgp._callbacks import CallbackSupportMixin, FitTask, with_callbacks
 from skswsgp._defaults import feature_spread
+from skswsgp._divergences import divergence_weight
 from skswsgp._engine import make_engine, require_device
 from skswsgp._jit import max_threads
 from skswsgp._model import (
@@ -303,12 +304,9 @@ class BaseSWSGP(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
         return None
 
     def _kl_weight_of(self, attributes, natural):
-        """Return beta: a number; "auto" is max(1, M / H), with the whole chain 1."""
-        if self.kl_weight == "auto" and natural and prior_of(self.kl, True) == "chain":
-            return 1.0
-        if self.kl_weight == "auto":
-            return max(1.0, attributes["n_inducing_"] / attributes["n_neighbors_"])
-        return float(self.kl_weight)
+        kl = prior_of(self.kl, True) if natural else "local"
+        M, H = attributes["n_inducing_"], attributes["n_neighbors_"]
+        return divergence_weight(self.kl_weight, kl, M, H)
 
     def _train(self, engine, solver, data, held, attributes, epochs, task):
         """Run the rounds of the solver; return the fitted attributes."""
@@ -329,7 +327,7 @@ class BaseSWSGP(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
                 loss, bound = solver.advance(epoch)
                 score = self._validation_score(engine, held, held_neighbors, attributes)
                 improved = history.add(loss, bound, score)
-                if improved and score is not None:
+                if improved and (score is not None or solver.keeps_best):
                     best = described()
                 self._report(history, *solver.plan)
                 if task.end_epoch(fitted) or history.stalled or solver.converged:

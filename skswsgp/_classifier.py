@@ -37,8 +37,8 @@ class SWSGPClassifier(ClassifierMixin, BaseSWSGP):
         Inducing inputs at the start.
     optimize_inducing : bool, default=False
         Whether inducing inputs are trained too. The natural solver takes turns with
-        epochs of Adam for that: six rounds, of which the best is kept if rows are held
-        out.
+        epochs of Adam for that: six rounds, of which the best is kept, by rows that are
+        held out or else by the loss.
     covariance : {"auto", "diag", "full"}, default="auto"
         Covariance S of q(u); see :class:`SWSGPRegressor`.
     neighbor_metric : {"kernel", "euclidean", "random"}, default="kernel"

@@ -32,6 +32,15 @@ class LocalDivergences(NamedTuple):
         """Return P u."""
         return self.matrix @ u
 
+    def scaled(self, variance):
+        """Return the divergences of the same kernels times `variance`."""
+        return LocalDivergences(
+            self.matrix / variance,
+            self.precision / variance,
+            self.share,
+            self.log_det + self.share.sum() * np.log(variance),
+        )
+
     def divergence(self, m, s):
         """Return the divergence, summed over the columns of m and s, each (M, Q).
 
@@ -68,3 +77,10 @@ def make_divergences(engine, data, lookup):
         share += np.bincount(lists.ravel(), np.repeat(weight[index], H), M)
         log_det += float(weight[index] @ log_dets)
     return LocalDivergences(P, P.diagonal(), share, log_det)
+
+
+def divergence_weight(kl_weight, kl, M, H):
+    """Return beta: a number; "auto" is max(1, M / H), with the whole chain 1."""
+    if kl_weight != "auto":
+        return float(kl_weight)
+    return 1.0 if kl == "chain" else max(1.0, M / H)

@@ -7,20 +7,17 @@ with scales tied. Rows that no kernel's q(u) has seen tell which one serves best
 
 import numpy as np
 
+from skswsgp._held import HELD_SHARE, ROWS, HeldOut
 from skswsgp._inducing import initial_inducing_points
-from skswsgp._learning import beyond_chance, length_scales, pool_size
+from skswsgp._learning import length_scales, pool_size
 from skswsgp._model import JITTER, natural_jitter
-from skswsgp._natural import solver_with_judges
-from skswsgp._training import Data
 
 ROWS_A_POINT = 4  # rows for each inducing point in the part that teaches
-JUDGES = 20_000  # rows that q(u) is found on and judged by, at most
-HELD_SHARE = 0.2  # of them
 
 
 def is_few(M, n_rows, n_features):
     """Whether M inducing points are few for so many rows, and for those that judge."""
-    most = min(pool_size(n_features), int((1.0 - HELD_SHARE) * JUDGES))
+    most = min(pool_size(n_features), int((1.0 - HELD_SHARE) * ROWS))
     return ROWS_A_POINT * M < min(n_rows, most)
 
 
@@ -30,59 +27,31 @@ def part_for(M, data, rng):
     return data.take(np.sort(rows))
 
 
-class Judge:
-    """Finds q(u) on some rows, and the density of others under it.
+class Judge(HeldOut):
+    """Judges kernels by the q(u) of M inducing points, of which a row sees H."""
 
-    Parameters
-    ----------
-    data : Data
-        Training rows.
-    likelihood : tuple
-        Its name and the number of latent functions.
-    log_density : callable
-        log_density(mu, v, y, attributes) of rows with q(f) = N(mu, v).
-    M, H : int
-        Inducing points, and those that a row sees.
-    rng : RandomState
-        Source of random numbers.
-    options : dict
-        Threads, precision and kind of search, as `solver_with_judges` takes them.
-    """
-
-    def __init__(self, data, likelihood, log_density, M, H, rng, options):
-        part = data.take(np.sort(rng.permutation(data.n_rows)[:JUDGES]))
-        self.X = np.asarray(part.X[part.rows], dtype=np.float64)
-        self.y, self.weight = part.y, part.weight
-        self.held = rng.permutation(part.n_rows) < HELD_SHARE * part.n_rows
-        self.likelihood, self.log_density = likelihood, log_density
-        self.M, self.H, self.seed = M, H, rng.randint(2**31 - 1)
-        self.options = options
+    def __init__(self, M, H, data, *setting):
+        super().__init__(ROWS, data, *setting)
+        self.M, self.H = M, H
 
     def densities(self, kernel, noise):
         """Return those of the held-out rows under a kernel."""
-        rng, held, D = np.random.RandomState(self.seed), self.held, self.X.shape[1]
+        rng, kept, D = np.random.RandomState(self.seed), ~self.held, self.X.shape[1]
         scale = length_scales(kernel, D, otherwise=np.ones(D))
         Z = initial_inducing_points(
-            self.X[~held], self.M, "kmeans", rng, scale, self.weight[~held]
+            self.X[kept], self.M, "kmeans", rng, scale, self.weight[kept]
         )
         attributes = {
             "kernel_": kernel,
             "inducing_points_": Z,
             "noise_variance_": noise,
             "jitter_": JITTER,
+            "y_scale_": 1.0,
         }
         if self.likelihood[0] == "gaussian":
             dtype = self.options["dtype"]
             attributes["jitter_"] = natural_jitter(kernel, Z, noise, dtype)
-        data, seed = Data(self.X, self.y, self.weight), rng.randint(2**31 - 1)
-        solver = solver_with_judges(
-            attributes, data, held, self.likelihood, self.H, seed, **self.options
-        )
-        while not solver.converged:
-            solver.advance(0)
-        mu, v = solver.marginals()
-        attributes["y_scale_"] = 1.0
-        return self.log_density(mu[held], v[held], self.y[held], attributes)
+        return self.log_densities(self.solver(attributes, self.H), attributes)
 
     def best_of(self, candidates):
         """Return the first of (kernel, noise variances) unless others are better.
@@ -90,12 +59,14 @@ class Judge:
         That is, unless held-out rows are likelier under them, beyond chance.
         """
         best, *others = candidates
+        if not others:
+            return best
         density = self.densities(*best)
         for one in others:
             try:
                 found = self.densities(*one)
             except FloatingPointError:  # of a kernel that is not needed
                 continue
-            if beyond_chance(found - density, self.weight[self.held]):
+            if self.better(found, density):
                 best, density = one, found
         return best

@@ -13,6 +13,7 @@ from sklearn.base import clone
 
 from skswsgp._covariance import RATIONAL_QUADRATIC, RBF
 from skswsgp._defaults import default_kernel, feature_spread
+from skswsgp._held import HELD_SHARE, beyond_chance, merge_copies
 from skswsgp._local import LocalProcess, local_model
 from skswsgp._program import compile_kernel, updated_kernel
 
@@ -23,7 +24,7 @@ STEPS = 200  # of Adam, of length-scales and all else
 RATE = 0.1  # of the logarithms of the parameters, at the start
 COARSE_STEPS = 50  # for one scale of all features
 SITE_STEPS = 50  # on sites, which move with the kernel
-HELD_SHARE, MOST_HELD = 0.2, 2000  # rows that decide between kernels
+MOST_HELD = 2000  # rows that decide between kernels
 SMOOTHNESS = 1.5, 0.5, 2.5  # of Matern kernels that are tried; the first is the start
 
 
@@ -63,7 +64,10 @@ class Learner:
         H = min(NEIGHBORS, len(self.X) - 1)
         return LocalProcess(model, H, self.n_threads, self.search)
 
-    def learn(self, start, rng, steps, rate, tied=False, rows=None, noise_free=True):
+    def learn(
+        self, start, rng, steps, rate, tied=False, rows=None, noise_free=True,
+        around=None,
+    ):  # fmt: skip
         """Return what steps of Adam on `rows` (all, if None) make of a start."""
         process = self.process(start)
         compiled = compile_kernel(start.kernel, self.X.shape[1], self.dtype)
@@ -72,7 +76,7 @@ class Learner:
             first = first_stationary(compiled.struct)
             slots = compiled.struct.scale[first] + np.arange(self.X.shape[1])
         curve = process.learn(
-            compiled, self.weight, rng, steps, rate, rows, slots, noise_free
+            compiled, self.weight, rng, steps, rate, rows, slots, noise_free, around
         )
         kernel = updated_kernel(start.kernel, process.model.params)
         curve = np.concatenate([start.curve, curve])
@@ -105,7 +109,7 @@ class Learner:
         weight = self.weight[held]
         tied = learn(Found(start_kernel(spread), noise), COARSE_STEPS, True)
         if len(spread) > NEIGHBORS:  # more scales than a row's neighbours can tell
-            varying = (self.X != self.X[0]).any(axis=0)
+            varying = varying_features(self.X)
             size = root_mean_square(spread[varying]) if varying.any() else 1.0
             equal = start_kernel(np.full_like(spread, size))
             equal = learn(Found(equal, noise), COARSE_STEPS, True)
@@ -140,7 +144,7 @@ class Learner:
 
 def learn_local(
     X, y, weight, kernel, noise_variance, n_threads, dtype, rng, search="auto",
-    rows=None,
+    rows=None, settle_all=False,
 ):  # fmt: skip
     """Learn kernel and noise variances from the density of rows given their nearest.
 
@@ -161,6 +165,8 @@ def learn_local(
         Threads of every launch, precision, source of random numbers, kind of search.
     rows : array of shape (N,), default=None
         Which rows of a larger X, that is not copied, y and weight belong to.
+    settle_all : bool, default=False
+        Whether the noise of all that are found suits their smoothness, or the best's.
 
     Returns
     -------
@@ -175,7 +181,8 @@ def learn_local(
         y, weight = y[drawn], weight[drawn]
     X = X if rows is None else X[rows]
     X, y, weight = merge_copies(X, y, weight)
-    start = start_kernel(feature_spread(X, rng)) if kernel is None else kernel
+    spread = feature_spread(X, rng)
+    start = start_kernel(spread) if kernel is None else kernel
     compile_kernel(start, X.shape[1], dtype)  # refuse it before any work
     noise = np.zeros(y.shape[1])
     noise += noise_variance
@@ -184,7 +191,8 @@ def learn_local(
     ratios = 1.0 / weight[:, None]
     learner = Learner(X, y, ratios, weight, n_threads, dtype, search)
     if kernel is not None:
-        found = learner.learn(Found(start, noise), rng, STEPS, RATE)
+        around = params_in_units(start, spread, varying_features(X))
+        found = learner.learn(Found(start, noise), rng, STEPS, RATE, around=around)
         found = learner.settle(found, rng)
         found = learner.learn(found, rng, STEPS // 2, RATE / 2)
         return [learner.settle(found, rng)]
@@ -192,7 +200,8 @@ def learn_local(
     best = learner.choose_smoothness(learner.settle(best, rng), rng)
     nu = best.kernel.k2.nu
     rest = [one._replace(kernel=with_smoothness(one.kernel, nu)) for one in rest]
-    return [learner.settle(best, rng), *rest]
+    best = learner.settle(best, rng)
+    return [best, *(learner.settle(one, rng) if settle_all else one for one in rest)]
 
 
 def learn_from_sites(sites, X, weight, start, n_threads, dtype, rng, search="auto"):
@@ -240,9 +249,34 @@ def root_mean_square(values):
     return most * math.sqrt(np.mean((values / most) ** 2))
 
 
+def varying_features(X):
+    """Return which columns of X are not constant, (D,) bool."""
+    return (X != X[0]).any(axis=0)
+
+
 def start_kernel(spread):
     """Return the default kernel with the SMOOTHNESS to start from."""
     return with_smoothness(default_kernel(spread), SMOOTHNESS[0])
+
+
+def params_in_units(kernel, spread, varying):
+    """Return a kernel's parameters (P,), with length-scales as long as the default's.
+
+    A common factor of all that are not "fixed" does that: units of X change no ratio.
+    Features that are not `varying`, (D,) bool, do not count.
+    """
+    struct, free, *_ = compile_kernel(kernel, len(spread), np.float64)
+    moves, counts = np.zeros((2, len(free)), dtype=bool)  # (P,)
+    for first, size in zip(struct.scale, struct.n_scales, strict=True):
+        slots = slice(first, first + size)
+        moves[slots] = free[slots]
+        counts[slots] = free[slots] & (varying if size > 1 else varying.any())
+    params = struct.params.copy()
+    if counts.any():
+        usual = np.log(spread[varying]).mean() + 0.5 * math.log(varying.sum())
+        shift = usual - np.log(params[counts]).mean()
+        params[moves] = np.exp(np.log(params[moves]) + shift)
+    return params
 
 
 def with_smoothness(kernel, nu):
@@ -261,38 +295,3 @@ def length_scales(kernel, n_features, otherwise):
     struct = compile_kernel(kernel, n_features, np.float64).struct
     first = first_stationary(struct)
     return otherwise if first is None else 1.0 / struct.inv_scale[first]
-
-
-def beyond_chance(gain, weight=None, least=0.0):
-    """Whether the mean of gains is above its standard error, and above `least`."""
-    weight = np.ones(len(gain)) if weight is None else weight.astype(np.float64)
-    total, squares = weight.sum(), np.sum(weight**2)
-    if total**2 <= squares:  # none, or one
-        return False
-    mean = np.average(gain, weights=weight)
-    spread = np.average((gain - mean) ** 2, weights=weight)
-    error = math.sqrt(spread / (total**2 / squares - 1.0))
-    return bool(mean > max(least, error))
-
-
-def merge_copies(X, y, weight):
-    """Return the rows with copies merged into one, with the sum of their weights.
-
-    A copy would predict its original without error, as if there were no noise. Rows are
-    copies if they share X and y and no other y goes with that X: where one does, as in
-    tables of few values, equal rows are observations like any others.
-    """
-    _, group = np.unique(X, axis=0, return_inverse=True)
-    _, first, same = np.unique(
-        np.column_stack([X, y]), axis=0, return_index=True, return_inverse=True
-    )
-    group, same = group.ravel(), same.ravel()
-    single = np.bincount(group[first])[group] == 1
-    label = np.where(single, same, len(X) + np.arange(len(X)))
-    _, first, copy_of = np.unique(label, return_index=True, return_inverse=True)
-    if len(first) == len(X):
-        return X, y, weight
-    total = np.bincount(copy_of, weight)
-    order = np.argsort(first)
-    rows = first[order]
-    return X[rows], y[rows], total[order].astype(weight.dtype)

@@ -67,11 +67,12 @@ class LocalProcess:
         rows=None,
         tied=None,
         noise_free=True,
+        around=None,
     ):
         """Maximise sum_i weight_i log p(y_i | its H nearest others) on minibatches.
 
-        Logarithms of parameters have a normal prior around where they start, which
-        matters where there are few rows for many parameters.
+        Logarithms of parameters have a normal prior, which matters where there are few
+        rows for many parameters.
 
         Parameters
         ----------
@@ -87,6 +88,9 @@ class LocalProcess:
             Parameters whose logarithms move together.
         noise_free : bool
             Whether the noise moves.
+        around : ndarray of shape (P,) or None
+            The middle of the prior of the kernel's parameters, None for where they
+            start; that of the noise is where it starts.
 
         Returns
         -------
@@ -101,7 +105,8 @@ class LocalProcess:
             model, free, compiled.log_bounds, np.ones(model.Z.shape[1])
         )
         grads = make_gradients(model, 1, self.H)
-        start_params, start_noise = np.log(model.params[free]), np.log(model.noise)
+        around = model.params if around is None else around
+        middle, start_noise = np.log(around[free]), np.log(model.noise)
         means = np.empty(steps)
         for step in range(steps):
             start = step % REFRESH * n
@@ -115,7 +120,7 @@ class LocalProcess:
             decay = 0.5 * (1.0 + math.cos(math.pi * step / steps))
             with launch(self.n_threads):
                 loops.kriging_gradients(model, batch, start, n, self.work, grads)
-                pull = start_params - np.log(model.params[free])
+                pull = middle - np.log(model.params[free])
                 grads.d_log[0, free] += pull * n / (N * PRIOR_VARIANCE)
                 if tied is not None:
                     grads.d_log[0, tied] = grads.d_log[0, tied].mean()

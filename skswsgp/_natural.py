@@ -23,9 +23,8 @@ from scipy.sparse.linalg import LinearOperator, cg, splu
 
 from skswsgp._chain import make_chain
 from skswsgp._divergences import make_divergences
-from skswsgp._engine import CpuEngine
 from skswsgp._likelihoods import GAUSSIAN
-from skswsgp._model import build_model, cholesky, index_blocks
+from skswsgp._model import cholesky, index_blocks
 from skswsgp._rows import RowWeights
 from skswsgp._training import LOST, MovingSearch, Neighbors
 
@@ -60,6 +59,8 @@ class NaturalSolver:
         The prior.
     """
 
+    keeps_best = False  # no round is worse than the one before
+
     def __init__(self, engine, kernel, data, options, rng, kl="chain"):
         self.engine, self.data = engine, data
         self.search = MovingSearch(engine, data.n_rows, options)
@@ -92,41 +93,61 @@ class NaturalSolver:
         last, before = self.losses[-1], self.losses[-2]
         return len(self.losses) >= MAX_ROUNDS or abs(before - last) < self.tolerance
 
+    @np.errstate(all="ignore")  # what comes of it is looked at
     def advance(self, epoch):
-        """Update the sites, then m and s; return (loss per row, bound in nats)."""
-        weight = self.weight
+        """Update the sites, then m and s; return (loss per row, bound in nats).
+
+        A step that makes the bound worse, or no number, is halved; where none helps all
+        stays as it was. Only the first round may raise FloatingPointError.
+        """
+        state, first = self._state(), not self.losses
+        before = [array.copy() for array in state]
         _, d_mu, d_v, mu = self._expectations()
-        precision = np.maximum(-2.0 * d_v, 0.0) * weight[:, None]
-        shift = d_mu * weight[:, None] + precision * mu
-        before = self.precision.copy(), self.shift.copy()
-        step = self.step if self.losses else 1.0
+        precision = np.maximum(-2.0 * d_v, 0.0) * self.weight[:, None]
+        shift = d_mu * self.weight[:, None] + precision * mu
+        step = 1.0 if first else self.step
         while True:
-            for site, old, new in zip(
-                (self.precision, self.shift), before, (precision, shift), strict=True
-            ):
+            for site, old, new in zip(state, before, (precision, shift), strict=False):
                 site[:] = old + step * (new - old)
-            loss, bound = self._solve_all()
-            first = not self.losses
-            if first or step == 0.0 or loss <= self.losses[-1] + self.tolerance:
+            try:
+                loss, bound, solved = self._solve_all()
+            except FloatingPointError:
+                if first:
+                    raise
+                loss = np.inf
+            if first or loss <= self.losses[-1] + self.tolerance:
+                self.bound, self.solved = bound, solved
+                self.step = DAMPING if first else min(DAMPING, GROWTH * step)
                 break
-            step = 0.5 * step if step > LEAST_STEP else 0.0
-        if not first:
-            self.step = min(DAMPING, GROWTH * step)
+            for array, old in zip(state, before, strict=True):
+                array[:] = old
+            if step <= LEAST_STEP:
+                loss = self.losses[-1]
+                break
+            step *= 0.5
         self.losses.append(loss)
-        return loss, bound
+        return loss, self.bound
+
+    def _state(self):
+        """Return the arrays that a round changes, the sites first."""
+        model = self.engine.model
+        return self.precision, self.shift, model.m, model.L if model.full else model.s
 
     def _solve_all(self):
-        """Set m and s, or L, to the optimum for the sites; return (loss, bound)."""
+        """Set m and s, or L, to the optimum for the sites.
+
+        Returns the loss, the bound and whether conjugate gradients came to an end.
+        """
         model, weight = self.engine.model, self.weight
         solve = self._solve_full if model.full else self._solve
-        self.solved = all([solve(q) for q in range(model.m.shape[1])])
+        solved = all([solve(q) for q in range(model.m.shape[1])])
         ell = float(weight @ self._expectations()[0])
         S = model.L if model.full else model.s
         kl = self.prior.divergence(model.m.astype(np.float64), S.astype(np.float64))
         loss = -(ell - model.kl_weight * kl) / model.total_weight
         if not np.isfinite(loss):
             raise FloatingPointError(LOST)
-        return loss, ell - kl
+        return loss, ell - kl, solved
 
     def marginals(self):
         """Return mean and variance of q(f_i), eq. 13, (n, Q)."""
@@ -234,31 +255,3 @@ class NaturalSolver:
                 self.data.y[index], mu[index], v[index]
             )
         return ell, d_mu, d_v, mu
-
-
-def solver_with_judges(
-    attributes, data, held, likelihood, H, seed, *, n_threads, dtype, search
-):
-    """Return a solver that does not learn from rows which are `held`, (n,) bool.
-
-    Its marginals are those of all rows. `attributes` are those that `build_model`
-    takes; an S to start from may be missing: then it is the prior's.
-    """
-    kernel, Z = attributes["kernel_"], attributes["inducing_points_"]
-    shape = len(Z), likelihood[1]
-    variance = np.maximum(kernel.diag(Z), np.finfo(data.y.dtype).eps)
-    start = {
-        "inducing_mean_": np.zeros(shape),
-        "inducing_covariance_": np.broadcast_to(variance[:, None], shape),
-    }
-    total = data.weight.sum(dtype=np.float64)
-    model, center = build_model(
-        start | attributes, likelihood, dtype, total_weight=total
-    )
-    engine = CpuEngine(model, min(H, len(Z)), n_threads)
-    options = {"metric": "kernel", "search": search}
-    rng = np.random.RandomState(seed)
-    data = data._replace(center=center)
-    solver = NaturalSolver(engine, kernel, data, options, rng)
-    solver.weight = np.where(held, 0.0, data.weight)
-    return solver

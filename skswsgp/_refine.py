@@ -13,21 +13,11 @@ import numpy as np
 
 from skswsgp._chain import mean_variance
 from skswsgp._covariance import SCALE
-from skswsgp._learning import (
-    NEIGHBORS,
-    POOL_WORK,
-    beyond_chance,
-    learn_from_sites,
-    merge_copies,
-)
+from skswsgp._held import ROWS, HeldOut
+from skswsgp._learning import NEIGHBORS, learn_from_sites, pool_size
 from skswsgp._model import callers_level
-from skswsgp._natural import solver_with_judges
 from skswsgp._program import compile_kernel, updated_kernel
-from skswsgp._training import Data
 
-POOL = 20_000  # rows that take part, at most
-HELD_SHARE = 0.2  # of them, to compare kernels by
-LEAST_HELD = 20.0  # rows, as many as equal weights would have the same spread with
 VARIANCE_STEP = 3.0  # factor of the variance between two trials
 MAX_VARIANCE_STEPS = 6
 MAX_KERNELS = 4  # learned from sites
@@ -35,27 +25,14 @@ TOLERANCE = 1e-3  # nats a row: of densities, and of the bound during trials
 LEAST_PRECISION = 1e-4  # of a site, relative to that of the prior
 
 
-def refine_kernel(
-    starts, data, likelihood, log_density, rng, *, n_threads, dtype, search
-):
+def refine_kernel(starts, data, *setting):
     """Return a kernel under which held-out rows are at least as likely.
 
-    Parameters
-    ----------
-    starts : list of Found
-        Where to start: the first unless another is better; "fixed" parameters stay.
-    data : Data
-        Training rows.
-    likelihood : tuple
-        Its name and the number of latent functions.
-    log_density : callable
-        log_density(mu, v, y, attributes), the density of rows with q(f) = N(mu, v).
-    rng, n_threads, dtype, search
-        Source of random numbers, threads, precision, kind of neighbour search.
+    `starts`, a list of `Found`, says where to start: the first unless another is
+    better; "fixed" parameters stay. Other arguments are those of `HeldOut`.
     """
-    options = {"n_threads": n_threads, "dtype": dtype, "search": search}
-    trials = Trials(starts[0], data, likelihood, log_density, rng, options)
-    if trials.n_held < LEAST_HELD or trials.held.all():
+    trials = Trials(starts[0], data, *setting)
+    if not trials.decisive:
         return starts[0].kernel
     try:
         for start in starts:
@@ -76,34 +53,20 @@ def refine_kernel(
     return trials.kernel
 
 
-class Trials:
+class Trials(HeldOut):
     """Kernels in turn, each judged by rows that q(u) has not seen.
 
     Attributes
     ----------
-    n_held : float
-        Effective number of held-out rows, (sum w)^2 / sum w^2.
     best : NaturalSolver or None
         That of the best kernel so far.
     density : ndarray of shape (n_held,)
         Log density of the held-out rows under it.
     """
 
-    def __init__(self, start, data, likelihood, log_density, rng, options):
-        D = data.X.shape[1]
-        n = min(data.n_rows, POOL, max(POOL_WORK // D, NEIGHBORS**2))
-        part = data.take(np.sort(rng.permutation(data.n_rows)[:n]))
-        X = np.asarray(part.X[part.rows], dtype=np.float64)
-        self.X, self.y, self.weight = merge_copies(X, part.y, part.weight)
-        # Rows that share X are held out together: one would tell the others' labels.
-        self.Z, group = np.unique(self.X, axis=0, return_inverse=True)
-        M = len(self.Z)
-        self.held = (rng.permutation(M) < HELD_SHARE * M)[group.ravel()]
-        weight = self.weight[self.held].astype(np.float64)
-        self.n_held = weight.sum() ** 2 / max(np.sum(weight**2), 1e-300)
-        self.start, self.likelihood, self.options = start, likelihood, options
-        self.log_density, self.rng = log_density, rng
-        self.seed = rng.randint(2**31 - 1)  # of the order of all chains
+    def __init__(self, start, data, *setting):
+        super().__init__(min(ROWS, pool_size(data.X.shape[1])), data, *setting)
+        self.start = start
         self.best, self.density = None, None
 
     @property
@@ -119,16 +82,7 @@ class Trials:
         if self.best is not None:
             attributes["inducing_mean_"] = self.best.engine.model.m
             attributes["inducing_covariance_"] = self.best.engine.model.s
-        data = Data(self.X, self.y, self.weight)
-        solver = solver_with_judges(
-            attributes,
-            data,
-            self.held,
-            self.likelihood,
-            NEIGHBORS,
-            self.seed,
-            **self.options,
-        )
+        solver = self.solver(attributes, NEIGHBORS)
         solver.tolerance = TOLERANCE
         if self.best is not None:
             solver.precision[:] = self.best.precision
@@ -151,15 +105,9 @@ class Trials:
 
         By TOLERANCE, and beyond chance.
         """
-        while not solver.converged:
-            solver.advance(0)
-        mu, v = solver.marginals()
-        held, weight = self.held, self.weight[self.held]
-        density = self.log_density(mu[held], v[held], self.y[held], {})
-        if self.best is not None:
-            gain = density - self.density
-            if not beyond_chance(gain, weight, TOLERANCE):
-                return False
+        density = self.log_densities(solver, {})
+        if self.best is not None and not self.better(density, self.density, TOLERANCE):
+            return False
         self.best, self.density = solver, density
         return True
 

@@ -46,8 +46,8 @@ class SWSGPRegressor(MultiOutputMixin, RegressorMixin, BaseSWSGP):
         rows), random rows, or given ones (in the units of X). Duplicates are removed.
     optimize_inducing : bool, default=False
         Whether inducing inputs are trained too. The natural solver takes turns with
-        epochs of Adam for that: six rounds, of which the best is kept if rows are held
-        out.
+        epochs of Adam for that: six rounds, of which the best is kept, by rows that are
+        held out or else by the loss.
     covariance : {"auto", "diag", "full"}, default="auto"
         Covariance S of q(u). "full" takes M (M + 1) / 2 numbers, and O(M H^2) more
         work a row; "auto" is "full" while that and Adam's moments fit in 4 MiB, but

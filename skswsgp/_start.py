@@ -13,6 +13,7 @@ from sklearn.base import clone
 from skswsgp._defaults import default_kernel
 from skswsgp._engine_cpu import CHUNKS
 from skswsgp._few import Judge, is_few, part_for
+from skswsgp._held import Prior
 from skswsgp._inducing import given_points, initial_inducing_points
 from skswsgp._jit import max_threads
 from skswsgp._learning import learn_local, length_scales
@@ -88,24 +89,32 @@ def learned_start(estimator, data, likelihood, rng, natural, points):
     n_threads = max_threads(estimator.n_jobs, data.n_rows)
     search, dtype = estimator.neighbor_search, estimator.dtype
     options = {"n_threads": n_threads, "dtype": dtype, "search": search}
+    kl, metric = prior_of(estimator.kl, natural), estimator.neighbor_metric
+    prior = Prior(kl, estimator.kl_weight, metric)
+    M = count_inducing(estimator.n_inducing, data.n_rows, natural)
+    few = natural and isinstance(points, str)
+    few = few and is_few(M, data.n_rows, data.X.shape[1])
+    setting = likelihood, estimator._log_density, rng, options, prior
 
     def learn(data):
         """Return (kernel, noise variances), the best first."""
         noise = float(getattr(estimator, "noise_variance", 0.1))
-        found = local_kernels(data, estimator.kernel, likelihood, noise, rng, **options)
-        if natural and likelihood[0] != "gaussian":
-            density = estimator._log_density
-            kernel = refine_kernel(found, data, likelihood, density, rng, **options)
-            return [(kernel, found[0].noise)]
+        classes = likelihood[0] != "gaussian"
+        found = local_kernels(
+            data, estimator.kernel, likelihood, noise, rng,
+            settle_all=few and not classes, **options,
+        )  # fmt: skip
+        if natural and classes:
+            return [(refine_kernel(found, data, *setting), found[0].noise)]
         return [one[:2] for one in found]
 
     candidates = learn(data)
-    D = data.X.shape[1]
-    M = count_inducing(estimator.n_inducing, data.n_rows, natural)
-    if not (natural and isinstance(points, str) and is_few(M, data.n_rows, D)):
+    if not few:
         return candidates[0]
     H = count_neighbors(estimator.n_neighbors, M, data.n_rows, natural)
-    judge = Judge(data, likelihood, estimator._log_density, M, H, rng, options)
+    judge = Judge(M, H, data, *setting)
+    if not judge.decisive:
+        return candidates[0]
     with suppress(FloatingPointError):  # of a kernel that is not needed
         candidates += learn(part_for(M, data, rng))
     return judge.best_of(candidates)

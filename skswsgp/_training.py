@@ -202,6 +202,7 @@ class AdamSolver:
 
     converged = False  # `History` decides
     solved = True
+    keeps_best = False  # the loss of an epoch is one of many models
 
     def __init__(self, engine, data, options, schedule, rng):
         self.search = MovingSearch(engine, data.n_rows, options)

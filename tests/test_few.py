@@ -6,7 +6,10 @@ from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 
 from skswsgp import SWSGPClassifier, SWSGPRegressor, _alternating, _start
+from skswsgp._chain import Chain
+from skswsgp._divergences import LocalDivergences
 from skswsgp._few import Judge, is_few, part_for
+from skswsgp._held import Prior
 from skswsgp._training import Data
 
 OPTIONS = {"n_threads": 1, "dtype": "float64", "search": "auto"}
@@ -29,7 +32,7 @@ def log_density(mu, v, y, attributes):
 def judge_of(X, y, M=12, seed=0):
     data = Data(X, y[:, None], np.ones(len(X)))
     rng = np.random.RandomState(seed)
-    return Judge(data, ("gaussian", 1), log_density, M, M, rng, OPTIONS)
+    return Judge(M, M, data, ("gaussian", 1), log_density, rng, OPTIONS, Prior())
 
 
 # --- a kernel for few points ------------------------------------------------------
@@ -73,6 +76,46 @@ def test_rows_that_judge_are_not_seen(rng):
     v = -1.0 / curvature
     mu = y + 0.5 - v * (before - after)
     assert_allclose(-0.5 * (np.log(2 * np.pi * v) + (y - mu) ** 2 / v), before)
+
+
+def test_copies_do_not_tell_of_each_other(rng):
+    X = rng.uniform(-3, 3, size=(300, 1))
+    y = np.sin(X[:, 0]) + 0.5 * rng.normal(size=300)
+    memory = ConstantKernel(1.0) * RBF(1e-3), np.array([1e-3])
+    smooth = SMOOTH, np.array([0.25])
+    judge = judge_of(np.repeat(X, 5, axis=0), np.repeat(y, 5), M=240)
+    assert judge.best_of([smooth, memory]) is smooth
+    assert judge.best_of([memory, smooth]) is smooth
+
+
+def test_few_rows_decide_nothing(rng):
+    X, y = waves(rng, 90)
+    rough, smooth = (ROUGH, NOISE), (SMOOTH, 3 * NOISE)
+    judge = judge_of(X, y)
+    assert not judge.decisive
+    assert judge.best_of([rough, smooth]) is rough
+
+
+def test_the_judge_knows_the_prior_of_the_estimator(rng, monkeypatch):
+    seen = []
+
+    def noted(self, attributes, H, solver=Judge.solver):
+        seen.append(solver(self, attributes, H))
+        return seen[-1]
+
+    monkeypatch.setattr(Judge, "solver", noted)
+    X, y = waves(rng, 300)
+    settings = {"n_inducing": 20, "n_neighbors": 5, "random_state": 0}
+    prior = {"kl": "local", "neighbor_metric": "euclidean"}
+    SWSGPRegressor(**settings, **prior).fit(X, y)
+    SWSGPRegressor(**settings, kl_weight=2.0).fit(X, y)
+    local, chain = seen[0], seen[-1]
+    assert isinstance(local.prior, LocalDivergences)
+    assert isinstance(chain.prior, Chain)
+    assert local.engine.model.kl_weight == 4.0
+    assert chain.engine.model.kl_weight == 2.0
+    assert local.search.options["metric"] == "euclidean"
+    assert chain.search.options["metric"] == "kernel"
 
 
 def test_what_is_few():
@@ -149,6 +192,36 @@ def test_the_best_round_is_kept(rng):
     best = model.validation_scores_[np.argmax(model.validation_scores_)]
     assert best >= model.validation_scores_[-1]
     assert moving(SWSGPRegressor).fit(X, y).validation_scores_ is None
+
+
+def test_without_held_out_rows_the_round_of_least_loss_is_kept(rng, monkeypatch):
+    X = rng.uniform(-2, 2, size=(100, 2))
+    y = targets("one", X, rng)
+    advance, orders = _alternating.AdamSolver.advance, []
+
+    def spoilt(self, epoch):
+        advance(self, epoch)
+        if epoch >= 2 * _alternating.EPOCHS:
+            engine = self.arguments[0]
+            engine.model.Z[:] += 3.0
+
+    class Noted(_alternating.NaturalSolver):
+        def advance(self, epoch):
+            orders.append(self.order)
+            return super().advance(epoch)
+
+    monkeypatch.setattr(_alternating.AdamSolver, "advance", spoilt)
+    monkeypatch.setattr(_alternating, "NaturalSolver", Noted)
+    model = moving(SWSGPRegressor).fit(X, y)
+    assert model.validation_scores_ is None
+    assert len(model.loss_curve_) == len(orders) == _alternating.ROUNDS
+    assert np.argmin(model.loss_curve_) == 2
+    assert model.loss_curve_[-1] > model.loss_curve_[2] + 0.5
+    assert model.best_loss_ == model.loss_curve_[2]
+    assert model.lower_bound_ == pytest.approx(-100 * model.best_loss_)
+    assert np.abs(model.inducing_points_).max() < 3.0
+    assert model.score(X, y) > 0.8
+    assert_array_equal(orders, np.broadcast_to(orders[0], (_alternating.ROUNDS, 12)))
 
 
 def test_the_keyboard_leaves_a_usable_model(rng, monkeypatch):

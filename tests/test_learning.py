@@ -2,17 +2,23 @@
 
 import numpy as np
 import pytest
-from sklearn.gaussian_process.kernels import RBF, ConstantKernel, Matern
+from sklearn.gaussian_process.kernels import (
+    RBF,
+    ConstantKernel,
+    DotProduct,
+    Matern,
+    RationalQuadratic,
+)
 from test_kriging import KERNELS, drawn
 
 from skswsgp import SWSGPClassifier, SWSGPRegressor, _learning, _local
+from skswsgp._defaults import default_kernel
 from skswsgp._learning import (
     Found,
     Learner,
-    beyond_chance,
     learn_from_sites,
     learn_local,
-    merge_copies,
+    params_in_units,
 )
 from skswsgp._local import local_model
 
@@ -123,22 +129,6 @@ def test_constant_columns(rng):
         assert np.isfinite(scales(found)).all()
 
 
-# --- chance -----------------------------------------------------------------------
-
-
-def test_beyond_chance(rng):
-    gain = np.r_[np.full(50, 1.0), np.full(50, -0.9)]  # mean 0.05, error 0.095
-    assert not beyond_chance(gain)
-    assert beyond_chance(np.tile(gain, 10))
-    assert beyond_chance(gain, np.r_[np.full(50, 1.0), np.full(50, 0.5)])
-    assert not beyond_chance(-np.tile(gain, 10))
-    assert not beyond_chance(np.full(10, 0.01), least=0.02)
-    assert beyond_chance(np.full(10, 0.03), least=0.02)
-    assert not beyond_chance(np.ones(1))
-    assert not beyond_chance(np.ones(0))
-    assert not beyond_chance(np.ones(3), np.array([0.0, 2.0, 0.0]))
-
-
 # --- the whole --------------------------------------------------------------------
 
 
@@ -152,6 +142,21 @@ def test_the_smoothness_is_found(nu):
     assert len(curve) == steps if tied else steps + _learning.STEPS
 
 
+def test_all_that_are_found_may_have_the_noise_that_suits_them():
+    X, y = drawn(ConstantKernel(1.0) * Matern([0.8, 1.6], nu=0.5), noise=0.3)
+    learner, rows = learner_of(X, y), np.arange(len(X))
+    densities = []
+    for settle_all in (False, True):
+        draws = np.random.RandomState(0)
+        best, other = learn_local(
+            X, y.reshape(len(X), 1), np.ones(len(X)), None, 0.1, 1, "float64", draws,
+            settle_all=settle_all,
+        )  # fmt: skip
+        assert other.kernel.k2.nu == best.kernel.k2.nu == 0.5
+        densities.append(learner.process(other).log_density(rows).mean())
+    assert densities[1] > densities[0] + 1e-3
+
+
 def test_a_kernel_of_the_user_keeps_its_form(rng):
     X, y = drawn(KERNELS["matern"], noise=0.1, N=100)
     given = ConstantKernel(1.0) * RBF([1.0, 1.0])
@@ -162,6 +167,42 @@ def test_a_kernel_of_the_user_keeps_its_form(rng):
     assert noise.shape == (2,)
     assert noise[1] > 2 * noise[0]
     assert len(curve) == _learning.STEPS + _learning.STEPS // 2
+
+
+@pytest.mark.parametrize("unit", [1e-3, 1.0, 1e3])
+def test_few_rows_teach_a_kernel_of_the_user_in_any_units(rng, unit):
+    X = rng.uniform(-2, 2, size=(60, 3))
+    y = np.sin(X[:, 0]) + X[:, 1] + 0.1 * rng.normal(size=60)
+    given = ConstantKernel() * RBF([1.0, 1.0, 1.0])
+    model = SWSGPRegressor(given, random_state=0).fit(unit * X[:40], y[:40])
+    assert model.score(unit * X[40:], y[40:]) > 0.85
+
+
+def test_the_prior_is_in_the_units_of_x():
+    fixed = Matern(3.0, "fixed", nu=1.5)
+    kernel = ConstantKernel(2.0) * RBF([1.0, 4.0]) + RationalQuadratic(8.0, 0.7) + fixed
+    spread = np.array([10.0, 1000.0])
+    varying = np.array([True, True])
+    params = params_in_units(kernel, spread, varying)
+    scale = 100.0 * np.sqrt(2.0) / 32.0 ** (1 / 3)
+    expected = [2.0, scale, 4.0 * scale, 8.0 * scale, 0.7, 3.0]
+    np.testing.assert_allclose(np.sort(params), np.sort(expected))
+    again = params_in_units(default_kernel(spread), spread, varying)
+    np.testing.assert_allclose(np.sort(again), [1.0, *np.sqrt(2.0) * spread])
+    linear = DotProduct(3.0)
+    np.testing.assert_array_equal(params_in_units(linear, spread, varying), [3.0])
+
+
+def test_the_prior_does_not_see_constant_features():
+    spread, varying = np.array([10.0, 1.0]), np.array([True, False])
+    for kernel, expected in (
+        (RBF(3.0), [10.0]),
+        (RBF([3.0, 6.0]), [10.0, 20.0]),
+    ):
+        params = params_in_units(kernel, spread, varying)
+        np.testing.assert_allclose(params, expected)
+        same = params_in_units(kernel, spread, np.array([False, False]))
+        np.testing.assert_array_equal(same, np.atleast_1d(kernel.length_scale))
 
 
 @pytest.mark.parametrize("kernel", [None, RBF(2.0)], ids=["none", "given"])
@@ -200,13 +241,6 @@ def test_copies_count_as_weights(rng):
     np.testing.assert_array_equal(found[0].kernel.theta, found[1].kernel.theta)
     np.testing.assert_array_equal(found[0].noise, found[1].noise)
     assert found[0].noise[0] > 0.01  # a copy is no witness of little noise
-
-
-def test_equal_rows_with_other_targets_are_no_copies(rng):
-    X = np.repeat(np.arange(4.0), 40)[:, None]
-    y = X + rng.choice([-1.0, 1.0], size=X.shape)
-    X_left, y_left, weight = merge_copies(X, y, np.ones(160))
-    assert len(X_left) == len(y_left) == len(weight) == 160
 
 
 @pytest.mark.parametrize("search", ["kd_tree", "pynndescent"])

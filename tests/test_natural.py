@@ -47,7 +47,8 @@ def exact(monkeypatch):
 
 def make_solver(
     kernel, Z, H, X=None, y=None, likelihood=("gaussian", 1), *, noise=0.1, weight=None,
-    beta=1.0, dtype="float64", metric="kernel", n_threads=1,
+    beta=1.0, dtype="float64", metric="kernel", n_threads=1, kl="chain",
+    full=False,
 ):  # fmt: skip
     """Return the solver for inducing points Z; X is Z and y zero unless given."""
     X = Z if X is None else X
@@ -60,6 +61,7 @@ def make_solver(
         "inducing_mean_": np.zeros((len(Z), Q)),
         "inducing_covariance_": np.full((len(Z), Q), 0.3),
     }
+    attributes = _model.shape_covariance(attributes, full)
     if likelihood[0] == "gaussian":
         attributes["noise_variance_"] = np.broadcast_to(noise, Q)
     model, center = build_model(
@@ -68,7 +70,7 @@ def make_solver(
     data = Data(X, y.astype(dtype), weight.astype(dtype), center=center)
     engine = CpuEngine(model, H, n_threads)
     options = {"metric": metric, "search": "auto"}
-    return NaturalSolver(engine, kernel, data, options, np.random.RandomState(0))
+    return NaturalSolver(engine, kernel, data, options, np.random.RandomState(0), kl)
 
 
 def weigh(solver, kernel):
@@ -158,6 +160,20 @@ def test_scaled_chain_is_that_of_the_scaled_kernel(Z, H):
     assert_allclose(actual.factor.toarray(), expected.factor.toarray(), atol=1e-9)
     assert_allclose(actual.precision, expected.precision, rtol=1e-9)
     assert actual.log_det == pytest.approx(expected.log_det, rel=1e-9)
+
+
+@pytest.mark.parametrize("H", [4, M])
+def test_scaled_divergences_are_those_of_the_scaled_kernel(rng, Z, H):
+    X, weight = rng.normal(size=(20, 2)), rng.uniform(0.5, 2.0, 20)
+    actual, expected = (
+        make_solver(kernel, Z, H, X, weight=weight, kl="local").prior
+        for kernel in (MATERN, 10.5 * MATERN.k2)
+    )
+    actual = actual.scaled(7.0)
+    m, s = rng.normal(size=(M, 2)), rng.uniform(0.1, 2.0, (M, 2))
+    divergence = expected.divergence(m, s)
+    assert actual.divergence(m, s) == pytest.approx(divergence, rel=1e-9)
+    assert_allclose(actual.multiply(m), expected.multiply(m), rtol=1e-7)
 
 
 def test_chain_in_float32(Z):
@@ -466,10 +482,7 @@ def test_a_factorisation_that_fails_raises(Z):
 
 def test_a_loss_that_is_no_number_raises(Z):
     solver = make_solver(MATERN, Z, 4, Z, np.full(M, 1e200))
-    with (
-        pytest.raises(FloatingPointError, match="left the finite numbers"),
-        np.errstate(all="ignore"),
-    ):
+    with pytest.raises(FloatingPointError, match="left the finite numbers"):
         solver.advance(0)
 
 
@@ -499,6 +512,62 @@ def test_targets_without_noise_are_met(rng):
     assert np.mean(np.abs(mean - y[300:]) < 1.96 * std) > 0.9
     model.partial_fit(X[:300], y[:300])
     assert model.jitter_ == JITTER
+
+
+def solver_for_classes(rng, Z, full=False):
+    """Return a solver for two classes after two rounds."""
+    X = rng.normal(size=(40, 2))
+    y = np.where(X[:, 0] + 0.3 * rng.normal(size=40) > 0, 1.0, -1.0)
+    solver = make_solver(10.0 * MATERN, Z, 4, X, y, ("bernoulli", 1), full=full)
+    for epoch in range(2):
+        solver.advance(epoch)
+    return solver
+
+
+@pytest.mark.parametrize("full", [False, True])
+def test_all_stays_where_no_step_helps(rng, Z, full):
+    solver = solver_for_classes(rng, Z, full)
+    solver.losses[-1] -= 1.0
+    solver.solved = False
+    loss, bound, step = solver.losses[-1], solver.bound, solver.step
+    model = solver.engine.model
+    state = solver.precision, solver.shift, model.m, model.s, model.L
+    before = [array.copy() for array in state]
+    assert solver.advance(2) == (loss, bound)
+    for one, other in zip(state, before, strict=True):
+        assert_array_equal(one, other)
+    assert solver.step == step
+    assert solver.converged and not solver.solved
+
+
+@pytest.mark.parametrize("full", [False, True])
+def test_a_trial_that_is_no_number_is_halved(monkeypatch, rng, Z, full):
+    solver = solver_for_classes(rng, Z, full)
+    model, step = solver.engine.model, solver.step
+    name = "_solve_full" if full else "_solve"
+    solve, before = getattr(solver, name), solver.precision.copy()
+    _, _, d_v, _ = solver._expectations()
+    tried = []
+
+    def lost(q):
+        solve(q)
+        tried.append(solver.precision.copy())
+        if len(tried) == 1:
+            model.m[:] = np.nan
+        return True
+
+    monkeypatch.setattr(solver, name, lost)
+    loss, _ = solver.advance(2)
+    assert len(tried) == 2
+    for share, precision in zip((step, 0.5 * step), tried, strict=True):
+        expected = before + share * (-2.0 * d_v - before)
+        assert_allclose(precision, expected, rtol=1e-12)
+    assert np.isfinite(loss) and loss <= solver.losses[-2] + solver.tolerance
+    assert np.isfinite(model.m).all()
+    monkeypatch.setattr(solver, name, lambda q: model.m.fill(np.nan))
+    m = model.m.copy()
+    assert solver.advance(3)[0] == loss
+    assert_array_equal(model.m, m)
 
 
 def test_a_step_that_makes_the_bound_worse_is_taken_back():

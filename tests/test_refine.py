@@ -8,12 +8,14 @@ from sklearn.gaussian_process.kernels import RBF, ConstantKernel, Matern
 
 from skswsgp import SWSGPClassifier, _refine
 from skswsgp._classifier import class_probabilities
+from skswsgp._held import Prior
 from skswsgp._learning import Found
 from skswsgp._refine import Trials, free_variance, refine_kernel
 from skswsgp._training import Data
 
 OPTIONS = {"n_threads": 1, "dtype": "float64", "search": "auto"}
 BINARY = "bernoulli", 1
+CHAIN = Prior()
 
 
 @pytest.fixture
@@ -44,15 +46,16 @@ def start_of(kernel, tied=False):
     return Found(kernel, np.zeros(1), tied)
 
 
-def trials_of(X, y, kernel, weight=None, likelihood=BINARY, seed=1):
-    data, rng = data_of(X, y, weight), np.random.RandomState(seed)
-    return Trials(start_of(kernel), data, likelihood, log_density, rng, OPTIONS)
+def trials_of(X, y, kernel, weight=None, likelihood=BINARY, prior=CHAIN):
+    data, rng = data_of(X, y, weight), np.random.RandomState(1)
+    setting = likelihood, log_density, rng, OPTIONS, prior
+    return Trials(start_of(kernel), data, *setting)
 
 
 def refined(X, y, kernel, weight=None, likelihood=BINARY):
     data, rng = data_of(X, y, weight), np.random.RandomState(1)
-    starts = [start_of(kernel)]
-    return refine_kernel(starts, data, likelihood, log_density, rng, **OPTIONS)
+    setting = likelihood, log_density, rng, OPTIONS, CHAIN
+    return refine_kernel([start_of(kernel)], data, *setting)
 
 
 # --- the variance ---------------------------------------------------------------------
@@ -132,6 +135,22 @@ def test_a_worse_kernel_is_not_kept(steep):
     assert trials.kernel == variance_kernel(20.0)
 
 
+def test_trials_know_the_prior(steep):
+    X, y = steep
+    prior = Prior("local", 3.0, "euclidean")
+    trials = trials_of(X, y, variance_kernel(20.0), prior=prior)
+    first = trials.solver_for(trials.start.kernel)
+    assert trials.consider(first)
+    other = trials.solver_for(variance_kernel(60.0))
+    other.precision[:] = other.shift[:] = 0.0
+    density = trials.log_densities(other, {})
+    scaled = first.scaled(-1, 3.0)
+    assert_allclose(trials.log_densities(scaled, {}), density, atol=0.02)
+    assert scaled.engine.model.kl_weight == 3.0
+    matrices = (solver.prior.matrix.toarray() for solver in (scaled, other))
+    assert_allclose(*matrices, rtol=1e-6, atol=1e-9)
+
+
 def test_a_gain_within_chance_is_none(monkeypatch, steep):
     trials = trials_of(*steep, variance_kernel(20.0))
     trials.consider(trials.solver_for(trials.start.kernel))
@@ -145,7 +164,7 @@ def test_a_gain_within_chance_is_none(monkeypatch, steep):
 
 
 def test_a_part_of_many_rows_takes_part(monkeypatch, steep):
-    monkeypatch.setattr(_refine, "POOL", 100)
+    monkeypatch.setattr(_refine, "ROWS", 100)
     trials = trials_of(*steep, variance_kernel(2.0))
     assert len(trials.X) == len(trials.y) == len(trials.held) == 100
     assert trials.held.sum() == 20
@@ -260,5 +279,5 @@ def test_scales_are_freed_once_tied_ones_help_no_more(monkeypatch, steep):
     kernel = ConstantKernel(2.0) * RBF([0.7, 0.7])
     data, rng = data_of(X, steep[1]), np.random.RandomState(1)
     starts = [start_of(kernel, tied=True)]
-    refine_kernel(starts, data, BINARY, log_density, rng, **OPTIONS)
+    refine_kernel(starts, data, BINARY, log_density, rng, OPTIONS, CHAIN)
     assert tied == [True, False]
