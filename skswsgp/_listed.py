@@ -58,6 +58,17 @@ def pull_chunk(lists, weights, kind, v, u, c, total):
             total[c, np.uint64(lists[i, h])] += term
 
 
+@njit
+def add_chunks(total, part, out):
+    """Add up the chunks of a part of the columns, in order."""
+    first, last = chunk_bounds(part, out.shape[0])
+    for j in range(first, last):
+        out[j] = 0.0
+    for c in range(CHUNKS):
+        for j in range(first, last):
+            out[j] += total[c, j]
+
+
 # --- launches; call them within `launch` ----------------------------------------------
 
 
@@ -70,9 +81,8 @@ def multiply(lists, weights, squares, u, out):
 
 @njit_parallel
 def pull(lists, weights, kind, v, u, total, out):
-    """out (M,) += A' v; of SQUARES, A^2' v; of a PRODUCT, A' diag(v) A u."""
+    """out (M,) = A' v; of SQUARES, A^2' v; of a PRODUCT, A' diag(v) A u."""
     for chunk in prange(CHUNKS):
         pull_chunk(lists, weights, kind, v, u, np.int64(chunk), total)
-    for c in range(CHUNKS):
-        for j in range(out.shape[0]):
-            out[j] += total[c, j]
+    for chunk in prange(CHUNKS):
+        add_chunks(total, np.int64(chunk), out)

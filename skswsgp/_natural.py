@@ -19,9 +19,10 @@ from functools import cached_property
 import numpy as np
 from scipy.linalg import solve_triangular
 from scipy.sparse import csc_matrix
-from scipy.sparse.linalg import LinearOperator, cg, splu
+from scipy.sparse.linalg import splu
 
 from skswsgp._chain import make_chain
+from skswsgp._conjugate import solve_systems
 from skswsgp._divergences import make_divergences
 from skswsgp._likelihoods import GAUSSIAN
 from skswsgp._model import cholesky, index_blocks
@@ -34,8 +35,8 @@ GROWTH = 1.4  # of a step after one that was good
 # Of conjugate gradients, relative to the right-hand side: of a round that others
 # follow, or of single precision, and of the only round.
 TOLERANCE, LAST_TOLERANCE = 1e-3, 1e-6
-FIRST_ITERATIONS = 100  # of conjugate gradients, with one preconditioner
-MAX_ITERATIONS = 1000  # with the other
+FIRST_STEPS = 100  # of conjugate gradients, with one preconditioner
+MAX_STEPS = 1000  # with the other
 MAX_ROUNDS = 20
 LOSS_TOLERANCE = 1e-4  # nats a row
 
@@ -59,7 +60,7 @@ class NaturalSolver:
         The prior.
     """
 
-    keeps_best = False  # no round is worse than the one before
+    keeps_best = False  # no round is worse than the one before, but by the tolerance
 
     def __init__(self, engine, kernel, data, options, rng, kl="chain"):
         self.engine, self.data = engine, data
@@ -100,38 +101,41 @@ class NaturalSolver:
         A step that makes the bound worse, or no number, is halved; where none helps all
         stays as it was. Only the first round may raise FloatingPointError.
         """
-        state, first = self._state(), not self.losses
-        before = [array.copy() for array in state]
         _, d_mu, d_v, mu = self._expectations()
         precision = np.maximum(-2.0 * d_v, 0.0) * self.weight[:, None]
         shift = d_mu * self.weight[:, None] + precision * mu
-        step = 1.0 if first else self.step
-        while True:
-            for site, old, new in zip(state, before, (precision, shift), strict=False):
-                site[:] = old + step * (new - old)
-            try:
-                loss, bound, solved = self._solve_all()
-            except FloatingPointError:
-                if first:
-                    raise
-                loss = np.inf
-            if first or loss <= self.losses[-1] + self.tolerance:
-                self.bound, self.solved = bound, solved
-                self.step = DAMPING if first else min(DAMPING, GROWTH * step)
-                break
-            for array, old in zip(state, before, strict=True):
-                array[:] = old
-            if step <= LEAST_STEP:
-                loss = self.losses[-1]
-                break
-            step *= 0.5
+        if self.losses:
+            loss = self._step_towards(precision, shift)
+        else:
+            self.precision[:], self.shift[:] = precision, shift
+            loss, self.bound, self.solved = self._solve_all()
         self.losses.append(loss)
         return loss, self.bound
 
-    def _state(self):
-        """Return the arrays that a round changes, the sites first."""
-        model = self.engine.model
-        return self.precision, self.shift, model.m, model.L if model.full else model.s
+    def _step_towards(self, *sites):
+        """Take the longest step that makes the bound no worse; return the loss."""
+        model, step = self.engine.model, self.step
+        state = self.precision, self.shift, model.m, model.L if model.full else model.s
+        before = [array.copy() for array in state]
+        while True:
+            kept = False
+            try:
+                for site, old, new in zip(state, before, sites, strict=False):
+                    site[:] = old + step * (new - old)
+                loss, bound, solved = self._solve_all()
+                kept = loss <= self.losses[-1] + self.tolerance
+            except FloatingPointError:
+                pass
+            finally:  # of an interrupt, too
+                for array, old in zip(() if kept else state, before, strict=False):
+                    array[:] = old
+            if kept:
+                self.bound, self.solved = bound, solved
+                self.step = min(DAMPING, GROWTH * step)
+                return loss
+            if step <= LEAST_STEP:
+                return self.losses[-1]
+            step *= 0.5
 
     def _solve_all(self):
         """Set m and s, or L, to the optimum for the sites.
@@ -139,8 +143,7 @@ class NaturalSolver:
         Returns the loss, the bound and whether conjugate gradients came to an end.
         """
         model, weight = self.engine.model, self.weight
-        solve = self._solve_full if model.full else self._solve
-        solved = all([solve(q) for q in range(model.m.shape[1])])
+        solved = self._solve_full() if model.full else self._solve()
         ell = float(weight @ self._expectations()[0])
         S = model.L if model.full else model.s
         kl = self.prior.divergence(model.m.astype(np.float64), S.astype(np.float64))
@@ -176,62 +179,53 @@ class NaturalSolver:
         other.losses, other.step = [], DAMPING
         return other
 
-    def _solve(self, q):
-        """Set m and s of one latent function to the optimum for its sites.
+    def _solve(self):
+        """Set m and s to the optimum for the sites; return whether all came to an end.
 
         The diagonal is a good preconditioner where data say much of each point, the
-        prior where they say little; that which served last comes first. Returns whether
-        conjugate gradients converged.
+        prior where they say little; that which served last comes first.
         """
         model, prior, rows = self.engine.model, self.prior, self.rows
-        beta, w = model.kl_weight, self.precision[:, q]
-        diagonal = rows.pull_squared(w) + beta * prior.precision
+        beta, w = model.kl_weight, self.precision
+        diagonal = rows.pull_squared(w) + beta * prior.precision[:, None]  # (M, Q)
         seen = prior.share > 0.0  # all, with the chain; data say nothing of others
         diagonal[~seen] = 1.0
-        system = self._operator(
-            lambda u: rows.pull_product(w, u) + beta * prior.multiply(u)
-        )
 
-        def divide(u):
-            return u / diagonal
+        def multiply(u, which):
+            return rows.pull_product(w[:, which], u) + beta * prior.multiply(u)
 
-        m, right = model.m[:, q].astype(np.float64), rows.pull(self.shift[:, q])
-        for iterations in (FIRST_ITERATIONS, MAX_ITERATIONS):
-            product = self._multiply_by_prior if self.prior_first else divide
-            m, failed = cg(
-                system,
-                right,
-                x0=m,
-                rtol=self.accuracy,
-                maxiter=iterations,
-                M=self._operator(product),
+        def divide(u, which):
+            return u / diagonal[:, which]
+
+        m, right = model.m.astype(np.float64), rows.pull(self.shift)
+        left = np.arange(m.shape[1])
+        for steps in (FIRST_STEPS, MAX_STEPS):
+            inverse = self._multiply_by_prior if self.prior_first else divide
+            left = solve_systems(
+                m, left, right, multiply, inverse, self.accuracy, steps
             )
-            if not failed:
+            if len(left) == 0:
                 break
             self.prior_first = self.chained and not self.prior_first
-        model.m[:, q] = m
-        model.s[seen, q] = (beta * prior.share / diagonal)[seen]
-        return not failed
+        model.m[:] = m
+        model.s[seen] = (beta * prior.share[:, None] / diagonal)[seen]
+        return len(left) == 0
 
-    def _solve_full(self, q):
-        """The same with S = beta B^-1 = L L', B the matrix of the system.
+    def _solve_full(self):
+        """The same with S = beta B^-1 = L L', B the matrix of a system.
 
         With the upper factor U of B = U U', L is sqrt(beta) U^-T.
         """
         model, M = self.engine.model, len(self.order)
-        beta = model.kl_weight
-        B = self.rows.gram(self.precision[:, q])
-        B += beta * self.prior.multiply(np.eye(M))
-        rounding = np.finfo(np.float64).eps * np.diag(B).mean()
-        U = cholesky(B[::-1, ::-1], rounding)[::-1, ::-1]
-        L = np.sqrt(beta) * solve_triangular(U, np.eye(M)).T
-        right = self.rows.pull(self.shift[:, q])
-        model.L[q], model.m[:, q] = L, L @ (L.T @ right) / beta
+        beta, right = model.kl_weight, self.rows.pull(self.shift)
+        for q, w in enumerate(self.precision.T):
+            B = self.rows.gram(w)
+            B += beta * self.prior.multiply(np.eye(M))
+            rounding = np.finfo(np.float64).eps * np.diag(B).mean()
+            U = cholesky(B[::-1, ::-1], rounding)[::-1, ::-1]
+            L = np.sqrt(beta) * solve_triangular(U, np.eye(M)).T
+            model.L[q], model.m[:, q] = L, L @ (L.T @ right[:, q]) / beta
         return True
-
-    def _operator(self, product):
-        M = len(self.order)
-        return LinearOperator((M, M), lambda u: product(u.ravel()), dtype=np.float64)
 
     @cached_property
     def _root(self):
@@ -239,8 +233,8 @@ class NaturalSolver:
         R = csc_matrix(self.prior.factor[:, self.order])
         return splu(R, permc_spec="NATURAL", diag_pivot_thresh=0.0)
 
-    def _multiply_by_prior(self, u):
-        """Return (R' R)^-1 u, times the factor by which the variance has changed."""
+    def _multiply_by_prior(self, u, which):
+        """Return (R' R)^-1 u (M, k), times the factor that changed the variance."""
         out = np.empty_like(u)
         out[self.order] = self._root.solve(self._root.solve(u[self.order], "T"))
         return out

@@ -26,15 +26,15 @@ class DenseRows(NamedTuple):
     A: np.ndarray  # (n, M)
 
     def multiply(self, u, squares=False):
-        """Return A u, or A^2 u, the squares taken of each entry."""
+        """Return A u for u (M, Q), or A^2 u, the squares taken of each entry."""
         return (self.A**2 if squares else self.A) @ u
 
     def pull(self, v, squares=False):
-        """Return A' v, or A^2' v."""
+        """Return A' v for v (n, Q), or A^2' v."""
         return (self.A**2 if squares else self.A).T @ v
 
     def pull_product(self, v, u):
-        """Return A' diag(v) A u."""
+        """Return A' diag(v) A u for v (n, Q) and u (M, Q), by columns."""
         return self.A.T @ (v * (self.A @ u))
 
     def matrix(self):
@@ -51,22 +51,19 @@ class ListedRows(NamedTuple):
     n_threads: int
 
     def multiply(self, u, squares=False):
-        """Return A u for u (M,) or (M, Q), or A^2 u."""
-        out = np.empty((len(self.lists), *u.shape[1:]))
-        if u.ndim > 1:
-            for q, column in enumerate(np.ascontiguousarray(u.T)):
-                out[:, q] = self.multiply(column, squares)
-            return out
+        """Return A u for u (M, Q), or A^2 u."""
+        out = np.empty((u.shape[1], len(self.lists)))
         with launch(self.n_threads):
-            loops.multiply(self.lists, self.weights, squares, u, out)
-        return out
+            for q, column in enumerate(np.ascontiguousarray(u.T)):
+                loops.multiply(self.lists, self.weights, squares, column, out[q])
+        return out.T
 
     def pull(self, v, squares=False):
-        """Return A' v, or A^2' v."""
+        """Return A' v for v (n, Q), or A^2' v."""
         return self._pull(loops.SQUARES if squares else loops.PLAIN, v, v)
 
     def pull_product(self, v, u):
-        """Return A' diag(v) A u."""
+        """Return A' diag(v) A u for v (n, Q) and u (M, Q), by columns."""
         return self._pull(loops.PRODUCT, v, u)
 
     def matrix(self):
@@ -74,12 +71,13 @@ class ListedRows(NamedTuple):
         return sparse_rows(self.weights, self.lists, self.n_columns)
 
     def _pull(self, kind, v, u):
-        out = np.zeros(self.n_columns)
+        out = np.empty((v.shape[1], self.n_columns))
         total = np.empty((CHUNKS, self.n_columns))
-        v, u = np.ascontiguousarray(v), np.ascontiguousarray(u)
+        columns = np.ascontiguousarray(v.T), np.ascontiguousarray(u.T)
         with launch(self.n_threads):
-            loops.pull(self.lists, self.weights, kind, v, u, total, out)
-        return out
+            for one, other, result in zip(*columns, out, strict=True):
+                loops.pull(self.lists, self.weights, kind, one, other, total, result)
+        return np.ascontiguousarray(out.T)
 
 
 class RowWeights:
@@ -138,7 +136,7 @@ class RowWeights:
         return other
 
     def multiply(self, u):
-        """Return A u (n,) for u (M,), likewise for a matrix."""
+        """Return A u (n, Q) for u (M, Q)."""
         return self._by_row(lambda rows: rows.multiply(u), u)
 
     def multiply_squared(self, s):
@@ -157,15 +155,18 @@ class RowWeights:
         return out
 
     def pull(self, w):
-        """Return A' w (M,)."""
+        """Return A' w (M, Q) for w (n, Q)."""
         return sum(rows.pull(w[index]) for index, rows in self._blocks())
 
     def pull_squared(self, w):
-        """Return A^2' w, the squares taken of each entry."""
+        """Return A^2' w (M, Q), the squares taken of each entry."""
         return sum(rows.pull(w[index], squares=True) for index, rows in self._blocks())
 
     def pull_product(self, w, u):
-        """Return A' diag(w) A u (M,), in one pass over the rows."""
+        """Return A' diag(w) A u (M, Q) by columns of w (n, Q) and u (M, Q).
+
+        In one pass over the rows.
+        """
         return sum(rows.pull_product(w[index], u) for index, rows in self._blocks())
 
     def gram(self, w):
