@@ -26,11 +26,12 @@ class SWSGPClassifier(ClassifierMixin, BaseSWSGP):
         See :class:`SWSGPRegressor`.
     n_inducing : int or "auto", default="auto"
         M, the number of inducing points; cut to the number of distinct rows. "auto" is
-        all rows up to 100,000 with `solver="natural"`, and 256 with "adam", or all
-        that `inducing_points` gives.
+        all that `inducing_points` gives, or else 256 with `solver="adam"`; with
+        "natural" all rows up to a limit, 8,000,000 / n_features, that is at least
+        100,000 and at most 1,000,000.
     n_neighbors : int or "auto", default="auto"
         H, the number of inducing points that a row sees; cut to M. "auto" is 16 with
-        `solver="adam"`, and (1.4e10 / n_samples)^(1/3), at least 16 and at most 128,
+        `solver="adam"`, and (6e10 / n_samples)^(1/3), at least 16 and at most 192,
         with "natural".
     inducing_points : {"kmeans", "random"} or array-like of shape (n_inducing, \
             n_features), default="kmeans"

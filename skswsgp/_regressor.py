@@ -32,13 +32,14 @@ class SWSGPRegressor(MultiOutputMixin, RegressorMixin, BaseSWSGP):
         smoothness nu is chosen by `init="local"`, and 2.5 otherwise.
     n_inducing : int or "auto", default="auto"
         M, the number of inducing points; cut to the number of distinct rows. "auto" is
-        all rows up to 100,000 with `solver="natural"`, and 256 with "adam", or all
-        that `inducing_points` gives.
+        all that `inducing_points` gives, or else 256 with `solver="adam"`; with
+        "natural" all rows up to a limit, 8,000,000 / n_features, that is at least
+        100,000 and at most 1,000,000.
     n_neighbors : int or "auto", default="auto"
         H, the number of inducing points that a row sees; cut to M. H = M is the
         ordinary sparse variational Gaussian process. "auto" is 16 with
         `solver="adam"`; with "natural" it is
-        (1.4e10 / n_samples)^(1/3), at least 16 and at most 128, so that the time of a
+        (6e10 / n_samples)^(1/3), at least 16 and at most 192, so that the time of a
         fit grows with the number of rows only.
     inducing_points : {"kmeans", "random"} or array-like of shape (n_inducing, \
             n_features), default="kmeans"

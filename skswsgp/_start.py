@@ -23,9 +23,10 @@ from skswsgp._refine import refine_kernel
 
 FULL_COVARIANCE_BYTES = 2**30  # S, Adam's moments and, if K is shared, gradients
 AUTO_COVARIANCE_BYTES = 2**22  # up to this "auto" takes the full covariance
-ALL_INDUCING = 100_000  # rows up to which each one is an inducing point
-SOLVER_WORK = 1.4e10  # H^3 a row: the H that "auto" takes for so much work in all
-NEIGHBOR_RANGE = 16, 128
+ALL_INDUCING = 100_000, 1_000_000  # rows up to which each one is an inducing point:
+INDUCING_NUMBERS = 8_000_000  # as many as hold so many numbers, between these two
+SOLVER_WORK = 6e10  # H^3 a row: the H that "auto" takes for so much work in all
+NEIGHBOR_RANGE = 16, 192
 
 
 def initial_attributes(estimator, data, likelihood, spread, rng, natural):
@@ -49,7 +50,7 @@ def initial_attributes(estimator, data, likelihood, spread, rng, natural):
         spread = length_scales(kernel, D, otherwise=spread)
     Z = initial_inducing_points(
         data.X,
-        count_inducing(estimator.n_inducing, data.n_rows, natural),
+        count_inducing(estimator.n_inducing, data.n_rows, D, natural),
         points,
         rng,
         spread,
@@ -91,9 +92,9 @@ def learned_start(estimator, data, likelihood, rng, natural, points):
     options = {"n_threads": n_threads, "dtype": dtype, "search": search}
     kl, metric = prior_of(estimator.kl, natural), estimator.neighbor_metric
     prior = Prior(kl, estimator.kl_weight, metric)
-    M = count_inducing(estimator.n_inducing, data.n_rows, natural)
-    few = natural and isinstance(points, str)
-    few = few and is_few(M, data.n_rows, data.X.shape[1])
+    D = data.X.shape[1]
+    M = count_inducing(estimator.n_inducing, data.n_rows, D, natural)
+    few = natural and isinstance(points, str) and is_few(M, data.n_rows, D)
     setting = likelihood, estimator._log_density, rng, options, prior
 
     def learn(data):
@@ -150,11 +151,13 @@ def is_full(covariance, M, H, n_latent, dtype):
     return covariance == "full"
 
 
-def count_inducing(n_inducing, n_rows, natural):
+def count_inducing(n_inducing, n_rows, n_features, natural):
     """Return M, still to be cut to the number of distinct rows."""
     if n_inducing != "auto":
         return n_inducing
-    return min(n_rows, ALL_INDUCING) if natural else 256
+    least, most = ALL_INDUCING
+    affordable = min(max(INDUCING_NUMBERS // n_features, least), most)
+    return min(n_rows, affordable) if natural else 256
 
 
 def count_neighbors(n_neighbors, M, n_rows, natural):
@@ -162,7 +165,7 @@ def count_neighbors(n_neighbors, M, n_rows, natural):
     if n_neighbors == "auto":
         n_neighbors = 16
         if natural:
-            H = int((SOLVER_WORK / max(n_rows, M)) ** (1 / 3))
+            H = int(np.cbrt(SOLVER_WORK / max(n_rows, M)))
             n_neighbors = min(max(H, NEIGHBOR_RANGE[0]), NEIGHBOR_RANGE[1])
     return min(n_neighbors, M)
 

@@ -7,6 +7,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from skswsgp._inducing import given_points, initial_inducing_points
+from skswsgp._start import count_inducing, count_neighbors
 
 METHODS = ["kmeans", "random"]
 
@@ -168,3 +169,22 @@ def test_given_points_of_another_number(n_inducing):
     with pytest.raises(ValueError, match=message):
         given_points(np.zeros((4, 2)), 2, n_inducing)  # copies count
     assert len(given_points(np.zeros((4, 2)), 2, 4)) == 4
+
+
+@pytest.mark.parametrize(
+    ("n_rows", "n_features", "M", "H"),
+    [
+        (150, 3, 150, 150),
+        (5_000, 3, 5_000, 192),
+        (60_000, 784, 60_000, 100),
+        (300_000, 784, 100_000, 58),
+        (900_000, 16, 500_000, 40),
+        (5_000_000, 2, 1_000_000, 22),
+        (10**8, 2, 1_000_000, 16),
+    ],
+)
+def test_auto_grows_with_the_table(n_rows, n_features, M, H):
+    assert count_inducing("auto", n_rows, n_features, natural=True) == M
+    assert count_neighbors("auto", M, n_rows, natural=True) == H
+    assert count_inducing("auto", n_rows, n_features, natural=False) == 256
+    assert count_neighbors("auto", 256, n_rows, natural=False) == 16
