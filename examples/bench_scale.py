@@ -6,6 +6,7 @@
     python examples/bench_scale.py inducing [--inducing 1000000] [--rows 2000000]
     python examples/bench_scale.py search [--graph] [--inducing 100000] [--features 26]
     python examples/bench_scale.py predict
+    python examples/bench_scale.py start
 
 Each prints its figures: seconds of the processor (all threads together) and of the
 clock, and the most memory that was resident beyond what the data take (Linux only).
@@ -13,6 +14,10 @@ clock, and the most memory that was resident beyond what the data take (Linux on
 """
 
 import argparse
+import os
+import shutil
+import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -22,6 +27,7 @@ import numpy as np
 from datasets import load, split
 from sklearn.gaussian_process.kernels import RBF
 
+import skswsgp
 from skswsgp import SWSGPClassifier, SWSGPRegressor
 from skswsgp._neighbors import NeighborSearch
 from skswsgp._program import compile_kernel
@@ -243,7 +249,46 @@ def predict(options):
         )
 
 
-PARTS = {f.__name__: f for f in (airline, adam, stream, inducing, search, predict)}
+def start(options):
+    """Seconds of the processor until new processes have imported, and fitted."""
+    with tempfile.TemporaryDirectory() as folder:
+        source = Path(skswsgp.__file__).parent
+        ignored = shutil.ignore_patterns("__pycache__")
+        shutil.copytree(source, Path(folder, "skswsgp"), ignore=ignored)
+        both = process_seconds(folder, "import sklearn.gaussian_process, numba")
+        ours = process_seconds(folder, "import skswsgp")
+        print(f"import: {ours:.2f} s, {ours / both:.2f} times scikit-learn and numba")
+        for cache in ("cold", "warm"):
+            seconds = process_seconds(folder, FIRST_FIT)
+            print(f"import and fit, 1,000 rows, {cache} cache: {seconds:.1f} s")
+
+
+FIRST_FIT = """
+import numpy as np
+from skswsgp import SWSGPRegressor
+X = np.random.default_rng(0).normal(size=(1000, 5))
+SWSGPRegressor(n_jobs=1).fit(X, np.sin(X[:, 0]))
+"""
+
+
+def process_seconds(folder, code, repeats=3):
+    """Return the least seconds of processes that run code, a first fit's only once."""
+    times = []
+    for _ in range(1 if "fit" in code else repeats):
+        before = os.times()
+        env = os.environ | {"PYTHONPATH": str(folder)}
+        subprocess.run([sys.executable, "-c", code], env=env, cwd=folder, check=True)
+        after = os.times()
+        times.append(
+            after.children_user + after.children_system
+            - before.children_user - before.children_system
+        )  # fmt: skip
+    return min(times)
+
+
+PARTS = {
+    f.__name__: f for f in (airline, adam, stream, inducing, search, predict, start)
+}
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(

@@ -19,6 +19,25 @@ print(log_determinant(np.full((8, 8), np.e), 3))
 print(_jit._CACHE, sum(log_determinant.stats.cache_hits.values()))
 """
 
+# Fits and predicts, then prints how many functions were read from the cache, and
+# compiled.
+FITS = """
+import gc
+import numpy as np
+from numba.core.dispatcher import Dispatcher
+from skswsgp import SWSGPClassifier, SWSGPRegressor
+X = np.random.default_rng(0).normal(size=(300, 3))
+y = np.sin(X[:, 0])
+SWSGPRegressor().fit(X, y).predict(X, return_std=True)
+SWSGPClassifier().fit(X, y > 0).predict_proba(X)
+adam = SWSGPRegressor(solver="adam", max_iter=2, optimize_inducing=True)
+adam.fit(X, y).lower_bound(X, y)
+found = [item for item in gc.get_objects() if isinstance(item, Dispatcher)]
+stats = [item.stats for item in found if item.__module__.startswith("skswsgp")]
+print(sum(sum(one.cache_hits.values()) for one in stats))
+print(sum(sum(one.cache_misses.values()) for one in stats))
+"""
+
 
 @pytest.fixture
 def package(tmp_path):
@@ -60,3 +79,14 @@ def test_without_a_writable_folder_nothing_is_cached(package):
     blocked = str(file / "folder")
     variables = dict.fromkeys(["HOME", "XDG_CACHE_HOME", "NUMBA_CACHE_DIR"], blocked)
     assert run(package, **variables) == (6.0, "False", 0)
+
+
+def test_fits_of_a_second_process_compile_nothing():
+    command = [sys.executable, "-c", FITS]
+    counts = []
+    for _ in range(2):
+        result = subprocess.run(command, capture_output=True, text=True)
+        assert result.returncode == 0, result.stderr
+        counts.append([int(count) for count in result.stdout.split()])
+    assert counts[1][0] > 0
+    assert counts[1][1] == 0
