@@ -248,3 +248,35 @@ def test_alternation_repeats(rng):
     first, second = (moving(SWSGPRegressor).fit(X, y) for _ in range(2))
     assert_array_equal(first.inducing_points_, second.inducing_points_)
     assert_array_equal(first.inducing_mean_, second.inducing_mean_)
+def test_a_later_round_that_fails_leaves_the_best_one(rng, monkeypatch):
+    X = rng.uniform(-2, 2, size=(100, 2))
+    y = targets("one", X, rng)
+    advance, solver = _alternating.AdamSolver.advance, _alternating.NaturalSolver
+    made = []
+
+    def spoilt(self, epoch):
+        advance(self, epoch)
+        self.arguments[0].model.Z[:] += 3.0 * epoch
+
+    def failing(*args):
+        made.append(args)
+        if len(made) > last:
+            raise FloatingPointError("lost")
+        return solver(*args)
+
+    monkeypatch.setattr(_alternating.AdamSolver, "advance", spoilt)
+    monkeypatch.setattr(_alternating, "NaturalSolver", failing)
+    last = 2
+    with pytest.warns(UserWarning, match="left the finite numbers in round 3") as seen:
+        model = moving(SWSGPRegressor).fit(X, y)
+    assert seen[0].filename == __file__
+    assert model.n_iter_ == len(model.loss_curve_) == 2
+    assert model.loss_curve_[1] > model.loss_curve_[0]
+    assert model.lower_bound_ == pytest.approx(-100 * model.loss_curve_[0])
+    assert np.abs(model.inducing_points_).max() < 3.0
+    assert model.score(X, y) > 0.5
+    last = len(made)
+    with pytest.raises(FloatingPointError):
+        moving(SWSGPRegressor).fit(X, y)
+
+
