@@ -240,6 +240,14 @@ def learn_from_sites(sites, X, weight, start, n_threads, dtype, rng, search="aut
 
 def pool_size(n_features):
     """Return how many rows take part in learning, at most."""
+def learning_search(search):
+    """Return the kind of search while kernels are learned, for the user's word.
+
+    Kernels change all the time then, and no graph is made for each.
+    """
+    return "auto" if search == "pynndescent" else search
+
+
     return min(POOL, max(POOL_WORK // n_features, NEIGHBORS**2))
 
 

@@ -16,7 +16,7 @@ from skswsgp._few import Judge, is_few, part_for
 from skswsgp._held import Prior
 from skswsgp._inducing import given_points, initial_inducing_points
 from skswsgp._jit import max_threads
-from skswsgp._learning import learn_local, length_scales
+from skswsgp._learning import learn_local, learning_search, length_scales
 from skswsgp._model import JITTER, initial_covariance, natural_jitter
 from skswsgp._program import compile_kernel
 from skswsgp._refine import refine_kernel
@@ -88,7 +88,7 @@ def learned_start(estimator, data, likelihood, rng, natural, points):
     For few inducing points a part of the data teaches another, and other rows decide.
     """
     n_threads = max_threads(estimator.n_jobs, data.n_rows)
-    search, dtype = estimator.neighbor_search, estimator.dtype
+    search, dtype = learning_search(estimator.neighbor_search), estimator.dtype
     options = {"n_threads": n_threads, "dtype": dtype, "search": search}
     kl, metric = prior_of(estimator.kl, natural), estimator.neighbor_metric
     prior = Prior(kl, estimator.kl_weight, metric)

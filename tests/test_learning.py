@@ -11,8 +11,8 @@ from sklearn.gaussian_process.kernels import (
 )
 from test_kriging import KERNELS, drawn
 
-from skswsgp import SWSGPClassifier, SWSGPRegressor, _learning, _local
-from skswsgp._defaults import default_kernel
+from skswsgp import SWSGPClassifier, SWSGPRegressor, _learning, _neighbors
+from skswsgp._defaults import default_kernel, feature_spread
 from skswsgp._learning import (
     Found,
     Learner,
@@ -20,7 +20,8 @@ from skswsgp._learning import (
     learn_local,
     params_in_units,
 )
-from skswsgp._local import local_model
+from skswsgp._local import LocalProcess, local_model
+from skswsgp.baselines import NearestNeighborGPRegressor
 
 
 def learned(X, y, kernel=None, **options):
@@ -285,18 +286,31 @@ def test_learning_from_some_rows_of_x(rng, monkeypatch, pool):
     np.testing.assert_array_equal(some.noise, copied.noise)
 
 
-def test_learning_makes_no_graph(rng, monkeypatch):
-    kinds = []
+@pytest.mark.parametrize("local", [False, True])
+def test_learning_makes_no_graph(rng, monkeypatch, few_steps, local):
+    made = []
 
-    class Recording(_local.NeighborSearch):
-        def __init__(self, *args, **options):
-            super().__init__(*args, **options)
-            kinds.append(self.kind)
+    class Graph:
+        def __init__(self, points, n_neighbors, *args):
+            self.n_neighbors = n_neighbors
+            made.append(self)
 
-    monkeypatch.setattr(_local, "NeighborSearch", Recording)
-    X = rng.normal(size=(100, 2))
-    seed = np.random.RandomState(0)
-    learn_local(
-        X, X[:, :1], np.ones(100), RBF(1.0), 0.1, 1, "float64", seed, "pynndescent"
-    )
-    assert kinds and "pynndescent" not in kinds
+        def find(self, points):  # nothing that can be trusted
+            n = len(points)
+            return np.zeros((n, self.n_neighbors)), np.zeros(n, dtype=bool)
+
+    monkeypatch.setattr(_neighbors, "_Graph", Graph)
+    X = rng.normal(size=(300, 2))
+    y = (X[:, 0] > 0).astype(int)
+    settings = {"neighbor_search": "pynndescent", "random_state": 0}
+    if local:
+        NearestNeighborGPRegressor(**settings).fit(X, y)
+        assert not made
+        return
+    for n_inducing in ("auto", 40):
+        few = {"n_inducing": n_inducing, "n_neighbors": 8}
+        SWSGPClassifier(**settings, **few, init="default").fit(X, y)
+        expected = len(made)
+        SWSGPClassifier(**settings, **few).fit(X, y)
+        assert len(made) == 2 * expected > 0
+        made.clear()
