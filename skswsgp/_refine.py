@@ -14,6 +14,7 @@ import numpy as np
 from skswsgp._chain import mean_variance
 from skswsgp._covariance import SCALE
 from skswsgp._held import ROWS, HeldOut
+from skswsgp._inducing import distinct_rows
 from skswsgp._learning import NEIGHBORS, learn_from_sites, pool_size
 from skswsgp._model import callers_level
 from skswsgp._program import compile_kernel, updated_kernel
@@ -58,15 +59,19 @@ class Trials(HeldOut):
 
     Attributes
     ----------
+    Z : ndarray of shape (M, D)
+        The rows of X that are distinct: inducing points.
     best : NaturalSolver or None
         That of the best kernel so far.
     density : ndarray of shape (n_held,)
         Log density of the held-out rows under it.
     """
 
-    def __init__(self, start, data, *setting):
-        super().__init__(min(ROWS, pool_size(data.X.shape[1])), data, *setting)
-        self.start = start
+    def __init__(self, start, data, likelihood, log_density, rng, *setting):
+        most = min(ROWS, pool_size(data.X.shape[1]))
+        super().__init__(most, data, likelihood, log_density, rng, *setting)
+        self.Z, _ = distinct_rows(self.X)
+        self.start, self.rng = start, rng
         self.best, self.density = None, None
 
     @property

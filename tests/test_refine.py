@@ -66,7 +66,7 @@ def test_variance_rises_on_steep_data(steep):
 
 
 def test_variance_falls_on_pure_chance(rng):
-    X, y = rng.uniform(-3, 3, (1000, 1)), rng.choice([-1.0, 1.0], 1000)
+    X, y = rng.uniform(-3, 3, (1000, 2)), rng.choice([-1.0, 1.0], 1000)
     assert refined(X, y, variance_kernel(2.0)).k1.constant_value < 0.1
 
 
@@ -195,6 +195,16 @@ def test_rows_that_share_X_are_held_out_together(steep):
     held = trials_of(X, y, variance_kernel(0.5)).held
     assert 0 < held.sum() < len(X)
     assert_array_equal(*held.reshape(2, -1))
+
+
+def test_trials_take_other_columns_in_the_same_order(steep):
+    X, y = np.hstack([steep[0], np.roll(steep[0], 1)]), steep[1]
+    kernel = ConstantKernel(2.0) * RBF(0.7)
+    first = trials_of(X, y, kernel)
+    for sign, columns in ((1.0, [1, 0]), (-1.0, [0, 1])):
+        other = trials_of(sign * X[:, columns], y, kernel)
+        assert_array_equal(other.Z, sign * first.Z[:, columns])
+        assert_array_equal(other.held, first.held)
 
 
 def test_copies_do_not_tell_of_each_other(rng):
