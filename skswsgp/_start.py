@@ -46,7 +46,9 @@ def initial_attributes(estimator, data, likelihood, spread, rng, natural):
     kernel = clone(kernel)
     noise = np.full(n_latent, float(getattr(estimator, "noise_variance", 0.1)))
     if estimator.init == "local" and data.n_rows > 1:
-        kernel, noise = learned_start(estimator, data, likelihood, rng, natural, points)
+        kernel, noise = learned_start(
+            estimator, data, likelihood, rng, natural, points, spread
+        )
         spread = length_scales(kernel, D, otherwise=spread)
     Z = initial_inducing_points(
         data.X,
@@ -82,7 +84,7 @@ def initial_attributes(estimator, data, likelihood, spread, rng, natural):
     return start
 
 
-def learned_start(estimator, data, likelihood, rng, natural, points):
+def learned_start(estimator, data, likelihood, rng, natural, points, spread):
     """Return the kernel and noise variances that the data teach.
 
     For few inducing points a part of the data teaches another, and other rows decide.
@@ -113,11 +115,13 @@ def learned_start(estimator, data, likelihood, rng, natural, points):
     if not few:
         return candidates[0]
     H = count_neighbors(estimator.n_neighbors, M, data.n_rows, natural)
-    judge = Judge(M, H, data, *setting)
+    judge = Judge(M, H, points, spread, data, *setting)
     if not judge.decisive:
         return candidates[0]
-    with suppress(FloatingPointError):  # of a kernel that is not needed
-        candidates += learn(part_for(M, data, rng))
+    part = part_for(M, data, rng)
+    if part.n_rows < data.n_rows:
+        with suppress(FloatingPointError):  # of a kernel that is not needed
+            candidates += learn(part)
     return judge.best_of(candidates)
 
 
