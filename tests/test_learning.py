@@ -20,7 +20,7 @@ from skswsgp._learning import (
     learn_local,
     params_in_units,
 )
-from skswsgp._local import LocalProcess, local_model
+from skswsgp._local import local_model
 from skswsgp.baselines import NearestNeighborGPRegressor
 
 
@@ -42,6 +42,13 @@ def learner_of(X, y, weight=None):
     return Learner(X, y, 1.0 / weight[:, None], weight, 1, "float64", "auto")
 
 
+def coarse_to_fine(learner):
+    """Return what a learner finds, the best first."""
+    rng = np.random.RandomState(0)
+    spread = feature_spread(learner.X, rng)
+    return learner.coarse_to_fine(spread, np.array([0.1]), rng)
+
+
 def scales(found):
     return found.kernel.k2.length_scale
 
@@ -53,7 +60,7 @@ def test_scales_are_freed_where_features_differ(rng):
     X = rng.normal(size=(600, 6))
     y = np.sin(2 * X[:, 0]) + 0.1 * rng.normal(size=600)
     learner = learner_of(X, y)
-    best, other = learner.coarse_to_fine(np.array([0.1]), np.random.RandomState(0))
+    best, other = coarse_to_fine(learner)
     assert not best.tied
     assert other.tied
     assert scales(best)[1:].min() > 3 * scales(best)[0]
@@ -64,7 +71,7 @@ def test_scales_stay_tied_where_nothing_tells_them_apart(rng):
     X = rng.normal(size=(100, 30))
     y = X.sum(axis=1) / 5 + 0.5 * rng.normal(size=100)
     learner = learner_of(X, y)
-    best, other = learner.coarse_to_fine(np.array([0.1]), np.random.RandomState(0))
+    best, other = coarse_to_fine(learner)
     assert best.tied
     assert not other.tied
 
@@ -74,11 +81,11 @@ def test_equal_units_are_kept_where_they_are_better(rng):
     X = np.hstack([rng.normal(size=(300, 2)), 0.01 * rng.normal(size=(300, 40))])
     y = np.sin(X[:, 0]) + X[:, 1] + 0.05 * rng.normal(size=300)
     learner = learner_of(X, y)
-    found = learner.coarse_to_fine(np.array([0.1]), np.random.RandomState(0))
+    found = coarse_to_fine(learner)
     (tied,) = [one for one in found if one.tied]
     np.testing.assert_allclose(scales(tied), scales(tied)[0])
     mixed = learner_of(X * np.r_[1e-3, 1.0, np.full(40, 100.0)], y)
-    found = mixed.coarse_to_fine(np.array([0.1]), np.random.RandomState(0))
+    found = coarse_to_fine(mixed)
     (tied,) = [one for one in found if one.tied]
     assert scales(tied).max() > 100 * scales(tied).min()
 
@@ -101,7 +108,7 @@ def test_rows_that_decide_do_not_teach(rng, monkeypatch):
 
     monkeypatch.setattr(Learner, "learn", noted)
     monkeypatch.setattr(Learner, "process", watched)
-    learner.coarse_to_fine(np.array([0.1]), np.random.RandomState(0))
+    coarse_to_fine(learner)
     assert len(taught) == len(judged) == 2
     for rows, held in zip(taught, judged, strict=True):
         assert len(held) == 40
