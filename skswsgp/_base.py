@@ -42,14 +42,6 @@ from skswsgp._training import (
 )
 from skswsgp._validation import Count, check_weights, validate
 
-# Attributes that tell of all epochs where the model is that of the best
-OF_THE_WHOLE_FIT = (
-    "loss_curve_",
-    "best_loss_",
-    "validation_scores_",
-    "n_iter_",
-    "neighbor_recall_",
-)
 RECALL_SAMPLE = 256  # rows on which the recall of the neighbour search is measured
 
 
@@ -134,7 +126,8 @@ class BaseSWSGP(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
         ValueError
             If a parameter or the data cannot be used; the estimator stays as it was.
         FloatingPointError
-            If training leaves the finite numbers.
+            If training leaves the finite numbers, with `solver="natural"` in the first
+            round; a later one that does leaves the model at its best.
         """
         return self._restoring(self._fit, X, y, sample_weight, X_val, y_val)
 
@@ -317,9 +310,10 @@ class BaseSWSGP(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
         def described():
             return self._attributes_of(engine.model, data.center, attributes, history)
 
-        def fitted():
+        def fitted(model=None):
             sample = data.block(np.arange(min(RECALL_SAMPLE, data.n_rows)))[0]
-            return described() | {"neighbor_recall_": solver.search.recall(sample)}
+            recall = {"neighbor_recall_": solver.search.recall(sample)}
+            return (model or described()) | history.attributes() | recall
 
         try:
             for epoch in range(epochs):
@@ -338,6 +332,15 @@ class BaseSWSGP(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
                 "model is kept as it was then.",
                 stacklevel=callers_level(),
             )
+        except FloatingPointError:
+            if best is None or not solver.keeps_best:
+                raise
+            warnings.warn(
+                f"training left the finite numbers in {solver.plan[0]} "
+                f"{len(history.losses) + 1} and ended there: the model is kept as it "
+                "was at its best.",
+                stacklevel=callers_level(),
+            )
         self._warn_of_jitter(engine)
         if not solver.solved:
             warnings.warn(
@@ -347,10 +350,7 @@ class BaseSWSGP(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
                 ConvergenceWarning,
                 stacklevel=callers_level(),
             )
-        result = fitted()
-        if best is not None:
-            result = best | {name: result[name] for name in OF_THE_WHOLE_FIT}
-        return result
+        return fitted(best)
 
     def _report(self, history, unit, most):
         """Print one line an epoch or round if asked to."""
@@ -374,16 +374,10 @@ class BaseSWSGP(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
 
     def _attributes_of(self, model, center, attributes, history):
         """Return the fitted attributes that describe a model in training."""
-        progress = {
-            "kl_weight_": model.kl_weight,
-            "lower_bound_": history.bounds[-1] if history.bounds else np.nan,
-            "loss_curve_": list(history.losses),
-            "best_loss_": min(history.losses, default=np.nan),
-            "validation_scores_": list(history.scores) or None,
-            "n_iter_": len(history.losses),
-        }
+        bound = history.bounds[-1] if history.bounds else np.nan
+        said = {"kl_weight_": model.kl_weight, "lower_bound_": bound}
         kernel = attributes["kernel_"]
-        return attributes | progress | model_attributes(model, center, kernel)
+        return attributes | said | model_attributes(model, center, kernel)
 
     def __getstate__(self):
         from skswsgp import __version__

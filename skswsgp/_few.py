@@ -28,18 +28,23 @@ def part_for(M, data, rng):
 
 
 class Judge(HeldOut):
-    """Judges kernels by the q(u) of M inducing points, of which a row sees H."""
+    """Judges kernels by the q(u) of M inducing points, of which a row sees H.
 
-    def __init__(self, M, H, data, *setting):
+    `points` says how they are chosen, "kmeans" or "random", and `spread` (D,) is that
+    of the features, as they stand in for length-scales where a kernel has none.
+    """
+
+    def __init__(self, M, H, points, spread, data, *setting):
         super().__init__(ROWS, data, *setting)
         self.M, self.H = M, H
+        self.points, self.spread = points, spread
 
     def densities(self, kernel, noise):
         """Return those of the held-out rows under a kernel."""
         rng, kept, D = np.random.RandomState(self.seed), ~self.held, self.X.shape[1]
-        scale = length_scales(kernel, D, otherwise=np.ones(D))
+        scale = length_scales(kernel, D, otherwise=self.spread)
         Z = initial_inducing_points(
-            self.X[kept], self.M, "kmeans", rng, scale, self.weight[kept]
+            self.X[kept], self.M, self.points, rng, scale, self.weight[kept]
         )
         attributes = {
             "kernel_": kernel,
@@ -56,17 +61,15 @@ class Judge(HeldOut):
     def best_of(self, candidates):
         """Return the first of (kernel, noise variances) unless others are better.
 
-        That is, unless held-out rows are likelier under them, beyond chance.
+        Better: held-out rows are likelier, beyond chance. One that fails is no better,
+        and any that does not is better than a first that fails.
         """
-        best, *others = candidates
-        if not others:
-            return best
-        density = self.densities(*best)
-        for one in others:
+        best, density = candidates[0], None
+        for one in candidates if len(candidates) > 1 else ():
             try:
                 found = self.densities(*one)
             except FloatingPointError:  # of a kernel that is not needed
                 continue
-            if self.better(found, density):
+            if density is None or self.better(found, density):
                 best, density = one, found
         return best

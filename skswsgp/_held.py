@@ -7,6 +7,7 @@ import numpy as np
 
 from skswsgp._divergences import divergence_weight
 from skswsgp._engine import CpuEngine
+from skswsgp._inducing import distinct_rows
 from skswsgp._model import build_model
 from skswsgp._natural import NaturalSolver
 from skswsgp._training import Data
@@ -51,8 +52,6 @@ class HeldOut:
     ----------
     X, y, weight : ndarrays of shapes (n, D), (n, Q) or (n, 1), (n,)
         The rows that take part.
-    Z : ndarray of shape (M, D)
-        Those of X that are distinct.
     held : ndarray of shape (n,)
         Which rows are held out.
     decisive : bool
@@ -63,14 +62,14 @@ class HeldOut:
         part = data.take(np.sort(rng.permutation(data.n_rows)[:most]))
         X = np.asarray(part.X[part.rows], dtype=np.float64)
         self.X, self.y, self.weight = merge_copies(X, part.y, part.weight)
-        self.Z, group = np.unique(self.X, axis=0, return_inverse=True)
-        M = len(self.Z)
-        self.held = (rng.permutation(M) < HELD_SHARE * M)[group.ravel()]
+        distinct, group = distinct_rows(self.X)
+        M = len(distinct)
+        self.held = (rng.permutation(M) < HELD_SHARE * M)[group]
         enough = effective_number(self.weight[self.held]) >= LEAST_HELD
         self.decisive = enough and not self.held.all()
         self.seed = rng.randint(2**31 - 1)  # of the order of all chains
         self.likelihood, self.log_density = likelihood, log_density
-        self.rng, self.options, self.prior = rng, options, prior
+        self.options, self.prior = options, prior
 
     def solver(self, attributes, H):
         """Return a solver that does not learn from held-out rows.

@@ -33,18 +33,20 @@ def initial_inducing_points(
         Weights of k-means; rows of weight zero are never used.
     """
     if not isinstance(method, str):
-        return _distinct(method)
+        return distinct_rows(method)[0]
     candidates = None if sample_weight is None else np.flatnonzero(sample_weight)
     n_rows = len(X) if candidates is None else len(candidates)
     if method == "random" or 2 * n_inducing > n_rows or n_inducing > MOST_CENTRES:
-        return _distinct(_values(X, _draw(n_rows, n_inducing, candidates, rng)))
+        drawn = _draw(n_rows, n_inducing, candidates, rng)
+        return distinct_rows(_values(X, drawn))[0]
     rows = _draw(n_rows, _sample_size(n_inducing), candidates, rng)
     sample = _values(X, rows)
-    distinct = _distinct(sample)
+    distinct, _ = distinct_rows(sample)
     if n_inducing >= len(distinct):
         return distinct
     weight = None if sample_weight is None else np.asarray(sample_weight)[rows]
-    return _distinct(_centres(sample, n_inducing, rng, feature_scale, weight))
+    centres = _centres(sample, n_inducing, rng, feature_scale, weight)
+    return distinct_rows(centres)[0]
 
 
 def _sample_size(n_centres):
@@ -66,10 +68,14 @@ def _values(X, rows):
     return np.array(X[rows], dtype=np.float64)
 
 
-def _distinct(Z):
-    """Return the rows of Z without exact repetitions, in their order."""
-    _, first = np.unique(Z, axis=0, return_index=True)
-    return Z[np.sort(first)]
+def distinct_rows(Z):
+    """Return (rows of Z without exact repetitions, which of them each row is).
+
+    They keep their order, so that neither order nor sign of columns matters.
+    """
+    _, first, group = np.unique(Z, axis=0, return_index=True, return_inverse=True)
+    order = np.argsort(first)
+    return Z[first[order]], np.argsort(order)[group.ravel()]
 
 
 def _centres(sample, n_centres, rng, feature_scale, weight):

@@ -88,9 +88,11 @@ class Learner:
         process.settle_noise(self.weight, rng)
         return found._replace(noise=process.model.noise.astype(float))
 
-    def coarse_to_fine(self, noise, rng):
-        """Return two kernels, the better first: one of them has its scales tied."""
-        spread = feature_spread(self.X, rng)
+    def coarse_to_fine(self, spread, noise, rng):
+        """Return a kernel with free scales and one with tied ones, the better first.
+
+        `spread` (D,) is that of the features; for a single one there is one kernel.
+        """
         if len(spread) == 1:
             return [self.learn(Found(start_kernel(spread), noise), rng, STEPS, RATE)]
         # The same rows decide in whatever order rows and columns come, and for -y.
@@ -194,9 +196,10 @@ def learn_local(
         around = params_in_units(start, spread, varying_features(X))
         found = learner.learn(Found(start, noise), rng, STEPS, RATE, around=around)
         found = learner.settle(found, rng)
+        # Its prior is around where the first leg ended: around the start, errors grow.
         found = learner.learn(found, rng, STEPS // 2, RATE / 2)
         return [learner.settle(found, rng)]
-    best, *rest = learner.coarse_to_fine(noise, rng)
+    best, *rest = learner.coarse_to_fine(spread, noise, rng)
     best = learner.choose_smoothness(learner.settle(best, rng), rng)
     nu = best.kernel.k2.nu
     rest = [one._replace(kernel=with_smoothness(one.kernel, nu)) for one in rest]
@@ -236,6 +239,14 @@ def learn_from_sites(sites, X, weight, start, n_threads, dtype, rng, search="aut
         start, rng, SITE_STEPS, RATE, tied=start.tied, noise_free=False
     )
     return found.kernel
+
+
+def learning_search(search):
+    """Return the kind of search while kernels are learned, for the user's word.
+
+    Kernels change all the time then, and no graph is made for each.
+    """
+    return "auto" if search == "pynndescent" else search
 
 
 def pool_size(n_features):

@@ -175,14 +175,12 @@ class LocalProcess:
     def others(self, rows):
         """Return the H nearest data of data rows, without themselves."""
         rows, place = np.unique(rows, return_inverse=True)  # each is searched once
-        # Few rows, and a kernel that moves: a graph is not worth making.
-        search = "auto" if self.search == "pynndescent" else self.search
-        lists = self.make_search(self.H + 1, search).query(self.model.Z[rows])
+        lists = self.make_search(self.H + 1).query(self.model.Z[rows])
         own = lists == rows[:, None]
         own[~own.any(axis=1), self.H] = True  # a row among its own duplicates
         return lists[~own].reshape(len(rows), self.H)[place]
 
-    def make_search(self, n_neighbors, search):
+    def make_search(self, n_neighbors):
         """Return a search for the data that are nearest under the kernel as it is."""
         kernel = kernel_of(self.model)
         scaled = choose_metric("kernel", kernel).name == "scaled"
@@ -190,7 +188,7 @@ class LocalProcess:
             self.model.Z,
             kernel,
             n_neighbors=n_neighbors,
-            search=search if scaled else "auto",
+            search=self.search if scaled else "auto",
             n_threads=self.n_threads,
         )
 
@@ -205,7 +203,7 @@ class LocalProcess:
 
     def predict_rows(self, X, center):
         """Return the same at rows of X in the units of the user, from their nearest."""
-        query = self.make_search(self.H, self.search).query
+        query = self.make_search(self.H).query
         pairs = []
         for first in range(0, len(X), ROWS_AT_ONCE):
             rows = X[first : first + ROWS_AT_ONCE]

@@ -247,7 +247,8 @@ class NeighborSearch:
             return self._likest(self._points, before=True)
         lists = np.empty((self._M, self.n_neighbors), dtype=np.int32)
         start, stop = 0, FIRST_PART
-        while start < self._M:  # at least half of these points come before a row
+        # But for the first part, at least half of the points come before a row.
+        while start < self._M:
             panels = make_panels(self._points[:stop])
             self._scan(self._points[start:stop], panels, lists[start:stop], start)
             start, stop = stop, 2 * stop

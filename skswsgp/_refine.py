@@ -14,6 +14,7 @@ import numpy as np
 from skswsgp._chain import mean_variance
 from skswsgp._covariance import SCALE
 from skswsgp._held import ROWS, HeldOut
+from skswsgp._inducing import distinct_rows
 from skswsgp._learning import NEIGHBORS, learn_from_sites, pool_size
 from skswsgp._model import callers_level
 from skswsgp._program import compile_kernel, updated_kernel
@@ -37,13 +38,13 @@ def refine_kernel(starts, data, *setting):
     try:
         for start in starts:
             trials.begin(start)
+        if trials.best is None:  # all have failed
+            return starts[0].kernel
         trials.scale(VARIANCE_STEP, MAX_VARIANCE_STEPS)
         for _ in range(MAX_KERNELS):
-            if not trials.consider(trials.relearned()) and not trials.untie():
+            if not trials.consider(trials.relearned) and not trials.untie():
                 break
         trials.scale(math.sqrt(VARIANCE_STEP), 2)
-    except FloatingPointError:  # of a trial; what is best so far has passed its own
-        pass
     except KeyboardInterrupt:
         warnings.warn(
             "the search for a kernel was interrupted: the fit goes on with the best "
@@ -58,15 +59,19 @@ class Trials(HeldOut):
 
     Attributes
     ----------
+    Z : ndarray of shape (M, D)
+        The rows of X that are distinct: inducing points.
     best : NaturalSolver or None
         That of the best kernel so far.
     density : ndarray of shape (n_held,)
         Log density of the held-out rows under it.
     """
 
-    def __init__(self, start, data, *setting):
-        super().__init__(min(ROWS, pool_size(data.X.shape[1])), data, *setting)
-        self.start = start
+    def __init__(self, start, data, likelihood, log_density, rng, *setting):
+        most = min(ROWS, pool_size(data.X.shape[1]))
+        super().__init__(most, data, likelihood, log_density, rng, *setting)
+        self.Z, _ = distinct_rows(self.X)
+        self.start, self.rng = start, rng
         self.best, self.density = None, None
 
     @property
@@ -91,7 +96,7 @@ class Trials(HeldOut):
 
     def begin(self, start):
         """Start there, if nothing better is known."""
-        if self.consider(self.solver_for(start.kernel)):
+        if self.consider(self.solver_for, start.kernel):
             self.start = start
 
     def untie(self):
@@ -100,12 +105,16 @@ class Trials(HeldOut):
         self.start = self.start._replace(tied=False)
         return tied
 
-    def consider(self, solver):
-        """Keep a solver if held-out rows are likelier than ever; return whether so.
+    def consider(self, make, *arguments):
+        """Keep a solver that is made if held-out rows are likelier; return whether so.
 
-        By TOLERANCE, and beyond chance.
+        Than ever, by TOLERANCE, and beyond chance. One that fails is worse than any.
         """
-        density = self.log_densities(solver, {})
+        try:
+            solver = make(*arguments)
+            density = self.log_densities(solver, {})
+        except FloatingPointError:
+            return False
         if self.best is not None and not self.better(density, self.density, TOLERANCE):
             return False
         self.best, self.density = solver, density
@@ -123,7 +132,7 @@ class Trials(HeldOut):
                 variance = step * self.best.engine.model.params[slot]
                 if not bounds[0] <= variance <= bounds[1]:
                     break
-                if not self.consider(self.best.scaled(slot, step)):
+                if not self.consider(self.best.scaled, slot, step):
                     break
             if self.best is not before:
                 break

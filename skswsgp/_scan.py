@@ -5,11 +5,14 @@ matrix products, but lose digits where norms are larger than distances. So each 
 comes with a bound of its error; points that may belong to the H nearest are kept, and
 their distances are taken again, from differences and summed in float64.
 
-With u = 2^-24 and N = |x|^2 + |z|^2, the rounding of entries and the products put at
-most (D + 2) u N on 2 x'z, the rest of |z|^2 - 2 x'z another 3 u N, and differences in
-float32 are wrong by 2 u N: slack N, slack = SLACK (D + 4) u, is twice all of it. The
-key of a point is (1 - slack) |z|^2 - 2 x'z, so that its distance is at least the key
-plus (1 - slack) |x|^2, and at most the key plus (1 + slack) |x|^2 + 2 slack |z|^2.
+With u = 2^-24 and N = |x|^2 + |z|^2, products put at most D u N on 2 x'z, the rest of
+|z|^2 - 2 x'z another 3 u N, a bound made from it and kept in float32 4 u N. Points in
+float64 are rounded on entry, 2 u N more, but their differences are as good as exact;
+those in float32 are not, but the squares of differences are wrong by 6 u N (3 u of each
+square: the difference counts twice, and the product). In all that is (D + 9) u N or
+(D + 13) u N, not more than slack N, slack = SLACK (D + 6) u. The key of a point is
+(1 - slack) |z|^2 - 2 x'z, so that its distance is at least the key plus
+(1 - slack) |x|^2, and at most the key plus (1 + slack) |x|^2 + 2 slack |z|^2.
 
 A tile holds a leaf of a k-d tree of the inducing points, and the rows that meet it
 together are near each other. The tile nearest to some rows comes first and tells how
@@ -142,7 +145,7 @@ def of_thread(works, t):
 
 def slack_of(D):
     """Return the bound of errors relative to |x|^2 + |z|^2."""
-    return SLACK * (D + 4) * ROUNDING
+    return SLACK * (D + 6) * ROUNDING
 
 
 def make_panels(points):
@@ -159,7 +162,7 @@ def make_panels(points):
     name = np.zeros(n_tiles * TILE, dtype=np.int32)
     padded[:M], low[:M] = points[order], (1.0 - slack_of(D)) * norm[order]
     name[:M] = order
-    values = np.ascontiguousarray(padded.reshape(-1, BLOCK, D).transpose(0, 2, 1))
+    values = padded.reshape(-1, BLOCK, D).transpose(0, 2, 1).copy()
     padded[M:] = padded[M - 1 : M]
     leaves = padded.reshape(-1, TILE, D)
     return Panels(
@@ -294,7 +297,8 @@ def count_up_to(values, n, bound):
 def bound_of_smallest(values, n, H, low, high):
     """Return a number that at least H of n values do not exceed, and few more.
 
-    It is between low and high; the latter is one such number, or NO_BOUND.
+    It is between low and high, the bound before, or NO_BOUND. Where that one comes from
+    exact distances, fewer than H values may be below it: then it comes back.
     """
     if high >= NO_BOUND:
         high = values[0]

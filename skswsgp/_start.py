@@ -16,7 +16,7 @@ from skswsgp._few import Judge, is_few, part_for
 from skswsgp._held import Prior
 from skswsgp._inducing import given_points, initial_inducing_points
 from skswsgp._jit import max_threads
-from skswsgp._learning import learn_local, length_scales
+from skswsgp._learning import learn_local, learning_search, length_scales
 from skswsgp._model import JITTER, initial_covariance, natural_jitter
 from skswsgp._program import compile_kernel
 from skswsgp._refine import refine_kernel
@@ -46,7 +46,9 @@ def initial_attributes(estimator, data, likelihood, spread, rng, natural):
     kernel = clone(kernel)
     noise = np.full(n_latent, float(getattr(estimator, "noise_variance", 0.1)))
     if estimator.init == "local" and data.n_rows > 1:
-        kernel, noise = learned_start(estimator, data, likelihood, rng, natural, points)
+        kernel, noise = learned_start(
+            estimator, data, likelihood, rng, natural, points, spread
+        )
         spread = length_scales(kernel, D, otherwise=spread)
     Z = initial_inducing_points(
         data.X,
@@ -82,13 +84,13 @@ def initial_attributes(estimator, data, likelihood, spread, rng, natural):
     return start
 
 
-def learned_start(estimator, data, likelihood, rng, natural, points):
+def learned_start(estimator, data, likelihood, rng, natural, points, spread):
     """Return the kernel and noise variances that the data teach.
 
     For few inducing points a part of the data teaches another, and other rows decide.
     """
     n_threads = max_threads(estimator.n_jobs, data.n_rows)
-    search, dtype = estimator.neighbor_search, estimator.dtype
+    search, dtype = learning_search(estimator.neighbor_search), estimator.dtype
     options = {"n_threads": n_threads, "dtype": dtype, "search": search}
     kl, metric = prior_of(estimator.kl, natural), estimator.neighbor_metric
     prior = Prior(kl, estimator.kl_weight, metric)
@@ -113,11 +115,13 @@ def learned_start(estimator, data, likelihood, rng, natural, points):
     if not few:
         return candidates[0]
     H = count_neighbors(estimator.n_neighbors, M, data.n_rows, natural)
-    judge = Judge(M, H, data, *setting)
+    judge = Judge(M, H, points, spread, data, *setting)
     if not judge.decisive:
         return candidates[0]
-    with suppress(FloatingPointError):  # of a kernel that is not needed
-        candidates += learn(part_for(M, data, rng))
+    part = part_for(M, data, rng)
+    if part.n_rows < data.n_rows:
+        with suppress(FloatingPointError):  # of a kernel that is not needed
+            candidates += learn(part)
     return judge.best_of(candidates)
 
 

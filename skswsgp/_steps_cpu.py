@@ -28,7 +28,7 @@ class Rows(NamedTuple):
     """The inducing points that a minibatch touches, and derivatives by their rows.
 
     All but `slot` have a leading axis of parts, which `of_part` cuts off. T is the
-    largest number of such points.
+    largest number of such points in a part.
     """
 
     slot: np.ndarray  # (M,) slot of a row within its part, -1 between steps
@@ -49,7 +49,7 @@ class Rows(NamedTuple):
 def make_rows(model, blocks, H, parts):
     """Allocate for `blocks` blocks of H rows."""
     M, Q = model.m.shape
-    T, dtype = min(M, blocks * H), model.Z.dtype
+    T, dtype = min(-(-M // parts), blocks * H), model.Z.dtype
     full, moving = model.full, model.train_inducing
 
     def zeros(shape, dtype=dtype):

@@ -179,6 +179,15 @@ class History:
         """Whether no epoch has improved by tol for n_iter_no_change epochs."""
         return self.since_best >= self.n_iter_no_change
 
+    def attributes(self):
+        """Return the fitted attributes that tell of all epochs."""
+        return {
+            "loss_curve_": list(self.losses),
+            "best_loss_": min(self.losses, default=math.nan),
+            "validation_scores_": list(self.scores) or None,
+            "n_iter_": len(self.losses),
+        }
+
 
 class Schedule(NamedTuple):
     """The steps of a fit, and the learning rate of each."""

@@ -10,7 +10,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from skswsgp._defaults import mean_and_scale
 from skswsgp._jit import max_threads
-from skswsgp._learning import learn_local
+from skswsgp._learning import learn_local, learning_search
 from skswsgp._local import LocalProcess, local_model
 from skswsgp._validation import Count, as_numbers, check_weights, validate
 
@@ -192,7 +192,7 @@ class NearestNeighborGPRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator
             max_threads(self.n_jobs, len(X)),
             self.dtype,
             rng,
-            self.neighbor_search,
+            learning_search(self.neighbor_search),
         )[0]
         self.kernel_, noise, curve = found.kernel, found.noise, found.curve
         self.noise_variance_ = noise if y.ndim > 1 else float(noise[0])

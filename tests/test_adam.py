@@ -78,6 +78,7 @@ def test_update_equals_reference(full, parts, rng):
     log_bounds = np.log([[0.1, 10.0], [0.1, 10.0], [1.39, 1.41]])
     optimizer = make_optimizer(model, free, log_bounds, UNIT)
     rows = engine.make_rows(model, 4, 4, parts)
+    assert rows.touched.shape == (parts, 9 // parts)
     before = copies(model)
     history = {name: [] for name in before}
     touched = []

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
-from sklearn.gaussian_process.kernels import RBF, ConstantKernel
+from sklearn.gaussian_process.kernels import RBF, ConstantKernel, DotProduct
 
-from skswsgp import SWSGPClassifier, SWSGPRegressor, _alternating, _start
+from skswsgp import SWSGPClassifier, SWSGPRegressor, _alternating, _few, _start
 from skswsgp._chain import Chain
 from skswsgp._divergences import LocalDivergences
 from skswsgp._few import Judge, is_few, part_for
@@ -32,7 +32,8 @@ def log_density(mu, v, y, attributes):
 def judge_of(X, y, M=12, seed=0):
     data = Data(X, y[:, None], np.ones(len(X)))
     rng = np.random.RandomState(seed)
-    return Judge(M, M, data, ("gaussian", 1), log_density, rng, OPTIONS, Prior())
+    setting = ("gaussian", 1), log_density, rng, OPTIONS, Prior()
+    return Judge(M, M, "kmeans", np.ones(1), data, *setting)
 
 
 # --- a kernel for few points ------------------------------------------------------
@@ -56,8 +57,10 @@ def test_a_kernel_that_fails_is_passed_over(rng, monkeypatch):
         return densities(kernel, noise)
 
     monkeypatch.setattr(judge, "densities", failing)
-    smooth = SMOOTH, NOISE
-    assert judge.best_of([smooth, (ROUGH, NOISE)]) is smooth
+    smooth, rough = (SMOOTH, NOISE), (ROUGH, NOISE)
+    assert judge.best_of([smooth, rough]) is smooth
+    assert judge.best_of([rough, smooth]) is smooth
+    assert judge.best_of([rough, (ROUGH, 2.0 * NOISE)]) is rough
 
 
 def test_rows_that_judge_are_not_seen(rng):
@@ -116,6 +119,45 @@ def test_the_judge_knows_the_prior_of_the_estimator(rng, monkeypatch):
     assert chain.engine.model.kl_weight == 2.0
     assert local.search.options["metric"] == "euclidean"
     assert chain.search.options["metric"] == "kernel"
+
+
+@pytest.mark.parametrize("points", ["kmeans", "random"])
+def test_kernels_are_judged_at_points_chosen_as_those_of_the_fit(
+    points, rng, monkeypatch, few_steps
+):
+    chosen, choose = [], _few.initial_inducing_points
+
+    def noted(X, M, method, rng, scale, *args):
+        chosen.append((method, scale))
+        return choose(X, M, method, rng, scale, *args)
+
+    monkeypatch.setattr(_few, "initial_inducing_points", noted)
+    monkeypatch.setattr(_start, "initial_inducing_points", noted)
+    X = rng.normal(size=(300, 2)) * [1.0, 1000.0]
+    kernel = DotProduct(1.0) + ConstantKernel(1.0)
+    settings = {"n_inducing": 20, "n_neighbors": 5, "random_state": 0}
+    model = SWSGPRegressor(kernel, inducing_points=points, **settings)
+    model.fit(X, X[:, 0])
+    assert len(chosen) == 3
+    for method, scale in chosen:
+        assert method == points
+        assert_array_equal(scale, chosen[-1][1])
+    assert scale[1] > 100 * scale[0]
+
+
+def test_a_part_that_is_all_teaches_once(rng, monkeypatch, few_steps):
+    taught, learn = [], _start.learn_local
+
+    def noted(X, y, *args, **options):
+        taught.append(len(y))
+        return learn(X, y, *args, **options)
+
+    monkeypatch.setattr(_start, "learn_local", noted)
+    X, y = waves(rng, 210)
+    SWSGPRegressor(n_inducing=20, random_state=0).fit(X, y)
+    assert taught == [210, 200]
+    SWSGPRegressor(n_inducing=20, random_state=0).fit(X[:190], y[:190])
+    assert taught == [210, 200, 190]
 
 
 def test_what_is_few():
@@ -222,6 +264,38 @@ def test_without_held_out_rows_the_round_of_least_loss_is_kept(rng, monkeypatch)
     assert np.abs(model.inducing_points_).max() < 3.0
     assert model.score(X, y) > 0.8
     assert_array_equal(orders, np.broadcast_to(orders[0], (_alternating.ROUNDS, 12)))
+
+
+def test_a_later_round_that_fails_leaves_the_best_one(rng, monkeypatch):
+    X = rng.uniform(-2, 2, size=(100, 2))
+    y = targets("one", X, rng)
+    advance, solver = _alternating.AdamSolver.advance, _alternating.NaturalSolver
+    made = []
+
+    def spoilt(self, epoch):
+        advance(self, epoch)
+        self.arguments[0].model.Z[:] += 3.0 * epoch
+
+    def failing(*args):
+        made.append(args)
+        if len(made) > last:
+            raise FloatingPointError("lost")
+        return solver(*args)
+
+    monkeypatch.setattr(_alternating.AdamSolver, "advance", spoilt)
+    monkeypatch.setattr(_alternating, "NaturalSolver", failing)
+    last = 2
+    with pytest.warns(UserWarning, match="left the finite numbers in round 3") as seen:
+        model = moving(SWSGPRegressor).fit(X, y)
+    assert seen[0].filename == __file__
+    assert model.n_iter_ == len(model.loss_curve_) == 2
+    assert model.loss_curve_[1] > model.loss_curve_[0]
+    assert model.lower_bound_ == pytest.approx(-100 * model.loss_curve_[0])
+    assert np.abs(model.inducing_points_).max() < 3.0
+    assert model.score(X, y) > 0.5
+    last = len(made)
+    with pytest.raises(FloatingPointError):
+        moving(SWSGPRegressor).fit(X, y)
 
 
 def test_the_keyboard_leaves_a_usable_model(rng, monkeypatch):

@@ -3,7 +3,14 @@
 import numpy as np
 import pytest
 
-from skswsgp._held import beyond_chance, effective_number, merge_copies
+from skswsgp._held import (
+    HeldOut,
+    Prior,
+    beyond_chance,
+    effective_number,
+    merge_copies,
+)
+from skswsgp._training import Data
 
 # --- chance -----------------------------------------------------------------------
 
@@ -39,3 +46,21 @@ def test_effective_number():
     assert effective_number(np.array([1.0, 3.0])) == pytest.approx(1.6)
     huge = np.array([1e200, 1e200, 1.0])
     assert effective_number(huge) == pytest.approx(2.0)
+
+
+# --- which ------------------------------------------------------------------------
+
+
+def test_the_same_rows_are_held_out_for_other_columns(rng):
+    X, y = rng.integers(-3, 4, size=(200, 3)).astype(float), rng.normal(size=(200, 1))
+
+    def held(X):
+        rng, options = np.random.RandomState(0), {"search": "auto"}
+        setting = ("gaussian", 1), None, rng, options, Prior()
+        return HeldOut(150, Data(X, y, np.ones(200)), *setting).held
+
+    expected = held(X)
+    assert expected.any()
+    np.testing.assert_array_equal(held(X[:, ::-1]), expected)
+    np.testing.assert_array_equal(held(-X), expected)
+    np.testing.assert_array_equal(held(5.0 - 2.0 * X[:, [1, 2, 0]]), expected)

@@ -6,7 +6,11 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from skswsgp._inducing import given_points, initial_inducing_points
+from skswsgp._inducing import (
+    distinct_rows,
+    given_points,
+    initial_inducing_points,
+)
 from skswsgp._start import count_inducing, count_neighbors
 
 METHODS = ["kmeans", "random"]
@@ -188,3 +192,14 @@ def test_auto_grows_with_the_table(n_rows, n_features, M, H):
     assert count_neighbors("auto", M, n_rows, natural=True) == H
     assert count_inducing("auto", n_rows, n_features, natural=False) == 256
     assert count_neighbors("auto", 256, n_rows, natural=False) == 16
+
+
+def test_distinct_rows_keep_their_order(rng):
+    Z = rng.integers(-1, 2, size=(30, 2)).astype(float)
+    rows, group = distinct_rows(Z)
+    assert_array_equal(rows[group], Z)
+    seen = []
+    for row in Z.tolist():
+        if row not in seen:
+            seen.append(row)
+    assert_array_equal(rows, seen)

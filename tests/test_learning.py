@@ -11,8 +11,8 @@ from sklearn.gaussian_process.kernels import (
 )
 from test_kriging import KERNELS, drawn
 
-from skswsgp import SWSGPClassifier, SWSGPRegressor, _learning, _local
-from skswsgp._defaults import default_kernel
+from skswsgp import SWSGPClassifier, SWSGPRegressor, _learning, _neighbors
+from skswsgp._defaults import default_kernel, feature_spread
 from skswsgp._learning import (
     Found,
     Learner,
@@ -21,6 +21,7 @@ from skswsgp._learning import (
     params_in_units,
 )
 from skswsgp._local import local_model
+from skswsgp.baselines import NearestNeighborGPRegressor
 
 
 def learned(X, y, kernel=None, **options):
@@ -41,6 +42,13 @@ def learner_of(X, y, weight=None):
     return Learner(X, y, 1.0 / weight[:, None], weight, 1, "float64", "auto")
 
 
+def coarse_to_fine(learner):
+    """Return what a learner finds, the best first."""
+    rng = np.random.RandomState(0)
+    spread = feature_spread(learner.X, rng)
+    return learner.coarse_to_fine(spread, np.array([0.1]), rng)
+
+
 def scales(found):
     return found.kernel.k2.length_scale
 
@@ -52,7 +60,7 @@ def test_scales_are_freed_where_features_differ(rng):
     X = rng.normal(size=(600, 6))
     y = np.sin(2 * X[:, 0]) + 0.1 * rng.normal(size=600)
     learner = learner_of(X, y)
-    best, other = learner.coarse_to_fine(np.array([0.1]), np.random.RandomState(0))
+    best, other = coarse_to_fine(learner)
     assert not best.tied
     assert other.tied
     assert scales(best)[1:].min() > 3 * scales(best)[0]
@@ -63,7 +71,7 @@ def test_scales_stay_tied_where_nothing_tells_them_apart(rng):
     X = rng.normal(size=(100, 30))
     y = X.sum(axis=1) / 5 + 0.5 * rng.normal(size=100)
     learner = learner_of(X, y)
-    best, other = learner.coarse_to_fine(np.array([0.1]), np.random.RandomState(0))
+    best, other = coarse_to_fine(learner)
     assert best.tied
     assert not other.tied
 
@@ -73,11 +81,11 @@ def test_equal_units_are_kept_where_they_are_better(rng):
     X = np.hstack([rng.normal(size=(300, 2)), 0.01 * rng.normal(size=(300, 40))])
     y = np.sin(X[:, 0]) + X[:, 1] + 0.05 * rng.normal(size=300)
     learner = learner_of(X, y)
-    found = learner.coarse_to_fine(np.array([0.1]), np.random.RandomState(0))
+    found = coarse_to_fine(learner)
     (tied,) = [one for one in found if one.tied]
     np.testing.assert_allclose(scales(tied), scales(tied)[0])
     mixed = learner_of(X * np.r_[1e-3, 1.0, np.full(40, 100.0)], y)
-    found = mixed.coarse_to_fine(np.array([0.1]), np.random.RandomState(0))
+    found = coarse_to_fine(mixed)
     (tied,) = [one for one in found if one.tied]
     assert scales(tied).max() > 100 * scales(tied).min()
 
@@ -100,7 +108,7 @@ def test_rows_that_decide_do_not_teach(rng, monkeypatch):
 
     monkeypatch.setattr(Learner, "learn", noted)
     monkeypatch.setattr(Learner, "process", watched)
-    learner.coarse_to_fine(np.array([0.1]), np.random.RandomState(0))
+    coarse_to_fine(learner)
     assert len(taught) == len(judged) == 2
     for rows, held in zip(taught, judged, strict=True):
         assert len(held) == 40
@@ -285,18 +293,31 @@ def test_learning_from_some_rows_of_x(rng, monkeypatch, pool):
     np.testing.assert_array_equal(some.noise, copied.noise)
 
 
-def test_learning_makes_no_graph(rng, monkeypatch):
-    kinds = []
+@pytest.mark.parametrize("local", [False, True])
+def test_learning_makes_no_graph(rng, monkeypatch, few_steps, local):
+    made = []
 
-    class Recording(_local.NeighborSearch):
-        def __init__(self, *args, **options):
-            super().__init__(*args, **options)
-            kinds.append(self.kind)
+    class Graph:
+        def __init__(self, points, n_neighbors, *args):
+            self.n_neighbors = n_neighbors
+            made.append(self)
 
-    monkeypatch.setattr(_local, "NeighborSearch", Recording)
-    X = rng.normal(size=(100, 2))
-    seed = np.random.RandomState(0)
-    learn_local(
-        X, X[:, :1], np.ones(100), RBF(1.0), 0.1, 1, "float64", seed, "pynndescent"
-    )
-    assert kinds and "pynndescent" not in kinds
+        def find(self, points):  # nothing that can be trusted
+            n = len(points)
+            return np.zeros((n, self.n_neighbors)), np.zeros(n, dtype=bool)
+
+    monkeypatch.setattr(_neighbors, "_Graph", Graph)
+    X = rng.normal(size=(300, 2))
+    y = (X[:, 0] > 0).astype(int)
+    settings = {"neighbor_search": "pynndescent", "random_state": 0}
+    if local:
+        NearestNeighborGPRegressor(**settings).fit(X, y)
+        assert not made
+        return
+    for n_inducing in ("auto", 40):
+        few = {"n_inducing": n_inducing, "n_neighbors": 8}
+        SWSGPClassifier(**settings, **few, init="default").fit(X, y)
+        expected = len(made)
+        SWSGPClassifier(**settings, **few).fit(X, y)
+        assert len(made) == 2 * expected > 0
+        made.clear()

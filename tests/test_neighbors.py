@@ -26,7 +26,7 @@ from skswsgp._neighbors import (
 )
 from skswsgp._partition import tree_order
 from skswsgp._program import compile_kernel
-from skswsgp._scan import GROUP, ROWS
+from skswsgp._scan import GROUP, ROWS, make_panels
 
 ARD = np.array([0.5, 1.0, 4.0])
 ONE_DISTANCE = {
@@ -97,6 +97,17 @@ def test_brute_leaves_out_tiles(rng, n_features, n_neighbors):
     X[::10] += 30 * rng.normal(size=(15, n_features))
     lists = search(Z, n_neighbors=n_neighbors, search="brute").query(X)
     assert_array_equal(lists, sorted_lists(X, Z, n_neighbors))
+
+
+@pytest.mark.parametrize("n_features", [1, 2])
+def test_panels_end_in_zeros(rng, n_features):
+    points = 5.0 + rng.uniform(size=(300, n_features))
+    panels = make_panels(points)
+    values = panels.values.transpose(0, 2, 1).reshape(-1, n_features)
+    order = panels.name.ravel()[:300]
+    assert_array_equal(values[:300], points[order].astype(np.float32))
+    assert_array_equal(values[300:], 0.0)
+    assert panels.least.min() > 4.9
 
 
 def test_brute_of_points_on_a_grid(rng):

@@ -66,7 +66,7 @@ def test_variance_rises_on_steep_data(steep):
 
 
 def test_variance_falls_on_pure_chance(rng):
-    X, y = rng.uniform(-3, 3, (1000, 1)), rng.choice([-1.0, 1.0], 1000)
+    X, y = rng.uniform(-3, 3, (1000, 2)), rng.choice([-1.0, 1.0], 1000)
     assert refined(X, y, variance_kernel(2.0)).k1.constant_value < 0.1
 
 
@@ -98,7 +98,7 @@ def test_the_next_kernel_learns_from_the_sites_of_kept_rows(monkeypatch, steep):
     monkeypatch.setattr(_refine, "learn_from_sites", learn)
     weight = np.random.default_rng(0).uniform(0.5, 2.0, 300)
     trials = trials_of(*steep, variance_kernel(2.0), weight)
-    trials.consider(trials.solver_for(trials.start.kernel))
+    trials.consider(trials.solver_for, trials.start.kernel)
     again = trials.relearned()
     kept = ~trials.held
     assert_array_equal(seen["X"], trials.X[kept])
@@ -121,16 +121,16 @@ def test_held_out_rows_do_not_teach(steep):
     other = trials_of(X, flipped, variance_kernel(2.0))
     assert_array_equal(trials.held, other.held)
     for one in (trials, other):
-        assert one.consider(one.solver_for(one.start.kernel))
+        assert one.consider(one.solver_for, one.start.kernel)
     assert_array_equal(trials.best.engine.model.m, other.best.engine.model.m)
     assert trials.density.mean() > other.density.mean() + 0.5
 
 
 def test_a_worse_kernel_is_not_kept(steep):
     trials = trials_of(*steep, variance_kernel(20.0))
-    trials.consider(trials.solver_for(trials.start.kernel))
+    trials.consider(trials.solver_for, trials.start.kernel)
     best = trials.best
-    assert not trials.consider(best.scaled(-1, 1e-3))
+    assert not trials.consider(best.scaled, -1, 1e-3)
     assert trials.best is best
     assert trials.kernel == variance_kernel(20.0)
 
@@ -140,7 +140,7 @@ def test_trials_know_the_prior(steep):
     prior = Prior("local", 3.0, "euclidean")
     trials = trials_of(X, y, variance_kernel(20.0), prior=prior)
     first = trials.solver_for(trials.start.kernel)
-    assert trials.consider(first)
+    assert trials.consider(lambda: first)
     other = trials.solver_for(variance_kernel(60.0))
     other.precision[:] = other.shift[:] = 0.0
     density = trials.log_densities(other, {})
@@ -153,14 +153,14 @@ def test_trials_know_the_prior(steep):
 
 def test_a_gain_within_chance_is_none(monkeypatch, steep):
     trials = trials_of(*steep, variance_kernel(20.0))
-    trials.consider(trials.solver_for(trials.start.kernel))
+    trials.consider(trials.solver_for, trials.start.kernel)
     noise = np.random.default_rng(0).normal(size=trials.held.sum())
     noise += 0.5 * noise.std() / np.sqrt(len(noise)) - noise.mean()
     monkeypatch.setattr(trials, "log_density", lambda *_: trials.density + noise)
-    assert not trials.consider(trials.best.scaled(-1, 1.0))
+    assert not trials.consider(trials.best.scaled, -1, 1.0)
     sure = 3.0 * noise.mean() + 0.0 * noise
     monkeypatch.setattr(trials, "log_density", lambda *_: trials.density + sure)
-    assert trials.consider(trials.best.scaled(-1, 1.0))
+    assert trials.consider(trials.best.scaled, -1, 1.0)
 
 
 def test_a_part_of_many_rows_takes_part(monkeypatch, steep):
@@ -195,6 +195,16 @@ def test_rows_that_share_X_are_held_out_together(steep):
     held = trials_of(X, y, variance_kernel(0.5)).held
     assert 0 < held.sum() < len(X)
     assert_array_equal(*held.reshape(2, -1))
+
+
+def test_trials_take_other_columns_in_the_same_order(steep):
+    X, y = np.hstack([steep[0], np.roll(steep[0], 1)]), steep[1]
+    kernel = ConstantKernel(2.0) * RBF(0.7)
+    first = trials_of(X, y, kernel)
+    for sign, columns in ((1.0, [1, 0]), (-1.0, [0, 1])):
+        other = trials_of(sign * X[:, columns], y, kernel)
+        assert_array_equal(other.Z, sign * first.Z[:, columns])
+        assert_array_equal(other.held, first.held)
 
 
 def test_copies_do_not_tell_of_each_other(rng):
@@ -233,11 +243,11 @@ def test_copies_of_rows(rng):
 def test_an_interrupted_search_keeps_the_best_so_far(monkeypatch, steep, when):
     calls, consider = [], Trials.consider
 
-    def interrupted(self, solver):
-        calls.append(solver)
+    def interrupted(self, *arguments):
+        calls.append(arguments)
         if len(calls) == when:
             raise KeyboardInterrupt
-        return consider(self, solver)
+        return consider(self, *arguments)
 
     monkeypatch.setattr(Trials, "consider", interrupted)
     X, y = steep
@@ -248,13 +258,40 @@ def test_an_interrupted_search_keeps_the_best_so_far(monkeypatch, steep, when):
     assert model.score(X, y) > 0.8
 
 
-def test_a_trial_that_fails_ends_the_search(monkeypatch, steep):
+def test_a_trial_that_fails_is_worse_than_any(monkeypatch, steep):
+    factors, scale = [], Trials.scale
+
     def fails(*args, **options):
         raise FloatingPointError
 
+    def noted(self, factor, most):
+        factors.append(factor)
+        scale(self, factor, most)
+
     monkeypatch.setattr(_refine, "learn_from_sites", fails)
+    monkeypatch.setattr(Trials, "scale", noted)
     kernel = refined(*steep, variance_kernel(0.5))
     assert kernel.k1.constant_value > 1.0
+    assert factors == [_refine.VARIANCE_STEP, np.sqrt(_refine.VARIANCE_STEP)]
+
+
+@pytest.mark.parametrize("failing", [(0,), (1,), (0, 1)])
+def test_a_start_that_fails_leaves_the_others(monkeypatch, steep, failing):
+    starts = [start_of(variance_kernel(variance)) for variance in (0.5, 1.1)]
+    solver_for = Trials.solver_for
+
+    def fails(self, kernel):
+        if kernel in [starts[i].kernel for i in failing]:
+            raise FloatingPointError
+        return solver_for(self, kernel)
+
+    monkeypatch.setattr(Trials, "solver_for", fails)
+    data, rng = data_of(*steep), np.random.RandomState(1)
+    kernel = refine_kernel(starts, data, BINARY, log_density, rng, OPTIONS, CHAIN)
+    if len(failing) == 2:
+        assert kernel is starts[0].kernel
+    else:
+        assert kernel.k1.constant_value > 2.0
 
 
 def test_the_same_seed_gives_the_same_kernel(steep):
