@@ -11,10 +11,11 @@ from typing import NamedTuple
 import numpy as np
 from sklearn.base import clone
 
-from skswsgp._covariance import RATIONAL_QUADRATIC, RBF
+from skswsgp._adam import LOG_NOISE_BOUNDS
+from skswsgp._covariance import RATIONAL_QUADRATIC, RBF, SCALE
 from skswsgp._defaults import default_kernel, feature_spread
 from skswsgp._held import HELD_SHARE, beyond_chance, merge_copies
-from skswsgp._local import LocalProcess, local_model
+from skswsgp._local import SETTLE_SHIFT, LocalProcess, draw_rows, local_model
 from skswsgp._program import compile_kernel, updated_kernel
 
 POOL = 200_000  # rows that take part in learning, at most
@@ -25,6 +26,8 @@ RATE = 0.1  # of the logarithms of the parameters, at the start
 COARSE_STEPS = 50  # for one scale of all features
 SITE_STEPS = 50  # on sites, which move with the kernel
 MOST_HELD = 2000  # rows that decide between kernels
+WIDE, WIDE_STEPS = 96, 100  # neighbours, at most, in the last steps
+CALIBRATION = 2048  # rows on which variances are calibrated, at most
 SMOOTHNESS = 1.5, 0.5, 2.5  # of Matern kernels that are tried; the first is the start
 
 
@@ -58,18 +61,18 @@ class Learner:
         self.weight = weight.astype(dtype)
         self.n_threads, self.search = n_threads, search
 
-    def process(self, found):
+    def process(self, found, H=NEIGHBORS):
         """Return the local process under a kernel and its noise."""
         model, _ = local_model(self.X, self.y, self.ratios, *found[:2], self.dtype)
-        H = min(NEIGHBORS, len(self.X) - 1)
+        H = min(H, len(self.X) - 1)
         return LocalProcess(model, H, self.n_threads, self.search)
 
     def learn(
         self, start, rng, steps, rate, tied=False, rows=None, noise_free=True,
-        around=None,
+        around=None, H=NEIGHBORS,
     ):  # fmt: skip
         """Return what steps of Adam on `rows` (all, if None) make of a start."""
-        process = self.process(start)
+        process = self.process(start, H)
         compiled = compile_kernel(start.kernel, self.X.shape[1], self.dtype)
         slots = None
         if tied:
@@ -87,6 +90,40 @@ class Learner:
         process = self.process(found)
         process.settle_noise(self.weight, rng)
         return found._replace(noise=process.model.noise.astype(float))
+
+    def widen(self, found, H, rng):
+        """Return what learning makes of it where a row sees its H nearest others.
+
+        A kernel that was learned from few neighbours has never seen the distances
+        between many: the folds of a sheet, for example, that come close to each other.
+        """
+        found = self.learn(found, rng, WIDE_STEPS, RATE / 2, found.tied, H=min(H, WIDE))
+        return self.calibrate(found, H, rng)
+
+    def calibrate(self, found, H, rng):
+        """Return the same with variances that suit rows given their H nearest others.
+
+        A factor of both changes no mean, so the likeliest one is the mean square of
+        standardised residuals. It is taken if it is better beyond chance.
+        """
+        variance = free_variance(found.kernel, self.X.shape[1])
+        if variance is None:
+            return found
+        slot, bounds = variance
+        process, N = self.process(found, H), len(self.X)
+        rows = draw_rows(np.arange(N), min(N, CALIBRATION), rng)
+        square, weight = process.standardised(rows)[0], self.weight[rows]
+        params = process.model.params.astype(np.float64)
+        most = np.minimum(bounds / params[slot], np.exp(SETTLE_SHIFT))
+        low, high = np.maximum(most, np.exp(-SETTLE_SHIFT))
+        factor = np.average(square.mean(axis=1), weights=weight)
+        factor = min(max(factor, low), high)
+        gain = 0.5 * np.sum(square * (1.0 - 1.0 / factor) - np.log(factor), axis=1)
+        if not beyond_chance(gain, weight):
+            return found
+        params[slot] *= factor
+        noise = np.clip(factor * found.noise, *np.exp(LOG_NOISE_BOUNDS))
+        return found._replace(kernel=updated_kernel(found.kernel, params), noise=noise)
 
     def coarse_to_fine(self, spread, noise, rng):
         """Return a kernel with free scales and one with tied ones, the better first.
@@ -146,7 +183,7 @@ class Learner:
 
 def learn_local(
     X, y, weight, kernel, noise_variance, n_threads, dtype, rng, search="auto",
-    rows=None, settle_all=False,
+    rows=None, settle_all=False, n_neighbors=None,
 ):  # fmt: skip
     """Learn kernel and noise variances from the density of rows given their nearest.
 
@@ -169,6 +206,9 @@ def learn_local(
         Which rows of a larger X, that is not copied, y and weight belong to.
     settle_all : bool, default=False
         Whether the noise of all that are found suits their smoothness, or the best's.
+    n_neighbors : int, default=None
+        From how many rows predictions will be made: the last steps see as many, at most
+        WIDE, and then variances are calibrated; None for NEIGHBORS and neither.
 
     Returns
     -------
@@ -198,12 +238,15 @@ def learn_local(
         found = learner.settle(found, rng)
         # Its prior is around where the first leg ended: around the start, errors grow.
         found = learner.learn(found, rng, STEPS // 2, RATE / 2)
-        return [learner.settle(found, rng)]
+        found = learner.settle(found, rng)
+        return [learner.widen(found, n_neighbors, rng) if n_neighbors else found]
     best, *rest = learner.coarse_to_fine(spread, noise, rng)
     best = learner.choose_smoothness(learner.settle(best, rng), rng)
     nu = best.kernel.k2.nu
     rest = [one._replace(kernel=with_smoothness(one.kernel, nu)) for one in rest]
     best = learner.settle(best, rng)
+    if n_neighbors:
+        best = learner.widen(best, n_neighbors, rng)
     return [best, *(learner.settle(one, rng) if settle_all else one for one in rest)]
 
 
@@ -293,6 +336,18 @@ def params_in_units(kernel, spread, varying):
 def with_smoothness(kernel, nu):
     """Return a default kernel with another smoothness."""
     return clone(kernel).set_params(k2__nu=nu)
+
+
+def free_variance(kernel, n_features):
+    """Return (index, bounds) of the variance that multiplies a whole kernel, or None.
+
+    None also where it is "fixed".
+    """
+    compiled = compile_kernel(kernel, n_features, np.float64)
+    slot = compiled.struct.extra[-1]
+    if compiled.struct.code[-1] == SCALE and compiled.free[slot]:
+        return slot, np.exp(compiled.log_bounds[slot])
+    return None
 
 
 def first_stationary(struct):

@@ -167,10 +167,14 @@ class LocalProcess:
 
         As if each had the weight 1, whatever the noise of the others.
         """
+        square, v = self.standardised(rows)
+        return -0.5 * np.sum(np.log(2.0 * np.pi * v) + square, axis=1)
+
+    def standardised(self, rows):
+        """Return (y - mu)^2 / v of data rows given their H nearest others, and v."""
         mu, v = self.predict(self.model.Z[rows], self.others(rows))
         v = v.astype(np.float64) + self.model.noise
-        square = (self.model.m[rows] - mu) ** 2 / v
-        return -0.5 * np.sum(np.log(2.0 * np.pi * v) + square, axis=1)
+        return (self.model.m[rows] - mu) ** 2 / v, v
 
     def others(self, rows):
         """Return the H nearest data of data rows, without themselves."""

@@ -12,12 +12,16 @@ import warnings
 import numpy as np
 
 from skswsgp._chain import mean_variance
-from skswsgp._covariance import SCALE
 from skswsgp._held import ROWS, HeldOut
 from skswsgp._inducing import distinct_rows
-from skswsgp._learning import NEIGHBORS, learn_from_sites, pool_size
+from skswsgp._learning import (
+    NEIGHBORS,
+    free_variance,
+    learn_from_sites,
+    pool_size,
+)
 from skswsgp._model import callers_level
-from skswsgp._program import compile_kernel, updated_kernel
+from skswsgp._program import updated_kernel
 
 VARIANCE_STEP = 3.0  # factor of the variance between two trials
 MAX_VARIANCE_STEPS = 6
@@ -149,15 +153,3 @@ class Trials(HeldOut):
             sites, X, self.weight[kept], start, rng=rng, **self.options
         )
         return self.solver_for(kernel)
-
-
-def free_variance(kernel, n_features):
-    """Return (index, bounds) of the variance that multiplies a whole kernel, or None.
-
-    None also where it is "fixed".
-    """
-    compiled = compile_kernel(kernel, n_features, np.float64)
-    slot = compiled.struct.extra[-1]
-    if compiled.struct.code[-1] == SCALE and compiled.free[slot]:
-        return slot, np.exp(compiled.log_bounds[slot])
-    return None

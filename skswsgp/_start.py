@@ -96,7 +96,9 @@ def learned_start(estimator, data, likelihood, rng, natural, points, spread):
     prior = Prior(kl, estimator.kl_weight, metric)
     D = data.X.shape[1]
     M = count_inducing(estimator.n_inducing, data.n_rows, D, natural)
+    H = count_neighbors(estimator.n_neighbors, M, data.n_rows, natural)
     few = natural and isinstance(points, str) and is_few(M, data.n_rows, D)
+    all_rows = natural and isinstance(points, str) and M >= data.n_rows
     setting = likelihood, estimator._log_density, rng, options, prior
 
     def learn(data):
@@ -105,7 +107,9 @@ def learned_start(estimator, data, likelihood, rng, natural, points, spread):
         classes = likelihood[0] != "gaussian"
         found = local_kernels(
             data, estimator.kernel, likelihood, noise, rng,
-            settle_all=few and not classes, **options,
+            settle_all=few and not classes,
+            n_neighbors=H if all_rows and not classes and metric == "kernel" else None,
+            **options,
         )  # fmt: skip
         if natural and classes:
             return [(refine_kernel(found, data, *setting), found[0].noise)]
@@ -114,7 +118,6 @@ def learned_start(estimator, data, likelihood, rng, natural, points, spread):
     candidates = learn(data)
     if not few:
         return candidates[0]
-    H = count_neighbors(estimator.n_neighbors, M, data.n_rows, natural)
     judge = Judge(M, H, points, spread, data, *setting)
     if not judge.decisive:
         return candidates[0]

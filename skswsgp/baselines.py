@@ -193,6 +193,7 @@ class NearestNeighborGPRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator
             self.dtype,
             rng,
             learning_search(self.neighbor_search),
+            n_neighbors=self.n_neighbors,
         )[0]
         self.kernel_, noise, curve = found.kernel, found.noise, found.curve
         self.noise_variance_ = noise if y.ndim > 1 else float(noise[0])

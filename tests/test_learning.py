@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from sklearn.datasets import make_s_curve
 from sklearn.gaussian_process.kernels import (
     RBF,
     ConstantKernel,
@@ -100,8 +101,8 @@ def test_rows_that_decide_do_not_teach(rng, monkeypatch):
         taught.append(rows)
         return learn(self, start, rng, 2, rate, tied, rows, **options)
 
-    def watched(self, found):
-        made = process(self, found)
+    def watched(self, found, *H):
+        made = process(self, found, *H)
         density = made.log_density
         made.log_density = lambda rows: (judged.append(rows), density(rows))[1]
         return made
@@ -321,3 +322,46 @@ def test_learning_makes_no_graph(rng, monkeypatch, few_steps, local):
         SWSGPClassifier(**settings, **few).fit(X, y)
         assert len(made) == 2 * expected > 0
         made.clear()
+
+
+@pytest.mark.parametrize("factor", [0.2, 5.0])
+def test_variances_are_calibrated_where_means_stay(factor):
+    true = 1.5 * Matern([1.0, 0.5], nu=1.5)
+    X, y = drawn(true, noise=0.1)
+    learner = learner_of(X, y)
+    kernel = 1.5 * factor * Matern([1.0, 0.5], nu=1.5)
+    start = Found(kernel, np.array([0.1 * factor]))
+    found = learner.calibrate(start, 60, np.random.RandomState(0))
+    assert found.kernel.k1.constant_value == pytest.approx(1.5, rel=0.2)
+    ratio = found.kernel.k1.constant_value / kernel.k1.constant_value
+    np.testing.assert_allclose(found.noise, ratio * start.noise)
+    np.testing.assert_allclose(found.kernel.k2.length_scale, [1.0, 0.5])
+    rows = np.arange(50)
+    before, after = (learner.process(one, 60) for one in (start, found))
+    first, _ = before.predict(X[rows] - X.mean(axis=0), before.others(rows))
+    second, _ = after.predict(X[rows] - X.mean(axis=0), after.others(rows))
+    np.testing.assert_allclose(second, first, rtol=1e-8, atol=1e-8)
+
+
+def test_variances_that_fit_or_are_fixed_stay():
+    X, y = drawn(1.5 * Matern([1.0, 0.5], nu=1.5), noise=0.1)
+    learner, rng = learner_of(X, y), np.random.RandomState(0)
+    for kernel, noise in [
+        (1.5 * Matern([1.0, 0.5], nu=1.5), 0.1),
+        (ConstantKernel(9.0, "fixed") * Matern([1.0, 0.5], nu=1.5), 0.6),
+        (RBF(1.0) + DotProduct(1.0), 0.1),
+    ]:
+        start = Found(kernel, np.array([noise]))
+        assert learner.calibrate(start, 60, rng) is start
+
+
+@pytest.mark.parametrize("estimator", [SWSGPRegressor, NearestNeighborGPRegressor])
+def test_folds_that_come_close_are_told_apart(estimator):
+    # From 32 nearest rows all looks like a plane: lengths were four times as long, RMSE
+    # twice the noise and more, and 95 % intervals held 64 %.
+    X, y = make_s_curve(900, noise=0.05, random_state=0)
+    model = estimator(random_state=0).fit(X[:650], y[:650])
+    mean, std = model.predict(X[650:], return_std=True)
+    error = y[650:] - mean
+    assert np.sqrt(np.mean(error**2)) < 0.075
+    assert np.mean(np.abs(error) < 1.96 * std) > 0.88
