@@ -92,12 +92,16 @@ class Learner:
         return found._replace(noise=process.model.noise.astype(float))
 
     def widen(self, found, H, rng):
-        """Return what learning makes of it where a row sees its H nearest others.
+        """Return what suits rows given their H nearest others.
 
         A kernel that was learned from few neighbours has never seen the distances
         between many: the folds of a sheet, for example, that come close to each other.
+        Where its variances do not suit H, it learns on with as many, at most WIDE.
         """
-        found = self.learn(found, rng, WIDE_STEPS, RATE / 2, found.tied, H=min(H, WIDE))
+        if self.calibrate(found, H, rng) is found:
+            return found
+        wide = min(H, WIDE)
+        found = self.learn(found, rng, WIDE_STEPS, RATE / 2, found.tied, H=wide)
         return self.calibrate(found, H, rng)
 
     def calibrate(self, found, H, rng):
