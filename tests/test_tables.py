@@ -1,0 +1,71 @@
+"""Default arguments on tables as they come: units, offsets, copies, width, few rows."""
+
+import numpy as np
+import pytest
+
+from skswsgp import SWSGPClassifier, SWSGPRegressor
+from skswsgp.metrics import expected_calibration_error, interval_coverage
+
+N = 600  # training rows; as many again are predicted
+
+
+def mixed(rng, X):
+    """Return columns that are nearly the same: correlations above 0.9."""
+    return X @ (np.ones((4, 4)) + 0.3 * rng.normal(size=(4, 4)))
+
+
+# Each makes another table of X (2 N, 4); `rows` is how many of it teach.
+TABLES = {
+    "as drawn": (lambda rng, X: X, N),
+    "raw": (lambda rng, X: X * [1e-3, 1.0, 40.0, 1e5], N),
+    "offset": (lambda rng, X: X + np.array([1e4, -300.0, 0.0, 1e6]), N),
+    "skewed": (lambda rng, X: np.exp(2.0 * X), N),
+    "correlated": (mixed, N),
+    "each row three times": (lambda rng, X: X[np.r_[np.arange(N) // 3, N : 2 * N]], N),
+    "200 columns": (lambda rng, X: np.c_[X, rng.normal(size=(len(X), 196))], 400),
+    "60 rows": (lambda rng, X: X, 60),
+}
+# The least share of the explained variance, and of new values in 95 % intervals.
+LEAST = {
+    "skewed": (0.7, 0.88),
+    "each row three times": (0.85, 0.88),
+    "200 columns": (0.5, 0.8),
+    "60 rows": (0.4, 0.8),
+}
+USUAL = 0.85, 0.9
+
+
+def table(name, seed=0):
+    """Return X, a smooth function of two columns, noise, and how many rows teach."""
+    rng = np.random.default_rng(seed)
+    change, rows = TABLES[name]
+    X = rng.uniform(-1.5, 1.5, size=(2 * N, 4))
+    noise = 0.3 * rng.normal(size=2 * N)
+    if name == "each row three times":
+        X, noise = change(rng, X), change(rng, noise)
+        return X, 2.0 * np.sin(1.5 * X[:, 0]) + X[:, 1], noise, rows
+    return change(rng, X), 2.0 * np.sin(1.5 * X[:, 0]) + X[:, 1], noise, rows
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_regression(name):
+    X, f, noise, rows = table(name)
+    y = f + noise
+    model = SWSGPRegressor(random_state=0).fit(X[:rows], y[:rows])
+    mean, std = model.predict(X[N:], return_std=True)
+    explained, coverage = LEAST.get(name, USUAL)
+    assert 1.0 - np.var(f[N:] - mean) / np.var(f) > explained
+    assert coverage < interval_coverage(y[N:], mean, std) < 0.99
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_classification(name):
+    X, f, noise, rows = table(name)
+    y = f + noise > 0.0
+    model = SWSGPClassifier(random_state=0).fit(X[:rows], y[:rows])
+    p = model.predict_proba(X[N:])
+    wrong = np.mean((p[:, 1] > 0.5) != y[N:])
+    limits = {"200 columns": (0.25, 0.15), "60 rows": (0.2, 0.2), "skewed": (0.15, 0.1)}
+    error, calibration = limits.get(name, (0.12, 0.08))
+    assert wrong < error
+    assert expected_calibration_error(y[N:], p) < calibration
