@@ -493,7 +493,7 @@ def test_jitter_is_a_tenth_of_the_noise_within_its_range():
     for noise, dtype, expected in (
         ([0.5], "float64", 1e-4),
         ([4e-5, 1.0], "float64", 2e-6),
-        ([1e-12], "float64", 1e-8),
+        ([1e-12], "float64", 1e-10),
         ([1e-12], "float32", 1e-4),
     ):
         found = natural_jitter(ConstantKernel(2.0) * RBF(), Z, noise, dtype)
