@@ -439,7 +439,7 @@ def test_a_failing_fit_leaves_an_earlier_model_untouched(short, monkeypatch):
     model = Regressor(random_state=0).fit(X, y)
     before = state_of(model)
 
-    def failing(*args):
+    def failing(*args, **options):
         raise FloatingPointError(_local.LOST)
 
     monkeypatch.setattr(baselines, "learn_local", failing)
