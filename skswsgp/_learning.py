@@ -118,8 +118,8 @@ class Learner:
         rows = draw_rows(np.arange(N), min(N, CALIBRATION), rng)
         square, weight = process.standardised(rows)[0], self.weight[rows]
         params = process.model.params.astype(np.float64)
-        most = np.minimum(bounds / params[slot], np.exp(SETTLE_SHIFT))
-        low, high = np.maximum(most, np.exp(-SETTLE_SHIFT))
+        least, most = np.exp(-SETTLE_SHIFT), np.exp(SETTLE_SHIFT)
+        low, high = np.clip(bounds / params[slot], least, most)
         factor = np.average(square.mean(axis=1), weights=weight)
         factor = min(max(factor, low), high)
         gain = 0.5 * np.sum(square * (1.0 - 1.0 / factor) - np.log(factor), axis=1)
