@@ -114,6 +114,10 @@ class SWSGPClassifier(ClassifierMixin, BaseSWSGP):
         With a diagonal covariance the variances, of the shape of `inducing_mean_`; with
         a full one the lower factor L of S = L L', of shape (n_inducing_, n_inducing_)
         or (n_inducing_, n_inducing_, n_classes).
+    variance_scale_ : float
+        What multiplies the variance of q(f) in predictions: 1, or with `init="local"`
+        and the natural solver what makes rows held out likeliest. A diagonal S makes
+        rows less sure than they are, or surer. The means stay.
     n_inducing_, n_neighbors_ : int
         M and H used.
     kl_weight_ : float
@@ -273,7 +277,7 @@ class SWSGPClassifier(ClassifierMixin, BaseSWSGP):
             Probabilities, columns in the order of `classes_`.
         """
         mu, v = self._latent(X, True, n_neighbors)
-        return class_probabilities(mu, v)
+        return class_probabilities(mu, scaled_variance(v, vars(self)))
 
     def predict(self, X, n_neighbors=None):
         """Predict the most probable class.
@@ -335,13 +339,19 @@ class SWSGPClassifier(ClassifierMixin, BaseSWSGP):
         labels = targets[:, 0].astype(int)
         if mu.shape[1] == 1:
             labels = (labels + 1) // 2
-        proba = class_probabilities(mu, v)[np.arange(len(labels)), labels]
+        proba = class_probabilities(mu, scaled_variance(v, attributes))
+        proba = proba[np.arange(len(labels)), labels]
         return np.log(np.maximum(proba, np.finfo(proba.dtype).tiny))
 
     def _stratify(self, y, fraction):
         _, counts = np.unique(y, return_counts=True)
         smaller = int(min(fraction, 1.0 - fraction) * len(y))
         return y if counts.min() > 1 and smaller >= len(counts) else None
+
+
+def scaled_variance(v, attributes):
+    """Return variances times the scale that rows held out asked for, if they did."""
+    return attributes.get("variance_scale_", 1.0) * v
 
 
 def class_probabilities(mu, v):

@@ -15,10 +15,10 @@ from skswsgp._model import JITTER, natural_jitter
 ROWS_A_POINT = 4  # rows for each inducing point in the part that teaches
 
 
-def is_few(M, n_rows, n_features):
+def is_few(M, n_rows, n_features, rows_a_point=ROWS_A_POINT):
     """Whether M inducing points are few for so many rows, and for those that judge."""
     most = min(pool_size(n_features), int((1.0 - HELD_SHARE) * ROWS))
-    return ROWS_A_POINT * M < min(n_rows, most)
+    return rows_a_point * M < min(n_rows, most)
 
 
 def part_for(M, data, rng):
@@ -39,8 +39,9 @@ class Judge(HeldOut):
         self.M, self.H = M, H
         self.points, self.spread = points, spread
 
-    def densities(self, kernel, noise):
-        """Return those of the held-out rows under a kernel."""
+    def solve(self, found):
+        """Return a solver that has converged, and the densities of held-out rows."""
+        kernel, noise = found[:2]
         rng, kept, D = np.random.RandomState(self.seed), ~self.held, self.X.shape[1]
         scale = length_scales(kernel, D, otherwise=self.spread)
         Z = initial_inducing_points(
@@ -56,20 +57,25 @@ class Judge(HeldOut):
         if self.likelihood[0] == "gaussian":
             dtype = self.options["dtype"]
             attributes["jitter_"] = natural_jitter(kernel, Z, noise, dtype)
-        return self.log_densities(self.solver(attributes, self.H), attributes)
+        solver = self.solver(attributes, self.H)
+        return solver, self.log_densities(solver, attributes)
 
     def best_of(self, candidates):
-        """Return the first of (kernel, noise variances) unless others are better.
+        """Return the first of some `Found` unless others are better.
 
         Better: held-out rows are likelier, beyond chance. One that fails is no better,
-        and any that does not is better than a first that fails.
+        and any that does not is better than a first that fails. For classes it comes
+        with the scale that its variances ask for.
         """
-        best, density = candidates[0], None
-        for one in candidates if len(candidates) > 1 else ():
+        best, solver, density = candidates[0], None, None
+        for one in candidates:
             try:
-                found = self.densities(*one)
+                other, likelier = self.solve(one)
             except FloatingPointError:  # of a kernel that is not needed
                 continue
-            if density is None or self.better(found, density):
-                best, density = one, found
-        return best
+            if density is None or self.better(likelier, density):
+                best, solver, density = one, other, likelier
+        if self.likelihood[0] == "gaussian":
+            return best
+        scale = 1.0 if solver is None else self.variance_scale(solver)
+        return best._replace(variance_scale=scale)

@@ -4,6 +4,7 @@ import math
 from typing import NamedTuple
 
 import numpy as np
+from scipy.optimize import minimize_scalar
 
 from skswsgp._divergences import divergence_weight
 from skswsgp._engine import CpuEngine
@@ -14,7 +15,10 @@ from skswsgp._training import Data
 
 ROWS = 20_000  # that q(u) is found on and judged by, at most
 HELD_SHARE = 0.2  # of them
-LEAST_HELD = 20.0  # rows, as many as equal weights would have the same spread with
+LEAST_HELD = 20  # rows, or half of them if these are fewer
+LEAST_EFFECTIVE = 15.0  # as many equal weights have the same spread
+LEAST_GAIN = 1e-3  # nats a row, for which a variance is scaled
+SCALE_SPREAD, SCALE_SHIFT = 0.5, 3.0  # of the logarithm of that scale; its bound
 
 
 class Prior(NamedTuple):
@@ -64,8 +68,10 @@ class HeldOut:
         self.X, self.y, self.weight = merge_copies(X, part.y, part.weight)
         distinct, group = distinct_rows(self.X)
         M = len(distinct)
-        self.held = (rng.permutation(M) < HELD_SHARE * M)[group]
-        enough = effective_number(self.weight[self.held]) >= LEAST_HELD
+        n_held = max(HELD_SHARE * M, min(LEAST_HELD, M // 2))
+        self.held = (rng.permutation(M) < n_held)[group]
+        self.share = part.n_rows / data.n_rows  # of the rows, that take part
+        enough = effective_number(self.weight[self.held]) >= LEAST_EFFECTIVE
         self.decisive = enough and not self.held.all()
         self.seed = rng.randint(2**31 - 1)  # of the order of all chains
         self.likelihood, self.log_density = likelihood, log_density
@@ -111,6 +117,28 @@ class HeldOut:
             solver.advance(0)
         held, (mu, v) = self.held, solver.marginals()
         return self.log_density(mu[held], v[held], self.y[held], attributes)
+
+    def variance_scale(self, solver):
+        """Return the factor of the variance of q(f) that suits held-out rows best.
+
+        Its logarithm has a normal prior. 1 if no other is better beyond chance; one
+        found on a share of the rows must gain the more.
+        """
+        held, (mu, v) = self.held, solver.marginals()
+        mu, v, y, weight = mu[held], v[held], self.y[held], self.weight[held]
+
+        def density(shift):
+            return self.log_density(mu, v, y, {"variance_scale_": np.exp(shift)})
+
+        def loss(shift):
+            prior = 0.5 * (shift / SCALE_SPREAD) ** 2 / effective_number(weight)
+            return prior - np.average(density(shift), weights=weight)
+
+        bounds = -SCALE_SHIFT, SCALE_SHIFT
+        shift = minimize_scalar(loss, bounds=bounds, options={"xatol": 0.05}).x
+        least = LEAST_GAIN / self.share
+        better = self.better(density(shift), density(0.0), least)
+        return float(np.exp(shift)) if better else 1.0
 
     def better(self, density, other, least=0.0):
         """Whether held-out rows are likelier, by `least` and beyond chance."""

@@ -38,6 +38,7 @@ class Found(NamedTuple):
     noise: np.ndarray  # (Q,) variances
     tied: bool = False  # whether the length-scales kept their ratios
     curve: np.ndarray = np.zeros(0)  # mean log density of rows at each step
+    variance_scale: float = 1.0  # of q(f), for classes
 
 
 class Learner:

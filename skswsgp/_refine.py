@@ -31,19 +31,19 @@ LEAST_PRECISION = 1e-4  # of a site, relative to that of the prior
 
 
 def refine_kernel(starts, data, *setting):
-    """Return a kernel under which held-out rows are at least as likely.
+    """Return a kernel, as `Found`, under which held-out rows are at least as likely.
 
     `starts`, a list of `Found`, says where to start: the first unless another is
     better; "fixed" parameters stay. Other arguments are those of `HeldOut`.
     """
     trials = Trials(starts[0], data, *setting)
     if not trials.decisive:
-        return starts[0].kernel
+        return starts[0]
     try:
         for start in starts:
             trials.begin(start)
         if trials.best is None:  # all have failed
-            return starts[0].kernel
+            return starts[0]
         trials.scale(VARIANCE_STEP, MAX_VARIANCE_STEPS)
         for _ in range(MAX_KERNELS):
             if not trials.consider(trials.relearned) and not trials.untie():
@@ -55,7 +55,7 @@ def refine_kernel(starts, data, *setting):
             "one so far.",
             stacklevel=callers_level(),
         )
-    return trials.kernel
+    return trials.found
 
 
 class Trials(HeldOut):
@@ -64,7 +64,7 @@ class Trials(HeldOut):
     Attributes
     ----------
     Z : ndarray of shape (M, D)
-        The rows of X that are distinct: inducing points.
+        The distinct ones of the rows that are not held out: inducing points.
     best : NaturalSolver or None
         That of the best kernel so far.
     density : ndarray of shape (n_held,)
@@ -74,7 +74,7 @@ class Trials(HeldOut):
     def __init__(self, start, data, likelihood, log_density, rng, *setting):
         most = min(ROWS, pool_size(data.X.shape[1]))
         super().__init__(most, data, likelihood, log_density, rng, *setting)
-        self.Z, _ = distinct_rows(self.X)
+        self.Z, _ = distinct_rows(self.X[~self.held])
         self.start, self.rng = start, rng
         self.best, self.density = None, None
 
@@ -84,6 +84,14 @@ class Trials(HeldOut):
         if self.best is None:
             return self.start.kernel
         return updated_kernel(self.start.kernel, self.best.engine.model.params)
+
+    @property
+    def found(self):
+        """The best so far, as `Found`, with the scale that its variances ask for."""
+        if self.best is None:
+            return self.start
+        scale = self.variance_scale(self.best)
+        return self.start._replace(kernel=self.kernel, variance_scale=scale)
 
     def solver_for(self, kernel):
         """Return a solver under a kernel, which goes on from the sites of the best."""

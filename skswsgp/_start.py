@@ -16,7 +16,7 @@ from skswsgp._few import Judge, is_few, part_for
 from skswsgp._held import Prior
 from skswsgp._inducing import given_points, initial_inducing_points
 from skswsgp._jit import max_threads
-from skswsgp._learning import learn_local, learning_search, length_scales
+from skswsgp._learning import Found, learn_local, learning_search, length_scales
 from skswsgp._model import JITTER, initial_covariance, natural_jitter
 from skswsgp._program import compile_kernel
 from skswsgp._refine import refine_kernel
@@ -45,10 +45,10 @@ def initial_attributes(estimator, data, likelihood, spread, rng, natural):
         points = given_points(points, D, estimator.n_inducing)
     kernel = clone(kernel)
     noise = np.full(n_latent, float(getattr(estimator, "noise_variance", 0.1)))
+    found = Found(kernel, noise)
     if estimator.init == "local" and data.n_rows > 1:
-        kernel, noise = learned_start(
-            estimator, data, likelihood, rng, natural, points, spread
-        )
+        found = learned_start(estimator, data, likelihood, rng, natural, points, spread)
+        kernel, noise = found[:2]
         spread = length_scales(kernel, D, otherwise=spread)
     Z = initial_inducing_points(
         data.X,
@@ -72,6 +72,8 @@ def initial_attributes(estimator, data, likelihood, spread, rng, natural):
         start["noise_variance_"] = noise
         if natural:
             start["jitter_"] = natural_jitter(kernel, Z, noise, estimator.dtype)
+    else:
+        start["variance_scale_"] = found.variance_scale
     full = is_full(estimator.covariance, M, H, n_latent, estimator.dtype)
     if natural and estimator.covariance != "full":  # it solves for q(u) from the prior
         variance = np.asarray(kernel.diag(Z), dtype=np.float64)
@@ -85,7 +87,7 @@ def initial_attributes(estimator, data, likelihood, spread, rng, natural):
 
 
 def learned_start(estimator, data, likelihood, rng, natural, points, spread):
-    """Return the kernel and noise variances that the data teach.
+    """Return the kernel and noise variances that the data teach, as `Found`.
 
     For few inducing points a part of the data teaches another, and other rows decide.
     """
@@ -97,32 +99,36 @@ def learned_start(estimator, data, likelihood, rng, natural, points, spread):
     D = data.X.shape[1]
     M = count_inducing(estimator.n_inducing, data.n_rows, D, natural)
     H = count_neighbors(estimator.n_neighbors, M, data.n_rows, natural)
-    few = natural and isinstance(points, str) and is_few(M, data.n_rows, D)
-    all_rows = natural and isinstance(points, str) and M >= data.n_rows
+    classes = likelihood[0] != "gaussian"
+    free = natural and isinstance(points, str)
+    few = free and is_few(M, data.n_rows, D)
+    all_rows = free and M >= data.n_rows
     setting = likelihood, estimator._log_density, rng, options, prior
 
     def learn(data):
-        """Return (kernel, noise variances), the best first."""
+        """Return what is found, the best first."""
         noise = float(getattr(estimator, "noise_variance", 0.1))
-        classes = likelihood[0] != "gaussian"
         found = local_kernels(
             data, estimator.kernel, likelihood, noise, rng,
             settle_all=few and not classes,
             n_neighbors=H if all_rows and not classes and metric == "kernel" else None,
             **options,
         )  # fmt: skip
-        if natural and classes:
-            return [(refine_kernel(found, data, *setting), found[0].noise)]
-        return [one[:2] for one in found]
+        return [refine_kernel(found, data, *setting)] if natural and classes else found
 
     candidates = learn(data)
-    if not few:
+    unscaled = candidates[0]._replace(variance_scale=1.0)
+    if not free:
+        return unscaled
+    # So far variances are scaled for all rows as inducing points.
+    scaled = classes and is_few(M, data.n_rows, D, rows_a_point=1)
+    if not few and not scaled:
         return candidates[0]
     judge = Judge(M, H, points, spread, data, *setting)
     if not judge.decisive:
-        return candidates[0]
+        return unscaled
     part = part_for(M, data, rng)
-    if part.n_rows < data.n_rows:
+    if few and part.n_rows < data.n_rows:
         with suppress(FloatingPointError):  # of a kernel that is not needed
             candidates += learn(part)
     return judge.best_of(candidates)

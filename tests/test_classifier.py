@@ -8,9 +8,12 @@ from helpers import ADAM
 from sklearn.datasets import load_iris, make_moons
 from sklearn.exceptions import NotFittedError
 from sklearn.gaussian_process.kernels import ConstantKernel, Matern
+from sklearn.metrics import log_loss
 
 from skswsgp import SWSGPClassifier
-from skswsgp._classifier import PREDICTION_NODES
+from skswsgp._classifier import PREDICTION_NODES, class_probabilities
+from skswsgp._few import Judge
+from skswsgp._held import HeldOut
 from skswsgp._likelihoods import normal_nodes
 from skswsgp.kernels import ArcCosine
 
@@ -368,3 +371,56 @@ def test_unknown_labels_in_validation_data_are_refused():
     X, y = iris()
     with pytest.raises(ValueError, match="virginica"):
         small_model().fit(X[:100], y[:100], X_val=X, y_val=y)
+
+
+# ------------------------------------------------- the scale of variances
+
+
+@pytest.mark.parametrize("Q", [1, 3])
+def test_probabilities_take_scaled_variances(Q, rng):
+    model, _ = assembled(KERNELS["matern"], np.arange(max(Q, 2)), Q)
+    X = rng.normal(size=(6, 2))
+    mu, v = model._latent(X, True)
+    plain = model.predict_proba(X)
+    model.variance_scale_ = 0.2
+    np.testing.assert_allclose(model.predict_proba(X), class_probabilities(mu, 0.2 * v))
+    assert np.abs(model.predict_proba(X) - plain).max() > 0.01
+
+
+def test_few_rows_are_no_reason_to_be_timid():
+    X, y = load_iris(return_X_y=True)
+    train = np.random.RandomState(0).permutation(150)[:45]
+    test = np.setdiff1d(np.arange(150), train)
+    model = SWSGPClassifier(random_state=0).fit(X[train], y[train])
+    assert log_loss(y[test], model.predict_proba(X[test])) < 0.3
+
+
+def test_variances_are_scaled_for_the_inducing_points_of_the_fit(monkeypatch, rng):
+    X = rng.normal(size=(200, 2))
+    y = X[:, 0] > 0
+
+    def scale(judge, solver):
+        points = len(solver.engine.model.Z)
+        assert points == 20 if isinstance(judge, Judge) else points > 150
+        return 0.7 if isinstance(judge, Judge) else 0.4
+
+    monkeypatch.setattr(HeldOut, "variance_scale", scale)
+    for expected, params in (
+        (0.4, {}),
+        (0.7, {"n_inducing": 20}),
+        (1.0, {"inducing_points": X[:50]}),
+        (1.0, ADAM | {"init": "local", "max_iter": 1}),
+    ):
+        model = SWSGPClassifier(random_state=0, **params).fit(X, y)
+        assert model.variance_scale_ == expected
+
+
+def test_the_scale_stays_in_a_warm_start(rng):
+    X = rng.normal(size=(100, 2))
+    model = SWSGPClassifier(warm_start=True, random_state=0).fit(X, X[:, 0] > 0)
+    model.variance_scale_ = 0.3
+    before = model.predict_proba(X)
+    np.testing.assert_allclose(
+        model.fit(X, X[:, 0] > 0).predict_proba(X), before, atol=0.02
+    )
+    assert model.variance_scale_ == 0.3

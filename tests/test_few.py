@@ -10,6 +10,7 @@ from skswsgp._chain import Chain
 from skswsgp._divergences import LocalDivergences
 from skswsgp._few import Judge, is_few, part_for
 from skswsgp._held import Prior
+from skswsgp._learning import Found
 from skswsgp._training import Data
 
 OPTIONS = {"n_threads": 1, "dtype": "float64", "search": "auto"}
@@ -41,38 +42,39 @@ def judge_of(X, y, M=12, seed=0):
 
 def test_the_judge_takes_what_few_points_can_carry(rng):
     judge = judge_of(*waves(rng, 600))
-    rough, smooth = (ROUGH, NOISE), (SMOOTH, 3 * NOISE)
+    rough, smooth = Found(ROUGH, NOISE), Found(SMOOTH, 3 * NOISE)
     assert judge.best_of([rough, smooth]) is smooth
     assert judge.best_of([smooth, rough]) is smooth
-    assert judge.best_of([rough, (ROUGH.clone_with_theta(ROUGH.theta), NOISE)]) is rough
+    same = Found(ROUGH.clone_with_theta(ROUGH.theta), NOISE)
+    assert judge.best_of([rough, same]) is rough
 
 
 def test_a_kernel_that_fails_is_passed_over(rng, monkeypatch):
     judge = judge_of(*waves(rng, 200))
-    densities = judge.densities
+    solve = judge.solve
 
-    def failing(kernel, noise):
-        if kernel is ROUGH:
+    def failing(found):
+        if found.kernel is ROUGH:
             raise FloatingPointError("lost")
-        return densities(kernel, noise)
+        return solve(found)
 
-    monkeypatch.setattr(judge, "densities", failing)
-    smooth, rough = (SMOOTH, NOISE), (ROUGH, NOISE)
+    monkeypatch.setattr(judge, "solve", failing)
+    smooth, rough = Found(SMOOTH, NOISE), Found(ROUGH, NOISE)
     assert judge.best_of([smooth, rough]) is smooth
     assert judge.best_of([rough, smooth]) is smooth
-    assert judge.best_of([rough, (ROUGH, 2.0 * NOISE)]) is rough
+    assert judge.best_of([rough, Found(ROUGH, 2.0 * NOISE)]) is rough
 
 
 def test_rows_that_judge_are_not_seen(rng):
     X, y = waves(rng, 200)
     judge = judge_of(X, y)
     assert judge.held.sum() == 40
-    before = judge.densities(SMOOTH, NOISE)
+    before = judge.solve(Found(SMOOTH, NOISE))[1]
     held, y = judge.held, judge.y[judge.held][:, 0]
     judge.y[held] += 1.0
-    after = judge.densities(SMOOTH, NOISE)
+    after = judge.solve(Found(SMOOTH, NOISE))[1]
     judge.y[held] += 1.0
-    again = judge.densities(SMOOTH, NOISE)
+    again = judge.solve(Found(SMOOTH, NOISE))[1]
     # Under the same mu and v the densities are a parabola of y.
     curvature = again - 2.0 * after + before
     assert (curvature < 0.0).all()
@@ -84,16 +86,16 @@ def test_rows_that_judge_are_not_seen(rng):
 def test_copies_do_not_tell_of_each_other(rng):
     X = rng.uniform(-3, 3, size=(300, 1))
     y = np.sin(X[:, 0]) + 0.5 * rng.normal(size=300)
-    memory = ConstantKernel(1.0) * RBF(1e-3), np.array([1e-3])
-    smooth = SMOOTH, np.array([0.25])
+    memory = Found(ConstantKernel(1.0) * RBF(1e-3), np.array([1e-3]))
+    smooth = Found(SMOOTH, np.array([0.25]))
     judge = judge_of(np.repeat(X, 5, axis=0), np.repeat(y, 5), M=240)
     assert judge.best_of([smooth, memory]) is smooth
     assert judge.best_of([memory, smooth]) is smooth
 
 
 def test_few_rows_decide_nothing(rng):
-    X, y = waves(rng, 90)
-    rough, smooth = (ROUGH, NOISE), (SMOOTH, 3 * NOISE)
+    X, y = waves(rng, 28)
+    rough, smooth = Found(ROUGH, NOISE), Found(SMOOTH, 3 * NOISE)
     judge = judge_of(X, y)
     assert not judge.decisive
     assert judge.best_of([rough, smooth]) is rough

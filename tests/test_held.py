@@ -1,5 +1,7 @@
 """Rows held out: what they decide, and what may not tell of them."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
@@ -46,6 +48,55 @@ def test_effective_number():
     assert effective_number(np.array([1.0, 3.0])) == pytest.approx(1.6)
     huge = np.array([1e200, 1e200, 1.0])
     assert effective_number(huge) == pytest.approx(2.0)
+
+
+@pytest.mark.parametrize(("n", "held"), [(1, 1), (20, 10), (50, 20), (200, 40)])
+def test_how_many_rows_are_held_out(rng, n, held):
+    X, setting = rng.normal(size=(n, 2)), (np.random.RandomState(0), {}, Prior())
+    rows = HeldOut(n, Data(X, X[:, :1], np.ones(n)), ("gaussian", 1), None, *setting)
+    assert rows.held.sum() == held
+    assert rows.decisive == (held >= 15)
+
+
+# --- the scale of variances ---------------------------------------------------------
+
+
+@pytest.fixture
+def scaled_by(rng):
+    """Return the scale found for held-out rows whose variances are 1 / `factor`."""
+
+    def find(factor, n=1000, most=1000):
+        data = Data(rng.normal(size=(n, 1)), rng.normal(size=(n, 1)), np.ones(n))
+
+        def log_density(mu, v, y, attributes):
+            v = attributes["variance_scale_"] * v
+            return -0.5 * (np.log(v) + (y - mu) ** 2 / v)[:, 0]
+
+        setting = ("gaussian", 1), log_density, np.random.RandomState(0)
+        rows = HeldOut(most, data, *setting, {}, Prior())
+        marginals = np.zeros((most, 1)), np.full((most, 1), 1.0 / factor)
+        return rows.variance_scale(SimpleNamespace(marginals=lambda: marginals))
+
+    return find
+
+
+@pytest.mark.parametrize("factor", [0.25, 4.0])
+def test_variances_are_scaled_to_held_out_rows(scaled_by, factor):
+    assert scaled_by(factor, n=5000, most=5000) == pytest.approx(factor, rel=0.15)
+
+
+def test_few_rows_scale_variances_less(scaled_by):
+    assert scaled_by(0.1, n=100, most=100) > 1.3 * scaled_by(0.1, n=5000, most=5000)
+    assert scaled_by(1e-9, n=5000, most=5000) > 0.049  # e^-3
+
+
+def test_a_scale_within_chance_is_one(scaled_by):
+    assert scaled_by(1.1, n=100, most=100) == 1.0
+
+
+def test_a_part_of_the_rows_must_gain_more(scaled_by):
+    assert scaled_by(0.7, n=10_000, most=10_000) != 1.0
+    assert scaled_by(0.7, n=1_000_000, most=10_000) == 1.0
 
 
 # --- which ------------------------------------------------------------------------

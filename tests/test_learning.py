@@ -144,7 +144,7 @@ def test_constant_columns(rng):
 @pytest.mark.parametrize("nu", [0.5, 2.5])
 def test_the_smoothness_is_found(nu):
     X, y = drawn(ConstantKernel(1.0) * Matern([0.8, 1.6], nu=nu), noise=0.001)
-    kernel, noise, tied, curve = learned(X, y)
+    kernel, noise, tied, curve, _ = learned(X, y)
     assert kernel.k2.nu == nu
     assert noise.shape == (1,)
     steps = _learning.COARSE_STEPS + _learning.STEPS // 2
@@ -169,7 +169,9 @@ def test_all_that_are_found_may_have_the_noise_that_suits_them():
 def test_a_kernel_of_the_user_keeps_its_form(rng):
     X, y = drawn(KERNELS["matern"], noise=0.1, N=100)
     given = ConstantKernel(1.0) * RBF([1.0, 1.0])
-    kernel, noise, _, curve = learned(X, np.stack([y, rng.normal(size=100)], 1), given)
+    kernel, noise, _, curve, _ = learned(
+        X, np.stack([y, rng.normal(size=100)], 1), given
+    )
     assert given == ConstantKernel(1.0) * RBF([1.0, 1.0])
     assert type(kernel.k2) is RBF
     assert kernel != given
@@ -216,7 +218,7 @@ def test_the_prior_does_not_see_constant_features():
 
 @pytest.mark.parametrize("kernel", [None, RBF(2.0)], ids=["none", "given"])
 def test_one_row_teaches_nothing(kernel):
-    learned_kernel, noise, _, curve = learned(np.ones((1, 2)), np.zeros(1), kernel)
+    learned_kernel, noise, _, curve, _ = learned(np.ones((1, 2)), np.zeros(1), kernel)
     assert kernel is None or learned_kernel == kernel
     np.testing.assert_array_equal(noise, [0.1])
     assert len(curve) == 0
