@@ -31,7 +31,12 @@ from skswsgp._model import (
 )
 from skswsgp._natural import NaturalSolver
 from skswsgp._program import compile_kernel
-from skswsgp._start import initial_attributes, prior_of, search_options
+from skswsgp._start import (
+    initial_attributes,
+    prior_of,
+    search_options,
+    solves_full,
+)
 from skswsgp._training import (
     AdamSolver,
     Data,
@@ -173,7 +178,8 @@ class BaseSWSGP(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
         )
         seen = fitted.get("n_samples_seen_", 0.0) if streaming else 0.0
         if natural:
-            attributes = shape_covariance(attributes, self.covariance == "full")
+            full = solves_full(self, likelihood[0], data.n_rows)
+            attributes = shape_covariance(attributes, full)
         if not natural or self.optimize_inducing:  # Adam takes steps
             attributes["jitter_"] = JITTER
         attributes["n_samples_seen_"] = seen + float(data.weight.sum(dtype=np.float64))

@@ -41,7 +41,8 @@ class SWSGPClassifier(ClassifierMixin, BaseSWSGP):
         epochs of Adam for that: six rounds, of which the best is kept, by rows that are
         held out or else by the loss.
     covariance : {"auto", "diag", "full"}, default="auto"
-        Covariance S of q(u); see :class:`SWSGPRegressor`.
+        Covariance S of q(u); see :class:`SWSGPRegressor`. Here "auto" is "diag" with
+        `solver="natural"`, however few the rows.
     neighbor_metric : {"kernel", "euclidean", "random"}, default="kernel"
         Which inducing points are nearest.
     neighbor_search : {"auto", "brute", "kd_tree", "pynndescent"}, default="auto"

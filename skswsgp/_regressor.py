@@ -51,9 +51,9 @@ class SWSGPRegressor(MultiOutputMixin, RegressorMixin, BaseSWSGP):
         held out or else by the loss.
     covariance : {"auto", "diag", "full"}, default="auto"
         Covariance S of q(u). "full" takes M (M + 1) / 2 numbers, and O(M H^2) more
-        work a row; "auto" is "full" while that and Adam's moments fit in 4 MiB, but
-        "diag" with `solver="natural"`, which pays O(M^3) and takes `kl="chain"` for
-        "full".
+        work a row; "auto" is "full" while that and Adam's moments fit in 4 MiB. With
+        `solver="natural"`, which pays O(M^3) and takes `kl="chain"` for "full", it is
+        "full" up to 512 rows and "diag" beyond, or with trained inducing inputs.
     neighbor_metric : {"kernel", "euclidean", "random"}, default="kernel"
         Which inducing points are nearest: those of largest covariance (for stationary
         kernels, of smallest distance in units of the length-scales), of smallest

@@ -22,7 +22,8 @@ from skswsgp._program import compile_kernel
 from skswsgp._refine import refine_kernel
 
 FULL_COVARIANCE_BYTES = 2**30  # S, Adam's moments and, if K is shared, gradients
-AUTO_COVARIANCE_BYTES = 2**22  # up to this "auto" takes the full covariance
+AUTO_COVARIANCE_BYTES = 2**22  # up to this "auto" takes the full covariance for Adam
+FULL_ROWS = 512  # up to so many it takes that for the natural solver, in regression
 ALL_INDUCING = 100_000, 1_000_000  # rows up to which each one is an inducing point:
 INDUCING_NUMBERS = 8_000_000  # as many as hold so many numbers, between these two
 SOLVER_WORK = 6e10  # H^3 a row: the H that "auto" takes for so much work in all
@@ -75,7 +76,9 @@ def initial_attributes(estimator, data, likelihood, spread, rng, natural):
     else:
         start["variance_scale_"] = found.variance_scale
     full = is_full(estimator.covariance, M, H, n_latent, estimator.dtype)
-    if natural and estimator.covariance != "full":  # it solves for q(u) from the prior
+    if natural:
+        full = solves_full(estimator, name, data.n_rows)
+    if natural and not full:  # it solves for q(u) from the prior
         variance = np.asarray(kernel.diag(Z), dtype=np.float64)
         variance = np.maximum(variance, np.finfo(estimator.dtype).eps)
         start["inducing_covariance_"] = np.repeat(variance[:, None], n_latent, axis=1)
@@ -147,6 +150,18 @@ def prior_of(kl, natural):
     if kl == "auto":
         return "chain" if natural else "local"
     return kl
+
+
+def solves_full(estimator, name, n_rows):
+    """Whether the natural solver is to find all of S.
+
+    Its diagonal understates the variance of the function where rows are dense for how
+    fast it changes; on few rows all of S costs a fraction of a second.
+    """
+    if estimator.covariance != "auto":
+        return estimator.covariance == "full"
+    plain = estimator.kl != "local" and not estimator.optimize_inducing
+    return name == "gaussian" and plain and n_rows <= FULL_ROWS
 
 
 def is_full(covariance, M, H, n_latent, dtype):

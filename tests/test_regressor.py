@@ -396,6 +396,42 @@ def test_auto_covariance_is_diagonal_past_a_size(monkeypatch):
     assert small_model().fit(X, y).inducing_covariance_.shape == (20,)
 
 
+@pytest.mark.parametrize(
+    ("params", "full"),
+    [
+        ({}, True),
+        ({"covariance": "diag"}, False),
+        ({"kl": "local"}, False),
+        ({"optimize_inducing": True}, False),
+    ],
+    ids=str,
+)
+def test_few_rows_get_all_of_the_covariance(params, full, few_steps):
+    X, y = small_data(n=60)
+    model = SWSGPRegressor(random_state=0, **params).fit(X, y)
+    assert model.inducing_covariance_.ndim == 1 + full
+
+
+def test_many_rows_get_its_diagonal(monkeypatch, few_steps):
+    monkeypatch.setattr(_start, "FULL_ROWS", 59)
+    X, y = small_data(n=60)
+    model = SWSGPRegressor(random_state=0).fit(X, y)
+    assert model.inducing_covariance_.ndim == 1
+
+
+def test_intervals_of_the_function_hold_on_few_rows():
+    held = []
+    for seed in range(3):
+        rng = np.random.default_rng(seed)
+        X = rng.uniform(-3, 3, size=(300, 1))
+        f = np.sin(3 * X[:, 0])
+        model = SWSGPRegressor(random_state=0).fit(X, f + rng.normal(size=300))
+        mean, std = model.predict(X, return_std=True)
+        latent = np.sqrt(std**2 - model.noise_variance_ * model.y_scale_**2)
+        held.append(np.mean(np.abs(mean - f) < 1.96 * latent))
+    assert np.mean(held) > 0.85
+
+
 def test_too_large_a_full_covariance_names_the_diagonal(monkeypatch):
     X, y = small_data()
     monkeypatch.setattr(_start, "FULL_COVARIANCE_BYTES", 3 * 8 * 20 * 20 - 1)
