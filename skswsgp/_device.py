@@ -5,23 +5,21 @@ training on, and comes back when it is asked for; evaluation brings along the mo
 the host, which a solver may have changed.
 """
 
+from weakref import WeakSet
+
 import numpy as np
 
 from skswsgp import _cuda
 from skswsgp import _engine_cuda as kernels
 from skswsgp._adam import make_optimizer
-from skswsgp._cuda import cuda
+from skswsgp._device_arrays import THREADS, fetch, parts, repeat, send, send_array
+from skswsgp._device_search import DeviceScan
 from skswsgp._engine import is_like
 from skswsgp._state import Batch, Gradients, make_work
 
 PLACES = 2048  # blocks of a launch, at most; each has work arrays
 WORK_MEMORY = 0.25  # of the free memory, which work arrays may take
-THREADS = 128  # of a block in which each thread has its own task
 ROWS_AT_ONCE = 8192  # points that are evaluated at once
-OUT_OF_MEMORY = (
-    "the GPU has no room for {what} ({need:.0f} MB, {free:.0f} MB are free): expected "
-    "a smaller batch_size, n_neighbors or n_inducing; use device='cpu' otherwise."
-)
 
 
 def lanes_for(H):
@@ -53,6 +51,7 @@ class CudaEngine:
         self._batch = self._optimizer = self._work = self._events = None
         self._extra = np.zeros(2, np.int64)
         self._known = {}  # kernels for the types of their arguments
+        self._scans = WeakSet()  # searches that may hold memory
 
     # --- the model on either side -------------------------------------------------
 
@@ -116,7 +115,17 @@ class CudaEngine:
         self.model, self.events  # noqa: B018  fetched
         self._device = self._batch = self._optimizer = None
         self._work = self._events = self._grads = self._rows = None
+        for scan in self._scans:
+            scan.close()
         _cuda.collect()
+
+    # --- neighbours ---------------------------------------------------------------
+
+    def make_scan(self, points, n_neighbors, n_threads):
+        """Return the exact search among scaled inducing points."""
+        scan = DeviceScan(points, n_neighbors)
+        self._scans.add(scan)
+        return scan
 
     # --- training -----------------------------------------------------------------
 
@@ -209,7 +218,7 @@ class CudaEngine:
         ell = np.empty(len(mu), mu.dtype)
         d_mu, d_v = np.empty((2, *mu.shape), mu.dtype)
         model = self._current()
-        for part in parts(len(mu)):
+        for part in parts(len(mu), ROWS_AT_ONCE):
             n = part.stop - part.start
             blocks = self._blocks(n)
             there = [send_array(a[part], "rows") for a in (mu, v, ell, d_mu, d_v)]
@@ -224,7 +233,7 @@ class CudaEngine:
         ell = np.full(len(batch.X), np.nan)
         kl = np.full(len(batch.X), np.nan)
         model = self._current()
-        for part in parts(len(batch.X)):
+        for part in parts(len(batch.X), ROWS_AT_ONCE):
             n = part.stop - part.start
             blocks = self._blocks(n)
             rows = send(Batch(*(array[part] for array in batch)), "rows")
@@ -240,7 +249,7 @@ class CudaEngine:
     def _evaluate(self, launch, rows, results, *options):
         """Fill the results, part by part; those without rows are left alone."""
         model = self._current()
-        for part in parts(len(rows[0])):
+        for part in parts(len(rows[0]), ROWS_AT_ONCE):
             n = part.stop - part.start
             blocks = self._blocks(n)
             arguments = [send_array(array[part], "rows") for array in rows]
@@ -253,53 +262,7 @@ class CudaEngine:
                     here[part] = array.copy_to_host()
 
 
-# --- arrays on the device -------------------------------------------------------------
-
-
-def send(struct, what):
-    """Return a struct with copies of its arrays on the device."""
-    return type(struct)(
-        *(
-            send_array(field, what) if isinstance(field, np.ndarray) else field
-            for field in struct
-        )
-    )
-
-
-def send_array(array, what):
-    """Return a copy of an array on the device; one without entries gets some room."""
-    array = np.ascontiguousarray(array)
-    return _cuda.allocate(
-        lambda: cuda.to_device(array), OUT_OF_MEMORY, what, array.nbytes
-    )
-
-
-def repeat(array, n, what):
-    """Return n copies of an array (1, ...) on the device, made there."""
-    shape, size = (n, *array.shape[1:]), array.size
-    there = _cuda.allocate(
-        lambda: cuda.device_array(shape, array.dtype),
-        OUT_OF_MEMORY,
-        what,
-        n * array.nbytes,
-    )
-    if size:
-        one = send_array(array.ravel(), what)
-        blocks = min(1024, -(-n * size // THREADS))
-        kernels.repeat_row[blocks, THREADS](one, there.reshape(n, size))
-    return there
-
-
-def fetch(struct):
-    """Return a struct with copies of its arrays on the host."""
-    if struct is None:
-        return None
-    return type(struct)(
-        *(
-            field.copy_to_host() if hasattr(field, "copy_to_host") else field
-            for field in struct
-        )
-    )
+# --- arrays of training ---------------------------------------------------------------
 
 
 def same_shape(known, batch):
@@ -307,12 +270,6 @@ def same_shape(known, batch):
     return all(
         old.shape[1:] == new.shape[1:] for old, new in zip(known, batch, strict=True)
     )
-
-
-def parts(n):
-    """Yield slices of at most ROWS_AT_ONCE of n rows."""
-    for first in range(0, n, ROWS_AT_ONCE):
-        yield slice(first, min(first + ROWS_AT_ONCE, n))
 
 
 def make_gradients(model, n, H, events):

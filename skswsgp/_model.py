@@ -182,6 +182,7 @@ def make_search(engine, options):
         kernel_of(engine.model),
         n_neighbors=engine.n_active,
         n_threads=engine.n_threads,
+        make_scan=engine.make_scan,
         **options,
     ).query
 

@@ -83,6 +83,7 @@ class MovingSearch:
             kernel_of(model),
             n_neighbors=self.engine.n_active,
             n_threads=self.engine.n_threads,
+            make_scan=self.engine.make_scan,
             **self.options,
         )
         self.Z, self.inv_scale = model.Z.copy(), model.inv_scale.copy()

@@ -25,9 +25,12 @@ from sklearn.gaussian_process.kernels import (
 
 from skswsgp import SWSGPClassifier, SWSGPRegressor, _cuda, _lanes
 from skswsgp import _engine_cuda as kernels
+from skswsgp import _search_cuda as searches
 from skswsgp._adam import make_optimizer
 from skswsgp._engine import CpuEngine
 from skswsgp._engine_cpu import make_gradients
+from skswsgp._neighbors import NeighborSearch, Scan
+from skswsgp._program import compile_kernel
 from skswsgp._state import make_work
 from skswsgp.kernels import ArcCosine, Polynomial
 
@@ -120,11 +123,12 @@ class Turns:
 
 def engine_with(monkeypatch, lanes, backwards=False):
     """Return the class of the CUDA engine with few lanes, which several blocks have."""
-    from skswsgp import _device
+    from skswsgp import _device, _device_arrays
 
     if SIMULATED:
         monkeypatch.setattr(_cuda, "WARP", lanes)
-        monkeypatch.setattr(_device, "THREADS", 8)
+        for module in (_device, _device_arrays):
+            monkeypatch.setattr(module, "THREADS", 8)
         monkeypatch.setattr(_device, "PLACES", 3)
         if lanes > 1:
             monkeypatch.setattr(_lanes, "team", Turns(backwards))
@@ -290,6 +294,76 @@ def test_extra_jitter_and_failures_are_counted(engine):
     np.testing.assert_array_equal(run.events.sum(axis=0), [0, len(X)])
 
 
+# --- neighbours -----------------------------------------------------------------------
+
+
+@pytest.fixture(params=[(1, 2**40), (12, 2**40), (1000, 2**40), (1000, 9000)])
+def device_search(request, monkeypatch):
+    """Return the module, with heaps for a row, for few, for all, and little memory."""
+    from skswsgp import _device_search
+
+    heaps, free = request.param
+    monkeypatch.setattr(_device_search, "HEAPS", heaps)
+    monkeypatch.setattr(_cuda, "free_memory", lambda: free)
+    if SIMULATED:
+        monkeypatch.setattr(_device_search, "THREADS", 5)
+    return _device_search
+
+
+def points_of(kind, dtype, rng):
+    """Return inducing points and rows, some of them far away."""
+    if kind == "grid":  # ties, of distances without rounding
+        points = rng.integers(0, 3, size=(80, 3)) - 1.0
+    else:
+        points = rng.normal(size=(80, 3))
+        points[-1] *= 1e12  # beyond what float32 can tell apart
+    return points[:61].astype(dtype), points[50:].astype(dtype)
+
+
+@needs_gpu
+@pytest.mark.parametrize("kind", ["grid", "normal"])
+@pytest.mark.parametrize("H", [1, 3, 60])
+def test_the_search_finds_the_lists_of_the_cpu(device_search, kind, H, dtype, rng):
+    Z, X = points_of(kind, dtype, rng)
+    expected = Scan(Z, H, 1)
+    scan = device_search.DeviceScan(Z, H)
+    for rows in (X[:7], X, X[:0]):
+        np.testing.assert_array_equal(scan.find(rows), expected.find(rows))
+    lists = scan.predecessors()
+    assert lists.dtype == np.int32
+    np.testing.assert_array_equal(lists[H:], expected.predecessors()[H:])
+
+
+@needs_gpu
+def test_an_engine_searches_on_its_device_and_clears_up(engine, monkeypatch, rng):
+    from skswsgp import _device_search
+
+    Z, X = points_of("normal", "float64", rng)
+    scans = []
+
+    class Counted(_device_search.DeviceScan):
+        def __init__(self, *args):
+            scans.append(self)
+            super().__init__(*args)
+
+    monkeypatch.setattr("skswsgp._device.DeviceScan", Counted)
+    run = engine(problem_of("rbf-white", "gaussian-2").model, 4, 1)
+    struct = compile_kernel(RBF(2.0), 3, np.dtype("float64")).struct
+    expected = NeighborSearch(Z, struct, n_neighbors=4).query(X)
+    search = NeighborSearch(Z, struct, n_neighbors=4, make_scan=run.make_scan)
+    np.testing.assert_array_equal(search.query(X), expected)
+    (scan,) = scans
+    held = [name for name, value in vars(scan).items() if is_on_device(value)]
+    assert held == ["_inducing", "_keys", "_indices"]
+    run.close()
+    assert not any(is_on_device(value) for value in vars(scan).values())
+
+
+def is_on_device(value):
+    """Whether a value is an array of the device."""
+    return hasattr(value, "copy_to_host")
+
+
 # --- estimators -----------------------------------------------------------------------
 
 
@@ -432,7 +506,11 @@ def arguments(dtype):
     )
     uses, mu = (batch.active, 0, n, 0), zeros(n, 2)
     points = model, batch.X, batch.active, n, work
+    keys, lists = np.asfortranarray(zeros(3, 4, dtype="f8")), zeros(3, 4, dtype="i4")
+    heaps = 3, 0, 1, keys, np.asfortranarray(lists)
     return {
+        "scan_segments": (np.asfortranarray(mu), mu, *heaps),
+        "merge_heaps": (3, *heaps, lists),
         "repeat_row": (mu[0].copy(), mu),
         "claim_rows": (*uses, rows),
         "gradients": (model, batch, 0, n, work, grads, rows),
@@ -460,18 +538,27 @@ def test_each_kernel_compiles_to_ptx(monkeypatch, dtype):
     except Exception as error:
         pytest.skip(f"not even an empty kernel compiles: {_cuda.last_line(error)}")
     calls = arguments(dtype.name)
-    launched = {name for name in vars(kernels) if is_kernel(getattr(kernels, name))}
-    assert launched == set(calls)
+    launched = {
+        name: value
+        for module in (kernels, searches)
+        for name, value in vars(module).items()
+        if is_kernel(value)
+    }
+    assert launched.keys() == calls.keys()
     for name, values in calls.items():
         ptx, _ = _cuda.cuda.compile_ptx(
-            getattr(kernels, name).py_func,
+            launched[name].py_func,
             tuple(numba.typeof(value) for value in values),
             cc=(7, 5),
             opt=False,  # the compiler takes minutes over the rest
         )
         assert ".entry" in ptx
         kind = ".f32" if dtype == "float32" else ".f64"
-        assert name == "claim_rows" or f"st{kind}" in ptx
+        kind = STORES.get(name, kind)
+        assert f"st{kind}" in ptx
+
+
+STORES = {"claim_rows": ".u64", "scan_segments": ".f64", "merge_heaps": ".u32"}
 
 
 def nothing(values):
