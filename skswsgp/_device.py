@@ -12,7 +12,10 @@ import numpy as np
 from skswsgp import _cuda
 from skswsgp import _engine_cuda as kernels
 from skswsgp._adam import make_optimizer
+from skswsgp._covariance import Kernel
+from skswsgp._cuda import cuda
 from skswsgp._device_arrays import THREADS, fetch, parts, repeat, send, send_array
+from skswsgp._device_data import Ferry, load_rows
 from skswsgp._device_search import DeviceScan
 from skswsgp._engine import is_like
 from skswsgp._state import Batch, Gradients, make_work
@@ -48,10 +51,12 @@ class CudaEngine:
         self._host, self._device = model, None
         self._ahead = False  # whether the device's is newer
         self._lent = True  # whether somebody may have changed the host's
-        self._batch = self._optimizer = self._work = self._events = None
+        self._optimizer = self._work = self._events = None
         self._extra = np.zeros(2, np.int64)
         self._known = {}  # kernels for the types of their arguments
-        self._scans = WeakSet()  # searches that may hold memory
+        self._holders = WeakSet()  # searches and rows of data, which hold memory
+        self._stream = cuda.stream()  # of steps; that of all else waits for it
+        self._ferry = Ferry(self._stream)
 
     # --- the model on either side -------------------------------------------------
 
@@ -61,8 +66,7 @@ class CudaEngine:
         self._lent = True
         if self._ahead:
             for here, there in zip(self._host, self._device, strict=True):
-                if isinstance(here, np.ndarray) and here.size:
-                    there.copy_to_host(here)
+                copy_back(there, here)
             self._ahead = False
         return self._host
 
@@ -70,6 +74,17 @@ class CudaEngine:
     def model(self, model):
         self._host, self._device = model, None
         self._ahead, self._lent = False, True
+
+    def glance(self):
+        """Return the model with kernel and Z as they are now, to look at only.
+
+        Unlike `model` it moves little, and nothing back to the device later.
+        """
+        if self._ahead:
+            names = Kernel._fields + ("Z",) * self._host.train_inducing
+            for name in names:
+                copy_back(getattr(self._device, name), getattr(self._host, name))
+        return self._host
 
     @property
     def optimizer(self):
@@ -113,10 +128,10 @@ class CudaEngine:
     def close(self):
         """Give all memory of the device back; the model stays on the host."""
         self.model, self.events  # noqa: B018  fetched
-        self._device = self._batch = self._optimizer = None
+        self._device = self._optimizer = self._sums = None
         self._work = self._events = self._grads = self._rows = None
-        for scan in self._scans:
-            scan.close()
+        for holder in (*self._holders, self._ferry):
+            holder.close()
         _cuda.collect()
 
     # --- neighbours ---------------------------------------------------------------
@@ -124,7 +139,7 @@ class CudaEngine:
     def make_scan(self, points, n_neighbors, n_threads):
         """Return the exact search among scaled inducing points."""
         scan = DeviceScan(points, n_neighbors)
-        self._scans.add(scan)
+        self._holders.add(scan)
         return scan
 
     # --- training -----------------------------------------------------------------
@@ -138,21 +153,25 @@ class CudaEngine:
         self._places(n)
         self._grads = make_gradients(self._host, n, self.n_active, self._events)
         self._rows = make_rows(self._host, n, self.n_active)
+        self._sums = send_array(np.zeros(2), "sums")
         self._device, self._ahead = model, True
 
-    def steps(self, batch, n, rates):
-        """Steps of Adam, each on the next n rows of the batch, one for each rate.
+    def load(self, data, neighbors):
+        """Return rows of training data whose `batch` is what `steps` takes."""
+        rows = load_rows(data, neighbors, self.n_active, self._stream)
+        self._holders.add(rows)
+        return rows
 
-        Returns the weighted sums of E log p(y | f) and of KL over these rows, NaN where
-        a covariance matrix cannot be factorised.
+    def steps(self, batch, n, rates):
+        """Queue steps of Adam, each on the next n rows of the batch, one for each rate.
+
+        They have not been done when this returns; nothing here waits for the device.
         """
         model, steps, H = self._current(), len(rates), self.n_active
         self._ahead = True
-        batch = self._send_batch(batch)
-        rates = send_array(rates, "learning rates")
-        sums = send_array(np.zeros(2), "sums")
-        count = send_array(np.zeros(steps, np.int64), "counts")
-        rows = self._rows._replace(count=count)
+        batch = send(batch, "rows of data")
+        rates, count = self._ferry.send(rates, np.zeros(steps, np.int64))
+        rows, sums = self._rows._replace(count=count), self._sums
         lanes, touched = lanes_for(H), len(rows.touched)
         places, grads = len(self._work.K), self._grads._replace(events=self._events)
         for k in range(steps):
@@ -161,11 +180,19 @@ class CudaEngine:
             self._launch(kernels.claim_rows, -(-n * H // THREADS), THREADS, *use, rows)
             points = model, batch, start, n, self._work, grads, rows
             self._launch(kernels.gradients, min(places, n), (lanes, 1), *points)
-            parts = model, self._optimizer, *use, rates, grads, rows, sums
-            self._launch(kernels.add_up, touched + 1, _cuda.WARP, *parts)
+            added = model, self._optimizer, *use, rates, grads, rows, sums
+            self._launch(kernels.add_up, touched + 1, _cuda.WARP, *added)
             moved = model, self._optimizer, k, rates, rows
             self._launch(kernels.update_rows, -(-touched // THREADS), THREADS, *moved)
-        return sums.copy_to_host()
+
+    def finish_epoch(self):
+        """Return the sums of weighted E log p(y | f) and KL since the last call.
+
+        NaN where a covariance matrix could not be factorised.
+        """
+        sums = self._sums.copy_to_host()
+        self._sums.copy_to_device(np.zeros(2))
+        return sums
 
     def _launch(self, kernel, blocks, threads, *arguments):
         """Launch a kernel whose arguments are of the same types in every step.
@@ -174,18 +201,7 @@ class CudaEngine:
         """
         if kernel not in self._known:
             self._known[kernel] = kernel.specialize(*arguments)
-        self._known[kernel][blocks, threads](*arguments)
-
-    def _send_batch(self, batch):
-        """Return rows of data on the device, in the memory of those before."""
-        known = self._batch
-        if known is None or len(known.X) < len(batch.X) or not same_shape(known, batch):
-            self._batch = None
-            self._batch = send(batch, "rows of data")
-        else:
-            for here, there in zip(batch, known, strict=True):
-                there[: len(here)].copy_to_device(np.ascontiguousarray(here))
-        return self._batch
+        self._known[kernel][blocks, threads, self._stream](*arguments)
 
     # --- evaluation ---------------------------------------------------------------
 
@@ -265,11 +281,10 @@ class CudaEngine:
 # --- arrays of training ---------------------------------------------------------------
 
 
-def same_shape(known, batch):
-    """Whether rows of one batch fit where those of another are."""
-    return all(
-        old.shape[1:] == new.shape[1:] for old, new in zip(known, batch, strict=True)
-    )
+def copy_back(there, here):
+    """Copy a field of a struct to the host where it is an array with entries."""
+    if isinstance(here, np.ndarray) and here.size:
+        there.copy_to_host(here)
 
 
 def make_gradients(model, n, H, events):

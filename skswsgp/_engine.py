@@ -14,6 +14,11 @@ from skswsgp._neighbors import Scan
 from skswsgp._shared import make_stack
 from skswsgp._state import Batch, make_work
 
+LOST = (
+    "training left the finite numbers: a covariance matrix could not be factorised or "
+    "a parameter overflowed; lower learning_rate, or bound the kernel's parameters."
+)
+
 
 def require_device(device):
     """Raise one sentence if a fit or a prediction cannot use the device."""
@@ -63,6 +68,12 @@ class CpuEngine:
     def close(self):
         """Give back what a device holds: nothing."""
 
+    def glance(self):
+        """Return the model with kernel and Z as they are now, to look at only."""
+        return self.model
+
+    # --- training -----------------------------------------------------------------
+
     def prepare_training(self, n, free, log_bounds, feature_scale, optimizer=None):
         """Allocate for minibatches of n points; `optimizer` goes on from before."""
         blocks = loops.CHUNKS if self.shared else n
@@ -77,12 +88,16 @@ class CpuEngine:
         )
         if self.shared:
             self.stack = make_stack(self.model, n, self.n_threads)
+        self.sums = np.zeros(2)
+
+    def load(self, data, neighbors):
+        """Return rows of training data whose `batch` is what `steps` takes."""
+        return Rows(data, neighbors)
 
     def steps(self, batch, n, rates):
         """Steps of Adam, each on the next n rows of the batch, one for each rate.
 
-        Returns the weighted sums of E log p(y | f) and of KL over these rows, NaN where
-        a covariance matrix cannot be factorised.
+        Raises FloatingPointError where a covariance matrix cannot be factorised.
         """
         sums = np.zeros(2)
         state = self.model, self.optimizer, self.rows, batch, n, rates
@@ -99,7 +114,15 @@ class CpuEngine:
                 )
             else:
                 finished = updates.local_steps(*state, self.work, self.grads, sums)
-        return sums if finished else np.full(2, np.nan)
+        self.sums += sums
+        require_not_lost(self.sums if finished else np.full(2, np.nan))
+
+    def finish_epoch(self):
+        """Return the sums of weighted E log p(y | f) and KL since the last call."""
+        sums, self.sums = self.sums, np.zeros(2)
+        return sums
+
+    # --- evaluation ---------------------------------------------------------------
 
     def predict(self, X, active, with_variance):
         """Return mu (n, Q) and v (n, Q), or None, of eq. 13 for the rows of X."""
@@ -181,6 +204,24 @@ class CpuEngine:
                     self.model, batch, self.work, ell, kl, self.events
                 )
         return ell, kl
+
+
+class Rows:
+    """Rows of training data, which stay where they are, and their neighbours."""
+
+    def __init__(self, data, neighbors):
+        self.data, self.neighbors = data, neighbors
+
+    def batch(self, rows):
+        """Return these rows of the data."""
+        X, y, weight = self.data.block(rows)
+        return Batch(X, y, weight, self.neighbors.lookup(rows, X))
+
+
+def require_not_lost(values):
+    """Raise if training has left the finite numbers."""
+    if not np.isfinite(values).all():
+        raise FloatingPointError(LOST)
 
 
 def microseconds_of_point(H):

@@ -14,6 +14,7 @@ import numba
 import numpy as np
 import pytest
 from helpers import ADAM, assert_close, make_problem
+from numpy.random import RandomState
 from sklearn.gaussian_process.kernels import (
     RBF,
     ConstantKernel,
@@ -23,7 +24,7 @@ from sklearn.gaussian_process.kernels import (
     WhiteKernel,
 )
 
-from skswsgp import SWSGPClassifier, SWSGPRegressor, _cuda, _lanes
+from skswsgp import SWSGPClassifier, SWSGPRegressor, _cuda, _lanes, _training
 from skswsgp import _engine_cuda as kernels
 from skswsgp import _search_cuda as searches
 from skswsgp._adam import make_optimizer
@@ -32,6 +33,7 @@ from skswsgp._engine_cpu import make_gradients
 from skswsgp._neighbors import NeighborSearch, Scan
 from skswsgp._program import compile_kernel
 from skswsgp._state import make_work
+from skswsgp._training import Data
 from skswsgp.kernels import ArcCosine, Polynomial
 
 MISSING = _cuda.missing()
@@ -183,7 +185,8 @@ def check_steps(engine, **options):
         run = kind(model, H, 1)
         bounds = np.tile([-5.0, 5.0], (P, 1))
         run.prepare_training(len(batch.X) // 2, np.ones(P, bool), bounds, np.ones(D))
-        sums = run.steps(batch, len(batch.X) // 2, np.array([0.05, 0.04]))
+        run.steps(batch, len(batch.X) // 2, np.array([0.05, 0.04]))
+        sums = run.finish_epoch()
         model, moments = run.model, run.optimizer
         values = model.params, model.noise, model.m, model.s, model.L, model.Z
         states.append((sums, *values, moments.m, moments.params, run.events.sum(0)))
@@ -292,6 +295,193 @@ def test_extra_jitter_and_failures_are_counted(engine):
     mu, v = run.predict(X, active, with_variance=True)
     assert np.isnan(mu).all() and np.isnan(v).all()
     np.testing.assert_array_equal(run.events.sum(axis=0), [0, len(X)])
+
+
+# --- rows of training data ------------------------------------------------------------
+
+
+@pytest.fixture(params=["resident", "streamed"])
+def rows_kept(request, monkeypatch):
+    """Have rows of data on the device, or in a stream."""
+    from skswsgp import _device_data
+
+    if request.param == "streamed":
+        monkeypatch.setattr(_device_data, "MEMORY", 0.0)
+    monkeypatch.setattr(_device_data, "ROWS_AT_ONCE", 4)
+    if SIMULATED:
+        monkeypatch.setattr(_device_data, "THREADS", 5)
+    return request.param
+
+
+class Pieces(np.ndarray):
+    """Inputs that know how many of them were copied at once."""
+
+    largest = 0
+
+    def __getitem__(self, index):
+        out = super().__getitem__(index)
+        Pieces.largest = max(Pieces.largest, len(np.atleast_2d(out)))
+        return np.asarray(out)
+
+
+@needs_gpu
+@pytest.mark.usefixtures("few_threads")
+def test_epochs_equal_those_on_the_cpu(rows_kept, monkeypatch):
+    """Blocks of two steps, two and one; lists change as inducing inputs move."""
+    from skswsgp import _device
+
+    monkeypatch.setattr(_training, "STEPS_PER_BLOCK", 2)
+    monkeypatch.setattr(Pieces, "largest", 0)
+    results = []
+    for kind in (CpuEngine, _device.CudaEngine):
+        rng = np.random.default_rng(0)
+        problem = make_problem(
+            RBF(1.2), "gaussian", 2, full=False, rng=rng, D=3, M=14, H=4, n=21
+        )
+        model, (X, y, weight, _) = problem.replace(jitter=1e-3).model, problem.batch
+        data = Data(X.view(Pieces), y, weight, center=np.full(3, 0.1))
+        data = data.take(np.arange(1, 21)[::-1])
+        run = kind(model, 4, 1)
+        run.prepare_training(4, np.ones(1, bool), np.array([[-5.0, 5.0]]), np.ones(3))
+        options = {"metric": "kernel", "search": "auto"}
+        schedule = _training.Schedule(0.2, 3, 5, True)
+        solver = _training.AdamSolver(run, data, options, schedule, RandomState(0))
+        values = [solver.advance(epoch) for epoch in range(3)]
+        model = run.model
+        state = model.params, model.noise, model.m, model.s, model.Z
+        results.append((*state, values, solver.search.version))
+        run.close()
+    for expected, actual in zip(*results, strict=True):
+        assert_close(actual, expected, roundings=ROUNDINGS)
+    assert results[0][-1] > 1
+    assert Pieces.largest == 8  # two steps of four rows
+
+
+@needs_gpu
+@pytest.mark.usefixtures("few_threads")
+def test_what_is_lost_is_noticed_when_the_epoch_ends():
+    from skswsgp import _device
+
+    problem = problem_of("rbf-white", "gaussian-2", moving=False)
+    lost = problem.replace(noise=np.full(2, np.nan))
+    n, H = problem.batch.active.shape
+    run = _device.CudaEngine(lost.model, H, 1)
+    P, D = len(lost.model.params), lost.model.Z.shape[1]
+    run.prepare_training(n, np.zeros(P, bool), np.zeros((P, 2)), np.ones(D))
+    run.steps(problem.batch, n, np.array([0.1]))
+    assert np.isnan(run.finish_epoch()[0])
+    assert (run.finish_epoch() == 0.0).all()
+    data = Data(*problem.batch[:3], center=np.zeros(D))
+    schedule = _training.Schedule(0.1, 1, 2, True)
+    options = {"metric": "euclidean", "search": "auto"}
+    solver = _training.AdamSolver(run, data, options, schedule, RandomState(0))
+    with pytest.raises(FloatingPointError, match="left the finite numbers"):
+        solver.advance(0)
+
+
+@needs_gpu
+@pytest.mark.usefixtures("few_threads")
+def test_a_glance_leaves_the_model_on_the_device(monkeypatch):
+    from skswsgp import _device
+
+    problem = problem_of("rbf-white", "bernoulli")
+    n, H = problem.batch.active.shape
+    before = problem.model.Z.copy(), problem.model.params.copy()
+    run = _device.CudaEngine(problem.model, H, 1)
+    P, D = len(problem.model.params), problem.model.Z.shape[1]
+    run.prepare_training(n, np.ones(P, bool), np.tile([-5.0, 5.0], (P, 1)), np.ones(D))
+    run.steps(problem.batch, n, np.array([0.1]))
+    seen = run.glance()
+    assert np.abs(seen.Z - before[0]).max() > 0.05
+    assert np.abs(seen.params - before[1]).min() > 0.01
+    there = run._device
+    monkeypatch.setattr(_device, "send", lambda struct, what: struct)
+    assert run._current() is there and run._ahead
+
+
+class Late:
+    """A GPU whose streams do nothing until somebody waits for them.
+
+    With `eager` copies are made as soon as the stream may.
+    """
+
+    def __init__(self, eager):
+        self.eager = eager
+
+    def stream(self):
+        return LateStream()
+
+    def event(self):
+        return LateEvent(self)
+
+    def pinned_array(self, shape, dtype):
+        return np.zeros(shape, dtype)
+
+    def device_array(self, shape, dtype):
+        return LateArray(np.zeros(shape, dtype), self)
+
+
+class LateStream:
+    def __init__(self):
+        self.tasks, self.done = [], 0
+
+    def run(self, last):
+        while self.done < last:
+            self.done += 1
+            self.tasks[self.done - 1]()
+
+
+class LateEvent:
+    def __init__(self, gpu):
+        self.gpu, self.stream, self.mark = gpu, None, 0
+
+    def record(self, stream):
+        self.stream, self.mark = stream, len(stream.tasks)
+
+    def synchronize(self):
+        if self.stream is not None:
+            self.stream.run(self.mark)
+
+    def wait(self, stream):
+        known = self.stream, self.mark
+        stream.tasks.append(lambda: known[0] and known[0].run(known[1]))
+
+
+class LateArray:
+    def __init__(self, values, gpu):
+        self.values, self.gpu = values, gpu
+
+    def __len__(self):
+        return len(self.values)
+
+    def __getitem__(self, part):
+        return LateArray(self.values[part], self.gpu)
+
+    def copy_to_device(self, array, stream):
+        def copy():
+            self.values[:] = array
+
+        stream.tasks.append(copy)
+        if self.gpu.eager:
+            stream.run(len(stream.tasks))
+
+
+@needs_package
+@pytest.mark.parametrize("eager", [False, True])
+def test_nothing_is_overwritten_on_its_way(monkeypatch, eager):
+    """Whenever copies and work are done: work sees what was sent for it."""
+    from skswsgp import _device_data
+
+    gpu = Late(eager)
+    monkeypatch.setattr(_device_data, "cuda", gpu)
+    work, seen = gpu.stream(), []
+    ferry = _device_data.Ferry(work)
+    for k in range(7):
+        (there,) = ferry.send(np.full(3 if k < 5 else 4, float(k)))
+        work.tasks.append(lambda there=there: seen.append(there.values[:3].copy()))
+        assert len(seen) < 3 or k > 3  # the host is ahead of the work
+    work.run(len(work.tasks))
+    np.testing.assert_array_equal(seen, np.repeat(np.arange(7.0), 3).reshape(7, 3))
 
 
 # --- neighbours -----------------------------------------------------------------------
@@ -512,6 +702,8 @@ def arguments(dtype):
         "scan_segments": (np.asfortranarray(mu), mu, *heaps),
         "merge_heaps": (3, *heaps, lists),
         "repeat_row": (mu[0].copy(), mu),
+        "take_rows": (batch, index, n, batch),
+        "put_lists": (lists, index, lists),
         "claim_rows": (*uses, rows),
         "gradients": (model, batch, 0, n, work, grads, rows),
         "add_up": (model, optimizer, *uses, sums, grads, rows, sums),
@@ -558,7 +750,8 @@ def test_each_kernel_compiles_to_ptx(monkeypatch, dtype):
         assert f"st{kind}" in ptx
 
 
-STORES = {"claim_rows": ".u64", "scan_segments": ".f64", "merge_heaps": ".u32"}
+STORES = {"claim_rows": ".u64", "scan_segments": ".f64"}  # other than of the dtype
+STORES |= {"merge_heaps": ".u32", "put_lists": ".u32"}
 
 
 def nothing(values):
