@@ -17,12 +17,19 @@ from skswsgp._cuda import cuda
 from skswsgp._device_arrays import THREADS, fetch, parts, repeat, send, send_array
 from skswsgp._device_data import Ferry, load_rows
 from skswsgp._device_search import DeviceScan
+from skswsgp._device_work import (
+    bytes_of_place,
+    make_gradients,
+    make_rows,
+    require_room,
+)
 from skswsgp._engine import is_like
-from skswsgp._state import Batch, Gradients, make_work
+from skswsgp._state import Batch, make_work
 
 PLACES = 2048  # blocks of a launch, at most; each has work arrays
 WORK_MEMORY = 0.25  # of the free memory, which work arrays may take
-ROWS_AT_ONCE = 8192  # points that are evaluated at once
+ROWS_AT_ONCE = 8192  # points that are evaluated at once, at most
+ROWS_MEMORY = 0.25  # of the free memory, which these and their results may take
 
 
 def lanes_for(H):
@@ -112,12 +119,12 @@ class CudaEngine:
 
     def _places(self, n):
         """Return how many points at once there are work arrays for, at most n."""
-        single = make_work(self._host, self.n_active, 1)
-        size = sum(array.nbytes for array in single)
+        size = bytes_of_place(self._host, self.n_active)
         free = _cuda.free_memory()
         places = max(1, min(n, PLACES, int(WORK_MEMORY * free / size)))
         if self._work is None or len(self._work.K) < places:
             self._work = None
+            single = make_work(self._host, self.n_active, 1)
             self._work = type(single)(
                 *(repeat(array, places, "work arrays") for array in single)
             )
@@ -127,12 +134,14 @@ class CudaEngine:
 
     def close(self):
         """Give all memory of the device back; the model stays on the host."""
-        self.model, self.events  # noqa: B018  fetched
-        self._device = self._optimizer = self._sums = None
-        self._work = self._events = self._grads = self._rows = None
-        for holder in (*self._holders, self._ferry):
-            holder.close()
-        _cuda.collect()
+        try:
+            self.model, self.events  # noqa: B018  fetched
+        finally:
+            self._device = self._optimizer = self._sums = None
+            self._work = self._events = self._grads = self._rows = None
+            for holder in (*self._holders, self._ferry):
+                holder.close()
+            _cuda.collect()
 
     # --- neighbours ---------------------------------------------------------------
 
@@ -150,9 +159,10 @@ class CudaEngine:
         fresh = make_optimizer(self._host, free, log_bounds, feature_scale)
         fresh = optimizer if is_like(optimizer, fresh) else fresh
         self._optimizer = send(fresh, "Adam's moments")
-        self._places(n)
-        self._grads = make_gradients(self._host, n, self.n_active, self._events)
+        require_room(self._host, n, self.n_active)
         self._rows = make_rows(self._host, n, self.n_active)
+        self._grads = make_gradients(self._host, n, self.n_active, None)
+        self._places(n)
         self._sums = send_array(np.zeros(2), "sums")
         self._device, self._ahead = model, True
 
@@ -234,7 +244,7 @@ class CudaEngine:
         ell = np.empty(len(mu), mu.dtype)
         d_mu, d_v = np.empty((2, *mu.shape), mu.dtype)
         model = self._current()
-        for part in parts(len(mu), ROWS_AT_ONCE):
+        for part in some_rows(y, mu, v, ell, d_mu, d_v):
             n = part.stop - part.start
             blocks = self._blocks(n)
             there = [send_array(a[part], "rows") for a in (mu, v, ell, d_mu, d_v)]
@@ -249,7 +259,7 @@ class CudaEngine:
         ell = np.full(len(batch.X), np.nan)
         kl = np.full(len(batch.X), np.nan)
         model = self._current()
-        for part in parts(len(batch.X), ROWS_AT_ONCE):
+        for part in some_rows(*batch, ell, kl):
             n = part.stop - part.start
             blocks = self._blocks(n)
             rows = send(Batch(*(array[part] for array in batch)), "rows")
@@ -265,7 +275,7 @@ class CudaEngine:
     def _evaluate(self, launch, rows, results, *options):
         """Fill the results, part by part; those without rows are left alone."""
         model = self._current()
-        for part in parts(len(rows[0]), ROWS_AT_ONCE):
+        for part in some_rows(*rows, *results):
             n = part.stop - part.start
             blocks = self._blocks(n)
             arguments = [send_array(array[part], "rows") for array in rows]
@@ -278,50 +288,15 @@ class CudaEngine:
                     here[part] = array.copy_to_host()
 
 
-# --- arrays of training ---------------------------------------------------------------
+def some_rows(*arrays):
+    """Yield slices of the rows of arrays that leave the device room."""
+    n = len(arrays[0])
+    row = sum(array.nbytes for array in arrays) / max(n, 1)
+    size = int(ROWS_MEMORY * _cuda.free_memory() / max(row, 1))
+    yield from parts(n, max(1, min(size, ROWS_AT_ONCE)))
 
 
 def copy_back(there, here):
     """Copy a field of a struct to the host where it is an array with entries."""
     if isinstance(here, np.ndarray) and here.size:
         there.copy_to_host(here)
-
-
-def make_gradients(model, n, H, events):
-    """Allocate derivatives for n points, each a block and a chunk."""
-    Q, D, dtype = model.m.shape[1], model.Z.shape[1], model.Z.dtype
-
-    def zeros(*shape, dtype=dtype):
-        return send_array(np.zeros(shape, dtype), "the derivatives of a minibatch")
-
-    return Gradients(
-        d_m=zeros(n, Q, H),
-        d_s=zeros(1, Q, 1) if model.full else zeros(n, Q, H),
-        d_S=zeros(n, Q, H, H) if model.full else zeros(1, Q, 1, 1),
-        d_Z=zeros(n if model.train_inducing else 1, D, H),
-        d_log=zeros(n, len(model.params), dtype=np.float64),
-        d_noise=zeros(n, len(model.noise), dtype=np.float64),
-        sums=zeros(n, 2, dtype=np.float64),
-        events=events,
-    )
-
-
-def make_rows(model, n, H):
-    """Allocate slots for the rows that n points touch."""
-    M, Q = model.m.shape
-    T, dtype = min(M, n * H), model.Z.dtype
-
-    def filled(shape, value=0, dtype=dtype):
-        what = "the derivatives by touched rows"
-        return send_array(np.full(shape, value, dtype), what)
-
-    return kernels.DeviceRows(
-        slot=filled(M, -1, np.int64),
-        touched=filled(T, 0, np.int64),
-        count=filled(1, 0, np.int64),
-        uses=filled((T, -(-n // kernels.WORD)), 0, np.uint64),
-        d_m=filled((T, Q)),
-        d_s=filled((0 if model.full else T, Q)),
-        d_Z=filled((T if model.train_inducing else 0, model.Z.shape[1])),
-        d_L=filled((T if model.full else 0, Q, M)),
-    )

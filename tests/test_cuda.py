@@ -4,10 +4,13 @@ Without a GPU the tests of kernels are skipped here, and run in a process of the
 in which numba-cuda simulates one.
 """
 
+import gc
 import os
+import re
 import subprocess
 import sys
 import threading
+import weakref
 from pathlib import Path
 
 import numba
@@ -616,6 +619,108 @@ def test_no_room_on_the_device(monkeypatch, small, rng):
     with pytest.raises(MemoryError, match=r"no room for .* smaller batch_size"):
         model.fit(X, X[:, 0])
     assert not hasattr(model, "kernel_")
+
+
+@needs_gpu
+@pytest.mark.usefixtures("few_threads")
+@pytest.mark.parametrize("covariance", ["diag", "full"])
+def test_without_room_the_sentence_names_a_batch_size_that_fits(
+    monkeypatch, small, covariance, rng
+):
+    monkeypatch.setattr(_cuda, "free_memory", lambda: 50_000)
+    X = rng.normal(size=(40, 2))
+    settings = small | ADAM | {"device": "cuda", "max_iter": 1, "verbose": False}
+    model = SWSGPRegressor(covariance=covariance, batch_size=40, **settings)
+    with pytest.raises(MemoryError, match=r"^minibatches of 40 rows with 4 ") as error:
+        model.fit(X, X[:, 0])
+    size = int(re.search(r"expected batch_size=(\d+) or less", str(error.value))[1])
+    assert size == 10
+    assert model.set_params(batch_size=size).fit(X, X[:, 0]).n_iter_ == 1
+    monkeypatch.setattr(_cuda, "free_memory", lambda: 1000)
+    with pytest.raises(MemoryError, match=r"^n_inducing=12 and n_neighbors=4: .* one "):
+        model.fit(X, X[:, 0])
+
+
+@pytest.fixture
+def held(monkeypatch):
+    """Return a function that counts the arrays on the device."""
+    arrays = []
+    allocate = _cuda.allocate
+
+    def allocate_and_note(make, *args):
+        array = allocate(make, *args)
+        if is_on_device(array):
+            arrays.append(weakref.ref(array))
+        return array
+
+    def count():
+        gc.collect()
+        return sum(array() is not None for array in arrays)
+
+    monkeypatch.setattr(_cuda, "allocate", allocate_and_note)
+    return count
+
+
+@needs_gpu
+@pytest.mark.usefixtures("few_threads")
+@pytest.mark.parametrize(
+    ("share", "solver"),
+    [(0.5, ADAM), (0.0, ADAM), (0.5, {"solver": "natural", "init": "default"})],
+    ids=["adam", "adam-streamed", "natural"],
+)
+@pytest.mark.parametrize("failure", [None, KeyboardInterrupt, RuntimeError])
+def test_nothing_is_left_on_the_device(
+    monkeypatch, small, held, failure, share, solver, rng
+):
+    from skswsgp import _device, _device_data
+
+    monkeypatch.setattr(_device_data, "MEMORY", share)
+    name = "steps" if solver is ADAM else "expect"
+    method, during, engines = getattr(_device.CudaEngine, name), [], []
+
+    def call(engine, *args):
+        result = method(engine, *args)
+        during.append(held())
+        engines.append(engine)  # it lives on, as in the frames of a traceback
+        if failure is not None:
+            raise failure
+        return result
+
+    monkeypatch.setattr(_device.CudaEngine, name, call)
+    X = rng.normal(size=(20, 2))
+    options = small | solver | {"device": "cuda", "max_iter": 1, "batch_size": 10}
+    model = SWSGPRegressor(**options)
+    if failure is RuntimeError:
+        with pytest.raises(RuntimeError):
+            model.fit(X, X[:, 0])
+    elif failure is KeyboardInterrupt:
+        with pytest.warns(UserWarning, match="interrupted"):
+            model.fit(X, X[:, 0])
+    else:
+        model.fit(X, X[:, 0])
+    assert during[0] > 30
+    assert held() == 0
+    if failure is None:
+        model.predict(X, return_std=True)
+        assert held() == 0
+
+
+@needs_gpu
+@pytest.mark.usefixtures("few_threads")
+def test_evaluation_goes_by_parts_that_fit(monkeypatch):
+    from skswsgp import _device
+
+    problem = problem_of("rbf-white", "gaussian-2", full=True)
+    sizes, parts = [], _device.parts
+
+    def noted(n, size):
+        sizes.append(size)
+        return parts(n, size)
+
+    monkeypatch.setattr(_device, "parts", noted)
+    monkeypatch.setattr(_cuda, "free_memory", lambda: 1400)
+    check_evaluation(_device.CudaEngine, problem)
+    assert max(sizes) < len(problem.batch.X)
 
 
 # --- without a GPU --------------------------------------------------------------------
