@@ -14,6 +14,8 @@ from skswsgp._neighbors import Scan
 from skswsgp._shared import make_stack
 from skswsgp._state import Batch, make_work
 
+COMPILATION = 60.0  # seconds, about
+GAIN = 5.0  # no GPU has shown its speed yet
 LOST = (
     "training left the finite numbers: a covariance matrix could not be factorised or "
     "a parameter overflowed; lower learning_rate, or bound the kernel's parameters."
@@ -28,14 +30,30 @@ def require_device(device):
         _cuda.require()
 
 
-def make_engine(device, model, n_active, n_threads):
-    """Return the engine for a device: "cuda", or "cpu" and "auto"."""
-    if device != "cuda":
+def make_engine(device, model, n_active, n_threads, points=0):
+    """Return the engine for a device, "auto" included, that will do so many points."""
+    if device == "auto":
+        device = choose_device(points, n_active, len(model.Z), n_threads)
+    if device == "cpu":
         return CpuEngine(model, n_active, n_threads)
     require_device(device)
     from skswsgp._device import CudaEngine  # it takes a second to import
 
     return CudaEngine(model, n_active, n_threads)
+
+
+def choose_device(points, H, M, n_threads):
+    """Return "cuda" if there is a GPU and work enough for it, else "cpu".
+
+    Enough is what keeps the CPU busy for GAIN times as long as the kernels of a GPU
+    compile, in each process. Where H = M a GPU lacks the K that all points share.
+    """
+    seconds = 1e-6 * points * microseconds_of_point(H) / n_threads
+    if H == M or seconds < GAIN * COMPILATION:
+        return "cpu"
+    from skswsgp import _cuda
+
+    return "cpu" if _cuda.missing() else "cuda"
 
 
 class CpuEngine:

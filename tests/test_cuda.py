@@ -27,7 +27,7 @@ from sklearn.gaussian_process.kernels import (
     WhiteKernel,
 )
 
-from skswsgp import SWSGPClassifier, SWSGPRegressor, _cuda, _lanes, _training
+from skswsgp import SWSGPClassifier, SWSGPRegressor, _cuda, _engine, _lanes, _training
 from skswsgp import _engine_cuda as kernels
 from skswsgp import _search_cuda as searches
 from skswsgp._adam import make_optimizer
@@ -738,6 +738,70 @@ def test_without_a_gpu_one_sentence_says_what_is_missing(estimator, rng):
     fitted = model.set_params(device="auto", n_inducing=5).fit(X, y)
     with pytest.raises(ValueError, match=r"^device='cuda': "):
         fitted.set_params(device="cuda").predict(X)
+
+
+@pytest.mark.parametrize(
+    ("points", "H", "M", "n_threads", "reason", "device"),
+    [
+        (20_000_000, 32, 1000, 1, None, "cuda"),  # 18 us each
+        (20_000_000, 32, 1000, 1, "no GPU", "cpu"),
+        (20_000_000, 32, 1000, 2, None, "cpu"),
+        (10_000_000, 32, 1000, 1, None, "cpu"),
+        (20_000_000, 16, 1000, 1, None, "cpu"),
+        (40_000_000, 32, 1000, 2, None, "cuda"),
+        (20_000_000, 32, 32, 1, None, "cpu"),
+    ],
+)
+def test_auto_takes_a_gpu_for_five_minutes_of_work(
+    monkeypatch, points, H, M, n_threads, reason, device
+):
+    monkeypatch.setattr(_cuda, "missing", lambda: reason)
+    assert _engine.choose_device(points, H, M, n_threads) == device
+
+
+def test_auto_does_not_import_numba_cuda_for_little_work(monkeypatch):
+    monkeypatch.delitem(sys.modules, "skswsgp._cuda")
+    monkeypatch.delattr("skswsgp._cuda")
+    assert _engine.choose_device(10_000_000, 32, 1000, 1) == "cpu"
+    assert "skswsgp._cuda" not in sys.modules
+
+
+@pytest.mark.parametrize(
+    ("options", "points"),
+    [
+        (ADAM | {"max_iter": 7}, 7 * 40),
+        (ADAM | {"max_iter": 7, "early_stopping": True}, 7 * 36),
+        ({"solver": "natural", "init": "default"}, 40 + 12),
+        (
+            {"solver": "natural", "init": "default", "optimize_inducing": True},
+            6 * (40 + 12) + 10 * 40,
+        ),
+    ],
+)
+@pytest.mark.skipif(SIMULATED, reason="it tests nothing on a device")
+def test_auto_knows_how_much_there_is_to_do(monkeypatch, small, options, points, rng):
+    asked = []
+
+    def choose(*args):
+        asked.append(args)
+        return "cpu"
+
+    monkeypatch.setattr(_engine, "choose_device", choose)
+    X = rng.normal(size=(40, 2))
+    model = SWSGPRegressor(**small, **options).fit(X, X[:, 0])
+    model.predict(X[:30])
+    model.lower_bound(X[:20], X[:20, 0])
+    counts = [points, 30, 20]
+    assert asked == [(count, 4, 12, 1) for count in counts]
+
+
+@needs_package
+def test_a_gpu_that_fails_is_missing(monkeypatch):
+    def busy():
+        raise OSError("CUDA_ERROR_DEVICE_UNAVAILABLE")
+
+    monkeypatch.setattr(_cuda.cuda, "current_context", busy)
+    assert _cuda.missing() == "the GPU cannot be used (CUDA_ERROR_DEVICE_UNAVAILABLE)"
 
 
 def test_the_sentence_names_the_extras(monkeypatch):
