@@ -14,8 +14,8 @@ from skswsgp._neighbors import Scan
 from skswsgp._shared import make_stack
 from skswsgp._state import Batch, make_work
 
-COMPILATION = 60.0  # seconds, about
-GAIN = 5.0  # no GPU has shown its speed yet
+COMPILATION = 60.0  # seconds for the kernels of a GPU in each process, about
+GAIN = 5.0  # times as long on the CPU makes a GPU worth it; none has shown its speed
 LOST = (
     "training left the finite numbers: a covariance matrix could not be factorised or "
     "a parameter overflowed; lower learning_rate, or bound the kernel's parameters."
