@@ -3,26 +3,46 @@ Figures of the CUDA engine on the GPU at hand
 =============================================
 
 ``python examples/bench_cuda.py [--quick] [--cpu-threads N]``; it needs numba-cuda,
-scikit-learn, numpy, pynndescent and scipy. First every kernel is compared with the CPU,
-then a step of training is timed on either, for random data and each number of threads
-that may work on a point, then protein is fitted on both, from the file in the folder
-SKSWSGP_DATA or from OpenML.
+scikit-learn, numpy and scipy, and runs from a checkout of the repository. First every
+kernel, the neighbour search and whole fits are compared with the CPU, and the memory of
+the GPU before fits with that after; ``--quick`` ends there, and the exit status says
+whether all was well. Then a search and a step of training are timed on either, for each
+number of threads that may work on a point and for rows that stay on the GPU or stream
+there; last, protein is fitted on both, if the folder SKSWSGP_DATA has ``protein.npz``,
+else random data.
 """
 
 import argparse
+import sys
 import time
+from pathlib import Path
 
 import numpy as np
-from datasets import load, split
-from sklearn.gaussian_process.kernels import ConstantKernel, Matern
 
-from skswsgp import SWSGPRegressor, _cuda, _device
+sys.path.insert(0, str(Path(__file__).parents[1]))  # where nothing is installed
+
+from datasets import load, split
+from sklearn.gaussian_process.kernels import RBF, ConstantKernel, Matern
+
+from skswsgp import SWSGPRegressor, _cuda, _device, _device_data
 from skswsgp._engine import CpuEngine, make_engine
 from skswsgp._likelihoods import make_likelihood
 from skswsgp._neighbors import NeighborSearch
 from skswsgp._program import compile_kernel
 from skswsgp._state import Batch, Model
-from skswsgp._training import kernel_of
+from skswsgp._training import AdamSolver, Data, Schedule, kernel_of
+
+FLOAT64_ERROR, FLOAT32_ERROR = 1e-7, 2e-2  # relative, after two steps of Adam
+STEP_GOAL = 0.5  # milliseconds, n = 64, H = 100, M = 100,000 in float32
+GAIN_GOAL = 30.0  # over the CPU, n = 4096, H = 32
+failures = []
+
+
+def report(good, *words):
+    """Print a line, and remember if it is bad."""
+    print("ok  " if good else "BAD ", *words, flush=True)
+    if not good:
+        failures.append(words)
 
 
 def make_problem(M, H, n, steps, dtype, likelihood="gaussian", full=False, D=8):
@@ -94,7 +114,9 @@ def check(lanes, n_threads, M=200, H=37, n=50):
                     "bound": (gpu.bound(batch), cpu.bound(batch)),
                 }
                 runs = [prepared(d, model, H, n, n_threads) for d in ("cuda", "cpu")]
-                sums = [run.steps(batch, n, np.array([0.05, 0.04])) for run in runs]
+                for run in runs:
+                    run.steps(batch, n, np.array([0.05, 0.04]))
+                sums = [run.finish_epoch() for run in runs]
                 gpu_model, cpu_model = (run.model for run in runs)
                 names = "m", "s", "L", "params", "noise"
                 states = [
@@ -106,44 +128,153 @@ def check(lanes, n_threads, M=200, H=37, n=50):
                     for name, pair in pairs.items()
                 }
                 text = "  ".join(f"{k} {v:.0e}" for k, v in errors.items())
-                worst = max(errors.values())
-                good = worst < (1e-7 if dtype == "float64" else 2e-2)
+                limit = FLOAT64_ERROR if dtype == "float64" else FLOAT32_ERROR
                 name = f"{lanes:4d} {dtype} {likelihood} {'full' if full else 'diag'}"
-                print("ok  " if good else "BAD ", name, text, flush=True)
+                report(max(errors.values()) < limit, name, text)
                 gpu.close(), runs[0].close()
 
 
-def seconds_of_step(device, model, batch, H, n, repeats, n_threads):
-    """Return the least time of a step in some repeats, and the sums."""
-    engine = prepared(device, model, H, n, n_threads)
-    rates = np.full(len(batch.X) // n, 1e-3)
-    engine.steps(batch, n, rates)  # compiles
-    times = []
-    for _ in range(repeats):
+def searches(M, D, n, H, dtype, kind, n_threads):
+    """Yield a search on the CPU and one on the GPU, and rows to find lists for.
+
+    Points are normal, or those of a grid, whose ties must be broken alike.
+    """
+    rng = np.random.default_rng(0)
+    if kind == "grid":
+        Z, X = (rng.integers(-3, 4, size=(k, D)).astype(dtype) for k in (M, n))
+    else:
+        Z, X = (rng.normal(size=(k, D)).astype(dtype) for k in (M, n))
+    kernel = compile_kernel(RBF(2.0), D, np.dtype(dtype)).struct
+    model = make_problem(10, 2, 2, 1, dtype)[0]
+    for device in ("cpu", "cuda"):
+        engine = make_engine(device, model, 2, n_threads)
+        search = NeighborSearch(
+            Z,
+            kernel,
+            n_neighbors=H,
+            search="brute",
+            n_threads=n_threads,
+            make_scan=engine.make_scan,
+        )
+        yield search, X
+        engine.close()
+
+
+def check_search(n_threads, M=5000, D=6, n=3000, H=37):
+    """Print whether the lists of both are the same, those of predecessors as well."""
+    for dtype in ("float64", "float32"):
+        for kind in ("normal", "grid"):
+            found = []
+            for search, X in searches(M, D, n, H, dtype, kind, n_threads):
+                found.append((search.query(X), search.predecessors()[H:]))
+            same = [np.mean(a == b) for a, b in zip(*found, strict=True)]
+            words = f"search {dtype} {kind}: {same[0]:.6f} and {same[1]:.6f} the same"
+            report(min(same) == 1.0 if kind == "grid" else min(same) > 0.9999, words)
+
+
+def check_fits(n_threads, n=3000):
+    """Print how far fits are from those on the CPU, and what they leave on the GPU."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(n, 4))
+    y = np.sin(X[:, 0]) + 0.1 * rng.normal(size=n)
+    adam = {"solver": "adam", "batch_size": 64, "max_iter": 3}
+    cases = {
+        "adam": (0.5, adam),
+        "adam, streamed": (0.0, adam),
+        "adam, Z trained": (0.5, adam | {"optimize_inducing": True}),
+        "natural": (0.5, {"solver": "natural"}),
+    }
+    settings = {"n_inducing": 300, "n_neighbors": 16, "random_state": 0}
+    settings |= {"init": "default", "n_jobs": n_threads}
+    left = []
+    for name, (share, more) in cases.items():
+        _device_data.MEMORY, results = share, []
+        for device in ("cpu", "cuda", "cuda"):
+            model = SWSGPRegressor(device=device, **settings, **more).fit(X, y)
+            results.append((*model.predict(X, return_std=True), model.lower_bound_))
+            left.append(_cuda.free_memory())
+        first, *others = results
+        error = max(
+            relative(a, b) for r in others for a, b in zip(r, first, strict=True)
+        )
+        same = all(np.array_equal(a, b) for a, b in zip(*others, strict=True))
+        report(error < 1e-4, f"fit, {name}: {error:.0e} from the CPU")
+        report(same, f"fit, {name}: repeats to the bit")
+    lost = (left[2] - left[-1]) / 1e6  # once all kernels of Adam are there
+    report(lost < 50.0, f"memory left behind by {len(left) - 3} fits: {lost:.1f} MB")
+
+
+def time_search(M, D, H, n, dtype, n_threads):
+    """Print microseconds a row on either."""
+    times, lists = [], []
+    for search, X in searches(M, D, n, H, dtype, "normal", n_threads):
+        search.query(X[:1000])  # compiles
         start = time.perf_counter()
-        sums = engine.steps(batch, n, rates)
-        times.append((time.perf_counter() - start) / len(rates))
+        lists.append(search.query(X))
+        times.append(1e6 * (time.perf_counter() - start) / n)
+    same = np.mean(lists[0] == lists[1])
+    print(
+        f"  M={M} D={D} H={H} {dtype}: cuda {times[1]:8.2f}, "
+        f"cpu, {n_threads} threads {times[0]:8.2f}, {same:.6f} the same",
+        flush=True,
+    )
+
+
+def seconds_of_step(device, model, data, H, n, epochs, n_threads):
+    """Return the least time of a step in some epochs after one that compiles."""
+    engine = prepared(device, model, H, n, n_threads)
+    steps = data.n_rows // n
+    schedule = Schedule(1e-3, epochs + 1, steps, False)
+    nearest = {"metric": "euclidean", "search": "brute"}  # lists stay
+    solver = AdamSolver(engine, data, nearest, schedule, np.random.RandomState(0))
+    times = []
+    for epoch in range(epochs + 1):
+        start = time.perf_counter()
+        solver.advance(epoch)
+        times.append((time.perf_counter() - start) / steps)
     engine.close()
-    return min(times), sums
+    return min(times[1:])
 
 
 def time_steps(M, H, n, steps, dtype, all_lanes, n_threads):
-    """Print milliseconds a step on the GPU, for each number of lanes, and the CPU."""
-    model, batch = make_problem(M, H, n, steps, dtype)
-    print(f"\nn={n} H={H} M={M} {dtype}, ms a step (with the way of data to the GPU)")
+    """Print milliseconds a step; return the least on the GPU, and on the CPU."""
+    model, _ = make_problem(M, H, n, 1, dtype)
+    D, Q = model.Z.shape[1], model.m.shape[1]
+    rng = np.random.default_rng(1)
+    X, y = (rng.normal(size=(n * steps, k)).astype(dtype) for k in (D, Q))
+    data = Data(X, y, np.ones(n * steps, dtype), center=np.zeros(D))
+    print(f"\nn={n} H={H} M={M} {dtype}, {steps} steps an epoch, ms a step")
+    best = np.inf
     for lanes in all_lanes:
         _device.lanes_for = lambda H, lanes=lanes: lanes
-        best, _ = seconds_of_step("cuda", model, batch, H, n, 5, n_threads)
-        print(f"  cuda, {lanes:4d} threads a point: {1e3 * best:8.3f}", flush=True)
-    best, _ = seconds_of_step("cpu", model, batch, H, n, 2, n_threads)
-    print(f"  cpu, {n_threads} threads:            {1e3 * best:8.3f}", flush=True)
+        for way, share in ("streamed", 0.0), ("resident", 0.5):
+            _device_data.MEMORY = share
+            seconds = seconds_of_step("cuda", model, data, H, n, 3, n_threads)
+            words = f"  cuda, {lanes:4d} threads a point, {way}:"
+            print(words, f"{1e3 * seconds:8.3f}", flush=True)
+            best = min(best, seconds)
+    cpu = seconds_of_step("cpu", model, data, H, n, 1, n_threads)
+    print(f"  cpu, {n_threads} threads: {1e3 * cpu:8.3f}", flush=True)
+    return best, cpu
+
+
+def protein():
+    """Return rows of protein, or random ones where it is not at hand."""
+    try:
+        return "protein", *load("protein")
+    except ValueError:
+        rng = np.random.default_rng(0)
+        X = rng.normal(size=(45_730, 9))
+        noise = rng.normal(size=len(X))
+        return "random", X, np.sin(X @ rng.normal(size=9)) + 0.3 * noise
 
 
 def fit_protein():
     """Print RMSE and seconds of the same fit on either device."""
-    X, y = load("protein")
+    name, X, y = protein()
     train, test = split(len(X))
-    print("\nprotein, Adam, M=1024, H=32, 20 epochs")
+    print(f"\n{name}, Adam, M=1024, H=32, 20 epochs")
+    errors = []
     for device in ("cuda", "cpu"):
         model = SWSGPRegressor(
             solver="adam",
@@ -160,8 +291,28 @@ def fit_protein():
         model.fit(X[train], y[train])
         seconds = time.perf_counter() - start
         rest = model.predict(X[test]) - y[test]
-        error = np.sqrt(np.mean(rest**2)) / np.std(y[train])
-        print(f"  {device:4s} RMSE {error:.4f}, {seconds:.1f} s", flush=True)
+        errors.append(np.sqrt(np.mean(rest**2)) / np.std(y[train]))
+        print(f"  {device:4s} RMSE {errors[-1]:.4f}, {seconds:.1f} s", flush=True)
+    report(abs(errors[0] / errors[1] - 1.0) < 0.01, "the RMSE agree to 1 %")
+
+
+def time_all(n_threads):
+    """Print all times, and whether the goals are reached."""
+    print("\nexact search, microseconds a row")
+    for M, D, H in (100_000, 8, 16), (100_000, 8, 100), (100_000, 26, 16):
+        for dtype in ("float32", "float64"):
+            time_search(M, D, H, 100_000, dtype, n_threads)
+    time_search(1_000_000, 8, 16, 100_000, "float32", n_threads)
+    for dtype in ("float32", "float64"):
+        lanes = 64, 128, 256, 512
+        best, _ = time_steps(100_000, 100, 64, 256, dtype, lanes, n_threads)
+        if dtype == "float32":
+            report(1e3 * best <= STEP_GOAL, f"at most {STEP_GOAL} ms a step")
+        lanes = 1, 32, 64, 128
+        best, cpu = time_steps(10_000, 32, 4096, 64, dtype, lanes, n_threads)
+        report(cpu >= GAIN_GOAL * best, f"{cpu / best:.0f} times as fast as the CPU")
+    _device.lanes_for = chosen
+    fit_protein()
 
 
 if __name__ == "__main__":
@@ -174,11 +325,9 @@ if __name__ == "__main__":
     chosen = _device.lanes_for
     for lanes in (32, 128) if options.quick else (1, 32, 128):
         check(lanes, options.cpu_threads)
+    _device.lanes_for = chosen
+    check_search(options.cpu_threads)
+    check_fits(options.cpu_threads)
     if not options.quick:
-        for dtype in ("float32", "float64"):
-            lanes = 64, 128, 256, 512
-            time_steps(100_000, 100, 64, 32, dtype, lanes, options.cpu_threads)
-            lanes = 1, 32, 64, 128
-            time_steps(10_000, 32, 4096, 8, dtype, lanes, options.cpu_threads)
-        _device.lanes_for = chosen
-        fit_protein()
+        time_all(options.cpu_threads)
+    raise SystemExit(f"{len(failures)} lines are BAD" if failures else 0)

@@ -91,7 +91,9 @@ class Step:
     def gradients(self):
         """Return loss and derivatives for the first minibatch, named as in PyTorch."""
         case, engine = self.case, self.engine
-        ell, kl = engine.steps(self.batch, case.n, np.zeros(1))
+        engine.finish_epoch()
+        engine.steps(self.batch, case.n, np.zeros(1))
+        ell, kl = engine.finish_epoch()
         rows, log = engine.rows, engine.grads.d_log[0]
         touched = rows.touched[0, : rows.count[0, 0]]  # of one thread
         grads = {

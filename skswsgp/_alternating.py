@@ -10,6 +10,11 @@ ROUNDS = 6
 EPOCHS = 2  # of Adam between two solves
 
 
+def total_points(n_rows, solve):
+    """Return the points of all rounds, of which a solve takes so many."""
+    return ROUNDS * solve + EPOCHS * (ROUNDS - 1) * n_rows
+
+
 class AlternatingSolver:
     """Rounds of epochs of Adam, then the optimum of q(u) by the natural solver.
 

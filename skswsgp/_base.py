@@ -13,7 +13,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
-from skswsgp._alternating import AlternatingSolver
+from skswsgp._alternating import AlternatingSolver, total_points
 from skswsgp._callbacks import CallbackSupportMixin, FitTask, with_callbacks
 from skswsgp._defaults import feature_spread
 from skswsgp._divergences import divergence_weight
@@ -195,7 +195,8 @@ class BaseSWSGP(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
         held = held and held._replace(center=center)
         task = FitTask(self, epochs, inputs)
         H = attributes["n_neighbors_"]
-        with closing(make_engine(self.device, model, H, n_threads)) as engine:
+        points = self._count_points(data.n_rows, len(model.Z), epochs, natural)
+        with closing(make_engine(self.device, model, H, n_threads, points)) as engine:
             solver = self._make_solver(
                 engine, data, attributes, spread, rng, natural, streaming
             )
@@ -224,6 +225,13 @@ class BaseSWSGP(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
         n_steps = steps_per_epoch(data.n_rows, self.batch_size)
         schedule = Schedule(self.learning_rate, epochs, n_steps, not streaming)
         return AdamSolver(engine, data, options, schedule, rng)
+
+    def _count_points(self, n_rows, M, epochs, natural):
+        """Return how many points a fit asks an engine about, at most."""
+        if not natural:
+            return epochs * n_rows
+        solve = n_rows + M  # once each, the inducing points for their prior
+        return total_points(n_rows, solve) if self.optimize_inducing else solve
 
     def _prepare_engine(self, engine, data, attributes, spread, streaming):
         """Allocate for training; a stream goes on with the moments that it has."""

@@ -76,6 +76,7 @@ def make_chain(engine, kernel, metric, order):
             n_threads=engine.n_threads,
             metric=metric,
             search="brute",
+            make_scan=engine.make_scan,
         )
         lists = search.predecessors()[H:]
         weights, variance = engine.regress(Z[H:], order[lists])

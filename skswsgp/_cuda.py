@@ -35,6 +35,8 @@ def missing():
         cuda.current_context()
     except CudaSupportError as error:
         return f"no NVIDIA GPU with a driver was found ({last_line(error)})"
+    except Exception as error:  # of classes that differ between versions
+        return f"the GPU cannot be used ({last_line(error)})"
     if not cuda.config.ENABLE_CUDASIM and (problem := compiler_problem()):
         return f"there is no compiler for the GPU ({problem}): {EXTRA}"
     return None

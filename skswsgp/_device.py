@@ -5,23 +5,31 @@ training on, and comes back when it is asked for; evaluation brings along the mo
 the host, which a solver may have changed.
 """
 
+from weakref import WeakSet
+
 import numpy as np
 
 from skswsgp import _cuda
 from skswsgp import _engine_cuda as kernels
 from skswsgp._adam import make_optimizer
+from skswsgp._covariance import Kernel
 from skswsgp._cuda import cuda
+from skswsgp._device_arrays import THREADS, fetch, parts, repeat, send, send_array
+from skswsgp._device_data import Ferry, load_rows
+from skswsgp._device_search import DeviceScan
+from skswsgp._device_work import (
+    bytes_of_place,
+    make_gradients,
+    make_rows,
+    require_room,
+)
 from skswsgp._engine import is_like
-from skswsgp._state import Batch, Gradients, make_work
+from skswsgp._state import Batch, make_work
 
 PLACES = 2048  # blocks of a launch, at most; each has work arrays
 WORK_MEMORY = 0.25  # of the free memory, which work arrays may take
-THREADS = 128  # of a block in which each thread has its own task
-ROWS_AT_ONCE = 8192  # points that are evaluated at once
-OUT_OF_MEMORY = (
-    "the GPU has no room for {what} ({need:.0f} MB, {free:.0f} MB are free): expected "
-    "a smaller batch_size, n_neighbors or n_inducing; use device='cpu' otherwise."
-)
+ROWS_AT_ONCE = 8192  # points that are evaluated at once, at most
+ROWS_MEMORY = 0.25  # of the free memory, which these and their results may take
 
 
 def lanes_for(H):
@@ -50,9 +58,12 @@ class CudaEngine:
         self._host, self._device = model, None
         self._ahead = False  # whether the device's is newer
         self._lent = True  # whether somebody may have changed the host's
-        self._batch = self._optimizer = self._work = self._events = None
+        self._optimizer = self._work = self._events = None
         self._extra = np.zeros(2, np.int64)
         self._known = {}  # kernels for the types of their arguments
+        self._holders = WeakSet()  # searches and rows of data, which hold memory
+        self._stream = cuda.stream()  # of steps; that of all else waits for it
+        self._ferry = Ferry(self._stream)
 
     # --- the model on either side -------------------------------------------------
 
@@ -62,8 +73,7 @@ class CudaEngine:
         self._lent = True
         if self._ahead:
             for here, there in zip(self._host, self._device, strict=True):
-                if isinstance(here, np.ndarray) and here.size:
-                    there.copy_to_host(here)
+                copy_back(there, here)
             self._ahead = False
         return self._host
 
@@ -71,6 +81,17 @@ class CudaEngine:
     def model(self, model):
         self._host, self._device = model, None
         self._ahead, self._lent = False, True
+
+    def glance(self):
+        """Return the model with kernel and Z as they are now, to look at only.
+
+        Unlike `model` it moves little, and nothing back to the device later.
+        """
+        if self._ahead:
+            names = Kernel._fields + ("Z",) * self._host.train_inducing
+            for name in names:
+                copy_back(getattr(self._device, name), getattr(self._host, name))
+        return self._host
 
     @property
     def optimizer(self):
@@ -98,12 +119,12 @@ class CudaEngine:
 
     def _places(self, n):
         """Return how many points at once there are work arrays for, at most n."""
-        single = make_work(self._host, self.n_active, 1)
-        size = sum(array.nbytes for array in single)
+        size = bytes_of_place(self._host, self.n_active)
         free = _cuda.free_memory()
         places = max(1, min(n, PLACES, int(WORK_MEMORY * free / size)))
         if self._work is None or len(self._work.K) < places:
             self._work = None
+            single = make_work(self._host, self.n_active, 1)
             self._work = type(single)(
                 *(repeat(array, places, "work arrays") for array in single)
             )
@@ -113,10 +134,22 @@ class CudaEngine:
 
     def close(self):
         """Give all memory of the device back; the model stays on the host."""
-        self.model, self.events  # noqa: B018  fetched
-        self._device = self._batch = self._optimizer = None
-        self._work = self._events = self._grads = self._rows = None
-        _cuda.collect()
+        try:
+            self.model, self.events  # noqa: B018  fetched
+        finally:
+            self._device = self._optimizer = self._sums = None
+            self._work = self._events = self._grads = self._rows = None
+            for holder in (*self._holders, self._ferry):
+                holder.close()
+            _cuda.collect()
+
+    # --- neighbours ---------------------------------------------------------------
+
+    def make_scan(self, points, n_neighbors, n_threads):
+        """Return the exact search among scaled inducing points."""
+        scan = DeviceScan(points, n_neighbors)
+        self._holders.add(scan)
+        return scan
 
     # --- training -----------------------------------------------------------------
 
@@ -126,24 +159,29 @@ class CudaEngine:
         fresh = make_optimizer(self._host, free, log_bounds, feature_scale)
         fresh = optimizer if is_like(optimizer, fresh) else fresh
         self._optimizer = send(fresh, "Adam's moments")
-        self._places(n)
-        self._grads = make_gradients(self._host, n, self.n_active, self._events)
+        require_room(self._host, n, self.n_active)
         self._rows = make_rows(self._host, n, self.n_active)
+        self._grads = make_gradients(self._host, n, self.n_active, None)
+        self._places(n)
+        self._sums = send_array(np.zeros(2), "sums")
         self._device, self._ahead = model, True
 
-    def steps(self, batch, n, rates):
-        """Steps of Adam, each on the next n rows of the batch, one for each rate.
+    def load(self, data, neighbors):
+        """Return rows of training data whose `batch` is what `steps` takes."""
+        rows = load_rows(data, neighbors, self.n_active, self._stream)
+        self._holders.add(rows)
+        return rows
 
-        Returns the weighted sums of E log p(y | f) and of KL over these rows, NaN where
-        a covariance matrix cannot be factorised.
+    def steps(self, batch, n, rates):
+        """Queue steps of Adam, each on the next n rows of the batch, one for each rate.
+
+        They have not been done when this returns; nothing here waits for the device.
         """
         model, steps, H = self._current(), len(rates), self.n_active
         self._ahead = True
-        batch = self._send_batch(batch)
-        rates = send_array(rates, "learning rates")
-        sums = send_array(np.zeros(2), "sums")
-        count = send_array(np.zeros(steps, np.int64), "counts")
-        rows = self._rows._replace(count=count)
+        batch = send(batch, "rows of data")
+        rates, count = self._ferry.send(rates, np.zeros(steps, np.int64))
+        rows, sums = self._rows._replace(count=count), self._sums
         lanes, touched = lanes_for(H), len(rows.touched)
         places, grads = len(self._work.K), self._grads._replace(events=self._events)
         for k in range(steps):
@@ -152,11 +190,19 @@ class CudaEngine:
             self._launch(kernels.claim_rows, -(-n * H // THREADS), THREADS, *use, rows)
             points = model, batch, start, n, self._work, grads, rows
             self._launch(kernels.gradients, min(places, n), (lanes, 1), *points)
-            parts = model, self._optimizer, *use, rates, grads, rows, sums
-            self._launch(kernels.add_up, touched + 1, _cuda.WARP, *parts)
+            added = model, self._optimizer, *use, rates, grads, rows, sums
+            self._launch(kernels.add_up, touched + 1, _cuda.WARP, *added)
             moved = model, self._optimizer, k, rates, rows
             self._launch(kernels.update_rows, -(-touched // THREADS), THREADS, *moved)
-        return sums.copy_to_host()
+
+    def finish_epoch(self):
+        """Return the sums of weighted E log p(y | f) and KL since the last call.
+
+        NaN where a covariance matrix could not be factorised.
+        """
+        sums = self._sums.copy_to_host()
+        self._sums.copy_to_device(np.zeros(2))
+        return sums
 
     def _launch(self, kernel, blocks, threads, *arguments):
         """Launch a kernel whose arguments are of the same types in every step.
@@ -165,18 +211,7 @@ class CudaEngine:
         """
         if kernel not in self._known:
             self._known[kernel] = kernel.specialize(*arguments)
-        self._known[kernel][blocks, threads](*arguments)
-
-    def _send_batch(self, batch):
-        """Return rows of data on the device, in the memory of those before."""
-        known = self._batch
-        if known is None or len(known.X) < len(batch.X) or not same_shape(known, batch):
-            self._batch = None
-            self._batch = send(batch, "rows of data")
-        else:
-            for here, there in zip(batch, known, strict=True):
-                there[: len(here)].copy_to_device(np.ascontiguousarray(here))
-        return self._batch
+        self._known[kernel][blocks, threads, self._stream](*arguments)
 
     # --- evaluation ---------------------------------------------------------------
 
@@ -209,7 +244,7 @@ class CudaEngine:
         ell = np.empty(len(mu), mu.dtype)
         d_mu, d_v = np.empty((2, *mu.shape), mu.dtype)
         model = self._current()
-        for part in parts(len(mu)):
+        for part in some_rows(y, mu, v, ell, d_mu, d_v):
             n = part.stop - part.start
             blocks = self._blocks(n)
             there = [send_array(a[part], "rows") for a in (mu, v, ell, d_mu, d_v)]
@@ -224,7 +259,7 @@ class CudaEngine:
         ell = np.full(len(batch.X), np.nan)
         kl = np.full(len(batch.X), np.nan)
         model = self._current()
-        for part in parts(len(batch.X)):
+        for part in some_rows(*batch, ell, kl):
             n = part.stop - part.start
             blocks = self._blocks(n)
             rows = send(Batch(*(array[part] for array in batch)), "rows")
@@ -240,7 +275,7 @@ class CudaEngine:
     def _evaluate(self, launch, rows, results, *options):
         """Fill the results, part by part; those without rows are left alone."""
         model = self._current()
-        for part in parts(len(rows[0])):
+        for part in some_rows(*rows, *results):
             n = part.stop - part.start
             blocks = self._blocks(n)
             arguments = [send_array(array[part], "rows") for array in rows]
@@ -253,103 +288,15 @@ class CudaEngine:
                     here[part] = array.copy_to_host()
 
 
-# --- arrays on the device -------------------------------------------------------------
+def some_rows(*arrays):
+    """Yield slices of the rows of arrays that leave the device room."""
+    n = len(arrays[0])
+    row = sum(array.nbytes for array in arrays) / max(n, 1)
+    size = int(ROWS_MEMORY * _cuda.free_memory() / max(row, 1))
+    yield from parts(n, max(1, min(size, ROWS_AT_ONCE)))
 
 
-def send(struct, what):
-    """Return a struct with copies of its arrays on the device."""
-    return type(struct)(
-        *(
-            send_array(field, what) if isinstance(field, np.ndarray) else field
-            for field in struct
-        )
-    )
-
-
-def send_array(array, what):
-    """Return a copy of an array on the device; one without entries gets some room."""
-    array = np.ascontiguousarray(array)
-    return _cuda.allocate(
-        lambda: cuda.to_device(array), OUT_OF_MEMORY, what, array.nbytes
-    )
-
-
-def repeat(array, n, what):
-    """Return n copies of an array (1, ...) on the device, made there."""
-    shape, size = (n, *array.shape[1:]), array.size
-    there = _cuda.allocate(
-        lambda: cuda.device_array(shape, array.dtype),
-        OUT_OF_MEMORY,
-        what,
-        n * array.nbytes,
-    )
-    if size:
-        one = send_array(array.ravel(), what)
-        blocks = min(1024, -(-n * size // THREADS))
-        kernels.repeat_row[blocks, THREADS](one, there.reshape(n, size))
-    return there
-
-
-def fetch(struct):
-    """Return a struct with copies of its arrays on the host."""
-    if struct is None:
-        return None
-    return type(struct)(
-        *(
-            field.copy_to_host() if hasattr(field, "copy_to_host") else field
-            for field in struct
-        )
-    )
-
-
-def same_shape(known, batch):
-    """Whether rows of one batch fit where those of another are."""
-    return all(
-        old.shape[1:] == new.shape[1:] for old, new in zip(known, batch, strict=True)
-    )
-
-
-def parts(n):
-    """Yield slices of at most ROWS_AT_ONCE of n rows."""
-    for first in range(0, n, ROWS_AT_ONCE):
-        yield slice(first, min(first + ROWS_AT_ONCE, n))
-
-
-def make_gradients(model, n, H, events):
-    """Allocate derivatives for n points, each a block and a chunk."""
-    Q, D, dtype = model.m.shape[1], model.Z.shape[1], model.Z.dtype
-
-    def zeros(*shape, dtype=dtype):
-        return send_array(np.zeros(shape, dtype), "the derivatives of a minibatch")
-
-    return Gradients(
-        d_m=zeros(n, Q, H),
-        d_s=zeros(1, Q, 1) if model.full else zeros(n, Q, H),
-        d_S=zeros(n, Q, H, H) if model.full else zeros(1, Q, 1, 1),
-        d_Z=zeros(n if model.train_inducing else 1, D, H),
-        d_log=zeros(n, len(model.params), dtype=np.float64),
-        d_noise=zeros(n, len(model.noise), dtype=np.float64),
-        sums=zeros(n, 2, dtype=np.float64),
-        events=events,
-    )
-
-
-def make_rows(model, n, H):
-    """Allocate slots for the rows that n points touch."""
-    M, Q = model.m.shape
-    T, dtype = min(M, n * H), model.Z.dtype
-
-    def filled(shape, value=0, dtype=dtype):
-        what = "the derivatives by touched rows"
-        return send_array(np.full(shape, value, dtype), what)
-
-    return kernels.DeviceRows(
-        slot=filled(M, -1, np.int64),
-        touched=filled(T, 0, np.int64),
-        count=filled(1, 0, np.int64),
-        uses=filled((T, -(-n // kernels.WORD)), 0, np.uint64),
-        d_m=filled((T, Q)),
-        d_s=filled((0 if model.full else T, Q)),
-        d_Z=filled((T if model.train_inducing else 0, model.Z.shape[1])),
-        d_L=filled((T if model.full else 0, Q, M)),
-    )
+def copy_back(there, here):
+    """Copy a field of a struct to the host where it is an array with entries."""
+    if isinstance(here, np.ndarray) and here.size:
+        there.copy_to_host(here)

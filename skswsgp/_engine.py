@@ -10,8 +10,16 @@ from skswsgp import _evaluation_cpu as evaluation
 from skswsgp import _steps_cpu as updates
 from skswsgp._adam import make_optimizer
 from skswsgp._jit import launch, threads_for
+from skswsgp._neighbors import Scan
 from skswsgp._shared import make_stack
 from skswsgp._state import Batch, make_work
+
+COMPILATION = 60.0  # seconds for the kernels of a GPU in each process, about
+GAIN = 5.0  # times as long on the CPU makes a GPU worth it; none has shown its speed
+LOST = (
+    "training left the finite numbers: a covariance matrix could not be factorised or "
+    "a parameter overflowed; lower learning_rate, or bound the kernel's parameters."
+)
 
 
 def require_device(device):
@@ -22,14 +30,30 @@ def require_device(device):
         _cuda.require()
 
 
-def make_engine(device, model, n_active, n_threads):
-    """Return the engine for a device: "cuda", or "cpu" and "auto"."""
-    if device != "cuda":
+def make_engine(device, model, n_active, n_threads, points=0):
+    """Return the engine for a device, "auto" included, that will do so many points."""
+    if device == "auto":
+        device = choose_device(points, n_active, len(model.Z), n_threads)
+    if device == "cpu":
         return CpuEngine(model, n_active, n_threads)
     require_device(device)
     from skswsgp._device import CudaEngine  # it takes a second to import
 
     return CudaEngine(model, n_active, n_threads)
+
+
+def choose_device(points, H, M, n_threads):
+    """Return "cuda" if there is a GPU and work enough for it, else "cpu".
+
+    Enough is what keeps the CPU busy for GAIN times as long as the kernels of a GPU
+    compile, in each process. Where H = M a GPU lacks the K that all points share.
+    """
+    seconds = 1e-6 * points * microseconds_of_point(H) / n_threads
+    if H == M or seconds < GAIN * COMPILATION:
+        return "cpu"
+    from skswsgp import _cuda
+
+    return "cpu" if _cuda.missing() else "cuda"
 
 
 class CpuEngine:
@@ -57,8 +81,16 @@ class CpuEngine:
             self.factor = make_work(model, n_active, 1)
             self.stack = make_stack(model, 1, n_threads)
 
+    make_scan = Scan  # the exact search for neighbours
+
     def close(self):
         """Give back what a device holds: nothing."""
+
+    def glance(self):
+        """Return the model with kernel and Z as they are now, to look at only."""
+        return self.model
+
+    # --- training -----------------------------------------------------------------
 
     def prepare_training(self, n, free, log_bounds, feature_scale, optimizer=None):
         """Allocate for minibatches of n points; `optimizer` goes on from before."""
@@ -74,12 +106,16 @@ class CpuEngine:
         )
         if self.shared:
             self.stack = make_stack(self.model, n, self.n_threads)
+        self.sums = np.zeros(2)
+
+    def load(self, data, neighbors):
+        """Return rows of training data whose `batch` is what `steps` takes."""
+        return Rows(data, neighbors)
 
     def steps(self, batch, n, rates):
         """Steps of Adam, each on the next n rows of the batch, one for each rate.
 
-        Returns the weighted sums of E log p(y | f) and of KL over these rows, NaN where
-        a covariance matrix cannot be factorised.
+        Raises FloatingPointError where a covariance matrix cannot be factorised.
         """
         sums = np.zeros(2)
         state = self.model, self.optimizer, self.rows, batch, n, rates
@@ -96,7 +132,15 @@ class CpuEngine:
                 )
             else:
                 finished = updates.local_steps(*state, self.work, self.grads, sums)
-        return sums if finished else np.full(2, np.nan)
+        self.sums += sums
+        require_not_lost(self.sums if finished else np.full(2, np.nan))
+
+    def finish_epoch(self):
+        """Return the sums of weighted E log p(y | f) and KL since the last call."""
+        sums, self.sums = self.sums, np.zeros(2)
+        return sums
+
+    # --- evaluation ---------------------------------------------------------------
 
     def predict(self, X, active, with_variance):
         """Return mu (n, Q) and v (n, Q), or None, of eq. 13 for the rows of X."""
@@ -178,6 +222,24 @@ class CpuEngine:
                     self.model, batch, self.work, ell, kl, self.events
                 )
         return ell, kl
+
+
+class Rows:
+    """Rows of training data, which stay where they are, and their neighbours."""
+
+    def __init__(self, data, neighbors):
+        self.data, self.neighbors = data, neighbors
+
+    def batch(self, rows):
+        """Return these rows of the data."""
+        X, y, weight = self.data.block(rows)
+        return Batch(X, y, weight, self.neighbors.lookup(rows, X))
+
+
+def require_not_lost(values):
+    """Raise if training has left the finite numbers."""
+    if not np.isfinite(values).all():
+        raise FloatingPointError(LOST)
 
 
 def microseconds_of_point(H):

@@ -71,6 +71,37 @@ def repeat_row(one, out):
         out[i // n, i % n] = one[i % n]
 
 
+# --- rows of training data ------------------------------------------------------------
+
+
+@kernel
+def take_rows(data, index, n, out):
+    """Copy n rows of a batch to the first of another."""
+    for i in range(cuda.grid(1), n, cuda.gridsize(1)):
+        out.weight[i] = data.weight[index[i]]
+    copy_rows(data.X, index, n, out.X)
+    copy_rows(data.y, index, n, out.y)
+    copy_rows(data.active, index, n, out.active)
+
+
+@njit
+def copy_rows(values, index, n, out):
+    """out[i] = values[index[i]] for i < n; a thread for each number."""
+    columns = values.shape[1]
+    for at in range(cuda.grid(1), n * columns, cuda.gridsize(1)):
+        i, j = at // columns, at % columns
+        out[i, j] = values[index[i], j]
+
+
+@kernel
+def put_lists(lists, index, out):
+    """out[index[i]] = lists[i] for all rows; a thread for each number."""
+    n, H = lists.shape
+    for at in range(cuda.grid(1), n * H, cuda.gridsize(1)):
+        i, h = at // H, at % H
+        out[index[i], h] = lists[i, h]
+
+
 # --- a step ---------------------------------------------------------------------------
 
 

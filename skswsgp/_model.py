@@ -182,6 +182,7 @@ def make_search(engine, options):
         kernel_of(engine.model),
         n_neighbors=engine.n_active,
         n_threads=engine.n_threads,
+        make_scan=engine.make_scan,
         **options,
     ).query
 
@@ -189,7 +190,8 @@ def make_search(engine, options):
 def latent_posterior(model, center, X, H, with_variance, n_jobs, options, device="cpu"):
     """Return mean and variance (or None), each (n, Q), of q(f) at rows of X."""
     means, variances = [], []
-    with closing(make_engine(device, model, H, max_threads(n_jobs, len(X)))) as engine:
+    n_threads = max_threads(n_jobs, len(X))
+    with closing(make_engine(device, model, H, n_threads, len(X))) as engine:
         search = make_search(engine, options)
         for first in range(0, len(X), ROWS_AT_ONCE):
             rows = X[first : first + ROWS_AT_ONCE]
@@ -210,7 +212,7 @@ def bound_of(model, data, H, n_jobs, options, device="cpu"):
     """Return eq. 11, a sum over the rows of the data in nats."""
     total, mass = 0.0, data.weight.sum(dtype=np.float64)
     n_threads = max_threads(n_jobs, data.n_rows)
-    with closing(make_engine(device, model, H, n_threads)) as engine:
+    with closing(make_engine(device, model, H, n_threads, data.n_rows)) as engine:
         search = make_search(engine, options)
         for index in index_blocks(data.n_rows):
             X, y, weight = data.block(index)

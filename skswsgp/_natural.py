@@ -24,10 +24,11 @@ from scipy.sparse.linalg import splu
 from skswsgp._chain import make_chain
 from skswsgp._conjugate import solve_systems
 from skswsgp._divergences import make_divergences
+from skswsgp._engine import LOST
 from skswsgp._likelihoods import GAUSSIAN
 from skswsgp._model import cholesky, index_blocks
 from skswsgp._rows import RowWeights
-from skswsgp._training import LOST, MovingSearch, Neighbors
+from skswsgp._training import MovingSearch, Neighbors
 
 DAMPING = 0.7  # of natural-gradient steps, at most
 LEAST_STEP = 0.05  # below which sites stay as they were

@@ -68,6 +68,54 @@ def _is_decreasing(kernel):
     return bool((leaf | joined).all())
 
 
+class Scan:
+    """All points, but for tiles that are too far away: exact.
+
+    Parameters
+    ----------
+    points : ndarray of shape (M, D)
+        Scaled inducing points.
+    n_neighbors : int
+        H.
+    n_threads : int
+        Threads of every launch.
+    """
+
+    def __init__(self, points, n_neighbors, n_threads):
+        self.points = points
+        self.n_neighbors, self.n_threads = n_neighbors, n_threads
+
+    def find(self, points):
+        """Return the lists (n, H) of scaled points, nearest first, ties by index."""
+        lists = np.empty((len(points), self.n_neighbors), dtype=np.int32)
+        self._scan(points, self._panels, lists)
+        return lists
+
+    def predecessors(self):
+        """Return the lists (M, H) of each inducing point among those before it."""
+        M = len(self.points)
+        lists = np.empty((M, self.n_neighbors), dtype=np.int32)
+        start, stop = 0, FIRST_PART
+        # But for the first part, at least half of the points come before a row.
+        while start < M:
+            panels = make_panels(self.points[:stop])
+            self._scan(self.points[start:stop], panels, lists[start:stop], start)
+            start, stop = stop, 2 * stop
+        return lists
+
+    def _scan(self, points, panels, lists, offset=-1):
+        """Fill the lists of scaled points; those of a chain start at an offset."""
+        D, n_tiles = points.shape[1], len(panels.low)
+        works = make_scratch(self.n_threads, n_tiles, D, self.n_neighbors)
+        rows, slack = tree_order(points, BLOCK), slack_of(D)
+        with launch(self.n_threads):
+            scan(points, rows, self.points, offset, panels, slack, works, lists)
+
+    @cached_property
+    def _panels(self):
+        return make_panels(self.points)
+
+
 # Indices: `find` returns lists (n, H) and the rows (n,) where they are to be trusted.
 
 
@@ -156,6 +204,7 @@ class NeighborSearch:
 
     `kernel` is a `_covariance.Kernel`, `metric` the user's word for it. The list of a
     row depends on no other row and, but for PyNNDescent, not on the number of threads.
+    `make_scan` is what an engine takes in place of `Scan`.
 
     Attributes
     ----------
@@ -167,9 +216,10 @@ class NeighborSearch:
 
     def __init__(
         self, Z, kernel, *, n_neighbors, metric="kernel", search="auto", n_threads=1,
-        seed=0,
+        seed=0, make_scan=Scan,
     ):  # fmt: skip
         M, D = Z.shape
+        self._make_scan = make_scan
         self.metric = choose_metric(metric, kernel)
         self.kind = _choose_search(search, self.metric, M, D, n_neighbors)
         self.n_neighbors, self.n_threads = n_neighbors, n_threads
@@ -245,30 +295,13 @@ class NeighborSearch:
         """
         if self.metric.name != "scaled":
             return self._likest(self._points, before=True)
-        lists = np.empty((self._M, self.n_neighbors), dtype=np.int32)
-        start, stop = 0, FIRST_PART
-        # But for the first part, at least half of the points come before a row.
-        while start < self._M:
-            panels = make_panels(self._points[:stop])
-            self._scan(self._points[start:stop], panels, lists[start:stop], start)
-            start, stop = stop, 2 * stop
-        return lists
+        return self._scan.predecessors()
 
     def _exact(self, points):
         """Return the lists of scaled points without an index."""
         if self.metric.name != "scaled":
             return self._likest(points)
-        lists = np.empty((len(points), self.n_neighbors), dtype=np.int32)
-        self._scan(points, self._panels, lists)
-        return lists
-
-    def _scan(self, points, panels, lists, offset=-1):
-        """Fill the lists of scaled points; those of a chain start at an offset."""
-        D, n_tiles = points.shape[1], len(panels.low)
-        works = make_scratch(self.n_threads, n_tiles, D, self.n_neighbors)
-        rows, slack = tree_order(points, BLOCK), slack_of(D)
-        with launch(self.n_threads):
-            scan(points, rows, self._points, offset, panels, slack, works, lists)
+        return self._scan.find(points)
 
     def _likest(self, points, before=False):
         """Return the lists of scaled points by kernel value."""
@@ -283,8 +316,8 @@ class NeighborSearch:
         return lists
 
     @cached_property
-    def _panels(self):
-        return make_panels(self._points)
+    def _scan(self):
+        return self._make_scan(self._points, self.n_neighbors, self.n_threads)
 
     @cached_property
     def _tiles(self):

@@ -111,9 +111,10 @@ class SWSGPRegressor(MultiOutputMixin, RegressorMixin, BaseSWSGP):
         H then stay.
     device : {"auto", "cpu", "cuda"}, default="auto"
         Where the model is trained and evaluated. "cuda" is an NVIDIA GPU, for which the
-        extra `cuda12` or `cuda13` must be installed; the neighbour search, the start of
-        `init="local"` and the sparse systems of `solver="natural"` stay on the CPU.
-        "auto" is the CPU for now. A fitted model can be used on either device.
+        extra `cuda12` or `cuda13` must be installed; the start of `init="local"` and
+        the sparse systems of `solver="natural"` stay on the CPU. "auto" takes a GPU
+        for what would keep the CPU busy for more than five minutes, about, and the CPU
+        where there is none. A fitted model can be used on either device.
     n_jobs : int, default=None
         Number of threads. None takes all that Numba may use (`NUMBA_NUM_THREADS`, which
         joblib lowers in its workers); results are the same for any number.

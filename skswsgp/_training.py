@@ -6,15 +6,11 @@ from typing import NamedTuple
 import numpy as np
 
 from skswsgp._covariance import Kernel
+from skswsgp._engine import require_not_lost
 from skswsgp._neighbors import NeighborLists, NeighborSearch, memory_budget
-from skswsgp._state import Batch
 
 STEPS_PER_BLOCK = 32  # minibatches between two looks at the neighbours
 METRIC_TOLERANCE = 0.05  # movement, in length-scales, after which lists are stale
-LOST = (
-    "training left the finite numbers: a covariance matrix could not be factorised or "
-    "a parameter overflowed; lower learning_rate, or bound the kernel's parameters."
-)
 FINAL_RATE = 0.01  # share of the learning rate at the last step
 
 
@@ -77,12 +73,13 @@ class MovingSearch:
         self._build()
 
     def _build(self):
-        model = self.engine.model
+        model = self.engine.glance()
         self.search = NeighborSearch(
             model.Z,
             kernel_of(model),
             n_neighbors=self.engine.n_active,
             n_threads=self.engine.n_threads,
+            make_scan=self.engine.make_scan,
             **self.options,
         )
         self.Z, self.inv_scale = model.Z.copy(), model.inv_scale.copy()
@@ -99,7 +96,7 @@ class MovingSearch:
 
     def _kernel_change(self):
         """Return how far the logarithms of the kernel's parameters have moved."""
-        model = self.engine.model
+        model = self.engine.glance()
         if self.search.metric.name == "scaled":
             change = np.log(model.inv_scale / self.inv_scale)
             change -= change.mean(axis=1, keepdims=True)  # it changes no order
@@ -110,7 +107,7 @@ class MovingSearch:
 
     def _inducing_change(self):
         """Return how far inducing inputs have moved, in length-scales."""
-        model = self.engine.model
+        model = self.engine.glance()
         if not model.train_inducing:  # spares a pass over all of Z
             return 0.0
         steps = np.abs(model.Z - self.Z).max(axis=0)
@@ -217,40 +214,36 @@ class AdamSolver:
         self.search = MovingSearch(engine, data.n_rows, options)
         neighbors = Neighbors(self.search, data.n_rows)
         self.plan = "epoch", schedule.epochs
-        self.arguments = engine, data, neighbors, rng, schedule
+        rows = engine.load(data, neighbors)
+        self.arguments = engine, data.weight, rows, rng, schedule
 
     def advance(self, epoch):
         """Run an epoch; return (loss per row, bound in nats)."""
         return run_epoch(*self.arguments, epoch)
 
 
-def run_epoch(engine, data, neighbors, rng, schedule, epoch):
+def run_epoch(engine, weight, rows, rng, schedule, epoch):
     """Visit the rows once in random order; return (loss per row, bound in nats).
 
-    The rows that do not fill the last minibatch are left out of this epoch.
+    The rows that do not fill the last minibatch are left out of this epoch. `rows` are
+    what the engine has loaded, with these weights.
     """
-    model = engine.model
-    order = rng.permutation(data.n_rows)
+    order = rng.permutation(len(weight))
     n_steps = schedule.n_steps
     n = len(order) // n_steps
-    sums, weight = np.zeros(2), 0.0
+    visited = 0.0
     for first in range(0, n_steps, STEPS_PER_BLOCK):
         steps = range(first, min(first + STEPS_PER_BLOCK, n_steps))
-        rows = order[first * n : (steps[-1] + 1) * n]
-        X, y, w = data.block(rows)
-        batch = Batch(X, y, w, neighbors.lookup(rows, X))
+        index = order[first * n : (steps[-1] + 1) * n]
         rates = np.array([schedule.rate_at(epoch, step) for step in steps])
-        sums += engine.steps(batch, n, rates)
-        weight += w.sum(dtype=np.float64)
-        if not np.isfinite(sums).all():
-            raise FloatingPointError(LOST)
-    ell, kl = sums.tolist()
-    for array in (model.params, model.noise, model.m, model.s, model.L):
-        if not np.isfinite(array.sum()):
-            raise FloatingPointError(LOST)
-    total = model.total_weight
-    loss = -(ell - model.kl_weight * kl / total) / weight
-    return loss, (ell - kl / total) * total / weight
+        engine.steps(rows.batch(index), n, rates)
+        visited += weight[index].sum(dtype=np.float64)
+    sums, model = engine.finish_epoch(), engine.model
+    for array in (sums, model.params, model.noise, model.m, model.s, model.L):
+        require_not_lost(array.sum())
+    (ell, kl), total = sums.tolist(), model.total_weight
+    loss = -(ell - model.kl_weight * kl / total) / visited
+    return loss, (ell - kl / total) * total / visited
 
 
 def steps_per_epoch(n_rows, batch_size):

@@ -4,16 +4,20 @@ Without a GPU the tests of kernels are skipped here, and run in a process of the
 in which numba-cuda simulates one.
 """
 
+import gc
 import os
+import re
 import subprocess
 import sys
 import threading
+import weakref
 from pathlib import Path
 
 import numba
 import numpy as np
 import pytest
 from helpers import ADAM, assert_close, make_problem
+from numpy.random import RandomState
 from sklearn.gaussian_process.kernels import (
     RBF,
     ConstantKernel,
@@ -23,12 +27,16 @@ from sklearn.gaussian_process.kernels import (
     WhiteKernel,
 )
 
-from skswsgp import SWSGPClassifier, SWSGPRegressor, _cuda, _lanes
+from skswsgp import SWSGPClassifier, SWSGPRegressor, _cuda, _engine, _lanes, _training
 from skswsgp import _engine_cuda as kernels
+from skswsgp import _search_cuda as searches
 from skswsgp._adam import make_optimizer
 from skswsgp._engine import CpuEngine
 from skswsgp._engine_cpu import make_gradients
+from skswsgp._neighbors import NeighborSearch, Scan
+from skswsgp._program import compile_kernel
 from skswsgp._state import make_work
+from skswsgp._training import Data
 from skswsgp.kernels import ArcCosine, Polynomial
 
 MISSING = _cuda.missing()
@@ -120,11 +128,12 @@ class Turns:
 
 def engine_with(monkeypatch, lanes, backwards=False):
     """Return the class of the CUDA engine with few lanes, which several blocks have."""
-    from skswsgp import _device
+    from skswsgp import _device, _device_arrays
 
     if SIMULATED:
         monkeypatch.setattr(_cuda, "WARP", lanes)
-        monkeypatch.setattr(_device, "THREADS", 8)
+        for module in (_device, _device_arrays):
+            monkeypatch.setattr(module, "THREADS", 8)
         monkeypatch.setattr(_device, "PLACES", 3)
         if lanes > 1:
             monkeypatch.setattr(_lanes, "team", Turns(backwards))
@@ -179,7 +188,8 @@ def check_steps(engine, **options):
         run = kind(model, H, 1)
         bounds = np.tile([-5.0, 5.0], (P, 1))
         run.prepare_training(len(batch.X) // 2, np.ones(P, bool), bounds, np.ones(D))
-        sums = run.steps(batch, len(batch.X) // 2, np.array([0.05, 0.04]))
+        run.steps(batch, len(batch.X) // 2, np.array([0.05, 0.04]))
+        sums = run.finish_epoch()
         model, moments = run.model, run.optimizer
         values = model.params, model.noise, model.m, model.s, model.L, model.Z
         states.append((sums, *values, moments.m, moments.params, run.events.sum(0)))
@@ -290,6 +300,263 @@ def test_extra_jitter_and_failures_are_counted(engine):
     np.testing.assert_array_equal(run.events.sum(axis=0), [0, len(X)])
 
 
+# --- rows of training data ------------------------------------------------------------
+
+
+@pytest.fixture(params=["resident", "streamed"])
+def rows_kept(request, monkeypatch):
+    """Have rows of data on the device, or in a stream."""
+    from skswsgp import _device_data
+
+    if request.param == "streamed":
+        monkeypatch.setattr(_device_data, "MEMORY", 0.0)
+    monkeypatch.setattr(_device_data, "ROWS_AT_ONCE", 4)
+    if SIMULATED:
+        monkeypatch.setattr(_device_data, "THREADS", 5)
+    return request.param
+
+
+class Pieces(np.ndarray):
+    """Inputs that know how many of them were copied at once."""
+
+    largest = 0
+
+    def __getitem__(self, index):
+        out = super().__getitem__(index)
+        Pieces.largest = max(Pieces.largest, len(np.atleast_2d(out)))
+        return np.asarray(out)
+
+
+@needs_gpu
+@pytest.mark.usefixtures("few_threads")
+def test_epochs_equal_those_on_the_cpu(rows_kept, monkeypatch):
+    """Blocks of two steps, two and one; lists change as inducing inputs move."""
+    from skswsgp import _device
+
+    monkeypatch.setattr(_training, "STEPS_PER_BLOCK", 2)
+    monkeypatch.setattr(Pieces, "largest", 0)
+    results = []
+    for kind in (CpuEngine, _device.CudaEngine):
+        rng = np.random.default_rng(0)
+        problem = make_problem(
+            RBF(1.2), "gaussian", 2, full=False, rng=rng, D=3, M=14, H=4, n=21
+        )
+        model, (X, y, weight, _) = problem.replace(jitter=1e-3).model, problem.batch
+        data = Data(X.view(Pieces), y, weight, center=np.full(3, 0.1))
+        data = data.take(np.arange(1, 21)[::-1])
+        run = kind(model, 4, 1)
+        run.prepare_training(4, np.ones(1, bool), np.array([[-5.0, 5.0]]), np.ones(3))
+        options = {"metric": "kernel", "search": "auto"}
+        schedule = _training.Schedule(0.2, 3, 5, True)
+        solver = _training.AdamSolver(run, data, options, schedule, RandomState(0))
+        values = [solver.advance(epoch) for epoch in range(3)]
+        model = run.model
+        state = model.params, model.noise, model.m, model.s, model.Z
+        results.append((*state, values, solver.search.version))
+        run.close()
+    for expected, actual in zip(*results, strict=True):
+        assert_close(actual, expected, roundings=ROUNDINGS)
+    assert results[0][-1] > 1
+    assert Pieces.largest == 8  # two steps of four rows
+
+
+@needs_gpu
+@pytest.mark.usefixtures("few_threads")
+def test_what_is_lost_is_noticed_when_the_epoch_ends():
+    from skswsgp import _device
+
+    problem = problem_of("rbf-white", "gaussian-2", moving=False)
+    lost = problem.replace(noise=np.full(2, np.nan))
+    n, H = problem.batch.active.shape
+    run = _device.CudaEngine(lost.model, H, 1)
+    P, D = len(lost.model.params), lost.model.Z.shape[1]
+    run.prepare_training(n, np.zeros(P, bool), np.zeros((P, 2)), np.ones(D))
+    run.steps(problem.batch, n, np.array([0.1]))
+    assert np.isnan(run.finish_epoch()[0])
+    assert (run.finish_epoch() == 0.0).all()
+    data = Data(*problem.batch[:3], center=np.zeros(D))
+    schedule = _training.Schedule(0.1, 1, 2, True)
+    options = {"metric": "euclidean", "search": "auto"}
+    solver = _training.AdamSolver(run, data, options, schedule, RandomState(0))
+    with pytest.raises(FloatingPointError, match="left the finite numbers"):
+        solver.advance(0)
+
+
+@needs_gpu
+@pytest.mark.usefixtures("few_threads")
+def test_a_glance_leaves_the_model_on_the_device(monkeypatch):
+    from skswsgp import _device
+
+    problem = problem_of("rbf-white", "bernoulli")
+    n, H = problem.batch.active.shape
+    before = problem.model.Z.copy(), problem.model.params.copy()
+    run = _device.CudaEngine(problem.model, H, 1)
+    P, D = len(problem.model.params), problem.model.Z.shape[1]
+    run.prepare_training(n, np.ones(P, bool), np.tile([-5.0, 5.0], (P, 1)), np.ones(D))
+    run.steps(problem.batch, n, np.array([0.1]))
+    seen = run.glance()
+    assert np.abs(seen.Z - before[0]).max() > 0.05
+    assert np.abs(seen.params - before[1]).min() > 0.01
+    there = run._device
+    monkeypatch.setattr(_device, "send", lambda struct, what: struct)
+    assert run._current() is there and run._ahead
+
+
+class Late:
+    """A GPU whose streams do nothing until somebody waits for them.
+
+    With `eager` copies are made as soon as the stream may.
+    """
+
+    def __init__(self, eager):
+        self.eager = eager
+
+    def stream(self):
+        return LateStream()
+
+    def event(self):
+        return LateEvent(self)
+
+    def pinned_array(self, shape, dtype):
+        return np.zeros(shape, dtype)
+
+    def device_array(self, shape, dtype):
+        return LateArray(np.zeros(shape, dtype), self)
+
+
+class LateStream:
+    def __init__(self):
+        self.tasks, self.done = [], 0
+
+    def run(self, last):
+        while self.done < last:
+            self.done += 1
+            self.tasks[self.done - 1]()
+
+
+class LateEvent:
+    def __init__(self, gpu):
+        self.gpu, self.stream, self.mark = gpu, None, 0
+
+    def record(self, stream):
+        self.stream, self.mark = stream, len(stream.tasks)
+
+    def synchronize(self):
+        if self.stream is not None:
+            self.stream.run(self.mark)
+
+    def wait(self, stream):
+        known = self.stream, self.mark
+        stream.tasks.append(lambda: known[0] and known[0].run(known[1]))
+
+
+class LateArray:
+    def __init__(self, values, gpu):
+        self.values, self.gpu = values, gpu
+
+    def __len__(self):
+        return len(self.values)
+
+    def __getitem__(self, part):
+        return LateArray(self.values[part], self.gpu)
+
+    def copy_to_device(self, array, stream):
+        def copy():
+            self.values[:] = array
+
+        stream.tasks.append(copy)
+        if self.gpu.eager:
+            stream.run(len(stream.tasks))
+
+
+@needs_package
+@pytest.mark.parametrize("eager", [False, True])
+def test_nothing_is_overwritten_on_its_way(monkeypatch, eager):
+    """Whenever copies and work are done: work sees what was sent for it."""
+    from skswsgp import _device_data
+
+    gpu = Late(eager)
+    monkeypatch.setattr(_device_data, "cuda", gpu)
+    work, seen = gpu.stream(), []
+    ferry = _device_data.Ferry(work)
+    for k in range(7):
+        (there,) = ferry.send(np.full(3 if k < 5 else 4, float(k)))
+        work.tasks.append(lambda there=there: seen.append(there.values[:3].copy()))
+        assert len(seen) < 3 or k > 3  # the host is ahead of the work
+    work.run(len(work.tasks))
+    np.testing.assert_array_equal(seen, np.repeat(np.arange(7.0), 3).reshape(7, 3))
+
+
+# --- neighbours -----------------------------------------------------------------------
+
+
+@pytest.fixture(params=[(1, 2**40), (1000, 2**40), (1000, 9000)])
+def device_search(request, monkeypatch):
+    """Return the module, with one heap, many, or memory for few."""
+    from skswsgp import _device_search
+
+    heaps, free = request.param
+    monkeypatch.setattr(_device_search, "HEAPS", heaps)
+    monkeypatch.setattr(_cuda, "free_memory", lambda: free)
+    if SIMULATED:
+        monkeypatch.setattr(_device_search, "THREADS", 5)
+    return _device_search
+
+
+def points_of(kind, dtype, rng):
+    """Return inducing points and rows, some of them far away."""
+    if kind == "grid":  # ties, of distances without rounding
+        points = rng.integers(0, 3, size=(80, 3)) - 1.0
+    else:
+        points = rng.normal(size=(80, 3))
+        points[-1] *= 1e12  # beyond what float32 can tell apart
+    return points[:61].astype(dtype), points[50:].astype(dtype)
+
+
+@needs_gpu
+@pytest.mark.parametrize("kind", ["grid", "normal"])
+@pytest.mark.parametrize("H", [1, 3, 60])
+def test_the_search_finds_the_lists_of_the_cpu(device_search, kind, H, dtype, rng):
+    Z, X = points_of(kind, dtype, rng)
+    expected = Scan(Z, H, 1)
+    scan = device_search.DeviceScan(Z, H)
+    for rows in (X[:7], X, X[:0]):
+        np.testing.assert_array_equal(scan.find(rows), expected.find(rows))
+    lists = scan.predecessors()
+    assert lists.dtype == np.int32
+    np.testing.assert_array_equal(lists[H:], expected.predecessors()[H:])
+
+
+@needs_gpu
+def test_an_engine_searches_on_its_device_and_clears_up(engine, monkeypatch, rng):
+    from skswsgp import _device_search
+
+    Z, X = points_of("normal", "float64", rng)
+    scans = []
+
+    class Counted(_device_search.DeviceScan):
+        def __init__(self, *args):
+            scans.append(self)
+            super().__init__(*args)
+
+    monkeypatch.setattr("skswsgp._device.DeviceScan", Counted)
+    run = engine(problem_of("rbf-white", "gaussian-2").model, 4, 1)
+    struct = compile_kernel(RBF(2.0), 3, np.dtype("float64")).struct
+    expected = NeighborSearch(Z, struct, n_neighbors=4).query(X)
+    search = NeighborSearch(Z, struct, n_neighbors=4, make_scan=run.make_scan)
+    np.testing.assert_array_equal(search.query(X), expected)
+    (scan,) = scans
+    held = [name for name, value in vars(scan).items() if is_on_device(value)]
+    assert held == ["_inducing", "_keys", "_indices"]
+    run.close()
+    assert not any(is_on_device(value) for value in vars(scan).values())
+
+
+def is_on_device(value):
+    """Whether a value is an array of the device."""
+    return hasattr(value, "copy_to_host")
+
+
 # --- estimators -----------------------------------------------------------------------
 
 
@@ -354,6 +621,108 @@ def test_no_room_on_the_device(monkeypatch, small, rng):
     assert not hasattr(model, "kernel_")
 
 
+@needs_gpu
+@pytest.mark.usefixtures("few_threads")
+@pytest.mark.parametrize("covariance", ["diag", "full"])
+def test_without_room_the_sentence_names_a_batch_size_that_fits(
+    monkeypatch, small, covariance, rng
+):
+    monkeypatch.setattr(_cuda, "free_memory", lambda: 50_000)
+    X = rng.normal(size=(40, 2))
+    settings = small | ADAM | {"device": "cuda", "max_iter": 1, "verbose": False}
+    model = SWSGPRegressor(covariance=covariance, batch_size=40, **settings)
+    with pytest.raises(MemoryError, match=r"^minibatches of 40 rows with 4 ") as error:
+        model.fit(X, X[:, 0])
+    size = int(re.search(r"expected batch_size=(\d+) or less", str(error.value))[1])
+    assert size == 10
+    assert model.set_params(batch_size=size).fit(X, X[:, 0]).n_iter_ == 1
+    monkeypatch.setattr(_cuda, "free_memory", lambda: 1000)
+    with pytest.raises(MemoryError, match=r"^n_inducing=12 and n_neighbors=4: .* one "):
+        model.fit(X, X[:, 0])
+
+
+@pytest.fixture
+def held(monkeypatch):
+    """Return a function that counts the arrays on the device."""
+    arrays = []
+    allocate = _cuda.allocate
+
+    def allocate_and_note(make, *args):
+        array = allocate(make, *args)
+        if is_on_device(array):
+            arrays.append(weakref.ref(array))
+        return array
+
+    def count():
+        gc.collect()
+        return sum(array() is not None for array in arrays)
+
+    monkeypatch.setattr(_cuda, "allocate", allocate_and_note)
+    return count
+
+
+@needs_gpu
+@pytest.mark.usefixtures("few_threads")
+@pytest.mark.parametrize(
+    ("share", "solver"),
+    [(0.5, ADAM), (0.0, ADAM), (0.5, {"solver": "natural", "init": "default"})],
+    ids=["adam", "adam-streamed", "natural"],
+)
+@pytest.mark.parametrize("failure", [None, KeyboardInterrupt, RuntimeError])
+def test_nothing_is_left_on_the_device(
+    monkeypatch, small, held, failure, share, solver, rng
+):
+    from skswsgp import _device, _device_data
+
+    monkeypatch.setattr(_device_data, "MEMORY", share)
+    name = "steps" if solver is ADAM else "expect"
+    method, during, engines = getattr(_device.CudaEngine, name), [], []
+
+    def call(engine, *args):
+        result = method(engine, *args)
+        during.append(held())
+        engines.append(engine)  # it lives on, as in the frames of a traceback
+        if failure is not None:
+            raise failure
+        return result
+
+    monkeypatch.setattr(_device.CudaEngine, name, call)
+    X = rng.normal(size=(20, 2))
+    options = small | solver | {"device": "cuda", "max_iter": 1, "batch_size": 10}
+    model = SWSGPRegressor(**options)
+    if failure is RuntimeError:
+        with pytest.raises(RuntimeError):
+            model.fit(X, X[:, 0])
+    elif failure is KeyboardInterrupt:
+        with pytest.warns(UserWarning, match="interrupted"):
+            model.fit(X, X[:, 0])
+    else:
+        model.fit(X, X[:, 0])
+    assert during[0] > 30
+    assert held() == 0
+    if failure is None:
+        model.predict(X, return_std=True)
+        assert held() == 0
+
+
+@needs_gpu
+@pytest.mark.usefixtures("few_threads")
+def test_evaluation_goes_by_parts_that_fit(monkeypatch):
+    from skswsgp import _device
+
+    problem = problem_of("rbf-white", "gaussian-2", full=True)
+    sizes, parts = [], _device.parts
+
+    def noted(n, size):
+        sizes.append(size)
+        return parts(n, size)
+
+    monkeypatch.setattr(_device, "parts", noted)
+    monkeypatch.setattr(_cuda, "free_memory", lambda: 1400)
+    check_evaluation(_device.CudaEngine, problem)
+    assert max(sizes) < len(problem.batch.X)
+
+
 # --- without a GPU --------------------------------------------------------------------
 
 
@@ -369,6 +738,70 @@ def test_without_a_gpu_one_sentence_says_what_is_missing(estimator, rng):
     fitted = model.set_params(device="auto", n_inducing=5).fit(X, y)
     with pytest.raises(ValueError, match=r"^device='cuda': "):
         fitted.set_params(device="cuda").predict(X)
+
+
+@pytest.mark.parametrize(
+    ("points", "H", "M", "n_threads", "reason", "device"),
+    [
+        (20_000_000, 32, 1000, 1, None, "cuda"),  # 18 us each
+        (20_000_000, 32, 1000, 1, "no GPU", "cpu"),
+        (20_000_000, 32, 1000, 2, None, "cpu"),
+        (10_000_000, 32, 1000, 1, None, "cpu"),
+        (20_000_000, 16, 1000, 1, None, "cpu"),
+        (40_000_000, 32, 1000, 2, None, "cuda"),
+        (20_000_000, 32, 32, 1, None, "cpu"),
+    ],
+)
+def test_auto_takes_a_gpu_for_five_minutes_of_work(
+    monkeypatch, points, H, M, n_threads, reason, device
+):
+    monkeypatch.setattr(_cuda, "missing", lambda: reason)
+    assert _engine.choose_device(points, H, M, n_threads) == device
+
+
+def test_auto_does_not_import_numba_cuda_for_little_work(monkeypatch):
+    monkeypatch.delitem(sys.modules, "skswsgp._cuda")
+    monkeypatch.delattr("skswsgp._cuda")
+    assert _engine.choose_device(10_000_000, 32, 1000, 1) == "cpu"
+    assert "skswsgp._cuda" not in sys.modules
+
+
+@pytest.mark.parametrize(
+    ("options", "points"),
+    [
+        (ADAM | {"max_iter": 7}, 7 * 40),
+        (ADAM | {"max_iter": 7, "early_stopping": True}, 7 * 36),
+        ({"solver": "natural", "init": "default"}, 40 + 12),
+        (
+            {"solver": "natural", "init": "default", "optimize_inducing": True},
+            6 * (40 + 12) + 10 * 40,
+        ),
+    ],
+)
+@pytest.mark.skipif(SIMULATED, reason="it tests nothing on a device")
+def test_auto_knows_how_much_there_is_to_do(monkeypatch, small, options, points, rng):
+    asked = []
+
+    def choose(*args):
+        asked.append(args)
+        return "cpu"
+
+    monkeypatch.setattr(_engine, "choose_device", choose)
+    X = rng.normal(size=(40, 2))
+    model = SWSGPRegressor(**small, **options).fit(X, X[:, 0])
+    model.predict(X[:30])
+    model.lower_bound(X[:20], X[:20, 0])
+    counts = [points, 30, 20]
+    assert asked == [(count, 4, 12, 1) for count in counts]
+
+
+@needs_package
+def test_a_gpu_that_fails_is_missing(monkeypatch):
+    def busy():
+        raise OSError("CUDA_ERROR_DEVICE_UNAVAILABLE")
+
+    monkeypatch.setattr(_cuda.cuda, "current_context", busy)
+    assert _cuda.missing() == "the GPU cannot be used (CUDA_ERROR_DEVICE_UNAVAILABLE)"
 
 
 def test_the_sentence_names_the_extras(monkeypatch):
@@ -432,8 +865,14 @@ def arguments(dtype):
     )
     uses, mu = (batch.active, 0, n, 0), zeros(n, 2)
     points = model, batch.X, batch.active, n, work
+    keys, lists = np.asfortranarray(zeros(3, 4, dtype="f8")), zeros(3, 4, dtype="i4")
+    heaps = 3, 0, 1, keys, np.asfortranarray(lists)
     return {
+        "scan_segments": (np.asfortranarray(mu), mu, *heaps),
+        "merge_heaps": (3, *heaps, lists),
         "repeat_row": (mu[0].copy(), mu),
+        "take_rows": (batch, index, n, batch),
+        "put_lists": (lists, index, lists),
         "claim_rows": (*uses, rows),
         "gradients": (model, batch, 0, n, work, grads, rows),
         "add_up": (model, optimizer, *uses, sums, grads, rows, sums),
@@ -460,18 +899,28 @@ def test_each_kernel_compiles_to_ptx(monkeypatch, dtype):
     except Exception as error:
         pytest.skip(f"not even an empty kernel compiles: {_cuda.last_line(error)}")
     calls = arguments(dtype.name)
-    launched = {name for name in vars(kernels) if is_kernel(getattr(kernels, name))}
-    assert launched == set(calls)
+    launched = {
+        name: value
+        for module in (kernels, searches)
+        for name, value in vars(module).items()
+        if is_kernel(value)
+    }
+    assert launched.keys() == calls.keys()
     for name, values in calls.items():
         ptx, _ = _cuda.cuda.compile_ptx(
-            getattr(kernels, name).py_func,
+            launched[name].py_func,
             tuple(numba.typeof(value) for value in values),
             cc=(7, 5),
             opt=False,  # the compiler takes minutes over the rest
         )
         assert ".entry" in ptx
         kind = ".f32" if dtype == "float32" else ".f64"
-        assert name == "claim_rows" or f"st{kind}" in ptx
+        kind = STORES.get(name, kind)
+        assert f"st{kind}" in ptx
+
+
+STORES = {"claim_rows": ".u64", "scan_segments": ".f64"}  # other than of the dtype
+STORES |= {"merge_heaps": ".u32", "put_lists": ".u32"}
 
 
 def nothing(values):

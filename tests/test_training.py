@@ -177,8 +177,9 @@ def test_epochs_are_algorithm_1(rng, likelihood):
     neighbors = Neighbors(MovingSearch(engine, N, options), N)
     schedule = Schedule(rate, epochs=2, n_steps=3, decay=False)
     draw = np.random.RandomState(1)
+    rows = engine.load(data, neighbors)
     for epoch in range(2):
-        run_epoch(engine, data, neighbors, draw, schedule, epoch)
+        run_epoch(engine, data.weight, rows, draw, schedule, epoch)
     actual = [np.log(model.params), np.log(model.noise), model.m, np.log(model.s)]
     actual = np.concatenate([np.ravel(part) for part in actual])
     assert np.abs(actual - first).max() > 2 * rate

@@ -1,0 +1,108 @@
+"""What minibatches need on the device beside the model: how much, and the arrays."""
+
+import numpy as np
+
+from skswsgp import _cuda
+from skswsgp import _engine_cuda as kernels
+from skswsgp._device_arrays import send_array
+from skswsgp._state import Gradients, make_work
+from skswsgp._training import STEPS_PER_BLOCK
+
+NO_ROOM = (
+    "minibatches of {n} rows with {H} neighbours: the GPU has no room for them "
+    "({need:.3g} MB, {free:.3g} MB are free); expected batch_size={fits} or less, or "
+    "device='cpu'."
+)
+NO_ROOM_AT_ALL = (
+    "n_inducing={M} and n_neighbors={H}: the GPU has no room for a minibatch of one "
+    "row ({need:.3g} MB, {free:.3g} MB are free); expected fewer, or device='cpu'."
+)
+
+
+def require_room(model, n, H):
+    """Raise a sentence that says which batch size fits if n rows do not.
+
+    What else a fit has on the device, the model and Adam's moments, is there already.
+    """
+    free, fits = _cuda.free_memory(), n
+    while fits > 0 and bytes_of_steps(model, fits, H) > free:
+        fits //= 2
+    if fits < n:
+        need = bytes_of_steps(model, n if fits else 1, H)
+        message = NO_ROOM if fits else NO_ROOM_AT_ALL
+        sizes = {"n": n, "H": H, "M": len(model.Z), "fits": fits}
+        raise MemoryError(message.format(need=need / 1e6, free=free / 1e6, **sizes))
+
+
+def bytes_of_steps(model, n, H):
+    """Return the least memory for minibatches of n rows.
+
+    Derivatives, work arrays for one point, and two blocks of rows on their way.
+    """
+    D, Q = model.Z.shape[1], model.m.shape[1]
+    row = (D + Q + 1) * model.Z.itemsize + H * np.dtype(np.int32).itemsize
+    total = bytes_of_place(model, H) + 2 * STEPS_PER_BLOCK * n * row
+    for kinds in (kinds_of_gradients(model, n, H), kinds_of_rows(model, n, H)):
+        for shape, dtype in kinds.values():
+            total += int(np.prod(shape)) * np.dtype(dtype).itemsize
+    return total
+
+
+def bytes_of_place(model, H):
+    """Return the memory of work arrays for one point."""
+    return sum(array.nbytes for array in make_work(model, H, 1))
+
+
+def kinds_of_gradients(model, n, H):
+    """Return shapes and dtypes of `Gradients`: a point is a block and a chunk."""
+    Q, D, dtype = model.m.shape[1], model.Z.shape[1], model.Z.dtype
+    kinds = {
+        "d_m": (n, Q, H),
+        "d_s": (1, Q, 1) if model.full else (n, Q, H),
+        "d_S": (n, Q, H, H) if model.full else (1, Q, 1, 1),
+        "d_Z": (n if model.train_inducing else 1, D, H),
+    }
+    totals = {
+        "d_log": (n, len(model.params)),
+        "d_noise": (n, len(model.noise)),
+        "sums": (n, 2),
+    }
+    kinds = {name: (shape, dtype) for name, shape in kinds.items()}
+    return kinds | {name: (shape, np.float64) for name, shape in totals.items()}
+
+
+def kinds_of_rows(model, n, H):
+    """Return shapes and dtypes of `DeviceRows`: slots for the rows n points touch."""
+    (M, Q), D, dtype = model.m.shape, model.Z.shape[1], model.Z.dtype
+    T = min(M, n * H)
+    return {
+        "slot": ((M,), np.int64),
+        "touched": ((T,), np.int64),
+        "count": ((1,), np.int64),
+        "uses": ((T, -(-n // kernels.WORD)), np.uint64),
+        "d_m": ((T, Q), dtype),
+        "d_s": ((0 if model.full else T, Q), dtype),
+        "d_Z": ((T if model.train_inducing else 0, D), dtype),
+        "d_L": ((T if model.full else 0, Q, M), dtype),
+    }
+
+
+def make_gradients(model, n, H, events):
+    """Allocate derivatives for n points."""
+    kinds = kinds_of_gradients(model, n, H)
+    return Gradients(**make_zeros(kinds, "derivatives of a minibatch"), events=events)
+
+
+def make_rows(model, n, H):
+    """Allocate slots for the rows that n points touch, all of them free."""
+    rows = make_zeros(kinds_of_rows(model, n, H), "derivatives by touched rows")
+    rows["slot"].copy_to_device(np.full(len(model.m), -1))
+    return kernels.DeviceRows(**rows)
+
+
+def make_zeros(kinds, what):
+    """Return arrays of zeros on the device, by name."""
+    return {
+        name: send_array(np.zeros(shape, dtype), what)
+        for name, (shape, dtype) in kinds.items()
+    }
