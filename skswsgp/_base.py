@@ -341,9 +341,10 @@ class BaseSWSGP(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
                 if task.end_epoch(fitted) or history.stalled or solver.converged:
                     break
         except KeyboardInterrupt:
+            when = "then" if best is None else "at its best"
             warnings.warn(
-                f"training was interrupted in epoch {len(history.losses) + 1}: the "
-                "model is kept as it was then.",
+                f"training was interrupted in {solver.plan[0]} "
+                f"{len(history.losses) + 1}: the model is kept as it was {when}.",
                 stacklevel=callers_level(),
             )
         except FloatingPointError:

@@ -10,30 +10,36 @@ from typing import NamedTuple
 
 import numpy as np
 from scipy.linalg import solve_triangular
-from scipy.sparse import csr_matrix, vstack
 
-from skswsgp._model import cholesky, require_finite
+from skswsgp._model import cholesky, mean_variance, require_finite
 from skswsgp._neighbors import NeighborSearch
+from skswsgp._rows import ListedRows
 from skswsgp._training import kernel_of
 
 
 class Chain(NamedTuple):
     """p(u) = N(0, (R' R)^-1)."""
 
-    factor: csr_matrix  # R (M, M); rows in the order of the chain
+    rows: (
+        ListedRows  # of R (M, M), in the order of the chain; each ends on the diagonal
+    )
     precision: np.ndarray  # (M,) diagonal of R' R
     share: np.ndarray  # (M,) by which log s_j counts in the divergence: 1
     log_det: float  # log determinant of the prior covariance
 
     def multiply(self, u):
-        """Return R' R u."""
-        return self.factor.T @ (self.factor @ u)
+        """Return R' R u for u (M, k)."""
+        return self.rows.pull_product(np.ones_like(u), u)
+
+    def solve(self, u):
+        """Return (R' R)^-1 u for u (M, k)."""
+        return self.rows.solve(u)
 
     def scaled(self, variance):
         """Return the chain of the same kernel times `variance`."""
-        M = len(self.precision)
+        M, weights = len(self.precision), self.rows.weights / np.sqrt(variance)
         return Chain(
-            self.factor / np.sqrt(variance),
+            self.rows._replace(weights=weights),
             self.precision / variance,
             self.share,
             self.log_det + M * np.log(variance),
@@ -49,9 +55,9 @@ class Chain(NamedTuple):
             trace = np.sum(self.precision[:, None] * S)
             log_det = np.sum(np.log(S))
         else:
-            trace = sum(np.sum((self.factor @ L) ** 2) for L in S)
+            trace = sum(np.sum(self.rows.multiply(L) ** 2) for L in S)
             log_det = 2.0 * np.sum(np.log(np.einsum("qjj->qj", S)))
-        square = np.sum(np.asarray(self.factor @ m) ** 2)
+        square = np.sum(self.rows.multiply(m) ** 2)
         log_dets = m.shape[1] * self.log_det - log_det
         return 0.5 * float(square + trace - m.size + log_dets)
 
@@ -67,7 +73,10 @@ def make_chain(engine, kernel, metric, order):
     shift = engine.model.jitter * mean_variance(kernel, Z)
     L = cholesky(kernel(Z[:H].astype(np.float64)), shift)
     root = solve_triangular(L, np.eye(H), lower=True)
-    rows = [csr_matrix(root, shape=(H, M))]
+    columns = np.empty((M, H + 1), np.int32)
+    weights = np.empty((M, H + 1))
+    columns[:, H], columns[:H, :H] = order, order[:H]
+    weights[:H, :H], weights[:H, H] = np.tril(root, -1), np.diag(root)
     if H < M:
         search = NeighborSearch(
             Z,
@@ -78,31 +87,12 @@ def make_chain(engine, kernel, metric, order):
             search="brute",
             make_scan=engine.make_scan,
         )
-        lists = search.predecessors()[H:]
-        weights, variance = engine.regress(Z[H:], order[lists])
-        require_finite(weights)
+        columns[H:, :H] = lists = order[search.predecessors()[H:]]
+        before, variance = engine.regress(Z[H:], lists)
+        require_finite(before)
         deviation = np.sqrt(variance + shift)
-        columns = np.column_stack([lists, np.arange(H, M)])
-        values = np.column_stack([-weights, np.ones(M - H)]) / deviation[:, None]
-        rows.append(sparse_rows(values, columns, M))
-    factor = vstack(rows, format="csr")
-    log_det = -2.0 * float(np.sum(np.log(factor.diagonal())))
-    factor = csr_matrix(
-        (factor.data, order[factor.indices], factor.indptr), shape=(M, M)
-    )
-    precision = np.asarray(factor.multiply(factor).sum(axis=0)).ravel()
-    return Chain(factor, precision, np.ones(M), log_det)
-
-
-def mean_variance(kernel, Z):
-    """Return the mean prior variance of rows of Z, the unit of jitter; 1 for zero."""
-    mean = float(np.mean(kernel.diag(Z), dtype=np.float64))
-    require_finite(mean)
-    return mean if mean > 0.0 else 1.0
-
-
-def sparse_rows(values, columns, M):
-    """Return the sparse matrix (n, M) whose row i holds values[i] at columns[i]."""
-    n, width = values.shape
-    indptr = np.arange(0, n * width + 1, width)
-    return csr_matrix((values.ravel(), columns.ravel(), indptr), shape=(n, M))
+        weights[H:, :H], weights[H:, H] = -before / deviation[:, None], 1.0 / deviation
+    rows = ListedRows(columns, weights, M, engine.n_threads)
+    precision = rows.pull(np.ones((M, 1)), squares=True)[:, 0]
+    log_det = -2.0 * float(np.sum(np.log(weights[:, H])))
+    return Chain(rows, precision, np.ones(M), log_det)

@@ -69,6 +69,26 @@ def add_chunks(total, part, out):
             out[j] += total[c, j]
 
 
+@njit
+def solve_one(lists, weights, u):
+    """u (M,) = (A' A)^-1 u; A is triangular in the order of its rows.
+
+    A list ends with the row's own column, that of the diagonal; where its other entries
+    are not zero, they are in own columns of rows before.
+    """
+    last = lists.shape[1] - 1
+    for i in range(lists.shape[0] - 1, -1, -1):  # A' y = u, y_i in the place of u_i
+        own = np.uint64(lists[i, last])
+        u[own] /= weights[i, last]
+        for h in range(last):
+            u[np.uint64(lists[i, h])] -= weights[i, h] * u[own]
+    for i in range(lists.shape[0]):  # A x = y
+        own, total = np.uint64(lists[i, last]), 0.0
+        for h in range(last):
+            total += weights[i, h] * u[np.uint64(lists[i, h])]
+        u[own] = (u[own] - total) / weights[i, last]
+
+
 # --- launches; call them within `launch` ----------------------------------------------
 
 
@@ -86,3 +106,10 @@ def pull(lists, weights, kind, v, u, total, out):
         pull_chunk(lists, weights, kind, v, u, np.int64(chunk), total)
     for chunk in prange(CHUNKS):
         add_chunks(total, np.int64(chunk), out)
+
+
+@njit_parallel
+def solve(lists, weights, u):
+    """Replace each row u of the array (k, M) by (A' A)^-1 u; see `solve_one`."""
+    for q in prange(u.shape[0]):
+        solve_one(lists, weights, u[np.int64(q)])

@@ -237,6 +237,13 @@ def mean_log_density(engine, data, neighbors, log_density):
     return float(total / data.weight.sum(dtype=np.float64))
 
 
+def mean_variance(kernel, Z):
+    """Return the mean prior variance of rows of Z, the unit of jitter; 1 for zero."""
+    mean = float(np.mean(kernel.diag(Z), dtype=np.float64))
+    require_finite(mean)
+    return mean if mean > 0.0 else 1.0
+
+
 def index_blocks(n_rows, size=None):
     """Return the indices of at most `size` rows after the other, or ROWS_AT_ONCE."""
     size = ROWS_AT_ONCE if size is None else min(size, ROWS_AT_ONCE)

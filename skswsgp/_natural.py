@@ -14,12 +14,9 @@ log-likelihood.
 """
 
 import copy
-from functools import cached_property
 
 import numpy as np
 from scipy.linalg import solve_triangular
-from scipy.sparse import csc_matrix
-from scipy.sparse.linalg import splu
 
 from skswsgp._chain import make_chain
 from skswsgp._conjugate import solve_systems
@@ -200,8 +197,12 @@ class NaturalSolver:
 
         m, right = model.m.astype(np.float64), rows.pull(self.shift)
         left = np.arange(m.shape[1])
+
+        def divide_by_prior(u, which):
+            return prior.solve(u)
+
         for steps in (FIRST_STEPS, MAX_STEPS):
-            inverse = self._multiply_by_prior if self.prior_first else divide
+            inverse = divide_by_prior if self.prior_first else divide
             left = solve_systems(
                 m, left, right, multiply, inverse, self.accuracy, steps
             )
@@ -227,18 +228,6 @@ class NaturalSolver:
             L = np.sqrt(beta) * solve_triangular(U, np.eye(M)).T
             model.L[q], model.m[:, q] = L, L @ (L.T @ right[:, q]) / beta
         return True
-
-    @cached_property
-    def _root(self):
-        """R of the first chain, columns in its order, ready for solves."""
-        R = csc_matrix(self.prior.factor[:, self.order])
-        return splu(R, permc_spec="NATURAL", diag_pivot_thresh=0.0)
-
-    def _multiply_by_prior(self, u, which):
-        """Return (R' R)^-1 u (M, k), times the factor that changed the variance."""
-        out = np.empty_like(u)
-        out[self.order] = self._root.solve(self._root.solve(u[self.order], "T"))
-        return out
 
     def _expectations(self):
         """Return E log p(y | f) (n,), its derivatives by mu and v, and mu, (n, Q)."""

@@ -11,7 +11,6 @@ import warnings
 
 import numpy as np
 
-from skswsgp._chain import mean_variance
 from skswsgp._held import ROWS, HeldOut
 from skswsgp._inducing import distinct_rows
 from skswsgp._learning import (
@@ -20,7 +19,7 @@ from skswsgp._learning import (
     learn_from_sites,
     pool_size,
 )
-from skswsgp._model import callers_level
+from skswsgp._model import callers_level, mean_variance
 from skswsgp._program import updated_kernel
 
 VARIANCE_STEP = 3.0  # factor of the variance between two trials

@@ -10,12 +10,12 @@ from typing import NamedTuple
 
 import numpy as np
 from scipy.linalg import solve_triangular
+from scipy.sparse import csr_matrix
 
 from skswsgp import _listed as loops
-from skswsgp._chain import mean_variance, sparse_rows
 from skswsgp._engine_cpu import CHUNKS
 from skswsgp._jit import launch
-from skswsgp._model import cholesky, index_blocks, require_finite
+from skswsgp._model import cholesky, index_blocks, mean_variance, require_finite
 from skswsgp._neighbors import memory_budget
 from skswsgp._point import TINY
 
@@ -68,7 +68,17 @@ class ListedRows(NamedTuple):
 
     def matrix(self):
         """Return A as a sparse matrix."""
-        return sparse_rows(self.weights, self.lists, self.n_columns)
+        n, H = self.lists.shape
+        starts = np.arange(0, n * H + 1, H)
+        entries = self.weights.ravel(), self.lists.ravel(), starts
+        return csr_matrix(entries, shape=(n, self.n_columns))
+
+    def solve(self, u):
+        """Return (A' A)^-1 u for u (M, k), if A is triangular as `solve_one` has it."""
+        out = np.array(u.T, order="C")
+        with launch(self.n_threads):
+            loops.solve(self.lists, self.weights, out)
+        return out.T
 
     def _pull(self, kind, v, u):
         out = np.empty((v.shape[1], self.n_columns))

@@ -844,7 +844,9 @@ def test_the_keyboard_leaves_a_usable_model(monkeypatch, epoch, held_out):
     X, y = small_data()
     interrupting(monkeypatch, KeyboardInterrupt(), epoch)
     model = small_model(early_stopping=held_out)
-    with pytest.warns(UserWarning, match=f"interrupted in epoch {epoch}"):
+    when = "at its best" if held_out and epoch > 1 else "then"
+    message = f"interrupted in epoch {epoch}: the model is kept as it was {when}"
+    with pytest.warns(UserWarning, match=message):
         assert model.fit(X, y) is model
     assert model.n_iter_ == len(model.loss_curve_) == epoch - 1
     assert np.all(np.isfinite(model.predict(X, return_std=True)))
