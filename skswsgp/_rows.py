@@ -76,7 +76,7 @@ class ListedRows(NamedTuple):
     def solve(self, u):
         """Return (A' A)^-1 u for u (M, k), if A is triangular as `solve_one` has it."""
         out = np.array(u.T, order="C")
-        with launch(self.n_threads):
+        with launch(min(self.n_threads, len(out))):  # a column is one thread's work
             loops.solve(self.lists, self.weights, out)
         return out.T
 
