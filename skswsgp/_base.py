@@ -178,7 +178,8 @@ class BaseSWSGP(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
         )
         seen = fitted.get("n_samples_seen_", 0.0) if streaming else 0.0
         if natural:
-            full = solves_full(self, likelihood[0], data.n_rows)
+            M, (name, n_latent) = len(attributes["inducing_points_"]), likelihood
+            full = solves_full(self, name, data.n_rows, M, n_latent)
             attributes = shape_covariance(attributes, full)
         if not natural or self.optimize_inducing:  # Adam takes steps
             attributes["jitter_"] = JITTER

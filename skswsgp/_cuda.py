@@ -24,6 +24,7 @@ else:
     from numba.cuda.cudadrv.error import CudaSupportError
 
 WARP = 32
+IDLE = 0.8  # of the memory of a device is free if nobody else works there
 ALL_LANES = 0xFFFFFFFF  # of a warp
 
 
@@ -37,6 +38,11 @@ def missing():
         return f"no NVIDIA GPU with a driver was found ({last_line(error)})"
     except Exception as error:  # of classes that differ between versions
         return f"the GPU cannot be used ({last_line(error)})"
+    if getattr(cuda.config, "CUDA_PER_THREAD_DEFAULT_STREAM", 0):
+        return (
+            "NUMBA_CUDA_PER_THREAD_DEFAULT_STREAM is set, under which copies would not "
+            "wait for kernels: unset it"
+        )
     if not cuda.config.ENABLE_CUDASIM and (problem := compiler_problem()):
         return f"there is no compiler for the GPU ({problem}): {EXTRA}"
     return None
@@ -74,6 +80,12 @@ def require():
 def free_memory():
     """Return the free memory of the device in bytes; the simulator has much."""
     return min(cuda.current_context().get_memory_info().free, 2.0**40)
+
+
+def is_busy():
+    """Whether others use the memory of the device."""
+    memory = cuda.current_context().get_memory_info()
+    return memory.free < IDLE * memory.total
 
 
 def allocate(make, message, what, size):

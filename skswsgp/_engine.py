@@ -15,7 +15,7 @@ from skswsgp._shared import make_stack
 from skswsgp._state import Batch, make_work
 
 COMPILATION = 60.0  # seconds for the kernels of a GPU in each process, about
-GAIN = 5.0  # times as long on the CPU makes a GPU worth it; none has shown its speed
+GAIN = 10.0  # times as long on a core makes a GPU worth it; none has shown its speed
 LOST = (
     "training left the finite numbers: a covariance matrix could not be factorised or "
     "a parameter overflowed; lower learning_rate, or bound the kernel's parameters."
@@ -33,7 +33,7 @@ def require_device(device):
 def make_engine(device, model, n_active, n_threads, points=0):
     """Return the engine for a device, "auto" included, that will do so many points."""
     if device == "auto":
-        device = choose_device(points, n_active, len(model.Z), n_threads)
+        device = choose_device(points, n_active, len(model.Z))
     if device == "cpu":
         return CpuEngine(model, n_active, n_threads)
     require_device(device)
@@ -42,18 +42,19 @@ def make_engine(device, model, n_active, n_threads, points=0):
     return CudaEngine(model, n_active, n_threads)
 
 
-def choose_device(points, H, M, n_threads):
-    """Return "cuda" if there is a GPU and work enough for it, else "cpu".
+def choose_device(points, H, M):
+    """Return "cuda" if there is an idle GPU and work enough for it, else "cpu".
 
-    Enough is what keeps the CPU busy for GAIN times as long as the kernels of a GPU
-    compile, in each process. Where H = M a GPU lacks the K that all points share.
+    Enough is what keeps a core busy for GAIN times as long as the kernels of a GPU
+    compile, in each process. Where H = M a GPU lacks the K that all points share. One
+    whose memory others use may have no room left.
     """
-    seconds = 1e-6 * points * microseconds_of_point(H) / n_threads
+    seconds = 1e-6 * points * microseconds_of_point(H)
     if H == M or seconds < GAIN * COMPILATION:
         return "cpu"
     from skswsgp import _cuda
 
-    return "cpu" if _cuda.missing() else "cuda"
+    return "cpu" if _cuda.missing() or _cuda.is_busy() else "cuda"
 
 
 class CpuEngine:

@@ -7,7 +7,7 @@ with scales tied. Rows that no kernel's q(u) has seen tell which one serves best
 
 import numpy as np
 
-from skswsgp._held import HELD_SHARE, ROWS, HeldOut
+from skswsgp._held import HELD_SHARE, ROWS, HeldOut, warn_of_interrupt
 from skswsgp._inducing import initial_inducing_points
 from skswsgp._learning import length_scales, pool_size
 from skswsgp._model import JITTER, natural_jitter
@@ -73,6 +73,9 @@ class Judge(HeldOut):
                 other, likelier = self.solve(one)
             except FloatingPointError:  # of a kernel that is not needed
                 continue
+            except KeyboardInterrupt:
+                warn_of_interrupt()
+                break
             if density is None or self.better(likelier, density):
                 best, solver, density = one, other, likelier
         if self.likelihood[0] == "gaussian":

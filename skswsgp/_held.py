@@ -1,6 +1,7 @@
 """Rows held out: they tell which of some kernels serves q(u) best."""
 
 import math
+import warnings
 from typing import NamedTuple
 
 import numpy as np
@@ -9,7 +10,7 @@ from scipy.optimize import minimize_scalar
 from skswsgp._divergences import divergence_weight
 from skswsgp._engine import CpuEngine
 from skswsgp._inducing import distinct_rows
-from skswsgp._model import build_model
+from skswsgp._model import build_model, callers_level
 from skswsgp._natural import NaturalSolver
 from skswsgp._training import Data
 
@@ -144,6 +145,15 @@ class HeldOut:
         """Whether held-out rows are likelier, by `least` and beyond chance."""
         weight = self.weight[self.held]
         return self.decisive and beyond_chance(density - other, weight, least)
+
+
+def warn_of_interrupt():
+    """Say that Ctrl-C ended a search, and not the fit."""
+    warnings.warn(
+        "the search for a kernel was interrupted: the fit goes on with the best one so "
+        "far.",
+        stacklevel=callers_level(),
+    )
 
 
 def beyond_chance(gain, weight=None, least=0.0):

@@ -6,16 +6,27 @@ for each feature, if that is better for rows held out; then the smoothness.
 """
 
 import math
+import warnings
 from typing import NamedTuple
 
 import numpy as np
+from scipy.optimize import minimize
 from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.gaussian_process import GaussianProcessRegressor
+from sklearn.gaussian_process.kernels import WhiteKernel
 
 from skswsgp._adam import LOG_NOISE_BOUNDS
 from skswsgp._covariance import RATIONAL_QUADRATIC, RBF, SCALE
 from skswsgp._defaults import default_kernel, feature_spread
 from skswsgp._held import HELD_SHARE, beyond_chance, merge_copies
-from skswsgp._local import SETTLE_SHIFT, LocalProcess, draw_rows, local_model
+from skswsgp._local import (
+    PRIOR_VARIANCE,
+    SETTLE_SHIFT,
+    LocalProcess,
+    draw_rows,
+    local_model,
+)
 from skswsgp._program import compile_kernel, updated_kernel
 
 POOL = 200_000  # rows that take part in learning, at most
@@ -27,6 +38,8 @@ COARSE_STEPS = 50  # for one scale of all features
 SITE_STEPS = 50  # on sites, which move with the kernel
 MOST_HELD = 2000  # rows that decide between kernels
 WIDE, WIDE_STEPS = 96, 100  # neighbours, at most, in the last steps
+EXACT_ROWS, EXACT_WORK = 256, 4e7  # up to which all rows are taken at once
+MOST_CLIMBS = 100  # steps of L-BFGS
 CALIBRATION = 2048  # rows on which variances are calibrated, at most
 SMOOTHNESS = 1.5, 0.5, 2.5  # of Matern kernels that are tried; the first is the start
 
@@ -85,6 +98,45 @@ class Learner:
         kernel = updated_kernel(start.kernel, process.model.params)
         curve = np.concatenate([start.curve, curve])
         return Found(kernel, process.model.noise.astype(float), tied, curve)
+
+    def likeliest(self, found):
+        """Return the same with the parameters of largest marginal likelihood.
+
+        It takes all rows at once, so it knows few rows better than their nearest can
+        tell. Logarithms have the prior of `LocalProcess.learn`, around `found`.
+        """
+        centred = self.process(found).model.Z.astype(np.float64)
+        noise = found.noise[0] * self.ratios[0, 0]
+        low, high = np.exp(LOG_NOISE_BOUNDS)
+        white = WhiteKernel(np.clip(noise, low, high), (low, high))
+
+        def climb(objective, theta, bounds):
+            def penalised(trial):
+                loss, slope = objective(trial)
+                pull = (trial - theta) / PRIOR_VARIANCE
+                return loss + 0.5 * pull @ (trial - theta), slope + pull
+
+            options = {"maxiter": MOST_CLIMBS}
+            most = minimize(
+                penalised, theta, jac=True, bounds=bounds, method="L-BFGS-B",
+                options=options,
+            )  # fmt: skip
+            return most.x, most.fun
+
+        process = GaussianProcessRegressor(found.kernel + white, optimizer=climb)
+        with warnings.catch_warnings():  # of parameters at a bound
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            process.fit(centred, self.y[:, 0])
+        kernel, white = process.kernel_.k1, process.kernel_.k2
+        noise = np.array([white.noise_level / self.ratios[0, 0]])
+        return found._replace(kernel=kernel, noise=noise, tied=False)
+
+    @property
+    def few(self):
+        """Whether the marginal likelihood of all rows is cheap: one output, no ties."""
+        (N, Q), D = self.y.shape, self.X.shape[1]
+        equal = Q == 1 and (self.ratios == self.ratios[0]).all()
+        return equal and N <= EXACT_ROWS and N * N * (N + 4 * D) <= EXACT_WORK
 
     def settle(self, found, rng):
         """Return the same with the noise that suits many rows best."""
@@ -188,7 +240,7 @@ class Learner:
 
 def learn_local(
     X, y, weight, kernel, noise_variance, n_threads, dtype, rng, search="auto",
-    rows=None, settle_all=False, n_neighbors=None,
+    rows=None, settle_all=False, n_neighbors=None, exact=False,
 ):  # fmt: skip
     """Learn kernel and noise variances from the density of rows given their nearest.
 
@@ -214,6 +266,8 @@ def learn_local(
     n_neighbors : int, default=None
         From how many rows predictions will be made: the last steps see as many, at most
         WIDE, and then variances are calibrated; None for NEIGHBORS and neither.
+    exact : bool, default=False
+        Whether few rows are asked for their marginal likelihood in the end.
 
     Returns
     -------
@@ -244,13 +298,18 @@ def learn_local(
         # Its prior is around where the first leg ended: around the start, errors grow.
         found = learner.learn(found, rng, STEPS // 2, RATE / 2)
         found = learner.settle(found, rng)
+        if exact and learner.few:
+            return [learner.likeliest(found)]
         return [learner.widen(found, n_neighbors, rng) if n_neighbors else found]
     best, *rest = learner.coarse_to_fine(spread, noise, rng)
     best = learner.choose_smoothness(learner.settle(best, rng), rng)
     nu = best.kernel.k2.nu
     rest = [one._replace(kernel=with_smoothness(one.kernel, nu)) for one in rest]
     best = learner.settle(best, rng)
-    if n_neighbors:
+    if exact and learner.few:
+        tied = next((one for one in (best, *rest) if one.tied), best)
+        best = learner.likeliest(tied._replace(kernel=with_smoothness(tied.kernel, nu)))
+    elif n_neighbors:
         best = learner.widen(best, n_neighbors, rng)
     return [best, *(learner.settle(one, rng) if settle_all else one for one in rest)]
 

@@ -7,11 +7,10 @@ noise, then teach a better kernel, and so on. What predicts held-out rows best i
 """
 
 import math
-import warnings
 
 import numpy as np
 
-from skswsgp._held import ROWS, HeldOut
+from skswsgp._held import ROWS, HeldOut, warn_of_interrupt
 from skswsgp._inducing import distinct_rows
 from skswsgp._learning import (
     NEIGHBORS,
@@ -19,7 +18,7 @@ from skswsgp._learning import (
     learn_from_sites,
     pool_size,
 )
-from skswsgp._model import callers_level, mean_variance
+from skswsgp._model import mean_variance
 from skswsgp._program import updated_kernel
 
 VARIANCE_STEP = 3.0  # factor of the variance between two trials
@@ -49,11 +48,7 @@ def refine_kernel(starts, data, *setting):
                 break
         trials.scale(math.sqrt(VARIANCE_STEP), 2)
     except KeyboardInterrupt:
-        warnings.warn(
-            "the search for a kernel was interrupted: the fit goes on with the best "
-            "one so far.",
-            stacklevel=callers_level(),
-        )
+        warn_of_interrupt()
     return trials.found
 
 

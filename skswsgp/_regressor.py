@@ -53,7 +53,8 @@ class SWSGPRegressor(MultiOutputMixin, RegressorMixin, BaseSWSGP):
         Covariance S of q(u). "full" takes M (M + 1) / 2 numbers, and O(M H^2) more
         work a row; "auto" is "full" while that and Adam's moments fit in 4 MiB. With
         `solver="natural"`, which pays O(M^3) and takes `kl="chain"` for "full", it is
-        "full" up to 512 rows and "diag" beyond, or with trained inducing inputs.
+        "full" up to 512 rows (of one output) and "diag" beyond, or with trained
+        inducing inputs.
     neighbor_metric : {"kernel", "euclidean", "random"}, default="kernel"
         Which inducing points are nearest: those of largest covariance (for stationary
         kernels, of smallest distance in units of the length-scales), of smallest
@@ -113,8 +114,8 @@ class SWSGPRegressor(MultiOutputMixin, RegressorMixin, BaseSWSGP):
         Where the model is trained and evaluated. "cuda" is an NVIDIA GPU, for which the
         extra `cuda12` or `cuda13` must be installed; the start of `init="local"` and
         the sparse systems of `solver="natural"` stay on the CPU. "auto" takes a GPU
-        for what would keep the CPU busy for more than five minutes, about, and the CPU
-        where there is none. A fitted model can be used on either device.
+        that nobody else uses for what would keep a core busy for ten minutes, about,
+        and the CPU where there is none. A fitted model can be used on either device.
     n_jobs : int, default=None
         Number of threads. None takes all that Numba may use (`NUMBA_NUM_THREADS`, which
         joblib lowers in its workers); results are the same for any number.

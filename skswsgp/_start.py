@@ -23,7 +23,7 @@ from skswsgp._refine import refine_kernel
 
 FULL_COVARIANCE_BYTES = 2**30  # S, Adam's moments and, if K is shared, gradients
 AUTO_COVARIANCE_BYTES = 2**22  # up to this "auto" takes the full covariance for Adam
-FULL_ROWS = 512  # up to so many it takes that for the natural solver, in regression
+FULL_ROWS = 512  # and for the natural solver, in regression; fewer for more outputs
 ALL_INDUCING = 100_000, 1_000_000  # rows up to which each one is an inducing point:
 INDUCING_NUMBERS = 8_000_000  # as many as hold so many numbers, between these two
 SOLVER_WORK = 6e10  # H^3 a row: the H that "auto" takes for so much work in all
@@ -77,7 +77,7 @@ def initial_attributes(estimator, data, likelihood, spread, rng, natural):
         start["variance_scale_"] = found.variance_scale
     full = is_full(estimator.covariance, M, H, n_latent, estimator.dtype)
     if natural:
-        full = solves_full(estimator, name, data.n_rows)
+        full = solves_full(estimator, name, data.n_rows, M, n_latent)
     if natural and not full:  # it solves for q(u) from the prior
         variance = np.asarray(kernel.diag(Z), dtype=np.float64)
         variance = np.maximum(variance, np.finfo(estimator.dtype).eps)
@@ -115,6 +115,7 @@ def learned_start(estimator, data, likelihood, rng, natural, points, spread):
             data, estimator.kernel, likelihood, noise, rng,
             settle_all=few and not classes,
             n_neighbors=H if all_rows and not classes and metric == "kernel" else None,
+            exact=not classes,
             **options,
         )  # fmt: skip
         return [refine_kernel(found, data, *setting)] if natural and classes else found
@@ -123,7 +124,7 @@ def learned_start(estimator, data, likelihood, rng, natural, points, spread):
     unscaled = candidates[0]._replace(variance_scale=1.0)
     if not free:
         return unscaled
-    # So far variances are scaled for all rows as inducing points.
+    # So far variances are scaled for all rows of a part as inducing points.
     scaled = classes and is_few(M, data.n_rows, D, rows_a_point=1)
     if not few and not scaled:
         return candidates[0]
@@ -152,7 +153,7 @@ def prior_of(kl, natural):
     return kl
 
 
-def solves_full(estimator, name, n_rows):
+def solves_full(estimator, name, n_rows, M, n_latent):
     """Whether the natural solver is to find all of S.
 
     Its diagonal understates the variance of the function where rows are dense for how
@@ -161,7 +162,8 @@ def solves_full(estimator, name, n_rows):
     if estimator.covariance != "auto":
         return estimator.covariance == "full"
     plain = estimator.kl != "local" and not estimator.optimize_inducing
-    return name == "gaussian" and plain and n_rows <= FULL_ROWS
+    few = max(n_rows, M) ** 2 * n_latent <= FULL_ROWS**2
+    return name == "gaussian" and plain and few
 
 
 def is_full(covariance, M, H, n_latent, dtype):

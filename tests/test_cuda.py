@@ -12,6 +12,7 @@ import sys
 import threading
 import weakref
 from pathlib import Path
+from types import SimpleNamespace
 
 import numba
 import numpy as np
@@ -741,28 +742,39 @@ def test_without_a_gpu_one_sentence_says_what_is_missing(estimator, rng):
 
 
 @pytest.mark.parametrize(
-    ("points", "H", "M", "n_threads", "reason", "device"),
+    ("points", "H", "M", "reason", "free", "device"),
     [
-        (20_000_000, 32, 1000, 1, None, "cuda"),  # 18 us each
-        (20_000_000, 32, 1000, 1, "no GPU", "cpu"),
-        (20_000_000, 32, 1000, 2, None, "cpu"),
-        (10_000_000, 32, 1000, 1, None, "cpu"),
-        (20_000_000, 16, 1000, 1, None, "cpu"),
-        (40_000_000, 32, 1000, 2, None, "cuda"),
-        (20_000_000, 32, 32, 1, None, "cpu"),
+        (40_000_000, 32, 1000, None, 0.9, "cuda"),  # 18 us each
+        (40_000_000, 32, 1000, "no GPU", 0.9, "cpu"),
+        (40_000_000, 32, 1000, None, 0.7, "cpu"),
+        (30_000_000, 32, 1000, None, 0.9, "cpu"),
+        (40_000_000, 16, 1000, None, 0.9, "cpu"),
+        (40_000_000, 32, 32, None, 0.9, "cpu"),
     ],
 )
-def test_auto_takes_a_gpu_for_five_minutes_of_work(
-    monkeypatch, points, H, M, n_threads, reason, device
+def test_auto_takes_an_idle_gpu_for_ten_minutes_of_work(
+    monkeypatch, points, H, M, reason, free, device
 ):
+    memory = SimpleNamespace(free=80e9 * free, total=80e9)
+    context = SimpleNamespace(get_memory_info=lambda: memory)
+    driver = SimpleNamespace(current_context=lambda: context)
+    monkeypatch.setattr(_cuda, "cuda", driver)
     monkeypatch.setattr(_cuda, "missing", lambda: reason)
-    assert _engine.choose_device(points, H, M, n_threads) == device
+    assert _engine.choose_device(points, H, M) == device
+
+
+@needs_package
+def test_streams_that_do_not_wait_are_refused(monkeypatch):
+    name = "CUDA_PER_THREAD_DEFAULT_STREAM"
+    monkeypatch.setattr(_cuda.cuda.config, name, 1, raising=False)
+    monkeypatch.setattr(_cuda.cuda, "current_context", lambda: None)
+    assert f"NUMBA_{name}" in _cuda.missing()
 
 
 def test_auto_does_not_import_numba_cuda_for_little_work(monkeypatch):
     monkeypatch.delitem(sys.modules, "skswsgp._cuda")
     monkeypatch.delattr("skswsgp._cuda")
-    assert _engine.choose_device(10_000_000, 32, 1000, 1) == "cpu"
+    assert _engine.choose_device(10_000_000, 32, 1000) == "cpu"
     assert "skswsgp._cuda" not in sys.modules
 
 
@@ -792,7 +804,7 @@ def test_auto_knows_how_much_there_is_to_do(monkeypatch, small, options, points,
     model.predict(X[:30])
     model.lower_bound(X[:20], X[:20, 0])
     counts = [points, 30, 20]
-    assert asked == [(count, 4, 12, 1) for count in counts]
+    assert asked == [(count, 4, 12) for count in counts]
 
 
 @needs_package

@@ -2,13 +2,16 @@
 
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose
 from sklearn.datasets import make_s_curve
+from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import (
     RBF,
     ConstantKernel,
     DotProduct,
     Matern,
     RationalQuadratic,
+    WhiteKernel,
 )
 from test_kriging import KERNELS, drawn
 
@@ -21,7 +24,7 @@ from skswsgp._learning import (
     learn_local,
     params_in_units,
 )
-from skswsgp._local import local_model
+from skswsgp._local import PRIOR_VARIANCE, local_model
 from skswsgp.baselines import NearestNeighborGPRegressor
 
 
@@ -367,3 +370,55 @@ def test_folds_that_come_close_are_told_apart(estimator):
     error = y[650:] - mean
     assert np.sqrt(np.mean(error**2)) < 0.075
     assert np.mean(np.abs(error) < 1.96 * std) > 0.88
+
+
+# --- few rows -----------------------------------------------------------------------
+
+
+def test_few_rows_are_taken_at_once():
+    X, y = drawn(KERNELS["matern"], noise=0.1, N=60)
+    start = Found(ConstantKernel(0.5) * Matern([1.0, 1.0], nu=1.5), np.array([0.2]))
+    found = learner_of(X, y, np.full(60, 2.0)).likeliest(start)
+    process = GaussianProcessRegressor(
+        found.kernel + WhiteKernel(found.noise[0] / 2.0), optimizer=None
+    ).fit(X, y)
+    theta = process.kernel_.theta
+    before = np.r_[start.kernel.theta, np.log(0.1)]
+    _, slope = process.log_marginal_likelihood(theta, eval_gradient=True)
+    assert_allclose(slope, (theta - before) / PRIOR_VARIANCE, atol=1e-2)
+    assert np.abs(theta - before).max() > 0.2
+
+
+def test_which_rows_are_few(rng, monkeypatch):
+    X, y = rng.normal(size=(40, 2)), rng.normal(size=40)
+    assert learner_of(X, y).few
+    assert not learner_of(X, y, rng.uniform(0.5, 2.0, size=40)).few
+    assert not learner_of(X, np.stack([y, y], axis=1)).few
+    monkeypatch.setattr(_learning, "EXACT_ROWS", 39)
+    assert not learner_of(X, y).few
+    monkeypatch.undo()
+    monkeypatch.setattr(_learning, "EXACT_WORK", 40 * 40 * 47)
+    assert not learner_of(X, y).few
+
+
+def test_the_noise_of_few_rows_with_many_columns():
+    noise, held = [], []
+    for seed in range(3):
+        rng = np.random.default_rng(seed)
+        X = rng.uniform(-2, 2, size=(400, 20))
+        y = np.sin(2 * X[:, 0]) + X[:, 1] + 0.5 * X[:, 2] + 0.5 * rng.normal(size=400)
+        model = SWSGPRegressor(random_state=0).fit(X[:100], y[:100])
+        mean, std = model.predict(X[100:], return_std=True)
+        held.append(np.mean(np.abs(mean - y[100:]) < 1.96 * std))
+        noise.append(np.sqrt(model.noise_variance_) * model.y_scale_)
+    assert np.mean(held) > 0.87  # 0.79 from the nearest rows
+    assert np.mean(noise) > 0.2  # 0.5 is true, 0.1 was learned from the nearest rows
+
+
+def test_bounds_hold_for_few_rows_as_well(rng):
+    X, y = rng.normal(size=(30, 2)), rng.normal(size=30)
+    kernel = ConstantKernel(1.0, "fixed") * Matern([1.0, 1.0], (0.9, 1.1), nu=2.5)
+    model = SWSGPRegressor(kernel, random_state=0).fit(1e7 + X, y)
+    assert model.kernel_.k1.constant_value == 1.0
+    scale = model.kernel_.k2.length_scale
+    assert (scale >= 0.9 - 1e-9).all() and (scale <= 1.1 + 1e-9).all()
