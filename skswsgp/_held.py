@@ -17,7 +17,7 @@ from skswsgp._training import Data
 ROWS = 20_000  # that q(u) is found on and judged by, at most
 HELD_SHARE = 0.2  # of them
 LEAST_HELD = 20  # rows, or half of them if these are fewer
-LEAST_EFFECTIVE = 15.0  # as many equal weights have the same spread
+LEAST_EFFECTIVE = 8.0  # as many equal weights have the same spread
 LEAST_GAIN = 1e-3  # nats a row, for which a variance is scaled
 SCALE_SPREAD, SCALE_SHIFT = 0.5, 3.0  # of the logarithm of that scale; its bound
 

@@ -10,7 +10,7 @@ import math
 
 import numpy as np
 
-from skswsgp._held import ROWS, HeldOut, warn_of_interrupt
+from skswsgp._held import ROWS, HeldOut, effective_number, warn_of_interrupt
 from skswsgp._inducing import distinct_rows
 from skswsgp._learning import (
     NEIGHBORS,
@@ -23,6 +23,7 @@ from skswsgp._program import updated_kernel
 
 VARIANCE_STEP = 3.0  # factor of the variance between two trials
 MAX_VARIANCE_STEPS = 6
+USUAL_VARIANCE, VARIANCE_SPREAD = 9.0, 2.0  # the latter of its logarithm
 MAX_KERNELS = 4  # learned from sites
 TOLERANCE = 1e-3  # nats a row: of densities, and of the bound during trials
 LEAST_PRECISION = 1e-4  # of a site, relative to that of the prior
@@ -50,6 +51,14 @@ def refine_kernel(starts, data, *setting):
     except KeyboardInterrupt:
         warn_of_interrupt()
     return trials.found
+
+
+def log_prior(variance):
+    """Return the log density of the variance of a classifier's kernel, up to a number.
+
+    Its logarithm is normal.
+    """
+    return -0.5 * (math.log(variance / USUAL_VARIANCE) / VARIANCE_SPREAD) ** 2
 
 
 class Trials(HeldOut):
@@ -111,23 +120,29 @@ class Trials(HeldOut):
         self.start = self.start._replace(tied=False)
         return tied
 
-    def consider(self, make, *arguments):
+    def consider(self, make, *arguments, cost=0.0):
         """Keep a solver that is made if held-out rows are likelier; return whether so.
 
-        Than ever, by TOLERANCE, and beyond chance. One that fails is worse than any.
+        Than ever, by TOLERANCE and a cost in nats that all of them share, and beyond
+        chance. One that fails is worse than any.
         """
         try:
             solver = make(*arguments)
             density = self.log_densities(solver, {})
         except FloatingPointError:
             return False
-        if self.best is not None and not self.better(density, self.density, TOLERANCE):
+        least = TOLERANCE + cost / effective_number(self.weight[self.held])
+        if self.best is not None and not self.better(density, self.density, least):
             return False
         self.best, self.density = solver, density
         return True
 
     def scale(self, factor, most):
-        """Multiply the variance by a factor, or else divide it, while it helps."""
+        """Multiply the variance by a factor, or else divide it, while it helps.
+
+        Its logarithm has a normal prior: few held-out rows that are all predicted well
+        would ask for ever more.
+        """
         found = free_variance(self.start.kernel, self.X.shape[1])
         if found is None:
             return
@@ -135,10 +150,11 @@ class Trials(HeldOut):
         for step in (factor, 1.0 / factor):
             before = self.best
             for _ in range(most):
-                variance = step * self.best.engine.model.params[slot]
-                if not bounds[0] <= variance <= bounds[1]:
+                now = self.best.engine.model.params[slot]
+                if not bounds[0] <= step * now <= bounds[1]:
                     break
-                if not self.consider(self.best.scaled, slot, step):
+                cost = log_prior(now) - log_prior(step * now)
+                if not self.consider(self.best.scaled, slot, step, cost=cost):
                     break
             if self.best is not before:
                 break

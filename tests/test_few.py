@@ -65,6 +65,20 @@ def test_a_kernel_that_fails_is_passed_over(rng, monkeypatch):
     assert judge.best_of([rough, Found(ROUGH, 2.0 * NOISE)]) is rough
 
 
+def test_an_interrupt_keeps_the_best_so_far(rng, monkeypatch):
+    judge = judge_of(*waves(rng, 200))
+    solve, smooth, rough = judge.solve, Found(SMOOTH, NOISE), Found(ROUGH, NOISE)
+
+    def interrupted(found):
+        if found is smooth:
+            raise KeyboardInterrupt
+        return solve(found)
+
+    monkeypatch.setattr(judge, "solve", interrupted)
+    with pytest.warns(UserWarning, match="search for a kernel was interrupted"):
+        assert judge.best_of([rough, smooth]) is rough
+
+
 def test_rows_that_judge_are_not_seen(rng):
     X, y = waves(rng, 200)
     judge = judge_of(X, y)
@@ -94,7 +108,7 @@ def test_copies_do_not_tell_of_each_other(rng):
 
 
 def test_few_rows_decide_nothing(rng):
-    X, y = waves(rng, 28)
+    X, y = waves(rng, 14)
     rough, smooth = Found(ROUGH, NOISE), Found(SMOOTH, 3 * NOISE)
     judge = judge_of(X, y)
     assert not judge.decisive

@@ -50,12 +50,14 @@ def test_effective_number():
     assert effective_number(huge) == pytest.approx(2.0)
 
 
-@pytest.mark.parametrize(("n", "held"), [(1, 1), (20, 10), (50, 20), (200, 40)])
+@pytest.mark.parametrize(
+    ("n", "held"), [(1, 1), (14, 7), (20, 10), (50, 20), (200, 40)]
+)
 def test_how_many_rows_are_held_out(rng, n, held):
     X, setting = rng.normal(size=(n, 2)), (np.random.RandomState(0), {}, Prior())
     rows = HeldOut(n, Data(X, X[:, :1], np.ones(n)), ("gaussian", 1), None, *setting)
     assert rows.held.sum() == held
-    assert rows.decisive == (held >= 15)
+    assert rows.decisive == (held >= 8)
 
 
 # --- the scale of variances ---------------------------------------------------------

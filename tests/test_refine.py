@@ -71,6 +71,14 @@ def test_variance_falls_on_pure_chance(rng):
     assert refined(X, y, variance_kernel(2.0)).k1.constant_value < 0.1
 
 
+def test_few_rows_ask_for_no_huge_variance(monkeypatch, rng):
+    X = np.r_[rng.uniform(-3, -1, (20, 1)), rng.uniform(1, 3, (20, 1))]
+    y, kernel = np.sign(X[:, 0]), variance_kernel(5.0, (1e-3, 1e5))
+    assert refined(X, y, kernel).k1.constant_value < 20.0
+    monkeypatch.setattr(_refine, "VARIANCE_SPREAD", 1e9)
+    assert refined(X, y, kernel).k1.constant_value > 25.0
+
+
 def test_variance_keeps_its_bounds(steep):
     assert refined(*steep, variance_kernel(0.5, (0.1, 2.0))).k1.constant_value > 1.0
     estimator = SWSGPClassifier(variance_kernel(0.5, (0.1, 2.0)), random_state=0)
@@ -244,11 +252,11 @@ def test_copies_of_rows(rng):
 def test_an_interrupted_search_keeps_the_best_so_far(monkeypatch, steep, when):
     calls, consider = [], Trials.consider
 
-    def interrupted(self, *arguments):
+    def interrupted(self, *arguments, **options):
         calls.append(arguments)
         if len(calls) == when:
             raise KeyboardInterrupt
-        return consider(self, *arguments)
+        return consider(self, *arguments, **options)
 
     monkeypatch.setattr(Trials, "consider", interrupted)
     X, y = steep

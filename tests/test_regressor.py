@@ -403,13 +403,17 @@ def test_auto_covariance_is_diagonal_past_a_size(monkeypatch):
         ({"covariance": "diag"}, False),
         ({"kl": "local"}, False),
         ({"optimize_inducing": True}, False),
+        ({"inducing_points": np.arange(140.0).reshape(70, 2)}, False),
     ],
     ids=str,
 )
-def test_few_rows_get_all_of_the_covariance(params, full, few_steps):
+def test_few_rows_get_all_of_the_covariance(params, full, few_steps, monkeypatch):
+    monkeypatch.setattr(_start, "FULL_ROWS", 65)
     X, y = small_data(n=60)
     model = SWSGPRegressor(random_state=0, **params).fit(X, y)
     assert model.inducing_covariance_.ndim == 1 + full
+    model.fit(X, np.stack([y, y], axis=1))
+    assert model.inducing_covariance_.ndim == 2
 
 
 def test_many_rows_get_its_diagonal(monkeypatch, few_steps):
