@@ -103,7 +103,8 @@ class Learner:
         """Return the same with the parameters of largest marginal likelihood.
 
         It takes all rows at once, so it knows few rows better than their nearest can
-        tell. Logarithms have the prior of `LocalProcess.learn`, around `found`.
+        tell. Logarithms have the prior of `LocalProcess.learn`, around `found`, which
+        is returned if its covariance matrix cannot be factorised.
         """
         centred = self.process(found).model.Z.astype(np.float64)
         noise = found.noise[0] * self.ratios[0, 0]
@@ -126,14 +127,17 @@ class Learner:
         process = GaussianProcessRegressor(found.kernel + white, optimizer=climb)
         with warnings.catch_warnings():  # of parameters at a bound
             warnings.simplefilter("ignore", ConvergenceWarning)
-            process.fit(centred, self.y[:, 0])
+            try:
+                process.fit(centred, self.y[:, 0])
+            except np.linalg.LinAlgError:
+                return found
         kernel, white = process.kernel_.k1, process.kernel_.k2
         noise = np.array([white.noise_level / self.ratios[0, 0]])
         return found._replace(kernel=kernel, noise=noise, tied=False)
 
     @property
     def few(self):
-        """Whether the marginal likelihood of all rows is cheap: one output, no ties."""
+        """Whether the marginal likelihood of all rows is cheap; weights are equal."""
         (N, Q), D = self.y.shape, self.X.shape[1]
         equal = Q == 1 and (self.ratios == self.ratios[0]).all()
         return equal and N <= EXACT_ROWS and N * N * (N + 4 * D) <= EXACT_WORK

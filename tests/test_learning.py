@@ -422,3 +422,13 @@ def test_bounds_hold_for_few_rows_as_well(rng):
     assert model.kernel_.k1.constant_value == 1.0
     scale = model.kernel_.k2.length_scale
     assert (scale >= 0.9 - 1e-9).all() and (scale <= 1.1 + 1e-9).all()
+
+
+def test_a_matrix_without_a_factor_leaves_few_rows_as_they_were(monkeypatch):
+    def fails(self, X, y):
+        raise np.linalg.LinAlgError
+
+    monkeypatch.setattr(GaussianProcessRegressor, "fit", fails)
+    X, y = drawn(KERNELS["matern"], noise=0.1, N=20)
+    start = Found(ConstantKernel(0.5) * Matern([1.0, 1.0], nu=1.5), np.array([0.2]))
+    assert learner_of(X, y).likeliest(start) is start
