@@ -20,9 +20,7 @@ from skswsgp._training import kernel_of
 class Chain(NamedTuple):
     """p(u) = N(0, (R' R)^-1)."""
 
-    rows: (
-        ListedRows  # of R (M, M), in the order of the chain; each ends on the diagonal
-    )
+    rows: ListedRows  # of R (M, M), in the chain's order; each ends on the diagonal
     precision: np.ndarray  # (M,) diagonal of R' R
     share: np.ndarray  # (M,) by which log s_j counts in the divergence: 1
     log_det: float  # log determinant of the prior covariance
