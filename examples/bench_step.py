@@ -103,7 +103,7 @@ class Step:
             "m": spread(rows.d_m[0], touched, case.mean.shape),
         }
         if case.full:
-            d_L = spread(rows.d_L[0, :, 0], touched, case.covariance.shape)
+            d_L = spread(rows.d_L[0, touched], touched, case.covariance.shape)
             grads["L"] = np.tril(d_L, -1)
             grads["log_diagonal"] = np.diag(d_L) * np.diag(case.covariance)
         else:

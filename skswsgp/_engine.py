@@ -119,6 +119,8 @@ class CpuEngine:
         Raises FloatingPointError where a covariance matrix cannot be factorised.
         """
         sums = np.zeros(2)
+        if self.model.full:  # rows of L in order cost least
+            batch = batch._replace(active=np.sort(batch.active, axis=1))
         state = self.model, self.optimizer, self.rows, batch, n, rates
         with launch(self.step_threads):
             if self.shared:

@@ -9,6 +9,7 @@ import numpy as np
 
 from skswsgp._covariance import TRIANGLE, pull_tile
 from skswsgp._jit import get_thread_id, njit, njit_inline, njit_parallel, prange
+from skswsgp._linalg import padded
 from skswsgp._point import differentiate, evaluate, pull_divergence
 from skswsgp._shared import differentiate_shared, evaluate_shared, factorise_all
 from skswsgp._state import Gradients, of_thread
@@ -20,6 +21,7 @@ CHUNKS = 16
 def make_gradients(model, blocks, H):
     """Allocate for `blocks` blocks of H rows."""
     Q, D = model.m.shape[1], model.Z.shape[1]
+    side = padded(H)
 
     def zeros(*shape):
         return np.zeros(shape, dtype=model.Z.dtype)
@@ -28,7 +30,7 @@ def make_gradients(model, blocks, H):
     return Gradients(
         d_m=zeros(blocks, Q, H),
         d_s=zeros(1, Q, 0) if model.full else zeros(blocks, Q, H),
-        d_S=zeros(blocks, Q, H, H) if model.full else zeros(1, Q, 0, 0),
+        d_S=zeros(blocks, Q, side, side) if model.full else zeros(1, Q, 0, 0),
         d_Z=zeros(moving, D, H),
         d_log=np.zeros((CHUNKS, len(model.params))),
         d_noise=np.zeros((CHUNKS, len(model.noise))),

@@ -16,6 +16,7 @@ from skswsgp import (
     _adam,
     _covariance,
     _engine_cpu,
+    _factor,
     _kriging,
     _likelihoods,
     _linalg,
@@ -240,7 +241,7 @@ def add_use(model, active, start, b, i, grads, rows):
 
 @njit
 def add_factor(model, active, start, b, i, q, h, grads, rows):
-    """Add the derivatives by a row of L, as `factor_use` has them."""
+    """Add the derivatives by a row of L, 2 (d/dS_w) L_w."""
     row = rows.touched[i]
     for g in range(active.shape[1]):
         other, w = active[start + b, g], 2.0 * grads.d_S[b, q, h, g]
@@ -392,6 +393,7 @@ for_kernels(
     _likelihoods,
     _linalg,
     _state,
+    _factor,
     _variational,
     _point,
     _kriging,

@@ -14,6 +14,7 @@ import math
 
 from skswsgp import _variational as formulas
 from skswsgp._covariance import TRIANGLE, fill_tile, pull_tile, row_start
+from skswsgp._factor import covariance
 from skswsgp._jit import njit, njit_inline
 from skswsgp._lanes import solo, span, sync
 from skswsgp._likelihoods import expected_log_prob
@@ -38,28 +39,14 @@ def gather_rows(values, active, row, H, out):
 
 @njit_inline
 def gather(model, active, row, H, work):
-    """Copy Z_w, m_w and S_w of the inducing points active[row] to the work arrays."""
+    """Copy active[row] = w and Z_w, m_w and s_w to the work arrays."""
+    for h in span(0, H):
+        work.rows[h] = active[row, h]
     gather_rows(model.Z, active, row, H, work.points)
     gather_rows(model.m, active, row, H, work.m)
-    if model.full:
-        gather_covariance(model.L, active, row, H, work.S)
-    else:
+    if not model.full:
         gather_rows(model.s, active, row, H, work.s)
     sync()
-
-
-@njit
-def gather_covariance(L, active, row, H, S):
-    """S_w = L_w L_w' with L_w the active rows of L (section 3.3 of the paper)."""
-    for q in range(S.shape[0]):
-        for g in span(0, H):
-            for h in range(g + 1):
-                first, second = active[row, g], active[row, h]
-                total = L.dtype.type(0.0)
-                for j in range(min(first, second) + 1):
-                    total += L[q, first, j] * L[q, second, j]
-                S[q, g, h] = total
-                S[q, h, g] = total
 
 
 @njit
@@ -83,7 +70,9 @@ def factorise(model, work, H):
 
 @njit_inline
 def divergence(model, work, H):
-    """KL_w; sets K^-1 and alpha."""
+    """KL_w; sets K^-1, alpha and a full S_w."""
+    if model.full:
+        covariance(model.L, work.rows, H, work.S)
     return formulas.divergence(
         work.chol,
         work.m,
@@ -153,7 +142,16 @@ def posterior(model, factor, work, start, kxx, H):
     posterior_mean(factor, work, H)
     floor = TINY * model.jitter * max(kxx, mean_variance(factor.K, H))
     formulas.posterior_variance(
-        F, work.a, factor.s, factor.S, model.full, H, floor, work.vector, work.latent
+        F,
+        work.a,
+        factor.s,
+        model.L,
+        factor.rows,
+        model.full,
+        H,
+        floor,
+        work.projection,
+        work.latent,
     )
 
 

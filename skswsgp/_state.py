@@ -1,7 +1,8 @@
 """The structs of arrays that compiled code works on, and how they are allocated.
 
 Letters: N data, M inducing points, H active ones, Q latent functions, D features, P
-kernel parameters, n points of a minibatch. Every array has the dtype of the fit.
+kernel parameters, n points of a minibatch. Arrays have the dtype of the fit, where
+nothing else is said.
 """
 
 from collections import namedtuple
@@ -74,6 +75,8 @@ class Work(NamedTuple):
     scratch: np.ndarray  # (Q + 2, n_nodes) for the expectation over classes
     d_noise: np.ndarray  # (Q,)
     blocks: np.ndarray  # (side, BLOCK), see `cholesky`
+    rows: np.ndarray  # (side,) int64, which inducing points are active
+    projection: np.ndarray  # (M,), see `quadratic`, full covariance only
 
 
 class Gradients(NamedTuple):
@@ -85,7 +88,7 @@ class Gradients(NamedTuple):
 
     d_m: np.ndarray  # (blocks, Q, H)
     d_s: np.ndarray  # (blocks, Q, H), diagonal covariance
-    d_S: np.ndarray  # (blocks, Q, H, H), full covariance
+    d_S: np.ndarray  # (blocks, Q, side, side), full covariance
     d_Z: np.ndarray  # (blocks, D, H), trained Z
     d_log: np.ndarray  # (CHUNKS, P) by the logarithms of the kernel parameters
     d_noise: np.ndarray  # (CHUNKS, Q) by the logarithms of the noise variances
@@ -120,6 +123,8 @@ def of_thread(work, t):
         work.scratch[t],
         work.d_noise[t],
         work.blocks[t],
+        work.rows[t],
+        work.projection[t],
     )
 
 
@@ -165,4 +170,6 @@ def make_work(model, n_active, n_threads, *, shared=False):
         scratch=zeros(Q + 2, n_nodes),
         d_noise=zeros(len(model.noise)),
         blocks=zeros(square, BLOCK),
+        rows=np.zeros((n_threads, side), dtype=np.int64),
+        projection=zeros(len(model.Z) if model.full else 0),
     )

@@ -21,14 +21,16 @@ from skswsgp._engine_cpu import (
     local_gradients,
     shared_gradients,
 )
+from skswsgp._factor import PANEL, clear_row, pull_panel
 from skswsgp._jit import njit, njit_inline, njit_parallel, prange
+from skswsgp._linalg import padded
 
 
 class Rows(NamedTuple):
     """The inducing points that a minibatch touches, and derivatives by their rows.
 
-    All but `slot` have a leading axis of parts, which `of_part` cuts off. T is the
-    largest number of such points in a part.
+    All but `slot` and `d_L` have a leading axis of parts, which `of_part` cuts off. T
+    is the largest number of such points in a part.
     """
 
     slot: np.ndarray  # (M,) slot of a row within its part, -1 between steps
@@ -41,9 +43,9 @@ class Rows(NamedTuple):
     d_m: np.ndarray  # (T, Q)
     d_s: np.ndarray  # (T, Q), diagonal covariance
     d_Z: np.ndarray  # (T, D), trained Z
-    d_L: np.ndarray  # (T, Q, M), full covariance
-    last: np.ndarray  # (T,) last occurrence of a row, full covariance
-    before: np.ndarray  # (blocks * H,) the occurrence of the same row before, or -1
+    d_L: np.ndarray  # (Q, M, M) in touched rows, full covariance
+    panel: np.ndarray  # (side, PANEL), see `pull_panel`
+    product: np.ndarray  # (side, PANEL)
 
 
 def make_rows(model, blocks, H, parts):
@@ -51,6 +53,7 @@ def make_rows(model, blocks, H, parts):
     M, Q = model.m.shape
     T, dtype = min(-(-M // parts), blocks * H), model.Z.dtype
     full, moving = model.full, model.train_inducing
+    side = padded(H) if full else 0
 
     def zeros(shape, dtype=dtype):
         return np.zeros((parts, *shape), dtype)
@@ -66,9 +69,9 @@ def make_rows(model, blocks, H, parts):
         d_m=zeros((T, Q)),
         d_s=zeros((0 if full else T, Q)),
         d_Z=zeros((T if moving else 0, model.Z.shape[1])),
-        d_L=zeros((T if full else 0, Q, M)),
-        last=zeros((T if full else 0,), np.int64),
-        before=zeros((blocks * H if full else 0,), np.int64),
+        d_L=np.zeros_like(model.L),
+        panel=zeros((side, PANEL)),
+        product=zeros((side, PANEL)),
     )
 
 
@@ -86,9 +89,9 @@ def of_part(rows, p):
         rows.d_m[p],
         rows.d_s[p],
         rows.d_Z[p],
-        rows.d_L[p],
-        rows.last[p],
-        rows.before[p],
+        rows.d_L,
+        rows.panel[p],
+        rows.product[p],
     )
 
 
@@ -134,43 +137,10 @@ def add_up(derivatives, blocks, ends, use, place, count, out):
 
 
 @njit
-def chain_uses(blocks, ends, use, place, count, H, last, before):
-    """Link the uses of each row, from the last to the first."""
-    for i in range(count):
-        last[i] = -1
-    i = 0
-    for block in range(blocks):
-        while i < ends[block]:
-            at = block * H + use[i]
-            before[at] = last[place[i]]
-            last[place[i]] = at
-            i += 1
-
-
-@njit
-def add_factors(L, row, q, use, before, active, start, d_S, out):
-    """Derivatives by row r of L.
-
-    d/dL_r = 2 sum over the uses of r in a list w of row r of (d/dS_w) L_w.
-    """
-    H = active.shape[1]
-    for j in range(row + 1):
-        out[j] = 0.0
-    while use >= 0:
-        block, h = use // H, use % H
-        for g in range(H):
-            other = active[start + block, g]
-            w = 2.0 * d_S[block, q, h, g]
-            for j in range(min(row, other) + 1):
-                out[j] += w * L[q, other, j]
-        use = before[use]
-
-
-@njit
 def gather_part(model, rows, p, parts, active, start, blocks, grads):
     """Sum up the derivatives by rows of a part of the inducing points."""
     part = of_part(rows, p)
-    M, H = model.Z.shape[0], active.shape[1]
+    M = model.Z.shape[0]
     first, last = p * M // parts, (p + 1) * M // parts
     ends, use, place = part.ends, part.use, part.place
     count = list_uses(
@@ -183,13 +153,21 @@ def gather_part(model, rows, p, parts, active, start, blocks, grads):
     if not model.full:
         add_up(grads.d_s, blocks, ends, use, place, count, part.d_s)
         return
-    chain_uses(blocks, ends, use, place, count, H, part.last, part.before)
     for i in range(count):
-        for q in range(model.m.shape[1]):
-            add_factors(
-                model.L, part.touched[i], q, part.last[i], part.before, active, start,
-                grads.d_S, part.d_L[i, q],
-            )  # fmt: skip
+        clear_row(part.d_L, part.touched[i])
+
+
+@njit
+def pull_part(model, rows, p, parts, active, start, blocks, grads):
+    """Sum up the derivatives by every `parts`-th panel of columns of L."""
+    part = of_part(rows, p)
+    for first in range(p * PANEL, model.L.shape[2], parts * PANEL):
+        for b in range(blocks):
+            for q in range(model.L.shape[0]):
+                pull_panel(
+                    model.L, q, active, start + b, grads.d_S[b, q], first,
+                    part.panel, part.product, part.d_L,
+                )  # fmt: skip
 
 
 # --- steps ----------------------------------------------------------------------------
@@ -221,10 +199,10 @@ def step_factors(L, derivatives, moments, rows):
             row, fast, slow = rows.touched[i], rows.scale[i, 0], rows.scale[i, 1]
             for j in range(row):
                 step_linear(
-                    L[q], row, j, derivatives[i, q, j], 1.0, moments[q], fast, slow
+                    L[q], row, j, derivatives[q, row, j], 1.0, moments[q], fast, slow
                 )
             step_positive(
-                L[q], row, row, derivatives[i, q, row], moments[q], fast, slow
+                L[q], row, row, derivatives[q, row, row], moments[q], fast, slow
             )
 
 
@@ -258,7 +236,9 @@ def update(model, optimizer, rows, active, start, blocks, grads, rate):
         gather_part(model, rows, np.int64(part), parts, active, start, blocks, grads)
         if not model.full:
             update_part(model, optimizer, rows, np.int64(part), rate)
-    if model.full:  # whose rows read those of other parts before any moves
+    if model.full:  # whose derivatives take rows of all parts before any moves
+        for part in prange(parts):
+            pull_part(model, rows, np.int64(part), parts, active, start, blocks, grads)
         for part in prange(parts):
             update_part(model, optimizer, rows, np.int64(part), rate)
     update_parameters(model, optimizer, grads, rate)

@@ -2,13 +2,15 @@
 
 Notation of the paper: w are the H active inducing points, K = k(Z_w, Z_w) + jitter,
 k = k(Z_w, x), a = K^-1 k, alpha = K^-1 m_w. The covariance S_w of each of Q latent
-functions is diag(s) or, where `full`, S. Functions take single arrays: a struct of all
-work arrays costs more to hand over than few active points cost to work on.
+functions is diag(s) or, where `full`, S = L_w L_w'. Functions take single arrays: a
+struct of all work arrays costs more to hand over than few active points cost to work
+on.
 """
 
 import math
 
 from skswsgp._covariance import TRIANGLE, row_start
+from skswsgp._factor import quadratic
 from skswsgp._jit import njit, njit_small
 from skswsgp._lanes import once, span, sync, total
 from skswsgp._linalg import (
@@ -189,14 +191,12 @@ def posterior_mean(a, m, H, latent):
 
 
 @njit
-def posterior_variance(F, a, s, S, full, H, floor, vector, latent):
+def posterior_variance(F, a, s, L, rows, full, H, floor, projection, latent):
     """latent[1] = v = F + a' S_w a of eq. 13, at least `floor`."""
     for q in range(latent.shape[1]):
         v = once(F)
         if full:
-            multiply(S[q], a, 0, H, vector, 1)
-            for h in span(0, H):
-                v += a[0, h] * vector[1, h]
+            v += once(quadratic(L, q, rows, H, a, projection))
         else:
             for h in span(0, H):
                 v += a[0, h] * a[0, h] * s[q, h]

@@ -192,7 +192,8 @@ def dense_gradients(problem, grads, *, active=None):
             d_Z[w] += grads.d_Z[b].T
         if model.full:
             for q in range(len(d_L)):
-                d_L[q, w] += 2.0 * grads.d_S[b, q] @ model.L[q, w]
+                d_S = grads.d_S[b, q, : len(w), : len(w)]
+                d_L[q, w] += 2.0 * d_S @ model.L[q, w]
         else:
             d_s[w] += grads.d_s[b].T
     dense = {"log_params": grads.d_log[0], "log_noise": grads.d_noise[0]}

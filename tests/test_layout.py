@@ -10,7 +10,7 @@ import skswsgp
 FLOORS = [
     "_covariance _stationary _likelihoods _linalg _tiles _lanes _cuda _state _jit"
     " kernels",
-    "_variational _point _shared _kriging _adam",
+    "_factor _variational _point _shared _kriging _adam",
     "_engine_cpu _engine_cuda _steps_cpu _evaluation_cpu _kriging_cpu _nearest _scan"
     " _partition _listed _search_cuda",
     "_model _training _neighbors _inducing _defaults _program _engine _device"

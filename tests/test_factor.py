@@ -1,0 +1,66 @@
+"""Covariances of some rows of a factor, by blocks and panels, against numpy."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+
+from skswsgp._factor import PANEL, covariance, pull_panel, quadratic
+from skswsgp._linalg import padded
+
+M = 2 * PANEL + 37
+SIZES = [1, 2, 3, 4, 5, 8, 13, 50]
+
+
+@pytest.fixture(params=["float64", "float32"])
+def L(request, rng):
+    factors = np.tril(rng.standard_normal((2, M, M))) / np.sqrt(M)
+    return factors.astype(request.param)
+
+
+def tolerance(L):
+    return {"rtol": 0, "atol": 50 * np.finfo(L.dtype).eps}
+
+
+@pytest.mark.parametrize("H", SIZES)
+@pytest.mark.parametrize("ordered", [True, False])
+def test_covariance_and_quadratic(L, H, ordered, rng):
+    rows = rng.permutation(M)[:H]
+    rows = np.sort(rows) if ordered else rows
+    side = padded(H)
+    S = np.tile(np.eye(side, dtype=L.dtype), (2, 1, 1))
+    covariance(L, rows, H, S)
+    for q in range(2):
+        expected = np.eye(side)
+        expected[:H, :H] = L[q, rows] @ L[q, rows].T
+        assert_allclose(S[q], expected, **tolerance(L))
+        a = rng.standard_normal((1, side)).astype(L.dtype)
+        projection = np.full(M, np.nan, L.dtype)
+        value = quadratic(L, q, rows, H, a, projection)
+        projected = a[0, :H] @ L[q, rows]
+        assert_allclose(projection, projected, **tolerance(L))
+        assert_allclose(value, projected @ projected, rtol=1e-4)
+
+
+@pytest.mark.parametrize("H", SIZES)
+@pytest.mark.parametrize("ordered", [True, False])
+def test_panels_add_up_to_the_derivative(L, H, ordered, rng):
+    """d/dL = 2 (d/dS_w) L_w in the rows of each list, for two lists of one minibatch.
+
+    Finite differences of S_w stand behind that formula in test_point.
+    """
+    active = np.stack([rng.permutation(M)[:H] for _ in range(2)])
+    active = np.sort(active) if ordered else active
+    side = padded(H)
+    d_S = np.zeros((2, side, side), L.dtype)
+    d_S[:, :H, :H] = rng.standard_normal((2, H, H))
+    d_S += d_S.swapaxes(1, 2)
+    d_L = np.zeros_like(L)
+    panel, product = np.full((2, side, PANEL), np.nan, L.dtype)
+    for first in range(0, M, PANEL):
+        for at in range(2):
+            pull_panel(L, 1, active, at, d_S[at], first, panel, product, d_L)
+    expected = np.zeros((M, M))
+    for rows, d in zip(active, d_S, strict=True):
+        expected[rows] += 2.0 * d[:H, :H] @ L[1, rows]
+    assert not d_L[0].any()
+    assert_allclose(np.tril(d_L[1]), np.tril(expected), **tolerance(L))
