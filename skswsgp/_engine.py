@@ -77,7 +77,7 @@ class CpuEngine:
         self.shared = n_active == len(model.Z)
         self.work = make_work(model, n_active, n_threads, shared=self.shared)
         self.everyone = np.arange(len(model.Z), dtype=np.int32)[None, :]
-        self.events = np.zeros((loops.CHUNKS, 2), dtype=np.int64)
+        self.events = np.zeros((max(loops.CHUNKS, n_threads), 2), dtype=np.int64)
         if self.shared:
             self.factor = make_work(model, n_active, 1)
             self.stack = make_stack(model, 1, n_threads)
@@ -150,25 +150,24 @@ class CpuEngine:
         shape = (len(X), self.model.m.shape[1])
         mu = np.full(shape, np.nan, X.dtype)
         v = np.full(shape if with_variance else (0, shape[1]), np.nan, X.dtype)
-        with launch(self.n_threads):
-            if self.shared:
-                evaluation.predict_shared(
-                    self.model,
-                    X,
-                    self.everyone,
-                    self.factor,
-                    self.work,
-                    self.stack,
-                    with_variance,
-                    mu,
-                    v,
-                    self.events,
-                )
-            else:
-                batch = Batch(X, mu[:0], mu[:0, 0], active)
-                evaluation.predict_local(
-                    self.model, batch, self.work, with_variance, mu, v, self.events
-                )
+        if self.shared:
+            evaluation.predict_shared(
+                self.model,
+                X,
+                self.everyone,
+                self.factor,
+                self.work,
+                self.stack,
+                with_variance,
+                mu,
+                v,
+                self.events,
+            )
+        else:
+            batch = Batch(X, mu[:0], mu[:0, 0], active)
+            evaluation.predict_local(
+                self.model, batch, self.work, with_variance, mu, v, self.events
+            )
         return mu, v if with_variance else None
 
     def regress(self, X, active):
@@ -176,10 +175,9 @@ class CpuEngine:
         weights = np.full(active.shape, np.nan, X.dtype)
         residual = np.full(len(X), np.nan, X.dtype)
         batch = Batch(X, X, residual, active)
-        with launch(self.n_threads):
-            evaluation.weigh_neighbors(
-                self.model, batch, self.work, weights, residual, self.events
-            )
+        evaluation.weigh_neighbors(
+            self.model, batch, self.work, weights, residual, self.events
+        )
         return weights, residual
 
     def invert(self, X, active):
@@ -189,10 +187,9 @@ class CpuEngine:
         log_det = np.full(n, np.nan, X.dtype)
         work = self.factor if self.shared else self.work
         batch = Batch(X, X, log_det, active)
-        with launch(1 if self.shared else self.n_threads):
-            evaluation.invert_covariances(
-                self.model, batch, work, inverse, log_det, self.events
-            )
+        evaluation.invert_covariances(
+            self.model, batch, work, inverse, log_det, self.events
+        )
         return inverse, log_det
 
     def expect(self, y, mu, v):
@@ -200,30 +197,26 @@ class CpuEngine:
         y, mu, v = (np.ascontiguousarray(a, self.model.Z.dtype) for a in (y, mu, v))
         ell = np.empty(len(mu), mu.dtype)
         d_mu, d_v = np.empty((2, *mu.shape), mu.dtype)
-        with launch(self.n_threads):
-            evaluation.expectations(self.model, y, self.work, mu, v, ell, d_mu, d_v)
+        evaluation.expectations(self.model, y, self.work, mu, v, ell, d_mu, d_v)
         return ell, d_mu, d_v
 
     def bound(self, batch):
         """Return E log p(y | f) and KL_w, each (n,), of the rows of the batch."""
         ell = np.full(len(batch.X), np.nan)
         kl = np.full(len(batch.X), np.nan)
-        with launch(self.n_threads):
-            if self.shared:
-                kl[:] = evaluation.bound_shared(
-                    self.model,
-                    batch,
-                    self.everyone,
-                    self.factor,
-                    self.work,
-                    self.stack,
-                    ell,
-                    self.events,
-                )
-            else:
-                evaluation.bound_local(
-                    self.model, batch, self.work, ell, kl, self.events
-                )
+        if self.shared:
+            kl[:] = evaluation.bound_shared(
+                self.model,
+                batch,
+                self.everyone,
+                self.factor,
+                self.work,
+                self.stack,
+                ell,
+                self.events,
+            )
+        else:
+            evaluation.bound_local(self.model, batch, self.work, ell, kl, self.events)
         return ell, kl
 
 

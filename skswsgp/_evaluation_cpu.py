@@ -1,10 +1,8 @@
 """Prediction and the bound on given rows, on the threads of the CPU; loops only."""
 
-import numpy as np
-
 from skswsgp._covariance import TRIANGLE, row_start
-from skswsgp._engine_cpu import CHUNKS, chunk_bounds, count_jitter
-from skswsgp._jit import get_thread_id, njit, njit_parallel, prange
+from skswsgp._engine_cpu import count_jitter
+from skswsgp._jit import njit, njit_part, share
 from skswsgp._likelihoods import expected_log_prob
 from skswsgp._linalg import invert_factor, log_determinant, square_upper
 from skswsgp._point import (
@@ -28,15 +26,14 @@ def store(latent, with_variance, row, mu, v):
             v[row, q] = latent[1, q]
 
 
-@njit
-def predict_chunk(model, batch, c, works, t, with_variance, mu, v, events):
-    """q(f) of chunk c of the rows of the batch, each with its own K_w."""
+@njit_part
+def predict_rows(first, last, t, model, batch, works, with_variance, mu, v, events):
+    """q(f) of rows first to last of the batch, each with its own K_w."""
     work = of_thread(works, t)
     H = batch.active.shape[1]
-    first, last = chunk_bounds(c, batch.X.shape[0])
     for row in range(first, last):
         jitter = prepare(model, batch.X, batch.active, row, H, work)
-        count_jitter(model.jitter, jitter, events, c)
+        count_jitter(model.jitter, jitter, events, t)
         if jitter >= 0.0:
             if with_variance:
                 posterior_of_tile(model, work, H)
@@ -46,12 +43,13 @@ def predict_chunk(model, batch, c, works, t, with_variance, mu, v, events):
             store(work.latent, with_variance, row, mu, v)
 
 
-@njit
-def predict_shared_chunk(model, X, c, factors, works, t, stack, with_variance, mu, v):
-    """q(f) of chunk c of the rows of X; K is factorised already."""
+@njit_part
+def predict_shared_rows(
+    first, last, t, model, X, factors, works, stack, with_variance, mu, v
+):
+    """q(f) of rows first to last of X; K is factorised already."""
     factor, work = of_thread(factors, 0), of_thread(works, t)
     M = model.Z.shape[0]
-    first, last = chunk_bounds(c, X.shape[0])
     for row in range(first, last):
         fill_point(model, X, row, factor, work, stack.column[t])
         if with_variance:
@@ -63,16 +61,15 @@ def predict_shared_chunk(model, X, c, factors, works, t, stack, with_variance, m
         store(work.latent, with_variance, row, mu, v)
 
 
-@njit
-def weight_chunk(model, batch, c, works, t, weights, variance, events):
-    """a and F of chunk c of the rows of the batch."""
+@njit_part
+def weight_rows(first, last, t, model, batch, works, weights, variance, events):
+    """a and F of rows first to last of the batch."""
     work = of_thread(works, t)
     H = batch.active.shape[1]
     start = row_start(H, TRIANGLE)
-    first, last = chunk_bounds(c, batch.X.shape[0])
     for row in range(first, last):
         jitter = prepare(model, batch.X, batch.active, row, H, work)
-        count_jitter(model.jitter, jitter, events, c)
+        count_jitter(model.jitter, jitter, events, t)
         if jitter >= 0.0:
             kxx = work.values[work.values.shape[0] - 1, start + H]
             variance[row] = regress(work, work, start, kxx, H)
@@ -80,15 +77,14 @@ def weight_chunk(model, batch, c, works, t, weights, variance, events):
                 weights[row, h] = work.a[0, h]
 
 
-@njit
-def inverse_chunk(model, batch, c, works, t, inverse, log_det, events):
-    """K_w^-1 and log |K_w| of chunk c of the rows of the batch."""
+@njit_part
+def inverse_rows(first, last, t, model, batch, works, inverse, log_det, events):
+    """K_w^-1 and log |K_w| of rows first to last of the batch."""
     work = of_thread(works, t)
     H = batch.active.shape[1]
-    first, last = chunk_bounds(c, batch.X.shape[0])
     for row in range(first, last):
         jitter = prepare(model, batch.X, batch.active, row, H, work)
-        count_jitter(model.jitter, jitter, events, c)
+        count_jitter(model.jitter, jitter, events, t)
         if jitter >= 0.0:
             invert_factor(work.chol, work.blocks, work.upper)
             square_upper(work.upper, work.inverse)
@@ -98,12 +94,11 @@ def inverse_chunk(model, batch, c, works, t, inverse, log_det, events):
                     inverse[row, g, h] = work.inverse[g, h]
 
 
-@njit
-def expectation_chunk(model, y, c, works, t, mu, v, ell, d_mu, d_v):
-    """E log p(y | f), f ~ N(mu, v), and its derivatives for chunk c of the rows."""
+@njit_part
+def expectation_rows(first, last, t, model, y, works, mu, v, ell, d_mu, d_v):
+    """E log p(y | f), f ~ N(mu, v), and its derivatives for rows first to last."""
     work = of_thread(works, t)
     latent = work.latent
-    first, last = chunk_bounds(c, mu.shape[0])
     for row in range(first, last):
         for q in range(mu.shape[1]):
             latent[0, q] = mu[row, q]
@@ -116,24 +111,22 @@ def expectation_chunk(model, y, c, works, t, mu, v, ell, d_mu, d_v):
             d_v[row, q] = latent[3, q]
 
 
-@njit
-def bound_chunk(model, batch, c, works, t, ell, kl, events):
-    """E log p(y | f) and KL_w of chunk c of the rows of the batch."""
+@njit_part
+def bound_rows(first, last, t, model, batch, works, ell, kl, events):
+    """E log p(y | f) and KL_w of rows first to last of the batch."""
     work = of_thread(works, t)
     H = batch.active.shape[1]
-    first, last = chunk_bounds(c, batch.X.shape[0])
     for row in range(first, last):
         ell[row], kl[row], jitter = evaluate(
             model, batch.X, batch.y, batch.active, row, H, work
         )
-        count_jitter(model.jitter, jitter, events, c)
+        count_jitter(model.jitter, jitter, events, t)
 
 
-@njit
-def bound_shared_chunk(model, batch, c, factors, works, t, stack, ell):
-    """E log p(y | f) of chunk c of the rows of the batch; K is factorised already."""
+@njit_part
+def bound_shared_rows(first, last, t, model, batch, factors, works, stack, ell):
+    """E log p(y | f) of rows first to last of the batch; K is factorised already."""
     factor, work = of_thread(factors, 0), of_thread(works, t)
-    first, last = chunk_bounds(c, batch.X.shape[0])
     for row in range(first, last):
         ell[row] = evaluate_shared(
             model, batch.X, batch.y, row, factor, work, stack.column[t]
@@ -148,75 +141,53 @@ def start_shared(model, everyone, factors, events):
     return kl, jitter
 
 
-# --- launches; call them within `launch` ----------------------------------------------
+# --- launches, on as many threads as there are work arrays ----------------------------
 
 
-@njit_parallel
 def predict_local(model, batch, works, with_variance, mu, v, events):
     """q(f) of all rows of the batch: mu (n, Q) and, if wanted, v (n, Q) are set."""
-    for chunk in prange(CHUNKS):
-        c = np.int64(chunk)
-        t = get_thread_id()
-        predict_chunk(model, batch, c, works, t, with_variance, mu, v, events)
+    arguments = model, batch, works, with_variance, mu, v, events
+    share(predict_rows, len(works.a), len(mu), *arguments)
 
 
-@njit_parallel
 def predict_shared(
     model, X, everyone, factors, works, stack, with_variance, mu, v, events
 ):
     """The same where every inducing point is active."""
     _, jitter = start_shared(model, everyone, factors, events)
     if jitter >= 0.0:
-        for chunk in prange(CHUNKS):
-            c = np.int64(chunk)
-            t = get_thread_id()
-            predict_shared_chunk(
-                model, X, c, factors, works, t, stack, with_variance, mu, v
-            )
+        arguments = model, X, factors, works, stack, with_variance, mu, v
+        share(predict_shared_rows, len(works.a), len(mu), *arguments)
 
 
-@njit_parallel
 def weigh_neighbors(model, batch, works, weights, variance, events):
     """a = K^-1 k (n, H) and F = k(x, x) - k' a (n,) of all rows of the batch."""
-    for chunk in prange(CHUNKS):
-        c = np.int64(chunk)
-        t = get_thread_id()
-        weight_chunk(model, batch, c, works, t, weights, variance, events)
+    arguments = model, batch, works, weights, variance, events
+    share(weight_rows, len(works.a), len(weights), *arguments)
 
 
-@njit_parallel
 def invert_covariances(model, batch, works, inverse, log_det, events):
     """K_w^-1 (n, H, H) and log |K_w| (n,) of all rows of the batch."""
-    for chunk in prange(CHUNKS):
-        c = np.int64(chunk)
-        t = get_thread_id()
-        inverse_chunk(model, batch, c, works, t, inverse, log_det, events)
+    arguments = model, batch, works, inverse, log_det, events
+    share(inverse_rows, len(works.a), len(inverse), *arguments)
 
 
-@njit_parallel
 def expectations(model, y, works, mu, v, ell, d_mu, d_v):
     """E log p(y | f) (n,) and its derivatives by mu and v (n, Q)."""
-    for chunk in prange(CHUNKS):
-        c = np.int64(chunk)
-        t = get_thread_id()
-        expectation_chunk(model, y, c, works, t, mu, v, ell, d_mu, d_v)
+    arguments = model, y, works, mu, v, ell, d_mu, d_v
+    share(expectation_rows, len(works.a), len(mu), *arguments)
 
 
-@njit_parallel
 def bound_local(model, batch, works, ell, kl, events):
     """E log p(y | f) and KL_w (n,) of all rows of the batch."""
-    for chunk in prange(CHUNKS):
-        c = np.int64(chunk)
-        bound_chunk(model, batch, c, works, get_thread_id(), ell, kl, events)
+    arguments = model, batch, works, ell, kl, events
+    share(bound_rows, len(works.a), len(ell), *arguments)
 
 
-@njit_parallel
 def bound_shared(model, batch, everyone, factors, works, stack, ell, events):
     """The same where every inducing point is active; returns the one KL."""
     kl, jitter = start_shared(model, everyone, factors, events)
     if jitter >= 0.0:
-        for chunk in prange(CHUNKS):
-            c = np.int64(chunk)
-            t = get_thread_id()
-            bound_shared_chunk(model, batch, c, factors, works, t, stack, ell)
+        arguments = model, batch, factors, works, stack, ell
+        share(bound_shared_rows, len(works.a), len(ell), *arguments)
     return kl

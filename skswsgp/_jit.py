@@ -2,6 +2,7 @@
 
 import os
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
 import numba
@@ -14,8 +15,10 @@ __all__ = [
     "njit",
     "njit_inline",
     "njit_parallel",
+    "njit_part",
     "njit_small",
     "prange",
+    "share",
     "threads_for",
 ]
 
@@ -65,8 +68,13 @@ def njit_inline(function):
     return numba.njit(inline="always", **OPTIONS)(function)
 
 
+def njit_part(function):
+    """Compile a function of a part of some rows, for `share` to call."""
+    return numba.njit(cache=_CACHE, nogil=True, **OPTIONS)(function)
+
+
 def njit_parallel(function):
-    """Compile a loop over `prange`; call it inside `launch` only."""
+    """Compile a loop over `prange`, for short ones; call it inside `launch` only."""
     return numba.njit(
         cache=_CACHE, fastmath=FASTMATH, error_model="numpy", parallel=True
     )(function)
@@ -106,6 +114,26 @@ def max_threads(n_jobs, n_rows=None):
 def threads_for(work, n_threads):
     """Return how many of n_threads a launch of so many microseconds of work takes."""
     return max(1, min(n_threads, int(work / WORK_A_THREAD)))
+
+
+def share(function, n_threads, n, *arguments):
+    """Call function(first, last, t, *arguments) for a part of n rows in each thread t.
+
+    It costs a tenth of a millisecond a thread. A loop over `prange` starts sooner, but
+    compiles what it calls three times, which took two thirds of a first fit.
+    """
+    n_threads = max(1, min(n, n_threads))
+    parts = [
+        (t * n // n_threads, (t + 1) * n // n_threads, t) for t in range(n_threads)
+    ]
+    if n_threads == 1:
+        function(*parts[0], *arguments)
+        return
+    with ThreadPoolExecutor(n_threads - 1) as pool:  # its end waits for all
+        others = [pool.submit(function, *part, *arguments) for part in parts[1:]]
+        function(*parts[0], *arguments)
+    for other in others:
+        other.result()
 
 
 @contextmanager

@@ -12,7 +12,6 @@ from scipy.optimize import minimize_scalar
 from skswsgp import _kriging_cpu as loops
 from skswsgp._adam import LOG_NOISE_BOUNDS, make_optimizer, update_parameters
 from skswsgp._engine_cpu import make_gradients
-from skswsgp._jit import launch
 from skswsgp._model import ROWS_AT_ONCE, build_model
 from skswsgp._neighbors import NeighborSearch, choose_metric
 from skswsgp._state import Batch, make_work
@@ -118,16 +117,15 @@ class LocalProcess:
                 targets = np.hstack([model.m[drawn], ratios])
                 batch = Batch(model.Z[drawn], targets, w, self.others(drawn))
             decay = 0.5 * (1.0 + math.cos(math.pi * step / steps))
-            with launch(self.n_threads):
-                loops.kriging_gradients(model, batch, start, n, self.work, grads)
-                pull = middle - np.log(model.params[free])
-                grads.d_log[0, free] += pull * n / (N * PRIOR_VARIANCE)
-                if tied is not None:
-                    grads.d_log[0, tied] = grads.d_log[0, tied].mean()
-                pull = start_noise - np.log(model.noise)
-                grads.d_noise[0] += pull * n / (N * PRIOR_VARIANCE)
-                grads.d_noise[0] *= noise_free
-                update_parameters(model, optimizer, grads, rate * decay)
+            loops.kriging_gradients(model, batch, start, n, self.work, grads)
+            pull = middle - np.log(model.params[free])
+            grads.d_log[0, free] += pull * n / (N * PRIOR_VARIANCE)
+            if tied is not None:
+                grads.d_log[0, tied] = grads.d_log[0, tied].mean()
+            pull = start_noise - np.log(model.noise)
+            grads.d_noise[0] += pull * n / (N * PRIOR_VARIANCE)
+            grads.d_noise[0] *= noise_free
+            update_parameters(model, optimizer, grads, rate * decay)
             total = grads.sums[0, 0]
             if not np.isfinite(total + model.params.sum() + model.noise.sum()):
                 raise FloatingPointError(LOST)
@@ -201,8 +199,7 @@ class LocalProcess:
         shape = len(X), self.model.m.shape[1]
         mu, v = np.empty((2, *shape), dtype=X.dtype)
         batch = Batch(X, mu[:0], mu[:0, 0], active)
-        with launch(self.n_threads):
-            loops.kriging_predictions(self.model, batch, self.work, mu, v)
+        loops.kriging_predictions(self.model, batch, self.work, mu, v)
         return mu, v
 
     def predict_rows(self, X, center):

@@ -8,7 +8,7 @@ in cache while a block of rows meets it.
 import numpy as np
 
 from skswsgp._covariance import fill_tile
-from skswsgp._jit import get_thread_id, njit, njit_parallel, njit_small, prange
+from skswsgp._jit import njit, njit_part, njit_small, share
 
 TILE = 512  # inducing points in a tile
 GROUP = 64  # distances compared at once
@@ -152,29 +152,28 @@ def likest_of_block(
     take_heaps(keys, indices, first, last, lists)
 
 
-@njit_parallel
+@njit_part
+def likest_of_blocks(
+    first, last, t, kernel, X, tiles, M, before, values, slopes, key, keys, indices,
+    lists,
+):  # fmt: skip
+    """Fill the lists of blocks of rows from first to last."""
+    for block in range(first, last):
+        likest_of_block(
+            kernel, X, tiles, M, before, block, values[t], slopes[t], key[t], keys[t],
+            indices[t], lists,
+        )  # fmt: skip
+
+
 def likest(kernel, X, tiles, M, before, values, slopes, key, keys, indices, lists):
     """Fill the lists (n, H) of all rows; scratch has a leading axis of threads.
 
     With `before`, rows are the M points themselves, and choose from those before them:
     the lists of the first H are not to be used.
     """
-    for b in prange((X.shape[0] + ROWS - 1) // ROWS):
-        t = get_thread_id()
-        likest_of_block(
-            kernel,
-            X,
-            tiles,
-            M,
-            before,
-            np.int64(b),
-            values[t],
-            slopes[t],
-            key[t],
-            keys[t],
-            indices[t],
-            lists,
-        )
+    scratch = values, slopes, key, keys, indices
+    blocks, arguments = -(-len(X) // ROWS), (kernel, X, tiles, M, before)
+    share(likest_of_blocks, len(key), blocks, *arguments, *scratch, lists)
 
 
 @njit
@@ -207,13 +206,12 @@ def contains(lists, row, n, index):
     return False
 
 
-@njit_parallel
+@njit
 def draw_lists(bits, M, seed, lists):
     """H of M inducing points by Floyd's algorithm, from a hash of the bits of a row."""
     step = np.uint64(0x9E3779B97F4A7C15)
     H = lists.shape[1]
-    for r in prange(bits.shape[0]):
-        row = np.int64(r)
+    for row in range(bits.shape[0]):
         state = mix(seed + step)
         for d in range(bits.shape[1]):
             state = mix((state ^ np.uint64(bits[row, d])) + step)

@@ -108,8 +108,7 @@ class Scan:
         D, n_tiles = points.shape[1], len(panels.low)
         works = make_scratch(self.n_threads, n_tiles, D, self.n_neighbors)
         rows, slack = tree_order(points, BLOCK), slack_of(D)
-        with launch(self.n_threads):
-            scan(points, rows, self.points, offset, panels, slack, works, lists)
+        scan(points, rows, self.points, offset, panels, slack, works, lists)
 
     @cached_property
     def _panels(self):
@@ -308,11 +307,10 @@ class NeighborSearch:
         lists = np.empty((len(points), self.n_neighbors), dtype=np.int32)
         shape = (self.n_threads, len(self._kernel.code), TILE)
         values, slopes = np.zeros((2, *shape), dtype=self._dtype)
-        with launch(self.n_threads):
-            likest(
-                self._kernel, points, self._tiles, self._M, before, values, slopes,
-                *self._scratch(self.n_threads, ROWS, TILE), lists,
-            )  # fmt: skip
+        likest(
+            self._kernel, points, self._tiles, self._M, before, values, slopes,
+            *self._scratch(self.n_threads, ROWS, TILE), lists,
+        )  # fmt: skip
         return lists
 
     @cached_property
@@ -345,7 +343,7 @@ class NeighborSearch:
         lists = np.empty((len(X), self.n_neighbors), dtype=np.int32)
         bits = X.view(f"u{X.itemsize}")
         # Overflow is meant; numpy minds it where compilation is off.
-        with launch(self.n_threads), np.errstate(over="ignore"):
+        with np.errstate(over="ignore"):
             draw_lists(bits, self._M, self._seed, lists)
         return lists
 

@@ -27,14 +27,7 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-from skswsgp._jit import (
-    get_thread_id,
-    njit,
-    njit_inline,
-    njit_parallel,
-    njit_small,
-    prange,
-)
+from skswsgp._jit import njit, njit_inline, njit_part, njit_small, share
 from skswsgp._nearest import GROUP, distance, offer_one, take_heaps
 from skswsgp._partition import (
     GROUPS,
@@ -453,14 +446,22 @@ def scan_block(points, rows, inducing, offset, block, slack, panels, work, lists
         take_heaps(work.distances, work.indices, row, row + 1, lists)
 
 
-@njit_parallel
+@njit_part
+def scan_blocks(
+    first, last, t, points, rows, inducing, offset, panels, slack, works, lists
+):
+    """Fill the lists of blocks of rows from first to last."""
+    work = of_thread(works, t)
+    for block in range(first, last):
+        scan_block(points, rows, inducing, offset, block, slack, panels, work, lists)
+
+
 def scan(points, rows, inducing, offset, panels, slack, works, lists):
     """Fill the lists (n, H) of all points (n, D), in blocks of the order `rows` (n,).
 
     With an offset >= 0, row i chooses from the inducing points before offset + i, and
-    its list is not to be used where these are fewer than H.
+    its list is not to be used where these are fewer than H. There are as many threads
+    as work arrays.
     """
-    for b in prange((rows.shape[0] + ROWS - 1) // ROWS):
-        work = of_thread(works, get_thread_id())
-        block = np.int64(b)
-        scan_block(points, rows, inducing, offset, block, slack, panels, work, lists)
+    arguments = points, rows, inducing, offset, panels, slack, works, lists
+    share(scan_blocks, len(works.count), -(-len(rows) // ROWS), *arguments)

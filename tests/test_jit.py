@@ -4,11 +4,13 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
 import skswsgp
+from skswsgp._jit import share
 
 # Compiles one small function, and says whether it came from the cache.
 SCRIPT = """
@@ -90,3 +92,29 @@ def test_fits_of_a_second_process_compile_nothing():
         counts.append([int(count) for count in result.stdout.split()])
     assert counts[1][0] > 0
     assert counts[1][1] == 0
+
+
+@pytest.mark.parametrize(("n", "n_threads"), [(0, 3), (1, 4), (7, 1), (7, 3), (8, 8)])
+def test_share_takes_each_row_once(n, n_threads):
+    parts = []
+    share(lambda *part: parts.append(part), n_threads, n, "argument")
+    parts.sort(key=lambda part: part[2])
+    assert [part[2] for part in parts] == list(range(max(1, min(n, n_threads))))
+    rows = [row for first, last, *_ in parts for row in range(first, last)]
+    assert rows == list(range(n))
+    assert {part[3] for part in parts} == {"argument"}
+
+
+@pytest.mark.parametrize("failing", [0, 2])
+def test_share_waits_for_all_before_it_fails(failing):
+    done = []
+
+    def work(first, last, t):
+        if t == failing:
+            raise ZeroDivisionError
+        time.sleep(0.1)
+        done.append(t)
+
+    with pytest.raises(ZeroDivisionError):
+        share(work, 3, 3)
+    assert sorted(done) == [t for t in range(3) if t != failing]

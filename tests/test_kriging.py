@@ -11,7 +11,7 @@ from sklearn.gaussian_process.kernels import RBF, ConstantKernel, Matern, WhiteK
 from skswsgp import _kriging_cpu as loops
 from skswsgp._covariance import refresh
 from skswsgp._engine_cpu import make_gradients
-from skswsgp._jit import launch, max_threads
+from skswsgp._jit import max_threads
 from skswsgp._local import LocalProcess, draw_rows, local_model
 from skswsgp._program import compile_kernel
 from skswsgp._state import make_work
@@ -53,8 +53,7 @@ def gradients(problem, n_threads=1):
     H, n = batch.active.shape[1], len(batch.X)
     grads = make_gradients(problem.model, 1, H)
     works = make_work(problem.model, H, n_threads)
-    with launch(n_threads):
-        loops.kriging_gradients(problem.model, batch, 0, n, works, grads)
+    loops.kriging_gradients(problem.model, batch, 0, n, works, grads)
     return grads
 
 
@@ -63,8 +62,7 @@ def predictions(problem, n_threads=1):
     model, batch = problem.model, problem.batch
     mu, v = np.full((2, *batch.y.shape), np.nan, dtype=batch.X.dtype)
     works = make_work(model, batch.active.shape[1], n_threads)
-    with launch(n_threads):
-        loops.kriging_predictions(model, batch, works, mu, v)
+    loops.kriging_predictions(model, batch, works, mu, v)
     return mu, v
 
 
