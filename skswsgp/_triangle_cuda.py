@@ -82,10 +82,23 @@ def address(builder, scalar, index):
 
 
 def gpu_triangle():
-    """Return `with_triangle` for a GPU, after the type that it needs there."""
-    types, extending = cuda.types, cuda.extending
-    intrinsic = extending.intrinsic
+    """Return `with_triangle` for a GPU."""
     start = cuda.jit(device=True)(start_of)
+    replace = replace_factor(triangle_type(start))
+
+    @cuda.jit(device=True)
+    def with_triangle(works, work, part):
+        return replace(works, work, part * start(work.chol.shape[0]))
+
+    return with_triangle
+
+
+def triangle_type(start):
+    """Return the type of triangles, given `start_of` for a GPU.
+
+    `first` is where the triangle begins among the numbers in shared memory.
+    """
+    types, extending = cuda.types, cuda.extending
 
     class TriangleType(types.Type):
         def __init__(self, dtype):
@@ -105,23 +118,7 @@ def gpu_triangle():
 
     for name in ("first", "shape", "itemsize", "dtype"):
         extending.make_attribute_wrapper(TriangleType, name, name)
-
-    @intrinsic
-    def load(typingctx, R, index):
-        def generate(context, builder, signature, args):
-            scalar = context.get_value_type(R.dtype)
-            return builder.load(address(builder, scalar, args[1]))
-
-        return R.dtype(R, types.int64), generate
-
-    @intrinsic
-    def store(typingctx, R, index, value):
-        def generate(context, builder, signature, args):
-            scalar = context.get_value_type(R.dtype)
-            builder.store(args[2], address(builder, scalar, args[1]))
-            return context.get_dummy_value()
-
-        return types.void(R, types.int64, R.dtype), generate
+    load, store = gpu_access()
 
     @extending.overload(operator.getitem)
     def get(R, at):
@@ -133,13 +130,49 @@ def gpu_triangle():
         if isinstance(R, TriangleType):
             return lambda R, at, value: store(R, R.first + start(at[0]) + at[1], value)
 
-    @intrinsic
+    return TriangleType
+
+
+def gpu_access():
+    """Return functions that read and write the numbers of triangles."""
+    types = cuda.types
+
+    @cuda.extending.intrinsic
+    def load(typingctx, R, index):
+        def generate(context, builder, signature, args):
+            scalar = context.get_value_type(R.dtype)
+            return builder.load(address(builder, scalar, args[1]))
+
+        return R.dtype(R, types.int64), generate
+
+    @cuda.extending.intrinsic
+    def store(typingctx, R, index, value):
+        def generate(context, builder, signature, args):
+            scalar = context.get_value_type(R.dtype)
+            builder.store(args[2], address(builder, scalar, args[1]))
+            return context.get_dummy_value()
+
+        return types.void(R, types.int64, R.dtype), generate
+
+    return load, store
+
+
+def replace_factor(triangle_type):
+    """Return the function that puts a triangle in the place of `chol`.
+
+    Work arrays stay as they are where those of the launch are not `SharedWork`.
+    """
+    types, at = cuda.types, Work._fields.index("chol")
+
+    def keep(context, builder, signature, args):
+        return args[1]
+
+    @cuda.extending.intrinsic
     def replace(typingctx, works, work, first):
         if works.instance_class is not SharedWork:
-            return work(works, work, first), lambda *generated: generated[-1][1]
-        at = Work._fields.index("chol")
+            return work(works, work, first), keep
         kinds = list(work)
-        array, kinds[at] = kinds[at], TriangleType(kinds[at].dtype)
+        array, kinds[at] = kinds[at], triangle_type(kinds[at].dtype)
 
         def generate(context, builder, signature, args):
             fields = [builder.extract_value(args[1], i) for i in range(len(kinds))]
@@ -152,11 +185,7 @@ def gpu_triangle():
 
         return types.NamedTuple(kinds, Work)(works, work, types.int64), generate
 
-    @cuda.jit(device=True)
-    def with_triangle(works, work, part):
-        return replace(works, work, part * start(work.chol.shape[0]))
-
-    return with_triangle
+    return replace
 
 
 if cuda is not None:

@@ -1058,4 +1058,6 @@ def nothing(values):
 
 def is_kernel(value):
     """Whether numba-cuda launches a value."""
-    return hasattr(value, "py_func") and type(value).__module__.startswith("numba.cuda")
+    if not type(value).__module__.startswith("numba.cuda"):
+        return False
+    return hasattr(value, "py_func") and not value.targetoptions.get("device")
