@@ -327,7 +327,6 @@ def test_each_place_of_a_block_has_its_own_triangle(engine, monkeypatch):
     check_evaluation(lambda *_: run, problem)
 
 
-@needs_package
 @pytest.mark.parametrize(
     ("H", "itemsize", "places", "size"),
     [
@@ -349,7 +348,6 @@ def test_triangles_are_shared_where_a_block_has_room(H, itemsize, places, size):
     assert size + _cuda.PARTS <= 48 * 1024
 
 
-@needs_package
 @pytest.mark.parametrize("side", [8, 16, 104])
 def test_each_entry_of_the_lower_tiles_has_its_place(side):
     triangle = Triangle(np.zeros(start_of(side)), side)
