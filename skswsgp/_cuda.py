@@ -26,6 +26,8 @@ else:
 WARP = 32
 IDLE = 0.8  # of the memory of a device is free if nobody else works there
 ALL_LANES = 0xFFFFFFFF  # of a warp
+PARTS = 8 * WARP  # bytes of the parts of a sum, see part_of
+SHARED = 48 * 1024 - PARTS  # bytes that any GPU lets a block have beside these
 
 
 def missing():

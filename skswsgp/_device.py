@@ -18,13 +18,15 @@ from skswsgp._device_arrays import THREADS, fetch, parts, repeat, send, send_arr
 from skswsgp._device_data import Ferry, load_rows
 from skswsgp._device_search import DeviceScan
 from skswsgp._device_work import (
+    bytes_in_shared,
     bytes_of_place,
     make_gradients,
     make_rows,
     require_room,
 )
 from skswsgp._engine import is_like
-from skswsgp._state import Batch, make_work
+from skswsgp._state import Batch, Work, make_work
+from skswsgp._triangle_cuda import SharedWork
 
 PLACES = 2048  # blocks of a launch, at most; each has work arrays
 WORK_MEMORY = 0.25  # of the free memory, which work arrays may take
@@ -125,12 +127,19 @@ class CudaEngine:
         if self._work is None or len(self._work.K) < places:
             self._work = None
             single = make_work(self._host, self.n_active, 1)
-            self._work = type(single)(
-                *(repeat(array, places, "work arrays") for array in single)
-            )
+            _, shared = self._block()
+            kind = SharedWork if shared else Work
+            self._work = kind(*(repeat(a, places, "work arrays") for a in single))
             self.events  # noqa: B018  they count by place
             self._events = send_array(np.zeros((places, 2), np.int64), "counts")
         return len(self._work.K)
+
+    def _block(self):
+        """Return the threads of a block for points, and its bytes of shared memory."""
+        threads = lanes_for(self.n_active), 1
+        return threads, bytes_in_shared(
+            self.n_active, self._host.Z.itemsize, threads[1]
+        )
 
     def close(self):
         """Give all memory of the device back; the model stays on the host."""
@@ -182,14 +191,15 @@ class CudaEngine:
         batch = send(batch, "rows of data")
         rates, count = self._ferry.send(rates, np.zeros(steps, np.int64))
         rows, sums = self._rows._replace(count=count), self._sums
-        lanes, touched = lanes_for(H), len(rows.touched)
+        touched, (threads, shared) = len(rows.touched), self._block()
         places, grads = len(self._work.K), self._grads._replace(events=self._events)
         for k in range(steps):
             start = k * n
             use = batch.active, start, n, k
             self._launch(kernels.claim_rows, -(-n * H // THREADS), THREADS, *use, rows)
             points = model, batch, start, n, self._work, grads, rows
-            self._launch(kernels.gradients, min(places, n), (lanes, 1), *points)
+            blocks = min(places, n)
+            self._launch(kernels.gradients, blocks, threads, *points, shared=shared)
             added = model, self._optimizer, *use, rates, grads, rows, sums
             self._launch(kernels.add_up, touched + 1, _cuda.WARP, *added)
             moved = model, self._optimizer, k, rates, rows
@@ -204,14 +214,14 @@ class CudaEngine:
         self._sums.copy_to_device(np.zeros(2))
         return sums
 
-    def _launch(self, kernel, blocks, threads, *arguments):
+    def _launch(self, kernel, blocks, threads, *arguments, shared=0):
         """Launch a kernel whose arguments are of the same types in every step.
 
         Finding out the types takes a millisecond, which a step must not.
         """
         if kernel not in self._known:
             self._known[kernel] = kernel.specialize(*arguments)
-        self._known[kernel][blocks, threads, self._stream](*arguments)
+        self._known[kernel][blocks, threads, self._stream, shared](*arguments)
 
     # --- evaluation ---------------------------------------------------------------
 
@@ -249,7 +259,7 @@ class CudaEngine:
             blocks = self._blocks(n)
             there = [send_array(a[part], "rows") for a in (mu, v, ell, d_mu, d_v)]
             rows = send_array(y[part], "rows"), n, self._work
-            kernels.expectations[blocks](model, *rows, *there)
+            kernels.expectations[blocks[:2]](model, *rows, *there)
             for here, array in zip((ell, d_mu, d_v), there[2:], strict=True):
                 here[part] = array.copy_to_host()
         return ell, d_mu, d_v
@@ -269,8 +279,9 @@ class CudaEngine:
         return ell, kl
 
     def _blocks(self, n):
-        """Return the shape of a launch for n points."""
-        return min(self._places(n), n), (lanes_for(self.n_active), 1)
+        """Return the shape, stream and shared memory of a launch for n points."""
+        threads, shared = self._block()
+        return min(self._places(n), n), threads, 0, shared
 
     def _evaluate(self, launch, rows, results, *options):
         """Fill the results, part by part; those without rows are left alone."""

@@ -5,8 +5,10 @@ import numpy as np
 from skswsgp import _cuda
 from skswsgp import _engine_cuda as kernels
 from skswsgp._device_arrays import send_array
+from skswsgp._linalg import padded
 from skswsgp._state import Gradients, make_work
 from skswsgp._training import STEPS_PER_BLOCK
+from skswsgp._triangle_cuda import start_of
 
 NO_ROOM = (
     "minibatches of {n} rows with {H} neighbours: the GPU has no room for them "
@@ -51,6 +53,12 @@ def bytes_of_steps(model, n, H):
 def bytes_of_place(model, H):
     """Return the memory of work arrays for one point."""
     return sum(array.nbytes for array in make_work(model, H, 1))
+
+
+def bytes_in_shared(H, itemsize, places):
+    """Return the shared memory for the factors of a block's places, 0 without room."""
+    size = places * itemsize * start_of(padded(H))
+    return size if size <= _cuda.SHARED else 0
 
 
 def kinds_of_gradients(model, n, H):

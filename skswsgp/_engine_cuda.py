@@ -47,6 +47,7 @@ from skswsgp._point import (
     regress,
 )
 from skswsgp._state import of_thread
+from skswsgp._triangle_cuda import with_triangle
 
 WORD = 64  # uses of a row that an entry of `uses` tells
 
@@ -103,6 +104,12 @@ def put_lists(lists, index, out):
         out[index[i], h] = lists[i, h]
 
 
+@njit
+def work_at(works, place):
+    """Return the work arrays of a place, R in shared memory where it has room there."""
+    return with_triangle(works, of_thread(works, place), cuda.threadIdx.y)
+
+
 # --- a step ---------------------------------------------------------------------------
 
 
@@ -126,7 +133,7 @@ def gradients(model, batch, start, n, works, grads, rows):
     lane, _ = position()
     H = batch.active.shape[1]
     for b in range(place, n, places):
-        work = of_thread(works, place)
+        work = work_at(works, place)
         row = start + b
         weight = batch.weight[row]
         for p in span(0, grads.d_log.shape[1]):
@@ -291,7 +298,7 @@ def predict(model, X, active, n, works, with_variance, mu, v, events):
     H = active.shape[1]
     start = row_start(H, TRIANGLE)
     for row in range(place, n, cuda.gridDim.x * cuda.blockDim.y):
-        work = of_thread(works, place)
+        work = work_at(works, place)
         jitter = prepare(model, X, active, row, H, work)
         if lane == 0:
             count_jitter(model.jitter, jitter, events, place)
@@ -317,7 +324,7 @@ def weigh_neighbors(model, X, active, n, works, weights, variance, events):
     H = active.shape[1]
     start = row_start(H, TRIANGLE)
     for row in range(place, n, cuda.gridDim.x * cuda.blockDim.y):
-        work = of_thread(works, place)
+        work = work_at(works, place)
         jitter = prepare(model, X, active, row, H, work)
         if lane == 0:
             count_jitter(model.jitter, jitter, events, place)
@@ -336,7 +343,7 @@ def invert_covariances(model, X, active, n, works, inverse, log_det, events):
     lane, _ = position()
     H = active.shape[1]
     for row in range(place, n, cuda.gridDim.x * cuda.blockDim.y):
-        work = of_thread(works, place)
+        work = work_at(works, place)
         jitter = prepare(model, X, active, row, H, work)
         if lane == 0:
             count_jitter(model.jitter, jitter, events, place)
@@ -377,7 +384,7 @@ def bounds(model, batch, n, works, ell, kl, events):
     lane, _ = position()
     H = batch.active.shape[1]
     for row in range(place, n, cuda.gridDim.x * cuda.blockDim.y):
-        work = of_thread(works, place)
+        work = work_at(works, place)
         ell[row], kl[row], jitter = evaluate(
             model, batch.X, batch.y, batch.active, row, H, work
         )

@@ -32,12 +32,14 @@ from skswsgp import SWSGPClassifier, SWSGPRegressor, _cuda, _engine, _lanes, _tr
 from skswsgp import _engine_cuda as kernels
 from skswsgp import _search_cuda as searches
 from skswsgp._adam import make_optimizer
+from skswsgp._device_work import bytes_in_shared
 from skswsgp._engine import CpuEngine
 from skswsgp._engine_cpu import make_gradients
 from skswsgp._neighbors import NeighborSearch, Scan
 from skswsgp._program import compile_kernel
-from skswsgp._state import make_work
+from skswsgp._state import Work, make_work
 from skswsgp._training import Data
+from skswsgp._triangle_cuda import SharedWork, Triangle, start_of
 from skswsgp.kernels import ArcCosine, Polynomial
 
 MISSING = _cuda.missing()
@@ -268,6 +270,95 @@ def check_evaluation(engine, problem):
         for actual, expected in zip(call(gpu), call(cpu), strict=True):
             assert_close(actual, expected, roundings=ROUNDINGS)
     gpu.close()
+
+
+# --- the factor of a point in shared memory -------------------------------------------
+
+
+@pytest.fixture
+def no_shared(monkeypatch):
+    """Have the factors of points in global memory, as those of many neighbours are."""
+    monkeypatch.setattr(_cuda, "SHARED", 0)
+
+
+@needs_gpu
+@pytest.mark.usefixtures("no_shared")
+@pytest.mark.parametrize("full", [False, True], ids=["diag", "full"])
+def test_steps_in_global_memory(engine, full):
+    check_steps(engine, kernel="all", likelihood="gaussian-2", full=full)
+
+
+@needs_gpu
+@pytest.mark.usefixtures("no_shared")
+def test_evaluation_in_global_memory(engine):
+    check_evaluation(engine, problem_of("matern52-ard", "gaussian-2"))
+
+
+@needs_simulator
+@pytest.mark.usefixtures("no_shared")
+def test_no_lane_is_early_in_global_memory(engine_in_turns):
+    problem = problem_of("rbf-white", "bernoulli")
+    check_steps(engine_in_turns, kernel="rbf-white", likelihood="bernoulli")
+    check_evaluation(engine_in_turns, problem.replace(rows=[0, 1]))
+
+
+@needs_gpu
+@pytest.mark.parametrize("room", [True, False])
+def test_the_factor_is_where_there_is_room(engine, monkeypatch, room, dtype):
+    problem = problem_of("rbf-white", "gaussian-2", dtype=dtype.name)
+    X, active = problem.batch.X, problem.batch.active
+    size = bytes_in_shared(active.shape[1], dtype.itemsize, 1)
+    monkeypatch.setattr(_cuda, "SHARED", size if room else size - 1)
+    run = engine(problem.model, active.shape[1], 1)
+    run.invert(X, active)
+    assert run._work.chol.copy_to_host().any() == (not room)
+    run.close()
+
+
+@needs_simulator
+@pytest.mark.usefixtures("switching")
+def test_each_place_of_a_block_has_its_own_triangle(engine, monkeypatch):
+    """Two points in a block, each of one lane."""
+    problem = problem_of("rbf-white", "gaussian-2").replace(rows=[0, 1])
+    H = problem.batch.active.shape[1]
+    run, size = engine(problem.model, H, 1), bytes_in_shared(H, 8, 2)
+    run._places(2)
+    monkeypatch.setattr(engine, "_blocks", lambda *_: (1, (1, 2), 0, size))
+    check_evaluation(lambda *_: run, problem)
+
+
+@pytest.mark.parametrize(
+    ("H", "itemsize", "places", "size"),
+    [
+        (1, 8, 1, 512),
+        (100, 8, 1, 46_592),
+        (104, 8, 1, 46_592),
+        (105, 8, 1, 0),
+        (128, 4, 1, 34_816),
+        (152, 4, 1, 48_640),
+        (153, 4, 1, 0),
+        (72, 8, 2, 46_080),
+        (73, 8, 2, 0),
+        (8, 8, 95, 48_640),
+        (8, 8, 96, 0),  # without the parts of sums it would have room
+    ],
+)
+def test_triangles_are_shared_where_a_block_has_room(H, itemsize, places, size):
+    assert bytes_in_shared(H, itemsize, places) == size
+    assert size + _cuda.PARTS <= 48 * 1024
+
+
+@pytest.mark.parametrize("side", [8, 16, 104])
+def test_each_entry_of_the_lower_tiles_has_its_place(side):
+    triangle = Triangle(np.zeros(start_of(side)), side)
+    for i in range(side):
+        for j in range(i // 8 * 8 + 8):
+            triangle[i, j] += 1.0 + i * side + j
+    expected = [i * side + j for i in range(side) for j in range(i // 8 * 8 + 8)]
+    np.testing.assert_array_equal(triangle.values, np.add(expected, 1.0))
+    for i, j in [(7, 8), (side - 9, side - 8), (side, 0), (0, -1)]:
+        with pytest.raises(IndexError, match="no entry of a triangle"):
+            triangle[i, j]
 
 
 @needs_gpu
@@ -918,21 +1009,45 @@ def test_each_kernel_compiles_to_ptx(monkeypatch, dtype):
         if is_kernel(value)
     }
     assert launched.keys() == calls.keys()
+    kind = ".f32" if dtype == "float32" else ".f64"
     for name, values in calls.items():
-        ptx, _ = _cuda.cuda.compile_ptx(
-            launched[name].py_func,
-            tuple(numba.typeof(value) for value in values),
-            cc=(7, 5),
-            opt=False,  # the compiler takes minutes over the rest
-        )
+        ptx = ptx_of(launched[name], values)
         assert ".entry" in ptx
-        kind = ".f32" if dtype == "float32" else ".f64"
-        kind = STORES.get(name, kind)
-        assert f"st{kind}" in ptx
+        assert f"st{STORES.get(name, kind)}" in ptx
+        assert shared_arrays(ptx).items() <= {"skswsgp_parts": _cuda.PARTS}.items()
+        if name in FACTORS:
+            ptx = ptx_of(launched[name], [in_shared(value) for value in values])
+            arrays = {"skswsgp_parts": _cuda.PARTS, "skswsgp_triangles": None}
+            assert shared_arrays(ptx) == arrays
+            assert f"ld.shared{kind}" in ptx and f"st.shared{kind}" in ptx
+
+
+def ptx_of(kernel, values):
+    """Return a kernel compiled for such arguments."""
+    ptx, _ = _cuda.cuda.compile_ptx(
+        kernel.py_func,
+        tuple(numba.typeof(value) for value in values),
+        cc=(7, 5),
+        opt=False,  # the compiler takes minutes over the rest
+    )
+    return ptx
+
+
+def in_shared(value):
+    """Return an argument, work arrays as of a launch with shared memory."""
+    return SharedWork(*value) if isinstance(value, Work) else value
+
+
+def shared_arrays(ptx):
+    """Return the bytes of arrays in shared memory, None where the launch says."""
+    found = re.findall(r"\.shared \.align 8 \.b8 (\w+)\[(\d*)\]", ptx)
+    assert len(found) == len(re.findall(r"\.shared \.align", ptx))
+    return {name: int(size) if size else None for name, size in found}
 
 
 STORES = {"claim_rows": ".u64", "scan_segments": ".f64"}  # other than of the dtype
 STORES |= {"merge_heaps": ".u32", "put_lists": ".u32"}
+FACTORS = ["gradients", "predict", "weigh_neighbors", "invert_covariances", "bounds"]
 
 
 def nothing(values):
@@ -941,4 +1056,6 @@ def nothing(values):
 
 def is_kernel(value):
     """Whether numba-cuda launches a value."""
-    return hasattr(value, "py_func") and type(value).__module__.startswith("numba.cuda")
+    if not type(value).__module__.startswith("numba.cuda"):
+        return False
+    return hasattr(value, "py_func") and not value.targetoptions.get("device")

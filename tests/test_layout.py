@@ -8,8 +8,8 @@ import pytest
 import skswsgp
 
 FLOORS = [
-    "_covariance _stationary _likelihoods _linalg _tiles _lanes _cuda _state _jit"
-    " kernels",
+    "_covariance _stationary _likelihoods _linalg _tiles _lanes _cuda _triangle_cuda"
+    " _state _jit kernels",
     "_factor _variational _point _shared _kriging _adam",
     "_engine_cpu _engine_cuda _steps_cpu _evaluation_cpu _kriging_cpu _nearest _scan"
     " _partition _listed _search_cuda",
