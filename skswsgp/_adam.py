@@ -7,7 +7,7 @@ import numpy as np
 
 from skswsgp._covariance import refresh
 from skswsgp._jit import njit, njit_small
-from skswsgp._stationary import exp_negative
+from skswsgp._stationary import exponential
 
 BETA1, BETA2, EPSILON = 0.9, 0.999, 1e-12
 _LOG_BETA1, _LOG_BETA2 = math.log(BETA1), math.log(BETA2)
@@ -57,8 +57,8 @@ def make_optimizer(model, free, log_bounds, feature_scale):
 @njit_small
 def bias_corrections(steps, rate):
     """Return rate / (1 - beta1^t) and 1 / (1 - beta2^t) after t steps."""
-    first = rate / (1.0 - exp_negative(steps * _LOG_BETA1))
-    second = 1.0 / (1.0 - exp_negative(steps * _LOG_BETA2))
+    first = rate / (1.0 - exponential(steps * _LOG_BETA1))
+    second = 1.0 / (1.0 - exponential(steps * _LOG_BETA2))
     return first, second
 
 
@@ -86,7 +86,7 @@ def step_linear(values, row, j, derivative, unit, moments, first, second):
 def step_positive(values, row, j, derivative, moments, first, second):
     """Move values[row, j] in its logarithm."""
     gradient = derivative * values[row, j]
-    values[row, j] *= math.exp(adam_step(gradient, moments, row, j, first, second))
+    values[row, j] *= exponential(adam_step(gradient, moments, row, j, first, second))
 
 
 @njit

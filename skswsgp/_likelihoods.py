@@ -14,7 +14,7 @@ from scipy.stats import qmc
 
 from skswsgp._jit import njit, njit_inline
 from skswsgp._lanes import once, span, total
-from skswsgp._stationary import exp_negative
+from skswsgp._stationary import exponential
 
 GAUSSIAN, BERNOULLI, SOFTMAX = 0, 1, 2
 CODES = {"gaussian": GAUSSIAN, "bernoulli": BERNOULLI, "softmax": SOFTMAX}
@@ -107,7 +107,7 @@ def expect_softmax(nodes, weights, label, latent, scratch):
         value += weights[i] * (scratch[label, i] - scratch[top, i])
     for q in range(Q):
         for i in span(0, n_nodes):
-            e = exp_negative(scratch[q, i] - scratch[top, i])
+            e = exponential(scratch[q, i] - scratch[top, i])
             scratch[q, i] = e
             scratch[sums, i] += e
     for i in span(0, n_nodes):

@@ -150,3 +150,15 @@ def log_determinant(R, size):
     for i in span(0, size):
         log += math.log(R[i, i])
     return 2.0 * total(log)
+
+
+@njit_small
+def sum_of_logs(values, row, size):
+    """The share of this lane in sum_h log values[row, h], by products of eight."""
+    log = 0.0
+    for block in span(0, (size + BLOCK - 1) // BLOCK):
+        product = 1.0
+        for h in range(BLOCK * block, min(BLOCK * (block + 1), size)):
+            product *= values[row, h]
+        log += math.log(product)
+    return log

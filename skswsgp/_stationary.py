@@ -29,8 +29,8 @@ def row_start(i, n):
 
 
 @njit_small
-def exp_negative(x):
-    """exp(x) for x <= 0 to 4e-14, in arithmetic that the compiler can vectorise."""
+def exponential(x):
+    """exp(x) for x < 700 to 4e-14, in arithmetic that the compiler can vectorise."""
     x = -700.0 if x < -700.0 else x
     exponent = math.floor(x * 1.4426950408889634 + 0.5)
     r = x - exponent * 0.6931471803691238 - exponent * 1.9082149292705877e-10
@@ -84,26 +84,26 @@ def stationary_profile(code, alpha, op, values, slopes, at, end):
     """Replace r2 in `values` by k(r2) and put dk/dr2 into `slopes`."""
     if code == RBF:
         for p in span(at, end):
-            value = exp_negative(-0.5 * values[op, p])
+            value = exponential(-0.5 * values[op, p])
             values[op, p] = value
             slopes[op, p] = -0.5 * value
     elif code == MATERN12:
         for p in span(at, end):
             r = math.sqrt(values[op, p])
-            value = exp_negative(-r)
+            value = exponential(-r)
             values[op, p] = value
             slopes[op, p] = -0.5 * value / r if r > 0.0 else 0.0
     elif code == MATERN32:
         for p in span(at, end):
             r = math.sqrt(3.0 * below_limit(values[op, p]))
-            e = exp_negative(-r)
+            e = exponential(-r)
             values[op, p] = (1.0 + r) * e
             slopes[op, p] = -1.5 * e
     elif code == MATERN52:
         for p in span(at, end):
             r2 = 5.0 * below_limit(values[op, p])
             r = math.sqrt(r2)
-            e = exp_negative(-r)
+            e = exponential(-r)
             values[op, p] = (1.0 + r + r2 / 3.0) * e
             slopes[op, p] = (-5.0 / 6.0) * (1.0 + r) * e
     else:  # RATIONAL_QUADRATIC

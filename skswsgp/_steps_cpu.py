@@ -176,18 +176,18 @@ def pull_part(model, rows, p, parts, active, start, blocks, grads):
 @njit_inline
 def step_means(values, derivatives, unit, moments, rows):
     """Move rows of m or Z, in their units."""
-    for j in range(values.shape[1]):
-        for i in range(rows.count[0]):
-            row, fast, slow = rows.touched[i], rows.scale[i, 0], rows.scale[i, 1]
+    for i in range(rows.count[0]):
+        row, fast, slow = rows.touched[i], rows.scale[i, 0], rows.scale[i, 1]
+        for j in range(values.shape[1]):
             step_linear(values, row, j, derivatives[i, j], unit[j], moments, fast, slow)
 
 
 @njit_inline
 def step_variances(s, derivatives, moments, rows):
     """Move rows of s in their logarithm."""
-    for j in range(s.shape[1]):
-        for i in range(rows.count[0]):
-            row, fast, slow = rows.touched[i], rows.scale[i, 0], rows.scale[i, 1]
+    for i in range(rows.count[0]):
+        row, fast, slow = rows.touched[i], rows.scale[i, 0], rows.scale[i, 1]
+        for j in range(s.shape[1]):
             step_positive(s, row, j, derivatives[i, j], moments, fast, slow)
 
 

@@ -7,8 +7,6 @@ struct of all work arrays costs more to hand over than few active points cost to
 on.
 """
 
-import math
-
 from skswsgp._covariance import TRIANGLE, row_start
 from skswsgp._factor import quadratic
 from skswsgp._jit import njit, njit_small
@@ -23,6 +21,7 @@ from skswsgp._linalg import (
     solve,
     solve_transposed,
     square_upper,
+    sum_of_logs,
 )
 
 MAX_JITTER = 1e-2
@@ -79,7 +78,8 @@ def divergence(chol, m, s, S, full, tiny, H, upper, inverse, alpha, first, block
             kl -= once(log_determinant(first, H))
         else:
             for h in span(0, H):
-                kl += inverse[h, h] * s[q, h] - math.log(s[q, h])
+                kl += inverse[h, h] * s[q, h]
+            kl -= sum_of_logs(s, q, H)
     return 0.5 * total(kl)
 
 

@@ -136,6 +136,15 @@ def test_solves_and_multiply(factor, shifted, size, dtype, rng):
     assert np.isnan(out[1]).all() and np.isnan(out[:, size:]).all()
 
 
+def test_sum_of_logs(size, dtype, rng):
+    values = 10.0 ** rng.uniform(-30.0, 30.0, size=(2, size + 3))
+    values = values.astype(dtype)
+    expected = np.log(values[1, :size].astype(float)).sum()
+    assert _linalg.sum_of_logs(values, 1, size) == pytest.approx(expected, rel=1e-12)
+    values[1, size - 1] = np.nan
+    assert np.isnan(_linalg.sum_of_logs(values, 1, size))
+
+
 def test_cholesky_fails_where_only_rounding_is_left(size, dtype, rng):
     v = rng.uniform(1.0, 2.0, size=size)
     A = pad(1e6 * np.outer(v, v), dtype)
