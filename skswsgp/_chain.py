@@ -29,6 +29,10 @@ class Chain(NamedTuple):
         """Return R' R u for u (M, k)."""
         return self.rows.pull_product(np.ones_like(u), u)
 
+    def matrix(self):
+        """Return R' R (M, M)."""
+        return self.rows.gram(np.ones(len(self.precision)))
+
     def solve(self, u):
         """Return (R' R)^-1 u for u (M, k)."""
         return self.rows.solve(u)
@@ -53,7 +57,7 @@ class Chain(NamedTuple):
             trace = np.sum(self.precision[:, None] * S)
             log_det = np.sum(np.log(S))
         else:
-            trace = sum(np.sum(self.rows.multiply(L) ** 2) for L in S)
+            trace = sum(np.sum(self.rows.quadratic(L)) for L in S)
             log_det = 2.0 * np.sum(np.log(np.einsum("qjj->qj", S)))
         square = np.sum(self.rows.multiply(m) ** 2)
         log_dets = m.shape[1] * self.log_det - log_det

@@ -7,7 +7,8 @@ then in order: total (CHUNKS, M) is scratch.
 import numpy as np
 
 from skswsgp._engine_cpu import CHUNKS, chunk_bounds
-from skswsgp._jit import njit, njit_parallel, njit_small, prange
+from skswsgp._factor import quadratic as quadratic_form
+from skswsgp._jit import njit, njit_parallel, njit_part, njit_small, prange, share
 
 PLAIN, SQUARES, PRODUCT = range(3)  # what `pull` makes
 
@@ -89,7 +90,16 @@ def solve_one(lists, weights, u):
         u[own] = (u[own] - total) / weights[i, last]
 
 
-# --- launches; call them within `launch` ----------------------------------------------
+@njit_part
+def quadratic_rows(first, last, t, lists, weights, L, projection, out):
+    """out[i] = |L' a|^2 for a = A[i], i from first to last."""
+    H = lists.shape[1]
+    for i in range(first, last):
+        row = weights[i : i + 1]
+        out[i] = quadratic_form(L, 0, lists[i], H, row, projection[t])
+
+
+# --- launches; call those of `prange` within `launch` ---------------------------------
 
 
 @njit_parallel
@@ -113,3 +123,11 @@ def solve(lists, weights, u):
     """Replace each row u of the array (k, M) by (A' A)^-1 u; see `solve_one`."""
     for q in prange(u.shape[0]):
         solve_one(lists, weights, u[np.int64(q)])
+
+
+def quadratic(lists, weights, L, n_threads):
+    """Return |L' a|^2 (n,) for the rows a of A and lower triangular L (M, M)."""
+    out = np.empty(len(lists))
+    projection = np.empty((n_threads, len(L)))
+    share(quadratic_rows, n_threads, len(out), lists, weights, L[None], projection, out)
+    return out

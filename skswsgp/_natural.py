@@ -222,7 +222,7 @@ class NaturalSolver:
         beta, right = model.kl_weight, self.rows.pull(self.shift)
         for q, w in enumerate(self.precision.T):
             B = self.rows.gram(w)
-            B += beta * self.prior.multiply(np.eye(M))
+            B += beta * self.prior.matrix()
             rounding = np.finfo(np.float64).eps * np.diag(B).mean()
             U = cholesky(B[::-1, ::-1], rounding)[::-1, ::-1]
             L = np.sqrt(beta) * solve_triangular(U, np.eye(M)).T

@@ -53,7 +53,7 @@ class SWSGPRegressor(MultiOutputMixin, RegressorMixin, BaseSWSGP):
         Covariance S of q(u). "full" takes M (M + 1) / 2 numbers, and O(M H^2) more
         work a row; "auto" is "full" while that and Adam's moments fit in 4 MiB. With
         `solver="natural"`, which pays O(M^3) and takes `kl="chain"` for "full", it is
-        "full" up to 512 rows (of one output) and "diag" beyond, or with trained
+        "full" up to 2048 rows (of one output) and "diag" beyond, or with trained
         inducing inputs.
     neighbor_metric : {"kernel", "euclidean", "random"}, default="kernel"
         Which inducing points are nearest: those of largest covariance (for stationary

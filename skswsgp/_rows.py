@@ -37,9 +37,14 @@ class DenseRows(NamedTuple):
         """Return A' diag(v) A u for v (n, Q) and u (M, Q), by columns."""
         return self.A.T @ (v * (self.A @ u))
 
-    def matrix(self):
-        """Return A."""
-        return self.A
+    def quadratic(self, L):
+        """Return |L' a|^2 (n,) for the rows a of A and L (M, M)."""
+        parts = [self.A[index] @ L for index in index_blocks(len(self.A))]
+        return np.concatenate([np.sum(part**2, axis=1) for part in parts])
+
+    def gram(self, w):
+        """Return A' diag(w) A (M, M)."""
+        return self.A.T @ (w[:, None] * self.A)
 
 
 class ListedRows(NamedTuple):
@@ -66,12 +71,21 @@ class ListedRows(NamedTuple):
         """Return A' diag(v) A u for v (n, Q) and u (M, Q), by columns."""
         return self._pull(loops.PRODUCT, v, u)
 
+    def quadratic(self, L):
+        """Return |L' a|^2 (n,) for the rows a of A and lower triangular L (M, M)."""
+        return loops.quadratic(self.lists, self.weights, L, self.n_threads)
+
     def matrix(self):
         """Return A as a sparse matrix."""
         n, H = self.lists.shape
         starts = np.arange(0, n * H + 1, H)
         entries = self.weights.ravel(), self.lists.ravel(), starts
         return csr_matrix(entries, shape=(n, self.n_columns))
+
+    def gram(self, w):
+        """Return A' diag(w) A as an array (M, M)."""
+        A = self.matrix()
+        return (A.T @ A.multiply(w[:, None]).tocsr()).toarray()
 
     def solve(self, u):
         """Return (A' A)^-1 u for u (M, k), if A is triangular as `solve_one` has it."""
@@ -154,15 +168,8 @@ class RowWeights:
         return self._by_row(lambda rows: rows.multiply(s, squares=True), s)
 
     def quadratic(self, L):
-        """Return |L' a_i|^2 (n,) for L (M, M)."""
-        out = np.empty(self.shape[0])
-        size = max(1, int(memory_budget() / (16 * len(L))))
-        for index, block in self._blocks():
-            A, rows = block.matrix(), np.arange(self.shape[0])[index]
-            for first in range(0, len(rows), size):  # A L is dense
-                part = slice(first, first + size)
-                out[rows[part]] = np.sum((A[part] @ L) ** 2, axis=1)
-        return out
+        """Return |L' a_i|^2 (n,) for lower triangular L (M, M)."""
+        return self._by_row(lambda rows: rows.quadratic(L), self.F)
 
     def pull(self, w):
         """Return A' w (M, Q) for w (n, Q)."""
@@ -181,14 +188,7 @@ class RowWeights:
 
     def gram(self, w):
         """Return A' diag(w) A as an array (M, M)."""
-        total = np.zeros((self.shape[1],) * 2)
-        for index, rows in self._blocks():
-            A, factor = rows.matrix(), w[index, None]
-            if isinstance(A, np.ndarray):
-                total += A.T @ (factor * A)
-            else:
-                total += (A.T @ A.multiply(factor).tocsr()).toarray()
-        return total
+        return sum(rows.gram(w[index]) for index, rows in self._blocks())
 
     def _by_row(self, function, like):
         out = np.empty((self.shape[0], *like.shape[1:]))

@@ -23,7 +23,7 @@ from skswsgp._refine import refine_kernel
 
 FULL_COVARIANCE_BYTES = 2**30  # S, Adam's moments and, if K is shared, gradients
 AUTO_COVARIANCE_BYTES = 2**22  # up to this "auto" takes the full covariance for Adam
-FULL_ROWS = 512  # and for the natural solver, in regression; fewer for more outputs
+FULL_ROWS = 2048  # and for the natural solver, in regression; fewer for more outputs
 ALL_INDUCING = 100_000, 1_000_000  # rows up to which each one is an inducing point:
 INDUCING_NUMBERS = 8_000_000  # as many as hold so many numbers, between these two
 SOLVER_WORK = 6e10  # H^3 a row: the H that "auto" takes for so much work in all
@@ -78,7 +78,7 @@ def initial_attributes(estimator, data, likelihood, spread, rng, natural):
     full = is_full(estimator.covariance, M, H, n_latent, estimator.dtype)
     if natural:
         full = solves_full(estimator, name, data.n_rows, M, n_latent)
-    if natural and not full:  # it solves for q(u) from the prior
+    if natural and (name == "gaussian" or not full):  # it solves for q(u)
         variance = np.asarray(kernel.diag(Z), dtype=np.float64)
         variance = np.maximum(variance, np.finfo(estimator.dtype).eps)
         start["inducing_covariance_"] = np.repeat(variance[:, None], n_latent, axis=1)
@@ -157,7 +157,7 @@ def solves_full(estimator, name, n_rows, M, n_latent):
     """Whether the natural solver is to find all of S.
 
     Its diagonal understates the variance of the function where rows are dense for how
-    fast it changes; on few rows all of S costs a fraction of a second.
+    fast it changes; on 2,000 rows all of S takes half as long again.
     """
     if estimator.covariance != "auto":
         return estimator.covariance == "full"
