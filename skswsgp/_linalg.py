@@ -150,3 +150,12 @@ def log_determinant(R, size):
     for i in span(0, size):
         log += math.log(R[i, i])
     return 2.0 * total(log)
+
+
+@njit
+def column_sum(A, n, j):
+    """Return the sum of A[:n, j]."""
+    amount = 0.0
+    for i in span(0, n):
+        amount += A[i, j]
+    return total(amount)
