@@ -32,6 +32,7 @@ from skswsgp._neighbors import NeighborSearch
 from skswsgp._program import compile_kernel
 from skswsgp._state import Batch, Model
 from skswsgp._training import AdamSolver, Data, Schedule, kernel_of
+from skswsgp.kernels import ArcCosine
 
 FLOAT64_ERROR, FLOAT32_ERROR = 1e-7, 2e-2  # relative, after two steps of Adam
 STEP_GOAL = 0.5  # milliseconds, n = 64, H = 100, M = 100,000 in float32
@@ -139,14 +140,16 @@ def check(lanes, n_threads, M=200, H=37, n=50):
 def searches(M, D, n, H, dtype, kind, n_threads):
     """Yield a search on the CPU and one on the GPU, and rows to find lists for.
 
-    Points are normal, or those of a grid, whose ties must be broken alike.
+    Points are normal, or those of a grid, whose ties must be broken alike; "likest" is
+    a search by kernel value among normal ones.
     """
     rng = np.random.default_rng(0)
     if kind == "grid":
         Z, X = (rng.integers(-3, 4, size=(k, D)).astype(dtype) for k in (M, n))
     else:
         Z, X = (rng.normal(size=(k, D)).astype(dtype) for k in (M, n))
-    kernel = compile_kernel(RBF(2.0), D, np.dtype(dtype)).struct
+    kernel = ArcCosine(1) if kind == "likest" else RBF(2.0)
+    kernel = compile_kernel(kernel, D, np.dtype(dtype)).struct
     model = make_problem(10, 2, 2, 1, dtype)[0]
     for device in ("cpu", "cuda"):
         engine = make_engine(device, model, 2, n_threads)
@@ -165,7 +168,7 @@ def searches(M, D, n, H, dtype, kind, n_threads):
 def check_search(n_threads, M=5000, D=6, n=3000, H=37):
     """Print whether the lists of both are the same, those of predecessors as well."""
     for dtype in ("float64", "float32"):
-        for kind in ("normal", "grid"):
+        for kind in ("normal", "grid", "likest"):
             found = []
             for search, X in searches(M, D, n, H, dtype, kind, n_threads):
                 found.append((search.query(X), search.predecessors()[H:]))
@@ -185,6 +188,7 @@ def check_fits(n_threads, n=3000):
         "adam, streamed": (0.0, adam),
         "adam, Z trained": (0.5, adam | {"optimize_inducing": True}),
         "natural": (0.5, {"solver": "natural"}),
+        "natural, with its start": (0.5, {"solver": "natural", "init": "local"}),
     }
     settings = {"n_inducing": 300, "n_neighbors": 16, "random_state": 0}
     settings |= {"init": "default", "n_jobs": n_threads}

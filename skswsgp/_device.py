@@ -16,7 +16,7 @@ from skswsgp._covariance import Kernel
 from skswsgp._cuda import cuda
 from skswsgp._device_arrays import THREADS, fetch, parts, repeat, send, send_array
 from skswsgp._device_data import Ferry, load_rows
-from skswsgp._device_search import DeviceScan
+from skswsgp._device_search import make_scan
 from skswsgp._device_work import (
     bytes_in_shared,
     bytes_of_place,
@@ -154,9 +154,9 @@ class CudaEngine:
 
     # --- neighbours ---------------------------------------------------------------
 
-    def make_scan(self, points, n_neighbors, n_threads):
-        """Return the exact search among scaled inducing points."""
-        scan = DeviceScan(points, n_neighbors)
+    def make_scan(self, points, n_neighbors, n_threads, kernel=None):
+        """Return the exact search among inducing points, as that of `_neighbors`."""
+        scan = make_scan(points, n_neighbors, n_threads, kernel)
         self._holders.add(scan)
         return scan
 

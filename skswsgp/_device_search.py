@@ -5,12 +5,23 @@ import numpy as np
 from skswsgp import _cuda
 from skswsgp import _search_cuda as kernels
 from skswsgp._cuda import cuda
-from skswsgp._device_arrays import THREADS, allocate, parts, send_array
+from skswsgp._device_arrays import THREADS, allocate, parts, send, send_array
 
 HEAPS = 2**17  # filled at once, at most: half as many threads as large GPUs have
 MEMORY = 0.125  # of the free memory, which heaps may take
 LEAST_POINTS = 8  # times H, of a segment: a shorter one only fills its heap
 ENTRY = np.dtype(np.float64).itemsize + np.dtype(np.int32).itemsize
+GROUP = 8  # points whose kernel values a thread finds at once
+
+
+def make_scan(points, n_neighbors, n_threads, kernel=None):
+    """Return the exact search among points: by distance, or the value of a kernel.
+
+    `n_threads` are those of the CPU, which has nothing to do.
+    """
+    if kernel is None:
+        return DeviceScan(points, n_neighbors)
+    return DeviceLikest(kernel, points, n_neighbors)
 
 
 class DeviceScan:
@@ -34,6 +45,11 @@ class DeviceScan:
         self.points, self.n_neighbors = points, n_neighbors
         self._inducing = send_array(points, "the points of the neighbour search")
         self._keys = self._indices = None
+
+    @property
+    def _bytes_of_heap(self):
+        """What a heap takes, with its share of other scratch."""
+        return self.n_neighbors * ENTRY
 
     def find(self, points, offset=-1):
         """Return the lists (n, H) of scaled points, nearest first, ties by index.
@@ -60,7 +76,7 @@ class DeviceScan:
         """Return how many of n rows to take at once, and segments for each."""
         H = self.n_neighbors
         budget = int(MEMORY * _cuda.free_memory())
-        heaps = max(1, min(HEAPS, budget // (H * ENTRY)))
+        heaps = max(1, min(HEAPS, budget // self._bytes_of_heap))
         row = D * itemsize + H * np.dtype(np.int32).itemsize
         size = max(1, min(n, heaps, budget // row))
         segments = max(1, min(heaps // size, len(self.points) // (LEAST_POINTS * H)))
@@ -68,6 +84,7 @@ class DeviceScan:
             self._keys = self._indices = None
             self._keys = empty((size * segments, H), np.float64)
             self._indices = empty((size * segments, H), np.int32)
+            self._make_scratch(size * segments)
         return size, segments
 
     def _fill(self, points, offset, segments, lists):
@@ -75,11 +92,60 @@ class DeviceScan:
         n, heaps = len(points), (self._keys, self._indices)
         rows = send_array(points, "rows of a neighbour search", order="F")
         found = send_array(lists, "lists of neighbours")
-        scanned = rows, self._inducing, n, offset, segments, *heaps
-        kernels.scan_segments[-(-n * segments // THREADS), THREADS](*scanned)
+        self._scan(-(-n * segments // THREADS), rows, n, offset, segments)
         merged = len(self.points), n, offset, segments, *heaps, found
         kernels.merge_heaps[-(-n // THREADS), THREADS](*merged)
         found.copy_to_host(lists)
+
+    def _scan(self, blocks, rows, *cut):
+        """Fill the heaps of a few rows."""
+        heaps = self._keys, self._indices
+        kernels.scan_segments[blocks, THREADS](rows, self._inducing, *cut, *heaps)
+
+    def _make_scratch(self, n_heaps):
+        """Allocate what else is needed to fill heaps: nothing."""
+
+
+class DeviceLikest(DeviceScan):
+    """All inducing points by the value of a kernel, like `Likest` of `_neighbors`.
+
+    Values are those of the CPU but for rounding, so lists are the same as there where
+    values differ by more; copies of a point are ties on both.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        It stays as it is.
+    points, n_neighbors
+        As in `DeviceScan`.
+    """
+
+    def __init__(self, kernel, points, n_neighbors):
+        super().__init__(points, n_neighbors)
+        self._kernel = send(kernel, "the kernel of the neighbour search")
+        self._n_ops, self._values, self._slopes = len(kernel.code), None, None
+
+    def close(self):
+        """Give the memory back."""
+        super().close()
+        self._kernel = self._values = self._slopes = None
+
+    @property
+    def _bytes_of_heap(self):
+        scratch = 2 * self._n_ops * GROUP * self.points.itemsize
+        return super()._bytes_of_heap + scratch
+
+    def _make_scratch(self, n_heaps):
+        """Allocate the values of a group of points for each heap."""
+        self._values = self._slopes = None
+        shape = n_heaps, self._n_ops, GROUP
+        self._values, self._slopes = (empty(shape, self.points.dtype) for _ in "vs")
+
+    def _scan(self, blocks, rows, *cut):
+        """Fill the heaps of a few rows."""
+        scratch = self._values, self._slopes, self._keys, self._indices
+        launch = kernels.scan_values[blocks, (1, THREADS)]  # one lane for each heap
+        launch(self._kernel, rows, self._inducing, *cut, *scratch)
 
 
 def empty(shape, dtype):

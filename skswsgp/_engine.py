@@ -10,7 +10,7 @@ from skswsgp import _evaluation_cpu as evaluation
 from skswsgp import _steps_cpu as updates
 from skswsgp._adam import make_optimizer
 from skswsgp._jit import launch, threads_for
-from skswsgp._neighbors import Scan
+from skswsgp._neighbors import make_scan
 from skswsgp._shared import make_stack
 from skswsgp._state import Batch, make_work
 
@@ -82,7 +82,7 @@ class CpuEngine:
             self.factor = make_work(model, n_active, 1)
             self.stack = make_stack(model, 1, n_threads)
 
-    make_scan = Scan  # the exact search for neighbours
+    make_scan = staticmethod(make_scan)  # the exact search for neighbours
 
     def close(self):
         """Give back what a device holds: nothing."""

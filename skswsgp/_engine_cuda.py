@@ -37,7 +37,12 @@ from skswsgp._engine_cpu import count_jitter
 from skswsgp._jit import njit
 from skswsgp._lanes import position, solo, span, sync, total
 from skswsgp._likelihoods import expected_log_prob
-from skswsgp._linalg import invert_factor, log_determinant, square_upper
+from skswsgp._linalg import (
+    column_sum,
+    invert_factor,
+    log_determinant,
+    square_upper,
+)
 from skswsgp._point import (
     differentiate,
     evaluate,
@@ -195,15 +200,6 @@ def add_points(grads, n, sums):
         for _ in solo(0, 1):
             sums[j] += amount
     sync()
-
-
-@njit
-def column_sum(values, n, j):
-    """Return the sum of values[:n, j]."""
-    amount = 0.0
-    for b in span(0, n):
-        amount += values[b, j]
-    return total(amount)
 
 
 @njit

@@ -49,7 +49,8 @@ class HeldOut:
     rng : RandomState
         Source of random numbers.
     options : dict
-        Threads, precision and kind of search: n_threads, dtype, search.
+        Threads, precision, kind of search, and device of learning: n_threads, dtype,
+        search, device.
     prior : Prior
         Of q(u).
 

@@ -15,7 +15,7 @@ import math
 
 from skswsgp._covariance import TRIANGLE, fill_tile, pull_tile, row_start
 from skswsgp._jit import njit_inline
-from skswsgp._lanes import solo, span, sync, total
+from skswsgp._lanes import position, solo, span, sync, total
 from skswsgp._likelihoods import LOG_2PI
 from skswsgp._linalg import solve, solve_transposed
 from skswsgp._point import TINY, gather, regress, unpack
@@ -85,12 +85,16 @@ def pull_krige(model, work, H, q, weight, d_noise):
     g_mu, g_F = weight * work.latent[2, q], weight * work.latent[3, q]
     top, start = work.values.shape[0] - 1, row_start(H, TRIANGLE)
     d_variance = 0.0
-    for i in solo(0, H):
-        work.r[0, i] = 0.5 * (g_F * work.a[0, i] - g_mu * work.r[0, i])
+    lane, _ = position()
+    for i in range(H):
+        if lane == 0:
+            work.r[0, i] = 0.5 * (g_F * work.a[0, i] - g_mu * work.r[0, i])
+        sync()
         a, r = work.a[0, i], work.r[0, i]
         d_variance += 2.0 * a * r * work.s[q, i]
-        work.adjoint[top, start + i] += -2.0 * r - g_F * a
-        for j in range(i + 1):
+        if lane == 0:
+            work.adjoint[top, start + i] += -2.0 * r - g_F * a
+        for j in span(0, i + 1):
             work.d_K[i, j] += a * work.r[0, j] + r * work.a[0, j]
     for h in solo(H, H + 1):
         work.adjoint[top, start + h] += g_F

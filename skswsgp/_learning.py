@@ -7,6 +7,7 @@ for each feature, if that is better for rows held out; then the smoothness.
 
 import math
 import warnings
+from contextlib import closing
 from typing import NamedTuple
 
 import numpy as np
@@ -65,39 +66,49 @@ class Learner:
         Noise variances of the rows, relative to the noise that is learned.
     weight : array of shape (N,)
         How often a row counts.
-    n_threads, dtype, search
-        Threads of every launch, precision, kind of neighbour search.
+    n_threads, dtype, search, device
+        Threads of every launch, precision, kind of neighbour search, "cpu" or "cuda".
     """
 
-    def __init__(self, X, y, ratios, weight, n_threads, dtype, search):
+    def __init__(
+        self, X, y, ratios, weight, n_threads, dtype, search, device="cpu"
+    ):  # fmt: skip
         self.X, self.y, self.dtype = X, y, dtype
         self.ratios = np.broadcast_to(ratios, y.shape)
         self.weight = weight.astype(dtype)
-        self.n_threads, self.search = n_threads, search
+        self.n_threads, self.search, self.device = n_threads, search, device
+
+    def model(self, found):
+        """Return the data under a kernel and its noise."""
+        return local_model(self.X, self.y, self.ratios, *found[:2], self.dtype)[0]
 
     def process(self, found, H=NEIGHBORS):
-        """Return the local process under a kernel and its noise."""
-        model, _ = local_model(self.X, self.y, self.ratios, *found[:2], self.dtype)
-        H = min(H, len(self.X) - 1)
-        return LocalProcess(model, H, self.n_threads, self.search)
+        """Return the local process under a kernel and its noise; close it."""
+        H, options = min(H, len(self.X) - 1), (self.n_threads, self.search, self.device)
+        return LocalProcess(self.model(found), H, *options)
 
     def learn(
         self, start, rng, steps, rate, tied=False, rows=None, noise_free=True,
         around=None, H=NEIGHBORS,
     ):  # fmt: skip
         """Return what steps of Adam on `rows` (all, if None) make of a start."""
-        process = self.process(start, H)
         compiled = compile_kernel(start.kernel, self.X.shape[1], self.dtype)
         slots = None
         if tied:
             first = first_stationary(compiled.struct)
             slots = compiled.struct.scale[first] + np.arange(self.X.shape[1])
-        curve = process.learn(
-            compiled, self.weight, rng, steps, rate, rows, slots, noise_free, around
-        )
+        with closing(self.process(start, H)) as process:
+            curve = process.learn(
+                compiled, self.weight, rng, steps, rate, rows, slots, noise_free, around
+            )
         kernel = updated_kernel(start.kernel, process.model.params)
         curve = np.concatenate([start.curve, curve])
         return Found(kernel, process.model.noise.astype(float), tied, curve)
+
+    def log_density(self, found, rows):
+        """Return the log density of rows given their nearest others."""
+        with closing(self.process(found)) as process:
+            return process.log_density(rows)
 
     def likeliest(self, found):
         """Return the same with the parameters of largest marginal likelihood.
@@ -106,7 +117,7 @@ class Learner:
         tell. Logarithms have the prior of `LocalProcess.learn`, around `found`, which
         is returned if its covariance matrix cannot be factorised.
         """
-        centred = self.process(found).model.Z.astype(np.float64)
+        centred = self.model(found).Z.astype(np.float64)
         noise = found.noise[0] * self.ratios[0, 0]
         low, high = np.exp(LOG_NOISE_BOUNDS)
         white = WhiteKernel(np.clip(noise, low, high), (low, high))
@@ -144,8 +155,8 @@ class Learner:
 
     def settle(self, found, rng):
         """Return the same with the noise that suits many rows best."""
-        process = self.process(found)
-        process.settle_noise(self.weight, rng)
+        with closing(self.process(found)) as process:
+            process.settle_noise(self.weight, rng)
         return found._replace(noise=process.model.noise.astype(float))
 
     def widen(self, found, H, rng):
@@ -171,9 +182,10 @@ class Learner:
         if variance is None:
             return found
         slot, bounds = variance
-        process, N = self.process(found, H), len(self.X)
+        N = len(self.X)
         rows = draw_rows(np.arange(N), min(N, CALIBRATION), rng)
-        square, weight = process.standardised(rows)[0], self.weight[rows]
+        with closing(self.process(found, H)) as process:
+            square, weight = process.standardised(rows)[0], self.weight[rows]
         params = process.model.params.astype(np.float64)
         least, most = np.exp(-SETTLE_SHIFT), np.exp(SETTLE_SHIFT)
         low, high = np.clip(bounds / params[slot], least, most)
@@ -204,7 +216,7 @@ class Learner:
         def learn(start, steps, tied):
             draws = np.random.RandomState(seed)
             found = self.learn(start, draws, steps, RATE, tied, rows)
-            return found, self.process(found).log_density(held)
+            return found, self.log_density(found, held)
 
         weight = self.weight[held]
         tied = learn(Found(start_kernel(spread), noise), COARSE_STEPS, True)
@@ -244,7 +256,7 @@ class Learner:
 
 def learn_local(
     X, y, weight, kernel, noise_variance, n_threads, dtype, rng, search="auto",
-    rows=None, settle_all=False, n_neighbors=None, exact=False,
+    rows=None, settle_all=False, n_neighbors=None, exact=False, device="cpu",
 ):  # fmt: skip
     """Learn kernel and noise variances from the density of rows given their nearest.
 
@@ -272,6 +284,8 @@ def learn_local(
         WIDE, and then variances are calibrated; None for NEIGHBORS and neither.
     exact : bool, default=False
         Whether few rows are asked for their marginal likelihood in the end.
+    device : {"cpu", "cuda"}, default="cpu"
+        Where densities and neighbours are found.
 
     Returns
     -------
@@ -294,7 +308,7 @@ def learn_local(
     if len(X) == 1:
         return [Found(clone(start), noise)]
     ratios = 1.0 / weight[:, None]
-    learner = Learner(X, y, ratios, weight, n_threads, dtype, search)
+    learner = Learner(X, y, ratios, weight, n_threads, dtype, search, device)
     if kernel is not None:
         around = params_in_units(start, spread, varying_features(X))
         found = learner.learn(Found(start, noise), rng, STEPS, RATE, around=around)
@@ -318,7 +332,9 @@ def learn_local(
     return [best, *(learner.settle(one, rng) if settle_all else one for one in rest)]
 
 
-def learn_from_sites(sites, X, weight, start, n_threads, dtype, rng, search="auto"):
+def learn_from_sites(
+    sites, X, weight, start, n_threads, dtype, rng, search="auto", device="cpu"
+):  # fmt: skip
     """Learn a kernel from what sites N(f_i; t_i, v_i) say of a latent function.
 
     Given the sites, the gradient of their nearest-neighbour likelihood by the kernel is
@@ -334,7 +350,7 @@ def learn_from_sites(sites, X, weight, start, n_threads, dtype, rng, search="aut
         Positive weights: how often a row counts.
     start : Found
         Where to start, and whether scales are tied.
-    n_threads, dtype, rng, search
+    n_threads, dtype, rng, search, device
         As in `learn_local`.
 
     Returns
@@ -344,7 +360,7 @@ def learn_from_sites(sites, X, weight, start, n_threads, dtype, rng, search="aut
     """
     targets, variance = sites
     ratios = variance / weight[:, None]
-    learner = Learner(X, targets, ratios, weight, n_threads, dtype, search)
+    learner = Learner(X, targets, ratios, weight, n_threads, dtype, search, device)
     start = start._replace(noise=np.ones(targets.shape[1]))
     found = learner.learn(
         start, rng, SITE_STEPS, RATE, tied=start.tied, noise_free=False

@@ -162,3 +162,12 @@ def sum_of_logs(values, row, size):
             product *= values[row, h]
         log += math.log(product)
     return log
+
+
+@njit
+def column_sum(A, n, j):
+    """Return the sum of A[:n, j]."""
+    amount = 0.0
+    for i in span(0, n):
+        amount += A[i, j]
+    return total(amount)

@@ -9,12 +9,11 @@ import math
 import numpy as np
 from scipy.optimize import minimize_scalar
 
-from skswsgp import _kriging_cpu as loops
 from skswsgp._adam import LOG_NOISE_BOUNDS, make_optimizer, update_parameters
-from skswsgp._engine_cpu import make_gradients
+from skswsgp._kriging_engine import make_kriging
 from skswsgp._model import ROWS_AT_ONCE, build_model
 from skswsgp._neighbors import NeighborSearch, choose_metric
-from skswsgp._state import Batch, make_work
+from skswsgp._state import Batch
 from skswsgp._training import center_rows, kernel_of
 
 BATCH = 256  # rows a step
@@ -47,14 +46,20 @@ class LocalProcess:
         Threads of every launch.
     search : str
         Kind of neighbour search.
+    device : str
+        "cpu", or "cuda" for a GPU; then `close` gives its memory back.
     """
 
-    def __init__(self, model, n_neighbors, n_threads, search="auto"):
+    def __init__(self, model, n_neighbors, n_threads, search="auto", device="cpu"):
         self.model = model
         self.H = n_neighbors
         self.n_threads = n_threads
         self.search = search
-        self.work = make_work(model, n_neighbors, n_threads)
+        self.engine = make_kriging(device, model, n_neighbors, n_threads)
+
+    def close(self):
+        """Give back what a device holds."""
+        self.engine.close()
 
     def learn(
         self,
@@ -103,7 +108,6 @@ class LocalProcess:
         optimizer = make_optimizer(
             model, free, compiled.log_bounds, np.ones(model.Z.shape[1])
         )
-        grads = make_gradients(model, 1, self.H)
         around = model.params if around is None else around
         middle, start_noise = np.log(around[free]), np.log(model.noise)
         means = np.empty(steps)
@@ -116,8 +120,8 @@ class LocalProcess:
                 ratios = model.s[drawn] * w[:, None]
                 targets = np.hstack([model.m[drawn], ratios])
                 batch = Batch(model.Z[drawn], targets, w, self.others(drawn))
-            decay = 0.5 * (1.0 + math.cos(math.pi * step / steps))
-            loops.kriging_gradients(model, batch, start, n, self.work, grads)
+                self.engine.load(batch, n)
+            grads = self.engine.differentiate(start)
             pull = middle - np.log(model.params[free])
             grads.d_log[0, free] += pull * n / (N * PRIOR_VARIANCE)
             if tied is not None:
@@ -125,6 +129,7 @@ class LocalProcess:
             pull = start_noise - np.log(model.noise)
             grads.d_noise[0] += pull * n / (N * PRIOR_VARIANCE)
             grads.d_noise[0] *= noise_free
+            decay = 0.5 * (1.0 + math.cos(math.pi * step / steps))
             update_parameters(model, optimizer, grads, rate * decay)
             total = grads.sums[0, 0]
             if not np.isfinite(total + model.params.sum() + model.noise.sum()):
@@ -147,7 +152,7 @@ class LocalProcess:
 
         def loss(shift):
             model.noise[:] = np.clip(start * np.exp(shift), low, high)
-            mu, v = self.predict(X, active)
+            mu, v = self.engine.predict(X, active)
             v += model.noise
             total = w @ (np.log(v) + (y - mu) ** 2 / v).sum(axis=1, dtype=np.float64)
             total += shift**2 * len(rows) / (N * PRIOR_VARIANCE)
@@ -170,7 +175,7 @@ class LocalProcess:
 
     def standardised(self, rows):
         """Return (y - mu)^2 / v of data rows given their H nearest others, and v."""
-        mu, v = self.predict(self.model.Z[rows], self.others(rows))
+        mu, v = self.engine.predict(self.model.Z[rows], self.others(rows))
         v = v.astype(np.float64) + self.model.noise
         return (self.model.m[rows] - mu) ** 2 / v, v
 
@@ -192,24 +197,20 @@ class LocalProcess:
             n_neighbors=n_neighbors,
             search=self.search if scaled else "auto",
             n_threads=self.n_threads,
+            make_scan=self.engine.make_scan,
         )
 
-    def predict(self, X, active):
-        """Return mean and variance of the latent functions at rows of X, (n, Q)."""
-        shape = len(X), self.model.m.shape[1]
-        mu, v = np.empty((2, *shape), dtype=X.dtype)
-        batch = Batch(X, mu[:0], mu[:0, 0], active)
-        loops.kriging_predictions(self.model, batch, self.work, mu, v)
-        return mu, v
-
     def predict_rows(self, X, center):
-        """Return the same at rows of X in the units of the user, from their nearest."""
+        """Return mean and variance of the latent functions at rows of X, (n, Q).
+
+        X is in the units of the user; each row is predicted from its nearest.
+        """
         query = self.make_search(self.H).query
         pairs = []
         for first in range(0, len(X), ROWS_AT_ONCE):
             rows = X[first : first + ROWS_AT_ONCE]
             block = center_rows(rows, center, self.model.Z.dtype)
-            pairs.append(self.predict(block, query(block)))
+            pairs.append(self.engine.predict(block, query(block)))
         mu, v = (np.concatenate(arrays) for arrays in zip(*pairs, strict=True))
         if not np.all(np.isfinite(mu) & np.isfinite(v)):
             raise FloatingPointError(UNUSABLE)

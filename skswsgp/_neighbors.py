@@ -115,6 +115,57 @@ class Scan:
         return make_panels(self.points)
 
 
+class Likest:
+    """All points by the value of a kernel, the largest first: exact.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        It stays as it is.
+    points, n_neighbors, n_threads
+        As in `Scan`.
+    """
+
+    def __init__(self, kernel, points, n_neighbors, n_threads):
+        self.kernel, self.points = kernel, points
+        self.n_neighbors, self.n_threads = n_neighbors, n_threads
+        self._tiles = _tiles(points)
+
+    def find(self, points):
+        """Return the lists (n, H) of points, likest first, ties by index."""
+        return self._find(points, before=False)
+
+    def predecessors(self):
+        """Return the lists (M, H) of each inducing point among those before it."""
+        return self._find(self.points, before=True)
+
+    def _find(self, points, before):
+        lists = np.empty((len(points), self.n_neighbors), dtype=np.int32)
+        shape = (self.n_threads, len(self.kernel.code), TILE)
+        values, slopes = np.zeros((2, *shape), dtype=self.points.dtype)
+        likest(
+            self.kernel, points, self._tiles, len(self.points), before, values,
+            slopes, *self._scratch(), lists,
+        )  # fmt: skip
+        return lists
+
+    def _scratch(self):
+        """Allocate the keys of a tile, and heaps for a block of rows."""
+        heaps = (self.n_threads, ROWS, self.n_neighbors)
+        return (
+            np.empty((self.n_threads, TILE), dtype=self.points.dtype),
+            np.empty(heaps, dtype=self.points.dtype),
+            np.empty(heaps, dtype=np.int32),
+        )
+
+
+def make_scan(points, n_neighbors, n_threads, kernel=None):
+    """Return the exact search among points: by distance, or the value of a kernel."""
+    if kernel is None:
+        return Scan(points, n_neighbors, n_threads)
+    return Likest(kernel, points, n_neighbors, n_threads)
+
+
 # Indices: `find` returns lists (n, H) and the rows (n,) where they are to be trusted.
 
 
@@ -203,7 +254,7 @@ class NeighborSearch:
 
     `kernel` is a `_covariance.Kernel`, `metric` the user's word for it. The list of a
     row depends on no other row and, but for PyNNDescent, not on the number of threads.
-    `make_scan` is what an engine takes in place of `Scan`.
+    `make_scan` is what an engine takes in place of the function here.
 
     Attributes
     ----------
@@ -215,7 +266,7 @@ class NeighborSearch:
 
     def __init__(
         self, Z, kernel, *, n_neighbors, metric="kernel", search="auto", n_threads=1,
-        seed=0, make_scan=Scan,
+        seed=0, make_scan=make_scan,
     ):  # fmt: skip
         M, D = Z.shape
         self._make_scan = make_scan
@@ -292,49 +343,22 @@ class NeighborSearch:
 
         Those of the first H points, which have fewer, are not to be used.
         """
-        if self.metric.name != "scaled":
-            return self._likest(self._points, before=True)
         return self._scan.predecessors()
 
     def _exact(self, points):
         """Return the lists of scaled points without an index."""
-        if self.metric.name != "scaled":
-            return self._likest(points)
         return self._scan.find(points)
-
-    def _likest(self, points, before=False):
-        """Return the lists of scaled points by kernel value."""
-        lists = np.empty((len(points), self.n_neighbors), dtype=np.int32)
-        shape = (self.n_threads, len(self._kernel.code), TILE)
-        values, slopes = np.zeros((2, *shape), dtype=self._dtype)
-        likest(
-            self._kernel, points, self._tiles, self._M, before, values, slopes,
-            *self._scratch(self.n_threads, ROWS, TILE), lists,
-        )  # fmt: skip
-        return lists
 
     @cached_property
     def _scan(self):
-        return self._make_scan(self._points, self.n_neighbors, self.n_threads)
-
-    @cached_property
-    def _tiles(self):
-        return _tiles(self._points)
+        kernel = None if self.metric.name == "scaled" else self._kernel
+        return self._make_scan(self._points, self.n_neighbors, self.n_threads, kernel)
 
     def _sort(self, points, lists):
         """Bring lists to the order of `_exact`, in place."""
         distances = np.empty((1, self.n_neighbors))
         indices = np.empty((1, self.n_neighbors), dtype=np.int32)
         sort_lists(points, self._points, distances, indices, lists)
-
-    def _scratch(self, n_threads, rows, columns):
-        """Allocate the keys of a tile, and heaps for a block of rows."""
-        heaps = (n_threads, rows, self.n_neighbors)
-        return (
-            np.empty((n_threads, columns), dtype=self._dtype),
-            np.empty(heaps, dtype=self._dtype),
-            np.empty(heaps, dtype=np.int32),
-        )
 
     def _random(self, X):
         """Return a random list for each row, a function of the row and the seed."""

@@ -1,4 +1,4 @@
-"""Kernels of the exact neighbour search on a GPU; loops only, no formula.
+"""Kernels of the exact neighbour searches on a GPU; loops only, no formula.
 
 A thread offers the inducing points of one segment to a heap of one row; then a thread
 for each row merges its heaps. Entries come in order of key and index whatever the order
@@ -9,7 +9,8 @@ segment, read neighbouring numbers.
 
 import sys
 
-from skswsgp import _nearest
+from skswsgp import _covariance, _nearest, _stationary
+from skswsgp._covariance import fill_tile
 from skswsgp._cuda import cuda, for_kernels, kernel
 from skswsgp._jit import njit
 from skswsgp._nearest import distance, offer_one, sort_heap
@@ -40,6 +41,29 @@ def scan_segments(points, inducing, n, offset, segments, keys, indices):
 
 
 @kernel
+def scan_values(
+    kernel, points, inducing, n, offset, segments, values, slopes, keys, indices
+):
+    """The same by the value of a kernel, the largest first; one lane for each heap.
+
+    `values` and `slopes` (heaps, n_ops, group) take those of a group of points.
+    """
+    M, size, top = inducing.shape[0], values.shape[2], values.shape[1] - 1
+    heap = cuda.blockIdx.x * cuda.blockDim.y + cuda.threadIdx.y
+    if heap < n * segments:
+        row, own, steep = heap % n, values[heap], slopes[heap]
+        first, last = segment_of(heap // n, segments, M, row, offset)
+        x = points[row : row + 1].T
+        for start in range(first, last, size):
+            count = min(size, last - start)
+            group = inducing[start : start + count].T
+            fill_tile(kernel, x, 1, group, count, own, steep, 0)
+            for j in range(count):
+                key, index = -own[top, j], start + j
+                offer_one(key, index, index - first, keys, indices, heap)
+
+
+@kernel
 def merge_heaps(M, n, offset, segments, keys, indices, lists):
     """Fill the lists (n, H), nearest first, from the heaps of n rows.
 
@@ -61,4 +85,4 @@ def merge_heaps(M, n, offset, segments, keys, indices, lists):
             lists[row, k] = indices[row, k]
 
 
-for_kernels(sys.modules[__name__], _nearest)
+for_kernels(sys.modules[__name__], _stationary, _covariance, _nearest)

@@ -97,6 +97,8 @@ def learned_start(estimator, data, likelihood, rng, natural, points, spread):
     n_threads = max_threads(estimator.n_jobs, data.n_rows)
     search, dtype = learning_search(estimator.neighbor_search), estimator.dtype
     options = {"n_threads": n_threads, "dtype": dtype, "search": search}
+    # "auto" leaves it to the CPU: some 10^5 points are too few, see `choose_device`.
+    options["device"] = "cuda" if estimator.device == "cuda" else "cpu"
     kl, metric = prior_of(estimator.kl, natural), estimator.neighbor_metric
     prior = Prior(kl, estimator.kl_weight, metric)
     D = data.X.shape[1]

@@ -28,17 +28,29 @@ from sklearn.gaussian_process.kernels import (
     WhiteKernel,
 )
 
-from skswsgp import SWSGPClassifier, SWSGPRegressor, _cuda, _engine, _lanes, _training
+from skswsgp import (
+    SWSGPClassifier,
+    SWSGPRegressor,
+    _cuda,
+    _engine,
+    _lanes,
+    _learning,
+    _local,
+    _training,
+)
 from skswsgp import _engine_cuda as kernels
+from skswsgp import _kriging_cuda as kriging
 from skswsgp import _search_cuda as searches
 from skswsgp._adam import make_optimizer
+from skswsgp._covariance import refresh
 from skswsgp._device_work import bytes_in_shared
 from skswsgp._engine import CpuEngine
 from skswsgp._engine_cpu import make_gradients
-from skswsgp._neighbors import NeighborSearch, Scan
+from skswsgp._kriging_engine import CpuKriging
+from skswsgp._neighbors import Likest, NeighborSearch, Scan
 from skswsgp._program import compile_kernel
 from skswsgp._state import Work, make_work
-from skswsgp._training import Data
+from skswsgp._training import Data, kernel_of
 from skswsgp._triangle_cuda import SharedWork, Triangle, start_of
 from skswsgp.kernels import ArcCosine, Polynomial
 
@@ -392,6 +404,94 @@ def test_extra_jitter_and_failures_are_counted(engine):
     np.testing.assert_array_equal(run.events.sum(axis=0), [0, len(X)])
 
 
+# --- kriging --------------------------------------------------------------------------
+
+
+def check_kriging(kernel, Q=2, dtype="float64", **sizes):
+    """Compare what both say of rows with weights, before and after a step."""
+    from skswsgp._device_kriging import CudaKriging
+
+    results = []
+    for kind in (CpuKriging, CudaKriging):
+        rng = np.random.default_rng(0)
+        problem = make_problem(
+            KERNELS[kernel], "gaussian", Q, full=False, rng=rng, dtype=dtype,
+            **(SIZES | sizes),
+        )  # fmt: skip
+        model, batch = problem.replace(jitter=1e-3).model, problem.batch
+        ratios = rng.uniform(0.5, 2.0, size=batch.y.shape).astype(dtype)
+        batch = batch._replace(y=np.hstack([batch.y, ratios]))
+        run, n = kind(model, batch.active.shape[1], 1), len(batch.X) // 2
+        run.load(batch, n)
+        for start in (0, n):
+            grads = run.differentiate(start)
+            found = [grads.d_log[0], grads.d_noise[0], grads.sums[0, 0]]
+            results += [np.array(found[0]), np.array(found[1]), found[2]]
+            results += run.predict(batch.X, batch.active)
+            model.params[:] *= 1.1
+            model.noise[:] *= 0.8
+            refresh(model)
+        run.close()
+    half = len(results) // 2
+    for expected, actual in zip(results[:half], results[half:], strict=True):
+        assert_close(actual, expected, roundings=ROUNDINGS, dtype=dtype)
+
+
+@needs_gpu
+@pytest.mark.usefixtures("engine")
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_kriging_for_each_kernel(kernel):
+    check_kriging(kernel)
+
+
+@needs_gpu
+@pytest.mark.usefixtures("engine")
+def test_kriging_in_float32():
+    check_kriging("rbf-white", Q=1, dtype="float32")
+
+
+@needs_simulator
+@pytest.mark.usefixtures("engine_in_turns")
+def test_no_lane_is_early_in_kriging():
+    check_kriging("all", n=2)
+
+
+@needs_gpu
+@pytest.mark.usefixtures("engine")
+def test_kriging_repeats_to_the_bit_and_says_what_is_lost():
+    from skswsgp._device_kriging import CudaKriging
+
+    problem = problem_of("matern52-ard", "gaussian-2")
+    batch = problem.batch._replace(y=np.hstack([problem.batch.y] * 2) ** 2)
+    n, H = batch.active.shape
+    results = []
+    for _ in range(2):
+        run = CudaKriging(problem.model, H, 1)
+        run.load(batch, n)
+        results.append(run.differentiate(0))
+    for first, second in zip(*results, strict=True):
+        np.testing.assert_array_equal(first, second)
+    problem.model.params[:] = np.nan
+    assert np.isnan(run.differentiate(0).sums[0, 0])
+    assert np.isnan(run.predict(batch.X, batch.active)).all()
+
+
+@needs_gpu
+@pytest.mark.usefixtures("engine")
+def test_data_are_sent_once():
+    from skswsgp import _device_kriging
+
+    problem = problem_of("rbf-white", "gaussian-2")
+    X, active = problem.batch.X, problem.batch.active
+    run = _device_kriging.CudaKriging(problem.model, active.shape[1], 1)
+    run.predict(X, active)
+    there = run._model
+    problem.model.Z[:] = np.nan  # of no use any more
+    mu, v = run.predict(X, active)
+    assert run._model is there
+    assert np.isfinite(mu).all() and np.isfinite(v).all()
+
+
 # --- rows of training data ------------------------------------------------------------
 
 
@@ -631,7 +731,7 @@ def test_an_engine_searches_on_its_device_and_clears_up(engine, monkeypatch, rng
             scans.append(self)
             super().__init__(*args)
 
-    monkeypatch.setattr("skswsgp._device.DeviceScan", Counted)
+    monkeypatch.setattr(_device_search, "DeviceScan", Counted)
     run = engine(problem_of("rbf-white", "gaussian-2").model, 4, 1)
     struct = compile_kernel(RBF(2.0), 3, np.dtype("float64")).struct
     expected = NeighborSearch(Z, struct, n_neighbors=4).query(X)
@@ -641,6 +741,48 @@ def test_an_engine_searches_on_its_device_and_clears_up(engine, monkeypatch, rng
     held = [name for name, value in vars(scan).items() if is_on_device(value)]
     assert held == ["_inducing", "_keys", "_indices"]
     run.close()
+    assert not any(is_on_device(value) for value in vars(scan).values())
+
+
+@needs_gpu
+@pytest.mark.parametrize("kind", ["grid", "normal"])
+@pytest.mark.parametrize("kernel", ["all", "arc-cosine-1"])
+@pytest.mark.parametrize("H", [1, 3, 60])
+def test_the_search_by_kernel_value_finds_the_lists_of_the_cpu(
+    device_search, monkeypatch, kind, kernel, H, rng
+):
+    monkeypatch.setattr(device_search, "LEAST_POINTS", 1)
+    Z, X = points_of(kind, "float64", rng)
+    Z, X = np.clip(Z, -9.0, 9.0), np.clip(X[:7], -9.0, 9.0)
+    Z[40:50] = Z[:10]  # ties, whatever the rounding
+    struct = compile_kernel(VALUES[kernel], 3, np.dtype("float64")).struct
+    expected = Likest(struct, Z, H, 1)
+    scan = device_search.make_scan(Z, H, 1, struct)
+    for rows in (X[:2], X, X[:0]):
+        np.testing.assert_array_equal(scan.find(rows), expected.find(rows))
+    lists = scan.predecessors()
+    np.testing.assert_array_equal(lists[H:], expected.predecessors()[H:])
+    scan.close()
+    assert not any(is_on_device(value) for value in vars(scan).values())
+
+
+VALUES = {"arc-cosine-1": KERNELS["arc-cosine-1"]}
+VALUES["all"] = DotProduct(0.5) + Matern([0.8, 1.7, 1.1], nu=1.5) * RBF(1.5)
+
+
+@needs_gpu
+def test_an_engine_searches_by_kernel_value_on_its_device(engine, rng):
+    Z, X = points_of("normal", "float32", rng)
+    run = engine(problem_of("rbf-white", "gaussian-2").model, 4, 1)
+    struct = compile_kernel(ArcCosine(1), 3, np.dtype("float32")).struct
+    expected = NeighborSearch(Z[:-1], struct, n_neighbors=4).query(X[:5])
+    search = NeighborSearch(Z[:-1], struct, n_neighbors=4, make_scan=run.make_scan)
+    np.testing.assert_array_equal(search.query(X[:5]), expected)
+    scan = search._scan
+    held = [name for name, value in vars(scan).items() if is_on_device(value)]
+    assert held == ["_inducing", "_keys", "_indices", "_values", "_slopes"]
+    run.close()
+    assert scan._kernel is None
     assert not any(is_on_device(value) for value in vars(scan).values())
 
 
@@ -661,11 +803,18 @@ def small():
 @pytest.fixture
 def few_threads(monkeypatch):
     """Take one thread for each task in the simulator."""
-    from skswsgp import _device
+    from skswsgp import _device, _device_arrays, _device_kriging, _device_search
+
+    def repeat(array, n, what):
+        return _device_arrays.send_array(np.repeat(array, n, axis=0), what)
 
     if SIMULATED:
         monkeypatch.setattr(_cuda, "WARP", 1)
         monkeypatch.setattr(_device, "lanes_for", lambda H: 1)
+        monkeypatch.setattr(_device, "PLACES", 3)
+        monkeypatch.setattr(_device_search, "THREADS", 16)
+        for module in (_device, _device_kriging):
+            monkeypatch.setattr(module, "repeat", repeat)
 
 
 @needs_gpu
@@ -682,6 +831,57 @@ def test_a_fit_equals_that_on_the_cpu(small, options, rng):
         other = "cpu" if device == "cuda" else "cuda"
         mu, std = model.set_params(device=other).predict(X, return_std=True)
         results.append((mu, std, model.lower_bound(X, y), model.validation_scores_))
+    for first, second in zip(*results, strict=True):
+        assert_close(second, first, roundings=ROUNDINGS)
+
+
+@pytest.fixture
+def short_start(monkeypatch):
+    """Let the start learn in few steps, of few rows from few others."""
+
+    def process(model, H, *options):
+        return _local.LocalProcess(model, min(H, 3), *options)
+
+    names = "STEPS", "COARSE_STEPS", "SITE_STEPS", "WIDE_STEPS"
+    sizes = dict.fromkeys(names, 4 if SIMULATED else 50)
+    if SIMULATED:
+        sizes |= {"MOST_HELD": 5, "SMOOTHNESS": (1.5, 0.5), "LocalProcess": process}
+        monkeypatch.setattr(_local, "BATCH", 4)
+        monkeypatch.setattr(_local, "REFRESH", 3)
+    for name, value in sizes.items():
+        monkeypatch.setattr(_learning, name, value)
+    monkeypatch.setattr(_learning, "EXACT_ROWS", 0)
+
+
+@needs_gpu
+@pytest.mark.usefixtures("few_threads", "short_start")
+@pytest.mark.parametrize("kind", ["regressor", "dot-product", "classifier"])
+def test_a_fit_with_its_start_equals_that_on_the_cpu(monkeypatch, kind, rng):
+    from skswsgp import _device_kriging
+
+    steps, method = [], _device_kriging.CudaKriging.differentiate
+
+    def noted(*args):
+        steps.append(1)
+        return method(*args)
+
+    monkeypatch.setattr(_device_kriging.CudaKriging, "differentiate", noted)
+    X = rng.normal(size=(24, 2))
+    y = np.sin(X[:, 0]) + 0.1 * rng.normal(size=24)
+    weight = rng.uniform(0.5, 2.0, size=24)
+    kernel = DotProduct(0.5) + RBF(1.0) if kind == "dot-product" else None
+    options = {"n_neighbors": 4, "random_state": 0, "n_jobs": 1, "kernel": kernel}
+    results = []
+    for device in ("cpu", "cuda"):
+        if kind == "classifier":
+            model = SWSGPClassifier(device=device, **options)
+            model.fit(X, y > 0, weight)
+            results.append([model.predict_proba(X)])
+        else:
+            model = SWSGPRegressor(device=device, **options).fit(X, y, weight)
+            results.append(model.predict(X, return_std=True))
+        results[-1] = *results[-1], model.kernel_.theta
+        assert bool(steps) == (device == "cuda")
     for first, second in zip(*results, strict=True):
         assert_close(second, first, roundings=ROUNDINGS)
 
@@ -795,6 +995,40 @@ def test_nothing_is_left_on_the_device(
     if failure is None:
         model.predict(X, return_std=True)
         assert held() == 0
+
+
+@needs_gpu
+@pytest.mark.usefixtures("few_threads", "short_start")
+@pytest.mark.parametrize("name", ["differentiate", "predict", "find"])
+@pytest.mark.parametrize("failure", [None, KeyboardInterrupt, RuntimeError])
+def test_nothing_is_left_on_the_device_by_the_start(
+    monkeypatch, small, held, failure, name, rng
+):
+    from skswsgp import _device_kriging, _device_search
+
+    kriging, search = _device_kriging.CudaKriging, _device_search.DeviceScan
+    engine, least = (search, 2) if name == "find" else (kriging, 30)
+    method, during, engines = getattr(engine, name), [], []
+
+    def call(engine, *args, **options):
+        result = method(engine, *args, **options)
+        during.append(held())
+        engines.append(engine)  # it lives on, as in the frames of a traceback
+        if failure is not None:
+            raise failure
+        return result
+
+    monkeypatch.setattr(engine, name, call)
+    X = rng.normal(size=(20, 2))
+    model = SWSGPRegressor(RBF(), device="cuda", max_iter=1, **small)
+    if failure is None:
+        model.fit(X, X[:, 0])
+    else:
+        with pytest.raises(failure):
+            model.fit(X, X[:, 0])
+        assert not hasattr(model, "kernel_")
+    assert during[0] > least
+    assert held() == 0
 
 
 @needs_gpu
@@ -970,7 +1204,20 @@ def arguments(dtype):
     points = model, batch.X, batch.active, n, work
     keys, lists = np.asfortranarray(zeros(3, 4, dtype="f8")), zeros(3, 4, dtype="i4")
     heaps = 3, 0, 1, keys, np.asfortranarray(lists)
+    values = np.asfortranarray(zeros(3, 2, 4))
     return {
+        "kriging_gradients": (model, batch, 0, n, work, zeros(n, 4, dtype="f8")),
+        "add_up_points": (zeros(n, 4, dtype="f8"), n),
+        "kriging_predictions": (*points, mu, mu),
+        "scan_values": (
+            kernel_of(model),
+            np.asfortranarray(mu),
+            mu,
+            *heaps[:3],
+            values,
+            values,
+            *heaps[3:],
+        ),
         "scan_segments": (np.asfortranarray(mu), mu, *heaps),
         "merge_heaps": (3, *heaps, lists),
         "repeat_row": (mu[0].copy(), mu),
@@ -1004,7 +1251,7 @@ def test_each_kernel_compiles_to_ptx(monkeypatch, dtype):
     calls = arguments(dtype.name)
     launched = {
         name: value
-        for module in (kernels, searches)
+        for module in (kernels, searches, kriging)
         for name, value in vars(module).items()
         if is_kernel(value)
     }
@@ -1046,7 +1293,7 @@ def shared_arrays(ptx):
 
 
 STORES = {"claim_rows": ".u64", "scan_segments": ".f64"}  # other than of the dtype
-STORES |= {"merge_heaps": ".u32", "put_lists": ".u32"}
+STORES |= {"merge_heaps": ".u32", "put_lists": ".u32", "add_up_points": ".f64"}
 FACTORS = ["gradients", "predict", "weigh_neighbors", "invert_covariances", "bounds"]
 
 
