@@ -25,7 +25,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))  # where nothing is installed
 from datasets import load, split
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, Matern
 
-from skswsgp import SWSGPRegressor, _cuda, _device, _device_data
+from skswsgp import SWSGPRegressor, _cuda, _device_data, _device_work
 from skswsgp._engine import CpuEngine, make_engine
 from skswsgp._likelihoods import make_likelihood
 from skswsgp._neighbors import NeighborSearch
@@ -99,7 +99,7 @@ def relative(actual, expected):
 
 def check(lanes, n_threads, M=200, H=37, n=50):
     """Print how far each kernel is from the CPU."""
-    _device.lanes_for = lambda H: lanes
+    _device_work.lanes_for = lambda H: lanes
     for dtype in ("float64", "float32"):
         for likelihood in ("gaussian", "bernoulli", "softmax"):
             for full in (False, True):
@@ -260,14 +260,14 @@ def time_steps(M, H, n, steps, dtype, all_lanes, n_threads):
     print(f"\nn={n} H={H} M={M} {dtype}, {steps} steps an epoch, ms a step")
     best = np.inf
     for lanes in all_lanes:
-        _device.lanes_for = lambda H, lanes=lanes: lanes
+        _device_work.lanes_for = lambda H, lanes=lanes: lanes
         for way, share in ("streamed", 0.0), ("resident", 0.5):
             _device_data.MEMORY = share
             seconds = seconds_of_step("cuda", model, data, H, n, 3, n_threads)
             words = f"  cuda, {lanes:4d} threads a point, {way}:"
             print(words, f"{1e3 * seconds:8.3f}", flush=True)
             best = min(best, seconds)
-    _device.lanes_for = chosen
+    _device_work.lanes_for = chosen
     with global_memory():
         seconds = seconds_of_step("cuda", model, data, H, n, 3, n_threads)
     words = f"  cuda, {chosen(H):4d} threads a point, resident, no shared memory:"
@@ -340,12 +340,12 @@ if __name__ == "__main__":
     options = parser.parse_args()
     if reason := _cuda.missing():
         raise SystemExit(reason)
-    chosen = _device.lanes_for
+    chosen = _device_work.lanes_for
     for lanes in (32, 128) if options.quick else (1, 32, 128):
         check(lanes, options.cpu_threads)
     with global_memory():
         check(128, options.cpu_threads)
-    _device.lanes_for = chosen
+    _device_work.lanes_for = chosen
     check_search(options.cpu_threads)
     check_fits(options.cpu_threads)
     if not options.quick:

@@ -14,29 +14,15 @@ from skswsgp import _engine_cuda as kernels
 from skswsgp._adam import make_optimizer
 from skswsgp._covariance import Kernel
 from skswsgp._cuda import cuda
-from skswsgp._device_arrays import THREADS, fetch, parts, repeat, send, send_array
+from skswsgp._device_arrays import THREADS, fetch, parts, send, send_array
 from skswsgp._device_data import Ferry, load_rows
 from skswsgp._device_search import make_scan
-from skswsgp._device_work import (
-    bytes_in_shared,
-    bytes_of_place,
-    make_gradients,
-    make_rows,
-    require_room,
-)
+from skswsgp._device_work import Places, make_gradients, make_rows, require_room
 from skswsgp._engine import is_like
-from skswsgp._state import Batch, Work, make_work
-from skswsgp._triangle_cuda import SharedWork
+from skswsgp._state import Batch
 
-PLACES = 2048  # blocks of a launch, at most; each has work arrays
-WORK_MEMORY = 0.25  # of the free memory, which work arrays may take
 ROWS_AT_ONCE = 8192  # points that are evaluated at once, at most
 ROWS_MEMORY = 0.25  # of the free memory, which these and their results may take
-
-
-def lanes_for(H):
-    """Return how many threads work on a point: 1, or 32 times a power of two."""
-    return 32 if H <= 32 else 128 if H <= 64 else 256
 
 
 class CudaEngine:
@@ -60,7 +46,8 @@ class CudaEngine:
         self._host, self._device = model, None
         self._ahead = False  # whether the device's is newer
         self._lent = True  # whether somebody may have changed the host's
-        self._optimizer = self._work = self._events = None
+        self._optimizer = self._events = None
+        self._places = Places(model, n_active)
         self._extra = np.zeros(2, np.int64)
         self._known = {}  # kernels for the types of their arguments
         self._holders = WeakSet()  # searches and rows of data, which hold memory
@@ -119,27 +106,12 @@ class CudaEngine:
         self._lent = False
         return self._device
 
-    def _places(self, n):
-        """Return how many points at once there are work arrays for, at most n."""
-        size = bytes_of_place(self._host, self.n_active)
-        free = _cuda.free_memory()
-        places = max(1, min(n, PLACES, int(WORK_MEMORY * free / size)))
-        if self._work is None or len(self._work.K) < places:
-            self._work = None
-            single = make_work(self._host, self.n_active, 1)
-            _, shared = self._block()
-            kind = SharedWork if shared else Work
-            self._work = kind(*(repeat(a, places, "work arrays") for a in single))
-            self.events  # noqa: B018  they count by place
-            self._events = send_array(np.zeros((places, 2), np.int64), "counts")
-        return len(self._work.K)
-
-    def _block(self):
-        """Return the threads of a block for points, and its bytes of shared memory."""
-        threads = lanes_for(self.n_active), 1
-        return threads, bytes_in_shared(
-            self.n_active, self._host.Z.itemsize, threads[1]
-        )
+    def _make_room(self, n):
+        """Have work arrays, and counts by place, for n points at once."""
+        if self._places.make_room(n):
+            self.events  # noqa: B018  which are of other places
+            counts = np.zeros((len(self._places), 2), np.int64)
+            self._events = send_array(counts, "counts")
 
     def close(self):
         """Give all memory of the device back; the model stays on the host."""
@@ -147,7 +119,7 @@ class CudaEngine:
             self.model, self.events  # noqa: B018  fetched
         finally:
             self._device = self._optimizer = self._sums = None
-            self._work = self._events = self._grads = self._rows = None
+            self._places.work = self._events = self._grads = self._rows = None
             for holder in (*self._holders, self._ferry):
                 holder.close()
             _cuda.collect()
@@ -171,7 +143,7 @@ class CudaEngine:
         require_room(self._host, n, self.n_active)
         self._rows = make_rows(self._host, n, self.n_active)
         self._grads = make_gradients(self._host, n, self.n_active, None)
-        self._places(n)
+        self._make_room(n)
         self._sums = send_array(np.zeros(2), "sums")
         self._device, self._ahead = model, True
 
@@ -191,14 +163,14 @@ class CudaEngine:
         batch = send(batch, "rows of data")
         rates, count = self._ferry.send(rates, np.zeros(steps, np.int64))
         rows, sums = self._rows._replace(count=count), self._sums
-        touched, (threads, shared) = len(rows.touched), self._block()
-        places, grads = len(self._work.K), self._grads._replace(events=self._events)
+        touched, launch = len(rows.touched), self._places.launch(n)
+        grads = self._grads._replace(events=self._events)
         for k in range(steps):
             start = k * n
             use = batch.active, start, n, k
             self._launch(kernels.claim_rows, -(-n * H // THREADS), THREADS, *use, rows)
-            points = model, batch, start, n, self._work, grads, rows
-            blocks = min(places, n)
+            points = model, batch, start, n, self._places.work, grads, rows
+            blocks, threads, _, shared = launch
             self._launch(kernels.gradients, blocks, threads, *points, shared=shared)
             added = model, self._optimizer, *use, rates, grads, rows, sums
             self._launch(kernels.add_up, touched + 1, _cuda.WARP, *added)
@@ -258,7 +230,7 @@ class CudaEngine:
             n = part.stop - part.start
             blocks = self._blocks(n)
             there = [send_array(a[part], "rows") for a in (mu, v, ell, d_mu, d_v)]
-            rows = send_array(y[part], "rows"), n, self._work
+            rows = send_array(y[part], "rows"), n, self._places.work
             kernels.expectations[blocks[:2]](model, *rows, *there)
             for here, array in zip((ell, d_mu, d_v), there[2:], strict=True):
                 here[part] = array.copy_to_host()
@@ -274,14 +246,16 @@ class CudaEngine:
             blocks = self._blocks(n)
             rows = send(Batch(*(array[part] for array in batch)), "rows")
             there = [send_array(array[part], "rows") for array in (ell, kl)]
-            kernels.bounds[blocks](model, rows, n, self._work, *there, self._events)
+            kernels.bounds[blocks](
+                model, rows, n, self._places.work, *there, self._events
+            )
             ell[part], kl[part] = (array.copy_to_host() for array in there)
         return ell, kl
 
     def _blocks(self, n):
         """Return the shape, stream and shared memory of a launch for n points."""
-        threads, shared = self._block()
-        return min(self._places(n), n), threads, 0, shared
+        self._make_room(n)
+        return self._places.launch(n)
 
     def _evaluate(self, launch, rows, results, *options):
         """Fill the results, part by part; those without rows are left alone."""
@@ -292,7 +266,7 @@ class CudaEngine:
             arguments = [send_array(array[part], "rows") for array in rows]
             there = [send_array(array[part], "results") for array in results]
             launch[blocks](
-                model, *arguments, n, self._work, *options, *there, self._events
+                model, *arguments, n, self._places.work, *options, *there, self._events
             )
             for here, array in zip(results, there, strict=True):
                 if here.size:

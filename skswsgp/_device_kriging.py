@@ -6,11 +6,10 @@ import numpy as np
 
 from skswsgp import _cuda, _device
 from skswsgp import _kriging_cuda as kernels
-from skswsgp._device_arrays import repeat, send, send_array
+from skswsgp._device_arrays import send, send_array
 from skswsgp._device_search import make_scan
-from skswsgp._device_work import bytes_of_place
+from skswsgp._device_work import Places
 from skswsgp._engine_cpu import make_gradients
-from skswsgp._state import make_work
 
 MOVING = "params", "inv_scale", "noise"  # fields of a model that are sent each time
 
@@ -35,6 +34,7 @@ class CudaKriging:
         _cuda.require()
         self.model, self.n_active, self.n_threads = model, n_active, n_threads
         self.grads = make_gradients(model, 1, n_active)
+        self._places = Places(model, n_active)
         self._launch = None  # the kernel for the types of its arguments
         self._scans = WeakSet()
         self._forget()
@@ -56,7 +56,7 @@ class CudaKriging:
         """Take the rows of the next steps, n each; y holds ratios as in `_kriging`."""
         self._batch = None
         self._batch, self.n = send(batch, "rows of data"), n
-        self._make_room(n)
+        self._places.make_room(n)
         columns = len(self.model.params) + len(self.model.noise) + 1
         if self._results is None or len(self._results) < n:
             self._results = None
@@ -68,10 +68,10 @@ class CudaKriging:
         As `CpuKriging` does.
         """
         n, results = self.n, self._results
-        points = self._current(), self._batch, start, n, self._work, results
+        points = self._current(), self._batch, start, n, self._places.work, results
         if self._launch is None:  # to find out the types takes a millisecond
             self._launch = kernels.kriging_gradients.specialize(*points)
-        self._launch[self._blocks(n)](*points)
+        self._launch[self._places.launch(n)](*points)
         kernels.add_up_points[min(results.shape[1], 1024), _cuda.WARP](results, n)
         total, P = results[0].copy_to_host(), len(self.model.params)
         self.grads.d_log[0], self.grads.d_noise[0] = total[:P], total[P:-1]
@@ -84,18 +84,18 @@ class CudaKriging:
         model = self._current()
         for part in _device.some_rows(X, active, mu, v):
             n = part.stop - part.start
-            self._make_room(n)
+            self._places.make_room(n)
             rows = [send_array(array[part], "rows") for array in (X, active)]
             there = [send_array(array[part], "results") for array in (mu, v)]
-            launch = kernels.kriging_predictions[self._blocks(n)]
-            launch(model, *rows, n, self._work, *there)
+            launch = kernels.kriging_predictions[self._places.launch(n)]
+            launch(model, *rows, n, self._places.work, *there)
             for here, array in zip((mu, v), there, strict=True):
                 here[part] = array.copy_to_host()
         return mu, v
 
     def _forget(self):
         """Hold nothing on the device."""
-        self._model = self._work = self._batch = self._results = None
+        self._model = self._places.work = self._batch = self._results = None
 
     def _current(self):
         """Return the model on the device with parameters as the host has them."""
@@ -105,20 +105,3 @@ class CudaKriging:
             for name in MOVING:
                 getattr(self._model, name).copy_to_device(getattr(self.model, name))
         return self._model
-
-    def _make_room(self, n):
-        """Have work arrays for n points at once, or as many as memory allows."""
-        size = bytes_of_place(self.model, self.n_active)
-        most = int(_device.WORK_MEMORY * _cuda.free_memory() / size)
-        places = max(1, min(n, _device.PLACES, most))
-        if self._work is None or len(self._work.K) < places:
-            self._work = None
-            single = make_work(self.model, self.n_active, 1)
-            self._work = type(single)(
-                *(repeat(array, places, "work arrays") for array in single)
-            )
-
-    def _blocks(self, n):
-        """Return the shape of a launch for n points."""
-        lanes = _device.lanes_for(self.n_active)
-        return min(len(self._work.K), n), (lanes, 1)

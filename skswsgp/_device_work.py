@@ -1,15 +1,17 @@
-"""What minibatches need on the device beside the model: how much, and the arrays."""
+"""What launches need on the device beside the model: how much, and the arrays."""
 
 import numpy as np
 
 from skswsgp import _cuda
 from skswsgp import _engine_cuda as kernels
-from skswsgp._device_arrays import send_array
+from skswsgp._device_arrays import repeat, send_array
 from skswsgp._linalg import padded
-from skswsgp._state import Gradients, make_work
+from skswsgp._state import Gradients, Work, make_work
 from skswsgp._training import STEPS_PER_BLOCK
-from skswsgp._triangle_cuda import start_of
+from skswsgp._triangle_cuda import SharedWork, start_of
 
+PLACES = 2048  # blocks of a launch, at most; each has work arrays
+WORK_MEMORY = 0.25  # of the free memory, which work arrays may take
 NO_ROOM = (
     "minibatches of {n} rows with {H} neighbours: the GPU has no room for them "
     "({need:.3g} MB, {free:.3g} MB are free); expected batch_size={fits} or less, or "
@@ -19,6 +21,62 @@ NO_ROOM_AT_ALL = (
     "n_inducing={M} and n_neighbors={H}: the GPU has no room for a minibatch of one "
     "row ({need:.3g} MB, {free:.3g} MB are free); expected fewer, or device='cpu'."
 )
+
+
+def lanes_for(H):
+    """Return how many threads work on a point: 1, or 32 times a power of two."""
+    return 32 if H <= 32 else 128 if H <= 64 else 256
+
+
+class Places:
+    """Work arrays for the points that the blocks of a launch work on at once.
+
+    Parameters
+    ----------
+    model : Model
+        It tells sizes only.
+    n_active : int
+        H.
+
+    Attributes
+    ----------
+    work : Work or SharedWork or None
+        The latter where R has room in shared memory.
+    """
+
+    def __init__(self, model, n_active):
+        self.model, self.n_active = model, n_active
+        self.work = None
+
+    def __len__(self):
+        return 0 if self.work is None else len(self.work.K)
+
+    def make_room(self, n):
+        """Have work arrays for n points, or what memory allows; whether they are new.
+
+        At least for one.
+        """
+        size = bytes_of_place(self.model, self.n_active)
+        most = int(WORK_MEMORY * _cuda.free_memory() / size)
+        places = max(1, min(n, PLACES, most))
+        if len(self) >= places:
+            return False
+        self.work = None
+        single = make_work(self.model, self.n_active, 1)
+        kind = SharedWork if self.block()[1] else Work
+        self.work = kind(*(repeat(a, places, "work arrays") for a in single))
+        return True
+
+    def block(self):
+        """Return the threads of a block, and its bytes of shared memory."""
+        threads = lanes_for(self.n_active), 1
+        itemsize = self.model.Z.itemsize
+        return threads, bytes_in_shared(self.n_active, itemsize, threads[1])
+
+    def launch(self, n):
+        """Return the shape, stream and shared memory of a launch for n points."""
+        threads, shared = self.block()
+        return min(len(self), n), threads, 0, shared
 
 
 def require_room(model, n, H):

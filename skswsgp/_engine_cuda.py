@@ -23,6 +23,7 @@ from skswsgp import (
     _point,
     _state,
     _stationary,
+    _triangle_cuda,
     _variational,
 )
 from skswsgp._adam import (
@@ -52,7 +53,7 @@ from skswsgp._point import (
     regress,
 )
 from skswsgp._state import of_thread
-from skswsgp._triangle_cuda import with_triangle
+from skswsgp._triangle_cuda import work_at
 
 WORD = 64  # uses of a row that an entry of `uses` tells
 
@@ -107,12 +108,6 @@ def put_lists(lists, index, out):
     for at in range(cuda.grid(1), n * H, cuda.gridsize(1)):
         i, h = at // H, at % H
         out[index[i], h] = lists[i, h]
-
-
-@njit
-def work_at(works, place):
-    """Return the work arrays of a place, R in shared memory where it has room there."""
-    return with_triangle(works, of_thread(works, place), cuda.threadIdx.y)
 
 
 # --- a step ---------------------------------------------------------------------------
@@ -396,6 +391,7 @@ for_kernels(
     _likelihoods,
     _linalg,
     _state,
+    _triangle_cuda,
     _factor,
     _variational,
     _point,

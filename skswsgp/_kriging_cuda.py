@@ -8,13 +8,22 @@ came first.
 import math
 import sys
 
-from skswsgp import _covariance, _kriging, _linalg, _point, _state, _stationary
+from skswsgp import (
+    _covariance,
+    _factor,
+    _kriging,
+    _linalg,
+    _point,
+    _state,
+    _stationary,
+    _triangle_cuda,
+)
 from skswsgp import _variational as formulas
 from skswsgp._cuda import cuda, for_kernels, kernel
 from skswsgp._kriging import differentiate_krige, gather_data, krige
 from skswsgp._lanes import solo, span, sync
 from skswsgp._linalg import column_sum
-from skswsgp._state import of_thread
+from skswsgp._triangle_cuda import work_at
 
 
 @kernel
@@ -27,7 +36,7 @@ def kriging_gradients(model, batch, start, n, works, results):
     place = cuda.blockIdx.x * cuda.blockDim.y + cuda.threadIdx.y
     P, Q, H = model.params.shape[0], model.noise.shape[0], batch.active.shape[1]
     for b in range(place, n, cuda.gridDim.x * cuda.blockDim.y):
-        work = of_thread(works, place)
+        work = work_at(works, place)
         for j in span(0, results.shape[1]):
             results[b, j] = 0.0
         sync()
@@ -56,7 +65,7 @@ def kriging_predictions(model, X, active, n, works, mu, v):
     place = cuda.blockIdx.x * cuda.blockDim.y + cuda.threadIdx.y
     H = active.shape[1]
     for row in range(place, n, cuda.gridDim.x * cuda.blockDim.y):
-        work = of_thread(works, place)
+        work = work_at(works, place)
         gather_data(model, X, active, row, H, work)
         for q in range(mu.shape[1]):
             found = krige(model, work, H, q) >= 0.0
@@ -72,6 +81,8 @@ for_kernels(
     _covariance,
     _linalg,
     _state,
+    _triangle_cuda,
+    _factor,
     formulas,
     _point,
     _kriging,

@@ -11,8 +11,9 @@ import operator
 from llvmlite import ir
 
 from skswsgp._cuda import cuda
+from skswsgp._jit import njit
 from skswsgp._lanes import BLOCK
-from skswsgp._state import Work
+from skswsgp._state import Work, of_thread
 
 TILE_BITS = BLOCK.bit_length() - 1
 
@@ -193,3 +194,9 @@ if cuda is not None:
         with_triangle = cuda.jit(device=True)(with_triangle)
     else:
         with_triangle = gpu_triangle()
+
+
+@njit
+def work_at(works, place):
+    """Return the work arrays of a place, R in shared memory where it has room there."""
+    return with_triangle(works, of_thread(works, place), cuda.threadIdx.y)

@@ -143,16 +143,16 @@ class Turns:
 
 def engine_with(monkeypatch, lanes, backwards=False):
     """Return the class of the CUDA engine with few lanes, which several blocks have."""
-    from skswsgp import _device, _device_arrays
+    from skswsgp import _device, _device_arrays, _device_work
 
     if SIMULATED:
         monkeypatch.setattr(_cuda, "WARP", lanes)
         for module in (_device, _device_arrays):
             monkeypatch.setattr(module, "THREADS", 8)
-        monkeypatch.setattr(_device, "PLACES", 3)
+        monkeypatch.setattr(_device_work, "PLACES", 3)
         if lanes > 1:
             monkeypatch.setattr(_lanes, "team", Turns(backwards))
-    monkeypatch.setattr(_device, "lanes_for", lambda H: lanes)
+    monkeypatch.setattr(_device_work, "lanes_for", lambda H: lanes)
     return _device.CudaEngine
 
 
@@ -323,7 +323,7 @@ def test_the_factor_is_where_there_is_room(engine, monkeypatch, room, dtype):
     monkeypatch.setattr(_cuda, "SHARED", size if room else size - 1)
     run = engine(problem.model, active.shape[1], 1)
     run.invert(X, active)
-    assert run._work.chol.copy_to_host().any() == (not room)
+    assert run._places.work.chol.copy_to_host().any() == (not room)
     run.close()
 
 
@@ -334,7 +334,7 @@ def test_each_place_of_a_block_has_its_own_triangle(engine, monkeypatch):
     problem = problem_of("rbf-white", "gaussian-2").replace(rows=[0, 1])
     H = problem.batch.active.shape[1]
     run, size = engine(problem.model, H, 1), bytes_in_shared(H, 8, 2)
-    run._places(2)
+    run._make_room(2)
     monkeypatch.setattr(engine, "_blocks", lambda *_: (1, (1, 2), 0, size))
     check_evaluation(lambda *_: run, problem)
 
@@ -803,18 +803,17 @@ def small():
 @pytest.fixture
 def few_threads(monkeypatch):
     """Take one thread for each task in the simulator."""
-    from skswsgp import _device, _device_arrays, _device_kriging, _device_search
+    from skswsgp import _device_arrays, _device_search, _device_work
 
     def repeat(array, n, what):
         return _device_arrays.send_array(np.repeat(array, n, axis=0), what)
 
     if SIMULATED:
         monkeypatch.setattr(_cuda, "WARP", 1)
-        monkeypatch.setattr(_device, "lanes_for", lambda H: 1)
-        monkeypatch.setattr(_device, "PLACES", 3)
+        monkeypatch.setattr(_device_work, "lanes_for", lambda H: 1)
+        monkeypatch.setattr(_device_work, "PLACES", 3)
         monkeypatch.setattr(_device_search, "THREADS", 16)
-        for module in (_device, _device_kriging):
-            monkeypatch.setattr(module, "repeat", repeat)
+        monkeypatch.setattr(_device_work, "repeat", repeat)
 
 
 @needs_gpu
