@@ -68,6 +68,12 @@ def with_triangle(works, work, part):
     return work._replace(chol=Triangle(values, side))
 
 
+@njit
+def work_at(works, place):
+    """Return the work arrays of a place, R in shared memory where it has room there."""
+    return with_triangle(works, of_thread(works, place), cuda.threadIdx.y)
+
+
 # --- the same on a GPU ----------------------------------------------------------------
 
 
@@ -192,11 +198,6 @@ def replace_factor(triangle_type):
 if cuda is not None:
     if cuda.config.ENABLE_CUDASIM:
         with_triangle = cuda.jit(device=True)(with_triangle)
+        work_at = cuda.jit(device=True)(work_at)
     else:
         with_triangle = gpu_triangle()
-
-
-@njit
-def work_at(works, place):
-    """Return the work arrays of a place, R in shared memory where it has room there."""
-    return with_triangle(works, of_thread(works, place), cuda.threadIdx.y)
