@@ -2,7 +2,7 @@
 
 import os
 import threading
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 
 import numba
@@ -129,11 +129,23 @@ def share(function, n_threads, n, *arguments):
     if n_threads == 1:
         function(*parts[0], *arguments)
         return
-    with ThreadPoolExecutor(n_threads - 1) as pool:  # its end waits for all
+    with ThreadPoolExecutor(n_threads - 1) as pool:
         others = [pool.submit(function, *part, *arguments) for part in parts[1:]]
-        function(*parts[0], *arguments)
+        try:
+            function(*parts[0], *arguments)
+        finally:
+            settle(others)
     for other in others:
         other.result()
+
+
+def settle(futures):
+    """Wait until all are done, whoever interrupts: they write what others own."""
+    try:
+        wait(futures)
+    except KeyboardInterrupt:
+        settle(futures)
+        raise
 
 
 @contextmanager

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import skswsgp
+from skswsgp import _jit
 from skswsgp._jit import share
 
 # Compiles one small function, and says whether it came from the cache.
@@ -118,3 +119,22 @@ def test_share_waits_for_all_before_it_fails(failing):
     with pytest.raises(ZeroDivisionError):
         share(work, 3, 3)
     assert sorted(done) == [t for t in range(3) if t != failing]
+
+
+def test_share_waits_for_all_before_it_is_interrupted(monkeypatch):
+    done, signals, wait = [], [KeyboardInterrupt, KeyboardInterrupt], _jit.wait
+
+    def work(first, last, t):
+        time.sleep(0.2 * t)
+        done.append(t)
+
+    def interrupted(futures):
+        if signals:
+            raise signals.pop()
+        return wait(futures)
+
+    monkeypatch.setattr(_jit, "wait", interrupted)
+    monkeypatch.setattr(_jit.ThreadPoolExecutor, "__exit__", lambda *_: None)
+    with pytest.raises(KeyboardInterrupt):
+        share(work, 3, 3)
+    assert sorted(done) == [0, 1, 2]
