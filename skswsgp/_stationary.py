@@ -32,7 +32,8 @@ def row_start(i, n):
 def exponential(x):
     """exp(x) for x < 700 to 4e-14, in arithmetic that the compiler can vectorise."""
     x = -700.0 if x < -700.0 else x
-    exponent = math.floor(x * 1.4426950408889634 + 0.5)
+    known = x == x  # no integer stands for NaN
+    exponent = math.floor(x * 1.4426950408889634 + 0.5) if known else 0.0
     r = x - exponent * 0.6931471803691238 - exponent * 1.9082149292705877e-10
     p = 1.0 / 39916800.0  # Taylor series to order 11 on |r| <= log(2) / 2
     p = p * r + 1.0 / 3628800.0

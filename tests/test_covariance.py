@@ -247,3 +247,4 @@ def test_exponential():
     near = np.abs(x) < 300.0
     np.testing.assert_allclose(values[near], np.exp(x[near]), rtol=2e-14)
     assert exponential(-1e6) == exponential(-700.0) < 1e-300
+    assert np.isnan(exponential(np.nan))

@@ -558,7 +558,7 @@ def test_what_is_lost_is_noticed_when_the_epoch_ends():
     from skswsgp import _device
 
     problem = problem_of("rbf-white", "gaussian-2", moving=False)
-    lost = problem.replace(m=np.full_like(problem.model.m, np.nan))
+    lost = problem.replace(noise=np.full(2, np.nan))
     n, H = problem.batch.active.shape
     run = _device.CudaEngine(lost.model, H, 1)
     P, D = len(lost.model.params), lost.model.Z.shape[1]
