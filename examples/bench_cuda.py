@@ -246,8 +246,10 @@ def seconds_of_step(device, model, data, H, n, epochs, n_threads):
 def global_memory():
     """Have the factors of points in global memory, as with more neighbours."""
     before, _cuda.SHARED = _cuda.SHARED, 0
-    yield
-    _cuda.SHARED = before
+    try:
+        yield
+    finally:
+        _cuda.SHARED = before
 
 
 def time_steps(M, H, n, steps, dtype, all_lanes, n_threads):

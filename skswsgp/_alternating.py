@@ -65,6 +65,11 @@ class AlternatingSolver:
         return self.natural is None or self.natural.solved
 
     @property
+    def usable(self):
+        """Whether there is a model yet."""
+        return self.rounds > 0
+
+    @property
     def converged(self):
         """Whether all rounds are done."""
         return self.rounds >= ROUNDS

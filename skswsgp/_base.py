@@ -342,6 +342,8 @@ class BaseSWSGP(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
                 if task.end_epoch(fitted) or history.stalled or solver.converged:
                     break
         except KeyboardInterrupt:
+            if not solver.usable:
+                raise
             when = "then" if best is None else "at its best"
             warnings.warn(
                 f"training was interrupted in {solver.plan[0]} "

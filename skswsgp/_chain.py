@@ -29,7 +29,7 @@ class Chain(NamedTuple):
         """Return R' R u for u (M, k)."""
         return self.rows.pull_product(np.ones_like(u), u)
 
-    def matrix(self):
+    def gram(self):
         """Return R' R (M, M)."""
         return self.rows.gram(np.ones(len(self.precision)))
 

@@ -24,7 +24,7 @@ NO_ROOM_AT_ALL = (
 
 
 def lanes_for(H):
-    """Return how many threads work on a point: 1, or 32 times a power of two."""
+    """Return how many threads work on a point: 32 times a power of two."""
     return 32 if H <= 32 else 128 if H <= 64 else 256
 
 

@@ -57,12 +57,12 @@ def clear(grads, chunk):
 
 
 @njit
-def count_jitter(usual, jitter, events, chunk):
+def count_jitter(usual, jitter, events, place):
     """Count a factorisation that needed extra jitter, or that failed."""
     if jitter < 0.0:
-        events[chunk, 1] += 1
+        events[place, 1] += 1
     elif jitter > 1.5 * usual:
-        events[chunk, 0] += 1
+        events[place, 0] += 1
 
 
 # --- gradients ------------------------------------------------------------------------

@@ -2,7 +2,6 @@
 
 import os
 import threading
-from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 
 import numba
@@ -85,6 +84,7 @@ _LOCK = threading.RLock()
 
 
 ROWS_A_THREAD = 1000  # fewer are not worth waking another thread for
+SHARE_A_THREAD = 1500.0  # microseconds that are worth making a thread for
 WORK_A_THREAD = 150.0  # microseconds, likewise; on a busy machine it may wake late
 
 
@@ -111,16 +111,19 @@ def max_threads(n_jobs, n_rows=None):
     return max(1, min(n_jobs, available))
 
 
-def threads_for(work, n_threads):
-    """Return how many of n_threads a launch of so many microseconds of work takes."""
-    return max(1, min(n_threads, int(work / WORK_A_THREAD)))
+def threads_for(work, n_threads, each=WORK_A_THREAD):
+    """Return how many of n_threads so many microseconds of work take, `each` or more.
+
+    SHARE_A_THREAD where `share` makes the threads.
+    """
+    return max(1, min(n_threads, int(work / each)))
 
 
 def share(function, n_threads, n, *arguments):
     """Call function(first, last, t, *arguments) for a part of n rows in each thread t.
 
-    It costs a tenth of a millisecond a thread. A loop over `prange` starts sooner, but
-    compiles what it calls three times, which took two thirds of a first fit.
+    It costs up to 0.2 ms a thread. A loop over `prange` starts sooner, but compiles
+    what it calls three times, which took half of a first fit.
     """
     n_threads = max(1, min(n, n_threads))
     parts = [
@@ -129,22 +132,33 @@ def share(function, n_threads, n, *arguments):
     if n_threads == 1:
         function(*parts[0], *arguments)
         return
-    with ThreadPoolExecutor(n_threads - 1) as pool:
-        others = [pool.submit(function, *part, *arguments) for part in parts[1:]]
+    failures = []
+
+    def work(part):
         try:
-            function(*parts[0], *arguments)
-        finally:
-            settle(others)
-    for other in others:
-        other.result()
+            function(*part, *arguments)
+        except BaseException as error:
+            failures.append(error)
 
-
-def settle(futures):
-    """Wait until all are done, whoever interrupts: they write what others own."""
+    threads = [threading.Thread(target=work, args=[part]) for part in parts[1:]]
     try:
-        wait(futures)
+        for thread in threads:
+            thread.start()
+        function(*parts[0], *arguments)
+    finally:
+        join(threads)
+    if failures:
+        raise failures[0]
+
+
+def join(threads):
+    """Wait until all have ended, whoever interrupts: they write what others own."""
+    try:
+        for thread in threads:
+            if thread.ident is not None:  # it has started
+                thread.join()
     except KeyboardInterrupt:
-        settle(futures)
+        join(threads)
         raise
 
 

@@ -6,10 +6,11 @@
 import numpy as np
 
 from skswsgp import _kriging_cpu as loops
-from skswsgp._engine import require_device
+from skswsgp._engine import microseconds_of_point, require_device
 from skswsgp._engine_cpu import make_gradients
+from skswsgp._jit import SHARE_A_THREAD, threads_for
 from skswsgp._neighbors import make_scan
-from skswsgp._state import Batch, make_work
+from skswsgp._state import Batch, Work, make_work
 
 
 def make_kriging(device, model, n_active, n_threads):
@@ -48,6 +49,9 @@ class CpuKriging:
     def load(self, batch, n):
         """Take the rows of the next steps, n each; y holds ratios as in `_kriging`."""
         self.batch, self.n = batch, n
+        work = n * microseconds_of_point(batch.active.shape[1])
+        threads = threads_for(work, self.n_threads, SHARE_A_THREAD)
+        self.step_work = Work(*(array[:threads] for array in self.work))
 
     def differentiate(self, start):
         """Return derivatives of sum_i weight_i log p(y_i | neighbours), rows of a step.
@@ -56,7 +60,7 @@ class CpuKriging:
         the next call overwrites; the sum is NaN where C could not be factorised.
         """
         rows = self.model, self.batch, start, self.n
-        loops.kriging_gradients(*rows, self.work, self.grads)
+        loops.kriging_gradients(*rows, self.step_work, self.grads)
         return self.grads
 
     def predict(self, X, active):

@@ -157,10 +157,15 @@ def sum_of_logs(values, row, size):
     """The share of this lane in sum_h log values[row, h], by products of eight."""
     log = 0.0
     for block in span(0, (size + BLOCK - 1) // BLOCK):
+        first, last = BLOCK * block, min(BLOCK * (block + 1), size)
         product = 1.0
-        for h in range(BLOCK * block, min(BLOCK * (block + 1), size)):
+        for h in range(first, last):
             product *= values[row, h]
-        log += math.log(product)
+        if 1e-290 < product < 1e290:
+            log += math.log(product)
+        else:  # too small or large together, or NaN
+            for h in range(first, last):
+                log += math.log(1.0 * values[row, h])  # of a float64
     return log
 
 

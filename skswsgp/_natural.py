@@ -85,6 +85,11 @@ class NaturalSolver:
         self.prior_first = False
 
     @property
+    def usable(self):
+        """Whether there is a model yet."""
+        return bool(self.losses)
+
+    @property
     def converged(self):
         """Whether another round would hardly change the bound."""
         if len(self.losses) < 2:
@@ -220,9 +225,9 @@ class NaturalSolver:
         """
         model, M = self.engine.model, len(self.order)
         beta, right = model.kl_weight, self.rows.pull(self.shift)
+        prior = beta * self.prior.gram()
         for q, w in enumerate(self.precision.T):
-            B = self.rows.gram(w)
-            B += beta * self.prior.matrix()
+            B = self.rows.gram(w) + prior
             rounding = np.finfo(np.float64).eps * np.diag(B).mean()
             U = cholesky(B[::-1, ::-1], rounding)[::-1, ::-1]
             L = np.sqrt(beta) * solve_triangular(U, np.eye(M)).T

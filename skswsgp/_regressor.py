@@ -54,7 +54,8 @@ class SWSGPRegressor(MultiOutputMixin, RegressorMixin, BaseSWSGP):
         work a row; "auto" is "full" while that and Adam's moments fit in 4 MiB. With
         `solver="natural"`, which pays O(M^3) and takes `kl="chain"` for "full", it is
         "full" up to 2048 rows (of one output) and "diag" beyond, or with trained
-        inducing inputs.
+        inducing inputs. "diag" makes the variance of the function too small where rows
+        are dense; "full" makes a fitted model of M^2 numbers, so does its pickle.
     neighbor_metric : {"kernel", "euclidean", "random"}, default="kernel"
         Which inducing points are nearest: those of largest covariance (for stationary
         kernels, of smallest distance in units of the length-scales), of smallest
@@ -312,7 +313,8 @@ class SWSGPRegressor(MultiOutputMixin, RegressorMixin, BaseSWSGP):
         std : ndarray of the same shape
             Standard deviation of an observation, noise included, in the units of y;
             that of the latent function has the square
-            std^2 - noise_variance_ y_scale_^2. Only if `return_std`.
+            std^2 - noise_variance_ y_scale_^2, far too small in places where S is
+            diagonal: see `covariance`. Only if `return_std`.
         """
         mu, v = self._latent(X, return_std, n_neighbors)
         mean = mu * self.y_scale_ + self.y_mean_

@@ -21,7 +21,7 @@ from skswsgp._model import JITTER, initial_covariance, natural_jitter
 from skswsgp._program import compile_kernel
 from skswsgp._refine import refine_kernel
 
-FULL_COVARIANCE_BYTES = 2**30  # S, Adam's moments and, if K is shared, gradients
+FULL_COVARIANCE_BYTES = 2**30  # S, Adam's moments and gradients, more if K is shared
 AUTO_COVARIANCE_BYTES = 2**22  # up to this "auto" takes the full covariance for Adam
 FULL_ROWS = 2048  # and for the natural solver, in regression; fewer for more outputs
 ALL_INDUCING = 100_000, 1_000_000  # rows up to which each one is an inducing point:
@@ -159,7 +159,7 @@ def solves_full(estimator, name, n_rows, M, n_latent):
     """Whether the natural solver is to find all of S.
 
     Its diagonal understates the variance of the function where rows are dense for how
-    fast it changes; on 2,000 rows all of S takes half as long again.
+    fast it changes; on 2,000 rows all of S takes up to twice as long.
     """
     if estimator.covariance != "auto":
         return estimator.covariance == "full"
@@ -170,7 +170,7 @@ def solves_full(estimator, name, n_rows, M, n_latent):
 
 def is_full(covariance, M, H, n_latent, dtype):
     """Decide between a full and a diagonal covariance of q(u)."""
-    copies = 3 if H < M else 3 + CHUNKS
+    copies = 4 if H < M else 4 + CHUNKS
     size = copies * np.dtype(dtype).itemsize * M * M * n_latent
     if covariance == "full" and size > FULL_COVARIANCE_BYTES:
         raise ValueError(

@@ -88,12 +88,12 @@ class Gradients(NamedTuple):
 
     d_m: np.ndarray  # (blocks, Q, H)
     d_s: np.ndarray  # (blocks, Q, H), diagonal covariance
-    d_S: np.ndarray  # (blocks, Q, side, side), full covariance
+    d_S: np.ndarray  # (blocks, Q, side, side), or H for side on a GPU; full covariance
     d_Z: np.ndarray  # (blocks, D, H), trained Z
     d_log: np.ndarray  # (CHUNKS, P) by the logarithms of the kernel parameters
     d_noise: np.ndarray  # (CHUNKS, Q) by the logarithms of the noise variances
     sums: np.ndarray  # (CHUNKS, 2) weighted sums of E log p(y | f) and of KL
-    events: np.ndarray  # (CHUNKS, 2) points with extra jitter, points that failed
+    events: np.ndarray  # (>= CHUNKS, 2) points with extra jitter, points that failed
 
 
 @njit_inline

@@ -1,9 +1,9 @@
 """Steps of Adam on the threads of the CPU: the rows of Z, m and S, and parameters.
 
 A step costs what it touches. The rows of a minibatch get consecutive slots, in which
-their derivatives are added up in the order of the data; then each row takes its step.
-A thread does both for its part of the inducing points, so that results do not depend on
-the number of parts.
+their derivatives are added up in the order of the data, those of L by columns; then
+each row takes its step. A thread does both for its part of the inducing points, so that
+results do not depend on the number of parts.
 """
 
 from typing import NamedTuple

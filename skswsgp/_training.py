@@ -209,6 +209,7 @@ class AdamSolver:
     converged = False  # `History` decides
     solved = True
     keeps_best = False  # the loss of an epoch is one of many models
+    usable = True  # the model, after any number of steps
 
     def __init__(self, engine, data, options, schedule, rng):
         self.search = MovingSearch(engine, data.n_rows, options)

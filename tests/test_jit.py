@@ -6,17 +6,16 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
 import skswsgp
-from skswsgp import _jit
 from skswsgp._jit import share
 
 # Compiles one small function, and says whether it came from the cache.
 SCRIPT = """
 import numpy as np
-from skswsgp import _jit
 from skswsgp._linalg import log_determinant
 print(log_determinant(np.full((8, 8), np.e), 3))
 print(_jit._CACHE, sum(log_determinant.stats.cache_hits.values()))
@@ -122,19 +121,33 @@ def test_share_waits_for_all_before_it_fails(failing):
 
 
 def test_share_waits_for_all_before_it_is_interrupted(monkeypatch):
-    done, signals, wait = [], [KeyboardInterrupt, KeyboardInterrupt], _jit.wait
+    done, signals, join = [], [KeyboardInterrupt, KeyboardInterrupt], Thread.join
 
     def work(first, last, t):
         time.sleep(0.2 * t)
         done.append(t)
 
-    def interrupted(futures):
+    def interrupted(thread):
         if signals:
             raise signals.pop()
-        return wait(futures)
+        join(thread)
 
-    monkeypatch.setattr(_jit, "wait", interrupted)
-    monkeypatch.setattr(_jit.ThreadPoolExecutor, "__exit__", lambda *_: None)
+    monkeypatch.setattr(Thread, "join", interrupted)
     with pytest.raises(KeyboardInterrupt):
         share(work, 3, 3)
     assert sorted(done) == [0, 1, 2]
+
+
+def test_share_in_a_thread_that_outlives_the_main_one():
+    script = """
+import time
+from threading import Thread
+from skswsgp._jit import share
+def work():
+    time.sleep(0.5)
+    share(lambda first, last, t: print(t), 2, 2)
+Thread(target=work).start()
+"""
+    command = [sys.executable, "-c", script]
+    result = subprocess.run(command, capture_output=True, text=True)
+    assert sorted(result.stdout.split()) == ["0", "1"], result.stderr

@@ -124,7 +124,7 @@ def test_chain_is_that_of_the_reference(Z, kernel, H):
     _, _, P = twin_of(solver, kernel, Z, Z[:0])
     R = solver.prior.rows.matrix().toarray()
     assert_allclose(R.T @ R @ P, np.eye(M), atol=1e-8)
-    assert_allclose(solver.prior.matrix(), R.T @ R, rtol=1e-9)
+    assert_allclose(solver.prior.gram(), R.T @ R, rtol=1e-9)
     assert_allclose(solver.prior.precision, np.diag(R.T @ R), rtol=1e-12)
     assert solver.prior.log_det == pytest.approx(np.linalg.slogdet(P)[1], rel=1e-10)
 
@@ -582,6 +582,28 @@ def test_a_trial_that_is_no_number_is_halved(monkeypatch, rng, Z, full):
     with pytest.raises(KeyboardInterrupt):
         solver.advance(4)
     assert_array_equal(model.m, m)
+
+
+def test_an_interrupt_before_there_is_a_model_ends_the_fit(monkeypatch):
+    X, y = load_digits(return_X_y=True)
+    options = {"init": "default", "n_inducing": 50, "random_state": 0}
+    model = SWSGPClassifier(**options).fit(X[:100], y[:100])
+    before, advance = model.inducing_mean_.copy(), _natural.NaturalSolver.advance
+
+    def interrupted(solver, epoch):
+        if epoch == last:
+            raise KeyboardInterrupt
+        return advance(solver, epoch)
+
+    monkeypatch.setattr(_natural.NaturalSolver, "advance", interrupted)
+    last = 0
+    with pytest.raises(KeyboardInterrupt):
+        model.fit(X[:300], y[:300])
+    assert_array_equal(model.inducing_mean_, before)
+    last = 1
+    with pytest.warns(UserWarning, match="interrupted in round 2"):
+        model.fit(X[:300], y[:300])
+    assert model.n_iter_ == 1 and model.score(X[:300], y[:300]) > 0.5
 
 
 def test_a_step_that_makes_the_bound_worse_is_taken_back():
