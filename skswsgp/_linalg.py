@@ -8,6 +8,8 @@ and rows beyond the true size hold the identity.
 
 import math
 
+import numpy as np
+
 from skswsgp._jit import njit, njit_small
 from skswsgp._lanes import (
     BLOCK,
@@ -158,14 +160,14 @@ def sum_of_logs(values, row, size):
     log = 0.0
     for block in span(0, (size + BLOCK - 1) // BLOCK):
         first, last = BLOCK * block, min(BLOCK * (block + 1), size)
-        product = 1.0
+        product = np.float64(1.0)
         for h in range(first, last):
             product *= values[row, h]
         if 1e-290 < product < 1e290:
             log += math.log(product)
         else:  # too small or large together, or NaN
             for h in range(first, last):
-                log += math.log(1.0 * values[row, h])  # of a float64
+                log += math.log(np.float64(values[row, h]))
     return log
 
 

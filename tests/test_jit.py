@@ -16,6 +16,7 @@ from skswsgp._jit import share
 # Compiles one small function, and says whether it came from the cache.
 SCRIPT = """
 import numpy as np
+from skswsgp import _jit
 from skswsgp._linalg import log_determinant
 print(log_determinant(np.full((8, 8), np.e), 3))
 print(_jit._CACHE, sum(log_determinant.stats.cache_hits.values()))
