@@ -53,9 +53,10 @@ class SWSGPRegressor(MultiOutputMixin, RegressorMixin, BaseSWSGP):
         Covariance S of q(u). "full" takes M (M + 1) / 2 numbers, and O(M H^2) more
         work a row; "auto" is "full" while that, Adam's moments and gradients fit in 4
         MiB. With `solver="natural"`, which pays O(M^3) and takes `kl="chain"` for
-        "full", it is "full" up to 2048 rows (of one output) and "diag" beyond, or with trained
-        inducing inputs. "diag" makes the variance of the function too small where rows
-        are dense; "full" makes a fitted model of M^2 numbers, so does its pickle.
+        "full", it is "full" up to 2048 rows (of one output) and "diag" beyond, or with
+        trained inducing inputs. "diag" makes the variance of the function too small
+        where rows are dense; "full" makes a fitted model of M^2 numbers, so does its
+        pickle.
     neighbor_metric : {"kernel", "euclidean", "random"}, default="kernel"
         Which inducing points are nearest: those of largest covariance (for stationary
         kernels, of smallest distance in units of the length-scales), of smallest
