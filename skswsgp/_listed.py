@@ -10,6 +10,7 @@ from skswsgp._engine_cpu import CHUNKS, chunk_bounds
 from skswsgp._factor import quadratic as quadratic_form
 from skswsgp._jit import njit, njit_parallel, njit_part, njit_small, prange, share
 
+PANEL = 128  # rows of A' diag(w) A that a core keeps at hand
 PLAIN, SQUARES, PRODUCT = range(3)  # what `pull` makes
 
 
@@ -99,6 +100,23 @@ def quadratic_rows(first, last, t, lists, weights, L, projection, out):
         out[i] = quadratic_form(L, 0, lists[i], H, row, projection[t])
 
 
+@njit_part
+def gram_rows(first, last, t, lists, weights, w, out):
+    """Rows first to last of out (M, M) = A' diag(w) A."""
+    for begin in range(first, last, PANEL):
+        end = min(begin + PANEL, last)
+        for j in range(begin, end):
+            for k in range(out.shape[1]):
+                out[j, k] = 0.0
+        for i in range(lists.shape[0]):
+            for g in range(lists.shape[1]):
+                j = np.uint64(lists[i, g])
+                if begin <= j < end:
+                    factor = w[i] * weights[i, g]
+                    for h in range(lists.shape[1]):
+                        out[j, np.uint64(lists[i, h])] += factor * weights[i, h]
+
+
 # --- launches; call those of `prange` within `launch` ---------------------------------
 
 
@@ -130,4 +148,11 @@ def quadratic(lists, weights, L, n_threads):
     out = np.empty(len(lists))
     projection = np.empty((n_threads, len(L)))
     share(quadratic_rows, n_threads, len(out), lists, weights, L[None], projection, out)
+    return out
+
+
+def gram(lists, weights, w, M, n_threads):
+    """Return A' diag(w) A (M, M)."""
+    out = np.empty((M, M))
+    share(gram_rows, n_threads, M, lists, weights, w, out)
     return out

@@ -16,7 +16,7 @@ log-likelihood.
 import copy
 
 import numpy as np
-from scipy.linalg import solve_triangular
+from scipy.linalg.lapack import dtrtri
 
 from skswsgp._chain import make_chain
 from skswsgp._conjugate import solve_systems
@@ -223,14 +223,14 @@ class NaturalSolver:
 
         With the upper factor U of B = U U', L is sqrt(beta) U^-T.
         """
-        model, M = self.engine.model, len(self.order)
+        model = self.engine.model
         beta, right = model.kl_weight, self.rows.pull(self.shift)
         prior = beta * self.prior.gram()
         for q, w in enumerate(self.precision.T):
             B = self.rows.gram(w) + prior
             rounding = np.finfo(np.float64).eps * np.diag(B).mean()
             U = cholesky(B[::-1, ::-1], rounding)[::-1, ::-1]
-            L = np.sqrt(beta) * solve_triangular(U, np.eye(M)).T
+            L = np.sqrt(beta) * dtrtri(U.T, lower=True)[0]
             model.L[q], model.m[:, q] = L, L @ (L.T @ right[:, q]) / beta
         return True
 

@@ -10,7 +10,6 @@ from typing import NamedTuple
 
 import numpy as np
 from scipy.linalg import solve_triangular
-from scipy.sparse import csr_matrix
 
 from skswsgp import _listed as loops
 from skswsgp._engine_cpu import CHUNKS
@@ -75,17 +74,9 @@ class ListedRows(NamedTuple):
         """Return |L' a|^2 (n,) for the rows a of A and lower triangular L (M, M)."""
         return loops.quadratic(self.lists, self.weights, L, self.n_threads)
 
-    def matrix(self):
-        """Return A as a sparse matrix."""
-        n, H = self.lists.shape
-        starts = np.arange(0, n * H + 1, H)
-        entries = self.weights.ravel(), self.lists.ravel(), starts
-        return csr_matrix(entries, shape=(n, self.n_columns))
-
     def gram(self, w):
         """Return A' diag(w) A as an array (M, M)."""
-        A = self.matrix()
-        return (A.T @ A.multiply(w[:, None]).tocsr()).toarray()
+        return loops.gram(self.lists, self.weights, w, self.n_columns, self.n_threads)
 
     def solve(self, u):
         """Return (A' A)^-1 u for u (M, k), if A is triangular as `solve_one` has it."""

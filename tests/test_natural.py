@@ -20,11 +20,12 @@ from sklearn.gaussian_process.kernels import (
 from skswsgp import SWSGPClassifier, SWSGPRegressor, _model, _natural, _start
 from skswsgp._chain import make_chain
 from skswsgp._engine import CpuEngine
+from skswsgp._listed import PANEL
 from skswsgp._model import JITTER, build_model, natural_jitter
 from skswsgp._natural import NaturalSolver
 from skswsgp._neighbors import NeighborSearch
 from skswsgp._program import compile_kernel
-from skswsgp._rows import RowWeights
+from skswsgp._rows import ListedRows, RowWeights
 from skswsgp._training import Data, Neighbors
 
 MATERN = 1.5 * Matern([0.8, 1.5], nu=1.5)
@@ -122,7 +123,7 @@ def slopes_of(solver, twin, y, likelihood="gaussian"):
 def test_chain_is_that_of_the_reference(Z, kernel, H):
     solver = make_solver(kernel, Z, H)
     _, _, P = twin_of(solver, kernel, Z, Z[:0])
-    R = solver.prior.rows.matrix().toarray()
+    R = solver.prior.rows.multiply(np.eye(M))
     assert_allclose(R.T @ R @ P, np.eye(M), atol=1e-8)
     assert_allclose(solver.prior.gram(), R.T @ R, rtol=1e-9)
     assert_allclose(solver.prior.precision, np.diag(R.T @ R), rtol=1e-12)
@@ -131,7 +132,7 @@ def test_chain_is_that_of_the_reference(Z, kernel, H):
 
 @pytest.mark.parametrize("kernel", [*KERNELS, DotProduct(0.5)])
 def test_chain_of_all_predecessors_is_the_prior(Z, kernel):
-    R = make_solver(kernel, Z, M).prior.rows.matrix().toarray()
+    R = make_solver(kernel, Z, M).prior.rows.multiply(np.eye(M))
     K = kernel(Z)
     K += JITTER * np.mean(np.diag(K)) * np.eye(M)
     assert_allclose(R.T @ R @ K, np.eye(M), atol=1e-7)
@@ -139,7 +140,7 @@ def test_chain_of_all_predecessors_is_the_prior(Z, kernel):
 
 def test_chain_visits_the_points_in_order(Z):
     solver = make_solver(MATERN, Z, 4)
-    R = solver.prior.rows.matrix().toarray()[:, solver.order]
+    R = solver.prior.rows.multiply(np.eye(M))[:, solver.order]
     assert_array_equal(np.triu(R, 1), 0.0)
     assert (np.diag(R) > 0).all()
     assert not np.array_equal(solver.order, np.arange(M))
@@ -159,7 +160,7 @@ def test_scaled_chain_is_that_of_the_scaled_kernel(Z, H):
     actual = make_solver(MATERN, Z, H).prior.scaled(7.0)
     expected = make_solver(10.5 * MATERN.k2, Z, H).prior
     assert_allclose(
-        actual.rows.matrix().toarray(), expected.rows.matrix().toarray(), atol=1e-9
+        actual.rows.multiply(np.eye(M)), expected.rows.multiply(np.eye(M)), atol=1e-9
     )
     assert_allclose(actual.precision, expected.precision, rtol=1e-9)
     assert actual.log_det == pytest.approx(expected.log_det, rel=1e-9)
@@ -180,8 +181,8 @@ def test_scaled_divergences_are_those_of_the_scaled_kernel(rng, Z, H):
 
 
 def test_chain_in_float32(Z):
-    actual = make_solver(MATERN, Z, 4, dtype="float32").prior.rows.matrix().toarray()
-    expected = make_solver(MATERN, Z, 4).prior.rows.matrix().toarray()
+    actual = make_solver(MATERN, Z, 4, dtype="float32").prior.rows.multiply(np.eye(M))
+    expected = make_solver(MATERN, Z, 4).prior.rows.multiply(np.eye(M))
     assert_allclose(actual, expected, atol=2e-3)
 
 
@@ -232,6 +233,18 @@ def test_regression_on_inducing_points(monkeypatch, rng, Z, kernel, H):
     assert_allclose(rows.gram(v[:, 0]), B.T @ np.diag(v[:, 0]) @ B, atol=1e-8)
     L = np.tril(rng.normal(size=(M, M)))
     assert_allclose(rows.quadratic(L), np.sum((B @ L) ** 2, axis=1), atol=1e-8)
+
+
+@pytest.mark.parametrize("n_threads", [1, 2, 3])
+@pytest.mark.parametrize("n_columns", [1, PANEL, 2 * PANEL + 3])
+def test_gram_of_more_columns_than_a_panel(rng, n_columns, n_threads):
+    H = min(7, n_columns)
+    lists = np.array([rng.permutation(n_columns)[:H] for _ in range(90)])
+    weights, w = rng.normal(size=(90, H)), rng.normal(size=90)
+    A = np.zeros((90, n_columns))
+    np.put_along_axis(A, lists, weights, axis=1)
+    rows = ListedRows(lists, weights, n_columns, n_threads)
+    assert_allclose(rows.gram(w), A.T @ np.diag(w) @ A, atol=1e-12)
 
 
 # --- the optimum ----------------------------------------------------------------------
