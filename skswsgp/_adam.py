@@ -90,6 +90,14 @@ def step_positive(values, row, j, derivative, moments, first, second):
 
 
 @njit
+def step_factor(L, row, derivatives, moments, first, second):
+    """Move a row of L (M, M), its entry on the diagonal in its logarithm."""
+    for j in range(row):
+        step_linear(L, row, j, derivatives[j], 1.0, moments, first, second)
+    step_positive(L, row, row, derivatives[row], moments, first, second)
+
+
+@njit
 def update_parameters(model, optimizer, grads, rate):
     """One step of Adam for the logarithms of kernel parameters and noise."""
     optimizer.steps[0] += 1

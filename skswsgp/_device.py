@@ -158,23 +158,31 @@ class CudaEngine:
 
         They have not been done when this returns; nothing here waits for the device.
         """
-        model, steps, H = self._current(), len(rates), self.n_active
+        model, H = self._current(), self.n_active
         self._ahead = True
         batch = send(batch, "rows of data")
+        steps, touched = len(rates), len(self._rows.touched)
         rates, count = self._ferry.send(rates, np.zeros(steps, np.int64))
-        rows, sums = self._rows._replace(count=count), self._sums
-        touched, launch = len(rows.touched), self._places.launch(n)
-        grads = self._grads._replace(events=self._events)
+        model, optimizer, batch, rates, work, grads, rows, sums = _cuda.ready(
+            model,
+            self._optimizer,
+            batch,
+            rates,
+            self._places.work,
+            self._grads._replace(events=self._events),
+            self._rows._replace(count=count),
+            self._sums,
+        )
+        blocks, threads, _, shared = self._places.launch(n)
         for k in range(steps):
             start = k * n
             use = batch.active, start, n, k
             self._launch(kernels.claim_rows, -(-n * H // THREADS), THREADS, *use, rows)
-            points = model, batch, start, n, self._places.work, grads, rows
-            blocks, threads, _, shared = launch
+            points = model, batch, start, n, work, grads, rows
             self._launch(kernels.gradients, blocks, threads, *points, shared=shared)
-            added = model, self._optimizer, *use, rates, grads, rows, sums
+            added = model, optimizer, *use, rates, grads, rows, sums
             self._launch(kernels.add_up, touched + 1, _cuda.WARP, *added)
-            moved = model, self._optimizer, k, rates, rows
+            moved = model, optimizer, k, rates, rows
             self._launch(kernels.update_rows, -(-touched // THREADS), THREADS, *moved)
 
     def finish_epoch(self):

@@ -36,6 +36,7 @@ class CudaKriging:
         self.grads = make_gradients(model, 1, n_active)
         self._places = Places(model, n_active)
         self._launch = None  # the kernel for the types of its arguments
+        self._ready = None  # what it takes in each step
         self._scans = WeakSet()
         self._forget()
 
@@ -61,19 +62,26 @@ class CudaKriging:
         if self._results is None or len(self._results) < n:
             self._results = None
             self._results = send_array(np.zeros((n, columns)), "derivatives")
+        self._ready = None
 
     def differentiate(self, start):
         """Return derivatives of sum_i weight_i log p(y_i | neighbours), rows of a step.
 
         As `CpuKriging` does.
         """
-        n, results = self.n, self._results
-        points = self._current(), self._batch, start, n, self._places.work, results
+        model, n = self._current(), self.n
+        if self._ready is None:
+            self._ready = _cuda.ready(
+                model, self._batch, self._places.work, self._results
+            )
+        model, batch, work, results = self._ready
+        points = model, batch, start, n, work, results
         if self._launch is None:  # to find out the types takes a millisecond
             self._launch = kernels.kriging_gradients.specialize(*points)
         self._launch[self._places.launch(n)](*points)
-        kernels.add_up_points[min(results.shape[1], 1024), _cuda.WARP](results, n)
-        total, P = results[0].copy_to_host(), len(self.model.params)
+        columns, P = self._results.shape[1], len(self.model.params)
+        kernels.add_up_points[min(columns, 1024), _cuda.WARP](self._results, n)
+        total = self._results[0].copy_to_host()
         self.grads.d_log[0], self.grads.d_noise[0] = total[:P], total[P:-1]
         self.grads.sums[0, 0] = total[-1]
         return self.grads
@@ -81,7 +89,7 @@ class CudaKriging:
     def predict(self, X, active):
         """Return mean and variance of the latent functions at rows of X, (n, Q)."""
         mu, v = np.empty((2, len(X), self.model.m.shape[1]), dtype=X.dtype)
-        model = self._current()
+        model, self._ready = self._current(), None
         for part in _device.some_rows(X, active, mu, v):
             n = part.stop - part.start
             self._places.make_room(n)
@@ -96,6 +104,7 @@ class CudaKriging:
     def _forget(self):
         """Hold nothing on the device."""
         self._model = self._places.work = self._batch = self._results = None
+        self._ready = None
 
     def _current(self):
         """Return the model on the device with parameters as the host has them."""

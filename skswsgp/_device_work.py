@@ -6,7 +6,7 @@ from skswsgp import _cuda
 from skswsgp import _engine_cuda as kernels
 from skswsgp._device_arrays import repeat, send_array
 from skswsgp._linalg import padded
-from skswsgp._state import Gradients, Work, make_work
+from skswsgp._state import Gradients, make_work
 from skswsgp._training import STEPS_PER_BLOCK
 from skswsgp._triangle_cuda import SharedWork, start_of
 
@@ -62,9 +62,8 @@ class Places:
         if len(self) >= places:
             return False
         self.work = None
-        single = make_work(self.model, self.n_active, 1)
-        kind = SharedWork if self.block()[1] else Work
-        self.work = kind(*(repeat(a, places, "work arrays") for a in single))
+        single = make_place(self.model, self.n_active)
+        self.work = type(single)(*(repeat(a, places, "work arrays") for a in single))
         return True
 
     def block(self):
@@ -108,9 +107,17 @@ def bytes_of_steps(model, n, H):
     return total
 
 
+def make_place(model, H):
+    """Return work arrays for one point, without R where shared memory has room."""
+    work = make_work(model, H, 1)
+    if bytes_in_shared(H, model.Z.itemsize, 1) == 0:
+        return work
+    return SharedWork(*work._replace(chol=work.chol[:, :, :0]))
+
+
 def bytes_of_place(model, H):
     """Return the memory of work arrays for one point."""
-    return sum(array.nbytes for array in make_work(model, H, 1))
+    return sum(array.nbytes for array in make_place(model, H))
 
 
 def bytes_in_shared(H, itemsize, places):

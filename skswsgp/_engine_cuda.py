@@ -28,6 +28,7 @@ from skswsgp import (
 )
 from skswsgp._adam import (
     bias_corrections,
+    step_factor,
     step_linear,
     step_positive,
     update_parameters,
@@ -35,6 +36,7 @@ from skswsgp._adam import (
 from skswsgp._covariance import TRIANGLE, row_start
 from skswsgp._cuda import cuda, for_kernels, kernel
 from skswsgp._engine_cpu import count_jitter
+from skswsgp._factor import pull_row
 from skswsgp._jit import njit
 from skswsgp._lanes import position, solo, span, sync, total
 from skswsgp._likelihoods import expected_log_prob
@@ -167,7 +169,7 @@ def add_up(model, optimizer, active, start, n, k, rates, grads, rows, sums):
             update_parameters(model, optimizer, grads, rates[k])
     else:
         for i in range(cuda.blockIdx.x - 1, rows.count[k], cuda.gridDim.x - 1):
-            clear_row(model, rows, i)
+            clear_slot(model, rows, i)
             for word in range(rows.uses.shape[1]):
                 bits = rows.uses[i, word]
                 for bit in range(WORD):
@@ -198,8 +200,8 @@ def add_points(grads, n, sums):
 
 
 @njit
-def clear_row(model, rows, i):
-    """Set the derivatives by a row to zero."""
+def clear_slot(model, rows, i):
+    """Set the derivatives by the row of a slot to zero."""
     for j in span(0, rows.d_m.shape[1]):
         rows.d_m[i, j] = 0.0
     if model.full:
@@ -217,7 +219,7 @@ def clear_row(model, rows, i):
 
 @njit
 def add_use(model, active, start, b, i, grads, rows):
-    """Add what point b says of row i: columns of its block, and L as in `_adam`."""
+    """Add what point b says of row i: columns of its block, a row of L."""
     row, place = rows.touched[i], 0
     for h in span(0, active.shape[1]):
         if active[start + b, h] == row:
@@ -227,7 +229,8 @@ def add_use(model, active, start, b, i, grads, rows):
         rows.d_m[i, j] += grads.d_m[b, j, h]
     if model.full:
         for q in range(rows.d_L.shape[1]):
-            add_factor(model, active, start, b, i, q, h, grads, rows)
+            d_S, d_row = grads.d_S[b, q], rows.d_L[i, q]
+            pull_row(model.L, q, active, start + b, d_S, h, d_row)
     else:
         for j in span(0, rows.d_s.shape[1]):
             rows.d_s[i, j] += grads.d_s[b, j, h]
@@ -235,16 +238,6 @@ def add_use(model, active, start, b, i, grads, rows):
         for j in span(0, rows.d_Z.shape[1]):
             rows.d_Z[i, j] += grads.d_Z[b, j, h]
     sync()
-
-
-@njit
-def add_factor(model, active, start, b, i, q, h, grads, rows):
-    """Add the derivatives by a row of L, 2 (d/dS_w) L_w."""
-    row = rows.touched[i]
-    for g in range(active.shape[1]):
-        other, w = active[start + b, g], 2.0 * grads.d_S[b, q, h, g]
-        for j in span(0, min(row, other) + 1):
-            rows.d_L[i, q, j] += w * model.L[q, other, j]
 
 
 @kernel
@@ -259,7 +252,8 @@ def update_rows(model, optimizer, k, rates, rows):
             unit, slope = optimizer.mean_scale[j], rows.d_m[i, j]
             step_linear(model.m, row, j, slope, unit, optimizer.m, fast, slow)
             if model.full:
-                step_factor(model.L[j], rows, i, j, optimizer.L[j], fast, slow)
+                d_row = rows.d_L[i, j]
+                step_factor(model.L[j], row, d_row, optimizer.L[j], fast, slow)
             else:
                 slope = rows.d_s[i, j]
                 step_positive(model.s, row, j, slope, optimizer.s, fast, slow)
@@ -267,15 +261,6 @@ def update_rows(model, optimizer, k, rates, rows):
             for j in range(model.Z.shape[1]):
                 unit, slope = optimizer.feature_scale[j], rows.d_Z[i, j]
                 step_linear(model.Z, row, j, slope, unit, optimizer.Z, fast, slow)
-
-
-@njit
-def step_factor(L, rows, i, q, moments, fast, slow):
-    """Move a row of the factor of one latent function."""
-    row = rows.touched[i]
-    for j in range(row):
-        step_linear(L, row, j, rows.d_L[i, q, j], 1.0, moments, fast, slow)
-    step_positive(L, row, row, rows.d_L[i, q, row], moments, fast, slow)
 
 
 # --- evaluation -----------------------------------------------------------------------

@@ -73,11 +73,24 @@ def clear_row(d_L, row):
 
 
 @njit
-def pull_panel(L, q, active, at, d_S, first, panel, product, d_L):
-    """Add the derivatives by PANEL columns of L from `first`, where d/dL_w = 2 d_S L_w.
+def pull_row(L, q, active, at, d_S, h, d_row):
+    """Add the derivatives by row active[at, h] of L to d_row, where d/dL_w = 2 d_S L_w.
 
-    The rows are active[at], d_S (side, side) holds derivatives by their S_w. `panel`
-    and `product` (side, PANEL) are modified; d_L gets anything above its diagonal.
+    The rows of L_w are active[at], d_S holds derivatives by their S_w.
+    """
+    row = active[at, h]
+    for g in range(active.shape[1]):
+        other, weight = active[at, g], L.dtype.type(2.0) * d_S[h, g]
+        for j in span(0, min(row, other) + 1):
+            d_row[j] += weight * L[q, other, j]
+
+
+@njit
+def pull_panel(L, q, active, at, d_S, first, panel, product, d_L):
+    """What `pull_row` adds for all rows, in PANEL columns from `first`, by tiles.
+
+    Tiles take a core two thirds of the time. `panel` and `product` (side, PANEL) are
+    modified; d_L gets anything above its diagonal.
     """
     H, stop = active.shape[1], min(first + PANEL, L.shape[2])
     begin, end = np.uint64(first), np.uint64(stop)  # signed ones may be negative

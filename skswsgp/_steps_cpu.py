@@ -12,6 +12,7 @@ import numpy as np
 
 from skswsgp._adam import (
     bias_corrections,
+    step_factor,
     step_linear,
     step_positive,
     update_parameters,
@@ -193,17 +194,12 @@ def step_variances(s, derivatives, moments, rows):
 
 @njit_inline
 def step_factors(L, derivatives, moments, rows):
-    """Move rows of L, those of the diagonal in their logarithm."""
+    """Move rows of L."""
     for q in range(L.shape[0]):
         for i in range(rows.count[0]):
             row, fast, slow = rows.touched[i], rows.scale[i, 0], rows.scale[i, 1]
-            for j in range(row):
-                step_linear(
-                    L[q], row, j, derivatives[q, row, j], 1.0, moments[q], fast, slow
-                )
-            step_positive(
-                L[q], row, row, derivatives[q, row, row], moments[q], fast, slow
-            )
+            d_row = derivatives[q, row]
+            step_factor(L[q], row, d_row, moments[q], fast, slow)
 
 
 @njit

@@ -21,7 +21,7 @@ TILE_BITS = BLOCK.bit_length() - 1
 class SharedWork(Work):
     """Work arrays of a launch with room for a Triangle for each place of a block.
 
-    `chol` tells the dtype and the side only.
+    `chol` (places, side, 0) tells the dtype and the side only.
     """
 
     __slots__ = ()
@@ -185,8 +185,9 @@ def replace_factor(triangle_type):
             fields = [builder.extract_value(args[1], i) for i in range(len(kinds))]
             matrix = context.make_array(array)(context, builder, fields[at])
             triangle = context.make_helper(builder, kinds[at])
-            triangle.first, triangle.shape = args[2], matrix.shape
-            triangle.itemsize = matrix.itemsize
+            side = builder.extract_value(matrix.shape, 0)
+            triangle.shape = builder.insert_value(matrix.shape, side, 1)
+            triangle.first, triangle.itemsize = args[2], matrix.itemsize
             fields[at] = triangle._getvalue()
             return context.make_tuple(builder, signature.return_type, fields)
 

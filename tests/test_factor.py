@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from skswsgp._factor import PANEL, covariance, pull_panel, quadratic
+from skswsgp._factor import PANEL, covariance, pull_panel, pull_row, quadratic
 from skswsgp._linalg import padded
 
 M = 2 * PANEL + 37
@@ -43,7 +43,7 @@ def test_covariance_and_quadratic(L, H, ordered, rng):
 
 @pytest.mark.parametrize("H", SIZES)
 @pytest.mark.parametrize("ordered", [True, False])
-def test_panels_add_up_to_the_derivative(L, H, ordered, rng):
+def test_rows_and_panels_add_up_to_the_derivative(L, H, ordered, rng):
     """d/dL = 2 (d/dS_w) L_w in the rows of each list, for two lists of one minibatch.
 
     Finite differences of S_w stand behind that formula in test_point.
@@ -54,13 +54,17 @@ def test_panels_add_up_to_the_derivative(L, H, ordered, rng):
     d_S = np.zeros((2, side, side), L.dtype)
     d_S[:, :H, :H] = rng.standard_normal((2, H, H))
     d_S += d_S.swapaxes(1, 2)
-    d_L = np.zeros_like(L)
+    d_L, by_rows = np.zeros_like(L), np.zeros((M, M), L.dtype)
     panel, product = np.full((2, side, PANEL), np.nan, L.dtype)
     for first in range(0, M, PANEL):
         for at in range(2):
             pull_panel(L, 1, active, at, d_S[at], first, panel, product, d_L)
+    for at in range(2):
+        for h in range(H):
+            pull_row(L, 1, active, at, d_S[at], h, by_rows[active[at, h]])
     expected = np.zeros((M, M))
     for rows, d in zip(active, d_S, strict=True):
         expected[rows] += 2.0 * d[:H, :H] @ L[1, rows]
     assert not d_L[0].any()
     assert_allclose(np.tril(d_L[1]), np.tril(expected), **tolerance(L))
+    assert_allclose(by_rows, np.tril(expected), **tolerance(L))
