@@ -101,10 +101,9 @@ class Turns:
         lane, lanes = self.position()
         if lanes > 1:
             block, rank, lanes = self._block(lane, lanes)
-            with block["door"]:
-                block["turn"] += 1
+            with block["lock"]:
                 threading.current_thread().stretch += 1
-                block["door"].notify_all()
+                self._pass_on(block, lanes)
             self._wait(block, rank, lanes)
 
     def total(self, value):
@@ -121,8 +120,11 @@ class Turns:
 
     def _block(self, lane, lanes):
         thread = threading.current_thread()
-        fresh = {"turn": 0, "door": threading.Condition(), "parts": {}, "threads": {}}
-        block = vars(thread._manager).setdefault("block", fresh)
+        block = vars(thread._manager).get("block")
+        if block is None:
+            block = {"turn": 0, "lock": threading.Lock(), "parts": {}, "threads": {}}
+            doors = [threading.Condition(block["lock"]) for _ in range(lanes)]
+            block = vars(thread._manager).setdefault("block", block | {"doors": doors})
         rank = lanes - 1 - lane if self.backwards else lane
         if rank not in block["threads"]:
             thread.stretch = 0
@@ -131,14 +133,19 @@ class Turns:
 
     def _wait(self, block, rank, lanes):
         thread = threading.current_thread()
-        with block["door"]:
+        if block["turn"] == thread.stretch * lanes + rank:
+            return
+        with block["lock"]:
             while block["turn"] != thread.stretch * lanes + rank:
                 holder = block["threads"].get(block["turn"] % lanes)
                 if holder is not None and not holder.is_alive():
-                    block["turn"] += 1
-                    block["door"].notify_all()
+                    self._pass_on(block, lanes)
                 else:
-                    block["door"].wait(0.001)
+                    block["doors"][rank].wait(0.001)
+
+    def _pass_on(self, block, lanes):
+        block["turn"] += 1
+        block["doors"][block["turn"] % lanes].notify()  # one lane, not all
 
 
 def engine_with(monkeypatch, lanes, backwards=False):
