@@ -37,14 +37,14 @@ def build_model(
     compiled = compile_kernel(attributes["kernel_"], Z.shape[1], dtype)
     center = Z.mean(axis=0) if compiled.stationary else np.zeros(Z.shape[1])
     mean = np.array(attributes["inducing_mean_"], dtype=dtype).reshape(M, n_latent)
-    covariance = np.array(attributes["inducing_covariance_"], dtype=dtype)
+    covariance = np.asarray(attributes["inducing_covariance_"])
     full = covariance.ndim > np.ndim(attributes["inducing_mean_"])
     if full:
-        L = np.moveaxis(covariance.reshape(M, M, n_latent), -1, 0).copy()
-        s = np.zeros((0, n_latent), dtype)
+        factors = np.moveaxis(covariance.reshape(M, M, n_latent), -1, 0)
+        L, s = np.array(factors, dtype, order="C"), np.zeros((0, n_latent), dtype)
     else:
-        L = np.zeros((0, M, M), dtype)
-        s = covariance.reshape(M, n_latent)
+        L, s = np.zeros((0, M, M), dtype), np.array(covariance, dtype)
+        s = s.reshape(M, n_latent)
     noise = np.atleast_1d(attributes.get("noise_variance_", np.zeros(0)))
     model = Model(
         *compiled.struct,
