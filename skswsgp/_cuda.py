@@ -109,15 +109,15 @@ def collect():
 
 
 def ready(*arguments):
-    """Return arguments of many launches whose arrays are looked at once.
+    """Return arguments of many launches, arrays on the device as launches take them.
 
-    A look takes numba-cuda 4 us, of the 130 arrays of a step half a millisecond. The
-    simulator does not look.
+    To make such of an array takes numba-cuda 4 us a launch, so 0.7 ms for the 154 of a
+    step. The simulator takes arrays themselves.
     """
     if cuda.config.ENABLE_CUDASIM:
         return arguments
     return tuple(
-        type(each)(*ready(*each))
+        each._make(ready(*each))
         if isinstance(each, tuple)
         else Ready(each)
         if hasattr(each, "copy_to_host")
@@ -307,7 +307,7 @@ if cuda is not None:
         from numba.cuda.extending import intrinsic
 
         class Ready(cuda.InOut):
-            """An array on the device that numba-cuda looks at once."""
+            """An array on the device, and what the first launch made of it."""
 
             there = None
 

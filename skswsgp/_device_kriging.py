@@ -36,7 +36,6 @@ class CudaKriging:
         self.grads = make_gradients(model, 1, n_active)
         self._places = Places(model, n_active)
         self._launch = None  # the kernel for the types of its arguments
-        self._ready = None  # what it takes in each step
         self._scans = WeakSet()
         self._forget()
 
@@ -55,14 +54,13 @@ class CudaKriging:
 
     def load(self, batch, n):
         """Take the rows of the next steps, n each; y holds ratios as in `_kriging`."""
-        self._batch = None
+        self._batch = self._ready = None
         self._batch, self.n = send(batch, "rows of data"), n
         self._places.make_room(n)
         columns = len(self.model.params) + len(self.model.noise) + 1
         if self._results is None or len(self._results) < n:
             self._results = None
             self._results = send_array(np.zeros((n, columns)), "derivatives")
-        self._ready = None
 
     def differentiate(self, start):
         """Return derivatives of sum_i weight_i log p(y_i | neighbours), rows of a step.
@@ -104,7 +102,7 @@ class CudaKriging:
     def _forget(self):
         """Hold nothing on the device."""
         self._model = self._places.work = self._batch = self._results = None
-        self._ready = None
+        self._ready = None  # what a step takes
 
     def _current(self):
         """Return the model on the device with parameters as the host has them."""

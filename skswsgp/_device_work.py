@@ -28,6 +28,12 @@ def lanes_for(H):
     return 32 if H <= 32 else 128 if H <= 64 else 256
 
 
+def block_for(model, H):
+    """Return the threads of a block, lanes and points, and its shared memory."""
+    threads = lanes_for(H), 1
+    return threads, bytes_in_shared(H, model.Z.itemsize, threads[1])
+
+
 class Places:
     """Work arrays for the points that the blocks of a launch work on at once.
 
@@ -66,15 +72,9 @@ class Places:
         self.work = type(single)(*(repeat(a, places, "work arrays") for a in single))
         return True
 
-    def block(self):
-        """Return the threads of a block, and its bytes of shared memory."""
-        threads = lanes_for(self.n_active), 1
-        itemsize = self.model.Z.itemsize
-        return threads, bytes_in_shared(self.n_active, itemsize, threads[1])
-
     def launch(self, n):
         """Return the shape, stream and shared memory of a launch for n points."""
-        threads, shared = self.block()
+        threads, shared = block_for(self.model, self.n_active)
         return min(len(self), n), threads, 0, shared
 
 
@@ -109,10 +109,8 @@ def bytes_of_steps(model, n, H):
 
 def make_place(model, H):
     """Return work arrays for one point, without R where shared memory has room."""
-    work = make_work(model, H, 1)
-    if bytes_in_shared(H, model.Z.itemsize, 1) == 0:
-        return work
-    return SharedWork(*work._replace(chol=work.chol[:, :, :0]))
+    work, (_, shared) = make_work(model, H, 1), block_for(model, H)
+    return SharedWork(*work._replace(chol=work.chol[:, :, :0])) if shared else work
 
 
 def bytes_of_place(model, H):

@@ -76,7 +76,7 @@ def clear_row(d_L, row):
 def pull_row(L, q, active, at, d_S, h, d_row):
     """Add the derivatives by row active[at, h] of L to d_row, where d/dL_w = 2 d_S L_w.
 
-    The rows of L_w are active[at], d_S holds derivatives by their S_w.
+    The rows of L_w are active[at]; d_S, symmetric, holds derivatives by their S_w.
     """
     row = active[at, h]
     for g in range(active.shape[1]):

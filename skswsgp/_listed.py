@@ -10,7 +10,7 @@ from skswsgp._engine_cpu import CHUNKS, chunk_bounds
 from skswsgp._factor import quadratic as quadratic_form
 from skswsgp._jit import njit, njit_parallel, njit_part, njit_small, prange, share
 
-PANEL = 128  # rows of A' diag(w) A that a core keeps at hand
+GRAM_ROWS = 128  # of A' diag(w) A, which a core keeps at hand
 PLAIN, SQUARES, PRODUCT = range(3)  # what `pull` makes
 
 
@@ -103,8 +103,8 @@ def quadratic_rows(first, last, t, lists, weights, L, projection, out):
 @njit_part
 def gram_rows(first, last, t, lists, weights, w, out):
     """Rows first to last of out (M, M) = A' diag(w) A."""
-    for begin in range(first, last, PANEL):
-        end = min(begin + PANEL, last)
+    for begin in range(first, last, GRAM_ROWS):
+        end = min(begin + GRAM_ROWS, last)
         for j in range(begin, end):
             for k in range(out.shape[1]):
                 out[j, k] = 0.0
@@ -153,6 +153,6 @@ def quadratic(lists, weights, L, n_threads):
 
 def gram(lists, weights, w, M, n_threads):
     """Return A' diag(w) A (M, M)."""
-    out = np.empty((M, M))
+    out, w = np.empty((M, M)), np.ascontiguousarray(w)
     share(gram_rows, n_threads, M, lists, weights, w, out)
     return out

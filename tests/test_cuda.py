@@ -4,6 +4,7 @@ Without a GPU the tests of kernels are skipped here, and run in a process of the
 in which numba-cuda simulates one.
 """
 
+import ctypes
 import gc
 import os
 import re
@@ -43,13 +44,13 @@ from skswsgp import _kriging_cuda as kriging
 from skswsgp import _search_cuda as searches
 from skswsgp._adam import make_optimizer
 from skswsgp._covariance import refresh
-from skswsgp._device_work import bytes_in_shared
+from skswsgp._device_work import bytes_in_shared, make_place
 from skswsgp._engine import CpuEngine
 from skswsgp._engine_cpu import make_gradients
 from skswsgp._kriging_engine import CpuKriging
 from skswsgp._neighbors import Likest, NeighborSearch, Scan
 from skswsgp._program import compile_kernel
-from skswsgp._state import Batch, Work, make_work
+from skswsgp._state import Work, make_work
 from skswsgp._training import Data, kernel_of
 from skswsgp._triangle_cuda import SharedWork, Triangle, start_of
 from skswsgp.kernels import ArcCosine, Polynomial
@@ -84,7 +85,8 @@ class Turns:
     """Lanes of the simulator that run one after the other between two barriers.
 
     Where a lane reads what another writes in the same stretch, the result depends on
-    which comes first, so it differs between forwards and backwards.
+    which comes first, so it differs between forwards and backwards. Lanes that ended
+    are left out, even where others wait for them at a barrier.
     """
 
     def __init__(self, backwards):
@@ -482,6 +484,25 @@ def test_kriging_repeats_to_the_bit_and_says_what_is_lost():
     problem.model.params[:] = np.nan
     assert np.isnan(run.differentiate(0).sums[0, 0])
     assert np.isnan(run.predict(batch.X, batch.active)).all()
+
+
+@needs_simulator
+@pytest.mark.usefixtures("engine")
+def test_steps_take_the_work_arrays_that_a_prediction_made(monkeypatch):
+    from skswsgp import _device_work
+    from skswsgp._device_kriging import CudaKriging
+
+    problem = problem_of("matern52-ard", "gaussian-2")
+    batch = problem.batch._replace(y=np.hstack([problem.batch.y] * 2) ** 2)
+    n, H = batch.active.shape
+    run = CudaKriging(problem.model, H, 1)
+    monkeypatch.setattr(_device_work, "PLACES", 1)
+    run.load(batch, n)
+    first = run.differentiate(0).d_log.copy()
+    monkeypatch.setattr(_device_work, "PLACES", n)
+    run.predict(batch.X, batch.active)  # in n places
+    np.testing.assert_array_equal(run.differentiate(0).d_log, first)
+    assert len(run._places) == n
 
 
 @needs_gpu
@@ -1277,29 +1298,47 @@ def test_each_kernel_compiles_to_ptx(monkeypatch, dtype):
 
 
 @needs_package
-@pytest.mark.skipif(SIMULATED, reason="the simulator looks at no argument")
-def test_arguments_that_are_ready_are_looked_at_once(monkeypatch):
-    class OnDevice(np.ndarray):
-        def copy_to_host(self):
-            """Only arrays on the device have this."""
+@pytest.mark.skipif(SIMULATED, reason="the simulator hands over arrays themselves")
+def test_ready_arguments_are_what_launches_take(monkeypatch):
+    """On arrays that only seem to be on a device, in what numba-cuda makes of them."""
+    from numba.cuda.cudadrv import devicearray
+    from numba.cuda.dispatcher import _Kernel
+    from numba.cuda.typing.typeof import Purpose, typeof
 
-    looks = []
+    def point(context=None, pointer=0, size=0):
+        return SimpleNamespace(device_ctypes_pointer=ctypes.c_size_t(int(pointer)))
 
-    def look(self, retr, stream=0):
-        looks.append(self.value)
-        return len(looks)
+    def seem(struct):
+        return struct._make(
+            devicearray.DeviceNDArray(f.shape, f.strides, f.dtype, 0, point(0, id(f)))
+            if isinstance(f, np.ndarray)
+            else f
+            for f in struct
+        )
 
-    monkeypatch.setattr(_cuda.cuda.InOut, "to_device", look)
-    X, lists = np.zeros((3, 2)).view(OnDevice), np.zeros((3, 4), "i4").view(OnDevice)
-    batch = Batch(X, X, X[:, 0].copy(), lists)
-    given = batch, lists, 5, True
+    def parameters(arguments):
+        kernel, back, found = _Kernel.__new__(_Kernel), [], []
+        kernel.extensions = []
+        for kind, value in zip(kinds, arguments, strict=True):
+            kernel._prepare_args(kind, value, 0, back, found)
+        assert back == []  # nothing to copy after the launch
+        return [getattr(value, "value", value) for value in found]
+
+    monkeypatch.setattr(devicearray.devices, "get_context", lambda *_: None)
+    monkeypatch.setattr(devicearray._driver, "MemoryPointer", point)
+    problem = problem_of("matern52-ard", "gaussian-2")
+    work = make_place(problem.model, 9)
+    assert isinstance(work, SharedWork) and work.chol.size == 0
+    structs = map(seem, (problem.model, problem.batch, work))
+    given = *structs, seem(problem.batch).active, 5
     ready = _cuda.ready(*given)
-    assert numba.typeof(ready[0]) == numba.typeof(Batch(*map(np.asarray, batch)))
-    assert ready[2:] == given[2:]
-    for _ in range(2):
-        found = [each.to_device([]) for each in (*ready[0], ready[1])]
-        assert found == [1, 2, 3, 4, 5]
-    assert all(a is b for a, b in zip(looks, (*batch, lists), strict=True))
+    kinds = [typeof(value, Purpose.argument) for value in given]
+    assert [typeof(value, Purpose.argument) for value in ready] == kinds
+    expected = parameters(given)
+    assert len(expected) > 300
+    assert parameters(ready) == expected
+    monkeypatch.setattr(_cuda.cuda.InOut, "to_device", None, raising=False)
+    assert parameters(ready) == expected  # as of the first launch
 
 
 def ptx_of(kernel, values):

@@ -20,7 +20,7 @@ from sklearn.gaussian_process.kernels import (
 from skswsgp import SWSGPClassifier, SWSGPRegressor, _model, _natural, _start
 from skswsgp._chain import make_chain
 from skswsgp._engine import CpuEngine
-from skswsgp._listed import PANEL
+from skswsgp._listed import GRAM_ROWS
 from skswsgp._model import JITTER, build_model, natural_jitter
 from skswsgp._natural import NaturalSolver
 from skswsgp._neighbors import NeighborSearch
@@ -236,13 +236,12 @@ def test_regression_on_inducing_points(monkeypatch, rng, Z, kernel, H):
 
 
 @pytest.mark.parametrize("n_threads", [1, 2, 3])
-@pytest.mark.parametrize("n_columns", [1, PANEL, 2 * PANEL + 3])
-def test_gram_of_more_columns_than_a_panel(rng, n_columns, n_threads):
-    H = min(7, n_columns)
-    lists = np.array([rng.permutation(n_columns)[:H] for _ in range(90)])
-    weights, w = rng.normal(size=(90, H)), rng.normal(size=90)
+@pytest.mark.parametrize("n_columns", [1, GRAM_ROWS, 2 * GRAM_ROWS + 3])
+def test_gram_of_more_rows_than_are_at_hand(rng, n_columns, n_threads):
+    lists = rng.integers(n_columns, size=(90, 7), dtype=np.int32)  # some columns twice
+    weights, w = rng.normal(size=(90, 7)), rng.normal(size=90)
     A = np.zeros((90, n_columns))
-    np.put_along_axis(A, lists, weights, axis=1)
+    np.add.at(A, (np.arange(90)[:, None], lists), weights)
     rows = ListedRows(lists, weights, n_columns, n_threads)
     assert_allclose(rows.gram(w), A.T @ np.diag(w) @ A, atol=1e-12)
 
