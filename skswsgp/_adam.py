@@ -12,6 +12,10 @@ from skswsgp._stationary import exponential
 BETA1, BETA2, EPSILON = 0.9, 0.999, 1e-12
 _LOG_BETA1, _LOG_BETA2 = math.log(BETA1), math.log(BETA2)
 LOG_NOISE_BOUNDS = (math.log(1e-8), math.log(1e4))
+LOST = (
+    "training left the finite numbers: a covariance matrix could not be factorised or "
+    "a parameter overflowed; lower learning_rate, or bound the kernel's parameters."
+)
 
 
 class Optimizer(NamedTuple):
@@ -52,6 +56,21 @@ def make_optimizer(model, free, log_bounds, feature_scale):
         row_steps=np.zeros(M, dtype=np.int64),
         steps=np.zeros(1, dtype=np.int64),
     )
+
+
+def continued(earlier, fresh):
+    """Return the moments of an earlier fit, fresh ones if theirs do not fit."""
+    fits = earlier is not None and all(
+        old.shape == new.shape and old.dtype == new.dtype
+        for old, new in zip(earlier, fresh, strict=True)
+    )
+    return earlier if fits else fresh
+
+
+def require_not_lost(values):
+    """Raise if training has left the finite numbers."""
+    if not np.isfinite(values).all():
+        raise FloatingPointError(LOST)
 
 
 @njit_small

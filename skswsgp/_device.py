@@ -11,14 +11,13 @@ import numpy as np
 
 from skswsgp import _cuda
 from skswsgp import _engine_cuda as kernels
-from skswsgp._adam import make_optimizer
+from skswsgp._adam import continued, make_optimizer
 from skswsgp._covariance import Kernel
 from skswsgp._cuda import cuda
 from skswsgp._device_arrays import THREADS, fetch, parts, send, send_array
 from skswsgp._device_data import Ferry, load_rows
 from skswsgp._device_search import make_scan
 from skswsgp._device_work import Places, make_gradients, make_rows, require_room
-from skswsgp._engine import is_like
 from skswsgp._state import Batch
 
 ROWS_AT_ONCE = 8192  # points that are evaluated at once, at most
@@ -138,8 +137,7 @@ class CudaEngine:
         """Allocate for minibatches of n points; `optimizer` goes on from before."""
         model = self._current()
         fresh = make_optimizer(self._host, free, log_bounds, feature_scale)
-        fresh = optimizer if is_like(optimizer, fresh) else fresh
-        self._optimizer = send(fresh, "Adam's moments")
+        self._optimizer = send(continued(optimizer, fresh), "Adam's moments")
         require_room(self._host, n, self.n_active)
         self._rows = make_rows(self._host, n, self.n_active)
         self._grads = make_gradients(self._host, n, self.n_active, None)

@@ -8,7 +8,7 @@ import numpy as np
 from skswsgp import _engine_cpu as loops
 from skswsgp import _evaluation_cpu as evaluation
 from skswsgp import _steps_cpu as updates
-from skswsgp._adam import make_optimizer
+from skswsgp._adam import continued, make_optimizer, require_not_lost
 from skswsgp._jit import launch, threads_for
 from skswsgp._neighbors import make_scan
 from skswsgp._shared import make_stack
@@ -16,10 +16,6 @@ from skswsgp._state import Batch, make_work
 
 COMPILATION = 60.0  # seconds for the kernels of a GPU in each process, about
 GAIN = 10.0  # times as long on a core makes a GPU worth it; none has shown its speed
-LOST = (
-    "training left the finite numbers: a covariance matrix could not be factorised or "
-    "a parameter overflowed; lower learning_rate, or bound the kernel's parameters."
-)
 
 
 def require_device(device):
@@ -97,7 +93,7 @@ class CpuEngine:
         """Allocate for minibatches of n points; `optimizer` goes on from before."""
         blocks = loops.CHUNKS if self.shared else n
         fresh = make_optimizer(self.model, free, log_bounds, feature_scale)
-        self.optimizer = optimizer if is_like(optimizer, fresh) else fresh
+        self.optimizer = continued(optimizer, fresh)
         self.grads = loops.make_gradients(self.model, blocks, self.n_active)
         self.grads = self.grads._replace(events=self.events)
         work = n * microseconds_of_point(self.n_active)
@@ -232,20 +228,6 @@ class Rows:
         return Batch(X, y, weight, self.neighbors.lookup(rows, X))
 
 
-def require_not_lost(values):
-    """Raise if training has left the finite numbers."""
-    if not np.isfinite(values).all():
-        raise FloatingPointError(LOST)
-
-
 def microseconds_of_point(H):
     """Return about how long a point with H neighbours takes in training."""
     return 1.0 + 0.15 * H + 0.012 * H**2  # 1.6, 5, 15, 130 at H = 4, 16, 32, 100
-
-
-def is_like(optimizer, fresh):
-    """Whether the moments of an earlier fit are of the shapes and dtypes needed now."""
-    return optimizer is not None and all(
-        old.shape == new.shape and old.dtype == new.dtype
-        for old, new in zip(optimizer, fresh, strict=True)
-    )

@@ -21,7 +21,6 @@ from scipy.linalg.lapack import dtrtri
 from skswsgp._chain import make_chain
 from skswsgp._conjugate import solve_systems
 from skswsgp._divergences import make_divergences
-from skswsgp._engine import LOST
 from skswsgp._likelihoods import GAUSSIAN
 from skswsgp._model import cholesky, index_blocks
 from skswsgp._rows import RowWeights
@@ -37,6 +36,10 @@ FIRST_STEPS = 100  # of conjugate gradients, with one preconditioner
 MAX_STEPS = 1000  # with the other
 MAX_ROUNDS = 20
 LOSS_TOLERANCE = 1e-4  # nats a row
+LOST = (
+    "the natural solver left the finite numbers: expected a noise variance and kernel "
+    "parameters that suit the units of X and y; bound them, or scale X and y."
+)
 
 
 class NaturalSolver:

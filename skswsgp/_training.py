@@ -5,8 +5,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from skswsgp._adam import require_not_lost
 from skswsgp._covariance import Kernel
-from skswsgp._engine import require_not_lost
 from skswsgp._neighbors import NeighborLists, NeighborSearch, memory_budget
 
 STEPS_PER_BLOCK = 32  # minibatches between two looks at the neighbours
