@@ -20,7 +20,7 @@ from skswsgp._training import kernel_of
 class Chain(NamedTuple):
     """p(u) = N(0, (R' R)^-1)."""
 
-    rows: ListedRows  # of R (M, M), in the chain's order; each ends on the diagonal
+    rows: ListedRows  # or held: of R (M, M), in its order; each ends on the diagonal
     precision: np.ndarray  # (M,) diagonal of R' R
     share: np.ndarray  # (M,) by which log s_j counts in the divergence: 1
     log_det: float  # log determinant of the prior covariance
@@ -39,12 +39,11 @@ class Chain(NamedTuple):
 
     def scaled(self, variance):
         """Return the chain of the same kernel times `variance`."""
-        M, weights = len(self.precision), self.rows.weights / np.sqrt(variance)
         return Chain(
-            self.rows._replace(weights=weights),
+            self.rows.scaled(1.0 / np.sqrt(variance)),
             self.precision / variance,
             self.share,
-            self.log_det + M * np.log(variance),
+            self.log_det + len(self.precision) * np.log(variance),
         )
 
     def divergence(self, m, S):
@@ -94,7 +93,7 @@ def make_chain(engine, kernel, metric, order):
         require_finite(before)
         deviation = np.sqrt(variance + shift)
         weights[H:, :H], weights[H:, H] = -before / deviation[:, None], 1.0 / deviation
-    rows = ListedRows(columns, weights, M, engine.n_threads)
+    rows = engine.hold(ListedRows(columns, weights, M, engine.n_threads))
     precision = rows.pull(np.ones((M, 1)), squares=True)[:, 0]
     log_det = -2.0 * float(np.sum(np.log(weights[:, H])))
     return Chain(rows, precision, np.ones(M), log_det)

@@ -16,6 +16,7 @@ from skswsgp._covariance import Kernel
 from skswsgp._cuda import cuda
 from skswsgp._device_arrays import THREADS, fetch, parts, send, send_array
 from skswsgp._device_data import Ferry, load_rows
+from skswsgp._device_rows import hold
 from skswsgp._device_search import make_scan
 from skswsgp._device_work import Places, make_gradients, make_rows, require_room
 from skswsgp._state import Batch
@@ -202,6 +203,10 @@ class CudaEngine:
         self._known[kernel][blocks, threads, self._stream, shared](*arguments)
 
     # --- evaluation ---------------------------------------------------------------
+
+    def hold(self, rows):
+        """Return `ListedRows` where their products are made, here if there is room."""
+        return hold(rows, self._holders)
 
     def predict(self, X, active, with_variance):
         """Return mu (n, Q) and v (n, Q), or None, of eq. 13 for the rows of X."""

@@ -34,12 +34,16 @@ def send_array(array, what, order="C"):
     return allocate(lambda: cuda.to_device(array), what, array.nbytes)
 
 
+def empty(shape, dtype, what, order="C"):
+    """Return an array on the device that holds anything, by rows or by columns."""
+    size = int(np.prod(shape)) * np.dtype(dtype).itemsize
+    return allocate(lambda: cuda.device_array(shape, dtype, order=order), what, size)
+
+
 def repeat(array, n, what):
     """Return n copies of an array (1, ...) on the device, made there."""
-    shape, size = (n, *array.shape[1:]), array.size
-    there = allocate(
-        lambda: cuda.device_array(shape, array.dtype), what, n * array.nbytes
-    )
+    size = array.size
+    there = empty((n, *array.shape[1:]), array.dtype, what)
     if size:
         one = send_array(array.ravel(), what)
         blocks = min(1024, -(-n * size // THREADS))

@@ -11,10 +11,11 @@ import numpy as np
 from skswsgp import _cuda
 from skswsgp import _engine_cuda as kernels
 from skswsgp._cuda import cuda
-from skswsgp._device_arrays import THREADS, allocate, parts, send_array
+from skswsgp._device_arrays import THREADS, allocate, empty, parts, send_array
 from skswsgp._state import Batch
 
 MEMORY = 0.5  # of the free memory, which the rows of a fit may take
+WHAT = "rows of data"
 ROWS_AT_ONCE = 65_536  # that are copied on the host on their way to the device
 
 
@@ -93,17 +94,11 @@ def make_batch(data, n, H):
     """Allocate n rows like those of the data, with lists of H, on the device."""
     dtype = data.y.dtype
     return Batch(
-        X=empty((n, data.X.shape[1]), dtype),
-        y=empty((n, data.y.shape[1]), dtype),
-        weight=empty((n,), dtype),
-        active=empty((n, H), np.int32),
+        X=empty((n, data.X.shape[1]), dtype, WHAT),
+        y=empty((n, data.y.shape[1]), dtype, WHAT),
+        weight=empty((n,), dtype, WHAT),
+        active=empty((n, H), np.int32, WHAT),
     )
-
-
-def empty(shape, dtype):
-    """Return an array on the device that holds anything."""
-    size = int(np.prod(shape)) * np.dtype(dtype).itemsize
-    return allocate(lambda: cuda.device_array(shape, dtype), "rows of data", size)
 
 
 class Side(NamedTuple):
@@ -156,7 +151,7 @@ class Ferry:
             side.sent.synchronize()
         self.sides[self.turn] = side = None
         kinds = [((n, *array.shape[1:]), array.dtype) for array in arrays]
-        here, there = [pinned(*k) for k in kinds], [empty(*k) for k in kinds]
+        here, there = [pinned(*k) for k in kinds], [empty(*k, WHAT) for k in kinds]
         side = self.sides[self.turn] = Side(here, there, cuda.event(), cuda.event())
         return side
 

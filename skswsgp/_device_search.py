@@ -4,13 +4,13 @@ import numpy as np
 
 from skswsgp import _cuda
 from skswsgp import _search_cuda as kernels
-from skswsgp._cuda import cuda
-from skswsgp._device_arrays import THREADS, allocate, parts, send, send_array
+from skswsgp._device_arrays import THREADS, empty, parts, send, send_array
 
 HEAPS = 2**17  # filled at once, at most: half as many threads as large GPUs have
 MEMORY = 0.125  # of the free memory, which heaps may take
 LEAST_POINTS = 8  # times H, of a segment: a shorter one only fills its heap
 ENTRY = np.dtype(np.float64).itemsize + np.dtype(np.int32).itemsize
+HEAP = "heaps of a neighbour search", "F"  # what they are, by columns
 GROUP = 8  # points whose kernel values a thread finds at once
 
 
@@ -82,8 +82,8 @@ class DeviceScan:
         segments = max(1, min(heaps // size, len(self.points) // (LEAST_POINTS * H)))
         if self._keys is None or len(self._keys) < size * segments:
             self._keys = self._indices = None
-            self._keys = empty((size * segments, H), np.float64)
-            self._indices = empty((size * segments, H), np.int32)
+            self._keys = empty((size * segments, H), np.float64, *HEAP)
+            self._indices = empty((size * segments, H), np.int32, *HEAP)
             self._make_scratch(size * segments)
         return size, segments
 
@@ -139,19 +139,11 @@ class DeviceLikest(DeviceScan):
         """Allocate the values of a group of points for each heap."""
         self._values = self._slopes = None
         shape = n_heaps, self._n_ops, GROUP
-        self._values, self._slopes = (empty(shape, self.points.dtype) for _ in "vs")
+        self._values = empty(shape, self.points.dtype, *HEAP)
+        self._slopes = empty(shape, self.points.dtype, *HEAP)
 
     def _scan(self, blocks, rows, *cut):
         """Fill the heaps of a few rows."""
         scratch = self._values, self._slopes, self._keys, self._indices
         launch = kernels.scan_values[blocks, (1, THREADS)]  # one lane for each heap
         launch(self._kernel, rows, self._inducing, *cut, *scratch)
-
-
-def empty(shape, dtype):
-    """Return an array on the device, by columns, that holds anything."""
-    return allocate(
-        lambda: cuda.device_array(shape, dtype, order="F"),
-        "heaps of a neighbour search",
-        int(np.prod(shape)) * np.dtype(dtype).itemsize,
-    )

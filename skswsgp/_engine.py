@@ -141,6 +141,10 @@ class CpuEngine:
 
     # --- evaluation ---------------------------------------------------------------
 
+    def hold(self, rows):
+        """Return `ListedRows` where their products are made."""
+        return rows
+
     def predict(self, X, active, with_variance):
         """Return mu (n, Q) and v (n, Q), or None, of eq. 13 for the rows of X."""
         shape = (len(X), self.model.m.shape[1])

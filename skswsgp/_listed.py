@@ -9,6 +9,7 @@ import numpy as np
 from skswsgp._engine_cpu import CHUNKS, chunk_bounds
 from skswsgp._factor import quadratic as quadratic_form
 from skswsgp._jit import njit, njit_parallel, njit_part, njit_small, prange, share
+from skswsgp._lanes import span, total
 
 GRAM_ROWS = 128  # of A' diag(w) A, which a core keeps at hand
 PLAIN, SQUARES, PRODUCT = range(3)  # what `pull` makes
@@ -17,19 +18,19 @@ PLAIN, SQUARES, PRODUCT = range(3)  # what `pull` makes
 @njit_small
 def row_sum(lists, weights, i, u):
     """Sum of the entries of a row times those of u."""
-    total = 0.0
-    for h in range(lists.shape[1]):
-        total += weights[i, h] * u[np.uint64(lists[i, h])]
-    return total
+    value = 0.0
+    for h in span(0, lists.shape[1]):
+        value += weights[i, h] * u[np.uint64(lists[i, h])]
+    return total(value)
 
 
 @njit_small
 def row_sum_of_squares(lists, weights, i, u):
     """The same with the squares of the entries."""
-    total = 0.0
-    for h in range(lists.shape[1]):
-        total += weights[i, h] * weights[i, h] * u[np.uint64(lists[i, h])]
-    return total
+    value = 0.0
+    for h in span(0, lists.shape[1]):
+        value += weights[i, h] * weights[i, h] * u[np.uint64(lists[i, h])]
+    return total(value)
 
 
 @njit

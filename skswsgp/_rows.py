@@ -54,6 +54,10 @@ class ListedRows(NamedTuple):
     n_columns: int  # M
     n_threads: int
 
+    def scaled(self, factor):
+        """Return the same with all entries times `factor`."""
+        return self._replace(weights=factor * self.weights)
+
     def multiply(self, u, squares=False):
         """Return A u for u (M, Q), or A^2 u."""
         out = np.empty((u.shape[1], len(self.lists)))
@@ -104,7 +108,7 @@ class RowWeights:
     ----------
     F : ndarray of shape (n,)
         Variance of f_i given u, positive.
-    kept : DenseRows, ListedRows or None
+    kept : DenseRows, ListedRows, what the engine holds in their place, or None
         All rows, or None where they are made anew.
     """
 
@@ -126,6 +130,8 @@ class RowWeights:
                 for array, part in zip(self.kept, rows, strict=True):
                     if isinstance(array, np.ndarray):
                         array[index] = part
+        if isinstance(self.kept, ListedRows):
+            self.kept = engine.hold(self.kept)
 
     def _allocate(self):
         """Return empty rows for all data if they fit into the budget, or None."""

@@ -12,9 +12,10 @@ FLOORS = [
     " _state _jit kernels",
     "_factor _variational _point _shared _kriging _adam",
     "_engine_cpu _engine_cuda _steps_cpu _evaluation_cpu _kriging_cpu _kriging_cuda"
-    " _nearest _scan _partition _listed _search_cuda",
+    " _nearest _scan _partition _listed _search_cuda _rows_cuda",
     "_model _training _neighbors _inducing _defaults _program _engine _device"
     " _device_arrays _device_data _device_search _device_work _device_kriging"
+    " _device_rows"
     " _kriging_engine _local _learning _conjugate _chain _divergences _rows _natural"
     " _alternating _held _refine _few _start _validation",
     "_base _callbacks baselines metrics",
