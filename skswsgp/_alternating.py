@@ -87,6 +87,7 @@ class AlternatingSolver:
         kernel = updated_kernel(self.kernel, engine.model.params)
         data, options, kl = self.arguments
         rng = np.random.RandomState(self.seed)
+        self.natural = None  # before the next takes room
         self.natural = NaturalSolver(engine, kernel, data, options, rng, kl)
         while not self.natural.converged:
             loss, bound = self.natural.advance(epoch)

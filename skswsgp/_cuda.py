@@ -23,6 +23,9 @@ else:
     from numba import cuda
     from numba.cuda.cudadrv.error import CudaSupportError
 
+    # Else it warns of each launch of few blocks, which few rows are.
+    cuda.config.CUDA_LOW_OCCUPANCY_WARNINGS = 0
+
 WARP = 32
 IDLE = 0.8  # of the memory of a device is free if nobody else works there
 ALL_LANES = 0xFFFFFFFF  # of a warp

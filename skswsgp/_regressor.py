@@ -114,12 +114,12 @@ class SWSGPRegressor(MultiOutputMixin, RegressorMixin, BaseSWSGP):
         H then stay.
     device : {"auto", "cpu", "cuda"}, default="auto"
         Where the model is trained and evaluated. "cuda" is an NVIDIA GPU, for which the
-        extra `cuda12` or `cuda13` must be installed; solves with the
-        chain, a full S of `solver="natural"` and trials of kernels on held-out rows
-        stay on the CPU.
-        "auto" takes a GPU that nobody else uses for what would keep a core busy for ten
-        minutes, about, which leaves the start of `init="local"` to the CPU, and the CPU
-        where there is none. A fitted model can be used on either device.
+        extra `cuda12` or `cuda13` must be installed; with `solver="natural"` solves
+        with the chain, the systems of a full S and of `kl="local"`, and trials of
+        kernels on held-out rows stay on the CPU. "auto" takes a GPU that nobody else
+        uses for what would keep a core busy for ten minutes, about, which leaves the
+        start of `init="local"` to the CPU, and the CPU where there is none. A fitted
+        model can be used on either device.
     n_jobs : int, default=None
         Number of threads. None takes all that Numba may use (`NUMBA_NUM_THREADS`, which
         joblib lowers in its workers); results are the same for any number.

@@ -202,6 +202,7 @@ def problem_of(kernel, likelihood, *, full=False, dtype="float64", moving=True):
 SIZES = {"D": 5, "M": 14, "H": 9, "n": 4}
 if not SIMULATED:
     SIZES = {"D": 5, "M": 300, "H": 40, "n": 200}
+NATURAL = {"solver": "natural", "init": "default"}
 ROUNDINGS = 1e5  # K has condition numbers up to 1e4, and Adam divides by derivatives
 
 
@@ -299,49 +300,93 @@ def check_evaluation(engine, problem):
 # --- systems of the natural solver ----------------------------------------------------
 
 
-def check_products(rng, dtype):
-    """Compare products on either engine; some columns are twice in a row, one never."""
-    from skswsgp._device_rows import DeviceRows, hold
+@pytest.fixture
+def few_rows_held(monkeypatch):
+    """Have few rows on the device, and a block for several of them."""
+    from skswsgp import _device_rows
 
-    n, M, Q = 23, 9, 2
-    lists = rng.integers(M - 1, size=(n, 4), dtype=np.int32)
-    rows = ListedRows(lists, rng.normal(size=(n, 4)).astype(dtype), M, 1)
-    u, v, holders = rng.normal(size=(M, Q)), rng.normal(size=(n, Q)), set()
-    held = hold(rows, holders)
-    assert isinstance(held, DeviceRows)
-    close = partial(assert_close, roundings=100, dtype=dtype)
+    monkeypatch.setattr(_device_rows, "LEAST", 0)
+    monkeypatch.setattr(_device_rows, "BLOCKS", 3)
+    return _device_rows
+
+
+def some_rows(rng, dtype="float64"):
+    """Return rows with some columns twice and the last column never."""
+    lists = rng.integers(8, size=(23, 4), dtype=np.int32)
+    return ListedRows(lists, rng.normal(size=(23, 4)).astype(dtype), 9, 1)
+
+
+def check_products(held_rows, rng, dtype, Q):
+    """Compare products on either engine."""
+    rows, holders = some_rows(rng, dtype), set()
+    u, v = rng.normal(size=(9, Q)), rng.normal(size=(23, Q))
+    held = held_rows.hold(rows, holders)
+    close = partial(assert_close, roundings=100)
+    square = partial(assert_close, roundings=100, dtype=dtype)
     for here, there in [(rows, held), (rows.scaled(0.3), held.scaled(0.3))]:
-        for squares in (False, True):
-            close(there.multiply(u, squares), here.multiply(u, squares))
-            close(there.pull(v, squares), here.pull(v, squares))
+        assert isinstance(there, held_rows.HeldRows)
+        close(there.multiply(u), here.multiply(u))
+        close(there.pull(v), here.pull(v))
         assert not there.pull(v)[-1].any()
         close(there.pull_product(v, u), here.pull_product(v, u))
+        square(there.multiply(u, squares=True), here.multiply(u, squares=True))
+        square(there.pull(v, squares=True), here.pull(v, squares=True))
         close(there.gram(v[:, 0]), here.gram(v[:, 0]))
     assert len(holders) == 2
+    for holder in holders:
+        holder.close()
+        assert not any(is_on_device(value) for value in vars(holder).values())
 
 
 @needs_gpu
 @pytest.mark.usefixtures("engine")
+@pytest.mark.parametrize("Q", [1, 3])
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
-def test_products_with_sparse_rows(rng, dtype):
-    check_products(rng, dtype)
+def test_products_with_sparse_rows(few_rows_held, rng, dtype, Q):
+    check_products(few_rows_held, rng, dtype, Q)
 
 
 @needs_simulator
 @pytest.mark.usefixtures("engine_in_turns")
-def test_no_lane_is_early_in_products(rng):
-    check_products(rng, "float64")
+def test_no_lane_is_early_in_products(few_rows_held, rng):
+    check_products(few_rows_held, rng, "float64", 2)
 
 
 @needs_gpu
 @pytest.mark.usefixtures("engine")
-def test_rows_without_room_stay_on_the_host(rng, monkeypatch):
-    from skswsgp._device_rows import hold
+def test_what_takes_one_unknown_after_the_other_is_left_to_the_cpu(few_rows_held, rng):
+    lists = np.array([[0, 1, 0], [0, 2, 1], [0, 1, 2]], np.int32)  # triangular
+    weights = np.array([[0, 0, 2.0], [0.3, 0, 1.5], [0.4, -0.2, 0.7]])
+    rows = ListedRows(lists, weights, 3, 1)
+    held, L = few_rows_held.hold(rows, set()), np.tril(rng.normal(size=(3, 3)))
+    A, u = rows.multiply(np.eye(3)), rng.normal(size=(3, 2))
+    np.testing.assert_allclose(A.T @ A @ held.solve(u), u)
+    np.testing.assert_allclose(held.quadratic(L), np.sum((A @ L) ** 2, axis=1))
 
-    lists = rng.integers(9, size=(23, 4), dtype=np.int32)
-    rows, holders = ListedRows(lists, rng.normal(size=(23, 4)), 9, 1), set()
-    monkeypatch.setattr(_cuda, "free_memory", lambda: 4 * 23 * 4 * 20 - 1)
-    assert hold(rows, holders) is rows and not holders
+
+@needs_gpu
+@pytest.mark.usefixtures("engine")
+def test_rows_that_are_few_or_without_room_stay_on_the_host(rng, monkeypatch):
+    from skswsgp import _device_rows
+
+    rows, holders, send = some_rows(rng), set(), _device_rows.send_array
+    assert _device_rows.hold(rows, holders) is rows
+    monkeypatch.setattr(_device_rows, "LEAST", rows.lists.size)
+    monkeypatch.setattr(_cuda, "free_memory", lambda: 4 * 16 * rows.lists.size - 1)
+    assert _device_rows.hold(rows, holders) is rows and not holders
+    monkeypatch.setattr(_cuda, "free_memory", lambda: 4 * 16 * rows.lists.size)
+    sent = []
+
+    def run_out(array, what):
+        if len(sent) == 3:
+            raise MemoryError(what)
+        sent.append(weakref.ref(send(array, what)))
+        return sent[-1]()
+
+    monkeypatch.setattr(_device_rows, "send_array", run_out)
+    assert _device_rows.hold(rows, holders) is rows
+    gc.collect()
+    assert [each() for each in sent] == [None] * 3
 
 
 # --- the factor of a point in shared memory -------------------------------------------
@@ -899,8 +944,15 @@ def few_threads(monkeypatch):
 
 @needs_gpu
 @pytest.mark.usefixtures("few_threads")
-@pytest.mark.parametrize("options", [ADAM, {"solver": "natural", "init": "default"}])
-def test_a_fit_equals_that_on_the_cpu(small, options, rng):
+@pytest.mark.parametrize("options", [ADAM, NATURAL, NATURAL | {"covariance": "diag"}])
+def test_a_fit_equals_that_on_the_cpu(small, options, rng, few_rows_held, monkeypatch):
+    products, method = [], few_rows_held.HeldRows.pull_product
+
+    def noted(held, *vectors):
+        products.append(held.host.lists.shape)
+        return method(held, *vectors)
+
+    monkeypatch.setattr(few_rows_held.HeldRows, "pull_product", noted)
     X = rng.normal(size=(40, 2))
     y = np.sin(X[:, 0]) + 0.1 * rng.normal(size=40)
     results = []
@@ -913,6 +965,8 @@ def test_a_fit_equals_that_on_the_cpu(small, options, rng):
         results.append((mu, std, model.lower_bound(X, y), model.validation_scores_))
     for first, second in zip(*results, strict=True):
         assert_close(second, first, roundings=ROUNDINGS)
+    # of the rows of data and those of the chain
+    assert len(set(products)) == (2 if "covariance" in options else 0)
 
 
 @pytest.fixture
@@ -1350,6 +1404,15 @@ def test_each_kernel_compiles_to_ptx(monkeypatch, dtype):
             arrays = {"skswsgp_parts": _cuda.PARTS, "skswsgp_triangles": None}
             assert shared_arrays(ptx) == arrays
             assert f"ld.shared{kind}" in ptx and f"st.shared{kind}" in ptx
+
+
+@needs_package
+@pytest.mark.skipif(SIMULATED, reason="the simulator takes any number of blocks")
+def test_launches_of_few_blocks_do_not_warn(monkeypatch):
+    from numba.cuda import dispatcher
+
+    monkeypatch.setattr(dispatcher.driver, "_to_core_stream", lambda stream: stream)
+    kernels.repeat_row[1, 32]
 
 
 @needs_package
