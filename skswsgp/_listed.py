@@ -44,6 +44,12 @@ def multiply_chunk(lists, weights, squares, u, c, out):
             out[i] = row_sum(lists, weights, i, u)
 
 
+@njit_small
+def pulled(factor, weight, squares):
+    """The term of an entry in A' v, or A^2' v."""
+    return factor * weight * weight if squares else factor * weight
+
+
 @njit
 def pull_chunk(lists, weights, kind, v, u, c, total):
     """total[c] = A' v over the rows of a chunk; see `pull`."""
@@ -55,9 +61,7 @@ def pull_chunk(lists, weights, kind, v, u, c, total):
         if kind == PRODUCT:
             factor *= row_sum(lists, weights, i, u)
         for h in range(lists.shape[1]):
-            term = factor * weights[i, h]
-            if kind == SQUARES:
-                term *= weights[i, h]
+            term = pulled(factor, weights[i, h], kind == SQUARES)
             total[c, np.uint64(lists[i, h])] += term
 
 

@@ -9,7 +9,7 @@ import sys
 from skswsgp import _listed
 from skswsgp._cuda import cuda, for_kernels, kernel
 from skswsgp._lanes import position, span, total
-from skswsgp._listed import row_sum, row_sum_of_squares
+from skswsgp._listed import pulled, row_sum, row_sum_of_squares
 
 
 @kernel
@@ -34,8 +34,7 @@ def pull(starts, entries, weights, squares, v, out):
         value = 0.0
         for k in span(starts[j], starts[j + 1]):
             i, h = entries[k] // H, entries[k] % H
-            term = v[i] * weights[i, h]
-            value += term * weights[i, h] if squares else term
+            value += pulled(v[i], weights[i, h], squares)
         value = total(value)
         if lane == 0:
             out[j] = value
