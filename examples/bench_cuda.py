@@ -20,18 +20,25 @@ from pathlib import Path
 
 import numpy as np
 
+from skswsgp._compiled import cuda_runtime
+from skswsgp._covariance.compile import compile_kernel
+from skswsgp._covariance.program import kernel_of
+from skswsgp._engine import cuda_batches, cuda_workspace
+from skswsgp._engine.cpu import CpuEngine
+from skswsgp._engine.select import make_engine
+from skswsgp._neighbors.search import NeighborSearch
+from skswsgp._point.likelihoods import make_likelihood
+from skswsgp._point.state import Batch, Model
+from skswsgp._solvers.adam import AdamSolver
+from skswsgp._solvers.data import TrainingRows
+from skswsgp._solvers.progress import Schedule
+
 sys.path.insert(0, str(Path(__file__).parents[1]))  # where nothing is installed
 
 from datasets import load, split
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, Matern
 
-from skswsgp import SWSGPRegressor, _cuda, _device_data, _device_work
-from skswsgp._engine import CpuEngine, make_engine
-from skswsgp._likelihoods import make_likelihood
-from skswsgp._neighbors import NeighborSearch
-from skswsgp._program import compile_kernel
-from skswsgp._state import Batch, Model
-from skswsgp._training import AdamSolver, Data, Schedule, kernel_of
+from skswsgp import SWSGPRegressor
 from skswsgp.kernels import ArcCosine
 
 FLOAT64_ERROR, FLOAT32_ERROR = 1e-7, 2e-2  # relative, after two steps of Adam
@@ -99,7 +106,7 @@ def relative(actual, expected):
 
 def check(lanes, n_threads, M=200, H=37, n=50):
     """Print how far each kernel is from the CPU."""
-    _device_work.lanes_for = lambda H: lanes
+    cuda_workspace.lanes_for = lambda H: lanes
     for dtype in ("float64", "float32"):
         for likelihood in ("gaussian", "bernoulli", "softmax"):
             for full in (False, True):
@@ -110,9 +117,18 @@ def check(lanes, n_threads, M=200, H=37, n=50):
                 q = cpu.predict(X, active, True)
                 pairs = {
                     "predict": (gpu.predict(X, active, True), q),
-                    "regress": (gpu.regress(X, active), cpu.regress(X, active)),
-                    "invert": (gpu.invert(X, active), cpu.invert(X, active)),
-                    "expect": (gpu.expect(batch.y, *q), cpu.expect(batch.y, *q)),
+                    "regress": (
+                        gpu.conditional_weights(X, active),
+                        cpu.conditional_weights(X, active),
+                    ),
+                    "invert": (
+                        gpu.inverse_covariances(X, active),
+                        cpu.inverse_covariances(X, active),
+                    ),
+                    "expect": (
+                        gpu.variational_expectations(batch.y, *q),
+                        cpu.variational_expectations(batch.y, *q),
+                    ),
                     "bound": (gpu.bound(batch), cpu.bound(batch)),
                 }
                 runs = [prepared(d, model, H, n, n_threads) for d in ("cuda", "cpu")]
@@ -131,7 +147,7 @@ def check(lanes, n_threads, M=200, H=37, n=50):
                 }
                 text = "  ".join(f"{k} {v:.0e}" for k, v in errors.items())
                 limit = FLOAT64_ERROR if dtype == "float64" else FLOAT32_ERROR
-                home = "shared" if _cuda.SHARED else "global"
+                home = "shared" if cuda_runtime.SHARED_BYTES else "global"
                 name = f"{lanes:4d} {home} {dtype} {likelihood}{' full' * full}"
                 report(max(errors.values()) < limit, name, text)
                 gpu.close(), runs[0].close()
@@ -194,11 +210,11 @@ def check_fits(n_threads, n=3000):
     settings |= {"init": "default", "n_jobs": n_threads}
     left = []
     for name, (share, more) in cases.items():
-        _device_data.MEMORY, results = share, []
+        cuda_batches.MEMORY, results = share, []
         for device in ("cpu", "cuda", "cuda"):
             model = SWSGPRegressor(device=device, **settings, **more).fit(X, y)
             results.append((*model.predict(X, return_std=True), model.lower_bound_))
-            left.append(_cuda.free_memory())
+            left.append(cuda_runtime.free_memory())
         first, *others = results
         error = max(
             relative(a, b) for r in others for a, b in zip(r, first, strict=True)
@@ -245,11 +261,11 @@ def seconds_of_step(device, model, data, H, n, epochs, n_threads):
 @contextmanager
 def global_memory():
     """Have the factors of points in global memory, as with more neighbours."""
-    before, _cuda.SHARED = _cuda.SHARED, 0
+    before, cuda_runtime.SHARED_BYTES = cuda_runtime.SHARED_BYTES, 0
     try:
         yield
     finally:
-        _cuda.SHARED = before
+        cuda_runtime.SHARED_BYTES = before
 
 
 def time_steps(M, H, n, steps, dtype, all_lanes, n_threads):
@@ -258,18 +274,18 @@ def time_steps(M, H, n, steps, dtype, all_lanes, n_threads):
     D, Q = model.Z.shape[1], model.m.shape[1]
     rng = np.random.default_rng(1)
     X, y = (rng.normal(size=(n * steps, k)).astype(dtype) for k in (D, Q))
-    data = Data(X, y, np.ones(n * steps, dtype), center=np.zeros(D))
+    data = TrainingRows(X, y, np.ones(n * steps, dtype), center=np.zeros(D))
     print(f"\nn={n} H={H} M={M} {dtype}, {steps} steps an epoch, ms a step")
     best = np.inf
     for lanes in all_lanes:
-        _device_work.lanes_for = lambda H, lanes=lanes: lanes
+        cuda_workspace.lanes_for = lambda H, lanes=lanes: lanes
         for way, share in ("streamed", 0.0), ("resident", 0.5):
-            _device_data.MEMORY = share
+            cuda_batches.MEMORY = share
             seconds = seconds_of_step("cuda", model, data, H, n, 3, n_threads)
             words = f"  cuda, {lanes:4d} threads a point, {way}:"
             print(words, f"{1e3 * seconds:8.3f}", flush=True)
             best = min(best, seconds)
-    _device_work.lanes_for = chosen
+    cuda_workspace.lanes_for = chosen
     with global_memory():
         seconds = seconds_of_step("cuda", model, data, H, n, 3, n_threads)
     words = f"  cuda, {chosen(H):4d} threads a point, resident, no shared memory:"
@@ -340,14 +356,14 @@ if __name__ == "__main__":
     parser.add_argument("--quick", action="store_true", help="checks only")
     parser.add_argument("--cpu-threads", type=int, default=2)
     options = parser.parse_args()
-    if reason := _cuda.missing():
+    if reason := cuda_runtime.missing():
         raise SystemExit(reason)
-    chosen = _device_work.lanes_for
+    chosen = cuda_workspace.lanes_for
     for lanes in (32, 128) if options.quick else (1, 32, 128):
         check(lanes, options.cpu_threads)
     with global_memory():
         check(128, options.cpu_threads)
-    _device_work.lanes_for = chosen
+    cuda_workspace.lanes_for = chosen
     check_search(options.cpu_threads)
     check_fits(options.cpu_threads)
     if not options.quick:

@@ -13,7 +13,7 @@ from report import Table, arguments, clock, least_times, lines
 from threadpoolctl import threadpool_limits
 
 from skswsgp import SWSGPRegressor
-from skswsgp._training import STEPS_PER_BLOCK
+from skswsgp._point.adam_step import STEPS_PER_BLOCK
 
 COLUMNS = {"what": "", "size": ",d", "milliseconds": ",.3f"}
 

@@ -29,8 +29,8 @@ from sklearn.gaussian_process.kernels import RBF
 
 import skswsgp
 from skswsgp import SWSGPClassifier, SWSGPRegressor
-from skswsgp._neighbors import NeighborSearch
-from skswsgp._program import compile_kernel
+from skswsgp._covariance.compile import compile_kernel
+from skswsgp._neighbors.search import NeighborSearch
 
 MEBIBYTE = 2**20
 STATM = Path("/proc/self/statm")

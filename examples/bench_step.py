@@ -14,11 +14,12 @@ from report import Table, arguments, least_times, lines
 from sklearn.gaussian_process.kernels import ConstantKernel, Matern
 from threadpoolctl import threadpool_limits
 
-from skswsgp._engine import CpuEngine
-from skswsgp._model import JITTER, build_model, make_search
-from skswsgp._program import compile_kernel
-from skswsgp._state import Batch
-from skswsgp._training import STEPS_PER_BLOCK
+from skswsgp._covariance.compile import compile_kernel
+from skswsgp._engine.cpu import CpuEngine
+from skswsgp._estimators.prediction import make_search
+from skswsgp._point.adam_step import STEPS_PER_BLOCK
+from skswsgp._point.state import Batch
+from skswsgp._solvers.model import JITTER, build_model
 
 try:
     from torch_step import TorchStep

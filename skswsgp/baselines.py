@@ -8,11 +8,16 @@ from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
-from skswsgp._defaults import mean_and_scale
-from skswsgp._jit import max_threads
-from skswsgp._learning import learn_local, learning_search
-from skswsgp._local import LocalProcess, local_model
-from skswsgp._validation import Count, as_numbers, check_weights, validate
+from skswsgp._compiled.threads import max_threads
+from skswsgp._estimators.sklearn_compat import (
+    Count,
+    as_numbers,
+    check_weights,
+    validate,
+)
+from skswsgp._initialization.kernel_learning import learn_kernel, learning_search
+from skswsgp._initialization.neighbor_likelihood import NeighborProcess, neighbor_model
+from skswsgp._initialization.statistics import mean_and_scale
 
 __all__ = ["NearestNeighborGPRegressor"]
 
@@ -183,7 +188,7 @@ class NearestNeighborGPRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator
         self.X_train_ = X
         self.y_train_ = (y - self.y_mean_) / self.y_scale_
         self.sample_weight_ = weight
-        found = learn_local(
+        found = learn_kernel(
             self.X_train_,
             self.y_train_.reshape(len(y), -1),
             weight,
@@ -229,7 +234,7 @@ class NearestNeighborGPRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator
         X = validate(self, X, reset=False)
         N = len(self.X_train_)
         noise = np.atleast_1d(self.noise_variance_)
-        model, center = local_model(
+        model, center = neighbor_model(
             self.X_train_,
             self.y_train_.reshape(N, -1),
             1.0 / self.sample_weight_[:, None],
@@ -237,7 +242,7 @@ class NearestNeighborGPRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator
             noise,
             self.dtype,
         )
-        process = LocalProcess(
+        process = NeighborProcess(
             model,
             min(self.n_neighbors, N),
             max_threads(self.n_jobs, len(X)),

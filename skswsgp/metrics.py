@@ -8,14 +8,15 @@ from scipy.special import ndtri
 from sklearn.preprocessing import LabelEncoder
 from sklearn.utils import check_array, check_consistent_length, column_or_1d
 
+# Probabilities may leave [0, 1], and their sum miss 1, by this much: rounding, float32.
+TOLERANCE = 1e-4
+
+
 __all__ = [
     "expected_calibration_error",
     "interval_coverage",
     "mean_negative_log_density",
 ]
-
-# Probabilities may leave [0, 1], and their sum miss 1, by this much: rounding, float32.
-TOLERANCE = 1e-4
 
 
 def mean_negative_log_density(y_true, y_mean, y_std, sample_weight=None):

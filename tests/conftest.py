@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from skswsgp import _jit, _learning
+from skswsgp._compiled import threads
+from skswsgp._initialization import kernel_learning
 
 
 @pytest.fixture
@@ -14,14 +15,14 @@ def rng():
 @pytest.fixture
 def few_steps(monkeypatch):
     """Learn kernels in a few steps, where a test is not about how well."""
-    monkeypatch.setattr(_learning, "STEPS", 10)
+    monkeypatch.setattr(kernel_learning, "STEPS", 10)
 
 
 @pytest.fixture
 def eager_threads(monkeypatch):
     """Wake threads for a few rows already."""
-    monkeypatch.setattr(_jit, "ROWS_A_THREAD", 1)
-    monkeypatch.setattr(_jit, "WORK_A_THREAD", 1)
+    monkeypatch.setattr(threads, "ROWS_PER_THREAD", 1)
+    monkeypatch.setattr(threads, "MICROSECONDS_PER_THREAD", 1)
 
 
 @pytest.fixture(params=["float64", "float32"])

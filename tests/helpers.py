@@ -5,19 +5,34 @@ from typing import NamedTuple
 import numba
 import numpy as np
 import reference
+from sklearn.gaussian_process.kernels import RBF, ConstantKernel, Matern, WhiteKernel
 
-from skswsgp import _engine_cpu as engine
-from skswsgp._jit import FASTMATH, launch
-from skswsgp._likelihoods import make_likelihood
-from skswsgp._program import compile_kernel
-from skswsgp._shared import make_stack
-from skswsgp._state import Batch, Gradients, Model, make_work
+from skswsgp._compiled.jit import FASTMATH
+from skswsgp._compiled.threads import CHUNKS, parallel_region
+from skswsgp._covariance.compile import compile_kernel
+from skswsgp._engine import cpu_loops as engine
+from skswsgp._point.bound import allocate_stack
+from skswsgp._point.likelihoods import make_likelihood
+from skswsgp._point.state import (
+    Batch,
+    Gradients,
+    Model,
+    allocate_gradients,
+    allocate_workspace,
+)
+from skswsgp.kernels import ArcCosine
 
 # Step of central differences in float64, and their error relative to the largest
 # derivative: rounding 1e-16 |f| / step and the third derivative times step^2 / 6.
 STEP, DIFFERENCE_TOLERANCE = 1e-5, 1e-6
 
 ADAM = {"solver": "adam", "init": "default"}  # the paper, for tests of training
+
+KERNELS = {
+    "matern": ConstantKernel(1.4) * Matern([0.8, 1.7], nu=1.5),
+    "rbf-white": ConstantKernel(0.9) * RBF(1.2) + WhiteKernel(0.1),
+    "arc-cosine": ArcCosine(1, 1.3, 0.7),
+}
 
 # Inline functions take the flags of their callers; no cache, which would not notice
 # that they change.
@@ -75,23 +90,23 @@ class Problem(NamedTuple):
         """Return the gradients of n points, each with its own K."""
         n = len(self.batch.X) if n is None else n
         H = self.batch.active.shape[1]
-        grads = engine.make_gradients(self.model, n, H)
-        works = make_work(self.model, H, n_threads)
-        with launch(n_threads):
+        grads = allocate_gradients(self.model, n, H)
+        works = allocate_workspace(self.model, H, n_threads)
+        with parallel_region(n_threads):
             engine.local_gradients(self.model, self.batch, start, n, works, grads)
         return grads
 
     def shared(self, *, n_threads=1):
         """Return the gradients of all points where all inducing points are active."""
         n, M = len(self.batch.X), len(self.model.Z)
-        everyone = np.arange(M, dtype=np.int32)[np.newaxis]
-        grads = engine.make_gradients(self.model, engine.CHUNKS, M)
-        factors = make_work(self.model, M, 1)
-        works = make_work(self.model, M, n_threads, shared=True)
-        stack = make_stack(self.model, n, n_threads)
-        with launch(n_threads):
-            engine.shared_gradients(
-                self.model, self.batch, 0, n, everyone, factors, works, stack, grads
+        all_inducing = np.arange(M, dtype=np.int32)[np.newaxis]
+        grads = allocate_gradients(self.model, CHUNKS, M)
+        factors = allocate_workspace(self.model, M, 1)
+        works = allocate_workspace(self.model, M, n_threads, dense=True)
+        stack = allocate_stack(self.model, n, n_threads)
+        with parallel_region(n_threads):
+            engine.dense_gradients(
+                self.model, self.batch, 0, n, all_inducing, factors, works, stack, grads
             )
         return grads
 
@@ -208,3 +223,11 @@ def add_gradients(first, second):
 def first_block(grads):
     """Return the gradients of shared K as one block."""
     return Gradients(*(array[:1] for array in grads))
+
+
+def drawn(kernel, noise, N=600, seed=0):
+    """Return X (N, 2), y (N,) of a Gaussian process."""
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(-2, 2, size=(N, 2))
+    L = np.linalg.cholesky(kernel(X) + noise * np.eye(N))
+    return X, L @ rng.normal(size=N)

@@ -23,7 +23,9 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from skswsgp import _learning, _local, baselines
+from skswsgp import baselines
+from skswsgp._compiled import threads
+from skswsgp._initialization import kernel_learning, neighbor_likelihood
 from skswsgp.baselines import NearestNeighborGPRegressor as Regressor
 from skswsgp.metrics import interval_coverage
 
@@ -37,7 +39,7 @@ KERNELS = {
 @pytest.fixture
 def short(monkeypatch):
     """Let fits be short where their quality does not matter."""
-    monkeypatch.setattr(_learning, "STEPS", 30)
+    monkeypatch.setattr(kernel_learning, "STEPS", 30)
 
 
 def data(n=60, seed=0):
@@ -207,7 +209,7 @@ def test_blocks_of_rows(short, monkeypatch):
     X, y = data()
     model = Regressor(random_state=0).fit(X, y)
     expected = model.predict(X, return_std=True)
-    monkeypatch.setattr(_local, "ROWS_AT_ONCE", 7)
+    monkeypatch.setattr(threads, "ROWS_AT_ONCE", 7)
     np.testing.assert_array_equal(model.predict(X, return_std=True), expected)
 
 
@@ -440,9 +442,9 @@ def test_a_failing_fit_leaves_an_earlier_model_untouched(short, monkeypatch):
     before = state_of(model)
 
     def failing(*args, **options):
-        raise FloatingPointError(_local.LOST)
+        raise FloatingPointError(neighbor_likelihood.NOT_FINITE)
 
-    monkeypatch.setattr(baselines, "learn_local", failing)
+    monkeypatch.setattr(baselines, "learn_kernel", failing)
     with pytest.raises(FloatingPointError, match="left the finite numbers"):
         model.fit(X + 1, 5 * y)
     assert state_of(model) == before

@@ -1,70 +1,100 @@
-"""Imports point down, and only the rooms named here open a door to the outside."""
+"""Imports point down, and few files open a door to the outside."""
 
 import ast
+import graphlib
 from pathlib import Path
 
 import pytest
 
 import skswsgp
 
-FLOORS = [
-    "_covariance _stationary _likelihoods _linalg _tiles _lanes _cuda _triangle_cuda"
-    " _state _jit kernels",
-    "_factor _variational _point _shared _kriging _adam",
-    "_engine_cpu _engine_cuda _steps_cpu _evaluation_cpu _kriging_cpu _kriging_cuda"
-    " _nearest _scan _partition _listed _search_cuda _rows_cuda",
-    "_model _training _neighbors _inducing _defaults _program _engine _device"
-    " _device_arrays _device_data _device_search _device_work _device_kriging"
-    " _device_rows"
-    " _kriging_engine _local _learning _conjugate _chain _divergences _rows _natural"
-    " _alternating _held _refine _few _start _validation",
-    "_base _callbacks baselines metrics",
-    "_regressor _classifier",
-    "__init__",
-]
-FLOOR = {name: i for i, names in enumerate(FLOORS) for name in names.split()}
-FILES = sorted(Path(skswsgp.__file__).parent.glob("*.py"))
+# A package imports only packages that stand before it.
+ORDER = (
+    "_compiled _covariance _point _neighbors _linear _engine _solvers _initialization"
+    " _estimators"
+).split()
+# Pairs of neighbours in that order that do not know each other either.
+STRANGERS = [{"_point", "_neighbors"}, {"_engine", "_solvers"}]
+# Packages that know nothing of scikit-learn, but for the compiler of its kernels.
+BELOW_SKLEARN = ORDER[: ORDER.index("_solvers")]
+
+ROOT = Path(skswsgp.__file__).parent
+FILES = sorted(ROOT.rglob("*.py"))
+PACKAGES = sorted({path.parent.name for path in FILES if path.parent != ROOT})
+
+
+def name_of(path):
+    """Return the package and the name of a file, as in `_engine.cpu`."""
+    return ".".join(path.relative_to(ROOT).with_suffix("").parts)
 
 
 def imported(path):
-    """Modules that a file imports anywhere, by their first two names."""
+    """Yield the modules that a file imports anywhere, by their full names."""
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
-            if node.module == "skswsgp":
-                names = [alias.name for alias in node.names]
-                yield from (f"skswsgp.{n}" for n in names if n != "__version__")
-            else:
-                yield node.module
+            folder = ROOT.parent.joinpath(*node.module.split("."))
+            for alias in node.names:
+                is_module = (folder / f"{alias.name}.py").exists()
+                yield f"{node.module}.{alias.name}" if is_module else node.module
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
-def test_imports_point_down(path):
+def imported_here(path):
+    """Yield what a file imports of this package, as in `_engine.cpu`."""
     for module in imported(path):
-        package, _, name = module.partition(".")
-        if package == "skswsgp":
-            assert FLOOR[name] <= FLOOR[path.stem], module
+        head, _, rest = module.partition(".")
+        if head == "skswsgp" and rest:
+            yield rest
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+@pytest.fixture(params=FILES, ids=name_of)
+def path(request):
+    return request.param
+
+
+def test_the_order_names_all_packages():
+    assert sorted(ORDER) == PACKAGES
+
+
+def test_imports_between_packages_point_down(path):
+    package = path.parent.name
+    if package not in ORDER:
+        return
+    for module in imported_here(path):
+        other = module.partition(".")[0]
+        if other in ORDER and other != package:
+            assert ORDER.index(other) < ORDER.index(package), module
+            assert {other, package} not in STRANGERS, module
+
+
+def test_private_packages_import_no_public_module_but_kernels(path):
+    if path.parent.name in ORDER:
+        for module in imported_here(path):
+            assert module.startswith("_") or module == "kernels", module
+
+
+@pytest.mark.parametrize("package", ORDER)
+def test_no_circle_within_a_package(package):
+    graph = {
+        name_of(path): [m for m in imported_here(path) if m.startswith(package + ".")]
+        for path in (ROOT / package).glob("*.py")
+    }
+    list(graphlib.TopologicalSorter(graph).static_order())  # raises for a circle
+
+
 def test_doors_to_the_outside(path):
-    packages = {module.partition(".")[0] for module in imported(path)}
-    if FLOOR[path.stem] < 3 and path.stem != "kernels":
-        assert "sklearn" not in packages
-    assert ("pynndescent" in packages) == (path.stem == "_neighbors")
-    assert "os" not in packages or path.stem == "_jit"
-    if any(module.startswith("numba.cuda") for module in imported(path)):
-        assert path.stem == "_cuda"
+    name, modules = name_of(path), set(imported(path))
+    outside = {module.partition(".")[0] for module in modules}
+    below = path.parent.name in BELOW_SKLEARN and name != "_covariance.compile"
+    assert not (below and "sklearn" in outside)
+    assert ("pynndescent" in outside) == (name == "_neighbors.search")
+    assert "os" not in outside or name == "_compiled.jit"
+    if any(module.startswith("numba.cuda") for module in modules):
+        assert path.stem in ("cuda_runtime", "cuda_compiler")
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
-def test_a_room_has_at_most_500_lines(path):
-    assert len(path.read_text().splitlines()) <= 500
-
-
-@pytest.mark.parametrize("page", ["CONTRIBUTING.md", "doc/development.md"])
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
-def test_each_room_is_on_the_plan(path, page):
-    text = (Path(__file__).parents[1] / page).read_text(encoding="utf-8")
-    assert path.stem == "__init__" or f"`{path.stem}`" in text
+def test_only_files_of_cuda_import_those_of_cuda(path):
+    for module in imported_here(path):
+        if ".cuda" in module and not path.stem.startswith("cuda"):
+            assert name_of(path) == "_engine.select", module

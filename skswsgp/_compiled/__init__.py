@@ -1,0 +1,1 @@
+"""What Numba, LLVM and CUDA need; no statistics."""

@@ -1,0 +1,223 @@
+"""Kernels and device functions for GPUs, made from the Python code of the CPU's.
+
+A block of threads works on one datum. The first axis of a block is the team of `team`:
+1 thread, or 32 times a power of two. Under the simulator (NUMBA_ENABLE_CUDASIM and
+NUMBA_DISABLE_JIT) all functions run as they stand in Python.
+"""
+
+import sys
+import threading
+from types import FunctionType, ModuleType
+
+from llvmlite import ir
+from numba.core.dispatcher import Dispatcher
+
+from skswsgp._compiled import team, tiles
+from skswsgp._compiled.cuda_runtime import WARP, cuda
+
+PACKAGE = __name__.partition(".")[0]
+ALL_THREADS = 0xFFFFFFFF  # mask of a warp
+
+
+def kernel(function):
+    """Mark a function as a kernel, which `compile_kernels` compiles."""
+    function.is_kernel = True
+    return function
+
+
+def compile_kernels(name):
+    """Compile the kernels of the module with this name, and what they call, for GPUs.
+
+    The compiled functions of the CPU have options and parts that GPUs lack. So device
+    functions are made anew from their Python code. The modules that hold them are found
+    by following the names that each module uses.
+    """
+    module = sys.modules[name]
+    if cuda is None:
+        return
+    if cuda.config.ENABLE_CUDASIM:
+        for name, value in list(vars(module).items()):
+            if getattr(value, "is_kernel", False):
+                setattr(module, name, cuda.jit(value))
+        return
+    functions = DeviceFunctions(module)
+    for name, value in list(vars(module).items()):
+        if getattr(value, "is_kernel", False):
+            setattr(module, name, functions.of[value])
+
+
+def modules_used(module):
+    """Return the modules of this package whose compiled functions a module reaches."""
+    found, waiting = [team, tiles], [module]
+    while waiting:
+        one = waiting.pop()
+        if one in found:
+            continue
+        found.append(one)
+        for value in vars(one).values():
+            if isinstance(value, ModuleType) and value.__name__.startswith(PACKAGE):
+                waiting.append(value)
+            elif isinstance(value, Dispatcher):
+                owner = value.py_func.__module__
+                if owner.startswith(PACKAGE):
+                    waiting.append(sys.modules[owner])
+    return found
+
+
+class DeviceFunctions:
+    """Functions for GPUs, each made from the Python code of one of the CPU's.
+
+    Attributes
+    ----------
+    of : dict
+        The device function or kernel of each function of the CPU.
+    """
+
+    def __init__(self, module):
+        self.of = {}
+        # The names of each module, and what they stand for on a GPU
+        self.names = {one: dict(vars(one)) for one in modules_used(module)}
+        for one in self.names:
+            self._make_all(one)
+        self._connect()
+
+    def _make_all(self, module):
+        """Make device functions of the compiled functions and kernels of a module."""
+        names = self.names[module]
+        replacements = gpu_team() if module is team else {}
+        for name, value in vars(module).items():
+            python = team.PYTHON_VERSIONS.get(name)
+            if name in replacements:
+                self.of[value] = replacements[name]
+            elif python is not None and is_defined_in(python, module):
+                self._make(value, python, names)
+            elif isinstance(value, Dispatcher) and is_defined_in(value.py_func, module):
+                self._make(value, value.py_func, names)
+            elif getattr(value, "is_kernel", False):
+                self._make(value, value, names, device=False)
+
+    def _make(self, value, function, names, device=True):
+        copy = FunctionType(function.__code__, names, function.__name__)
+        copy.__module__, copy.__qualname__ = function.__module__, function.__qualname__
+        self.of[value] = cuda.jit(device=device)(copy)
+
+    def _connect(self):
+        """Let all device functions call each other."""
+        for names in self.names.values():
+            for name, value in names.items():
+                if isinstance(value, ModuleType) and value in self.names:
+                    names[name] = ModuleType(value.__name__)
+                    vars(names[name]).update(self.names[value])
+                elif value.__hash__ is not None and value in self.of:
+                    names[name] = self.of[value]
+
+
+def is_defined_in(function, module):
+    """Return whether a function was written in a module, not imported by it."""
+    return function.__module__ == module.__name__
+
+
+# --- the team on a GPU ----------------------------------------------------------------
+
+
+def partial_sum_address(builder, index):
+    """Return the address of a partial sum in shared memory.
+
+    All functions share one array, which numba-cuda's own arrays cannot do outside of
+    kernels.
+    """
+    kind = ir.ArrayType(ir.DoubleType(), WARP)
+    module = builder.module
+    parts = module.globals.get("skswsgp_parts")
+    if parts is None:
+        parts = ir.GlobalVariable(module, kind, "skswsgp_parts", addrspace=3)
+        parts.linkage, parts.align = "linkonce_odr", 8
+        parts.initializer = ir.Constant(kind, ir.Undefined)
+    zero = ir.Constant(index.type, 0)
+    return builder.gep(parts, [zero, index])
+
+
+def gpu_team():
+    """Return the GPU's versions of functions of `team`, by name."""
+
+    @intrinsic
+    def set_part(typingctx, index, value):
+        def generate(context, builder, signature, args):
+            builder.store(args[1], partial_sum_address(builder, args[0]))
+            return context.get_dummy_value()
+
+        return cuda.types.void(cuda.types.int64, cuda.types.float64), generate
+
+    @intrinsic
+    def get_part(typingctx, index):
+        def generate(context, builder, signature, args):
+            return builder.load(partial_sum_address(builder, args[0]))
+
+        return cuda.types.float64(cuda.types.int64), generate
+
+    @cuda.jit(device=True)
+    def team_rank():
+        return cuda.threadIdx.x, cuda.blockDim.x
+
+    @cuda.jit(device=True)
+    def barrier():
+        if cuda.blockDim.x > 1:
+            cuda.syncthreads()
+
+    @cuda.jit(device=True)
+    def team_sum(value):
+        value = float(value)
+        size = cuda.blockDim.x
+        if size > 1:
+            for step in (16, 8, 4, 2, 1):
+                value += cuda.shfl_xor_sync(ALL_THREADS, value, step)
+            cuda.syncthreads()
+        if size > WARP:  # sums of warps meet in shared memory
+            if cuda.threadIdx.x % WARP == 0:
+                set_part(cuda.threadIdx.x // WARP, value)
+            cuda.syncthreads()
+            value = get_part(0)
+            for warp in range(1, size // WARP):
+                value += get_part(warp)
+            cuda.syncthreads()
+        return value
+
+    return {"team_rank": team_rank, "barrier": barrier, "team_sum": team_sum}
+
+
+# --- the team in the simulator --------------------------------------------------------
+
+
+class SimulatedTeam:
+    """The team of the simulator's thread that asks; a single thread elsewhere."""
+
+    def rank(self):
+        """Return the number of this thread in its team, and the size of the team."""
+        thread = threading.current_thread()
+        if not hasattr(thread, "threadIdx"):
+            return 0, 1
+        return thread.threadIdx.x, thread._manager._block_dim[0]
+
+    def sum(self, value):
+        """Return the sum over the team, in the order of its threads."""
+        rank, size = self.rank()
+        if size == 1:
+            return value
+        block = vars(threading.current_thread()._manager)
+        parts = block.setdefault("parts", [0.0] * size)
+        self.barrier()
+        parts[rank] = value
+        self.barrier()
+        return sum(parts[1:], parts[0])
+
+    def barrier(self):
+        """Wait for the other threads of the team."""
+        if self.rank()[1] > 1:
+            threading.current_thread().syncthreads()
+
+
+if cuda is not None:
+    if cuda.config.ENABLE_CUDASIM:
+        team.backend = SimulatedTeam()
+    else:
+        from numba.cuda.extending import intrinsic

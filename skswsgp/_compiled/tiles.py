@@ -1,0 +1,347 @@
+"""Work on 8 x 8 tiles of matrices: a lane is a column of the tile.
+
+The functions stand in Python first. On the CPU instructions for its vector registers
+take their place, which hold all columns at once: the compiler vectorises a sum of
+products by adding up the lanes of each sum in the end, which takes as long as the sums
+themselves when these are short.
+"""
+
+import math
+
+import numpy as np
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils, config
+from numba.extending import intrinsic
+
+from skswsgp._compiled.jit import njit_small
+from skswsgp._compiled.team import (
+    BLOCK,
+    PYTHON_VERSIONS,
+    barrier,
+    team_columns,
+    team_range,
+)
+
+SINGLE, DOUBLE = (float(np.finfo(kind).eps) for kind in (np.float32, np.float64))
+FUSED = ("contract",)  # a product and a sum may be one instruction
+GROUP = 64  # distances compared at once
+
+
+# A column stays in its lane, so that a tile of Y may be replaced by the result.
+
+
+def set_products(X, i, Y, j, start, stop, out, row, column):
+    """Tile of out at (row, column) = sum over start <= r < stop of X[r, i]' Y[r, j]."""
+    for q in team_columns(0):
+        sums = column_of_products(X, i, Y, j + q, start, stop)
+        set_column(out, row, column + q, 0.0, 1.0, sums)
+
+
+def set_negative_products(X, i, Y, j, start, stop, out, row, column):
+    """Tile of out at (row, column) = -(that sum)."""
+    for q in team_columns(0):
+        sums = column_of_products(X, i, Y, j + q, start, stop)
+        set_column(out, row, column + q, 0.0, -1.0, sums)
+
+
+def subtract_products(X, i, Y, j, start, stop, out, row, column):
+    """Tile of out at (row, column) -= that sum."""
+    for q in team_columns(0):
+        sums = column_of_products(X, i, Y, j + q, start, stop)
+        set_column(out, row, column + q, 1.0, -1.0, sums)
+
+
+@njit_small
+def column_of_products(X, i, Y, column, start, stop):
+    """Return the eight sums over start <= r < stop of X[r, i + p] Y[r, column]."""
+    a = b = c = d = e = f = g = h = Y.dtype.type(0.0)
+    for r in range(start, stop):
+        y = Y[r, column]
+        a += X[r, i] * y
+        b += X[r, i + 1] * y
+        c += X[r, i + 2] * y
+        d += X[r, i + 3] * y
+        e += X[r, i + 4] * y
+        f += X[r, i + 5] * y
+        g += X[r, i + 6] * y
+        h += X[r, i + 7] * y
+    return a, b, c, d, e, f, g, h
+
+
+@njit_small
+def set_column(out, row, column, kept, sign, sums):
+    """out[row + p, column] = kept times itself + sign sums[p]."""
+    for p in range(BLOCK):
+        before = out[row + p, column] if kept > 0.0 else 0.0
+        out[row + p, column] = before + sign * sums[p]
+
+
+def factorise_tile(A, R, k, shift, blocks):
+    """Replace the tile T of R at (k, k) by its factor, T + shift I = R' R.
+
+    Only the lower triangle is read; R is lower triangular. Rows k .. k + 8 of `blocks`
+    (side, 8) take its inverse. T is what earlier rows leave of A. Returns False where a
+    pivot is no more than rounding of the diagonal of A.
+    """
+    rounding = 4.0 * (SINGLE if R.itemsize == 4 else DOUBLE)
+    for p in range(k + BLOCK - 1, k - 1, -1):
+        pivot = R[p, p] + shift
+        enough = pivot > rounding * A[p, p]
+        barrier()
+        if not enough:
+            return False
+        root = math.sqrt(pivot)
+        for q in team_range(k, k + BLOCK):
+            if q < p:
+                R[p, q] /= root
+            else:
+                R[p, q] = root if q == p else 0.0
+        barrier()
+        for q in team_range(k, k + BLOCK):
+            for r in range(q, p):
+                R[r, q] -= R[p, r] * R[p, q]
+        barrier()
+    for q in team_range(0, BLOCK):
+        for p in range(BLOCK):
+            value = 1.0 if p == q else 0.0
+            for t in range(p):
+                value -= R[k + p, k + t] * blocks[k + t, q]
+            blocks[k + p, q] = value / R[k + p, k + p]
+    barrier()
+    return True
+
+
+# --- the same in vector registers of the CPU ------------------------------------------
+
+
+class VectorRow:
+    """Code for rows of BLOCK entries of C-contiguous arrays."""
+
+    def __init__(self, context, builder, dtype):
+        self.context, self.builder = context, builder
+        self.scalar = context.get_value_type(dtype)
+        self.vector = ir.VectorType(self.scalar, BLOCK)
+        self.size = context.get_abi_sizeof(self.scalar)
+        self.zero = ir.Constant(self.vector, None)
+
+    def pointer(self, kind, array, i, j):
+        """Return the address of array[i, j]."""
+        struct = self.context.make_array(kind)(self.context, self.builder, array)
+        columns = self.builder.extract_value(struct.shape, 1)
+        index = self.builder.add(self.builder.mul(i, columns), j)
+        return self.builder.gep(struct.data, [index])
+
+    def plus(self, i, p):
+        """Return i + p for a number p."""
+        return self.builder.add(i, ir.Constant(i.type, p))
+
+    def load(self, pointer):
+        """Return the row that begins there."""
+        pointer = self.builder.bitcast(pointer, self.vector.as_pointer())
+        return self.builder.load(pointer, align=self.size)
+
+    def store(self, row, pointer):
+        """Write a row."""
+        pointer = self.builder.bitcast(pointer, self.vector.as_pointer())
+        self.builder.store(row, pointer, align=self.size)
+
+    def spread(self, value):
+        """Return a row that holds a number everywhere."""
+        undefined = ir.Constant(self.vector, ir.Undefined)
+        lane = self.builder.insert_element(undefined, value, ir.IntType(32)(0))
+        first = ir.Constant(ir.VectorType(ir.IntType(32), BLOCK), None)
+        return self.builder.shuffle_vector(lane, undefined, first)
+
+    def entry(self, row, q):
+        """Return entry q of a row."""
+        return self.builder.extract_element(row, ir.IntType(32)(q))
+
+    def subtract(self, row, value, other):
+        """Return row - value other."""
+        product = self.builder.fmul(self.spread(value), other, FUSED)
+        return self.builder.fsub(row, product, FUSED)
+
+    def times(self, row, value):
+        """Return value row."""
+        return self.builder.fmul(self.spread(value), row)
+
+
+def _products(load, negative):
+    """Return the compiled function for a start from zero or out, and a sign."""
+
+    @intrinsic
+    def products(typingctx, X, i, Y, j, start, stop, out, row, column):
+        """Tile of out at (row, column) = +- sum of X[r, i + p] Y[r, j + q].
+
+        The sum is over start <= r < stop.
+        """
+
+        def generate(context, builder, signature, args):
+            x_kind, _, y_kind, *_, kind, _, _ = signature.args
+            x, i, y, j, start, stop, result, row, column = args
+            rows = VectorRow(context, builder, kind.dtype)
+            targets, sums = [], []
+            for p in range(BLOCK):
+                at = rows.pointer(kind, result, rows.plus(row, p), column)
+                first = rows.load(at) if load else rows.zero
+                targets.append(at)
+                sums.append(cgutils.alloca_once_value(builder, first))
+            one = ir.Constant(start.type, 1)
+            with cgutils.for_range_slice(builder, start, stop, one) as (r, _):
+                right = rows.load(rows.pointer(y_kind, y, r, j))
+                left = rows.pointer(x_kind, x, r, i)
+                for p in range(BLOCK):
+                    entry = builder.load(builder.gep(left, [ir.IntType(64)(p)]))
+                    product = builder.fmul(rows.spread(entry), right, FUSED)
+                    combine = builder.fsub if negative else builder.fadd
+                    total = combine(builder.load(sums[p]), product, FUSED)
+                    builder.store(total, sums[p])
+            for target, total in zip(targets, sums, strict=True):
+                rows.store(builder.load(total), target)
+            return context.get_dummy_value()
+
+        index = types.intp
+        signature = types.void(X, index, Y, index, index, index, out, index, index)
+        return signature, generate
+
+    return products
+
+
+@intrinsic
+def _factorise_tile(typingctx, A, R, k, shift, blocks):
+    """See factorise_tile."""
+
+    def generate(context, builder, signature, args):
+        given, kind, _, _, blocks_kind = signature.args
+        matrix, array, k, shift, inverses = args
+        rows = VectorRow(context, builder, kind.dtype)
+        root = builder.module.declare_intrinsic("llvm.sqrt", [rows.scalar])
+        one = ir.Constant(rows.scalar, 1.0)
+        rounding = ir.Constant(rows.scalar, 4.0 * np.finfo(str(kind.dtype)).eps)
+        index = range(BLOCK)
+        targets = [rows.pointer(kind, array, rows.plus(k, p), k) for p in index]
+        factor = [rows.load(target) for target in targets]
+        scale = [None] * BLOCK
+        found = ir.IntType(1)(1)
+        for p in reversed(index):
+            pivot = builder.fadd(rows.entry(factor[p], p), shift)
+            at = rows.plus(k, p)
+            diagonal = builder.load(rows.pointer(given, matrix, at, at))
+            least = builder.fmul(rounding, diagonal)
+            found = builder.and_(found, builder.fcmp_ordered(">", pivot, least))
+            pivot = builder.call(root, [pivot])
+            scale[p] = builder.fdiv(one, pivot)
+            factor[p] = rows.times(factor[p], scale[p])
+            for r in range(p):
+                factor[r] = rows.subtract(
+                    factor[r], rows.entry(factor[p], r), factor[p]
+                )
+            factor[p] = builder.insert_element(factor[p], pivot, ir.IntType(32)(p))
+            kept = ir.VectorType(ir.IntType(1), BLOCK)([int(q <= p) for q in index])
+            rows.store(builder.select(kept, factor[p], rows.zero), targets[p])
+        inverse = []
+        for p in index:
+            unit = [float(q == p) for q in index]
+            row = ir.Constant(rows.vector, unit)
+            for t in range(p):
+                row = rows.subtract(row, rows.entry(factor[p], t), inverse[t])
+            inverse.append(rows.times(row, scale[p]))
+            at = rows.pointer(
+                blocks_kind, inverses, rows.plus(k, p), ir.Constant(k.type, 0)
+            )
+            rows.store(inverse[p], at)
+        return found
+
+    return types.boolean(A, R, types.intp, R.dtype, blocks), generate
+
+
+def replace_on_cpu(function, instructions):
+    """Take instructions in the place of a function on the CPU, if it compiles."""
+    PYTHON_VERSIONS[function.__name__] = function
+    return function if config.DISABLE_JIT else instructions
+
+
+set_products = replace_on_cpu(set_products, _products(load=False, negative=False))
+
+
+set_negative_products = replace_on_cpu(
+    set_negative_products, _products(load=False, negative=True)
+)
+
+
+subtract_products = replace_on_cpu(
+    subtract_products, _products(load=True, negative=True)
+)
+
+
+factorise_tile = replace_on_cpu(factorise_tile, _factorise_tile)
+
+
+class VectorGroup(VectorRow):
+    """Code for GROUP entries of an array at once."""
+
+    def __init__(self, context, builder, dtype):
+        super().__init__(context, builder, dtype)
+        self.vector = ir.VectorType(self.scalar, GROUP)
+
+    def spread(self, value):
+        """Return a group that holds a number everywhere."""
+        undefined = ir.Constant(self.vector, ir.Undefined)
+        lane = self.builder.insert_element(undefined, value, ir.IntType(32)(0))
+        first = ir.Constant(ir.VectorType(ir.IntType(32), GROUP), None)
+        return self.builder.shuffle_vector(lane, undefined, first)
+
+
+# Selection: row r of a block has count[r] points, index[r] and key[r], in which the H
+# nearest so far are; what has a key above bound[r] is none of them.
+
+
+def keys_below(low, t, products, r, j, bound):
+    """Bits p of the result say whether low[t, j + p] - products[r, j + p] <= bound."""
+    bits = np.uint64(0)
+    for p in range(GROUP):
+        if low[t, j + p] - products[r, j + p] <= bound:
+            bits |= np.uint64(1) << np.uint64(p)
+    return bits
+
+
+def lowest_bit(bits):
+    """Return the position of the lowest bit that is set, of one that is."""
+    at = 0
+    while not (bits >> np.uint64(at)) & np.uint64(1):
+        at += 1
+    return at
+
+
+@intrinsic
+def _keys_below(typingctx, low, t, products, r, j, bound):
+    """The same in vector registers."""
+
+    def generate(context, builder, signature, args):
+        low_kind, _, kind, *_ = signature.args
+        lower, t, table, r, j, most = args
+        group = VectorGroup(context, builder, kind.dtype)
+        first = group.load(group.pointer(low_kind, lower, t, j))
+        key = builder.fsub(first, group.load(group.pointer(kind, table, r, j)))
+        below = builder.fcmp_ordered("<=", key, group.spread(most))
+        return builder.bitcast(below, ir.IntType(GROUP))
+
+    index = types.intp
+    return types.uint64(low, index, products, index, index, low.dtype), generate
+
+
+@intrinsic
+def _lowest_bit(typingctx, bits):
+    """The same in one instruction."""
+
+    def generate(context, builder, signature, args):
+        return builder.cttz(args[0], ir.Constant(ir.IntType(1), 1))
+
+    return types.int64(types.uint64), generate
+
+
+keys_below = replace_on_cpu(keys_below, _keys_below)
+
+
+lowest_bit = replace_on_cpu(lowest_bit, _lowest_bit)

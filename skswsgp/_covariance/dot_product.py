@@ -1,0 +1,144 @@
+"""TODO docstring."""
+
+import math
+
+from skswsgp._compiled.jit import njit, njit_small
+from skswsgp._compiled.team import barrier, single, team_range, team_sum
+from skswsgp._covariance.pairs import TRIANGLE, row_start, width
+from skswsgp._covariance.stationary import add_scale_gradient
+
+# 2 .. 6 are those of _stationary
+POLYNOMIAL, ARC_COSINE0, ARC_COSINE1 = 7, 8, 9
+
+
+# Leaves. `values`, `slopes`, `adjoint` (n_ops, pairs) are indexed in place: a view of a
+# row would cost more than the arithmetic on it. `at` is the first pair.
+
+
+@njit
+def inner_products(A, rows, B, n, inv_scale, op, sigma2, values, at):
+    """values[op, at + ...] = sigma_0^2 + sum_d A[d, i] B[d, j] / scale_d^2."""
+    for i in team_range(0, rows):
+        start, columns = at + row_start(i, n), width(i, n)
+        for j in range(columns):
+            values[op, start + j] = sigma2
+        for d in range(A.shape[0]):
+            a = A[d, i] * inv_scale[op, d] ** 2
+            for j in range(columns):
+                values[op, start + j] += a * B[d, j]
+    barrier()
+
+
+@njit_small
+def inner_product_self(A, i, inv_scale, op, sigma2):
+    """sigma_0^2 + |A[:, i] / scale|^2."""
+    product = sigma2
+    for d in range(A.shape[0]):
+        product += (A[d, i] * inv_scale[op, d]) ** 2
+    return product
+
+
+@njit
+def polynomial_profile(degree, op, values, slopes, at, end):
+    """Replace s in `values` by s^degree and put its derivative into `slopes`."""
+    for p in team_range(at, end):
+        s = values[op, p]
+        slopes[op, p] = degree * s ** (degree - 1.0)
+        values[op, p] = s**degree
+    barrier()
+
+
+@njit
+def arc_cosine_profile(order, A, rows, B, n, inv_scale, op, sigma2, values, slopes, at):
+    """Replace s in `values` by k and put dk/ds into `slopes` (Cho and Saul, 2009).
+
+    k = 1 - theta/pi (order 0), sqrt(s_xx s_zz) (sin theta + (pi - theta) cos theta)/pi
+    (order 1), where cos theta = s_xz / sqrt(s_xx s_zz).
+    """
+    for i in team_range(0, rows):
+        s_row = inner_product_self(A, i, inv_scale, op, sigma2)
+        start = at + row_start(i, n)
+        for j in range(width(i, n)):
+            p = start + j
+            norm = math.sqrt(s_row * inner_product_self(B, j, inv_scale, op, sigma2))
+            cosine = values[op, p] / norm if norm > 0.0 else 0.0
+            same = n == TRIANGLE and j == i
+            cosine = 1.0 if same else min(1.0, max(-1.0, cosine))
+            angle = math.acos(cosine)
+            sine = math.sqrt(1.0 - cosine * cosine)
+            if order == 0:
+                values[op, p] = 1.0 - angle / math.pi
+                steep = sine > 1e-7 and norm > 0.0
+                slopes[op, p] = 1.0 / (math.pi * sine * norm) if steep else 0.0
+            else:
+                part = (math.pi - angle) / math.pi
+                slopes[op, p] = part
+                values[op, p] = norm * (sine / math.pi + part * cosine)
+    barrier()
+
+
+@njit
+def inner_products_vjp(leaf, A, rows, B, n, adjoint, at, d_log, d_A, d_B, inputs):
+    """Take adjoint[op], the derivatives by s, back to length-scales and coordinates.
+
+    `leaf` holds the inverse length-scales, where their derivatives go (first, number),
+    and the operation.
+    """
+    inv_scale, scale, n_scales, op = leaf
+    for i in single(0, rows):
+        start = at + row_start(i, n)
+        for d in range(A.shape[0]):
+            a = A[d, i]
+            w = inv_scale[op, d] ** 2
+            by_point = 0.0
+            for j in range(width(i, n)):
+                by_point += adjoint[op, start + j] * B[d, j]
+            if inputs:
+                for j in range(width(i, n)):
+                    d_B[d, j] += w * adjoint[op, start + j] * a
+                d_A[d, i] += w * by_point
+            add_scale_gradient(scale, n_scales, d, -2.0 * w * a * by_point, d_log)
+    barrier()
+
+
+@njit_small
+def self_product_vjp(leaf, A, i, weight, d_log, d_A, inputs):
+    """Take weight = d objective / d s(x, x) back likewise, x = A[:, i]."""
+    inv_scale, scale, n_scales, op = leaf
+    for d in range(A.shape[0]):
+        pull = 2.0 * weight * A[d, i] * inv_scale[op, d] ** 2
+        if inputs:
+            d_A[d, i] += pull
+        add_scale_gradient(scale, n_scales, d, -pull * A[d, i], d_log)
+
+
+@njit
+def norms_vjp(order, sigma2, leaf, A, rows, B, n, tile, at, d_log, d_A, d_B, inputs):
+    """Adjoint of an arc-cosine leaf with respect to s(x, x) and s(z, z).
+
+    k is homogeneous of degree `order` in the norm of either point, so by Euler's
+    theorem dk/ds_xx = (order k - s_xz dk/ds_xz) / (2 s_xx). `tile` holds the three
+    arrays of a Tile. Returns the derivative by sigma_0^2.
+    """
+    inv_scale, _, _, op = leaf
+    values, slopes, adjoint = tile
+    by_sigma2 = 0.0
+    for i in single(0, rows):
+        s_row = inner_product_self(A, i, inv_scale, op, sigma2)
+        by_row = 0.0
+        for j in range(width(i, n)):
+            p = at + row_start(i, n) + j
+            product = sigma2
+            for d in range(A.shape[0]):
+                product += A[d, i] * B[d, j] * inv_scale[op, d] ** 2
+            gap = order * values[op, p] - product * slopes[op, p]
+            pull = 0.5 * adjoint[op, p] * gap
+            s_column = inner_product_self(B, j, inv_scale, op, sigma2)
+            by_column = pull / s_column if s_column > 0.0 else 0.0
+            self_product_vjp(leaf, B, j, by_column, d_log, d_B, inputs)
+            by_sigma2 += by_column
+            by_row += pull
+        by_row = by_row / s_row if s_row > 0.0 else 0.0
+        self_product_vjp(leaf, A, i, by_row, d_log, d_A, inputs)
+        by_sigma2 += by_row
+    return team_sum(by_sigma2)

@@ -1,0 +1,1 @@
+"""Loops over data, on the CPU and on a GPU."""

@@ -1,0 +1,1 @@
+"""The estimators that a user of scikit-learn sees."""

@@ -1,0 +1,489 @@
+"""What the regressor and the classifier share: validation, set-up, attributes."""
+
+import warnings
+from abc import ABCMeta, abstractmethod
+from contextlib import closing
+from numbers import Integral, Real
+
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.callback import CallbackSupportMixin, with_callbacks
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.model_selection import train_test_split
+from sklearn.utils import check_random_state
+from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils.validation import check_is_fitted
+
+from skswsgp._compiled.threads import max_threads
+from skswsgp._covariance.compile import compile_kernel
+from skswsgp._engine.select import make_engine, require_device
+from skswsgp._estimators.prediction import bound_of, latent_posterior, mean_log_density
+from skswsgp._estimators.sklearn_compat import Count, FitTask, check_weights, validate
+from skswsgp._initialization.auto import (
+    divergence_weight,
+    prior_of,
+    search_options,
+    solves_full,
+)
+from skswsgp._initialization.start import initial_attributes
+from skswsgp._initialization.statistics import feature_spread
+from skswsgp._neighbors.lists import NeighborTracker
+from skswsgp._solvers.adam import AdamSolver
+from skswsgp._solvers.alternating import AlternatingSolver, count_points
+from skswsgp._solvers.data import TrainingRows, memory_budget
+from skswsgp._solvers.model import (
+    JITTER,
+    build_model,
+    model_attributes,
+    shape_covariance,
+)
+from skswsgp._solvers.natural import NaturalSolver
+from skswsgp._solvers.progress import History, Schedule, callers_level, steps_per_epoch
+
+RECALL_SAMPLE = 256  # rows on which the recall of the neighbour search is measured
+
+
+class BaseSWSGP(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
+    """Base of the SWSGP estimators."""
+
+    _parameter_constraints: dict = {  # noqa: RUF012  scikit-learn's own form
+        "kernel": "no_validation",  # checked by compile_kernel, which says more
+        "n_inducing": [StrOptions({"auto"}), Count()],
+        "n_neighbors": [StrOptions({"auto"}), Count()],
+        "init": [StrOptions({"default", "local"})],
+        "inducing_points": [StrOptions({"kmeans", "random"}), "array-like"],
+        "optimize_inducing": ["boolean"],
+        "covariance": [StrOptions({"auto", "diag", "full"})],
+        "neighbor_metric": [StrOptions({"kernel", "euclidean", "random"})],
+        "neighbor_search": [StrOptions({"auto", "brute", "kd_tree", "pynndescent"})],
+        "kl": [StrOptions({"auto", "vecchia", "local"})],
+        "kl_weight": [Interval(Real, 0, None, closed="neither"), StrOptions({"auto"})],
+        "solver": [StrOptions({"adam", "natural"})],
+        "batch_size": [Count()],
+        "learning_rate": [Interval(Real, 0, None, closed="neither")],
+        "max_iter": [Count()],
+        "tol": [Interval(Real, 0, None, closed="left")],
+        "n_iter_no_change": [Count()],
+        "early_stopping": ["boolean", StrOptions({"auto"})],
+        "validation_fraction": [Interval(Real, 0, 1, closed="neither")],
+        "warm_start": ["boolean"],
+        "device": [StrOptions({"auto", "cpu", "cuda"})],
+        "n_jobs": [Integral, None],
+        "dtype": [StrOptions({"float64", "float32"})],
+        "random_state": ["random_state"],
+        "verbose": ["verbose"],
+    }
+
+    # --- what a subclass adds ------------------------------------------------------
+
+    @abstractmethod
+    def _encode_targets(self, y, sample_weight, fitted):
+        """Return (targets (N, Q) or (N, 1), attributes they depend on).
+
+        `fitted` holds the attributes of an earlier fit that must be kept, or nothing.
+        """
+
+    @abstractmethod
+    def _likelihood_of(self, attributes):
+        """Return (name of the likelihood, number of latent functions)."""
+
+    @abstractmethod
+    def _log_density(self, mu, v, targets, attributes):
+        """Return the log predictive density of each row's targets, in nats."""
+
+    _target_checks: dict  # arguments of `validate_data` that concern y
+
+    # --- fitting -------------------------------------------------------------------
+
+    @with_callbacks
+    def fit(self, X, y, sample_weight=None, X_val=None, y_val=None):
+        """Fit the model.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Training inputs, in any units. With `solver="adam"` and `init="default"`
+            floats are not copied, and a memory map is read piece by piece.
+        y : array-like of shape (n_samples,) or (n_samples, n_outputs)
+            Training targets.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weight of each row, in training and when it is held out; a weight of 2
+            counts as the row given twice, and weights that sum to 1 as one row in all.
+        X_val : array-like of shape (n_val, n_features), default=None
+            Inputs held out to decide when to stop, instead of `validation_fraction`.
+        y_val : array-like of shape (n_val,) or (n_val, n_outputs), default=None
+            Targets that go with `X_val`.
+
+        Returns
+        -------
+        self : object
+            The fitted estimator.
+
+        Raises
+        ------
+        ValueError
+            If a parameter or the data cannot be used; the estimator stays as it was.
+        FloatingPointError
+            If training leaves the finite numbers, with `solver="natural"` in the first
+            round; a later one that does leaves the model at its best.
+        """
+        return self._restoring(self._fit, X, y, sample_weight, X_val, y_val)
+
+    @with_callbacks
+    def _partial_fit(self, X, y, sample_weight):
+        """Learn from one more chunk: one epoch at a constant learning rate."""
+        return self._restoring(self._fit, X, y, sample_weight, streaming=True)
+
+    def _restoring(self, method, *args, **kwargs):
+        """Call a method; if it fails, put the fitted attributes back as they were."""
+        before = dict(vars(self))
+        try:
+            return method(*args, **kwargs)
+        except BaseException:
+            for name in [n for n in vars(self) if n.endswith("_")]:
+                if name not in before:
+                    delattr(self, name)
+            vars(self).update({n: v for n, v in before.items() if n.endswith("_")})
+            raise
+
+    def _fit(self, X, y, sample_weight, X_val=None, y_val=None, streaming=False):
+        self._validate_params()
+        natural = self.solver == "natural" and not streaming
+        self._refuse_combinations(natural)
+        require_device(self.device)
+        fitted = self._fitted_attributes() if streaming or self.warm_start else {}
+        epochs = 1 if streaming else self.max_iter
+        inputs = {"X": X, "y": y, "metadata": {"sample_weight": sample_weight}}
+        rng = check_random_state(self.random_state)
+        X, y, weight, rows = self._validate_training(
+            X, y, sample_weight, reset=not fitted
+        )
+        targets, attributes = self._encode_targets(y, weight, fitted)
+        data = TrainingRows(X, targets.astype(self.dtype, copy=False), weight, rows)
+        held = self._validation_data(X_val, y_val, attributes)
+        if held is None and self._holds_out(data.n_rows, natural) and not streaming:
+            data, held = self._hold_out(data, y, rng)
+        n_threads = max_threads(self.n_jobs, data.n_rows)
+        spread = feature_spread(data.X, rng, data.rows)
+        likelihood = self._likelihood_of(attributes)
+        attributes |= fitted or initial_attributes(
+            self, data, likelihood, spread, rng, natural
+        )
+        seen = fitted.get("n_samples_seen_", 0.0) if streaming else 0.0
+        if natural:
+            M, (name, n_latent) = len(attributes["inducing_points_"]), likelihood
+            full = solves_full(self, name, data.n_rows, M, n_latent)
+            attributes = shape_covariance(attributes, full)
+        if not natural or self.optimize_inducing:  # Adam takes steps
+            attributes["jitter_"] = JITTER
+        attributes["n_samples_seen_"] = seen + float(data.weight.sum(dtype=np.float64))
+        model, center = build_model(
+            attributes,
+            likelihood,
+            self.dtype,
+            self._kl_weight_of(attributes, natural),
+            self.optimize_inducing,
+            attributes["n_samples_seen_"],
+        )
+        data = data._replace(center=center)
+        held = held and held._replace(center=center)
+        task = FitTask(self, epochs, inputs)
+        H = attributes["n_neighbors_"]
+        points = self._count_points(data.n_rows, len(model.Z), epochs, natural)
+        with closing(make_engine(self.device, model, H, n_threads, points)) as engine:
+            solver = self._make_solver(
+                engine, data, attributes, spread, rng, natural, streaming
+            )
+            trained = self._train(engine, solver, data, held, attributes, epochs, task)
+            optimizer = engine.optimizer if streaming else None
+        for name, value in trained.items():
+            setattr(self, name, value)
+        self._optimizer = optimizer
+        task.end()
+        return self
+
+    def _make_solver(self, engine, data, attributes, spread, rng, natural, streaming):
+        """Return what `_train` advances, ready to start."""
+        kernel, options = attributes["kernel_"], self._search_options()
+        kl = prior_of(self.kl, natural)
+        if natural and not self.optimize_inducing:
+            return NaturalSolver(engine, kernel, data, options, rng, kl)
+        self._prepare_engine(engine, data, attributes, spread, streaming)
+        if natural:
+            adam = self.batch_size, self.learning_rate
+            weight = self._kl_weight_of(attributes, natural=False)
+            return AlternatingSolver(
+                engine, kernel, data, options, rng, kl, *adam, weight
+            )
+        epochs = 1 if streaming else self.max_iter
+        n_steps = steps_per_epoch(data.n_rows, self.batch_size)
+        schedule = Schedule(self.learning_rate, epochs, n_steps, not streaming)
+        return AdamSolver(engine, data, options, schedule, rng)
+
+    def _count_points(self, n_rows, M, epochs, natural):
+        """Return how many points a fit asks an engine about, at most."""
+        if not natural:
+            return epochs * n_rows
+        solve = n_rows + M  # once each, the inducing points for their prior
+        return count_points(n_rows, solve) if self.optimize_inducing else solve
+
+    def _prepare_engine(self, engine, data, attributes, spread, streaming):
+        """Allocate for training; a stream goes on with the moments that it has."""
+        compiled = compile_kernel(attributes["kernel_"], data.X.shape[1], self.dtype)
+        earlier = getattr(self, "_optimizer", None) if streaming else None
+        if earlier is not None:
+            earlier = type(earlier)(*(array.copy() for array in earlier))
+        engine.prepare_training(
+            data.n_rows // steps_per_epoch(data.n_rows, self.batch_size),
+            compiled.free,
+            compiled.log_bounds,
+            spread,
+            earlier,
+        )
+
+    def _validate_training(self, X, y, sample_weight, reset):
+        """Return validated X, y and weights, and which rows of X these belong to.
+
+        Rows of weight zero are left out; None stands for all rows of X.
+        """
+        X, y = validate(self, X, y, reset=reset, **self._target_checks)
+        weight = check_weights(sample_weight, X, self.dtype)
+        if weight.all():
+            return X, y, weight, None
+        rows = np.flatnonzero(weight)
+        return X, y[rows], weight[rows], rows
+
+    def _validation_data(self, X_val, y_val, attributes):
+        """Return the user's validation data, or None."""
+        if X_val is None and y_val is None:
+            return None
+        if X_val is None or y_val is None:
+            missing = "X_val" if X_val is None else "y_val"
+            raise ValueError(f"{missing} is missing: X_val and y_val go together.")
+        if self.early_stopping is False:
+            raise ValueError(
+                "X_val and y_val came with early_stopping=False: expected 'auto' or "
+                "True, for they only serve to decide when to stop."
+            )
+        X_val, y_val = validate(self, X_val, y_val, reset=False, **self._target_checks)
+        targets, _ = self._encode_targets(y_val, None, attributes)
+        weight = np.ones(len(X_val), dtype=self.dtype)
+        return TrainingRows(X_val, targets.astype(self.dtype, copy=False), weight)
+
+    def _refuse_combinations(self, natural):
+        """Raise ValueError for what a solver does not do."""
+        kl = prior_of(self.kl, natural)
+        if natural and kl == "local" and self.covariance == "full":
+            raise ValueError(
+                "covariance='full' with solver='natural' and kl='local': expected "
+                "'diag' or 'auto'; use kl='vecchia' or solver='adam' for it."
+            )
+        if not natural and kl == "vecchia":
+            raise ValueError(
+                "kl='vecchia' with steps of Adam: expected 'local' or 'auto', for only "
+                "solver='natural' knows the chain; use that."
+            )
+
+    def _holds_out(self, n_rows, natural):
+        """Whether rows of the training data are held out."""
+        if self.early_stopping == "auto":
+            most = 1_000 if natural else 10_000
+            return n_rows > most and (self.optimize_inducing or not natural)
+        return self.early_stopping
+
+    def _hold_out(self, data, y, rng):
+        """Return the data to train on, and those held out."""
+        parts = train_test_split(
+            np.arange(len(y)),
+            test_size=self.validation_fraction,
+            random_state=rng,
+            stratify=self._stratify(y, self.validation_fraction),
+        )
+        return [data.take(np.sort(part)) for part in parts]
+
+    def _stratify(self, y, fraction):
+        return None
+
+    def _kl_weight_of(self, attributes, natural):
+        kl = prior_of(self.kl, True) if natural else "local"
+        M, H = attributes["n_inducing_"], attributes["n_neighbors_"]
+        return divergence_weight(self.kl_weight, kl, M, H)
+
+    def _train(self, engine, solver, data, held, attributes, epochs, task):
+        """Run the rounds of the solver; return the fitted attributes."""
+        held_neighbors = held and NeighborTracker(
+            solver.search, held.n_rows, memory_budget()
+        )
+        history = History(self.tol, self.n_iter_no_change)
+        best = None
+
+        def described():
+            return self._attributes_of(engine.model, data.center, attributes, history)
+
+        def fitted(model=None):
+            sample = data.block(np.arange(min(RECALL_SAMPLE, data.n_rows)))[0]
+            recall = {"neighbor_recall_": solver.search.recall(sample)}
+            return (model or described()) | history.attributes() | recall
+
+        try:
+            for epoch in range(epochs):
+                task.begin_epoch()
+                loss, bound = solver.advance(epoch)
+                score = self._validation_score(engine, held, held_neighbors, attributes)
+                improved = history.add(loss, bound, score)
+                if improved and (score is not None or solver.keeps_best):
+                    best = described()
+                self._report(history, *solver.plan)
+                if task.end_epoch(fitted) or history.stalled or solver.converged:
+                    break
+        except KeyboardInterrupt:
+            if not solver.usable:
+                raise
+            when = "then" if best is None else "at its best"
+            warnings.warn(
+                f"training was interrupted in {solver.plan[0]} "
+                f"{len(history.losses) + 1}: the model is kept as it was {when}.",
+                stacklevel=callers_level(),
+            )
+        except FloatingPointError:
+            if best is None or not solver.keeps_best:
+                raise
+            warnings.warn(
+                f"training left the finite numbers in {solver.plan[0]} "
+                f"{len(history.losses) + 1} and ended there: the model is kept as it "
+                "was at its best.",
+                stacklevel=callers_level(),
+            )
+        self._warn_of_jitter(engine)
+        if not solver.solved:
+            warnings.warn(
+                "conjugate gradients stopped before they converged: expected a kernel "
+                "and noise that do not differ by many orders of magnitude; bound the "
+                "kernel's variance, or raise noise_variance.",
+                ConvergenceWarning,
+                stacklevel=callers_level(),
+            )
+        return fitted(best)
+
+    def _report(self, history, unit, most):
+        """Print one line an epoch or round if asked to."""
+        if self.verbose:
+            line = f"{unit} {len(history.losses)}/{most}: "
+            line += f"loss {history.losses[-1]:.5f}"
+            if history.scores:
+                line += f", held-out log density {history.scores[-1]:.5f}"
+            print(line)
+
+    def _warn_of_jitter(self, engine):
+        extra = int(engine.jitter_counts[:, 0].sum())
+        if extra:
+            warnings.warn(
+                f"{extra} covariance matrices needed more than the usual jitter: "
+                "inducing points lie close together for this kernel, or its "
+                "length-scales have grown large; fewer inducing points or neighbours, "
+                "dtype='float64' or tighter bounds help.",
+                stacklevel=callers_level(),
+            )
+
+    def _attributes_of(self, model, center, attributes, history):
+        """Return the fitted attributes that describe a model in training."""
+        bound = history.bounds[-1] if history.bounds else np.nan
+        said = {"kl_weight_": model.kl_weight, "lower_bound_": bound}
+        kernel = attributes["kernel_"]
+        return attributes | said | model_attributes(model, center, kernel)
+
+    def __getstate__(self):
+        from skswsgp import __version__
+
+        return super().__getstate__() | {"_skswsgp_version": __version__}
+
+    def __setstate__(self, state):
+        from skswsgp import __version__
+
+        version = state.pop("_skswsgp_version", "unknown")
+        if version != __version__:
+            warnings.warn(
+                f"this {type(self).__name__} was pickled by skswsgp {version} and is "
+                f"read by {__version__}: it may not predict the same; fit it again.",
+                stacklevel=2,
+            )
+        super().__setstate__(state)
+
+    def _fitted_attributes(self):
+        """Return the public fitted attributes that another fit starts from, if any."""
+        if not hasattr(self, "inducing_points_"):
+            return {}
+        names = [n for n in vars(self) if n.endswith("_") and not n.startswith("_")]
+        return {n: getattr(self, n) for n in names}
+
+    # --- from attributes to a model, and prediction ---------------------------------
+
+    def _search_options(self):
+        return search_options(self)
+
+    def _latent(self, X, with_variance, n_neighbors=None):
+        """Return mean and variance (or None), each (n, Q), of q(f) at rows of X."""
+        check_is_fitted(self, "inducing_points_")
+        X = validate(self, X, reset=False)
+        model, center = build_model(
+            vars(self), self._likelihood_of(vars(self)), self.dtype
+        )
+        H = self._active_count(n_neighbors, len(model.Z))
+        options = self.n_jobs, self._search_options(), self.device
+        return latent_posterior(model, center, X, H, with_variance, *options)
+
+    def _active_count(self, n_neighbors, M):
+        if n_neighbors is None:
+            return min(self.n_neighbors_, M)
+        count = isinstance(n_neighbors, Integral) and not isinstance(n_neighbors, bool)
+        if not count or n_neighbors < 1:
+            raise ValueError(
+                f"n_neighbors={n_neighbors!r}: expected a positive integer, or None "
+                "for the number used in fit."
+            )
+        return min(int(n_neighbors), M)
+
+    def _validation_score(self, engine, held, neighbors, attributes):
+        """Return the mean log predictive density of the held-out rows, or None."""
+        if held is None:
+            return None
+        current = attributes | {"noise_variance_": engine.model.noise}
+
+        def log_density(mu, v, targets):
+            return self._log_density(mu, v, targets, current)
+
+        return mean_log_density(engine, held, neighbors, log_density)
+
+    def lower_bound(self, X, y, sample_weight=None):
+        """Return the bound of eq. 11 on given data.
+
+        sum_n [E_q log p(y_n | f_n) - KL(q(u_w) || p(u_w)) / N] with w the inducing
+        points nearest to x_n. The divergence has the weight 1 of the paper, whatever
+        `kl_weight` was in training.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Inputs.
+        y : array-like of shape (n_samples,) or (n_samples, n_outputs)
+            Targets.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weight of each row.
+
+        Returns
+        -------
+        bound : float
+            Sum over the rows, in nats; for regression of the density of standardised y.
+        """
+        check_is_fitted(self, "inducing_points_")
+        X, y, weight, rows = self._validate_training(X, y, sample_weight, reset=False)
+        targets, _ = self._encode_targets(y, None, vars(self))
+        model, center = build_model(
+            vars(self), self._likelihood_of(vars(self)), self.dtype
+        )
+        data = TrainingRows(
+            X, targets.astype(self.dtype, copy=False), weight, rows, center
+        )
+        H = self._active_count(None, len(model.Z))
+        options = self.n_jobs, self._search_options(), self.device
+        return bound_of(model, data, H, *options)

@@ -1,0 +1,125 @@
+"""Checks of what a user hands over: counts, inputs, weights, numbers to predict.
+
+----
+
+The callback protocol of scikit-learn 1.9, and nothing where it is not installed.
+"""
+
+from numbers import Integral
+
+import numpy as np
+from sklearn.utils import assert_all_finite
+from sklearn.utils._param_validation import Interval
+from sklearn.utils.validation import _check_sample_weight, validate_data
+
+
+class Count(Interval):
+    """Constraint of a parameter: a positive integer, True and False being none."""
+
+    def __init__(self):
+        super().__init__(Integral, 1, None, closed="left")
+
+    def is_satisfied_by(self, val):
+        """Whether a value is a count."""
+        return not isinstance(val, bool) and super().is_satisfied_by(val)
+
+
+def validate(estimator, *data, **options):
+    """Return validated X, or X and y, as C-ordered floats; see `validate_data`."""
+    options = {"dtype": [np.float64, np.float32], "order": "C"} | options
+    with np.errstate(invalid="ignore"):  # it adds inf to -inf before it raises
+        return validate_data(estimator, *data, **options)
+
+
+def check_weights(sample_weight, X, dtype):
+    """Return the weights of the rows of X, ones for None, at least one positive."""
+    with np.errstate(invalid="ignore"):
+        weight = _check_sample_weight(
+            sample_weight, X, dtype=np.dtype(dtype), ensure_non_negative=True
+        )
+    if not weight.any():
+        raise ValueError(
+            "sample_weight is zero for every row: expected at least one positive "
+            "weight; leave sample_weight out to weigh all rows alike."
+        )
+    return weight
+
+
+def as_numbers(y):
+    """Return y as float64; raise ValueError for what is no finite number."""
+    try:
+        y = np.asarray(y, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise ValueError(
+            f"y cannot be read as numbers ({error}): expected a real number for each "
+            "row and output; for labels use SWSGPClassifier."
+        ) from None
+    with np.errstate(invalid="ignore"):
+        assert_all_finite(y, input_name="y")
+    return y
+
+
+def check_outputs(y, mean):
+    """Raise if y has another shape than in an earlier fit, but for the rows."""
+    if y.shape[1:] != np.shape(mean):
+        expected = f"(n_samples, {len(mean)})" if np.ndim(mean) else "(n_samples,)"
+        raise ValueError(
+            f"y has shape {y.shape}: expected {expected} as in fit; reshape y, or fit "
+            "a new estimator."
+        )
+
+
+try:
+    from sklearn.callback import CallbackSupportMixin, with_callbacks
+except ImportError:  # scikit-learn before 1.9
+
+    class CallbackSupportMixin:
+        """Without callbacks there is nothing to support."""
+
+    def with_callbacks(method):
+        """Without callbacks a method is as it is."""
+        return method
+
+
+class FitTask:
+    """The task tree of one fit: the fit itself, and one task an epoch.
+
+    Parameters
+    ----------
+    estimator : estimator
+        The estimator being fitted.
+    max_iter : int
+        Epochs at most.
+    data : dict
+        X, y and metadata that callbacks may ask for.
+    """
+
+    def __init__(self, estimator, max_iter, data):
+        self.estimator = estimator
+        self.data = data
+        self.root = None
+        if hasattr(estimator, "_init_callback_context"):
+            self.root = estimator._init_callback_context(max_subtasks=max_iter)
+            self.root.call_on_fit_task_begin(estimator=estimator, **data)
+
+    def begin_epoch(self):
+        """Announce an epoch."""
+        if self.root is not None:
+            self.epoch = self.root.subcontext(task_name="epoch")
+            self.epoch.call_on_fit_task_begin(estimator=self.estimator, **self.data)
+
+    def end_epoch(self, attributes):
+        """Report an epoch; return whether a callback asks to stop.
+
+        `attributes()` returns the fitted attributes as if fit had stopped here.
+        """
+        if self.root is None:
+            return False
+        return self.epoch.call_on_fit_task_end(
+            estimator=self.estimator, reconstruction_attributes=attributes, **self.data
+        )
+
+    def end(self):
+        """Report the end of the fit, whose attributes are set by now."""
+        if self.root is not None:
+            self.root.call_on_fit_task_end(estimator=self.estimator, **self.data)

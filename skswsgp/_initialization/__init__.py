@@ -1,0 +1,1 @@
+"""Everything that training starts from."""

@@ -1,0 +1,133 @@
+"""Initial inducing points: centres of k-means, rows of the data, or the user's own."""
+
+import warnings
+
+import numpy as np
+from sklearn.cluster import MiniBatchKMeans
+from sklearn.utils.random import sample_without_replacement
+
+KMEANS_EPOCHS = (
+    5  # of k-means; a fixed number, for stopping by a sum would depend on threads
+)
+KMEANS_PAIRS = 400_000_000  # of a row and a centre, in an epoch: about a second
+MAX_CENTRES = 20_000  # beyond, k-means takes minutes: random rows
+MAX_PLUS_PLUS = 1024  # up to as many centres, k-means++ costs less than it gains
+
+
+def initial_inducing_points(
+    X, n_inducing, method, rng, feature_scale, sample_weight=None
+):
+    """Return inducing points (M, D), float64, in the units of X (N, D).
+
+    Parameters
+    ----------
+    X : array of shape (N, D)
+        Rows of data; a memory map is read at the rows that are used.
+    n_inducing : int
+        Number of points that is asked for; duplicates are removed, so M may be less.
+    method : {"kmeans", "random"} or array of shape (n_inducing, D)
+        How to choose them, or `given_points`; more than MOST_CENTRES are drawn.
+    rng : RandomState
+        Source of random numbers.
+    feature_scale : array of shape (D,)
+        k-means works on X / feature_scale; a scale of zero counts as one.
+    sample_weight : array of shape (N,), default=None
+        Weights of k-means; rows of weight zero are never used.
+    """
+    if not isinstance(method, str):
+        return distinct_rows(method)[0]
+    candidates = None if sample_weight is None else np.flatnonzero(sample_weight)
+    n_rows = len(X) if candidates is None else len(candidates)
+    if method == "random" or 2 * n_inducing > n_rows or n_inducing > MAX_CENTRES:
+        drawn = _draw(n_rows, n_inducing, candidates, rng)
+        return distinct_rows(_values(X, drawn))[0]
+    rows = _draw(n_rows, _sample_size(n_inducing), candidates, rng)
+    sample = _values(X, rows)
+    distinct, _ = distinct_rows(sample)
+    if n_inducing >= len(distinct):
+        return distinct
+    weight = None if sample_weight is None else np.asarray(sample_weight)[rows]
+    centres = _centres(sample, n_inducing, rng, feature_scale, weight)
+    return distinct_rows(centres)[0]
+
+
+def _sample_size(n_centres):
+    """Return how many rows k-means sees; its time is in proportion to PAIRS."""
+    return max(10_000, 5 * n_centres, min(20 * n_centres, KMEANS_PAIRS // n_centres))
+
+
+def _draw(n_rows, n_drawn, candidates, rng):
+    """Return the sorted indices of rows, drawn without replacement."""
+    if n_drawn >= n_rows:
+        rows = np.arange(n_rows)
+    else:
+        rows = np.sort(sample_without_replacement(n_rows, n_drawn, random_state=rng))
+    return rows if candidates is None else candidates[rows]
+
+
+def _values(X, rows):
+    """Return a copy of rows of X as float64."""
+    return np.array(X[rows], dtype=np.float64)
+
+
+def distinct_rows(Z):
+    """Return (rows of Z without exact repetitions, which of them each row is).
+
+    They keep their order, so that neither order nor sign of columns matters.
+    """
+    _, first, group = np.unique(Z, axis=0, return_index=True, return_inverse=True)
+    order = np.argsort(first)
+    return Z[first[order]], np.argsort(order)[group.ravel()]
+
+
+def _centres(sample, n_centres, rng, feature_scale, weight):
+    """Return centres of k-means on the centred, scaled sample, in its units."""
+    scale = np.where(np.asarray(feature_scale) > 0, feature_scale, 1.0)
+    middle = sample.mean(axis=0)
+    kmeans = MiniBatchKMeans(
+        n_centres,
+        init="k-means++" if n_centres <= MAX_PLUS_PLUS else "random",
+        n_init=1,
+        batch_size=max(1024, 2 * n_centres),
+        max_iter=KMEANS_EPOCHS,
+        max_no_improvement=None,
+        random_state=rng,
+    )
+    with warnings.catch_warnings():
+        # On Windows, with MKL, it tells of a leak that OMP_NUM_THREADS avoids.
+        warnings.filterwarnings("ignore", "MiniBatchKMeans is known", UserWarning)
+        kmeans.fit((sample - middle) / scale, sample_weight=weight)
+    return kmeans.cluster_centers_ * scale + middle
+
+
+def given_points(points, n_features, n_inducing):
+    """Return the user's points as float64; raise ValueError for what are none.
+
+    `n_inducing` is the number that the user asks for, or "auto".
+    """
+    try:
+        if np.iscomplexobj(points):
+            raise TypeError("complex numbers")
+        Z = np.asarray(points, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise ValueError(
+            "inducing_points is no table of real numbers: expected shape (n_inducing, "
+            f"n_features) with n_features={n_features}, or 'kmeans' or 'random'; got "
+            f"{error}."
+        ) from None
+    if Z.ndim != 2 or Z.shape[1] != n_features or len(Z) == 0:
+        raise ValueError(
+            f"inducing_points has shape {Z.shape}: expected (n_inducing, n_features) "
+            f"with n_features={n_features}; pass one row for each inducing point."
+        )
+    if not np.isfinite(Z).all():
+        raise ValueError(
+            f"inducing_points has {np.sum(~np.isfinite(Z))} entries that are NaN or "
+            "infinite: expected finite numbers; remove those rows."
+        )
+    if n_inducing not in ("auto", len(Z)):
+        raise ValueError(
+            f"n_inducing={n_inducing} with inducing_points of {len(Z)} rows: expected "
+            "as many rows; leave n_inducing='auto' to take all that are given."
+        )
+    return Z

@@ -1,0 +1,240 @@
+"""The local Gaussian process: kernel parameters and predictions from nearest data.
+
+Data rows stand in a `Model` in the place of inducing points: Z the inputs, m the
+targets, s their noise variances relative to `noise` (one over their weights).
+"""
+
+import math
+
+import numpy as np
+from scipy.optimize import minimize_scalar
+
+from skswsgp._compiled.threads import row_blocks
+from skswsgp._covariance.program import kernel_of
+from skswsgp._engine.select import make_kriging_engine
+from skswsgp._neighbors.search import NeighborSearch, choose_metric
+from skswsgp._point.adam_step import LOG_NOISE_BOUNDS, make_optimizer, update_parameters
+from skswsgp._point.state import Batch
+from skswsgp._solvers.data import center_rows
+from skswsgp._solvers.model import build_model
+
+BATCH_SIZE = 256  # rows a step
+PRIOR_VARIANCE = 1.0  # of the logarithms of the parameters
+MAX_NOISE_ROWS = 16_384  # rows on which the noise is settled, at most
+MAX_NOISE_WORK = 1_000_000  # the same times features
+MAX_LOG_FACTOR = 3.0  # of its logarithm, at most
+REFRESH = 25  # steps between two looks at the neighbours
+NOT_FINITE = (
+    "the nearest-neighbour likelihood left the finite numbers: a covariance matrix "
+    "could not be factorised or a parameter overflowed; bound the kernel's parameters "
+    "or start from a larger noise_variance."
+)
+UNUSABLE = (
+    "a covariance matrix of neighbours could not be factorised: expected finite kernel "
+    "parameters and a positive noise variance; check kernel_ and noise_variance_."
+)
+
+
+class NeighborProcess:
+    """Kriging from the H nearest rows of data.
+
+    Parameters
+    ----------
+    model : Model
+        The data; kernel parameters and noise are modified by `learn`.
+    n_neighbors : int
+        H, less than the number of rows for `learn`.
+    n_threads : int
+        Threads of every launch.
+    search : str
+        Kind of neighbour search.
+    device : str
+        "cpu", or "cuda" for a GPU; then `close` gives its memory back.
+    """
+
+    def __init__(self, model, n_neighbors, n_threads, search="auto", device="cpu"):
+        self.model = model
+        self.H = n_neighbors
+        self.n_threads = n_threads
+        self.search = search
+        self.engine = make_kriging_engine(device, model, n_neighbors, n_threads)
+
+    def close(self):
+        """Give back what a device holds."""
+        self.engine.close()
+
+    def learn(
+        self,
+        compiled,
+        weight,
+        rng,
+        steps,
+        rate,
+        rows=None,
+        tied=None,
+        noise_free=True,
+        around=None,
+    ):
+        """Maximise sum_i weight_i log p(y_i | its H nearest others) on minibatches.
+
+        Logarithms of parameters have a normal prior, which matters where there are few
+        rows for many parameters.
+
+        Parameters
+        ----------
+        compiled : CompiledKernel
+            Which parameters may move, and how far.
+        weight : ndarray of shape (N,)
+            How often a row counts.
+        rng, steps, rate
+            Draws the rows; Adam's steps; its rate, which falls along half a cosine.
+        rows : ndarray or None
+            The i of the sum, None for all; others serve as neighbours only.
+        tied : ndarray or None
+            Parameters whose logarithms move together.
+        noise_free : bool
+            Whether the noise moves.
+        around : ndarray of shape (P,) or None
+            The middle of the prior of the kernel's parameters, None for where they
+            start; that of the noise is where it starts.
+
+        Returns
+        -------
+        means : ndarray of shape (steps,)
+            Mean log density of the rows of each step, as it was before the step.
+        """
+        model, free = self.model, compiled.free
+        rows = np.arange(len(model.Z)) if rows is None else rows
+        N = len(rows)
+        n = min(BATCH_SIZE, N)
+        optimizer = make_optimizer(
+            model, free, compiled.log_bounds, np.ones(model.Z.shape[1])
+        )
+        around = model.params if around is None else around
+        middle, start_noise = np.log(around[free]), np.log(model.noise)
+        means = np.empty(steps)
+        for step in range(steps):
+            start = step % REFRESH * n
+            if start == 0:
+                drawn = draw_rows(rows, n * min(REFRESH, steps - step), rng)
+                w = weight[drawn]
+                # The noise of a datum whose weight counts it several times.
+                ratios = model.s[drawn] * w[:, None]
+                targets = np.hstack([model.m[drawn], ratios])
+                batch = Batch(model.Z[drawn], targets, w, self.others(drawn))
+                self.engine.load(batch, n)
+            grads = self.engine.differentiate(start)
+            pull = middle - np.log(model.params[free])
+            grads.d_log[0, free] += pull * n / (N * PRIOR_VARIANCE)
+            if tied is not None:
+                grads.d_log[0, tied] = grads.d_log[0, tied].mean()
+            pull = start_noise - np.log(model.noise)
+            grads.d_noise[0] += pull * n / (N * PRIOR_VARIANCE)
+            grads.d_noise[0] *= noise_free
+            decay = 0.5 * (1.0 + math.cos(math.pi * step / steps))
+            update_parameters(model, optimizer, grads, rate * decay)
+            total = grads.sums[0, 0]
+            if not np.isfinite(total + model.params.sum() + model.noise.sum()):
+                raise FloatingPointError(NOT_FINITE)
+            means[step] = total / w[start : start + n].sum(dtype=np.float64)
+        return means
+
+    def fit_noise(self, weight, rng):
+        """Multiply the noise variances by what raises the density of many rows most.
+
+        Where rows nearly repeat each other but for y, a few carry most of what can be
+        lost by too little noise. Adam, which scales each step by gradients seen so far,
+        walks past them; a search on a fixed sample does not.
+        """
+        model, N = self.model, len(self.model.Z)
+        most = min(MAX_NOISE_ROWS, MAX_NOISE_WORK // model.Z.shape[1])
+        rows = draw_rows(np.arange(N), min(N, max(most, 1024)), rng)
+        X, y, w, active = model.Z[rows], model.m[rows], weight[rows], self.others(rows)
+        start, (low, high) = model.noise.copy(), np.exp(LOG_NOISE_BOUNDS)
+
+        def loss(shift):
+            model.noise[:] = np.clip(start * np.exp(shift), low, high)
+            mu, v = self.engine.predict(X, active)
+            v += model.noise
+            total = w @ (np.log(v) + (y - mu) ** 2 / v).sum(axis=1, dtype=np.float64)
+            total += shift**2 * len(rows) / (N * PRIOR_VARIANCE)
+            return total if np.isfinite(total) else np.inf
+
+        found = minimize_scalar(
+            loss, bounds=(-MAX_LOG_FACTOR, MAX_LOG_FACTOR), options={"xatol": 0.1}
+        )
+        if not np.isfinite(loss(0.0)):
+            raise FloatingPointError(NOT_FINITE)
+        loss(min((0.0, found.x), key=loss))  # it leaves the noise there
+
+    def log_density(self, rows):
+        """Return log p(y_i | its H nearest others) of data rows, summed over outputs.
+
+        As if each had the weight 1, whatever the noise of the others.
+        """
+        square, v = self.standardised(rows)
+        return -0.5 * np.sum(np.log(2.0 * np.pi * v) + square, axis=1)
+
+    def standardised(self, rows):
+        """Return (y - mu)^2 / v of data rows given their H nearest others, and v."""
+        mu, v = self.engine.predict(self.model.Z[rows], self.others(rows))
+        v = v.astype(np.float64) + self.model.noise
+        return (self.model.m[rows] - mu) ** 2 / v, v
+
+    def others(self, rows):
+        """Return the H nearest data of data rows, without themselves."""
+        rows, place = np.unique(rows, return_inverse=True)  # each is searched once
+        lists = self.make_search(self.H + 1).query(self.model.Z[rows])
+        own = lists == rows[:, None]
+        own[~own.any(axis=1), self.H] = True  # a row among its own duplicates
+        return lists[~own].reshape(len(rows), self.H)[place]
+
+    def make_search(self, n_neighbors):
+        """Return a search for the data that are nearest under the kernel as it is."""
+        kernel = kernel_of(self.model)
+        scaled = choose_metric("kernel", kernel).name == "scaled"
+        return NeighborSearch(
+            self.model.Z,
+            kernel,
+            n_neighbors=n_neighbors,
+            search=self.search if scaled else "auto",
+            n_threads=self.n_threads,
+            make_scan=self.engine.make_scan,
+        )
+
+    def predict_rows(self, X, center):
+        """Return mean and variance of the latent functions at rows of X, (n, Q).
+
+        X is in the units of the user; each row is predicted from its nearest.
+        """
+        query = self.make_search(self.H).query
+        pairs = []
+        for rows in row_blocks(len(X)):
+            block = center_rows(X[rows], center, self.model.Z.dtype)
+            pairs.append(self.engine.predict(block, query(block)))
+        mu, v = (np.concatenate(arrays) for arrays in zip(*pairs, strict=True))
+        if not np.all(np.isfinite(mu) & np.isfinite(v)):
+            raise FloatingPointError(UNUSABLE)
+        return mu, v
+
+
+def neighbor_model(X, y, ratios, kernel, noise_variance, dtype):
+    """Return (Model, center of X) of data X (N, D), y (N, Q).
+
+    Their noise variances are noise_variance (Q,) times ratios, (N, Q) or (N, 1).
+    """
+    attributes = {
+        "kernel_": kernel,
+        "inducing_points_": X,
+        "inducing_mean_": y,
+        "inducing_covariance_": np.broadcast_to(ratios, y.shape),
+        "noise_variance_": noise_variance,
+    }
+    return build_model(attributes, ("gaussian", y.shape[1]), dtype)
+
+
+def draw_rows(rows, n_drawn, rng):
+    """Return random ones of `rows`, each as often as any other to within one."""
+    rounds = -(-n_drawn // len(rows))
+    drawn = np.concatenate([rng.permutation(rows) for _ in range(rounds)])
+    return drawn[:n_drawn]

@@ -1,0 +1,88 @@
+"""What training starts from when the user does not say."""
+
+import math
+
+import numpy as np
+
+SPREAD_SAMPLE = 20_000  # rows from which the spread of the features is measured
+HELD_OUT_FRACTION = 0.2  # of them
+
+
+def feature_spread(X, rng, rows=None):
+    """Return a robust standard deviation of each feature, 1 for constant ones, (D,).
+
+    The smaller of the standard deviation and the scaled interquartile range (where that
+    is not zero), so that a few outlying rows do not set the scale. `rows` are those of
+    X that count, None for all.
+    """
+    rows = np.arange(len(X)) if rows is None else rows
+    if len(rows) > SPREAD_SAMPLE:
+        rows = np.sort(rng.choice(rows, SPREAD_SAMPLE, replace=False))
+    sample, exponent = fractions(np.asarray(X[rows], dtype=np.float64))
+    spread = sample.std(axis=0)
+    low, high = np.percentile(sample, [25, 75], axis=0)
+    quartiles = (high - low) / 1.349
+    spread = np.where(quartiles > 0, np.minimum(spread, quartiles), spread)
+    rounding = 8 * np.finfo(X.dtype).eps * np.abs(sample).max(axis=0)
+    return np.where(spread > rounding, np.ldexp(spread, exponent), 1.0)
+
+
+def mean_and_scale(y, sample_weight):
+    """Return weighted mean and standard deviation (1 if constant) of each output."""
+    y, exponent = fractions(y)
+    mean = np.average(y, axis=0, weights=sample_weight)
+    scale = np.sqrt(np.average((y - mean) ** 2, axis=0, weights=sample_weight))
+    rounding = 1e-12 * np.abs(y).max(axis=0)
+    scale = np.where(scale > rounding, np.ldexp(scale, exponent), 1.0)[()]
+    return np.ldexp(mean, exponent), scale
+
+
+def fractions(values):
+    """Return (values in (-1, 1), exponents): columns divided by powers of two.
+
+    That changes no bit, and the squares of large numbers do not overflow.
+    """
+    _, exponent = np.frexp(np.abs(values).max(axis=0))
+    return np.ldexp(values, -exponent), exponent
+
+
+def exceeds_standard_error(gain, weight=None, least=0.0):
+    """Whether the mean of gains is above its standard error, and above `least`."""
+    weight = np.ones(len(gain)) if weight is None else weight.astype(np.float64)
+    n = effective_sample_size(weight)
+    if n <= 1.0:  # none, or one
+        return False
+    mean = np.average(gain, weights=weight)
+    spread = np.average((gain - mean) ** 2, weights=weight)
+    return bool(mean > max(least, math.sqrt(spread / (n - 1.0))))
+
+
+def effective_sample_size(weight):
+    """Return (sum w)^2 / sum w^2: so many equal weights have the same spread."""
+    if not weight.any():
+        return 0.0
+    weight = weight.astype(np.float64) / weight.max()
+    return weight.sum() ** 2 / np.sum(weight**2)
+
+
+def merge_duplicates(X, y, weight):
+    """Return the rows with copies merged into one, with the sum of their weights.
+
+    A copy would predict its original without error, as if there were no noise. Rows are
+    copies if they share X and y and no other y goes with that X: where one does, as in
+    tables of few values, equal rows are observations like any others.
+    """
+    _, group = np.unique(X, axis=0, return_inverse=True)
+    _, first, same = np.unique(
+        np.column_stack([X, y]), axis=0, return_index=True, return_inverse=True
+    )
+    group, same = group.ravel(), same.ravel()
+    single = np.bincount(group[first])[group] == 1
+    label = np.where(single, same, len(X) + np.arange(len(X)))
+    _, first, copy_of = np.unique(label, return_index=True, return_inverse=True)
+    if len(first) == len(X):
+        return X, y, weight
+    total = np.bincount(copy_of, weight)
+    order = np.argsort(first)
+    rows = first[order]
+    return X[rows], y[rows], total[order].astype(weight.dtype)

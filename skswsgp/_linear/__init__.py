@@ -1,0 +1,1 @@
+"""The linear systems of the natural solver."""

@@ -1,0 +1,1 @@
+"""From rows to lists of their nearest inducing points."""

@@ -1,0 +1,238 @@
+"""Kernels of the exact neighbour searches on a GPU; loops only, no formula.
+
+A thread offers the inducing points of one segment to a heap of one row; then a thread
+for each row merges its heaps. Entries come in order of key and index whatever the order
+of offers, so that lists do not depend on the number of segments. Rows and heaps are
+stored by columns: neighbouring threads, which have neighbouring rows and the same
+segment, read neighbouring numbers.
+
+
+----
+
+The H nearest of the inducing points, found on the device.
+"""
+
+import numpy as np
+
+from skswsgp._compiled import cuda_runtime
+from skswsgp._compiled.cuda_arrays import THREADS, empty, send, send_array
+from skswsgp._compiled.cuda_compiler import compile_kernels, kernel
+from skswsgp._compiled.cuda_runtime import cuda
+from skswsgp._compiled.jit import njit
+from skswsgp._compiled.threads import row_blocks
+from skswsgp._covariance.program import fill_tile
+from skswsgp._neighbors.heaps import offer_point, sort_heap, squared_distance
+
+HEAPS = 2**17  # filled at once, at most: half as many threads as large GPUs have
+MEMORY = 0.125  # of the free memory, which heaps may take
+LEAST_POINTS = 8  # times H, of a segment: a shorter one only fills its heap
+ENTRY = np.dtype(np.float64).itemsize + np.dtype(np.int32).itemsize
+HEAP = "heaps of a neighbour search", "F"  # what they are, by columns
+GROUP = 8  # points whose kernel values a thread finds at once
+
+
+@njit
+def segment_of(s, segments, M, row, offset):
+    """Return first and last of the points of segment s that a row may choose from.
+
+    With an offset >= 0 these are points before offset + row.
+    """
+    length = (M + segments - 1) // segments
+    most = min(M, offset + row) if offset >= 0 else M
+    first = s * length
+    return first, max(first, min(first + length, most))
+
+
+@kernel
+def scan_segments(points, inducing, n, offset, segments, keys, indices):
+    """Fill the heaps of n rows; heap s n + row is that of segment s."""
+    M = inducing.shape[0]
+    for heap in range(cuda.grid(1), n * segments, cuda.gridsize(1)):
+        row = heap % n
+        first, last = segment_of(heap // n, segments, M, row, offset)
+        for j in range(first, last):
+            key = squared_distance(points, row, inducing, j)
+            offer_point(key, j, j - first, keys, indices, heap)
+
+
+@kernel
+def scan_values(
+    kernel, points, inducing, n, offset, segments, values, slopes, keys, indices
+):
+    """The same by the value of a kernel, the largest first; one lane for each heap.
+
+    `values` and `slopes` (heaps, n_ops, group) take those of a group of points.
+    """
+    M, size, top = inducing.shape[0], values.shape[2], values.shape[1] - 1
+    heap = cuda.blockIdx.x * cuda.blockDim.y + cuda.threadIdx.y
+    if heap < n * segments:
+        row, own, steep = heap % n, values[heap], slopes[heap]
+        first, last = segment_of(heap // n, segments, M, row, offset)
+        x = points[row : row + 1].T
+        for start in range(first, last, size):
+            count = min(size, last - start)
+            group = inducing[start : start + count].T
+            fill_tile(kernel, x, 1, group, count, own, steep, 0)
+            for j in range(count):
+                key, index = -own[top, j], start + j
+                offer_point(key, index, index - first, keys, indices, heap)
+
+
+@kernel
+def merge_heaps(M, n, offset, segments, keys, indices, lists):
+    """Fill the lists (n, H), nearest first, from the heaps of n rows.
+
+    Where a row may choose from fewer than H points, its list is not to be used.
+    """
+    H = lists.shape[1]
+    for row in range(cuda.grid(1), n, cuda.gridsize(1)):
+        first, last = segment_of(0, segments, M, row, offset)
+        count = min(H, last - first)
+        for s in range(1, segments):
+            first, last = segment_of(s, segments, M, row, offset)
+            heap = s * n + row
+            for k in range(min(H, last - first)):
+                key, index = keys[heap, k], indices[heap, k]
+                offer_point(key, index, count, keys, indices, row)
+                count += 1
+        sort_heap(keys, indices, row, min(H, count))
+        for k in range(H):
+            lists[row, k] = indices[row, k]
+
+
+def make_scan(points, n_neighbors, n_threads, kernel=None):
+    """Return the exact search among points: by distance, or the value of a kernel.
+
+    `n_threads` are those of the CPU, which has nothing to do.
+    """
+    if kernel is None:
+        return DeviceDistanceScan(points, n_neighbors)
+    return DeviceKernelScan(kernel, points, n_neighbors)
+
+
+class DeviceDistanceScan:
+    """All inducing points by exact distances, like `Scan` of `_neighbors`.
+
+    Distances are those of the CPU but for rounding: both subtract in the precision of
+    the points and add in float64, but the compilers order sums in their own ways, and
+    the one of the GPU rounds a product and a sum once. Lists are the same where
+    distances differ by more; equal points, and distances without rounding such as on a
+    grid, are ties on both, which go to the lower index.
+
+    Parameters
+    ----------
+    points : ndarray of shape (M, D)
+        Scaled inducing points; their copy on the device lives until `close`.
+    n_neighbors : int
+        H.
+    """
+
+    def __init__(self, points, n_neighbors):
+        self.points, self.n_neighbors = points, n_neighbors
+        self._inducing = send_array(points, "the points of the neighbour search")
+        self._keys = self._indices = None
+
+    @property
+    def _bytes_of_heap(self):
+        """What a heap takes, with its share of other scratch."""
+        return self.n_neighbors * ENTRY
+
+    def find(self, points, offset=-1):
+        """Return the lists (n, H) of scaled points, nearest first, ties by index.
+
+        With an offset >= 0, row i chooses from the points before offset + i.
+        """
+        lists = np.empty((len(points), self.n_neighbors), dtype=np.int32)
+        if len(points):
+            size, segments = self._plan(*points.shape, points.itemsize)
+            for rows in row_blocks(len(points), size):
+                start = offset + rows.start if offset >= 0 else offset
+                self._fill(points[rows], start, segments, lists[rows])
+        return lists
+
+    def predecessors(self):
+        """Return the lists (M, H) of each inducing point among those before it."""
+        return self.find(self.points, offset=0)
+
+    def close(self):
+        """Give the memory back."""
+        self._inducing = self._keys = self._indices = None
+
+    def _plan(self, n, D, itemsize):
+        """Return how many of n rows to take at once, and segments for each."""
+        H = self.n_neighbors
+        budget = int(MEMORY * cuda_runtime.free_memory())
+        heaps = max(1, min(HEAPS, budget // self._bytes_of_heap))
+        row = D * itemsize + H * np.dtype(np.int32).itemsize
+        size = max(1, min(n, heaps, budget // row))
+        segments = max(1, min(heaps // size, len(self.points) // (LEAST_POINTS * H)))
+        if self._keys is None or len(self._keys) < size * segments:
+            self._keys = self._indices = None
+            self._keys = empty((size * segments, H), np.float64, *HEAP)
+            self._indices = empty((size * segments, H), np.int32, *HEAP)
+            self._make_scratch(size * segments)
+        return size, segments
+
+    def _fill(self, points, offset, segments, lists):
+        """Fill the lists of a few rows."""
+        n, heaps = len(points), (self._keys, self._indices)
+        rows = send_array(points, "rows of a neighbour search", order="F")
+        found = send_array(lists, "lists of neighbours")
+        self._scan(-(-n * segments // THREADS), rows, n, offset, segments)
+        merged = len(self.points), n, offset, segments, *heaps, found
+        merge_heaps[-(-n // THREADS), THREADS](*merged)
+        found.copy_to_host(lists)
+
+    def _scan(self, blocks, rows, *cut):
+        """Fill the heaps of a few rows."""
+        heaps = self._keys, self._indices
+        scan_segments[blocks, THREADS](rows, self._inducing, *cut, *heaps)
+
+    def _make_scratch(self, n_heaps):
+        """Allocate what else is needed to fill heaps: nothing."""
+
+
+class DeviceKernelScan(DeviceDistanceScan):
+    """All inducing points by the value of a kernel, like `Likest` of `_neighbors`.
+
+    Values are those of the CPU but for rounding, so lists are the same as there where
+    values differ by more; copies of a point are ties on both.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        It stays as it is.
+    points, n_neighbors
+        As in `DeviceScan`.
+    """
+
+    def __init__(self, kernel, points, n_neighbors):
+        super().__init__(points, n_neighbors)
+        self._kernel = send(kernel, "the kernel of the neighbour search")
+        self._n_ops, self._values, self._slopes = len(kernel.code), None, None
+
+    def close(self):
+        """Give the memory back."""
+        super().close()
+        self._kernel = self._values = self._slopes = None
+
+    @property
+    def _bytes_of_heap(self):
+        scratch = 2 * self._n_ops * GROUP * self.points.itemsize
+        return super()._bytes_of_heap + scratch
+
+    def _make_scratch(self, n_heaps):
+        """Allocate the values of a group of points for each heap."""
+        self._values = self._slopes = None
+        shape = n_heaps, self._n_ops, GROUP
+        self._values = empty(shape, self.points.dtype, *HEAP)
+        self._slopes = empty(shape, self.points.dtype, *HEAP)
+
+    def _scan(self, blocks, rows, *cut):
+        """Fill the heaps of a few rows."""
+        scratch = self._values, self._slopes, self._keys, self._indices
+        launch = scan_values[blocks, (1, THREADS)]  # one lane for each heap
+        launch(self._kernel, rows, self._inducing, *cut, *scratch)
+
+
+compile_kernels(__name__)

@@ -1,0 +1,135 @@
+"""One step of Adam (Kingma and Ba, 2015), uphill, and what it remembers."""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from skswsgp._compiled.jit import njit, njit_small
+from skswsgp._compiled.special import exponential
+from skswsgp._covariance.program import refresh_scales
+
+BETA1, BETA2, EPSILON = 0.9, 0.999, 1e-12
+_LOG_BETA1, _LOG_BETA2 = math.log(BETA1), math.log(BETA2)
+LOG_NOISE_BOUNDS = (math.log(1e-8), math.log(1e4))
+NOT_FINITE = (
+    "training left the finite numbers: a covariance matrix could not be factorised or "
+    "a parameter overflowed; lower learning_rate, or bound the kernel's parameters."
+)
+STEPS_PER_BLOCK = 32  # minibatches between two looks at the neighbours
+
+
+class Optimizer(NamedTuple):
+    """What Adam needs: bounds, units, first and second moments, counts of steps."""
+
+    free: np.ndarray  # (P,) bool, kernel parameters that are trained
+    log_bounds: np.ndarray  # (P, 2)
+    mean_scale: np.ndarray  # (Q,) unit of a step of m
+    feature_scale: np.ndarray  # (D,) unit of a step of Z
+    Z: np.ndarray  # (M, 2, D), or (1, 2, D) when Z is fixed
+    m: np.ndarray  # (M, 2, Q)
+    s: np.ndarray  # (M, 2, Q)
+    L: np.ndarray  # (Q, M, 2, M)
+    params: np.ndarray  # (1, 2, P)
+    noise: np.ndarray  # (1, 2, Q)
+    row_steps: np.ndarray  # (M,) steps that touched a row
+    steps: np.ndarray  # (1,) steps in all
+
+
+def make_optimizer(model, free, log_bounds, feature_scale):
+    """Allocate Adam's moments at zero."""
+    M, Q = model.m.shape
+
+    def zeros(*shape):
+        return np.zeros(shape, dtype=model.Z.dtype)
+
+    return Optimizer(
+        free=free,
+        log_bounds=log_bounds,
+        mean_scale=np.ones(Q, model.Z.dtype),
+        feature_scale=feature_scale.astype(model.Z.dtype),
+        Z=zeros(M if model.train_inducing else 1, 2, model.Z.shape[1]),
+        m=zeros(M, 2, Q),
+        s=zeros(len(model.s), 2, Q),
+        L=zeros(len(model.L), M, 2, M),
+        params=zeros(1, 2, len(model.params)),
+        noise=zeros(1, 2, len(model.noise)),
+        row_steps=np.zeros(M, dtype=np.int64),
+        steps=np.zeros(1, dtype=np.int64),
+    )
+
+
+def reuse_moments(earlier, fresh):
+    """Return the moments of an earlier fit, fresh ones if theirs do not fit."""
+    fits = earlier is not None and all(
+        old.shape == new.shape and old.dtype == new.dtype
+        for old, new in zip(earlier, fresh, strict=True)
+    )
+    return earlier if fits else fresh
+
+
+def require_finite_training(values):
+    """Raise if training has left the finite numbers."""
+    if not np.isfinite(values).all():
+        raise FloatingPointError(NOT_FINITE)
+
+
+@njit_small
+def bias_corrections(steps, rate):
+    """Return rate / (1 - beta1^t) and 1 / (1 - beta2^t) after t steps."""
+    first = rate / (1.0 - exponential(steps * _LOG_BETA1))
+    second = 1.0 / (1.0 - exponential(steps * _LOG_BETA2))
+    return first, second
+
+
+@njit_small
+def adam_step(gradient, moments, row, j, first_scale, second_scale):
+    """Return the step for one derivative; its moments[row, :, j] are modified.
+
+    moments has shape (rows, 2, n); the scales come from `bias_corrections`.
+    """
+    first = BETA1 * moments[row, 0, j] + (1.0 - BETA1) * gradient
+    second = BETA2 * moments[row, 1, j] + (1.0 - BETA2) * gradient * gradient
+    moments[row, 0, j] = first
+    moments[row, 1, j] = second
+    return first * first_scale / (math.sqrt(second * second_scale) + EPSILON)
+
+
+@njit_small
+def step_linear(values, row, j, derivative, unit, moments, first, second):
+    """Move values[row, j], in a unit."""
+    step = adam_step(derivative * unit, moments, row, j, first, second)
+    values[row, j] += step * unit
+
+
+@njit_small
+def step_positive(values, row, j, derivative, moments, first, second):
+    """Move values[row, j] in its logarithm."""
+    gradient = derivative * values[row, j]
+    values[row, j] *= exponential(adam_step(gradient, moments, row, j, first, second))
+
+
+@njit
+def step_factor(L, row, derivatives, moments, first, second):
+    """Move a row of L (M, M), its entry on the diagonal in its logarithm."""
+    for j in range(row):
+        step_linear(L, row, j, derivatives[j], 1.0, moments, first, second)
+    step_positive(L, row, row, derivatives[row], moments, first, second)
+
+
+@njit
+def update_parameters(model, optimizer, grads, rate):
+    """One step of Adam for the logarithms of kernel parameters and noise."""
+    optimizer.steps[0] += 1
+    first, second = bias_corrections(optimizer.steps[0], rate)
+    params, noise, bounds = model.params, model.noise, optimizer.log_bounds
+    for p in range(params.shape[0]):
+        step = adam_step(grads.d_log[0, p], optimizer.params, 0, p, first, second)
+        if optimizer.free[p]:
+            moved = max(math.log(params[p]) + step, bounds[p, 0])
+            params[p] = math.exp(min(moved, bounds[p, 1]))
+    for q in range(noise.shape[0]):
+        step = adam_step(grads.d_noise[0, q], optimizer.noise, 0, q, first, second)
+        moved = max(math.log(noise[q]) + step, LOG_NOISE_BOUNDS[0])
+        noise[q] = math.exp(min(moved, LOG_NOISE_BOUNDS[1]))
+    refresh_scales(model)

@@ -1,0 +1,110 @@
+"""S_w = L_w L_w' of the rows of L that a datum uses, and the way back to these rows.
+
+L is lower triangular, one for each latent function, with zeros above (section 3.3 of
+the paper). Rows are given by their numbers, in any order; increasing ones cost least,
+for a product ends where the shorter of its rows do.
+"""
+
+import numpy as np
+
+from skswsgp._compiled.jit import njit
+from skswsgp._compiled.team import BLOCK, barrier, team_range, team_sum
+from skswsgp._compiled.tiles import set_products
+
+PANEL_COLUMNS = 128  # columns that `pull_panel` works on, which a core keeps at hand
+
+
+@njit
+def active_covariance(L, rows, H, S):
+    """S[q] = L_w L_w' for the first H of `rows`, four of them by two at a time."""
+    pairs = (H + 1) // 2
+    for q in range(S.shape[0]):
+        for block in team_range(0, (H + 3) // 4 * pairs):
+            g0, h0 = block // pairs * 4, block % pairs * 2
+            g1, g2, g3 = min(g0 + 1, H - 1), min(g0 + 2, H - 1), min(g0 + 3, H - 1)
+            h1 = min(h0 + 1, H - 1)
+            if h0 > g3:
+                continue
+            a, b, c, d = rows[g0], rows[g1], rows[g2], rows[g3]
+            e, f = rows[h0], rows[h1]
+            s0 = s1 = s2 = s3 = t0 = t1 = t2 = t3 = L.dtype.type(0.0)
+            for j in range(min(max(a, b, c, d), max(e, f)) + 1):
+                x, y = L[q, e, j], L[q, f, j]
+                s0 += L[q, a, j] * x
+                t0 += L[q, a, j] * y
+                s1 += L[q, b, j] * x
+                t1 += L[q, b, j] * y
+                s2 += L[q, c, j] * x
+                t2 += L[q, c, j] * y
+                s3 += L[q, d, j] * x
+                t3 += L[q, d, j] * y
+            S[q, g0, h0] = S[q, h0, g0] = s0
+            S[q, g0, h1] = S[q, h1, g0] = t0
+            S[q, g1, h0] = S[q, h0, g1] = s1
+            S[q, g1, h1] = S[q, h1, g1] = t1
+            S[q, g2, h0] = S[q, h0, g2] = s2
+            S[q, g2, h1] = S[q, h1, g2] = t2
+            S[q, g3, h0] = S[q, h0, g3] = s3
+            S[q, g3, h1] = S[q, h1, g3] = t3
+    barrier()
+
+
+@njit
+def quadratic_form(L, q, rows, H, a, projection):
+    """Return a' S_w a = |L_w' a|^2; sets the projection L_w' a (M,)."""
+    for j in team_range(0, projection.shape[0]):
+        projection[j] = 0.0
+    for h in range(H):
+        row, weight = rows[h], a[0, h]
+        for j in team_range(0, row + 1):
+            projection[j] += weight * L[q, row, j]
+    square = 0.0
+    for j in team_range(0, projection.shape[0]):
+        square += projection[j] * projection[j]
+    return team_sum(square)
+
+
+@njit
+def clear_factor_row(d_L, row):
+    """Set the derivatives by a row of each L to zero."""
+    for q in range(d_L.shape[0]):
+        for j in range(row + 1):
+            d_L[q, row, j] = 0.0
+
+
+@njit
+def factor_row_vjp(L, q, active, at, d_S, h, d_row):
+    """Add the derivatives by row active[at, h] of L to d_row, where d/dL_w = 2 d_S L_w.
+
+    The rows of L_w are active[at]; d_S, symmetric, holds derivatives by their S_w.
+    """
+    row = active[at, h]
+    for g in range(active.shape[1]):
+        other, weight = active[at, g], L.dtype.type(2.0) * d_S[h, g]
+        for j in team_range(0, min(row, other) + 1):
+            d_row[j] += weight * L[q, other, j]
+
+
+@njit
+def factor_panel_vjp(L, q, active, at, d_S, first, panel, product, d_L):
+    """What `pull_row` adds for all rows, in PANEL columns from `first`, by tiles.
+
+    Tiles take a core two thirds of the time. `panel` and `product` (side, PANEL) are
+    modified; d_L gets anything above its diagonal.
+    """
+    H, stop = active.shape[1], min(first + PANEL_COLUMNS, L.shape[2])
+    begin, end = np.uint64(first), np.uint64(stop)  # signed ones may be negative
+    start = 0
+    while start < H and active[at, start] < first:
+        start += 1
+    for h in range(start, H):
+        row = active[at, h]
+        for j in range(begin, end):
+            panel[h, j - begin] = 2.0 * L[q, row, j]
+    for i in range(start // BLOCK * BLOCK, H, BLOCK):
+        for j in range(0, stop - first, BLOCK):
+            set_products(d_S, i, panel, j, start, H, product, i, j)
+    for h in range(start, H):
+        row = active[at, h]
+        for j in range(begin, end):
+            d_L[q, row, j] += product[h, j - begin]

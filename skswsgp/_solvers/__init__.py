@@ -1,0 +1,1 @@
+"""How q(u) is found, given a kernel and where to start."""

@@ -1,0 +1,50 @@
+"""TODO docstring."""
+
+from typing import NamedTuple
+
+import numpy as np
+import sklearn
+
+
+def memory_budget():
+    """Return scikit-learn's setting `working_memory` in bytes."""
+    return int(sklearn.get_config()["working_memory"] * 2**20)
+
+
+class TrainingRows(NamedTuple):
+    """Some or all rows of X, which stays where it is; `block` copies a few."""
+
+    X: np.ndarray  # (N, D), any float dtype, may be a memory map
+    y: np.ndarray  # (n, Q), or (n, 1) for classes, in the dtype of the fit
+    weight: np.ndarray  # (n,), likewise
+    rows: np.ndarray | None = None  # (n,) which rows of X, None for all
+    center: np.ndarray | None = None  # (D,) subtracted from X
+
+    @property
+    def n_rows(self):
+        """The number of rows, n."""
+        return len(self.weight)
+
+    def block(self, index):
+        """Return X and y and weights of a few of the n rows, X centred."""
+        X = center_rows(self.X[self._rows_of(index)], self.center, self.y.dtype)
+        return X, self.y[index], self.weight[index]
+
+    def take(self, index):
+        """Return a part of the data."""
+        y, weight = self.y[index], self.weight[index]
+        return self._replace(y=y, weight=weight, rows=self._rows_of(index))
+
+    def weight_in_X(self):
+        """Return the weight of each row of X, zero for those left out, (N,)."""
+        weight = np.zeros(len(self.X), self.weight.dtype)
+        weight[slice(None) if self.rows is None else self.rows] = self.weight
+        return weight
+
+    def _rows_of(self, index):
+        return index if self.rows is None else self.rows[index]
+
+
+def center_rows(X, center, dtype):
+    """Return X - center, subtracted in float64, as contiguous rows of `dtype`."""
+    return np.ascontiguousarray(np.subtract(X, center, dtype=np.float64), dtype=dtype)

@@ -1,0 +1,95 @@
+"""From fitted attributes to the model that compiled code reads, and what it says."""
+
+import numpy as np
+
+from skswsgp._covariance.compile import compile_kernel, updated_kernel
+from skswsgp._point.likelihoods import make_likelihood
+from skswsgp._point.state import Model
+
+# Relative to the mean of the diagonal of K. Adam moves each m_j on its own, and K^-1
+# magnifies the roughness that this leaves: 1e-6 made fits of smooth functions diverge,
+# 1e-3 changed no figure of the paper's experiments by more than the seed does.
+JITTER = 1e-4
+
+
+def build_model(
+    attributes, likelihood, dtype, kl_weight=1.0, train_inducing=False, total_weight=1.0
+):
+    """Return (Model, center of X) from fitted attributes.
+
+    `likelihood` is (name, number of latent functions). X is centred for kernels that
+    allow it. Without `jitter_` it is that of Adam.
+    """
+    name, n_latent = likelihood
+    dtype = np.dtype(dtype)
+    Z = np.asarray(attributes["inducing_points_"], dtype=np.float64)
+    M = len(Z)
+    compiled = compile_kernel(attributes["kernel_"], Z.shape[1], dtype)
+    center = Z.mean(axis=0) if compiled.stationary else np.zeros(Z.shape[1])
+    mean = np.array(attributes["inducing_mean_"], dtype=dtype).reshape(M, n_latent)
+    covariance = np.asarray(attributes["inducing_covariance_"])
+    full = covariance.ndim > np.ndim(attributes["inducing_mean_"])
+    if full:
+        factors = np.moveaxis(covariance.reshape(M, M, n_latent), -1, 0)
+        L, s = np.array(factors, dtype, order="C"), np.zeros((0, n_latent), dtype)
+    else:
+        L, s = np.zeros((0, M, M), dtype), np.array(covariance, dtype)
+        s = s.reshape(M, n_latent)
+    noise = np.atleast_1d(attributes.get("noise_variance_", np.zeros(0)))
+    model = Model(
+        *compiled.struct,
+        *make_likelihood(name, n_latent, dtype),
+        np.ascontiguousarray(Z - center, dtype=dtype),
+        mean,
+        s,
+        L,
+        noise.astype(dtype),
+        float(attributes.get("jitter_", JITTER)),
+        float(total_weight),
+        float(kl_weight),
+        full,
+        bool(train_inducing),
+    )
+    return model, center
+
+
+def model_attributes(model, center, kernel):
+    """Return the fitted attributes of a model whose kernel object is `kernel`."""
+    covariance = model.s
+    if model.full:
+        signs = np.sign(np.einsum("qii->qi", model.L))
+        covariance = np.moveaxis(np.tril(model.L) * signs[:, None, :], 0, -1)
+    attributes = {
+        "kernel_": updated_kernel(kernel, model.params),
+        "inducing_points_": model.Z + center,
+        "inducing_mean_": model.m.copy(),
+        "inducing_covariance_": covariance.copy(),
+    }
+    if len(model.noise):
+        attributes["noise_variance_"] = model.noise.copy()
+    return squeeze_outputs(attributes)
+
+
+def shape_covariance(attributes, full):
+    """Return the attributes with S as a lower factor if `full`, else its diagonal."""
+    S = np.asarray(attributes["inducing_covariance_"])
+    if (S.ndim > np.ndim(attributes["inducing_mean_"])) == full:
+        return attributes
+    if full:
+        S = np.einsum("ij,j...->ij...", np.eye(len(S)), np.sqrt(S))
+    else:
+        S = np.sum(S**2, axis=1)
+    return attributes | {"inducing_covariance_": S}
+
+
+def squeeze_outputs(attributes):
+    """Drop the axis of latent functions where there is only one."""
+    if attributes["inducing_mean_"].shape[-1] > 1:
+        return attributes
+    single = {
+        name: attributes[name][..., 0]
+        for name in ("inducing_mean_", "inducing_covariance_")
+    }
+    if "noise_variance_" in attributes:
+        single["noise_variance_"] = float(attributes["noise_variance_"][0])
+    return attributes | single

@@ -1,0 +1,181 @@
+"""The nearest-neighbour prior of inducing values.
+
+The prior of Vecchia (1988) writes p(u) as a chain in which each u_j depends on its H
+nearest predecessors w only, u_j ~ N(b_j' u_w, D_j), b_j = K_w^-1 k_j. With the sparse
+lower factor R = D^-1/2 (I - B) its precision is R' R. VNNGP (Wu, Pleiss, Cunningham,
+ICML 2022) uses it as the prior of a variational Gaussian process.
+
+
+----
+
+The paper's prior term: divergences of the rows' own inducing points, added up.
+
+    KL = sum_i (weight_i / W) KL(q(u_w) || p(u_w)),  W the sum of weights,
+
+of eq. 11 is quadratic in m as that of `_chain` is, with the precision
+
+    P = sum_i (weight_i / W) S_i' K_w^-1 S_i,   S_i the selection of the active points,
+
+but no density of all of u has it, and each log s_j counts by the share of rows that see
+u_j.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from scipy.linalg import solve_triangular
+from scipy.sparse import csr_matrix
+
+from skswsgp._compiled.linalg import dense_cholesky, require_finite
+from skswsgp._compiled.threads import index_blocks
+from skswsgp._covariance.program import kernel_of
+from skswsgp._linear.projection import mean_prior_variance
+from skswsgp._linear.row_matrix import SparseRowMatrix
+from skswsgp._neighbors.search import NeighborSearch
+
+ASSEMBLY_BYTES = 2**26  # of inverses that are added to P at once
+
+
+class VecchiaPrior(NamedTuple):
+    """p(u) = N(0, (R' R)^-1)."""
+
+    rows: (
+        SparseRowMatrix  # or held: of R (M, M), in its order; each ends on the diagonal
+    )
+    precision: np.ndarray  # (M,) diagonal of R' R
+    share: np.ndarray  # (M,) by which log s_j counts in the divergence: 1
+    log_det: float  # log determinant of the prior covariance
+
+    def matvec(self, u):
+        """Return R' R u for u (M, k)."""
+        return self.rows.normal_matvec(np.ones_like(u), u)
+
+    def dense_precision(self):
+        """Return R' R (M, M)."""
+        return self.rows.weighted_gram(np.ones(len(self.precision)))
+
+    def solve(self, u):
+        """Return (R' R)^-1 u for u (M, k)."""
+        return self.rows.solve(u)
+
+    def scaled(self, variance):
+        """Return the chain of the same kernel times `variance`."""
+        return VecchiaPrior(
+            self.rows.scaled(1.0 / np.sqrt(variance)),
+            self.precision / variance,
+            self.share,
+            self.log_det + len(self.precision) * np.log(variance),
+        )
+
+    def divergence(self, m, S):
+        """Return KL(q(u) || p(u)), q(u) = N(m, S), summed over the columns of m.
+
+        S holds variances (M, Q) or lower factors (Q, M, M);
+        1/2 [|R m|^2 + tr(R' R S) - M + log|P| - log|S|], P the covariance.
+        """
+        if S.ndim == 2:
+            trace = np.sum(self.precision[:, None] * S)
+            log_det = np.sum(np.log(S))
+        else:
+            trace = sum(np.sum(self.rows.quadratic_forms(L)) for L in S)
+            log_det = 2.0 * np.sum(np.log(np.einsum("qjj->qj", S)))
+        square = np.sum(self.rows.matvec(m) ** 2)
+        log_dets = m.shape[1] * self.log_det - log_det
+        return 0.5 * float(square + trace - m.size + log_dets)
+
+
+def make_vecchia_prior(engine, kernel, metric, order):
+    """Return the `Chain` of the engine's inducing points, visited in `order` (M,).
+
+    `kernel` is the kernel object with the parameters of the engine's model.
+    """
+    order = order.astype(np.int32)  # the dtype of other lists: loops compile for it
+    Z, H = engine.model.Z[order], engine.n_neighbors
+    M = len(Z)
+    shift = engine.model.jitter * mean_prior_variance(kernel, Z)
+    L = dense_cholesky(kernel(Z[:H].astype(np.float64)), shift)
+    root = solve_triangular(L, np.eye(H), lower=True)
+    columns = np.empty((M, H + 1), np.int32)
+    weights = np.empty((M, H + 1))
+    columns[:, H], columns[:H, :H] = order, order[:H]
+    weights[:H, :H], weights[:H, H] = np.tril(root, -1), np.diag(root)
+    if H < M:
+        search = NeighborSearch(
+            Z,
+            kernel_of(engine.model),
+            n_neighbors=H,
+            n_threads=engine.n_threads,
+            metric=metric,
+            search="brute",
+            make_scan=engine.make_scan,
+        )
+        columns[H:, :H] = lists = order[search.predecessors()[H:]]
+        before, variance = engine.conditional_weights(Z[H:], lists)
+        require_finite(before)
+        deviation = np.sqrt(variance + shift)
+        weights[H:, :H], weights[H:, H] = -before / deviation[:, None], 1.0 / deviation
+    rows = engine.place_matrix(SparseRowMatrix(columns, weights, M, engine.n_threads))
+    precision = rows.rmatvec(np.ones((M, 1)), squares=True)[:, 0]
+    log_det = -2.0 * float(np.sum(np.log(weights[:, H])))
+    return VecchiaPrior(rows, precision, np.ones(M), log_det)
+
+
+class LocalPrior(NamedTuple):
+    """The weighted mean of KL(q(u_w) || p(u_w)) for a diagonal covariance."""
+
+    matrix: csr_matrix  # P (M, M)
+    precision: np.ndarray  # (M,) diagonal of P
+    share: np.ndarray  # (M,) of the rows that see a point
+    log_det: float  # mean of log |K_w|
+
+    def matvec(self, u):
+        """Return P u."""
+        return self.matrix @ u
+
+    def scaled(self, variance):
+        """Return the divergences of the same kernels times `variance`."""
+        return LocalPrior(
+            self.matrix / variance,
+            self.precision / variance,
+            self.share,
+            self.log_det + self.share.sum() * np.log(variance),
+        )
+
+    def divergence(self, m, s):
+        """Return the divergence, summed over the columns of m and s, each (M, Q).
+
+        1/2 [m' P m + tr(P diag s) - H + mean log|K_w| - sum_j share_j log s_j].
+        """
+        square = np.sum(m * (self.matrix @ m))
+        trace = np.sum(self.precision[:, None] * s)
+        H = self.share.sum()
+        log_dets = m.shape[1] * (self.log_det - H) - np.sum(self.share @ np.log(s))
+        return 0.5 * float(square + trace + log_dets)
+
+
+def make_local_prior(engine, data, lookup):
+    """Return the `LocalDivergences` of rows of data; `lookup` finds their lists."""
+    M, H = len(engine.model.Z), engine.n_neighbors
+    weight = data.weight.astype(np.float64) / data.weight.sum(dtype=np.float64)
+    if engine.dense:
+        inverse, log_det = engine.inverse_covariances(
+            engine.model.Z[:1], engine.all_inducing
+        )
+        require_finite(log_det)
+        P = csr_matrix(inverse[0].astype(np.float64))
+        return LocalPrior(P, P.diagonal(), np.ones(M), float(log_det[0]))
+    P, share, log_det = csr_matrix((M, M)), np.zeros(M), 0.0
+    size = max(1, ASSEMBLY_BYTES // (16 * H**2))
+    for index in index_blocks(data.n_rows, size):
+        X = data.block(index)[0]
+        lists = lookup(index, X)
+        inverse, log_dets = engine.inverse_covariances(X, lists)
+        require_finite(log_dets)
+        values = inverse * weight[index, None, None]
+        rows = np.repeat(lists, H, axis=1)
+        columns = np.tile(lists, H)
+        entries = values.ravel(), (rows.ravel(), columns.ravel())
+        P = P + csr_matrix(entries, shape=(M, M))
+        share += np.bincount(lists.ravel(), np.repeat(weight[index], H), M)
+        log_det += float(weight[index] @ log_dets)
+    return LocalPrior(P, P.diagonal(), share, log_det)

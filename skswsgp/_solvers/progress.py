@@ -1,0 +1,77 @@
+"""Epochs of minibatches: shuffling, learning rate, neighbour lists, stopping."""
+
+import math
+import sys
+from typing import NamedTuple
+
+FINAL_RATE = 0.01  # share of the learning rate at the last step
+
+
+class History:
+    """Losses and scores of the epochs so far, and when to stop."""
+
+    def __init__(self, tol, n_iter_no_change):
+        self.tol = tol
+        self.n_iter_no_change = n_iter_no_change
+        self.losses = []
+        self.bounds = []
+        self.scores = []
+        self.best = math.inf
+        self.since_best = 0
+
+    def add(self, loss, bound, score):
+        """Record an epoch; return whether it is the best so far."""
+        self.losses.append(loss)
+        self.bounds.append(bound)
+        if score is not None:
+            self.scores.append(score)
+        value = loss if score is None else -score
+        improved = value < self.best
+        self.since_best = 0 if value < self.best - self.tol else self.since_best + 1
+        self.best = min(self.best, value)
+        return improved
+
+    @property
+    def stalled(self):
+        """Whether no epoch has improved by tol for n_iter_no_change epochs."""
+        return self.since_best >= self.n_iter_no_change
+
+    def attributes(self):
+        """Return the fitted attributes that tell of all epochs."""
+        return {
+            "loss_curve_": list(self.losses),
+            "best_loss_": min(self.losses, default=math.nan),
+            "validation_scores_": list(self.scores) or None,
+            "n_iter_": len(self.losses),
+        }
+
+
+class Schedule(NamedTuple):
+    """The steps of a fit, and the learning rate of each."""
+
+    rate: float  # of the first step
+    epochs: int
+    n_steps: int  # in an epoch
+    decay: bool  # along half a cosine down to FINAL_RATE, or constant
+
+    def rate_at(self, epoch, step):
+        """Return the rate of a step of an epoch, both counted from 0."""
+        if not self.decay:
+            return self.rate
+        phase = (epoch + step / self.n_steps) / self.epochs
+        share = 0.5 * (1.0 + math.cos(math.pi * phase))
+        return self.rate * (FINAL_RATE + (1.0 - FINAL_RATE) * share)
+
+
+def steps_per_epoch(n_rows, batch_size):
+    """Return the number of minibatches that cut n_rows into equal parts."""
+    return max(1, math.ceil(n_rows / batch_size))
+
+
+def callers_level():
+    """Return the stacklevel at which a warning names the line of the user."""
+    level, frame = 1, sys._getframe(1)
+    inside = ("skswsgp.", "sklearn.", "contextlib")
+    while frame is not None and frame.f_globals.get("__name__", "").startswith(inside):
+        level, frame = level + 1, frame.f_back
+    return level

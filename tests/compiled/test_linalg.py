@@ -1,0 +1,155 @@
+"""Factors, solves and products of small matrices against numpy."""
+
+import numpy as np
+import pytest
+from helpers import assert_close
+
+from skswsgp._compiled import linalg
+from skswsgp._compiled.linalg import padded
+from skswsgp._compiled.team import BLOCK
+
+SHIFT = 0.01
+# Sums of at most 40 products, with matrices of condition number 1e2
+ROUNDINGS = 3000
+
+
+@pytest.fixture(params=[*range(1, 10), 16, 33])
+def size(request):
+    return request.param
+
+
+@pytest.fixture
+def matrix(size, dtype, rng):
+    """Return a positive definite matrix in work of its padded size."""
+    B = rng.normal(size=(size, 2 * size))
+    return pad(B @ B.T / (2 * size) + 0.1 * np.eye(size), dtype)
+
+
+@pytest.fixture
+def factor(matrix, blocks):
+    """Return the factor of matrix + SHIFT I."""
+    R = np.zeros_like(matrix)
+    assert linalg.cholesky(matrix, R, SHIFT, blocks)
+    return R
+
+
+@pytest.fixture
+def blocks(matrix):
+    return np.full((len(matrix), BLOCK), np.nan, dtype=matrix.dtype)
+
+
+@pytest.fixture
+def shifted(matrix):
+    """Return matrix + SHIFT I in float64."""
+    return matrix.astype(float) + SHIFT * np.eye(len(matrix))
+
+
+def pad(A, dtype):
+    """Return A in the leading block of an identity of padded size."""
+    out = np.eye(padded(len(A)), dtype=dtype)
+    out[: len(A), : len(A)] = A
+    return out
+
+
+def check(actual, expected, dtype):
+    assert actual.dtype == dtype
+    assert_close(actual, expected, roundings=ROUNDINGS, dtype=dtype)
+
+
+def test_padded():
+    assert [padded(size) for size in (1, 7, 8, 9, 16, 33)] == [8, 8, 8, 16, 16, 40]
+
+
+def factor_of(A):
+    """Return lower triangular R with A = R' R."""
+    return np.linalg.cholesky(A[::-1, ::-1]).T[::-1, ::-1]
+
+
+def above_blocks(matrix):
+    """Whether an entry is above the diagonal blocks, for every entry."""
+    i, j = np.indices(matrix.shape) // BLOCK
+    return j > i
+
+
+def test_cholesky_reads_the_lower_triangle(matrix, shifted, blocks, dtype):
+    R = np.full_like(matrix, np.nan)
+    A = matrix + np.triu(np.full_like(matrix, np.nan), 1)
+    assert linalg.cholesky(A, R, SHIFT, blocks)
+    above = above_blocks(R)
+    assert np.isnan(R[above]).all()
+    R[above] = 0.0
+    check(R, factor_of(shifted), dtype)
+    for k in range(0, len(R), BLOCK):
+        one = slice(k, k + BLOCK)
+        check(blocks[one], np.linalg.inv(factor_of(shifted)[one, one]), dtype)
+
+
+def test_cholesky_fails_on_an_indefinite_matrix(matrix, size, blocks):
+    matrix[size - 1, size - 1] = -1.0
+    R = np.zeros_like(matrix)
+    assert not linalg.cholesky(matrix, R, 0.0, blocks)
+    assert linalg.cholesky(matrix, R, 100.0, blocks)
+
+
+@pytest.mark.parametrize("row", [0, -1])
+def test_cholesky_fails_on_nan(matrix, size, blocks, row):
+    matrix[range(size)[row], 0] = np.nan
+    assert not linalg.cholesky(matrix, np.zeros_like(matrix), 0.0, blocks)
+
+
+def test_inverse(factor, shifted, blocks, dtype):
+    upper, inverse = np.zeros_like(factor), np.full_like(factor, np.nan)
+    linalg.invert_factor(factor, blocks, upper)
+    check(upper, np.linalg.inv(factor_of(shifted)).T, dtype)
+    linalg.square_upper(upper, inverse)
+    check(inverse, np.linalg.inv(shifted), dtype)
+
+
+def test_log_determinant(factor, shifted, size, dtype):
+    value = linalg.log_determinant(factor, size)
+    expected = np.linalg.slogdet(shifted[:size, :size])[1]
+    assert_close(value, expected, roundings=ROUNDINGS, dtype=dtype)
+
+
+def test_products(matrix, dtype, rng):
+    X, Y = (rng.normal(size=matrix.shape).astype(dtype) for _ in range(2))
+    A = np.full_like(X, np.nan)
+    expected = X.T.astype(float) @ Y.astype(float)
+    linalg.transposed_product_lower(X, Y, A)
+    above = above_blocks(A)
+    assert np.isnan(A[above]).all()
+    check(A[~above], expected[~above], dtype)
+    linalg.transposed_product(X, Y, A)
+    check(A, expected, dtype)
+
+
+def test_solves_and_multiply(factor, shifted, size, dtype, rng):
+    b = rng.normal(size=(2, len(factor))).astype(dtype)
+    leading, true = shifted[:size, :size], b[1, :size].astype(float)
+    out = np.full((3, len(factor)), np.nan, dtype=dtype)
+    linalg.solve_transposed(factor, b, 1, size, out, 0)
+    check(out[0, :size], np.linalg.solve(factor_of(leading).T, true), dtype)
+    half = out[:1].copy()
+    linalg.solve(factor, half, 0, size, out, 0)
+    check(out[0, :size], np.linalg.solve(leading, true), dtype)
+    linalg.matvec(shifted.astype(dtype), b, 1, size, out, 2)
+    check(out[2, :size], leading @ true, dtype)
+    assert np.isnan(out[1]).all() and np.isnan(out[:, size:]).all()
+
+
+def test_sum_of_logs(size, dtype, rng):
+    values = 10.0 ** rng.uniform(-30.0, 30.0, size=(2, size + 3))
+    values = (values if size % 2 else 1e-150 * values**2).astype(dtype)
+    values = np.maximum(values, np.finfo(dtype).tiny)
+    expected = np.log(values[1, :size].astype(float)).sum()
+    assert linalg.sum_of_logs(values, 1, size) == pytest.approx(expected, rel=1e-12)
+    values[1, size - 1] = np.nan
+    assert np.isnan(linalg.sum_of_logs(values, 1, size))
+
+
+def test_cholesky_fails_where_only_rounding_is_left(size, dtype, rng):
+    v = rng.uniform(1.0, 2.0, size=size)
+    A = pad(1e6 * np.outer(v, v), dtype)
+    R, blocks = np.zeros_like(A), np.zeros((len(A), BLOCK), dtype)
+    assert linalg.cholesky(A, R, 0.0, blocks) == (size == 1)
+    assert linalg.cholesky(A, R, 1e8 * np.finfo(dtype).eps, blocks)

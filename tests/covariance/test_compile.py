@@ -1,0 +1,269 @@
+"""Kernel objects to programs and back."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.base import clone
+from sklearn.gaussian_process.kernels import (
+    RBF,
+    CompoundKernel,
+    ConstantKernel,
+    DotProduct,
+    Exponentiation,
+    ExpSineSquared,
+    Matern,
+    PairwiseKernel,
+    Product,
+    RationalQuadratic,
+    WhiteKernel,
+)
+
+from skswsgp._covariance import program as codes
+from skswsgp._covariance import stationary
+from skswsgp._covariance.compile import compile_kernel, updated_kernel
+from skswsgp._covariance.dot_product import ARC_COSINE0, ARC_COSINE1, POLYNOMIAL
+from skswsgp.kernels import ArcCosine, Polynomial
+
+D = 3
+ARD = [0.7, 1.3, 2.1]
+KERNELS = {
+    "constant": ConstantKernel(1.7),
+    "white": WhiteKernel(0.3),
+    "rbf": RBF(0.8),
+    "rbf-ard": RBF(ARD),
+    "matern": Matern(ARD, nu=1.5),
+    "rational-quadratic": RationalQuadratic(1.2, alpha=0.6),
+    "dot-product": DotProduct(0.9),
+    "polynomial": Polynomial(2, ARD, 0.4),
+    "arc-cosine": ArcCosine(0, 1.1, 0.4),
+    "sum": 2.0 * RBF(ARD) + WhiteKernel(0.1),
+    "scale-right": RBF(ARD) * ConstantKernel(0.3),
+    "scale-both": ConstantKernel(0.4) * ConstantKernel(0.3),
+    "power": (RBF(ARD) * DotProduct(0.4) + 0.3) ** 2,
+    "nested": (0.5 * Matern(nu=np.inf) + RBF(ARD)) * (WhiteKernel(0.2) + Polynomial()),
+}
+
+
+@pytest.fixture(params=KERNELS)
+def kernel(request):
+    return KERNELS[request.param]
+
+
+class SubRBF(RBF):
+    """A kernel that might be anything."""
+
+
+def parameter_names(kernel):
+    """Return the names in get_params of all hyperparameters."""
+    names = {name.removesuffix("_bounds") for name in kernel.get_params()}
+    return {name for name in names if f"{name}_bounds" in kernel.get_params()}
+
+
+def test_round_trip(kernel):
+    params = compile_kernel(kernel, D, np.float64).struct.params
+    assert updated_kernel(kernel, params) == kernel
+    assert_array_equal(updated_kernel(kernel, params).theta, kernel.theta)
+
+
+def test_update_reaches_every_parameter(kernel):
+    before = clone(kernel)
+    params = compile_kernel(kernel, D, np.float64).struct.params
+    factors = np.linspace(1.1, 1.9, len(params))
+    updated = updated_kernel(kernel, params * factors)
+    assert kernel == before
+    shift = updated.theta - kernel.theta
+    assert_allclose(np.sort(shift), np.log(factors), rtol=1e-12)
+    compiled = compile_kernel(updated, D, np.float64)
+    assert_array_equal(compiled.struct.params, params * factors)
+    assert_allclose(clone(updated).theta, updated.theta, rtol=0)
+
+
+def test_update_keeps_types(kernel):
+    params = compile_kernel(kernel, D, np.float32).struct.params
+    old, new = kernel.get_params(), updated_kernel(kernel, params).get_params()
+    for name in parameter_names(kernel):
+        if np.ndim(old[name]) == 0:
+            assert type(new[name]) is float
+        else:
+            assert new[name].shape == np.shape(old[name])
+            assert new[name].dtype == np.float64
+
+
+def test_one_length_scale_in_a_list_becomes_a_float():
+    kernel = RBF([0.8])
+    compiled = compile_kernel(kernel, D, np.float64)
+    assert compiled.struct.n_scales == [1]
+    assert updated_kernel(kernel, [1.5]).length_scale == 1.5
+    assert type(updated_kernel(kernel, [1.5]).length_scale) is float
+
+
+def test_dtypes_and_shapes(kernel, dtype):
+    compiled = compile_kernel(kernel, D, dtype)
+    struct, n_params = compiled.struct, len(compiled.struct.params)
+    assert struct.inv_scale.shape == (len(struct.code), D)
+    for array in (struct.params, struct.inv_scale, struct.exponent):
+        assert array.dtype == dtype
+    for array in struct[:6]:
+        assert array.dtype == np.int64 and array.shape == struct.code.shape
+    assert compiled.free.shape == (n_params,) and compiled.free.dtype == bool
+    assert compiled.log_bounds.shape == (n_params, 2)
+    assert compiled.log_bounds.dtype == np.float64
+
+
+def test_inverse_length_scales_are_fresh(kernel, dtype):
+    struct = compile_kernel(kernel, D, dtype).struct
+    expected = struct.inv_scale.copy()
+    struct.inv_scale[:] = np.nan
+    codes.refresh_scales(struct)
+    assert_allclose(struct.inv_scale, expected, rtol=np.finfo(dtype).eps)
+
+
+@pytest.mark.parametrize("constant_first", [True, False])
+def test_a_constant_factor_scales_the_other_operand(constant_first):
+    operands = [ConstantKernel(0.3), RBF(ARD)]
+    product = Product(*(operands if constant_first else operands[::-1]))
+    struct = compile_kernel(product, D, np.float64).struct
+    assert_array_equal(struct.code, [stationary.RBF, codes.SCALE])
+    assert struct.left[1] == 0
+    assert struct.params[struct.extra[1]] == 0.3
+
+
+def test_programs_of_leaves():
+    def only(kernel):
+        struct = compile_kernel(kernel, D, np.float64).struct
+        return struct.code.item(), struct.n_scales.item(), struct.exponent.item()
+
+    assert only(RBF()) == (stationary.RBF, 1, 0.0)
+    assert only(Matern(ARD, nu=0.5)) == (stationary.MATERN12, 3, 0.0)
+    assert only(Matern(nu=1.5)) == (stationary.MATERN32, 1, 0.0)
+    assert only(Matern(nu=2.5)) == (stationary.MATERN52, 1, 0.0)
+    assert only(Matern(nu=np.inf)) == (stationary.RBF, 1, 0.0)
+    assert only(DotProduct()) == (POLYNOMIAL, 0, 1.0)
+    assert only(Polynomial(4, ARD)) == (POLYNOMIAL, 3, 4.0)
+    assert only(ArcCosine(0)) == (ARC_COSINE0, 1, 0.0)
+    assert only(ArcCosine(1)) == (ARC_COSINE1, 1, 0.0)
+
+
+def test_bounds():
+    kernel = ConstantKernel(2.0, (0.5, 4.0)) * RBF(ARD, [(0.1, 5), (0.2, 6), (0.3, 7)])
+    compiled = compile_kernel(kernel, D, np.float64)
+    expected = [[0.1, 5.0], [0.2, 6.0], [0.3, 7.0], [0.5, 4.0]]
+    assert_array_equal(compiled.log_bounds, np.log(expected))
+    assert compiled.free.all()
+
+
+def test_open_bounds_are_finite_in_float32():
+    log_bounds = compile_kernel(RBF(1.0, (0.0, np.inf)), D, np.float32).log_bounds
+    assert np.isfinite(log_bounds).all()
+    assert 0 < np.exp(log_bounds[0, 0]) < 1e-30 and np.exp(log_bounds[0, 1]) > 1e30
+
+
+def test_fixed_parameters_are_kept_exactly():
+    kernel = ConstantKernel(0.1, "fixed") * RBF(ARD, "fixed") + Polynomial(2, 1.3, 0.1)
+    kernel.set_params(k2__sigma_0_bounds="fixed")
+    compiled = compile_kernel(kernel, D, np.float32)
+    assert_array_equal(compiled.free, [False] * 4 + [True, False])
+    values = np.log([*ARD, 0.1, 0.1])
+    lower, upper = compiled.log_bounds[[0, 1, 2, 3, 5]].T
+    assert (lower <= values).all() and (values <= upper).all()
+    updated = updated_kernel(kernel, compiled.struct.params * 2)
+    expected = kernel.get_params() | {"k2__length_scale": np.float64(np.float32(2.6))}
+    for name in parameter_names(kernel):
+        assert_array_equal(updated.get_params()[name], expected[name])
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: DotProduct(0.0, "fixed"),
+        lambda: Polynomial(sigma_0=0.0, sigma_0_bounds="fixed"),
+        lambda: ArcCosine(sigma_0=0.0, sigma_0_bounds="fixed"),
+        lambda: RBF() + WhiteKernel(0.0, "fixed"),
+        lambda: RBF() + ConstantKernel(0.0, "fixed"),
+    ],
+)
+def test_fixed_zeros(make):
+    compiled = compile_kernel(make(), D, np.float64)
+    assert compiled.struct.params[-1] == 0.0 and not compiled.free[-1]
+    assert np.isfinite(compiled.log_bounds).all()
+    assert updated_kernel(make(), compiled.struct.params + 1.0).theta.size == len(
+        make().theta
+    )
+
+
+@pytest.mark.parametrize(
+    ("kernel", "stationary"),
+    [
+        (2.0 * RBF(ARD) + WhiteKernel(), True),
+        ((Matern() + RationalQuadratic()) ** 2, True),
+        (RBF() * (DotProduct() + 1.0), False),
+        (RBF() + Polynomial(), False),
+        (0.1 * ArcCosine() + RBF(), False),
+    ],
+)
+def test_stationary(kernel, stationary):
+    compiled = compile_kernel(kernel, D, np.float64)
+    assert compiled.stationary is stationary
+    assert kernel.is_stationary() is stationary
+
+
+@pytest.mark.parametrize(
+    "kernel",
+    [
+        ExpSineSquared(),
+        1.0 * (RBF() + ExpSineSquared()),
+        PairwiseKernel(),
+        CompoundKernel([RBF(), RBF()]),
+        Matern(nu=2.0),
+        SubRBF(),
+    ],
+)
+def test_refused_kernels(kernel):
+    with pytest.raises(
+        ValueError, match=r"kernel .*\(.*\) cannot be compiled: .*"
+    ) as info:
+        compile_kernel(kernel, D, np.float64)
+    message = str(info.value)
+    for name in (
+        "ConstantKernel",
+        "nu 0.5, 1.5, 2.5 or inf",
+        "ArcCosine",
+        "Polynomial",
+    ):
+        assert name in message
+
+
+@pytest.mark.parametrize("kernel", ["rbf", None, RBF, 1.0, Exponentiation("rbf", 2)])
+def test_no_kernel(kernel):
+    with pytest.raises(TypeError, match=r"expected a kernel object of sklearn"):
+        compile_kernel(kernel, D, np.float64)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "message"),
+    [
+        (
+            1.0 * RBF([1.0, 2.0]),
+            r"kernel RBF has 2 length-scales: expected 1 or n_feat",
+        ),
+        (
+            Polynomial(2, [1.0] * 4),
+            r"kernel Polynomial has 4 length-scales: expected 1",
+        ),
+        (DotProduct(0.0), r"sigma_0=0.0 of kernel DotProduct: .*_bounds=\"fixed\""),
+        (WhiteKernel(-1.0, "fixed"), r"noise_level=-1.0 of kernel WhiteKernel: ex"),
+        (RBF(0.0, "fixed"), r"length_scale=0.0 of kernel RBF: expected positive"),
+        (RBF(np.nan), r"length_scale=nan of kernel RBF: expected positive"),
+        (RationalQuadratic(alpha=0.0), r"alpha=0.0 of kernel RationalQuadratic"),
+        (ConstantKernel(np.inf), r"constant_value=inf of kernel ConstantKernel"),
+        (RBF() ** -1, r"exponent=-1 of kernel Exponentiation: expected a positive"),
+        (RBF() ** 2j, r"exponent=2j of kernel Exponentiation: expected a positive"),
+        (RBF(1.0, (2.0, 1.0)), r"length_scale=1.0 of kernel RBF has bounds .*: ex"),
+        (RBF(1.0, (-1.0, 1.0)), r"length_scale=1.0 of kernel RBF has bounds .*: ex"),
+        (ArcCosine(2), r"order=2: expected 0 or 1"),
+        (Polynomial(1.5), r"degree=1.5: expected a positive integer"),
+    ],
+)
+def test_refused_values(kernel, message):
+    with pytest.raises(ValueError, match=message):
+        compile_kernel(kernel, D, np.float64)

@@ -1,0 +1,425 @@
+"""SWSGPClassifier: its probabilities, its labels, and its training."""
+
+import joblib
+import numpy as np
+import pytest
+import reference
+from helpers import ADAM
+from sklearn.datasets import load_iris, make_moons
+from sklearn.exceptions import NotFittedError
+from sklearn.gaussian_process.kernels import ConstantKernel, Matern
+from sklearn.metrics import log_loss
+
+from skswsgp import SWSGPClassifier
+from skswsgp._estimators.classifier import PREDICTION_NODES, class_probabilities
+from skswsgp._initialization.holdout import CandidateComparison, Holdout
+from skswsgp._point.likelihoods import normal_nodes
+from skswsgp.kernels import ArcCosine
+
+JITTER = 1e-4  # of float64, relative to the variance of the kernel
+KERNELS = {
+    "matern": ConstantKernel(2.5) * Matern([0.8, 1.5], nu=2.5),
+    "arc-cosine": ConstantKernel(2.0) * ArcCosine(order=0, sigma_0=0.7),
+}
+
+
+def small_model(**params):
+    defaults = {"n_inducing": 20, "n_neighbors": 5, "max_iter": 5, "batch_size": 16}
+    return SWSGPClassifier(**ADAM | defaults | {"random_state": 0} | params)
+
+
+def iris():
+    X, y = load_iris(return_X_y=True)
+    return X, np.array(["setosa", "versicolor", "virginica"])[y]
+
+
+def assembled(kernel, classes, Q, *, full=False, H=4, M=7, likelihood="auto"):
+    """Return a model put together from arrays, never fitted."""
+    rng = np.random.default_rng(0)
+    model = SWSGPClassifier(likelihood=likelihood)
+    mean, covariance = rng.normal(size=(M, Q)), rng.uniform(0.1, 0.5, size=(M, Q))
+    if full:
+        covariance = np.tril(0.2 * rng.normal(size=(Q, M, M)), -1)
+        covariance += np.eye(M) * rng.uniform(0.3, 0.9, size=(Q, M, 1))
+        covariance = np.moveaxis(covariance, 0, -1)
+    model.kernel_, model.classes_ = kernel, np.array(classes)
+    model.inducing_points_ = rng.normal(size=(M, 2))
+    model.n_inducing_, model.n_neighbors_, model.n_features_in_ = M, H, 2
+    model.inducing_mean_ = mean if Q > 1 else mean[:, 0]
+    model.inducing_covariance_ = covariance if Q > 1 else covariance[..., 0]
+    return model, (model.inducing_points_, mean, covariance)
+
+
+# ---------------------------------------------------------------- formulas
+
+
+@pytest.mark.parametrize("H", [3, 7])
+@pytest.mark.parametrize("full", [False, True])
+@pytest.mark.parametrize("kernel", KERNELS.values(), ids=KERNELS)
+def test_probit_from_arrays_agrees_with_the_formulas(kernel, full, H, rng):
+    model, arrays = assembled(kernel, ["no", "yes"], 1, full=full, H=H)
+    X, sign = rng.normal(size=(8, 2)), np.array([-1, 1] * 4)
+    weight = rng.uniform(0.5, 2.0, size=8)
+    labels = np.where(sign > 0, "yes", "no")
+
+    proba = model.predict_proba(X)
+    bound = model.lower_bound(X, labels, sample_weight=weight)
+
+    mu, v = reference.predict(kernel, X, *arrays, H, JITTER)
+    yes = reference.bernoulli_probability(mu, v)[:, 0]
+    np.testing.assert_allclose(proba, np.stack([1 - yes, yes], axis=1), rtol=1e-8)
+    np.testing.assert_array_equal(model.predict(X) == "yes", yes > 0.5)
+    expected = reference.lower_bound(
+        kernel, X, sign, *arrays, H, "bernoulli", None, JITTER, sample_weight=weight
+    )
+    assert bound == pytest.approx(expected, rel=1e-8)
+
+
+@pytest.mark.parametrize(("H", "full"), [(3, False), (3, True), (7, True)])
+@pytest.mark.parametrize("Q", [2, 3])
+def test_softmax_from_arrays_agrees_with_the_formulas(Q, H, full, rng):
+    kernel, classes = KERNELS["matern"], [10, 20, 30][:Q]
+    model, arrays = assembled(kernel, classes, Q, full=full, H=H, likelihood="softmax")
+    X, labels = rng.normal(size=(8, 2)), rng.integers(Q, size=8)
+
+    proba = model.predict_proba(X)
+    bound = model.lower_bound(X, model.classes_[labels])
+
+    mu, v = reference.predict(kernel, X, *arrays, H, JITTER)
+    nodes = normal_nodes(PREDICTION_NODES, Q)
+    expected = [reference.softmax_probability(mu[n], v[n], nodes) for n in range(8)]
+    np.testing.assert_allclose(proba, expected, rtol=1e-8)
+    best = np.argmax(expected, axis=1)
+    np.testing.assert_array_equal(model.predict(X), model.classes_[best])
+    expected_bound = reference.lower_bound(
+        kernel,
+        X,
+        labels,
+        *arrays,
+        H,
+        "softmax",
+        None,
+        JITTER,
+        nodes=normal_nodes(128, Q),
+    )
+    assert bound == pytest.approx(expected_bound, rel=1e-8)
+
+
+def test_softmax_probabilities_are_near_those_of_many_samples(rng):
+    model, arrays = assembled(KERNELS["matern"], [0, 1, 2], 3)
+    X = rng.normal(size=(5, 2))
+    mu, v = reference.predict(KERNELS["matern"], X, *arrays, 4, JITTER)
+    sample = rng.normal(size=(20_000, 3))
+    for n, proba in enumerate(model.predict_proba(X)):
+        expected = reference.softmax_probability(mu[n], v[n], sample)
+        np.testing.assert_allclose(proba, expected, atol=0.01)  # 1 / sqrt(20,000)
+
+
+def test_n_neighbors_in_prediction_replaces_that_of_the_model(rng):
+    X = rng.normal(size=(9, 2))
+    model, _ = assembled(KERNELS["matern"], [0, 1], 1)
+    other, _ = assembled(KERNELS["matern"], [0, 1], 1, H=6)
+    actual = model.predict_proba(X, n_neighbors=6)
+    np.testing.assert_array_equal(actual, other.predict_proba(X))
+    assert not np.allclose(actual, model.predict_proba(X))
+    np.testing.assert_array_equal(model.predict(X, n_neighbors=6), other.predict(X))
+
+
+@pytest.mark.parametrize("Q", [1, 3])
+def test_one_by_one_equals_batch(Q, rng):
+    model, _ = assembled(KERNELS["matern"], [0, 1, 2][: max(Q, 2)], Q, full=True)
+    X = rng.normal(size=(9, 2))
+    single = np.concatenate([model.predict_proba(x[None]) for x in X])
+    np.testing.assert_allclose(single, model.predict_proba(X), rtol=0, atol=1e-7)
+
+
+# ---------------------------------------------------------------- training
+
+
+def test_two_moons():
+    X, y = make_moons(400, noise=0.15, random_state=0)
+    model = small_model(n_inducing=40, n_neighbors=8, max_iter=40, learning_rate=0.05)
+    model.fit(X[:200], y[:200])
+    assert model.inducing_mean_.shape == (40,)
+    assert model.score(X[200:], y[200:]) > 0.95
+    assert model.loss_curve_[-1] < model.loss_curve_[0] - 0.1
+
+
+def test_three_kinds_of_iris():
+    X, y = iris()
+    model = small_model(max_iter=40, learning_rate=0.05).fit(X[::2], y[::2])
+    assert model.classes_.tolist() == ["setosa", "versicolor", "virginica"]
+    assert model.inducing_mean_.shape == (20, 3)
+    assert model.score(X[1::2], y[1::2]) > 0.9
+    proba = model.predict_proba(X)
+    assert proba.shape == (150, 3)
+    assert np.all((proba >= 0) & (proba <= 1))
+    np.testing.assert_allclose(proba.sum(axis=1), 1.0, rtol=1e-12)
+    labels = model.classes_[proba.argmax(axis=1)]
+    np.testing.assert_array_equal(model.predict(X), labels)
+
+
+@pytest.mark.parametrize("classes", [[0, 1], [0, 1, 2]])
+def test_float32_probabilities_sum_to_one(classes):
+    X, y = iris()
+    y = (np.unique(y, return_inverse=True)[1]) % len(classes)
+    model = small_model(dtype="float32").fit(X, y)
+    assert model.inducing_mean_.dtype == np.float32
+    proba = model.predict_proba(X)
+    assert proba.dtype == np.float32
+    np.testing.assert_allclose(proba.sum(axis=1), 1.0, rtol=1e-6)
+    wide = small_model().fit(X, y).predict_proba(X)
+    np.testing.assert_allclose(proba, wide, atol=0.02)
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        [-1, 1],
+        [False, True],
+        ["b", "a"],
+        [5.0, 2.0],
+        np.array(["x", "é"], dtype=object),
+    ],
+)
+def test_labels_come_back_as_they_were(names):
+    X, y = make_moons(60, noise=0.1, random_state=0)
+    labels = np.asarray(names)[y]
+    model = small_model(max_iter=30).fit(X, labels)
+    assert model.classes_.dtype == labels.dtype
+    assert set(model.predict(X)) <= set(labels)
+    assert model.score(X, labels) > 0.8
+    order = np.argsort(names)
+    plain = small_model(max_iter=30).fit(X, np.argsort(order)[y])
+    np.testing.assert_array_equal(model.predict_proba(X), plain.predict_proba(X))
+
+
+def test_the_order_of_two_classes_only_mirrors_the_model():
+    X, y = make_moons(60, noise=0.1, random_state=0)
+    first = small_model().fit(X, y).predict_proba(X)
+    mirrored = small_model().fit(X, 1 - y).predict_proba(X)
+    np.testing.assert_allclose(mirrored[:, ::-1], first, rtol=0, atol=1e-9)
+
+
+def test_softmax_of_two_classes():
+    X, y = make_moons(200, noise=0.1, random_state=0)
+    model = small_model(likelihood="softmax", max_iter=60, learning_rate=0.05)
+    model.fit(X, y)
+    assert model.inducing_mean_.shape == (20, 2)
+    assert model.predict_proba(X).shape == (200, 2)
+    assert model.score(X, y) > 0.9
+
+
+def test_bernoulli_takes_two_classes_only():
+    X, y = iris()
+    model = small_model(likelihood="bernoulli")
+    with pytest.raises(ValueError, match="likelihood='bernoulli' with 3 classes"):
+        model.fit(X, y)
+    with pytest.raises(NotFittedError):
+        model.predict(X)
+    two = np.where(y == "setosa", "setosa", "other")
+    proba = model.fit(X, two).predict_proba(X)
+    auto = small_model().fit(X, two).predict_proba(X)
+    np.testing.assert_array_equal(proba, auto)
+
+
+@pytest.mark.usefixtures("eager_threads")
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_a_refit_repeats_to_the_bit_for_any_number_of_threads(n_classes):
+    X, y = iris()
+    y = np.unique(y, return_inverse=True)[1] % n_classes
+    proba = [small_model(n_jobs=n).fit(X, y).predict_proba(X) for n in (1, 1, 2)]
+    np.testing.assert_array_equal(proba[0], proba[1])
+    np.testing.assert_array_equal(proba[0], proba[2])
+
+
+def test_weight_zero_leaves_a_row_out():
+    X, y = iris()
+    weight = (y != "virginica").astype(float)
+    model = small_model().fit(X, y, sample_weight=weight)
+    other = small_model().fit(X[:100], y[:100])
+    np.testing.assert_array_equal(
+        model.predict_proba(X)[:, :2], other.predict_proba(X)[:, :2]
+    )
+
+
+def test_lower_bound_weights_count_rows():
+    X, y = iris()
+    model, count = small_model().fit(X, y), np.arange(150) % 3
+    expected = model.lower_bound(np.repeat(X, count, axis=0), np.repeat(y, count))
+    actual = model.lower_bound(X, y, sample_weight=count)
+    assert actual == pytest.approx(expected, rel=1e-12)
+
+
+# ---------------------------------------------------------------- streams of chunks
+
+
+def test_partial_fit_learns_classes_announced_in_the_first_call():
+    X, y = iris()
+    model = small_model(learning_rate=0.05)
+    model.partial_fit(X[:100], y[:100], classes=["virginica", "setosa", "versicolor"])
+    assert model.classes_.tolist() == ["setosa", "versicolor", "virginica"]
+    assert model.predict_proba(X).shape == (150, 3)
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        for rows in np.array_split(rng.permutation(150), 3):
+            model.partial_fit(X[rows], y[rows])
+    assert model.score(X, y) > 0.85
+    assert model.n_samples_seen_ == 100 + 20 * 150
+
+
+def test_partial_fit_takes_one_class_if_others_are_announced():
+    X, y = iris()
+    names = np.unique(y)
+    model = small_model().partial_fit(X[:50], y[:50], classes=names)
+    model.partial_fit(X[50:], y[50:], classes=names)
+    assert model.predict_proba(X).shape == (150, 3)
+
+
+def test_partial_fit_refuses_labels_that_were_not_announced():
+    X, y = iris()
+    model = small_model().partial_fit(X[:100], y[:100])
+    before = joblib.hash(model.predict_proba(X))
+    with pytest.raises(ValueError, match="virginica"):
+        model.partial_fit(X, y)
+    assert joblib.hash(model.predict_proba(X)) == before
+    with pytest.raises(ValueError, match="virginica"):
+        small_model().partial_fit(X, y, classes=["setosa", "versicolor"])
+
+
+def test_partial_fit_refuses_other_classes_in_a_later_call():
+    X, y = iris()
+    model = small_model().partial_fit(X[:100], y[:100])
+    with pytest.raises(ValueError, match="classes"):
+        model.partial_fit(X[:100], y[:100], classes=np.unique(y))
+
+
+def test_classes_of_partial_fit_do_not_reach_a_later_fit():
+    X, y = iris()
+    model = small_model().partial_fit(X[:100], y[:100], classes=np.unique(y))
+    assert model.fit(X[:100], y[:100]).classes_.tolist() == ["setosa", "versicolor"]
+
+
+def test_lower_bound_refuses_labels_that_were_not_in_fit():
+    X, y = iris()
+    model = small_model().fit(X[:100], y[:100])
+    with pytest.raises(ValueError, match="virginica"):
+        model.lower_bound(X, y)
+
+
+def test_warm_start_keeps_the_classes():
+    X, y = iris()
+    model = small_model(warm_start=True, max_iter=30).fit(X, y)
+    loss = model.loss_curve_
+    model.set_params(max_iter=2).fit(X[:100], y[:100])
+    assert len(model.classes_) == 3
+    assert model.loss_curve_[0] < loss[0] - 0.5 * (loss[0] - loss[-1])
+    with pytest.raises(ValueError, match="other"):
+        model.fit(X, np.where(y == "setosa", "other", y))
+
+
+# ---------------------------------------------------------------- early stopping
+
+
+def test_early_stopping_is_stratified(monkeypatch):
+    X, y = iris()
+    rows = np.r_[0:50, 50:100, 100:110]
+    held = []
+    hold_out = SWSGPClassifier._hold_out
+
+    def recording(self, data, y, rng):
+        parts = hold_out(self, data, y, rng)
+        held.append(parts[1].y.ravel())
+        return parts
+
+    monkeypatch.setattr(SWSGPClassifier, "_hold_out", recording)
+    for seed in range(3):
+        model = small_model(
+            early_stopping=True, validation_fraction=0.2, max_iter=1, random_state=seed
+        )
+        model.fit(X[rows], y[rows])
+        assert np.bincount(held[-1].astype(int)).tolist() == [10, 10, 2]
+        assert len(model.validation_scores_) == 1
+
+
+def test_a_class_of_a_single_row_survives_early_stopping():
+    X, y = iris()
+    rows = np.r_[0:50, 50:100, 149]
+    for seed in range(6):
+        model = small_model(
+            early_stopping=True, validation_fraction=0.4, max_iter=1, random_state=seed
+        )
+        model.fit(X[rows], y[rows])
+        assert len(model.classes_) == 3
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_the_best_epoch_on_validation_data_is_kept(n_classes):
+    X, y = iris()
+    y = np.unique(y, return_inverse=True)[1] % n_classes
+    settings = {"learning_rate": 2.0, "neighbor_metric": "euclidean"}  # same lists
+    model = small_model(max_iter=30, n_iter_no_change=30, **settings)
+    model.fit(X[::2], y[::2], X_val=X[1::2], y_val=y[1::2])
+    scores = model.validation_scores_
+    assert np.argmax(scores) < 29, "choose a less steady learning rate"
+    proba = model.predict_proba(X[1::2])[np.arange(75), y[1::2]]
+    assert np.log(proba).mean() == pytest.approx(max(scores), rel=1e-9)
+
+
+def test_unknown_labels_in_validation_data_are_refused():
+    X, y = iris()
+    with pytest.raises(ValueError, match="virginica"):
+        small_model().fit(X[:100], y[:100], X_val=X, y_val=y)
+
+
+# ------------------------------------------------- the scale of variances
+
+
+@pytest.mark.parametrize("Q", [1, 3])
+def test_probabilities_take_scaled_variances(Q, rng):
+    model, _ = assembled(KERNELS["matern"], np.arange(max(Q, 2)), Q)
+    X = rng.normal(size=(6, 2))
+    mu, v = model._latent(X, True)
+    plain = model.predict_proba(X)
+    model.variance_scale_ = 0.2
+    np.testing.assert_allclose(model.predict_proba(X), class_probabilities(mu, 0.2 * v))
+    assert np.abs(model.predict_proba(X) - plain).max() > 0.01
+
+
+def test_few_rows_are_no_reason_to_be_timid():
+    X, y = load_iris(return_X_y=True)
+    train = np.random.RandomState(0).permutation(150)[:45]
+    test = np.setdiff1d(np.arange(150), train)
+    model = SWSGPClassifier(random_state=0).fit(X[train], y[train])
+    assert log_loss(y[test], model.predict_proba(X[test])) < 0.3
+
+
+def test_variances_are_scaled_for_the_inducing_points_of_the_fit(monkeypatch, rng):
+    X = rng.normal(size=(200, 2))
+    y = X[:, 0] > 0
+
+    def scale(judge, solver):
+        points = len(solver.engine.model.Z)
+        assert points == 20 if isinstance(judge, CandidateComparison) else points > 150
+        return 0.7 if isinstance(judge, CandidateComparison) else 0.4
+
+    monkeypatch.setattr(Holdout, "variance_scale", scale)
+    for expected, params in (
+        (0.4, {}),
+        (0.7, {"n_inducing": 20}),
+        (1.0, {"inducing_points": X[:50]}),
+        (1.0, ADAM | {"init": "local", "max_iter": 1}),
+    ):
+        model = SWSGPClassifier(random_state=0, **params).fit(X, y)
+        assert model.variance_scale_ == expected
+
+
+def test_the_scale_stays_in_a_warm_start(rng):
+    X = rng.normal(size=(100, 2))
+    model = SWSGPClassifier(warm_start=True, random_state=0).fit(X, X[:, 0] > 0)
+    model.variance_scale_ = 0.3
+    before = model.predict_proba(X)
+    np.testing.assert_allclose(
+        model.fit(X, X[:, 0] > 0).predict_proba(X), before, atol=0.02
+    )
+    assert model.variance_scale_ == 0.3

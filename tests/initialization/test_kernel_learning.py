@@ -1,0 +1,439 @@
+"""Kernels learned on the nearest-neighbour likelihood, from coarse to fine."""
+
+import numpy as np
+import pytest
+from helpers import KERNELS, drawn
+from numpy.testing import assert_allclose
+from sklearn.datasets import make_s_curve
+from sklearn.gaussian_process import GaussianProcessRegressor
+from sklearn.gaussian_process.kernels import (
+    RBF,
+    ConstantKernel,
+    DotProduct,
+    Matern,
+    RationalQuadratic,
+    WhiteKernel,
+)
+
+from skswsgp import SWSGPClassifier, SWSGPRegressor
+from skswsgp._covariance.compile import params_in_units
+from skswsgp._initialization import kernel_learning
+from skswsgp._initialization.auto import default_kernel
+from skswsgp._initialization.kernel_learning import (
+    KernelFit,
+    KernelLearner,
+    learn_kernel,
+    learn_kernel_from_sites,
+)
+from skswsgp._initialization.neighbor_likelihood import PRIOR_VARIANCE, neighbor_model
+from skswsgp._initialization.statistics import feature_spread
+from skswsgp._neighbors import search
+from skswsgp.baselines import NearestNeighborGPRegressor
+
+
+def learned(X, y, kernel=None, **options):
+    """Return the best `Found`."""
+    options = {
+        "weight": np.ones(len(X)),
+        "noise_variance": 0.1,
+        "n_threads": 1,
+        "dtype": "float64",
+        "rng": np.random.RandomState(0),
+    } | options
+    return learn_kernel(X, y.reshape(len(X), -1), kernel=kernel, **options)[0]
+
+
+def learner_of(X, y, weight=None):
+    weight = np.ones(len(X)) if weight is None else weight
+    y = y.reshape(len(X), -1)
+    return KernelLearner(X, y, 1.0 / weight[:, None], weight, 1, "float64", "auto")
+
+
+def coarse_to_fine(learner):
+    """Return what a learner finds, the best first."""
+    rng = np.random.RandomState(0)
+    spread = feature_spread(learner.X, rng)
+    return learner.coarse_to_fine(spread, np.array([0.1]), rng)
+
+
+def scales(found):
+    return found.kernel.k2.length_scale
+
+
+# --- tied or free -----------------------------------------------------------------
+
+
+def test_scales_are_freed_where_features_differ(rng):
+    X = rng.normal(size=(600, 6))
+    y = np.sin(2 * X[:, 0]) + 0.1 * rng.normal(size=600)
+    learner = learner_of(X, y)
+    best, other = coarse_to_fine(learner)
+    assert not best.tied
+    assert other.tied
+    assert scales(best)[1:].min() > 3 * scales(best)[0]
+    np.testing.assert_allclose(scales(other) / scales(other)[0], 1.0, rtol=0.2)
+
+
+def test_scales_stay_tied_where_nothing_tells_them_apart(rng):
+    X = rng.normal(size=(100, 30))
+    y = X.sum(axis=1) / 5 + 0.5 * rng.normal(size=100)
+    learner = learner_of(X, y)
+    best, other = coarse_to_fine(learner)
+    assert best.tied
+    assert not other.tied
+
+
+def test_equal_units_are_kept_where_they_are_better(rng):
+    # Most columns are small noise; dividing by their spread would make them loud.
+    X = np.hstack([rng.normal(size=(300, 2)), 0.01 * rng.normal(size=(300, 40))])
+    y = np.sin(X[:, 0]) + X[:, 1] + 0.05 * rng.normal(size=300)
+    learner = learner_of(X, y)
+    found = coarse_to_fine(learner)
+    (tied,) = [one for one in found if one.tied]
+    np.testing.assert_allclose(scales(tied), scales(tied)[0])
+    mixed = learner_of(X * np.r_[1e-3, 1.0, np.full(40, 100.0)], y)
+    found = coarse_to_fine(mixed)
+    (tied,) = [one for one in found if one.tied]
+    assert scales(tied).max() > 100 * scales(tied).min()
+
+
+def test_rows_that_decide_do_not_teach(rng, monkeypatch):
+    X, y = drawn(KERNELS["matern"], noise=0.1, N=200)
+    learner = learner_of(X, y)
+    taught, judged = [], []
+    learn, process = KernelLearner.learn, KernelLearner.process
+
+    def noted(self, start, rng, steps, rate, tied=False, rows=None, **options):
+        taught.append(rows)
+        return learn(self, start, rng, 2, rate, tied, rows, **options)
+
+    def watched(self, found, *H):
+        made = process(self, found, *H)
+        density = made.log_density
+        made.log_density = lambda rows: (judged.append(rows), density(rows))[1]
+        return made
+
+    monkeypatch.setattr(KernelLearner, "learn", noted)
+    monkeypatch.setattr(KernelLearner, "process", watched)
+    coarse_to_fine(learner)
+    assert len(taught) == len(judged) == 2
+    for rows, held in zip(taught, judged, strict=True):
+        assert len(held) == 40
+        np.testing.assert_array_equal(np.sort(np.r_[rows, held]), np.arange(200))
+        np.testing.assert_array_equal(held, judged[0])
+
+
+def test_tied_scales_are_a_start_for_classes(rng):
+    X = np.hstack([rng.normal(size=(200, 2)), rng.normal(size=(200, 30))])
+    y = (X[:, :2].sum(axis=1) > 0).astype(int)
+    model = SWSGPClassifier(random_state=0).fit(X, y)
+    assert model.score(X, y) > 0.85
+
+
+@pytest.mark.parametrize("N", [2, 3, 6])
+def test_few_rows(N, rng):
+    X = rng.normal(size=(N, 3))
+    model = SWSGPRegressor(random_state=0).fit(X, X[:, 0])
+    assert np.isfinite(model.predict(X, return_std=True)).all()
+
+
+def test_constant_columns(rng):
+    X = np.hstack([rng.normal(size=(60, 1)), np.full((60, 3), 7.0)])
+    for kept in (slice(None), slice(1, None)):
+        found = learned(X[:, kept], X[:, 0])
+        assert np.isfinite(scales(found)).all()
+
+
+# --- the whole --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("nu", [0.5, 2.5])
+def test_the_smoothness_is_found(nu):
+    X, y = drawn(ConstantKernel(1.0) * Matern([0.8, 1.6], nu=nu), noise=0.001)
+    kernel, noise, tied, curve, _ = learned(X, y)
+    assert kernel.k2.nu == nu
+    assert noise.shape == (1,)
+    steps = kernel_learning.COARSE_STEPS + kernel_learning.STEPS // 2
+    assert len(curve) == steps if tied else steps + kernel_learning.STEPS
+
+
+def test_all_that_are_found_may_have_the_noise_that_suits_them():
+    X, y = drawn(ConstantKernel(1.0) * Matern([0.8, 1.6], nu=0.5), noise=0.3)
+    learner, rows = learner_of(X, y), np.arange(len(X))
+    densities = []
+    for fit_all_noise in (False, True):
+        draws = np.random.RandomState(0)
+        best, other = learn_kernel(
+            X, y.reshape(len(X), 1), np.ones(len(X)), None, 0.1, 1, "float64", draws,
+            fit_all_noise=fit_all_noise,
+        )  # fmt: skip
+        assert other.kernel.k2.nu == best.kernel.k2.nu == 0.5
+        densities.append(learner.process(other).log_density(rows).mean())
+    assert densities[1] > densities[0] + 1e-3
+
+
+def test_a_kernel_of_the_user_keeps_its_form(rng):
+    X, y = drawn(KERNELS["matern"], noise=0.1, N=100)
+    given = ConstantKernel(1.0) * RBF([1.0, 1.0])
+    kernel, noise, _, curve, _ = learned(
+        X, np.stack([y, rng.normal(size=100)], 1), given
+    )
+    assert given == ConstantKernel(1.0) * RBF([1.0, 1.0])
+    assert type(kernel.k2) is RBF
+    assert kernel != given
+    assert noise.shape == (2,)
+    assert noise[1] > 2 * noise[0]
+    assert len(curve) == kernel_learning.STEPS + kernel_learning.STEPS // 2
+
+
+@pytest.mark.parametrize("unit", [1e-3, 1.0, 1e3])
+def test_few_rows_teach_a_kernel_of_the_user_in_any_units(rng, unit):
+    X = rng.uniform(-2, 2, size=(60, 3))
+    y = np.sin(X[:, 0]) + X[:, 1] + 0.1 * rng.normal(size=60)
+    given = ConstantKernel() * RBF([1.0, 1.0, 1.0])
+    model = SWSGPRegressor(given, random_state=0).fit(unit * X[:40], y[:40])
+    assert model.score(unit * X[40:], y[40:]) > 0.85
+
+
+def test_the_prior_is_in_the_units_of_x():
+    fixed = Matern(3.0, "fixed", nu=1.5)
+    kernel = ConstantKernel(2.0) * RBF([1.0, 4.0]) + RationalQuadratic(8.0, 0.7) + fixed
+    spread = np.array([10.0, 1000.0])
+    varying = np.array([True, True])
+    params = params_in_units(kernel, spread, varying)
+    scale = 100.0 * np.sqrt(2.0) / 32.0 ** (1 / 3)
+    expected = [2.0, scale, 4.0 * scale, 8.0 * scale, 0.7, 3.0]
+    np.testing.assert_allclose(np.sort(params), np.sort(expected))
+    again = params_in_units(default_kernel(spread), spread, varying)
+    np.testing.assert_allclose(np.sort(again), [1.0, *np.sqrt(2.0) * spread])
+    linear = DotProduct(3.0)
+    np.testing.assert_array_equal(params_in_units(linear, spread, varying), [3.0])
+
+
+def test_the_prior_does_not_see_constant_features():
+    spread, varying = np.array([10.0, 1.0]), np.array([True, False])
+    for kernel, expected in (
+        (RBF(3.0), [10.0]),
+        (RBF([3.0, 6.0]), [10.0, 20.0]),
+    ):
+        params = params_in_units(kernel, spread, varying)
+        np.testing.assert_allclose(params, expected)
+        same = params_in_units(kernel, spread, np.array([False, False]))
+        np.testing.assert_array_equal(same, np.atleast_1d(kernel.length_scale))
+
+
+@pytest.mark.parametrize("kernel", [None, RBF(2.0)], ids=["none", "given"])
+def test_one_row_teaches_nothing(kernel):
+    learned_kernel, noise, _, curve, _ = learned(np.ones((1, 2)), np.zeros(1), kernel)
+    assert kernel is None or learned_kernel == kernel
+    np.testing.assert_array_equal(noise, [0.1])
+    assert len(curve) == 0
+
+
+def test_many_rows_are_sampled(monkeypatch):
+    X, y = drawn(KERNELS["matern"], noise=0.1, N=200)
+    sizes = []
+
+    def counted(X, *args):
+        sizes.append(len(np.unique(X, axis=0)))
+        return neighbor_model(X, *args)
+
+    monkeypatch.setattr(kernel_learning, "neighbor_model", counted)
+    monkeypatch.setattr(kernel_learning, "MAX_ROWS", 60)
+    monkeypatch.setattr(kernel_learning, "STEPS", 8)
+    learned(X, y)
+    assert set(sizes) == {60}
+
+
+def test_copies_count_as_weights(rng):
+    X = rng.uniform(-2, 2, size=(80, 2))
+    y = np.sin(2 * X[:, :1]) + 0.3 * rng.normal(size=(80, 1))
+    count = np.ones(80)
+    count[:30] = 2.0
+    copied = np.r_[X, X[:30]], np.r_[y, y[:30]], np.ones(110)
+    found = [
+        learn_kernel(*rows, None, 0.1, 1, "float64", np.random.RandomState(0))[0]
+        for rows in ((X, y, count), copied)
+    ]
+    np.testing.assert_array_equal(found[0].kernel.theta, found[1].kernel.theta)
+    np.testing.assert_array_equal(found[0].noise, found[1].noise)
+    assert found[0].noise[0] > 0.01  # a copy is no witness of little noise
+
+
+@pytest.mark.parametrize("search", ["kd_tree", "pynndescent"])
+def test_a_kernel_without_one_distance_is_scanned(search, rng):
+    X = rng.normal(size=(40, 2))
+    y = np.sin(X[:, :1])
+    kernel = RBF([1.0, 2.0]) + Matern([2.0, 1.0])
+    learn_kernel(
+        X, y, np.ones(40), kernel, 0.1, 1, "float64", np.random.RandomState(0), search
+    )
+
+
+def test_sites_teach_the_kernel_of_the_function(rng):
+    truth = ConstantKernel(9.0) * Matern([0.5, 2.0], nu=1.5)
+    X = rng.uniform(-2, 2, size=(600, 2))
+    variance = rng.uniform(0.01, 1.0, (600, 1))
+    f = np.linalg.cholesky(truth(X) + 1e-9 * np.eye(600)) @ rng.normal(size=(600, 1))
+    sites = f + np.sqrt(variance) * rng.normal(size=(600, 1)), variance
+    kernel = ConstantKernel(3.0) * Matern([1.0, 1.0], nu=1.5)
+    for _ in range(4):
+        start = KernelFit(kernel, np.ones(1))
+        rng = np.random.RandomState(0)
+        kernel = learn_kernel_from_sites(
+            sites, X, np.ones(600), start, 1, "float64", rng
+        )
+    np.testing.assert_allclose(kernel.k2.length_scale, [0.5, 2.0], rtol=0.35)
+    assert 4.5 < kernel.k1.constant_value < 18.0
+
+
+@pytest.mark.parametrize("pool", [1024, 70])
+def test_learning_from_some_rows_of_x(rng, monkeypatch, pool):
+    monkeypatch.setattr(kernel_learning, "MAX_ROWS", pool)
+    monkeypatch.setattr(kernel_learning, "NEIGHBORS", 5)
+    X = rng.normal(size=(120, 2))
+    rows = np.sort(rng.permutation(120)[:90])
+    y, weight = np.sin(X[rows, :1]), rng.uniform(0.5, 2.0, 90)
+
+    def found(X, **options):
+        seed = np.random.RandomState(0)
+        return learn_kernel(X, y, weight, None, 0.1, 1, "float64", seed, **options)[0]
+
+    some, copied = found(X, rows=rows), found(X[rows])
+    np.testing.assert_array_equal(some.kernel.theta, copied.kernel.theta)
+    np.testing.assert_array_equal(some.noise, copied.noise)
+
+
+@pytest.mark.parametrize("local", [False, True])
+def test_learning_makes_no_graph(rng, monkeypatch, few_steps, local):
+    made = []
+
+    class Graph:
+        def __init__(self, points, n_neighbors, *args):
+            self.n_neighbors = n_neighbors
+            made.append(self)
+
+        def find(self, points):  # nothing that can be trusted
+            n = len(points)
+            return np.zeros((n, self.n_neighbors)), np.zeros(n, dtype=bool)
+
+    monkeypatch.setattr(search, "_Graph", Graph)
+    X = rng.normal(size=(300, 2))
+    y = (X[:, 0] > 0).astype(int)
+    settings = {"neighbor_search": "pynndescent", "random_state": 0}
+    if local:
+        NearestNeighborGPRegressor(**settings).fit(X, y)
+        assert not made
+        return
+    for n_inducing in ("auto", 40):
+        few = {"n_inducing": n_inducing, "n_neighbors": 8}
+        SWSGPClassifier(**settings, **few, init="default").fit(X, y)
+        expected = len(made)
+        SWSGPClassifier(**settings, **few).fit(X, y)
+        assert len(made) == 2 * expected > 0
+        made.clear()
+
+
+@pytest.mark.parametrize("factor", [0.2, 5.0])
+def test_variances_are_calibrated_where_means_stay(factor):
+    true = 1.5 * Matern([1.0, 0.5], nu=1.5)
+    X, y = drawn(true, noise=0.1)
+    learner = learner_of(X, y)
+    kernel = 1.5 * factor * Matern([1.0, 0.5], nu=1.5)
+    start = KernelFit(kernel, np.array([0.1 * factor]))
+    found = learner.rescale_variance(start, 60, np.random.RandomState(0))
+    assert found.kernel.k1.constant_value == pytest.approx(1.5, rel=0.2)
+    ratio = found.kernel.k1.constant_value / kernel.k1.constant_value
+    np.testing.assert_allclose(found.noise, ratio * start.noise)
+    np.testing.assert_allclose(found.kernel.k2.length_scale, [1.0, 0.5])
+    rows = np.arange(50)
+    before, after = (learner.process(one, 60) for one in (start, found))
+    first, _ = before.engine.predict(X[rows] - X.mean(axis=0), before.others(rows))
+    second, _ = after.engine.predict(X[rows] - X.mean(axis=0), after.others(rows))
+    np.testing.assert_allclose(second, first, rtol=1e-8, atol=1e-8)
+
+
+def test_variances_that_fit_or_are_fixed_stay():
+    X, y = drawn(1.5 * Matern([1.0, 0.5], nu=1.5), noise=0.1)
+    learner, rng = learner_of(X, y), np.random.RandomState(0)
+    for kernel, noise in [
+        (1.5 * Matern([1.0, 0.5], nu=1.5), 0.1),
+        (ConstantKernel(9.0, "fixed") * Matern([1.0, 0.5], nu=1.5), 0.6),
+        (RBF(1.0) + DotProduct(1.0), 0.1),
+    ]:
+        start = KernelFit(kernel, np.array([noise]))
+        assert learner.rescale_variance(start, 60, rng) is start
+
+
+@pytest.mark.parametrize("estimator", [SWSGPRegressor, NearestNeighborGPRegressor])
+def test_folds_that_come_close_are_told_apart(estimator):
+    # From 32 nearest rows all looks like a plane: lengths were four times as long, RMSE
+    # twice the noise and more, and 95 % intervals held 64 %.
+    X, y = make_s_curve(900, noise=0.05, random_state=0)
+    model = estimator(random_state=0).fit(X[:650], y[:650])
+    mean, std = model.predict(X[650:], return_std=True)
+    error = y[650:] - mean
+    assert np.sqrt(np.mean(error**2)) < 0.075
+    assert np.mean(np.abs(error) < 1.96 * std) > 0.88
+
+
+# --- few rows -----------------------------------------------------------------------
+
+
+def test_few_rows_are_taken_at_once():
+    X, y = drawn(KERNELS["matern"], noise=0.1, N=60)
+    start = KernelFit(ConstantKernel(0.5) * Matern([1.0, 1.0], nu=1.5), np.array([0.2]))
+    found = learner_of(X, y, np.full(60, 2.0)).maximize_marginal_likelihood(start)
+    process = GaussianProcessRegressor(
+        found.kernel + WhiteKernel(found.noise[0] / 2.0), optimizer=None
+    ).fit(X, y)
+    theta = process.kernel_.theta
+    before = np.r_[start.kernel.theta, np.log(0.1)]
+    _, slope = process.log_marginal_likelihood(theta, eval_gradient=True)
+    assert_allclose(slope, (theta - before) / PRIOR_VARIANCE, atol=1e-2)
+    assert np.abs(theta - before).max() > 0.2
+
+
+def test_which_rows_are_few(rng, monkeypatch):
+    X, y = rng.normal(size=(40, 2)), rng.normal(size=40)
+    assert learner_of(X, y).few
+    assert not learner_of(X, y, rng.uniform(0.5, 2.0, size=40)).few
+    assert not learner_of(X, np.stack([y, y], axis=1)).few
+    monkeypatch.setattr(kernel_learning, "EXACT_ROWS", 39)
+    assert not learner_of(X, y).few
+    monkeypatch.undo()
+    monkeypatch.setattr(kernel_learning, "EXACT_WORK", 40 * 40 * 47)
+    assert not learner_of(X, y).few
+
+
+def test_the_noise_of_few_rows_with_many_columns():
+    noise, held = [], []
+    for seed in range(3):
+        rng = np.random.default_rng(seed)
+        X = rng.uniform(-2, 2, size=(400, 20))
+        y = np.sin(2 * X[:, 0]) + X[:, 1] + 0.5 * X[:, 2] + 0.5 * rng.normal(size=400)
+        model = SWSGPRegressor(random_state=0).fit(X[:100], y[:100])
+        mean, std = model.predict(X[100:], return_std=True)
+        held.append(np.mean(np.abs(mean - y[100:]) < 1.96 * std))
+        noise.append(np.sqrt(model.noise_variance_) * model.y_scale_)
+    assert np.mean(held) > 0.87  # 0.79 from the nearest rows
+    assert np.mean(noise) > 0.2  # 0.5 is true, 0.1 was learned from the nearest rows
+
+
+def test_bounds_hold_for_few_rows_as_well(rng):
+    X, y = rng.normal(size=(30, 2)), rng.normal(size=30)
+    kernel = ConstantKernel(1.0, "fixed") * Matern([1.0, 1.0], (0.9, 1.1), nu=2.5)
+    model = SWSGPRegressor(kernel, random_state=0).fit(1e7 + X, y)
+    assert model.kernel_.k1.constant_value == 1.0
+    scale = model.kernel_.k2.length_scale
+    assert (scale >= 0.9 - 1e-9).all() and (scale <= 1.1 + 1e-9).all()
+
+
+def test_a_matrix_without_a_factor_leaves_few_rows_as_they_were(monkeypatch):
+    def fails(self, X, y):
+        raise np.linalg.LinAlgError
+
+    monkeypatch.setattr(GaussianProcessRegressor, "fit", fails)
+    X, y = drawn(KERNELS["matern"], noise=0.1, N=20)
+    start = KernelFit(ConstantKernel(0.5) * Matern([1.0, 1.0], nu=1.5), np.array([0.2]))
+    assert learner_of(X, y).maximize_marginal_likelihood(start) is start

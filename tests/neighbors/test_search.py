@@ -1,0 +1,455 @@
+"""Tests of the search for the nearest inducing points, against sorting all of them."""
+
+import numpy as np
+import pytest
+import reference
+from helpers import ADAM
+from numpy.testing import assert_array_equal
+from sklearn.base import clone
+from sklearn.gaussian_process.kernels import (
+    RBF,
+    ConstantKernel,
+    DotProduct,
+    Exponentiation,
+    Matern,
+    WhiteKernel,
+)
+
+from skswsgp import SWSGPRegressor
+from skswsgp._compiled.tiles import GROUP
+from skswsgp._covariance.compile import compile_kernel
+from skswsgp._neighbors import search as neighbors
+from skswsgp._neighbors.distance_scan import FIRST_SEGMENT, make_panels
+from skswsgp._neighbors.kd_order import ROWS_PER_BLOCK, tree_order
+from skswsgp._neighbors.kernel_scan import TILE_SIZE
+from skswsgp._neighbors.lists import NeighborLists
+from skswsgp._neighbors.search import Metric, NeighborSearch, choose_metric
+from skswsgp._solvers.data import memory_budget
+
+ARD = np.array([0.5, 1.0, 4.0])
+ONE_DISTANCE = {
+    "leaf": Matern(ARD),
+    "sum": 2.0 * RBF(ARD) + 0.5 * Matern(ARD, nu=1.5),
+    "product": RBF(ARD) * Matern(ARD, nu=0.5),
+    "power": Exponentiation(Matern(ARD), 2.0) + ConstantKernel(3.0) + WhiteKernel(),
+}
+OTHERS = {
+    "two length-scales": Matern([0.2, 1.0, 5.0]) + 0.3 * Matern([5.0, 1.0, 0.2]),
+    "dot product": DotProduct(),
+    "white": RBF(0.3) + DotProduct(0.5) + WhiteKernel(10.0),
+}
+
+
+def compiled(kernel, Z):
+    """Return a kernel object as the struct for points Z."""
+    return compile_kernel(kernel, Z.shape[1], Z.dtype).struct
+
+
+def search(Z, kernel=None, *, n_neighbors=7, **options):
+    """Return a search for a kernel object."""
+    struct = compiled(RBF() if kernel is None else kernel, Z)
+    return NeighborSearch(Z, struct, n_neighbors=n_neighbors, **options)
+
+
+def sorted_lists(X, Z, n_neighbors, scale=1.0):
+    """Return the nearest by sorting all scaled distances in float64."""
+    difference = (X[:, None].astype(float) - Z[None].astype(float)) / scale
+    distance = (difference**2).sum(axis=2)
+    return np.argsort(distance, axis=1, kind="stable")[:, :n_neighbors]
+
+
+@pytest.fixture
+def Z(rng, dtype):
+    """Return inducing points in more than one tile."""
+    return rng.normal(size=(TILE_SIZE + 41, 3)).astype(dtype)
+
+
+@pytest.fixture
+def X(rng, dtype):
+    """Return rows in more than one block."""
+    return rng.normal(size=(2 * ROWS_PER_BLOCK + 5, 3)).astype(dtype)
+
+
+@pytest.mark.parametrize("n_features", [1, 4, 5, 9])
+@pytest.mark.parametrize("n_neighbors", [1, 2, 70])
+def test_brute_is_sorting(rng, dtype, n_features, n_neighbors):
+    Z = rng.normal(size=(700, n_features)).astype(dtype)
+    X = rng.normal(size=(70, n_features)).astype(dtype)
+    lists = search(Z, n_neighbors=n_neighbors, search="brute").query(X)
+    expected = sorted_lists(X, Z, n_neighbors)
+    assert lists.dtype == np.int32
+    if dtype == np.float64:
+        assert_array_equal(lists, expected)
+    else:  # near ties may be swapped
+        assert np.mean(lists == expected) > 0.99
+
+
+@pytest.mark.parametrize("n_features", [1, 3, 12])
+@pytest.mark.parametrize("n_neighbors", [5, 300])
+def test_brute_leaves_out_tiles(rng, n_features, n_neighbors):
+    # Tiles far from a row, near it, and around it; lists longer than a tile; rows that
+    # are alone in their part of space.
+    centres = 5 * rng.normal(size=(20, n_features))
+    Z = centres[rng.integers(20, size=6000)] + rng.normal(size=(6000, n_features))
+    X = centres[rng.integers(20, size=150)] + rng.normal(size=(150, n_features))
+    X[::10] += 30 * rng.normal(size=(15, n_features))
+    lists = search(Z, n_neighbors=n_neighbors, search="brute").query(X)
+    assert_array_equal(lists, sorted_lists(X, Z, n_neighbors))
+
+
+@pytest.mark.parametrize("n_features", [1, 2])
+def test_panels_end_in_zeros(rng, n_features):
+    points = 5.0 + rng.uniform(size=(300, n_features))
+    panels = make_panels(points)
+    values = panels.values.transpose(0, 2, 1).reshape(-1, n_features)
+    order = panels.name.ravel()[:300]
+    assert_array_equal(values[:300], points[order].astype(np.float32))
+    assert_array_equal(values[300:], 0.0)
+    assert panels.least.min() > 4.9
+
+
+def test_brute_of_points_on_a_grid(rng):
+    # Boxes touch and every distance is tied.
+    axis = np.arange(16.0)
+    Z = rng.permutation(np.stack(np.meshgrid(axis, axis, axis), axis=-1).reshape(-1, 3))
+    X = rng.integers(16, size=(200, 3)) + rng.choice([0.0, 0.5], size=(200, 3))
+    lists = search(Z, n_neighbors=12, search="brute").query(X)
+    assert_array_equal(lists, sorted_lists(X, Z, 12))
+
+
+@pytest.mark.parametrize("n_points", [0, 1, 8, 9, 1000])
+@pytest.mark.parametrize("copies", [False, True])
+def test_tree_order(rng, n_points, copies):
+    points = rng.normal(size=(n_points, 3))
+    if copies:
+        points = np.round(points)
+    order = tree_order(points, 8)
+    assert_array_equal(np.sort(order), np.arange(n_points))
+    if n_points == 1000 and not copies:
+        leaves = points[order].reshape(-1, 8, 3)
+        volume = np.prod(np.ptp(leaves, axis=1), axis=1)
+        drawn = np.prod(np.ptp(points.reshape(-1, 8, 3), axis=1), axis=1)
+        assert np.median(volume) < 0.02 * np.median(drawn)
+
+
+@pytest.mark.parametrize("n_features", [784, 1100])
+def test_brute_of_many_features(rng, dtype, n_features):
+    Z = rng.integers(256, size=(600, n_features)).astype(dtype)
+    X = rng.integers(256, size=(70, n_features)).astype(dtype)
+    lists = search(Z, RBF(300.0), n_neighbors=9, search="brute").query(X)
+    assert_array_equal(lists, sorted_lists(X, Z, 9))
+
+
+@pytest.mark.parametrize("n_neighbors", [7, 70])
+@pytest.mark.parametrize("spread", [1e-1, 1e-3, 1e-5])
+def test_brute_where_products_lose_the_digits(rng, n_neighbors, spread):
+    # Squared distances within a cluster are 1e-4 to 1e-12 of the norms, so float32
+    # leaves more points in doubt than there is room for.
+    centres = 10 * rng.normal(size=(3, 4))
+    Z = centres[rng.integers(3, size=1300)] + spread * rng.normal(size=(1300, 4))
+    X = centres[rng.integers(3, size=70)] + spread * rng.normal(size=(70, 4))
+    assert 1300 / 3 > 2 * 70 + 2 * GROUP
+    lists = search(Z, n_neighbors=n_neighbors, search="brute").query(X)
+    assert_array_equal(lists, sorted_lists(X, Z, n_neighbors))
+
+
+@pytest.mark.parametrize("scale", [1e-25, 1e-18, 1e12, 1e25])
+def test_brute_where_float32_ends(rng, scale):
+    Z, X = scale * rng.normal(size=(600, 3)), scale * rng.normal(size=(70, 3))
+    Z[300], X[60] = 1.0, 1.0
+    lists = search(Z, search="brute").query(X)
+    assert_array_equal(lists, sorted_lists(X, Z, 7))
+
+
+def test_brute_of_rows_beyond_float32(rng):
+    Z, X = 1e13 * rng.normal(size=(600, 3)), 1e13 * rng.normal(size=(70, 3))
+    X[5:9] *= 1e8
+    lists = search(Z, search="brute").query(X)
+    assert_array_equal(lists, sorted_lists(X, Z, 7))
+
+
+@pytest.mark.parametrize("kernel", [RBF(ARD), DotProduct()], ids=["near", "like"])
+def test_predecessors(rng, dtype, kernel):
+    Z = rng.normal(size=(2 * FIRST_SEGMENT + 41, 3)).astype(dtype)
+    lists = search(Z, kernel).predecessors()
+    edges = [n + step for n in (256, 512, 1024, 2048) for step in (-1, 0, 1)]
+    for i in [*range(7, 80), *edges, *range(300, len(Z), 97), len(Z) - 1]:
+        expected = reference.neighbor_table(kernel, Z[i : i + 1], Z[:i], 7)[0]
+        assert sorted(lists[i]) == sorted(expected)
+
+
+def test_predecessors_in_a_crowd(rng):
+    Z = np.repeat(rng.normal(size=(9, 3)), 100, axis=0)
+    Z += 1e-5 * rng.normal(size=Z.shape)
+    lists = search(Z).predecessors()
+    for i in range(7, len(Z)):
+        assert_array_equal(lists[i], sorted_lists(Z[i : i + 1], Z[:i], 7)[0])
+
+
+@pytest.mark.parametrize("kernel", ONE_DISTANCE.values(), ids=ONE_DISTANCE)
+def test_brute_divides_by_the_length_scales(rng, kernel):
+    Z, X = rng.normal(size=(600, 3)), rng.normal(size=(50, 3))
+    lists = search(Z, kernel, search="brute").query(X)
+    assert_array_equal(lists, sorted_lists(X, Z, 7, scale=ARD))
+
+
+@pytest.mark.parametrize("kind", ["brute", "kd_tree"])
+@pytest.mark.parametrize("offset", [0, 2**27])
+def test_ties_go_to_the_lower_index_at_any_offset(rng, dtype, kind, offset):
+    # Whole multiples of 8 are exact in float32 around 1e8; the grid is full of ties
+    # and of duplicates.
+    Z = (8 * rng.integers(-6, 6, size=(700, 2)) + offset).astype(dtype)
+    X = (8 * rng.integers(-6, 6, size=(70, 2)) + offset).astype(dtype)
+    lists = search(Z, search=kind).query(X)
+    assert_array_equal(lists, sorted_lists(X, Z, 7))
+
+
+@pytest.mark.parametrize("kind", ["brute", "kd_tree"])
+def test_scaling_at_an_offset_keeps_digits(rng, dtype, kind):
+    Z = (8 * rng.integers(-50, 50, size=(700, 2)) + 2**27).astype(dtype)
+    X = (8 * rng.integers(-50, 50, size=(70, 2)) + 2**27).astype(dtype)
+    lists = search(Z, RBF(3.0), search=kind).query(X)
+
+    def distances(lists):
+        return np.linalg.norm(X[:, None].astype(float) - Z[lists], axis=2)
+
+    np.testing.assert_allclose(
+        distances(lists), distances(sorted_lists(X, Z, 7)), rtol=1e-4
+    )
+
+
+def test_kd_tree_is_brute(Z, X):
+    tree = search(Z, RBF(ARD), search="kd_tree")
+    brute = search(Z, RBF(ARD), search="brute")
+    assert_array_equal(tree.query(X), brute.query(X))
+    assert tree.recall(X) == 1.0
+
+
+def test_infinite_distances_still_give_distinct_points():
+    Z = np.array([[1e30], [2.0], [-1e30], [3.0], [1.0]], dtype=np.float32)
+    with np.errstate(over="ignore"):
+        lists = search(Z, n_neighbors=4, search="brute").query(Z)
+    assert all(len(set(row)) == 4 for row in lists.tolist())
+
+
+@pytest.mark.parametrize("kernel", OTHERS.values(), ids=OTHERS)
+def test_kernel_metric_is_the_largest_kernel_value(rng, kernel):
+    Z, X = rng.normal(size=(530, 3)), rng.normal(size=(7, 3))
+    found = search(Z, kernel)
+    assert found.kind == "brute"
+    assert found.metric == Metric("kernel", None)
+    assert_array_equal(found.query(X), reference.neighbor_table(kernel, X, Z, 7))
+
+
+def test_kernel_metric_in_float32(rng):
+    kernel = OTHERS["two length-scales"]
+    Z, X = rng.normal(size=(2, 530, 3)).astype(np.float32)
+    assert_array_equal(
+        np.sort(search(Z, kernel).query(X[:7])),
+        np.sort(reference.neighbor_table(kernel, X[:7], Z, 7)),
+    )
+
+
+def test_kernel_metric_keeps_the_parameters_it_was_built_with(Z, X):
+    struct = compiled(OTHERS["two length-scales"], Z)
+    found = NeighborSearch(Z, struct, n_neighbors=7)
+    before = found.query(X)
+    struct.inv_scale[:] = 0.01
+    assert_array_equal(found.query(X), before)
+
+
+@pytest.mark.parametrize("kernel", ONE_DISTANCE.values(), ids=ONE_DISTANCE)
+def test_metric_of_one_distance(Z, kernel):
+    name, inv_scale = choose_metric("kernel", compiled(kernel, Z))
+    assert name == "scaled"
+    assert inv_scale.dtype == np.float64
+    np.testing.assert_allclose(inv_scale, 1 / ARD, rtol=1e-6)
+
+
+def test_metric_of_a_negative_power(Z):
+    struct = compiled(Exponentiation(RBF(ARD), 2.0), Z)
+    negative = struct._replace(exponent=-struct.exponent)
+    assert choose_metric("kernel", negative) == Metric("kernel", None)
+
+
+def test_metric_by_name(Z):
+    struct = compiled(DotProduct(), Z)
+    assert choose_metric("random", struct) == Metric("random", None)
+    name, inv_scale = choose_metric("euclidean", struct)
+    assert name == "scaled"
+    assert_array_equal(inv_scale, np.ones(3))
+
+
+@pytest.mark.parametrize("kind", ["kd_tree", "pynndescent"])
+def test_an_index_needs_a_scaled_distance(Z, kind):
+    with pytest.raises(ValueError, match=rf"neighbor_search='{kind}' .* expected"):
+        search(Z, DotProduct(), search=kind)
+
+
+@pytest.mark.parametrize(
+    ("M", "D", "expected"),
+    [
+        (49_999, 1, "brute"),
+        (50_000, 1, "kd_tree"),
+        (1_000_000, 2, "brute"),
+        (1_000_000, 32, "brute"),
+        (499_999, 33, "brute"),
+        (500_000, 33, "pynndescent"),
+    ],
+)
+def test_auto(M, D, expected):
+    metric = Metric("scaled", np.ones(D))
+    assert neighbors._choose_search("auto", metric, M, D, 16) == expected
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"search": "brute"},
+        {"search": "kd_tree"},
+        {"kernel": OTHERS["two length-scales"]},
+        {"metric": "random"},
+    ],
+    ids=str,
+)
+def test_a_list_depends_on_its_row_alone(Z, X, options):
+    batch = search(Z, **options).query(X)
+    two = search(Z, n_threads=2, **options)
+    assert_array_equal(two.query(X), batch)
+    for i in (0, 40, len(X) - 1):
+        assert_array_equal(two.query(X[i : i + 1]), batch[i : i + 1])
+
+
+def test_rows_need_not_be_contiguous_nor_writable(Z, X, monkeypatch):
+    monkeypatch.setattr(neighbors, "NUMBERS_PER_BATCH", 16)
+    found = search(Z, search="brute")
+    other = np.asfortranarray(X)
+    other.flags.writeable = False
+    assert_array_equal(found.query(other), sorted_lists(X, Z, 7))
+    assert found.query(X[:0]).shape == (0, 7)
+
+
+@pytest.mark.parametrize("metric", ["kernel", "random"])
+@pytest.mark.parametrize("kind", ["brute", "kd_tree", "pynndescent"])
+def test_all_points(Z, X, metric, kind):
+    found = search(Z, n_neighbors=len(Z), metric=metric, search=kind)
+    assert_array_equal(found.query(X), np.tile(np.arange(len(Z)), (len(X), 1)))
+    assert found.recall(X) == 1.0
+
+
+def test_random_lists(Z, X):
+    lists = search(Z, metric="random", search="kd_tree").query(X)
+    assert all(len(set(row)) == 7 for row in lists.tolist())
+    assert lists.min() >= 0 and lists.max() < len(Z)
+    assert len({tuple(row) for row in lists.tolist()}) == len(X)
+    other = search(Z, metric="random", seed=1).query(X)
+    assert not np.array_equal(lists, other)
+
+
+def test_random_lists_are_uniform(rng):
+    Z, X = rng.normal(size=(10, 2)), rng.normal(size=(20_000, 2))
+    lists = search(Z, metric="random", n_neighbors=6).query(X)
+    counts = np.bincount(lists.ravel(), minlength=10)
+    # Standard deviation of a count: sqrt(20,000 * 0.6 * 0.4) = 69.
+    assert np.abs(counts - 12_000).max() < 5 * 69
+
+
+def test_random_lists_of_minus_zero():
+    Z = np.random.default_rng(0).normal(size=(50, 2))
+    found = search(Z, metric="random")
+    assert_array_equal(*found.query(np.array([[0.0, 1.0], [-0.0, 1.0]])))
+
+
+def test_pynndescent(rng):
+    # One test: it compiles for half a minute in each process.
+    centres = 3 * rng.normal(size=(10, 6))
+    Z = centres[rng.integers(10, size=1000)] + rng.normal(size=(1000, 6)) + 1e6
+    X = centres[rng.integers(10, size=300)] + rng.normal(size=(300, 6)) + 1e6
+    found = search(Z, search="pynndescent", n_neighbors=12)
+    lists = found.query(X)
+    exact = sorted_lists(X, Z, 12)
+    hits = sum(
+        len(set(a) & set(b))
+        for a, b in zip(lists.tolist(), exact.tolist(), strict=True)
+    )
+    assert hits / exact.size > 0.9
+    assert found.recall(X) == hits / exact.size
+    assert (np.sort(lists) == np.sort(exact)).all(axis=1).mean() > 0.8
+    whole = (np.sort(lists) == np.sort(exact)).all(axis=1)
+    assert_array_equal(lists[whole], exact[whole])  # nearest first
+
+    # Rows that the graph fails, by a repetition or by a gap, are searched exactly.
+    class Broken:
+        def query(self, points, k, epsilon):
+            index = np.tile(np.arange(k), (len(points), 1))
+            distance = np.ones((len(points), k))
+            index[0, 1] = 0
+            index[1, 3] = -1
+            distance[2, 5] = np.inf
+            return index, distance
+
+    found._index.graph = Broken()
+    broken = found.query(X)
+    assert_array_equal(broken[:3], exact[:3])
+    assert_array_equal(np.sort(broken[3:]), np.tile(np.arange(12), (297, 1)))
+
+
+@pytest.mark.parametrize("settings", [{}, ADAM], ids=["natural", "adam"])
+def test_an_estimator_with_pynndescent(rng, settings):
+    X = rng.normal(size=(600, 12))
+    y = np.sin(X[:, 0]) + X[:, 1]
+    kernel = 1.0 * RBF(4.0, "fixed")
+    settings = settings | {"n_neighbors": 8, "n_inducing": 500, "max_iter": 2}
+    model = SWSGPRegressor(kernel, init="default", random_state=0).set_params(
+        **settings
+    )
+    exact = clone(model).set_params(neighbor_search="brute").fit(X, y)
+    model.set_params(neighbor_search="pynndescent").fit(X, y)
+    assert exact.neighbor_recall_ == 1.0
+    assert 0.8 < model.neighbor_recall_ < 1.0
+    found, expected = model.predict(X), exact.predict(X)
+    assert 0 < np.abs(found - expected).mean() < 0.1 * y.std()
+
+
+class Counting:
+    """A search that counts the rows it is asked for; a list is ten times the row."""
+
+    def __init__(self):
+        self.asked = []
+
+    def query(self, X):
+        self.asked += X[:, 0].astype(int).tolist()
+        return np.repeat(10 * X.astype(np.int32), 2, axis=1)
+
+
+def looked_up(lists, rows, counting, version):
+    """Look up rows whose only coordinate is their index, and check the lists."""
+    rows = np.array(rows)
+    found = lists.lookup(rows, rows[:, None].astype(float), counting, version)
+    assert found.dtype == np.int32
+    assert_array_equal(found, np.repeat(10 * rows[:, None], 2, axis=1))
+
+
+def test_lists_are_kept_by_version():
+    lists, counting = NeighborLists(9, 2, memory_budget()), Counting()
+    looked_up(lists, [3, 1], counting, 0)
+    looked_up(lists, [1, 8, 3], counting, 0)
+    assert counting.asked == [3, 1, 8]
+    looked_up(lists, [1, 8], counting, 1)
+    looked_up(lists, [8, 1], counting, 1)
+    assert counting.asked == [3, 1, 8, 1, 8]
+
+
+@pytest.mark.parametrize(("budget", "asked"), [(72, 1), (71, 2), (0, 2)])
+def test_lists_respect_the_budget(budget, asked):
+    lists, counting = NeighborLists(9, 2, budget), Counting()
+    looked_up(lists, [5], counting, 0)
+    looked_up(lists, [5], counting, 0)
+    assert len(counting.asked) == asked
+
+
+def test_memory_budget():
+    from sklearn import config_context
+
+    with config_context(working_memory=3):
+        assert memory_budget() == 3 * 2**20

@@ -1,0 +1,76 @@
+"""Covariances of some rows of a factor, by blocks and panels, against numpy."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+
+from skswsgp._compiled.linalg import padded
+from skswsgp._point.full_covariance import (
+    PANEL_COLUMNS,
+    active_covariance,
+    factor_panel_vjp,
+    factor_row_vjp,
+    quadratic_form,
+)
+
+M = 2 * PANEL_COLUMNS + 37
+SIZES = [1, 2, 3, 4, 5, 8, 13, 50]
+
+
+@pytest.fixture(params=["float64", "float32"])
+def L(request, rng):
+    factors = np.tril(rng.standard_normal((2, M, M))) / np.sqrt(M)
+    return factors.astype(request.param)
+
+
+def tolerance(L):
+    return {"rtol": 0, "atol": 50 * np.finfo(L.dtype).eps}
+
+
+@pytest.mark.parametrize("H", SIZES)
+@pytest.mark.parametrize("ordered", [True, False])
+def test_covariance_and_quadratic(L, H, ordered, rng):
+    rows = rng.permutation(M)[:H]
+    rows = np.sort(rows) if ordered else rows
+    side = padded(H)
+    S = np.tile(np.eye(side, dtype=L.dtype), (2, 1, 1))
+    active_covariance(L, rows, H, S)
+    for q in range(2):
+        expected = np.eye(side)
+        expected[:H, :H] = L[q, rows] @ L[q, rows].T
+        assert_allclose(S[q], expected, **tolerance(L))
+        a = rng.standard_normal((1, side)).astype(L.dtype)
+        projection = np.full(M, np.nan, L.dtype)
+        value = quadratic_form(L, q, rows, H, a, projection)
+        projected = a[0, :H] @ L[q, rows]
+        assert_allclose(projection, projected, **tolerance(L))
+        assert_allclose(value, projected @ projected, rtol=1e-4)
+
+
+@pytest.mark.parametrize("H", SIZES)
+@pytest.mark.parametrize("ordered", [True, False])
+def test_rows_and_panels_add_up_to_the_derivative(L, H, ordered, rng):
+    """d/dL = 2 (d/dS_w) L_w in the rows of each list, for two lists of one minibatch.
+
+    Finite differences of S_w stand behind that formula in test_point.
+    """
+    active = np.stack([rng.permutation(M)[:H] for _ in range(2)])
+    active = np.sort(active) if ordered else active
+    side = padded(H)
+    d_S = np.zeros((2, side, side), L.dtype)
+    d_S[:, :H, :H] = rng.standard_normal((2, H, H))
+    d_S += d_S.swapaxes(1, 2)
+    d_L, by_rows = np.zeros_like(L), np.zeros((M, M), L.dtype)
+    panel, product = np.full((2, side, PANEL_COLUMNS), np.nan, L.dtype)
+    for first in range(0, M, PANEL_COLUMNS):
+        for at in range(2):
+            factor_panel_vjp(L, 1, active, at, d_S[at], first, panel, product, d_L)
+    for at in range(2):
+        for h in range(H):
+            factor_row_vjp(L, 1, active, at, d_S[at], h, by_rows[active[at, h]])
+    expected = np.zeros((M, M))
+    for rows, d in zip(active, d_S, strict=True):
+        expected[rows] += 2.0 * d[:H, :H] @ L[1, rows]
+    assert not d_L[0].any()
+    assert_allclose(np.tril(d_L[1]), np.tril(expected), **tolerance(L))
+    assert_allclose(by_rows, np.tril(expected), **tolerance(L))

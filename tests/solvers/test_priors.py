@@ -1,0 +1,295 @@
+"""Other priors, covariances and memories of the natural solver, against dense twins."""
+
+import numpy as np
+import pytest
+import reference
+import sklearn
+from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.gaussian_process import GaussianProcessRegressor
+from sklearn.gaussian_process.kernels import RBF, ConstantKernel, DotProduct, Matern
+
+from skswsgp import SWSGPClassifier, SWSGPRegressor
+from skswsgp._compiled import threads
+from skswsgp._engine.cpu import CpuEngine
+from skswsgp._initialization import start
+from skswsgp._solvers import natural, priors
+from skswsgp._solvers.data import TrainingRows
+from skswsgp._solvers.model import build_model
+from skswsgp._solvers.natural import NaturalSolver
+
+MATERN = 1.5 * Matern([0.8, 1.5], nu=1.5)
+FIXED = ConstantKernel(1.5, "fixed") * Matern(1.0, "fixed", nu=1.5)
+M = 10
+LIKELIHOODS = [("gaussian", 2), ("bernoulli", 1), ("softmax", 3)]
+
+
+@pytest.fixture(autouse=True)
+def exact(monkeypatch):
+    """Let conjugate gradients run until rounding stops them, few rows at once."""
+    for name in ("TOLERANCE", "LAST_TOLERANCE"):
+        monkeypatch.setattr(natural, name, 1e-13)
+    monkeypatch.setattr(threads, "ROWS_AT_ONCE", 7)
+    monkeypatch.setattr(priors, "ASSEMBLY_BYTES", 16 * 3 * 4**2)
+
+
+@pytest.fixture
+def table(rng):
+    return rng.normal(size=(16, 2)), rng.normal(size=(M, 2)), rng.uniform(0.3, 2, 16)
+
+
+def targets(rng, likelihood, n=16):
+    name, Q = likelihood
+    if name == "gaussian":
+        return rng.normal(size=(n, Q))
+    if name == "bernoulli":
+        return rng.choice([-1.0, 1.0], (n, 1))
+    return rng.integers(Q, size=(n, 1)).astype(float)
+
+
+def make_solver(
+    table, H, y, likelihood, *, kl="local", beta=1.0, full=False, kernel=MATERN
+):
+    X, Z, weight = table
+    Q = likelihood[1]
+    S = np.full((len(Z), Q), 0.3)
+    if full:
+        S = np.repeat(0.5 * np.eye(len(Z))[:, :, None], Q, axis=2)
+    attributes = {
+        "kernel_": kernel,
+        "inducing_points_": Z,
+        "inducing_mean_": np.zeros((len(Z), Q)),
+        "inducing_covariance_": S,
+    }
+    if likelihood[0] == "gaussian":
+        attributes["noise_variance_"] = np.linspace(0.1, 0.4, Q)
+    model, center = build_model(
+        attributes, likelihood, "float64", beta, total_weight=weight.sum()
+    )
+    data = TrainingRows(X, y, weight, center=center)
+    options, rng = {"metric": "kernel", "search": "auto"}, np.random.RandomState(0)
+    return NaturalSolver(CpuEngine(model, H, 1), kernel, data, options, rng, kl)
+
+
+# --- local divergences ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kernel", [MATERN, RBF(0.7) + DotProduct(0.5)])
+@pytest.mark.parametrize("H", [1, 4, M])
+def test_local_divergences_equal_the_reference(rng, table, H, kernel):
+    X, Z, weight = table
+    y = targets(rng, ("gaussian", 2))
+    solver = make_solver(table, H, y, ("gaussian", 2), kernel=kernel)
+    m, s = rng.normal(size=(M, 2)), rng.uniform(0.1, 2.0, (M, 2))
+    noise = solver.engine.model.noise
+    common = kernel, X, y, Z, m, s, H, "gaussian", noise, solver.engine.model.jitter
+    without, once = (
+        reference.lower_bound(*common, kl_weight=beta, sample_weight=weight)
+        for beta in (0.0, 1.0)
+    )
+    assert solver.prior.divergence(m, s) == pytest.approx(without - once, rel=1e-8)
+    assert_allclose(solver.prior.precision, solver.prior.matrix.diagonal())
+    assert solver.prior.share.sum() == pytest.approx(H)
+    u = rng.normal(size=M)
+    assert_allclose(solver.prior.matvec(u), solver.prior.matrix.toarray() @ u)
+
+
+@pytest.mark.parametrize("likelihood", LIKELIHOODS)
+@pytest.mark.parametrize(("H", "beta"), [(4, 2.5), (M, 1.0)])
+def test_optimum_under_local_divergences(rng, table, likelihood, H, beta):
+    X, Z, weight = table
+    y = targets(rng, likelihood)
+    solver = make_solver(table, H, y, likelihood, beta=beta)
+    model = solver.engine.model
+    for epoch in range(1 if solver.conjugate else 60):
+        loss, bound = solver.advance(epoch)
+    labels = y.ravel() if likelihood[0] == "softmax" else y
+    options = {"sample_weight": weight, "nodes": model.nodes.T}
+
+    def twin(m, s, kl_weight=beta):
+        return reference.lower_bound(
+            MATERN, X, labels, Z, m, s, H, likelihood[0], model.noise, model.jitter,
+            kl_weight, **options,
+        )  # fmt: skip
+
+    m, s = model.m.copy(), model.s.copy()
+    assert loss == pytest.approx(-twin(m, s) / weight.sum(), rel=1e-8)
+    assert bound == pytest.approx(twin(m, s, 1.0), rel=1e-8)
+    by_m = reference.finite_difference(
+        lambda values: twin(values.reshape(m.shape), s), m.ravel(), 1e-4
+    )
+    by_log_s = reference.finite_difference(
+        lambda values: twin(m, np.exp(values.reshape(m.shape))),
+        np.log(s.ravel()),
+        1e-4,
+    )
+    assert_allclose(by_m, 0.0, atol=1e-5)
+    assert_allclose(by_log_s, 0.0, atol=1e-5)
+
+
+def test_a_point_that_no_row_sees_keeps_its_variance(rng, table):
+    X, Z, weight = table
+    Z = np.r_[Z, [[50.0, 50.0]]]
+    y = targets(rng, ("gaussian", 1))
+    solver = make_solver((X, Z, weight), 4, y, ("gaussian", 1))
+    solver.advance(0)
+    assert solver.prior.share[-1] == 0.0
+    assert solver.engine.model.s[-1, 0] == 0.3
+    assert solver.engine.model.m[-1, 0] == 0.0
+
+
+def test_all_points_active_make_both_priors_one(rng, table):
+    y = targets(rng, ("gaussian", 1))
+    chain, local = (
+        make_solver(table, M, y, ("gaussian", 1), kl=kl) for kl in ("vecchia", "local")
+    )
+    assert chain.advance(0) == pytest.approx(local.advance(0), rel=1e-7)
+    assert_allclose(chain.engine.model.m, local.engine.model.m, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("solver", "kl", "expected"),
+    [
+        ("natural", "auto", 1.0),
+        ("natural", "vecchia", 1.0),
+        ("natural", "local", 4.0),
+        ("adam", "auto", 4.0),
+        ("adam", "local", 4.0),
+    ],
+)
+def test_weight_of_either_prior(rng, solver, kl, expected):
+    X = rng.normal(size=(40, 2))
+    model = SWSGPRegressor(
+        FIXED, init="default", solver=solver, kl=kl, n_inducing=20, n_neighbors=5,
+        max_iter=2, random_state=0,
+    ).fit(X, X[:, 0])  # fmt: skip
+    assert model.kl_weight_ == expected
+    if kl == "local" and solver == "natural":
+        bound = model.lower_bound(X, X[:, 0])
+        assert model.lower_bound_ == pytest.approx(bound, rel=1e-6)
+
+
+# --- full covariance ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("H", "beta"), [(4, 1.0), (4, 2.5), (M, 1.0)])
+def test_full_covariance_of_the_optimum(rng, table, H, beta):
+    X, Z, weight = table
+    y = targets(rng, ("gaussian", 2))
+    solver = make_solver(
+        table, H, y, ("gaussian", 2), kl="vecchia", beta=beta, full=True
+    )
+    loss, _ = solver.advance(0)
+    model = solver.engine.model
+    P = reference.chain_covariance(MATERN, Z, list(solver.order), H, model.jitter)
+    A, F = reference.inducing_weights(MATERN, X, Z, H, model.jitter)
+    bound = 0.0
+    for q, noise in enumerate(model.noise):
+        B = A.T @ np.diag(weight / noise) @ A + beta * np.linalg.inv(P)
+        S, m = (
+            beta * np.linalg.inv(B),
+            np.linalg.solve(B, A.T @ (weight / noise * y[:, q])),
+        )
+        assert_allclose(model.L[q] @ model.L[q].T, S, atol=1e-8)
+        assert_allclose(model.m[:, q], m, atol=1e-7)
+        assert_array_equal(np.triu(model.L[q], 1), 0.0)
+        v = F + np.einsum("ij,jk,ik->i", A, S, A)
+        for i in range(len(X)):
+            ell = reference.expected_log_prob(
+                "gaussian", y[i, [q]], A[[i]] @ m, v[[i]], model.noise[[q]]
+            )
+            bound += weight[i] * ell
+        bound -= beta * reference.gaussian_kl(m, S, P)
+    assert loss == pytest.approx(-bound / weight.sum(), rel=1e-8)
+
+
+@pytest.mark.parametrize("likelihood", LIKELIHOODS[1:])
+def test_full_covariance_has_the_better_bound(rng, table, likelihood):
+    y = targets(rng, likelihood)
+    losses = []
+    for full in (False, True):
+        solver = make_solver(table, 4, y, likelihood, kl="vecchia", full=full)
+        losses.append([solver.advance(epoch)[0] for epoch in range(40)])
+    assert losses[1][-1] < losses[0][-1] - 1e-4
+    assert abs(losses[1][-1] - losses[1][-2]) < 1e-8
+
+
+def test_full_covariance_is_the_exact_process(monkeypatch, rng):
+    monkeypatch.setattr(start, "natural_jitter", lambda *args: 1e-9)
+    X, X_new = rng.normal(size=(30, 2)), rng.normal(size=(10, 2))
+    y = np.sin(2 * X[:, 0]) + X[:, 1]
+    kernel = ConstantKernel(2.0, "fixed") * RBF(0.7, "fixed")
+    model = SWSGPRegressor(
+        kernel, inducing_points=X, n_neighbors=30, init="default", covariance="full",
+        noise_variance=1e-2, normalize_y=False, random_state=0,
+    ).fit(X, y)  # fmt: skip
+    exact_model = GaussianProcessRegressor(kernel, alpha=1e-2, optimizer=None).fit(X, y)
+    mean, std = model.predict(X_new, return_std=True)
+    exact_mean, exact_std = exact_model.predict(X_new, return_std=True)
+    assert_allclose(mean, exact_mean, atol=1e-4)
+    assert_allclose(std, np.sqrt(exact_std**2 + 1e-2), atol=1e-4)
+
+
+@pytest.mark.parametrize("first", ["diag", "full"])
+def test_warm_start_with_the_other_covariance(rng, first):
+    X = rng.normal(size=(40, 2))
+    y = np.c_[X[:, 0], X[:, 1]]
+    settings = {"n_neighbors": 5, "init": "default", "random_state": 0}
+    model = SWSGPRegressor(FIXED, covariance=first, **settings).fit(X, y)
+    other = "full" if first == "diag" else "diag"
+    model.set_params(covariance=other, warm_start=True).fit(X, y)
+    assert model.inducing_covariance_.shape == (
+        (40, 40, 2) if other == "full" else (40, 2)
+    )
+    assert np.isfinite(model.predict(X, return_std=True)).all()
+
+
+# --- memory ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("likelihood", LIKELIHOODS)
+@pytest.mark.parametrize(("H", "full"), [(4, False), (M, False), (4, True)])
+def test_streamed_rows_are_the_kept_ones(rng, table, likelihood, H, full):
+    y = targets(rng, likelihood)
+    options = {"kl": "vecchia", "full": full}
+    kept = make_solver(table, H, y, likelihood, **options)
+    assert kept.rows.stored is not None
+    with sklearn.config_context(working_memory=1e-4):
+        streamed = make_solver(table, H, y, likelihood, **options)
+    assert streamed.rows.stored is None
+    for epoch in range(3):
+        first, second = kept.advance(epoch), streamed.advance(epoch)
+        assert first == pytest.approx(second, rel=1e-9)
+    for name in ("m", "s", "L"):
+        first, second = (
+            getattr(solver.engine.model, name) for solver in (kept, streamed)
+        )
+        assert_allclose(first, second, atol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("entry", "dtype"), [(12, "float64"), (8, "float32"), (7, None)]
+)
+def test_rows_are_kept_in_float32_where_float64_takes_too_much(
+    rng, table, entry, dtype
+):
+    likelihood = "gaussian", 2
+    y = targets(rng, likelihood)
+    whole = make_solver(table, 4, y, likelihood, kl="vecchia")
+    budget = entry * 4 * len(y) / 2**20
+    with sklearn.config_context(working_memory=budget):
+        solver = make_solver(table, 4, y, likelihood, kl="vecchia")
+    kept = solver.rows.stored
+    assert (kept and kept.weights.dtype) == dtype
+    whole.advance(0), solver.advance(0)
+    assert_allclose(solver.engine.model.m, whole.engine.model.m, atol=1e-4)
+
+
+@pytest.mark.parametrize("estimator", [SWSGPRegressor, SWSGPClassifier])
+def test_fits_within_little_memory(rng, estimator):
+    X = rng.normal(size=(60, 2))
+    y = np.sin(2 * X[:, 0]) > 0
+    model = estimator(n_neighbors=5, kl="local", random_state=0)
+    kept = model.fit(X, y).inducing_mean_
+    with sklearn.config_context(working_memory=1e-4):
+        streamed = model.fit(X, y).inducing_mean_
+    assert_allclose(kept, streamed, atol=1e-6)
