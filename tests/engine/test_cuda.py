@@ -95,14 +95,14 @@ class Turns:
         self.backwards = backwards
         self.lanes = cuda_compiler.SimulatedTeam()
 
-    def position(self):
-        lane, lanes = self.lanes.position()
+    def rank(self):
+        lane, lanes = self.lanes.rank()
         if lanes > 1:
             self._wait(*self._block(lane, lanes))
         return lane, lanes
 
-    def sync(self):
-        lane, lanes = self.position()
+    def barrier(self):
+        lane, lanes = self.rank()
         if lanes > 1:
             block, rank, lanes = self._block(lane, lanes)
             with block["lock"]:
@@ -110,16 +110,16 @@ class Turns:
                 self._pass_on(block, lanes)
             self._wait(block, rank, lanes)
 
-    def total(self, value):
-        lane, lanes = self.position()
+    def sum(self, value):
+        lane, lanes = self.rank()
         if lanes == 1:
             return value
         block, _, _ = self._block(lane, lanes)
-        self.sync()
+        self.barrier()
         block["parts"][lane] = value
-        self.sync()
+        self.barrier()
         parts = [block["parts"][i] for i in range(lanes)]
-        self.sync()
+        self.barrier()
         return sum(parts[1:], parts[0])
 
     def _block(self, lane, lanes):
@@ -323,7 +323,7 @@ def check_products(held_rows, rng, dtype, Q):
     close = partial(assert_close, roundings=100)
     square = partial(assert_close, roundings=100, dtype=dtype)
     for here, there in [(rows, held), (rows.scaled(0.3), held.scaled(0.3))]:
-        assert isinstance(there, held_rows.HeldRows)
+        assert isinstance(there, held_rows.DeviceRowMatrix)
         close(there.matvec(u), here.matvec(u))
         close(there.rmatvec(v), here.rmatvec(v))
         assert not there.rmatvec(v)[-1].any()
@@ -826,7 +826,7 @@ def points_of(kind, dtype, rng):
 def test_the_search_finds_the_lists_of_the_cpu(device_search, kind, H, dtype, rng):
     Z, X = points_of(kind, dtype, rng)
     expected = DistanceScan(Z, H, 1)
-    scan = device_search.DeviceScan(Z, H)
+    scan = device_search.DeviceDistanceScan(Z, H)
     for rows in (X[:7], X, X[:0]):
         np.testing.assert_array_equal(scan.find(rows), expected.find(rows))
     lists = scan.predecessors()
@@ -933,13 +933,13 @@ def few_threads(monkeypatch):
 @pytest.mark.usefixtures("few_threads")
 @pytest.mark.parametrize("options", [ADAM, NATURAL, NATURAL | {"covariance": "diag"}])
 def test_a_fit_equals_that_on_the_cpu(small, options, rng, few_rows_held, monkeypatch):
-    products, method = [], few_rows_held.HeldRows.normal_matvec
+    products, method = [], few_rows_held.DeviceRowMatrix.normal_matvec
 
     def noted(held, *vectors):
         products.append(held.host.lists.shape)
         return method(held, *vectors)
 
-    monkeypatch.setattr(few_rows_held.HeldRows, "normal_matvec", noted)
+    monkeypatch.setattr(few_rows_held.DeviceRowMatrix, "normal_matvec", noted)
     X = rng.normal(size=(40, 2))
     y = np.sin(X[:, 0]) + 0.1 * rng.normal(size=40)
     results = []
