@@ -15,9 +15,15 @@ from skswsgp._estimators.sklearn_compat import (
     check_weights,
     validate,
 )
-from skswsgp._initialization.kernel_learning import learn_kernel, learning_search
+from skswsgp._initialization.kernel_learning import (
+    LearningOptions,
+    learn_kernel,
+    learning_search,
+)
 from skswsgp._initialization.neighbor_likelihood import NeighborProcess, neighbor_model
 from skswsgp._initialization.statistics import mean_and_scale
+from skswsgp._solvers.data import TrainingRows
+from skswsgp._solvers.tuning import Tuning
 
 __all__ = ["NearestNeighborGPRegressor"]
 
@@ -120,6 +126,7 @@ class NearestNeighborGPRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator
         "dtype": [StrOptions({"float64", "float32"})],
         "random_state": ["random_state"],
     }
+    _tuning = Tuning()
 
     def __init__(
         self,
@@ -188,19 +195,21 @@ class NearestNeighborGPRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator
         self.X_train_ = X
         self.y_train_ = (y - self.y_mean_) / self.y_scale_
         self.sample_weight_ = weight
-        found = learn_kernel(
-            self.X_train_,
-            self.y_train_.reshape(len(y), -1),
-            weight,
-            self.kernel,
-            float(self.noise_variance),
+        options = LearningOptions(
             max_threads(self.n_jobs, len(X)),
             self.dtype,
-            rng,
             learning_search(self.neighbor_search),
+            tuning=self._tuning,
+        )
+        fit, *_ = learn_kernel(
+            TrainingRows(self.X_train_, self.y_train_.reshape(len(y), -1), weight),
+            self.kernel,
+            float(self.noise_variance),
+            rng,
+            options,
             n_neighbors=self.n_neighbors,
-        )[0]
-        self.kernel_, noise, curve = found.kernel, found.noise, found.curve
+        )
+        self.kernel_, noise, curve = fit.kernel, fit.noise, fit.curve
         self.noise_variance_ = noise if y.ndim > 1 else float(noise[0])
         self.loss_curve_ = (-curve).tolist()
 

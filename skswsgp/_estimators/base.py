@@ -7,7 +7,6 @@ from numbers import Integral, Real
 
 import numpy as np
 from sklearn.base import BaseEstimator
-from sklearn.callback import CallbackSupportMixin, with_callbacks
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import train_test_split
 from sklearn.utils import check_random_state
@@ -15,21 +14,25 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from skswsgp._compiled.threads import max_threads
-from skswsgp._covariance.compile import compile_kernel
 from skswsgp._engine.select import make_engine, require_device
-from skswsgp._estimators.prediction import bound_of, latent_posterior, mean_log_density
-from skswsgp._estimators.sklearn_compat import Count, FitTask, check_weights, validate
-from skswsgp._initialization.auto import (
-    divergence_weight,
-    prior_of,
-    search_options,
-    solves_full,
+from skswsgp._estimators.prediction import (
+    Evaluation,
+    bound_of,
+    latent_posterior,
+    mean_log_density,
 )
+from skswsgp._estimators.sklearn_compat import (
+    CallbackSupportMixin,
+    Count,
+    FitTask,
+    check_weights,
+    validate,
+    with_callbacks,
+)
+from skswsgp._initialization.auto import takes_full_covariance
 from skswsgp._initialization.start import initial_attributes
 from skswsgp._initialization.statistics import feature_spread
 from skswsgp._neighbors.lists import NeighborTracker
-from skswsgp._solvers.adam import AdamSolver
-from skswsgp._solvers.alternating import AlternatingSolver, count_points
 from skswsgp._solvers.data import TrainingRows, memory_budget
 from skswsgp._solvers.model import (
     JITTER,
@@ -37,8 +40,10 @@ from skswsgp._solvers.model import (
     model_attributes,
     shape_covariance,
 )
-from skswsgp._solvers.natural import NaturalSolver
-from skswsgp._solvers.progress import History, Schedule, callers_level, steps_per_epoch
+from skswsgp._solvers.progress import History, callers_level
+from skswsgp._solvers.registry import SOLVERS, choose_solver
+from skswsgp._solvers.settings import Settings
+from skswsgp._solvers.tuning import Tuning
 
 RECALL_SAMPLE = 256  # rows on which the recall of the neighbour search is measured
 
@@ -58,7 +63,7 @@ class BaseSWSGP(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
         "neighbor_search": [StrOptions({"auto", "brute", "kd_tree", "pynndescent"})],
         "kl": [StrOptions({"auto", "vecchia", "local"})],
         "kl_weight": [Interval(Real, 0, None, closed="neither"), StrOptions({"auto"})],
-        "solver": [StrOptions({"adam", "natural"})],
+        "solver": [StrOptions(set(SOLVERS))],
         "batch_size": [Count()],
         "learning_rate": [Interval(Real, 0, None, closed="neither")],
         "max_iter": [Count()],
@@ -92,6 +97,7 @@ class BaseSWSGP(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
         """Return the log predictive density of each row's targets, in nats."""
 
     _target_checks: dict  # arguments of `validate_data` that concern y
+    _tuning = Tuning()
 
     # --- fitting -------------------------------------------------------------------
 
@@ -148,53 +154,57 @@ class BaseSWSGP(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
 
     def _fit(self, X, y, sample_weight, X_val=None, y_val=None, streaming=False):
         self._validate_params()
-        natural = self.solver == "natural" and not streaming
-        self._refuse_combinations(natural)
+        solver_class = choose_solver(self.solver, self.optimize_inducing, streaming)
+        self._refuse_combinations(solver_class)
         require_device(self.device)
         fitted = self._fitted_attributes() if streaming or self.warm_start else {}
-        epochs = 1 if streaming else self.max_iter
         inputs = {"X": X, "y": y, "metadata": {"sample_weight": sample_weight}}
         rng = check_random_state(self.random_state)
         X, y, weight, rows = self._validate_training(
             X, y, sample_weight, reset=not fitted
         )
         targets, attributes = self._encode_targets(y, weight, fitted)
+        settings = self._settings(attributes, solver_class, streaming)
         data = TrainingRows(X, targets.astype(self.dtype, copy=False), weight, rows)
-        held = self._validation_data(X_val, y_val, attributes)
-        if held is None and self._holds_out(data.n_rows, natural) and not streaming:
-            data, held = self._hold_out(data, y, rng)
-        n_threads = max_threads(self.n_jobs, data.n_rows)
+        held_out = self._validation_data(X_val, y_val, attributes)
+        if (
+            held_out is None
+            and not streaming
+            and self._holds_out(data.n_rows, settings)
+        ):
+            data, held_out = self._hold_out(data, y, rng)
         spread = feature_spread(data.X, rng, data.rows)
-        likelihood = self._likelihood_of(attributes)
-        attributes |= fitted or initial_attributes(
-            self, data, likelihood, spread, rng, natural
-        )
+        attributes |= fitted or initial_attributes(settings, data, spread, rng)
         seen = fitted.get("n_samples_seen_", 0.0) if streaming else 0.0
-        if natural:
-            M, (name, n_latent) = len(attributes["inducing_points_"]), likelihood
-            full = solves_full(self, name, data.n_rows, M, n_latent)
-            attributes = shape_covariance(attributes, full)
-        if not natural or self.optimize_inducing:  # Adam takes steps
-            attributes["jitter_"] = JITTER
         attributes["n_samples_seen_"] = seen + float(data.weight.sum(dtype=np.float64))
+        M, H = len(attributes["inducing_points_"]), attributes["n_neighbors_"]
+        if solver_class.finds_optimum:
+            full = takes_full_covariance(settings, data.n_rows, M, H)
+            attributes = shape_covariance(attributes, full)
+        if solver_class.takes_steps:
+            attributes["jitter_"] = JITTER
         model, center = build_model(
             attributes,
-            likelihood,
+            (settings.likelihood, settings.n_latent),
             self.dtype,
-            self._kl_weight_of(attributes, natural),
+            settings.divergence_weight(attributes["n_inducing_"], H),
             self.optimize_inducing,
             attributes["n_samples_seen_"],
         )
         data = data._replace(center=center)
-        held = held and held._replace(center=center)
-        task = FitTask(self, epochs, inputs)
-        H = attributes["n_neighbors_"]
-        points = self._count_points(data.n_rows, len(model.Z), epochs, natural)
+        held_out = held_out and held_out._replace(center=center)
+        task = FitTask(self, settings.max_iter, inputs)
+        points = solver_class.count_points(data.n_rows, M, settings)
+        n_threads = max_threads(self.n_jobs, data.n_rows)
         with closing(make_engine(self.device, model, H, n_threads, points)) as engine:
-            solver = self._make_solver(
-                engine, data, attributes, spread, rng, natural, streaming
-            )
-            trained = self._train(engine, solver, data, held, attributes, epochs, task)
+            steps = {}
+            if solver_class.takes_steps:
+                steps["feature_scale"] = spread
+                if streaming:
+                    steps["moments"] = getattr(self, "_optimizer", None)
+            kernel = attributes["kernel_"]
+            solver = solver_class(engine, data, kernel, settings, rng, **steps)
+            trained = self._train(solver, data, held_out, attributes, settings, task)
             optimizer = engine.optimizer if streaming else None
         for name, value in trained.items():
             setattr(self, name, value)
@@ -202,44 +212,17 @@ class BaseSWSGP(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
         task.end()
         return self
 
-    def _make_solver(self, engine, data, attributes, spread, rng, natural, streaming):
-        """Return what `_train` advances, ready to start."""
-        kernel, options = attributes["kernel_"], self._search_options()
-        kl = prior_of(self.kl, natural)
-        if natural and not self.optimize_inducing:
-            return NaturalSolver(engine, kernel, data, options, rng, kl)
-        self._prepare_engine(engine, data, attributes, spread, streaming)
-        if natural:
-            adam = self.batch_size, self.learning_rate
-            weight = self._kl_weight_of(attributes, natural=False)
-            return AlternatingSolver(
-                engine, kernel, data, options, rng, kl, *adam, weight
-            )
-        epochs = 1 if streaming else self.max_iter
-        n_steps = steps_per_epoch(data.n_rows, self.batch_size)
-        schedule = Schedule(self.learning_rate, epochs, n_steps, not streaming)
-        return AdamSolver(engine, data, options, schedule, rng)
-
-    def _count_points(self, n_rows, M, epochs, natural):
-        """Return how many points a fit asks an engine about, at most."""
-        if not natural:
-            return epochs * n_rows
-        solve = n_rows + M  # once each, the inducing points for their prior
-        return count_points(n_rows, solve) if self.optimize_inducing else solve
-
-    def _prepare_engine(self, engine, data, attributes, spread, streaming):
-        """Allocate for training; a stream goes on with the moments that it has."""
-        compiled = compile_kernel(attributes["kernel_"], data.X.shape[1], self.dtype)
-        earlier = getattr(self, "_optimizer", None) if streaming else None
-        if earlier is not None:
-            earlier = type(earlier)(*(array.copy() for array in earlier))
-        engine.prepare_training(
-            data.n_rows // steps_per_epoch(data.n_rows, self.batch_size),
-            compiled.free,
-            compiled.log_bounds,
-            spread,
-            earlier,
-        )
+    def _settings(self, attributes, solver, streaming=False):
+        """Return the `Settings` of a fit by a subclass of `Solver`."""
+        given = self.get_params(deep=False)
+        chosen = {name: given[name] for name in Settings._fields if name in given}
+        likelihood, n_latent = self._likelihood_of(attributes)
+        chosen |= {"likelihood": likelihood, "n_latent": n_latent, "solver": solver}
+        if self.kl == "auto":
+            chosen["kl"] = solver.priors[0]
+        if streaming:
+            chosen |= {"max_iter": 1, "decay": False}
+        return Settings(**chosen, tuning=self._tuning)
 
     def _validate_training(self, X, y, sample_weight, reset):
         """Return validated X, y and weights, and which rows of X these belong to.
@@ -270,25 +253,23 @@ class BaseSWSGP(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
         weight = np.ones(len(X_val), dtype=self.dtype)
         return TrainingRows(X_val, targets.astype(self.dtype, copy=False), weight)
 
-    def _refuse_combinations(self, natural):
-        """Raise ValueError for what a solver does not do."""
-        kl = prior_of(self.kl, natural)
-        if natural and kl == "local" and self.covariance == "full":
+    def _refuse_combinations(self, solver):
+        """Raise ValueError for a prior or covariance that a solver cannot use."""
+        if solver.finds_optimum and self.kl == "local" and self.covariance == "full":
             raise ValueError(
                 "covariance='full' with solver='natural' and kl='local': expected "
                 "'diag' or 'auto'; use kl='vecchia' or solver='adam' for it."
             )
-        if not natural and kl == "vecchia":
+        if self.kl != "auto" and self.kl not in solver.priors:
             raise ValueError(
-                "kl='vecchia' with steps of Adam: expected 'local' or 'auto', for only "
-                "solver='natural' knows the chain; use that."
+                f"kl={self.kl!r} with steps of Adam: expected 'local' or 'auto'; only "
+                "solver='natural' knows the Vecchia prior; use that."
             )
 
-    def _holds_out(self, n_rows, natural):
-        """Whether rows of the training data are held out."""
+    def _holds_out(self, n_rows, settings):
+        """Return whether rows of the training data are held out."""
         if self.early_stopping == "auto":
-            most = 1_000 if natural else 10_000
-            return n_rows > most and (self.optimize_inducing or not natural)
+            return n_rows > settings.solver.holdout_above(settings.tuning)
         return self.early_stopping
 
     def _hold_out(self, data, y, rng):
@@ -304,16 +285,12 @@ class BaseSWSGP(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
     def _stratify(self, y, fraction):
         return None
 
-    def _kl_weight_of(self, attributes, natural):
-        kl = prior_of(self.kl, True) if natural else "local"
-        M, H = attributes["n_inducing_"], attributes["n_neighbors_"]
-        return divergence_weight(self.kl_weight, kl, M, H)
-
-    def _train(self, engine, solver, data, held, attributes, epochs, task):
+    def _train(self, solver, data, held_out, attributes, settings, task):
         """Run the rounds of the solver; return the fitted attributes."""
-        held_neighbors = held and NeighborTracker(
-            solver.search, held.n_rows, memory_budget()
-        )
+        engine = solver.engine
+        if held_out is not None:
+            memory = memory_budget()
+            lists = NeighborTracker(solver.search, held_out.n_rows, memory)
         history = History(self.tol, self.n_iter_no_change)
         best = None
 
@@ -326,14 +303,16 @@ class BaseSWSGP(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
             return (model or described()) | history.attributes() | recall
 
         try:
-            for epoch in range(epochs):
+            for index in range(settings.max_iter):
                 task.begin_epoch()
-                loss, bound = solver.advance(epoch)
-                score = self._validation_score(engine, held, held_neighbors, attributes)
+                loss, bound = solver.advance(index)
+                score = None
+                if held_out is not None:
+                    score = self._validation_score(engine, held_out, lists, attributes)
                 improved = history.add(loss, bound, score)
                 if improved and (score is not None or solver.keeps_best):
                     best = described()
-                self._report(history, *solver.plan)
+                self._report(history, solver)
                 if task.end_epoch(fitted) or history.stalled or solver.converged:
                     break
         except KeyboardInterrupt:
@@ -341,7 +320,7 @@ class BaseSWSGP(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
                 raise
             when = "then" if best is None else "at its best"
             warnings.warn(
-                f"training was interrupted in {solver.plan[0]} "
+                f"training was interrupted in {solver.unit} "
                 f"{len(history.losses) + 1}: the model is kept as it was {when}.",
                 stacklevel=callers_level(),
             )
@@ -349,7 +328,7 @@ class BaseSWSGP(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
             if best is None or not solver.keeps_best:
                 raise
             warnings.warn(
-                f"training left the finite numbers in {solver.plan[0]} "
+                f"training produced NaN or infinity in {solver.unit} "
                 f"{len(history.losses) + 1} and ended there: the model is kept as it "
                 "was at its best.",
                 stacklevel=callers_level(),
@@ -365,10 +344,10 @@ class BaseSWSGP(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
             )
         return fitted(best)
 
-    def _report(self, history, unit, most):
-        """Print one line an epoch or round if asked to."""
+    def _report(self, history, solver):
+        """Print one line for each epoch or round if asked to."""
         if self.verbose:
-            line = f"{unit} {len(history.losses)}/{most}: "
+            line = f"{solver.unit} {len(history.losses)}/{solver.n_rounds}: "
             line += f"loss {history.losses[-1]:.5f}"
             if history.scores:
                 line += f", held-out log density {history.scores[-1]:.5f}"
@@ -418,9 +397,6 @@ class BaseSWSGP(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
 
     # --- from attributes to a model, and prediction ---------------------------------
 
-    def _search_options(self):
-        return search_options(self)
-
     def _latent(self, X, with_variance, n_neighbors=None):
         """Return mean and variance (or None), each (n, Q), of q(f) at rows of X."""
         check_is_fitted(self, "inducing_points_")
@@ -429,8 +405,13 @@ class BaseSWSGP(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
             vars(self), self._likelihood_of(vars(self)), self.dtype
         )
         H = self._active_count(n_neighbors, len(model.Z))
-        options = self.n_jobs, self._search_options(), self.device
-        return latent_posterior(model, center, X, H, with_variance, *options)
+        return latent_posterior(model, center, X, H, with_variance, self._evaluation)
+
+    @property
+    def _evaluation(self):
+        """How a fitted model is evaluated."""
+        options = {"metric": self.neighbor_metric, "search": self.neighbor_search}
+        return Evaluation(self.device, self.n_jobs, options)
 
     def _active_count(self, n_neighbors, M):
         if n_neighbors is None:
@@ -444,9 +425,7 @@ class BaseSWSGP(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
         return min(int(n_neighbors), M)
 
     def _validation_score(self, engine, held, neighbors, attributes):
-        """Return the mean log predictive density of the held-out rows, or None."""
-        if held is None:
-            return None
+        """Return the mean log predictive density of the held-out rows."""
         current = attributes | {"noise_variance_": engine.model.noise}
 
         def log_density(mu, v, targets):
@@ -485,5 +464,4 @@ class BaseSWSGP(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
             X, targets.astype(self.dtype, copy=False), weight, rows, center
         )
         H = self._active_count(None, len(model.Z))
-        options = self.n_jobs, self._search_options(), self.device
-        return bound_of(model, data, H, *options)
+        return bound_of(model, data, H, self._evaluation)

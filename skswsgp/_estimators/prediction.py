@@ -1,6 +1,7 @@
-"""TODO docstring."""
+"""What a model says: q(f) at new rows, the bound, the density of held-out rows."""
 
 from contextlib import closing
+from typing import NamedTuple
 
 import numpy as np
 
@@ -11,6 +12,19 @@ from skswsgp._engine.select import make_engine
 from skswsgp._neighbors.search import NeighborSearch
 from skswsgp._point.state import Batch
 from skswsgp._solvers.data import center_rows
+
+
+class Evaluation(NamedTuple):
+    """How a fitted model is evaluated."""
+
+    device: str  # "auto", "cpu" or "cuda"
+    n_jobs: int | None
+    search_options: dict  # metric and kind of the neighbour search
+
+    def engine(self, model, H, n_rows):
+        """Return an engine for so many rows; close it."""
+        n_threads = max_threads(self.n_jobs, n_rows)
+        return closing(make_engine(self.device, model, H, n_threads, n_rows))
 
 
 def make_search(engine, options):
@@ -27,32 +41,30 @@ def make_search(engine, options):
     ).query
 
 
-def latent_posterior(model, center, X, H, with_variance, n_jobs, options, device="cpu"):
+def latent_posterior(model, center, X, H, with_variance, evaluation):
     """Return mean and variance (or None), each (n, Q), of q(f) at rows of X."""
     means, variances = [], []
-    n_threads = max_threads(n_jobs, len(X))
-    with closing(make_engine(device, model, H, n_threads, len(X))) as engine:
-        search = make_search(engine, options)
+    with evaluation.engine(model, H, len(X)) as engine:
+        search = make_search(engine, evaluation.search_options)
         for rows in row_blocks(len(X)):
             block = center_rows(X[rows], center, model.Z.dtype)
-            mu, v = engine.predict(block, search(block), with_variance)
-            means.append(mu)
-            variances.append(v)
-    mu = np.concatenate(means)
-    require_finite(mu)
+            mean, variance = engine.predict(block, search(block), with_variance)
+            means.append(mean)
+            variances.append(variance)
+    mean = np.concatenate(means)
+    require_finite(mean)
     if not with_variance:
-        return mu, None
-    v = np.concatenate(variances)
-    require_finite(v)
-    return mu, v
+        return mean, None
+    variance = np.concatenate(variances)
+    require_finite(variance)
+    return mean, variance
 
 
-def bound_of(model, data, H, n_jobs, options, device="cpu"):
+def bound_of(model, data, H, evaluation):
     """Return eq. 11, a sum over the rows of the data in nats."""
     total, mass = 0.0, data.weight.sum(dtype=np.float64)
-    n_threads = max_threads(n_jobs, data.n_rows)
-    with closing(make_engine(device, model, H, n_threads, data.n_rows)) as engine:
-        search = make_search(engine, options)
+    with evaluation.engine(model, H, data.n_rows) as engine:
+        search = make_search(engine, evaluation.search_options)
         for index in index_blocks(data.n_rows):
             X, y, weight = data.block(index)
             ell, kl = engine.bound(Batch(X, y, weight, search(X)))
@@ -61,16 +73,18 @@ def bound_of(model, data, H, n_jobs, options, device="cpu"):
     return total
 
 
-def mean_log_density(engine, data, neighbors, log_density):
-    """Return the weighted mean of log_density(mu, v, y) over the rows of the data.
+def mean_log_density(engine, data, lists, log_density):
+    """Return the weighted mean of log_density(mean, variance, y) over rows of data.
 
-    `neighbors` keeps the lists of these rows for the engine's model, which is training.
+    `lists` tracks the neighbours of these rows under the engine's model, which is in
+    training.
     """
     total = 0.0
     for index in index_blocks(data.n_rows):
         X, y, weight = data.block(index)
-        mu, v = engine.predict(X, neighbors.lookup(index, X), with_variance=True)
-        require_finite(mu)
-        require_finite(v)
-        total += np.sum(weight * log_density(mu, v, y), dtype=np.float64)
+        neighbors = lists.lookup(index, X)
+        mean, variance = engine.predict(X, neighbors, with_variance=True)
+        require_finite(mean)
+        require_finite(variance)
+        total += np.sum(weight * log_density(mean, variance, y), dtype=np.float64)
     return float(total / data.weight.sum(dtype=np.float64))

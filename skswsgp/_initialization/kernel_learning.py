@@ -1,8 +1,9 @@
-"""Kernels learned from the density of rows given their nearest others.
+"""Kernels learned from the density of rows given their nearest other rows.
 
-From coarse to fine: one scale for all features first, relative to the spread of each
-(or, for many features, in the units of X, as pixels share theirs); then a length-scale
-for each feature, if that is better for rows held out; then the smoothness.
+Learning goes from coarse to fine. First all length-scales share one factor, relative to
+the spread of each feature or, for many features, in the units of X (the pixels of an
+image share theirs). Then each feature has its own length-scale, if held-out rows are
+likelier for it. Then the smoothness is chosen.
 """
 
 import math
@@ -39,34 +40,41 @@ from skswsgp._initialization.statistics import (
     merge_duplicates,
 )
 from skswsgp._point.adam_step import LOG_NOISE_BOUNDS
+from skswsgp._solvers.tuning import Tuning
 
-MAX_ROWS = 200_000  # rows that take part in learning, at most
-MAX_WORK = 4_000_000  # the same times features: a search costs so much
-NEIGHBORS = 32  # from which a row is predicted while learning
-STEPS = 200  # of Adam, of length-scales and all else
-RATE = 0.1  # of the logarithms of the parameters, at the start
-COARSE_STEPS = 50  # for one scale of all features
-SITE_STEPS = 50  # on sites, which move with the kernel
-MAX_HELD_OUT = 2000  # rows that decide between kernels
-MAX_WIDE_NEIGHBORS, WIDE_STEPS = 96, 100  # neighbours, at most, in the last steps
-EXACT_ROWS, EXACT_WORK = 256, 4e7  # up to which all rows are taken at once
-MAX_LBFGS_STEPS = 100  # steps of L-BFGS
-MAX_RESCALING_ROWS = 2048  # rows on which variances are calibrated, at most
-SMOOTHNESS = 1.5, 0.5, 2.5  # of Matern kernels that are tried; the first is the start
+RATE = 0.1  # first step of Adam, in logarithms of the parameters
+COARSE_STEPS = 50  # steps of Adam for one common factor of all length-scales
+SITE_STEPS = 50  # steps of Adam on sites, which are found anew for each kernel
+MAX_HELD_OUT = 2000  # rows that decide between shared and free length-scales
+MAX_WIDE_NEIGHBORS = 96  # neighbours of the last steps: cost grows with their cube
+WIDE_STEPS = 100  # steps of Adam with so many neighbours
+MAX_LBFGS_STEPS = 100  # steps of L-BFGS on the marginal likelihood of all rows
+MAX_RESCALING_ROWS = 2048  # rows on which kernel and noise variance are rescaled
+SMOOTHNESS = 1.5, 0.5, 2.5  # nu of the Matern kernels that are tried, the start first
+
+
+class LearningOptions(NamedTuple):
+    """How kernels are learned, but for the data."""
+
+    n_threads: int = 1
+    dtype: str = "float64"
+    search: str = "auto"  # kind of neighbour search
+    device: str = "cpu"  # or "cuda"
+    tuning: Tuning = Tuning()
 
 
 class KernelFit(NamedTuple):
-    """A kernel, and how it was found."""
+    """A kernel with learned parameters."""
 
     kernel: object
-    noise: np.ndarray  # (Q,) variances
-    tied: bool = False  # whether the length-scales kept their ratios
-    curve: np.ndarray = np.zeros(0)  # mean log density of rows at each step
-    variance_scale: float = 1.0  # of q(f), for classes
+    noise: np.ndarray  # (Q,) noise variances
+    shared: bool = False  # whether the length-scales kept their ratios
+    curve: np.ndarray = np.zeros(0)  # mean log density of the rows of each step
+    variance_scale: float = 1.0  # factor of the variance of q(f), for classes
 
 
 class KernelLearner:
-    """Learns on the nearest-neighbour likelihood of the same rows.
+    """Learns kernels on the nearest-neighbour likelihood of some rows.
 
     Parameters
     ----------
@@ -76,59 +84,83 @@ class KernelLearner:
         Noise variances of the rows, relative to the noise that is learned.
     weight : array of shape (N,)
         How often a row counts.
-    n_threads, dtype, search, device
-        Threads of every launch, precision, kind of neighbour search, "cpu" or "cuda".
+    options : LearningOptions
+        Threads, precision, neighbour search, device.
     """
 
-    def __init__(
-        self, X, y, ratios, weight, n_threads, dtype, search, device="cpu"
-    ):  # fmt: skip
-        self.X, self.y, self.dtype = X, y, dtype
+    def __init__(self, X, y, ratios, weight, options):
+        self.X, self.y, self.options = X, y, options
         self.ratios = np.broadcast_to(ratios, y.shape)
-        self.weight = weight.astype(dtype)
-        self.n_threads, self.search, self.device = n_threads, search, device
+        self.weight = weight.astype(options.dtype)
+        self.steps = options.tuning.learning_steps
 
-    def model(self, found):
-        """Return the data under a kernel and its noise."""
-        return neighbor_model(self.X, self.y, self.ratios, *found[:2], self.dtype)[0]
+    def model(self, fit):
+        """Return a `Model` of the data under a kernel and its noise."""
+        dtype = self.options.dtype
+        return neighbor_model(self.X, self.y, self.ratios, *fit[:2], dtype)[0]
 
-    def process(self, found, H=NEIGHBORS):
-        """Return the local process under a kernel and its noise; close it."""
-        H, options = min(H, len(self.X) - 1), (self.n_threads, self.search, self.device)
-        return NeighborProcess(self.model(found), H, *options)
+    def process(self, fit, H=None):
+        """Return the `NeighborProcess` under a kernel and its noise; close it."""
+        options = self.options
+        H = min(H or options.tuning.learning_neighbors, len(self.X) - 1)
+        resources = options.n_threads, options.search, options.device
+        return NeighborProcess(self.model(fit), H, *resources)
 
     def learn(
-        self, start, rng, steps, rate, tied=False, rows=None, noise_free=True,
-        around=None, H=NEIGHBORS,
+        self, start, rng, steps, rate, *, shared=False, rows=None, noise_free=True,
+        around=None, H=None,
     ):  # fmt: skip
-        """Return what steps of Adam on `rows` (all, if None) make of a start."""
-        compiled = compile_kernel(start.kernel, self.X.shape[1], self.dtype)
+        """Return the `KernelFit` after steps of Adam from a start.
+
+        Other arguments are those of `NeighborProcess.learn`; with `shared`, all
+        length-scales keep their ratios.
+        """
+        D = self.X.shape[1]
+        compiled = compile_kernel(start.kernel, D, self.options.dtype)
         slots = None
-        if tied:
+        if shared:
             first = first_stationary(compiled.struct)
-            slots = compiled.struct.scale[first] + np.arange(self.X.shape[1])
+            slots = compiled.struct.scale[first] + np.arange(D)
         with closing(self.process(start, H)) as process:
             curve = process.learn(
-                compiled, self.weight, rng, steps, rate, rows, slots, noise_free, around
-            )
+                compiled, self.weight, rng, steps, rate,
+                rows=rows, shared=slots, noise_free=noise_free, around=around,
+            )  # fmt: skip
         kernel = updated_kernel(start.kernel, process.model.params)
         curve = np.concatenate([start.curve, curve])
-        return KernelFit(kernel, process.model.noise.astype(float), tied, curve)
+        return KernelFit(kernel, process.model.noise.astype(float), shared, curve)
 
-    def log_density(self, found, rows):
-        """Return the log density of rows given their nearest others."""
-        with closing(self.process(found)) as process:
+    def log_density(self, fit, rows):
+        """Return the log density (n,) of rows given their nearest other rows."""
+        with closing(self.process(fit)) as process:
             return process.log_density(rows)
 
-    def maximize_marginal_likelihood(self, found):
-        """Return the same with the parameters of largest marginal likelihood.
+    def fit_noise(self, fit, rng):
+        """Return a fit whose noise suits many rows best; the kernel stays."""
+        with closing(self.process(fit)) as process:
+            process.fit_noise(self.weight, rng)
+        return fit._replace(noise=process.model.noise.astype(float))
 
-        It takes all rows at once, so it knows few rows better than their nearest can
-        tell. Logarithms have the prior of `LocalProcess.learn`, around `found`, which
-        is returned if its covariance matrix cannot be factorised.
+    # --- the marginal likelihood of all rows ----------------------------------------
+
+    @property
+    def is_small(self):
+        """Whether the marginal likelihood of all rows is cheap, and weights equal."""
+        (N, Q), D, tuning = self.y.shape, self.X.shape[1], self.options.tuning
+        equal = Q == 1 and (self.ratios == self.ratios[0]).all()
+        cheap = N <= tuning.exact_rows and N * N * (N + 4 * D) <= tuning.exact_work
+        return equal and cheap
+
+    def maximize_marginal_likelihood(self, fit):
+        """Return the fit of largest marginal likelihood, started from another.
+
+        The likelihood of all rows knows few rows better than their nearest neighbours
+        can tell. Logarithms of parameters have the normal prior of
+        `NeighborProcess.learn` around the start, which is returned where a covariance
+        matrix cannot be factorised.
         """
-        centred = self.model(found).Z.astype(np.float64)
-        noise = found.noise[0] * self.ratios[0, 0]
+        centred = self.model(fit).Z.astype(np.float64)
+        noise = fit.noise[0] * self.ratios[0, 0]
         low, high = np.exp(LOG_NOISE_BOUNDS)
         white = WhiteKernel(np.clip(noise, low, high), (low, high))
 
@@ -145,56 +177,47 @@ class KernelLearner:
             )  # fmt: skip
             return most.x, most.fun
 
-        process = GaussianProcessRegressor(found.kernel + white, optimizer=climb)
-        with warnings.catch_warnings():  # of parameters at a bound
+        process = GaussianProcessRegressor(fit.kernel + white, optimizer=climb)
+        with warnings.catch_warnings():  # a parameter at its bound is no fault
             warnings.simplefilter("ignore", ConvergenceWarning)
             try:
                 process.fit(centred, self.y[:, 0])
             except np.linalg.LinAlgError:
-                return found
+                return fit
         kernel, white = process.kernel_.k1, process.kernel_.k2
         noise = np.array([white.noise_level / self.ratios[0, 0]])
-        return found._replace(kernel=kernel, noise=noise, tied=False)
+        return fit._replace(kernel=kernel, noise=noise, shared=False)
 
-    @property
-    def few(self):
-        """Whether the marginal likelihood of all rows is cheap; weights are equal."""
-        (N, Q), D = self.y.shape, self.X.shape[1]
-        equal = Q == 1 and (self.ratios == self.ratios[0]).all()
-        return equal and N <= EXACT_ROWS and N * N * (N + 4 * D) <= EXACT_WORK
+    # --- as many neighbours as predictions have -------------------------------------
 
-    def fit_noise(self, found, rng):
-        """Return the same with the noise that suits many rows best."""
-        with closing(self.process(found)) as process:
-            process.fit_noise(self.weight, rng)
-        return found._replace(noise=process.model.noise.astype(float))
+    def relearn_with_more_neighbors(self, fit, H, rng):
+        """Return a fit whose variances suit rows given their H nearest other rows.
 
-    def relearn_with_more_neighbors(self, found, H, rng):
-        """Return what suits rows given their H nearest others.
-
-        A kernel that was learned from few neighbours has never seen the distances
-        between many: the folds of a sheet, for example, that come close to each other.
-        Where its variances do not suit H, it learns on with as many, at most WIDE.
+        A kernel that was learned from few neighbours has never met the distances
+        between many, such as those between the folds of a sheet that come close to each
+        other. Where its variances do not suit H neighbours, it learns on with as many,
+        at most MAX_WIDE_NEIGHBORS.
         """
-        if self.rescale_variance(found, H, rng) is found:
-            return found
+        if self.rescale_variance(fit, H, rng) is fit:
+            return fit
         wide = min(H, MAX_WIDE_NEIGHBORS)
-        found = self.learn(found, rng, WIDE_STEPS, RATE / 2, found.tied, H=wide)
-        return self.rescale_variance(found, H, rng)
+        fit = self.learn(fit, rng, WIDE_STEPS, RATE / 2, shared=fit.shared, H=wide)
+        return self.rescale_variance(fit, H, rng)
 
-    def rescale_variance(self, found, H, rng):
-        """Return the same with variances that suit rows given their H nearest others.
+    def rescale_variance(self, fit, H, rng):
+        """Rescale kernel and noise variance by the mean square standardised residual.
 
-        A factor of both changes no mean, so the likeliest one is the mean square of
-        standardised residuals. It is taken if it is better beyond chance.
+        A common factor of both changes no mean, so that factor is the likeliest one.
+        The fit itself is returned where the gain does not exceed its standard error, or
+        the variance of the kernel is fixed.
         """
-        variance = free_variance(found.kernel, self.X.shape[1])
+        variance = free_variance(fit.kernel, self.X.shape[1])
         if variance is None:
-            return found
+            return fit
         slot, bounds = variance
         N = len(self.X)
         rows = draw_rows(np.arange(N), min(N, MAX_RESCALING_ROWS), rng)
-        with closing(self.process(found, H)) as process:
+        with closing(self.process(fit, H)) as process:
             square, weight = process.standardised(rows)[0], self.weight[rows]
         params = process.model.params.astype(np.float64)
         least, most = np.exp(-MAX_LOG_FACTOR), np.exp(MAX_LOG_FACTOR)
@@ -203,167 +226,160 @@ class KernelLearner:
         factor = min(max(factor, low), high)
         gain = 0.5 * np.sum(square * (1.0 - 1.0 / factor) - np.log(factor), axis=1)
         if not exceeds_standard_error(gain, weight):
-            return found
+            return fit
         params[slot] *= factor
-        noise = np.clip(factor * found.noise, *np.exp(LOG_NOISE_BOUNDS))
-        return found._replace(kernel=updated_kernel(found.kernel, params), noise=noise)
+        noise = np.clip(factor * fit.noise, *np.exp(LOG_NOISE_BOUNDS))
+        return fit._replace(kernel=updated_kernel(fit.kernel, params), noise=noise)
+
+    # --- the default kernel ---------------------------------------------------------
 
     def coarse_to_fine(self, spread, noise, rng):
-        """Return a kernel with free scales and one with tied ones, the better first.
+        """Return fits with free and with shared length-scales, the better one first.
 
-        `spread` (D,) is that of the features; for a single one there is one kernel.
+        `spread` (D,) is that of the features. A single feature has one fit.
         """
         if len(spread) == 1:
-            return [
-                self.learn(KernelFit(start_kernel(spread), noise), rng, STEPS, RATE)
-            ]
-        # The same rows decide in whatever order rows and columns come, and for -y.
-        place = np.sort((self.X - self.X.min(axis=0)) / spread, axis=1)
-        rank = np.lexsort([*np.abs(self.y).T, *place.T])
-        order = rank[rng.permutation(len(rank))]
-        held, rows = np.split(
-            order, [min(MAX_HELD_OUT, int(HELD_OUT_FRACTION * len(order)))]
-        )
-        held, rows = np.sort(held), np.sort(rows)
+            start = KernelFit(start_kernel(spread), noise)
+            return [self.learn(start, rng, self.steps, RATE)]
+        held_out, rows = self._split(spread, rng)
         seed = rng.randint(2**31 - 1)
 
-        def learn(start, steps, tied):
+        def learn(start, steps, shared):
             draws = np.random.RandomState(seed)
-            found = self.learn(start, draws, steps, RATE, tied, rows)
-            return found, self.log_density(found, held)
+            fit = self.learn(start, draws, steps, RATE, shared=shared, rows=rows)
+            return fit, self.log_density(fit, held_out)
 
-        weight = self.weight[held]
-        tied = learn(KernelFit(start_kernel(spread), noise), COARSE_STEPS, True)
-        if len(spread) > NEIGHBORS:  # more scales than a row's neighbours can tell
+        def is_better(candidate, other):
+            gain = candidate[1] - other[1]
+            return exceeds_standard_error(gain, self.weight[held_out])
+
+        shared = learn(KernelFit(start_kernel(spread), noise), COARSE_STEPS, True)
+        if len(spread) > self.options.tuning.learning_neighbors:
+            # There are more features than a row has neighbours to tell them apart.
             varying = varying_features(self.X)
             size = root_mean_square(spread[varying]) if varying.any() else 1.0
             equal = start_kernel(np.full_like(spread, size))
             equal = learn(KernelFit(equal, noise), COARSE_STEPS, True)
-            if exceeds_standard_error(equal[1] - tied[1], weight):
-                tied = equal
-        free = learn(tied[0], STEPS, False)
-        order = (
-            (free, tied)
-            if exceeds_standard_error(free[1] - tied[1], weight)
-            else (tied, free)
-        )
-        return [found for found, _ in order]
+            if is_better(equal, shared):
+                shared = equal
+        free = learn(shared[0], self.steps, False)
+        order = (free, shared) if is_better(free, shared) else (shared, free)
+        return [fit for fit, _ in order]
 
-    def choose_smoothness(self, found, rng):
-        """Return the best of kernels that differ in it, and go on from `found`."""
-        seed = rng.randint(2**31 - 1)  # all see the same rows
-        tries = [
+    def _split(self, spread, rng):
+        """Return the numbers of held-out rows and of the others.
+
+        The split does not depend on the order of rows and columns, nor on the sign of
+        y.
+        """
+        place = np.sort((self.X - self.X.min(axis=0)) / spread, axis=1)
+        rank = np.lexsort([*np.abs(self.y).T, *place.T])
+        order = rank[rng.permutation(len(rank))]
+        n_held_out = min(MAX_HELD_OUT, int(HELD_OUT_FRACTION * len(order)))
+        held_out, rows = np.split(order, [n_held_out])
+        return np.sort(held_out), np.sort(rows)
+
+    def choose_smoothness(self, fit, rng):
+        """Return the best fit among those that differ in the kernel's smoothness."""
+        seed = rng.randint(2**31 - 1)  # all candidates learn from the same minibatches
+        candidates = [
             self.learn(
-                found._replace(kernel=with_smoothness(found.kernel, nu)),
+                with_smoothness(fit, nu),
                 np.random.RandomState(seed),
-                STEPS // 2,
+                self.steps // 2,
                 RATE / 2,
-                found.tied,
+                shared=fit.shared,
             )
             for nu in SMOOTHNESS
         ]
-        best = tries[0]
-        for one in tries[1:]:
-            gain = (one.curve - best.curve)[-(STEPS // 8) :]  # at a small rate
+        best = candidates[0]
+        for candidate in candidates[1:]:
+            # Compare the last steps only, whose rate is small.
+            gain = (candidate.curve - best.curve)[-(self.steps // 8) :]
             if exceeds_standard_error(gain):
-                best = one
+                best = candidate
         return best
 
 
 def learn_kernel(
-    X, y, weight, kernel, noise_variance, n_threads, dtype, rng, search="auto",
-    rows=None, fit_all_noise=False, n_neighbors=None, exact=False, device="cpu",
+    data, kernel, noise_variance, rng, options, *, fit_all_noise=False,
+    n_neighbors=None, exact=False,
 ):  # fmt: skip
     """Learn kernel and noise variances from the density of rows given their nearest.
 
     Parameters
     ----------
-    X : array of shape (N, D)
-        Inputs, in any units; a random part of many rows is used.
-    y : array of shape (N, Q)
-        Targets, standardised.
-    weight : array of shape (N,)
-        Positive weights: how often a row counts; its noise variance is divided by it.
+    data : TrainingRows
+        Inputs in any units, standardised targets (n, Q), positive weights: how often a
+        row counts, and what its noise variance is divided by. A random part of many
+        rows is used.
     kernel : kernel object or None
-        Where to start; None starts at the default kernel, with its scales tied or
-        free, and tries each SMOOTHNESS.
+        Where to start. None starts at the default kernel, with shared or free
+        length-scales, and tries each SMOOTHNESS.
     noise_variance : float or array of shape (Q,)
         Where to start.
-    n_threads, dtype, rng, search
-        Threads of every launch, precision, source of random numbers, kind of search.
-    rows : array of shape (N,), default=None
-        Which rows of a larger X, that is not copied, y and weight belong to.
+    rng : RandomState
+        Source of random numbers.
+    options : LearningOptions
+        Threads, precision, neighbour search, device.
     fit_all_noise : bool, default=False
-        Whether the noise of all that are found suits their smoothness, or the best's.
+        Whether the noise of each fit suits its own smoothness, or only that of the
+        best.
     n_neighbors : int, default=None
-        From how many rows predictions will be made: the last steps see as many, at most
-        WIDE, and then variances are calibrated; None for NEIGHBORS and neither.
+        The number of rows from which predictions will be made. The last steps use as
+        many, and variances are then rescaled; None leaves both out.
     exact : bool, default=False
-        Whether few rows are asked for their marginal likelihood in the end.
-    device : {"cpu", "cuda"}, default="cpu"
-        Where densities and neighbours are found.
+        Whether few rows maximise their marginal likelihood in the end.
 
     Returns
     -------
-    found : list of Found
-        Kernels with the learned parameters, in the units of X, and their noise; the
-        best first.
+    fits : list of KernelFit
+        Kernels in the units of X, with their noise, the best first.
     """
-    pool = count_learning_rows(X.shape[1])
-    if len(y) > pool:
-        drawn = np.sort(rng.choice(len(y), pool, replace=False))
-        rows = drawn if rows is None else rows[drawn]
-        y, weight = y[drawn], weight[drawn]
-    X = X if rows is None else X[rows]
-    X, y, weight = merge_duplicates(X, y, weight)
+    X, y, weight = learning_rows(data, rng, options.tuning)
     spread = feature_spread(X, rng)
     start = start_kernel(spread) if kernel is None else kernel
-    compile_kernel(start, X.shape[1], dtype)  # refuse it before any work
+    compile_kernel(start, X.shape[1], options.dtype)  # refuses it before any work
     noise = np.zeros(y.shape[1])
     noise += noise_variance
     if len(X) == 1:
         return [KernelFit(clone(start), noise)]
-    ratios = 1.0 / weight[:, None]
-    learner = KernelLearner(X, y, ratios, weight, n_threads, dtype, search, device)
+    learner = KernelLearner(X, y, 1.0 / weight[:, None], weight, options)
     if kernel is not None:
-        around = params_in_units(start, spread, varying_features(X))
-        found = learner.learn(KernelFit(start, noise), rng, STEPS, RATE, around=around)
-        found = learner.fit_noise(found, rng)
-        # Its prior is around where the first leg ended: around the start, errors grow.
-        found = learner.learn(found, rng, STEPS // 2, RATE / 2)
-        found = learner.fit_noise(found, rng)
-        if exact and learner.few:
-            return [learner.maximize_marginal_likelihood(found)]
-        return [
-            learner.relearn_with_more_neighbors(found, n_neighbors, rng)
-            if n_neighbors
-            else found
-        ]
-    best, *rest = learner.coarse_to_fine(spread, noise, rng)
-    best = learner.choose_smoothness(learner.fit_noise(best, rng), rng)
-    nu = best.kernel.k2.nu
-    rest = [one._replace(kernel=with_smoothness(one.kernel, nu)) for one in rest]
-    best = learner.fit_noise(best, rng)
-    if exact and learner.few:
-        tied = next((one for one in (best, *rest) if one.tied), best)
-        best = learner.maximize_marginal_likelihood(
-            tied._replace(kernel=with_smoothness(tied.kernel, nu))
-        )
+        fit = learn_given(learner, KernelFit(start, noise), spread, rng)
+        rest = []
+    else:
+        best, *rest = learner.coarse_to_fine(spread, noise, rng)
+        best = learner.choose_smoothness(learner.fit_noise(best, rng), rng)
+        nu = best.kernel.k2.nu
+        rest = [with_smoothness(one, nu) for one in rest]
+        fit = learner.fit_noise(best, rng)
+    if exact and learner.is_small:
+        shared = next((one for one in (fit, *rest) if one.shared), fit)
+        fit = learner.maximize_marginal_likelihood(shared)
     elif n_neighbors:
-        best = learner.relearn_with_more_neighbors(best, n_neighbors, rng)
-    return [
-        best,
-        *(learner.fit_noise(one, rng) if fit_all_noise else one for one in rest),
-    ]
+        fit = learner.relearn_with_more_neighbors(fit, n_neighbors, rng)
+    if fit_all_noise:
+        rest = [learner.fit_noise(one, rng) for one in rest]
+    return [fit, *rest]
 
 
-def learn_kernel_from_sites(
-    sites, X, weight, start, n_threads, dtype, rng, search="auto", device="cpu"
-):  # fmt: skip
-    """Learn a kernel from what sites N(f_i; t_i, v_i) say of a latent function.
+def learn_given(learner, start, spread, rng):
+    """Return the fit of a kernel whose form the user gave."""
+    around = params_in_units(start.kernel, spread, varying_features(learner.X))
+    fit = learner.learn(start, rng, learner.steps, RATE, around=around)
+    fit = learner.fit_noise(fit, rng)
+    # The prior of the second leg is around its own start: with the first one's, errors
+    # on held-out rows grow.
+    fit = learner.learn(fit, rng, learner.steps // 2, RATE / 2)
+    return learner.fit_noise(fit, rng)
+
+
+def learn_kernel_from_sites(sites, X, weight, start, rng, options):
+    """Return the kernel that sites N(f_i; t_i, v_i) of a latent function teach.
 
     Given the sites, the gradient of their nearest-neighbour likelihood by the kernel is
-    that of the variational bound, whose sites they are (up to its neighbours).
+    that of the variational bound, up to the neighbours.
 
     Parameters
     ----------
@@ -373,43 +389,48 @@ def learn_kernel_from_sites(
         Inputs.
     weight : array of shape (N,)
         Positive weights: how often a row counts.
-    start : Found
-        Where to start, and whether scales are tied.
-    n_threads, dtype, rng, search, device
-        As in `learn_local`.
-
-    Returns
-    -------
-    kernel : kernel object
-        After SITE_STEPS steps.
+    start : KernelFit
+        Where to start, and whether length-scales keep their ratios.
+    rng, options
+        As in `learn_kernel`.
     """
     targets, variance = sites
-    ratios = variance / weight[:, None]
-    learner = KernelLearner(
-        X, targets, ratios, weight, n_threads, dtype, search, device
-    )
+    learner = KernelLearner(X, targets, variance / weight[:, None], weight, options)
     start = start._replace(noise=np.ones(targets.shape[1]))
-    found = learner.learn(
-        start, rng, SITE_STEPS, RATE, tied=start.tied, noise_free=False
+    fit = learner.learn(
+        start, rng, SITE_STEPS, RATE, shared=start.shared, noise_free=False
     )
-    return found.kernel
+    return fit.kernel
 
 
 def learning_search(search):
-    """Return the kind of search while kernels are learned, for the user's word.
+    """Return the kind of neighbour search for learning, given the user's word.
 
-    Kernels change all the time then, and no graph is made for each.
+    Kernels change all the time while they are learned, and a graph is too slow to make
+    for each.
     """
     return "auto" if search == "pynndescent" else search
 
 
-def count_learning_rows(n_features):
-    """Return how many rows take part in learning, at most."""
-    return min(MAX_ROWS, max(MAX_WORK // n_features, NEIGHBORS**2))
+def count_learning_rows(n_features, tuning):
+    """Return the largest number of rows that take part in learning."""
+    affordable = tuning.learning_numbers // n_features
+    return min(tuning.learning_rows, max(affordable, tuning.learning_neighbors**2))
+
+
+def learning_rows(data, rng, tuning):
+    """Return X, y and weight of the rows that take part, duplicates merged."""
+    y, weight, rows = data.y, data.weight, data.rows
+    most = count_learning_rows(data.X.shape[1], tuning)
+    if len(y) > most:
+        drawn = np.sort(rng.choice(len(y), most, replace=False))
+        rows = drawn if rows is None else rows[drawn]
+        y, weight = y[drawn], weight[drawn]
+    return merge_duplicates(data.X if rows is None else data.X[rows], y, weight)
 
 
 def root_mean_square(values):
-    """Return the root of the mean square of positive values, however large."""
+    """Return the root mean square of positive values, which may be very large."""
     most = values.max()
     return most * math.sqrt(np.mean((values / most) ** 2))
 
@@ -420,10 +441,10 @@ def varying_features(X):
 
 
 def start_kernel(spread):
-    """Return the default kernel with the SMOOTHNESS to start from."""
-    return with_smoothness(default_kernel(spread), SMOOTHNESS[0])
+    """Return the default kernel with the first SMOOTHNESS."""
+    return default_kernel(spread).set_params(k2__nu=SMOOTHNESS[0])
 
 
-def with_smoothness(kernel, nu):
-    """Return a default kernel with another smoothness."""
-    return clone(kernel).set_params(k2__nu=nu)
+def with_smoothness(fit, nu):
+    """Return a fit of the default kernel with another smoothness."""
+    return fit._replace(kernel=clone(fit.kernel).set_params(k2__nu=nu))

@@ -4,8 +4,6 @@ Data rows stand in a `Model` in the place of inducing points: Z the inputs, m th
 targets, s their noise variances relative to `noise` (one over their weights).
 """
 
-import math
-
 import numpy as np
 from scipy.optimize import minimize_scalar
 
@@ -17,6 +15,7 @@ from skswsgp._point.adam_step import LOG_NOISE_BOUNDS, make_optimizer, update_pa
 from skswsgp._point.state import Batch
 from skswsgp._solvers.data import center_rows
 from skswsgp._solvers.model import build_model
+from skswsgp._solvers.progress import half_cosine
 
 BATCH_SIZE = 256  # rows a step
 PRIOR_VARIANCE = 1.0  # of the logarithms of the parameters
@@ -71,7 +70,7 @@ class NeighborProcess:
         steps,
         rate,
         rows=None,
-        tied=None,
+        shared=None,
         noise_free=True,
         around=None,
     ):
@@ -90,8 +89,8 @@ class NeighborProcess:
             Draws the rows; Adam's steps; its rate, which falls along half a cosine.
         rows : ndarray or None
             The i of the sum, None for all; others serve as neighbours only.
-        tied : ndarray or None
-            Parameters whose logarithms move together.
+        shared : ndarray or None
+            Parameters whose logarithms move by a common amount.
         noise_free : bool
             Whether the noise moves.
         around : ndarray of shape (P,) or None
@@ -126,13 +125,12 @@ class NeighborProcess:
             grads = self.engine.differentiate(start)
             pull = middle - np.log(model.params[free])
             grads.d_log[0, free] += pull * n / (N * PRIOR_VARIANCE)
-            if tied is not None:
-                grads.d_log[0, tied] = grads.d_log[0, tied].mean()
+            if shared is not None:
+                grads.d_log[0, shared] = grads.d_log[0, shared].mean()
             pull = start_noise - np.log(model.noise)
             grads.d_noise[0] += pull * n / (N * PRIOR_VARIANCE)
             grads.d_noise[0] *= noise_free
-            decay = 0.5 * (1.0 + math.cos(math.pi * step / steps))
-            update_parameters(model, optimizer, grads, rate * decay)
+            update_parameters(model, optimizer, grads, rate * half_cosine(step, steps))
             total = grads.sums[0, 0]
             if not np.isfinite(total + model.params.sum() + model.noise.sum()):
                 raise FloatingPointError(NOT_FINITE)

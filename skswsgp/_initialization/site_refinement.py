@@ -1,9 +1,10 @@
 """The kernel of a classifier, refined on its own likelihood.
 
-Labels coded as numbers say which features matter, but not how large the latent function
-is, and they are no Gaussian targets. So on a part of the rows, each of them an inducing
-point, q(u) and its sites are found for the kernel at hand; the sites, as data with
-noise, then teach a better kernel, and so on. What predicts held-out rows best is kept.
+Labels coded as numbers say which features matter. They do not say how large the latent
+function is, and they are no Gaussian targets. So q(u) and its sites are found for the
+kernel at hand, on a part of the rows of which each is an inducing point. The sites, as
+data with noise, then teach a better kernel, and so on. The kernel under which held-out
+rows are likeliest is kept.
 """
 
 import math
@@ -11,76 +12,67 @@ import math
 import numpy as np
 
 from skswsgp._covariance.compile import free_variance, updated_kernel
-from skswsgp._initialization.holdout import MAX_HOLDOUT_ROWS, Holdout, warn_of_interrupt
+from skswsgp._initialization.holdout import Holdout, warn_of_interrupt
 from skswsgp._initialization.inducing import distinct_rows
 from skswsgp._initialization.kernel_learning import (
-    NEIGHBORS,
     count_learning_rows,
     learn_kernel_from_sites,
 )
 from skswsgp._initialization.statistics import effective_sample_size
 from skswsgp._linear.projection import mean_prior_variance
 
-VARIANCE_STEP = 3.0  # factor of the variance between two trials
-MAX_VARIANCE_STEPS = 6
-USUAL_VARIANCE, VARIANCE_SPREAD = 9.0, 2.0  # the latter of its logarithm
-MAX_KERNELS = 4  # learned from sites
-TOLERANCE = 1e-3  # nats a row: of densities, and of the bound during trials
-LEAST_PRECISION = 1e-4  # of a site, relative to that of the prior
+VARIANCE_STEP = 3.0  # factor of the kernel variance between two trials
+MAX_VARIANCE_STEPS = 6  # trials in one direction
+USUAL_VARIANCE = 9.0  # median of the prior of a classifier's kernel variance
+MAX_KERNELS = 4  # kernels learned from sites
+TOLERANCE = 1e-3  # nats a row: least gain of a trial, and convergence of its bound
+LEAST_PRECISION = 1e-4  # least precision of a site, relative to that of the prior
 
 
-def refine_kernel(starts, data, *setting):
-    """Return a kernel, as `Found`, under which held-out rows are at least as likely.
+def refine_kernel(starts, data, settings, options, rng):
+    """Return a `KernelFit` under which held-out rows are at least as likely.
 
-    `starts`, a list of `Found`, says where to start: the first unless another is
-    better; "fixed" parameters stay. Other arguments are those of `HeldOut`.
+    `starts` is a list of `KernelFit`: the first counts unless another one is better.
+    Fixed parameters stay. Other arguments are those of `Holdout`.
     """
-    trials = SiteRefinement(starts[0], data, *setting)
-    if not trials.decisive:
+    search = VarianceSearch(starts[0], data, settings, options, rng)
+    if not search.decisive:
         return starts[0]
     try:
         for start in starts:
-            trials.begin(start)
-        if trials.best is None:  # all have failed
+            search.begin(start)
+        if search.best is None:  # all candidates have failed
             return starts[0]
-        trials.scale(VARIANCE_STEP, MAX_VARIANCE_STEPS)
+        search.scale(VARIANCE_STEP, MAX_VARIANCE_STEPS)
         for _ in range(MAX_KERNELS):
-            if (
-                not trials.consider(trials.relearned)
-                and not trials.free_length_scales()
-            ):
+            improved = search.consider(search.relearned)
+            if not improved and not search.free_length_scales():
                 break
-        trials.scale(math.sqrt(VARIANCE_STEP), 2)
+        search.scale(math.sqrt(VARIANCE_STEP), 2)
     except KeyboardInterrupt:
         warn_of_interrupt()
-    return trials.found
+    return search.fit
 
 
-def log_variance_prior(variance):
-    """Return the log density of the variance of a classifier's kernel, up to a number.
-
-    Its logarithm is normal.
-    """
-    return -0.5 * (math.log(variance / USUAL_VARIANCE) / VARIANCE_SPREAD) ** 2
-
-
-class SiteRefinement(Holdout):
-    """Kernels in turn, each judged by rows that q(u) has not seen.
+class VarianceSearch(Holdout):
+    """Kernels in turn, each judged by rows that its q(u) has not seen.
 
     Attributes
     ----------
     Z : ndarray of shape (M, D)
-        The distinct ones of the rows that are not held out: inducing points.
+        Inducing points: the distinct rows that are not held out.
     best : NaturalSolver or None
-        That of the best kernel so far.
-    density : ndarray of shape (n_held,)
-        Log density of the held-out rows under it.
+        The solver of the best kernel so far.
+    density : ndarray of shape (n_held_out,)
+        Log density of the held-out rows under the best kernel.
     """
 
-    def __init__(self, start, data, likelihood, log_density, rng, *setting):
-        most = min(MAX_HOLDOUT_ROWS, count_learning_rows(data.X.shape[1]))
-        super().__init__(most, data, likelihood, log_density, rng, *setting)
-        self.Z, _ = distinct_rows(self.X[~self.held])
+    def __init__(self, start, data, settings, options, rng):
+        tuning = settings.tuning
+        n_rows = count_learning_rows(data.X.shape[1], tuning)
+        n_rows = min(n_rows, tuning.holdout_rows)
+        super().__init__(n_rows, data, settings, options, rng)
+        self.Z, _ = distinct_rows(self.X[~self.held_out])
         self.start, self.rng = start, rng
         self.best, self.density = None, None
 
@@ -92,20 +84,20 @@ class SiteRefinement(Holdout):
         return updated_kernel(self.start.kernel, self.best.engine.model.params)
 
     @property
-    def found(self):
-        """The best so far, as `Found`, with the scale that its variances ask for."""
+    def fit(self):
+        """The best `KernelFit` so far, with the scale that suits its variances."""
         if self.best is None:
             return self.start
         scale = self.variance_scale(self.best)
         return self.start._replace(kernel=self.kernel, variance_scale=scale)
 
     def solver_for(self, kernel):
-        """Return a solver under a kernel, which goes on from the sites of the best."""
+        """Return a solver under a kernel that starts from the sites of the best one."""
         attributes = {"kernel_": kernel, "inducing_points_": self.Z}
         if self.best is not None:
             attributes["inducing_mean_"] = self.best.engine.model.m
             attributes["inducing_covariance_"] = self.best.engine.model.s
-        solver = self.solver(attributes, NEIGHBORS)
+        solver = self.solver(attributes, self.settings.tuning.learning_neighbors)
         solver.tolerance = TOLERANCE
         if self.best is not None:
             solver.site_precision[:] = self.best.site_precision
@@ -113,38 +105,39 @@ class SiteRefinement(Holdout):
         return solver
 
     def begin(self, start):
-        """Start there, if nothing better is known."""
+        """Take a `KernelFit` as the start if its kernel is the best so far."""
         if self.consider(self.solver_for, start.kernel):
             self.start = start
 
     def free_length_scales(self):
-        """Free the length-scales from now on; return whether they were tied."""
-        tied = self.start.tied
-        self.start = self.start._replace(tied=False)
-        return tied
+        """Let length-scales leave their ratios; return whether they were shared."""
+        shared = self.start.shared
+        self.start = self.start._replace(shared=False)
+        return shared
 
     def consider(self, make, *arguments, cost=0.0):
-        """Keep a solver that is made if held-out rows are likelier; return whether so.
+        """Make a solver, and keep it if held-out rows are likelier than ever.
 
-        Than ever, by TOLERANCE and a cost in nats that all of them share, and beyond
-        chance. One that fails is worse than any.
+        They must be likelier by TOLERANCE and a cost in nats that all rows share, and
+        beyond the standard error. A solver that fails is worse than any. Returns
+        whether the solver was kept.
         """
         try:
             solver = make(*arguments)
-            density = self.log_densities(solver, {})
+            density = self.log_density(solver)
         except FloatingPointError:
             return False
-        least = TOLERANCE + cost / effective_sample_size(self.weight[self.held])
-        if self.best is not None and not self.better(density, self.density, least):
+        least = TOLERANCE + cost / effective_sample_size(self._held_out_weight)
+        if self.best is not None and not self.is_better(density, self.density, least):
             return False
         self.best, self.density = solver, density
         return True
 
     def scale(self, factor, most):
-        """Multiply the variance by a factor, or else divide it, while it helps.
+        """Multiply the variance by a factor, or else divide it, while that helps.
 
-        Its logarithm has a normal prior: few held-out rows that are all predicted well
-        would ask for ever more.
+        Few held-out rows that are all predicted well would ask for ever more variance,
+        so its logarithm has a normal prior.
         """
         found = free_variance(self.start.kernel, self.X.shape[1])
         if found is None:
@@ -156,24 +149,28 @@ class SiteRefinement(Holdout):
                 now = self.best.engine.model.params[slot]
                 if not bounds[0] <= step * now <= bounds[1]:
                     break
-                cost = log_variance_prior(now) - log_variance_prior(step * now)
+                cost = self.log_variance_prior(now) - self.log_variance_prior(
+                    step * now
+                )
                 if not self.consider(self.best.scaled, slot, step, cost=cost):
                     break
             if self.best is not before:
                 break
 
+    def log_variance_prior(self, variance):
+        """Return the log density of a kernel variance, up to a constant."""
+        distance = math.log(variance / USUAL_VARIANCE)
+        return -0.5 * (distance / self.settings.tuning.variance_spread) ** 2
+
     def relearned(self):
         """Return a solver under the kernel that the sites of the best one teach."""
-        kept, start = ~self.held, self.start._replace(kernel=self.kernel)
+        kept, start = ~self.held_out, self.start._replace(kernel=self.kernel)
         weight = self.weight[kept, None]
         least = LEAST_PRECISION / mean_prior_variance(start.kernel, self.Z)
         precision = np.maximum(self.best.site_precision[kept] / weight, least)
-        sites = (
-            self.best.site_precision_mean[kept] / (weight * precision),
-            1.0 / precision,
-        )
-        X, rng = self.X[kept], self.rng
+        mean = self.best.site_precision_mean[kept] / (weight * precision)
         kernel = learn_kernel_from_sites(
-            sites, X, self.weight[kept], start, rng=rng, **self.options
-        )
+            (mean, 1.0 / precision), self.X[kept], self.weight[kept], start, self.rng,
+            self.options,
+        )  # fmt: skip
         return self.solver_for(kernel)

@@ -139,3 +139,44 @@ def expected_log_prob(likelihood, noise, y, row, latent, scratch, d_noise):
         nodes, weights = likelihood.nodes, likelihood.weights
         value = expected_softmax(nodes, weights, int(y[row, 0]), latent, scratch)
     return value
+
+
+from scipy.special import ndtr, softmax  # temporary
+
+
+class _Record:
+    def __init__(self, name):
+        self.name, self.code, self.conjugate = name, CODES[name], name == "gaussian"
+
+    def regression_targets(self, y, n_latent):
+        if self.name != "softmax":
+            return y
+        t = (y == np.arange(n_latent)).astype(y.dtype)
+        t -= t.mean(axis=0)
+        return t
+
+    def probabilities(self, mu, v):
+        if mu.shape[1] == 1:
+            argument = mu[:, 0] / np.sqrt(1.0 + v[:, 0])
+            return np.stack([ndtr(-argument), ndtr(argument)], axis=1)
+        total = np.zeros_like(mu)
+        std = np.sqrt(v)
+        for node in normal_nodes(256, mu.shape[1]).astype(mu.dtype):
+            total += softmax(mu + std * node, axis=1)
+        return total / total.sum(axis=1, keepdims=True)
+
+    def log_density(self, mu, v, y, noise):
+        if self.conjugate:
+            variance = v + noise
+            return (
+                -0.5
+                * (math.log(2 * math.pi) + np.log(variance) + (y - mu) ** 2 / variance)
+            ).sum(axis=1)
+        labels = y[:, 0].astype(int)
+        if mu.shape[1] == 1:
+            labels = (labels + 1) // 2
+        proba = self.probabilities(mu, v)[np.arange(len(labels)), labels]
+        return np.log(np.maximum(proba, np.finfo(proba.dtype).tiny))
+
+
+LIKELIHOODS = {name: _Record(name) for name in CODES}

@@ -1,37 +1,107 @@
-"""TODO docstring."""
+"""Stochastic gradient ascent with Adam: Algorithm 1 of the paper."""
 
 import numpy as np
 
+from skswsgp._compiled.threads import CHUNKS
+from skswsgp._covariance.compile import compile_kernel
 from skswsgp._neighbors.lists import NeighborTracker, TrackedSearch
 from skswsgp._point.adam_step import STEPS_PER_BLOCK, require_finite_training
 from skswsgp._solvers.data import memory_budget
+from skswsgp._solvers.progress import Schedule, steps_per_epoch
+from skswsgp._solvers.solver import Solver
 
 
-class AdamSolver:
-    """Epochs of minibatches: Algorithm 1 of the paper."""
+class AdamSolver(Solver):
+    """Epochs of minibatches, which train kernel, noise, q(u) and inducing inputs.
 
-    converged = False  # `History` decides
-    solved = True
-    keeps_best = False  # the loss of an epoch is one of many models
-    usable = True  # the model, after any number of steps
+    Parameters
+    ----------
+    engine, data, kernel, settings, rng
+        As in `Solver`. The learning rate falls over `settings.max_iter` epochs.
+    feature_scale : ndarray of shape (D,)
+        The unit of a step of each feature of Z.
+    moments : Optimizer, default=None
+        Moments of Adam from an earlier chunk of a stream.
+    """
 
-    def __init__(self, engine, data, options, schedule, rng):
-        self.search = TrackedSearch(engine, data.n_rows, options)
-        neighbors = NeighborTracker(self.search, data.n_rows, memory_budget())
-        self.plan = "epoch", schedule.epochs
-        rows = engine.make_loader(data, neighbors)
-        self.arguments = engine, data.weight, rows, rng, schedule
+    unit = "epoch"
+    priors = ("local",)
+    finds_optimum = False
+    takes_steps = True
+    converged = False  # `History` decides when to stop
 
-    def advance(self, epoch):
-        """Run an epoch; return (loss per row, bound in nats)."""
-        return run_epoch(*self.arguments, epoch)
+    def __init__(
+        self, engine, data, kernel, settings, rng, feature_scale, moments=None
+    ):  # fmt: skip
+        n_steps = steps_per_epoch(data.n_rows, settings.batch_size)
+        self.schedule = Schedule(
+            settings.learning_rate, settings.max_iter, n_steps, settings.decay
+        )
+        compiled = compile_kernel(kernel, data.X.shape[1], settings.dtype)
+        if moments is not None:
+            moments = type(moments)(*(array.copy() for array in moments))
+        engine.prepare_training(
+            data.n_rows // n_steps,
+            compiled.free,
+            compiled.log_bounds,
+            feature_scale,
+            moments,
+        )
+        self.engine, self.rng, self.weight = engine, rng, data.weight
+        self.search = TrackedSearch(engine, data.n_rows, settings.search_options)
+        lists = NeighborTracker(self.search, data.n_rows, memory_budget())
+        self.loader = engine.make_loader(data, lists)
+
+    @property
+    def n_rounds(self):
+        """The number of epochs over which the learning rate falls."""
+        return self.schedule.epochs
+
+    def advance(self, index):
+        """Run an epoch; return (loss per row, bound in nats), averaged over it."""
+        return run_epoch(
+            self.engine, self.weight, self.loader, self.rng, self.schedule, index
+        )
+
+    @classmethod
+    def count_inducing(cls, n_rows, n_features, tuning):
+        """Return M: a step costs the same for any M, but few serve small data."""
+        return tuning.adam_inducing
+
+    @classmethod
+    def count_neighbors(cls, n_rows, M, tuning):
+        """Return H, before it is cut to M."""
+        return tuning.adam_neighbors
+
+    @classmethod
+    def takes_full_covariance(cls, settings, n_rows, M, H):
+        """Return whether all of S, with moments and gradients, is small."""
+        size = bytes_of_full_covariance(settings, M, H)
+        return size <= settings.tuning.auto_covariance_bytes
+
+    @classmethod
+    def holdout_above(cls, tuning):
+        """Return the number of rows above which "auto" holds some out."""
+        return tuning.holdout_above_adam
+
+    @classmethod
+    def count_points(cls, n_rows, M, settings):
+        """Return how many rows an engine is asked about in a fit, at most."""
+        return settings.max_iter * n_rows
 
 
-def run_epoch(engine, weight, rows, rng, schedule, epoch):
+def bytes_of_full_covariance(settings, M, H):
+    """Return the memory of all of S, its two moments and its gradients."""
+    copies = 4 if H < M else 4 + CHUNKS
+    itemsize = np.dtype(settings.dtype).itemsize
+    return copies * itemsize * M * M * settings.n_latent
+
+
+def run_epoch(engine, weight, loader, rng, schedule, epoch):
     """Visit the rows once in random order; return (loss per row, bound in nats).
 
-    The rows that do not fill the last minibatch are left out of this epoch. `rows` are
-    what the engine has loaded, with these weights.
+    Rows that do not fill the last minibatch are left out of the epoch. `weight` (n,)
+    are the weights of the rows that the loader gives.
     """
     order = rng.permutation(len(weight))
     n_steps = schedule.n_steps
@@ -41,7 +111,7 @@ def run_epoch(engine, weight, rows, rng, schedule, epoch):
         steps = range(first, min(first + STEPS_PER_BLOCK, n_steps))
         index = order[first * n : (steps[-1] + 1) * n]
         rates = np.array([schedule.rate_at(epoch, step) for step in steps])
-        engine.steps(rows.batch(index), n, rates)
+        engine.steps(loader.batch(index), n, rates)
         visited += weight[index].sum(dtype=np.float64)
     sums, model = engine.finish_epoch(), engine.model
     for array in (sums, model.params, model.noise, model.m, model.s, model.L):

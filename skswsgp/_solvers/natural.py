@@ -23,18 +23,13 @@ from skswsgp._compiled.threads import index_blocks
 from skswsgp._linear.conjugate_gradients import solve_systems
 from skswsgp._linear.projection import Projection
 from skswsgp._neighbors.lists import NeighborTracker, TrackedSearch
-from skswsgp._point.likelihoods import GAUSSIAN
 from skswsgp._solvers.data import memory_budget
 from skswsgp._solvers.priors import make_local_prior, make_vecchia_prior
+from skswsgp._solvers.solver import Solver
 
 DAMPING = 0.7  # of natural-gradient steps, at most
 LEAST_STEP = 0.05  # below which sites stay as they were
 GROWTH = 1.4  # of a step after one that was good
-# Of conjugate gradients, relative to the right-hand side: of a round that others
-# follow, or of single precision, and of the only round.
-TOLERANCE, LAST_TOLERANCE = 1e-3, 1e-6
-FIRST_STEPS = 100  # of conjugate gradients, with one preconditioner
-MAX_STEPS = 1000  # with the other
 MAX_ROUNDS = 20
 LOSS_TOLERANCE = 1e-4  # nats a row
 NOT_FINITE = (
@@ -43,52 +38,54 @@ NOT_FINITE = (
 )
 
 
-class NaturalSolver:
-    """Rounds of natural-gradient steps for the m and s of the engine's model.
+class NaturalSolver(Solver):
+    """Rounds of natural-gradient steps for the m and S of the engine's model.
 
     Parameters
     ----------
-    engine : CpuEngine
-        Its model's m and s, or L, are modified.
-    kernel : kernel object
-        The kernel with the parameters of that model.
-    data : Data
-        Training rows.
-    options : dict
-        Of the neighbour search.
-    rng : RandomState
-        Draws the order of the chain.
-    kl : {"vecchia", "local"}
-        The prior.
+    engine, data, kernel, settings, rng
+        As in `Solver`; m and s, or L, of the engine's model are modified, and `rng`
+        draws the order of the Vecchia prior.
     """
 
-    keeps_best = False  # no round is worse than the one before, but by the tolerance
+    # No round is worse than the one before by more than LOSS_TOLERANCE, so the last
+    # one is kept.
+    keeps_best = False
 
-    def __init__(self, engine, kernel, data, options, rng, kl="vecchia"):
-        self.engine, self.data = engine, data
-        self.search = TrackedSearch(engine, data.n_rows, options)
-        self.order = rng.permutation(len(engine.model.Z))
-        lookup = NeighborTracker(self.search, data.n_rows, memory_budget()).lookup
-        self.rows = Projection(engine, kernel, data, lookup, memory_budget())
-        if kl == "vecchia":
-            metric = options["metric"] if options["metric"] != "random" else "kernel"
-            self.prior = make_vecchia_prior(engine, kernel, metric, self.order)
+    def __init__(self, engine, data, kernel, settings, rng):
+        self.engine, self.data, self.tuning = engine, data, settings.tuning
+        self.search = TrackedSearch(engine, data.n_rows, settings.search_options)
+        order = rng.permutation(len(engine.model.Z))
+        memory = memory_budget()
+        lookup = NeighborTracker(self.search, data.n_rows, memory).lookup
+        self.rows = Projection(engine, kernel, data, lookup, memory)
+        if settings.kl == "vecchia":
+            self.prior = make_vecchia_prior(engine, kernel, settings, order)
         else:
-            self.prior = make_local_prior(engine, data, lookup)
-        self.chained = kl == "vecchia"
-        self.conjugate = engine.model.family == GAUSSIAN
+            self.prior = make_local_prior(engine, data, lookup, self.tuning)
+        self.order = order
+        self.conjugate = settings.likelihood_record.conjugate
         once = self.conjugate and engine.model.Z.dtype == np.float64
-        self.accuracy = LAST_TOLERANCE if once else TOLERANCE
+        tuning = self.tuning
+        self.accuracy = tuning.final_tolerance if once else tuning.round_tolerance
         shape = data.n_rows, engine.model.m.shape[1]
-        self.site_precision, self.site_precision_mean = np.zeros(
-            (2, *shape)
-        )  # w and w t
-        self.plan = "round", 1 if self.conjugate else MAX_ROUNDS
+        # w and w t of the sites
+        self.site_precision, self.site_precision_mean = np.zeros((2, *shape))
         self.losses, self.tolerance = [], LOSS_TOLERANCE
         self.step = DAMPING
         self.weight = data.weight
-        self.solved = True  # whether conjugate gradients came to an end
+        self._solved = True
         self.prior_first = False
+
+    @property
+    def n_rounds(self):
+        """One round for the Gaussian likelihood, whose optimum is in closed form."""
+        return 1 if self.conjugate else MAX_ROUNDS
+
+    @property
+    def solved(self):
+        """Whether conjugate gradients converged in the last round."""
+        return self._solved
 
     @property
     def usable(self):
@@ -117,7 +114,7 @@ class NaturalSolver:
             loss = self._step_towards(precision, shift)
         else:
             self.site_precision[:], self.site_precision_mean[:] = precision, shift
-            loss, self.bound, self.solved = self._solve_all()
+            loss, self.bound, self._solved = self._solve_all()
         self.losses.append(loss)
         return loss, self.bound
 
@@ -144,7 +141,7 @@ class NaturalSolver:
                 for array, old in zip(() if kept else state, before, strict=False):
                     array[:] = old
             if kept:
-                self.bound, self.solved = bound, solved
+                self.bound, self._solved = bound, solved
                 self.step = min(DAMPING, GROWTH * step)
                 return loss
             if step <= LEAST_STEP:
@@ -220,14 +217,14 @@ class NaturalSolver:
         def divide_by_prior(u, which):
             return prior.solve(u)
 
-        for steps in (FIRST_STEPS, MAX_STEPS):
+        for steps in (self.tuning.first_cg_steps, self.tuning.most_cg_steps):
             inverse = divide_by_prior if self.prior_first else divide
             left = solve_systems(
                 m, left, right, multiply, inverse, self.accuracy, steps
             )
             if len(left) == 0:
                 break
-            self.prior_first = self.chained and not self.prior_first
+            self.prior_first = self.prior.solvable and not self.prior_first
         model.m[:] = m
         model.s[seen] = (beta * prior.share[:, None] / diagonal)[seen]
         return len(left) == 0

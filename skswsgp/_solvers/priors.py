@@ -1,23 +1,21 @@
-"""The nearest-neighbour prior of inducing values.
+"""The two priors of inducing values that the natural solver knows.
 
-The prior of Vecchia (1988) writes p(u) as a chain in which each u_j depends on its H
-nearest predecessors w only, u_j ~ N(b_j' u_w, D_j), b_j = K_w^-1 k_j. With the sparse
-lower factor R = D^-1/2 (I - B) its precision is R' R. VNNGP (Wu, Pleiss, Cunningham,
+Vecchia (1988) writes p(u) as a chain in which each u_j depends on its H nearest
+predecessors w only, u_j ~ N(b_j' u_w, D_j) with b_j = K_w^-1 k_j. Its precision is
+R' R with the sparse lower factor R = D^-1/2 (I - B). VNNGP (Wu, Pleiss and Cunningham,
 ICML 2022) uses it as the prior of a variational Gaussian process.
 
+The paper's own term, eq. 11, adds up the divergences of the inducing points that each
+row uses,
 
-----
+    KL = sum_i (weight_i / W) KL(q(u_w) || p(u_w)),  W the sum of weights.
 
-The paper's prior term: divergences of the rows' own inducing points, added up.
+It is quadratic in m as well, with the precision
 
-    KL = sum_i (weight_i / W) KL(q(u_w) || p(u_w)),  W the sum of weights,
+    P = sum_i (weight_i / W) S_i' K_w^-1 S_i,  S_i the selection of row i's points,
 
-of eq. 11 is quadratic in m as that of `_chain` is, with the precision
-
-    P = sum_i (weight_i / W) S_i' K_w^-1 S_i,   S_i the selection of the active points,
-
-but no density of all of u has it, and each log s_j counts by the share of rows that see
-u_j.
+but it is the divergence from no density of all of u, and each log s_j counts by the
+fraction of the rows that use u_j.
 """
 
 from typing import NamedTuple
@@ -33,18 +31,17 @@ from skswsgp._linear.projection import mean_prior_variance
 from skswsgp._linear.row_matrix import SparseRowMatrix
 from skswsgp._neighbors.search import NeighborSearch
 
-ASSEMBLY_BYTES = 2**26  # of inverses that are added to P at once
-
 
 class VecchiaPrior(NamedTuple):
-    """p(u) = N(0, (R' R)^-1)."""
+    """The density p(u) = N(0, (R' R)^-1)."""
 
-    rows: (
-        SparseRowMatrix  # or held: of R (M, M), in its order; each ends on the diagonal
-    )
+    # R (M, M), on the CPU or a device; the last stored entry of a row is the diagonal
+    rows: SparseRowMatrix
     precision: np.ndarray  # (M,) diagonal of R' R
-    share: np.ndarray  # (M,) by which log s_j counts in the divergence: 1
+    share: np.ndarray  # (M,) weight of log s_j in the divergence: 1
     log_det: float  # log determinant of the prior covariance
+
+    solvable = True  # systems with the precision take one pass over the rows
 
     def matvec(self, u):
         """Return R' R u for u (M, k)."""
@@ -59,7 +56,7 @@ class VecchiaPrior(NamedTuple):
         return self.rows.solve(u)
 
     def scaled(self, variance):
-        """Return the chain of the same kernel times `variance`."""
+        """Return the prior of the kernel multiplied by `variance`."""
         return VecchiaPrior(
             self.rows.scaled(1.0 / np.sqrt(variance)),
             self.precision / variance,
@@ -68,10 +65,10 @@ class VecchiaPrior(NamedTuple):
         )
 
     def divergence(self, m, S):
-        """Return KL(q(u) || p(u)), q(u) = N(m, S), summed over the columns of m.
+        """Return KL(q(u) || p(u)) for q(u) = N(m, S), summed over the columns of m.
 
-        S holds variances (M, Q) or lower factors (Q, M, M);
-        1/2 [|R m|^2 + tr(R' R S) - M + log|P| - log|S|], P the covariance.
+        S holds variances (M, Q) or lower factors (Q, M, M). With the prior covariance C
+        it is 1/2 [|R m|^2 + tr(R' R S) - M + log|C| - log|S|].
         """
         if S.ndim == 2:
             trace = np.sum(self.precision[:, None] * S)
@@ -84,12 +81,15 @@ class VecchiaPrior(NamedTuple):
         return 0.5 * float(square + trace - m.size + log_dets)
 
 
-def make_vecchia_prior(engine, kernel, metric, order):
-    """Return the `Chain` of the engine's inducing points, visited in `order` (M,).
+def make_vecchia_prior(engine, kernel, settings, order):
+    """Return the `VecchiaPrior` of the engine's inducing points in an order (M,).
 
-    `kernel` is the kernel object with the parameters of the engine's model.
+    `kernel` is the kernel object with the parameters of the engine's model. Random
+    neighbours are an ablation of the rows; predecessors are then those of the kernel.
     """
-    order = order.astype(np.int32)  # the dtype of other lists: loops compile for it
+    metric = settings.neighbor_metric
+    metric = "kernel" if metric == "random" else metric
+    order = order.astype(np.int32)  # other lists have this dtype, loops compile for it
     Z, H = engine.model.Z[order], engine.n_neighbors
     M = len(Z)
     shift = engine.model.jitter * mean_prior_variance(kernel, Z)
@@ -125,15 +125,17 @@ class LocalPrior(NamedTuple):
 
     matrix: csr_matrix  # P (M, M)
     precision: np.ndarray  # (M,) diagonal of P
-    share: np.ndarray  # (M,) of the rows that see a point
-    log_det: float  # mean of log |K_w|
+    share: np.ndarray  # (M,) weighted fraction of the rows that use a point
+    log_det: float  # mean of log |K_w| over rows
+
+    solvable = False  # systems with P are as hard as those of the solver
 
     def matvec(self, u):
         """Return P u."""
         return self.matrix @ u
 
     def scaled(self, variance):
-        """Return the divergences of the same kernels times `variance`."""
+        """Return the prior of the kernel multiplied by `variance`."""
         return LocalPrior(
             self.matrix / variance,
             self.precision / variance,
@@ -153,8 +155,8 @@ class LocalPrior(NamedTuple):
         return 0.5 * float(square + trace + log_dets)
 
 
-def make_local_prior(engine, data, lookup):
-    """Return the `LocalDivergences` of rows of data; `lookup` finds their lists."""
+def make_local_prior(engine, data, lookup, tuning):
+    """Return the `LocalPrior` of rows of data; `lookup` finds their neighbours."""
     M, H = len(engine.model.Z), engine.n_neighbors
     weight = data.weight.astype(np.float64) / data.weight.sum(dtype=np.float64)
     if engine.dense:
@@ -165,7 +167,7 @@ def make_local_prior(engine, data, lookup):
         P = csr_matrix(inverse[0].astype(np.float64))
         return LocalPrior(P, P.diagonal(), np.ones(M), float(log_det[0]))
     P, share, log_det = csr_matrix((M, M)), np.zeros(M), 0.0
-    size = max(1, ASSEMBLY_BYTES // (16 * H**2))
+    size = max(1, tuning.assembly_bytes // (16 * H**2))
     for index in index_blocks(data.n_rows, size):
         X = data.block(index)[0]
         lists = lookup(index, X)

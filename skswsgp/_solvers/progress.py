@@ -59,8 +59,12 @@ class Schedule(NamedTuple):
         if not self.decay:
             return self.rate
         phase = (epoch + step / self.n_steps) / self.epochs
-        share = 0.5 * (1.0 + math.cos(math.pi * phase))
-        return self.rate * (FINAL_RATE + (1.0 - FINAL_RATE) * share)
+        return self.rate * (FINAL_RATE + (1.0 - FINAL_RATE) * half_cosine(phase))
+
+
+def half_cosine(step, steps=1.0):
+    """Return a weight that falls along half a cosine from 1 to 0 in some steps."""
+    return 0.5 * (1.0 + math.cos(math.pi * step / steps))
 
 
 def steps_per_epoch(n_rows, batch_size):

@@ -1,0 +1,56 @@
+"""The user's parameters as everything below the estimators reads them."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from skswsgp._point.likelihoods import LIKELIHOODS
+from skswsgp._solvers.tuning import Tuning
+
+
+class Settings(NamedTuple):
+    """Parameters of an estimator, in their public meaning where nothing is said."""
+
+    likelihood: str  # a name of LIKELIHOODS
+    n_latent: int  # Q, the number of latent functions
+    solver: type  # the subclass of `Solver` that trains
+    kernel: object = None
+    n_inducing: int | str = "auto"
+    n_neighbors: int | str = "auto"
+    inducing_points: str | np.ndarray = "kmeans"
+    optimize_inducing: bool = False
+    covariance: str = "auto"
+    neighbor_metric: str = "kernel"
+    neighbor_search: str = "auto"
+    kl: str = "vecchia"  # or "local": "auto" is resolved
+    kl_weight: float | str = "auto"
+    init: str = "local"
+    noise_variance: float = 0.1  # 0.1 for classes, which have none
+    batch_size: int = 64
+    learning_rate: float = 0.02
+    max_iter: int = 200  # 1 for a chunk of a stream
+    decay: bool = True  # whether the learning rate falls: not for a stream
+    device: str = "cpu"
+    n_jobs: int | None = None
+    dtype: str = "float64"
+    tuning: Tuning = Tuning()
+
+    @property
+    def likelihood_record(self):
+        """The record of the likelihood."""
+        return LIKELIHOODS[self.likelihood]
+
+    @property
+    def search_options(self):
+        """The options of a `NeighborSearch`."""
+        return {"metric": self.neighbor_metric, "search": self.neighbor_search}
+
+    def divergence_weight(self, M, H, kl=None):
+        """Return beta, the weight of the divergence from the prior `kl`.
+
+        "auto" is 1 for the Vecchia prior, whose divergence is that of all inducing
+        points, and max(1, M / H) for local divergences, which then add up to as much.
+        """
+        if self.kl_weight != "auto":
+            return float(self.kl_weight)
+        return 1.0 if (kl or self.kl) == "vecchia" else max(1.0, M / H)
