@@ -128,8 +128,9 @@ class Holdout:
     def variance_scale(self, solver):
         """Return the factor of the variance of q(f) that suits held-out rows best.
 
-        It is for likelihoods without noise variances. Its logarithm has a normal prior. The factor is 1 if the gain does not exceed
-        its standard error; a smaller part of the rows must gain more.
+        It is for likelihoods without noise variances. Its logarithm has a normal
+        prior. The factor is 1 if the gain does not exceed its standard error; a smaller
+        part of the rows must gain more.
         """
         weight, y = self._held_out_weight, self.y[self.held_out]
         mean, variance = self._marginals(solver)

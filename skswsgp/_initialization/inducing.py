@@ -6,12 +6,12 @@ import numpy as np
 from sklearn.cluster import MiniBatchKMeans
 from sklearn.utils.random import sample_without_replacement
 
-KMEANS_EPOCHS = (
-    5  # of k-means; a fixed number, for stopping by a sum would depend on threads
-)
-KMEANS_PAIRS = 400_000_000  # of a row and a centre, in an epoch: about a second
-MAX_CENTRES = 20_000  # beyond, k-means takes minutes: random rows
-MAX_PLUS_PLUS = 1024  # up to as many centres, k-means++ costs less than it gains
+# Epochs of k-means. A criterion for stopping would be a sum, whose bits depend on the
+# number of threads.
+KMEANS_EPOCHS = 5
+KMEANS_PAIRS = 400_000_000  # pairs of a row and a centre an epoch, about a second
+MAX_CENTRES = 20_000  # centres, beyond which k-means takes minutes
+MAX_PLUS_PLUS = 1024  # centres up to which k-means++ gains more than it costs
 
 
 def initial_inducing_points(
@@ -24,9 +24,10 @@ def initial_inducing_points(
     X : array of shape (N, D)
         Rows of data; a memory map is read at the rows that are used.
     n_inducing : int
-        Number of points that is asked for; duplicates are removed, so M may be less.
+        Number of points; M may be less, because duplicates are removed.
     method : {"kmeans", "random"} or array of shape (n_inducing, D)
-        How to choose them, or `given_points`; more than MOST_CENTRES are drawn.
+        How to choose them, or the points themselves. More than MAX_CENTRES are random
+        rows.
     rng : RandomState
         Source of random numbers.
     feature_scale : array of shape (D,)
@@ -52,7 +53,7 @@ def initial_inducing_points(
 
 
 def _sample_size(n_centres):
-    """Return how many rows k-means sees; its time is in proportion to PAIRS."""
+    """Return the number of rows for k-means."""
     return max(10_000, 5 * n_centres, min(20 * n_centres, KMEANS_PAIRS // n_centres))
 
 
@@ -71,9 +72,10 @@ def _values(X, rows):
 
 
 def distinct_rows(Z):
-    """Return (rows of Z without exact repetitions, which of them each row is).
+    """Return the distinct rows of Z, and for each row which of them it is.
 
-    They keep their order, so that neither order nor sign of columns matters.
+    The distinct rows stay in the order of Z, so that neither the order nor the sign of
+    columns matters.
     """
     _, first, group = np.unique(Z, axis=0, return_index=True, return_inverse=True)
     order = np.argsort(first)
@@ -94,16 +96,16 @@ def _centres(sample, n_centres, rng, feature_scale, weight):
         random_state=rng,
     )
     with warnings.catch_warnings():
-        # On Windows, with MKL, it tells of a leak that OMP_NUM_THREADS avoids.
+        # scikit-learn warns of a memory leak of MKL on Windows.
         warnings.filterwarnings("ignore", "MiniBatchKMeans is known", UserWarning)
         kmeans.fit((sample - middle) / scale, sample_weight=weight)
     return kmeans.cluster_centers_ * scale + middle
 
 
 def given_points(points, n_features, n_inducing):
-    """Return the user's points as float64; raise ValueError for what are none.
+    """Return the user's inducing points as float64; raise ValueError for bad ones.
 
-    `n_inducing` is the number that the user asks for, or "auto".
+    `n_inducing` is the user's number of them, or "auto".
     """
     try:
         if np.iscomplexobj(points):

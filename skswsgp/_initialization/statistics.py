@@ -1,19 +1,19 @@
-"""What training starts from when the user does not say."""
+"""Statistics of rows: spread, effective sample size, significance, duplicates."""
 
 import math
 
 import numpy as np
 
 SPREAD_SAMPLE = 20_000  # rows from which the spread of the features is measured
-HELD_OUT_FRACTION = 0.2  # of them
+HELD_OUT_FRACTION = 0.2  # fraction of rows held out to choose between kernels
 
 
 def feature_spread(X, rng, rows=None):
-    """Return a robust standard deviation of each feature, 1 for constant ones, (D,).
+    """Return a robust standard deviation of each feature (D,), 1 where constant.
 
-    The smaller of the standard deviation and the scaled interquartile range (where that
-    is not zero), so that a few outlying rows do not set the scale. `rows` are those of
-    X that count, None for all.
+    It is the smaller of the standard deviation and the scaled interquartile range, if
+    that is not zero, so that a few outliers do not set the scale. `rows` are the
+    numbers of the rows that count, None for all.
     """
     rows = np.arange(len(X)) if rows is None else rows
     if len(rows) > SPREAD_SAMPLE:
@@ -28,7 +28,7 @@ def feature_spread(X, rng, rows=None):
 
 
 def mean_and_scale(y, sample_weight):
-    """Return weighted mean and standard deviation (1 if constant) of each output."""
+    """Return weighted mean and standard deviation, 1 if constant, of each output."""
     y, exponent = fractions(y)
     mean = np.average(y, axis=0, weights=sample_weight)
     scale = np.sqrt(np.average((y - mean) ** 2, axis=0, weights=sample_weight))
@@ -38,19 +38,19 @@ def mean_and_scale(y, sample_weight):
 
 
 def fractions(values):
-    """Return (values in (-1, 1), exponents): columns divided by powers of two.
+    """Return columns divided by powers of two, into (-1, 1), and the exponents.
 
-    That changes no bit, and the squares of large numbers do not overflow.
+    The division changes no bit, and squares of large numbers do not overflow then.
     """
     _, exponent = np.frexp(np.abs(values).max(axis=0))
     return np.ldexp(values, -exponent), exponent
 
 
 def exceeds_standard_error(gain, weight=None, least=0.0):
-    """Whether the mean of gains is above its standard error, and above `least`."""
+    """Return whether the mean gain exceeds its standard error, and `least`."""
     weight = np.ones(len(gain)) if weight is None else weight.astype(np.float64)
     n = effective_sample_size(weight)
-    if n <= 1.0:  # none, or one
+    if n <= 1.0:
         return False
     mean = np.average(gain, weights=weight)
     spread = np.average((gain - mean) ** 2, weights=weight)
@@ -58,7 +58,7 @@ def exceeds_standard_error(gain, weight=None, least=0.0):
 
 
 def effective_sample_size(weight):
-    """Return (sum w)^2 / sum w^2: so many equal weights have the same spread."""
+    """Return (sum w)^2 / sum w^2, the effective sample size (Kish, 1965)."""
     if not weight.any():
         return 0.0
     weight = weight.astype(np.float64) / weight.max()
@@ -66,11 +66,11 @@ def effective_sample_size(weight):
 
 
 def merge_duplicates(X, y, weight):
-    """Return the rows with copies merged into one, with the sum of their weights.
+    """Return the rows with duplicates merged, their weights added up.
 
-    A copy would predict its original without error, as if there were no noise. Rows are
-    copies if they share X and y and no other y goes with that X: where one does, as in
-    tables of few values, equal rows are observations like any others.
+    A duplicate would predict its original without error, as if there were no noise.
+    Rows are duplicates if they share X and y, and no other y goes with that X. Where
+    another y does, as in tables of few values, equal rows are separate observations.
     """
     _, group = np.unique(X, axis=0, return_inverse=True)
     _, first, same = np.unique(

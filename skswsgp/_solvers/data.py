@@ -1,4 +1,4 @@
-"""TODO docstring."""
+"""Training rows, which stay where the user has them."""
 
 from typing import NamedTuple
 
@@ -12,12 +12,12 @@ def memory_budget():
 
 
 class TrainingRows(NamedTuple):
-    """Some or all rows of X, which stays where it is; `block` copies a few."""
+    """Some or all rows of X, which is not copied; `block` copies a few of them."""
 
     X: np.ndarray  # (N, D), any float dtype, may be a memory map
     y: np.ndarray  # (n, Q), or (n, 1) for classes, in the dtype of the fit
-    weight: np.ndarray  # (n,), likewise
-    rows: np.ndarray | None = None  # (n,) which rows of X, None for all
+    weight: np.ndarray  # (n,) in the dtype of the fit
+    rows: np.ndarray | None = None  # (n,) numbers of these rows of X, None for all
     center: np.ndarray | None = None  # (D,) subtracted from X
 
     @property
@@ -26,17 +26,17 @@ class TrainingRows(NamedTuple):
         return len(self.weight)
 
     def block(self, index):
-        """Return X and y and weights of a few of the n rows, X centred."""
+        """Return X, y and weights of a few of the n rows, with X centred."""
         X = center_rows(self.X[self._rows_of(index)], self.center, self.y.dtype)
         return X, self.y[index], self.weight[index]
 
     def take(self, index):
-        """Return a part of the data."""
+        """Return the rows with these indices."""
         y, weight = self.y[index], self.weight[index]
         return self._replace(y=y, weight=weight, rows=self._rows_of(index))
 
     def weight_in_X(self):
-        """Return the weight of each row of X, zero for those left out, (N,)."""
+        """Return the weight of each row of X (N,), zero for rows left out."""
         weight = np.zeros(len(self.X), self.weight.dtype)
         weight[slice(None) if self.rows is None else self.rows] = self.weight
         return weight

@@ -1,4 +1,4 @@
-"""From fitted attributes to the model that compiled code reads, and what it says."""
+"""From fitted attributes to the `Model` that compiled code reads, and back."""
 
 import numpy as np
 
@@ -6,9 +6,9 @@ from skswsgp._covariance.compile import compile_kernel, updated_kernel
 from skswsgp._point.likelihoods import make_likelihood
 from skswsgp._point.state import Model
 
-# Relative to the mean of the diagonal of K. Adam moves each m_j on its own, and K^-1
-# magnifies the roughness that this leaves: 1e-6 made fits of smooth functions diverge,
-# 1e-3 changed no figure of the paper's experiments by more than the seed does.
+# Jitter of Adam, relative to the mean of the diagonal of K. Adam moves each m_j on its
+# own, and K^-1 magnifies the roughness that this leaves: 1e-6 made fits of smooth
+# functions diverge, 1e-3 changed the paper's experiments by less than the seed does.
 JITTER = 1e-4
 
 
@@ -17,8 +17,8 @@ def build_model(
 ):
     """Return (Model, center of X) from fitted attributes.
 
-    `likelihood` is (name, number of latent functions). X is centred for kernels that
-    allow it. Without `jitter_` it is that of Adam.
+    `likelihood` is (name, number of latent functions). X is centred for stationary
+    kernels. Attributes without `jitter_` get that of Adam.
     """
     name, n_latent = likelihood
     dtype = np.dtype(dtype)

@@ -1,16 +1,15 @@
-"""q(u) in closed form: sparse systems in place of gradient steps.
+"""q(u) in closed form: sparse linear systems in place of gradient steps.
 
-Given the kernel, the bound with the prior of `_chain`, or that of `_divergences`, and
-sites N(f_i; t_i, 1 / w_i) is quadratic in m; its optimum solves
+Given the kernel, a prior of `priors` with precision P, and Gaussian sites
+N(f_i; t_i, 1 / w_i), the bound is quadratic in m. Its optimum solves
 
     (A' W A + beta P) m = A' W t     s_j = beta c_j / (sum_i w_i a_ij^2 + beta P_jj)
 
-with P the precision of the prior and c_j the share with which log s_j counts in the
-divergence. A full covariance is S = beta (A' W A + beta P)^-1. For the Gaussian
-likelihood sites are the data, w_i = weight_i / noise. For others they are found by
-natural-gradient steps (conjugate-computation variational inference, Khan and Lin,
-AISTATS 2017): w = -2 dE/dv, w t = dE/dmu + w mu at the present q(f_i), E the expected
-log-likelihood.
+where c_j weighs log s_j in the divergence. All of S is beta (A' W A + beta P)^-1. For
+the Gaussian likelihood the sites are the data, w_i = weight_i / noise. For others they
+are found by natural-gradient steps (conjugate-computation variational inference, Khan
+and Lin, AISTATS 2017): w = -2 dE/dv and w t = dE/dmu + w mu at the present q(f_i), E
+being the expected log-likelihood.
 """
 
 import copy
@@ -27,13 +26,13 @@ from skswsgp._solvers.data import memory_budget
 from skswsgp._solvers.priors import make_local_prior, make_vecchia_prior
 from skswsgp._solvers.solver import Solver
 
-DAMPING = 0.7  # of natural-gradient steps, at most
-LEAST_STEP = 0.05  # below which sites stay as they were
-GROWTH = 1.4  # of a step after one that was good
-MAX_ROUNDS = 20
-LOSS_TOLERANCE = 1e-4  # nats a row
+DAMPING = 0.7  # longest natural-gradient step of the sites; 1 would be undamped
+LEAST_STEP = 0.05  # a shorter step is given up, and the sites stay
+GROWTH = 1.4  # factor of the step after a round that improved the bound
+MAX_ROUNDS = 20  # rounds; most fits converge in fewer than ten
+LOSS_TOLERANCE = 1e-4  # nats a row: change of the loss that counts as none
 NOT_FINITE = (
-    "the natural solver left the finite numbers: expected a noise variance and kernel "
+    "the natural solver produced NaN or infinity: expected a noise variance and kernel "
     "parameters that suit the units of X and y; bound them, or scale X and y."
 )
 
@@ -69,8 +68,7 @@ class NaturalSolver(Solver):
         tuning = self.tuning
         self.accuracy = tuning.final_tolerance if once else tuning.round_tolerance
         shape = data.n_rows, engine.model.m.shape[1]
-        # w and w t of the sites
-        self.site_precision, self.site_precision_mean = np.zeros((2, *shape))
+        self.site_precision, self.site_precision_mean = np.zeros((2, *shape))  # (n, Q)
         self.losses, self.tolerance = [], LOSS_TOLERANCE
         self.step = DAMPING
         self.weight = data.weight
@@ -89,7 +87,7 @@ class NaturalSolver(Solver):
 
     @property
     def usable(self):
-        """Whether there is a model yet."""
+        """Whether a round has been finished."""
         return bool(self.losses)
 
     @property
@@ -100,20 +98,22 @@ class NaturalSolver(Solver):
         last, before = self.losses[-1], self.losses[-2]
         return len(self.losses) >= MAX_ROUNDS or abs(before - last) < self.tolerance
 
-    @np.errstate(all="ignore")  # what comes of it is looked at
-    def advance(self, epoch):
-        """Update the sites, then m and s; return (loss per row, bound in nats).
+    @np.errstate(all="ignore")  # results are checked
+    def advance(self, index):
+        """Update the sites, then m and S; return (loss per row, bound in nats).
 
-        A step that makes the bound worse, or no number, is halved; where none helps all
-        stays as it was. Only the first round may raise FloatingPointError.
+        A step of the sites that makes the bound worse, or NaN, is halved. Where no step
+        helps, the model stays as it was. Only the first round may raise
+        FloatingPointError.
         """
-        _, d_mu, d_v, mu = self._expectations()
-        precision = np.maximum(-2.0 * d_v, 0.0) * self.weight[:, None]
-        shift = d_mu * self.weight[:, None] + precision * mu
+        _, d_mean, d_variance, mean = self._expectations()
+        precision = np.maximum(-2.0 * d_variance, 0.0) * self.weight[:, None]
+        precision_mean = d_mean * self.weight[:, None] + precision * mean
         if self.losses:
-            loss = self._step_towards(precision, shift)
+            loss = self._step_towards(precision, precision_mean)
         else:
-            self.site_precision[:], self.site_precision_mean[:] = precision, shift
+            self.site_precision[:] = precision
+            self.site_precision_mean[:] = precision_mean
             loss, self.bound, self._solved = self._solve_all()
         self.losses.append(loss)
         return loss, self.bound
@@ -137,7 +137,7 @@ class NaturalSolver(Solver):
                 kept = loss <= self.losses[-1] + self.tolerance
             except FloatingPointError:
                 pass
-            finally:  # of an interrupt, too
+            finally:  # also where Ctrl-C interrupts
                 for array, old in zip(() if kept else state, before, strict=False):
                     array[:] = old
             if kept:
@@ -149,9 +149,9 @@ class NaturalSolver(Solver):
             step *= 0.5
 
     def _solve_all(self):
-        """Set m and s, or L, to the optimum for the sites.
+        """Set m and S to the optimum for the sites.
 
-        Returns the loss, the bound and whether conjugate gradients came to an end.
+        Returns the loss, the bound and whether conjugate gradients converged.
         """
         model, weight = self.engine.model, self.weight
         solved = self._solve_full() if model.full else self._solve()
@@ -164,7 +164,7 @@ class NaturalSolver(Solver):
         return loss, ell - kl, solved
 
     def marginals(self):
-        """Return mean and variance of q(f_i), eq. 13, (n, Q)."""
+        """Return mean and variance of q(f_i), eq. 13, each (n, Q)."""
         model, rows = self.engine.model, self.rows
         if model.full:
             V = [rows.quadratic_forms(L) for L in model.L.astype(np.float64)]
@@ -174,9 +174,9 @@ class NaturalSolver(Solver):
         return rows.matvec(model.m.astype(np.float64)), rows.F[:, None] + V
 
     def scaled(self, slot, factor):
-        """Return a solver for `factor` times a kernel whose variance is params[slot].
+        """Return a solver whose kernel variance, params[slot], is multiplied.
 
-        It goes on from the sites of this one, which stays as it is.
+        The new solver starts from the sites of this one, which does not change.
         """
         other = copy.copy(self)
         other.engine = copy.copy(self.engine)
@@ -186,53 +186,50 @@ class NaturalSolver(Solver):
         L = model.L.copy()
         other.engine.model = model._replace(params=params, m=m, s=s, L=L)
         other.prior, other.rows = self.prior.scaled(factor), self.rows.scaled(factor)
-        other.site_precision, other.site_precision_mean = (
-            self.site_precision.copy(),
-            self.site_precision_mean.copy(),
-        )
+        other.site_precision = self.site_precision.copy()
+        other.site_precision_mean = self.site_precision_mean.copy()
         other.losses, other.step = [], DAMPING
         return other
 
     def _solve(self):
-        """Set m and s to the optimum for the sites; return whether all came to an end.
+        """Set m and a diagonal S to the optimum; return whether m converged.
 
-        The diagonal is a good preconditioner where data say much of each point, the
-        prior where they say little; that which served last comes first.
+        The diagonal is a good preconditioner where data say much about each point, the
+        prior where they say little. The preconditioner that served last comes first.
         """
         model, prior, rows = self.engine.model, self.prior, self.rows
         beta, w = model.kl_weight, self.site_precision
         diagonal = rows.squared_rmatvec(w) + beta * prior.precision[:, None]  # (M, Q)
-        seen = prior.share > 0.0  # all, with the chain; data say nothing of others
-        diagonal[~seen] = 1.0
+        used = prior.share > 0.0  # rows say nothing about the other points
+        diagonal[~used] = 1.0
 
-        def multiply(u, which):
+        def matvec(u, which):
             return rows.normal_matvec(w[:, which], u) + beta * prior.matvec(u)
 
-        def divide(u, which):
+        def divide_by_diagonal(u, which):
             return u / diagonal[:, which]
-
-        m, right = model.m.astype(np.float64), rows.rmatvec(self.site_precision_mean)
-        left = np.arange(m.shape[1])
 
         def divide_by_prior(u, which):
             return prior.solve(u)
 
+        m, right = model.m.astype(np.float64), rows.rmatvec(self.site_precision_mean)
+        left = np.arange(m.shape[1])
         for steps in (self.tuning.first_cg_steps, self.tuning.most_cg_steps):
-            inverse = divide_by_prior if self.prior_first else divide
+            precondition = divide_by_prior if self.prior_first else divide_by_diagonal
             left = solve_systems(
-                m, left, right, multiply, inverse, self.accuracy, steps
+                m, left, right, matvec, precondition, self.accuracy, steps
             )
             if len(left) == 0:
                 break
             self.prior_first = self.prior.solvable and not self.prior_first
         model.m[:] = m
-        model.s[seen] = (beta * prior.share[:, None] / diagonal)[seen]
+        model.s[used] = (beta * prior.share[:, None] / diagonal)[used]
         return len(left) == 0
 
     def _solve_full(self):
-        """The same with S = beta B^-1 = L L', B the matrix of a system.
+        """Set m and all of S = beta B^-1 = L L', B the matrix of a system.
 
-        With the upper factor U of B = U U', L is sqrt(beta) U^-T.
+        With the upper triangular factor U of B = U U', L is sqrt(beta) U^-T.
         """
         model = self.engine.model
         beta, right = model.kl_weight, self.rows.rmatvec(self.site_precision_mean)
@@ -246,12 +243,13 @@ class NaturalSolver(Solver):
         return True
 
     def _expectations(self):
-        """Return E log p(y | f) (n,), its derivatives by mu and v, and mu, (n, Q)."""
-        mu, v = self.marginals()
-        ell = np.empty(len(mu))
-        d_mu, d_v = np.empty((2, *mu.shape))
+        """Return E log p(y | f) (n,), its derivatives by mean and variance, the mean."""
+        mean, variance = self.marginals()
+        ell = np.empty(len(mean))
+        d_mean, d_variance = np.empty((2, *mean.shape))
+        expectations = self.engine.variational_expectations
         for index in index_blocks(self.data.n_rows):
-            ell[index], d_mu[index], d_v[index] = self.engine.variational_expectations(
-                self.data.y[index], mu[index], v[index]
+            ell[index], d_mean[index], d_variance[index] = expectations(
+                self.data.y[index], mean[index], variance[index]
             )
-        return ell, d_mu, d_v, mu
+        return ell, d_mean, d_variance, mean

@@ -1,14 +1,14 @@
-"""Epochs of minibatches: shuffling, learning rate, neighbour lists, stopping."""
+"""The course of training: losses, when to stop, the learning rate."""
 
 import math
 import sys
 from typing import NamedTuple
 
-FINAL_RATE = 0.01  # share of the learning rate at the last step
+FINAL_RATE = 0.01  # learning rate of the last step, relative to the first
 
 
 class History:
-    """Losses and scores of the epochs so far, and when to stop."""
+    """Losses and scores of the rounds so far, and whether to stop."""
 
     def __init__(self, tol, n_iter_no_change):
         self.tol = tol
@@ -20,7 +20,7 @@ class History:
         self.since_best = 0
 
     def add(self, loss, bound, score):
-        """Record an epoch; return whether it is the best so far."""
+        """Record a round; return whether it is the best so far."""
         self.losses.append(loss)
         self.bounds.append(bound)
         if score is not None:
@@ -33,11 +33,11 @@ class History:
 
     @property
     def stalled(self):
-        """Whether no epoch has improved by tol for n_iter_no_change epochs."""
+        """Whether no round has improved by tol for n_iter_no_change rounds."""
         return self.since_best >= self.n_iter_no_change
 
     def attributes(self):
-        """Return the fitted attributes that tell of all epochs."""
+        """Return the fitted attributes that describe the rounds."""
         return {
             "loss_curve_": list(self.losses),
             "best_loss_": min(self.losses, default=math.nan),
@@ -47,15 +47,15 @@ class History:
 
 
 class Schedule(NamedTuple):
-    """The steps of a fit, and the learning rate of each."""
+    """The steps of Adam in a fit, and the learning rate of each."""
 
-    rate: float  # of the first step
+    rate: float  # learning rate of the first step
     epochs: int
-    n_steps: int  # in an epoch
-    decay: bool  # along half a cosine down to FINAL_RATE, or constant
+    n_steps: int  # steps in an epoch
+    decay: bool  # whether the rate falls along half a cosine to FINAL_RATE
 
     def rate_at(self, epoch, step):
-        """Return the rate of a step of an epoch, both counted from 0."""
+        """Return the learning rate of a step of an epoch, both counted from 0."""
         if not self.decay:
             return self.rate
         phase = (epoch + step / self.n_steps) / self.epochs
