@@ -243,7 +243,7 @@ class NaturalSolver(Solver):
         return True
 
     def _expectations(self):
-        """Return E log p(y | f) (n,), its derivatives by mean and variance, the mean."""
+        """Return E log p(y | f) (n,), derivatives by mean and variance, the mean."""
         mean, variance = self.marginals()
         ell = np.empty(len(mean))
         d_mean, d_variance = np.empty((2, *mean.shape))
