@@ -10,7 +10,7 @@ from contextlib import suppress
 import numpy as np
 from sklearn.base import clone
 
-from skswsgp._compiled.linalg import dense_cholesky
+from skswsgp._compiled.linalg import numpy_cholesky
 from skswsgp._compiled.threads import max_threads
 from skswsgp._covariance.compile import compile_kernel, length_scales
 from skswsgp._covariance.program import kernel_of
@@ -56,7 +56,7 @@ def initial_covariance(attributes, full, dtype, n_jobs, options):
     if full:
         K = attributes["kernel_"](Z)
         jitter = JITTER * np.diag(K).mean()
-        factor = np.sqrt(INITIAL_FRACTION) * dense_cholesky(K, jitter)
+        factor = np.sqrt(INITIAL_FRACTION) * numpy_cholesky(K, jitter)
         return np.repeat(factor[:, :, None], n_latent, axis=2)
     start = attributes | {"inducing_covariance_": np.zeros((M, n_latent))}
     model, _ = build_model(start, ("gaussian", n_latent), dtype)
