@@ -19,7 +19,7 @@ from sklearn.gaussian_process.kernels import WhiteKernel
 
 from skswsgp._covariance.compile import (
     compile_kernel,
-    first_stationary,
+    distance_leaves,
     free_variance,
     params_in_units,
     updated_kernel,
@@ -105,7 +105,7 @@ class KernelLearner:
         compiled = compile_kernel(start.kernel, self.X.shape[1], self.dtype)
         slots = None
         if tied:
-            first = first_stationary(compiled.struct)
+            first = distance_leaves(compiled.struct)[0]
             slots = compiled.struct.scale[first] + np.arange(self.X.shape[1])
         with closing(self.process(start, H)) as process:
             curve = process.learn(
