@@ -142,7 +142,7 @@ def test_rows_of_the_table(leaf):
     assert struct.n_scales == [1 if "length_scale" in leaf.parameters else 0]
     assert is_decreasing(struct) == leaf.decreasing
     if leaf.decreasing:
-        values = kernel(np.zeros((1, D)), np.linspace(0.1, 5.0, 20)[:, np.newaxis])
+        values = kernel([[0.0]], np.linspace(0.1, 5.0, 20)[:, np.newaxis])
         assert (np.diff(values) <= 0.0).all()
 
 
