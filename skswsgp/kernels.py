@@ -1,4 +1,4 @@
-"""Covariance functions that scikit-learn lacks, as its own kernel objects."""
+"""Covariance functions that scikit-learn lacks, as scikit-learn kernel objects."""
 
 from numbers import Integral
 
@@ -12,8 +12,9 @@ __all__ = ["ArcCosine", "Polynomial"]
 class _AugmentedDotProduct(Kernel):
     """A function of s(x, z) = a(x)' a(z), a(x) = (sigma_0, x / length_scale).
 
-    Each hyperparameter scales a block of the columns of a. A subclass returns k
-    with its derivative by the log-scale of a block, and its own diagonal.
+    Each hyperparameter scales a block of the columns of a. A subclass defines
+    `_check_shape`, `_evaluate` and `_diag`. `_evaluate` returns k and a function that
+    gives the derivative of k by the logarithm of the scale of some columns.
     """
 
     def __init__(self, length_scale, sigma_0, length_scale_bounds, sigma_0_bounds):
@@ -29,7 +30,7 @@ class _AugmentedDotProduct(Kernel):
 
     @property
     def hyperparameter_length_scale(self):
-        """Specification of the length-scale, or of one for each feature."""
+        """Specification of the length-scale, or of the length-scales of features."""
         size = len(self.length_scale) if self.anisotropic else 1
         return Hyperparameter("length_scale", "numeric", self.length_scale_bounds, size)
 
@@ -55,8 +56,8 @@ class _AugmentedDotProduct(Kernel):
         K : ndarray of shape (n_samples_X, n_samples_Y)
             The kernel.
         K_gradient : ndarray of shape (n_samples_X, n_samples_X, n_dims)
-            Its derivatives by the logarithms of the hyperparameters that are not
-            fixed. Only returned if `eval_gradient` is True.
+            The derivatives of K by the logarithms of the hyperparameters that are
+            not fixed. Only returned if `eval_gradient` is True.
         """
         if eval_gradient and Y is not None:
             raise ValueError("eval_gradient=True with Y: expected Y=None, leave Y out.")
@@ -79,7 +80,7 @@ class _AugmentedDotProduct(Kernel):
     def __repr__(self):
         scale = ", ".join(f"{value:.3g}" for value in np.ravel(self.length_scale))
         scale = f"[{scale}]" if self.anisotropic else scale
-        name, *_ = self.get_params()  # degree or order
+        name, *_ = self.get_params()  # "degree" or "order"
         shape = f"{type(self).__name__}({name}={getattr(self, name)}"
         return f"{shape}, length_scale={scale}, sigma_0={self.sigma_0:.3g})"
 
@@ -97,7 +98,7 @@ class _AugmentedDotProduct(Kernel):
         return np.insert(X / scale, 0, self.sigma_0, axis=1)
 
     def _free_blocks(self):
-        """Return (power of the parameter, columns of a) in the order of theta."""
+        """Return (power of the parameter in a, columns of a) in the order of theta."""
         length_scale, sigma_0 = self.hyperparameters
         blocks = [
             (-1, slice(d, d + 1 if self.anisotropic else None))
@@ -107,7 +108,7 @@ class _AugmentedDotProduct(Kernel):
 
 
 class Polynomial(_AugmentedDotProduct):
-    r"""Polynomial kernel, with one length-scale for all features or for each.
+    r"""Polynomial kernel with one length-scale for all features, or one for each.
 
     .. math::
         k(x, z) = s(x, z)^p, \qquad
@@ -120,11 +121,11 @@ class Polynomial(_AugmentedDotProduct):
     degree : int, default=3
         The power, 1 or more. It is not learned.
     length_scale : float or array-like of shape (n_features,), default=1.0
-        The length-scale of all features, or of each, in the units of X.
+        The length-scale of all features, or one for each feature, in the units of X.
     sigma_0 : float, default=1.0
-        The bias, 0 or more. With 0 (then fix it) only terms of degree p remain.
+        The bias, 0 or more. Fix it if it is 0; only terms of degree p then remain.
     length_scale_bounds, sigma_0_bounds : pair of floats or "fixed", default=(1e-5, 1e5)
-        Bounds of the two while they are learned; "fixed" keeps the value given.
+        Bounds of `length_scale` and `sigma_0` in training; "fixed" keeps the value.
 
     References
     ----------
@@ -168,7 +169,7 @@ class Polynomial(_AugmentedDotProduct):
 
 
 class ArcCosine(_AugmentedDotProduct):
-    r"""Arc-cosine kernel: an infinitely wide layer of steps or ramps.
+    r"""Arc-cosine kernel, the covariance of an infinitely wide layer of neurons.
 
     .. math::
         k_0(x, z) &= 1 - \theta / \pi \\
@@ -177,20 +178,20 @@ class ArcCosine(_AugmentedDotProduct):
         \cos\theta &= s(x, z) / \sqrt{s(x, x) s(z, z)}, \qquad
         s(x, z) = \sigma_0^2 + \sum_d x_d z_d / \ell_d^2
 
-    It is the covariance of a neural network with one infinite layer, Gaussian
-    weights and the step function (order 0) or the ramp, ReLU (order 1).
+    It is the covariance of a neural network with one infinite layer, whose weights
+    are Gaussian and whose activation is a step (order 0) or a ramp, ReLU (order 1).
 
     Parameters
     ----------
     order : {0, 1}, default=1
         The power of the activation. It is not learned.
     length_scale : float or array-like of shape (n_features,), default=1.0
-        The length-scale of all features, or of each, in the units of X.
+        The length-scale of all features, or one for each feature, in the units of X.
     sigma_0 : float, default=1.0
-        The bias, 0 or more. With 0 (then fix it) x = 0 has the limit of a small
-        bias. Order 0 depends on `sigma_0 * length_scale` only: fix one of the two.
+        The bias, 0 or more. Fix it if it is 0; k at x = 0 is then the limit of a
+        small bias. Order 0 depends on `sigma_0 * length_scale` only: fix one of them.
     length_scale_bounds, sigma_0_bounds : pair of floats or "fixed", default=(1e-5, 1e5)
-        Bounds of the two while they are learned; "fixed" keeps the value given.
+        Bounds of `length_scale` and `sigma_0` in training; "fixed" keeps the value.
 
     References
     ----------
@@ -223,12 +224,12 @@ class ArcCosine(_AugmentedDotProduct):
 
     def _evaluate(self, A, B):
         (U, s_x), (V, s_z) = _unit_rows(A), _unit_rows(B)
-        # Half-angle form: arccos loses half of the digits near 0 and pi.
-        minus, plus = cdist(U, V), cdist(U, -V)  # 2 sin, 2 cos of theta / 2
+        # From the half angle: arccos would lose half of the digits near 0 and pi.
+        minus, plus = cdist(U, V), cdist(U, -V)  # 2 sin(theta / 2), 2 cos(theta / 2)
         theta = 2 * np.arctan2(minus, plus)
 
         def d_theta(c):
-            # Each quotient tends to 0 with its divisor.
+            # Both quotients tend to 0 with their divisors.
             d_minus = cdist(U[:, c], V[:, c], "sqeuclidean") / (minus + (minus == 0))
             d_plus = cdist(U[:, c], -V[:, c], "sqeuclidean") / (plus + (plus == 0))
             return (plus * d_minus - minus * d_plus) / 2
@@ -251,6 +252,6 @@ class ArcCosine(_AugmentedDotProduct):
 
 
 def _unit_rows(A):
-    """Return the rows of A at length 1 (0 stays 0) and their squared lengths."""
+    """Return the rows of A divided by their lengths, 0 as 0, and squared lengths."""
     s = np.einsum("ij,ij->i", A, A)
     return A / np.sqrt(s + (s == 0))[:, np.newaxis], s

@@ -48,8 +48,8 @@ def X():
 
 
 @pytest.fixture
-def X_hard():
-    """Return zeros, duplicates, opposite rows, and rows that almost are so."""
+def X_degenerate():
+    """Return zeros, and rows that are equal, opposite, or almost so."""
     X = np.random.default_rng(1).normal(size=(2, 3))
     return np.vstack([np.zeros((2, 3)), X, X, -X, X + 1e-9, 1e-9 - X, 1e4 * X])
 
@@ -87,7 +87,10 @@ def numerical_gradient(kernel, X, step=1e-5):
 
 
 def assert_gradient(kernel, X):
-    """Compare with central differences: error step^2, and rounding over step."""
+    """Check derivatives against central differences.
+
+    Their error is of the order of step^2, and rounding divided by the step.
+    """
     K, K_gradient = kernel(X, eval_gradient=True)
     assert_array_equal(K, kernel(X))
     assert K_gradient.shape == (len(X), len(X), kernel.n_dims)
@@ -98,15 +101,15 @@ def assert_gradient(kernel, X):
 def test_values_match_the_formula(kernel, X):
     Y = X[:4] + 0.5
     assert_allclose(kernel(X, Y), kernel_matrix(kernel, X, Y), rtol=1e-12)
-    # arccos in the formula is good to 1e-8 on the diagonal only
+    # on the diagonal, arccos in the formula has an error of 1e-8
     assert_allclose(kernel(X), kernel_matrix(kernel, X, X), rtol=1e-12, atol=3e-8)
 
 
-def test_hard_rows_match_the_formula(kernel, X_hard):
-    expected = kernel_matrix(kernel, X_hard, X_hard)
+def test_degenerate_rows_match_the_formula(kernel, X_degenerate):
+    expected = kernel_matrix(kernel, X_degenerate, X_degenerate)
     # arccos in the formula loses half of the digits on these rows
-    scale = np.sqrt(np.outer(kernel.diag(X_hard), kernel.diag(X_hard)))
-    assert_allclose(kernel(X_hard) / scale, expected / scale, atol=3e-8)
+    scale = np.sqrt(np.outer(kernel.diag(X_degenerate), kernel.diag(X_degenerate)))
+    assert_allclose(kernel(X_degenerate) / scale, expected / scale, atol=3e-8)
 
 
 def test_polynomial_is_a_power_of_the_dot_product(X):
@@ -150,35 +153,35 @@ def test_gradient_of_duplicates(kernel, X):
     assert_gradient(kernel, np.vstack([X, X[:2], np.zeros((2, 3))]))
 
 
-def test_gradient_of_the_arc_cosine_diagonal_is_exact(X_hard):
+def test_gradient_of_the_arc_cosine_diagonal_is_exact(X_degenerate):
     kernel = ArcCosine(0, length_scale=[0.7, 1.9, 3.1], sigma_0=0.8)
-    K, K_gradient = kernel(X_hard, eval_gradient=True)
+    K, K_gradient = kernel(X_degenerate, eval_gradient=True)
     assert_array_equal(np.diagonal(K), 1)
     assert_array_equal(np.diagonal(K_gradient), 0)
 
     kernel.order = 1  # k(x, x) = s(x, x)
-    K, K_gradient = kernel(X_hard, eval_gradient=True)
-    squares = np.insert(X_hard / kernel.length_scale, 0, 0.8, axis=1) ** 2
+    K, K_gradient = kernel(X_degenerate, eval_gradient=True)
+    squares = np.insert(X_degenerate / kernel.length_scale, 0, 0.8, axis=1) ** 2
     assert_allclose(np.diagonal(K), squares.sum(axis=1), rtol=1e-14)
     expected = 2 * np.column_stack([-squares[:, 1:], squares[:, 0]])
     assert_allclose(np.diagonal(K_gradient).T, expected, rtol=1e-14)
 
 
-def test_isotropic_gradient_is_the_sum_of_the_ard_gradient(make, X_hard):
-    _, isotropic = make(length_scale=1.3)(X_hard, eval_gradient=True)
-    K, ard = make(length_scale=[1.3] * 3)(X_hard, eval_gradient=True)
+def test_isotropic_gradient_is_the_sum_of_the_ard_gradient(make, X_degenerate):
+    _, isotropic = make(length_scale=1.3)(X_degenerate, eval_gradient=True)
+    K, ard = make(length_scale=[1.3] * 3)(X_degenerate, eval_gradient=True)
     summed = np.stack([ard[..., :3].sum(axis=2), ard[..., 3]], axis=2)
     assert_allclose(isotropic, summed, rtol=1e-11, atol=1e-14 * np.abs(K).max())
 
 
 @pytest.mark.parametrize("sigma_0", [0.0, 1e-200, 1e-100, 1e-5, 1.0, 1e5])
-def test_hard_rows_give_finite_values(make, X_hard, sigma_0):
+def test_degenerate_rows_give_finite_values(make, X_degenerate, sigma_0):
     kernel = make(sigma_0=sigma_0, sigma_0_bounds="fixed" if sigma_0 == 0 else (0.1, 1))
-    K, K_gradient = kernel(X_hard, eval_gradient=True)
+    K, K_gradient = kernel(X_degenerate, eval_gradient=True)
     assert np.isfinite(K).all()
     assert np.isfinite(K_gradient).all()
-    assert np.isfinite(kernel(X_hard, X_hard)).all()
-    assert_allclose(np.diagonal(K), kernel.diag(X_hard), rtol=1e-12, atol=1e-99)
+    assert np.isfinite(kernel(X_degenerate, X_degenerate)).all()
+    assert_allclose(np.diagonal(K), kernel.diag(X_degenerate), rtol=1e-12, atol=1e-99)
     assert_array_equal(K, K.T)
 
 
@@ -190,7 +193,7 @@ def test_arc_cosine_at_zero_without_bias_is_the_limit():
 
 
 def test_arc_cosine_is_precise_near_duplicates():
-    # sin theta = |a x b| / (|a| |b|), which arccos has to 1e-8 only
+    # sin theta = |a x b| / (|a| |b|); arccos would have an error of 1e-8
     gap = 1e-10
     K = ArcCosine(0)([[1.0], [1.0 + gap]])
     assert_allclose(1 - K[0, 1], gap / 2 / math.pi, rtol=1e-5)
@@ -204,8 +207,8 @@ def test_matrices_are_positive_semidefinite(kernel):
     assert values[0] > -1e-13 * values[-1]
 
 
-def test_diag_is_the_diagonal(kernel, X, X_hard):
-    for rows in (X, X_hard):
+def test_diag_is_the_diagonal(kernel, X, X_degenerate):
+    for rows in (X, X_degenerate):
         assert_allclose(kernel.diag(rows), np.diagonal(kernel(rows)), rtol=1e-14)
         assert kernel.diag(rows).shape == (len(rows),)
 
@@ -216,12 +219,12 @@ def test_arc_cosine_diag_is_the_same_to_the_bit(X):
         assert_array_equal(kernel.diag(X), np.diagonal(kernel(X)))
 
 
-def test_two_sets_of_rows_give_a_block_of_the_whole(kernel, X, X_hard):
-    whole = kernel(np.vstack([X, X_hard]))
+def test_two_sets_of_rows_give_a_block_of_the_whole(kernel, X, X_degenerate):
+    whole = kernel(np.vstack([X, X_degenerate]))
     n = len(X)
     atol = 1e-14 * np.abs(whole).max()
-    assert_allclose(kernel(X, X_hard), whole[:n, n:], rtol=1e-12, atol=atol)
-    assert_allclose(kernel(X_hard, X), whole[n:, :n], rtol=1e-12, atol=atol)
+    assert_allclose(kernel(X, X_degenerate), whole[:n, n:], rtol=1e-12, atol=atol)
+    assert_allclose(kernel(X_degenerate, X), whole[n:, :n], rtol=1e-12, atol=atol)
     assert_allclose(kernel(X, X), whole[:n, :n], rtol=1e-12, atol=atol)
 
 
@@ -319,7 +322,7 @@ def test_fit_of_a_gaussian_process_climbs_the_likelihood(make, X):
 
 @pytest.mark.parametrize("degree", [0, -1, 2.5, "3", None])
 def test_bad_degree(degree, X):
-    kernel = Polynomial(degree)  # checked in use, as scikit-learn's kernels are
+    kernel = Polynomial(degree)  # parameters are checked in use, as in scikit-learn
     for method in (kernel, kernel.diag):
         with pytest.raises(ValueError, match=r"degree=.*: expected a positive integer"):
             method(X)

@@ -1,1 +1,1 @@
-"""What Numba, LLVM and CUDA need; no statistics."""
+"""Everything that Numba, LLVM and CUDA need; no statistics."""

@@ -1,4 +1,4 @@
-"""Arrays on the device: allocated, sent and fetched."""
+"""Arrays on the GPU: allocate them, send them there, fetch them back."""
 
 import numpy as np
 
@@ -6,20 +6,14 @@ from skswsgp._compiled import cuda_runtime
 from skswsgp._compiled.cuda_compiler import compile_kernels, kernel
 from skswsgp._compiled.cuda_runtime import cuda
 
-THREADS = 128  # of a block in which each thread has its own task
-OUT_OF_MEMORY = (
-    "the GPU has no room for {what} ({need:.0f} MB, {free:.0f} MB are free): expected "
-    "a smaller batch_size, n_neighbors or n_inducing; use device='cpu' otherwise."
-)
-
-
-def allocate(make, what, size):
-    """Return make(), an array of `size` bytes; raise one sentence if it has no room."""
-    return cuda_runtime.allocate(make, OUT_OF_MEMORY, what, size)
+THREADS = 128  # threads of a block in which each thread has a task of its own
 
 
 def send(struct, what):
-    """Return a struct with its arrays on the device; those already there stay."""
+    """Return a struct whose arrays are on the GPU; arrays already there are reused.
+
+    `what` names the contents in an error message, here and below.
+    """
     return type(struct)(
         *(
             send_array(field, what) if isinstance(field, np.ndarray) else field
@@ -29,38 +23,43 @@ def send(struct, what):
 
 
 def send_array(array, what, order="C"):
-    """Return a copy of an array on the device, by rows, or by columns with "F"."""
+    """Return a copy of an array on the GPU, in C or Fortran order."""
     array = np.asarray(array, order=order)
-    return allocate(lambda: cuda.to_device(array), what, array.nbytes)
+    return cuda_runtime.allocate(lambda: cuda.to_device(array), what, array.nbytes)
 
 
 def empty(shape, dtype, what, order="C"):
-    """Return an uninitialised array on the device, by rows or by columns."""
+    """Return an uninitialised array on the GPU, in C or Fortran order."""
     size = int(np.prod(shape)) * np.dtype(dtype).itemsize
-    return allocate(lambda: cuda.device_array(shape, dtype, order=order), what, size)
+    return cuda_runtime.allocate(
+        lambda: cuda.device_array(shape, dtype, order=order), what, size
+    )
 
 
 def repeat(array, n, what):
-    """Return n copies of an array (1, ...) on the device, made there."""
+    """Return an array (n, ...) on the GPU that repeats an array (1, ...) n times.
+
+    One copy is sent, and the GPU makes the others.
+    """
     size = array.size
-    there = empty((n, *array.shape[1:]), array.dtype, what)
+    copies = empty((n, *array.shape[1:]), array.dtype, what)
     if size:
-        one = send_array(array.ravel(), what)
+        row = send_array(array.ravel(), what)
         blocks = min(1024, -(-n * size // THREADS))
-        repeat_row[blocks, THREADS](one, there.reshape(n, size))
-    return there
+        repeat_row[blocks, THREADS](row, copies.reshape(n, size))
+    return copies
 
 
 @kernel
-def repeat_row(one, out):
-    """Set out[i] = one for each row i."""
-    n = one.shape[0]
+def repeat_row(row, out):
+    """Set out[i] = row for each i."""
+    n = row.shape[0]
     for i in range(cuda.grid(1), out.shape[0] * n, cuda.gridsize(1)):
-        out[i // n, i % n] = one[i % n]
+        out[i // n, i % n] = row[i % n]
 
 
 def fetch(struct):
-    """Return a struct with copies of its arrays on the host."""
+    """Return a struct whose arrays are copied to the host; None stays None."""
     if struct is None:
         return None
     return type(struct)(
@@ -72,10 +71,10 @@ def fetch(struct):
 
 
 def ready(*arguments):
-    """Return the arguments of many launches with arrays prepared for launching.
+    """Return the arguments of a launch that is repeated, with its arrays prepared.
 
-    numba-cuda takes 4 us a launch to prepare an array, so 0.7 ms for the 154 arrays of
-    a step. The simulator takes arrays as they are.
+    numba-cuda takes 4 us to prepare an array for a launch, which is 0.7 ms for the 154
+    arrays of a training step. The simulator needs no preparation.
     """
     if cuda.config.ENABLE_CUDASIM:
         return arguments
@@ -92,15 +91,15 @@ def ready(*arguments):
 if cuda is not None and not cuda.config.ENABLE_CUDASIM:
 
     class Ready(cuda.InOut):
-        """An array on the device, with what its first launch prepared."""
+        """An array on the GPU, and the argument that its first launch made of it."""
 
-        there = None
+        argument = None
 
         def to_device(self, retr, stream=0):
-            """Return what a launch takes for the array."""
-            if self.there is None:
-                self.there = super().to_device(retr, stream)
-            return self.there
+            """Return the argument that a launch takes for the array."""
+            if self.argument is None:
+                self.argument = super().to_device(retr, stream)
+            return self.argument
 
 
 compile_kernels(__name__)

@@ -1,8 +1,8 @@
-"""Kernels and device functions for GPUs, made from the Python code of the CPU's.
+"""Kernels and device functions for GPUs, made from the Python code of CPU functions.
 
-A block of threads works on one datum. The first axis of a block is the team of `team`:
-1 thread, or 32 times a power of two. Under the simulator (NUMBA_ENABLE_CUDASIM and
-NUMBA_DISABLE_JIT) all functions run as they stand in Python.
+The threads along the first axis of a block are a team, see `team`: one thread, or 32
+times a power of two. Under the simulator (NUMBA_ENABLE_CUDASIM and NUMBA_DISABLE_JIT)
+all functions run uncompiled.
 """
 
 import sys
@@ -16,7 +16,7 @@ from skswsgp._compiled import team, tiles
 from skswsgp._compiled.cuda_runtime import WARP, cuda
 
 PACKAGE = __name__.partition(".")[0]
-ALL_THREADS = 0xFFFFFFFF  # mask of a warp
+ALL_THREADS = 0xFFFFFFFF  # mask that selects all threads of a warp
 
 
 def kernel(function):
@@ -26,11 +26,11 @@ def kernel(function):
 
 
 def compile_kernels(name):
-    """Compile the kernels of the module with this name, and what they call, for GPUs.
+    """Compile the kernels of a module, given by its name, and the functions they call.
 
-    The compiled functions of the CPU have options and parts that GPUs lack. So device
-    functions are made anew from their Python code. The modules that hold them are found
-    by following the names that each module uses.
+    Compiled functions of the CPU have options and LLVM code that GPUs lack, so device
+    functions are made from their Python code. The modules of these functions are found
+    by following the imports of each module.
     """
     module = sys.modules[name]
     if cuda is None:
@@ -47,14 +47,17 @@ def compile_kernels(name):
 
 
 def modules_used(module):
-    """Return the modules of this package whose compiled functions a module reaches."""
+    """Return the modules of this package whose compiled functions a module uses.
+
+    Functions that their modules use in turn count as well.
+    """
     found, waiting = [team, tiles], [module]
     while waiting:
-        one = waiting.pop()
-        if one in found:
+        current = waiting.pop()
+        if current in found:
             continue
-        found.append(one)
-        for value in vars(one).values():
+        found.append(current)
+        for value in vars(current).values():
             if isinstance(value, ModuleType) and value.__name__.startswith(PACKAGE):
                 waiting.append(value)
             elif isinstance(value, Dispatcher):
@@ -65,24 +68,25 @@ def modules_used(module):
 
 
 class DeviceFunctions:
-    """Functions for GPUs, each made from the Python code of one of the CPU's.
+    """Device functions, each made from the Python code of a function of the CPU.
 
     Attributes
     ----------
     of : dict
-        The device function or kernel of each function of the CPU.
+        The device function or kernel made from each function of the CPU.
+    names : dict
+        For each module a dict: the value of each of its names in device functions.
     """
 
     def __init__(self, module):
         self.of = {}
-        # The names of each module, and what they stand for on a GPU
-        self.names = {one: dict(vars(one)) for one in modules_used(module)}
-        for one in self.names:
-            self._make_all(one)
+        self.names = {used: dict(vars(used)) for used in modules_used(module)}
+        for used in self.names:
+            self._make_all(used)
         self._connect()
 
     def _make_all(self, module):
-        """Make device functions of the compiled functions and kernels of a module."""
+        """Make device functions of all compiled functions and kernels of a module."""
         names = self.names[module]
         replacements = gpu_team() if module is team else {}
         for name, value in vars(module).items():
@@ -102,7 +106,7 @@ class DeviceFunctions:
         self.of[value] = cuda.jit(device=device)(copy)
 
     def _connect(self):
-        """Let all device functions call each other."""
+        """Replace CPU functions by device functions among the names of all modules."""
         for names in self.names.values():
             for name, value in names.items():
                 if isinstance(value, ModuleType) and value in self.names:
@@ -113,7 +117,7 @@ class DeviceFunctions:
 
 
 def is_defined_in(function, module):
-    """Return whether a function was written in a module, not imported by it."""
+    """Return whether a function was defined in a module, not imported by it."""
     return function.__module__ == module.__name__
 
 
@@ -123,8 +127,8 @@ def is_defined_in(function, module):
 def partial_sum_address(builder, index):
     """Return the address of a partial sum in shared memory.
 
-    All functions share one array, which numba-cuda's own arrays cannot do outside of
-    kernels.
+    All functions use one array. A shared array of numba-cuda would be linked once for
+    each function that uses it, which the linker refuses.
     """
     kind = ir.ArrayType(ir.DoubleType(), WARP)
     module = builder.module
@@ -138,7 +142,7 @@ def partial_sum_address(builder, index):
 
 
 def gpu_team():
-    """Return the GPU's versions of functions of `team`, by name."""
+    """Return the GPU versions of functions of `team`, by name."""
 
     @intrinsic
     def set_part(typingctx, index, value):
@@ -172,7 +176,7 @@ def gpu_team():
             for step in (16, 8, 4, 2, 1):
                 value += cuda.shfl_xor_sync(ALL_THREADS, value, step)
             cuda.syncthreads()
-        if size > WARP:  # sums of warps meet in shared memory
+        if size > WARP:  # add the sums of all warps, in shared memory
             if cuda.threadIdx.x % WARP == 0:
                 set_part(cuda.threadIdx.x // WARP, value)
             cuda.syncthreads()
@@ -189,7 +193,7 @@ def gpu_team():
 
 
 class SimulatedTeam:
-    """The team of the simulator's thread that asks; a single thread elsewhere."""
+    """The team of the current thread of the simulator; elsewhere a team of one."""
 
     def rank(self):
         """Return the number of this thread in its team, and the size of the team."""
@@ -199,7 +203,7 @@ class SimulatedTeam:
         return thread.threadIdx.x, thread._manager._block_dim[0]
 
     def sum(self, value):
-        """Return the sum over the team, in the order of its threads."""
+        """Return the sum of a value over the team, in the order of its threads."""
         rank, size = self.rank()
         if size == 1:
             return value

@@ -1,9 +1,9 @@
-"""The one door to numba-cuda: whether a GPU can be used, and its free memory."""
+"""The import of numba-cuda, whether a GPU can be used, and its free memory."""
 
 import functools
 import importlib.util
 
-EXTRA = "install skswsgp[cuda12] or skswsgp[cuda13], whichever the driver supports"
+INSTALL = "install skswsgp[cuda12] or skswsgp[cuda13], whichever the driver supports"
 
 if importlib.util.find_spec("numba_cuda") is None:
     cuda = None
@@ -11,21 +11,24 @@ else:
     from numba import cuda
     from numba.cuda.cudadrv.error import CudaSupportError
 
-    # Small data means launches of few blocks, and numba-cuda would warn of each one.
+    # Small data need few blocks, and numba-cuda would warn at each such launch.
     cuda.config.CUDA_LOW_OCCUPANCY_WARNINGS = 0
 
 WARP = 32  # threads that run in lockstep
-IDLE_FRACTION = 0.8  # of a device's memory that is free when nobody else uses it
-# Shared memory in bytes: of the partial sums of `team_sum`, one float64 a warp, and
-# the rest of the 48 KiB that every GPU grants a block.
-PARTIAL_SUMS_BYTES = 8 * WARP
+IDLE_FRACTION = 0.8  # least fraction of free memory of a GPU that nobody else uses
+PARTIAL_SUMS_BYTES = 8 * WARP  # shared memory of `team_sum`: one float64 for each warp
+# Shared memory left for other uses, of the 48 KiB that every GPU grants a block
 SHARED_BYTES = 48 * 1024 - PARTIAL_SUMS_BYTES
+OUT_OF_MEMORY = (
+    "the GPU has no room for {what} ({need:.0f} MB, {free:.0f} MB are free): expected "
+    "a smaller batch_size, n_neighbors or n_inducing; use device='cpu' otherwise."
+)
 
 
 def missing():
-    """Return what is missing to use a GPU, and what to do about it, or None."""
+    """Return why no GPU can be used, with what to do about it, or None."""
     if cuda is None:
-        return f"the package numba-cuda is not installed: {EXTRA}"
+        return f"the package numba-cuda is not installed: {INSTALL}"
     try:
         cuda.current_context()
     except CudaSupportError as error:
@@ -38,13 +41,13 @@ def missing():
             "wait for kernels: unset it"
         )
     if not cuda.config.ENABLE_CUDASIM and (problem := compiler_problem()):
-        return f"there is no compiler for the GPU ({problem}): {EXTRA}"
+        return f"there is no compiler for the GPU ({problem}): {INSTALL}"
     return None
 
 
 @functools.cache
 def compiler_problem():
-    """Return why not even an empty kernel compiles, or None."""
+    """Return why an empty kernel does not compile, or None."""
     try:
         cuda.compile_ptx_for_current_device(_nothing, (cuda.types.int64,))
     except Exception as error:  # its class differs between versions of numba-cuda
@@ -63,7 +66,7 @@ def last_line(error):
 
 
 def require():
-    """Raise a ValueError of one sentence if there is no GPU to use."""
+    """Raise ValueError, with the reason, if no GPU can be used."""
     reason = missing()
     if reason:
         raise ValueError(
@@ -72,29 +75,32 @@ def require():
 
 
 def free_memory():
-    """Return the free memory of the device in bytes; the simulator reports 1 TiB."""
+    """Return the free memory of the GPU in bytes; in the simulator it is 1 TiB."""
     return min(cuda.current_context().get_memory_info().free, 2.0**40)
 
 
 def is_busy():
-    """Return whether other processes use the memory of the device."""
+    """Return whether other processes use the memory of the GPU."""
     memory = cuda.current_context().get_memory_info()
     return memory.free < IDLE_FRACTION * memory.total
 
 
-def allocate(make, message, what, size):
-    """Return make(); raise MemoryError with the message if the device has no room."""
+def allocate(make, what, size):
+    """Return make(), an array of `size` bytes; raise MemoryError if it has no room.
+
+    `what` names the contents in the message.
+    """
     try:
         return make()
     except Exception as error:  # its class differs between versions of numba-cuda
         if "OUT_OF_MEMORY" not in str(error):
             raise
     need, free = size / 1e6, free_memory() / 1e6
-    raise MemoryError(message.format(what=what, need=need, free=free))
+    raise MemoryError(OUT_OF_MEMORY.format(what=what, need=need, free=free))
 
 
 def collect():
-    """Return memory that is no longer referenced to the device."""
+    """Free the memory of device arrays that are no longer referenced."""
     clear = getattr(cuda.current_context(), "deallocations", None)
     if clear is not None:  # the simulator has none
         clear.clear()

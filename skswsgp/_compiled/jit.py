@@ -1,21 +1,21 @@
-"""Compilation policy, threads and the lock around parallel launches."""
+"""The decorators of compiled functions, their options, and the cache on disk."""
 
 import os
 
 import numba
 
-# Every set flag lets the compiler vectorise a sum; nnan and ninf are left out, so that
-# a NaN or an infinity still shows.
+# Each flag lets the compiler vectorise sums or simplify arithmetic. `nnan` and `ninf`
+# are left out: with them a NaN or an infinity could go unnoticed.
 FASTMATH = {"nsz", "arcp", "contract", "afn", "reassoc"}
-# Compiled functions get the arrays that they work on, and may not make any. Without
-# Numba's counts of references to arrays, which cost more than the arithmetic on few
-# active points, a function that does make one is refused when it is compiled. (`_nrt`
-# is an option without documentation; numba 0.61 and 0.68 have it.)
+# `_nrt=False` switches off Numba's counts of references to arrays, which cost more than
+# the arithmetic when a row has few neighbours. A compiled function that would allocate
+# an array is then refused at compile time, so outputs and scratch are arguments.
+# Numba does not document the option; versions 0.61 to 0.68 have it.
 OPTIONS = {"fastmath": FASTMATH, "error_model": "numpy", "_nrt": False}
 
 
 def _can_cache():
-    """Whether numba finds a folder to write compiled code to."""
+    """Return whether Numba finds a folder to write compiled code to."""
     switch = os.environ.get("SKSWSGP_CACHE", "1")
     if switch == "0":
         return False
@@ -30,31 +30,31 @@ _CACHE = _can_cache()
 
 
 def njit(function):
-    """Compile a function; CUDA kernels may call those of floors 0 and 1 as well."""
+    """Compile a function; this is the default choice."""
     return numba.njit(cache=_CACHE, **OPTIONS)(function)
 
 
 def njit_small(function):
-    """Compile a short function of floor 0 or 1 that the compiler must not call."""
+    """Compile a short function that LLVM inlines into its callers."""
     return numba.njit(cache=_CACHE, forceinline=True, **OPTIONS)(function)
 
 
 def njit_inline(function):
-    """Compile a function as part of its callers.
+    """Compile a function that Numba merges into its callers before it infers types.
 
-    For functions that take a struct of arrays: handing one over costs a third of a
-    microsecond, and compiling every level of such calls costs minutes.
+    It is for functions that take a struct of arrays: to pass one costs a third of a
+    microsecond, and to compile every level of such calls costs minutes.
     """
     return numba.njit(inline="always", **OPTIONS)(function)
 
 
 def njit_range(function):
-    """Compile a function of a part of some rows, for `share` to call."""
+    """Compile a function of a range of rows, which `run_in_threads` calls."""
     return numba.njit(cache=_CACHE, nogil=True, **OPTIONS)(function)
 
 
 def njit_parallel(function):
-    """Compile a loop over `prange`, for short ones; call it inside `launch` only."""
+    """Compile a short loop over `prange`; call it inside `parallel_region` only."""
     return numba.njit(
         cache=_CACHE, fastmath=FASTMATH, error_model="numpy", parallel=True
     )(function)

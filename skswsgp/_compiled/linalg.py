@@ -1,9 +1,19 @@
-"""Cholesky factors, inverses and solves of small matrices, on arrays passed in.
+"""Cholesky factors, inverses and solves of small matrices; nothing allocates.
 
-A matrix has the factor A = R' R with R lower triangular, found from the last row up:
-all that follows then multiplies columns of row-major arrays, which `_tiles` does an
-8 x 8 tile at a time. Arrays have a side that is a multiple of BLOCK; `padded` gives it,
-and rows beyond the true size hold the identity.
+A matrix A has the factor R, lower triangular with A = R' R, which is found from the
+last row up. Everything else then multiplies columns of row-major arrays, and `tiles`
+does that by tiles of 8 x 8 entries. The sides of matrices are multiples of BLOCK, see
+`padded`; rows beyond the true size hold the identity.
+
+Jitter is a multiple of I, added to a covariance matrix that rounding has made
+indefinite. There are two ladders, and both multiply it by ten until a factor exists:
+
+- `jittered_cholesky`, compiled, factorises the K of one datum. Its jitter is relative
+  to a unit, the mean of the diagonal, and stops at MAX_JITTER. It returns a failure,
+  since the caller counts the data that failed.
+- `numpy_cholesky` factorises one large matrix. Its jitter is absolute and stops at the
+  largest variance (or at 1, or at the first jitter, if these are larger), far above
+  any rounding. It raises an error, which then says that K is no covariance matrix.
 """
 
 import math
@@ -29,22 +39,27 @@ from skswsgp._compiled.tiles import (
     subtract_products,
 )
 
-MAX_JITTER = 1e-2
-RELATIVE_FLOOR = 1e-6  # of the jitter: added to S, and the floor of variances
+MAX_JITTER = 1e-2  # largest jitter of a datum's K, relative to its mean diagonal
+NO_FACTOR = (
+    "a covariance matrix of inducing points could not be factorised: expected finite "
+    "kernel parameters and inducing points; check kernel_ and inducing_points_, or fit "
+    "again with tighter bounds on the kernel."
+)
+# The jitter of S and the least variance of f, as fractions of the jitter of K
+RELATIVE_FLOOR = 1e-6
 
 
 def padded(size):
-    """Return the side of the work matrix that holds `size` rows."""
+    """Return the least multiple of BLOCK that is not below `size`."""
     return -(-size // BLOCK) * BLOCK
 
 
 @njit
 def cholesky(A, R, shift, blocks):
-    """Factorise A + shift I = R' R from the lower triangle of A.
+    """Set R with A + shift I = R' R; return False if there is none beyond rounding.
 
-    Returns False where A + shift I is not positive definite beyond rounding. R is
-    modified; above its diagonal blocks it is left as it was. `blocks` (side, 8) takes
-    the inverses of these blocks.
+    Only the lower triangle of A is read. R keeps its old entries above the diagonal
+    tiles. `blocks` (side, 8) takes the inverses of the diagonal tiles of R.
     """
     side = A.shape[0]
     for k in range(side - BLOCK, -1, -BLOCK):
@@ -65,7 +80,10 @@ def cholesky(A, R, shift, blocks):
 
 @njit
 def invert_factor(R, blocks, P):
-    """P = R^-T, upper triangular; below its diagonal blocks it is left as it was."""
+    """Set P = R^-T, upper triangular; P keeps its old entries below the diagonal tiles.
+
+    `blocks` holds the inverses of the diagonal tiles of R, as `cholesky` left them.
+    """
     side = R.shape[0]
     for i in range(side - BLOCK, -1, -BLOCK):
         for p in range(BLOCK):
@@ -79,7 +97,7 @@ def invert_factor(R, blocks, P):
 
 @njit
 def square_upper(P, A):
-    """A = P' P for upper triangular P (zero inside its diagonal blocks too); full A."""
+    """Set all of A = P' P for upper triangular P, zero below the diagonal."""
     side = P.shape[0]
     for i in team_outer_tiles(0, side):
         for j in team_inner_tiles(0, i + 1):
@@ -93,7 +111,7 @@ def square_upper(P, A):
 
 @njit
 def transposed_product(X, Y, A):
-    """A = X' Y."""
+    """Set A = X' Y."""
     side = X.shape[0]
     for i in team_outer_tiles(0, side):
         for j in team_inner_tiles(0, side):
@@ -103,7 +121,7 @@ def transposed_product(X, Y, A):
 
 @njit
 def transposed_product_lower(X, Y, A):
-    """A = X' Y, its blocks on and below the diagonal only."""
+    """Set the tiles of A = X' Y on and below the diagonal."""
     side = X.shape[0]
     for i in team_outer_tiles(0, side):
         for j in team_inner_tiles(0, i + 1):
@@ -113,7 +131,7 @@ def transposed_product_lower(X, Y, A):
 
 @njit_small
 def solve(R, b, row, size, out, to):
-    """out[to] = R^-1 b[row]."""
+    """Set out[to] = R^-1 b[row]."""
     for i in range(size):
         rest = once(b[row, i])
         for k in team_range(0, i):
@@ -124,7 +142,7 @@ def solve(R, b, row, size, out, to):
 
 @njit_small
 def solve_transposed(R, b, row, size, out, to):
-    """out[to] = R^-T b[row]."""
+    """Set out[to] = R^-T b[row]."""
     for i in team_range(0, size):
         out[to, i] = b[row, i]
     barrier()
@@ -139,7 +157,7 @@ def solve_transposed(R, b, row, size, out, to):
 
 @njit_small
 def matvec(A, b, row, size, out, to):
-    """out[to] = A b[row] for the leading (size, size) block of A."""
+    """Set out[to] = A b[row] for the leading (size, size) block of A."""
     for i in team_range(0, size):
         value = A.dtype.type(0.0)
         for k in range(size):
@@ -150,7 +168,7 @@ def matvec(A, b, row, size, out, to):
 
 @njit_small
 def log_determinant(R, size):
-    """log|R' R|."""
+    """Return log|R' R| = 2 sum_i log R[i, i]."""
     log = 0.0
     for i in team_range(0, size):
         log += math.log(R[i, i])
@@ -159,7 +177,10 @@ def log_determinant(R, size):
 
 @njit_small
 def sum_of_logs(values, row, size):
-    """The share of this lane in sum_h log values[row, h], by products of eight."""
+    """Return this thread's part of sum_h log values[row, h].
+
+    One logarithm of a product of eight values costs less than eight logarithms.
+    """
     log = 0.0
     for block in team_range(0, (size + BLOCK - 1) // BLOCK):
         first, last = BLOCK * block, min(BLOCK * (block + 1), size)
@@ -168,7 +189,7 @@ def sum_of_logs(values, row, size):
             product *= values[row, h]
         if 1e-290 < product < 1e290:
             log += math.log(product)
-        else:  # too small or large together, or NaN
+        else:  # the product underflows or overflows, or it is NaN
             for h in range(first, last):
                 log += math.log(np.float64(values[row, h]))
     return log
@@ -185,7 +206,7 @@ def column_sum(A, n, j):
 
 @njit_small
 def mean_diagonal(A, size):
-    """Mean of the diagonal of A, the unit of jitter and floors; 1 where it is zero."""
+    """Return the mean of the diagonal of A, the unit of jitter, or 1 if it is zero."""
     mean = 0.0
     for i in team_range(0, size):
         mean += A[i, i]
@@ -195,10 +216,10 @@ def mean_diagonal(A, size):
 
 @njit
 def jittered_cholesky(A, R, unit, jitter, blocks):
-    """Factorise A + shift I = R' R; return shift relative to `unit`.
+    """Set R with A + shift I = R' R; return shift / unit, or -1 if there is no factor.
 
-    The first shift is jitter times the unit; after a failure it grows tenfold, at most
-    to MAX_JITTER. Returns -1 when that is not enough.
+    The first shift is jitter * unit. After each failure it grows tenfold, to at most
+    MAX_JITTER * unit. `blocks` is an output as in `cholesky`.
     """
     relative = jitter
     while relative < 1.5 * MAX_JITTER:
@@ -208,24 +229,24 @@ def jittered_cholesky(A, R, unit, jitter, blocks):
     return -1.0
 
 
-def dense_cholesky(K, jitter):
-    """Return the lower factor of K + jitter I, with ten times more until it exists."""
-    jitter = max(jitter, np.finfo(K.dtype).tiny ** 0.5)
+def numpy_cholesky(K, jitter):
+    """Return the lower factor of K + shift I.
+
+    The first shift is `jitter`, or a tiny number if that is 0; after each failure it
+    grows tenfold.
+    """
+    shift = max(jitter, np.finfo(K.dtype).tiny ** 0.5)
     require_finite(K)
-    limit = max(1.0, jitter, np.diag(K).max())
-    while jitter <= limit:
+    limit = max(1.0, shift, np.diag(K).max())
+    while shift <= limit:
         try:
-            return np.linalg.cholesky(K + jitter * np.eye(len(K)))
+            return np.linalg.cholesky(K + shift * np.eye(len(K)))
         except np.linalg.LinAlgError:
-            jitter *= 10.0
-    require_finite(np.nan)
+            shift *= 10.0
+    raise FloatingPointError(NO_FACTOR)
 
 
 def require_finite(values):
-    """Raise if a covariance matrix could not be factorised."""
+    """Raise FloatingPointError if some values of a factorised matrix are not finite."""
     if not np.all(np.isfinite(values)):
-        raise FloatingPointError(
-            "a covariance matrix of inducing points could not be factorised: expected "
-            "finite kernel parameters and inducing points; check kernel_ and "
-            "inducing_points_, or fit again with tighter bounds on the kernel."
-        )
+        raise FloatingPointError(NO_FACTOR)

@@ -1,4 +1,4 @@
-"""TODO docstring."""
+"""Special functions and the density of a normal distribution."""
 
 import math
 
@@ -9,9 +9,20 @@ from skswsgp._compiled.jit import njit, njit_small
 LOG_2PI = math.log(2.0 * math.pi)
 
 
+def gaussian_log_density(square, log_variance):
+    """Return log N(y; mu, v) of numbers or arrays: square = (y - mu)^2 / v, and log v.
+
+    It is plain Python, for arrays. Compiled code calls `compiled_log_density`.
+    """
+    return -0.5 * (LOG_2PI + log_variance + square)
+
+
+compiled_log_density = njit_small(gaussian_log_density)
+
+
 @njit_small
 def exponential(x):
-    """exp(x) for x < 700 to 4e-14, in arithmetic that the compiler can vectorise."""
+    """Return exp(x) for x < 700 to 4e-14, by arithmetic that LLVM can vectorise."""
     x = -700.0 if x < -700.0 else x
     known = x == x  # no integer stands for NaN
     exponent = math.floor(x * 1.4426950408889634 + 0.5) if known else 0.0
@@ -33,7 +44,10 @@ def exponential(x):
 
 @njit
 def log_ndtr(x):
-    """log of the standard normal distribution function, also far in the left tail."""
+    """Return log Phi(x), Phi the standard normal distribution function.
+
+    An expansion replaces log(Phi) below -30, where Phi(x) is too small a number.
+    """
     if x > -30.0:
         return math.log(0.5 * math.erfc(-x * math.sqrt(0.5)))
     z = 1.0 / (x * x)

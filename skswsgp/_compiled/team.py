@@ -1,131 +1,136 @@
-"""The lanes that work on one datum together: threads of a GPU, or the one of a CPU.
+"""A team is the threads that work on one datum: a block on a GPU, one thread on a CPU.
 
-Functions of floors 0 and 1 are called by all lanes at once. A loop over `span` is
-shared between them, `solo` leaves it to the first, and other loops and scalars are the
-same in each. A lane sees what others wrote after `sync`; a function that wrote arrays
-ends with it, and so does `total`. On the CPU all this compiles to nothing; `_cuda` says
-what it is on a GPU.
+All threads of a team call the formulas of `_compiled`, `_covariance` and `_point`. They
+share the loops over `team_range` and the tile loops, only the first runs a loop over
+`single`, and every other statement runs in each thread. A thread sees what others wrote
+after `barrier` or `team_sum`; a function that wrote arrays ends with one of them. On
+the CPU all this compiles to nothing; `cuda_compiler` has the versions for GPUs.
 """
 
 from numba.core import config
 
 from skswsgp._compiled.jit import njit_inline
 
-BLOCK = 8  # side of the tiles of matrices, see _tiles
-PYTHON_VERSIONS = {}  # functions as they stand in Python, by name; GPUs have these
+BLOCK = 8  # side of the square tiles in which matrices are processed, see `tiles`
+PYTHON_VERSIONS = {}  # uncompiled functions by name; GPU versions are made from these
 
 
-def cpu_override(alone):
-    """Take another function on the CPU, compiled as part of its callers."""
+def cpu_override(single_thread_version):
+    """Return a decorator that compiles another function in place of the decorated.
+
+    The other function is written for a team of one thread, and its compiled code
+    becomes part of its callers.
+    """
 
     def replace(function):
         PYTHON_VERSIONS[function.__name__] = function
-        return function if config.DISABLE_JIT else njit_inline(alone)
+        return function if config.DISABLE_JIT else njit_inline(single_thread_version)
 
     return replace
 
 
 def whole_range(first, last):
-    """Return all indices."""
+    """Return the range of all indices."""
     return range(first, last)
 
 
 def all_tiles(first, last):
-    """Return all tiles."""
+    """Return the first index of each tile."""
     return range(first, last, BLOCK)
 
 
 def identity(value):
-    """Return the value of the only lane."""
+    """Return the value of the only thread."""
     return value
 
 
 class SingleThread:
-    """One lane. The simulator of GPUs has more, see `_cuda`."""
+    """A team of one thread; the simulator of GPUs replaces it by a larger one."""
 
     def rank(self):
-        """Return the number of this lane and that of all."""
+        """Return the number of this thread in its team, and the size of the team."""
         return 0, 1
 
     def sum(self, value):
-        """Return the sum over lanes."""
+        """Return the sum of a value over the team."""
         return value
 
     def barrier(self):
-        """Wait for other lanes."""
+        """Wait for the other threads of the team."""
 
 
-backend = SingleThread()  # where functions run as they stand in Python
+backend = SingleThread()  # the team of functions that run uncompiled
 
 
 @cpu_override(lambda: (0, 1))
 def team_rank():
-    """Return the number of this lane and that of all."""
+    """Return the number of this thread in its team, and the size of the team."""
     return backend.rank()
 
 
 @cpu_override(whole_range)
 def team_range(first, last):
-    """Return the indices of this lane among first .. last."""
-    lane, lanes = team_rank()
-    return range(first + lane, last, lanes)
+    """Return this thread's share of the indices first <= i < last."""
+    rank, size = team_rank()
+    return range(first + rank, last, size)
 
 
 @cpu_override(whole_range)
 def single(first, last):
-    """Return all of first .. last in the first lane, nothing in others."""
-    lane, _ = team_rank()
-    return range(first, last if lane == 0 else first)
+    """Return all indices first <= i < last in the first thread, none in others."""
+    rank, _ = team_rank()
+    return range(first, last if rank == 0 else first)
 
 
-# Eight lanes share a tile, one column each; tiles go to such groups of lanes.
+# Eight threads process a tile, one column each. A larger team is cut into such groups
+# of eight, and each group takes its share of the tiles.
 
 
 @cpu_override(lambda first: range(first, first + BLOCK))
 def team_columns(first):
-    """Return the indices of this lane among the columns of a tile from `first`."""
-    lane, lanes = team_rank()
-    return range(first + lane % BLOCK, first + BLOCK, min(lanes, BLOCK))
+    """Return this thread's share of the columns of a tile that begins at `first`."""
+    rank, size = team_rank()
+    return range(first + rank % BLOCK, first + BLOCK, min(size, BLOCK))
 
 
 @cpu_override(all_tiles)
 def team_tiles(first, last):
-    """Return where the tiles of this lane begin in a row of tiles."""
-    lane, lanes = team_rank()
-    groups = max(1, lanes // BLOCK)
-    return range(first + lane // BLOCK * BLOCK, last, groups * BLOCK)
+    """Return where the tiles of this thread begin in a row of tiles."""
+    rank, size = team_rank()
+    groups = max(1, size // BLOCK)
+    return range(first + rank // BLOCK * BLOCK, last, groups * BLOCK)
 
 
 @cpu_override(all_tiles)
 def team_outer_tiles(first, last):
-    """Return where the rows of tiles of this lane begin in a square of tiles."""
-    lane, lanes = team_rank()
-    rows = max(1, lanes // (BLOCK * BLOCK))
-    return range(first + lane // (BLOCK * BLOCK) * BLOCK, last, rows * BLOCK)
+    """Return where the rows of tiles of this thread begin in a square of tiles."""
+    rank, size = team_rank()
+    rows = max(1, size // (BLOCK * BLOCK))
+    return range(first + rank // (BLOCK * BLOCK) * BLOCK, last, rows * BLOCK)
 
 
 @cpu_override(all_tiles)
 def team_inner_tiles(first, last):
-    """Return where the tiles of this lane begin in one of its rows of a square."""
-    lane, lanes = team_rank()
-    groups = min(max(1, lanes // BLOCK), BLOCK)
-    return range(first + lane // BLOCK % BLOCK * BLOCK, last, groups * BLOCK)
+    """Return where the tiles of this thread begin in one of its rows of a square."""
+    rank, size = team_rank()
+    groups = min(max(1, size // BLOCK), BLOCK)
+    return range(first + rank // BLOCK % BLOCK * BLOCK, last, groups * BLOCK)
 
 
 @cpu_override(identity)
 def once(value):
-    """Return the value in the first lane, zero in others: a term of a `total`."""
-    lane, _ = team_rank()
-    return value if lane == 0 else 0.0
+    """Return the value in the first thread, 0 in others, as a term of a `team_sum`."""
+    rank, _ = team_rank()
+    return value if rank == 0 else 0.0
 
 
 @cpu_override(identity)
 def team_sum(value):
-    """Return the sum over lanes of their values."""
+    """Return the sum over the team of the threads' values."""
     return backend.sum(value)
 
 
 @cpu_override(lambda: None)
 def barrier():
-    """Wait until all lanes are here, and see what they wrote."""
+    """Wait for all threads of the team; each then sees what the others wrote."""
     backend.barrier()

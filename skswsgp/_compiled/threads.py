@@ -1,4 +1,4 @@
-"""TODO docstring."""
+"""Threads of the CPU: how many a task gets, who starts them, which rows each takes."""
 
 import threading
 from contextlib import contextmanager
@@ -10,22 +10,20 @@ from skswsgp._compiled.jit import njit
 
 # Numba's workqueue layer aborts the process when two Python threads launch at once.
 _LOCK = threading.RLock()
-ROWS_PER_THREAD = 1000  # fewer are not worth waking another thread for
-MICROSECONDS_PER_NEW_THREAD = 1500.0  # microseconds that are worth making a thread for
-MICROSECONDS_PER_THREAD = (
-    150.0  # microseconds, likewise; on a busy machine it may wake late
-)
-CHUNKS = 16
-ROWS_AT_ONCE = 8192  # rows of a prediction that are copied together
+ROWS_PER_THREAD = 1000  # rows below which another thread costs more than it saves
+MICROSECONDS_PER_THREAD = 150.0  # least work of a thread of Numba, which may wake late
+MICROSECONDS_PER_NEW_THREAD = 1500.0  # least work of a thread that Python has to start
+CHUNKS = 16  # parts of a minibatch with sums of their own, for any number of threads
+ROWS_AT_ONCE = 8192  # rows of X that a prediction copies at a time
 
 
 def max_threads(n_jobs, n_rows=None):
-    """Return the number of threads for `n_jobs`, at most what numba may use.
+    """Return the number of threads for `n_jobs`, at most as many as Numba may use.
 
-    Given the number of rows to work on, at most one for each ROWS_A_THREAD of them.
-    None means all that numba may use (joblib's workers are given fewer through the
-    environment variable NUMBA_NUM_THREADS); negative numbers count from the top as in
-    joblib, which knows no 0 either.
+    With `n_rows` it is also at most one plus one for each ROWS_PER_THREAD of these
+    rows. `n_jobs=None` means all threads that Numba may use, of which joblib gives its
+    workers few by the environment variable NUMBA_NUM_THREADS. Negative numbers count
+    from all threads down, as in joblib.
     """
     if n_jobs == 0:
         raise ValueError(
@@ -42,19 +40,19 @@ def max_threads(n_jobs, n_rows=None):
     return max(1, min(n_jobs, available))
 
 
-def threads_for(work, n_threads, each=MICROSECONDS_PER_THREAD):
-    """Return how many of n_threads so many microseconds of work take, `each` or more.
+def threads_for(work, n_threads, least=MICROSECONDS_PER_THREAD):
+    """Return how many of `n_threads` get at least `least` microseconds of `work`.
 
-    SHARE_A_THREAD where `share` makes the threads.
+    Pass MICROSECONDS_PER_NEW_THREAD where `run_in_threads` starts the threads.
     """
-    return max(1, min(n_threads, int(work / each)))
+    return max(1, min(n_threads, int(work / least)))
 
 
 def run_in_threads(function, n_threads, n, *arguments):
     """Call function(first, last, t, *arguments) for a part of n rows in each thread t.
 
-    It costs up to 0.2 ms a thread. A loop over `prange` starts sooner, but compiles
-    what it calls three times, which took half of a first fit.
+    A thread costs up to 0.2 ms. A loop over `prange` starts sooner, but Numba compiles
+    the functions in it three times, which took half of a first fit.
     """
     n_threads = max(1, min(n, n_threads))
     parts = [
@@ -83,7 +81,10 @@ def run_in_threads(function, n_threads, n, *arguments):
 
 
 def join_all(threads):
-    """Wait until all have ended, whoever interrupts: they write what others own."""
+    """Wait until all threads have ended, even when interrupted.
+
+    They write to arrays that the caller owns, so none may outlive the call.
+    """
     try:
         for thread in threads:
             if thread.ident is not None:  # it has started
@@ -106,25 +107,25 @@ def parallel_region(n_threads):
 
 
 def microseconds_per_point(H):
-    """Return about how long a point with H neighbours takes in training."""
+    """Return roughly how long a training step takes for one row with H neighbours."""
     return 1.0 + 0.15 * H + 0.012 * H**2  # 1.6, 5, 15, 130 at H = 4, 16, 32, 100
 
 
 @njit
 def chunk_bounds(chunk, n):
-    """First and one past the last of the n items of a chunk."""
+    """Return the first of a chunk's share of n items, and one past its last."""
     return chunk * n // CHUNKS, (chunk + 1) * n // CHUNKS
 
 
 def row_blocks(n_rows, size=None):
-    """Yield slices of at most `size` of n_rows rows, or of ROWS_AT_ONCE."""
+    """Yield slices of at most `size` rows that cover n_rows; None: ROWS_AT_ONCE."""
     size = ROWS_AT_ONCE if size is None else size
     for first in range(0, n_rows, size):
         yield slice(first, min(first + size, n_rows))
 
 
 def index_blocks(n_rows, size=None):
-    """Yield the indices of blocks of n_rows rows, at most `size` and ROWS_AT_ONCE."""
+    """Yield arrays of at most `size` and ROWS_AT_ONCE indices that cover n_rows."""
     size = ROWS_AT_ONCE if size is None else min(size, ROWS_AT_ONCE)
     for rows in row_blocks(n_rows, size):
         yield np.arange(rows.start, rows.stop)

@@ -1,9 +1,10 @@
-"""Work on 8 x 8 tiles of matrices: a lane is a column of the tile.
+"""Products and factors of 8 x 8 tiles of matrices, and searches among 64 distances.
 
-The functions stand in Python first. On the CPU instructions for its vector registers
-take their place, which hold all columns at once: the compiler vectorises a sum of
-products by adding up the lanes of each sum in the end, which takes as long as the sums
-themselves when these are short.
+Each function is written in Python first, for GPUs and for runs without compilation. On
+the CPU, LLVM instructions for vector registers replace it, in which a row of a tile is
+one vector. The compiler by itself would vectorise each sum of products over its terms,
+and for short sums the addition of the partial sums at the end takes as long as the
+sums.
 """
 
 import math
@@ -23,30 +24,33 @@ from skswsgp._compiled.team import (
     team_range,
 )
 
-SINGLE, DOUBLE = (float(np.finfo(kind).eps) for kind in (np.float32, np.float64))
-FUSED = ("contract",)  # a product and a sum may be one instruction
-GROUP = 64  # distances compared at once
+EPS32, EPS64 = (float(np.finfo(kind).eps) for kind in (np.float32, np.float64))
+FUSED = ("contract",)  # LLVM flag: a product and a sum may become one instruction
+GROUP = 64  # distances that are compared with a bound at once, one bit each
 
 
-# A column stays in its lane, so that a tile of Y may be replaced by the result.
+# --- tiles in Python; a thread has whole columns, so the tile of `out` may be that of Y
 
 
 def set_products(X, i, Y, j, start, stop, out, row, column):
-    """Tile of out at (row, column) = sum over start <= r < stop of X[r, i]' Y[r, j]."""
+    """Set the tile of out at (row, column) to T, the products of columns of X and Y.
+
+    T[p, q] is the sum over start <= r < stop of X[r, i + p] Y[r, j + q].
+    """
     for q in team_columns(0):
         sums = column_of_products(X, i, Y, j + q, start, stop)
         set_column(out, row, column + q, 0.0, 1.0, sums)
 
 
 def set_negative_products(X, i, Y, j, start, stop, out, row, column):
-    """Tile of out at (row, column) = -(that sum)."""
+    """Set the tile of out at (row, column) to -T, T as in `set_products`."""
     for q in team_columns(0):
         sums = column_of_products(X, i, Y, j + q, start, stop)
         set_column(out, row, column + q, 0.0, -1.0, sums)
 
 
 def subtract_products(X, i, Y, j, start, stop, out, row, column):
-    """Tile of out at (row, column) -= that sum."""
+    """Subtract T from the tile of out at (row, column), T as in `set_products`."""
     for q in team_columns(0):
         sums = column_of_products(X, i, Y, j + q, start, stop)
         set_column(out, row, column + q, 1.0, -1.0, sums)
@@ -70,21 +74,21 @@ def column_of_products(X, i, Y, column, start, stop):
 
 
 @njit_small
-def set_column(out, row, column, kept, sign, sums):
-    """out[row + p, column] = kept times itself + sign sums[p]."""
+def set_column(out, row, column, old, sign, sums):
+    """Set out[row + p, column] = sign sums[p], plus its old value if `old` is 1."""
     for p in range(BLOCK):
-        before = out[row + p, column] if kept > 0.0 else 0.0
+        before = out[row + p, column] if old > 0.0 else 0.0
         out[row + p, column] = before + sign * sums[p]
 
 
 def factorise_tile(A, R, k, shift, blocks):
-    """Replace the tile T of R at (k, k) by its factor, T + shift I = R' R.
+    """Replace the tile T of R at (k, k) by its lower factor, T + shift I = R' R.
 
-    Only the lower triangle is read; R is lower triangular. Rows k .. k + 8 of `blocks`
-    (side, 8) take its inverse. T is what earlier rows leave of A. Returns False where a
-    pivot is no more than rounding of the diagonal of A.
+    T is the tile of A less the products of later rows; only its lower triangle is read.
+    Rows k .. k + 7 of `blocks` (side, 8) take the inverse of the factor. Returns False
+    if a pivot is no larger than the rounding of the diagonal of A.
     """
-    rounding = 4.0 * (SINGLE if R.itemsize == 4 else DOUBLE)
+    rounding = 4.0 * (EPS32 if R.itemsize == 4 else EPS64)
     for p in range(k + BLOCK - 1, k - 1, -1):
         pivot = R[p, p] + shift
         enough = pivot > rounding * A[p, p]
@@ -112,16 +116,16 @@ def factorise_tile(A, R, k, shift, blocks):
     return True
 
 
-# --- the same in vector registers of the CPU ------------------------------------------
+# --- tiles in vector registers of the CPU ---------------------------------------------
 
 
-class VectorRow:
-    """Code for rows of BLOCK entries of C-contiguous arrays."""
+class VectorBuilder:
+    """Writer of LLVM code for vectors of consecutive entries of C-contiguous arrays."""
 
-    def __init__(self, context, builder, dtype):
-        self.context, self.builder = context, builder
+    def __init__(self, context, builder, dtype, width=BLOCK):
+        self.context, self.builder, self.width = context, builder, width
         self.scalar = context.get_value_type(dtype)
-        self.vector = ir.VectorType(self.scalar, BLOCK)
+        self.vector = ir.VectorType(self.scalar, width)
         self.size = context.get_abi_sizeof(self.scalar)
         self.zero = ir.Constant(self.vector, None)
 
@@ -133,54 +137,51 @@ class VectorRow:
         return self.builder.gep(struct.data, [index])
 
     def plus(self, i, p):
-        """Return i + p for a number p."""
+        """Return i + p for a Python number p."""
         return self.builder.add(i, ir.Constant(i.type, p))
 
     def load(self, pointer):
-        """Return the row that begins there."""
+        """Return the vector that begins at an address."""
         pointer = self.builder.bitcast(pointer, self.vector.as_pointer())
         return self.builder.load(pointer, align=self.size)
 
-    def store(self, row, pointer):
-        """Write a row."""
+    def store(self, vector, pointer):
+        """Write a vector to an address."""
         pointer = self.builder.bitcast(pointer, self.vector.as_pointer())
-        self.builder.store(row, pointer, align=self.size)
+        self.builder.store(vector, pointer, align=self.size)
 
     def spread(self, value):
-        """Return a row that holds a number everywhere."""
+        """Return a vector that holds a number in every entry."""
         undefined = ir.Constant(self.vector, ir.Undefined)
-        lane = self.builder.insert_element(undefined, value, ir.IntType(32)(0))
-        first = ir.Constant(ir.VectorType(ir.IntType(32), BLOCK), None)
-        return self.builder.shuffle_vector(lane, undefined, first)
+        one = self.builder.insert_element(undefined, value, ir.IntType(32)(0))
+        first = ir.Constant(ir.VectorType(ir.IntType(32), self.width), None)
+        return self.builder.shuffle_vector(one, undefined, first)
 
-    def entry(self, row, q):
-        """Return entry q of a row."""
-        return self.builder.extract_element(row, ir.IntType(32)(q))
+    def entry(self, vector, q):
+        """Return entry q of a vector."""
+        return self.builder.extract_element(vector, ir.IntType(32)(q))
 
-    def subtract(self, row, value, other):
-        """Return row - value other."""
+    def subtract(self, vector, value, other):
+        """Return vector - value other."""
         product = self.builder.fmul(self.spread(value), other, FUSED)
-        return self.builder.fsub(row, product, FUSED)
+        return self.builder.fsub(vector, product, FUSED)
 
-    def times(self, row, value):
-        """Return value row."""
-        return self.builder.fmul(self.spread(value), row)
+    def times(self, vector, value):
+        """Return value vector."""
+        return self.builder.fmul(self.spread(value), vector)
 
 
 def _products(load, negative):
-    """Return the compiled function for a start from zero or out, and a sign."""
+    """Return the intrinsic that computes +T or -T, and adds it to `out` with `load`."""
 
     @intrinsic
     def products(typingctx, X, i, Y, j, start, stop, out, row, column):
-        """Tile of out at (row, column) = +- sum of X[r, i + p] Y[r, j + q].
-
-        The sum is over start <= r < stop.
-        """
+        """Set or change the tile of out at (row, column), see `set_products`."""
 
         def generate(context, builder, signature, args):
             x_kind, _, y_kind, *_, kind, _, _ = signature.args
             x, i, y, j, start, stop, result, row, column = args
-            rows = VectorRow(context, builder, kind.dtype)
+            rows = VectorBuilder(context, builder, kind.dtype)
             targets, sums = [], []
             for p in range(BLOCK):
                 at = rows.pointer(kind, result, rows.plus(row, p), column)
@@ -210,12 +211,12 @@ def _products(load, negative):
 
 @intrinsic
 def _factorise_tile(typingctx, A, R, k, shift, blocks):
-    """See factorise_tile."""
+    """Factorise a tile, see `factorise_tile`."""
 
     def generate(context, builder, signature, args):
         given, kind, _, _, blocks_kind = signature.args
         matrix, array, k, shift, inverses = args
-        rows = VectorRow(context, builder, kind.dtype)
+        rows = VectorBuilder(context, builder, kind.dtype)
         root = builder.module.declare_intrinsic("llvm.sqrt", [rows.scalar])
         one = ir.Constant(rows.scalar, 1.0)
         rounding = ir.Constant(rows.scalar, 4.0 * np.finfo(str(kind.dtype)).eps)
@@ -238,8 +239,8 @@ def _factorise_tile(typingctx, A, R, k, shift, blocks):
                     factor[r], rows.entry(factor[p], r), factor[p]
                 )
             factor[p] = builder.insert_element(factor[p], pivot, ir.IntType(32)(p))
-            kept = ir.VectorType(ir.IntType(1), BLOCK)([int(q <= p) for q in index])
-            rows.store(builder.select(kept, factor[p], rows.zero), targets[p])
+            lower = ir.VectorType(ir.IntType(1), BLOCK)([int(q <= p) for q in index])
+            rows.store(builder.select(lower, factor[p], rows.zero), targets[p])
         inverse = []
         for p in index:
             unit = [float(q == p) for q in index]
@@ -257,48 +258,26 @@ def _factorise_tile(typingctx, A, R, k, shift, blocks):
 
 
 def replace_on_cpu(function, instructions):
-    """Take instructions in the place of a function on the CPU, if it compiles."""
+    """Return instructions in place of a function, unless compilation is disabled."""
     PYTHON_VERSIONS[function.__name__] = function
     return function if config.DISABLE_JIT else instructions
 
 
 set_products = replace_on_cpu(set_products, _products(load=False, negative=False))
-
-
 set_negative_products = replace_on_cpu(
     set_negative_products, _products(load=False, negative=True)
 )
-
-
 subtract_products = replace_on_cpu(
     subtract_products, _products(load=True, negative=True)
 )
-
-
 factorise_tile = replace_on_cpu(factorise_tile, _factorise_tile)
 
 
-class VectorGroup(VectorRow):
-    """Code for GROUP entries of an array at once."""
-
-    def __init__(self, context, builder, dtype):
-        super().__init__(context, builder, dtype)
-        self.vector = ir.VectorType(self.scalar, GROUP)
-
-    def spread(self, value):
-        """Return a group that holds a number everywhere."""
-        undefined = ir.Constant(self.vector, ir.Undefined)
-        lane = self.builder.insert_element(undefined, value, ir.IntType(32)(0))
-        first = ir.Constant(ir.VectorType(ir.IntType(32), GROUP), None)
-        return self.builder.shuffle_vector(lane, undefined, first)
-
-
-# Selection: row r of a block has count[r] points, index[r] and key[r], in which the H
-# nearest so far are; what has a key above bound[r] is none of them.
+# --- which of 64 distances are below a bound ------------------------------------------
 
 
 def keys_below(low, t, products, r, j, bound):
-    """Bits p of the result say whether low[t, j + p] - products[r, j + p] <= bound."""
+    """Return 64 bits: bit p is low[t, j + p] - products[r, j + p] <= bound."""
     bits = np.uint64(0)
     for p in range(GROUP):
         if low[t, j + p] - products[r, j + p] <= bound:
@@ -307,21 +286,21 @@ def keys_below(low, t, products, r, j, bound):
 
 
 def lowest_bit(bits):
-    """Return the position of the lowest bit that is set, of one that is."""
-    at = 0
-    while not (bits >> np.uint64(at)) & np.uint64(1):
-        at += 1
-    return at
+    """Return the position of the lowest bit that is set; some bit must be."""
+    position = 0
+    while not (bits >> np.uint64(position)) & np.uint64(1):
+        position += 1
+    return position
 
 
 @intrinsic
 def _keys_below(typingctx, low, t, products, r, j, bound):
-    """The same in vector registers."""
+    """Compare GROUP distances in vector registers, see `keys_below`."""
 
     def generate(context, builder, signature, args):
         low_kind, _, kind, *_ = signature.args
         lower, t, table, r, j, most = args
-        group = VectorGroup(context, builder, kind.dtype)
+        group = VectorBuilder(context, builder, kind.dtype, GROUP)
         first = group.load(group.pointer(low_kind, lower, t, j))
         key = builder.fsub(first, group.load(group.pointer(kind, table, r, j)))
         below = builder.fcmp_ordered("<=", key, group.spread(most))
@@ -333,7 +312,7 @@ def _keys_below(typingctx, low, t, products, r, j, bound):
 
 @intrinsic
 def _lowest_bit(typingctx, bits):
-    """The same in one instruction."""
+    """Count the zero bits below the lowest bit by one instruction."""
 
     def generate(context, builder, signature, args):
         return builder.cttz(args[0], ir.Constant(ir.IntType(1), 1))
@@ -342,6 +321,4 @@ def _lowest_bit(typingctx, bits):
 
 
 keys_below = replace_on_cpu(keys_below, _keys_below)
-
-
 lowest_bit = replace_on_cpu(lowest_bit, _lowest_bit)

@@ -1,8 +1,9 @@
-"""Kernel objects to flat programs that compiled code runs, and parameters back.
+"""Kernel objects compiled to programs, parameters set back, properties of kernels.
 
-`compile_kernel` walks a kernel object depth first: one operation for a leaf or for the
-operator that joins earlier ones, and one slot for a hyperparameter, so that
-`updated_kernel` finds the same parameters in the same order.
+`TABLE` has a row for each kernel that compiles. `compile_kernel` walks a kernel object
+depth first: each leaf and each combination becomes an operation, and each
+hyperparameter a slot of the parameter vector. `updated_kernel` makes the same walk, so
+it finds the parameters in the same order.
 """
 
 import math
@@ -13,31 +14,48 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.gaussian_process import kernels as sk
 
-from skswsgp import kernels
-from skswsgp._covariance import program as codes
-from skswsgp._covariance import stationary
-from skswsgp._covariance.dot_product import ARC_COSINE0, ARC_COSINE1, POLYNOMIAL
-from skswsgp._covariance.program import CONSTANT, POWER, SCALE, WHITE
-from skswsgp._covariance.stationary import RATIONAL_QUADRATIC, RBF
+from skswsgp._covariance import dot_product, program, stationary
+from skswsgp.kernels import ArcCosine, Polynomial
 
-MATERN = {
-    0.5: stationary.MATERN12,
-    1.5: stationary.MATERN32,
-    2.5: stationary.MATERN52,
-    math.inf: RBF,
-}
-ARC_COSINE = {0: ARC_COSINE0, 1: ARC_COSINE1}
-COMPILABLE = (
-    "a combination of ConstantKernel, WhiteKernel, RBF, Matern (nu 0.5, 1.5, 2.5 or "
-    "inf), RationalQuadratic, DotProduct, Exponentiation, Sum, Product, ArcCosine "
-    "(order 0 or 1) and Polynomial"
+
+class Leaf(NamedTuple):
+    """A row of TABLE: one kernel class, or one variant of it, and its properties.
+
+    Sums, products and powers are stationary or decreasing where all their leaves are.
+    """
+
+    code: int
+    kernel: type  # exactly this class: a subclass may override anything
+    variant: tuple = ()  # (attribute, value) of the objects that this row is for
+    parameters: tuple = ("length_scale",)  # hyperparameters, in the order of theta
+    stationary: bool = True  # k(x, z) depends on x - z only
+    decreasing: bool = True  # k(x, z) never grows with a scaled distance
+
+
+BIAS, SCALED = ("sigma_0",), ("length_scale", "sigma_0")
+SHAPED = ("alpha", "length_scale")
+TABLE = (  # code, kernel, variant, parameters, stationary, decreasing
+    Leaf(program.CONSTANT, sk.ConstantKernel, parameters=("constant_value",)),
+    Leaf(program.WHITE, sk.WhiteKernel, parameters=("noise_level",)),
+    Leaf(stationary.RBF, sk.RBF),
+    Leaf(stationary.MATERN12, sk.Matern, ("nu", 0.5)),
+    Leaf(stationary.MATERN32, sk.Matern, ("nu", 1.5)),
+    Leaf(stationary.MATERN52, sk.Matern, ("nu", 2.5)),
+    Leaf(stationary.RBF, sk.Matern, ("nu", math.inf)),
+    Leaf(stationary.RATIONAL_QUADRATIC, sk.RationalQuadratic, (), SHAPED),
+    Leaf(dot_product.POLYNOMIAL, sk.DotProduct, (), BIAS, False, False),
+    Leaf(dot_product.POLYNOMIAL, Polynomial, (), SCALED, False, False),
+    Leaf(dot_product.ARC_COSINE0, ArcCosine, ("order", 0), SCALED, False, False),
+    Leaf(dot_product.ARC_COSINE1, ArcCosine, ("order", 1), SCALED, False, False),
 )
+LEAVES = {leaf.code: leaf for leaf in TABLE}
+MAY_BE_ZERO = ("constant_value", "noise_level", "sigma_0")  # while they are "fixed"
 
 
 class CompiledKernel(NamedTuple):
-    """A kernel object as a program, and what an optimiser has to respect."""
+    """A kernel object as a program, and the constraints on its parameters."""
 
-    struct: codes.Kernel
+    struct: program.Kernel
     free: np.ndarray  # (P,) bool, not "fixed"
     log_bounds: np.ndarray  # (P, 2) float64, finite
     stationary: bool  # translation invariant
@@ -46,7 +64,7 @@ class CompiledKernel(NamedTuple):
 class _Slot(NamedTuple):
     """A hyperparameter: consecutive entries of the vector of parameters."""
 
-    name: str  # as in get_params of the whole kernel
+    name: str  # in get_params of the whole kernel
     first: int
     values: np.ndarray  # (size,)
     log_bounds: np.ndarray  # (size, 2)
@@ -54,7 +72,7 @@ class _Slot(NamedTuple):
 
 
 class _Operation(NamedTuple):
-    """One entry of the arrays of `_covariance.Kernel`."""
+    """One entry of each array of `program.Kernel`."""
 
     code: int
     left: int = 0
@@ -62,17 +80,17 @@ class _Operation(NamedTuple):
     extra: int = -1
     scale: int = 0
     n_scales: int = 0
-    exponent: float = 0.0
+    exponent: float = 1.0
 
 
 def compile_kernel(kernel, n_features, dtype):
     """Return the `CompiledKernel` of a kernel object for X with `n_features` columns.
 
-    Raises TypeError for what is no kernel, ValueError for one that has no program.
+    Raises TypeError if it is no kernel object, ValueError if it does not compile.
     """
-    program = _Program(kernel)
-    program.check_length_scales(n_features)
-    operations, slots = program.operations, program.slots
+    walk = _Walk(kernel)
+    walk.check_length_scales(n_features)
+    operations, slots = walk.operations, walk.slots
     columns = zip(*operations, strict=True)
     arrays = {
         name: np.array(column, dtype=dtype if name == "exponent" else np.int64)
@@ -83,22 +101,23 @@ def compile_kernel(kernel, n_features, dtype):
     for row, op in zip(inv_scale, operations, strict=True):
         if op.n_scales > 0:
             row[:] = 1.0 / params[op.scale : op.scale + op.n_scales]
+    struct = program.Kernel(**arrays, params=params.astype(dtype), inv_scale=inv_scale)
     return CompiledKernel(
-        codes.Kernel(**arrays, params=params.astype(dtype), inv_scale=inv_scale),
+        struct,
         free=np.repeat([slot.free for slot in slots], [len(s.values) for s in slots]),
         log_bounds=np.concatenate([slot.log_bounds for slot in slots]),
-        stationary=not any(POLYNOMIAL <= op.code <= ARC_COSINE1 for op in operations),
+        stationary=all(leaf.stationary for leaf in _leaves(struct)),
     )
 
 
 def updated_kernel(kernel, params):
-    """Return a clone of `kernel` with the parameters of a program, natural scale.
+    """Return a clone of `kernel` with the parameters of its program, natural scale.
 
-    Fixed hyperparameters keep the value of `kernel`. One length-scale for all features
-    becomes a float, one for each an array.
+    Fixed hyperparameters keep the value of `kernel`. A length-scale that all features
+    share becomes a float, length-scales of single features an array.
     """
     updated = clone(kernel)
-    for slot in _Program(kernel).slots:
+    for slot in _Walk(kernel).slots:
         if slot.free:
             values = np.array(params[slot.first : slot.first + len(slot.values)], float)
             value = values if len(values) > 1 else values.item()
@@ -106,8 +125,8 @@ def updated_kernel(kernel, params):
     return updated
 
 
-class _Program:
-    """The operations and slots of a kernel object."""
+class _Walk:
+    """A walk through a kernel object, which gives its operations and slots."""
 
     def __init__(self, kernel):
         self.operations = []
@@ -117,7 +136,7 @@ class _Program:
         self._visit(kernel, "")
 
     def check_length_scales(self, n_features):
-        """Raise ValueError unless they are as many as features, or one for all."""
+        """Raise ValueError unless a kernel has one length-scale, or `n_features`."""
         for name, size in self._scaled:
             if size not in (1, n_features):
                 raise ValueError(
@@ -133,27 +152,20 @@ class _Program:
                 "object of sklearn.gaussian_process.kernels or skswsgp.kernels; pass "
                 "for example ConstantKernel() * RBF()."
             )
-        visit = _VISITS.get(type(kernel))
-        if visit is None:
-            raise _refusal(kernel)
-        return self._append(visit(self, kernel, path))
-
-    def _append(self, operation):
-        self.operations.append(operation)
+        visit = _COMBINATIONS.get(type(kernel), _Walk._leaf)
+        self.operations.append(visit(self, kernel, path))
         return len(self.operations) - 1
 
-    def _slot(self, kernel, name, path, *, positive=False):
-        """Add a hyperparameter; return the index of its first entry.
-
-        Unless `positive`, a fixed one may be 0.
-        """
+    def _slot(self, kernel, name, path):
+        """Add a hyperparameter; return the index of its first entry."""
         values = np.atleast_1d(np.asarray(getattr(kernel, name), dtype=float)).ravel()
         spec = getattr(kernel, f"hyperparameter_{name}")
         owner = f"{name}={getattr(kernel, name)} of kernel {type(kernel).__name__}"
-        above = values > 0 if positive or not spec.fixed else values >= 0
+        may_be_zero = name in MAY_BE_ZERO
+        above = values >= 0 if spec.fixed and may_be_zero else values > 0
         if len(values) == 0 or not np.all(np.isfinite(values) & above):
             advice = "pass a positive number"
-            if np.all(values == 0) and not positive:
+            if np.all(values == 0) and may_be_zero:
                 advice += f', or {name}_bounds="fixed" to keep 0'
             raise ValueError(f"{owner}: expected positive and finite; {advice}.")
         log_bounds = np.zeros((len(values), 2))
@@ -167,51 +179,28 @@ class _Program:
         self.slots.append(slot)
         return first
 
-    def _scales(self, kernel, path):
-        """Add the length-scales; return the fields of the operation about them."""
-        first = self._slot(kernel, "length_scale", path, positive=True)
-        size = len(self.slots[-1].values)
-        self._scaled.append((type(kernel).__name__, size))
-        return {"scale": first, "n_scales": size}
+    def _leaf(self, kernel, path):
+        """Return the operation of a kernel of TABLE, and add its slots."""
+        if isinstance(kernel, Polynomial | ArcCosine):
+            kernel._check_shape()
+        leaf = next((leaf for leaf in TABLE if _matches(kernel, leaf)), None)
+        if leaf is None:
+            raise ValueError(
+                f"kernel {kernel!r} cannot be compiled: expected sums, products and "
+                f"powers of {_compilable()}; build it from these, or use "
+                "GaussianProcessRegressor, which takes any kernel."
+            )
+        fields = {"exponent": float(getattr(kernel, "degree", 1.0))}
+        for name in leaf.parameters:
+            first = self._slot(kernel, name, path)
+            if name == "length_scale":
+                fields |= {"scale": first, "n_scales": len(self.slots[-1].values)}
+                self._scaled.append((type(kernel).__name__, fields["n_scales"]))
+            else:
+                fields["extra"] = first
+        return _Operation(leaf.code, **fields)
 
-    def _constant(self, kernel, path):
-        extra = self._slot(kernel, "constant_value", path)
-        return _Operation(codes.CONSTANT, extra=extra)
-
-    def _white(self, kernel, path):
-        return _Operation(codes.WHITE, extra=self._slot(kernel, "noise_level", path))
-
-    def _rbf(self, kernel, path):
-        return _Operation(RBF, **self._scales(kernel, path))
-
-    def _matern(self, kernel, path):
-        if kernel.nu not in MATERN:
-            raise _refusal(kernel)
-        return _Operation(MATERN[kernel.nu], **self._scales(kernel, path))
-
-    def _rational_quadratic(self, kernel, path):
-        extra = self._slot(kernel, "alpha", path, positive=True)
-        scales = self._scales(kernel, path)
-        return _Operation(RATIONAL_QUADRATIC, extra=extra, **scales)
-
-    def _dot_product(self, kernel, path):
-        extra = self._slot(kernel, "sigma_0", path)
-        return _Operation(POLYNOMIAL, extra=extra, exponent=1.0)
-
-    def _polynomial(self, kernel, path):
-        kernel._check_shape()
-        scales = self._scales(kernel, path)
-        extra = self._slot(kernel, "sigma_0", path)
-        degree = float(kernel.degree)
-        return _Operation(POLYNOMIAL, extra=extra, exponent=degree, **scales)
-
-    def _arc_cosine(self, kernel, path):
-        kernel._check_shape()
-        scales = self._scales(kernel, path)
-        extra = self._slot(kernel, "sigma_0", path)
-        return _Operation(ARC_COSINE[kernel.order], extra=extra, **scales)
-
-    def _exponentiation(self, kernel, path):
+    def _power(self, kernel, path):
         exponent = kernel.exponent
         if not isinstance(exponent, Real) or not 0 < exponent < math.inf:
             raise ValueError(
@@ -219,20 +208,20 @@ class _Program:
                 "number; pass 2 or 3."
             )
         left = self._visit(kernel.kernel, path + "kernel__")
-        return _Operation(codes.POWER, left=left, exponent=float(exponent))
+        return _Operation(program.POWER, left=left, exponent=float(exponent))
 
     def _sum(self, kernel, path):
-        return self._join(codes.SUM, kernel, path)
+        return self._join(program.SUM, kernel, path)
 
     def _product(self, kernel, path):
-        """Scale one operand when the other is a constant, else multiply."""
+        """Return SCALE of an operand if the other is a constant, else PRODUCT."""
         for constant, other in (("k1", "k2"), ("k2", "k1")):
             factor = getattr(kernel, constant)
             if type(factor) is sk.ConstantKernel:
                 left = self._visit(getattr(kernel, other), f"{path}{other}__")
                 extra = self._slot(factor, "constant_value", f"{path}{constant}__")
-                return _Operation(codes.SCALE, left=left, extra=extra)
-        return self._join(codes.PRODUCT, kernel, path)
+                return _Operation(program.SCALE, left=left, extra=extra)
+        return self._join(program.PRODUCT, kernel, path)
 
     def _join(self, code, kernel, path):
         left = self._visit(kernel.k1, path + "k1__")
@@ -240,59 +229,72 @@ class _Program:
         return _Operation(code, left=left, right=right)
 
 
-# Exact types: a subclass may override what the program would not see.
-_VISITS = {
-    sk.ConstantKernel: _Program._constant,
-    sk.WhiteKernel: _Program._white,
-    sk.RBF: _Program._rbf,
-    sk.Matern: _Program._matern,
-    sk.RationalQuadratic: _Program._rational_quadratic,
-    sk.DotProduct: _Program._dot_product,
-    sk.Exponentiation: _Program._exponentiation,
-    sk.Sum: _Program._sum,
-    sk.Product: _Program._product,
-    kernels.Polynomial: _Program._polynomial,
-    kernels.ArcCosine: _Program._arc_cosine,
+_COMBINATIONS = {
+    sk.Exponentiation: _Walk._power,
+    sk.Sum: _Walk._sum,
+    sk.Product: _Walk._product,
 }
 
 
-def _refusal(kernel):
-    return ValueError(
-        f"kernel {kernel!r} cannot be compiled: expected {COMPILABLE}; build it from "
-        "these, or use GaussianProcessRegressor, which takes any kernel."
-    )
+def _matches(kernel, leaf):
+    """Return whether a kernel object is of the class and variant of a row of TABLE."""
+    if type(kernel) is not leaf.kernel:
+        return False
+    return not leaf.variant or getattr(kernel, leaf.variant[0]) == leaf.variant[1]
+
+
+def _compilable():
+    """Return the kernel classes of TABLE, with the values of their variants."""
+    variants = {}
+    for leaf in TABLE:
+        variants.setdefault(leaf.kernel.__name__, []).append(leaf.variant)
+    words = []
+    for name, pairs in variants.items():
+        if pairs[0]:
+            *values, last = [str(value) for _, value in pairs]
+            name += f" ({pairs[0][0]} {', '.join(values)} or {last})"
+        words.append(name)
+    return ", ".join(words)
 
 
 def _log_bounds(bounds, owner):
-    """Return the logarithms of bounds (size or 1, 2), finite."""
+    """Return the logarithms of bounds, (size, 2) or (1, 2), made finite."""
     bounds = np.asarray(bounds, dtype=float)
     if not np.all((bounds[:, 0] >= 0) & (bounds[:, 0] <= bounds[:, 1])):
         raise ValueError(
             f"{owner} has bounds {bounds.tolist()}: expected 0 <= lower <= upper; pass "
             'a pair of numbers or "fixed".'
         )
-    limits = np.finfo(np.float32)  # those of the narrowest dtype of a fit
+    limits = np.finfo(np.float32)  # the narrowest dtype of a fit
     return np.log(np.clip(bounds, limits.tiny, limits.max).astype(float))
 
 
-def is_stationary_code(code):
-    """Whether operations are functions of a scaled distance."""
-    return (code >= RBF) & (code <= RATIONAL_QUADRATIC)
+def _leaves(struct):
+    """Return the rows of TABLE of a compiled kernel's leaves."""
+    return [LEAVES[code] for code in struct.code if code in LEAVES]
 
 
-def is_decreasing(kernel):
-    """Whether no operation can grow with a distance."""
-    code = kernel.code
-    leaf = is_stationary_code(code) | (code == CONSTANT) | (code == WHITE)
-    joined = (code >= SCALE) & ((code != POWER) | (kernel.exponent > 0))
-    return bool((leaf | joined).all())
+def is_decreasing(struct):
+    """Return whether no leaf of a compiled kernel can grow with a distance."""
+    return all(leaf.decreasing for leaf in _leaves(struct))
+
+
+def distance_leaves(struct):
+    """Return the indices of a compiled kernel's functions of a scaled distance."""
+    scaled = [
+        leaf.code
+        for leaf in TABLE
+        if leaf.stationary and "length_scale" in leaf.parameters
+    ]
+    return np.flatnonzero(np.isin(struct.code, scaled))
 
 
 def params_in_units(kernel, spread, varying):
-    """Return a kernel's parameters (P,), with length-scales as long as the default's.
+    """Return the parameters (P,) of a kernel, with length-scales in the units of X.
 
-    A common factor of all that are not "fixed" does that: units of X change no ratio.
-    Features that are not `varying`, (D,) bool, do not count.
+    One factor multiplies all length-scales that are not "fixed", so that their
+    geometric mean is that of the default kernel and their ratios stay. Features that
+    are not `varying`, (D,) bool, do not count.
     """
     struct, free, *_ = compile_kernel(kernel, len(spread), np.float64)
     moves, counts = np.zeros((2, len(free)), dtype=bool)  # (P,)
@@ -309,25 +311,22 @@ def params_in_units(kernel, spread, varying):
 
 
 def free_variance(kernel, n_features):
-    """Return (index, bounds) of the variance that multiplies a whole kernel, or None.
+    """Return (index, bounds) of the variance that multiplies a whole kernel.
 
-    None also where it is "fixed".
+    Returns None if the kernel has no such variance, or if it is "fixed".
     """
     compiled = compile_kernel(kernel, n_features, np.float64)
     slot = compiled.struct.extra[-1]
-    if compiled.struct.code[-1] == SCALE and compiled.free[slot]:
+    if compiled.struct.code[-1] == program.SCALE and compiled.free[slot]:
         return slot, np.exp(compiled.log_bounds[slot])
     return None
 
 
-def first_stationary(struct):
-    """Return the index of a compiled kernel's first stationary part, or None."""
-    stationary = (struct.code >= RBF) & (struct.code <= RATIONAL_QUADRATIC)
-    return np.flatnonzero(stationary)[0] if stationary.any() else None
-
-
 def length_scales(kernel, n_features, otherwise):
-    """Return the length-scales of a kernel's first stationary part, (D,)."""
+    """Return the length-scales (D,) of the first function of a scaled distance.
+
+    Returns `otherwise` if the kernel object contains none.
+    """
     struct = compile_kernel(kernel, n_features, np.float64).struct
-    first = first_stationary(struct)
-    return otherwise if first is None else 1.0 / struct.inv_scale[first]
+    leaves = distance_leaves(struct)
+    return 1.0 / struct.inv_scale[leaves[0]] if len(leaves) > 0 else otherwise

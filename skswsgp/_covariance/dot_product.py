@@ -1,4 +1,7 @@
-"""TODO docstring."""
+"""Kernels of a scaled dot product s on tiles of pairs of points, and their adjoints.
+
+s(x, z) = sigma_0^2 + sum_d x_d z_d / length_scale_d^2; see `program` for the arguments.
+"""
 
 import math
 
@@ -7,17 +10,14 @@ from skswsgp._compiled.team import barrier, single, team_range, team_sum
 from skswsgp._covariance.pairs import TRIANGLE, row_start, width
 from skswsgp._covariance.stationary import add_scale_gradient
 
-# 2 .. 6 are those of _stationary
-POLYNOMIAL, ARC_COSINE0, ARC_COSINE1 = 7, 8, 9
-
-
-# Leaves. `values`, `slopes`, `adjoint` (n_ops, pairs) are indexed in place: a view of a
-# row would cost more than the arithmetic on it. `at` is the first pair.
+# Codes of functions of s are FIRST_DOT_PRODUCT and above.
+FIRST_DOT_PRODUCT = 200
+POLYNOMIAL, ARC_COSINE0, ARC_COSINE1 = 200, 201, 202
 
 
 @njit
 def inner_products(A, rows, B, n, inv_scale, op, sigma2, values, at):
-    """values[op, at + ...] = sigma_0^2 + sum_d A[d, i] B[d, j] / scale_d^2."""
+    """Set values[op] to s = sigma2 + sum_d A[d, i] B[d, j] / scale_d^2."""
     for i in team_range(0, rows):
         start, columns = at + row_start(i, n), width(i, n)
         for j in range(columns):
@@ -31,7 +31,7 @@ def inner_products(A, rows, B, n, inv_scale, op, sigma2, values, at):
 
 @njit_small
 def inner_product_self(A, i, inv_scale, op, sigma2):
-    """sigma_0^2 + |A[:, i] / scale|^2."""
+    """Return s(x, x) = sigma2 + |x / scale|^2 of the point x = A[:, i]."""
     product = sigma2
     for d in range(A.shape[0]):
         product += (A[d, i] * inv_scale[op, d]) ** 2
@@ -40,7 +40,7 @@ def inner_product_self(A, i, inv_scale, op, sigma2):
 
 @njit
 def polynomial_profile(degree, op, values, slopes, at, end):
-    """Replace s in `values` by s^degree and put its derivative into `slopes`."""
+    """Replace s in `values` by s^degree, and set `slopes` to its derivative."""
     for p in team_range(at, end):
         s = values[op, p]
         slopes[op, p] = degree * s ** (degree - 1.0)
@@ -50,10 +50,10 @@ def polynomial_profile(degree, op, values, slopes, at, end):
 
 @njit
 def arc_cosine_profile(order, A, rows, B, n, inv_scale, op, sigma2, values, slopes, at):
-    """Replace s in `values` by k and put dk/ds into `slopes` (Cho and Saul, 2009).
+    """Replace s in `values` by k, and set `slopes` to dk/ds (Cho and Saul, 2009).
 
-    k = 1 - theta/pi (order 0), sqrt(s_xx s_zz) (sin theta + (pi - theta) cos theta)/pi
-    (order 1), where cos theta = s_xz / sqrt(s_xx s_zz).
+    With cos theta = s_xz / sqrt(s_xx s_zz), k is 1 - theta / pi for order 0 and
+    sqrt(s_xx s_zz) (sin theta + (pi - theta) cos theta) / pi for order 1.
     """
     for i in team_range(0, rows):
         s_row = inner_product_self(A, i, inv_scale, op, sigma2)
@@ -79,10 +79,10 @@ def arc_cosine_profile(order, A, rows, B, n, inv_scale, op, sigma2, values, slop
 
 @njit
 def inner_products_vjp(leaf, A, rows, B, n, adjoint, at, d_log, d_A, d_B, inputs):
-    """Take adjoint[op], the derivatives by s, back to length-scales and coordinates.
+    """Add the derivatives by log length-scales and coordinates, from adjoint[op] by s.
 
-    `leaf` holds the inverse length-scales, where their derivatives go (first, number),
-    and the operation.
+    They are added to d_log and, if `inputs` is true, to d_A and d_B. `leaf` holds
+    inv_scale, the index of the first length-scale, their number, and op.
     """
     inv_scale, scale, n_scales, op = leaf
     for i in single(0, rows):
@@ -103,22 +103,22 @@ def inner_products_vjp(leaf, A, rows, B, n, adjoint, at, d_log, d_A, d_B, inputs
 
 @njit_small
 def self_product_vjp(leaf, A, i, weight, d_log, d_A, inputs):
-    """Take weight = d objective / d s(x, x) back likewise, x = A[:, i]."""
+    """Do what `inner_products_vjp` does, from `weight` by s(x, x), x = A[:, i]."""
     inv_scale, scale, n_scales, op = leaf
     for d in range(A.shape[0]):
-        pull = 2.0 * weight * A[d, i] * inv_scale[op, d] ** 2
+        by_coordinate = 2.0 * weight * A[d, i] * inv_scale[op, d] ** 2
         if inputs:
-            d_A[d, i] += pull
-        add_scale_gradient(scale, n_scales, d, -pull * A[d, i], d_log)
+            d_A[d, i] += by_coordinate
+        add_scale_gradient(scale, n_scales, d, -by_coordinate * A[d, i], d_log)
 
 
 @njit
 def norms_vjp(order, sigma2, leaf, A, rows, B, n, tile, at, d_log, d_A, d_B, inputs):
-    """Adjoint of an arc-cosine leaf with respect to s(x, x) and s(z, z).
+    """Add the derivatives of an arc-cosine kernel that come by s(x, x) and s(z, z).
 
     k is homogeneous of degree `order` in the norm of either point, so by Euler's
-    theorem dk/ds_xx = (order k - s_xz dk/ds_xz) / (2 s_xx). `tile` holds the three
-    arrays of a Tile. Returns the derivative by sigma_0^2.
+    theorem dk/ds_xx = (order k - s_xz dk/ds_xz) / (2 s_xx). `tile` holds values, slopes
+    and adjoint. Returns the derivative by sigma_0^2.
     """
     inv_scale, _, _, op = leaf
     values, slopes, adjoint = tile
@@ -132,12 +132,12 @@ def norms_vjp(order, sigma2, leaf, A, rows, B, n, tile, at, d_log, d_A, d_B, inp
             for d in range(A.shape[0]):
                 product += A[d, i] * B[d, j] * inv_scale[op, d] ** 2
             gap = order * values[op, p] - product * slopes[op, p]
-            pull = 0.5 * adjoint[op, p] * gap
+            by_log = 0.5 * adjoint[op, p] * gap
             s_column = inner_product_self(B, j, inv_scale, op, sigma2)
-            by_column = pull / s_column if s_column > 0.0 else 0.0
+            by_column = by_log / s_column if s_column > 0.0 else 0.0
             self_product_vjp(leaf, B, j, by_column, d_log, d_B, inputs)
             by_sigma2 += by_column
-            by_row += pull
+            by_row += by_log
         by_row = by_row / s_row if s_row > 0.0 else 0.0
         self_product_vjp(leaf, A, i, by_row, d_log, d_A, inputs)
         by_sigma2 += by_row

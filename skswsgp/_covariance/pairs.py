@@ -1,17 +1,22 @@
-"""TODO docstring."""
+"""The pairs of points of a tile, numbered row by row.
+
+Point i of A makes a row of pairs with points j of B. A rectangle has j < n in each row.
+A triangle, which is asked for by n = TRIANGLE, has B = A and j <= i, and its pairs
+j = i are a point with itself.
+"""
 
 from skswsgp._compiled.jit import njit_small
 
-TRIANGLE = 0  # instead of a number of columns: the lower triangle
+TRIANGLE = 0  # number of columns that stands for the lower triangle
 
 
 @njit_small
 def width(i, n):
-    """Number of pairs in row i."""
+    """Return the number of pairs in row i."""
     return i + 1 if n == TRIANGLE else n
 
 
 @njit_small
 def row_start(i, n):
-    """Number of pairs before row i; `row_start(n_rows, n)` counts all."""
+    """Return the number of pairs before row i, so of all pairs where i rows exist."""
     return i * (i + 1) // 2 if n == TRIANGLE else i * n

@@ -1,15 +1,17 @@
-"""Covariances of points with points, and their adjoint, for kernels as data.
+"""Evaluation of kernels on tiles of pairs of points, and its adjoint.
 
-A `Kernel` is a list of operations in postfix order, each a few integers. Leaves read
-the coordinates, inner operations read the results of earlier ones. An operation is
-applied to a whole tile of pairs of points: `fill_tile` gives the covariances of points
-of A with points of B, and `pull_tile` takes the derivatives of an objective by these
-covariances back to the logarithms of the parameters and to the coordinates.
+A `Kernel` is a list of operations in postfix order. Leaves read the coordinates of the
+points, and the other operations combine the results of earlier ones. Each operation
+is applied to a whole tile of pairs, numbered as in `pairs`: `fill_tile` computes the
+covariances of points of A with points of B, and `tile_vjp` takes the derivatives of an
+objective by these covariances back to parameters and coordinates.
 
-A tile is one row of numbers, pairs (i, j) in order: a rectangle has j < n, a triangle
-(n = TRIANGLE, A is B) has j <= i, where j = i is the same point. Most operations need
-not know which. Coordinates are stored with one column a point, (n_features, n_points),
-so that the loop over points is contiguous.
+Coordinates have one column a point, (n_features, n_points), so that loops over points
+are contiguous. The results of operation `op` on a tile are values[op, at:end], and
+`slopes` and `adjoint` are laid out alike, all (n_ops, pairs). Functions index them in
+place, since a view of a row would cost more than the arithmetic on it. Adjoints that
+sum over pairs store nothing in the same loop: otherwise the place of an array in memory
+could decide whether the loop is vectorised, and so the order of the sum.
 """
 
 from typing import NamedTuple
@@ -20,7 +22,7 @@ from skswsgp._compiled.jit import njit, njit_inline
 from skswsgp._compiled.team import barrier, single, team_range, team_sum
 from skswsgp._covariance.dot_product import (
     ARC_COSINE0,
-    ARC_COSINE1,
+    FIRST_DOT_PRODUCT,
     POLYNOMIAL,
     arc_cosine_profile,
     inner_products,
@@ -30,49 +32,36 @@ from skswsgp._covariance.dot_product import (
 )
 from skswsgp._covariance.pairs import TRIANGLE, row_start
 from skswsgp._covariance.stationary import (
-    RATIONAL_QUADRATIC,
-    RBF,
-    alpha_vjp,
+    FIRST_DISTANCE,
     distances_vjp,
+    extra_vjp,
     length_scales_vjp,
     squared_distances,
     stationary_profile,
 )
 
-# Leaves
+# Codes below FIRST_DISTANCE: leaves without length-scales, and combinations
 CONSTANT, WHITE = 0, 1
-# Operations on earlier results
-SCALE, SUM, PRODUCT, POWER = 10, 11, 12, 13
+SCALE, SUM, PRODUCT, POWER = 2, 3, 4, 5
 
 
 class Kernel(NamedTuple):
-    """A kernel as data; the arrays of integers have one entry an operation."""
+    """A kernel as data; an array of n_ops entries has one for each operation."""
 
-    code: np.ndarray  # which operation
-    left: np.ndarray  # index of the first operand, an earlier operation
-    right: np.ndarray  # index of the second operand
-    extra: np.ndarray  # index of the parameter besides the length-scales, or -1
-    scale: np.ndarray  # index of the first length-scale
-    n_scales: np.ndarray  # 0, 1 or n_features length-scales
-    exponent: np.ndarray  # exponent of POWER, degree of POLYNOMIAL
+    code: np.ndarray  # (n_ops,) which operation
+    left: np.ndarray  # (n_ops,) index of the first operand, an earlier operation
+    right: np.ndarray  # (n_ops,) index of the second operand
+    extra: np.ndarray  # (n_ops,) index of the parameter besides length-scales, or -1
+    scale: np.ndarray  # (n_ops,) index of the first length-scale
+    n_scales: np.ndarray  # (n_ops,) number of length-scales: 0, 1 or D
+    exponent: np.ndarray  # (n_ops,) exponent of POWER, degree of POLYNOMIAL
     params: np.ndarray  # (P,) parameters, natural scale; they change while training
-    inv_scale: np.ndarray  # (n_ops, D) 1 / length-scale; `refresh` follows params
-
-
-class Tile(NamedTuple):
-    """Results of every operation on the pairs of points of tiles.
-
-    Functions that ask for a tile take a `Work` (see _state) as well.
-    """
-
-    values: np.ndarray  # (n_ops, pairs); the last operation is the covariance
-    slopes: np.ndarray  # (n_ops, pairs) derivative of leaves, see `fill_tile`
-    adjoint: np.ndarray  # (n_ops, pairs) derivatives of the objective by `values`
+    inv_scale: np.ndarray  # (n_ops, D) 1 / length-scale, see `refresh_scales`
 
 
 @njit
 def refresh_scales(kernel):
-    """Set kernel.inv_scale from kernel.params."""
+    """Set kernel.inv_scale from kernel.params, after these have changed."""
     for op in range(kernel.inv_scale.shape[0]):
         for d in range(kernel.inv_scale.shape[1]):
             if kernel.n_scales[op] == 0:
@@ -84,7 +73,7 @@ def refresh_scales(kernel):
 
 @njit
 def white_profile(variance, rows, n, op, values, at):
-    """values[op, at + ...] = variance for a point with itself, else 0."""
+    """Set values[op] to `variance` for a point with itself, and to 0 for others."""
     for p in team_range(at, at + row_start(rows, n)):
         values[op, p] = 0.0
     barrier()
@@ -96,7 +85,7 @@ def white_profile(variance, rows, n, op, values, at):
 
 @njit
 def combine(code, left, right, exponent, op, extra, values, at, end):
-    """Apply an operation on the results of `left` and `right`; CONSTANT has none."""
+    """Set values[op] to CONSTANT, or to a combination of values[left] and [right]."""
     if code == CONSTANT:
         for p in team_range(at, end):
             values[op, p] = extra
@@ -117,9 +106,10 @@ def combine(code, left, right, exponent, op, extra, values, at, end):
 
 @njit_inline
 def fill_tile(kernel, A, rows, B, n, values, slopes, at):
-    """values[op, at + ...] = each operation for the first points of A and B.
+    """Set values[op, at:end] of each operation, for the first points of A and of B.
 
-    `slopes` keeps the derivative of each leaf by its squared distance or product.
+    The last operation is the covariance. `slopes` takes the derivatives of leaves by r2
+    or s. `rows` is the number of points of A; n is as in `pairs`.
     """
     scales, end = kernel.inv_scale, at + row_start(rows, n)
     for op in range(kernel.code.shape[0]):
@@ -128,10 +118,12 @@ def fill_tile(kernel, A, rows, B, n, values, slopes, at):
         extra = kernel.params[kernel.extra[op]] if kernel.extra[op] >= 0 else 0.0
         if code == WHITE:
             white_profile(extra, rows, n, op, values, at)
-        elif RBF <= code <= RATIONAL_QUADRATIC:
+        elif code < FIRST_DISTANCE:
+            combine(code, left, right, exponent, op, extra, values, at, end)
+        elif code < FIRST_DOT_PRODUCT:
             squared_distances(A, rows, B, n, scales, op, values, at)
             stationary_profile(code, extra, op, values, slopes, at, end)
-        elif POLYNOMIAL <= code <= ARC_COSINE1:
+        else:
             sigma2 = extra * extra
             inner_products(A, rows, B, n, scales, op, sigma2, values, at)
             if code == POLYNOMIAL:
@@ -141,12 +133,6 @@ def fill_tile(kernel, A, rows, B, n, values, slopes, at):
                 arc_cosine_profile(
                     order, A, rows, B, n, scales, op, sigma2, values, slopes, at
                 )
-        else:
-            combine(code, left, right, exponent, op, extra, values, at, end)
-
-
-# Adjoints. Loops with a running total store nothing: whether the compiler runs such a
-# loop in vectors, and so the order of the sum, could depend on where arrays lie.
 
 
 @njit
@@ -160,7 +146,7 @@ def sum_adjoint(op, adjoint, at, end):
 
 @njit
 def profile_vjp(op, slopes, adjoint, at, end):
-    """Make adjoint[op], the derivatives by k, those by r2 or s."""
+    """Turn adjoint[op] from derivatives by k to derivatives by r2 or s."""
     for p in team_range(at, end):
         adjoint[op, p] *= slopes[op, p]
     barrier()
@@ -178,7 +164,7 @@ def white_vjp(rows, n, op, adjoint, at):
 
 @njit
 def combine_vjp(code, left, right, exponent, op, extra, values, adjoint, at, end):
-    """Adjoint of `combine` for the operands; returns the one by log `extra`."""
+    """Set adjoint[left] and [right] from adjoint[op]; return d / d log `extra`."""
     amount = 0.0
     if code == SCALE:
         for p in team_range(at, end):
@@ -195,7 +181,7 @@ def combine_vjp(code, left, right, exponent, op, extra, values, adjoint, at, end
             adjoint[right, p] = adjoint[op, p] * values[left, p]
     else:  # POWER
         for p in team_range(at, end):
-            base = values[left, p]  # zero far away: a root has no slope there
+            base = values[left, p]  # 0 for distant points, where a root has no slope
             slope = (
                 exponent * base ** (exponent - 1.0)
                 if base != 0.0 or exponent >= 1.0
@@ -208,11 +194,12 @@ def combine_vjp(code, left, right, exponent, op, extra, values, adjoint, at, end
 
 @njit_inline
 def tile_vjp(kernel, A, rows, B, n, tile, at, d_log, d_A, d_B, inputs):
-    """Adjoint of `fill_tile` for the derivatives in tile.adjoint[-1].
+    """Add the derivatives of an objective, from tile.adjoint[-1] by the covariances.
 
-    Derivatives are added to `d_log` (by the logarithms of the parameters) and, when
-    `inputs` is true, to `d_A` and `d_B` (shaped like A and B; they may be one array).
-    The adjoints are overwritten.
+    Derivatives by log parameters are added to d_log, (P,), and if `inputs` is true
+    those by A and B to d_A and d_B, shaped like A and B; these may be one array. `tile`
+    is a struct with `values` and `slopes` of `fill_tile` and with `adjoint`, which is
+    overwritten.
     """
     values, slopes, adjoint = tile.values, tile.slopes, tile.adjoint
     scales, end = kernel.inv_scale, at + row_start(rows, n)
@@ -226,16 +213,20 @@ def tile_vjp(kernel, A, rows, B, n, tile, at, d_log, d_A, d_B, inputs):
             by_log = extra * sum_adjoint(op, adjoint, at, end)
         elif code == WHITE:
             by_log = extra * white_vjp(rows, n, op, adjoint, at)
-        elif code <= RATIONAL_QUADRATIC:
-            if code == RATIONAL_QUADRATIC:
-                by_log = extra * alpha_vjp(op, values, slopes, adjoint, at, end)
+        elif code < FIRST_DISTANCE:
+            by_log = combine_vjp(
+                code, left, right, power, op, extra, values, adjoint, at, end
+            )
+        elif code < FIRST_DOT_PRODUCT:
+            if slot >= 0:
+                by_log = extra * extra_vjp(code, op, values, slopes, adjoint, at, end)
             profile_vjp(op, slopes, adjoint, at, end)
             length_scales_vjp(
                 scales, first, count, op, A, rows, B, n, adjoint, at, d_log
             )
             if inputs:
                 distances_vjp(scales, op, A, rows, B, n, adjoint, at, d_A, d_B)
-        elif code <= ARC_COSINE1:
+        else:
             sigma2, leaf = extra * extra, (scales, first, count, op)
             if code != POLYNOMIAL:
                 order, own = code - ARC_COSINE0, (values, slopes, adjoint)
@@ -247,15 +238,11 @@ def tile_vjp(kernel, A, rows, B, n, tile, at, d_log, d_A, d_B, inputs):
             inner_products_vjp(
                 leaf, A, rows, B, n, adjoint, at, d_log, d_A, d_B, inputs
             )
-        else:
-            by_log = combine_vjp(
-                code, left, right, power, op, extra, values, adjoint, at, end
-            )
         if slot >= 0:
             for at_slot in single(slot, slot + 1):
                 d_log[at_slot] += by_log
 
 
 def kernel_of(model):
-    """Return the part of a model that is its kernel."""
+    """Return the `Kernel` whose arrays are the first fields of a model."""
     return Kernel(*model[: len(Kernel._fields)])

@@ -1,7 +1,8 @@
-"""Kernels of a scaled distance on tiles of pairs of points, and their adjoint.
+"""Kernels of a scaled distance r on tiles of pairs of points, and their adjoints.
 
-The layout of tiles is told in _covariance. Loops take four features at a time, since a
-tile of few points has rows so short that starting on one costs more than a feature.
+A new kernel has a code and a branch in `stationary_profile`; see `program` for the
+arguments. Loops over features take four at a time: with few points a row of a tile is
+so short that the start of a loop over it costs more than a feature.
 """
 
 import math
@@ -11,12 +12,14 @@ from skswsgp._compiled.special import exponential
 from skswsgp._compiled.team import barrier, single, team_range, team_sum
 from skswsgp._covariance.pairs import row_start, width
 
-RBF, MATERN12, MATERN32, MATERN52, RATIONAL_QUADRATIC = 2, 3, 4, 5, 6
+# Codes of functions of r are FIRST_DISTANCE and above, below FIRST_DOT_PRODUCT.
+FIRST_DISTANCE = 100
+RBF, MATERN12, MATERN32, MATERN52, RATIONAL_QUADRATIC = 100, 101, 102, 103, 104
 
 
 @njit
 def squared_distances(A, rows, B, n, inv_scale, op, values, at):
-    """values[op, at + ...] = sum_d ((A[d, i] - B[d, j]) / scale_d)^2."""
+    """Set values[op] to r2 = sum_d ((A[d, i] - B[d, j]) / scale_d)^2."""
     D = A.shape[0]
     for i in team_range(0, rows):
         start, columns = at + row_start(i, n), width(i, n)
@@ -40,13 +43,16 @@ def squared_distances(A, rows, B, n, inv_scale, op, values, at):
 
 @njit_small
 def clip_distance(r2):
-    """At most 1e10, where a covariance is zero: an infinity would make it NaN."""
+    """Return r2, or 1e10 if it is larger: k is zero there, and infinity gives NaN."""
     return 1e10 if r2 > 1e10 else r2
 
 
 @njit
-def stationary_profile(code, alpha, op, values, slopes, at, end):
-    """Replace r2 in `values` by k(r2) and put dk/dr2 into `slopes`."""
+def stationary_profile(code, extra, op, values, slopes, at, end):
+    """Replace r2 in `values` by k(r2), and set `slopes` to dk/dr2.
+
+    `extra` is the parameter besides the length-scales: alpha of RATIONAL_QUADRATIC.
+    """
     if code == RBF:
         for p in team_range(at, end):
             value = exponential(-0.5 * values[op, p])
@@ -73,19 +79,19 @@ def stationary_profile(code, alpha, op, values, slopes, at, end):
             slopes[op, p] = (-5.0 / 6.0) * (1.0 + r) * e
     else:  # RATIONAL_QUADRATIC
         for p in team_range(at, end):
-            base = 1.0 + values[op, p] / (2.0 * alpha)
-            value = base ** (-alpha)
+            base = 1.0 + values[op, p] / (2.0 * extra)
+            value = base ** (-extra)
             values[op, p] = value
             slopes[op, p] = -0.5 * value / base
     barrier()
 
 
-# Adjoints. Loops with a running total store nothing: see _covariance.
-
-
 @njit_small
 def add_scale_gradient(scale, n_scales, d, amount, d_log):
-    """Add a derivative by log length-scale d, the first being number `scale`."""
+    """Add `amount` to the derivative by the logarithm of length-scale d.
+
+    The kernel has `n_scales` length-scales, 0, 1 or D, from parameter `scale` on.
+    """
     slot = scale + (d if n_scales > 1 else 0)
     for at in single(slot, slot + min(n_scales, 1)):
         d_log[at] += amount
@@ -95,7 +101,7 @@ def add_scale_gradient(scale, n_scales, d, amount, d_log):
 def length_scales_vjp(
     inv_scale, scale, n_scales, op, A, rows, B, n, adjoint, at, d_log
 ):
-    """Take adjoint[op], the derivatives by r2, back to length-scales."""
+    """Add to d_log the derivatives by log length-scales, from adjoint[op] by r2."""
     D = A.shape[0]
     for d in range(D % 4):
         first = 0.0
@@ -112,13 +118,13 @@ def length_scales_vjp(
             a, b, c, e = A[d, i], A[d + 1, i], A[d + 2, i], A[d + 3, i]
             start = at + row_start(i, n)
             for j in range(width(i, n)):
-                pull = adjoint[op, start + j]
+                weight = adjoint[op, start + j]
                 s, t = B[d, j] - a, B[d + 1, j] - b
                 u, v = B[d + 2, j] - c, B[d + 3, j] - e
-                first += pull * s * s
-                second += pull * t * t
-                third += pull * u * u
-                fourth += pull * v * v
+                first += weight * s * s
+                second += weight * t * t
+                third += weight * u * u
+                fourth += weight * v * v
         first = -2.0 * inv_scale[op, d] ** 2 * team_sum(first)
         second = -2.0 * inv_scale[op, d + 1] ** 2 * team_sum(second)
         third = -2.0 * inv_scale[op, d + 2] ** 2 * team_sum(third)
@@ -132,7 +138,7 @@ def length_scales_vjp(
 
 @njit
 def distances_vjp(inv_scale, op, A, rows, B, n, adjoint, at, d_A, d_B):
-    """Take adjoint[op], the derivatives by r2, back to coordinates."""
+    """Add to d_A and d_B the derivatives by coordinates, from adjoint[op] by r2."""
     for d in team_range(0, A.shape[0]):
         w = 2.0 * inv_scale[op, d] ** 2
         for i in range(rows):
@@ -148,12 +154,13 @@ def distances_vjp(inv_scale, op, A, rows, B, n, adjoint, at, d_A, d_B):
 
 
 @njit
-def alpha_vjp(op, values, slopes, adjoint, at, end):
-    """Return the derivative by the exponent of RATIONAL_QUADRATIC."""
-    by_alpha = 0.0
-    for p in team_range(at, end):
-        if slopes[op, p] < 0.0:  # far apart both are zero
-            base = -0.5 * values[op, p] / slopes[op, p]
-            part = 1.0 - 1.0 / base - math.log(base)
-            by_alpha += adjoint[op, p] * values[op, p] * part
-    return team_sum(by_alpha)
+def extra_vjp(code, op, values, slopes, adjoint, at, end):
+    """Return the derivative by `extra`, the parameter besides the length-scales."""
+    by_extra = 0.0
+    if code == RATIONAL_QUADRATIC:
+        for p in team_range(at, end):
+            if slopes[op, p] < 0.0:  # far apart, k and its slope are zero
+                base = -0.5 * values[op, p] / slopes[op, p]
+                part = 1.0 - 1.0 / base - math.log(base)
+                by_extra += adjoint[op, p] * values[op, p] * part
+    return team_sum(by_extra)

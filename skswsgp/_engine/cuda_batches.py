@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from skswsgp._compiled import cuda_runtime
-from skswsgp._compiled.cuda_arrays import THREADS, allocate, empty, send_array
+from skswsgp._compiled.cuda_arrays import THREADS, empty, send_array
 from skswsgp._compiled.cuda_runtime import cuda
 from skswsgp._compiled.threads import row_blocks
 from skswsgp._engine import cuda_kernels as kernels
@@ -160,4 +160,6 @@ class DoubleBuffer:
 def pinned(shape, dtype):
     """Return an array on the host that copies need not wait for."""
     size = int(np.prod(shape)) * np.dtype(dtype).itemsize
-    return allocate(lambda: cuda.pinned_array(shape, dtype), "rows on their way", size)
+    return cuda_runtime.allocate(
+        lambda: cuda.pinned_array(shape, dtype), "rows on their way", size
+    )

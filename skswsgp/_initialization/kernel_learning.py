@@ -20,7 +20,7 @@ from sklearn.gaussian_process.kernels import WhiteKernel
 
 from skswsgp._covariance.compile import (
     compile_kernel,
-    first_stationary,
+    distance_leaves,
     free_variance,
     params_in_units,
     updated_kernel,
@@ -119,7 +119,7 @@ class KernelLearner:
         compiled = compile_kernel(start.kernel, D, self.options.dtype)
         slots = None
         if shared:
-            first = first_stationary(compiled.struct)
+            first = distance_leaves(compiled.struct)[0]
             slots = compiled.struct.scale[first] + np.arange(D)
         with closing(self.process(start, H)) as process:
             curve = process.learn(

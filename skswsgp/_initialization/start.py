@@ -12,7 +12,7 @@ from contextlib import suppress
 import numpy as np
 from sklearn.base import clone
 
-from skswsgp._compiled.linalg import dense_cholesky
+from skswsgp._compiled.linalg import numpy_cholesky
 from skswsgp._compiled.threads import max_threads
 from skswsgp._covariance.compile import compile_kernel, length_scales
 from skswsgp._covariance.program import kernel_of
@@ -111,7 +111,7 @@ def initial_covariance(attributes, full, settings):
     if full:
         K = kernel(Z)
         jitter = JITTER * np.diag(K).mean()
-        factor = np.sqrt(INITIAL_FRACTION) * dense_cholesky(K, jitter)
+        factor = np.sqrt(INITIAL_FRACTION) * numpy_cholesky(K, jitter)
         return np.repeat(factor[:, :, None], n_latent, axis=2)
     variance = np.asarray(kernel.diag(Z), dtype=np.float64)
     floor = JITTER * np.asarray(kernel.diag(Z)).mean()

@@ -10,7 +10,7 @@ import copy
 import numpy as np
 from scipy.linalg import solve_triangular
 
-from skswsgp._compiled.linalg import RELATIVE_FLOOR, dense_cholesky, require_finite
+from skswsgp._compiled.linalg import RELATIVE_FLOOR, numpy_cholesky, require_finite
 from skswsgp._compiled.threads import index_blocks
 from skswsgp._linear.row_matrix import DenseMatrix, SparseRowMatrix
 
@@ -35,7 +35,7 @@ class Projection:
         self.lookup, self.memory = lookup, memory
         Z = engine.model.Z.astype(np.float64)
         self.shift = engine.model.jitter * mean_prior_variance(kernel, Z)
-        self.root = dense_cholesky(kernel(Z), self.shift) if engine.dense else None
+        self.root = numpy_cholesky(kernel(Z), self.shift) if engine.dense else None
         self.F = np.empty(n)
         self.stored = self._allocate()
         for index in index_blocks(n):

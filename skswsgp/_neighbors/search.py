@@ -12,7 +12,7 @@ import numpy as np
 from scipy.spatial import cKDTree
 
 from skswsgp._compiled.threads import parallel_region, row_blocks
-from skswsgp._covariance.compile import is_decreasing, is_stationary_code
+from skswsgp._covariance.compile import distance_leaves, is_decreasing
 from skswsgp._covariance.program import Kernel
 from skswsgp._neighbors.distance_scan import DistanceScan
 from skswsgp._neighbors.heaps import sort_lists
@@ -54,7 +54,7 @@ def choose_metric(neighbor_metric, kernel):
         return Metric("random", None)
     if neighbor_metric == "euclidean":
         return Metric("scaled", np.ones(kernel.inv_scale.shape[1]))
-    scales = kernel.inv_scale[is_stationary_code(kernel.code)].astype(np.float64)
+    scales = kernel.inv_scale[distance_leaves(kernel)].astype(np.float64)
     if is_decreasing(kernel) and len(scales) > 0 and (scales == scales[0]).all():
         return Metric("scaled", scales[0])
     return Metric("kernel", None)

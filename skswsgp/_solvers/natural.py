@@ -17,7 +17,7 @@ import copy
 import numpy as np
 from scipy.linalg.lapack import dtrtri
 
-from skswsgp._compiled.linalg import dense_cholesky
+from skswsgp._compiled.linalg import numpy_cholesky
 from skswsgp._compiled.threads import index_blocks
 from skswsgp._linear.conjugate_gradients import solve_systems
 from skswsgp._linear.projection import Projection
@@ -237,7 +237,7 @@ class NaturalSolver(Solver):
         for q, w in enumerate(self.site_precision.T):
             B = self.rows.weighted_gram(w) + prior
             rounding = np.finfo(np.float64).eps * np.diag(B).mean()
-            U = dense_cholesky(B[::-1, ::-1], rounding)[::-1, ::-1]
+            U = numpy_cholesky(B[::-1, ::-1], rounding)[::-1, ::-1]
             L = np.sqrt(beta) * dtrtri(U.T, lower=True)[0]
             model.L[q], model.m[:, q] = L, L @ (L.T @ right[:, q]) / beta
         return True

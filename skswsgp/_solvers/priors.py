@@ -24,7 +24,7 @@ import numpy as np
 from scipy.linalg import solve_triangular
 from scipy.sparse import csr_matrix
 
-from skswsgp._compiled.linalg import dense_cholesky, require_finite
+from skswsgp._compiled.linalg import numpy_cholesky, require_finite
 from skswsgp._compiled.threads import index_blocks
 from skswsgp._covariance.program import kernel_of
 from skswsgp._linear.projection import mean_prior_variance
@@ -93,7 +93,7 @@ def make_vecchia_prior(engine, kernel, settings, order):
     Z, H = engine.model.Z[order], engine.n_neighbors
     M = len(Z)
     shift = engine.model.jitter * mean_prior_variance(kernel, Z)
-    L = dense_cholesky(kernel(Z[:H].astype(np.float64)), shift)
+    L = numpy_cholesky(kernel(Z[:H].astype(np.float64)), shift)
     root = solve_triangular(L, np.eye(H), lower=True)
     columns = np.empty((M, H + 1), np.int32)
     weights = np.empty((M, H + 1))

@@ -1,19 +1,16 @@
-"""The cache of compiled code on disk, and what happens without one."""
+"""The cache of compiled code on disk, and runs without one."""
 
 import os
 import shutil
 import subprocess
 import sys
-import time
 from pathlib import Path
-from threading import Thread
 
 import pytest
 
 import skswsgp
-from skswsgp._compiled.threads import run_in_threads
 
-# Compiles one small function, and says whether it came from the cache.
+# Compiles one function, and prints its value, whether a cache is used, and its hits.
 SCRIPT = """
 import numpy as np
 from skswsgp._compiled import jit
@@ -22,8 +19,8 @@ print(log_determinant(np.full((8, 8), np.e), 3))
 print(jit._CACHE, sum(log_determinant.stats.cache_hits.values()))
 """
 
-# Fits and predicts, then prints how many functions were read from the cache, and
-# compiled.
+# Fits and predicts, then prints the numbers of functions read from the cache and of
+# functions compiled.
 FITS = """
 import gc
 import numpy as np
@@ -44,7 +41,7 @@ print(sum(sum(one.cache_misses.values()) for one in stats))
 
 @pytest.fixture
 def package(tmp_path):
-    """Return a folder with a copy of the package that has no cache yet."""
+    """Return a folder with a copy of the package and no cache."""
     source = Path(skswsgp.__file__).parent
     ignored = shutil.ignore_patterns("__pycache__")
     shutil.copytree(source, tmp_path / "skswsgp", ignore=ignored)
@@ -52,7 +49,7 @@ def package(tmp_path):
 
 
 def run(package, **variables):
-    """Return (log determinant, whether functions are cached, hits) of a new process."""
+    """Return what SCRIPT prints in a new process."""
     env = os.environ | {"PYTHONPATH": str(package), "PYTHONDONTWRITEBYTECODE": "1"}
     for name in ("NUMBA_CACHE_DIR", "SKSWSGP_CACHE"):
         env.pop(name, None)
@@ -93,62 +90,3 @@ def test_fits_of_a_second_process_compile_nothing():
         counts.append([int(count) for count in result.stdout.split()])
     assert counts[1][0] > 0
     assert counts[1][1] == 0
-
-
-@pytest.mark.parametrize(("n", "n_threads"), [(0, 3), (1, 4), (7, 1), (7, 3), (8, 8)])
-def test_share_takes_each_row_once(n, n_threads):
-    parts = []
-    run_in_threads(lambda *part: parts.append(part), n_threads, n, "argument")
-    parts.sort(key=lambda part: part[2])
-    assert [part[2] for part in parts] == list(range(max(1, min(n, n_threads))))
-    rows = [row for first, last, *_ in parts for row in range(first, last)]
-    assert rows == list(range(n))
-    assert {part[3] for part in parts} == {"argument"}
-
-
-@pytest.mark.parametrize("failing", [0, 2])
-def test_share_waits_for_all_before_it_fails(failing):
-    done = []
-
-    def work(first, last, t):
-        if t == failing:
-            raise ZeroDivisionError
-        time.sleep(0.1)
-        done.append(t)
-
-    with pytest.raises(ZeroDivisionError):
-        run_in_threads(work, 3, 3)
-    assert sorted(done) == [t for t in range(3) if t != failing]
-
-
-def test_share_waits_for_all_before_it_is_interrupted(monkeypatch):
-    done, signals, join = [], [KeyboardInterrupt, KeyboardInterrupt], Thread.join
-
-    def work(first, last, t):
-        time.sleep(0.2 * t)
-        done.append(t)
-
-    def interrupted(thread):
-        if signals:
-            raise signals.pop()
-        join(thread)
-
-    monkeypatch.setattr(Thread, "join", interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        run_in_threads(work, 3, 3)
-    assert sorted(done) == [0, 1, 2]
-
-
-def test_share_in_a_thread_that_outlives_the_main_one():
-    script = """
-import time
-from threading import Thread
-from skswsgp._compiled.threads import run_in_threads
-def work():
-    time.sleep(0.5)
-    run_in_threads(lambda first, last, t: print(t), 2, 2)
-Thread(target=work).start()
-"""
-    command = [sys.executable, "-c", script]
-    result = subprocess.run(command, capture_output=True, text=True)
-    assert sorted(result.stdout.split()) == ["0", "1"], result.stderr

@@ -1,4 +1,4 @@
-"""Factors, solves and products of small matrices against numpy."""
+"""Factors, solves and products of small matrices against NumPy."""
 
 import numpy as np
 import pytest
@@ -9,7 +9,7 @@ from skswsgp._compiled.linalg import padded
 from skswsgp._compiled.team import BLOCK
 
 SHIFT = 0.01
-# Sums of at most 40 products, with matrices of condition number 1e2
+# tolerance in machine epsilons: sums of 40 products, condition numbers up to 1e2
 ROUNDINGS = 3000
 
 
@@ -20,14 +20,14 @@ def size(request):
 
 @pytest.fixture
 def matrix(size, dtype, rng):
-    """Return a positive definite matrix in work of its padded size."""
+    """Return a positive definite matrix in an array of the padded size."""
     B = rng.normal(size=(size, 2 * size))
     return pad(B @ B.T / (2 * size) + 0.1 * np.eye(size), dtype)
 
 
 @pytest.fixture
 def factor(matrix, blocks):
-    """Return the factor of matrix + SHIFT I."""
+    """Return R, lower triangular, with R' R = matrix + SHIFT I."""
     R = np.zeros_like(matrix)
     assert linalg.cholesky(matrix, R, SHIFT, blocks)
     return R
@@ -45,7 +45,7 @@ def shifted(matrix):
 
 
 def pad(A, dtype):
-    """Return A in the leading block of an identity of padded size."""
+    """Return an identity of the padded size whose leading block is A."""
     out = np.eye(padded(len(A)), dtype=dtype)
     out[: len(A), : len(A)] = A
     return out
@@ -56,7 +56,7 @@ def check(actual, expected, dtype):
     assert_close(actual, expected, roundings=ROUNDINGS, dtype=dtype)
 
 
-def test_padded():
+def test_padded_sizes():
     assert [padded(size) for size in (1, 7, 8, 9, 16, 33)] == [8, 8, 8, 16, 16, 40]
 
 
@@ -66,7 +66,7 @@ def factor_of(A):
 
 
 def above_blocks(matrix):
-    """Whether an entry is above the diagonal blocks, for every entry."""
+    """Return for each entry whether it is above the diagonal tiles."""
     i, j = np.indices(matrix.shape) // BLOCK
     return j > i
 
@@ -80,8 +80,8 @@ def test_cholesky_reads_the_lower_triangle(matrix, shifted, blocks, dtype):
     R[above] = 0.0
     check(R, factor_of(shifted), dtype)
     for k in range(0, len(R), BLOCK):
-        one = slice(k, k + BLOCK)
-        check(blocks[one], np.linalg.inv(factor_of(shifted)[one, one]), dtype)
+        tile = slice(k, k + BLOCK)
+        check(blocks[tile], np.linalg.inv(factor_of(shifted)[tile, tile]), dtype)
 
 
 def test_cholesky_fails_on_an_indefinite_matrix(matrix, size, blocks):
@@ -123,7 +123,7 @@ def test_products(matrix, dtype, rng):
     check(A, expected, dtype)
 
 
-def test_solves_and_multiply(factor, shifted, size, dtype, rng):
+def test_solves_and_matvec(factor, shifted, size, dtype, rng):
     b = rng.normal(size=(2, len(factor))).astype(dtype)
     leading, true = shifted[:size, :size], b[1, :size].astype(float)
     out = np.full((3, len(factor)), np.nan, dtype=dtype)

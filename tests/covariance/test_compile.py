@@ -1,4 +1,4 @@
-"""Kernel objects to programs and back."""
+"""Kernel objects compiled to programs, and parameters set back."""
 
 import numpy as np
 import pytest
@@ -18,10 +18,14 @@ from sklearn.gaussian_process.kernels import (
     WhiteKernel,
 )
 
-from skswsgp._covariance import program as codes
-from skswsgp._covariance import stationary
-from skswsgp._covariance.compile import compile_kernel, updated_kernel
-from skswsgp._covariance.dot_product import ARC_COSINE0, ARC_COSINE1, POLYNOMIAL
+from skswsgp._covariance import program, stationary
+from skswsgp._covariance.compile import (
+    TABLE,
+    compile_kernel,
+    distance_leaves,
+    is_decreasing,
+    updated_kernel,
+)
 from skswsgp.kernels import ArcCosine, Polynomial
 
 D = 3
@@ -50,11 +54,11 @@ def kernel(request):
 
 
 class SubRBF(RBF):
-    """A kernel that might be anything."""
+    """A kernel that may have overridden anything."""
 
 
 def parameter_names(kernel):
-    """Return the names in get_params of all hyperparameters."""
+    """Return the names of all hyperparameters, as in get_params."""
     names = {name.removesuffix("_bounds") for name in kernel.get_params()}
     return {name for name in names if f"{name}_bounds" in kernel.get_params()}
 
@@ -110,11 +114,11 @@ def test_dtypes_and_shapes(kernel, dtype):
     assert compiled.log_bounds.dtype == np.float64
 
 
-def test_inverse_length_scales_are_fresh(kernel, dtype):
+def test_refreshed_scales_are_those_of_the_compiler(kernel, dtype):
     struct = compile_kernel(kernel, D, dtype).struct
     expected = struct.inv_scale.copy()
     struct.inv_scale[:] = np.nan
-    codes.refresh_scales(struct)
+    program.refresh_scales(struct)
     assert_allclose(struct.inv_scale, expected, rtol=np.finfo(dtype).eps)
 
 
@@ -123,28 +127,43 @@ def test_a_constant_factor_scales_the_other_operand(constant_first):
     operands = [ConstantKernel(0.3), RBF(ARD)]
     product = Product(*(operands if constant_first else operands[::-1]))
     struct = compile_kernel(product, D, np.float64).struct
-    assert_array_equal(struct.code, [stationary.RBF, codes.SCALE])
+    assert_array_equal(struct.code, [stationary.RBF, program.SCALE])
     assert struct.left[1] == 0
     assert struct.params[struct.extra[1]] == 0.3
 
 
-def test_programs_of_leaves():
-    def only(kernel):
-        struct = compile_kernel(kernel, D, np.float64).struct
-        return struct.code.item(), struct.n_scales.item(), struct.exponent.item()
-
-    assert only(RBF()) == (stationary.RBF, 1, 0.0)
-    assert only(Matern(ARD, nu=0.5)) == (stationary.MATERN12, 3, 0.0)
-    assert only(Matern(nu=1.5)) == (stationary.MATERN32, 1, 0.0)
-    assert only(Matern(nu=2.5)) == (stationary.MATERN52, 1, 0.0)
-    assert only(Matern(nu=np.inf)) == (stationary.RBF, 1, 0.0)
-    assert only(DotProduct()) == (POLYNOMIAL, 0, 1.0)
-    assert only(Polynomial(4, ARD)) == (POLYNOMIAL, 3, 4.0)
-    assert only(ArcCosine(0)) == (ARC_COSINE0, 1, 0.0)
-    assert only(ArcCosine(1)) == (ARC_COSINE1, 1, 0.0)
+@pytest.mark.parametrize("leaf", TABLE)
+def test_rows_of_the_table(leaf):
+    kernel = leaf.kernel(**dict([leaf.variant] if leaf.variant else []))
+    assert tuple(h.name for h in kernel.hyperparameters) == leaf.parameters
+    assert kernel.is_stationary() == leaf.stationary
+    struct = compile_kernel(kernel, D, np.float64).struct
+    assert struct.code == [leaf.code]
+    assert struct.n_scales == [1 if "length_scale" in leaf.parameters else 0]
+    assert is_decreasing(struct) == leaf.decreasing
+    if leaf.decreasing:
+        values = kernel([[0.0]], np.linspace(0.1, 5.0, 20)[:, np.newaxis])
+        assert (np.diff(values) <= 0.0).all()
 
 
-def test_bounds():
+def test_variants_of_a_code_have_equal_properties():
+    properties = {leaf.code: leaf[-2:] for leaf in TABLE}
+    assert all(properties[leaf.code] == leaf[-2:] for leaf in TABLE)
+
+
+def test_degree_is_the_exponent():
+    assert compile_kernel(Polynomial(4), D, np.float64).struct.exponent == [4.0]
+    assert compile_kernel(DotProduct(), D, np.float64).struct.exponent == [1.0]
+
+
+def test_functions_of_a_distance_are_found():
+    kernel = 2.0 * DotProduct() * RBF() + WhiteKernel() + Matern(nu=1.5)
+    struct = compile_kernel(kernel, D, np.float64).struct
+    found = struct.code[distance_leaves(struct)]
+    assert_array_equal(found, [stationary.RBF, stationary.MATERN32])
+
+
+def test_bounds_follow_the_order_of_parameters():
     kernel = ConstantKernel(2.0, (0.5, 4.0)) * RBF(ARD, [(0.1, 5), (0.2, 6), (0.3, 7)])
     compiled = compile_kernel(kernel, D, np.float64)
     expected = [[0.1, 5.0], [0.2, 6.0], [0.3, 7.0], [0.5, 4.0]]
@@ -182,7 +201,7 @@ def test_fixed_parameters_are_kept_exactly():
         lambda: RBF() + ConstantKernel(0.0, "fixed"),
     ],
 )
-def test_fixed_zeros(make):
+def test_fixed_parameters_may_be_zero(make):
     compiled = compile_kernel(make(), D, np.float64)
     assert compiled.struct.params[-1] == 0.0 and not compiled.free[-1]
     assert np.isfinite(compiled.log_bounds).all()
@@ -226,15 +245,15 @@ def test_refused_kernels(kernel):
     message = str(info.value)
     for name in (
         "ConstantKernel",
-        "nu 0.5, 1.5, 2.5 or inf",
-        "ArcCosine",
+        "Matern (nu 0.5, 1.5, 2.5",
+        "ArcCosine (order 0 or 1)",
         "Polynomial",
     ):
         assert name in message
 
 
 @pytest.mark.parametrize("kernel", ["rbf", None, RBF, 1.0, Exponentiation("rbf", 2)])
-def test_no_kernel(kernel):
+def test_objects_that_are_no_kernels(kernel):
     with pytest.raises(TypeError, match=r"expected a kernel object of sklearn"):
         compile_kernel(kernel, D, np.float64)
 

@@ -1,0 +1,69 @@
+"""The division of rows among threads of Python."""
+
+import subprocess
+import sys
+import time
+from threading import Thread
+
+import pytest
+
+from skswsgp._compiled.threads import run_in_threads
+
+
+@pytest.mark.parametrize(("n", "n_threads"), [(0, 3), (1, 4), (7, 1), (7, 3), (8, 8)])
+def test_each_row_is_in_one_part(n, n_threads):
+    parts = []
+    run_in_threads(lambda *part: parts.append(part), n_threads, n, "argument")
+    parts.sort(key=lambda part: part[2])
+    assert [part[2] for part in parts] == list(range(max(1, min(n, n_threads))))
+    rows = [row for first, last, *_ in parts for row in range(first, last)]
+    assert rows == list(range(n))
+    assert {part[3] for part in parts} == {"argument"}
+
+
+@pytest.mark.parametrize("failing", [0, 2])
+def test_an_error_is_raised_after_all_threads_ended(failing):
+    done = []
+
+    def work(first, last, t):
+        if t == failing:
+            raise ZeroDivisionError
+        time.sleep(0.1)
+        done.append(t)
+
+    with pytest.raises(ZeroDivisionError):
+        run_in_threads(work, 3, 3)
+    assert sorted(done) == [t for t in range(3) if t != failing]
+
+
+def test_an_interrupt_is_raised_after_all_threads_ended(monkeypatch):
+    done, signals, join = [], [KeyboardInterrupt, KeyboardInterrupt], Thread.join
+
+    def work(first, last, t):
+        time.sleep(0.2 * t)
+        done.append(t)
+
+    def interrupted(thread):
+        if signals:
+            raise signals.pop()
+        join(thread)
+
+    monkeypatch.setattr(Thread, "join", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        run_in_threads(work, 3, 3)
+    assert sorted(done) == [0, 1, 2]
+
+
+def test_threads_start_after_the_main_thread_ended():
+    script = """
+import time
+from threading import Thread
+from skswsgp._compiled.threads import run_in_threads
+def work():
+    time.sleep(0.5)
+    run_in_threads(lambda first, last, t: print(t), 2, 2)
+Thread(target=work).start()
+"""
+    command = [sys.executable, "-c", script]
+    result = subprocess.run(command, capture_output=True, text=True)
+    assert sorted(result.stdout.split()) == ["0", "1"], result.stderr
