@@ -167,9 +167,9 @@ def fill_products(twice_x, visits, panels, leaf, products):
 
 @njit_small
 def reach_of_bound(bound, x_norm, slack):
-    """Return the squared distance to a box beyond which no key is below the bound.
+    """Return the squared distance to a box beyond which it holds no neighbour.
 
-    A key is at most the squared distance minus (1 - slack) |x|^2, and x is rounded by
+    The squared distance of a neighbour is at most bound + |x|^2, and x is rounded by
     ROUNDING |x|.
     """
     if bound >= NO_BOUND:
