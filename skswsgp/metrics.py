@@ -1,4 +1,4 @@
-"""Scores of predictive distributions: how far their uncertainty can be trusted."""
+"""Scores that measure how far the uncertainty of predictions can be trusted."""
 
 import math
 from numbers import Integral, Real
@@ -8,8 +8,7 @@ from scipy.special import ndtri
 from sklearn.preprocessing import LabelEncoder
 from sklearn.utils import check_array, check_consistent_length, column_or_1d
 
-# Probabilities may leave [0, 1], and their sum miss 1, by this much: rounding, float32.
-TOLERANCE = 1e-4
+TOLERANCE = 1e-4  # rounding error allowed in probabilities and in their sum
 
 
 __all__ = [
@@ -22,8 +21,8 @@ __all__ = [
 def mean_negative_log_density(y_true, y_mean, y_std, sample_weight=None):
     """Mean negative log density of the targets under Gaussian predictions.
 
-    The density of a good prediction is high at the target: smaller is better, and a
-    density above 1 makes the score negative.
+    Smaller is better: a good prediction has a high density at the target. The score is
+    negative where the density is above 1.
 
     Parameters
     ----------
@@ -32,10 +31,10 @@ def mean_negative_log_density(y_true, y_mean, y_std, sample_weight=None):
     y_mean : array-like of the shape of `y_true`
         Means of the predictions.
     y_std : array-like of the shape of `y_true`
-        Standard deviations of the predictions of `y_true`, noise included, in the
-        units of `y_true`. Positive.
+        Standard deviations of the predictions, noise included, in the units of
+        `y_true`. Positive.
     sample_weight : array-like of shape (n_samples,), default=None
-        Weights of the samples. None weighs all alike.
+        Weights of the samples. None gives equal weights.
 
     Returns
     -------
@@ -44,14 +43,14 @@ def mean_negative_log_density(y_true, y_mean, y_std, sample_weight=None):
 
     See Also
     --------
-    interval_coverage : Share of the targets inside an interval of the prediction.
+    interval_coverage : Fraction of the targets inside an interval of the prediction.
     sklearn.metrics.log_loss : The same score for class probabilities.
 
     Notes
     -----
     The score of one value is `log(2 pi s^2) / 2 + (y - m)^2 / (2 s^2)`. It depends on
-    the units of y: multiplying targets, means and standard deviations by c adds log(c).
-    Over all distributions its expectation is smallest at the true one [1]_.
+    the units of y: if targets, means and standard deviations are multiplied by c, then
+    log(c) is added. Its expectation is smallest for the true distribution [1]_.
 
     References
     ----------
@@ -73,10 +72,10 @@ def mean_negative_log_density(y_true, y_mean, y_std, sample_weight=None):
 
 
 def interval_coverage(y_true, y_mean, y_std, level=0.95, sample_weight=None):
-    """Share of the targets inside the central interval of Gaussian predictions.
+    """Fraction of the targets inside the central interval of Gaussian predictions.
 
-    Well calibrated predictions cover `level` of the targets: below it the standard
-    deviations are too small, above it too large.
+    The fraction is `level` for calibrated predictions. It is smaller if the standard
+    deviations are too small, and larger if they are too large.
 
     Parameters
     ----------
@@ -85,17 +84,17 @@ def interval_coverage(y_true, y_mean, y_std, level=0.95, sample_weight=None):
     y_mean : array-like of the shape of `y_true`
         Means of the predictions.
     y_std : array-like of the shape of `y_true`
-        Standard deviations of the predictions of `y_true`, noise included, in the
-        units of `y_true`. Positive.
+        Standard deviations of the predictions, noise included, in the units of
+        `y_true`. Positive.
     level : float, default=0.95
-        Probability that a prediction gives to its interval, between 0 and 1.
+        Probability of the interval under the prediction, between 0 and 1.
     sample_weight : array-like of shape (n_samples,), default=None
-        Weights of the samples. None weighs all alike.
+        Weights of the samples. None gives equal weights.
 
     Returns
     -------
     coverage : float
-        Weighted share over samples, and plain mean over outputs, between 0 and 1.
+        Weighted fraction of samples, and plain mean over outputs, between 0 and 1.
 
     See Also
     --------
@@ -103,7 +102,7 @@ def interval_coverage(y_true, y_mean, y_std, level=0.95, sample_weight=None):
 
     Notes
     -----
-    Coverage alone is easily had by intervals that are wide everywhere; compare models
+    Intervals that are wide everywhere can have the right coverage, too. Compare models
     of equal coverage by the width of their intervals, or by a proper score [1]_. With n
     independent targets the standard error of a coverage c is `sqrt(c (1 - c) / n)`.
 
@@ -122,7 +121,7 @@ def interval_coverage(y_true, y_mean, y_std, level=0.95, sample_weight=None):
     if not isinstance(level, Real) or not 0 < level < 1:
         raise ValueError(
             f"level={level!r}: expected a number between 0 and 1; "
-            "0.95 stands for an interval of 95 %."
+            "use 0.95 for an interval of 95 %."
         )
     y_true, y_mean, y_std = _check_gaussian(y_true, y_mean, y_std)
     half_width = ndtri(0.5 * (1.0 + level)) * y_std
@@ -134,23 +133,23 @@ def expected_calibration_error(
 ):
     """Mean gap between the confidence of a classifier and its accuracy.
 
-    Only the most probable class of each sample counts: its probability is the
-    confidence, and the prediction is right or wrong. Smaller is better.
+    Smaller is better. The prediction for a sample is its most probable class, and the
+    confidence is the probability of that class.
 
     Parameters
     ----------
     y_true : array-like of shape (n_samples,)
         Class labels.
     y_proba : array-like of shape (n_samples, n_classes) or (n_samples,)
-        Probabilities of the classes, as `predict_proba` returns them. With one
-        dimension, the probabilities of the second of two classes.
+        Probabilities of the classes, as `predict_proba` returns them, or the
+        probabilities of the second of two classes.
     n_bins : int, default=15
         Number of bins of equal width on [0, 1].
     labels : array-like of shape (n_classes,), default=None
         Class of each column of `y_proba`, for example `classifier.classes_`. None
-        takes the labels found in `y_true`, in sorted order.
+        stands for the sorted labels of `y_true`.
     sample_weight : array-like of shape (n_samples,), default=None
-        Weights of the samples. None weighs all alike.
+        Weights of the samples. None gives equal weights.
 
     Returns
     -------
@@ -159,14 +158,14 @@ def expected_calibration_error(
 
     See Also
     --------
-    sklearn.calibration.calibration_curve : Accuracy by confidence, to plot.
+    sklearn.calibration.calibration_curve : Accuracy by confidence, for a plot.
     sklearn.metrics.log_loss : A proper score of the probabilities.
 
     Notes
     -----
-    The error is `sum_b (n_b / n) |accuracy_b - confidence_b|` over bins b of the
-    confidence, (0, 1 / n_bins] and so on [1]_, [2]_. It depends on the bins, and the
-    noise of small bins pushes it up: compare models on the same samples and bins.
+    The error is `sum_b (n_b / n) |accuracy_b - confidence_b|`, where bin b holds the
+    samples with a confidence in (b / n_bins, (b + 1) / n_bins] [1]_, [2]_. The noise of
+    small bins increases it, so compare models on the same samples and bins.
 
     References
     ----------
@@ -196,12 +195,12 @@ def expected_calibration_error(
     confidence = y_proba[np.arange(len(y_proba)), predicted_columns]
     gap = weights * ((predicted_columns == true_columns) - confidence)
     edges = np.linspace(0.0, 1.0, n_bins + 1)[1:-1]  # without 0 and 1
-    bins = np.searchsorted(edges, confidence, side="left")  # an edge ends its bin
+    bins = np.searchsorted(edges, confidence, side="left")  # bins hold their upper edge
     return float(abs(np.bincount(bins, gap)).sum() / weights.sum())
 
 
 def _check_gaussian(y_true, y_mean, y_std):
-    """Return the three as float64 arrays of one shape, standard deviations positive."""
+    """Return the arguments as float64 arrays; refuse unequal shapes and y_std <= 0."""
     y_true = check_array(y_true, ensure_2d=False, dtype=float, input_name="y_true")
     y_mean = check_array(y_mean, ensure_2d=False, dtype=float, input_name="y_mean")
     y_std = check_array(y_std, ensure_2d=False, dtype=float, input_name="y_std")
@@ -217,7 +216,7 @@ def _check_gaussian(y_true, y_mean, y_std):
         raise ValueError(
             f"y_std has a non-positive value {y_std.flat[position]} at index "
             f"{index[0] if len(index) == 1 else tuple(index)}: expected positive "
-            "standard deviations; include the noise or clip them at a small number."
+            "standard deviations; include the noise, or clip them at a small number."
         )
     return y_true, y_mean, y_std
 
@@ -243,7 +242,7 @@ def _check_probabilities(y_proba):
 
 
 def _columns_of(y_true, labels, n_columns):
-    """Return the column of `y_proba` that belongs to each entry of `y_true`."""
+    """Return the column of `y_proba` for each entry of `y_true`."""
     source = "y_true" if labels is None else "labels"
     labels = np.unique(y_true) if labels is None else column_or_1d(labels)
     encoder = LabelEncoder().fit(labels)
@@ -264,7 +263,7 @@ def _columns_of(y_true, labels, n_columns):
 
 
 def _check_weights(sample_weight, n_samples):
-    """Return the weights as a float64 array, none negative and not all zero."""
+    """Return the weights as a float64 array; refuse negative ones and all zeros."""
     if sample_weight is None:
         return np.ones(n_samples)
     weights = check_array(
@@ -278,7 +277,7 @@ def _check_weights(sample_weight, n_samples):
     if weights.min() < 0 or weights.max() == 0:
         raise ValueError(
             f"sample_weight has values from {weights.min()} to {weights.max()}: "
-            "expected none negative and one positive at least."
+            "expected no negative weight and at least one positive weight."
         )
     return weights
 

@@ -20,13 +20,14 @@ def rng():
 
 @pytest.fixture(params=[(50,), (50, 3)], ids=["1d", "2d"])
 def gaussian(request, rng):
-    """Targets drawn from the predictions themselves: y_true, y_mean, y_std."""
+    """Return y_true, y_mean, y_std with targets drawn from the predictions."""
     y_mean = rng.normal(size=request.param)
     y_std = rng.uniform(0.1, 3.0, size=request.param)
     return y_mean + y_std * rng.normal(size=request.param), y_mean, y_std
 
 
 def weighted_and_repeated(rng, *arrays):
+    """Return random integer weights, and the arrays with samples repeated as often."""
     counts = rng.integers(0, 4, size=len(arrays[0]))
     return counts, [np.repeat(array, counts, axis=0) for array in arrays]
 
@@ -34,7 +35,7 @@ def weighted_and_repeated(rng, *arrays):
 # mean_negative_log_density
 
 
-def test_log_density_of_one_value_in_closed_form():
+def test_log_density_of_one_value_equals_its_formula():
     score = mean_negative_log_density([3.0], [1.0], [2.0])
     assert score == pytest.approx(0.5 * np.log(2 * np.pi) + np.log(2.0) + 0.5)
     assert type(score) is float
@@ -46,7 +47,7 @@ def test_log_density_equals_scipy(gaussian):
     assert mean_negative_log_density(*gaussian) == pytest.approx(expected, rel=1e-12)
 
 
-def test_log_density_is_lowest_at_the_true_spread(rng):
+def test_log_density_is_lowest_for_the_true_standard_deviation(rng):
     y_mean = rng.normal(size=2000)
     y_std = rng.uniform(0.5, 2.0, size=2000)
     y_true = rng.normal(y_mean, y_std)
@@ -56,7 +57,7 @@ def test_log_density_is_lowest_at_the_true_spread(rng):
     assert scores[1] == min(scores)
 
 
-def test_log_density_of_rescaled_targets_moves_by_the_log_of_the_scale(gaussian):
+def test_log_density_of_rescaled_targets_adds_the_log_of_the_scale(gaussian):
     moved = mean_negative_log_density(*(10.0 * array for array in gaussian))
     expected = mean_negative_log_density(*gaussian) + np.log(10.0)
     assert moved == pytest.approx(expected, rel=1e-12)
@@ -102,14 +103,14 @@ def score(request):
     return request.param
 
 
-def test_weights_count_as_repetitions(score, gaussian, rng):
+def test_weights_equal_repeated_samples(score, gaussian, rng):
     counts, repeated = weighted_and_repeated(rng, *gaussian)
     expected = score(*repeated)
     assert score(*gaussian, sample_weight=counts) == pytest.approx(expected, rel=1e-12)
     assert score(*gaussian) != pytest.approx(expected, rel=1e-12)
 
 
-def test_lists_series_and_float32_are_taken(score, rng):
+def test_lists_series_and_float32_are_accepted(score, rng):
     y_true, y_mean = rng.normal(size=(2, 20)).astype(np.float32)
     y_std = rng.uniform(0.5, 1.0, size=20).astype(np.float32)
     expected = score(
@@ -119,7 +120,7 @@ def test_lists_series_and_float32_are_taken(score, rng):
     assert score(pd.Series(y_true), y_mean.tolist(), y_std) == expected
 
 
-def test_a_non_positive_std_is_named(score):
+def test_error_names_the_index_of_a_non_positive_std(score):
     with pytest.raises(ValueError, match=r"non-positive value -1\.0 at index 3: exp"):
         score(np.zeros(5), np.zeros(5), [1, 1, 1, -1, 1])
     y_std = np.ones((2, 3))
@@ -153,7 +154,7 @@ def test_nan_is_refused(score, name):
         ([1.0, np.nan], "Input sample_weight contains NaN"),
     ],
 )
-def test_bad_weights_are_named(score, sample_weight, message):
+def test_bad_weights_are_refused(score, sample_weight, message):
     with pytest.raises(ValueError, match=message):
         score([0.0, 1.0], [0.0, 0.0], [1.0, 1.0], sample_weight=sample_weight)
     with pytest.raises(ValueError, match=message):
@@ -164,7 +165,7 @@ def test_bad_weights_are_named(score, sample_weight, message):
 
 
 def naive_calibration_error(y_true, y_proba, n_bins):
-    """Return the sum over bins, one bin and one sample at a time."""
+    """Return the calibration error by loops over bins and samples."""
     error = 0.0
     for b in range(n_bins):
         hits, confidences = [], []
@@ -189,13 +190,13 @@ def test_calibration_error_equals_its_definition(rng, n_classes, n_bins):
     assert type(error) is float
 
 
-def test_calibration_error_of_sure_predictions_is_the_error_rate():
+def test_calibration_error_of_certain_predictions_is_the_error_rate():
     y_proba = np.eye(3)[[0, 1, 2, 0]]
     assert expected_calibration_error([0, 1, 2, 2], y_proba) == 0.25
 
 
-def test_a_confidence_on_an_edge_belongs_to_the_bin_below():
-    # Bins (0, 0.5] and (0.5, 1]: 0.5 and 0.75 lie apart, so their gaps do not cancel.
+def test_confidence_on_an_edge_belongs_to_the_lower_bin():
+    # The bins are (0, 0.5] and (0.5, 1].
     y_proba = [[0.5, 0.5], [0.25, 0.75]]
     error = expected_calibration_error([0, 0], y_proba, 2, labels=[0, 1])
     assert error == pytest.approx((0.5 + 0.75) / 2)
@@ -209,7 +210,7 @@ def test_calibration_error_of_calibrated_probabilities_is_small(rng):
     assert expected_calibration_error(y_true, sharp) > 0.1
 
 
-def test_calibration_error_weights_count_as_repetitions(rng):
+def test_calibration_error_weights_equal_repeated_samples(rng):
     y_proba = rng.dirichlet([1.0, 1.0], size=60)
     y_true = rng.integers(0, 2, size=60)
     counts, repeated = weighted_and_repeated(rng, y_true, y_proba)
@@ -219,11 +220,11 @@ def test_calibration_error_weights_count_as_repetitions(rng):
     assert expected_calibration_error(y_true, y_proba) != pytest.approx(expected)
 
 
-def test_labels_name_the_columns_in_any_order(rng):
+def test_labels_may_be_in_any_order(rng):
     y_proba = rng.dirichlet(np.ones(3), size=100)
     y_true = rng.integers(0, 3, size=100)
     expected = expected_calibration_error(y_true, y_proba)
-    names = np.array(["pear", "fig", "apple"])  # sorted: not the order of the columns
+    names = np.array(["pear", "fig", "apple"])  # not sorted
     assert expected_calibration_error(names[y_true], y_proba, labels=names) == expected
     for order in ([1, 2, 0], [2, 0, 1]):
         shuffled = y_proba[:, order]
@@ -231,7 +232,7 @@ def test_labels_name_the_columns_in_any_order(rng):
         assert error == expected
 
 
-def test_one_dimension_holds_the_probability_of_the_second_class(rng):
+def test_one_dimension_is_the_probability_of_the_second_class(rng):
     proba = rng.random(100)
     y_true = rng.integers(0, 2, size=100)
     both = np.column_stack([1 - proba, proba])

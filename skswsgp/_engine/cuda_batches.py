@@ -35,8 +35,7 @@ class ResidentBatches:
     """All rows and their lists on the device; a block of steps sends their numbers."""
 
     def __init__(self, data, neighbors, H, work):
-        self.data, self.search, self.work = data, neighbors.search, work
-        self.version = np.full(data.n_rows, -1, np.int64)  # of the search for a list
+        self.data, self.neighbors, self.work = data, neighbors, work
         self.ferry = DoubleBuffer(work)
         self.all, self.some = make_batch(data, data.n_rows, H), None
         for part in row_blocks(data.n_rows, ROWS_AT_ONCE):
@@ -47,7 +46,7 @@ class ResidentBatches:
     def batch(self, rows):
         """Return these rows of the data; the next call overwrites them, in turn."""
         n, H = len(rows), self.all.active.shape[1]
-        self._find_lists(rows, *self.search.visit(n))
+        self._find_lists(rows)
         if self.some is None or len(self.some.weight) < n:
             self.some = None
             self.some = make_batch(self.data, n, H)
@@ -62,17 +61,17 @@ class ResidentBatches:
         self.all = self.some = None
         self.ferry.close()
 
-    def _find_lists(self, rows, search, version):
-        """Look up the lists of those rows that have none of this search."""
-        rows = rows[self.version[rows] != version]
+    def _find_lists(self, rows):
+        """Find the lists of those rows whose lists are out of date."""
+        rows = rows[self.neighbors.stale(rows)]
         if len(rows):
-            lists = search.query(self.data.block(rows)[0])
+            lists = self.neighbors.search.query(self.data.block(rows)[0])
             index = send_array(rows, "numbers of rows")
             lists = send_array(lists, "lists of neighbours")
             blocks = min(1024, -(-lists.size // THREADS))
             launch = kernels.put_lists[blocks, THREADS, self.work]
             launch(lists, index, self.all.active)
-            self.version[rows] = version
+            self.neighbors.mark_current(rows)
 
 
 class StreamedBatches:

@@ -1,61 +1,63 @@
 """Conjugate gradients for several systems at once (Hestenes and Stiefel, 1952).
 
-Systems that share what is costly to read take each step together. Sums are numpy's, not
-those of BLAS, whose bits depend on its number of threads.
+All systems take each step together, so that a matrix they share is read once a step.
+Sums are numpy's own, not those of BLAS, whose bits depend on its number of threads.
 """
 
 import numpy as np
 
 
-def solve_systems(x, which, right, multiply, precondition, tolerance, most):
-    """Improve columns of x until their systems are solved, or for `most` steps.
+def solve_systems(x, systems, right, multiply, precondition, tolerance, max_steps):
+    """Solve symmetric positive definite systems by preconditioned conjugate gradients.
 
     Parameters
     ----------
     x : array of shape (M, Q)
-        Where to start; the columns `which` are modified.
-    which : array of shape (k,)
-        Systems to be solved, of Q.
+        Initial solutions; the columns `systems` are modified.
+    systems : array of shape (k,)
+        Columns of x whose systems are to be solved.
     right : array of shape (M, Q)
         Right-hand sides.
-    multiply, precondition : callable
-        multiply(u, which): products of the matrices of systems `which`, symmetric and
-        positive definite, with the columns of u (M, k); likewise with approximate
-        inverses.
+    multiply : callable
+        multiply(u, systems) returns the products of the matrices of these systems with
+        the columns of u (M, k).
+    precondition : callable
+        precondition(u, systems) returns the products of approximate inverses of the
+        matrices with the columns of u.
     tolerance : float
-        Norm of a residual, relative to the right-hand side, that is small enough.
-    most : int
-        Steps.
+        Norm of the residual of a solved system, relative to the right-hand side.
+    max_steps : int
+        Number of steps after which the systems left are given up.
 
     Returns
     -------
-    which : array
+    systems : array
         The systems that are not solved.
     """
     enough = tolerance * norms(right)
-    residual = right[:, which] - multiply(x[:, which], which)
+    residual = right[:, systems] - multiply(x[:, systems], systems)
     direction = np.zeros_like(residual)
-    before = np.ones(len(which))
-    for step in range(most + 1):
-        going = ~(norms(residual) <= enough[which])  # also where it is no number
-        if not going.all():
-            which, before = which[going], before[going]
-            residual, direction = residual[:, going], direction[:, going]
-        if len(which) == 0 or step == most:
+    previous = np.ones(len(systems))
+    for step in range(max_steps + 1):
+        unsolved = ~(norms(residual) <= enough[systems])  # true for NaN as well
+        if not unsolved.all():
+            systems, previous = systems[unsolved], previous[unsolved]
+            residual, direction = residual[:, unsolved], direction[:, unsolved]
+        if len(systems) == 0 or step == max_steps:
             break
-        image = precondition(residual, which)
-        product = dots(residual, image)
-        direction = image + (product / before) * direction
-        pull = multiply(direction, which)
-        length = product / dots(direction, pull)
-        x[:, which] += length * direction
-        residual -= length * pull
-        before = product
-    return which
+        preconditioned = precondition(residual, systems)
+        product = dots(residual, preconditioned)
+        direction = preconditioned + (product / previous) * direction
+        image = multiply(direction, systems)
+        length = product / dots(direction, image)
+        x[:, systems] += length * direction
+        residual -= length * image
+        previous = product
+    return systems
 
 
 def dots(u, v):
-    """Return the products of columns of u and v, (k,)."""
+    """Return the dot products of the columns of u and v, (k,)."""
     return np.einsum("ik,ik->k", u, v)
 
 

@@ -1,7 +1,8 @@
-"""Loops over sparse rows: row i of A holds weights[i, h] in the columns lists[i, h].
+"""Dense and sparse row matrices A (n, M), and their products.
 
-Sums over rows are taken by chunks, whose number does not depend on the threads, and
-then in order: total (CHUNKS, M) is scratch.
+Row i of a sparse matrix holds weights[i, h] in column lists[i, h], h < H. Sums over
+rows are taken by chunks, whose number does not depend on the threads, and then in the
+order of chunks, so that results do not depend on the number of threads.
 """
 
 from typing import NamedTuple
@@ -20,13 +21,13 @@ from skswsgp._compiled.threads import (
 )
 from skswsgp._point.full_covariance import quadratic_form
 
-GRAM_ROWS = 128  # of A' diag(w) A, which a core keeps at hand
-PLAIN, SQUARES, PRODUCT = range(3)  # what `pull` makes
+GRAM_ROWS = 128  # rows of A' diag(w) A that stay in a core's cache
+PLAIN, SQUARES, NORMAL = range(3)  # A' v, A^2' v and A' diag(v) A u
 
 
 @njit_small
 def row_product(lists, weights, i, u):
-    """Sum of the entries of a row times those of u."""
+    """Return sum_h A_ih u_h over the stored columns of row i."""
     value = 0.0
     for h in team_range(0, lists.shape[1]):
         value += weights[i, h] * u[np.uint64(lists[i, h])]
@@ -35,7 +36,7 @@ def row_product(lists, weights, i, u):
 
 @njit_small
 def squared_row_product(lists, weights, i, u):
-    """The same with the squares of the entries."""
+    """Return sum_h A_ih^2 u_h over the stored columns of row i."""
     value = 0.0
     for h in team_range(0, lists.shape[1]):
         value += weights[i, h] * weights[i, h] * u[np.uint64(lists[i, h])]
@@ -44,7 +45,7 @@ def squared_row_product(lists, weights, i, u):
 
 @njit
 def matvec_chunk(lists, weights, squares, u, c, out):
-    """Entries of A u of a chunk of rows."""
+    """Set the entries of out = A u, or A^2 u, for the rows of chunk c."""
     first, last = chunk_bounds(c, lists.shape[0])
     for i in range(first, last):
         if squares:
@@ -55,45 +56,45 @@ def matvec_chunk(lists, weights, squares, u, c, out):
 
 @njit_small
 def rmatvec_term(factor, weight, squares):
-    """The term of an entry in A' v, or A^2' v."""
+    """Return the term of an entry in A' v, or in A^2' v."""
     return factor * weight * weight if squares else factor * weight
 
 
 @njit
-def rmatvec_chunk(lists, weights, kind, v, u, c, total):
-    """total[c] = A' v over the rows of a chunk; see `pull`."""
+def rmatvec_chunk(lists, weights, kind, v, u, c, partial):
+    """Set partial[c] (M,) to the sum over the rows of chunk c; see `rmatvec_column`."""
     first, last = chunk_bounds(c, lists.shape[0])
-    for j in range(total.shape[1]):
-        total[c, j] = 0.0
+    for j in range(partial.shape[1]):
+        partial[c, j] = 0.0
     for i in range(first, last):
         factor = v[i]
-        if kind == PRODUCT:
+        if kind == NORMAL:
             factor *= row_product(lists, weights, i, u)
         for h in range(lists.shape[1]):
             term = rmatvec_term(factor, weights[i, h], kind == SQUARES)
-            total[c, np.uint64(lists[i, h])] += term
+            partial[c, np.uint64(lists[i, h])] += term
 
 
 @njit
-def add_chunks(total, part, out):
-    """Add up the chunks of a part of the columns, in order."""
+def add_chunks(partial, part, out):
+    """Add up the sums of chunks, in order, for one part of the columns."""
     first, last = chunk_bounds(part, out.shape[0])
     for j in range(first, last):
         out[j] = 0.0
     for c in range(CHUNKS):
         for j in range(first, last):
-            out[j] += total[c, j]
+            out[j] += partial[c, j]
 
 
 @njit
 def solve_vector(lists, weights, u):
-    """u (M,) = (A' A)^-1 u; A is triangular in the order of its rows.
+    """u (M,) = (A' A)^-1 u for a square A that is triangular in the order of its rows.
 
-    A list ends with the row's own column, that of the diagonal; where its other entries
-    are not zero, they are in own columns of rows before.
+    The last entry of a list is the diagonal, the row's own column. Its other columns
+    must be own columns of earlier rows, except where the entry is zero.
     """
     last = lists.shape[1] - 1
-    for i in range(lists.shape[0] - 1, -1, -1):  # A' y = u, y_i in the place of u_i
+    for i in range(lists.shape[0] - 1, -1, -1):  # A' y = u; y_i replaces its u
         own = np.uint64(lists[i, last])
         u[own] /= weights[i, last]
         for h in range(last):
@@ -107,7 +108,10 @@ def solve_vector(lists, weights, u):
 
 @njit_range
 def quadratic_rows(first, last, t, lists, weights, L, projection, out):
-    """out[i] = |L' a|^2 for a = A[i], i from first to last."""
+    """out[i] = |L' a|^2 for the rows a = A[i] from first to last.
+
+    L is (1, M, M); projection (n_threads, M) is scratch.
+    """
     H = lists.shape[1]
     for i in range(first, last):
         row = weights[i : i + 1]
@@ -116,7 +120,7 @@ def quadratic_rows(first, last, t, lists, weights, L, projection, out):
 
 @njit_range
 def weighted_gram_rows(first, last, t, lists, weights, w, out):
-    """Rows first to last of out (M, M) = A' diag(w) A."""
+    """Set rows first to last of out (M, M) = A' diag(w) A."""
     for begin in range(first, last, GRAM_ROWS):
         end = min(begin + GRAM_ROWS, last)
         for j in range(begin, end):
@@ -131,64 +135,47 @@ def weighted_gram_rows(first, last, t, lists, weights, w, out):
                         out[j, np.uint64(lists[i, h])] += factor * weights[i, h]
 
 
-# --- launches; call those of `prange` within `launch` ---------------------------------
-
-
 @njit_parallel
-def matvec_columns(lists, weights, squares, u, out):
-    """out (n,) = A u, or A^2 u with the squares of the entries."""
+def matvec_column(lists, weights, squares, u, out):
+    """out (n,) = A u, or A^2 u with the squared entries of A."""
     for chunk in prange(CHUNKS):
         matvec_chunk(lists, weights, squares, u, np.int64(chunk), out)
 
 
 @njit_parallel
-def rmatvec_columns(lists, weights, kind, v, u, total, out):
-    """out (M,) = A' v; of SQUARES, A^2' v; of a PRODUCT, A' diag(v) A u."""
+def rmatvec_column(lists, weights, kind, v, u, partial, out):
+    """out (M,) = A' v, A^2' v or A' diag(v) A u for kind PLAIN, SQUARES or NORMAL.
+
+    `partial` (CHUNKS, M) is scratch.
+    """
     for chunk in prange(CHUNKS):
-        rmatvec_chunk(lists, weights, kind, v, u, np.int64(chunk), total)
+        rmatvec_chunk(lists, weights, kind, v, u, np.int64(chunk), partial)
     for chunk in prange(CHUNKS):
-        add_chunks(total, np.int64(chunk), out)
+        add_chunks(partial, np.int64(chunk), out)
 
 
 @njit_parallel
 def solve_columns(lists, weights, u):
-    """Replace each row u of the array (k, M) by (A' A)^-1 u; see `solve_one`."""
+    """Replace each row of u (k, M) by (A' A)^-1 u; see `solve_vector`."""
     for q in prange(u.shape[0]):
         solve_vector(lists, weights, u[np.int64(q)])
 
 
-def quadratic_forms(lists, weights, L, n_threads):
-    """Return |L' a|^2 (n,) for the rows a of A and lower triangular L (M, M)."""
-    out = np.empty(len(lists))
-    projection = np.empty((n_threads, len(L)))
-    run_in_threads(
-        quadratic_rows, n_threads, len(out), lists, weights, L[None], projection, out
-    )
-    return out
-
-
-def weighted_gram_matrix(lists, weights, w, M, n_threads):
-    """Return A' diag(w) A (M, M)."""
-    out, w = np.empty((M, M)), np.ascontiguousarray(w)
-    run_in_threads(weighted_gram_rows, n_threads, M, lists, weights, w, out)
-    return out
-
-
 class DenseMatrix(NamedTuple):
-    """Rows of A that hold every column."""
+    """A matrix whose rows hold every column, for H = M."""
 
     A: np.ndarray  # (n, M)
 
     def matvec(self, u, squares=False):
-        """Return A u for u (M, Q), or A^2 u, the squares taken of each entry."""
+        """Return A u (n, Q) for u (M, Q), or A^2 u with the squared entries of A."""
         return (self.A**2 if squares else self.A) @ u
 
     def rmatvec(self, v, squares=False):
-        """Return A' v for v (n, Q), or A^2' v."""
+        """Return A' v (M, Q) for v (n, Q), or A^2' v with the squared entries of A."""
         return (self.A**2 if squares else self.A).T @ v
 
     def normal_matvec(self, v, u):
-        """Return A' diag(v) A u for v (n, Q) and u (M, Q), by columns."""
+        """Return A' diag(v) A u for v (n, Q) and u (M, Q), column by column."""
         return self.A.T @ (v * (self.A @ u))
 
     def quadratic_forms(self, L):
@@ -202,7 +189,7 @@ class DenseMatrix(NamedTuple):
 
 
 class SparseRowMatrix(NamedTuple):
-    """Rows of A that hold H columns each."""
+    """A matrix whose rows hold H columns each."""
 
     lists: np.ndarray  # (n, H) int32 columns
     weights: np.ndarray  # (n, H) entries
@@ -210,51 +197,53 @@ class SparseRowMatrix(NamedTuple):
     n_threads: int
 
     def scaled(self, factor):
-        """Return the same with all entries times `factor`."""
+        """Return a copy of the matrix with every entry multiplied by `factor`."""
         return self._replace(weights=factor * self.weights)
 
     def matvec(self, u, squares=False):
-        """Return A u for u (M, Q), or A^2 u."""
+        """Return A u (n, Q) for u (M, Q), or A^2 u with the squared entries of A."""
         out = np.empty((u.shape[1], len(self.lists)))
         with parallel_region(self.n_threads):
             for q, column in enumerate(np.ascontiguousarray(u.T)):
-                matvec_columns(self.lists, self.weights, squares, column, out[q])
+                matvec_column(self.lists, self.weights, squares, column, out[q])
         return out.T
 
     def rmatvec(self, v, squares=False):
-        """Return A' v for v (n, Q), or A^2' v."""
-        return self._pull(SQUARES if squares else PLAIN, v, v)
+        """Return A' v (M, Q) for v (n, Q), or A^2' v with the squared entries of A."""
+        return self._rmatvec(SQUARES if squares else PLAIN, v, v)
 
     def normal_matvec(self, v, u):
-        """Return A' diag(v) A u for v (n, Q) and u (M, Q), by columns."""
-        return self._pull(PRODUCT, v, u)
+        """Return A' diag(v) A u for v (n, Q) and u (M, Q), column by column."""
+        return self._rmatvec(NORMAL, v, u)
 
     def quadratic_forms(self, L):
         """Return |L' a|^2 (n,) for the rows a of A and lower triangular L (M, M)."""
-        return quadratic_forms(self.lists, self.weights, L, self.n_threads)
+        n, out = len(self.lists), np.empty(len(self.lists))
+        arguments = self.lists, self.weights, L[None]
+        projection = np.empty((self.n_threads, len(L)))
+        run_in_threads(quadratic_rows, self.n_threads, n, *arguments, projection, out)
+        return out
 
     def weighted_gram(self, w):
-        """Return A' diag(w) A as an array (M, M)."""
-        return weighted_gram_matrix(
-            self.lists, self.weights, w, self.n_columns, self.n_threads
-        )
+        """Return A' diag(w) A (M, M)."""
+        M, out = self.n_columns, np.empty((self.n_columns, self.n_columns))
+        arguments = self.lists, self.weights, np.ascontiguousarray(w)
+        run_in_threads(weighted_gram_rows, self.n_threads, M, *arguments, out)
+        return out
 
     def solve(self, u):
-        """Return (A' A)^-1 u for u (M, k), if A is triangular as `solve_one` has it."""
+        """Return (A' A)^-1 u for u (M, k), if A is triangular; see `solve_vector`."""
         out = np.array(u.T, order="C")
-        with parallel_region(
-            min(self.n_threads, len(out))
-        ):  # a column is one thread's work
+        with parallel_region(min(self.n_threads, len(out))):  # a thread for a column
             solve_columns(self.lists, self.weights, out)
         return out.T
 
-    def _pull(self, kind, v, u):
+    def _rmatvec(self, kind, v, u):
         out = np.empty((v.shape[1], self.n_columns))
-        total = np.empty((CHUNKS, self.n_columns))
+        partial = np.empty((CHUNKS, self.n_columns))
         columns = np.ascontiguousarray(v.T), np.ascontiguousarray(u.T)
+        rows = self.lists, self.weights
         with parallel_region(self.n_threads):
-            for one, other, result in zip(*columns, out, strict=True):
-                rmatvec_columns(
-                    self.lists, self.weights, kind, one, other, total, result
-                )
+            for v_column, u_column, result in zip(*columns, out, strict=True):
+                rmatvec_column(*rows, kind, v_column, u_column, partial, result)
         return np.ascontiguousarray(out.T)

@@ -1,15 +1,10 @@
-"""Kernels of the exact neighbour searches on a GPU; loops only, no formula.
+"""Exact neighbour searches on a GPU, by distance or by kernel value.
 
-A thread offers the inducing points of one segment to a heap of one row; then a thread
-for each row merges its heaps. Entries come in order of key and index whatever the order
-of offers, so that lists do not depend on the number of segments. Rows and heaps are
-stored by columns: neighbouring threads, which have neighbouring rows and the same
-segment, read neighbouring numbers.
-
-
-----
-
-The H nearest of the inducing points, found on the device.
+A thread offers the inducing points of one segment to a heap of one row; then one thread
+for each row merges the heaps of its segments. Entries are ordered by key and index
+whatever the order of offers, so lists do not depend on the number of segments. Rows and
+heaps are stored by columns: neighbouring threads, which have neighbouring rows and the
+same segment, read neighbouring numbers.
 """
 
 import numpy as np
@@ -23,33 +18,33 @@ from skswsgp._compiled.threads import row_blocks
 from skswsgp._covariance.program import fill_tile
 from skswsgp._neighbors.heaps import offer_point, sort_heap, squared_distance
 
-HEAPS = 2**17  # filled at once, at most: half as many threads as large GPUs have
-MEMORY = 0.125  # of the free memory, which heaps may take
-LEAST_POINTS = 8  # times H, of a segment: a shorter one only fills its heap
-ENTRY = np.dtype(np.float64).itemsize + np.dtype(np.int32).itemsize
-HEAP = "heaps of a neighbour search", "F"  # what they are, by columns
-GROUP = 8  # points whose kernel values a thread finds at once
+HEAPS = 2**17  # heaps filled at once at most, half as many as large GPUs have threads
+MEMORY_FRACTION = 0.125  # of the free memory, for heaps
+LEAST_POINTS = 8  # points of a segment, in units of H; fewer would only fill a heap
+ENTRY = np.dtype(np.float64).itemsize + np.dtype(np.int32).itemsize  # bytes in a heap
+GROUP = 8  # points whose kernel values a thread computes at once
+HEAP = "heaps of a neighbour search", "F"  # name and memory order of scratch
 
 
 @njit
-def segment_of(s, segments, M, row, offset):
-    """Return first and last of the points of segment s that a row may choose from.
+def segment_bounds(s, segments, M, row, offset):
+    """Return first and end of the points of segment s that a row may choose from.
 
-    With an offset >= 0 these are points before offset + row.
+    With an offset >= 0 a row chooses from the points before offset + row.
     """
     length = (M + segments - 1) // segments
-    most = min(M, offset + row) if offset >= 0 else M
+    end = min(M, offset + row) if offset >= 0 else M
     first = s * length
-    return first, max(first, min(first + length, most))
+    return first, max(first, min(first + length, end))
 
 
 @kernel
 def scan_segments(points, inducing, n, offset, segments, keys, indices):
-    """Fill the heaps of n rows; heap s n + row is that of segment s."""
+    """Fill the heaps of n rows by distance; heap s n + row is that of segment s."""
     M = inducing.shape[0]
     for heap in range(cuda.grid(1), n * segments, cuda.gridsize(1)):
         row = heap % n
-        first, last = segment_of(heap // n, segments, M, row, offset)
+        first, last = segment_bounds(heap // n, segments, M, row, offset)
         for j in range(first, last):
             key = squared_distance(points, row, inducing, j)
             offer_point(key, j, j - first, keys, indices, heap)
@@ -59,37 +54,37 @@ def scan_segments(points, inducing, n, offset, segments, keys, indices):
 def scan_values(
     kernel, points, inducing, n, offset, segments, values, slopes, keys, indices
 ):
-    """The same by the value of a kernel, the largest first; one lane for each heap.
+    """Fill the heaps of n rows by kernel value, the largest first; a thread a heap.
 
-    `values` and `slopes` (heaps, n_ops, group) take those of a group of points.
+    `values` and `slopes` (heaps, n_ops, GROUP) are scratch.
     """
     M, size, top = inducing.shape[0], values.shape[2], values.shape[1] - 1
     heap = cuda.blockIdx.x * cuda.blockDim.y + cuda.threadIdx.y
     if heap < n * segments:
-        row, own, steep = heap % n, values[heap], slopes[heap]
-        first, last = segment_of(heap // n, segments, M, row, offset)
+        row, own_values, own_slopes = heap % n, values[heap], slopes[heap]
+        first, last = segment_bounds(heap // n, segments, M, row, offset)
         x = points[row : row + 1].T
         for start in range(first, last, size):
             count = min(size, last - start)
             group = inducing[start : start + count].T
-            fill_tile(kernel, x, 1, group, count, own, steep, 0)
+            fill_tile(kernel, x, 1, group, count, own_values, own_slopes, 0)
             for j in range(count):
-                key, index = -own[top, j], start + j
+                key, index = -own_values[top, j], start + j
                 offer_point(key, index, index - first, keys, indices, heap)
 
 
 @kernel
 def merge_heaps(M, n, offset, segments, keys, indices, lists):
-    """Fill the lists (n, H), nearest first, from the heaps of n rows.
+    """Fill the lists (n, H), smallest key first, from the heaps of n rows.
 
-    Where a row may choose from fewer than H points, its list is not to be used.
+    The list of a row that may choose from fewer than H points is undefined.
     """
     H = lists.shape[1]
     for row in range(cuda.grid(1), n, cuda.gridsize(1)):
-        first, last = segment_of(0, segments, M, row, offset)
+        first, last = segment_bounds(0, segments, M, row, offset)
         count = min(H, last - first)
         for s in range(1, segments):
-            first, last = segment_of(s, segments, M, row, offset)
+            first, last = segment_bounds(s, segments, M, row, offset)
             heap = s * n + row
             for k in range(min(H, last - first)):
                 key, index = keys[heap, k], indices[heap, k]
@@ -100,24 +95,13 @@ def merge_heaps(M, n, offset, segments, keys, indices, lists):
             lists[row, k] = indices[row, k]
 
 
-def make_scan(points, n_neighbors, n_threads, kernel=None):
-    """Return the exact search among points: by distance, or the value of a kernel.
-
-    `n_threads` are those of the CPU, which has nothing to do.
-    """
-    if kernel is None:
-        return DeviceDistanceScan(points, n_neighbors)
-    return DeviceKernelScan(kernel, points, n_neighbors)
-
-
 class DeviceDistanceScan:
-    """All inducing points by exact distances, like `Scan` of `_neighbors`.
+    """Exact search by distance on a GPU, with the interface of `DistanceScan`.
 
     Distances are those of the CPU but for rounding: both subtract in the precision of
-    the points and add in float64, but the compilers order sums in their own ways, and
-    the one of the GPU rounds a product and a sum once. Lists are the same where
-    distances differ by more; equal points, and distances without rounding such as on a
-    grid, are ties on both, which go to the lower index.
+    the points and add in float64, but sum in another order, and the GPU rounds a
+    product and a sum once. Lists are equal where distances differ by more. Equal points
+    and distances without rounding, as on a grid, are ties on both.
 
     Parameters
     ----------
@@ -133,8 +117,8 @@ class DeviceDistanceScan:
         self._keys = self._indices = None
 
     @property
-    def _bytes_of_heap(self):
-        """What a heap takes, with its share of other scratch."""
+    def _bytes_per_heap(self):
+        """Bytes of a heap and its scratch."""
         return self.n_neighbors * ENTRY
 
     def find(self, points, offset=-1):
@@ -151,18 +135,24 @@ class DeviceDistanceScan:
         return lists
 
     def predecessors(self):
-        """Return the lists (M, H) of each inducing point among those before it."""
+        """Return the lists (M, H) of each inducing point among the points before it.
+
+        The lists of the first H points are undefined.
+        """
         return self.find(self.points, offset=0)
 
     def close(self):
-        """Give the memory back."""
+        """Free the memory on the device."""
         self._inducing = self._keys = self._indices = None
 
     def _plan(self, n, D, itemsize):
-        """Return how many of n rows to take at once, and segments for each."""
+        """Return the number of rows to search at once, of n, and of segments for each.
+
+        Allocates the heaps.
+        """
         H = self.n_neighbors
-        budget = int(MEMORY * cuda_runtime.free_memory())
-        heaps = max(1, min(HEAPS, budget // self._bytes_of_heap))
+        budget = int(MEMORY_FRACTION * cuda_runtime.free_memory())
+        heaps = max(1, min(HEAPS, budget // self._bytes_per_heap))
         row = D * itemsize + H * np.dtype(np.int32).itemsize
         size = max(1, min(n, heaps, budget // row))
         segments = max(1, min(heaps // size, len(self.points) // (LEAST_POINTS * H)))
@@ -170,11 +160,11 @@ class DeviceDistanceScan:
             self._keys = self._indices = None
             self._keys = empty((size * segments, H), np.float64, *HEAP)
             self._indices = empty((size * segments, H), np.int32, *HEAP)
-            self._make_scratch(size * segments)
+            self._allocate_scratch(size * segments)
         return size, segments
 
     def _fill(self, points, offset, segments, lists):
-        """Fill the lists of a few rows."""
+        """Fill the lists of as many rows as are searched at once."""
         n, heaps = len(points), (self._keys, self._indices)
         rows = send_array(points, "rows of a neighbour search", order="F")
         found = send_array(lists, "lists of neighbours")
@@ -183,27 +173,27 @@ class DeviceDistanceScan:
         merge_heaps[-(-n // THREADS), THREADS](*merged)
         found.copy_to_host(lists)
 
-    def _scan(self, blocks, rows, *cut):
-        """Fill the heaps of a few rows."""
+    def _scan(self, blocks, rows, *arguments):
+        """Fill the heaps of all segments."""
         heaps = self._keys, self._indices
-        scan_segments[blocks, THREADS](rows, self._inducing, *cut, *heaps)
+        scan_segments[blocks, THREADS](rows, self._inducing, *arguments, *heaps)
 
-    def _make_scratch(self, n_heaps):
-        """Allocate what else is needed to fill heaps: nothing."""
+    def _allocate_scratch(self, n_heaps):
+        """Allocate scratch besides the heaps; distances need none."""
 
 
 class DeviceKernelScan(DeviceDistanceScan):
-    """All inducing points by the value of a kernel, like `Likest` of `_neighbors`.
+    """Exact search by kernel value on a GPU, with the interface of `KernelScan`.
 
-    Values are those of the CPU but for rounding, so lists are the same as there where
-    values differ by more; copies of a point are ties on both.
+    Values are those of the CPU but for rounding, so lists are equal where values differ
+    by more; copies of a point are ties on both.
 
     Parameters
     ----------
     kernel : Kernel
-        It stays as it is.
+        Copied to the device.
     points, n_neighbors
-        As in `DeviceScan`.
+        As in `DeviceDistanceScan`.
     """
 
     def __init__(self, kernel, points, n_neighbors):
@@ -212,27 +202,35 @@ class DeviceKernelScan(DeviceDistanceScan):
         self._n_ops, self._values, self._slopes = len(kernel.code), None, None
 
     def close(self):
-        """Give the memory back."""
+        """Free the memory on the device."""
         super().close()
         self._kernel = self._values = self._slopes = None
 
     @property
-    def _bytes_of_heap(self):
+    def _bytes_per_heap(self):
         scratch = 2 * self._n_ops * GROUP * self.points.itemsize
-        return super()._bytes_of_heap + scratch
+        return super()._bytes_per_heap + scratch
 
-    def _make_scratch(self, n_heaps):
-        """Allocate the values of a group of points for each heap."""
+    def _allocate_scratch(self, n_heaps):
         self._values = self._slopes = None
         shape = n_heaps, self._n_ops, GROUP
         self._values = empty(shape, self.points.dtype, *HEAP)
         self._slopes = empty(shape, self.points.dtype, *HEAP)
 
-    def _scan(self, blocks, rows, *cut):
-        """Fill the heaps of a few rows."""
+    def _scan(self, blocks, rows, *arguments):
         scratch = self._values, self._slopes, self._keys, self._indices
-        launch = scan_values[blocks, (1, THREADS)]  # one lane for each heap
-        launch(self._kernel, rows, self._inducing, *cut, *scratch)
+        launch = scan_values[blocks, (1, THREADS)]  # a team of one thread for a heap
+        launch(self._kernel, rows, self._inducing, *arguments, *scratch)
+
+
+def make_scan(points, n_neighbors, n_threads, kernel=None):
+    """Return the exact search among points, by distance or by the value of a kernel.
+
+    `n_threads` counts threads of the CPU and is ignored.
+    """
+    if kernel is None:
+        return DeviceDistanceScan(points, n_neighbors)
+    return DeviceKernelScan(kernel, points, n_neighbors)
 
 
 compile_kernels(__name__)

@@ -1,16 +1,18 @@
-"""TODO docstring."""
+"""Heaps of the H smallest keys, with the largest (key, index) of a row first.
+
+A heap is a row of the arrays `keys` and `indices`, (n, H) each. Equal keys are ordered
+by index.
+"""
 
 import numpy as np
 
 from skswsgp._compiled.jit import njit, njit_small
 from skswsgp._compiled.tiles import GROUP
 
-# Selection of the H smallest keys. A row holds a heap, the largest (key, index) first.
-
 
 @njit_small
 def is_after(key, index, other_key, other_index):
-    """Whether (key, index) comes after another: equal keys go by index."""
+    """Return whether (key, index) comes after another; equal keys go by index."""
     return key > other_key or (key == other_key and index > other_index)
 
 
@@ -31,19 +33,17 @@ def push(keys, indices, row, size, key, index):
 
 @njit
 def replace_first(keys, indices, row, size, key, index):
-    """Put an entry in the place of the largest one."""
+    """Replace the largest entry of a heap of `size` entries."""
     at = 0
     while True:
         down = 2 * at + 1
         if down >= size:
             break
-        if down + 1 < size and is_after(
-            keys[row, down + 1],
-            indices[row, down + 1],
-            keys[row, down],
-            indices[row, down],
+        right = down + 1
+        if right < size and is_after(
+            keys[row, right], indices[row, right], keys[row, down], indices[row, down]
         ):
-            down += 1
+            down = right
         if not is_after(keys[row, down], indices[row, down], key, index):
             break
         keys[row, at] = keys[row, down]
@@ -62,11 +62,21 @@ def sort_heap(keys, indices, row, size):
         replace_first(keys, indices, row, last, key, index)
 
 
+@njit
+def offer_point(key, index, n, keys, indices, row):
+    """Offer a point to the heap of a row that was offered n points before."""
+    H = keys.shape[1]
+    if n < H:  # without a comparison, for a key may be infinite
+        push(keys, indices, row, n, key, index)
+    elif is_after(keys[row, 0], indices[row, 0], key, index):
+        replace_first(keys, indices, row, H, key, index)
+
+
 @njit_small
 def any_below(key, first, n, bound):
-    """Whether one of n keys is below the bound.
+    """Return whether one of key[first : first + n] is below the bound.
 
-    Counting is vectorised, unlike a minimum; so is an index that cannot be negative.
+    Counting is vectorised, unlike a minimum, and so is an unsigned index.
     """
     count = 0
     start = np.uint64(first)
@@ -77,7 +87,7 @@ def any_below(key, first, n, bound):
 
 @njit
 def offer(key, n, first, keys, indices, row):
-    """Offer the keys of points first, first + 1, ... to the heap of a row."""
+    """Offer points first, first + 1, ... with the keys key[:n] to the heap of a row."""
     H = keys.shape[1]
     for start in range(0, n, GROUP):
         size = min(GROUP, n - start)
@@ -90,7 +100,7 @@ def offer(key, n, first, keys, indices, row):
 
 @njit
 def take_heaps(keys, indices, first, last, lists):
-    """Copy the sorted heaps of a block to rows first to last of the lists."""
+    """Sort the heaps of a block of rows into lists[first:last]."""
     for row in range(first, last):
         sort_heap(keys, indices, row - first, keys.shape[1])
         for k in range(keys.shape[1]):
@@ -99,22 +109,12 @@ def take_heaps(keys, indices, first, last, lists):
 
 @njit_small
 def squared_distance(points, row, inducing, j):
-    """Return |x - z|^2 of a row and an inducing point."""
+    """Return |x - z|^2 of a row and an inducing point, summed in float64."""
     total = 0.0
     for d in range(points.shape[1]):
         difference = points[row, d] - inducing[j, d]
         total += difference * difference
     return total
-
-
-@njit
-def offer_point(key, index, n, keys, indices, row):
-    """Offer a point to the heap of a row that has been offered n others."""
-    H = keys.shape[1]
-    if n < H:  # unconditionally: a key may be infinite
-        push(keys, indices, row, n, key, index)
-    elif is_after(keys[row, 0], indices[row, 0], key, index):
-        replace_first(keys, indices, row, H, key, index)
 
 
 @njit

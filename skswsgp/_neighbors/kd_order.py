@@ -1,7 +1,10 @@
-"""Points in the order of a k-d tree (Bentley, 1975), and boxes around those together.
+"""Points in the order of a k-d tree (Bentley, 1975), and the boxes around them.
 
-Inducing points are cut into tiles, rows into groups of BLOCK. A tile whose box is too
-far from that of a group is left out without a look at its points.
+Inducing points lie in leaves, rows in groups of BLOCK. A leaf is left out of the search
+of a group without a look at its points if its bounding box is too far away.
+
+Corners of boxes are rounded outwards and their distances are low by at most the slack
+of the search, so a point within the reach of a row lies in no box that is left out.
 """
 
 import numpy as np
@@ -9,19 +12,19 @@ import numpy as np
 from skswsgp._compiled.jit import njit, njit_small
 from skswsgp._compiled.team import BLOCK
 
-ROWS_PER_BLOCK = 64  # rows that meet a tile while it is in cache, in groups of BLOCK
-GROUPS = ROWS_PER_BLOCK // BLOCK
-# Groups meet their nearest tile first, then those within shares of their reach.
-NEAREST_LEAVES_FIRST, REACH_FRACTIONS = 1, (0.02, 0.1, 0.3, 0.6, 1.0)
+ROWS_PER_BLOCK = 64  # rows that visit a leaf while it is in cache
+ROW_GROUPS = ROWS_PER_BLOCK // BLOCK  # groups of rows in a block
+NEAREST_LEAVES_FIRST = 1  # leaves that a group visits before it knows its reach
+REACH_FRACTIONS = (0.02, 0.1, 0.3, 0.6, 1.0)  # of a group's reach, visited in turn
 NO_BOUND, INFINITE = np.float32(3e38), np.float32(np.inf)
-SAMPLE = 64  # points that tell along which feature a part is widest
-MOST_PARTS = 64  # that wait to be halved, more than a tree of 2^31 points has levels
+SAMPLE_SIZE = 64  # points of a part that choose the feature along which it is halved
+MAX_PARTS = 64  # parts that wait to be halved, enough for 2^31 points
 
 
 @njit
 def widest_feature(points, order, first, last):
-    """Return the feature in which a sample of order[first:last] is widest."""
-    stride = (last - first + SAMPLE - 1) // SAMPLE
+    """Return the feature with the widest range in a sample of order[first:last]."""
+    stride = (last - first + SAMPLE_SIZE - 1) // SAMPLE_SIZE
     best, widest = 0, -1.0
     for d in range(points.shape[1]):
         low = high = points[order[first], d]
@@ -34,8 +37,11 @@ def widest_feature(points, order, first, last):
 
 
 @njit
-def halve(points, order, first, last, middle, d):
-    """Reorder a part: feature d of none before `middle` is larger than of one after."""
+def partition(points, order, first, last, middle, d):
+    """Reorder order[first:last] by quickselect, so that `middle` splits feature d.
+
+    No point before `middle` then has a larger value than a point after it.
+    """
     last -= 1
     while first < last:
         pivot = points[order[(first + last) // 2], d]
@@ -59,7 +65,7 @@ def halve(points, order, first, last, middle, d):
 
 @njit
 def fill_order(points, size, order, parts):
-    """Reorder all points; `parts` is scratch for those that wait to be halved."""
+    """Reorder `order` (n,) into leaves of `size`; `parts` (MAX_PARTS, 2) is scratch."""
     waiting = 1
     parts[0, 0], parts[0, 1] = 0, order.shape[0]
     while waiting > 0:
@@ -69,105 +75,95 @@ def fill_order(points, size, order, parts):
         if leaves > 1:
             middle = first + leaves // 2 * size
             d = widest_feature(points, order, first, last)
-            halve(points, order, first, last, middle, d)
+            partition(points, order, first, last, middle, d)
             parts[waiting, 0], parts[waiting, 1] = first, middle
             parts[waiting + 1, 0], parts[waiting + 1, 1] = middle, last
             waiting += 2
 
 
 def tree_order(points, size):
-    """Return the order (n,) of points (n, D), cut into leaves of `size` by halving.
+    """Return the order (n,) of points (n, D) in leaves of `size`, cut by halving.
 
     All leaves but the last are full.
     """
     order = np.arange(len(points), dtype=np.int32)
-    fill_order(points, size, order, np.empty((MOST_PARTS, 2), dtype=np.int64))
+    fill_order(points, size, order, np.empty((MAX_PARTS, 2), dtype=np.int64))
     return order
 
 
-# Boxes: what lies between the corners of a tile, or of a group of rows. Their corners
-# are rounded outwards and distances are low by at most slack, so that a point within
-# `reach` lies in no box that is left out.
-
-
 @njit
-def set_corners(single, corners):
-    """Set the lower and upper corners of the boxes of groups."""
-    for g in range(GROUPS):
-        for d in range(single.shape[1]):
-            low = high = single[g * BLOCK, d]
+def set_corners(x, corners):
+    """Set corners (2, ROW_GROUPS, D) to the bounding boxes of groups of rows."""
+    for g in range(ROW_GROUPS):
+        for d in range(x.shape[1]):
+            low = high = x[g * BLOCK, d]
             for r in range(g * BLOCK + 1, (g + 1) * BLOCK):
-                low, high = min(low, single[r, d]), max(high, single[r, d])
+                low, high = min(low, x[r, d]), max(high, x[r, d])
             corners[0, g, d], corners[1, g, d] = low, high
 
 
 @njit_small
-def squared_gap(low, high, i, least, most, t):
-    """Return the squared distance of box i, from low to high, and that of tile t."""
+def squared_gap(low, high, i, lower, upper, leaf):
+    """Return the squared distance between the box low[i], high[i] and a leaf's box."""
     total = np.float32(0.0)
     for d in range(low.shape[1]):
-        gap = max(least[t, d] - high[i, d], low[i, d] - most[t, d])
+        gap = max(lower[leaf, d] - high[i, d], low[i, d] - upper[leaf, d])
         gap = max(gap, np.float32(0.0))
         total += gap * gap
     return total
 
 
 @njit
-def measure_boxes(corners, least, most, near):
-    """near[t, g] = squared distance of the boxes of a tile and a group."""
-    for t in range(near.shape[0]):
-        for g in range(GROUPS):
-            near[t, g] = squared_gap(corners[0], corners[1], g, least, most, t)
+def measure_boxes(corners, lower, upper, box_gap):
+    """box_gap[leaf, g] = squared distance between the boxes of a leaf and a group."""
+    for leaf in range(box_gap.shape[0]):
+        for g in range(ROW_GROUPS):
+            gap = squared_gap(corners[0], corners[1], g, lower, upper, leaf)
+            box_gap[leaf, g] = gap
 
 
 @njit
-def find_nearest(near, least):
-    """Find the distance of the nearest tile to each group, of those it has not met."""
-    for g in range(GROUPS):
-        least[g] = NO_BOUND
-    for t in range(near.shape[0]):
-        for g in range(GROUPS):
-            least[g] = min(least[g], near[t, g])
+def choose_groups(x, lower, upper, leaf, limit, reach, box_gap, row_gap, visits):
+    """Set visits[g] to whether a row of group g visits a leaf; return how many do.
 
-
-@njit
-def choose_groups(single, least, most, t, limit, reach, near, gap, meets):
-    """Set meets[g] to whether a row of a group meets tile t; return how many do."""
+    Sets row_gap of the rows of groups within the limit, and marks the leaf as visited
+    by these groups: their box_gap becomes infinite.
+    """
     count = 0
-    for g in range(GROUPS):
-        meets[g] = False
-        if near[t, g] <= limit[g]:
-            near[t, g] = INFINITE
+    for g in range(ROW_GROUPS):
+        visits[g] = False
+        if box_gap[leaf, g] <= limit[g]:
+            box_gap[leaf, g] = INFINITE
             for r in range(g * BLOCK, (g + 1) * BLOCK):
-                gap[r] = squared_gap(single, single, r, least, most, t)
-                meets[g] |= gap[r] <= reach[r]
-            count += meets[g]
+                row_gap[r] = squared_gap(x, x, r, lower, upper, leaf)
+                visits[g] |= row_gap[r] <= reach[r]
+            count += visits[g]
     return count
 
 
-@njit_small
-def farthest(reach, g):
-    """Return the largest reach of a row of a group."""
-    most = reach[g * BLOCK]
-    for lane in range(1, BLOCK):
-        most = max(most, reach[g * BLOCK + lane])
-    return most
-
-
 @njit
-def set_limits(stage, near, reach, limit):
-    """Set up to which distance groups meet tiles in a stage; seeds have stages < 0."""
-    if stage < 0:
-        find_nearest(near, limit)
-        return
-    for g in range(GROUPS):
-        limit[g] = min(REACH_FRACTIONS[stage] * farthest(reach, g), NO_BOUND)
+def set_limits(stage, box_gap, reach, limit):
+    """Set limit[g] to the box_gap up to which group g visits leaves in a stage.
+
+    Stages below 0 visit the nearest leaf; later ones a fraction of the largest reach of
+    the group's rows.
+    """
+    for g in range(ROW_GROUPS):
+        if stage < 0:
+            limit[g] = NO_BOUND
+            for leaf in range(box_gap.shape[0]):
+                limit[g] = min(limit[g], box_gap[leaf, g])
+        else:
+            farthest = reach[g * BLOCK]
+            for r in range(g * BLOCK + 1, (g + 1) * BLOCK):
+                farthest = max(farthest, reach[r])
+            limit[g] = min(REACH_FRACTIONS[stage] * farthest, NO_BOUND)
 
 
 @njit_small
-def count_near(near, t, limit):
-    """Return how many groups are to meet a tile."""
+def count_near(box_gap, leaf, limit):
+    """Return how many groups have a leaf within their limit."""
     count = np.int32(0)
-    for g in range(GROUPS):
-        count += np.int32(near[t, g] <= limit[g])
+    for g in range(ROW_GROUPS):
+        count += np.int32(box_gap[leaf, g] <= limit[g])
     return count

@@ -1,62 +1,48 @@
-"""TODO docstring."""
+"""Neighbour lists of rows of data, found anew where the model has moved."""
 
 import numpy as np
 
 from skswsgp._covariance.program import kernel_of
 from skswsgp._neighbors.search import NeighborSearch
 
-METRIC_TOLERANCE = 0.05  # movement, in length-scales, after which lists are stale
-
-
-class NeighborLists:
-    """The lists of training rows, kept as long as they fit into a budget of memory.
-
-    Beyond `budget_bytes` nothing is kept and each call searches.
-    """
-
-    def __init__(self, n_rows, n_neighbors, budget_bytes):
-        self._lists = None
-        if n_rows * n_neighbors * np.dtype(np.int32).itemsize <= budget_bytes:
-            self._lists = np.empty((n_rows, n_neighbors), dtype=np.int32)
-            self._versions = np.full(n_rows, -1, dtype=np.int64)
-
-    def lookup(self, rows, X_rows, search, version):
-        """Return the lists (len(rows), H) of the rows with these indices.
-
-        `X_rows` are their coordinates; `version` >= 0 is the number of the search, so
-        that lists of an earlier one are replaced.
-        """
-        if self._lists is None:
-            return search.query(X_rows)
-        missing = self._versions[rows] != version
-        if missing.any():
-            self._lists[rows[missing]] = search.query(X_rows[missing])
-            self._versions[rows[missing]] = version
-        return self._lists[rows]
+METRIC_TOLERANCE = 0.05  # movement of log length-scales, or of Z in length-scales
 
 
 class TrackedSearch:
-    """A search for neighbours that follows the model as it moves.
+    """A neighbour search that follows the model of an engine as it is trained.
 
-    When what decides on them has moved by METRIC_TOLERANCE, the search is made anew;
-    where a search costs more than a point, that happens so seldom that it costs no
-    more. `n_rows` are those of an epoch.
+    The search is built anew when length-scales or inducing inputs have moved by
+    METRIC_TOLERANCE, but never so often that searching costs more than training.
+    Several sets of rows may share one search.
+
+    Parameters
+    ----------
+    engine : Engine
+        It holds the model and gives the number of neighbours H.
+    n_rows : int
+        Rows of an epoch.
+    options : dict
+        `metric` and `search` of a `NeighborSearch`.
+
+    Attributes
+    ----------
+    version : int
+        Number of times that the search has been built anew.
     """
 
     def __init__(self, engine, n_rows, options):
-        self.engine = engine
-        self.options = options
+        self.engine, self.options = engine, options
         self.version = -1
         M, D = engine.model.Z.shape
         H = engine.n_neighbors
+        # Cost of a brute-force search over the cost of a training step, for one row
         ratio = M * D / (16.0 * H**3 + 48.0 * H**2 * D + 16_000.0)
-        self.patience = int(ratio * n_rows)  # rows visited before lists are made anew
-        self.visited = 0
+        self._patience = int(ratio * n_rows)  # visits of rows that a search must serve
         self._build()
 
     def _build(self):
         model = self.engine.kernel_snapshot()
-        self.search = NeighborSearch(
+        self._search = NeighborSearch(
             model.Z,
             kernel_of(model),
             n_neighbors=self.engine.n_neighbors,
@@ -64,61 +50,91 @@ class TrackedSearch:
             make_scan=self.engine.make_scan,
             **self.options,
         )
-        self.Z, self.inv_scale = model.Z.copy(), model.inv_scale.copy()
-        self.params = model.params.copy()
+        self._Z, self._params = model.Z.copy(), model.params.copy()
+        self._inv_scale = model.inv_scale.copy()
         self.version += 1
-        self.visited = 0
+        self._visits = 0
+
+    def refresh(self, n_rows):
+        """Count a visit of `n_rows` rows; build the search anew first if it is due."""
+        if self._visits >= self._patience and self._moved():
+            self._build()
+        self._visits += n_rows
+
+    def query(self, X):
+        """Return the lists (n, H) of the rows of X."""
+        return self._search.query(X)
+
+    def recall(self, X):
+        """Return the share of exact neighbours that the search finds for rows of X."""
+        return 1.0 if self.engine.dense else self._search.recall(X)
 
     def _moved(self):
         metric = self.options["metric"]
         if metric == "random":  # a list depends on its row alone
             return False
-        change = self._kernel_change() if metric == "kernel" else 0.0
-        return max(change, self._inducing_change()) >= METRIC_TOLERANCE
-
-    def _kernel_change(self):
-        """Return how far the logarithms of the kernel's parameters have moved."""
         model = self.engine.kernel_snapshot()
-        if self.search.metric.name == "scaled":
-            change = np.log(model.inv_scale / self.inv_scale)
-            change -= change.mean(axis=1, keepdims=True)  # it changes no order
+        change = self._kernel_change(model) if metric == "kernel" else 0.0
+        return max(change, self._inducing_change(model)) >= METRIC_TOLERANCE
+
+    def _kernel_change(self, model):
+        """Return how far the logarithms of the kernel's parameters have moved."""
+        if self._search.metric.name == "scaled":
+            change = np.log(model.inv_scale / self._inv_scale)
+            change -= change.mean(axis=1, keepdims=True)  # a common factor keeps lists
         else:
-            moved = model.params != self.params  # fixed ones may be zero
-            change = np.log(model.params[moved] / self.params[moved])
+            moved = model.params != self._params  # parameters that are fixed may be 0
+            change = np.log(model.params[moved] / self._params[moved])
         return np.abs(change).max(initial=0.0)
 
-    def _inducing_change(self):
+    def _inducing_change(self, model):
         """Return how far inducing inputs have moved, in length-scales."""
-        model = self.engine.kernel_snapshot()
         if not model.train_inducing:  # spares a pass over all of Z
             return 0.0
-        steps = np.abs(model.Z - self.Z).max(axis=0)
+        steps = np.abs(model.Z - self._Z).max(axis=0)
         return (steps * model.inv_scale.max(axis=0)).max()
-
-    def recall(self, X):
-        """Return the share of exact neighbours that the search finds for rows of X."""
-        return 1.0 if self.engine.dense else self.search.recall(X)
-
-    def visit(self, n_rows):
-        """Return the search for some rows, and its version."""
-        if self.visited >= self.patience and self._moved():
-            self._build()
-        self.visited += n_rows
-        return self.search, self.version
 
 
 class NeighborTracker:
-    """Neighbour lists of rows of data, kept while the memory budget allows.
+    """The neighbour lists of one set of rows, stored if the memory budget allows.
 
-    They are made anew when a row is visited after `search`, a `MovingSearch`, was.
+    A stored list is replaced when its row is next visited after the search was built
+    anew. Without enough memory every visit searches.
+
+    Parameters
+    ----------
+    search : TrackedSearch
+        The search, which other sets of rows may share.
+    n_rows : int
+        Rows of the set.
+    memory_budget : int
+        Bytes that the stored lists may take.
     """
 
-    def __init__(self, search, n_rows, memory):
+    def __init__(self, search, n_rows, memory_budget):
         self.search = search
-        self.lists = NeighborLists(n_rows, search.engine.n_neighbors, memory)
+        self._versions = np.full(n_rows, -1, np.int32)  # of the search of each list
+        shape = n_rows, search.engine.n_neighbors
+        fits = np.prod(shape) * np.dtype(np.int32).itemsize <= memory_budget
+        self._lists = np.empty(shape, np.int32) if fits else None
 
     def lookup(self, rows, X):
-        """Return the lists (n, H) of the given rows of the data, whose inputs are X."""
+        """Return the lists (len(rows), H) of the rows, whose inputs are X."""
         if self.search.engine.dense:
             return np.empty((len(rows), 0), dtype=np.int32)
-        return self.lists.lookup(rows, X, *self.search.visit(len(rows)))
+        stale = self.stale(rows)
+        if self._lists is None:
+            return self.search.query(X)
+        if stale.any():
+            self._lists[rows[stale]] = self.search.query(X[stale])
+            self.mark_current(rows[stale])
+        return self._lists[rows]
+
+    def stale(self, rows):
+        """Return for each of the rows visited whether its list is to be found anew."""
+        self.search.refresh(len(rows))
+        return self._versions[rows] != self.search.version
+
+    def mark_current(self, rows):
+        """Note that the rows have lists of the current search, stored somewhere."""
+        self._versions[rows] = self.search.version

@@ -1,7 +1,6 @@
-"""The H nearest inducing points of rows of data: exact, by a tree, or by a graph.
+"""The H nearest of M inducing points: by an exact scan, a k-d tree, or a graph.
 
-Distances are taken between scaled points, (x - centre) / length-scale. H, M, D: see
-_state.
+Distances are taken between scaled points, (x - centre) / length-scale, in D features.
 """
 
 import warnings
@@ -18,9 +17,9 @@ from skswsgp._neighbors.distance_scan import DistanceScan
 from skswsgp._neighbors.heaps import sort_lists
 from skswsgp._neighbors.kernel_scan import KernelScan, draw_random_lists
 
-NUMBERS_PER_BATCH = 4_000_000  # numbers in the rows that are scaled at once
-GRAPH_EPSILON = 0.2  # of the search in the graph: more is slower and finds more
-# When "auto" takes what. Microseconds a row of the scan with boxes and of the KD-tree,
+NUMBERS_PER_BATCH = 4_000_000  # entries of the rows of X that are scaled at once
+GRAPH_EPSILON = 0.2  # PyNNDescent's `epsilon`: a larger one is slower and finds more
+# "auto" decides by these times. Microseconds per row of the scan and of the k-d tree,
 # 100,000 rows, H = 16, one core of an AMD EPYC (Zen 4):
 #
 #                          D=1       D=2       D=4       D=6       D=8
@@ -29,26 +28,26 @@ GRAPH_EPSILON = 0.2  # of the search in the graph: more is slower and finds more
 #   M = 1,000,000         12/3.8   5.2/5.2   8.0/19     19/99    58
 #   M = 1,000,000, 50 clusters                                   16/203
 #
-# A graph over 100,000 points in 50 clusters, D = 26, is made in 36 seconds, most of
-# which is compilation in each process, and answers in 47 microseconds with a recall of
-# 0.984; the scan takes 21, with a million points 64. Where features have no structure
-# it takes 790 with a million points, as many as a fit then has rows.
-TREE_M, TREE_D = 50_000, 1
-GRAPH_M, GRAPH_D = 500_000, 32
+# A graph of 100,000 points in 50 clusters, D = 26, is built in 36 seconds, most of them
+# compilation in each process, and answers in 47 microseconds with a recall of 0.984.
+# The scan takes 21 microseconds there, and 64 for a million points; for a million
+# points without structure it takes 790.
+TREE_M, TREE_D = 50_000, 1  # M from which, and D up to which, "auto" takes the tree
+GRAPH_M, GRAPH_D = 500_000, 32  # M from which, and D above which, it takes the graph
 
 
 class Metric(NamedTuple):
-    """What nearest means."""
+    """The measure of nearness."""
 
     name: str  # "scaled", "kernel" or "random"
     inv_scale: np.ndarray | None  # (D,) float64 1 / length-scale, for "scaled"
 
 
 def choose_metric(neighbor_metric, kernel):
-    """Return the Metric for a word of the user and a kernel.
+    """Return the Metric for the parameter `neighbor_metric` and a kernel.
 
-    The largest kernel value is the smallest scaled distance if the kernel is made of
-    decreasing functions of one and the same distance.
+    If the kernel is made of decreasing functions of a single scaled distance, then the
+    largest kernel value is the smallest distance, which is found faster.
     """
     if neighbor_metric == "random":
         return Metric("random", None)
@@ -61,40 +60,41 @@ def choose_metric(neighbor_metric, kernel):
 
 
 def make_scan(points, n_neighbors, n_threads, kernel=None):
-    """Return the exact search among points: by distance, or the value of a kernel."""
+    """Return the exact search among points, by distance or by the value of a kernel."""
     if kernel is None:
         return DistanceScan(points, n_neighbors, n_threads)
     return KernelScan(kernel, points, n_neighbors, n_threads)
 
 
-# Indices: `find` returns lists (n, H) and the rows (n,) where they are to be trusted.
+# An index has a method `find`, which returns lists (n, H) and for each row whether its
+# list can be trusted (n,).
 
 
 class _Tree:
-    """A KD-tree: exact, but blind to the order of ties."""
+    """A k-d tree of SciPy, which is exact except for the order of ties."""
 
     def __init__(self, points, n_neighbors, n_threads):
         self.tree = cKDTree(points)
         self.n_neighbors, self.n_threads = n_neighbors, n_threads
-        self.tie = 1 + 8 * np.finfo(points.dtype).eps
+        self.tie_ratio = 1 + 8 * np.finfo(points.dtype).eps
 
     def find(self, points):
         H = self.n_neighbors
         distance, lists = self.tree.query(points, k=H + 1, workers=self.n_threads)
-        decided = distance[:, H] > self.tie * distance[:, H - 1]
-        return lists[:, :H], decided
+        untied = distance[:, H] > self.tie_ratio * distance[:, H - 1]
+        return lists[:, :H], untied
 
 
 class _Graph:
-    """A graph of neighbours by PyNNDescent: approximate, for M too large to scan."""
+    """A neighbour graph of PyNNDescent: approximate, for M too large to scan."""
 
     def __init__(self, points, n_neighbors, n_threads, seed):
-        # Imported here: it takes seconds, and building compiles for half a minute.
+        # The import takes seconds, so it waits until a graph is asked for.
         from pynndescent import NNDescent
 
         self.n_neighbors, self.n_threads = n_neighbors, n_threads
         with parallel_region(n_threads), warnings.catch_warnings():
-            # Rows that the graph fails are searched again.
+            # Rows whose list is incomplete are searched again by the scan.
             warnings.filterwarnings("ignore", "Failed to correctly find", UserWarning)
             self.graph = NNDescent(
                 points.astype(np.float32),
@@ -104,18 +104,18 @@ class _Graph:
             self.graph.prepare()
 
     def find(self, points):
-        with parallel_region(self.n_threads):  # it shares scratch between queries
+        with parallel_region(self.n_threads):  # queries share scratch, so one at a time
             lists, distance = self.graph.query(
                 points.astype(np.float32), k=self.n_neighbors, epsilon=GRAPH_EPSILON
             )
-        # What it did not find it marks by -1, or by the last point far away.
+        # Missing neighbours are -1, or repeat a point at an infinite distance.
         complete = np.isfinite(distance).all(axis=1) & (lists >= 0).all(axis=1)
         distinct = (np.diff(np.sort(lists, axis=1), axis=1) > 0).all(axis=1)
         return np.maximum(lists, 0), complete & distinct
 
 
 def _choose_search(search, metric, M, D, H):
-    """Return the kind of search, "brute" where another makes no sense."""
+    """Return the kind of search; random lists and H = M take "brute"."""
     if metric.name == "random" or H == M:
         return "brute"
     if metric.name != "scaled" and search not in ("auto", "brute"):
@@ -134,18 +134,32 @@ def _choose_search(search, metric, M, D, H):
 
 
 class NeighborSearch:
-    """The H nearest of the inducing points Z (M, D), H = n_neighbors <= M.
+    """Search for the H nearest of the inducing points Z.
 
-    `kernel` is a `_covariance.Kernel`, `metric` the user's word for it. The list of a
-    row depends on no other row and, but for PyNNDescent, not on the number of threads.
-    `make_scan` is what an engine takes in place of the function here.
+    The list of a row depends on no other row and, except for PyNNDescent, not on the
+    number of threads.
+
+    Parameters
+    ----------
+    Z : ndarray of shape (M, D)
+        Inducing points.
+    kernel : Kernel
+        Struct of the kernel; it is copied.
+    n_neighbors : int
+        H <= M.
+    metric, search : str
+        The parameters `neighbor_metric` and `neighbor_search` of an estimator.
+    n_threads, seed : int
+        Threads of a query; seed of random lists and of the graph.
+    make_scan : callable
+        Returns the exact search; an engine replaces it to search on a GPU.
 
     Attributes
     ----------
     kind : {"brute", "kd_tree", "pynndescent"}
-        The search that is used.
+        The search in use.
     metric : Metric
-        What nearest means.
+        The measure of nearness.
     """
 
     def __init__(
@@ -158,7 +172,7 @@ class NeighborSearch:
         self.kind = _choose_search(search, self.metric, M, D, n_neighbors)
         self.n_neighbors, self.n_threads = n_neighbors, n_threads
         self._M, self._dtype, self._seed = M, Z.dtype, np.uint64(seed)
-        self._kernel = Kernel(*(np.array(field) for field in kernel))  # it may change
+        self._kernel = Kernel(*(np.array(field) for field in kernel))
         if self.metric.name == "scaled":
             self._centre = _medians(Z)
             self._inv_scale = self.metric.inv_scale.astype(Z.dtype)
@@ -166,10 +180,10 @@ class NeighborSearch:
         self._index = self._build_index(self._points)
 
     def query(self, X):
-        """Return the lists (n, H) of the rows X (n, D), int32, nearest first.
+        """Return the lists (n, H) of the rows of X (n, D), int32, nearest first.
 
-        Ties go to the lower index. Lists are in order of index where H = M, in no
-        order where the metric is "random".
+        Ties go to the lower index. If H = M, lists are in order of index; random lists
+        are in no order.
         """
         lists = np.empty((len(X), self.n_neighbors), dtype=np.int32)
         if self.n_neighbors == self._M:
@@ -182,6 +196,13 @@ class NeighborSearch:
                 lists[rows] = self._nearest(self._scaled(X[rows]))
         return lists
 
+    def predecessors(self):
+        """Return the lists (M, H) of each inducing point among the points before it.
+
+        The lists of the first H points are undefined.
+        """
+        return self._scan.predecessors()
+
     def recall(self, X):
         """Return the share of the nearest inducing points of X that `query` finds."""
         if self._index is None:
@@ -189,7 +210,7 @@ class NeighborSearch:
         found, total = 0, 0
         for rows in _batches(*X.shape):
             points = self._scaled(X[rows])
-            exact = self._exact(points)
+            exact = self._scan.find(points)
             lists = self._nearest(points)
             found += sum(
                 len(np.intersect1d(a, b)) for a, b in zip(exact, lists, strict=True)
@@ -205,7 +226,7 @@ class NeighborSearch:
         return None
 
     def _scaled(self, X):
-        """Return a copy of X that distances are taken in."""
+        """Return a copy of X in the units of distances."""
         X = np.array(X, dtype=self._dtype, order="C")
         if self.metric.name == "scaled":
             X -= self._centre
@@ -213,44 +234,29 @@ class NeighborSearch:
         return X
 
     def _nearest(self, points):
-        """Return the lists of scaled points: by the index where it can be trusted."""
+        """Return the lists of scaled points, by the index where it can be trusted."""
         if self._index is None:
-            return self._exact(points)
+            return self._scan.find(points)
         lists, trusted = self._index.find(points)
         lists = lists.astype(np.int32)
-        self._sort(points, lists)
-        lists[~trusted] = self._exact(points[~trusted])
+        heap = (1, self.n_neighbors)
+        scratch = np.empty(heap), np.empty(heap, dtype=np.int32)
+        sort_lists(points, self._points, *scratch, lists)
+        lists[~trusted] = self._scan.find(points[~trusted])
         return lists
-
-    def predecessors(self):
-        """Return the lists (M, H) of each inducing point among those before it.
-
-        Those of the first H points, which have fewer, are not to be used.
-        """
-        return self._scan.predecessors()
-
-    def _exact(self, points):
-        """Return the lists of scaled points without an index."""
-        return self._scan.find(points)
 
     @cached_property
     def _scan(self):
         kernel = None if self.metric.name == "scaled" else self._kernel
         return self._make_scan(self._points, self.n_neighbors, self.n_threads, kernel)
 
-    def _sort(self, points, lists):
-        """Bring lists to the order of `_exact`, in place."""
-        distances = np.empty((1, self.n_neighbors))
-        indices = np.empty((1, self.n_neighbors), dtype=np.int32)
-        sort_lists(points, self._points, distances, indices, lists)
-
     def _random(self, X):
-        """Return a random list for each row, a function of the row and the seed."""
+        """Return a random list for each row, which depends on the row and the seed."""
         X = np.array(X, dtype=self._dtype, order="C")
         X += 0.0  # minus zero becomes zero
         lists = np.empty((len(X), self.n_neighbors), dtype=np.int32)
         bits = X.view(f"u{X.itemsize}")
-        # Overflow is meant; numpy minds it where compilation is off.
+        # The hash overflows on purpose; numpy warns of it if compilation is off.
         with np.errstate(over="ignore"):
             draw_random_lists(bits, self._M, self._seed, lists)
         return lists

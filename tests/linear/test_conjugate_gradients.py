@@ -20,12 +20,12 @@ def systems(rng):
 
 
 def products(matrices):
-    """Return a function for the products of some of the matrices with columns."""
-    return lambda u, which: np.einsum("kij,jk->ik", matrices[which], u)
+    """Return a function that multiplies columns by the matrices of their systems."""
+    return lambda u, systems: np.einsum("kij,jk->ik", matrices[systems], u)
 
 
 @pytest.mark.parametrize("preconditioned", [False, True])
-def test_solutions(systems, preconditioned):
+def test_solutions_equal_those_of_a_dense_solver(systems, preconditioned):
     matrices, right = systems
     x = np.ones((M, Q))
     inverses = np.linalg.inv(matrices) if preconditioned else np.stack([np.eye(M)] * Q)
@@ -38,7 +38,7 @@ def test_solutions(systems, preconditioned):
         assert_allclose(x[:, q], np.linalg.solve(matrices[q], right[:, q]), rtol=1e-6)
 
 
-def test_those_that_need_more_steps_are_returned(systems):
+def test_unsolved_systems_are_returned(systems):
     matrices, right = systems
     x, plain = np.zeros((M, Q)), products(np.stack([np.eye(M)] * Q))
     before = x.copy()
@@ -53,18 +53,17 @@ def test_those_that_need_more_steps_are_returned(systems):
     assert len(left) == 0
 
 
-def test_each_system_is_solved_as_alone(systems):
+def test_systems_solved_together_equal_systems_solved_alone(systems):
     matrices, right = systems
     plain = products(np.stack([np.eye(M)] * Q))
     x, alone = np.zeros((2, M, Q))
     solve_systems(x, np.arange(Q), right, products(matrices), plain, 1e-8, 500)
     for q in range(Q):
-        which = np.array([q])
-        solve_systems(alone, which, right, products(matrices), plain, 1e-8, 500)
+        solve_systems(alone, np.array([q]), right, products(matrices), plain, 1e-8, 500)
     assert_allclose(x, alone, rtol=1e-9)
 
 
-def test_zero_and_what_is_no_number(systems):
+def test_zero_and_nan_right_hand_sides(systems):
     matrices, right = systems
     plain = products(np.stack([np.eye(M)] * Q))
     right[:, 0], right[3, 1] = 0.0, np.nan

@@ -1,5 +1,7 @@
 """Tests of the search for the nearest inducing points, against sorting all of them."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import reference
@@ -22,7 +24,7 @@ from skswsgp._neighbors import search as neighbors
 from skswsgp._neighbors.distance_scan import FIRST_SEGMENT, make_panels
 from skswsgp._neighbors.kd_order import ROWS_PER_BLOCK, tree_order
 from skswsgp._neighbors.kernel_scan import TILE_SIZE
-from skswsgp._neighbors.lists import NeighborLists
+from skswsgp._neighbors.lists import NeighborTracker
 from skswsgp._neighbors.search import Metric, NeighborSearch, choose_metric
 from skswsgp._solvers.data import memory_budget
 
@@ -41,18 +43,18 @@ OTHERS = {
 
 
 def compiled(kernel, Z):
-    """Return a kernel object as the struct for points Z."""
+    """Return the struct of a kernel object for points Z."""
     return compile_kernel(kernel, Z.shape[1], Z.dtype).struct
 
 
 def search(Z, kernel=None, *, n_neighbors=7, **options):
-    """Return a search for a kernel object."""
+    """Return a search among Z for a kernel object."""
     struct = compiled(RBF() if kernel is None else kernel, Z)
     return NeighborSearch(Z, struct, n_neighbors=n_neighbors, **options)
 
 
 def sorted_lists(X, Z, n_neighbors, scale=1.0):
-    """Return the nearest by sorting all scaled distances in float64."""
+    """Return the nearest points by sorting all scaled distances in float64."""
     difference = (X[:, None].astype(float) - Z[None].astype(float)) / scale
     distance = (difference**2).sum(axis=2)
     return np.argsort(distance, axis=1, kind="stable")[:, :n_neighbors]
@@ -72,7 +74,7 @@ def X(rng, dtype):
 
 @pytest.mark.parametrize("n_features", [1, 4, 5, 9])
 @pytest.mark.parametrize("n_neighbors", [1, 2, 70])
-def test_brute_is_sorting(rng, dtype, n_features, n_neighbors):
+def test_scan_equals_sorting(rng, dtype, n_features, n_neighbors):
     Z = rng.normal(size=(700, n_features)).astype(dtype)
     X = rng.normal(size=(70, n_features)).astype(dtype)
     lists = search(Z, n_neighbors=n_neighbors, search="brute").query(X)
@@ -80,15 +82,15 @@ def test_brute_is_sorting(rng, dtype, n_features, n_neighbors):
     assert lists.dtype == np.int32
     if dtype == np.float64:
         assert_array_equal(lists, expected)
-    else:  # near ties may be swapped
+    else:  # points at nearly the same distance may be swapped
         assert np.mean(lists == expected) > 0.99
 
 
 @pytest.mark.parametrize("n_features", [1, 3, 12])
 @pytest.mark.parametrize("n_neighbors", [5, 300])
-def test_brute_leaves_out_tiles(rng, n_features, n_neighbors):
-    # Tiles far from a row, near it, and around it; lists longer than a tile; rows that
-    # are alone in their part of space.
+def test_scan_with_leaves_left_out_equals_sorting(rng, n_features, n_neighbors):
+    # Leaves far from a row, near it, and around it; lists longer than a leaf; rows far
+    # from all points.
     centres = 5 * rng.normal(size=(20, n_features))
     Z = centres[rng.integers(20, size=6000)] + rng.normal(size=(6000, n_features))
     X = centres[rng.integers(20, size=150)] + rng.normal(size=(150, n_features))
@@ -98,17 +100,17 @@ def test_brute_leaves_out_tiles(rng, n_features, n_neighbors):
 
 
 @pytest.mark.parametrize("n_features", [1, 2])
-def test_panels_end_in_zeros(rng, n_features):
+def test_panels_hold_the_points_and_then_zeros(rng, n_features):
     points = 5.0 + rng.uniform(size=(300, n_features))
     panels = make_panels(points)
     values = panels.values.transpose(0, 2, 1).reshape(-1, n_features)
-    order = panels.name.ravel()[:300]
+    order = panels.point.ravel()[:300]
     assert_array_equal(values[:300], points[order].astype(np.float32))
     assert_array_equal(values[300:], 0.0)
-    assert panels.least.min() > 4.9
+    assert panels.lower.min() > 4.9
 
 
-def test_brute_of_points_on_a_grid(rng):
+def test_scan_on_a_grid_equals_sorting(rng):
     # Boxes touch and every distance is tied.
     axis = np.arange(16.0)
     Z = rng.permutation(np.stack(np.meshgrid(axis, axis, axis), axis=-1).reshape(-1, 3))
@@ -119,7 +121,7 @@ def test_brute_of_points_on_a_grid(rng):
 
 @pytest.mark.parametrize("n_points", [0, 1, 8, 9, 1000])
 @pytest.mark.parametrize("copies", [False, True])
-def test_tree_order(rng, n_points, copies):
+def test_tree_order_is_a_permutation_into_small_leaves(rng, n_points, copies):
     points = rng.normal(size=(n_points, 3))
     if copies:
         points = np.round(points)
@@ -133,7 +135,7 @@ def test_tree_order(rng, n_points, copies):
 
 
 @pytest.mark.parametrize("n_features", [784, 1100])
-def test_brute_of_many_features(rng, dtype, n_features):
+def test_scan_with_many_features_equals_sorting(rng, dtype, n_features):
     Z = rng.integers(256, size=(600, n_features)).astype(dtype)
     X = rng.integers(256, size=(70, n_features)).astype(dtype)
     lists = search(Z, RBF(300.0), n_neighbors=9, search="brute").query(X)
@@ -142,9 +144,9 @@ def test_brute_of_many_features(rng, dtype, n_features):
 
 @pytest.mark.parametrize("n_neighbors", [7, 70])
 @pytest.mark.parametrize("spread", [1e-1, 1e-3, 1e-5])
-def test_brute_where_products_lose_the_digits(rng, n_neighbors, spread):
-    # Squared distances within a cluster are 1e-4 to 1e-12 of the norms, so float32
-    # leaves more points in doubt than there is room for.
+def test_scan_is_exact_where_float32_cannot_tell_points_apart(rng, n_neighbors, spread):
+    # Squared distances within a cluster are 1e-4 to 1e-12 of the norms, so there are
+    # more candidates than room for them.
     centres = 10 * rng.normal(size=(3, 4))
     Z = centres[rng.integers(3, size=1300)] + spread * rng.normal(size=(1300, 4))
     X = centres[rng.integers(3, size=70)] + spread * rng.normal(size=(70, 4))
@@ -154,22 +156,22 @@ def test_brute_where_products_lose_the_digits(rng, n_neighbors, spread):
 
 
 @pytest.mark.parametrize("scale", [1e-25, 1e-18, 1e12, 1e25])
-def test_brute_where_float32_ends(rng, scale):
+def test_scan_is_exact_for_coordinates_of_any_scale(rng, scale):
     Z, X = scale * rng.normal(size=(600, 3)), scale * rng.normal(size=(70, 3))
     Z[300], X[60] = 1.0, 1.0
     lists = search(Z, search="brute").query(X)
     assert_array_equal(lists, sorted_lists(X, Z, 7))
 
 
-def test_brute_of_rows_beyond_float32(rng):
+def test_scan_is_exact_for_rows_beyond_the_range_of_float32(rng):
     Z, X = 1e13 * rng.normal(size=(600, 3)), 1e13 * rng.normal(size=(70, 3))
     X[5:9] *= 1e8
     lists = search(Z, search="brute").query(X)
     assert_array_equal(lists, sorted_lists(X, Z, 7))
 
 
-@pytest.mark.parametrize("kernel", [RBF(ARD), DotProduct()], ids=["near", "like"])
-def test_predecessors(rng, dtype, kernel):
+@pytest.mark.parametrize("kernel", [RBF(ARD), DotProduct()], ids=["distance", "value"])
+def test_predecessors_equal_the_reference(rng, dtype, kernel):
     Z = rng.normal(size=(2 * FIRST_SEGMENT + 41, 3)).astype(dtype)
     lists = search(Z, kernel).predecessors()
     edges = [n + step for n in (256, 512, 1024, 2048) for step in (-1, 0, 1)]
@@ -178,7 +180,7 @@ def test_predecessors(rng, dtype, kernel):
         assert sorted(lists[i]) == sorted(expected)
 
 
-def test_predecessors_in_a_crowd(rng):
+def test_predecessors_in_tight_clusters_equal_sorting(rng):
     Z = np.repeat(rng.normal(size=(9, 3)), 100, axis=0)
     Z += 1e-5 * rng.normal(size=Z.shape)
     lists = search(Z).predecessors()
@@ -187,7 +189,7 @@ def test_predecessors_in_a_crowd(rng):
 
 
 @pytest.mark.parametrize("kernel", ONE_DISTANCE.values(), ids=ONE_DISTANCE)
-def test_brute_divides_by_the_length_scales(rng, kernel):
+def test_scan_divides_by_the_length_scales(rng, kernel):
     Z, X = rng.normal(size=(600, 3)), rng.normal(size=(50, 3))
     lists = search(Z, kernel, search="brute").query(X)
     assert_array_equal(lists, sorted_lists(X, Z, 7, scale=ARD))
@@ -205,7 +207,7 @@ def test_ties_go_to_the_lower_index_at_any_offset(rng, dtype, kind, offset):
 
 
 @pytest.mark.parametrize("kind", ["brute", "kd_tree"])
-def test_scaling_at_an_offset_keeps_digits(rng, dtype, kind):
+def test_scaling_far_from_the_origin_keeps_digits(rng, dtype, kind):
     Z = (8 * rng.integers(-50, 50, size=(700, 2)) + 2**27).astype(dtype)
     X = (8 * rng.integers(-50, 50, size=(70, 2)) + 2**27).astype(dtype)
     lists = search(Z, RBF(3.0), search=kind).query(X)
@@ -218,14 +220,14 @@ def test_scaling_at_an_offset_keeps_digits(rng, dtype, kind):
     )
 
 
-def test_kd_tree_is_brute(Z, X):
+def test_kd_tree_equals_the_scan(Z, X):
     tree = search(Z, RBF(ARD), search="kd_tree")
     brute = search(Z, RBF(ARD), search="brute")
     assert_array_equal(tree.query(X), brute.query(X))
     assert tree.recall(X) == 1.0
 
 
-def test_infinite_distances_still_give_distinct_points():
+def test_infinite_distances_give_distinct_points():
     Z = np.array([[1e30], [2.0], [-1e30], [3.0], [1.0]], dtype=np.float32)
     with np.errstate(over="ignore"):
         lists = search(Z, n_neighbors=4, search="brute").query(Z)
@@ -233,7 +235,7 @@ def test_infinite_distances_still_give_distinct_points():
 
 
 @pytest.mark.parametrize("kernel", OTHERS.values(), ids=OTHERS)
-def test_kernel_metric_is_the_largest_kernel_value(rng, kernel):
+def test_kernel_metric_finds_the_largest_kernel_values(rng, kernel):
     Z, X = rng.normal(size=(530, 3)), rng.normal(size=(7, 3))
     found = search(Z, kernel)
     assert found.kind == "brute"
@@ -241,7 +243,7 @@ def test_kernel_metric_is_the_largest_kernel_value(rng, kernel):
     assert_array_equal(found.query(X), reference.neighbor_table(kernel, X, Z, 7))
 
 
-def test_kernel_metric_in_float32(rng):
+def test_kernel_metric_in_float32_finds_the_same_points(rng):
     kernel = OTHERS["two length-scales"]
     Z, X = rng.normal(size=(2, 530, 3)).astype(np.float32)
     assert_array_equal(
@@ -259,20 +261,20 @@ def test_kernel_metric_keeps_the_parameters_it_was_built_with(Z, X):
 
 
 @pytest.mark.parametrize("kernel", ONE_DISTANCE.values(), ids=ONE_DISTANCE)
-def test_metric_of_one_distance(Z, kernel):
+def test_decreasing_kernel_of_one_distance_is_a_scaled_metric(Z, kernel):
     name, inv_scale = choose_metric("kernel", compiled(kernel, Z))
     assert name == "scaled"
     assert inv_scale.dtype == np.float64
     np.testing.assert_allclose(inv_scale, 1 / ARD, rtol=1e-6)
 
 
-def test_metric_of_a_negative_power(Z):
+def test_negative_power_is_not_a_scaled_metric(Z):
     struct = compiled(Exponentiation(RBF(ARD), 2.0), Z)
     negative = struct._replace(exponent=-struct.exponent)
     assert choose_metric("kernel", negative) == Metric("kernel", None)
 
 
-def test_metric_by_name(Z):
+def test_metric_is_chosen_by_name(Z):
     struct = compiled(DotProduct(), Z)
     assert choose_metric("random", struct) == Metric("random", None)
     name, inv_scale = choose_metric("euclidean", struct)
@@ -281,7 +283,7 @@ def test_metric_by_name(Z):
 
 
 @pytest.mark.parametrize("kind", ["kd_tree", "pynndescent"])
-def test_an_index_needs_a_scaled_distance(Z, kind):
+def test_index_without_a_scaled_distance_is_refused(Z, kind):
     with pytest.raises(ValueError, match=rf"neighbor_search='{kind}' .* expected"):
         search(Z, DotProduct(), search=kind)
 
@@ -297,7 +299,7 @@ def test_an_index_needs_a_scaled_distance(Z, kind):
         (500_000, 33, "pynndescent"),
     ],
 )
-def test_auto(M, D, expected):
+def test_auto_chooses_the_fastest_search(M, D, expected):
     metric = Metric("scaled", np.ones(D))
     assert neighbors._choose_search("auto", metric, M, D, 16) == expected
 
@@ -312,7 +314,7 @@ def test_auto(M, D, expected):
     ],
     ids=str,
 )
-def test_a_list_depends_on_its_row_alone(Z, X, options):
+def test_list_depends_on_its_row_alone(Z, X, options):
     batch = search(Z, **options).query(X)
     two = search(Z, n_threads=2, **options)
     assert_array_equal(two.query(X), batch)
@@ -331,13 +333,13 @@ def test_rows_need_not_be_contiguous_nor_writable(Z, X, monkeypatch):
 
 @pytest.mark.parametrize("metric", ["kernel", "random"])
 @pytest.mark.parametrize("kind", ["brute", "kd_tree", "pynndescent"])
-def test_all_points(Z, X, metric, kind):
+def test_lists_of_all_points_are_in_order_of_index(Z, X, metric, kind):
     found = search(Z, n_neighbors=len(Z), metric=metric, search=kind)
     assert_array_equal(found.query(X), np.tile(np.arange(len(Z)), (len(X), 1)))
     assert found.recall(X) == 1.0
 
 
-def test_random_lists(Z, X):
+def test_random_lists_are_distinct_and_depend_on_the_seed(Z, X):
     lists = search(Z, metric="random", search="kd_tree").query(X)
     assert all(len(set(row)) == 7 for row in lists.tolist())
     assert lists.min() >= 0 and lists.max() < len(Z)
@@ -354,14 +356,14 @@ def test_random_lists_are_uniform(rng):
     assert np.abs(counts - 12_000).max() < 5 * 69
 
 
-def test_random_lists_of_minus_zero():
+def test_random_list_ignores_the_sign_of_zero():
     Z = np.random.default_rng(0).normal(size=(50, 2))
     found = search(Z, metric="random")
     assert_array_equal(*found.query(np.array([[0.0, 1.0], [-0.0, 1.0]])))
 
 
 def test_pynndescent(rng):
-    # One test: it compiles for half a minute in each process.
+    # All in one test, since PyNNDescent compiles for half a minute in each process.
     centres = 3 * rng.normal(size=(10, 6))
     Z = centres[rng.integers(10, size=1000)] + rng.normal(size=(1000, 6)) + 1e6
     X = centres[rng.integers(10, size=300)] + rng.normal(size=(300, 6)) + 1e6
@@ -378,7 +380,7 @@ def test_pynndescent(rng):
     whole = (np.sort(lists) == np.sort(exact)).all(axis=1)
     assert_array_equal(lists[whole], exact[whole])  # nearest first
 
-    # Rows that the graph fails, by a repetition or by a gap, are searched exactly.
+    # Rows with a repeated or missing neighbour in the graph are searched by the scan.
     class Broken:
         def query(self, points, k, epsilon):
             index = np.tile(np.arange(k), (len(points), 1))
@@ -395,7 +397,7 @@ def test_pynndescent(rng):
 
 
 @pytest.mark.parametrize("settings", [{}, ADAM], ids=["natural", "adam"])
-def test_an_estimator_with_pynndescent(rng, settings):
+def test_estimator_with_pynndescent(rng, settings):
     X = rng.normal(size=(600, 12))
     y = np.sin(X[:, 0]) + X[:, 1]
     kernel = 1.0 * RBF(4.0, "fixed")
@@ -411,44 +413,70 @@ def test_an_estimator_with_pynndescent(rng, settings):
     assert 0 < np.abs(found - expected).mean() < 0.1 * y.std()
 
 
-class Counting:
-    """A search that counts the rows it is asked for; a list is ten times the row."""
+class CountingSearch:
+    """A tracked search that records the rows it is asked for.
+
+    The list of a row is ten times its only coordinate, twice.
+    """
 
     def __init__(self):
-        self.asked = []
+        self.engine = SimpleNamespace(n_neighbors=2, dense=False)
+        self.version, self.asked = 0, []
+
+    def refresh(self, n_rows):
+        pass
 
     def query(self, X):
         self.asked += X[:, 0].astype(int).tolist()
         return np.repeat(10 * X.astype(np.int32), 2, axis=1)
 
 
-def looked_up(lists, rows, counting, version):
+def check_lookup(tracker, rows):
     """Look up rows whose only coordinate is their index, and check the lists."""
     rows = np.array(rows)
-    found = lists.lookup(rows, rows[:, None].astype(float), counting, version)
+    found = tracker.lookup(rows, rows[:, None].astype(float))
     assert found.dtype == np.int32
     assert_array_equal(found, np.repeat(10 * rows[:, None], 2, axis=1))
 
 
-def test_lists_are_kept_by_version():
-    lists, counting = NeighborLists(9, 2, memory_budget()), Counting()
-    looked_up(lists, [3, 1], counting, 0)
-    looked_up(lists, [1, 8, 3], counting, 0)
+def test_lists_are_stored_until_the_search_is_built_anew():
+    counting = CountingSearch()
+    tracker = NeighborTracker(counting, 9, memory_budget())
+    check_lookup(tracker, [3, 1])
+    check_lookup(tracker, [1, 8, 3])
     assert counting.asked == [3, 1, 8]
-    looked_up(lists, [1, 8], counting, 1)
-    looked_up(lists, [8, 1], counting, 1)
+    counting.version = 1
+    check_lookup(tracker, [1, 8])
+    check_lookup(tracker, [8, 1])
     assert counting.asked == [3, 1, 8, 1, 8]
 
 
+def test_sets_of_rows_share_a_search_and_store_their_own_lists():
+    counting = CountingSearch()
+    for n_rows in (9, 4):
+        tracker = NeighborTracker(counting, n_rows, memory_budget())
+        check_lookup(tracker, [2])
+        check_lookup(tracker, [2])
+    assert counting.asked == [2, 2]
+
+
 @pytest.mark.parametrize(("budget", "asked"), [(72, 1), (71, 2), (0, 2)])
-def test_lists_respect_the_budget(budget, asked):
-    lists, counting = NeighborLists(9, 2, budget), Counting()
-    looked_up(lists, [5], counting, 0)
-    looked_up(lists, [5], counting, 0)
+def test_lists_beyond_the_memory_budget_are_not_stored(budget, asked):
+    counting = CountingSearch()
+    tracker = NeighborTracker(counting, 9, budget)
+    check_lookup(tracker, [5])
+    check_lookup(tracker, [5])
     assert len(counting.asked) == asked
 
 
-def test_memory_budget():
+def test_rows_stay_stale_until_they_are_marked():
+    tracker, rows = NeighborTracker(CountingSearch(), 9, 0), np.array([3, 5])
+    assert tracker.stale(rows).all()
+    tracker.mark_current(rows[:1])
+    assert_array_equal(tracker.stale(rows), [False, True])
+
+
+def test_memory_budget_is_the_working_memory_of_scikit_learn():
     from sklearn import config_context
 
     with config_context(working_memory=3):
