@@ -68,7 +68,7 @@ def assert_finite(model, X, y):
 @pytest.mark.parametrize("H", [3, 12])
 @pytest.mark.parametrize("Q", [1, 2])
 @pytest.mark.parametrize("kernel", KERNELS.values(), ids=KERNELS)
-def test_a_model_put_together_from_arrays_agrees_with_the_formulas(kernel, Q, H, rng):
+def test_predictions_and_bound_equal_the_reference(kernel, Q, H, rng):
     model = Regressor(n_neighbors=H)
     noise = rng.uniform(0.1, 0.3, size=Q)
     model.kernel_, model.n_features_in_ = kernel, 2
@@ -108,7 +108,7 @@ def test_all_rows_as_neighbors_give_the_exact_gaussian_process(short):
     np.testing.assert_allclose(latent, expected_std, rtol=0, atol=1e-6)
 
 
-def test_it_learns_a_function_and_its_noise():
+def test_function_and_noise_are_learned():
     X, y = data(1000)
     X_new, y_new = data(1000, seed=1)
     model = Regressor(random_state=0).fit(X, 50 * y + 300)
@@ -129,7 +129,7 @@ def test_outputs_share_the_kernel_but_not_the_noise():
     assert model.score(X, Y) > 0.7
 
 
-def test_y_as_it_is(short):
+def test_normalize_y_false_leaves_y_unscaled(short):
     X, y = data()
     model = Regressor(normalize_y=False, random_state=0).fit(X, y + 3)
     assert model.y_mean_ == 0.0
@@ -137,7 +137,7 @@ def test_y_as_it_is(short):
     np.testing.assert_array_equal(model.y_train_, y + 3)
 
 
-def test_kernel_of_the_user(short):
+def test_given_kernel_is_copied_and_learned(short):
     X, y = data()
     kernel = ConstantKernel(2.0, "fixed") * RBF(1.0)
     model = Regressor(kernel, random_state=0).fit(X, y)
@@ -149,7 +149,7 @@ def test_kernel_of_the_user(short):
 # ---------------------------------------------------------------- weights
 
 
-def test_rows_of_weight_zero_do_not_count(short):
+def test_rows_of_weight_zero_do_not_enter_the_fit(short):
     X, y = data()
     weight = np.r_[np.ones(40), np.zeros(20)]
     model = Regressor(random_state=0).fit(X, np.r_[y[:40], [1e6] * 20], weight)
@@ -158,7 +158,7 @@ def test_rows_of_weight_zero_do_not_count(short):
     np.testing.assert_array_equal(model.predict(X), expected.predict(X))
 
 
-def test_a_light_row_is_trusted_less(short):
+def test_rows_of_small_weight_are_trusted_less(short):
     X, y = data()
     y[0] = 20.0
     light = Regressor(random_state=0).fit(X, y, np.r_[1e-6, np.ones(59)])
@@ -185,7 +185,7 @@ def test_weights_act_like_repetition(rng):
 
 
 @pytest.mark.usefixtures("eager_threads")
-def test_a_fit_repeats_for_any_number_of_threads(short):
+def test_fits_are_bitwise_equal_for_any_number_of_threads(short):
     X, y = data()
     models = [
         Regressor(random_state=0, n_jobs=n_jobs).fit(X, y) for n_jobs in (1, 2, 64, -1)
@@ -195,7 +195,7 @@ def test_a_fit_repeats_for_any_number_of_threads(short):
         np.testing.assert_array_equal(model.predict(X), models[0].predict(X))
 
 
-def test_prediction_changes_nothing_and_rows_do_not_meet(short):
+def test_rows_are_predicted_independently_and_without_side_effects(short):
     X, y = data()
     model = Regressor(random_state=0, n_neighbors=8).fit(X, y)
     before = state_of(model)
@@ -205,7 +205,7 @@ def test_prediction_changes_nothing_and_rows_do_not_meet(short):
     assert state_of(model) == before
 
 
-def test_blocks_of_rows(short, monkeypatch):
+def test_predictions_do_not_depend_on_the_block_size(short, monkeypatch):
     X, y = data()
     model = Regressor(random_state=0).fit(X, y)
     expected = model.predict(X, return_std=True)
@@ -213,7 +213,7 @@ def test_blocks_of_rows(short, monkeypatch):
     np.testing.assert_array_equal(model.predict(X, return_std=True), expected)
 
 
-def test_the_data_are_copied(short):
+def test_training_data_are_copied(short):
     X, y = data()
     model = Regressor(random_state=0).fit(X, y)
     expected = model.predict(X[:5])
@@ -246,7 +246,7 @@ def test_exact_searches_agree(short, search):
     np.testing.assert_allclose(model.predict(X), expected, rtol=0, atol=1e-9)
 
 
-def test_float32_comes_near(short):
+def test_float32_fits_are_close_to_float64(short):
     X, y = data(200)
     double = Regressor(random_state=0).fit(X, y)
     single = Regressor(random_state=0, dtype="float32").fit(X, y)
@@ -254,7 +254,7 @@ def test_float32_comes_near(short):
 
 
 @pytest.mark.parametrize("size", [1e8, 1e-8])
-def test_units_do_not_matter(short, size):
+def test_units_do_not_change_predictions(short, size):
     X, y = data()
     expected = Regressor(random_state=0).fit(X, y).predict(X)
     scaled = Regressor(random_state=0).fit(X * size, y * size).predict(X * size)
@@ -331,14 +331,14 @@ def test_few_rows(short, n, n_neighbors, dtype):
         np.testing.assert_allclose(model.predict(X), y, atol=1e-6)
 
 
-def test_small_weights_and_large_weights(short):
+def test_weights_of_many_orders_of_magnitude(short):
     X, y = data()
     weight = np.logspace(-6, 6, 60)
     assert_finite(Regressor(random_state=0).fit(X, y, weight), X, y)
 
 
 @pytest.mark.parametrize("far", [1e20, 1e100, 1e200])
-def test_far_from_the_data(short, far):
+def test_predictions_far_from_the_data(short, far):
     X, y = data()
     model = Regressor(random_state=0).fit(X, y)
     mean, std = model.predict([[far, -far], [far, 0.0]], return_std=True)
@@ -366,7 +366,7 @@ BAD_DATA = {
 @pytest.mark.parametrize(
     ("in_X", "in_y", "error", "match"), BAD_DATA.values(), ids=BAD_DATA
 )
-def test_unusable_data_leave_an_earlier_model_untouched(
+def test_refused_data_keep_the_earlier_model(
     short, in_X, in_y, error, match
 ):
     X, y = data()
@@ -436,7 +436,7 @@ def test_not_fitted():
         Regressor().predict(data()[0])
 
 
-def test_a_failing_fit_leaves_an_earlier_model_untouched(short, monkeypatch):
+def test_failed_fit_keeps_the_earlier_model(short, monkeypatch):
     X, y = data()
     model = Regressor(random_state=0).fit(X, y)
     before = state_of(model)
@@ -450,7 +450,7 @@ def test_a_failing_fit_leaves_an_earlier_model_untouched(short, monkeypatch):
     assert state_of(model) == before
 
 
-def test_a_broken_model_does_not_predict_silently(short):
+def test_prediction_with_nan_noise_raises(short):
     X, y = data()
     model = Regressor(random_state=0).fit(X, y)
     model.noise_variance_ = np.nan

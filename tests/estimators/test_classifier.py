@@ -56,7 +56,7 @@ def assembled(kernel, classes, Q, *, full=False, H=4, M=7, likelihood="auto"):
 @pytest.mark.parametrize("H", [3, 7])
 @pytest.mark.parametrize("full", [False, True])
 @pytest.mark.parametrize("kernel", KERNELS.values(), ids=KERNELS)
-def test_probit_from_arrays_agrees_with_the_formulas(kernel, full, H, rng):
+def test_bernoulli_probabilities_and_bound_equal_the_reference(kernel, full, H, rng):
     model, arrays = assembled(kernel, ["no", "yes"], 1, full=full, H=H)
     X, sign = rng.normal(size=(8, 2)), np.array([-1, 1] * 4)
     weight = rng.uniform(0.5, 2.0, size=8)
@@ -77,7 +77,7 @@ def test_probit_from_arrays_agrees_with_the_formulas(kernel, full, H, rng):
 
 @pytest.mark.parametrize(("H", "full"), [(3, False), (3, True), (7, True)])
 @pytest.mark.parametrize("Q", [2, 3])
-def test_softmax_from_arrays_agrees_with_the_formulas(Q, H, full, rng):
+def test_softmax_probabilities_and_bound_equal_the_reference(Q, H, full, rng):
     kernel, classes = KERNELS["matern"], [10, 20, 30][:Q]
     model, arrays = assembled(kernel, classes, Q, full=full, H=H, likelihood="softmax")
     X, labels = rng.normal(size=(8, 2)), rng.integers(Q, size=8)
@@ -105,7 +105,7 @@ def test_softmax_from_arrays_agrees_with_the_formulas(Q, H, full, rng):
     assert bound == pytest.approx(expected_bound, rel=1e-8)
 
 
-def test_softmax_probabilities_are_near_those_of_many_samples(rng):
+def test_softmax_probabilities_agree_with_monte_carlo(rng):
     model, arrays = assembled(KERNELS["matern"], [0, 1, 2], 3)
     X = rng.normal(size=(5, 2))
     mu, v = reference.predict(KERNELS["matern"], X, *arrays, 4, JITTER)
@@ -115,7 +115,7 @@ def test_softmax_probabilities_are_near_those_of_many_samples(rng):
         np.testing.assert_allclose(proba, expected, atol=0.01)  # 1 / sqrt(20,000)
 
 
-def test_n_neighbors_in_prediction_replaces_that_of_the_model(rng):
+def test_n_neighbors_of_predict_overrides_the_fitted_value(rng):
     X = rng.normal(size=(9, 2))
     model, _ = assembled(KERNELS["matern"], [0, 1], 1)
     other, _ = assembled(KERNELS["matern"], [0, 1], 1, H=6)
@@ -126,7 +126,7 @@ def test_n_neighbors_in_prediction_replaces_that_of_the_model(rng):
 
 
 @pytest.mark.parametrize("Q", [1, 3])
-def test_one_by_one_equals_batch(Q, rng):
+def test_single_rows_and_batches_get_the_same_predictions(Q, rng):
     model, _ = assembled(KERNELS["matern"], [0, 1, 2][: max(Q, 2)], Q, full=True)
     X = rng.normal(size=(9, 2))
     single = np.concatenate([model.predict_proba(x[None]) for x in X])
@@ -136,7 +136,7 @@ def test_one_by_one_equals_batch(Q, rng):
 # ---------------------------------------------------------------- training
 
 
-def test_two_moons():
+def test_two_moons_are_separated():
     X, y = make_moons(400, noise=0.15, random_state=0)
     model = small_model(n_inducing=40, n_neighbors=8, max_iter=40, learning_rate=0.05)
     model.fit(X[:200], y[:200])
@@ -145,7 +145,7 @@ def test_two_moons():
     assert model.loss_curve_[-1] < model.loss_curve_[0] - 0.1
 
 
-def test_three_kinds_of_iris():
+def test_three_classes_of_iris_are_separated():
     X, y = iris()
     model = small_model(max_iter=40, learning_rate=0.05).fit(X[::2], y[::2])
     assert model.classes_.tolist() == ["setosa", "versicolor", "virginica"]
@@ -182,7 +182,7 @@ def test_float32_probabilities_sum_to_one(classes):
         np.array(["x", "é"], dtype=object),
     ],
 )
-def test_labels_come_back_as_they_were(names):
+def test_labels_of_any_type_are_returned(names):
     X, y = make_moons(60, noise=0.1, random_state=0)
     labels = np.asarray(names)[y]
     model = small_model(max_iter=30).fit(X, labels)
@@ -194,7 +194,7 @@ def test_labels_come_back_as_they_were(names):
     np.testing.assert_array_equal(model.predict_proba(X), plain.predict_proba(X))
 
 
-def test_the_order_of_two_classes_only_mirrors_the_model():
+def test_swapping_two_classes_swaps_probabilities():
     X, y = make_moons(60, noise=0.1, random_state=0)
     first = small_model().fit(X, y).predict_proba(X)
     mirrored = small_model().fit(X, 1 - y).predict_proba(X)
@@ -225,7 +225,7 @@ def test_bernoulli_takes_two_classes_only():
 
 @pytest.mark.usefixtures("eager_threads")
 @pytest.mark.parametrize("n_classes", [2, 3])
-def test_a_refit_repeats_to_the_bit_for_any_number_of_threads(n_classes):
+def test_refits_are_bitwise_equal_for_any_number_of_threads(n_classes):
     X, y = iris()
     y = np.unique(y, return_inverse=True)[1] % n_classes
     proba = [small_model(n_jobs=n).fit(X, y).predict_proba(X) for n in (1, 1, 2)]
@@ -233,7 +233,7 @@ def test_a_refit_repeats_to_the_bit_for_any_number_of_threads(n_classes):
     np.testing.assert_array_equal(proba[0], proba[2])
 
 
-def test_weight_zero_leaves_a_row_out():
+def test_rows_of_weight_zero_do_not_enter_the_fit():
     X, y = iris()
     weight = (y != "virginica").astype(float)
     model = small_model().fit(X, y, sample_weight=weight)
@@ -243,7 +243,7 @@ def test_weight_zero_leaves_a_row_out():
     )
 
 
-def test_lower_bound_weights_count_rows():
+def test_weights_in_lower_bound_act_like_repetition():
     X, y = iris()
     model, count = small_model().fit(X, y), np.arange(150) % 3
     expected = model.lower_bound(np.repeat(X, count, axis=0), np.repeat(y, count))
@@ -268,7 +268,7 @@ def test_partial_fit_learns_classes_announced_in_the_first_call():
     assert model.n_samples_seen_ == 100 + 20 * 150
 
 
-def test_partial_fit_takes_one_class_if_others_are_announced():
+def test_partial_fit_accepts_one_class_when_others_are_announced():
     X, y = iris()
     names = np.unique(y)
     model = small_model().partial_fit(X[:50], y[:50], classes=names)
@@ -294,7 +294,7 @@ def test_partial_fit_refuses_other_classes_in_a_later_call():
         model.partial_fit(X[:100], y[:100], classes=np.unique(y))
 
 
-def test_classes_of_partial_fit_do_not_reach_a_later_fit():
+def test_fit_forgets_the_classes_of_partial_fit():
     X, y = iris()
     model = small_model().partial_fit(X[:100], y[:100], classes=np.unique(y))
     assert model.fit(X[:100], y[:100]).classes_.tolist() == ["setosa", "versicolor"]
@@ -354,7 +354,7 @@ def test_a_class_of_a_single_row_survives_early_stopping():
 
 
 @pytest.mark.parametrize("n_classes", [2, 3])
-def test_the_best_epoch_on_validation_data_is_kept(n_classes):
+def test_best_epoch_on_validation_data_is_restored(n_classes):
     X, y = iris()
     y = np.unique(y, return_inverse=True)[1] % n_classes
     settings = {"learning_rate": 2.0, "neighbor_metric": "euclidean"}  # same lists
@@ -366,7 +366,7 @@ def test_the_best_epoch_on_validation_data_is_kept(n_classes):
     assert np.log(proba).mean() == pytest.approx(max(scores), rel=1e-9)
 
 
-def test_unknown_labels_in_validation_data_are_refused():
+def test_unknown_labels_in_validation_data_raise():
     X, y = iris()
     with pytest.raises(ValueError, match="virginica"):
         small_model().fit(X[:100], y[:100], X_val=X, y_val=y)
@@ -376,7 +376,7 @@ def test_unknown_labels_in_validation_data_are_refused():
 
 
 @pytest.mark.parametrize("Q", [1, 3])
-def test_probabilities_take_scaled_variances(Q, rng):
+def test_probabilities_use_variance_scale(Q, rng):
     model, _ = assembled(KERNELS["matern"], np.arange(max(Q, 2)), Q)
     X = rng.normal(size=(6, 2))
     mu, v = model._latent(X, True)
@@ -386,7 +386,7 @@ def test_probabilities_take_scaled_variances(Q, rng):
     assert np.abs(model.predict_proba(X) - plain).max() > 0.01
 
 
-def test_few_rows_are_no_reason_to_be_timid():
+def test_probabilities_are_sharp_after_few_rows():
     X, y = load_iris(return_X_y=True)
     train = np.random.RandomState(0).permutation(150)[:45]
     test = np.setdiff1d(np.arange(150), train)
@@ -394,7 +394,7 @@ def test_few_rows_are_no_reason_to_be_timid():
     assert log_loss(y[test], model.predict_proba(X[test])) < 0.3
 
 
-def test_variances_are_scaled_for_the_inducing_points_of_the_fit(monkeypatch, rng):
+def test_variance_scale_is_estimated_with_the_inducing_points_of_the_fit(monkeypatch, rng):
     X = rng.normal(size=(200, 2))
     y = X[:, 0] > 0
 
@@ -414,7 +414,7 @@ def test_variances_are_scaled_for_the_inducing_points_of_the_fit(monkeypatch, rn
         assert model.variance_scale_ == expected
 
 
-def test_the_scale_stays_in_a_warm_start(rng):
+def test_warm_start_keeps_variance_scale(rng):
     X = rng.normal(size=(100, 2))
     model = SWSGPClassifier(warm_start=True, random_state=0).fit(X, X[:, 0] > 0)
     model.variance_scale_ = 0.3

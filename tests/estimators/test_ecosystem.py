@@ -128,7 +128,7 @@ def test_bagging_regressor(regression, n_jobs):
     assert model.fit(X, y).score(X, y) > 0.8
 
 
-def test_fits_in_threads_at_once(regression):
+def test_concurrent_fits_in_python_threads(regression):
     X, y = regression
     jobs = [joblib.delayed(SWSGPRegressor(**SMALL).fit)(X, y) for _ in range(4)]
     models = joblib.Parallel(n_jobs=2, backend="threading")(jobs)
@@ -137,7 +137,7 @@ def test_fits_in_threads_at_once(regression):
         np.testing.assert_array_equal(model.predict(X), expected)
 
 
-def test_metadata_routing_brings_weights_to_fit(regression):
+def test_metadata_routing_passes_weights_to_fit(regression):
     X, y = regression
     weight = np.where(y > 0, 5.0, 0.0)
     options = {"cv": 2, "params": {"sample_weight": weight}, "return_estimator": True}

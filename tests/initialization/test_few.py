@@ -45,7 +45,7 @@ def judge_of(X, y, M=12, seed=0):
 # --- a kernel for few points ------------------------------------------------------
 
 
-def test_the_judge_takes_what_few_points_can_carry(rng):
+def test_comparison_prefers_a_kernel_that_few_points_can_represent(rng):
     judge = judge_of(*waves(rng, 600))
     rough, smooth = KernelFit(ROUGH, NOISE), KernelFit(SMOOTH, 3 * NOISE)
     assert judge.best_of([rough, smooth]) is smooth
@@ -54,7 +54,7 @@ def test_the_judge_takes_what_few_points_can_carry(rng):
     assert judge.best_of([rough, same]) is rough
 
 
-def test_a_kernel_that_fails_is_passed_over(rng, monkeypatch):
+def test_candidates_that_fail_are_skipped(rng, monkeypatch):
     judge = judge_of(*waves(rng, 200))
     solve = judge.solve
 
@@ -70,7 +70,7 @@ def test_a_kernel_that_fails_is_passed_over(rng, monkeypatch):
     assert judge.best_of([rough, KernelFit(ROUGH, 2.0 * NOISE)]) is rough
 
 
-def test_an_interrupt_keeps_the_best_so_far(rng, monkeypatch):
+def test_interrupt_keeps_the_best_candidate_so_far(rng, monkeypatch):
     judge = judge_of(*waves(rng, 200))
     solve, smooth, rough = (
         judge.solve,
@@ -88,7 +88,7 @@ def test_an_interrupt_keeps_the_best_so_far(rng, monkeypatch):
         assert judge.best_of([rough, smooth]) is rough
 
 
-def test_rows_that_judge_are_not_seen(rng):
+def test_held_out_rows_do_not_enter_the_fit(rng):
     X, y = waves(rng, 200)
     judge = judge_of(X, y)
     assert judge.held.sum() == 40
@@ -106,7 +106,7 @@ def test_rows_that_judge_are_not_seen(rng):
     assert_allclose(-0.5 * (np.log(2 * np.pi * v) + (y - mu) ** 2 / v), before)
 
 
-def test_copies_do_not_tell_of_each_other(rng):
+def test_duplicates_are_not_split_between_training_and_holdout(rng):
     X = rng.uniform(-3, 3, size=(300, 1))
     y = np.sin(X[:, 0]) + 0.5 * rng.normal(size=300)
     memory = KernelFit(ConstantKernel(1.0) * RBF(1e-3), np.array([1e-3]))
@@ -116,7 +116,7 @@ def test_copies_do_not_tell_of_each_other(rng):
     assert judge.best_of([memory, smooth]) is smooth
 
 
-def test_few_rows_decide_nothing(rng):
+def test_too_few_rows_keep_the_first_candidate(rng):
     X, y = waves(rng, 14)
     rough, smooth = KernelFit(ROUGH, NOISE), KernelFit(SMOOTH, 3 * NOISE)
     judge = judge_of(X, y)
@@ -124,7 +124,7 @@ def test_few_rows_decide_nothing(rng):
     assert judge.best_of([rough, smooth]) is rough
 
 
-def test_the_judge_knows_the_prior_of_the_estimator(rng, monkeypatch):
+def test_comparison_uses_the_prior_of_the_estimator(rng, monkeypatch):
     seen = []
 
     def noted(self, attributes, H, solver=CandidateComparison.solver):
@@ -147,7 +147,7 @@ def test_the_judge_knows_the_prior_of_the_estimator(rng, monkeypatch):
 
 
 @pytest.mark.parametrize("points", ["kmeans", "random"])
-def test_kernels_are_judged_at_points_chosen_as_those_of_the_fit(
+def test_comparison_chooses_inducing_points_like_the_fit(
     points, rng, monkeypatch, few_steps
 ):
     chosen, choose = [], inducing.initial_inducing_points
@@ -170,7 +170,7 @@ def test_kernels_are_judged_at_points_chosen_as_those_of_the_fit(
     assert scale[1] > 100 * scale[0]
 
 
-def test_a_part_that_is_all_teaches_once(rng, monkeypatch, few_steps):
+def test_kernel_is_learned_once_when_the_part_holds_all_rows(rng, monkeypatch, few_steps):
     taught, learn = [], kernel_learning.learn_kernel
 
     def noted(X, y, *args, **options):
@@ -185,7 +185,7 @@ def test_a_part_that_is_all_teaches_once(rng, monkeypatch, few_steps):
     assert taught == [210, 200, 190]
 
 
-def test_what_is_few():
+def test_has_few_points_and_learning_part():
     assert has_few_points(100, 401, 2)
     assert not has_few_points(100, 400, 2)
     assert not has_few_points(
@@ -228,7 +228,7 @@ def targets(task, X, rng):
 
 
 @pytest.mark.parametrize("task", ["one", "outputs", "binary", "classes"])
-def test_inducing_inputs_move_and_q_is_solved_for(task, rng):
+def test_inducing_points_move_and_q_is_optimal(task, rng):
     X = rng.uniform(-2, 2, size=(200, 2))
     y, weight = targets(task, X, rng), rng.uniform(0.5, 2.0, 200)
     estimator = SWSGPRegressor if task in ("one", "outputs") else SWSGPClassifier
@@ -253,7 +253,7 @@ def test_inducing_inputs_move_and_q_is_solved_for(task, rng):
         assert_allclose(model.inducing_mean_, m, rtol=0.05, atol=0.05)
 
 
-def test_the_best_round_is_kept(rng):
+def test_best_round_on_held_out_rows_is_restored(rng):
     X = rng.uniform(-2, 2, size=(300, 2))
     y = targets("one", X, rng)
     model = moving(SWSGPRegressor, early_stopping=True).fit(X, y)
@@ -263,7 +263,7 @@ def test_the_best_round_is_kept(rng):
     assert moving(SWSGPRegressor).fit(X, y).validation_scores_ is None
 
 
-def test_without_held_out_rows_the_round_of_least_loss_is_kept(rng, monkeypatch):
+def test_round_of_least_loss_is_restored_without_held_out_rows(rng, monkeypatch):
     X = rng.uniform(-2, 2, size=(100, 2))
     y = targets("one", X, rng)
     advance, orders = adam.AdamSolver.advance, []
@@ -293,7 +293,7 @@ def test_without_held_out_rows_the_round_of_least_loss_is_kept(rng, monkeypatch)
     assert_array_equal(orders, np.broadcast_to(orders[0], (alternating.ROUNDS, 12)))
 
 
-def test_a_later_round_that_fails_leaves_the_best_one(rng, monkeypatch):
+def test_failed_round_keeps_the_best_earlier_round(rng, monkeypatch):
     X = rng.uniform(-2, 2, size=(100, 2))
     y = targets("one", X, rng)
     advance, solver = adam.AdamSolver.advance, natural.NaturalSolver
@@ -325,7 +325,7 @@ def test_a_later_round_that_fails_leaves_the_best_one(rng, monkeypatch):
         moving(SWSGPRegressor).fit(X, y)
 
 
-def test_the_keyboard_leaves_a_usable_model(rng, monkeypatch):
+def test_keyboard_interrupt_leaves_a_usable_model(rng, monkeypatch):
     X = rng.uniform(-2, 2, size=(100, 2))
     y = targets("one", X, rng)
 

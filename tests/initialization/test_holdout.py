@@ -16,7 +16,7 @@ from skswsgp._solvers.data import TrainingRows
 # --- chance -----------------------------------------------------------------------
 
 
-def test_beyond_chance(rng):
+def test_exceeds_standard_error(rng):
     gain = np.r_[np.full(50, 1.0), np.full(50, -0.9)]  # mean 0.05, error 0.095
     assert not exceeds_standard_error(gain)
     assert exceeds_standard_error(np.tile(gain, 10))
@@ -29,7 +29,7 @@ def test_beyond_chance(rng):
     assert not exceeds_standard_error(np.ones(3), np.array([0.0, 2.0, 0.0]))
 
 
-def test_equal_rows_with_other_targets_are_no_copies(rng):
+def test_rows_with_different_targets_are_not_merged(rng):
     X = np.repeat(np.arange(4.0), 40)[:, None]
     y = X + rng.choice([-1.0, 1.0], size=X.shape)
     X_left, y_left, weight = merge_duplicates(X, y, np.ones(160))
@@ -39,7 +39,7 @@ def test_equal_rows_with_other_targets_are_no_copies(rng):
 # --- how many -----------------------------------------------------------------------
 
 
-def test_effective_number():
+def test_effective_sample_size():
     assert effective_sample_size(np.zeros(0)) == 0.0
     assert effective_sample_size(np.zeros(3)) == 0.0
     assert effective_sample_size(np.array([0.0, 2.0, 0.0])) == 1.0
@@ -52,7 +52,7 @@ def test_effective_number():
 @pytest.mark.parametrize(
     ("n", "held"), [(1, 1), (14, 7), (20, 10), (50, 20), (200, 40)]
 )
-def test_how_many_rows_are_held_out(rng, n, held):
+def test_number_of_held_out_rows(rng, n, held):
     X, setting = (
         rng.normal(size=(n, 2)),
         (np.random.RandomState(0), {}, PriorSettings()),
@@ -89,20 +89,20 @@ def scaled_by(rng):
 
 
 @pytest.mark.parametrize("factor", [0.25, 4.0])
-def test_variances_are_scaled_to_held_out_rows(scaled_by, factor):
+def test_variance_scale_matches_held_out_rows(scaled_by, factor):
     assert scaled_by(factor, n=5000, most=5000) == pytest.approx(factor, rel=0.15)
 
 
-def test_few_rows_scale_variances_less(scaled_by):
+def test_variance_scale_is_shrunk_for_few_rows(scaled_by):
     assert scaled_by(0.1, n=100, most=100) > 1.3 * scaled_by(0.1, n=5000, most=5000)
     assert scaled_by(1e-9, n=5000, most=5000) > 0.049  # e^-3
 
 
-def test_a_scale_within_chance_is_one(scaled_by):
+def test_variance_scale_within_standard_error_is_one(scaled_by):
     assert scaled_by(1.1, n=100, most=100) == 1.0
 
 
-def test_a_part_of_the_rows_must_gain_more(scaled_by):
+def test_variance_scale_from_a_part_of_the_rows_needs_more_evidence(scaled_by):
     assert scaled_by(0.7, n=10_000, most=10_000) != 1.0
     assert scaled_by(0.7, n=1_000_000, most=10_000) == 1.0
 
@@ -110,7 +110,7 @@ def test_a_part_of_the_rows_must_gain_more(scaled_by):
 # --- which ------------------------------------------------------------------------
 
 
-def test_the_same_rows_are_held_out_for_other_columns(rng):
+def test_held_out_rows_do_not_depend_on_units_and_order_of_columns(rng):
     X, y = rng.integers(-3, 4, size=(200, 3)).astype(float), rng.normal(size=(200, 1))
 
     def held(X):

@@ -126,7 +126,7 @@ def test_optimum_under_local_divergences(rng, table, likelihood, H, beta):
     assert_allclose(by_log_s, 0.0, atol=1e-5)
 
 
-def test_a_point_that_no_row_sees_keeps_its_variance(rng, table):
+def test_inducing_point_that_no_row_uses_keeps_its_variance(rng, table):
     X, Z, weight = table
     Z = np.r_[Z, [[50.0, 50.0]]]
     y = targets(rng, ("gaussian", 1))
@@ -137,7 +137,7 @@ def test_a_point_that_no_row_sees_keeps_its_variance(rng, table):
     assert solver.engine.model.m[-1, 0] == 0.0
 
 
-def test_all_points_active_make_both_priors_one(rng, table):
+def test_both_priors_agree_with_all_neighbors(rng, table):
     y = targets(rng, ("gaussian", 1))
     chain, local = (
         make_solver(table, M, y, ("gaussian", 1), kl=kl) for kl in ("vecchia", "local")
@@ -156,7 +156,7 @@ def test_all_points_active_make_both_priors_one(rng, table):
         ("adam", "local", 4.0),
     ],
 )
-def test_weight_of_either_prior(rng, solver, kl, expected):
+def test_default_weight_of_each_prior(rng, solver, kl, expected):
     X = rng.normal(size=(40, 2))
     model = SWSGPRegressor(
         FIXED, init="default", solver=solver, kl=kl, n_inducing=20, n_neighbors=5,
@@ -172,7 +172,7 @@ def test_weight_of_either_prior(rng, solver, kl, expected):
 
 
 @pytest.mark.parametrize(("H", "beta"), [(4, 1.0), (4, 2.5), (M, 1.0)])
-def test_full_covariance_of_the_optimum(rng, table, H, beta):
+def test_full_covariance_of_the_optimum_equals_the_reference(rng, table, H, beta):
     X, Z, weight = table
     y = targets(rng, ("gaussian", 2))
     solver = make_solver(
@@ -203,7 +203,7 @@ def test_full_covariance_of_the_optimum(rng, table, H, beta):
 
 
 @pytest.mark.parametrize("likelihood", LIKELIHOODS[1:])
-def test_full_covariance_has_the_better_bound(rng, table, likelihood):
+def test_full_covariance_has_a_higher_bound_than_its_diagonal(rng, table, likelihood):
     y = targets(rng, likelihood)
     losses = []
     for full in (False, True):
@@ -213,7 +213,7 @@ def test_full_covariance_has_the_better_bound(rng, table, likelihood):
     assert abs(losses[1][-1] - losses[1][-2]) < 1e-8
 
 
-def test_full_covariance_is_the_exact_process(monkeypatch, rng):
+def test_full_covariance_gives_the_exact_gaussian_process(monkeypatch, rng):
     monkeypatch.setattr(start, "natural_jitter", lambda *args: 1e-9)
     X, X_new = rng.normal(size=(30, 2)), rng.normal(size=(10, 2))
     y = np.sin(2 * X[:, 0]) + X[:, 1]
@@ -248,7 +248,7 @@ def test_warm_start_with_the_other_covariance(rng, first):
 
 @pytest.mark.parametrize("likelihood", LIKELIHOODS)
 @pytest.mark.parametrize(("H", "full"), [(4, False), (M, False), (4, True)])
-def test_streamed_rows_are_the_kept_ones(rng, table, likelihood, H, full):
+def test_streamed_rows_equal_stored_rows(rng, table, likelihood, H, full):
     y = targets(rng, likelihood)
     options = {"kl": "vecchia", "full": full}
     kept = make_solver(table, H, y, likelihood, **options)
@@ -269,7 +269,7 @@ def test_streamed_rows_are_the_kept_ones(rng, table, likelihood, H, full):
 @pytest.mark.parametrize(
     ("entry", "dtype"), [(12, "float64"), (8, "float32"), (7, None)]
 )
-def test_rows_are_kept_in_float32_where_float64_takes_too_much(
+def test_rows_are_stored_in_float32_beyond_the_memory_budget(
     rng, table, entry, dtype
 ):
     likelihood = "gaussian", 2
