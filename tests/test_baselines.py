@@ -62,7 +62,7 @@ def assert_finite(model, X, y):
     assert np.all(np.isfinite(model.kernel_.theta))
 
 
-# ---------------------------------------------------------------- formulas
+# --- formulas -------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("H", [3, 12])
@@ -146,7 +146,7 @@ def test_given_kernel_is_copied_and_learned(short):
     assert model.kernel_.k2.length_scale != 1.0
 
 
-# ---------------------------------------------------------------- weights
+# --- weights --------------------------------------------------------------------------
 
 
 def test_rows_of_weight_zero_do_not_enter_the_fit(short):
@@ -181,7 +181,7 @@ def test_weights_act_like_repetition(rng):
     assert np.sqrt(np.mean((first - second) ** 2)) < 0.1  # the noise of a row
 
 
-# ---------------------------------------------------------------- what stays the same
+# --- what stays the same --------------------------------------------------------------
 
 
 @pytest.mark.usefixtures("eager_threads")
@@ -261,7 +261,7 @@ def test_units_do_not_change_predictions(short, size):
     np.testing.assert_allclose(scaled / size, expected, rtol=0, atol=1e-6)
 
 
-# ---------------------------------------------------------------- awkward, but usable
+# --- awkward, but usable --------------------------------------------------------------
 
 AWKWARD_X = {
     "constant column": lambda X: np.c_[X, np.full(len(X), 3.3)],
@@ -347,7 +347,7 @@ def test_predictions_far_from_the_data(short, far):
     np.testing.assert_allclose(std, np.sqrt(prior) * model.y_scale_)
 
 
-# ---------------------------------------------------------------- unusable
+# --- unusable -------------------------------------------------------------------------
 
 
 BAD_DATA = {
@@ -366,9 +366,7 @@ BAD_DATA = {
 @pytest.mark.parametrize(
     ("in_X", "in_y", "error", "match"), BAD_DATA.values(), ids=BAD_DATA
 )
-def test_refused_data_keep_the_earlier_model(
-    short, in_X, in_y, error, match
-):
+def test_refused_data_keep_the_earlier_model(short, in_X, in_y, error, match):
     X, y = data()
     model = Regressor(random_state=0).fit(X, y)
     before = state_of(model)

@@ -50,7 +50,7 @@ def assembled(kernel, classes, Q, *, full=False, H=4, M=7, likelihood="auto"):
     return model, (model.inducing_points_, mean, covariance)
 
 
-# ---------------------------------------------------------------- formulas
+# --- formulas -------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("H", [3, 7])
@@ -133,7 +133,7 @@ def test_single_rows_and_batches_get_the_same_predictions(Q, rng):
     np.testing.assert_allclose(single, model.predict_proba(X), rtol=0, atol=1e-7)
 
 
-# ---------------------------------------------------------------- training
+# --- training -------------------------------------------------------------------------
 
 
 def test_two_moons_are_separated():
@@ -251,7 +251,7 @@ def test_weights_in_lower_bound_act_like_repetition():
     assert actual == pytest.approx(expected, rel=1e-12)
 
 
-# ---------------------------------------------------------------- streams of chunks
+# --- streams of chunks ----------------------------------------------------------------
 
 
 def test_partial_fit_learns_classes_announced_in_the_first_call():
@@ -318,7 +318,7 @@ def test_warm_start_keeps_the_classes():
         model.fit(X, np.where(y == "setosa", "other", y))
 
 
-# ---------------------------------------------------------------- early stopping
+# --- early stopping -------------------------------------------------------------------
 
 
 def test_early_stopping_is_stratified(monkeypatch):
@@ -372,7 +372,7 @@ def test_unknown_labels_in_validation_data_raise():
         small_model().fit(X[:100], y[:100], X_val=X, y_val=y)
 
 
-# ------------------------------------------------- the scale of variances
+# --- the scale of variances -----------------------------------------------------------
 
 
 @pytest.mark.parametrize("Q", [1, 3])
@@ -394,7 +394,9 @@ def test_probabilities_are_sharp_after_few_rows():
     assert log_loss(y[test], model.predict_proba(X[test])) < 0.3
 
 
-def test_variance_scale_is_estimated_with_the_inducing_points_of_the_fit(monkeypatch, rng):
+def test_variance_scale_is_estimated_with_the_inducing_points_of_the_fit(
+    monkeypatch, rng
+):
     X = rng.normal(size=(200, 2))
     y = X[:, 0] > 0
 

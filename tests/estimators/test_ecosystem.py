@@ -61,7 +61,7 @@ def outputs(model, X):
 both = pytest.mark.parametrize("estimator_class", [SWSGPRegressor, SWSGPClassifier])
 
 
-# ---------------------------------------------------------------- scikit-learn
+# --- scikit-learn ---------------------------------------------------------------------
 
 
 def test_pipeline(regression):
@@ -177,7 +177,7 @@ def test_representations(estimator_class):
     assert "n_inducing=15" in repr(model)
 
 
-# ---------------------------------------------------------------- pickle, pandas
+# --- pickle, pandas -------------------------------------------------------------------
 
 
 def walk(value, path="model"):

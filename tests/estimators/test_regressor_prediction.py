@@ -29,9 +29,7 @@ from skswsgp._compiled import threads
 @pytest.mark.parametrize("Q", [1, 2])
 @pytest.mark.parametrize("full", [False, True])
 @pytest.mark.parametrize("kernel", KERNELS.values(), ids=KERNELS)
-def test_predictions_and_bound_equal_the_reference(
-    kernel, full, Q, H, rng
-):
+def test_predictions_and_bound_equal_the_reference(kernel, full, Q, H, rng):
     model = assembled(kernel, Q=Q, full=full, H=H)
     X = rng.normal(size=(6, 2)) + 1.0
     y = rng.normal(size=(6, Q)) if Q > 1 else rng.normal(size=6)

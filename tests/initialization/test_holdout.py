@@ -1,52 +1,208 @@
-"""Rows held out: what they decide, and what may not tell of them."""
+"""Held-out rows: their choice, candidate kernels, the scale of variances."""
 
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.gaussian_process.kernels import RBF, ConstantKernel, DotProduct
 
-from skswsgp._initialization.holdout import Holdout, PriorSettings
-from skswsgp._initialization.statistics import (
-    effective_sample_size,
-    exceeds_standard_error,
-    merge_duplicates,
-)
+from skswsgp import SWSGPRegressor
+from skswsgp._initialization import holdout, inducing, kernel_learning, start
+from skswsgp._initialization.kernel_learning import KernelFit
 from skswsgp._solvers.data import TrainingRows
+from skswsgp._solvers.priors import LocalPrior, VecchiaPrior
 
-# --- chance -----------------------------------------------------------------------
-
-
-def test_exceeds_standard_error(rng):
-    gain = np.r_[np.full(50, 1.0), np.full(50, -0.9)]  # mean 0.05, error 0.095
-    assert not exceeds_standard_error(gain)
-    assert exceeds_standard_error(np.tile(gain, 10))
-    assert exceeds_standard_error(gain, np.r_[np.full(50, 1.0), np.full(50, 0.5)])
-    assert not exceeds_standard_error(-np.tile(gain, 10))
-    assert not exceeds_standard_error(np.full(10, 0.01), least=0.02)
-    assert exceeds_standard_error(np.full(10, 0.03), least=0.02)
-    assert not exceeds_standard_error(np.ones(1))
-    assert not exceeds_standard_error(np.ones(0))
-    assert not exceeds_standard_error(np.ones(3), np.array([0.0, 2.0, 0.0]))
+OPTIONS = {"n_threads": 1, "dtype": "float64", "search": "auto"}
+ROUGH, SMOOTH = (ConstantKernel(1.0) * RBF(size) for size in (0.02, 1.0))
+NOISE = np.array([0.01])
 
 
-def test_rows_with_different_targets_are_not_merged(rng):
-    X = np.repeat(np.arange(4.0), 40)[:, None]
-    y = X + rng.choice([-1.0, 1.0], size=X.shape)
-    X_left, y_left, weight = merge_duplicates(X, y, np.ones(160))
-    assert len(X_left) == len(y_left) == len(weight) == 160
+def waves(rng, n):
+    """A slow wave with ripples that no dozen of points can follow."""
+    X = rng.uniform(-3, 3, size=(n, 1))
+    y = np.sin(X[:, 0]) + 0.2 * np.sin(60 * X[:, 0]) + 0.01 * rng.normal(size=n)
+    return X, y
 
 
-# --- how many -----------------------------------------------------------------------
+def log_density(mu, v, y, attributes):
+    v = v + attributes["noise_variance_"]
+    return -0.5 * (np.log(2 * np.pi * v) + (y - mu) ** 2 / v)[:, 0]
 
 
-def test_effective_sample_size():
-    assert effective_sample_size(np.zeros(0)) == 0.0
-    assert effective_sample_size(np.zeros(3)) == 0.0
-    assert effective_sample_size(np.array([0.0, 2.0, 0.0])) == 1.0
-    assert effective_sample_size(np.full(7, 0.3)) == pytest.approx(7.0)
-    assert effective_sample_size(np.array([1.0, 3.0])) == pytest.approx(1.6)
-    huge = np.array([1e200, 1e200, 1.0])
-    assert effective_sample_size(huge) == pytest.approx(2.0)
+def judge_of(X, y, M=12, seed=0):
+    data = TrainingRows(X, y[:, None], np.ones(len(X)))
+    rng = np.random.RandomState(seed)
+    setting = ("gaussian", 1), log_density, rng, OPTIONS, holdout.PriorSettings()
+    return holdout.CandidateComparison(M, M, "kmeans", np.ones(1), data, *setting)
+
+
+def test_comparison_prefers_a_kernel_that_few_points_can_represent(rng):
+    judge = judge_of(*waves(rng, 600))
+    rough, smooth = KernelFit(ROUGH, NOISE), KernelFit(SMOOTH, 3 * NOISE)
+    assert judge.best_of([rough, smooth]) is smooth
+    assert judge.best_of([smooth, rough]) is smooth
+    same = KernelFit(ROUGH.clone_with_theta(ROUGH.theta), NOISE)
+    assert judge.best_of([rough, same]) is rough
+
+
+def test_candidates_that_fail_are_skipped(rng, monkeypatch):
+    judge = judge_of(*waves(rng, 200))
+    solve = judge.solve
+
+    def failing(found):
+        if found.kernel is ROUGH:
+            raise FloatingPointError("lost")
+        return solve(found)
+
+    monkeypatch.setattr(judge, "solve", failing)
+    smooth, rough = KernelFit(SMOOTH, NOISE), KernelFit(ROUGH, NOISE)
+    assert judge.best_of([smooth, rough]) is smooth
+    assert judge.best_of([rough, smooth]) is smooth
+    assert judge.best_of([rough, KernelFit(ROUGH, 2.0 * NOISE)]) is rough
+
+
+def test_interrupt_keeps_the_best_candidate_so_far(rng, monkeypatch):
+    judge = judge_of(*waves(rng, 200))
+    solve, smooth, rough = (
+        judge.solve,
+        KernelFit(SMOOTH, NOISE),
+        KernelFit(ROUGH, NOISE),
+    )
+
+    def interrupted(found):
+        if found is smooth:
+            raise KeyboardInterrupt
+        return solve(found)
+
+    monkeypatch.setattr(judge, "solve", interrupted)
+    with pytest.warns(UserWarning, match="search for a kernel was interrupted"):
+        assert judge.best_of([rough, smooth]) is rough
+
+
+def test_held_out_rows_do_not_enter_the_fit(rng):
+    X, y = waves(rng, 200)
+    judge = judge_of(X, y)
+    assert judge.held.sum() == 40
+    before = judge.solve(KernelFit(SMOOTH, NOISE))[1]
+    held, y = judge.held, judge.y[judge.held][:, 0]
+    judge.y[held] += 1.0
+    after = judge.solve(KernelFit(SMOOTH, NOISE))[1]
+    judge.y[held] += 1.0
+    again = judge.solve(KernelFit(SMOOTH, NOISE))[1]
+    # Under the same mu and v the densities are a parabola of y.
+    curvature = again - 2.0 * after + before
+    assert (curvature < 0.0).all()
+    v = -1.0 / curvature
+    mu = y + 0.5 - v * (before - after)
+    assert_allclose(-0.5 * (np.log(2 * np.pi * v) + (y - mu) ** 2 / v), before)
+
+
+def test_duplicates_are_not_split_between_training_and_holdout(rng):
+    X = rng.uniform(-3, 3, size=(300, 1))
+    y = np.sin(X[:, 0]) + 0.5 * rng.normal(size=300)
+    memory = KernelFit(ConstantKernel(1.0) * RBF(1e-3), np.array([1e-3]))
+    smooth = KernelFit(SMOOTH, np.array([0.25]))
+    judge = judge_of(np.repeat(X, 5, axis=0), np.repeat(y, 5), M=240)
+    assert judge.best_of([smooth, memory]) is smooth
+    assert judge.best_of([memory, smooth]) is smooth
+
+
+def test_too_few_rows_keep_the_first_candidate(rng):
+    X, y = waves(rng, 14)
+    rough, smooth = KernelFit(ROUGH, NOISE), KernelFit(SMOOTH, 3 * NOISE)
+    judge = judge_of(X, y)
+    assert not judge.decisive
+    assert judge.best_of([rough, smooth]) is rough
+
+
+def test_comparison_uses_the_prior_of_the_estimator(rng, monkeypatch):
+    seen = []
+
+    def noted(self, attributes, H, solver=holdout.CandidateComparison.solver):
+        seen.append(solver(self, attributes, H))
+        return seen[-1]
+
+    monkeypatch.setattr(holdout.CandidateComparison, "solver", noted)
+    X, y = waves(rng, 300)
+    settings = {"n_inducing": 20, "n_neighbors": 5, "random_state": 0}
+    prior = {"kl": "local", "neighbor_metric": "euclidean"}
+    SWSGPRegressor(**settings, **prior).fit(X, y)
+    SWSGPRegressor(**settings, kl_weight=2.0).fit(X, y)
+    local, chain = seen[0], seen[-1]
+    assert isinstance(local.prior, LocalPrior)
+    assert isinstance(chain.prior, VecchiaPrior)
+    assert local.engine.model.kl_weight == 4.0
+    assert chain.engine.model.kl_weight == 2.0
+    assert local.search.options["metric"] == "euclidean"
+    assert chain.search.options["metric"] == "kernel"
+
+
+@pytest.mark.parametrize("points", ["kmeans", "random"])
+def test_comparison_chooses_inducing_points_like_the_fit(
+    points, rng, monkeypatch, few_steps
+):
+    chosen, choose = [], inducing.initial_inducing_points
+
+    def noted(X, M, method, rng, scale, *args):
+        chosen.append((method, scale))
+        return choose(X, M, method, rng, scale, *args)
+
+    monkeypatch.setattr(holdout, "initial_inducing_points", noted)
+    monkeypatch.setattr(start, "initial_inducing_points", noted)
+    X = rng.normal(size=(300, 2)) * [1.0, 1000.0]
+    kernel = DotProduct(1.0) + ConstantKernel(1.0)
+    settings = {"n_inducing": 20, "n_neighbors": 5, "random_state": 0}
+    model = SWSGPRegressor(kernel, inducing_points=points, **settings)
+    model.fit(X, X[:, 0])
+    assert len(chosen) == 3
+    for method, scale in chosen:
+        assert method == points
+        assert_array_equal(scale, chosen[-1][1])
+    assert scale[1] > 100 * scale[0]
+
+
+def test_kernel_is_learned_once_when_the_part_holds_all_rows(
+    rng, monkeypatch, few_steps
+):
+    taught, learn = [], kernel_learning.learn_kernel
+
+    def noted(X, y, *args, **options):
+        taught.append(len(y))
+        return learn(X, y, *args, **options)
+
+    monkeypatch.setattr(start, "learn_kernel", noted)
+    X, y = waves(rng, 210)
+    SWSGPRegressor(n_inducing=20, random_state=0).fit(X, y)
+    assert taught == [210, 200]
+    SWSGPRegressor(n_inducing=20, random_state=0).fit(X[:190], y[:190])
+    assert taught == [210, 200, 190]
+
+
+def test_has_few_points_and_learning_part():
+    assert holdout.has_few_points(100, 401, 2)
+    assert not holdout.has_few_points(100, 400, 2)
+    assert not holdout.has_few_points(
+        4000, 10**6, 2
+    )  # few for these rows, not for those that judge
+    assert not holdout.has_few_points(2000, 60_000, 784)  # nor for those that teach
+    data = TrainingRows(np.zeros((5000, 1)), np.zeros((5000, 1)), np.ones(5000))
+    assert holdout.learning_part(100, data, np.random.RandomState(0)).n_rows == 400
+    assert holdout.learning_part(2, data, np.random.RandomState(0)).n_rows == 200
+
+
+def test_few_points_get_a_smoother_kernel(rng, monkeypatch):
+    X, y = waves(rng, 1500)
+    model = SWSGPRegressor(n_inducing=20, random_state=0).fit(X, y)
+    assert model.kernel_.k2.length_scale > 0.3
+    monkeypatch.setattr(start, "has_few_points", lambda *args: False)
+    other = SWSGPRegressor(n_inducing=20, random_state=0).fit(X, y)
+    assert other.kernel_.k2.length_scale < 0.3
+    X_new, y_new = waves(rng, 500)
+    assert model.score(X_new, y_new) > other.score(X_new, y_new)
+
+
+# --- which rows are held out ----------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -55,16 +211,31 @@ def test_effective_sample_size():
 def test_number_of_held_out_rows(rng, n, held):
     X, setting = (
         rng.normal(size=(n, 2)),
-        (np.random.RandomState(0), {}, PriorSettings()),
+        (np.random.RandomState(0), {}, holdout.PriorSettings()),
     )
-    rows = Holdout(
+    rows = holdout.Holdout(
         n, TrainingRows(X, X[:, :1], np.ones(n)), ("gaussian", 1), None, *setting
     )
     assert rows.held.sum() == held
     assert rows.decisive == (held >= 8)
 
 
-# --- the scale of variances ---------------------------------------------------------
+def test_held_out_rows_do_not_depend_on_units_and_order_of_columns(rng):
+    X, y = rng.integers(-3, 4, size=(200, 3)).astype(float), rng.normal(size=(200, 1))
+
+    def held(X):
+        rng, options = np.random.RandomState(0), {"search": "auto"}
+        setting = ("gaussian", 1), None, rng, options, holdout.PriorSettings()
+        return holdout.Holdout(150, TrainingRows(X, y, np.ones(200)), *setting).held
+
+    expected = held(X)
+    assert expected.any()
+    np.testing.assert_array_equal(held(X[:, ::-1]), expected)
+    np.testing.assert_array_equal(held(-X), expected)
+    np.testing.assert_array_equal(held(5.0 - 2.0 * X[:, [1, 2, 0]]), expected)
+
+
+# --- the scale of variances -----------------------------------------------------------
 
 
 @pytest.fixture
@@ -81,7 +252,7 @@ def scaled_by(rng):
             return -0.5 * (np.log(v) + (y - mu) ** 2 / v)[:, 0]
 
         setting = ("gaussian", 1), log_density, np.random.RandomState(0)
-        rows = Holdout(most, data, *setting, {}, PriorSettings())
+        rows = holdout.Holdout(most, data, *setting, {}, holdout.PriorSettings())
         marginals = np.zeros((most, 1)), np.full((most, 1), 1.0 / factor)
         return rows.variance_scale(SimpleNamespace(marginals=lambda: marginals))
 
@@ -105,21 +276,3 @@ def test_variance_scale_within_standard_error_is_one(scaled_by):
 def test_variance_scale_from_a_part_of_the_rows_needs_more_evidence(scaled_by):
     assert scaled_by(0.7, n=10_000, most=10_000) != 1.0
     assert scaled_by(0.7, n=1_000_000, most=10_000) == 1.0
-
-
-# --- which ------------------------------------------------------------------------
-
-
-def test_held_out_rows_do_not_depend_on_units_and_order_of_columns(rng):
-    X, y = rng.integers(-3, 4, size=(200, 3)).astype(float), rng.normal(size=(200, 1))
-
-    def held(X):
-        rng, options = np.random.RandomState(0), {"search": "auto"}
-        setting = ("gaussian", 1), None, rng, options, PriorSettings()
-        return Holdout(150, TrainingRows(X, y, np.ones(200)), *setting).held
-
-    expected = held(X)
-    assert expected.any()
-    np.testing.assert_array_equal(held(X[:, ::-1]), expected)
-    np.testing.assert_array_equal(held(-X), expected)
-    np.testing.assert_array_equal(held(5.0 - 2.0 * X[:, [1, 2, 0]]), expected)

@@ -1,4 +1,4 @@
-"""Kernels learned on the nearest-neighbour likelihood, from coarse to fine."""
+"""Kernels learned with the nearest-neighbour likelihood."""
 
 import numpy as np
 import pytest
@@ -32,7 +32,7 @@ from skswsgp.baselines import NearestNeighborGPRegressor
 
 
 def learned(X, y, kernel=None, **options):
-    """Return the best `Found`."""
+    """Return the best `KernelFit`."""
     options = {
         "weight": np.ones(len(X)),
         "noise_variance": 0.1,
@@ -50,7 +50,7 @@ def learner_of(X, y, weight=None):
 
 
 def coarse_to_fine(learner):
-    """Return what a learner finds, the best first."""
+    """Return the fits of the coarse search, best first."""
     rng = np.random.RandomState(0)
     spread = feature_spread(learner.X, rng)
     return learner.coarse_to_fine(spread, np.array([0.1]), rng)
@@ -60,7 +60,7 @@ def scales(found):
     return found.kernel.k2.length_scale
 
 
-# --- tied or free -----------------------------------------------------------------
+# --- length-scales, shared ratio or free ----------------------------------------------
 
 
 def test_length_scales_are_freed_where_features_differ(rng):
@@ -84,7 +84,7 @@ def test_length_scales_share_a_ratio_for_similar_features(rng):
 
 
 def test_equal_length_scales_are_preferred_where_they_fit_better(rng):
-    # Most columns are small noise; dividing by their spread would make them loud.
+    # Most columns are small noise, which division by their spread would amplify.
     X = np.hstack([rng.normal(size=(300, 2)), 0.01 * rng.normal(size=(300, 40))])
     y = np.sin(X[:, 0]) + X[:, 1] + 0.05 * rng.normal(size=300)
     learner = learner_of(X, y)
@@ -100,27 +100,27 @@ def test_equal_length_scales_are_preferred_where_they_fit_better(rng):
 def test_held_out_rows_are_not_used_for_learning(rng, monkeypatch):
     X, y = drawn(KERNELS["matern"], noise=0.1, N=200)
     learner = learner_of(X, y)
-    taught, judged = [], []
+    learning, validating = [], []
     learn, process = KernelLearner.learn, KernelLearner.process
 
-    def noted(self, start, rng, steps, rate, tied=False, rows=None, **options):
-        taught.append(rows)
+    def recorded(self, start, rng, steps, rate, tied=False, rows=None, **options):
+        learning.append(rows)
         return learn(self, start, rng, 2, rate, tied, rows, **options)
 
-    def watched(self, found, *H):
+    def recorded_process(self, found, *H):
         made = process(self, found, *H)
         density = made.log_density
-        made.log_density = lambda rows: (judged.append(rows), density(rows))[1]
+        made.log_density = lambda rows: (validating.append(rows), density(rows))[1]
         return made
 
-    monkeypatch.setattr(KernelLearner, "learn", noted)
-    monkeypatch.setattr(KernelLearner, "process", watched)
+    monkeypatch.setattr(KernelLearner, "learn", recorded)
+    monkeypatch.setattr(KernelLearner, "process", recorded_process)
     coarse_to_fine(learner)
-    assert len(taught) == len(judged) == 2
-    for rows, held in zip(taught, judged, strict=True):
+    assert len(learning) == len(validating) == 2
+    for rows, held in zip(learning, validating, strict=True):
         assert len(held) == 40
         np.testing.assert_array_equal(np.sort(np.r_[rows, held]), np.arange(200))
-        np.testing.assert_array_equal(held, judged[0])
+        np.testing.assert_array_equal(held, validating[0])
 
 
 def test_shared_length_scale_ratio_suits_many_noise_features(rng):
@@ -144,7 +144,7 @@ def test_learning_with_constant_columns(rng):
         assert np.isfinite(scales(found)).all()
 
 
-# --- the whole --------------------------------------------------------------------
+# --- the whole ------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("nu", [0.5, 2.5])
@@ -257,7 +257,7 @@ def test_duplicates_count_as_weights(rng):
     ]
     np.testing.assert_array_equal(found[0].kernel.theta, found[1].kernel.theta)
     np.testing.assert_array_equal(found[0].noise, found[1].noise)
-    assert found[0].noise[0] > 0.01  # a copy is no witness of little noise
+    assert found[0].noise[0] > 0.01  # duplicates do not show that noise is small
 
 
 @pytest.mark.parametrize("search", ["kd_tree", "pynndescent"])
@@ -313,7 +313,7 @@ def test_learning_builds_no_graph_index(rng, monkeypatch, few_steps, local):
             self.n_neighbors = n_neighbors
             made.append(self)
 
-        def find(self, points):  # nothing that can be trusted
+        def find(self, points):  # marks every list as wrong
             n = len(points)
             return np.zeros((n, self.n_neighbors)), np.zeros(n, dtype=bool)
 
@@ -367,8 +367,9 @@ def test_rescale_variance_keeps_fitting_and_fixed_variances():
 
 @pytest.mark.parametrize("estimator", [SWSGPRegressor, NearestNeighborGPRegressor])
 def test_nearby_folds_of_a_surface_are_separated(estimator):
-    # From 32 nearest rows all looks like a plane: lengths were four times as long, RMSE
-    # twice the noise and more, and 95 % intervals held 64 %.
+    # The 32 nearest rows nearly lie on a plane: learned from them alone, length-scales
+    # were four times as long, RMSE exceeded twice the noise, and 95 % intervals held
+    # 64 % of the targets.
     X, y = make_s_curve(900, noise=0.05, random_state=0)
     model = estimator(random_state=0).fit(X[:650], y[:650])
     mean, std = model.predict(X[650:], return_std=True)
@@ -377,7 +378,7 @@ def test_nearby_folds_of_a_surface_are_separated(estimator):
     assert np.mean(np.abs(error) < 1.96 * std) > 0.88
 
 
-# --- few rows -----------------------------------------------------------------------
+# --- few rows -------------------------------------------------------------------------
 
 
 def test_marginal_likelihood_of_few_rows_is_maximal():
@@ -416,8 +417,8 @@ def test_noise_is_not_underestimated_for_few_rows_with_many_columns():
         mean, std = model.predict(X[100:], return_std=True)
         held.append(np.mean(np.abs(mean - y[100:]) < 1.96 * std))
         noise.append(np.sqrt(model.noise_variance_) * model.y_scale_)
-    assert np.mean(held) > 0.87  # 0.79 from the nearest rows
-    assert np.mean(noise) > 0.2  # 0.5 is true, 0.1 was learned from the nearest rows
+    assert np.mean(held) > 0.87  # 0.79 when learned from nearest rows
+    assert np.mean(noise) > 0.2  # true value 0.5; 0.1 when learned from nearest rows
 
 
 def test_bounds_are_respected_for_few_rows(rng):

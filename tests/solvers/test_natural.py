@@ -1,4 +1,4 @@
-"""The natural solver: its chain prior, its optimum, and the choice of the variance."""
+"""The natural solver: its Vecchia prior, its optimum, its failures."""
 
 import numpy as np
 import pytest
@@ -79,38 +79,42 @@ def make_solver(
     return NaturalSolver(engine, kernel, data, options, np.random.RandomState(0), kl)
 
 
-def weigh(solver, kernel):
-    """Return the `RowWeights` of a solver's rows under another kernel."""
+def project(solver, kernel):
+    """Return the `Projection` of a solver's rows under another kernel."""
     lookup = NeighborTracker(solver.search, solver.data.n_rows, memory_budget()).lookup
     return Projection(solver.engine, kernel, solver.data, lookup, memory_budget())
 
 
 def reference_of(solver, kernel, Z, X):
-    """Return A, F and the covariance of the chain from the reference."""
+    """Return dense A, F and prior covariance P from the reference."""
     H, jitter = solver.engine.n_neighbors, solver.engine.model.jitter
     P = reference.chain_covariance(kernel, Z, list(solver.order), H, jitter)
     return *reference.inducing_weights(kernel, X, Z, H, jitter), P
 
 
-def bound_of(solver, expected, y, m, s, likelihood="gaussian"):
-    """Return the bound with the weight of the divergence, from the reference."""
+def bound_of(solver, dense, y, m, s, likelihood="gaussian"):
+    """Return the bound for dense (A, F, P) from the reference."""
     model = solver.engine.model
     if likelihood == "softmax":
         y = y.ravel()
     arguments = model.noise, solver.weight, model.kl_weight, model.nodes.T
-    return reference.natural_bound(*expected[:2], y, m, s, expected[2], likelihood, *arguments)
+    return reference.natural_bound(
+        *dense[:2], y, m, s, dense[2], likelihood, *arguments
+    )
 
 
-def slopes_of(solver, expected, y, likelihood="gaussian"):
+def slopes_of(solver, dense, y, likelihood="gaussian"):
     """Return central differences of the bound by m and by log s."""
     model = solver.engine.model
     m, s = model.m.copy(), model.s.copy()
 
     def by_m(values):
-        return bound_of(solver, expected, y, values.reshape(m.shape), s, likelihood)
+        return bound_of(solver, dense, y, values.reshape(m.shape), s, likelihood)
 
     def by_log_s(values):
-        return bound_of(solver, expected, y, m, np.exp(values.reshape(m.shape)), likelihood)
+        return bound_of(
+            solver, dense, y, m, np.exp(values.reshape(m.shape)), likelihood
+        )
 
     return np.concatenate(
         [
@@ -120,7 +124,7 @@ def slopes_of(solver, expected, y, likelihood="gaussian"):
     )
 
 
-# --- the chain ------------------------------------------------------------------------
+# --- the Vecchia prior ----------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kernel", KERNELS, ids=["one", "several"])
@@ -223,7 +227,7 @@ def test_projection_equals_the_reference(monkeypatch, rng, Z, kernel, H):
     monkeypatch.setattr(threads, "ROWS_AT_ONCE", 4)
     X = rng.normal(size=(9, 2))
     solver = make_solver(kernel, Z, H, X)
-    rows = weigh(solver, kernel)
+    rows = project(solver, kernel)
     A, F = rows.stored.matvec(np.eye(M)), rows.F
     expected_A, expected_F, _ = reference_of(solver, kernel, Z, X)
     assert_allclose(A, expected_A, atol=1e-9)
@@ -263,15 +267,15 @@ def test_gaussian_optimum_equals_the_reference(exact, rng, Z, H, metric, beta):
         MATERN, Z, H, X, y, ("gaussian", 2), noise=noise, weight=weight, beta=beta,
         metric=metric,
     )  # fmt: skip
-    expected = A, _, P = reference_of(solver, MATERN, Z, X)
+    dense = A, _, P = reference_of(solver, MATERN, Z, X)
     loss, bound = solver.advance(0)
     model = solver.engine.model
     for q in (0, 1):
         m, s = reference.natural_optimum(A, y[:, q], P, noise[q], weight, beta)
         assert_allclose(model.m[:, q], m, atol=1e-7)
         assert_allclose(model.s[:, q], s, rtol=1e-8)
-    assert_allclose(slopes_of(solver, expected, y), 0.0, atol=1e-5)
-    expected_bound = bound_of(solver, expected, y, model.m, model.s)
+    assert_allclose(slopes_of(solver, dense, y), 0.0, atol=1e-5)
+    expected_bound = bound_of(solver, dense, y, model.m, model.s)
     assert loss == pytest.approx(-expected_bound / weight.sum(), rel=1e-9)
     kl = sum(
         reference.gaussian_kl(model.m[:, q], np.diag(model.s[:, q]), P) for q in (0, 1)
@@ -316,20 +320,22 @@ def test_all_neighbors_give_the_exact_gaussian_process(exact, monkeypatch, rng):
 
 @pytest.mark.parametrize("likelihood", [("bernoulli", 1), ("softmax", 3)])
 @pytest.mark.parametrize(("H", "beta"), [(4, 1.0), (M, 0.5)])
-def test_rounds_converge_to_a_stationary_point_of_the_bound(exact, rng, Z, likelihood, H, beta):
+def test_rounds_converge_to_a_stationary_point_of_the_bound(
+    exact, rng, Z, likelihood, H, beta
+):
     name = likelihood[0]
     X = rng.normal(size=(10, 2))
     labels = np.digitize(X[:, 0] + 0.5 * rng.normal(size=10), [-0.5, 0.5])
     y = labels.astype(float) if name == "softmax" else np.sign(labels - 0.5)
     weight = rng.uniform(0.5, 2.0, 10)
     solver = make_solver(MATERN, Z, H, X, y, likelihood, weight=weight, beta=beta)
-    expected = reference_of(solver, MATERN, Z, X)
+    dense = reference_of(solver, MATERN, Z, X)
     model = solver.engine.model
     for epoch in range(60):
         loss, _ = solver.advance(epoch)
-    expected = -bound_of(solver, expected, y, model.m, model.s, name) / weight.sum()
+    expected = -bound_of(solver, dense, y, model.m, model.s, name) / weight.sum()
     assert loss == pytest.approx(expected, rel=1e-9)
-    assert_allclose(slopes_of(solver, expected, y, name), 0.0, atol=1e-6)
+    assert_allclose(slopes_of(solver, dense, y, name), 0.0, atol=1e-6)
     assert np.diff(solver.losses).max() < 1e-6
 
 
@@ -349,7 +355,7 @@ def fitted(task, X, weight=None, **settings):
 
 
 def output(model, X):
-    """Return what the model says of rows of X."""
+    """Return all predictions of a model for rows of X."""
     if isinstance(model, SWSGPClassifier):
         return model.predict_proba(X)
     return np.concatenate(model.predict(X, return_std=True))
@@ -421,7 +427,7 @@ def test_prior_variances_of_many_orders_of_magnitude(rng, task, H):
 
 
 def test_jitter_may_exceed_diagonal_entries():
-    K = np.diag([1e-3, 2.0])  # of points near the origin, the others are far away
+    K = np.diag([1e-3, 2.0])  # under a dot product, one point near the origin
     assert_allclose(linalg.dense_cholesky(K, 50.0), np.diag(np.sqrt(np.diag(K) + 50.0)))
 
 
@@ -493,7 +499,7 @@ def test_nan_in_the_kernel_raises(Z, H):
     with pytest.raises(FloatingPointError, match="could not be factorised"):
         make_vecchia_prior(solver.engine, broken, "kernel", solver.order)
     with pytest.raises(FloatingPointError, match="could not be factorised"):
-        weigh(solver, broken)
+        project(solver, broken)
 
 
 def test_failed_factorisation_raises(Z):
@@ -502,7 +508,7 @@ def test_failed_factorisation_raises(Z):
     with pytest.raises(FloatingPointError, match="could not be factorised"):
         make_vecchia_prior(solver.engine, MATERN, "kernel", solver.order)
     with pytest.raises(FloatingPointError, match="could not be factorised"):
-        weigh(solver, MATERN)
+        project(solver, MATERN)
 
 
 def test_nonfinite_loss_raises(Z):
@@ -532,7 +538,7 @@ def test_targets_without_noise_are_interpolated(rng):
     model = SWSGPRegressor(random_state=0).fit(X[:300], y[:300])
     mean, std = model.predict(X[300:], return_std=True)
     assert model.jitter_ < 1e-6
-    # 1.3e-4 with a jitter of 1e-4
+    # The median error is 1.3e-4 with a jitter of 1e-4.
     assert np.median(np.abs(mean - y[300:])) < 5e-5
     assert np.mean(np.abs(mean - y[300:]) < 1.96 * std) > 0.9
     model.partial_fit(X[:300], y[:300])
@@ -574,18 +580,18 @@ def test_nonfinite_step_is_halved(monkeypatch, rng, Z, full):
     _, _, d_v, _ = solver._expectations()
     tried = []
 
-    def lost():
+    def solve_with_nan():
         solve()
         tried.append(solver.site_precision.copy())
         if len(tried) == 1:
             model.m[:] = np.nan
         return True
 
-    monkeypatch.setattr(solver, name, lost)
+    monkeypatch.setattr(solver, name, solve_with_nan)
     loss, _ = solver.advance(2)
     assert len(tried) == 2
-    for share, precision in zip((step, 0.5 * step), tried, strict=True):
-        expected = before + share * (-2.0 * d_v - before)
+    for fraction, precision in zip((step, 0.5 * step), tried, strict=True):
+        expected = before + fraction * (-2.0 * d_v - before)
         assert_allclose(precision, expected, rtol=1e-12)
     assert np.isfinite(loss) and loss <= solver.losses[-2] + solver.tolerance
     assert np.isfinite(model.m).all()
@@ -627,7 +633,7 @@ def test_interrupt_in_the_first_round_ends_the_fit(monkeypatch):
 
 
 def test_steps_that_lower_the_bound_are_halved():
-    # Ten steep functions of few rows: full steps ended 30 nats a row from here.
+    # For ten steep functions of few rows, full steps ended 30 nats per row from here.
     X, y = load_digits(return_X_y=True)
     kernel = ConstantKernel(470.0, "fixed") * Matern(107.8, "fixed", nu=2.5)
     model = SWSGPClassifier(kernel, init="default", n_neighbors=64, random_state=0)

@@ -1,4 +1,4 @@
-"""Epochs: minibatches, learning rate, stopping, neighbour lists; and the threads."""
+"""Epochs: minibatches, learning rate, stopping, neighbour lists, threads."""
 
 import threading
 import time
@@ -54,7 +54,7 @@ def test_learning_rate_falls_along_half_a_cosine():
 def test_history_stalls_without_improvement():
     history = History(tol=0.1, n_iter_no_change=2)
     assert history.add(1.0, -1.0, None)
-    assert history.add(0.95, -1.0, None)  # better, but not by tol
+    assert history.add(0.95, -1.0, None)  # better by less than tol
     assert not history.stalled
     assert not history.add(0.96, -1.0, None)
     assert history.stalled
@@ -125,7 +125,7 @@ def test_X_is_not_copied(monkeypatch, rng, held_out, weight):
 
 @pytest.mark.parametrize("likelihood", ["gaussian", "bernoulli"])
 def test_epochs_equal_algorithm_1(rng, likelihood):
-    """Shuffled minibatches, (N/n) ELL - (beta/n) KL by differences, and Adam."""
+    """Compare with Adam on differences of (N/n) ELL - (beta/n) KL of minibatches."""
     kernel = ConstantKernel(1.4) * RBF(0.8)
     problem = make_problem(kernel, likelihood, 1, full=False, rng=rng, M=7, H=3, n=6)
     X, y, _, active = problem.batch
@@ -186,7 +186,7 @@ def test_epochs_equal_algorithm_1(rng, likelihood):
 
 
 def test_cost_of_a_step_does_not_depend_on_M(rng):
-    """With fixed Z and diagonal S; a pass over 3 million numbers takes a ms or more."""
+    """Time a step with fixed Z and diagonal S: 3 million numbers would take 1 ms."""
     problem = make_problem(RBF(0.8), "gaussian", 1, full=False, rng=rng, n=64)
     seconds = []
     for M in (6, 3_000_000):
@@ -205,7 +205,7 @@ def test_cost_of_a_step_does_not_depend_on_M(rng):
     assert seconds[1] < 2 * seconds[0]
 
 
-# ---------------------------------------------------------------- neighbours
+# --- neighbours -----------------------------------------------------------------------
 
 
 SHARED_METRIC = ConstantKernel(1.0) * RBF([1.0, 1.0])  # parameters: scales, variance
@@ -217,7 +217,7 @@ SUM = ConstantKernel(1.0) * DotProduct(1.0) + RBF(1.0)  # bias, variance, length
     [
         ("kernel", SHARED_METRIC, 2, None),
         ("kernel", SHARED_METRIC, 1, 1.2),
-        ("kernel", SHARED_METRIC, slice(0, 2), None),  # it changes no order
+        ("kernel", SHARED_METRIC, slice(0, 2), None),  # a common factor keeps the order
         ("kernel", SHARED_METRIC, "Z", 0.06),
         ("kernel", SUM, 0, 1.06),
         ("kernel", SUM, 1, 0.94),
@@ -254,16 +254,16 @@ def test_lists_are_rebuilt_when_metric_or_points_have_moved(
 
 
 class Record(search.NeighborSearch):
-    """A search that counts its likes, the rows it is asked for and its recalls."""
+    """A search that counts its instances, the rows of its queries and its recalls."""
 
-    built = asked = recalls = 0
+    built = queried = recalls = 0
 
     def __init__(self, *args, **kwargs):
         Record.built += 1
         super().__init__(*args, **kwargs)
 
     def query(self, X):
-        Record.asked += len(X)
+        Record.queried += len(X)
         return super().query(X)
 
     def recall(self, X):
@@ -275,28 +275,28 @@ class Record(search.NeighborSearch):
 def record(monkeypatch):
     for module in (lists, prediction):
         monkeypatch.setattr(module, "NeighborSearch", Record)
-    Record.built = Record.asked = Record.recalls = 0
+    Record.built = Record.queried = Record.recalls = 0
     return Record
 
 
 def test_validation_searches_once_while_the_kernel_is_fixed(curve, record):
     X, y = curve
-    built, asked = [], []
+    built, queried = [], []
     for max_iter in (1, 6):
         model = SWSGPRegressor(
             RBF(1.0, "fixed"),
             n_inducing=20,
             n_neighbors=4,
-            batch_size=50,  # every row is seen in each epoch
+            batch_size=50,  # a divisor of 150, so that each epoch uses every row
             max_iter=max_iter,
             random_state=0,
             **ADAM,
         ).fit(X, y, X_val=X[:60] + 0.1, y_val=y[:60])
         assert len(model.validation_scores_) == max_iter
         built.append(record.built)
-        asked.append(record.asked)
+        queried.append(record.queried)
     assert built[1] == 2 * built[0]
-    assert asked[1] == 2 * asked[0]
+    assert queried[1] == 2 * queried[0]
 
 
 def test_recall_is_measured_once(curve, record):
@@ -314,10 +314,12 @@ def test_lists_beyond_the_memory_budget_give_a_close_fit(curve):
     model = SWSGPRegressor(
         n_inducing=40, n_neighbors=6, max_iter=5, random_state=0, **ADAM
     )
-    kept = model.fit(X, y).inducing_mean_
+    stored = model.fit(X, y).inducing_mean_
     with sklearn.config_context(working_memory=0):
         looked_up = model.fit(X, y).inducing_mean_
-    assert np.abs(kept - looked_up).max() < 0.05  # lists are refreshed at other times
+    assert (
+        np.abs(stored - looked_up).max() < 0.05
+    )  # lists are renewed at different times
 
 
 def test_number_of_threads_is_clipped_and_restored():
