@@ -1,7 +1,8 @@
-"""Small data and small models for tests of the regressor."""
+"""Small data and small models for tests of the estimators."""
 
 import joblib
 import numpy as np
+import pytest
 from helpers import ADAM
 from sklearn.gaussian_process.kernels import (
     RBF,
@@ -11,11 +12,11 @@ from sklearn.gaussian_process.kernels import (
     WhiteKernel,
 )
 
-from skswsgp import SWSGPRegressor
+from skswsgp import SWSGPClassifier, SWSGPRegressor
 from skswsgp._solvers import adam
 from skswsgp.kernels import ArcCosine
 
-JITTER = 1e-4  # of float64, relative to the variance of the kernel
+JITTER = 1e-4  # default jitter in float64, relative to the kernel variance
 
 KERNELS = {
     "matern": ConstantKernel(1.7) * Matern([0.8, 1.5], nu=2.5),
@@ -24,8 +25,29 @@ KERNELS = {
     "linear": DotProduct(0.5) + RBF([1.1, 0.7]),
 }
 
+TINY = {
+    "n_inducing": 10,
+    "n_neighbors": 4,
+    "max_iter": 3,
+    "batch_size": 16,
+    "random_state": 0,
+}
+
+both_estimators = pytest.mark.parametrize(
+    "estimator_class", [SWSGPRegressor, SWSGPClassifier]
+)
+each_solver = pytest.mark.parametrize("solver", [{}, ADAM], ids=["natural", "adam"])
+
 CALLBACKS = "_callback", "_skl_callbacks"  # attributes of scikit-learn's mixin
 FITTED_ARRAYS = ("inducing_points_", "inducing_mean_", "inducing_covariance_")
+
+
+def tiny_data(estimator_class, n=40):
+    """Return X (n, 2), y (n,): a noiseless function, or its sign for a classifier."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(n, 2))
+    y = X[:, 0] + np.sin(2 * X[:, 1])
+    return X, (y > 0).astype(int) if estimator_class is SWSGPClassifier else y
 
 
 def small_data(n=150, seed=0):
@@ -44,8 +66,8 @@ def natural_model(**params):
     return SWSGPRegressor(**{"n_neighbors": 8, "random_state": 0} | params)
 
 
-def assembled(kernel, *, Q=1, full=False, H=4, M=7, D=2, seed=0):
-    """Return a model put together from arrays, never fitted."""
+def unfitted(kernel, *, Q=1, full=False, H=4, M=7, D=2, seed=0):
+    """Return an unfitted model with given fitted attributes."""
     rng = np.random.default_rng(seed)
     model = SWSGPRegressor(kernel=None)
     covariance = rng.uniform(0.1, 0.5, size=(M, Q))
@@ -76,7 +98,7 @@ def as_reference(model):
 
 
 def state_of(model):
-    """Return a hash of everything that a model holds, but for callbacks."""
+    """Return a hash of all attributes of a model, callbacks excepted."""
     state = vars(model).items()
     return joblib.hash({n: v for n, v in state if not n.startswith(CALLBACKS)})
 
@@ -90,7 +112,7 @@ def assert_same_bits(first, second):
 
 
 def interrupting(monkeypatch, error, epoch):
-    """Let training raise `error` at the start of an epoch, counted from 1."""
+    """Make training raise `error` at the start of an epoch, counted from 1."""
     run_epoch, calls = adam.run_epoch, []
 
     def raising(*args):

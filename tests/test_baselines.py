@@ -25,7 +25,7 @@ from sklearn.preprocessing import StandardScaler
 
 from skswsgp import baselines
 from skswsgp._compiled import threads
-from skswsgp._initialization import kernel_learning, neighbor_likelihood
+from skswsgp._initialization import neighbor_likelihood
 from skswsgp.baselines import NearestNeighborGPRegressor as Regressor
 from skswsgp.metrics import interval_coverage
 
@@ -34,12 +34,6 @@ KERNELS = {
     "white": ConstantKernel(0.6) * RBF(0.9) + WhiteKernel(0.2),
     "linear": DotProduct(0.5) + RBF([1.1, 0.7]),
 }
-
-
-@pytest.fixture
-def short(monkeypatch):
-    """Let fits be short where their quality does not matter."""
-    monkeypatch.setattr(kernel_learning, "STEPS", 30)
 
 
 def data(n=60, seed=0):
@@ -88,12 +82,12 @@ def test_predictions_and_bound_equal_the_reference(kernel, Q, H, rng):
     expected = mu * model.y_scale_ + model.y_mean_
     expected_std = np.sqrt(F + noise) * model.y_scale_
     assert mean.shape == std.shape == ((6, 2) if Q > 1 else (6,))
-    # A jitter of 1e-10 of K, against a noise of 0.03 or more.
+    # The relative jitter is 1e-10, the noise variance 0.03 or more.
     np.testing.assert_allclose(mean, expected.reshape(mean.shape), rtol=1e-8, atol=1e-8)
     np.testing.assert_allclose(std, expected_std.reshape(std.shape), rtol=1e-8)
 
 
-def test_all_rows_as_neighbors_give_the_exact_gaussian_process(short):
+def test_all_rows_as_neighbors_give_the_exact_gaussian_process(few_steps):
     X, y = data()
     model = Regressor(n_neighbors=1000, random_state=0).fit(X, y)
     exact = GaussianProcessRegressor(
@@ -129,7 +123,7 @@ def test_outputs_share_the_kernel_but_not_the_noise():
     assert model.score(X, Y) > 0.7
 
 
-def test_normalize_y_false_leaves_y_unscaled(short):
+def test_normalize_y_false_leaves_y_unscaled(few_steps):
     X, y = data()
     model = Regressor(normalize_y=False, random_state=0).fit(X, y + 3)
     assert model.y_mean_ == 0.0
@@ -137,7 +131,7 @@ def test_normalize_y_false_leaves_y_unscaled(short):
     np.testing.assert_array_equal(model.y_train_, y + 3)
 
 
-def test_given_kernel_is_copied_and_learned(short):
+def test_given_kernel_is_copied_and_learned(few_steps):
     X, y = data()
     kernel = ConstantKernel(2.0, "fixed") * RBF(1.0)
     model = Regressor(kernel, random_state=0).fit(X, y)
@@ -149,7 +143,7 @@ def test_given_kernel_is_copied_and_learned(short):
 # --- weights --------------------------------------------------------------------------
 
 
-def test_rows_of_weight_zero_do_not_enter_the_fit(short):
+def test_rows_of_weight_zero_do_not_enter_the_fit(few_steps):
     X, y = data()
     weight = np.r_[np.ones(40), np.zeros(20)]
     model = Regressor(random_state=0).fit(X, np.r_[y[:40], [1e6] * 20], weight)
@@ -158,7 +152,7 @@ def test_rows_of_weight_zero_do_not_enter_the_fit(short):
     np.testing.assert_array_equal(model.predict(X), expected.predict(X))
 
 
-def test_rows_of_small_weight_are_trusted_less(short):
+def test_rows_of_small_weight_are_trusted_less(few_steps):
     X, y = data()
     y[0] = 20.0
     light = Regressor(random_state=0).fit(X, y, np.r_[1e-6, np.ones(59)])
@@ -168,7 +162,7 @@ def test_rows_of_small_weight_are_trusted_less(short):
 
 
 def test_weights_act_like_repetition(rng):
-    # Not to the bit: a repeated row has its copies as neighbours while learning.
+    # The fits differ: while learning, a repeated row has its copies as neighbours.
     X, y = data(400)
     weight = rng.integers(1, 3, size=400)
     rows = np.repeat(np.arange(400), weight)
@@ -178,14 +172,16 @@ def test_weights_act_like_repetition(rng):
     np.testing.assert_allclose(weighted.y_scale_, repeated.y_scale_)
     X_new, _ = data(seed=1)
     first, second = weighted.predict(X_new), repeated.predict(X_new)
-    assert np.sqrt(np.mean((first - second) ** 2)) < 0.1  # the noise of a row
+    assert (
+        np.sqrt(np.mean((first - second) ** 2)) < 0.1
+    )  # standard deviation of the noise
 
 
 # --- what stays the same --------------------------------------------------------------
 
 
 @pytest.mark.usefixtures("eager_threads")
-def test_fits_are_bitwise_equal_for_any_number_of_threads(short):
+def test_fits_are_bitwise_equal_for_any_number_of_threads(few_steps):
     X, y = data()
     models = [
         Regressor(random_state=0, n_jobs=n_jobs).fit(X, y) for n_jobs in (1, 2, 64, -1)
@@ -195,7 +191,7 @@ def test_fits_are_bitwise_equal_for_any_number_of_threads(short):
         np.testing.assert_array_equal(model.predict(X), models[0].predict(X))
 
 
-def test_rows_are_predicted_independently_and_without_side_effects(short):
+def test_rows_are_predicted_independently_and_without_side_effects(few_steps):
     X, y = data()
     model = Regressor(random_state=0, n_neighbors=8).fit(X, y)
     before = state_of(model)
@@ -205,7 +201,7 @@ def test_rows_are_predicted_independently_and_without_side_effects(short):
     assert state_of(model) == before
 
 
-def test_predictions_do_not_depend_on_the_block_size(short, monkeypatch):
+def test_predictions_do_not_depend_on_the_block_size(few_steps, monkeypatch):
     X, y = data()
     model = Regressor(random_state=0).fit(X, y)
     expected = model.predict(X, return_std=True)
@@ -213,7 +209,7 @@ def test_predictions_do_not_depend_on_the_block_size(short, monkeypatch):
     np.testing.assert_array_equal(model.predict(X, return_std=True), expected)
 
 
-def test_training_data_are_copied(short):
+def test_training_data_are_copied(few_steps):
     X, y = data()
     model = Regressor(random_state=0).fit(X, y)
     expected = model.predict(X[:5])
@@ -222,7 +218,7 @@ def test_training_data_are_copied(short):
     np.testing.assert_array_equal(model.predict(X_new), expected)
 
 
-def test_pickle_and_clone(short):
+def test_pickle_and_clone(few_steps):
     X, y = data()
     model = Regressor(RBF(2.0), random_state=0).fit(X, y)
     copy = pickle.loads(pickle.dumps(model))
@@ -230,7 +226,7 @@ def test_pickle_and_clone(short):
     assert not [name for name in vars(clone(model)) if name.endswith("_")]
 
 
-def test_pipeline_and_grid_search(short):
+def test_pipeline_and_grid_search(few_steps):
     X, y = data()
     pipeline = make_pipeline(StandardScaler(), Regressor(random_state=0))
     grid = {"nearestneighborgpregressor__n_neighbors": [4, 16]}
@@ -239,14 +235,14 @@ def test_pipeline_and_grid_search(short):
 
 
 @pytest.mark.parametrize("search", ["auto", "brute", "kd_tree"])
-def test_exact_searches_agree(short, search):
+def test_exact_searches_agree(few_steps, search):
     X, y = data(300)
     expected = Regressor(random_state=0).fit(X, y).predict(X)
     model = Regressor(random_state=0, neighbor_search=search).fit(X, y)
     np.testing.assert_allclose(model.predict(X), expected, rtol=0, atol=1e-9)
 
 
-def test_float32_fits_are_close_to_float64(short):
+def test_float32_fits_are_close_to_float64(few_steps):
     X, y = data(200)
     double = Regressor(random_state=0).fit(X, y)
     single = Regressor(random_state=0, dtype="float32").fit(X, y)
@@ -254,7 +250,7 @@ def test_float32_fits_are_close_to_float64(short):
 
 
 @pytest.mark.parametrize("size", [1e8, 1e-8])
-def test_units_do_not_change_predictions(short, size):
+def test_units_do_not_change_predictions(few_steps, size):
     X, y = data()
     expected = Regressor(random_state=0).fit(X, y).predict(X)
     scaled = Regressor(random_state=0).fit(X * size, y * size).predict(X * size)
@@ -286,7 +282,7 @@ AWKWARD_X = {
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize("change", AWKWARD_X.values(), ids=AWKWARD_X)
-def test_awkward_X(short, change, dtype):
+def test_awkward_X(few_steps, change, dtype):
     X, y = data()
     X = change(X)
     assert_finite(Regressor(dtype=dtype, random_state=0).fit(X, y), X, y)
@@ -310,7 +306,7 @@ AWKWARD_Y = {
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize("change", AWKWARD_Y.values(), ids=AWKWARD_Y)
-def test_awkward_y(short, change, dtype):
+def test_awkward_y(few_steps, change, dtype):
     X, y = data()
     y = change(y)
     model = Regressor(dtype=dtype, random_state=0).fit(X, y)
@@ -322,7 +318,7 @@ def test_awkward_y(short, change, dtype):
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize("n_neighbors", [1, 64])
 @pytest.mark.parametrize("n", [1, 2, 3])
-def test_few_rows(short, n, n_neighbors, dtype):
+def test_few_rows(few_steps, n, n_neighbors, dtype):
     X, y = data(n)
     model = Regressor(dtype=dtype, n_neighbors=n_neighbors, random_state=0).fit(X, y)
     assert_finite(model, X, y)
@@ -331,14 +327,14 @@ def test_few_rows(short, n, n_neighbors, dtype):
         np.testing.assert_allclose(model.predict(X), y, atol=1e-6)
 
 
-def test_weights_of_many_orders_of_magnitude(short):
+def test_weights_of_many_orders_of_magnitude(few_steps):
     X, y = data()
     weight = np.logspace(-6, 6, 60)
     assert_finite(Regressor(random_state=0).fit(X, y, weight), X, y)
 
 
 @pytest.mark.parametrize("far", [1e20, 1e100, 1e200])
-def test_predictions_far_from_the_data(short, far):
+def test_predictions_far_from_the_data(few_steps, far):
     X, y = data()
     model = Regressor(random_state=0).fit(X, y)
     mean, std = model.predict([[far, -far], [far, 0.0]], return_std=True)
@@ -366,7 +362,7 @@ BAD_DATA = {
 @pytest.mark.parametrize(
     ("in_X", "in_y", "error", "match"), BAD_DATA.values(), ids=BAD_DATA
 )
-def test_refused_data_keep_the_earlier_model(short, in_X, in_y, error, match):
+def test_refused_data_keep_the_earlier_model(few_steps, in_X, in_y, error, match):
     X, y = data()
     model = Regressor(random_state=0).fit(X, y)
     before = state_of(model)
@@ -424,7 +420,7 @@ def test_unusable_parameters(name, value):
     ],
 )
 @pytest.mark.parametrize("n", [1, 60])
-def test_unusable_kernels(short, kernel, error, match, n):
+def test_unusable_kernels(few_steps, kernel, error, match, n):
     with pytest.raises(error, match=match):
         Regressor(kernel).fit(*data(n))
 
@@ -434,7 +430,7 @@ def test_not_fitted():
         Regressor().predict(data()[0])
 
 
-def test_failed_fit_keeps_the_earlier_model(short, monkeypatch):
+def test_failed_fit_keeps_the_earlier_model(few_steps, monkeypatch):
     X, y = data()
     model = Regressor(random_state=0).fit(X, y)
     before = state_of(model)
@@ -448,7 +444,7 @@ def test_failed_fit_keeps_the_earlier_model(short, monkeypatch):
     assert state_of(model) == before
 
 
-def test_prediction_with_nan_noise_raises(short):
+def test_prediction_with_nan_noise_raises(few_steps):
     X, y = data()
     model = Regressor(random_state=0).fit(X, y)
     model.noise_variance_ = np.nan

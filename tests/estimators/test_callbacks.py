@@ -30,7 +30,7 @@ def test_verbose_prints_one_line_per_epoch(capsys):
 
 
 class Recorder:
-    """A callback that records what it is told, and stops after an epoch."""
+    """A callback that records its calls and can stop training after some epochs."""
 
     def __init__(self, stop_after=None):
         self.stop_after = stop_after

@@ -16,7 +16,7 @@ from skswsgp._initialization.holdout import CandidateComparison, Holdout
 from skswsgp._point.likelihoods import normal_nodes
 from skswsgp.kernels import ArcCosine
 
-JITTER = 1e-4  # of float64, relative to the variance of the kernel
+JITTER = 1e-4  # default jitter in float64, relative to the kernel variance
 KERNELS = {
     "matern": ConstantKernel(2.5) * Matern([0.8, 1.5], nu=2.5),
     "arc-cosine": ConstantKernel(2.0) * ArcCosine(order=0, sigma_0=0.7),
@@ -33,8 +33,8 @@ def iris():
     return X, np.array(["setosa", "versicolor", "virginica"])[y]
 
 
-def assembled(kernel, classes, Q, *, full=False, H=4, M=7, likelihood="auto"):
-    """Return a model put together from arrays, never fitted."""
+def unfitted(kernel, classes, Q, *, full=False, H=4, M=7, likelihood="auto"):
+    """Return an unfitted model with given fitted attributes, and their arrays."""
     rng = np.random.default_rng(0)
     model = SWSGPClassifier(likelihood=likelihood)
     mean, covariance = rng.normal(size=(M, Q)), rng.uniform(0.1, 0.5, size=(M, Q))
@@ -57,7 +57,7 @@ def assembled(kernel, classes, Q, *, full=False, H=4, M=7, likelihood="auto"):
 @pytest.mark.parametrize("full", [False, True])
 @pytest.mark.parametrize("kernel", KERNELS.values(), ids=KERNELS)
 def test_bernoulli_probabilities_and_bound_equal_the_reference(kernel, full, H, rng):
-    model, arrays = assembled(kernel, ["no", "yes"], 1, full=full, H=H)
+    model, arrays = unfitted(kernel, ["no", "yes"], 1, full=full, H=H)
     X, sign = rng.normal(size=(8, 2)), np.array([-1, 1] * 4)
     weight = rng.uniform(0.5, 2.0, size=8)
     labels = np.where(sign > 0, "yes", "no")
@@ -79,7 +79,7 @@ def test_bernoulli_probabilities_and_bound_equal_the_reference(kernel, full, H, 
 @pytest.mark.parametrize("Q", [2, 3])
 def test_softmax_probabilities_and_bound_equal_the_reference(Q, H, full, rng):
     kernel, classes = KERNELS["matern"], [10, 20, 30][:Q]
-    model, arrays = assembled(kernel, classes, Q, full=full, H=H, likelihood="softmax")
+    model, arrays = unfitted(kernel, classes, Q, full=full, H=H, likelihood="softmax")
     X, labels = rng.normal(size=(8, 2)), rng.integers(Q, size=8)
 
     proba = model.predict_proba(X)
@@ -106,19 +106,21 @@ def test_softmax_probabilities_and_bound_equal_the_reference(Q, H, full, rng):
 
 
 def test_softmax_probabilities_agree_with_monte_carlo(rng):
-    model, arrays = assembled(KERNELS["matern"], [0, 1, 2], 3)
+    model, arrays = unfitted(KERNELS["matern"], [0, 1, 2], 3)
     X = rng.normal(size=(5, 2))
     mu, v = reference.predict(KERNELS["matern"], X, *arrays, 4, JITTER)
     sample = rng.normal(size=(20_000, 3))
     for n, proba in enumerate(model.predict_proba(X)):
         expected = reference.softmax_probability(mu[n], v[n], sample)
-        np.testing.assert_allclose(proba, expected, atol=0.01)  # 1 / sqrt(20,000)
+        np.testing.assert_allclose(
+            proba, expected, atol=0.01
+        )  # standard error 0.5 / sqrt(20,000)
 
 
 def test_n_neighbors_of_predict_overrides_the_fitted_value(rng):
     X = rng.normal(size=(9, 2))
-    model, _ = assembled(KERNELS["matern"], [0, 1], 1)
-    other, _ = assembled(KERNELS["matern"], [0, 1], 1, H=6)
+    model, _ = unfitted(KERNELS["matern"], [0, 1], 1)
+    other, _ = unfitted(KERNELS["matern"], [0, 1], 1, H=6)
     actual = model.predict_proba(X, n_neighbors=6)
     np.testing.assert_array_equal(actual, other.predict_proba(X))
     assert not np.allclose(actual, model.predict_proba(X))
@@ -127,7 +129,7 @@ def test_n_neighbors_of_predict_overrides_the_fitted_value(rng):
 
 @pytest.mark.parametrize("Q", [1, 3])
 def test_single_rows_and_batches_get_the_same_predictions(Q, rng):
-    model, _ = assembled(KERNELS["matern"], [0, 1, 2][: max(Q, 2)], Q, full=True)
+    model, _ = unfitted(KERNELS["matern"], [0, 1, 2][: max(Q, 2)], Q, full=True)
     X = rng.normal(size=(9, 2))
     single = np.concatenate([model.predict_proba(x[None]) for x in X])
     np.testing.assert_allclose(single, model.predict_proba(X), rtol=0, atol=1e-7)
@@ -327,12 +329,12 @@ def test_early_stopping_is_stratified(monkeypatch):
     held = []
     hold_out = SWSGPClassifier._hold_out
 
-    def recording(self, data, y, rng):
+    def recorded(self, data, y, rng):
         parts = hold_out(self, data, y, rng)
         held.append(parts[1].y.ravel())
         return parts
 
-    monkeypatch.setattr(SWSGPClassifier, "_hold_out", recording)
+    monkeypatch.setattr(SWSGPClassifier, "_hold_out", recorded)
     for seed in range(3):
         model = small_model(
             early_stopping=True, validation_fraction=0.2, max_iter=1, random_state=seed
@@ -357,7 +359,7 @@ def test_a_class_of_a_single_row_survives_early_stopping():
 def test_best_epoch_on_validation_data_is_restored(n_classes):
     X, y = iris()
     y = np.unique(y, return_inverse=True)[1] % n_classes
-    settings = {"learning_rate": 2.0, "neighbor_metric": "euclidean"}  # same lists
+    settings = {"learning_rate": 2.0, "neighbor_metric": "euclidean"}  # lists stay
     model = small_model(max_iter=30, n_iter_no_change=30, **settings)
     model.fit(X[::2], y[::2], X_val=X[1::2], y_val=y[1::2])
     scores = model.validation_scores_
@@ -377,7 +379,7 @@ def test_unknown_labels_in_validation_data_raise():
 
 @pytest.mark.parametrize("Q", [1, 3])
 def test_probabilities_use_variance_scale(Q, rng):
-    model, _ = assembled(KERNELS["matern"], np.arange(max(Q, 2)), Q)
+    model, _ = unfitted(KERNELS["matern"], np.arange(max(Q, 2)), Q)
     X = rng.normal(size=(6, 2))
     mu, v = model._latent(X, True)
     plain = model.predict_proba(X)
@@ -400,10 +402,11 @@ def test_variance_scale_is_estimated_with_the_inducing_points_of_the_fit(
     X = rng.normal(size=(200, 2))
     y = X[:, 0] > 0
 
-    def scale(judge, solver):
+    def scale(holdout, solver):
         points = len(solver.engine.model.Z)
-        assert points == 20 if isinstance(judge, CandidateComparison) else points > 150
-        return 0.7 if isinstance(judge, CandidateComparison) else 0.4
+        compared = isinstance(holdout, CandidateComparison)
+        assert points == 20 if compared else points > 150
+        return 0.7 if compared else 0.4
 
     monkeypatch.setattr(Holdout, "variance_scale", scale)
     for expected, params in (

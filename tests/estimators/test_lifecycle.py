@@ -125,7 +125,7 @@ def test_best_epoch_on_validation_data_is_restored(Q):
     if Q == 2:
         y, y_val = np.stack([y, X[:, 0]], 1), np.stack([y_val, X_val[:, 0]], 1)
     y, y_val = 10 * y + 5, 10 * y_val + 5
-    settings = {"learning_rate": 0.5, "neighbor_metric": "euclidean"}  # same lists
+    settings = {"learning_rate": 0.5, "neighbor_metric": "euclidean"}  # lists stay
     model = small_model(max_iter=6, **settings).fit(X, y, X_val=X_val, y_val=y_val)
     scores = model.validation_scores_
     assert len(scores) == model.n_iter_ == len(model.loss_curve_) == 6
@@ -190,7 +190,7 @@ def test_fitted_attributes_record_the_training():
     assert model.validation_scores_ is None
     assert model.neighbor_recall_ == 1.0
     assert model.n_features_in_ == 2
-    # The average over an epoch, at the end of a decay of the learning rate.
+    # The recorded bound is an average over the last epoch, in which little changes.
     assert model.lower_bound_ == pytest.approx(model.lower_bound(X, y), abs=0.1 * 150)
 
 
@@ -253,7 +253,6 @@ def test_refused_data_keep_the_earlier_model():
 
 
 def test_failed_partial_fit_keeps_the_moments_of_adam(monkeypatch):
-    # A failed chunk in between leaves no trace in what follows.
     X, y = small_data(60)
     model, other = (small_model().partial_fit(X, y) for _ in range(2))
     with monkeypatch.context() as patch:

@@ -1,4 +1,4 @@
-"""Changes of the data that fits of SWSGPRegressor follow exactly, and weights."""
+"""Changes of the data that leave fits of SWSGPRegressor equivalent, and weights."""
 
 import numpy as np
 import pytest
@@ -11,11 +11,11 @@ from sklearn.gaussian_process.kernels import (
 )
 from small_models import (
     KERNELS,
-    assembled,
     assert_same_bits,
     natural_model,
     small_data,
     small_model,
+    unfitted,
 )
 
 from skswsgp._initialization import kernel_learning
@@ -50,7 +50,7 @@ def test_predictions_follow_scale_and_shift_of_y(make, scale, shift, sign):
     model = make(max_iter=3).fit(X, y)
     other = clone(model).fit(X, scale * y + shift)
     (mean, std), (mean2, std2) = (m.predict(X, return_std=True) for m in (model, other))
-    # y of size `shift` and spread `scale` carries a rounding of shift / scale 1e-16.
+    # Rounding of y, relative to its spread, is 1e-16 shift / scale.
     tolerance = 1e-7 * abs(scale)
     np.testing.assert_allclose(mean2, scale * mean + shift, rtol=0, atol=tolerance)
     np.testing.assert_allclose(std2, abs(scale) * std, rtol=0, atol=tolerance)
@@ -64,7 +64,7 @@ def test_translation_of_X_changes_nothing_under_a_stationary_kernel(make, shift)
     model = make(max_iter=3, inducing_points="random").fit(X, y)
     other = clone(model).fit(X + shift, y)
     first, second = model.predict(X), other.predict(X + shift)
-    # Coordinates of 1e3 carry a rounding of 1e-13, K a condition number up to 1e6.
+    # Rounding of coordinates up to 1e3 is 1e-13; the condition number of K is 1e6.
     np.testing.assert_allclose(second, first, rtol=0, atol=1e-6)
 
 
@@ -97,7 +97,7 @@ def test_order_of_columns_changes_nothing(make, order):
 def test_order_of_rows_does_not_change_lower_bound(order):
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(12, 2)), rng.normal(size=12)
-    model = assembled(KERNELS["matern"])
+    model = unfitted(KERNELS["matern"])
     bound = model.lower_bound(X[order], y[order])
     assert bound == pytest.approx(model.lower_bound(X, y), rel=1e-12)
 
@@ -116,8 +116,8 @@ def test_fit_with_duplicated_rows(make, inducing_points):
 @each_solver
 @pytest.mark.parametrize(("H", "own"), [(5, False), (20, True)])
 def test_constant_feature_changes_nothing(make, H, own):
-    # With H < M and length-scales of its own, it may change when neighbours are
-    # looked up anew.
+    # With H < M, a length-scale for the constant feature could change the moment at
+    # which neighbours are searched again.
     X, y = small_data(60)
     wide = np.insert(X, 1, 7.0, axis=1)
     predictions = []
@@ -136,7 +136,7 @@ def test_weights_in_lower_bound_act_like_repetition(rng):
     X, y = rng.normal(size=(12, 2)), rng.normal(size=12)
     count = rng.integers(0, 4, size=12)
     assert (count == 0).any()
-    model = assembled(KERNELS["matern"])
+    model = unfitted(KERNELS["matern"])
     expected = model.lower_bound(np.repeat(X, count, axis=0), np.repeat(y, count))
     actual = model.lower_bound(X, y, sample_weight=count)
     assert actual == pytest.approx(expected, rel=1e-12)
@@ -153,7 +153,7 @@ def test_rows_of_weight_zero_do_not_enter_the_fit():
 
 
 def test_weights_act_like_repetition():
-    # Each input comes with y near 1 and with y near -1; weights decide between them.
+    # Each input occurs with y near 1 and with y near -1; weights decide between them.
     rng = np.random.default_rng(0)
     X = np.tile(rng.uniform(-2, 2, size=(60, 1)), (2, 1))
     y = np.r_[np.ones(60), -np.ones(60)] + 0.1 * rng.normal(size=120)
@@ -168,7 +168,7 @@ def test_weights_act_like_repetition():
 
     mean, std = model.predict(Z, return_std=True)
     expected, expected_std = repeated.predict(Z, return_std=True)
-    # Weighted means are -0.5 and 0.5, the plain one 0; noise about 0.9.
+    # Weighted means are -0.5 and 0.5, the unweighted mean is 0, the noise about 0.9.
     assert np.abs(mean - expected).mean() < 0.1
     assert np.abs(plain.predict(Z) - expected).mean() > 0.3
     np.testing.assert_allclose(std, expected_std, rtol=0.1)

@@ -15,10 +15,10 @@ from small_models import (
     JITTER,
     KERNELS,
     as_reference,
-    assembled,
     small_data,
     small_model,
     state_of,
+    unfitted,
 )
 
 from skswsgp import SWSGPRegressor
@@ -30,7 +30,7 @@ from skswsgp._compiled import threads
 @pytest.mark.parametrize("full", [False, True])
 @pytest.mark.parametrize("kernel", KERNELS.values(), ids=KERNELS)
 def test_predictions_and_bound_equal_the_reference(kernel, full, Q, H, rng):
-    model = assembled(kernel, Q=Q, full=full, H=H)
+    model = unfitted(kernel, Q=Q, full=full, H=H)
     X = rng.normal(size=(6, 2)) + 1.0
     y = rng.normal(size=(6, Q)) if Q > 1 else rng.normal(size=6)
     weight = rng.uniform(0.5, 2.0, size=6)
@@ -46,7 +46,7 @@ def test_predictions_and_bound_equal_the_reference(kernel, full, Q, H, rng):
     expected = mu * scale + model.y_mean_
     expected_std = np.sqrt(v + noise) * scale
     assert mean.shape == std.shape == y.shape
-    # The condition number of K, up to 1e6, times rounding.
+    # Rounding times the condition number of K, which is at most 1e6.
     np.testing.assert_allclose(mean, expected.reshape(y.shape), rtol=1e-8, atol=1e-8)
     np.testing.assert_allclose(std, expected_std.reshape(y.shape), rtol=1e-8)
     common = kernel, X, targets, Z, m, S, H, "gaussian", noise, JITTER
@@ -60,7 +60,7 @@ def test_exact_posterior_gives_the_predictions_of_scikit_learn(rng, noise):
     kernel = ConstantKernel(1.5) * Matern([0.7, 1.2], nu=1.5)
     X, X_new = rng.uniform(-2, 2, size=(15, 2)), rng.uniform(-2, 2, size=(20, 2))
     y = np.sin(2 * X[:, 0]) + X[:, 1]
-    model = assembled(kernel, M=15, H=15)
+    model = unfitted(kernel, M=15, H=15)
     mean, covariance = reference.gp_posterior(kernel, X, y, noise)
     model.inducing_points_, model.inducing_mean_ = X, mean
     model.inducing_covariance_ = np.linalg.cholesky(covariance)
@@ -71,7 +71,7 @@ def test_exact_posterior_gives_the_predictions_of_scikit_learn(rng, noise):
 
     actual, std = model.predict(X_new, return_std=True)
 
-    # The jitter of 1.5e-7 on K, against a noise of 0.05 or more.
+    # The jitter on K is 1.5e-7, the noise variance 0.05 or more.
     np.testing.assert_allclose(actual, expected, atol=1e-5)
     np.testing.assert_allclose(std**2 - noise, expected_std**2, atol=1e-5)
 
@@ -97,7 +97,9 @@ def test_training_approaches_the_exact_gaussian_process(rng):
     ).fit(X, y)
     mean, std = model.predict(X_new, return_std=True)
 
-    assert np.abs(mean - expected).max() < 0.05  # half the noise
+    assert (
+        np.abs(mean - expected).max() < 0.05
+    )  # half the standard deviation of the noise
     np.testing.assert_allclose(std, expected_std, rtol=0.2)
 
 
@@ -112,20 +114,20 @@ def test_defaults_learn_a_smooth_curve(rng, settings):
 @pytest.mark.parametrize("H", [1, 6, 7])
 def test_n_neighbors_of_predict_overrides_the_fitted_value(H, rng):
     X = rng.normal(size=(9, 2))
-    model, other = assembled(KERNELS["matern"]), assembled(KERNELS["matern"], H=H)
+    model, other = unfitted(KERNELS["matern"]), unfitted(KERNELS["matern"], H=H)
     actual = model.predict(X, return_std=True, n_neighbors=H)
     np.testing.assert_array_equal(actual, other.predict(X, return_std=True))
     assert not np.allclose(actual[0], model.predict(X))
 
 
 def test_n_neighbors_of_predict_is_capped_at_M(rng):
-    X, model = rng.normal(size=(9, 2)), assembled(KERNELS["matern"])
+    X, model = rng.normal(size=(9, 2)), unfitted(KERNELS["matern"])
     actual = model.predict(X, n_neighbors=100)
     np.testing.assert_array_equal(actual, model.predict(X, n_neighbors=7))
 
 
 def test_std_includes_noise_in_the_units_of_y(rng):
-    X, model = rng.normal(size=(9, 2)), assembled(KERNELS["matern"])
+    X, model = rng.normal(size=(9, 2)), unfitted(KERNELS["matern"])
     mean, std = model.predict(X, return_std=True)
     np.testing.assert_allclose(mean, model.predict(X), rtol=1e-12)
     assert np.all(std > np.sqrt(model.noise_variance_) * model.y_scale_)
@@ -137,7 +139,7 @@ def test_std_includes_noise_in_the_units_of_y(rng):
 @pytest.mark.parametrize("H", [3, 7])
 @pytest.mark.parametrize("kernel", KERNELS.values(), ids=KERNELS)
 def test_single_rows_and_batches_get_the_same_predictions(kernel, H, rng):
-    X, model = rng.normal(size=(9, 2)), assembled(kernel, H=H, full=True)
+    X, model = rng.normal(size=(9, 2)), unfitted(kernel, H=H, full=True)
     batch = np.array(model.predict(X, return_std=True))
     single = [np.concatenate(model.predict(x[None], return_std=True)) for x in X]
     np.testing.assert_allclose(np.array(single).T, batch, rtol=0, atol=1e-7)
@@ -154,7 +156,7 @@ def test_prediction_changes_no_attribute():
 
 
 def test_predictions_do_not_depend_on_the_block_size(monkeypatch, rng):
-    X, model = rng.normal(size=(25, 2)), assembled(KERNELS["matern"])
+    X, model = rng.normal(size=(25, 2)), unfitted(KERNELS["matern"])
     y = rng.normal(size=25)
     whole, bound = model.predict(X), model.lower_bound(X, y)
     monkeypatch.setattr(threads, "ROWS_AT_ONCE", 4)
@@ -164,7 +166,7 @@ def test_predictions_do_not_depend_on_the_block_size(monkeypatch, rng):
 
 @pytest.mark.parametrize("n", [300, 900])
 def test_intervals_of_the_function_cover_it_for_few_rows(n):
-    held = []
+    covered = []
     for seed in range(3):
         rng = np.random.default_rng(seed)
         X = rng.uniform(-3, 3, size=(n, 1))
@@ -173,5 +175,5 @@ def test_intervals_of_the_function_cover_it_for_few_rows(n):
         model = SWSGPRegressor(random_state=0).fit(X, y)
         mean, std = model.predict(X, return_std=True)
         latent = np.sqrt(std**2 - model.noise_variance_ * model.y_scale_**2)
-        held.append(np.mean(np.abs(mean - f) < 1.96 * latent))
-    assert np.mean(held) > 0.85
+        covered.append(np.mean(np.abs(mean - f) < 1.96 * latent))
+    assert np.mean(covered) > 0.85

@@ -64,8 +64,8 @@ def test_float32_fits_stay_float32_and_close_to_float64(H, covariance):
     mean, std = model.predict(X, return_std=True)
     narrow_mean, narrow_std = narrow.predict(X, return_std=True)
     assert narrow_mean.dtype == narrow_std.dtype == np.float64
-    # Rounding of 1e-7, amplified by the condition of K up to its jitter of 1e-5; where
-    # two inducing points are nearly as near, the two may choose differently.
+    # Rounding of 1e-7 is amplified by the condition number of K, at most the inverse of
+    # the jitter 1e-5. Of points at nearly equal distance the fits may choose others.
     same = np.abs(narrow_mean - mean) < 0.02
     assert same.mean() > 0.95
     np.testing.assert_allclose(narrow_std[same], std[same], rtol=0.05)
@@ -80,7 +80,7 @@ def test_fixed_parameters_and_bounds_are_respected():
         params = model.fit(X, y).kernel_.get_params()
         assert params["k1__k1__constant_value"] == 0.7
         lengths = params["k1__k2__length_scale"]
-        # Rounding of exp(log(bound)).
+        # The bounds are rounded by exp(log(bound)).
         slack = 1 + 4 * np.finfo(dtype).eps
         assert np.all((lengths >= 0.9 / slack) & (lengths <= 1.05 * slack))
         assert params["k2__constant_value"] != 0.123

@@ -1,8 +1,8 @@
-"""Unusable input gives one clear sentence; awkward input gives finite numbers."""
+"""Unusable input raises an error that says what to do, in one sentence."""
 
 import numpy as np
 import pytest
-from helpers import ADAM, holed
+from helpers import holed
 from scipy.sparse import csr_array
 from sklearn.exceptions import NotFittedError
 from sklearn.gaussian_process.kernels import (
@@ -11,35 +11,17 @@ from sklearn.gaussian_process.kernels import (
     ExpSineSquared,
     Matern,
 )
+from small_models import TINY, both_estimators, each_solver, tiny_data
 
 from skswsgp import SWSGPClassifier, SWSGPRegressor
 
 pytestmark = pytest.mark.usefixtures("few_steps")
-SMALL = {
-    "n_inducing": 10,
-    "n_neighbors": 4,
-    "max_iter": 3,
-    "batch_size": 16,
-    "random_state": 0,
-}
-ADAM_TRAINING_Z = ADAM | {"optimize_inducing": True}
-Regressor, Classifier = SWSGPRegressor, SWSGPClassifier
-BOTH = [SWSGPRegressor, SWSGPClassifier]
-both = pytest.mark.parametrize("estimator_class", BOTH)
-each_solver = pytest.mark.parametrize("solver", [{}, ADAM], ids=["natural", "adam"])
-
-
-def data(estimator_class, n=40):
-    rng = np.random.default_rng(0)
-    X = rng.normal(size=(n, 2))
-    y = X[:, 0] + np.sin(2 * X[:, 1])
-    return X, (y > 0).astype(int) if estimator_class is Classifier else y
 
 
 def assert_clear(error):
-    """Check that a message is a sentence of its own, not the end of a chain."""
+    """Check that a message is short and that no error of Numba caused it."""
     message = str(error)
-    assert 20 < len(message) < 2000  # scikit-learn shows complex X in its own
+    assert 20 < len(message) < 2000  # scikit-learn prints complex X
     assert "numba" not in message.lower()
     assert "Traceback" not in message
     cause = error
@@ -50,96 +32,79 @@ def assert_clear(error):
 
 NO_NUMBERS = r"y cannot be read as numbers \(.*'a'.*\): expected .*; for labels"
 
-# What to change of X, y: (estimator, change of X, change of y, exception, match)
-BAD_DATA = {
-    "X one-dimensional": (BOTH, lambda X: X[:, 0], None, ValueError, "2D array"),
-    "X three-dimensional": (BOTH, lambda X: X[None], None, ValueError, "dim 3"),
-    "X without rows": (BOTH, lambda X: X[:0], lambda y: y[:0], ValueError, "0 sample"),
-    "X without columns": (BOTH, lambda X: X[:, :0], None, ValueError, "0 feature"),
-    "lengths differ": (BOTH, lambda X: X[:-1], None, ValueError, "numbers of samples"),
-    "X NaN": (BOTH, holed(np.nan), None, ValueError, "X contains NaN"),
-    "X infinite": (BOTH, holed(np.inf), None, ValueError, "X contains infinity"),
-    "X infinities": (
-        BOTH,
-        holed(np.inf, -np.inf),
-        None,
-        ValueError,
-        "X contains infinity",
+# For each name: a change of X and y, the exception, and a pattern of its message.
+BAD_FOR_BOTH = {
+    "X one-dimensional": (lambda X, y: (X[:, 0], y), ValueError, "2D array"),
+    "X three-dimensional": (lambda X, y: (X[None], y), ValueError, "dim 3"),
+    "X without rows": (lambda X, y: (X[:0], y[:0]), ValueError, "0 sample"),
+    "X without columns": (lambda X, y: (X[:, :0], y), ValueError, "0 feature"),
+    "lengths differ": (lambda X, y: (X[:-1], y), ValueError, "numbers of samples"),
+    "X NaN": (lambda X, y: (holed(np.nan)(X), y), ValueError, "X contains NaN"),
+    "X inf": (lambda X, y: (holed(np.inf)(X), y), ValueError, "X contains infinity"),
+    "X two infinities": (
+        lambda X, y: (holed(np.inf, -np.inf)(X), y), ValueError, "X contains infinity",
     ),
-    "y NaN": ([Regressor], None, holed(np.nan), ValueError, "y contains NaN"),
-    "y infinite": (
-        [Regressor],
-        None,
-        holed(-np.inf, np.inf),
-        ValueError,
-        "y contains infinity",
-    ),
-    "labels NaN": ([Classifier], None, holed(np.nan), ValueError, "NaN"),
-    "X complex": (BOTH, lambda X: X + 1j, None, ValueError, "Complex"),
-    "y complex": ([Regressor], None, lambda y: y + 1j, ValueError, "[Cc]omplex"),
-    "X sparse": (BOTH, csr_array, None, TypeError, "[Ss]parse"),
-    "X text": (BOTH, lambda X: np.full(X.shape, "a"), None, ValueError, "string"),
-    "y text": ([Regressor], None, lambda y: ["a"] * len(y), ValueError, NO_NUMBERS),
-    "y objects": (
-        [Regressor],
-        None,
-        lambda y: np.array(["a", *y[1:]], dtype=object),
-        ValueError,
-        NO_NUMBERS,
-    ),
-    "y None": (
-        [Regressor],
-        None,
-        lambda y: np.array([None, *y[1:]], dtype=object),
-        ValueError,
-        "y contains NaN",
-    ),
-    "y missing": (BOTH, None, lambda y: None, ValueError, "requires y"),
-    "y three-dimensional": (
-        [Regressor],
-        None,
-        lambda y: np.tile(y[:, None, None], (1, 2, 2)),
-        ValueError,
-        "dim 3",
-    ),
-    "labels in two columns": (
-        [Classifier],
-        None,
-        lambda y: np.stack([y, y], axis=1),
-        ValueError,
-        "1d array",
-    ),
-    "labels continuous": (
-        [Classifier],
-        None,
-        lambda y: y + 0.1 * np.arange(len(y)),
-        ValueError,
-        "continuous",
-    ),
-    "one class": ([Classifier], None, np.zeros_like, ValueError, "one class"),
+    "X complex": (lambda X, y: (X + 1j, y), ValueError, "Complex"),
+    "X sparse": (lambda X, y: (csr_array(X), y), TypeError, "[Ss]parse"),
+    "X text": (lambda X, y: (np.full(X.shape, "a"), y), ValueError, "string"),
+    "y missing": (lambda X, y: (X, None), ValueError, "requires y"),
+}  # fmt: skip
+# For each name: a change of y, and a pattern of the message of the ValueError.
+BAD_TARGETS = {
+    "y NaN": (holed(np.nan), "y contains NaN"),
+    "y infinite": (holed(-np.inf, np.inf), "y contains infinity"),
+    "y complex": (lambda y: y + 1j, "[Cc]omplex"),
+    "y text": (lambda y: ["a"] * len(y), NO_NUMBERS),
+    "y objects": (lambda y: np.array(["a", *y[1:]], dtype=object), NO_NUMBERS),
+    "y None": (lambda y: np.array([None, *y[1:]], dtype=object), "y contains NaN"),
+    "y three-dimensional": (lambda y: np.tile(y[:, None, None], (1, 2, 2)), "dim 3"),
 }
+BAD_LABELS = {
+    "labels NaN": (holed(np.nan), "NaN"),
+    "labels in two columns": (lambda y: np.stack([y, y], axis=1), "1d array"),
+    "labels continuous": (lambda y: y + 0.1 * np.arange(len(y)), "continuous"),
+    "one class": (np.zeros_like, "one class"),
+}
+
+
+def case(estimator_class, name, change, error, match):
+    name = f"{estimator_class.__name__}-{name}"
+    return pytest.param(estimator_class, change, error, match, id=name)
+
+
 CASES = [
-    pytest.param(estimator_class, *rest, id=f"{estimator_class.__name__}-{name}")
-    for name, (classes, *rest) in BAD_DATA.items()
-    for estimator_class in classes
+    case(estimator_class, name, *rest)
+    for name, rest in BAD_FOR_BOTH.items()
+    for estimator_class in (SWSGPRegressor, SWSGPClassifier)
+] + [
+    case(
+        estimator_class,
+        name,
+        lambda X, y, change=change: (X, change(y)),
+        ValueError,
+        match,
+    )
+    for estimator_class, changes in (
+        (SWSGPRegressor, BAD_TARGETS),
+        (SWSGPClassifier, BAD_LABELS),
+    )
+    for name, (change, match) in changes.items()
 ]
 
 
-@pytest.mark.parametrize(("estimator_class", "in_X", "in_y", "error", "match"), CASES)
+@pytest.mark.parametrize(("estimator_class", "change", "error", "match"), CASES)
 @pytest.mark.parametrize("method", ["fit", "partial_fit"])
 @each_solver
-def test_unusable_data(solver, method, estimator_class, in_X, in_y, error, match):
-    X, y = data(estimator_class)
-    X = X if in_X is None else in_X(X)
-    y = y if in_y is None else in_y(y)
-    model = estimator_class(**SMALL | solver)
+def test_unusable_data(solver, method, estimator_class, change, error, match):
+    X, y = change(*tiny_data(estimator_class))
+    model = estimator_class(**TINY | solver)
     with pytest.raises(error, match=match) as caught:
         getattr(model, method)(X, y)
     assert_clear(caught.value)
     assert not [name for name in vars(model) if name.endswith("_")]
 
 
-@both
+@both_estimators
 @each_solver
 @pytest.mark.parametrize(
     ("weight", "match"),
@@ -155,8 +120,8 @@ def test_unusable_data(solver, method, estimator_class, in_X, in_y, error, match
     ids=["negative", "zero", "nan", "infinite", "short", "wide", "text"],
 )
 def test_unusable_weights(estimator_class, solver, weight, match):
-    X, y = data(estimator_class)
-    model = estimator_class(**SMALL | solver)
+    X, y = tiny_data(estimator_class)
+    model = estimator_class(**TINY | solver)
     with pytest.raises(ValueError, match=match) as caught:
         model.fit(X, y, sample_weight=weight(len(X)))
     assert_clear(caught.value)
@@ -195,15 +160,15 @@ BAD_PARAMETERS = {
 }
 
 
-@both
+@both_estimators
 @each_solver
 @pytest.mark.parametrize(
     ("name", "value"),
     [(name, value) for name, values in BAD_PARAMETERS.items() for value in values],
 )
 def test_unusable_parameters(estimator_class, solver, name, value):
-    X, y = data(estimator_class)
-    model = estimator_class(**SMALL | solver | {name: value})
+    X, y = tiny_data(estimator_class)
+    model = estimator_class(**TINY | solver | {name: value})
     with pytest.raises(ValueError, match=name) as caught:
         model.fit(X, y)
     assert_clear(caught.value)
@@ -227,13 +192,13 @@ def test_unusable_parameters(estimator_class, solver, name, value):
     ],
 )
 def test_unusable_parameters_of_the_regressor(name, value):
-    X, y = data(Regressor)
+    X, y = tiny_data(SWSGPRegressor)
     with pytest.raises(ValueError, match=name) as caught:
-        Regressor(**SMALL | {name: value}).fit(X, y)
+        SWSGPRegressor(**TINY | {name: value}).fit(X, y)
     assert_clear(caught.value)
 
 
-@both
+@both_estimators
 @each_solver
 @pytest.mark.parametrize(
     ("points", "match"),
@@ -251,14 +216,14 @@ def test_unusable_parameters_of_the_regressor(name, value):
     ids="wide flat empty nan infinite text complex ragged few".split(),
 )
 def test_unusable_inducing_points(estimator_class, solver, points, match):
-    X, y = data(estimator_class)
-    settings = SMALL | solver | {"inducing_points": points}
+    X, y = tiny_data(estimator_class)
+    settings = TINY | solver | {"inducing_points": points}
     with pytest.raises(ValueError, match=match) as caught:
         estimator_class(**settings).fit(X, y)
     assert_clear(caught.value)
 
 
-@both
+@both_estimators
 @each_solver
 @pytest.mark.parametrize(
     ("kernel", "error", "match"),
@@ -277,17 +242,17 @@ def test_unusable_inducing_points(estimator_class, solver, points, match):
     ],
 )
 def test_unusable_kernels(estimator_class, solver, kernel, error, match):
-    X, y = data(estimator_class)
+    X, y = tiny_data(estimator_class)
     with pytest.raises(error, match=match) as caught:
-        estimator_class(kernel, **SMALL | solver).fit(X, y)
+        estimator_class(kernel, **TINY | solver).fit(X, y)
     assert_clear(caught.value)
 
 
-@both
+@both_estimators
 @pytest.mark.parametrize("method", ["predict", "predict_proba", "lower_bound", "score"])
 def test_not_fitted(estimator_class, method):
-    X, y = data(estimator_class)
-    model = estimator_class(**SMALL)
+    X, y = tiny_data(estimator_class)
+    model = estimator_class(**TINY)
     if not hasattr(model, method):
         pytest.skip("a regressor has no probabilities")
     arguments = (X,) if method.startswith("predict") else (X, y)
@@ -295,11 +260,11 @@ def test_not_fitted(estimator_class, method):
         getattr(model, method)(*arguments)
 
 
-@both
+@both_estimators
 @pytest.mark.parametrize("n_neighbors", [0, -1, 1.5, "a", True, False])
 def test_unusable_n_neighbors_in_predict(estimator_class, n_neighbors):
-    X, y = data(estimator_class)
-    model = estimator_class(**SMALL).fit(X, y)
+    X, y = tiny_data(estimator_class)
+    model = estimator_class(**TINY).fit(X, y)
     with pytest.raises(ValueError, match=f"n_neighbors={n_neighbors!r}") as caught:
         model.predict(X, n_neighbors=n_neighbors)
     assert_clear(caught.value)
@@ -314,8 +279,8 @@ def test_unusable_n_neighbors_in_predict(estimator_class, n_neighbors):
     ],
 )
 def test_lower_bound_refuses_another_shape_of_y(shape, other, expected):
-    X, _ = data(Regressor)
-    model = Regressor(**SMALL).fit(X, np.resize(X, shape))
+    X, _ = tiny_data(SWSGPRegressor)
+    model = SWSGPRegressor(**TINY).fit(X, np.resize(X, shape))
     came = str(other).replace("(", r"\(").replace(")", r"\)")
     match = f"y has shape {came}: expected {expected} as in fit; "
     with pytest.raises(ValueError, match=match) as caught:
@@ -323,7 +288,7 @@ def test_lower_bound_refuses_another_shape_of_y(shape, other, expected):
     assert_clear(caught.value)
 
 
-@both
+@both_estimators
 @pytest.mark.parametrize(
     ("change", "error", "match"),
     [
@@ -338,29 +303,37 @@ def test_lower_bound_refuses_another_shape_of_y(shape, other, expected):
     ids="narrow flat nan infinite empty complex sparse".split(),
 )
 def test_unusable_X_in_predict(estimator_class, change, error, match):
-    X, y = data(estimator_class)
-    model = estimator_class(**SMALL).fit(X, y)
+    X, y = tiny_data(estimator_class)
+    model = estimator_class(**TINY).fit(X, y)
     with pytest.raises(error, match=match) as caught:
         model.predict(change(X))
     assert_clear(caught.value)
 
 
-@both
+@both_estimators
 def test_prediction_refuses_n_jobs_zero(estimator_class):
-    X, y = data(estimator_class)
-    model = estimator_class(**SMALL).fit(X, y).set_params(n_jobs=0)
+    X, y = tiny_data(estimator_class)
+    model = estimator_class(**TINY).fit(X, y).set_params(n_jobs=0)
     for method in (model.predict, lambda X: model.lower_bound(X, y)):
         with pytest.raises(ValueError, match="n_jobs=0: expected a number") as caught:
             method(X)
         assert_clear(caught.value)
 
 
-@both
+@both_estimators
 @each_solver
 def test_overflow_of_squared_distances_raises(estimator_class, solver):
-    X, y = data(estimator_class)
-    model = estimator_class(**SMALL | solver)
+    X, y = tiny_data(estimator_class)
+    model = estimator_class(**TINY | solver)
     with pytest.raises(FloatingPointError, match="left the finite numbers") as caught:
         model.fit(X * 1e300, y)
     assert_clear(caught.value)
     assert not [name for name in vars(model) if name.endswith("_")]
+
+
+@each_solver
+def test_one_row_of_one_class(solver):
+    X, y = tiny_data(SWSGPClassifier, 1)
+    with pytest.raises(ValueError, match="y holds one class only") as caught:
+        SWSGPClassifier(**solver).fit(X, y)
+    assert_clear(caught.value)

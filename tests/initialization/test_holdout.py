@@ -19,7 +19,7 @@ NOISE = np.array([0.01])
 
 
 def waves(rng, n):
-    """A slow wave with ripples that no dozen of points can follow."""
+    """Return a slow wave with ripples that twelve inducing points cannot represent."""
     X = rng.uniform(-3, 3, size=(n, 1))
     y = np.sin(X[:, 0]) + 0.2 * np.sin(60 * X[:, 0]) + 0.01 * rng.normal(size=n)
     return X, y
@@ -30,7 +30,7 @@ def log_density(mu, v, y, attributes):
     return -0.5 * (np.log(2 * np.pi * v) + (y - mu) ** 2 / v)[:, 0]
 
 
-def judge_of(X, y, M=12, seed=0):
+def comparison_of(X, y, M=12, seed=0):
     data = TrainingRows(X, y[:, None], np.ones(len(X)))
     rng = np.random.RandomState(seed)
     setting = ("gaussian", 1), log_density, rng, OPTIONS, holdout.PriorSettings()
@@ -38,34 +38,34 @@ def judge_of(X, y, M=12, seed=0):
 
 
 def test_comparison_prefers_a_kernel_that_few_points_can_represent(rng):
-    judge = judge_of(*waves(rng, 600))
+    comparison = comparison_of(*waves(rng, 600))
     rough, smooth = KernelFit(ROUGH, NOISE), KernelFit(SMOOTH, 3 * NOISE)
-    assert judge.best_of([rough, smooth]) is smooth
-    assert judge.best_of([smooth, rough]) is smooth
+    assert comparison.best_of([rough, smooth]) is smooth
+    assert comparison.best_of([smooth, rough]) is smooth
     same = KernelFit(ROUGH.clone_with_theta(ROUGH.theta), NOISE)
-    assert judge.best_of([rough, same]) is rough
+    assert comparison.best_of([rough, same]) is rough
 
 
 def test_candidates_that_fail_are_skipped(rng, monkeypatch):
-    judge = judge_of(*waves(rng, 200))
-    solve = judge.solve
+    comparison = comparison_of(*waves(rng, 200))
+    solve = comparison.solve
 
     def failing(found):
         if found.kernel is ROUGH:
             raise FloatingPointError("lost")
         return solve(found)
 
-    monkeypatch.setattr(judge, "solve", failing)
+    monkeypatch.setattr(comparison, "solve", failing)
     smooth, rough = KernelFit(SMOOTH, NOISE), KernelFit(ROUGH, NOISE)
-    assert judge.best_of([smooth, rough]) is smooth
-    assert judge.best_of([rough, smooth]) is smooth
-    assert judge.best_of([rough, KernelFit(ROUGH, 2.0 * NOISE)]) is rough
+    assert comparison.best_of([smooth, rough]) is smooth
+    assert comparison.best_of([rough, smooth]) is smooth
+    assert comparison.best_of([rough, KernelFit(ROUGH, 2.0 * NOISE)]) is rough
 
 
 def test_interrupt_keeps_the_best_candidate_so_far(rng, monkeypatch):
-    judge = judge_of(*waves(rng, 200))
+    comparison = comparison_of(*waves(rng, 200))
     solve, smooth, rough = (
-        judge.solve,
+        comparison.solve,
         KernelFit(SMOOTH, NOISE),
         KernelFit(ROUGH, NOISE),
     )
@@ -75,22 +75,22 @@ def test_interrupt_keeps_the_best_candidate_so_far(rng, monkeypatch):
             raise KeyboardInterrupt
         return solve(found)
 
-    monkeypatch.setattr(judge, "solve", interrupted)
+    monkeypatch.setattr(comparison, "solve", interrupted)
     with pytest.warns(UserWarning, match="search for a kernel was interrupted"):
-        assert judge.best_of([rough, smooth]) is rough
+        assert comparison.best_of([rough, smooth]) is rough
 
 
 def test_held_out_rows_do_not_enter_the_fit(rng):
     X, y = waves(rng, 200)
-    judge = judge_of(X, y)
-    assert judge.held.sum() == 40
-    before = judge.solve(KernelFit(SMOOTH, NOISE))[1]
-    held, y = judge.held, judge.y[judge.held][:, 0]
-    judge.y[held] += 1.0
-    after = judge.solve(KernelFit(SMOOTH, NOISE))[1]
-    judge.y[held] += 1.0
-    again = judge.solve(KernelFit(SMOOTH, NOISE))[1]
-    # Under the same mu and v the densities are a parabola of y.
+    comparison = comparison_of(X, y)
+    assert comparison.held.sum() == 40
+    before = comparison.solve(KernelFit(SMOOTH, NOISE))[1]
+    held, y = comparison.held, comparison.y[comparison.held][:, 0]
+    comparison.y[held] += 1.0
+    after = comparison.solve(KernelFit(SMOOTH, NOISE))[1]
+    comparison.y[held] += 1.0
+    again = comparison.solve(KernelFit(SMOOTH, NOISE))[1]
+    # With equal mu and v, the log density is a parabola in y.
     curvature = again - 2.0 * after + before
     assert (curvature < 0.0).all()
     v = -1.0 / curvature
@@ -103,27 +103,27 @@ def test_duplicates_are_not_split_between_training_and_holdout(rng):
     y = np.sin(X[:, 0]) + 0.5 * rng.normal(size=300)
     memory = KernelFit(ConstantKernel(1.0) * RBF(1e-3), np.array([1e-3]))
     smooth = KernelFit(SMOOTH, np.array([0.25]))
-    judge = judge_of(np.repeat(X, 5, axis=0), np.repeat(y, 5), M=240)
-    assert judge.best_of([smooth, memory]) is smooth
-    assert judge.best_of([memory, smooth]) is smooth
+    comparison = comparison_of(np.repeat(X, 5, axis=0), np.repeat(y, 5), M=240)
+    assert comparison.best_of([smooth, memory]) is smooth
+    assert comparison.best_of([memory, smooth]) is smooth
 
 
 def test_too_few_rows_keep_the_first_candidate(rng):
     X, y = waves(rng, 14)
     rough, smooth = KernelFit(ROUGH, NOISE), KernelFit(SMOOTH, 3 * NOISE)
-    judge = judge_of(X, y)
-    assert not judge.decisive
-    assert judge.best_of([rough, smooth]) is rough
+    comparison = comparison_of(X, y)
+    assert not comparison.decisive
+    assert comparison.best_of([rough, smooth]) is rough
 
 
 def test_comparison_uses_the_prior_of_the_estimator(rng, monkeypatch):
     seen = []
 
-    def noted(self, attributes, H, solver=holdout.CandidateComparison.solver):
+    def recorded(self, attributes, H, solver=holdout.CandidateComparison.solver):
         seen.append(solver(self, attributes, H))
         return seen[-1]
 
-    monkeypatch.setattr(holdout.CandidateComparison, "solver", noted)
+    monkeypatch.setattr(holdout.CandidateComparison, "solver", recorded)
     X, y = waves(rng, 300)
     settings = {"n_inducing": 20, "n_neighbors": 5, "random_state": 0}
     prior = {"kl": "local", "neighbor_metric": "euclidean"}
@@ -144,12 +144,12 @@ def test_comparison_chooses_inducing_points_like_the_fit(
 ):
     chosen, choose = [], inducing.initial_inducing_points
 
-    def noted(X, M, method, rng, scale, *args):
+    def recorded(X, M, method, rng, scale, *args):
         chosen.append((method, scale))
         return choose(X, M, method, rng, scale, *args)
 
-    monkeypatch.setattr(holdout, "initial_inducing_points", noted)
-    monkeypatch.setattr(start, "initial_inducing_points", noted)
+    monkeypatch.setattr(holdout, "initial_inducing_points", recorded)
+    monkeypatch.setattr(start, "initial_inducing_points", recorded)
     X = rng.normal(size=(300, 2)) * [1.0, 1000.0]
     kernel = DotProduct(1.0) + ConstantKernel(1.0)
     settings = {"n_inducing": 20, "n_neighbors": 5, "random_state": 0}
@@ -165,27 +165,26 @@ def test_comparison_chooses_inducing_points_like_the_fit(
 def test_kernel_is_learned_once_when_the_part_holds_all_rows(
     rng, monkeypatch, few_steps
 ):
-    taught, learn = [], kernel_learning.learn_kernel
+    learned, learn = [], kernel_learning.learn_kernel
 
-    def noted(X, y, *args, **options):
-        taught.append(len(y))
+    def recorded(X, y, *args, **options):
+        learned.append(len(y))
         return learn(X, y, *args, **options)
 
-    monkeypatch.setattr(start, "learn_kernel", noted)
+    monkeypatch.setattr(start, "learn_kernel", recorded)
     X, y = waves(rng, 210)
     SWSGPRegressor(n_inducing=20, random_state=0).fit(X, y)
-    assert taught == [210, 200]
+    assert learned == [210, 200]
     SWSGPRegressor(n_inducing=20, random_state=0).fit(X[:190], y[:190])
-    assert taught == [210, 200, 190]
+    assert learned == [210, 200, 190]
 
 
 def test_has_few_points_and_learning_part():
     assert holdout.has_few_points(100, 401, 2)
     assert not holdout.has_few_points(100, 400, 2)
-    assert not holdout.has_few_points(
-        4000, 10**6, 2
-    )  # few for these rows, not for those that judge
-    assert not holdout.has_few_points(2000, 60_000, 784)  # nor for those that teach
+    # Four rows per point among the held-out rows, and among those for learning.
+    assert not holdout.has_few_points(4000, 10**6, 2)
+    assert not holdout.has_few_points(2000, 60_000, 784)
     data = TrainingRows(np.zeros((5000, 1)), np.zeros((5000, 1)), np.ones(5000))
     assert holdout.learning_part(100, data, np.random.RandomState(0)).n_rows == 400
     assert holdout.learning_part(2, data, np.random.RandomState(0)).n_rows == 200
@@ -239,8 +238,8 @@ def test_held_out_rows_do_not_depend_on_units_and_order_of_columns(rng):
 
 
 @pytest.fixture
-def scaled_by(rng):
-    """Return the scale found for held-out rows whose variances are 1 / `factor`."""
+def estimated_scale(rng):
+    """Return a function that estimates the scale where variances are 1 / `factor`."""
 
     def find(factor, n=1000, most=1000):
         data = TrainingRows(
@@ -260,19 +259,21 @@ def scaled_by(rng):
 
 
 @pytest.mark.parametrize("factor", [0.25, 4.0])
-def test_variance_scale_matches_held_out_rows(scaled_by, factor):
-    assert scaled_by(factor, n=5000, most=5000) == pytest.approx(factor, rel=0.15)
+def test_variance_scale_matches_held_out_rows(estimated_scale, factor):
+    assert estimated_scale(factor, n=5000, most=5000) == pytest.approx(factor, rel=0.15)
 
 
-def test_variance_scale_is_shrunk_for_few_rows(scaled_by):
-    assert scaled_by(0.1, n=100, most=100) > 1.3 * scaled_by(0.1, n=5000, most=5000)
-    assert scaled_by(1e-9, n=5000, most=5000) > 0.049  # e^-3
+def test_variance_scale_is_shrunk_for_few_rows(estimated_scale):
+    assert estimated_scale(0.1, n=100, most=100) > 1.3 * estimated_scale(
+        0.1, n=5000, most=5000
+    )
+    assert estimated_scale(1e-9, n=5000, most=5000) > 0.049  # the least scale is e^-3
 
 
-def test_variance_scale_within_standard_error_is_one(scaled_by):
-    assert scaled_by(1.1, n=100, most=100) == 1.0
+def test_variance_scale_within_standard_error_is_one(estimated_scale):
+    assert estimated_scale(1.1, n=100, most=100) == 1.0
 
 
-def test_variance_scale_from_a_part_of_the_rows_needs_more_evidence(scaled_by):
-    assert scaled_by(0.7, n=10_000, most=10_000) != 1.0
-    assert scaled_by(0.7, n=1_000_000, most=10_000) == 1.0
+def test_variance_scale_from_a_part_of_the_rows_needs_more_evidence(estimated_scale):
+    assert estimated_scale(0.7, n=10_000, most=10_000) != 1.0
+    assert estimated_scale(0.7, n=1_000_000, most=10_000) == 1.0

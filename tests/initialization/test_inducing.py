@@ -1,4 +1,4 @@
-"""Tests of the choice of initial inducing points."""
+"""The choice of initial inducing points."""
 
 import warnings
 
@@ -171,7 +171,7 @@ def test_given_points_that_are_not_finite_raise(value):
 def test_given_points_of_another_number_raise(n_inducing):
     message = rf"n_inducing={n_inducing} with inducing_points of 4 rows: expected"
     with pytest.raises(ValueError, match=message):
-        given_points(np.zeros((4, 2)), 2, n_inducing)  # copies count
+        given_points(np.zeros((4, 2)), 2, n_inducing)  # duplicates count
     assert len(given_points(np.zeros((4, 2)), 2, 4)) == 4
 
 

@@ -1,4 +1,4 @@
-"""The kernel of a classifier, refined on what held-out rows say."""
+"""The kernel of a classifier, refined with held-out rows."""
 
 import numpy as np
 import pytest
@@ -17,12 +17,12 @@ from skswsgp._solvers.data import TrainingRows
 
 OPTIONS = {"n_threads": 1, "dtype": "float64", "search": "auto"}
 BINARY = "bernoulli", 1
-CHAIN = PriorSettings()
+VECCHIA = PriorSettings()
 
 
 @pytest.fixture
 def steep(rng):
-    """A function of large variance, and signs drawn from the probit model of it."""
+    """Return X and signs, drawn from the probit model of a function of variance 18."""
     X = rng.uniform(-3, 3, (300, 1))
     f = 6.0 * np.sin(2 * X[:, 0])
     return X, np.where(rng.uniform(size=300) < ndtr(f), 1.0, -1.0)
@@ -49,7 +49,7 @@ def start_of(kernel, tied=False):
     return KernelFit(kernel, np.zeros(1), tied)
 
 
-def trials_of(X, y, kernel, weight=None, likelihood=BINARY, prior=CHAIN):
+def trials_of(X, y, kernel, weight=None, likelihood=BINARY, prior=VECCHIA):
     data, rng = data_of(X, y, weight), np.random.RandomState(1)
     setting = likelihood, log_density, rng, OPTIONS, prior
     return SiteRefinement(start_of(kernel), data, *setting)
@@ -57,7 +57,7 @@ def trials_of(X, y, kernel, weight=None, likelihood=BINARY, prior=CHAIN):
 
 def refined(X, y, kernel, weight=None, likelihood=BINARY):
     data, rng = data_of(X, y, weight), np.random.RandomState(1)
-    setting = likelihood, log_density, rng, OPTIONS, CHAIN
+    setting = likelihood, log_density, rng, OPTIONS, VECCHIA
     return refine_kernel([start_of(kernel)], data, *setting).kernel
 
 
@@ -169,8 +169,8 @@ def test_gain_within_standard_error_is_rejected(monkeypatch, steep):
     noise += 0.5 * noise.std() / np.sqrt(len(noise)) - noise.mean()
     monkeypatch.setattr(trials, "log_density", lambda *_: trials.density + noise)
     assert not trials.consider(trials.best.scaled, -1, 1.0)
-    sure = 3.0 * noise.mean() + 0.0 * noise
-    monkeypatch.setattr(trials, "log_density", lambda *_: trials.density + sure)
+    certain = 3.0 * noise.mean() + 0.0 * noise
+    monkeypatch.setattr(trials, "log_density", lambda *_: trials.density + certain)
     assert trials.consider(trials.best.scaled, -1, 1.0)
 
 
@@ -275,12 +275,12 @@ def test_failed_trial_is_worse_than_any_other(monkeypatch, steep):
     def fails(*args, **options):
         raise FloatingPointError
 
-    def noted(self, factor, most):
+    def recorded(self, factor, most):
         factors.append(factor)
         scale(self, factor, most)
 
     monkeypatch.setattr(site_refinement, "learn_kernel_from_sites", fails)
-    monkeypatch.setattr(SiteRefinement, "scale", noted)
+    monkeypatch.setattr(SiteRefinement, "scale", recorded)
     kernel = refined(*steep, variance_kernel(0.5))
     assert kernel.k1.constant_value > 1.0
     assert factors == [
@@ -301,7 +301,7 @@ def test_failed_start_leaves_the_others(monkeypatch, steep, failing):
 
     monkeypatch.setattr(SiteRefinement, "solver_for", fails)
     data, rng = data_of(*steep), np.random.RandomState(1)
-    found = refine_kernel(starts, data, BINARY, log_density, rng, OPTIONS, CHAIN)
+    found = refine_kernel(starts, data, BINARY, log_density, rng, OPTIONS, VECCHIA)
     if len(failing) == 2:
         assert found is starts[0]
     else:
@@ -330,5 +330,5 @@ def test_length_scales_are_freed_when_a_shared_ratio_stops_helping(monkeypatch, 
     kernel = ConstantKernel(2.0) * RBF([0.7, 0.7])
     data, rng = data_of(X, steep[1]), np.random.RandomState(1)
     starts = [start_of(kernel, tied=True)]
-    refine_kernel(starts, data, BINARY, log_density, rng, OPTIONS, CHAIN)
+    refine_kernel(starts, data, BINARY, log_density, rng, OPTIONS, VECCHIA)
     assert tied == [True, False]

@@ -8,7 +8,7 @@ from skswsgp import SWSGPClassifier, SWSGPRegressor
 from skswsgp._solvers import adam, alternating, natural
 
 
-def moving(estimator, **options):
+def alternating_model(estimator, **options):
     return estimator(
         n_inducing=12, n_neighbors=6, optimize_inducing=True, init="default",
         random_state=0, **options,
@@ -29,17 +29,17 @@ def test_inducing_points_move_and_q_is_optimal(task, rng):
     X = rng.uniform(-2, 2, size=(200, 2))
     y, weight = targets(task, X, rng), rng.uniform(0.5, 2.0, 200)
     estimator = SWSGPRegressor if task in ("one", "outputs") else SWSGPClassifier
-    model = moving(estimator).fit(X, y, sample_weight=weight)
-    start = moving(estimator).set_params(optimize_inducing=False)
+    model = alternating_model(estimator).fit(X, y, sample_weight=weight)
+    start = alternating_model(estimator).set_params(optimize_inducing=False)
     start.fit(X, y, sample_weight=weight)
     assert np.abs(model.inducing_points_ - start.inducing_points_).max() > 0.1
     assert model.n_iter_ == alternating.ROUNDS
     assert model.loss_curve_[-1] < model.loss_curve_[0] - 0.01
-    # q(u) is the optimum of the natural solver there.
+    # The natural solver finds this q(u) for the same kernel and inducing points.
     given = {"kernel": model.kernel_, "inducing_points": model.inducing_points_}
     if estimator is SWSGPRegressor:
         given["noise_variance"] = float(np.mean(model.noise_variance_))
-    if task == "outputs":  # each has a noise of its own
+    if task == "outputs":  # the noise of each output is not a setting
         return
     again = start.set_params(n_inducing="auto", **given)
     again.fit(X, y, sample_weight=weight)
@@ -53,11 +53,11 @@ def test_inducing_points_move_and_q_is_optimal(task, rng):
 def test_best_round_on_held_out_rows_is_restored(rng):
     X = rng.uniform(-2, 2, size=(300, 2))
     y = targets("one", X, rng)
-    model = moving(SWSGPRegressor, early_stopping=True).fit(X, y)
+    model = alternating_model(SWSGPRegressor, early_stopping=True).fit(X, y)
     assert len(model.validation_scores_) == alternating.ROUNDS
     best = model.validation_scores_[np.argmax(model.validation_scores_)]
     assert best >= model.validation_scores_[-1]
-    assert moving(SWSGPRegressor).fit(X, y).validation_scores_ is None
+    assert alternating_model(SWSGPRegressor).fit(X, y).validation_scores_ is None
 
 
 def test_round_of_least_loss_is_restored_without_held_out_rows(rng, monkeypatch):
@@ -65,20 +65,20 @@ def test_round_of_least_loss_is_restored_without_held_out_rows(rng, monkeypatch)
     y = targets("one", X, rng)
     advance, orders = adam.AdamSolver.advance, []
 
-    def spoilt(self, epoch):
+    def advance_and_move(self, epoch):
         advance(self, epoch)
         if epoch >= 2 * alternating.EPOCHS:
             engine = self.arguments[0]
             engine.model.Z[:] += 3.0
 
-    class Noted(natural.NaturalSolver):
+    class Recorded(natural.NaturalSolver):
         def advance(self, epoch):
             orders.append(self.order)
             return super().advance(epoch)
 
-    monkeypatch.setattr(adam.AdamSolver, "advance", spoilt)
-    monkeypatch.setattr(alternating, "NaturalSolver", Noted)
-    model = moving(SWSGPRegressor).fit(X, y)
+    monkeypatch.setattr(adam.AdamSolver, "advance", advance_and_move)
+    monkeypatch.setattr(alternating, "NaturalSolver", Recorded)
+    model = alternating_model(SWSGPRegressor).fit(X, y)
     assert model.validation_scores_ is None
     assert len(model.loss_curve_) == len(orders) == alternating.ROUNDS
     assert np.argmin(model.loss_curve_) == 2
@@ -96,7 +96,7 @@ def test_failed_round_keeps_the_best_earlier_round(rng, monkeypatch):
     advance, solver = adam.AdamSolver.advance, natural.NaturalSolver
     made = []
 
-    def spoilt(self, epoch):
+    def advance_and_move(self, epoch):
         advance(self, epoch)
         self.arguments[0].model.Z[:] += 3.0 * epoch
 
@@ -106,11 +106,11 @@ def test_failed_round_keeps_the_best_earlier_round(rng, monkeypatch):
             raise FloatingPointError("lost")
         return solver(*args)
 
-    monkeypatch.setattr(adam.AdamSolver, "advance", spoilt)
+    monkeypatch.setattr(adam.AdamSolver, "advance", advance_and_move)
     monkeypatch.setattr(alternating, "NaturalSolver", failing)
     last = 2
     with pytest.warns(UserWarning, match="left the finite numbers in round 3") as seen:
-        model = moving(SWSGPRegressor).fit(X, y)
+        model = alternating_model(SWSGPRegressor).fit(X, y)
     assert seen[0].filename == __file__
     assert model.n_iter_ == len(model.loss_curve_) == 2
     assert model.loss_curve_[1] > model.loss_curve_[0]
@@ -119,7 +119,7 @@ def test_failed_round_keeps_the_best_earlier_round(rng, monkeypatch):
     assert model.score(X, y) > 0.5
     last = len(made)
     with pytest.raises(FloatingPointError):
-        moving(SWSGPRegressor).fit(X, y)
+        alternating_model(SWSGPRegressor).fit(X, y)
 
 
 def test_keyboard_interrupt_leaves_a_usable_model(rng, monkeypatch):
@@ -131,17 +131,17 @@ def test_keyboard_interrupt_leaves_a_usable_model(rng, monkeypatch):
 
     monkeypatch.setattr(adam.AdamSolver, "advance", interrupt)
     with pytest.warns(UserWarning, match="interrupted in round 2"):
-        model = moving(SWSGPRegressor).fit(X, y)
+        model = alternating_model(SWSGPRegressor).fit(X, y)
     assert model.kl_weight_ == 1.0
     assert np.isfinite(model.predict(X)).all()
     monkeypatch.setattr(natural.NaturalSolver, "__init__", interrupt)
-    with pytest.raises(KeyboardInterrupt):  # there is no model yet
-        moving(SWSGPRegressor).fit(X, y)
+    with pytest.raises(KeyboardInterrupt):  # before the first solution
+        alternating_model(SWSGPRegressor).fit(X, y)
 
 
 def test_alternation_repeats(rng):
     X = rng.uniform(-2, 2, size=(100, 2))
     y = targets("one", X, rng)
-    first, second = (moving(SWSGPRegressor).fit(X, y) for _ in range(2))
+    first, second = (alternating_model(SWSGPRegressor).fit(X, y) for _ in range(2))
     assert_array_equal(first.inducing_points_, second.inducing_points_)
     assert_array_equal(first.inducing_mean_, second.inducing_mean_)
