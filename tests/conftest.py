@@ -1,10 +1,51 @@
-"""Fixtures that several test modules share."""
+"""Fixtures that several test modules share, and what parallel runs need."""
+
+import os
 
 import numpy as np
 import pytest
+from numba.core import caching
 
 from skswsgp._compiled import threads
 from skswsgp._initialization import kernel_learning
+
+try:
+    import fcntl
+except ImportError:  # Windows has no such locks
+    fcntl = None
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items):
+    """Put the longest tests first, so that other workers run beside them."""
+    items.sort(key=lambda item: item.get_closest_marker("early") is None)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def locked_cache(tmp_path_factory):
+    """Let the workers of pytest-xdist use Numba's cache one after the other.
+
+    Numba numbers the files of a function's signatures. Two processes that save other
+    signatures at the same moment can take the same number.
+    """
+    if fcntl is None or "PYTEST_XDIST_WORKER" not in os.environ:
+        yield
+        return
+    path = tmp_path_factory.getbasetemp().parent / "cache.lock"  # one for all workers
+
+    def locked(method):
+        def wrapper(*args):
+            with open(path, "w") as lock:
+                fcntl.flock(lock, fcntl.LOCK_EX)
+                return method(*args)
+
+        return wrapper
+
+    file = caching.IndexDataCacheFile
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(file, "save", locked(file.save))
+        patch.setattr(file, "load", locked(file.load))
+        yield
 
 
 @pytest.fixture
@@ -14,13 +55,13 @@ def rng():
 
 @pytest.fixture
 def few_steps(monkeypatch):
-    """Learn kernels in a few steps, where a test is not about how well."""
+    """Learn kernels in a few steps, where a test does not depend on their quality."""
     monkeypatch.setattr(kernel_learning, "STEPS", 10)
 
 
 @pytest.fixture
 def eager_threads(monkeypatch):
-    """Wake threads for a few rows already."""
+    """Start threads for a few rows already."""
     monkeypatch.setattr(threads, "ROWS_PER_THREAD", 1)
     monkeypatch.setattr(threads, "MICROSECONDS_PER_THREAD", 1)
 

@@ -25,7 +25,7 @@ from sklearn.preprocessing import StandardScaler
 
 from skswsgp import baselines
 from skswsgp._compiled import threads
-from skswsgp._initialization import kernel_learning, neighbor_likelihood
+from skswsgp._initialization import neighbor_likelihood
 from skswsgp.baselines import NearestNeighborGPRegressor as Regressor
 from skswsgp.metrics import interval_coverage
 
@@ -34,12 +34,6 @@ KERNELS = {
     "white": ConstantKernel(0.6) * RBF(0.9) + WhiteKernel(0.2),
     "linear": DotProduct(0.5) + RBF([1.1, 0.7]),
 }
-
-
-@pytest.fixture
-def short(monkeypatch):
-    """Let fits be short where their quality does not matter."""
-    monkeypatch.setattr(kernel_learning, "STEPS", 30)
 
 
 def data(n=60, seed=0):
@@ -62,13 +56,13 @@ def assert_finite(model, X, y):
     assert np.all(np.isfinite(model.kernel_.theta))
 
 
-# ---------------------------------------------------------------- formulas
+# --- formulas -------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("H", [3, 12])
 @pytest.mark.parametrize("Q", [1, 2])
 @pytest.mark.parametrize("kernel", KERNELS.values(), ids=KERNELS)
-def test_a_model_put_together_from_arrays_agrees_with_the_formulas(kernel, Q, H, rng):
+def test_predictions_and_bound_equal_the_reference(kernel, Q, H, rng):
     model = Regressor(n_neighbors=H)
     noise = rng.uniform(0.1, 0.3, size=Q)
     model.kernel_, model.n_features_in_ = kernel, 2
@@ -88,12 +82,12 @@ def test_a_model_put_together_from_arrays_agrees_with_the_formulas(kernel, Q, H,
     expected = mu * model.y_scale_ + model.y_mean_
     expected_std = np.sqrt(F + noise) * model.y_scale_
     assert mean.shape == std.shape == ((6, 2) if Q > 1 else (6,))
-    # A jitter of 1e-10 of K, against a noise of 0.03 or more.
+    # The relative jitter is 1e-10, the noise variance 0.03 or more.
     np.testing.assert_allclose(mean, expected.reshape(mean.shape), rtol=1e-8, atol=1e-8)
     np.testing.assert_allclose(std, expected_std.reshape(std.shape), rtol=1e-8)
 
 
-def test_all_rows_as_neighbors_give_the_exact_gaussian_process(short):
+def test_all_rows_as_neighbors_give_the_exact_gaussian_process(few_steps):
     X, y = data()
     model = Regressor(n_neighbors=1000, random_state=0).fit(X, y)
     exact = GaussianProcessRegressor(
@@ -108,7 +102,7 @@ def test_all_rows_as_neighbors_give_the_exact_gaussian_process(short):
     np.testing.assert_allclose(latent, expected_std, rtol=0, atol=1e-6)
 
 
-def test_it_learns_a_function_and_its_noise():
+def test_function_and_noise_are_learned():
     X, y = data(1000)
     X_new, y_new = data(1000, seed=1)
     model = Regressor(random_state=0).fit(X, 50 * y + 300)
@@ -129,7 +123,7 @@ def test_outputs_share_the_kernel_but_not_the_noise():
     assert model.score(X, Y) > 0.7
 
 
-def test_y_as_it_is(short):
+def test_normalize_y_false_leaves_y_unscaled(few_steps):
     X, y = data()
     model = Regressor(normalize_y=False, random_state=0).fit(X, y + 3)
     assert model.y_mean_ == 0.0
@@ -137,7 +131,7 @@ def test_y_as_it_is(short):
     np.testing.assert_array_equal(model.y_train_, y + 3)
 
 
-def test_kernel_of_the_user(short):
+def test_given_kernel_is_copied_and_learned(few_steps):
     X, y = data()
     kernel = ConstantKernel(2.0, "fixed") * RBF(1.0)
     model = Regressor(kernel, random_state=0).fit(X, y)
@@ -146,10 +140,10 @@ def test_kernel_of_the_user(short):
     assert model.kernel_.k2.length_scale != 1.0
 
 
-# ---------------------------------------------------------------- weights
+# --- weights --------------------------------------------------------------------------
 
 
-def test_rows_of_weight_zero_do_not_count(short):
+def test_rows_of_weight_zero_do_not_enter_the_fit(few_steps):
     X, y = data()
     weight = np.r_[np.ones(40), np.zeros(20)]
     model = Regressor(random_state=0).fit(X, np.r_[y[:40], [1e6] * 20], weight)
@@ -158,7 +152,7 @@ def test_rows_of_weight_zero_do_not_count(short):
     np.testing.assert_array_equal(model.predict(X), expected.predict(X))
 
 
-def test_a_light_row_is_trusted_less(short):
+def test_rows_of_small_weight_are_trusted_less(few_steps):
     X, y = data()
     y[0] = 20.0
     light = Regressor(random_state=0).fit(X, y, np.r_[1e-6, np.ones(59)])
@@ -168,7 +162,7 @@ def test_a_light_row_is_trusted_less(short):
 
 
 def test_weights_act_like_repetition(rng):
-    # Not to the bit: a repeated row has its copies as neighbours while learning.
+    # The fits differ: while learning, a repeated row has its copies as neighbours.
     X, y = data(400)
     weight = rng.integers(1, 3, size=400)
     rows = np.repeat(np.arange(400), weight)
@@ -178,14 +172,16 @@ def test_weights_act_like_repetition(rng):
     np.testing.assert_allclose(weighted.y_scale_, repeated.y_scale_)
     X_new, _ = data(seed=1)
     first, second = weighted.predict(X_new), repeated.predict(X_new)
-    assert np.sqrt(np.mean((first - second) ** 2)) < 0.1  # the noise of a row
+    assert (
+        np.sqrt(np.mean((first - second) ** 2)) < 0.1
+    )  # standard deviation of the noise
 
 
-# ---------------------------------------------------------------- what stays the same
+# --- what stays the same --------------------------------------------------------------
 
 
 @pytest.mark.usefixtures("eager_threads")
-def test_a_fit_repeats_for_any_number_of_threads(short):
+def test_fits_are_bitwise_equal_for_any_number_of_threads(few_steps):
     X, y = data()
     models = [
         Regressor(random_state=0, n_jobs=n_jobs).fit(X, y) for n_jobs in (1, 2, 64, -1)
@@ -195,7 +191,7 @@ def test_a_fit_repeats_for_any_number_of_threads(short):
         np.testing.assert_array_equal(model.predict(X), models[0].predict(X))
 
 
-def test_prediction_changes_nothing_and_rows_do_not_meet(short):
+def test_rows_are_predicted_independently_and_without_side_effects(few_steps):
     X, y = data()
     model = Regressor(random_state=0, n_neighbors=8).fit(X, y)
     before = state_of(model)
@@ -205,7 +201,7 @@ def test_prediction_changes_nothing_and_rows_do_not_meet(short):
     assert state_of(model) == before
 
 
-def test_blocks_of_rows(short, monkeypatch):
+def test_predictions_do_not_depend_on_the_block_size(few_steps, monkeypatch):
     X, y = data()
     model = Regressor(random_state=0).fit(X, y)
     expected = model.predict(X, return_std=True)
@@ -213,7 +209,7 @@ def test_blocks_of_rows(short, monkeypatch):
     np.testing.assert_array_equal(model.predict(X, return_std=True), expected)
 
 
-def test_the_data_are_copied(short):
+def test_training_data_are_copied(few_steps):
     X, y = data()
     model = Regressor(random_state=0).fit(X, y)
     expected = model.predict(X[:5])
@@ -222,7 +218,7 @@ def test_the_data_are_copied(short):
     np.testing.assert_array_equal(model.predict(X_new), expected)
 
 
-def test_pickle_and_clone(short):
+def test_pickle_and_clone(few_steps):
     X, y = data()
     model = Regressor(RBF(2.0), random_state=0).fit(X, y)
     copy = pickle.loads(pickle.dumps(model))
@@ -230,7 +226,7 @@ def test_pickle_and_clone(short):
     assert not [name for name in vars(clone(model)) if name.endswith("_")]
 
 
-def test_pipeline_and_grid_search(short):
+def test_pipeline_and_grid_search(few_steps):
     X, y = data()
     pipeline = make_pipeline(StandardScaler(), Regressor(random_state=0))
     grid = {"nearestneighborgpregressor__n_neighbors": [4, 16]}
@@ -239,14 +235,14 @@ def test_pipeline_and_grid_search(short):
 
 
 @pytest.mark.parametrize("search", ["auto", "brute", "kd_tree"])
-def test_exact_searches_agree(short, search):
+def test_exact_searches_agree(few_steps, search):
     X, y = data(300)
     expected = Regressor(random_state=0).fit(X, y).predict(X)
     model = Regressor(random_state=0, neighbor_search=search).fit(X, y)
     np.testing.assert_allclose(model.predict(X), expected, rtol=0, atol=1e-9)
 
 
-def test_float32_comes_near(short):
+def test_float32_fits_are_close_to_float64(few_steps):
     X, y = data(200)
     double = Regressor(random_state=0).fit(X, y)
     single = Regressor(random_state=0, dtype="float32").fit(X, y)
@@ -254,14 +250,14 @@ def test_float32_comes_near(short):
 
 
 @pytest.mark.parametrize("size", [1e8, 1e-8])
-def test_units_do_not_matter(short, size):
+def test_units_do_not_change_predictions(few_steps, size):
     X, y = data()
     expected = Regressor(random_state=0).fit(X, y).predict(X)
     scaled = Regressor(random_state=0).fit(X * size, y * size).predict(X * size)
     np.testing.assert_allclose(scaled / size, expected, rtol=0, atol=1e-6)
 
 
-# ---------------------------------------------------------------- awkward, but usable
+# --- awkward, but usable --------------------------------------------------------------
 
 AWKWARD_X = {
     "constant column": lambda X: np.c_[X, np.full(len(X), 3.3)],
@@ -286,7 +282,7 @@ AWKWARD_X = {
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize("change", AWKWARD_X.values(), ids=AWKWARD_X)
-def test_awkward_X(short, change, dtype):
+def test_awkward_X(few_steps, change, dtype):
     X, y = data()
     X = change(X)
     assert_finite(Regressor(dtype=dtype, random_state=0).fit(X, y), X, y)
@@ -310,7 +306,7 @@ AWKWARD_Y = {
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize("change", AWKWARD_Y.values(), ids=AWKWARD_Y)
-def test_awkward_y(short, change, dtype):
+def test_awkward_y(few_steps, change, dtype):
     X, y = data()
     y = change(y)
     model = Regressor(dtype=dtype, random_state=0).fit(X, y)
@@ -322,7 +318,7 @@ def test_awkward_y(short, change, dtype):
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize("n_neighbors", [1, 64])
 @pytest.mark.parametrize("n", [1, 2, 3])
-def test_few_rows(short, n, n_neighbors, dtype):
+def test_few_rows(few_steps, n, n_neighbors, dtype):
     X, y = data(n)
     model = Regressor(dtype=dtype, n_neighbors=n_neighbors, random_state=0).fit(X, y)
     assert_finite(model, X, y)
@@ -331,14 +327,14 @@ def test_few_rows(short, n, n_neighbors, dtype):
         np.testing.assert_allclose(model.predict(X), y, atol=1e-6)
 
 
-def test_small_weights_and_large_weights(short):
+def test_weights_of_many_orders_of_magnitude(few_steps):
     X, y = data()
     weight = np.logspace(-6, 6, 60)
     assert_finite(Regressor(random_state=0).fit(X, y, weight), X, y)
 
 
 @pytest.mark.parametrize("far", [1e20, 1e100, 1e200])
-def test_far_from_the_data(short, far):
+def test_predictions_far_from_the_data(few_steps, far):
     X, y = data()
     model = Regressor(random_state=0).fit(X, y)
     mean, std = model.predict([[far, -far], [far, 0.0]], return_std=True)
@@ -347,7 +343,7 @@ def test_far_from_the_data(short, far):
     np.testing.assert_allclose(std, np.sqrt(prior) * model.y_scale_)
 
 
-# ---------------------------------------------------------------- unusable
+# --- unusable -------------------------------------------------------------------------
 
 
 BAD_DATA = {
@@ -366,9 +362,7 @@ BAD_DATA = {
 @pytest.mark.parametrize(
     ("in_X", "in_y", "error", "match"), BAD_DATA.values(), ids=BAD_DATA
 )
-def test_unusable_data_leave_an_earlier_model_untouched(
-    short, in_X, in_y, error, match
-):
+def test_refused_data_keep_the_earlier_model(few_steps, in_X, in_y, error, match):
     X, y = data()
     model = Regressor(random_state=0).fit(X, y)
     before = state_of(model)
@@ -426,7 +420,7 @@ def test_unusable_parameters(name, value):
     ],
 )
 @pytest.mark.parametrize("n", [1, 60])
-def test_unusable_kernels(short, kernel, error, match, n):
+def test_unusable_kernels(few_steps, kernel, error, match, n):
     with pytest.raises(error, match=match):
         Regressor(kernel).fit(*data(n))
 
@@ -436,7 +430,7 @@ def test_not_fitted():
         Regressor().predict(data()[0])
 
 
-def test_a_failing_fit_leaves_an_earlier_model_untouched(short, monkeypatch):
+def test_failed_fit_keeps_the_earlier_model(few_steps, monkeypatch):
     X, y = data()
     model = Regressor(random_state=0).fit(X, y)
     before = state_of(model)
@@ -450,7 +444,7 @@ def test_a_failing_fit_leaves_an_earlier_model_untouched(short, monkeypatch):
     assert state_of(model) == before
 
 
-def test_a_broken_model_does_not_predict_silently(short):
+def test_prediction_with_nan_noise_raises(few_steps):
     X, y = data()
     model = Regressor(random_state=0).fit(X, y)
     model.noise_variance_ = np.nan

@@ -16,7 +16,7 @@ from skswsgp._initialization.holdout import CandidateComparison, Holdout
 from skswsgp._point.likelihoods import normal_nodes
 from skswsgp.kernels import ArcCosine
 
-JITTER = 1e-4  # of float64, relative to the variance of the kernel
+JITTER = 1e-4  # default jitter in float64, relative to the kernel variance
 KERNELS = {
     "matern": ConstantKernel(2.5) * Matern([0.8, 1.5], nu=2.5),
     "arc-cosine": ConstantKernel(2.0) * ArcCosine(order=0, sigma_0=0.7),
@@ -33,8 +33,8 @@ def iris():
     return X, np.array(["setosa", "versicolor", "virginica"])[y]
 
 
-def assembled(kernel, classes, Q, *, full=False, H=4, M=7, likelihood="auto"):
-    """Return a model put together from arrays, never fitted."""
+def unfitted(kernel, classes, Q, *, full=False, H=4, M=7, likelihood="auto"):
+    """Return an unfitted model with given fitted attributes, and their arrays."""
     rng = np.random.default_rng(0)
     model = SWSGPClassifier(likelihood=likelihood)
     mean, covariance = rng.normal(size=(M, Q)), rng.uniform(0.1, 0.5, size=(M, Q))
@@ -50,14 +50,14 @@ def assembled(kernel, classes, Q, *, full=False, H=4, M=7, likelihood="auto"):
     return model, (model.inducing_points_, mean, covariance)
 
 
-# ---------------------------------------------------------------- formulas
+# --- formulas -------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("H", [3, 7])
 @pytest.mark.parametrize("full", [False, True])
 @pytest.mark.parametrize("kernel", KERNELS.values(), ids=KERNELS)
-def test_probit_from_arrays_agrees_with_the_formulas(kernel, full, H, rng):
-    model, arrays = assembled(kernel, ["no", "yes"], 1, full=full, H=H)
+def test_bernoulli_probabilities_and_bound_equal_the_reference(kernel, full, H, rng):
+    model, arrays = unfitted(kernel, ["no", "yes"], 1, full=full, H=H)
     X, sign = rng.normal(size=(8, 2)), np.array([-1, 1] * 4)
     weight = rng.uniform(0.5, 2.0, size=8)
     labels = np.where(sign > 0, "yes", "no")
@@ -77,9 +77,9 @@ def test_probit_from_arrays_agrees_with_the_formulas(kernel, full, H, rng):
 
 @pytest.mark.parametrize(("H", "full"), [(3, False), (3, True), (7, True)])
 @pytest.mark.parametrize("Q", [2, 3])
-def test_softmax_from_arrays_agrees_with_the_formulas(Q, H, full, rng):
+def test_softmax_probabilities_and_bound_equal_the_reference(Q, H, full, rng):
     kernel, classes = KERNELS["matern"], [10, 20, 30][:Q]
-    model, arrays = assembled(kernel, classes, Q, full=full, H=H, likelihood="softmax")
+    model, arrays = unfitted(kernel, classes, Q, full=full, H=H, likelihood="softmax")
     X, labels = rng.normal(size=(8, 2)), rng.integers(Q, size=8)
 
     proba = model.predict_proba(X)
@@ -105,20 +105,22 @@ def test_softmax_from_arrays_agrees_with_the_formulas(Q, H, full, rng):
     assert bound == pytest.approx(expected_bound, rel=1e-8)
 
 
-def test_softmax_probabilities_are_near_those_of_many_samples(rng):
-    model, arrays = assembled(KERNELS["matern"], [0, 1, 2], 3)
+def test_softmax_probabilities_agree_with_monte_carlo(rng):
+    model, arrays = unfitted(KERNELS["matern"], [0, 1, 2], 3)
     X = rng.normal(size=(5, 2))
     mu, v = reference.predict(KERNELS["matern"], X, *arrays, 4, JITTER)
     sample = rng.normal(size=(20_000, 3))
     for n, proba in enumerate(model.predict_proba(X)):
         expected = reference.softmax_probability(mu[n], v[n], sample)
-        np.testing.assert_allclose(proba, expected, atol=0.01)  # 1 / sqrt(20,000)
+        np.testing.assert_allclose(
+            proba, expected, atol=0.01
+        )  # standard error 0.5 / sqrt(20,000)
 
 
-def test_n_neighbors_in_prediction_replaces_that_of_the_model(rng):
+def test_n_neighbors_of_predict_overrides_the_fitted_value(rng):
     X = rng.normal(size=(9, 2))
-    model, _ = assembled(KERNELS["matern"], [0, 1], 1)
-    other, _ = assembled(KERNELS["matern"], [0, 1], 1, H=6)
+    model, _ = unfitted(KERNELS["matern"], [0, 1], 1)
+    other, _ = unfitted(KERNELS["matern"], [0, 1], 1, H=6)
     actual = model.predict_proba(X, n_neighbors=6)
     np.testing.assert_array_equal(actual, other.predict_proba(X))
     assert not np.allclose(actual, model.predict_proba(X))
@@ -126,17 +128,17 @@ def test_n_neighbors_in_prediction_replaces_that_of_the_model(rng):
 
 
 @pytest.mark.parametrize("Q", [1, 3])
-def test_one_by_one_equals_batch(Q, rng):
-    model, _ = assembled(KERNELS["matern"], [0, 1, 2][: max(Q, 2)], Q, full=True)
+def test_single_rows_and_batches_get_the_same_predictions(Q, rng):
+    model, _ = unfitted(KERNELS["matern"], [0, 1, 2][: max(Q, 2)], Q, full=True)
     X = rng.normal(size=(9, 2))
     single = np.concatenate([model.predict_proba(x[None]) for x in X])
     np.testing.assert_allclose(single, model.predict_proba(X), rtol=0, atol=1e-7)
 
 
-# ---------------------------------------------------------------- training
+# --- training -------------------------------------------------------------------------
 
 
-def test_two_moons():
+def test_two_moons_are_separated():
     X, y = make_moons(400, noise=0.15, random_state=0)
     model = small_model(n_inducing=40, n_neighbors=8, max_iter=40, learning_rate=0.05)
     model.fit(X[:200], y[:200])
@@ -145,7 +147,7 @@ def test_two_moons():
     assert model.loss_curve_[-1] < model.loss_curve_[0] - 0.1
 
 
-def test_three_kinds_of_iris():
+def test_three_classes_of_iris_are_separated():
     X, y = iris()
     model = small_model(max_iter=40, learning_rate=0.05).fit(X[::2], y[::2])
     assert model.classes_.tolist() == ["setosa", "versicolor", "virginica"]
@@ -182,7 +184,7 @@ def test_float32_probabilities_sum_to_one(classes):
         np.array(["x", "é"], dtype=object),
     ],
 )
-def test_labels_come_back_as_they_were(names):
+def test_labels_of_any_type_are_returned(names):
     X, y = make_moons(60, noise=0.1, random_state=0)
     labels = np.asarray(names)[y]
     model = small_model(max_iter=30).fit(X, labels)
@@ -194,7 +196,7 @@ def test_labels_come_back_as_they_were(names):
     np.testing.assert_array_equal(model.predict_proba(X), plain.predict_proba(X))
 
 
-def test_the_order_of_two_classes_only_mirrors_the_model():
+def test_swapping_two_classes_swaps_probabilities():
     X, y = make_moons(60, noise=0.1, random_state=0)
     first = small_model().fit(X, y).predict_proba(X)
     mirrored = small_model().fit(X, 1 - y).predict_proba(X)
@@ -225,7 +227,7 @@ def test_bernoulli_takes_two_classes_only():
 
 @pytest.mark.usefixtures("eager_threads")
 @pytest.mark.parametrize("n_classes", [2, 3])
-def test_a_refit_repeats_to_the_bit_for_any_number_of_threads(n_classes):
+def test_refits_are_bitwise_equal_for_any_number_of_threads(n_classes):
     X, y = iris()
     y = np.unique(y, return_inverse=True)[1] % n_classes
     proba = [small_model(n_jobs=n).fit(X, y).predict_proba(X) for n in (1, 1, 2)]
@@ -233,7 +235,7 @@ def test_a_refit_repeats_to_the_bit_for_any_number_of_threads(n_classes):
     np.testing.assert_array_equal(proba[0], proba[2])
 
 
-def test_weight_zero_leaves_a_row_out():
+def test_rows_of_weight_zero_do_not_enter_the_fit():
     X, y = iris()
     weight = (y != "virginica").astype(float)
     model = small_model().fit(X, y, sample_weight=weight)
@@ -243,7 +245,7 @@ def test_weight_zero_leaves_a_row_out():
     )
 
 
-def test_lower_bound_weights_count_rows():
+def test_weights_in_lower_bound_act_like_repetition():
     X, y = iris()
     model, count = small_model().fit(X, y), np.arange(150) % 3
     expected = model.lower_bound(np.repeat(X, count, axis=0), np.repeat(y, count))
@@ -251,7 +253,7 @@ def test_lower_bound_weights_count_rows():
     assert actual == pytest.approx(expected, rel=1e-12)
 
 
-# ---------------------------------------------------------------- streams of chunks
+# --- streams of chunks ----------------------------------------------------------------
 
 
 def test_partial_fit_learns_classes_announced_in_the_first_call():
@@ -268,7 +270,7 @@ def test_partial_fit_learns_classes_announced_in_the_first_call():
     assert model.n_samples_seen_ == 100 + 20 * 150
 
 
-def test_partial_fit_takes_one_class_if_others_are_announced():
+def test_partial_fit_accepts_one_class_when_others_are_announced():
     X, y = iris()
     names = np.unique(y)
     model = small_model().partial_fit(X[:50], y[:50], classes=names)
@@ -294,7 +296,7 @@ def test_partial_fit_refuses_other_classes_in_a_later_call():
         model.partial_fit(X[:100], y[:100], classes=np.unique(y))
 
 
-def test_classes_of_partial_fit_do_not_reach_a_later_fit():
+def test_fit_forgets_the_classes_of_partial_fit():
     X, y = iris()
     model = small_model().partial_fit(X[:100], y[:100], classes=np.unique(y))
     assert model.fit(X[:100], y[:100]).classes_.tolist() == ["setosa", "versicolor"]
@@ -318,7 +320,7 @@ def test_warm_start_keeps_the_classes():
         model.fit(X, np.where(y == "setosa", "other", y))
 
 
-# ---------------------------------------------------------------- early stopping
+# --- early stopping -------------------------------------------------------------------
 
 
 def test_early_stopping_is_stratified(monkeypatch):
@@ -327,12 +329,12 @@ def test_early_stopping_is_stratified(monkeypatch):
     held = []
     hold_out = SWSGPClassifier._hold_out
 
-    def recording(self, data, y, rng):
+    def recorded(self, data, y, rng):
         parts = hold_out(self, data, y, rng)
         held.append(parts[1].y.ravel())
         return parts
 
-    monkeypatch.setattr(SWSGPClassifier, "_hold_out", recording)
+    monkeypatch.setattr(SWSGPClassifier, "_hold_out", recorded)
     for seed in range(3):
         model = small_model(
             early_stopping=True, validation_fraction=0.2, max_iter=1, random_state=seed
@@ -354,10 +356,10 @@ def test_a_class_of_a_single_row_survives_early_stopping():
 
 
 @pytest.mark.parametrize("n_classes", [2, 3])
-def test_the_best_epoch_on_validation_data_is_kept(n_classes):
+def test_best_epoch_on_validation_data_is_restored(n_classes):
     X, y = iris()
     y = np.unique(y, return_inverse=True)[1] % n_classes
-    settings = {"learning_rate": 2.0, "neighbor_metric": "euclidean"}  # same lists
+    settings = {"learning_rate": 2.0, "neighbor_metric": "euclidean"}  # lists stay
     model = small_model(max_iter=30, n_iter_no_change=30, **settings)
     model.fit(X[::2], y[::2], X_val=X[1::2], y_val=y[1::2])
     scores = model.validation_scores_
@@ -366,18 +368,18 @@ def test_the_best_epoch_on_validation_data_is_kept(n_classes):
     assert np.log(proba).mean() == pytest.approx(max(scores), rel=1e-9)
 
 
-def test_unknown_labels_in_validation_data_are_refused():
+def test_unknown_labels_in_validation_data_raise():
     X, y = iris()
     with pytest.raises(ValueError, match="virginica"):
         small_model().fit(X[:100], y[:100], X_val=X, y_val=y)
 
 
-# ------------------------------------------------- the scale of variances
+# --- the scale of variances -----------------------------------------------------------
 
 
 @pytest.mark.parametrize("Q", [1, 3])
-def test_probabilities_take_scaled_variances(Q, rng):
-    model, _ = assembled(KERNELS["matern"], np.arange(max(Q, 2)), Q)
+def test_probabilities_use_variance_scale(Q, rng):
+    model, _ = unfitted(KERNELS["matern"], np.arange(max(Q, 2)), Q)
     X = rng.normal(size=(6, 2))
     mu, v = model._latent(X, True)
     plain = model.predict_proba(X)
@@ -386,7 +388,7 @@ def test_probabilities_take_scaled_variances(Q, rng):
     assert np.abs(model.predict_proba(X) - plain).max() > 0.01
 
 
-def test_few_rows_are_no_reason_to_be_timid():
+def test_probabilities_are_sharp_after_few_rows():
     X, y = load_iris(return_X_y=True)
     train = np.random.RandomState(0).permutation(150)[:45]
     test = np.setdiff1d(np.arange(150), train)
@@ -394,14 +396,17 @@ def test_few_rows_are_no_reason_to_be_timid():
     assert log_loss(y[test], model.predict_proba(X[test])) < 0.3
 
 
-def test_variances_are_scaled_for_the_inducing_points_of_the_fit(monkeypatch, rng):
+def test_variance_scale_is_estimated_with_the_inducing_points_of_the_fit(
+    monkeypatch, rng
+):
     X = rng.normal(size=(200, 2))
     y = X[:, 0] > 0
 
-    def scale(judge, solver):
+    def scale(holdout, solver):
         points = len(solver.engine.model.Z)
-        assert points == 20 if isinstance(judge, CandidateComparison) else points > 150
-        return 0.7 if isinstance(judge, CandidateComparison) else 0.4
+        compared = isinstance(holdout, CandidateComparison)
+        assert points == 20 if compared else points > 150
+        return 0.7 if compared else 0.4
 
     monkeypatch.setattr(Holdout, "variance_scale", scale)
     for expected, params in (
@@ -414,7 +419,7 @@ def test_variances_are_scaled_for_the_inducing_points_of_the_fit(monkeypatch, rn
         assert model.variance_scale_ == expected
 
 
-def test_the_scale_stays_in_a_warm_start(rng):
+def test_warm_start_keeps_variance_scale(rng):
     X = rng.normal(size=(100, 2))
     model = SWSGPClassifier(warm_start=True, random_state=0).fit(X, X[:, 0] > 0)
     model.variance_scale_ = 0.3

@@ -1,4 +1,4 @@
-"""The estimators inside the tools of scikit-learn and its neighbours."""
+"""The estimators in tools of scikit-learn, joblib, pickle and pandas."""
 
 import pickle
 
@@ -17,6 +17,7 @@ from sklearn.model_selection import GridSearchCV, cross_val_score, cross_validat
 from sklearn.multioutput import MultiOutputRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
+from small_models import both_estimators
 
 import skswsgp
 from skswsgp import SWSGPClassifier, SWSGPRegressor
@@ -52,16 +53,13 @@ def fitted(estimator_class, **params):
 
 
 def outputs(model, X):
-    """Return predictions with all that is told of their uncertainty."""
+    """Return probabilities, or means and standard deviations."""
     if isinstance(model, SWSGPClassifier):
         return model.predict_proba(X)
     return np.stack(model.predict(X, return_std=True))
 
 
-both = pytest.mark.parametrize("estimator_class", [SWSGPRegressor, SWSGPClassifier])
-
-
-# ---------------------------------------------------------------- scikit-learn
+# --- scikit-learn ---------------------------------------------------------------------
 
 
 def test_pipeline(regression):
@@ -94,7 +92,7 @@ def test_cross_val_score(moons):
     assert cross_val_score(SWSGPClassifier(**SMALL), *moons, cv=3).mean() > 0.85
 
 
-@both
+@both_estimators
 def test_clone_keeps_parameters_and_forgets_the_fit(estimator_class):
     kernel = ConstantKernel(2.0) * RBF([1.0, 2.0])
     model, _ = fitted(estimator_class, kernel=kernel, warm_start=True)
@@ -128,7 +126,7 @@ def test_bagging_regressor(regression, n_jobs):
     assert model.fit(X, y).score(X, y) > 0.8
 
 
-def test_fits_in_threads_at_once(regression):
+def test_concurrent_fits_in_python_threads(regression):
     X, y = regression
     jobs = [joblib.delayed(SWSGPRegressor(**SMALL).fit)(X, y) for _ in range(4)]
     models = joblib.Parallel(n_jobs=2, backend="threading")(jobs)
@@ -137,7 +135,7 @@ def test_fits_in_threads_at_once(regression):
         np.testing.assert_array_equal(model.predict(X), expected)
 
 
-def test_metadata_routing_brings_weights_to_fit(regression):
+def test_metadata_routing_passes_weights_to_fit(regression):
     X, y = regression
     weight = np.where(y > 0, 5.0, 0.0)
     options = {"cv": 2, "params": {"sample_weight": weight}, "return_estimator": True}
@@ -151,7 +149,7 @@ def test_metadata_routing_brings_weights_to_fit(regression):
         assert trained.predict(X).mean() > y.mean() + 0.2
 
 
-@both
+@both_estimators
 def test_metadata_can_be_requested_by_every_method(estimator_class):
     with sklearn.config_context(enable_metadata_routing=True):
         model = estimator_class()
@@ -170,14 +168,14 @@ def test_metadata_can_be_requested_by_every_method(estimator_class):
     assert routing.score.requests == {"sample_weight": True}
 
 
-@both
+@both_estimators
 def test_representations(estimator_class):
     model, _ = fitted(estimator_class)
     assert estimator_class.__name__ in model._repr_html_()
     assert "n_inducing=15" in repr(model)
 
 
-# ---------------------------------------------------------------- pickle, pandas
+# --- pickle, pandas -------------------------------------------------------------------
 
 
 def walk(value, path="model"):
@@ -192,7 +190,7 @@ def walk(value, path="model"):
         yield path, value
 
 
-@both
+@both_estimators
 @pytest.mark.parametrize("method", ["fit", "partial_fit"])
 def test_pickle(estimator_class, method, moons):
     X, y = moons
@@ -211,7 +209,7 @@ def test_pickle(estimator_class, method, moons):
     )
 
 
-@both
+@both_estimators
 def test_unpickling_in_another_version_warns(estimator_class):
     model, _ = fitted(estimator_class)
     dumped = pickle.dumps(model)
@@ -222,7 +220,7 @@ def test_unpickling_in_another_version_warns(estimator_class):
         pickle.loads(other)
 
 
-@both
+@both_estimators
 @pytest.mark.parametrize("order", ["C", "F"])
 def test_read_only_memory_map(estimator_class, order, moons, tmp_path):
     X, y = moons
@@ -237,7 +235,7 @@ def test_read_only_memory_map(estimator_class, order, moons, tmp_path):
         assert not isinstance(value, np.memmap)
 
 
-@both
+@both_estimators
 def test_pandas_and_names_of_features(estimator_class, moons):
     X, y = moons
     frame, target = (
@@ -258,7 +256,7 @@ def test_pandas_and_names_of_features(estimator_class, moons):
         expected.predict(frame)
 
 
-@both
+@both_estimators
 def test_validation_data_as_pandas(estimator_class, moons):
     X, y = moons
     frame, target = pd.DataFrame(X, columns=["a", "b"]), pd.Series(y)
@@ -269,7 +267,7 @@ def test_validation_data_as_pandas(estimator_class, moons):
     np.testing.assert_array_equal(outputs(model, frame), outputs(expected, X))
 
 
-@both
+@both_estimators
 def test_weights_as_pandas(estimator_class, moons):
     X, y = moons
     weight = pd.Series(np.arange(120.0), index=range(7, 127))

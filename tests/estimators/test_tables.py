@@ -1,4 +1,4 @@
-"""Default arguments on tables as they come: units, offsets, copies, width, few rows."""
+"""Default settings on raw tables: units, offsets, duplicates, width, few rows."""
 
 import numpy as np
 import pytest
@@ -6,15 +6,15 @@ import pytest
 from skswsgp import SWSGPClassifier, SWSGPRegressor
 from skswsgp.metrics import expected_calibration_error, interval_coverage
 
-N = 600  # training rows; as many again are predicted
+N = 600  # number of training rows, and of test rows
 
 
 def mixed(rng, X):
-    """Return columns that are nearly the same: correlations above 0.9."""
+    """Return nearly equal columns, with correlations above 0.9."""
     return X @ (np.ones((4, 4)) + 0.3 * rng.normal(size=(4, 4)))
 
 
-# Each makes another table of X (2 N, 4), of whose first half some rows teach.
+# For each name, a change of X (2 N, 4) and the training rows, from its first half.
 ALL = np.arange(N)
 TABLES = {
     "as drawn": (lambda rng, X: X, ALL),
@@ -26,18 +26,18 @@ TABLES = {
     "200 columns": (lambda rng, X: np.c_[X, rng.normal(size=(len(X), 196))], ALL[:400]),
     "60 rows": (lambda rng, X: X, ALL[:60]),
 }
-# The least share of the explained variance, and of new values in 95 % intervals.
+# Least explained variance and coverage of 95 % intervals, as fractions.
 LEAST = {
     "skewed": (0.7, 0.88),
     "each row three times": (0.85, 0.88),
     "200 columns": (0.5, 0.8),
     "60 rows": (0.4, 0.8),
 }
-USUAL = 0.85, 0.9
+USUAL = 0.85, 0.9  # the same two fractions for all other tables
 
 
 def table(name):
-    """Return X, a smooth function of two of its columns, noise, and rows that teach."""
+    """Return X, a smooth function of two columns, noise, and training rows."""
     rng = np.random.default_rng(0)
     change, rows = TABLES[name]
     X = rng.uniform(-1.5, 1.5, size=(2 * N, 4))

@@ -1,75 +1,245 @@
-"""Rows held out: what they decide, and what may not tell of them."""
+"""Held-out rows: their choice, candidate kernels, the scale of variances."""
 
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.gaussian_process.kernels import RBF, ConstantKernel, DotProduct
 
-from skswsgp._initialization.holdout import Holdout, PriorSettings
-from skswsgp._initialization.statistics import (
-    effective_sample_size,
-    exceeds_standard_error,
-    merge_duplicates,
-)
+from skswsgp import SWSGPRegressor
+from skswsgp._initialization import holdout, inducing, kernel_learning, start
+from skswsgp._initialization.kernel_learning import KernelFit
 from skswsgp._solvers.data import TrainingRows
+from skswsgp._solvers.priors import LocalPrior, VecchiaPrior
 
-# --- chance -----------------------------------------------------------------------
-
-
-def test_beyond_chance(rng):
-    gain = np.r_[np.full(50, 1.0), np.full(50, -0.9)]  # mean 0.05, error 0.095
-    assert not exceeds_standard_error(gain)
-    assert exceeds_standard_error(np.tile(gain, 10))
-    assert exceeds_standard_error(gain, np.r_[np.full(50, 1.0), np.full(50, 0.5)])
-    assert not exceeds_standard_error(-np.tile(gain, 10))
-    assert not exceeds_standard_error(np.full(10, 0.01), least=0.02)
-    assert exceeds_standard_error(np.full(10, 0.03), least=0.02)
-    assert not exceeds_standard_error(np.ones(1))
-    assert not exceeds_standard_error(np.ones(0))
-    assert not exceeds_standard_error(np.ones(3), np.array([0.0, 2.0, 0.0]))
+OPTIONS = {"n_threads": 1, "dtype": "float64", "search": "auto"}
+ROUGH, SMOOTH = (ConstantKernel(1.0) * RBF(size) for size in (0.02, 1.0))
+NOISE = np.array([0.01])
 
 
-def test_equal_rows_with_other_targets_are_no_copies(rng):
-    X = np.repeat(np.arange(4.0), 40)[:, None]
-    y = X + rng.choice([-1.0, 1.0], size=X.shape)
-    X_left, y_left, weight = merge_duplicates(X, y, np.ones(160))
-    assert len(X_left) == len(y_left) == len(weight) == 160
+def waves(rng, n):
+    """Return a slow wave with ripples that twelve inducing points cannot represent."""
+    X = rng.uniform(-3, 3, size=(n, 1))
+    y = np.sin(X[:, 0]) + 0.2 * np.sin(60 * X[:, 0]) + 0.01 * rng.normal(size=n)
+    return X, y
 
 
-# --- how many -----------------------------------------------------------------------
+def log_density(mu, v, y, attributes):
+    v = v + attributes["noise_variance_"]
+    return -0.5 * (np.log(2 * np.pi * v) + (y - mu) ** 2 / v)[:, 0]
 
 
-def test_effective_number():
-    assert effective_sample_size(np.zeros(0)) == 0.0
-    assert effective_sample_size(np.zeros(3)) == 0.0
-    assert effective_sample_size(np.array([0.0, 2.0, 0.0])) == 1.0
-    assert effective_sample_size(np.full(7, 0.3)) == pytest.approx(7.0)
-    assert effective_sample_size(np.array([1.0, 3.0])) == pytest.approx(1.6)
-    huge = np.array([1e200, 1e200, 1.0])
-    assert effective_sample_size(huge) == pytest.approx(2.0)
+def comparison_of(X, y, M=12, seed=0):
+    data = TrainingRows(X, y[:, None], np.ones(len(X)))
+    rng = np.random.RandomState(seed)
+    setting = ("gaussian", 1), log_density, rng, OPTIONS, holdout.PriorSettings()
+    return holdout.CandidateComparison(M, M, "kmeans", np.ones(1), data, *setting)
+
+
+def test_comparison_prefers_a_kernel_that_few_points_can_represent(rng):
+    comparison = comparison_of(*waves(rng, 600))
+    rough, smooth = KernelFit(ROUGH, NOISE), KernelFit(SMOOTH, 3 * NOISE)
+    assert comparison.best_of([rough, smooth]) is smooth
+    assert comparison.best_of([smooth, rough]) is smooth
+    same = KernelFit(ROUGH.clone_with_theta(ROUGH.theta), NOISE)
+    assert comparison.best_of([rough, same]) is rough
+
+
+def test_candidates_that_fail_are_skipped(rng, monkeypatch):
+    comparison = comparison_of(*waves(rng, 200))
+    solve = comparison.solve
+
+    def failing(found):
+        if found.kernel is ROUGH:
+            raise FloatingPointError("lost")
+        return solve(found)
+
+    monkeypatch.setattr(comparison, "solve", failing)
+    smooth, rough = KernelFit(SMOOTH, NOISE), KernelFit(ROUGH, NOISE)
+    assert comparison.best_of([smooth, rough]) is smooth
+    assert comparison.best_of([rough, smooth]) is smooth
+    assert comparison.best_of([rough, KernelFit(ROUGH, 2.0 * NOISE)]) is rough
+
+
+def test_interrupt_keeps_the_best_candidate_so_far(rng, monkeypatch):
+    comparison = comparison_of(*waves(rng, 200))
+    solve, smooth, rough = (
+        comparison.solve,
+        KernelFit(SMOOTH, NOISE),
+        KernelFit(ROUGH, NOISE),
+    )
+
+    def interrupted(found):
+        if found is smooth:
+            raise KeyboardInterrupt
+        return solve(found)
+
+    monkeypatch.setattr(comparison, "solve", interrupted)
+    with pytest.warns(UserWarning, match="search for a kernel was interrupted"):
+        assert comparison.best_of([rough, smooth]) is rough
+
+
+def test_held_out_rows_do_not_enter_the_fit(rng):
+    X, y = waves(rng, 200)
+    comparison = comparison_of(X, y)
+    assert comparison.held.sum() == 40
+    before = comparison.solve(KernelFit(SMOOTH, NOISE))[1]
+    held, y = comparison.held, comparison.y[comparison.held][:, 0]
+    comparison.y[held] += 1.0
+    after = comparison.solve(KernelFit(SMOOTH, NOISE))[1]
+    comparison.y[held] += 1.0
+    again = comparison.solve(KernelFit(SMOOTH, NOISE))[1]
+    # With equal mu and v, the log density is a parabola in y.
+    curvature = again - 2.0 * after + before
+    assert (curvature < 0.0).all()
+    v = -1.0 / curvature
+    mu = y + 0.5 - v * (before - after)
+    assert_allclose(-0.5 * (np.log(2 * np.pi * v) + (y - mu) ** 2 / v), before)
+
+
+def test_duplicates_are_not_split_between_training_and_holdout(rng):
+    X = rng.uniform(-3, 3, size=(300, 1))
+    y = np.sin(X[:, 0]) + 0.5 * rng.normal(size=300)
+    memory = KernelFit(ConstantKernel(1.0) * RBF(1e-3), np.array([1e-3]))
+    smooth = KernelFit(SMOOTH, np.array([0.25]))
+    comparison = comparison_of(np.repeat(X, 5, axis=0), np.repeat(y, 5), M=240)
+    assert comparison.best_of([smooth, memory]) is smooth
+    assert comparison.best_of([memory, smooth]) is smooth
+
+
+def test_too_few_rows_keep_the_first_candidate(rng):
+    X, y = waves(rng, 14)
+    rough, smooth = KernelFit(ROUGH, NOISE), KernelFit(SMOOTH, 3 * NOISE)
+    comparison = comparison_of(X, y)
+    assert not comparison.decisive
+    assert comparison.best_of([rough, smooth]) is rough
+
+
+def test_comparison_uses_the_prior_of_the_estimator(rng, monkeypatch):
+    seen = []
+
+    def recorded(self, attributes, H, solver=holdout.CandidateComparison.solver):
+        seen.append(solver(self, attributes, H))
+        return seen[-1]
+
+    monkeypatch.setattr(holdout.CandidateComparison, "solver", recorded)
+    X, y = waves(rng, 300)
+    settings = {"n_inducing": 20, "n_neighbors": 5, "random_state": 0}
+    prior = {"kl": "local", "neighbor_metric": "euclidean"}
+    SWSGPRegressor(**settings, **prior).fit(X, y)
+    SWSGPRegressor(**settings, kl_weight=2.0).fit(X, y)
+    local, chain = seen[0], seen[-1]
+    assert isinstance(local.prior, LocalPrior)
+    assert isinstance(chain.prior, VecchiaPrior)
+    assert local.engine.model.kl_weight == 4.0
+    assert chain.engine.model.kl_weight == 2.0
+    assert local.search.options["metric"] == "euclidean"
+    assert chain.search.options["metric"] == "kernel"
+
+
+@pytest.mark.parametrize("points", ["kmeans", "random"])
+def test_comparison_chooses_inducing_points_like_the_fit(
+    points, rng, monkeypatch, few_steps
+):
+    chosen, choose = [], inducing.initial_inducing_points
+
+    def recorded(X, M, method, rng, scale, *args):
+        chosen.append((method, scale))
+        return choose(X, M, method, rng, scale, *args)
+
+    monkeypatch.setattr(holdout, "initial_inducing_points", recorded)
+    monkeypatch.setattr(start, "initial_inducing_points", recorded)
+    X = rng.normal(size=(300, 2)) * [1.0, 1000.0]
+    kernel = DotProduct(1.0) + ConstantKernel(1.0)
+    settings = {"n_inducing": 20, "n_neighbors": 5, "random_state": 0}
+    model = SWSGPRegressor(kernel, inducing_points=points, **settings)
+    model.fit(X, X[:, 0])
+    assert len(chosen) == 3
+    for method, scale in chosen:
+        assert method == points
+        assert_array_equal(scale, chosen[-1][1])
+    assert scale[1] > 100 * scale[0]
+
+
+def test_kernel_is_learned_once_when_the_part_holds_all_rows(
+    rng, monkeypatch, few_steps
+):
+    learned, learn = [], kernel_learning.learn_kernel
+
+    def recorded(X, y, *args, **options):
+        learned.append(len(y))
+        return learn(X, y, *args, **options)
+
+    monkeypatch.setattr(start, "learn_kernel", recorded)
+    X, y = waves(rng, 210)
+    SWSGPRegressor(n_inducing=20, random_state=0).fit(X, y)
+    assert learned == [210, 200]
+    SWSGPRegressor(n_inducing=20, random_state=0).fit(X[:190], y[:190])
+    assert learned == [210, 200, 190]
+
+
+def test_has_few_points_and_learning_part():
+    assert holdout.has_few_points(100, 401, 2)
+    assert not holdout.has_few_points(100, 400, 2)
+    # Four rows per point among the held-out rows, and among those for learning.
+    assert not holdout.has_few_points(4000, 10**6, 2)
+    assert not holdout.has_few_points(2000, 60_000, 784)
+    data = TrainingRows(np.zeros((5000, 1)), np.zeros((5000, 1)), np.ones(5000))
+    assert holdout.learning_part(100, data, np.random.RandomState(0)).n_rows == 400
+    assert holdout.learning_part(2, data, np.random.RandomState(0)).n_rows == 200
+
+
+def test_few_points_get_a_smoother_kernel(rng, monkeypatch):
+    X, y = waves(rng, 1500)
+    model = SWSGPRegressor(n_inducing=20, random_state=0).fit(X, y)
+    assert model.kernel_.k2.length_scale > 0.3
+    monkeypatch.setattr(start, "has_few_points", lambda *args: False)
+    other = SWSGPRegressor(n_inducing=20, random_state=0).fit(X, y)
+    assert other.kernel_.k2.length_scale < 0.3
+    X_new, y_new = waves(rng, 500)
+    assert model.score(X_new, y_new) > other.score(X_new, y_new)
+
+
+# --- which rows are held out ----------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("n", "held"), [(1, 1), (14, 7), (20, 10), (50, 20), (200, 40)]
 )
-def test_how_many_rows_are_held_out(rng, n, held):
+def test_number_of_held_out_rows(rng, n, held):
     X, setting = (
         rng.normal(size=(n, 2)),
-        (np.random.RandomState(0), {}, PriorSettings()),
+        (np.random.RandomState(0), {}, holdout.PriorSettings()),
     )
-    rows = Holdout(
+    rows = holdout.Holdout(
         n, TrainingRows(X, X[:, :1], np.ones(n)), ("gaussian", 1), None, *setting
     )
     assert rows.held.sum() == held
     assert rows.decisive == (held >= 8)
 
 
-# --- the scale of variances ---------------------------------------------------------
+def test_held_out_rows_do_not_depend_on_units_and_order_of_columns(rng):
+    X, y = rng.integers(-3, 4, size=(200, 3)).astype(float), rng.normal(size=(200, 1))
+
+    def held(X):
+        rng, options = np.random.RandomState(0), {"search": "auto"}
+        setting = ("gaussian", 1), None, rng, options, holdout.PriorSettings()
+        return holdout.Holdout(150, TrainingRows(X, y, np.ones(200)), *setting).held
+
+    expected = held(X)
+    assert expected.any()
+    np.testing.assert_array_equal(held(X[:, ::-1]), expected)
+    np.testing.assert_array_equal(held(-X), expected)
+    np.testing.assert_array_equal(held(5.0 - 2.0 * X[:, [1, 2, 0]]), expected)
+
+
+# --- the scale of variances -----------------------------------------------------------
 
 
 @pytest.fixture
-def scaled_by(rng):
-    """Return the scale found for held-out rows whose variances are 1 / `factor`."""
+def estimated_scale(rng):
+    """Return a function that estimates the scale where variances are 1 / `factor`."""
 
     def find(factor, n=1000, most=1000):
         data = TrainingRows(
@@ -81,7 +251,7 @@ def scaled_by(rng):
             return -0.5 * (np.log(v) + (y - mu) ** 2 / v)[:, 0]
 
         setting = ("gaussian", 1), log_density, np.random.RandomState(0)
-        rows = Holdout(most, data, *setting, {}, PriorSettings())
+        rows = holdout.Holdout(most, data, *setting, {}, holdout.PriorSettings())
         marginals = np.zeros((most, 1)), np.full((most, 1), 1.0 / factor)
         return rows.variance_scale(SimpleNamespace(marginals=lambda: marginals))
 
@@ -89,37 +259,21 @@ def scaled_by(rng):
 
 
 @pytest.mark.parametrize("factor", [0.25, 4.0])
-def test_variances_are_scaled_to_held_out_rows(scaled_by, factor):
-    assert scaled_by(factor, n=5000, most=5000) == pytest.approx(factor, rel=0.15)
+def test_variance_scale_matches_held_out_rows(estimated_scale, factor):
+    assert estimated_scale(factor, n=5000, most=5000) == pytest.approx(factor, rel=0.15)
 
 
-def test_few_rows_scale_variances_less(scaled_by):
-    assert scaled_by(0.1, n=100, most=100) > 1.3 * scaled_by(0.1, n=5000, most=5000)
-    assert scaled_by(1e-9, n=5000, most=5000) > 0.049  # e^-3
+def test_variance_scale_is_shrunk_for_few_rows(estimated_scale):
+    assert estimated_scale(0.1, n=100, most=100) > 1.3 * estimated_scale(
+        0.1, n=5000, most=5000
+    )
+    assert estimated_scale(1e-9, n=5000, most=5000) > 0.049  # the least scale is e^-3
 
 
-def test_a_scale_within_chance_is_one(scaled_by):
-    assert scaled_by(1.1, n=100, most=100) == 1.0
+def test_variance_scale_within_standard_error_is_one(estimated_scale):
+    assert estimated_scale(1.1, n=100, most=100) == 1.0
 
 
-def test_a_part_of_the_rows_must_gain_more(scaled_by):
-    assert scaled_by(0.7, n=10_000, most=10_000) != 1.0
-    assert scaled_by(0.7, n=1_000_000, most=10_000) == 1.0
-
-
-# --- which ------------------------------------------------------------------------
-
-
-def test_the_same_rows_are_held_out_for_other_columns(rng):
-    X, y = rng.integers(-3, 4, size=(200, 3)).astype(float), rng.normal(size=(200, 1))
-
-    def held(X):
-        rng, options = np.random.RandomState(0), {"search": "auto"}
-        setting = ("gaussian", 1), None, rng, options, PriorSettings()
-        return Holdout(150, TrainingRows(X, y, np.ones(200)), *setting).held
-
-    expected = held(X)
-    assert expected.any()
-    np.testing.assert_array_equal(held(X[:, ::-1]), expected)
-    np.testing.assert_array_equal(held(-X), expected)
-    np.testing.assert_array_equal(held(5.0 - 2.0 * X[:, [1, 2, 0]]), expected)
+def test_variance_scale_from_a_part_of_the_rows_needs_more_evidence(estimated_scale):
+    assert estimated_scale(0.7, n=10_000, most=10_000) != 1.0
+    assert estimated_scale(0.7, n=1_000_000, most=10_000) == 1.0

@@ -1,4 +1,4 @@
-"""Tests of the choice of initial inducing points."""
+"""The choice of initial inducing points."""
 
 import warnings
 
@@ -43,7 +43,7 @@ def test_shape_and_seed(X, method):
     assert not np.array_equal(choose(X, 20, method, seed=1), Z)
 
 
-def test_random_points_are_distinct_rows(X):
+def test_random_inducing_points_are_distinct_rows(X):
     Z = choose(X, 200, "random")
     assert len(rows_of(Z)) == 200
     assert rows_of(Z) <= rows_of(X)
@@ -74,19 +74,19 @@ def test_kmeans_ignores_a_scale_of_zero(X):
     assert_allclose(Z[:, 3], 7.0)
 
 
-def test_kmeans_takes_rows_where_most_are_asked_for(X):
+def test_kmeans_returns_rows_when_asked_for_most_of_them(X):
     Z = choose(X, 300, "kmeans")
     assert len(Z) == 300
     assert rows_of(Z) <= rows_of(X)
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_more_than_there_are_gives_all_rows_in_order(X, method):
+def test_more_points_than_rows_returns_all_rows_in_order(X, method):
     assert_array_equal(choose(X, 1000, method), X)
 
 
 @pytest.mark.parametrize("n_inducing", [8, 9, 100])
-def test_kmeans_with_few_distinct_rows_gives_them(rng, n_inducing):
+def test_kmeans_returns_all_distinct_rows_when_there_are_few(rng, n_inducing):
     X = rng.integers(2, size=(500, 3)).astype(float)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -119,7 +119,7 @@ def test_rows_without_weight_are_not_used(X, method, n_inducing):
     assert Z.max() < 100
 
 
-def test_kmeans_weighs_rows(rng):
+def test_kmeans_respects_weights(rng):
     X = np.hstack([rng.normal(size=500), 100 + rng.normal(size=500)])[:, None]
     heavy = np.where(X[:, 0] < 50, 1.0, 9.0)
     assert_allclose(choose(X, 1, "kmeans", sample_weight=heavy), 90, atol=1.5)
@@ -155,23 +155,23 @@ def test_given_points_are_copied_without_duplicates():
 
 
 @pytest.mark.parametrize("shape", [(4, 3), (4,), (0, 2), (2, 2, 2)])
-def test_given_points_of_another_shape(shape):
+def test_given_points_of_another_shape_raise(shape):
     message = r"inducing_points has shape .*: expected .* n_features=2; pass"
     with pytest.raises(ValueError, match=message):
         given_points(np.zeros(shape), 2, "auto")
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])
-def test_given_points_that_are_not_finite(value):
+def test_given_points_that_are_not_finite_raise(value):
     with pytest.raises(ValueError, match="inducing_points has 1 entries"):
         given_points([[0.0, value]], 2, "auto")
 
 
 @pytest.mark.parametrize("n_inducing", [1, 3, 5])
-def test_given_points_of_another_number(n_inducing):
+def test_given_points_of_another_number_raise(n_inducing):
     message = rf"n_inducing={n_inducing} with inducing_points of 4 rows: expected"
     with pytest.raises(ValueError, match=message):
-        given_points(np.zeros((4, 2)), 2, n_inducing)  # copies count
+        given_points(np.zeros((4, 2)), 2, n_inducing)  # duplicates count
     assert len(given_points(np.zeros((4, 2)), 2, 4)) == 4
 
 
@@ -187,7 +187,7 @@ def test_given_points_of_another_number(n_inducing):
         (10**8, 2, 1_000_000, 16),
     ],
 )
-def test_auto_grows_with_the_table(n_rows, n_features, M, H):
+def test_auto_sizes_grow_with_the_table(n_rows, n_features, M, H):
     assert count_inducing("auto", n_rows, n_features, natural=True) == M
     assert count_neighbors("auto", M, n_rows, natural=True) == H
     assert count_inducing("auto", n_rows, n_features, natural=False) == 256

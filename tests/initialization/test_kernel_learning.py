@@ -1,4 +1,4 @@
-"""Kernels learned on the nearest-neighbour likelihood, from coarse to fine."""
+"""Kernels learned with the nearest-neighbour likelihood."""
 
 import numpy as np
 import pytest
@@ -32,7 +32,7 @@ from skswsgp.baselines import NearestNeighborGPRegressor
 
 
 def learned(X, y, kernel=None, **options):
-    """Return the best `Found`."""
+    """Return the best `KernelFit`."""
     options = {
         "weight": np.ones(len(X)),
         "noise_variance": 0.1,
@@ -50,7 +50,7 @@ def learner_of(X, y, weight=None):
 
 
 def coarse_to_fine(learner):
-    """Return what a learner finds, the best first."""
+    """Return the fits of the coarse search, best first."""
     rng = np.random.RandomState(0)
     spread = feature_spread(learner.X, rng)
     return learner.coarse_to_fine(spread, np.array([0.1]), rng)
@@ -60,10 +60,10 @@ def scales(found):
     return found.kernel.k2.length_scale
 
 
-# --- tied or free -----------------------------------------------------------------
+# --- length-scales, shared ratio or free ----------------------------------------------
 
 
-def test_scales_are_freed_where_features_differ(rng):
+def test_length_scales_are_freed_where_features_differ(rng):
     X = rng.normal(size=(600, 6))
     y = np.sin(2 * X[:, 0]) + 0.1 * rng.normal(size=600)
     learner = learner_of(X, y)
@@ -74,7 +74,7 @@ def test_scales_are_freed_where_features_differ(rng):
     np.testing.assert_allclose(scales(other) / scales(other)[0], 1.0, rtol=0.2)
 
 
-def test_scales_stay_tied_where_nothing_tells_them_apart(rng):
+def test_length_scales_share_a_ratio_for_similar_features(rng):
     X = rng.normal(size=(100, 30))
     y = X.sum(axis=1) / 5 + 0.5 * rng.normal(size=100)
     learner = learner_of(X, y)
@@ -83,8 +83,8 @@ def test_scales_stay_tied_where_nothing_tells_them_apart(rng):
     assert not other.tied
 
 
-def test_equal_units_are_kept_where_they_are_better(rng):
-    # Most columns are small noise; dividing by their spread would make them loud.
+def test_equal_length_scales_are_preferred_where_they_fit_better(rng):
+    # Most columns are small noise, which division by their spread would amplify.
     X = np.hstack([rng.normal(size=(300, 2)), 0.01 * rng.normal(size=(300, 40))])
     y = np.sin(X[:, 0]) + X[:, 1] + 0.05 * rng.normal(size=300)
     learner = learner_of(X, y)
@@ -97,33 +97,33 @@ def test_equal_units_are_kept_where_they_are_better(rng):
     assert scales(tied).max() > 100 * scales(tied).min()
 
 
-def test_rows_that_decide_do_not_teach(rng, monkeypatch):
+def test_held_out_rows_are_not_used_for_learning(rng, monkeypatch):
     X, y = drawn(KERNELS["matern"], noise=0.1, N=200)
     learner = learner_of(X, y)
-    taught, judged = [], []
+    learning, validating = [], []
     learn, process = KernelLearner.learn, KernelLearner.process
 
-    def noted(self, start, rng, steps, rate, tied=False, rows=None, **options):
-        taught.append(rows)
+    def recorded(self, start, rng, steps, rate, tied=False, rows=None, **options):
+        learning.append(rows)
         return learn(self, start, rng, 2, rate, tied, rows, **options)
 
-    def watched(self, found, *H):
+    def recorded_process(self, found, *H):
         made = process(self, found, *H)
         density = made.log_density
-        made.log_density = lambda rows: (judged.append(rows), density(rows))[1]
+        made.log_density = lambda rows: (validating.append(rows), density(rows))[1]
         return made
 
-    monkeypatch.setattr(KernelLearner, "learn", noted)
-    monkeypatch.setattr(KernelLearner, "process", watched)
+    monkeypatch.setattr(KernelLearner, "learn", recorded)
+    monkeypatch.setattr(KernelLearner, "process", recorded_process)
     coarse_to_fine(learner)
-    assert len(taught) == len(judged) == 2
-    for rows, held in zip(taught, judged, strict=True):
+    assert len(learning) == len(validating) == 2
+    for rows, held in zip(learning, validating, strict=True):
         assert len(held) == 40
         np.testing.assert_array_equal(np.sort(np.r_[rows, held]), np.arange(200))
-        np.testing.assert_array_equal(held, judged[0])
+        np.testing.assert_array_equal(held, validating[0])
 
 
-def test_tied_scales_are_a_start_for_classes(rng):
+def test_shared_length_scale_ratio_suits_many_noise_features(rng):
     X = np.hstack([rng.normal(size=(200, 2)), rng.normal(size=(200, 30))])
     y = (X[:, :2].sum(axis=1) > 0).astype(int)
     model = SWSGPClassifier(random_state=0).fit(X, y)
@@ -137,18 +137,18 @@ def test_few_rows(N, rng):
     assert np.isfinite(model.predict(X, return_std=True)).all()
 
 
-def test_constant_columns(rng):
+def test_learning_with_constant_columns(rng):
     X = np.hstack([rng.normal(size=(60, 1)), np.full((60, 3), 7.0)])
     for kept in (slice(None), slice(1, None)):
         found = learned(X[:, kept], X[:, 0])
         assert np.isfinite(scales(found)).all()
 
 
-# --- the whole --------------------------------------------------------------------
+# --- the whole ------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("nu", [0.5, 2.5])
-def test_the_smoothness_is_found(nu):
+def test_smoothness_is_recovered(nu):
     X, y = drawn(ConstantKernel(1.0) * Matern([0.8, 1.6], nu=nu), noise=0.001)
     kernel, noise, tied, curve, _ = learned(X, y)
     assert kernel.k2.nu == nu
@@ -157,7 +157,7 @@ def test_the_smoothness_is_found(nu):
     assert len(curve) == steps if tied else steps + kernel_learning.STEPS
 
 
-def test_all_that_are_found_may_have_the_noise_that_suits_them():
+def test_fit_all_noise_improves_the_second_best_kernel():
     X, y = drawn(ConstantKernel(1.0) * Matern([0.8, 1.6], nu=0.5), noise=0.3)
     learner, rows = learner_of(X, y), np.arange(len(X))
     densities = []
@@ -172,7 +172,7 @@ def test_all_that_are_found_may_have_the_noise_that_suits_them():
     assert densities[1] > densities[0] + 1e-3
 
 
-def test_a_kernel_of_the_user_keeps_its_form(rng):
+def test_given_kernel_keeps_its_form(rng):
     X, y = drawn(KERNELS["matern"], noise=0.1, N=100)
     given = ConstantKernel(1.0) * RBF([1.0, 1.0])
     kernel, noise, _, curve, _ = learned(
@@ -187,7 +187,7 @@ def test_a_kernel_of_the_user_keeps_its_form(rng):
 
 
 @pytest.mark.parametrize("unit", [1e-3, 1.0, 1e3])
-def test_few_rows_teach_a_kernel_of_the_user_in_any_units(rng, unit):
+def test_given_kernel_is_learned_from_few_rows_in_any_units(rng, unit):
     X = rng.uniform(-2, 2, size=(60, 3))
     y = np.sin(X[:, 0]) + X[:, 1] + 0.1 * rng.normal(size=60)
     given = ConstantKernel() * RBF([1.0, 1.0, 1.0])
@@ -195,7 +195,7 @@ def test_few_rows_teach_a_kernel_of_the_user_in_any_units(rng, unit):
     assert model.score(unit * X[40:], y[40:]) > 0.85
 
 
-def test_the_prior_is_in_the_units_of_x():
+def test_prior_of_length_scales_follows_the_spread_of_X():
     fixed = Matern(3.0, "fixed", nu=1.5)
     kernel = ConstantKernel(2.0) * RBF([1.0, 4.0]) + RationalQuadratic(8.0, 0.7) + fixed
     spread = np.array([10.0, 1000.0])
@@ -210,7 +210,7 @@ def test_the_prior_is_in_the_units_of_x():
     np.testing.assert_array_equal(params_in_units(linear, spread, varying), [3.0])
 
 
-def test_the_prior_does_not_see_constant_features():
+def test_prior_of_length_scales_ignores_constant_features():
     spread, varying = np.array([10.0, 1.0]), np.array([True, False])
     for kernel, expected in (
         (RBF(3.0), [10.0]),
@@ -223,14 +223,14 @@ def test_the_prior_does_not_see_constant_features():
 
 
 @pytest.mark.parametrize("kernel", [None, RBF(2.0)], ids=["none", "given"])
-def test_one_row_teaches_nothing(kernel):
+def test_one_row_leaves_the_kernel_unchanged(kernel):
     learned_kernel, noise, _, curve, _ = learned(np.ones((1, 2)), np.zeros(1), kernel)
     assert kernel is None or learned_kernel == kernel
     np.testing.assert_array_equal(noise, [0.1])
     assert len(curve) == 0
 
 
-def test_many_rows_are_sampled(monkeypatch):
+def test_learning_samples_many_rows(monkeypatch):
     X, y = drawn(KERNELS["matern"], noise=0.1, N=200)
     sizes = []
 
@@ -245,7 +245,7 @@ def test_many_rows_are_sampled(monkeypatch):
     assert set(sizes) == {60}
 
 
-def test_copies_count_as_weights(rng):
+def test_duplicates_count_as_weights(rng):
     X = rng.uniform(-2, 2, size=(80, 2))
     y = np.sin(2 * X[:, :1]) + 0.3 * rng.normal(size=(80, 1))
     count = np.ones(80)
@@ -257,11 +257,11 @@ def test_copies_count_as_weights(rng):
     ]
     np.testing.assert_array_equal(found[0].kernel.theta, found[1].kernel.theta)
     np.testing.assert_array_equal(found[0].noise, found[1].noise)
-    assert found[0].noise[0] > 0.01  # a copy is no witness of little noise
+    assert found[0].noise[0] > 0.01  # duplicates do not show that noise is small
 
 
 @pytest.mark.parametrize("search", ["kd_tree", "pynndescent"])
-def test_a_kernel_without_one_distance_is_scanned(search, rng):
+def test_kernel_without_a_single_metric_can_be_learned(search, rng):
     X = rng.normal(size=(40, 2))
     y = np.sin(X[:, :1])
     kernel = RBF([1.0, 2.0]) + Matern([2.0, 1.0])
@@ -270,7 +270,7 @@ def test_a_kernel_without_one_distance_is_scanned(search, rng):
     )
 
 
-def test_sites_teach_the_kernel_of_the_function(rng):
+def test_kernel_of_the_function_is_recovered_from_sites(rng):
     truth = ConstantKernel(9.0) * Matern([0.5, 2.0], nu=1.5)
     X = rng.uniform(-2, 2, size=(600, 2))
     variance = rng.uniform(0.01, 1.0, (600, 1))
@@ -288,7 +288,7 @@ def test_sites_teach_the_kernel_of_the_function(rng):
 
 
 @pytest.mark.parametrize("pool", [1024, 70])
-def test_learning_from_some_rows_of_x(rng, monkeypatch, pool):
+def test_selected_rows_equal_a_copy_of_them(rng, monkeypatch, pool):
     monkeypatch.setattr(kernel_learning, "MAX_ROWS", pool)
     monkeypatch.setattr(kernel_learning, "NEIGHBORS", 5)
     X = rng.normal(size=(120, 2))
@@ -305,7 +305,7 @@ def test_learning_from_some_rows_of_x(rng, monkeypatch, pool):
 
 
 @pytest.mark.parametrize("local", [False, True])
-def test_learning_makes_no_graph(rng, monkeypatch, few_steps, local):
+def test_learning_builds_no_graph_index(rng, monkeypatch, few_steps, local):
     made = []
 
     class Graph:
@@ -313,7 +313,7 @@ def test_learning_makes_no_graph(rng, monkeypatch, few_steps, local):
             self.n_neighbors = n_neighbors
             made.append(self)
 
-        def find(self, points):  # nothing that can be trusted
+        def find(self, points):  # marks every list as wrong
             n = len(points)
             return np.zeros((n, self.n_neighbors)), np.zeros(n, dtype=bool)
 
@@ -335,7 +335,7 @@ def test_learning_makes_no_graph(rng, monkeypatch, few_steps, local):
 
 
 @pytest.mark.parametrize("factor", [0.2, 5.0])
-def test_variances_are_calibrated_where_means_stay(factor):
+def test_rescaled_variance_keeps_the_means(factor):
     true = 1.5 * Matern([1.0, 0.5], nu=1.5)
     X, y = drawn(true, noise=0.1)
     learner = learner_of(X, y)
@@ -353,7 +353,7 @@ def test_variances_are_calibrated_where_means_stay(factor):
     np.testing.assert_allclose(second, first, rtol=1e-8, atol=1e-8)
 
 
-def test_variances_that_fit_or_are_fixed_stay():
+def test_rescale_variance_keeps_fitting_and_fixed_variances():
     X, y = drawn(1.5 * Matern([1.0, 0.5], nu=1.5), noise=0.1)
     learner, rng = learner_of(X, y), np.random.RandomState(0)
     for kernel, noise in [
@@ -366,9 +366,10 @@ def test_variances_that_fit_or_are_fixed_stay():
 
 
 @pytest.mark.parametrize("estimator", [SWSGPRegressor, NearestNeighborGPRegressor])
-def test_folds_that_come_close_are_told_apart(estimator):
-    # From 32 nearest rows all looks like a plane: lengths were four times as long, RMSE
-    # twice the noise and more, and 95 % intervals held 64 %.
+def test_nearby_folds_of_a_surface_are_separated(estimator):
+    # The 32 nearest rows nearly lie on a plane: learned from them alone, length-scales
+    # were four times as long, RMSE exceeded twice the noise, and 95 % intervals held
+    # 64 % of the targets.
     X, y = make_s_curve(900, noise=0.05, random_state=0)
     model = estimator(random_state=0).fit(X[:650], y[:650])
     mean, std = model.predict(X[650:], return_std=True)
@@ -377,10 +378,10 @@ def test_folds_that_come_close_are_told_apart(estimator):
     assert np.mean(np.abs(error) < 1.96 * std) > 0.88
 
 
-# --- few rows -----------------------------------------------------------------------
+# --- few rows -------------------------------------------------------------------------
 
 
-def test_few_rows_are_taken_at_once():
+def test_marginal_likelihood_of_few_rows_is_maximal():
     X, y = drawn(KERNELS["matern"], noise=0.1, N=60)
     start = KernelFit(ConstantKernel(0.5) * Matern([1.0, 1.0], nu=1.5), np.array([0.2]))
     found = learner_of(X, y, np.full(60, 2.0)).maximize_marginal_likelihood(start)
@@ -394,7 +395,7 @@ def test_few_rows_are_taken_at_once():
     assert np.abs(theta - before).max() > 0.2
 
 
-def test_which_rows_are_few(rng, monkeypatch):
+def test_limits_of_few_rows(rng, monkeypatch):
     X, y = rng.normal(size=(40, 2)), rng.normal(size=40)
     assert learner_of(X, y).few
     assert not learner_of(X, y, rng.uniform(0.5, 2.0, size=40)).few
@@ -406,7 +407,7 @@ def test_which_rows_are_few(rng, monkeypatch):
     assert not learner_of(X, y).few
 
 
-def test_the_noise_of_few_rows_with_many_columns():
+def test_noise_is_not_underestimated_for_few_rows_with_many_columns():
     noise, held = [], []
     for seed in range(3):
         rng = np.random.default_rng(seed)
@@ -416,11 +417,11 @@ def test_the_noise_of_few_rows_with_many_columns():
         mean, std = model.predict(X[100:], return_std=True)
         held.append(np.mean(np.abs(mean - y[100:]) < 1.96 * std))
         noise.append(np.sqrt(model.noise_variance_) * model.y_scale_)
-    assert np.mean(held) > 0.87  # 0.79 from the nearest rows
-    assert np.mean(noise) > 0.2  # 0.5 is true, 0.1 was learned from the nearest rows
+    assert np.mean(held) > 0.87  # 0.79 when learned from nearest rows
+    assert np.mean(noise) > 0.2  # true value 0.5; 0.1 when learned from nearest rows
 
 
-def test_bounds_hold_for_few_rows_as_well(rng):
+def test_bounds_are_respected_for_few_rows(rng):
     X, y = rng.normal(size=(30, 2)), rng.normal(size=30)
     kernel = ConstantKernel(1.0, "fixed") * Matern([1.0, 1.0], (0.9, 1.1), nu=2.5)
     model = SWSGPRegressor(kernel, random_state=0).fit(1e7 + X, y)
@@ -429,7 +430,7 @@ def test_bounds_hold_for_few_rows_as_well(rng):
     assert (scale >= 0.9 - 1e-9).all() and (scale <= 1.1 + 1e-9).all()
 
 
-def test_a_matrix_without_a_factor_leaves_few_rows_as_they_were(monkeypatch):
+def test_failed_factorisation_keeps_the_kernel_of_few_rows(monkeypatch):
     def fails(self, X, y):
         raise np.linalg.LinAlgError
 

@@ -1,4 +1,4 @@
-"""The kernel of a classifier, refined on what held-out rows say."""
+"""The kernel of a classifier, refined with held-out rows."""
 
 import numpy as np
 import pytest
@@ -17,12 +17,12 @@ from skswsgp._solvers.data import TrainingRows
 
 OPTIONS = {"n_threads": 1, "dtype": "float64", "search": "auto"}
 BINARY = "bernoulli", 1
-CHAIN = PriorSettings()
+VECCHIA = PriorSettings()
 
 
 @pytest.fixture
 def steep(rng):
-    """A function of large variance, and signs drawn from the probit model of it."""
+    """Return X and signs, drawn from the probit model of a function of variance 18."""
     X = rng.uniform(-3, 3, (300, 1))
     f = 6.0 * np.sin(2 * X[:, 0])
     return X, np.where(rng.uniform(size=300) < ndtr(f), 1.0, -1.0)
@@ -49,7 +49,7 @@ def start_of(kernel, tied=False):
     return KernelFit(kernel, np.zeros(1), tied)
 
 
-def trials_of(X, y, kernel, weight=None, likelihood=BINARY, prior=CHAIN):
+def trials_of(X, y, kernel, weight=None, likelihood=BINARY, prior=VECCHIA):
     data, rng = data_of(X, y, weight), np.random.RandomState(1)
     setting = likelihood, log_density, rng, OPTIONS, prior
     return SiteRefinement(start_of(kernel), data, *setting)
@@ -57,23 +57,23 @@ def trials_of(X, y, kernel, weight=None, likelihood=BINARY, prior=CHAIN):
 
 def refined(X, y, kernel, weight=None, likelihood=BINARY):
     data, rng = data_of(X, y, weight), np.random.RandomState(1)
-    setting = likelihood, log_density, rng, OPTIONS, CHAIN
+    setting = likelihood, log_density, rng, OPTIONS, VECCHIA
     return refine_kernel([start_of(kernel)], data, *setting).kernel
 
 
 # --- the variance ---------------------------------------------------------------------
 
 
-def test_variance_rises_on_steep_data(steep):
+def test_variance_grows_on_steep_data(steep):
     assert 4.0 < refined(*steep, variance_kernel(0.5)).k1.constant_value < 400.0
 
 
-def test_variance_falls_on_pure_chance(rng):
+def test_variance_falls_on_random_labels(rng):
     X, y = rng.uniform(-3, 3, (1000, 2)), rng.choice([-1.0, 1.0], 1000)
     assert refined(X, y, variance_kernel(2.0)).k1.constant_value < 0.1
 
 
-def test_few_rows_ask_for_no_huge_variance(monkeypatch, rng):
+def test_variance_stays_moderate_for_few_separable_rows(monkeypatch, rng):
     X = np.r_[rng.uniform(-3, -1, (20, 1)), rng.uniform(1, 3, (20, 1))]
     y, kernel = np.sign(X[:, 0]), variance_kernel(5.0, (1e-3, 1e5))
     assert refined(X, y, kernel).k1.constant_value < 20.0
@@ -81,13 +81,13 @@ def test_few_rows_ask_for_no_huge_variance(monkeypatch, rng):
     assert refined(X, y, kernel).k1.constant_value > 25.0
 
 
-def test_variance_keeps_its_bounds(steep):
+def test_variance_respects_its_bounds(steep):
     assert refined(*steep, variance_kernel(0.5, (0.1, 2.0))).k1.constant_value > 1.0
     estimator = SWSGPClassifier(variance_kernel(0.5, (0.1, 2.0)), random_state=0)
     assert 0.1 <= estimator.fit(*steep).kernel_.k1.constant_value <= 2.0
 
 
-def test_a_fixed_variance_stays(steep):
+def test_fixed_variance_is_not_changed(steep):
     kernel = ConstantKernel(0.5, "fixed") * RBF(0.7)
     assert free_variance(kernel, 1) is None
     assert free_variance(RBF() + variance_kernel(1.0), 1) is None
@@ -99,7 +99,7 @@ def test_a_fixed_variance_stays(steep):
 # --- learning from sites --------------------------------------------------------------
 
 
-def test_the_next_kernel_learns_from_the_sites_of_kept_rows(monkeypatch, steep):
+def test_next_kernel_is_learned_from_sites_of_training_rows(monkeypatch, steep):
     seen = {}
 
     def learn(sites, X, weight, start, **options):
@@ -125,7 +125,7 @@ def test_the_next_kernel_learns_from_the_sites_of_kept_rows(monkeypatch, steep):
 # --- trials ---------------------------------------------------------------------------
 
 
-def test_held_out_rows_do_not_teach(steep):
+def test_held_out_rows_do_not_change_q(steep):
     X, y = steep
     trials = trials_of(X, y, variance_kernel(2.0))
     flipped = np.where(trials.held, -y, y)
@@ -137,7 +137,7 @@ def test_held_out_rows_do_not_teach(steep):
     assert trials.density.mean() > other.density.mean() + 0.5
 
 
-def test_a_worse_kernel_is_not_kept(steep):
+def test_worse_kernel_is_rejected(steep):
     trials = trials_of(*steep, variance_kernel(20.0))
     trials.consider(trials.solver_for, trials.start.kernel)
     best = trials.best
@@ -146,7 +146,7 @@ def test_a_worse_kernel_is_not_kept(steep):
     assert trials.kernel == variance_kernel(20.0)
 
 
-def test_trials_know_the_prior(steep):
+def test_trials_use_the_prior_of_the_estimator(steep):
     X, y = steep
     prior = PriorSettings("local", 3.0, "euclidean")
     trials = trials_of(X, y, variance_kernel(20.0), prior=prior)
@@ -162,38 +162,38 @@ def test_trials_know_the_prior(steep):
     assert_allclose(*matrices, rtol=1e-6, atol=1e-9)
 
 
-def test_a_gain_within_chance_is_none(monkeypatch, steep):
+def test_gain_within_standard_error_is_rejected(monkeypatch, steep):
     trials = trials_of(*steep, variance_kernel(20.0))
     trials.consider(trials.solver_for, trials.start.kernel)
     noise = np.random.default_rng(0).normal(size=trials.held.sum())
     noise += 0.5 * noise.std() / np.sqrt(len(noise)) - noise.mean()
     monkeypatch.setattr(trials, "log_density", lambda *_: trials.density + noise)
     assert not trials.consider(trials.best.scaled, -1, 1.0)
-    sure = 3.0 * noise.mean() + 0.0 * noise
-    monkeypatch.setattr(trials, "log_density", lambda *_: trials.density + sure)
+    certain = 3.0 * noise.mean() + 0.0 * noise
+    monkeypatch.setattr(trials, "log_density", lambda *_: trials.density + certain)
     assert trials.consider(trials.best.scaled, -1, 1.0)
 
 
-def test_a_part_of_many_rows_takes_part(monkeypatch, steep):
+def test_number_of_rows_is_limited(monkeypatch, steep):
     monkeypatch.setattr(site_refinement, "MAX_HOLDOUT_ROWS", 100)
     trials = trials_of(*steep, variance_kernel(2.0))
     assert len(trials.X) == len(trials.y) == len(trials.held) == 100
     assert trials.held.sum() == 20
 
 
-def test_too_few_rows_to_hold_out_choose_nothing():
+def test_one_row_keeps_the_kernel():
     X, y = np.zeros((1, 2)), np.ones(1)
     kernel = variance_kernel(2.0)
     assert refined(X, y, kernel) is kernel
 
 
-def test_equal_rows_choose_nothing(rng):
+def test_equal_rows_keep_the_kernel(rng):
     X, y = np.ones((100, 2)), rng.choice([-1.0, 1.0], size=100)
     kernel = variance_kernel(2.0)
     assert refined(X, y, kernel) is kernel
 
 
-def test_one_heavy_row_chooses_nothing(steep):
+def test_one_dominant_weight_keeps_the_kernel(steep):
     X, y = steep
     kernel, weight = variance_kernel(0.5), np.ones(len(X))
     weight[np.flatnonzero(trials_of(X, y, kernel).held)[0]] = 1e6
@@ -208,7 +208,7 @@ def test_rows_that_share_X_are_held_out_together(steep):
     assert_array_equal(*held.reshape(2, -1))
 
 
-def test_trials_take_other_columns_in_the_same_order(steep):
+def test_trials_do_not_depend_on_the_order_of_columns(steep):
     X, y = np.hstack([steep[0], np.roll(steep[0], 1)]), steep[1]
     kernel = ConstantKernel(2.0) * RBF(0.7)
     first = trials_of(X, y, kernel)
@@ -218,7 +218,7 @@ def test_trials_take_other_columns_in_the_same_order(steep):
         assert_array_equal(other.held, first.held)
 
 
-def test_copies_do_not_tell_of_each_other(rng):
+def test_duplicates_are_not_split_between_training_and_holdout(rng):
     X, y = rng.normal(size=(200, 2)), rng.choice([-1.0, 1.0], size=200)
     thrice = [np.repeat(array, 3, axis=0) for array in (X, y)]
     trials = trials_of(*thrice, variance_kernel(0.5))
@@ -227,7 +227,7 @@ def test_copies_do_not_tell_of_each_other(rng):
     assert refined(*thrice, variance_kernel(0.5)).k1.constant_value <= 0.5
 
 
-def test_kept_rows_may_lack_a_class(rng):
+def test_training_rows_may_lack_a_class(rng):
     X, y = rng.normal(size=(150, 2)), np.zeros(150)
     kernel = ConstantKernel(1.5) * Matern([0.8, 1.5], nu=1.5)
     held = trials_of(X, y, kernel, likelihood=("softmax", 2)).held
@@ -235,7 +235,7 @@ def test_kept_rows_may_lack_a_class(rng):
     assert np.isfinite(refined(X, y, kernel, likelihood=("softmax", 2)).theta).all()
 
 
-def test_three_classes(rng):
+def test_three_classes_learn_variance_and_length_scales(rng):
     X = rng.uniform(-2, 2, (300, 2))
     y = np.digitize(np.sin(2 * X[:, 0]), [-0.5, 0.5]).astype(float)
     start = ConstantKernel(0.3) * RBF([1.0, 1.0])
@@ -244,14 +244,14 @@ def test_three_classes(rng):
     assert kernel.k2.length_scale[1] > 1.5 * kernel.k2.length_scale[0]
 
 
-def test_copies_of_rows(rng):
+def test_refinement_with_duplicated_rows(rng):
     X = np.repeat(rng.uniform(-2, 2, (60, 1)), 3, axis=0)
     y = np.where(ndtr(3 * np.sin(2 * X[:, 0])) > rng.uniform(size=180), 1.0, -1.0)
     assert np.isfinite(refined(X, y, variance_kernel(1.0)).theta).all()
 
 
 @pytest.mark.parametrize("when", [1, 2, 4])
-def test_an_interrupted_search_keeps_the_best_so_far(monkeypatch, steep, when):
+def test_interrupted_refinement_keeps_the_best_kernel_so_far(monkeypatch, steep, when):
     calls, consider = [], SiteRefinement.consider
 
     def interrupted(self, *arguments, **options):
@@ -269,18 +269,18 @@ def test_an_interrupted_search_keeps_the_best_so_far(monkeypatch, steep, when):
     assert model.score(X, y) > 0.8
 
 
-def test_a_trial_that_fails_is_worse_than_any(monkeypatch, steep):
+def test_failed_trial_is_worse_than_any_other(monkeypatch, steep):
     factors, scale = [], SiteRefinement.scale
 
     def fails(*args, **options):
         raise FloatingPointError
 
-    def noted(self, factor, most):
+    def recorded(self, factor, most):
         factors.append(factor)
         scale(self, factor, most)
 
     monkeypatch.setattr(site_refinement, "learn_kernel_from_sites", fails)
-    monkeypatch.setattr(SiteRefinement, "scale", noted)
+    monkeypatch.setattr(SiteRefinement, "scale", recorded)
     kernel = refined(*steep, variance_kernel(0.5))
     assert kernel.k1.constant_value > 1.0
     assert factors == [
@@ -290,7 +290,7 @@ def test_a_trial_that_fails_is_worse_than_any(monkeypatch, steep):
 
 
 @pytest.mark.parametrize("failing", [(0,), (1,), (0, 1)])
-def test_a_start_that_fails_leaves_the_others(monkeypatch, steep, failing):
+def test_failed_start_leaves_the_others(monkeypatch, steep, failing):
     starts = [start_of(variance_kernel(variance)) for variance in (0.5, 1.1)]
     solver_for = SiteRefinement.solver_for
 
@@ -301,24 +301,24 @@ def test_a_start_that_fails_leaves_the_others(monkeypatch, steep, failing):
 
     monkeypatch.setattr(SiteRefinement, "solver_for", fails)
     data, rng = data_of(*steep), np.random.RandomState(1)
-    found = refine_kernel(starts, data, BINARY, log_density, rng, OPTIONS, CHAIN)
+    found = refine_kernel(starts, data, BINARY, log_density, rng, OPTIONS, VECCHIA)
     if len(failing) == 2:
         assert found is starts[0]
     else:
         assert found.kernel.k1.constant_value > 2.0
 
 
-def test_the_same_seed_gives_the_same_kernel(steep):
+def test_refinement_repeats_for_the_same_seed(steep):
     first, other = (refined(*steep, variance_kernel(0.5)) for _ in range(2))
     assert_array_equal(first.theta, other.theta)
 
 
-def test_the_paper_solver_learns_by_itself(monkeypatch, steep):
+def test_adam_skips_the_refinement(monkeypatch, steep):
     monkeypatch.setattr(site_refinement.SiteRefinement, "consider", None)
     SWSGPClassifier(solver="adam", max_iter=1, random_state=0).fit(*steep)
 
 
-def test_scales_are_freed_once_tied_ones_help_no_more(monkeypatch, steep):
+def test_length_scales_are_freed_when_a_shared_ratio_stops_helping(monkeypatch, steep):
     tied = []
 
     def learn(sites, X, weight, start, **options):
@@ -330,5 +330,5 @@ def test_scales_are_freed_once_tied_ones_help_no_more(monkeypatch, steep):
     kernel = ConstantKernel(2.0) * RBF([0.7, 0.7])
     data, rng = data_of(X, steep[1]), np.random.RandomState(1)
     starts = [start_of(kernel, tied=True)]
-    refine_kernel(starts, data, BINARY, log_density, rng, OPTIONS, CHAIN)
+    refine_kernel(starts, data, BINARY, log_density, rng, OPTIONS, VECCHIA)
     assert tied == [True, False]

@@ -1,4 +1,4 @@
-"""The natural solver: its chain prior, its optimum, and the choice of the variance."""
+"""The natural solver: its Vecchia prior, its optimum, its failures."""
 
 import numpy as np
 import pytest
@@ -79,38 +79,42 @@ def make_solver(
     return NaturalSolver(engine, kernel, data, options, np.random.RandomState(0), kl)
 
 
-def weigh(solver, kernel):
-    """Return the `RowWeights` of a solver's rows under another kernel."""
+def project(solver, kernel):
+    """Return the `Projection` of a solver's rows under another kernel."""
     lookup = NeighborTracker(solver.search, solver.data.n_rows, memory_budget()).lookup
     return Projection(solver.engine, kernel, solver.data, lookup, memory_budget())
 
 
-def twin_of(solver, kernel, Z, X):
-    """Return A, F and the covariance of the chain from the reference."""
+def reference_of(solver, kernel, Z, X):
+    """Return dense A, F and prior covariance P from the reference."""
     H, jitter = solver.engine.n_neighbors, solver.engine.model.jitter
     P = reference.chain_covariance(kernel, Z, list(solver.order), H, jitter)
     return *reference.inducing_weights(kernel, X, Z, H, jitter), P
 
 
-def bound_of(solver, twin, y, m, s, likelihood="gaussian"):
-    """Return the bound with the weight of the divergence, from the reference."""
+def bound_of(solver, dense, y, m, s, likelihood="gaussian"):
+    """Return the bound for dense (A, F, P) from the reference."""
     model = solver.engine.model
     if likelihood == "softmax":
         y = y.ravel()
     arguments = model.noise, solver.weight, model.kl_weight, model.nodes.T
-    return reference.natural_bound(*twin[:2], y, m, s, twin[2], likelihood, *arguments)
+    return reference.natural_bound(
+        *dense[:2], y, m, s, dense[2], likelihood, *arguments
+    )
 
 
-def slopes_of(solver, twin, y, likelihood="gaussian"):
+def slopes_of(solver, dense, y, likelihood="gaussian"):
     """Return central differences of the bound by m and by log s."""
     model = solver.engine.model
     m, s = model.m.copy(), model.s.copy()
 
     def by_m(values):
-        return bound_of(solver, twin, y, values.reshape(m.shape), s, likelihood)
+        return bound_of(solver, dense, y, values.reshape(m.shape), s, likelihood)
 
     def by_log_s(values):
-        return bound_of(solver, twin, y, m, np.exp(values.reshape(m.shape)), likelihood)
+        return bound_of(
+            solver, dense, y, m, np.exp(values.reshape(m.shape)), likelihood
+        )
 
     return np.concatenate(
         [
@@ -120,14 +124,14 @@ def slopes_of(solver, twin, y, likelihood="gaussian"):
     )
 
 
-# --- the chain ------------------------------------------------------------------------
+# --- the Vecchia prior ----------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kernel", KERNELS, ids=["one", "several"])
 @pytest.mark.parametrize("H", [1, 4, M - 1, M])
-def test_chain_is_that_of_the_reference(Z, kernel, H):
+def test_vecchia_prior_equals_the_reference(Z, kernel, H):
     solver = make_solver(kernel, Z, H)
-    _, _, P = twin_of(solver, kernel, Z, Z[:0])
+    _, _, P = reference_of(solver, kernel, Z, Z[:0])
     R = solver.prior.rows.matvec(np.eye(M))
     assert_allclose(R.T @ R @ P, np.eye(M), atol=1e-8)
     assert_allclose(solver.prior.dense_precision(), R.T @ R, rtol=1e-9)
@@ -136,14 +140,14 @@ def test_chain_is_that_of_the_reference(Z, kernel, H):
 
 
 @pytest.mark.parametrize("kernel", [*KERNELS, DotProduct(0.5)])
-def test_chain_of_all_predecessors_is_the_prior(Z, kernel):
+def test_vecchia_prior_with_all_predecessors_is_the_exact_prior(Z, kernel):
     R = make_solver(kernel, Z, M).prior.rows.matvec(np.eye(M))
     K = kernel(Z)
     K += JITTER * np.mean(np.diag(K)) * np.eye(M)
     assert_allclose(R.T @ R @ K, np.eye(M), atol=1e-7)
 
 
-def test_chain_visits_the_points_in_order(Z):
+def test_vecchia_factor_is_triangular_in_the_random_order(Z):
     solver = make_solver(MATERN, Z, 4)
     R = solver.prior.rows.matvec(np.eye(M))[:, solver.order]
     assert_array_equal(np.triu(R, 1), 0.0)
@@ -152,16 +156,16 @@ def test_chain_visits_the_points_in_order(Z):
 
 
 @pytest.mark.parametrize("H", [4, M])
-def test_divergence_is_that_between_gaussians(rng, Z, H):
+def test_divergence_equals_that_between_gaussians(rng, Z, H):
     solver = make_solver(MATERN, Z, H)
-    _, _, P = twin_of(solver, MATERN, Z, Z[:0])
+    _, _, P = reference_of(solver, MATERN, Z, Z[:0])
     m, s = rng.normal(size=(M, 2)), rng.uniform(0.1, 2.0, (M, 2))
     expected = sum(reference.gaussian_kl(m[:, q], np.diag(s[:, q]), P) for q in (0, 1))
     assert solver.prior.divergence(m, s) == pytest.approx(expected, rel=1e-9)
 
 
 @pytest.mark.parametrize("H", [4, M])
-def test_scaled_chain_is_that_of_the_scaled_kernel(Z, H):
+def test_scaled_vecchia_prior_equals_that_of_the_scaled_kernel(Z, H):
     actual = make_solver(MATERN, Z, H).prior.scaled(7.0)
     expected = make_solver(10.5 * MATERN.k2, Z, H).prior
     assert_allclose(
@@ -172,7 +176,7 @@ def test_scaled_chain_is_that_of_the_scaled_kernel(Z, H):
 
 
 @pytest.mark.parametrize("H", [4, M])
-def test_scaled_divergences_are_those_of_the_scaled_kernel(rng, Z, H):
+def test_scaled_local_prior_equals_that_of_the_scaled_kernel(rng, Z, H):
     X, weight = rng.normal(size=(20, 2)), rng.uniform(0.5, 2.0, 20)
     actual, expected = (
         make_solver(kernel, Z, H, X, weight=weight, kl="local").prior
@@ -185,16 +189,16 @@ def test_scaled_divergences_are_those_of_the_scaled_kernel(rng, Z, H):
     assert_allclose(actual.matvec(m), expected.matvec(m), rtol=1e-7)
 
 
-def test_chain_in_float32(Z):
+def test_vecchia_prior_in_float32(Z):
     actual = make_solver(MATERN, Z, 4, dtype="float32").prior.rows.matvec(np.eye(M))
     expected = make_solver(MATERN, Z, 4).prior.rows.matvec(np.eye(M))
     assert_allclose(actual, expected, atol=2e-3)
 
 
 @pytest.mark.parametrize("H", [1, 4, M])
-def test_products_with_the_precision_and_the_prior(rng, Z, H):
+def test_products_with_precision_and_covariance(rng, Z, H):
     solver = make_solver(MATERN, Z, H)
-    _, _, P = twin_of(solver, MATERN, Z, Z[:0])
+    _, _, P = reference_of(solver, MATERN, Z, Z[:0])
     u = rng.normal(size=(M, 2))
     assert_allclose(solver.prior.solve(u), P @ u, atol=1e-9)
     assert_allclose(solver.prior.solve(solver.prior.matvec(u)), u, atol=1e-9)
@@ -204,7 +208,7 @@ def test_products_with_the_precision_and_the_prior(rng, Z, H):
 @pytest.mark.parametrize(
     "kernel", [Matern([1.0, 3.0, 0.5]), RBF(0.7) + 0.3 * DotProduct(0.5)]
 )
-def test_predecessors_are_the_nearest_before(rng, kernel, H):
+def test_predecessors_are_the_nearest_earlier_points(rng, kernel, H):
     Z = rng.normal(size=(1300, 3))
     struct = compile_kernel(kernel, 3, np.float64).struct
     search = NeighborSearch(Z, struct, n_neighbors=H, search="brute", n_threads=2)
@@ -219,13 +223,13 @@ def test_predecessors_are_the_nearest_before(rng, kernel, H):
 
 @pytest.mark.parametrize("kernel", [*KERNELS, DotProduct(0.5)])
 @pytest.mark.parametrize("H", [1, 4, M])
-def test_regression_on_inducing_points(monkeypatch, rng, Z, kernel, H):
+def test_projection_equals_the_reference(monkeypatch, rng, Z, kernel, H):
     monkeypatch.setattr(threads, "ROWS_AT_ONCE", 4)
     X = rng.normal(size=(9, 2))
     solver = make_solver(kernel, Z, H, X)
-    rows = weigh(solver, kernel)
+    rows = project(solver, kernel)
     A, F = rows.stored.matvec(np.eye(M)), rows.F
-    expected_A, expected_F, _ = twin_of(solver, kernel, Z, X)
+    expected_A, expected_F, _ = reference_of(solver, kernel, Z, X)
     assert_allclose(A, expected_A, atol=1e-9)
     floor = 1e-10 * np.mean(kernel.diag(Z))
     assert_allclose(F, np.maximum(expected_F, floor), atol=1e-11)
@@ -242,7 +246,7 @@ def test_regression_on_inducing_points(monkeypatch, rng, Z, kernel, H):
 
 @pytest.mark.parametrize("n_threads", [1, 2, 3])
 @pytest.mark.parametrize("n_columns", [1, GRAM_ROWS, 2 * GRAM_ROWS + 3])
-def test_gram_of_more_rows_than_are_at_hand(rng, n_columns, n_threads):
+def test_weighted_gram_in_blocks_and_threads(rng, n_columns, n_threads):
     lists = rng.integers(n_columns, size=(90, 7), dtype=np.int32)  # some columns twice
     weights, w = rng.normal(size=(90, 7)), rng.normal(size=90)
     A = np.zeros((90, n_columns))
@@ -256,27 +260,27 @@ def test_gram_of_more_rows_than_are_at_hand(rng, n_columns, n_threads):
 
 @pytest.mark.parametrize("beta", [0.5, 1.0, 2.0])
 @pytest.mark.parametrize(("H", "metric"), [(1, "kernel"), (4, "kernel"), (M, "random")])
-def test_gaussian_optimum(exact, rng, Z, H, metric, beta):
+def test_gaussian_optimum_equals_the_reference(exact, rng, Z, H, metric, beta):
     X, y = rng.normal(size=(20, 2)), rng.normal(size=(20, 2))
     weight, noise = rng.uniform(0.2, 3.0, 20), np.array([0.1, 0.4])
     solver = make_solver(
         MATERN, Z, H, X, y, ("gaussian", 2), noise=noise, weight=weight, beta=beta,
         metric=metric,
     )  # fmt: skip
-    twin = A, _, P = twin_of(solver, MATERN, Z, X)
+    dense = A, _, P = reference_of(solver, MATERN, Z, X)
     loss, bound = solver.advance(0)
     model = solver.engine.model
     for q in (0, 1):
         m, s = reference.natural_optimum(A, y[:, q], P, noise[q], weight, beta)
         assert_allclose(model.m[:, q], m, atol=1e-7)
         assert_allclose(model.s[:, q], s, rtol=1e-8)
-    assert_allclose(slopes_of(solver, twin, y), 0.0, atol=1e-5)
-    twin_bound = bound_of(solver, twin, y, model.m, model.s)
-    assert loss == pytest.approx(-twin_bound / weight.sum(), rel=1e-9)
+    assert_allclose(slopes_of(solver, dense, y), 0.0, atol=1e-5)
+    expected_bound = bound_of(solver, dense, y, model.m, model.s)
+    assert loss == pytest.approx(-expected_bound / weight.sum(), rel=1e-9)
     kl = sum(
         reference.gaussian_kl(model.m[:, q], np.diag(model.s[:, q]), P) for q in (0, 1)
     )
-    assert bound == pytest.approx(twin_bound + (beta - 1.0) * kl, rel=1e-9)
+    assert bound == pytest.approx(expected_bound + (beta - 1.0) * kl, rel=1e-9)
     assert solver.converged and solver.solved
 
 
@@ -291,7 +295,7 @@ def test_conjugate_gradients_converge_at_any_noise(monkeypatch, rng, noise):
     assert solver.prior_first == (noise == 1.0)
 
 
-def test_conjugate_gradients_that_stop_short_warn(monkeypatch, rng):
+def test_unfinished_conjugate_gradients_warn(monkeypatch, rng):
     monkeypatch.setattr(natural, "FIRST_STEPS", 1)
     monkeypatch.setattr(natural, "MAX_STEPS", 1)
     X = rng.normal(size=(50, 2))
@@ -301,7 +305,7 @@ def test_conjugate_gradients_that_stop_short_warn(monkeypatch, rng):
         model.fit(X, np.sin(X[:, 0]))
 
 
-def test_all_points_active_is_the_exact_process(exact, monkeypatch, rng):
+def test_all_neighbors_give_the_exact_gaussian_process(exact, monkeypatch, rng):
     monkeypatch.setattr(start, "natural_jitter", lambda *args: 1e-9)
     X, X_new = rng.normal(size=(30, 2)), rng.normal(size=(10, 2))
     y = np.sin(2 * X[:, 0]) + X[:, 1]
@@ -316,20 +320,22 @@ def test_all_points_active_is_the_exact_process(exact, monkeypatch, rng):
 
 @pytest.mark.parametrize("likelihood", [("bernoulli", 1), ("softmax", 3)])
 @pytest.mark.parametrize(("H", "beta"), [(4, 1.0), (M, 0.5)])
-def test_rounds_end_where_the_bound_is_flat(exact, rng, Z, likelihood, H, beta):
+def test_rounds_converge_to_a_stationary_point_of_the_bound(
+    exact, rng, Z, likelihood, H, beta
+):
     name = likelihood[0]
     X = rng.normal(size=(10, 2))
     labels = np.digitize(X[:, 0] + 0.5 * rng.normal(size=10), [-0.5, 0.5])
     y = labels.astype(float) if name == "softmax" else np.sign(labels - 0.5)
     weight = rng.uniform(0.5, 2.0, 10)
     solver = make_solver(MATERN, Z, H, X, y, likelihood, weight=weight, beta=beta)
-    twin = twin_of(solver, MATERN, Z, X)
+    dense = reference_of(solver, MATERN, Z, X)
     model = solver.engine.model
     for epoch in range(60):
         loss, _ = solver.advance(epoch)
-    expected = -bound_of(solver, twin, y, model.m, model.s, name) / weight.sum()
+    expected = -bound_of(solver, dense, y, model.m, model.s, name) / weight.sum()
     assert loss == pytest.approx(expected, rel=1e-9)
-    assert_allclose(slopes_of(solver, twin, y, name), 0.0, atol=1e-6)
+    assert_allclose(slopes_of(solver, dense, y, name), 0.0, atol=1e-6)
     assert np.diff(solver.losses).max() < 1e-6
 
 
@@ -349,7 +355,7 @@ def fitted(task, X, weight=None, **settings):
 
 
 def output(model, X):
-    """Return what the model says of rows of X."""
+    """Return all predictions of a model for rows of X."""
     if isinstance(model, SWSGPClassifier):
         return model.predict_proba(X)
     return np.concatenate(model.predict(X, return_std=True))
@@ -372,7 +378,7 @@ def test_weights_act_like_repetition(exact, rng, task):
 
 @pytest.mark.usefixtures("eager_threads")
 @pytest.mark.parametrize("task", TASKS)
-def test_fits_repeat_to_the_bit(rng, task):
+def test_fits_are_bitwise_equal_for_any_number_of_threads(rng, task):
     X = rng.normal(size=(60, 2))
     first = fitted(task, X, kernel=MATERN, n_jobs=1)
     for n_jobs in (2, 1):
@@ -383,7 +389,7 @@ def test_fits_repeat_to_the_bit(rng, task):
         assert_array_equal(first.kernel_.theta, other.kernel_.theta)
 
 
-def test_random_state_decides_on_the_order(rng):
+def test_random_state_changes_the_order(rng):
     X = rng.normal(size=(60, 2))
     settings = {"kernel": FIXED, "init": "default"}
     first, other = (
@@ -393,7 +399,7 @@ def test_random_state_decides_on_the_order(rng):
 
 
 @pytest.mark.parametrize("task", TASKS)
-def test_single_precision(rng, task):
+def test_float32_fits_are_close_to_float64(rng, task):
     X = rng.normal(size=(40, 2))
     settings = {"kernel": FIXED, "init": "default"}
     single = fitted(task, X, dtype="float32", **settings)
@@ -404,7 +410,7 @@ def test_single_precision(rng, task):
 
 @pytest.mark.parametrize("task", TASKS)
 @pytest.mark.parametrize("H", [5, 40])
-def test_a_kernel_that_is_zero(rng, task, H):
+def test_kernel_of_zero_variance(rng, task, H):
     X = rng.normal(size=(40, 2))
     kernel = ConstantKernel(0.0, "fixed") * RBF(1.0, "fixed")
     model = fitted(task, X, kernel=kernel, init="default", n_neighbors=H)
@@ -414,18 +420,18 @@ def test_a_kernel_that_is_zero(rng, task, H):
 
 @pytest.mark.parametrize("task", TASKS)
 @pytest.mark.parametrize("H", [5, 40])
-def test_variances_of_many_orders_of_magnitude(rng, task, H):
+def test_prior_variances_of_many_orders_of_magnitude(rng, task, H):
     X = rng.normal(size=(40, 2)) * np.exp(4 * rng.normal(size=(40, 1)))
     model = fitted(task, X, kernel=DotProduct(), init="default", n_neighbors=H)
     assert np.isfinite(output(model, X)).all()
 
 
-def test_jitter_may_exceed_the_matrix():
-    K = np.diag([1e-3, 2.0])  # of points near the origin, the others are far away
+def test_jitter_may_exceed_diagonal_entries():
+    K = np.diag([1e-3, 2.0])  # under a dot product, one point near the origin
     assert_allclose(linalg.numpy_cholesky(K, 50.0), np.diag(np.sqrt(np.diag(K) + 50.0)))
 
 
-def test_goes_on_from_a_full_covariance(rng):
+def test_warm_start_from_a_full_covariance(rng):
     X = rng.normal(size=(40, 2))
     model = fitted(
         "regression", X, solver="adam", covariance="full", max_iter=1, n_inducing=10
@@ -452,14 +458,14 @@ def test_goes_on_from_a_full_covariance(rng):
         ({"kl": "chain"}, r"'kl' parameter"),
     ],
 )
-def test_what_a_solver_does_not_do_is_refused(rng, estimator, settings, message):
+def test_unsupported_settings_of_a_solver_raise(rng, estimator, settings, message):
     model = clone(estimator).set_params(**settings)
     X = rng.normal(size=(20, 2))
     with pytest.raises(ValueError, match=message):
         model.fit(X, X[:, 0] > 0)
 
 
-def test_a_scaled_solver_is_that_of_the_scaled_kernel(exact, rng):
+def test_scaled_solver_equals_that_of_the_scaled_kernel(exact, rng):
     X = rng.normal(size=(30, 2))
     y = np.where(X[:, 0] + 0.3 * rng.normal(size=30) > 0, 1.0, -1.0)
     weight = rng.uniform(0.5, 2.0, 30)
@@ -486,26 +492,26 @@ def test_a_scaled_solver_is_that_of_the_scaled_kernel(exact, rng):
 
 
 @pytest.mark.parametrize("H", [4, M])
-def test_a_kernel_that_is_no_number_raises(Z, H):
+def test_nan_in_the_kernel_raises(Z, H):
     solver = make_solver(MATERN, Z, H)
     broken = clone(MATERN)
     broken.k1.constant_value = np.nan
     with pytest.raises(FloatingPointError, match="could not be factorised"):
         make_vecchia_prior(solver.engine, broken, "kernel", solver.order)
     with pytest.raises(FloatingPointError, match="could not be factorised"):
-        weigh(solver, broken)
+        project(solver, broken)
 
 
-def test_a_factorisation_that_fails_raises(Z):
+def test_failed_factorisation_raises(Z):
     solver = make_solver(MATERN, Z, 4)
     solver.engine.model.params[:] = np.nan
     with pytest.raises(FloatingPointError, match="could not be factorised"):
         make_vecchia_prior(solver.engine, MATERN, "kernel", solver.order)
     with pytest.raises(FloatingPointError, match="could not be factorised"):
-        weigh(solver, MATERN)
+        project(solver, MATERN)
 
 
-def test_a_loss_that_is_no_number_raises(Z):
+def test_nonfinite_loss_raises(Z):
     solver = make_solver(MATERN, Z, 4, Z, np.full(M, 1e200))
     with pytest.raises(FloatingPointError, match="left the finite numbers"):
         solver.advance(0)
@@ -514,7 +520,7 @@ def test_a_loss_that_is_no_number_raises(Z):
 # --- jitter and damping ---------------------------------------------------------------
 
 
-def test_jitter_is_a_tenth_of_the_noise_within_its_range():
+def test_jitter_is_a_clipped_fraction_of_the_noise():
     Z = np.zeros((3, 1))
     for noise, dtype, expected in (
         ([0.5], "float64", 1e-4),
@@ -526,13 +532,13 @@ def test_jitter_is_a_tenth_of_the_noise_within_its_range():
         assert found == pytest.approx(expected)
 
 
-def test_targets_without_noise_are_met(rng):
+def test_targets_without_noise_are_interpolated(rng):
     X = rng.uniform(-1, 1, size=(400, 2))
     y = np.sin(3 * X[:, 0]) * np.cos(2 * X[:, 1])
     model = SWSGPRegressor(random_state=0).fit(X[:300], y[:300])
     mean, std = model.predict(X[300:], return_std=True)
     assert model.jitter_ < 1e-6
-    # 1.3e-4 with a jitter of 1e-4
+    # The median error is 1.3e-4 with a jitter of 1e-4.
     assert np.median(np.abs(mean - y[300:])) < 5e-5
     assert np.mean(np.abs(mean - y[300:]) < 1.96 * std) > 0.9
     model.partial_fit(X[:300], y[:300])
@@ -550,7 +556,7 @@ def solver_for_classes(rng, Z, full=False):
 
 
 @pytest.mark.parametrize("full", [False, True])
-def test_all_stays_where_no_step_helps(rng, Z, full):
+def test_state_is_restored_when_no_step_helps(rng, Z, full):
     solver = solver_for_classes(rng, Z, full)
     solver.losses[-1] -= 1.0
     solver.solved = False
@@ -566,7 +572,7 @@ def test_all_stays_where_no_step_helps(rng, Z, full):
 
 
 @pytest.mark.parametrize("full", [False, True])
-def test_a_trial_that_is_no_number_is_halved(monkeypatch, rng, Z, full):
+def test_nonfinite_step_is_halved(monkeypatch, rng, Z, full):
     solver = solver_for_classes(rng, Z, full)
     model, step = solver.engine.model, solver.step
     name = "_solve_full" if full else "_solve"
@@ -574,18 +580,18 @@ def test_a_trial_that_is_no_number_is_halved(monkeypatch, rng, Z, full):
     _, _, d_v, _ = solver._expectations()
     tried = []
 
-    def lost():
+    def solve_with_nan():
         solve()
         tried.append(solver.site_precision.copy())
         if len(tried) == 1:
             model.m[:] = np.nan
         return True
 
-    monkeypatch.setattr(solver, name, lost)
+    monkeypatch.setattr(solver, name, solve_with_nan)
     loss, _ = solver.advance(2)
     assert len(tried) == 2
-    for share, precision in zip((step, 0.5 * step), tried, strict=True):
-        expected = before + share * (-2.0 * d_v - before)
+    for fraction, precision in zip((step, 0.5 * step), tried, strict=True):
+        expected = before + fraction * (-2.0 * d_v - before)
         assert_allclose(precision, expected, rtol=1e-12)
     assert np.isfinite(loss) and loss <= solver.losses[-2] + solver.tolerance
     assert np.isfinite(model.m).all()
@@ -604,7 +610,7 @@ def test_a_trial_that_is_no_number_is_halved(monkeypatch, rng, Z, full):
     assert_array_equal(model.m, m)
 
 
-def test_an_interrupt_before_there_is_a_model_ends_the_fit(monkeypatch):
+def test_interrupt_in_the_first_round_ends_the_fit(monkeypatch):
     X, y = load_digits(return_X_y=True)
     options = {"init": "default", "n_inducing": 50, "random_state": 0}
     model = SWSGPClassifier(**options).fit(X[:100], y[:100])
@@ -626,8 +632,8 @@ def test_an_interrupt_before_there_is_a_model_ends_the_fit(monkeypatch):
     assert model.n_iter_ == 1 and model.score(X[:300], y[:300]) > 0.5
 
 
-def test_a_step_that_makes_the_bound_worse_is_taken_back():
-    # Ten steep functions of few rows: full steps ended 30 nats a row from here.
+def test_steps_that_lower_the_bound_are_halved():
+    # For ten steep functions of few rows, full steps ended 30 nats per row from here.
     X, y = load_digits(return_X_y=True)
     kernel = ConstantKernel(470.0, "fixed") * Matern(107.8, "fixed", nu=2.5)
     model = SWSGPClassifier(kernel, init="default", n_neighbors=64, random_state=0)

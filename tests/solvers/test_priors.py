@@ -1,4 +1,4 @@
-"""Other priors, covariances and memories of the natural solver, against dense twins."""
+"""The natural solver with local divergences, full S and little memory."""
 
 import numpy as np
 import pytest
@@ -25,7 +25,7 @@ LIKELIHOODS = [("gaussian", 2), ("bernoulli", 1), ("softmax", 3)]
 
 @pytest.fixture(autouse=True)
 def exact(monkeypatch):
-    """Let conjugate gradients run until rounding stops them, few rows at once."""
+    """Let conjugate gradients run until rounding stops them; use small blocks."""
     for name in ("TOLERANCE", "LAST_TOLERANCE"):
         monkeypatch.setattr(natural, name, 1e-13)
     monkeypatch.setattr(threads, "ROWS_AT_ONCE", 7)
@@ -105,20 +105,20 @@ def test_optimum_under_local_divergences(rng, table, likelihood, H, beta):
     labels = y.ravel() if likelihood[0] == "softmax" else y
     options = {"sample_weight": weight, "nodes": model.nodes.T}
 
-    def twin(m, s, kl_weight=beta):
+    def expected_bound(m, s, kl_weight=beta):
         return reference.lower_bound(
             MATERN, X, labels, Z, m, s, H, likelihood[0], model.noise, model.jitter,
             kl_weight, **options,
         )  # fmt: skip
 
     m, s = model.m.copy(), model.s.copy()
-    assert loss == pytest.approx(-twin(m, s) / weight.sum(), rel=1e-8)
-    assert bound == pytest.approx(twin(m, s, 1.0), rel=1e-8)
+    assert loss == pytest.approx(-expected_bound(m, s) / weight.sum(), rel=1e-8)
+    assert bound == pytest.approx(expected_bound(m, s, 1.0), rel=1e-8)
     by_m = reference.finite_difference(
-        lambda values: twin(values.reshape(m.shape), s), m.ravel(), 1e-4
+        lambda values: expected_bound(values.reshape(m.shape), s), m.ravel(), 1e-4
     )
     by_log_s = reference.finite_difference(
-        lambda values: twin(m, np.exp(values.reshape(m.shape))),
+        lambda values: expected_bound(m, np.exp(values.reshape(m.shape))),
         np.log(s.ravel()),
         1e-4,
     )
@@ -126,7 +126,7 @@ def test_optimum_under_local_divergences(rng, table, likelihood, H, beta):
     assert_allclose(by_log_s, 0.0, atol=1e-5)
 
 
-def test_a_point_that_no_row_sees_keeps_its_variance(rng, table):
+def test_inducing_point_that_no_row_uses_keeps_its_variance(rng, table):
     X, Z, weight = table
     Z = np.r_[Z, [[50.0, 50.0]]]
     y = targets(rng, ("gaussian", 1))
@@ -137,13 +137,13 @@ def test_a_point_that_no_row_sees_keeps_its_variance(rng, table):
     assert solver.engine.model.m[-1, 0] == 0.0
 
 
-def test_all_points_active_make_both_priors_one(rng, table):
+def test_both_priors_agree_with_all_neighbors(rng, table):
     y = targets(rng, ("gaussian", 1))
-    chain, local = (
+    vecchia, local = (
         make_solver(table, M, y, ("gaussian", 1), kl=kl) for kl in ("vecchia", "local")
     )
-    assert chain.advance(0) == pytest.approx(local.advance(0), rel=1e-7)
-    assert_allclose(chain.engine.model.m, local.engine.model.m, atol=1e-6)
+    assert vecchia.advance(0) == pytest.approx(local.advance(0), rel=1e-7)
+    assert_allclose(vecchia.engine.model.m, local.engine.model.m, atol=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -156,7 +156,7 @@ def test_all_points_active_make_both_priors_one(rng, table):
         ("adam", "local", 4.0),
     ],
 )
-def test_weight_of_either_prior(rng, solver, kl, expected):
+def test_default_weight_of_each_prior(rng, solver, kl, expected):
     X = rng.normal(size=(40, 2))
     model = SWSGPRegressor(
         FIXED, init="default", solver=solver, kl=kl, n_inducing=20, n_neighbors=5,
@@ -172,7 +172,7 @@ def test_weight_of_either_prior(rng, solver, kl, expected):
 
 
 @pytest.mark.parametrize(("H", "beta"), [(4, 1.0), (4, 2.5), (M, 1.0)])
-def test_full_covariance_of_the_optimum(rng, table, H, beta):
+def test_full_covariance_of_the_optimum_equals_the_reference(rng, table, H, beta):
     X, Z, weight = table
     y = targets(rng, ("gaussian", 2))
     solver = make_solver(
@@ -203,7 +203,7 @@ def test_full_covariance_of_the_optimum(rng, table, H, beta):
 
 
 @pytest.mark.parametrize("likelihood", LIKELIHOODS[1:])
-def test_full_covariance_has_the_better_bound(rng, table, likelihood):
+def test_full_covariance_has_a_higher_bound_than_its_diagonal(rng, table, likelihood):
     y = targets(rng, likelihood)
     losses = []
     for full in (False, True):
@@ -213,7 +213,7 @@ def test_full_covariance_has_the_better_bound(rng, table, likelihood):
     assert abs(losses[1][-1] - losses[1][-2]) < 1e-8
 
 
-def test_full_covariance_is_the_exact_process(monkeypatch, rng):
+def test_full_covariance_gives_the_exact_gaussian_process(monkeypatch, rng):
     monkeypatch.setattr(start, "natural_jitter", lambda *args: 1e-9)
     X, X_new = rng.normal(size=(30, 2)), rng.normal(size=(10, 2))
     y = np.sin(2 * X[:, 0]) + X[:, 1]
@@ -248,20 +248,20 @@ def test_warm_start_with_the_other_covariance(rng, first):
 
 @pytest.mark.parametrize("likelihood", LIKELIHOODS)
 @pytest.mark.parametrize(("H", "full"), [(4, False), (M, False), (4, True)])
-def test_streamed_rows_are_the_kept_ones(rng, table, likelihood, H, full):
+def test_streamed_rows_equal_stored_rows(rng, table, likelihood, H, full):
     y = targets(rng, likelihood)
     options = {"kl": "vecchia", "full": full}
-    kept = make_solver(table, H, y, likelihood, **options)
-    assert kept.rows.stored is not None
+    stored = make_solver(table, H, y, likelihood, **options)
+    assert stored.rows.stored is not None
     with sklearn.config_context(working_memory=1e-4):
         streamed = make_solver(table, H, y, likelihood, **options)
     assert streamed.rows.stored is None
     for epoch in range(3):
-        first, second = kept.advance(epoch), streamed.advance(epoch)
+        first, second = stored.advance(epoch), streamed.advance(epoch)
         assert first == pytest.approx(second, rel=1e-9)
     for name in ("m", "s", "L"):
         first, second = (
-            getattr(solver.engine.model, name) for solver in (kept, streamed)
+            getattr(solver.engine.model, name) for solver in (stored, streamed)
         )
         assert_allclose(first, second, atol=1e-9)
 
@@ -269,17 +269,15 @@ def test_streamed_rows_are_the_kept_ones(rng, table, likelihood, H, full):
 @pytest.mark.parametrize(
     ("entry", "dtype"), [(12, "float64"), (8, "float32"), (7, None)]
 )
-def test_rows_are_kept_in_float32_where_float64_takes_too_much(
-    rng, table, entry, dtype
-):
+def test_rows_are_stored_in_float32_beyond_the_memory_budget(rng, table, entry, dtype):
     likelihood = "gaussian", 2
     y = targets(rng, likelihood)
     whole = make_solver(table, 4, y, likelihood, kl="vecchia")
     budget = entry * 4 * len(y) / 2**20
     with sklearn.config_context(working_memory=budget):
         solver = make_solver(table, 4, y, likelihood, kl="vecchia")
-    kept = solver.rows.stored
-    assert (kept and kept.weights.dtype) == dtype
+    stored = solver.rows.stored
+    assert (stored and stored.weights.dtype) == dtype
     whole.advance(0), solver.advance(0)
     assert_allclose(solver.engine.model.m, whole.engine.model.m, atol=1e-4)
 
@@ -289,7 +287,7 @@ def test_fits_within_little_memory(rng, estimator):
     X = rng.normal(size=(60, 2))
     y = np.sin(2 * X[:, 0]) > 0
     model = estimator(n_neighbors=5, kl="local", random_state=0)
-    kept = model.fit(X, y).inducing_mean_
+    stored = model.fit(X, y).inducing_mean_
     with sklearn.config_context(working_memory=1e-4):
         streamed = model.fit(X, y).inducing_mean_
-    assert_allclose(kept, streamed, atol=1e-6)
+    assert_allclose(stored, streamed, atol=1e-6)

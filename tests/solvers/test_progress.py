@@ -1,4 +1,4 @@
-"""Epochs: minibatches, learning rate, stopping, neighbour lists; and the threads."""
+"""Epochs: minibatches, learning rate, stopping, neighbour lists, threads."""
 
 import threading
 import time
@@ -51,10 +51,10 @@ def test_learning_rate_falls_along_half_a_cosine():
     assert schedule._replace(decay=False).rate_at(9, 99) == 0.1
 
 
-def test_history_stalls_after_epochs_without_change():
+def test_history_stalls_without_improvement():
     history = History(tol=0.1, n_iter_no_change=2)
     assert history.add(1.0, -1.0, None)
-    assert history.add(0.95, -1.0, None)  # better, but not by tol
+    assert history.add(0.95, -1.0, None)  # better by less than tol
     assert not history.stalled
     assert not history.add(0.96, -1.0, None)
     assert history.stalled
@@ -62,7 +62,7 @@ def test_history_stalls_after_epochs_without_change():
     assert not history.stalled
 
 
-def test_history_follows_the_score_where_there_is_one():
+def test_history_follows_validation_scores():
     history = History(tol=0.0, n_iter_no_change=1)
     assert history.add(1.0, -1.0, score=-2.0)
     assert history.add(2.0, -1.0, score=-1.0)
@@ -79,7 +79,7 @@ def test_block_is_centred_before_it_loses_precision():
     assert center_rows(X.astype("f4"), X[0], np.dtype("f8")).flags.c_contiguous
 
 
-def test_a_part_of_the_data_is_told_by_rows_of_X():
+def test_taken_rows_refer_to_rows_of_X():
     X = np.arange(12.0).reshape(6, 2)
     data = TrainingRows(
         X, np.arange(6.0)[:, None], np.arange(1.0, 7.0), center=np.zeros(2)
@@ -124,8 +124,8 @@ def test_X_is_not_copied(monkeypatch, rng, held_out, weight):
 
 
 @pytest.mark.parametrize("likelihood", ["gaussian", "bernoulli"])
-def test_epochs_are_algorithm_1(rng, likelihood):
-    """Shuffled minibatches, (N/n) ELL - (beta/n) KL by differences, and Adam."""
+def test_epochs_equal_algorithm_1(rng, likelihood):
+    """Compare with Adam on differences of (N/n) ELL - (beta/n) KL of minibatches."""
     kernel = ConstantKernel(1.4) * RBF(0.8)
     problem = make_problem(kernel, likelihood, 1, full=False, rng=rng, M=7, H=3, n=6)
     X, y, _, active = problem.batch
@@ -185,8 +185,8 @@ def test_epochs_are_algorithm_1(rng, likelihood):
     np.testing.assert_allclose(actual, theta, rtol=0, atol=1e-6)
 
 
-def test_a_step_costs_the_same_for_any_number_of_inducing_points(rng):
-    """With fixed Z and diagonal S; a pass over 3 million numbers takes a ms or more."""
+def test_cost_of_a_step_does_not_depend_on_M(rng):
+    """Time a step with fixed Z and diagonal S: 3 million numbers would take 1 ms."""
     problem = make_problem(RBF(0.8), "gaussian", 1, full=False, rng=rng, n=64)
     seconds = []
     for M in (6, 3_000_000):
@@ -205,7 +205,7 @@ def test_a_step_costs_the_same_for_any_number_of_inducing_points(rng):
     assert seconds[1] < 2 * seconds[0]
 
 
-# ---------------------------------------------------------------- neighbours
+# --- neighbours -----------------------------------------------------------------------
 
 
 SHARED_METRIC = ConstantKernel(1.0) * RBF([1.0, 1.0])  # parameters: scales, variance
@@ -217,7 +217,7 @@ SUM = ConstantKernel(1.0) * DotProduct(1.0) + RBF(1.0)  # bias, variance, length
     [
         ("kernel", SHARED_METRIC, 2, None),
         ("kernel", SHARED_METRIC, 1, 1.2),
-        ("kernel", SHARED_METRIC, slice(0, 2), None),  # it changes no order
+        ("kernel", SHARED_METRIC, slice(0, 2), None),  # a common factor keeps the order
         ("kernel", SHARED_METRIC, "Z", 0.06),
         ("kernel", SUM, 0, 1.06),
         ("kernel", SUM, 1, 0.94),
@@ -231,7 +231,7 @@ SUM = ConstantKernel(1.0) * DotProduct(1.0) + RBF(1.0)  # bias, variance, length
         ("random", SUM, "Z", None),
     ],
 )
-def test_lists_are_made_anew_when_what_decides_on_them_has_moved(
+def test_lists_are_rebuilt_when_metric_or_points_have_moved(
     metric, kernel, param, rebuilt, rng
 ):
     model, batch = make_problem(kernel, "gaussian", 1, full=False, rng=rng)[2:]
@@ -254,16 +254,16 @@ def test_lists_are_made_anew_when_what_decides_on_them_has_moved(
 
 
 class Record(search.NeighborSearch):
-    """A search that counts its likes, the rows it is asked for and its recalls."""
+    """A search that counts its instances, the rows of its queries and its recalls."""
 
-    built = asked = recalls = 0
+    built = queried = recalls = 0
 
     def __init__(self, *args, **kwargs):
         Record.built += 1
         super().__init__(*args, **kwargs)
 
     def query(self, X):
-        Record.asked += len(X)
+        Record.queried += len(X)
         return super().query(X)
 
     def recall(self, X):
@@ -275,28 +275,28 @@ class Record(search.NeighborSearch):
 def record(monkeypatch):
     for module in (lists, prediction):
         monkeypatch.setattr(module, "NeighborSearch", Record)
-    Record.built = Record.asked = Record.recalls = 0
+    Record.built = Record.queried = Record.recalls = 0
     return Record
 
 
-def test_scores_search_once_while_the_kernel_stays(curve, record):
+def test_validation_searches_once_while_the_kernel_is_fixed(curve, record):
     X, y = curve
-    built, asked = [], []
+    built, queried = [], []
     for max_iter in (1, 6):
         model = SWSGPRegressor(
             RBF(1.0, "fixed"),
             n_inducing=20,
             n_neighbors=4,
-            batch_size=50,  # every row is seen in each epoch
+            batch_size=50,  # a divisor of 150, so that each epoch uses every row
             max_iter=max_iter,
             random_state=0,
             **ADAM,
         ).fit(X, y, X_val=X[:60] + 0.1, y_val=y[:60])
         assert len(model.validation_scores_) == max_iter
         built.append(record.built)
-        asked.append(record.asked)
+        queried.append(record.queried)
     assert built[1] == 2 * built[0]
-    assert asked[1] == 2 * asked[0]
+    assert queried[1] == 2 * queried[0]
 
 
 def test_recall_is_measured_once(curve, record):
@@ -309,18 +309,20 @@ def test_recall_is_measured_once(curve, record):
     assert model.neighbor_recall_ == 1.0
 
 
-def test_lists_beyond_the_budget_change_nothing(curve):
+def test_lists_beyond_the_memory_budget_give_a_close_fit(curve):
     X, y = curve
     model = SWSGPRegressor(
         n_inducing=40, n_neighbors=6, max_iter=5, random_state=0, **ADAM
     )
-    kept = model.fit(X, y).inducing_mean_
+    stored = model.fit(X, y).inducing_mean_
     with sklearn.config_context(working_memory=0):
         looked_up = model.fit(X, y).inducing_mean_
-    assert np.abs(kept - looked_up).max() < 0.05  # lists are refreshed at other times
+    assert (
+        np.abs(stored - looked_up).max() < 0.05
+    )  # lists are renewed at different times
 
 
-def test_threads_are_clamped_and_restored():
+def test_number_of_threads_is_clipped_and_restored():
     available = numba.config.NUMBA_NUM_THREADS
     assert max_threads(None) == available
     assert max_threads(1) == 1
@@ -334,7 +336,7 @@ def test_threads_are_clamped_and_restored():
     assert numba.get_num_threads() == before
 
 
-def test_fits_in_two_python_threads_do_not_meet(curve):
+def test_fits_in_python_threads_are_independent(curve):
     X, y = curve
     settings = ADAM | {"n_inducing": 20, "max_iter": 5, "random_state": 0}
     expected = SWSGPRegressor(**settings).fit(X, y).predict(X)
@@ -353,7 +355,7 @@ def test_fits_in_two_python_threads_do_not_meet(curve):
         np.testing.assert_array_equal(result, expected)
 
 
-def test_memory_does_not_grow_with_the_square_of_inducing_points(rng):
+def test_diagonal_covariance_takes_memory_linear_in_M(rng):
     X = rng.standard_normal((3000, 2))
     model = SWSGPRegressor(
         n_inducing=3000,
@@ -367,7 +369,7 @@ def test_memory_does_not_grow_with_the_square_of_inducing_points(rng):
     assert model.inducing_covariance_.shape == (3000,)
 
 
-def test_small_launches_take_one_thread():
+def test_small_workloads_use_one_thread():
     assert threads_for(10.0, 2) == 1
     assert threads_for(1e4, 2) == 2
     assert threads_for(1e9, 1) == 1

@@ -1,4 +1,4 @@
-"""The contract of scikit-learn."""
+"""The estimator checks of scikit-learn."""
 
 import pytest
 from helpers import ADAM
@@ -10,14 +10,17 @@ from skswsgp.baselines import NearestNeighborGPRegressor
 pytestmark = pytest.mark.usefixtures("few_steps")
 REPETITION = {
     "check_sample_weight_equivalence_on_dense_data": (
-        "rows are drawn by number, into minibatches or held out, so copies change the "
-        "draw; test_weights_act_like_repetition takes its place"
+        "minibatches and held-out rows are drawn by row number, so duplicates change "
+        "the draw; test_weights_act_like_repetition replaces this check"
     )
 }
 
 
 def expected_failures(estimator):
-    """Return what fails by design: nothing where copies are merged into weights."""
+    """Return the checks that fail by design, with the reason.
+
+    The natural solver of the regressor merges duplicates, so that none fails.
+    """
     draws = isinstance(estimator, SWSGPClassifier) or (
         getattr(estimator, "solver", None) == "adam"
     )
@@ -34,5 +37,5 @@ def expected_failures(estimator):
     ],
     expected_failed_checks=expected_failures,
 )
-def test_scikit_learn_contract(estimator, check):
+def test_estimator_checks(estimator, check):
     check(estimator)

@@ -1,0 +1,132 @@
+"""Callbacks of scikit-learn, and printed progress."""
+
+import numpy as np
+import pytest
+from small_models import (
+    CALLBACKS,
+    interrupting,
+    small_data,
+    small_model,
+)
+
+from skswsgp import SWSGPClassifier
+
+
+def test_verbose_prints_one_line_per_epoch(capsys):
+    X, y = small_data(60)
+    small_model().fit(X, y)
+    assert capsys.readouterr().out == ""
+    model = small_model(verbose=1).fit(X, y)
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == model.n_iter_ == 5
+    assert "5/5" in lines[-1]
+    assert f"{model.loss_curve_[-1]:.5f}" in lines[-1]
+    small_model(verbose=1, early_stopping=True).fit(X, y)
+    assert "held-out" in capsys.readouterr().out
+    model = SWSGPClassifier(init="default", random_state=0, verbose=1).fit(X, y > 0)
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == model.n_iter_ > 1
+    assert all(line.startswith(f"round {i}/") for i, line in enumerate(lines, 1))
+
+
+class Recorder:
+    """A callback that records its calls and can stop training after some epochs."""
+
+    def __init__(self, stop_after=None):
+        self.stop_after = stop_after
+        self.calls = []
+        self.predictions = []
+
+    def setup(self, estimator, context):
+        self.calls.append(("setup", context.task_name))
+
+    def teardown(self, estimator, context):
+        self.calls.append(("teardown", context.task_name))
+
+    def on_fit_task_begin(self, estimator, context, *, X=None, y=None):
+        assert len(X) == len(y)
+        self.calls.append(("begin", context.task_name))
+
+    def on_fit_task_end(
+        self, estimator, context, *, X=None, metadata=None, fitted_estimator=None
+    ):
+        self.calls.append(("end", context.task_name))
+        self.metadata = metadata
+        if context.task_name == "epoch":
+            self.predictions.append(fitted_estimator.predict(X))
+            return len(self.predictions) == self.stop_after
+        assert context.max_subtasks == estimator.max_iter
+        return None
+
+
+def test_callbacks_are_called_for_the_fit_and_each_epoch():
+    pytest.importorskip("sklearn.callback")
+    X, y = small_data(60)
+    recorder = Recorder()
+    model = small_model(max_iter=3).set_callbacks(recorder)
+    model.fit(X, y, sample_weight=np.ones(60))
+    epochs = [("begin", "epoch"), ("end", "epoch")] * 3
+    task = [("begin", "fit"), *epochs, ("end", "fit")]
+    assert recorder.calls == [("setup", "fit"), *task, ("teardown", "fit")]
+    np.testing.assert_array_equal(recorder.predictions[-1], model.predict(X))
+    assert not np.allclose(recorder.predictions[0], recorder.predictions[1])
+    np.testing.assert_array_equal(recorder.metadata["sample_weight"], np.ones(60))
+    plain = small_model(max_iter=3).fit(X, y)
+    np.testing.assert_array_equal(model.predict(X), plain.predict(X))
+
+
+def test_callback_can_stop_training():
+    pytest.importorskip("sklearn.callback")
+    X, y = small_data(60)
+    model = small_model(max_iter=10).set_callbacks(Recorder(stop_after=2)).fit(X, y)
+    assert model.n_iter_ == 2
+
+
+def test_callbacks_are_called_for_rounds_of_the_natural_solver():
+    pytest.importorskip("sklearn.callback")
+    X, y = small_data(60)
+    recorder = Recorder()
+    model = SWSGPClassifier(init="default", random_state=0).set_callbacks(recorder)
+    model.fit(X, y > 0)
+    assert len(recorder.predictions) == model.n_iter_ > 2
+    np.testing.assert_array_equal(recorder.predictions[-1], model.predict(X))
+    model.set_callbacks(Recorder(stop_after=2)).fit(X, y > 0)
+    assert model.n_iter_ == 2
+
+
+def test_callbacks_are_torn_down_after_a_failure(monkeypatch):
+    pytest.importorskip("sklearn.callback")
+    X, y = small_data(60)
+    recorder = Recorder()
+    model = small_model().set_callbacks(recorder)
+    interrupting(monkeypatch, RuntimeError("in training"), 2)
+    with pytest.raises(RuntimeError, match="in training"):
+        model.fit(X, y)
+    assert recorder.calls[-1] == ("teardown", "fit")
+    left = [n for n in vars(model) if n.startswith(CALLBACKS)]
+    assert left == ["_skl_callbacks"]
+
+
+def test_callbacks_are_torn_down_after_partial_fit():
+    pytest.importorskip("sklearn.callback")
+    X, y = small_data(60)
+    recorder = Recorder()
+    model = small_model(max_iter=1).set_callbacks(recorder)
+    model.partial_fit(X, y).partial_fit(X, y)
+    names = [name for name, _ in recorder.calls]
+    assert names.count("setup") == names.count("teardown")
+    left = [n for n in vars(model) if n.startswith(CALLBACKS)]
+    assert left == ["_skl_callbacks"]
+
+
+def test_callbacks_of_scikit_learn_work(capsys):
+    callback = pytest.importorskip("sklearn.callback")
+    X, y = small_data(60)
+    monitor = callback.ScoringMonitor(scoring="r2")
+    model = small_model(max_iter=4).set_callbacks(monitor).fit(X, y)
+    scores = [row["r2"] for row in monitor.get_logs().data if "r2" in row]
+    assert len(scores) == 4
+    assert scores[-1] == pytest.approx(model.score(X, y))
+    pytest.importorskip("rich")
+    small_model(max_iter=4).set_callbacks(callback.ProgressBar()).fit(X, y)
+    assert "SWSGPRegressor" in capsys.readouterr().out

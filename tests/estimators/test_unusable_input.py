@@ -1,0 +1,339 @@
+"""Unusable input raises an error that says what to do, in one sentence."""
+
+import numpy as np
+import pytest
+from helpers import holed
+from scipy.sparse import csr_array
+from sklearn.exceptions import NotFittedError
+from sklearn.gaussian_process.kernels import (
+    RBF,
+    ConstantKernel,
+    ExpSineSquared,
+    Matern,
+)
+from small_models import TINY, both_estimators, each_solver, tiny_data
+
+from skswsgp import SWSGPClassifier, SWSGPRegressor
+
+pytestmark = pytest.mark.usefixtures("few_steps")
+
+
+def assert_clear(error):
+    """Check that a message is short and that no error of Numba caused it."""
+    message = str(error)
+    assert 20 < len(message) < 2000  # scikit-learn prints complex X
+    assert "numba" not in message.lower()
+    assert "Traceback" not in message
+    cause = error
+    while cause is not None:
+        assert not type(cause).__module__.startswith("numba")
+        cause = cause.__cause__ or cause.__context__
+
+
+NO_NUMBERS = r"y cannot be read as numbers \(.*'a'.*\): expected .*; for labels"
+
+# For each name: a change of X and y, the exception, and a pattern of its message.
+BAD_FOR_BOTH = {
+    "X one-dimensional": (lambda X, y: (X[:, 0], y), ValueError, "2D array"),
+    "X three-dimensional": (lambda X, y: (X[None], y), ValueError, "dim 3"),
+    "X without rows": (lambda X, y: (X[:0], y[:0]), ValueError, "0 sample"),
+    "X without columns": (lambda X, y: (X[:, :0], y), ValueError, "0 feature"),
+    "lengths differ": (lambda X, y: (X[:-1], y), ValueError, "numbers of samples"),
+    "X NaN": (lambda X, y: (holed(np.nan)(X), y), ValueError, "X contains NaN"),
+    "X inf": (lambda X, y: (holed(np.inf)(X), y), ValueError, "X contains infinity"),
+    "X two infinities": (
+        lambda X, y: (holed(np.inf, -np.inf)(X), y), ValueError, "X contains infinity",
+    ),
+    "X complex": (lambda X, y: (X + 1j, y), ValueError, "Complex"),
+    "X sparse": (lambda X, y: (csr_array(X), y), TypeError, "[Ss]parse"),
+    "X text": (lambda X, y: (np.full(X.shape, "a"), y), ValueError, "string"),
+    "y missing": (lambda X, y: (X, None), ValueError, "requires y"),
+}  # fmt: skip
+# For each name: a change of y, and a pattern of the message of the ValueError.
+BAD_TARGETS = {
+    "y NaN": (holed(np.nan), "y contains NaN"),
+    "y infinite": (holed(-np.inf, np.inf), "y contains infinity"),
+    "y complex": (lambda y: y + 1j, "[Cc]omplex"),
+    "y text": (lambda y: ["a"] * len(y), NO_NUMBERS),
+    "y objects": (lambda y: np.array(["a", *y[1:]], dtype=object), NO_NUMBERS),
+    "y None": (lambda y: np.array([None, *y[1:]], dtype=object), "y contains NaN"),
+    "y three-dimensional": (lambda y: np.tile(y[:, None, None], (1, 2, 2)), "dim 3"),
+}
+BAD_LABELS = {
+    "labels NaN": (holed(np.nan), "NaN"),
+    "labels in two columns": (lambda y: np.stack([y, y], axis=1), "1d array"),
+    "labels continuous": (lambda y: y + 0.1 * np.arange(len(y)), "continuous"),
+    "one class": (np.zeros_like, "one class"),
+}
+
+
+def case(estimator_class, name, change, error, match):
+    name = f"{estimator_class.__name__}-{name}"
+    return pytest.param(estimator_class, change, error, match, id=name)
+
+
+CASES = [
+    case(estimator_class, name, *rest)
+    for name, rest in BAD_FOR_BOTH.items()
+    for estimator_class in (SWSGPRegressor, SWSGPClassifier)
+] + [
+    case(
+        estimator_class,
+        name,
+        lambda X, y, change=change: (X, change(y)),
+        ValueError,
+        match,
+    )
+    for estimator_class, changes in (
+        (SWSGPRegressor, BAD_TARGETS),
+        (SWSGPClassifier, BAD_LABELS),
+    )
+    for name, (change, match) in changes.items()
+]
+
+
+@pytest.mark.parametrize(("estimator_class", "change", "error", "match"), CASES)
+@pytest.mark.parametrize("method", ["fit", "partial_fit"])
+@each_solver
+def test_unusable_data(solver, method, estimator_class, change, error, match):
+    X, y = change(*tiny_data(estimator_class))
+    model = estimator_class(**TINY | solver)
+    with pytest.raises(error, match=match) as caught:
+        getattr(model, method)(X, y)
+    assert_clear(caught.value)
+    assert not [name for name in vars(model) if name.endswith("_")]
+
+
+@both_estimators
+@each_solver
+@pytest.mark.parametrize(
+    ("weight", "match"),
+    [
+        (lambda n: -np.ones(n), "[Nn]egative"),
+        (np.zeros, "zero"),
+        (lambda n: np.full(n, np.nan), "NaN"),
+        (lambda n: np.resize([np.inf, -np.inf], n), "infinity"),
+        (lambda n: np.ones(n - 1), "sample_weight"),
+        (lambda n: np.ones((n, 2)), "[Ss]ample.weight"),
+        (lambda n: np.full(n, "a"), "string"),
+    ],
+    ids=["negative", "zero", "nan", "infinite", "short", "wide", "text"],
+)
+def test_unusable_weights(estimator_class, solver, weight, match):
+    X, y = tiny_data(estimator_class)
+    model = estimator_class(**TINY | solver)
+    with pytest.raises(ValueError, match=match) as caught:
+        model.fit(X, y, sample_weight=weight(len(X)))
+    assert_clear(caught.value)
+    model.fit(X, y)
+    with pytest.raises(ValueError, match=match) as caught:
+        model.lower_bound(X, y, sample_weight=weight(len(X)))
+    assert_clear(caught.value)
+
+
+# Values that a parameter refuses; the message names it.
+BAD_PARAMETERS = {
+    "n_inducing": [0, -1, 1.5, 4.0, True, "a", None, [4]],
+    "n_neighbors": [0, -1, 1.5, 4.0, True, "a", None, [4]],
+    "inducing_points": ["unknown", None],
+    "optimize_inducing": ["yes", 2],
+    "covariance": ["unknown", None, True],
+    "neighbor_metric": ["unknown", None],
+    "neighbor_search": ["unknown", None],
+    "kl": ["unknown", None, True],
+    "kl_weight": [-1, 0, "unknown", None],
+    "likelihood": ["unknown", None],
+    "solver": ["unknown", "lbfgs"],
+    "batch_size": [0, -1, 1.5, "auto"],
+    "learning_rate": [0, -0.1, "constant"],
+    "max_iter": [0, -1, 1.5, True],
+    "tol": [-1e-3, "a"],
+    "n_iter_no_change": [0, 1.5],
+    "early_stopping": ["unknown", 2],
+    "validation_fraction": [0.0, 1.0, -0.1, 5],
+    "warm_start": ["yes"],
+    "device": ["unknown", "gpu"],
+    "n_jobs": [0, 1.5, "a"],
+    "dtype": ["float16", "unknown", int],
+    "random_state": ["a", -1],
+    "verbose": ["a"],
+}
+
+
+@both_estimators
+@each_solver
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [(name, value) for name, values in BAD_PARAMETERS.items() for value in values],
+)
+def test_unusable_parameters(estimator_class, solver, name, value):
+    X, y = tiny_data(estimator_class)
+    model = estimator_class(**TINY | solver | {name: value})
+    with pytest.raises(ValueError, match=name) as caught:
+        model.fit(X, y)
+    assert_clear(caught.value)
+    assert not [attribute for attribute in vars(model) if attribute.endswith("_")]
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("noise_variance", 0.0),
+        ("noise_variance", -1.0),
+        ("noise_variance", "a"),
+        ("normalize_y", "yes"),
+        ("kl_weight", np.nan),
+        ("kl_weight", np.inf),
+        ("learning_rate", np.nan),
+        ("learning_rate", np.inf),
+        ("noise_variance", np.nan),
+        ("noise_variance", np.inf),
+        ("tol", np.nan),
+    ],
+)
+def test_unusable_parameters_of_the_regressor(name, value):
+    X, y = tiny_data(SWSGPRegressor)
+    with pytest.raises(ValueError, match=name) as caught:
+        SWSGPRegressor(**TINY | {name: value}).fit(X, y)
+    assert_clear(caught.value)
+
+
+@both_estimators
+@each_solver
+@pytest.mark.parametrize(
+    ("points", "match"),
+    [
+        (np.zeros((5, 3)), r"inducing_points has shape \(5, 3\).*n_features=2"),
+        (np.zeros(5), "inducing_points has shape"),
+        (np.zeros((0, 2)), "inducing_points has shape"),
+        (np.full((5, 2), np.nan), "inducing_points has 10 entries"),
+        (np.full((5, 2), np.inf), "inducing_points has 10 entries"),
+        (np.full((5, 2), "a"), "inducing_points"),
+        (np.ones((5, 2)) + 1j, "inducing_points"),
+        ([[0.0, 1.0], [2.0]], "inducing_points"),
+        (np.eye(5, 2), "n_inducing=10 with inducing_points of 5 rows: expected"),
+    ],
+    ids="wide flat empty nan infinite text complex ragged few".split(),
+)
+def test_unusable_inducing_points(estimator_class, solver, points, match):
+    X, y = tiny_data(estimator_class)
+    settings = TINY | solver | {"inducing_points": points}
+    with pytest.raises(ValueError, match=match) as caught:
+        estimator_class(**settings).fit(X, y)
+    assert_clear(caught.value)
+
+
+@both_estimators
+@each_solver
+@pytest.mark.parametrize(
+    ("kernel", "error", "match"),
+    [
+        (ExpSineSquared(), ValueError, "ExpSineSquared.*cannot be compiled.*Matern"),
+        (RBF() + ExpSineSquared(), ValueError, "ExpSineSquared.*cannot be compiled"),
+        (Matern(nu=0.7), ValueError, "nu=0.7.*cannot be compiled"),
+        (RBF([1.0, 1.0, 1.0]), ValueError, "3 length-scales.*n_features=2"),
+        ("rbf", TypeError, "'rbf'.*expected a kernel"),
+        (RBF, TypeError, "expected a kernel"),
+        (3.0, TypeError, "expected a kernel"),
+        (RBF(-1.0), ValueError, "length_scale=-1.0"),
+        (RBF(np.nan), ValueError, "length_scale=nan"),
+        (ConstantKernel(0.0) * RBF(), ValueError, "constant_value=0.0"),
+        (RBF(1.0, (5.0, 2.0)), ValueError, "bounds"),
+    ],
+)
+def test_unusable_kernels(estimator_class, solver, kernel, error, match):
+    X, y = tiny_data(estimator_class)
+    with pytest.raises(error, match=match) as caught:
+        estimator_class(kernel, **TINY | solver).fit(X, y)
+    assert_clear(caught.value)
+
+
+@both_estimators
+@pytest.mark.parametrize("method", ["predict", "predict_proba", "lower_bound", "score"])
+def test_not_fitted(estimator_class, method):
+    X, y = tiny_data(estimator_class)
+    model = estimator_class(**TINY)
+    if not hasattr(model, method):
+        pytest.skip("a regressor has no probabilities")
+    arguments = (X,) if method.startswith("predict") else (X, y)
+    with pytest.raises(NotFittedError, match="not fitted yet"):
+        getattr(model, method)(*arguments)
+
+
+@both_estimators
+@pytest.mark.parametrize("n_neighbors", [0, -1, 1.5, "a", True, False])
+def test_unusable_n_neighbors_in_predict(estimator_class, n_neighbors):
+    X, y = tiny_data(estimator_class)
+    model = estimator_class(**TINY).fit(X, y)
+    with pytest.raises(ValueError, match=f"n_neighbors={n_neighbors!r}") as caught:
+        model.predict(X, n_neighbors=n_neighbors)
+    assert_clear(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("shape", "other", "expected"),
+    [
+        ((40,), (40, 1), r"\(n_samples,\)"),
+        ((40, 1), (40,), r"\(n_samples, 1\)"),
+        ((40, 2), (40, 3), r"\(n_samples, 2\)"),
+    ],
+)
+def test_lower_bound_refuses_another_shape_of_y(shape, other, expected):
+    X, _ = tiny_data(SWSGPRegressor)
+    model = SWSGPRegressor(**TINY).fit(X, np.resize(X, shape))
+    came = str(other).replace("(", r"\(").replace(")", r"\)")
+    match = f"y has shape {came}: expected {expected} as in fit; "
+    with pytest.raises(ValueError, match=match) as caught:
+        model.lower_bound(X, np.resize(X, other))
+    assert_clear(caught.value)
+
+
+@both_estimators
+@pytest.mark.parametrize(
+    ("change", "error", "match"),
+    [
+        (lambda X: X[:, :1], ValueError, "features"),
+        (lambda X: X[0], ValueError, "2D array"),
+        (holed(np.nan), ValueError, "NaN"),
+        (holed(np.inf, -np.inf), ValueError, "infinity"),
+        (lambda X: X[:0], ValueError, "0 sample"),
+        (lambda X: X + 1j, ValueError, "Complex"),
+        (csr_array, TypeError, "[Ss]parse"),
+    ],
+    ids="narrow flat nan infinite empty complex sparse".split(),
+)
+def test_unusable_X_in_predict(estimator_class, change, error, match):
+    X, y = tiny_data(estimator_class)
+    model = estimator_class(**TINY).fit(X, y)
+    with pytest.raises(error, match=match) as caught:
+        model.predict(change(X))
+    assert_clear(caught.value)
+
+
+@both_estimators
+def test_prediction_refuses_n_jobs_zero(estimator_class):
+    X, y = tiny_data(estimator_class)
+    model = estimator_class(**TINY).fit(X, y).set_params(n_jobs=0)
+    for method in (model.predict, lambda X: model.lower_bound(X, y)):
+        with pytest.raises(ValueError, match="n_jobs=0: expected a number") as caught:
+            method(X)
+        assert_clear(caught.value)
+
+
+@both_estimators
+@each_solver
+def test_overflow_of_squared_distances_raises(estimator_class, solver):
+    X, y = tiny_data(estimator_class)
+    model = estimator_class(**TINY | solver)
+    with pytest.raises(FloatingPointError, match="left the finite numbers") as caught:
+        model.fit(X * 1e300, y)
+    assert_clear(caught.value)
+    assert not [name for name in vars(model) if name.endswith("_")]
+
+
+@each_solver
+def test_one_row_of_one_class(solver):
+    X, y = tiny_data(SWSGPClassifier, 1)
+    with pytest.raises(ValueError, match="y holds one class only") as caught:
+        SWSGPClassifier(**solver).fit(X, y)
+    assert_clear(caught.value)
