@@ -7,7 +7,8 @@ import pytest
 from numba.core import caching
 
 from skswsgp._compiled import threads
-from skswsgp._initialization import kernel_learning
+from skswsgp._estimators.base import BaseSWSGP
+from skswsgp.baselines import NearestNeighborGPRegressor
 
 try:
     import fcntl
@@ -54,9 +55,21 @@ def rng():
 
 
 @pytest.fixture
-def few_steps(monkeypatch):
+def tune(monkeypatch):
+    """Return a function that sets fields of the `Tuning` of all estimators."""
+
+    def set_fields(**fields):
+        for estimator in (BaseSWSGP, NearestNeighborGPRegressor):
+            tuning = estimator._tuning._replace(**fields)
+            monkeypatch.setattr(estimator, "_tuning", tuning)
+
+    return set_fields
+
+
+@pytest.fixture
+def few_steps(tune):
     """Learn kernels in a few steps, where a test does not depend on their quality."""
-    monkeypatch.setattr(kernel_learning, "STEPS", 10)
+    tune(learning_steps=10)
 
 
 @pytest.fixture

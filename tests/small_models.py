@@ -14,6 +14,8 @@ from sklearn.gaussian_process.kernels import (
 
 from skswsgp import SWSGPClassifier, SWSGPRegressor
 from skswsgp._solvers import adam
+from skswsgp._solvers.natural import NaturalSolver
+from skswsgp._solvers.settings import Settings
 from skswsgp.kernels import ArcCosine
 
 JITTER = 1e-4  # default jitter in float64, relative to the kernel variance
@@ -122,3 +124,8 @@ def interrupting(monkeypatch, error, epoch):
         return run_epoch(*args)
 
     monkeypatch.setattr(adam, "run_epoch", raising)
+
+
+def natural_settings(likelihood="gaussian", n_latent=1, **parameters):
+    """Return the `Settings` of a fit by the natural solver."""
+    return Settings(likelihood, n_latent, NaturalSolver, **parameters)

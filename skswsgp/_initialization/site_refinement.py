@@ -35,7 +35,7 @@ def refine_kernel(starts, data, settings, options, rng):
     `starts` is a list of `KernelFit`: the first counts unless another one is better.
     Fixed parameters stay. Other arguments are those of `Holdout`.
     """
-    search = VarianceSearch(starts[0], data, settings, options, rng)
+    search = SiteRefinement(starts[0], data, settings, options, rng)
     if not search.decisive:
         return starts[0]
     try:
@@ -54,7 +54,7 @@ def refine_kernel(starts, data, settings, options, rng):
     return search.fit
 
 
-class VarianceSearch(Holdout):
+class SiteRefinement(Holdout):
     """Kernels in turn, each judged by rows that its q(u) has not seen.
 
     Attributes

@@ -59,9 +59,13 @@ class NaturalSolver(Solver):
         lookup = NeighborTracker(self.search, data.n_rows, memory).lookup
         self.rows = Projection(engine, kernel, data, lookup, memory)
         if settings.kl == "vecchia":
-            self.prior = make_vecchia_prior(engine, kernel, settings, order)
+            self.prior = make_vecchia_prior(
+                engine, kernel, settings.neighbor_metric, order
+            )
         else:
-            self.prior = make_local_prior(engine, data, lookup, self.tuning)
+            self.prior = make_local_prior(
+                engine, data, lookup, self.tuning.assembly_bytes
+            )
         self.order = order
         self.conjugate = settings.likelihood_record.conjugate
         once = self.conjugate and engine.model.Z.dtype == np.float64

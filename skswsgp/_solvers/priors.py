@@ -81,13 +81,12 @@ class VecchiaPrior(NamedTuple):
         return 0.5 * float(square + trace - m.size + log_dets)
 
 
-def make_vecchia_prior(engine, kernel, settings, order):
+def make_vecchia_prior(engine, kernel, metric, order):
     """Return the `VecchiaPrior` of the engine's inducing points in an order (M,).
 
     `kernel` is the kernel object with the parameters of the engine's model. Random
     neighbours are an ablation of the rows; predecessors are then those of the kernel.
     """
-    metric = settings.neighbor_metric
     metric = "kernel" if metric == "random" else metric
     order = order.astype(np.int32)  # other lists have this dtype, loops compile for it
     Z, H = engine.model.Z[order], engine.n_neighbors
@@ -155,8 +154,11 @@ class LocalPrior(NamedTuple):
         return 0.5 * float(square + trace + log_dets)
 
 
-def make_local_prior(engine, data, lookup, tuning):
-    """Return the `LocalPrior` of rows of data; `lookup` finds their neighbours."""
+def make_local_prior(engine, data, lookup, assembly_bytes):
+    """Return the `LocalPrior` of rows of data; `lookup` finds their neighbours.
+
+    At most `assembly_bytes` of inverse covariances are added to P at once.
+    """
     M, H = len(engine.model.Z), engine.n_neighbors
     weight = data.weight.astype(np.float64) / data.weight.sum(dtype=np.float64)
     if engine.dense:
@@ -167,7 +169,7 @@ def make_local_prior(engine, data, lookup, tuning):
         P = csr_matrix(inverse[0].astype(np.float64))
         return LocalPrior(P, P.diagonal(), np.ones(M), float(log_det[0]))
     P, share, log_det = csr_matrix((M, M)), np.zeros(M), 0.0
-    size = max(1, tuning.assembly_bytes // (16 * H**2))
+    size = max(1, assembly_bytes // (16 * H**2))
     for index in index_blocks(data.n_rows, size):
         X = data.block(index)[0]
         lists = lookup(index, X)

@@ -957,21 +957,23 @@ def test_a_fit_equals_that_on_the_cpu(small, options, rng, few_rows_held, monkey
 
 
 @pytest.fixture
-def short_start(monkeypatch):
+def short_start(monkeypatch, tune):
     """Let the start learn in few steps, of few rows from few others."""
 
     def process(model, H, *options):
         return neighbor_likelihood.NeighborProcess(model, min(H, 3), *options)
 
-    names = "STEPS", "COARSE_STEPS", "SITE_STEPS", "WIDE_STEPS"
-    sizes = dict.fromkeys(names, 4 if SIMULATED else 50)
+    names = "COARSE_STEPS", "SITE_STEPS", "WIDE_STEPS"
+    steps = 4 if SIMULATED else 50
+    sizes = dict.fromkeys(names, steps)
+    tune(learning_steps=steps, exact_rows=0)
     if SIMULATED:
-        sizes |= {"MOST_HELD": 5, "SMOOTHNESS": (1.5, 0.5), "LocalProcess": process}
+        sizes |= {"MAX_HELD_OUT": 5, "SMOOTHNESS": (1.5, 0.5)}
+        sizes |= {"NeighborProcess": process}
         monkeypatch.setattr(neighbor_likelihood, "BATCH_SIZE", 4)
         monkeypatch.setattr(neighbor_likelihood, "REFRESH", 3)
     for name, value in sizes.items():
         monkeypatch.setattr(kernel_learning, name, value)
-    monkeypatch.setattr(kernel_learning, "EXACT_ROWS", 0)
 
 
 @needs_gpu

@@ -18,8 +18,8 @@ from small_models import (
     unfitted,
 )
 
-from skswsgp._initialization import kernel_learning
-from skswsgp._solvers import natural
+from skswsgp._estimators.base import BaseSWSGP
+from skswsgp._solvers.tuning import Tuning
 
 FEW_EXAMPLES = settings(max_examples=5, derandomize=True, deadline=None)
 
@@ -28,9 +28,8 @@ FEW_EXAMPLES = settings(max_examples=5, derandomize=True, deadline=None)
 def exact_solution():
     """Let conjugate gradients run until rounding stops them; learn in a few steps."""
     with pytest.MonkeyPatch.context() as patch:
-        for name in ("TOLERANCE", "LAST_TOLERANCE"):
-            patch.setattr(natural, name, 1e-13)
-        patch.setattr(kernel_learning, "STEPS", 10)
+        exact = {"round_tolerance": 1e-13, "final_tolerance": 1e-13}
+        patch.setattr(BaseSWSGP, "_tuning", Tuning(**exact, learning_steps=10))
         yield
 
 

@@ -15,7 +15,6 @@ from small_models import (
 )
 
 from skswsgp import SWSGPRegressor
-from skswsgp._initialization import auto
 
 
 @pytest.mark.parametrize("covariance", ["full", "diag"])
@@ -141,9 +140,9 @@ def test_shape_of_the_covariance(covariance, full, Q):
         assert np.all(S > 0)
 
 
-def test_auto_covariance_is_diagonal_beyond_the_memory_limit(monkeypatch):
+def test_auto_covariance_is_diagonal_beyond_the_memory_limit(tune):
     X, y = small_data()
-    monkeypatch.setattr(auto, "AUTO_COVARIANCE_BYTES", 3 * 8 * 20 * 20 - 1)
+    tune(auto_covariance_bytes=3 * 8 * 20 * 20 - 1)
     assert small_model().fit(X, y).inducing_covariance_.shape == (20,)
 
 
@@ -158,8 +157,8 @@ def test_auto_covariance_is_diagonal_beyond_the_memory_limit(monkeypatch):
     ],
     ids=str,
 )
-def test_auto_covariance_is_full_for_few_rows(params, full, few_steps, monkeypatch):
-    monkeypatch.setattr(auto, "FULL_ROWS", 65)
+def test_auto_covariance_is_full_for_few_rows(params, full, few_steps, tune):
+    tune(full_rows=65)
     X, y = small_data(n=60)
     model = SWSGPRegressor(random_state=0, **params).fit(X, y)
     assert model.inducing_covariance_.ndim == 1 + full
@@ -167,16 +166,16 @@ def test_auto_covariance_is_full_for_few_rows(params, full, few_steps, monkeypat
     assert model.inducing_covariance_.ndim == 2
 
 
-def test_auto_covariance_is_diagonal_for_many_rows(monkeypatch, few_steps):
-    monkeypatch.setattr(auto, "FULL_ROWS", 59)
+def test_auto_covariance_is_diagonal_for_many_rows(tune, few_steps):
+    tune(full_rows=59)
     X, y = small_data(n=60)
     model = SWSGPRegressor(random_state=0).fit(X, y)
     assert model.inducing_covariance_.ndim == 1
 
 
-def test_error_for_too_large_a_covariance_suggests_the_diagonal(monkeypatch):
+def test_error_for_too_large_a_covariance_suggests_the_diagonal(tune):
     X, y = small_data()
-    monkeypatch.setattr(auto, "FULL_COVARIANCE_BYTES", 3 * 8 * 20 * 20 - 1)
+    tune(full_covariance_bytes=3 * 8 * 20 * 20 - 1)
     with pytest.raises(ValueError, match=r"covariance='full'.*covariance='diag'"):
         small_model(covariance="full").fit(X, y)
     small_model(covariance="diag").fit(X, y)

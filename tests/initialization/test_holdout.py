@@ -6,14 +6,15 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, DotProduct
+from small_models import natural_settings
 
 from skswsgp import SWSGPRegressor
 from skswsgp._initialization import holdout, inducing, kernel_learning, start
-from skswsgp._initialization.kernel_learning import KernelFit
+from skswsgp._initialization.kernel_learning import KernelFit, LearningOptions
 from skswsgp._solvers.data import TrainingRows
 from skswsgp._solvers.priors import LocalPrior, VecchiaPrior
+from skswsgp._solvers.tuning import Tuning
 
-OPTIONS = {"n_threads": 1, "dtype": "float64", "search": "auto"}
 ROUGH, SMOOTH = (ConstantKernel(1.0) * RBF(size) for size in (0.02, 1.0))
 NOISE = np.array([0.01])
 
@@ -25,16 +26,17 @@ def waves(rng, n):
     return X, y
 
 
-def log_density(mu, v, y, attributes):
-    v = v + attributes["noise_variance_"]
-    return -0.5 * (np.log(2 * np.pi * v) + (y - mu) ** 2 / v)[:, 0]
-
-
 def comparison_of(X, y, M=12, seed=0):
     data = TrainingRows(X, y[:, None], np.ones(len(X)))
     rng = np.random.RandomState(seed)
-    setting = ("gaussian", 1), log_density, rng, OPTIONS, holdout.PriorSettings()
-    return holdout.CandidateComparison(M, M, "kmeans", np.ones(1), data, *setting)
+    return holdout.CandidateComparison(
+        M, M, np.ones(1), data, natural_settings(), LearningOptions(), rng
+    )
+
+
+def holdout_of(n_rows, data):
+    rng = np.random.RandomState(0)
+    return holdout.Holdout(n_rows, data, natural_settings(), LearningOptions(), rng)
 
 
 def test_comparison_prefers_a_kernel_that_few_points_can_represent(rng):
@@ -83,9 +85,10 @@ def test_interrupt_keeps_the_best_candidate_so_far(rng, monkeypatch):
 def test_held_out_rows_do_not_enter_the_fit(rng):
     X, y = waves(rng, 200)
     comparison = comparison_of(X, y)
-    assert comparison.held.sum() == 40
+    assert comparison.held_out.sum() == 40
     before = comparison.solve(KernelFit(SMOOTH, NOISE))[1]
-    held, y = comparison.held, comparison.y[comparison.held][:, 0]
+    held = comparison.held_out
+    y = comparison.y[held][:, 0]
     comparison.y[held] += 1.0
     after = comparison.solve(KernelFit(SMOOTH, NOISE))[1]
     comparison.y[held] += 1.0
@@ -167,9 +170,9 @@ def test_kernel_is_learned_once_when_the_part_holds_all_rows(
 ):
     learned, learn = [], kernel_learning.learn_kernel
 
-    def recorded(X, y, *args, **options):
-        learned.append(len(y))
-        return learn(X, y, *args, **options)
+    def recorded(data, *args, **options):
+        learned.append(data.n_rows)
+        return learn(data, *args, **options)
 
     monkeypatch.setattr(start, "learn_kernel", recorded)
     X, y = waves(rng, 210)
@@ -180,11 +183,11 @@ def test_kernel_is_learned_once_when_the_part_holds_all_rows(
 
 
 def test_has_few_points_and_learning_part():
-    assert holdout.has_few_points(100, 401, 2)
-    assert not holdout.has_few_points(100, 400, 2)
+    assert holdout.has_few_points(100, 401, 2, Tuning())
+    assert not holdout.has_few_points(100, 400, 2, Tuning())
     # Four rows per point among the held-out rows, and among those for learning.
-    assert not holdout.has_few_points(4000, 10**6, 2)
-    assert not holdout.has_few_points(2000, 60_000, 784)
+    assert not holdout.has_few_points(4000, 10**6, 2, Tuning())
+    assert not holdout.has_few_points(2000, 60_000, 784, Tuning())
     data = TrainingRows(np.zeros((5000, 1)), np.zeros((5000, 1)), np.ones(5000))
     assert holdout.learning_part(100, data, np.random.RandomState(0)).n_rows == 400
     assert holdout.learning_part(2, data, np.random.RandomState(0)).n_rows == 200
@@ -208,14 +211,10 @@ def test_few_points_get_a_smoother_kernel(rng, monkeypatch):
     ("n", "held"), [(1, 1), (14, 7), (20, 10), (50, 20), (200, 40)]
 )
 def test_number_of_held_out_rows(rng, n, held):
-    X, setting = (
-        rng.normal(size=(n, 2)),
-        (np.random.RandomState(0), {}, holdout.PriorSettings()),
-    )
-    rows = holdout.Holdout(
-        n, TrainingRows(X, X[:, :1], np.ones(n)), ("gaussian", 1), None, *setting
-    )
-    assert rows.held.sum() == held
+    X = rng.normal(size=(n, 2))
+    data = TrainingRows(X, X[:, :1], np.ones(n))
+    rows = holdout_of(n, data)
+    assert rows.held_out.sum() == held
     assert rows.decisive == (held >= 8)
 
 
@@ -223,9 +222,7 @@ def test_held_out_rows_do_not_depend_on_units_and_order_of_columns(rng):
     X, y = rng.integers(-3, 4, size=(200, 3)).astype(float), rng.normal(size=(200, 1))
 
     def held(X):
-        rng, options = np.random.RandomState(0), {"search": "auto"}
-        setting = ("gaussian", 1), None, rng, options, holdout.PriorSettings()
-        return holdout.Holdout(150, TrainingRows(X, y, np.ones(200)), *setting).held
+        return holdout_of(150, TrainingRows(X, y, np.ones(200))).held_out
 
     expected = held(X)
     assert expected.any()

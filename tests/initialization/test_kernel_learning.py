@@ -22,31 +22,42 @@ from skswsgp._initialization.auto import default_kernel
 from skswsgp._initialization.kernel_learning import (
     KernelFit,
     KernelLearner,
+    LearningOptions,
     learn_kernel,
     learn_kernel_from_sites,
 )
 from skswsgp._initialization.neighbor_likelihood import PRIOR_VARIANCE, neighbor_model
 from skswsgp._initialization.statistics import feature_spread
 from skswsgp._neighbors import search
+from skswsgp._solvers.data import TrainingRows
+from skswsgp._solvers.tuning import Tuning
 from skswsgp.baselines import NearestNeighborGPRegressor
 
+TUNING = Tuning()
 
-def learned(X, y, kernel=None, **options):
+
+def fits_of(X, y, kernel=None, weight=None, rows=None, tuning=TUNING, **options):
+    """Return all `KernelFit`, the best first."""
+    weight = np.ones(len(y)) if weight is None else weight
+    data = TrainingRows(X, y.reshape(len(y), -1), weight, rows)
+    learning = {
+        name: options.pop(name) for name in ("dtype", "search") if name in options
+    }
+    noise = options.pop("noise_variance", 0.1)
+    resources = LearningOptions(tuning=tuning, **learning)
+    rng = np.random.RandomState(0)
+    return learn_kernel(data, kernel, noise, rng, resources, **options)
+
+
+def learned(*arguments, **options):
     """Return the best `KernelFit`."""
-    options = {
-        "weight": np.ones(len(X)),
-        "noise_variance": 0.1,
-        "n_threads": 1,
-        "dtype": "float64",
-        "rng": np.random.RandomState(0),
-    } | options
-    return learn_kernel(X, y.reshape(len(X), -1), kernel=kernel, **options)[0]
+    return fits_of(*arguments, **options)[0]
 
 
-def learner_of(X, y, weight=None):
+def learner_of(X, y, weight=None, **tuning):
     weight = np.ones(len(X)) if weight is None else weight
-    y = y.reshape(len(X), -1)
-    return KernelLearner(X, y, 1.0 / weight[:, None], weight, 1, "float64", "auto")
+    y, options = y.reshape(len(X), -1), LearningOptions(tuning=Tuning(**tuning))
+    return KernelLearner(X, y, 1.0 / weight[:, None], weight, options)
 
 
 def coarse_to_fine(learner):
@@ -68,8 +79,8 @@ def test_length_scales_are_freed_where_features_differ(rng):
     y = np.sin(2 * X[:, 0]) + 0.1 * rng.normal(size=600)
     learner = learner_of(X, y)
     best, other = coarse_to_fine(learner)
-    assert not best.tied
-    assert other.tied
+    assert not best.shared
+    assert other.shared
     assert scales(best)[1:].min() > 3 * scales(best)[0]
     np.testing.assert_allclose(scales(other) / scales(other)[0], 1.0, rtol=0.2)
 
@@ -79,8 +90,8 @@ def test_length_scales_share_a_ratio_for_similar_features(rng):
     y = X.sum(axis=1) / 5 + 0.5 * rng.normal(size=100)
     learner = learner_of(X, y)
     best, other = coarse_to_fine(learner)
-    assert best.tied
-    assert not other.tied
+    assert best.shared
+    assert not other.shared
 
 
 def test_equal_length_scales_are_preferred_where_they_fit_better(rng):
@@ -89,11 +100,11 @@ def test_equal_length_scales_are_preferred_where_they_fit_better(rng):
     y = np.sin(X[:, 0]) + X[:, 1] + 0.05 * rng.normal(size=300)
     learner = learner_of(X, y)
     found = coarse_to_fine(learner)
-    (tied,) = [one for one in found if one.tied]
+    (tied,) = [one for one in found if one.shared]
     np.testing.assert_allclose(scales(tied), scales(tied)[0])
     mixed = learner_of(X * np.r_[1e-3, 1.0, np.full(40, 100.0)], y)
     found = coarse_to_fine(mixed)
-    (tied,) = [one for one in found if one.tied]
+    (tied,) = [one for one in found if one.shared]
     assert scales(tied).max() > 100 * scales(tied).min()
 
 
@@ -103,9 +114,9 @@ def test_held_out_rows_are_not_used_for_learning(rng, monkeypatch):
     learning, validating = [], []
     learn, process = KernelLearner.learn, KernelLearner.process
 
-    def recorded(self, start, rng, steps, rate, tied=False, rows=None, **options):
+    def recorded(self, start, rng, steps, rate, rows=None, **options):
         learning.append(rows)
-        return learn(self, start, rng, 2, rate, tied, rows, **options)
+        return learn(self, start, rng, 2, rate, rows=rows, **options)
 
     def recorded_process(self, found, *H):
         made = process(self, found, *H)
@@ -150,11 +161,11 @@ def test_learning_with_constant_columns(rng):
 @pytest.mark.parametrize("nu", [0.5, 2.5])
 def test_smoothness_is_recovered(nu):
     X, y = drawn(ConstantKernel(1.0) * Matern([0.8, 1.6], nu=nu), noise=0.001)
-    kernel, noise, tied, curve, _ = learned(X, y)
+    kernel, noise, shared, curve, _ = learned(X, y)
     assert kernel.k2.nu == nu
     assert noise.shape == (1,)
-    steps = kernel_learning.COARSE_STEPS + kernel_learning.STEPS // 2
-    assert len(curve) == steps if tied else steps + kernel_learning.STEPS
+    steps = kernel_learning.COARSE_STEPS + TUNING.learning_steps // 2
+    assert len(curve) == steps if shared else steps + TUNING.learning_steps
 
 
 def test_fit_all_noise_improves_the_second_best_kernel():
@@ -162,11 +173,7 @@ def test_fit_all_noise_improves_the_second_best_kernel():
     learner, rows = learner_of(X, y), np.arange(len(X))
     densities = []
     for fit_all_noise in (False, True):
-        draws = np.random.RandomState(0)
-        best, other = learn_kernel(
-            X, y.reshape(len(X), 1), np.ones(len(X)), None, 0.1, 1, "float64", draws,
-            fit_all_noise=fit_all_noise,
-        )  # fmt: skip
+        best, other = fits_of(X, y, fit_all_noise=fit_all_noise)
         assert other.kernel.k2.nu == best.kernel.k2.nu == 0.5
         densities.append(learner.process(other).log_density(rows).mean())
     assert densities[1] > densities[0] + 1e-3
@@ -183,7 +190,7 @@ def test_given_kernel_keeps_its_form(rng):
     assert kernel != given
     assert noise.shape == (2,)
     assert noise[1] > 2 * noise[0]
-    assert len(curve) == kernel_learning.STEPS + kernel_learning.STEPS // 2
+    assert len(curve) == TUNING.learning_steps + TUNING.learning_steps // 2
 
 
 @pytest.mark.parametrize("unit", [1e-3, 1.0, 1e3])
@@ -239,9 +246,7 @@ def test_learning_samples_many_rows(monkeypatch):
         return neighbor_model(X, *args)
 
     monkeypatch.setattr(kernel_learning, "neighbor_model", counted)
-    monkeypatch.setattr(kernel_learning, "MAX_ROWS", 60)
-    monkeypatch.setattr(kernel_learning, "STEPS", 8)
-    learned(X, y)
+    learned(X, y, tuning=Tuning(learning_rows=60, learning_steps=8))
     assert set(sizes) == {60}
 
 
@@ -250,11 +255,7 @@ def test_duplicates_count_as_weights(rng):
     y = np.sin(2 * X[:, :1]) + 0.3 * rng.normal(size=(80, 1))
     count = np.ones(80)
     count[:30] = 2.0
-    copied = np.r_[X, X[:30]], np.r_[y, y[:30]], np.ones(110)
-    found = [
-        learn_kernel(*rows, None, 0.1, 1, "float64", np.random.RandomState(0))[0]
-        for rows in ((X, y, count), copied)
-    ]
+    found = learned(X, y, weight=count), learned(np.r_[X, X[:30]], np.r_[y, y[:30]])
     np.testing.assert_array_equal(found[0].kernel.theta, found[1].kernel.theta)
     np.testing.assert_array_equal(found[0].noise, found[1].noise)
     assert found[0].noise[0] > 0.01  # duplicates do not show that noise is small
@@ -265,9 +266,7 @@ def test_kernel_without_a_single_metric_can_be_learned(search, rng):
     X = rng.normal(size=(40, 2))
     y = np.sin(X[:, :1])
     kernel = RBF([1.0, 2.0]) + Matern([2.0, 1.0])
-    learn_kernel(
-        X, y, np.ones(40), kernel, 0.1, 1, "float64", np.random.RandomState(0), search
-    )
+    learned(X, y, kernel, search=search)
 
 
 def test_kernel_of_the_function_is_recovered_from_sites(rng):
@@ -280,26 +279,21 @@ def test_kernel_of_the_function_is_recovered_from_sites(rng):
     for _ in range(4):
         start = KernelFit(kernel, np.ones(1))
         rng = np.random.RandomState(0)
-        kernel = learn_kernel_from_sites(
-            sites, X, np.ones(600), start, 1, "float64", rng
-        )
+        options = LearningOptions()
+        kernel = learn_kernel_from_sites(sites, X, np.ones(600), start, rng, options)
     np.testing.assert_allclose(kernel.k2.length_scale, [0.5, 2.0], rtol=0.35)
     assert 4.5 < kernel.k1.constant_value < 18.0
 
 
 @pytest.mark.parametrize("pool", [1024, 70])
-def test_selected_rows_equal_a_copy_of_them(rng, monkeypatch, pool):
-    monkeypatch.setattr(kernel_learning, "MAX_ROWS", pool)
-    monkeypatch.setattr(kernel_learning, "NEIGHBORS", 5)
+def test_selected_rows_equal_a_copy_of_them(rng, pool):
     X = rng.normal(size=(120, 2))
     rows = np.sort(rng.permutation(120)[:90])
     y, weight = np.sin(X[rows, :1]), rng.uniform(0.5, 2.0, 90)
 
-    def found(X, **options):
-        seed = np.random.RandomState(0)
-        return learn_kernel(X, y, weight, None, 0.1, 1, "float64", seed, **options)[0]
-
-    some, copied = found(X, rows=rows), found(X[rows])
+    options = {"weight": weight}
+    options["tuning"] = Tuning(learning_rows=pool, learning_neighbors=5)
+    some, copied = learned(X, y, rows=rows, **options), learned(X[rows], y, **options)
     np.testing.assert_array_equal(some.kernel.theta, copied.kernel.theta)
     np.testing.assert_array_equal(some.noise, copied.noise)
 
@@ -395,16 +389,13 @@ def test_marginal_likelihood_of_few_rows_is_maximal():
     assert np.abs(theta - before).max() > 0.2
 
 
-def test_limits_of_few_rows(rng, monkeypatch):
+def test_limits_of_the_exact_marginal_likelihood(rng):
     X, y = rng.normal(size=(40, 2)), rng.normal(size=40)
-    assert learner_of(X, y).few
-    assert not learner_of(X, y, rng.uniform(0.5, 2.0, size=40)).few
-    assert not learner_of(X, np.stack([y, y], axis=1)).few
-    monkeypatch.setattr(kernel_learning, "EXACT_ROWS", 39)
-    assert not learner_of(X, y).few
-    monkeypatch.undo()
-    monkeypatch.setattr(kernel_learning, "EXACT_WORK", 40 * 40 * 47)
-    assert not learner_of(X, y).few
+    assert learner_of(X, y).is_small
+    assert not learner_of(X, y, rng.uniform(0.5, 2.0, size=40)).is_small
+    assert not learner_of(X, np.stack([y, y], axis=1)).is_small
+    assert not learner_of(X, y, exact_rows=39).is_small
+    assert not learner_of(X, y, exact_work=40 * 40 * 47).is_small
 
 
 def test_noise_is_not_underestimated_for_few_rows_with_many_columns():

@@ -198,7 +198,7 @@ def test_shared_length_scale_ratios_are_kept():
     X, y = drawn(ConstantKernel(1.0) * Matern([0.5, 2.0], nu=1.5), noise=0.05, N=300)
     kernel = ConstantKernel(1.0) * Matern([3.0, 6.0], nu=1.5)
     process, _ = make_process(X, y, kernel, H=10)
-    learn(process, kernel, tied=np.arange(2))
+    learn(process, kernel, shared=np.arange(2))
     short, long = process.model.params[:2]
     assert long / short == pytest.approx(2.0, rel=1e-9)
     assert short < 2.0

@@ -5,19 +5,18 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.special import ndtr
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, Matern
+from small_models import natural_settings
 
 from skswsgp import SWSGPClassifier
 from skswsgp._covariance.compile import free_variance
-from skswsgp._estimators.classifier import class_probabilities
 from skswsgp._initialization import site_refinement
-from skswsgp._initialization.holdout import PriorSettings
-from skswsgp._initialization.kernel_learning import KernelFit
+from skswsgp._initialization.kernel_learning import KernelFit, LearningOptions
 from skswsgp._initialization.site_refinement import SiteRefinement, refine_kernel
 from skswsgp._solvers.data import TrainingRows
+from skswsgp._solvers.tuning import Tuning
 
-OPTIONS = {"n_threads": 1, "dtype": "float64", "search": "auto"}
-BINARY = "bernoulli", 1
-VECCHIA = PriorSettings()
+OPTIONS = LearningOptions()
+BINARY = natural_settings("bernoulli")
 
 
 @pytest.fixture
@@ -32,33 +31,23 @@ def variance_kernel(variance, bounds=(1e-3, 1e3)):
     return ConstantKernel(variance, bounds) * RBF(0.7, "fixed")
 
 
-def log_density(mu, v, y, attributes):
-    v = attributes.get("variance_scale_", 1.0) * v
-    if mu.shape[1] == 1:
-        return np.log(class_probabilities(y * mu, v)[:, 1])
-    rows = np.arange(len(mu))
-    return np.log(class_probabilities(mu, v)[rows, y[:, 0].astype(int)])
-
-
 def data_of(X, y, weight=None):
     weight = np.ones(len(X)) if weight is None else weight
     return TrainingRows(X, y[:, None], weight)
 
 
-def start_of(kernel, tied=False):
-    return KernelFit(kernel, np.zeros(1), tied)
+def start_of(kernel, shared=False):
+    return KernelFit(kernel, np.zeros(1), shared)
 
 
-def trials_of(X, y, kernel, weight=None, likelihood=BINARY, prior=VECCHIA):
+def trials_of(X, y, kernel, weight=None, settings=BINARY):
     data, rng = data_of(X, y, weight), np.random.RandomState(1)
-    setting = likelihood, log_density, rng, OPTIONS, prior
-    return SiteRefinement(start_of(kernel), data, *setting)
+    return SiteRefinement(start_of(kernel), data, settings, OPTIONS, rng)
 
 
-def refined(X, y, kernel, weight=None, likelihood=BINARY):
+def refined(X, y, kernel, weight=None, settings=BINARY):
     data, rng = data_of(X, y, weight), np.random.RandomState(1)
-    setting = likelihood, log_density, rng, OPTIONS, VECCHIA
-    return refine_kernel([start_of(kernel)], data, *setting).kernel
+    return refine_kernel([start_of(kernel)], data, settings, OPTIONS, rng).kernel
 
 
 # --- the variance ---------------------------------------------------------------------
@@ -73,12 +62,12 @@ def test_variance_falls_on_random_labels(rng):
     assert refined(X, y, variance_kernel(2.0)).k1.constant_value < 0.1
 
 
-def test_variance_stays_moderate_for_few_separable_rows(monkeypatch, rng):
+def test_variance_stays_moderate_for_few_separable_rows(rng):
     X = np.r_[rng.uniform(-3, -1, (20, 1)), rng.uniform(1, 3, (20, 1))]
     y, kernel = np.sign(X[:, 0]), variance_kernel(5.0, (1e-3, 1e5))
     assert refined(X, y, kernel).k1.constant_value < 20.0
-    monkeypatch.setattr(site_refinement, "VARIANCE_SPREAD", 1e9)
-    assert refined(X, y, kernel).k1.constant_value > 25.0
+    settings = BINARY._replace(tuning=Tuning(variance_spread=1e9))
+    assert refined(X, y, kernel, settings=settings).k1.constant_value > 25.0
 
 
 def test_variance_respects_its_bounds(steep):
@@ -102,7 +91,7 @@ def test_fixed_variance_is_not_changed(steep):
 def test_next_kernel_is_learned_from_sites_of_training_rows(monkeypatch, steep):
     seen = {}
 
-    def learn(sites, X, weight, start, **options):
+    def learn(sites, X, weight, start, *options):
         seen.update(sites=sites, X=X, weight=weight)
         return start.kernel
 
@@ -111,7 +100,7 @@ def test_next_kernel_is_learned_from_sites_of_training_rows(monkeypatch, steep):
     trials = trials_of(*steep, variance_kernel(2.0), weight)
     trials.consider(trials.solver_for, trials.start.kernel)
     again = trials.relearned()
-    kept = ~trials.held
+    kept = ~trials.held_out
     assert_array_equal(seen["X"], trials.X[kept])
     assert_array_equal(seen["weight"], weight[kept])
     t, v = seen["sites"]
@@ -128,9 +117,9 @@ def test_next_kernel_is_learned_from_sites_of_training_rows(monkeypatch, steep):
 def test_held_out_rows_do_not_change_q(steep):
     X, y = steep
     trials = trials_of(X, y, variance_kernel(2.0))
-    flipped = np.where(trials.held, -y, y)
+    flipped = np.where(trials.held_out, -y, y)
     other = trials_of(X, flipped, variance_kernel(2.0))
-    assert_array_equal(trials.held, other.held)
+    assert_array_equal(trials.held_out, other.held_out)
     for one in (trials, other):
         assert one.consider(one.solver_for, one.start.kernel)
     assert_array_equal(trials.best.engine.model.m, other.best.engine.model.m)
@@ -148,15 +137,16 @@ def test_worse_kernel_is_rejected(steep):
 
 def test_trials_use_the_prior_of_the_estimator(steep):
     X, y = steep
-    prior = PriorSettings("local", 3.0, "euclidean")
-    trials = trials_of(X, y, variance_kernel(20.0), prior=prior)
+    prior = {"kl": "local", "kl_weight": 3.0, "neighbor_metric": "euclidean"}
+    settings = BINARY._replace(**prior)
+    trials = trials_of(X, y, variance_kernel(20.0), settings=settings)
     first = trials.solver_for(trials.start.kernel)
     assert trials.consider(lambda: first)
     other = trials.solver_for(variance_kernel(60.0))
     other.site_precision[:] = other.site_precision_mean[:] = 0.0
-    density = trials.log_densities(other, {})
+    density = trials.log_density(other)
     scaled = first.scaled(-1, 3.0)
-    assert_allclose(trials.log_densities(scaled, {}), density, atol=0.02)
+    assert_allclose(trials.log_density(scaled), density, atol=0.02)
     assert scaled.engine.model.kl_weight == 3.0
     matrices = (solver.prior.matrix.toarray() for solver in (scaled, other))
     assert_allclose(*matrices, rtol=1e-6, atol=1e-9)
@@ -165,7 +155,7 @@ def test_trials_use_the_prior_of_the_estimator(steep):
 def test_gain_within_standard_error_is_rejected(monkeypatch, steep):
     trials = trials_of(*steep, variance_kernel(20.0))
     trials.consider(trials.solver_for, trials.start.kernel)
-    noise = np.random.default_rng(0).normal(size=trials.held.sum())
+    noise = np.random.default_rng(0).normal(size=trials.held_out.sum())
     noise += 0.5 * noise.std() / np.sqrt(len(noise)) - noise.mean()
     monkeypatch.setattr(trials, "log_density", lambda *_: trials.density + noise)
     assert not trials.consider(trials.best.scaled, -1, 1.0)
@@ -174,11 +164,11 @@ def test_gain_within_standard_error_is_rejected(monkeypatch, steep):
     assert trials.consider(trials.best.scaled, -1, 1.0)
 
 
-def test_number_of_rows_is_limited(monkeypatch, steep):
-    monkeypatch.setattr(site_refinement, "MAX_HOLDOUT_ROWS", 100)
-    trials = trials_of(*steep, variance_kernel(2.0))
-    assert len(trials.X) == len(trials.y) == len(trials.held) == 100
-    assert trials.held.sum() == 20
+def test_number_of_rows_is_limited(steep):
+    settings = BINARY._replace(tuning=Tuning(holdout_rows=100))
+    trials = trials_of(*steep, variance_kernel(2.0), settings=settings)
+    assert len(trials.X) == len(trials.y) == len(trials.held_out) == 100
+    assert trials.held_out.sum() == 20
 
 
 def test_one_row_keeps_the_kernel():
@@ -196,14 +186,14 @@ def test_equal_rows_keep_the_kernel(rng):
 def test_one_dominant_weight_keeps_the_kernel(steep):
     X, y = steep
     kernel, weight = variance_kernel(0.5), np.ones(len(X))
-    weight[np.flatnonzero(trials_of(X, y, kernel).held)[0]] = 1e6
+    weight[np.flatnonzero(trials_of(X, y, kernel).held_out)[0]] = 1e6
     assert refined(X, y, kernel, weight) is kernel
 
 
 def test_rows_that_share_X_are_held_out_together(steep):
     X, y = steep
     X, y = np.r_[X, X], np.r_[y, -y]
-    held = trials_of(X, y, variance_kernel(0.5)).held
+    held = trials_of(X, y, variance_kernel(0.5)).held_out
     assert 0 < held.sum() < len(X)
     assert_array_equal(*held.reshape(2, -1))
 
@@ -215,7 +205,7 @@ def test_trials_do_not_depend_on_the_order_of_columns(steep):
     for sign, columns in ((1.0, [1, 0]), (-1.0, [0, 1])):
         other = trials_of(sign * X[:, columns], y, kernel)
         assert_array_equal(other.Z, sign * first.Z[:, columns])
-        assert_array_equal(other.held, first.held)
+        assert_array_equal(other.held_out, first.held_out)
 
 
 def test_duplicates_are_not_split_between_training_and_holdout(rng):
@@ -230,16 +220,18 @@ def test_duplicates_are_not_split_between_training_and_holdout(rng):
 def test_training_rows_may_lack_a_class(rng):
     X, y = rng.normal(size=(150, 2)), np.zeros(150)
     kernel = ConstantKernel(1.5) * Matern([0.8, 1.5], nu=1.5)
-    held = trials_of(X, y, kernel, likelihood=("softmax", 2)).held
+    held = trials_of(X, y, kernel, settings=natural_settings("softmax", 2)).held_out
     y[np.flatnonzero(held)[:2]] = 1.0
-    assert np.isfinite(refined(X, y, kernel, likelihood=("softmax", 2)).theta).all()
+    assert np.isfinite(
+        refined(X, y, kernel, settings=natural_settings("softmax", 2)).theta
+    ).all()
 
 
 def test_three_classes_learn_variance_and_length_scales(rng):
     X = rng.uniform(-2, 2, (300, 2))
     y = np.digitize(np.sin(2 * X[:, 0]), [-0.5, 0.5]).astype(float)
     start = ConstantKernel(0.3) * RBF([1.0, 1.0])
-    kernel = refined(X, y, start, likelihood=("softmax", 3))
+    kernel = refined(X, y, start, settings=natural_settings("softmax", 3))
     assert kernel.k1.constant_value > 1.0
     assert kernel.k2.length_scale[1] > 1.5 * kernel.k2.length_scale[0]
 
@@ -301,7 +293,7 @@ def test_failed_start_leaves_the_others(monkeypatch, steep, failing):
 
     monkeypatch.setattr(SiteRefinement, "solver_for", fails)
     data, rng = data_of(*steep), np.random.RandomState(1)
-    found = refine_kernel(starts, data, BINARY, log_density, rng, OPTIONS, VECCHIA)
+    found = refine_kernel(starts, data, BINARY, OPTIONS, rng)
     if len(failing) == 2:
         assert found is starts[0]
     else:
@@ -319,16 +311,16 @@ def test_adam_skips_the_refinement(monkeypatch, steep):
 
 
 def test_length_scales_are_freed_when_a_shared_ratio_stops_helping(monkeypatch, steep):
-    tied = []
+    shared = []
 
-    def learn(sites, X, weight, start, **options):
-        tied.append(start.tied)
+    def learn(sites, X, weight, start, *options):
+        shared.append(start.shared)
         return start.kernel
 
     monkeypatch.setattr(site_refinement, "learn_kernel_from_sites", learn)
     X = np.hstack([steep[0], np.zeros_like(steep[0])])
     kernel = ConstantKernel(2.0) * RBF([0.7, 0.7])
     data, rng = data_of(X, steep[1]), np.random.RandomState(1)
-    starts = [start_of(kernel, tied=True)]
-    refine_kernel(starts, data, BINARY, log_density, rng, OPTIONS, VECCHIA)
-    assert tied == [True, False]
+    starts = [start_of(kernel, shared=True)]
+    refine_kernel(starts, data, BINARY, OPTIONS, rng)
+    assert shared == [True, False]

@@ -16,6 +16,7 @@ from sklearn.gaussian_process.kernels import (
     Matern,
     WhiteKernel,
 )
+from small_models import natural_settings
 
 from skswsgp import SWSGPClassifier, SWSGPRegressor
 from skswsgp._compiled import linalg, threads
@@ -32,6 +33,7 @@ from skswsgp._solvers.data import TrainingRows, memory_budget
 from skswsgp._solvers.model import JITTER, build_model, shape_covariance
 from skswsgp._solvers.natural import NaturalSolver
 from skswsgp._solvers.priors import make_vecchia_prior
+from skswsgp._solvers.tuning import Tuning
 
 MATERN = 1.5 * Matern([0.8, 1.5], nu=1.5)
 SEVERAL = 1.5 * Matern([0.8, 1.5], nu=1.5) + RBF(2.0) + WhiteKernel(0.1)
@@ -44,17 +46,20 @@ def Z(rng):
     return rng.normal(size=(M, 2))
 
 
+# Conjugate gradients run until rounding stops them.
+EXACT = Tuning(round_tolerance=1e-13, final_tolerance=1e-13)
+
+
 @pytest.fixture
-def exact(monkeypatch):
-    """Let conjugate gradients run until rounding stops them."""
-    for name in ("TOLERANCE", "LAST_TOLERANCE"):
-        monkeypatch.setattr(natural, name, 1e-13)
+def exact(tune):
+    """Let conjugate gradients of estimators run until rounding stops them."""
+    tune(round_tolerance=1e-13, final_tolerance=1e-13)
 
 
 def make_solver(
     kernel, Z, H, X=None, y=None, likelihood=("gaussian", 1), *, noise=0.1, weight=None,
     beta=1.0, dtype="float64", metric="kernel", n_threads=1, kl="vecchia",
-    full=False,
+    full=False, tuning=EXACT,
 ):  # fmt: skip
     """Return the solver for inducing points Z; X is Z and y zero unless given."""
     X = Z if X is None else X
@@ -75,8 +80,10 @@ def make_solver(
     )
     data = TrainingRows(X, y.astype(dtype), weight.astype(dtype), center=center)
     engine = CpuEngine(model, H, n_threads)
-    options = {"metric": metric, "search": "auto"}
-    return NaturalSolver(engine, kernel, data, options, np.random.RandomState(0), kl)
+    settings = natural_settings(
+        *likelihood, neighbor_metric=metric, kl=kl, tuning=tuning
+    )
+    return NaturalSolver(engine, data, kernel, settings, np.random.RandomState(0))
 
 
 def project(solver, kernel):
@@ -285,19 +292,18 @@ def test_gaussian_optimum_equals_the_reference(exact, rng, Z, H, metric, beta):
 
 
 @pytest.mark.parametrize("noise", [1e-6, 1.0])
-def test_conjugate_gradients_converge_at_any_noise(monkeypatch, rng, noise):
-    monkeypatch.setattr(natural, "MAX_STEPS", 100)
+def test_conjugate_gradients_converge_at_any_noise(rng, noise):
     Z = rng.normal(size=(500, 2))  # smooth: the prior is badly conditioned
     y = np.sin(Z[:, 0])
-    solver = make_solver(RBF(3.0), Z, 16, Z, y, noise=noise)
+    tuning = Tuning(most_cg_steps=100)
+    solver = make_solver(RBF(3.0), Z, 16, Z, y, noise=noise, tuning=tuning)
     solver.advance(0)
     assert solver.solved
     assert solver.prior_first == (noise == 1.0)
 
 
-def test_unfinished_conjugate_gradients_warn(monkeypatch, rng):
-    monkeypatch.setattr(natural, "FIRST_STEPS", 1)
-    monkeypatch.setattr(natural, "MAX_STEPS", 1)
+def test_unfinished_conjugate_gradients_warn(tune, rng):
+    tune(first_cg_steps=1, most_cg_steps=1)
     X = rng.normal(size=(50, 2))
     settings = {"init": "default", "covariance": "diag", "random_state": 0}
     model = SWSGPRegressor(RBF(1.0), n_neighbors=8, **settings)

@@ -7,29 +7,33 @@ import sklearn
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, DotProduct, Matern
+from small_models import natural_settings
 
 from skswsgp import SWSGPClassifier, SWSGPRegressor
 from skswsgp._compiled import threads
 from skswsgp._engine.cpu import CpuEngine
 from skswsgp._initialization import start
-from skswsgp._solvers import natural, priors
 from skswsgp._solvers.data import TrainingRows
 from skswsgp._solvers.model import build_model
 from skswsgp._solvers.natural import NaturalSolver
+from skswsgp._solvers.tuning import Tuning
 
 MATERN = 1.5 * Matern([0.8, 1.5], nu=1.5)
 FIXED = ConstantKernel(1.5, "fixed") * Matern(1.0, "fixed", nu=1.5)
 M = 10
+EXACT = {
+    "round_tolerance": 1e-13,
+    "final_tolerance": 1e-13,
+    "assembly_bytes": 16 * 3 * 4**2,
+}
 LIKELIHOODS = [("gaussian", 2), ("bernoulli", 1), ("softmax", 3)]
 
 
 @pytest.fixture(autouse=True)
-def exact(monkeypatch):
+def exact(monkeypatch, tune):
     """Let conjugate gradients run until rounding stops them; use small blocks."""
-    for name in ("TOLERANCE", "LAST_TOLERANCE"):
-        monkeypatch.setattr(natural, name, 1e-13)
+    tune(**EXACT)
     monkeypatch.setattr(threads, "ROWS_AT_ONCE", 7)
-    monkeypatch.setattr(priors, "ASSEMBLY_BYTES", 16 * 3 * 4**2)
 
 
 @pytest.fixture
@@ -66,8 +70,9 @@ def make_solver(
         attributes, likelihood, "float64", beta, total_weight=weight.sum()
     )
     data = TrainingRows(X, y, weight, center=center)
-    options, rng = {"metric": "kernel", "search": "auto"}, np.random.RandomState(0)
-    return NaturalSolver(CpuEngine(model, H, 1), kernel, data, options, rng, kl)
+    settings = natural_settings(*likelihood, kl=kl, tuning=Tuning(**EXACT))
+    rng = np.random.RandomState(0)
+    return NaturalSolver(CpuEngine(model, H, 1), data, kernel, settings, rng)
 
 
 # --- local divergences ----------------------------------------------------------------
