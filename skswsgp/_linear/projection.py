@@ -20,20 +20,8 @@ class Projection:
 
     For H < M the weights come from the engine. For H = M the formula of
     `_point.posterior` is repeated with scikit-learn's kernel, since A is dense and K
-    is factorised once.
-
-    Parameters
-    ----------
-    engine : Engine
-        It holds the model.
-    kernel : kernel object
-        The kernel of that model.
-    data : TrainingRows
-        The rows.
-    lookup : callable
-        lookup(index, X) returns the neighbour lists of rows, as `NeighborTracker` does.
-    memory_budget : int
-        Bytes that A may take.
+    is factorised once. `kernel` is the kernel object of the model, `lookup` the
+    method of a `NeighborTracker`, and `memory_budget` the bytes that A may take.
 
     Attributes
     ----------

@@ -1,1 +1,1 @@
-"""From rows to lists of their nearest inducing points."""
+"""Neighbour lists: which inducing points each row of data uses."""

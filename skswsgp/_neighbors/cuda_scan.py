@@ -187,13 +187,6 @@ class DeviceKernelScan(DeviceDistanceScan):
 
     Values are those of the CPU but for rounding, so lists are equal where values differ
     by more; copies of a point are ties on both.
-
-    Parameters
-    ----------
-    kernel : Kernel
-        Copied to the device.
-    points, n_neighbors
-        As in `DeviceDistanceScan`.
     """
 
     def __init__(self, kernel, points, n_neighbors):

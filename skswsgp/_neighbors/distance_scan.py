@@ -374,16 +374,9 @@ def scan_blocks(first, last, task, work, lists):
 
 
 class DistanceScan:
-    """Exact search by distance, which leaves out leaves that are too far away.
+    """Exact search by distance for the H nearest of the scaled inducing points (M, D).
 
-    Parameters
-    ----------
-    points : ndarray of shape (M, D)
-        Scaled inducing points.
-    n_neighbors : int
-        H.
-    n_threads : int
-        Threads of a search.
+    It leaves out leaves of the k-d tree that are too far away.
     """
 
     def __init__(self, points, n_neighbors, n_threads):

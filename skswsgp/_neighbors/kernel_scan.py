@@ -113,12 +113,8 @@ def draw_random_lists(bits, M, seed, lists):
 class KernelScan:
     """Exact search by kernel value, the largest first.
 
-    Parameters
-    ----------
-    kernel : Kernel
-        Must not be modified while the search is in use.
-    points, n_neighbors, n_threads
-        As in `DistanceScan`.
+    The kernel must not be modified while the search is in use; the other arguments are
+    those of `DistanceScan`.
     """
 
     def __init__(self, kernel, points, n_neighbors, n_threads):

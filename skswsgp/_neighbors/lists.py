@@ -13,21 +13,9 @@ class TrackedSearch:
 
     The search is built anew when length-scales or inducing inputs have moved by
     METRIC_TOLERANCE, but never so often that searching costs more than training.
-    Several sets of rows may share one search.
-
-    Parameters
-    ----------
-    engine : Engine
-        It holds the model and gives the number of neighbours H.
-    n_rows : int
-        Rows of an epoch.
-    options : dict
-        `metric` and `search` of a `NeighborSearch`.
-
-    Attributes
-    ----------
-    version : int
-        Number of times that the search has been built anew.
+    Several sets of rows may share one search. `n_rows` counts the rows of an epoch, and
+    `options` are the metric and the search of a `NeighborSearch`. The attribute
+    `version` counts how often the search has been built anew.
     """
 
     def __init__(self, engine, n_rows, options):
@@ -98,17 +86,8 @@ class TrackedSearch:
 class NeighborTracker:
     """The neighbour lists of one set of rows, stored if the memory budget allows.
 
-    A stored list is replaced when its row is next visited after the search was built
-    anew. Without enough memory every visit searches.
-
-    Parameters
-    ----------
-    search : TrackedSearch
-        The search, which other sets of rows may share.
-    n_rows : int
-        Rows of the set.
-    memory_budget : int
-        Bytes that the stored lists may take.
+    A stored list is replaced when its row is next visited after the `TrackedSearch` was
+    built anew. If the lists take more than `memory_budget` bytes, every visit searches.
     """
 
     def __init__(self, search, n_rows, memory_budget):
