@@ -14,11 +14,9 @@ def send(struct, what):
 
     `what` names the contents in an error message, here and below.
     """
-    return type(struct)(
-        *(
-            send_array(field, what) if isinstance(field, np.ndarray) else field
-            for field in struct
-        )
+    return struct._make(
+        send_array(field, what) if isinstance(field, np.ndarray) else field
+        for field in struct
     )
 
 
@@ -62,11 +60,9 @@ def fetch(struct):
     """Return a struct whose arrays are copied to the host; None stays None."""
     if struct is None:
         return None
-    return type(struct)(
-        *(
-            field.copy_to_host() if hasattr(field, "copy_to_host") else field
-            for field in struct
-        )
+    return struct._make(
+        field.copy_to_host() if hasattr(field, "copy_to_host") else field
+        for field in struct
     )
 
 

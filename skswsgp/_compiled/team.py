@@ -29,21 +29,6 @@ def cpu_override(single_thread_version):
     return replace
 
 
-def whole_range(first, last):
-    """Return the range of all indices."""
-    return range(first, last)
-
-
-def all_tiles(first, last):
-    """Return the first index of each tile."""
-    return range(first, last, BLOCK)
-
-
-def identity(value):
-    """Return the value of the only thread."""
-    return value
-
-
 class SingleThread:
     """A team of one thread; the simulator of GPUs replaces it by a larger one."""
 
@@ -68,14 +53,14 @@ def team_rank():
     return backend.rank()
 
 
-@cpu_override(whole_range)
+@cpu_override(lambda first, last: range(first, last))
 def team_range(first, last):
     """Return this thread's share of the indices first <= i < last."""
     rank, size = team_rank()
     return range(first + rank, last, size)
 
 
-@cpu_override(whole_range)
+@cpu_override(lambda first, last: range(first, last))
 def single(first, last):
     """Return all indices first <= i < last in the first thread, none in others."""
     rank, _ = team_rank()
@@ -93,7 +78,7 @@ def team_columns(first):
     return range(first + rank % BLOCK, first + BLOCK, min(size, BLOCK))
 
 
-@cpu_override(all_tiles)
+@cpu_override(lambda first, last: range(first, last, BLOCK))
 def team_tiles(first, last):
     """Return where the tiles of this thread begin in a row of tiles."""
     rank, size = team_rank()
@@ -101,7 +86,7 @@ def team_tiles(first, last):
     return range(first + rank // BLOCK * BLOCK, last, groups * BLOCK)
 
 
-@cpu_override(all_tiles)
+@cpu_override(lambda first, last: range(first, last, BLOCK))
 def team_outer_tiles(first, last):
     """Return where the rows of tiles of this thread begin in a square of tiles."""
     rank, size = team_rank()
@@ -109,7 +94,7 @@ def team_outer_tiles(first, last):
     return range(first + rank // (BLOCK * BLOCK) * BLOCK, last, rows * BLOCK)
 
 
-@cpu_override(all_tiles)
+@cpu_override(lambda first, last: range(first, last, BLOCK))
 def team_inner_tiles(first, last):
     """Return where the tiles of this thread begin in one of its rows of a square."""
     rank, size = team_rank()
@@ -117,14 +102,14 @@ def team_inner_tiles(first, last):
     return range(first + rank // BLOCK % BLOCK * BLOCK, last, groups * BLOCK)
 
 
-@cpu_override(identity)
+@cpu_override(lambda value: value)
 def once(value):
     """Return the value in the first thread, 0 in others, as a term of a `team_sum`."""
     rank, _ = team_rank()
     return value if rank == 0 else 0.0
 
 
-@cpu_override(identity)
+@cpu_override(lambda value: value)
 def team_sum(value):
     """Return the sum over the team of the threads' values."""
     return backend.sum(value)

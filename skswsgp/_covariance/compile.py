@@ -31,6 +31,17 @@ class Leaf(NamedTuple):
     stationary: bool = True  # k(x, z) depends on x - z only
     decreasing: bool = True  # k(x, z) never grows with a scaled distance
 
+    def __str__(self):
+        """Return the expression that makes a kernel object of this row."""
+        argument = "{}={}".format(*self.variant) if self.variant else ""
+        return f"{self.kernel.__name__}({argument})"
+
+    def matches(self, kernel):
+        """Return whether a kernel object is of this class and variant."""
+        if type(kernel) is not self.kernel:
+            return False
+        return not self.variant or getattr(kernel, self.variant[0]) == self.variant[1]
+
 
 BIAS, SCALED = ("sigma_0",), ("length_scale", "sigma_0")
 SHAPED = ("alpha", "length_scale")
@@ -183,11 +194,11 @@ class _Walk:
         """Return the operation of a kernel of TABLE, and add its slots."""
         if isinstance(kernel, Polynomial | ArcCosine):
             kernel._check_shape()
-        leaf = next((leaf for leaf in TABLE if _matches(kernel, leaf)), None)
+        leaf = next((leaf for leaf in TABLE if leaf.matches(kernel)), None)
         if leaf is None:
             raise ValueError(
                 f"kernel {kernel!r} cannot be compiled: expected sums, products and "
-                f"powers of {_compilable()}; build it from these, or use "
+                f"powers of {', '.join(map(str, TABLE))}; build it from these, or use "
                 "GaussianProcessRegressor, which takes any kernel."
             )
         fields = {"exponent": float(getattr(kernel, "degree", 1.0))}
@@ -234,27 +245,6 @@ _COMBINATIONS = {
     sk.Sum: _Walk._sum,
     sk.Product: _Walk._product,
 }
-
-
-def _matches(kernel, leaf):
-    """Return whether a kernel object is of the class and variant of a row of TABLE."""
-    if type(kernel) is not leaf.kernel:
-        return False
-    return not leaf.variant or getattr(kernel, leaf.variant[0]) == leaf.variant[1]
-
-
-def _compilable():
-    """Return the kernel classes of TABLE, with the values of their variants."""
-    variants = {}
-    for leaf in TABLE:
-        variants.setdefault(leaf.kernel.__name__, []).append(leaf.variant)
-    words = []
-    for name, pairs in variants.items():
-        if pairs[0]:
-            *values, last = [str(value) for _, value in pairs]
-            name += f" ({pairs[0][0]} {', '.join(values)} or {last})"
-        words.append(name)
-    return ", ".join(words)
 
 
 def _log_bounds(bounds, owner):

@@ -103,7 +103,7 @@ def inner_products_vjp(leaf, A, rows, B, n, adjoint, at, d_log, d_A, d_B, inputs
 
 @njit_small
 def self_product_vjp(leaf, A, i, weight, d_log, d_A, inputs):
-    """Do what `inner_products_vjp` does, from `weight` by s(x, x), x = A[:, i]."""
+    """Add the derivatives of weight s(x, x) by log length-scales and by x = A[:, i]."""
     inv_scale, scale, n_scales, op = leaf
     for d in range(A.shape[0]):
         by_coordinate = 2.0 * weight * A[d, i] * inv_scale[op, d] ** 2

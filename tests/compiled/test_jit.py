@@ -49,7 +49,7 @@ def package(tmp_path):
 
 
 def run(package, **variables):
-    """Return what SCRIPT prints in a new process."""
+    """Return the three values that SCRIPT prints in a new process."""
     env = os.environ | {"PYTHONPATH": str(package), "PYTHONDONTWRITEBYTECODE": "1"}
     for name in ("NUMBA_CACHE_DIR", "SKSWSGP_CACHE"):
         env.pop(name, None)
