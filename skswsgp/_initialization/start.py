@@ -39,6 +39,7 @@ from skswsgp._initialization.kernel_learning import (
 )
 from skswsgp._initialization.site_refinement import refine_kernel
 from skswsgp._neighbors.search import NeighborSearch
+from skswsgp._point.likelihoods import LIKELIHOODS
 from skswsgp._solvers.model import JITTER, build_model
 
 INITIAL_FRACTION = 0.1  # of the prior covariance, before training
@@ -205,10 +206,7 @@ def learn_kernels(data, kernel, likelihood, noise_variance, rng, **options):
     `learn_local`; kernel=None leaves the smoothness to the data.
     """
     name, n_latent = likelihood
-    targets = data.y
-    if name == "softmax":
-        targets = (data.y == np.arange(n_latent)).astype(data.y.dtype)
-        targets -= targets.mean(axis=0)
+    targets = LIKELIHOODS[name].regression_targets(data.y, n_latent)
     return learn_kernel(
         data.X, targets, data.weight, kernel, noise_variance, rng=rng, rows=data.rows,
         **options,

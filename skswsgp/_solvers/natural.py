@@ -23,7 +23,7 @@ from skswsgp._compiled.threads import index_blocks
 from skswsgp._linear.conjugate_gradients import solve_systems
 from skswsgp._linear.projection import Projection
 from skswsgp._neighbors.lists import NeighborTracker, TrackedSearch
-from skswsgp._point.likelihoods import GAUSSIAN
+from skswsgp._point.likelihoods import record_of
 from skswsgp._solvers.data import memory_budget
 from skswsgp._solvers.priors import make_local_prior, make_vecchia_prior
 
@@ -76,7 +76,7 @@ class NaturalSolver:
         else:
             self.prior = make_local_prior(engine, data, lookup)
         self.chained = kl == "vecchia"
-        self.conjugate = engine.model.family == GAUSSIAN
+        self.conjugate = record_of(engine.model).conjugate
         once = self.conjugate and engine.model.Z.dtype == np.float64
         self.accuracy = LAST_TOLERANCE if once else TOLERANCE
         shape = data.n_rows, engine.model.m.shape[1]

@@ -8,11 +8,11 @@ from sklearn.gaussian_process.kernels import RBF, ConstantKernel, Matern
 
 from skswsgp import SWSGPClassifier
 from skswsgp._covariance.compile import free_variance
-from skswsgp._estimators.classifier import class_probabilities
 from skswsgp._initialization import site_refinement
 from skswsgp._initialization.holdout import PriorSettings
 from skswsgp._initialization.kernel_learning import KernelFit
 from skswsgp._initialization.site_refinement import SiteRefinement, refine_kernel
+from skswsgp._point.likelihoods import LIKELIHOODS
 from skswsgp._solvers.data import TrainingRows
 
 OPTIONS = {"n_threads": 1, "dtype": "float64", "search": "auto"}
@@ -34,10 +34,8 @@ def variance_kernel(variance, bounds=(1e-3, 1e3)):
 
 def log_density(mu, v, y, attributes):
     v = attributes.get("variance_scale_", 1.0) * v
-    if mu.shape[1] == 1:
-        return np.log(class_probabilities(y * mu, v)[:, 1])
-    rows = np.arange(len(mu))
-    return np.log(class_probabilities(mu, v)[rows, y[:, 0].astype(int)])
+    record = LIKELIHOODS["bernoulli" if mu.shape[1] == 1 else "softmax"]
+    return record.log_density(mu, v, y)
 
 
 def data_of(X, y, weight=None):

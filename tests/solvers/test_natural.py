@@ -88,7 +88,7 @@ def weigh(solver, kernel):
 def twin_of(solver, kernel, Z, X):
     """Return A, F and the covariance of the chain from the reference."""
     H, jitter = solver.engine.n_neighbors, solver.engine.model.jitter
-    P = reference.chain_covariance(kernel, Z, list(solver.order), H, jitter)
+    P = reference.vecchia_covariance(kernel, Z, list(solver.order), H, jitter)
     return *reference.inducing_weights(kernel, X, Z, H, jitter), P
 
 
