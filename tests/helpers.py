@@ -12,7 +12,7 @@ from skswsgp._compiled.threads import CHUNKS, parallel_region
 from skswsgp._covariance.compile import compile_kernel
 from skswsgp._engine import cpu_loops as engine
 from skswsgp._point.bound import allocate_stack
-from skswsgp._point.likelihoods import make_likelihood
+from skswsgp._point.likelihoods import LIKELIHOODS, make_likelihood
 from skswsgp._point.state import (
     Batch,
     Gradients,
@@ -26,7 +26,7 @@ from skswsgp.kernels import ArcCosine
 # derivative: rounding 1e-16 |f| / step and the third derivative times step^2 / 6.
 STEP, DIFFERENCE_TOLERANCE = 1e-5, 1e-6
 
-ADAM = {"solver": "adam", "init": "default"}  # the paper, for tests of training
+ADAM = {"solver": "adam", "init": "default"}  # the training of the paper
 
 KERNELS = {
     "matern": ConstantKernel(1.4) * Matern([0.8, 1.7], nu=1.5),
@@ -34,15 +34,15 @@ KERNELS = {
     "arc-cosine": ArcCosine(1, 1.3, 0.7),
 }
 
-# Inline functions take the flags of their callers; no cache, which would not notice
-# that they change.
+# Compiles a function that calls inline functions, which take the flags of their caller.
+# There is no cache, because a cache does not notice that an inline function changed.
 caller = numba.njit(fastmath=FASTMATH, error_model="numpy")
 
 
 def assert_close(actual, expected, *, roundings, dtype="float64"):
     """Check that errors are at most `roundings` machine epsilons of the largest entry.
 
-    Largest in magnitude, and at least 1: the numbers here are of order one.
+    The largest entry counts by magnitude, and as no less than 1.
     """
     expected = np.asarray(expected, dtype=float)
     scale = max(1.0, np.max(np.abs(expected), initial=0.0))
@@ -58,7 +58,7 @@ def assert_derivatives(actual, function, theta, *, tolerance=DIFFERENCE_TOLERANC
 
 
 def holed(*values):
-    """Return a function that puts values into the rows of an array from the third."""
+    """Return a function that sets the rows of an array to values from the third on."""
 
     def put(array):
         array = np.array(array, dtype=float)
@@ -70,7 +70,7 @@ def holed(*values):
 
 
 class Problem(NamedTuple):
-    """A model with data, and the objects of the reference it was made from."""
+    """A model with data, and the kernel object and likelihood it was made from."""
 
     kernel: object
     likelihood: str
@@ -78,7 +78,7 @@ class Problem(NamedTuple):
     batch: Batch
 
     def replace(self, *, active=None, rows=None, **fields):
-        """Return a problem with other fields of the model, neighbours or rows."""
+        """Return a copy with other fields of the model, neighbours or rows."""
         model, batch = self.model._replace(**fields), self.batch
         if active is not None:
             batch = batch._replace(active=active)
@@ -87,7 +87,7 @@ class Problem(NamedTuple):
         return self._replace(model=model, batch=batch)
 
     def local(self, *, start=0, n=None, n_threads=1):
-        """Return the gradients of n points, each with its own K."""
+        """Return the gradients of n rows from `start`, each with its own K."""
         n = len(self.batch.X) if n is None else n
         H = self.batch.active.shape[1]
         grads = allocate_gradients(self.model, n, H)
@@ -96,8 +96,8 @@ class Problem(NamedTuple):
             engine.local_gradients(self.model, self.batch, start, n, works, grads)
         return grads
 
-    def shared(self, *, n_threads=1):
-        """Return the gradients of all points where all inducing points are active."""
+    def dense(self, *, n_threads=1):
+        """Return the gradients of all rows with one K of all inducing points."""
         n, M = len(self.batch.X), len(self.model.Z)
         all_inducing = np.arange(M, dtype=np.int32)[np.newaxis]
         grads = allocate_gradients(self.model, CHUNKS, M)
@@ -126,7 +126,7 @@ class Problem(NamedTuple):
         return bounds[0], (bounds[0] - bounds[1]) * weight.sum()
 
     def svgp_bound(self):
-        """Return the bound of the SVGP with these inducing points, eq. 4."""
+        """Return eq. 4, the bound of the SVGP, from the reference."""
         kernel, X, y, Z, m, S, _, *rest = self._arguments()
         options = self._options()
         del options["neighbors"]
@@ -137,35 +137,35 @@ class Problem(NamedTuple):
     def _arguments(self):
         model, batch = self.model, self.batch
         S = np.moveaxis(model.L, 0, -1) if model.full else model.s
-        y = batch.y[:, 0] if self.likelihood == "softmax" else batch.y
         H, noise = batch.active.shape[1], model.noise
-        common = self.kernel, batch.X, y, model.Z, model.m, S, H, self.likelihood
-        return *common, noise, model.jitter
+        common = self.kernel, batch.X, batch.y, model.Z, model.m, S, H
+        return *common, self.likelihood, noise, model.jitter
 
     def _options(self):
         model, batch = self.model, self.batch
-        options = {"sample_weight": batch.weight, "neighbors": batch.active}
-        if self.likelihood == "softmax":
-            options["nodes"] = model.nodes.T
-        return options
+        return {
+            "sample_weight": batch.weight,
+            "neighbors": batch.active,
+            "nodes": model.nodes.T,
+        }
 
 
 def make_problem(
     kernel, likelihood, Q, *, full, rng, dtype="float64", D=2, M=6, H=4, n=5
 ):
-    """Return a random `Problem`; every inducing point is near some data point."""
+    """Return a random `Problem`, all numbers of which are of order one."""
+    record = LIKELIHOODS[likelihood]
     X, Z = rng.normal(size=(n, D)), rng.normal(size=(M, D))
     active = reference.neighbor_table(kernel, X, Z, H).astype(np.int32)
-    if likelihood == "gaussian":
+    if record.conjugate:
         y = rng.normal(size=(n, Q))
-    elif likelihood == "bernoulli":
-        y = rng.choice([-1.0, 1.0], size=(n, 1))
     else:
-        y = rng.integers(Q, size=(n, 1)).astype(float)
+        n_classes = max(Q, 2)
+        y = record.encode(rng.integers(n_classes, size=n), n_classes)
     L = np.tril(0.2 * rng.normal(size=(Q, M, M)), -1)
     L += np.eye(M) * rng.uniform(0.3, 0.9, size=(Q, M, 1))
     s = rng.uniform(0.1, 0.8, size=(M, Q))
-    noise = rng.uniform(0.2, 0.5, size=Q if likelihood == "gaussian" else 0)
+    noise = rng.uniform(0.2, 0.5, size=Q if record.conjugate else 0)
     weight = rng.uniform(0.5, 2.0, size=n)
     m = rng.normal(size=(M, Q))
 
@@ -191,11 +191,11 @@ def make_problem(
 
 
 def dense_gradients(problem, grads, *, active=None):
-    """Return the gradients of a batch by name, blocks added to the rows of Z, m, S.
+    """Return the gradients of a batch by name, added up by the rows of Z, m and S.
 
     `active` (blocks, H) lists the rows of each block. Derivatives are by the logarithms
-    of parameters and noise, and by m, s or L, Z themselves; eq. 13 with S = L L' gives
-    those by L_w as 2 (d/dS_w) L_w.
+    of kernel parameters and noise, and by m, s or L, and Z. With S = L L' those by L_w
+    are 2 (d/dS_w) L_w.
     """
     model = problem.model
     active = problem.batch.active if active is None else active
@@ -221,12 +221,12 @@ def add_gradients(first, second):
 
 
 def first_block(grads):
-    """Return the gradients of shared K as one block."""
+    """Return the first block and chunk of `Gradients`, which holds those of one K."""
     return Gradients(*(array[:1] for array in grads))
 
 
 def drawn(kernel, noise, N=600, seed=0):
-    """Return X (N, 2), y (N,) of a Gaussian process."""
+    """Return X (N, 2) and y (N,), drawn from a Gaussian process with noise."""
     rng = np.random.default_rng(seed)
     X = rng.uniform(-2, 2, size=(N, 2))
     L = np.linalg.cholesky(kernel(X) + noise * np.eye(N))

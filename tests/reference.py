@@ -1,7 +1,7 @@
-"""Slow and obvious twin of the package: plain numpy, loops, nothing shared with it.
+"""Reference implementation: plain NumPy in loops, without any code of the package.
 
-Notation: X (n, d) inputs, Z (M, d) inducing inputs, w the H inducing points that
-one input sees, Q latent functions that share Z and the kernel. Equation numbers are
+Notation: X (n, d) inputs, Z (M, d) inducing inputs, w the H inducing points that one
+row of X uses, Q latent functions that share Z and the kernel. Equation numbers are
 those of Tran et al., "Sparse within Sparse Gaussian Processes using Neighbor
 Information" (ICML 2021). Every kernel argument is a scikit-learn kernel object.
 """
@@ -31,8 +31,8 @@ def _scaled_dot(x, z, kernel):
 def kernel_value(kernel, x, z, same=False):
     """Return k(x, z) for x, z (d,), chosen by the name of the kernel's class.
 
-    `same` says that x and z are one and the same point, not merely two points with
-    equal coordinates: only then does WhiteKernel count.
+    `same` says that x and z are one point, not two points with equal coordinates.
+    WhiteKernel is zero between two points.
     """
     name = type(kernel).__name__
     if name == "Sum":
@@ -120,7 +120,7 @@ def neighbor_table(kernel, X, Z, n_neighbors):
 
 
 def select(mean, covariance, w, q):
-    """Return m_w (H,), S_w (H, H) of latent function q: the two lines above eq. 13.
+    """Return m_w (H,) and S_w (H, H) of latent function q, as defined before eq. 13.
 
     `mean` is (M, Q). `covariance` is (M, Q), the variances s with S = diag(s), or
     (M, M, Q), lower factors L with S = L L', so that S_w = L_w L_w', L_w = rows w.
@@ -136,8 +136,8 @@ def select(mean, covariance, w, q):
 def point_posterior(kernel, x, Z_w, m_w, S_w, jitter):
     """Return mu, F, V with q(f) = N(mu, F + V): eq. 13.
 
-    a = K^-1 k, mu = a' m_w, F = k(x, x) - k' a (rounding below zero is cut off),
-    V = a' S_w a, for x (d,), Z_w (H, d), m_w (H,), S_w (H, H).
+    a = K^-1 k, mu = a' m_w, F = k(x, x) - k' a, at least zero, and V = a' S_w a, for
+    x (d,), Z_w (H, d), m_w (H,), S_w (H, H).
     """
     K = _prior_covariance(kernel, Z_w, jitter)  # (H, H)
     k = kernel_matrix(kernel, Z_w, x[np.newaxis])[:, 0]  # (H,)
@@ -162,28 +162,32 @@ def point_kl(kernel, Z_w, m_w, S_w, jitter):
 # ---------------------------------------------------------------- likelihoods
 
 
+# log p(y | f) of the likelihoods of one latent function that have no closed form
+LOG_PROB = {"bernoulli": lambda y, f: log_ndtr(y * f)}  # y = -1 or 1
+
+
 def gaussian_expectation(y, mu, v, noise_variance):
-    """Return E log N(y | f, noise_variance) for f ~ N(mu, v); all scalars."""
+    """Return E log N(y | f, noise_variance) for f ~ N(mu, v); all are scalars."""
     log_normalizer = math.log(2 * math.pi * noise_variance)
     return -(log_normalizer + ((y - mu) ** 2 + v) / noise_variance) / 2
 
 
-def bernoulli_expectation(y_sign, mu, v, n_nodes=20):
-    """Return E log Phi(y_sign f), y_sign -1 or +1, f ~ N(mu, v), by Gauss-Hermite.
+def hermite_expectation(log_prob, y, mu, v, n_nodes=20):
+    """Return E log p(y | f) for f ~ N(mu, v), by Gauss-Hermite quadrature.
 
-    sum_i weight_i / sqrt(pi) * log Phi(y_sign (mu + sqrt(2 v) node_i))
+    sum_i weight_i / sqrt(pi) * log_prob(y, mu + sqrt(2 v) node_i)
     """
     total = 0.0
     for node, weight in zip(*np.polynomial.hermite.hermgauss(n_nodes), strict=True):
         f = mu + math.sqrt(2 * v) * node
-        total += weight / math.sqrt(math.pi) * log_ndtr(y_sign * f)
+        total += weight / math.sqrt(math.pi) * log_prob(y, f)
     return total
 
 
 def softmax_expectation(label, mu, v, nodes):
-    """Return E log softmax(f)[label], f_q ~ N(mu_q, v_q) independent; mu, v (Q,).
+    """Return E log softmax(f)[label] for independent f_q ~ N(mu_q, v_q); mu, v (Q,).
 
-    The mean over standard normal nodes (S, Q), f = mu + sqrt(v) * node.
+    It is the mean over standard normal nodes (S, Q), with f = mu + sqrt(v) * node.
     """
     return np.mean([log_softmax(mu + np.sqrt(v) * node)[label] for node in nodes])
 
@@ -191,21 +195,23 @@ def softmax_expectation(label, mu, v, nodes):
 def expected_log_prob(
     likelihood, y, mu, v, noise_variance=None, nodes=None, n_nodes=20
 ):
-    """Return E log p(y | f) of one datum, f_q ~ N(mu_q, v_q) independent; mu, v (Q,).
+    """Return E log p(y | f) of one row for independent f_q ~ N(mu_q, v_q); mu, v (Q,).
 
-    "gaussian": y and noise_variance (Q,) or scalar, summed over the outputs;
-    "bernoulli": y (Q,) or scalar of -1 and +1, summed; "softmax": y a label 0..Q-1.
+    "softmax": y is one label 0..Q-1. "gaussian" and those of `LOG_PROB`: y is (Q,) or a
+    scalar, the expectations are summed; noise_variance is (Q,) or a scalar.
     """
     Q = len(mu)
     if likelihood == "softmax":
-        return softmax_expectation(int(y), mu, v, nodes)
+        return softmax_expectation(int(np.ravel(y)[0]), mu, v, nodes)
     y = np.broadcast_to(y, Q)
     if likelihood == "gaussian":
         r2 = np.broadcast_to(noise_variance, Q)
         return sum(gaussian_expectation(y[q], mu[q], v[q], r2[q]) for q in range(Q))
-    if likelihood == "bernoulli":
-        return sum(bernoulli_expectation(y[q], mu[q], v[q], n_nodes) for q in range(Q))
-    raise ValueError(f"likelihood {likelihood!r} has no reference")
+    if likelihood not in LOG_PROB:
+        raise ValueError(f"likelihood {likelihood!r} has no reference")
+    log_prob = LOG_PROB[likelihood]
+    pairs = zip(y, mu, v, strict=True)
+    return sum(hermite_expectation(log_prob, *values, n_nodes) for values in pairs)
 
 
 def bernoulli_probability(mu, v):
@@ -214,7 +220,7 @@ def bernoulli_probability(mu, v):
 
 
 def softmax_probability(mu, v, nodes):
-    """Return E softmax(f), (Q,), f_q ~ N(mu_q, v_q): mean over the nodes (S, Q)."""
+    """Return E softmax(f), (Q,), for f_q ~ N(mu_q, v_q), a mean over nodes (S, Q)."""
     return np.mean([softmax(mu + np.sqrt(v) * node) for node in nodes], axis=0)
 
 
@@ -257,7 +263,7 @@ def lower_bound(
     """Return sum_n w_n [ELL_n - kl_weight / N_w * sum_q KL_nq], nats: eq. 11.
 
     w_n is the sample weight (default 1), N_w the sum of the weights, ELL_n the
-    `expected_log_prob`, y (n,) or (n, Q) as described there; rest as in `predict`.
+    `expected_log_prob` for y (n,) or (n, Q); other arguments as in `predict`.
     """
     if neighbors is None:
         neighbors = neighbor_table(kernel, X, Z, n_neighbors)
@@ -293,7 +299,7 @@ def svgp_lower_bound(
 ):
     """Return sum_n w_n ELL_n - kl_weight * sum_q KL(q(u_q) || p(u)), nats: eq. 4.
 
-    All M points at once, independent of `lower_bound`, which it equals for H = M:
+    This function shares no code with `lower_bound`, which it equals for H = M:
     q(f) = N(A m, Kxx + A (S - K) A'), A = Kxz K^-1 (eq. 3), and with lambda the
     eigenvalues of K^-1 S, KL = 1/2 [sum(lambda - 1 - log lambda) + m' K^-1 m].
     """
@@ -368,7 +374,8 @@ def gp_posterior(kernel, X, y, noise_variance):
 def gp_predict(kernel, X, y, noise_variance, X_new):
     """Return the mean (n_new,) and covariance (n_new, n_new) of f(X_new) given y (n,).
 
-    k' C^-1 y and k(X_new, X_new) - k' C^-1 k with k = k(X, X_new), C as above.
+    k' C^-1 y and k(X_new, X_new) - k' C^-1 k with k = k(X, X_new) and C as in
+    `gp_posterior`.
     """
     C = kernel_matrix(kernel, X) + noise_variance * np.eye(len(X))
     k = kernel_matrix(kernel, X, X_new)  # (n, n_new)
@@ -394,8 +401,8 @@ def krige(kernel, x, Z_w, m_w, noise_w):
 def krige_all(kernel, X, Z, m, weight, noise_variance, neighbors):
     """Return mu (n, Q), F (n, Q) at the rows of X from data Z (M, d), m (M, Q).
 
-    Datum j has the noise variance noise_variance_q / weight_jq, weight (M, Q);
-    `neighbors` (n, H).
+    m_jq has the noise variance noise_variance_q / weight_jq, with weight (M, Q).
+    `neighbors` is (n, H).
     """
     mu, F = np.empty((2, len(X), m.shape[1]))
     for i, w in enumerate(neighbors):
@@ -410,8 +417,9 @@ def nearest_neighbor_log_likelihood(
 ):
     """Return sum_i sample_weight_i sum_q log N(y_iq; mu_iq, F_iq + noise_iq).
 
-    Arguments as in `krige_all`, sample_weight (n,), y (n, 2 Q): targets, then noise_iq
-    over noise_variance_q. Vecchia (1988) with given conditioning sets.
+    Arguments as in `krige_all`, with sample_weight (n,) and y (n, 2 Q), which holds the
+    targets and then noise_iq / noise_variance_q. The conditioning sets of Vecchia
+    (1988) are given.
     """
     y, ratio = np.split(y, 2, axis=1)
     mu, F = krige_all(kernel, X, Z, m, weight, noise_variance, neighbors)
@@ -429,9 +437,9 @@ def nearest_neighbor_log_likelihood(
 
 
 def predecessors(kernel, Z, order, n_neighbors):
-    """Return for each place of the chain its neighbours among the points before it.
+    """Return, for each point in order, its neighbours among the points before it.
 
-    `order` (M,) lists the rows of Z along the chain; so do the lists, nearest first.
+    `order` (M,) lists rows of Z, and so does each result, nearest first.
     """
     return [
         [order[i] for i in neighbors(kernel, Z[j], Z[order[:place]], n_neighbors)]
@@ -439,8 +447,8 @@ def predecessors(kernel, Z, order, n_neighbors):
     ]
 
 
-def chain_covariance(kernel, Z, order, n_neighbors, jitter):
-    """Return the covariance (M, M) of u with u_j | u_w ~ N(b_j' u_w, D_j), in order.
+def vecchia_covariance(kernel, Z, order, n_neighbors, jitter):
+    """Return the covariance (M, M) of the prior u_j | u_w ~ N(b_j' u_w, D_j), in order.
 
     w are the `predecessors` of j; b_j = K_w^-1 k_j and D_j = k_jj - k_j' b_j.
     """
@@ -468,7 +476,7 @@ def inducing_weights(kernel, X, Z, n_neighbors, jitter):
     """Return A (n, M), zero but for a_i = K_w^-1 k of the neighbours w, and F (n,)."""
     A, F = np.zeros((len(X), len(Z))), np.zeros(len(X))
     for i, w in enumerate(neighbor_table(kernel, X, Z, n_neighbors)):
-        for j in w:  # mu of u = e_j
+        for j in w:  # a_ij is mu for u = e_j
             unit = (w == j).astype(float)
             A[i, j], F[i], _ = point_posterior(
                 kernel, X[i], Z[w], unit, np.zeros((len(w), len(w))), jitter

@@ -1,4 +1,4 @@
-"""Keep `reference.py` honest: scikit-learn, closed forms and identities."""
+"""Checks of `reference.py` by scikit-learn, closed forms and identities."""
 
 import math
 
@@ -82,7 +82,7 @@ def make_state(rng, likelihood, full, n=9, M=6, Q=2):
 
 @pytest.mark.parametrize("kernel", SKLEARN_KERNELS, ids=str)
 def test_kernel_matrix_equals_scikit_learn(kernel, rng):
-    """Square and rectangular kernel matrices are those of scikit-learn."""
+    """Square and rectangular kernel matrices equal those of scikit-learn."""
     A, B = rng.normal(size=(6, 3)), rng.normal(size=(4, 3))
     assert_allclose(reference.kernel_matrix(kernel, A), kernel(A), rtol=1e-12)
     assert_allclose(reference.kernel_matrix(kernel, A, B), kernel(A, B), rtol=1e-12)
@@ -112,7 +112,7 @@ def test_arc_cosine_is_integral_over_neurons(order, x, z):
 
 
 def test_unknown_names_are_refused():
-    """A kernel or likelihood without reference is an error, not a wrong number."""
+    """A kernel or likelihood without a reference raises an error."""
     x = np.zeros(2)
     for kernel in (ExpSineSquared(), Matern(nu=3.5), ArcCosine(2, 1.0, 1.0)):
         with pytest.raises(ValueError, match="no reference"):
@@ -132,7 +132,7 @@ def test_neighbors_are_sorted_and_ties_go_to_lower_index():
 @pytest.mark.parametrize("full", [False, True])
 @pytest.mark.parametrize("likelihood", ["gaussian", "bernoulli", "softmax"])
 def test_all_neighbors_give_the_ordinary_bound(likelihood, full, rng):
-    """H = M: eq. 11 is eq. 4, also with weights on the KL and on the samples."""
+    """For H = M eq. 11 is eq. 4, also with weights on the KL and on the rows."""
     state = make_state(rng, likelihood, full)
     weights = rng.random(9)
     for extra in ({}, {"kl_weight": 2.5, "sample_weight": weights, "n_nodes": 9}):
@@ -142,9 +142,9 @@ def test_all_neighbors_give_the_ordinary_bound(likelihood, full, rng):
 
 
 def test_separate_clusters_are_separate_models(rng):
-    """Clusters that do not see each other: H = 3 equals H = M, but for the KL's share.
+    """With clusters far apart H = 3 equals H = M, but for the weight of the KL.
 
-    Every point sees one of C clusters, so its KL is that cluster's: 1/C of the whole.
+    Each row uses one of two clusters, whose KL is half of the whole.
     """
     state = make_state(rng, "gaussian", full=False)
     clusters = np.array([[0.0, 0.0], [100.0, 0.0]])
@@ -162,7 +162,7 @@ def test_separate_clusters_are_separate_models(rng):
 
 @pytest.mark.parametrize("full", [False, True])
 def test_given_neighbors_replace_the_search(full, rng):
-    """The model restricted to the given points is the ordinary one on them."""
+    """A bound with given neighbours is that of the SVGP on these inducing points."""
     state = make_state(rng, "gaussian", full)
     w = np.array([4, 0, 3])
     value = reference.lower_bound(**state, n_neighbors=3, neighbors=np.tile(w, (9, 1)))
@@ -177,7 +177,7 @@ def test_given_neighbors_replace_the_search(full, rng):
 
 
 def test_sample_weight_is_repetition(rng):
-    """Integer weights equal repeated rows, for H < M."""
+    """An integer weight equals as many copies of the row, for H < M."""
     state = make_state(rng, "bernoulli", full=True)
     weights = np.array([1, 2, 0, 1, 3, 1, 1, 0, 2])
     value = reference.lower_bound(**state, n_neighbors=3, sample_weight=weights)
@@ -200,7 +200,7 @@ def test_kl_of_prior_is_zero(rng):
 
 
 def test_variance_is_never_negative(rng):
-    """At an inducing point F = 0 without jitter: rounding stays above zero."""
+    """Rounding never makes F negative at an inducing point, where it is zero."""
     Z, zero = rng.normal(size=(8, 2)), np.zeros(8)
     for z in Z:
         _, F, V = reference.point_posterior(RBF(3), z, Z, zero, np.diag(zero), 0)
@@ -235,7 +235,8 @@ def test_expectations_equal_integrals(mu, v):
     expected = integral(lambda f: norm.logpdf(1.2, f, math.sqrt(0.3)))
     assert value == pytest.approx(expected, rel=1e-8)
     for y_sign in (-1, 1):
-        value = reference.bernoulli_expectation(y_sign, mu, v)
+        log_prob = reference.LOG_PROB["bernoulli"]
+        value = reference.hermite_expectation(log_prob, y_sign, mu, v)
         expected = integral(lambda f, y_sign=y_sign: norm.logcdf(y_sign * f))
         assert value == pytest.approx(expected, rel=1e-6)
     probability = reference.bernoulli_probability(mu, v)
@@ -258,7 +259,7 @@ def test_softmax_probabilities_sum_to_one(rng):
 
 
 def test_exact_gaussian_posterior(rng):
-    """Z = X, H = M = N, q the exact posterior: the exact GP of scikit-learn."""
+    """With Z = X, H = M = N and the exact posterior q, all equals scikit-learn's GP."""
     X, X_new = rng.uniform(-3, 3, size=(12, 2)), rng.uniform(-3, 3, size=(5, 2))
     y = np.sin(X[:, 0]) + 0.3 * rng.normal(size=12)
     kernel, r2 = 1.5 * Matern([0.6, 0.9], nu=1.5), 0.09
@@ -306,11 +307,11 @@ def test_white_kernel_is_noise_of_the_exact_gp(rng):
 
 
 def test_adam_steps():
-    """The first step is learning_rate long, whatever the gradient; two by hand."""
+    """The first step is learning_rate long; two steps equal those found by hand."""
     theta, gradient = np.array([1.0, -2.0]), np.array([1e-3, -500.0])
     value = reference.adam(theta, [gradient], 0.01)
     assert_allclose(value, theta - 0.01 * np.sign(gradient))
-    assert theta.tolist() == [1.0, -2.0]  # the input is left alone
+    assert theta.tolist() == [1.0, -2.0]  # the argument is not modified
     # Gradients 1 and 3: m = 0.39 / 0.19, s = 0.009999 / 0.001999 at the second step.
     value = reference.adam([0.0], [[1.0], [3.0]], 0.01)
     second = 0.01 * (0.39 / 0.19) / math.sqrt(0.009999 / 0.001999)
@@ -329,14 +330,9 @@ def test_kriging_from_all_data_is_the_exact_gp(kernel, rng):
     weight = rng.uniform(0.5, 2.0, size=9)
     exact = GaussianProcessRegressor(kernel, alpha=0.2 / weight, optimizer=None)
     mean, std = exact.fit(X, m).predict(X_new, return_std=True)
+    neighbors = np.tile(np.arange(9), (3, 1))
     mu, F = reference.krige_all(
-        kernel,
-        X_new,
-        X,
-        m[:, None],
-        weight[:, None],
-        [0.2],
-        np.tile(np.arange(9), (3, 1)),
+        kernel, X_new, X, m[:, None], weight[:, None], [0.2], neighbors
     )
     assert_allclose(mu[:, 0], mean, atol=1e-9)
     assert_allclose(F[:, 0], std**2, atol=1e-9)

@@ -48,6 +48,20 @@ def njit_inline(function):
     return numba.njit(inline="always", **OPTIONS)(function)
 
 
+def njit_view(struct, whole=()):
+    """Return a function of (arrays, t) that takes item t of each field of a struct.
+
+    Fields named in `whole` are handed on as they are. The function is part of its
+    callers. It is made from text, because compiled code has no loop over a tuple of
+    unlike arrays.
+    """
+    fields = (name if name in whole else f"{name}[t]" for name in struct._fields)
+    text = ", ".join(f"arrays.{field}" for field in fields)
+    names = {struct.__name__: struct, "__name__": struct.__module__}
+    exec(f"def view(arrays, t): return {struct.__name__}({text})", names)
+    return njit_inline(names["view"])
+
+
 def njit_range(function):
     """Compile a function of a range of rows, which `run_in_threads` calls."""
     return numba.njit(cache=_CACHE, nogil=True, **OPTIONS)(function)

@@ -34,11 +34,12 @@ from skswsgp._point.bound import (
     factorise_dense,
     factorise_point,
     fill_dense_point,
+    fill_point,
     point_bound,
     point_posterior,
 )
 from skswsgp._point.divergence import divergence_vjp
-from skswsgp._point.kriging import gather_data, krige, log_density_vjp
+from skswsgp._point.kriging import krige, log_density_vjp
 from skswsgp._point.likelihoods import expected_log_prob
 from skswsgp._point.posterior import (
     conditional_weights,
@@ -190,13 +191,13 @@ def dense_gradients(model, batch, start, n, all_inducing, factors, works, stack,
         add_chunks(grads)
 
 
-@njit
-def store_posterior(latent, with_variance, row, mu, v):
+@njit_inline
+def store_posterior(work, with_variance, row, mu, v):
     """Copy mu, and v if wanted, from the work arrays to a row of the results."""
     for q in range(mu.shape[1]):
-        mu[row, q] = latent[0, q]
+        mu[row, q] = work.mean[q]
         if with_variance:
-            v[row, q] = latent[1, q]
+            v[row, q] = work.variance[q]
 
 
 @njit_range
@@ -215,7 +216,7 @@ def predict_rows(
             else:
                 conditional_weights(work, work, row_start(H, TRIANGLE), 0.0, H)
                 posterior_mean(work, work, H)
-            store_posterior(work.latent, with_variance, row, mu, v)
+            store_posterior(work, with_variance, row, mu, v)
 
 
 @njit_range
@@ -233,7 +234,7 @@ def predict_dense_rows(
         else:
             conditional_weights(factor, work, CROSS, 0.0, M)
             posterior_mean(factor, work, M)
-        store_posterior(work.latent, with_variance, row, mu, v)
+        store_posterior(work, with_variance, row, mu, v)
 
 
 @njit_range
@@ -273,17 +274,14 @@ def inverse_rows(first, last, t, model, batch, works, inverse, log_det, jitter_c
 def expectation_rows(first, last, t, model, y, works, mu, v, ell, d_mu, d_v):
     """E log p(y | f), f ~ N(mu, v), and its derivatives for rows first to last."""
     work = thread_view(works, t)
-    latent = work.latent
     for row in range(first, last):
         for q in range(mu.shape[1]):
-            latent[0, q] = mu[row, q]
-            latent[1, q] = v[row, q]
-        ell[row] = expected_log_prob(
-            model, model.noise, y, row, latent, work.scratch, work.d_noise
-        )
+            work.mean[q] = mu[row, q]
+            work.variance[q] = v[row, q]
+        ell[row] = expected_log_prob(model, y, row, work)
         for q in range(mu.shape[1]):
-            d_mu[row, q] = latent[2, q]
-            d_v[row, q] = latent[3, q]
+            d_mu[row, q] = work.d_mean[q]
+            d_v[row, q] = work.d_variance[q]
 
 
 @njit_range
@@ -393,12 +391,12 @@ def kriging_prediction_rows(first, last, t, model, batch, works, mu, v):
     work = thread_view(works, t)
     H = batch.active.shape[1]
     for row in range(first, last):
-        gather_data(model, batch.X, batch.active, row, H, work)
+        fill_point(model, batch.X, batch.active, row, H, work)
         for q in range(mu.shape[1]):
             if krige(model, work, H, q) < 0.0:
-                work.latent[0, q] = math.nan
-                work.latent[1, q] = math.nan
-        store_posterior(work.latent, True, row, mu, v)
+                work.mean[q] = math.nan
+                work.variance[q] = math.nan
+        store_posterior(work, True, row, mu, v)
 
 
 # --- launches, on as many threads as there are work arrays ----------------------------

@@ -40,9 +40,15 @@ from skswsgp._point.adam_step import (
     step_positive,
     update_parameters,
 )
-from skswsgp._point.bound import bound_vjp, count_jitter, factorise_point, point_bound
+from skswsgp._point.bound import (
+    bound_vjp,
+    count_jitter,
+    factorise_point,
+    fill_point,
+    point_bound,
+)
 from skswsgp._point.full_covariance import factor_row_vjp
-from skswsgp._point.kriging import gather_data, krige, log_density_vjp
+from skswsgp._point.kriging import krige, log_density_vjp
 from skswsgp._point.likelihoods import expected_log_prob
 from skswsgp._point.posterior import conditional_weights, posterior, posterior_mean
 from skswsgp._point.state import thread_view
@@ -270,9 +276,9 @@ def evaluate_posterior(model, X, active, n, works, with_variance, mu, v, jitter_
                 conditional_weights(work, work, start, 0.0, H)
                 posterior_mean(work, work, H)
             for q in team_range(0, mu.shape[1]):
-                mu[row, q] = work.latent[0, q]
+                mu[row, q] = work.mean[q]
                 if with_variance:
-                    v[row, q] = work.latent[1, q]
+                    v[row, q] = work.variance[q]
         barrier()
 
 
@@ -323,17 +329,14 @@ def evaluate_expectations(model, y, n, works, mu, v, ell, d_mu, d_v):
     place = cuda.blockIdx.x * cuda.blockDim.y + cuda.threadIdx.y
     for row in range(place, n, cuda.gridDim.x * cuda.blockDim.y):
         work = thread_view(works, place)
-        latent = work.latent
         for q in team_range(0, mu.shape[1]):
-            latent[0, q] = mu[row, q]
-            latent[1, q] = v[row, q]
+            work.mean[q] = mu[row, q]
+            work.variance[q] = v[row, q]
         barrier()
-        ell[row] = expected_log_prob(
-            model, model.noise, y, row, latent, work.scratch, work.d_noise
-        )
+        ell[row] = expected_log_prob(model, y, row, work)
         for q in range(mu.shape[1]):
-            d_mu[row, q] = latent[2, q]
-            d_v[row, q] = latent[3, q]
+            d_mu[row, q] = work.d_mean[q]
+            d_v[row, q] = work.d_variance[q]
         barrier()
 
 
@@ -393,12 +396,12 @@ def kriging_predictions(model, X, active, n, works, mu, v):
     H = active.shape[1]
     for row in range(place, n, cuda.gridDim.x * cuda.blockDim.y):
         work = slot_view(works, place)
-        gather_data(model, X, active, row, H, work)
+        fill_point(model, X, active, row, H, work)
         for q in range(mu.shape[1]):
             found = krige(model, work, H, q) >= 0.0
             for at in single(row, row + 1):
-                mu[at, q] = work.latent[0, q] if found else math.nan
-                v[at, q] = work.latent[1, q] if found else math.nan
+                mu[at, q] = work.mean[q] if found else math.nan
+                v[at, q] = work.variance[q] if found else math.nan
         barrier()
 
 

@@ -1,15 +1,12 @@
 """Classification with a Sparse-within-Sparse Gaussian process."""
 
 import numpy as np
-from scipy.special import ndtr, softmax
 from sklearn.base import ClassifierMixin
 from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.multiclass import check_classification_targets
 
 from skswsgp._estimators.base import BaseSWSGP
-from skswsgp._point.likelihoods import normal_nodes
-
-PREDICTION_NODES = 256  # quasi-Monte Carlo nodes of a softmax prediction
+from skswsgp._point.likelihoods import LIKELIHOODS
 
 
 class SWSGPClassifier(ClassifierMixin, BaseSWSGP):
@@ -281,7 +278,8 @@ class SWSGPClassifier(ClassifierMixin, BaseSWSGP):
             Probabilities, columns in the order of `classes_`.
         """
         mu, v = self._latent(X, True, n_neighbors)
-        return class_probabilities(mu, scaled_variance(v, vars(self)))
+        record = self._record_of(len(self.classes_))
+        return record.probabilities(mu, scaled_variance(v, vars(self)))
 
     def predict(self, X, n_neighbors=None):
         """Predict the most probable class.
@@ -324,28 +322,30 @@ class SWSGPClassifier(ClassifierMixin, BaseSWSGP):
             )
         labels = np.searchsorted(classes, y)
         attributes = {"classes_": classes}
-        if self._likelihood_of(attributes)[0] == "bernoulli":
-            labels = 2 * labels - 1
-        return labels[:, None].astype(np.float64), attributes
+        record = self._record_of(len(classes))
+        return record.encode(labels, len(classes)), attributes
+
+    def _record_of(self, n_classes):
+        """Return the record of the likelihood for so many classes."""
+        name = self.likelihood
+        if name == "auto":
+            name = "bernoulli" if n_classes == 2 else "softmax"
+        record = LIKELIHOODS[name]
+        if n_classes > 2 and not record.joint:
+            raise ValueError(
+                f"likelihood={name!r} with {n_classes} classes: expected two; use "
+                "'softmax' or 'auto'."
+            )
+        return record
 
     def _likelihood_of(self, attributes):
         n_classes = len(attributes["classes_"])
-        if self.likelihood == "bernoulli" and n_classes > 2:
-            raise ValueError(
-                f"likelihood='bernoulli' with {n_classes} classes: expected two; use "
-                "'softmax' or 'auto'."
-            )
-        if n_classes > 2 or self.likelihood == "softmax":
-            return "softmax", n_classes
-        return "bernoulli", 1
+        record = self._record_of(n_classes)
+        return record.name, record.count_latent(n_classes)
 
     def _log_density(self, mu, v, targets, attributes):
-        labels = targets[:, 0].astype(int)
-        if mu.shape[1] == 1:
-            labels = (labels + 1) // 2
-        proba = class_probabilities(mu, scaled_variance(v, attributes))
-        proba = proba[np.arange(len(labels)), labels]
-        return np.log(np.maximum(proba, np.finfo(proba.dtype).tiny))
+        record = self._record_of(max(2, mu.shape[1]))
+        return record.log_density(mu, scaled_variance(v, attributes), targets)
 
     def _stratify(self, y, fraction):
         _, counts = np.unique(y, return_counts=True)
@@ -356,20 +356,3 @@ class SWSGPClassifier(ClassifierMixin, BaseSWSGP):
 def scaled_variance(v, attributes):
     """Return variances times the scale that rows held out asked for, if they did."""
     return attributes.get("variance_scale_", 1.0) * v
-
-
-def class_probabilities(mu, v):
-    """Return the predictive probabilities (n, n_classes) for q(f) = N(mu, v).
-
-    Phi(mu / sqrt(1 + v)) for one latent function; for several the mean of softmax over
-    quasi-Monte Carlo nodes, the same for every row.
-    """
-    if mu.shape[1] == 1:
-        argument = mu[:, 0] / np.sqrt(1.0 + v[:, 0])
-        return np.stack([ndtr(-argument), ndtr(argument)], axis=1)
-    total = np.zeros_like(mu)
-    std = np.sqrt(v)
-    nodes = normal_nodes(PREDICTION_NODES, mu.shape[1]).astype(mu.dtype)
-    for node in nodes:
-        total += softmax(mu + std * node, axis=1)
-    return total / total.sum(axis=1, keepdims=True)

@@ -1,6 +1,5 @@
 """Regression with a Sparse-within-Sparse Gaussian process."""
 
-import math
 from numbers import Real
 
 import numpy as np
@@ -10,6 +9,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from skswsgp._estimators.base import BaseSWSGP
 from skswsgp._estimators.sklearn_compat import as_numbers, check_outputs
 from skswsgp._initialization.statistics import mean_and_scale
+from skswsgp._point.likelihoods import LIKELIHOODS
 
 
 class SWSGPRegressor(MultiOutputMixin, RegressorMixin, BaseSWSGP):
@@ -342,10 +342,9 @@ class SWSGPRegressor(MultiOutputMixin, RegressorMixin, BaseSWSGP):
         return targets, {"y_mean_": mean, "y_scale_": scale}
 
     def _likelihood_of(self, attributes):
-        return "gaussian", int(np.size(attributes["y_mean_"]))
+        return self.likelihood, int(np.size(attributes["y_mean_"]))
 
     def _log_density(self, mu, v, targets, attributes):
-        variance = v + attributes["noise_variance_"]
-        square = (targets - mu) ** 2 / variance
-        density = -0.5 * (math.log(2 * math.pi) + np.log(variance) + square)
-        return (density - np.log(attributes["y_scale_"])).sum(axis=1)
+        noise, scale = attributes["noise_variance_"], attributes["y_scale_"]
+        density = LIKELIHOODS[self.likelihood].log_density(mu, v, targets, noise)
+        return density - np.sum(np.log(scale))

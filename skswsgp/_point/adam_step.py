@@ -1,4 +1,4 @@
-"""One step of Adam (Kingma and Ba, 2015), uphill, and what it remembers."""
+"""One step of Adam (Kingma and Ba, 2015), uphill, and its moments."""
 
 import math
 from typing import NamedTuple
@@ -16,13 +16,13 @@ NOT_FINITE = (
     "training left the finite numbers: a covariance matrix could not be factorised or "
     "a parameter overflowed; lower learning_rate, or bound the kernel's parameters."
 )
-STEPS_PER_BLOCK = 32  # minibatches between two looks at the neighbours
+STEPS_PER_BLOCK = 32  # minibatches between two checks of the neighbour lists
 
 
 class Optimizer(NamedTuple):
-    """What Adam needs: bounds, units, first and second moments, counts of steps."""
+    """Bounds and units of steps, first and second moments, counts of steps."""
 
-    free: np.ndarray  # (P,) bool, kernel parameters that are trained
+    free: np.ndarray  # (P,) bool, whether a kernel parameter is trained
     log_bounds: np.ndarray  # (P, 2)
     mean_scale: np.ndarray  # (Q,) unit of a step of m
     feature_scale: np.ndarray  # (D,) unit of a step of Z
@@ -32,12 +32,12 @@ class Optimizer(NamedTuple):
     L: np.ndarray  # (Q, M, 2, M)
     params: np.ndarray  # (1, 2, P)
     noise: np.ndarray  # (1, 2, Q)
-    row_steps: np.ndarray  # (M,) steps that touched a row
-    steps: np.ndarray  # (1,) steps in all
+    row_steps: np.ndarray  # (M,) number of steps that moved an inducing point
+    steps: np.ndarray  # (1,) number of all steps
 
 
 def make_optimizer(model, free, log_bounds, feature_scale):
-    """Allocate Adam's moments at zero."""
+    """Return an `Optimizer` for a model, with moments and counts of zero."""
     M, Q = model.m.shape
 
     def zeros(*shape):
@@ -60,7 +60,7 @@ def make_optimizer(model, free, log_bounds, feature_scale):
 
 
 def reuse_moments(earlier, fresh):
-    """Return the moments of an earlier fit, fresh ones if theirs do not fit."""
+    """Return the `Optimizer` of an earlier fit, or a fresh one if its shapes differ."""
     fits = earlier is not None and all(
         old.shape == new.shape and old.dtype == new.dtype
         for old, new in zip(earlier, fresh, strict=True)
@@ -69,7 +69,7 @@ def reuse_moments(earlier, fresh):
 
 
 def require_finite_training(values):
-    """Raise if training has left the finite numbers."""
+    """Raise FloatingPointError if some of the values are NaN or infinite."""
     if not np.isfinite(values).all():
         raise FloatingPointError(NOT_FINITE)
 
@@ -84,9 +84,9 @@ def bias_corrections(steps, rate):
 
 @njit_small
 def adam_step(gradient, moments, row, j, first_scale, second_scale):
-    """Return the step for one derivative; its moments[row, :, j] are modified.
+    """Return the step for one derivative; updates moments[row, :, j].
 
-    moments has shape (rows, 2, n); the scales come from `bias_corrections`.
+    moments is (rows, 2, n), and the scales come from `bias_corrections`.
     """
     first = BETA1 * moments[row, 0, j] + (1.0 - BETA1) * gradient
     second = BETA2 * moments[row, 1, j] + (1.0 - BETA2) * gradient * gradient
@@ -97,21 +97,21 @@ def adam_step(gradient, moments, row, j, first_scale, second_scale):
 
 @njit_small
 def step_linear(values, row, j, derivative, unit, moments, first, second):
-    """Move values[row, j], in a unit."""
+    """Add a step to values[row, j], measured in `unit`."""
     step = adam_step(derivative * unit, moments, row, j, first, second)
     values[row, j] += step * unit
 
 
 @njit_small
 def step_positive(values, row, j, derivative, moments, first, second):
-    """Move values[row, j] in its logarithm."""
+    """Add a step to the logarithm of values[row, j]."""
     gradient = derivative * values[row, j]
     values[row, j] *= exponential(adam_step(gradient, moments, row, j, first, second))
 
 
 @njit
 def step_factor(L, row, derivatives, moments, first, second):
-    """Move a row of L (M, M), its entry on the diagonal in its logarithm."""
+    """Add steps to a row of L (M, M), and to the logarithm of its diagonal entry."""
     for j in range(row):
         step_linear(L, row, j, derivatives[j], 1.0, moments, first, second)
     step_positive(L, row, row, derivatives[row], moments, first, second)
@@ -119,7 +119,7 @@ def step_factor(L, row, derivatives, moments, first, second):
 
 @njit
 def update_parameters(model, optimizer, grads, rate):
-    """One step of Adam for the logarithms of kernel parameters and noise."""
+    """Add a step to the logarithms of the kernel parameters and noise variances."""
     optimizer.steps[0] += 1
     first, second = bias_corrections(optimizer.steps[0], rate)
     params, noise, bounds = model.params, model.noise, optimizer.log_bounds

@@ -1,21 +1,16 @@
-"""One datum: its tile, its q(f) and divergence, and the way back; structs of arrays.
+"""The term of one row in the bound, and its adjoint.
 
 The objective of a batch is
 
     sum_i weight_i (E_q(f_i)[log p(y_i | f_i)] - beta / W KL_i),  W the sum of weights,
 
-that is n / N times Algorithm 1, line 13. Functions that take `factor` besides `work`
-read K^-1, m_w and S_w from the first; the two are one and the same unless all points
-share them (H = M, see _shared). Derivatives go to block `b` of the `Gradients`, sums
-over points to its chunk `c`. The formulas stand in _variational.
+that is n / N times Algorithm 1, line 13. Derivatives go to block `b` of the
+`Gradients`, sums over rows to chunk `c`. Formulas and notation are those of `posterior`
+and `divergence`.
 
-
-----
-
-Points that share K because every inducing point is active: H = M, the SVGP.
-
-K is factorised once a step, and its divergence counted once; a point then costs O(M^2).
-The formulas are those of _point. d/dK = d_K + A' R + R' A, with rows a_i and r_i.
+Functions with `dense` in their names serve H = M, where every inducing point is active
+and the model is the SVGP. K is then factorised, and its divergence counted, once a
+step, and a row costs O(M^2). d/dK = d_K + A' R + R' A, with the rows a_i and r_i.
 """
 
 import math
@@ -37,13 +32,15 @@ from skswsgp._point.posterior import (
     posterior_vjp,
 )
 
-# Where the tiles of a point begin: with itself, with the inducing points
+# Where the pairs of a row of X begin in its tile: with itself, with the inducing points
 OWN, CROSS = 0, 1
+
+# --- each row with its own K_w --------------------------------------------------------
 
 
 @njit
 def gather_rows(values, active, row, H, out):
-    """out[j, h] = values[active[row, h], j]."""
+    """Set out[j, h] = values[active[row, h], j]."""
     for h in team_range(0, H):
         at = active[row, h]
         for j in range(values.shape[1]):
@@ -52,7 +49,7 @@ def gather_rows(values, active, row, H, out):
 
 @njit_inline
 def gather(model, active, row, H, work):
-    """Copy active[row] = w and Z_w, m_w and s_w to the work arrays."""
+    """Copy w = active[row], Z_w, m_w and s_w to the work arrays."""
     for h in team_range(0, H):
         work.rows[h] = active[row, h]
     gather_rows(model.Z, active, row, H, work.points)
@@ -75,30 +72,36 @@ def unpack(values, H, K):
 
 @njit_inline
 def factorise(model, work, H):
-    """Factorise K from the tile; return the relative jitter used, -1 on failure."""
+    """Factorise K of the tile; return the relative jitter used, -1 on failure."""
     unpack(work.values, H, work.K)
     unit = mean_diagonal(work.K, H)
     return jittered_cholesky(work.K, work.chol, unit, model.jitter, work.blocks)
 
 
 @njit_inline
-def factorise_point(model, X, active, row, H, work):
-    """Factorise K_w of X[row]; k(Z_w, x) and k(x, x) end the tile.
-
-    Returns the relative jitter used, -1 on failure.
-    """
+def fill_point(model, X, active, row, H, work):
+    """Gather the neighbours of X[row] and fill the tile that k and k(x, x) end."""
     gather(model, active, row, H, work)
     for d in team_range(0, X.shape[1]):
         work.points[d, H] = X[row, d]
     barrier()
-    Z, values, slopes = work.points, work.values, work.slopes
-    fill_tile(model, Z, H + 1, Z, TRIANGLE, values, slopes, 0)
+    points, values, slopes = work.points, work.values, work.slopes
+    fill_tile(model, points, H + 1, points, TRIANGLE, values, slopes, 0)
+
+
+@njit_inline
+def factorise_point(model, X, active, row, H, work):
+    """Fill the tile of X[row] and factorise its K_w.
+
+    Returns the relative jitter used, -1 on failure.
+    """
+    fill_point(model, X, active, row, H, work)
     return factorise(model, work, H)
 
 
 @njit_inline
 def point_posterior(model, work, H):
-    """`posterior` of the point that `prepare` has put at the end of the tile."""
+    """Set the `posterior` of the row that `factorise_point` has put into the tile."""
     start = row_start(H, TRIANGLE)
     kxx = work.values[work.values.shape[0] - 1, start + H]
     posterior(model, work, work, start, kxx, H)
@@ -106,16 +109,17 @@ def point_posterior(model, work, H):
 
 @njit_inline
 def point_bound(model, X, y, active, row, H, work):
-    """Return E log p(y | f), KL_w and the relative jitter; keeps what adjoints need."""
+    """Return E log p(y | f), KL_w and the relative jitter of one row.
+
+    The work arrays then hold what `bound_vjp` reads.
+    """
     jitter = factorise_point(model, X, active, row, H, work)
     ell = math.nan
     kl = math.nan
     if jitter >= 0.0:
         kl = divergence(model, work, H)
         point_posterior(model, work, H)
-        ell = expected_log_prob(
-            model, model.noise, y, row, work.latent, work.scratch, work.d_noise
-        )
+        ell = expected_log_prob(model, y, row, work)
     return ell, kl, jitter
 
 
@@ -130,7 +134,7 @@ def clear_columns(points, n):
 
 @njit
 def copy_columns(points, n, out, b):
-    """out[b] = the first n columns."""
+    """Set out[b] to the first n columns of the points."""
     for d in range(points.shape[0]):
         for h in team_range(0, n):
             out[b, d, h] = points[d, h]
@@ -139,16 +143,16 @@ def copy_columns(points, n, out, b):
 
 @njit_inline
 def bound_vjp(model, H, weight, jitter, work, grads, b, c):
-    """Adjoint of `evaluate` for weight (E log p - beta / W KL_w).
+    """Adjoint of `point_bound` for weight (E log p - beta / W KL_w).
 
     Sets d_m, d_s or d_S, and d_Z of block b; adds to d_log and d_noise of chunk c.
     """
-    share = weight * model.kl_weight / model.total_weight
-    divergence_vjp(model, work, H, share, grads, b)
+    kl_share = weight * model.kl_weight / model.total_weight
+    divergence_vjp(model, work, H, kl_share, grads, b)
     g = posterior_vjp(model, work, work, H, weight, grads, b)
-    covariance_vjp(work.d_K, work.a, work.r, 1, H, jitter, work.adjoint)
+    covariance_vjp(work.d_K, work.a, work.half_adjoint, 1, H, jitter, work.adjoint)
     top, start = work.values.shape[0] - 1, row_start(H, TRIANGLE)
-    cross_covariance_vjp(work.r, work.a, g, H, work.adjoint, start)
+    cross_covariance_vjp(work.half_adjoint, work.a, g, H, work.adjoint, start)
     work.adjoint[top, start + H] = g
     barrier()
     points, d_points, n = work.points, work.d_points, H + 1
@@ -164,17 +168,32 @@ def bound_vjp(model, H, weight, jitter, work, grads, b, c):
         grads.d_noise[c, q] += weight * work.d_noise[q]
 
 
+@njit
+def count_jitter(usual, jitter, jitter_counts, place):
+    """Count a factorisation that needed extra jitter, or that failed.
+
+    jitter_counts[place] holds the number of each.
+    """
+    if jitter < 0.0:
+        jitter_counts[place, 1] += 1
+    elif jitter > 1.5 * usual:
+        jitter_counts[place, 0] += 1
+
+
+# --- all rows with one K --------------------------------------------------------------
+
+
 class DenseStack(NamedTuple):
-    """What the points of a minibatch leave for d/dK, and columns for the points."""
+    """Vectors for d/dK that the rows of a minibatch leave, and a column a thread."""
 
     A: np.ndarray  # (n, side) rows a_i
-    R: np.ndarray  # (n, side) rows r_i
-    column: np.ndarray  # (threads, D, 1) a point
+    R: np.ndarray  # (n, side) rows r_i, see `Workspace.half_adjoint`
+    column: np.ndarray  # (threads, D, 1) a row of X
     d_column: np.ndarray  # (threads, D, 1)
 
 
 def allocate_stack(model, n, n_threads):
-    """Allocate for minibatches of n points."""
+    """Allocate a `DenseStack` for minibatches of n rows."""
     M, D = model.Z.shape
     dtype = model.Z.dtype
     return DenseStack(
@@ -189,7 +208,7 @@ def allocate_stack(model, n, n_threads):
 def factorise_dense(model, all_inducing, factor):
     """Factorise K of all inducing points; return KL and the relative jitter.
 
-    `all_inducing` (1, M) lists them.
+    `all_inducing` (1, M) lists the inducing points.
     """
     M = model.Z.shape[0]
     gather(model, all_inducing, 0, M, factor)
@@ -204,7 +223,7 @@ def factorise_dense(model, all_inducing, factor):
 
 @njit_inline
 def fill_dense_point(model, X, row, factor, work, column):
-    """Covariances of X[row] with itself and with all inducing points."""
+    """Set the covariances of X[row] with itself and with all inducing points."""
     for d in range(X.shape[1]):
         column[d, 0] = X[row, d]
     values, slopes, Z = work.values, work.slopes, factor.points
@@ -214,29 +233,30 @@ def fill_dense_point(model, X, row, factor, work, column):
 
 @njit_inline
 def dense_bound(model, X, y, row, factor, work, column):
-    """E log p(y | f) of one point; keeps what adjoints need."""
+    """Return E log p(y | f) of one row.
+
+    The work arrays then hold what `dense_bound_vjp` reads.
+    """
     fill_dense_point(model, X, row, factor, work, column)
     kxx = work.values[work.values.shape[0] - 1, OWN]
     posterior(model, factor, work, CROSS, kxx, model.Z.shape[0])
-    return expected_log_prob(
-        model, model.noise, y, row, work.latent, work.scratch, work.d_noise
-    )
+    return expected_log_prob(model, y, row, work)
 
 
 @njit_inline
 def dense_bound_vjp(model, i, weight, factor, work, stack, t, grads, c):
-    """Adjoint of `evaluate_shared` for point i of the minibatch.
+    """Adjoint of `dense_bound` for row i of the minibatch.
 
-    Its part of d/dK goes to row i of the stack, the others are added to chunk c.
+    Sets row i of the stack, from which d/dK follows; adds all else to chunk c.
     """
     M = model.Z.shape[0]
     g = posterior_vjp(model, factor, work, M, weight, grads, c)
     top = work.values.shape[0] - 1
     work.adjoint[top, OWN] = g
-    cross_covariance_vjp(work.r, work.a, g, M, work.adjoint, CROSS)
+    cross_covariance_vjp(work.half_adjoint, work.a, g, M, work.adjoint, CROSS)
     for h in range(M):
         stack.A[i, h] = work.a[0, h]
-        stack.R[i, h] = work.r[0, h]
+        stack.R[i, h] = work.half_adjoint[0, h]
     x, d_x, Z = stack.column[t], stack.d_column[t], factor.points
     d_log, moving = grads.d_log[c], model.train_inducing
     tile_vjp(model, x, 1, x, TRIANGLE, work, OWN, d_log, d_x, d_x, moving)
@@ -244,12 +264,3 @@ def dense_bound_vjp(model, i, weight, factor, work, stack, t, grads, c):
     tile_vjp(model, x, 1, Z, M, work, CROSS, d_log, d_x, d_Z, moving)
     for q in range(work.d_noise.shape[0]):
         grads.d_noise[c, q] += weight * work.d_noise[q]
-
-
-@njit
-def count_jitter(usual, jitter, jitter_counts, place):
-    """Count a factorisation that needed extra jitter, or that failed."""
-    if jitter < 0.0:
-        jitter_counts[place, 1] += 1
-    elif jitter > 1.5 * usual:
-        jitter_counts[place, 0] += 1

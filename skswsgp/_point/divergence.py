@@ -1,4 +1,7 @@
-"""TODO docstring."""
+"""KL_w, the divergence of q(u_w) from the prior of the active points, and its adjoint.
+
+Notation and the two kinds of functions are those of `posterior`.
+"""
 
 from skswsgp._compiled.jit import njit, njit_inline, njit_small
 from skswsgp._compiled.linalg import (
@@ -16,16 +19,25 @@ from skswsgp._compiled.linalg import (
 from skswsgp._compiled.team import barrier, once, team_range, team_sum
 from skswsgp._point.full_covariance import active_covariance
 
-# --- KL_w -----------------------------------------------------------------------------
+
+@njit_inline
+def divergence(model, work, H):
+    """Return KL_w; sets K^-1, alpha and, for a full covariance, S_w."""
+    if model.full:
+        active_covariance(model.L, work.rows, H, work.S)
+    return _divergence(
+        work.chol, work.m, work.s, work.S, model.full, RELATIVE_FLOOR * model.jitter, H,
+        work.upper, work.inverse, work.alpha, work.S_inverse, work.blocks,
+    )  # fmt: skip
 
 
 @njit
-def compute_divergence(
-    chol, m, s, S, full, tiny, H, upper, inverse, alpha, first, blocks
+def _divergence(
+    chol, m, s, S, full, S_jitter, H, upper, inverse, alpha, S_factor, blocks
 ):
-    """KL_w = 1/2 sum_q [tr(K^-1 S) + m' alpha - H + log|K| - log|S|].
+    """Return KL_w = 1/2 sum_q [tr(K^-1 S) + m' alpha - H + log|K| - log|S|].
 
-    Sets K^-1 and alpha. S is shifted by `tiny`, relative to its diagonal, to factorise.
+    Sets K^-1 and alpha. A full S is factorised with the relative jitter `S_jitter`.
     """
     invert_factor(chol, blocks, upper)
     square_upper(upper, inverse)
@@ -40,8 +52,8 @@ def compute_divergence(
             for g in team_range(0, H):
                 for h in range(H):
                     kl += inverse[g, h] * S[q, g, h]  # trace term
-            jittered_cholesky(S[q], first, mean_diagonal(S[q], H), tiny, blocks)
-            kl -= once(log_determinant(first, H))
+            jittered_cholesky(S[q], S_factor, mean_diagonal(S[q], H), S_jitter, blocks)
+            kl -= once(log_determinant(S_factor, H))
         else:
             for h in team_range(0, H):
                 kl += inverse[h, h] * s[q, h]
@@ -49,24 +61,40 @@ def compute_divergence(
     return 0.5 * team_sum(kl)
 
 
-@njit
-def compute_divergence_vjp(
-    c, inverse, alpha, s, S, full, tiny, H, upper, first, blocks, d_m, d_s, d_S, b
-):
-    """Set block b of d_m, and of d_s or d_S, to the derivatives of -c KL_w.
+@njit_inline
+def divergence_vjp(model, work, H, c, grads, b):
+    """Set block b of d_m and of d_s or d_S, and work.d_K, to derivatives of -c KL_w."""
+    _divergence_vjp(
+        c, work.inverse, work.alpha, work.s, work.S, model.full,
+        RELATIVE_FLOOR * model.jitter, H, work.upper, work.S_inverse, work.blocks,
+        grads.d_m, grads.d_s, grads.d_S, b,
+    )  # fmt: skip
+    _divergence_by_K(
+        c, work.inverse, work.alpha, work.s, work.S, model.full, H, work.scratch,
+        work.S_inverse, work.sandwich, work.d_K,
+    )  # fmt: skip
 
-    By S: -c/2 (K^-1 - S^-1).
+
+@njit
+def _divergence_vjp(
+    c, inverse, alpha, s, S, full, S_jitter, H, upper, S_inverse, blocks,
+    d_m, d_s, d_S, b,
+):  # fmt: skip
+    """Set block b of d_m and of d_s or d_S to the derivatives of -c KL_w.
+
+    The derivative by S is -c/2 (K^-1 - S^-1).
     """
     for q in range(alpha.shape[0]):
         for h in team_range(0, H):
             d_m[b, q, h] = -c * alpha[q, h]
         if full:
-            jittered_cholesky(S[q], first, mean_diagonal(S[q], H), tiny, blocks)
-            invert_factor(first, blocks, upper)
-            square_upper(upper, first)
+            unit = mean_diagonal(S[q], H)
+            jittered_cholesky(S[q], S_inverse, unit, S_jitter, blocks)
+            invert_factor(S_inverse, blocks, upper)
+            square_upper(upper, S_inverse)
             for g in team_range(0, H):
                 for h in range(H):
-                    d_S[b, q, g, h] = -0.5 * c * (inverse[g, h] - first[g, h])
+                    d_S[b, q, g, h] = -0.5 * c * (inverse[g, h] - S_inverse[g, h])
             barrier()
         else:
             for h in team_range(0, H):
@@ -75,21 +103,22 @@ def compute_divergence_vjp(
 
 
 @njit
-def compute_prior_vjp(c, inverse, alpha, s, S, full, H, vector, first, second, d_K):
-    """Set d_K to the derivative of -c KL_w by K, the lower triangle.
+def _divergence_by_K(c, inverse, alpha, s, S, full, H, scratch, product, sandwich, d_K):
+    """Set the lower triangle of d_K to the derivative of -c KL_w by K.
 
-    It is -c/2 sum_q (K^-1 - K^-1 S K^-1 - alpha alpha').
+    The derivative is -c/2 sum_q (K^-1 - K^-1 S K^-1 - alpha alpha'). `product` takes
+    sum_q S_q K^-1.
     """
     Q = alpha.shape[0]
     if full:
-        sum_matrices(S, second)
-        transposed_product(second, inverse, first)
+        sum_matrices(S, sandwich)
+        transposed_product(sandwich, inverse, product)
     else:
-        scale_rows(inverse, s, H, vector, first)
-    transposed_product_lower(first, inverse, second)
+        scale_rows(inverse, s, H, scratch, product)
+    transposed_product_lower(product, inverse, sandwich)
     for g in team_range(0, H):
         for h in range(g + 1):
-            d_K[g, h] = -0.5 * c * (Q * inverse[g, h] - second[g, h])
+            d_K[g, h] = -0.5 * c * (Q * inverse[g, h] - sandwich[g, h])
         for q in range(Q):
             weight = 0.5 * c * alpha[q, g]
             for h in range(g + 1):
@@ -99,7 +128,7 @@ def compute_prior_vjp(c, inverse, alpha, s, S, full, H, vector, first, second, d
 
 @njit_small
 def sum_matrices(S, out):
-    """out = sum_q S_q."""
+    """Set out = sum_q S_q."""
     for g in team_range(0, out.shape[0]):
         for h in range(out.shape[0]):
             out[g, h] = 0.0
@@ -109,62 +138,15 @@ def sum_matrices(S, out):
 
 
 @njit_small
-def scale_rows(inverse, s, H, vector, out):
-    """out = sum_q diag(s_q) K^-1, zero beyond H."""
+def scale_rows(inverse, s, H, scratch, out):
+    """Set out = sum_q diag(s_q) K^-1, with zeros in the rows from H on."""
     for h in team_range(0, out.shape[0]):
-        vector[0, h] = 0.0
+        scratch[0, h] = 0.0
     for q in range(s.shape[0]):
         for h in team_range(0, H):
-            vector[0, h] += s[q, h]
+            scratch[0, h] += s[q, h]
     for g in team_range(0, out.shape[0]):
-        scale = vector[0, g]
+        scale = scratch[0, g]
         for h in range(out.shape[0]):
             out[g, h] = scale * inverse[g, h]
     barrier()
-
-
-@njit_inline
-def divergence(model, work, H):
-    """KL_w; sets K^-1, alpha and a full S_w."""
-    if model.full:
-        active_covariance(model.L, work.rows, H, work.S)
-    return compute_divergence(
-        work.chol,
-        work.m,
-        work.s,
-        work.S,
-        model.full,
-        RELATIVE_FLOOR * model.jitter,
-        H,
-        work.upper,
-        work.inverse,
-        work.alpha,
-        work.first,
-        work.blocks,
-    )
-
-
-@njit_inline
-def divergence_vjp(model, work, H, c, grads, b):
-    """Set d_m, d_s or d_S of block b, and work.d_K, to the derivatives of -c KL_w."""
-    inverse, alpha, s, S = work.inverse, work.alpha, work.s, work.S
-    full, first = model.full, work.first
-    compute_divergence_vjp(
-        c,
-        inverse,
-        alpha,
-        s,
-        S,
-        full,
-        RELATIVE_FLOOR * model.jitter,
-        H,
-        work.upper,
-        first,
-        work.blocks,
-        grads.d_m,
-        grads.d_s,
-        grads.d_S,
-        b,
-    )
-    vector, second, d_K = work.vector, work.second, work.d_K
-    compute_prior_vjp(c, inverse, alpha, s, S, full, H, vector, first, second, d_K)

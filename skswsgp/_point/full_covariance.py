@@ -1,8 +1,9 @@
-"""S_w = L_w L_w' of the rows of L that a datum uses, and the way back to these rows.
+"""S_w = L_w L_w' of the rows of L that one row of data uses, and its adjoint.
 
-L is lower triangular, one for each latent function, with zeros above (section 3.3 of
-the paper). Rows are given by their numbers, in any order; increasing ones cost least,
-for a product ends where the shorter of its rows do.
+L is lower triangular, with zeros above the diagonal, and there is one for each latent
+function (section 3.3 of the paper). Its rows are given by their indices. Any order is
+allowed, and increasing indices cost least, because a product of rows ends where the
+shorter row does.
 """
 
 import numpy as np
@@ -11,12 +12,12 @@ from skswsgp._compiled.jit import njit
 from skswsgp._compiled.team import BLOCK, barrier, team_range, team_sum
 from skswsgp._compiled.tiles import set_products
 
-PANEL_COLUMNS = 128  # columns that `pull_panel` works on, which a core keeps at hand
+PANEL_COLUMNS = 128  # columns of a panel of `factor_panel_vjp`; they fit in a cache
 
 
 @njit
 def active_covariance(L, rows, H, S):
-    """S[q] = L_w L_w' for the first H of `rows`, four of them by two at a time."""
+    """Set S[q] = L_w L_w' for the first H of `rows`, in blocks of four rows by two."""
     pairs = (H + 1) // 2
     for q in range(S.shape[0]):
         for block in team_range(0, (H + 3) // 4 * pairs):
@@ -51,7 +52,7 @@ def active_covariance(L, rows, H, S):
 
 @njit
 def quadratic_form(L, q, rows, H, a, projection):
-    """Return a' S_w a = |L_w' a|^2; sets the projection L_w' a (M,)."""
+    """Return a' S_w a = |L_w' a|^2; sets projection (M,) to L_w' a."""
     for j in team_range(0, projection.shape[0]):
         projection[j] = 0.0
     for h in range(H):
@@ -74,9 +75,10 @@ def clear_factor_row(d_L, row):
 
 @njit
 def factor_row_vjp(L, q, active, at, d_S, h, d_row):
-    """Add the derivatives by row active[at, h] of L to d_row, where d/dL_w = 2 d_S L_w.
+    """Add the derivatives by row active[at, h] of L to d_row.
 
-    The rows of L_w are active[at]; d_S, symmetric, holds derivatives by their S_w.
+    d/dL_w = 2 d_S L_w, where the rows of L_w are active[at] and the symmetric d_S holds
+    the derivatives by S_w.
     """
     row = active[at, h]
     for g in range(active.shape[1]):
@@ -87,10 +89,11 @@ def factor_row_vjp(L, q, active, at, d_S, h, d_row):
 
 @njit
 def factor_panel_vjp(L, q, active, at, d_S, first, panel, product, d_L):
-    """What `pull_row` adds for all rows, in PANEL columns from `first`, by tiles.
+    """Add the derivatives by all rows active[at] of L in the columns from `first`.
 
-    Tiles take a core two thirds of the time. `panel` and `product` (side, PANEL) are
-    modified; d_L gets anything above its diagonal.
+    There are PANEL_COLUMNS columns, which tiles of 8 x 8 multiply in two thirds of the
+    time of `factor_row_vjp`. `panel` and `product` (side, PANEL_COLUMNS) are scratch.
+    Entries of d_L above its diagonal are undefined.
     """
     H, stop = active.shape[1], min(first + PANEL_COLUMNS, L.shape[2])
     begin, end = np.uint64(first), np.uint64(stop)  # signed ones may be negative

@@ -1,53 +1,44 @@
-"""Likelihoods p(y | f_1..f_Q): expectations under Gaussian marginals, and derivatives.
+"""Likelihoods p(y | f_1..f_Q): functions for compiled code, and a record for Python.
 
-To add one: a code, its `log_prob` with the derivative by f (and by its parameter), a
-branch in `expected_log_prob` (`quadrature` serves every likelihood of one latent
-function), a name in `CODES`, and a row in tests/reference.py.
+Functions give the expectation of log p under Gaussian marginals f_q ~ N(mu_q, v_q) with
+its derivatives. The records of `LIKELIHOODS` hold all that the rest of the package
+knows of a likelihood; doc/developer/add_likelihood.md says how to add one.
 """
 
 import math
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import ndtri
+from scipy.special import ndtr, ndtri, softmax
 from scipy.stats import qmc
 
 from skswsgp._compiled.jit import njit, njit_inline
 from skswsgp._compiled.special import LOG_2PI, exponential, log_ndtr
 from skswsgp._compiled.team import once, team_range, team_sum
 
-GAUSSIAN, BERNOULLI, SOFTMAX = 0, 1, 2
-CODES = {"gaussian": GAUSSIAN, "bernoulli": BERNOULLI, "softmax": SOFTMAX}
+GAUSSIAN, BERNOULLI, SOFTMAX = range(3)
+HERMITE_NODES = 20  # Gauss-Hermite nodes for one latent function
+SOFTMAX_NODES = 128  # quasi-Monte Carlo nodes for the latent functions of all classes
+PREDICTION_NODES = 256  # quasi-Monte Carlo nodes for the class probabilities
+
+# --- compiled -------------------------------------------------------------------------
 
 
 class Likelihood(NamedTuple):
-    """A likelihood as data, with the nodes of its quadrature."""
+    """A likelihood as compiled code reads it."""
 
-    family: int
+    family: int  # code of the record
+    joint: bool  # whether one label depends on all latent functions at once
     nodes: np.ndarray  # (1, n_nodes) Gauss-Hermite or (Q, n_nodes) standard normal
     weights: np.ndarray  # (n_nodes,), sum one
 
 
-def make_likelihood(name, n_latent, dtype):
-    """Return the `Likelihood` for a name of `CODES`.
-
-    One latent function uses 20 Gauss-Hermite nodes, several the antithetic
-    quasi-Monte Carlo nodes of `normal_nodes`.
-    """
-    if name == "softmax":
-        nodes = np.ascontiguousarray(normal_nodes(128, n_latent).T)
-        weights = np.full(nodes.shape[1], 1.0 / nodes.shape[1])
-    else:
-        x, w = np.polynomial.hermite.hermgauss(20)
-        nodes, weights = math.sqrt(2.0) * x[None], w / math.sqrt(math.pi)
-    return Likelihood(CODES[name], nodes.astype(dtype), weights.astype(dtype))
-
-
-def normal_nodes(n_nodes, n_dims):
-    """Return `n_nodes` standard normal Sobol points and mirror images, (n_nodes, D)."""
-    sobol = qmc.Sobol(n_dims, scramble=True, rng=np.random.default_rng(0))
-    half = ndtri(sobol.random(n_nodes // 2))
-    return np.concatenate([half, -half])
+@njit
+def log_prob(family, y, f):
+    """Return log p(y | f) and its derivative by f, for one latent function."""
+    if family == BERNOULLI:
+        return log_prob_bernoulli(y, f)
+    return math.nan, math.nan
 
 
 @njit
@@ -58,15 +49,48 @@ def log_prob_bernoulli(y, f):
 
 
 @njit_inline
+def expected_log_prob(model, y, row, work):
+    """Return E log p(y | f) of one row, with f_q ~ N(mean_q, variance_q) of `work`.
+
+    Sets the derivatives d_mean and d_variance of `work` and, for a Gaussian, d_noise by
+    log noise. y[row] holds one target a latent function, or one label if all latent
+    functions share it.
+    """
+    mean, variance = work.mean, work.variance
+    d_mean, d_variance = work.d_mean, work.d_variance
+    value = 0.0
+    if model.joint:
+        value = expected_softmax(
+            model.nodes, model.weights, int(y[row, 0]), mean, variance, d_mean,
+            d_variance, work.node_values,
+        )  # fmt: skip
+    else:
+        for q in range(mean.shape[0]):
+            if model.family == GAUSSIAN:
+                residual, noise = y[row, q] - mean[q], model.noise[q]
+                square = (residual * residual + variance[q]) / noise
+                value -= 0.5 * (LOG_2PI + math.log(noise) + square)
+                d_mean[q] = residual / noise
+                d_variance[q] = -0.5 / noise
+                work.d_noise[q] = 0.5 * (square - 1.0)
+            else:
+                term, d_mean[q], d_variance[q] = quadrature(
+                    model, y[row, q], mean[q], variance[q]
+                )
+                value += term
+    return value
+
+
+@njit_inline
 def quadrature(likelihood, y, mu, v):
-    """E log p(y|f), f ~ N(mu, v), by Gauss-Hermite, and derivatives by mu and v."""
+    """Return E log p(y | f), f ~ N(mu, v), and its derivatives by mu and v."""
     std = math.sqrt(v)
     value = 0.0
     d_mu = 0.0
     d_std = 0.0
     for i in range(likelihood.nodes.shape[1]):
         node = likelihood.nodes[0, i]
-        log_p, d_f = log_prob_bernoulli(y, mu + std * node)
+        log_p, d_f = log_prob(likelihood.family, y, mu + std * node)
         value += likelihood.weights[i] * log_p
         d_mu += likelihood.weights[i] * d_f
         d_std += likelihood.weights[i] * d_f * node
@@ -74,109 +98,197 @@ def quadrature(likelihood, y, mu, v):
 
 
 @njit
-def expected_softmax(nodes, weights, label, latent, scratch):
-    """E log softmax(f)_label over f_q ~ N(mu_q, v_q) at the nodes; see below.
+def expected_softmax(
+    nodes, weights, label, mean, variance, d_mean, d_variance, node_values
+):
+    """Return E log softmax(f)_label over f_q ~ N(mean_q, variance_q) at the nodes.
 
-    scratch (Q + 2, n_nodes) takes f, then exp(f - largest f), the largest, the sum.
+    Sets d_mean and d_variance. node_values (Q + 2, n_nodes) takes f, then
+    exp(f - largest f), in Q rows; the largest f; the sum of the exponentials.
     """
     Q, n_nodes = nodes.shape
     top, sums = Q, Q + 1
     for i in team_range(0, n_nodes):
-        scratch[top, i] = -np.inf
-        scratch[sums, i] = 0.0
+        node_values[top, i] = -np.inf
+        node_values[sums, i] = 0.0
     for q in range(Q):
-        mu, std = latent[0, q], math.sqrt(latent[1, q])
+        mu, std = mean[q], math.sqrt(variance[q])
         for i in team_range(0, n_nodes):
             f = mu + std * nodes[q, i]
-            scratch[q, i] = f
-            scratch[top, i] = max(scratch[top, i], f)
+            node_values[q, i] = f
+            node_values[top, i] = max(node_values[top, i], f)
     value = 0.0
     for i in team_range(0, n_nodes):
-        value += weights[i] * (scratch[label, i] - scratch[top, i])
+        value += weights[i] * (node_values[label, i] - node_values[top, i])
     for q in range(Q):
         for i in team_range(0, n_nodes):
-            e = exponential(scratch[q, i] - scratch[top, i])
-            scratch[q, i] = e
-            scratch[sums, i] += e
+            e = exponential(node_values[q, i] - node_values[top, i])
+            node_values[q, i] = e
+            node_values[sums, i] += e
     for i in team_range(0, n_nodes):
-        value -= weights[i] * math.log(scratch[sums, i])
-        scratch[sums, i] = weights[i] / scratch[sums, i]
+        value -= weights[i] * math.log(node_values[sums, i])
+        node_values[sums, i] = weights[i] / node_values[sums, i]
     for q in range(Q):
         d_mu = once(1.0 if q == label else 0.0)
-        d_std = 0.0  # the nodes sum to zero
+        d_std = 0.0  # the nodes sum to zero, so that the label adds nothing
         for i in team_range(0, n_nodes):
-            share = scratch[q, i] * scratch[sums, i]
-            d_mu -= share
-            d_std -= share * nodes[q, i]
-        latent[2, q] = team_sum(d_mu)
-        latent[3, q] = 0.5 * team_sum(d_std) / math.sqrt(latent[1, q])
+            probability = node_values[q, i] * node_values[sums, i]
+            d_mu -= probability
+            d_std -= probability * nodes[q, i]
+        d_mean[q] = team_sum(d_mu)
+        d_variance[q] = 0.5 * team_sum(d_std) / math.sqrt(variance[q])
     return team_sum(value)
 
 
-@njit_inline
-def expected_log_prob(likelihood, noise, y, row, latent, scratch, d_noise):
-    """Return E_q log p(y | f) of one point; set its derivatives.
+# --- records --------------------------------------------------------------------------
 
-    y[row] holds one value a latent function (Gaussian), a sign (Bernoulli) or a class
-    index (softmax). latent (4, Q) holds mu and v and takes the derivatives by them,
-    d_noise (Q,) those by log noise. Gaussian:
-    -1/2 sum_q [log(2 pi noise_q) + ((y_q - mu_q)^2 + v_q) / noise_q].
+
+def normal_nodes(n_nodes, n_dims):
+    """Return normal Sobol points and their mirror images, (n_nodes, n_dims)."""
+    sobol = qmc.Sobol(n_dims, scramble=True, rng=np.random.default_rng(0))
+    half = ndtri(sobol.random(n_nodes // 2))
+    return np.concatenate([half, -half])
+
+
+class LikelihoodRecord:
+    """What the package knows of a likelihood; the defaults suit one latent function.
+
+    Attributes
+    ----------
+    name : str
+        Name in `LIKELIHOODS` and for users.
+    code : int
+        Code for compiled functions.
+    conjugate : bool
+        Whether q(u) has a closed form. The sites are then the data, and each output has
+        a noise variance.
+    joint : bool
+        Whether one label depends on all latent functions at once.
     """
-    value = 0.0
-    if likelihood.family == GAUSSIAN:
-        for q in range(latent.shape[1]):
-            residual = y[row, q] - latent[0, q]
-            square = (residual * residual + latent[1, q]) / noise[q]
-            value -= 0.5 * (LOG_2PI + math.log(noise[q]) + square)
-            latent[2, q] = residual / noise[q]
-            latent[3, q] = -0.5 / noise[q]
-            d_noise[q] = 0.5 * (square - 1.0)
-    elif likelihood.family == BERNOULLI:
-        value, latent[2, 0], latent[3, 0] = quadrature(
-            likelihood, y[row, 0], latent[0, 0], latent[1, 0]
-        )
-    else:
-        nodes, weights = likelihood.nodes, likelihood.weights
-        value = expected_softmax(nodes, weights, int(y[row, 0]), latent, scratch)
-    return value
 
+    conjugate = False
+    joint = False
 
-from scipy.special import ndtr, softmax  # temporary
-
-
-class _Record:
-    def __init__(self, name):
-        self.name, self.code, self.conjugate = name, CODES[name], name == "gaussian"
+    def make_nodes(self, n_latent):
+        """Return the quadrature: nodes (1 or n_latent, n) and weights (n,)."""
+        x, w = np.polynomial.hermite.hermgauss(HERMITE_NODES)
+        return math.sqrt(2.0) * x[None], w / math.sqrt(math.pi)
 
     def regression_targets(self, y, n_latent):
-        if self.name != "softmax":
-            return y
-        t = (y == np.arange(n_latent)).astype(y.dtype)
-        t -= t.mean(axis=0)
-        return t
+        """Return numbers (n, n_latent) for the targets y, to learn a kernel from."""
+        return y
 
-    def probabilities(self, mu, v):
-        if mu.shape[1] == 1:
-            argument = mu[:, 0] / np.sqrt(1.0 + v[:, 0])
-            return np.stack([ndtr(-argument), ndtr(argument)], axis=1)
-        total = np.zeros_like(mu)
-        std = np.sqrt(v)
-        for node in normal_nodes(256, mu.shape[1]).astype(mu.dtype):
-            total += softmax(mu + std * node, axis=1)
-        return total / total.sum(axis=1, keepdims=True)
 
-    def log_density(self, mu, v, y, noise):
-        if self.conjugate:
-            variance = v + noise
-            return (
-                -0.5
-                * (math.log(2 * math.pi) + np.log(variance) + (y - mu) ** 2 / variance)
-            ).sum(axis=1)
-        labels = y[:, 0].astype(int)
-        if mu.shape[1] == 1:
-            labels = (labels + 1) // 2
-        proba = self.probabilities(mu, v)[np.arange(len(labels)), labels]
+class Gaussian(LikelihoodRecord):
+    """y_q = f_q + N(0, noise_q); the expectation has a closed form."""
+
+    name, code, conjugate = "gaussian", GAUSSIAN, True
+
+    def make_nodes(self, n_latent):
+        """Return no nodes and no weights."""
+        return np.zeros((1, 0)), np.zeros(0)
+
+    def log_density(self, mean, variance, y, noise):
+        """Return log p(y) (n,) in nats, summed over outputs, for f ~ N(mean, variance).
+
+        mean, variance and y are (n, Q), noise is one variance or (Q,).
+        """
+        variance = variance + noise
+        square = (y - mean) ** 2 / variance
+        return (-0.5 * (LOG_2PI + np.log(variance) + square)).sum(axis=1)
+
+
+class ClassLikelihood(LikelihoodRecord):
+    """Base of the likelihoods of labels, which have two classes unless they are joint.
+
+    A subclass adds the method `probabilities(mean, variance)`, which returns
+    (n, n_classes) for mean and variance (n, n_latent).
+    """
+
+    def count_latent(self, n_classes):
+        """Return the number of latent functions."""
+        return n_classes if self.joint else 1
+
+    def encode(self, labels, n_classes):
+        """Return class indices (n,) as targets (n, 1)."""
+        return labels[:, None].astype(np.float64)
+
+    def decode(self, y):
+        """Return targets (n, 1) as class indices (n,)."""
+        return y[:, 0].astype(int)
+
+    def log_density(self, mean, variance, y, noise=None):
+        """Return the log probability (n,) of the encoded labels y (n, 1), in nats.
+
+        A probability counts as no less than the smallest positive number.
+        """
+        proba = self.probabilities(mean, variance)
+        proba = proba[np.arange(len(y)), self.decode(y)]
         return np.log(np.maximum(proba, np.finfo(proba.dtype).tiny))
 
 
-LIKELIHOODS = {name: _Record(name) for name in CODES}
+class Bernoulli(ClassLikelihood):
+    """Two classes coded as -1 and 1, with a probit link: p(y | f) = Phi(y f)."""
+
+    name, code = "bernoulli", BERNOULLI
+
+    def encode(self, labels, n_classes):
+        """Return class indices 0 and 1 (n,) as signs (n, 1)."""
+        return 2.0 * labels[:, None] - 1.0
+
+    def decode(self, y):
+        """Return signs (n, 1) as class indices (n,)."""
+        return (y[:, 0] > 0).astype(int)
+
+    def probabilities(self, mean, variance):
+        """Return the probabilities (n, 2), Phi(mu / sqrt(1 + v)) for the second class.
+
+        mean and variance are (n, 1).
+        """
+        argument = mean[:, 0] / np.sqrt(1.0 + variance[:, 0])
+        return np.stack([ndtr(-argument), ndtr(argument)], axis=1)
+
+
+class Softmax(ClassLikelihood):
+    """Two classes or more, with a latent function each: p(y | f) = softmax(f)_y."""
+
+    name, code, joint = "softmax", SOFTMAX, True
+
+    def make_nodes(self, n_latent):
+        """Return quasi-Monte Carlo nodes (n_latent, n) with equal weights (n,)."""
+        nodes = np.ascontiguousarray(normal_nodes(SOFTMAX_NODES, n_latent).T)
+        return nodes, np.full(SOFTMAX_NODES, 1.0 / SOFTMAX_NODES)
+
+    def regression_targets(self, y, n_latent):
+        """Return centred indicators (n, n_latent) of the classes."""
+        targets = (y == np.arange(n_latent)).astype(y.dtype)
+        return targets - targets.mean(axis=0)
+
+    def probabilities(self, mean, variance):
+        """Return the probabilities (n, n_classes), a mean of softmax(f) over nodes.
+
+        mean and variance are (n, n_classes). All rows share the nodes.
+        """
+        total = np.zeros_like(mean)
+        std = np.sqrt(variance)
+        nodes = normal_nodes(PREDICTION_NODES, mean.shape[1]).astype(mean.dtype)
+        for node in nodes:
+            total += softmax(mean + std * node, axis=1)
+        return total / total.sum(axis=1, keepdims=True)
+
+
+LIKELIHOODS = {record.name: record for record in (Gaussian(), Bernoulli(), Softmax())}
+
+
+def record_of(likelihood):
+    """Return the record of a `Likelihood` or a `Model`."""
+    return next(r for r in LIKELIHOODS.values() if r.code == likelihood.family)
+
+
+def make_likelihood(name, n_latent, dtype):
+    """Return the `Likelihood` for a name of `LIKELIHOODS`."""
+    record = LIKELIHOODS[name]
+    nodes, weights = record.make_nodes(n_latent)
+    return Likelihood(
+        record.code, record.joint, nodes.astype(dtype), weights.astype(dtype)
+    )

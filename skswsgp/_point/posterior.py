@@ -1,13 +1,17 @@
-"""KL_w and q(f) of eq. 13, and their adjoints, on the work arrays of one datum.
+"""q(f) of eq. 13 and its adjoint, on the work arrays of one row of data.
 
 Notation of the paper: w are the H active inducing points, K = k(Z_w, Z_w) + jitter,
-k = k(Z_w, x), a = K^-1 k, alpha = K^-1 m_w. The covariance S_w of each of Q latent
-functions is diag(s) or, where `full`, S = L_w L_w'. Functions take single arrays: a
-struct of all work arrays costs more to hand over than few active points cost to work
-on.
+k = k(Z_w, x), a = K^-1 k, alpha = K^-1 m_w. The covariance S_w of each of the Q latent
+functions is diag(s) or, where `full` is set, S = L_w L_w'.
+
+A function whose name begins with an underscore takes single arrays, and the function of
+that name without the underscore takes structs: handing a struct of all work arrays to a
+compiled function costs more than the arithmetic on few active points. Functions that
+take `factor` besides `work` read K^-1, m_w and S_w from `factor`. The two are the same
+struct unless all inducing points are active, when all rows share K.
 """
 
-from skswsgp._compiled.jit import njit, njit_inline
+from skswsgp._compiled.jit import njit, njit_inline, njit_small
 from skswsgp._compiled.linalg import (
     RELATIVE_FLOOR,
     matvec,
@@ -19,43 +23,79 @@ from skswsgp._compiled.team import barrier, once, team_range, team_sum
 from skswsgp._covariance.pairs import TRIANGLE, row_start
 from skswsgp._point.full_covariance import quadratic_form
 
-# --- q(f) -----------------------------------------------------------------------------
+
+@njit_inline
+def conditional_weights(factor, work, start, kxx, H):
+    """Set work.a to K^-1 k; return F = k(x, x) - k' K^-1 k.
+
+    k begins at pair `start` of the tile of `work`.
+    """
+    return _conditional_weights(
+        work.values, start, kxx, factor.chol, H, work.scratch, work.a
+    )
 
 
 @njit
-def compute_weights(k, start, kxx, chol, H, vector, a):
-    """a = K^-1 k; returns F = k(x, x) - k' a, at least zero.
+def _conditional_weights(values, start, kxx, chol, H, scratch, a):
+    """Set a = K^-1 k; return F = k(x, x) - k' a, at least zero.
 
-    k is the last row of `k`, a tile, from `start`. Sets vector[0] = R^-T k.
+    k stands in the last row of `values` from pair `start`. Sets scratch[0] = R^-T k.
     """
-    top = k.shape[0] - 1
+    top = values.shape[0] - 1
     for h in team_range(0, H):
-        vector[1, h] = k[top, start + h]
+        scratch[1, h] = values[top, start + h]
     barrier()
-    solve_transposed(chol, vector, 1, H, vector, 0)
-    solve(chol, vector, 0, H, a, 0)
+    solve_transposed(chol, scratch, 1, H, scratch, 0)
+    solve(chol, scratch, 0, H, a, 0)
     F = once(kxx)
     for h in team_range(0, H):
-        F -= vector[0, h] * vector[0, h]
+        F -= scratch[0, h] * scratch[0, h]
     F = team_sum(F)
     return 0.0 if F < 0.0 else F
 
 
+@njit_small
+def weighted_mean(a, m, q, H):
+    """Return mu = a' m_w of eq. 13 for latent function q."""
+    mu = 0.0
+    for h in team_range(0, H):
+        mu += a[0, h] * m[q, h]
+    return team_sum(mu)
+
+
+@njit_inline
+def posterior_mean(factor, work, H):
+    """Set work.mean to mu of eq. 13, given work.a."""
+    _posterior_mean(work.a, factor.m, H, work.mean)
+
+
 @njit
-def compute_mean(a, m, H, latent):
-    """latent[0] = mu = a' m_w of eq. 13."""
+def _posterior_mean(a, m, H, mean):
+    """Set mean[q] = a' m_w of eq. 13."""
     for q in range(m.shape[0]):
-        mu = 0.0
-        for h in team_range(0, H):
-            mu += a[0, h] * m[q, h]
-        latent[0, q] = team_sum(mu)
+        mean[q] = weighted_mean(a, m, q, H)
     barrier()
 
 
+@njit_inline
+def posterior(model, factor, work, start, kxx, H):
+    """Set work.mean and work.variance to mu and v of eq. 13; sets work.a.
+
+    v is at least RELATIVE_FLOOR times the jitter.
+    """
+    F = conditional_weights(factor, work, start, kxx, H)
+    posterior_mean(factor, work, H)
+    floor = RELATIVE_FLOOR * model.jitter * max(kxx, mean_diagonal(factor.K, H))
+    _posterior_variance(
+        F, work.a, factor.s, model.L, factor.rows, model.full, H, floor,
+        work.projection, work.variance,
+    )  # fmt: skip
+
+
 @njit
-def compute_variance(F, a, s, L, rows, full, H, floor, projection, latent):
-    """latent[1] = v = F + a' S_w a of eq. 13, at least `floor`."""
-    for q in range(latent.shape[1]):
+def _posterior_variance(F, a, s, L, rows, full, H, floor, projection, variance):
+    """Set variance[q] = v = F + a' S_w a of eq. 13, at least `floor`."""
+    for q in range(variance.shape[0]):
         v = once(F)
         if full:
             v += once(quadratic_form(L, q, rows, H, a, projection))
@@ -63,43 +103,57 @@ def compute_variance(F, a, s, L, rows, full, H, floor, projection, latent):
             for h in team_range(0, H):
                 v += a[0, h] * a[0, h] * s[q, h]
         v = team_sum(v)
-        latent[1, q] = floor if v < floor else v
+        variance[q] = floor if v < floor else v
     barrier()
 
 
-@njit
-def compute_posterior_vjp(
-    weight, latent, a, inverse, alpha, s, S, full, H, vector, r, d_m, d_s, d_S, b
-):
-    """Adjoint of mu and v for the derivatives by them in latent[2], [3].
+@njit_inline
+def posterior_vjp(model, factor, work, H, weight, grads, b):
+    """Adjoint of `posterior`, for `weight` times work.d_mean and work.d_variance.
 
-    Adds to block b of d_m, d_s or d_S; sets r so that d/dK = a r' + r a' and
+    Adds to block b of the gradients, sets work.half_adjoint, returns d/d k(x, x).
+    """
+    return _posterior_vjp(
+        weight, work.d_mean, work.d_variance, work.a, factor.inverse, factor.alpha,
+        factor.s, factor.S, model.full, H, work.scratch, work.half_adjoint,
+        grads.d_m, grads.d_s, grads.d_S, b,
+    )  # fmt: skip
+
+
+@njit
+def _posterior_vjp(
+    weight, d_mean, d_variance, a, inverse, alpha, s, S, full, H, scratch, r,
+    d_m, d_s, d_S, b,
+):  # fmt: skip
+    """Adjoint of mu and v for `weight` times their derivatives d_mean and d_variance.
+
+    Adds to block b of d_m and of d_s or d_S. Sets r so that d/dK = a r' + r a' and
     d/dk = -2 r - g a, where g = d/d k(x, x) is returned.
     """
     for h in team_range(0, H):
-        vector[0, h] = 0.0  # sum_q g_mu alpha
-        vector[1, h] = 0.0  # sum_q g_v S a
+        scratch[0, h] = 0.0  # sum_q g_mu alpha
+        scratch[1, h] = 0.0  # sum_q g_v S a
     g = 0.0
     for q in range(alpha.shape[0]):
-        g_mu, g_v = weight * latent[2, q], weight * latent[3, q]
+        g_mu, g_v = weight * d_mean[q], weight * d_variance[q]
         g += g_v
         for h in team_range(0, H):
-            vector[0, h] += g_mu * alpha[q, h]
+            scratch[0, h] += g_mu * alpha[q, h]
             d_m[b, q, h] += g_mu * a[0, h]
         if full:
             matvec(S[q], a, 0, H, r, 0)
             for h in team_range(0, H):
-                vector[1, h] += g_v * r[0, h]
+                scratch[1, h] += g_v * r[0, h]
                 for j in range(H):
                     d_S[b, q, h, j] += g_v * a[0, h] * a[0, j]
         else:
             for h in team_range(0, H):
-                vector[1, h] += g_v * s[q, h] * a[0, h]
+                scratch[1, h] += g_v * s[q, h] * a[0, h]
                 d_s[b, q, h] += g_v * a[0, h] * a[0, h]
     barrier()
-    matvec(inverse, vector, 1, H, r, 0)
+    matvec(inverse, scratch, 1, H, r, 0)
     for h in team_range(0, H):
-        r[0, h] = 0.5 * (g * a[0, h] - vector[0, h]) - r[0, h]
+        r[0, h] = 0.5 * (g * a[0, h] - scratch[0, h]) - r[0, h]
     barrier()
     return g
 
@@ -108,8 +162,8 @@ def compute_posterior_vjp(
 def covariance_vjp(d_K, A, R, n, H, jitter, adjoint):
     """Fold d/dK = d_K + sum_{p < n} (a_p r_p' + r_p a_p') onto the triangle of a tile.
 
-    A and R hold a_p and r_p as rows. The diagonal also takes its share in the jitter,
-    jitter * mean(diag K). The result is the adjoint of the last operation.
+    A and R hold a_p and r_p as rows. The diagonal also takes its part in the jitter,
+    jitter * mean(diag K). The result is the adjoint of the last operation of the tile.
     """
     top = adjoint.shape[0] - 1
     trace = 0.0
@@ -131,68 +185,8 @@ def covariance_vjp(d_K, A, R, n, H, jitter, adjoint):
 
 @njit
 def cross_covariance_vjp(r, a, g, H, adjoint, start):
-    """Adjoint -2 r - g a of k, from pair `start` of the last operation of a tile."""
+    """Set the adjoint of k to -2 r - g a, from pair `start` of the tile."""
     top = adjoint.shape[0] - 1
     for h in team_range(0, H):
         adjoint[top, start + h] = -2.0 * r[0, h] - g * a[0, h]
     barrier()
-
-
-@njit_inline
-def conditional_weights(factor, work, start, kxx, H):
-    """work.a = K^-1 k; returns F = k(x, x) - k' K^-1 k.
-
-    k begins at pair `start` of the tile of `work`.
-    """
-    return compute_weights(work.values, start, kxx, factor.chol, H, work.vector, work.a)
-
-
-@njit_inline
-def posterior_mean(factor, work, H):
-    """mu of eq. 13 in work.latent[0]."""
-    compute_mean(work.a, factor.m, H, work.latent)
-
-
-@njit_inline
-def posterior(model, factor, work, start, kxx, H):
-    """mu and v of eq. 13 in work.latent[0] and [1]; sets work.a.
-
-    v is at least TINY times the jitter.
-    """
-    F = conditional_weights(factor, work, start, kxx, H)
-    posterior_mean(factor, work, H)
-    floor = RELATIVE_FLOOR * model.jitter * max(kxx, mean_diagonal(factor.K, H))
-    compute_variance(
-        F,
-        work.a,
-        factor.s,
-        model.L,
-        factor.rows,
-        model.full,
-        H,
-        floor,
-        work.projection,
-        work.latent,
-    )
-
-
-@njit_inline
-def posterior_vjp(model, factor, work, H, weight, grads, b):
-    """Adjoint of `posterior` for the derivatives by mu and v in work.latent[2], [3]."""
-    return compute_posterior_vjp(
-        weight,
-        work.latent,
-        work.a,
-        factor.inverse,
-        factor.alpha,
-        factor.s,
-        factor.S,
-        model.full,
-        H,
-        work.vector,
-        work.r,
-        grads.d_m,
-        grads.d_s,
-        grads.d_S,
-        b,
-    )

@@ -1,8 +1,8 @@
-"""The structs of arrays that compiled code works on, and how they are allocated.
+"""The structs of arrays that compiled code works on, and their allocation.
 
-Letters: N data, M inducing points, H active ones, Q latent functions, D features, P
-kernel parameters, n points of a minibatch. Arrays have the dtype of the fit, where
-nothing else is said.
+Letters: N training rows, M inducing points, H of them active for a row, Q latent
+functions, D features, P kernel parameters, n rows of a minibatch. Arrays have the dtype
+of the fit unless their comment names another.
 """
 
 from collections import namedtuple
@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from skswsgp._compiled.jit import njit_inline
+from skswsgp._compiled.jit import njit_view
 from skswsgp._compiled.linalg import padded
 from skswsgp._compiled.team import BLOCK
 from skswsgp._compiled.threads import CHUNKS
@@ -19,7 +19,7 @@ from skswsgp._point.likelihoods import Likelihood
 
 
 class Variational(NamedTuple):
-    """q(u), and how it is tied to data. One of `s` and `L` has no rows."""
+    """q(u) and the settings of its bound. One of `s` and `L` has no rows."""
 
     Z: np.ndarray  # (M, D) inducing inputs
     m: np.ndarray  # (M, Q) mean of q(u)
@@ -29,12 +29,12 @@ class Variational(NamedTuple):
     jitter: float  # relative to the mean of the diagonal of K
     total_weight: float  # N, or the sum of sample weights
     kl_weight: float  # beta
-    full: bool  # S is a full matrix
+    full: bool  # whether S is a full matrix
     train_inducing: bool
 
 
-# The whole model; flat, because numba's parallel loops take no tuples within tuples.
-# Functions that ask for a kernel or a likelihood take a Model as well.
+# The whole model is one flat tuple, because numba's parallel loops take no nested ones.
+# Functions that ask for a `Kernel` or a `Likelihood` take a `Model` as well.
 Model = namedtuple("Model", Kernel._fields + Likelihood._fields + Variational._fields)
 
 
@@ -48,44 +48,48 @@ class Batch(NamedTuple):
 
 
 class Workspace(NamedTuple):
-    """Work arrays of one thread.
+    """Work arrays of one thread, or of one team of threads on a GPU.
 
-    `make_work` adds a leading axis of threads, which `of_thread` cuts off. n is H + 1,
-    pairs is n (n + 1) / 2, or n with shared K; side is H padded to a multiple of BLOCK.
+    `allocate_workspace` adds a leading axis of threads, which `thread_view` removes.
+    n is H + 1; pairs is n (n + 1) / 2, or n where all inducing points are active; side
+    is H padded to a multiple of BLOCK.
     """
 
-    values: np.ndarray  # (n_ops, pairs) a tile, see _covariance
+    values: np.ndarray  # (n_ops, pairs) a tile of the kernel program
     slopes: np.ndarray  # (n_ops, pairs)
     adjoint: np.ndarray  # (n_ops, pairs)
-    points: np.ndarray  # (D, n) active inducing inputs, then the point itself
+    points: np.ndarray  # (D, n) active inducing inputs, then the row of X
     d_points: np.ndarray  # (D, n)
     K: np.ndarray  # (side, side)
     chol: np.ndarray  # (side, side) R of K = R' R
     upper: np.ndarray  # (side, side) R^-T
     inverse: np.ndarray  # (side, side) K^-1
-    first: np.ndarray  # (side, side)
-    second: np.ndarray  # (side, side)
+    S_inverse: np.ndarray  # (side, side) factor of S_q, then S_q^-1, then sum S_q K^-1
+    sandwich: np.ndarray  # (side, side) K^-1 (sum_q S_q) K^-1
     d_K: np.ndarray  # (side, side)
     S: np.ndarray  # (Q, side, side), full covariance only
     a: np.ndarray  # (1, side) K^-1 k
-    r: np.ndarray  # (1, side), see pull_posterior
-    vector: np.ndarray  # (2, side)
+    half_adjoint: np.ndarray  # (1, side) r = -K^-1 (d/da) / 2: d/dK = a r' + r a'
+    scratch: np.ndarray  # (2, side) vectors that do not outlive a function
     m: np.ndarray  # (Q, side)
     s: np.ndarray  # (Q, side)
     alpha: np.ndarray  # (Q, side) K^-1 m
-    latent: np.ndarray  # (4, Q): mu, v, d_mu, d_v
-    scratch: np.ndarray  # (Q + 2, n_nodes) for the expectation over classes
-    d_noise: np.ndarray  # (Q,)
+    mean: np.ndarray  # (Q,) mu of q(f)
+    variance: np.ndarray  # (Q,) v of q(f)
+    d_mean: np.ndarray  # (Q,)
+    d_variance: np.ndarray  # (Q,)
+    node_values: np.ndarray  # (Q + 2, n_nodes), see `expected_softmax`
+    d_noise: np.ndarray  # (Q,) by the logarithms of the noise variances
     blocks: np.ndarray  # (side, BLOCK), see `cholesky`
     rows: np.ndarray  # (side,) int64, which inducing points are active
-    projection: np.ndarray  # (M,), see `quadratic`, full covariance only
+    projection: np.ndarray  # (M,), see `quadratic_form`, full covariance only
 
 
 class Gradients(NamedTuple):
-    """Derivatives of a minibatch's objective before they meet in the rows of Z.
+    """Derivatives of a minibatch's objective, not yet added up by row of Z.
 
-    There are n blocks of H rows, or, with shared K, CHUNKS blocks of M rows. Arrays of
-    a kind that the model does not have hold one empty block.
+    There are n blocks of H columns or, where all inducing points are active, CHUNKS
+    blocks of M columns. Arrays that the model has no use for hold one empty block.
     """
 
     d_m: np.ndarray  # (blocks, Q, H)
@@ -95,57 +99,25 @@ class Gradients(NamedTuple):
     d_log: np.ndarray  # (CHUNKS, P) by the logarithms of the kernel parameters
     d_noise: np.ndarray  # (CHUNKS, Q) by the logarithms of the noise variances
     sums: np.ndarray  # (CHUNKS, 2) weighted sums of E log p(y | f) and of KL
-    jitter_counts: (
-        np.ndarray
-    )  # (>= CHUNKS, 2) points with extra jitter, points that failed
+    jitter_counts: np.ndarray  # (>= CHUNKS, 2) int64, see `count_jitter`
 
 
-@njit_inline
-def thread_view(work, t):
-    """Return the work arrays of thread t."""
-    return Workspace(
-        work.values[t],
-        work.slopes[t],
-        work.adjoint[t],
-        work.points[t],
-        work.d_points[t],
-        work.K[t],
-        work.chol[t],
-        work.upper[t],
-        work.inverse[t],
-        work.first[t],
-        work.second[t],
-        work.d_K[t],
-        work.S[t],
-        work.a[t],
-        work.r[t],
-        work.vector[t],
-        work.m[t],
-        work.s[t],
-        work.alpha[t],
-        work.latent[t],
-        work.scratch[t],
-        work.d_noise[t],
-        work.blocks[t],
-        work.rows[t],
-        work.projection[t],
-    )
+thread_view = njit_view(Workspace)  # the work arrays of one thread
 
 
 def allocate_workspace(model, n_neighbors, n_threads, *, dense=False):
     """Allocate the work arrays of all threads for H = n_neighbors.
 
-    With `dense` there is no room for K: it is factorised elsewhere, once.
+    With `dense` there are no arrays for K, which is factorised once in another struct.
     """
     D, Q = model.Z.shape[1], model.m.shape[1]
     n, side, n_ops = n_neighbors + 1, padded(n_neighbors), len(model.code)
-    n_nodes = model.nodes.shape[1]
     pairs, square = (n, 0) if dense else (n * (n + 1) // 2, side)
 
     def zeros(*shape):
         return np.zeros((n_threads, *shape), dtype=model.Z.dtype)
 
-    def identity(*shape):  # beyond the true size matrices hold the identity
+    def identity(*shape):  # beyond their true size matrices hold the identity
         out = zeros(*shape)
         out[...] = np.eye(shape[-1])
         return out
@@ -160,18 +132,21 @@ def allocate_workspace(model, n_neighbors, n_threads, *, dense=False):
         chol=zeros(square, square),
         upper=zeros(square, square),
         inverse=zeros(square, square),
-        first=zeros(square, square),
-        second=zeros(square, square),
+        S_inverse=zeros(square, square),
+        sandwich=zeros(square, square),
         d_K=zeros(square, square),
         S=identity(Q if model.full else 0, square, square),
         a=zeros(1, side),
-        r=zeros(1, side),
-        vector=zeros(2, side),
+        half_adjoint=zeros(1, side),
+        scratch=zeros(2, side),
         m=zeros(Q, side),
         s=zeros(Q, side),
         alpha=zeros(Q, side),
-        latent=zeros(4, Q),
-        scratch=zeros(Q + 2, n_nodes),
+        mean=zeros(Q),
+        variance=zeros(Q),
+        d_mean=zeros(Q),
+        d_variance=zeros(Q),
+        node_values=zeros(Q + 2, model.nodes.shape[1]),
         d_noise=zeros(len(model.noise)),
         blocks=zeros(square, BLOCK),
         rows=np.zeros((n_threads, side), dtype=np.int64),
@@ -180,7 +155,7 @@ def allocate_workspace(model, n_neighbors, n_threads, *, dense=False):
 
 
 def allocate_gradients(model, blocks, H):
-    """Allocate for `blocks` blocks of H rows."""
+    """Allocate `Gradients` of `blocks` blocks of H columns."""
     Q, D = model.m.shape[1], model.Z.shape[1]
     side = padded(H)
 

@@ -11,9 +11,8 @@ from sklearn.gaussian_process.kernels import ConstantKernel, Matern
 from sklearn.metrics import log_loss
 
 from skswsgp import SWSGPClassifier
-from skswsgp._estimators.classifier import PREDICTION_NODES, class_probabilities
 from skswsgp._initialization.holdout import CandidateComparison, Holdout
-from skswsgp._point.likelihoods import normal_nodes
+from skswsgp._point.likelihoods import LIKELIHOODS, PREDICTION_NODES, normal_nodes
 from skswsgp.kernels import ArcCosine
 
 JITTER = 1e-4  # default jitter in float64, relative to the kernel variance
@@ -384,7 +383,9 @@ def test_probabilities_use_variance_scale(Q, rng):
     mu, v = model._latent(X, True)
     plain = model.predict_proba(X)
     model.variance_scale_ = 0.2
-    np.testing.assert_allclose(model.predict_proba(X), class_probabilities(mu, 0.2 * v))
+    record = LIKELIHOODS["bernoulli" if Q == 1 else "softmax"]
+    expected = record.probabilities(mu, 0.2 * v)
+    np.testing.assert_allclose(model.predict_proba(X), expected)
     assert np.abs(model.predict_proba(X) - plain).max() > 0.01
 
 

@@ -1,4 +1,4 @@
-"""Steps of Adam against the reference."""
+"""Steps of Adam against those of the reference."""
 
 import numpy as np
 import pytest
@@ -15,7 +15,10 @@ RATE = 0.03
 
 
 def ascend(gradients, dtype):
-    """Return theta from 0 along gradients (steps, p), row 2 of larger moments."""
+    """Return theta after steps from 0 along gradients (steps, p).
+
+    The moments stand in row 2 of larger arrays, whose other rows must stay zero.
+    """
     n = gradients.shape[1]
     moments = np.zeros((3, 2, n), dtype)
     theta = np.zeros(n)
@@ -30,7 +33,7 @@ def ascend(gradients, dtype):
 def test_steps_equal_reference(n_steps, dtype, rng):
     gradients = rng.normal(size=(n_steps, 4)) * [1e-3, 1.0, 1e3, 0.0]
     expected = reference.adam(np.zeros(4), -gradients, RATE)  # it minimises
-    # 1 - beta2 is 0.001, so that a bias correction loses three digits
+    # 1 - beta2 is 0.001, so that the bias correction loses three digits
     rtol = {"float64": 1e-11, "float32": 1e-4}[dtype.name]
     assert_allclose(ascend(gradients, dtype), expected, rtol=rtol, atol=rtol * RATE)
 
@@ -50,7 +53,7 @@ def test_bias_corrections(steps):
 
 
 def copies(model):
-    """Return what `update` changes, in the coordinates that Adam steps in."""
+    """Return copies of the arrays that `update` changes, in the coordinates of Adam."""
     L = model.L.copy()
     for q in range(len(L)):
         np.fill_diagonal(L[q], np.log(np.diag(L[q])))
@@ -64,13 +67,13 @@ def copies(model):
     }
 
 
-UNIT = np.array([0.5, 3.0])  # of a step of Z
+UNIT = np.array([0.5, 3.0])  # unit of a step of each feature of Z
 
 
 @pytest.mark.parametrize("parts", [1, 3])
 @pytest.mark.parametrize("full", [False, True], ids=["diag", "full"])
 def test_update_equals_reference(full, parts, rng):
-    """Rows of Z, m and S count the steps that touch them, each on its own."""
+    """Each row of Z, m and S has its own count of the steps that touch it."""
     kernel = ConstantKernel(1.4) * RBF([0.8, 1.7])
     problem = make_problem(kernel, "gaussian", 2, full=full, rng=rng, M=9, n=7)
     model, batch = problem.model, problem.batch
@@ -112,13 +115,13 @@ def test_update_equals_reference(full, parts, rng):
         for r in range(actual.shape[axis] if by_row else min(1, actual.size)):
             at = (slice(None), r) if name == "L" else r if by_row else slice(None)
             steps = zip(history[name], touched, strict=True)
-            used = [-g[at].ravel() for g, seen in steps if not by_row or seen[r]]
+            used = [-g[at].ravel() for g, rows in steps if not by_row or rows[r]]
             expected = reference.adam(before[name][at].ravel(), used, RATE)
             if name == "log_params":
                 expected[1] = before[name][1]
                 expected[2] = np.clip(expected[2], *log_bounds[2])
-                # 1.4 stands 0.007 from its bounds and a step is about 0.03
+                # The bounds are 0.007 from log 1.4, and a step is about 0.03 long
                 assert expected[2] in log_bounds[2]
-            # a step near zero gradient depends on rounding in the gradient
+            # Where a gradient is near zero, its rounding decides on the step
             assert_allclose(actual[at].ravel(), expected, rtol=0, atol=1e-8)
     assert_allclose(model.inv_scale[0], 1 / model.params[:2], rtol=1e-15)

@@ -1,9 +1,10 @@
-"""The objective and its gradients, point by point and with shared K."""
+"""The objective and its gradients, with a K for each row and with one dense K."""
 
 import numpy as np
 import pytest
 import reference
 from helpers import (
+    Problem,
     add_gradients,
     assert_close,
     assert_derivatives,
@@ -53,7 +54,7 @@ def problem(kernel, likelihood, full, rng):
 
 @pytest.fixture
 def small(full, rng):
-    """Return a problem for what does not depend on kernel or likelihood."""
+    """Return a problem for tests that do not depend on kernel or likelihood."""
     return make_problem(KERNELS["matern"], "gaussian", 2, full=full, rng=rng)
 
 
@@ -64,7 +65,7 @@ def all_inducing(problem):
 
 
 def moved(problem, name, values):
-    """Return the problem with `values` in place of those that gradients are by."""
+    """Return the problem with `values` for the parameter `name` of a gradient."""
     if name == "log_noise":
         return problem.replace(noise=np.exp(values))
     if name != "log_params":
@@ -76,7 +77,7 @@ def moved(problem, name, values):
 
 
 def check_gradients(problem, gradients, evaluate):
-    """Compare `gradients` with differences of the objective, `evaluate(problem)`."""
+    """Check gradients against differences of the objective of evaluate(problem)."""
     model = problem.model
     origin = {
         "log_params": np.log(model.params),
@@ -92,29 +93,29 @@ def check_gradients(problem, gradients, evaluate):
         def objective(theta, name=name, start=start, index=index):
             values = start.copy()
             values[index] = theta
-            there = moved(problem, name, values)
-            return there.objective(evaluate(there))
+            shifted = moved(problem, name, values)
+            return shifted.objective(evaluate(shifted))
 
         if start.size:
             assert_derivatives(gradients[name][index], objective, start[index])
 
 
 def check_same(first, second, *, roundings, dtype="float64"):
-    """Compare gradients by name."""
+    """Check that two results of `dense_gradients` are the same up to rounding."""
     for name, values in second.items():
         assert_close(first[name], values, roundings=roundings, dtype=dtype)
 
 
 def test_value_equals_reference(problem):
     grads = problem.local()
-    # full: S is shifted by a thousandth of the jitter before its determinant is taken
+    # A full S takes a millionth of the jitter before its determinant is found
     np.testing.assert_allclose(grads.sums[0], problem.pieces(), rtol=1e-7)
     assert not grads.jitter_counts.any()
 
 
 def test_gradients_equal_differences(problem):
     gradients = dense_gradients(problem, problem.local())
-    check_gradients(problem, gradients, lambda there: there.local())
+    check_gradients(problem, gradients, Problem.local)
 
 
 def test_fixed_inducing_points_have_no_gradient(small):
@@ -124,34 +125,34 @@ def test_fixed_inducing_points_have_no_gradient(small):
     check_same(dense_gradients(fixed, fixed.local()), expected, roundings=10)
 
 
-def test_shared_value_equals_svgp(problem):
+def test_dense_value_equals_svgp(problem):
     problem = problem.replace(active=all_inducing(problem))
-    grads = problem.shared()
+    grads = problem.dense()
     np.testing.assert_allclose(grads.sums[0], problem.pieces(), rtol=1e-7)
     expected = problem.svgp_bound()
     np.testing.assert_allclose(problem.objective(grads), expected, rtol=1e-7)
 
 
 @pytest.mark.parametrize("moving", [False, True])
-def test_shared_gradients_equal_local(problem, moving):
+def test_dense_gradients_equal_local(problem, moving):
     problem = problem.replace(active=all_inducing(problem), train_inducing=moving)
-    local, shared = problem.local(), problem.shared()
-    assert_close(shared.sums[0], local.sums[0], roundings=1e4)
-    # rounding grows with the condition number of K, here up to 1e5
+    local, dense = problem.local(), problem.dense()
+    assert_close(dense.sums[0], local.sums[0], roundings=1e4)
+    # Rounding grows with the condition number of K, which is up to 1e5
     check_same(
-        dense_gradients(problem, first_block(shared), active=problem.batch.active[:1]),
+        dense_gradients(problem, first_block(dense), active=problem.batch.active[:1]),
         dense_gradients(problem, local),
         roundings=1e6,
     )
 
 
-@pytest.mark.parametrize("path", ["local", "shared"])
+@pytest.mark.parametrize("path", ["local", "dense"])
 def test_bits_do_not_depend_on_threads(problem, path):
     if max_threads(2) < 2:
         pytest.skip("numba may use one thread only")
     one, two = (getattr(problem, path)(n_threads=n) for n in (1, 2))
-    # shared: blocks and chunks but the first are scratch
-    stop = 1 if path == "shared" else None
+    # with one K, only the first block and chunk are results
+    stop = 1 if path == "dense" else None
     for first, second in zip(one, two, strict=True):
         np.testing.assert_array_equal(first[:stop], second[:stop])
 
@@ -169,7 +170,7 @@ def test_minibatches_add_up(small):
     check_same(add_gradients(*parts), whole, roundings=100)
 
 
-@pytest.mark.parametrize("path", ["local", "shared"])
+@pytest.mark.parametrize("path", ["local", "dense"])
 def test_weight_equals_repetition(small, path):
     small = small.replace(active=all_inducing(small))
     weight = np.array([1.0, 2.0, 1.0, 3.0, 0.0])
@@ -180,23 +181,23 @@ def test_weight_equals_repetition(small, path):
     assert_close(first, second, roundings=100)
 
 
-@pytest.mark.parametrize("path", ["local", "shared"])
+@pytest.mark.parametrize("path", ["local", "dense"])
 def test_float32(kernel, full, path):
     def gradients(dtype):
         rng = np.random.default_rng(0)
         problem = make_problem(kernel, "softmax", 3, full=full, rng=rng, dtype=dtype)
-        # in float32 a jitter of 1e-6 would be lost in rounding
+        # In float32 a jitter of 1e-6 would be lost in rounding
         problem = problem.replace(
             active=all_inducing(problem)[:, ::-1].copy(), jitter=1e-3
         )
         grads = getattr(problem, path)()
         active = problem.batch.active
-        if path == "shared":
+        if path == "dense":
             grads, active = first_block(grads), all_inducing(problem)[:1]
         return grads.sums[0], dense_gradients(problem, grads, active=active)
 
     (sums, single), (expected, double) = gradients("float32"), gradients("float64")
-    # the condition number of K is up to 1e3
+    # The condition number of K is up to 1e3
     assert_close(sums, expected, roundings=1e3, dtype="float32")
     check_same(single, double, roundings=1e4, dtype="float32")
 
@@ -210,14 +211,14 @@ def test_duplicate_inducing_points_need_jitter(small):
     assert np.isfinite(grads.sums).all() and np.isfinite(grads.d_log).all()
 
 
-def test_shared_K_is_factorised_once(small):
+def test_dense_K_is_factorised_once(small):
     Z = np.zeros_like(small.model.Z)
     problem = small.replace(active=all_inducing(small), Z=Z, jitter=1e-18)
-    assert problem.shared().jitter_counts[:, 0].sum() == 1
+    assert problem.dense().jitter_counts[:, 0].sum() == 1
     assert problem.local().jitter_counts[:, 0].sum() == len(small.batch.X)
 
 
-def test_failure_is_counted(small):
+def test_failed_factorisation_is_counted(small):
     grads = small.replace(params=np.full_like(small.model.params, np.nan)).local()
     assert grads.jitter_counts[:, 1].sum() == len(small.batch.X)
     assert np.isnan(grads.sums[0]).all()
@@ -230,5 +231,5 @@ def test_kl_vanishes_where_q_equals_p(rng):
     K += problem.model.jitter * np.diag(np.diag(K))
     L = np.linalg.cholesky(K)[np.newaxis].copy()
     grads = problem.replace(L=L, m=np.zeros_like(problem.model.m)).local()
-    # S is shifted by a thousandth of the jitter, the condition number of K is 1e2
+    # S takes a millionth of the jitter; the condition number of K is 1e2
     np.testing.assert_allclose(grads.sums[0, 1], 0.0, atol=1e-6)

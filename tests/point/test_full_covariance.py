@@ -1,4 +1,4 @@
-"""Covariances of some rows of a factor, by blocks and panels, against numpy."""
+"""Covariances of selected rows of a factor, and their adjoint, against NumPy."""
 
 import numpy as np
 import pytest
@@ -50,9 +50,9 @@ def test_covariance_and_quadratic(L, H, ordered, rng):
 @pytest.mark.parametrize("H", SIZES)
 @pytest.mark.parametrize("ordered", [True, False])
 def test_rows_and_panels_add_up_to_the_derivative(L, H, ordered, rng):
-    """d/dL = 2 (d/dS_w) L_w in the rows of each list, for two lists of one minibatch.
+    """d/dL_w = 2 (d/dS_w) L_w, added up for two lists w of one minibatch.
 
-    Finite differences of S_w stand behind that formula in test_point.
+    `test_bound` checks that formula by finite differences.
     """
     active = np.stack([rng.permutation(M)[:H] for _ in range(2)])
     active = np.sort(active) if ordered else active

@@ -1,4 +1,4 @@
-"""Kriging from nearest data: predictions, log densities and their gradients."""
+"""Kriging of a row from its nearest data, and its log density."""
 
 import numpy as np
 import pytest
@@ -23,13 +23,13 @@ def problem(kernel, request, rng):
 
 def make_data(kernel, Q, rng, dtype="float64"):
     """Return a random `Problem`, whose s are the relative noise variances of data."""
-    # 20 rows: more than the chunks that the loops cut them into
+    # 20 rows are more than the chunks that the loops cut them into
     options = {"full": False, "rng": rng, "dtype": dtype, "M": 9, "H": 5, "n": 20}
     return make_problem(kernel, "gaussian", Q, **options)
 
 
 def with_ratios(y):
-    """Return targets with the ratios of their noise variances to `noise` behind."""
+    """Return targets followed by the ratios of their noise variances to `noise`."""
     ratios = np.linspace(0.5, 2.0, y.size).reshape(y.shape)
     return np.hstack([y, ratios.astype(y.dtype)])
 
@@ -54,7 +54,7 @@ def predictions(problem, n_threads=1):
 
 
 def data_of(problem):
-    """Return what the reference calls Z, m, weight, noise_variance, neighbors."""
+    """Return Z, m, weight, noise_variance and neighbors for the reference."""
     model = problem.model
     return model.Z, model.m, 1.0 / model.s, model.noise, problem.batch.active
 
@@ -74,7 +74,7 @@ def log_likelihood(problem):
 def test_predictions_equal_reference(problem):
     mu, F = predictions(problem)
     expected = reference.krige_all(problem.kernel, problem.batch.X, *data_of(problem))
-    assert_close(mu, expected[0], roundings=1e6)  # a jitter of 1e-12 of K
+    assert_close(mu, expected[0], roundings=1e6)  # the jitter is 1e-12 of K
     assert_close(F, expected[1], roundings=1e6)
 
 
@@ -88,9 +88,9 @@ def test_gradients_equal_differences(problem):
 
     def by_params(theta):
         inv_scale = model.inv_scale.copy()
-        there = problem.replace(params=np.exp(theta), inv_scale=inv_scale)
-        refresh_scales(there.model)
-        return gradients(there).sums[0, 0]
+        shifted = problem.replace(params=np.exp(theta), inv_scale=inv_scale)
+        refresh_scales(shifted.model)
+        return gradients(shifted).sums[0, 0]
 
     def by_noise(theta):
         return gradients(problem.replace(noise=np.exp(theta))).sums[0, 0]
@@ -122,7 +122,7 @@ def test_bits_do_not_depend_on_threads(problem):
             np.testing.assert_array_equal(first, second)
 
 
-def test_what_cannot_be_factorised_is_nan(problem):
+def test_failed_factorisation_gives_nan(problem):
     broken = problem.replace(params=np.full_like(problem.model.params, np.nan))
     assert np.isnan(predictions(broken)).all()
     assert np.isnan(gradients(broken).sums[0, 0])

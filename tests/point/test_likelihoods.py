@@ -1,4 +1,4 @@
-"""Expectations of log-likelihoods and their derivatives."""
+"""Records of likelihoods, expectations of log p(y | f) and their derivatives."""
 
 import math
 from typing import NamedTuple
@@ -12,24 +12,26 @@ from scipy import special, stats
 
 from skswsgp._compiled.special import log_ndtr
 from skswsgp._point.likelihoods import (
-    CODES,
+    LIKELIHOODS,
     expected_log_prob,
-    log_prob_bernoulli,
+    log_prob,
     make_likelihood,
     normal_nodes,
+    record_of,
 )
 
 NOISE = np.array([0.3, 0.7])
 
 
 class Case(NamedTuple):
-    """A likelihood with a datum and marginals N(mu, v)."""
+    """A likelihood with one row's targets and marginals N(mu, v)."""
 
     name: str
     y: list
     mu: list
     v: list
-    log_prob: callable  # of f (Q,), by scipy
+    log_prob: callable  # log p(y | f) for f (Q,), by SciPy
+    error: float  # absolute error of the expectation, in nats
 
     @property
     def noise(self):
@@ -41,36 +43,53 @@ def gaussian_log_prob(y):
 
 
 CASES = {
-    "gaussian-1": Case("gaussian", [0.4], [-0.3], [0.8], gaussian_log_prob([0.4])),
+    "gaussian-1": Case(
+        "gaussian", [0.4], [-0.3], [0.8], gaussian_log_prob([0.4]), 1e-12
+    ),
     "gaussian-2": Case(
-        "gaussian", [0.4, -1.0], [1.1, 0.2], [0.8, 0.1], gaussian_log_prob([0.4, -1.0])
+        "gaussian", [0.4, -1.0], [1.1, 0.2], [0.8, 0.1], gaussian_log_prob([0.4, -1.0]),
+        1e-12,
     ),
     "bernoulli-plus": Case(
-        "bernoulli", [1.0], [0.7], [0.9], lambda f: stats.norm.logcdf(f[0])
+        "bernoulli", [1.0], [0.7], [0.9], lambda f: stats.norm.logcdf(f[0]), 1e-8
     ),
     "bernoulli-minus": Case(
-        "bernoulli", [-1.0], [1.5], [0.3], lambda f: stats.norm.logcdf(-f[0])
+        "bernoulli", [-1.0], [1.5], [0.3], lambda f: stats.norm.logcdf(-f[0]), 1e-8
     ),
     "softmax": Case(
-        "softmax",
-        [2.0],
-        [0.5, -1.0, 0.3],
-        [0.4, 1.2, 0.7],
-        lambda f: special.log_softmax(f)[2],
+        "softmax", [2.0], [0.5, -1.0, 0.3], [0.4, 1.2, 0.7],
+        lambda f: special.log_softmax(f, axis=-1)[..., 2], 0.03,
     ),
     "softmax-2": Case(
-        "softmax", [0.0], [-0.5, 1.0], [0.4, 0.2], lambda f: special.log_softmax(f)[0]
+        "softmax", [0.0], [-0.5, 1.0], [0.4, 0.2],
+        lambda f: special.log_softmax(f, axis=-1)[..., 0], 0.03,
     ),
-}
+}  # fmt: skip
+
+
+class Arguments(NamedTuple):
+    """The fields of a model and of work arrays that `expected_log_prob` uses."""
+
+    family: int
+    joint: bool
+    nodes: np.ndarray
+    weights: np.ndarray
+    noise: np.ndarray
+    mean: np.ndarray
+    variance: np.ndarray
+    d_mean: np.ndarray
+    d_variance: np.ndarray
+    node_values: np.ndarray
+    d_noise: np.ndarray
 
 
 @pytest.fixture(scope="module")
 def compiled():
-    """Return `expected_log_prob`, which is part of its callers."""
+    """Return a compiled caller of `expected_log_prob`, which is part of its callers."""
 
     @caller
-    def expect(likelihood, noise, y, row, latent, scratch, d_noise):
-        return expected_log_prob(likelihood, noise, y, row, latent, scratch, d_noise)
+    def expect(y, row, arguments):
+        return expected_log_prob(arguments, y, row, arguments)
 
     return expect
 
@@ -80,34 +99,56 @@ def case(request):
     return CASES[request.param]
 
 
+@pytest.fixture(params=[name for name in LIKELIHOODS if name != "gaussian"])
+def record(request):
+    """Return the record of a likelihood of labels."""
+    return LIKELIHOODS[request.param]
+
+
 @pytest.fixture
 def expect(compiled, case):
     """Return a function of (mu, v, noise): value, d_mu, d_v, d_log_noise."""
 
     def expect(mu, v, noise=case.noise, dtype="float64"):
         Q, dtype = len(mu), np.dtype(dtype)
-        latent, d_noise = np.full((4, Q), np.nan, dtype), np.zeros(len(noise), dtype)
-        latent[:2] = mu, v
         y = np.array([np.full(len(case.y), np.nan), case.y], dtype=dtype)
         likelihood = make_likelihood(case.name, Q, dtype)
-        noise = np.asarray(noise).astype(dtype)
-        scratch = np.full((Q + 2, likelihood.nodes.shape[1]), np.nan, dtype)
-        value = compiled(likelihood, noise, y, 1, latent, scratch, d_noise)
-        return value, latent[2], latent[3], d_noise
+        noise, mu, v = (np.asarray(values).astype(dtype) for values in (noise, mu, v))
+        d_mean, d_variance = np.full((2, Q), np.nan, dtype)
+        node_values = np.full((Q + 2, likelihood.nodes.shape[1]), np.nan, dtype)
+        d_noise = np.zeros(len(noise), dtype)
+        arguments = Arguments(
+            *likelihood, noise, mu, v, d_mean, d_variance, node_values, d_noise
+        )
+        return compiled(y, 1, arguments), d_mean, d_variance, d_noise
 
     return expect
 
 
-def test_every_likelihood_is_covered():
-    assert {case.name for case in CASES.values()} == set(CODES)
-    assert len(set(CODES.values())) == len(CODES)
+# ---------------------------------------------------------------- the table
+
+
+def test_every_likelihood_has_a_case():
+    assert {case.name for case in CASES.values()} == set(LIKELIHOODS)
+
+
+def test_names_and_codes_are_unique():
+    assert all(record.name == name for name, record in LIKELIHOODS.items())
+    assert len({record.code for record in LIKELIHOODS.values()}) == len(LIKELIHOODS)
+
+
+def test_record_of_a_compiled_likelihood():
+    for name, record in LIKELIHOODS.items():
+        assert record_of(make_likelihood(name, 2, np.dtype(float))) is record
+
+
+# ---------------------------------------------------------------- expectations
 
 
 def test_value_equals_reference(case, expect, dtype):
-    y = case.y[0] if case.name == "softmax" else case.y
     nodes = normal_nodes(128, len(case.mu))
     mu, v = np.array(case.mu), np.array(case.v)
-    expected = reference.expected_log_prob(case.name, y, mu, v, case.noise, nodes)
+    expected = reference.expected_log_prob(case.name, case.y, mu, v, case.noise, nodes)
     value = expect(mu, v, dtype=dtype)[0]
     assert_close(value, expected, roundings=50, dtype=dtype)
 
@@ -136,25 +177,21 @@ def test_zero_variance_gives_log_prob(case, expect):
 
 
 def test_value_equals_integral(case, expect, rng):
-    """By 100 Gauss-Hermite nodes of scipy's log-density, or by samples."""
+    """The integral has 100 Gauss-Hermite nodes or, for softmax, samples."""
     mu, v = np.array(case.mu), np.array(case.v)
-    if case.name == "softmax":
+    if LIKELIHOODS[case.name].joint:
         f = mu + np.sqrt(v) * rng.normal(size=(400_000, len(mu)))
-        expected = np.mean(special.log_softmax(f, axis=1)[:, int(case.y[0])])
-        # the error of 128 nodes; that of the samples is 0.001
-        tolerance = 0.03
+        expected = np.mean(case.log_prob(f))  # the samples are good to 0.001
     else:
         nodes, weights = np.polynomial.hermite_e.hermegauss(100)
         expected = 0.0
-        for q in range(len(mu)):  # one latent function at a time, the others at mean
+        for q in range(len(mu)):  # other latent functions stay at their means
             f = np.tile(mu, (len(nodes), 1))
             f[:, q] += math.sqrt(v[q]) * nodes
             log_p = np.array([case.log_prob(row) for row in f])
             expected += weights @ (log_p - case.log_prob(mu)) / math.sqrt(2 * math.pi)
         expected += case.log_prob(mu)
-        # Gaussian: exact; Bernoulli: the error of 20 nodes
-        tolerance = 1e-12 if case.name == "gaussian" else 1e-8
-    assert_allclose(expect(mu, v)[0], expected, rtol=0, atol=tolerance)
+    assert_allclose(expect(mu, v)[0], expected, rtol=0, atol=case.error)
 
 
 def test_log_ndtr():
@@ -169,18 +206,101 @@ def test_log_ndtr_in_float32():
     assert_allclose(values, special.log_ndtr(x.astype(float)), rtol=1e-6, atol=1e-7)
 
 
+def test_log_prob_equals_reference(record):
+    """Values equal the reference, derivatives equal its differences."""
+    if record.joint:
+        return
+    log_p = reference.LOG_PROB[record.name]
+    for y in record.encode(np.arange(2), 2)[:, 0]:
+        for f in np.linspace(-35.0, 35.0, 141):
+            value, d_f = log_prob(record.code, y, f)
+            assert_allclose(value, log_p(y, f), rtol=1e-10, atol=1e-15)
+            slope = (log_p(y, f + 1e-5) - log_p(y, f - 1e-5)) / 2e-5
+            assert_allclose(d_f, slope, rtol=1e-6, atol=1e-9)
+
+
 @pytest.mark.parametrize("y", [-1.0, 1.0])
-def test_log_prob_bernoulli(y):
+def test_slope_of_the_probit_is_the_hazard(y):
     for f in np.linspace(-35.0, 35.0, 141):
-        log_p, d_f = log_prob_bernoulli(y, f)
-        assert_allclose(log_p, special.log_ndtr(y * f), rtol=1e-10, atol=1e-15)
+        _, d_f = log_prob(LIKELIHOODS["bernoulli"].code, y, f)
         hazard = np.exp(stats.norm.logpdf(f) - special.log_ndtr(y * f))
         assert_allclose(d_f, y * hazard, rtol=3e-8, atol=1e-15)
+
+
+def test_log_prob_of_an_unknown_code_is_nan():
+    assert np.isnan(log_prob(-1, 1.0, 0.3)).all()
+
+
+# ---------------------------------------------------------------- densities and labels
+
+
+def test_gaussian_log_density_sums_over_outputs(rng):
+    mean, y = rng.normal(size=(2, 5, 2))
+    variance = rng.uniform(0.1, 1.0, size=(5, 2))
+    density = LIKELIHOODS["gaussian"].log_density(mean, variance, y, NOISE)
+    expected = stats.norm.logpdf(y, mean, np.sqrt(variance + NOISE)).sum(axis=1)
+    assert_allclose(density, expected, rtol=1e-12)
+
+
+def test_labels_survive_their_encoding(record):
+    n_classes = 3 if record.joint else 2
+    labels = np.array([1, 0, n_classes - 1, 1])
+    y = record.encode(labels, n_classes)
+    assert y.shape == (4, 1) and y.dtype == np.float64
+    np.testing.assert_array_equal(record.decode(y), labels)
+    targets = record.regression_targets(y, record.count_latent(n_classes))
+    assert targets.shape == (4, record.count_latent(n_classes))
+
+
+def test_softmax_is_learned_by_regression_of_centred_indicators():
+    y = np.array([[0.0], [2.0], [2.0], [1.0]])
+    targets = LIKELIHOODS["softmax"].regression_targets(y, 3)
+    assert_allclose(targets.sum(axis=0), 0.0, atol=1e-15)
+    np.testing.assert_array_equal(targets.argmax(axis=1), y[:, 0])
+
+
+def latent_of(record, rng, n=4):
+    """Return means and variances (n, Q) of the latent functions, and n_classes."""
+    n_classes = 3 if record.joint else 2
+    shape = n, record.count_latent(n_classes)
+    return rng.normal(size=shape), rng.uniform(0.1, 1.5, size=shape), n_classes
+
+
+def test_probabilities_are_means_over_the_latent_functions(record, rng):
+    mean, variance, n_classes = latent_of(record, rng)
+    f = mean + np.sqrt(variance) * rng.normal(size=(100_000, *mean.shape))
+    if record.joint:
+        expected = special.softmax(f, axis=2).mean(axis=0)
+    else:
+        y = record.encode(np.arange(n_classes), n_classes)[:, 0]
+        expected = np.exp(reference.LOG_PROB[record.name](y, f)).mean(axis=0)
+    proba = record.probabilities(mean, variance)
+    assert proba.shape == (len(mean), n_classes)
+    assert_allclose(proba.sum(axis=1), 1.0, rtol=1e-12)
+    assert_allclose(proba, expected, atol=0.01)  # the samples are good to 0.002
+
+
+def test_log_density_is_the_log_probability_of_the_label(record, rng):
+    mean, variance, n_classes = latent_of(record, rng)
+    labels = rng.integers(n_classes, size=len(mean))
+    density = record.log_density(mean, variance, record.encode(labels, n_classes))
+    proba = record.probabilities(mean, variance)
+    assert_allclose(density, np.log(proba[np.arange(len(mean)), labels]), rtol=1e-12)
+
+
+def test_log_density_of_an_impossible_label_is_finite(record, dtype):
+    n_classes = 3 if record.joint else 2
+    Q = record.count_latent(n_classes)
+    mean = np.zeros((1, Q), dtype)
+    mean[0, -1] = 1e4  # the last class is certain
+    y = record.encode(np.array([0]), n_classes)
+    density = record.log_density(mean, np.zeros_like(mean), y)
+    assert_allclose(density, np.log(np.finfo(dtype).tiny), rtol=1e-6)
 
 
 def test_normal_nodes():
     nodes = normal_nodes(64, 3)
     assert nodes.shape == (64, 3)
     assert_allclose(nodes.mean(axis=0), 0.0, atol=1e-15)
-    # of a thousand nodes, since 64 leave a few hundredths
+    # 64 nodes leave an error of a few hundredths, so that this takes 1024
     assert_allclose(np.cov(normal_nodes(1024, 3).T), np.eye(3), atol=0.02)

@@ -95,7 +95,7 @@ def project(solver, kernel):
 def reference_of(solver, kernel, Z, X):
     """Return dense A, F and prior covariance P from the reference."""
     H, jitter = solver.engine.n_neighbors, solver.engine.model.jitter
-    P = reference.chain_covariance(kernel, Z, list(solver.order), H, jitter)
+    P = reference.vecchia_covariance(kernel, Z, list(solver.order), H, jitter)
     return *reference.inducing_weights(kernel, X, Z, H, jitter), P
 
 

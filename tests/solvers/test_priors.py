@@ -185,7 +185,7 @@ def test_full_covariance_of_the_optimum_equals_the_reference(rng, table, H, beta
     )
     loss, _ = solver.advance(0)
     model = solver.engine.model
-    P = reference.chain_covariance(MATERN, Z, list(solver.order), H, model.jitter)
+    P = reference.vecchia_covariance(MATERN, Z, list(solver.order), H, model.jitter)
     A, F = reference.inducing_weights(MATERN, X, Z, H, model.jitter)
     bound = 0.0
     for q, noise in enumerate(model.noise):
