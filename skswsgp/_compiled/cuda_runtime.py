@@ -15,6 +15,14 @@ else:
     cuda.config.CUDA_LOW_OCCUPANCY_WARNINGS = 0
 
 WARP = 32  # threads that run in lockstep
+# Fractions of the free memory that each use may take when it allocates
+MEMORY_FRACTIONS = {
+    "training rows": 0.5,
+    "evaluated rows": 0.25,
+    "work arrays": 0.25,
+    "sparse matrices": 0.25,
+    "neighbor search": 0.125,
+}
 IDLE_FRACTION = 0.8  # of a device's memory that is free when nobody else uses it
 # Shared memory in bytes: of the partial sums of `team_sum`, one float64 a warp, and
 # the rest of the 48 KiB that every GPU grants a block.
@@ -74,6 +82,11 @@ def require():
 def free_memory():
     """Return the free memory of the device in bytes; the simulator reports 1 TiB."""
     return min(cuda.current_context().get_memory_info().free, 2.0**40)
+
+
+def budget(use):
+    """Return how many bytes of the device a use of MEMORY_FRACTIONS may take."""
+    return int(MEMORY_FRACTIONS[use] * free_memory())
 
 
 def is_busy():

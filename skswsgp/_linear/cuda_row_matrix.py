@@ -20,7 +20,6 @@ from skswsgp._compiled.team import team_range, team_rank, team_sum
 from skswsgp._linear.row_matrix import rmatvec_term, row_product, squared_row_product
 
 LEAST_ENTRIES = 1_000_000  # entries; products with fewer take a core a millisecond
-MEMORY_FRACTION = 0.25  # of the free memory, which rows may take
 MAX_BLOCKS = 4096  # of a launch, at most; each takes a row or a column at a time
 WHAT = "the rows of a system"
 
@@ -61,7 +60,7 @@ def place_matrix(rows, holders):
     """
     cuda_runtime.collect()
     entry = rows.lists.itemsize + rows.weights.itemsize + position_dtype(rows).itemsize
-    fits = entry * rows.lists.size <= MEMORY_FRACTION * cuda_runtime.free_memory()
+    fits = entry * rows.lists.size <= cuda_runtime.budget("sparse matrices")
     if rows.lists.size < LEAST_ENTRIES or not fits:
         return rows
     held = DeviceRowMatrix(rows, holders)

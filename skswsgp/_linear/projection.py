@@ -35,12 +35,13 @@ class Projection:
         self.lookup, self.memory = lookup, memory
         Z = engine.model.Z.astype(np.float64)
         self.shift = engine.model.jitter * mean_prior_variance(kernel, Z)
-        self.root = dense_cholesky(kernel(Z), self.shift) if engine.dense else None
+        self.dense = engine.all_inducing is not None
+        self.root = dense_cholesky(kernel(Z), self.shift) if self.dense else None
         self.F = np.empty(n)
         self.stored = self._allocate()
         for index in index_blocks(n):
             rows, residual = self._weigh(index)
-            require_finite(rows.A if engine.dense else rows.weights)
+            require_finite(rows.A if self.dense else rows.weights)
             self.F[index] = np.maximum(residual, RELATIVE_FLOOR * self.shift)
             if self.stored is not None:
                 for array, part in zip(self.stored, rows, strict=True):
@@ -53,7 +54,7 @@ class Projection:
         """Return empty rows for all data if they fit into the budget, or None."""
         n, H = self.shape[0], self.engine.n_neighbors
         dtype = np.dtype(self.engine.model.Z.dtype)
-        if self.engine.dense:
+        if self.dense:
             fits = 8 * n * H <= self.memory
             return DenseMatrix(np.empty((n, H))) if fits else None
         column = np.dtype(np.int32)

@@ -24,7 +24,6 @@ from skswsgp._covariance.program import fill_tile
 from skswsgp._neighbors.heaps import offer_point, sort_heap, squared_distance
 
 HEAPS = 2**17  # filled at once, at most: half as many threads as large GPUs have
-MEMORY = 0.125  # of the free memory, which heaps may take
 LEAST_POINTS = 8  # times H, of a segment: a shorter one only fills its heap
 ENTRY = np.dtype(np.float64).itemsize + np.dtype(np.int32).itemsize
 HEAP = "heaps of a neighbour search", "F"  # what they are, by columns
@@ -161,7 +160,7 @@ class DeviceDistanceScan:
     def _plan(self, n, D, itemsize):
         """Return how many of n rows to take at once, and segments for each."""
         H = self.n_neighbors
-        budget = int(MEMORY * cuda_runtime.free_memory())
+        budget = cuda_runtime.budget("neighbor search")
         heaps = max(1, min(HEAPS, budget // self._bytes_of_heap))
         row = D * itemsize + H * np.dtype(np.int32).itemsize
         size = max(1, min(n, heaps, budget // row))

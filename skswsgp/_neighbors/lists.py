@@ -97,7 +97,7 @@ class TrackedSearch:
 
     def recall(self, X):
         """Return the share of exact neighbours that the search finds for rows of X."""
-        return 1.0 if self.engine.dense else self.search.recall(X)
+        return self.search.recall(X) if self.engine.all_inducing is None else 1.0
 
     def visit(self, n_rows):
         """Return the search for some rows, and its version."""
@@ -119,6 +119,6 @@ class NeighborTracker:
 
     def lookup(self, rows, X):
         """Return the lists (n, H) of the given rows of the data, whose inputs are X."""
-        if self.search.engine.dense:
+        if self.search.engine.all_inducing is not None:
             return np.empty((len(rows), 0), dtype=np.int32)
         return self.lists.lookup(rows, X, *self.search.visit(len(rows)))

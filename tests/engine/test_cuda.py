@@ -37,10 +37,9 @@ from skswsgp._covariance.compile import compile_kernel
 from skswsgp._covariance.program import kernel_of, refresh_scales
 from skswsgp._engine import cuda, cuda_batches, cuda_workspace, select
 from skswsgp._engine import cuda_kernels as kernels
-from skswsgp._engine import cuda_kernels as kriging
-from skswsgp._engine.cpu import CpuEngine, CpuKrigingEngine
-from skswsgp._engine.cuda import CudaKrigingEngine
-from skswsgp._engine.cuda_triangle import SharedWorkspace, Triangle, start_of
+from skswsgp._engine.cpu import CpuEngine
+from skswsgp._engine.cuda import CudaEngine
+from skswsgp._engine.cuda_triangle import SharedWorkspace, Triangle, row_offset
 from skswsgp._engine.cuda_workspace import allocate_slot, bytes_in_shared
 from skswsgp._initialization import kernel_learning, neighbor_likelihood
 from skswsgp._linear import cuda_row_matrix
@@ -162,7 +161,7 @@ def engine_with(monkeypatch, lanes, backwards=False):
         monkeypatch.setattr(cuda_workspace, "MAX_SLOTS", 3)
         if lanes > 1:
             monkeypatch.setattr(team, "backend", Turns(backwards))
-    monkeypatch.setattr(cuda_workspace, "lanes_for", lambda H: lanes)
+    monkeypatch.setattr(cuda_workspace, "team_size", lambda H: lanes)
     return cuda.CudaEngine
 
 
@@ -428,7 +427,7 @@ def test_the_factor_is_where_there_is_room(engine, monkeypatch, room, dtype):
     monkeypatch.setattr(cuda_runtime, "SHARED_BYTES", size if room else size - 1)
     run = engine(problem.model, active.shape[1], 1)
     run.inverse_covariances(X, active)
-    chol = run._places.work.chol
+    chol = run._pool.work.chol
     assert chol.size == 0 if room else chol.copy_to_host().any()
     run.close()
 
@@ -441,7 +440,7 @@ def test_each_place_of_a_block_has_its_own_triangle(engine, monkeypatch):
     H = problem.batch.active.shape[1]
     run, size = engine(problem.model, H, 1), bytes_in_shared(H, 8, 2)
     run._make_room(2)
-    monkeypatch.setattr(engine, "_blocks", lambda *_: (1, (1, 2), 0, size))
+    monkeypatch.setattr(run._pool, "launch", lambda n: (1, (1, 2), 0, size))
     check_evaluation(lambda *_: run, problem)
 
 
@@ -468,7 +467,7 @@ def test_triangles_are_shared_where_a_block_has_room(H, itemsize, places, size):
 
 @pytest.mark.parametrize("side", [8, 16, 104])
 def test_each_entry_of_the_lower_tiles_has_its_place(side):
-    triangle = Triangle(np.zeros(start_of(side)), side)
+    triangle = Triangle(np.zeros(row_offset(side)), side)
     for i in range(side):
         for j in range(i // 8 * 8 + 8):
             triangle[i, j] += 1.0 + i * side + j
@@ -517,7 +516,7 @@ def check_kriging(kernel, Q=2, dtype="float64", **sizes):
     """Compare what both say of rows with weights, before and after a step."""
 
     results = []
-    for kind in (CpuKrigingEngine, CudaKrigingEngine):
+    for kind in (CpuEngine, CudaEngine):
         rng = np.random.default_rng(0)
         problem = make_problem(
             KERNELS[kernel], "gaussian", Q, full=False, rng=rng, dtype=dtype,
@@ -527,12 +526,12 @@ def check_kriging(kernel, Q=2, dtype="float64", **sizes):
         ratios = rng.uniform(0.5, 2.0, size=batch.y.shape).astype(dtype)
         batch = batch._replace(y=np.hstack([batch.y, ratios]))
         run, n = kind(model, batch.active.shape[1], 1), len(batch.X) // 2
-        run.load(batch, n)
+        run.load_kriging(batch, n)
         for start in (0, n):
-            grads = run.differentiate(start)
+            grads = run.kriging_gradients(start)
             found = [grads.d_log[0], grads.d_noise[0], grads.sums[0, 0]]
             results += [np.array(found[0]), np.array(found[1]), found[2]]
-            results += run.predict(batch.X, batch.active)
+            results += run.kriging_predictions(batch.X, batch.active)
             model.params[:] *= 1.1
             model.noise[:] *= 0.8
             refresh_scales(model)
@@ -570,14 +569,14 @@ def test_kriging_repeats_to_the_bit_and_says_what_is_lost():
     n, H = batch.active.shape
     results = []
     for _ in range(2):
-        run = CudaKrigingEngine(problem.model, H, 1)
-        run.load(batch, n)
-        results.append(run.differentiate(0))
+        run = CudaEngine(problem.model, H, 1)
+        run.load_kriging(batch, n)
+        results.append(run.kriging_gradients(0))
     for first, second in zip(*results, strict=True):
         np.testing.assert_array_equal(first, second)
     problem.model.params[:] = np.nan
-    assert np.isnan(run.differentiate(0).sums[0, 0])
-    assert np.isnan(run.predict(batch.X, batch.active)).all()
+    assert np.isnan(run.kriging_gradients(0).sums[0, 0])
+    assert np.isnan(run.kriging_predictions(batch.X, batch.active)).all()
 
 
 @needs_simulator
@@ -587,14 +586,14 @@ def test_steps_take_the_work_arrays_that_a_prediction_made(monkeypatch):
     problem = problem_of("matern52-ard", "gaussian-2")
     batch = problem.batch._replace(y=np.hstack([problem.batch.y] * 2) ** 2)
     n, H = batch.active.shape
-    run = CudaKrigingEngine(problem.model, H, 1)
+    run = CudaEngine(problem.model, H, 1)
     monkeypatch.setattr(cuda_workspace, "MAX_SLOTS", 1)
-    run.load(batch, n)
-    first = run.differentiate(0).d_log.copy()
+    run.load_kriging(batch, n)
+    first = run.kriging_gradients(0).d_log.copy()
     monkeypatch.setattr(cuda_workspace, "MAX_SLOTS", n)
-    run.predict(batch.X, batch.active)  # in n places
-    np.testing.assert_array_equal(run.differentiate(0).d_log, first)
-    assert len(run._places) == n
+    run.kriging_predictions(batch.X, batch.active)  # in n slots
+    np.testing.assert_array_equal(run.kriging_gradients(0).d_log, first)
+    assert len(run._pool) == n
 
 
 @needs_gpu
@@ -603,12 +602,12 @@ def test_data_are_sent_once():
 
     problem = problem_of("rbf-white", "gaussian-2")
     X, active = problem.batch.X, problem.batch.active
-    run = cuda.CudaKrigingEngine(problem.model, active.shape[1], 1)
-    run.predict(X, active)
-    there = run._model
-    problem.model.Z[:] = np.nan  # of no use any more
-    mu, v = run.predict(X, active)
-    assert run._model is there
+    run = CudaEngine(problem.model, active.shape[1], 1)
+    run.kriging_predictions(X, active)
+    there = run._device_model
+    problem.model.Z[:] = np.nan  # the device has its own copy
+    mu, v = run.kriging_predictions(X, active)
+    assert run._device_model is there
     assert np.isfinite(mu).all() and np.isfinite(v).all()
 
 
@@ -620,7 +619,7 @@ def rows_kept(request, monkeypatch):
     """Have rows of data on the device, or in a stream."""
 
     if request.param == "streamed":
-        monkeypatch.setattr(cuda_batches, "MEMORY", 0.0)
+        monkeypatch.setitem(cuda_runtime.MEMORY_FRACTIONS, "training rows", 0.0)
     monkeypatch.setattr(cuda_batches, "ROWS_AT_ONCE", 4)
     if SIMULATED:
         monkeypatch.setattr(cuda_batches, "THREADS", 5)
@@ -705,9 +704,9 @@ def test_a_glance_leaves_the_model_on_the_device(monkeypatch):
     seen = run.kernel_snapshot()
     assert np.abs(seen.Z - before[0]).max() > 0.05
     assert np.abs(seen.params - before[1]).min() > 0.01
-    there = run._device
+    there = run._device_model
     monkeypatch.setattr(cuda, "send", lambda struct, what: struct)
-    assert run._current() is there and run._ahead
+    assert run._send_model() is there and run._newest == "device"
 
 
 class Late:
@@ -923,7 +922,7 @@ def few_threads(monkeypatch):
 
     if SIMULATED:
         monkeypatch.setattr(cuda_runtime, "WARP", 1)
-        monkeypatch.setattr(cuda_workspace, "lanes_for", lambda H: 1)
+        monkeypatch.setattr(cuda_workspace, "team_size", lambda H: 1)
         monkeypatch.setattr(cuda_workspace, "MAX_SLOTS", 3)
         monkeypatch.setattr(cuda_scan, "THREADS", 16)
         monkeypatch.setattr(cuda_workspace, "repeat", repeat)
@@ -966,7 +965,8 @@ def short_start(monkeypatch):
     names = "STEPS", "COARSE_STEPS", "SITE_STEPS", "WIDE_STEPS"
     sizes = dict.fromkeys(names, 4 if SIMULATED else 50)
     if SIMULATED:
-        sizes |= {"MOST_HELD": 5, "SMOOTHNESS": (1.5, 0.5), "LocalProcess": process}
+        sizes |= {"MAX_HELD_OUT": 5, "SMOOTHNESS": (1.5, 0.5)}
+        sizes["NeighborProcess"] = process
         monkeypatch.setattr(neighbor_likelihood, "BATCH_SIZE", 4)
         monkeypatch.setattr(neighbor_likelihood, "REFRESH", 3)
     for name, value in sizes.items():
@@ -979,13 +979,13 @@ def short_start(monkeypatch):
 @pytest.mark.parametrize("kind", ["regressor", "dot-product", "classifier"])
 def test_a_fit_with_its_start_equals_that_on_the_cpu(monkeypatch, kind, rng):
 
-    steps, method = [], cuda.CudaKrigingEngine.differentiate
+    steps, method = [], CudaEngine.kriging_gradients
 
     def noted(*args):
         steps.append(1)
         return method(*args)
 
-    monkeypatch.setattr(cuda.CudaKrigingEngine, "differentiate", noted)
+    monkeypatch.setattr(CudaEngine, "kriging_gradients", noted)
     X = rng.normal(size=(24, 2))
     y = np.sin(X[:, 0]) + 0.1 * rng.normal(size=24)
     weight = rng.uniform(0.5, 2.0, size=24)
@@ -1085,8 +1085,8 @@ def test_nothing_is_left_on_the_device(
     monkeypatch, small, held, failure, share, solver, rng
 ):
 
-    monkeypatch.setattr(cuda_batches, "MEMORY", share)
-    name = "steps" if solver is ADAM else "expect"
+    monkeypatch.setitem(cuda_runtime.MEMORY_FRACTIONS, "training rows", share)
+    name = "steps" if solver is ADAM else "variational_expectations"
     method, during, engines = getattr(cuda.CudaEngine, name), [], []
 
     def call(engine, *args):
@@ -1118,14 +1118,14 @@ def test_nothing_is_left_on_the_device(
 
 @needs_gpu
 @pytest.mark.usefixtures("few_threads", "short_start")
-@pytest.mark.parametrize("name", ["differentiate", "predict", "find"])
+@pytest.mark.parametrize("name", ["kriging_gradients", "kriging_predictions", "find"])
 @pytest.mark.parametrize("failure", [None, KeyboardInterrupt, RuntimeError])
 def test_nothing_is_left_on_the_device_by_the_start(
     monkeypatch, small, held, failure, name, rng
 ):
 
-    kriging, search = cuda.CudaKrigingEngine, cuda_scan.DeviceDistanceScan
-    engine, least = (search, 2) if name == "find" else (kriging, 30)
+    search = cuda_scan.DeviceDistanceScan
+    engine, least = (search, 2) if name == "find" else (CudaEngine, 30)
     method, during, engines = getattr(engine, name), [], []
 
     def call(engine, *args, **options):
@@ -1154,11 +1154,11 @@ def test_nothing_is_left_on_the_device_by_the_start(
 def test_evaluation_goes_by_parts_that_fit(monkeypatch):
 
     problem = problem_of("rbf-white", "gaussian-2", full=True)
-    sizes, parts = [], cuda_arrays.parts
+    sizes, blocks = [], cuda.row_blocks
 
     def noted(n, size):
         sizes.append(size)
-        return parts(n, size)
+        return blocks(n, size)
 
     monkeypatch.setattr(cuda, "row_blocks", noted)
     monkeypatch.setattr(cuda_runtime, "free_memory", lambda: 1400)
@@ -1325,16 +1325,17 @@ def arguments(dtype):
         d_L=zeros(3, 2, 2),
     )
     uses, mu = (batch.active, 0, n, 0), zeros(n, 2)
-    points = model, batch.X, batch.active, n, work
+    points, own = (model, work, n, batch.X), (zeros(n), mu, mu)
     keys, lists = np.asfortranarray(zeros(3, 4, dtype="f8")), zeros(3, 4, dtype="i4")
     heaps = 3, 0, 1, keys, np.asfortranarray(lists)
     values = np.asfortranarray(zeros(3, 2, 4))
+    vectors = [zeros(n, dtype="f8")] * 3
     return {
-        "multiply": (lists, mu, False, *[zeros(n, dtype="f8")] * 3),
-        "pull": (index, lists[:, 0].copy(), mu, False, *[zeros(n, dtype="f8")] * 2),
+        "matvec_kernel": (lists, mu, False, *vectors),
+        "rmatvec_kernel": (index, lists[:, 0].copy(), mu, False, *vectors[:2]),
         "kriging_gradients": (model, batch, 0, n, work, zeros(n, 4, dtype="f8")),
-        "add_up_points": (zeros(n, 4, dtype="f8"), n),
-        "kriging_predictions": (*points, mu, mu),
+        "add_results": (zeros(n, 4, dtype="f8"), n),
+        "kriging_rows": (*points, batch.active, mu, mu),
         "scan_values": (
             kernel_of(model),
             np.asfortranarray(mu),
@@ -1353,11 +1354,17 @@ def arguments(dtype):
         "gradients": (model, batch, 0, n, work, grads, rows),
         "add_up": (model, optimizer, *uses, sums, grads, rows, sums),
         "update_rows": (model, optimizer, 0, sums, rows),
-        "predict": (*points, True, mu, mu, jitter_counts),
-        "weigh_neighbors": (*points, mu, mu[:, 0].copy(), jitter_counts),
-        "invert_covariances": (*points, zeros(n, H, H), zeros(n), jitter_counts),
-        "expectations": (model, mu, n, work, mu, mu, zeros(n), mu, mu),
-        "bounds": (model, batch, n, work, sums, sums, jitter_counts),
+        "posterior_rows": (*points, batch.active, mu, mu, jitter_counts),
+        "weights_rows": (*points, batch.active, mu, zeros(n), jitter_counts),
+        "inverse_rows": (
+            *points,
+            batch.active,
+            zeros(n, H, H),
+            zeros(n),
+            jitter_counts,
+        ),
+        "expectation_rows": (model, work, n, mu, mu, mu, *own),
+        "bound_rows": (*points, batch.y, batch.active, sums, sums, jitter_counts),
     }
 
 
@@ -1379,7 +1386,7 @@ def test_each_kernel_compiles_to_ptx(monkeypatch, dtype):
     calls = arguments(dtype.name)
     launched = {
         name: value
-        for module in (kernels, searches, kriging, products)
+        for module in (kernels, searches, products)
         for name, value in vars(module).items()
         if is_kernel(value)
     }
@@ -1479,16 +1486,13 @@ def shared_arrays(ptx):
     return {name: int(size) if size else None for name, size in found}
 
 
-STORES = {"claim_rows": ".u64", "scan_segments": ".f64"}  # other than of the dtype
-STORES |= {
-    "multiply": ".f64",
-    "pull": ".f64",
-    "merge_heaps": ".u32",
-    "put_lists": ".u32",
-    "add_up_points": ".f64",
-}
-FACTORS = ["gradients", "predict", "weigh_neighbors", "invert_covariances", "bounds"]
-FACTORS += ["kriging_gradients", "kriging_predictions"]
+# Types of the entries that a kernel stores, where it is not the dtype of the model
+STORES = {"claim_rows": ".u64", "merge_heaps": ".u32", "put_lists": ".u32"}
+DOUBLE = "scan_segments", "matvec_kernel", "rmatvec_kernel", "add_results"
+STORES |= dict.fromkeys(DOUBLE, ".f64")
+# Kernels that keep the factor R in shared memory where it fits
+FACTORS = ["gradients", "posterior_rows", "weights_rows", "inverse_rows", "bound_rows"]
+FACTORS += ["kriging_gradients", "kriging_rows"]
 
 
 def nothing(values):

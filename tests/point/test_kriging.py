@@ -12,6 +12,7 @@ from skswsgp._compiled.threads import max_threads
 from skswsgp._covariance.compile import compile_kernel
 from skswsgp._covariance.program import refresh_scales
 from skswsgp._engine import cpu_loops as loops
+from skswsgp._engine.cpu import CpuEngine
 from skswsgp._initialization.neighbor_likelihood import (
     NeighborProcess,
     draw_rows,
@@ -56,10 +57,8 @@ def gradients(problem, n_threads=1):
 def predictions(problem, n_threads=1):
     """Return mu and F, each (n, Q)."""
     model, batch = problem.model, problem.batch
-    mu, v = np.full((2, *batch.y.shape), np.nan, dtype=batch.X.dtype)
-    works = allocate_workspace(model, batch.active.shape[1], n_threads)
-    loops.kriging_predictions(model, batch, works, mu, v)
-    return mu, v
+    engine = CpuEngine(model, batch.active.shape[1], n_threads)
+    return engine.kriging_predictions(batch.X, batch.active)
 
 
 def data_of(problem):

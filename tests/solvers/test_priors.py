@@ -10,7 +10,7 @@ from sklearn.gaussian_process.kernels import RBF, ConstantKernel, DotProduct, Ma
 
 from skswsgp import SWSGPClassifier, SWSGPRegressor
 from skswsgp._compiled import threads
-from skswsgp._engine.cpu import CpuEngine
+from skswsgp._engine.select import make_cpu_engine
 from skswsgp._initialization import start
 from skswsgp._solvers import natural, priors
 from skswsgp._solvers.data import TrainingRows
@@ -67,7 +67,7 @@ def make_solver(
     )
     data = TrainingRows(X, y, weight, center=center)
     options, rng = {"metric": "kernel", "search": "auto"}, np.random.RandomState(0)
-    return NaturalSolver(CpuEngine(model, H, 1), kernel, data, options, rng, kl)
+    return NaturalSolver(make_cpu_engine(model, H, 1), kernel, data, options, rng, kl)
 
 
 # --- local divergences ----------------------------------------------------------------
