@@ -1161,7 +1161,7 @@ def test_evaluation_goes_by_parts_that_fit(monkeypatch):
         return blocks(n, size)
 
     monkeypatch.setattr(cuda, "row_blocks", noted)
-    monkeypatch.setattr(cuda_runtime, "free_memory", lambda: 1400)
+    monkeypatch.setattr(cuda_runtime, "free_memory", lambda: 1200)
     check_evaluation(cuda.CudaEngine, problem)
     assert max(sizes) < len(problem.batch.X)
 
