@@ -1,7 +1,7 @@
 """The engine of a GPU: kernels together with the arrays on the device they work on.
 
-The model is sent to the device when it is first needed there. Training changes the copy
-on the device, and the copy on the host follows when a caller reads `CudaEngine.model`.
+The model is sent to the device when it is first needed. Training changes the copy on
+the device, and the copy on the host follows when a caller reads `CudaEngine.model`.
 """
 
 from weakref import WeakSet
@@ -53,8 +53,8 @@ class CudaEngine(Engine):
     def model(self):
         """The model on the host, with the results of all steps so far.
 
-        The engine takes it that the caller changes the arrays, and sends them to the
-        device before it uses them there.
+        The engine assumes that the caller changes the arrays, and sends them to the
+        device before it uses them again.
         """
         self._fetch_model()
         self._newest = "host"
@@ -83,20 +83,20 @@ class CudaEngine(Engine):
 
     def _fetch_fields(self, names):
         """Copy fields of the model to the host."""
-        for here, there in self._field_pairs(names):
-            there.copy_to_host(here)
+        for on_host, on_device in self._field_pairs(names):
+            on_device.copy_to_host(on_host)
 
     def _send_fields(self, names):
         """Copy fields of the model to the device."""
-        for here, there in self._field_pairs(names):
-            there.copy_to_device(here)
+        for on_host, on_device in self._field_pairs(names):
+            on_device.copy_to_device(on_host)
 
     def _field_pairs(self, names):
         """Yield the copies on the host and on the device of fields with entries."""
         for name in names:
-            here = getattr(self._host_model, name)
-            if isinstance(here, np.ndarray) and here.size:
-                yield here, getattr(self._device_model, name)
+            on_host = getattr(self._host_model, name)
+            if isinstance(on_host, np.ndarray) and on_host.size:
+                yield on_host, getattr(self._device_model, name)
 
     def _send_model(self):
         """Return the model on the device, with the changes made on the host."""
@@ -148,7 +148,7 @@ class CudaEngine(Engine):
         return scan
 
     def place_matrix(self, matrix):
-        """Return the matrix, on the device if it is large and there is room."""
+        """Return the matrix, on the device if it is large and fits."""
         return place_matrix(matrix, self._holders)
 
     # --- training -----------------------------------------------------------------
@@ -232,12 +232,12 @@ class CudaEngine(Engine):
         for part in parts_that_fit(*rows, *results):
             n = part.stop - part.start
             self._make_room(n)
-            here = [send_array(array[part], "rows") for array in rows]
-            there = [send_array(array[part], "results") for array in results]
+            inputs = [send_array(array[part], "rows") for array in rows]
+            outputs = [send_array(array[part], "results") for array in results]
             counts = (self._device_counts,) if counted else ()
             launch = kernel[self._pool.launch(n)]
-            launch(model, self._pool.work, n, *here, *there, *counts)
-            for result, array in zip(results, there, strict=True):
+            launch(model, self._pool.work, n, *inputs, *outputs, *counts)
+            for result, array in zip(results, outputs, strict=True):
                 if result.size:
                     result[part] = array.copy_to_host()
 

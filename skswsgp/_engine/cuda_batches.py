@@ -1,7 +1,7 @@
 """Rows of training data on the device: all of them, or the rows of the next steps.
 
 `batch` returns rows for `CudaEngine.steps` without waiting for steps that have been
-queued: what is sent meanwhile goes to other arrays.
+queued: rows that are sent meanwhile go to other arrays.
 """
 
 from typing import NamedTuple
@@ -40,9 +40,9 @@ class ResidentBatches:
         self.buffer = DoubleBuffer(stream)
         self.all, self.chosen = allocate_batch(data, data.n_rows, H), None
         for part in row_blocks(data.n_rows, ROWS_AT_ONCE):
-            here = data.block(np.arange(part.start, part.stop))
-            for array, there in zip(here, self.all, strict=False):
-                there[part].copy_to_device(array)
+            block = data.block(np.arange(part.start, part.stop))
+            for array, on_device in zip(block, self.all, strict=False):
+                on_device[part].copy_to_device(array)
 
     def batch(self, rows):
         """Return the rows with these indices; a later batch overwrites them."""
@@ -106,8 +106,8 @@ def allocate_batch(data, n, H):
 class Buffer(NamedTuple):
     """Arrays on the host and their copies on the device."""
 
-    here: list  # pinned arrays of the host
-    there: list  # arrays of the device
+    on_host: list  # pinned arrays of the host
+    on_device: list  # arrays of the device
     sent: object  # event after the copies: the host may write to its arrays again
     used: object  # event after the work: the arrays of the device may be overwritten
 
@@ -135,13 +135,14 @@ class DoubleBuffer:
         buffer = self._next_buffer(arrays)
         buffer.sent.synchronize()
         buffer.used.wait(self.copies)
-        for array, here, there in zip(arrays, buffer.here, buffer.there, strict=True):
+        pairs = zip(buffer.on_host, buffer.on_device, strict=True)
+        for array, (on_host, on_device) in zip(arrays, pairs, strict=True):
             n = len(array)
-            here[:n] = array
-            there[:n].copy_to_device(here[:n], stream=self.copies)
+            on_host[:n] = array
+            on_device[:n].copy_to_device(on_host[:n], stream=self.copies)
         buffer.sent.record(self.copies)
         buffer.sent.wait(self.stream)
-        return buffer.there
+        return buffer.on_device
 
     def close(self):
         """Release the memory of the device."""
@@ -150,14 +151,14 @@ class DoubleBuffer:
     def _next_buffer(self, arrays):
         """Return the buffer whose turn it is, large enough for the arrays."""
         buffer, n = self.buffers[self.turn], max(len(array) for array in arrays)
-        if buffer is not None and min(len(here) for here in buffer.here) >= n:
+        if buffer is not None and min(len(array) for array in buffer.on_host) >= n:
             return buffer
         if buffer is not None:
             buffer.sent.synchronize()
         self.buffers[self.turn] = buffer = None
         kinds = [((n, *array.shape[1:]), array.dtype) for array in arrays]
-        here, there = [pinned(*k) for k in kinds], [empty(*k, WHAT) for k in kinds]
-        buffer = Buffer(here, there, cuda.event(), cuda.event())
+        arrays = [pinned(*k) for k in kinds], [empty(*k, WHAT) for k in kinds]
+        buffer = Buffer(*arrays, cuda.event(), cuda.event())
         self.buffers[self.turn] = buffer
         return buffer
 
