@@ -1396,7 +1396,7 @@ def test_each_kernel_compiles_to_ptx(monkeypatch, dtype):
     calls = arguments(dtype.name)
     launched = {
         name: value
-        for module in (kernels, searches, products)
+        for module in (kernels, searches, products, cuda_arrays)
         for name, value in vars(module).items()
         if is_kernel(value)
     }
