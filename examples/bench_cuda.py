@@ -1,15 +1,15 @@
 """
-Figures of the CUDA engine on the GPU at hand
-=============================================
+Checks and timings of the CUDA engine on the GPU at hand
+========================================================
 
-``python examples/bench_cuda.py [--quick] [--cpu-threads N]``; it needs numba-cuda,
-scikit-learn, numpy and scipy, and runs from a checkout of the repository. First every
-kernel, the neighbour search and whole fits are compared with the CPU, and the memory of
-the GPU before fits with that after; ``--quick`` ends there, and the exit status says
-whether all was well. Then a search and a step of training are timed on either, for each
-number of threads that may work on a point and for rows that stay on the GPU or stream
-there; last, protein is fitted on both, if the folder SKSWSGP_DATA has ``protein.npz``,
-else random data.
+``python examples/bench_cuda.py [--quick] [--cpu-threads N]`` needs numba-cuda,
+scikit-learn, numpy and scipy, and runs from a checkout of the repository. First it
+compares every kernel, the neighbour search and whole fits with the CPU, and the free
+memory of the GPU before and after fits; ``--quick`` ends there. Then it times a search
+and a training step on both devices, for several numbers of threads that work on a row,
+with rows that stay on the GPU and with rows that are streamed. Last it fits protein on
+both devices, or random rows if the folder SKSWSGP_DATA has no ``protein.npz``. The exit
+status says whether all checks passed.
 """
 
 import argparse
@@ -23,7 +23,7 @@ import numpy as np
 from skswsgp._compiled import cuda_runtime
 from skswsgp._covariance.compile import compile_kernel
 from skswsgp._covariance.program import kernel_of
-from skswsgp._engine import cuda_batches, cuda_workspace
+from skswsgp._engine import cuda_workspace
 from skswsgp._engine.cpu import CpuEngine
 from skswsgp._engine.select import make_engine
 from skswsgp._neighbors.search import NeighborSearch
@@ -43,12 +43,12 @@ from skswsgp.kernels import ArcCosine
 
 FLOAT64_ERROR, FLOAT32_ERROR = 1e-7, 2e-2  # relative, after two steps of Adam
 STEP_GOAL = 0.5  # milliseconds, n = 64, H = 100, M = 100,000 in float32
-GAIN_GOAL = 30.0  # over the CPU, n = 4096, H = 32
+GAIN_GOAL = 30.0  # times as fast as the CPU, n = 4096, H = 32
 failures = []
 
 
 def report(good, *words):
-    """Print a line, and remember if it is bad."""
+    """Print a line, and store its words if the check failed."""
     print("ok  " if good else "BAD ", *words, flush=True)
     if not good:
         failures.append(words)
@@ -98,15 +98,20 @@ def prepared(device, model, H, n, n_threads):
     return engine
 
 
-def relative(actual, expected):
-    """Return the norm of the difference over that of what is expected."""
+def relative_error(actual, expected):
+    """Return the norm of the difference, divided by the norm of `expected`."""
     actual, expected = (np.asarray(a, np.float64) for a in (actual, expected))
     return np.linalg.norm(actual - expected) / max(np.linalg.norm(expected), 1e-300)
 
 
-def check(lanes, n_threads, M=200, H=37, n=50):
-    """Print how far each kernel is from the CPU."""
-    cuda_workspace.lanes_for = lambda H: lanes
+def set_training_fraction(fraction):
+    """Let training rows take this fraction of the GPU's memory; 0 streams them."""
+    cuda_runtime.MEMORY_FRACTIONS["training rows"] = fraction
+
+
+def check(team, n_threads, M=200, H=37, n=50):
+    """Print the relative errors of each kernel with teams of so many threads."""
+    cuda_workspace.team_size = lambda H: team
     for dtype in ("float64", "float32"):
         for likelihood in ("gaussian", "bernoulli", "softmax"):
             for full in (False, True):
@@ -117,15 +122,15 @@ def check(lanes, n_threads, M=200, H=37, n=50):
                 q = cpu.predict(X, active, True)
                 pairs = {
                     "predict": (gpu.predict(X, active, True), q),
-                    "regress": (
+                    "conditional_weights": (
                         gpu.conditional_weights(X, active),
                         cpu.conditional_weights(X, active),
                     ),
-                    "invert": (
+                    "inverse_covariances": (
                         gpu.inverse_covariances(X, active),
                         cpu.inverse_covariances(X, active),
                     ),
-                    "expect": (
+                    "variational_expectations": (
                         gpu.variational_expectations(batch.y, *q),
                         cpu.variational_expectations(batch.y, *q),
                     ),
@@ -142,13 +147,13 @@ def check(lanes, n_threads, M=200, H=37, n=50):
                 ]
                 pairs |= {"sums": [[s] for s in sums], "steps": states}
                 errors = {
-                    name: max(relative(a, b) for a, b in zip(*pair, strict=True))
+                    name: max(relative_error(a, b) for a, b in zip(*pair, strict=True))
                     for name, pair in pairs.items()
                 }
                 text = "  ".join(f"{k} {v:.0e}" for k, v in errors.items())
                 limit = FLOAT64_ERROR if dtype == "float64" else FLOAT32_ERROR
                 home = "shared" if cuda_runtime.SHARED_BYTES else "global"
-                name = f"{lanes:4d} {home} {dtype} {likelihood}{' full' * full}"
+                name = f"{team:4d} {home} {dtype} {likelihood}{' full' * full}"
                 report(max(errors.values()) < limit, name, text)
                 gpu.close(), runs[0].close()
 
@@ -156,7 +161,7 @@ def check(lanes, n_threads, M=200, H=37, n=50):
 def searches(M, D, n, H, dtype, kind, n_threads):
     """Yield a search on the CPU and one on the GPU, and rows to find lists for.
 
-    Points are normal, or those of a grid, whose ties must be broken alike; "likest" is
+    Points are normal, or those of a grid, whose ties must be broken alike; "kernel" is
     a search by kernel value among normal ones.
     """
     rng = np.random.default_rng(0)
@@ -164,7 +169,7 @@ def searches(M, D, n, H, dtype, kind, n_threads):
         Z, X = (rng.integers(-3, 4, size=(k, D)).astype(dtype) for k in (M, n))
     else:
         Z, X = (rng.normal(size=(k, D)).astype(dtype) for k in (M, n))
-    kernel = ArcCosine(1) if kind == "likest" else RBF(2.0)
+    kernel = ArcCosine(1) if kind == "kernel" else RBF(2.0)
     kernel = compile_kernel(kernel, D, np.dtype(dtype)).struct
     model = make_problem(10, 2, 2, 1, dtype)[0]
     for device in ("cpu", "cuda"):
@@ -182,9 +187,9 @@ def searches(M, D, n, H, dtype, kind, n_threads):
 
 
 def check_search(n_threads, M=5000, D=6, n=3000, H=37):
-    """Print whether the lists of both are the same, those of predecessors as well."""
+    """Print which fraction of the lists of neighbours and predecessors agree."""
     for dtype in ("float64", "float32"):
-        for kind in ("normal", "grid", "likest"):
+        for kind in ("normal", "grid", "kernel"):
             found = []
             for search, X in searches(M, D, n, H, dtype, kind, n_threads):
                 found.append((search.query(X), search.predecessors()[H:]))
@@ -194,7 +199,7 @@ def check_search(n_threads, M=5000, D=6, n=3000, H=37):
 
 
 def check_fits(n_threads, n=3000):
-    """Print how far fits are from those on the CPU, and what they leave on the GPU."""
+    """Print the relative errors of fits, and how much memory they leave occupied."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(n, 4))
     y = np.sin(X[:, 0]) + 0.1 * rng.normal(size=n)
@@ -209,15 +214,16 @@ def check_fits(n_threads, n=3000):
     settings = {"n_inducing": 300, "n_neighbors": 16, "random_state": 0}
     settings |= {"init": "default", "n_jobs": n_threads}
     left = []
-    for name, (share, more) in cases.items():
-        cuda_batches.MEMORY, results = share, []
+    for name, (fraction, more) in cases.items():
+        set_training_fraction(fraction)
+        results = []
         for device in ("cpu", "cuda", "cuda"):
             model = SWSGPRegressor(device=device, **settings, **more).fit(X, y)
             results.append((*model.predict(X, return_std=True), model.lower_bound_))
             left.append(cuda_runtime.free_memory())
         first, *others = results
         error = max(
-            relative(a, b) for r in others for a, b in zip(r, first, strict=True)
+            relative_error(a, b) for r in others for a, b in zip(r, first, strict=True)
         )
         same = all(np.array_equal(a, b) for a, b in zip(*others, strict=True))
         report(error < 1e-4, f"fit, {name}: {error:.0e} from the CPU")
@@ -227,7 +233,7 @@ def check_fits(n_threads, n=3000):
 
 
 def time_search(M, D, H, n, dtype, n_threads):
-    """Print microseconds a row on either."""
+    """Print microseconds for each row of a search on both devices."""
     times, lists = [], []
     for search, X in searches(M, D, n, H, dtype, "normal", n_threads):
         search.query(X[:1000])  # compiles
@@ -243,7 +249,7 @@ def time_search(M, D, H, n, dtype, n_threads):
 
 
 def seconds_of_step(device, model, data, H, n, epochs, n_threads):
-    """Return the least time of a step in some epochs after one that compiles."""
+    """Return the least mean time of a step in an epoch, after one that compiles."""
     engine = prepared(device, model, H, n, n_threads)
     steps = data.n_rows // n
     schedule = Schedule(1e-3, epochs + 1, steps, False)
@@ -260,7 +266,7 @@ def seconds_of_step(device, model, data, H, n, epochs, n_threads):
 
 @contextmanager
 def global_memory():
-    """Have the factors of points in global memory, as with more neighbours."""
+    """Keep factors in global memory, as is done where H is too large to share them."""
     before, cuda_runtime.SHARED_BYTES = cuda_runtime.SHARED_BYTES, 0
     try:
         yield
@@ -268,8 +274,8 @@ def global_memory():
         cuda_runtime.SHARED_BYTES = before
 
 
-def time_steps(M, H, n, steps, dtype, all_lanes, n_threads):
-    """Print milliseconds a step; return the least on the GPU, and on the CPU."""
+def time_steps(M, H, n, steps, dtype, teams, n_threads):
+    """Print milliseconds of a step; return the least seconds on GPU and CPU."""
     model, _ = make_problem(M, H, n, 1, dtype)
     D, Q = model.Z.shape[1], model.m.shape[1]
     rng = np.random.default_rng(1)
@@ -277,15 +283,15 @@ def time_steps(M, H, n, steps, dtype, all_lanes, n_threads):
     data = TrainingRows(X, y, np.ones(n * steps, dtype), center=np.zeros(D))
     print(f"\nn={n} H={H} M={M} {dtype}, {steps} steps an epoch, ms a step")
     best = np.inf
-    for lanes in all_lanes:
-        cuda_workspace.lanes_for = lambda H, lanes=lanes: lanes
-        for way, share in ("streamed", 0.0), ("resident", 0.5):
-            cuda_batches.MEMORY = share
+    for team in teams:
+        cuda_workspace.team_size = lambda H, team=team: team
+        for way, fraction in ("streamed", 0.0), ("resident", 0.5):
+            set_training_fraction(fraction)
             seconds = seconds_of_step("cuda", model, data, H, n, 3, n_threads)
-            words = f"  cuda, {lanes:4d} threads a point, {way}:"
+            words = f"  cuda, {team:4d} threads a point, {way}:"
             print(words, f"{1e3 * seconds:8.3f}", flush=True)
             best = min(best, seconds)
-    cuda_workspace.lanes_for = chosen
+    cuda_workspace.team_size = chosen
     with global_memory():
         seconds = seconds_of_step("cuda", model, data, H, n, 3, n_threads)
     words = f"  cuda, {chosen(H):4d} threads a point, resident, no shared memory:"
@@ -296,7 +302,7 @@ def time_steps(M, H, n, steps, dtype, all_lanes, n_threads):
 
 
 def protein():
-    """Return rows of protein, or random ones where it is not at hand."""
+    """Return (name, X, y) of protein, or of random rows if it cannot be loaded."""
     try:
         return "protein", *load("protein")
     except ValueError:
@@ -307,7 +313,7 @@ def protein():
 
 
 def fit_protein():
-    """Print RMSE and seconds of the same fit on either device."""
+    """Print RMSE and seconds of a fit on each device."""
     name, X, y = protein()
     train, test = split(len(X))
     print(f"\n{name}, Adam, M=1024, H=32, 20 epochs")
@@ -334,19 +340,19 @@ def fit_protein():
 
 
 def time_all(n_threads):
-    """Print all times, and whether the goals are reached."""
+    """Print all timings, and whether the goals are reached."""
     print("\nexact search, microseconds a row")
     for M, D, H in (100_000, 8, 16), (100_000, 8, 100), (100_000, 26, 16):
         for dtype in ("float32", "float64"):
             time_search(M, D, H, 100_000, dtype, n_threads)
     time_search(1_000_000, 8, 16, 100_000, "float32", n_threads)
     for dtype in ("float32", "float64"):
-        lanes = 64, 128, 256  # 255 registers each leave no room for 512
-        best, _ = time_steps(100_000, 100, 64, 256, dtype, lanes, n_threads)
+        teams = 64, 128, 256  # 512 threads of 255 registers do not fit
+        best, _ = time_steps(100_000, 100, 64, 256, dtype, teams, n_threads)
         if dtype == "float32":
             report(1e3 * best <= STEP_GOAL, f"at most {STEP_GOAL} ms a step")
-        lanes = 1, 32, 64, 128
-        best, cpu = time_steps(10_000, 32, 4096, 64, dtype, lanes, n_threads)
+        teams = 1, 32, 64, 128
+        best, cpu = time_steps(10_000, 32, 4096, 64, dtype, teams, n_threads)
         report(cpu >= GAIN_GOAL * best, f"{cpu / best:.0f} times as fast as the CPU")
     fit_protein()
 
@@ -358,12 +364,12 @@ if __name__ == "__main__":
     options = parser.parse_args()
     if reason := cuda_runtime.missing():
         raise SystemExit(reason)
-    chosen = cuda_workspace.lanes_for
-    for lanes in (32, 128) if options.quick else (1, 32, 128):
-        check(lanes, options.cpu_threads)
+    chosen = cuda_workspace.team_size
+    for team in (32, 128) if options.quick else (1, 32, 128):
+        check(team, options.cpu_threads)
     with global_memory():
         check(128, options.cpu_threads)
-    cuda_workspace.lanes_for = chosen
+    cuda_workspace.team_size = chosen
     check_search(options.cpu_threads)
     check_fits(options.cpu_threads)
     if not options.quick:

@@ -1,9 +1,11 @@
-"""What does one training step cost, next to PyTorch and to matrix products?
+"""How long does a training step take, compared with PyTorch and matrix products?
 
-Milliseconds of processor time a step of Adam: n = 64 rows, D = 8, M = 10,000, diagonal
-S, fixed Z; and n = 100, M = 1024, H = 50, full S, trained Z. Matern 5/2 with a trained
-length-scale a feature. PyTorch runs the same model in batches (`torch_step.py`), which
-is checked first. A product is 64 products of two 100 x 100 matrices in numpy.
+The table gives milliseconds of processor time for a step of Adam. One case has n = 64
+rows, D = 8, M = 10,000, a diagonal S and fixed Z; the other has n = 100, M = 1024,
+H = 50, a full S and trained Z. Both have a Matern 5/2 kernel with a trained
+length-scale for each feature. `torch_step.py` runs the same model in PyTorch; loss and
+derivatives are compared first. The column "64 products" is the time that numpy takes
+for 64 products of two 100 x 100 matrices.
 """
 
 import warnings
@@ -57,7 +59,7 @@ class Case(NamedTuple):
 
 
 class Step:
-    """Our steps on a case."""
+    """Steps of this package on a case."""
 
     def __init__(self, case, n_threads=1):
         D, H = case.Z.shape[1], case.active.shape[1]
@@ -86,7 +88,7 @@ class Step:
         self.rates = np.full(STEPS_PER_BLOCK, 1e-9)
 
     def block(self):
-        """STEPS_PER_BLOCK steps of Adam."""
+        """Take STEPS_PER_BLOCK steps of Adam."""
         self.engine.steps(self.batch, self.case.n, self.rates)
 
     def gradients(self):
@@ -117,14 +119,14 @@ class Step:
 
 
 def spread(values, touched, shape):
-    """Return an array of zeros but for the touched rows."""
+    """Return an array of zeros with these values in the touched rows."""
     out = np.zeros(shape)
     out[touched] = values[: len(touched)]
     return out
 
 
 def make_case(H, dtype="float64", *, M=10_000, D=8, n=64, full=False):
-    """Return a case; with a full S the inducing points are trained."""
+    """Return a `Case`. The inducing points are trained if S is full."""
     rng = np.random.default_rng(0)
     Z = rng.standard_normal((M, D))
     length_scale = np.full(D, np.sqrt(D))
@@ -150,7 +152,7 @@ def make_case(H, dtype="float64", *, M=10_000, D=8, n=64, full=False):
 
 
 def check(case):
-    """Raise unless the loss and all derivatives of the two agree to 1e-8."""
+    """Raise unless this package and PyTorch agree to 1e-8 in loss and derivatives."""
     loss, grads = Step(case).gradients()
     loss_torch, grads_torch = TorchStep(case).gradients()
     np.testing.assert_allclose(loss, loss_torch, rtol=1e-8)
@@ -163,7 +165,7 @@ def check(case):
 
 
 def compare(table, label, case, compiled):
-    """Time our step, PyTorch's and matrix products, in turns; add a row."""
+    """Time both steps and the matrix products in turn, and add a row to the table."""
     A = np.random.default_rng(0).random((64, 100, 100)).astype(case.dtype)
     functions = [Step(case).block, lambda: [a @ a for a in A]]
     if TorchStep is not None:

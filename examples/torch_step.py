@@ -1,10 +1,11 @@
 """The training step of the package in batched PyTorch with automatic differentiation.
 
-The minibatch is one batch of H x H matrices: gather Z_w, m_w and S_w, covariances,
-`torch.linalg.cholesky`, eq. 13, the divergence, `backward`, Adam. Of the ways to write
-it the fastest on a CPU was taken: `torch.cdist` (not a Gram matrix), the inverse from
-the Cholesky factor (not triangular solves), S_w from one product L L' (not L_w L_w'),
-and Adam in one fused call for all rows (not sparse gradients).
+A minibatch is one batch of H x H matrices. A step gathers Z_w, m_w and S_w, computes
+covariances, `torch.linalg.cholesky`, eq. 13 and the divergence, and calls `backward`
+and Adam. Several ways to write this were timed on a CPU, and the fastest was kept:
+`torch.cdist` (not a Gram matrix), the inverse from the Cholesky factor (not triangular
+solves), S_w from one product L L' (not L_w L_w'), and one fused call of Adam for all
+rows (not sparse gradients).
 """
 
 import math
@@ -14,7 +15,7 @@ from torch.nn.functional import embedding
 
 
 class TorchStep:
-    """The same model and data as a `Case` of bench_step."""
+    """Steps in PyTorch on the model and data of a `Case` of `bench_step`."""
 
     def __init__(self, case, n_threads=1, *, compiled=False):
         torch.set_num_threads(n_threads)
@@ -43,7 +44,7 @@ class TorchStep:
             self.leaves["Z"] = self.Z
         for leaf in self.leaves.values():
             leaf.requires_grad_()
-        # The rate of the timed steps of the package, which leaves the model as it is.
+        # The learning rate of the timed steps of the package, too small to matter
         self.optimizer = torch.optim.Adam(self.leaves.values(), lr=1e-9, fused=True)
         self.loss = torch.compile(self._loss, dynamic=False) if compiled else self._loss
         self.minibatch = 0

@@ -16,6 +16,14 @@ else:
 
 WARP = 32  # threads that run in lockstep
 IDLE_FRACTION = 0.8  # least fraction of free memory of a GPU that nobody else uses
+# Fractions of the free memory that each use may take when it allocates
+MEMORY_FRACTIONS = {
+    "training rows": 0.5,
+    "evaluated rows": 0.25,
+    "work arrays": 0.25,
+    "sparse matrices": 0.25,
+    "neighbor search": 0.125,
+}
 PARTIAL_SUMS_BYTES = 8 * WARP  # shared memory of `team_sum`: one float64 for each warp
 # Shared memory left for other uses, of the 48 KiB that every GPU grants a block
 SHARED_BYTES = 48 * 1024 - PARTIAL_SUMS_BYTES
@@ -77,6 +85,11 @@ def require():
 def free_memory():
     """Return the free memory of the GPU in bytes; in the simulator it is 1 TiB."""
     return min(cuda.current_context().get_memory_info().free, 2.0**40)
+
+
+def budget(use):
+    """Return how many bytes of the device a use of MEMORY_FRACTIONS may take."""
+    return int(MEMORY_FRACTIONS[use] * free_memory())
 
 
 def is_busy():

@@ -1,1 +1,1 @@
-"""Loops over data, on the CPU and on a GPU."""
+"""Engines: the loops over rows of data and the arrays they work on, on CPU and GPU."""

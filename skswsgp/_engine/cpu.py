@@ -1,14 +1,4 @@
-"""The CPU engine: compiled loops together with the arrays that they work on.
-
-`make_engine` chooses one; everything above it knows these few methods.
-
-
-----
-
-Who does the kriging: the threads of the CPU, or a GPU.
-
-`make_kriging` chooses one; `LocalProcess` above it knows these few methods.
-"""
+"""The engine of the CPU: compiled loops together with the arrays that they work on."""
 
 import numpy as np
 
@@ -17,11 +7,11 @@ from skswsgp._compiled.threads import (
     MICROSECONDS_PER_NEW_THREAD,
     microseconds_per_point,
     parallel_region,
+    run_in_threads,
     threads_for,
 )
-from skswsgp._engine import cpu_adam as updates
-from skswsgp._engine import cpu_loops as evaluation
-from skswsgp._engine import cpu_loops as loops
+from skswsgp._engine import cpu_adam, cpu_loops
+from skswsgp._engine.base import Engine
 from skswsgp._neighbors.search import make_scan
 from skswsgp._point.adam_step import (
     make_optimizer,
@@ -37,131 +27,99 @@ from skswsgp._point.state import (
 )
 
 
-class CpuEngine:
-    """Steps, predictions and bounds of a `Model` on `n_threads` threads.
-
-    Parameters
-    ----------
-    model : Model
-        Its arrays are modified by `steps`.
-    n_neighbors : int
-        H; where it equals M, K is shared and factorised once a launch.
-    n_threads : int
-        Threads of every launch.
-    """
+class CpuEngine(Engine):
+    """An engine on the threads of the CPU; each row factorises its own K_w."""
 
     def __init__(self, model, n_neighbors, n_threads):
-        self.model = model
-        self.n_neighbors = n_neighbors
-        self.n_threads = n_threads
-        self.dense = n_neighbors == len(model.Z)
-        self.work = allocate_workspace(model, n_neighbors, n_threads, dense=self.dense)
-        self.all_inducing = np.arange(len(model.Z), dtype=np.int32)[None, :]
+        super().__init__(model, n_neighbors, n_threads)
         self.jitter_counts = np.zeros((max(CHUNKS, n_threads), 2), dtype=np.int64)
-        if self.dense:
-            self.factor = allocate_workspace(model, n_neighbors, 1)
-            self.stack = allocate_stack(model, 1, n_threads)
+        self._allocate_workspace()
 
-    make_scan = staticmethod(make_scan)  # the exact search for neighbours
-
-    def close(self):
-        """Give back what a device holds: nothing."""
+    def _allocate_workspace(self):
+        """Allocate `work`, and `factor`, the work arrays that have room for K_w."""
+        self.work = allocate_workspace(self.model, self.n_neighbors, self.n_threads)
+        self.factor = self.work
 
     def kernel_snapshot(self):
-        """Return the model with kernel and Z as they are now, to look at only."""
+        """Return the model, which is always current."""
         return self.model
+
+    make_scan = staticmethod(make_scan)
+
+    def place_matrix(self, matrix):
+        """Return the matrix, whose products are made on the CPU."""
+        return matrix
+
+    def close(self):
+        """Release nothing: all memory is that of the host."""
 
     # --- training -----------------------------------------------------------------
 
     def prepare_training(self, n, free, log_bounds, feature_scale, optimizer=None):
-        """Allocate for minibatches of n points; `optimizer` goes on from before."""
-        blocks = CHUNKS if self.dense else n
+        """Allocate arrays for minibatches of n rows."""
         fresh = make_optimizer(self.model, free, log_bounds, feature_scale)
         self.optimizer = reuse_moments(optimizer, fresh)
-        self.grads = allocate_gradients(self.model, blocks, self.n_neighbors)
-        self.grads = self.grads._replace(jitter_counts=self.jitter_counts)
         work = n * microseconds_per_point(self.n_neighbors)
         self.step_threads = threads_for(work, self.n_threads)
-        self.rows = updates.allocate_touched_rows(
-            self.model, 1 if self.dense else n, self.n_neighbors, self.step_threads
-        )
-        if self.dense:
-            self.stack = allocate_stack(self.model, n, self.n_threads)
+        self._allocate_gradients(n, lists=n)
         self.sums = np.zeros(2)
 
+    def _allocate_gradients(self, blocks, lists):
+        """Allocate blocks of H derivatives, and slots for the rows in some lists."""
+        H, threads = self.n_neighbors, self.step_threads
+        grads = allocate_gradients(self.model, blocks, H)
+        self.grads = grads._replace(jitter_counts=self.jitter_counts)
+        self.rows = cpu_adam.allocate_touched_rows(self.model, lists, H, threads)
+
     def make_loader(self, data, neighbors):
-        """Return rows of training data whose `batch` is what `steps` takes."""
+        """Return a `RowLoader`."""
         return RowLoader(data, neighbors)
 
     def steps(self, batch, n, rates):
-        """Steps of Adam, each on the next n rows of the batch, one for each rate.
-
-        Raises FloatingPointError where a covariance matrix cannot be factorised.
-        """
+        """Take a step of Adam for each learning rate, each on the next n rows."""
         sums = np.zeros(2)
-        if self.model.full:  # rows of L in order cost least
+        if self.model.full:  # to read rows of L in their order costs least
             batch = batch._replace(active=np.sort(batch.active, axis=1))
-        state = self.model, self.optimizer, self.rows, batch, n, rates
         with parallel_region(self.step_threads):
-            if self.dense:
-                finished = updates.dense_steps(
-                    *state,
-                    self.all_inducing,
-                    self.factor,
-                    self.work,
-                    self.stack,
-                    self.grads,
-                    sums,
-                )
-            else:
-                finished = updates.local_steps(*state, self.work, self.grads, sums)
+            finished = self._take_steps(batch, n, rates, sums)
         self.sums += sums
         require_finite_training(self.sums if finished else np.full(2, np.nan))
 
+    def _take_steps(self, batch, n, rates, sums):
+        """Run the steps and add to `sums`; return whether all factorisations worked."""
+        state = self.model, self.optimizer, self.rows
+        rest = self.work, self.grads, sums
+        return cpu_adam.local_steps(*state, batch, n, rates, *rest)
+
     def finish_epoch(self):
-        """Return the sums of weighted E log p(y | f) and KL since the last call."""
+        """Return the sums of weighted E log p(y | f) and KL_w since the last call."""
         sums, self.sums = self.sums, np.zeros(2)
         return sums
 
     # --- evaluation ---------------------------------------------------------------
 
-    def place_matrix(self, rows):
-        """Return `ListedRows` where their products are made."""
-        return rows
+    def _map_rows(self, loop, works, n, *arguments):
+        """Run a loop over n rows, on as many threads as have work arrays in `works`."""
+        run_in_threads(loop, len(works.a), n, self.model, works, *arguments)
 
     def predict(self, X, active, with_variance):
         """Return mu (n, Q) and v (n, Q), or None, of eq. 13 for the rows of X."""
-        shape = (len(X), self.model.m.shape[1])
-        mu = np.full(shape, np.nan, X.dtype)
-        v = np.full(shape if with_variance else (0, shape[1]), np.nan, X.dtype)
-        if self.dense:
-            evaluation.evaluate_dense_posterior(
-                self.model,
-                X,
-                self.all_inducing,
-                self.factor,
-                self.work,
-                self.stack,
-                with_variance,
-                mu,
-                v,
-                self.jitter_counts,
-            )
-        else:
-            batch = Batch(X, mu[:0], mu[:0, 0], active)
-            evaluation.evaluate_posterior(
-                self.model, batch, self.work, with_variance, mu, v, self.jitter_counts
-            )
+        n, Q = len(X), self.model.m.shape[1]
+        mu = np.full((n, Q), np.nan, X.dtype)
+        v = np.full((n if with_variance else 0, Q), np.nan, X.dtype)
+        self._predict(X, active, mu, v)
         return mu, v if with_variance else None
+
+    def _predict(self, X, active, mu, v):
+        rows = X, active, mu, v, self.jitter_counts
+        self._map_rows(cpu_loops.posterior_rows, self.work, len(X), *rows)
 
     def conditional_weights(self, X, active):
         """Return a = K_w^-1 k (n, H) and F = k(x, x) - k' a (n,) of the rows of X."""
         weights = np.full(active.shape, np.nan, X.dtype)
         residual = np.full(len(X), np.nan, X.dtype)
-        batch = Batch(X, X, residual, active)
-        evaluation.evaluate_weights(
-            self.model, batch, self.work, weights, residual, self.jitter_counts
-        )
+        rows = X, active, weights, residual, self.jitter_counts
+        self._map_rows(cpu_loops.weights_rows, self.factor, len(X), *rows)
         return weights, residual
 
     def inverse_covariances(self, X, active):
@@ -169,11 +127,8 @@ class CpuEngine:
         n, H = active.shape
         inverse = np.full((n, H, H), np.nan, X.dtype)
         log_det = np.full(n, np.nan, X.dtype)
-        work = self.factor if self.dense else self.work
-        batch = Batch(X, X, log_det, active)
-        evaluation.evaluate_inverses(
-            self.model, batch, work, inverse, log_det, self.jitter_counts
-        )
+        rows = X, active, inverse, log_det, self.jitter_counts
+        self._map_rows(cpu_loops.inverse_rows, self.factor, n, *rows)
         return inverse, log_det
 
     def variational_expectations(self, y, mu, v):
@@ -181,89 +136,94 @@ class CpuEngine:
         y, mu, v = (np.ascontiguousarray(a, self.model.Z.dtype) for a in (y, mu, v))
         ell = np.empty(len(mu), mu.dtype)
         d_mu, d_v = np.empty((2, *mu.shape), mu.dtype)
-        evaluation.evaluate_expectations(
-            self.model, y, self.work, mu, v, ell, d_mu, d_v
-        )
+        rows = y, mu, v, ell, d_mu, d_v
+        self._map_rows(cpu_loops.expectation_rows, self.work, len(mu), *rows)
         return ell, d_mu, d_v
 
     def bound(self, batch):
-        """Return E log p(y | f) and KL_w, each (n,), of the rows of the batch."""
-        ell = np.full(len(batch.X), np.nan)
-        kl = np.full(len(batch.X), np.nan)
-        if self.dense:
-            kl[:] = evaluation.evaluate_dense_bound(
-                self.model,
-                batch,
-                self.all_inducing,
-                self.factor,
-                self.work,
-                self.stack,
-                ell,
-                self.jitter_counts,
-            )
-        else:
-            evaluation.evaluate_bound(
-                self.model, batch, self.work, ell, kl, self.jitter_counts
-            )
+        """Return E log p(y | f) and KL_w, each (n,) in float64, of a batch of rows."""
+        ell, kl = np.full((2, len(batch.X)), np.nan)
+        rows = batch, ell, kl, self.jitter_counts
+        self._map_rows(cpu_loops.bound_rows, self.work, len(ell), *rows)
+        return ell, kl
+
+    # --- kriging ------------------------------------------------------------------
+
+    def load_kriging(self, batch, n):
+        """Take the rows of the next calls of `kriging_gradients`, n for each call."""
+        H = batch.active.shape[1]
+        self.batch, self.n = batch, n
+        work = n * microseconds_per_point(H)
+        threads = threads_for(work, self.n_threads, MICROSECONDS_PER_NEW_THREAD)
+        self.step_work = Workspace(*(array[:threads] for array in self.work))
+        self.grads = allocate_gradients(self.model, 1, H)
+
+    def kriging_gradients(self, start):
+        """Return the derivatives of sum_i weight_i log p(y_i | m_w) for n rows."""
+        rows = self.model, self.batch, start, self.n
+        cpu_loops.kriging_gradients(*rows, self.step_work, self.grads)
+        return self.grads
+
+    def kriging_predictions(self, X, active):
+        """Return mean and variance of the latent functions at rows of X, (n, Q)."""
+        mu, v = np.empty((2, len(X), self.model.m.shape[1]), dtype=X.dtype)
+        self._map_rows(cpu_loops.kriging_rows, self.work, len(X), X, active, mu, v)
+        return mu, v
+
+
+class DenseCpuEngine(CpuEngine):
+    """An engine for H = M, the SVGP: all rows share one K, factorised once a launch."""
+
+    def _allocate_workspace(self):
+        model, M = self.model, self.n_neighbors
+        self.all_inducing = np.arange(M, dtype=np.int32)[None, :]
+        self.factor = allocate_workspace(model, M, 1)  # K and its factor
+        self.work = allocate_workspace(model, M, self.n_threads, dense=True)
+        self.stack = allocate_stack(model, 1, self.n_threads)
+
+    def prepare_training(self, n, *arguments, **options):
+        """Allocate arrays for minibatches of n rows."""
+        super().prepare_training(n, *arguments, **options)
+        self.stack = allocate_stack(self.model, n, self.n_threads)
+
+    def _allocate_gradients(self, blocks, lists):
+        """Allocate one block for each chunk, and slots for the rows in one list."""
+        super()._allocate_gradients(CHUNKS, lists=1)
+
+    def _take_steps(self, batch, n, rates, sums):
+        shared = self.all_inducing, self.factor, self.work, self.stack
+        state = self.model, self.optimizer, self.rows
+        return cpu_adam.dense_steps(*state, batch, n, rates, shared, self.grads, sums)
+
+    def _factorise(self):
+        """Factorise K; return KL and whether this succeeded."""
+        kl, jitter = cpu_loops.factorise_all(
+            self.model, self.all_inducing, self.factor, self.jitter_counts
+        )
+        return kl, jitter >= 0.0
+
+    def _predict(self, X, active, mu, v):
+        if self._factorise()[1]:
+            rows = self.factor, self.stack, X, mu, v
+            self._map_rows(cpu_loops.dense_posterior_rows, self.work, len(X), *rows)
+
+    def bound(self, batch):
+        """Return E log p(y | f) and KL, each (n,) in float64, of a batch of rows."""
+        ell, kl = np.full((2, len(batch.X)), np.nan)
+        kl[:], succeeded = self._factorise()
+        if succeeded:
+            rows = self.factor, self.stack, batch, ell
+            self._map_rows(cpu_loops.dense_bound_rows, self.work, len(ell), *rows)
         return ell, kl
 
 
 class RowLoader:
-    """Rows of training data, which stay where they are, and their neighbours."""
+    """Rows of training data and their lists of neighbours, in the host's memory."""
 
     def __init__(self, data, neighbors):
         self.data, self.neighbors = data, neighbors
 
     def batch(self, rows):
-        """Return these rows of the data."""
+        """Return the `Batch` of the rows with these indices."""
         X, y, weight = self.data.block(rows)
         return Batch(X, y, weight, self.neighbors.lookup(rows, X))
-
-
-class CpuKrigingEngine:
-    """Densities of rows, their derivatives, and predictions on `n_threads` threads.
-
-    Parameters
-    ----------
-    model : Model
-        The data; kernel parameters and noise may change between calls.
-    n_neighbors : int
-        H, from how many data a row is predicted.
-    n_threads : int
-        Threads of every launch.
-    """
-
-    make_scan = staticmethod(make_scan)  # the exact search for neighbours
-
-    def __init__(self, model, n_neighbors, n_threads):
-        self.model, self.n_threads = model, n_threads
-        self.work = allocate_workspace(model, n_neighbors, n_threads)
-        self.grads = allocate_gradients(model, 1, n_neighbors)
-
-    def close(self):
-        """Give back what a device holds: nothing."""
-
-    def load(self, batch, n):
-        """Take the rows of the next steps, n each; y holds ratios as in `_kriging`."""
-        self.batch, self.n = batch, n
-        work = n * microseconds_per_point(batch.active.shape[1])
-        threads = threads_for(work, self.n_threads, MICROSECONDS_PER_NEW_THREAD)
-        self.step_work = Workspace(*(array[:threads] for array in self.work))
-
-    def differentiate(self, start):
-        """Return derivatives of sum_i weight_i log p(y_i | neighbours), rows of a step.
-
-        Those from `start` on. They and the sum stand first in the `Gradients`, which
-        the next call overwrites; the sum is NaN where C could not be factorised.
-        """
-        rows = self.model, self.batch, start, self.n
-        loops.kriging_gradients(*rows, self.step_work, self.grads)
-        return self.grads
-
-    def predict(self, X, active):
-        """Return mean and variance of the latent functions at rows of X, (n, Q)."""
-        shape = len(X), self.model.m.shape[1]
-        mu, v = np.empty((2, *shape), dtype=X.dtype)
-        batch = Batch(X, mu[:0], mu[:0, 0], active)
-        loops.kriging_predictions(self.model, batch, self.work, mu, v)
-        return mu, v

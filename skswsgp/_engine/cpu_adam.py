@@ -1,9 +1,9 @@
-"""Steps of Adam on the threads of the CPU: the rows of Z, m and S, and parameters.
+"""Steps of Adam on the threads of the CPU for Z, m, S and the parameters.
 
-A step costs what it touches. The rows of a minibatch get consecutive slots, in which
-their derivatives are added up in the order of the data, those of L by columns; then
-each row takes its step. A thread does both for its part of the inducing points, so that
-results do not depend on the number of parts.
+The cost of a step depends on the inducing points that its minibatch touches, not on M.
+Each touched row of Z, m and S gets a slot, in which its derivatives are added up in the
+order of the data; then the row takes its step. The inducing points are divided into
+parts, one for each thread. Results do not depend on the number of parts.
 """
 
 from typing import NamedTuple
@@ -32,29 +32,30 @@ from skswsgp._point.full_covariance import (
 class TouchedRows(NamedTuple):
     """The inducing points that a minibatch touches, and derivatives by their rows.
 
-    All but `slot` and `d_L` have a leading axis of parts, which `of_part` cuts off. T
-    is the largest number of such points in a part.
+    All arrays but `slot` and `d_L` have a leading axis of parts, which `part_view`
+    removes. T is the largest number of touched points in a part. A use is an entry of
+    the lists of a minibatch; a part has the uses of its own points, in their order.
     """
 
     slot: np.ndarray  # (M,) slot of a row within its part, -1 between steps
     count: np.ndarray  # (1,) slots in use
-    ends: np.ndarray  # (blocks,) uses of these rows, up to the end of a block
-    use: np.ndarray  # (blocks * H,) which of the H of its block a use is
-    place: np.ndarray  # (blocks * H,) its slot
+    ends: np.ndarray  # (lists,) number of uses up to the end of a list
+    use: np.ndarray  # (lists * H,) position of a use in its list, 0 .. H - 1
+    use_slot: np.ndarray  # (lists * H,) slot of the row that is used
     touched: np.ndarray  # (T,) row of a slot
     scale: np.ndarray  # (T, 2) bias corrections of a row
     d_m: np.ndarray  # (T, Q)
     d_s: np.ndarray  # (T, Q), diagonal covariance
     d_Z: np.ndarray  # (T, D), trained Z
-    d_L: np.ndarray  # (Q, M, M) in touched rows, full covariance
-    panel: np.ndarray  # (side, PANEL), see `pull_panel`
-    product: np.ndarray  # (side, PANEL)
+    d_L: np.ndarray  # (Q, M, M), valid in touched rows; full covariance
+    panel: np.ndarray  # (side, PANEL_COLUMNS), scratch of `factor_panel_vjp`
+    product: np.ndarray  # (side, PANEL_COLUMNS), scratch of `factor_panel_vjp`
 
 
-def allocate_touched_rows(model, blocks, H, parts):
-    """Allocate for `blocks` blocks of H rows."""
+def allocate_touched_rows(model, lists, H, parts):
+    """Allocate arrays for so many lists of H inducing points."""
     M, Q = model.m.shape
-    T, dtype = min(-(-M // parts), blocks * H), model.Z.dtype
+    T, dtype = min(-(-M // parts), lists * H), model.Z.dtype
     full, moving = model.full, model.train_inducing
     side = padded(H) if full else 0
 
@@ -64,9 +65,9 @@ def allocate_touched_rows(model, blocks, H, parts):
     return TouchedRows(
         slot=np.full(M, -1, dtype=np.int64),
         count=zeros((1,), np.int64),
-        ends=zeros((blocks,), np.int64),
-        use=zeros((blocks * H,), np.int32),
-        place=zeros((blocks * H,), np.int32),
+        ends=zeros((lists,), np.int64),
+        use=zeros((lists * H,), np.int32),
+        use_slot=zeros((lists * H,), np.int32),
         touched=zeros((T,), np.int64),
         scale=zeros((T, 2), np.float64),
         d_m=zeros((T, Q)),
@@ -86,7 +87,7 @@ def part_view(rows, p):
         rows.count[p],
         rows.ends[p],
         rows.use[p],
-        rows.place[p],
+        rows.use_slot[p],
         rows.touched[p],
         rows.scale[p],
         rows.d_m[p],
@@ -102,70 +103,71 @@ def part_view(rows, p):
 
 
 @njit
-def list_uses(slot, touched, active, start, blocks, first, last, ends, use, place):
-    """List the uses of rows from first to last, and give each touched row a slot.
+def list_uses(slot, touched, active, start, lists, first, last, ends, use, use_slot):
+    """List the uses of rows `first` to `last` and give each touched row a slot.
 
+    The lists are active[start : start + lists]. Modifies all arrays but `active`.
     Returns the number of slots.
     """
     uses = 0
-    for block in range(blocks):
+    for i in range(lists):
         for h in range(active.shape[1]):
-            row = active[start + block, h]
-            use[uses], place[uses] = h, row
+            row = active[start + i, h]
+            use[uses], use_slot[uses] = h, row
             uses += first <= row < last
-        ends[block] = uses
+        ends[i] = uses
     count = 0
     for i in range(uses):
-        row = place[i]
+        row = use_slot[i]
         if slot[row] < 0:
             slot[row] = count
             touched[count] = row
             count += 1
-        place[i] = slot[row]
+        use_slot[i] = slot[row]
     return count
 
 
 @njit
-def add_up(derivatives, blocks, ends, use, place, count, out):
-    """out[slot] = sum of derivatives (blocks, width, H) over the uses of a row."""
+def add_uses(derivatives, lists, ends, use, use_slot, count, out):
+    """out[slot] = sum of derivatives (lists, width, H) over the uses of a row."""
     for i in range(count):
         for j in range(derivatives.shape[1]):
             out[i, j] = 0.0
     for j in range(derivatives.shape[1]):
         i = 0
-        for block in range(blocks):
-            while i < ends[block]:
-                out[place[i], j] += derivatives[block, j, use[i]]
+        for b in range(lists):
+            while i < ends[b]:
+                out[use_slot[i], j] += derivatives[b, j, use[i]]
                 i += 1
 
 
 @njit
-def gather_derivatives(model, rows, p, parts, active, start, blocks, grads):
-    """Sum up the derivatives by rows of a part of the inducing points."""
+def gather_derivatives(model, rows, p, parts, active, start, lists, grads):
+    """Add up the derivatives by m, s and Z of the touched points of part p."""
     part = part_view(rows, p)
     M = model.Z.shape[0]
     first, last = p * M // parts, (p + 1) * M // parts
-    ends, use, place = part.ends, part.use, part.place
+    ends, use, use_slot = part.ends, part.use, part.use_slot
     count = list_uses(
-        part.slot, part.touched, active, start, blocks, first, last, ends, use, place,
+        part.slot, part.touched, active, start, lists, first, last, ends, use, use_slot,
     )  # fmt: skip
     part.count[0] = count
-    add_up(grads.d_m, blocks, ends, use, place, count, part.d_m)
+    add_uses(grads.d_m, lists, ends, use, use_slot, count, part.d_m)
     if model.train_inducing:
-        add_up(grads.d_Z, blocks, ends, use, place, count, part.d_Z)
+        add_uses(grads.d_Z, lists, ends, use, use_slot, count, part.d_Z)
     if not model.full:
-        add_up(grads.d_s, blocks, ends, use, place, count, part.d_s)
+        add_uses(grads.d_s, lists, ends, use, use_slot, count, part.d_s)
         return
     for i in range(count):
         clear_factor_row(part.d_L, part.touched[i])
 
 
 @njit
-def factor_part_vjp(model, rows, p, parts, active, start, blocks, grads):
-    """Sum up the derivatives by every `parts`-th panel of columns of L."""
+def factor_part_vjp(model, rows, p, parts, active, start, lists, grads):
+    """Add up the derivatives by L in every `parts`-th panel of columns from panel p."""
     part = part_view(rows, p)
     for first in range(p * PANEL_COLUMNS, model.L.shape[2], parts * PANEL_COLUMNS):
-        for b in range(blocks):
+        for b in range(lists):
             for q in range(model.L.shape[0]):
                 factor_panel_vjp(
                     model.L, q, active, start + b, grads.d_S[b, q], first,
@@ -178,7 +180,7 @@ def factor_part_vjp(model, rows, p, parts, active, start, blocks, grads):
 
 @njit_inline
 def step_means(values, derivatives, unit, moments, rows):
-    """Move rows of m or Z, in their units."""
+    """Move the touched rows of m or Z, column j in steps of unit[j]."""
     for i in range(rows.count[0]):
         row, fast, slow = rows.touched[i], rows.scale[i, 0], rows.scale[i, 1]
         for j in range(values.shape[1]):
@@ -187,7 +189,7 @@ def step_means(values, derivatives, unit, moments, rows):
 
 @njit_inline
 def step_variances(s, derivatives, moments, rows):
-    """Move rows of s in their logarithm."""
+    """Move the logarithms of the touched rows of s."""
     for i in range(rows.count[0]):
         row, fast, slow = rows.touched[i], rows.scale[i, 0], rows.scale[i, 1]
         for j in range(s.shape[1]):
@@ -196,7 +198,7 @@ def step_variances(s, derivatives, moments, rows):
 
 @njit_inline
 def step_factors(L, derivatives, moments, rows):
-    """Move rows of L."""
+    """Move the touched rows of L."""
     for q in range(L.shape[0]):
         for i in range(rows.count[0]):
             row, fast, slow = rows.touched[i], rows.scale[i, 0], rows.scale[i, 1]
@@ -206,7 +208,7 @@ def step_factors(L, derivatives, moments, rows):
 
 @njit
 def update_part(model, optimizer, rows, p, rate):
-    """One step of Adam for the touched rows of m, S and Z of a part."""
+    """Take a step of Adam for the touched rows of m, S and Z of part p."""
     part = part_view(rows, p)
     for i in range(part.count[0]):
         row = part.touched[i]
@@ -223,23 +225,23 @@ def update_part(model, optimizer, rows, p, rate):
         step_means(model.Z, part.d_Z, optimizer.feature_scale, optimizer.Z, part)
 
 
-# --- launches; call them within `launch` ----------------------------------------------
+# --- whole steps; to be called within `parallel_region` -------------------------------
 
 
 @njit_parallel
-def update(model, optimizer, rows, active, start, blocks, grads, rate):
-    """One step of Adam with the gradients of `blocks` blocks of rows active[start:]."""
+def update(model, optimizer, rows, active, start, lists, grads, rate):
+    """Take a step of Adam with the gradients of active[start : start + lists]."""
     parts = rows.touched.shape[0]
     for part in prange(parts):
         gather_derivatives(
-            model, rows, np.int64(part), parts, active, start, blocks, grads
+            model, rows, np.int64(part), parts, active, start, lists, grads
         )
         if not model.full:
             update_part(model, optimizer, rows, np.int64(part), rate)
-    if model.full:  # whose derivatives take rows of all parts before any moves
+    if model.full:  # derivatives by L read rows of all parts, before any of them moves
         for part in prange(parts):
             factor_part_vjp(
-                model, rows, np.int64(part), parts, active, start, blocks, grads
+                model, rows, np.int64(part), parts, active, start, lists, grads
             )
         for part in prange(parts):
             update_part(model, optimizer, rows, np.int64(part), rate)
@@ -248,7 +250,7 @@ def update(model, optimizer, rows, active, start, blocks, grads, rate):
 
 @njit
 def finish_step(grads, sums):
-    """Add the sums over a minibatch to those before; False after a failure."""
+    """Add the sums over a minibatch to `sums`; return whether no K_w failed."""
     for c in range(CHUNKS):
         if grads.jitter_counts[c, 1] > 0:
             return False
@@ -259,9 +261,9 @@ def finish_step(grads, sums):
 
 @njit
 def local_steps(model, optimizer, rows, batch, n, rates, works, grads, sums):
-    """Steps of Adam, each on the next n points of the batch, at the given rates.
+    """Take a step of Adam for each rate, each on the next n rows of the batch.
 
-    Returns False, at once, when a covariance matrix cannot be factorised.
+    Stops and returns False when a covariance matrix cannot be factorised.
     """
     for k in range(rates.shape[0]):
         start = k * n
@@ -273,25 +275,18 @@ def local_steps(model, optimizer, rows, batch, n, rates, works, grads, sums):
 
 
 @njit
-def dense_steps(
-    model,
-    optimizer,
-    rows,
-    batch,
-    n,
-    rates,
-    all_rows,
-    factors,
-    works,
-    stack,
-    grads,
-    sums,
-):
-    """The same where every inducing point is active."""
+def dense_steps(model, optimizer, rows, batch, n, rates, shared, grads, sums):
+    """Take steps as `local_steps` does, with one K for all rows.
+
+    `shared` holds the list of all inducing points (1, M), the work arrays of K, those
+    of threads, and the `DenseStack`.
+    """
+    all_inducing, factors, works, stack = shared
     for k in range(rates.shape[0]):
-        start = k * n
-        dense_gradients(model, batch, start, n, all_rows, factors, works, stack, grads)
+        dense_gradients(
+            model, batch, k * n, n, all_inducing, factors, works, stack, grads
+        )
         if not finish_step(grads, sums):
             return False
-        update(model, optimizer, rows, all_rows, 0, 1, grads, rates[k])
+        update(model, optimizer, rows, all_inducing, 0, 1, grads, rates[k])
     return True

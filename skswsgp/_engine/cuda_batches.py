@@ -1,7 +1,7 @@
-"""Rows of training data on the device: all of them, or those of the next steps.
+"""Rows of training data on the device: all of them, or the rows of the next steps.
 
-`batch` returns rows as steps take them, without waiting for steps that were asked for
-before: these have been queued, and what is sent meanwhile goes to other arrays.
+`batch` returns rows for `CudaEngine.steps` without waiting for steps that have been
+queued: rows that are sent meanwhile go to other arrays.
 """
 
 from typing import NamedTuple
@@ -15,51 +15,51 @@ from skswsgp._compiled.threads import row_blocks
 from skswsgp._engine import cuda_kernels as kernels
 from skswsgp._point.state import Batch
 
-MEMORY = 0.5  # of the free memory, which the rows of a fit may take
 WHAT = "rows of data"
-ROWS_AT_ONCE = 65_536  # that are copied on the host on their way to the device
+ROWS_AT_ONCE = 65_536  # rows that are copied on the host before they are sent
 
 
-def make_batches(data, neighbors, H, work):
-    """Return the rows of a fit: on the device if there is room, else as a stream.
+def make_batches(data, neighbors, H, stream):
+    """Return the rows of a fit: on the device if they fit, else streamed to it.
 
-    `neighbors` are their lists of H inducing points, `work` is the stream of steps.
+    `neighbors` finds their lists of H inducing points; `stream` is that of the steps.
     """
     D, itemsize = data.X.shape[1], data.y.itemsize
     row = (D + data.y.shape[1] + 1) * itemsize + H * np.dtype(np.int32).itemsize
-    resident = data.n_rows * row <= MEMORY * cuda_runtime.free_memory()
-    return (ResidentBatches if resident else StreamedBatches)(data, neighbors, H, work)
+    resident = data.n_rows * row <= cuda_runtime.budget("training rows")
+    make = ResidentBatches if resident else StreamedBatches
+    return make(data, neighbors, H, stream)
 
 
 class ResidentBatches:
-    """All rows and their lists on the device; a block of steps sends their numbers."""
+    """All rows and their lists on the device; a batch sends the numbers of its rows."""
 
-    def __init__(self, data, neighbors, H, work):
-        self.data, self.neighbors, self.work = data, neighbors, work
-        self.ferry = DoubleBuffer(work)
-        self.all, self.some = make_batch(data, data.n_rows, H), None
+    def __init__(self, data, neighbors, H, stream):
+        self.data, self.neighbors, self.stream = data, neighbors, stream
+        self.buffer = DoubleBuffer(stream)
+        self.all, self.chosen = allocate_batch(data, data.n_rows, H), None
         for part in row_blocks(data.n_rows, ROWS_AT_ONCE):
-            here = data.block(np.arange(part.start, part.stop))
-            for array, there in zip(here, self.all, strict=False):
-                there[part].copy_to_device(array)
+            block = data.block(np.arange(part.start, part.stop))
+            for array, on_device in zip(block, self.all, strict=False):
+                on_device[part].copy_to_device(array)
 
     def batch(self, rows):
-        """Return these rows of the data; the next call overwrites them, in turn."""
+        """Return the rows with these indices; a later batch overwrites them."""
         n, H = len(rows), self.all.active.shape[1]
         self._find_lists(rows)
-        if self.some is None or len(self.some.weight) < n:
-            self.some = None
-            self.some = make_batch(self.data, n, H)
-        (index,) = self.ferry.send(rows)
+        if self.chosen is None or len(self.chosen.weight) < n:
+            self.chosen = None
+            self.chosen = allocate_batch(self.data, n, H)
+        (index,) = self.buffer.send(rows)
         blocks = min(1024, -(-n * H // THREADS))
-        launch = kernels.take_rows[blocks, THREADS, self.work]
-        launch(self.all, index, n, self.some)
-        return self.some
+        launch = kernels.take_rows[blocks, THREADS, self.stream]
+        launch(self.all, index, n, self.chosen)
+        return self.chosen
 
     def close(self):
-        """Give the memory back."""
-        self.all = self.some = None
-        self.ferry.close()
+        """Release the memory of the device."""
+        self.all = self.chosen = None
+        self.buffer.close()
 
     def _find_lists(self, rows):
         """Find the lists of those rows whose lists are out of date."""
@@ -69,29 +69,30 @@ class ResidentBatches:
             index = send_array(rows, "numbers of rows")
             lists = send_array(lists, "lists of neighbours")
             blocks = min(1024, -(-lists.size // THREADS))
-            launch = kernels.put_lists[blocks, THREADS, self.work]
+            launch = kernels.put_lists[blocks, THREADS, self.stream]
             launch(lists, index, self.all.active)
             self.neighbors.mark_current(rows)
 
 
 class StreamedBatches:
-    """Rows that stay on the host, in a memory map perhaps, but for those of a block."""
+    """Rows that stay on the host, perhaps in a memory map; a batch sends its own."""
 
-    def __init__(self, data, neighbors, H, work):
-        self.data, self.neighbors, self.ferry = data, neighbors, DoubleBuffer(work)
+    def __init__(self, data, neighbors, H, stream):
+        self.data, self.neighbors = data, neighbors
+        self.buffer = DoubleBuffer(stream)
 
     def batch(self, rows):
-        """Return these rows of the data, on the device until the call after next."""
+        """Return the rows with these indices, until the next batch but one."""
         X, y, weight = self.data.block(rows)
-        return Batch(*self.ferry.send(X, y, weight, self.neighbors.lookup(rows, X)))
+        return Batch(*self.buffer.send(X, y, weight, self.neighbors.lookup(rows, X)))
 
     def close(self):
-        """Give the memory back."""
-        self.ferry.close()
+        """Release the memory of the device."""
+        self.buffer.close()
 
 
-def make_batch(data, n, H):
-    """Allocate n rows like those of the data, with lists of H, on the device."""
+def allocate_batch(data, n, H):
+    """Allocate n rows on the device, like those of the data, with lists of length H."""
     dtype = data.y.dtype
     return Batch(
         X=empty((n, data.X.shape[1]), dtype, WHAT),
@@ -102,63 +103,68 @@ def make_batch(data, n, H):
 
 
 class Buffer(NamedTuple):
-    """Arrays of one crossing."""
+    """Arrays on the host and their copies on the device."""
 
-    here: list  # pinned, on the host
-    there: list  # on the device
-    sent: object  # event: the host may write to its arrays
-    used: object  # event: the device has done what was asked of its arrays
+    on_host: list  # pinned arrays of the host
+    on_device: list  # arrays of the device
+    sent: object  # event after the copies: the host may write to its arrays again
+    used: object  # event after the work: the arrays of the device may be overwritten
 
 
 class DoubleBuffer:
-    """Arrays that cross over to the device while it works on those before them.
+    """Two buffers in turn, so that copies overlap with work on the previous ones.
 
-    Two sets of arrays are taken in turns. Copies have a stream of their own; that of
-    the `work` waits for the copy that it needs, a copy for the work on what it
-    overwrites, and the host for the last copy but one.
+    Copies have a stream of their own. The stream of the work waits for the copies that
+    it needs. Copies wait for the work that reads the arrays which they overwrite. The
+    host waits for the copies that were made from the buffer it is about to fill.
     """
 
-    def __init__(self, work):
-        self.work, self.copies = work, cuda.stream()
-        self.sides, self.turn = [None, None], 0
+    def __init__(self, stream):
+        self.stream, self.copies = stream, cuda.stream()
+        self.buffers, self.turn = [None, None], 0
 
     def send(self, *arrays):
-        """Return arrays on the device that begin with these, until the next but one."""
-        before, self.turn = self.turn, 1 - self.turn
-        if self.sides[before] is not None:  # its work was asked for before this call
-            self.sides[before].used.record(self.work)
-        side = self._side(arrays)
-        side.sent.synchronize()
-        side.used.wait(self.copies)
-        for array, here, there in zip(arrays, side.here, side.there, strict=True):
+        """Return copies of arrays on the device; the next call but one reuses them.
+
+        A copy may be longer than its array: then it begins with the array.
+        """
+        previous, self.turn = self.turn, 1 - self.turn
+        if self.buffers[previous] is not None:  # its work was queued before this call
+            self.buffers[previous].used.record(self.stream)
+        buffer = self._next_buffer(arrays)
+        buffer.sent.synchronize()
+        buffer.used.wait(self.copies)
+        pairs = zip(buffer.on_host, buffer.on_device, strict=True)
+        for array, (on_host, on_device) in zip(arrays, pairs, strict=True):
             n = len(array)
-            here[:n] = array
-            there[:n].copy_to_device(here[:n], stream=self.copies)
-        side.sent.record(self.copies)
-        side.sent.wait(self.work)
-        return side.there
+            on_host[:n] = array
+            on_device[:n].copy_to_device(on_host[:n], stream=self.copies)
+        buffer.sent.record(self.copies)
+        buffer.sent.wait(self.stream)
+        return buffer.on_device
 
     def close(self):
-        """Give the memory back."""
-        self.sides = [None, None]
+        """Release the memory of the device."""
+        self.buffers = [None, None]
 
-    def _side(self, arrays):
-        """Return the set whose turn it is, with room for the arrays."""
-        side, n = self.sides[self.turn], max(len(array) for array in arrays)
-        if side is not None and min(len(here) for here in side.here) >= n:
-            return side
-        if side is not None:
-            side.sent.synchronize()
-        self.sides[self.turn] = side = None
+    def _next_buffer(self, arrays):
+        """Return the buffer whose turn it is, large enough for the arrays."""
+        buffer, n = self.buffers[self.turn], max(len(array) for array in arrays)
+        if buffer is not None and min(len(array) for array in buffer.on_host) >= n:
+            return buffer
+        if buffer is not None:
+            buffer.sent.synchronize()
+        self.buffers[self.turn] = buffer = None
         kinds = [((n, *array.shape[1:]), array.dtype) for array in arrays]
-        here, there = [pinned(*k) for k in kinds], [empty(*k, WHAT) for k in kinds]
-        side = self.sides[self.turn] = Buffer(here, there, cuda.event(), cuda.event())
-        return side
+        arrays = [pinned(*k) for k in kinds], [empty(*k, WHAT) for k in kinds]
+        buffer = Buffer(*arrays, cuda.event(), cuda.event())
+        self.buffers[self.turn] = buffer
+        return buffer
 
 
 def pinned(shape, dtype):
-    """Return an array on the host that copies need not wait for."""
+    """Return an array in pinned memory of the host, which copies can read directly."""
     size = int(np.prod(shape)) * np.dtype(dtype).itemsize
     return cuda_runtime.allocate(
-        lambda: cuda.pinned_array(shape, dtype), "rows on their way", size
+        lambda: cuda.pinned_array(shape, dtype), "rows to be sent", size
     )

@@ -1,22 +1,12 @@
-"""Kernels of the CUDA engine; loops only, no formula.
+"""Kernels of the CUDA engine: rows of a minibatch, steps of Adam, evaluation, kriging.
 
-A block works on a datum at a time, its threads being the lanes of `_lanes`; with one
-lane, each thread of a block works on a datum of its own. Work arrays belong to places:
-blocks, or such threads. A step of Adam is four launches: `claim_rows`, `gradients`,
-`add_up`, `update_rows`. No sum depends on which thread came first, so that results
-repeat to the bit on the same kind of GPU.
-
-
-----
-
-Kernels of kriging on a GPU; loops only, no formula.
-
-A block works on a datum at a time, its threads being the lanes of `_lanes`, as in
-`_engine_cuda`. What points say is added up in an order that does not depend on which
-came first.
+A team of threads works on one row of data at a time, in a slot of the work arrays. A
+team of 32 threads or more is a block; with teams of one thread, a block has several.
+A step of Adam is four launches: `claim_rows`, `gradients`, `add_up`, `update_rows`. No
+sum depends on the order in which threads arrive, so results repeat to the bit on the
+same kind of GPU.
 """
 
-import math
 from typing import NamedTuple
 
 import numpy as np
@@ -24,14 +14,8 @@ import numpy as np
 from skswsgp._compiled.cuda_compiler import compile_kernels, kernel
 from skswsgp._compiled.cuda_runtime import cuda
 from skswsgp._compiled.jit import njit
-from skswsgp._compiled.linalg import (
-    column_sum,
-    invert_factor,
-    log_determinant,
-    square_upper,
-)
-from skswsgp._compiled.team import barrier, single, team_range, team_rank, team_sum
-from skswsgp._covariance.pairs import TRIANGLE, row_start
+from skswsgp._compiled.linalg import column_sum
+from skswsgp._compiled.team import barrier, single, team_range, team_sum
 from skswsgp._engine.cuda_triangle import slot_view
 from skswsgp._point.adam_step import (
     bias_corrections,
@@ -40,33 +24,42 @@ from skswsgp._point.adam_step import (
     step_positive,
     update_parameters,
 )
-from skswsgp._point.bound import (
-    bound_vjp,
-    count_jitter,
-    factorise_point,
-    fill_point,
-    point_bound,
-)
+from skswsgp._point.bound import bound_vjp, count_jitter, point_bound
 from skswsgp._point.full_covariance import factor_row_vjp
-from skswsgp._point.kriging import krige, log_density_vjp
-from skswsgp._point.likelihoods import expected_log_prob
-from skswsgp._point.posterior import conditional_weights, posterior, posterior_mean
-from skswsgp._point.state import thread_view
+from skswsgp._point.kriging import log_density_vjp
+from skswsgp._point.rows import (
+    bound_row,
+    expectation_row,
+    inverse_row,
+    kriging_row,
+    posterior_row,
+    weights_row,
+)
 
-BITS_PER_WORD = 64  # uses of a row that an entry of `uses` tells
+BITS_PER_WORD = 64  # bits of an entry of `DeviceTouchedRows.uses`
 
 
 class DeviceTouchedRows(NamedTuple):
-    """The inducing points that a minibatch touches, and derivatives by their rows."""
+    """The inducing points that a minibatch touches, and derivatives by their rows.
 
-    slot: np.ndarray  # (M,) int64, slot of a row, -1 between steps
-    touched: np.ndarray  # (T,) int64, row of a slot
-    count: np.ndarray  # (steps,) int64, slots that a step takes, zero before
-    uses: np.ndarray  # (T, n / WORD) uint64, which points use a row; zero between steps
+    T is the largest number of touched points, n the rows of a minibatch.
+    """
+
+    slot: np.ndarray  # (M,) int64, slot of a point, -1 between steps
+    touched: np.ndarray  # (T,) int64, inducing point of a slot
+    count: np.ndarray  # (steps,) int64, slots that each step uses, zero before it
+    uses: np.ndarray  # (T, n / BITS_PER_WORD) uint64, bit set of the rows that use it
     d_m: np.ndarray  # (T, Q)
     d_s: np.ndarray  # (T, Q), diagonal covariance
     d_Z: np.ndarray  # (T, D), trained Z
     d_L: np.ndarray  # (T, Q, M), full covariance
+
+
+@njit
+def slot_and_stride():
+    """Return the slot of this team, which is its first row, and the number of teams."""
+    slot = cuda.blockIdx.x * cuda.blockDim.y + cuda.threadIdx.y
+    return slot, cuda.gridDim.x * cuda.blockDim.y
 
 
 # --- rows of training data ------------------------------------------------------------
@@ -74,7 +67,7 @@ class DeviceTouchedRows(NamedTuple):
 
 @kernel
 def take_rows(data, index, n, out):
-    """Copy n rows of a batch to the first of another."""
+    """Copy the rows `index` (n,) of a batch to the first n rows of another."""
     for i in range(cuda.grid(1), n, cuda.gridsize(1)):
         out.weight[i] = data.weight[index[i]]
     copy_rows(data.X, index, n, out.X)
@@ -84,7 +77,7 @@ def take_rows(data, index, n, out):
 
 @njit
 def copy_rows(values, index, n, out):
-    """out[i] = values[index[i]] for i < n; a thread for each number."""
+    """out[i] = values[index[i]] for i < n; a thread copies one entry at a time."""
     columns = values.shape[1]
     for at in range(cuda.grid(1), n * columns, cuda.gridsize(1)):
         i, j = at // columns, at % columns
@@ -93,7 +86,7 @@ def copy_rows(values, index, n, out):
 
 @kernel
 def put_lists(lists, index, out):
-    """out[index[i]] = lists[i] for all rows; a thread for each number."""
+    """out[index[i]] = lists[i] for all rows; a thread copies one entry at a time."""
     n, H = lists.shape
     for at in range(cuda.grid(1), n * H, cuda.gridsize(1)):
         i, h = at // H, at % H
@@ -105,7 +98,10 @@ def put_lists(lists, index, out):
 
 @kernel
 def claim_rows(active, start, n, k, rows):
-    """Give each row that n points from `start` use a slot; a thread for each use."""
+    """Give each inducing point that n rows from `start` use a slot in step k.
+
+    A thread looks at one entry of the lists.
+    """
     i, H = cuda.grid(1), active.shape[1]
     if i < n * H:
         row = active[start + i // H, i % H]
@@ -117,13 +113,10 @@ def claim_rows(active, start, n, k, rows):
 
 @kernel
 def gradients(model, batch, start, n, works, grads, rows):
-    """Gradients of n points from `start`, each in a block and chunk of its own."""
-    place = cuda.blockIdx.x * cuda.blockDim.y + cuda.threadIdx.y
-    places = cuda.gridDim.x * cuda.blockDim.y
-    lane, _ = team_rank()
-    H = batch.active.shape[1]
-    for b in range(place, n, places):
-        work = slot_view(works, place)
+    """Gradients of n rows from `start`, each in a block and chunk of its own."""
+    t, stride = slot_and_stride()
+    work, H = slot_view(works, t), batch.active.shape[1]
+    for b in range(t, n, stride):
         row = start + b
         weight = batch.weight[row]
         for p in team_range(0, grads.d_log.shape[1]):
@@ -134,8 +127,8 @@ def gradients(model, batch, start, n, works, grads, rows):
         ell, kl, jitter = point_bound(
             model, batch.X, batch.y, batch.active, row, H, work
         )
-        if lane == 0:
-            count_jitter(model.jitter, jitter, grads.jitter_counts, place)
+        for slot in single(t, t + 1):
+            count_jitter(model.jitter, jitter, grads.jitter_counts, slot)
             grads.sums[b, 0] = weight * ell
             grads.sums[b, 1] = weight * kl
         if jitter >= 0.0:
@@ -149,12 +142,13 @@ def gradients(model, batch, start, n, works, grads, rows):
 
 @kernel
 def add_up(model, optimizer, active, start, n, k, rates, grads, rows, sums):
-    """Add up the derivatives of each touched row; move the parameters.
+    """Add up the derivatives by each touched row of Z, m and S; move the parameters.
 
-    The first block adds those of the parameters, and the objective to `sums`.
+    The first block moves the parameters and adds the terms of the objective to `sums`.
+    The other blocks take a touched row at a time.
     """
     if cuda.blockIdx.x == 0:
-        add_points(grads, n, sums)
+        add_row_sums(grads, n, sums)
         for _ in single(0, 1):
             update_parameters(model, optimizer, grads, rates[k])
     else:
@@ -172,8 +166,8 @@ def add_up(model, optimizer, active, start, n, k, rates, grads, rows, sums):
 
 
 @njit
-def add_points(grads, n, sums):
-    """Add up the sums of n points, in place of the first and to `sums`."""
+def add_row_sums(grads, n, sums):
+    """Add up d_log and d_noise of n rows in row 0, and grads.sums in `sums`."""
     for p in range(grads.d_log.shape[1]):
         amount = column_sum(grads.d_log, n, p)
         for _ in single(0, 1):
@@ -191,7 +185,7 @@ def add_points(grads, n, sums):
 
 @njit
 def clear_slot(model, rows, i):
-    """Set the derivatives by the row of a slot to zero."""
+    """Set the derivatives in slot i to zero."""
     for j in team_range(0, rows.d_m.shape[1]):
         rows.d_m[i, j] = 0.0
     if model.full:
@@ -209,12 +203,12 @@ def clear_slot(model, rows, i):
 
 @njit
 def add_use(model, active, start, b, i, grads, rows):
-    """Add what point b says of row i: columns of its block, a row of L."""
-    row, place = rows.touched[i], 0
+    """Add the derivatives of row b of the minibatch to slot i."""
+    row, found = rows.touched[i], 0
     for h in team_range(0, active.shape[1]):
         if active[start + b, h] == row:
-            place = h
-    h = int(team_sum(float(place)))
+            found = h
+    h = int(team_sum(float(found)))  # where the list of row b has the inducing point
     for j in team_range(0, rows.d_m.shape[1]):
         rows.d_m[i, j] += grads.d_m[b, j, h]
     if model.full:
@@ -232,7 +226,7 @@ def add_use(model, active, start, b, i, grads, rows):
 
 @kernel
 def update_rows(model, optimizer, k, rates, rows):
-    """One step of Adam for the touched rows of m, S and Z; a thread for each."""
+    """Take a step of Adam for the touched rows of m, S and Z, a thread for each."""
     for i in range(cuda.grid(1), rows.count[k], cuda.gridsize(1)):
         row = rows.touched[i]
         rows.slot[row] = -1
@@ -253,120 +247,78 @@ def update_rows(model, optimizer, k, rates, rows):
                 step_linear(model.Z, row, j, slope, unit, optimizer.Z, fast, slow)
 
 
-# --- evaluation -----------------------------------------------------------------------
+# --- evaluation of n rows -------------------------------------------------------------
 
 
 @kernel
-def evaluate_posterior(model, X, active, n, works, with_variance, mu, v, jitter_counts):
-    """q(f) of n rows: mu (n, Q) and, if wanted, v (n, Q) are set."""
-    place = cuda.blockIdx.x * cuda.blockDim.y + cuda.threadIdx.y
-    lane, _ = team_rank()
-    H = active.shape[1]
-    start = row_start(H, TRIANGLE)
-    for row in range(place, n, cuda.gridDim.x * cuda.blockDim.y):
-        work = slot_view(works, place)
-        jitter = factorise_point(model, X, active, row, H, work)
-        if lane == 0:
-            count_jitter(model.jitter, jitter, jitter_counts, place)
-        if jitter >= 0.0:
-            if with_variance:
-                kxx = work.values[work.values.shape[0] - 1, start + H]
-                posterior(model, work, work, start, kxx, H)
-            else:
-                conditional_weights(work, work, start, 0.0, H)
-                posterior_mean(work, work, H)
-            for q in team_range(0, mu.shape[1]):
-                mu[row, q] = work.mean[q]
-                if with_variance:
-                    v[row, q] = work.variance[q]
-        barrier()
+def posterior_rows(model, works, n, X, active, mu, v, jitter_counts):
+    """mu and, if v (n, Q) has rows, v of eq. 13."""
+    t, stride = slot_and_stride()
+    work = slot_view(works, t)
+    for row in range(t, n, stride):
+        posterior_row(model, X, active, row, work, mu, v, jitter_counts, t)
 
 
 @kernel
-def evaluate_weights(model, X, active, n, works, weights, variance, jitter_counts):
-    """a = K^-1 k (n, H) and F = k(x, x) - k' a (n,) of n rows."""
-    place = cuda.blockIdx.x * cuda.blockDim.y + cuda.threadIdx.y
-    lane, _ = team_rank()
-    H = active.shape[1]
-    start = row_start(H, TRIANGLE)
-    for row in range(place, n, cuda.gridDim.x * cuda.blockDim.y):
-        work = slot_view(works, place)
-        jitter = factorise_point(model, X, active, row, H, work)
-        if lane == 0:
-            count_jitter(model.jitter, jitter, jitter_counts, place)
-        if jitter >= 0.0:
-            kxx = work.values[work.values.shape[0] - 1, start + H]
-            variance[row] = conditional_weights(work, work, start, kxx, H)
-            for h in team_range(0, H):
-                weights[row, h] = work.a[0, h]
-        barrier()
+def weights_rows(model, works, n, X, active, weights, residual, jitter_counts):
+    """a = K_w^-1 k (n, H) and F = k(x, x) - k' a (n,)."""
+    t, stride = slot_and_stride()
+    work = slot_view(works, t)
+    for row in range(t, n, stride):
+        weights_row(model, X, active, row, work, weights, residual, jitter_counts, t)
 
 
 @kernel
-def evaluate_inverses(model, X, active, n, works, inverse, log_det, jitter_counts):
-    """K_w^-1 (n, H, H) and log |K_w| (n,) of n rows."""
-    place = cuda.blockIdx.x * cuda.blockDim.y + cuda.threadIdx.y
-    lane, _ = team_rank()
-    H = active.shape[1]
-    for row in range(place, n, cuda.gridDim.x * cuda.blockDim.y):
-        work = slot_view(works, place)
-        jitter = factorise_point(model, X, active, row, H, work)
-        if lane == 0:
-            count_jitter(model.jitter, jitter, jitter_counts, place)
-        if jitter >= 0.0:
-            invert_factor(work.chol, work.blocks, work.upper)
-            square_upper(work.upper, work.inverse)
-            log_det[row] = log_determinant(work.chol, H)
-            for g in team_range(0, H):
-                for h in range(H):
-                    inverse[row, g, h] = work.inverse[g, h]
-        barrier()
+def inverse_rows(model, works, n, X, active, inverse, log_det, jitter_counts):
+    """K_w^-1 (n, H, H) and log |K_w| (n,)."""
+    t, stride = slot_and_stride()
+    work = slot_view(works, t)
+    for row in range(t, n, stride):
+        inverse_row(model, X, active, row, work, inverse, log_det, jitter_counts, t)
 
 
 @kernel
-def evaluate_expectations(model, y, n, works, mu, v, ell, d_mu, d_v):
+def expectation_rows(model, works, n, y, mu, v, ell, d_mu, d_v):
     """E log p(y | f) (n,), f ~ N(mu, v), and its derivatives by mu and v (n, Q)."""
-    place = cuda.blockIdx.x * cuda.blockDim.y + cuda.threadIdx.y
-    for row in range(place, n, cuda.gridDim.x * cuda.blockDim.y):
-        work = thread_view(works, place)
-        for q in team_range(0, mu.shape[1]):
-            work.mean[q] = mu[row, q]
-            work.variance[q] = v[row, q]
-        barrier()
-        ell[row] = expected_log_prob(model, y, row, work)
-        for q in range(mu.shape[1]):
-            d_mu[row, q] = work.d_mean[q]
-            d_v[row, q] = work.d_variance[q]
-        barrier()
+    t, stride = slot_and_stride()
+    work = slot_view(works, t)
+    for row in range(t, n, stride):
+        expectation_row(model, y, mu, v, row, work, ell, d_mu, d_v)
 
 
 @kernel
-def evaluate_bounds(model, batch, n, works, ell, kl, jitter_counts):
-    """E log p(y | f) and KL_w (n,) of n rows."""
-    place = cuda.blockIdx.x * cuda.blockDim.y + cuda.threadIdx.y
-    lane, _ = team_rank()
-    H = batch.active.shape[1]
-    for row in range(place, n, cuda.gridDim.x * cuda.blockDim.y):
-        work = slot_view(works, place)
-        ell[row], kl[row], jitter = point_bound(
-            model, batch.X, batch.y, batch.active, row, H, work
-        )
-        if lane == 0:
-            count_jitter(model.jitter, jitter, jitter_counts, place)
-        barrier()
+def bound_rows(model, works, n, X, y, active, ell, kl, jitter_counts):
+    """E log p(y | f) (n,) and KL_w (n,)."""
+    t, stride = slot_and_stride()
+    work = slot_view(works, t)
+    for row in range(t, n, stride):
+        bound_row(model, X, y, active, row, work, ell, kl, jitter_counts, t)
+
+
+# --- kriging --------------------------------------------------------------------------
+
+
+@kernel
+def kriging_rows(model, works, n, X, active, mu, v):
+    """mu and F of kriging, (n, Q)."""
+    t, stride = slot_and_stride()
+    work = slot_view(works, t)
+    for row in range(t, n, stride):
+        kriging_row(model, X, active, row, work, mu, v)
 
 
 @kernel
 def kriging_gradients(model, batch, start, n, works, results):
-    """Set row b of the results to what point start + b of the n points says.
+    """Set row b of the results to the terms of row start + b of the batch, b < n.
 
-    A row holds the derivatives of weight log p(y | m_w) by the logarithms of the P
-    kernel parameters and of the Q noise variances, then the value itself.
+    A row of the results holds the derivatives of weight log p(y | m_w) by the
+    logarithms of the P kernel parameters and of the Q noise variances, and then the
+    value of weight log p(y | m_w).
     """
-    place = cuda.blockIdx.x * cuda.blockDim.y + cuda.threadIdx.y
+    t, stride = slot_and_stride()
+    work = slot_view(works, t)
     P, Q, H = model.params.shape[0], model.noise.shape[0], batch.active.shape[1]
-    for b in range(place, n, cuda.gridDim.x * cuda.blockDim.y):
-        work = slot_view(works, place)
+    for b in range(t, n, stride):
         for j in team_range(0, results.shape[1]):
             results[b, j] = 0.0
         barrier()
@@ -381,28 +333,12 @@ def kriging_gradients(model, batch, start, n, works, results):
 
 
 @kernel
-def add_up_points(results, n):
-    """Add up the first n rows of the results in the first; a block for each column."""
+def add_results(results, n):
+    """Add up the first n rows of the results in row 0; a block adds up a column."""
     for j in range(cuda.blockIdx.x, results.shape[1], cuda.gridDim.x):
         amount = column_sum(results, n, j)
         for b in single(0, 1):
             results[b, j] = amount
-
-
-@kernel
-def kriging_predictions(model, X, active, n, works, mu, v):
-    """mu and F of n rows, (n, Q), NaN where C has no factor."""
-    place = cuda.blockIdx.x * cuda.blockDim.y + cuda.threadIdx.y
-    H = active.shape[1]
-    for row in range(place, n, cuda.gridDim.x * cuda.blockDim.y):
-        work = slot_view(works, place)
-        fill_point(model, X, active, row, H, work)
-        for q in range(mu.shape[1]):
-            found = krige(model, work, H, q) >= 0.0
-            for at in single(row, row + 1):
-                mu[at, q] = work.mean[q] if found else math.nan
-                v[at, q] = work.variance[q] if found else math.nan
-        barrier()
 
 
 compile_kernels(__name__)

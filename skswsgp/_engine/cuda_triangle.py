@@ -1,9 +1,10 @@
-"""The factor R of a point as a packed lower triangle in shared memory of its block.
+"""The factor R of a row's K_w as a packed lower triangle in shared memory.
 
-Functions of floors 0 and 1 index a `Triangle` as they index an array; which of the two
-they get depends on the type of the work arrays of a launch. It has the tiles of R on
-and below the diagonal. A row is as long as its diagonal tile reaches: lanes that read a
-row together then read neighbouring numbers, which tiles in a row would not give them.
+The functions of `_compiled` to `_point` index a `Triangle` as they index an array. The
+type of the work arrays of a launch decides which of the two they get. A triangle holds
+the 8 x 8 tiles of R on and below the diagonal. Each of its rows is stored in one piece
+that ends with the diagonal tile, so that the threads of a team, which read one row
+together, read neighbouring numbers.
 """
 
 import operator
@@ -19,25 +20,25 @@ TILE_BITS = BLOCK.bit_length() - 1
 
 
 class SharedWorkspace(Workspace):
-    """Work arrays of a launch with room for a Triangle for each place of a block.
+    """Work arrays of a launch that keeps R of each slot in shared memory.
 
-    `chol` (places, side, 0) tells the dtype and the side only.
+    `chol` (slots, side, 0) has no entries; it gives the dtype and the side of R.
     """
 
     __slots__ = ()
 
 
-def start_of(i):
-    """Return where row i of a triangle begins; for i = side, how many numbers it has.
+def row_offset(i):
+    """Return where row i of a triangle begins, or its size if i is the side.
 
-    The rows of tiles before, t of them, hold t (t + 1) / 2 tiles.
+    The t rows of tiles before that of row i hold t (t + 1) / 2 tiles.
     """
     t = i >> TILE_BITS
     return BLOCK * (t + 1) * ((t << TILE_BITS - 1) + (i & BLOCK - 1))
 
 
 class Triangle:
-    """What the simulator has in the place of R: numbers in shared memory."""
+    """R in the simulator: an array of numbers that is indexed like a matrix."""
 
     def __init__(self, values, side):
         self.values, self.shape = values, (side, side)
@@ -52,33 +53,33 @@ class Triangle:
     def _index(self, i, j):
         if not (0 <= i < self.shape[0] and 0 <= j >> TILE_BITS <= i >> TILE_BITS):
             raise IndexError(f"({i}, {j}) is no entry of a triangle of {self.shape}")
-        return start_of(i) + j
+        return row_offset(i) + j
 
 
-def with_triangle(works, work, part):
-    """Return the work arrays of a place, with R in part `part` of shared memory.
+def with_triangle(works, work, team):
+    """Return the work arrays of a slot, with R in the shared memory of a team.
 
-    They stay as they are where the arrays of the launch are not `SharedWork`.
+    `work` is returned as it is if the arrays of the launch are no `SharedWorkspace`.
     """
     if not isinstance(works, SharedWorkspace):
         return work
     side, dtype = len(work.chol), work.chol.dtype
-    first, size = part * start_of(side), start_of(side)
-    values = cuda.shared.array(0, dtype)[first : first + size]
+    size = row_offset(side)
+    values = cuda.shared.array(0, dtype)[team * size : (team + 1) * size]
     return work._replace(chol=Triangle(values, side))
 
 
 @njit
-def slot_view(works, place):
-    """Return the work arrays of a place, R in shared memory where it has room there."""
-    return with_triangle(works, thread_view(works, place), cuda.threadIdx.y)
+def slot_view(works, slot):
+    """Return the work arrays of a slot, with R in shared memory where it fits."""
+    return with_triangle(works, thread_view(works, slot), cuda.threadIdx.y)
 
 
-# --- the same on a GPU ----------------------------------------------------------------
+# --- triangles of a GPU: a type that numba-cuda compiles ------------------------------
 
 
 def address(builder, scalar, index):
-    """Return the address of a number in the shared memory that a launch asks for."""
+    """Return the address of a number in the shared memory of the launch."""
     kind = ir.ArrayType(scalar, 0)
     module = builder.module
     numbers = module.globals.get("skswsgp_triangles")
@@ -90,20 +91,20 @@ def address(builder, scalar, index):
 
 def gpu_triangle():
     """Return `with_triangle` for a GPU."""
-    start = cuda.jit(device=True)(start_of)
-    replace = replace_factor(triangle_type(start))
+    offset = cuda.jit(device=True)(row_offset)
+    replace = factor_replacement(triangle_type(offset))
 
     @cuda.jit(device=True)
-    def with_triangle(works, work, part):
-        return replace(works, work, part * start(work.chol.shape[0]))
+    def with_triangle(works, work, team):
+        return replace(works, work, team * offset(work.chol.shape[0]))
 
     return with_triangle
 
 
-def triangle_type(start):
-    """Return the type of triangles, given `start_of` for a GPU.
+def triangle_type(offset):
+    """Return the type of triangles, given `row_offset` for a GPU.
 
-    `first` is where the triangle begins among the numbers in shared memory.
+    Its field `first` is the position of a triangle among the numbers in shared memory.
     """
     types, extending = cuda.types, cuda.extending
 
@@ -130,12 +131,12 @@ def triangle_type(start):
     @extending.overload(operator.getitem)
     def get(R, at):
         if isinstance(R, TriangleType):
-            return lambda R, at: load(R, R.first + start(at[0]) + at[1])
+            return lambda R, at: load(R, R.first + offset(at[0]) + at[1])
 
     @extending.overload(operator.setitem)
     def put(R, at, value):
         if isinstance(R, TriangleType):
-            return lambda R, at, value: store(R, R.first + start(at[0]) + at[1], value)
+            return lambda R, at, value: store(R, R.first + offset(at[0]) + at[1], value)
 
     return TriangleType
 
@@ -164,10 +165,10 @@ def gpu_access():
     return load, store
 
 
-def replace_factor(triangle_type):
-    """Return the function that puts a triangle in the place of `chol`.
+def factor_replacement(triangle_type):
+    """Return an intrinsic that replaces the array `chol` of a slot by a triangle.
 
-    Work arrays stay as they are where those of the launch are not `SharedWork`.
+    It returns `work` as it is if the arrays of the launch are no `SharedWorkspace`.
     """
     types, at = cuda.types, Workspace._fields.index("chol")
 

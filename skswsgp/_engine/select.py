@@ -1,16 +1,16 @@
-"""TODO docstring."""
+"""The choice of an engine: the only place where a device is chosen."""
 
 from skswsgp._compiled.threads import microseconds_per_point
-from skswsgp._engine.cpu import CpuEngine, CpuKrigingEngine
+from skswsgp._engine.cpu import CpuEngine, DenseCpuEngine
 
-COMPILATION_SECONDS = 60.0  # seconds for the kernels of a GPU in each process, about
-LEAST_GAIN = (
-    10.0  # times as long on a core makes a GPU worth it; none has shown its speed
-)
+COMPILATION_SECONDS = 60.0  # rough time to compile the kernels of a GPU in a process
+# Least work for a GPU, in multiples of COMPILATION_SECONDS on one core. The factor is
+# large because the speed of the CUDA engine has not been measured yet.
+LEAST_GAIN = 10.0
 
 
 def require_device(device):
-    """Raise one sentence if a fit or a prediction cannot use the device."""
+    """Raise a ValueError of one sentence if the device cannot be used."""
     if device == "cuda":
         from skswsgp._compiled import cuda_runtime
 
@@ -18,23 +18,46 @@ def require_device(device):
 
 
 def make_engine(device, model, n_neighbors, n_threads, points=0):
-    """Return the engine for a device, "auto" included, that will do so many points."""
+    """Return the `Engine` of a device, which is "auto", "cpu" or "cuda".
+
+    `points` is the number of rows that it will work on, for the choice of "auto".
+    """
     if device == "auto":
         device = choose_device(points, n_neighbors, len(model.Z))
     if device == "cpu":
-        return CpuEngine(model, n_neighbors, n_threads)
-    require_device(device)
-    from skswsgp._engine.cuda import CudaEngine  # it takes a second to import
+        return make_cpu_engine(model, n_neighbors, n_threads)
+    return make_cuda_engine(model, n_neighbors, n_threads)
+
+
+def make_cpu_engine(model, n_neighbors, n_threads):
+    """Return the engine of the CPU: `DenseCpuEngine` where H = M."""
+    dense = n_neighbors == len(model.Z)
+    return (DenseCpuEngine if dense else CpuEngine)(model, n_neighbors, n_threads)
+
+
+def make_cuda_engine(model, n_neighbors, n_threads):
+    """Return the engine of the GPU, or raise one sentence that says what is missing."""
+    require_device("cuda")
+    from skswsgp._engine.cuda import CudaEngine  # which takes a second to import
 
     return CudaEngine(model, n_neighbors, n_threads)
+
+
+def make_kriging_engine(device, model, n_neighbors, n_threads):
+    """Return the `Engine` of "cpu" or "cuda" for kriging from the data in a model.
+
+    Its rows have lists of their own even where they use all data.
+    """
+    make = CpuEngine if device == "cpu" else make_cuda_engine
+    return make(model, n_neighbors, n_threads)
 
 
 def choose_device(points, H, M):
     """Return "cuda" if there is an idle GPU and work enough for it, else "cpu".
 
-    Enough is what keeps a core busy for GAIN times as long as the kernels of a GPU
-    compile, in each process. Where H = M a GPU lacks the K that all points share. One
-    whose memory others use may have no room left.
+    The work is enough if it keeps one core busy for LEAST_GAIN times as long as the
+    kernels of a GPU compile. Where H = M the CPU factorises one K for all rows, and a
+    GPU one for each row. A GPU whose memory others use may be too full.
     """
     seconds = 1e-6 * points * microseconds_per_point(H)
     if H == M or seconds < LEAST_GAIN * COMPILATION_SECONDS:
@@ -42,13 +65,3 @@ def choose_device(points, H, M):
     from skswsgp._compiled import cuda_runtime
 
     return "cpu" if cuda_runtime.missing() or cuda_runtime.is_busy() else "cuda"
-
-
-def make_kriging_engine(device, model, n_neighbors, n_threads):
-    """Return what does the kriging on a device, "cpu" or "cuda"."""
-    if device == "cpu":
-        return CpuKrigingEngine(model, n_neighbors, n_threads)
-    require_device(device)
-    from skswsgp._engine.cuda import CudaKrigingEngine  # it takes a second to import
-
-    return CudaKrigingEngine(model, n_neighbors, n_threads)

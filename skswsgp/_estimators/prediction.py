@@ -29,7 +29,7 @@ class Evaluation(NamedTuple):
 
 def make_search(engine, options):
     """Return a function from rows of centred X to their lists of neighbours."""
-    if engine.dense:
+    if engine.all_inducing is not None:
         return lambda X: np.empty((len(X), 0), dtype=np.int32)
     return NeighborSearch(
         engine.model.Z,

@@ -6,7 +6,7 @@ import numpy as np
 from scipy.optimize import minimize_scalar
 
 from skswsgp._covariance.compile import length_scales
-from skswsgp._engine.cpu import CpuEngine
+from skswsgp._engine.select import make_cpu_engine
 from skswsgp._initialization.auto import natural_jitter
 from skswsgp._initialization.inducing import distinct_rows, initial_inducing_points
 from skswsgp._initialization.kernel_learning import count_learning_rows
@@ -101,7 +101,7 @@ class Holdout:
             total_weight=self.weight.sum(dtype=np.float64),
         )
         solver = NaturalSolver(
-            CpuEngine(model, H, self.options.n_threads),
+            make_cpu_engine(model, H, self.options.n_threads),
             TrainingRows(self.X, self.y, self.weight, center=center),
             kernel,
             settings._replace(neighbor_search=self.options.search),

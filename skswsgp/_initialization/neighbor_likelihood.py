@@ -121,8 +121,8 @@ class NeighborProcess:
                 ratios = model.s[drawn] * w[:, None]
                 targets = np.hstack([model.m[drawn], ratios])
                 batch = Batch(model.Z[drawn], targets, w, self.others(drawn))
-                self.engine.load(batch, n)
-            grads = self.engine.differentiate(start)
+                self.engine.load_kriging(batch, n)
+            grads = self.engine.kriging_gradients(start)
             pull = middle - np.log(model.params[free])
             grads.d_log[0, free] += pull * n / (N * PRIOR_VARIANCE)
             if shared is not None:
@@ -152,7 +152,7 @@ class NeighborProcess:
 
         def loss(shift):
             model.noise[:] = np.clip(start * np.exp(shift), low, high)
-            mu, v = self.engine.predict(X, active)
+            mu, v = self.engine.kriging_predictions(X, active)
             v += model.noise
             total = w @ (np.log(v) + (y - mu) ** 2 / v).sum(axis=1, dtype=np.float64)
             total += shift**2 * len(rows) / (N * PRIOR_VARIANCE)
@@ -175,7 +175,7 @@ class NeighborProcess:
 
     def standardised(self, rows):
         """Return (y - mu)^2 / v of data rows given their H nearest others, and v."""
-        mu, v = self.engine.predict(self.model.Z[rows], self.others(rows))
+        mu, v = self.engine.kriging_predictions(self.model.Z[rows], self.others(rows))
         v = v.astype(np.float64) + self.model.noise
         return (self.model.m[rows] - mu) ** 2 / v, v
 
@@ -209,7 +209,7 @@ class NeighborProcess:
         pairs = []
         for rows in row_blocks(len(X)):
             block = center_rows(X[rows], center, self.model.Z.dtype)
-            pairs.append(self.engine.predict(block, query(block)))
+            pairs.append(self.engine.kriging_predictions(block, query(block)))
         mu, v = (np.concatenate(arrays) for arrays in zip(*pairs, strict=True))
         if not np.all(np.isfinite(mu) & np.isfinite(v)):
             raise FloatingPointError(UNUSABLE)

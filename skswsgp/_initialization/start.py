@@ -16,7 +16,7 @@ from skswsgp._compiled.linalg import numpy_cholesky
 from skswsgp._compiled.threads import max_threads
 from skswsgp._covariance.compile import compile_kernel, length_scales
 from skswsgp._covariance.program import kernel_of
-from skswsgp._engine.cpu import CpuEngine
+from skswsgp._engine.select import make_cpu_engine
 from skswsgp._initialization.auto import (
     count_inducing,
     count_neighbors,
@@ -128,7 +128,7 @@ def initial_covariance(attributes, full, settings):
 
 def conditional_variance(model, H, settings):
     """Return the prior variance of each u_j given its H nearest others, (M,)."""
-    engine = CpuEngine(model, H, max_threads(settings.n_jobs, len(model.Z)))
+    engine = make_cpu_engine(model, H, max_threads(settings.n_jobs, len(model.Z)))
     search = NeighborSearch(
         model.Z,
         kernel_of(model),

@@ -15,7 +15,6 @@ from skswsgp._compiled.team import team_range, team_rank, team_sum
 from skswsgp._linear.row_matrix import rmatvec_term, row_product, squared_row_product
 
 LEAST_ENTRIES = 1_000_000  # entries; a product with fewer takes a core a millisecond
-MEMORY_FRACTION = 0.25  # of the free memory, for the matrices
 MAX_BLOCKS = 4096  # blocks of a launch, each of which takes rows or columns in turn
 WHAT = "the rows of a system"  # name of the arrays in errors
 
@@ -60,7 +59,7 @@ def place_matrix(rows, holders):
     """
     cuda_runtime.collect()
     entry = rows.lists.itemsize + rows.weights.itemsize + index_dtype(rows).itemsize
-    fits = entry * rows.lists.size <= MEMORY_FRACTION * cuda_runtime.free_memory()
+    fits = entry * rows.lists.size <= cuda_runtime.budget("sparse matrices")
     if rows.lists.size < LEAST_ENTRIES or not fits:
         return rows
     placed = DeviceRowMatrix(rows, holders)

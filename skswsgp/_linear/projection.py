@@ -36,13 +36,14 @@ class Projection:
         M, n = len(engine.model.Z), data.n_rows
         self.shape = n, M
         Z = engine.model.Z.astype(np.float64)
+        self._dense = engine.all_inducing is not None
         jitter = engine.model.jitter * mean_prior_variance(kernel, Z)
-        self._factor = numpy_cholesky(kernel(Z), jitter) if engine.dense else None
+        self._factor = numpy_cholesky(kernel(Z), jitter) if self._dense else None
         self.F = np.empty(n)
         self.stored = self._allocate(memory_budget)
         for index in index_blocks(n):
             rows, variance = self._compute_rows(index)
-            require_finite(rows.A if engine.dense else rows.weights)
+            require_finite(rows.A if self._dense else rows.weights)
             self.F[index] = np.maximum(variance, RELATIVE_FLOOR * jitter)
             if self.stored is not None:
                 for array, part in zip(self.stored, rows, strict=True):
@@ -54,7 +55,7 @@ class Projection:
     def _allocate(self, memory_budget):
         """Return an uninitialised A if it fits into the budget, or None."""
         n, H = self.shape[0], self.engine.n_neighbors
-        if self.engine.dense:
+        if self._dense:
             return DenseMatrix(np.empty((n, H))) if 8 * n * H <= memory_budget else None
         column = np.dtype(np.int32)
         for entry in (self.engine.model.Z.dtype, np.dtype(np.float32)):

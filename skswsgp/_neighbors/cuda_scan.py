@@ -19,7 +19,6 @@ from skswsgp._covariance.program import fill_tile
 from skswsgp._neighbors.heaps import offer_point, sort_heap, squared_distance
 
 HEAPS = 2**17  # heaps filled at once at most, half as many as large GPUs have threads
-MEMORY_FRACTION = 0.125  # of the free memory, for heaps
 LEAST_POINTS = 8  # points of a segment, in units of H; fewer would only fill a heap
 ENTRY = np.dtype(np.float64).itemsize + np.dtype(np.int32).itemsize  # bytes in a heap
 GROUP = 8  # points whose kernel values a thread computes at once
@@ -151,7 +150,7 @@ class DeviceDistanceScan:
         Allocates the heaps.
         """
         H = self.n_neighbors
-        budget = int(MEMORY_FRACTION * cuda_runtime.free_memory())
+        budget = cuda_runtime.budget("neighbor search")
         heaps = max(1, min(HEAPS, budget // self._bytes_per_heap))
         row = D * itemsize + H * np.dtype(np.int32).itemsize
         size = max(1, min(n, heaps, budget // row))

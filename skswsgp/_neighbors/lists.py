@@ -55,7 +55,7 @@ class TrackedSearch:
 
     def recall(self, X):
         """Return the share of exact neighbours that the search finds for rows of X."""
-        return 1.0 if self.engine.dense else self._search.recall(X)
+        return 1.0 if self.engine.all_inducing is not None else self._search.recall(X)
 
     def _moved(self):
         metric = self.options["metric"]
@@ -99,7 +99,7 @@ class NeighborTracker:
 
     def lookup(self, rows, X):
         """Return the lists (len(rows), H) of the rows, whose inputs are X."""
-        if self.search.engine.dense:
+        if self.search.engine.all_inducing is not None:
             return np.empty((len(rows), 0), dtype=np.int32)
         stale = self.stale(rows)
         if self._lists is None:

@@ -161,7 +161,7 @@ def make_local_prior(engine, data, lookup, assembly_bytes):
     """
     M, H = len(engine.model.Z), engine.n_neighbors
     weight = data.weight.astype(np.float64) / data.weight.sum(dtype=np.float64)
-    if engine.dense:
+    if engine.all_inducing is not None:
         inverse, log_det = engine.inverse_covariances(
             engine.model.Z[:1], engine.all_inducing
         )

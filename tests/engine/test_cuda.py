@@ -1,7 +1,7 @@
-"""The CUDA engine against that of the CPU, in the simulator or on a GPU; and as PTX.
+"""The CUDA engine compared with the CPU, in the simulator or on a GPU, and as PTX.
 
-Without a GPU the tests of kernels are skipped here, and run in a process of their own
-in which numba-cuda simulates one.
+Without a GPU the tests of kernels are skipped in the ordinary run. They run in a
+process of their own, in which numba-cuda simulates a GPU.
 """
 
 import ctypes
@@ -37,10 +37,9 @@ from skswsgp._covariance.compile import compile_kernel
 from skswsgp._covariance.program import kernel_of, refresh_scales
 from skswsgp._engine import cuda, cuda_batches, cuda_workspace, select
 from skswsgp._engine import cuda_kernels as kernels
-from skswsgp._engine import cuda_kernels as kriging
-from skswsgp._engine.cpu import CpuEngine, CpuKrigingEngine
-from skswsgp._engine.cuda import CudaKrigingEngine
-from skswsgp._engine.cuda_triangle import SharedWorkspace, Triangle, start_of
+from skswsgp._engine.cpu import CpuEngine
+from skswsgp._engine.cuda import CudaEngine
+from skswsgp._engine.cuda_triangle import SharedWorkspace, Triangle, row_offset
 from skswsgp._engine.cuda_workspace import allocate_slot, bytes_in_shared
 from skswsgp._initialization import kernel_learning, neighbor_likelihood
 from skswsgp._linear import cuda_row_matrix
@@ -84,91 +83,92 @@ LIKELIHOODS = {
 
 
 class Turns:
-    """Lanes of the simulator that run one after the other between two barriers.
+    """A simulated team whose threads run one after the other between two barriers.
 
-    Where a lane reads what another writes in the same stretch, the result depends on
-    which comes first, so it differs between forwards and backwards. Lanes that ended
-    are left out, even where others wait for them at a barrier.
+    If a thread reads an entry that another thread writes between the same barriers, the
+    result depends on their order, so it differs between forwards and backwards. Threads
+    that have ended are left out, even if others wait for them at a barrier.
     """
 
     def __init__(self, backwards):
         self.backwards = backwards
-        self.lanes = cuda_compiler.SimulatedTeam()
+        self.team = cuda_compiler.SimulatedTeam()
 
     def rank(self):
-        lane, lanes = self.lanes.rank()
-        if lanes > 1:
-            self._wait(*self._block(lane, lanes))
-        return lane, lanes
+        rank, size = self.team.rank()
+        if size > 1:
+            self._wait(*self._block(rank, size))
+        return rank, size
 
     def barrier(self):
-        lane, lanes = self.rank()
-        if lanes > 1:
-            block, rank, lanes = self._block(lane, lanes)
+        rank, size = self.rank()
+        if size > 1:
+            block, order, size = self._block(rank, size)
             with block["lock"]:
                 threading.current_thread().stretch += 1
-                self._pass_on(block, lanes)
-            self._wait(block, rank, lanes)
+                self._pass_on(block, size)
+            self._wait(block, order, size)
 
     def sum(self, value):
-        lane, lanes = self.rank()
-        if lanes == 1:
+        rank, size = self.rank()
+        if size == 1:
             return value
-        block, _, _ = self._block(lane, lanes)
+        block, _, _ = self._block(rank, size)
         self.barrier()
-        block["parts"][lane] = value
+        block["parts"][rank] = value
         self.barrier()
-        parts = [block["parts"][i] for i in range(lanes)]
+        parts = [block["parts"][i] for i in range(size)]
         self.barrier()
         return sum(parts[1:], parts[0])
 
-    def _block(self, lane, lanes):
+    def _block(self, rank, size):
+        """Return the state of the block, the thread's place in the order, the size."""
         thread = threading.current_thread()
         block = vars(thread._manager).get("block")
         if block is None:
             block = {"turn": 0, "lock": threading.Lock(), "parts": {}, "threads": {}}
-            doors = [threading.Condition(block["lock"]) for _ in range(lanes)]
-            block = vars(thread._manager).setdefault("block", block | {"doors": doors})
-        rank = lanes - 1 - lane if self.backwards else lane
-        if rank not in block["threads"]:
+            wake = [threading.Condition(block["lock"]) for _ in range(size)]
+            block = vars(thread._manager).setdefault("block", block | {"wake": wake})
+        order = size - 1 - rank if self.backwards else rank
+        if order not in block["threads"]:
             thread.stretch = 0
-            block["threads"][rank] = thread
-        return block, rank, lanes
+            block["threads"][order] = thread
+        return block, order, size
 
-    def _wait(self, block, rank, lanes):
+    def _wait(self, block, order, size):
         thread = threading.current_thread()
-        if block["turn"] == thread.stretch * lanes + rank:
+        if block["turn"] == thread.stretch * size + order:
             return
         with block["lock"]:
-            while block["turn"] != thread.stretch * lanes + rank:
-                holder = block["threads"].get(block["turn"] % lanes)
-                if holder is not None and not holder.is_alive():
-                    self._pass_on(block, lanes)
+            while block["turn"] != thread.stretch * size + order:
+                current = block["threads"].get(block["turn"] % size)
+                if current is not None and not current.is_alive():
+                    self._pass_on(block, size)
                 else:
-                    block["doors"][rank].wait(0.001)
+                    block["wake"][order].wait(0.001)
 
-    def _pass_on(self, block, lanes):
+    def _pass_on(self, block, size):
         block["turn"] += 1
-        block["doors"][block["turn"] % lanes].notify()  # one lane, not all
+        block["wake"][block["turn"] % size].notify()  # the next thread only
 
 
-def engine_with(monkeypatch, lanes, backwards=False):
-    """Return the class of the CUDA engine with few lanes, which several blocks have."""
+def engine_with(monkeypatch, size, backwards=False):
+    """Return the class of the CUDA engine with small teams and several blocks."""
 
     if SIMULATED:
-        monkeypatch.setattr(cuda_runtime, "WARP", lanes)
+        monkeypatch.setattr(cuda_runtime, "WARP", size)
         for module in (cuda, cuda_arrays):
             monkeypatch.setattr(module, "THREADS", 8)
         monkeypatch.setattr(cuda_workspace, "MAX_SLOTS", 3)
-        if lanes > 1:
+        if size > 1:
             monkeypatch.setattr(team, "backend", Turns(backwards))
-    monkeypatch.setattr(cuda_workspace, "lanes_for", lambda H: lanes)
+    monkeypatch.setattr(cuda_workspace, "team_size", lambda H: size)
     return cuda.CudaEngine
 
 
 @pytest.fixture
 def switching():
-    """Let threads of the simulator, which wait for each other, take turns quickly."""
+    """Let the simulator's threads, which wait for each other, switch quickly."""
     before = sys.getswitchinterval()
     sys.setswitchinterval(1e-5)
     yield
@@ -177,18 +177,18 @@ def switching():
 
 @pytest.fixture(params=[1] if SIMULATED else [1, 32, 64])
 def engine(request, monkeypatch):
-    """Return the class of the CUDA engine with a thread, a warp or more for a point."""
+    """Return the class of the CUDA engine with teams of one thread, a warp or more."""
     return engine_with(monkeypatch, request.param)
 
 
 @pytest.fixture(params=["forwards", "backwards"])
 def engine_in_turns(request, monkeypatch, switching):
-    """Return the class of the CUDA engine with lanes of the simulator in `Turns`."""
+    """Return the class of the CUDA engine with simulated teams that run in `Turns`."""
     return engine_with(monkeypatch, 16, request.param == "backwards")
 
 
 def problem_of(kernel, likelihood, *, full=False, dtype="float64", moving=True):
-    """Return a problem with more than a tile of neighbours."""
+    """Return a problem whose H is larger than a tile of a matrix."""
     rng = np.random.default_rng(0)
     name, Q = LIKELIHOODS[likelihood]
     problem = make_problem(
@@ -205,7 +205,7 @@ ROUNDINGS = 1e5  # K has condition numbers up to 1e4, and Adam divides by deriva
 
 
 def check_steps(engine, **options):
-    """Compare models after steps of Adam on either engine, and what they return."""
+    """Compare the engines after steps of Adam: models, moments and sums."""
     states = []
     for kind in (CpuEngine, engine):
         problem = problem_of(**options)
@@ -266,20 +266,20 @@ needs_simulator = pytest.mark.skipif(not SIMULATED, reason="no simulator to take
         ("rbf-white", "gaussian-2", True),
     ],
 )
-def test_no_lane_needs_what_another_has_not_done(
+def test_barriers_separate_writes_and_reads_in_steps(
     engine_in_turns, kernel, likelihood, full
 ):
     check_steps(engine_in_turns, kernel=kernel, likelihood=likelihood, full=full)
 
 
 @needs_simulator
-def test_no_lane_is_early_in_evaluation(engine_in_turns):
+def test_barriers_separate_writes_and_reads_in_evaluation(engine_in_turns):
     problem = problem_of("rbf-white", "gaussian-2", full=True)
     check_evaluation(engine_in_turns, problem.replace(rows=[0, 1]))
 
 
 def check_evaluation(engine, problem):
-    """Compare what the engines say of rows."""
+    """Compare the evaluation of rows on both engines."""
     X, active, H = problem.batch.X, problem.batch.active, problem.batch.active.shape[1]
     cpu, gpu = CpuEngine(problem.model, H, 1), engine(problem.model, H, 1)
     q = cpu.predict(X, active, with_variance=True)
@@ -301,29 +301,29 @@ def check_evaluation(engine, problem):
 
 
 @pytest.fixture
-def few_rows_held(monkeypatch):
-    """Have few rows on the device, and a block for several of them."""
+def small_matrices_placed(monkeypatch):
+    """Place small matrices on the device, with several rows for each block."""
 
     monkeypatch.setattr(cuda_row_matrix, "LEAST_ENTRIES", 0)
     monkeypatch.setattr(cuda_row_matrix, "MAX_BLOCKS", 3)
     return cuda_row_matrix
 
 
-def some_rows(rng, dtype="float64"):
-    """Return rows with some columns twice and the last column never."""
+def sparse_matrix(rng, dtype="float64"):
+    """Return a matrix with repeated columns in its rows and an empty last column."""
     lists = rng.integers(8, size=(23, 4), dtype=np.int32)
     return SparseRowMatrix(lists, rng.normal(size=(23, 4)).astype(dtype), 9, 1)
 
 
-def check_products(held_rows, rng, dtype, Q):
-    """Compare products on either engine."""
-    rows, holders = some_rows(rng, dtype), set()
+def check_products(module, rng, dtype, Q):
+    """Compare products on the host and on the device."""
+    rows, holders = sparse_matrix(rng, dtype), set()
     u, v = rng.normal(size=(9, Q)), rng.normal(size=(23, Q))
-    held = held_rows.place_matrix(rows, holders)
+    held = module.place_matrix(rows, holders)
     close = partial(assert_close, roundings=100)
     square = partial(assert_close, roundings=100, dtype=dtype)
     for here, there in [(rows, held), (rows.scaled(0.3), held.scaled(0.3))]:
-        assert isinstance(there, held_rows.DeviceRowMatrix)
+        assert isinstance(there, module.DeviceRowMatrix)
         close(there.matvec(u), here.matvec(u))
         close(there.rmatvec(v), here.rmatvec(v))
         assert not there.rmatvec(v)[-1].any()
@@ -341,23 +341,26 @@ def check_products(held_rows, rng, dtype, Q):
 @pytest.mark.usefixtures("engine")
 @pytest.mark.parametrize("Q", [1, 3])
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
-def test_products_with_sparse_rows(few_rows_held, rng, dtype, Q):
-    check_products(few_rows_held, rng, dtype, Q)
+def test_products_with_sparse_rows(small_matrices_placed, rng, dtype, Q):
+    check_products(small_matrices_placed, rng, dtype, Q)
 
 
 @needs_simulator
 @pytest.mark.usefixtures("engine_in_turns")
-def test_no_lane_is_early_in_products(few_rows_held, rng):
-    check_products(few_rows_held, rng, "float64", 2)
+def test_barriers_separate_writes_and_reads_in_products(small_matrices_placed, rng):
+    check_products(small_matrices_placed, rng, "float64", 2)
 
 
 @needs_gpu
 @pytest.mark.usefixtures("engine")
-def test_what_takes_one_unknown_after_the_other_is_left_to_the_cpu(few_rows_held, rng):
+def test_solves_and_quadratic_forms_are_left_to_the_cpu(small_matrices_placed, rng):
     lists = np.array([[0, 1, 0], [0, 2, 1], [0, 1, 2]], np.int32)  # triangular
     weights = np.array([[0, 0, 2.0], [0.3, 0, 1.5], [0.4, -0.2, 0.7]])
     rows = SparseRowMatrix(lists, weights, 3, 1)
-    held, L = few_rows_held.place_matrix(rows, set()), np.tril(rng.normal(size=(3, 3)))
+    held, L = (
+        small_matrices_placed.place_matrix(rows, set()),
+        np.tril(rng.normal(size=(3, 3))),
+    )
     A, u = rows.matvec(np.eye(3)), rng.normal(size=(3, 2))
     np.testing.assert_allclose(A.T @ A @ held.solve(u), u)
     np.testing.assert_allclose(held.quadratic_forms(L), np.sum((A @ L) ** 2, axis=1))
@@ -365,9 +368,9 @@ def test_what_takes_one_unknown_after_the_other_is_left_to_the_cpu(few_rows_held
 
 @needs_gpu
 @pytest.mark.usefixtures("engine")
-def test_rows_that_are_few_or_without_room_stay_on_the_host(rng, monkeypatch):
+def test_small_matrices_and_those_without_room_stay_on_the_host(rng, monkeypatch):
 
-    rows, holders, send = some_rows(rng), set(), cuda_arrays.send_array
+    rows, holders, send = sparse_matrix(rng), set(), cuda_arrays.send_array
     assert cuda_row_matrix.place_matrix(rows, holders) is rows
     monkeypatch.setattr(cuda_row_matrix, "LEAST_ENTRIES", rows.lists.size)
     monkeypatch.setattr(
@@ -389,12 +392,12 @@ def test_rows_that_are_few_or_without_room_stay_on_the_host(rng, monkeypatch):
     assert [each() for each in sent] == [None] * 3
 
 
-# --- the factor of a point in shared memory -------------------------------------------
+# --- the factor R in shared memory ----------------------------------------------------
 
 
 @pytest.fixture
 def no_shared(monkeypatch):
-    """Have the factors of points in global memory, as those of many neighbours are."""
+    """Keep the factors R in global memory, as is done where H is large."""
     monkeypatch.setattr(cuda_runtime, "SHARED_BYTES", 0)
 
 
@@ -413,7 +416,7 @@ def test_evaluation_in_global_memory(engine):
 
 @needs_simulator
 @pytest.mark.usefixtures("no_shared")
-def test_no_lane_is_early_in_global_memory(engine_in_turns):
+def test_barriers_separate_writes_and_reads_in_global_memory(engine_in_turns):
     problem = problem_of("rbf-white", "bernoulli")
     check_steps(engine_in_turns, kernel="rbf-white", likelihood="bernoulli")
     check_evaluation(engine_in_turns, problem.replace(rows=[0, 1]))
@@ -421,32 +424,32 @@ def test_no_lane_is_early_in_global_memory(engine_in_turns):
 
 @needs_gpu
 @pytest.mark.parametrize("room", [True, False])
-def test_the_factor_is_where_there_is_room(engine, monkeypatch, room, dtype):
+def test_the_factor_is_shared_if_it_fits(engine, monkeypatch, room, dtype):
     problem = problem_of("rbf-white", "gaussian-2", dtype=dtype.name)
     X, active = problem.batch.X, problem.batch.active
     size = bytes_in_shared(active.shape[1], dtype.itemsize, 1)
     monkeypatch.setattr(cuda_runtime, "SHARED_BYTES", size if room else size - 1)
     run = engine(problem.model, active.shape[1], 1)
     run.inverse_covariances(X, active)
-    chol = run._places.work.chol
+    chol = run._pool.work.chol
     assert chol.size == 0 if room else chol.copy_to_host().any()
     run.close()
 
 
 @needs_simulator
 @pytest.mark.usefixtures("switching")
-def test_each_place_of_a_block_has_its_own_triangle(engine, monkeypatch):
-    """Two points in a block, each of one lane."""
+def test_each_team_of_a_block_has_its_own_triangle(engine, monkeypatch):
+    """A block of two teams of one thread."""
     problem = problem_of("rbf-white", "gaussian-2").replace(rows=[0, 1])
     H = problem.batch.active.shape[1]
     run, size = engine(problem.model, H, 1), bytes_in_shared(H, 8, 2)
     run._make_room(2)
-    monkeypatch.setattr(engine, "_blocks", lambda *_: (1, (1, 2), 0, size))
+    monkeypatch.setattr(run._pool, "launch", lambda n: (1, (1, 2), 0, size))
     check_evaluation(lambda *_: run, problem)
 
 
 @pytest.mark.parametrize(
-    ("H", "itemsize", "places", "size"),
+    ("H", "itemsize", "slots", "size"),
     [
         (1, 8, 1, 512),
         (100, 8, 1, 46_592),
@@ -461,14 +464,14 @@ def test_each_place_of_a_block_has_its_own_triangle(engine, monkeypatch):
         (8, 8, 96, 0),  # without the parts of sums it would have room
     ],
 )
-def test_triangles_are_shared_where_a_block_has_room(H, itemsize, places, size):
-    assert bytes_in_shared(H, itemsize, places) == size
+def test_bytes_in_shared_memory(H, itemsize, slots, size):
+    assert bytes_in_shared(H, itemsize, slots) == size
     assert size + cuda_runtime.PARTIAL_SUMS_BYTES <= 48 * 1024
 
 
 @pytest.mark.parametrize("side", [8, 16, 104])
-def test_each_entry_of_the_lower_tiles_has_its_place(side):
-    triangle = Triangle(np.zeros(start_of(side)), side)
+def test_a_triangle_stores_the_lower_tiles_in_order(side):
+    triangle = Triangle(np.zeros(row_offset(side)), side)
     for i in range(side):
         for j in range(i // 8 * 8 + 8):
             triangle[i, j] += 1.0 + i * side + j
@@ -514,10 +517,10 @@ def test_extra_jitter_and_failures_are_counted(engine):
 
 
 def check_kriging(kernel, Q=2, dtype="float64", **sizes):
-    """Compare what both say of rows with weights, before and after a step."""
+    """Compare kriging on both engines, before and after the parameters change."""
 
     results = []
-    for kind in (CpuKrigingEngine, CudaKrigingEngine):
+    for kind in (CpuEngine, CudaEngine):
         rng = np.random.default_rng(0)
         problem = make_problem(
             KERNELS[kernel], "gaussian", Q, full=False, rng=rng, dtype=dtype,
@@ -527,12 +530,12 @@ def check_kriging(kernel, Q=2, dtype="float64", **sizes):
         ratios = rng.uniform(0.5, 2.0, size=batch.y.shape).astype(dtype)
         batch = batch._replace(y=np.hstack([batch.y, ratios]))
         run, n = kind(model, batch.active.shape[1], 1), len(batch.X) // 2
-        run.load(batch, n)
+        run.load_kriging(batch, n)
         for start in (0, n):
-            grads = run.differentiate(start)
+            grads = run.kriging_gradients(start)
             found = [grads.d_log[0], grads.d_noise[0], grads.sums[0, 0]]
             results += [np.array(found[0]), np.array(found[1]), found[2]]
-            results += run.predict(batch.X, batch.active)
+            results += run.kriging_predictions(batch.X, batch.active)
             model.params[:] *= 1.1
             model.noise[:] *= 0.8
             refresh_scales(model)
@@ -557,58 +560,58 @@ def test_kriging_in_float32():
 
 @needs_simulator
 @pytest.mark.usefixtures("engine_in_turns")
-def test_no_lane_is_early_in_kriging():
+def test_barriers_separate_writes_and_reads_in_kriging():
     check_kriging("all", n=2)
 
 
 @needs_gpu
 @pytest.mark.usefixtures("engine")
-def test_kriging_repeats_to_the_bit_and_says_what_is_lost():
+def test_kriging_repeats_to_the_bit_and_returns_nan_after_a_failure():
 
     problem = problem_of("matern52-ard", "gaussian-2")
     batch = problem.batch._replace(y=np.hstack([problem.batch.y] * 2) ** 2)
     n, H = batch.active.shape
     results = []
     for _ in range(2):
-        run = CudaKrigingEngine(problem.model, H, 1)
-        run.load(batch, n)
-        results.append(run.differentiate(0))
+        run = CudaEngine(problem.model, H, 1)
+        run.load_kriging(batch, n)
+        results.append(run.kriging_gradients(0))
     for first, second in zip(*results, strict=True):
         np.testing.assert_array_equal(first, second)
     problem.model.params[:] = np.nan
-    assert np.isnan(run.differentiate(0).sums[0, 0])
-    assert np.isnan(run.predict(batch.X, batch.active)).all()
+    assert np.isnan(run.kriging_gradients(0).sums[0, 0])
+    assert np.isnan(run.kriging_predictions(batch.X, batch.active)).all()
 
 
 @needs_simulator
 @pytest.mark.usefixtures("engine")
-def test_steps_take_the_work_arrays_that_a_prediction_made(monkeypatch):
+def test_kriging_gradients_use_work_arrays_that_a_prediction_replaced(monkeypatch):
 
     problem = problem_of("matern52-ard", "gaussian-2")
     batch = problem.batch._replace(y=np.hstack([problem.batch.y] * 2) ** 2)
     n, H = batch.active.shape
-    run = CudaKrigingEngine(problem.model, H, 1)
+    run = CudaEngine(problem.model, H, 1)
     monkeypatch.setattr(cuda_workspace, "MAX_SLOTS", 1)
-    run.load(batch, n)
-    first = run.differentiate(0).d_log.copy()
+    run.load_kriging(batch, n)
+    first = run.kriging_gradients(0).d_log.copy()
     monkeypatch.setattr(cuda_workspace, "MAX_SLOTS", n)
-    run.predict(batch.X, batch.active)  # in n places
-    np.testing.assert_array_equal(run.differentiate(0).d_log, first)
-    assert len(run._places) == n
+    run.kriging_predictions(batch.X, batch.active)  # in n slots
+    np.testing.assert_array_equal(run.kriging_gradients(0).d_log, first)
+    assert len(run._pool) == n
 
 
 @needs_gpu
 @pytest.mark.usefixtures("engine")
-def test_data_are_sent_once():
+def test_kriging_sends_its_data_once():
 
     problem = problem_of("rbf-white", "gaussian-2")
     X, active = problem.batch.X, problem.batch.active
-    run = cuda.CudaKrigingEngine(problem.model, active.shape[1], 1)
-    run.predict(X, active)
-    there = run._model
-    problem.model.Z[:] = np.nan  # of no use any more
-    mu, v = run.predict(X, active)
-    assert run._model is there
+    run = CudaEngine(problem.model, active.shape[1], 1)
+    run.kriging_predictions(X, active)
+    there = run._device_model
+    problem.model.Z[:] = np.nan  # the device has its own copy
+    mu, v = run.kriging_predictions(X, active)
+    assert run._device_model is there
     assert np.isfinite(mu).all() and np.isfinite(v).all()
 
 
@@ -616,35 +619,35 @@ def test_data_are_sent_once():
 
 
 @pytest.fixture(params=["resident", "streamed"])
-def rows_kept(request, monkeypatch):
-    """Have rows of data on the device, or in a stream."""
+def batches(request, monkeypatch):
+    """Keep training rows on the device, or stream them."""
 
     if request.param == "streamed":
-        monkeypatch.setattr(cuda_batches, "MEMORY", 0.0)
+        monkeypatch.setitem(cuda_runtime.MEMORY_FRACTIONS, "training rows", 0.0)
     monkeypatch.setattr(cuda_batches, "ROWS_AT_ONCE", 4)
     if SIMULATED:
         monkeypatch.setattr(cuda_batches, "THREADS", 5)
     return request.param
 
 
-class Pieces(np.ndarray):
-    """Inputs that know how many of them were copied at once."""
+class CountedRows(np.ndarray):
+    """Inputs that store how many rows were copied at once, at most."""
 
     largest = 0
 
     def __getitem__(self, index):
         out = super().__getitem__(index)
-        Pieces.largest = max(Pieces.largest, len(np.atleast_2d(out)))
+        CountedRows.largest = max(CountedRows.largest, len(np.atleast_2d(out)))
         return np.asarray(out)
 
 
 @needs_gpu
 @pytest.mark.usefixtures("few_threads")
-def test_epochs_equal_those_on_the_cpu(rows_kept, monkeypatch):
-    """Blocks of two steps, two and one; lists change as inducing inputs move."""
+def test_epochs_equal_those_on_the_cpu(batches, monkeypatch):
+    """An epoch has blocks of 2, 2 and 1 steps; lists change as Z moves."""
 
     monkeypatch.setattr(adam, "STEPS_PER_BLOCK", 2)
-    monkeypatch.setattr(Pieces, "largest", 0)
+    monkeypatch.setattr(CountedRows, "largest", 0)
     results = []
     for kind in (CpuEngine, cuda.CudaEngine):
         rng = np.random.default_rng(0)
@@ -652,7 +655,7 @@ def test_epochs_equal_those_on_the_cpu(rows_kept, monkeypatch):
             RBF(1.2), "gaussian", 2, full=False, rng=rng, D=3, M=14, H=4, n=21
         )
         model, (X, y, weight, _) = problem.replace(jitter=1e-3).model, problem.batch
-        data = TrainingRows(X.view(Pieces), y, weight, center=np.full(3, 0.1))
+        data = TrainingRows(X.view(CountedRows), y, weight, center=np.full(3, 0.1))
         data = data.take(np.arange(1, 21)[::-1])
         run = kind(model, 4, 1)
         run.prepare_training(4, np.ones(1, bool), np.array([[-5.0, 5.0]]), np.ones(3))
@@ -667,12 +670,12 @@ def test_epochs_equal_those_on_the_cpu(rows_kept, monkeypatch):
     for expected, actual in zip(*results, strict=True):
         assert_close(actual, expected, roundings=ROUNDINGS)
     assert results[0][-1] > 1
-    assert Pieces.largest == 8  # two steps of four rows
+    assert CountedRows.largest == 8  # two steps of four rows
 
 
 @needs_gpu
 @pytest.mark.usefixtures("few_threads")
-def test_what_is_lost_is_noticed_when_the_epoch_ends():
+def test_failures_are_noticed_when_the_epoch_ends():
 
     problem = problem_of("rbf-white", "gaussian-2", moving=False)
     lost = problem.replace(noise=np.full(2, np.nan))
@@ -693,7 +696,7 @@ def test_what_is_lost_is_noticed_when_the_epoch_ends():
 
 @needs_gpu
 @pytest.mark.usefixtures("few_threads")
-def test_a_glance_leaves_the_model_on_the_device(monkeypatch):
+def test_a_kernel_snapshot_leaves_the_model_on_the_device(monkeypatch):
 
     problem = problem_of("rbf-white", "bernoulli")
     n, H = problem.batch.active.shape
@@ -705,15 +708,15 @@ def test_a_glance_leaves_the_model_on_the_device(monkeypatch):
     seen = run.kernel_snapshot()
     assert np.abs(seen.Z - before[0]).max() > 0.05
     assert np.abs(seen.params - before[1]).min() > 0.01
-    there = run._device
+    there = run._device_model
     monkeypatch.setattr(cuda, "send", lambda struct, what: struct)
-    assert run._current() is there and run._ahead
+    assert run._send_model() is there and run._newest == "device"
 
 
-class Late:
+class LateGpu:
     """A GPU whose streams do nothing until somebody waits for them.
 
-    With `eager` copies are made as soon as the stream may.
+    With `eager`, copies are made as soon as the stream allows them.
     """
 
     def __init__(self, eager):
@@ -779,16 +782,16 @@ class LateArray:
 
 @needs_package
 @pytest.mark.parametrize("eager", [False, True])
-def test_nothing_is_overwritten_on_its_way(monkeypatch, eager):
-    """Whenever copies and work are done: work sees what was sent for it."""
+def test_no_array_of_the_double_buffer_is_overwritten_too_early(monkeypatch, eager):
+    """The work sees the arrays sent for it, whenever copies and work are done."""
 
-    gpu = Late(eager)
+    gpu = LateGpu(eager)
     for module in (cuda_batches, cuda_arrays):
         monkeypatch.setattr(module, "cuda", gpu)
     work, seen = gpu.stream(), []
-    ferry = cuda_batches.DoubleBuffer(work)
+    buffer = cuda_batches.DoubleBuffer(work)
     for k in range(7):
-        (there,) = ferry.send(np.full(3 if k < 5 else 4, float(k)))
+        (there,) = buffer.send(np.full(3 if k < 5 else 4, float(k)))
         work.tasks.append(lambda there=there: seen.append(there.values[:3].copy()))
         assert len(seen) < 3 or k > 3  # the host is ahead of the work
     work.run(len(work.tasks))
@@ -800,7 +803,7 @@ def test_nothing_is_overwritten_on_its_way(monkeypatch, eager):
 
 @pytest.fixture(params=[(1, 2**40), (1000, 2**40), (1000, 9000)])
 def device_search(request, monkeypatch):
-    """Return the module, with one heap, many, or memory for few."""
+    """Return the module with one heap, with many, and with memory for few."""
 
     heaps, free = request.param
     monkeypatch.setattr(cuda_scan, "HEAPS", heaps)
@@ -823,7 +826,9 @@ def points_of(kind, dtype, rng):
 @needs_gpu
 @pytest.mark.parametrize("kind", ["grid", "normal"])
 @pytest.mark.parametrize("H", [1, 3, 60])
-def test_the_search_finds_the_lists_of_the_cpu(device_search, kind, H, dtype, rng):
+def test_the_distance_scan_finds_the_lists_of_the_cpu(
+    device_search, kind, H, dtype, rng
+):
     Z, X = points_of(kind, dtype, rng)
     expected = DistanceScan(Z, H, 1)
     scan = device_search.DeviceDistanceScan(Z, H)
@@ -835,7 +840,9 @@ def test_the_search_finds_the_lists_of_the_cpu(device_search, kind, H, dtype, rn
 
 
 @needs_gpu
-def test_an_engine_searches_on_its_device_and_clears_up(engine, monkeypatch, rng):
+def test_an_engine_searches_on_its_device_and_releases_the_memory(
+    engine, monkeypatch, rng
+):
 
     Z, X = points_of("normal", "float64", rng)
     scans = []
@@ -862,7 +869,7 @@ def test_an_engine_searches_on_its_device_and_clears_up(engine, monkeypatch, rng
 @pytest.mark.parametrize("kind", ["grid", "normal"])
 @pytest.mark.parametrize("kernel", ["all", "arc-cosine-1"])
 @pytest.mark.parametrize("H", [1, 3, 60])
-def test_the_search_by_kernel_value_finds_the_lists_of_the_cpu(
+def test_the_kernel_scan_finds_the_lists_of_the_cpu(
     device_search, monkeypatch, kind, kernel, H, rng
 ):
     monkeypatch.setattr(device_search, "LEAST_POINTS", 1)
@@ -885,7 +892,7 @@ VALUES["all"] = DotProduct(0.5) + Matern([0.8, 1.7, 1.1], nu=1.5) * RBF(1.5)
 
 
 @needs_gpu
-def test_an_engine_searches_by_kernel_value_on_its_device(engine, rng):
+def test_an_engine_scans_by_kernel_value_on_its_device(engine, rng):
     Z, X = points_of("normal", "float32", rng)
     run = engine(problem_of("rbf-white", "gaussian-2").model, 4, 1)
     struct = compile_kernel(ArcCosine(1), 3, np.dtype("float32")).struct
@@ -901,7 +908,7 @@ def test_an_engine_searches_by_kernel_value_on_its_device(engine, rng):
 
 
 def is_on_device(value):
-    """Whether a value is an array of the device."""
+    """Return whether a value is an array of the device."""
     return hasattr(value, "copy_to_host")
 
 
@@ -910,20 +917,20 @@ def is_on_device(value):
 
 @pytest.fixture
 def small():
-    """Settings that the simulator manages in seconds."""
+    """Return settings of a fit that takes seconds in the simulator."""
     return {"n_inducing": 12, "n_neighbors": 4, "random_state": 0, "n_jobs": 1}
 
 
 @pytest.fixture
 def few_threads(monkeypatch):
-    """Take one thread for each task in the simulator."""
+    """Use teams of one thread and few blocks in the simulator."""
 
     def repeat(array, n, what):
         return cuda_arrays.send_array(np.repeat(array, n, axis=0), what)
 
     if SIMULATED:
         monkeypatch.setattr(cuda_runtime, "WARP", 1)
-        monkeypatch.setattr(cuda_workspace, "lanes_for", lambda H: 1)
+        monkeypatch.setattr(cuda_workspace, "team_size", lambda H: 1)
         monkeypatch.setattr(cuda_workspace, "MAX_SLOTS", 3)
         monkeypatch.setattr(cuda_scan, "THREADS", 16)
         monkeypatch.setattr(cuda_workspace, "repeat", repeat)
@@ -932,14 +939,16 @@ def few_threads(monkeypatch):
 @needs_gpu
 @pytest.mark.usefixtures("few_threads")
 @pytest.mark.parametrize("options", [ADAM, NATURAL, NATURAL | {"covariance": "diag"}])
-def test_a_fit_equals_that_on_the_cpu(small, options, rng, few_rows_held, monkeypatch):
-    products, method = [], few_rows_held.DeviceRowMatrix.normal_matvec
+def test_a_fit_equals_that_on_the_cpu(
+    small, options, rng, small_matrices_placed, monkeypatch
+):
+    products, method = [], small_matrices_placed.DeviceRowMatrix.normal_matvec
 
     def noted(held, *vectors):
         products.append(held.host.lists.shape)
         return method(held, *vectors)
 
-    monkeypatch.setattr(few_rows_held.DeviceRowMatrix, "normal_matvec", noted)
+    monkeypatch.setattr(small_matrices_placed.DeviceRowMatrix, "normal_matvec", noted)
     X = rng.normal(size=(40, 2))
     y = np.sin(X[:, 0]) + 0.1 * rng.normal(size=40)
     results = []
@@ -952,28 +961,27 @@ def test_a_fit_equals_that_on_the_cpu(small, options, rng, few_rows_held, monkey
         results.append((mu, std, model.lower_bound(X, y), model.validation_scores_))
     for first, second in zip(*results, strict=True):
         assert_close(second, first, roundings=ROUNDINGS)
-    # of the rows of data and those of the chain
+    # products with the training rows and with the factor of the Vecchia prior
     assert len(set(products)) == (2 if "covariance" in options else 0)
 
 
 @pytest.fixture
-def short_start(monkeypatch, tune):
-    """Let the start learn in few steps, of few rows from few others."""
+def short_start(monkeypatch):
+    """Shorten learning by kriging: fewer steps, rows and neighbours."""
 
     def process(model, H, *options):
         return neighbor_likelihood.NeighborProcess(model, min(H, 3), *options)
 
-    names = "COARSE_STEPS", "SITE_STEPS", "WIDE_STEPS"
-    steps = 4 if SIMULATED else 50
-    sizes = dict.fromkeys(names, steps)
-    tune(learning_steps=steps, exact_rows=0)
+    names = "STEPS", "COARSE_STEPS", "SITE_STEPS", "WIDE_STEPS"
+    sizes = dict.fromkeys(names, 4 if SIMULATED else 50)
     if SIMULATED:
         sizes |= {"MAX_HELD_OUT": 5, "SMOOTHNESS": (1.5, 0.5)}
-        sizes |= {"NeighborProcess": process}
+        sizes["NeighborProcess"] = process
         monkeypatch.setattr(neighbor_likelihood, "BATCH_SIZE", 4)
         monkeypatch.setattr(neighbor_likelihood, "REFRESH", 3)
     for name, value in sizes.items():
         monkeypatch.setattr(kernel_learning, name, value)
+    monkeypatch.setattr(kernel_learning, "EXACT_ROWS", 0)
 
 
 @needs_gpu
@@ -981,13 +989,13 @@ def short_start(monkeypatch, tune):
 @pytest.mark.parametrize("kind", ["regressor", "dot-product", "classifier"])
 def test_a_fit_with_its_start_equals_that_on_the_cpu(monkeypatch, kind, rng):
 
-    steps, method = [], cuda.CudaKrigingEngine.differentiate
+    steps, method = [], CudaEngine.kriging_gradients
 
     def noted(*args):
         steps.append(1)
         return method(*args)
 
-    monkeypatch.setattr(cuda.CudaKrigingEngine, "differentiate", noted)
+    monkeypatch.setattr(CudaEngine, "kriging_gradients", noted)
     X = rng.normal(size=(24, 2))
     y = np.sin(X[:, 0]) + 0.1 * rng.normal(size=24)
     weight = rng.uniform(0.5, 2.0, size=24)
@@ -1023,7 +1031,7 @@ def test_a_classifier_learns_from_chunks(small, rng):
 
 
 @needs_gpu
-def test_no_room_on_the_device(monkeypatch, small, rng):
+def test_an_allocation_that_fails_raises_one_sentence(monkeypatch, small, rng):
     def full(array):
         raise RuntimeError("[2] Call to cuMemAlloc results in CUDA_ERROR_OUT_OF_MEMORY")
 
@@ -1038,7 +1046,7 @@ def test_no_room_on_the_device(monkeypatch, small, rng):
 @needs_gpu
 @pytest.mark.usefixtures("few_threads")
 @pytest.mark.parametrize("covariance", ["diag", "full"])
-def test_without_room_the_sentence_names_a_batch_size_that_fits(
+def test_without_room_the_error_names_a_batch_size_that_fits(
     monkeypatch, small, covariance, rng
 ):
     monkeypatch.setattr(cuda_runtime, "free_memory", lambda: 50_000)
@@ -1076,7 +1084,7 @@ def held(monkeypatch):
 
 
 @needs_gpu
-@pytest.mark.usefixtures("few_threads", "few_rows_held")
+@pytest.mark.usefixtures("few_threads", "small_matrices_placed")
 @pytest.mark.parametrize(
     ("share", "solver"),
     [(0.5, ADAM), (0.0, ADAM), (0.5, NATURAL)],
@@ -1087,8 +1095,8 @@ def test_nothing_is_left_on_the_device(
     monkeypatch, small, held, failure, share, solver, rng
 ):
 
-    monkeypatch.setattr(cuda_batches, "MEMORY", share)
-    name = "steps" if solver is ADAM else "expect"
+    monkeypatch.setitem(cuda_runtime.MEMORY_FRACTIONS, "training rows", share)
+    name = "steps" if solver is ADAM else "variational_expectations"
     method, during, engines = getattr(cuda.CudaEngine, name), [], []
 
     def call(engine, *args):
@@ -1120,14 +1128,14 @@ def test_nothing_is_left_on_the_device(
 
 @needs_gpu
 @pytest.mark.usefixtures("few_threads", "short_start")
-@pytest.mark.parametrize("name", ["differentiate", "predict", "find"])
+@pytest.mark.parametrize("name", ["kriging_gradients", "kriging_predictions", "find"])
 @pytest.mark.parametrize("failure", [None, KeyboardInterrupt, RuntimeError])
 def test_nothing_is_left_on_the_device_by_the_start(
     monkeypatch, small, held, failure, name, rng
 ):
 
-    kriging, search = cuda.CudaKrigingEngine, cuda_scan.DeviceDistanceScan
-    engine, least = (search, 2) if name == "find" else (kriging, 30)
+    search = cuda_scan.DeviceDistanceScan
+    engine, least = (search, 2) if name == "find" else (CudaEngine, 30)
     method, during, engines = getattr(engine, name), [], []
 
     def call(engine, *args, **options):
@@ -1153,17 +1161,17 @@ def test_nothing_is_left_on_the_device_by_the_start(
 
 @needs_gpu
 @pytest.mark.usefixtures("few_threads")
-def test_evaluation_goes_by_parts_that_fit(monkeypatch):
+def test_evaluation_takes_parts_that_fit(monkeypatch):
 
     problem = problem_of("rbf-white", "gaussian-2", full=True)
-    sizes, parts = [], cuda_arrays.parts
+    sizes, blocks = [], cuda.row_blocks
 
     def noted(n, size):
         sizes.append(size)
-        return parts(n, size)
+        return blocks(n, size)
 
     monkeypatch.setattr(cuda, "row_blocks", noted)
-    monkeypatch.setattr(cuda_runtime, "free_memory", lambda: 1400)
+    monkeypatch.setattr(cuda_runtime, "free_memory", lambda: 1200)
     check_evaluation(cuda.CudaEngine, problem)
     assert max(sizes) < len(problem.batch.X)
 
@@ -1263,7 +1271,7 @@ def test_a_gpu_that_fails_is_missing(monkeypatch):
     )
 
 
-def test_the_sentence_names_the_extras(monkeypatch):
+def test_the_error_names_the_extras(monkeypatch):
     monkeypatch.setattr(cuda_runtime, "cuda", None)
     with pytest.raises(ValueError, match=r"numba-cuda .* skswsgp\[cuda12\] or .*13\]"):
         cuda_runtime.require()
@@ -1271,7 +1279,7 @@ def test_the_sentence_names_the_extras(monkeypatch):
 
 @needs_package
 @pytest.mark.skipif(SIMULATED, reason="the simulator needs no compiler")
-def test_the_sentence_says_if_there_is_no_compiler(monkeypatch):
+def test_the_error_names_a_missing_compiler(monkeypatch):
     def broken(*args):
         raise RuntimeError("first\n\nlibnvvm is missing.\n")
 
@@ -1300,7 +1308,7 @@ def test_kernels_in_the_simulator():
 
 
 def arguments(dtype):
-    """Return arguments of each kernel, for their types."""
+    """Return arguments of each kernel; only their types matter."""
     rng = np.random.default_rng(0)
     problem = make_problem(RBF(), "gaussian", 2, full=False, rng=rng, dtype=dtype)
     model, batch = problem.model, problem.batch
@@ -1327,16 +1335,17 @@ def arguments(dtype):
         d_L=zeros(3, 2, 2),
     )
     uses, mu = (batch.active, 0, n, 0), zeros(n, 2)
-    points = model, batch.X, batch.active, n, work
+    points, own = (model, work, n, batch.X), (zeros(n), mu, mu)
     keys, lists = np.asfortranarray(zeros(3, 4, dtype="f8")), zeros(3, 4, dtype="i4")
     heaps = 3, 0, 1, keys, np.asfortranarray(lists)
     values = np.asfortranarray(zeros(3, 2, 4))
+    vectors = [zeros(n, dtype="f8")] * 3
     return {
-        "multiply": (lists, mu, False, *[zeros(n, dtype="f8")] * 3),
-        "pull": (index, lists[:, 0].copy(), mu, False, *[zeros(n, dtype="f8")] * 2),
+        "matvec_kernel": (lists, mu, False, *vectors),
+        "rmatvec_kernel": (index, lists[:, 0].copy(), mu, False, *vectors[:2]),
         "kriging_gradients": (model, batch, 0, n, work, zeros(n, 4, dtype="f8")),
-        "add_up_points": (zeros(n, 4, dtype="f8"), n),
-        "kriging_predictions": (*points, mu, mu),
+        "add_results": (zeros(n, 4, dtype="f8"), n),
+        "kriging_rows": (*points, batch.active, mu, mu),
         "scan_values": (
             kernel_of(model),
             np.asfortranarray(mu),
@@ -1355,11 +1364,17 @@ def arguments(dtype):
         "gradients": (model, batch, 0, n, work, grads, rows),
         "add_up": (model, optimizer, *uses, sums, grads, rows, sums),
         "update_rows": (model, optimizer, 0, sums, rows),
-        "predict": (*points, True, mu, mu, jitter_counts),
-        "weigh_neighbors": (*points, mu, mu[:, 0].copy(), jitter_counts),
-        "invert_covariances": (*points, zeros(n, H, H), zeros(n), jitter_counts),
-        "expectations": (model, mu, n, work, mu, mu, zeros(n), mu, mu),
-        "bounds": (model, batch, n, work, sums, sums, jitter_counts),
+        "posterior_rows": (*points, batch.active, mu, mu, jitter_counts),
+        "weights_rows": (*points, batch.active, mu, zeros(n), jitter_counts),
+        "inverse_rows": (
+            *points,
+            batch.active,
+            zeros(n, H, H),
+            zeros(n),
+            jitter_counts,
+        ),
+        "expectation_rows": (model, work, n, mu, mu, mu, *own),
+        "bound_rows": (*points, batch.y, batch.active, sums, sums, jitter_counts),
     }
 
 
@@ -1381,7 +1396,7 @@ def test_each_kernel_compiles_to_ptx(monkeypatch, dtype):
     calls = arguments(dtype.name)
     launched = {
         name: value
-        for module in (kernels, searches, kriging, products)
+        for module in (kernels, searches, products, cuda_arrays)
         for name, value in vars(module).items()
         if is_kernel(value)
     }
@@ -1417,7 +1432,7 @@ def test_launches_of_few_blocks_do_not_warn(monkeypatch):
 @needs_package
 @pytest.mark.skipif(SIMULATED, reason="the simulator hands over arrays themselves")
 def test_ready_arguments_are_what_launches_take(monkeypatch):
-    """On arrays that only seem to be on a device, in what numba-cuda makes of them."""
+    """The arrays only seem to be on a device; numba-cuda prepares them for a launch."""
     from numba.cuda.cudadrv import devicearray
     from numba.cuda.dispatcher import _Kernel
     from numba.cuda.typing.typeof import Purpose, typeof
@@ -1459,7 +1474,7 @@ def test_ready_arguments_are_what_launches_take(monkeypatch):
 
 
 def ptx_of(kernel, values):
-    """Return a kernel compiled for such arguments."""
+    """Return the PTX of a kernel for the types of these values."""
     ptx, _ = cuda_runtime.cuda.compile_ptx(
         kernel.py_func,
         tuple(numba.typeof(value) for value in values),
@@ -1470,27 +1485,24 @@ def ptx_of(kernel, values):
 
 
 def in_shared(value):
-    """Return an argument, work arrays as of a launch with shared memory."""
+    """Return an argument, a `Workspace` as a `SharedWorkspace`."""
     return SharedWorkspace(*value) if isinstance(value, Workspace) else value
 
 
 def shared_arrays(ptx):
-    """Return the bytes of arrays in shared memory, None where the launch says."""
+    """Return the bytes of each array in shared memory, None if a launch sets them."""
     found = re.findall(r"\.shared \.align 8 \.b8 (\w+)\[(\d*)\]", ptx)
     assert len(found) == len(re.findall(r"\.shared \.align", ptx))
     return {name: int(size) if size else None for name, size in found}
 
 
-STORES = {"claim_rows": ".u64", "scan_segments": ".f64"}  # other than of the dtype
-STORES |= {
-    "multiply": ".f64",
-    "pull": ".f64",
-    "merge_heaps": ".u32",
-    "put_lists": ".u32",
-    "add_up_points": ".f64",
-}
-FACTORS = ["gradients", "predict", "weigh_neighbors", "invert_covariances", "bounds"]
-FACTORS += ["kriging_gradients", "kriging_predictions"]
+# Types of the entries that a kernel stores, where it is not the dtype of the model
+STORES = {"claim_rows": ".u64", "merge_heaps": ".u32", "put_lists": ".u32"}
+DOUBLE = "scan_segments", "matvec_kernel", "rmatvec_kernel", "add_results"
+STORES |= dict.fromkeys(DOUBLE, ".f64")
+# Kernels that keep the factor R in shared memory where it fits
+FACTORS = ["gradients", "posterior_rows", "weights_rows", "inverse_rows", "bound_rows"]
+FACTORS += ["kriging_gradients", "kriging_rows"]
 
 
 def nothing(values):
@@ -1498,7 +1510,7 @@ def nothing(values):
 
 
 def is_kernel(value):
-    """Whether numba-cuda launches a value."""
+    """Return whether a value is a kernel of numba-cuda."""
     if not type(value).__module__.startswith("numba.cuda"):
         return False
     return hasattr(value, "py_func") and not value.targetoptions.get("device")

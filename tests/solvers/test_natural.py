@@ -21,7 +21,7 @@ from small_models import natural_settings
 from skswsgp import SWSGPClassifier, SWSGPRegressor
 from skswsgp._compiled import linalg, threads
 from skswsgp._covariance.compile import compile_kernel
-from skswsgp._engine.cpu import CpuEngine
+from skswsgp._engine.select import make_cpu_engine
 from skswsgp._initialization import start
 from skswsgp._initialization.auto import natural_jitter
 from skswsgp._linear.projection import Projection
@@ -79,7 +79,7 @@ def make_solver(
         attributes, likelihood, dtype, beta, total_weight=weight.sum()
     )
     data = TrainingRows(X, y.astype(dtype), weight.astype(dtype), center=center)
-    engine = CpuEngine(model, H, n_threads)
+    engine = make_cpu_engine(model, H, n_threads)
     settings = natural_settings(
         *likelihood, neighbor_metric=metric, kl=kl, tuning=tuning
     )

@@ -11,7 +11,7 @@ from small_models import natural_settings
 
 from skswsgp import SWSGPClassifier, SWSGPRegressor
 from skswsgp._compiled import threads
-from skswsgp._engine.cpu import CpuEngine
+from skswsgp._engine.select import make_cpu_engine
 from skswsgp._initialization import start
 from skswsgp._solvers.data import TrainingRows
 from skswsgp._solvers.model import build_model
@@ -72,7 +72,7 @@ def make_solver(
     data = TrainingRows(X, y, weight, center=center)
     settings = natural_settings(*likelihood, kl=kl, tuning=Tuning(**EXACT))
     rng = np.random.RandomState(0)
-    return NaturalSolver(CpuEngine(model, H, 1), data, kernel, settings, rng)
+    return NaturalSolver(make_cpu_engine(model, H, 1), data, kernel, settings, rng)
 
 
 # --- local divergences ----------------------------------------------------------------

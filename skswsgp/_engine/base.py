@@ -1,0 +1,137 @@
+"""What an engine promises to solvers, neighbour searches and predictions."""
+
+from abc import ABC, abstractmethod
+
+
+class Engine(ABC):
+    """A `Model`, and the device that computes with it.
+
+    A row uses H inducing points, which `active` (n, H) lists for n rows. Results keep
+    the dtype of the model. Rows whose covariance matrix cannot be factorised get NaN.
+
+    Parameters
+    ----------
+    model : Model
+        Training modifies its arrays.
+    n_neighbors : int
+        H.
+    n_threads : int
+        Threads of the CPU for every launch, and for the parts that a GPU leaves to it.
+
+    Attributes
+    ----------
+    model : Model
+        The model on the host. A caller that changes its arrays reads this attribute
+        again after each call of `steps`, and makes the changes before the next call of
+        the engine.
+    all_inducing : ndarray of shape (1, M), or None
+        The list of every inducing point if all rows share it (`DenseCpuEngine`). Then
+        no row has a list of its own and `active` is not read.
+    optimizer : Optimizer
+        Adam's moments, on the host, from `prepare_training` on.
+    jitter_counts : ndarray of shape (k, 2)
+        How many factorisations needed more than the usual jitter and how many failed,
+        in k parts to be added up.
+    """
+
+    all_inducing = None
+
+    def __init__(self, model, n_neighbors, n_threads):
+        self.model = model
+        self.n_neighbors = n_neighbors
+        self.n_threads = n_threads
+
+    @abstractmethod
+    def kernel_snapshot(self):
+        """Return a model with the current kernel and Z, which must not be changed."""
+
+    @abstractmethod
+    def make_scan(self, points, n_neighbors, n_threads, kernel=None):
+        """Return the exact neighbour search among points (M, D).
+
+        The search is by distance, or by the value of a kernel if one is given.
+        """
+
+    @abstractmethod
+    def place_matrix(self, matrix):
+        """Return a `SparseRowMatrix`, or its copy on the device that multiplies it."""
+
+    @abstractmethod
+    def close(self):
+        """Release the memory of the device; the model stays on the host."""
+
+    # --- training -----------------------------------------------------------------
+
+    @abstractmethod
+    def prepare_training(self, n, free, log_bounds, feature_scale, optimizer=None):
+        """Allocate arrays for minibatches of n rows.
+
+        `free` (P,), `log_bounds` (P, 2) and `feature_scale` (D,) are those of
+        `Optimizer`. Training continues from the moments of `optimizer` if their shapes
+        suit the model.
+        """
+
+    @abstractmethod
+    def make_loader(self, data, neighbors):
+        """Return an object whose `batch(rows)` is what `steps` takes.
+
+        `data` are `TrainingRows`, `neighbors` is their `NeighborTracker`.
+        """
+
+    @abstractmethod
+    def steps(self, batch, n, rates):
+        """Take a step of Adam for each learning rate, each on the next n rows.
+
+        Raises FloatingPointError where training fails, or lets `finish_epoch` return
+        NaN.
+        """
+
+    @abstractmethod
+    def finish_epoch(self):
+        """Return the sums of weighted E log p(y | f) and KL_w since the last call."""
+
+    # --- evaluation ---------------------------------------------------------------
+
+    @abstractmethod
+    def predict(self, X, active, with_variance):
+        """Return mu (n, Q) and v (n, Q), or None, of eq. 13 for the rows of X."""
+
+    @abstractmethod
+    def conditional_weights(self, X, active):
+        """Return a = K_w^-1 k (n, H) and F = k(x, x) - k' a (n,) of the rows of X."""
+
+    @abstractmethod
+    def inverse_covariances(self, X, active):
+        """Return K_w^-1 (n, H, H) and log |K_w| (n,) of the rows of X."""
+
+    @abstractmethod
+    def variational_expectations(self, y, mu, v):
+        """Return E log p(y | f) (n,), f ~ N(mu, v), and derivatives by mu and v."""
+
+    @abstractmethod
+    def bound(self, batch):
+        """Return E log p(y | f) and KL_w, each (n,) in float64, of a batch of rows."""
+
+    # --- kriging: the model holds rows of data in the place of inducing points ----
+
+    @abstractmethod
+    def load_kriging(self, batch, n):
+        """Take the rows of the next calls of `kriging_gradients`, n for each call.
+
+        A row of batch.y holds Q targets and then Q ratios of noise variances, see
+        `_point.kriging`.
+        """
+
+    @abstractmethod
+    def kriging_gradients(self, start):
+        """Return the derivatives of sum_i weight_i log p(y_i | m_w) for n rows.
+
+        The n rows begin at row `start` of the loaded batch. The derivatives and the sum
+        itself are in the first chunk of the returned `Gradients`, which the next call
+        overwrites. The sum is NaN where a covariance matrix cannot be factorised.
+        Kernel parameters and noise may change between calls.
+        """
+
+    @abstractmethod
+    def kriging_predictions(self, X, active):
+        """Return mean and variance of the latent functions at rows of X, (n, Q)."""

@@ -1,0 +1,120 @@
+"""What is evaluated for one row of data, for the loops of both devices.
+
+Each function sets entry `row` of its output arrays, which stay as they are where K_w
+cannot be factorised. `work` are the work arrays of thread or slot t; a factorisation
+that failed or needed extra jitter is counted in jitter_counts[t].
+"""
+
+import math
+
+from skswsgp._compiled.jit import njit_inline
+from skswsgp._compiled.linalg import invert_factor, log_determinant, square_upper
+from skswsgp._compiled.team import barrier, single, team_range
+from skswsgp._covariance.pairs import TRIANGLE, row_start
+from skswsgp._point.bound import (
+    count_jitter,
+    factorise_point,
+    fill_point,
+    point_bound,
+    point_posterior,
+)
+from skswsgp._point.kriging import krige
+from skswsgp._point.likelihoods import expected_log_prob
+from skswsgp._point.posterior import conditional_weights, posterior_mean
+
+
+@njit_inline
+def factorise_row(model, X, active, row, work, jitter_counts, t):
+    """Factorise K_w of X[row]; return whether this succeeded."""
+    jitter = factorise_point(model, X, active, row, active.shape[1], work)
+    for slot in single(t, t + 1):
+        count_jitter(model.jitter, jitter, jitter_counts, slot)
+    barrier()
+    return jitter >= 0.0
+
+
+@njit_inline
+def store_posterior(work, row, mu, v):
+    """Copy work.mean and, if v (n, Q) has rows, work.variance to a row of mu and v."""
+    for q in team_range(0, mu.shape[1]):
+        mu[row, q] = work.mean[q]
+        if v.shape[0] > 0:
+            v[row, q] = work.variance[q]
+    barrier()
+
+
+@njit_inline
+def posterior_row(model, X, active, row, work, mu, v, jitter_counts, t):
+    """mu and, if v (n, Q) has rows, v of eq. 13."""
+    H = active.shape[1]
+    if factorise_row(model, X, active, row, work, jitter_counts, t):
+        if v.shape[0] > 0:
+            point_posterior(model, work, H)
+        else:
+            conditional_weights(work, work, row_start(H, TRIANGLE), 0.0, H)
+            posterior_mean(work, work, H)
+        store_posterior(work, row, mu, v)
+
+
+@njit_inline
+def weights_row(model, X, active, row, work, weights, residual, jitter_counts, t):
+    """a = K_w^-1 k (H,) and F = k(x, x) - k' a."""
+    H = active.shape[1]
+    start = row_start(H, TRIANGLE)
+    if factorise_row(model, X, active, row, work, jitter_counts, t):
+        kxx = work.values[work.values.shape[0] - 1, start + H]
+        residual[row] = conditional_weights(work, work, start, kxx, H)
+        for h in team_range(0, H):
+            weights[row, h] = work.a[0, h]
+        barrier()
+
+
+@njit_inline
+def inverse_row(model, X, active, row, work, inverse, log_det, jitter_counts, t):
+    """K_w^-1 (H, H) and log |K_w|."""
+    H = active.shape[1]
+    if factorise_row(model, X, active, row, work, jitter_counts, t):
+        invert_factor(work.chol, work.blocks, work.upper)
+        square_upper(work.upper, work.inverse)
+        log_det[row] = log_determinant(work.chol, H)
+        for g in team_range(0, H):
+            for h in range(H):
+                inverse[row, g, h] = work.inverse[g, h]
+        barrier()
+
+
+@njit_inline
+def expectation_row(model, y, mu, v, row, work, ell, d_mu, d_v):
+    """E log p(y | f), f ~ N(mu, v), and its derivatives by mu and v (Q,)."""
+    for q in team_range(0, mu.shape[1]):
+        work.mean[q] = mu[row, q]
+        work.variance[q] = v[row, q]
+    barrier()
+    ell[row] = expected_log_prob(model, y, row, work)
+    for q in range(mu.shape[1]):
+        d_mu[row, q] = work.d_mean[q]
+        d_v[row, q] = work.d_variance[q]
+    barrier()
+
+
+@njit_inline
+def bound_row(model, X, y, active, row, work, ell, kl, jitter_counts, t):
+    """E log p(y | f) and KL_w, NaN where K_w cannot be factorised."""
+    H = active.shape[1]
+    ell[row], kl[row], jitter = point_bound(model, X, y, active, row, H, work)
+    for slot in single(t, t + 1):
+        count_jitter(model.jitter, jitter, jitter_counts, slot)
+    barrier()
+
+
+@njit_inline
+def kriging_row(model, X, active, row, work, mu, v):
+    """mu and F of kriging (Q,), NaN where C cannot be factorised."""
+    H = active.shape[1]
+    fill_point(model, X, active, row, H, work)
+    for q in range(mu.shape[1]):
+        found = krige(model, work, H, q) >= 0.0
+        for i in single(row, row + 1):
+            mu[i, q] = work.mean[q] if found else math.nan
+            v[i, q] = work.variance[q] if found else math.nan
+    barrier()

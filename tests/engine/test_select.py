@@ -1,0 +1,80 @@
+"""The contract of the engines, and which one is chosen on the CPU."""
+
+import inspect
+
+import numpy as np
+import pytest
+from helpers import assert_close, make_problem
+from sklearn.gaussian_process.kernels import Matern
+
+from skswsgp._compiled import cuda_runtime
+from skswsgp._engine.base import Engine
+from skswsgp._engine.cpu import CpuEngine, DenseCpuEngine
+from skswsgp._engine.select import make_cpu_engine, make_engine, make_kriging_engine
+
+M = 9
+
+
+@pytest.fixture(params=[False, True], ids=["diag", "full"])
+def problem(request, rng):
+    """A problem whose rows use every inducing point, in any order."""
+    options = {"full": request.param, "rng": rng, "D": 2, "M": M, "H": M, "n": 6}
+    return make_problem(Matern(1.2, nu=2.5), "gaussian", 2, **options)
+
+
+ENGINES = [CpuEngine, DenseCpuEngine]
+if cuda_runtime.cuda is not None:
+    from skswsgp._engine.cuda import CudaEngine
+
+    ENGINES.append(CudaEngine)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_engines_have_the_methods_of_the_contract(engine):
+    for name in Engine.__abstractmethods__:
+        promised = inspect.signature(getattr(Engine, name)).parameters
+        given = inspect.signature(getattr(engine, name)).parameters
+        variable = {p.kind for p in given.values()} >= {inspect.Parameter.VAR_KEYWORD}
+        skipped = not variable and "self" not in given  # a static method
+        expected = list(promised)[1:] if skipped else list(promised)
+        assert variable or list(given) == expected, name
+    assert not inspect.isabstract(engine)
+
+
+def test_an_engine_without_all_methods_cannot_be_made(problem):
+    with pytest.raises(TypeError, match="abstract"):
+        Engine(problem.model, M, 1)
+
+
+@pytest.mark.parametrize("H", [M - 1, M])
+def test_the_cpu_shares_k_where_every_inducing_point_is_used(problem, H):
+    kind = DenseCpuEngine if H == M else CpuEngine
+    for engine in (
+        make_cpu_engine(problem.model, H, 1),
+        make_engine("cpu", problem.model, H, 1),
+        make_engine("auto", problem.model, H, 1),
+    ):
+        assert type(engine) is kind
+        assert (engine.all_inducing is None) == (H < M)
+
+
+def test_kriging_from_all_data_factorises_a_matrix_for_each_row(problem):
+    assert type(make_kriging_engine("cpu", problem.model, M, 1)) is CpuEngine
+
+
+def test_shared_k_gives_the_results_of_a_k_for_each_row(problem):
+    model, batch = problem.model, problem.batch
+    dense, local = (kind(model, M, 2) for kind in (DenseCpuEngine, CpuEngine))
+    X, active, no_lists = batch.X, batch.active, np.empty((len(batch.X), 0), np.int32)
+    pairs = [
+        (engine.predict(X, lists, True), engine.bound(batch._replace(active=lists)))
+        for engine, lists in ((dense, no_lists), (local, active))
+    ]
+    for first, second in zip(*pairs, strict=True):
+        for actual, expected in zip(first, second, strict=True):
+            assert_close(actual, expected, roundings=1e5)
+    # K^-1 k and K^-1 of a list of all inducing points, on the dense engine as well
+    for name in ("conditional_weights", "inverse_covariances"):
+        actual, expected = (getattr(e, name)(X, active) for e in (dense, local))
+        for one, other in zip(actual, expected, strict=True):
+            np.testing.assert_array_equal(one, other)
