@@ -1283,6 +1283,7 @@ def test_the_sentence_says_if_there_is_no_compiler(monkeypatch):
 
 @needs_package
 @pytest.mark.skipif(MISSING is None, reason="the tests above ran")
+@pytest.mark.early
 def test_kernels_in_the_simulator():
     env = os.environ | {"NUMBA_ENABLE_CUDASIM": "1", "NUMBA_DISABLE_JIT": "1"}
     folder = Path(__file__).parent

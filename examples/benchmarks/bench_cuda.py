@@ -2,14 +2,14 @@
 Figures of the CUDA engine on the GPU at hand
 =============================================
 
-``python examples/bench_cuda.py [--quick] [--cpu-threads N]``; it needs numba-cuda,
-scikit-learn, numpy and scipy, and runs from a checkout of the repository. First every
-kernel, the neighbour search and whole fits are compared with the CPU, and the memory of
-the GPU before fits with that after; ``--quick`` ends there, and the exit status says
-whether all was well. Then a search and a step of training are timed on either, for each
-number of threads that may work on a point and for rows that stay on the GPU or stream
-there; last, protein is fitted on both, if the folder SKSWSGP_DATA has ``protein.npz``,
-else random data.
+``python examples/benchmarks/bench_cuda.py [--quick] [--cpu-threads N]``; it needs
+numba-cuda, scikit-learn, numpy and scipy, and runs from a checkout of the repository.
+First every kernel, the neighbour search and whole fits are compared with the CPU, and
+the memory of the GPU before fits with that after; ``--quick`` ends there, and the exit
+status says whether all was well. Then a search and a step of training are timed on
+either, for each number of threads that may work on a point and for rows that stay on
+the GPU or stream there; last, protein is fitted on both, if the folder SKSWSGP_DATA has
+``protein.npz``, else random data.
 """
 
 import argparse
@@ -33,7 +33,7 @@ from skswsgp._solvers.adam import AdamSolver
 from skswsgp._solvers.data import TrainingRows
 from skswsgp._solvers.progress import Schedule
 
-sys.path.insert(0, str(Path(__file__).parents[1]))  # where nothing is installed
+sys.path.insert(0, str(Path(__file__).parents[2]))  # where nothing is installed
 
 from datasets import load, split
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, Matern

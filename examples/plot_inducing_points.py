@@ -1,0 +1,59 @@
+"""
+Choose the numbers of inducing points and neighbours
+====================================================
+
+How many inducing points (M) does a table want, and how many of them should each row use
+(H)? Both are ordinary parameters, so that `GridSearchCV` can compare them. More of both
+lowers the error until the function is resolved. The time of a fit grows with both.
+"""
+
+import sys
+from pathlib import Path
+
+import matplotlib.pyplot as plt
+import numpy as np
+from sklearn.model_selection import GridSearchCV
+
+from skswsgp import SWSGPRegressor
+
+# %%
+# 1,500 rows of a function with details of size 0.3 in two features.
+rng = np.random.default_rng(0)
+X = rng.uniform(-2, 2, size=(1500, 2))
+y = np.sin(4 * X[:, 0]) * np.cos(4 * X[:, 1]) + 0.2 * rng.normal(size=1500)
+
+# %%
+# Threefold cross-validation over M and H. `covariance="diag"` gives all fits one form.
+grid = {"n_inducing": [50, 100, 200, 400], "n_neighbors": [4, 8, 16]}
+model = SWSGPRegressor(covariance="diag", random_state=0)
+search = GridSearchCV(model, grid, scoring="neg_root_mean_squared_error", cv=3)
+search.fit(X, y)
+print(f"best: {search.best_params_}, RMSE {-search.best_score_:.3f} (noise: 0.2)")
+
+# %%
+# One curve for each H.
+results = search.cv_results_
+M = np.array([params["n_inducing"] for params in results["params"]])
+H = np.array([params["n_neighbors"] for params in results["params"]])
+figure, axes = plt.subplots(1, 2, figsize=(9, 3.6), layout="constrained")
+panels = (
+    (axes[0], -results["mean_test_score"], "RMSE"),
+    (axes[1], results["mean_fit_time"], "seconds for a fit"),
+)
+for ax, values, label in panels:
+    for n_neighbors in grid["n_neighbors"]:
+        rows = n_neighbors == H
+        ax.loglog(M[rows], values[rows], "o-", label=f"H = {n_neighbors}")
+    ax.set(xlabel="M", ylabel=label)
+    ax.set_xticks(grid["n_inducing"], grid["n_inducing"])
+    ax.minorticks_off()
+axes[0].axhline(0.2, color="k", ls="--", lw=1, label="noise")
+axes[0].set_yticks([0.2, 0.3, 0.4, 0.5], ["0.2", "0.3", "0.4", "0.5"])
+axes[0].legend()
+
+if "--out" in sys.argv:
+    folder = Path(sys.argv[sys.argv.index("--out") + 1])
+    folder.mkdir(parents=True, exist_ok=True)
+    figure.savefig(folder / "inducing_points.png", dpi=120)
+else:
+    plt.show()
