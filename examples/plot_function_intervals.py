@@ -46,8 +46,8 @@ for ax, covariance in zip(axes, ("diag", "full"), strict=True):
         grid, mean - 1.96 * std, mean + 1.96 * std, alpha=0.3, label="95 % interval"
     )
     ax.set(title=f"covariance={covariance!r}: covers {covered:.0%}", xlabel="x")
-axes[0].set_ylabel("f(x)")
-axes[0].legend(loc="lower left", fontsize="small")
+axes[0].set(ylabel="f(x)", ylim=(-1.2, 2))
+axes[0].legend(loc="upper left", fontsize="small")
 
 if "--out" in sys.argv:
     folder = Path(sys.argv[sys.argv.index("--out") + 1])
