@@ -45,21 +45,17 @@ print(f"best: {search.best_params_}, RMSE {-search.best_score_:.3f} (noise: 0.2)
 results = search.cv_results_
 M = np.array([params["n_inducing"] for params in results["params"]])
 H = np.array([params["n_neighbors"] for params in results["params"]])
-figure, axes = plt.subplots(1, 2, figsize=(9, 3.6), layout="constrained")
-panels = (
-    (axes[0], -results["mean_test_score"], "RMSE"),
-    (axes[1], results["mean_fit_time"], "seconds for a fit"),
-)
-for ax, values, label in panels:
-    for n_neighbors in grid["n_neighbors"]:
-        rows = n_neighbors == H
-        ax.loglog(M[rows], values[rows], "o-", label=f"H = {n_neighbors}")
-    ax.set(xlabel="M", ylabel=label)
-    ax.set_xticks(grid["n_inducing"], grid["n_inducing"])
-    ax.minorticks_off()
-axes[0].axhline(0.2, color="k", ls="--", lw=1, label="noise")
-axes[0].set_yticks([0.2, 0.3, 0.4, 0.5], ["0.2", "0.3", "0.4", "0.5"])
-axes[0].legend()
+rmse = -results["mean_test_score"]
+figure, ax = plt.subplots(figsize=(6, 4), layout="constrained")
+for n_neighbors in grid["n_neighbors"]:
+    rows = n_neighbors == H
+    ax.loglog(M[rows], rmse[rows], "o-", label=f"H = {n_neighbors}")
+ax.axhline(0.2, color="k", ls="--", lw=1, label="noise")
+ax.set(xlabel="M", ylabel="RMSE")
+ax.set_xticks(grid["n_inducing"], grid["n_inducing"])
+ax.set_yticks([0.2, 0.3, 0.4, 0.5], ["0.2", "0.3", "0.4", "0.5"])
+ax.minorticks_off()
+ax.legend()
 
 if "--out" in sys.argv:
     folder = Path(sys.argv[sys.argv.index("--out") + 1])
