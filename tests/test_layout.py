@@ -27,6 +27,7 @@ IMPORTERS = {
 MAX_ARGUMENTS = 10  # except `__init__` and compiled functions
 COMPILERS = "njit", "kernel", "cuda.jit", "cpu_override"  # starts of their decorators
 MAX_COLUMNS = 100  # of prose
+MAX_LINES = 12_000
 
 ROOT = Path(skswsgp.__file__).parent
 REPOSITORY = Path(__file__).parents[1]
@@ -130,6 +131,10 @@ def test_functions_have_few_arguments(path):
             arguments = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
             count = sum(one.arg not in ("self", "cls") for one in arguments)
             assert count <= MAX_ARGUMENTS, f"{node.name} has {count} arguments"
+
+
+def test_package_has_few_lines():
+    assert sum(len(path.read_text().splitlines()) for path in FILES) <= MAX_LINES
 
 
 def prose(page):
