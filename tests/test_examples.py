@@ -8,12 +8,12 @@ import pytest
 import reference
 from sklearn.gaussian_process.kernels import ConstantKernel, Matern
 
-EXAMPLES = Path(__file__).parents[1] / "examples"
+BENCHMARKS = Path(__file__).parents[1] / "examples" / "benchmarks"
 
 
 @pytest.fixture
 def example(monkeypatch):
-    monkeypatch.syspath_prepend(EXAMPLES)
+    monkeypatch.syspath_prepend(BENCHMARKS)
     return importlib.import_module
 
 

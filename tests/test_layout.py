@@ -1,7 +1,8 @@
-"""Imports point down, and few files open a door to the outside."""
+"""The order of the packages, and limits on functions and lines of text."""
 
 import ast
 import graphlib
+import re
 from pathlib import Path
 
 import pytest
@@ -13,14 +14,26 @@ ORDER = (
     "_compiled _covariance _point _neighbors _linear _engine _solvers _initialization"
     " _estimators"
 ).split()
-# Pairs of neighbours in that order that do not know each other either.
-STRANGERS = [{"_point", "_neighbors"}, {"_engine", "_solvers"}]
-# Packages that know nothing of scikit-learn, but for the compiler of its kernels.
+# Pairs in that order that do not import each other either.
+INDEPENDENT = [{"_point", "_neighbors"}, {"_engine", "_solvers"}]
+# Only the compiler of kernel objects imports scikit-learn below the solvers.
 BELOW_SKLEARN = ORDER[: ORDER.index("_solvers")]
+# For each package from outside, the only files that import it.
+IMPORTERS = {
+    "pynndescent": {"_neighbors.search"},
+    "os": {"_compiled.jit"},  # for environment variables
+    "numba.cuda": {"_compiled.cuda_compiler", "_compiled.cuda_runtime"},
+}
+MAX_ARGUMENTS = 10  # except `__init__` and compiled functions
+COMPILERS = "njit", "kernel", "cuda.jit", "cpu_override"  # starts of their decorators
+MAX_COLUMNS = 100  # of prose
 
 ROOT = Path(skswsgp.__file__).parent
+REPOSITORY = Path(__file__).parents[1]
 FILES = sorted(ROOT.rglob("*.py"))
 PACKAGES = sorted({path.parent.name for path in FILES if path.parent != ROOT})
+PAGES = [REPOSITORY / "README.md", REPOSITORY / "CONTRIBUTING.md"]
+PAGES += sorted((REPOSITORY / "doc").rglob("*.md"))
 
 
 def name_of(path):
@@ -28,24 +41,26 @@ def name_of(path):
     return ".".join(path.relative_to(ROOT).with_suffix("").parts)
 
 
+MODULES = {name_of(path) for path in FILES}
+
+
 def imported(path):
-    """Yield the modules that a file imports anywhere, by their full names."""
+    """Yield all that a file imports, as in `numba.cuda` or `skswsgp._engine.cpu.f`."""
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
-            folder = ROOT.parent.joinpath(*node.module.split("."))
-            for alias in node.names:
-                is_module = (folder / f"{alias.name}.py").exists()
-                yield f"{node.module}.{alias.name}" if is_module else node.module
+            assert node.level == 0, f"{path}: a relative import"
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
 
-def imported_here(path):
-    """Yield what a file imports of this package, as in `_engine.cpu`."""
-    for module in imported(path):
-        head, _, rest = module.partition(".")
-        if head == "skswsgp" and rest:
-            yield rest
+def imported_modules(path):
+    """Yield the modules of this package that a file imports, as in `_engine.cpu`."""
+    for name in imported(path):
+        parts = name.split(".")
+        if parts[0] == "skswsgp":
+            both = ".".join(parts[1:3]), parts[1]
+            yield next((module for module in both if module in MODULES), parts[1])
 
 
 @pytest.fixture(params=FILES, ids=name_of)
@@ -53,48 +68,81 @@ def path(request):
     return request.param
 
 
-def test_the_order_names_all_packages():
+def test_order_names_all_packages():
     assert sorted(ORDER) == PACKAGES
+    assert all(len(path.relative_to(ROOT).parts) <= 2 for path in FILES)
 
 
-def test_imports_between_packages_point_down(path):
+def test_packages_import_only_packages_before_them(path):
     package = path.parent.name
     if package not in ORDER:
         return
-    for module in imported_here(path):
+    for module in imported_modules(path):
         other = module.partition(".")[0]
         if other in ORDER and other != package:
             assert ORDER.index(other) < ORDER.index(package), module
-            assert {other, package} not in STRANGERS, module
+            assert {other, package} not in INDEPENDENT, module
 
 
 def test_private_packages_import_no_public_module_but_kernels(path):
     if path.parent.name in ORDER:
-        for module in imported_here(path):
+        for module in imported_modules(path):
             assert module.startswith("_") or module == "kernels", module
 
 
+@pytest.mark.parametrize("name", ["kernels", "metrics"])
+def test_public_kernels_and_metrics_import_no_other_module(name):
+    assert not list(imported_modules(ROOT / f"{name}.py"))
+
+
 @pytest.mark.parametrize("package", ORDER)
-def test_no_circle_within_a_package(package):
+def test_imports_within_a_package_have_no_cycle(package):
     graph = {
-        name_of(path): [m for m in imported_here(path) if m.startswith(package + ".")]
+        name_of(path): [
+            m for m in imported_modules(path) if m.startswith(package + ".")
+        ]
         for path in (ROOT / package).glob("*.py")
     }
-    list(graphlib.TopologicalSorter(graph).static_order())  # raises for a circle
+    list(graphlib.TopologicalSorter(graph).static_order())  # raises for a cycle
 
 
-def test_doors_to_the_outside(path):
-    name, modules = name_of(path), set(imported(path))
-    outside = {module.partition(".")[0] for module in modules}
-    below = path.parent.name in BELOW_SKLEARN and name != "_covariance.compile"
-    assert not (below and "sklearn" in outside)
-    assert ("pynndescent" in outside) == (name == "_neighbors.search")
-    assert "os" not in outside or name == "_compiled.jit"
-    if any(module.startswith("numba.cuda") for module in modules):
-        assert path.stem in ("cuda_runtime", "cuda_compiler")
+def test_few_files_import_packages_from_outside(path):
+    name, outside = name_of(path), [f"{module}." for module in imported(path)]
+    for package, importers in IMPORTERS.items():
+        if any(module.startswith(f"{package}.") for module in outside):
+            assert name in importers, package
+    if path.parent.name in BELOW_SKLEARN and name != "_covariance.compile":
+        assert not any(module.startswith("sklearn.") for module in outside)
 
 
-def test_only_files_of_cuda_import_those_of_cuda(path):
-    for module in imported_here(path):
+def test_only_cuda_files_and_the_choice_of_engine_import_cuda_files(path):
+    for module in imported_modules(path):
         if ".cuda" in module and not path.stem.startswith("cuda"):
             assert name_of(path) == "_engine.select", module
+
+
+def test_functions_have_few_arguments(path):
+    for node in ast.walk(ast.parse(path.read_text())):
+        if not isinstance(node, ast.FunctionDef) or node.name == "__init__":
+            continue
+        decorators = [ast.unparse(one) for one in node.decorator_list]
+        if not any(one.startswith(COMPILERS) for one in decorators):
+            arguments = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
+            count = sum(one.arg not in ("self", "cls") for one in arguments)
+            assert count <= MAX_ARGUMENTS, f"{node.name} has {count} arguments"
+
+
+def prose(page):
+    """Yield (number, line) of a page without code, tables and targets of links."""
+    in_code = False
+    for number, line in enumerate(page.read_text().splitlines(), 1):
+        if line.lstrip().startswith("```"):
+            in_code = not in_code
+        elif not in_code and not line.lstrip().startswith("|"):
+            yield number, re.sub(r"\]\([^)]*\)|<?https?://\S+", "]()", line)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_lines_of_prose_are_short(page):
+    long = [number for number, line in prose(page) if len(line) > MAX_COLUMNS]
+    assert not long, f"{page.relative_to(REPOSITORY)}: lines {long}"

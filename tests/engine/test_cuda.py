@@ -1293,6 +1293,7 @@ def test_the_error_names_a_missing_compiler(monkeypatch):
 
 @needs_package
 @pytest.mark.skipif(MISSING is None, reason="the tests above ran")
+@pytest.mark.early
 def test_kernels_in_the_simulator():
     env = os.environ | {"NUMBA_ENABLE_CUDASIM": "1", "NUMBA_DISABLE_JIT": "1"}
     folder = Path(__file__).parent

@@ -362,8 +362,8 @@ def test_random_list_ignores_the_sign_of_zero():
     assert_array_equal(*found.query(np.array([[0.0, 1.0], [-0.0, 1.0]])))
 
 
+@pytest.mark.slow  # PyNNDescent compiles for up to two minutes in each process
 def test_pynndescent(rng):
-    # All in one test, since PyNNDescent compiles for half a minute in each process.
     centres = 3 * rng.normal(size=(10, 6))
     Z = centres[rng.integers(10, size=1000)] + rng.normal(size=(1000, 6)) + 1e6
     X = centres[rng.integers(10, size=300)] + rng.normal(size=(300, 6)) + 1e6
@@ -396,6 +396,7 @@ def test_pynndescent(rng):
     assert_array_equal(np.sort(broken[3:]), np.tile(np.arange(12), (297, 1)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("settings", [{}, ADAM], ids=["natural", "adam"])
 def test_estimator_with_pynndescent(rng, settings):
     X = rng.normal(size=(600, 12))

@@ -102,7 +102,9 @@ def test_local_divergences_equal_the_reference(rng, table, H, kernel):
 @pytest.mark.parametrize(("H", "beta"), [(4, 2.5), (M, 1.0)])
 def test_optimum_under_local_divergences(rng, table, likelihood, H, beta):
     X, Z, weight = table
-    y = targets(rng, likelihood)
+    X, weight = X[:8], weight[:8]  # differences of the reference take time
+    table = X, Z, weight
+    y = targets(rng, likelihood, n=8)
     solver = make_solver(table, H, y, likelihood, beta=beta)
     model = solver.engine.model
     for epoch in range(1 if solver.conjugate else 60):

@@ -2,14 +2,14 @@
 Checks and timings of the CUDA engine on the GPU at hand
 ========================================================
 
-``python examples/bench_cuda.py [--quick] [--cpu-threads N]`` needs numba-cuda,
-scikit-learn, numpy and scipy, and runs from a checkout of the repository. First it
-compares every kernel, the neighbour search and whole fits with the CPU, and the free
-memory of the GPU before and after fits; ``--quick`` ends there. Then it times a search
-and a training step on both devices, for several numbers of threads that work on a row,
-with rows that stay on the GPU and with rows that are streamed. Last it fits protein on
-both devices, or random rows if the folder SKSWSGP_DATA has no ``protein.npz``. The exit
-status says whether all checks passed.
+``python examples/benchmarks/bench_cuda.py [--quick] [--cpu-threads N]`` needs
+numba-cuda, scikit-learn, numpy and scipy, and runs from a checkout of the repository.
+First it compares every kernel, the neighbour search and whole fits with the CPU, and
+the free memory of the GPU before and after fits; ``--quick`` ends there. Then it times
+a search and a training step on both devices, for several numbers of threads that work
+on a row, with rows that stay on the GPU and with rows that are streamed. Last it fits
+protein on both devices, or random rows if the folder SKSWSGP_DATA has no
+``protein.npz``. The exit status says whether all checks passed.
 """
 
 import argparse
@@ -33,7 +33,7 @@ from skswsgp._solvers.adam import AdamSolver
 from skswsgp._solvers.data import TrainingRows
 from skswsgp._solvers.progress import Schedule
 
-sys.path.insert(0, str(Path(__file__).parents[1]))  # where nothing is installed
+sys.path.insert(0, str(Path(__file__).parents[2]))  # where nothing is installed
 
 from datasets import load, split
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, Matern

@@ -1,12 +1,12 @@
 """How far does it go: many rows, many inducing points, and what a search costs?
 
-    python examples/bench_scale.py airline [--rows 200000] [--regression]
-    python examples/bench_scale.py adam --neighbors 100 [--inducing 100000] [--rows 0]
-    python examples/bench_scale.py stream [--rows 10000000]
-    python examples/bench_scale.py inducing [--inducing 1000000] [--rows 2000000]
-    python examples/bench_scale.py search [--graph] [--inducing 100000] [--features 26]
-    python examples/bench_scale.py predict
-    python examples/bench_scale.py start
+    python bench_scale.py airline [--rows 200000] [--regression]
+    python bench_scale.py adam --neighbors 100 [--inducing 100000] [--rows 0]
+    python bench_scale.py stream [--rows 10000000]
+    python bench_scale.py inducing [--inducing 1000000] [--rows 2000000]
+    python bench_scale.py search [--graph] [--inducing 100000] [--features 26]
+    python bench_scale.py predict
+    python bench_scale.py start
 
 Each prints its figures: seconds of the processor (all threads together) and of the
 clock, and the most memory that was resident beyond what the data take (Linux only).

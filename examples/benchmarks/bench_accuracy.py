@@ -1,7 +1,7 @@
 """How good are the defaults, and what does each part of them contribute?
 
 Standardised targets, random 80/20 splits, mean over seeds 0, 1 and 2. Run ``python
-examples/bench_accuracy.py`` for all data, or name some: ``... protein eeg``.
+examples/benchmarks/bench_accuracy.py`` for all data, or name some: ``... protein eeg``.
 ``--ablation`` adds rows without one part each, ``--seeds 1`` takes fewer splits.
 ``--peers`` adds GPyTorch's SVGP and VNNGP on regression data (`peers.py`); each may
 train for ``--seconds``, or else for as long as our own fit took. Seconds are processor

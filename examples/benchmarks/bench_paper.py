@@ -1,7 +1,8 @@
 """Does Adam on the paper's objective reach the paper's figures?
 
 The settings of the ICML 2021 experiments, on a random 80/20 split with seed 0. Run
-``python examples/bench_paper.py`` for all rows or name some: ``... powerplant-4 eeg``.
+``python examples/benchmarks/bench_paper.py`` for all rows or name some:
+``... powerplant-4 eeg``.
 """
 
 import os

@@ -1,0 +1,57 @@
+"""
+Intervals of the function itself
+================================
+
+Where does the function lie, noise aside? Subtract the variance of the noise from the
+variance of a prediction. Such intervals need the full covariance S of the inducing
+variables. The default takes it for tables of up to 2,048 rows. On longer tables it
+takes the diagonal of S, whose intervals are for observations only.
+"""
+
+import sys
+from pathlib import Path
+
+import matplotlib.pyplot as plt
+import numpy as np
+
+from skswsgp import SWSGPRegressor
+
+# %%
+# 2,500 noisy values of a sine.
+rng = np.random.default_rng(0)
+X = rng.uniform(-3, 3, size=(2500, 1))
+y = np.sin(3 * X[:, 0]) + 0.5 * rng.normal(size=2500)
+grid = np.linspace(-3, 3, 300)
+truth = np.sin(3 * grid)
+
+
+# %%
+# Every row is an inducing point, so that the full S has 2,500 x 2,500 entries.
+def intervals(covariance):
+    """Return mean and standard deviation of the function on the grid."""
+    model = SWSGPRegressor(covariance=covariance, random_state=0).fit(X, y)
+    mean, std = model.predict(grid[:, None], return_std=True)
+    noise_variance = model.noise_variance_ * model.y_scale_**2
+    return mean, np.sqrt(std**2 - noise_variance)
+
+
+figure, axes = plt.subplots(1, 2, figsize=(9, 3.6), sharey=True, layout="constrained")
+for ax, covariance in zip(axes, ("diag", "full"), strict=True):
+    mean, std = intervals(covariance)
+    covered = np.mean(np.abs(mean - truth) < 1.96 * std)
+    print(f"covariance={covariance!r}: 95 % intervals cover {covered:.0%}")
+    ax.plot(grid, truth, "k--", lw=1, label="function")
+    ax.plot(grid, mean, "C0", lw=1, label="mean")
+    ax.fill_between(
+        grid, mean - 1.96 * std, mean + 1.96 * std, alpha=0.3, label="95 % interval"
+    )
+    ax.set(title=f"covariance={covariance!r}: covers {covered:.0%}", xlabel="x")
+axes[0].set(ylabel="f(x)", ylim=(-1.2, 2))
+axes[0].legend(loc="upper left", fontsize="small")
+
+if "--out" in sys.argv:
+    folder = Path(sys.argv[sys.argv.index("--out") + 1])
+    folder.mkdir(parents=True, exist_ok=True)
+    figure.savefig(folder / "function_intervals.png", dpi=120)
+else:
+    plt.show()
