@@ -129,3 +129,8 @@ def interrupting(monkeypatch, error, epoch):
 def natural_settings(likelihood="gaussian", n_latent=1, **parameters):
     """Return the `Settings` of a fit by the natural solver."""
     return Settings(likelihood, n_latent, NaturalSolver, **parameters)
+
+
+def adam_settings(n_latent=1, **parameters):
+    """Return the `Settings` of a regression by Adam."""
+    return Settings("gaussian", n_latent, adam.AdamSolver, kl="local", **parameters)

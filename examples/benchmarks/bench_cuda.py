@@ -26,11 +26,12 @@ from skswsgp._covariance.program import kernel_of
 from skswsgp._engine import cuda_workspace
 from skswsgp._engine.cpu import CpuEngine
 from skswsgp._engine.select import make_engine
+from skswsgp._neighbors.lists import NeighborTracker, TrackedSearch
 from skswsgp._neighbors.search import NeighborSearch
 from skswsgp._point.likelihoods import make_likelihood
 from skswsgp._point.state import Batch, Model
-from skswsgp._solvers.adam import AdamSolver
-from skswsgp._solvers.data import TrainingRows
+from skswsgp._solvers.adam import run_epoch
+from skswsgp._solvers.data import TrainingRows, memory_budget
 from skswsgp._solvers.progress import Schedule
 
 sys.path.insert(0, str(Path(__file__).parents[2]))  # where nothing is installed
@@ -254,11 +255,13 @@ def seconds_of_step(device, model, data, H, n, epochs, n_threads):
     steps = data.n_rows // n
     schedule = Schedule(1e-3, epochs + 1, steps, False)
     nearest = {"metric": "euclidean", "search": "brute"}  # lists stay
-    solver = AdamSolver(engine, data, nearest, schedule, np.random.RandomState(0))
+    search = TrackedSearch(engine, data.n_rows, nearest)
+    lists = NeighborTracker(search, data.n_rows, memory_budget())
+    loader, rng = engine.make_loader(data, lists), np.random.RandomState(0)
     times = []
     for epoch in range(epochs + 1):
         start = time.perf_counter()
-        solver.advance(epoch)
+        run_epoch(engine, data.weight, loader, rng, schedule, epoch)
         times.append((time.perf_counter() - start) / steps)
     engine.close()
     return min(times[1:])

@@ -24,7 +24,7 @@ MAX_NOISE_WORK = 1_000_000  # the same times features
 MAX_LOG_FACTOR = 3.0  # of its logarithm, at most
 REFRESH = 25  # steps between two looks at the neighbours
 NOT_FINITE = (
-    "the nearest-neighbour likelihood left the finite numbers: a covariance matrix "
+    "the nearest-neighbour likelihood produced NaN or infinity: a covariance matrix "
     "could not be factorised or a parameter overflowed; bound the kernel's parameters "
     "or start from a larger noise_variance."
 )

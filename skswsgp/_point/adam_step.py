@@ -13,7 +13,7 @@ BETA1, BETA2, EPSILON = 0.9, 0.999, 1e-12
 _LOG_BETA1, _LOG_BETA2 = math.log(BETA1), math.log(BETA2)
 LOG_NOISE_BOUNDS = (math.log(1e-8), math.log(1e4))
 NOT_FINITE = (
-    "training left the finite numbers: a covariance matrix could not be factorised or "
+    "training produced NaN or infinity: a covariance matrix could not be factorised or "
     "a parameter overflowed; lower learning_rate, or bound the kernel's parameters."
 )
 STEPS_PER_BLOCK = 32  # minibatches between two checks of the neighbour lists

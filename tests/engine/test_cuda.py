@@ -29,6 +29,7 @@ from sklearn.gaussian_process.kernels import (
     RationalQuadratic,
     WhiteKernel,
 )
+from small_models import adam_settings
 
 from skswsgp import SWSGPClassifier, SWSGPRegressor
 from skswsgp._compiled import cuda_arrays, cuda_compiler, cuda_runtime, team
@@ -52,7 +53,7 @@ from skswsgp._neighbors.kernel_scan import KernelScan
 from skswsgp._neighbors.search import NeighborSearch
 from skswsgp._point.adam_step import make_optimizer
 from skswsgp._point.state import Workspace, allocate_gradients, allocate_workspace
-from skswsgp._solvers import adam, progress
+from skswsgp._solvers import adam
 from skswsgp._solvers.data import TrainingRows
 from skswsgp.kernels import ArcCosine, Polynomial
 
@@ -658,10 +659,10 @@ def test_epochs_equal_those_on_the_cpu(batches, monkeypatch):
         data = TrainingRows(X.view(CountedRows), y, weight, center=np.full(3, 0.1))
         data = data.take(np.arange(1, 21)[::-1])
         run = kind(model, 4, 1)
-        run.prepare_training(4, np.ones(1, bool), np.array([[-5.0, 5.0]]), np.ones(3))
-        options = {"metric": "kernel", "search": "auto"}
-        schedule = progress.Schedule(0.2, 3, 5, True)
-        solver = adam.AdamSolver(run, data, options, schedule, RandomState(0))
+        kernel = RBF(1.2, (np.exp(-5.0), np.exp(5.0)))
+        settings = adam_settings(2, batch_size=4, learning_rate=0.2, max_iter=3)
+        scale, rng = np.ones(3), RandomState(0)
+        solver = adam.AdamSolver(run, data, kernel, settings, rng, scale)
         values = [solver.advance(epoch) for epoch in range(3)]
         model = run.model
         state = model.params, model.noise, model.m, model.s, model.Z
@@ -687,10 +688,10 @@ def test_failures_are_noticed_when_the_epoch_ends():
     assert np.isnan(run.finish_epoch()[0])
     assert (run.finish_epoch() == 0.0).all()
     data = TrainingRows(*problem.batch[:3], center=np.zeros(D))
-    schedule = progress.Schedule(0.1, 1, 2, True)
-    options = {"metric": "euclidean", "search": "auto"}
-    solver = adam.AdamSolver(run, data, options, schedule, RandomState(0))
-    with pytest.raises(FloatingPointError, match="left the finite numbers"):
+    settings = adam_settings(2, batch_size=n // 2 + 1, neighbor_metric="euclidean")
+    rng, scale = RandomState(0), np.ones(D)
+    solver = adam.AdamSolver(run, data, lost.kernel, settings, rng, scale)
+    with pytest.raises(FloatingPointError, match="NaN or infinity"):
         solver.advance(0)
 
 
@@ -966,14 +967,15 @@ def test_a_fit_equals_that_on_the_cpu(
 
 
 @pytest.fixture
-def short_start(monkeypatch):
+def short_start(monkeypatch, tune):
     """Shorten learning by kriging: fewer steps, rows and neighbours."""
 
     def process(model, H, *options):
         return neighbor_likelihood.NeighborProcess(model, min(H, 3), *options)
 
-    names = "STEPS", "COARSE_STEPS", "SITE_STEPS", "WIDE_STEPS"
-    sizes = dict.fromkeys(names, 4 if SIMULATED else 50)
+    steps = 4 if SIMULATED else 50
+    sizes = dict.fromkeys(("COARSE_STEPS", "SITE_STEPS", "WIDE_STEPS"), steps)
+    tune(learning_steps=steps, exact_rows=0)
     if SIMULATED:
         sizes |= {"MAX_HELD_OUT": 5, "SMOOTHNESS": (1.5, 0.5)}
         sizes["NeighborProcess"] = process
@@ -981,7 +983,6 @@ def short_start(monkeypatch):
         monkeypatch.setattr(neighbor_likelihood, "REFRESH", 3)
     for name, value in sizes.items():
         monkeypatch.setattr(kernel_learning, name, value)
-    monkeypatch.setattr(kernel_learning, "EXACT_ROWS", 0)
 
 
 @needs_gpu

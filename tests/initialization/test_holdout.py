@@ -234,6 +234,10 @@ def test_held_out_rows_do_not_depend_on_units_and_order_of_columns(rng):
 # --- the scale of variances -----------------------------------------------------------
 
 
+def log_density(mean, variance, y, noise):
+    return -0.5 * (np.log(variance) + (y - mean) ** 2 / variance)[:, 0]
+
+
 @pytest.fixture
 def estimated_scale(rng):
     """Return a function that estimates the scale where variances are 1 / `factor`."""
@@ -243,12 +247,8 @@ def estimated_scale(rng):
             rng.normal(size=(n, 1)), rng.normal(size=(n, 1)), np.ones(n)
         )
 
-        def log_density(mu, v, y, attributes):
-            v = attributes["variance_scale_"] * v
-            return -0.5 * (np.log(v) + (y - mu) ** 2 / v)[:, 0]
-
-        setting = ("gaussian", 1), log_density, np.random.RandomState(0)
-        rows = holdout.Holdout(most, data, *setting, {}, holdout.PriorSettings())
+        rows = holdout_of(most, data)
+        rows.record = SimpleNamespace(log_density=log_density)
         marginals = np.zeros((most, 1)), np.full((most, 1), 1.0 / factor)
         return rows.variance_scale(SimpleNamespace(marginals=lambda: marginals))
 

@@ -5,6 +5,7 @@ import warnings
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
+from small_models import adam_settings, natural_settings
 
 from skswsgp._initialization.auto import count_inducing, count_neighbors
 from skswsgp._initialization.inducing import (
@@ -188,10 +189,10 @@ def test_given_points_of_another_number_raise(n_inducing):
     ],
 )
 def test_auto_sizes_grow_with_the_table(n_rows, n_features, M, H):
-    assert count_inducing("auto", n_rows, n_features, natural=True) == M
-    assert count_neighbors("auto", M, n_rows, natural=True) == H
-    assert count_inducing("auto", n_rows, n_features, natural=False) == 256
-    assert count_neighbors("auto", 256, n_rows, natural=False) == 16
+    assert count_inducing(natural_settings(), n_rows, n_features) == M
+    assert count_neighbors(natural_settings(), n_rows, M) == H
+    assert count_inducing(adam_settings(), n_rows, n_features) == 256
+    assert count_neighbors(adam_settings(), n_rows, 256) == 16
 
 
 def test_distinct_rows_keep_their_order(rng):

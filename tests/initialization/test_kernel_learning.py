@@ -342,8 +342,12 @@ def test_rescaled_variance_keeps_the_means(factor):
     np.testing.assert_allclose(found.kernel.k2.length_scale, [1.0, 0.5])
     rows = np.arange(50)
     before, after = (learner.process(one, 60) for one in (start, found))
-    first, _ = before.engine.predict(X[rows] - X.mean(axis=0), before.others(rows))
-    second, _ = after.engine.predict(X[rows] - X.mean(axis=0), after.others(rows))
+    first, _ = before.engine.kriging_predictions(
+        X[rows] - X.mean(axis=0), before.others(rows)
+    )
+    second, _ = after.engine.kriging_predictions(
+        X[rows] - X.mean(axis=0), after.others(rows)
+    )
     np.testing.assert_allclose(second, first, rtol=1e-8, atol=1e-8)
 
 
