@@ -1,4 +1,4 @@
-"""Simpler models to measure the others against."""
+"""Simpler models, to compare the estimators with."""
 
 from numbers import Integral, Real
 
@@ -91,8 +91,7 @@ class NearestNeighborGPRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator
 
     Notes
     -----
-    The first eight attributes without `loss_curve_` are the whole model: `predict`
-    reads nothing else. With `n_neighbors` at least the number of rows, predictions are
+    The first seven attributes are the whole model: `predict` reads nothing else. With `n_neighbors` at least the number of rows, predictions are
     those of the exact Gaussian process. At most 200,000 random rows take part in
     learning; all are used in predictions.
 
@@ -172,7 +171,7 @@ class NearestNeighborGPRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator
         ValueError
             If a parameter or the data cannot be used; the estimator stays as it was.
         FloatingPointError
-            If learning leaves the finite numbers.
+            If learning produces NaN or infinity.
         """
         before = dict(vars(self))
         try:

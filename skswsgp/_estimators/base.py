@@ -1,4 +1,4 @@
-"""What the regressor and the classifier share: validation, set-up, attributes."""
+"""The base of both estimators: validation, the course of a fit, attributes."""
 
 import warnings
 from abc import ABCMeta, abstractmethod
@@ -113,8 +113,8 @@ class BaseSWSGP(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
         y : array-like of shape (n_samples,) or (n_samples, n_outputs)
             Training targets.
         sample_weight : array-like of shape (n_samples,), default=None
-            Weight of each row, in training and when it is held out; a weight of 2
-            counts as the row given twice, and weights that sum to 1 as one row in all.
+            Weight of each row, in training and when it is held out. A row of weight 2
+            counts as two equal rows; weights that sum to 1 count as one row in all.
         X_val : array-like of shape (n_val, n_features), default=None
             Inputs held out to decide when to stop, instead of `validation_fraction`.
         y_val : array-like of shape (n_val,) or (n_val, n_outputs), default=None
@@ -130,8 +130,8 @@ class BaseSWSGP(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
         ValueError
             If a parameter or the data cannot be used; the estimator stays as it was.
         FloatingPointError
-            If training leaves the finite numbers, with `solver="natural"` in the first
-            round; a later one that does leaves the model at its best.
+            If training produces NaN or infinity, with `solver="natural"` in the first
+            round. A later round that does leaves the model at its best.
         """
         return self._restoring(self._fit, X, y, sample_weight, X_val, y_val)
 
@@ -141,7 +141,7 @@ class BaseSWSGP(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
         return self._restoring(self._fit, X, y, sample_weight, streaming=True)
 
     def _restoring(self, method, *args, **kwargs):
-        """Call a method; if it fails, put the fitted attributes back as they were."""
+        """Call a method; restore the fitted attributes if it fails."""
         before = dict(vars(self))
         try:
             return method(*args, **kwargs)
@@ -225,7 +225,7 @@ class BaseSWSGP(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
         return Settings(**chosen, tuning=self._tuning)
 
     def _validate_training(self, X, y, sample_weight, reset):
-        """Return validated X, y and weights, and which rows of X these belong to.
+        """Return validated X, y and weights, and the numbers of their rows of X.
 
         Rows of weight zero are left out; None stands for all rows of X.
         """
@@ -389,7 +389,7 @@ class BaseSWSGP(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
         super().__setstate__(state)
 
     def _fitted_attributes(self):
-        """Return the public fitted attributes that another fit starts from, if any."""
+        """Return the fitted attributes that another fit starts from, if any."""
         if not hasattr(self, "inducing_points_"):
             return {}
         names = [n for n in vars(self) if n.endswith("_") and not n.startswith("_")]

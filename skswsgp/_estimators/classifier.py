@@ -10,7 +10,7 @@ from skswsgp._point.likelihoods import LIKELIHOODS
 
 
 class SWSGPClassifier(ClassifierMixin, BaseSWSGP):
-    """Gaussian process classification in which each row sees nearby inducing points.
+    """Gaussian process classification where each row uses its nearest inducing points.
 
     Two classes have one latent function and a probit link, p(y = 1 | f) = Phi(f), whose
     predictive probability Phi(mu / sqrt(1 + v)) is exact for q(f) = N(mu, v). More
@@ -22,37 +22,30 @@ class SWSGPClassifier(ClassifierMixin, BaseSWSGP):
     kernel : kernel object of scikit-learn, default=None
         See :class:`SWSGPRegressor`.
     n_inducing : int or "auto", default="auto"
-        M, the number of inducing points; cut to the number of distinct rows. "auto" is
-        all that `inducing_points` gives, or else 256 with `solver="adam"`; with
-        "natural" all rows up to a limit, 8,000,000 / n_features, that is at least
-        100,000 and at most 1,000,000.
+        M, the number of inducing points; see :class:`SWSGPRegressor`.
     n_neighbors : int or "auto", default="auto"
-        H, the number of inducing points that a row sees; cut to M. "auto" is 16 with
-        `solver="adam"`, and (6e10 / n_samples)^(1/3), at least 16 and at most 192,
-        with "natural".
+        H, the number of inducing points that a row uses; see :class:`SWSGPRegressor`.
     inducing_points : {"kmeans", "random"} or array-like of shape (n_inducing, \
             n_features), default="kmeans"
         Inducing inputs at the start.
     optimize_inducing : bool, default=False
-        Whether inducing inputs are trained too. The natural solver takes turns with
-        epochs of Adam for that: six rounds, of which the best is kept, by rows that are
-        held out or else by the loss.
+        Whether inducing inputs are trained too; see :class:`SWSGPRegressor`.
     covariance : {"auto", "diag", "full"}, default="auto"
-        Covariance S of q(u); see :class:`SWSGPRegressor`. Here "auto" is "diag" with
-        `solver="natural"`, however few the rows.
+        Covariance S of q(u); see :class:`SWSGPRegressor`. Here "auto" is always "diag"
+        with `solver="natural"`.
     neighbor_metric : {"kernel", "euclidean", "random"}, default="kernel"
         Which inducing points are nearest.
     neighbor_search : {"auto", "brute", "kd_tree", "pynndescent"}, default="auto"
         How they are found.
     kl : {"auto", "vecchia", "local"}, default="auto"
-        Prior that q(u) is held to; see :class:`SWSGPRegressor`.
+        Prior of the inducing values; see :class:`SWSGPRegressor`.
     kl_weight : float or "auto", default="auto"
-        Weight beta of the divergence of q(u) from its prior; 1.0 is the paper.
+        Weight beta of the divergence of q(u) from its prior; 1.0 is the paper's.
     init : {"local", "default"}, default="local"
-        Where kernel parameters start: as given, or learned first by regression of the
-        classes, coded as numbers, on their nearest other rows. For `solver="natural"`
-        they are then refined on the Gaussian sites of its own posterior; what predicts
-        held-out rows best is kept, and the fit itself takes all rows.
+        Where kernel parameters start: as given ("default"), or learned first by
+        regression of the classes, coded as numbers ("local"). For `solver="natural"`
+        the kernel is then refined on the Gaussian sites of its own posterior. The
+        kernel that predicts held-out rows best is kept, and the fit uses all rows.
     likelihood : {"auto", "bernoulli", "softmax"}, default="auto"
         "auto" is "bernoulli" (probit) for two classes, "softmax" for more.
     solver : {"natural", "adam"}, default="natural"
@@ -66,40 +59,39 @@ class SWSGPClassifier(ClassifierMixin, BaseSWSGP):
         Step of Adam at the start; it falls along half a cosine to a hundredth over
         `max_iter` epochs.
     max_iter : int, default=200
-        Epochs of Adam, at most. The learning rate falls over as many, so their end is
-        the normal end of a fit and brings no `ConvergenceWarning`. The natural solver
+        Largest number of epochs of Adam. The learning rate falls over as many epochs,
+        so a fit normally ends there, without a `ConvergenceWarning`. The natural solver
         needs a few rounds at most.
     tol : float, default=1e-5
-        An epoch that lowers the best loss (or raises the best validation score) by
-        less counts as no change.
+        An epoch that improves the best loss, or the best validation score, by less
+        than this counts as no change.
     n_iter_no_change : int, default=10
-        Training stops after so many epochs without change.
+        Training stops after this many epochs without change.
     early_stopping : bool or "auto", default="auto"
-        Whether to hold out rows, stop when their predictive density no longer rises,
-        and keep the best epoch. "auto" does so for more than 10,000 rows with
+        Whether to hold out rows, to stop when their predictive density no longer rises,
+        and to keep the best epoch. "auto" does so for more than 10,000 rows with
         `solver="adam"`, and for more than 1,000 with "natural" where inducing inputs
         are trained.
     validation_fraction : float, default=0.1
-        Share of the rows held out by early stopping.
+        Fraction of the rows that early stopping holds out.
     warm_start : bool, default=False
-        Whether `fit` starts from the fitted model, whose kernel, inducing points and
-        H then stay.
+        Whether `fit` starts from the fitted model. Its kernel, inducing points and H
+        then stay.
     device : {"auto", "cpu", "cuda"}, default="auto"
-        Where the model is trained and evaluated. "cuda" is an NVIDIA GPU, for which the
-        extra `cuda12` or `cuda13` must be installed; with `solver="natural"` solves
-        with the chain, the systems of a full S and of `kl="local"`, and trials of
-        kernels on held-out rows stay on the CPU. "auto" takes a GPU that nobody else
-        uses for what would keep a core busy for ten minutes, about, which leaves the
-        start of `init="local"` to the CPU, and the CPU where there is none. A fitted
-        model can be used on either device.
+        Where the model is trained and evaluated. "cuda" is an NVIDIA GPU and needs the
+        extra `cuda12` or `cuda13`. With `solver="natural"` some parts stay on the CPU:
+        solves with the Vecchia prior, systems of a full S and of `kl="local"`, and
+        trials of kernels on held-out rows. "auto" is the CPU, or an idle GPU for work
+        that would take one core about ten minutes. A fitted model can be used on either
+        device.
     n_jobs : int, default=None
         Number of threads; None takes all that Numba may use.
     dtype : {"float64", "float32"}, default="float64"
         Precision of the computations, and of `predict_proba`.
     random_state : int, RandomState instance or None, default=None
-        Drives inducing points, held-out rows and shuffling.
+        Seeds the choice of inducing points and held-out rows, and shuffling.
     verbose : int, default=0
-        Print a line an epoch or round if positive.
+        Prints a line for each epoch or round if positive.
 
     Attributes
     ----------
@@ -116,33 +108,31 @@ class SWSGPClassifier(ClassifierMixin, BaseSWSGP):
         a full one the lower factor L of S = L L', of shape (n_inducing_, n_inducing_)
         or (n_inducing_, n_inducing_, n_classes).
     variance_scale_ : float
-        What multiplies the variance of q(f) in predictions: 1, or with `init="local"`
-        and the natural solver what makes rows held out likeliest. A diagonal S makes
-        rows less sure than they are, or surer. The means stay.
+        Factor of the variance of q(f) in predictions, because a diagonal S makes it too
+        small or too large. With `init="local"` and the natural solver it makes held-out
+        rows likeliest; otherwise it is 1. Means do not depend on it.
     n_inducing_, n_neighbors_ : int
         M and H used.
     kl_weight_ : float
         Weight beta used.
     jitter_ : float
-        What is added to the diagonal of K, relative to its mean.
+        Jitter added to the diagonal of K, relative to the mean of the diagonal.
     lower_bound_ : float
         Bound on the log likelihood of the training rows, in nats: eq. 11, averaged over
-        the last epoch of Adam or after the last natural round; with `kl="vecchia"` the
-        divergence is that from the chain.
+        the last epoch of Adam or after the last natural round. With `kl="vecchia"` the
+        divergence is that from the Vecchia prior.
     loss_curve_ : list of float
-        Training objective of each epoch or round, a mean over rows with its sign
-        changed.
+        Negative training objective of each epoch or round, a mean over rows.
     best_loss_ : float
         Least of `loss_curve_`.
     validation_scores_ : list of float or None
-        Mean log probability of the held-out labels after each epoch, weighted as they
-        are.
+        Weighted mean log probability of the held-out labels after each epoch.
     n_iter_ : int
         Epochs run.
     n_samples_seen_ : float
         Sum of the weights of all training rows.
     neighbor_recall_ : float
-        Share of the exact neighbours that the search finds, on a sample.
+        Fraction of the exact neighbours that the search finds, on a sample of rows.
     n_features_in_ : int
         Number of features.
     feature_names_in_ : ndarray of shape (n_features_in_,)
@@ -150,7 +140,7 @@ class SWSGPClassifier(ClassifierMixin, BaseSWSGP):
 
     See Also
     --------
-    SWSGPRegressor : The same for regression.
+    SWSGPRegressor : Regression with the same model of latent functions.
 
     References
     ----------
@@ -236,8 +226,8 @@ class SWSGPClassifier(ClassifierMixin, BaseSWSGP):
     def partial_fit(self, X, y, classes=None, sample_weight=None):
         """Learn from one more chunk of a stream: one epoch at a constant rate.
 
-        The first chunk sets inducing points and the start of the kernel; later ones go
-        on from there.
+        The first chunk sets inducing points and the start of the kernel. Later chunks
+        continue from there.
 
         Parameters
         ----------
@@ -246,8 +236,8 @@ class SWSGPClassifier(ClassifierMixin, BaseSWSGP):
         y : array-like of shape (n_samples,)
             Labels of the chunk.
         classes : array-like of shape (n_classes,), default=None
-            All labels that may come; needed in the first call, where None means that
-            the first chunk holds them all.
+            All labels that any chunk may hold. None in the first call means that the
+            first chunk holds all of them.
         sample_weight : array-like of shape (n_samples,), default=None
             Weight of each row.
 
@@ -270,7 +260,7 @@ class SWSGPClassifier(ClassifierMixin, BaseSWSGP):
         X : array-like of shape (n_samples, n_features)
             Inputs.
         n_neighbors : int, default=None
-            Inducing points that a row sees, if not `n_neighbors_`.
+            Number of inducing points that a row uses, if not `n_neighbors_`.
 
         Returns
         -------
@@ -289,7 +279,7 @@ class SWSGPClassifier(ClassifierMixin, BaseSWSGP):
         X : array-like of shape (n_samples, n_features)
             Inputs.
         n_neighbors : int, default=None
-            Inducing points that a row sees, if not `n_neighbors_`.
+            Number of inducing points that a row uses, if not `n_neighbors_`.
 
         Returns
         -------
@@ -354,5 +344,5 @@ class SWSGPClassifier(ClassifierMixin, BaseSWSGP):
 
 
 def scaled_variance(v, attributes):
-    """Return variances times the scale that rows held out asked for, if they did."""
+    """Return variances multiplied by `variance_scale_`, if there is one."""
     return attributes.get("variance_scale_", 1.0) * v

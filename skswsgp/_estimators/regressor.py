@@ -13,7 +13,7 @@ from skswsgp._point.likelihoods import LIKELIHOODS
 
 
 class SWSGPRegressor(MultiOutputMixin, RegressorMixin, BaseSWSGP):
-    """Gaussian process regression in which each row sees its nearest inducing points.
+    """Gaussian process regression in which each row uses its nearest inducing points.
 
     A sparse variational Gaussian process keeps M inducing points and pays O(M^3) a
     training step. Here each row uses only its H nearest inducing points, so it costs
@@ -22,61 +22,59 @@ class SWSGPRegressor(MultiOutputMixin, RegressorMixin, BaseSWSGP):
     Parameters
     ----------
     kernel : kernel object of scikit-learn, default=None
-        Covariance of the latent function, in the units of X; its parameters are where
-        training starts, those with ``"fixed"`` bounds stay. It may combine
+        Covariance of the latent function, in the units of X. Training starts at its
+        parameters; those with ``"fixed"`` bounds stay. It may combine
         `ConstantKernel`, `RBF`, `Matern` (nu 0.5, 1.5, 2.5, inf),
         `RationalQuadratic`, `DotProduct`, `WhiteKernel`, `Exponentiation`, sums,
         products, and :class:`skswsgp.kernels.Polynomial` and
         :class:`skswsgp.kernels.ArcCosine`. None is a variance times a Matern kernel
-        with one length-scale a feature, which start at the spread of the features; its
-        smoothness nu is chosen by `init="local"`, and 2.5 otherwise.
+        with one length-scale for each feature. The length-scales start at the spread of
+        the features. `init="local"` chooses the smoothness nu, which is 2.5 otherwise.
     n_inducing : int or "auto", default="auto"
-        M, the number of inducing points; cut to the number of distinct rows. "auto" is
-        all that `inducing_points` gives, or else 256 with `solver="adam"`; with
-        "natural" all rows up to a limit, 8,000,000 / n_features, that is at least
-        100,000 and at most 1,000,000.
+        M, the number of inducing points, at most the number of distinct rows. "auto"
+        takes all points that `inducing_points` gives. Otherwise it is 256 with
+        `solver="adam"`. With "natural" it is the number of rows, up to a limit of
+        8,000,000 / n_features, which is at least 100,000 and at most 1,000,000.
     n_neighbors : int or "auto", default="auto"
-        H, the number of inducing points that a row sees; cut to M. H = M is the
+        H, the number of inducing points that a row uses, at most M. H = M is the
         ordinary sparse variational Gaussian process. "auto" is 16 with
-        `solver="adam"`; with "natural" it is
-        (6e10 / n_samples)^(1/3), at least 16 and at most 192, so that the time of a
-        fit grows with the number of rows only.
+        `solver="adam"`. With "natural" it is (6e10 / n_samples)^(1/3), at least 16 and
+        at most 192, so that the time of a fit grows with the number of rows only.
     inducing_points : {"kmeans", "random"} or array-like of shape (n_inducing, \
             n_features), default="kmeans"
-        Inducing inputs at the start: centres of k-means (more than 20,000 are random
-        rows), random rows, or given ones (in the units of X). Duplicates are removed.
+        Inducing inputs at the start: centres of k-means (random rows where there are
+        more than 20,000), random rows, or the given points, in the units of X.
+        Duplicates are removed.
     optimize_inducing : bool, default=False
-        Whether inducing inputs are trained too. The natural solver takes turns with
-        epochs of Adam for that: six rounds, of which the best is kept, by rows that are
-        held out or else by the loss.
+        Whether inducing inputs are trained too. The natural solver then takes turns
+        with epochs of Adam, for six rounds. The best round is kept, as held-out rows or
+        else the loss tell.
     covariance : {"auto", "diag", "full"}, default="auto"
-        Covariance S of q(u). "full" takes M (M + 1) / 2 numbers, and O(M H^2) more
-        work a row; "auto" is "full" while that, Adam's moments and gradients fit in 4
-        MiB. With `solver="natural"`, which pays O(M^3) and takes `kl="vecchia"` for
-        "full", it is "full" up to 2048 rows (of one output) and "diag" beyond, or with
-        trained inducing inputs. "diag" makes the variance of the function too small
-        where rows are dense; "full" makes a fitted model of M^2 numbers, so does its
-        pickle.
+        Covariance S of q(u). "diag" makes the variance of the function too small where
+        rows are dense. "full" needs M^2 numbers in the fitted model and its pickle.
+        With `solver="natural"` it costs O(M^3) and needs `kl="vecchia"`; "auto" is then
+        "full" up to 2,048 rows of one output, and "diag" beyond or with trained
+        inducing inputs. With "adam" it costs O(M H^2) more work a row; "auto" is then
+        "full" while S, its moments and gradients fit in 4 MiB.
     neighbor_metric : {"kernel", "euclidean", "random"}, default="kernel"
-        Which inducing points are nearest: those of largest covariance (for stationary
-        kernels, of smallest distance in units of the length-scales), of smallest
-        distance in the units of X, or a random set for each row (an ablation).
+        Which inducing points are nearest to a row: those of largest covariance (for
+        stationary kernels, of smallest distance in length-scales), those of smallest
+        distance in the units of X, or random ones, for comparison.
     neighbor_search : {"auto", "brute", "kd_tree", "pynndescent"}, default="auto"
-        How they are found; all but "pynndescent" are exact. Lists for training rows,
-        and those for held-out rows, are kept within scikit-learn's `working_memory`.
+        How the nearest are found. All searches but "pynndescent" are exact. Lists of
+        neighbours are stored if they fit into scikit-learn's `working_memory`.
     kl : {"auto", "vecchia", "local"}, default="auto"
-        Prior that q(u) is held to: "vecchia", in which each inducing point depends on
-        its H nearest predecessors [2]_; or "local", the mean over rows of the
-        divergences of their H inducing points [1]_. "auto" is "vecchia" with
-        `solver="natural"` and "local" with "adam", which has no other.
+        Prior of the inducing values. In "vecchia" each inducing value depends on its H
+        nearest predecessors [2]_. "local" averages over rows the divergences of their H
+        inducing points [1]_. "auto" is "vecchia" with `solver="natural"`, and "local"
+        with "adam", which cannot use the other.
     kl_weight : float or "auto", default="auto"
-        Weight beta of the divergence of q(u) from its prior. 1.0 is the paper; "auto"
-        is 1 with `kl="vecchia"`, the divergence of all inducing points, and
-        max(1, M / H) with "local", where the local divergences then add up to the
-        weight of the full one.
+        Weight beta of the divergence of q(u) from its prior; 1.0 is the paper's. "auto"
+        is 1 with `kl="vecchia"`, and max(1, M / H) with "local", where it makes up for
+        the M - H points that the divergence of a row leaves out.
     init : {"local", "default"}, default="local"
-        Where kernel parameters and noise start: as given, or learned first from the
-        likelihood of rows given their nearest other rows.
+        Where kernel parameters and noise start: as given ("default"), or learned first
+        from the likelihood of rows given their nearest other rows ("local").
     likelihood : {"gaussian"}, default="gaussian"
         Distribution of y given the latent function.
     noise_variance : float, default=0.1
@@ -84,51 +82,50 @@ class SWSGPRegressor(MultiOutputMixin, RegressorMixin, BaseSWSGP):
     normalize_y : bool, default=True
         Whether y is standardised inside.
     solver : {"natural", "adam"}, default="natural"
-        How q(u) is found. "natural" takes the kernel as it is after `init` and solves
-        for q(u) in closed form. "adam" is stochastic
-        gradient ascent on minibatches, Algorithm 1 of [1]_, which trains kernel, noise
-        and inducing inputs as well. `partial_fit` always takes steps of Adam.
+        How q(u) is found. "natural" solves for q(u) in closed form, with the kernel as
+        `init` leaves it. "adam" is stochastic gradient ascent on minibatches, Algorithm
+        1 of [1]_, and trains kernel, noise and inducing inputs as well. `partial_fit`
+        always takes steps of Adam.
     batch_size : int, default=64
         Rows a step.
     learning_rate : float, default=0.02
         Step of Adam at the start; it falls along half a cosine to a hundredth over
         `max_iter` epochs.
     max_iter : int, default=200
-        Epochs of Adam, at most. The learning rate falls over as many, so their end is
-        the normal end of a fit and brings no `ConvergenceWarning`. The natural solver
+        Largest number of epochs of Adam. The learning rate falls over as many epochs,
+        so a fit normally ends there, without a `ConvergenceWarning`. The natural solver
         needs a few rounds at most.
     tol : float, default=1e-5
-        An epoch that lowers the best loss (or raises the best validation score) by
-        less counts as no change.
+        An epoch that improves the best loss, or the best validation score, by less
+        than this counts as no change.
     n_iter_no_change : int, default=10
-        Training stops after so many epochs without change.
+        Training stops after this many epochs without change.
     early_stopping : bool or "auto", default="auto"
-        Whether to hold out rows, stop when their predictive density no longer rises,
-        and keep the best epoch. "auto" does so for more than 10,000 rows with
+        Whether to hold out rows, to stop when their predictive density no longer rises,
+        and to keep the best epoch. "auto" does so for more than 10,000 rows with
         `solver="adam"`, and for more than 1,000 with "natural" where inducing inputs
         are trained.
     validation_fraction : float, default=0.1
-        Share of the rows held out by early stopping.
+        Fraction of the rows that early stopping holds out.
     warm_start : bool, default=False
-        Whether `fit` starts from the fitted model, whose kernel, inducing points and
-        H then stay.
+        Whether `fit` starts from the fitted model. Its kernel, inducing points and H
+        then stay.
     device : {"auto", "cpu", "cuda"}, default="auto"
-        Where the model is trained and evaluated. "cuda" is an NVIDIA GPU, for which the
-        extra `cuda12` or `cuda13` must be installed; with `solver="natural"` solves
-        with the chain, the systems of a full S and of `kl="local"`, and trials of
-        kernels on held-out rows stay on the CPU. "auto" takes a GPU that nobody else
-        uses for what would keep a core busy for ten minutes, about, which leaves the
-        start of `init="local"` to the CPU, and the CPU where there is none. A fitted
-        model can be used on either device.
+        Where the model is trained and evaluated. "cuda" is an NVIDIA GPU and needs the
+        extra `cuda12` or `cuda13`. With `solver="natural"` some parts stay on the CPU:
+        solves with the Vecchia prior, systems of a full S and of `kl="local"`, and
+        trials of kernels on held-out rows. "auto" is the CPU, or an idle GPU for work
+        that would take one core about ten minutes. A fitted model can be used on either
+        device.
     n_jobs : int, default=None
         Number of threads. None takes all that Numba may use (`NUMBA_NUM_THREADS`, which
         joblib lowers in its workers); results are the same for any number.
     dtype : {"float64", "float32"}, default="float64"
         Precision of the computations; `predict` returns float64 in both.
     random_state : int, RandomState instance or None, default=None
-        Drives inducing points, held-out rows and shuffling.
+        Seeds the choice of inducing points and held-out rows, and shuffling.
     verbose : int, default=0
-        Print a line an epoch or round if positive.
+        Prints a line for each epoch or round if positive.
 
     Attributes
     ----------
@@ -149,27 +146,27 @@ class SWSGPRegressor(MultiOutputMixin, RegressorMixin, BaseSWSGP):
     kl_weight_ : float
         Weight beta used.
     jitter_ : float
-        What is added to the diagonal of K, relative to its mean.
+        Jitter added to the diagonal of K, relative to the mean of the diagonal.
     y_mean_, y_scale_ : float or ndarray of shape (n_outputs,)
         y is standardised as (y - y_mean_) / y_scale_.
     lower_bound_ : float
         Bound on the log likelihood of the training rows, in nats, for standardised y:
-        eq. 11, averaged over the last epoch of Adam or after the last natural round;
-        with `kl="vecchia"` that of [2]_, with the divergence from the chain.
+        eq. 11, averaged over the last epoch of Adam or after the last natural round.
+        With `kl="vecchia"` it is that of [2]_, with the divergence from the Vecchia
+        prior.
     loss_curve_ : list of float
-        Training objective of each epoch or round, a mean over rows with its sign
-        changed.
+        Negative training objective of each epoch or round, a mean over rows.
     best_loss_ : float
         Least of `loss_curve_`.
     validation_scores_ : list of float or None
-        Mean log predictive density of the held-out rows after each epoch, weighted as
-        they are, in the units of y.
+        Weighted mean log predictive density of the held-out rows after each epoch, in
+        the units of y.
     n_iter_ : int
         Epochs run.
     n_samples_seen_ : float
         Sum of the weights of all training rows.
     neighbor_recall_ : float
-        Share of the exact neighbours that the search finds, on a sample.
+        Fraction of the exact neighbours that the search finds, on a sample of rows.
     n_features_in_ : int
         Number of features.
     feature_names_in_ : ndarray of shape (n_features_in_,)
@@ -177,7 +174,7 @@ class SWSGPRegressor(MultiOutputMixin, RegressorMixin, BaseSWSGP):
 
     See Also
     --------
-    SWSGPClassifier : The same for classification.
+    SWSGPClassifier : Classification with the same model of latent functions.
     sklearn.gaussian_process.GaussianProcessRegressor : Exact, for thousands of rows.
 
     Notes
@@ -277,8 +274,8 @@ class SWSGPRegressor(MultiOutputMixin, RegressorMixin, BaseSWSGP):
         """Learn from one more chunk of a stream: one epoch at a constant rate.
 
         The first chunk sets inducing points, the scale of y and the start of the
-        kernel; later ones go on from there. The divergence is weighed against all
-        rows seen so far.
+        kernel. Later chunks continue from there. The divergence is weighed against all
+        rows so far.
 
         Parameters
         ----------
@@ -306,17 +303,17 @@ class SWSGPRegressor(MultiOutputMixin, RegressorMixin, BaseSWSGP):
         return_std : bool, default=False
             Whether to return standard deviations as well.
         n_neighbors : int, default=None
-            Inducing points that a row sees, if not `n_neighbors_`.
+            Number of inducing points that a row uses, if not `n_neighbors_`.
 
         Returns
         -------
         mean : ndarray of shape (n_samples,) or (n_samples, n_outputs)
             Predictive mean, eq. 13, in the units of y.
         std : ndarray of the same shape
-            Standard deviation of an observation, noise included, in the units of y;
-            that of the latent function has the square
-            std^2 - noise_variance_ y_scale_^2, far too small in places where S is
-            diagonal: see `covariance`. Only if `return_std`.
+            Standard deviation of an observation, noise included, in the units of y.
+            The variance of the latent function is std^2 - noise_variance_ y_scale_^2,
+            which can be far too small where S is diagonal: see `covariance`. Only
+            returned if `return_std`.
         """
         mu, v = self._latent(X, return_std, n_neighbors)
         mean = mu * self.y_scale_ + self.y_mean_

@@ -1,9 +1,4 @@
-"""Checks of what a user hands over: counts, inputs, weights, numbers to predict.
-
-----
-
-The callback protocol of scikit-learn 1.9, and nothing where it is not installed.
-"""
+"""What touches scikit-learn's private names: validation of input, callbacks."""
 
 from numbers import Integral
 
@@ -14,25 +9,25 @@ from sklearn.utils.validation import _check_sample_weight, validate_data
 
 
 class Count(Interval):
-    """Constraint of a parameter: a positive integer, True and False being none."""
+    """Constraint of a parameter: a positive integer, but neither True nor False."""
 
     def __init__(self):
         super().__init__(Integral, 1, None, closed="left")
 
     def is_satisfied_by(self, val):
-        """Whether a value is a count."""
+        """Return whether a value is a count."""
         return not isinstance(val, bool) and super().is_satisfied_by(val)
 
 
 def validate(estimator, *data, **options):
     """Return validated X, or X and y, as C-ordered floats; see `validate_data`."""
     options = {"dtype": [np.float64, np.float32], "order": "C"} | options
-    with np.errstate(invalid="ignore"):  # it adds inf to -inf before it raises
+    with np.errstate(invalid="ignore"):  # the check adds inf to -inf before it raises
         return validate_data(estimator, *data, **options)
 
 
 def check_weights(sample_weight, X, dtype):
-    """Return the weights of the rows of X, ones for None, at least one positive."""
+    """Return the weights of the rows of X, of which at least one must be positive."""
     with np.errstate(invalid="ignore"):
         weight = _check_sample_weight(
             sample_weight, X, dtype=np.dtype(dtype), ensure_non_negative=True
@@ -46,7 +41,7 @@ def check_weights(sample_weight, X, dtype):
 
 
 def as_numbers(y):
-    """Return y as float64; raise ValueError for what is no finite number."""
+    """Return y as float64; raise ValueError unless all values are finite numbers."""
     try:
         y = np.asarray(y, dtype=np.float64)
     except (TypeError, ValueError) as error:
@@ -60,7 +55,7 @@ def as_numbers(y):
 
 
 def check_outputs(y, mean):
-    """Raise if y has another shape than in an earlier fit, but for the rows."""
+    """Raise ValueError if y has other outputs than in an earlier fit."""
     if y.shape[1:] != np.shape(mean):
         expected = f"(n_samples, {len(mean)})" if np.ndim(mean) else "(n_samples,)"
         raise ValueError(
@@ -74,10 +69,10 @@ try:
 except ImportError:  # scikit-learn before 1.9
 
     class CallbackSupportMixin:
-        """Without callbacks there is nothing to support."""
+        """Stands in for the mixin of scikit-learn 1.9."""
 
     def with_callbacks(method):
-        """Without callbacks a method is as it is."""
+        """Return the method: there are no callbacks."""
         return method
 
 
