@@ -13,6 +13,7 @@ from skswsgp._estimators.sklearn_compat import (
     Count,
     as_numbers,
     check_weights,
+    unchanged_on_failure,
     validate,
 )
 from skswsgp._initialization.kernel_learning import (
@@ -91,9 +92,10 @@ class NearestNeighborGPRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator
 
     Notes
     -----
-    The first seven attributes are the whole model: `predict` reads nothing else. With `n_neighbors` at least the number of rows, predictions are
-    those of the exact Gaussian process. At most 200,000 random rows take part in
-    learning; all are used in predictions.
+    The first seven attributes are the whole model: `predict` reads nothing else. With
+    `n_neighbors` at least the number of rows, predictions are those of the exact
+    Gaussian process. At most 200,000 random rows take part in learning; all are used in
+    predictions.
 
     References
     ----------
@@ -173,13 +175,8 @@ class NearestNeighborGPRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator
         FloatingPointError
             If learning produces NaN or infinity.
         """
-        before = dict(vars(self))
-        try:
+        with unchanged_on_failure(self):
             self._fit(X, y, sample_weight)
-        except BaseException:
-            vars(self).clear()
-            vars(self).update(before)
-            raise
         return self
 
     def _fit(self, X, y, sample_weight):

@@ -26,6 +26,7 @@ from skswsgp._estimators.sklearn_compat import (
     Count,
     FitTask,
     check_weights,
+    unchanged_on_failure,
     validate,
     with_callbacks,
 )
@@ -133,24 +134,14 @@ class BaseSWSGP(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
             If training produces NaN or infinity, with `solver="natural"` in the first
             round. A later round that does leaves the model at its best.
         """
-        return self._restoring(self._fit, X, y, sample_weight, X_val, y_val)
+        with unchanged_on_failure(self):
+            return self._fit(X, y, sample_weight, X_val, y_val)
 
     @with_callbacks
     def _partial_fit(self, X, y, sample_weight):
         """Learn from one more chunk: one epoch at a constant learning rate."""
-        return self._restoring(self._fit, X, y, sample_weight, streaming=True)
-
-    def _restoring(self, method, *args, **kwargs):
-        """Call a method; restore the fitted attributes if it fails."""
-        before = dict(vars(self))
-        try:
-            return method(*args, **kwargs)
-        except BaseException:
-            for name in [n for n in vars(self) if n.endswith("_")]:
-                if name not in before:
-                    delattr(self, name)
-            vars(self).update({n: v for n, v in before.items() if n.endswith("_")})
-            raise
+        with unchanged_on_failure(self):
+            return self._fit(X, y, sample_weight, streaming=True)
 
     def _fit(self, X, y, sample_weight, X_val=None, y_val=None, streaming=False):
         self._validate_params()

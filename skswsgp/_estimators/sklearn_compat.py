@@ -1,5 +1,6 @@
 """What touches scikit-learn's private names: validation of input, callbacks."""
 
+from contextlib import contextmanager
 from numbers import Integral
 
 import numpy as np
@@ -17,6 +18,19 @@ class Count(Interval):
     def is_satisfied_by(self, val):
         """Return whether a value is a count."""
         return not isinstance(val, bool) and super().is_satisfied_by(val)
+
+
+@contextmanager
+def unchanged_on_failure(estimator):
+    """Restore the fitted attributes of an estimator if what follows raises."""
+    before = {name: v for name, v in vars(estimator).items() if name.endswith("_")}
+    try:
+        yield
+    except BaseException:
+        for name in [name for name in vars(estimator) if name.endswith("_")]:
+            delattr(estimator, name)
+        vars(estimator).update(before)
+        raise
 
 
 def validate(estimator, *data, **options):
