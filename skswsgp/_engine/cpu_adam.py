@@ -53,7 +53,7 @@ class TouchedRows(NamedTuple):
 
 
 def allocate_touched_rows(model, lists, H, parts):
-    """Allocate arrays for so many lists of H inducing points."""
+    """Allocate arrays for a number of lists of H inducing points."""
     M, Q = model.m.shape
     T, dtype = min(-(-M // parts), lists * H), model.Z.dtype
     full, moving = model.full, model.train_inducing

@@ -15,7 +15,7 @@ from skswsgp._compiled.team import team_range, team_rank, team_sum
 from skswsgp._linear.row_matrix import rmatvec_term, row_product, squared_row_product
 
 LEAST_ENTRIES = 1_000_000  # entries; a product with fewer takes a core a millisecond
-MAX_BLOCKS = 4096  # blocks of a launch, each of which takes rows or columns in turn
+MAX_BLOCKS = 4096  # most blocks of a launch, which share the rows or columns
 WHAT = "the rows of a system"  # name of the arrays in errors
 
 

@@ -88,7 +88,7 @@ def add_chunks(partial, part, out):
 
 @njit
 def solve_vector(lists, weights, u):
-    """u (M,) = (A' A)^-1 u for a square A that is triangular in the order of its rows.
+    """Replace u (M,) by (A' A)^-1 u for a square A, triangular in order of its rows.
 
     The last entry of a list is the diagonal, the row's own column. Its other columns
     must be own columns of earlier rows, except where the entry is zero.
