@@ -129,7 +129,7 @@ def end_dense_step(model, batch, start, n, kl, jitter, factors, stack, grads):
 
 @njit
 def add_block(values, block):
-    """values[0] += values[block]."""
+    """Add values[block] to values[0]."""
     flat = values.reshape(values.shape[0], values[0].size)
     for i in range(flat.shape[1]):
         flat[0, i] += flat[block, i]

@@ -44,7 +44,7 @@ class CudaEngine(Engine):
         self._host_counts = np.zeros(2, np.int64)
         self._compiled = {}  # kernels, compiled for the types of their arguments
         self._holders = WeakSet()  # searches, loaders and matrices that hold memory
-        self._stream = cuda.stream()  # of steps; the default stream waits for it
+        self._stream = cuda.stream()  # for steps; the default stream waits for it
         self._buffer = DoubleBuffer(self._stream)
 
     # --- the model on the host and on the device ----------------------------------

@@ -77,7 +77,7 @@ def take_rows(data, index, n, out):
 
 @njit
 def copy_rows(values, index, n, out):
-    """out[i] = values[index[i]] for i < n; a thread copies one entry at a time."""
+    """Set out[i] = values[index[i]] for i < n; a thread copies an entry at a time."""
     columns = values.shape[1]
     for at in range(cuda.grid(1), n * columns, cuda.gridsize(1)):
         i, j = at // columns, at % columns
@@ -86,7 +86,7 @@ def copy_rows(values, index, n, out):
 
 @kernel
 def put_lists(lists, index, out):
-    """out[index[i]] = lists[i] for all rows; a thread copies one entry at a time."""
+    """Set out[index[i]] = lists[i] for all rows; a thread copies an entry at a time."""
     n, H = lists.shape
     for at in range(cuda.grid(1), n * H, cuda.gridsize(1)):
         i, h = at // H, at % H

@@ -18,7 +18,7 @@ from skswsgp._solvers.model import build_model
 from skswsgp._solvers.progress import half_cosine
 
 BATCH_SIZE = 256  # rows in a step of Adam
-PRIOR_VARIANCE = 1.0  # prior variance of the logarithm of each parameter
+PRIOR_VARIANCE = 1.0  # prior variance of the logarithm of a parameter
 MAX_NOISE_ROWS = 16_384  # largest number of rows on which the noise is fitted
 MAX_NOISE_WORK = 1_000_000  # limit on rows times features where the noise is fitted
 MAX_LOG_FACTOR = 3.0  # bound on the logarithm of the factor of a fitted variance

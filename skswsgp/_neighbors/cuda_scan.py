@@ -117,7 +117,7 @@ class DeviceDistanceScan:
 
     @property
     def _bytes_per_heap(self):
-        """Bytes of a heap and its scratch."""
+        """Return the bytes of a heap and its scratch."""
         return self.n_neighbors * ENTRY
 
     def find(self, points, offset=-1):

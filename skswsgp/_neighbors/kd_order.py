@@ -115,7 +115,7 @@ def squared_gap(low, high, i, lower, upper, leaf):
 
 @njit
 def measure_boxes(corners, lower, upper, box_gap):
-    """box_gap[leaf, g] = squared distance between the boxes of a leaf and a group."""
+    """Set box_gap[leaf, g] to the squared distance of the boxes of leaf and group."""
     for leaf in range(box_gap.shape[0]):
         for g in range(ROW_GROUPS):
             gap = squared_gap(corners[0], corners[1], g, lower, upper, leaf)
