@@ -12,7 +12,7 @@ THREADS = 128  # threads of a block in which each thread has a task of its own
 def send(struct, what):
     """Return a struct whose arrays are on the GPU; arrays already there are reused.
 
-    `what` names the contents in an error message, here and below.
+    `what` names the contents in an error message, in all functions of this module.
     """
     return struct._make(
         send_array(field, what) if isinstance(field, np.ndarray) else field

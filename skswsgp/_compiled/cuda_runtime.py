@@ -25,7 +25,7 @@ MEMORY_FRACTIONS = {
     "neighbor search": 0.125,
 }
 PARTIAL_SUMS_BYTES = 8 * WARP  # shared memory of `team_sum`: one float64 for each warp
-# Shared memory left for other uses, of the 48 KiB that every GPU grants a block
+# Bytes of shared memory left for other uses, of the 48 KiB of a block on every GPU
 SHARED_BYTES = 48 * 1024 - PARTIAL_SUMS_BYTES
 OUT_OF_MEMORY = (
     "the GPU has no room for {what} ({need:.0f} MB, {free:.0f} MB are free): expected "
@@ -99,7 +99,7 @@ def is_busy():
 
 
 def allocate(make, what, size):
-    """Return make(), an array of `size` bytes; raise MemoryError if it has no room.
+    """Return make(), an array of `size` bytes; raise MemoryError if it does not fit.
 
     `what` names the contents in the message.
     """

@@ -51,7 +51,7 @@ def njit_inline(function):
 def njit_view(struct, whole=()):
     """Return a function of (arrays, t) that takes item t of each field of a struct.
 
-    Fields named in `whole` are handed on as they are. The function is part of its
+    Fields named in `whole` are passed on unchanged. The function is inlined into its
     callers. It is made from text, because compiled code has no loop over a tuple of
     unlike arrays.
     """

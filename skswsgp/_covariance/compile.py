@@ -60,14 +60,14 @@ TABLE = (  # code, kernel, variant, parameters, stationary, decreasing
     Leaf(dot_product.ARC_COSINE1, ArcCosine, ("order", 1), SCALED, False, False),
 )
 LEAVES = {leaf.code: leaf for leaf in TABLE}
-MAY_BE_ZERO = ("constant_value", "noise_level", "sigma_0")  # while they are "fixed"
+MAY_BE_ZERO = ("constant_value", "noise_level", "sigma_0")  # if they are "fixed"
 
 
 class CompiledKernel(NamedTuple):
     """A kernel object as a program, and the constraints on its parameters."""
 
     struct: program.Kernel
-    free: np.ndarray  # (P,) bool, not "fixed"
+    free: np.ndarray  # (P,) bool, whether a parameter is not "fixed"
     log_bounds: np.ndarray  # (P, 2) float64, finite
     stationary: bool  # translation invariant
 
@@ -75,7 +75,7 @@ class CompiledKernel(NamedTuple):
 class _Slot(NamedTuple):
     """A hyperparameter: consecutive entries of the vector of parameters."""
 
-    name: str  # in get_params of the whole kernel
+    name: str  # key in `get_params` of the whole kernel
     first: int
     values: np.ndarray  # (size,)
     log_bounds: np.ndarray  # (size, 2)

@@ -1,7 +1,7 @@
 """The pairs of points of a tile, numbered row by row.
 
 Point i of A makes a row of pairs with points j of B. A rectangle has j < n in each row.
-A triangle, which is asked for by n = TRIANGLE, has B = A and j <= i, and its pairs
+A triangle, for which n = TRIANGLE, has B = A and j <= i, and its pairs
 j = i are a point with itself.
 """
 

@@ -40,7 +40,7 @@ from skswsgp._covariance.stationary import (
     stationary_profile,
 )
 
-# Codes below FIRST_DISTANCE: leaves without length-scales, and combinations
+# Codes below FIRST_DISTANCE are leaves without length-scales, and combinations
 CONSTANT, WHITE = 0, 1
 SCALE, SUM, PRODUCT, POWER = 2, 3, 4, 5
 

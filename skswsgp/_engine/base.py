@@ -1,4 +1,4 @@
-"""What an engine promises to solvers, neighbour searches and predictions."""
+"""The interface of engines for solvers, neighbour searches and predictions."""
 
 from abc import ABC, abstractmethod
 
@@ -116,7 +116,7 @@ class Engine(ABC):
 
     @abstractmethod
     def load_kriging(self, batch, n):
-        """Take the rows of the next calls of `kriging_gradients`, n for each call.
+        """Set the rows for the next calls of `kriging_gradients`, n for each call.
 
         A row of batch.y holds Q targets and then Q ratios of noise variances, see
         `_point.kriging`.

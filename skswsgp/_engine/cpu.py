@@ -36,7 +36,7 @@ class CpuEngine(Engine):
         self._allocate_workspace()
 
     def _allocate_workspace(self):
-        """Allocate `work`, and `factor`, the work arrays that have room for K_w."""
+        """Allocate `work`, and `factor`, the work arrays that include K_w."""
         self.work = allocate_workspace(self.model, self.n_neighbors, self.n_threads)
         self.factor = self.work
 
@@ -78,7 +78,7 @@ class CpuEngine(Engine):
     def steps(self, batch, n, rates):
         """Take a step of Adam for each learning rate, each on the next n rows."""
         sums = np.zeros(2)
-        if self.model.full:  # to read rows of L in their order costs least
+        if self.model.full:  # rows of L are read fastest in order
             batch = batch._replace(active=np.sort(batch.active, axis=1))
         with parallel_region(self.step_threads):
             finished = self._take_steps(batch, n, rates, sums)
@@ -150,7 +150,7 @@ class CpuEngine(Engine):
     # --- kriging ------------------------------------------------------------------
 
     def load_kriging(self, batch, n):
-        """Take the rows of the next calls of `kriging_gradients`, n for each call."""
+        """Set the rows for the next calls of `kriging_gradients`, n for each call."""
         H = batch.active.shape[1]
         self.batch, self.n = batch, n
         work = n * microseconds_per_point(H)

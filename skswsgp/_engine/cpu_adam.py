@@ -53,7 +53,7 @@ class TouchedRows(NamedTuple):
 
 
 def allocate_touched_rows(model, lists, H, parts):
-    """Allocate arrays for so many lists of H inducing points."""
+    """Allocate arrays for a number of lists of H inducing points."""
     M, Q = model.m.shape
     T, dtype = min(-(-M // parts), lists * H), model.Z.dtype
     full, moving = model.full, model.train_inducing
@@ -129,7 +129,7 @@ def list_uses(slot, touched, active, start, lists, first, last, ends, use, use_s
 
 @njit
 def add_uses(derivatives, lists, ends, use, use_slot, count, out):
-    """out[slot] = sum of derivatives (lists, width, H) over the uses of a row."""
+    """Set out[slot] to the sum of derivatives (lists, width, H) over uses of a row."""
     for i in range(count):
         for j in range(derivatives.shape[1]):
             out[i, j] = 0.0

@@ -59,7 +59,7 @@ def clear_chunk(grads, chunk):
 
 @njit
 def gradient_chunk(model, batch, start, n, c, works, t, grads):
-    """Gradients of chunk c of the n rows from `start`, each with its own K_w."""
+    """Compute gradients of chunk c of n rows from `start`, each with its own K_w."""
     work = thread_view(works, t)
     clear_chunk(grads, c)
     H = batch.active.shape[1]
@@ -79,7 +79,7 @@ def gradient_chunk(model, batch, start, n, c, works, t, grads):
 
 @njit
 def dense_gradient_chunk(model, batch, start, n, c, factors, works, t, stack, grads):
-    """Gradients of chunk c of the n rows from `start`; K is factorised already."""
+    """Compute gradients of chunk c of n rows from `start`; K is factorised already."""
     factor, work = thread_view(factors, 0), thread_view(works, t)
     clear_chunk(grads, c)
     grads.d_m[c] = 0.0
@@ -129,7 +129,7 @@ def end_dense_step(model, batch, start, n, kl, jitter, factors, stack, grads):
 
 @njit
 def add_block(values, block):
-    """values[0] += values[block]."""
+    """Add values[block] to values[0]."""
     flat = values.reshape(values.shape[0], values[0].size)
     for i in range(flat.shape[1]):
         flat[0, i] += flat[block, i]
@@ -162,7 +162,7 @@ def add_chunks(grads):
 
 @njit_parallel
 def local_gradients(model, batch, start, n, works, grads):
-    """Gradients of n rows from row `start` of the batch, each with its own K_w."""
+    """Compute gradients of n rows of the batch from `start`, each with its own K_w."""
     for chunk in prange(CHUNKS):
         c = np.int64(chunk)
         gradient_chunk(model, batch, start, n, c, works, get_thread_id(), grads)
@@ -171,7 +171,7 @@ def local_gradients(model, batch, start, n, works, grads):
 
 @njit_parallel
 def dense_gradients(model, batch, start, n, all_inducing, factors, works, stack, grads):
-    """Gradients of n rows from row `start`, which all use every inducing point."""
+    """Compute gradients of n rows from `start`, which all use every inducing point."""
     kl, jitter = factorise_all(model, all_inducing, factors, grads.jitter_counts)
     if jitter >= 0.0:
         for chunk in prange(CHUNKS):
@@ -189,7 +189,7 @@ def dense_gradients(model, batch, start, n, all_inducing, factors, works, stack,
 
 @njit_range
 def posterior_rows(first, last, t, model, works, X, active, mu, v, jitter_counts):
-    """mu and, if v (n, Q) has rows, v of eq. 13, each row with its own K_w."""
+    """Compute mu and, if v (n, Q) has rows, v of eq. 13, each row with its own K_w."""
     work = thread_view(works, t)
     for row in range(first, last):
         posterior_row(model, X, active, row, work, mu, v, jitter_counts, t)
@@ -197,7 +197,7 @@ def posterior_rows(first, last, t, model, works, X, active, mu, v, jitter_counts
 
 @njit_range
 def dense_posterior_rows(first, last, t, model, works, factors, stack, X, mu, v):
-    """mu and, if v (n, Q) has rows, v of eq. 13; K is factorised already."""
+    """Compute mu and, if v (n, Q) has rows, v of eq. 13; K is factorised already."""
     factor, work = thread_view(factors, 0), thread_view(works, t)
     M = model.Z.shape[0]
     for row in range(first, last):
@@ -215,7 +215,7 @@ def dense_posterior_rows(first, last, t, model, works, factors, stack, X, mu, v)
 def weights_rows(
     first, last, t, model, works, X, active, weights, residual, jitter_counts
 ):
-    """a = K_w^-1 k (n, H) and F = k(x, x) - k' a (n,)."""
+    """Compute a = K_w^-1 k (n, H) and F = k(x, x) - k' a (n,)."""
     work = thread_view(works, t)
     for row in range(first, last):
         weights_row(model, X, active, row, work, weights, residual, jitter_counts, t)
@@ -225,7 +225,7 @@ def weights_rows(
 def inverse_rows(
     first, last, t, model, works, X, active, inverse, log_det, jitter_counts
 ):
-    """K_w^-1 (n, H, H) and log |K_w| (n,)."""
+    """Compute K_w^-1 (n, H, H) and log |K_w| (n,)."""
     work = thread_view(works, t)
     for row in range(first, last):
         inverse_row(model, X, active, row, work, inverse, log_det, jitter_counts, t)
@@ -233,7 +233,7 @@ def inverse_rows(
 
 @njit_range
 def expectation_rows(first, last, t, model, works, y, mu, v, ell, d_mu, d_v):
-    """E log p(y | f) (n,), f ~ N(mu, v), and its derivatives by mu and v (n, Q)."""
+    """Compute E log p(y | f) (n,), f ~ N(mu, v), and derivatives by mu, v (n, Q)."""
     work = thread_view(works, t)
     for row in range(first, last):
         expectation_row(model, y, mu, v, row, work, ell, d_mu, d_v)
@@ -241,7 +241,7 @@ def expectation_rows(first, last, t, model, works, y, mu, v, ell, d_mu, d_v):
 
 @njit_range
 def bound_rows(first, last, t, model, works, batch, ell, kl, jitter_counts):
-    """E log p(y | f) (n,) and KL_w (n,)."""
+    """Compute E log p(y | f) (n,) and KL_w (n,)."""
     work, X, y, active = thread_view(works, t), batch.X, batch.y, batch.active
     for row in range(first, last):
         bound_row(model, X, y, active, row, work, ell, kl, jitter_counts, t)
@@ -249,7 +249,7 @@ def bound_rows(first, last, t, model, works, batch, ell, kl, jitter_counts):
 
 @njit_range
 def dense_bound_rows(first, last, t, model, works, factors, stack, batch, ell):
-    """E log p(y | f) (n,); K is factorised already."""
+    """Compute E log p(y | f) (n,); K is factorised already."""
     factor, work = thread_view(factors, 0), thread_view(works, t)
     column = stack.column[t]
     for row in range(first, last):
@@ -261,7 +261,7 @@ def dense_bound_rows(first, last, t, model, works, factors, stack, batch, ell):
 
 @njit_range
 def kriging_rows(first, last, t, model, works, X, active, mu, v):
-    """mu and F of kriging, (n, Q)."""
+    """Compute mu and F of kriging, (n, Q)."""
     work = thread_view(works, t)
     for row in range(first, last):
         kriging_row(model, X, active, row, work, mu, v)
@@ -269,7 +269,7 @@ def kriging_rows(first, last, t, model, works, X, active, mu, v):
 
 @njit_range
 def kriging_gradient_chunks(first, last, t, model, batch, start, n, works, grads):
-    """Derivatives of the log density of chunks `first` to `last` of n rows."""
+    """Compute derivatives of the log density of chunks `first` to `last` of n rows."""
     work = thread_view(works, t)
     H = batch.active.shape[1]
     for c in range(first, last):
@@ -285,7 +285,7 @@ def kriging_gradient_chunks(first, last, t, model, batch, start, n, works, grads
 
 
 def kriging_gradients(model, batch, start, n, works, grads):
-    """Derivatives of sum_i weight_i log p(y_i | neighbours) for n rows from `start`."""
+    """Compute derivatives of sum_i weight_i log p(y_i | m_w), n rows from `start`."""
     arguments = model, batch, start, n, works, grads
     run_in_threads(kriging_gradient_chunks, len(works.a), CHUNKS, *arguments)
     add_chunks(grads)

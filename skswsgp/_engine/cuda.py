@@ -44,7 +44,7 @@ class CudaEngine(Engine):
         self._host_counts = np.zeros(2, np.int64)
         self._compiled = {}  # kernels, compiled for the types of their arguments
         self._holders = WeakSet()  # searches, loaders and matrices that hold memory
-        self._stream = cuda.stream()  # of steps; the default stream waits for it
+        self._stream = cuda.stream()  # for steps; the default stream waits for it
         self._buffer = DoubleBuffer(self._stream)
 
     # --- the model on the host and on the device ----------------------------------
@@ -215,7 +215,7 @@ class CudaEngine(Engine):
     def _launch(self, kernel, blocks, threads, *arguments, shared=0):
         """Launch a kernel whose arguments have the same types in every step.
 
-        Numba takes a millisecond to find out the types, so this is done once.
+        Numba takes a millisecond to infer the types, which is done once.
         """
         if kernel not in self._compiled:
             self._compiled[kernel] = kernel.specialize(*arguments)
@@ -287,7 +287,7 @@ class CudaEngine(Engine):
     # --- kriging ------------------------------------------------------------------
 
     def load_kriging(self, batch, n):
-        """Take the rows of the next calls of `kriging_gradients`, n for each call."""
+        """Set the rows for the next calls of `kriging_gradients`, n for each call."""
         model = self._host_model
         self._kriging_batch = self._ready = None
         self._kriging_batch, self._n = send(batch, "rows of data"), n

@@ -112,7 +112,7 @@ class Buffer(NamedTuple):
 
 
 class DoubleBuffer:
-    """Two buffers in turn, so that copies overlap with work on the previous ones.
+    """Two buffers that alternate, so that copies to one overlap with work on the other.
 
     Copies have a stream of their own. The stream of the work waits for the copies that
     it needs. Copies wait for the work that reads the arrays which they overwrite. The
@@ -148,7 +148,7 @@ class DoubleBuffer:
         self.buffers = [None, None]
 
     def _next_buffer(self, arrays):
-        """Return the buffer whose turn it is, large enough for the arrays."""
+        """Return the next of the two buffers, large enough for the arrays."""
         buffer, n = self.buffers[self.turn], max(len(array) for array in arrays)
         if buffer is not None and min(len(array) for array in buffer.on_host) >= n:
             return buffer

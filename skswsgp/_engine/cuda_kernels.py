@@ -77,7 +77,7 @@ def take_rows(data, index, n, out):
 
 @njit
 def copy_rows(values, index, n, out):
-    """out[i] = values[index[i]] for i < n; a thread copies one entry at a time."""
+    """Set out[i] = values[index[i]] for i < n; a thread copies an entry at a time."""
     columns = values.shape[1]
     for at in range(cuda.grid(1), n * columns, cuda.gridsize(1)):
         i, j = at // columns, at % columns
@@ -86,7 +86,7 @@ def copy_rows(values, index, n, out):
 
 @kernel
 def put_lists(lists, index, out):
-    """out[index[i]] = lists[i] for all rows; a thread copies one entry at a time."""
+    """Set out[index[i]] = lists[i] for all rows; a thread copies an entry at a time."""
     n, H = lists.shape
     for at in range(cuda.grid(1), n * H, cuda.gridsize(1)):
         i, h = at // H, at % H
@@ -113,7 +113,7 @@ def claim_rows(active, start, n, k, rows):
 
 @kernel
 def gradients(model, batch, start, n, works, grads, rows):
-    """Gradients of n rows from `start`, each in a block and chunk of its own."""
+    """Compute gradients of n rows from `start`, each in its own block and chunk."""
     t, stride = slot_and_stride()
     work, H = slot_view(works, t), batch.active.shape[1]
     for b in range(t, n, stride):
@@ -252,7 +252,7 @@ def update_rows(model, optimizer, k, rates, rows):
 
 @kernel
 def posterior_rows(model, works, n, X, active, mu, v, jitter_counts):
-    """mu and, if v (n, Q) has rows, v of eq. 13."""
+    """Compute mu and, if v (n, Q) has rows, v of eq. 13."""
     t, stride = slot_and_stride()
     work = slot_view(works, t)
     for row in range(t, n, stride):
@@ -261,7 +261,7 @@ def posterior_rows(model, works, n, X, active, mu, v, jitter_counts):
 
 @kernel
 def weights_rows(model, works, n, X, active, weights, residual, jitter_counts):
-    """a = K_w^-1 k (n, H) and F = k(x, x) - k' a (n,)."""
+    """Compute a = K_w^-1 k (n, H) and F = k(x, x) - k' a (n,)."""
     t, stride = slot_and_stride()
     work = slot_view(works, t)
     for row in range(t, n, stride):
@@ -270,7 +270,7 @@ def weights_rows(model, works, n, X, active, weights, residual, jitter_counts):
 
 @kernel
 def inverse_rows(model, works, n, X, active, inverse, log_det, jitter_counts):
-    """K_w^-1 (n, H, H) and log |K_w| (n,)."""
+    """Compute K_w^-1 (n, H, H) and log |K_w| (n,)."""
     t, stride = slot_and_stride()
     work = slot_view(works, t)
     for row in range(t, n, stride):
@@ -279,7 +279,7 @@ def inverse_rows(model, works, n, X, active, inverse, log_det, jitter_counts):
 
 @kernel
 def expectation_rows(model, works, n, y, mu, v, ell, d_mu, d_v):
-    """E log p(y | f) (n,), f ~ N(mu, v), and its derivatives by mu and v (n, Q)."""
+    """Compute E log p(y | f) (n,), f ~ N(mu, v), and derivatives by mu, v (n, Q)."""
     t, stride = slot_and_stride()
     work = slot_view(works, t)
     for row in range(t, n, stride):
@@ -288,7 +288,7 @@ def expectation_rows(model, works, n, y, mu, v, ell, d_mu, d_v):
 
 @kernel
 def bound_rows(model, works, n, X, y, active, ell, kl, jitter_counts):
-    """E log p(y | f) (n,) and KL_w (n,)."""
+    """Compute E log p(y | f) (n,) and KL_w (n,)."""
     t, stride = slot_and_stride()
     work = slot_view(works, t)
     for row in range(t, n, stride):
@@ -300,7 +300,7 @@ def bound_rows(model, works, n, X, y, active, ell, kl, jitter_counts):
 
 @kernel
 def kriging_rows(model, works, n, X, active, mu, v):
-    """mu and F of kriging, (n, Q)."""
+    """Compute mu and F of kriging, (n, Q)."""
     t, stride = slot_and_stride()
     work = slot_view(works, t)
     for row in range(t, n, stride):

@@ -10,7 +10,7 @@ LEAST_GAIN = 10.0
 
 
 def require_device(device):
-    """Raise a ValueError of one sentence if the device cannot be used."""
+    """Raise ValueError, with the reason, if the device cannot be used."""
     if device == "cuda":
         from skswsgp._compiled import cuda_runtime
 
@@ -36,9 +36,9 @@ def make_cpu_engine(model, n_neighbors, n_threads):
 
 
 def make_cuda_engine(model, n_neighbors, n_threads):
-    """Return the engine of the GPU, or raise one sentence that says what is missing."""
+    """Return the engine of the GPU; raise ValueError if no GPU can be used."""
     require_device("cuda")
-    from skswsgp._engine.cuda import CudaEngine  # which takes a second to import
+    from skswsgp._engine.cuda import CudaEngine  # the import takes a second
 
     return CudaEngine(model, n_neighbors, n_threads)
 
@@ -53,7 +53,7 @@ def make_kriging_engine(device, model, n_neighbors, n_threads):
 
 
 def choose_device(points, H, M):
-    """Return "cuda" if there is an idle GPU and work enough for it, else "cpu".
+    """Return "cuda" if there is an idle GPU and enough work for it, else "cpu".
 
     The work is enough if it keeps one core busy for LEAST_GAIN times as long as the
     kernels of a GPU compile. Where H = M the CPU factorises one K for all rows, and a

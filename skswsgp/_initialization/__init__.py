@@ -1,1 +1,1 @@
-"""Everything that training starts from."""
+"""The start of training: kernel, noise, inducing points and q(u)."""

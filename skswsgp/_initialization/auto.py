@@ -1,4 +1,4 @@
-"""What "auto" and None mean; the class of the solver answers where it matters."""
+"""The values that "auto" and None stand for; some depend on the solver's class."""
 
 import numpy as np
 from sklearn.gaussian_process.kernels import ConstantKernel, Matern
@@ -6,8 +6,8 @@ from sklearn.gaussian_process.kernels import ConstantKernel, Matern
 from skswsgp._solvers.adam import bytes_of_full_covariance
 from skswsgp._solvers.model import JITTER
 
-# Least relative jitter of the natural solver, whose systems float64 solves to 1e-6 and
-# float32 to 1e-3.
+# Least relative jitter of the natural solver, whose systems are solved to a relative
+# residual of 1e-6 in float64 and 1e-3 in float32
 LEAST_JITTER = {"float64": 1e-10, "float32": 1e-4}
 
 
@@ -42,10 +42,10 @@ def takes_full_covariance(settings, n_rows, M, H):
 
 
 def natural_jitter(kernel, Z, noise, dtype):
-    """Return the relative jitter for systems that are solved, not stepped through.
+    """Return the relative jitter for the systems of the natural solver.
 
-    A tenth of the noise, so that jitter does not stand in for noise where data have
-    none, but no more than Adam's, which is enough for well-conditioned systems.
+    It is a tenth of the noise, so that jitter does not replace noise where data have
+    none, but at most that of Adam, which is enough for well-conditioned systems.
     """
     variance = np.mean(kernel.diag(Z), dtype=np.float64)
     ratio = 0.1 * np.min(noise) / variance if variance > 0.0 else JITTER
@@ -53,7 +53,7 @@ def natural_jitter(kernel, Z, noise, dtype):
 
 
 def default_kernel(spread):
-    """Return a variance times a Matern 5/2 kernel with one length-scale a feature."""
+    """Return a variance times a Matern 5/2 kernel with one length-scale per feature."""
     lengths = spread * np.sqrt(len(spread))
     bounds = np.stack([1e-3 * lengths, 1e3 * lengths], axis=1)
     if len(spread) == 1:

@@ -21,20 +21,20 @@ from skswsgp._solvers.model import JITTER, build_model
 from skswsgp._solvers.natural import NaturalSolver
 from skswsgp._solvers.progress import callers_level
 
-LEAST_HELD_OUT = 20  # held-out rows, or half of all rows where these are fewer
+LEAST_HELD_OUT = 20  # least number of held-out rows, unless half of all rows is fewer
 LEAST_EFFECTIVE = 8.0  # least effective sample size of rows that decide
 LEAST_GAIN = 1e-3  # nats a row that a rescaled variance must gain
-SCALE_SPREAD = 0.5  # standard deviation of the logarithm of that scale, its prior
-MAX_LOG_SCALE = 3.0  # bound on the logarithm of that scale
-ROWS_PER_POINT = 4  # rows per inducing point in the part that teaches a kernel
-LEAST_PART = 200  # rows of that part, at least
+SCALE_SPREAD = 0.5  # prior standard deviation of the logarithm of a variance scale
+MAX_LOG_SCALE = 3.0  # bound on the logarithm of a variance scale
+ROWS_PER_POINT = 4  # rows per inducing point from which a second kernel is learned
+LEAST_PART = 200  # least number of rows from which a second kernel is learned
 
 
 class Holdout:
     """A part of the training rows, of which some are held out from every q(u).
 
     Duplicates of a row are merged, and rows that share X are held out together, because
-    one would tell the targets of the others. q(u) has a diagonal S here.
+    one would reveal the targets of the others. q(u) has a diagonal S here.
 
     Parameters
     ----------
@@ -67,7 +67,7 @@ class Holdout:
         M = len(distinct)
         n_held_out = max(HELD_OUT_FRACTION * M, min(LEAST_HELD_OUT, M // 2))
         self.held_out = (rng.permutation(M) < n_held_out)[group]
-        self.fraction = part.n_rows / data.n_rows  # of the rows, that takes part
+        self.fraction = part.n_rows / data.n_rows  # part / all rows
         enough = effective_sample_size(self._held_out_weight) >= LEAST_EFFECTIVE
         self.decisive = enough and not self.held_out.all()
         self.seed = rng.randint(2**31 - 1)  # draws the order of all Vecchia priors
@@ -81,8 +81,8 @@ class Holdout:
     def solver(self, attributes, H):
         """Return a `NaturalSolver` that does not learn from held-out rows.
 
-        `attributes` are those that `build_model` takes. m and S are where to start;
-        without them that is the prior. A row uses H inducing points, or all M.
+        `attributes` are those that `build_model` takes; without m and S the solver
+        starts at the prior. A row uses H inducing points, or all M if these are fewer.
         """
         kernel, Z = attributes["kernel_"], attributes["inducing_points_"]
         settings, M = self.settings, len(Z)
@@ -126,11 +126,11 @@ class Holdout:
         return mean[self.held_out], variance[self.held_out]
 
     def variance_scale(self, solver):
-        """Return the factor of the variance of q(f) that suits held-out rows best.
+        """Return the factor of the variance of q(f) that makes held-out rows likeliest.
 
-        It is for likelihoods without noise variances. Its logarithm has a normal
-        prior. The factor is 1 if the gain does not exceed its standard error; a smaller
-        part of the rows must gain more.
+        It is for likelihoods without noise variances. Its logarithm has a normal prior.
+        The factor is 1 if the gain does not exceed its standard error and a least gain,
+        which is larger for a smaller part of the training rows.
         """
         weight, y = self._held_out_weight, self.y[self.held_out]
         mean, variance = self._marginals(solver)
@@ -158,14 +158,14 @@ class Holdout:
 
 
 class CandidateComparison(Holdout):
-    """Compares kernels by the q(u) of M inducing points, of which a row uses H.
+    """A comparison of kernels by q(u) with M inducing points, of which a row uses H.
 
-    A kernel learned from nearest rows knows details that few inducing points cannot
-    hold. One learned from a part of the rows, whose neighbours are further away, does
-    not, nor does one whose length-scales keep their ratios.
+    A kernel learned from nearest rows fits details that few inducing points cannot
+    represent. A kernel learned from a part of the rows, whose neighbours are further
+    away, does not, nor does one whose length-scales keep their ratios.
 
-    `spread` (D,) is that of the features; it stands in for length-scales where a kernel
-    has none. Other arguments are those of `Holdout`.
+    `spread` (D,) holds the standard deviations of the features, which replace
+    length-scales if a kernel has none. Other arguments are those of `Holdout`.
     """
 
     def __init__(self, M, H, spread, data, settings, options, rng):
@@ -191,14 +191,14 @@ class CandidateComparison(Holdout):
     def best_of(self, fits):
         """Return the first `KernelFit` unless another one is better.
 
-        Candidates that fail are skipped; if the first fails, any other replaces it. For
-        classes the fit comes with the scale of its variances.
+        Candidates that fail are skipped; if the first fails, any other replaces it. The
+        fit of a classifier gets its variance scale.
         """
         best, solver, density = fits[0], None, None
         for fit in fits:
             try:
                 other, likelier = self.solve(fit)
-            except FloatingPointError:  # the candidate is not needed
+            except FloatingPointError:  # other candidates remain
                 continue
             except KeyboardInterrupt:
                 warn_of_interrupt()
@@ -212,7 +212,7 @@ class CandidateComparison(Holdout):
 
 
 def warn_of_interrupt():
-    """Warn that Ctrl-C has ended the search for a kernel, and not the fit."""
+    """Warn that Ctrl-C has ended the search for a kernel, but not the fit."""
     warnings.warn(
         "the search for a kernel was interrupted: the fit goes on with the best one so "
         "far.",
@@ -221,13 +221,13 @@ def warn_of_interrupt():
 
 
 def has_few_points(M, n_rows, n_features, tuning, rows_per_point=ROWS_PER_POINT):
-    """Return whether inducing points are few, for the data and for a `Holdout`."""
+    """Return whether M is small relative to the data and to a `Holdout`."""
     kept = int((1.0 - HELD_OUT_FRACTION) * tuning.holdout_rows)
     most = min(n_rows, count_learning_rows(n_features, tuning), kept)
     return rows_per_point * M < most
 
 
 def learning_part(M, data, rng):
-    """Return the part of the data that teaches a kernel for M inducing points."""
+    """Return the rows from which a kernel for M inducing points is learned."""
     size = max(ROWS_PER_POINT * M, LEAST_PART)
     return data.take(np.sort(rng.permutation(data.n_rows)[:size]))

@@ -9,7 +9,7 @@ from sklearn.utils.random import sample_without_replacement
 # Epochs of k-means. A criterion for stopping would be a sum, whose bits depend on the
 # number of threads.
 KMEANS_EPOCHS = 5
-KMEANS_PAIRS = 400_000_000  # pairs of a row and a centre an epoch, about a second
+KMEANS_PAIRS = 400_000_000  # pairs of a row and a centre in an epoch, about a second
 MAX_CENTRES = 20_000  # centres, beyond which k-means takes minutes
 MAX_PLUS_PLUS = 1024  # centres up to which k-means++ gains more than it costs
 
@@ -72,7 +72,7 @@ def _values(X, rows):
 
 
 def distinct_rows(Z):
-    """Return the distinct rows of Z, and for each row which of them it is.
+    """Return the distinct rows of Z, and the index of each row among them.
 
     The distinct rows stay in the order of Z, so that neither the order nor the sign of
     columns matters.

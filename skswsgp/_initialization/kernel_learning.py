@@ -1,9 +1,9 @@
 """Kernels learned from the density of rows given their nearest other rows.
 
 Learning goes from coarse to fine. First all length-scales share one factor, relative to
-the spread of each feature or, for many features, in the units of X (the pixels of an
-image share theirs). Then each feature has its own length-scale, if held-out rows are
-likelier for it. Then the smoothness is chosen.
+the spread of each feature or, for many features, in the units of X, as suits the pixels
+of an image. Then each feature gets its own length-scale, if held-out rows are likelier
+with it. Then the smoothness is chosen.
 """
 
 import math
@@ -44,17 +44,17 @@ from skswsgp._solvers.tuning import Tuning
 
 RATE = 0.1  # first step of Adam, in logarithms of the parameters
 COARSE_STEPS = 50  # steps of Adam for one common factor of all length-scales
-SITE_STEPS = 50  # steps of Adam on sites, which are found anew for each kernel
-MAX_HELD_OUT = 2000  # rows that decide between shared and free length-scales
-MAX_WIDE_NEIGHBORS = 96  # neighbours of the last steps: cost grows with their cube
-WIDE_STEPS = 100  # steps of Adam with so many neighbours
+SITE_STEPS = 50  # steps of Adam on sites, which are computed anew for each kernel
+MAX_HELD_OUT = 2000  # held-out rows that choose between shared and free length-scales
+MAX_WIDE_NEIGHBORS = 96  # neighbours in the last steps: their cost is cubic
+WIDE_STEPS = 100  # last steps of Adam, with more neighbours
 MAX_LBFGS_STEPS = 100  # steps of L-BFGS on the marginal likelihood of all rows
 MAX_RESCALING_ROWS = 2048  # rows on which kernel and noise variance are rescaled
 SMOOTHNESS = 1.5, 0.5, 2.5  # nu of the Matern kernels that are tried, the start first
 
 
 class LearningOptions(NamedTuple):
-    """How kernels are learned, but for the data."""
+    """Threads, precision, neighbour search and device for learning kernels."""
 
     n_threads: int = 1
     dtype: str = "float64"
@@ -95,12 +95,12 @@ class KernelLearner:
         self.steps = options.tuning.learning_steps
 
     def model(self, fit):
-        """Return a `Model` of the data under a kernel and its noise."""
+        """Return a `Model` of the data with the kernel and noise of a fit."""
         dtype = self.options.dtype
         return neighbor_model(self.X, self.y, self.ratios, *fit[:2], dtype)[0]
 
     def process(self, fit, H=None):
-        """Return the `NeighborProcess` under a kernel and its noise; close it."""
+        """Return the `NeighborProcess` of a fit, which the caller closes."""
         options = self.options
         H = min(H or options.tuning.learning_neighbors, len(self.X) - 1)
         resources = options.n_threads, options.search, options.device
@@ -136,7 +136,7 @@ class KernelLearner:
             return process.log_density(rows)
 
     def fit_noise(self, fit, rng):
-        """Return a fit whose noise suits many rows best; the kernel stays."""
+        """Return a fit with the noise of `NeighborProcess.fit_noise`."""
         with closing(self.process(fit)) as process:
             process.fit_noise(self.weight, rng)
         return fit._replace(noise=process.model.noise.astype(float))
@@ -152,12 +152,11 @@ class KernelLearner:
         return equal and cheap
 
     def maximize_marginal_likelihood(self, fit):
-        """Return the fit of largest marginal likelihood, started from another.
+        """Return the fit that maximises the marginal likelihood, from a start.
 
-        The likelihood of all rows knows few rows better than their nearest neighbours
-        can tell. Logarithms of parameters have the normal prior of
-        `NeighborProcess.learn` around the start, which is returned where a covariance
-        matrix cannot be factorised.
+        For few rows it is more accurate than the density given nearest neighbours.
+        Logarithms of parameters have the normal prior of `NeighborProcess.learn` around
+        the start, which is returned if a covariance matrix cannot be factorised.
         """
         centred = self.model(fit).Z.astype(np.float64)
         noise = fit.noise[0] * self.ratios[0, 0]
@@ -191,12 +190,11 @@ class KernelLearner:
     # --- as many neighbours as predictions have -------------------------------------
 
     def relearn_with_more_neighbors(self, fit, H, rng):
-        """Return a fit whose variances suit rows given their H nearest other rows.
+        """Return a fit whose variances suit predictions from H neighbours.
 
-        A kernel that was learned from few neighbours has never met the distances
-        between many, such as those between the folds of a sheet that come close to each
-        other. Where its variances do not suit H neighbours, it learns on with as many,
-        at most MAX_WIDE_NEIGHBORS.
+        A kernel learned from few neighbours was not fitted to the distances between
+        many. If `rescale_variance` changes it, learning continues with H neighbours, at
+        most MAX_WIDE_NEIGHBORS, and the variances are rescaled.
         """
         if self.rescale_variance(fit, H, rng) is fit:
             return fit
@@ -207,9 +205,9 @@ class KernelLearner:
     def rescale_variance(self, fit, H, rng):
         """Rescale kernel and noise variance by the mean square standardised residual.
 
-        A common factor of both changes no mean, so that factor is the likeliest one.
-        The fit itself is returned where the gain does not exceed its standard error, or
-        the variance of the kernel is fixed.
+        A common factor of both changes no mean, so the mean square is the likeliest
+        factor. The fit itself is returned if the gain does not exceed its standard
+        error, or if the variance of the kernel is fixed.
         """
         variance = free_variance(fit.kernel, self.X.shape[1])
         if variance is None:
@@ -236,7 +234,8 @@ class KernelLearner:
     def coarse_to_fine(self, spread, noise, rng):
         """Return fits with free and with shared length-scales, the better one first.
 
-        `spread` (D,) is that of the features. A single feature has one fit.
+        `spread` (D,) holds the standard deviations of the features. A single feature
+        has one fit.
         """
         if len(spread) == 1:
             start = KernelFit(start_kernel(spread), noise)
@@ -255,7 +254,7 @@ class KernelLearner:
 
         shared = learn(KernelFit(start_kernel(spread), noise), COARSE_STEPS, True)
         if len(spread) > self.options.tuning.learning_neighbors:
-            # There are more features than a row has neighbours to tell them apart.
+            # A row has fewer neighbours than features, too few to tell them apart.
             varying = varying_features(self.X)
             size = root_mean_square(spread[varying]) if varying.any() else 1.0
             equal = start_kernel(np.full_like(spread, size))
@@ -305,14 +304,14 @@ def learn_kernel(
     data, kernel, noise_variance, rng, options, *, fit_all_noise=False,
     n_neighbors=None, exact=False,
 ):  # fmt: skip
-    """Learn kernel and noise variances from the density of rows given their nearest.
+    """Learn kernel and noise variances from rows given their nearest other rows.
 
     Parameters
     ----------
     data : TrainingRows
-        Inputs in any units, standardised targets (n, Q), positive weights: how often a
-        row counts, and what its noise variance is divided by. A random part of many
-        rows is used.
+        Inputs in any units, standardised targets (n, Q), positive weights. A weight is
+        how often a row counts, and divides its noise variance. If there are many rows,
+        a random part is used.
     kernel : kernel object or None
         Where to start. None starts at the default kernel, with shared or free
         length-scales, and tries each SMOOTHNESS.
@@ -323,13 +322,12 @@ def learn_kernel(
     options : LearningOptions
         Threads, precision, neighbour search, device.
     fit_all_noise : bool, default=False
-        Whether the noise of each fit suits its own smoothness, or only that of the
-        best.
+        Whether noise is fitted again for each kernel, or for the best one only.
     n_neighbors : int, default=None
-        The number of rows from which predictions will be made. The last steps use as
-        many, and variances are then rescaled; None leaves both out.
+        Number of rows from which predictions will be made. The last steps use as many
+        neighbours, and variances are then rescaled; None leaves both out.
     exact : bool, default=False
-        Whether few rows maximise their marginal likelihood in the end.
+        Whether to maximise the marginal likelihood at the end if rows are few.
 
     Returns
     -------
@@ -339,7 +337,7 @@ def learn_kernel(
     X, y, weight = learning_rows(data, rng, options.tuning)
     spread = feature_spread(X, rng)
     start = start_kernel(spread) if kernel is None else kernel
-    compile_kernel(start, X.shape[1], options.dtype)  # refuses it before any work
+    compile_kernel(start, X.shape[1], options.dtype)  # raises an error before any work
     noise = np.zeros(y.shape[1])
     noise += noise_variance
     if len(X) == 1:
@@ -365,26 +363,26 @@ def learn_kernel(
 
 
 def learn_given(learner, start, spread, rng):
-    """Return the fit of a kernel whose form the user gave."""
+    """Return the fit of the user's kernel."""
     around = params_in_units(start.kernel, spread, varying_features(learner.X))
     fit = learner.learn(start, rng, learner.steps, RATE, around=around)
     fit = learner.fit_noise(fit, rng)
-    # The prior of the second leg is around its own start: with the first one's, errors
-    # on held-out rows grow.
+    # The second run has its prior around its own start: with the prior of the first
+    # run, errors on held-out rows grow.
     fit = learner.learn(fit, rng, learner.steps // 2, RATE / 2)
     return learner.fit_noise(fit, rng)
 
 
 def learn_kernel_from_sites(sites, X, weight, start, rng, options):
-    """Return the kernel that sites N(f_i; t_i, v_i) of a latent function teach.
+    """Return the kernel learned from sites N(f_i; t_i, v_i) of a latent function.
 
-    Given the sites, the gradient of their nearest-neighbour likelihood by the kernel is
-    that of the variational bound, up to the neighbours.
+    For given sites, the gradient of their log density by the kernel is that of the
+    variational bound, except that the density of a row uses its nearest rows only.
 
     Parameters
     ----------
     sites : tuple of arrays of shape (N, Q)
-        t and v, the latter of a site without its weight.
+        t and v, where v is the variance for a row of weight 1.
     X : array of shape (N, D)
         Inputs.
     weight : array of shape (N,)
@@ -404,10 +402,9 @@ def learn_kernel_from_sites(sites, X, weight, start, rng, options):
 
 
 def learning_search(search):
-    """Return the kind of neighbour search for learning, given the user's word.
+    """Return the kind of neighbour search for learning, given the user's choice.
 
-    Kernels change all the time while they are learned, and a graph is too slow to make
-    for each.
+    The kernel changes while it is learned, and a graph is too slow to build each time.
     """
     return "auto" if search == "pynndescent" else search
 

@@ -1,7 +1,7 @@
-"""The local Gaussian process: kernel parameters and predictions from nearest data.
+"""Kernel parameters and predictions from the nearest rows of data.
 
-Data rows stand in a `Model` in the place of inducing points: Z the inputs, m the
-targets, s their noise variances relative to `noise` (one over their weights).
+Rows of data take the place of inducing points in a `Model`: Z holds their inputs, m
+their targets, and s their noise variances relative to `noise`, one over their weights.
 """
 
 import numpy as np
@@ -17,12 +17,12 @@ from skswsgp._solvers.data import center_rows
 from skswsgp._solvers.model import build_model
 from skswsgp._solvers.progress import half_cosine
 
-BATCH_SIZE = 256  # rows a step
-PRIOR_VARIANCE = 1.0  # of the logarithms of the parameters
-MAX_NOISE_ROWS = 16_384  # rows on which the noise is settled, at most
-MAX_NOISE_WORK = 1_000_000  # the same times features
-MAX_LOG_FACTOR = 3.0  # of its logarithm, at most
-REFRESH = 25  # steps between two looks at the neighbours
+BATCH_SIZE = 256  # rows in a step of Adam
+PRIOR_VARIANCE = 1.0  # prior variance of the logarithm of a parameter
+MAX_NOISE_ROWS = 16_384  # largest number of rows on which the noise is fitted
+MAX_NOISE_WORK = 1_000_000  # limit on rows times features where the noise is fitted
+MAX_LOG_FACTOR = 3.0  # bound on the logarithm of the factor of a fitted variance
+REFRESH = 25  # steps of Adam between two searches for neighbours
 NOT_FINITE = (
     "the nearest-neighbour likelihood produced NaN or infinity: a covariance matrix "
     "could not be factorised or a parameter overflowed; bound the kernel's parameters "
@@ -40,15 +40,15 @@ class NeighborProcess:
     Parameters
     ----------
     model : Model
-        The data; kernel parameters and noise are modified by `learn`.
+        The data; `learn` and `fit_noise` modify kernel parameters and noise.
     n_neighbors : int
         H, less than the number of rows for `learn`.
     n_threads : int
-        Threads of every launch.
+        Number of threads.
     search : str
         Kind of neighbour search.
     device : str
-        "cpu", or "cuda" for a GPU; then `close` gives its memory back.
+        "cpu" or "cuda"; `close` releases the memory of a GPU.
     """
 
     def __init__(self, model, n_neighbors, n_threads, search="auto", device="cpu"):
@@ -59,7 +59,7 @@ class NeighborProcess:
         self.engine = make_kriging_engine(device, model, n_neighbors, n_threads)
 
     def close(self):
-        """Give back what a device holds."""
+        """Release the memory of the device."""
         self.engine.close()
 
     def learn(
@@ -86,21 +86,22 @@ class NeighborProcess:
         weight : ndarray of shape (N,)
             How often a row counts.
         rng, steps, rate
-            Draws the rows; Adam's steps; its rate, which falls along half a cosine.
+            Source of random numbers, number of steps of Adam, and learning rate of
+            the first step; the rate falls along half a cosine.
         rows : ndarray or None
-            The i of the sum, None for all; others serve as neighbours only.
+            Rows i of the sum, None for all; other rows are neighbours only.
         shared : ndarray or None
             Parameters whose logarithms move by a common amount.
         noise_free : bool
             Whether the noise moves.
         around : ndarray of shape (P,) or None
-            The middle of the prior of the kernel's parameters, None for where they
-            start; that of the noise is where it starts.
+            Medians of the priors of the kernel parameters, None for their start.
+            The medians for the noise variances are always their start.
 
         Returns
         -------
         means : ndarray of shape (steps,)
-            Mean log density of the rows of each step, as it was before the step.
+            Mean log density of the rows of each step, before the step.
         """
         model, free = self.model, compiled.free
         rows = np.arange(len(model.Z)) if rows is None else rows
@@ -117,7 +118,7 @@ class NeighborProcess:
             if start == 0:
                 drawn = draw_rows(rows, n * min(REFRESH, steps - step), rng)
                 w = weight[drawn]
-                # The noise of a datum whose weight counts it several times.
+                # A row of weight w counts w times, each time with its noise times w.
                 ratios = model.s[drawn] * w[:, None]
                 targets = np.hstack([model.m[drawn], ratios])
                 batch = Batch(model.Z[drawn], targets, w, self.others(drawn))
@@ -138,11 +139,11 @@ class NeighborProcess:
         return means
 
     def fit_noise(self, weight, rng):
-        """Multiply the noise variances by what raises the density of many rows most.
+        """Multiply the noise variances by the factor under which rows are likeliest.
 
-        Where rows nearly repeat each other but for y, a few carry most of what can be
-        lost by too little noise. Adam, which scales each step by gradients seen so far,
-        walks past them; a search on a fixed sample does not.
+        Where rows differ in y but hardly in X, a few of them cause most of the loss
+        under too little noise. Adam scales each step by past gradients and misses these
+        rows; a search on a fixed sample does not.
         """
         model, N = self.model, len(self.model.Z)
         most = min(MAX_NOISE_ROWS, MAX_NOISE_WORK // model.Z.shape[1])
@@ -163,12 +164,12 @@ class NeighborProcess:
         )
         if not np.isfinite(loss(0.0)):
             raise FloatingPointError(NOT_FINITE)
-        loss(min((0.0, found.x), key=loss))  # it leaves the noise there
+        loss(min((0.0, found.x), key=loss))  # sets the noise to the better value
 
     def log_density(self, rows):
         """Return log p(y_i | its H nearest others) of data rows, summed over outputs.
 
-        As if each had the weight 1, whatever the noise of the others.
+        Each of these rows counts with weight 1; its neighbours have their own noise.
         """
         square, v = self.standardised(rows)
         return -0.5 * np.sum(np.log(2.0 * np.pi * v) + square, axis=1)
@@ -180,15 +181,15 @@ class NeighborProcess:
         return (self.model.m[rows] - mu) ** 2 / v, v
 
     def others(self, rows):
-        """Return the H nearest data of data rows, without themselves."""
-        rows, place = np.unique(rows, return_inverse=True)  # each is searched once
+        """Return the lists (n, H) of the nearest other rows of data."""
+        rows, place = np.unique(rows, return_inverse=True)  # one search for each row
         lists = self.make_search(self.H + 1).query(self.model.Z[rows])
         own = lists == rows[:, None]
-        own[~own.any(axis=1), self.H] = True  # a row among its own duplicates
+        own[~own.any(axis=1), self.H] = True  # duplicates took the place of the row
         return lists[~own].reshape(len(rows), self.H)[place]
 
     def make_search(self, n_neighbors):
-        """Return a search for the data that are nearest under the kernel as it is."""
+        """Return a search for the nearest rows of data under the present kernel."""
         kernel = kernel_of(self.model)
         scaled = choose_metric("kernel", kernel).name == "scaled"
         return NeighborSearch(
@@ -203,7 +204,7 @@ class NeighborProcess:
     def predict_rows(self, X, center):
         """Return mean and variance of the latent functions at rows of X, (n, Q).
 
-        X is in the units of the user; each row is predicted from its nearest.
+        X is in the units of the user; each row is predicted from H rows of data.
         """
         query = self.make_search(self.H).query
         pairs = []
@@ -219,7 +220,7 @@ class NeighborProcess:
 def neighbor_model(X, y, ratios, kernel, noise_variance, dtype):
     """Return (Model, center of X) of data X (N, D), y (N, Q).
 
-    Their noise variances are noise_variance (Q,) times ratios, (N, Q) or (N, 1).
+    The noise variances are noise_variance (Q,) times ratios, (N, Q) or (N, 1).
     """
     attributes = {
         "kernel_": kernel,
@@ -232,7 +233,7 @@ def neighbor_model(X, y, ratios, kernel, noise_variance, dtype):
 
 
 def draw_rows(rows, n_drawn, rng):
-    """Return random ones of `rows`, each as often as any other to within one."""
+    """Draw from `rows` at random; the counts of two rows differ by at most one."""
     rounds = -(-n_drawn // len(rows))
     drawn = np.concatenate([rng.permutation(rows) for _ in range(rounds)])
     return drawn[:n_drawn]

@@ -1,10 +1,10 @@
 """The kernel of a classifier, refined on its own likelihood.
 
-Labels coded as numbers say which features matter. They do not say how large the latent
-function is, and they are no Gaussian targets. So q(u) and its sites are found for the
-kernel at hand, on a part of the rows of which each is an inducing point. The sites, as
-data with noise, then teach a better kernel, and so on. The kernel under which held-out
-rows are likeliest is kept.
+Labels coded as numbers show which features matter, but not how large the latent
+function is, and they are not Gaussian. So q(u) and its sites are computed for the
+present kernel, on a part of the rows, each of which is an inducing point. A better
+kernel is then learned from the sites as noisy targets, and so on. The result is the
+kernel under which held-out rows are likeliest.
 """
 
 import math
@@ -24,16 +24,16 @@ from skswsgp._linear.projection import mean_prior_variance
 VARIANCE_STEP = 3.0  # factor of the kernel variance between two trials
 MAX_VARIANCE_STEPS = 6  # trials in one direction
 USUAL_VARIANCE = 9.0  # median of the prior of a classifier's kernel variance
-MAX_KERNELS = 4  # kernels learned from sites
+MAX_KERNELS = 4  # largest number of kernels learned from sites
 TOLERANCE = 1e-3  # nats a row: least gain of a trial, and convergence of its bound
 LEAST_PRECISION = 1e-4  # least precision of a site, relative to that of the prior
 
 
 def refine_kernel(starts, data, settings, options, rng):
-    """Return a `KernelFit` under which held-out rows are at least as likely.
+    """Return the `KernelFit`, of those tried, that suits held-out rows best.
 
-    `starts` is a list of `KernelFit`: the first counts unless another one is better.
-    Fixed parameters stay. Other arguments are those of `Holdout`.
+    `starts` is a list of `KernelFit`: the first is the start unless another is better.
+    Fixed parameters do not change. Other arguments are those of `Holdout`.
     """
     search = SiteRefinement(starts[0], data, settings, options, rng)
     if not search.decisive:
@@ -55,7 +55,7 @@ def refine_kernel(starts, data, settings, options, rng):
 
 
 class SiteRefinement(Holdout):
-    """Kernels in turn, each judged by rows that its q(u) has not seen.
+    """A search for the kernel under which held-out rows are likeliest.
 
     Attributes
     ----------
@@ -85,14 +85,14 @@ class SiteRefinement(Holdout):
 
     @property
     def fit(self):
-        """The best `KernelFit` so far, with the scale that suits its variances."""
+        """The best `KernelFit` so far, with its variance scale."""
         if self.best is None:
             return self.start
         scale = self.variance_scale(self.best)
         return self.start._replace(kernel=self.kernel, variance_scale=scale)
 
     def solver_for(self, kernel):
-        """Return a solver under a kernel that starts from the sites of the best one."""
+        """Return a solver for a kernel, started from the sites of the best solver."""
         attributes = {"kernel_": kernel, "inducing_points_": self.Z}
         if self.best is not None:
             attributes["inducing_mean_"] = self.best.engine.model.m
@@ -116,11 +116,11 @@ class SiteRefinement(Holdout):
         return shared
 
     def consider(self, make, *arguments, cost=0.0):
-        """Make a solver, and keep it if held-out rows are likelier than ever.
+        """Store make(*arguments), a solver, if held-out rows are likeliest under it.
 
-        They must be likelier by TOLERANCE and a cost in nats that all rows share, and
-        beyond the standard error. A solver that fails is worse than any. Returns
-        whether the solver was kept.
+        The mean gain must exceed its standard error, and also TOLERANCE plus `cost`, in
+        nats, over the effective sample size. A solver that fails is not stored. Returns
+        whether the solver was stored.
         """
         try:
             solver = make(*arguments)
@@ -134,10 +134,10 @@ class SiteRefinement(Holdout):
         return True
 
     def scale(self, factor, most):
-        """Multiply the variance by a factor, or else divide it, while that helps.
+        """Multiply or divide the kernel variance by a factor while rows are likelier.
 
-        Few held-out rows that are all predicted well would ask for ever more variance,
-        so its logarithm has a normal prior.
+        There are at most `most` steps either way. The logarithm of the variance has a
+        normal prior: few rows that are all predicted well favour ever larger variances.
         """
         found = free_variance(self.start.kernel, self.X.shape[1])
         if found is None:
@@ -163,7 +163,7 @@ class SiteRefinement(Holdout):
         return -0.5 * (distance / self.settings.tuning.variance_spread) ** 2
 
     def relearned(self):
-        """Return a solver under the kernel that the sites of the best one teach."""
+        """Return a solver for a kernel learned from the sites of the best solver."""
         kept, start = ~self.held_out, self.start._replace(kernel=self.kernel)
         weight = self.weight[kept, None]
         least = LEAST_PRECISION / mean_prior_variance(start.kernel, self.Z)

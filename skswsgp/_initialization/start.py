@@ -1,10 +1,10 @@
-"""What training starts from: kernel, noise, inducing points and q(u).
+"""The start of training: kernel, noise, inducing points and q(u).
 
 init="local" learns kernel and noise from the likelihood of rows given their nearest
-other rows, before there is any inducing point. Classes are coded as numbers for that.
-For the natural solver, which does not train the kernel, the kernel of a classifier is
-then refined on its own likelihood, and that for few inducing points is chosen among
-candidates by held-out rows.
+other rows, before there is any inducing point. Classes are coded as numbers for this.
+The natural solver does not train the kernel. For it, the kernel of a classifier is then
+refined on the likelihood of the labels, and if inducing points are few, held-out rows
+choose between candidate kernels.
 """
 
 from contextlib import suppress
@@ -40,17 +40,17 @@ from skswsgp._initialization.site_refinement import refine_kernel
 from skswsgp._neighbors.search import NeighborSearch
 from skswsgp._solvers.model import JITTER, build_model
 
-INITIAL_FRACTION = 0.1  # variance of q(u) before Adam, relative to the prior's
+INITIAL_FRACTION = 0.1  # variance of q(u) before Adam over the prior variance
 
 
 def initial_attributes(settings, data, spread, rng):
-    """Return the fitted attributes of the model as it is before training.
+    """Return the fitted attributes of the model before training.
 
     `spread` (D,) holds the standard deviations of the features.
     """
     D, dtype = data.X.shape[1], settings.dtype
     kernel = default_kernel(spread) if settings.kernel is None else settings.kernel
-    compile_kernel(kernel, D, dtype)  # refuses a kernel before any work
+    compile_kernel(kernel, D, dtype)  # raises an error before any work
     if not isinstance(settings.inducing_points, str):
         points = given_points(settings.inducing_points, D, settings.n_inducing)
         settings = settings._replace(inducing_points=points)
@@ -86,7 +86,7 @@ def initial_attributes(settings, data, spread, rng):
         start["variance_scale_"] = fit.variance_scale
     full = takes_full_covariance(settings, data.n_rows, M, H)
     if solver.finds_optimum and (conjugate or not full):
-        S = prior_variances(fit.kernel, Z, settings.n_latent, dtype)  # any will do
+        S = prior_variances(fit.kernel, Z, settings.n_latent, dtype)  # any S will do
     else:
         S = initial_covariance(start, full, settings)
     return start | {"inducing_covariance_": S}
@@ -102,9 +102,9 @@ def prior_variances(kernel, Z, n_latent, dtype):
 def initial_covariance(attributes, full, settings):
     """Return S of q(u) before training, a fraction of the prior covariance.
 
-    All of S is INITIAL_FRACTION K, given as its lower factor (M, M, Q). A diagonal
-    holds that fraction of the variance of each u_j given its H nearest others, (M, Q):
-    the prior variances themselves would be too wide where inducing points lie close.
+    A full S is INITIAL_FRACTION K, returned as its lower factor (M, M, Q). A diagonal S
+    (M, Q) is that fraction of the variance of each u_j given its H nearest others: the
+    prior variances themselves would be too large where inducing points lie close.
     """
     Z, kernel = attributes["inducing_points_"], attributes["kernel_"]
     M, n_latent = attributes["inducing_mean_"].shape
@@ -138,18 +138,18 @@ def conditional_variance(model, H, settings):
     )
     lists = search.query(model.Z).astype(np.int64)
     own = lists == np.arange(len(lists))[:, None]
-    own[~own.any(axis=1), H] = True  # where a point is not its own neighbour
+    own[~own.any(axis=1), H] = True  # duplicates took the place of the point
     others = lists[~own].reshape(len(lists), H).astype(np.int32)
     _, v = engine.predict(model.Z, others, with_variance=True)
     return v[:, 0].astype(np.float64)
 
 
 def learn_start(settings, data, spread, rng):
-    """Return the `KernelFit` that the data teach.
+    """Return the `KernelFit` learned from the data.
 
-    With few inducing points for the number of rows, a second kernel is learned from a
-    part of the rows, whose neighbours are further away, and held-out rows decide. The
-    variance scale of classes is judged with the inducing points of the fit.
+    If inducing points are few for the number of rows, a second kernel is learned from a
+    part of the rows, whose neighbours are further away, and held-out rows choose. The
+    variance scale of a classifier is chosen for the number of inducing points.
     """
     D = data.X.shape[1]
     M = count_inducing(settings, data.n_rows, D)
@@ -165,7 +165,7 @@ def learn_start(settings, data, spread, rng):
         settings.tuning,
     )
     conjugate = settings.likelihood_record.conjugate
-    # Predictions from all rows use H of them, chosen as the last steps choose theirs.
+    # If predictions use the H nearest rows, so do the last steps of learning.
     nearest = conjugate and settings.neighbor_metric == "kernel"
     n_neighbors = H if chosen and M >= data.n_rows and nearest else None
     learning = settings, options, rng, n_neighbors, few
@@ -173,7 +173,7 @@ def learn_start(settings, data, spread, rng):
     unscaled = fits[0]._replace(variance_scale=1.0)
     if not chosen:
         return unscaled
-    # Site refinement scales variances for inducing points at all rows of its part.
+    # Site refinement chose its scale with an inducing point at each row of a part.
     rescaled = not conjugate and has_few_points(
         M, data.n_rows, D, settings.tuning, rows_per_point=1
     )
@@ -184,15 +184,15 @@ def learn_start(settings, data, spread, rng):
         return unscaled
     part = learning_part(M, data, rng)
     if few and part.n_rows < data.n_rows:
-        with suppress(FloatingPointError):  # a candidate that fails is not needed
+        with suppress(FloatingPointError):  # other candidates remain
             fits += learn_candidates(part, *learning)
     return comparison.best_of(fits)
 
 
 def learn_candidates(data, settings, options, rng, n_neighbors, few):
-    """Return the kernels that some rows teach, as `KernelFit`, the best first.
+    """Return each `KernelFit` learned from some rows, the best first.
 
-    Without a kernel of the user the smoothness is learned as well.
+    The smoothness is learned as well if the user gives no kernel.
     """
     record = settings.likelihood_record
     fits = learn_kernel(

@@ -27,7 +27,7 @@ def solve_systems(x, systems, right, multiply, precondition, tolerance, max_step
     tolerance : float
         Norm of the residual of a solved system, relative to the right-hand side.
     max_steps : int
-        Number of steps after which the systems left are given up.
+        Number of steps after which the other systems are left unsolved.
 
     Returns
     -------

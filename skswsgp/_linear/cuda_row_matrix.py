@@ -15,13 +15,13 @@ from skswsgp._compiled.team import team_range, team_rank, team_sum
 from skswsgp._linear.row_matrix import rmatvec_term, row_product, squared_row_product
 
 LEAST_ENTRIES = 1_000_000  # entries; a product with fewer takes a core a millisecond
-MAX_BLOCKS = 4096  # blocks of a launch, each of which takes rows or columns in turn
+MAX_BLOCKS = 4096  # most blocks of a launch, which share the rows or columns
 WHAT = "the rows of a system"  # name of the arrays in errors
 
 
 @kernel
 def matvec_kernel(lists, weights, squares, u, factor, out):
-    """out (n,) = A u, or A^2 u if `squares`, times `factor` (n,) unless it is empty."""
+    """Set out (n,) = A u, or A^2 u if `squares`, times `factor` (n,) if not empty."""
     rank, _ = team_rank()
     for i in range(cuda.blockIdx.x, lists.shape[0], cuda.gridDim.x):
         if squares:
@@ -34,7 +34,7 @@ def matvec_kernel(lists, weights, squares, u, factor, out):
 
 @kernel
 def rmatvec_kernel(starts, entries, weights, squares, v, out):
-    """out (M,) = A' v, or A^2' v if `squares`.
+    """Set out (M,) = A' v, or A^2' v if `squares`.
 
     Column j consists of the entries with the flat indices
     entries[starts[j] : starts[j + 1]].

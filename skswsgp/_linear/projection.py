@@ -109,7 +109,7 @@ class Projection:
         return ((i, self._compute_rows(i)[0]) for i in index_blocks(self.shape[0]))
 
     def _compute_rows(self, index):
-        """Return some rows of A, and of F without its floor."""
+        """Return some rows of A, and of F before its lower limit is applied."""
         X = self.data.block(index)[0]
         if self._factor is None:
             lists = self.lookup(index, X)

@@ -88,7 +88,7 @@ def add_chunks(partial, part, out):
 
 @njit
 def solve_vector(lists, weights, u):
-    """u (M,) = (A' A)^-1 u for a square A that is triangular in the order of its rows.
+    """Replace u (M,) by (A' A)^-1 u for a square A, triangular in order of its rows.
 
     The last entry of a list is the diagonal, the row's own column. Its other columns
     must be own columns of earlier rows, except where the entry is zero.
@@ -108,7 +108,7 @@ def solve_vector(lists, weights, u):
 
 @njit_range
 def quadratic_rows(first, last, t, lists, weights, L, projection, out):
-    """out[i] = |L' a|^2 for the rows a = A[i] from first to last.
+    """Set out[i] = |L' a|^2 for the rows a = A[i] from first to last.
 
     L is (1, M, M); projection (n_threads, M) is scratch.
     """
@@ -137,14 +137,14 @@ def weighted_gram_rows(first, last, t, lists, weights, w, out):
 
 @njit_parallel
 def matvec_column(lists, weights, squares, u, out):
-    """out (n,) = A u, or A^2 u with the squared entries of A."""
+    """Set out (n,) = A u, or A^2 u with the squared entries of A."""
     for chunk in prange(CHUNKS):
         matvec_chunk(lists, weights, squares, u, np.int64(chunk), out)
 
 
 @njit_parallel
 def rmatvec_column(lists, weights, kind, v, u, partial, out):
-    """out (M,) = A' v, A^2' v or A' diag(v) A u for kind PLAIN, SQUARES or NORMAL.
+    """Set out (M,) = A' v, A^2' v or A' diag(v) A u for PLAIN, SQUARES or NORMAL.
 
     `partial` (CHUNKS, M) is scratch.
     """

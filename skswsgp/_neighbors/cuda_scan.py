@@ -18,7 +18,7 @@ from skswsgp._compiled.threads import row_blocks
 from skswsgp._covariance.program import fill_tile
 from skswsgp._neighbors.heaps import offer_point, sort_heap, squared_distance
 
-HEAPS = 2**17  # heaps filled at once at most, half as many as large GPUs have threads
+HEAPS = 2**17  # most heaps filled at once: half the number of threads of large GPUs
 LEAST_POINTS = 8  # points of a segment, in units of H; fewer would only fill a heap
 ENTRY = np.dtype(np.float64).itemsize + np.dtype(np.int32).itemsize  # bytes in a heap
 GROUP = 8  # points whose kernel values a thread computes at once
@@ -117,7 +117,7 @@ class DeviceDistanceScan:
 
     @property
     def _bytes_per_heap(self):
-        """Bytes of a heap and its scratch."""
+        """Return the bytes of a heap and its scratch."""
         return self.n_neighbors * ENTRY
 
     def find(self, points, offset=-1):

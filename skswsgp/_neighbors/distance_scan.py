@@ -48,7 +48,7 @@ UNDERFLOW_MARGIN = 1e-36  # squared distance, above the loss of a key by underfl
 MAX_NORM = 1e30  # |x|^2 beyond which float32 may overflow
 MAX_BISECTIONS = 24  # steps of the search for a bound
 HALF = np.float32(0.5)
-CANDIDATES_PER_NEIGHBOR = 2  # candidates of a row for which there is room
+CANDIDATES_PER_NEIGHBOR = 2  # capacity for candidates of a row, in units of H
 FIRST_SEGMENT = 1024  # inducing points whose predecessors are all found by brute force
 
 
@@ -155,7 +155,7 @@ def pack_rows(points, order, first, n_rows, x, twice_x, x_norm):
 
 @njit
 def fill_products(twice_x, visits, panels, leaf, products):
-    """products[r, j] = 2 x_r' z_j for the points of a leaf and groups that visit it."""
+    """Set products[r, j] = 2 x_r' z_j for points of a leaf and groups that visit it."""
     D, side = panels.shape[1], LEAF_SIZE // BLOCK
     for p in range(side):
         panel = panels[leaf * side + p]
@@ -253,7 +253,8 @@ def offer_first(points, row, inducing, n, distances, indices):
 def tighten_bound_exactly(task, work, r, row):
     """Reduce the candidates of a row to the H nearest, by exact distances.
 
-    For crowds of points, whose keys cannot tell H candidates from the others.
+    It serves rows with so many points at nearly equal distances that keys cannot
+    separate H candidates from the others.
     """
     slack, distances, n = task.slack, work.distances, work.count[r]
     offer_candidates(

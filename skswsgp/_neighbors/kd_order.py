@@ -1,7 +1,7 @@
 """Points in the order of a k-d tree (Bentley, 1975), and the boxes around them.
 
-Inducing points lie in leaves, rows in groups of BLOCK. A leaf is left out of the search
-of a group without a look at its points if its bounding box is too far away.
+Inducing points lie in leaves, rows in groups of BLOCK. The search of a group skips a
+leaf whose bounding box is too far away.
 
 Corners of boxes are rounded outwards and their distances are low by at most the slack
 of the search, so a point within the reach of a row lies in no box that is left out.
@@ -14,8 +14,8 @@ from skswsgp._compiled.team import BLOCK
 
 ROWS_PER_BLOCK = 64  # rows that visit a leaf while it is in cache
 ROW_GROUPS = ROWS_PER_BLOCK // BLOCK  # groups of rows in a block
-NEAREST_LEAVES_FIRST = 1  # leaves that a group visits before it knows its reach
-REACH_FRACTIONS = (0.02, 0.1, 0.3, 0.6, 1.0)  # of a group's reach, visited in turn
+NEAREST_LEAVES_FIRST = 1  # leaves visited before the reach of a group is known
+REACH_FRACTIONS = (0.02, 0.1, 0.3, 0.6, 1.0)  # fractions of a group's reach
 NO_BOUND, INFINITE = np.float32(3e38), np.float32(np.inf)
 SAMPLE_SIZE = 64  # points of a part that choose the feature along which it is halved
 MAX_PARTS = 64  # parts that wait to be halved, enough for 2^31 points
@@ -115,7 +115,7 @@ def squared_gap(low, high, i, lower, upper, leaf):
 
 @njit
 def measure_boxes(corners, lower, upper, box_gap):
-    """box_gap[leaf, g] = squared distance between the boxes of a leaf and a group."""
+    """Set box_gap[leaf, g] to the squared distance of the boxes of leaf and group."""
     for leaf in range(box_gap.shape[0]):
         for g in range(ROW_GROUPS):
             gap = squared_gap(corners[0], corners[1], g, lower, upper, leaf)

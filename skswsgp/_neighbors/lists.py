@@ -1,11 +1,11 @@
-"""Neighbour lists of rows of data, found anew where the model has moved."""
+"""Neighbour lists of rows of data, updated when the model has changed."""
 
 import numpy as np
 
 from skswsgp._covariance.program import kernel_of
 from skswsgp._neighbors.search import NeighborSearch
 
-METRIC_TOLERANCE = 0.05  # movement of log length-scales, or of Z in length-scales
+METRIC_TOLERANCE = 0.05  # change of log length-scales, or of Z over length-scales
 
 
 class TrackedSearch:
@@ -92,7 +92,7 @@ class NeighborTracker:
 
     def __init__(self, search, n_rows, memory_budget):
         self.search = search
-        self._versions = np.full(n_rows, -1, np.int32)  # of the search of each list
+        self._versions = np.full(n_rows, -1, np.int32)  # search that made each list
         shape = n_rows, search.engine.n_neighbors
         fits = np.prod(shape) * np.dtype(np.int32).itemsize <= memory_budget
         self._lists = np.empty(shape, np.int32) if fits else None
@@ -110,10 +110,10 @@ class NeighborTracker:
         return self._lists[rows]
 
     def stale(self, rows):
-        """Return for each of the rows visited whether its list is to be found anew."""
+        """Return whether each of the rows visited needs a new list, (len(rows),)."""
         self.search.refresh(len(rows))
         return self._versions[rows] != self.search.version
 
     def mark_current(self, rows):
-        """Note that the rows have lists of the current search, stored somewhere."""
+        """Mark the lists of the rows as current, wherever they are stored."""
         self._versions[rows] = self.search.version

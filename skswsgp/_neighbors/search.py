@@ -89,7 +89,7 @@ class _Graph:
     """A neighbour graph of PyNNDescent: approximate, for M too large to scan."""
 
     def __init__(self, points, n_neighbors, n_threads, seed):
-        # The import takes seconds, so it waits until a graph is asked for.
+        # The import takes seconds, so it waits until a graph is needed.
         from pynndescent import NNDescent
 
         self.n_neighbors, self.n_threads = n_neighbors, n_threads

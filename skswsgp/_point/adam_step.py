@@ -9,7 +9,7 @@ from skswsgp._compiled.jit import njit, njit_small
 from skswsgp._compiled.special import exponential
 from skswsgp._covariance.program import refresh_scales
 
-BETA1, BETA2, EPSILON = 0.9, 0.999, 1e-12
+BETA1, BETA2, EPSILON = 0.9, 0.999, 1e-12  # decay of both moments; added to the root
 _LOG_BETA1, _LOG_BETA2 = math.log(BETA1), math.log(BETA2)
 LOG_NOISE_BOUNDS = (math.log(1e-8), math.log(1e4))
 NOT_FINITE = (

@@ -32,7 +32,7 @@ from skswsgp._point.posterior import (
     posterior_vjp,
 )
 
-# Where the pairs of a row of X begin in its tile: with itself, with the inducing points
+# First pair of a row of X in its tile: with itself, with the inducing points
 OWN, CROSS = 0, 1
 
 # --- each row with its own K_w --------------------------------------------------------
@@ -80,7 +80,7 @@ def factorise(model, work, H):
 
 @njit_inline
 def fill_point(model, X, active, row, H, work):
-    """Gather the neighbours of X[row] and fill the tile that k and k(x, x) end."""
+    """Gather the neighbours of X[row]; fill the tile, which ends with k and k(x, x)."""
     gather(model, active, row, H, work)
     for d in team_range(0, X.shape[1]):
         work.points[d, H] = X[row, d]
@@ -184,7 +184,7 @@ def count_jitter(usual, jitter, jitter_counts, place):
 
 
 class DenseStack(NamedTuple):
-    """Vectors for d/dK that the rows of a minibatch leave, and a column a thread."""
+    """Vectors from which d/dK of a minibatch follows, and a column for each thread."""
 
     A: np.ndarray  # (n, side) rows a_i
     R: np.ndarray  # (n, side) rows r_i, see `Workspace.half_adjoint`

@@ -38,7 +38,7 @@ def krige(model, work, H, q):
     """
     top, noise = work.values.shape[0] - 1, model.noise[q]
     unpack(work.values, H, work.K)
-    # The unit of jitter leaves the noise out, which a small weight makes large
+    # The unit of jitter excludes the noise, which is large for a small weight
     unit = mean_diagonal(work.K, H)
     for i in team_range(0, H):
         work.K[i, i] += noise * work.s[q, i]

@@ -2,7 +2,7 @@
 
 Functions give the expectation of log p under Gaussian marginals f_q ~ N(mu_q, v_q) with
 its derivatives. The records of `LIKELIHOODS` hold all that the rest of the package
-knows of a likelihood; doc/developer/add_likelihood.md says how to add one.
+needs of a likelihood; doc/developer/add_likelihood.md says how to add one.
 """
 
 import math
@@ -151,7 +151,7 @@ def normal_nodes(n_nodes, n_dims):
 
 
 class LikelihoodRecord:
-    """What the package knows of a likelihood; the defaults suit one latent function.
+    """The properties of a likelihood; the defaults suit one latent function.
 
     Attributes
     ----------
@@ -278,11 +278,6 @@ class Softmax(ClassLikelihood):
 
 
 LIKELIHOODS = {record.name: record for record in (Gaussian(), Bernoulli(), Softmax())}
-
-
-def record_of(likelihood):
-    """Return the record of a `Likelihood` or a `Model`."""
-    return next(r for r in LIKELIHOODS.values() if r.code == likelihood.family)
 
 
 def make_likelihood(name, n_latent, dtype):

@@ -1,4 +1,4 @@
-"""What is evaluated for one row of data, for the loops of both devices.
+"""Evaluations of one row of data, for the loops of both devices.
 
 Each function sets entry `row` of its output arrays, which stay as they are where K_w
 cannot be factorised. `work` are the work arrays of thread or slot t; a factorisation
@@ -45,7 +45,7 @@ def store_posterior(work, row, mu, v):
 
 @njit_inline
 def posterior_row(model, X, active, row, work, mu, v, jitter_counts, t):
-    """mu and, if v (n, Q) has rows, v of eq. 13."""
+    """Compute mu and, if v (n, Q) has rows, v of eq. 13."""
     H = active.shape[1]
     if factorise_row(model, X, active, row, work, jitter_counts, t):
         if v.shape[0] > 0:
@@ -58,7 +58,7 @@ def posterior_row(model, X, active, row, work, mu, v, jitter_counts, t):
 
 @njit_inline
 def weights_row(model, X, active, row, work, weights, residual, jitter_counts, t):
-    """a = K_w^-1 k (H,) and F = k(x, x) - k' a."""
+    """Compute a = K_w^-1 k (H,) and F = k(x, x) - k' a."""
     H = active.shape[1]
     start = row_start(H, TRIANGLE)
     if factorise_row(model, X, active, row, work, jitter_counts, t):
@@ -71,7 +71,7 @@ def weights_row(model, X, active, row, work, weights, residual, jitter_counts, t
 
 @njit_inline
 def inverse_row(model, X, active, row, work, inverse, log_det, jitter_counts, t):
-    """K_w^-1 (H, H) and log |K_w|."""
+    """Compute K_w^-1 (H, H) and log |K_w|."""
     H = active.shape[1]
     if factorise_row(model, X, active, row, work, jitter_counts, t):
         invert_factor(work.chol, work.blocks, work.upper)
@@ -85,7 +85,7 @@ def inverse_row(model, X, active, row, work, inverse, log_det, jitter_counts, t)
 
 @njit_inline
 def expectation_row(model, y, mu, v, row, work, ell, d_mu, d_v):
-    """E log p(y | f), f ~ N(mu, v), and its derivatives by mu and v (Q,)."""
+    """Compute E log p(y | f), f ~ N(mu, v), and its derivatives by mu and v (Q,)."""
     for q in team_range(0, mu.shape[1]):
         work.mean[q] = mu[row, q]
         work.variance[q] = v[row, q]
@@ -99,7 +99,7 @@ def expectation_row(model, y, mu, v, row, work, ell, d_mu, d_v):
 
 @njit_inline
 def bound_row(model, X, y, active, row, work, ell, kl, jitter_counts, t):
-    """E log p(y | f) and KL_w, NaN where K_w cannot be factorised."""
+    """Compute E log p(y | f) and KL_w, NaN where K_w cannot be factorised."""
     H = active.shape[1]
     ell[row], kl[row], jitter = point_bound(model, X, y, active, row, H, work)
     for slot in single(t, t + 1):
@@ -109,7 +109,7 @@ def bound_row(model, X, y, active, row, work, ell, kl, jitter_counts, t):
 
 @njit_inline
 def kriging_row(model, X, active, row, work, mu, v):
-    """mu and F of kriging (Q,), NaN where C cannot be factorised."""
+    """Compute mu and F of kriging (Q,), NaN where C cannot be factorised."""
     H = active.shape[1]
     fill_point(model, X, active, row, H, work)
     for q in range(mu.shape[1]):

@@ -1,1 +1,1 @@
-"""How q(u) is found, given a kernel and where to start."""
+"""Solvers, which find q(u) for a kernel and a start."""

@@ -65,7 +65,7 @@ class AdamSolver(Solver):
 
     @classmethod
     def count_inducing(cls, n_rows, n_features, tuning):
-        """Return M: a step costs the same for any M, but few serve small data."""
+        """Return M, the number of the paper's experiments."""
         return tuning.adam_inducing
 
     @classmethod
@@ -75,7 +75,7 @@ class AdamSolver(Solver):
 
     @classmethod
     def takes_full_covariance(cls, settings, n_rows, M, H):
-        """Return whether all of S, with moments and gradients, is small."""
+        """Return whether a full S, with moments and gradients, takes little memory."""
         size = bytes_of_full_covariance(settings, M, H)
         return size <= settings.tuning.auto_covariance_bytes
 
@@ -86,12 +86,12 @@ class AdamSolver(Solver):
 
     @classmethod
     def count_points(cls, n_rows, M, settings):
-        """Return how many rows an engine is asked about in a fit, at most."""
+        """Return the largest number of rows that an engine processes in a fit."""
         return settings.max_iter * n_rows
 
 
 def bytes_of_full_covariance(settings, M, H):
-    """Return the memory of all of S, its two moments and its gradients."""
+    """Return the bytes of a full S, its two moments and its gradients."""
     copies = 4 if H < M else 4 + CHUNKS
     itemsize = np.dtype(settings.dtype).itemsize
     return copies * itemsize * M * M * settings.n_latent
@@ -101,7 +101,7 @@ def run_epoch(engine, weight, loader, rng, schedule, epoch):
     """Visit the rows once in random order; return (loss per row, bound in nats).
 
     Rows that do not fill the last minibatch are left out of the epoch. `weight` (n,)
-    are the weights of the rows that the loader gives.
+    are the weights of the rows that the loader holds.
     """
     order = rng.permutation(len(weight))
     n_steps = schedule.n_steps

@@ -30,7 +30,7 @@ class AlternatingSolver(Solver):
     def __init__(self, engine, data, kernel, settings, rng, feature_scale):
         self.engine, self.data, self.kernel = engine, data, kernel
         self.settings = settings
-        self.seed = rng.randint(2**31 - 1)  # draws one order of the Vecchia prior
+        self.seed = rng.randint(2**31 - 1)  # fixes the order of the Vecchia prior
         steps = settings._replace(max_iter=EPOCHS * (ROUNDS - 1))
         self.adam = AdamSolver(engine, data, kernel, steps, rng, feature_scale)
         self.search = self.adam.search  # it follows the inducing inputs
@@ -60,7 +60,7 @@ class AlternatingSolver(Solver):
         engine, settings = self.engine, self.settings
         kernel = updated_kernel(self.kernel, engine.model.params)
         rng = np.random.RandomState(self.seed)
-        self.natural = None  # before the next one takes memory
+        self.natural = None  # frees its memory before the next one is made
         self.natural = NaturalSolver(engine, self.data, kernel, settings, rng)
         while not self.natural.converged:
             loss, bound = self.natural.advance(index)
@@ -84,6 +84,6 @@ class AlternatingSolver(Solver):
 
     @classmethod
     def count_points(cls, n_rows, M, settings):
-        """Return how many rows an engine is asked about in a fit, at most."""
+        """Return the largest number of rows that an engine processes in a fit."""
         solve = super().count_points(n_rows, M, settings)
         return ROUNDS * solve + EPOCHS * (ROUNDS - 1) * n_rows

@@ -18,7 +18,7 @@ def build_model(
     """Return (Model, center of X) from fitted attributes.
 
     `likelihood` is (name, number of latent functions). X is centred for stationary
-    kernels. Attributes without `jitter_` get that of Adam.
+    kernels. Attributes without `jitter_` get JITTER.
     """
     name, n_latent = likelihood
     dtype = np.dtype(dtype)

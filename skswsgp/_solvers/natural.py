@@ -5,7 +5,7 @@ N(f_i; t_i, 1 / w_i), the bound is quadratic in m. Its optimum solves
 
     (A' W A + beta P) m = A' W t     s_j = beta c_j / (sum_i w_i a_ij^2 + beta P_jj)
 
-where c_j weighs log s_j in the divergence. All of S is beta (A' W A + beta P)^-1. For
+where c_j weighs log s_j in the divergence. A full S is beta (A' W A + beta P)^-1. For
 the Gaussian likelihood the sites are the data, w_i = weight_i / noise. For others they
 are found by natural-gradient steps (conjugate-computation variational inference, Khan
 and Lin, AISTATS 2017): w = -2 dE/dv and w t = dE/dmu + w mu at the present q(f_i), E
@@ -27,10 +27,10 @@ from skswsgp._solvers.priors import make_local_prior, make_vecchia_prior
 from skswsgp._solvers.solver import Solver
 
 DAMPING = 0.7  # longest natural-gradient step of the sites; 1 would be undamped
-LEAST_STEP = 0.05  # a shorter step is given up, and the sites stay
+LEAST_STEP = 0.05  # length at which halving stops and the sites stay as they were
 GROWTH = 1.4  # factor of the step after a round that improved the bound
 MAX_ROUNDS = 20  # rounds; most fits converge in fewer than ten
-LOSS_TOLERANCE = 1e-4  # nats a row: change of the loss that counts as none
+LOSS_TOLERANCE = 1e-4  # nats a row: change of the loss below which rounds stop
 NOT_FINITE = (
     "the natural solver produced NaN or infinity: expected a noise variance and kernel "
     "parameters that suit the units of X and y; bound them, or scale X and y."
@@ -178,7 +178,7 @@ class NaturalSolver(Solver):
         return rows.matvec(model.m.astype(np.float64)), rows.F[:, None] + V
 
     def scaled(self, slot, factor):
-        """Return a solver whose kernel variance, params[slot], is multiplied.
+        """Return a solver whose kernel variance, params[slot], is times `factor`.
 
         The new solver starts from the sites of this one, which does not change.
         """
@@ -198,13 +198,13 @@ class NaturalSolver(Solver):
     def _solve(self):
         """Set m and a diagonal S to the optimum; return whether m converged.
 
-        The diagonal is a good preconditioner where data say much about each point, the
-        prior where they say little. The preconditioner that served last comes first.
+        The diagonal is a good preconditioner if the data determine each point, the
+        prior if they do not. The preconditioner that was used last comes first.
         """
         model, prior, rows = self.engine.model, self.prior, self.rows
         beta, w = model.kl_weight, self.site_precision
         diagonal = rows.squared_rmatvec(w) + beta * prior.precision[:, None]  # (M, Q)
-        used = prior.share > 0.0  # rows say nothing about the other points
+        used = prior.share > 0.0  # no row uses the other points
         diagonal[~used] = 1.0
 
         def matvec(u, which):
@@ -231,7 +231,7 @@ class NaturalSolver(Solver):
         return len(left) == 0
 
     def _solve_full(self):
-        """Set m and all of S = beta B^-1 = L L', B the matrix of a system.
+        """Set m and a full S = beta B^-1 = L L', where B = A' W A + beta P.
 
         With the upper triangular factor U of B = U U', L is sqrt(beta) U^-T.
         """

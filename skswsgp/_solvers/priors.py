@@ -1,7 +1,7 @@
-"""The two priors of inducing values that the natural solver knows.
+"""The two priors of inducing values for the natural solver.
 
-Vecchia (1988) writes p(u) as a chain in which each u_j depends on its H nearest
-predecessors w only, u_j ~ N(b_j' u_w, D_j) with b_j = K_w^-1 k_j. Its precision is
+Vecchia (1988) writes p(u) as a product of conditionals, where u_j depends on its H
+nearest predecessors w only: u_j ~ N(b_j' u_w, D_j), b_j = K_w^-1 k_j. The precision is
 R' R with the sparse lower factor R = D^-1/2 (I - B). VNNGP (Wu, Pleiss and Cunningham,
 ICML 2022) uses it as the prior of a variational Gaussian process.
 
@@ -84,11 +84,11 @@ class VecchiaPrior(NamedTuple):
 def make_vecchia_prior(engine, kernel, metric, order):
     """Return the `VecchiaPrior` of the engine's inducing points in an order (M,).
 
-    `kernel` is the kernel object with the parameters of the engine's model. Random
-    neighbours are an ablation of the rows; predecessors are then those of the kernel.
+    `kernel` is the kernel object with the parameters of the engine's model. With
+    random neighbours of the rows, predecessors are still the nearest by the kernel.
     """
     metric = "kernel" if metric == "random" else metric
-    order = order.astype(np.int32)  # other lists have this dtype, loops compile for it
+    order = order.astype(np.int32)  # loops are compiled for lists of this dtype
     Z, H = engine.model.Z[order], engine.n_neighbors
     M = len(Z)
     shift = engine.model.jitter * mean_prior_variance(kernel, Z)

@@ -73,7 +73,7 @@ def steps_per_epoch(n_rows, batch_size):
 
 
 def callers_level():
-    """Return the stacklevel at which a warning names the line of the user."""
+    """Return the stacklevel at which a warning points to the user's line."""
     level, frame = 1, sys._getframe(1)
     inside = ("skswsgp.", "sklearn.", "contextlib")
     while frame is not None and frame.f_globals.get("__name__", "").startswith(inside):

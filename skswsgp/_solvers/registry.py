@@ -1,4 +1,4 @@
-"""The solvers by the word of the user."""
+"""The solvers by their public names."""
 
 from skswsgp._solvers.adam import AdamSolver
 from skswsgp._solvers.alternating import AlternatingSolver
@@ -11,7 +11,7 @@ def choose_solver(solver, optimize_inducing, streaming):
     """Return the subclass of `Solver` that trains.
 
     The natural solver cannot move inducing inputs, so it then takes turns with Adam. A
-    stream always takes steps of Adam.
+    stream is always trained by Adam.
     """
     if streaming:
         return AdamSolver

@@ -1,4 +1,4 @@
-"""The user's parameters as everything below the estimators reads them."""
+"""The user's parameters, as the packages below the estimators read them."""
 
 from typing import NamedTuple
 
@@ -9,7 +9,7 @@ from skswsgp._solvers.tuning import Tuning
 
 
 class Settings(NamedTuple):
-    """Parameters of an estimator, in their public meaning where nothing is said."""
+    """Parameters of an estimator, with their public meaning but for the comments."""
 
     likelihood: str  # a name of LIKELIHOODS
     n_latent: int  # Q, the number of latent functions
@@ -22,7 +22,7 @@ class Settings(NamedTuple):
     covariance: str = "auto"
     neighbor_metric: str = "kernel"
     neighbor_search: str = "auto"
-    kl: str = "vecchia"  # or "local": "auto" is resolved
+    kl: str = "vecchia"  # "vecchia" or "local"; "auto" is resolved before
     kl_weight: float | str = "auto"
     init: str = "local"
     noise_variance: float = 0.1  # 0.1 for classes, which have none
@@ -49,7 +49,7 @@ class Settings(NamedTuple):
         """Return beta, the weight of the divergence from the prior `kl`.
 
         "auto" is 1 for the Vecchia prior, whose divergence is that of all inducing
-        points, and max(1, M / H) for local divergences, which then add up to as much.
+        points, and max(1, M / H) for local divergences, which count H points only.
         """
         if self.kl_weight != "auto":
             return float(self.kl_weight)

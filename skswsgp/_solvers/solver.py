@@ -1,4 +1,4 @@
-"""The contract of a solver: how q(u) is found, given an engine and where to start."""
+"""The interface of a solver, which finds q(u) from an engine and a start."""
 
 from abc import ABC, abstractmethod
 
@@ -8,8 +8,8 @@ import numpy as np
 class Solver(ABC):
     """Rounds that improve the model of an engine.
 
-    A subclass is one way to find q(u). Its class answers what "auto" means for it; an
-    instance trains one model. The methods of this class are the answers of solvers that
+    A subclass is one way to find q(u). Its class methods return the values of "auto";
+    an instance trains one model. The class methods defined here are for solvers that
     find the optimum of q(u) for a given kernel.
 
     Parameters
@@ -33,16 +33,16 @@ class Solver(ABC):
 
     unit = "round"  # the word for a call of `advance`
     priors = ("vecchia", "local")  # values of `kl` that it can use; "auto" is the first
-    finds_optimum = True  # of q(u) for the kernel at hand, which is then learned before
-    takes_steps = False  # of Adam, for which the engine must be prepared
-    keeps_best = False  # whether the round of least loss counts, instead of the last
+    finds_optimum = True  # whether q(u) is optimal for a kernel learned before
+    takes_steps = False  # whether it takes steps of Adam
+    keeps_best = False  # whether the round of least loss is restored at the end
 
     @abstractmethod
     def advance(self, index):
         """Do round `index`, counted from 0; return (loss per row, bound in nats).
 
-        The loss is the negative bound per unit of weight. Raises FloatingPointError
-        where the model leaves the finite numbers and no earlier round can be kept.
+        The loss is the negative bound per unit of weight. Raises FloatingPointError if
+        the model gets NaN or infinity and no earlier round can be restored.
         """
 
     @property
@@ -65,7 +65,7 @@ class Solver(ABC):
         """Whether all linear systems of the last round were solved."""
         return True
 
-    # --- what "auto" means ----------------------------------------------------------
+    # --- values of "auto" -----------------------------------------------------------
 
     @classmethod
     def count_inducing(cls, n_rows, n_features, tuning):
@@ -82,10 +82,10 @@ class Solver(ABC):
 
     @classmethod
     def takes_full_covariance(cls, settings, n_rows, M, H):
-        """Return whether covariance="auto" is all of S.
+        """Return whether covariance="auto" means a full S.
 
-        A diagonal understates the variance of the function where rows are dense for how
-        fast it changes. All of S costs O(M^3).
+        A diagonal S understates the variance of f where f changes little between
+        neighbouring rows. A full S costs O(M^3).
         """
         few = max(n_rows, M) ** 2 * settings.n_latent <= settings.tuning.full_rows**2
         plain = settings.kl != "local" and not settings.optimize_inducing
@@ -93,10 +93,10 @@ class Solver(ABC):
 
     @classmethod
     def holdout_above(cls, tuning):
-        """Return the rows above which early_stopping="auto" holds some of them out."""
+        """Return the most rows of which early_stopping="auto" holds none out."""
         return np.inf
 
     @classmethod
     def count_points(cls, n_rows, M, settings):
-        """Return how many rows an engine is asked about in a fit, at most."""
+        """Return the largest number of rows that an engine processes in a fit."""
         return n_rows + M  # each row once, each inducing point once for its prior

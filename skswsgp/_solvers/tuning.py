@@ -7,18 +7,18 @@ class Tuning(NamedTuple):
     """Limits, tolerances and lengths of searches; estimators hold one as `_tuning`.
 
     Costs are counts of elementary operations unless a unit is given. They were chosen
-    on two cores of an AMD EPYC (Zen 4); `doc/decisions` tells how.
+    on two cores of an AMD EPYC (Zen 4); see `doc/decisions`.
     """
 
     # --- how many inducing points and neighbours "auto" takes
-    # Every row is an inducing point up to `inducing_numbers / D` rows, but within
-    # these two numbers of rows: Z then takes 64 MB, and so do lists at H = 16.
+    # Largest number of rows that are all inducing points: `inducing_numbers / D`,
+    # clipped to the first two. Z then takes 64 MB, and so do lists at H = 16.
     least_all_inducing: int = 100_000
     most_all_inducing: int = 1_000_000
     inducing_numbers: int = 8_000_000
-    # H^3 a row is the cost of the natural solver; H makes it this much for all rows,
-    # which takes some ten seconds on one core. Below 16 accuracy falls off, beyond 192
-    # it gains nothing on the data of doc/benchmarks.
+    # Cost of the natural solver, H^3 for each row, from which H follows: some ten
+    # seconds on one core. Below H = 16 accuracy falls off, beyond 192 nothing is gained
+    # on the data of doc/benchmarks.
     solver_work: float = 6e10
     least_neighbors: int = 16
     most_neighbors: int = 192
@@ -27,29 +27,28 @@ class Tuning(NamedTuple):
     adam_neighbors: int = 16
 
     # --- the covariance of q(u)
-    # Largest S, with Adam's moments and gradients, that covariance="full" may take.
+    # Bytes of a full S with Adam's moments and gradients: limit of covariance="full".
     full_covariance_bytes: int = 2**30
-    # The same size up to which "auto" takes all of S for Adam.
+    # Bytes of a full S with moments and gradients up to which "auto" is full for Adam.
     auto_covariance_bytes: int = 2**22
-    # Rows of regression with one output up to which "auto" takes all of S for the
-    # natural solver: at 2,048 rows it doubles the time of a fit.
+    # Rows of regression with one output up to which "auto" is full for the natural
+    # solver: at 2,048 rows a full S doubles the time of a fit.
     full_rows: int = 2048
 
     # --- the natural solver
-    # Relative residuals at which conjugate gradients stop: of a round that others
-    # follow and of float32, and of a single round.
+    # Relative residuals at which conjugate gradients stop: with several rounds or
+    # float32, and in a single round of float64.
     round_tolerance: float = 1e-3
     final_tolerance: float = 1e-6
     # Steps of conjugate gradients with one preconditioner, then with the other.
     first_cg_steps: int = 100
     most_cg_steps: int = 1000
-    # Bytes of inverse covariances that are added to the precision of kl="local" at
-    # once.
+    # Bytes of inverse covariances added at once to the precision of kl="local".
     assembly_bytes: int = 2**26
 
     # --- learning the kernel from rows given their nearest other rows
-    # Rows that take part: at most so many, and so many numbers (rows times features),
-    # which bounds the time of a neighbour search.
+    # Limits on the rows that take part, and on rows times features, which sets the
+    # time of a neighbour search.
     learning_rows: int = 200_000
     learning_numbers: int = 4_000_000
     # Neighbours from which a row is predicted while learning; 64 gained nothing.

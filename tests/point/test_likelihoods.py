@@ -17,7 +17,6 @@ from skswsgp._point.likelihoods import (
     log_prob,
     make_likelihood,
     normal_nodes,
-    record_of,
 )
 
 NOISE = np.array([0.3, 0.7])
@@ -135,11 +134,6 @@ def test_every_likelihood_has_a_case():
 def test_names_and_codes_are_unique():
     assert all(record.name == name for name, record in LIKELIHOODS.items())
     assert len({record.code for record in LIKELIHOODS.values()}) == len(LIKELIHOODS)
-
-
-def test_record_of_a_compiled_likelihood():
-    for name, record in LIKELIHOODS.items():
-        assert record_of(make_likelihood(name, 2, np.dtype(float))) is record
 
 
 # ---------------------------------------------------------------- expectations
