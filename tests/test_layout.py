@@ -146,3 +146,9 @@ def prose(page):
 def test_lines_of_prose_are_short(page):
     long = [number for number, line in prose(page) if len(line) > MAX_COLUMNS]
     assert not long, f"{page.relative_to(REPOSITORY)}: lines {long}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_named_examples_exist(page):
+    for name in re.findall(r"examples/[\w/]+\.py", page.read_text()):
+        assert (REPOSITORY / name).exists(), name

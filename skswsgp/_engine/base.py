@@ -25,8 +25,9 @@ class Engine(ABC):
         again after each call of `steps`, and makes the changes before the next call of
         the engine.
     all_inducing : ndarray of shape (1, M), or None
-        The list of every inducing point if all rows share it (`DenseCpuEngine`). Then
-        no row has a list of its own and `active` is not read.
+        The list of every inducing point if all rows share it (`DenseCpuEngine`).
+        `steps`, `predict` and `bound` do not read `active` then. The other methods of
+        evaluation need it, and kriging is not available.
     optimizer : Optimizer
         Adam's moments, on the host, from `prepare_training` on.
     jitter_counts : ndarray of shape (k, 2)

@@ -205,8 +205,8 @@ class BaseSWSGP(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
 
     def _settings(self, attributes, solver, streaming=False):
         """Return the `Settings` of a fit by a subclass of `Solver`."""
-        given = self.get_params(deep=False)
-        chosen = {name: given[name] for name in Settings._fields if name in given}
+        names = [name for name in Settings._fields if hasattr(self, name)]
+        chosen = {name: getattr(self, name) for name in names}
         likelihood, n_latent = self._likelihood_of(attributes)
         chosen |= {"likelihood": likelihood, "n_latent": n_latent, "solver": solver}
         if self.kl == "auto":
@@ -246,15 +246,17 @@ class BaseSWSGP(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
 
     def _refuse_combinations(self, solver):
         """Raise ValueError for a prior or covariance that a solver cannot use."""
-        if solver.finds_optimum and self.kl == "local" and self.covariance == "full":
+        kl = solver.priors[0] if self.kl == "auto" else self.kl
+        if kl not in solver.priors:
+            expected = " or ".join(repr(prior) for prior in (*solver.priors, "auto"))
+            raise ValueError(
+                f"kl={self.kl!r} with {solver.title}: expected {expected}; "
+                "solver='natural' knows all priors."
+            )
+        if solver.finds_optimum and kl == "local" and self.covariance == "full":
             raise ValueError(
                 "covariance='full' with solver='natural' and kl='local': expected "
                 "'diag' or 'auto'; use kl='vecchia' or solver='adam' for it."
-            )
-        if self.kl != "auto" and self.kl not in solver.priors:
-            raise ValueError(
-                f"kl={self.kl!r} with steps of Adam: expected 'local' or 'auto'; only "
-                "solver='natural' knows the Vecchia prior; use that."
             )
 
     def _holds_out(self, n_rows, settings):

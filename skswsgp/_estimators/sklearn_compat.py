@@ -27,9 +27,10 @@ def unchanged_on_failure(estimator):
     try:
         yield
     except BaseException:
-        for name in [name for name in vars(estimator) if name.endswith("_")]:
-            delattr(estimator, name)
         vars(estimator).update(before)
+        for name in [name for name in vars(estimator) if name.endswith("_")]:
+            if name not in before:
+                delattr(estimator, name)
         raise
 
 

@@ -7,6 +7,7 @@ their targets, and s their noise variances relative to `noise`, one over their w
 import numpy as np
 from scipy.optimize import minimize_scalar
 
+from skswsgp._compiled.special import gaussian_log_density
 from skswsgp._compiled.threads import row_blocks
 from skswsgp._covariance.program import kernel_of
 from skswsgp._engine.select import make_kriging_engine
@@ -172,7 +173,7 @@ class NeighborProcess:
         Each of these rows counts with weight 1; its neighbours have their own noise.
         """
         square, v = self.standardised(rows)
-        return -0.5 * np.sum(np.log(2.0 * np.pi * v) + square, axis=1)
+        return gaussian_log_density(square, np.log(v)).sum(axis=1)
 
     def standardised(self, rows):
         """Return (y - mu)^2 / v of data rows given their H nearest others, and v."""

@@ -115,5 +115,8 @@ class NeighborTracker:
         return self._versions[rows] != self.search.version
 
     def mark_current(self, rows):
-        """Mark the lists of the rows as current, wherever they are stored."""
+        """Mark the lists of the rows as current, which the caller stores.
+
+        Such a caller must not use `lookup`, whose own lists stay as they are.
+        """
         self._versions[rows] = self.search.version

@@ -21,7 +21,7 @@ from skswsgp._compiled.linalg import (
     solve,
     solve_transposed,
 )
-from skswsgp._compiled.special import LOG_2PI
+from skswsgp._compiled.special import compiled_log_density
 from skswsgp._compiled.team import barrier, single, team_range
 from skswsgp._covariance.pairs import TRIANGLE, row_start
 from skswsgp._covariance.program import tile_vjp
@@ -71,7 +71,7 @@ def log_density(model, y, row, q, work):
     work.d_mean[q] = residual / variance
     work.d_variance[q] = 0.5 * (square - 1.0) / variance
     work.d_noise[q] = own * work.d_variance[q]
-    return -0.5 * (LOG_2PI + math.log(variance) + square)
+    return compiled_log_density(square, math.log(variance))
 
 
 @njit_inline

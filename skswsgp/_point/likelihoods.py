@@ -13,7 +13,12 @@ from scipy.special import ndtr, ndtri, softmax
 from scipy.stats import qmc
 
 from skswsgp._compiled.jit import njit, njit_inline
-from skswsgp._compiled.special import LOG_2PI, exponential, log_ndtr
+from skswsgp._compiled.special import (
+    LOG_2PI,
+    exponential,
+    gaussian_log_density,
+    log_ndtr,
+)
 from skswsgp._compiled.team import once, team_range, team_sum
 
 GAUSSIAN, BERNOULLI, SOFTMAX = range(3)
@@ -195,7 +200,7 @@ class Gaussian(LikelihoodRecord):
         """
         variance = variance + noise
         square = (y - mean) ** 2 / variance
-        return (-0.5 * (LOG_2PI + np.log(variance) + square)).sum(axis=1)
+        return gaussian_log_density(square, np.log(variance)).sum(axis=1)
 
 
 class ClassLikelihood(LikelihoodRecord):

@@ -24,6 +24,7 @@ class AdamSolver(Solver):
         Moments of Adam from an earlier chunk of a stream.
     """
 
+    title = "steps of Adam"
     unit = "epoch"
     priors = ("local",)
     finds_optimum = False

@@ -47,10 +47,6 @@ class NaturalSolver(Solver):
         draws the order of the Vecchia prior.
     """
 
-    # No round is worse than the one before by more than LOSS_TOLERANCE, so the last
-    # one is kept.
-    keeps_best = False
-
     def __init__(self, engine, data, kernel, settings, rng):
         self.engine, self.data, self.tuning = engine, data, settings.tuning
         self.search = TrackedSearch(engine, data.n_rows, settings.search_options)

@@ -5,17 +5,19 @@ from skswsgp._solvers.alternating import AlternatingSolver
 from skswsgp._solvers.natural import NaturalSolver
 
 SOLVERS = {"adam": AdamSolver, "natural": NaturalSolver}
+# The solvers that train inducing inputs as well
+SOLVERS_OF_INPUTS = {"adam": AdamSolver, "natural": AlternatingSolver}
 
 
 def choose_solver(solver, optimize_inducing, streaming):
-    """Return the subclass of `Solver` that trains.
-
-    The natural solver cannot move inducing inputs, so it then takes turns with Adam. A
-    stream is always trained by Adam.
-    """
+    """Return the subclass of `Solver` that trains; a stream is trained by Adam."""
     if streaming:
         return AdamSolver
-    chosen = SOLVERS[solver]
-    if optimize_inducing and not chosen.takes_steps:
-        return AlternatingSolver
-    return chosen
+    solvers = SOLVERS_OF_INPUTS if optimize_inducing else SOLVERS
+    if solver not in solvers:
+        expected = " or ".join(map(repr, solvers))
+        raise ValueError(
+            f"optimize_inducing=True with solver={solver!r}: expected solver={expected}, "
+            "which train inducing inputs; or optimize_inducing=False."
+        )
+    return solvers[solver]

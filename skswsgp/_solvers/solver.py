@@ -25,12 +25,20 @@ class Solver(ABC):
     rng : RandomState
         Source of random numbers.
 
+    feature_scale : ndarray of shape (D,)
+        The unit of a step of each feature of Z; only if `takes_steps`.
+    moments : Optimizer or None
+        Moments of Adam from an earlier chunk; only for streams.
+
     Attributes
     ----------
+    engine : Engine
+        The engine, with the model as it is now.
     search : TrackedSearch
         The search for neighbours, which follows the model.
     """
 
+    title = "the natural solver"  # the solver in messages
     unit = "round"  # the word for a call of `advance`
     priors = ("vecchia", "local")  # values of `kl` that it can use; "auto" is the first
     finds_optimum = True  # whether q(u) is optimal for a kernel learned before
@@ -48,7 +56,7 @@ class Solver(ABC):
     @property
     @abstractmethod
     def n_rounds(self):
-        """The largest number of rounds."""
+        """The largest number of rounds, as progress reports print it."""
 
     @property
     @abstractmethod

@@ -266,3 +266,20 @@ def test_failed_partial_fit_keeps_the_moments_of_adam(monkeypatch):
         with pytest.raises(RuntimeError, match="after the epoch"):
             model.partial_fit(X + 1, y)
     assert_same_bits(model.partial_fit(X, y), other.partial_fit(X, y))
+
+
+class Preset(SWSGPRegressor):
+    """A subclass that sets parameters in its own constructor."""
+
+    def __init__(self, n_inducing=10):
+        more = {"init": "default", "max_iter": 3, "n_neighbors": 4, "random_state": 0}
+        super().__init__(n_inducing=n_inducing, solver="adam", **more)
+
+
+def test_parameters_that_a_subclass_sets_are_used():
+    X, y = small_data(n=60)
+    more = {"init": "default", "max_iter": 3, "n_neighbors": 4, "random_state": 0}
+    expected = SWSGPRegressor(n_inducing=10, solver="adam", **more).fit(X, y)
+    model = Preset().fit(X, y)
+    assert model.loss_curve_ == expected.loss_curve_
+    assert model.n_neighbors_ == 4
