@@ -1,13 +1,18 @@
 """Fixtures that several test modules share, and what parallel runs need."""
 
 import os
+import sys
 
 import numpy as np
 import pytest
 from numba.core import caching
+from simulator import SIMULATED, engine_with
 
-from skswsgp._compiled import threads
+from skswsgp._compiled import cuda_arrays, cuda_runtime, threads
+from skswsgp._engine import cuda_workspace
 from skswsgp._estimators.base import BaseSWSGP
+from skswsgp._linear import cuda_row_matrix
+from skswsgp._neighbors import cuda_scan
 from skswsgp.baselines import NearestNeighborGPRegressor
 
 try:
@@ -16,10 +21,18 @@ except ImportError:  # Windows has no such locks
     fcntl = None
 
 
-@pytest.hookimpl(tryfirst=True)
+@pytest.hookimpl(trylast=True)  # when tests that are not asked for have left
 def pytest_collection_modifyitems(items):
-    """Put the longest tests first, so that other workers run beside them."""
-    items.sort(key=lambda item: item.get_closest_marker("early") is None)
+    """Put the longest tests first, each at the start of one worker's share.
+
+    With `--dist worksteal`, the shares of pytest-xdist are equal contiguous parts.
+    """
+    workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", 1))
+    early = [item for item in items if item.get_closest_marker("early")]
+    total = len(items)
+    items[:] = [item for item in items if item not in early]
+    for k in sorted(range(len(early)), key=lambda k: k % workers):
+        items.insert(k % workers * total // workers + k // workers, early[k])
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -82,3 +95,53 @@ def eager_threads(monkeypatch):
 @pytest.fixture(params=["float64", "float32"])
 def dtype(request):
     return np.dtype(request.param)
+
+
+@pytest.fixture
+def switching():
+    """Let the simulator's threads, which wait for each other, switch quickly."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    yield
+    sys.setswitchinterval(before)
+
+
+@pytest.fixture(params=[1] if SIMULATED else [1, 32, 64])
+def cuda_engine(request, monkeypatch):
+    """Return the class of the CUDA engine with teams of one thread, a warp or more."""
+    return engine_with(monkeypatch, request.param)
+
+
+@pytest.fixture(params=["forwards", "backwards"])
+def cuda_engine_in_turns(request, monkeypatch, switching):
+    """Return the class of the CUDA engine with simulated teams that run in `Turns`."""
+    return engine_with(monkeypatch, 16, request.param == "backwards")
+
+
+@pytest.fixture
+def small_matrices_placed(monkeypatch):
+    """Place small matrices on the device, with several rows for each block."""
+    monkeypatch.setattr(cuda_row_matrix, "LEAST_ENTRIES", 0)
+    monkeypatch.setattr(cuda_row_matrix, "MAX_BLOCKS", 3)
+    return cuda_row_matrix
+
+
+@pytest.fixture
+def small_fit():
+    """Return settings of a fit that takes seconds in the simulator."""
+    return {"n_inducing": 12, "n_neighbors": 4, "random_state": 0, "n_jobs": 1}
+
+
+@pytest.fixture
+def few_threads(monkeypatch):
+    """Use teams of one thread and few blocks in the simulator."""
+
+    def repeat(array, n, what):
+        return cuda_arrays.send_array(np.repeat(array, n, axis=0), what)
+
+    if SIMULATED:
+        monkeypatch.setattr(cuda_runtime, "WARP", 1)
+        monkeypatch.setattr(cuda_workspace, "team_size", lambda H: 1)
+        monkeypatch.setattr(cuda_workspace, "MAX_SLOTS", 3)
+        monkeypatch.setattr(cuda_scan, "THREADS", 16)
+        monkeypatch.setattr(cuda_workspace, "repeat", repeat)

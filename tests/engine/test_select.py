@@ -1,13 +1,18 @@
-"""The contract of the engines, and which one is chosen on the CPU."""
+"""The contract of the engines, and how the device and the engine are chosen."""
 
 import inspect
+import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from helpers import assert_close, make_problem
+from helpers import ADAM, assert_close, make_problem
+from simulator import MISSING, NATURAL, SIMULATED
 from sklearn.gaussian_process.kernels import Matern
 
+from skswsgp import SWSGPClassifier, SWSGPRegressor
 from skswsgp._compiled import cuda_runtime
+from skswsgp._engine import select
 from skswsgp._engine.base import Engine
 from skswsgp._engine.cpu import CpuEngine, DenseCpuEngine
 from skswsgp._engine.select import make_cpu_engine, make_engine, make_kriging_engine
@@ -78,3 +83,77 @@ def test_shared_k_gives_the_results_of_a_k_for_each_row(problem):
         actual, expected = (getattr(e, name)(X, active) for e in (dense, local))
         for one, other in zip(actual, expected, strict=True):
             np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.skipif(MISSING is None, reason="there is a GPU")
+@pytest.mark.parametrize("estimator", [SWSGPRegressor, SWSGPClassifier])
+def test_without_a_gpu_one_sentence_says_what_is_missing(estimator, rng):
+    X = rng.normal(size=(30, 2))
+    y = (X[:, 0] > 0).astype(int)
+    model = estimator(device="cuda", max_iter=1, **ADAM)
+    with pytest.raises(ValueError, match=r"^device='cuda': .*; use device='cpu'"):
+        model.fit(X, y)
+    assert not hasattr(model, "kernel_")
+    fitted = model.set_params(device="auto", n_inducing=5).fit(X, y)
+    with pytest.raises(ValueError, match=r"^device='cuda': "):
+        fitted.set_params(device="cuda").predict(X)
+
+
+@pytest.mark.parametrize(
+    ("points", "H", "M", "reason", "free", "device"),
+    [
+        (40_000_000, 32, 1000, None, 0.9, "cuda"),  # 18 us each
+        (40_000_000, 32, 1000, "no GPU", 0.9, "cpu"),
+        (40_000_000, 32, 1000, None, 0.7, "cpu"),
+        (30_000_000, 32, 1000, None, 0.9, "cpu"),
+        (40_000_000, 16, 1000, None, 0.9, "cpu"),
+        (40_000_000, 32, 32, None, 0.9, "cpu"),
+    ],
+)
+def test_auto_takes_an_idle_gpu_for_ten_minutes_of_work(
+    monkeypatch, points, H, M, reason, free, device
+):
+    memory = SimpleNamespace(free=80e9 * free, total=80e9)
+    context = SimpleNamespace(get_memory_info=lambda: memory)
+    driver = SimpleNamespace(current_context=lambda: context)
+    monkeypatch.setattr(cuda_runtime, "cuda", driver)
+    monkeypatch.setattr(cuda_runtime, "missing", lambda: reason)
+    assert select.choose_device(points, H, M) == device
+
+
+def test_auto_does_not_import_numba_cuda_for_little_work(monkeypatch):
+    monkeypatch.delitem(sys.modules, "skswsgp._compiled.cuda_runtime")
+    monkeypatch.delattr("skswsgp._compiled.cuda_runtime")
+    assert select.choose_device(10_000_000, 32, 1000) == "cpu"
+    assert "skswsgp._compiled.cuda_runtime" not in sys.modules
+
+
+@pytest.mark.parametrize(
+    ("options", "points"),
+    [
+        (ADAM | {"max_iter": 7}, 7 * 40),
+        (ADAM | {"max_iter": 7, "early_stopping": True}, 7 * 36),
+        (NATURAL, 40 + 12),
+        (
+            {"solver": "natural", "init": "default", "optimize_inducing": True},
+            6 * (40 + 12) + 10 * 40,
+        ),
+    ],
+)
+@pytest.mark.skipif(SIMULATED, reason="it tests nothing on a device")
+def test_auto_knows_how_much_there_is_to_do(
+    monkeypatch, small_fit, options, points, rng
+):
+    asked = []
+
+    def choose(*args):
+        asked.append(args)
+        return "cpu"
+
+    monkeypatch.setattr(select, "choose_device", choose)
+    X = rng.normal(size=(40, 2))
+    model = SWSGPRegressor(**small_fit, **options).fit(X, X[:, 0])
+    model.predict(X[:30])
+    model.lower_bound(X[:20], X[:20, 0])
+    counts = [points, 30, 20]
+    assert asked == [(count, 4, 12) for count in counts]

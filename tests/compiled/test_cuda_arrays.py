@@ -1,0 +1,56 @@
+"""Arguments of kernels, prepared once for many launches."""
+
+import ctypes
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from simulator import SIMULATED, needs_package, problem_of
+
+from skswsgp._compiled import cuda_arrays, cuda_runtime
+from skswsgp._engine.cuda_triangle import SharedWorkspace
+from skswsgp._engine.cuda_workspace import allocate_slot
+
+
+@needs_package
+@pytest.mark.skipif(SIMULATED, reason="the simulator hands over arrays themselves")
+def test_ready_arguments_are_what_launches_take(monkeypatch):
+    """The arrays only seem to be on a device; numba-cuda prepares them for a launch."""
+    from numba.cuda.cudadrv import devicearray
+    from numba.cuda.dispatcher import _Kernel
+    from numba.cuda.typing.typeof import Purpose, typeof
+
+    def point(context=None, pointer=0, size=0):
+        return SimpleNamespace(device_ctypes_pointer=ctypes.c_size_t(int(pointer)))
+
+    def seem(struct):
+        return struct._make(
+            devicearray.DeviceNDArray(f.shape, f.strides, f.dtype, 0, point(0, id(f)))
+            if isinstance(f, np.ndarray)
+            else f
+            for f in struct
+        )
+
+    def parameters(arguments):
+        kernel, back, found = _Kernel.__new__(_Kernel), [], []
+        kernel.extensions = []
+        for kind, value in zip(kinds, arguments, strict=True):
+            kernel._prepare_args(kind, value, 0, back, found)
+        assert back == []  # nothing to copy after the launch
+        return [getattr(value, "value", value) for value in found]
+
+    monkeypatch.setattr(devicearray.devices, "get_context", lambda *_: None)
+    monkeypatch.setattr(devicearray._driver, "MemoryPointer", point)
+    problem = problem_of("matern52-ard", "gaussian-2")
+    work = allocate_slot(problem.model, 9)
+    assert isinstance(work, SharedWorkspace) and work.chol.size == 0
+    structs = map(seem, (problem.model, problem.batch, work))
+    given = *structs, seem(problem.batch).active, 5
+    ready = cuda_arrays.ready(*given)
+    kinds = [typeof(value, Purpose.argument) for value in given]
+    assert [typeof(value, Purpose.argument) for value in ready] == kinds
+    expected = parameters(given)
+    assert len(expected) > 300
+    assert parameters(ready) == expected
+    monkeypatch.setattr(cuda_runtime.cuda.InOut, "to_device", None, raising=False)
+    assert parameters(ready) == expected  # as of the first launch

@@ -1,0 +1,71 @@
+"""Whether a GPU can be used, and what the error says otherwise."""
+
+import pytest
+from helpers import ADAM
+from simulator import SIMULATED, needs_gpu, needs_package
+
+from skswsgp import SWSGPRegressor
+from skswsgp._compiled import cuda_runtime
+from skswsgp._compiled.cuda_arrays import repeat_row
+
+
+@needs_package
+def test_streams_that_do_not_wait_are_refused(monkeypatch):
+    name = "CUDA_PER_THREAD_DEFAULT_STREAM"
+    monkeypatch.setattr(cuda_runtime.cuda.config, name, 1, raising=False)
+    monkeypatch.setattr(cuda_runtime.cuda, "current_context", lambda: None)
+    assert f"NUMBA_{name}" in cuda_runtime.missing()
+
+
+@needs_package
+def test_a_gpu_that_fails_is_missing(monkeypatch):
+    def busy():
+        raise OSError("CUDA_ERROR_DEVICE_UNAVAILABLE")
+
+    monkeypatch.setattr(cuda_runtime.cuda, "current_context", busy)
+    assert (
+        cuda_runtime.missing()
+        == "the GPU cannot be used (CUDA_ERROR_DEVICE_UNAVAILABLE)"
+    )
+
+
+def test_the_error_names_the_extras(monkeypatch):
+    monkeypatch.setattr(cuda_runtime, "cuda", None)
+    with pytest.raises(ValueError, match=r"numba-cuda .* skswsgp\[cuda12\] or .*13\]"):
+        cuda_runtime.require()
+
+
+@needs_package
+@pytest.mark.skipif(SIMULATED, reason="the simulator needs no compiler")
+def test_the_error_names_a_missing_compiler(monkeypatch):
+    def broken(*args):
+        raise RuntimeError("first\n\nlibnvvm is missing.\n")
+
+    cuda_runtime.compiler_problem.cache_clear()
+    monkeypatch.setattr(cuda_runtime.cuda, "current_context", lambda: None)
+    monkeypatch.setattr(cuda_runtime.cuda, "compile_ptx_for_current_device", broken)
+    with pytest.raises(ValueError, match=r"no compiler .*\(libnvvm is missing\): inst"):
+        cuda_runtime.require()
+    cuda_runtime.compiler_problem.cache_clear()
+
+
+@needs_package
+@pytest.mark.skipif(SIMULATED, reason="the simulator takes any number of blocks")
+def test_launches_of_few_blocks_do_not_warn(monkeypatch):
+    from numba.cuda import dispatcher
+
+    monkeypatch.setattr(dispatcher.driver, "_to_core_stream", lambda stream: stream)
+    repeat_row[1, 32]
+
+
+@needs_gpu
+def test_an_allocation_that_fails_raises_one_sentence(monkeypatch, small_fit, rng):
+    def full(array):
+        raise RuntimeError("[2] Call to cuMemAlloc results in CUDA_ERROR_OUT_OF_MEMORY")
+
+    monkeypatch.setattr(cuda_runtime.cuda, "to_device", full)
+    X = rng.normal(size=(30, 2))
+    model = SWSGPRegressor(device="cuda", **small_fit, **ADAM)
+    with pytest.raises(MemoryError, match=r"no room for .* smaller batch_size"):
+        model.fit(X, X[:, 0])
+    assert not hasattr(model, "kernel_")

@@ -1,0 +1,117 @@
+"""Neighbours found on the device compared with those of the CPU."""
+
+import numpy as np
+import pytest
+from simulator import KERNELS, SIMULATED, is_on_device, needs_gpu, problem_of
+from sklearn.gaussian_process.kernels import RBF, DotProduct, Matern
+
+from skswsgp._compiled import cuda_runtime
+from skswsgp._covariance.compile import compile_kernel
+from skswsgp._neighbors import cuda_scan
+from skswsgp._neighbors.distance_scan import DistanceScan
+from skswsgp._neighbors.kernel_scan import KernelScan
+from skswsgp._neighbors.search import NeighborSearch
+from skswsgp.kernels import ArcCosine
+
+SCANNED_KERNELS = {"arc-cosine-1": KERNELS["arc-cosine-1"]}
+SCANNED_KERNELS["all"] = DotProduct(0.5) + Matern([0.8, 1.7, 1.1], nu=1.5) * RBF(1.5)
+
+
+@pytest.fixture(params=[(1, 2**40), (1000, 2**40), (1000, 9000)])
+def device_search(request, monkeypatch):
+    """Return the module with one heap, with many, and with memory for few."""
+    heaps, free = request.param
+    monkeypatch.setattr(cuda_scan, "HEAPS", heaps)
+    monkeypatch.setattr(cuda_runtime, "free_memory", lambda: free)
+    if SIMULATED:
+        monkeypatch.setattr(cuda_scan, "THREADS", 5)
+    return cuda_scan
+
+
+def points_of(kind, dtype, rng):
+    """Return inducing points and rows, some of them far away."""
+    if kind == "grid":  # ties, of distances without rounding
+        points = rng.integers(0, 3, size=(80, 3)) - 1.0
+    else:
+        points = rng.normal(size=(80, 3))
+        points[-1] *= 1e12  # beyond what float32 can tell apart
+    return points[:61].astype(dtype), points[50:].astype(dtype)
+
+
+@needs_gpu
+@pytest.mark.parametrize("kind", ["grid", "normal"])
+@pytest.mark.parametrize("H", [1, 3, 60])
+def test_the_distance_scan_finds_the_lists_of_the_cpu(
+    device_search, kind, H, dtype, rng
+):
+    Z, X = points_of(kind, dtype, rng)
+    expected = DistanceScan(Z, H, 1)
+    scan = device_search.DeviceDistanceScan(Z, H)
+    for rows in (X[:7], X, X[:0]):
+        np.testing.assert_array_equal(scan.find(rows), expected.find(rows))
+    lists = scan.predecessors()
+    assert lists.dtype == np.int32
+    np.testing.assert_array_equal(lists[H:], expected.predecessors()[H:])
+
+
+@needs_gpu
+def test_an_engine_searches_on_its_device_and_releases_the_memory(
+    cuda_engine, monkeypatch, rng
+):
+    Z, X = points_of("normal", "float64", rng)
+    scans = []
+
+    class Counted(cuda_scan.DeviceDistanceScan):
+        def __init__(self, *args):
+            scans.append(self)
+            super().__init__(*args)
+
+    monkeypatch.setattr(cuda_scan, "DeviceDistanceScan", Counted)
+    run = cuda_engine(problem_of("rbf-white", "gaussian-2").model, 4, 1)
+    struct = compile_kernel(RBF(2.0), 3, np.dtype("float64")).struct
+    expected = NeighborSearch(Z, struct, n_neighbors=4).query(X)
+    search = NeighborSearch(Z, struct, n_neighbors=4, make_scan=run.make_scan)
+    np.testing.assert_array_equal(search.query(X), expected)
+    (scan,) = scans
+    held = [name for name, value in vars(scan).items() if is_on_device(value)]
+    assert held == ["_inducing", "_keys", "_indices"]
+    run.close()
+    assert not any(is_on_device(value) for value in vars(scan).values())
+
+
+@needs_gpu
+@pytest.mark.parametrize("kind", ["grid", "normal"])
+@pytest.mark.parametrize("kernel", ["all", "arc-cosine-1"])
+@pytest.mark.parametrize("H", [1, 3, 60])
+def test_the_kernel_scan_finds_the_lists_of_the_cpu(
+    device_search, monkeypatch, kind, kernel, H, rng
+):
+    monkeypatch.setattr(device_search, "LEAST_POINTS", 1)
+    Z, X = points_of(kind, "float64", rng)
+    Z, X = np.clip(Z, -9.0, 9.0), np.clip(X[:7], -9.0, 9.0)
+    Z[40:50] = Z[:10]  # ties, whatever the rounding
+    struct = compile_kernel(SCANNED_KERNELS[kernel], 3, np.dtype("float64")).struct
+    expected = KernelScan(struct, Z, H, 1)
+    scan = device_search.make_scan(Z, H, 1, struct)
+    for rows in (X[:2], X, X[:0]):
+        np.testing.assert_array_equal(scan.find(rows), expected.find(rows))
+    lists = scan.predecessors()
+    np.testing.assert_array_equal(lists[H:], expected.predecessors()[H:])
+    scan.close()
+    assert not any(is_on_device(value) for value in vars(scan).values())
+
+
+@needs_gpu
+def test_an_engine_scans_by_kernel_value_on_its_device(cuda_engine, rng):
+    Z, X = points_of("normal", "float32", rng)
+    run = cuda_engine(problem_of("rbf-white", "gaussian-2").model, 4, 1)
+    struct = compile_kernel(ArcCosine(1), 3, np.dtype("float32")).struct
+    expected = NeighborSearch(Z[:-1], struct, n_neighbors=4).query(X[:5])
+    search = NeighborSearch(Z[:-1], struct, n_neighbors=4, make_scan=run.make_scan)
+    np.testing.assert_array_equal(search.query(X[:5]), expected)
+    scan = search._scan
+    held = [name for name, value in vars(scan).items() if is_on_device(value)]
+    assert held == ["_inducing", "_keys", "_indices", "_values", "_slopes"]
+    run.close()
+    assert scan._kernel is None
+    assert not any(is_on_device(value) for value in vars(scan).values())

@@ -1,0 +1,36 @@
+"""The CUDA tests in processes of their own, in which numba-cuda simulates a GPU."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from simulator import MISSING, needs_package
+
+TESTS = Path(__file__).parent
+FILES = {path.relative_to(TESTS).as_posix() for path in TESTS.rglob("test_cuda_*.py")}
+# Two groups that take about as long as each other, for two processes
+FIRST = {
+    "engine/test_cuda_batches.py",
+    "engine/test_cuda_kernels.py",
+    "linear/test_cuda_row_matrix.py",
+}
+GROUPS = {"kernels": FIRST, "others": FILES - FIRST}
+
+
+@needs_package
+@pytest.mark.skipif(MISSING is None, reason="the GPU or the simulator runs these files")
+@pytest.mark.early
+@pytest.mark.parametrize("group", GROUPS)
+def test_kernels_in_the_simulator(group):
+    env = os.environ | {"NUMBA_ENABLE_CUDASIM": "1", "NUMBA_DISABLE_JIT": "1"}
+    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider"]
+    result = subprocess.run(
+        [*command, *(str(TESTS / name) for name in sorted(GROUPS[group]))],
+        env=env,
+        cwd=TESTS.parent,
+        capture_output=True,
+        text=True,
+    )
+    assert result.returncode == 0, result.stdout[-5000:] + result.stderr[-2000:]
