@@ -67,7 +67,7 @@ def classification():
 
 
 if __name__ == "__main__":
-    print("The first run compiles the engine, which takes a minute or two.\n")
+    print("The first run compiles the engine, which takes about a minute.\n")
     columns = f"{'MNLL':>10s}{'coverage':>10s}{'seconds':>10s}"
     print(f"{'diabetes':24s}{'RMSE':>10s}{columns}")
     regression()

@@ -17,7 +17,7 @@ def choose_solver(solver, optimize_inducing, streaming):
     if solver not in solvers:
         expected = " or ".join(map(repr, solvers))
         raise ValueError(
-            f"optimize_inducing=True with solver={solver!r}: expected solver={expected}, "
-            "which train inducing inputs; or optimize_inducing=False."
+            f"optimize_inducing=True with solver={solver!r}: expected "
+            f"solver={expected}, which train inducing inputs; or optimize_inducing=False."
         )
     return solvers[solver]
