@@ -18,6 +18,6 @@ def choose_solver(solver, optimize_inducing, streaming):
         expected = " or ".join(map(repr, solvers))
         raise ValueError(
             f"optimize_inducing=True with solver={solver!r}: expected "
-            f"solver={expected}, which train inducing inputs; or optimize_inducing=False."
+            f"solver={expected}, which train inducing inputs, or False."
         )
     return solvers[solver]
