@@ -15,6 +15,7 @@ from scipy.stats import qmc
 from skswsgp._compiled.jit import njit, njit_inline
 from skswsgp._compiled.special import (
     LOG_2PI,
+    compiled_log_density,
     exponential,
     gaussian_log_density,
     log_ndtr,
@@ -74,7 +75,7 @@ def expected_log_prob(model, y, row, work):
             if model.family == GAUSSIAN:
                 residual, noise = y[row, q] - mean[q], model.noise[q]
                 square = (residual * residual + variance[q]) / noise
-                value -= 0.5 * (LOG_2PI + math.log(noise) + square)
+                value += compiled_log_density(square, math.log(noise))
                 d_mean[q] = residual / noise
                 d_variance[q] = -0.5 / noise
                 work.d_noise[q] = 0.5 * (square - 1.0)
