@@ -61,9 +61,11 @@ from threading import Thread
 from skswsgp._compiled.threads import run_in_threads
 def work():
     time.sleep(0.5)
-    run_in_threads(lambda first, last, t: print(t), 2, 2)
+    started = []
+    run_in_threads(lambda first, last, t: started.append(t), 2, 2)
+    print(sorted(started))
 Thread(target=work).start()
 """
     command = [sys.executable, "-c", script]
     result = subprocess.run(command, capture_output=True, text=True)
-    assert sorted(result.stdout.split()) == ["0", "1"], result.stderr
+    assert result.stdout == "[0, 1]\n", result.stderr
