@@ -1,4 +1,4 @@
-"""Products and factors of 8 x 8 tiles of matrices, and searches among 64 distances.
+"""Products of 8 x 8 tiles and of sparse rows, and searches among 64 distances.
 
 Each function is written in Python first, for GPUs and for runs without compilation. On
 the CPU, LLVM instructions for vector registers replace it, in which a row of a tile is
@@ -322,3 +322,74 @@ def _lowest_bit(typingctx, bits):
 
 keys_below = replace_on_cpu(keys_below, _keys_below)
 lowest_bit = replace_on_cpu(lowest_bit, _lowest_bit)
+
+
+# --- products of a sparse row with eight columns at once ------------------------------
+
+
+def gather_columns(lists, weights, i, stop, u, column, sums, t):
+    """Set sums[t, q], q < 8, to a product of row i with column `column` + q of u.
+
+    It is the sum over h < stop of weights[i, h] u[lists[i, h], column + q].
+    """
+    for q in range(BLOCK):
+        sums[t, q] = 0.0
+        for h in range(stop):
+            sums[t, q] += weights[i, h] * u[lists[i, h], column + q]
+
+
+def scatter_columns(lists, weights, i, stop, out, column, values, t):
+    """Add weights[i, h] values[t, q] to out[lists[i, h], column + q].
+
+    h runs over 0 <= h < stop, and q over 0 <= q < 8.
+    """
+    for h in range(stop):
+        for q in range(BLOCK):
+            out[lists[i, h], column + q] += weights[i, h] * values[t, q]
+
+
+def _sparse_row(gather):
+    """Return the intrinsic of `gather_columns` or `scatter_columns`."""
+
+    @intrinsic
+    def sparse_row(typingctx, lists, weights, i, stop, matrix, column, block, t):
+        """Pass over the entries of row i, see `gather_columns`."""
+
+        def generate(context, builder, signature, args):
+            list_kind, weight_kind, _, _, kind, _, block_kind, _ = signature.args
+            columns, entries, i, stop, array, column, vectors, t = args
+            rows = VectorBuilder(context, builder, kind.dtype)
+            zero, one = ir.Constant(i.type, 0), ir.Constant(i.type, 1)
+            columns = rows.pointer(list_kind, columns, i, zero)
+            entries = rows.pointer(weight_kind, entries, i, zero)
+            at = rows.pointer(block_kind, vectors, t, zero)
+            first = rows.zero if gather else rows.load(at)
+            vector = cgutils.alloca_once_value(builder, first)
+            with cgutils.for_range_slice(builder, zero, stop, one) as (h, _):
+                j = builder.zext(builder.load(builder.gep(columns, [h])), i.type)
+                weight = builder.load(builder.gep(entries, [h]))
+                if weight.type != rows.scalar:
+                    weight = builder.fpext(weight, rows.scalar)
+                place = rows.pointer(kind, array, j, column)
+                old, other = builder.load(vector), rows.load(place)
+                if not gather:
+                    old, other = other, old
+                product = builder.fmul(rows.spread(weight), other, FUSED)
+                total = builder.fadd(old, product, FUSED)
+                if gather:
+                    builder.store(total, vector)
+                else:
+                    rows.store(total, place)
+            if gather:
+                rows.store(builder.load(vector), at)
+            return context.get_dummy_value()
+
+        index = types.intp
+        signature = lists, weights, index, index, matrix, index, block, index
+        return types.void(*signature), generate
+
+    return sparse_row
+
+
+gather_columns = replace_on_cpu(gather_columns, _sparse_row(gather=True))
+scatter_columns = replace_on_cpu(scatter_columns, _sparse_row(gather=False))

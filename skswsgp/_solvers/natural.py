@@ -64,16 +64,19 @@ class NaturalSolver(Solver):
             )
         self.order = order
         self.conjugate = settings.likelihood_record.conjugate
-        once = self.conjugate and engine.model.Z.dtype == np.float64
-        tuning = self.tuning
-        self.accuracy = tuning.final_tolerance if once else tuning.round_tolerance
+        if not self.conjugate:
+            self.accuracy = self.tuning.round_tolerance
+        elif engine.model.Z.dtype == np.float32:
+            self.accuracy = self.tuning.float32_tolerance
+        else:
+            self.accuracy = self.tuning.final_tolerance
         shape = data.n_rows, engine.model.m.shape[1]
         self.site_precision, self.site_precision_mean = np.zeros((2, *shape))  # (n, Q)
         self.losses, self.tolerance = [], LOSS_TOLERANCE
         self.step = DAMPING
         self.weight = data.weight
         self._solved = True
-        self.prior_first = False
+        self.prior_first = None  # the first solve decides
 
     @property
     def n_rounds(self):
@@ -195,13 +198,17 @@ class NaturalSolver(Solver):
         """Set m and a diagonal S to the optimum; return whether m converged.
 
         The diagonal is a good preconditioner if the data determine each point, the
-        prior if they do not. The preconditioner that was used last comes first.
+        prior if they do not. The preconditioner that was used last comes first, and in
+        the first solve the prior does if most points depend on it almost alone.
         """
         model, prior, rows = self.engine.model, self.prior, self.rows
         beta, w = model.kl_weight, self.site_precision
         diagonal = rows.squared_rmatvec(w) + beta * prior.precision[:, None]  # (M, Q)
         used = prior.share > 0.0  # no row uses the other points
         diagonal[~used] = 1.0
+        if self.prior_first is None:
+            fraction = np.median(beta * prior.precision[:, None] / diagonal)
+            self.prior_first = prior.solvable and bool(fraction > self.tuning.weak_data)
 
         def matvec(u, which):
             return rows.normal_matvec(w[:, which], u) + beta * prior.matvec(u)

@@ -25,7 +25,6 @@ from skswsgp._engine.select import make_cpu_engine
 from skswsgp._initialization import start
 from skswsgp._initialization.auto import natural_jitter
 from skswsgp._linear.projection import Projection
-from skswsgp._linear.row_matrix import GRAM_ROWS, SparseRowMatrix
 from skswsgp._neighbors.lists import NeighborTracker
 from skswsgp._neighbors.search import NeighborSearch
 from skswsgp._solvers import natural
@@ -202,11 +201,12 @@ def test_vecchia_prior_in_float32(Z):
     assert_allclose(actual, expected, atol=2e-3)
 
 
+@pytest.mark.parametrize("n_columns", [2, 9])
 @pytest.mark.parametrize("H", [1, 4, M])
-def test_products_with_precision_and_covariance(rng, Z, H):
+def test_products_with_precision_and_covariance(rng, Z, H, n_columns):
     solver = make_solver(MATERN, Z, H)
     _, _, P = reference_of(solver, MATERN, Z, Z[:0])
-    u = rng.normal(size=(M, 2))
+    u = rng.normal(size=(M, n_columns))
     assert_allclose(solver.prior.solve(u), P @ u, atol=1e-9)
     assert_allclose(solver.prior.solve(solver.prior.matvec(u)), u, atol=1e-9)
 
@@ -251,17 +251,6 @@ def test_projection_equals_the_reference(monkeypatch, rng, Z, kernel, H):
     assert_allclose(rows.quadratic_forms(L), np.sum((B @ L) ** 2, axis=1), atol=1e-8)
 
 
-@pytest.mark.parametrize("n_threads", [1, 2, 3])
-@pytest.mark.parametrize("n_columns", [1, GRAM_ROWS, 2 * GRAM_ROWS + 3])
-def test_weighted_gram_in_blocks_and_threads(rng, n_columns, n_threads):
-    lists = rng.integers(n_columns, size=(90, 7), dtype=np.int32)  # some columns twice
-    weights, w = rng.normal(size=(90, 7)), rng.normal(size=90)
-    A = np.zeros((90, n_columns))
-    np.add.at(A, (np.arange(90)[:, None], lists), weights)
-    rows = SparseRowMatrix(lists, weights, n_columns, n_threads)
-    assert_allclose(rows.weighted_gram(w), A.T @ np.diag(w) @ A, atol=1e-12)
-
-
 # --- the optimum ----------------------------------------------------------------------
 
 
@@ -300,6 +289,20 @@ def test_conjugate_gradients_converge_at_any_noise(rng, noise):
     solver.advance(0)
     assert solver.solved
     assert solver.prior_first == (noise == 1.0)
+
+
+@pytest.mark.parametrize("noise", [1e-4, 1.0, 1e4])
+def test_the_first_preconditioner_suits_the_data(monkeypatch, rng, noise):
+    counts, solve_systems = [], natural.solve_systems
+
+    def noted(*arguments):
+        counts.append(1)
+        return solve_systems(*arguments)
+
+    monkeypatch.setattr(natural, "solve_systems", noted)
+    Z = rng.normal(size=(500, 2))
+    make_solver(RBF(3.0), Z, 16, Z, Z[:, 0], noise=noise).advance(0)
+    assert len(counts) == 1  # the other preconditioner was not needed
 
 
 def test_unfinished_conjugate_gradients_warn(tune, rng):

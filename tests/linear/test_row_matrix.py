@@ -1,0 +1,56 @@
+"""Products and solves of sparse row matrices compared with dense ones."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+
+from skswsgp._compiled.threads import max_threads
+from skswsgp._linear.row_matrix import GRAM_ROWS, SparseRowMatrix
+
+
+def sparse_and_dense(rng, n_columns, n_threads, n=90, H=7, dtype=np.float64):
+    """Return a matrix, some rows of which hold a column twice, and a dense copy."""
+    lists = rng.integers(n_columns, size=(n, H), dtype=np.int32)
+    weights, A = rng.normal(size=(n, H)).astype(dtype), np.zeros((n, n_columns))
+    np.add.at(A, (np.arange(n)[:, None], lists), weights)
+    return SparseRowMatrix(lists, weights, n_columns, n_threads), A
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("k", [1, 2, 3, 8, 9, 17, 40])
+def test_products_of_k_columns(rng, k, dtype):
+    rows, A = sparse_and_dense(rng, 23, max_threads(None), dtype=dtype)
+    u, v = rng.normal(size=(23, k)), rng.normal(size=(90, k))
+    assert_allclose(rows.matvec(u), A @ u, atol=1e-12)
+    assert_allclose(rows.rmatvec(v), A.T @ v, atol=1e-12)
+    product = rows.normal_matvec(v, u)
+    assert product.shape == (23, k)
+    assert_allclose(product, A.T @ (v * (A @ u)), atol=1e-11)
+    assert_array_equal(product, rows._replace(n_threads=1).normal_matvec(v, u))
+
+
+@pytest.mark.parametrize("k", [1, 2, 3, 8, 9, 17])
+def test_solves_of_k_columns(rng, k):
+    M, order = 30, rng.permutation(30).astype(np.int32)
+    lists = np.zeros((M, 4), np.int32)
+    weights = rng.normal(size=(M, 4)) / 4
+    for i in range(M):  # earlier columns, then the row's own
+        lists[i, :3], lists[i, 3] = rng.choice(order[: max(i, 1)], 3), order[i]
+    weights[0, :3], weights[:, 3] = 0.0, rng.uniform(1.0, 2.0, M)
+    A = np.zeros((M, M))
+    np.add.at(A, (np.arange(M)[:, None], lists), weights)
+    u = rng.normal(size=(M, k))
+    before = u.copy()
+    rows = SparseRowMatrix(lists, weights, M, max_threads(None))
+    solution = rows.solve(u)
+    assert_allclose(solution, np.linalg.solve(A.T @ A, u), atol=1e-10)
+    assert_array_equal(u, before)
+    assert_array_equal(solution, rows._replace(n_threads=1).solve(u))
+
+
+@pytest.mark.parametrize("n_threads", [1, 2, 3])
+@pytest.mark.parametrize("n_columns", [1, GRAM_ROWS, 2 * GRAM_ROWS + 3])
+def test_weighted_gram_in_blocks_and_threads(rng, n_columns, n_threads):
+    rows, A = sparse_and_dense(rng, n_columns, n_threads)
+    w = rng.normal(size=90)
+    assert_allclose(rows.weighted_gram(w), A.T @ np.diag(w) @ A, atol=1e-12)
