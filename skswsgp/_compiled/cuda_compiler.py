@@ -196,14 +196,12 @@ class SimulatedTeam:
     """The team of the current thread of the simulator; elsewhere a team of one."""
 
     def rank(self):
-        """Return the number of this thread in its team, and the size of the team."""
         thread = threading.current_thread()
         if not hasattr(thread, "threadIdx"):
             return 0, 1
         return thread.threadIdx.x, thread._manager._block_dim[0]
 
     def sum(self, value):
-        """Return the sum of a value over the team, in the order of its threads."""
         rank, size = self.rank()
         if size == 1:
             return value
@@ -215,7 +213,6 @@ class SimulatedTeam:
         return sum(parts[1:], parts[0])
 
     def barrier(self):
-        """Wait for the other threads of the team."""
         if self.rank()[1] > 1:
             threading.current_thread().syncthreads()
 

@@ -2,6 +2,8 @@
 
 from abc import ABC, abstractmethod
 
+import numpy as np
+
 
 class Engine(ABC):
     """A `Model`, and the device that computes with it.
@@ -39,6 +41,7 @@ class Engine(ABC):
 
     def __init__(self, model, n_neighbors, n_threads):
         self.model = model
+        self._dtype, self._n_latent = model.Z.dtype, model.m.shape[1]
         self.n_neighbors = n_neighbors
         self.n_threads = n_threads
 
@@ -93,25 +96,48 @@ class Engine(ABC):
 
     # --- evaluation ---------------------------------------------------------------
 
-    @abstractmethod
     def predict(self, X, active, with_variance):
         """Return mu (n, Q) and v (n, Q), or None, of eq. 13 for the rows of X."""
+        n, Q = len(X), self._n_latent
+        shapes = (n, Q), (n if with_variance else 0, Q)
+        mu, v = self._evaluate("posterior_rows", (X, active), shapes)
+        return mu, v if with_variance else None
 
-    @abstractmethod
     def conditional_weights(self, X, active):
         """Return a = K_w^-1 k (n, H) and F = k(x, x) - k' a (n,) of the rows of X."""
+        return self._evaluate("weights_rows", (X, active), (active.shape, len(X)))
 
-    @abstractmethod
     def inverse_covariances(self, X, active):
         """Return K_w^-1 (n, H, H) and log |K_w| (n,) of the rows of X."""
+        n, H = active.shape
+        return self._evaluate("inverse_rows", (X, active), ((n, H, H), n))
 
-    @abstractmethod
     def variational_expectations(self, y, mu, v):
         """Return E log p(y | f) (n,), f ~ N(mu, v), and derivatives by mu and v."""
+        rows = [np.ascontiguousarray(array, self._dtype) for array in (y, mu, v)]
+        return self._evaluate("expectation_rows", rows, (len(mu), mu.shape, mu.shape))
 
-    @abstractmethod
     def bound(self, batch):
         """Return E log p(y | f) and KL_w, each (n,) in float64, of a batch of rows."""
+        rows, n = (batch.X, batch.y, batch.active), len(batch.X)
+        return self._evaluate("bound_rows", rows, (n, n), np.float64)
+
+    def _evaluate(self, name, rows, shapes, dtype=None):
+        """Return arrays of these shapes that a loop over rows has filled.
+
+        The loop of the CPU and the kernel of a GPU have the same name. The arrays have
+        the dtype of the model unless another is given.
+        """
+        results = [np.full(shape, np.nan, dtype or self._dtype) for shape in shapes]
+        self._fill(name, rows, results)
+        return results
+
+    @abstractmethod
+    def _fill(self, name, rows, results):
+        """Fill the results of n rows, which are NaN so far, from n entries of `rows`.
+
+        A loop or kernel takes these arrays in the order `rows`, `results`.
+        """
 
     # --- kriging: the model holds rows of data in the place of inducing points ----
 
@@ -133,6 +159,7 @@ class Engine(ABC):
         Kernel parameters and noise may change between calls.
         """
 
-    @abstractmethod
     def kriging_predictions(self, X, active):
         """Return mean and variance of the latent functions at rows of X, (n, Q)."""
+        shape = len(X), self._n_latent
+        return self._evaluate("kriging_rows", (X, active), (shape, shape))

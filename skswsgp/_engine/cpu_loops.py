@@ -185,6 +185,7 @@ def dense_gradients(model, batch, start, n, all_inducing, factors, works, stack,
 
 
 # --- evaluation: thread t takes rows `first` to `last` --------------------------------
+# `CpuEngine` passes arrays of the rows, results and jitter counts to all of them.
 
 
 @njit_range
@@ -196,7 +197,9 @@ def posterior_rows(first, last, t, model, works, X, active, mu, v, jitter_counts
 
 
 @njit_range
-def dense_posterior_rows(first, last, t, model, works, factors, stack, X, mu, v):
+def dense_posterior_rows(
+    first, last, t, model, works, X, active, mu, v, factors, stack
+):
     """Compute mu and, if v (n, Q) has rows, v of eq. 13; K is factorised already."""
     factor, work = thread_view(factors, 0), thread_view(works, t)
     M = model.Z.shape[0]
@@ -232,7 +235,9 @@ def inverse_rows(
 
 
 @njit_range
-def expectation_rows(first, last, t, model, works, y, mu, v, ell, d_mu, d_v):
+def expectation_rows(
+    first, last, t, model, works, y, mu, v, ell, d_mu, d_v, jitter_counts
+):
     """Compute E log p(y | f) (n,), f ~ N(mu, v), and derivatives by mu, v (n, Q)."""
     work = thread_view(works, t)
     for row in range(first, last):
@@ -240,27 +245,28 @@ def expectation_rows(first, last, t, model, works, y, mu, v, ell, d_mu, d_v):
 
 
 @njit_range
-def bound_rows(first, last, t, model, works, batch, ell, kl, jitter_counts):
+def bound_rows(first, last, t, model, works, X, y, active, ell, kl, jitter_counts):
     """Compute E log p(y | f) (n,) and KL_w (n,)."""
-    work, X, y, active = thread_view(works, t), batch.X, batch.y, batch.active
+    work = thread_view(works, t)
     for row in range(first, last):
         bound_row(model, X, y, active, row, work, ell, kl, jitter_counts, t)
 
 
 @njit_range
-def dense_bound_rows(first, last, t, model, works, factors, stack, batch, ell):
+def dense_bound_rows(
+    first, last, t, model, works, X, y, active, ell, kl, factors, stack
+):
     """Compute E log p(y | f) (n,); K is factorised already."""
     factor, work = thread_view(factors, 0), thread_view(works, t)
-    column = stack.column[t]
     for row in range(first, last):
-        ell[row] = dense_bound(model, batch.X, batch.y, row, factor, work, column)
+        ell[row] = dense_bound(model, X, y, row, factor, work, stack.column[t])
 
 
 # --- kriging --------------------------------------------------------------------------
 
 
 @njit_range
-def kriging_rows(first, last, t, model, works, X, active, mu, v):
+def kriging_rows(first, last, t, model, works, X, active, mu, v, jitter_counts):
     """Compute mu and F of kriging, (n, Q)."""
     work = thread_view(works, t)
     for row in range(first, last):

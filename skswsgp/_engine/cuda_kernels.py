@@ -278,7 +278,7 @@ def inverse_rows(model, works, n, X, active, inverse, log_det, jitter_counts):
 
 
 @kernel
-def expectation_rows(model, works, n, y, mu, v, ell, d_mu, d_v):
+def expectation_rows(model, works, n, y, mu, v, ell, d_mu, d_v, jitter_counts):
     """Compute E log p(y | f) (n,), f ~ N(mu, v), and derivatives by mu, v (n, Q)."""
     t, stride = slot_and_stride()
     work = slot_view(works, t)
@@ -299,7 +299,7 @@ def bound_rows(model, works, n, X, y, active, ell, kl, jitter_counts):
 
 
 @kernel
-def kriging_rows(model, works, n, X, active, mu, v):
+def kriging_rows(model, works, n, X, active, mu, v, jitter_counts):
     """Compute mu and F of kriging, (n, Q)."""
     t, stride = slot_and_stride()
     work = slot_view(works, t)

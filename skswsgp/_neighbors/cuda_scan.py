@@ -117,14 +117,9 @@ class DeviceDistanceScan:
 
     @property
     def _bytes_per_heap(self):
-        """Return the bytes of a heap and its scratch."""
         return self.n_neighbors * ENTRY
 
     def find(self, points, offset=-1):
-        """Return the lists (n, H) of scaled points, nearest first, ties by index.
-
-        With an offset >= 0, row i chooses from the points before offset + i.
-        """
         lists = np.empty((len(points), self.n_neighbors), dtype=np.int32)
         if len(points):
             size, segments = self._plan(*points.shape, points.itemsize)
@@ -134,10 +129,6 @@ class DeviceDistanceScan:
         return lists
 
     def predecessors(self):
-        """Return the lists (M, H) of each inducing point among the points before it.
-
-        The lists of the first H points are undefined.
-        """
         return self.find(self.points, offset=0)
 
     def close(self):
@@ -194,7 +185,6 @@ class DeviceKernelScan(DeviceDistanceScan):
         self._n_ops, self._values, self._slopes = len(kernel.code), None, None
 
     def close(self):
-        """Free the memory on the device."""
         super().close()
         self._kernel = self._values = self._slopes = None
 

@@ -127,10 +127,6 @@ class KernelScan:
         return self._find(points, predecessors=False)
 
     def predecessors(self):
-        """Return the lists (M, H) of each inducing point among the points before it.
-
-        The lists of the first H points are undefined.
-        """
         return self._find(self.points, predecessors=True)
 
     def _find(self, X, predecessors):

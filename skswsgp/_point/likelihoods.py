@@ -191,7 +191,6 @@ class Gaussian(LikelihoodRecord):
     name, code, conjugate = "gaussian", GAUSSIAN, True
 
     def make_nodes(self, n_latent):
-        """Return no nodes and no weights."""
         return np.zeros((1, 0)), np.zeros(0)
 
     def log_density(self, mean, variance, y, noise):
@@ -239,11 +238,9 @@ class Bernoulli(ClassLikelihood):
     name, code = "bernoulli", BERNOULLI
 
     def encode(self, labels, n_classes):
-        """Return class indices 0 and 1 (n,) as signs (n, 1)."""
         return 2.0 * labels[:, None] - 1.0
 
     def decode(self, y):
-        """Return signs (n, 1) as class indices (n,)."""
         return (y[:, 0] > 0).astype(int)
 
     def probabilities(self, mean, variance):
@@ -261,7 +258,6 @@ class Softmax(ClassLikelihood):
     name, code, joint = "softmax", SOFTMAX, True
 
     def make_nodes(self, n_latent):
-        """Return quasi-Monte Carlo nodes (n_latent, n) with equal weights (n,)."""
         nodes = np.ascontiguousarray(normal_nodes(SOFTMAX_NODES, n_latent).T)
         return nodes, np.full(SOFTMAX_NODES, 1.0 / SOFTMAX_NODES)
 
