@@ -13,6 +13,7 @@ from skswsgp._estimators.sklearn_compat import (
     Count,
     as_numbers,
     check_weights,
+    set_arguments,
     unchanged_on_failure,
     validate,
 )
@@ -130,25 +131,11 @@ class NearestNeighborGPRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator
     _tuning = Tuning()
 
     def __init__(
-        self,
-        kernel=None,
-        *,
-        n_neighbors=64,
-        neighbor_search="auto",
-        noise_variance=0.1,
-        normalize_y=True,
-        n_jobs=None,
-        dtype="float64",
+        self, kernel=None, *, n_neighbors=64, neighbor_search="auto",
+        noise_variance=0.1, normalize_y=True, n_jobs=None, dtype="float64",
         random_state=None,
-    ):
-        self.kernel = kernel
-        self.n_neighbors = n_neighbors
-        self.neighbor_search = neighbor_search
-        self.noise_variance = noise_variance
-        self.normalize_y = normalize_y
-        self.n_jobs = n_jobs
-        self.dtype = dtype
-        self.random_state = random_state
+    ):  # fmt: skip
+        set_arguments(self, locals())
 
     def fit(self, X, y, sample_weight=None):
         """Keep the training rows; learn kernel and noise from them.

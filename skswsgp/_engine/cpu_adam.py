@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numba import prange
 
-from skswsgp._compiled.jit import njit, njit_inline, njit_parallel
+from skswsgp._compiled.jit import njit, njit_inline, njit_parallel, njit_view
 from skswsgp._compiled.linalg import padded
 from skswsgp._compiled.threads import CHUNKS
 from skswsgp._engine.cpu_loops import dense_gradients, local_gradients
@@ -52,6 +52,9 @@ class TouchedRows(NamedTuple):
     product: np.ndarray  # (side, PANEL_COLUMNS), scratch of `factor_panel_vjp`
 
 
+part_view = njit_view(TouchedRows, whole=("slot", "d_L"))  # the arrays of one part
+
+
 def allocate_touched_rows(model, lists, H, parts):
     """Allocate arrays for a number of lists of H inducing points."""
     M, Q = model.m.shape
@@ -76,26 +79,6 @@ def allocate_touched_rows(model, lists, H, parts):
         d_L=np.zeros_like(model.L),
         panel=zeros((side, PANEL_COLUMNS)),
         product=zeros((side, PANEL_COLUMNS)),
-    )
-
-
-@njit_inline
-def part_view(rows, p):
-    """Return the arrays of part p."""
-    return TouchedRows(
-        rows.slot,
-        rows.count[p],
-        rows.ends[p],
-        rows.use[p],
-        rows.use_slot[p],
-        rows.touched[p],
-        rows.scale[p],
-        rows.d_m[p],
-        rows.d_s[p],
-        rows.d_Z[p],
-        rows.d_L,
-        rows.panel[p],
-        rows.product[p],
     )
 
 

@@ -151,7 +151,7 @@ class CudaEngine(Engine):
         self._optimizer = send(reuse_moments(optimizer, fresh), "Adam's moments")
         require_room(model, n, H)
         self._rows = allocate_device_rows(model, n, H)
-        self._grads = allocate_device_gradients(model, n, H, None)
+        self._grads = allocate_device_gradients(model, n, H)
         self._make_room(n)
         self._sums = send_array(np.zeros(2), "sums")
 

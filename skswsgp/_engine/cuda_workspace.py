@@ -8,7 +8,7 @@ from skswsgp._compiled.linalg import padded
 from skswsgp._engine import cuda_kernels as kernels
 from skswsgp._engine.cuda_triangle import SharedWorkspace, row_offset
 from skswsgp._point.adam_step import STEPS_PER_BLOCK
-from skswsgp._point.state import Gradients, allocate_workspace
+from skswsgp._point.state import Gradients, allocate_workspace, gradient_arrays
 
 MAX_SLOTS = 2048  # most blocks of a launch, each of which has work arrays
 NO_ROOM = (
@@ -100,9 +100,9 @@ def bytes_of_steps(model, n, H):
     D, Q = model.Z.shape[1], model.m.shape[1]
     row = (D + Q + 1) * model.Z.itemsize + H * np.dtype(np.int32).itemsize
     total = bytes_of_slot(model, H) + 2 * STEPS_PER_BLOCK * n * row
-    for shapes in (gradient_shapes(model, n, H), touched_row_shapes(model, n, H)):
-        for shape, dtype in shapes.values():
-            total += int(np.prod(shape)) * np.dtype(dtype).itemsize
+    gradients, rows = gradient_arrays(model, n, H, H, n), touched_arrays(model, n, H)
+    for shape, dtype in (*gradients.values(), *rows.values()):
+        total += int(np.prod(shape)) * np.dtype(dtype).itemsize
     return total
 
 
@@ -123,25 +123,7 @@ def bytes_in_shared(H, itemsize, slots):
     return size if size <= cuda_runtime.SHARED_BYTES else 0
 
 
-def gradient_shapes(model, n, H):
-    """Return shapes and dtypes of `Gradients`; each row has a block and a chunk."""
-    Q, D, dtype = model.m.shape[1], model.Z.shape[1], model.Z.dtype
-    arrays = {
-        "d_m": (n, Q, H),
-        "d_s": (1, Q, 1) if model.full else (n, Q, H),
-        "d_S": (n, Q, H, H) if model.full else (1, Q, 1, 1),
-        "d_Z": (n if model.train_inducing else 1, D, H),
-    }
-    sums = {
-        "d_log": (n, len(model.params)),
-        "d_noise": (n, len(model.noise)),
-        "sums": (n, 2),
-    }
-    arrays = {name: (shape, dtype) for name, shape in arrays.items()}
-    return arrays | {name: (shape, np.float64) for name, shape in sums.items()}
-
-
-def touched_row_shapes(model, n, H):
+def touched_arrays(model, n, H):
     """Return shapes and dtypes of `DeviceTouchedRows` for minibatches of n rows."""
     (M, Q), D, dtype = model.m.shape, model.Z.shape[1], model.Z.dtype
     T = min(M, n * H)
@@ -157,15 +139,16 @@ def touched_row_shapes(model, n, H):
     }
 
 
-def allocate_device_gradients(model, n, H, jitter_counts):
-    """Allocate the derivatives of n rows."""
-    arrays = send_zeros(gradient_shapes(model, n, H), "derivatives of a minibatch")
-    return Gradients(**arrays, jitter_counts=jitter_counts)
+def allocate_device_gradients(model, n, H):
+    """Allocate the derivatives of n rows, each with a block and a chunk; no counts."""
+    arrays = gradient_arrays(model, n, H, H, n)
+    arrays = send_zeros(arrays, "derivatives of a minibatch")
+    return Gradients(**arrays, jitter_counts=None)
 
 
 def allocate_device_rows(model, n, H):
     """Allocate slots for the inducing points that n rows touch, all of them free."""
-    arrays = send_zeros(touched_row_shapes(model, n, H), "derivatives by touched rows")
+    arrays = send_zeros(touched_arrays(model, n, H), "derivatives by touched rows")
     arrays["slot"].copy_to_device(np.full(len(model.m), -1))
     return kernels.DeviceTouchedRows(**arrays)
 

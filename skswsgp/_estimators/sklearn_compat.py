@@ -20,6 +20,12 @@ class Count(Interval):
         return not isinstance(val, bool) and super().is_satisfied_by(val)
 
 
+def set_arguments(estimator, arguments):
+    """Set the arguments of an `__init__`, which are its `locals()`, as attributes."""
+    del arguments["self"]
+    vars(estimator).update(arguments)
+
+
 @contextmanager
 def unchanged_on_failure(estimator):
     """Restore the fitted attributes of an estimator if what follows raises."""
