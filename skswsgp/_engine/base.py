@@ -4,6 +4,9 @@ from abc import ABC, abstractmethod
 
 import numpy as np
 
+from skswsgp._covariance.program import kernel_of
+from skswsgp._neighbors.search import NeighborSearch
+
 
 class Engine(ABC):
     """A `Model`, and the device that computes with it.
@@ -48,6 +51,13 @@ class Engine(ABC):
     @abstractmethod
     def kernel_snapshot(self):
         """Return a model with the current kernel and Z, which must not be changed."""
+
+    def make_search(self, options):
+        """Return the `NeighborSearch` among the current Z; `options` are its own."""
+        model = self.kernel_snapshot()
+        sizes = {"n_neighbors": self.n_neighbors, "n_threads": self.n_threads}
+        options = sizes | {"make_scan": self.make_scan} | options
+        return NeighborSearch(model.Z, kernel_of(model), **options)
 
     @abstractmethod
     def make_scan(self, points, n_neighbors, n_threads, kernel=None):

@@ -158,11 +158,10 @@ class BaseSWSGP(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
         settings = self._settings(attributes, solver_class, streaming)
         data = TrainingRows(X, targets.astype(self.dtype, copy=False), weight, rows)
         held_out = self._validation_data(X_val, y_val, attributes)
-        if (
-            held_out is None
-            and not streaming
-            and self._holds_out(data.n_rows, settings)
-        ):
+        stopping = self.early_stopping
+        if stopping == "auto":
+            stopping = data.n_rows > solver_class.holdout_above(self._tuning)
+        if stopping and held_out is None and not streaming:
             data, held_out = self._hold_out(data, y, rng)
         spread = feature_spread(data.X, rng, data.rows)
         attributes |= fitted or initial_attributes(settings, data, spread, rng)
@@ -259,12 +258,6 @@ class BaseSWSGP(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
                 "'diag' or 'auto'; use kl='vecchia' or solver='adam' for it."
             )
 
-    def _holds_out(self, n_rows, settings):
-        """Return whether rows of the training data are held out."""
-        if self.early_stopping == "auto":
-            return n_rows > settings.solver.holdout_above(settings.tuning)
-        return self.early_stopping
-
     def _hold_out(self, data, y, rng):
         """Return the data to train on, and those held out."""
         parts = train_test_split(
@@ -301,7 +294,9 @@ class BaseSWSGP(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
                 loss, bound = solver.advance(index)
                 score = None
                 if held_out is not None:
-                    score = self._validation_score(engine, held_out, lists, attributes)
+                    score = mean_log_density(
+                        engine, held_out, lists, self._log_density, attributes
+                    )
                 improved = history.add(loss, bound, score)
                 if improved and (score is not None or solver.keeps_best):
                     best = described()
@@ -416,15 +411,6 @@ class BaseSWSGP(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
                 "for the number used in fit."
             )
         return min(int(n_neighbors), M)
-
-    def _validation_score(self, engine, held, neighbors, attributes):
-        """Return the mean log predictive density of the held-out rows."""
-        current = attributes | {"noise_variance_": engine.model.noise}
-
-        def log_density(mu, v, targets):
-            return self._log_density(mu, v, targets, current)
-
-        return mean_log_density(engine, held, neighbors, log_density)
 
     def lower_bound(self, X, y, sample_weight=None):
         """Return the bound of eq. 11 on given data.
