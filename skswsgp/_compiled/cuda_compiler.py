@@ -35,22 +35,15 @@ def compile_kernels(name):
     module = sys.modules[name]
     if cuda is None:
         return
-    if cuda.config.ENABLE_CUDASIM:
-        for name, value in list(vars(module).items()):
-            if getattr(value, "is_kernel", False):
-                setattr(module, name, cuda.jit(value))
-        return
-    functions = DeviceFunctions(module)
+    simulated = cuda.config.ENABLE_CUDASIM
+    compiled = {} if simulated else DeviceFunctions(module).of
     for name, value in list(vars(module).items()):
         if getattr(value, "is_kernel", False):
-            setattr(module, name, functions.of[value])
+            setattr(module, name, cuda.jit(value) if simulated else compiled[value])
 
 
 def modules_used(module):
-    """Return the modules of this package whose compiled functions a module uses.
-
-    Functions that their modules use in turn count as well.
-    """
+    """Return the modules whose compiled functions a module uses, directly or not."""
     found, waiting = [team, tiles], [module]
     while waiting:
         current = waiting.pop()
@@ -68,14 +61,10 @@ def modules_used(module):
 
 
 class DeviceFunctions:
-    """Device functions, each made from the Python code of a function of the CPU.
+    """Device functions and kernels, made from the Python code of functions of the CPU.
 
-    Attributes
-    ----------
-    of : dict
-        The device function or kernel made from each function of the CPU.
-    names : dict
-        For each module a dict: the value of each of its names in device functions.
+    `of` maps functions of the CPU to them. `names` holds a dict for each module, of the
+    values that its names have in device functions.
     """
 
     def __init__(self, module):

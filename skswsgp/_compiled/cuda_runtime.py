@@ -99,10 +99,7 @@ def is_busy():
 
 
 def allocate(make, what, size):
-    """Return make(), an array of `size` bytes; raise MemoryError if it does not fit.
-
-    `what` names the contents in the message.
-    """
+    """Return make(), `size` bytes for `what`; raise MemoryError if they do not fit."""
     try:
         return make()
     except Exception as error:  # its class differs between versions of numba-cuda

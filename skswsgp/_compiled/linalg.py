@@ -110,21 +110,11 @@ def square_upper(P, A):
 
 
 @njit
-def transposed_product(X, Y, A):
-    """Set A = X' Y."""
+def transposed_product(X, Y, A, lower):
+    """Set A = X' Y, or if `lower` only its tiles on and below the diagonal."""
     side = X.shape[0]
     for i in team_outer_tiles(0, side):
-        for j in team_inner_tiles(0, side):
-            set_products(X, i, Y, j, 0, side, A, i, j)
-    barrier()
-
-
-@njit
-def transposed_product_lower(X, Y, A):
-    """Set the tiles of A = X' Y on and below the diagonal."""
-    side = X.shape[0]
-    for i in team_outer_tiles(0, side):
-        for j in team_inner_tiles(0, i + 1):
+        for j in team_inner_tiles(0, i + 1 if lower else side):
             set_products(X, i, Y, j, 0, side, A, i, j)
     barrier()
 
@@ -177,11 +167,8 @@ def log_determinant(R, size):
 
 @njit_small
 def sum_of_logs(values, row, size):
-    """Return this thread's part of sum_h log values[row, h].
-
-    One logarithm of a product of eight values costs less than eight logarithms.
-    """
-    log = 0.0
+    """Return this thread's part of sum_h log values[row, h]."""
+    log = 0.0  # a logarithm of a product of eight values costs less than eight
     for block in team_range(0, (size + BLOCK - 1) // BLOCK):
         first, last = BLOCK * block, min(BLOCK * (block + 1), size)
         product = np.float64(1.0)
@@ -216,11 +203,7 @@ def mean_diagonal(A, size):
 
 @njit
 def jittered_cholesky(A, R, unit, jitter, blocks):
-    """Set R with A + shift I = R' R; return shift / unit, or -1 if there is no factor.
-
-    The first shift is jitter * unit. After each failure it grows tenfold, to at most
-    MAX_JITTER * unit. `blocks` is an output as in `cholesky`.
-    """
+    """Set R with A + shift I = R' R; return shift / unit, -1 if there is no factor."""
     relative = jitter
     while relative < 1.5 * MAX_JITTER:
         if cholesky(A, R, relative * unit, blocks):
@@ -230,11 +213,7 @@ def jittered_cholesky(A, R, unit, jitter, blocks):
 
 
 def numpy_cholesky(K, jitter):
-    """Return the lower factor of K + shift I.
-
-    The first shift is `jitter`, or a tiny number if that is 0; after each failure it
-    grows tenfold.
-    """
+    """Return the lower factor of K + shift I; the first shift is `jitter`, unless 0."""
     shift = max(jitter, np.finfo(K.dtype).tiny ** 0.5)
     require_finite(K)
     limit = max(1.0, shift, np.diag(K).max())

@@ -301,10 +301,7 @@ def params_in_units(kernel, spread, varying):
 
 
 def free_variance(kernel, n_features):
-    """Return (index, bounds) of the variance that multiplies a whole kernel.
-
-    Returns None if the kernel has no such variance, or if it is "fixed".
-    """
+    """Return (index, bounds) of the free variance that multiplies a kernel, or None."""
     compiled = compile_kernel(kernel, n_features, np.float64)
     slot = compiled.struct.extra[-1]
     if compiled.struct.code[-1] == program.SCALE and compiled.free[slot]:
@@ -313,10 +310,7 @@ def free_variance(kernel, n_features):
 
 
 def length_scales(kernel, n_features, otherwise):
-    """Return the length-scales (D,) of the first function of a scaled distance.
-
-    Returns `otherwise` if the kernel object contains none.
-    """
+    """Return the length-scales (D,) of the first distance kernel, or `otherwise`."""
     struct = compile_kernel(kernel, n_features, np.float64).struct
     leaves = distance_leaves(struct)
     return 1.0 / struct.inv_scale[leaves[0]] if len(leaves) > 0 else otherwise

@@ -13,22 +13,14 @@ class Engine(ABC):
 
     A row uses H inducing points, which `active` (n, H) lists for n rows. Results keep
     the dtype of the model. Rows whose covariance matrix cannot be factorised get NaN.
-
-    Parameters
-    ----------
-    model : Model
-        Training modifies its arrays.
-    n_neighbors : int
-        H.
-    n_threads : int
-        Threads of the CPU for every launch, and for the parts that a GPU leaves to it.
+    Launches on the CPU, and the parts that a GPU leaves to it, use `n_threads`.
 
     Attributes
     ----------
     model : Model
-        The model on the host. A caller that changes its arrays reads this attribute
-        again after each call of `steps`, and makes the changes before the next call of
-        the engine.
+        The model on the host, which training modifies. A caller that changes its arrays
+        reads this attribute again after each call of `steps`, and makes the changes
+        before the next call of the engine.
     all_inducing : ndarray of shape (1, M), or None
         The list of every inducing point if all rows share it (`DenseCpuEngine`).
         `steps`, `predict` and `bound` do not read `active` then. The other methods of
@@ -61,10 +53,7 @@ class Engine(ABC):
 
     @abstractmethod
     def make_scan(self, points, n_neighbors, n_threads, kernel=None):
-        """Return the exact neighbour search among points (M, D).
-
-        The search is by distance, or by the value of a kernel if one is given.
-        """
+        """Return the exact search among points (M, D), by distance or kernel value."""
 
     @abstractmethod
     def place_matrix(self, matrix):
@@ -96,8 +85,7 @@ class Engine(ABC):
     def steps(self, batch, n, rates):
         """Take a step of Adam for each learning rate, each on the next n rows.
 
-        Raises FloatingPointError where training fails, or lets `finish_epoch` return
-        NaN.
+        Raises FloatingPointError on failure, or lets `finish_epoch` return NaN.
         """
 
     @abstractmethod
@@ -133,21 +121,14 @@ class Engine(ABC):
         return self._evaluate("bound_rows", rows, (n, n), np.float64)
 
     def _evaluate(self, name, rows, shapes, dtype=None):
-        """Return arrays of these shapes that a loop over rows has filled.
-
-        The loop of the CPU and the kernel of a GPU have the same name. The arrays have
-        the dtype of the model unless another is given.
-        """
+        """Return arrays that the loop (CPU) or kernel (GPU) of this name has filled."""
         results = [np.full(shape, np.nan, dtype or self._dtype) for shape in shapes]
         self._fill(name, rows, results)
         return results
 
     @abstractmethod
     def _fill(self, name, rows, results):
-        """Fill the results of n rows, which are NaN so far, from n entries of `rows`.
-
-        A loop or kernel takes these arrays in the order `rows`, `results`.
-        """
+        """Fill results of n rows, NaN so far; a loop takes `rows`, then `results`."""
 
     # --- kriging: the model holds rows of data in the place of inducing points ----
 
@@ -155,8 +136,7 @@ class Engine(ABC):
     def load_kriging(self, batch, n):
         """Set the rows for the next calls of `kriging_gradients`, n for each call.
 
-        A row of batch.y holds Q targets and then Q ratios of noise variances, see
-        `_point.kriging`.
+        A row of batch.y holds Q targets and Q ratios of noise, see `_point.kriging`.
         """
 
     @abstractmethod

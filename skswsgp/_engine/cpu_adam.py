@@ -11,17 +11,11 @@ from typing import NamedTuple
 import numpy as np
 from numba import prange
 
-from skswsgp._compiled.jit import njit, njit_inline, njit_parallel, njit_view
+from skswsgp._compiled.jit import njit, njit_parallel, njit_view
 from skswsgp._compiled.linalg import padded
 from skswsgp._compiled.threads import CHUNKS
 from skswsgp._engine.cpu_loops import dense_gradients, local_gradients
-from skswsgp._point.adam_step import (
-    bias_corrections,
-    step_factor,
-    step_linear,
-    step_positive,
-    update_parameters,
-)
+from skswsgp._point.adam_step import update_parameters, update_row
 from skswsgp._point.full_covariance import (
     PANEL_COLUMNS,
     clear_factor_row,
@@ -43,7 +37,6 @@ class TouchedRows(NamedTuple):
     use: np.ndarray  # (lists * H,) position of a use in its list, 0 .. H - 1
     use_slot: np.ndarray  # (lists * H,) slot of the row that is used
     touched: np.ndarray  # (T,) row of a slot
-    scale: np.ndarray  # (T, 2) bias corrections of a row
     d_m: np.ndarray  # (T, Q)
     d_s: np.ndarray  # (T, Q), diagonal covariance
     d_Z: np.ndarray  # (T, D), trained Z
@@ -72,7 +65,6 @@ def allocate_touched_rows(model, lists, H, parts):
         use=zeros((lists * H,), np.int32),
         use_slot=zeros((lists * H,), np.int32),
         touched=zeros((T,), np.int64),
-        scale=zeros((T, 2), np.float64),
         d_m=zeros((T, Q)),
         d_s=zeros((0 if full else T, Q)),
         d_Z=zeros((T if moving else 0, model.Z.shape[1])),
@@ -161,51 +153,12 @@ def factor_part_vjp(model, rows, p, parts, active, start, lists, grads):
 # --- steps ----------------------------------------------------------------------------
 
 
-@njit_inline
-def step_means(values, derivatives, unit, moments, rows):
-    """Move the touched rows of m or Z, column j in steps of unit[j]."""
-    for i in range(rows.count[0]):
-        row, fast, slow = rows.touched[i], rows.scale[i, 0], rows.scale[i, 1]
-        for j in range(values.shape[1]):
-            step_linear(values, row, j, derivatives[i, j], unit[j], moments, fast, slow)
-
-
-@njit_inline
-def step_variances(s, derivatives, moments, rows):
-    """Move the logarithms of the touched rows of s."""
-    for i in range(rows.count[0]):
-        row, fast, slow = rows.touched[i], rows.scale[i, 0], rows.scale[i, 1]
-        for j in range(s.shape[1]):
-            step_positive(s, row, j, derivatives[i, j], moments, fast, slow)
-
-
-@njit_inline
-def step_factors(L, derivatives, moments, rows):
-    """Move the touched rows of L."""
-    for q in range(L.shape[0]):
-        for i in range(rows.count[0]):
-            row, fast, slow = rows.touched[i], rows.scale[i, 0], rows.scale[i, 1]
-            d_row = derivatives[q, row]
-            step_factor(L[q], row, d_row, moments[q], fast, slow)
-
-
 @njit
 def update_part(model, optimizer, rows, p, rate):
     """Take a step of Adam for the touched rows of m, S and Z of part p."""
     part = part_view(rows, p)
     for i in range(part.count[0]):
-        row = part.touched[i]
-        part.slot[row] = -1
-        optimizer.row_steps[row] += 1
-        scales = bias_corrections(optimizer.row_steps[row], rate)
-        part.scale[i, 0], part.scale[i, 1] = scales
-    step_means(model.m, part.d_m, optimizer.mean_scale, optimizer.m, part)
-    if model.full:
-        step_factors(model.L, part.d_L, optimizer.L, part)
-    else:
-        step_variances(model.s, part.d_s, optimizer.s, part)
-    if model.train_inducing:
-        step_means(model.Z, part.d_Z, optimizer.feature_scale, optimizer.Z, part)
+        update_row(model, optimizer, part, i, part.touched[i], rate)
 
 
 # --- whole steps; to be called within `parallel_region` -------------------------------
@@ -244,10 +197,7 @@ def finish_step(grads, sums):
 
 @njit
 def local_steps(model, optimizer, rows, batch, n, rates, works, grads, sums):
-    """Take a step of Adam for each rate, each on the next n rows of the batch.
-
-    Stops and returns False when a covariance matrix cannot be factorised.
-    """
+    """Take a step for each rate, on the next n rows; return whether no K_w failed."""
     for k in range(rates.shape[0]):
         start = k * n
         local_gradients(model, batch, start, n, works, grads)

@@ -46,12 +46,9 @@ from skswsgp._point.state import thread_view
 @njit
 def clear_chunk(grads, chunk):
     """Set the sums over a chunk to zero."""
-    for p in range(grads.d_log.shape[1]):
-        grads.d_log[chunk, p] = 0.0
-    for q in range(grads.d_noise.shape[1]):
-        grads.d_noise[chunk, q] = 0.0
-    grads.sums[chunk, 0] = 0.0
-    grads.sums[chunk, 1] = 0.0
+    grads.d_log[chunk] = 0.0
+    grads.d_noise[chunk] = 0.0
+    grads.sums[chunk] = 0.0
 
 
 # --- gradients ------------------------------------------------------------------------
@@ -149,12 +146,9 @@ def add_blocks(model, grads, block):
 def add_chunks(grads):
     """Add the sums over all chunks, in order, to those of the first chunk."""
     for c in range(1, CHUNKS):
-        for p in range(grads.d_log.shape[1]):
-            grads.d_log[0, p] += grads.d_log[c, p]
-        for q in range(grads.d_noise.shape[1]):
-            grads.d_noise[0, q] += grads.d_noise[c, q]
-        grads.sums[0, 0] += grads.sums[c, 0]
-        grads.sums[0, 1] += grads.sums[c, 1]
+        add_block(grads.d_log, c)
+        add_block(grads.d_noise, c)
+        add_block(grads.sums, c)
 
 
 # --- gradients of a minibatch; to be called within `parallel_region` ------------------

@@ -162,10 +162,7 @@ class CudaEngine(Engine):
         return rows
 
     def steps(self, batch, n, rates):
-        """Queue a step of Adam for each learning rate, each on the next n rows.
-
-        This returns before the steps are done, and does not wait for the device.
-        """
+        """Queue the steps and return before they are done."""
         model, H = self._send_model(), self.n_neighbors
         self._newest = "device"
         batch = send(batch, "rows of data")
@@ -199,10 +196,7 @@ class CudaEngine(Engine):
         return sums
 
     def _launch(self, kernel, blocks, threads, *arguments, shared=0):
-        """Launch a kernel whose arguments have the same types in every step.
-
-        Numba takes a millisecond to infer the types, which is done once.
-        """
+        """Launch a kernel; the types of its arguments take 1 ms to infer, once."""
         if kernel not in self._compiled:
             self._compiled[kernel] = kernel.specialize(*arguments)
         self._compiled[kernel][blocks, threads, self._stream, shared](*arguments)
@@ -258,10 +252,7 @@ class CudaEngine(Engine):
         return super().kriging_predictions(X, active)
 
     def _send_parameters(self):
-        """Return the model on the device with the parameters as they are on the host.
-
-        Learning changes them between calls. The data are sent once.
-        """
+        """Return the model on the device, with kernel and noise of the host."""
         model = self._send_model()
         self._send_fields(PARAMETERS)
         return model

@@ -17,13 +17,7 @@ from skswsgp._compiled.jit import njit
 from skswsgp._compiled.linalg import column_sum
 from skswsgp._compiled.team import barrier, single, team_range, team_sum
 from skswsgp._engine.cuda_triangle import slot_view
-from skswsgp._point.adam_step import (
-    bias_corrections,
-    step_factor,
-    step_linear,
-    step_positive,
-    update_parameters,
-)
+from skswsgp._point.adam_step import update_parameters, update_row
 from skswsgp._point.bound import bound_vjp, count_jitter, point_bound
 from skswsgp._point.full_covariance import factor_row_vjp
 from skswsgp._point.kriging import log_density_vjp
@@ -52,7 +46,7 @@ class DeviceTouchedRows(NamedTuple):
     d_m: np.ndarray  # (T, Q)
     d_s: np.ndarray  # (T, Q), diagonal covariance
     d_Z: np.ndarray  # (T, D), trained Z
-    d_L: np.ndarray  # (T, Q, M), full covariance
+    d_L: np.ndarray  # (Q, T, M), full covariance
 
 
 @njit
@@ -189,9 +183,9 @@ def clear_slot(model, rows, i):
     for j in team_range(0, rows.d_m.shape[1]):
         rows.d_m[i, j] = 0.0
     if model.full:
-        for q in range(rows.d_L.shape[1]):
+        for q in range(rows.d_L.shape[0]):
             for j in team_range(0, rows.d_L.shape[2]):
-                rows.d_L[i, q, j] = 0.0
+                rows.d_L[q, i, j] = 0.0
     else:
         for j in team_range(0, rows.d_s.shape[1]):
             rows.d_s[i, j] = 0.0
@@ -212,8 +206,8 @@ def add_use(model, active, start, b, i, grads, rows):
     for j in team_range(0, rows.d_m.shape[1]):
         rows.d_m[i, j] += grads.d_m[b, j, h]
     if model.full:
-        for q in range(rows.d_L.shape[1]):
-            d_S, d_row = grads.d_S[b, q], rows.d_L[i, q]
+        for q in range(rows.d_L.shape[0]):
+            d_S, d_row = grads.d_S[b, q], rows.d_L[q, i]
             factor_row_vjp(model.L, q, active, start + b, d_S, h, d_row)
     else:
         for j in team_range(0, rows.d_s.shape[1]):
@@ -228,23 +222,7 @@ def add_use(model, active, start, b, i, grads, rows):
 def update_rows(model, optimizer, k, rates, rows):
     """Take a step of Adam for the touched rows of m, S and Z, a thread for each."""
     for i in range(cuda.grid(1), rows.count[k], cuda.gridsize(1)):
-        row = rows.touched[i]
-        rows.slot[row] = -1
-        optimizer.row_steps[row] += 1
-        fast, slow = bias_corrections(optimizer.row_steps[row], rates[k])
-        for j in range(model.m.shape[1]):
-            unit, slope = optimizer.mean_scale[j], rows.d_m[i, j]
-            step_linear(model.m, row, j, slope, unit, optimizer.m, fast, slow)
-            if model.full:
-                d_row = rows.d_L[i, j]
-                step_factor(model.L[j], row, d_row, optimizer.L[j], fast, slow)
-            else:
-                slope = rows.d_s[i, j]
-                step_positive(model.s, row, j, slope, optimizer.s, fast, slow)
-        if model.train_inducing:
-            for j in range(model.Z.shape[1]):
-                unit, slope = optimizer.feature_scale[j], rows.d_Z[i, j]
-                step_linear(model.Z, row, j, slope, unit, optimizer.Z, fast, slow)
+        update_row(model, optimizer, rows, i, i, rates[k])
 
 
 # --- evaluation of n rows -------------------------------------------------------------

@@ -36,18 +36,8 @@ def block_shape(model, H):
 class WorkspacePool:
     """Work arrays of the slots: one for each row that a launch works on at once.
 
-    Parameters
-    ----------
-    model : Model
-        It determines sizes only.
-    n_neighbors : int
-        H.
-
-    Attributes
-    ----------
-    work : Workspace, SharedWorkspace or None
-        Arrays with a leading axis of slots. It is a `SharedWorkspace` where R fits into
-        shared memory, and None before `make_room`.
+    `work` is None before `make_room`, then a `SharedWorkspace` where R fits into shared
+    memory, else a `Workspace`. The model determines sizes only.
     """
 
     def __init__(self, model, n_neighbors):
@@ -58,10 +48,7 @@ class WorkspacePool:
         return 0 if self.work is None else len(self.work.K)
 
     def make_room(self, n):
-        """Allocate slots for n rows, or fewer if memory is short, but at least one.
-
-        Return whether new arrays were allocated.
-        """
+        """Allocate up to n slots, at least one; return whether they are new."""
         size = bytes_of_slot(self.model, self.n_neighbors)
         slots = max(1, min(n, MAX_SLOTS, cuda_runtime.budget("work arrays") // size))
         if len(self) >= slots:
@@ -78,10 +65,7 @@ class WorkspacePool:
 
 
 def require_room(model, n, H):
-    """Raise a MemoryError that names a smaller batch size if n rows do not fit.
-
-    The model and Adam's moments are on the device already.
-    """
+    """Raise a MemoryError that names a smaller batch size if n rows do not fit."""
     free, fits = cuda_runtime.free_memory(), n
     while fits > 0 and bytes_of_steps(model, fits, H) > free:
         fits //= 2
@@ -93,10 +77,7 @@ def require_room(model, n, H):
 
 
 def bytes_of_steps(model, n, H):
-    """Return the least memory for minibatches of n rows.
-
-    It holds derivatives, one slot of work arrays, and two blocks of streamed rows.
-    """
+    """Return the bytes of derivatives, one slot, and two blocks of n streamed rows."""
     D, Q = model.Z.shape[1], model.m.shape[1]
     row = (D + Q + 1) * model.Z.itemsize + H * np.dtype(np.int32).itemsize
     total = bytes_of_slot(model, H) + 2 * STEPS_PER_BLOCK * n * row
@@ -135,7 +116,7 @@ def touched_arrays(model, n, H):
         "d_m": ((T, Q), dtype),
         "d_s": ((0 if model.full else T, Q), dtype),
         "d_Z": ((T if model.train_inducing else 0, D), dtype),
-        "d_L": ((T if model.full else 0, Q, M), dtype),
+        "d_L": ((Q, T if model.full else 0, M), dtype),
     }
 
 

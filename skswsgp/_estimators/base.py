@@ -151,9 +151,8 @@ class BaseSWSGP(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
         fitted = self._fitted_attributes() if streaming or self.warm_start else {}
         inputs = {"X": X, "y": y, "metadata": {"sample_weight": sample_weight}}
         rng = check_random_state(self.random_state)
-        X, y, weight, rows = self._validate_training(
-            X, y, sample_weight, reset=not fitted
-        )
+        reset = not fitted
+        X, y, weight, rows = self._validate_training(X, y, sample_weight, reset)
         targets, attributes = self._encode_targets(y, weight, fitted)
         settings = self._settings(attributes, solver_class, streaming)
         data = TrainingRows(X, targets.astype(self.dtype, copy=False), weight, rows)
@@ -173,14 +172,10 @@ class BaseSWSGP(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
             attributes = shape_covariance(attributes, full)
         if solver_class.takes_steps:
             attributes["jitter_"] = JITTER
-        model, center = build_model(
-            attributes,
-            (settings.likelihood, settings.n_latent),
-            self.dtype,
-            settings.divergence_weight(attributes["n_inducing_"], H),
-            self.optimize_inducing,
-            attributes["n_samples_seen_"],
-        )
+        likelihood = settings.likelihood, settings.n_latent
+        weight = settings.divergence_weight(attributes["n_inducing_"], H)
+        options = weight, self.optimize_inducing, attributes["n_samples_seen_"]
+        model, center = build_model(attributes, likelihood, self.dtype, *options)
         data = data._replace(center=center)
         held_out = held_out and held_out._replace(center=center)
         task = FitTask(self, settings.max_iter, inputs)
@@ -260,12 +255,9 @@ class BaseSWSGP(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
 
     def _hold_out(self, data, y, rng):
         """Return the data to train on, and those held out."""
-        parts = train_test_split(
-            np.arange(len(y)),
-            test_size=self.validation_fraction,
-            random_state=rng,
-            stratify=self._stratify(y, self.validation_fraction),
-        )
+        fraction = self.validation_fraction
+        options = {"random_state": rng, "stratify": self._stratify(y, fraction)}
+        parts = train_test_split(np.arange(len(y)), test_size=fraction, **options)
         return [data.take(np.sort(part)) for part in parts]
 
     def _stratify(self, y, fraction):
@@ -385,13 +377,14 @@ class BaseSWSGP(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
 
     # --- from attributes to a model, and prediction ---------------------------------
 
+    def _fitted_model(self):
+        return build_model(vars(self), self._likelihood_of(vars(self)), self.dtype)
+
     def _latent(self, X, with_variance, n_neighbors=None):
         """Return mean and variance (or None), each (n, Q), of q(f) at rows of X."""
         check_is_fitted(self, "inducing_points_")
         X = validate(self, X, reset=False)
-        model, center = build_model(
-            vars(self), self._likelihood_of(vars(self)), self.dtype
-        )
+        model, center = self._fitted_model()
         H = self._active_count(n_neighbors, len(model.Z))
         return latent_posterior(model, center, X, H, with_variance, self._evaluation)
 
@@ -436,11 +429,8 @@ class BaseSWSGP(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
         check_is_fitted(self, "inducing_points_")
         X, y, weight, rows = self._validate_training(X, y, sample_weight, reset=False)
         targets, _ = self._encode_targets(y, None, vars(self))
-        model, center = build_model(
-            vars(self), self._likelihood_of(vars(self)), self.dtype
-        )
-        data = TrainingRows(
-            X, targets.astype(self.dtype, copy=False), weight, rows, center
-        )
+        model, center = self._fitted_model()
+        targets = targets.astype(self.dtype, copy=False)
+        data = TrainingRows(X, targets, weight, rows, center)
         H = self._active_count(None, len(model.Z))
         return bound_of(model, data, H, self._evaluation)

@@ -100,14 +100,8 @@ class DeviceDistanceScan:
     Distances are those of the CPU but for rounding: both subtract in the precision of
     the points and add in float64, but sum in another order, and the GPU rounds a
     product and a sum once. Lists are equal where distances differ by more. Equal points
-    and distances without rounding, as on a grid, are ties on both.
-
-    Parameters
-    ----------
-    points : ndarray of shape (M, D)
-        Scaled inducing points; their copy on the device lives until `close`.
-    n_neighbors : int
-        H.
+    and distances without rounding, as on a grid, are ties on both. The copy of the
+    points on the device lives until `close`.
     """
 
     def __init__(self, points, n_neighbors):
@@ -136,10 +130,7 @@ class DeviceDistanceScan:
         self._inducing = self._keys = self._indices = None
 
     def _plan(self, n, D, itemsize):
-        """Return the number of rows to search at once, of n, and of segments for each.
-
-        Allocates the heaps.
-        """
+        """Allocate heaps; return rows at once, of n, and segments for each row."""
         H = self.n_neighbors
         budget = cuda_runtime.budget("neighbor search")
         heaps = max(1, min(HEAPS, budget // self._bytes_per_heap))
@@ -206,10 +197,7 @@ class DeviceKernelScan(DeviceDistanceScan):
 
 
 def make_scan(points, n_neighbors, n_threads, kernel=None):
-    """Return the exact search among points, by distance or by the value of a kernel.
-
-    `n_threads` counts threads of the CPU and is ignored.
-    """
+    """Return the exact search by distance or kernel value; it ignores `n_threads`."""
     if kernel is None:
         return DeviceDistanceScan(points, n_neighbors)
     return DeviceKernelScan(kernel, points, n_neighbors)

@@ -131,17 +131,14 @@ class KernelScan:
 
     def _find(self, X, predecessors):
         lists = np.empty((len(X), self.n_neighbors), dtype=np.int32)
-        task = KernelScanTask(
-            self.kernel, X, self._tiles, len(self.points), predecessors
-        )
+        M = len(self.points)
+        task = KernelScanTask(self.kernel, X, self._tiles, M, predecessors)
         works = [self._scratch() for _ in range(self.n_threads)]
-        run_in_threads(
-            lambda first, last, t: scan_blocks_by_kernel(
-                first, last, task, works[t], lists
-            ),
-            self.n_threads,
-            -(-len(X) // ROWS_PER_BLOCK),
-        )
+
+        def work(first, last, t):
+            scan_blocks_by_kernel(first, last, task, works[t], lists)
+
+        run_in_threads(work, self.n_threads, -(-len(X) // ROWS_PER_BLOCK))
         return lists
 
     def _scratch(self):
@@ -161,6 +158,4 @@ def _cut_into_tiles(points):
     n_tiles = -(-M // TILE_SIZE)
     padded = np.zeros((n_tiles * TILE_SIZE, D), dtype=points.dtype)
     padded[:M] = points
-    return np.ascontiguousarray(
-        padded.reshape(n_tiles, TILE_SIZE, D).transpose(0, 2, 1)
-    )
+    return padded.reshape(n_tiles, TILE_SIZE, D).transpose(0, 2, 1).copy()

@@ -105,8 +105,5 @@ class NeighborTracker:
         return self._versions[rows] != self.search.version
 
     def mark_current(self, rows):
-        """Mark the lists of the rows as current, which the caller stores.
-
-        Such a caller must not use `lookup`, whose own lists stay as they are.
-        """
+        """Mark lists of rows as current, for a caller that keeps them, not `lookup`."""
         self._versions[rows] = self.search.version

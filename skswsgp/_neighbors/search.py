@@ -134,25 +134,13 @@ def _choose_search(search, metric, M, D, H):
 
 
 class NeighborSearch:
-    """Search for the H nearest of the inducing points Z.
+    """Search for the H nearest of the inducing points Z (M, D).
 
     The list of a row depends on no other row and, except for PyNNDescent, not on the
-    number of threads.
-
-    Parameters
-    ----------
-    Z : ndarray of shape (M, D)
-        Inducing points.
-    kernel : Kernel
-        Struct of the kernel; it is copied.
-    n_neighbors : int
-        H <= M.
-    metric, search : str
-        The parameters `neighbor_metric` and `neighbor_search` of an estimator.
-    n_threads, seed : int
-        Threads of a query; seed of random lists and of the graph.
-    make_scan : callable
-        Returns the exact search; an engine replaces it to search on a GPU.
+    number of threads. `metric` and `search` are the parameters `neighbor_metric` and
+    `neighbor_search` of an estimator, and `seed` is that of random lists and of the
+    graph. `make_scan` returns the exact search; an engine replaces it to search on a
+    GPU. The struct of the kernel is copied.
 
     Attributes
     ----------
@@ -174,7 +162,7 @@ class NeighborSearch:
         self._M, self._dtype, self._seed = M, Z.dtype, np.uint64(seed)
         self._kernel = Kernel(*(np.array(field) for field in kernel))
         if self.metric.name == "scaled":
-            self._centre = _medians(Z)
+            self._centre = _medians(Z)  # they keep points on a grid, so ties stay
             self._inv_scale = self.metric.inv_scale.astype(Z.dtype)
         self._points = self._scaled(Z)
         self._index = self._build_index(self._points)
@@ -268,9 +256,6 @@ def _batches(n_rows, n_features):
 
 
 def _medians(Z):
-    """Return an entry from the middle of each column of Z.
-
-    Not the mean: points on a grid stay on it, so that equal distances stay equal.
-    """
+    """Return an entry from the middle of each column of Z."""
     middle = len(Z) // 2
     return np.partition(Z, middle, axis=0)[middle]

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from skswsgp._compiled.jit import njit, njit_small
+from skswsgp._compiled.jit import njit, njit_inline, njit_small
 from skswsgp._compiled.special import exponential
 from skswsgp._covariance.program import refresh_scales
 
@@ -24,7 +24,6 @@ class Optimizer(NamedTuple):
 
     free: np.ndarray  # (P,) bool, whether a kernel parameter is trained
     log_bounds: np.ndarray  # (P, 2)
-    mean_scale: np.ndarray  # (Q,) unit of a step of m
     feature_scale: np.ndarray  # (D,) unit of a step of Z
     Z: np.ndarray  # (M, 2, D), or (1, 2, D) when Z is fixed
     m: np.ndarray  # (M, 2, Q)
@@ -46,7 +45,6 @@ def make_optimizer(model, free, log_bounds, feature_scale):
     return Optimizer(
         free=free,
         log_bounds=log_bounds,
-        mean_scale=np.ones(Q, model.Z.dtype),
         feature_scale=feature_scale.astype(model.Z.dtype),
         Z=zeros(M if model.train_inducing else 1, 2, model.Z.shape[1]),
         m=zeros(M, 2, Q),
@@ -84,10 +82,7 @@ def bias_corrections(steps, rate):
 
 @njit_small
 def adam_step(gradient, moments, row, j, first_scale, second_scale):
-    """Return the step for one derivative; updates moments[row, :, j].
-
-    moments is (rows, 2, n), and the scales come from `bias_corrections`.
-    """
+    """Return the step for a derivative; update moments[row, :, j] of (rows, 2, n)."""
     first = BETA1 * moments[row, 0, j] + (1.0 - BETA1) * gradient
     second = BETA2 * moments[row, 1, j] + (1.0 - BETA2) * gradient * gradient
     moments[row, 0, j] = first
@@ -115,6 +110,29 @@ def step_factor(L, row, derivatives, moments, first, second):
     for j in range(row):
         step_linear(L, row, j, derivatives[j], 1.0, moments, first, second)
     step_positive(L, row, row, derivatives[row], moments, first, second)
+
+
+@njit_inline
+def update_row(model, optimizer, rows, i, at, rate):
+    """Take a step for the point in slot i of the touched rows, and free the slot.
+
+    `at` is the row of d_L with the derivatives by its row of L.
+    """
+    row = rows.touched[i]
+    rows.slot[row] = -1
+    optimizer.row_steps[row] += 1
+    fast, slow = bias_corrections(optimizer.row_steps[row], rate)
+    for j in range(model.m.shape[1]):
+        step_linear(model.m, row, j, rows.d_m[i, j], 1.0, optimizer.m, fast, slow)
+        if model.full:
+            d_row = rows.d_L[j, at]
+            step_factor(model.L[j], row, d_row, optimizer.L[j], fast, slow)
+        else:
+            step_positive(model.s, row, j, rows.d_s[i, j], optimizer.s, fast, slow)
+    if model.train_inducing:
+        for j in range(model.Z.shape[1]):
+            unit, slope = optimizer.feature_scale[j], rows.d_Z[i, j]
+            step_linear(model.Z, row, j, slope, unit, optimizer.Z, fast, slow)
 
 
 @njit

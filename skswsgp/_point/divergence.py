@@ -14,7 +14,6 @@ from skswsgp._compiled.linalg import (
     square_upper,
     sum_of_logs,
     transposed_product,
-    transposed_product_lower,
 )
 from skswsgp._compiled.team import barrier, once, team_range, team_sum
 from skswsgp._point.full_covariance import active_covariance
@@ -80,10 +79,7 @@ def _divergence_vjp(
     c, inverse, alpha, s, S, full, S_jitter, H, upper, S_inverse, blocks,
     d_m, d_s, d_S, b,
 ):  # fmt: skip
-    """Set block b of d_m and of d_s or d_S to the derivatives of -c KL_w.
-
-    The derivative by S is -c/2 (K^-1 - S^-1).
-    """
+    """Set block b of d_m and of d_s or d_S, which is -c/2 (K^-1 - S^-1)."""
     for q in range(alpha.shape[0]):
         for h in team_range(0, H):
             d_m[b, q, h] = -c * alpha[q, h]
@@ -112,10 +108,10 @@ def _divergence_by_K(c, inverse, alpha, s, S, full, H, scratch, product, sandwic
     Q = alpha.shape[0]
     if full:
         sum_matrices(S, sandwich)
-        transposed_product(sandwich, inverse, product)
+        transposed_product(sandwich, inverse, product, False)
     else:
         scale_rows(inverse, s, H, scratch, product)
-    transposed_product_lower(product, inverse, sandwich)
+    transposed_product(product, inverse, sandwich, True)
     for g in team_range(0, H):
         for h in range(g + 1):
             d_K[g, h] = -0.5 * c * (Q * inverse[g, h] - sandwich[g, h])

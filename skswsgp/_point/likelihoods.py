@@ -159,17 +159,9 @@ def normal_nodes(n_nodes, n_dims):
 class LikelihoodRecord:
     """The properties of a likelihood; the defaults suit one latent function.
 
-    Attributes
-    ----------
-    name : str
-        Name in `LIKELIHOODS` and for users.
-    code : int
-        Code for compiled functions.
-    conjugate : bool
-        Whether q(u) has a closed form. The sites are then the data, and each output has
-        a noise variance.
-    joint : bool
-        Whether one label depends on all latent functions at once.
+    Each has a `name` for users and a `code` for compiled functions. If it is conjugate,
+    q(u) has a closed form: the sites are then the data, and each output has a noise
+    variance. If it is joint, one label depends on all latent functions at once.
     """
 
     conjugate = False
@@ -244,10 +236,7 @@ class Bernoulli(ClassLikelihood):
         return (y[:, 0] > 0).astype(int)
 
     def probabilities(self, mean, variance):
-        """Return the probabilities (n, 2), Phi(mu / sqrt(1 + v)) for the second class.
-
-        mean and variance are (n, 1).
-        """
+        """Return (n, 2), with Phi(mu / sqrt(1 + v)) for the second class."""
         argument = mean[:, 0] / np.sqrt(1.0 + variance[:, 0])
         return np.stack([ndtr(-argument), ndtr(argument)], axis=1)
 
@@ -267,10 +256,7 @@ class Softmax(ClassLikelihood):
         return targets - targets.mean(axis=0)
 
     def probabilities(self, mean, variance):
-        """Return the probabilities (n, n_classes), a mean of softmax(f) over nodes.
-
-        mean and variance are (n, n_classes). All rows share the nodes.
-        """
+        """Return (n, n_classes), the mean of softmax(f) over nodes of all rows."""
         total = np.zeros_like(mean)
         std = np.sqrt(variance)
         nodes = normal_nodes(PREDICTION_NODES, mean.shape[1]).astype(mean.dtype)

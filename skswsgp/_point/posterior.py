@@ -26,10 +26,7 @@ from skswsgp._point.full_covariance import quadratic_form
 
 @njit_inline
 def conditional_weights(factor, work, start, kxx, H):
-    """Set work.a to K^-1 k; return F = k(x, x) - k' K^-1 k.
-
-    k begins at pair `start` of the tile of `work`.
-    """
+    """Set work.a to K^-1 k, k from pair `start` on; return F = k(x, x) - k' K^-1 k."""
     return _conditional_weights(
         work.values, start, kxx, factor.chol, H, work.scratch, work.a
     )
