@@ -98,11 +98,13 @@ class DeviceFunctions:
         """Replace CPU functions by device functions among the names of all modules."""
         for names in self.names.values():
             for name, value in names.items():
+                if value.__hash__ is not None and value in self.of:
+                    names[name] = self.of[value]
+        for names in self.names.values():  # copies of modules that are complete by now
+            for name, value in names.items():
                 if isinstance(value, ModuleType) and value in self.names:
                     names[name] = ModuleType(value.__name__)
                     vars(names[name]).update(self.names[value])
-                elif value.__hash__ is not None and value in self.of:
-                    names[name] = self.of[value]
 
 
 def is_defined_in(function, module):

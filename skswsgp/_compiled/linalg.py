@@ -20,6 +20,7 @@ import math
 
 import numpy as np
 
+from skswsgp._compiled import tiles
 from skswsgp._compiled.jit import njit, njit_small
 from skswsgp._compiled.team import (
     BLOCK,
@@ -31,12 +32,6 @@ from skswsgp._compiled.team import (
     team_range,
     team_sum,
     team_tiles,
-)
-from skswsgp._compiled.tiles import (
-    factorise_tile,
-    set_negative_products,
-    set_products,
-    subtract_products,
 )
 
 MAX_JITTER = 1e-2  # largest jitter of a datum's K, relative to its mean diagonal
@@ -68,12 +63,12 @@ def cholesky(A, R, shift, blocks):
                 R[p, j] = A[p, j]
         barrier()
         for j in team_tiles(0, k + BLOCK):
-            subtract_products(R, k, R, j, k + BLOCK, side, R, k, j)
+            tiles.subtract_products(R, k, R, j, k + BLOCK, side, R, k, j)
         barrier()
-        if not factorise_tile(A, R, k, shift, blocks):
+        if not tiles.factorise_tile(A, R, k, shift, blocks):
             return False
         for j in team_tiles(0, k):
-            set_products(blocks, 0, R, j, k, k + BLOCK, R, k, j)
+            tiles.set_products(blocks, 0, R, j, k, k + BLOCK, R, k, j)
         barrier()
     return True
 
@@ -90,8 +85,8 @@ def invert_factor(R, blocks, P):
             for q in team_columns(0):
                 P[i + p, i + q] = blocks[i + q, p]
         for j in team_tiles(i + BLOCK, side):
-            set_negative_products(R, i, P, j, i + BLOCK, j + BLOCK, P, i, j)
-            set_products(blocks, 0, P, j, i, i + BLOCK, P, i, j)
+            tiles.set_negative_products(R, i, P, j, i + BLOCK, j + BLOCK, P, i, j)
+            tiles.set_products(blocks, 0, P, j, i, i + BLOCK, P, i, j)
         barrier()
 
 
@@ -101,7 +96,7 @@ def square_upper(P, A):
     side = P.shape[0]
     for i in team_outer_tiles(0, side):
         for j in team_inner_tiles(0, i + 1):
-            set_products(P, i, P, j, 0, j + BLOCK, A, i, j)
+            tiles.set_products(P, i, P, j, 0, j + BLOCK, A, i, j)
             if j < i:
                 for p in range(i, i + BLOCK):
                     for q in team_columns(j):
@@ -115,7 +110,7 @@ def transposed_product(X, Y, A, lower):
     side = X.shape[0]
     for i in team_outer_tiles(0, side):
         for j in team_inner_tiles(0, i + 1 if lower else side):
-            set_products(X, i, Y, j, 0, side, A, i, j)
+            tiles.set_products(X, i, Y, j, 0, side, A, i, j)
     barrier()
 
 

@@ -13,11 +13,7 @@ from skswsgp._compiled.threads import (
 from skswsgp._engine import cpu_adam, cpu_loops
 from skswsgp._engine.base import Engine
 from skswsgp._neighbors.search import make_scan
-from skswsgp._point.adam_step import (
-    make_optimizer,
-    require_finite_training,
-    reuse_moments,
-)
+from skswsgp._point import adam_step
 from skswsgp._point.bound import allocate_stack
 from skswsgp._point.state import (
     Batch,
@@ -54,8 +50,8 @@ class CpuEngine(Engine):
     # --- training -----------------------------------------------------------------
 
     def prepare_training(self, n, free, log_bounds, feature_scale, optimizer=None):
-        fresh = make_optimizer(self.model, free, log_bounds, feature_scale)
-        self.optimizer = reuse_moments(optimizer, fresh)
+        fresh = adam_step.make_optimizer(self.model, free, log_bounds, feature_scale)
+        self.optimizer = adam_step.reuse_moments(optimizer, fresh)
         work = n * microseconds_per_point(self.n_neighbors)
         self.step_threads = threads_for(work, self.n_threads)
         self._allocate_gradients(n, lists=n)
@@ -78,7 +74,7 @@ class CpuEngine(Engine):
         with parallel_region(self.step_threads):
             finished = self._take_steps(batch, n, rates, sums)
         self.sums += sums
-        require_finite_training(self.sums if finished else np.full(2, np.nan))
+        adam_step.require_finite_training(self.sums if finished else np.full(2, np.nan))
 
     def _take_steps(self, batch, n, rates, sums):
         """Run the steps and add to `sums`; return whether all factorisations worked."""

@@ -14,14 +14,9 @@ from skswsgp._compiled.cuda_runtime import cuda
 from skswsgp._compiled.threads import row_blocks
 from skswsgp._covariance.program import Kernel
 from skswsgp._engine import cuda_kernels as kernels
+from skswsgp._engine import cuda_workspace
 from skswsgp._engine.base import Engine
 from skswsgp._engine.cuda_batches import DoubleBuffer, make_batches
-from skswsgp._engine.cuda_workspace import (
-    WorkspacePool,
-    allocate_device_gradients,
-    allocate_device_rows,
-    require_room,
-)
 from skswsgp._linear.cuda_row_matrix import place_matrix
 from skswsgp._neighbors.cuda_scan import make_scan
 from skswsgp._point.adam_step import make_optimizer, reuse_moments
@@ -40,7 +35,7 @@ class CudaEngine(Engine):
         self._grads = self._rows = self._device_counts = None
         self._forget_kriging()
         super().__init__(model, n_neighbors, n_threads)
-        self._pool = WorkspacePool(model, n_neighbors)
+        self._pool = cuda_workspace.WorkspacePool(model, n_neighbors)
         self._host_counts = np.zeros(2, np.int64)
         self._compiled = {}  # kernels, compiled for the types of their arguments
         self._holders = WeakSet()  # searches, loaders and matrices that hold memory
@@ -149,9 +144,9 @@ class CudaEngine(Engine):
         model, H = self._host_model, self.n_neighbors
         fresh = make_optimizer(model, free, log_bounds, feature_scale)
         self._optimizer = send(reuse_moments(optimizer, fresh), "Adam's moments")
-        require_room(model, n, H)
-        self._rows = allocate_device_rows(model, n, H)
-        self._grads = allocate_device_gradients(model, n, H)
+        cuda_workspace.require_room(model, n, H)
+        self._rows = cuda_workspace.allocate_device_rows(model, n, H)
+        self._grads = cuda_workspace.allocate_device_gradients(model, n, H)
         self._make_room(n)
         self._sums = send_array(np.zeros(2), "sums")
 

@@ -17,18 +17,11 @@ from skswsgp._compiled.jit import njit
 from skswsgp._compiled.linalg import column_sum
 from skswsgp._compiled.team import barrier, single, team_range, team_sum
 from skswsgp._engine.cuda_triangle import slot_view
+from skswsgp._point import rows as evaluate
 from skswsgp._point.adam_step import update_parameters, update_row
 from skswsgp._point.bound import bound_vjp, count_jitter, point_bound
 from skswsgp._point.full_covariance import factor_row_vjp
 from skswsgp._point.kriging import log_density_vjp
-from skswsgp._point.rows import (
-    bound_row,
-    expectation_row,
-    inverse_row,
-    kriging_row,
-    posterior_row,
-    weights_row,
-)
 
 BITS_PER_WORD = 64  # bits of an entry of `DeviceTouchedRows.uses`
 
@@ -229,60 +222,60 @@ def update_rows(model, optimizer, k, rates, rows):
 
 
 @kernel
-def posterior_rows(model, works, n, X, active, mu, v, jitter_counts):
+def posterior_rows(model, works, n, X, active, mu, v, counts):
     """Compute mu and, if v (n, Q) has rows, v of eq. 13."""
     t, stride = slot_and_stride()
     work = slot_view(works, t)
     for row in range(t, n, stride):
-        posterior_row(model, X, active, row, work, mu, v, jitter_counts, t)
+        evaluate.posterior_row(model, X, active, row, work, mu, v, counts, t)
 
 
 @kernel
-def weights_rows(model, works, n, X, active, weights, residual, jitter_counts):
+def weights_rows(model, works, n, X, active, weights, residual, counts):
     """Compute a = K_w^-1 k (n, H) and F = k(x, x) - k' a (n,)."""
     t, stride = slot_and_stride()
     work = slot_view(works, t)
     for row in range(t, n, stride):
-        weights_row(model, X, active, row, work, weights, residual, jitter_counts, t)
+        evaluate.weights_row(model, X, active, row, work, weights, residual, counts, t)
 
 
 @kernel
-def inverse_rows(model, works, n, X, active, inverse, log_det, jitter_counts):
+def inverse_rows(model, works, n, X, active, inverse, log_det, counts):
     """Compute K_w^-1 (n, H, H) and log |K_w| (n,)."""
     t, stride = slot_and_stride()
     work = slot_view(works, t)
     for row in range(t, n, stride):
-        inverse_row(model, X, active, row, work, inverse, log_det, jitter_counts, t)
+        evaluate.inverse_row(model, X, active, row, work, inverse, log_det, counts, t)
 
 
 @kernel
-def expectation_rows(model, works, n, y, mu, v, ell, d_mu, d_v, jitter_counts):
+def expectation_rows(model, works, n, y, mu, v, ell, d_mu, d_v, counts):
     """Compute E log p(y | f) (n,), f ~ N(mu, v), and derivatives by mu, v (n, Q)."""
     t, stride = slot_and_stride()
     work = slot_view(works, t)
     for row in range(t, n, stride):
-        expectation_row(model, y, mu, v, row, work, ell, d_mu, d_v)
+        evaluate.expectation_row(model, y, mu, v, row, work, ell, d_mu, d_v)
 
 
 @kernel
-def bound_rows(model, works, n, X, y, active, ell, kl, jitter_counts):
+def bound_rows(model, works, n, X, y, active, ell, kl, counts):
     """Compute E log p(y | f) (n,) and KL_w (n,)."""
     t, stride = slot_and_stride()
     work = slot_view(works, t)
     for row in range(t, n, stride):
-        bound_row(model, X, y, active, row, work, ell, kl, jitter_counts, t)
+        evaluate.bound_row(model, X, y, active, row, work, ell, kl, counts, t)
 
 
 # --- kriging --------------------------------------------------------------------------
 
 
 @kernel
-def kriging_rows(model, works, n, X, active, mu, v, jitter_counts):
+def kriging_rows(model, works, n, X, active, mu, v, counts):
     """Compute mu and F of kriging, (n, Q)."""
     t, stride = slot_and_stride()
     work = slot_view(works, t)
     for row in range(t, n, stride):
-        kriging_row(model, X, active, row, work, mu, v)
+        evaluate.kriging_row(model, X, active, row, work, mu, v)
 
 
 @kernel

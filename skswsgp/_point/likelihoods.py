@@ -12,14 +12,8 @@ import numpy as np
 from scipy.special import ndtr, ndtri, softmax
 from scipy.stats import qmc
 
+from skswsgp._compiled import special
 from skswsgp._compiled.jit import njit, njit_inline
-from skswsgp._compiled.special import (
-    LOG_2PI,
-    compiled_log_density,
-    exponential,
-    gaussian_log_density,
-    log_ndtr,
-)
 from skswsgp._compiled.team import once, team_range, team_sum
 
 GAUSSIAN, BERNOULLI, SOFTMAX = range(3)
@@ -50,8 +44,8 @@ def log_prob(family, y, f):
 @njit
 def log_prob_bernoulli(y, f):
     """Return log Phi(y f) for y = -1 or 1, and its derivative by f."""
-    log_p = log_ndtr(y * f)
-    return log_p, y * math.exp(-0.5 * f * f - 0.5 * LOG_2PI - log_p)
+    log_p = special.log_ndtr(y * f)
+    return log_p, y * math.exp(-0.5 * f * f - 0.5 * special.LOG_2PI - log_p)
 
 
 @njit_inline
@@ -75,7 +69,7 @@ def expected_log_prob(model, y, row, work):
             if model.family == GAUSSIAN:
                 residual, noise = y[row, q] - mean[q], model.noise[q]
                 square = (residual * residual + variance[q]) / noise
-                value += compiled_log_density(square, math.log(noise))
+                value += special.compiled_log_density(square, math.log(noise))
                 d_mean[q] = residual / noise
                 d_variance[q] = -0.5 / noise
                 work.d_noise[q] = 0.5 * (square - 1.0)
@@ -128,7 +122,7 @@ def expected_softmax(
         value += weights[i] * (node_values[label, i] - node_values[top, i])
     for q in range(Q):
         for i in team_range(0, n_nodes):
-            e = exponential(node_values[q, i] - node_values[top, i])
+            e = special.exponential(node_values[q, i] - node_values[top, i])
             node_values[q, i] = e
             node_values[sums, i] += e
     for i in team_range(0, n_nodes):
@@ -192,7 +186,7 @@ class Gaussian(LikelihoodRecord):
         """
         variance = variance + noise
         square = (y - mean) ** 2 / variance
-        return gaussian_log_density(square, np.log(variance)).sum(axis=1)
+        return special.gaussian_log_density(square, np.log(variance)).sum(axis=1)
 
 
 class ClassLikelihood(LikelihoodRecord):
