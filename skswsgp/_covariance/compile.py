@@ -163,8 +163,13 @@ class _Walk:
                 "object of sklearn.gaussian_process.kernels or skswsgp.kernels; pass "
                 "for example ConstantKernel() * RBF()."
             )
-        visit = _COMBINATIONS.get(type(kernel), _Walk._leaf)
-        self.operations.append(visit(self, kernel, path))
+        combinations = {
+            sk.Exponentiation: self._power,
+            sk.Sum: self._sum,
+            sk.Product: self._product,
+        }
+        visit = combinations.get(type(kernel), self._leaf)
+        self.operations.append(visit(kernel, path))
         return len(self.operations) - 1
 
     def _slot(self, kernel, name, path):
@@ -238,13 +243,6 @@ class _Walk:
         left = self._visit(kernel.k1, path + "k1__")
         right = self._visit(kernel.k2, path + "k2__")
         return _Operation(code, left=left, right=right)
-
-
-_COMBINATIONS = {
-    sk.Exponentiation: _Walk._power,
-    sk.Sum: _Walk._sum,
-    sk.Product: _Walk._product,
-}
 
 
 def _log_bounds(bounds, owner):

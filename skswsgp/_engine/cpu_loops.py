@@ -181,7 +181,7 @@ def dense_posterior_rows(
             posterior.posterior(model, factor, work, bound.CROSS, kxx, M)
         else:
             posterior.conditional_weights(factor, work, bound.CROSS, 0.0, M)
-            posterior.posterior_mean(factor, work, M)
+            posterior.posterior_mean(work.a, factor.m, M, work.mean)
         evaluate.store_posterior(work, row, mu, v)
 
 

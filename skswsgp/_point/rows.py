@@ -46,7 +46,7 @@ def posterior_row(model, X, active, row, work, mu, v, counts, t):
             bound.point_posterior(model, work, H)
         else:
             conditional_weights(work, work, row_start(H, TRIANGLE), 0.0, H)
-            posterior_mean(work, work, H)
+            posterior_mean(work.a, work.m, H, work.mean)
         store_posterior(work, row, mu, v)
 
 
