@@ -162,7 +162,9 @@ class NearestNeighborGPRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator
     def _fit(self, X, y, sample_weight):
         self._validate_params()
         rng = check_random_state(self.random_state)
-        X, y, weight = self._validate_training(X, y, sample_weight)
+        X, y = compat.validate(self, X, y, multi_output=True)
+        y, weight = compat.as_numbers(y), compat.check_weights(sample_weight, X, float)
+        X, y, weight = X[weight > 0], y[weight > 0], weight[weight > 0]  # copies
         if self.normalize_y:
             self.y_mean_, self.y_scale_ = mean_and_scale(y, weight)
         else:
@@ -180,14 +182,6 @@ class NearestNeighborGPRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator
         self.kernel_, noise, curve = fit.kernel, fit.noise, fit.curve
         self.noise_variance_ = noise if y.ndim > 1 else float(noise[0])
         self.loss_curve_ = (-curve).tolist()
-
-    def _validate_training(self, X, y, sample_weight):
-        """Return copies of X, y and weights, without the rows of weight zero."""
-        X, y = compat.validate(self, X, y, multi_output=True)
-        y = compat.as_numbers(y)
-        weight = compat.check_weights(sample_weight, X, np.float64)
-        kept = weight > 0
-        return X[kept], y[kept], weight[kept]
 
     def predict(self, X, return_std=False):
         """Predict the mean, and the standard deviation, of new observations.

@@ -74,9 +74,6 @@ def allocate_touched_rows(model, lists, H, parts):
     )
 
 
-# --- derivatives by rows --------------------------------------------------------------
-
-
 @njit
 def list_uses(slot, touched, active, start, lists, first, last, ends, use, use_slot):
     """List the uses of rows `first` to `last` and give each touched row a slot.
@@ -148,9 +145,6 @@ def factor_part_vjp(model, rows, p, parts, active, start, lists, grads):
                     model.L, q, active, start + b, grads.d_S[b, q], first,
                     part.panel, part.product, part.d_L,
                 )  # fmt: skip
-
-
-# --- steps ----------------------------------------------------------------------------
 
 
 @njit

@@ -261,7 +261,10 @@ class BaseSWSGP(compat.CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
         best = None
 
         def described():
-            return self._attributes_of(engine.model, data.center, attributes, history)
+            bound = history.bounds[-1] if history.bounds else np.nan
+            model, kernel = engine.model, attributes["kernel_"]
+            said = {"kl_weight_": model.kl_weight, "lower_bound_": bound}
+            return attributes | said | model_attributes(model, data.center, kernel)
 
         def fitted(model=None):
             sample = data.block(np.arange(min(RECALL_SAMPLE, data.n_rows)))[0]
@@ -331,13 +334,6 @@ class BaseSWSGP(compat.CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
                 "dtype='float64' or tighter bounds help.",
                 stacklevel=callers_level(),
             )
-
-    def _attributes_of(self, model, center, attributes, history):
-        """Return the fitted attributes that describe a model in training."""
-        bound = history.bounds[-1] if history.bounds else np.nan
-        said = {"kl_weight_": model.kl_weight, "lower_bound_": bound}
-        kernel = attributes["kernel_"]
-        return attributes | said | model_attributes(model, center, kernel)
 
     def __getstate__(self):
         from skswsgp import __version__

@@ -129,8 +129,8 @@ class SWSGPClassifier(ClassifierMixin, BaseSWSGP):
             Probabilities, columns in the order of `classes_`.
         """
         mu, v = self._latent(X, True, n_neighbors)
-        record = self._record_of(len(self.classes_))
-        return record.probabilities(mu, scaled_variance(v, vars(self)))
+        scale = vars(self).get("variance_scale_", 1.0)
+        return self._record_of(len(self.classes_)).probabilities(mu, scale * v)
 
     def predict(self, X, n_neighbors=None):
         """Predict the most probable class.
@@ -196,14 +196,10 @@ class SWSGPClassifier(ClassifierMixin, BaseSWSGP):
 
     def _log_density(self, mu, v, targets, attributes):
         record = self._record_of(max(2, mu.shape[1]))
-        return record.log_density(mu, scaled_variance(v, attributes), targets)
+        scale = attributes.get("variance_scale_", 1.0)
+        return record.log_density(mu, scale * v, targets)
 
     def _stratify(self, y, fraction):
         _, counts = np.unique(y, return_counts=True)
         smaller = int(min(fraction, 1.0 - fraction) * len(y))
         return y if counts.min() > 1 and smaller >= len(counts) else None
-
-
-def scaled_variance(v, attributes):
-    """Return variances multiplied by `variance_scale_`, if there is one."""
-    return attributes.get("variance_scale_", 1.0) * v

@@ -42,9 +42,8 @@ class KernelScratch(NamedTuple):
 def scan_block_by_kernel(task, work, block, lists):
     """Fill the lists of one block of rows, the largest kernel value first."""
     kernel, X, values = task.kernel, task.X, work.values
-    first = block * ROWS_PER_BLOCK
+    first, top = block * ROWS_PER_BLOCK, kernel.code.shape[0] - 1
     last = min(first + ROWS_PER_BLOCK, X.shape[0])
-    top = kernel.code.shape[0] - 1
     for t in range(task.tiles.shape[0]):
         tile = task.tiles[t]
         for row in range(first, last):
@@ -67,9 +66,6 @@ def scan_blocks_by_kernel(first, last, task, work, lists):
         scan_block_by_kernel(task, work, block, lists)
 
 
-# --- random lists ---------------------------------------------------------------------
-
-
 @njit_small
 def splitmix64(x):
     """Return the output function of the generator splitmix64 at x."""
@@ -88,16 +84,16 @@ def contains(lists, row, n, index):
 
 
 @njit
-def draw_random_lists(bits, M, seed, lists):
+def draw_random_lists(bits, M, lists):
     """Draw H of M inducing points for each row by Floyd's algorithm.
 
-    The generator of a row starts from a hash of the row's bits and the seed, so a list
-    depends on its row alone.
+    The generator of a row starts from a hash of its bits, so a list depends on nothing
+    else.
     """
     step = np.uint64(0x9E3779B97F4A7C15)
     H = lists.shape[1]
     for row in range(bits.shape[0]):
-        state = splitmix64(seed + step)
+        state = splitmix64(step)
         for d in range(bits.shape[1]):
             state = splitmix64((state ^ np.uint64(bits[row, d])) + step)
         for k in range(H):
@@ -105,9 +101,6 @@ def draw_random_lists(bits, M, seed, lists):
             last = M - H + k
             index = np.int64(splitmix64(state) % np.uint64(last + 1))
             lists[row, k] = last if contains(lists, row, k, index) else index
-
-
-# --- the search -----------------------------------------------------------------------
 
 
 class KernelScan:

@@ -88,7 +88,7 @@ class _Tree:
 class _Graph:
     """A neighbour graph of PyNNDescent: approximate, for M too large to scan."""
 
-    def __init__(self, points, n_neighbors, n_threads, seed):
+    def __init__(self, points, n_neighbors, n_threads):
         # The import takes seconds, so it waits until a graph is needed.
         from pynndescent import NNDescent
 
@@ -99,7 +99,7 @@ class _Graph:
             self.graph = NNDescent(
                 points.astype(np.float32),
                 n_neighbors=min(max(30, n_neighbors), len(points) - 1),
-                random_state=seed,
+                random_state=0,
             )
             self.graph.prepare()
 
@@ -138,9 +138,8 @@ class NeighborSearch:
 
     The list of a row depends on no other row and, except for PyNNDescent, not on the
     number of threads. `metric` and `search` are the parameters `neighbor_metric` and
-    `neighbor_search` of an estimator, and `seed` is that of random lists and of the
-    graph. `make_scan` returns the exact search; an engine replaces it to search on a
-    GPU. The struct of the kernel is copied.
+    `neighbor_search` of an estimator. `make_scan` returns the exact search; an engine
+    replaces it to search on a GPU. The struct of the kernel is copied.
 
     Attributes
     ----------
@@ -152,14 +151,14 @@ class NeighborSearch:
 
     def __init__(
         self, Z, kernel, *, n_neighbors, metric="kernel", search="auto", n_threads=1,
-        seed=0, make_scan=make_scan,
+        make_scan=make_scan,
     ):  # fmt: skip
         M, D = Z.shape
         self._make_scan = make_scan
         self.metric = choose_metric(metric, kernel)
         self.kind = _choose_search(search, self.metric, M, D, n_neighbors)
         self.n_neighbors, self.n_threads = n_neighbors, n_threads
-        self._M, self._dtype, self._seed = M, Z.dtype, np.uint64(seed)
+        self._M, self._dtype = M, Z.dtype
         self._kernel = Kernel(*(np.array(field) for field in kernel))
         if self.metric.name == "scaled":
             self._centre = _medians(Z)  # they keep points on a grid, so ties stay
@@ -210,7 +209,7 @@ class NeighborSearch:
         if self.kind == "kd_tree":
             return _Tree(points, self.n_neighbors, self.n_threads)
         if self.kind == "pynndescent":
-            return _Graph(points, self.n_neighbors, self.n_threads, int(self._seed))
+            return _Graph(points, self.n_neighbors, self.n_threads)
         return None
 
     def _scaled(self, X):
@@ -239,14 +238,14 @@ class NeighborSearch:
         return self._make_scan(self._points, self.n_neighbors, self.n_threads, kernel)
 
     def _random(self, X):
-        """Return a random list for each row, which depends on the row and the seed."""
+        """Return a random list for each row, which depends on the row alone."""
         X = np.array(X, dtype=self._dtype, order="C")
         X += 0.0  # minus zero becomes zero
         lists = np.empty((len(X), self.n_neighbors), dtype=np.int32)
         bits = X.view(f"u{X.itemsize}")
         # The hash overflows on purpose; numpy warns of it if compilation is off.
         with np.errstate(over="ignore"):
-            draw_random_lists(bits, self._M, self._seed, lists)
+            draw_random_lists(bits, self._M, lists)
         return lists
 
 
