@@ -54,15 +54,15 @@ class CpuEngine(Engine):
         self.optimizer = adam_step.reuse_moments(optimizer, fresh)
         work = n * microseconds_per_point(self.n_neighbors)
         self.step_threads = threads_for(work, self.n_threads)
-        self._allocate_gradients(n, lists=n)
+        model, H, (blocks, lists) = self.model, self.n_neighbors, self._sizes(n)
+        grads = allocate_gradients(model, blocks, H)
+        self.grads = grads._replace(jitter_counts=self.jitter_counts)
+        self.rows = cpu_adam.allocate_touched_rows(model, lists, H, self.step_threads)
         self.sums = np.zeros(2)
 
-    def _allocate_gradients(self, blocks, lists):
-        """Allocate blocks of H derivatives, and slots for the rows in some lists."""
-        H, threads = self.n_neighbors, self.step_threads
-        grads = allocate_gradients(self.model, blocks, H)
-        self.grads = grads._replace(jitter_counts=self.jitter_counts)
-        self.rows = cpu_adam.allocate_touched_rows(self.model, lists, H, threads)
+    def _sizes(self, n):
+        """Return the numbers of blocks of derivatives and of lists in a minibatch."""
+        return n, n
 
     def make_loader(self, data, neighbors):
         return RowLoader(data, neighbors)
@@ -126,9 +126,8 @@ class DenseCpuEngine(CpuEngine):
         super().prepare_training(n, *arguments, **options)
         self.stack = allocate_stack(self.model, n, self.n_threads)
 
-    def _allocate_gradients(self, blocks, lists):
-        """Allocate one block for each chunk, and slots for the rows in one list."""
-        super()._allocate_gradients(CHUNKS, lists=1)
+    def _sizes(self, n):
+        return CHUNKS, 1
 
     def _take_steps(self, batch, n, rates, sums):
         shared = self.all_inducing, self.factor, self.work, self.stack

@@ -6,7 +6,7 @@ order of the data; then the row takes its step. The inducing points are divided 
 parts, one for each thread. Results do not depend on the number of parts.
 """
 
-from typing import NamedTuple
+from collections import namedtuple
 
 import numpy as np
 from numba import prange
@@ -22,55 +22,40 @@ from skswsgp._point.full_covariance import (
     factor_panel_vjp,
 )
 
-
-class TouchedRows(NamedTuple):
-    """The inducing points that a minibatch touches, and derivatives by their rows.
-
-    All arrays but `slot` and `d_L` have a leading axis of parts, which `part_view`
-    removes. T is the largest number of touched points in a part. A use is an entry of
-    the lists of a minibatch; a part has the uses of its own points, in their order.
-    """
-
-    slot: np.ndarray  # (M,) slot of a row within its part, -1 between steps
-    count: np.ndarray  # (1,) slots in use
-    ends: np.ndarray  # (lists,) number of uses up to the end of a list
-    use: np.ndarray  # (lists * H,) position of a use in its list, 0 .. H - 1
-    use_slot: np.ndarray  # (lists * H,) slot of the row that is used
-    touched: np.ndarray  # (T,) row of a slot
-    d_m: np.ndarray  # (T, Q)
-    d_s: np.ndarray  # (T, Q), diagonal covariance
-    d_Z: np.ndarray  # (T, D), trained Z
-    d_L: np.ndarray  # (Q, M, M), valid in touched rows; full covariance
-    panel: np.ndarray  # (side, PANEL_COLUMNS), scratch of `factor_panel_vjp`
-    product: np.ndarray  # (side, PANEL_COLUMNS), scratch of `factor_panel_vjp`
-
-
-part_view = njit_view(TouchedRows, whole=("slot", "d_L"))  # the arrays of one part
+# The inducing points that a minibatch touches, and derivatives by their rows.
+# Arrays but `slot` and `d_L` have a leading axis of parts, which `part_view` removes.
+TouchedRows = namedtuple(
+    "TouchedRows", "slot count ends use use_slot touched d_m d_s d_Z d_L panel product"
+)
+part_view = njit_view(TouchedRows, whole=("slot", "d_L"))
 
 
 def allocate_touched_rows(model, lists, H, parts):
-    """Allocate arrays for a number of lists of H inducing points."""
+    """Allocate `TouchedRows` for a number of lists of H inducing points.
+
+    A use is an entry of the lists; a part has the uses of its own points, in order.
+    """
     M, Q = model.m.shape
     T, dtype = min(-(-M // parts), lists * H), model.Z.dtype
     full, moving = model.full, model.train_inducing
     side = padded(H) if full else 0
 
-    def zeros(shape, dtype=dtype):
+    def zeros(*shape, dtype=dtype):
         return np.zeros((parts, *shape), dtype)
 
     return TouchedRows(
-        slot=np.full(M, -1, dtype=np.int64),
-        count=zeros((1,), np.int64),
-        ends=zeros((lists,), np.int64),
-        use=zeros((lists * H,), np.int32),
-        use_slot=zeros((lists * H,), np.int32),
-        touched=zeros((T,), np.int64),
-        d_m=zeros((T, Q)),
-        d_s=zeros((0 if full else T, Q)),
-        d_Z=zeros((T if moving else 0, model.Z.shape[1])),
-        d_L=np.zeros_like(model.L),
-        panel=zeros((side, PANEL_COLUMNS)),
-        product=zeros((side, PANEL_COLUMNS)),
+        slot=np.full(M, -1, dtype=np.int64),  # slot in its part, -1 between steps
+        count=zeros(1, dtype=np.int64),  # slots in use
+        ends=zeros(lists, dtype=np.int64),  # number of uses up to the end of a list
+        use=zeros(lists * H, dtype=np.int32),  # position of a use in its list
+        use_slot=zeros(lists * H, dtype=np.int32),  # slot of the row that is used
+        touched=zeros(T, dtype=np.int64),  # row of a slot
+        d_m=zeros(T, Q),
+        d_s=zeros(0 if full else T, Q),
+        d_Z=zeros(T if moving else 0, model.Z.shape[1]),
+        d_L=np.zeros_like(model.L),  # valid in touched rows
+        panel=zeros(side, PANEL_COLUMNS),  # scratch of `factor_panel_vjp`
+        product=zeros(side, PANEL_COLUMNS),
     )
 
 

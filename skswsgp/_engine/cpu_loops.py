@@ -12,10 +12,11 @@ from skswsgp._compiled.jit import njit, njit_inline, njit_parallel, njit_range
 from skswsgp._compiled.threads import CHUNKS, chunk_bounds, run_in_threads
 from skswsgp._covariance.pairs import TRIANGLE
 from skswsgp._covariance.program import tile_vjp
-from skswsgp._point import bound, posterior
+from skswsgp._point import bound
 from skswsgp._point import rows as evaluate
 from skswsgp._point.divergence import divergence_vjp
 from skswsgp._point.kriging import log_density_vjp
+from skswsgp._point.posterior import covariance_vjp
 from skswsgp._point.state import thread_view
 
 
@@ -94,7 +95,7 @@ def end_dense_step(model, batch, start, n, kl, jitter, factors, stack, grads):
     divergence_vjp(model, factor, M, share, grads, 1)  # block 1 has been added by now
     add_blocks(model, grads, 1)
     A, R, adjoint = stack.A, stack.R, factor.adjoint
-    posterior.covariance_vjp(factor.d_K, A, R, n, M, jitter, adjoint)
+    covariance_vjp(factor.d_K, A, R, n, M, jitter, adjoint)
     Z, d_Z, d_log = factor.points, grads.d_Z[0], grads.d_log[0]
     moving = model.train_inducing
     tile_vjp(model, Z, M, Z, TRIANGLE, factor, 0, d_log, d_Z, d_Z, moving)
@@ -176,13 +177,8 @@ def dense_posterior_rows(
     M = model.Z.shape[0]
     for row in range(first, last):
         bound.fill_dense_point(model, X, row, factor, work, stack.column[t])
-        if v.shape[0] > 0:
-            kxx = work.values[work.values.shape[0] - 1, bound.OWN]
-            posterior.posterior(model, factor, work, bound.CROSS, kxx, M)
-        else:
-            posterior.conditional_weights(factor, work, bound.CROSS, 0.0, M)
-            posterior.posterior_mean(work.a, factor.m, M, work.mean)
-        evaluate.store_posterior(work, row, mu, v)
+        kxx = work.values[work.values.shape[0] - 1, bound.OWN]
+        evaluate.store_posterior(model, factor, work, bound.CROSS, kxx, row, M, mu, v)
 
 
 @njit_range

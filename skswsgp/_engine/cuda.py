@@ -63,38 +63,30 @@ class CudaEngine(Engine):
     def kernel_snapshot(self):  # moves little, and the device keeps the newest copy
         if self._newest == "device":
             moving = ("Z",) * self._host_model.train_inducing
-            self._fetch_fields(Kernel._fields + moving)
+            self._copy_fields(Kernel._fields + moving)
         return self._host_model
 
     def _fetch_model(self):
         """Copy the model to the host if steps have changed it on the device."""
         if self._newest == "device":
-            self._fetch_fields(self._host_model._fields)
+            self._copy_fields(self._host_model._fields)
             self._newest = "both"
 
-    def _fetch_fields(self, names):
-        """Copy fields of the model to the host."""
-        for on_host, on_device in self._field_pairs(names):
-            on_device.copy_to_host(on_host)
-
-    def _send_fields(self, names):
-        """Copy fields of the model to the device."""
-        for on_host, on_device in self._field_pairs(names):
-            on_device.copy_to_device(on_host)
-
-    def _field_pairs(self, names):
-        """Yield the copies on the host and on the device of fields with entries."""
+    def _copy_fields(self, names, *, to_device=False):
+        """Copy fields of the model that have entries to the host, or to the device."""
         for name in names:
             on_host = getattr(self._host_model, name)
             if isinstance(on_host, np.ndarray) and on_host.size:
-                yield on_host, getattr(self._device_model, name)
+                on_device = getattr(self._device_model, name)
+                copy = on_device.copy_to_device if to_device else on_device.copy_to_host
+                copy(on_host)
 
     def _send_model(self):
         """Return the model on the device, with the changes made on the host."""
         if self._device_model is None:
             self._device_model = send(self._host_model, "the model")
         elif self._newest == "host":
-            self._send_fields(self._host_model._fields)
+            self._copy_fields(self._host_model._fields, to_device=True)
         if self._newest == "host":
             self._newest = "both"
         return self._device_model
@@ -163,16 +155,11 @@ class CudaEngine(Engine):
         batch = send(batch, "rows of data")
         steps, touched = len(rates), len(self._rows.touched)
         rates, count = self._buffer.send(rates, np.zeros(steps, np.int64))
-        model, optimizer, batch, rates, work, grads, rows, sums = cuda_arrays.ready(
-            model,
-            self._optimizer,
-            batch,
-            rates,
-            self._pool.work,
-            self._grads._replace(jitter_counts=self._device_counts),
-            self._rows._replace(count=count),
-            self._sums,
-        )
+        grads = self._grads._replace(jitter_counts=self._device_counts)
+        rows = self._rows._replace(count=count)
+        arrays = model, self._optimizer, batch, rates, self._pool.work, grads, rows
+        arrays = cuda_arrays.ready(*arrays, self._sums)
+        model, optimizer, batch, rates, work, grads, rows, sums = arrays
         blocks, threads, _, shared = self._pool.launch(n)
         for k in range(steps):
             start = k * n
@@ -249,7 +236,7 @@ class CudaEngine(Engine):
     def _send_parameters(self):
         """Return the model on the device, with kernel and noise of the host."""
         model = self._send_model()
-        self._send_fields(PARAMETERS)
+        self._copy_fields(PARAMETERS, to_device=True)
         return model
 
     def _forget_kriging(self):

@@ -7,7 +7,7 @@ sum depends on the order in which threads arrive, so results repeat to the bit o
 same kind of GPU.
 """
 
-from typing import NamedTuple
+from collections import namedtuple
 
 import numpy as np
 
@@ -26,20 +26,10 @@ from skswsgp._point.kriging import log_density_vjp
 BITS_PER_WORD = 64  # bits of an entry of `DeviceTouchedRows.uses`
 
 
-class DeviceTouchedRows(NamedTuple):
-    """The inducing points that a minibatch touches, and derivatives by their rows.
-
-    T is the largest number of touched points, n the rows of a minibatch.
-    """
-
-    slot: np.ndarray  # (M,) int64, slot of a point, -1 between steps
-    touched: np.ndarray  # (T,) int64, inducing point of a slot
-    count: np.ndarray  # (steps,) int64, slots that each step uses, zero before it
-    uses: np.ndarray  # (T, n / BITS_PER_WORD) uint64, bit set of the rows that use it
-    d_m: np.ndarray  # (T, Q)
-    d_s: np.ndarray  # (T, Q), diagonal covariance
-    d_Z: np.ndarray  # (T, D), trained Z
-    d_L: np.ndarray  # (Q, T, M), full covariance
+# The inducing points that a minibatch touches, and derivatives by their rows
+DeviceTouchedRows = namedtuple(
+    "DeviceTouchedRows", "slot touched count uses d_m d_s d_Z d_L"
+)
 
 
 @njit
@@ -85,10 +75,7 @@ def put_lists(lists, index, out):
 
 @kernel
 def claim_rows(active, start, n, k, rows):
-    """Give each inducing point that n rows from `start` use a slot in step k.
-
-    A thread looks at one entry of the lists.
-    """
+    """Give a slot in step k to each point that n rows use; a thread takes an entry."""
     i, H = cuda.grid(1), active.shape[1]
     if i < n * H:
         row = active[start + i // H, i % H]

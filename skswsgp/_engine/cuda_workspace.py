@@ -107,12 +107,13 @@ def bytes_in_shared(H, itemsize, slots):
 def touched_arrays(model, n, H):
     """Return shapes and dtypes of `DeviceTouchedRows` for minibatches of n rows."""
     (M, Q), D, dtype = model.m.shape, model.Z.shape[1], model.Z.dtype
-    T = min(M, n * H)
+    T = min(M, n * H)  # the largest number of touched points
+    words = -(-n // kernels.BITS_PER_WORD)
     return {
-        "slot": ((M,), np.int64),
-        "touched": ((T,), np.int64),
-        "count": ((1,), np.int64),
-        "uses": ((T, -(-n // kernels.BITS_PER_WORD)), np.uint64),
+        "slot": ((M,), np.int64),  # slot of a point, -1 between steps
+        "touched": ((T,), np.int64),  # inducing point of a slot
+        "count": ((1,), np.int64),  # slots that a step uses, zero before it
+        "uses": ((T, words), np.uint64),  # bit set of the rows that use a point
         "d_m": ((T, Q), dtype),
         "d_s": ((0 if model.full else T, Q), dtype),
         "d_Z": ((T if model.train_inducing else 0, D), dtype),

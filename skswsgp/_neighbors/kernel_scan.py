@@ -5,6 +5,7 @@ contiguous and a tile stays in cache while a block of rows is compared with it. 
 lists are drawn here too.
 """
 
+from collections import namedtuple
 from typing import NamedTuple
 
 import numpy as np
@@ -28,14 +29,7 @@ class KernelScanTask(NamedTuple):
     predecessors: bool  # row i is inducing point i, and chooses from those before it
 
 
-class KernelScratch(NamedTuple):
-    """Work arrays of one thread."""
-
-    values: np.ndarray  # (n_ops, TILE_SIZE) of the kernel's operations
-    slopes: np.ndarray  # (n_ops, TILE_SIZE)
-    key: np.ndarray  # (TILE_SIZE,) negative kernel values
-    keys: np.ndarray  # (ROWS_PER_BLOCK, H) heaps
-    indices: np.ndarray  # (ROWS_PER_BLOCK, H) int32
+KernelScratch = namedtuple("KernelScratch", "values slopes key keys indices")
 
 
 @njit
@@ -135,11 +129,13 @@ class KernelScan:
         return lists
 
     def _scratch(self):
+        """Return the work arrays of one thread."""
         dtype, heaps = self.points.dtype, (ROWS_PER_BLOCK, self.n_neighbors)
+        n_ops = len(self.kernel.code)
         return KernelScratch(
-            values=np.zeros((len(self.kernel.code), TILE_SIZE), dtype),
-            slopes=np.zeros((len(self.kernel.code), TILE_SIZE), dtype),
-            key=np.empty(TILE_SIZE, dtype),
+            values=np.zeros((n_ops, TILE_SIZE), dtype),  # of the kernel's operations
+            slopes=np.zeros((n_ops, TILE_SIZE), dtype),
+            key=np.empty(TILE_SIZE, dtype),  # negative kernel values
             keys=np.empty(heaps, dtype),
             indices=np.empty(heaps, np.int32),
         )

@@ -1,7 +1,7 @@
 """One step of Adam (Kingma and Ba, 2015), uphill, and its moments."""
 
 import math
-from typing import NamedTuple
+from collections import namedtuple
 
 import numpy as np
 
@@ -19,20 +19,10 @@ NOT_FINITE = (
 STEPS_PER_BLOCK = 32  # minibatches between two checks of the neighbour lists
 
 
-class Optimizer(NamedTuple):
-    """Bounds and units of steps, first and second moments, counts of steps."""
-
-    free: np.ndarray  # (P,) bool, whether a kernel parameter is trained
-    log_bounds: np.ndarray  # (P, 2)
-    feature_scale: np.ndarray  # (D,) unit of a step of Z
-    Z: np.ndarray  # (M, 2, D), or (1, 2, D) when Z is fixed
-    m: np.ndarray  # (M, 2, Q)
-    s: np.ndarray  # (M, 2, Q)
-    L: np.ndarray  # (Q, M, 2, M)
-    params: np.ndarray  # (1, 2, P)
-    noise: np.ndarray  # (1, 2, Q)
-    row_steps: np.ndarray  # (M,) number of steps that moved an inducing point
-    steps: np.ndarray  # (1,) number of all steps
+# Bounds and units of steps, first and second moments, counts of steps
+Optimizer = namedtuple(
+    "Optimizer", "free log_bounds feature_scale Z m s L params noise row_steps steps"
+)
 
 
 def make_optimizer(model, free, log_bounds, feature_scale):
@@ -43,17 +33,17 @@ def make_optimizer(model, free, log_bounds, feature_scale):
         return np.zeros(shape, dtype=model.Z.dtype)
 
     return Optimizer(
-        free=free,
-        log_bounds=log_bounds,
-        feature_scale=feature_scale.astype(model.Z.dtype),
+        free=free,  # (P,) bool, whether a kernel parameter is trained
+        log_bounds=log_bounds,  # (P, 2)
+        feature_scale=feature_scale.astype(model.Z.dtype),  # (D,) unit of a step of Z
         Z=zeros(M if model.train_inducing else 1, 2, model.Z.shape[1]),
         m=zeros(M, 2, Q),
         s=zeros(len(model.s), 2, Q),
         L=zeros(len(model.L), M, 2, M),
         params=zeros(1, 2, len(model.params)),
         noise=zeros(1, 2, len(model.noise)),
-        row_steps=np.zeros(M, dtype=np.int64),
-        steps=np.zeros(1, dtype=np.int64),
+        row_steps=np.zeros(M, dtype=np.int64),  # steps that moved an inducing point
+        steps=np.zeros(1, dtype=np.int64),  # all steps
     )
 
 

@@ -14,7 +14,7 @@ step, and a row costs O(M^2). d/dK = d_K + A' R + R' A, with the rows a_i and r_
 """
 
 import math
-from typing import NamedTuple
+from collections import namedtuple
 
 import numpy as np
 
@@ -174,24 +174,17 @@ def count_jitter(usual, jitter, jitter_counts, place):
 # --- all rows with one K --------------------------------------------------------------
 
 
-class DenseStack(NamedTuple):
-    """Vectors from which d/dK of a minibatch follows, and a column for each thread."""
-
-    A: np.ndarray  # (n, side) rows a_i
-    R: np.ndarray  # (n, side) rows r_i, see `Workspace.half_adjoint`
-    column: np.ndarray  # (threads, D, 1) a row of X
-    d_column: np.ndarray  # (threads, D, 1)
+DenseStack = namedtuple("DenseStack", "A R column d_column")
 
 
 def allocate_stack(model, n, n_threads):
-    """Allocate a `DenseStack` for minibatches of n rows."""
-    M, D = model.Z.shape
-    dtype = model.Z.dtype
+    """Allocate vectors from which d/dK of n rows follows, and a column a thread."""
+    (M, D), dtype = model.Z.shape, model.Z.dtype
     return DenseStack(
-        np.zeros((n, padded(M)), dtype),
-        np.zeros((n, padded(M)), dtype),
-        np.zeros((n_threads, D, 1), dtype),
-        np.zeros((n_threads, D, 1), dtype),
+        A=np.zeros((n, padded(M)), dtype),  # rows a_i
+        R=np.zeros((n, padded(M)), dtype),  # rows r_i, see `Workspace.half_adjoint`
+        column=np.zeros((n_threads, D, 1), dtype),  # a row of X
+        d_column=np.zeros((n_threads, D, 1), dtype),
     )
 
 

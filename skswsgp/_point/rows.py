@@ -14,7 +14,7 @@ from skswsgp._covariance.pairs import TRIANGLE, row_start
 from skswsgp._point import bound
 from skswsgp._point.kriging import krige
 from skswsgp._point.likelihoods import expected_log_prob
-from skswsgp._point.posterior import conditional_weights, posterior_mean
+from skswsgp._point.posterior import conditional_weights, posterior, posterior_mean
 
 
 @njit_inline
@@ -28,8 +28,13 @@ def factorise_row(model, X, active, row, work, counts, t):
 
 
 @njit_inline
-def store_posterior(work, row, mu, v):
-    """Copy work.mean and, if v (n, Q) has rows, work.variance to a row of mu and v."""
+def store_posterior(model, factor, work, start, kxx, row, H, mu, v):
+    """Set a row of mu and, if v (n, Q) has rows, of v; k begins at pair `start`."""
+    if v.shape[0] > 0:
+        posterior(model, factor, work, start, kxx, H)
+    else:
+        conditional_weights(factor, work, start, 0.0, H)
+        posterior_mean(work.a, factor.m, H, work.mean)
     for q in team_range(0, mu.shape[1]):
         mu[row, q] = work.mean[q]
         if v.shape[0] > 0:
@@ -41,13 +46,10 @@ def store_posterior(work, row, mu, v):
 def posterior_row(model, X, active, row, work, mu, v, counts, t):
     """Compute mu and, if v (n, Q) has rows, v of eq. 13."""
     H = active.shape[1]
+    start = row_start(H, TRIANGLE)
     if factorise_row(model, X, active, row, work, counts, t):
-        if v.shape[0] > 0:
-            bound.point_posterior(model, work, H)
-        else:
-            conditional_weights(work, work, row_start(H, TRIANGLE), 0.0, H)
-            posterior_mean(work.a, work.m, H, work.mean)
-        store_posterior(work, row, mu, v)
+        kxx = work.values[work.values.shape[0] - 1, start + H]
+        store_posterior(model, work, work, start, kxx, row, H, mu, v)
 
 
 @njit_inline

@@ -93,21 +93,8 @@ Workspace = namedtuple("Workspace", workspace_shapes(*[0] * 7, dense=False))
 thread_view = njit_view(Workspace)
 
 
-class Gradients(NamedTuple):
-    """Derivatives of a minibatch's objective, not yet added up by row of Z.
-
-    There are n blocks of H columns or, where all inducing points are active, CHUNKS
-    blocks of M columns. Arrays that the model has no use for hold one empty block.
-    """
-
-    d_m: np.ndarray  # (blocks, Q, H)
-    d_s: np.ndarray  # (blocks, Q, H), diagonal covariance
-    d_S: np.ndarray  # (blocks, Q, side, side), or H for side on a GPU; full covariance
-    d_Z: np.ndarray  # (blocks, D, H), trained Z
-    d_log: np.ndarray  # (CHUNKS, P) by the logarithms of the kernel parameters
-    d_noise: np.ndarray  # (CHUNKS, Q) by the logarithms of the noise variances
-    sums: np.ndarray  # (CHUNKS, 2) weighted sums of E log p(y | f) and of KL
-    jitter_counts: np.ndarray  # (>= CHUNKS, 2) int64, see `count_jitter`
+# Derivatives of a minibatch's objective, not yet added up by row of Z
+Gradients = namedtuple("Gradients", "d_m d_s d_S d_Z d_log d_noise sums jitter_counts")
 
 
 def allocate_workspace(model, n_neighbors, n_threads, *, dense=False):
@@ -126,21 +113,25 @@ def allocate_workspace(model, n_neighbors, n_threads, *, dense=False):
 
 
 def gradient_arrays(model, blocks, H, side, chunks):
-    """Return shape and dtype of the `Gradients` of `blocks` blocks of H columns."""
+    """Return shape and dtype of each array of `Gradients` but the counts.
+
+    There are n blocks of H columns or, where all inducing points are active, CHUNKS
+    blocks of M columns. Arrays that the model has no use for hold one empty block.
+    """
     (D, Q), dtype = (model.Z.shape[1], model.m.shape[1]), model.Z.dtype
     return {
         "d_m": ((blocks, Q, H), dtype),
         "d_s": ((1, Q, 1) if model.full else (blocks, Q, H), dtype),
         "d_S": ((blocks, Q, side, side) if model.full else (1, Q, 1, 1), dtype),
         "d_Z": ((blocks if model.train_inducing else 1, D, H), dtype),
-        "d_log": ((chunks, len(model.params)), np.float64),
-        "d_noise": ((chunks, len(model.noise)), np.float64),
-        "sums": ((chunks, 2), np.float64),
+        "d_log": ((chunks, len(model.params)), np.float64),  # by log parameters
+        "d_noise": ((chunks, len(model.noise)), np.float64),  # by log noise variances
+        "sums": ((chunks, 2), np.float64),  # weighted, of E log p(y | f) and of KL
     }
 
 
 def allocate_gradients(model, blocks, H):
     """Allocate `Gradients` on the host."""
     arrays = gradient_arrays(model, blocks, H, padded(H), CHUNKS)
-    counts = np.zeros((CHUNKS, 2), dtype=np.int64)
+    counts = np.zeros((CHUNKS, 2), dtype=np.int64)  # see `count_jitter`
     return Gradients(*(np.zeros(*array) for array in arrays.values()), counts)
