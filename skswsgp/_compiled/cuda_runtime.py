@@ -57,14 +57,10 @@ def missing():
 def compiler_problem():
     """Return why an empty kernel does not compile, or None."""
     try:
-        cuda.compile_ptx_for_current_device(_nothing, (cuda.types.int64,))
+        cuda.compile_ptx_for_current_device(lambda value: None, (cuda.types.int64,))
     except Exception as error:  # its class differs between versions of numba-cuda
         return last_line(error)
     return None
-
-
-def _nothing(value):
-    pass
 
 
 def last_line(error):

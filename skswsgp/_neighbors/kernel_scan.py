@@ -107,26 +107,26 @@ class KernelScan:
     def __init__(self, kernel, points, n_neighbors, n_threads):
         self.kernel, self.points = kernel, points
         self.n_neighbors, self.n_threads = n_neighbors, n_threads
-        self._tiles = _cut_into_tiles(points)
+        M, D = points.shape
+        padded = np.zeros((-(-M // TILE_SIZE) * TILE_SIZE, D), points.dtype)
+        padded[:M] = points
+        self._tiles = padded.reshape(-1, TILE_SIZE, D).transpose(0, 2, 1).copy()
 
-    def find(self, points):
+    def find(self, points, predecessors=False):
         """Return the lists (n, H) of points, largest value first, ties by index."""
-        return self._find(points, predecessors=False)
-
-    def predecessors(self):
-        return self._find(self.points, predecessors=True)
-
-    def _find(self, X, predecessors):
-        lists = np.empty((len(X), self.n_neighbors), dtype=np.int32)
+        lists = np.empty((len(points), self.n_neighbors), dtype=np.int32)
         M = len(self.points)
-        task = KernelScanTask(self.kernel, X, self._tiles, M, predecessors)
+        task = KernelScanTask(self.kernel, points, self._tiles, M, predecessors)
         works = [self._scratch() for _ in range(self.n_threads)]
 
         def work(first, last, t):
             scan_blocks_by_kernel(first, last, task, works[t], lists)
 
-        run_in_threads(work, self.n_threads, -(-len(X) // ROWS_PER_BLOCK))
+        run_in_threads(work, self.n_threads, -(-len(points) // ROWS_PER_BLOCK))
         return lists
+
+    def predecessors(self):
+        return self.find(self.points, predecessors=True)
 
     def _scratch(self):
         """Return the work arrays of one thread."""
@@ -139,12 +139,3 @@ class KernelScan:
             keys=np.empty(heaps, dtype),
             indices=np.empty(heaps, np.int32),
         )
-
-
-def _cut_into_tiles(points):
-    """Return points (M, D) as (n_tiles, D, TILE_SIZE), zeros after the last point."""
-    M, D = points.shape
-    n_tiles = -(-M // TILE_SIZE)
-    padded = np.zeros((n_tiles * TILE_SIZE, D), dtype=points.dtype)
-    padded[:M] = points
-    return padded.reshape(n_tiles, TILE_SIZE, D).transpose(0, 2, 1).copy()

@@ -164,7 +164,11 @@ class NeighborSearch:
             self._centre = _medians(Z)  # they keep points on a grid, so ties stay
             self._inv_scale = self.metric.inv_scale.astype(Z.dtype)
         self._points = self._scaled(Z)
-        self._index = self._build_index(self._points)
+        self._index = None
+        if self.kind == "kd_tree":
+            self._index = _Tree(self._points, n_neighbors, n_threads)
+        elif self.kind == "pynndescent":
+            self._index = _Graph(self._points, n_neighbors, n_threads)
 
     def query(self, X):
         """Return the lists (n, H) of the rows of X (n, D), int32, nearest first.
@@ -204,13 +208,6 @@ class NeighborSearch:
             )
             total += exact.size
         return found / total
-
-    def _build_index(self, points):
-        if self.kind == "kd_tree":
-            return _Tree(points, self.n_neighbors, self.n_threads)
-        if self.kind == "pynndescent":
-            return _Graph(points, self.n_neighbors, self.n_threads)
-        return None
 
     def _scaled(self, X):
         """Return a copy of X in the units of distances."""
