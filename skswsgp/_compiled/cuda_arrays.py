@@ -35,7 +35,7 @@ def empty(shape, dtype, what, order="C"):
 
 
 def repeat(array, n, what):
-    """Return n copies (n, ...) of an array (1, ...) on the GPU, where one is sent."""
+    """Return n copies (n, ...) of an array (1, ...), made on the GPU from one."""
     size = array.size
     copies = empty((n, *array.shape[1:]), array.dtype, what)
     if size:

@@ -208,7 +208,7 @@ def jittered_cholesky(A, R, unit, jitter, blocks):
 
 
 def numpy_cholesky(K, jitter):
-    """Return the lower factor of K + shift I; the first shift is `jitter`, unless 0."""
+    """Return the lower factor of K + shift I, where shift is `jitter` or larger."""
     shift = max(jitter, np.finfo(K.dtype).tiny ** 0.5)
     require_finite(K)
     limit = max(1.0, shift, np.diag(K).max())

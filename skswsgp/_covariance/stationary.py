@@ -85,7 +85,7 @@ def stationary_profile(code, extra, op, values, slopes, at, end):
 
 @njit_small
 def add_scale_gradient(scale, n_scales, d, amount, d_log):
-    """Add to the derivative by log length-scale d of `n_scales`, which is 0, 1 or D."""
+    """Add `amount` to the derivative by log length-scale d, if a kernel has any."""
     slot = scale + (d if n_scales > 1 else 0)
     for at in single(slot, slot + min(n_scales, 1)):
         d_log[at] += amount

@@ -130,7 +130,7 @@ class DeviceDistanceScan:
         self._inducing = self._keys = self._indices = None
 
     def _plan(self, n, D, itemsize):
-        """Allocate heaps; return rows at once, of n, and segments for each row."""
+        """Allocate the heaps; return how many rows at once, and segments for each."""
         H = self.n_neighbors
         budget = cuda_runtime.budget("neighbor search")
         heaps = max(1, min(HEAPS, budget // self._bytes_per_heap))

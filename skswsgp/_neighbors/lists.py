@@ -105,5 +105,5 @@ class NeighborTracker:
         return self._versions[rows] != self.search.version
 
     def mark_current(self, rows):
-        """Mark lists of rows as current, for a caller that keeps them, not `lookup`."""
+        """Mark lists that a caller stores as current; it must not use `lookup`."""
         self._versions[rows] = self.search.version

@@ -164,7 +164,7 @@ def bound_vjp(model, H, weight, jitter, work, grads, b, c):
 
 @njit
 def count_jitter(usual, jitter, jitter_counts, place):
-    """Count a factorisation with extra jitter, or one that failed, in counts[place]."""
+    """Count a factorisation with extra jitter, or failed, in jitter_counts[place]."""
     if jitter < 0.0:
         jitter_counts[place, 1] += 1
     elif jitter > 1.5 * usual:

@@ -72,7 +72,10 @@ def _divergence_vjp(
     c, inverse, alpha, s, S, full, S_jitter, H, upper, S_inverse, blocks,
     d_m, d_s, d_S, b,
 ):  # fmt: skip
-    """Set block b of d_m and of d_s or d_S, which is -c/2 (K^-1 - S^-1)."""
+    """Set block b of d_m and of d_s or d_S to the derivatives of -c KL_w.
+
+    The derivative by S is -c/2 (K^-1 - S^-1).
+    """
     for q in range(alpha.shape[0]):
         for h in team_range(0, H):
             d_m[b, q, h] = -c * alpha[q, h]
