@@ -38,7 +38,7 @@ def widest_feature(points, order, first, last):
 
 @njit
 def partition(points, order, first, last, middle, d):
-    """Reorder by quickselect: feature d is nowhere larger before `middle` than after."""
+    """Reorder by quickselect: feature d is never larger before `middle` than after."""
     last -= 1
     while first < last:
         pivot = points[order[(first + last) // 2], d]
