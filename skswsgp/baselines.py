@@ -9,13 +9,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from skswsgp._compiled.threads import max_threads
-from skswsgp._estimators.sklearn_compat import (
-    Count,
-    as_numbers,
-    check_weights,
-    unchanged_on_failure,
-    validate,
-)
+from skswsgp._estimators import sklearn_compat as compat
 from skswsgp._initialization.kernel_learning import (
     LearningOptions,
     learn_kernel,
@@ -119,7 +113,7 @@ class NearestNeighborGPRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator
 
     _parameter_constraints: dict = {  # noqa: RUF012  scikit-learn's own form
         "kernel": "no_validation",  # checked by compile_kernel, which says more
-        "n_neighbors": [Count()],
+        "n_neighbors": [compat.Count()],
         "neighbor_search": [StrOptions({"auto", "brute", "kd_tree", "pynndescent"})],
         "noise_variance": [Interval(Real, 0, None, closed="neither")],
         "normalize_y": ["boolean"],
@@ -130,25 +124,11 @@ class NearestNeighborGPRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator
     _tuning = Tuning()
 
     def __init__(
-        self,
-        kernel=None,
-        *,
-        n_neighbors=64,
-        neighbor_search="auto",
-        noise_variance=0.1,
-        normalize_y=True,
-        n_jobs=None,
-        dtype="float64",
+        self, kernel=None, *, n_neighbors=64, neighbor_search="auto",
+        noise_variance=0.1, normalize_y=True, n_jobs=None, dtype="float64",
         random_state=None,
-    ):
-        self.kernel = kernel
-        self.n_neighbors = n_neighbors
-        self.neighbor_search = neighbor_search
-        self.noise_variance = noise_variance
-        self.normalize_y = normalize_y
-        self.n_jobs = n_jobs
-        self.dtype = dtype
-        self.random_state = random_state
+    ):  # fmt: skip
+        compat.set_arguments(self, locals())
 
     def fit(self, X, y, sample_weight=None):
         """Keep the training rows; learn kernel and noise from them.
@@ -175,14 +155,16 @@ class NearestNeighborGPRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator
         FloatingPointError
             If learning produces NaN or infinity.
         """
-        with unchanged_on_failure(self):
+        with compat.unchanged_on_failure(self):
             self._fit(X, y, sample_weight)
         return self
 
     def _fit(self, X, y, sample_weight):
         self._validate_params()
         rng = check_random_state(self.random_state)
-        X, y, weight = self._validate_training(X, y, sample_weight)
+        X, y = compat.validate(self, X, y, multi_output=True)
+        y, weight = compat.as_numbers(y), compat.check_weights(sample_weight, X, float)
+        X, y, weight = X[weight > 0], y[weight > 0], weight[weight > 0]  # copies
         if self.normalize_y:
             self.y_mean_, self.y_scale_ = mean_and_scale(y, weight)
         else:
@@ -191,31 +173,15 @@ class NearestNeighborGPRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator
         self.X_train_ = X
         self.y_train_ = (y - self.y_mean_) / self.y_scale_
         self.sample_weight_ = weight
-        options = LearningOptions(
-            max_threads(self.n_jobs, len(X)),
-            self.dtype,
-            learning_search(self.neighbor_search),
-            tuning=self._tuning,
-        )
-        fit, *_ = learn_kernel(
-            TrainingRows(self.X_train_, self.y_train_.reshape(len(y), -1), weight),
-            self.kernel,
-            float(self.noise_variance),
-            rng,
-            options,
-            n_neighbors=self.n_neighbors,
-        )
+        n_threads = max_threads(self.n_jobs, len(X))
+        search = learning_search(self.neighbor_search)
+        options = LearningOptions(n_threads, self.dtype, search, tuning=self._tuning)
+        data = TrainingRows(X, self.y_train_.reshape(len(y), -1), weight)
+        start = self.kernel, float(self.noise_variance), rng, options
+        fit, *_ = learn_kernel(data, *start, n_neighbors=self.n_neighbors)
         self.kernel_, noise, curve = fit.kernel, fit.noise, fit.curve
         self.noise_variance_ = noise if y.ndim > 1 else float(noise[0])
         self.loss_curve_ = (-curve).tolist()
-
-    def _validate_training(self, X, y, sample_weight):
-        """Return copies of X, y and weights, without the rows of weight zero."""
-        X, y = validate(self, X, y, multi_output=True)
-        y = as_numbers(y)
-        weight = check_weights(sample_weight, X, np.float64)
-        kept = weight > 0
-        return X[kept], y[kept], weight[kept]
 
     def predict(self, X, return_std=False):
         """Predict the mean, and the standard deviation, of new observations.
@@ -236,23 +202,13 @@ class NearestNeighborGPRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator
             units of y. Only if `return_std`.
         """
         check_is_fitted(self, "X_train_")
-        X = validate(self, X, reset=False)
+        X = compat.validate(self, X, reset=False)
         N = len(self.X_train_)
-        noise = np.atleast_1d(self.noise_variance_)
-        model, center = neighbor_model(
-            self.X_train_,
-            self.y_train_.reshape(N, -1),
-            1.0 / self.sample_weight_[:, None],
-            self.kernel_,
-            noise,
-            self.dtype,
-        )
-        process = NeighborProcess(
-            model,
-            min(self.n_neighbors, N),
-            max_threads(self.n_jobs, len(X)),
-            self.neighbor_search,
-        )
+        y, noise = self.y_train_.reshape(N, -1), np.atleast_1d(self.noise_variance_)
+        data = self.X_train_, y, 1.0 / self.sample_weight_[:, None], self.kernel_
+        model, center = neighbor_model(*data, noise, self.dtype)
+        H, n_threads = min(self.n_neighbors, N), max_threads(self.n_jobs, len(X))
+        process = NeighborProcess(model, H, n_threads, self.neighbor_search)
         mu, v = process.predict_rows(X, center)
         shape = len(X), *self.y_train_.shape[1:]
         mean = mu.reshape(shape) * self.y_scale_ + self.y_mean_

@@ -143,13 +143,9 @@ class Polynomial(_AugmentedDotProduct):
     """
 
     def __init__(
-        self,
-        degree=3,
-        length_scale=1.0,
-        sigma_0=1.0,
-        length_scale_bounds=(1e-5, 1e5),
+        self, degree=3, length_scale=1.0, sigma_0=1.0, length_scale_bounds=(1e-5, 1e5),
         sigma_0_bounds=(1e-5, 1e5),
-    ):
+    ):  # fmt: skip
         super().__init__(length_scale, sigma_0, length_scale_bounds, sigma_0_bounds)
         self.degree = degree
 
@@ -206,13 +202,9 @@ class ArcCosine(_AugmentedDotProduct):
     """
 
     def __init__(
-        self,
-        order=1,
-        length_scale=1.0,
-        sigma_0=1.0,
-        length_scale_bounds=(1e-5, 1e5),
+        self, order=1, length_scale=1.0, sigma_0=1.0, length_scale_bounds=(1e-5, 1e5),
         sigma_0_bounds=(1e-5, 1e5),
-    ):
+    ):  # fmt: skip
         super().__init__(length_scale, sigma_0, length_scale_bounds, sigma_0_bounds)
         self.order = order
 

@@ -1,12 +1,18 @@
 """Public docstrings keep to numpydoc, by the settings of pyproject.toml."""
 
 import ast
+from inspect import signature
 from pathlib import Path
+from string import Template
+from textwrap import indent
 
 import pytest
+from numpydoc.docscrape import ClassDoc
 from numpydoc.hooks.validate_docstrings import parse_config, process_file
 
 import skswsgp
+from skswsgp import SWSGPClassifier, SWSGPRegressor
+from skswsgp._estimators.shared_docs import SHARED
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = Path(skswsgp.__file__).parent
@@ -17,9 +23,26 @@ PUBLIC += [
 ]
 
 
+def with_shared_text(path, folder):
+    """Return a copy of a file, in a folder, whose docstrings hold the shared texts."""
+    texts = {name: indent(text, 4 * " ").strip() for name, text in SHARED.items()}
+    copy = folder / path.name
+    copy.write_text(Template(path.read_text()).safe_substitute(texts))
+    return copy
+
+
 @pytest.mark.parametrize("path", PUBLIC, ids=lambda path: path.stem)
-def test_docstrings_are_valid(path):
-    assert process_file(str(path), parse_config(ROOT)) == []
+def test_docstrings_are_valid(path, tmp_path):
+    copy = with_shared_text(path, tmp_path)
+    assert process_file(str(copy), parse_config(ROOT)) == []
+
+
+@pytest.mark.parametrize("estimator", [SWSGPClassifier, SWSGPRegressor])
+def test_docstrings_hold_the_shared_texts(estimator):
+    assert "$" not in estimator.__doc__
+    parsed = ClassDoc(estimator)
+    named = [name for each in parsed["Parameters"] for name in each.name.split(", ")]
+    assert named == list(signature(estimator).parameters)
 
 
 @pytest.mark.parametrize("path", PUBLIC, ids=lambda path: path.stem)

@@ -35,10 +35,7 @@ def empty(shape, dtype, what, order="C"):
 
 
 def repeat(array, n, what):
-    """Return an array (n, ...) on the GPU that repeats an array (1, ...) n times.
-
-    One copy is sent, and the GPU makes the others.
-    """
+    """Return n copies (n, ...) of an array (1, ...), made on the GPU from one."""
     size = array.size
     copies = empty((n, *array.shape[1:]), array.dtype, what)
     if size:

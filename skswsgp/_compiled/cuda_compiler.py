@@ -35,22 +35,15 @@ def compile_kernels(name):
     module = sys.modules[name]
     if cuda is None:
         return
-    if cuda.config.ENABLE_CUDASIM:
-        for name, value in list(vars(module).items()):
-            if getattr(value, "is_kernel", False):
-                setattr(module, name, cuda.jit(value))
-        return
-    functions = DeviceFunctions(module)
+    simulated = cuda.config.ENABLE_CUDASIM
+    compiled = {} if simulated else DeviceFunctions(module).of
     for name, value in list(vars(module).items()):
         if getattr(value, "is_kernel", False):
-            setattr(module, name, functions.of[value])
+            setattr(module, name, cuda.jit(value) if simulated else compiled[value])
 
 
 def modules_used(module):
-    """Return the modules of this package whose compiled functions a module uses.
-
-    Functions that their modules use in turn count as well.
-    """
+    """Return the modules whose compiled functions a module uses, directly or not."""
     found, waiting = [team, tiles], [module]
     while waiting:
         current = waiting.pop()
@@ -68,14 +61,10 @@ def modules_used(module):
 
 
 class DeviceFunctions:
-    """Device functions, each made from the Python code of a function of the CPU.
+    """Device functions and kernels, made from the Python code of functions of the CPU.
 
-    Attributes
-    ----------
-    of : dict
-        The device function or kernel made from each function of the CPU.
-    names : dict
-        For each module a dict: the value of each of its names in device functions.
+    `of` maps functions of the CPU to them. `names` holds a dict for each module, of the
+    values that its names have in device functions.
     """
 
     def __init__(self, module):
@@ -109,11 +98,13 @@ class DeviceFunctions:
         """Replace CPU functions by device functions among the names of all modules."""
         for names in self.names.values():
             for name, value in names.items():
+                if value.__hash__ is not None and value in self.of:
+                    names[name] = self.of[value]
+        for names in self.names.values():  # copies of modules that are complete by now
+            for name, value in names.items():
                 if isinstance(value, ModuleType) and value in self.names:
                     names[name] = ModuleType(value.__name__)
                     vars(names[name]).update(self.names[value])
-                elif value.__hash__ is not None and value in self.of:
-                    names[name] = self.of[value]
 
 
 def is_defined_in(function, module):
@@ -196,14 +187,12 @@ class SimulatedTeam:
     """The team of the current thread of the simulator; elsewhere a team of one."""
 
     def rank(self):
-        """Return the number of this thread in its team, and the size of the team."""
         thread = threading.current_thread()
         if not hasattr(thread, "threadIdx"):
             return 0, 1
         return thread.threadIdx.x, thread._manager._block_dim[0]
 
     def sum(self, value):
-        """Return the sum of a value over the team, in the order of its threads."""
         rank, size = self.rank()
         if size == 1:
             return value
@@ -215,7 +204,6 @@ class SimulatedTeam:
         return sum(parts[1:], parts[0])
 
     def barrier(self):
-        """Wait for the other threads of the team."""
         if self.rank()[1] > 1:
             threading.current_thread().syncthreads()
 

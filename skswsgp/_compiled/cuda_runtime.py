@@ -57,14 +57,10 @@ def missing():
 def compiler_problem():
     """Return why an empty kernel does not compile, or None."""
     try:
-        cuda.compile_ptx_for_current_device(_nothing, (cuda.types.int64,))
+        cuda.compile_ptx_for_current_device(lambda value: None, (cuda.types.int64,))
     except Exception as error:  # its class differs between versions of numba-cuda
         return last_line(error)
     return None
-
-
-def _nothing(value):
-    pass
 
 
 def last_line(error):
@@ -99,10 +95,7 @@ def is_busy():
 
 
 def allocate(make, what, size):
-    """Return make(), an array of `size` bytes; raise MemoryError if it does not fit.
-
-    `what` names the contents in the message.
-    """
+    """Return make(), `size` bytes for `what`; raise MemoryError if they do not fit."""
     try:
         return make()
     except Exception as error:  # its class differs between versions of numba-cuda

@@ -49,11 +49,10 @@ def njit_inline(function):
 
 
 def njit_view(struct, whole=()):
-    """Return a function of (arrays, t) that takes item t of each field of a struct.
+    """Return a function (arrays, t) that takes item t of each field not in `whole`.
 
-    Fields named in `whole` are passed on unchanged. The function is inlined into its
-    callers. It is made from text, because compiled code has no loop over a tuple of
-    unlike arrays.
+    It is inlined into its callers, and made from text, because compiled code has no
+    loop over a tuple of unlike arrays.
     """
     fields = (name if name in whole else f"{name}[t]" for name in struct._fields)
     text = ", ".join(f"arrays.{field}" for field in fields)

@@ -20,6 +20,7 @@ import math
 
 import numpy as np
 
+from skswsgp._compiled import tiles
 from skswsgp._compiled.jit import njit, njit_small
 from skswsgp._compiled.team import (
     BLOCK,
@@ -31,12 +32,6 @@ from skswsgp._compiled.team import (
     team_range,
     team_sum,
     team_tiles,
-)
-from skswsgp._compiled.tiles import (
-    factorise_tile,
-    set_negative_products,
-    set_products,
-    subtract_products,
 )
 
 MAX_JITTER = 1e-2  # largest jitter of a datum's K, relative to its mean diagonal
@@ -68,12 +63,12 @@ def cholesky(A, R, shift, blocks):
                 R[p, j] = A[p, j]
         barrier()
         for j in team_tiles(0, k + BLOCK):
-            subtract_products(R, k, R, j, k + BLOCK, side, R, k, j)
+            tiles.subtract_products(R, k, R, j, k + BLOCK, side, R, k, j)
         barrier()
-        if not factorise_tile(A, R, k, shift, blocks):
+        if not tiles.factorise_tile(A, R, k, shift, blocks):
             return False
         for j in team_tiles(0, k):
-            set_products(blocks, 0, R, j, k, k + BLOCK, R, k, j)
+            tiles.set_products(blocks, 0, R, j, k, k + BLOCK, R, k, j)
         barrier()
     return True
 
@@ -90,8 +85,8 @@ def invert_factor(R, blocks, P):
             for q in team_columns(0):
                 P[i + p, i + q] = blocks[i + q, p]
         for j in team_tiles(i + BLOCK, side):
-            set_negative_products(R, i, P, j, i + BLOCK, j + BLOCK, P, i, j)
-            set_products(blocks, 0, P, j, i, i + BLOCK, P, i, j)
+            tiles.set_negative_products(R, i, P, j, i + BLOCK, j + BLOCK, P, i, j)
+            tiles.set_products(blocks, 0, P, j, i, i + BLOCK, P, i, j)
         barrier()
 
 
@@ -101,7 +96,7 @@ def square_upper(P, A):
     side = P.shape[0]
     for i in team_outer_tiles(0, side):
         for j in team_inner_tiles(0, i + 1):
-            set_products(P, i, P, j, 0, j + BLOCK, A, i, j)
+            tiles.set_products(P, i, P, j, 0, j + BLOCK, A, i, j)
             if j < i:
                 for p in range(i, i + BLOCK):
                     for q in team_columns(j):
@@ -110,22 +105,12 @@ def square_upper(P, A):
 
 
 @njit
-def transposed_product(X, Y, A):
-    """Set A = X' Y."""
+def transposed_product(X, Y, A, lower):
+    """Set A = X' Y, or if `lower` only its tiles on and below the diagonal."""
     side = X.shape[0]
     for i in team_outer_tiles(0, side):
-        for j in team_inner_tiles(0, side):
-            set_products(X, i, Y, j, 0, side, A, i, j)
-    barrier()
-
-
-@njit
-def transposed_product_lower(X, Y, A):
-    """Set the tiles of A = X' Y on and below the diagonal."""
-    side = X.shape[0]
-    for i in team_outer_tiles(0, side):
-        for j in team_inner_tiles(0, i + 1):
-            set_products(X, i, Y, j, 0, side, A, i, j)
+        for j in team_inner_tiles(0, i + 1 if lower else side):
+            tiles.set_products(X, i, Y, j, 0, side, A, i, j)
     barrier()
 
 
@@ -177,11 +162,8 @@ def log_determinant(R, size):
 
 @njit_small
 def sum_of_logs(values, row, size):
-    """Return this thread's part of sum_h log values[row, h].
-
-    One logarithm of a product of eight values costs less than eight logarithms.
-    """
-    log = 0.0
+    """Return this thread's part of sum_h log values[row, h]."""
+    log = 0.0  # a logarithm of a product of eight values costs less than eight
     for block in team_range(0, (size + BLOCK - 1) // BLOCK):
         first, last = BLOCK * block, min(BLOCK * (block + 1), size)
         product = np.float64(1.0)
@@ -216,11 +198,7 @@ def mean_diagonal(A, size):
 
 @njit
 def jittered_cholesky(A, R, unit, jitter, blocks):
-    """Set R with A + shift I = R' R; return shift / unit, or -1 if there is no factor.
-
-    The first shift is jitter * unit. After each failure it grows tenfold, to at most
-    MAX_JITTER * unit. `blocks` is an output as in `cholesky`.
-    """
+    """Set R with A + shift I = R' R; return shift / unit, -1 if there is no factor."""
     relative = jitter
     while relative < 1.5 * MAX_JITTER:
         if cholesky(A, R, relative * unit, blocks):
@@ -230,11 +208,7 @@ def jittered_cholesky(A, R, unit, jitter, blocks):
 
 
 def numpy_cholesky(K, jitter):
-    """Return the lower factor of K + shift I.
-
-    The first shift is `jitter`, or a tiny number if that is 0; after each failure it
-    grows tenfold.
-    """
+    """Return the lower factor of K + shift I, where shift is `jitter` or larger."""
     shift = max(jitter, np.finfo(K.dtype).tiny ** 0.5)
     require_finite(K)
     limit = max(1.0, shift, np.diag(K).max())

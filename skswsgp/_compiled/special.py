@@ -10,10 +10,7 @@ LOG_2PI = math.log(2.0 * math.pi)
 
 
 def gaussian_log_density(square, log_variance):
-    """Return log N(y; mu, v) of numbers or arrays: square = (y - mu)^2 / v, and log v.
-
-    It is plain Python, for arrays. Compiled code calls `compiled_log_density`.
-    """
+    """Return log N(y; mu, v), with square = (y - mu)^2 / v, of numbers or arrays."""
     return -0.5 * (LOG_2PI + log_variance + square)
 
 
@@ -44,12 +41,9 @@ def exponential(x):
 
 @njit
 def log_ndtr(x):
-    """Return log Phi(x), Phi the standard normal distribution function.
-
-    An expansion replaces log(Phi) below -30, where Phi(x) is too small a number.
-    """
+    """Return log Phi(x), Phi the standard normal distribution function."""
     if x > -30.0:
         return math.log(0.5 * math.erfc(-x * math.sqrt(0.5)))
-    z = 1.0 / (x * x)
+    z = 1.0 / (x * x)  # an expansion, for Phi(x) is too small a number
     tail = math.log1p(-z + 3.0 * z * z)  # the next term, 15 z^3, is below 3e-8
     return -0.5 * x * x - math.log(-x) - 0.5 * LOG_2PI + tail

@@ -41,10 +41,7 @@ def max_threads(n_jobs, n_rows=None):
 
 
 def threads_for(work, n_threads, least=MICROSECONDS_PER_THREAD):
-    """Return how many of `n_threads` get at least `least` microseconds of `work`.
-
-    Pass MICROSECONDS_PER_NEW_THREAD where `run_in_threads` starts the threads.
-    """
+    """Return how many of `n_threads` get at least `least` microseconds of `work`."""
     return max(1, min(n_threads, int(work / least)))
 
 
@@ -81,10 +78,7 @@ def run_in_threads(function, n_threads, n, *arguments):
 
 
 def join_all(threads):
-    """Wait until all threads have ended, even when interrupted.
-
-    They write to arrays that the caller owns, so none may outlive the call.
-    """
+    """Wait for all threads, even if interrupted: they write to arrays of the caller."""
     try:
         for thread in threads:
             if thread.ident is not None:  # it has started

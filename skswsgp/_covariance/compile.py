@@ -163,8 +163,13 @@ class _Walk:
                 "object of sklearn.gaussian_process.kernels or skswsgp.kernels; pass "
                 "for example ConstantKernel() * RBF()."
             )
-        visit = _COMBINATIONS.get(type(kernel), _Walk._leaf)
-        self.operations.append(visit(self, kernel, path))
+        combinations = {
+            sk.Exponentiation: self._power,
+            sk.Sum: self._sum,
+            sk.Product: self._product,
+        }
+        visit = combinations.get(type(kernel), self._leaf)
+        self.operations.append(visit(kernel, path))
         return len(self.operations) - 1
 
     def _slot(self, kernel, name, path):
@@ -240,13 +245,6 @@ class _Walk:
         return _Operation(code, left=left, right=right)
 
 
-_COMBINATIONS = {
-    sk.Exponentiation: _Walk._power,
-    sk.Sum: _Walk._sum,
-    sk.Product: _Walk._product,
-}
-
-
 def _log_bounds(bounds, owner):
     """Return the logarithms of bounds, (size, 2) or (1, 2), made finite."""
     bounds = np.asarray(bounds, dtype=float)
@@ -301,10 +299,7 @@ def params_in_units(kernel, spread, varying):
 
 
 def free_variance(kernel, n_features):
-    """Return (index, bounds) of the variance that multiplies a whole kernel.
-
-    Returns None if the kernel has no such variance, or if it is "fixed".
-    """
+    """Return (index, bounds) of the free variance that multiplies a kernel, or None."""
     compiled = compile_kernel(kernel, n_features, np.float64)
     slot = compiled.struct.extra[-1]
     if compiled.struct.code[-1] == program.SCALE and compiled.free[slot]:
@@ -313,10 +308,7 @@ def free_variance(kernel, n_features):
 
 
 def length_scales(kernel, n_features, otherwise):
-    """Return the length-scales (D,) of the first function of a scaled distance.
-
-    Returns `otherwise` if the kernel object contains none.
-    """
+    """Return the length-scales (D,) of the first distance kernel, or `otherwise`."""
     struct = compile_kernel(kernel, n_features, np.float64).struct
     leaves = distance_leaves(struct)
     return 1.0 / struct.inv_scale[leaves[0]] if len(leaves) > 0 else otherwise

@@ -20,25 +20,8 @@ import numpy as np
 
 from skswsgp._compiled.jit import njit, njit_inline
 from skswsgp._compiled.team import barrier, single, team_range, team_sum
-from skswsgp._covariance.dot_product import (
-    ARC_COSINE0,
-    FIRST_DOT_PRODUCT,
-    POLYNOMIAL,
-    arc_cosine_profile,
-    inner_products,
-    inner_products_vjp,
-    norms_vjp,
-    polynomial_profile,
-)
+from skswsgp._covariance import dot_product, stationary
 from skswsgp._covariance.pairs import TRIANGLE, row_start
-from skswsgp._covariance.stationary import (
-    FIRST_DISTANCE,
-    distances_vjp,
-    extra_vjp,
-    length_scales_vjp,
-    squared_distances,
-    stationary_profile,
-)
 
 # Codes below FIRST_DISTANCE are leaves without length-scales, and combinations
 CONSTANT, WHITE = 0, 1
@@ -118,19 +101,19 @@ def fill_tile(kernel, A, rows, B, n, values, slopes, at):
         extra = kernel.params[kernel.extra[op]] if kernel.extra[op] >= 0 else 0.0
         if code == WHITE:
             white_profile(extra, rows, n, op, values, at)
-        elif code < FIRST_DISTANCE:
+        elif code < stationary.FIRST_DISTANCE:
             combine(code, left, right, exponent, op, extra, values, at, end)
-        elif code < FIRST_DOT_PRODUCT:
-            squared_distances(A, rows, B, n, scales, op, values, at)
-            stationary_profile(code, extra, op, values, slopes, at, end)
+        elif code < dot_product.FIRST_DOT_PRODUCT:
+            stationary.squared_distances(A, rows, B, n, scales, op, values, at)
+            stationary.stationary_profile(code, extra, op, values, slopes, at, end)
         else:
             sigma2 = extra * extra
-            inner_products(A, rows, B, n, scales, op, sigma2, values, at)
-            if code == POLYNOMIAL:
-                polynomial_profile(exponent, op, values, slopes, at, end)
+            dot_product.inner_products(A, rows, B, n, scales, op, sigma2, values, at)
+            if code == dot_product.POLYNOMIAL:
+                dot_product.polynomial_profile(exponent, op, values, slopes, at, end)
             else:
-                order = code - ARC_COSINE0
-                arc_cosine_profile(
+                order = code - dot_product.ARC_COSINE0
+                dot_product.arc_cosine_profile(
                     order, A, rows, B, n, scales, op, sigma2, values, slopes, at
                 )
 
@@ -213,29 +196,33 @@ def tile_vjp(kernel, A, rows, B, n, tile, at, d_log, d_A, d_B, inputs):
             by_log = extra * sum_adjoint(op, adjoint, at, end)
         elif code == WHITE:
             by_log = extra * white_vjp(rows, n, op, adjoint, at)
-        elif code < FIRST_DISTANCE:
+        elif code < stationary.FIRST_DISTANCE:
             by_log = combine_vjp(
                 code, left, right, power, op, extra, values, adjoint, at, end
             )
-        elif code < FIRST_DOT_PRODUCT:
+        elif code < dot_product.FIRST_DOT_PRODUCT:
             if slot >= 0:
-                by_log = extra * extra_vjp(code, op, values, slopes, adjoint, at, end)
+                by_log = extra * stationary.extra_vjp(
+                    code, op, values, slopes, adjoint, at, end
+                )
             profile_vjp(op, slopes, adjoint, at, end)
-            length_scales_vjp(
+            stationary.length_scales_vjp(
                 scales, first, count, op, A, rows, B, n, adjoint, at, d_log
             )
             if inputs:
-                distances_vjp(scales, op, A, rows, B, n, adjoint, at, d_A, d_B)
+                stationary.distances_vjp(
+                    scales, op, A, rows, B, n, adjoint, at, d_A, d_B
+                )
         else:
             sigma2, leaf = extra * extra, (scales, first, count, op)
-            if code != POLYNOMIAL:
-                order, own = code - ARC_COSINE0, (values, slopes, adjoint)
-                by_log = norms_vjp(
+            if code != dot_product.POLYNOMIAL:
+                order, own = code - dot_product.ARC_COSINE0, (values, slopes, adjoint)
+                by_log = dot_product.norms_vjp(
                     order, sigma2, leaf, A, rows, B, n, own, at, d_log, d_A, d_B, inputs
                 )
             profile_vjp(op, slopes, adjoint, at, end)
             by_log = 2.0 * sigma2 * (by_log + sum_adjoint(op, adjoint, at, end))
-            inner_products_vjp(
+            dot_product.inner_products_vjp(
                 leaf, A, rows, B, n, adjoint, at, d_log, d_A, d_B, inputs
             )
         if slot >= 0:

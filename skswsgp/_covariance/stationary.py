@@ -49,10 +49,7 @@ def clip_distance(r2):
 
 @njit
 def stationary_profile(code, extra, op, values, slopes, at, end):
-    """Replace r2 in `values` by k(r2), and set `slopes` to dk/dr2.
-
-    `extra` is the parameter besides the length-scales: alpha of RATIONAL_QUADRATIC.
-    """
+    """Replace r2 in `values` by k(r2), and set `slopes` to dk/dr2; see `extra_vjp`."""
     if code == RBF:
         for p in team_range(at, end):
             value = exponential(-0.5 * values[op, p])
@@ -88,10 +85,7 @@ def stationary_profile(code, extra, op, values, slopes, at, end):
 
 @njit_small
 def add_scale_gradient(scale, n_scales, d, amount, d_log):
-    """Add `amount` to the derivative by the logarithm of length-scale d.
-
-    The kernel has `n_scales` length-scales, 0, 1 or D, from parameter `scale` on.
-    """
+    """Add `amount` to the derivative by log length-scale d, if a kernel has any."""
     slot = scale + (d if n_scales > 1 else 0)
     for at in single(slot, slot + min(n_scales, 1)):
         d_log[at] += amount

@@ -2,28 +2,25 @@
 
 from abc import ABC, abstractmethod
 
+import numpy as np
+
+from skswsgp._covariance.program import kernel_of
+from skswsgp._neighbors.search import NeighborSearch
+
 
 class Engine(ABC):
     """A `Model`, and the device that computes with it.
 
     A row uses H inducing points, which `active` (n, H) lists for n rows. Results keep
     the dtype of the model. Rows whose covariance matrix cannot be factorised get NaN.
-
-    Parameters
-    ----------
-    model : Model
-        Training modifies its arrays.
-    n_neighbors : int
-        H.
-    n_threads : int
-        Threads of the CPU for every launch, and for the parts that a GPU leaves to it.
+    Launches on the CPU, and the parts that a GPU leaves to it, use `n_threads`.
 
     Attributes
     ----------
     model : Model
-        The model on the host. A caller that changes its arrays reads this attribute
-        again after each call of `steps`, and makes the changes before the next call of
-        the engine.
+        The model on the host, which training modifies. A caller that changes its arrays
+        reads this attribute again after each call of `steps`, and makes the changes
+        before the next call of the engine.
     all_inducing : ndarray of shape (1, M), or None
         The list of every inducing point if all rows share it (`DenseCpuEngine`).
         `steps`, `predict` and `bound` do not read `active` then. The other methods of
@@ -39,6 +36,7 @@ class Engine(ABC):
 
     def __init__(self, model, n_neighbors, n_threads):
         self.model = model
+        self._dtype, self._n_latent = model.Z.dtype, model.m.shape[1]
         self.n_neighbors = n_neighbors
         self.n_threads = n_threads
 
@@ -46,12 +44,16 @@ class Engine(ABC):
     def kernel_snapshot(self):
         """Return a model with the current kernel and Z, which must not be changed."""
 
+    def make_search(self, options):
+        """Return the `NeighborSearch` among the current Z; `options` are its own."""
+        model = self.kernel_snapshot()
+        sizes = {"n_neighbors": self.n_neighbors, "n_threads": self.n_threads}
+        options = sizes | {"make_scan": self.make_scan} | options
+        return NeighborSearch(model.Z, kernel_of(model), **options)
+
     @abstractmethod
     def make_scan(self, points, n_neighbors, n_threads, kernel=None):
-        """Return the exact neighbour search among points (M, D).
-
-        The search is by distance, or by the value of a kernel if one is given.
-        """
+        """Return the exact search among points (M, D), by distance or kernel value."""
 
     @abstractmethod
     def place_matrix(self, matrix):
@@ -83,8 +85,7 @@ class Engine(ABC):
     def steps(self, batch, n, rates):
         """Take a step of Adam for each learning rate, each on the next n rows.
 
-        Raises FloatingPointError where training fails, or lets `finish_epoch` return
-        NaN.
+        Raises FloatingPointError on failure, or lets `finish_epoch` return NaN.
         """
 
     @abstractmethod
@@ -93,25 +94,41 @@ class Engine(ABC):
 
     # --- evaluation ---------------------------------------------------------------
 
-    @abstractmethod
     def predict(self, X, active, with_variance):
         """Return mu (n, Q) and v (n, Q), or None, of eq. 13 for the rows of X."""
+        n, Q = len(X), self._n_latent
+        shapes = (n, Q), (n if with_variance else 0, Q)
+        mu, v = self._evaluate("posterior_rows", (X, active), shapes)
+        return mu, v if with_variance else None
 
-    @abstractmethod
     def conditional_weights(self, X, active):
         """Return a = K_w^-1 k (n, H) and F = k(x, x) - k' a (n,) of the rows of X."""
+        return self._evaluate("weights_rows", (X, active), (active.shape, len(X)))
 
-    @abstractmethod
     def inverse_covariances(self, X, active):
         """Return K_w^-1 (n, H, H) and log |K_w| (n,) of the rows of X."""
+        n, H = active.shape
+        return self._evaluate("inverse_rows", (X, active), ((n, H, H), n))
 
-    @abstractmethod
     def variational_expectations(self, y, mu, v):
         """Return E log p(y | f) (n,), f ~ N(mu, v), and derivatives by mu and v."""
+        rows = [np.ascontiguousarray(array, self._dtype) for array in (y, mu, v)]
+        return self._evaluate("expectation_rows", rows, (len(mu), mu.shape, mu.shape))
 
-    @abstractmethod
     def bound(self, batch):
         """Return E log p(y | f) and KL_w, each (n,) in float64, of a batch of rows."""
+        rows, n = (batch.X, batch.y, batch.active), len(batch.X)
+        return self._evaluate("bound_rows", rows, (n, n), np.float64)
+
+    def _evaluate(self, name, rows, shapes, dtype=None):
+        """Return arrays that the loop (CPU) or kernel (GPU) of this name has filled."""
+        results = [np.full(shape, np.nan, dtype or self._dtype) for shape in shapes]
+        self._fill(name, rows, results)
+        return results
+
+    @abstractmethod
+    def _fill(self, name, rows, results):
+        """Fill results of n rows, NaN so far; a loop takes `rows`, then `results`."""
 
     # --- kriging: the model holds rows of data in the place of inducing points ----
 
@@ -119,8 +136,7 @@ class Engine(ABC):
     def load_kriging(self, batch, n):
         """Set the rows for the next calls of `kriging_gradients`, n for each call.
 
-        A row of batch.y holds Q targets and then Q ratios of noise variances, see
-        `_point.kriging`.
+        A row of batch.y holds Q targets and Q ratios of noise, see `_point.kriging`.
         """
 
     @abstractmethod
@@ -133,6 +149,7 @@ class Engine(ABC):
         Kernel parameters and noise may change between calls.
         """
 
-    @abstractmethod
     def kriging_predictions(self, X, active):
         """Return mean and variance of the latent functions at rows of X, (n, Q)."""
+        shape = len(X), self._n_latent
+        return self._evaluate("kriging_rows", (X, active), (shape, shape))

@@ -13,11 +13,7 @@ from skswsgp._compiled.threads import (
 from skswsgp._engine import cpu_adam, cpu_loops
 from skswsgp._engine.base import Engine
 from skswsgp._neighbors.search import make_scan
-from skswsgp._point.adam_step import (
-    make_optimizer,
-    require_finite_training,
-    reuse_moments,
-)
+from skswsgp._point import adam_step
 from skswsgp._point.bound import allocate_stack
 from skswsgp._point.state import (
     Batch,
@@ -41,13 +37,11 @@ class CpuEngine(Engine):
         self.factor = self.work
 
     def kernel_snapshot(self):
-        """Return the model, which is always current."""
         return self.model
 
     make_scan = staticmethod(make_scan)
 
     def place_matrix(self, matrix):
-        """Return the matrix, whose products are made on the CPU."""
         return matrix
 
     def close(self):
@@ -56,34 +50,31 @@ class CpuEngine(Engine):
     # --- training -----------------------------------------------------------------
 
     def prepare_training(self, n, free, log_bounds, feature_scale, optimizer=None):
-        """Allocate arrays for minibatches of n rows."""
-        fresh = make_optimizer(self.model, free, log_bounds, feature_scale)
-        self.optimizer = reuse_moments(optimizer, fresh)
+        fresh = adam_step.make_optimizer(self.model, free, log_bounds, feature_scale)
+        self.optimizer = adam_step.reuse_moments(optimizer, fresh)
         work = n * microseconds_per_point(self.n_neighbors)
         self.step_threads = threads_for(work, self.n_threads)
-        self._allocate_gradients(n, lists=n)
+        model, H, (blocks, lists) = self.model, self.n_neighbors, self._sizes(n)
+        grads = allocate_gradients(model, blocks, H)
+        self.grads = grads._replace(jitter_counts=self.jitter_counts)
+        self.rows = cpu_adam.allocate_touched_rows(model, lists, H, self.step_threads)
         self.sums = np.zeros(2)
 
-    def _allocate_gradients(self, blocks, lists):
-        """Allocate blocks of H derivatives, and slots for the rows in some lists."""
-        H, threads = self.n_neighbors, self.step_threads
-        grads = allocate_gradients(self.model, blocks, H)
-        self.grads = grads._replace(jitter_counts=self.jitter_counts)
-        self.rows = cpu_adam.allocate_touched_rows(self.model, lists, H, threads)
+    def _sizes(self, n):
+        """Return the numbers of blocks of derivatives and of lists in a minibatch."""
+        return n, n
 
     def make_loader(self, data, neighbors):
-        """Return a `RowLoader`."""
         return RowLoader(data, neighbors)
 
     def steps(self, batch, n, rates):
-        """Take a step of Adam for each learning rate, each on the next n rows."""
         sums = np.zeros(2)
         if self.model.full:  # rows of L are read fastest in order
             batch = batch._replace(active=np.sort(batch.active, axis=1))
         with parallel_region(self.step_threads):
             finished = self._take_steps(batch, n, rates, sums)
         self.sums += sums
-        require_finite_training(self.sums if finished else np.full(2, np.nan))
+        adam_step.require_finite_training(self.sums if finished else np.full(2, np.nan))
 
     def _take_steps(self, batch, n, rates, sums):
         """Run the steps and add to `sums`; return whether all factorisations worked."""
@@ -92,65 +83,22 @@ class CpuEngine(Engine):
         return cpu_adam.local_steps(*state, batch, n, rates, *rest)
 
     def finish_epoch(self):
-        """Return the sums of weighted E log p(y | f) and KL_w since the last call."""
         sums, self.sums = self.sums, np.zeros(2)
         return sums
 
-    # --- evaluation ---------------------------------------------------------------
+    # --- evaluation and kriging ---------------------------------------------------
 
-    def _map_rows(self, loop, works, n, *arguments):
-        """Run a loop over n rows, on as many threads as have work arrays in `works`."""
-        run_in_threads(loop, len(works.a), n, self.model, works, *arguments)
+    def _fill(self, name, rows, results):
+        loop = getattr(cpu_loops, name)
+        works = self.work if loop is cpu_loops.expectation_rows else self.factor
+        self._run(loop, works, *rows, *results, self.jitter_counts)
 
-    def predict(self, X, active, with_variance):
-        """Return mu (n, Q) and v (n, Q), or None, of eq. 13 for the rows of X."""
-        n, Q = len(X), self.model.m.shape[1]
-        mu = np.full((n, Q), np.nan, X.dtype)
-        v = np.full((n if with_variance else 0, Q), np.nan, X.dtype)
-        self._predict(X, active, mu, v)
-        return mu, v if with_variance else None
-
-    def _predict(self, X, active, mu, v):
-        rows = X, active, mu, v, self.jitter_counts
-        self._map_rows(cpu_loops.posterior_rows, self.work, len(X), *rows)
-
-    def conditional_weights(self, X, active):
-        """Return a = K_w^-1 k (n, H) and F = k(x, x) - k' a (n,) of the rows of X."""
-        weights = np.full(active.shape, np.nan, X.dtype)
-        residual = np.full(len(X), np.nan, X.dtype)
-        rows = X, active, weights, residual, self.jitter_counts
-        self._map_rows(cpu_loops.weights_rows, self.factor, len(X), *rows)
-        return weights, residual
-
-    def inverse_covariances(self, X, active):
-        """Return K_w^-1 (n, H, H) and log |K_w| (n,) of the rows of X."""
-        n, H = active.shape
-        inverse = np.full((n, H, H), np.nan, X.dtype)
-        log_det = np.full(n, np.nan, X.dtype)
-        rows = X, active, inverse, log_det, self.jitter_counts
-        self._map_rows(cpu_loops.inverse_rows, self.factor, n, *rows)
-        return inverse, log_det
-
-    def variational_expectations(self, y, mu, v):
-        """Return E log p(y | f) (n,), f ~ N(mu, v), and derivatives by mu and v."""
-        y, mu, v = (np.ascontiguousarray(a, self.model.Z.dtype) for a in (y, mu, v))
-        ell = np.empty(len(mu), mu.dtype)
-        d_mu, d_v = np.empty((2, *mu.shape), mu.dtype)
-        rows = y, mu, v, ell, d_mu, d_v
-        self._map_rows(cpu_loops.expectation_rows, self.work, len(mu), *rows)
-        return ell, d_mu, d_v
-
-    def bound(self, batch):
-        """Return E log p(y | f) and KL_w, each (n,) in float64, of a batch of rows."""
-        ell, kl = np.full((2, len(batch.X)), np.nan)
-        rows = batch, ell, kl, self.jitter_counts
-        self._map_rows(cpu_loops.bound_rows, self.work, len(ell), *rows)
-        return ell, kl
-
-    # --- kriging ------------------------------------------------------------------
+    def _run(self, loop, works, rows, *arguments):
+        """Run a loop over rows, on as many threads as have work arrays in `works`."""
+        threads = len(works.a)
+        run_in_threads(loop, threads, len(rows), self.model, works, rows, *arguments)
 
     def load_kriging(self, batch, n):
-        """Set the rows for the next calls of `kriging_gradients`, n for each call."""
         H = batch.active.shape[1]
         self.batch, self.n = batch, n
         work = n * microseconds_per_point(H)
@@ -159,16 +107,9 @@ class CpuEngine(Engine):
         self.grads = allocate_gradients(self.model, 1, H)
 
     def kriging_gradients(self, start):
-        """Return the derivatives of sum_i weight_i log p(y_i | m_w) for n rows."""
         rows = self.model, self.batch, start, self.n
         cpu_loops.kriging_gradients(*rows, self.step_work, self.grads)
         return self.grads
-
-    def kriging_predictions(self, X, active):
-        """Return mean and variance of the latent functions at rows of X, (n, Q)."""
-        mu, v = np.empty((2, len(X), self.model.m.shape[1]), dtype=X.dtype)
-        self._map_rows(cpu_loops.kriging_rows, self.work, len(X), X, active, mu, v)
-        return mu, v
 
 
 class DenseCpuEngine(CpuEngine):
@@ -182,39 +123,28 @@ class DenseCpuEngine(CpuEngine):
         self.stack = allocate_stack(model, 1, self.n_threads)
 
     def prepare_training(self, n, *arguments, **options):
-        """Allocate arrays for minibatches of n rows."""
         super().prepare_training(n, *arguments, **options)
         self.stack = allocate_stack(self.model, n, self.n_threads)
 
-    def _allocate_gradients(self, blocks, lists):
-        """Allocate one block for each chunk, and slots for the rows in one list."""
-        super()._allocate_gradients(CHUNKS, lists=1)
+    def _sizes(self, n):
+        return CHUNKS, 1
 
     def _take_steps(self, batch, n, rates, sums):
         shared = self.all_inducing, self.factor, self.work, self.stack
         state = self.model, self.optimizer, self.rows
         return cpu_adam.dense_steps(*state, batch, n, rates, shared, self.grads, sums)
 
-    def _factorise(self):
-        """Factorise K; return KL and whether this succeeded."""
+    def _fill(self, name, rows, results):
+        if name not in ("posterior_rows", "bound_rows"):
+            return super()._fill(name, rows, results)
         kl, jitter = cpu_loops.factorise_all(
             self.model, self.all_inducing, self.factor, self.jitter_counts
         )
-        return kl, jitter >= 0.0
-
-    def _predict(self, X, active, mu, v):
-        if self._factorise()[1]:
-            rows = self.factor, self.stack, X, mu, v
-            self._map_rows(cpu_loops.dense_posterior_rows, self.work, len(X), *rows)
-
-    def bound(self, batch):
-        """Return E log p(y | f) and KL, each (n,) in float64, of a batch of rows."""
-        ell, kl = np.full((2, len(batch.X)), np.nan)
-        kl[:], succeeded = self._factorise()
-        if succeeded:
-            rows = self.factor, self.stack, batch, ell
-            self._map_rows(cpu_loops.dense_bound_rows, self.work, len(ell), *rows)
-        return ell, kl
+        if name == "bound_rows":
+            results[1][:] = kl
+        if jitter >= 0.0:
+            loop = getattr(cpu_loops, f"dense_{name}")
+            self._run(loop, self.work, *rows, *results, self.factor, self.stack)
 
 
 class RowLoader:

@@ -6,100 +6,57 @@ order of the data; then the row takes its step. The inducing points are divided 
 parts, one for each thread. Results do not depend on the number of parts.
 """
 
-from typing import NamedTuple
+from collections import namedtuple
 
 import numpy as np
 from numba import prange
 
-from skswsgp._compiled.jit import njit, njit_inline, njit_parallel
+from skswsgp._compiled.jit import njit, njit_parallel, njit_view
 from skswsgp._compiled.linalg import padded
 from skswsgp._compiled.threads import CHUNKS
 from skswsgp._engine.cpu_loops import dense_gradients, local_gradients
-from skswsgp._point.adam_step import (
-    bias_corrections,
-    step_factor,
-    step_linear,
-    step_positive,
-    update_parameters,
-)
+from skswsgp._point.adam_step import update_parameters, update_row
 from skswsgp._point.full_covariance import (
     PANEL_COLUMNS,
     clear_factor_row,
     factor_panel_vjp,
 )
 
-
-class TouchedRows(NamedTuple):
-    """The inducing points that a minibatch touches, and derivatives by their rows.
-
-    All arrays but `slot` and `d_L` have a leading axis of parts, which `part_view`
-    removes. T is the largest number of touched points in a part. A use is an entry of
-    the lists of a minibatch; a part has the uses of its own points, in their order.
-    """
-
-    slot: np.ndarray  # (M,) slot of a row within its part, -1 between steps
-    count: np.ndarray  # (1,) slots in use
-    ends: np.ndarray  # (lists,) number of uses up to the end of a list
-    use: np.ndarray  # (lists * H,) position of a use in its list, 0 .. H - 1
-    use_slot: np.ndarray  # (lists * H,) slot of the row that is used
-    touched: np.ndarray  # (T,) row of a slot
-    scale: np.ndarray  # (T, 2) bias corrections of a row
-    d_m: np.ndarray  # (T, Q)
-    d_s: np.ndarray  # (T, Q), diagonal covariance
-    d_Z: np.ndarray  # (T, D), trained Z
-    d_L: np.ndarray  # (Q, M, M), valid in touched rows; full covariance
-    panel: np.ndarray  # (side, PANEL_COLUMNS), scratch of `factor_panel_vjp`
-    product: np.ndarray  # (side, PANEL_COLUMNS), scratch of `factor_panel_vjp`
+# The inducing points that a minibatch touches, and derivatives by their rows.
+# Arrays but `slot` and `d_L` have a leading axis of parts, which `part_view` removes.
+TouchedRows = namedtuple(
+    "TouchedRows", "slot count ends use use_slot touched d_m d_s d_Z d_L panel product"
+)
+part_view = njit_view(TouchedRows, whole=("slot", "d_L"))
 
 
 def allocate_touched_rows(model, lists, H, parts):
-    """Allocate arrays for a number of lists of H inducing points."""
+    """Allocate `TouchedRows` for a number of lists of H inducing points.
+
+    A use is an entry of the lists; a part has the uses of its own points, in order.
+    """
     M, Q = model.m.shape
     T, dtype = min(-(-M // parts), lists * H), model.Z.dtype
     full, moving = model.full, model.train_inducing
     side = padded(H) if full else 0
 
-    def zeros(shape, dtype=dtype):
+    def zeros(*shape, dtype=dtype):
         return np.zeros((parts, *shape), dtype)
 
     return TouchedRows(
-        slot=np.full(M, -1, dtype=np.int64),
-        count=zeros((1,), np.int64),
-        ends=zeros((lists,), np.int64),
-        use=zeros((lists * H,), np.int32),
-        use_slot=zeros((lists * H,), np.int32),
-        touched=zeros((T,), np.int64),
-        scale=zeros((T, 2), np.float64),
-        d_m=zeros((T, Q)),
-        d_s=zeros((0 if full else T, Q)),
-        d_Z=zeros((T if moving else 0, model.Z.shape[1])),
-        d_L=np.zeros_like(model.L),
-        panel=zeros((side, PANEL_COLUMNS)),
-        product=zeros((side, PANEL_COLUMNS)),
+        slot=np.full(M, -1, dtype=np.int64),  # slot in its part, -1 between steps
+        count=zeros(1, dtype=np.int64),  # slots in use
+        ends=zeros(lists, dtype=np.int64),  # number of uses up to the end of a list
+        use=zeros(lists * H, dtype=np.int32),  # position of a use in its list
+        use_slot=zeros(lists * H, dtype=np.int32),  # slot of the row that is used
+        touched=zeros(T, dtype=np.int64),  # row of a slot
+        d_m=zeros(T, Q),
+        d_s=zeros(0 if full else T, Q),
+        d_Z=zeros(T if moving else 0, model.Z.shape[1]),
+        d_L=np.zeros_like(model.L),  # valid in touched rows
+        panel=zeros(side, PANEL_COLUMNS),  # scratch of `factor_panel_vjp`
+        product=zeros(side, PANEL_COLUMNS),
     )
-
-
-@njit_inline
-def part_view(rows, p):
-    """Return the arrays of part p."""
-    return TouchedRows(
-        rows.slot,
-        rows.count[p],
-        rows.ends[p],
-        rows.use[p],
-        rows.use_slot[p],
-        rows.touched[p],
-        rows.scale[p],
-        rows.d_m[p],
-        rows.d_s[p],
-        rows.d_Z[p],
-        rows.d_L,
-        rows.panel[p],
-        rows.product[p],
-    )
-
-
-# --- derivatives by rows --------------------------------------------------------------
 
 
 @njit
@@ -175,54 +132,12 @@ def factor_part_vjp(model, rows, p, parts, active, start, lists, grads):
                 )  # fmt: skip
 
 
-# --- steps ----------------------------------------------------------------------------
-
-
-@njit_inline
-def step_means(values, derivatives, unit, moments, rows):
-    """Move the touched rows of m or Z, column j in steps of unit[j]."""
-    for i in range(rows.count[0]):
-        row, fast, slow = rows.touched[i], rows.scale[i, 0], rows.scale[i, 1]
-        for j in range(values.shape[1]):
-            step_linear(values, row, j, derivatives[i, j], unit[j], moments, fast, slow)
-
-
-@njit_inline
-def step_variances(s, derivatives, moments, rows):
-    """Move the logarithms of the touched rows of s."""
-    for i in range(rows.count[0]):
-        row, fast, slow = rows.touched[i], rows.scale[i, 0], rows.scale[i, 1]
-        for j in range(s.shape[1]):
-            step_positive(s, row, j, derivatives[i, j], moments, fast, slow)
-
-
-@njit_inline
-def step_factors(L, derivatives, moments, rows):
-    """Move the touched rows of L."""
-    for q in range(L.shape[0]):
-        for i in range(rows.count[0]):
-            row, fast, slow = rows.touched[i], rows.scale[i, 0], rows.scale[i, 1]
-            d_row = derivatives[q, row]
-            step_factor(L[q], row, d_row, moments[q], fast, slow)
-
-
 @njit
 def update_part(model, optimizer, rows, p, rate):
     """Take a step of Adam for the touched rows of m, S and Z of part p."""
     part = part_view(rows, p)
     for i in range(part.count[0]):
-        row = part.touched[i]
-        part.slot[row] = -1
-        optimizer.row_steps[row] += 1
-        scales = bias_corrections(optimizer.row_steps[row], rate)
-        part.scale[i, 0], part.scale[i, 1] = scales
-    step_means(model.m, part.d_m, optimizer.mean_scale, optimizer.m, part)
-    if model.full:
-        step_factors(model.L, part.d_L, optimizer.L, part)
-    else:
-        step_variances(model.s, part.d_s, optimizer.s, part)
-    if model.train_inducing:
-        step_means(model.Z, part.d_Z, optimizer.feature_scale, optimizer.Z, part)
+        update_row(model, optimizer, part, i, part.touched[i], rate)
 
 
 # --- whole steps; to be called within `parallel_region` -------------------------------
@@ -261,10 +176,7 @@ def finish_step(grads, sums):
 
 @njit
 def local_steps(model, optimizer, rows, batch, n, rates, works, grads, sums):
-    """Take a step of Adam for each rate, each on the next n rows of the batch.
-
-    Stops and returns False when a covariance matrix cannot be factorised.
-    """
+    """Take a step for each rate, on the next n rows; return whether no K_w failed."""
     for k in range(rates.shape[0]):
         start = k * n
         local_gradients(model, batch, start, n, works, grads)

@@ -12,46 +12,20 @@ from skswsgp._compiled.jit import njit, njit_inline, njit_parallel, njit_range
 from skswsgp._compiled.threads import CHUNKS, chunk_bounds, run_in_threads
 from skswsgp._covariance.pairs import TRIANGLE
 from skswsgp._covariance.program import tile_vjp
-from skswsgp._point.bound import (
-    CROSS,
-    OWN,
-    bound_vjp,
-    count_jitter,
-    dense_bound,
-    dense_bound_vjp,
-    factorise_dense,
-    fill_dense_point,
-    point_bound,
-)
+from skswsgp._point import bound
+from skswsgp._point import rows as evaluate
 from skswsgp._point.divergence import divergence_vjp
 from skswsgp._point.kriging import log_density_vjp
-from skswsgp._point.posterior import (
-    conditional_weights,
-    covariance_vjp,
-    posterior,
-    posterior_mean,
-)
-from skswsgp._point.rows import (
-    bound_row,
-    expectation_row,
-    inverse_row,
-    kriging_row,
-    posterior_row,
-    store_posterior,
-    weights_row,
-)
+from skswsgp._point.posterior import covariance_vjp
 from skswsgp._point.state import thread_view
 
 
 @njit
 def clear_chunk(grads, chunk):
     """Set the sums over a chunk to zero."""
-    for p in range(grads.d_log.shape[1]):
-        grads.d_log[chunk, p] = 0.0
-    for q in range(grads.d_noise.shape[1]):
-        grads.d_noise[chunk, q] = 0.0
-    grads.sums[chunk, 0] = 0.0
-    grads.sums[chunk, 1] = 0.0
+    grads.d_log[chunk] = 0.0
+    grads.d_noise[chunk] = 0.0
+    grads.sums[chunk] = 0.0
 
 
 # --- gradients ------------------------------------------------------------------------
@@ -67,14 +41,14 @@ def gradient_chunk(model, batch, start, n, c, works, t, grads):
     for i in range(first, last):
         row = start + i
         weight = batch.weight[row]
-        ell, kl, jitter = point_bound(
+        ell, kl, jitter = bound.point_bound(
             model, batch.X, batch.y, batch.active, row, H, work
         )
-        count_jitter(model.jitter, jitter, grads.jitter_counts, c)
+        bound.count_jitter(model.jitter, jitter, grads.jitter_counts, c)
         grads.sums[c, 0] += weight * ell
         grads.sums[c, 1] += weight * kl
         if jitter >= 0.0:
-            bound_vjp(model, H, weight, jitter, work, grads, i, c)
+            bound.bound_vjp(model, H, weight, jitter, work, grads, i, c)
 
 
 @njit
@@ -91,16 +65,16 @@ def dense_gradient_chunk(model, batch, start, n, c, factors, works, t, stack, gr
     for i in range(first, last):
         row = start + i
         weight = batch.weight[row]
-        ell = dense_bound(model, batch.X, batch.y, row, factor, work, column)
+        ell = bound.dense_bound(model, batch.X, batch.y, row, factor, work, column)
         grads.sums[c, 0] += weight * ell
-        dense_bound_vjp(model, i, weight, factor, work, stack, t, grads, c)
+        bound.dense_bound_vjp(model, i, weight, factor, work, stack, t, grads, c)
 
 
 @njit
-def factorise_all(model, all_inducing, factors, jitter_counts):
+def factorise_all(model, all_inducing, factors, counts):
     """Factorise K of all inducing points; return KL and the relative jitter."""
-    kl, jitter = factorise_dense(model, all_inducing, thread_view(factors, 0))
-    count_jitter(model.jitter, jitter, jitter_counts, 0)
+    kl, jitter = bound.factorise_dense(model, all_inducing, thread_view(factors, 0))
+    bound.count_jitter(model.jitter, jitter, counts, 0)
     return kl, jitter
 
 
@@ -120,7 +94,8 @@ def end_dense_step(model, batch, start, n, kl, jitter, factors, stack, grads):
     share = total * model.kl_weight / model.total_weight
     divergence_vjp(model, factor, M, share, grads, 1)  # block 1 has been added by now
     add_blocks(model, grads, 1)
-    covariance_vjp(factor.d_K, stack.A, stack.R, n, M, jitter, factor.adjoint)
+    A, R, adjoint = stack.A, stack.R, factor.adjoint
+    covariance_vjp(factor.d_K, A, R, n, M, jitter, adjoint)
     Z, d_Z, d_log = factor.points, grads.d_Z[0], grads.d_log[0]
     moving = model.train_inducing
     tile_vjp(model, Z, M, Z, TRIANGLE, factor, 0, d_log, d_Z, d_Z, moving)
@@ -149,12 +124,9 @@ def add_blocks(model, grads, block):
 def add_chunks(grads):
     """Add the sums over all chunks, in order, to those of the first chunk."""
     for c in range(1, CHUNKS):
-        for p in range(grads.d_log.shape[1]):
-            grads.d_log[0, p] += grads.d_log[c, p]
-        for q in range(grads.d_noise.shape[1]):
-            grads.d_noise[0, q] += grads.d_noise[c, q]
-        grads.sums[0, 0] += grads.sums[c, 0]
-        grads.sums[0, 1] += grads.sums[c, 1]
+        add_block(grads.d_log, c)
+        add_block(grads.d_noise, c)
+        add_block(grads.sums, c)
 
 
 # --- gradients of a minibatch; to be called within `parallel_region` ------------------
@@ -185,86 +157,81 @@ def dense_gradients(model, batch, start, n, all_inducing, factors, works, stack,
 
 
 # --- evaluation: thread t takes rows `first` to `last` --------------------------------
+# `CpuEngine` passes arrays of the rows, results and jitter counts to all of them.
 
 
 @njit_range
-def posterior_rows(first, last, t, model, works, X, active, mu, v, jitter_counts):
+def posterior_rows(first, last, t, model, works, X, active, mu, v, counts):
     """Compute mu and, if v (n, Q) has rows, v of eq. 13, each row with its own K_w."""
     work = thread_view(works, t)
     for row in range(first, last):
-        posterior_row(model, X, active, row, work, mu, v, jitter_counts, t)
+        evaluate.posterior_row(model, X, active, row, work, mu, v, counts, t)
 
 
 @njit_range
-def dense_posterior_rows(first, last, t, model, works, factors, stack, X, mu, v):
+def dense_posterior_rows(
+    first, last, t, model, works, X, active, mu, v, factors, stack
+):
     """Compute mu and, if v (n, Q) has rows, v of eq. 13; K is factorised already."""
     factor, work = thread_view(factors, 0), thread_view(works, t)
     M = model.Z.shape[0]
     for row in range(first, last):
-        fill_dense_point(model, X, row, factor, work, stack.column[t])
-        if v.shape[0] > 0:
-            kxx = work.values[work.values.shape[0] - 1, OWN]
-            posterior(model, factor, work, CROSS, kxx, M)
-        else:
-            conditional_weights(factor, work, CROSS, 0.0, M)
-            posterior_mean(factor, work, M)
-        store_posterior(work, row, mu, v)
+        bound.fill_dense_point(model, X, row, factor, work, stack.column[t])
+        kxx = work.values[work.values.shape[0] - 1, bound.OWN]
+        evaluate.store_posterior(model, factor, work, bound.CROSS, kxx, row, M, mu, v)
 
 
 @njit_range
-def weights_rows(
-    first, last, t, model, works, X, active, weights, residual, jitter_counts
-):
+def weights_rows(first, last, t, model, works, X, active, weights, residual, counts):
     """Compute a = K_w^-1 k (n, H) and F = k(x, x) - k' a (n,)."""
     work = thread_view(works, t)
     for row in range(first, last):
-        weights_row(model, X, active, row, work, weights, residual, jitter_counts, t)
+        evaluate.weights_row(model, X, active, row, work, weights, residual, counts, t)
 
 
 @njit_range
-def inverse_rows(
-    first, last, t, model, works, X, active, inverse, log_det, jitter_counts
-):
+def inverse_rows(first, last, t, model, works, X, active, inverse, log_det, counts):
     """Compute K_w^-1 (n, H, H) and log |K_w| (n,)."""
     work = thread_view(works, t)
     for row in range(first, last):
-        inverse_row(model, X, active, row, work, inverse, log_det, jitter_counts, t)
+        evaluate.inverse_row(model, X, active, row, work, inverse, log_det, counts, t)
 
 
 @njit_range
-def expectation_rows(first, last, t, model, works, y, mu, v, ell, d_mu, d_v):
+def expectation_rows(first, last, t, model, works, y, mu, v, ell, d_mu, d_v, counts):
     """Compute E log p(y | f) (n,), f ~ N(mu, v), and derivatives by mu, v (n, Q)."""
     work = thread_view(works, t)
     for row in range(first, last):
-        expectation_row(model, y, mu, v, row, work, ell, d_mu, d_v)
+        evaluate.expectation_row(model, y, mu, v, row, work, ell, d_mu, d_v)
 
 
 @njit_range
-def bound_rows(first, last, t, model, works, batch, ell, kl, jitter_counts):
+def bound_rows(first, last, t, model, works, X, y, active, ell, kl, counts):
     """Compute E log p(y | f) (n,) and KL_w (n,)."""
-    work, X, y, active = thread_view(works, t), batch.X, batch.y, batch.active
+    work = thread_view(works, t)
     for row in range(first, last):
-        bound_row(model, X, y, active, row, work, ell, kl, jitter_counts, t)
+        evaluate.bound_row(model, X, y, active, row, work, ell, kl, counts, t)
 
 
 @njit_range
-def dense_bound_rows(first, last, t, model, works, factors, stack, batch, ell):
+def dense_bound_rows(
+    first, last, t, model, works, X, y, active, ell, kl, factors, stack
+):
     """Compute E log p(y | f) (n,); K is factorised already."""
     factor, work = thread_view(factors, 0), thread_view(works, t)
-    column = stack.column[t]
     for row in range(first, last):
-        ell[row] = dense_bound(model, batch.X, batch.y, row, factor, work, column)
+        ell[row] = bound.dense_bound(model, X, y, row, factor, work, stack.column[t])
 
 
 # --- kriging --------------------------------------------------------------------------
 
 
 @njit_range
-def kriging_rows(first, last, t, model, works, X, active, mu, v):
+def kriging_rows(first, last, t, model, works, X, active, mu, v, counts):
     """Compute mu and F of kriging, (n, Q)."""
     work = thread_view(works, t)
     for row in range(first, last):
-        kriging_row(model, X, active, row, work, mu, v)
+        evaluate.kriging_row(model, X, active, row, work, mu, v)
 
 
 @njit_range

@@ -14,14 +14,9 @@ from skswsgp._compiled.cuda_runtime import cuda
 from skswsgp._compiled.threads import row_blocks
 from skswsgp._covariance.program import Kernel
 from skswsgp._engine import cuda_kernels as kernels
+from skswsgp._engine import cuda_workspace
 from skswsgp._engine.base import Engine
 from skswsgp._engine.cuda_batches import DoubleBuffer, make_batches
-from skswsgp._engine.cuda_workspace import (
-    WorkspacePool,
-    allocate_device_gradients,
-    allocate_device_rows,
-    require_room,
-)
 from skswsgp._linear.cuda_row_matrix import place_matrix
 from skswsgp._neighbors.cuda_scan import make_scan
 from skswsgp._point.adam_step import make_optimizer, reuse_moments
@@ -40,7 +35,7 @@ class CudaEngine(Engine):
         self._grads = self._rows = self._device_counts = None
         self._forget_kriging()
         super().__init__(model, n_neighbors, n_threads)
-        self._pool = WorkspacePool(model, n_neighbors)
+        self._pool = cuda_workspace.WorkspacePool(model, n_neighbors)
         self._host_counts = np.zeros(2, np.int64)
         self._compiled = {}  # kernels, compiled for the types of their arguments
         self._holders = WeakSet()  # searches, loaders and matrices that hold memory
@@ -65,57 +60,43 @@ class CudaEngine(Engine):
         self._host_model, self._device_model = model, None
         self._newest = "host"
 
-    def kernel_snapshot(self):
-        """Return a model with the current kernel and Z, which must not be changed.
-
-        Unlike `model`, this moves little, and the device keeps the newest copy.
-        """
+    def kernel_snapshot(self):  # moves little, and the device keeps the newest copy
         if self._newest == "device":
             moving = ("Z",) * self._host_model.train_inducing
-            self._fetch_fields(Kernel._fields + moving)
+            self._copy_fields(Kernel._fields + moving)
         return self._host_model
 
     def _fetch_model(self):
         """Copy the model to the host if steps have changed it on the device."""
         if self._newest == "device":
-            self._fetch_fields(self._host_model._fields)
+            self._copy_fields(self._host_model._fields)
             self._newest = "both"
 
-    def _fetch_fields(self, names):
-        """Copy fields of the model to the host."""
-        for on_host, on_device in self._field_pairs(names):
-            on_device.copy_to_host(on_host)
-
-    def _send_fields(self, names):
-        """Copy fields of the model to the device."""
-        for on_host, on_device in self._field_pairs(names):
-            on_device.copy_to_device(on_host)
-
-    def _field_pairs(self, names):
-        """Yield the copies on the host and on the device of fields with entries."""
+    def _copy_fields(self, names, *, to_device=False):
+        """Copy fields of the model that have entries to the host, or to the device."""
         for name in names:
             on_host = getattr(self._host_model, name)
             if isinstance(on_host, np.ndarray) and on_host.size:
-                yield on_host, getattr(self._device_model, name)
+                on_device = getattr(self._device_model, name)
+                copy = on_device.copy_to_device if to_device else on_device.copy_to_host
+                copy(on_host)
 
     def _send_model(self):
         """Return the model on the device, with the changes made on the host."""
         if self._device_model is None:
             self._device_model = send(self._host_model, "the model")
         elif self._newest == "host":
-            self._send_fields(self._host_model._fields)
+            self._copy_fields(self._host_model._fields, to_device=True)
         if self._newest == "host":
             self._newest = "both"
         return self._device_model
 
     @property
     def optimizer(self):
-        """Adam's moments, copied to the host."""
         return fetch(self._optimizer)
 
     @property
     def jitter_counts(self):
-        """Factorisations with extra jitter and those that failed so far, (1, 2)."""
         counts = self._host_counts
         if self._device_counts is not None:
             counts = counts + self._device_counts.copy_to_host().sum(axis=0)
@@ -129,7 +110,6 @@ class CudaEngine(Engine):
             self._device_counts = send_array(counts, "counts")
 
     def close(self):
-        """Release the memory of the device; the model stays on the host."""
         try:
             self._fetch_model()
             self._host_counts = self.jitter_counts[0]
@@ -142,26 +122,23 @@ class CudaEngine(Engine):
             cuda_runtime.collect()
 
     def make_scan(self, points, n_neighbors, n_threads, kernel=None):
-        """Return the exact neighbour search among points (M, D), on the device."""
         scan = make_scan(points, n_neighbors, n_threads, kernel)
         self._holders.add(scan)
         return scan
 
     def place_matrix(self, matrix):
-        """Return the matrix, on the device if it is large and fits."""
         return place_matrix(matrix, self._holders)
 
     # --- training -----------------------------------------------------------------
 
     def prepare_training(self, n, free, log_bounds, feature_scale, optimizer=None):
-        """Allocate arrays for minibatches of n rows."""
         self._send_model()
         model, H = self._host_model, self.n_neighbors
         fresh = make_optimizer(model, free, log_bounds, feature_scale)
         self._optimizer = send(reuse_moments(optimizer, fresh), "Adam's moments")
-        require_room(model, n, H)
-        self._rows = allocate_device_rows(model, n, H)
-        self._grads = allocate_device_gradients(model, n, H, None)
+        cuda_workspace.require_room(model, n, H)
+        self._rows = cuda_workspace.allocate_device_rows(model, n, H)
+        self._grads = cuda_workspace.allocate_device_gradients(model, n, H)
         self._make_room(n)
         self._sums = send_array(np.zeros(2), "sums")
 
@@ -172,25 +149,17 @@ class CudaEngine(Engine):
         return rows
 
     def steps(self, batch, n, rates):
-        """Queue a step of Adam for each learning rate, each on the next n rows.
-
-        This returns before the steps are done, and does not wait for the device.
-        """
+        """Queue the steps and return before they are done."""
         model, H = self._send_model(), self.n_neighbors
         self._newest = "device"
         batch = send(batch, "rows of data")
         steps, touched = len(rates), len(self._rows.touched)
         rates, count = self._buffer.send(rates, np.zeros(steps, np.int64))
-        model, optimizer, batch, rates, work, grads, rows, sums = cuda_arrays.ready(
-            model,
-            self._optimizer,
-            batch,
-            rates,
-            self._pool.work,
-            self._grads._replace(jitter_counts=self._device_counts),
-            self._rows._replace(count=count),
-            self._sums,
-        )
+        grads = self._grads._replace(jitter_counts=self._device_counts)
+        rows = self._rows._replace(count=count)
+        arrays = model, self._optimizer, batch, rates, self._pool.work, grads, rows
+        arrays = cuda_arrays.ready(*arrays, self._sums)
+        model, optimizer, batch, rates, work, grads, rows, sums = arrays
         blocks, threads, _, shared = self._pool.launch(n)
         for k in range(steps):
             start = k * n
@@ -204,90 +173,35 @@ class CudaEngine(Engine):
             self._launch(kernels.update_rows, -(-touched // THREADS), THREADS, *moved)
 
     def finish_epoch(self):
-        """Return the sums of weighted E log p(y | f) and KL_w since the last call.
-
-        The sums are NaN where a covariance matrix could not be factorised.
-        """
         sums = self._sums.copy_to_host()
         self._sums.copy_to_device(np.zeros(2))
         return sums
 
     def _launch(self, kernel, blocks, threads, *arguments, shared=0):
-        """Launch a kernel whose arguments have the same types in every step.
-
-        Numba takes a millisecond to infer the types, which is done once.
-        """
+        """Launch a kernel; the types of its arguments take 1 ms to infer, once."""
         if kernel not in self._compiled:
             self._compiled[kernel] = kernel.specialize(*arguments)
         self._compiled[kernel][blocks, threads, self._stream, shared](*arguments)
 
     # --- evaluation ---------------------------------------------------------------
 
-    def _map_rows(self, kernel, model, rows, results, *, counted=True):
-        """Fill the results of n rows, in parts that fit into the device's memory.
-
-        The kernel takes the model, work arrays, the number of rows in the part, the
-        part of each array in `rows` and `results` and, if `counted`, jitter counts.
-        """
+    def _fill(self, name, rows, results):
+        kernel, model = getattr(kernels, name), self._send_model()
         for part in parts_that_fit(*rows, *results):
             n = part.stop - part.start
             self._make_room(n)
             inputs = [send_array(array[part], "rows") for array in rows]
             outputs = [send_array(array[part], "results") for array in results]
-            counts = (self._device_counts,) if counted else ()
             launch = kernel[self._pool.launch(n)]
-            launch(model, self._pool.work, n, *inputs, *outputs, *counts)
+            arrays = *inputs, *outputs, self._device_counts
+            launch(model, self._pool.work, n, *arrays)
             for result, array in zip(results, outputs, strict=True):
                 if result.size:
                     result[part] = array.copy_to_host()
 
-    def predict(self, X, active, with_variance):
-        """Return mu (n, Q) and v (n, Q), or None, of eq. 13 for the rows of X."""
-        n, Q = len(X), self._host_model.m.shape[1]
-        mu = np.full((n, Q), np.nan, X.dtype)
-        v = np.full((n if with_variance else 0, Q), np.nan, X.dtype)
-        model = self._send_model()
-        self._map_rows(kernels.posterior_rows, model, (X, active), (mu, v))
-        return mu, v if with_variance else None
-
-    def conditional_weights(self, X, active):
-        """Return a = K_w^-1 k (n, H) and F = k(x, x) - k' a (n,) of the rows of X."""
-        results = (
-            np.full(active.shape, np.nan, X.dtype),
-            np.full(len(X), np.nan, X.dtype),
-        )
-        model = self._send_model()
-        self._map_rows(kernels.weights_rows, model, (X, active), results)
-        return results
-
-    def inverse_covariances(self, X, active):
-        """Return K_w^-1 (n, H, H) and log |K_w| (n,) of the rows of X."""
-        n, H = active.shape
-        results = np.full((n, H, H), np.nan, X.dtype), np.full(n, np.nan, X.dtype)
-        model = self._send_model()
-        self._map_rows(kernels.inverse_rows, model, (X, active), results)
-        return results
-
-    def variational_expectations(self, y, mu, v):
-        """Return E log p(y | f) (n,), f ~ N(mu, v), and derivatives by mu and v."""
-        dtype = self._host_model.Z.dtype
-        rows = tuple(np.ascontiguousarray(array, dtype) for array in (y, mu, v))
-        results = np.empty(len(mu), dtype), *np.empty((2, *mu.shape), dtype)
-        model, kernel = self._send_model(), kernels.expectation_rows
-        self._map_rows(kernel, model, rows, results, counted=False)
-        return results
-
-    def bound(self, batch):
-        """Return E log p(y | f) and KL_w, each (n,) in float64, of a batch of rows."""
-        ell, kl = np.full((2, len(batch.X)), np.nan)
-        rows = batch.X, batch.y, batch.active
-        self._map_rows(kernels.bound_rows, self._send_model(), rows, (ell, kl))
-        return ell, kl
-
     # --- kriging ------------------------------------------------------------------
 
     def load_kriging(self, batch, n):
-        """Set the rows for the next calls of `kriging_gradients`, n for each call."""
         model = self._host_model
         self._kriging_batch = self._ready = None
         self._kriging_batch, self._n = send(batch, "rows of data"), n
@@ -299,7 +213,6 @@ class CudaEngine(Engine):
             self._results = send_array(np.zeros((n, columns)), "derivatives")
 
     def kriging_gradients(self, start):
-        """Return the derivatives of sum_i weight_i log p(y_i | m_w) for n rows."""
         model, n, results = self._send_parameters(), self._n, self._results
         if self._ready is None:
             arrays = model, self._kriging_batch, self._pool.work, results
@@ -316,20 +229,14 @@ class CudaEngine(Engine):
         return grads
 
     def kriging_predictions(self, X, active):
-        """Return mean and variance of the latent functions at rows of X, (n, Q)."""
-        mu, v = np.empty((2, len(X), self._host_model.m.shape[1]), dtype=X.dtype)
-        model, kernel = self._send_parameters(), kernels.kriging_rows
+        self._send_parameters()
         self._ready = None  # the work arrays may be replaced
-        self._map_rows(kernel, model, (X, active), (mu, v), counted=False)
-        return mu, v
+        return super().kriging_predictions(X, active)
 
     def _send_parameters(self):
-        """Return the model on the device with the parameters as they are on the host.
-
-        Learning changes them between calls. The data are sent once.
-        """
+        """Return the model on the device, with kernel and noise of the host."""
         model = self._send_model()
-        self._send_fields(PARAMETERS)
+        self._copy_fields(PARAMETERS, to_device=True)
         return model
 
     def _forget_kriging(self):

@@ -7,7 +7,7 @@ sum depends on the order in which threads arrive, so results repeat to the bit o
 same kind of GPU.
 """
 
-from typing import NamedTuple
+from collections import namedtuple
 
 import numpy as np
 
@@ -17,42 +17,19 @@ from skswsgp._compiled.jit import njit
 from skswsgp._compiled.linalg import column_sum
 from skswsgp._compiled.team import barrier, single, team_range, team_sum
 from skswsgp._engine.cuda_triangle import slot_view
-from skswsgp._point.adam_step import (
-    bias_corrections,
-    step_factor,
-    step_linear,
-    step_positive,
-    update_parameters,
-)
+from skswsgp._point import rows as evaluate
+from skswsgp._point.adam_step import update_parameters, update_row
 from skswsgp._point.bound import bound_vjp, count_jitter, point_bound
 from skswsgp._point.full_covariance import factor_row_vjp
 from skswsgp._point.kriging import log_density_vjp
-from skswsgp._point.rows import (
-    bound_row,
-    expectation_row,
-    inverse_row,
-    kriging_row,
-    posterior_row,
-    weights_row,
-)
 
 BITS_PER_WORD = 64  # bits of an entry of `DeviceTouchedRows.uses`
 
 
-class DeviceTouchedRows(NamedTuple):
-    """The inducing points that a minibatch touches, and derivatives by their rows.
-
-    T is the largest number of touched points, n the rows of a minibatch.
-    """
-
-    slot: np.ndarray  # (M,) int64, slot of a point, -1 between steps
-    touched: np.ndarray  # (T,) int64, inducing point of a slot
-    count: np.ndarray  # (steps,) int64, slots that each step uses, zero before it
-    uses: np.ndarray  # (T, n / BITS_PER_WORD) uint64, bit set of the rows that use it
-    d_m: np.ndarray  # (T, Q)
-    d_s: np.ndarray  # (T, Q), diagonal covariance
-    d_Z: np.ndarray  # (T, D), trained Z
-    d_L: np.ndarray  # (T, Q, M), full covariance
+# The inducing points that a minibatch touches, and derivatives by their rows
+DeviceTouchedRows = namedtuple(
+    "DeviceTouchedRows", "slot touched count uses d_m d_s d_Z d_L"
+)
 
 
 @njit
@@ -98,10 +75,7 @@ def put_lists(lists, index, out):
 
 @kernel
 def claim_rows(active, start, n, k, rows):
-    """Give each inducing point that n rows from `start` use a slot in step k.
-
-    A thread looks at one entry of the lists.
-    """
+    """Give a slot in step k to each point that n rows use; a thread takes an entry."""
     i, H = cuda.grid(1), active.shape[1]
     if i < n * H:
         row = active[start + i // H, i % H]
@@ -189,9 +163,9 @@ def clear_slot(model, rows, i):
     for j in team_range(0, rows.d_m.shape[1]):
         rows.d_m[i, j] = 0.0
     if model.full:
-        for q in range(rows.d_L.shape[1]):
+        for q in range(rows.d_L.shape[0]):
             for j in team_range(0, rows.d_L.shape[2]):
-                rows.d_L[i, q, j] = 0.0
+                rows.d_L[q, i, j] = 0.0
     else:
         for j in team_range(0, rows.d_s.shape[1]):
             rows.d_s[i, j] = 0.0
@@ -212,8 +186,8 @@ def add_use(model, active, start, b, i, grads, rows):
     for j in team_range(0, rows.d_m.shape[1]):
         rows.d_m[i, j] += grads.d_m[b, j, h]
     if model.full:
-        for q in range(rows.d_L.shape[1]):
-            d_S, d_row = grads.d_S[b, q], rows.d_L[i, q]
+        for q in range(rows.d_L.shape[0]):
+            d_S, d_row = grads.d_S[b, q], rows.d_L[q, i]
             factor_row_vjp(model.L, q, active, start + b, d_S, h, d_row)
     else:
         for j in team_range(0, rows.d_s.shape[1]):
@@ -228,83 +202,67 @@ def add_use(model, active, start, b, i, grads, rows):
 def update_rows(model, optimizer, k, rates, rows):
     """Take a step of Adam for the touched rows of m, S and Z, a thread for each."""
     for i in range(cuda.grid(1), rows.count[k], cuda.gridsize(1)):
-        row = rows.touched[i]
-        rows.slot[row] = -1
-        optimizer.row_steps[row] += 1
-        fast, slow = bias_corrections(optimizer.row_steps[row], rates[k])
-        for j in range(model.m.shape[1]):
-            unit, slope = optimizer.mean_scale[j], rows.d_m[i, j]
-            step_linear(model.m, row, j, slope, unit, optimizer.m, fast, slow)
-            if model.full:
-                d_row = rows.d_L[i, j]
-                step_factor(model.L[j], row, d_row, optimizer.L[j], fast, slow)
-            else:
-                slope = rows.d_s[i, j]
-                step_positive(model.s, row, j, slope, optimizer.s, fast, slow)
-        if model.train_inducing:
-            for j in range(model.Z.shape[1]):
-                unit, slope = optimizer.feature_scale[j], rows.d_Z[i, j]
-                step_linear(model.Z, row, j, slope, unit, optimizer.Z, fast, slow)
+        update_row(model, optimizer, rows, i, i, rates[k])
 
 
 # --- evaluation of n rows -------------------------------------------------------------
 
 
 @kernel
-def posterior_rows(model, works, n, X, active, mu, v, jitter_counts):
+def posterior_rows(model, works, n, X, active, mu, v, counts):
     """Compute mu and, if v (n, Q) has rows, v of eq. 13."""
     t, stride = slot_and_stride()
     work = slot_view(works, t)
     for row in range(t, n, stride):
-        posterior_row(model, X, active, row, work, mu, v, jitter_counts, t)
+        evaluate.posterior_row(model, X, active, row, work, mu, v, counts, t)
 
 
 @kernel
-def weights_rows(model, works, n, X, active, weights, residual, jitter_counts):
+def weights_rows(model, works, n, X, active, weights, residual, counts):
     """Compute a = K_w^-1 k (n, H) and F = k(x, x) - k' a (n,)."""
     t, stride = slot_and_stride()
     work = slot_view(works, t)
     for row in range(t, n, stride):
-        weights_row(model, X, active, row, work, weights, residual, jitter_counts, t)
+        evaluate.weights_row(model, X, active, row, work, weights, residual, counts, t)
 
 
 @kernel
-def inverse_rows(model, works, n, X, active, inverse, log_det, jitter_counts):
+def inverse_rows(model, works, n, X, active, inverse, log_det, counts):
     """Compute K_w^-1 (n, H, H) and log |K_w| (n,)."""
     t, stride = slot_and_stride()
     work = slot_view(works, t)
     for row in range(t, n, stride):
-        inverse_row(model, X, active, row, work, inverse, log_det, jitter_counts, t)
+        evaluate.inverse_row(model, X, active, row, work, inverse, log_det, counts, t)
 
 
 @kernel
-def expectation_rows(model, works, n, y, mu, v, ell, d_mu, d_v):
+def expectation_rows(model, works, n, y, mu, v, ell, d_mu, d_v, counts):
     """Compute E log p(y | f) (n,), f ~ N(mu, v), and derivatives by mu, v (n, Q)."""
     t, stride = slot_and_stride()
     work = slot_view(works, t)
     for row in range(t, n, stride):
-        expectation_row(model, y, mu, v, row, work, ell, d_mu, d_v)
+        evaluate.expectation_row(model, y, mu, v, row, work, ell, d_mu, d_v)
 
 
 @kernel
-def bound_rows(model, works, n, X, y, active, ell, kl, jitter_counts):
+def bound_rows(model, works, n, X, y, active, ell, kl, counts):
     """Compute E log p(y | f) (n,) and KL_w (n,)."""
     t, stride = slot_and_stride()
     work = slot_view(works, t)
     for row in range(t, n, stride):
-        bound_row(model, X, y, active, row, work, ell, kl, jitter_counts, t)
+        evaluate.bound_row(model, X, y, active, row, work, ell, kl, counts, t)
 
 
 # --- kriging --------------------------------------------------------------------------
 
 
 @kernel
-def kriging_rows(model, works, n, X, active, mu, v):
+def kriging_rows(model, works, n, X, active, mu, v, counts):
     """Compute mu and F of kriging, (n, Q)."""
     t, stride = slot_and_stride()
     work = slot_view(works, t)
     for row in range(t, n, stride):
-        kriging_row(model, X, active, row, work, mu, v)
+        evaluate.kriging_row(model, X, active, row, work, mu, v)
 
 
 @kernel

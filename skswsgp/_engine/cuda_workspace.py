@@ -8,7 +8,7 @@ from skswsgp._compiled.linalg import padded
 from skswsgp._engine import cuda_kernels as kernels
 from skswsgp._engine.cuda_triangle import SharedWorkspace, row_offset
 from skswsgp._point.adam_step import STEPS_PER_BLOCK
-from skswsgp._point.state import Gradients, allocate_workspace
+from skswsgp._point.state import Gradients, allocate_workspace, gradient_arrays
 
 MAX_SLOTS = 2048  # most blocks of a launch, each of which has work arrays
 NO_ROOM = (
@@ -36,18 +36,8 @@ def block_shape(model, H):
 class WorkspacePool:
     """Work arrays of the slots: one for each row that a launch works on at once.
 
-    Parameters
-    ----------
-    model : Model
-        It determines sizes only.
-    n_neighbors : int
-        H.
-
-    Attributes
-    ----------
-    work : Workspace, SharedWorkspace or None
-        Arrays with a leading axis of slots. It is a `SharedWorkspace` where R fits into
-        shared memory, and None before `make_room`.
+    `work` is None before `make_room`, then a `SharedWorkspace` where R fits into shared
+    memory, else a `Workspace`. The model determines sizes only.
     """
 
     def __init__(self, model, n_neighbors):
@@ -58,10 +48,7 @@ class WorkspacePool:
         return 0 if self.work is None else len(self.work.K)
 
     def make_room(self, n):
-        """Allocate slots for n rows, or fewer if memory is short, but at least one.
-
-        Return whether new arrays were allocated.
-        """
+        """Allocate up to n slots, at least one; return whether they are new."""
         size = bytes_of_slot(self.model, self.n_neighbors)
         slots = max(1, min(n, MAX_SLOTS, cuda_runtime.budget("work arrays") // size))
         if len(self) >= slots:
@@ -78,10 +65,7 @@ class WorkspacePool:
 
 
 def require_room(model, n, H):
-    """Raise a MemoryError that names a smaller batch size if n rows do not fit.
-
-    The model and Adam's moments are on the device already.
-    """
+    """Raise a MemoryError that names a smaller batch size if n rows do not fit."""
     free, fits = cuda_runtime.free_memory(), n
     while fits > 0 and bytes_of_steps(model, fits, H) > free:
         fits //= 2
@@ -93,16 +77,13 @@ def require_room(model, n, H):
 
 
 def bytes_of_steps(model, n, H):
-    """Return the least memory for minibatches of n rows.
-
-    It holds derivatives, one slot of work arrays, and two blocks of streamed rows.
-    """
+    """Return the bytes of derivatives, one slot, and two blocks of n streamed rows."""
     D, Q = model.Z.shape[1], model.m.shape[1]
     row = (D + Q + 1) * model.Z.itemsize + H * np.dtype(np.int32).itemsize
     total = bytes_of_slot(model, H) + 2 * STEPS_PER_BLOCK * n * row
-    for shapes in (gradient_shapes(model, n, H), touched_row_shapes(model, n, H)):
-        for shape, dtype in shapes.values():
-            total += int(np.prod(shape)) * np.dtype(dtype).itemsize
+    gradients, rows = gradient_arrays(model, n, H, H, n), touched_arrays(model, n, H)
+    for shape, dtype in (*gradients.values(), *rows.values()):
+        total += int(np.prod(shape)) * np.dtype(dtype).itemsize
     return total
 
 
@@ -123,49 +104,33 @@ def bytes_in_shared(H, itemsize, slots):
     return size if size <= cuda_runtime.SHARED_BYTES else 0
 
 
-def gradient_shapes(model, n, H):
-    """Return shapes and dtypes of `Gradients`; each row has a block and a chunk."""
-    Q, D, dtype = model.m.shape[1], model.Z.shape[1], model.Z.dtype
-    arrays = {
-        "d_m": (n, Q, H),
-        "d_s": (1, Q, 1) if model.full else (n, Q, H),
-        "d_S": (n, Q, H, H) if model.full else (1, Q, 1, 1),
-        "d_Z": (n if model.train_inducing else 1, D, H),
-    }
-    sums = {
-        "d_log": (n, len(model.params)),
-        "d_noise": (n, len(model.noise)),
-        "sums": (n, 2),
-    }
-    arrays = {name: (shape, dtype) for name, shape in arrays.items()}
-    return arrays | {name: (shape, np.float64) for name, shape in sums.items()}
-
-
-def touched_row_shapes(model, n, H):
+def touched_arrays(model, n, H):
     """Return shapes and dtypes of `DeviceTouchedRows` for minibatches of n rows."""
     (M, Q), D, dtype = model.m.shape, model.Z.shape[1], model.Z.dtype
-    T = min(M, n * H)
+    T = min(M, n * H)  # the largest number of touched points
+    words = -(-n // kernels.BITS_PER_WORD)
     return {
-        "slot": ((M,), np.int64),
-        "touched": ((T,), np.int64),
-        "count": ((1,), np.int64),
-        "uses": ((T, -(-n // kernels.BITS_PER_WORD)), np.uint64),
+        "slot": ((M,), np.int64),  # slot of a point, -1 between steps
+        "touched": ((T,), np.int64),  # inducing point of a slot
+        "count": ((1,), np.int64),  # slots that a step uses, zero before it
+        "uses": ((T, words), np.uint64),  # bit set of the rows that use a point
         "d_m": ((T, Q), dtype),
         "d_s": ((0 if model.full else T, Q), dtype),
         "d_Z": ((T if model.train_inducing else 0, D), dtype),
-        "d_L": ((T if model.full else 0, Q, M), dtype),
+        "d_L": ((Q, T if model.full else 0, M), dtype),
     }
 
 
-def allocate_device_gradients(model, n, H, jitter_counts):
-    """Allocate the derivatives of n rows."""
-    arrays = send_zeros(gradient_shapes(model, n, H), "derivatives of a minibatch")
-    return Gradients(**arrays, jitter_counts=jitter_counts)
+def allocate_device_gradients(model, n, H):
+    """Allocate the derivatives of n rows, each with a block and a chunk; no counts."""
+    arrays = gradient_arrays(model, n, H, H, n)
+    arrays = send_zeros(arrays, "derivatives of a minibatch")
+    return Gradients(**arrays, jitter_counts=None)
 
 
 def allocate_device_rows(model, n, H):
     """Allocate slots for the inducing points that n rows touch, all of them free."""
-    arrays = send_zeros(touched_row_shapes(model, n, H), "derivatives by touched rows")
+    arrays = send_zeros(touched_arrays(model, n, H), "derivatives by touched rows")
     arrays["slot"].copy_to_device(np.full(len(model.m), -1))
     return kernels.DeviceTouchedRows(**arrays)
 

@@ -18,10 +18,7 @@ def require_device(device):
 
 
 def make_engine(device, model, n_neighbors, n_threads, points=0):
-    """Return the `Engine` of a device, which is "auto", "cpu" or "cuda".
-
-    `points` is the number of rows that it will work on, for the choice of "auto".
-    """
+    """Return the `Engine` of "cpu", "cuda" or "auto", which is chosen by the rows."""
     if device == "auto":
         device = choose_device(points, n_neighbors, len(model.Z))
     if device == "cpu":
@@ -44,10 +41,7 @@ def make_cuda_engine(model, n_neighbors, n_threads):
 
 
 def make_kriging_engine(device, model, n_neighbors, n_threads):
-    """Return the `Engine` of "cpu" or "cuda" for kriging from the data in a model.
-
-    Its rows have lists of their own even where they use all data.
-    """
+    """Return an engine for kriging, in which every row has a list of its own."""
     make = CpuEngine if device == "cpu" else make_cuda_engine
     return make(model, n_neighbors, n_threads)
 

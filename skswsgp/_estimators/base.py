@@ -15,21 +15,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from skswsgp._compiled.threads import max_threads
 from skswsgp._engine.select import make_engine, require_device
-from skswsgp._estimators.prediction import (
-    Evaluation,
-    bound_of,
-    latent_posterior,
-    mean_log_density,
-)
-from skswsgp._estimators.sklearn_compat import (
-    CallbackSupportMixin,
-    Count,
-    FitTask,
-    check_weights,
-    unchanged_on_failure,
-    validate,
-    with_callbacks,
-)
+from skswsgp._estimators import prediction
+from skswsgp._estimators import sklearn_compat as compat
 from skswsgp._initialization.auto import takes_full_covariance
 from skswsgp._initialization.start import initial_attributes
 from skswsgp._initialization.statistics import feature_spread
@@ -49,13 +36,13 @@ from skswsgp._solvers.tuning import Tuning
 RECALL_SAMPLE = 256  # rows on which the recall of the neighbour search is measured
 
 
-class BaseSWSGP(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
+class BaseSWSGP(compat.CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
     """Base of the SWSGP estimators."""
 
     _parameter_constraints: dict = {  # noqa: RUF012  scikit-learn's own form
         "kernel": "no_validation",  # checked by compile_kernel, which says more
-        "n_inducing": [StrOptions({"auto"}), Count()],
-        "n_neighbors": [StrOptions({"auto"}), Count()],
+        "n_inducing": [StrOptions({"auto"}), compat.Count()],
+        "n_neighbors": [StrOptions({"auto"}), compat.Count()],
         "init": [StrOptions({"default", "local"})],
         "inducing_points": [StrOptions({"kmeans", "random"}), "array-like"],
         "optimize_inducing": ["boolean"],
@@ -65,11 +52,11 @@ class BaseSWSGP(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
         "kl": [StrOptions({"auto", "vecchia", "local"})],
         "kl_weight": [Interval(Real, 0, None, closed="neither"), StrOptions({"auto"})],
         "solver": [StrOptions(set(SOLVERS))],
-        "batch_size": [Count()],
+        "batch_size": [compat.Count()],
         "learning_rate": [Interval(Real, 0, None, closed="neither")],
-        "max_iter": [Count()],
+        "max_iter": [compat.Count()],
         "tol": [Interval(Real, 0, None, closed="left")],
-        "n_iter_no_change": [Count()],
+        "n_iter_no_change": [compat.Count()],
         "early_stopping": ["boolean", StrOptions({"auto"})],
         "validation_fraction": [Interval(Real, 0, 1, closed="neither")],
         "warm_start": ["boolean"],
@@ -102,7 +89,7 @@ class BaseSWSGP(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
 
     # --- fitting -------------------------------------------------------------------
 
-    @with_callbacks
+    @compat.with_callbacks
     def fit(self, X, y, sample_weight=None, X_val=None, y_val=None):
         """Fit the model.
 
@@ -134,13 +121,13 @@ class BaseSWSGP(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
             If training produces NaN or infinity, with `solver="natural"` in the first
             round. A later round that does leaves the model at its best.
         """
-        with unchanged_on_failure(self):
+        with compat.unchanged_on_failure(self):
             return self._fit(X, y, sample_weight, X_val, y_val)
 
-    @with_callbacks
+    @compat.with_callbacks
     def _partial_fit(self, X, y, sample_weight):
         """Learn from one more chunk: one epoch at a constant learning rate."""
-        with unchanged_on_failure(self):
+        with compat.unchanged_on_failure(self):
             return self._fit(X, y, sample_weight, streaming=True)
 
     def _fit(self, X, y, sample_weight, X_val=None, y_val=None, streaming=False):
@@ -151,18 +138,16 @@ class BaseSWSGP(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
         fitted = self._fitted_attributes() if streaming or self.warm_start else {}
         inputs = {"X": X, "y": y, "metadata": {"sample_weight": sample_weight}}
         rng = check_random_state(self.random_state)
-        X, y, weight, rows = self._validate_training(
-            X, y, sample_weight, reset=not fitted
-        )
+        reset = not fitted
+        X, y, weight, rows = self._validate_training(X, y, sample_weight, reset)
         targets, attributes = self._encode_targets(y, weight, fitted)
         settings = self._settings(attributes, solver_class, streaming)
         data = TrainingRows(X, targets.astype(self.dtype, copy=False), weight, rows)
         held_out = self._validation_data(X_val, y_val, attributes)
-        if (
-            held_out is None
-            and not streaming
-            and self._holds_out(data.n_rows, settings)
-        ):
+        stopping = self.early_stopping
+        if stopping == "auto":
+            stopping = data.n_rows > solver_class.holdout_above(self._tuning)
+        if stopping and held_out is None and not streaming:
             data, held_out = self._hold_out(data, y, rng)
         spread = feature_spread(data.X, rng, data.rows)
         attributes |= fitted or initial_attributes(settings, data, spread, rng)
@@ -174,17 +159,13 @@ class BaseSWSGP(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
             attributes = shape_covariance(attributes, full)
         if solver_class.takes_steps:
             attributes["jitter_"] = JITTER
-        model, center = build_model(
-            attributes,
-            (settings.likelihood, settings.n_latent),
-            self.dtype,
-            settings.divergence_weight(attributes["n_inducing_"], H),
-            self.optimize_inducing,
-            attributes["n_samples_seen_"],
-        )
+        likelihood = settings.likelihood, settings.n_latent
+        weight = settings.divergence_weight(attributes["n_inducing_"], H)
+        options = weight, self.optimize_inducing, attributes["n_samples_seen_"]
+        model, center = build_model(attributes, likelihood, self.dtype, *options)
         data = data._replace(center=center)
         held_out = held_out and held_out._replace(center=center)
-        task = FitTask(self, settings.max_iter, inputs)
+        task = compat.FitTask(self, settings.max_iter, inputs)
         points = solver_class.count_points(data.n_rows, M, settings)
         n_threads = max_threads(self.n_jobs, data.n_rows)
         with closing(make_engine(self.device, model, H, n_threads, points)) as engine:
@@ -220,8 +201,8 @@ class BaseSWSGP(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
 
         Rows of weight zero are left out; None stands for all rows of X.
         """
-        X, y = validate(self, X, y, reset=reset, **self._target_checks)
-        weight = check_weights(sample_weight, X, self.dtype)
+        X, y = compat.validate(self, X, y, reset=reset, **self._target_checks)
+        weight = compat.check_weights(sample_weight, X, self.dtype)
         if weight.all():
             return X, y, weight, None
         rows = np.flatnonzero(weight)
@@ -239,7 +220,8 @@ class BaseSWSGP(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
                 "X_val and y_val came with early_stopping=False: expected 'auto' or "
                 "True, for they only serve to decide when to stop."
             )
-        X_val, y_val = validate(self, X_val, y_val, reset=False, **self._target_checks)
+        checks = {"reset": False} | self._target_checks
+        X_val, y_val = compat.validate(self, X_val, y_val, **checks)
         targets, _ = self._encode_targets(y_val, None, attributes)
         weight = np.ones(len(X_val), dtype=self.dtype)
         return TrainingRows(X_val, targets.astype(self.dtype, copy=False), weight)
@@ -259,20 +241,11 @@ class BaseSWSGP(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
                 "'diag' or 'auto'; use kl='vecchia' or solver='adam' for it."
             )
 
-    def _holds_out(self, n_rows, settings):
-        """Return whether rows of the training data are held out."""
-        if self.early_stopping == "auto":
-            return n_rows > settings.solver.holdout_above(settings.tuning)
-        return self.early_stopping
-
     def _hold_out(self, data, y, rng):
         """Return the data to train on, and those held out."""
-        parts = train_test_split(
-            np.arange(len(y)),
-            test_size=self.validation_fraction,
-            random_state=rng,
-            stratify=self._stratify(y, self.validation_fraction),
-        )
+        fraction = self.validation_fraction
+        options = {"random_state": rng, "stratify": self._stratify(y, fraction)}
+        parts = train_test_split(np.arange(len(y)), test_size=fraction, **options)
         return [data.take(np.sort(part)) for part in parts]
 
     def _stratify(self, y, fraction):
@@ -288,7 +261,10 @@ class BaseSWSGP(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
         best = None
 
         def described():
-            return self._attributes_of(engine.model, data.center, attributes, history)
+            bound = history.bounds[-1] if history.bounds else np.nan
+            model, kernel = engine.model, attributes["kernel_"]
+            said = {"kl_weight_": model.kl_weight, "lower_bound_": bound}
+            return attributes | said | model_attributes(model, data.center, kernel)
 
         def fitted(model=None):
             sample = data.block(np.arange(min(RECALL_SAMPLE, data.n_rows)))[0]
@@ -301,7 +277,9 @@ class BaseSWSGP(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
                 loss, bound = solver.advance(index)
                 score = None
                 if held_out is not None:
-                    score = self._validation_score(engine, held_out, lists, attributes)
+                    score = prediction.mean_log_density(
+                        engine, held_out, lists, self._log_density, attributes
+                    )
                 improved = history.add(loss, bound, score)
                 if improved and (score is not None or solver.keeps_best):
                     best = described()
@@ -357,13 +335,6 @@ class BaseSWSGP(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
                 stacklevel=callers_level(),
             )
 
-    def _attributes_of(self, model, center, attributes, history):
-        """Return the fitted attributes that describe a model in training."""
-        bound = history.bounds[-1] if history.bounds else np.nan
-        said = {"kl_weight_": model.kl_weight, "lower_bound_": bound}
-        kernel = attributes["kernel_"]
-        return attributes | said | model_attributes(model, center, kernel)
-
     def __getstate__(self):
         from skswsgp import __version__
 
@@ -390,21 +361,23 @@ class BaseSWSGP(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
 
     # --- from attributes to a model, and prediction ---------------------------------
 
+    def _fitted_model(self):
+        return build_model(vars(self), self._likelihood_of(vars(self)), self.dtype)
+
     def _latent(self, X, with_variance, n_neighbors=None):
         """Return mean and variance (or None), each (n, Q), of q(f) at rows of X."""
         check_is_fitted(self, "inducing_points_")
-        X = validate(self, X, reset=False)
-        model, center = build_model(
-            vars(self), self._likelihood_of(vars(self)), self.dtype
-        )
+        X = compat.validate(self, X, reset=False)
+        model, center = self._fitted_model()
         H = self._active_count(n_neighbors, len(model.Z))
-        return latent_posterior(model, center, X, H, with_variance, self._evaluation)
+        how = with_variance, self._evaluation
+        return prediction.latent_posterior(model, center, X, H, *how)
 
     @property
     def _evaluation(self):
         """How a fitted model is evaluated."""
         options = {"metric": self.neighbor_metric, "search": self.neighbor_search}
-        return Evaluation(self.device, self.n_jobs, options)
+        return prediction.Evaluation(self.device, self.n_jobs, options)
 
     def _active_count(self, n_neighbors, M):
         if n_neighbors is None:
@@ -416,15 +389,6 @@ class BaseSWSGP(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
                 "for the number used in fit."
             )
         return min(int(n_neighbors), M)
-
-    def _validation_score(self, engine, held, neighbors, attributes):
-        """Return the mean log predictive density of the held-out rows."""
-        current = attributes | {"noise_variance_": engine.model.noise}
-
-        def log_density(mu, v, targets):
-            return self._log_density(mu, v, targets, current)
-
-        return mean_log_density(engine, held, neighbors, log_density)
 
     def lower_bound(self, X, y, sample_weight=None):
         """Return the bound of eq. 11 on given data.
@@ -450,11 +414,8 @@ class BaseSWSGP(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
         check_is_fitted(self, "inducing_points_")
         X, y, weight, rows = self._validate_training(X, y, sample_weight, reset=False)
         targets, _ = self._encode_targets(y, None, vars(self))
-        model, center = build_model(
-            vars(self), self._likelihood_of(vars(self)), self.dtype
-        )
-        data = TrainingRows(
-            X, targets.astype(self.dtype, copy=False), weight, rows, center
-        )
+        model, center = self._fitted_model()
+        targets = targets.astype(self.dtype, copy=False)
+        data = TrainingRows(X, targets, weight, rows, center)
         H = self._active_count(None, len(model.Z))
-        return bound_of(model, data, H, self._evaluation)
+        return prediction.bound_of(model, data, H, self._evaluation)

@@ -7,9 +7,7 @@ import numpy as np
 
 from skswsgp._compiled.linalg import require_finite
 from skswsgp._compiled.threads import index_blocks, max_threads, row_blocks
-from skswsgp._covariance.program import kernel_of
 from skswsgp._engine.select import make_engine
-from skswsgp._neighbors.search import NeighborSearch
 from skswsgp._point.state import Batch
 from skswsgp._solvers.data import center_rows
 
@@ -26,26 +24,18 @@ class Evaluation(NamedTuple):
         n_threads = max_threads(self.n_jobs, n_rows)
         return closing(make_engine(self.device, model, H, n_threads, n_rows))
 
-
-def make_search(engine, options):
-    """Return a function from rows of centred X to their lists of neighbours."""
-    if engine.all_inducing is not None:
-        return lambda X: np.empty((len(X), 0), dtype=np.int32)
-    return NeighborSearch(
-        engine.model.Z,
-        kernel_of(engine.model),
-        n_neighbors=engine.n_neighbors,
-        n_threads=engine.n_threads,
-        make_scan=engine.make_scan,
-        **options,
-    ).query
+    def search(self, engine):
+        """Return a function from rows of centred X to their lists of neighbours."""
+        if engine.all_inducing is not None:
+            return lambda X: np.empty((len(X), 0), dtype=np.int32)
+        return engine.make_search(self.search_options).query
 
 
 def latent_posterior(model, center, X, H, with_variance, evaluation):
     """Return mean and variance (or None), each (n, Q), of q(f) at rows of X."""
     means, variances = [], []
     with evaluation.engine(model, H, len(X)) as engine:
-        search = make_search(engine, evaluation.search_options)
+        search = evaluation.search(engine)
         for rows in row_blocks(len(X)):
             block = center_rows(X[rows], center, model.Z.dtype)
             mean, variance = engine.predict(block, search(block), with_variance)
@@ -64,7 +54,7 @@ def bound_of(model, data, H, evaluation):
     """Return eq. 11, a sum over the rows of the data in nats."""
     total, mass = 0.0, data.weight.sum(dtype=np.float64)
     with evaluation.engine(model, H, data.n_rows) as engine:
-        search = make_search(engine, evaluation.search_options)
+        search = evaluation.search(engine)
         for index in index_blocks(data.n_rows):
             X, y, weight = data.block(index)
             ell, kl = engine.bound(Batch(X, y, weight, search(X)))
@@ -73,12 +63,13 @@ def bound_of(model, data, H, evaluation):
     return total
 
 
-def mean_log_density(engine, data, lists, log_density):
-    """Return the weighted mean of log_density(mean, variance, y) over rows of data.
+def mean_log_density(engine, data, lists, log_density, attributes):
+    """Return the weighted mean of log_density(mean, variance, y, attributes).
 
-    `lists` tracks the neighbours of these rows under the engine's model, which is in
-    training.
+    `lists` tracks the neighbours of the rows of data under the engine's model, which is
+    in training; its noise variances replace those of the attributes.
     """
+    attributes = attributes | {"noise_variance_": engine.model.noise}
     total = 0.0
     for index in index_blocks(data.n_rows):
         X, y, weight = data.block(index)
@@ -86,5 +77,6 @@ def mean_log_density(engine, data, lists, log_density):
         mean, variance = engine.predict(X, neighbors, with_variance=True)
         require_finite(mean)
         require_finite(variance)
-        total += np.sum(weight * log_density(mean, variance, y), dtype=np.float64)
+        density = log_density(mean, variance, y, attributes)
+        total += np.sum(weight * density, dtype=np.float64)
     return float(total / data.weight.sum(dtype=np.float64))

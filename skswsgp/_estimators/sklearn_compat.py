@@ -20,6 +20,12 @@ class Count(Interval):
         return not isinstance(val, bool) and super().is_satisfied_by(val)
 
 
+def set_arguments(estimator, arguments):
+    """Set the arguments of an `__init__`, which are its `locals()`, as attributes."""
+    del arguments["self"]
+    vars(estimator).update(arguments)
+
+
 @contextmanager
 def unchanged_on_failure(estimator):
     """Restore the fitted attributes of an estimator if what follows raises."""
@@ -92,16 +98,9 @@ except ImportError:  # scikit-learn before 1.9
 
 
 class FitTask:
-    """The task tree of one fit: the fit itself, and one task an epoch.
+    """The task tree of one fit: the fit itself, and at most `max_iter` epochs.
 
-    Parameters
-    ----------
-    estimator : estimator
-        The estimator being fitted.
-    max_iter : int
-        Epochs at most.
-    data : dict
-        X, y and metadata that callbacks may ask for.
+    Callbacks may ask for `data`: a dict with X, y and metadata.
     """
 
     def __init__(self, estimator, max_iter, data):

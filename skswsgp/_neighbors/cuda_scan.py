@@ -100,14 +100,8 @@ class DeviceDistanceScan:
     Distances are those of the CPU but for rounding: both subtract in the precision of
     the points and add in float64, but sum in another order, and the GPU rounds a
     product and a sum once. Lists are equal where distances differ by more. Equal points
-    and distances without rounding, as on a grid, are ties on both.
-
-    Parameters
-    ----------
-    points : ndarray of shape (M, D)
-        Scaled inducing points; their copy on the device lives until `close`.
-    n_neighbors : int
-        H.
+    and distances without rounding, as on a grid, are ties on both. The copy of the
+    points on the device lives until `close`.
     """
 
     def __init__(self, points, n_neighbors):
@@ -117,14 +111,9 @@ class DeviceDistanceScan:
 
     @property
     def _bytes_per_heap(self):
-        """Return the bytes of a heap and its scratch."""
         return self.n_neighbors * ENTRY
 
     def find(self, points, offset=-1):
-        """Return the lists (n, H) of scaled points, nearest first, ties by index.
-
-        With an offset >= 0, row i chooses from the points before offset + i.
-        """
         lists = np.empty((len(points), self.n_neighbors), dtype=np.int32)
         if len(points):
             size, segments = self._plan(*points.shape, points.itemsize)
@@ -134,10 +123,6 @@ class DeviceDistanceScan:
         return lists
 
     def predecessors(self):
-        """Return the lists (M, H) of each inducing point among the points before it.
-
-        The lists of the first H points are undefined.
-        """
         return self.find(self.points, offset=0)
 
     def close(self):
@@ -145,10 +130,7 @@ class DeviceDistanceScan:
         self._inducing = self._keys = self._indices = None
 
     def _plan(self, n, D, itemsize):
-        """Return the number of rows to search at once, of n, and of segments for each.
-
-        Allocates the heaps.
-        """
+        """Allocate the heaps; return how many rows at once, and segments for each."""
         H = self.n_neighbors
         budget = cuda_runtime.budget("neighbor search")
         heaps = max(1, min(HEAPS, budget // self._bytes_per_heap))
@@ -194,7 +176,6 @@ class DeviceKernelScan(DeviceDistanceScan):
         self._n_ops, self._values, self._slopes = len(kernel.code), None, None
 
     def close(self):
-        """Free the memory on the device."""
         super().close()
         self._kernel = self._values = self._slopes = None
 
@@ -216,10 +197,7 @@ class DeviceKernelScan(DeviceDistanceScan):
 
 
 def make_scan(points, n_neighbors, n_threads, kernel=None):
-    """Return the exact search among points, by distance or by the value of a kernel.
-
-    `n_threads` counts threads of the CPU and is ignored.
-    """
+    """Return the exact search by distance or kernel value; it ignores `n_threads`."""
     if kernel is None:
         return DeviceDistanceScan(points, n_neighbors)
     return DeviceKernelScan(kernel, points, n_neighbors)

@@ -235,18 +235,16 @@ def offer_candidates(points, row, inducing, candidates, r, n, distances, indices
     """Put the H nearest of the n candidates of a row into a heap."""
     for c in range(n):
         j = candidates[r, c]
-        offer_point(
-            squared_distance(points, row, inducing, j), j, c, distances, indices, 0
-        )
+        key = squared_distance(points, row, inducing, j)
+        offer_point(key, j, c, distances, indices, 0)
 
 
 @njit
 def offer_first(points, row, inducing, n, distances, indices):
     """Put the H nearest of the first n inducing points into a heap."""
     for j in range(n):
-        offer_point(
-            squared_distance(points, row, inducing, j), j, j, distances, indices, 0
-        )
+        key = squared_distance(points, row, inducing, j)
+        offer_point(key, j, j, distances, indices, 0)
 
 
 @njit_inline
@@ -375,10 +373,7 @@ def scan_blocks(first, last, task, work, lists):
 
 
 class DistanceScan:
-    """Exact search by distance for the H nearest of the scaled inducing points (M, D).
-
-    It leaves out leaves of the k-d tree that are too far away.
-    """
+    """Exact search for the H nearest of scaled points (M, D); it skips far leaves."""
 
     def __init__(self, points, n_neighbors, n_threads):
         self.points = points
@@ -391,10 +386,7 @@ class DistanceScan:
         return lists
 
     def predecessors(self):
-        """Return the lists (M, H) of each inducing point among the points before it.
-
-        The lists of the first H points are undefined.
-        """
+        """Return the lists (M, H) of each point; see `NeighborSearch.predecessors`."""
         M = len(self.points)
         lists = np.empty((M, self.n_neighbors), dtype=np.int32)
         start, stop = 0, FIRST_SEGMENT
@@ -413,11 +405,11 @@ class DistanceScan:
         task = ScanTask(points, order, self.points, offset, slack, panels)
         size = len(panels.base_key), D, self.n_neighbors
         works = [Scratch(**scratch_arrays(*size)) for _ in range(self.n_threads)]
-        run_in_threads(
-            lambda first, last, t: scan_blocks(first, last, task, works[t], lists),
-            self.n_threads,
-            -(-len(order) // ROWS_PER_BLOCK),
-        )
+
+        def work(first, last, t):
+            scan_blocks(first, last, task, works[t], lists)
+
+        run_in_threads(work, self.n_threads, -(-len(order) // ROWS_PER_BLOCK))
 
     @cached_property
     def _panels(self):

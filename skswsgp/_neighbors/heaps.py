@@ -74,11 +74,8 @@ def offer_point(key, index, n, keys, indices, row):
 
 @njit_small
 def any_below(key, first, n, bound):
-    """Return whether one of key[first : first + n] is below the bound.
-
-    Counting is vectorised, unlike a minimum, and so is an unsigned index.
-    """
-    count = 0
+    """Return whether one of key[first : first + n] is below the bound."""
+    count = 0  # counting is vectorised, unlike a minimum, and so is an unsigned index
     start = np.uint64(first)
     for j in range(n):
         count += key[start + np.uint64(j)] < bound

@@ -38,10 +38,7 @@ def widest_feature(points, order, first, last):
 
 @njit
 def partition(points, order, first, last, middle, d):
-    """Reorder order[first:last] by quickselect, so that `middle` splits feature d.
-
-    No point before `middle` then has a larger value than a point after it.
-    """
+    """Reorder by quickselect: feature d is never larger before `middle` than after."""
     last -= 1
     while first < last:
         pivot = points[order[(first + last) // 2], d]
@@ -82,10 +79,7 @@ def fill_order(points, size, order, parts):
 
 
 def tree_order(points, size):
-    """Return the order (n,) of points (n, D) in leaves of `size`, cut by halving.
-
-    All leaves but the last are full.
-    """
+    """Return the order (n,) of points (n, D) in leaves of `size`, all full but one."""
     order = np.arange(len(points), dtype=np.int32)
     fill_order(points, size, order, np.empty((MAX_PARTS, 2), dtype=np.int64))
     return order

@@ -5,6 +5,7 @@ contiguous and a tile stays in cache while a block of rows is compared with it. 
 lists are drawn here too.
 """
 
+from collections import namedtuple
 from typing import NamedTuple
 
 import numpy as np
@@ -28,23 +29,15 @@ class KernelScanTask(NamedTuple):
     predecessors: bool  # row i is inducing point i, and chooses from those before it
 
 
-class KernelScratch(NamedTuple):
-    """Work arrays of one thread."""
-
-    values: np.ndarray  # (n_ops, TILE_SIZE) of the kernel's operations
-    slopes: np.ndarray  # (n_ops, TILE_SIZE)
-    key: np.ndarray  # (TILE_SIZE,) negative kernel values
-    keys: np.ndarray  # (ROWS_PER_BLOCK, H) heaps
-    indices: np.ndarray  # (ROWS_PER_BLOCK, H) int32
+KernelScratch = namedtuple("KernelScratch", "values slopes key keys indices")
 
 
 @njit
 def scan_block_by_kernel(task, work, block, lists):
     """Fill the lists of one block of rows, the largest kernel value first."""
     kernel, X, values = task.kernel, task.X, work.values
-    first = block * ROWS_PER_BLOCK
+    first, top = block * ROWS_PER_BLOCK, kernel.code.shape[0] - 1
     last = min(first + ROWS_PER_BLOCK, X.shape[0])
-    top = kernel.code.shape[0] - 1
     for t in range(task.tiles.shape[0]):
         tile = task.tiles[t]
         for row in range(first, last):
@@ -67,9 +60,6 @@ def scan_blocks_by_kernel(first, last, task, work, lists):
         scan_block_by_kernel(task, work, block, lists)
 
 
-# --- random lists ---------------------------------------------------------------------
-
-
 @njit_small
 def splitmix64(x):
     """Return the output function of the generator splitmix64 at x."""
@@ -88,16 +78,16 @@ def contains(lists, row, n, index):
 
 
 @njit
-def draw_random_lists(bits, M, seed, lists):
+def draw_random_lists(bits, M, lists):
     """Draw H of M inducing points for each row by Floyd's algorithm.
 
-    The generator of a row starts from a hash of the row's bits and the seed, so a list
-    depends on its row alone.
+    The generator of a row starts from a hash of its bits, so a list depends on nothing
+    else.
     """
     step = np.uint64(0x9E3779B97F4A7C15)
     H = lists.shape[1]
     for row in range(bits.shape[0]):
-        state = splitmix64(seed + step)
+        state = splitmix64(step)
         for d in range(bits.shape[1]):
             state = splitmix64((state ^ np.uint64(bits[row, d])) + step)
         for k in range(H):
@@ -105,9 +95,6 @@ def draw_random_lists(bits, M, seed, lists):
             last = M - H + k
             index = np.int64(splitmix64(state) % np.uint64(last + 1))
             lists[row, k] = last if contains(lists, row, k, index) else index
-
-
-# --- the search -----------------------------------------------------------------------
 
 
 class KernelScan:
@@ -120,51 +107,35 @@ class KernelScan:
     def __init__(self, kernel, points, n_neighbors, n_threads):
         self.kernel, self.points = kernel, points
         self.n_neighbors, self.n_threads = n_neighbors, n_threads
-        self._tiles = _cut_into_tiles(points)
+        M, D = points.shape
+        padded = np.zeros((-(-M // TILE_SIZE) * TILE_SIZE, D), points.dtype)
+        padded[:M] = points
+        self._tiles = padded.reshape(-1, TILE_SIZE, D).transpose(0, 2, 1).copy()
 
-    def find(self, points):
+    def find(self, points, predecessors=False):
         """Return the lists (n, H) of points, largest value first, ties by index."""
-        return self._find(points, predecessors=False)
-
-    def predecessors(self):
-        """Return the lists (M, H) of each inducing point among the points before it.
-
-        The lists of the first H points are undefined.
-        """
-        return self._find(self.points, predecessors=True)
-
-    def _find(self, X, predecessors):
-        lists = np.empty((len(X), self.n_neighbors), dtype=np.int32)
-        task = KernelScanTask(
-            self.kernel, X, self._tiles, len(self.points), predecessors
-        )
+        lists = np.empty((len(points), self.n_neighbors), dtype=np.int32)
+        M = len(self.points)
+        task = KernelScanTask(self.kernel, points, self._tiles, M, predecessors)
         works = [self._scratch() for _ in range(self.n_threads)]
-        run_in_threads(
-            lambda first, last, t: scan_blocks_by_kernel(
-                first, last, task, works[t], lists
-            ),
-            self.n_threads,
-            -(-len(X) // ROWS_PER_BLOCK),
-        )
+
+        def work(first, last, t):
+            scan_blocks_by_kernel(first, last, task, works[t], lists)
+
+        run_in_threads(work, self.n_threads, -(-len(points) // ROWS_PER_BLOCK))
         return lists
 
+    def predecessors(self):
+        return self.find(self.points, predecessors=True)
+
     def _scratch(self):
+        """Return the work arrays of one thread."""
         dtype, heaps = self.points.dtype, (ROWS_PER_BLOCK, self.n_neighbors)
+        n_ops = len(self.kernel.code)
         return KernelScratch(
-            values=np.zeros((len(self.kernel.code), TILE_SIZE), dtype),
-            slopes=np.zeros((len(self.kernel.code), TILE_SIZE), dtype),
-            key=np.empty(TILE_SIZE, dtype),
+            values=np.zeros((n_ops, TILE_SIZE), dtype),  # of the kernel's operations
+            slopes=np.zeros((n_ops, TILE_SIZE), dtype),
+            key=np.empty(TILE_SIZE, dtype),  # negative kernel values
             keys=np.empty(heaps, dtype),
             indices=np.empty(heaps, np.int32),
         )
-
-
-def _cut_into_tiles(points):
-    """Return points (M, D) as (n_tiles, D, TILE_SIZE), zeros after the last point."""
-    M, D = points.shape
-    n_tiles = -(-M // TILE_SIZE)
-    padded = np.zeros((n_tiles * TILE_SIZE, D), dtype=points.dtype)
-    padded[:M] = points
-    return np.ascontiguousarray(
-        padded.reshape(n_tiles, TILE_SIZE, D).transpose(0, 2, 1)
-    )

@@ -2,9 +2,6 @@
 
 import numpy as np
 
-from skswsgp._covariance.program import kernel_of
-from skswsgp._neighbors.search import NeighborSearch
-
 METRIC_TOLERANCE = 0.05  # change of log length-scales, or of Z over length-scales
 
 
@@ -30,14 +27,7 @@ class TrackedSearch:
 
     def _build(self):
         model = self.engine.kernel_snapshot()
-        self._search = NeighborSearch(
-            model.Z,
-            kernel_of(model),
-            n_neighbors=self.engine.n_neighbors,
-            n_threads=self.engine.n_threads,
-            make_scan=self.engine.make_scan,
-            **self.options,
-        )
+        self._search = self.engine.make_search(self.options)
         self._Z, self._params = model.Z.copy(), model.params.copy()
         self._inv_scale = model.inv_scale.copy()
         self.version += 1
@@ -115,8 +105,5 @@ class NeighborTracker:
         return self._versions[rows] != self.search.version
 
     def mark_current(self, rows):
-        """Mark the lists of the rows as current, which the caller stores.
-
-        Such a caller must not use `lookup`, whose own lists stay as they are.
-        """
+        """Mark lists that a caller stores as current; it must not use `lookup`."""
         self._versions[rows] = self.search.version

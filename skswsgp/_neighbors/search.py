@@ -88,7 +88,7 @@ class _Tree:
 class _Graph:
     """A neighbour graph of PyNNDescent: approximate, for M too large to scan."""
 
-    def __init__(self, points, n_neighbors, n_threads, seed):
+    def __init__(self, points, n_neighbors, n_threads):
         # The import takes seconds, so it waits until a graph is needed.
         from pynndescent import NNDescent
 
@@ -99,7 +99,7 @@ class _Graph:
             self.graph = NNDescent(
                 points.astype(np.float32),
                 n_neighbors=min(max(30, n_neighbors), len(points) - 1),
-                random_state=seed,
+                random_state=0,
             )
             self.graph.prepare()
 
@@ -134,25 +134,12 @@ def _choose_search(search, metric, M, D, H):
 
 
 class NeighborSearch:
-    """Search for the H nearest of the inducing points Z.
+    """Search for the H nearest of the inducing points Z (M, D).
 
     The list of a row depends on no other row and, except for PyNNDescent, not on the
-    number of threads.
-
-    Parameters
-    ----------
-    Z : ndarray of shape (M, D)
-        Inducing points.
-    kernel : Kernel
-        Struct of the kernel; it is copied.
-    n_neighbors : int
-        H <= M.
-    metric, search : str
-        The parameters `neighbor_metric` and `neighbor_search` of an estimator.
-    n_threads, seed : int
-        Threads of a query; seed of random lists and of the graph.
-    make_scan : callable
-        Returns the exact search; an engine replaces it to search on a GPU.
+    number of threads. `metric` and `search` are the parameters `neighbor_metric` and
+    `neighbor_search` of an estimator. `make_scan` returns the exact search; an engine
+    replaces it to search on a GPU. The struct of the kernel is copied.
 
     Attributes
     ----------
@@ -164,20 +151,24 @@ class NeighborSearch:
 
     def __init__(
         self, Z, kernel, *, n_neighbors, metric="kernel", search="auto", n_threads=1,
-        seed=0, make_scan=make_scan,
+        make_scan=make_scan,
     ):  # fmt: skip
         M, D = Z.shape
         self._make_scan = make_scan
         self.metric = choose_metric(metric, kernel)
         self.kind = _choose_search(search, self.metric, M, D, n_neighbors)
         self.n_neighbors, self.n_threads = n_neighbors, n_threads
-        self._M, self._dtype, self._seed = M, Z.dtype, np.uint64(seed)
+        self._M, self._dtype = M, Z.dtype
         self._kernel = Kernel(*(np.array(field) for field in kernel))
         if self.metric.name == "scaled":
-            self._centre = _medians(Z)
+            self._centre = _medians(Z)  # they keep points on a grid, so ties stay
             self._inv_scale = self.metric.inv_scale.astype(Z.dtype)
         self._points = self._scaled(Z)
-        self._index = self._build_index(self._points)
+        self._index = None
+        if self.kind == "kd_tree":
+            self._index = _Tree(self._points, n_neighbors, n_threads)
+        elif self.kind == "pynndescent":
+            self._index = _Graph(self._points, n_neighbors, n_threads)
 
     def query(self, X):
         """Return the lists (n, H) of the rows of X (n, D), int32, nearest first.
@@ -218,13 +209,6 @@ class NeighborSearch:
             total += exact.size
         return found / total
 
-    def _build_index(self, points):
-        if self.kind == "kd_tree":
-            return _Tree(points, self.n_neighbors, self.n_threads)
-        if self.kind == "pynndescent":
-            return _Graph(points, self.n_neighbors, self.n_threads, int(self._seed))
-        return None
-
     def _scaled(self, X):
         """Return a copy of X in the units of distances."""
         X = np.array(X, dtype=self._dtype, order="C")
@@ -251,14 +235,14 @@ class NeighborSearch:
         return self._make_scan(self._points, self.n_neighbors, self.n_threads, kernel)
 
     def _random(self, X):
-        """Return a random list for each row, which depends on the row and the seed."""
+        """Return a random list for each row, which depends on the row alone."""
         X = np.array(X, dtype=self._dtype, order="C")
         X += 0.0  # minus zero becomes zero
         lists = np.empty((len(X), self.n_neighbors), dtype=np.int32)
         bits = X.view(f"u{X.itemsize}")
         # The hash overflows on purpose; numpy warns of it if compilation is off.
         with np.errstate(over="ignore"):
-            draw_random_lists(bits, self._M, self._seed, lists)
+            draw_random_lists(bits, self._M, lists)
         return lists
 
 
@@ -268,9 +252,6 @@ def _batches(n_rows, n_features):
 
 
 def _medians(Z):
-    """Return an entry from the middle of each column of Z.
-
-    Not the mean: points on a grid stay on it, so that equal distances stay equal.
-    """
+    """Return an entry from the middle of each column of Z."""
     middle = len(Z) // 2
     return np.partition(Z, middle, axis=0)[middle]

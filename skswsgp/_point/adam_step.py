@@ -1,11 +1,11 @@
 """One step of Adam (Kingma and Ba, 2015), uphill, and its moments."""
 
 import math
-from typing import NamedTuple
+from collections import namedtuple
 
 import numpy as np
 
-from skswsgp._compiled.jit import njit, njit_small
+from skswsgp._compiled.jit import njit, njit_inline, njit_small
 from skswsgp._compiled.special import exponential
 from skswsgp._covariance.program import refresh_scales
 
@@ -19,21 +19,10 @@ NOT_FINITE = (
 STEPS_PER_BLOCK = 32  # minibatches between two checks of the neighbour lists
 
 
-class Optimizer(NamedTuple):
-    """Bounds and units of steps, first and second moments, counts of steps."""
-
-    free: np.ndarray  # (P,) bool, whether a kernel parameter is trained
-    log_bounds: np.ndarray  # (P, 2)
-    mean_scale: np.ndarray  # (Q,) unit of a step of m
-    feature_scale: np.ndarray  # (D,) unit of a step of Z
-    Z: np.ndarray  # (M, 2, D), or (1, 2, D) when Z is fixed
-    m: np.ndarray  # (M, 2, Q)
-    s: np.ndarray  # (M, 2, Q)
-    L: np.ndarray  # (Q, M, 2, M)
-    params: np.ndarray  # (1, 2, P)
-    noise: np.ndarray  # (1, 2, Q)
-    row_steps: np.ndarray  # (M,) number of steps that moved an inducing point
-    steps: np.ndarray  # (1,) number of all steps
+# Bounds and units of steps, first and second moments, counts of steps
+Optimizer = namedtuple(
+    "Optimizer", "free log_bounds feature_scale Z m s L params noise row_steps steps"
+)
 
 
 def make_optimizer(model, free, log_bounds, feature_scale):
@@ -44,18 +33,17 @@ def make_optimizer(model, free, log_bounds, feature_scale):
         return np.zeros(shape, dtype=model.Z.dtype)
 
     return Optimizer(
-        free=free,
-        log_bounds=log_bounds,
-        mean_scale=np.ones(Q, model.Z.dtype),
-        feature_scale=feature_scale.astype(model.Z.dtype),
+        free=free,  # (P,) bool, whether a kernel parameter is trained
+        log_bounds=log_bounds,  # (P, 2)
+        feature_scale=feature_scale.astype(model.Z.dtype),  # (D,) unit of a step of Z
         Z=zeros(M if model.train_inducing else 1, 2, model.Z.shape[1]),
         m=zeros(M, 2, Q),
         s=zeros(len(model.s), 2, Q),
         L=zeros(len(model.L), M, 2, M),
         params=zeros(1, 2, len(model.params)),
         noise=zeros(1, 2, len(model.noise)),
-        row_steps=np.zeros(M, dtype=np.int64),
-        steps=np.zeros(1, dtype=np.int64),
+        row_steps=np.zeros(M, dtype=np.int64),  # steps that moved an inducing point
+        steps=np.zeros(1, dtype=np.int64),  # all steps
     )
 
 
@@ -84,10 +72,7 @@ def bias_corrections(steps, rate):
 
 @njit_small
 def adam_step(gradient, moments, row, j, first_scale, second_scale):
-    """Return the step for one derivative; updates moments[row, :, j].
-
-    moments is (rows, 2, n), and the scales come from `bias_corrections`.
-    """
+    """Return the step for a derivative; update moments[row, :, j] of (rows, 2, n)."""
     first = BETA1 * moments[row, 0, j] + (1.0 - BETA1) * gradient
     second = BETA2 * moments[row, 1, j] + (1.0 - BETA2) * gradient * gradient
     moments[row, 0, j] = first
@@ -115,6 +100,29 @@ def step_factor(L, row, derivatives, moments, first, second):
     for j in range(row):
         step_linear(L, row, j, derivatives[j], 1.0, moments, first, second)
     step_positive(L, row, row, derivatives[row], moments, first, second)
+
+
+@njit_inline
+def update_row(model, optimizer, rows, i, at, rate):
+    """Take a step for the point in slot i of the touched rows, and free the slot.
+
+    `at` is the row of d_L with the derivatives by its row of L.
+    """
+    row = rows.touched[i]
+    rows.slot[row] = -1
+    optimizer.row_steps[row] += 1
+    fast, slow = bias_corrections(optimizer.row_steps[row], rate)
+    for j in range(model.m.shape[1]):
+        step_linear(model.m, row, j, rows.d_m[i, j], 1.0, optimizer.m, fast, slow)
+        if model.full:
+            d_row = rows.d_L[j, at]
+            step_factor(model.L[j], row, d_row, optimizer.L[j], fast, slow)
+        else:
+            step_positive(model.s, row, j, rows.d_s[i, j], optimizer.s, fast, slow)
+    if model.train_inducing:
+        for j in range(model.Z.shape[1]):
+            unit, slope = optimizer.feature_scale[j], rows.d_Z[i, j]
+            step_linear(model.Z, row, j, slope, unit, optimizer.Z, fast, slow)
 
 
 @njit

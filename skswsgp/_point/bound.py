@@ -14,7 +14,7 @@ step, and a row costs O(M^2). d/dK = d_K + A' R + R' A, with the rows a_i and r_
 """
 
 import math
-from typing import NamedTuple
+from collections import namedtuple
 
 import numpy as np
 
@@ -91,10 +91,7 @@ def fill_point(model, X, active, row, H, work):
 
 @njit_inline
 def factorise_point(model, X, active, row, H, work):
-    """Fill the tile of X[row] and factorise its K_w.
-
-    Returns the relative jitter used, -1 on failure.
-    """
+    """Fill the tile of X[row], factorise its K_w; return the relative jitter, or -1."""
     fill_point(model, X, active, row, H, work)
     return factorise(model, work, H)
 
@@ -109,10 +106,7 @@ def point_posterior(model, work, H):
 
 @njit_inline
 def point_bound(model, X, y, active, row, H, work):
-    """Return E log p(y | f), KL_w and the relative jitter of one row.
-
-    The work arrays then hold what `bound_vjp` reads.
-    """
+    """Return E log p(y | f), KL_w and jitter of one row; set what `bound_vjp` reads."""
     jitter = factorise_point(model, X, active, row, H, work)
     ell = math.nan
     kl = math.nan
@@ -170,10 +164,7 @@ def bound_vjp(model, H, weight, jitter, work, grads, b, c):
 
 @njit
 def count_jitter(usual, jitter, jitter_counts, place):
-    """Count a factorisation that needed extra jitter, or that failed.
-
-    jitter_counts[place] holds the number of each.
-    """
+    """Count a factorisation with extra jitter, or failed, in jitter_counts[place]."""
     if jitter < 0.0:
         jitter_counts[place, 1] += 1
     elif jitter > 1.5 * usual:
@@ -183,33 +174,23 @@ def count_jitter(usual, jitter, jitter_counts, place):
 # --- all rows with one K --------------------------------------------------------------
 
 
-class DenseStack(NamedTuple):
-    """Vectors from which d/dK of a minibatch follows, and a column for each thread."""
-
-    A: np.ndarray  # (n, side) rows a_i
-    R: np.ndarray  # (n, side) rows r_i, see `Workspace.half_adjoint`
-    column: np.ndarray  # (threads, D, 1) a row of X
-    d_column: np.ndarray  # (threads, D, 1)
+DenseStack = namedtuple("DenseStack", "A R column d_column")
 
 
 def allocate_stack(model, n, n_threads):
-    """Allocate a `DenseStack` for minibatches of n rows."""
-    M, D = model.Z.shape
-    dtype = model.Z.dtype
+    """Allocate vectors from which d/dK of n rows follows, and a column a thread."""
+    (M, D), dtype = model.Z.shape, model.Z.dtype
     return DenseStack(
-        np.zeros((n, padded(M)), dtype),
-        np.zeros((n, padded(M)), dtype),
-        np.zeros((n_threads, D, 1), dtype),
-        np.zeros((n_threads, D, 1), dtype),
+        A=np.zeros((n, padded(M)), dtype),  # rows a_i
+        R=np.zeros((n, padded(M)), dtype),  # rows r_i, see `Workspace.half_adjoint`
+        column=np.zeros((n_threads, D, 1), dtype),  # a row of X
+        d_column=np.zeros((n_threads, D, 1), dtype),
     )
 
 
 @njit_inline
 def factorise_dense(model, all_inducing, factor):
-    """Factorise K of all inducing points; return KL and the relative jitter.
-
-    `all_inducing` (1, M) lists the inducing points.
-    """
+    """Factorise K of all inducing points (1, M); return KL and the relative jitter."""
     M = model.Z.shape[0]
     gather(model, all_inducing, 0, M, factor)
     Z, values, slopes = factor.points, factor.values, factor.slopes
@@ -233,10 +214,7 @@ def fill_dense_point(model, X, row, factor, work, column):
 
 @njit_inline
 def dense_bound(model, X, y, row, factor, work, column):
-    """Return E log p(y | f) of one row.
-
-    The work arrays then hold what `dense_bound_vjp` reads.
-    """
+    """Return E log p(y | f) of one row; set in `work` what `dense_bound_vjp` reads."""
     fill_dense_point(model, X, row, factor, work, column)
     kxx = work.values[work.values.shape[0] - 1, OWN]
     posterior(model, factor, work, CROSS, kxx, model.Z.shape[0])

@@ -3,19 +3,8 @@
 Notation and the two kinds of functions are those of `posterior`.
 """
 
+from skswsgp._compiled import linalg
 from skswsgp._compiled.jit import njit, njit_inline, njit_small
-from skswsgp._compiled.linalg import (
-    RELATIVE_FLOOR,
-    invert_factor,
-    jittered_cholesky,
-    log_determinant,
-    matvec,
-    mean_diagonal,
-    square_upper,
-    sum_of_logs,
-    transposed_product,
-    transposed_product_lower,
-)
 from skswsgp._compiled.team import barrier, once, team_range, team_sum
 from skswsgp._point.full_covariance import active_covariance
 
@@ -26,7 +15,8 @@ def divergence(model, work, H):
     if model.full:
         active_covariance(model.L, work.rows, H, work.S)
     return _divergence(
-        work.chol, work.m, work.s, work.S, model.full, RELATIVE_FLOOR * model.jitter, H,
+        work.chol, work.m, work.s, work.S, model.full,
+        linalg.RELATIVE_FLOOR * model.jitter, H,
         work.upper, work.inverse, work.alpha, work.S_inverse, work.blocks,
     )  # fmt: skip
 
@@ -39,12 +29,12 @@ def _divergence(
 
     Sets K^-1 and alpha. A full S is factorised with the relative jitter `S_jitter`.
     """
-    invert_factor(chol, blocks, upper)
-    square_upper(upper, inverse)
-    log_det_K = log_determinant(chol, H)
+    linalg.invert_factor(chol, blocks, upper)
+    linalg.square_upper(upper, inverse)
+    log_det_K = linalg.log_determinant(chol, H)
     kl = 0.0
     for q in range(m.shape[0]):
-        matvec(inverse, m, q, H, alpha, q)
+        linalg.matvec(inverse, m, q, H, alpha, q)
         kl += once(log_det_K - H)
         for h in team_range(0, H):
             kl += m[q, h] * alpha[q, h]  # Mahalanobis term
@@ -52,12 +42,13 @@ def _divergence(
             for g in team_range(0, H):
                 for h in range(H):
                     kl += inverse[g, h] * S[q, g, h]  # trace term
-            jittered_cholesky(S[q], S_factor, mean_diagonal(S[q], H), S_jitter, blocks)
-            kl -= once(log_determinant(S_factor, H))
+            unit = linalg.mean_diagonal(S[q], H)
+            linalg.jittered_cholesky(S[q], S_factor, unit, S_jitter, blocks)
+            kl -= once(linalg.log_determinant(S_factor, H))
         else:
             for h in team_range(0, H):
                 kl += inverse[h, h] * s[q, h]
-            kl -= sum_of_logs(s, q, H)
+            kl -= linalg.sum_of_logs(s, q, H)
     return 0.5 * team_sum(kl)
 
 
@@ -66,7 +57,8 @@ def divergence_vjp(model, work, H, c, grads, b):
     """Set block b of d_m and of d_s or d_S, and work.d_K, to derivatives of -c KL_w."""
     _divergence_vjp(
         c, work.inverse, work.alpha, work.s, work.S, model.full,
-        RELATIVE_FLOOR * model.jitter, H, work.upper, work.S_inverse, work.blocks,
+        linalg.RELATIVE_FLOOR * model.jitter, H,
+        work.upper, work.S_inverse, work.blocks,
         grads.d_m, grads.d_s, grads.d_S, b,
     )  # fmt: skip
     _divergence_by_K(
@@ -88,10 +80,10 @@ def _divergence_vjp(
         for h in team_range(0, H):
             d_m[b, q, h] = -c * alpha[q, h]
         if full:
-            unit = mean_diagonal(S[q], H)
-            jittered_cholesky(S[q], S_inverse, unit, S_jitter, blocks)
-            invert_factor(S_inverse, blocks, upper)
-            square_upper(upper, S_inverse)
+            unit = linalg.mean_diagonal(S[q], H)
+            linalg.jittered_cholesky(S[q], S_inverse, unit, S_jitter, blocks)
+            linalg.invert_factor(S_inverse, blocks, upper)
+            linalg.square_upper(upper, S_inverse)
             for g in team_range(0, H):
                 for h in range(H):
                     d_S[b, q, g, h] = -0.5 * c * (inverse[g, h] - S_inverse[g, h])
@@ -112,10 +104,10 @@ def _divergence_by_K(c, inverse, alpha, s, S, full, H, scratch, product, sandwic
     Q = alpha.shape[0]
     if full:
         sum_matrices(S, sandwich)
-        transposed_product(sandwich, inverse, product)
+        linalg.transposed_product(sandwich, inverse, product, False)
     else:
         scale_rows(inverse, s, H, scratch, product)
-    transposed_product_lower(product, inverse, sandwich)
+    linalg.transposed_product(product, inverse, sandwich, True)
     for g in team_range(0, H):
         for h in range(g + 1):
             d_K[g, h] = -0.5 * c * (Q * inverse[g, h] - sandwich[g, h])

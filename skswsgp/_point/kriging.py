@@ -13,14 +13,8 @@ of these densities over the data is the likelihood of Vecchia (1988).
 
 import math
 
+from skswsgp._compiled import linalg
 from skswsgp._compiled.jit import njit_inline
-from skswsgp._compiled.linalg import (
-    RELATIVE_FLOOR,
-    jittered_cholesky,
-    mean_diagonal,
-    solve,
-    solve_transposed,
-)
 from skswsgp._compiled.special import compiled_log_density
 from skswsgp._compiled.team import barrier, single, team_range
 from skswsgp._covariance.pairs import TRIANGLE, row_start
@@ -39,16 +33,16 @@ def krige(model, work, H, q):
     top, noise = work.values.shape[0] - 1, model.noise[q]
     unpack(work.values, H, work.K)
     # The unit of jitter excludes the noise, which is large for a small weight
-    unit = mean_diagonal(work.K, H)
+    unit = linalg.mean_diagonal(work.K, H)
     for i in team_range(0, H):
         work.K[i, i] += noise * work.s[q, i]
     barrier()
-    jitter = jittered_cholesky(
-        work.K, work.chol, unit, RELATIVE_FLOOR * model.jitter, work.blocks
+    jitter = linalg.jittered_cholesky(
+        work.K, work.chol, unit, linalg.RELATIVE_FLOOR * model.jitter, work.blocks
     )
     if jitter >= 0.0:
-        solve_transposed(work.chol, work.m, q, H, work.scratch, 0)
-        solve(work.chol, work.scratch, 0, H, work.alpha, q)
+        linalg.solve_transposed(work.chol, work.m, q, H, work.scratch, 0)
+        linalg.solve(work.chol, work.scratch, 0, H, work.alpha, q)
         start = row_start(H, TRIANGLE)
         F = conditional_weights(work, work, start, work.values[top, start + H], H)
         work.mean[q] = weighted_mean(work.a, work.m, q, H)

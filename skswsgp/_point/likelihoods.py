@@ -12,14 +12,8 @@ import numpy as np
 from scipy.special import ndtr, ndtri, softmax
 from scipy.stats import qmc
 
+from skswsgp._compiled import special
 from skswsgp._compiled.jit import njit, njit_inline
-from skswsgp._compiled.special import (
-    LOG_2PI,
-    compiled_log_density,
-    exponential,
-    gaussian_log_density,
-    log_ndtr,
-)
 from skswsgp._compiled.team import once, team_range, team_sum
 
 GAUSSIAN, BERNOULLI, SOFTMAX = range(3)
@@ -50,8 +44,8 @@ def log_prob(family, y, f):
 @njit
 def log_prob_bernoulli(y, f):
     """Return log Phi(y f) for y = -1 or 1, and its derivative by f."""
-    log_p = log_ndtr(y * f)
-    return log_p, y * math.exp(-0.5 * f * f - 0.5 * LOG_2PI - log_p)
+    log_p = special.log_ndtr(y * f)
+    return log_p, y * math.exp(-0.5 * f * f - 0.5 * special.LOG_2PI - log_p)
 
 
 @njit_inline
@@ -75,7 +69,7 @@ def expected_log_prob(model, y, row, work):
             if model.family == GAUSSIAN:
                 residual, noise = y[row, q] - mean[q], model.noise[q]
                 square = (residual * residual + variance[q]) / noise
-                value += compiled_log_density(square, math.log(noise))
+                value += special.compiled_log_density(square, math.log(noise))
                 d_mean[q] = residual / noise
                 d_variance[q] = -0.5 / noise
                 work.d_noise[q] = 0.5 * (square - 1.0)
@@ -128,7 +122,7 @@ def expected_softmax(
         value += weights[i] * (node_values[label, i] - node_values[top, i])
     for q in range(Q):
         for i in team_range(0, n_nodes):
-            e = exponential(node_values[q, i] - node_values[top, i])
+            e = special.exponential(node_values[q, i] - node_values[top, i])
             node_values[q, i] = e
             node_values[sums, i] += e
     for i in team_range(0, n_nodes):
@@ -159,17 +153,9 @@ def normal_nodes(n_nodes, n_dims):
 class LikelihoodRecord:
     """The properties of a likelihood; the defaults suit one latent function.
 
-    Attributes
-    ----------
-    name : str
-        Name in `LIKELIHOODS` and for users.
-    code : int
-        Code for compiled functions.
-    conjugate : bool
-        Whether q(u) has a closed form. The sites are then the data, and each output has
-        a noise variance.
-    joint : bool
-        Whether one label depends on all latent functions at once.
+    Each has a `name` for users and a `code` for compiled functions. If it is conjugate,
+    q(u) has a closed form: the sites are then the data, and each output has a noise
+    variance. If it is joint, one label depends on all latent functions at once.
     """
 
     conjugate = False
@@ -191,7 +177,6 @@ class Gaussian(LikelihoodRecord):
     name, code, conjugate = "gaussian", GAUSSIAN, True
 
     def make_nodes(self, n_latent):
-        """Return no nodes and no weights."""
         return np.zeros((1, 0)), np.zeros(0)
 
     def log_density(self, mean, variance, y, noise):
@@ -201,7 +186,7 @@ class Gaussian(LikelihoodRecord):
         """
         variance = variance + noise
         square = (y - mean) ** 2 / variance
-        return gaussian_log_density(square, np.log(variance)).sum(axis=1)
+        return special.gaussian_log_density(square, np.log(variance)).sum(axis=1)
 
 
 class ClassLikelihood(LikelihoodRecord):
@@ -239,18 +224,13 @@ class Bernoulli(ClassLikelihood):
     name, code = "bernoulli", BERNOULLI
 
     def encode(self, labels, n_classes):
-        """Return class indices 0 and 1 (n,) as signs (n, 1)."""
         return 2.0 * labels[:, None] - 1.0
 
     def decode(self, y):
-        """Return signs (n, 1) as class indices (n,)."""
         return (y[:, 0] > 0).astype(int)
 
     def probabilities(self, mean, variance):
-        """Return the probabilities (n, 2), Phi(mu / sqrt(1 + v)) for the second class.
-
-        mean and variance are (n, 1).
-        """
+        """Return (n, 2), with Phi(mu / sqrt(1 + v)) for the second class."""
         argument = mean[:, 0] / np.sqrt(1.0 + variance[:, 0])
         return np.stack([ndtr(-argument), ndtr(argument)], axis=1)
 
@@ -261,7 +241,6 @@ class Softmax(ClassLikelihood):
     name, code, joint = "softmax", SOFTMAX, True
 
     def make_nodes(self, n_latent):
-        """Return quasi-Monte Carlo nodes (n_latent, n) with equal weights (n,)."""
         nodes = np.ascontiguousarray(normal_nodes(SOFTMAX_NODES, n_latent).T)
         return nodes, np.full(SOFTMAX_NODES, 1.0 / SOFTMAX_NODES)
 
@@ -271,10 +250,7 @@ class Softmax(ClassLikelihood):
         return targets - targets.mean(axis=0)
 
     def probabilities(self, mean, variance):
-        """Return the probabilities (n, n_classes), a mean of softmax(f) over nodes.
-
-        mean and variance are (n, n_classes). All rows share the nodes.
-        """
+        """Return (n, n_classes), the mean of softmax(f) over nodes of all rows."""
         total = np.zeros_like(mean)
         std = np.sqrt(variance)
         nodes = normal_nodes(PREDICTION_NODES, mean.shape[1]).astype(mean.dtype)

@@ -26,10 +26,7 @@ from skswsgp._point.full_covariance import quadratic_form
 
 @njit_inline
 def conditional_weights(factor, work, start, kxx, H):
-    """Set work.a to K^-1 k; return F = k(x, x) - k' K^-1 k.
-
-    k begins at pair `start` of the tile of `work`.
-    """
+    """Set work.a to K^-1 k, k from pair `start` on; return F = k(x, x) - k' K^-1 k."""
     return _conditional_weights(
         work.values, start, kxx, factor.chol, H, work.scratch, work.a
     )
@@ -63,14 +60,8 @@ def weighted_mean(a, m, q, H):
     return team_sum(mu)
 
 
-@njit_inline
-def posterior_mean(factor, work, H):
-    """Set work.mean to mu of eq. 13, given work.a."""
-    _posterior_mean(work.a, factor.m, H, work.mean)
-
-
 @njit
-def _posterior_mean(a, m, H, mean):
+def posterior_mean(a, m, H, mean):
     """Set mean[q] = a' m_w of eq. 13."""
     for q in range(m.shape[0]):
         mean[q] = weighted_mean(a, m, q, H)
@@ -84,7 +75,7 @@ def posterior(model, factor, work, start, kxx, H):
     v is at least RELATIVE_FLOOR times the jitter.
     """
     F = conditional_weights(factor, work, start, kxx, H)
-    posterior_mean(factor, work, H)
+    posterior_mean(work.a, factor.m, H, work.mean)
     floor = RELATIVE_FLOOR * model.jitter * max(kxx, mean_diagonal(factor.K, H))
     _posterior_variance(
         F, work.a, factor.s, model.L, factor.rows, model.full, H, floor,

@@ -2,7 +2,7 @@
 
 Each function sets entry `row` of its output arrays, which stay as they are where K_w
 cannot be factorised. `work` are the work arrays of thread or slot t; a factorisation
-that failed or needed extra jitter is counted in jitter_counts[t].
+that failed or needed extra jitter is counted in counts[t].
 """
 
 import math
@@ -11,31 +11,30 @@ from skswsgp._compiled.jit import njit_inline
 from skswsgp._compiled.linalg import invert_factor, log_determinant, square_upper
 from skswsgp._compiled.team import barrier, single, team_range
 from skswsgp._covariance.pairs import TRIANGLE, row_start
-from skswsgp._point.bound import (
-    count_jitter,
-    factorise_point,
-    fill_point,
-    point_bound,
-    point_posterior,
-)
+from skswsgp._point import bound
 from skswsgp._point.kriging import krige
 from skswsgp._point.likelihoods import expected_log_prob
-from skswsgp._point.posterior import conditional_weights, posterior_mean
+from skswsgp._point.posterior import conditional_weights, posterior, posterior_mean
 
 
 @njit_inline
-def factorise_row(model, X, active, row, work, jitter_counts, t):
+def factorise_row(model, X, active, row, work, counts, t):
     """Factorise K_w of X[row]; return whether this succeeded."""
-    jitter = factorise_point(model, X, active, row, active.shape[1], work)
+    jitter = bound.factorise_point(model, X, active, row, active.shape[1], work)
     for slot in single(t, t + 1):
-        count_jitter(model.jitter, jitter, jitter_counts, slot)
+        bound.count_jitter(model.jitter, jitter, counts, slot)
     barrier()
     return jitter >= 0.0
 
 
 @njit_inline
-def store_posterior(work, row, mu, v):
-    """Copy work.mean and, if v (n, Q) has rows, work.variance to a row of mu and v."""
+def store_posterior(model, factor, work, start, kxx, row, H, mu, v):
+    """Set a row of mu and, if v (n, Q) has rows, of v; k begins at pair `start`."""
+    if v.shape[0] > 0:
+        posterior(model, factor, work, start, kxx, H)
+    else:
+        conditional_weights(factor, work, start, 0.0, H)
+        posterior_mean(work.a, factor.m, H, work.mean)
     for q in team_range(0, mu.shape[1]):
         mu[row, q] = work.mean[q]
         if v.shape[0] > 0:
@@ -44,24 +43,21 @@ def store_posterior(work, row, mu, v):
 
 
 @njit_inline
-def posterior_row(model, X, active, row, work, mu, v, jitter_counts, t):
+def posterior_row(model, X, active, row, work, mu, v, counts, t):
     """Compute mu and, if v (n, Q) has rows, v of eq. 13."""
     H = active.shape[1]
-    if factorise_row(model, X, active, row, work, jitter_counts, t):
-        if v.shape[0] > 0:
-            point_posterior(model, work, H)
-        else:
-            conditional_weights(work, work, row_start(H, TRIANGLE), 0.0, H)
-            posterior_mean(work, work, H)
-        store_posterior(work, row, mu, v)
+    start = row_start(H, TRIANGLE)
+    if factorise_row(model, X, active, row, work, counts, t):
+        kxx = work.values[work.values.shape[0] - 1, start + H]
+        store_posterior(model, work, work, start, kxx, row, H, mu, v)
 
 
 @njit_inline
-def weights_row(model, X, active, row, work, weights, residual, jitter_counts, t):
+def weights_row(model, X, active, row, work, weights, residual, counts, t):
     """Compute a = K_w^-1 k (H,) and F = k(x, x) - k' a."""
     H = active.shape[1]
     start = row_start(H, TRIANGLE)
-    if factorise_row(model, X, active, row, work, jitter_counts, t):
+    if factorise_row(model, X, active, row, work, counts, t):
         kxx = work.values[work.values.shape[0] - 1, start + H]
         residual[row] = conditional_weights(work, work, start, kxx, H)
         for h in team_range(0, H):
@@ -70,10 +66,10 @@ def weights_row(model, X, active, row, work, weights, residual, jitter_counts, t
 
 
 @njit_inline
-def inverse_row(model, X, active, row, work, inverse, log_det, jitter_counts, t):
+def inverse_row(model, X, active, row, work, inverse, log_det, counts, t):
     """Compute K_w^-1 (H, H) and log |K_w|."""
     H = active.shape[1]
-    if factorise_row(model, X, active, row, work, jitter_counts, t):
+    if factorise_row(model, X, active, row, work, counts, t):
         invert_factor(work.chol, work.blocks, work.upper)
         square_upper(work.upper, work.inverse)
         log_det[row] = log_determinant(work.chol, H)
@@ -98,12 +94,12 @@ def expectation_row(model, y, mu, v, row, work, ell, d_mu, d_v):
 
 
 @njit_inline
-def bound_row(model, X, y, active, row, work, ell, kl, jitter_counts, t):
+def bound_row(model, X, y, active, row, work, ell, kl, counts, t):
     """Compute E log p(y | f) and KL_w, NaN where K_w cannot be factorised."""
     H = active.shape[1]
-    ell[row], kl[row], jitter = point_bound(model, X, y, active, row, H, work)
+    ell[row], kl[row], jitter = bound.point_bound(model, X, y, active, row, H, work)
     for slot in single(t, t + 1):
-        count_jitter(model.jitter, jitter, jitter_counts, slot)
+        bound.count_jitter(model.jitter, jitter, counts, slot)
     barrier()
 
 
@@ -111,7 +107,7 @@ def bound_row(model, X, y, active, row, work, ell, kl, jitter_counts, t):
 def kriging_row(model, X, active, row, work, mu, v):
     """Compute mu and F of kriging (Q,), NaN where C cannot be factorised."""
     H = active.shape[1]
-    fill_point(model, X, active, row, H, work)
+    bound.fill_point(model, X, active, row, H, work)
     for q in range(mu.shape[1]):
         found = krige(model, work, H, q) >= 0.0
         for i in single(row, row + 1):

@@ -47,129 +47,91 @@ class Batch(NamedTuple):
     active: np.ndarray  # (n, H) indices of the nearest inducing points
 
 
-class Workspace(NamedTuple):
-    """Work arrays of one thread, or of one team of threads on a GPU.
+def workspace_shapes(n_ops, D, Q, noises, nodes, H, M, dense):
+    """Return the shape of each array of a `Workspace` for one thread.
 
-    `allocate_workspace` adds a leading axis of threads, which `thread_view` removes.
-    n is H + 1; pairs is n (n + 1) / 2, or n where all inducing points are active; side
-    is H padded to a multiple of BLOCK.
+    `dense` leaves out arrays for K, which is then factorised in another struct. M is 0
+    for a diagonal covariance. Sides of matrices are padded to multiples of BLOCK.
     """
+    n, side = H + 1, padded(H)
+    pairs, points, square = (n, 1, 0) if dense else (n * (n + 1) // 2, n, side)
+    return {
+        "values": (n_ops, pairs),  # a tile of the kernel program
+        "slopes": (n_ops, pairs),
+        "adjoint": (n_ops, pairs),
+        "points": (D, points),  # active inducing inputs, then the row of X
+        "d_points": (D, points),
+        "K": (square, square),
+        "chol": (square, square),  # R of K = R' R
+        "upper": (square, square),  # R^-T
+        "inverse": (square, square),  # K^-1
+        "S_inverse": (square, square),  # factor of S_q, then S_q^-1, then sum S_q K^-1
+        "sandwich": (square, square),  # K^-1 (sum_q S_q) K^-1
+        "d_K": (square, square),
+        "S": (Q if M else 0, square, square),
+        "a": (1, side),  # K^-1 k
+        "half_adjoint": (1, side),  # r = -K^-1 (d/da) / 2: d/dK = a r' + r a'
+        "scratch": (2, side),  # vectors that do not outlive a function
+        "m": (Q, side),
+        "s": (Q, side),
+        "alpha": (Q, side),  # K^-1 m
+        "mean": (Q,),  # mu of q(f)
+        "variance": (Q,),  # v of q(f)
+        "d_mean": (Q,),
+        "d_variance": (Q,),
+        "node_values": (Q + 2, nodes),  # see `expected_softmax`
+        "d_noise": (noises,),  # by the logarithms of the noise variances
+        "blocks": (square, BLOCK),  # see `cholesky`
+        "rows": (side,),  # int64, which inducing points are active
+        "projection": (M,),  # see `quadratic_form`
+    }
 
-    values: np.ndarray  # (n_ops, pairs) a tile of the kernel program
-    slopes: np.ndarray  # (n_ops, pairs)
-    adjoint: np.ndarray  # (n_ops, pairs)
-    points: np.ndarray  # (D, n) active inducing inputs, then the row of X
-    d_points: np.ndarray  # (D, n)
-    K: np.ndarray  # (side, side)
-    chol: np.ndarray  # (side, side) R of K = R' R
-    upper: np.ndarray  # (side, side) R^-T
-    inverse: np.ndarray  # (side, side) K^-1
-    S_inverse: np.ndarray  # (side, side) factor of S_q, then S_q^-1, then sum S_q K^-1
-    sandwich: np.ndarray  # (side, side) K^-1 (sum_q S_q) K^-1
-    d_K: np.ndarray  # (side, side)
-    S: np.ndarray  # (Q, side, side), full covariance only
-    a: np.ndarray  # (1, side) K^-1 k
-    half_adjoint: np.ndarray  # (1, side) r = -K^-1 (d/da) / 2: d/dK = a r' + r a'
-    scratch: np.ndarray  # (2, side) vectors that do not outlive a function
-    m: np.ndarray  # (Q, side)
-    s: np.ndarray  # (Q, side)
-    alpha: np.ndarray  # (Q, side) K^-1 m
-    mean: np.ndarray  # (Q,) mu of q(f)
-    variance: np.ndarray  # (Q,) v of q(f)
-    d_mean: np.ndarray  # (Q,)
-    d_variance: np.ndarray  # (Q,)
-    node_values: np.ndarray  # (Q + 2, n_nodes), see `expected_softmax`
-    d_noise: np.ndarray  # (Q,) by the logarithms of the noise variances
-    blocks: np.ndarray  # (side, BLOCK), see `cholesky`
-    rows: np.ndarray  # (side,) int64, which inducing points are active
-    projection: np.ndarray  # (M,), see `quadratic_form`, full covariance only
+
+# Work arrays of one thread, or of one team of threads on a GPU. `allocate_workspace`
+# adds a leading axis of threads, which `thread_view` removes.
+Workspace = namedtuple("Workspace", workspace_shapes(*[0] * 7, dense=False))
+thread_view = njit_view(Workspace)
 
 
-class Gradients(NamedTuple):
-    """Derivatives of a minibatch's objective, not yet added up by row of Z.
+# Derivatives of a minibatch's objective, not yet added up by row of Z
+Gradients = namedtuple("Gradients", "d_m d_s d_S d_Z d_log d_noise sums jitter_counts")
+
+
+def allocate_workspace(model, n_neighbors, n_threads, *, dense=False):
+    """Allocate the work arrays of all threads; see `workspace_shapes`."""
+    D, Q, M = model.Z.shape[1], model.m.shape[1], len(model.Z) if model.full else 0
+    sizes = len(model.code), D, Q, len(model.noise), model.nodes.shape[1]
+    shapes = workspace_shapes(*sizes, n_neighbors, M, dense)
+    arrays = {
+        name: np.zeros((n_threads, *shape), model.Z.dtype)
+        for name, shape in shapes.items()
+    }
+    for name in "K", "S":  # beyond their true size matrices hold the identity
+        arrays[name][...] = np.eye(arrays[name].shape[-1])
+    arrays["rows"] = arrays["rows"].astype(np.int64)
+    return Workspace(**arrays)
+
+
+def gradient_arrays(model, blocks, H, side, chunks):
+    """Return shape and dtype of each array of `Gradients` but the counts.
 
     There are n blocks of H columns or, where all inducing points are active, CHUNKS
     blocks of M columns. Arrays that the model has no use for hold one empty block.
     """
-
-    d_m: np.ndarray  # (blocks, Q, H)
-    d_s: np.ndarray  # (blocks, Q, H), diagonal covariance
-    d_S: np.ndarray  # (blocks, Q, side, side), or H for side on a GPU; full covariance
-    d_Z: np.ndarray  # (blocks, D, H), trained Z
-    d_log: np.ndarray  # (CHUNKS, P) by the logarithms of the kernel parameters
-    d_noise: np.ndarray  # (CHUNKS, Q) by the logarithms of the noise variances
-    sums: np.ndarray  # (CHUNKS, 2) weighted sums of E log p(y | f) and of KL
-    jitter_counts: np.ndarray  # (>= CHUNKS, 2) int64, see `count_jitter`
-
-
-thread_view = njit_view(Workspace)  # the work arrays of one thread
-
-
-def allocate_workspace(model, n_neighbors, n_threads, *, dense=False):
-    """Allocate the work arrays of all threads for H = n_neighbors.
-
-    With `dense` there are no arrays for K, which is factorised once in another struct.
-    """
-    D, Q = model.Z.shape[1], model.m.shape[1]
-    n, side, n_ops = n_neighbors + 1, padded(n_neighbors), len(model.code)
-    pairs, square = (n, 0) if dense else (n * (n + 1) // 2, side)
-
-    def zeros(*shape):
-        return np.zeros((n_threads, *shape), dtype=model.Z.dtype)
-
-    def identity(*shape):  # beyond their true size matrices hold the identity
-        out = zeros(*shape)
-        out[...] = np.eye(shape[-1])
-        return out
-
-    return Workspace(
-        values=zeros(n_ops, pairs),
-        slopes=zeros(n_ops, pairs),
-        adjoint=zeros(n_ops, pairs),
-        points=zeros(D, 1 if dense else n),
-        d_points=zeros(D, 1 if dense else n),
-        K=identity(square, square),
-        chol=zeros(square, square),
-        upper=zeros(square, square),
-        inverse=zeros(square, square),
-        S_inverse=zeros(square, square),
-        sandwich=zeros(square, square),
-        d_K=zeros(square, square),
-        S=identity(Q if model.full else 0, square, square),
-        a=zeros(1, side),
-        half_adjoint=zeros(1, side),
-        scratch=zeros(2, side),
-        m=zeros(Q, side),
-        s=zeros(Q, side),
-        alpha=zeros(Q, side),
-        mean=zeros(Q),
-        variance=zeros(Q),
-        d_mean=zeros(Q),
-        d_variance=zeros(Q),
-        node_values=zeros(Q + 2, model.nodes.shape[1]),
-        d_noise=zeros(len(model.noise)),
-        blocks=zeros(square, BLOCK),
-        rows=np.zeros((n_threads, side), dtype=np.int64),
-        projection=zeros(len(model.Z) if model.full else 0),
-    )
+    (D, Q), dtype = (model.Z.shape[1], model.m.shape[1]), model.Z.dtype
+    return {
+        "d_m": ((blocks, Q, H), dtype),
+        "d_s": ((1, Q, 1) if model.full else (blocks, Q, H), dtype),
+        "d_S": ((blocks, Q, side, side) if model.full else (1, Q, 1, 1), dtype),
+        "d_Z": ((blocks if model.train_inducing else 1, D, H), dtype),
+        "d_log": ((chunks, len(model.params)), np.float64),  # by log parameters
+        "d_noise": ((chunks, len(model.noise)), np.float64),  # by log noise variances
+        "sums": ((chunks, 2), np.float64),  # weighted, of E log p(y | f) and of KL
+    }
 
 
 def allocate_gradients(model, blocks, H):
-    """Allocate `Gradients` of `blocks` blocks of H columns."""
-    Q, D = model.m.shape[1], model.Z.shape[1]
-    side = padded(H)
-
-    def zeros(*shape):
-        return np.zeros(shape, dtype=model.Z.dtype)
-
-    moving = blocks if model.train_inducing else 1
-    return Gradients(
-        d_m=zeros(blocks, Q, H),
-        d_s=zeros(1, Q, 0) if model.full else zeros(blocks, Q, H),
-        d_S=zeros(blocks, Q, side, side) if model.full else zeros(1, Q, 0, 0),
-        d_Z=zeros(moving, D, H),
-        d_log=np.zeros((CHUNKS, len(model.params))),
-        d_noise=np.zeros((CHUNKS, len(model.noise))),
-        sums=np.zeros((CHUNKS, 2)),
-        jitter_counts=np.zeros((CHUNKS, 2), dtype=np.int64),
-    )
+    """Allocate `Gradients` on the host."""
+    arrays = gradient_arrays(model, blocks, H, padded(H), CHUNKS)
+    counts = np.zeros((CHUNKS, 2), dtype=np.int64)  # see `count_jitter`
+    return Gradients(*(np.zeros(*array) for array in arrays.values()), counts)

@@ -65,7 +65,7 @@ def arguments(dtype):
         "rmatvec_kernel": (index, lists[:, 0].copy(), mu, False, *vectors[:2]),
         "kriging_gradients": (model, batch, 0, n, work, zeros(n, 4, dtype="f8")),
         "add_results": (zeros(n, 4, dtype="f8"), n),
-        "kriging_rows": (*points, batch.active, mu, mu),
+        "kriging_rows": (*points, batch.active, mu, mu, jitter_counts),
         "scan_values": (
             kernel_of(model),
             np.asfortranarray(mu),
@@ -93,7 +93,7 @@ def arguments(dtype):
             zeros(n),
             jitter_counts,
         ),
-        "expectation_rows": (model, work, n, mu, mu, mu, *own),
+        "expectation_rows": (model, work, n, mu, mu, mu, *own, jitter_counts),
         "bound_rows": (*points, batch.y, batch.active, sums, sums, jitter_counts),
     }
 

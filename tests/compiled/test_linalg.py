@@ -115,11 +115,11 @@ def test_products(matrix, dtype, rng):
     X, Y = (rng.normal(size=matrix.shape).astype(dtype) for _ in range(2))
     A = np.full_like(X, np.nan)
     expected = X.T.astype(float) @ Y.astype(float)
-    linalg.transposed_product_lower(X, Y, A)
+    linalg.transposed_product(X, Y, A, True)
     above = above_blocks(A)
     assert np.isnan(A[above]).all()
     check(A[~above], expected[~above], dtype)
-    linalg.transposed_product(X, Y, A)
+    linalg.transposed_product(X, Y, A, False)
     check(A, expected, dtype)
 
 

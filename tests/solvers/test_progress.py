@@ -17,10 +17,10 @@ from skswsgp import SWSGPRegressor
 from skswsgp._compiled import threads
 from skswsgp._compiled.threads import max_threads, parallel_region, threads_for
 from skswsgp._covariance.program import refresh_scales
+from skswsgp._engine import base
 from skswsgp._engine.cpu import CpuEngine
-from skswsgp._estimators import prediction
 from skswsgp._initialization import statistics
-from skswsgp._neighbors import lists, search
+from skswsgp._neighbors import search
 from skswsgp._neighbors.lists import NeighborTracker, TrackedSearch
 from skswsgp._solvers.adam import run_epoch
 from skswsgp._solvers.data import TrainingRows, center_rows, memory_budget
@@ -273,8 +273,7 @@ class Record(search.NeighborSearch):
 
 @pytest.fixture
 def record(monkeypatch):
-    for module in (lists, prediction):
-        monkeypatch.setattr(module, "NeighborSearch", Record)
+    monkeypatch.setattr(base, "NeighborSearch", Record)
     Record.built = Record.queried = Record.recalls = 0
     return Record
 

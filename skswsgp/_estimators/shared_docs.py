@@ -1,0 +1,154 @@
+"""What the docstrings of both estimators have in common."""
+
+import inspect
+from string import Template
+
+
+def with_shared_text(estimator):
+    """Fill in the texts of this module where the docstring of a class names them."""
+    text = Template(inspect.cleandoc(estimator.__doc__ or ""))
+    estimator.__doc__ = text.safe_substitute(SHARED)
+    return estimator
+
+
+SHARED = {
+    "model_parameters": """\
+kernel : kernel object of scikit-learn, default=None
+    Covariance of the latent function, in the units of X. Training starts at its
+    parameters; those with ``"fixed"`` bounds stay. It may combine
+    `ConstantKernel`, `RBF`, `Matern` (nu 0.5, 1.5, 2.5, inf),
+    `RationalQuadratic`, `DotProduct`, `WhiteKernel`, `Exponentiation`, sums,
+    products, and :class:`skswsgp.kernels.Polynomial` and
+    :class:`skswsgp.kernels.ArcCosine`. None is a variance times a Matern kernel
+    with one length-scale for each feature. The length-scales start at the spread of
+    the features. `init="local"` chooses the smoothness nu, which is 2.5 otherwise.
+n_inducing : int or "auto", default="auto"
+    M, the number of inducing points, at most the number of distinct rows. "auto"
+    takes all points that `inducing_points` gives. Otherwise it is 256 with
+    `solver="adam"`. With "natural" it is the number of rows, up to a limit of
+    8,000,000 / n_features, which is at least 100,000 and at most 1,000,000.
+n_neighbors : int or "auto", default="auto"
+    H, the number of inducing points that a row uses, at most M. H = M is the
+    ordinary sparse variational Gaussian process. "auto" is 16 with
+    `solver="adam"`. With "natural" it is (6e10 / n_samples)^(1/3), at least 16 and
+    at most 192, so that the time of a fit grows with the number of rows only.
+inducing_points : {"kmeans", "random"} or array-like of shape (n_inducing, \
+        n_features), default="kmeans"
+    Inducing inputs at the start: centres of k-means (random rows where there are
+    more than 20,000), random rows, or the given points, in the units of X.
+    Duplicates are removed.
+optimize_inducing : bool, default=False
+    Whether inducing inputs are trained too. The natural solver then takes turns
+    with epochs of Adam, for six rounds. The best round is kept, as held-out rows or
+    else the loss tell.
+covariance : {"auto", "diag", "full"}, default="auto"
+    Covariance S of q(u). "diag" makes the variance of the function too small where
+    rows are dense. "full" needs M^2 numbers in the fitted model and its pickle.
+    With `solver="natural"` it costs O(M^3) and needs `kl="vecchia"`; "auto" is then
+    "full" for regression on up to 2,048 rows of one output without trained inducing
+    inputs, and "diag" otherwise. With "adam" it costs O(M H^2) more work a row;
+    "auto" is then "full" while S, its moments and gradients fit in 4 MiB.
+neighbor_metric : {"kernel", "euclidean", "random"}, default="kernel"
+    Which inducing points are nearest to a row: those of largest covariance (for
+    stationary kernels, of smallest distance in length-scales), those of smallest
+    distance in the units of X, or random ones, for comparison.
+neighbor_search : {"auto", "brute", "kd_tree", "pynndescent"}, default="auto"
+    How the nearest are found. All searches but "pynndescent" are exact. Lists of
+    neighbours are stored if they fit into scikit-learn's `working_memory`.
+kl : {"auto", "vecchia", "local"}, default="auto"
+    Prior of the inducing values. In "vecchia" each inducing value depends on its H
+    nearest predecessors [2]_. "local" averages over rows the divergences of their H
+    inducing points [1]_. "auto" is "vecchia" with `solver="natural"`, and "local"
+    with "adam", which cannot use the other.
+kl_weight : float or "auto", default="auto"
+    Weight beta of the divergence of q(u) from its prior; 1.0 is the paper's. "auto"
+    is 1 with `kl="vecchia"`, and max(1, M / H) with "local", where it makes up for
+    the M - H points that the divergence of a row leaves out.""",
+    "training_parameters": """\
+batch_size : int, default=64
+    Rows a step.
+learning_rate : float, default=0.02
+    Step of Adam at the start; it falls along half a cosine to a hundredth over
+    `max_iter` epochs.
+max_iter : int, default=200
+    Largest number of epochs of Adam. The learning rate falls over as many epochs,
+    so a fit normally ends there, without a `ConvergenceWarning`. The natural solver
+    needs a few rounds at most.
+tol : float, default=1e-5
+    An epoch that improves the best loss, or the best validation score, by less
+    than this counts as no change.
+n_iter_no_change : int, default=10
+    Training stops after this many epochs without change.
+early_stopping : bool or "auto", default="auto"
+    Whether to hold out rows, to stop when their predictive density no longer rises,
+    and to keep the best epoch. "auto" does so for more than 10,000 rows with
+    `solver="adam"`, and for more than 1,000 with "natural" where inducing inputs
+    are trained.
+validation_fraction : float, default=0.1
+    Fraction of the rows that early stopping holds out.
+warm_start : bool, default=False
+    Whether `fit` starts from the fitted model. Its kernel, inducing points and H
+    then stay.
+device : {"auto", "cpu", "cuda"}, default="auto"
+    Where the model is trained and evaluated. "cuda" is an NVIDIA GPU and needs the
+    extra `cuda12` or `cuda13`. With `solver="natural"` some parts stay on the CPU:
+    solves with the Vecchia prior, systems of a full S and of `kl="local"`, and
+    trials of kernels on held-out rows. "auto" is the CPU, or an idle GPU for work
+    that would take one core about ten minutes. A fitted model can be used on either
+    device.
+n_jobs : int, default=None
+    Number of threads. None takes all that Numba may use (`NUMBA_NUM_THREADS`, which
+    joblib lowers in its workers); results are the same for any number.
+dtype : {"float64", "float32"}, default="float64"
+    Precision of the computations and of `predict_proba`. The `predict` of a
+    regressor returns float64 in both.
+random_state : int, RandomState instance or None, default=None
+    Seeds the choice of inducing points and held-out rows, and shuffling.
+verbose : int, default=0
+    Prints a line for each epoch or round if positive.""",
+    "attributes": """\
+kernel_ : kernel object
+    Kernel with the learned parameters, in the units of X.
+inducing_points_ : ndarray of shape (n_inducing_, n_features)
+    Inducing inputs, in the units of X.
+inducing_mean_ : ndarray of shape (n_inducing_,) or (n_inducing_, n_latent)
+    Mean m of q(u), in regression on the scale of standardised y. n_latent is the
+    number of outputs or, for more than two of them, of classes.
+inducing_covariance_ : ndarray
+    With a diagonal covariance the variances, of the shape of `inducing_mean_`; with
+    a full one the lower factor L of S = L L', of shape (n_inducing_, n_inducing_)
+    or (n_inducing_, n_inducing_, n_latent).
+n_inducing_, n_neighbors_ : int
+    M and H used.
+kl_weight_ : float
+    Weight beta used.
+jitter_ : float
+    Jitter added to the diagonal of K, relative to the mean of the diagonal.
+lower_bound_ : float
+    Bound on the log likelihood of the training rows, in nats, in regression for
+    standardised y: eq. 11, averaged over the last epoch of Adam or after the last
+    natural round. With `kl="vecchia"` it is that of [2]_, with the divergence from
+    the Vecchia prior.
+loss_curve_ : list of float
+    Negative training objective of each epoch or round, a mean over rows.
+best_loss_ : float
+    Least of `loss_curve_`.
+validation_scores_ : list of float or None
+    Weighted mean log predictive density of the held-out rows after each epoch, in
+    the units of y, or log probability of their labels.
+n_iter_ : int
+    Epochs run.
+n_samples_seen_ : float
+    Sum of the weights of all training rows.
+neighbor_recall_ : float
+    Fraction of the exact neighbours that the search finds, on a sample of rows.
+n_features_in_ : int
+    Number of features.
+feature_names_in_ : ndarray of shape (n_features_in_,)
+    Names of the features, where X had any.""",
+    "references": """\
+.. [1] G.-L. Tran, D. Milios, P. Michiardi, M. Filippone, "Sparse within Sparse
+   Gaussian Processes using Neighbor Information", ICML 2021.
+.. [2] L. Wu, G. Pleiss, J. P. Cunningham, "Variational Nearest Neighbor Gaussian
+   Process", ICML 2022.""",
+}
