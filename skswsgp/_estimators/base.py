@@ -170,7 +170,7 @@ class BaseSWSGP(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
         attributes["n_samples_seen_"] = seen + float(data.weight.sum(dtype=np.float64))
         M, H = len(attributes["inducing_points_"]), attributes["n_neighbors_"]
         if solver_class.finds_optimum:
-            full = takes_full_covariance(settings, data.n_rows, M, H)
+            full = takes_full_covariance(settings, M, H)
             attributes = shape_covariance(attributes, full)
         if solver_class.takes_steps:
             attributes["jitter_"] = JITTER

@@ -53,9 +53,9 @@ class SWSGPRegressor(MultiOutputMixin, RegressorMixin, BaseSWSGP):
         Covariance S of q(u). "diag" makes the variance of the function too small where
         rows are dense. "full" needs M^2 numbers in the fitted model and its pickle.
         With `solver="natural"` it costs O(M^3) and needs `kl="vecchia"`; "auto" is then
-        "full" up to 2,048 rows of one output, and "diag" beyond or with trained
-        inducing inputs. With "adam" it costs O(M H^2) more work a row; "auto" is then
-        "full" while S, its moments and gradients fit in 4 MiB.
+        "full" up to 2,924 inducing points for one output, and "diag" beyond or with
+        trained inducing inputs. With "adam" it costs O(M H^2) more work a row; "auto"
+        is then "full" while S, its moments and gradients fit in 4 MiB.
     neighbor_metric : {"kernel", "euclidean", "random"}, default="kernel"
         Which inducing points are nearest to a row: those of largest covariance (for
         stationary kernels, of smallest distance in length-scales), those of smallest

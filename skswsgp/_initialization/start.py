@@ -84,7 +84,7 @@ def initial_attributes(settings, data, spread, rng):
             start["jitter_"] = natural_jitter(fit.kernel, Z, fit.noise, dtype)
     else:
         start["variance_scale_"] = fit.variance_scale
-    full = takes_full_covariance(settings, data.n_rows, M, H)
+    full = takes_full_covariance(settings, M, H)
     if solver.finds_optimum and (conjugate or not full):
         S = prior_variances(fit.kernel, Z, settings.n_latent, dtype)  # any S will do
     else:

@@ -75,7 +75,7 @@ class AdamSolver(Solver):
         return tuning.adam_neighbors
 
     @classmethod
-    def takes_full_covariance(cls, settings, n_rows, M, H):
+    def takes_full_covariance(cls, settings, M, H):
         """Return whether a full S, with moments and gradients, takes little memory."""
         size = bytes_of_full_covariance(settings, M, H)
         return size <= settings.tuning.auto_covariance_bytes

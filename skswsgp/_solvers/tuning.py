@@ -31,9 +31,9 @@ class Tuning(NamedTuple):
     full_covariance_bytes: int = 2**30
     # Bytes of a full S with moments and gradients up to which "auto" is full for Adam.
     auto_covariance_bytes: int = 2**22
-    # Rows of regression with one output up to which "auto" is full for the natural
-    # solver: at 2,048 rows a full S doubles the time of a fit.
-    full_rows: int = 2048
+    # Cost of a full S for the natural solver, M^3 for each latent function, up to which
+    # "auto" is full: at M = N = 2,900 it doubles the time of a fit, and less for M < N.
+    full_work: float = 2.5e10
 
     # --- the natural solver
     # Relative residuals at which conjugate gradients stop: with several rounds or
