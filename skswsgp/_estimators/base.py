@@ -262,7 +262,8 @@ class BaseSWSGP(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
     def _holds_out(self, n_rows, settings):
         """Return whether rows of the training data are held out."""
         if self.early_stopping == "auto":
-            return n_rows > settings.solver.holdout_above(settings.tuning)
+            trains = settings.solver.takes_steps
+            return trains and n_rows > settings.tuning.holdout_above
         return self.early_stopping
 
     def _hold_out(self, data, y, rng):

@@ -70,8 +70,7 @@ class SWSGPClassifier(ClassifierMixin, BaseSWSGP):
     early_stopping : bool or "auto", default="auto"
         Whether to hold out rows, to stop when their predictive density no longer rises,
         and to keep the best epoch. "auto" does so for more than 10,000 rows with
-        `solver="adam"`, and for more than 1,000 with "natural" where inducing inputs
-        are trained.
+        `solver="adam"`, or where inducing inputs are trained.
     validation_fraction : float, default=0.1
         Fraction of the rows that early stopping holds out.
     warm_start : bool, default=False

@@ -81,11 +81,6 @@ class AdamSolver(Solver):
         return size <= settings.tuning.auto_covariance_bytes
 
     @classmethod
-    def holdout_above(cls, tuning):
-        """Return the number of rows above which "auto" holds some out."""
-        return tuning.holdout_above_adam
-
-    @classmethod
     def count_points(cls, n_rows, M, settings):
         """Return the largest number of rows that an engine processes in a fit."""
         return settings.max_iter * n_rows

@@ -100,11 +100,6 @@ class Solver(ABC):
         return settings.likelihood_record.conjugate and plain and cheap
 
     @classmethod
-    def holdout_above(cls, tuning):
-        """Return the most rows of which early_stopping="auto" holds none out."""
-        return np.inf
-
-    @classmethod
     def count_points(cls, n_rows, M, settings):
         """Return the largest number of rows that an engine processes in a fit."""
         return n_rows + M  # each row once, each inducing point once for its prior

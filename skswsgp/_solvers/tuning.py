@@ -66,6 +66,6 @@ class Tuning(NamedTuple):
     # Standard deviation of the logarithm of a classifier's kernel variance, around 9.
     variance_spread: float = 2.0
 
-    # --- early stopping "auto": rows above which a tenth is held out
-    holdout_above_adam: int = 10_000
-    holdout_above_rounds: int = 1_000
+    # Rows above which early_stopping="auto" holds out a tenth, if the solver trains the
+    # kernel: the number of scikit-learn's HistGradientBoosting.
+    holdout_above: int = 10_000
