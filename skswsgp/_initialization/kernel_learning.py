@@ -148,8 +148,7 @@ class KernelLearner:
         """Whether the marginal likelihood of all rows is cheap, and weights equal."""
         (N, Q), D, tuning = self.y.shape, self.X.shape[1], self.options.tuning
         equal = Q == 1 and (self.ratios == self.ratios[0]).all()
-        cheap = N <= tuning.exact_rows and N * N * (N + 4 * D) <= tuning.exact_work
-        return equal and cheap
+        return equal and N * N * (N + 4 * D) <= tuning.exact_work
 
     def maximize_marginal_likelihood(self, fit):
         """Return the fit that maximises the marginal likelihood, from a start.

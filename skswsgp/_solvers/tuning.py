@@ -55,10 +55,10 @@ class Tuning(NamedTuple):
     learning_neighbors: int = 32
     # Steps of Adam for all parameters; curves are flat by then.
     learning_steps: int = 200
-    # Rows, and N^2 (N + 4 D) of an evaluation, up to which the marginal likelihood of
-    # all rows is maximised in the end: about two seconds.
-    exact_rows: int = 256
-    exact_work: float = 4e7
+    # Cost of an evaluation of the marginal likelihood of all rows, N^2 (N + 4 D), up to
+    # which it is maximised in the end: 0.5 to 1.5 seconds, as long as the rest of a fit
+    # of the 450 rows that it allows for few features.
+    exact_work: float = 1e8
 
     # --- choosing between kernels on held-out rows
     # Rows that q(u) is found on, held-out ones included: some seconds a candidate.
