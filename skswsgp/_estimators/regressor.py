@@ -43,7 +43,7 @@ class SWSGPRegressor(MultiOutputMixin, RegressorMixin, BaseSWSGP):
     inducing_points : {"kmeans", "random"} or array-like of shape (n_inducing, \
             n_features), default="kmeans"
         Inducing inputs at the start: centres of k-means (random rows where there are
-        more than 20,000), random rows, or the given points, in the units of X.
+        more than 14,142), random rows, or the given points, in the units of X.
         Duplicates are removed.
     optimize_inducing : bool, default=False
         Whether inducing inputs are trained too. The natural solver then takes turns

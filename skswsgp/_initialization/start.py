@@ -65,6 +65,7 @@ def initial_attributes(settings, data, spread, rng):
         settings.inducing_points,
         rng,
         spread,
+        settings.tuning,
         data.weight_in_X(),
     )
     M = len(Z)

@@ -26,6 +26,11 @@ class Tuning(NamedTuple):
     adam_inducing: int = 256
     adam_neighbors: int = 16
 
+    # Pairs of a row and a centre in an epoch of k-means, some two seconds: they limit
+    # the rows that take part, and leave none for more than 14,142 inducing points,
+    # which are random rows. k-means++ gets a tenth of them, 1,345 inducing points.
+    kmeans_pairs: int = 1_000_000_000
+
     # --- the covariance of q(u)
     # Bytes of a full S with Adam's moments and gradients: limit of covariance="full".
     full_covariance_bytes: int = 2**30
