@@ -52,10 +52,16 @@ class Tuning(NamedTuple):
     assembly_bytes: int = 2**26
 
     # --- learning the kernel from rows given their nearest other rows
-    # Limits on the rows that take part, and on rows times features, which sets the
-    # time of a neighbour search.
-    learning_rows: int = 200_000
+    # Rows times features that take part, which sets the time of a neighbour search; a
+    # row counts as at least 20 features, for its list of neighbours.
     learning_numbers: int = 4_000_000
+    least_learning_rows: int = 1024
+    # Fractions of these rows, with the same least number. The noise is found from some
+    # ten evaluations of its rows, which cost as much as one of all. The choice between
+    # shared and free length-scales, and the scale of the variances, need a mean log
+    # density: of 2,000 rows its standard error is some 0.02 nats.
+    noise_fraction: float = 1 / 12
+    judging_fraction: float = 0.01
     # Neighbours from which a row is predicted while learning; 64 gained nothing.
     learning_neighbors: int = 32
     # Steps of Adam for all parameters; curves are flat by then.
