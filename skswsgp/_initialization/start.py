@@ -166,9 +166,10 @@ def learn_start(settings, data, spread, rng):
         settings.tuning,
     )
     conjugate = settings.likelihood_record.conjugate
-    # If predictions use the H nearest rows, so do the last steps of learning.
+    # If predictions know as much as the H nearest rows, the last steps of learning use
+    # as many.
     nearest = conjugate and settings.neighbor_metric == "kernel"
-    n_neighbors = H if chosen and M >= data.n_rows and nearest else None
+    n_neighbors = H if chosen and not few and nearest else None
     learning = settings, options, rng, n_neighbors, few
     fits = learn_candidates(data, *learning)
     unscaled = fits[0]._replace(variance_scale=1.0)
