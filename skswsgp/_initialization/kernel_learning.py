@@ -259,8 +259,7 @@ class KernelLearner:
             return exceeds_standard_error(gain, self.weight[held_out])
 
         shared = learn(KernelFit(start_kernel(spread), noise), COARSE_STEPS, True)
-        if len(spread) > self.options.tuning.learning_neighbors:
-            # A row has fewer neighbours than features, too few to tell them apart.
+        if len(spread) > self.options.tuning.many_features:
             varying = varying_features(self.X)
             size = root_mean_square(spread[varying]) if varying.any() else 1.0
             equal = start_kernel(np.full_like(spread, size))

@@ -64,6 +64,9 @@ class Tuning(NamedTuple):
     judging_fraction: float = 0.01
     # Neighbours from which a row is predicted while learning; 64 gained nothing.
     learning_neighbors: int = 32
+    # Features beyond which length-scales in the units of X are tried too, for pixels.
+    # For fewer, units do not matter then; trying both gained nothing.
+    many_features: int = 32
     # Steps of Adam for all parameters; curves are flat by then.
     learning_steps: int = 200
     # Cost of an evaluation of the marginal likelihood of all rows, N^2 (N + 4 D), up to

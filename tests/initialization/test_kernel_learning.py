@@ -111,6 +111,9 @@ def test_equal_length_scales_are_preferred_where_they_fit_better(rng):
     found = coarse_to_fine(mixed)
     (tied,) = [one for one in found if one.shared]
     assert scales(tied).max() > 100 * scales(tied).min()
+    found = coarse_to_fine(learner_of(X, y, many_features=42))
+    (tied,) = [one for one in found if one.shared]
+    assert scales(tied).max() > 50 * scales(tied).min()
 
 
 def test_held_out_rows_are_not_used_for_learning(rng, monkeypatch):
