@@ -14,7 +14,7 @@ ROWS_PER_THREAD = 1000  # rows below which another thread costs more than it sav
 MICROSECONDS_PER_THREAD = 150.0  # least work of a thread of Numba, which may wake late
 MICROSECONDS_PER_NEW_THREAD = 1500.0  # least work of a thread that Python has to start
 CHUNKS = 16  # parts of a minibatch with sums of their own, for any number of threads
-ROWS_AT_ONCE = 8192  # rows of X that a prediction copies at a time
+ROWS_AT_ONCE = 8192  # rows of X that are copied, and that a GPU evaluates, at a time
 
 
 def max_threads(n_jobs, n_rows=None):

@@ -11,7 +11,7 @@ import numpy as np
 from skswsgp._compiled import cuda_arrays, cuda_runtime
 from skswsgp._compiled.cuda_arrays import THREADS, fetch, send, send_array
 from skswsgp._compiled.cuda_runtime import cuda
-from skswsgp._compiled.threads import row_blocks
+from skswsgp._compiled.threads import ROWS_AT_ONCE, row_blocks
 from skswsgp._covariance.program import Kernel
 from skswsgp._engine import cuda_kernels as kernels
 from skswsgp._engine import cuda_workspace
@@ -22,7 +22,6 @@ from skswsgp._neighbors.cuda_scan import make_scan
 from skswsgp._point.adam_step import make_optimizer, reuse_moments
 from skswsgp._point.state import allocate_gradients
 
-ROWS_AT_ONCE = 8192  # most rows that one launch evaluates
 PARAMETERS = "params", "inv_scale", "noise"  # fields that learning by kriging changes
 
 

@@ -16,7 +16,6 @@ from skswsgp._engine import cuda_kernels as kernels
 from skswsgp._point.state import Batch
 
 WHAT = "rows of data"
-ROWS_AT_ONCE = 65_536  # rows that are copied on the host before they are sent
 
 
 def make_batches(data, neighbors, H, stream):
@@ -38,7 +37,7 @@ class ResidentBatches:
         self.data, self.neighbors, self.stream = data, neighbors, stream
         self.buffer = DoubleBuffer(stream)
         self.all, self.chosen = allocate_batch(data, data.n_rows, H), None
-        for part in row_blocks(data.n_rows, ROWS_AT_ONCE):
+        for part in row_blocks(data.n_rows):
             block = data.block(np.arange(part.start, part.stop))
             for array, on_device in zip(block, self.all, strict=False):
                 on_device[part].copy_to_device(array)

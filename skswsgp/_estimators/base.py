@@ -146,7 +146,8 @@ class BaseSWSGP(compat.CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
         held_out = self._validation_data(X_val, y_val, attributes)
         stopping = self.early_stopping
         if stopping == "auto":
-            stopping = data.n_rows > solver_class.holdout_above(self._tuning)
+            many = data.n_rows > self._tuning.holdout_above
+            stopping = many and solver_class.takes_steps
         if stopping and held_out is None and not streaming:
             data, held_out = self._hold_out(data, y, rng)
         spread = feature_spread(data.X, rng, data.rows)
@@ -155,7 +156,7 @@ class BaseSWSGP(compat.CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
         attributes["n_samples_seen_"] = seen + float(data.weight.sum(dtype=np.float64))
         M, H = len(attributes["inducing_points_"]), attributes["n_neighbors_"]
         if solver_class.finds_optimum:
-            full = takes_full_covariance(settings, data.n_rows, M, H)
+            full = takes_full_covariance(settings, M, H)
             attributes = shape_covariance(attributes, full)
         if solver_class.takes_steps:
             attributes["jitter_"] = JITTER

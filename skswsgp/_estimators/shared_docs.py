@@ -35,7 +35,7 @@ n_neighbors : int or "auto", default="auto"
 inducing_points : {"kmeans", "random"} or array-like of shape (n_inducing, \
         n_features), default="kmeans"
     Inducing inputs at the start: centres of k-means (random rows where there are
-    more than 20,000), random rows, or the given points, in the units of X.
+    more than 14,142), random rows, or the given points, in the units of X.
     Duplicates are removed.
 optimize_inducing : bool, default=False
     Whether inducing inputs are trained too. The natural solver then takes turns
@@ -45,8 +45,8 @@ covariance : {"auto", "diag", "full"}, default="auto"
     Covariance S of q(u). "diag" makes the variance of the function too small where
     rows are dense. "full" needs M^2 numbers in the fitted model and its pickle.
     With `solver="natural"` it costs O(M^3) and needs `kl="vecchia"`; "auto" is then
-    "full" for regression on up to 2,048 rows of one output without trained inducing
-    inputs, and "diag" otherwise. With "adam" it costs O(M H^2) more work a row;
+    "full" for regression with up to 2,924 inducing points for one output, which are
+    not trained, and "diag" otherwise. With "adam" it costs O(M H^2) more work a row;
     "auto" is then "full" while S, its moments and gradients fit in 4 MiB.
 neighbor_metric : {"kernel", "euclidean", "random"}, default="kernel"
     Which inducing points are nearest to a row: those of largest covariance (for
@@ -82,8 +82,7 @@ n_iter_no_change : int, default=10
 early_stopping : bool or "auto", default="auto"
     Whether to hold out rows, to stop when their predictive density no longer rises,
     and to keep the best epoch. "auto" does so for more than 10,000 rows with
-    `solver="adam"`, and for more than 1,000 with "natural" where inducing inputs
-    are trained.
+    `solver="adam"`, or where inducing inputs are trained.
 validation_fraction : float, default=0.1
     Fraction of the rows that early stopping holds out.
 warm_start : bool, default=False

@@ -26,12 +26,13 @@ def count_neighbors(settings, n_rows, M):
     return min(H, M)
 
 
-def takes_full_covariance(settings, n_rows, M, H):
+def takes_full_covariance(settings, M, H):
     """Return whether S is a full matrix; raise ValueError where it would not fit."""
-    if settings.covariance == "auto":
-        return settings.solver.takes_full_covariance(settings, n_rows, M, H)
     size = bytes_of_full_covariance(settings, M, H)
     limit = settings.tuning.full_covariance_bytes
+    if settings.covariance == "auto":
+        cheap = settings.solver.takes_full_covariance(settings, M, H)
+        return cheap and size <= limit
     if settings.covariance == "full" and size > limit:
         raise ValueError(
             f"covariance='full' with {M} inducing points and {settings.n_latent} "

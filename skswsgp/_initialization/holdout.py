@@ -177,9 +177,14 @@ class CandidateComparison(Holdout):
         kernel, noise = fit[:2]
         rng, kept = np.random.RandomState(self.seed), ~self.held_out
         scale = length_scales(kernel, self.X.shape[1], otherwise=self.spread)
-        points = self.settings.inducing_points
         Z = initial_inducing_points(
-            self.X[kept], self.M, points, rng, scale, self.weight[kept]
+            self.X[kept],
+            self.M,
+            self.settings.inducing_points,
+            rng,
+            scale,
+            self.settings.tuning,
+            self.weight[kept],
         )
         attributes = {"kernel_": kernel, "inducing_points_": Z, "jitter_": JITTER}
         if self.record.conjugate:

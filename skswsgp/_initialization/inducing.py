@@ -9,13 +9,12 @@ from sklearn.utils.random import sample_without_replacement
 # Epochs of k-means. A criterion for stopping would be a sum, whose bits depend on the
 # number of threads.
 KMEANS_EPOCHS = 5
-KMEANS_PAIRS = 400_000_000  # pairs of a row and a centre in an epoch, about a second
-MAX_CENTRES = 20_000  # centres, beyond which k-means takes minutes
-MAX_PLUS_PLUS = 1024  # centres up to which k-means++ gains more than it costs
+LEAST_ROWS = 5  # rows per centre, below which centres hardly differ from random rows
+MOST_ROWS = 20  # rows per centre, beyond which centres hardly move
 
 
 def initial_inducing_points(
-    X, n_inducing, method, rng, feature_scale, sample_weight=None
+    X, n_inducing, method, rng, feature_scale, tuning, sample_weight=None
 ):
     """Return inducing points (M, D), float64, in the units of X (N, D).
 
@@ -26,12 +25,14 @@ def initial_inducing_points(
     n_inducing : int
         Number of points; M may be less, because duplicates are removed.
     method : {"kmeans", "random"} or array of shape (n_inducing, D)
-        How to choose them, or the points themselves. More than MAX_CENTRES are random
-        rows.
+        How to choose them, or the points themselves. They are random rows as well
+        where k-means would take more than `tuning.kmeans_pairs`.
     rng : RandomState
         Source of random numbers.
     feature_scale : array of shape (D,)
         k-means works on X / feature_scale; a scale of zero counts as one.
+    tuning : Tuning
+        Its `kmeans_pairs` limits the cost.
     sample_weight : array of shape (N,), default=None
         Weights of k-means; rows of weight zero are never used.
     """
@@ -39,22 +40,20 @@ def initial_inducing_points(
         return distinct_rows(method)[0]
     candidates = None if sample_weight is None else np.flatnonzero(sample_weight)
     n_rows = len(X) if candidates is None else len(candidates)
-    if method == "random" or 2 * n_inducing > n_rows or n_inducing > MAX_CENTRES:
+    affordable = tuning.kmeans_pairs // n_inducing  # rows in an epoch
+    dear = affordable < LEAST_ROWS * n_inducing
+    if method == "random" or 2 * n_inducing > n_rows or dear:
         drawn = _draw(n_rows, n_inducing, candidates, rng)
         return distinct_rows(_values(X, drawn))[0]
-    rows = _draw(n_rows, _sample_size(n_inducing), candidates, rng)
+    size = min(max(10_000, MOST_ROWS * n_inducing), affordable)
+    rows = _draw(n_rows, size, candidates, rng)
     sample = _values(X, rows)
     distinct, _ = distinct_rows(sample)
     if n_inducing >= len(distinct):
         return distinct
     weight = None if sample_weight is None else np.asarray(sample_weight)[rows]
-    centres = _centres(sample, n_inducing, rng, feature_scale, weight)
+    centres = _centres(sample, n_inducing, rng, feature_scale, weight, tuning)
     return distinct_rows(centres)[0]
-
-
-def _sample_size(n_centres):
-    """Return the number of rows for k-means."""
-    return max(10_000, 5 * n_centres, min(20 * n_centres, KMEANS_PAIRS // n_centres))
 
 
 def _draw(n_rows, n_drawn, candidates, rng):
@@ -82,15 +81,21 @@ def distinct_rows(Z):
     return Z[first[order]], np.argsort(order)[group.ravel()]
 
 
-def _centres(sample, n_centres, rng, feature_scale, weight):
-    """Return centres of k-means on the centred, scaled sample, in its units."""
+def _centres(sample, n_centres, rng, feature_scale, weight, tuning):
+    """Return centres of k-means on the centred, scaled sample, in its units.
+
+    k-means++ draws from three batches; each centre is the best of 2 + log M rows.
+    Where that is a large part of the cost, it did not help on all data.
+    """
+    batch_size = max(1024, 2 * n_centres)
+    pairs = 3 * batch_size * n_centres * (2.0 + np.log(n_centres))
     scale = np.where(np.asarray(feature_scale) > 0, feature_scale, 1.0)
     middle = sample.mean(axis=0)
     kmeans = MiniBatchKMeans(
         n_centres,
-        init="k-means++" if n_centres <= MAX_PLUS_PLUS else "random",
+        init="k-means++" if 10 * pairs <= tuning.kmeans_pairs else "random",
         n_init=1,
-        batch_size=max(1024, 2 * n_centres),
+        batch_size=batch_size,
         max_iter=KMEANS_EPOCHS,
         max_no_improvement=None,
         random_state=rng,

@@ -45,11 +45,10 @@ from skswsgp._solvers.tuning import Tuning
 RATE = 0.1  # first step of Adam, in logarithms of the parameters
 COARSE_STEPS = 50  # steps of Adam for one common factor of all length-scales
 SITE_STEPS = 50  # steps of Adam on sites, which are computed anew for each kernel
-MAX_HELD_OUT = 2000  # held-out rows that choose between shared and free length-scales
 MAX_WIDE_NEIGHBORS = 96  # neighbours in the last steps: their cost is cubic
+LEAST_FEATURES = 20  # features whose distances cost as much as a list of neighbours
 WIDE_STEPS = 100  # last steps of Adam, with more neighbours
 MAX_LBFGS_STEPS = 100  # steps of L-BFGS on the marginal likelihood of all rows
-MAX_RESCALING_ROWS = 2048  # rows on which kernel and noise variance are rescaled
 SMOOTHNESS = 1.5, 0.5, 2.5  # nu of the Matern kernels that are tried, the start first
 
 
@@ -138,8 +137,16 @@ class KernelLearner:
     def fit_noise(self, fit, rng):
         """Return a fit with the noise of `NeighborProcess.fit_noise`."""
         with closing(self.process(fit)) as process:
-            process.fit_noise(self.weight, rng)
+            most = self._count_rows(self.options.tuning.noise_fraction)
+            process.fit_noise(self.weight, rng, most)
         return fit._replace(noise=process.model.noise.astype(float))
+
+    def _count_rows(self, fraction):
+        return count_learning_rows(self.X.shape[1], self.options.tuning, fraction)
+
+    @property
+    def _judging_rows(self):
+        return self._count_rows(self.options.tuning.judging_fraction)
 
     # --- the marginal likelihood of all rows ----------------------------------------
 
@@ -148,8 +155,7 @@ class KernelLearner:
         """Whether the marginal likelihood of all rows is cheap, and weights equal."""
         (N, Q), D, tuning = self.y.shape, self.X.shape[1], self.options.tuning
         equal = Q == 1 and (self.ratios == self.ratios[0]).all()
-        cheap = N <= tuning.exact_rows and N * N * (N + 4 * D) <= tuning.exact_work
-        return equal and cheap
+        return equal and N * N * (N + 4 * D) <= tuning.exact_work
 
     def maximize_marginal_likelihood(self, fit):
         """Return the fit that maximises the marginal likelihood, from a start.
@@ -214,7 +220,7 @@ class KernelLearner:
             return fit
         slot, bounds = variance
         N = len(self.X)
-        rows = draw_rows(np.arange(N), min(N, MAX_RESCALING_ROWS), rng)
+        rows = draw_rows(np.arange(N), min(N, self._judging_rows), rng)
         with closing(self.process(fit, H)) as process:
             square, weight = process.standardised(rows)[0], self.weight[rows]
         params = process.model.params.astype(np.float64)
@@ -253,8 +259,7 @@ class KernelLearner:
             return exceeds_standard_error(gain, self.weight[held_out])
 
         shared = learn(KernelFit(start_kernel(spread), noise), COARSE_STEPS, True)
-        if len(spread) > self.options.tuning.learning_neighbors:
-            # A row has fewer neighbours than features, too few to tell them apart.
+        if len(spread) > self.options.tuning.many_features:
             varying = varying_features(self.X)
             size = root_mean_square(spread[varying]) if varying.any() else 1.0
             equal = start_kernel(np.full_like(spread, size))
@@ -274,7 +279,7 @@ class KernelLearner:
         place = np.sort((self.X - self.X.min(axis=0)) / spread, axis=1)
         rank = np.lexsort([*np.abs(self.y).T, *place.T])
         order = rank[rng.permutation(len(rank))]
-        n_held_out = min(MAX_HELD_OUT, int(HELD_OUT_FRACTION * len(order)))
+        n_held_out = min(self._judging_rows, int(HELD_OUT_FRACTION * len(order)))
         held_out, rows = np.split(order, [n_held_out])
         return np.sort(held_out), np.sort(rows)
 
@@ -409,10 +414,10 @@ def learning_search(search):
     return "auto" if search == "pynndescent" else search
 
 
-def count_learning_rows(n_features, tuning):
-    """Return the largest number of rows that take part in learning."""
-    affordable = tuning.learning_numbers // n_features
-    return min(tuning.learning_rows, max(affordable, tuning.learning_neighbors**2))
+def count_learning_rows(n_features, tuning, fraction=1.0):
+    """Return the largest number of rows that take part in learning, or a fraction."""
+    affordable = tuning.learning_numbers / max(n_features, LEAST_FEATURES)
+    return max(int(fraction * affordable), tuning.least_learning_rows)
 
 
 def learning_rows(data, rng, tuning):

@@ -20,8 +20,6 @@ from skswsgp._solvers.progress import half_cosine
 
 BATCH_SIZE = 256  # rows in a step of Adam
 PRIOR_VARIANCE = 1.0  # prior variance of the logarithm of a parameter
-MAX_NOISE_ROWS = 16_384  # largest number of rows on which the noise is fitted
-MAX_NOISE_WORK = 1_000_000  # limit on rows times features where the noise is fitted
 MAX_LOG_FACTOR = 3.0  # bound on the logarithm of the factor of a fitted variance
 REFRESH = 25  # steps of Adam between two searches for neighbours
 NOT_FINITE = (
@@ -139,16 +137,17 @@ class NeighborProcess:
             means[step] = total / w[start : start + n].sum(dtype=np.float64)
         return means
 
-    def fit_noise(self, weight, rng):
+    def fit_noise(self, weight, rng, n_rows):
         """Multiply the noise variances by the factor under which rows are likeliest.
+
+        At most `n_rows` random rows decide.
 
         Where rows differ in y but hardly in X, a few of them cause most of the loss
         under too little noise. Adam scales each step by past gradients and misses these
         rows; a search on a fixed sample does not.
         """
         model, N = self.model, len(self.model.Z)
-        most = min(MAX_NOISE_ROWS, MAX_NOISE_WORK // model.Z.shape[1])
-        rows = draw_rows(np.arange(N), min(N, max(most, 1024)), rng)
+        rows = draw_rows(np.arange(N), min(N, n_rows), rng)
         X, y, w, active = model.Z[rows], model.m[rows], weight[rows], self.others(rows)
         start, (low, high) = model.noise.copy(), np.exp(LOG_NOISE_BOUNDS)
 

@@ -65,6 +65,7 @@ def initial_attributes(settings, data, spread, rng):
         settings.inducing_points,
         rng,
         spread,
+        settings.tuning,
         data.weight_in_X(),
     )
     M = len(Z)
@@ -84,7 +85,7 @@ def initial_attributes(settings, data, spread, rng):
             start["jitter_"] = natural_jitter(fit.kernel, Z, fit.noise, dtype)
     else:
         start["variance_scale_"] = fit.variance_scale
-    full = takes_full_covariance(settings, data.n_rows, M, H)
+    full = takes_full_covariance(settings, M, H)
     if solver.finds_optimum and (conjugate or not full):
         S = prior_variances(fit.kernel, Z, settings.n_latent, dtype)  # any S will do
     else:
@@ -165,9 +166,10 @@ def learn_start(settings, data, spread, rng):
         settings.tuning,
     )
     conjugate = settings.likelihood_record.conjugate
-    # If predictions use the H nearest rows, so do the last steps of learning.
+    # If predictions know as much as the H nearest rows, the last steps of learning use
+    # as many.
     nearest = conjugate and settings.neighbor_metric == "kernel"
-    n_neighbors = H if chosen and M >= data.n_rows and nearest else None
+    n_neighbors = H if chosen and not few and nearest else None
     learning = settings, options, rng, n_neighbors, few
     fits = learn_candidates(data, *learning)
     unscaled = fits[0]._replace(variance_scale=1.0)

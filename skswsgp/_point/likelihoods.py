@@ -19,7 +19,6 @@ from skswsgp._compiled.team import once, team_range, team_sum
 GAUSSIAN, BERNOULLI, SOFTMAX = range(3)
 HERMITE_NODES = 20  # Gauss-Hermite nodes for one latent function
 SOFTMAX_NODES = 128  # quasi-Monte Carlo nodes for the latent functions of all classes
-PREDICTION_NODES = 256  # quasi-Monte Carlo nodes for the class probabilities
 
 # --- compiled -------------------------------------------------------------------------
 
@@ -253,7 +252,7 @@ class Softmax(ClassLikelihood):
         """Return (n, n_classes), the mean of softmax(f) over nodes of all rows."""
         total = np.zeros_like(mean)
         std = np.sqrt(variance)
-        nodes = normal_nodes(PREDICTION_NODES, mean.shape[1]).astype(mean.dtype)
+        nodes = normal_nodes(SOFTMAX_NODES, mean.shape[1]).astype(mean.dtype)
         for node in nodes:
             total += softmax(mean + std * node, axis=1)
         return total / total.sum(axis=1, keepdims=True)

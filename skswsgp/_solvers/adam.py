@@ -75,15 +75,10 @@ class AdamSolver(Solver):
         return tuning.adam_neighbors
 
     @classmethod
-    def takes_full_covariance(cls, settings, n_rows, M, H):
+    def takes_full_covariance(cls, settings, M, H):
         """Return whether a full S, with moments and gradients, takes little memory."""
         size = bytes_of_full_covariance(settings, M, H)
         return size <= settings.tuning.auto_covariance_bytes
-
-    @classmethod
-    def holdout_above(cls, tuning):
-        """Return the number of rows above which "auto" holds some out."""
-        return tuning.holdout_above_adam
 
     @classmethod
     def count_points(cls, n_rows, M, settings):

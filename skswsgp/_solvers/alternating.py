@@ -78,11 +78,6 @@ class AlternatingSolver(Solver):
             engine.model = engine.model._replace(kl_weight=weight)
 
     @classmethod
-    def holdout_above(cls, tuning):
-        """Return the number of rows above which "auto" holds some out."""
-        return tuning.holdout_above_rounds
-
-    @classmethod
     def count_points(cls, n_rows, M, settings):
         """Return the largest number of rows that an engine processes in a fit."""
         solve = super().count_points(n_rows, M, settings)

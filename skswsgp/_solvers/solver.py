@@ -89,20 +89,15 @@ class Solver(ABC):
         return min(max(H, tuning.least_neighbors), tuning.most_neighbors)
 
     @classmethod
-    def takes_full_covariance(cls, settings, n_rows, M, H):
-        """Return whether covariance="auto" means a full S.
+    def takes_full_covariance(cls, settings, M, H):
+        """Return whether covariance="auto" means a full S, if that fits in memory.
 
         A diagonal S understates the variance of f where f changes little between
         neighbouring rows. A full S costs O(M^3).
         """
-        few = max(n_rows, M) ** 2 * settings.n_latent <= settings.tuning.full_rows**2
+        cheap = M**3 * settings.n_latent <= settings.tuning.full_work
         plain = settings.kl != "local" and not settings.optimize_inducing
-        return settings.likelihood_record.conjugate and plain and few
-
-    @classmethod
-    def holdout_above(cls, tuning):
-        """Return the most rows of which early_stopping="auto" holds none out."""
-        return np.inf
+        return settings.likelihood_record.conjugate and plain and cheap
 
     @classmethod
     def count_points(cls, n_rows, M, settings):

@@ -26,14 +26,19 @@ class Tuning(NamedTuple):
     adam_inducing: int = 256
     adam_neighbors: int = 16
 
+    # Pairs of a row and a centre in an epoch of k-means, some two seconds: they limit
+    # the rows that take part, and leave none for more than 14,142 inducing points,
+    # which are random rows. k-means++ gets a tenth of them, 1,345 inducing points.
+    kmeans_pairs: int = 1_000_000_000
+
     # --- the covariance of q(u)
     # Bytes of a full S with Adam's moments and gradients: limit of covariance="full".
     full_covariance_bytes: int = 2**30
     # Bytes of a full S with moments and gradients up to which "auto" is full for Adam.
     auto_covariance_bytes: int = 2**22
-    # Rows of regression with one output up to which "auto" is full for the natural
-    # solver: at 2,048 rows a full S doubles the time of a fit.
-    full_rows: int = 2048
+    # Cost of a full S for the natural solver, M^3 for each latent function, up to which
+    # "auto" is full: at M = N = 2,900 it doubles the time of a fit, and less for M < N.
+    full_work: float = 2.5e10
 
     # --- the natural solver
     # Relative residuals at which conjugate gradients stop: in one of several rounds,
@@ -53,18 +58,27 @@ class Tuning(NamedTuple):
     assembly_bytes: int = 2**26
 
     # --- learning the kernel from rows given their nearest other rows
-    # Limits on the rows that take part, and on rows times features, which sets the
-    # time of a neighbour search.
-    learning_rows: int = 200_000
+    # Rows times features that take part, which sets the time of a neighbour search; a
+    # row counts as at least 20 features, for its list of neighbours.
     learning_numbers: int = 4_000_000
+    least_learning_rows: int = 1024
+    # Fractions of these rows, with the same least number. The noise is found from some
+    # ten evaluations of its rows, which cost as much as one of all. The choice between
+    # shared and free length-scales, and the scale of the variances, need a mean log
+    # density: of 2,000 rows its standard error is some 0.02 nats.
+    noise_fraction: float = 1 / 12
+    judging_fraction: float = 0.01
     # Neighbours from which a row is predicted while learning; 64 gained nothing.
     learning_neighbors: int = 32
+    # Features beyond which length-scales in the units of X are tried too, for pixels.
+    # For fewer, units do not matter then; trying both gained nothing.
+    many_features: int = 32
     # Steps of Adam for all parameters; curves are flat by then.
     learning_steps: int = 200
-    # Rows, and N^2 (N + 4 D) of an evaluation, up to which the marginal likelihood of
-    # all rows is maximised in the end: about two seconds.
-    exact_rows: int = 256
-    exact_work: float = 4e7
+    # Cost of an evaluation of the marginal likelihood of all rows, N^2 (N + 4 D), up to
+    # which it is maximised in the end: 0.5 to 1.5 seconds, as long as the rest of a fit
+    # of the 450 rows that it allows for few features.
+    exact_work: float = 1e8
 
     # --- choosing between kernels on held-out rows
     # Rows that q(u) is found on, held-out ones included: some seconds a candidate.
@@ -72,6 +86,6 @@ class Tuning(NamedTuple):
     # Standard deviation of the logarithm of a classifier's kernel variance, around 9.
     variance_spread: float = 2.0
 
-    # --- early stopping "auto": rows above which a tenth is held out
-    holdout_above_adam: int = 10_000
-    holdout_above_rounds: int = 1_000
+    # Rows above which early_stopping="auto" holds out a tenth, if the solver trains the
+    # kernel: the number of scikit-learn's HistGradientBoosting.
+    holdout_above: int = 10_000

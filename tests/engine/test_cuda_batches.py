@@ -8,7 +8,7 @@ from simulator import ROUNDINGS, SIMULATED, needs_gpu, needs_package
 from sklearn.gaussian_process.kernels import RBF
 from small_models import adam_settings
 
-from skswsgp._compiled import cuda_arrays, cuda_runtime
+from skswsgp._compiled import cuda_arrays, cuda_runtime, threads
 from skswsgp._engine import cuda_batches
 from skswsgp._engine.cpu import CpuEngine
 from skswsgp._engine.cuda import CudaEngine
@@ -21,7 +21,7 @@ def batches(request, monkeypatch):
     """Keep training rows on the device, or stream them."""
     if request.param == "streamed":
         monkeypatch.setitem(cuda_runtime.MEMORY_FRACTIONS, "training rows", 0.0)
-    monkeypatch.setattr(cuda_batches, "ROWS_AT_ONCE", 4)
+    monkeypatch.setattr(threads, "ROWS_AT_ONCE", 4)
     if SIMULATED:
         monkeypatch.setattr(cuda_batches, "THREADS", 5)
     return request.param

@@ -158,9 +158,10 @@ def short_start(monkeypatch, tune):
 
     steps = 4 if SIMULATED else 50
     sizes = dict.fromkeys(("COARSE_STEPS", "SITE_STEPS", "WIDE_STEPS"), steps)
-    tune(learning_steps=steps, exact_rows=0)
+    tune(learning_steps=steps, exact_work=0)
     if SIMULATED:
-        sizes |= {"MAX_HELD_OUT": 5, "SMOOTHNESS": (1.5, 0.5)}
+        tune(judging_fraction=0.0, least_learning_rows=5)
+        sizes["SMOOTHNESS"] = 1.5, 0.5
         sizes["NeighborProcess"] = process
         monkeypatch.setattr(neighbor_likelihood, "BATCH_SIZE", 4)
         monkeypatch.setattr(neighbor_likelihood, "REFRESH", 3)

@@ -12,7 +12,7 @@ from sklearn.metrics import log_loss
 
 from skswsgp import SWSGPClassifier
 from skswsgp._initialization.holdout import CandidateComparison, Holdout
-from skswsgp._point.likelihoods import LIKELIHOODS, PREDICTION_NODES, normal_nodes
+from skswsgp._point.likelihoods import LIKELIHOODS, SOFTMAX_NODES, normal_nodes
 from skswsgp.kernels import ArcCosine
 
 JITTER = 1e-4  # default jitter in float64, relative to the kernel variance
@@ -85,7 +85,7 @@ def test_softmax_probabilities_and_bound_equal_the_reference(Q, H, full, rng):
     bound = model.lower_bound(X, model.classes_[labels])
 
     mu, v = reference.predict(kernel, X, *arrays, H, JITTER)
-    nodes = normal_nodes(PREDICTION_NODES, Q)
+    nodes = normal_nodes(SOFTMAX_NODES, Q)
     expected = [reference.softmax_probability(mu[n], v[n], nodes) for n in range(8)]
     np.testing.assert_allclose(proba, expected, rtol=1e-8)
     best = np.argmax(expected, axis=1)
@@ -99,7 +99,7 @@ def test_softmax_probabilities_and_bound_equal_the_reference(Q, H, full, rng):
         "softmax",
         None,
         JITTER,
-        nodes=normal_nodes(128, Q),
+        nodes=nodes,
     )
     assert bound == pytest.approx(expected_bound, rel=1e-8)
 

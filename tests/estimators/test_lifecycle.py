@@ -151,6 +151,21 @@ def test_natural_solver_records_validation_scores(early_stopping):
     assert len(held.validation_scores_) == held.n_iter_ == 1
 
 
+@pytest.mark.usefixtures("few_steps")
+@pytest.mark.parametrize(
+    ("params", "holds_out"),
+    [({"solver": "adam"}, True), ({"optimize_inducing": True}, True), ({}, False)],
+    ids=str,
+)
+def test_auto_holds_rows_out_where_adam_takes_steps(params, holds_out, tune):
+    X, y = small_data(150)
+    model = natural_model(n_inducing=20, max_iter=1, **params)
+    for limit, above in ((149, True), (150, False)):
+        tune(holdout_above=limit)
+        model.fit(X, y)
+        assert (model.validation_scores_ is not None) == (holds_out and above)
+
+
 def test_training_stops_without_improvement():
     X, y = small_data()
     model = small_model(max_iter=50, tol=100.0, n_iter_no_change=4).fit(X, y)

@@ -154,23 +154,37 @@ def test_auto_covariance_is_diagonal_beyond_the_memory_limit(tune):
         ({"kl": "local"}, False),
         ({"optimize_inducing": True}, False),
         ({"inducing_points": np.arange(140.0).reshape(70, 2)}, False),
+        ({"n_inducing": 40}, True),
     ],
     ids=str,
 )
-def test_auto_covariance_is_full_for_few_rows(params, full, few_steps, tune):
-    tune(full_rows=65)
+def test_auto_covariance_is_full_while_its_cost_is_small(params, full, few_steps, tune):
+    tune(full_work=60**3)
     X, y = small_data(n=60)
     model = SWSGPRegressor(random_state=0, **params).fit(X, y)
     assert model.inducing_covariance_.ndim == 1 + full
     model.fit(X, np.stack([y, y], axis=1))
-    assert model.inducing_covariance_.ndim == 2
+    assert model.inducing_covariance_.ndim == 2 + (model.n_inducing_ == 40)
 
 
-def test_auto_covariance_is_diagonal_for_many_rows(tune, few_steps):
-    tune(full_rows=59)
+@pytest.mark.parametrize(
+    "limit", [{"full_work": 60**3 - 1}, {"full_covariance_bytes": 8 * 60 * 60}], ids=str
+)
+def test_auto_covariance_is_diagonal_beyond_its_limits(limit, tune, few_steps):
+    tune(**limit)
     X, y = small_data(n=60)
     model = SWSGPRegressor(random_state=0).fit(X, y)
     assert model.inducing_covariance_.ndim == 1
+
+
+def test_intervals_of_a_function_hold_for_few_inducing_points_of_many_rows():
+    rng = np.random.RandomState(0)
+    X = rng.uniform(0, 10, (2100, 1))
+    y = np.sin(2 * X[:, 0]) + 0.3 * rng.normal(size=2100)
+    model = SWSGPRegressor(n_inducing=200, random_state=0).fit(X, y)
+    mean, variance = model._latent(X, with_variance=True)
+    f = (np.sin(2 * X) - model.y_mean_) / model.y_scale_
+    assert np.mean(np.abs(mean - f) < 1.96 * np.sqrt(variance)) > 0.8
 
 
 def test_error_for_too_large_a_covariance_suggests_the_diagonal(tune):

@@ -193,6 +193,22 @@ def test_has_few_points_and_learning_part():
     assert holdout.learning_part(2, data, np.random.RandomState(0)).n_rows == 200
 
 
+@pytest.mark.parametrize(("M", "H"), [(210, 8), (209, 8), (60, 8), (52, None)])
+def test_last_steps_use_all_neighbors_unless_points_are_few(
+    M, H, rng, monkeypatch, few_steps
+):
+    given, learn = [], kernel_learning.learn_kernel
+
+    def recorded(data, *args, n_neighbors, **options):
+        given.append(n_neighbors)
+        return learn(data, *args, n_neighbors=n_neighbors, **options)
+
+    monkeypatch.setattr(start, "learn_kernel", recorded)
+    X, y = waves(rng, 210)
+    SWSGPRegressor(n_inducing=M, n_neighbors=8, random_state=0).fit(X, y)
+    assert given == [H] * (1 if H else 2)
+
+
 def test_few_points_get_a_smoother_kernel(rng, monkeypatch):
     X, y = waves(rng, 1500)
     model = SWSGPRegressor(n_inducing=20, random_state=0).fit(X, y)

@@ -7,21 +7,26 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from small_models import adam_settings, natural_settings
 
+from skswsgp._initialization import inducing
 from skswsgp._initialization.auto import count_inducing, count_neighbors
 from skswsgp._initialization.inducing import (
     distinct_rows,
     given_points,
     initial_inducing_points,
 )
+from skswsgp._solvers.tuning import Tuning
 
 METHODS = ["kmeans", "random"]
 
 
-def choose(X, n_inducing, method, *, seed=0, feature_scale=None, **options):
+def choose(
+    X, n_inducing, method, *, seed=0, feature_scale=None, pairs=10**9, **options
+):
     """Return inducing points for a seed and feature scales of one."""
     scale = np.ones(X.shape[1]) if feature_scale is None else feature_scale
     rng = np.random.RandomState(seed)
-    return initial_inducing_points(X, n_inducing, method, rng, scale, **options)
+    tuning = Tuning(kmeans_pairs=pairs)
+    return initial_inducing_points(X, n_inducing, method, rng, scale, tuning, **options)
 
 
 def rows_of(X):
@@ -84,6 +89,28 @@ def test_kmeans_returns_rows_when_asked_for_most_of_them(X):
 @pytest.mark.parametrize("method", METHODS)
 def test_more_points_than_rows_returns_all_rows_in_order(X, method):
     assert_array_equal(choose(X, 1000, method), X)
+
+
+def test_cost_decides_on_kmeans_its_rows_and_its_start(monkeypatch, rng):
+    runs, kmeans = [], inducing.MiniBatchKMeans
+
+    def noted(*args, init, **options):
+        run = kmeans(*args, init=init, **options)
+        fit = run.fit
+        run.fit = lambda X, **weights: runs.append((init, len(X))) or fit(X, **weights)
+        return run
+
+    monkeypatch.setattr(inducing, "MiniBatchKMeans", noted)
+    X = rng.normal(size=(12_000, 2))
+    plus_plus = int(10 * 3 * 1024 * 100 * (2 + np.log(100))) + 1
+    for pairs in (10**9, plus_plus, plus_plus - 1, 900_000, 50_000):
+        Z = choose(X, 100, "kmeans", pairs=pairs)
+        assert not rows_of(Z) <= rows_of(X)
+    starts, sizes = zip(*runs, strict=True)
+    assert starts == ("k-means++", "k-means++", "random", "random", "random")
+    assert sizes == (10_000, 10_000, 10_000, 9000, 500)
+    Z = choose(X, 100, "kmeans", pairs=49_999)
+    assert rows_of(Z) <= rows_of(X)
 
 
 @pytest.mark.parametrize("n_inducing", [8, 9, 100])

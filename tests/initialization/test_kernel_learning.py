@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from helpers import KERNELS, drawn
 from numpy.testing import assert_allclose
-from sklearn.datasets import make_s_curve
+from sklearn.datasets import make_friedman1, make_s_curve
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import (
     RBF,
@@ -17,16 +17,21 @@ from sklearn.gaussian_process.kernels import (
 
 from skswsgp import SWSGPClassifier, SWSGPRegressor
 from skswsgp._covariance.compile import params_in_units
-from skswsgp._initialization import kernel_learning
+from skswsgp._initialization import kernel_learning, neighbor_likelihood
 from skswsgp._initialization.auto import default_kernel
 from skswsgp._initialization.kernel_learning import (
     KernelFit,
     KernelLearner,
     LearningOptions,
+    count_learning_rows,
     learn_kernel,
     learn_kernel_from_sites,
 )
-from skswsgp._initialization.neighbor_likelihood import PRIOR_VARIANCE, neighbor_model
+from skswsgp._initialization.neighbor_likelihood import (
+    PRIOR_VARIANCE,
+    draw_rows,
+    neighbor_model,
+)
 from skswsgp._initialization.statistics import feature_spread
 from skswsgp._neighbors import search
 from skswsgp._solvers.data import TrainingRows
@@ -106,6 +111,9 @@ def test_equal_length_scales_are_preferred_where_they_fit_better(rng):
     found = coarse_to_fine(mixed)
     (tied,) = [one for one in found if one.shared]
     assert scales(tied).max() > 100 * scales(tied).min()
+    found = coarse_to_fine(learner_of(X, y, many_features=42))
+    (tied,) = [one for one in found if one.shared]
+    assert scales(tied).max() > 50 * scales(tied).min()
 
 
 def test_held_out_rows_are_not_used_for_learning(rng, monkeypatch):
@@ -246,8 +254,39 @@ def test_learning_samples_many_rows(monkeypatch):
         return neighbor_model(X, *args)
 
     monkeypatch.setattr(kernel_learning, "neighbor_model", counted)
-    learned(X, y, tuning=Tuning(learning_rows=60, learning_steps=8))
+    tuning = Tuning(learning_numbers=60 * 20, least_learning_rows=1, learning_steps=8)
+    learned(X, y, tuning=tuning)
     assert set(sizes) == {60}
+
+
+@pytest.mark.parametrize(
+    ("fraction", "rows"),
+    [(1.0, (200_000, 200_000, 100_000, 5102)), (0.01, (2000, 2000, 1024, 1024))],
+)
+def test_rows_that_take_part_follow_from_the_features(fraction, rows):
+    counts = (count_learning_rows(D, TUNING, fraction) for D in (1, 20, 40, 784))
+    assert tuple(counts) == rows
+
+
+def test_fractions_of_the_rows_fit_the_noise_and_judge(rng, monkeypatch):
+    drawn = []
+
+    def noted(rows, n, rng):
+        drawn.append(n)
+        return draw_rows(rows, n, rng)
+
+    monkeypatch.setattr(neighbor_likelihood, "draw_rows", noted)
+    monkeypatch.setattr(kernel_learning, "draw_rows", noted)
+    X = rng.normal(size=(300, 2))
+    limits = {"learning_numbers": 20 * 1200, "least_learning_rows": 30}
+    learner = learner_of(X, X[:, 0], **limits, judging_fraction=0.04)
+    fit = KernelFit(KERNELS["matern"], np.array([0.1]))
+    learner.fit_noise(fit, np.random.RandomState(0))
+    learner.rescale_variance(fit, 5, np.random.RandomState(0))
+    held_out, _ = learner._split(np.ones(2), np.random.RandomState(0))
+    assert drawn == [100, 48]
+    assert len(held_out) == 48
+    assert learner_of(X, X[:, 0], **limits, judging_fraction=0.0)._judging_rows == 30
 
 
 def test_duplicates_count_as_weights(rng):
@@ -292,7 +331,8 @@ def test_selected_rows_equal_a_copy_of_them(rng, pool):
     y, weight = np.sin(X[rows, :1]), rng.uniform(0.5, 2.0, 90)
 
     options = {"weight": weight}
-    options["tuning"] = Tuning(learning_rows=pool, learning_neighbors=5)
+    few = {"learning_numbers": 20 * pool, "least_learning_rows": 1}
+    options["tuning"] = Tuning(**few, learning_neighbors=5)
     some, copied = learned(X, y, rows=rows, **options), learned(X[rows], y, **options)
     np.testing.assert_array_equal(some.kernel.theta, copied.kernel.theta)
     np.testing.assert_array_equal(some.noise, copied.noise)
@@ -398,8 +438,20 @@ def test_limits_of_the_exact_marginal_likelihood(rng):
     assert learner_of(X, y).is_small
     assert not learner_of(X, y, rng.uniform(0.5, 2.0, size=40)).is_small
     assert not learner_of(X, np.stack([y, y], axis=1)).is_small
-    assert not learner_of(X, y, exact_rows=39).is_small
-    assert not learner_of(X, y, exact_work=40 * 40 * 47).is_small
+    assert learner_of(X, y, exact_work=40 * 40 * 48).is_small
+    assert not learner_of(X, y, exact_work=40 * 40 * 48 - 1).is_small
+
+
+def test_kernel_of_some_hundred_rows_maximises_the_marginal_likelihood():
+    X, y = make_friedman1(400, noise=1.0, random_state=0)
+    model = SWSGPRegressor(random_state=0).fit(X, y)
+    process = GaussianProcessRegressor(
+        model.kernel_ + WhiteKernel(model.noise_variance_), optimizer=None
+    ).fit(X, (y - model.y_mean_) / model.y_scale_)
+    theta = process.kernel_.theta
+    _, slope = process.log_marginal_likelihood(theta, eval_gradient=True)
+    # Only the prior of the logarithms pulls; 17 when learned from nearest rows
+    assert np.abs(slope).max() < 4.0
 
 
 def test_noise_is_not_underestimated_for_few_rows_with_many_columns():
