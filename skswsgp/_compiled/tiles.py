@@ -327,42 +327,47 @@ lowest_bit = replace_on_cpu(lowest_bit, _lowest_bit)
 # --- products of a sparse row with eight columns at once ------------------------------
 
 
-def gather_columns(lists, weights, i, stop, u, column, sums, t):
-    """Set sums[t, q], q < 8, to a product of row i with column `column` + q of u.
+def gather_columns(lists, weights, squares, i, stop, u, column, sums, t, first):
+    """Set sums[t, first + q] to the product of row i with column `column` + q of u.
 
-    It is the sum over h < stop of weights[i, h] u[lists[i, h], column + q].
+    It is the sum over h < stop of weights[i, h] u[lists[i, h], column + q], q < 8, or
+    that with squared weights.
     """
     for q in range(BLOCK):
-        sums[t, q] = 0.0
+        sums[t, first + q] = 0.0
         for h in range(stop):
-            sums[t, q] += weights[i, h] * u[lists[i, h], column + q]
+            weight = weights[i, h] ** 2 if squares else weights[i, h]
+            sums[t, first + q] += weight * u[lists[i, h], column + q]
 
 
-def scatter_columns(lists, weights, i, stop, out, column, values, t):
-    """Add weights[i, h] values[t, q] to out[lists[i, h], column + q].
+def scatter_columns(lists, weights, squares, i, stop, out, column, values, t, first):
+    """Add weights[i, h] values[t, first + q] to out[lists[i, h], column + q].
 
-    h runs over 0 <= h < stop, and q over 0 <= q < 8.
+    h runs over 0 <= h < stop, and q over 0 <= q < 8. Weights are squared if `squares`.
     """
     for h in range(stop):
+        weight = weights[i, h] ** 2 if squares else weights[i, h]
         for q in range(BLOCK):
-            out[lists[i, h], column + q] += weights[i, h] * values[t, q]
+            out[lists[i, h], column + q] += weight * values[t, first + q]
 
 
 def _sparse_row(gather):
     """Return the intrinsic of `gather_columns` or `scatter_columns`."""
 
     @intrinsic
-    def sparse_row(typingctx, lists, weights, i, stop, matrix, column, block, t):
+    def sparse_row(
+        typingctx, lists, weights, squares, i, stop, matrix, column, block, t, first
+    ):
         """Pass over the entries of row i, see `gather_columns`."""
 
         def generate(context, builder, signature, args):
-            list_kind, weight_kind, _, _, kind, _, block_kind, _ = signature.args
-            columns, entries, i, stop, array, column, vectors, t = args
+            list_kind, weight_kind, *_, kind, _, block_kind, _, _ = signature.args
+            columns, entries, squares, i, stop, array, column, vectors, t, place = args
             rows = VectorBuilder(context, builder, kind.dtype)
             zero, one = ir.Constant(i.type, 0), ir.Constant(i.type, 1)
             columns = rows.pointer(list_kind, columns, i, zero)
             entries = rows.pointer(weight_kind, entries, i, zero)
-            at = rows.pointer(block_kind, vectors, t, zero)
+            at = rows.pointer(block_kind, vectors, t, place)
             first = rows.zero if gather else rows.load(at)
             vector = cgutils.alloca_once_value(builder, first)
             with cgutils.for_range_slice(builder, zero, stop, one) as (h, _):
@@ -370,6 +375,8 @@ def _sparse_row(gather):
                 weight = builder.load(builder.gep(entries, [h]))
                 if weight.type != rows.scalar:
                     weight = builder.fpext(weight, rows.scalar)
+                square = builder.fmul(weight, weight)
+                weight = builder.select(squares, square, weight)
                 place = rows.pointer(kind, array, j, column)
                 old, other = builder.load(vector), rows.load(place)
                 if not gather:
@@ -385,8 +392,9 @@ def _sparse_row(gather):
             return context.get_dummy_value()
 
         index = types.intp
-        signature = lists, weights, index, index, matrix, index, block, index
-        return types.void(*signature), generate
+        places = matrix, index, block, index, index
+        row = lists, weights, types.boolean, index, index
+        return types.void(*row, *places), generate
 
     return sparse_row
 

@@ -168,34 +168,57 @@ def solve_columns(lists, weights, u):
 
 
 @njit
-def normal_group(lists, weights, v, u, part, n_parts, column, sums, task, out):
-    """Set 8 columns of out (M, k) to those of A' diag(v) A u, over a part of the rows.
+def matvec_groups_chunk(lists, weights, squares, u, c, out):
+    """Set the rows of chunk c of out (n, k) = A u, or A^2 u; k is a multiple of 8."""
+    (n, H), k = lists.shape, u.shape[1]
+    first, last = chunk_bounds(c, n)
+    for i in range(first, last):
+        for column in range(0, k, BLOCK):
+            gather_columns(lists, weights, squares, i, H, u, column, out, i, column)
 
-    `sums` is scratch with a row for each task.
+
+@njit_parallel
+def matvec_groups(lists, weights, squares, u, out):
+    """Set out (n, k) = A u, or A^2 u with squared entries; k is a multiple of 8."""
+    for chunk in prange(CHUNKS):
+        matvec_groups_chunk(lists, weights, squares, u, np.int64(chunk), out)
+
+
+@njit
+def rmatvec_group(lists, weights, kind, v, u, part, n_parts, column, out, products):
+    """Set 8 columns of out (M, k), see `rmatvec_column`, over a part of the rows.
+
+    `products` (1, 16) is scratch.
     """
     for j in range(out.shape[0]):
         for q in range(column, column + BLOCK):
             out[j, q] = 0.0
     n, H = lists.shape
+    squares = kind == SQUARES
     for i in range(part * n // n_parts, (part + 1) * n // n_parts):
-        gather_columns(lists, weights, i, H, u, column, sums, task)
-        for q in range(BLOCK):
-            sums[task, q] *= v[i, column + q]
-        scatter_columns(lists, weights, i, H, out, column, sums, task)
+        if kind == NORMAL:
+            gather_columns(lists, weights, False, i, H, u, column, products, 0, 0)
+            for q in range(BLOCK):
+                products[0, q] *= v[i, column + q]
+            scatter_columns(lists, weights, False, i, H, out, column, products, 0, 0)
+        else:
+            scatter_columns(lists, weights, squares, i, H, out, column, v, i, column)
 
 
 @njit_parallel
-def normal_groups(lists, weights, v, u, sums, partial):
-    """Set partial (n_parts, M, k) to A' diag(v) A u over each part of the rows.
+def rmatvec_groups(lists, weights, kind, v, u, products, partial):
+    """Set partial (n_parts, M, k), see `rmatvec_column`, over each part of the rows.
 
-    k is a multiple of 8; `sums` is scratch with n_parts k / 8 rows.
+    k is a multiple of 8; `products` (n_parts k / 8, 16) is scratch.
     """
     n_parts = partial.shape[0]
-    for each in prange(sums.shape[0]):
+    for each in prange(products.shape[0]):
         task = np.int64(each)
         part, column = task % n_parts, BLOCK * (task // n_parts)
-        out = partial[part]
-        normal_group(lists, weights, v, u, part, n_parts, column, sums, task, out)
+        rmatvec_group(
+            lists, weights, kind, v, u, part, n_parts, column, partial[part],
+            products[task : task + 1],
+        )  # fmt: skip
 
 
 @njit
@@ -207,10 +230,10 @@ def solve_group(lists, weights, u, group, sums):
         for q in range(BLOCK):
             u[own, column + q] /= weights[i, last]
             sums[group, q] = -u[own, column + q]
-        scatter_columns(lists, weights, i, last, u, column, sums, group)
+        scatter_columns(lists, weights, False, i, last, u, column, sums, group, 0)
     for i in range(lists.shape[0]):  # A x = y
         own = np.uint64(lists[i, last])
-        gather_columns(lists, weights, i, last, u, column, sums, group)
+        gather_columns(lists, weights, False, i, last, u, column, sums, group, 0)
         for q in range(BLOCK):
             y = u[own, column + q]
             u[own, column + q] = (y - sums[group, q]) / weights[i, last]
@@ -232,7 +255,7 @@ def in_groups(u):
 
 
 def scratch(n_tasks):
-    """Return the sums of 8 columns for each task, in rows that share no cache line."""
+    """Return uninitialised rows of 8 numbers for tasks, which share no cache line."""
     return np.empty((n_tasks, 2 * BLOCK))
 
 
@@ -277,7 +300,14 @@ class SparseRowMatrix(NamedTuple):
 
     def matvec(self, u, squares=False):
         """Return A u (n, Q) for u (M, Q), or A^2 u with the squared entries of A."""
-        out = np.empty((u.shape[1], len(self.lists)))
+        n, k = len(self.lists), u.shape[1]
+        if k >= GROUPED:
+            u = in_groups(u)
+            out = np.empty((n, u.shape[1]))
+            with parallel_region(self.n_threads):
+                matvec_groups(self.lists, self.weights, squares, u, out)
+            return out[:, :k]
+        out = np.empty((k, n))
         with parallel_region(self.n_threads):
             for q, column in enumerate(np.ascontiguousarray(u.T)):
                 matvec_column(self.lists, self.weights, squares, column, out[q])
@@ -289,16 +319,7 @@ class SparseRowMatrix(NamedTuple):
 
     def normal_matvec(self, v, u):
         """Return A' diag(v) A u for v (n, Q) and u (M, Q), column by column."""
-        k = u.shape[1]
-        if k < GROUPED:
-            return self._rmatvec(NORMAL, v, u)
-        u, v = in_groups(u), in_groups(v)
-        n_groups = u.shape[1] // BLOCK
-        n_parts = max(1, PARTS // n_groups)
-        partial, sums = np.empty((n_parts, *u.shape)), scratch(n_parts * n_groups)
-        with parallel_region(self.n_threads):
-            normal_groups(self.lists, self.weights, v, u, sums, partial)
-        return reduce(np.add, partial)[:, :k]
+        return self._rmatvec(NORMAL, v, u)
 
     def quadratic_forms(self, L):
         """Return |L' a|^2 (n,) for the rows a of A and lower triangular L (M, M)."""
@@ -330,7 +351,19 @@ class SparseRowMatrix(NamedTuple):
         return out.T
 
     def _rmatvec(self, kind, v, u):
-        out = np.empty((v.shape[1], self.n_columns))
+        k = v.shape[1]
+        if k >= GROUPED:
+            v = in_groups(v)
+            u = in_groups(u) if kind == NORMAL else v
+            n_groups = v.shape[1] // BLOCK
+            n_parts = max(1, PARTS // n_groups)
+            partial = np.empty((n_parts, self.n_columns, v.shape[1]))
+            products = scratch(n_parts * n_groups)
+            arguments = self.lists, self.weights, kind, v, u, products, partial
+            with parallel_region(self.n_threads):
+                rmatvec_groups(*arguments)
+            return reduce(np.add, partial)[:, :k]
+        out = np.empty((k, self.n_columns))
         partial = np.empty((CHUNKS, self.n_columns))
         columns = np.ascontiguousarray(v.T), np.ascontiguousarray(u.T)
         rows = self.lists, self.weights

@@ -44,7 +44,7 @@ class Tuning(NamedTuple):
     # Relative residuals at which conjugate gradients stop: in one of several rounds,
     # each of which starts from the solution of the round before, and in a single round
     # of float32 and of float64.
-    round_tolerance: float = 1e-2
+    round_tolerance: float = 3e-3
     float32_tolerance: float = 1e-3
     final_tolerance: float = 1e-6
     # Steps of conjugate gradients with one preconditioner, then with the other.
@@ -63,7 +63,8 @@ class Tuning(NamedTuple):
     learning_numbers: int = 4_000_000
     least_learning_rows: int = 1024
     # Fractions of these rows, with the same least number. The noise is found from some
-    # ten evaluations of its rows, which cost as much as one of all. The choice between
+    # ten evaluations of its rows, which cost as much as one of all; with several
+    # outputs the fraction is shared among them. The choice between
     # shared and free length-scales, and the scale of the variances, need a mean log
     # density: of 2,000 rows its standard error is some 0.02 nats.
     noise_fraction: float = 1 / 12

@@ -23,6 +23,11 @@ def test_products_of_k_columns(rng, k, dtype):
     u, v = rng.normal(size=(23, k)), rng.normal(size=(90, k))
     assert_allclose(rows.matvec(u), A @ u, atol=1e-12)
     assert_allclose(rows.rmatvec(v), A.T @ v, atol=1e-12)
+    squares = np.zeros_like(A)
+    np.add.at(squares, (np.arange(90)[:, None], rows.lists), rows.weights**2)
+    tolerance = 1e-12 if dtype == "float64" else 1e-5
+    assert_allclose(rows.matvec(u, squares=True), squares @ u, atol=tolerance)
+    assert_allclose(rows.rmatvec(v, squares=True), squares.T @ v, atol=tolerance)
     product = rows.normal_matvec(v, u)
     assert product.shape == (23, k)
     assert_allclose(product, A.T @ (v * (A @ u)), atol=1e-11)
