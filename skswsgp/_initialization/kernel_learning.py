@@ -70,6 +70,7 @@ class KernelFit(NamedTuple):
     shared: bool = False  # whether the length-scales kept their ratios
     curve: np.ndarray = np.zeros(0)  # mean log density of the rows of each step
     variance_scale: float = 1.0  # factor of the variance of q(f), for classes
+    posterior: object = None  # function of X: mean and variance (n, Q) of f, or None
 
 
 class KernelLearner:

@@ -88,8 +88,10 @@ class SiteRefinement(Holdout):
         """The best `KernelFit` so far, with its variance scale."""
         if self.best is None:
             return self.start
-        scale = self.variance_scale(self.best)
-        return self.start._replace(kernel=self.kernel, variance_scale=scale)
+        scale, posterior = self.variance_scale(self.best), self.best.predict
+        return self.start._replace(
+            kernel=self.kernel, variance_scale=scale, posterior=posterior
+        )
 
     def solver_for(self, kernel):
         """Return a solver for a kernel, started from the sites of the best solver."""

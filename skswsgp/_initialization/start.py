@@ -38,7 +38,7 @@ from skswsgp._initialization.kernel_learning import (
 )
 from skswsgp._initialization.site_refinement import refine_kernel
 from skswsgp._neighbors.search import NeighborSearch
-from skswsgp._solvers.model import JITTER, build_model
+from skswsgp._solvers.model import JITTER, build_model, shape_covariance
 
 INITIAL_FRACTION = 0.1  # variance of q(u) before Adam over the prior variance
 
@@ -86,6 +86,11 @@ def initial_attributes(settings, data, spread, rng):
     else:
         start["variance_scale_"] = fit.variance_scale
     full = takes_full_covariance(settings, M, H)
+    if fit.posterior is not None:  # of the solver that chose the kernel
+        mean, S = fit.posterior(Z)
+        S = np.maximum(S, np.finfo(dtype).eps)
+        moments = {"inducing_mean_": mean, "inducing_covariance_": S}
+        return shape_covariance(start | moments, full)
     if solver.finds_optimum and (conjugate or not full):
         S = prior_variances(fit.kernel, Z, settings.n_latent, dtype)  # any S will do
     else:

@@ -22,7 +22,7 @@ from skswsgp._compiled.threads import index_blocks
 from skswsgp._linear.conjugate_gradients import solve_systems
 from skswsgp._linear.projection import Projection
 from skswsgp._neighbors.lists import NeighborTracker, TrackedSearch
-from skswsgp._solvers.data import memory_budget
+from skswsgp._solvers.data import center_rows, memory_budget
 from skswsgp._solvers.priors import make_local_prior, make_vecchia_prior
 from skswsgp._solvers.solver import Solver
 
@@ -175,6 +175,16 @@ class NaturalSolver(Solver):
         else:
             V = rows.squared_matvec(model.s.astype(np.float64))
         return rows.matvec(model.m.astype(np.float64)), rows.F[:, None] + V
+
+    def predict(self, X):
+        """Return mean and variance of q(f) at rows of X (n, D), each (n, Q)."""
+        find = NeighborTracker(self.search, len(X), memory_budget()).lookup
+        parts = []
+        for index in index_blocks(len(X)):
+            block = center_rows(X[index], self.data.center, self.engine.model.Z.dtype)
+            parts.append(self.engine.predict(block, find(index, block), True))
+        mean, variance = zip(*parts, strict=True)
+        return np.concatenate(mean), np.concatenate(variance)
 
     def scaled(self, slot, factor):
         """Return a solver whose kernel variance, params[slot], is times `factor`.

@@ -324,3 +324,23 @@ def test_length_scales_are_freed_when_a_shared_ratio_stops_helping(monkeypatch, 
     starts = [start_of(kernel, shared=True)]
     refine_kernel(starts, data, BINARY, OPTIONS, rng)
     assert shared == [True, False]
+
+
+def test_a_fit_starts_from_the_posterior_of_the_refinement(rng):
+    X = rng.normal(size=(300, 2))
+    y = (np.sin(2 * X[:, 0]) + X[:, 1] > 0) + 1 * (X[:, 1] > 1)
+    model = SWSGPClassifier(random_state=0).fit(X, y)
+    cold = SWSGPClassifier(model.kernel_, init="default", random_state=0).fit(X, y)
+    assert model.n_iter_ < cold.n_iter_
+    gain = cold.loss_curve_[0] - cold.loss_curve_[-1]
+    assert model.loss_curve_[0] - cold.loss_curve_[-1] < 0.1 * gain
+
+
+def test_posterior_of_a_solver_equals_its_marginals(steep):
+    trials = trials_of(*steep, variance_kernel(20.0))
+    solver = trials.solver_for(trials.start.kernel)
+    trials.log_density(solver)
+    for actual, expected in zip(
+        solver.predict(trials.X), solver.marginals(), strict=True
+    ):
+        assert_allclose(actual, expected, rtol=1e-6, atol=1e-9)
