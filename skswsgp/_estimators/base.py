@@ -1,5 +1,6 @@
 """The base of both estimators: validation, the course of a fit, attributes."""
 
+import math
 import warnings
 from abc import ABCMeta, abstractmethod
 from contextlib import closing
@@ -267,9 +268,17 @@ class BaseSWSGP(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
 
     def _hold_out(self, data, y, rng):
         """Return the data to train on, and those held out."""
+        n_held_out = math.ceil(self.validation_fraction * len(y))
+        if n_held_out == len(y):
+            raise ValueError(
+                f"early_stopping={self.early_stopping!r} with validation_fraction="
+                f"{self.validation_fraction} holds out all of {len(y)} rows: expected "
+                "some to train on; lower validation_fraction, or use "
+                "early_stopping=False."
+            )
         parts = train_test_split(
             np.arange(len(y)),
-            test_size=self.validation_fraction,
+            test_size=n_held_out,
             random_state=rng,
             stratify=self._stratify(y, self.validation_fraction),
         )

@@ -200,6 +200,28 @@ def test_unusable_parameters_of_the_regressor(name, value):
 
 @both_estimators
 @each_solver
+@pytest.mark.parametrize(("n", "fraction"), [(2, 0.6), (20, 0.96)])
+def test_held_out_rows_must_leave_some_to_train_on(
+    estimator_class, solver, n, fraction
+):
+    X, y = np.arange(n)[:, None], np.arange(n) % 2
+    params = TINY | solver | {"early_stopping": True, "validation_fraction": fraction}
+    match = f"validation_fraction={fraction} holds out all of {n} rows: expected some"
+    with pytest.raises(ValueError, match=match) as caught:
+        estimator_class(**params).fit(X, y)
+    assert_clear(caught.value)
+
+
+@each_solver
+def test_one_row_cannot_be_held_out(solver):
+    X, y = tiny_data(SWSGPRegressor, 1)
+    with pytest.raises(ValueError, match="holds out all of 1 rows") as caught:
+        SWSGPRegressor(**TINY | solver | {"early_stopping": True}).fit(X, y)
+    assert_clear(caught.value)
+
+
+@both_estimators
+@each_solver
 @pytest.mark.parametrize(
     ("points", "match"),
     [
