@@ -236,6 +236,7 @@ class NearestNeighborGPRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator
             units of y. Only if `return_std`.
         """
         check_is_fitted(self, "X_train_")
+        self._validate_params()  # `set_params` may have changed some since `fit`
         X = validate(self, X, reset=False)
         N = len(self.X_train_)
         noise = np.atleast_1d(self.noise_variance_)

@@ -411,6 +411,17 @@ def test_unusable_parameters(name, value):
 
 
 @pytest.mark.parametrize(
+    ("name", "value"),
+    [("n_neighbors", 0), ("dtype", "float16"), ("n_jobs", "a")],
+)
+def test_prediction_refuses_what_fit_refuses(few_steps, name, value):
+    X, y = data()
+    model = Regressor(random_state=0).fit(X, y).set_params(**{name: value})
+    with pytest.raises(ValueError, match=f"The '{name}' parameter of"):
+        model.predict(X)
+
+
+@pytest.mark.parametrize(
     ("kernel", "error", "match"),
     [
         (ExpSineSquared(), ValueError, "ExpSineSquared.*cannot be compiled"),

@@ -402,6 +402,7 @@ class BaseSWSGP(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
     def _latent(self, X, with_variance, n_neighbors=None):
         """Return mean and variance (or None), each (n, Q), of q(f) at rows of X."""
         check_is_fitted(self, "inducing_points_")
+        self._validate_params()  # `set_params` may have changed some since `fit`
         X = validate(self, X, reset=False)
         model, center = build_model(
             vars(self), self._likelihood_of(vars(self)), self.dtype
@@ -457,6 +458,7 @@ class BaseSWSGP(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
             Sum over the rows, in nats; for regression of the density of standardised y.
         """
         check_is_fitted(self, "inducing_points_")
+        self._validate_params()
         X, y, weight, rows = self._validate_training(X, y, sample_weight, reset=False)
         targets, _ = self._encode_targets(y, None, vars(self))
         model, center = build_model(

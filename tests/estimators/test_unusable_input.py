@@ -343,6 +343,33 @@ def test_prediction_refuses_n_jobs_zero(estimator_class):
 
 
 @both_estimators
+@pytest.mark.parametrize(
+    ("name", "value"), [("dtype", "float16"), ("n_jobs", "a"), ("device", "gpu")]
+)
+def test_prediction_refuses_what_fit_refuses(estimator_class, name, value):
+    X, y = tiny_data(estimator_class)
+    model = estimator_class(**TINY).fit(X, y).set_params(**{name: value})
+    for method in (model.predict, lambda X: model.lower_bound(X, y)):
+        with pytest.raises(ValueError, match=f"The '{name}' parameter of") as caught:
+            method(X)
+        assert_clear(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "n_latent"), [("auto", "softmax", 2), ("softmax", "auto", 1)]
+)
+def test_a_fitted_model_refuses_another_likelihood(before, after, n_latent):
+    X, y = tiny_data(SWSGPClassifier)
+    model = SWSGPClassifier(**TINY, likelihood=before).fit(X, y)
+    model.set_params(likelihood=after, warm_start=True)
+    match = f"takes {n_latent} latent functions, .* model has {3 - n_latent}: expected"
+    for method in (lambda X, y: model.predict(X), model.lower_bound, model.fit):
+        with pytest.raises(ValueError, match=match) as caught:
+            method(X, y)
+        assert_clear(caught.value)
+
+
+@both_estimators
 @each_solver
 def test_overflow_of_squared_distances_raises(estimator_class, solver):
     X, y = tiny_data(estimator_class)
