@@ -177,7 +177,8 @@ class KernelLearner:
             return most.x, most.fun
 
         process = GaussianProcessRegressor(fit.kernel + white, optimizer=climb)
-        with warnings.catch_warnings():  # a parameter at its bound is no fault
+        # A parameter at its bound is no fault, nor is a lower bound of 0.
+        with warnings.catch_warnings(), np.errstate(divide="ignore"):
             warnings.simplefilter("ignore", ConvergenceWarning)
             try:
                 process.fit(centred, self.y[:, 0])

@@ -64,7 +64,13 @@ BAD_LABELS = {
     "labels in two columns": (lambda y: np.stack([y, y], axis=1), "1d array"),
     "labels continuous": (lambda y: y + 0.1 * np.arange(len(y)), "continuous"),
     "one class": (np.zeros_like, "one class"),
-}
+    "labels of two types": (
+        lambda y: np.where(y > 0, "a", y.astype(object)), "of the types int, str: ex",
+    ),
+    "labels missing": (
+        lambda y: np.where(y > 0, "a", np.array(None)), "of the types NoneType, str",
+    ),
+}  # fmt: skip
 
 
 def case(estimator_class, name, change, error, match):
@@ -267,6 +273,14 @@ def test_unusable_kernels(estimator_class, solver, kernel, error, match):
     X, y = tiny_data(estimator_class)
     with pytest.raises(error, match=match) as caught:
         estimator_class(kernel, **TINY | solver).fit(X, y)
+    assert_clear(caught.value)
+
+
+def test_announced_classes_of_two_types():
+    X, y = tiny_data(SWSGPClassifier)
+    classes = np.array([0, "a"], dtype=object)
+    with pytest.raises(ValueError, match="labels of the types int, str") as caught:
+        SWSGPClassifier(**TINY).partial_fit(X, y, classes=classes)
     assert_clear(caught.value)
 
 
