@@ -436,6 +436,13 @@ def test_unusable_kernels(few_steps, kernel, error, match, n):
         Regressor(kernel).fit(*data(n))
 
 
+@pytest.mark.parametrize("size", [1e155, 1e-160])
+def test_units_of_X_beyond_floating_point(size):
+    X, y = data()
+    with pytest.raises(ValueError, match="feature 0 of X has a spread of"):
+        Regressor().fit(size * X, y)
+
+
 def test_not_fitted():
     with pytest.raises(NotFittedError, match="not fitted yet"):
         Regressor().predict(data()[0])

@@ -165,7 +165,7 @@ class BaseSWSGP(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
             and self._holds_out(data.n_rows, settings)
         ):
             data, held_out = self._hold_out(data, y, rng)
-        spread = feature_spread(data.X, rng, data.rows)
+        spread = feature_spread(data.X, rng, data.rows, self.dtype)
         attributes |= fitted or initial_attributes(settings, data, spread, rng)
         seen = fitted.get("n_samples_seen_", 0.0) if streaming else 0.0
         attributes["n_samples_seen_"] = seen + float(data.weight.sum(dtype=np.float64))

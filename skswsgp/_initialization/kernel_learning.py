@@ -336,7 +336,7 @@ def learn_kernel(
         Kernels in the units of X, with their noise, the best first.
     """
     X, y, weight = learning_rows(data, rng, options.tuning)
-    spread = feature_spread(X, rng)
+    spread = feature_spread(X, rng, dtype=options.dtype)
     start = start_kernel(spread) if kernel is None else kernel
     compile_kernel(start, X.shape[1], options.dtype)  # raises an error before any work
     noise = np.zeros(y.shape[1])

@@ -188,9 +188,10 @@ def test_rows_of_zeros_without_prior_variance(estimator_class, solver, kernel, H
 @both_estimators
 @each_solver
 @pytest.mark.parametrize("far", [1e20, 1e100, 1e200])
-def test_predictions_far_from_the_data(estimator_class, solver, far):
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_predictions_far_from_the_data(dtype, estimator_class, solver, far):
     X, y = tiny_data(estimator_class)
-    model = estimator_class(**TINY | solver).fit(X, y)
+    model = estimator_class(**TINY | solver, dtype=dtype).fit(X, y)
     assert_finite(model, np.vstack([X, [[far, -far], [far, 0.0]]]), np.r_[y, 0, 1])
 
 

@@ -385,13 +385,29 @@ def test_a_fitted_model_refuses_another_likelihood(before, after, n_latent):
 
 @both_estimators
 @each_solver
-def test_overflow_of_squared_distances_raises(estimator_class, solver):
+@pytest.mark.parametrize(
+    ("dtype", "size"),
+    [("float64", size) for size in (1e300, 1e155, 1e-160)]
+    + [("float32", size) for size in (1e40, 1e30, 1e14, 1e-100)],
+)
+def test_units_of_X_beyond_floating_point(estimator_class, solver, dtype, size):
     X, y = tiny_data(estimator_class)
-    model = estimator_class(**TINY | solver)
-    with pytest.raises(FloatingPointError, match="NaN or infinity") as caught:
-        model.fit(X * 1e300, y)
+    model = estimator_class(**TINY | solver, dtype=dtype)
+    with pytest.raises(ValueError, match="feature 1 of X has a spread of") as caught:
+        model.fit(X * [1.0, size], y)
     assert_clear(caught.value)
     assert not [name for name in vars(model) if name.endswith("_")]
+
+
+@both_estimators
+@pytest.mark.parametrize(("dtype", "far"), [("float64", 1e200), ("float32", 1e20)])
+def test_one_row_beyond_floating_point(estimator_class, dtype, far):
+    X, y = tiny_data(estimator_class)
+    X[3, 1] = -far
+    match = f"values up to {far:.0e}: expected".replace("+", r"\+")
+    with pytest.raises(ValueError, match=match) as caught:
+        estimator_class(**TINY, dtype=dtype).fit(X, y)
+    assert_clear(caught.value)
 
 
 @each_solver
