@@ -177,6 +177,16 @@ def test_weights_act_like_repetition(rng):
     )  # standard deviation of the noise
 
 
+@pytest.mark.parametrize("factor", [1e-12, 3.0, 1e12])
+def test_a_common_factor_of_the_weights_changes_nothing(few_steps, factor, rng):
+    X, y = data()
+    weight = rng.uniform(0.5, 2.0, size=60)
+    one = Regressor(random_state=0).fit(X, y, weight)
+    other = Regressor(random_state=0).fit(X, y, factor * weight)
+    for first, second in zip(*(m.predict(X, True) for m in (one, other)), strict=True):
+        np.testing.assert_allclose(first, second, rtol=1e-6)
+
+
 # --- what stays the same --------------------------------------------------------------
 
 

@@ -33,7 +33,7 @@ from skswsgp._estimators.sklearn_compat import (
 )
 from skswsgp._initialization.auto import takes_full_covariance
 from skswsgp._initialization.start import initial_attributes
-from skswsgp._initialization.statistics import feature_spread
+from skswsgp._initialization.statistics import feature_spread, relative_weights
 from skswsgp._neighbors.lists import NeighborTracker
 from skswsgp._solvers.data import TrainingRows, memory_budget
 from skswsgp._solvers.model import (
@@ -116,7 +116,7 @@ class BaseSWSGP(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
             Training targets.
         sample_weight : array-like of shape (n_samples,), default=None
             Weight of each row, in training and when it is held out. A row of weight 2
-            counts as two equal rows; weights that sum to 1 count as one row in all.
+            counts as two equal rows. A common factor of all weights changes nothing.
         X_val : array-like of shape (n_val, n_features), default=None
             Inputs held out to decide when to stop, instead of `validation_fraction`.
         y_val : array-like of shape (n_val,) or (n_val, n_outputs), default=None
@@ -166,9 +166,17 @@ class BaseSWSGP(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
         ):
             data, held_out = self._hold_out(data, y, rng)
         spread = feature_spread(data.X, rng, data.rows, self.dtype)
-        attributes |= fitted or initial_attributes(settings, data, spread, rng)
-        seen = fitted.get("n_samples_seen_", 0.0) if streaming else 0.0
-        attributes["n_samples_seen_"] = seen + float(data.weight.sum(dtype=np.float64))
+        total = float(data.weight.sum())
+        # Without learning at the start, X may be a memory map that is read by parts.
+        compared = self._tuning.learning_rows if self.init == "local" else 0
+        relative = relative_weights(data, compared)
+        attributes |= fitted or initial_attributes(settings, relative, spread, rng)
+        if streaming:
+            total += fitted.get("n_samples_seen_", 0.0)
+            data = data._replace(weight=data.weight.astype(self.dtype))
+        else:
+            data = relative
+        attributes["n_samples_seen_"] = total
         M, H = len(attributes["inducing_points_"]), attributes["n_neighbors_"]
         if solver_class.finds_optimum:
             full = takes_full_covariance(settings, data.n_rows, M, H)
@@ -181,7 +189,7 @@ class BaseSWSGP(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
             self.dtype,
             settings.divergence_weight(attributes["n_inducing_"], H),
             self.optimize_inducing,
-            attributes["n_samples_seen_"],
+            total if streaming else data.weight.sum(dtype=np.float64),
         )
         data = data._replace(center=center)
         held_out = held_out and held_out._replace(center=center)
@@ -465,7 +473,11 @@ class BaseSWSGP(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
             vars(self), self._likelihood_of(vars(self)), self.dtype
         )
         data = TrainingRows(
-            X, targets.astype(self.dtype, copy=False), weight, rows, center
+            X,
+            targets.astype(self.dtype, copy=False),
+            weight.astype(self.dtype),
+            rows,
+            center,
         )
         H = self._active_count(None, len(model.Z))
         return bound_of(model, data, H, self._evaluation)

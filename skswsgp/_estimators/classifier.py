@@ -239,7 +239,7 @@ class SWSGPClassifier(ClassifierMixin, BaseSWSGP):
             All labels that any chunk may hold. None in the first call means that the
             first chunk holds all of them.
         sample_weight : array-like of shape (n_samples,), default=None
-            Weight of each row.
+            How many observations each row of the chunk counts as.
 
         Returns
         -------

@@ -54,8 +54,9 @@ def _require_usable_units(spread, largest, dtype):
 def mean_and_scale(y, sample_weight):
     """Return weighted mean and standard deviation, 1 if constant, of each output."""
     y, exponent = fractions(y)
-    mean = np.average(y, axis=0, weights=sample_weight)
-    scale = np.sqrt(np.average((y - mean) ** 2, axis=0, weights=sample_weight))
+    weight = sample_weight / sample_weight.max()  # equal weights become 1 exactly
+    mean = np.average(y, axis=0, weights=weight)
+    scale = np.sqrt(np.average((y - mean) ** 2, axis=0, weights=weight))
     rounding = 1e-12 * np.abs(y).max(axis=0)
     scale = np.where(scale > rounding, np.ldexp(scale, exponent), 1.0)[()]
     return np.ldexp(mean, exponent), scale
@@ -87,6 +88,21 @@ def effective_sample_size(weight):
         return 0.0
     weight = weight.astype(np.float64) / weight.max()
     return weight.sum() ** 2 / np.sum(weight**2)
+
+
+def relative_weights(data, most):
+    """Return `TrainingRows` with weights divided by their mean over distinct rows.
+
+    A common factor of all weights changes nothing then, nor do copies of all rows. More
+    than `most` rows count as distinct.
+    """
+    weight = data.weight / data.weight.max()  # equal weights become 1 exactly
+    n_distinct = len(weight)
+    if n_distinct <= most:
+        X = data.X if data.rows is None else data.X[data.rows]
+        n_distinct = len(merge_duplicates(X, data.y, weight)[0])
+    weight *= n_distinct / weight.sum()
+    return data._replace(weight=weight.astype(data.y.dtype))
 
 
 def merge_duplicates(X, y, weight):

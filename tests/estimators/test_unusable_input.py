@@ -137,6 +137,18 @@ def test_unusable_weights(estimator_class, solver, weight, match):
     assert_clear(caught.value)
 
 
+@both_estimators
+@pytest.mark.parametrize(
+    ("dtype", "size"), [("float64", 1e160), ("float64", 1e-160), ("float32", 1e13)]
+)
+def test_weights_beyond_floating_point(estimator_class, dtype, size):
+    X, y = tiny_data(estimator_class)
+    match = f"sample_weight reaches {size:.0e}: expected".replace("+", r"\+")
+    with pytest.raises(ValueError, match=match) as caught:
+        estimator_class(**TINY, dtype=dtype).fit(X, y, np.full(len(X), size))
+    assert_clear(caught.value)
+
+
 # Values that a parameter refuses; the message names it.
 BAD_PARAMETERS = {
     "n_inducing": [0, -1, 1.5, 4.0, True, "a", None, [4]],
