@@ -1,6 +1,8 @@
 """The decorators of compiled functions, their options, and the cache on disk."""
 
+import functools
 import os
+import types
 import warnings
 
 import numba
@@ -110,3 +112,19 @@ def njit_range(function):
 def njit_parallel(function):
     """Compile a short loop over `prange`; call it inside `parallel_region` only."""
     return _njit(function, fastmath=FASTMATH, error_model="numpy", parallel=True)
+
+
+@functools.cache
+def sequential(function):
+    """Return a compiled function whose loops over `prange` take no other thread.
+
+    The same holds for the functions of `njit_parallel` that it calls. It is compiled on
+    demand, in each process: Numba's cache would mistake it for the parallel one.
+    """
+    code, names = function.py_func.__code__, dict(function.py_func.__globals__)
+    for name in code.co_names:
+        options = getattr(names.get(name), "targetoptions", {})
+        if options.get("parallel"):
+            names[name] = sequential(names[name])
+    copy = types.FunctionType(code, names, code.co_name)
+    return numba.njit(fastmath=FASTMATH, error_model="numpy")(copy)

@@ -203,9 +203,10 @@ class SparseRowMatrix(NamedTuple):
     def matvec(self, u, squares=False):
         """Return A u (n, Q) for u (M, Q), or A^2 u with the squared entries of A."""
         out = np.empty((u.shape[1], len(self.lists)))
-        with parallel_region(self.n_threads):
+        with parallel_region(self.n_threads) as variant:
+            matvec = variant(matvec_column)
             for q, column in enumerate(np.ascontiguousarray(u.T)):
-                matvec_column(self.lists, self.weights, squares, column, out[q])
+                matvec(self.lists, self.weights, squares, column, out[q])
         return out.T
 
     def rmatvec(self, v, squares=False):
@@ -234,8 +235,9 @@ class SparseRowMatrix(NamedTuple):
     def solve(self, u):
         """Return (A' A)^-1 u for u (M, k), if A is triangular; see `solve_vector`."""
         out = np.array(u.T, order="C")
-        with parallel_region(min(self.n_threads, len(out))):  # a thread for a column
-            solve_columns(self.lists, self.weights, out)
+        threads = min(self.n_threads, len(out))  # one for each column
+        with parallel_region(threads) as variant:
+            variant(solve_columns)(self.lists, self.weights, out)
         return out.T
 
     def _rmatvec(self, kind, v, u):
@@ -243,7 +245,8 @@ class SparseRowMatrix(NamedTuple):
         partial = np.empty((CHUNKS, self.n_columns))
         columns = np.ascontiguousarray(v.T), np.ascontiguousarray(u.T)
         rows = self.lists, self.weights
-        with parallel_region(self.n_threads):
+        with parallel_region(self.n_threads) as variant:
+            rmatvec = variant(rmatvec_column)
             for v_column, u_column, result in zip(*columns, out, strict=True):
-                rmatvec_column(*rows, kind, v_column, u_column, partial, result)
+                rmatvec(*rows, kind, v_column, u_column, partial, result)
         return np.ascontiguousarray(out.T)
