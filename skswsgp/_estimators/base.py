@@ -167,9 +167,9 @@ class BaseSWSGP(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
             data, held_out = self._hold_out(data, y, rng)
         spread = feature_spread(data.X, rng, data.rows, self.dtype)
         total = float(data.weight.sum())
-        # Without learning at the start, X may be a memory map that is read by parts.
-        compared = self._tuning.learning_rows if self.init == "local" else 0
-        relative = relative_weights(data, compared)
+        # Adam alone reads X by parts, which may be a memory map.
+        whole = self.init == "local" or solver_class.finds_optimum
+        relative = relative_weights(data, self._tuning.learning_rows if whole else 0)
         attributes |= fitted or initial_attributes(settings, relative, spread, rng)
         if streaming:
             total += fitted.get("n_samples_seen_", 0.0)
