@@ -51,7 +51,7 @@ def draw_data(rng, kind):
     n, D = int(draw(rng, 1, 2, 5, 12, 20, 40, 60, 150)), int(rng.integers(1, 5))
     X = draw(rng, rng.normal, rng.standard_cauchy, rng.random)(size=(n, D))
     f = np.sin(2.0 * X[:, 0]) + X[:, -1]
-    unit = 10.0 ** (draw(rng, -9, 9, -120, 120, 200) if rng.random() < 0.2 else 0)
+    unit = 10.0 ** (draw(rng, -9, 9, -30, 30, 200) if rng.random() < 0.2 else 0)
     X = unit * (X + draw(rng, 0.0, 0.0, 0.0, 1e6))
     if rng.random() < 0.3:
         X = X[rng.integers(n, size=n)]  # duplicates
