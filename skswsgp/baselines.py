@@ -12,11 +12,12 @@ from skswsgp._compiled.threads import max_threads
 from skswsgp._estimators import sklearn_compat as compat
 from skswsgp._initialization.kernel_learning import (
     LearningOptions,
+    count_learning_rows,
     learn_kernel,
     learning_search,
 )
 from skswsgp._initialization.neighbor_likelihood import NeighborProcess, neighbor_model
-from skswsgp._initialization.statistics import mean_and_scale
+from skswsgp._initialization.statistics import mean_and_scale, relative_weights
 from skswsgp._solvers.data import TrainingRows
 from skswsgp._solvers.tuning import Tuning
 
@@ -61,13 +62,13 @@ class NearestNeighborGPRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator
     kernel_ : kernel object
         Kernel with the learned parameters, in the units of X.
     noise_variance_ : float or ndarray of shape (n_outputs,)
-        Learned noise variance, on the scale of standardised y.
+        Learned noise variance of a row of mean weight, on the scale of standardised y.
     X_train_ : ndarray of shape (n_samples, n_features)
         Training inputs, in the units of X, without rows of weight zero.
     y_train_ : ndarray of shape (n_samples,) or (n_samples, n_outputs)
         Training targets, standardised.
     sample_weight_ : ndarray of shape (n_samples,)
-        Weights of the training rows.
+        Weights of the training rows, divided by their mean over distinct rows.
     y_mean_, y_scale_ : float or ndarray of shape (n_outputs,)
         y is standardised as (y - y_mean_) / y_scale_.
     loss_curve_ : list of float
@@ -141,7 +142,7 @@ class NearestNeighborGPRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator
             Training targets.
         sample_weight : array-like of shape (n_samples,), default=None
             Weight of each row: how often it counts in learning, and what its noise
-            variance is divided by.
+            variance is divided by. A common factor of all weights changes nothing.
 
         Returns
         -------
@@ -172,11 +173,12 @@ class NearestNeighborGPRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator
             self.y_scale_ = np.ones(y.shape[1:])[()]
         self.X_train_ = X
         self.y_train_ = (y - self.y_mean_) / self.y_scale_
-        self.sample_weight_ = weight
         n_threads = max_threads(self.n_jobs, len(X))
         search = learning_search(self.neighbor_search)
         options = LearningOptions(n_threads, self.dtype, search, tuning=self._tuning)
         data = TrainingRows(X, self.y_train_.reshape(len(y), -1), weight)
+        data = relative_weights(data, count_learning_rows(X.shape[1], self._tuning))
+        self.sample_weight_ = data.weight
         start = self.kernel, float(self.noise_variance), rng, options
         fit, *_ = learn_kernel(data, *start, n_neighbors=self.n_neighbors)
         self.kernel_, noise, curve = fit.kernel, fit.noise, fit.curve
@@ -198,10 +200,11 @@ class NearestNeighborGPRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator
         mean : ndarray of shape (n_samples,) or (n_samples, n_outputs)
             Predictive mean, in the units of y.
         std : ndarray of the same shape
-            Standard deviation of an observation of weight one, noise included, in the
-            units of y. Only if `return_std`.
+            Standard deviation of an observation whose weight is the mean of the
+            training rows, noise included, in the units of y. Only if `return_std`.
         """
         check_is_fitted(self, "X_train_")
+        self._validate_params()  # `set_params` may have changed some since `fit`
         X = compat.validate(self, X, reset=False)
         N = len(self.X_train_)
         y, noise = self.y_train_.reshape(N, -1), np.atleast_1d(self.noise_variance_)

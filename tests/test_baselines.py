@@ -177,6 +177,16 @@ def test_weights_act_like_repetition(rng):
     )  # standard deviation of the noise
 
 
+@pytest.mark.parametrize("factor", [1e-12, 3.0, 1e12])
+def test_a_common_factor_of_the_weights_changes_nothing(few_steps, factor, rng):
+    X, y = data()
+    weight = rng.uniform(0.5, 2.0, size=60)
+    one = Regressor(random_state=0).fit(X, y, weight)
+    other = Regressor(random_state=0).fit(X, y, factor * weight)
+    for first, second in zip(*(m.predict(X, True) for m in (one, other)), strict=True):
+        np.testing.assert_allclose(first, second, rtol=1e-6)
+
+
 # --- what stays the same --------------------------------------------------------------
 
 
@@ -411,6 +421,17 @@ def test_unusable_parameters(name, value):
 
 
 @pytest.mark.parametrize(
+    ("name", "value"),
+    [("n_neighbors", 0), ("dtype", "float16"), ("n_jobs", "a")],
+)
+def test_prediction_refuses_what_fit_refuses(few_steps, name, value):
+    X, y = data()
+    model = Regressor(random_state=0).fit(X, y).set_params(**{name: value})
+    with pytest.raises(ValueError, match=f"The '{name}' parameter of"):
+        model.predict(X)
+
+
+@pytest.mark.parametrize(
     ("kernel", "error", "match"),
     [
         (ExpSineSquared(), ValueError, "ExpSineSquared.*cannot be compiled"),
@@ -423,6 +444,13 @@ def test_unusable_parameters(name, value):
 def test_unusable_kernels(few_steps, kernel, error, match, n):
     with pytest.raises(error, match=match):
         Regressor(kernel).fit(*data(n))
+
+
+@pytest.mark.parametrize("size", [1e155, 1e-160])
+def test_units_of_X_beyond_floating_point(size):
+    X, y = data()
+    with pytest.raises(ValueError, match="feature 0 of X has a spread of"):
+        Regressor().fit(size * X, y)
 
 
 def test_not_fitted():

@@ -21,7 +21,7 @@ BELOW_SKLEARN = ORDER[: ORDER.index("_solvers")]
 # For each package from outside, the only files that import it.
 IMPORTERS = {
     "pynndescent": {"_neighbors.search"},
-    "os": {"_compiled.jit"},  # for environment variables
+    "os": {"_compiled.jit", "_compiled.threads"},  # for environment variables, forks
     "numba.cuda": {"_compiled.cuda_compiler", "_compiled.cuda_runtime"},
 }
 MAX_ARGUMENTS = 10  # except `__init__` and compiled functions

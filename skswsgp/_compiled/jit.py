@@ -1,8 +1,12 @@
 """The decorators of compiled functions, their options, and the cache on disk."""
 
+import functools
 import os
+import types
+import warnings
 
 import numba
+from numba.core.caching import FunctionCache
 
 # Each flag lets the compiler vectorise sums or simplify arithmetic. `nnan` and `ninf`
 # are left out: with them a NaN or an infinity could go unnoticed.
@@ -29,14 +33,52 @@ def _can_cache():
 _CACHE = _can_cache()
 
 
+class _Cache(FunctionCache):
+    """Numba's cache, but a file that cannot be read or written stops no function."""
+
+    warned = False
+
+    def load_overload(self, sig, target_context):
+        """Return the compiled function, or None if it must be compiled."""
+        try:
+            return super().load_overload(sig, target_context)
+        except Exception as error:  # a damaged pickle may raise any error
+            self._warn(error)
+
+    def save_overload(self, sig, data):
+        """Write a compiled function to the disk if there is room."""
+        try:
+            super().save_overload(sig, data)
+        except Exception as error:
+            self._warn(error)
+
+    def _warn(self, error):
+        if not _Cache.warned:
+            _Cache.warned = True
+            warnings.warn(
+                f"the cache of compiled functions in {self.cache_path} cannot be used "
+                f"({error!r}): functions are compiled anew, which takes up to a minute "
+                "in each process; delete that folder, or make room on its disk.",
+                stacklevel=2,
+            )
+
+
+def _njit(function, **options):
+    """Compile a function that is cached on disk where that is possible."""
+    dispatcher = numba.njit(**options)(function)
+    if _CACHE and hasattr(dispatcher, "py_func"):  # not where Numba is switched off
+        dispatcher._cache = _Cache(function)
+    return dispatcher
+
+
 def njit(function):
     """Compile a function; this is the default choice."""
-    return numba.njit(cache=_CACHE, **OPTIONS)(function)
+    return _njit(function, **OPTIONS)
 
 
 def njit_small(function):
     """Compile a short function that LLVM inlines into its callers."""
-    return numba.njit(cache=_CACHE, forceinline=True, **OPTIONS)(function)
+    return _njit(function, forceinline=True, **OPTIONS)
 
 
 def njit_inline(function):
@@ -63,11 +105,25 @@ def njit_view(struct, whole=()):
 
 def njit_range(function):
     """Compile a function of a range of rows, which `run_in_threads` calls."""
-    return numba.njit(cache=_CACHE, nogil=True, **OPTIONS)(function)
+    return _njit(function, nogil=True, **OPTIONS)
 
 
 def njit_parallel(function):
     """Compile a short loop over `prange`; call it inside `parallel_region` only."""
-    return numba.njit(
-        cache=_CACHE, fastmath=FASTMATH, error_model="numpy", parallel=True
-    )(function)
+    return _njit(function, fastmath=FASTMATH, error_model="numpy", parallel=True)
+
+
+@functools.cache
+def sequential(function):
+    """Return a compiled function whose loops over `prange` take no other thread.
+
+    The same holds for the functions of `njit_parallel` that it calls. It is compiled on
+    demand, in each process: Numba's cache would mistake it for the parallel one.
+    """
+    code, names = function.py_func.__code__, dict(function.py_func.__globals__)
+    for name in code.co_names:
+        options = getattr(names.get(name), "targetoptions", {})
+        if options.get("parallel"):
+            names[name] = sequential(names[name])
+    copy = types.FunctionType(code, names, code.co_name)
+    return numba.njit(fastmath=FASTMATH, error_model="numpy")(copy)

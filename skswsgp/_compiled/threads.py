@@ -1,15 +1,19 @@
 """Threads of the CPU: how many a task gets, who starts them, which rows each takes."""
 
+import os
 import threading
 from contextlib import contextmanager
 
 import numba
 import numpy as np
+from threadpoolctl import threadpool_limits
 
-from skswsgp._compiled.jit import njit
+from skswsgp._compiled.jit import njit, sequential
 
 # Numba's workqueue layer aborts the process when two Python threads launch at once.
 _LOCK = threading.RLock()
+_is_child = False  # whether this process was forked
+_forked = False  # whether a parent of this process has started threads of OpenMP
 ROWS_PER_THREAD = 1000  # rows below which another thread costs more than it saves
 MICROSECONDS_PER_THREAD = 150.0  # least work of a thread of Numba, which may wake late
 MICROSECONDS_PER_NEW_THREAD = 1500.0  # least work of a thread that Python has to start
@@ -88,14 +92,51 @@ def join_all(threads):
         raise
 
 
+def _note_fork():
+    """Note in a forked process whether its parent has started threads of OpenMP."""
+    global _LOCK, _is_child, _forked
+    _is_child = True
+    _LOCK = threading.RLock()  # a thread that is gone may have held it
+    try:
+        _forked = _forked or numba.threading_layer() == "omp"
+    except ValueError:  # no parallel loop has run
+        pass
+
+
+if hasattr(os, "register_at_fork"):  # not on Windows
+    os.register_at_fork(after_in_child=_note_fork)
+
+
+def scikit_learn_threads():
+    """Return a context in which scikit-learn has one thread in a forked process.
+
+    Its loops wait for ever if the parent has run some on several threads.
+    """
+    return threadpool_limits(1 if _is_child else None, user_api="openmp")
+
+
 @contextmanager
-def parallel_region(n_threads):
-    """Hold the process-wide lock and run parallel loops on `n_threads` threads."""
+def parallel_region(n_threads, exact=True):
+    """Hold the process-wide lock and run parallel loops on `n_threads` threads.
+
+    Yields a function from a compiled function with such loops to the one to call, which
+    is sequential where OpenMP would end the process. Pass `exact=False` if code of
+    others runs the loops.
+    """
+    if _forked and n_threads == 1 and exact:
+        yield sequential
+        return
+    if _forked:
+        raise RuntimeError(
+            "this process was forked after its parent had run parallel loops, so "
+            "OpenMP would end it: expected n_jobs=1 and an exact neighbor_search; or "
+            "start processes by 'spawn', 'forkserver' or joblib's loky."
+        )
     with _LOCK:
         before = numba.get_num_threads()
         numba.set_num_threads(n_threads)
         try:
-            yield
+            yield lambda function: function
         finally:
             numba.set_num_threads(before)
 

@@ -223,7 +223,14 @@ class _Walk:
                 f"exponent={exponent!r} of kernel Exponentiation: expected a positive "
                 "number; pass 2 or 3."
             )
+        first = len(self.operations)
         left = self._visit(kernel.kernel, path + "kernel__")
+        signed = {operation.code for operation in self.operations[first:]}
+        if exponent != int(exponent) and dot_product.POLYNOMIAL in signed:
+            raise ValueError(
+                f"exponent={exponent!r} of kernel Exponentiation around DotProduct or "
+                "Polynomial, which may be negative: expected an integer; pass 2 or 3."
+            )
         return _Operation(program.POWER, left=left, exponent=float(exponent))
 
     def _sum(self, kernel, path):

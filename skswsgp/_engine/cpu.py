@@ -71,16 +71,16 @@ class CpuEngine(Engine):
         sums = np.zeros(2)
         if self.model.full:  # rows of L are read fastest in order
             batch = batch._replace(active=np.sort(batch.active, axis=1))
-        with parallel_region(self.step_threads):
-            finished = self._take_steps(batch, n, rates, sums)
+        with parallel_region(self.step_threads) as variant:
+            finished = self._take_steps(variant, batch, n, rates, sums)
         self.sums += sums
         adam_step.require_finite_training(self.sums if finished else np.full(2, np.nan))
 
-    def _take_steps(self, batch, n, rates, sums):
+    def _take_steps(self, variant, batch, n, rates, sums):
         """Run the steps and add to `sums`; return whether all factorisations worked."""
         state = self.model, self.optimizer, self.rows
         rest = self.work, self.grads, sums
-        return cpu_adam.local_steps(*state, batch, n, rates, *rest)
+        return variant(cpu_adam.local_steps)(*state, batch, n, rates, *rest)
 
     def finish_epoch(self):
         sums, self.sums = self.sums, np.zeros(2)
@@ -129,10 +129,11 @@ class DenseCpuEngine(CpuEngine):
     def _sizes(self, n):
         return CHUNKS, 1
 
-    def _take_steps(self, batch, n, rates, sums):
+    def _take_steps(self, variant, batch, n, rates, sums):
         shared = self.all_inducing, self.factor, self.work, self.stack
         state = self.model, self.optimizer, self.rows
-        return cpu_adam.dense_steps(*state, batch, n, rates, shared, self.grads, sums)
+        steps = variant(cpu_adam.dense_steps)
+        return steps(*state, batch, n, rates, shared, self.grads, sums)
 
     def _fill(self, name, rows, results):
         if name not in ("posterior_rows", "bound_rows"):

@@ -1,5 +1,6 @@
 """The base of both estimators: validation, the course of a fit, attributes."""
 
+import math
 import warnings
 from abc import ABCMeta, abstractmethod
 from contextlib import closing
@@ -18,8 +19,9 @@ from skswsgp._engine.select import make_engine, require_device
 from skswsgp._estimators import prediction
 from skswsgp._estimators import sklearn_compat as compat
 from skswsgp._initialization.auto import takes_full_covariance
+from skswsgp._initialization.kernel_learning import count_learning_rows
 from skswsgp._initialization.start import initial_attributes
-from skswsgp._initialization.statistics import feature_spread
+from skswsgp._initialization.statistics import feature_spread, relative_weights
 from skswsgp._neighbors.lists import NeighborTracker
 from skswsgp._solvers.data import TrainingRows, memory_budget
 from skswsgp._solvers.model import (
@@ -102,7 +104,7 @@ class BaseSWSGP(compat.CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
             Training targets.
         sample_weight : array-like of shape (n_samples,), default=None
             Weight of each row, in training and when it is held out. A row of weight 2
-            counts as two equal rows; weights that sum to 1 count as one row in all.
+            counts as two equal rows. A common factor of all weights changes nothing.
         X_val : array-like of shape (n_val, n_features), default=None
             Inputs held out to decide when to stop, instead of `validation_fraction`.
         y_val : array-like of shape (n_val,) or (n_val, n_outputs), default=None
@@ -150,10 +152,19 @@ class BaseSWSGP(compat.CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
             stopping = many and solver_class.takes_steps
         if stopping and held_out is None and not streaming:
             data, held_out = self._hold_out(data, y, rng)
-        spread = feature_spread(data.X, rng, data.rows)
-        attributes |= fitted or initial_attributes(settings, data, spread, rng)
-        seen = fitted.get("n_samples_seen_", 0.0) if streaming else 0.0
-        attributes["n_samples_seen_"] = seen + float(data.weight.sum(dtype=np.float64))
+        spread = feature_spread(data.X, rng, data.rows, self.dtype)
+        total = float(data.weight.sum())
+        # Adam alone reads X by parts, which may be a memory map.
+        whole = self.init == "local" or solver_class.finds_optimum
+        most = count_learning_rows(data.X.shape[1], self._tuning) if whole else 0
+        relative = relative_weights(data, most)
+        attributes |= fitted or initial_attributes(settings, relative, spread, rng)
+        if streaming:
+            total += fitted.get("n_samples_seen_", 0.0)
+            data = data._replace(weight=data.weight.astype(self.dtype))
+        else:
+            data = relative
+        attributes["n_samples_seen_"] = total
         M, H = len(attributes["inducing_points_"]), attributes["n_neighbors_"]
         if solver_class.finds_optimum:
             full = takes_full_covariance(settings, M, H)
@@ -162,7 +173,8 @@ class BaseSWSGP(compat.CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
             attributes["jitter_"] = JITTER
         likelihood = settings.likelihood, settings.n_latent
         weight = settings.divergence_weight(attributes["n_inducing_"], H)
-        options = weight, self.optimize_inducing, attributes["n_samples_seen_"]
+        total = total if streaming else data.weight.sum(dtype=np.float64)
+        options = weight, self.optimize_inducing, total
         model, center = build_model(attributes, likelihood, self.dtype, *options)
         data = data._replace(center=center)
         held_out = held_out and held_out._replace(center=center)
@@ -244,9 +256,17 @@ class BaseSWSGP(compat.CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
 
     def _hold_out(self, data, y, rng):
         """Return the data to train on, and those held out."""
-        fraction = self.validation_fraction
-        options = {"random_state": rng, "stratify": self._stratify(y, fraction)}
-        parts = train_test_split(np.arange(len(y)), test_size=fraction, **options)
+        n_held_out = math.ceil(self.validation_fraction * len(y))
+        if n_held_out == len(y):
+            raise ValueError(
+                f"early_stopping={self.early_stopping!r} with validation_fraction="
+                f"{self.validation_fraction} holds out all of {len(y)} rows: expected "
+                "some to train on; lower validation_fraction, or use "
+                "early_stopping=False."
+            )
+        stratify = self._stratify(y, self.validation_fraction)
+        options = {"random_state": rng, "stratify": stratify}
+        parts = train_test_split(np.arange(len(y)), test_size=n_held_out, **options)
         return [data.take(np.sort(part)) for part in parts]
 
     def _stratify(self, y, fraction):
@@ -368,6 +388,7 @@ class BaseSWSGP(compat.CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
     def _latent(self, X, with_variance, n_neighbors=None):
         """Return mean and variance (or None), each (n, Q), of q(f) at rows of X."""
         check_is_fitted(self, "inducing_points_")
+        self._validate_params()  # `set_params` may have changed some since `fit`
         X = compat.validate(self, X, reset=False)
         model, center = self._fitted_model()
         H = self._active_count(n_neighbors, len(model.Z))
@@ -413,10 +434,12 @@ class BaseSWSGP(compat.CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
             Sum over the rows, in nats; for regression of the density of standardised y.
         """
         check_is_fitted(self, "inducing_points_")
+        self._validate_params()
         X, y, weight, rows = self._validate_training(X, y, sample_weight, reset=False)
         targets, _ = self._encode_targets(y, None, vars(self))
         model, center = self._fitted_model()
         targets = targets.astype(self.dtype, copy=False)
+        weight = weight.astype(self.dtype)
         data = TrainingRows(X, targets, weight, rows, center)
         H = self._active_count(None, len(model.Z))
         return prediction.bound_of(model, data, H, self._evaluation)

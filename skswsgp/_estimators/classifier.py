@@ -100,14 +100,14 @@ class SWSGPClassifier(ClassifierMixin, BaseSWSGP):
             All labels that any chunk may hold. None in the first call means that the
             first chunk holds all of them.
         sample_weight : array-like of shape (n_samples,), default=None
-            Weight of each row.
+            How many observations each row of the chunk counts as.
 
         Returns
         -------
         self : object
             The estimator.
         """
-        self._announced_classes = None if classes is None else np.unique(classes)
+        self._announced_classes = None if classes is None else distinct_labels(classes)
         try:
             return self._partial_fit(X, y, sample_weight)
         finally:
@@ -151,11 +151,11 @@ class SWSGPClassifier(ClassifierMixin, BaseSWSGP):
         return self.classes_[best]
 
     def _encode_targets(self, y, sample_weight, fitted):
-        check_classification_targets(y)
+        present = distinct_labels(y)
         announced = getattr(self, "_announced_classes", None)
         classes = fitted.get("classes_", announced)
         if classes is None:
-            classes = np.unique(y)
+            classes = present
         if announced is not None and not np.array_equal(announced, classes):
             raise ValueError(
                 f"classes={list(map(str, announced))} differ from the "
@@ -165,7 +165,7 @@ class SWSGPClassifier(ClassifierMixin, BaseSWSGP):
             raise ValueError(
                 f"y holds one class only ({classes[0]}): expected two or more."
             )
-        unknown = np.setdiff1d(y, classes)
+        unknown = np.setdiff1d(present, classes)
         if len(unknown):
             raise ValueError(
                 f"y holds the label {unknown[0]}: expected one of "
@@ -203,3 +203,18 @@ class SWSGPClassifier(ClassifierMixin, BaseSWSGP):
         _, counts = np.unique(y, return_counts=True)
         smaller = int(min(fraction, 1.0 - fraction) * len(y))
         return y if counts.min() > 1 and smaller >= len(counts) else None
+
+
+def distinct_labels(y):
+    """Return the sorted distinct labels; raise ValueError if they have no order."""
+    try:
+        check_classification_targets(y)
+        return np.unique(y)
+    except (TypeError, ValueError):
+        types = sorted({type(label).__name__ for label in np.ravel(y)})
+        if len(types) == 1:
+            raise
+    raise ValueError(
+        f"labels of the types {', '.join(types)}: expected labels of one type; "
+        "convert them, for example with np.asarray(y, dtype=str)."
+    )

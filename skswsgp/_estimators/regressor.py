@@ -44,7 +44,7 @@ class SWSGPRegressor(MultiOutputMixin, RegressorMixin, BaseSWSGP):
     ----------
     $attributes
     noise_variance_ : float or ndarray of shape (n_outputs,)
-        Learned noise variance, on the scale of standardised y.
+        Learned noise variance of a row of mean weight, on the scale of standardised y.
     y_mean_, y_scale_ : float or ndarray of shape (n_outputs,)
         y is standardised as (y - y_mean_) / y_scale_.
 
@@ -108,7 +108,7 @@ class SWSGPRegressor(MultiOutputMixin, RegressorMixin, BaseSWSGP):
         y : array-like of shape (n_samples,) or (n_samples, n_outputs)
             Targets of the chunk.
         sample_weight : array-like of shape (n_samples,), default=None
-            Weight of each row.
+            How many observations each row of the chunk counts as.
 
         Returns
         -------
@@ -134,10 +134,10 @@ class SWSGPRegressor(MultiOutputMixin, RegressorMixin, BaseSWSGP):
         mean : ndarray of shape (n_samples,) or (n_samples, n_outputs)
             Predictive mean, eq. 13, in the units of y.
         std : ndarray of the same shape
-            Standard deviation of an observation, noise included, in the units of y.
-            The variance of the latent function is std^2 - noise_variance_ y_scale_^2,
-            which can be far too small where S is diagonal: see `covariance`. Only
-            returned if `return_std`.
+            Standard deviation of an observation whose weight is the mean of the
+            training rows, noise included, in the units of y. The variance of the latent
+            function is std^2 - noise_variance_ y_scale_^2, which can be far too small
+            where S is diagonal: see `covariance`. Only returned if `return_std`.
         """
         mu, v = self._latent(X, return_std, n_neighbors)
         mean = mu * self.y_scale_ + self.y_mean_

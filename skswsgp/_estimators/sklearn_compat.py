@@ -48,17 +48,27 @@ def validate(estimator, *data, **options):
 
 
 def check_weights(sample_weight, X, dtype):
-    """Return the weights of the rows of X, of which at least one must be positive."""
+    """Return the weights of the rows of X as float64, of which one must be positive.
+
+    Weights that rounding in `dtype` would hide beside the largest one count as zero.
+    """
     with np.errstate(invalid="ignore"):
         weight = _check_sample_weight(
-            sample_weight, X, dtype=np.dtype(dtype), ensure_non_negative=True
+            sample_weight, X, dtype=np.float64, ensure_non_negative=True
         )
     if not weight.any():
         raise ValueError(
             "sample_weight is zero for every row: expected at least one positive "
             "weight; leave sample_weight out to weigh all rows alike."
         )
-    return weight
+    limits, largest = np.finfo(dtype), weight.max()
+    high = float(np.cbrt(limits.max))
+    if not 1.0 / high <= largest <= high:
+        raise ValueError(
+            f"sample_weight reaches {largest:.0e}: expected {1.0 / high:.0e} to "
+            f"{high:.0e} with dtype={str(dtype)!r}; divide the weights by their mean."
+        )
+    return np.where(weight < limits.eps**2 * largest, 0.0, weight)
 
 
 def as_numbers(y):

@@ -6,6 +6,8 @@ import numpy as np
 from sklearn.cluster import MiniBatchKMeans
 from sklearn.utils.random import sample_without_replacement
 
+from skswsgp._compiled.threads import scikit_learn_threads
+
 # Epochs of k-means. A criterion for stopping would be a sum, whose bits depend on the
 # number of threads.
 KMEANS_EPOCHS = 5
@@ -100,7 +102,7 @@ def _centres(sample, n_centres, rng, feature_scale, weight, tuning):
         max_no_improvement=None,
         random_state=rng,
     )
-    with warnings.catch_warnings():
+    with scikit_learn_threads(), warnings.catch_warnings():
         # scikit-learn warns of a memory leak of MKL on Windows.
         warnings.filterwarnings("ignore", "MiniBatchKMeans is known", UserWarning)
         kmeans.fit((sample - middle) / scale, sample_weight=weight)

@@ -185,7 +185,8 @@ class KernelLearner:
             return most.x, most.fun
 
         process = GaussianProcessRegressor(fit.kernel + white, optimizer=climb)
-        with warnings.catch_warnings():  # a parameter at its bound is no fault
+        # A parameter at its bound is no fault, nor is a lower bound of 0.
+        with warnings.catch_warnings(), np.errstate(divide="ignore"):
             warnings.simplefilter("ignore", ConvergenceWarning)
             try:
                 process.fit(centred, self.y[:, 0])
@@ -342,7 +343,7 @@ def learn_kernel(
         Kernels in the units of X, with their noise, the best first.
     """
     X, y, weight = learning_rows(data, rng, options.tuning)
-    spread = feature_spread(X, rng)
+    spread = feature_spread(X, rng, dtype=options.dtype)
     start = start_kernel(spread) if kernel is None else kernel
     compile_kernel(start, X.shape[1], options.dtype)  # raises an error before any work
     noise = np.zeros(y.shape[1])

@@ -8,12 +8,13 @@ SPREAD_SAMPLE = 20_000  # rows from which the spread of the features is measured
 HELD_OUT_FRACTION = 0.2  # fraction of rows held out to choose between kernels
 
 
-def feature_spread(X, rng, rows=None):
+def feature_spread(X, rng, rows=None, dtype="float64"):
     """Return a robust standard deviation of each feature (D,), 1 where constant.
 
     It is the smaller of the standard deviation and the scaled interquartile range, if
     that is not zero, so that a few outliers do not set the scale. `rows` are the
-    numbers of the rows that count, None for all.
+    numbers of the rows that count, None for all. Raises ValueError if distances leave
+    the numbers of `dtype`.
     """
     rows = np.arange(len(X)) if rows is None else rows
     if len(rows) > SPREAD_SAMPLE:
@@ -23,15 +24,39 @@ def feature_spread(X, rng, rows=None):
     low, high = np.percentile(sample, [25, 75], axis=0)
     quartiles = (high - low) / 1.349
     spread = np.where(quartiles > 0, np.minimum(spread, quartiles), spread)
-    rounding = 8 * np.finfo(X.dtype).eps * np.abs(sample).max(axis=0)
-    return np.where(spread > rounding, np.ldexp(spread, exponent), 1.0)
+    largest = np.abs(sample).max(axis=0)
+    rounding = 8 * np.finfo(X.dtype).eps * largest
+    spread = np.where(spread > rounding, np.ldexp(spread, exponent), 1.0)
+    _require_usable_units(spread, np.ldexp(largest, exponent), dtype)
+    return spread
+
+
+def _require_usable_units(spread, largest, dtype):
+    """Raise ValueError unless squared distances can be computed in a dtype.
+
+    The gradients multiply those between usual rows by squares of inverse noise
+    variances, which reach 1 / eps^2.
+    """
+    limits = np.finfo(dtype)
+    root = float(np.sqrt(limits.max))
+    low, high = 1.0 / (root * limits.eps), root * limits.eps
+    outside = (spread < low) | (spread > high) | (largest > root)
+    if outside.any():
+        d = outside.argmax()
+        raise ValueError(
+            f"feature {d} of X has a spread of {spread[d]:.0e} and values up to "
+            f"{largest[d]:.0e}: expected a spread of {low:.0e} to {high:.0e} and "
+            f"values up to {root:.0e} with dtype={str(dtype)!r}; change the units of "
+            "X, for example with MaxAbsScaler of scikit-learn."
+        )
 
 
 def mean_and_scale(y, sample_weight):
     """Return weighted mean and standard deviation, 1 if constant, of each output."""
     y, exponent = fractions(y)
-    mean = np.average(y, axis=0, weights=sample_weight)
-    scale = np.sqrt(np.average((y - mean) ** 2, axis=0, weights=sample_weight))
+    weight = sample_weight / sample_weight.max()  # equal weights become 1 exactly
+    mean = np.average(y, axis=0, weights=weight)
+    scale = np.sqrt(np.average((y - mean) ** 2, axis=0, weights=weight))
     rounding = 1e-12 * np.abs(y).max(axis=0)
     scale = np.where(scale > rounding, np.ldexp(scale, exponent), 1.0)[()]
     return np.ldexp(mean, exponent), scale
@@ -63,6 +88,21 @@ def effective_sample_size(weight):
         return 0.0
     weight = weight.astype(np.float64) / weight.max()
     return weight.sum() ** 2 / np.sum(weight**2)
+
+
+def relative_weights(data, most):
+    """Return `TrainingRows` with weights divided by their mean over distinct rows.
+
+    A common factor of all weights changes nothing then, nor do copies of all rows. More
+    than `most` rows count as distinct.
+    """
+    weight = data.weight / data.weight.max()  # equal weights become 1 exactly
+    n_distinct = len(weight)
+    if n_distinct <= most:
+        X = data.X if data.rows is None else data.X[data.rows]
+        n_distinct = len(merge_duplicates(X, data.y, weight)[0])
+    weight *= n_distinct / weight.sum()
+    return data._replace(weight=weight.astype(data.y.dtype))
 
 
 def merge_duplicates(X, y, weight):

@@ -304,13 +304,14 @@ class SparseRowMatrix(NamedTuple):
         if k >= GROUPED:
             u = in_groups(u)
             out = np.empty((n, u.shape[1]))
-            with parallel_region(self.n_threads):
-                matvec_groups(self.lists, self.weights, squares, u, out)
+            with parallel_region(self.n_threads) as variant:
+                variant(matvec_groups)(self.lists, self.weights, squares, u, out)
             return out[:, :k]
         out = np.empty((k, n))
-        with parallel_region(self.n_threads):
+        with parallel_region(self.n_threads) as variant:
+            matvec = variant(matvec_column)
             for q, column in enumerate(np.ascontiguousarray(u.T)):
-                matvec_column(self.lists, self.weights, squares, column, out[q])
+                matvec(self.lists, self.weights, squares, column, out[q])
         return out.T
 
     def rmatvec(self, v, squares=False):
@@ -342,12 +343,13 @@ class SparseRowMatrix(NamedTuple):
         if k >= GROUPED:
             u = in_groups(u)
             sums = scratch(u.shape[1] // BLOCK)
-            with parallel_region(min(self.n_threads, len(sums))):
-                solve_groups(self.lists, self.weights, u, sums)
+            with parallel_region(min(self.n_threads, len(sums))) as variant:
+                variant(solve_groups)(self.lists, self.weights, u, sums)
             return u[:, :k]
         out = np.array(u.T, order="C")
-        with parallel_region(min(self.n_threads, len(out))):  # a thread for a column
-            solve_columns(self.lists, self.weights, out)
+        threads = min(self.n_threads, len(out))  # one for each column
+        with parallel_region(threads) as variant:
+            variant(solve_columns)(self.lists, self.weights, out)
         return out.T
 
     def _rmatvec(self, kind, v, u):
@@ -360,14 +362,15 @@ class SparseRowMatrix(NamedTuple):
             partial = np.empty((n_parts, self.n_columns, v.shape[1]))
             products = scratch(n_parts * n_groups)
             arguments = self.lists, self.weights, kind, v, u, products, partial
-            with parallel_region(self.n_threads):
-                rmatvec_groups(*arguments)
+            with parallel_region(self.n_threads) as variant:
+                variant(rmatvec_groups)(*arguments)
             return reduce(np.add, partial)[:, :k]
         out = np.empty((k, self.n_columns))
         partial = np.empty((CHUNKS, self.n_columns))
         columns = np.ascontiguousarray(v.T), np.ascontiguousarray(u.T)
         rows = self.lists, self.weights
-        with parallel_region(self.n_threads):
+        with parallel_region(self.n_threads) as variant:
+            rmatvec = variant(rmatvec_column)
             for v_column, u_column, result in zip(*columns, out, strict=True):
-                rmatvec_column(*rows, kind, v_column, u_column, partial, result)
+                rmatvec(*rows, kind, v_column, u_column, partial, result)
         return np.ascontiguousarray(out.T)

@@ -93,7 +93,7 @@ class _Graph:
         from pynndescent import NNDescent
 
         self.n_neighbors, self.n_threads = n_neighbors, n_threads
-        with parallel_region(n_threads), warnings.catch_warnings():
+        with parallel_region(n_threads, exact=False), warnings.catch_warnings():
             # Rows whose list is incomplete are searched again by the scan.
             warnings.filterwarnings("ignore", "Failed to correctly find", UserWarning)
             self.graph = NNDescent(
@@ -104,7 +104,8 @@ class _Graph:
             self.graph.prepare()
 
     def find(self, points):
-        with parallel_region(self.n_threads):  # queries share scratch, so one at a time
+        # Queries share scratch, so there is one at a time.
+        with parallel_region(self.n_threads, exact=False):
             lists, distance = self.graph.query(
                 points.astype(np.float32), k=self.n_neighbors, epsilon=GRAPH_EPSILON
             )

@@ -47,4 +47,8 @@ class TrainingRows(NamedTuple):
 
 def center_rows(X, center, dtype):
     """Return X - center, subtracted in float64, as contiguous rows of `dtype`."""
-    return np.ascontiguousarray(np.subtract(X, center, dtype=np.float64), dtype=dtype)
+    rows = np.subtract(X, center, dtype=np.float64)
+    if np.dtype(dtype) != rows.dtype:  # rows far from all others stay finite
+        limits = np.finfo(dtype)
+        rows = rows.clip(limits.min, limits.max)
+    return np.ascontiguousarray(rows, dtype=dtype)

@@ -48,16 +48,17 @@ def package(tmp_path):
     return tmp_path
 
 
-def run(package, **variables):
+def run(package, script=SCRIPT, warns=False, **variables):
     """Return the three values that SCRIPT prints in a new process."""
     env = os.environ | {"PYTHONPATH": str(package), "PYTHONDONTWRITEBYTECODE": "1"}
     for name in ("NUMBA_CACHE_DIR", "SKSWSGP_CACHE"):
         env.pop(name, None)
-    command = [sys.executable, "-W", "error", "-c", SCRIPT]
+    command = [sys.executable, "-W", "default" if warns else "error", "-c", script]
     result = subprocess.run(
         command, env=env | variables, cwd=package, capture_output=True, text=True
     )
     assert result.returncode == 0, result.stderr
+    assert result.stderr.count("UserWarning: the cache of compiled functions") == warns
     value, cached, hits = result.stdout.split()
     return float(value), cached, int(hits)
 
@@ -79,6 +80,20 @@ def test_without_a_writable_folder_nothing_is_cached(package):
     blocked = str(file / "folder")
     variables = dict.fromkeys(["HOME", "XDG_CACHE_HOME", "NUMBA_CACHE_DIR"], blocked)
     assert run(package, **variables) == (6.0, "False", 0)
+
+
+@pytest.mark.parametrize(("suffix", "size"), [("nbi", 0), ("nbc", 40)])
+def test_damaged_files_of_the_cache_stop_nothing(package, suffix, size):
+    run(package)
+    for file in package.rglob(f"*.{suffix}"):
+        file.write_bytes(file.read_bytes()[:size])
+    assert run(package, warns=True) == (6.0, "True", 0)
+
+
+def test_a_full_disk_stops_nothing(package):
+    pytest.importorskip("resource")
+    limit = "import resource as r; r.setrlimit(r.RLIMIT_FSIZE, (100, 100))"
+    assert run(package, limit + SCRIPT, warns=True) == (6.0, "True", 0)
 
 
 def test_fits_of_a_second_process_compile_nothing():

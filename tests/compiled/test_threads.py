@@ -1,5 +1,6 @@
 """The division of rows among threads of Python."""
 
+import os
 import subprocess
 import sys
 import time
@@ -69,3 +70,40 @@ Thread(target=work).start()
     command = [sys.executable, "-c", script]
     result = subprocess.run(command, capture_output=True, text=True)
     assert result.stdout == "[0, 1]\n", result.stderr
+
+
+# Fits, forks, and prints whether the child's fit is the same, and what it refuses.
+FORK = """
+import faulthandler, os
+import numpy as np
+from skswsgp import SWSGPRegressor
+from skswsgp._compiled.threads import parallel_region
+X = np.random.default_rng(0).normal(size=(60, 2))
+def mean():
+    params = {"n_inducing": 20, "n_neighbors": 4, "max_iter": 1, "random_state": 0}
+    model = SWSGPRegressor(**params, solver=SOLVER, n_jobs=1)
+    return model.fit(X, X[:, 0]).predict(X)
+expected = mean()
+child = os.fork()
+if child:
+    os.waitpid(child, 0)
+else:
+    faulthandler.dump_traceback_later(120, exit=True)
+    print((mean() == expected).all(), flush=True)
+    try:
+        with parallel_region(2):
+            pass
+    except RuntimeError as error:
+        print(error, flush=True)
+    os._exit(0)
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
+@pytest.mark.parametrize("solver", ["natural", "adam"])
+def test_a_forked_process_fits_with_one_thread(solver):
+    command = [sys.executable, "-c", FORK.replace("SOLVER", repr(solver))]
+    result = subprocess.run(command, capture_output=True, text=True)
+    same, refusal = result.stdout.splitlines()
+    assert same == "True"
+    assert refusal.startswith("this process was forked after its parent had run par")

@@ -278,6 +278,8 @@ def test_objects_that_are_no_kernels(kernel):
         (ConstantKernel(np.inf), r"constant_value=inf of kernel ConstantKernel"),
         (RBF() ** -1, r"exponent=-1 of kernel Exponentiation: expected a positive"),
         (RBF() ** 2j, r"exponent=2j of kernel Exponentiation: expected a positive"),
+        (DotProduct() ** 0.5, r"exponent=0.5 .* DotProduct .*: expected an integer"),
+        ((2.0 * RBF() + Polynomial()) ** 1.5, r"exponent=1.5 .* expected an integer"),
         (RBF(1.0, (2.0, 1.0)), r"length_scale=1.0 of kernel RBF has bounds .*: ex"),
         (RBF(1.0, (-1.0, 1.0)), r"length_scale=1.0 of kernel RBF has bounds .*: ex"),
         (ArcCosine(2), r"order=2: expected 0 or 1"),

@@ -188,9 +188,10 @@ def test_rows_of_zeros_without_prior_variance(estimator_class, solver, kernel, H
 @both_estimators
 @each_solver
 @pytest.mark.parametrize("far", [1e20, 1e100, 1e200])
-def test_predictions_far_from_the_data(estimator_class, solver, far):
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_predictions_far_from_the_data(dtype, estimator_class, solver, far):
     X, y = tiny_data(estimator_class)
-    model = estimator_class(**TINY | solver).fit(X, y)
+    model = estimator_class(**TINY | solver, dtype=dtype).fit(X, y)
     assert_finite(model, np.vstack([X, [[far, -far], [far, 0.0]]]), np.r_[y, 0, 1])
 
 
@@ -201,6 +202,36 @@ def test_weights_of_many_orders_of_magnitude(estimator_class, solver):
     weight = np.logspace(-6, 6, len(X))
     model = estimator_class(**TINY | solver).fit(X, y, sample_weight=weight)
     assert_finite(model, X, y)
+
+
+@both_estimators
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("factor", [1e-12, 3.0, 1e12])
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"random_state": 0},
+        {"random_state": 0, "n_neighbors": 4},
+        TINY,
+        TINY | {"kl": "local"},
+        TINY | {"optimize_inducing": True},
+        TINY | ADAM_TRAINING_Z,
+        TINY | {"solver": "adam"},
+    ],
+    ids=["all", "nearest", "few", "local", "alternating", "adam", "learned adam"],
+)
+def test_a_common_factor_of_the_weights_changes_nothing(
+    tune, estimator_class, settings, factor, dtype
+):
+    X, y = tiny_data(estimator_class)
+    tune(exact_rows=256 if settings.keys() == {"random_state"} else 0)
+    model, other = (estimator_class(**settings, dtype=dtype) for _ in range(2))
+    model.fit(X, y)
+    other.fit(X, y, sample_weight=np.full(len(X), factor))
+    np.testing.assert_array_equal(model.predict(X), other.predict(X))
+    assert model.lower_bound_ == other.lower_bound_
+    if estimator_class is SWSGPRegressor:
+        assert model.noise_variance_ == other.noise_variance_
 
 
 @pytest.mark.usefixtures("eager_threads")

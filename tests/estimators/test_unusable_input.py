@@ -64,7 +64,13 @@ BAD_LABELS = {
     "labels in two columns": (lambda y: np.stack([y, y], axis=1), "1d array"),
     "labels continuous": (lambda y: y + 0.1 * np.arange(len(y)), "continuous"),
     "one class": (np.zeros_like, "one class"),
-}
+    "labels of two types": (
+        lambda y: np.where(y > 0, "a", y.astype(object)), "of the types int, str: ex",
+    ),
+    "labels missing": (
+        lambda y: np.where(y > 0, "a", np.array(None)), "of the types NoneType, str",
+    ),
+}  # fmt: skip
 
 
 def case(estimator_class, name, change, error, match):
@@ -128,6 +134,18 @@ def test_unusable_weights(estimator_class, solver, weight, match):
     model.fit(X, y)
     with pytest.raises(ValueError, match=match) as caught:
         model.lower_bound(X, y, sample_weight=weight(len(X)))
+    assert_clear(caught.value)
+
+
+@both_estimators
+@pytest.mark.parametrize(
+    ("dtype", "size"), [("float64", 1e160), ("float64", 1e-160), ("float32", 1e13)]
+)
+def test_weights_beyond_floating_point(estimator_class, dtype, size):
+    X, y = tiny_data(estimator_class)
+    match = f"sample_weight reaches {size:.0e}: expected".replace("+", r"\+")
+    with pytest.raises(ValueError, match=match) as caught:
+        estimator_class(**TINY, dtype=dtype).fit(X, y, np.full(len(X), size))
     assert_clear(caught.value)
 
 
@@ -200,6 +218,28 @@ def test_unusable_parameters_of_the_regressor(name, value):
 
 @both_estimators
 @each_solver
+@pytest.mark.parametrize(("n", "fraction"), [(2, 0.6), (20, 0.96)])
+def test_held_out_rows_must_leave_some_to_train_on(
+    estimator_class, solver, n, fraction
+):
+    X, y = np.arange(n)[:, None], np.arange(n) % 2
+    params = TINY | solver | {"early_stopping": True, "validation_fraction": fraction}
+    match = f"validation_fraction={fraction} holds out all of {n} rows: expected some"
+    with pytest.raises(ValueError, match=match) as caught:
+        estimator_class(**params).fit(X, y)
+    assert_clear(caught.value)
+
+
+@each_solver
+def test_one_row_cannot_be_held_out(solver):
+    X, y = tiny_data(SWSGPRegressor, 1)
+    with pytest.raises(ValueError, match="holds out all of 1 rows") as caught:
+        SWSGPRegressor(**TINY | solver | {"early_stopping": True}).fit(X, y)
+    assert_clear(caught.value)
+
+
+@both_estimators
+@each_solver
 @pytest.mark.parametrize(
     ("points", "match"),
     [
@@ -245,6 +285,14 @@ def test_unusable_kernels(estimator_class, solver, kernel, error, match):
     X, y = tiny_data(estimator_class)
     with pytest.raises(error, match=match) as caught:
         estimator_class(kernel, **TINY | solver).fit(X, y)
+    assert_clear(caught.value)
+
+
+def test_announced_classes_of_two_types():
+    X, y = tiny_data(SWSGPClassifier)
+    classes = np.array([0, "a"], dtype=object)
+    with pytest.raises(ValueError, match="labels of the types int, str") as caught:
+        SWSGPClassifier(**TINY).partial_fit(X, y, classes=classes)
     assert_clear(caught.value)
 
 
@@ -321,14 +369,57 @@ def test_prediction_refuses_n_jobs_zero(estimator_class):
 
 
 @both_estimators
-@each_solver
-def test_overflow_of_squared_distances_raises(estimator_class, solver):
+@pytest.mark.parametrize(
+    ("name", "value"), [("dtype", "float16"), ("n_jobs", "a"), ("device", "gpu")]
+)
+def test_prediction_refuses_what_fit_refuses(estimator_class, name, value):
     X, y = tiny_data(estimator_class)
-    model = estimator_class(**TINY | solver)
-    with pytest.raises(FloatingPointError, match="NaN or infinity") as caught:
-        model.fit(X * 1e300, y)
+    model = estimator_class(**TINY).fit(X, y).set_params(**{name: value})
+    for method in (model.predict, lambda X: model.lower_bound(X, y)):
+        with pytest.raises(ValueError, match=f"The '{name}' parameter of") as caught:
+            method(X)
+        assert_clear(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "n_latent"), [("auto", "softmax", 2), ("softmax", "auto", 1)]
+)
+def test_a_fitted_model_refuses_another_likelihood(before, after, n_latent):
+    X, y = tiny_data(SWSGPClassifier)
+    model = SWSGPClassifier(**TINY, likelihood=before).fit(X, y)
+    model.set_params(likelihood=after, warm_start=True)
+    match = f"takes {n_latent} latent functions, .* model has {3 - n_latent}: expected"
+    for method in (lambda X, y: model.predict(X), model.lower_bound, model.fit):
+        with pytest.raises(ValueError, match=match) as caught:
+            method(X, y)
+        assert_clear(caught.value)
+
+
+@both_estimators
+@each_solver
+@pytest.mark.parametrize(
+    ("dtype", "size"),
+    [("float64", size) for size in (1e300, 1e155, 1e-160)]
+    + [("float32", size) for size in (1e40, 1e30, 1e14, 1e-100)],
+)
+def test_units_of_X_beyond_floating_point(estimator_class, solver, dtype, size):
+    X, y = tiny_data(estimator_class)
+    model = estimator_class(**TINY | solver, dtype=dtype)
+    with pytest.raises(ValueError, match="feature 1 of X has a spread of") as caught:
+        model.fit(X * [1.0, size], y)
     assert_clear(caught.value)
     assert not [name for name in vars(model) if name.endswith("_")]
+
+
+@both_estimators
+@pytest.mark.parametrize(("dtype", "far"), [("float64", 1e200), ("float32", 1e20)])
+def test_one_row_beyond_floating_point(estimator_class, dtype, far):
+    X, y = tiny_data(estimator_class)
+    X[3, 1] = -far
+    match = f"values up to {far:.0e}: expected".replace("+", r"\+")
+    with pytest.raises(ValueError, match=match) as caught:
+        estimator_class(**TINY, dtype=dtype).fit(X, y)
+    assert_clear(caught.value)
 
 
 @each_solver

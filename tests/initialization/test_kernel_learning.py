@@ -477,6 +477,15 @@ def test_bounds_are_respected_for_few_rows(rng):
     assert (scale >= 0.9 - 1e-9).all() and (scale <= 1.1 + 1e-9).all()
 
 
+@pytest.mark.parametrize("bounds", [(0.0, 1e5), (0.0, np.inf), (1e-5, np.inf)])
+def test_open_bounds_act_like_wide_ones_for_few_rows(bounds, rng):
+    X, y = drawn(KERNELS["matern"], noise=0.1, N=40)
+    wide, open_ = (
+        learned(X, y, RBF(1.0, b), exact=True) for b in ((1e-5, 1e5), bounds)
+    )
+    assert_allclose(open_.kernel.theta, wide.kernel.theta, rtol=1e-3)
+
+
 def test_failed_factorisation_keeps_the_kernel_of_few_rows(monkeypatch):
     def fails(self, X, y):
         raise np.linalg.LinAlgError
