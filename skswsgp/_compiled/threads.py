@@ -123,14 +123,14 @@ def parallel_region(n_threads, exact=True):
     is sequential where OpenMP would end the process. Pass `exact=False` if code of
     others runs the loops.
     """
-    if _forked and n_threads == 1 and exact:
+    if _forked and exact:  # results do not depend on the number of threads
         yield sequential
         return
     if _forked:
         raise RuntimeError(
             "this process was forked after its parent had run parallel loops, so "
-            "OpenMP would end it: expected n_jobs=1 and an exact neighbor_search; or "
-            "start processes by 'spawn', 'forkserver' or joblib's loky."
+            "OpenMP would end it: expected an exact neighbor_search; or start "
+            "processes by 'spawn', 'forkserver' or joblib's loky."
         )
     with _LOCK:
         before = numba.get_num_threads()

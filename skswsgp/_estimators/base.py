@@ -103,8 +103,10 @@ class BaseSWSGP(compat.CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
         y : array-like of shape (n_samples,) or (n_samples, n_outputs)
             Training targets.
         sample_weight : array-like of shape (n_samples,), default=None
-            Weight of each row, in training and when it is held out. A row of weight 2
-            counts as two equal rows. A common factor of all weights changes nothing.
+            Weight of each row, in training and when it is held out. For classes it is
+            a number of observations. For regression it divides the noise variance of
+            the row, and a common factor of all weights changes nothing, because the
+            noise is learned.
         X_val : array-like of shape (n_val, n_features), default=None
             Inputs held out to decide when to stop, instead of `validation_fraction`.
         y_val : array-like of shape (n_val,) or (n_val, n_outputs), default=None
@@ -154,14 +156,15 @@ class BaseSWSGP(compat.CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
             data, held_out = self._hold_out(data, y, rng)
         spread = feature_spread(data.X, rng, data.rows, self.dtype)
         total = float(data.weight.sum())
-        # Adam alone reads X by parts, which may be a memory map.
-        whole = self.init == "local" or solver_class.finds_optimum
-        most = count_learning_rows(data.X.shape[1], self._tuning) if whole else 0
-        relative = relative_weights(data, most)
+        relative = data = data._replace(weight=data.weight.astype(self.dtype))
+        if settings.likelihood_record.conjugate:
+            # Adam alone reads X by parts, which may be a memory map.
+            whole = self.init == "local" or solver_class.finds_optimum
+            most = count_learning_rows(data.X.shape[1], self._tuning) if whole else 0
+            relative = relative_weights(data, most)
         attributes |= fitted or initial_attributes(settings, relative, spread, rng)
         if streaming:
             total += fitted.get("n_samples_seen_", 0.0)
-            data = data._replace(weight=data.weight.astype(self.dtype))
         else:
             data = relative
         attributes["n_samples_seen_"] = total

@@ -138,7 +138,7 @@ class KernelLearner:
     def fit_noise(self, fit, rng):
         """Return a fit with the noise of `NeighborProcess.fit_noise`."""
         with closing(self.process(fit)) as process:
-            n_outputs = self.y.shape[1]  # each has factors of its own
+            n_outputs = self.y.shape[1]  # each factorises its own K
             most = self._count_rows(self.options.tuning.noise_fraction / n_outputs)
             process.fit_noise(self.weight, rng, most)
         return fit._replace(noise=process.model.noise.astype(float))

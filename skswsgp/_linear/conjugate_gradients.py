@@ -35,6 +35,7 @@ def solve_systems(x, systems, right, multiply, precondition, tolerance, max_step
         The systems that are not solved.
     """
     enough = tolerance * norms(right)
+    x[:, enough == 0.0] = 0.0  # no residual could be small enough
     residual = right[:, systems] - multiply(x[:, systems], systems)
     direction = np.zeros_like(residual)
     previous = np.ones(len(systems))

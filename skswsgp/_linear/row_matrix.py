@@ -1,8 +1,8 @@
 """Dense and sparse row matrices A (n, M), and their products.
 
 Row i of a sparse matrix holds weights[i, h] in column lists[i, h], h < H. Sums over
-rows are taken by chunks, whose number does not depend on the threads, and then in the
-order of chunks, so that results do not depend on the number of threads.
+rows are taken by chunks, or parts for several columns, whose number does not depend on
+the threads, and then in order, so that results do not depend on the number of threads.
 """
 
 from functools import reduce
