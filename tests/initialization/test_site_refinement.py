@@ -145,7 +145,7 @@ def test_trials_use_the_prior_of_the_estimator(steep):
     other = trials.solver_for(variance_kernel(60.0))
     other.site_precision[:] = other.site_precision_mean[:] = 0.0
     density = trials.log_density(other)
-    scaled = first.scaled(-1, 3.0)
+    scaled = first.scaled(-1, 3.0, np.zeros(1))
     assert_allclose(trials.log_density(scaled), density, atol=0.02)
     assert scaled.engine.model.kl_weight == 3.0
     matrices = (solver.prior.matrix.toarray() for solver in (scaled, other))
