@@ -227,4 +227,5 @@ def distinct_labels(y):
 def shifted_and_scaled(mu, v, attributes):
     """Return mean and variance (n, n_latent) of f from those of the centred f."""
     scale = attributes.get("variance_scale_", 1.0)
-    return mu + attributes.get("prior_mean_", 0.0), scale * v
+    prior_mean = np.asarray(attributes.get("prior_mean_", 0.0), mu.dtype)
+    return mu + prior_mean, scale * v

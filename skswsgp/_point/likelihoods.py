@@ -19,7 +19,7 @@ from skswsgp._compiled.team import once, team_range, team_sum
 GAUSSIAN, BERNOULLI, SOFTMAX = range(3)
 HERMITE_NODES = 20  # Gauss-Hermite nodes for one latent function
 SOFTMAX_NODES = 128  # quasi-Monte Carlo nodes for the latent functions of all classes
-MEAN_STEPS, MEAN_TOLERANCE = 100, 1e-6  # steps, log probability: `Softmax.prior_mean`
+MEAN_STEPS, MEAN_TOLERANCE = 500, 1e-5  # steps, log probability: `Softmax.prior_mean`
 
 # --- compiled -------------------------------------------------------------------------
 
@@ -280,14 +280,13 @@ class Softmax(ClassLikelihood):
     def prior_mean(self, shares, variance):
         """Return the means (n_classes,) at which each class has its share.
 
-        The logarithm of a probability grows by (1 - p) / slope with a mean, where
-        slope = sqrt(1 + pi variance / 8) is that of a logistic function (MacKay, 1992).
+        The iteration is the contraction of Berry, Levinsohn and Pakes (1995).
         """
         noise = np.sqrt(variance) * normal_nodes(SOFTMAX_NODES, len(shares))
         mean = np.log(shares)
         for _ in range(MEAN_STEPS):
             step = np.log(shares / softmax(mean + noise, axis=1).mean(axis=0))
-            mean += np.sqrt(1.0 + np.pi * variance / 8.0) * step
+            mean += step
             if np.abs(step).max() < MEAN_TOLERANCE:
                 break
         return mean - mean.mean()

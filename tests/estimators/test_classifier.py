@@ -385,7 +385,8 @@ def test_probabilities_far_from_data_are_the_shares(rng, shares, solver):
     y = np.repeat(np.arange(len(shares)), counts)
     X = rng.normal(size=(60, 2)) + y[:, None]
     kernel = ConstantKernel(4.0, "fixed") * RBF(1.0, "fixed")
-    model = SWSGPClassifier(kernel, init="default", random_state=0, **solver)
+    settings = {"init": "default", "random_state": 0} | solver
+    model = SWSGPClassifier(kernel, **settings)
     far = 1e3 * np.ones((1, 2))
     np.testing.assert_allclose(model.fit(X, y).predict_proba(far)[0], shares, atol=0.02)
     weight = 1.0 / np.array(shares)[y]
