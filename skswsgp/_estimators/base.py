@@ -23,6 +23,7 @@ from skswsgp._initialization.kernel_learning import count_learning_rows
 from skswsgp._initialization.start import initial_attributes
 from skswsgp._initialization.statistics import feature_spread, relative_weights
 from skswsgp._neighbors.lists import NeighborTracker
+from skswsgp._point.likelihoods import LIKELIHOODS
 from skswsgp._solvers.data import TrainingRows, memory_budget
 from skswsgp._solvers.model import (
     JITTER,
@@ -145,8 +146,8 @@ class BaseSWSGP(compat.CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
         reset = not fitted
         X, y, weight, rows = self._validate_training(X, y, sample_weight, reset)
         targets, attributes = self._encode_targets(y, weight, fitted)
-        settings = self._settings(attributes, solver_class, streaming)
         data = TrainingRows(X, targets.astype(self.dtype, copy=False), weight, rows)
+        settings = self._settings(attributes, data, solver_class, streaming)
         held_out = self._validation_data(X_val, y_val, attributes)
         stopping = self.early_stopping
         if stopping == "auto":
@@ -200,12 +201,14 @@ class BaseSWSGP(compat.CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
         task.end()
         return self
 
-    def _settings(self, attributes, solver, streaming=False):
+    def _settings(self, attributes, data, solver, streaming=False):
         """Return the `Settings` of a fit by a subclass of `Solver`."""
         names = [name for name in Settings._fields if hasattr(self, name)]
         chosen = {name: getattr(self, name) for name in names}
         likelihood, n_latent = self._likelihood_of(attributes)
         chosen |= {"likelihood": likelihood, "n_latent": n_latent, "solver": solver}
+        shares = LIKELIHOODS[likelihood].class_shares
+        chosen["class_shares"] = shares(data.y, data.weight, n_latent)
         if self.kl == "auto":
             chosen["kl"] = solver.priors[0]
         if streaming:

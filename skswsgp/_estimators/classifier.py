@@ -42,6 +42,11 @@ class SWSGPClassifier(ClassifierMixin, BaseSWSGP):
     classes_ : ndarray of shape (n_classes,)
         The labels.
     $attributes
+    prior_mean_ : ndarray of shape (n_latent,)
+        Prior mean of each latent function, one for two classes and otherwise one for
+        each class. Where no data are near, the probabilities are the weighted shares of
+        the classes in the training data, if `variance_scale_` is 1. `inducing_mean_`
+        and `inducing_covariance_` describe the latent functions less these means.
     variance_scale_ : float
         Factor of the variance of q(f) in predictions, because a diagonal S makes it too
         small or too large. With `init="local"` and the natural solver it makes held-out
@@ -129,8 +134,8 @@ class SWSGPClassifier(ClassifierMixin, BaseSWSGP):
             Probabilities, columns in the order of `classes_`.
         """
         mu, v = self._latent(X, True, n_neighbors)
-        scale = vars(self).get("variance_scale_", 1.0)
-        return self._record_of(len(self.classes_)).probabilities(mu, scale * v)
+        record = self._record_of(len(self.classes_))
+        return record.probabilities(*shifted_and_scaled(mu, v, vars(self)))
 
     def predict(self, X, n_neighbors=None):
         """Predict the most probable class.
@@ -196,8 +201,7 @@ class SWSGPClassifier(ClassifierMixin, BaseSWSGP):
 
     def _log_density(self, mu, v, targets, attributes):
         record = self._record_of(max(2, mu.shape[1]))
-        scale = attributes.get("variance_scale_", 1.0)
-        return record.log_density(mu, scale * v, targets)
+        return record.log_density(*shifted_and_scaled(mu, v, attributes), targets)
 
     def _stratify(self, y, fraction):
         _, counts = np.unique(y, return_counts=True)
@@ -218,3 +222,10 @@ def distinct_labels(y):
         f"labels of the types {', '.join(types)}: expected labels of one type; "
         "convert them, for example with np.asarray(y, dtype=str)."
     )
+
+
+def shifted_and_scaled(mu, v, attributes):
+    """Return mean and variance (n, n_latent) of f from those of the centred f."""
+    scale = attributes.get("variance_scale_", 1.0)
+    prior_mean = np.asarray(attributes.get("prior_mean_", 0.0), mu.dtype)
+    return mu + prior_mean, scale * v

@@ -92,6 +92,7 @@ class Holdout:
         start = {
             "inducing_mean_": np.zeros(shape),
             "inducing_covariance_": np.broadcast_to(variance[:, None], shape),
+            "prior_mean_": settings.prior_mean(variance.mean()),
         }
         model, center = build_model(
             start | attributes,
@@ -123,6 +124,7 @@ class Holdout:
     def _marginals(self, solver):
         """Return mean and variance of q(f) at the held-out rows, each (n, Q)."""
         mean, variance = solver.marginals()
+        mean += solver.engine.model.prior_mean
         return mean[self.held_out], variance[self.held_out]
 
     def variance_scale(self, solver):

@@ -154,7 +154,9 @@ class SiteRefinement(Holdout):
                 cost = self.log_variance_prior(now) - self.log_variance_prior(
                     step * now
                 )
-                if not self.consider(self.best.scaled, slot, step, cost=cost):
+                variance = step * mean_prior_variance(self.kernel, self.Z)
+                mean = self.settings.prior_mean(variance)
+                if not self.consider(self.best.scaled, slot, step, mean, cost=cost):
                     break
             if self.best is not before:
                 break

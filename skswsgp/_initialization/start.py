@@ -37,6 +37,7 @@ from skswsgp._initialization.kernel_learning import (
     learning_search,
 )
 from skswsgp._initialization.site_refinement import refine_kernel
+from skswsgp._linear.projection import mean_prior_variance
 from skswsgp._neighbors.search import NeighborSearch
 from skswsgp._solvers.model import JITTER, build_model, shape_covariance
 
@@ -85,6 +86,8 @@ def initial_attributes(settings, data, spread, rng):
             start["jitter_"] = natural_jitter(fit.kernel, Z, fit.noise, dtype)
     else:
         start["variance_scale_"] = fit.variance_scale
+        variance = mean_prior_variance(fit.kernel, Z)
+        start["prior_mean_"] = settings.prior_mean(variance)
     full = takes_full_covariance(settings, M, H)
     if fit.posterior is not None:  # of the solver that chose the kernel
         mean, S = fit.posterior(Z)

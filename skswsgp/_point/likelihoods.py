@@ -19,6 +19,7 @@ from skswsgp._compiled.team import once, team_range, team_sum
 GAUSSIAN, BERNOULLI, SOFTMAX = range(3)
 HERMITE_NODES = 20  # Gauss-Hermite nodes for one latent function
 SOFTMAX_NODES = 128  # quasi-Monte Carlo nodes for the latent functions of all classes
+MEAN_STEPS, MEAN_TOLERANCE = 500, 1e-5  # steps, log probability: `Softmax.prior_mean`
 
 # --- compiled -------------------------------------------------------------------------
 
@@ -30,6 +31,7 @@ class Likelihood(NamedTuple):
     joint: bool  # whether one label depends on all latent functions at once
     nodes: np.ndarray  # (1, n_nodes) Gauss-Hermite or (Q, n_nodes) standard normal
     weights: np.ndarray  # (n_nodes,), sum one
+    prior_mean: np.ndarray  # (Q,) added to f before log p(y | f)
 
 
 @njit
@@ -49,7 +51,9 @@ def log_prob_bernoulli(y, f):
 
 @njit_inline
 def expected_log_prob(model, y, row, work):
-    """Return E log p(y | f) of one row, with f_q ~ N(mean_q, variance_q) of `work`.
+    """Return E log p(y | prior_mean + f) of one row, f_q ~ N(mean_q, variance_q).
+
+    The moments are those of `work`.
 
     Sets the derivatives d_mean and d_variance of `work` and, for a Gaussian, d_noise by
     log noise. y[row] holds one target a latent function, or one label if all latent
@@ -60,8 +64,8 @@ def expected_log_prob(model, y, row, work):
     value = 0.0
     if model.joint:
         value = expected_softmax(
-            model.nodes, model.weights, int(y[row, 0]), mean, variance, d_mean,
-            d_variance, work.node_values,
+            model.nodes, model.weights, int(y[row, 0]), model.prior_mean, mean,
+            variance, d_mean, d_variance, work.node_values,
         )  # fmt: skip
     else:
         for q in range(mean.shape[0]):
@@ -74,7 +78,7 @@ def expected_log_prob(model, y, row, work):
                 work.d_noise[q] = 0.5 * (square - 1.0)
             else:
                 term, d_mean[q], d_variance[q] = quadrature(
-                    model, y[row, q], mean[q], variance[q]
+                    model, y[row, q], model.prior_mean[q] + mean[q], variance[q]
                 )
                 value += term
     return value
@@ -98,9 +102,9 @@ def quadrature(likelihood, y, mu, v):
 
 @njit
 def expected_softmax(
-    nodes, weights, label, mean, variance, d_mean, d_variance, node_values
+    nodes, weights, label, prior_mean, mean, variance, d_mean, d_variance, node_values
 ):
-    """Return E log softmax(f)_label over f_q ~ N(mean_q, variance_q) at the nodes.
+    """Return E log softmax(prior_mean + f)_label at the nodes, f ~ N(mean, variance).
 
     Sets d_mean and d_variance. node_values (Q + 2, n_nodes) takes f, then
     exp(f - largest f), in Q rows; the largest f; the sum of the exponentials.
@@ -111,7 +115,7 @@ def expected_softmax(
         node_values[top, i] = -np.inf
         node_values[sums, i] = 0.0
     for q in range(Q):
-        mu, std = mean[q], math.sqrt(variance[q])
+        mu, std = prior_mean[q] + mean[q], math.sqrt(variance[q])
         for i in team_range(0, n_nodes):
             f = mu + std * nodes[q, i]
             node_values[q, i] = f
@@ -169,6 +173,10 @@ class LikelihoodRecord:
         """Return numbers (n, n_latent) for the targets y, to learn a kernel from."""
         return y
 
+    def class_shares(self, y, weight, n_latent):
+        """Return the weighted fraction of each class, or None without classes."""
+        return None
+
 
 class Gaussian(LikelihoodRecord):
     """y_q = f_q + N(0, noise_q); the expectation has a closed form."""
@@ -192,8 +200,16 @@ class ClassLikelihood(LikelihoodRecord):
     """Base of the likelihoods of labels, which have two classes unless they are joint.
 
     A subclass adds the method `probabilities(mean, variance)`, which returns
-    (n, n_classes) for mean and variance (n, n_latent).
+    (n, n_classes) for mean and variance (n, n_latent), and its inverse for one row,
+    `prior_mean(shares, variance)`: where no data are near, the probabilities are the
+    shares of the classes.
     """
+
+    def class_shares(self, y, weight, n_latent):
+        """Return the weighted fraction of each class; an absent one has half a row."""
+        counts = np.bincount(self.decode(y), weight, max(2, n_latent))
+        counts = np.maximum(counts, 0.5 * np.mean(weight))
+        return counts / counts.sum()
 
     def count_latent(self, n_classes):
         """Return the number of latent functions."""
@@ -233,6 +249,10 @@ class Bernoulli(ClassLikelihood):
         argument = mean[:, 0] / np.sqrt(1.0 + variance[:, 0])
         return np.stack([ndtr(-argument), ndtr(argument)], axis=1)
 
+    def prior_mean(self, shares, variance):
+        """Return the mean (1,) at which the second class has its share."""
+        return np.sqrt(1.0 + variance) * ndtri(shares[1:])
+
 
 class Softmax(ClassLikelihood):
     """Two classes or more, with a latent function each: p(y | f) = softmax(f)_y."""
@@ -257,14 +277,29 @@ class Softmax(ClassLikelihood):
             total += softmax(mean + std * node, axis=1)
         return total / total.sum(axis=1, keepdims=True)
 
+    def prior_mean(self, shares, variance):
+        """Return the means (n_classes,) at which each class has its share.
+
+        The iteration is the contraction of Berry, Levinsohn and Pakes (1995).
+        """
+        noise = np.sqrt(variance) * normal_nodes(SOFTMAX_NODES, len(shares))
+        mean = np.log(shares)
+        for _ in range(MEAN_STEPS):
+            step = np.log(shares / softmax(mean + noise, axis=1).mean(axis=0))
+            mean += step
+            if np.abs(step).max() < MEAN_TOLERANCE:
+                break
+        return mean - mean.mean()
+
 
 LIKELIHOODS = {record.name: record for record in (Gaussian(), Bernoulli(), Softmax())}
 
 
-def make_likelihood(name, n_latent, dtype):
+def make_likelihood(name, n_latent, dtype, prior_mean=0.0):
     """Return the `Likelihood` for a name of `LIKELIHOODS`."""
     record = LIKELIHOODS[name]
     nodes, weights = record.make_nodes(n_latent)
+    mean = np.zeros(n_latent, dtype) + np.asarray(prior_mean, dtype)
     return Likelihood(
-        record.code, record.joint, nodes.astype(dtype), weights.astype(dtype)
+        record.code, record.joint, nodes.astype(dtype), weights.astype(dtype), mean
     )

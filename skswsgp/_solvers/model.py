@@ -44,7 +44,7 @@ def build_model(
     noise = np.atleast_1d(attributes.get("noise_variance_", np.zeros(0)))
     model = Model(
         *compiled.struct,
-        *make_likelihood(name, n_latent, dtype),
+        *make_likelihood(name, n_latent, dtype, attributes.get("prior_mean_", 0.0)),
         np.ascontiguousarray(Z - center, dtype=dtype),
         mean,
         s,

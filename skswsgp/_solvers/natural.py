@@ -186,10 +186,11 @@ class NaturalSolver(Solver):
         mean, variance = zip(*parts, strict=True)
         return np.concatenate(mean), np.concatenate(variance)
 
-    def scaled(self, slot, factor):
+    def scaled(self, slot, factor, prior_mean):
         """Return a solver whose kernel variance, params[slot], is times `factor`.
 
-        The new solver starts from the sites of this one, which does not change.
+        The latent functions have the prior means `prior_mean` (Q,). The new solver
+        starts from the sites of this one, which does not change.
         """
         other = copy.copy(self)
         other.engine = copy.copy(self.engine)
@@ -197,7 +198,10 @@ class NaturalSolver(Solver):
         params, m, s = model.params.copy(), model.m.copy(), model.s.copy()
         params[slot] *= factor
         L = model.L.copy()
-        other.engine.model = model._replace(params=params, m=m, s=s, L=L)
+        prior_mean = prior_mean.astype(m.dtype)
+        other.engine.model = model._replace(
+            params=params, m=m, s=s, L=L, prior_mean=prior_mean
+        )
         other.prior, other.rows = self.prior.scaled(factor), self.rows.scaled(factor)
         other.site_precision = self.site_precision.copy()
         other.site_precision_mean = self.site_precision_mean.copy()

@@ -14,6 +14,7 @@ class Settings(NamedTuple):
     likelihood: str  # a name of LIKELIHOODS
     n_latent: int  # Q, the number of latent functions
     solver: type  # the subclass of `Solver` that trains
+    class_shares: np.ndarray | None = None  # (n_classes,), None for regression
     kernel: object = None
     n_inducing: int | str = "auto"
     n_neighbors: int | str = "auto"
@@ -44,6 +45,12 @@ class Settings(NamedTuple):
     def search_options(self):
         """The options of a `NeighborSearch`."""
         return {"metric": self.neighbor_metric, "search": self.neighbor_search}
+
+    def prior_mean(self, variance):
+        """Return the prior means (n_latent,) of f for a kernel of some variance."""
+        if self.class_shares is None:
+            return np.zeros(self.n_latent)
+        return self.likelihood_record.prior_mean(self.class_shares, variance)
 
     def divergence_weight(self, M, H, kl=None):
         """Return beta, the weight of the divergence from the prior `kl`.

@@ -7,7 +7,7 @@ import reference
 from helpers import ADAM
 from sklearn.datasets import load_iris, make_moons
 from sklearn.exceptions import NotFittedError
-from sklearn.gaussian_process.kernels import ConstantKernel, Matern
+from sklearn.gaussian_process.kernels import RBF, ConstantKernel, Matern
 from sklearn.metrics import log_loss
 
 from skswsgp import SWSGPClassifier
@@ -371,6 +371,27 @@ def test_unknown_labels_in_validation_data_raise():
     X, y = iris()
     with pytest.raises(ValueError, match="virginica"):
         small_model().fit(X[:100], y[:100], X_val=X, y_val=y)
+
+
+# --- the shares of the classes --------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "solver", [{}, ADAM | {"max_iter": 5}], ids=["natural", "adam"]
+)
+@pytest.mark.parametrize("shares", [[0.9, 0.1], [0.5, 0.3, 0.2]])
+def test_probabilities_far_from_data_are_the_shares(rng, shares, solver):
+    counts = (60 * np.array(shares)).astype(int)
+    y = np.repeat(np.arange(len(shares)), counts)
+    X = rng.normal(size=(60, 2)) + y[:, None]
+    kernel = ConstantKernel(4.0, "fixed") * RBF(1.0, "fixed")
+    settings = {"init": "default", "random_state": 0} | solver
+    model = SWSGPClassifier(kernel, **settings)
+    far = 1e3 * np.ones((1, 2))
+    np.testing.assert_allclose(model.fit(X, y).predict_proba(far)[0], shares, atol=0.02)
+    weight = 1.0 / np.array(shares)[y]
+    equal = model.fit(X, y, sample_weight=weight).predict_proba(far)[0]
+    np.testing.assert_allclose(equal, 1.0 / len(shares), atol=0.02)
 
 
 # --- the scale of variances -----------------------------------------------------------

@@ -130,7 +130,7 @@ def test_worse_kernel_is_rejected(steep):
     trials = trials_of(*steep, variance_kernel(20.0))
     trials.consider(trials.solver_for, trials.start.kernel)
     best = trials.best
-    assert not trials.consider(best.scaled, -1, 1e-3)
+    assert not trials.consider(best.scaled, -1, 1e-3, np.zeros(1))
     assert trials.best is best
     assert trials.kernel == variance_kernel(20.0)
 
@@ -145,7 +145,7 @@ def test_trials_use_the_prior_of_the_estimator(steep):
     other = trials.solver_for(variance_kernel(60.0))
     other.site_precision[:] = other.site_precision_mean[:] = 0.0
     density = trials.log_density(other)
-    scaled = first.scaled(-1, 3.0)
+    scaled = first.scaled(-1, 3.0, np.zeros(1))
     assert_allclose(trials.log_density(scaled), density, atol=0.02)
     assert scaled.engine.model.kl_weight == 3.0
     matrices = (solver.prior.matrix.toarray() for solver in (scaled, other))
@@ -158,10 +158,10 @@ def test_gain_within_standard_error_is_rejected(monkeypatch, steep):
     noise = np.random.default_rng(0).normal(size=trials.held_out.sum())
     noise += 0.5 * noise.std() / np.sqrt(len(noise)) - noise.mean()
     monkeypatch.setattr(trials, "log_density", lambda *_: trials.density + noise)
-    assert not trials.consider(trials.best.scaled, -1, 1.0)
+    assert not trials.consider(trials.best.scaled, -1, 1.0, np.zeros(1))
     certain = 3.0 * noise.mean() + 0.0 * noise
     monkeypatch.setattr(trials, "log_density", lambda *_: trials.density + certain)
-    assert trials.consider(trials.best.scaled, -1, 1.0)
+    assert trials.consider(trials.best.scaled, -1, 1.0, np.zeros(1))
 
 
 def test_number_of_rows_is_limited(steep):

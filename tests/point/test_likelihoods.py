@@ -73,6 +73,7 @@ class Arguments(NamedTuple):
     joint: bool
     nodes: np.ndarray
     weights: np.ndarray
+    prior_mean: np.ndarray
     noise: np.ndarray
     mean: np.ndarray
     variance: np.ndarray
@@ -111,7 +112,9 @@ def expect(compiled, case):
     def expect(mu, v, noise=case.noise, dtype="float64"):
         Q, dtype = len(mu), np.dtype(dtype)
         y = np.array([np.full(len(case.y), np.nan), case.y], dtype=dtype)
-        likelihood = make_likelihood(case.name, Q, dtype)
+        shift = np.zeros(Q) if case.name == "gaussian" else 0.25 * np.arange(1, Q + 1)
+        likelihood = make_likelihood(case.name, Q, dtype, shift)
+        mu = mu - shift  # the prior mean is added again
         noise, mu, v = (np.asarray(values).astype(dtype) for values in (noise, mu, v))
         d_mean, d_variance = np.full((2, Q), np.nan, dtype)
         node_values = np.full((Q + 2, likelihood.nodes.shape[1]), np.nan, dtype)
@@ -272,6 +275,25 @@ def test_probabilities_are_means_over_the_latent_functions(record, rng):
     assert proba.shape == (len(mean), n_classes)
     assert_allclose(proba.sum(axis=1), 1.0, rtol=1e-12)
     assert_allclose(proba, expected, atol=0.01)  # the samples are good to 0.002
+
+
+@pytest.mark.parametrize("variance", [0.01, 1.0, 100.0])
+@pytest.mark.parametrize("skew", [0.0, 1.0, 3.0])
+def test_probabilities_at_the_prior_mean_are_the_shares(record, skew, variance):
+    n_classes = 5 if record.joint else 2
+    shares = special.softmax(skew * np.arange(n_classes))
+    mean = record.prior_mean(shares, variance)
+    assert mean.shape == (record.count_latent(n_classes),)
+    moments = mean[None], np.full((1, len(mean)), variance)
+    assert_allclose(record.probabilities(*moments)[0], shares, atol=0.01)
+
+
+def test_class_shares_are_weighted(record):
+    y = record.encode(np.array([0, 1, 1, 0]), 2)
+    shares = record.class_shares(y, np.array([1.0, 2.0, 2.0, 3.0]), 2)
+    assert_allclose(shares, [0.5, 0.5])
+    shares = record.class_shares(y[:1], np.array([4.0]), 2)
+    assert_allclose(shares, [2 / 3, 1 / 3])  # an absent class has half a row
 
 
 def test_log_density_is_the_log_probability_of_the_label(record, rng):
