@@ -286,7 +286,7 @@ def test_fractions_of_the_rows_fit_the_noise_and_judge(rng, monkeypatch):
     held_out, _ = learner._split(np.ones(2), np.random.RandomState(0))
     assert drawn == [100, 48]
     assert len(held_out) == 48
-    assert learner_of(X, X[:, 0], **limits, judging_fraction=0.0)._judging_rows == 30
+    assert learner_of(X, X[:, 0], **limits, judging_fraction=0.0).judging_rows == 30
 
 
 def test_duplicates_count_as_weights(rng):
