@@ -36,47 +36,26 @@ class Holdout:
     Duplicates of a row are merged, and rows that share X are held out together, because
     one would reveal the targets of the others. q(u) has a diagonal S here.
 
-    Parameters
-    ----------
-    n_rows : int
-        The largest number of rows that take part.
-    data : TrainingRows
-        The training rows.
-    settings : Settings
-        The user's parameters.
-    options : LearningOptions
-        Threads, precision and neighbour search.
-    rng : RandomState
-        Source of random numbers.
-
-    Attributes
-    ----------
-    X, y, weight : ndarrays of shapes (n, D), (n, Q) or (n, 1), (n,)
-        The rows that take part.
-    held_out : ndarray of shape (n,)
-        Which rows are held out, bool.
-    decisive : bool
-        Whether the held-out rows are enough to decide, and others are left.
+    At most `n_rows` rows of the `TrainingRows` take part: X (n, D), y (n, Q) or (n, 1),
+    and weight (n,). `held_out` (n,) says which of these are held out, and `decisive`
+    whether the held-out rows are enough to decide, and others are left.
     """
 
     def __init__(self, n_rows, data, settings, options, rng):
         part = data.take(np.sort(rng.permutation(data.n_rows)[:n_rows]))
-        X = np.asarray(part.X[part.rows], dtype=np.float64)
+        X = np.asarray(part.inputs, dtype=np.float64)
         self.X, self.y, self.weight = merge_duplicates(X, part.y, part.weight)
         distinct, group = distinct_rows(self.X)
         M = len(distinct)
         n_held_out = max(HELD_OUT_FRACTION * M, min(LEAST_HELD_OUT, M // 2))
         self.held_out = (rng.permutation(M) < n_held_out)[group]
         self.fraction = part.n_rows / data.n_rows  # part / all rows
-        enough = effective_sample_size(self._held_out_weight) >= LEAST_EFFECTIVE
+        self.held_out_weight = self.weight[self.held_out]
+        enough = effective_sample_size(self.held_out_weight) >= LEAST_EFFECTIVE
         self.decisive = enough and not self.held_out.all()
         self.seed = rng.randint(2**31 - 1)  # draws the order of all Vecchia priors
         self.settings, self.options = settings, options
         self.record = settings.likelihood_record
-
-    @property
-    def _held_out_weight(self):
-        return self.weight[self.held_out]
 
     def solver(self, attributes, H):
         """Return a `NaturalSolver` that does not learn from held-out rows.
@@ -94,20 +73,16 @@ class Holdout:
             "inducing_covariance_": np.broadcast_to(variance[:, None], shape),
             "prior_mean_": settings.prior_mean(variance.mean()),
         }
+        likelihood = settings.likelihood, settings.n_latent
+        beta, total = settings.divergence_weight(M, H), np.sum(self.weight, dtype=float)
         model, center = build_model(
-            start | attributes,
-            (settings.likelihood, settings.n_latent),
-            self.options.dtype,
-            settings.divergence_weight(M, H),
-            total_weight=self.weight.sum(dtype=np.float64),
+            start | attributes, likelihood, self.options.dtype, beta, total_weight=total
         )
-        solver = NaturalSolver(
-            make_cpu_engine(model, H, self.options.n_threads),
-            TrainingRows(self.X, self.y, self.weight, center=center),
-            kernel,
-            settings._replace(neighbor_search=self.options.search),
-            np.random.RandomState(self.seed),
-        )
+        engine = make_cpu_engine(model, H, self.options.n_threads)
+        data = TrainingRows(self.X, self.y, self.weight, center=center)
+        settings = settings._replace(neighbor_search=self.options.search)
+        rng = np.random.RandomState(self.seed)
+        solver = NaturalSolver(engine, data, kernel, settings, rng)
         solver.weight = np.where(self.held_out, 0.0, self.weight)
         return solver
 
@@ -134,7 +109,7 @@ class Holdout:
         The factor is 1 if the gain does not exceed its standard error and a least gain,
         which is larger for a smaller part of the training rows.
         """
-        weight, y = self._held_out_weight, self.y[self.held_out]
+        weight, y = self.held_out_weight, self.y[self.held_out]
         mean, variance = self._marginals(solver)
 
         def density(shift):
@@ -155,7 +130,7 @@ class Holdout:
 
         The mean gain must exceed `least` and its standard error.
         """
-        gain, weight = density - other, self._held_out_weight
+        gain, weight = density - other, self.held_out_weight
         return self.decisive and exceeds_standard_error(gain, weight, least)
 
 
@@ -179,14 +154,9 @@ class CandidateComparison(Holdout):
         kernel, noise = fit[:2]
         rng, kept = np.random.RandomState(self.seed), ~self.held_out
         scale = length_scales(kernel, self.X.shape[1], otherwise=self.spread)
+        method, tuning = self.settings.inducing_points, self.settings.tuning
         Z = initial_inducing_points(
-            self.X[kept],
-            self.M,
-            self.settings.inducing_points,
-            rng,
-            scale,
-            self.settings.tuning,
-            self.weight[kept],
+            self.X[kept], self.M, method, rng, scale, tuning, self.weight[kept]
         )
         attributes = {"kernel_": kernel, "inducing_points_": Z, "jitter_": JITTER}
         if self.record.conjugate:

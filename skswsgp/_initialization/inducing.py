@@ -20,23 +20,11 @@ def initial_inducing_points(
 ):
     """Return inducing points (M, D), float64, in the units of X (N, D).
 
-    Parameters
-    ----------
-    X : array of shape (N, D)
-        Rows of data; a memory map is read at the rows that are used.
-    n_inducing : int
-        Number of points; M may be less, because duplicates are removed.
-    method : {"kmeans", "random"} or array of shape (n_inducing, D)
-        How to choose them, or the points themselves. They are random rows as well
-        where k-means would take more than `tuning.kmeans_pairs`.
-    rng : RandomState
-        Source of random numbers.
-    feature_scale : array of shape (D,)
-        k-means works on X / feature_scale; a scale of zero counts as one.
-    tuning : Tuning
-        Its `kmeans_pairs` limits the cost.
-    sample_weight : array of shape (N,), default=None
-        Weights of k-means; rows of weight zero are never used.
+    They are the distinct ones of `n_inducing` points: of the given array `method`, of
+    centres of k-means on X / feature_scale, where a scale of zero counts as one, or of
+    random rows. Random rows also replace centres that would take more than
+    `tuning.kmeans_pairs`. Rows whose `sample_weight` (N,) is zero are never used. X may
+    be a memory map, which is read at the rows that are used.
     """
     if not isinstance(method, str):
         return distinct_rows(method)[0]
@@ -46,10 +34,10 @@ def initial_inducing_points(
     dear = affordable < LEAST_ROWS * n_inducing
     if method == "random" or 2 * n_inducing > n_rows or dear:
         drawn = _draw(n_rows, n_inducing, candidates, rng)
-        return distinct_rows(_values(X, drawn))[0]
+        return distinct_rows(np.asarray(X[drawn], dtype=np.float64))[0]
     size = min(max(10_000, MOST_ROWS * n_inducing), affordable)
     rows = _draw(n_rows, size, candidates, rng)
-    sample = _values(X, rows)
+    sample = np.asarray(X[rows], dtype=np.float64)
     distinct, _ = distinct_rows(sample)
     if n_inducing >= len(distinct):
         return distinct
@@ -65,11 +53,6 @@ def _draw(n_rows, n_drawn, candidates, rng):
     else:
         rows = np.sort(sample_without_replacement(n_rows, n_drawn, random_state=rng))
     return rows if candidates is None else candidates[rows]
-
-
-def _values(X, rows):
-    """Return a copy of rows of X as float64."""
-    return np.array(X[rows], dtype=np.float64)
 
 
 def distinct_rows(Z):

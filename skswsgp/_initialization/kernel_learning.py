@@ -74,25 +74,19 @@ class KernelFit(NamedTuple):
 
 
 class KernelLearner:
-    """Learns kernels on the nearest-neighbour likelihood of some rows.
+    """Learns kernels on the nearest-neighbour likelihood of rows X (N, D), y (N, Q).
 
-    Parameters
-    ----------
-    X, y : arrays of shapes (N, D), (N, Q)
-        Inputs and targets.
-    ratios : array of shape (N, Q) or (N, 1)
-        Noise variances of the rows, relative to the noise that is learned.
-    weight : array of shape (N,)
-        How often a row counts.
-    options : LearningOptions
-        Threads, precision, neighbour search, device.
+    `ratios`, (N, Q) or (N, 1), are the noise variances of the rows relative to the
+    noise that is learned. `weight` (N,) says how often a row counts.
     """
 
     def __init__(self, X, y, ratios, weight, options):
         self.X, self.y, self.options = X, y, options
         self.ratios = np.broadcast_to(ratios, y.shape)
         self.weight = weight.astype(options.dtype)
-        self.steps = options.tuning.learning_steps
+        tuning = options.tuning
+        self.steps, D = tuning.learning_steps, X.shape[1]
+        self.judging_rows = count_learning_rows(D, tuning, tuning.judging_fraction)
 
     def model(self, fit):
         """Return a `Model` of the data with the kernel and noise of a fit."""
@@ -138,17 +132,11 @@ class KernelLearner:
     def fit_noise(self, fit, rng):
         """Return a fit with the noise of `NeighborProcess.fit_noise`."""
         with closing(self.process(fit)) as process:
-            n_outputs = self.y.shape[1]  # each factorises its own K
-            most = self._count_rows(self.options.tuning.noise_fraction / n_outputs)
+            n_outputs, tuning = self.y.shape[1], self.options.tuning
+            fraction = tuning.noise_fraction / n_outputs  # each factorises its K
+            most = count_learning_rows(self.X.shape[1], tuning, fraction)
             process.fit_noise(self.weight, rng, most)
         return fit._replace(noise=process.model.noise.astype(float))
-
-    def _count_rows(self, fraction):
-        return count_learning_rows(self.X.shape[1], self.options.tuning, fraction)
-
-    @property
-    def _judging_rows(self):
-        return self._count_rows(self.options.tuning.judging_fraction)
 
     # --- the marginal likelihood of all rows ----------------------------------------
 
@@ -178,10 +166,8 @@ class KernelLearner:
                 return loss + 0.5 * pull @ (trial - theta), slope + pull
 
             options = {"maxiter": MAX_LBFGS_STEPS}
-            most = minimize(
-                penalised, theta, jac=True, bounds=bounds, method="L-BFGS-B",
-                options=options,
-            )  # fmt: skip
+            how = {"jac": True, "method": "L-BFGS-B", "options": options}
+            most = minimize(penalised, theta, bounds=bounds, **how)
             return most.x, most.fun
 
         process = GaussianProcessRegressor(fit.kernel + white, optimizer=climb)
@@ -223,7 +209,7 @@ class KernelLearner:
             return fit
         slot, bounds = variance
         N = len(self.X)
-        rows = draw_rows(np.arange(N), min(N, self._judging_rows), rng)
+        rows = draw_rows(np.arange(N), min(N, self.judging_rows), rng)
         with closing(self.process(fit, H)) as process:
             square, weight = process.standardised(rows)[0], self.weight[rows]
         params = process.model.params.astype(np.float64)
@@ -282,29 +268,20 @@ class KernelLearner:
         place = np.sort((self.X - self.X.min(axis=0)) / spread, axis=1)
         rank = np.lexsort([*np.abs(self.y).T, *place.T])
         order = rank[rng.permutation(len(rank))]
-        n_held_out = min(self._judging_rows, int(HELD_OUT_FRACTION * len(order)))
+        n_held_out = min(self.judging_rows, int(HELD_OUT_FRACTION * len(order)))
         held_out, rows = np.split(order, [n_held_out])
         return np.sort(held_out), np.sort(rows)
 
     def choose_smoothness(self, fit, rng):
         """Return the best fit among those that differ in the kernel's smoothness."""
         seed = rng.randint(2**31 - 1)  # all candidates learn from the same minibatches
-        candidates = [
-            self.learn(
-                with_smoothness(fit, nu),
-                np.random.RandomState(seed),
-                self.steps // 2,
-                RATE / 2,
-                shared=fit.shared,
-            )
-            for nu in SMOOTHNESS
-        ]
-        best = candidates[0]
-        for candidate in candidates[1:]:
-            # Compare the last steps only, whose rate is small.
-            gain = (candidate.curve - best.curve)[-(self.steps // 8) :]
-            if exceeds_standard_error(gain):
-                best = candidate
+        best, half = None, (self.steps // 2, RATE / 2)
+        last = slice(-(self.steps // 8), None)  # steps to compare, whose rate is small
+        for nu in SMOOTHNESS:
+            start, draws = with_smoothness(fit, nu), np.random.RandomState(seed)
+            other = self.learn(start, draws, *half, shared=fit.shared)
+            if best is None or exceeds_standard_error((other.curve - best.curve)[last]):
+                best = other
         return best
 
 
@@ -312,37 +289,23 @@ def learn_kernel(
     data, kernel, noise_variance, rng, options, *, fit_all_noise=False,
     n_neighbors=None, exact=False,
 ):  # fmt: skip
-    """Learn kernel and noise variances from rows given their nearest other rows.
+    """Return `KernelFit`s learned from rows given their nearest others, best first.
 
-    Parameters
-    ----------
-    data : TrainingRows
-        Inputs in any units, standardised targets (n, Q), positive weights. A weight is
-        how often a row counts, and divides its noise variance. If there are many rows,
-        a random part is used.
-    kernel : kernel object or None
-        Where to start. None starts at the default kernel, with shared or free
-        length-scales, and tries each SMOOTHNESS.
-    noise_variance : float or array of shape (Q,)
-        Where to start.
-    rng : RandomState
-        Source of random numbers.
-    options : LearningOptions
-        Threads, precision, neighbour search, device.
-    fit_all_noise : bool, default=False
-        Whether noise is fitted again for each kernel, or for the best one only.
-    n_neighbors : int, default=None
-        Number of rows from which predictions will be made. The last steps use as many
-        neighbours, and variances are then rescaled; None leaves both out.
-    exact : bool, default=False
-        Whether to maximise the marginal likelihood at the end if rows are few.
+    `data` are `TrainingRows` with standardised targets (n, Q) and positive weights; a
+    weight is how often a row counts, and divides its noise variance. If there are many
+    rows, a random part is used. The start is `kernel`, in the units of X, and
+    `noise_variance`, a number or (Q,). None starts at the default kernel, with shared
+    or free length-scales, and tries each SMOOTHNESS.
 
-    Returns
-    -------
-    fits : list of KernelFit
-        Kernels in the units of X, with their noise, the best first.
+    With `fit_all_noise` the noise is fitted again for each kernel, not for the best one
+    only. `n_neighbors` is the number of rows from which predictions will be made: the
+    last steps use as many neighbours, and variances are then rescaled; None leaves both
+    out. With `exact` the marginal likelihood is maximised at the end if rows are few.
     """
-    X, y, weight = learning_rows(data, rng, options.tuning)
+    most = count_learning_rows(data.X.shape[1], options.tuning)
+    if data.n_rows > most:
+        data = data.take(np.sort(rng.choice(data.n_rows, most, replace=False)))
+    X, y, weight = merge_duplicates(data.inputs, data.y, data.weight)
     spread = feature_spread(X, rng, dtype=options.dtype)
     start = start_kernel(spread) if kernel is None else kernel
     compile_kernel(start, X.shape[1], options.dtype)  # raises an error before any work
@@ -386,27 +349,14 @@ def learn_kernel_from_sites(sites, X, weight, start, rng, options):
 
     For given sites, the gradient of their log density by the kernel is that of the
     variational bound, except that the density of a row uses its nearest rows only.
-
-    Parameters
-    ----------
-    sites : tuple of arrays of shape (N, Q)
-        t and v, where v is the variance for a row of weight 1.
-    X : array of shape (N, D)
-        Inputs.
-    weight : array of shape (N,)
-        Positive weights: how often a row counts.
-    start : KernelFit
-        Where to start, and whether length-scales keep their ratios.
-    rng, options
-        As in `learn_kernel`.
+    `sites` are t and v (N, Q), where v is for a row of weight 1. The `KernelFit` says
+    where to start, and whether length-scales keep their ratios.
     """
     targets, variance = sites
     learner = KernelLearner(X, targets, variance / weight[:, None], weight, options)
     start = start._replace(noise=np.ones(targets.shape[1]))
-    fit = learner.learn(
-        start, rng, SITE_STEPS, RATE, shared=start.shared, noise_free=False
-    )
-    return fit.kernel
+    keep = {"shared": start.shared, "noise_free": False}
+    return learner.learn(start, rng, SITE_STEPS, RATE, **keep).kernel
 
 
 def learning_search(search):
@@ -421,17 +371,6 @@ def count_learning_rows(n_features, tuning, fraction=1.0):
     """Return the largest number of rows that take part in learning, or a fraction."""
     affordable = tuning.learning_numbers / max(n_features, LEAST_FEATURES)
     return max(int(fraction * affordable), tuning.least_learning_rows)
-
-
-def learning_rows(data, rng, tuning):
-    """Return X, y and weight of the rows that take part, duplicates merged."""
-    y, weight, rows = data.y, data.weight, data.rows
-    most = count_learning_rows(data.X.shape[1], tuning)
-    if len(y) > most:
-        drawn = np.sort(rng.choice(len(y), most, replace=False))
-        rows = drawn if rows is None else rows[drawn]
-        y, weight = y[drawn], weight[drawn]
-    return merge_duplicates(data.X if rows is None else data.X[rows], y, weight)
 
 
 def root_mean_square(values):

@@ -11,7 +11,8 @@ from skswsgp._compiled.special import gaussian_log_density
 from skswsgp._compiled.threads import row_blocks
 from skswsgp._covariance.program import kernel_of
 from skswsgp._engine.select import make_kriging_engine
-from skswsgp._neighbors.search import NeighborSearch, choose_metric
+from skswsgp._neighbors.lists import without_own
+from skswsgp._neighbors.search import choose_metric
 from skswsgp._point.adam_step import LOG_NOISE_BOUNDS, make_optimizer, update_parameters
 from skswsgp._point.state import Batch
 from skswsgp._solvers.data import center_rows
@@ -27,34 +28,18 @@ NOT_FINITE = (
     "could not be factorised or a parameter overflowed; bound the kernel's parameters "
     "or start from a larger noise_variance."
 )
-UNUSABLE = (
-    "a covariance matrix of neighbours could not be factorised: expected finite kernel "
-    "parameters and a positive noise variance; check kernel_ and noise_variance_."
-)
 
 
 class NeighborProcess:
     """Kriging from the H nearest rows of data.
 
-    Parameters
-    ----------
-    model : Model
-        The data; `learn` and `fit_noise` modify kernel parameters and noise.
-    n_neighbors : int
-        H, less than the number of rows for `learn`.
-    n_threads : int
-        Number of threads.
-    search : str
-        Kind of neighbour search.
-    device : str
-        "cpu" or "cuda"; `close` releases the memory of a GPU.
+    `model` holds the data; `learn` and `fit_noise` modify its kernel parameters and
+    noise. H is `n_neighbors`, for `learn` less than the number of rows. `search` is the
+    kind of neighbour search, and `device` "cpu" or "cuda".
     """
 
     def __init__(self, model, n_neighbors, n_threads, search="auto", device="cpu"):
-        self.model = model
-        self.H = n_neighbors
-        self.n_threads = n_threads
-        self.search = search
+        self.model, self.H, self.search = model, n_neighbors, search
         self.engine = make_kriging_engine(device, model, n_neighbors, n_threads)
 
     def close(self):
@@ -62,53 +47,27 @@ class NeighborProcess:
         self.engine.close()
 
     def learn(
-        self,
-        compiled,
-        weight,
-        rng,
-        steps,
-        rate,
-        rows=None,
-        shared=None,
-        noise_free=True,
-        around=None,
-    ):
+        self, compiled, weight, rng, steps, rate, rows=None, shared=None,
+        noise_free=True, around=None,
+    ):  # fmt: skip
         """Maximise sum_i weight_i log p(y_i | its H nearest others) on minibatches.
 
         Logarithms of parameters have a normal prior, which matters where there are few
-        rows for many parameters.
+        rows for many parameters. Returns the mean log density of the rows of each step
+        of Adam, before the step; `rate`, of the first step, falls along half a cosine.
 
-        Parameters
-        ----------
-        compiled : CompiledKernel
-            Which parameters may move, and how far.
-        weight : ndarray of shape (N,)
-            How often a row counts.
-        rng, steps, rate
-            Source of random numbers, number of steps of Adam, and learning rate of
-            the first step; the rate falls along half a cosine.
-        rows : ndarray or None
-            Rows i of the sum, None for all; other rows are neighbours only.
-        shared : ndarray or None
-            Parameters whose logarithms move by a common amount.
-        noise_free : bool
-            Whether the noise moves.
-        around : ndarray of shape (P,) or None
-            Medians of the priors of the kernel parameters, None for their start.
-            The medians for the noise variances are always their start.
-
-        Returns
-        -------
-        means : ndarray of shape (steps,)
-            Mean log density of the rows of each step, before the step.
+        `compiled` is the `CompiledKernel`, which says what may move, and how far.
+        `weight` (N,) says how often a row counts. The sum takes `rows`, or all if None;
+        others are neighbours only. Logarithms of the kernel parameters `shared` move by
+        a common amount. The noise moves if `noise_free`. The medians of the priors are
+        `around` (P,), or the start of the parameters; for noise they are its start.
         """
         model, free = self.model, compiled.free
         rows = np.arange(len(model.Z)) if rows is None else rows
         N = len(rows)
         n = min(BATCH_SIZE, N)
-        optimizer = make_optimizer(
-            model, free, compiled.log_bounds, np.ones(model.Z.shape[1])
-        )
+        unit = np.ones(model.Z.shape[1])
+        optimizer = make_optimizer(model, free, compiled.log_bounds, unit)
         around = model.params if around is None else around
         middle, start_noise = np.log(around[free]), np.log(model.noise)
         means = np.empty(steps)
@@ -159,9 +118,8 @@ class NeighborProcess:
             total += shift**2 * len(rows) / (N * PRIOR_VARIANCE)
             return total if np.isfinite(total) else np.inf
 
-        found = minimize_scalar(
-            loss, bounds=(-MAX_LOG_FACTOR, MAX_LOG_FACTOR), options={"xatol": 0.1}
-        )
+        bounds = -MAX_LOG_FACTOR, MAX_LOG_FACTOR
+        found = minimize_scalar(loss, bounds=bounds, options={"xatol": 0.1})
         if not np.isfinite(loss(0.0)):
             raise FloatingPointError(NOT_FINITE)
         loss(min((0.0, found.x), key=loss))  # sets the noise to the better value
@@ -184,22 +142,13 @@ class NeighborProcess:
         """Return the lists (n, H) of the nearest other rows of data."""
         rows, place = np.unique(rows, return_inverse=True)  # one search for each row
         lists = self.make_search(self.H + 1).query(self.model.Z[rows])
-        own = lists == rows[:, None]
-        own[~own.any(axis=1), self.H] = True  # duplicates took the place of the row
-        return lists[~own].reshape(len(rows), self.H)[place]
+        return without_own(lists, rows)[place]
 
     def make_search(self, n_neighbors):
         """Return a search for the nearest rows of data under the present kernel."""
-        kernel = kernel_of(self.model)
-        scaled = choose_metric("kernel", kernel).name == "scaled"
-        return NeighborSearch(
-            self.model.Z,
-            kernel,
-            n_neighbors=n_neighbors,
-            search=self.search if scaled else "auto",
-            n_threads=self.n_threads,
-            make_scan=self.engine.make_scan,
-        )
+        scaled = choose_metric("kernel", kernel_of(self.model)).name == "scaled"
+        search = self.search if scaled else "auto"
+        return self.engine.make_search({"n_neighbors": n_neighbors, "search": search})
 
     def predict_rows(self, X, center):
         """Return mean and variance of the latent functions at rows of X, (n, Q).
@@ -213,7 +162,11 @@ class NeighborProcess:
             pairs.append(self.engine.kriging_predictions(block, query(block)))
         mu, v = (np.concatenate(arrays) for arrays in zip(*pairs, strict=True))
         if not np.all(np.isfinite(mu) & np.isfinite(v)):
-            raise FloatingPointError(UNUSABLE)
+            raise FloatingPointError(
+                "a covariance matrix of neighbours could not be factorised: expected "
+                "finite kernel parameters and a positive noise variance; check kernel_ "
+                "and noise_variance_."
+            )
         return mu, v
 
 

@@ -45,9 +45,11 @@ def refine_kernel(starts, data, settings, options, rng):
             return starts[0]
         search.scale(VARIANCE_STEP, MAX_VARIANCE_STEPS)
         for _ in range(MAX_KERNELS):
-            improved = search.consider(search.relearned)
-            if not improved and not search.free_length_scales():
+            if search.consider(search.relearned):
+                continue
+            if not search.start.shared:
                 break
+            search.start = search.start._replace(shared=False)  # frees length-scales
         search.scale(math.sqrt(VARIANCE_STEP), 2)
     except KeyboardInterrupt:
         warn_of_interrupt()
@@ -57,14 +59,9 @@ def refine_kernel(starts, data, settings, options, rng):
 class SiteRefinement(Holdout):
     """A search for the kernel under which held-out rows are likeliest.
 
-    Attributes
-    ----------
-    Z : ndarray of shape (M, D)
-        Inducing points: the distinct rows that are not held out.
-    best : NaturalSolver or None
-        The solver of the best kernel so far.
-    density : ndarray of shape (n_held_out,)
-        Log density of the held-out rows under the best kernel.
+    `best` is the solver of the best kernel so far, or None, and `density` the log
+    density of the held-out rows under this kernel. The other distinct rows are the
+    inducing points Z.
     """
 
     def __init__(self, start, data, settings, options, rng):
@@ -111,12 +108,6 @@ class SiteRefinement(Holdout):
         if self.consider(self.solver_for, start.kernel):
             self.start = start
 
-    def free_length_scales(self):
-        """Let length-scales leave their ratios; return whether they were shared."""
-        shared = self.start.shared
-        self.start = self.start._replace(shared=False)
-        return shared
-
     def consider(self, make, *arguments, cost=0.0):
         """Store make(*arguments), a solver, if held-out rows are likeliest under it.
 
@@ -129,7 +120,7 @@ class SiteRefinement(Holdout):
             density = self.log_density(solver)
         except FloatingPointError:
             return False
-        least = TOLERANCE + cost / effective_sample_size(self._held_out_weight)
+        least = TOLERANCE + cost / effective_sample_size(self.held_out_weight)
         if self.best is not None and not self.is_better(density, self.density, least):
             return False
         self.best, self.density = solver, density
@@ -173,8 +164,6 @@ class SiteRefinement(Holdout):
         least = LEAST_PRECISION / mean_prior_variance(start.kernel, self.Z)
         precision = np.maximum(self.best.site_precision[kept] / weight, least)
         mean = self.best.site_precision_mean[kept] / (weight * precision)
-        kernel = learn_kernel_from_sites(
-            (mean, 1.0 / precision), self.X[kept], self.weight[kept], start, self.rng,
-            self.options,
-        )  # fmt: skip
-        return self.solver_for(kernel)
+        sites, rows = (mean, 1.0 / precision), (self.X[kept], self.weight[kept])
+        learned = learn_kernel_from_sites(sites, *rows, start, self.rng, self.options)
+        return self.solver_for(learned)

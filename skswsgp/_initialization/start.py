@@ -15,7 +15,6 @@ from sklearn.base import clone
 from skswsgp._compiled.linalg import numpy_cholesky
 from skswsgp._compiled.threads import max_threads
 from skswsgp._covariance.compile import compile_kernel, length_scales
-from skswsgp._covariance.program import kernel_of
 from skswsgp._engine.select import make_cpu_engine
 from skswsgp._initialization.auto import (
     count_inducing,
@@ -38,7 +37,7 @@ from skswsgp._initialization.kernel_learning import (
 )
 from skswsgp._initialization.site_refinement import refine_kernel
 from skswsgp._linear.projection import mean_prior_variance
-from skswsgp._neighbors.search import NeighborSearch
+from skswsgp._neighbors.lists import without_own
 from skswsgp._solvers.model import JITTER, build_model, shape_covariance
 
 INITIAL_FRACTION = 0.1  # variance of q(u) before Adam over the prior variance
@@ -127,30 +126,15 @@ def initial_covariance(attributes, full, settings):
     H = min(attributes["n_neighbors_"], M - 1)
     if H > 0:
         start = attributes | {"inducing_covariance_": np.zeros((M, n_latent))}
-        likelihood = "gaussian", n_latent
-        model, _ = build_model(start, likelihood, settings.dtype)
-        variance = conditional_variance(model, H, settings)
+        model, _ = build_model(start, ("gaussian", n_latent), settings.dtype)
+        engine = make_cpu_engine(model, H, max_threads(settings.n_jobs, M))
+        search = engine.make_search(settings.search_options | {"n_neighbors": H + 1})
+        others = without_own(search.query(model.Z), np.arange(M))
+        _, v = engine.predict(model.Z, others, with_variance=True)
+        variance = v[:, 0].astype(np.float64)
     tiny = np.finfo(settings.dtype).tiny ** 0.5
     variance = INITIAL_FRACTION * np.maximum(variance, max(floor, tiny))
     return np.repeat(variance[:, None], n_latent, axis=1)
-
-
-def conditional_variance(model, H, settings):
-    """Return the prior variance of each u_j given its H nearest others, (M,)."""
-    engine = make_cpu_engine(model, H, max_threads(settings.n_jobs, len(model.Z)))
-    search = NeighborSearch(
-        model.Z,
-        kernel_of(model),
-        n_neighbors=H + 1,
-        n_threads=engine.n_threads,
-        **settings.search_options,
-    )
-    lists = search.query(model.Z).astype(np.int64)
-    own = lists == np.arange(len(lists))[:, None]
-    own[~own.any(axis=1), H] = True  # duplicates took the place of the point
-    others = lists[~own].reshape(len(lists), H).astype(np.int32)
-    _, v = engine.predict(model.Z, others, with_variance=True)
-    return v[:, 0].astype(np.float64)
 
 
 def learn_start(settings, data, spread, rng):
@@ -164,15 +148,13 @@ def learn_start(settings, data, spread, rng):
     M = count_inducing(settings, data.n_rows, D)
     H = count_neighbors(settings, data.n_rows, M)
     chosen = settings.solver.finds_optimum and isinstance(settings.inducing_points, str)
-    few = chosen and has_few_points(M, data.n_rows, D, settings.tuning)
-    options = LearningOptions(
-        max_threads(settings.n_jobs, data.n_rows),
-        settings.dtype,
-        learning_search(settings.neighbor_search),
-        # "auto" is the CPU here: some 100,000 rows are too few for a GPU to pay off.
-        "cuda" if settings.device == "cuda" else "cpu",
-        settings.tuning,
-    )
+    sizes = M, data.n_rows, D, settings.tuning
+    few = chosen and has_few_points(*sizes)
+    n_threads = max_threads(settings.n_jobs, data.n_rows)
+    # "auto" is the CPU here: some 100,000 rows are too few for a GPU to pay off.
+    device = "cuda" if settings.device == "cuda" else "cpu"
+    search = learning_search(settings.neighbor_search), device
+    options = LearningOptions(n_threads, settings.dtype, *search, settings.tuning)
     conjugate = settings.likelihood_record.conjugate
     # If predictions know as much as the H nearest rows, the last steps of learning use
     # as many.
@@ -184,9 +166,7 @@ def learn_start(settings, data, spread, rng):
     if not chosen:
         return unscaled
     # Site refinement chose its scale with an inducing point at each row of a part.
-    rescaled = not conjugate and has_few_points(
-        M, data.n_rows, D, settings.tuning, rows_per_point=1
-    )
+    rescaled = not conjugate and has_few_points(*sizes, rows_per_point=1)
     if not few and not rescaled:
         return fits[0]
     comparison = CandidateComparison(M, H, spread, data, settings, options, rng)
@@ -205,16 +185,12 @@ def learn_candidates(data, settings, options, rng, n_neighbors, few):
     The smoothness is learned as well if the user gives no kernel.
     """
     record = settings.likelihood_record
+    targets = record.regression_targets(data.y, settings.n_latent)
+    start = settings.kernel, float(settings.noise_variance)
     fits = learn_kernel(
-        data._replace(y=record.regression_targets(data.y, settings.n_latent)),
-        settings.kernel,
-        float(settings.noise_variance),
-        rng,
-        options,
-        fit_all_noise=few and record.conjugate,
-        n_neighbors=n_neighbors,
-        exact=record.conjugate,
-    )
+        data._replace(y=targets), *start, rng, options, n_neighbors=n_neighbors,
+        fit_all_noise=few and record.conjugate, exact=record.conjugate,
+    )  # fmt: skip
     if settings.solver.finds_optimum and not record.conjugate:
         return [refine_kernel(fits, data, settings, options, rng)]
     return fits

@@ -99,8 +99,7 @@ def relative_weights(data, most):
     weight = data.weight / data.weight.max()  # equal weights become 1 exactly
     n_distinct = len(weight)
     if n_distinct <= most:
-        X = data.X if data.rows is None else data.X[data.rows]
-        n_distinct = len(merge_duplicates(X, data.y, weight)[0])
+        n_distinct = len(merge_duplicates(data.inputs, data.y, weight)[0])
     weight *= n_distinct / weight.sum()
     return data._replace(weight=weight.astype(data.y.dtype))
 

@@ -10,29 +10,12 @@ import numpy as np
 def solve_systems(x, systems, right, multiply, precondition, tolerance, max_steps):
     """Solve symmetric positive definite systems by preconditioned conjugate gradients.
 
-    Parameters
-    ----------
-    x : array of shape (M, Q)
-        Initial solutions; the columns `systems` are modified.
-    systems : array of shape (k,)
-        Columns of x whose systems are to be solved.
-    right : array of shape (M, Q)
-        Right-hand sides.
-    multiply : callable
-        multiply(u, systems) returns the products of the matrices of these systems with
-        the columns of u (M, k).
-    precondition : callable
-        precondition(u, systems) returns the products of approximate inverses of the
-        matrices with the columns of u.
-    tolerance : float
-        Norm of the residual of a solved system, relative to the right-hand side.
-    max_steps : int
-        Number of steps after which the other systems are left unsolved.
-
-    Returns
-    -------
-    systems : array
-        The systems that are not solved.
+    x (M, Q) holds initial solutions and `right` (M, Q) the right-hand sides. Columns
+    `systems` (k,) of x are modified. multiply(u, systems) and precondition(u, systems)
+    return the products of the matrices of these systems, and of their approximate
+    inverses, with the columns of u (M, k). A system is solved if the norm of its
+    residual is at most `tolerance` times that of the right-hand side. Returns the
+    systems that are not solved after `max_steps` steps.
     """
     enough = tolerance * norms(right)
     x[:, enough == 0.0] = 0.0  # no residual could be small enough

@@ -12,7 +12,7 @@ from skswsgp._compiled.cuda_arrays import empty, send_array
 from skswsgp._compiled.cuda_compiler import compile_kernels, kernel
 from skswsgp._compiled.cuda_runtime import cuda
 from skswsgp._compiled.team import team_range, team_rank, team_sum
-from skswsgp._linear.row_matrix import rmatvec_term, row_product, squared_row_product
+from skswsgp._linear.row_matrix import rmatvec_term, row_product
 
 LEAST_ENTRIES = 1_000_000  # entries; a product with fewer takes a core a millisecond
 MAX_BLOCKS = 4096  # most blocks of a launch, which share the rows or columns
@@ -24,10 +24,7 @@ def matvec_kernel(lists, weights, squares, u, factor, out):
     """Set out (n,) = A u, or A^2 u if `squares`, times `factor` (n,) if not empty."""
     rank, _ = team_rank()
     for i in range(cuda.blockIdx.x, lists.shape[0], cuda.gridDim.x):
-        if squares:
-            value = squared_row_product(lists, weights, i, u)
-        else:
-            value = row_product(lists, weights, i, u)
+        value = row_product(lists, weights, squares, i, u)
         if rank == 0:
             out[i] = value * factor[i] if factor.shape[0] else value
 
@@ -106,25 +103,21 @@ class DeviceRowMatrix:
         self._empty = None
 
     def scaled(self, factor):
-        """Return a copy of the matrix with every entry multiplied by `factor`."""
         return place_matrix(self.host.scaled(factor), self._holders)
 
     def matvec(self, u, squares=False):
-        """Return A u (n, Q) for u (M, Q), or A^2 u with the squared entries of A."""
         out = np.empty((u.shape[1], len(self.host.lists)))
         for column, result in zip(u.T, out, strict=True):
             self._matvec(column, squares, self._empty).copy_to_host(result)
         return out.T
 
     def rmatvec(self, v, squares=False):
-        """Return A' v (M, Q) for v (n, Q), or A^2' v with the squared entries of A."""
         out = np.empty((v.shape[1], self.host.n_columns))
         for column, result in zip(v.T, out, strict=True):
             self._rmatvec(send_vector(column), squares).copy_to_host(result)
         return np.ascontiguousarray(out.T)
 
     def normal_matvec(self, v, u):
-        """Return A' diag(v) A u for v (n, Q) and u (M, Q), column by column."""
         out = np.empty((v.shape[1], self.host.n_columns))
         for factor, column, result in zip(v.T, u.T, out, strict=True):
             image = self._matvec(column, False, send_vector(factor))
@@ -132,15 +125,12 @@ class DeviceRowMatrix:
         return np.ascontiguousarray(out.T)
 
     def quadratic_forms(self, L):
-        """Return |L' a|^2 (n,) for the rows a of A and lower triangular L (M, M)."""
         return self.host.quadratic_forms(L)
 
     def weighted_gram(self, w):
-        """Return A' diag(w) A (M, M)."""
         return self.host.weighted_gram(w)
 
     def solve(self, u):
-        """Return (A' A)^-1 u for u (M, k), if A is triangular; see `solve_vector`."""
         return self.host.solve(u)
 
     def _matvec(self, u, squares, factor):

@@ -23,12 +23,8 @@ class Projection:
     is factorised once. `kernel` is the kernel object of the model, `lookup` the
     method of a `NeighborTracker`, and `memory_budget` the bytes that A may take.
 
-    Attributes
-    ----------
-    F : ndarray of shape (n,)
-        Variance of f_i given u, positive.
-    stored : DenseMatrix, SparseRowMatrix, DeviceRowMatrix or None
-        A, or None if its rows are computed anew for each product.
+    F (n,) holds the variances of f_i given u, positive. `stored` is A as one of the
+    matrices of this package, or None if its rows are computed anew for each product.
     """
 
     def __init__(self, engine, kernel, data, lookup, memory_budget):
@@ -72,27 +68,17 @@ class Projection:
         other.F = factor * self.F
         return other
 
-    def matvec(self, u):
-        """Return A u (n, Q) for u (M, Q)."""
-        return stack(rows.matvec(u) for _, rows in self._blocks())
-
-    def squared_matvec(self, s):
-        """Return A^2 s (n, Q) for s (M, Q), with the squared entries of A."""
-        return stack(rows.matvec(s, squares=True) for _, rows in self._blocks())
+    def matvec(self, u, squares=False):
+        """Return A u (n, Q) for u (M, Q), or A^2 u with the squared entries of A."""
+        return stack(rows.matvec(u, squares) for _, rows in self._blocks())
 
     def quadratic_forms(self, L):
         """Return |L' a_i|^2 (n,) for lower triangular L (M, M)."""
         return stack(rows.quadratic_forms(L) for _, rows in self._blocks())
 
-    def rmatvec(self, w):
-        """Return A' w (M, Q) for w (n, Q)."""
-        return sum(rows.rmatvec(w[index]) for index, rows in self._blocks())
-
-    def squared_rmatvec(self, w):
-        """Return A^2' w (M, Q) for w (n, Q), with the squared entries of A."""
-        return sum(
-            rows.rmatvec(w[index], squares=True) for index, rows in self._blocks()
-        )
+    def rmatvec(self, w, squares=False):
+        """Return A' w (M, Q) for w (n, Q), or A^2' w with the squared entries of A."""
+        return sum(rows.rmatvec(w[index], squares) for index, rows in self._blocks())
 
     def normal_matvec(self, w, u):
         """Return A' diag(w) A u (M, Q) for w (n, Q) and u (M, Q), column by column."""

@@ -32,20 +32,12 @@ PLAIN, SQUARES, NORMAL = range(3)  # A' v, A^2' v and A' diag(v) A u
 
 
 @njit_small
-def row_product(lists, weights, i, u):
-    """Return sum_h A_ih u_h over the stored columns of row i."""
+def row_product(lists, weights, squares, i, u):
+    """Return the sum of A_ih u_h, or of A_ih^2 u_h, over the columns h of row i."""
     value = 0.0
     for h in team_range(0, lists.shape[1]):
-        value += weights[i, h] * u[np.uint64(lists[i, h])]
-    return team_sum(value)
-
-
-@njit_small
-def squared_row_product(lists, weights, i, u):
-    """Return sum_h A_ih^2 u_h over the stored columns of row i."""
-    value = 0.0
-    for h in team_range(0, lists.shape[1]):
-        value += weights[i, h] * weights[i, h] * u[np.uint64(lists[i, h])]
+        weight = weights[i, h]
+        value += (weight * weight if squares else weight) * u[np.uint64(lists[i, h])]
     return team_sum(value)
 
 
@@ -54,10 +46,7 @@ def matvec_chunk(lists, weights, squares, u, c, out):
     """Set the entries of out = A u, or A^2 u, for the rows of chunk c."""
     first, last = chunk_bounds(c, lists.shape[0])
     for i in range(first, last):
-        if squares:
-            out[i] = squared_row_product(lists, weights, i, u)
-        else:
-            out[i] = row_product(lists, weights, i, u)
+        out[i] = row_product(lists, weights, squares, i, u)
 
 
 @njit_small
@@ -75,7 +64,7 @@ def rmatvec_chunk(lists, weights, kind, v, u, c, partial):
     for i in range(first, last):
         factor = v[i]
         if kind == NORMAL:
-            factor *= row_product(lists, weights, i, u)
+            factor *= row_product(lists, weights, False, i, u)
         for h in range(lists.shape[1]):
             term = rmatvec_term(factor, weights[i, h], kind == SQUARES)
             partial[c, np.uint64(lists[i, h])] += term
@@ -304,14 +293,11 @@ class SparseRowMatrix(NamedTuple):
         if k >= GROUPED:
             u = in_groups(u)
             out = np.empty((n, u.shape[1]))
-            with parallel_region(self.n_threads) as variant:
-                variant(matvec_groups)(self.lists, self.weights, squares, u, out)
+            self._run(matvec_groups, CHUNKS, squares, u, out)
             return out[:, :k]
         out = np.empty((k, n))
-        with parallel_region(self.n_threads) as variant:
-            matvec = variant(matvec_column)
-            for q, column in enumerate(np.ascontiguousarray(u.T)):
-                matvec(self.lists, self.weights, squares, column, out[q])
+        for column, result in zip(np.ascontiguousarray(u.T), out, strict=True):
+            self._run(matvec_column, CHUNKS, squares, column, result)
         return out.T
 
     def rmatvec(self, v, squares=False):
@@ -325,16 +311,15 @@ class SparseRowMatrix(NamedTuple):
     def quadratic_forms(self, L):
         """Return |L' a|^2 (n,) for the rows a of A and lower triangular L (M, M)."""
         n, out = len(self.lists), np.empty(len(self.lists))
-        arguments = self.lists, self.weights, L[None]
-        projection = np.empty((self.n_threads, len(L)))
-        run_in_threads(quadratic_rows, self.n_threads, n, *arguments, projection, out)
+        arrays = self.lists, self.weights, L[None], np.empty((self.n_threads, len(L)))
+        run_in_threads(quadratic_rows, self.n_threads, n, *arrays, out)
         return out
 
     def weighted_gram(self, w):
         """Return A' diag(w) A (M, M)."""
         M, out = self.n_columns, np.empty((self.n_columns, self.n_columns))
-        arguments = self.lists, self.weights, np.ascontiguousarray(w)
-        run_in_threads(weighted_gram_rows, self.n_threads, M, *arguments, out)
+        arrays = self.lists, self.weights, np.ascontiguousarray(w)
+        run_in_threads(weighted_gram_rows, self.n_threads, M, *arrays, out)
         return out
 
     def solve(self, u):
@@ -343,13 +328,10 @@ class SparseRowMatrix(NamedTuple):
         if k >= GROUPED:
             u = in_groups(u)
             sums = scratch(u.shape[1] // BLOCK)
-            with parallel_region(min(self.n_threads, len(sums))) as variant:
-                variant(solve_groups)(self.lists, self.weights, u, sums)
+            self._run(solve_groups, len(sums), u, sums)
             return u[:, :k]
         out = np.array(u.T, order="C")
-        threads = min(self.n_threads, len(out))  # one for each column
-        with parallel_region(threads) as variant:
-            variant(solve_columns)(self.lists, self.weights, out)
+        self._run(solve_columns, k, out)
         return out.T
 
     def _rmatvec(self, kind, v, u):
@@ -361,16 +343,16 @@ class SparseRowMatrix(NamedTuple):
             n_parts = max(1, PARTS // n_groups)
             partial = np.empty((n_parts, self.n_columns, v.shape[1]))
             products = scratch(n_parts * n_groups)
-            arguments = self.lists, self.weights, kind, v, u, products, partial
-            with parallel_region(self.n_threads) as variant:
-                variant(rmatvec_groups)(*arguments)
+            self._run(rmatvec_groups, len(products), kind, v, u, products, partial)
             return reduce(np.add, partial)[:, :k]
         out = np.empty((k, self.n_columns))
         partial = np.empty((CHUNKS, self.n_columns))
         columns = np.ascontiguousarray(v.T), np.ascontiguousarray(u.T)
-        rows = self.lists, self.weights
-        with parallel_region(self.n_threads) as variant:
-            rmatvec = variant(rmatvec_column)
-            for v_column, u_column, result in zip(*columns, out, strict=True):
-                rmatvec(*rows, kind, v_column, u_column, partial, result)
+        for *vectors, result in zip(*columns, out, strict=True):
+            self._run(rmatvec_column, CHUNKS, kind, *vectors, partial, result)
         return np.ascontiguousarray(out.T)
+
+    def _run(self, function, n_tasks, *arguments):
+        """Call a function whose loop over `prange` has so many tasks."""
+        with parallel_region(min(self.n_threads, n_tasks)) as variant:
+            variant(function)(self.lists, self.weights, *arguments)

@@ -7,6 +7,8 @@ heaps are stored by columns: neighbouring threads, which have neighbouring rows 
 same segment, read neighbouring numbers.
 """
 
+import math
+
 import numpy as np
 
 from skswsgp._compiled import cuda_runtime
@@ -94,24 +96,24 @@ def merge_heaps(M, n, offset, segments, keys, indices, lists):
             lists[row, k] = indices[row, k]
 
 
-class DeviceDistanceScan:
-    """Exact search by distance on a GPU, with the interface of `DistanceScan`.
+class DeviceScan:
+    """Exact search on a GPU, with the interface of `DistanceScan` and `KernelScan`.
 
-    Distances are those of the CPU but for rounding: both subtract in the precision of
-    the points and add in float64, but sum in another order, and the GPU rounds a
-    product and a sum once. Lists are equal where distances differ by more. Equal points
-    and distances without rounding, as on a grid, are ties on both. The copy of the
-    points on the device lives until `close`.
+    Keys are those of the CPU but for rounding: distances are subtracted in the
+    precision of the points and added in float64 on both, but in another order, and the
+    GPU rounds a product and a sum once. Lists are equal where keys differ by more.
+    Equal points and distances without rounding, as on a grid, are ties on both. The
+    copy of the points on the device lives until `close`.
     """
 
-    def __init__(self, points, n_neighbors):
+    def __init__(self, points, n_neighbors, kernel=None):
         self.points, self.n_neighbors = points, n_neighbors
         self._inducing = send_array(points, "the points of the neighbour search")
-        self._keys = self._indices = None
-
-    @property
-    def _bytes_per_heap(self):
-        return self.n_neighbors * ENTRY
+        self._kernel, n_ops, self._work = None, 0, None
+        if kernel is not None:
+            self._kernel = send(kernel, "the kernel of the neighbour search")
+            n_ops = len(kernel.code)
+        self._tile = n_ops, GROUP  # kernel values of a heap, and as many derivatives
 
     def find(self, points, offset=-1):
         lists = np.empty((len(points), self.n_neighbors), dtype=np.int32)
@@ -127,80 +129,45 @@ class DeviceDistanceScan:
 
     def close(self):
         """Free the memory on the device."""
-        self._inducing = self._keys = self._indices = None
+        self._inducing = self._kernel = self._work = None
 
     def _plan(self, n, D, itemsize):
         """Allocate the heaps; return how many rows at once, and segments for each."""
-        H = self.n_neighbors
+        H, dtype = self.n_neighbors, self.points.dtype
         budget = cuda_runtime.budget("neighbor search")
-        heaps = max(1, min(HEAPS, budget // self._bytes_per_heap))
+        heap = H * ENTRY + 2 * math.prod(self._tile) * dtype.itemsize  # bytes
+        heaps = max(1, min(HEAPS, budget // heap))
         row = D * itemsize + H * np.dtype(np.int32).itemsize
         size = max(1, min(n, heaps, budget // row))
         segments = max(1, min(heaps // size, len(self.points) // (LEAST_POINTS * H)))
-        if self._keys is None or len(self._keys) < size * segments:
-            self._keys = self._indices = None
-            self._keys = empty((size * segments, H), np.float64, *HEAP)
-            self._indices = empty((size * segments, H), np.int32, *HEAP)
-            self._allocate_scratch(size * segments)
+        heaps = size * segments
+        if self._work is None or len(self._work[0]) < heaps:
+            self._work = None
+            arrays = [((H,), np.float64), ((H,), np.int32)]  # keys and indices
+            if self._kernel is not None:
+                arrays = [(self._tile, dtype)] * 2 + arrays
+            self._work = [empty((heaps, *shape), kind, *HEAP) for shape, kind in arrays]
         return size, segments
 
     def _fill(self, points, offset, segments, lists):
         """Fill the lists of as many rows as are searched at once."""
-        n, heaps = len(points), (self._keys, self._indices)
+        n, M = len(points), len(self.points)
         rows = send_array(points, "rows of a neighbour search", order="F")
         found = send_array(lists, "lists of neighbours")
-        self._scan(-(-n * segments // THREADS), rows, n, offset, segments)
-        merged = len(self.points), n, offset, segments, *heaps, found
+        blocks, scan = -(-n * segments // THREADS), (n, offset, segments, *self._work)
+        if self._kernel is None:
+            scan_segments[blocks, THREADS](rows, self._inducing, *scan)
+        else:  # a team of one thread for a heap
+            launch = scan_values[blocks, (1, THREADS)]
+            launch(self._kernel, rows, self._inducing, *scan)
+        merged = M, n, offset, segments, *self._work[-2:], found
         merge_heaps[-(-n // THREADS), THREADS](*merged)
         found.copy_to_host(lists)
-
-    def _scan(self, blocks, rows, *arguments):
-        """Fill the heaps of all segments."""
-        heaps = self._keys, self._indices
-        scan_segments[blocks, THREADS](rows, self._inducing, *arguments, *heaps)
-
-    def _allocate_scratch(self, n_heaps):
-        """Allocate scratch besides the heaps; distances need none."""
-
-
-class DeviceKernelScan(DeviceDistanceScan):
-    """Exact search by kernel value on a GPU, with the interface of `KernelScan`.
-
-    Values are those of the CPU but for rounding, so lists are equal where values differ
-    by more; copies of a point are ties on both.
-    """
-
-    def __init__(self, kernel, points, n_neighbors):
-        super().__init__(points, n_neighbors)
-        self._kernel = send(kernel, "the kernel of the neighbour search")
-        self._n_ops, self._values, self._slopes = len(kernel.code), None, None
-
-    def close(self):
-        super().close()
-        self._kernel = self._values = self._slopes = None
-
-    @property
-    def _bytes_per_heap(self):
-        scratch = 2 * self._n_ops * GROUP * self.points.itemsize
-        return super()._bytes_per_heap + scratch
-
-    def _allocate_scratch(self, n_heaps):
-        self._values = self._slopes = None
-        shape = n_heaps, self._n_ops, GROUP
-        self._values = empty(shape, self.points.dtype, *HEAP)
-        self._slopes = empty(shape, self.points.dtype, *HEAP)
-
-    def _scan(self, blocks, rows, *arguments):
-        scratch = self._values, self._slopes, self._keys, self._indices
-        launch = scan_values[blocks, (1, THREADS)]  # a team of one thread for a heap
-        launch(self._kernel, rows, self._inducing, *arguments, *scratch)
 
 
 def make_scan(points, n_neighbors, n_threads, kernel=None):
     """Return the exact search by distance or kernel value; it ignores `n_threads`."""
-    if kernel is None:
-        return DeviceDistanceScan(points, n_neighbors)
-    return DeviceKernelScan(kernel, points, n_neighbors)
+    return DeviceScan(points, n_neighbors, kernel)
 
 
 compile_kernels(__name__)

@@ -24,21 +24,9 @@ from skswsgp._compiled.jit import njit, njit_inline, njit_range, njit_small
 from skswsgp._compiled.team import BLOCK
 from skswsgp._compiled.threads import run_in_threads
 from skswsgp._compiled.tiles import GROUP, keys_below, lowest_bit, set_products
+from skswsgp._neighbors import kd_order
 from skswsgp._neighbors.heaps import offer_point, squared_distance, take_heaps
-from skswsgp._neighbors.kd_order import (
-    INFINITE,
-    NEAREST_LEAVES_FIRST,
-    NO_BOUND,
-    REACH_FRACTIONS,
-    ROW_GROUPS,
-    ROWS_PER_BLOCK,
-    choose_groups,
-    count_near,
-    measure_boxes,
-    set_corners,
-    set_limits,
-    tree_order,
-)
+from skswsgp._neighbors.kd_order import NO_BOUND, ROW_GROUPS, ROWS_PER_BLOCK, tree_order
 
 LEAF_SIZE = 256  # inducing points in a leaf
 PADDING = 16  # columns after a row of products, so that rows share no cache lines
@@ -129,8 +117,8 @@ def make_panels(points):
         values=values,
         base_key=base_key.reshape(-1, LEAF_SIZE),
         point=point.reshape(-1, LEAF_SIZE),
-        lower=np.nextafter(leaves.min(axis=1), -INFINITE),
-        upper=np.nextafter(leaves.max(axis=1), INFINITE),
+        lower=np.nextafter(leaves.min(axis=1), -kd_order.INFINITE),
+        upper=np.nextafter(leaves.max(axis=1), kd_order.INFINITE),
         norm=norm.astype(np.float32),
     )
 
@@ -178,15 +166,6 @@ def reach_of_bound(bound, x_norm, slack):
     return min(reach * reach * (1.0 + slack) + UNDERFLOW_MARGIN, NO_BOUND)
 
 
-@njit_small
-def count_up_to(values, n, bound):
-    """Return how many of n values are at most the bound."""
-    count = np.int32(0)
-    for c in range(n):
-        count += np.int32(values[np.uint64(c)] <= bound)
-    return count
-
-
 @njit
 def bound_of_smallest(values, n, H, low, high):
     """Return a number that at least H of n values do not exceed, and few more.
@@ -201,7 +180,9 @@ def bound_of_smallest(values, n, H, low, high):
             high = max(high, values[c])
     for _ in range(MAX_BISECTIONS):
         middle = low + HALF * (high - low)
-        count = count_up_to(values, n, middle)
+        count = np.int32(0)
+        for c in range(n):
+            count += np.int32(values[np.uint64(c)] <= middle)
         if count < H:
             low = middle
         else:
@@ -239,14 +220,6 @@ def offer_candidates(points, row, inducing, candidates, r, n, distances, indices
         offer_point(key, j, c, distances, indices, 0)
 
 
-@njit
-def offer_first(points, row, inducing, n, distances, indices):
-    """Put the H nearest of the first n inducing points into a heap."""
-    for j in range(n):
-        key = squared_distance(points, row, inducing, j)
-        offer_point(key, j, j, distances, indices, 0)
-
-
 @njit_inline
 def tighten_bound_exactly(task, work, r, row):
     """Reduce the candidates of a row to the H nearest, by exact distances.
@@ -255,9 +228,8 @@ def tighten_bound_exactly(task, work, r, row):
     separate H candidates from the others.
     """
     slack, distances, n = task.slack, work.distances, work.count[r]
-    offer_candidates(
-        task.points, row, task.inducing, work.candidates, r, n, distances, work.indices
-    )
+    rows, heap = (task.points, row, task.inducing), (distances, work.indices)
+    offer_candidates(*rows, work.candidates, r, n, *heap)
     work.bound[r] = distances[0, 0] - (1.0 - slack) * work.x_norm[r] + UNDERFLOW_MARGIN
     for k in range(distances.shape[1]):
         j = work.indices[0, k]
@@ -286,22 +258,20 @@ def add_candidates(panels, work, leaf, r, start, bits, before):
 def visit_leaf(task, work, leaf, r, row, before):
     """Add the points of a leaf that may be among the H nearest to those of a row."""
     panels, slack, x_norm = task.panels, task.slack, work.x_norm
-    candidates, keys, count, bound = work.candidates, work.keys, work.count, work.bound
-    norm, values = panels.norm, work.values
+    keys, count, bound = work.keys, work.count, work.bound
+    rows = x_norm, work.candidates, keys, count, bound, work.values
     H, room = work.distances.shape[1], keys.shape[1] - GROUP
     for start in range(0, LEAF_SIZE, GROUP):
         bits = keys_below(panels.base_key, leaf, work.products, r, start, bound[r])
         if bits == 0:
             continue
         if count[r] > room:
-            tighten_bound(
-                r, H, norm, slack, x_norm, candidates, keys, count, bound, values
-            )
+            tighten_bound(r, H, panels.norm, slack, *rows)
         if count[r] > room:
             tighten_bound_exactly(task, work, r, row)
         add_candidates(panels, work, leaf, r, start, bits, before)
     if count[r] >= (H if bound[r] >= NO_BOUND else 2 * H):
-        tighten_bound(r, H, norm, slack, x_norm, candidates, keys, count, bound, values)
+        tighten_bound(r, H, panels.norm, slack, *rows)
         work.reach[r] = reach_of_bound(bound[r], x_norm[r], slack)
 
 
@@ -309,18 +279,17 @@ def visit_leaf(task, work, leaf, r, row, before):
 def finish_row(task, work, r, row, before, lists):
     """Set the list of a row to its H nearest candidates."""
     points, inducing, H = task.points, task.inducing, lists.shape[1]
-    if work.count[r] >= H:
-        tighten_bound(
-            r, H, task.panels.norm, task.slack, work.x_norm, work.candidates, work.keys,
-            work.count, work.bound, work.values,
-        )  # fmt: skip
-        offer_candidates(
-            points, row, inducing, work.candidates, r, work.count[r], work.distances,
-            work.indices,
-        )  # fmt: skip
+    candidates, count = work.candidates, work.count
+    heap = work.distances, work.indices
+    if count[r] >= H:
+        rows = work.x_norm, candidates, work.keys, count, work.bound, work.values
+        tighten_bound(r, H, task.panels.norm, task.slack, *rows)
+        offer_candidates(points, row, inducing, candidates, r, count[r], *heap)
     else:  # float32 cannot hold the row, or fewer than H points come before it
-        offer_first(points, row, inducing, before, work.distances, work.indices)
-    take_heaps(work.distances, work.indices, row, row + 1, lists)
+        for j in range(before):
+            key = squared_distance(points, row, inducing, j)
+            offer_point(key, j, j, *heap, 0)
+    take_heaps(*heap, row, row + 1, lists)
 
 
 @njit_inline
@@ -333,7 +302,7 @@ def points_before(task, row):
 def scan_block(task, work, block, lists):
     """Fill the lists of one block of rows."""
     panels, n_leaves = task.panels, work.box_gap.shape[0]
-    nearest_first = NEAREST_LEAVES_FIRST + 2 * lists.shape[1] // LEAF_SIZE
+    nearest_first = kd_order.NEAREST_LEAVES_FIRST + 2 * lists.shape[1] // LEAF_SIZE
     first = block * ROWS_PER_BLOCK
     n_rows = min(ROWS_PER_BLOCK, task.order.shape[0] - first)
     pack_rows(task.points, task.order, first, n_rows, work.x, work.twice_x, work.x_norm)
@@ -342,17 +311,16 @@ def scan_block(task, work, block, lists):
         work.count[r] = 0
         work.bound[r] = NO_BOUND if fits else -NO_BOUND
         work.reach[r] = NO_BOUND if fits else -1.0
-    set_corners(work.x, work.corners)
-    measure_boxes(work.corners, panels.lower, panels.upper, work.box_gap)
-    for stage in range(nearest_first + len(REACH_FRACTIONS)):
-        set_limits(stage - nearest_first, work.box_gap, work.reach, work.limit)
+    boxes = panels.lower, panels.upper
+    gaps = work.limit, work.reach, work.box_gap, work.row_gap, work.visits
+    kd_order.set_corners(work.x, work.corners)
+    kd_order.measure_boxes(work.corners, *boxes, work.box_gap)
+    for stage in range(nearest_first + len(kd_order.REACH_FRACTIONS)):
+        kd_order.set_limits(stage - nearest_first, work.box_gap, work.reach, work.limit)
         for leaf in range(n_leaves):
-            if count_near(work.box_gap, leaf, work.limit) == 0:
+            if kd_order.count_near(work.box_gap, leaf, work.limit) == 0:
                 continue
-            if choose_groups(
-                work.x, panels.lower, panels.upper, leaf, work.limit, work.reach,
-                work.box_gap, work.row_gap, work.visits,
-            ) == 0:  # fmt: skip
+            if kd_order.choose_groups(work.x, *boxes, leaf, *gaps) == 0:
                 continue
             fill_products(work.twice_x, work.visits, panels.values, leaf, work.products)
             for r in range(n_rows):

@@ -32,32 +32,26 @@ class KernelScanTask(NamedTuple):
 KernelScratch = namedtuple("KernelScratch", "values slopes key keys indices")
 
 
-@njit
-def scan_block_by_kernel(task, work, block, lists):
-    """Fill the lists of one block of rows, the largest kernel value first."""
-    kernel, X, values = task.kernel, task.X, work.values
-    first, top = block * ROWS_PER_BLOCK, kernel.code.shape[0] - 1
-    last = min(first + ROWS_PER_BLOCK, X.shape[0])
-    for t in range(task.tiles.shape[0]):
-        tile = task.tiles[t]
-        for row in range(first, last):
-            end = row if task.predecessors else task.M
-            n = min(TILE_SIZE, end - t * TILE_SIZE)
-            if n > 0:
-                x = X[row : row + 1].T
-                fill_tile(kernel, x, 1, tile, n, values, work.slopes, 0)
-                for j in range(n):
-                    work.key[j] = -values[top, j]
-                heap = row - first
-                offer(work.key, n, t * TILE_SIZE, work.keys, work.indices, heap)
-    take_heaps(work.keys, work.indices, first, last, lists)
-
-
 @njit_range
-def scan_blocks_by_kernel(first, last, task, work, lists):
-    """Fill the lists of blocks of rows from first to last."""
-    for block in range(first, last):
-        scan_block_by_kernel(task, work, block, lists)
+def scan_blocks_by_kernel(begin, end, task, work, lists):
+    """Fill the lists of blocks of rows, the largest kernel value first."""
+    kernel, X, values = task.kernel, task.X, work.values
+    top = kernel.code.shape[0] - 1
+    for first in range(begin * ROWS_PER_BLOCK, end * ROWS_PER_BLOCK, ROWS_PER_BLOCK):
+        last = min(first + ROWS_PER_BLOCK, X.shape[0])
+        for t in range(task.tiles.shape[0]):
+            tile = task.tiles[t]
+            for row in range(first, last):
+                before = row if task.predecessors else task.M
+                n = min(TILE_SIZE, before - t * TILE_SIZE)
+                if n > 0:
+                    x = X[row : row + 1].T
+                    fill_tile(kernel, x, 1, tile, n, values, work.slopes, 0)
+                    for j in range(n):
+                        work.key[j] = -values[top, j]
+                    heap = row - first
+                    offer(work.key, n, t * TILE_SIZE, work.keys, work.indices, heap)
+        take_heaps(work.keys, work.indices, first, last, lists)
 
 
 @njit_small

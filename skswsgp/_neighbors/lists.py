@@ -48,29 +48,21 @@ class TrackedSearch:
         return 1.0 if self.engine.all_inducing is not None else self._search.recall(X)
 
     def _moved(self):
-        metric = self.options["metric"]
+        metric, change = self.options["metric"], np.zeros(1)
         if metric == "random":  # a list depends on its row alone
             return False
         model = self.engine.kernel_snapshot()
-        change = self._kernel_change(model) if metric == "kernel" else 0.0
-        return max(change, self._inducing_change(model)) >= METRIC_TOLERANCE
-
-    def _kernel_change(self, model):
-        """Return how far the logarithms of the kernel's parameters have moved."""
-        if self._search.metric.name == "scaled":
+        if metric == "kernel" and self._search.metric.name == "scaled":
             change = np.log(model.inv_scale / self._inv_scale)
             change -= change.mean(axis=1, keepdims=True)  # a common factor keeps lists
-        else:
+        elif metric == "kernel":
             moved = model.params != self._params  # parameters that are fixed may be 0
             change = np.log(model.params[moved] / self._params[moved])
-        return np.abs(change).max(initial=0.0)
-
-    def _inducing_change(self, model):
-        """Return how far inducing inputs have moved, in length-scales."""
-        if not model.train_inducing:  # spares a pass over all of Z
-            return 0.0
-        steps = np.abs(model.Z - self._Z).max(axis=0)
-        return (steps * model.inv_scale.max(axis=0)).max()
+        most = np.abs(change).max(initial=0.0)
+        if model.train_inducing:  # in length-scales
+            steps = np.abs(model.Z - self._Z).max(axis=0)
+            most = max(most, (steps * model.inv_scale.max(axis=0)).max())
+        return most >= METRIC_TOLERANCE
 
 
 class NeighborTracker:
@@ -107,3 +99,13 @@ class NeighborTracker:
     def mark_current(self, rows):
         """Mark lists that a caller stores as current; it must not use `lookup`."""
         self._versions[rows] = self.search.version
+
+
+def without_own(lists, own):
+    """Return lists (n, H) of other points from lists (n, H + 1) of points own (n,).
+
+    The last of a list is left out where duplicates took the place of the point.
+    """
+    drop = lists == own[:, None]
+    drop[~drop.any(axis=1), -1] = True
+    return lists[~drop].reshape(len(own), lists.shape[1] - 1)

@@ -140,14 +140,8 @@ class NeighborSearch:
     The list of a row depends on no other row and, except for PyNNDescent, not on the
     number of threads. `metric` and `search` are the parameters `neighbor_metric` and
     `neighbor_search` of an estimator. `make_scan` returns the exact search; an engine
-    replaces it to search on a GPU. The struct of the kernel is copied.
-
-    Attributes
-    ----------
-    kind : {"brute", "kd_tree", "pynndescent"}
-        The search in use.
-    metric : Metric
-        The measure of nearness.
+    replaces it to search on a GPU. The struct of the kernel is copied. The attribute
+    `kind` is the search in use: "brute", "kd_tree" or "pynndescent".
     """
 
     def __init__(
@@ -162,7 +156,8 @@ class NeighborSearch:
         self._M, self._dtype = M, Z.dtype
         self._kernel = Kernel(*(np.array(field) for field in kernel))
         if self.metric.name == "scaled":
-            self._centre = _medians(Z)  # they keep points on a grid, so ties stay
+            # Entries from the middle keep points on a grid, so ties stay.
+            self._centre = np.partition(Z, M // 2, axis=0)[M // 2]
             self._inv_scale = self.metric.inv_scale.astype(Z.dtype)
         self._points = self._scaled(Z)
         self._index = None
@@ -204,9 +199,7 @@ class NeighborSearch:
             points = self._scaled(X[rows])
             exact = self._scan.find(points)
             lists = self._nearest(points)
-            found += sum(
-                len(np.intersect1d(a, b)) for a, b in zip(exact, lists, strict=True)
-            )
+            found += sum(map(len, map(np.intersect1d, exact, lists)))
             total += exact.size
         return found / total
 
@@ -250,9 +243,3 @@ class NeighborSearch:
 def _batches(n_rows, n_features):
     """Yield slices of rows that hold at most NUMBERS_PER_BATCH numbers."""
     return row_blocks(n_rows, max(1, NUMBERS_PER_BATCH // n_features))
-
-
-def _medians(Z):
-    """Return an entry from the middle of each column of Z."""
-    middle = len(Z) // 2
-    return np.partition(Z, middle, axis=0)[middle]

@@ -14,14 +14,7 @@ from skswsgp._solvers.solver import Solver
 class AdamSolver(Solver):
     """Epochs of minibatches, which train kernel, noise, q(u) and inducing inputs.
 
-    Parameters
-    ----------
-    engine, data, kernel, settings, rng
-        As in `Solver`. The learning rate falls over `settings.max_iter` epochs.
-    feature_scale : ndarray of shape (D,)
-        The unit of a step of each feature of Z.
-    moments : Optimizer, default=None
-        Moments of Adam from an earlier chunk of a stream.
+    The learning rate falls over `settings.max_iter` epochs.
     """
 
     title = "steps of Adam"
@@ -41,13 +34,8 @@ class AdamSolver(Solver):
         compiled = compile_kernel(kernel, data.X.shape[1], settings.dtype)
         if moments is not None:
             moments = type(moments)(*(array.copy() for array in moments))
-        engine.prepare_training(
-            data.n_rows // n_steps,
-            compiled.free,
-            compiled.log_bounds,
-            feature_scale,
-            moments,
-        )
+        n, moving = data.n_rows // n_steps, (compiled.free, compiled.log_bounds)
+        engine.prepare_training(n, *moving, feature_scale, moments)
         self.engine, self.rng, self.weight = engine, rng, data.weight
         self.search = TrackedSearch(engine, data.n_rows, settings.search_options)
         lists = NeighborTracker(self.search, data.n_rows, memory_budget())
@@ -55,34 +43,27 @@ class AdamSolver(Solver):
 
     @property
     def n_rounds(self):
-        """The number of epochs over which the learning rate falls."""
         return self.schedule.epochs
 
     def advance(self, index):
-        """Run an epoch; return (loss per row, bound in nats), averaged over it."""
-        return run_epoch(
-            self.engine, self.weight, self.loader, self.rng, self.schedule, index
-        )
+        rows = self.weight, self.loader, self.rng
+        return run_epoch(self.engine, *rows, self.schedule, index)
 
     @classmethod
     def count_inducing(cls, n_rows, n_features, tuning):
-        """Return M, the number of the paper's experiments."""
         return tuning.adam_inducing
 
     @classmethod
     def count_neighbors(cls, n_rows, M, tuning):
-        """Return H, before it is cut to M."""
         return tuning.adam_neighbors
 
     @classmethod
     def takes_full_covariance(cls, settings, M, H):
-        """Return whether a full S, with moments and gradients, takes little memory."""
         size = bytes_of_full_covariance(settings, M, H)
         return size <= settings.tuning.auto_covariance_bytes
 
     @classmethod
     def count_points(cls, n_rows, M, settings):
-        """Return the largest number of rows that an engine processes in a fit."""
         return settings.max_iter * n_rows
 
 

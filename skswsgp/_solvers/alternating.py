@@ -15,12 +15,8 @@ class AlternatingSolver(Solver):
     """Rounds of a few epochs of Adam, then the optimum of q(u) by the natural solver.
 
     Adam moves inducing inputs, kernel parameters and noise on the bound with local
-    divergences. Its m and S are where the natural solver starts.
-
-    Parameters
-    ----------
-    engine, data, kernel, settings, rng, feature_scale
-        As in `AdamSolver`; the learning rate falls over all rounds.
+    divergences. Its m and S are where the natural solver starts. The learning rate
+    falls over all rounds.
     """
 
     takes_steps = True
@@ -40,21 +36,17 @@ class AlternatingSolver(Solver):
 
     @property
     def solved(self):
-        """Whether conjugate gradients converged in the last round."""
         return self.natural is None or self.natural.solved
 
     @property
     def usable(self):
-        """Whether a round has been finished."""
         return self.rounds > 0
 
     @property
     def converged(self):
-        """Whether all rounds are done."""
         return self.rounds >= ROUNDS
 
     def advance(self, index):
-        """Run a round; return (loss per row, bound in nats) of its last solve."""
         if self.rounds > 0:
             self._take_steps()
         engine, settings = self.engine, self.settings
@@ -79,6 +71,5 @@ class AlternatingSolver(Solver):
 
     @classmethod
     def count_points(cls, n_rows, M, settings):
-        """Return the largest number of rows that an engine processes in a fit."""
         solve = super().count_points(n_rows, M, settings)
         return ROUNDS * solve + EPOCHS * (ROUNDS - 1) * n_rows

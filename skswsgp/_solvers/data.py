@@ -25,6 +25,11 @@ class TrainingRows(NamedTuple):
         """The number of rows, n."""
         return len(self.weight)
 
+    @property
+    def inputs(self):
+        """These rows of X (n, D)."""
+        return self.X if self.rows is None else self.X[self.rows]
+
     def block(self, index):
         """Return X, y and weights of a few of the n rows, with X centred."""
         X = center_rows(self.X[self._rows_of(index)], self.center, self.y.dtype)

@@ -42,21 +42,15 @@ def build_model(
         L, s = np.zeros((0, M, M), dtype), np.array(covariance, dtype)
         s = s.reshape(M, n_latent)
     noise = np.atleast_1d(attributes.get("noise_variance_", np.zeros(0)))
-    model = Model(
-        *compiled.struct,
-        *make_likelihood(name, n_latent, dtype, attributes.get("prior_mean_", 0.0)),
-        np.ascontiguousarray(Z - center, dtype=dtype),
-        mean,
-        s,
-        L,
-        noise.astype(dtype),
-        float(attributes.get("jitter_", JITTER)),
-        float(total_weight),
-        float(kl_weight),
-        full,
-        bool(train_inducing),
-    )
-    return model, center
+    prior_mean = attributes.get("prior_mean_", 0.0)
+    likelihood = make_likelihood(name, n_latent, dtype, prior_mean)
+    points = np.ascontiguousarray(Z - center, dtype=dtype)
+    arrays = points, mean, s, L, noise.astype(dtype)
+    jitter = attributes.get("jitter_", JITTER)
+    numbers = float(jitter), float(total_weight), float(kl_weight)
+    return Model(
+        *compiled.struct, *likelihood, *arrays, *numbers, full, bool(train_inducing)
+    ), center
 
 
 def model_attributes(model, center, kernel):
@@ -65,15 +59,18 @@ def model_attributes(model, center, kernel):
     if model.full:
         signs = np.sign(np.einsum("qii->qi", model.L))
         covariance = np.moveaxis(np.tril(model.L) * signs[:, None, :], 0, -1)
+    # The axis of latent functions is left out where there is only one.
+    part = 0 if model.m.shape[1] == 1 else slice(None)
     attributes = {
         "kernel_": updated_kernel(kernel, model.params),
         "inducing_points_": model.Z + center,
-        "inducing_mean_": model.m.copy(),
-        "inducing_covariance_": covariance.copy(),
+        "inducing_mean_": model.m[..., part].copy(),
+        "inducing_covariance_": covariance[..., part].copy(),
     }
     if len(model.noise):
-        attributes["noise_variance_"] = model.noise.copy()
-    return squeeze_outputs(attributes)
+        noise = np.array(model.noise[part])
+        attributes["noise_variance_"] = noise if noise.ndim else float(noise)
+    return attributes
 
 
 def shape_covariance(attributes, full):
@@ -86,16 +83,3 @@ def shape_covariance(attributes, full):
     else:
         S = np.sum(S**2, axis=1)
     return attributes | {"inducing_covariance_": S}
-
-
-def squeeze_outputs(attributes):
-    """Drop the axis of latent functions where there is only one."""
-    if attributes["inducing_mean_"].shape[-1] > 1:
-        return attributes
-    single = {
-        name: attributes[name][..., 0]
-        for name in ("inducing_mean_", "inducing_covariance_")
-    }
-    if "noise_variance_" in attributes:
-        single["noise_variance_"] = float(attributes["noise_variance_"][0])
-    return attributes | single

@@ -40,12 +40,10 @@ NOT_FINITE = (
 class NaturalSolver(Solver):
     """Rounds of natural-gradient steps for the m and S of the engine's model.
 
-    Parameters
-    ----------
-    engine, data, kernel, settings, rng
-        As in `Solver`; m and s, or L, of the engine's model are modified, and `rng`
-        draws the order of the Vecchia prior.
+    `rng` draws the order of the Vecchia prior.
     """
+
+    solved = True  # before the first round
 
     def __init__(self, engine, data, kernel, settings, rng):
         self.engine, self.data, self.tuning = engine, data, settings.tuning
@@ -55,13 +53,11 @@ class NaturalSolver(Solver):
         lookup = NeighborTracker(self.search, data.n_rows, memory).lookup
         self.rows = Projection(engine, kernel, data, lookup, memory)
         if settings.kl == "vecchia":
-            self.prior = make_vecchia_prior(
-                engine, kernel, settings.neighbor_metric, order
-            )
+            metric = settings.neighbor_metric
+            self.prior = make_vecchia_prior(engine, kernel, metric, order)
         else:
-            self.prior = make_local_prior(
-                engine, data, lookup, self.tuning.assembly_bytes
-            )
+            most = self.tuning.assembly_bytes
+            self.prior = make_local_prior(engine, data, lookup, most)
         self.order = order
         self.conjugate = settings.likelihood_record.conjugate
         if not self.conjugate:
@@ -75,27 +71,18 @@ class NaturalSolver(Solver):
         self.losses, self.tolerance = [], LOSS_TOLERANCE
         self.step = DAMPING
         self.weight = data.weight
-        self._solved = True
         self.prior_first = None  # the first solve decides
 
     @property
     def n_rounds(self):
-        """One round for the Gaussian likelihood, whose optimum is in closed form."""
-        return 1 if self.conjugate else MAX_ROUNDS
-
-    @property
-    def solved(self):
-        """Whether conjugate gradients converged in the last round."""
-        return self._solved
+        return 1 if self.conjugate else MAX_ROUNDS  # the former is in closed form
 
     @property
     def usable(self):
-        """Whether a round has been finished."""
         return bool(self.losses)
 
     @property
     def converged(self):
-        """Whether another round would hardly change the bound."""
         if len(self.losses) < 2:
             return self.conjugate and bool(self.losses)
         last, before = self.losses[-1], self.losses[-2]
@@ -117,19 +104,15 @@ class NaturalSolver(Solver):
         else:
             self.site_precision[:] = precision
             self.site_precision_mean[:] = precision_mean
-            loss, self.bound, self._solved = self._solve_all()
+            loss, self.bound, self.solved = self._solve_all()
         self.losses.append(loss)
         return loss, self.bound
 
     def _step_towards(self, *sites):
         """Take the longest step that makes the bound no worse; return the loss."""
         model, step = self.engine.model, self.step
-        state = (
-            self.site_precision,
-            self.site_precision_mean,
-            model.m,
-            model.L if model.full else model.s,
-        )
+        state = self.site_precision, self.site_precision_mean
+        state += model.m, model.L if model.full else model.s
         before = [array.copy() for array in state]
         while True:
             kept = False
@@ -144,7 +127,7 @@ class NaturalSolver(Solver):
                 for array, old in zip(() if kept else state, before, strict=False):
                     array[:] = old
             if kept:
-                self.bound, self._solved = bound, solved
+                self.bound, self.solved = bound, solved
                 self.step = min(DAMPING, GROWTH * step)
                 return loss
             if step <= LEAST_STEP:
@@ -170,10 +153,10 @@ class NaturalSolver(Solver):
         """Return mean and variance of q(f_i), eq. 13, each (n, Q)."""
         model, rows = self.engine.model, self.rows
         if model.full:
-            V = [rows.quadratic_forms(L) for L in model.L.astype(np.float64)]
-            V = np.stack(V, axis=1)
+            factors = model.L.astype(np.float64)
+            V = np.stack([rows.quadratic_forms(L) for L in factors], axis=1)
         else:
-            V = rows.squared_matvec(model.s.astype(np.float64))
+            V = rows.matvec(model.s.astype(np.float64), squares=True)
         return rows.matvec(model.m.astype(np.float64)), rows.F[:, None] + V
 
     def predict(self, X):
@@ -217,32 +200,28 @@ class NaturalSolver(Solver):
         """
         model, prior, rows = self.engine.model, self.prior, self.rows
         beta, w = model.kl_weight, self.site_precision
-        diagonal = rows.squared_rmatvec(w) + beta * prior.precision[:, None]  # (M, Q)
+        prior_diagonal = beta * prior.precision[:, None]
+        diagonal = rows.rmatvec(w, squares=True) + prior_diagonal  # (M, Q)
         used = prior.share > 0.0  # no row uses the other points
         diagonal[~used] = 1.0
         if self.prior_first is None:
-            fraction = np.median(beta * prior.precision[:, None] / diagonal)
+            fraction = np.median(prior_diagonal / diagonal)
             self.prior_first = prior.solvable and bool(fraction > self.tuning.weak_data)
 
         def matvec(u, which):
             return rows.normal_matvec(w[:, which], u) + beta * prior.matvec(u)
 
-        def divide_by_diagonal(u, which):
-            return u / diagonal[:, which]
-
-        def divide_by_prior(u, which):
-            return prior.solve(u)
+        def precondition(u, which):
+            return prior.solve(u) if self.prior_first else u / diagonal[:, which]
 
         m, right = model.m.astype(np.float64), rows.rmatvec(self.site_precision_mean)
         left = np.arange(m.shape[1])
         for steps in (self.tuning.first_cg_steps, self.tuning.most_cg_steps):
-            precondition = divide_by_prior if self.prior_first else divide_by_diagonal
-            left = solve_systems(
-                m, left, right, matvec, precondition, self.accuracy, steps
-            )
+            limits = self.accuracy, steps
+            left = solve_systems(m, left, right, matvec, precondition, *limits)
             if len(left) == 0:
                 break
-            self.prior_first = self.prior.solvable and not self.prior_first
+            self.prior_first = prior.solvable and not self.prior_first
         model.m[:] = m
         model.s[used] = (beta * prior.share[:, None] / diagonal)[used]
         return len(left) == 0

@@ -57,12 +57,9 @@ class VecchiaPrior(NamedTuple):
 
     def scaled(self, variance):
         """Return the prior of the kernel multiplied by `variance`."""
-        return VecchiaPrior(
-            self.rows.scaled(1.0 / np.sqrt(variance)),
-            self.precision / variance,
-            self.share,
-            self.log_det + len(self.precision) * np.log(variance),
-        )
+        rows = self.rows.scaled(1.0 / np.sqrt(variance))
+        log_det = self.log_det + len(self.precision) * np.log(variance)
+        return VecchiaPrior(rows, self.precision / variance, self.share, log_det)
 
     def divergence(self, m, S):
         """Return KL(q(u) || p(u)) for q(u) = N(m, S), summed over the columns of m.
@@ -99,15 +96,9 @@ def make_vecchia_prior(engine, kernel, metric, order):
     columns[:, H], columns[:H, :H] = order, order[:H]
     weights[:H, :H], weights[:H, H] = np.tril(root, -1), np.diag(root)
     if H < M:
-        search = NeighborSearch(
-            Z,
-            kernel_of(engine.model),
-            n_neighbors=H,
-            n_threads=engine.n_threads,
-            metric=metric,
-            search="brute",
-            make_scan=engine.make_scan,
-        )
+        options = {"metric": metric, "search": "brute", "n_neighbors": H}
+        options |= {"n_threads": engine.n_threads, "make_scan": engine.make_scan}
+        search = NeighborSearch(Z, kernel_of(engine.model), **options)
         columns[H:, :H] = lists = order[search.predecessors()[H:]]
         before, variance = engine.conditional_weights(Z[H:], lists)
         require_finite(before)
@@ -135,12 +126,9 @@ class LocalPrior(NamedTuple):
 
     def scaled(self, variance):
         """Return the prior of the kernel multiplied by `variance`."""
-        return LocalPrior(
-            self.matrix / variance,
-            self.precision / variance,
-            self.share,
-            self.log_det + self.share.sum() * np.log(variance),
-        )
+        matrix, precision = self.matrix / variance, self.precision / variance
+        log_det = self.log_det + self.share.sum() * np.log(variance)
+        return LocalPrior(matrix, precision, self.share, log_det)
 
     def divergence(self, m, s):
         """Return the divergence, summed over the columns of m and s, each (M, Q).
@@ -162,9 +150,8 @@ def make_local_prior(engine, data, lookup, assembly_bytes):
     M, H = len(engine.model.Z), engine.n_neighbors
     weight = data.weight.astype(np.float64) / data.weight.sum(dtype=np.float64)
     if engine.all_inducing is not None:
-        inverse, log_det = engine.inverse_covariances(
-            engine.model.Z[:1], engine.all_inducing
-        )
+        rows = engine.model.Z[:1], engine.all_inducing
+        inverse, log_det = engine.inverse_covariances(*rows)
         require_finite(log_det)
         P = csr_matrix(inverse[0].astype(np.float64))
         return LocalPrior(P, P.diagonal(), np.ones(M), float(log_det[0]))
@@ -176,8 +163,7 @@ def make_local_prior(engine, data, lookup, assembly_bytes):
         inverse, log_dets = engine.inverse_covariances(X, lists)
         require_finite(log_dets)
         values = inverse * weight[index, None, None]
-        rows = np.repeat(lists, H, axis=1)
-        columns = np.tile(lists, H)
+        rows, columns = np.repeat(lists, H, axis=1), np.tile(lists, H)
         entries = values.ravel(), (rows.ravel(), columns.ravel())
         P = P + csr_matrix(entries, shape=(M, M))
         share += np.bincount(lists.ravel(), np.repeat(weight[index], H), M)

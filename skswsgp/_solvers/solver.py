@@ -12,30 +12,12 @@ class Solver(ABC):
     an instance trains one model. The class methods defined here are for solvers that
     find the optimum of q(u) for a given kernel.
 
-    Parameters
-    ----------
-    engine : Engine
-        Its model is modified.
-    data : TrainingRows
-        The training rows, with their center.
-    kernel : kernel object
-        The kernel with the parameters of the engine's model.
-    settings : Settings
-        The user's parameters.
-    rng : RandomState
-        Source of random numbers.
-
-    feature_scale : ndarray of shape (D,)
-        The unit of a step of each feature of Z; only if `takes_steps`.
-    moments : Optimizer or None
-        Moments of Adam from an earlier chunk; only for streams.
-
-    Attributes
-    ----------
-    engine : Engine
-        The engine, with the model as it is now.
-    search : TrackedSearch
-        The search for neighbours, which follows the model.
+    The arguments are an engine, whose model is modified; the `TrainingRows`, with their
+    center; the kernel object with the parameters of the model; the `Settings`; and a
+    source of random numbers. If `takes_steps`, `feature_scale` (D,) follows, the unit
+    of a step of each feature of Z, and for streams `moments`, the `Optimizer` of an
+    earlier chunk or None. The attribute `engine` holds the model as it is now, and
+    `search` is the `TrackedSearch`, which follows the model.
     """
 
     title = "the natural solver"  # the solver in messages

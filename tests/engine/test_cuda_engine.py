@@ -283,7 +283,7 @@ def test_nothing_is_left_on_the_device(
 def test_nothing_is_left_on_the_device_by_the_start(
     monkeypatch, small_fit, held, failure, name, rng
 ):
-    search = cuda_scan.DeviceDistanceScan
+    search = cuda_scan.DeviceScan
     engine, least = (search, 2) if name == "find" else (CudaEngine, 30)
     method, during, engines = getattr(engine, name), [], []
 

@@ -169,7 +169,7 @@ def test_learning_with_constant_columns(rng):
 @pytest.mark.parametrize("nu", [0.5, 2.5])
 def test_smoothness_is_recovered(nu):
     X, y = drawn(ConstantKernel(1.0) * Matern([0.8, 1.6], nu=nu), noise=0.001)
-    kernel, noise, shared, curve, _ = learned(X, y)
+    kernel, noise, shared, curve, *_ = learned(X, y)
     assert kernel.k2.nu == nu
     assert noise.shape == (1,)
     steps = kernel_learning.COARSE_STEPS + TUNING.learning_steps // 2
@@ -190,7 +190,7 @@ def test_fit_all_noise_improves_the_second_best_kernel():
 def test_given_kernel_keeps_its_form(rng):
     X, y = drawn(KERNELS["matern"], noise=0.1, N=100)
     given = ConstantKernel(1.0) * RBF([1.0, 1.0])
-    kernel, noise, _, curve, _ = learned(
+    kernel, noise, _, curve, *_ = learned(
         X, np.stack([y, rng.normal(size=100)], 1), given
     )
     assert given == ConstantKernel(1.0) * RBF([1.0, 1.0])
@@ -239,7 +239,7 @@ def test_prior_of_length_scales_ignores_constant_features():
 
 @pytest.mark.parametrize("kernel", [None, RBF(2.0)], ids=["none", "given"])
 def test_one_row_leaves_the_kernel_unchanged(kernel):
-    learned_kernel, noise, _, curve, _ = learned(np.ones((1, 2)), np.zeros(1), kernel)
+    learned_kernel, noise, _, curve, *_ = learned(np.ones((1, 2)), np.zeros(1), kernel)
     assert kernel is None or learned_kernel == kernel
     np.testing.assert_array_equal(noise, [0.1])
     assert len(curve) == 0
@@ -286,7 +286,7 @@ def test_fractions_of_the_rows_fit_the_noise_and_judge(rng, monkeypatch):
     held_out, _ = learner._split(np.ones(2), np.random.RandomState(0))
     assert drawn == [100, 48]
     assert len(held_out) == 48
-    assert learner_of(X, X[:, 0], **limits, judging_fraction=0.0)._judging_rows == 30
+    assert learner_of(X, X[:, 0], **limits, judging_fraction=0.0).judging_rows == 30
 
 
 def test_duplicates_count_as_weights(rng):

@@ -242,9 +242,9 @@ def test_projection_equals_the_reference(monkeypatch, rng, Z, kernel, H):
     assert_allclose(F, np.maximum(expected_F, floor), atol=1e-11)
     u, v, B = rng.normal(size=(M, 2)), rng.normal(size=(9, 2)), expected_A
     assert_allclose(rows.matvec(u), B @ u, atol=1e-8)
-    assert_allclose(rows.squared_matvec(u), B**2 @ u, atol=1e-8)
+    assert_allclose(rows.matvec(u, squares=True), B**2 @ u, atol=1e-8)
     assert_allclose(rows.rmatvec(v), B.T @ v, atol=1e-8)
-    assert_allclose(rows.squared_rmatvec(v), (B**2).T @ v, atol=1e-8)
+    assert_allclose(rows.rmatvec(v, squares=True), (B**2).T @ v, atol=1e-8)
     assert_allclose(rows.normal_matvec(v, u), B.T @ (v * (B @ u)), atol=1e-8)
     assert_allclose(rows.weighted_gram(v[:, 0]), B.T @ np.diag(v[:, 0]) @ B, atol=1e-8)
     L = np.tril(rng.normal(size=(M, M)))
@@ -568,7 +568,7 @@ def solver_for_classes(rng, Z, full=False):
 def test_state_is_restored_when_no_step_helps(rng, Z, full):
     solver = solver_for_classes(rng, Z, full)
     solver.losses[-1] -= 1.0
-    solver._solved = False
+    solver.solved = False
     loss, bound, step = solver.losses[-1], solver.bound, solver.step
     model = solver.engine.model
     state = solver.site_precision, solver.site_precision_mean, model.m, model.s, model.L
