@@ -6,14 +6,11 @@ does that by tiles of 8 x 8 entries. The sides of matrices are multiples of BLOC
 `padded`; rows beyond the true size hold the identity.
 
 Jitter is a multiple of I, added to a covariance matrix that rounding has made
-indefinite. There are two ladders, and both multiply it by ten until a factor exists:
-
-- `jittered_cholesky`, compiled, factorises the K of one datum. Its jitter is relative
-  to a unit, the mean of the diagonal, and stops at MAX_JITTER. It returns a failure,
-  since the caller counts the data that failed.
-- `numpy_cholesky` factorises one large matrix. Its jitter is absolute and stops at the
-  largest variance (or at 1, or at the first jitter, if these are larger), far above
-  any rounding. It raises an error, which then says that K is no covariance matrix.
+indefinite, and multiplied by ten until a factor exists. `jittered_cholesky` factorises
+the K of one datum; its jitter is relative to the mean of the diagonal and stops at
+MAX_JITTER. `numpy_cholesky` factorises one large matrix; its jitter is absolute and
+stops at the largest variance (or at 1, or at the first jitter, if these are larger),
+far above any rounding, so that a failure says that K is no covariance matrix.
 """
 
 import math
@@ -189,11 +186,11 @@ def column_sum(A, n, j):
 @njit_small
 def mean_diagonal(A, size):
     """Return the mean of the diagonal of A, the unit of jitter, or 1 if it is zero."""
-    mean = 0.0
+    trace = 0.0
     for i in team_range(0, size):
-        mean += A[i, i]
-    mean = team_sum(mean)
-    return mean / size if mean > 0.0 else 1.0
+        trace += A[i, i]
+    trace = team_sum(trace)
+    return trace / size if trace > 0.0 else 1.0
 
 
 @njit

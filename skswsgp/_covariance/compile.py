@@ -1,12 +1,12 @@
 """Kernel objects compiled to programs, parameters set back, properties of kernels.
 
-`TABLE` has a row for each kernel that compiles. `compile_kernel` walks a kernel object
-depth first: each leaf and each combination becomes an operation, and each
-hyperparameter a slot of the parameter vector. `updated_kernel` makes the same walk, so
-it finds the parameters in the same order.
+`TABLE` has a row for each kernel that compiles. A walk through a kernel object, depth
+first, makes an operation of each leaf and combination, and a slot of the parameter
+vector of each hyperparameter.
 """
 
 import math
+from functools import partial
 from numbers import Real
 from typing import NamedTuple
 
@@ -95,10 +95,7 @@ class _Operation(NamedTuple):
 
 
 def compile_kernel(kernel, n_features, dtype):
-    """Return the `CompiledKernel` of a kernel object for X with `n_features` columns.
-
-    Raises TypeError if it is no kernel object, ValueError if it does not compile.
-    """
+    """Return the `CompiledKernel` of a kernel object for X (n, `n_features`)."""
     walk = _Walk(kernel)
     walk.check_length_scales(n_features)
     operations, slots = walk.operations, walk.slots
@@ -140,9 +137,7 @@ class _Walk:
     """A walk through a kernel object, which gives its operations and slots."""
 
     def __init__(self, kernel):
-        self.operations = []
-        self.slots = []
-        self._n_params = 0
+        self.operations, self.slots, self._n_params = [], [], 0
         self._scaled = []  # (name of the class, number of length-scales)
         self._visit(kernel, "")
 
@@ -163,13 +158,9 @@ class _Walk:
                 "object of sklearn.gaussian_process.kernels or skswsgp.kernels; pass "
                 "for example ConstantKernel() * RBF()."
             )
-        combinations = {
-            sk.Exponentiation: self._power,
-            sk.Sum: self._sum,
-            sk.Product: self._product,
-        }
-        visit = combinations.get(type(kernel), self._leaf)
-        self.operations.append(visit(kernel, path))
+        visits = {sk.Exponentiation: self._power, sk.Product: self._product}
+        visits[sk.Sum] = partial(self._join, program.SUM)
+        self.operations.append(visits.get(type(kernel), self._leaf)(kernel, path))
         return len(self.operations) - 1
 
     def _slot(self, kernel, name, path):
@@ -189,8 +180,7 @@ class _Walk:
             log_bounds[:] = _log_bounds(spec.bounds, owner)
         elif np.all(values > 0):
             log_bounds[:] = np.log(values)[:, np.newaxis]
-        first = self._n_params
-        self._n_params += len(values)
+        first, self._n_params = self._n_params, self._n_params + len(values)
         slot = _Slot(path + name, first, values, log_bounds, not spec.fixed)
         self.slots.append(slot)
         return first
@@ -233,9 +223,6 @@ class _Walk:
             )
         return _Operation(program.POWER, left=left, exponent=float(exponent))
 
-    def _sum(self, kernel, path):
-        return self._join(program.SUM, kernel, path)
-
     def _product(self, kernel, path):
         """Return SCALE of an operand if the other is a constant, else PRODUCT."""
         for constant, other in (("k1", "k2"), ("k2", "k1")):
@@ -276,20 +263,15 @@ def is_decreasing(struct):
 
 def distance_leaves(struct):
     """Return the indices of a compiled kernel's functions of a scaled distance."""
-    scaled = [
-        leaf.code
-        for leaf in TABLE
-        if leaf.stationary and "length_scale" in leaf.parameters
-    ]
-    return np.flatnonzero(np.isin(struct.code, scaled))
+    scales = struct.n_scales > 0
+    return np.flatnonzero(scales & (struct.code < dot_product.FIRST_DOT_PRODUCT))
 
 
 def params_in_units(kernel, spread, varying):
     """Return the parameters (P,) of a kernel, with length-scales in the units of X.
 
-    One factor multiplies all length-scales that are not "fixed", so that their
-    geometric mean is that of the default kernel and their ratios stay. Features that
-    are not `varying`, (D,) bool, do not count.
+    One factor takes the geometric mean of all that are not "fixed" to that of the
+    default kernel. Features that are not `varying`, (D,) bool, do not count.
     """
     struct, free, *_ = compile_kernel(kernel, len(spread), np.float64)
     moves, counts = np.zeros((2, len(free)), dtype=bool)  # (P,)

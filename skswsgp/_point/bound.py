@@ -35,8 +35,6 @@ from skswsgp._point.posterior import (
 # First pair of a row of X in its tile: with itself, with the inducing points
 OWN, CROSS = 0, 1
 
-# --- each row with its own K_w --------------------------------------------------------
-
 
 @njit
 def gather_rows(values, active, row, H, out):
@@ -169,9 +167,6 @@ def count_jitter(usual, jitter, jitter_counts, place):
         jitter_counts[place, 1] += 1
     elif jitter > 1.5 * usual:
         jitter_counts[place, 0] += 1
-
-
-# --- all rows with one K --------------------------------------------------------------
 
 
 DenseStack = namedtuple("DenseStack", "A R column d_column")
