@@ -96,8 +96,7 @@ class _Operation(NamedTuple):
 
 def compile_kernel(kernel, n_features, dtype):
     """Return the `CompiledKernel` of a kernel object for X (n, `n_features`)."""
-    walk = _Walk(kernel)
-    walk.check_length_scales(n_features)
+    walk = _Walk(kernel, n_features)
     operations, slots = walk.operations, walk.slots
     columns = zip(*operations, strict=True)
     arrays = {
@@ -125,7 +124,7 @@ def updated_kernel(kernel, params):
     share becomes a float, length-scales of single features an array.
     """
     updated = clone(kernel)
-    for slot in _Walk(kernel).slots:
+    for slot in _Walk(kernel, n_features=None).slots:
         if slot.free:
             values = np.array(params[slot.first : slot.first + len(slot.values)], float)
             value = values if len(values) > 1 else values.item()
@@ -136,19 +135,10 @@ def updated_kernel(kernel, params):
 class _Walk:
     """A walk through a kernel object, which gives its operations and slots."""
 
-    def __init__(self, kernel):
+    def __init__(self, kernel, n_features):
         self.operations, self.slots, self._n_params = [], [], 0
-        self._scaled = []  # (name of the class, number of length-scales)
+        self._n_features = n_features
         self._visit(kernel, "")
-
-    def check_length_scales(self, n_features):
-        """Raise ValueError unless a kernel has one length-scale, or `n_features`."""
-        for name, size in self._scaled:
-            if size not in (1, n_features):
-                raise ValueError(
-                    f"kernel {name} has {size} length-scales: expected 1 or "
-                    f"n_features={n_features}; pass one number to use it for all."
-                )
 
     def _visit(self, kernel, path):
         """Append the operations of a kernel; return the index of the last."""
@@ -200,8 +190,14 @@ class _Walk:
         for name in leaf.parameters:
             first = self._slot(kernel, name, path)
             if name == "length_scale":
-                fields |= {"scale": first, "n_scales": len(self.slots[-1].values)}
-                self._scaled.append((type(kernel).__name__, fields["n_scales"]))
+                size = len(self.slots[-1].values)
+                fields |= {"scale": first, "n_scales": size}
+                if size not in (1, self._n_features or size):
+                    raise ValueError(
+                        f"kernel {type(kernel).__name__} has {size} length-scales: "
+                        f"expected 1 or n_features={self._n_features}; pass one number "
+                        "to use it for all."
+                    )
             else:
                 fields["extra"] = first
         return _Operation(leaf.code, **fields)

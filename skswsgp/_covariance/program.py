@@ -184,7 +184,7 @@ def tile_vjp(kernel, A, rows, B, n, tile, at, d_log, d_A, d_B, inputs):
     scales, end = kernel.inv_scale, at + row_start(rows, n)
     for op in range(kernel.code.shape[0] - 1, -1, -1):
         code, slot, power = kernel.code[op], kernel.extra[op], kernel.exponent[op]
-        first, count = kernel.scale[op], kernel.n_scales[op]
+        leaf = scales, kernel.scale[op], kernel.n_scales[op], op
         left, right = kernel.left[op], kernel.right[op]
         extra = kernel.params[slot] if slot >= 0 else 0.0
         by_log = 0.0
@@ -202,15 +202,11 @@ def tile_vjp(kernel, A, rows, B, n, tile, at, d_log, d_A, d_B, inputs):
                     code, op, values, slopes, adjoint, at, end
                 )
             profile_vjp(op, slopes, adjoint, at, end)
-            stationary.length_scales_vjp(
-                scales, first, count, op, A, rows, B, n, adjoint, at, d_log
-            )
+            stationary.length_scales_vjp(leaf, A, rows, B, n, adjoint, at, d_log)
             if inputs:
-                stationary.distances_vjp(
-                    scales, op, A, rows, B, n, adjoint, at, d_A, d_B
-                )
+                stationary.distances_vjp(leaf, A, rows, B, n, adjoint, at, d_A, d_B)
         else:
-            sigma2, leaf = extra * extra, (scales, first, count, op)
+            sigma2 = extra * extra
             if code != dot_product.POLYNOMIAL:
                 order, own = code - dot_product.ARC_COSINE0, (values, slopes, adjoint)
                 by_log = dot_product.norms_vjp(

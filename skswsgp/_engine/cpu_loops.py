@@ -165,8 +165,7 @@ def dense_posterior_rows(
     M = model.Z.shape[0]
     for row in range(first, last):
         bound.fill_dense_point(model, X, row, factor, work, stack.column[t])
-        kxx = work.values[work.values.shape[0] - 1, bound.OWN]
-        evaluate.store_posterior(model, factor, work, bound.CROSS, kxx, row, M, mu, v)
+        evaluate.store_posterior(model, factor, work, 0, row, M, mu, v)
 
 
 @njit_range

@@ -25,26 +25,22 @@ from skswsgp._point.full_covariance import quadratic_form
 
 
 @njit_inline
-def conditional_weights(factor, work, start, kxx, H):
-    """Set work.a to K^-1 k, k from pair `start` on; return F = k(x, x) - k' K^-1 k."""
-    return _conditional_weights(
-        work.values, start, kxx, factor.chol, H, work.scratch, work.a
-    )
+def conditional_weights(factor, work, start, H):
+    """Set work.a = K^-1 k; return F = k(x, x) - k' a. k and k(x, x) are at `start`."""
+    scratch = work.scratch
+    return _conditional_weights(work.values, start, factor.chol, H, scratch, work.a)
 
 
 @njit
-def _conditional_weights(values, start, kxx, chol, H, scratch, a):
-    """Set a = K^-1 k; return F = k(x, x) - k' a, at least zero.
-
-    k stands in the last row of `values` from pair `start`. Sets scratch[0] = R^-T k.
-    """
+def _conditional_weights(values, start, chol, H, scratch, a):
+    """Set a = K^-1 k and scratch[0] = R^-T k; return F = k(x, x) - k' a, at least 0."""
     top = values.shape[0] - 1
     for h in team_range(0, H):
         scratch[1, h] = values[top, start + h]
     barrier()
     solve_transposed(chol, scratch, 1, H, scratch, 0)
     solve(chol, scratch, 0, H, a, 0)
-    F = once(kxx)
+    F = once(values[top, start + H])
     for h in team_range(0, H):
         F -= scratch[0, h] * scratch[0, h]
     F = team_sum(F)
@@ -69,12 +65,13 @@ def posterior_mean(a, m, H, mean):
 
 
 @njit_inline
-def posterior(model, factor, work, start, kxx, H):
+def posterior(model, factor, work, start, H):
     """Set work.mean and work.variance to mu and v of eq. 13; sets work.a.
 
     v is at least RELATIVE_FLOOR times the jitter.
     """
-    F = conditional_weights(factor, work, start, kxx, H)
+    F = conditional_weights(factor, work, start, H)
+    kxx = work.values[work.values.shape[0] - 1, start + H]
     posterior_mean(work.a, factor.m, H, work.mean)
     floor = RELATIVE_FLOOR * model.jitter * max(kxx, mean_diagonal(factor.K, H))
     _posterior_variance(
@@ -176,8 +173,9 @@ def covariance_vjp(d_K, A, R, n, H, jitter, adjoint):
 
 @njit
 def cross_covariance_vjp(r, a, g, H, adjoint, start):
-    """Set the adjoint of k to -2 r - g a, from pair `start` of the tile."""
+    """Set the adjoints of k, -2 r - g a, and k(x, x), g, from pair `start` on."""
     top = adjoint.shape[0] - 1
     for h in team_range(0, H):
         adjoint[top, start + h] = -2.0 * r[0, h] - g * a[0, h]
+    adjoint[top, start + H] = g
     barrier()
