@@ -69,15 +69,15 @@ class DeviceFunctions:
 
     def _make_all(self, module):
         """Make device functions of all compiled functions and kernels of a module."""
-        names = self.names[module]
+        names, own = self.names[module], module.__name__
         replacements = gpu_team() if module is team else {}
         for name, value in vars(module).items():
             python = team.PYTHON_VERSIONS.get(name)
             if name in replacements:
                 self.of[value] = replacements[name]
-            elif python is not None and is_defined_in(python, module):
+            elif python is not None and python.__module__ == own:
                 self._make(value, python, names)
-            elif isinstance(value, Dispatcher) and is_defined_in(value.py_func, module):
+            elif isinstance(value, Dispatcher) and value.py_func.__module__ == own:
                 self._make(value, value.py_func, names)
             elif getattr(value, "is_kernel", False):
                 self._make(value, value, names, device=False)
@@ -98,11 +98,6 @@ class DeviceFunctions:
                 if isinstance(value, ModuleType) and value in self.names:
                     names[name] = ModuleType(value.__name__)
                     vars(names[name]).update(self.names[value])
-
-
-def is_defined_in(function, module):
-    """Return whether a function was defined in a module, not imported by it."""
-    return function.__module__ == module.__name__
 
 
 def partial_sum_address(builder, index):

@@ -72,10 +72,7 @@ def cholesky(A, R, shift, blocks):
 
 @njit
 def invert_factor(R, blocks, P):
-    """Set P = R^-T, upper triangular; P keeps its old entries below the diagonal tiles.
-
-    `blocks` holds the inverses of the diagonal tiles of R, as `cholesky` left them.
-    """
+    """Set P = R^-T, but not below its diagonal tiles, from `blocks` of `cholesky`."""
     side = R.shape[0]
     for i in range(side - BLOCK, -1, -BLOCK):
         for p in range(BLOCK):

@@ -289,10 +289,9 @@ def _lowest_bit(typingctx, bits):
 
 
 def gather_columns(lists, weights, squares, i, stop, u, column, sums, t, first):
-    """Set sums[t, first + q] to the product of row i with column `column` + q of u.
+    """Set sums[t, first + q] = sum_h weights[i, h] u[lists[i, h], column + q].
 
-    It is the sum over h < stop of weights[i, h] u[lists[i, h], column + q], q < 8, or
-    that with squared weights.
+    0 <= h < stop, and 0 <= q < 8. Weights are squared if `squares`.
     """
     for q in range(BLOCK):
         sums[t, first + q] = 0.0
@@ -302,10 +301,7 @@ def gather_columns(lists, weights, squares, i, stop, u, column, sums, t, first):
 
 
 def scatter_columns(lists, weights, squares, i, stop, out, column, values, t, first):
-    """Add weights[i, h] values[t, first + q] to out[lists[i, h], column + q].
-
-    h runs over 0 <= h < stop, and q over 0 <= q < 8. Weights are squared if `squares`.
-    """
+    """Add weights[i, h] values[t, first + q] to out[lists[i, h], column + q]."""
     for h in range(stop):
         weight = weights[i, h] ** 2 if squares else weights[i, h]
         for q in range(BLOCK):

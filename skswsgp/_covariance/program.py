@@ -177,8 +177,7 @@ def tile_vjp(kernel, A, rows, B, n, tile, at, d_log, d_A, d_B, inputs):
     """Add the derivatives of an objective, from tile.adjoint[-1] by the covariances.
 
     Derivatives by log parameters are added to d_log, (P,), and if `inputs` is true
-    those by A and B to d_A and d_B, which may be one array. `tile` holds `values` and
-    `slopes` of `fill_tile`, and `adjoint`, which is overwritten.
+    those by A and B to d_A and d_B, which may be one array. Overwrites tile.adjoint.
     """
     values, slopes, adjoint = tile.values, tile.slopes, tile.adjoint
     scales, end = kernel.inv_scale, at + row_start(rows, n)

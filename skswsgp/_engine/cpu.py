@@ -46,15 +46,14 @@ class CpuEngine(Engine):
         self.optimizer = adam_step.reuse_moments(optimizer, fresh)
         work = n * microseconds_per_point(self.n_neighbors)
         self.step_threads = threads_for(work, self.n_threads)
-        model, H, (blocks, lists) = self.model, self.n_neighbors, self._sizes(n)
+        model, H, dense = self.model, self.n_neighbors, self.all_inducing is not None
+        blocks, lists = (
+            (CHUNKS, 1) if dense else (n, n)
+        )  # of derivatives, of neighbours
         grads = allocate_gradients(model, blocks, H)
         self.grads = grads._replace(jitter_counts=self.jitter_counts)
         self.rows = cpu_adam.allocate_touched_rows(model, lists, H, self.step_threads)
         self.sums = np.zeros(2)
-
-    def _sizes(self, n):
-        """Return the numbers of blocks of derivatives and of lists in a minibatch."""
-        return n, n
 
     def make_loader(self, data, neighbors):
         return RowLoader(data, neighbors)
@@ -114,9 +113,6 @@ class DenseCpuEngine(CpuEngine):
     def prepare_training(self, n, *arguments, **options):
         super().prepare_training(n, *arguments, **options)
         self.stack = allocate_stack(self.model, n, self.n_threads)
-
-    def _sizes(self, n):
-        return CHUNKS, 1
 
     def _take_steps(self, variant, batch, n, rates, sums):
         shared = self.all_inducing, self.factor, self.work, self.stack

@@ -16,9 +16,8 @@ from skswsgp._compiled.jit import njit, njit_parallel, njit_view
 from skswsgp._compiled.linalg import padded
 from skswsgp._compiled.threads import CHUNKS
 from skswsgp._engine.cpu_loops import dense_gradients, local_gradients
-from skswsgp._point import full_covariance
 from skswsgp._point.adam_step import update_parameters, update_row
-from skswsgp._point.full_covariance import PANEL_COLUMNS
+from skswsgp._point.full_covariance import PANEL_COLUMNS, factor_panel_vjp
 
 # The inducing points that a minibatch touches, and derivatives by their rows.
 # Arrays but `slot` and `d_L` have a leading axis of parts, which `part_view` removes.
@@ -59,10 +58,7 @@ def allocate_touched_rows(model, lists, H, parts):
 
 @njit
 def list_uses(slot, touched, active, start, lists, first, last, ends, use, use_slot):
-    """List uses of rows `first` to `last` by active[start : start + lists].
-
-    Gives each touched row a slot, and returns their number.
-    """
+    """Give each touched row from `first` to `last` a slot; return their number."""
     uses = 0
     for i in range(lists):
         for h in range(active.shape[1]):
@@ -112,7 +108,10 @@ def gather_derivatives(model, rows, p, parts, active, start, lists, grads):
         add_uses(grads.d_s, lists, ends, use, use_slot, count, part.d_s)
         return
     for i in range(count):
-        full_covariance.clear_factor_row(part.d_L, part.touched[i])
+        row = part.touched[i]
+        for q in range(part.d_L.shape[0]):
+            for j in range(row + 1):
+                part.d_L[q, row, j] = 0.0
 
 
 @njit
@@ -122,7 +121,7 @@ def factor_part_vjp(model, rows, p, parts, active, start, lists, grads):
     for first in range(p * PANEL_COLUMNS, model.L.shape[2], parts * PANEL_COLUMNS):
         for b in range(lists):
             for q in range(model.L.shape[0]):
-                full_covariance.factor_panel_vjp(
+                factor_panel_vjp(
                     model.L, q, active, start + b, grads.d_S[b, q], first,
                     part.panel, part.product, part.d_L,
                 )  # fmt: skip

@@ -171,7 +171,9 @@ class CudaEngine(Engine):
 
     def _fill(self, name, rows, results):
         kernel, model = getattr(kernels, name), self._send_model()
-        for part in parts_that_fit(*rows, *results):
+        row = sum(array.nbytes for array in (*rows, *results)) / max(len(rows[0]), 1)
+        fitting = int(cuda_runtime.budget("evaluated rows") / max(row, 1))
+        for part in row_blocks(len(rows[0]), max(1, min(fitting, ROWS_AT_ONCE))):
             n = part.stop - part.start
             self._make_room(n)
             inputs = [send_array(array[part], "rows") for array in rows]
@@ -226,11 +228,3 @@ class CudaEngine(Engine):
         self._grads = self._rows = self._device_counts = None
         self._kriging_batch = self._results = None
         self._ready = None  # arguments of `kriging_gradients`, prepared for launching
-
-
-def parts_that_fit(*arrays):
-    """Yield slices of the rows of arrays, small enough for the device's memory."""
-    n = len(arrays[0])
-    row = sum(array.nbytes for array in arrays) / max(n, 1)
-    size = int(cuda_runtime.budget("evaluated rows") / max(row, 1))
-    yield from row_blocks(n, max(1, min(size, ROWS_AT_ONCE)))

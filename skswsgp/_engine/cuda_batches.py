@@ -19,10 +19,7 @@ WHAT = "rows of data"
 
 
 def make_batches(data, neighbors, H, stream):
-    """Return the rows of a fit: on the device if they fit, else streamed to it.
-
-    `neighbors` finds their lists of H inducing points; `stream` is that of the steps.
-    """
+    """Return the rows of a fit: on the device if they fit, else streamed to it."""
     columns = data.X.shape[1] + data.y.shape[1] + 1
     row = columns * data.y.itemsize + H * np.dtype(np.int32).itemsize
     resident = data.n_rows * row <= cuda_runtime.budget("training rows")
@@ -84,7 +81,6 @@ class StreamedBatches:
         return Batch(*self.buffer.send(X, y, weight, self.neighbors.lookup(rows, X)))
 
     def close(self):
-        """Release the memory of the device."""
         self.buffer.close()
 
 
@@ -141,7 +137,6 @@ class DoubleBuffer:
         return buffer.on_device
 
     def close(self):
-        """Release the memory of the device."""
         self.buffers = [None, None]
 
     def _next_buffer(self, arrays):

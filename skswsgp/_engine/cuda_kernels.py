@@ -99,10 +99,7 @@ def gradients(model, batch, start, n, works, grads, rows):
 
 @kernel
 def add_up(model, optimizer, active, start, n, k, rates, grads, rows, sums):
-    """Add up the derivatives by each touched row of Z, m and S, in a block for each.
-
-    The first block moves the parameters and adds the terms of the objective to `sums`.
-    """
+    """Move the parameters and set `sums` in block 0; add up derivatives in others."""
     if cuda.blockIdx.x == 0:
         add_row_sums(grads, n, sums)
         for _ in single(0, 1):

@@ -28,15 +28,11 @@ def team_size(H):
 
 
 class WorkspacePool:
-    """Work arrays of the slots: one for each row that a launch works on at once.
-
-    `work` is None before `make_room`, then a `SharedWorkspace` where R fits into shared
-    memory, else a `Workspace`. The model determines sizes only.
-    """
+    """Work arrays of the slots: one for each row that a launch works on at once."""
 
     def __init__(self, model, n_neighbors):
-        self.model, self.n_neighbors = model, n_neighbors
-        self.work = None
+        self.model, self.n_neighbors = model, n_neighbors  # the model gives sizes only
+        self.work = None  # `SharedWorkspace` where R fits in shared memory, `Workspace`
 
     def __len__(self):
         return 0 if self.work is None else len(self.work.K)
@@ -120,8 +116,7 @@ def touched_arrays(model, n, H):
 
 def allocate_device_gradients(model, n, H):
     """Allocate the derivatives of n rows, each with a block and a chunk; no counts."""
-    arrays = gradient_arrays(model, n, H, H, n)
-    arrays = send_zeros(arrays, "derivatives of a minibatch")
+    arrays = send_zeros(gradient_arrays(model, n, H, H, n), "derivatives of rows")
     return Gradients(**arrays, jitter_counts=None)
 
 

@@ -182,10 +182,7 @@ def dense_bound(model, X, y, row, factor, work, column):
 
 @njit_inline
 def dense_bound_vjp(model, i, weight, factor, work, stack, t, grads, c):
-    """Adjoint of `dense_bound` for row i of the minibatch.
-
-    Sets row i of the stack, from which d/dK follows; adds all else to chunk c.
-    """
+    """Adjoint of `dense_bound` for row i; sets row i of the stack, adds to chunk c."""
     M = model.Z.shape[0]
     g = posterior.posterior_vjp(model, factor, work, M, weight, grads, c)
     posterior.cross_covariance_vjp(work.half_adjoint, work.a, g, M, work.adjoint, 0)

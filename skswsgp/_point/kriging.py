@@ -27,8 +27,7 @@ from skswsgp._point.posterior import conditional_weights, covariance_vjp, weight
 def krige(model, work, H, q):
     """Set work.mean[q] to mu and work.variance[q] to F, for the tile of `fill_point`.
 
-    Sets work.a, and work.alpha[q] = C^-1 m_w. Returns the relative jitter of C, or -1
-    where C has no factor.
+    Sets work.a and work.alpha[q] = C^-1 m_w. Returns the relative jitter of C, or -1.
     """
     unpack(work.values, H, work.K)
     # The unit of jitter excludes the noise, which is large for a small weight
@@ -51,8 +50,7 @@ def krige(model, work, H, q):
 def log_density(model, y, row, q, work):
     """Return log N(y; mu, F + noise_q ratio) of output q.
 
-    Sets d_mean, d_variance and d_noise of `work` to the derivatives by mu, F and
-    log(noise_q ratio).
+    Sets the derivatives by mu, F and log(noise_q ratio).
     """
     own = model.noise[q] * y[row, work.mean.shape[0] + q]
     variance = work.variance[q] + own

@@ -66,10 +66,7 @@ def posterior_mean(a, m, H, mean):
 
 @njit_inline
 def posterior(model, factor, work, start, H):
-    """Set work.mean and work.variance to mu and v of eq. 13; sets work.a.
-
-    v is at least RELATIVE_FLOOR times the jitter.
-    """
+    """Set mu and v of eq. 13, v at least RELATIVE_FLOOR times the jitter; sets a."""
     F = conditional_weights(factor, work, start, H)
     kxx = work.values[work.values.shape[0] - 1, start + H]
     posterior_mean(work.a, factor.m, H, work.mean)
