@@ -14,14 +14,9 @@ from numba import types
 from numba.core import cgutils, config
 from numba.extending import intrinsic
 
+from skswsgp._compiled import team
 from skswsgp._compiled.jit import njit_small
-from skswsgp._compiled.team import (
-    BLOCK,
-    PYTHON_VERSIONS,
-    barrier,
-    team_columns,
-    team_range,
-)
+from skswsgp._compiled.team import BLOCK, barrier, team_columns, team_range
 
 EPS32, EPS64 = (float(np.finfo(kind).eps) for kind in (np.float32, np.float64))
 FUSED = ("contract",)  # LLVM flag: a product and a sum may become one instruction
@@ -365,6 +360,6 @@ INSTRUCTIONS = {
     "gather_columns": _sparse_row(gather=True),
     "scatter_columns": _sparse_row(gather=False),
 }
-PYTHON_VERSIONS.update((name, globals()[name]) for name in INSTRUCTIONS)
+team.PYTHON_VERSIONS.update((name, globals()[name]) for name in INSTRUCTIONS)
 if not config.DISABLE_JIT:
     globals().update(INSTRUCTIONS)

@@ -11,14 +11,8 @@ take `factor` besides `work` read K^-1, m_w and S_w from `factor`. The two are t
 struct unless all inducing points are active, when all rows share K.
 """
 
+from skswsgp._compiled import linalg
 from skswsgp._compiled.jit import njit, njit_inline, njit_small
-from skswsgp._compiled.linalg import (
-    RELATIVE_FLOOR,
-    matvec,
-    mean_diagonal,
-    solve,
-    solve_transposed,
-)
 from skswsgp._compiled.team import barrier, once, team_range, team_sum
 from skswsgp._covariance.pairs import TRIANGLE, row_start
 from skswsgp._point.full_covariance import quadratic_form
@@ -38,8 +32,8 @@ def _conditional_weights(values, start, chol, H, scratch, a):
     for h in team_range(0, H):
         scratch[1, h] = values[top, start + h]
     barrier()
-    solve_transposed(chol, scratch, 1, H, scratch, 0)
-    solve(chol, scratch, 0, H, a, 0)
+    linalg.solve_transposed(chol, scratch, 1, H, scratch, 0)
+    linalg.solve(chol, scratch, 0, H, a, 0)
     F = once(values[top, start + H])
     for h in team_range(0, H):
         F -= scratch[0, h] * scratch[0, h]
@@ -70,7 +64,8 @@ def posterior(model, factor, work, start, H):
     F = conditional_weights(factor, work, start, H)
     kxx = work.values[work.values.shape[0] - 1, start + H]
     posterior_mean(work.a, factor.m, H, work.mean)
-    floor = RELATIVE_FLOOR * model.jitter * max(kxx, mean_diagonal(factor.K, H))
+    unit = max(kxx, linalg.mean_diagonal(factor.K, H))
+    floor = linalg.RELATIVE_FLOOR * model.jitter * unit
     _posterior_variance(
         F, work.a, factor.s, model.L, factor.rows, model.full, H, floor,
         work.projection, work.variance,
@@ -126,7 +121,7 @@ def _posterior_vjp(
             scratch[0, h] += g_mu * alpha[q, h]
             d_m[b, q, h] += g_mu * a[0, h]
         if full:
-            matvec(S[q], a, 0, H, r, 0)
+            linalg.matvec(S[q], a, 0, H, r, 0)
             for h in team_range(0, H):
                 scratch[1, h] += g_v * r[0, h]
                 for j in range(H):
@@ -136,7 +131,7 @@ def _posterior_vjp(
                 scratch[1, h] += g_v * s[q, h] * a[0, h]
                 d_s[b, q, h] += g_v * a[0, h] * a[0, h]
     barrier()
-    matvec(inverse, scratch, 1, H, r, 0)
+    linalg.matvec(inverse, scratch, 1, H, r, 0)
     for h in team_range(0, H):
         r[0, h] = 0.5 * (g * a[0, h] - scratch[0, h]) - r[0, h]
     barrier()
