@@ -10,12 +10,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from skswsgp._compiled.threads import max_threads
 from skswsgp._estimators import sklearn_compat as compat
-from skswsgp._initialization.kernel_learning import (
-    LearningOptions,
-    count_learning_rows,
-    learn_kernel,
-    learning_search,
-)
+from skswsgp._initialization import kernel_learning as learning
 from skswsgp._initialization.neighbor_likelihood import NeighborProcess, neighbor_model
 from skswsgp._initialization.statistics import mean_and_scale, relative_weights
 from skswsgp._solvers.data import TrainingRows
@@ -166,21 +161,22 @@ class NearestNeighborGPRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator
         X, y = compat.validate(self, X, y, multi_output=True)
         y, weight = compat.as_numbers(y), compat.check_weights(sample_weight, X, float)
         X, y, weight = X[weight > 0], y[weight > 0], weight[weight > 0]  # copies
+        self.y_mean_, self.y_scale_ = (
+            np.zeros(y.shape[1:])[()],
+            np.ones(y.shape[1:])[()],
+        )
         if self.normalize_y:
             self.y_mean_, self.y_scale_ = mean_and_scale(y, weight)
-        else:
-            self.y_mean_ = np.zeros(y.shape[1:])[()]
-            self.y_scale_ = np.ones(y.shape[1:])[()]
-        self.X_train_ = X
-        self.y_train_ = (y - self.y_mean_) / self.y_scale_
+        self.X_train_, self.y_train_ = X, (y - self.y_mean_) / self.y_scale_
         n_threads = max_threads(self.n_jobs, len(X))
-        search = learning_search(self.neighbor_search)
-        options = LearningOptions(n_threads, self.dtype, search, tuning=self._tuning)
+        search, tuning = learning.learning_search(self.neighbor_search), self._tuning
+        options = learning.LearningOptions(n_threads, self.dtype, search, tuning=tuning)
         data = TrainingRows(X, self.y_train_.reshape(len(y), -1), weight)
-        data = relative_weights(data, count_learning_rows(X.shape[1], self._tuning))
+        n_rows = learning.count_learning_rows(X.shape[1], tuning)
+        data = relative_weights(data, n_rows)
         self.sample_weight_ = data.weight
         start = self.kernel, float(self.noise_variance), rng, options
-        fit, *_ = learn_kernel(data, *start, n_neighbors=self.n_neighbors)
+        fit, *_ = learning.learn_kernel(data, *start, n_neighbors=self.n_neighbors)
         self.kernel_, noise, curve = fit.kernel, fit.noise, fit.curve
         self.noise_variance_ = noise if y.ndim > 1 else float(noise[0])
         self.loss_curve_ = (-curve).tolist()

@@ -4,7 +4,7 @@ from numbers import Integral
 
 import numpy as np
 from scipy.spatial.distance import cdist
-from sklearn.gaussian_process.kernels import Hyperparameter, Kernel
+from sklearn.gaussian_process.kernels import RBF, DotProduct, Kernel
 
 __all__ = ["ArcCosine", "Polynomial"]
 
@@ -23,21 +23,10 @@ class _AugmentedDotProduct(Kernel):
         self.length_scale_bounds = length_scale_bounds
         self.sigma_0_bounds = sigma_0_bounds
 
-    @property
-    def anisotropic(self):
-        """Whether each feature has a length-scale of its own."""
-        return np.iterable(self.length_scale) and len(self.length_scale) > 1
-
-    @property
-    def hyperparameter_length_scale(self):
-        """Specification of the length-scale, or of the length-scales of features."""
-        size = len(self.length_scale) if self.anisotropic else 1
-        return Hyperparameter("length_scale", "numeric", self.length_scale_bounds, size)
-
-    @property
-    def hyperparameter_sigma_0(self):
-        """Specification of the bias."""
-        return Hyperparameter("sigma_0", "numeric", self.sigma_0_bounds)
+    anisotropic = RBF.anisotropic  # whether each feature has its own length-scale
+    hyperparameter_length_scale = RBF.hyperparameter_length_scale
+    hyperparameter_sigma_0 = DotProduct.hyperparameter_sigma_0
+    is_stationary = DotProduct.is_stationary
 
     def __call__(self, X, Y=None, eval_gradient=False):
         """Return the kernel k(X, Y) and, if asked for, its gradient by `theta`.
@@ -73,9 +62,6 @@ class _AugmentedDotProduct(Kernel):
     def diag(self, X):
         A = self._augment(X)
         return self._diag(np.einsum("ij,ij->i", A, A))
-
-    def is_stationary(self):
-        return False
 
     def __repr__(self):
         scale = ", ".join(f"{value:.3g}" for value in np.ravel(self.length_scale))

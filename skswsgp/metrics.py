@@ -8,14 +8,13 @@ from scipy.special import ndtri
 from sklearn.preprocessing import LabelEncoder
 from sklearn.utils import check_array, check_consistent_length, column_or_1d
 
-TOLERANCE = 1e-4  # rounding error allowed in probabilities and in their sum
-
-
 __all__ = [
     "expected_calibration_error",
     "interval_coverage",
     "mean_negative_log_density",
 ]
+
+TOLERANCE = 1e-4  # rounding error allowed in probabilities and in their sum
 
 
 def mean_negative_log_density(y_true, y_mean, y_std, sample_weight=None):
@@ -199,11 +198,15 @@ def expected_calibration_error(
     return float(abs(np.bincount(bins, gap)).sum() / weights.sum())
 
 
+def _check_floats(values, name):
+    """Return an array of finite float64 numbers."""
+    return check_array(values, ensure_2d=False, dtype=float, input_name=name)
+
+
 def _check_gaussian(y_true, y_mean, y_std):
     """Return the arguments as float64 arrays; refuse unequal shapes and y_std <= 0."""
-    y_true = check_array(y_true, ensure_2d=False, dtype=float, input_name="y_true")
-    y_mean = check_array(y_mean, ensure_2d=False, dtype=float, input_name="y_mean")
-    y_std = check_array(y_std, ensure_2d=False, dtype=float, input_name="y_std")
+    y_true, y_mean = _check_floats(y_true, "y_true"), _check_floats(y_mean, "y_mean")
+    y_std = _check_floats(y_std, "y_std")
     for name, array in (("y_mean", y_mean), ("y_std", y_std)):
         if array.shape != y_true.shape:
             raise ValueError(
@@ -223,7 +226,7 @@ def _check_gaussian(y_true, y_mean, y_std):
 
 def _check_probabilities(y_proba):
     """Return the probabilities as a float64 array with one column per class."""
-    y_proba = check_array(y_proba, ensure_2d=False, dtype=float, input_name="y_proba")
+    y_proba = _check_floats(y_proba, "y_proba")
     if y_proba.min() < -TOLERANCE or y_proba.max() > 1 + TOLERANCE:
         raise ValueError(
             f"y_proba has values from {y_proba.min()} to {y_proba.max()}: expected "
@@ -266,9 +269,7 @@ def _check_weights(sample_weight, n_samples):
     """Return the weights as a float64 array; refuse negative ones and all zeros."""
     if sample_weight is None:
         return np.ones(n_samples)
-    weights = check_array(
-        sample_weight, ensure_2d=False, dtype=float, input_name="sample_weight"
-    )
+    weights = _check_floats(sample_weight, "sample_weight")
     if weights.shape != (n_samples,):
         raise ValueError(
             f"sample_weight has shape {weights.shape}: expected ({n_samples},), one "

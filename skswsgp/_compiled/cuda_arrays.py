@@ -36,12 +36,10 @@ def empty(shape, dtype, what, order="C"):
 
 def repeat(array, n, what):
     """Return n copies (n, ...) of an array (1, ...), made on the GPU from one."""
-    size = array.size
     copies = empty((n, *array.shape[1:]), array.dtype, what)
-    if size:
-        row = send_array(array.ravel(), what)
-        blocks = min(1024, -(-n * size // THREADS))
-        repeat_row[blocks, THREADS](row, copies.reshape(n, size))
+    if array.size:
+        blocks, row = min(1024, -(-copies.size // THREADS)), array.ravel()
+        repeat_row[blocks, THREADS](send_array(row, what), copies.reshape(n, row.size))
     return copies
 
 
@@ -55,9 +53,7 @@ def repeat_row(row, out):
 
 def fetch(struct):
     """Return a struct whose arrays are copied to the host; None stays None."""
-    if struct is None:
-        return None
-    return struct._make(
+    return struct and struct._make(
         field.copy_to_host() if hasattr(field, "copy_to_host") else field
         for field in struct
     )

@@ -29,13 +29,11 @@ def compile_kernels(name):
     """Compile the kernels of a module, given by its name, and the functions they call.
 
     Compiled functions of the CPU have options and LLVM code that GPUs lack, so device
-    functions are made from their Python code. The modules of these functions are found
-    by following the imports of each module.
+    functions are made from their Python code, in all modules that each module imports.
     """
-    module = sys.modules[name]
     if cuda is None:
         return
-    simulated = cuda.config.ENABLE_CUDASIM
+    module, simulated = sys.modules[name], cuda.config.ENABLE_CUDASIM
     compiled = {} if simulated else DeviceFunctions(module).of
     for name, value in list(vars(module).items()):
         if getattr(value, "is_kernel", False):
@@ -51,24 +49,19 @@ def modules_used(module):
             continue
         found.append(current)
         for value in vars(current).values():
+            if isinstance(value, Dispatcher):
+                value = sys.modules[value.py_func.__module__]
             if isinstance(value, ModuleType) and value.__name__.startswith(PACKAGE):
                 waiting.append(value)
-            elif isinstance(value, Dispatcher):
-                owner = value.py_func.__module__
-                if owner.startswith(PACKAGE):
-                    waiting.append(sys.modules[owner])
     return found
 
 
 class DeviceFunctions:
-    """Device functions and kernels, made from the Python code of functions of the CPU.
-
-    `of` maps functions of the CPU to them. `names` holds a dict for each module, of the
-    values that its names have in device functions.
-    """
+    """Device functions and kernels, made from the Python code of CPU functions."""
 
     def __init__(self, module):
-        self.of = {}
+        self.of = {}  # device function or kernel of a function of the CPU
+        # For each module, the values that its names have in device functions
         self.names = {used: dict(vars(used)) for used in modules_used(module)}
         for used in self.names:
             self._make_all(used)
@@ -76,15 +69,15 @@ class DeviceFunctions:
 
     def _make_all(self, module):
         """Make device functions of all compiled functions and kernels of a module."""
-        names = self.names[module]
+        names, own = self.names[module], module.__name__
         replacements = gpu_team() if module is team else {}
         for name, value in vars(module).items():
             python = team.PYTHON_VERSIONS.get(name)
             if name in replacements:
                 self.of[value] = replacements[name]
-            elif python is not None and is_defined_in(python, module):
+            elif python is not None and python.__module__ == own:
                 self._make(value, python, names)
-            elif isinstance(value, Dispatcher) and is_defined_in(value.py_func, module):
+            elif isinstance(value, Dispatcher) and value.py_func.__module__ == own:
                 self._make(value, value.py_func, names)
             elif getattr(value, "is_kernel", False):
                 self._make(value, value, names, device=False)
@@ -107,29 +100,18 @@ class DeviceFunctions:
                     vars(names[name]).update(self.names[value])
 
 
-def is_defined_in(function, module):
-    """Return whether a function was defined in a module, not imported by it."""
-    return function.__module__ == module.__name__
-
-
-# --- the team on a GPU ----------------------------------------------------------------
-
-
 def partial_sum_address(builder, index):
-    """Return the address of a partial sum in shared memory.
+    """Return the address of a partial sum in the array in shared memory.
 
-    All functions use one array. A shared array of numba-cuda would be linked once for
-    each function that uses it, which the linker refuses.
+    The linker refuses a shared array of numba-cuda that several functions use.
     """
     kind = ir.ArrayType(ir.DoubleType(), WARP)
-    module = builder.module
-    parts = module.globals.get("skswsgp_parts")
+    parts = builder.module.globals.get("skswsgp_parts")
     if parts is None:
-        parts = ir.GlobalVariable(module, kind, "skswsgp_parts", addrspace=3)
+        parts = ir.GlobalVariable(builder.module, kind, "skswsgp_parts", addrspace=3)
         parts.linkage, parts.align = "linkonce_odr", 8
         parts.initializer = ir.Constant(kind, ir.Undefined)
-    zero = ir.Constant(index.type, 0)
-    return builder.gep(parts, [zero, index])
+    return builder.gep(parts, [ir.Constant(index.type, 0), index])
 
 
 def gpu_team():
@@ -180,9 +162,6 @@ def gpu_team():
     return {"team_rank": team_rank, "barrier": barrier, "team_sum": team_sum}
 
 
-# --- the team in the simulator --------------------------------------------------------
-
-
 class SimulatedTeam:
     """The team of the current thread of the simulator; elsewhere a team of one."""
 
@@ -196,8 +175,8 @@ class SimulatedTeam:
         rank, size = self.rank()
         if size == 1:
             return value
-        block = vars(threading.current_thread()._manager)
-        parts = block.setdefault("parts", [0.0] * size)
+        block = threading.current_thread()._manager
+        parts = vars(block).setdefault("parts", [0.0] * size)
         self.barrier()
         parts[rank] = value
         self.barrier()
@@ -208,8 +187,7 @@ class SimulatedTeam:
             threading.current_thread().syncthreads()
 
 
-if cuda is not None:
-    if cuda.config.ENABLE_CUDASIM:
-        team.backend = SimulatedTeam()
-    else:
-        from numba.cuda.extending import intrinsic
+if cuda is not None and cuda.config.ENABLE_CUDASIM:
+    team.backend = SimulatedTeam()
+elif cuda is not None:
+    from numba.cuda.extending import intrinsic

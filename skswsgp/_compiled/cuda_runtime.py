@@ -71,8 +71,7 @@ def last_line(error):
 
 def require():
     """Raise ValueError, with the reason, if no GPU can be used."""
-    reason = missing()
-    if reason:
+    if reason := missing():
         raise ValueError(
             f"device='cuda': {reason}; use device='cpu' or 'auto' without a GPU."
         )

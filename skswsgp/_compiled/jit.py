@@ -20,8 +20,7 @@ OPTIONS = {"fastmath": FASTMATH, "error_model": "numpy", "_nrt": False}
 
 def _can_cache():
     """Return whether Numba finds a folder to write compiled code to."""
-    switch = os.environ.get("SKSWSGP_CACHE", "1")
-    if switch == "0":
+    if os.environ.get("SKSWSGP_CACHE") == "0":
         return False
     try:
         numba.njit(cache=True)(_can_cache)
@@ -38,29 +37,24 @@ class _Cache(FunctionCache):
 
     warned = False
 
-    def load_overload(self, sig, target_context):
-        """Return the compiled function, or None if it must be compiled."""
+    def load_overload(self, *args):
+        return self._attempt(super().load_overload, *args)
+
+    def save_overload(self, *args):
+        self._attempt(super().save_overload, *args)
+
+    def _attempt(self, method, *args):
         try:
-            return super().load_overload(sig, target_context)
+            return method(*args)
         except Exception as error:  # a damaged pickle may raise any error
-            self._warn(error)
-
-    def save_overload(self, sig, data):
-        """Write a compiled function to the disk if there is room."""
-        try:
-            super().save_overload(sig, data)
-        except Exception as error:
-            self._warn(error)
-
-    def _warn(self, error):
-        if not _Cache.warned:
-            _Cache.warned = True
-            warnings.warn(
+            message = (
                 f"the cache of compiled functions in {self.cache_path} cannot be used "
                 f"({error!r}): functions are compiled anew, which takes up to a minute "
-                "in each process; delete that folder, or make room on its disk.",
-                stacklevel=2,
+                "in each process; delete that folder, or make room on its disk."
             )
+        if not _Cache.warned:
+            _Cache.warned = True
+            warnings.warn(message, stacklevel=2)
 
 
 def _njit(function, **options):
@@ -122,8 +116,7 @@ def sequential(function):
     """
     code, names = function.py_func.__code__, dict(function.py_func.__globals__)
     for name in code.co_names:
-        options = getattr(names.get(name), "targetoptions", {})
-        if options.get("parallel"):
+        if getattr(names.get(name), "targetoptions", {}).get("parallel"):
             names[name] = sequential(names[name])
     copy = types.FunctionType(code, names, code.co_name)
     return numba.njit(fastmath=FASTMATH, error_model="numpy")(copy)

@@ -6,33 +6,20 @@ does that by tiles of 8 x 8 entries. The sides of matrices are multiples of BLOC
 `padded`; rows beyond the true size hold the identity.
 
 Jitter is a multiple of I, added to a covariance matrix that rounding has made
-indefinite. There are two ladders, and both multiply it by ten until a factor exists:
-
-- `jittered_cholesky`, compiled, factorises the K of one datum. Its jitter is relative
-  to a unit, the mean of the diagonal, and stops at MAX_JITTER. It returns a failure,
-  since the caller counts the data that failed.
-- `numpy_cholesky` factorises one large matrix. Its jitter is absolute and stops at the
-  largest variance (or at 1, or at the first jitter, if these are larger), far above
-  any rounding. It raises an error, which then says that K is no covariance matrix.
+indefinite, and multiplied by ten until a factor exists. `jittered_cholesky` factorises
+the K of one datum; its jitter is relative to the mean of the diagonal and stops at
+MAX_JITTER. `numpy_cholesky` factorises one large matrix; its jitter is absolute and
+stops at the largest variance (or at 1, or at the first jitter, if these are larger),
+far above any rounding, so that a failure says that K is no covariance matrix.
 """
 
 import math
 
 import numpy as np
 
-from skswsgp._compiled import tiles
+from skswsgp._compiled import team, tiles
 from skswsgp._compiled.jit import njit, njit_small
-from skswsgp._compiled.team import (
-    BLOCK,
-    barrier,
-    once,
-    team_columns,
-    team_inner_tiles,
-    team_outer_tiles,
-    team_range,
-    team_sum,
-    team_tiles,
-)
+from skswsgp._compiled.team import BLOCK, barrier, team_columns, team_range, team_sum
 
 MAX_JITTER = 1e-2  # largest jitter of a datum's K, relative to its mean diagonal
 NO_FACTOR = (
@@ -62,12 +49,12 @@ def cholesky(A, R, shift, blocks):
             for j in team_range(0, k + BLOCK):
                 R[p, j] = A[p, j]
         barrier()
-        for j in team_tiles(0, k + BLOCK):
+        for j in team.team_tiles(0, k + BLOCK):
             tiles.subtract_products(R, k, R, j, k + BLOCK, side, R, k, j)
         barrier()
         if not tiles.factorise_tile(A, R, k, shift, blocks):
             return False
-        for j in team_tiles(0, k):
+        for j in team.team_tiles(0, k):
             tiles.set_products(blocks, 0, R, j, k, k + BLOCK, R, k, j)
         barrier()
     return True
@@ -75,16 +62,13 @@ def cholesky(A, R, shift, blocks):
 
 @njit
 def invert_factor(R, blocks, P):
-    """Set P = R^-T, upper triangular; P keeps its old entries below the diagonal tiles.
-
-    `blocks` holds the inverses of the diagonal tiles of R, as `cholesky` left them.
-    """
+    """Set P = R^-T, but not below its diagonal tiles, from `blocks` of `cholesky`."""
     side = R.shape[0]
     for i in range(side - BLOCK, -1, -BLOCK):
         for p in range(BLOCK):
             for q in team_columns(0):
                 P[i + p, i + q] = blocks[i + q, p]
-        for j in team_tiles(i + BLOCK, side):
+        for j in team.team_tiles(i + BLOCK, side):
             tiles.set_negative_products(R, i, P, j, i + BLOCK, j + BLOCK, P, i, j)
             tiles.set_products(blocks, 0, P, j, i, i + BLOCK, P, i, j)
         barrier()
@@ -94,8 +78,8 @@ def invert_factor(R, blocks, P):
 def square_upper(P, A):
     """Set all of A = P' P for upper triangular P, zero below the diagonal."""
     side = P.shape[0]
-    for i in team_outer_tiles(0, side):
-        for j in team_inner_tiles(0, i + 1):
+    for i in team.team_outer_tiles(0, side):
+        for j in team.team_inner_tiles(0, i + 1):
             tiles.set_products(P, i, P, j, 0, j + BLOCK, A, i, j)
             if j < i:
                 for p in range(i, i + BLOCK):
@@ -108,8 +92,8 @@ def square_upper(P, A):
 def transposed_product(X, Y, A, lower):
     """Set A = X' Y, or if `lower` only its tiles on and below the diagonal."""
     side = X.shape[0]
-    for i in team_outer_tiles(0, side):
-        for j in team_inner_tiles(0, i + 1 if lower else side):
+    for i in team.team_outer_tiles(0, side):
+        for j in team.team_inner_tiles(0, i + 1 if lower else side):
             tiles.set_products(X, i, Y, j, 0, side, A, i, j)
     barrier()
 
@@ -118,7 +102,7 @@ def transposed_product(X, Y, A, lower):
 def solve(R, b, row, size, out, to):
     """Set out[to] = R^-1 b[row]."""
     for i in range(size):
-        rest = once(b[row, i])
+        rest = team.once(b[row, i])
         for k in team_range(0, i):
             rest -= R[i, k] * out[to, k]
         out[to, i] = team_sum(rest) / R[i, i]
@@ -189,11 +173,11 @@ def column_sum(A, n, j):
 @njit_small
 def mean_diagonal(A, size):
     """Return the mean of the diagonal of A, the unit of jitter, or 1 if it is zero."""
-    mean = 0.0
+    trace = 0.0
     for i in team_range(0, size):
-        mean += A[i, i]
-    mean = team_sum(mean)
-    return mean / size if mean > 0.0 else 1.0
+        trace += A[i, i]
+    trace = team_sum(trace)
+    return trace / size if trace > 0.0 else 1.0
 
 
 @njit

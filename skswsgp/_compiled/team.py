@@ -16,11 +16,7 @@ PYTHON_VERSIONS = {}  # uncompiled functions by name; GPU versions are made from
 
 
 def cpu_override(single_thread_version):
-    """Return a decorator that compiles another function in place of the decorated.
-
-    The other function is written for a team of one thread, and its compiled code
-    becomes part of its callers.
-    """
+    """Return a decorator that compiles a function for one thread into the callers."""
 
     def replace(function):
         PYTHON_VERSIONS[function.__name__] = function

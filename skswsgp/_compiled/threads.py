@@ -2,7 +2,7 @@
 
 import os
 import threading
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import numba
 import numpy as np
@@ -25,9 +25,8 @@ def max_threads(n_jobs, n_rows=None):
     """Return the number of threads for `n_jobs`, at most as many as Numba may use.
 
     With `n_rows` it is also at most one plus one for each ROWS_PER_THREAD of these
-    rows. `n_jobs=None` means all threads that Numba may use, of which joblib gives its
-    workers few by the environment variable NUMBA_NUM_THREADS. Negative numbers count
-    from all threads down, as in joblib.
+    rows. joblib gives its workers few threads by NUMBA_NUM_THREADS. Negative numbers
+    count from all threads down, as in joblib.
     """
     if n_jobs == 0:
         raise ValueError(
@@ -35,8 +34,7 @@ def max_threads(n_jobs, n_rows=None):
             "all of them (-1), or None; use n_jobs=1 for one thread."
         )
     available = numba.config.NUMBA_NUM_THREADS
-    if n_jobs is None:
-        n_jobs = available
+    n_jobs = available if n_jobs is None else n_jobs
     if n_jobs < 0:
         n_jobs = available + 1 + n_jobs
     if n_rows is not None:
@@ -55,13 +53,8 @@ def run_in_threads(function, n_threads, n, *arguments):
     A thread costs up to 0.2 ms. A loop over `prange` starts sooner, but Numba compiles
     the functions in it three times, which took half of a first fit.
     """
-    n_threads = max(1, min(n, n_threads))
-    parts = [
-        (t * n // n_threads, (t + 1) * n // n_threads, t) for t in range(n_threads)
-    ]
-    if n_threads == 1:
-        function(*parts[0], *arguments)
-        return
+    k = max(1, min(n, n_threads))
+    parts = [(t * n // k, (t + 1) * n // k, t) for t in range(k)]
     failures = []
 
     def work(part):
@@ -97,10 +90,8 @@ def _note_fork():
     global _LOCK, _is_child, _forked
     _is_child = True
     _LOCK = threading.RLock()  # a thread that is gone may have held it
-    try:
+    with suppress(ValueError):  # no parallel loop has run
         _forked = _forked or numba.threading_layer() == "omp"
-    except ValueError:  # no parallel loop has run
-        pass
 
 
 if hasattr(os, "register_at_fork"):  # not on Windows
@@ -108,10 +99,7 @@ if hasattr(os, "register_at_fork"):  # not on Windows
 
 
 def scikit_learn_threads():
-    """Return a context in which scikit-learn has one thread in a forked process.
-
-    Its loops wait for ever if the parent has run some on several threads.
-    """
+    """Return a context with one OpenMP thread in a forked process, where more hang."""
     return threadpool_limits(1 if _is_child else None, user_api="openmp")
 
 
@@ -119,9 +107,8 @@ def scikit_learn_threads():
 def parallel_region(n_threads, exact=True):
     """Hold the process-wide lock and run parallel loops on `n_threads` threads.
 
-    Yields a function from a compiled function with such loops to the one to call, which
-    is sequential where OpenMP would end the process. Pass `exact=False` if code of
-    others runs the loops.
+    Yields a function that maps a compiled function with such loops to the one to call,
+    sequential where OpenMP would end the process. Pass `exact=False` for others' loops.
     """
     if _forked and exact:  # results do not depend on the number of threads
         yield sequential
@@ -161,6 +148,5 @@ def row_blocks(n_rows, size=None):
 
 def index_blocks(n_rows, size=None):
     """Yield arrays of at most `size` and ROWS_AT_ONCE indices that cover n_rows."""
-    size = ROWS_AT_ONCE if size is None else min(size, ROWS_AT_ONCE)
-    for rows in row_blocks(n_rows, size):
+    for rows in row_blocks(n_rows, min(size or ROWS_AT_ONCE, ROWS_AT_ONCE)):
         yield np.arange(rows.start, rows.stop)

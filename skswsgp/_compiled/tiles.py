@@ -3,8 +3,7 @@
 Each function is written in Python first, for GPUs and for runs without compilation. On
 the CPU, LLVM instructions for vector registers replace it, in which a row of a tile is
 one vector. The compiler by itself would vectorise each sum of products over its terms,
-and for short sums the addition of the partial sums at the end takes as long as the
-sums.
+and for short sums the final addition of the partial sums takes as long as the sums.
 """
 
 import math
@@ -15,27 +14,20 @@ from numba import types
 from numba.core import cgutils, config
 from numba.extending import intrinsic
 
+from skswsgp._compiled import team
 from skswsgp._compiled.jit import njit_small
-from skswsgp._compiled.team import (
-    BLOCK,
-    PYTHON_VERSIONS,
-    barrier,
-    team_columns,
-    team_range,
-)
+from skswsgp._compiled.team import BLOCK, barrier, team_columns, team_range
 
 EPS32, EPS64 = (float(np.finfo(kind).eps) for kind in (np.float32, np.float64))
 FUSED = ("contract",)  # LLVM flag: a product and a sum may become one instruction
 GROUP = 64  # distances that are compared with a bound at once, one bit each
 
 
-# --- tiles in Python; a thread has whole columns, so the tile of `out` may be that of Y
-
-
 def set_products(X, i, Y, j, start, stop, out, row, column):
     """Set the tile of out at (row, column) to T, the products of columns of X and Y.
 
-    T[p, q] is the sum over start <= r < stop of X[r, i + p] Y[r, j + q].
+    T[p, q] is the sum over start <= r < stop of X[r, i + p] Y[r, j + q]. A thread has
+    whole columns, so the tile may be that of Y.
     """
     for q in team_columns(0):
         sums = column_of_products(X, i, Y, j + q, start, stop)
@@ -116,9 +108,6 @@ def factorise_tile(A, R, k, shift, blocks):
     return True
 
 
-# --- tiles in vector registers of the CPU ---------------------------------------------
-
-
 class VectorBuilder:
     """Writer of LLVM code for vectors of consecutive entries of C-contiguous arrays."""
 
@@ -161,9 +150,9 @@ class VectorBuilder:
         """Return entry q of a vector."""
         return self.builder.extract_element(vector, ir.IntType(32)(q))
 
-    def subtract(self, vector, value, other):
-        """Return vector - value other."""
-        product = self.builder.fmul(self.spread(value), other, FUSED)
+    def subtract(self, vector, factors, q, other):
+        """Return vector - factors[q] other."""
+        product = self.builder.fmul(self.spread(self.entry(factors, q)), other, FUSED)
         return self.builder.fsub(vector, product, FUSED)
 
     def times(self, vector, value):
@@ -176,8 +165,6 @@ def _products(load, negative):
 
     @intrinsic
     def products(typingctx, X, i, Y, j, start, stop, out, row, column):
-        """Set or change the tile of out at (row, column), see `set_products`."""
-
         def generate(context, builder, signature, args):
             x_kind, _, y_kind, *_, kind, _, _ = signature.args
             x, i, y, j, start, stop, result, row, column = args
@@ -218,7 +205,7 @@ def _factorise_tile(typingctx, A, R, k, shift, blocks):
         matrix, array, k, shift, inverses = args
         rows = VectorBuilder(context, builder, kind.dtype)
         root = builder.module.declare_intrinsic("llvm.sqrt", [rows.scalar])
-        one = ir.Constant(rows.scalar, 1.0)
+        zero, one = ir.Constant(k.type, 0), ir.Constant(rows.scalar, 1.0)
         rounding = ir.Constant(rows.scalar, 4.0 * np.finfo(str(kind.dtype)).eps)
         index = range(BLOCK)
         targets = [rows.pointer(kind, array, rows.plus(k, p), k) for p in index]
@@ -235,45 +222,21 @@ def _factorise_tile(typingctx, A, R, k, shift, blocks):
             scale[p] = builder.fdiv(one, pivot)
             factor[p] = rows.times(factor[p], scale[p])
             for r in range(p):
-                factor[r] = rows.subtract(
-                    factor[r], rows.entry(factor[p], r), factor[p]
-                )
+                factor[r] = rows.subtract(factor[r], factor[p], r, factor[p])
             factor[p] = builder.insert_element(factor[p], pivot, ir.IntType(32)(p))
             lower = ir.VectorType(ir.IntType(1), BLOCK)([int(q <= p) for q in index])
             rows.store(builder.select(lower, factor[p], rows.zero), targets[p])
         inverse = []
         for p in index:
-            unit = [float(q == p) for q in index]
-            row = ir.Constant(rows.vector, unit)
+            row = ir.Constant(rows.vector, [float(q == p) for q in index])
             for t in range(p):
-                row = rows.subtract(row, rows.entry(factor[p], t), inverse[t])
+                row = rows.subtract(row, factor[p], t, inverse[t])
             inverse.append(rows.times(row, scale[p]))
-            at = rows.pointer(
-                blocks_kind, inverses, rows.plus(k, p), ir.Constant(k.type, 0)
-            )
+            at = rows.pointer(blocks_kind, inverses, rows.plus(k, p), zero)
             rows.store(inverse[p], at)
         return found
 
     return types.boolean(A, R, types.intp, R.dtype, blocks), generate
-
-
-def replace_on_cpu(function, instructions):
-    """Return instructions in place of a function, unless compilation is disabled."""
-    PYTHON_VERSIONS[function.__name__] = function
-    return function if config.DISABLE_JIT else instructions
-
-
-set_products = replace_on_cpu(set_products, _products(load=False, negative=False))
-set_negative_products = replace_on_cpu(
-    set_negative_products, _products(load=False, negative=True)
-)
-subtract_products = replace_on_cpu(
-    subtract_products, _products(load=True, negative=True)
-)
-factorise_tile = replace_on_cpu(factorise_tile, _factorise_tile)
-
-
-# --- which of 64 distances are below a bound ------------------------------------------
 
 
 def keys_below(low, t, products, r, j, bound):
@@ -320,18 +283,10 @@ def _lowest_bit(typingctx, bits):
     return types.int64(types.uint64), generate
 
 
-keys_below = replace_on_cpu(keys_below, _keys_below)
-lowest_bit = replace_on_cpu(lowest_bit, _lowest_bit)
-
-
-# --- products of a sparse row with eight columns at once ------------------------------
-
-
 def gather_columns(lists, weights, squares, i, stop, u, column, sums, t, first):
-    """Set sums[t, first + q] to the product of row i with column `column` + q of u.
+    """Set sums[t, first + q] = sum_h weights[i, h] u[lists[i, h], column + q].
 
-    It is the sum over h < stop of weights[i, h] u[lists[i, h], column + q], q < 8, or
-    that with squared weights.
+    0 <= h < stop, and 0 <= q < 8. Weights are squared if `squares`.
     """
     for q in range(BLOCK):
         sums[t, first + q] = 0.0
@@ -341,10 +296,7 @@ def gather_columns(lists, weights, squares, i, stop, u, column, sums, t, first):
 
 
 def scatter_columns(lists, weights, squares, i, stop, out, column, values, t, first):
-    """Add weights[i, h] values[t, first + q] to out[lists[i, h], column + q].
-
-    h runs over 0 <= h < stop, and q over 0 <= q < 8. Weights are squared if `squares`.
-    """
+    """Add weights[i, h] values[t, first + q] to out[lists[i, h], column + q]."""
     for h in range(stop):
         weight = weights[i, h] ** 2 if squares else weights[i, h]
         for q in range(BLOCK):
@@ -358,8 +310,6 @@ def _sparse_row(gather):
     def sparse_row(
         typingctx, lists, weights, squares, i, stop, matrix, column, block, t, first
     ):
-        """Pass over the entries of row i, see `gather_columns`."""
-
         def generate(context, builder, signature, args):
             list_kind, weight_kind, *_, kind, _, block_kind, _, _ = signature.args
             columns, entries, squares, i, stop, array, column, vectors, t, place = args
@@ -399,5 +349,17 @@ def _sparse_row(gather):
     return sparse_row
 
 
-gather_columns = replace_on_cpu(gather_columns, _sparse_row(gather=True))
-scatter_columns = replace_on_cpu(scatter_columns, _sparse_row(gather=False))
+# What replaces the functions above on the CPU, unless compilation is disabled
+INSTRUCTIONS = {
+    "set_products": _products(load=False, negative=False),
+    "set_negative_products": _products(load=False, negative=True),
+    "subtract_products": _products(load=True, negative=True),
+    "factorise_tile": _factorise_tile,
+    "keys_below": _keys_below,
+    "lowest_bit": _lowest_bit,
+    "gather_columns": _sparse_row(gather=True),
+    "scatter_columns": _sparse_row(gather=False),
+}
+team.PYTHON_VERSIONS.update((name, globals()[name]) for name in INSTRUCTIONS)
+if not config.DISABLE_JIT:
+    globals().update(INSTRUCTIONS)

@@ -1,12 +1,12 @@
 """Kernel objects compiled to programs, parameters set back, properties of kernels.
 
-`TABLE` has a row for each kernel that compiles. `compile_kernel` walks a kernel object
-depth first: each leaf and each combination becomes an operation, and each
-hyperparameter a slot of the parameter vector. `updated_kernel` makes the same walk, so
-it finds the parameters in the same order.
+`TABLE` has a row for each kernel that compiles. A walk through a kernel object, depth
+first, makes an operation of each leaf and combination, and a slot of the parameter
+vector of each hyperparameter.
 """
 
 import math
+from functools import partial
 from numbers import Real
 from typing import NamedTuple
 
@@ -95,12 +95,8 @@ class _Operation(NamedTuple):
 
 
 def compile_kernel(kernel, n_features, dtype):
-    """Return the `CompiledKernel` of a kernel object for X with `n_features` columns.
-
-    Raises TypeError if it is no kernel object, ValueError if it does not compile.
-    """
-    walk = _Walk(kernel)
-    walk.check_length_scales(n_features)
+    """Return the `CompiledKernel` of a kernel object for X (n, `n_features`)."""
+    walk = _Walk(kernel, n_features)
     operations, slots = walk.operations, walk.slots
     columns = zip(*operations, strict=True)
     arrays = {
@@ -128,7 +124,7 @@ def updated_kernel(kernel, params):
     share becomes a float, length-scales of single features an array.
     """
     updated = clone(kernel)
-    for slot in _Walk(kernel).slots:
+    for slot in _Walk(kernel, n_features=None).slots:
         if slot.free:
             values = np.array(params[slot.first : slot.first + len(slot.values)], float)
             value = values if len(values) > 1 else values.item()
@@ -139,21 +135,10 @@ def updated_kernel(kernel, params):
 class _Walk:
     """A walk through a kernel object, which gives its operations and slots."""
 
-    def __init__(self, kernel):
-        self.operations = []
-        self.slots = []
-        self._n_params = 0
-        self._scaled = []  # (name of the class, number of length-scales)
+    def __init__(self, kernel, n_features):
+        self.operations, self.slots, self._n_params = [], [], 0
+        self._n_features = n_features
         self._visit(kernel, "")
-
-    def check_length_scales(self, n_features):
-        """Raise ValueError unless a kernel has one length-scale, or `n_features`."""
-        for name, size in self._scaled:
-            if size not in (1, n_features):
-                raise ValueError(
-                    f"kernel {name} has {size} length-scales: expected 1 or "
-                    f"n_features={n_features}; pass one number to use it for all."
-                )
 
     def _visit(self, kernel, path):
         """Append the operations of a kernel; return the index of the last."""
@@ -163,13 +148,9 @@ class _Walk:
                 "object of sklearn.gaussian_process.kernels or skswsgp.kernels; pass "
                 "for example ConstantKernel() * RBF()."
             )
-        combinations = {
-            sk.Exponentiation: self._power,
-            sk.Sum: self._sum,
-            sk.Product: self._product,
-        }
-        visit = combinations.get(type(kernel), self._leaf)
-        self.operations.append(visit(kernel, path))
+        visits = {sk.Exponentiation: self._power, sk.Product: self._product}
+        visits[sk.Sum] = partial(self._join, program.SUM)
+        self.operations.append(visits.get(type(kernel), self._leaf)(kernel, path))
         return len(self.operations) - 1
 
     def _slot(self, kernel, name, path):
@@ -189,8 +170,7 @@ class _Walk:
             log_bounds[:] = _log_bounds(spec.bounds, owner)
         elif np.all(values > 0):
             log_bounds[:] = np.log(values)[:, np.newaxis]
-        first = self._n_params
-        self._n_params += len(values)
+        first, self._n_params = self._n_params, self._n_params + len(values)
         slot = _Slot(path + name, first, values, log_bounds, not spec.fixed)
         self.slots.append(slot)
         return first
@@ -210,8 +190,14 @@ class _Walk:
         for name in leaf.parameters:
             first = self._slot(kernel, name, path)
             if name == "length_scale":
-                fields |= {"scale": first, "n_scales": len(self.slots[-1].values)}
-                self._scaled.append((type(kernel).__name__, fields["n_scales"]))
+                size = len(self.slots[-1].values)
+                fields |= {"scale": first, "n_scales": size}
+                if size not in (1, self._n_features or size):
+                    raise ValueError(
+                        f"kernel {type(kernel).__name__} has {size} length-scales: "
+                        f"expected 1 or n_features={self._n_features}; pass one number "
+                        "to use it for all."
+                    )
             else:
                 fields["extra"] = first
         return _Operation(leaf.code, **fields)
@@ -232,9 +218,6 @@ class _Walk:
                 "Polynomial, which may be negative: expected an integer; pass 2 or 3."
             )
         return _Operation(program.POWER, left=left, exponent=float(exponent))
-
-    def _sum(self, kernel, path):
-        return self._join(program.SUM, kernel, path)
 
     def _product(self, kernel, path):
         """Return SCALE of an operand if the other is a constant, else PRODUCT."""
@@ -276,20 +259,15 @@ def is_decreasing(struct):
 
 def distance_leaves(struct):
     """Return the indices of a compiled kernel's functions of a scaled distance."""
-    scaled = [
-        leaf.code
-        for leaf in TABLE
-        if leaf.stationary and "length_scale" in leaf.parameters
-    ]
-    return np.flatnonzero(np.isin(struct.code, scaled))
+    scales = struct.n_scales > 0
+    return np.flatnonzero(scales & (struct.code < dot_product.FIRST_DOT_PRODUCT))
 
 
 def params_in_units(kernel, spread, varying):
     """Return the parameters (P,) of a kernel, with length-scales in the units of X.
 
-    One factor multiplies all length-scales that are not "fixed", so that their
-    geometric mean is that of the default kernel and their ratios stay. Features that
-    are not `varying`, (D,) bool, do not count.
+    One factor takes the geometric mean of those that are not "fixed" to that of the
+    default kernel. Features that are not `varying`, (D,) bool, do not count.
     """
     struct, free, *_ = compile_kernel(kernel, len(spread), np.float64)
     moves, counts = np.zeros((2, len(free)), dtype=bool)  # (P,)

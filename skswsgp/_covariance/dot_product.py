@@ -79,11 +79,7 @@ def arc_cosine_profile(order, A, rows, B, n, inv_scale, op, sigma2, values, slop
 
 @njit
 def inner_products_vjp(leaf, A, rows, B, n, adjoint, at, d_log, d_A, d_B, inputs):
-    """Add the derivatives by log length-scales and coordinates, from adjoint[op] by s.
-
-    They are added to d_log and, if `inputs` is true, to d_A and d_B. `leaf` holds
-    inv_scale, the index of the first length-scale, their number, and op.
-    """
+    """Add the derivatives by log length-scales and, if `inputs`, by coordinates."""
     inv_scale, scale, n_scales, op = leaf
     for i in single(0, rows):
         start = at + row_start(i, n)

@@ -1,8 +1,7 @@
 """The pairs of points of a tile, numbered row by row.
 
 Point i of A makes a row of pairs with points j of B. A rectangle has j < n in each row.
-A triangle, for which n = TRIANGLE, has B = A and j <= i, and its pairs
-j = i are a point with itself.
+A triangle, n = TRIANGLE, has B = A and j <= i; its pairs j = i are a point with itself.
 """
 
 from skswsgp._compiled.jit import njit_small

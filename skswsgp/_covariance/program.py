@@ -8,10 +8,10 @@ objective by these covariances back to parameters and coordinates.
 
 Coordinates have one column a point, (n_features, n_points), so that loops over points
 are contiguous. The results of operation `op` on a tile are values[op, at:end], and
-`slopes` and `adjoint` are laid out alike, all (n_ops, pairs). Functions index them in
-place, since a view of a row would cost more than the arithmetic on it. Adjoints that
-sum over pairs store nothing in the same loop: otherwise the place of an array in memory
-could decide whether the loop is vectorised, and so the order of the sum.
+`slopes` and `adjoint` are laid out alike, all (n_ops, pairs); a view of a row would
+cost more than the arithmetic on it. Adjoints that sum over pairs store nothing in the
+same loop: the place of an array in memory could then decide whether the loop is
+vectorised, and so the order of the sum.
 """
 
 from typing import NamedTuple
@@ -165,11 +165,8 @@ def combine_vjp(code, left, right, exponent, op, extra, values, adjoint, at, end
     else:  # POWER
         for p in team_range(at, end):
             base = values[left, p]  # 0 for distant points, where a root has no slope
-            slope = (
-                exponent * base ** (exponent - 1.0)
-                if base != 0.0 or exponent >= 1.0
-                else 0.0
-            )
+            known = base != 0.0 or exponent >= 1.0
+            slope = exponent * base ** (exponent - 1.0) if known else 0.0
             adjoint[left, p] = adjoint[op, p] * slope
     barrier()
     return team_sum(amount)
@@ -180,15 +177,13 @@ def tile_vjp(kernel, A, rows, B, n, tile, at, d_log, d_A, d_B, inputs):
     """Add the derivatives of an objective, from tile.adjoint[-1] by the covariances.
 
     Derivatives by log parameters are added to d_log, (P,), and if `inputs` is true
-    those by A and B to d_A and d_B, shaped like A and B; these may be one array. `tile`
-    is a struct with `values` and `slopes` of `fill_tile` and with `adjoint`, which is
-    overwritten.
+    those by A and B to d_A and d_B, which may be one array. Overwrites tile.adjoint.
     """
     values, slopes, adjoint = tile.values, tile.slopes, tile.adjoint
     scales, end = kernel.inv_scale, at + row_start(rows, n)
     for op in range(kernel.code.shape[0] - 1, -1, -1):
         code, slot, power = kernel.code[op], kernel.extra[op], kernel.exponent[op]
-        first, count = kernel.scale[op], kernel.n_scales[op]
+        leaf = scales, kernel.scale[op], kernel.n_scales[op], op
         left, right = kernel.left[op], kernel.right[op]
         extra = kernel.params[slot] if slot >= 0 else 0.0
         by_log = 0.0
@@ -206,15 +201,11 @@ def tile_vjp(kernel, A, rows, B, n, tile, at, d_log, d_A, d_B, inputs):
                     code, op, values, slopes, adjoint, at, end
                 )
             profile_vjp(op, slopes, adjoint, at, end)
-            stationary.length_scales_vjp(
-                scales, first, count, op, A, rows, B, n, adjoint, at, d_log
-            )
+            stationary.length_scales_vjp(leaf, A, rows, B, n, adjoint, at, d_log)
             if inputs:
-                stationary.distances_vjp(
-                    scales, op, A, rows, B, n, adjoint, at, d_A, d_B
-                )
+                stationary.distances_vjp(leaf, A, rows, B, n, adjoint, at, d_A, d_B)
         else:
-            sigma2, leaf = extra * extra, (scales, first, count, op)
+            sigma2 = extra * extra
             if code != dot_product.POLYNOMIAL:
                 order, own = code - dot_product.ARC_COSINE0, (values, slopes, adjoint)
                 by_log = dot_product.norms_vjp(

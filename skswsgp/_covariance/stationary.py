@@ -92,10 +92,12 @@ def add_scale_gradient(scale, n_scales, d, amount, d_log):
 
 
 @njit
-def length_scales_vjp(
-    inv_scale, scale, n_scales, op, A, rows, B, n, adjoint, at, d_log
-):
-    """Add to d_log the derivatives by log length-scales, from adjoint[op] by r2."""
+def length_scales_vjp(leaf, A, rows, B, n, adjoint, at, d_log):
+    """Add to d_log the derivatives by log length-scales, from adjoint[op] by r2.
+
+    `leaf` holds inv_scale, the index of the first length-scale, their number, and op.
+    """
+    inv_scale, scale, n_scales, op = leaf
     D = A.shape[0]
     for d in range(D % 4):
         first = 0.0
@@ -119,20 +121,17 @@ def length_scales_vjp(
                 second += weight * t * t
                 third += weight * u * u
                 fourth += weight * v * v
-        first = -2.0 * inv_scale[op, d] ** 2 * team_sum(first)
-        second = -2.0 * inv_scale[op, d + 1] ** 2 * team_sum(second)
-        third = -2.0 * inv_scale[op, d + 2] ** 2 * team_sum(third)
-        fourth = -2.0 * inv_scale[op, d + 3] ** 2 * team_sum(fourth)
-        add_scale_gradient(scale, n_scales, d, first, d_log)
-        add_scale_gradient(scale, n_scales, d + 1, second, d_log)
-        add_scale_gradient(scale, n_scales, d + 2, third, d_log)
-        add_scale_gradient(scale, n_scales, d + 3, fourth, d_log)
+        sums = first, second, third, fourth
+        for k in range(4):
+            first = -2.0 * inv_scale[op, d + k] ** 2 * team_sum(sums[k])
+            add_scale_gradient(scale, n_scales, d + k, first, d_log)
     barrier()
 
 
 @njit
-def distances_vjp(inv_scale, op, A, rows, B, n, adjoint, at, d_A, d_B):
+def distances_vjp(leaf, A, rows, B, n, adjoint, at, d_A, d_B):
     """Add to d_A and d_B the derivatives by coordinates, from adjoint[op] by r2."""
+    inv_scale, _, _, op = leaf
     for d in team_range(0, A.shape[0]):
         w = 2.0 * inv_scale[op, d] ** 2
         for i in range(rows):

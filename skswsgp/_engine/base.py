@@ -19,12 +19,11 @@ class Engine(ABC):
     ----------
     model : Model
         The model on the host, which training modifies. A caller that changes its arrays
-        reads this attribute again after each call of `steps`, and makes the changes
-        before the next call of the engine.
+        reads it again after each call of `steps`, and before the next call.
     all_inducing : ndarray of shape (1, M), or None
-        The list of every inducing point if all rows share it (`DenseCpuEngine`).
-        `steps`, `predict` and `bound` do not read `active` then. The other methods of
-        evaluation need it, and kriging is not available.
+        The list of every inducing point if all rows share it (`DenseCpuEngine`);
+        `steps`, `predict` and `bound` do not read `active` then, and there is no
+        kriging.
     optimizer : Optimizer
         Adam's moments, on the host, from `prepare_training` on.
     jitter_counts : ndarray of shape (k, 2)
@@ -63,23 +62,17 @@ class Engine(ABC):
     def close(self):
         """Release the memory of the device; the model stays on the host."""
 
-    # --- training -----------------------------------------------------------------
-
     @abstractmethod
     def prepare_training(self, n, free, log_bounds, feature_scale, optimizer=None):
         """Allocate arrays for minibatches of n rows.
 
         `free` (P,), `log_bounds` (P, 2) and `feature_scale` (D,) are those of
-        `Optimizer`. Training continues from the moments of `optimizer` if their shapes
-        suit the model.
+        `Optimizer`. Training continues from the moments of `optimizer` if these fit.
         """
 
     @abstractmethod
     def make_loader(self, data, neighbors):
-        """Return an object whose `batch(rows)` is what `steps` takes.
-
-        `data` are `TrainingRows`, `neighbors` is their `NeighborTracker`.
-        """
+        """Return an object whose `batch(rows)` of `data` is what `steps` takes."""
 
     @abstractmethod
     def steps(self, batch, n, rates):
@@ -91,8 +84,6 @@ class Engine(ABC):
     @abstractmethod
     def finish_epoch(self):
         """Return the sums of weighted E log p(y | f) and KL_w since the last call."""
-
-    # --- evaluation ---------------------------------------------------------------
 
     def predict(self, X, active, with_variance):
         """Return mu (n, Q) and v (n, Q), or None, of eq. 13 for the rows of X."""
@@ -130,22 +121,16 @@ class Engine(ABC):
     def _fill(self, name, rows, results):
         """Fill results of n rows, NaN so far; a loop takes `rows`, then `results`."""
 
-    # --- kriging: the model holds rows of data in the place of inducing points ----
-
     @abstractmethod
     def load_kriging(self, batch, n):
-        """Set the rows for the next calls of `kriging_gradients`, n for each call.
-
-        A row of batch.y holds Q targets and Q ratios of noise, see `_point.kriging`.
-        """
+        """Set the rows for calls of `kriging_gradients`, n for each; see `kriging`."""
 
     @abstractmethod
     def kriging_gradients(self, start):
         """Return the derivatives of sum_i weight_i log p(y_i | m_w) for n rows.
 
-        The n rows begin at row `start` of the loaded batch. The derivatives and the sum
-        itself are in the first chunk of the returned `Gradients`, which the next call
-        overwrites. The sum is NaN where a covariance matrix cannot be factorised.
+        The rows begin at `start`. The derivatives and the sum, NaN after a failure, are
+        in the first chunk of the returned `Gradients`, which the next call overwrites.
         Kernel parameters and noise may change between calls.
         """
 

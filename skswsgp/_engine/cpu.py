@@ -2,14 +2,8 @@
 
 import numpy as np
 
-from skswsgp._compiled.threads import (
-    CHUNKS,
-    MICROSECONDS_PER_NEW_THREAD,
-    microseconds_per_point,
-    parallel_region,
-    run_in_threads,
-    threads_for,
-)
+from skswsgp._compiled import threads
+from skswsgp._compiled.threads import CHUNKS, microseconds_per_point, threads_for
 from skswsgp._engine import cpu_adam, cpu_loops
 from skswsgp._engine.base import Engine
 from skswsgp._neighbors.search import make_scan
@@ -47,22 +41,19 @@ class CpuEngine(Engine):
     def close(self):
         """Release nothing: all memory is that of the host."""
 
-    # --- training -----------------------------------------------------------------
-
     def prepare_training(self, n, free, log_bounds, feature_scale, optimizer=None):
         fresh = adam_step.make_optimizer(self.model, free, log_bounds, feature_scale)
         self.optimizer = adam_step.reuse_moments(optimizer, fresh)
         work = n * microseconds_per_point(self.n_neighbors)
         self.step_threads = threads_for(work, self.n_threads)
-        model, H, (blocks, lists) = self.model, self.n_neighbors, self._sizes(n)
+        model, H, dense = self.model, self.n_neighbors, self.all_inducing is not None
+        blocks, lists = (
+            (CHUNKS, 1) if dense else (n, n)
+        )  # of derivatives, of neighbours
         grads = allocate_gradients(model, blocks, H)
         self.grads = grads._replace(jitter_counts=self.jitter_counts)
         self.rows = cpu_adam.allocate_touched_rows(model, lists, H, self.step_threads)
         self.sums = np.zeros(2)
-
-    def _sizes(self, n):
-        """Return the numbers of blocks of derivatives and of lists in a minibatch."""
-        return n, n
 
     def make_loader(self, data, neighbors):
         return RowLoader(data, neighbors)
@@ -71,7 +62,7 @@ class CpuEngine(Engine):
         sums = np.zeros(2)
         if self.model.full:  # rows of L are read fastest in order
             batch = batch._replace(active=np.sort(batch.active, axis=1))
-        with parallel_region(self.step_threads) as variant:
+        with threads.parallel_region(self.step_threads) as variant:
             finished = self._take_steps(variant, batch, n, rates, sums)
         self.sums += sums
         adam_step.require_finite_training(self.sums if finished else np.full(2, np.nan))
@@ -86,8 +77,6 @@ class CpuEngine(Engine):
         sums, self.sums = self.sums, np.zeros(2)
         return sums
 
-    # --- evaluation and kriging ---------------------------------------------------
-
     def _fill(self, name, rows, results):
         loop = getattr(cpu_loops, name)
         works = self.work if loop is cpu_loops.expectation_rows else self.factor
@@ -95,15 +84,14 @@ class CpuEngine(Engine):
 
     def _run(self, loop, works, rows, *arguments):
         """Run a loop over rows, on as many threads as have work arrays in `works`."""
-        threads = len(works.a)
-        run_in_threads(loop, threads, len(rows), self.model, works, rows, *arguments)
+        arguments = self.model, works, rows, *arguments
+        threads.run_in_threads(loop, len(works.a), len(rows), *arguments)
 
     def load_kriging(self, batch, n):
-        H = batch.active.shape[1]
-        self.batch, self.n = batch, n
-        work = n * microseconds_per_point(H)
-        threads = threads_for(work, self.n_threads, MICROSECONDS_PER_NEW_THREAD)
-        self.step_work = Workspace(*(array[:threads] for array in self.work))
+        self.batch, self.n, H = batch, n, batch.active.shape[1]
+        least = threads.MICROSECONDS_PER_NEW_THREAD
+        k = threads_for(n * microseconds_per_point(H), self.n_threads, least)
+        self.step_work = Workspace(*(array[:k] for array in self.work))
         self.grads = allocate_gradients(self.model, 1, H)
 
     def kriging_gradients(self, start):
@@ -125,9 +113,6 @@ class DenseCpuEngine(CpuEngine):
     def prepare_training(self, n, *arguments, **options):
         super().prepare_training(n, *arguments, **options)
         self.stack = allocate_stack(self.model, n, self.n_threads)
-
-    def _sizes(self, n):
-        return CHUNKS, 1
 
     def _take_steps(self, variant, batch, n, rates, sums):
         shared = self.all_inducing, self.factor, self.work, self.stack

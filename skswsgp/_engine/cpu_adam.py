@@ -3,7 +3,8 @@
 The cost of a step depends on the inducing points that its minibatch touches, not on M.
 Each touched row of Z, m and S gets a slot, in which its derivatives are added up in the
 order of the data; then the row takes its step. The inducing points are divided into
-parts, one for each thread. Results do not depend on the number of parts.
+parts, one for each thread. Results do not depend on the number of parts. The functions
+from `update` on are called within `parallel_region`.
 """
 
 from collections import namedtuple
@@ -16,11 +17,7 @@ from skswsgp._compiled.linalg import padded
 from skswsgp._compiled.threads import CHUNKS
 from skswsgp._engine.cpu_loops import dense_gradients, local_gradients
 from skswsgp._point.adam_step import update_parameters, update_row
-from skswsgp._point.full_covariance import (
-    PANEL_COLUMNS,
-    clear_factor_row,
-    factor_panel_vjp,
-)
+from skswsgp._point.full_covariance import PANEL_COLUMNS, factor_panel_vjp
 
 # The inducing points that a minibatch touches, and derivatives by their rows.
 # Arrays but `slot` and `d_L` have a leading axis of parts, which `part_view` removes.
@@ -61,11 +58,7 @@ def allocate_touched_rows(model, lists, H, parts):
 
 @njit
 def list_uses(slot, touched, active, start, lists, first, last, ends, use, use_slot):
-    """List the uses of rows `first` to `last` and give each touched row a slot.
-
-    The lists are active[start : start + lists]. Modifies all arrays but `active`.
-    Returns the number of slots.
-    """
+    """List the uses of rows `first` to `last`; give a slot to each, count them."""
     uses = 0
     for i in range(lists):
         for h in range(active.shape[1]):
@@ -102,12 +95,11 @@ def add_uses(derivatives, lists, ends, use, use_slot, count, out):
 def gather_derivatives(model, rows, p, parts, active, start, lists, grads):
     """Add up the derivatives by m, s and Z of the touched points of part p."""
     part = part_view(rows, p)
-    M = model.Z.shape[0]
-    first, last = p * M // parts, (p + 1) * M // parts
-    ends, use, use_slot = part.ends, part.use, part.use_slot
+    first, last = p * len(model.Z) // parts, (p + 1) * len(model.Z) // parts
+    ends, use, use_slot, slots = part.ends, part.use, part.use_slot, part.slot
     count = list_uses(
-        part.slot, part.touched, active, start, lists, first, last, ends, use, use_slot,
-    )  # fmt: skip
+        slots, part.touched, active, start, lists, first, last, ends, use, use_slot
+    )
     part.count[0] = count
     add_uses(grads.d_m, lists, ends, use, use_slot, count, part.d_m)
     if model.train_inducing:
@@ -116,7 +108,10 @@ def gather_derivatives(model, rows, p, parts, active, start, lists, grads):
         add_uses(grads.d_s, lists, ends, use, use_slot, count, part.d_s)
         return
     for i in range(count):
-        clear_factor_row(part.d_L, part.touched[i])
+        row = part.touched[i]
+        for q in range(part.d_L.shape[0]):
+            for j in range(row + 1):
+                part.d_L[q, row, j] = 0.0
 
 
 @njit
@@ -140,24 +135,19 @@ def update_part(model, optimizer, rows, p, rate):
         update_row(model, optimizer, part, i, part.touched[i], rate)
 
 
-# --- whole steps; to be called within `parallel_region` -------------------------------
-
-
 @njit_parallel
 def update(model, optimizer, rows, active, start, lists, grads, rate):
     """Take a step of Adam with the gradients of active[start : start + lists]."""
     parts = rows.touched.shape[0]
     for part in prange(parts):
-        gather_derivatives(
-            model, rows, np.int64(part), parts, active, start, lists, grads
-        )
+        p = np.int64(part)
+        gather_derivatives(model, rows, p, parts, active, start, lists, grads)
         if not model.full:
-            update_part(model, optimizer, rows, np.int64(part), rate)
+            update_part(model, optimizer, rows, p, rate)
     if model.full:  # derivatives by L read rows of all parts, before any of them moves
         for part in prange(parts):
-            factor_part_vjp(
-                model, rows, np.int64(part), parts, active, start, lists, grads
-            )
+            p = np.int64(part)
+            factor_part_vjp(model, rows, p, parts, active, start, lists, grads)
         for part in prange(parts):
             update_part(model, optimizer, rows, np.int64(part), rate)
     update_parameters(model, optimizer, grads, rate)
@@ -188,16 +178,11 @@ def local_steps(model, optimizer, rows, batch, n, rates, works, grads, sums):
 
 @njit
 def dense_steps(model, optimizer, rows, batch, n, rates, shared, grads, sums):
-    """Take steps as `local_steps` does, with one K for all rows.
-
-    `shared` holds the list of all inducing points (1, M), the work arrays of K, those
-    of threads, and the `DenseStack`.
-    """
+    """Take steps as `local_steps` does, with one K; see `DenseCpuEngine`."""
     all_inducing, factors, works, stack = shared
     for k in range(rates.shape[0]):
-        dense_gradients(
-            model, batch, k * n, n, all_inducing, factors, works, stack, grads
-        )
+        at = k * n
+        dense_gradients(model, batch, at, n, all_inducing, factors, works, stack, grads)
         if not finish_step(grads, sums):
             return False
         update(model, optimizer, rows, all_inducing, 0, 1, grads, rates[k])

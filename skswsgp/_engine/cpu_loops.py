@@ -2,7 +2,9 @@
 
 A minibatch is cut into CHUNKS pieces whatever the number of threads. Each piece has its
 own accumulators, which are added in order, so results do not depend on the number of
-threads. Work arrays belong to threads, accumulators to chunks.
+threads. Work arrays belong to threads, accumulators to chunks. Loops with `prange` are
+called within `parallel_region`; in the others thread t takes rows `first` to `last`.
+`CpuEngine` passes arrays of the rows, results and jitter counts to all of them.
 """
 
 import numpy as np
@@ -28,22 +30,17 @@ def clear_chunk(grads, chunk):
     grads.sums[chunk] = 0.0
 
 
-# --- gradients ------------------------------------------------------------------------
-
-
 @njit
 def gradient_chunk(model, batch, start, n, c, works, t, grads):
     """Compute gradients of chunk c of n rows from `start`, each with its own K_w."""
     work = thread_view(works, t)
     clear_chunk(grads, c)
-    H = batch.active.shape[1]
+    X, y, active, H = batch.X, batch.y, batch.active, batch.active.shape[1]
     first, last = chunk_bounds(c, n)
     for i in range(first, last):
         row = start + i
         weight = batch.weight[row]
-        ell, kl, jitter = bound.point_bound(
-            model, batch.X, batch.y, batch.active, row, H, work
-        )
+        ell, kl, jitter = bound.point_bound(model, X, y, active, row, H, work)
         bound.count_jitter(model.jitter, jitter, grads.jitter_counts, c)
         grads.sums[c, 0] += weight * ell
         grads.sums[c, 1] += weight * kl
@@ -94,8 +91,7 @@ def end_dense_step(model, batch, start, n, kl, jitter, factors, stack, grads):
     share = total * model.kl_weight / model.total_weight
     divergence_vjp(model, factor, M, share, grads, 1)  # block 1 has been added by now
     add_blocks(model, grads, 1)
-    A, R, adjoint = stack.A, stack.R, factor.adjoint
-    covariance_vjp(factor.d_K, A, R, n, M, jitter, adjoint)
+    covariance_vjp(factor.d_K, stack.A, stack.R, n, M, jitter, factor.adjoint)
     Z, d_Z, d_log = factor.points, grads.d_Z[0], grads.d_log[0]
     moving = model.train_inducing
     tile_vjp(model, Z, M, Z, TRIANGLE, factor, 0, d_log, d_Z, d_Z, moving)
@@ -129,9 +125,6 @@ def add_chunks(grads):
         add_block(grads.sums, c)
 
 
-# --- gradients of a minibatch; to be called within `parallel_region` ------------------
-
-
 @njit_parallel
 def local_gradients(model, batch, start, n, works, grads):
     """Compute gradients of n rows of the batch from `start`, each with its own K_w."""
@@ -147,17 +140,12 @@ def dense_gradients(model, batch, start, n, all_inducing, factors, works, stack,
     kl, jitter = factorise_all(model, all_inducing, factors, grads.jitter_counts)
     if jitter >= 0.0:
         for chunk in prange(CHUNKS):
-            c = np.int64(chunk)
-            t = get_thread_id()
+            c, t = np.int64(chunk), get_thread_id()
             dense_gradient_chunk(
                 model, batch, start, n, c, factors, works, t, stack, grads
             )
         end_dense_step(model, batch, start, n, kl, jitter, factors, stack, grads)
         add_chunks(grads)
-
-
-# --- evaluation: thread t takes rows `first` to `last` --------------------------------
-# `CpuEngine` passes arrays of the rows, results and jitter counts to all of them.
 
 
 @njit_range
@@ -177,8 +165,7 @@ def dense_posterior_rows(
     M = model.Z.shape[0]
     for row in range(first, last):
         bound.fill_dense_point(model, X, row, factor, work, stack.column[t])
-        kxx = work.values[work.values.shape[0] - 1, bound.OWN]
-        evaluate.store_posterior(model, factor, work, bound.CROSS, kxx, row, M, mu, v)
+        evaluate.store_posterior(model, factor, work, 0, row, M, mu, v)
 
 
 @njit_range
@@ -223,9 +210,6 @@ def dense_bound_rows(
         ell[row] = bound.dense_bound(model, X, y, row, factor, work, stack.column[t])
 
 
-# --- kriging --------------------------------------------------------------------------
-
-
 @njit_range
 def kriging_rows(first, last, t, model, works, X, active, mu, v, counts):
     """Compute mu and F of kriging, (n, Q)."""
@@ -238,7 +222,7 @@ def kriging_rows(first, last, t, model, works, X, active, mu, v, counts):
 def kriging_gradient_chunks(first, last, t, model, batch, start, n, works, grads):
     """Compute derivatives of the log density of chunks `first` to `last` of n rows."""
     work = thread_view(works, t)
-    H = batch.active.shape[1]
+    X, y, active, H = batch.X, batch.y, batch.active, batch.active.shape[1]
     for c in range(first, last):
         clear_chunk(grads, c)
         d_log, d_noise = grads.d_log[c], grads.d_noise[c]
@@ -246,9 +230,8 @@ def kriging_gradient_chunks(first, last, t, model, batch, start, n, works, grads
         for row in range(start + begin, start + end):
             weight = batch.weight[row]
             grads.sums[c, 0] += weight * log_density_vjp(
-                model, batch.X, batch.y, batch.active, row, H, weight, work, d_log,
-                d_noise,
-            )  # fmt: skip
+                model, X, y, active, row, H, weight, work, d_log, d_noise
+            )
 
 
 def kriging_gradients(model, batch, start, n, works, grads):

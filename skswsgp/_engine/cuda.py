@@ -30,9 +30,7 @@ class CudaEngine(Engine):
 
     def __init__(self, model, n_neighbors, n_threads):
         cuda_runtime.require()
-        self._device_model = self._optimizer = self._sums = None
-        self._grads = self._rows = self._device_counts = None
-        self._forget_kriging()
+        self._forget_arrays()
         super().__init__(model, n_neighbors, n_threads)
         self._pool = cuda_workspace.WorkspacePool(model, n_neighbors)
         self._host_counts = np.zeros(2, np.int64)
@@ -41,15 +39,9 @@ class CudaEngine(Engine):
         self._stream = cuda.stream()  # for steps; the default stream waits for it
         self._buffer = DoubleBuffer(self._stream)
 
-    # --- the model on the host and on the device ----------------------------------
-
     @property
     def model(self):
-        """The model on the host, with the results of all steps so far.
-
-        The engine assumes that the caller changes the arrays, and sends them to the
-        device before it uses them again.
-        """
+        """The model on the host, after all steps so far; the caller may change it."""
         self._fetch_model()
         self._newest = "host"
         return self._host_model
@@ -86,8 +78,7 @@ class CudaEngine(Engine):
             self._device_model = send(self._host_model, "the model")
         elif self._newest == "host":
             self._copy_fields(self._host_model._fields, to_device=True)
-        if self._newest == "host":
-            self._newest = "both"
+        self._newest = "device" if self._newest == "device" else "both"
         return self._device_model
 
     @property
@@ -113,9 +104,8 @@ class CudaEngine(Engine):
             self._fetch_model()
             self._host_counts = self.jitter_counts[0]
         finally:
-            self._device_model = self._optimizer = self._sums = None
-            self._grads = self._rows = self._device_counts = self._pool.work = None
-            self._forget_kriging()
+            self._pool.work = None
+            self._forget_arrays()
             for holder in (*self._holders, self._buffer):
                 holder.close()
             cuda_runtime.collect()
@@ -127,8 +117,6 @@ class CudaEngine(Engine):
 
     def place_matrix(self, matrix):
         return place_matrix(matrix, self._holders)
-
-    # --- training -----------------------------------------------------------------
 
     def prepare_training(self, n, free, log_bounds, feature_scale, optimizer=None):
         self._send_model()
@@ -151,12 +139,11 @@ class CudaEngine(Engine):
         """Queue the steps and return before they are done."""
         model, H = self._send_model(), self.n_neighbors
         self._newest = "device"
-        batch = send(batch, "rows of data")
         steps, touched = len(rates), len(self._rows.touched)
         rates, count = self._buffer.send(rates, np.zeros(steps, np.int64))
         grads = self._grads._replace(jitter_counts=self._device_counts)
-        rows = self._rows._replace(count=count)
-        arrays = model, self._optimizer, batch, rates, self._pool.work, grads, rows
+        data, rows = send(batch, "rows of data"), self._rows._replace(count=count)
+        arrays = model, self._optimizer, data, rates, self._pool.work, grads, rows
         arrays = cuda_arrays.ready(*arrays, self._sums)
         model, optimizer, batch, rates, work, grads, rows, sums = arrays
         blocks, threads, _, shared = self._pool.launch(n)
@@ -182,28 +169,25 @@ class CudaEngine(Engine):
             self._compiled[kernel] = kernel.specialize(*arguments)
         self._compiled[kernel][blocks, threads, self._stream, shared](*arguments)
 
-    # --- evaluation ---------------------------------------------------------------
-
     def _fill(self, name, rows, results):
         kernel, model = getattr(kernels, name), self._send_model()
-        for part in parts_that_fit(*rows, *results):
+        row = sum(array.nbytes for array in (*rows, *results)) / max(len(rows[0]), 1)
+        fitting = int(cuda_runtime.budget("evaluated rows") / max(row, 1))
+        for part in row_blocks(len(rows[0]), max(1, min(fitting, ROWS_AT_ONCE))):
             n = part.stop - part.start
             self._make_room(n)
             inputs = [send_array(array[part], "rows") for array in rows]
             outputs = [send_array(array[part], "results") for array in results]
-            launch = kernel[self._pool.launch(n)]
             arrays = *inputs, *outputs, self._device_counts
-            launch(model, self._pool.work, n, *arrays)
+            kernel[self._pool.launch(n)](model, self._pool.work, n, *arrays)
             for result, array in zip(results, outputs, strict=True):
                 if result.size:
                     result[part] = array.copy_to_host()
 
-    # --- kriging ------------------------------------------------------------------
-
     def load_kriging(self, batch, n):
-        model = self._host_model
+        model, self._n = self._host_model, n
         self._kriging_batch = self._ready = None
-        self._kriging_batch, self._n = send(batch, "rows of data"), n
+        self._kriging_batch = send(batch, "rows of data")
         self._host_grads = allocate_gradients(model, 1, batch.active.shape[1])
         self._make_room(n)
         columns = len(model.params) + len(model.noise) + 1
@@ -238,15 +222,9 @@ class CudaEngine(Engine):
         self._copy_fields(PARAMETERS, to_device=True)
         return model
 
-    def _forget_kriging(self):
-        """Release the arrays of kriging on the device."""
+    def _forget_arrays(self):
+        """Release arrays on the device."""
+        self._device_model = self._optimizer = self._sums = None
+        self._grads = self._rows = self._device_counts = None
         self._kriging_batch = self._results = None
         self._ready = None  # arguments of `kriging_gradients`, prepared for launching
-
-
-def parts_that_fit(*arrays):
-    """Yield slices of the rows of arrays, small enough for the device's memory."""
-    n = len(arrays[0])
-    row = sum(array.nbytes for array in arrays) / max(n, 1)
-    size = int(cuda_runtime.budget("evaluated rows") / max(row, 1))
-    yield from row_blocks(n, max(1, min(size, ROWS_AT_ONCE)))

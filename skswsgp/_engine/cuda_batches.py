@@ -19,12 +19,9 @@ WHAT = "rows of data"
 
 
 def make_batches(data, neighbors, H, stream):
-    """Return the rows of a fit: on the device if they fit, else streamed to it.
-
-    `neighbors` finds their lists of H inducing points; `stream` is that of the steps.
-    """
-    D, itemsize = data.X.shape[1], data.y.itemsize
-    row = (D + data.y.shape[1] + 1) * itemsize + H * np.dtype(np.int32).itemsize
+    """Return the rows of a fit: on the device if they fit, else streamed to it."""
+    columns = data.X.shape[1] + data.y.shape[1] + 1
+    row = columns * data.y.itemsize + H * np.dtype(np.int32).itemsize
     resident = data.n_rows * row <= cuda_runtime.budget("training rows")
     make = ResidentBatches if resident else StreamedBatches
     return make(data, neighbors, H, stream)
@@ -50,9 +47,8 @@ class ResidentBatches:
             self.chosen = None
             self.chosen = allocate_batch(self.data, n, H)
         (index,) = self.buffer.send(rows)
-        blocks = min(1024, -(-n * H // THREADS))
-        launch = kernels.take_rows[blocks, THREADS, self.stream]
-        launch(self.all, index, n, self.chosen)
+        blocks = min(1024, -(-n * H // THREADS)), THREADS, self.stream
+        kernels.take_rows[blocks](self.all, index, n, self.chosen)
         return self.chosen
 
     def close(self):
@@ -67,9 +63,8 @@ class ResidentBatches:
             lists = self.neighbors.search.query(self.data.block(rows)[0])
             index = send_array(rows, "numbers of rows")
             lists = send_array(lists, "lists of neighbours")
-            blocks = min(1024, -(-lists.size // THREADS))
-            launch = kernels.put_lists[blocks, THREADS, self.stream]
-            launch(lists, index, self.all.active)
+            blocks = min(1024, -(-lists.size // THREADS)), THREADS, self.stream
+            kernels.put_lists[blocks](lists, index, self.all.active)
             self.neighbors.mark_current(rows)
 
 
@@ -86,7 +81,6 @@ class StreamedBatches:
         return Batch(*self.buffer.send(X, y, weight, self.neighbors.lookup(rows, X)))
 
     def close(self):
-        """Release the memory of the device."""
         self.buffer.close()
 
 
@@ -113,9 +107,9 @@ class Buffer(NamedTuple):
 class DoubleBuffer:
     """Two buffers that alternate, so that copies to one overlap with work on the other.
 
-    Copies have a stream of their own. The stream of the work waits for the copies that
-    it needs. Copies wait for the work that reads the arrays which they overwrite. The
-    host waits for the copies that were made from the buffer it is about to fill.
+    Copies have a stream of their own, and wait for the work that reads the arrays which
+    they overwrite. Work waits for the copies that it needs, and the host for the copies
+    that were made from the buffer it is about to fill.
     """
 
     def __init__(self, stream):
@@ -143,7 +137,6 @@ class DoubleBuffer:
         return buffer.on_device
 
     def close(self):
-        """Release the memory of the device."""
         self.buffers = [None, None]
 
     def _next_buffer(self, arrays):

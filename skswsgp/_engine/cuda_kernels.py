@@ -25,21 +25,9 @@ from skswsgp._point.kriging import log_density_vjp
 
 BITS_PER_WORD = 64  # bits of an entry of `DeviceTouchedRows.uses`
 
-
 # The inducing points that a minibatch touches, and derivatives by their rows
-DeviceTouchedRows = namedtuple(
-    "DeviceTouchedRows", "slot touched count uses d_m d_s d_Z d_L"
-)
-
-
-@njit
-def slot_and_stride():
-    """Return the slot of this team, which is its first row, and the number of teams."""
-    slot = cuda.blockIdx.x * cuda.blockDim.y + cuda.threadIdx.y
-    return slot, cuda.gridDim.x * cuda.blockDim.y
-
-
-# --- rows of training data ------------------------------------------------------------
+FIELDS = "slot touched count uses d_m d_s d_Z d_L"
+DeviceTouchedRows = namedtuple("DeviceTouchedRows", FIELDS)
 
 
 @kernel
@@ -70,9 +58,6 @@ def put_lists(lists, index, out):
         out[index[i], h] = lists[i, h]
 
 
-# --- a step ---------------------------------------------------------------------------
-
-
 @kernel
 def claim_rows(active, start, n, k, rows):
     """Give a slot in step k to each point that n rows use; a thread takes an entry."""
@@ -88,9 +73,9 @@ def claim_rows(active, start, n, k, rows):
 @kernel
 def gradients(model, batch, start, n, works, grads, rows):
     """Compute gradients of n rows from `start`, each in its own block and chunk."""
-    t, stride = slot_and_stride()
-    work, H = slot_view(works, t), batch.active.shape[1]
-    for b in range(t, n, stride):
+    work, t, own_rows = slot_view(works, n)
+    X, y, active, H = batch.X, batch.y, batch.active, batch.active.shape[1]
+    for b in own_rows:
         row = start + b
         weight = batch.weight[row]
         for p in team_range(0, grads.d_log.shape[1]):
@@ -98,9 +83,7 @@ def gradients(model, batch, start, n, works, grads, rows):
         for q in team_range(0, grads.d_noise.shape[1]):
             grads.d_noise[b, q] = 0.0
         barrier()
-        ell, kl, jitter = point_bound(
-            model, batch.X, batch.y, batch.active, row, H, work
-        )
+        ell, kl, jitter = point_bound(model, X, y, active, row, H, work)
         for slot in single(t, t + 1):
             count_jitter(model.jitter, jitter, grads.jitter_counts, slot)
             grads.sums[b, 0] = weight * ell
@@ -108,7 +91,7 @@ def gradients(model, batch, start, n, works, grads, rows):
         if jitter >= 0.0:
             bound_vjp(model, H, weight, jitter, work, grads, b, b)
         for h in team_range(0, H):
-            slot = rows.slot[batch.active[row, h]]
+            slot = rows.slot[active[row, h]]
             bit = np.uint64(1) << np.uint64(b % BITS_PER_WORD)
             cuda.atomic.or_(rows.uses, (slot, b // BITS_PER_WORD), bit)
         barrier()
@@ -116,11 +99,7 @@ def gradients(model, batch, start, n, works, grads, rows):
 
 @kernel
 def add_up(model, optimizer, active, start, n, k, rates, grads, rows, sums):
-    """Add up the derivatives by each touched row of Z, m and S; move the parameters.
-
-    The first block moves the parameters and adds the terms of the objective to `sums`.
-    The other blocks take a touched row at a time.
-    """
+    """Move the parameters and set `sums` in block 0; add up derivatives in others."""
     if cuda.blockIdx.x == 0:
         add_row_sums(grads, n, sums)
         for _ in single(0, 1):
@@ -205,63 +184,51 @@ def update_rows(model, optimizer, k, rates, rows):
         update_row(model, optimizer, rows, i, i, rates[k])
 
 
-# --- evaluation of n rows -------------------------------------------------------------
-
-
 @kernel
 def posterior_rows(model, works, n, X, active, mu, v, counts):
     """Compute mu and, if v (n, Q) has rows, v of eq. 13."""
-    t, stride = slot_and_stride()
-    work = slot_view(works, t)
-    for row in range(t, n, stride):
+    work, t, rows = slot_view(works, n)
+    for row in rows:
         evaluate.posterior_row(model, X, active, row, work, mu, v, counts, t)
 
 
 @kernel
 def weights_rows(model, works, n, X, active, weights, residual, counts):
     """Compute a = K_w^-1 k (n, H) and F = k(x, x) - k' a (n,)."""
-    t, stride = slot_and_stride()
-    work = slot_view(works, t)
-    for row in range(t, n, stride):
+    work, t, rows = slot_view(works, n)
+    for row in rows:
         evaluate.weights_row(model, X, active, row, work, weights, residual, counts, t)
 
 
 @kernel
 def inverse_rows(model, works, n, X, active, inverse, log_det, counts):
     """Compute K_w^-1 (n, H, H) and log |K_w| (n,)."""
-    t, stride = slot_and_stride()
-    work = slot_view(works, t)
-    for row in range(t, n, stride):
+    work, t, rows = slot_view(works, n)
+    for row in rows:
         evaluate.inverse_row(model, X, active, row, work, inverse, log_det, counts, t)
 
 
 @kernel
 def expectation_rows(model, works, n, y, mu, v, ell, d_mu, d_v, counts):
     """Compute E log p(y | f) (n,), f ~ N(mu, v), and derivatives by mu, v (n, Q)."""
-    t, stride = slot_and_stride()
-    work = slot_view(works, t)
-    for row in range(t, n, stride):
+    work, _, rows = slot_view(works, n)
+    for row in rows:
         evaluate.expectation_row(model, y, mu, v, row, work, ell, d_mu, d_v)
 
 
 @kernel
 def bound_rows(model, works, n, X, y, active, ell, kl, counts):
     """Compute E log p(y | f) (n,) and KL_w (n,)."""
-    t, stride = slot_and_stride()
-    work = slot_view(works, t)
-    for row in range(t, n, stride):
+    work, t, rows = slot_view(works, n)
+    for row in rows:
         evaluate.bound_row(model, X, y, active, row, work, ell, kl, counts, t)
-
-
-# --- kriging --------------------------------------------------------------------------
 
 
 @kernel
 def kriging_rows(model, works, n, X, active, mu, v, counts):
     """Compute mu and F of kriging, (n, Q)."""
-    t, stride = slot_and_stride()
-    work = slot_view(works, t)
-    for row in range(t, n, stride):
+    work, _, rows = slot_view(works, n)
+    for row in rows:
         evaluate.kriging_row(model, X, active, row, work, mu, v)
 
 
@@ -269,14 +236,12 @@ def kriging_rows(model, works, n, X, active, mu, v, counts):
 def kriging_gradients(model, batch, start, n, works, results):
     """Set row b of the results to the terms of row start + b of the batch, b < n.
 
-    A row of the results holds the derivatives of weight log p(y | m_w) by the
-    logarithms of the P kernel parameters and of the Q noise variances, and then the
-    value of weight log p(y | m_w).
+    These are the derivatives of weight log p(y | m_w) by the logarithms of the kernel
+    parameters and of the noise variances, and weight log p(y | m_w) itself.
     """
-    t, stride = slot_and_stride()
-    work = slot_view(works, t)
+    work, _, rows = slot_view(works, n)
     P, Q, H = model.params.shape[0], model.noise.shape[0], batch.active.shape[1]
-    for b in range(t, n, stride):
+    for b in rows:
         for j in team_range(0, results.shape[1]):
             results[b, j] = 0.0
         barrier()

@@ -57,10 +57,7 @@ class Triangle:
 
 
 def with_triangle(works, work, team):
-    """Return the work arrays of a slot, with R in the shared memory of a team.
-
-    `work` is returned as it is if the arrays of the launch are no `SharedWorkspace`.
-    """
+    """Return the work arrays of a slot, with R in shared memory if `works` has none."""
     if not isinstance(works, SharedWorkspace):
         return work
     side, dtype = len(work.chol), work.chol.dtype
@@ -70,21 +67,19 @@ def with_triangle(works, work, team):
 
 
 @njit
-def slot_view(works, slot):
-    """Return the work arrays of a slot, with R in shared memory where it fits."""
-    return with_triangle(works, thread_view(works, slot), cuda.threadIdx.y)
-
-
-# --- triangles of a GPU: a type that numba-cuda compiles ------------------------------
+def slot_view(works, n):
+    """Return the work arrays of this team's slot, the slot, and its share of n rows."""
+    slot = cuda.blockIdx.x * cuda.blockDim.y + cuda.threadIdx.y
+    work = with_triangle(works, thread_view(works, slot), cuda.threadIdx.y)
+    return work, slot, range(slot, n, cuda.gridDim.x * cuda.blockDim.y)
 
 
 def address(builder, scalar, index):
     """Return the address of a number in the shared memory of the launch."""
-    kind = ir.ArrayType(scalar, 0)
-    module = builder.module
-    numbers = module.globals.get("skswsgp_triangles")
+    kind, module, name = ir.ArrayType(scalar, 0), builder.module, "skswsgp_triangles"
+    numbers = module.globals.get(name)
     if numbers is None:
-        numbers = ir.GlobalVariable(module, kind, "skswsgp_triangles", addrspace=3)
+        numbers = ir.GlobalVariable(module, kind, name, addrspace=3)
         numbers.linkage, numbers.align = "external", 8
     return builder.gep(numbers, [ir.Constant(index.type, 0), index])
 
@@ -102,10 +97,7 @@ def gpu_triangle():
 
 
 def triangle_type(offset):
-    """Return the type of triangles, given `row_offset` for a GPU.
-
-    Its field `first` is the position of a triangle among the numbers in shared memory.
-    """
+    """Return the type of triangles, given `row_offset` for a GPU."""
     types, extending = cuda.types, cuda.extending
 
     class TriangleType(types.Type):
@@ -117,7 +109,7 @@ def triangle_type(offset):
     class TriangleModel(extending.models.StructModel):
         def __init__(self, manager, kind):
             members = {
-                "first": types.int64,
+                "first": types.int64,  # position among the numbers in shared memory
                 "shape": types.UniTuple(types.int64, 2),
                 "itemsize": types.int64,
                 "dtype": types.DType(kind.dtype),
@@ -166,10 +158,7 @@ def gpu_access():
 
 
 def factor_replacement(triangle_type):
-    """Return an intrinsic that replaces the array `chol` of a slot by a triangle.
-
-    It returns `work` as it is if the arrays of the launch are no `SharedWorkspace`.
-    """
+    """Return an intrinsic that replaces `chol` as `with_triangle` does."""
     types, at = cuda.types, Workspace._fields.index("chol")
 
     def keep(context, builder, signature, args):
@@ -197,9 +186,8 @@ def factor_replacement(triangle_type):
     return replace
 
 
-if cuda is not None:
-    if cuda.config.ENABLE_CUDASIM:
-        with_triangle = cuda.jit(device=True)(with_triangle)
-        slot_view = cuda.jit(device=True)(slot_view)
-    else:
-        with_triangle = gpu_triangle()
+if cuda is not None and cuda.config.ENABLE_CUDASIM:
+    with_triangle = cuda.jit(device=True)(with_triangle)
+    slot_view = cuda.jit(device=True)(slot_view)
+elif cuda is not None:
+    with_triangle = gpu_triangle()

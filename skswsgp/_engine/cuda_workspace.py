@@ -27,22 +27,12 @@ def team_size(H):
     return 32 if H <= 32 else 128 if H <= 64 else 256
 
 
-def block_shape(model, H):
-    """Return (team size, teams) of a block and its shared memory in bytes."""
-    threads = team_size(H), 1
-    return threads, bytes_in_shared(H, model.Z.itemsize, threads[1])
-
-
 class WorkspacePool:
-    """Work arrays of the slots: one for each row that a launch works on at once.
-
-    `work` is None before `make_room`, then a `SharedWorkspace` where R fits into shared
-    memory, else a `Workspace`. The model determines sizes only.
-    """
+    """Work arrays of the slots: one for each row that a launch works on at once."""
 
     def __init__(self, model, n_neighbors):
-        self.model, self.n_neighbors = model, n_neighbors
-        self.work = None
+        self.model, self.n_neighbors = model, n_neighbors  # the model gives sizes only
+        self.work = None  # `SharedWorkspace` where R fits in shared memory, `Workspace`
 
     def __len__(self):
         return 0 if self.work is None else len(self.work.K)
@@ -60,8 +50,9 @@ class WorkspacePool:
 
     def launch(self, n):
         """Return grid, block, stream and shared memory of a launch for n rows."""
-        threads, shared = block_shape(self.model, self.n_neighbors)
-        return min(len(self), n), threads, 0, shared
+        H = self.n_neighbors
+        shared = bytes_in_shared(H, self.model.Z.itemsize, 1)
+        return min(len(self), n), (team_size(H), 1), 0, shared
 
 
 def require_room(model, n, H):
@@ -89,8 +80,10 @@ def bytes_of_steps(model, n, H):
 
 def allocate_slot(model, H):
     """Return the work arrays of one slot on the host, without R if it is shared."""
-    work, (_, shared) = allocate_workspace(model, H, 1), block_shape(model, H)
-    return SharedWorkspace(*work._replace(chol=work.chol[:, :, :0])) if shared else work
+    work = allocate_workspace(model, H, 1)
+    if bytes_in_shared(H, model.Z.itemsize, 1) == 0:
+        return work
+    return SharedWorkspace(*work._replace(chol=work.chol[:, :, :0]))
 
 
 def bytes_of_slot(model, H):
@@ -123,8 +116,7 @@ def touched_arrays(model, n, H):
 
 def allocate_device_gradients(model, n, H):
     """Allocate the derivatives of n rows, each with a block and a chunk; no counts."""
-    arrays = gradient_arrays(model, n, H, H, n)
-    arrays = send_zeros(arrays, "derivatives of a minibatch")
+    arrays = send_zeros(gradient_arrays(model, n, H, H, n), "derivatives of rows")
     return Gradients(**arrays, jitter_counts=None)
 
 

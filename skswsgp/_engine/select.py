@@ -49,9 +49,8 @@ def make_kriging_engine(device, model, n_neighbors, n_threads):
 def choose_device(points, H, M):
     """Return "cuda" if there is an idle GPU and enough work for it, else "cpu".
 
-    The work is enough if it keeps one core busy for LEAST_GAIN times as long as the
-    kernels of a GPU compile. Where H = M the CPU factorises one K for all rows, and a
-    GPU one for each row. A GPU whose memory others use may be too full.
+    Where H = M the CPU factorises one K for all rows, and a GPU one for each row. A GPU
+    whose memory others use may be too full.
     """
     seconds = 1e-6 * points * microseconds_per_point(H)
     if H == M or seconds < LEAST_GAIN * COMPILATION_SECONDS:

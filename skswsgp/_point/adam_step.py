@@ -18,7 +18,6 @@ NOT_FINITE = (
 )
 STEPS_PER_BLOCK = 32  # minibatches between two checks of the neighbour lists
 
-
 # Bounds and units of steps, first and second moments, counts of steps
 Optimizer = namedtuple(
     "Optimizer", "free log_bounds feature_scale Z m s L params noise row_steps steps"
@@ -75,8 +74,7 @@ def adam_step(gradient, moments, row, j, first_scale, second_scale):
     """Return the step for a derivative; update moments[row, :, j] of (rows, 2, n)."""
     first = BETA1 * moments[row, 0, j] + (1.0 - BETA1) * gradient
     second = BETA2 * moments[row, 1, j] + (1.0 - BETA2) * gradient * gradient
-    moments[row, 0, j] = first
-    moments[row, 1, j] = second
+    moments[row, 0, j], moments[row, 1, j] = first, second
     return first * first_scale / (math.sqrt(second * second_scale) + EPSILON)
 
 
@@ -104,10 +102,7 @@ def step_factor(L, row, derivatives, moments, first, second):
 
 @njit_inline
 def update_row(model, optimizer, rows, i, at, rate):
-    """Take a step for the point in slot i of the touched rows, and free the slot.
-
-    `at` is the row of d_L with the derivatives by its row of L.
-    """
+    """Take a step for the point in slot i, with row `at` of d_L, and free the slot."""
     row = rows.touched[i]
     rows.slot[row] = -1
     optimizer.row_steps[row] += 1

@@ -8,9 +8,9 @@ that is n / N times Algorithm 1, line 13. Derivatives go to block `b` of the
 `Gradients`, sums over rows to chunk `c`. Formulas and notation are those of `posterior`
 and `divergence`.
 
-Functions with `dense` in their names serve H = M, where every inducing point is active
-and the model is the SVGP. K is then factorised, and its divergence counted, once a
-step, and a row costs O(M^2). d/dK = d_K + A' R + R' A, with the rows a_i and r_i.
+Functions with `dense` in their names serve H = M, the SVGP. All rows share one K, which
+is factorised, and its divergence counted, once a step, and a row costs O(M^2). d/dK =
+d_K + A' R + R' A, with the rows a_i and r_i.
 """
 
 import math
@@ -23,19 +23,9 @@ from skswsgp._compiled.linalg import jittered_cholesky, mean_diagonal, padded
 from skswsgp._compiled.team import barrier, single, team_range
 from skswsgp._covariance.pairs import TRIANGLE, row_start
 from skswsgp._covariance.program import fill_tile, tile_vjp
+from skswsgp._point import posterior
 from skswsgp._point.divergence import divergence, divergence_vjp
 from skswsgp._point.likelihoods import expected_log_prob
-from skswsgp._point.posterior import (
-    covariance_vjp,
-    cross_covariance_vjp,
-    posterior,
-    posterior_vjp,
-)
-
-# First pair of a row of X in its tile: with itself, with the inducing points
-OWN, CROSS = 0, 1
-
-# --- each row with its own K_w --------------------------------------------------------
 
 
 @njit
@@ -97,42 +87,15 @@ def factorise_point(model, X, active, row, H, work):
 
 
 @njit_inline
-def point_posterior(model, work, H):
-    """Set the `posterior` of the row that `factorise_point` has put into the tile."""
-    start = row_start(H, TRIANGLE)
-    kxx = work.values[work.values.shape[0] - 1, start + H]
-    posterior(model, work, work, start, kxx, H)
-
-
-@njit_inline
 def point_bound(model, X, y, active, row, H, work):
     """Return E log p(y | f), KL_w and jitter of one row; set what `bound_vjp` reads."""
     jitter = factorise_point(model, X, active, row, H, work)
-    ell = math.nan
-    kl = math.nan
+    ell = kl = math.nan
     if jitter >= 0.0:
         kl = divergence(model, work, H)
-        point_posterior(model, work, H)
+        posterior.posterior(model, work, work, row_start(H, TRIANGLE), H)
         ell = expected_log_prob(model, y, row, work)
     return ell, kl, jitter
-
-
-@njit
-def clear_columns(points, n):
-    """Set the first n columns to zero."""
-    for d in range(points.shape[0]):
-        for h in team_range(0, n):
-            points[d, h] = 0.0
-    barrier()
-
-
-@njit
-def copy_columns(points, n, out, b):
-    """Set out[b] to the first n columns of the points."""
-    for d in range(points.shape[0]):
-        for h in team_range(0, n):
-            out[b, d, h] = points[d, h]
-    barrier()
 
 
 @njit_inline
@@ -143,21 +106,23 @@ def bound_vjp(model, H, weight, jitter, work, grads, b, c):
     """
     kl_share = weight * model.kl_weight / model.total_weight
     divergence_vjp(model, work, H, kl_share, grads, b)
-    g = posterior_vjp(model, work, work, H, weight, grads, b)
-    covariance_vjp(work.d_K, work.a, work.half_adjoint, 1, H, jitter, work.adjoint)
-    top, start = work.values.shape[0] - 1, row_start(H, TRIANGLE)
-    cross_covariance_vjp(work.half_adjoint, work.a, g, H, work.adjoint, start)
-    work.adjoint[top, start + H] = g
-    barrier()
-    points, d_points, n = work.points, work.d_points, H + 1
+    g = posterior.posterior_vjp(model, work, work, H, weight, grads, b)
+    r, start = work.half_adjoint, row_start(H, TRIANGLE)
+    posterior.covariance_vjp(work.d_K, work.a, r, 1, H, jitter, work.adjoint)
+    posterior.cross_covariance_vjp(r, work.a, g, H, work.adjoint, start)
+    Z, d_Z, n = work.points, work.d_points, H + 1
     d_log, moving = grads.d_log[c], model.train_inducing
     if moving:
-        clear_columns(d_points, n)
-    tile_vjp(
-        model, points, n, points, TRIANGLE, work, 0, d_log, d_points, d_points, moving
-    )
+        for d in range(d_Z.shape[0]):
+            for h in team_range(0, n):
+                d_Z[d, h] = 0.0
+        barrier()
+    tile_vjp(model, Z, n, Z, TRIANGLE, work, 0, d_log, d_Z, d_Z, moving)
     if moving:
-        copy_columns(d_points, H, grads.d_Z, b)
+        for d in range(d_Z.shape[0]):
+            for h in team_range(0, H):
+                grads.d_Z[b, d, h] = d_Z[d, h]
+        barrier()
     for q in single(0, work.d_noise.shape[0]):
         grads.d_noise[c, q] += weight * work.d_noise[q]
 
@@ -169,9 +134,6 @@ def count_jitter(usual, jitter, jitter_counts, place):
         jitter_counts[place, 1] += 1
     elif jitter > 1.5 * usual:
         jitter_counts[place, 0] += 1
-
-
-# --- all rows with one K --------------------------------------------------------------
 
 
 DenseStack = namedtuple("DenseStack", "A R column d_column")
@@ -196,49 +158,41 @@ def factorise_dense(model, all_inducing, factor):
     Z, values, slopes = factor.points, factor.values, factor.slopes
     fill_tile(model, Z, M, Z, TRIANGLE, values, slopes, 0)
     jitter = factorise(model, factor, M)
-    kl = math.nan
-    if jitter >= 0.0:
-        kl = divergence(model, factor, M)
+    kl = divergence(model, factor, M) if jitter >= 0.0 else math.nan
     return kl, jitter
 
 
 @njit_inline
 def fill_dense_point(model, X, row, factor, work, column):
-    """Set the covariances of X[row] with itself and with all inducing points."""
+    """Set the covariances of X[row] with all inducing points, then with itself."""
     for d in range(X.shape[1]):
         column[d, 0] = X[row, d]
-    values, slopes, Z = work.values, work.slopes, factor.points
-    fill_tile(model, column, 1, column, TRIANGLE, values, slopes, OWN)
-    fill_tile(model, column, 1, Z, model.Z.shape[0], values, slopes, CROSS)
+    values, slopes, Z, M = work.values, work.slopes, factor.points, model.Z.shape[0]
+    fill_tile(model, column, 1, Z, M, values, slopes, 0)
+    fill_tile(model, column, 1, column, TRIANGLE, values, slopes, M)
 
 
 @njit_inline
 def dense_bound(model, X, y, row, factor, work, column):
     """Return E log p(y | f) of one row; set in `work` what `dense_bound_vjp` reads."""
     fill_dense_point(model, X, row, factor, work, column)
-    kxx = work.values[work.values.shape[0] - 1, OWN]
-    posterior(model, factor, work, CROSS, kxx, model.Z.shape[0])
+    posterior.posterior(model, factor, work, 0, model.Z.shape[0])
     return expected_log_prob(model, y, row, work)
 
 
 @njit_inline
 def dense_bound_vjp(model, i, weight, factor, work, stack, t, grads, c):
-    """Adjoint of `dense_bound` for row i of the minibatch.
-
-    Sets row i of the stack, from which d/dK follows; adds all else to chunk c.
-    """
+    """Adjoint of `dense_bound` for row i; sets row i of the stack, adds to chunk c."""
     M = model.Z.shape[0]
-    g = posterior_vjp(model, factor, work, M, weight, grads, c)
-    top = work.values.shape[0] - 1
-    work.adjoint[top, OWN] = g
-    cross_covariance_vjp(work.half_adjoint, work.a, g, M, work.adjoint, CROSS)
+    g = posterior.posterior_vjp(model, factor, work, M, weight, grads, c)
+    posterior.cross_covariance_vjp(work.half_adjoint, work.a, g, M, work.adjoint, 0)
     for h in range(M):
         stack.A[i, h] = work.a[0, h]
         stack.R[i, h] = work.half_adjoint[0, h]
     x, d_x, Z = stack.column[t], stack.d_column[t], factor.points
     d_log, moving = grads.d_log[c], model.train_inducing
-    tile_vjp(model, x, 1, x, TRIANGLE, work, OWN, d_log, d_x, d_x, moving)
+    tile_vjp(model, x, 1, x, TRIANGLE, work, M, d_log, d_x, d_x, moving)
     d_Z = grads.d_Z[c if moving else 0]
-    tile_vjp(model, x, 1, Z, M, work, CROSS, d_log, d_x, d_Z, moving)
+    tile_vjp(model, x, 1, Z, M, work, 0, d_log, d_x, d_Z, moving)
     for q in range(work.d_noise.shape[0]):
         grads.d_noise[c, q] += weight * work.d_noise[q]

@@ -103,7 +103,12 @@ def _divergence_by_K(c, inverse, alpha, s, S, full, H, scratch, product, sandwic
     """
     Q = alpha.shape[0]
     if full:
-        sum_matrices(S, sandwich)
+        for g in team_range(0, sandwich.shape[0]):
+            for h in range(sandwich.shape[0]):
+                sandwich[g, h] = 0.0
+                for q in range(Q):
+                    sandwich[g, h] += S[q, g, h]
+        barrier()
         linalg.transposed_product(sandwich, inverse, product, False)
     else:
         scale_rows(inverse, s, H, scratch, product)
@@ -115,17 +120,6 @@ def _divergence_by_K(c, inverse, alpha, s, S, full, H, scratch, product, sandwic
             weight = 0.5 * c * alpha[q, g]
             for h in range(g + 1):
                 d_K[g, h] += weight * alpha[q, h]
-    barrier()
-
-
-@njit_small
-def sum_matrices(S, out):
-    """Set out = sum_q S_q."""
-    for g in team_range(0, out.shape[0]):
-        for h in range(out.shape[0]):
-            out[g, h] = 0.0
-            for q in range(S.shape[0]):
-                out[g, h] += S[q, g, h]
     barrier()
 
 

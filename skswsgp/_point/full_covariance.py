@@ -66,19 +66,10 @@ def quadratic_form(L, q, rows, H, a, projection):
 
 
 @njit
-def clear_factor_row(d_L, row):
-    """Set the derivatives by a row of each L to zero."""
-    for q in range(d_L.shape[0]):
-        for j in range(row + 1):
-            d_L[q, row, j] = 0.0
-
-
-@njit
 def factor_row_vjp(L, q, active, at, d_S, h, d_row):
     """Add the derivatives by row active[at, h] of L to d_row.
 
-    d/dL_w = 2 d_S L_w, where the rows of L_w are active[at] and the symmetric d_S holds
-    the derivatives by S_w.
+    d/dL_w = 2 d_S L_w, where L_w are rows active[at] of L and d_S is symmetric.
     """
     row = active[at, h]
     for g in range(active.shape[1]):

@@ -27,26 +27,21 @@ from skswsgp._point.posterior import conditional_weights, covariance_vjp, weight
 def krige(model, work, H, q):
     """Set work.mean[q] to mu and work.variance[q] to F, for the tile of `fill_point`.
 
-    Sets work.a, and work.alpha[q] = C^-1 m_w. Returns the relative jitter of C, or -1
-    where C has no factor.
+    Sets work.a and work.alpha[q] = C^-1 m_w. Returns the relative jitter of C, or -1.
     """
-    top, noise = work.values.shape[0] - 1, model.noise[q]
     unpack(work.values, H, work.K)
     # The unit of jitter excludes the noise, which is large for a small weight
     unit = linalg.mean_diagonal(work.K, H)
     for i in team_range(0, H):
-        work.K[i, i] += noise * work.s[q, i]
+        work.K[i, i] += model.noise[q] * work.s[q, i]
     barrier()
-    jitter = linalg.jittered_cholesky(
-        work.K, work.chol, unit, linalg.RELATIVE_FLOOR * model.jitter, work.blocks
-    )
+    least = linalg.RELATIVE_FLOOR * model.jitter
+    jitter = linalg.jittered_cholesky(work.K, work.chol, unit, least, work.blocks)
     if jitter >= 0.0:
         linalg.solve_transposed(work.chol, work.m, q, H, work.scratch, 0)
         linalg.solve(work.chol, work.scratch, 0, H, work.alpha, q)
-        start = row_start(H, TRIANGLE)
-        F = conditional_weights(work, work, start, work.values[top, start + H], H)
-        work.mean[q] = weighted_mean(work.a, work.m, q, H)
-        work.variance[q] = F
+        F = conditional_weights(work, work, row_start(H, TRIANGLE), H)
+        work.mean[q], work.variance[q] = weighted_mean(work.a, work.m, q, H), F
         barrier()
     return jitter
 
@@ -55,8 +50,7 @@ def krige(model, work, H, q):
 def log_density(model, y, row, q, work):
     """Return log N(y; mu, F + noise_q ratio) of output q.
 
-    Sets d_mean, d_variance and d_noise of `work` to the derivatives by mu, F and
-    log(noise_q ratio).
+    Sets the derivatives by mu, F and log(noise_q ratio).
     """
     own = model.noise[q] * y[row, work.mean.shape[0] + q]
     variance = work.variance[q] + own
@@ -72,9 +66,8 @@ def log_density(model, y, row, q, work):
 def kriging_vjp(model, work, H, q, weight, d_noise):
     """Adjoint of `krige` and `log_density` for output q, times the weight of the row.
 
-    Adds to work.d_K, to the adjoint of k and k(x, x) at the end of the tile, and to
-    d_noise. d/dC = a r' + r a' with r = (g_F a - g_mu C^-1 m) / 2, and
-    d/dk = -2 r - g_F a.
+    Adds to work.d_K, work.adjoint and d_noise. d/dC = a r' + r a' with r = (g_F a -
+    g_mu C^-1 m) / 2, and d/dk = -2 r - g_F a.
     """
     g_mu, g_F = weight * work.d_mean[q], weight * work.d_variance[q]
     top, start = work.values.shape[0] - 1, row_start(H, TRIANGLE)

@@ -11,40 +11,30 @@ take `factor` besides `work` read K^-1, m_w and S_w from `factor`. The two are t
 struct unless all inducing points are active, when all rows share K.
 """
 
+from skswsgp._compiled import linalg
 from skswsgp._compiled.jit import njit, njit_inline, njit_small
-from skswsgp._compiled.linalg import (
-    RELATIVE_FLOOR,
-    matvec,
-    mean_diagonal,
-    solve,
-    solve_transposed,
-)
 from skswsgp._compiled.team import barrier, once, team_range, team_sum
 from skswsgp._covariance.pairs import TRIANGLE, row_start
 from skswsgp._point.full_covariance import quadratic_form
 
 
 @njit_inline
-def conditional_weights(factor, work, start, kxx, H):
-    """Set work.a to K^-1 k, k from pair `start` on; return F = k(x, x) - k' K^-1 k."""
-    return _conditional_weights(
-        work.values, start, kxx, factor.chol, H, work.scratch, work.a
-    )
+def conditional_weights(factor, work, start, H):
+    """Set work.a = K^-1 k; return F = k(x, x) - k' a. k and k(x, x) are at `start`."""
+    scratch = work.scratch
+    return _conditional_weights(work.values, start, factor.chol, H, scratch, work.a)
 
 
 @njit
-def _conditional_weights(values, start, kxx, chol, H, scratch, a):
-    """Set a = K^-1 k; return F = k(x, x) - k' a, at least zero.
-
-    k stands in the last row of `values` from pair `start`. Sets scratch[0] = R^-T k.
-    """
+def _conditional_weights(values, start, chol, H, scratch, a):
+    """Set a = K^-1 k and scratch[0] = R^-T k; return F = k(x, x) - k' a, at least 0."""
     top = values.shape[0] - 1
     for h in team_range(0, H):
         scratch[1, h] = values[top, start + h]
     barrier()
-    solve_transposed(chol, scratch, 1, H, scratch, 0)
-    solve(chol, scratch, 0, H, a, 0)
-    F = once(kxx)
+    linalg.solve_transposed(chol, scratch, 1, H, scratch, 0)
+    linalg.solve(chol, scratch, 0, H, a, 0)
+    F = once(values[top, start + H])
     for h in team_range(0, H):
         F -= scratch[0, h] * scratch[0, h]
     F = team_sum(F)
@@ -69,14 +59,13 @@ def posterior_mean(a, m, H, mean):
 
 
 @njit_inline
-def posterior(model, factor, work, start, kxx, H):
-    """Set work.mean and work.variance to mu and v of eq. 13; sets work.a.
-
-    v is at least RELATIVE_FLOOR times the jitter.
-    """
-    F = conditional_weights(factor, work, start, kxx, H)
+def posterior(model, factor, work, start, H):
+    """Set mu and v of eq. 13, v at least RELATIVE_FLOOR times the jitter; sets a."""
+    F = conditional_weights(factor, work, start, H)
+    kxx = work.values[work.values.shape[0] - 1, start + H]
     posterior_mean(work.a, factor.m, H, work.mean)
-    floor = RELATIVE_FLOOR * model.jitter * max(kxx, mean_diagonal(factor.K, H))
+    unit = max(kxx, linalg.mean_diagonal(factor.K, H))
+    floor = linalg.RELATIVE_FLOOR * model.jitter * unit
     _posterior_variance(
         F, work.a, factor.s, model.L, factor.rows, model.full, H, floor,
         work.projection, work.variance,
@@ -132,7 +121,7 @@ def _posterior_vjp(
             scratch[0, h] += g_mu * alpha[q, h]
             d_m[b, q, h] += g_mu * a[0, h]
         if full:
-            matvec(S[q], a, 0, H, r, 0)
+            linalg.matvec(S[q], a, 0, H, r, 0)
             for h in team_range(0, H):
                 scratch[1, h] += g_v * r[0, h]
                 for j in range(H):
@@ -142,7 +131,7 @@ def _posterior_vjp(
                 scratch[1, h] += g_v * s[q, h] * a[0, h]
                 d_s[b, q, h] += g_v * a[0, h] * a[0, h]
     barrier()
-    matvec(inverse, scratch, 1, H, r, 0)
+    linalg.matvec(inverse, scratch, 1, H, r, 0)
     for h in team_range(0, H):
         r[0, h] = 0.5 * (g * a[0, h] - scratch[0, h]) - r[0, h]
     barrier()
@@ -176,8 +165,9 @@ def covariance_vjp(d_K, A, R, n, H, jitter, adjoint):
 
 @njit
 def cross_covariance_vjp(r, a, g, H, adjoint, start):
-    """Set the adjoint of k to -2 r - g a, from pair `start` of the tile."""
+    """Set the adjoints of k, -2 r - g a, and k(x, x), g, from pair `start` on."""
     top = adjoint.shape[0] - 1
     for h in team_range(0, H):
         adjoint[top, start + h] = -2.0 * r[0, h] - g * a[0, h]
+    adjoint[top, start + H] = g
     barrier()

@@ -28,12 +28,12 @@ def factorise_row(model, X, active, row, work, counts, t):
 
 
 @njit_inline
-def store_posterior(model, factor, work, start, kxx, row, H, mu, v):
+def store_posterior(model, factor, work, start, row, H, mu, v):
     """Set a row of mu and, if v (n, Q) has rows, of v; k begins at pair `start`."""
     if v.shape[0] > 0:
-        posterior(model, factor, work, start, kxx, H)
+        posterior(model, factor, work, start, H)
     else:
-        conditional_weights(factor, work, start, 0.0, H)
+        conditional_weights(factor, work, start, H)
         posterior_mean(work.a, factor.m, H, work.mean)
     for q in team_range(0, mu.shape[1]):
         mu[row, q] = work.mean[q]
@@ -46,20 +46,16 @@ def store_posterior(model, factor, work, start, kxx, row, H, mu, v):
 def posterior_row(model, X, active, row, work, mu, v, counts, t):
     """Compute mu and, if v (n, Q) has rows, v of eq. 13."""
     H = active.shape[1]
-    start = row_start(H, TRIANGLE)
     if factorise_row(model, X, active, row, work, counts, t):
-        kxx = work.values[work.values.shape[0] - 1, start + H]
-        store_posterior(model, work, work, start, kxx, row, H, mu, v)
+        store_posterior(model, work, work, row_start(H, TRIANGLE), row, H, mu, v)
 
 
 @njit_inline
 def weights_row(model, X, active, row, work, weights, residual, counts, t):
     """Compute a = K_w^-1 k (H,) and F = k(x, x) - k' a."""
     H = active.shape[1]
-    start = row_start(H, TRIANGLE)
     if factorise_row(model, X, active, row, work, counts, t):
-        kxx = work.values[work.values.shape[0] - 1, start + H]
-        residual[row] = conditional_weights(work, work, start, kxx, H)
+        residual[row] = conditional_weights(work, work, row_start(H, TRIANGLE), H)
         for h in team_range(0, H):
             weights[row, h] = work.a[0, h]
         barrier()

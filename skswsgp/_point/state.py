@@ -50,8 +50,8 @@ class Batch(NamedTuple):
 def workspace_shapes(n_ops, D, Q, noises, nodes, H, M, dense):
     """Return the shape of each array of a `Workspace` for one thread.
 
-    `dense` leaves out arrays for K, which is then factorised in another struct. M is 0
-    for a diagonal covariance. Sides of matrices are padded to multiples of BLOCK.
+    `dense` leaves out arrays for K, which another struct holds. M is 0 for a diagonal
+    covariance. Sides of matrices are padded to multiples of BLOCK.
     """
     n, side = H + 1, padded(H)
     pairs, points, square = (n, 1, 0) if dense else (n * (n + 1) // 2, n, side)
@@ -91,7 +91,6 @@ def workspace_shapes(n_ops, D, Q, noises, nodes, H, M, dense):
 # adds a leading axis of threads, which `thread_view` removes.
 Workspace = namedtuple("Workspace", workspace_shapes(*[0] * 7, dense=False))
 thread_view = njit_view(Workspace)
-
 
 # Derivatives of a minibatch's objective, not yet added up by row of Z
 Gradients = namedtuple("Gradients", "d_m d_s d_S d_Z d_log d_noise sums jitter_counts")
