@@ -171,7 +171,7 @@ class BaseSWSGP(compat.CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
         attributes["n_samples_seen_"] = total
         M, H = len(attributes["inducing_points_"]), attributes["n_neighbors_"]
         if solver_class.finds_optimum:
-            full = takes_full_covariance(settings, M, H)
+            full = takes_full_covariance(settings, data.n_rows, M, H)
             attributes = shape_covariance(attributes, full)
         if solver_class.takes_steps:
             attributes["jitter_"] = JITTER

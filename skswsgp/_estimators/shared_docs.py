@@ -45,8 +45,9 @@ covariance : {"auto", "diag", "full"}, default="auto"
     Covariance S of q(u). "diag" makes the variance of the function too small where
     rows are dense. "full" needs M^2 numbers in the fitted model and its pickle.
     With `solver="natural"` it costs O(M^3) and needs `kl="vecchia"`; "auto" is then
-    "full" for regression with up to 2,924 inducing points for one output, which are
-    not trained, and "diag" otherwise. With "adam" it costs O(M H^2) more work a row;
+    "full" for regression while (M^3 + N M H) Q is at most 2.5e10, as with 2,861 rows
+    of one output, unless inducing inputs are trained, and "diag" otherwise. With
+    "adam" it costs O(M H^2) more work a row;
     "auto" is then "full" while S, its moments and gradients fit in 4 MiB.
 neighbor_metric : {"kernel", "euclidean", "random"}, default="kernel"
     Which inducing points are nearest to a row: those of largest covariance (for

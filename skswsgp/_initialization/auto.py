@@ -26,12 +26,12 @@ def count_neighbors(settings, n_rows, M):
     return min(H, M)
 
 
-def takes_full_covariance(settings, M, H):
+def takes_full_covariance(settings, n_rows, M, H):
     """Return whether S is a full matrix; raise ValueError where it would not fit."""
     size = bytes_of_full_covariance(settings, M, H)
     limit = settings.tuning.full_covariance_bytes
     if settings.covariance == "auto":
-        cheap = settings.solver.takes_full_covariance(settings, M, H)
+        cheap = settings.solver.takes_full_covariance(settings, n_rows, M, H)
         return cheap and size <= limit
     if settings.covariance == "full" and size > limit:
         raise ValueError(

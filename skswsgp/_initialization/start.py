@@ -87,7 +87,7 @@ def initial_attributes(settings, data, spread, rng):
         start["variance_scale_"] = fit.variance_scale
         variance = mean_prior_variance(fit.kernel, Z)
         start["prior_mean_"] = settings.prior_mean(variance)
-    full = takes_full_covariance(settings, M, H)
+    full = takes_full_covariance(settings, data.n_rows, M, H)
     if fit.posterior is not None:  # of the solver that chose the kernel
         mean, S = fit.posterior(Z)
         S = np.maximum(S, np.finfo(dtype).eps)

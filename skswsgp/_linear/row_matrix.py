@@ -19,10 +19,12 @@ from skswsgp._compiled.threads import (
     index_blocks,
     parallel_region,
     run_in_threads,
+    threads_for,
 )
 from skswsgp._compiled.tiles import gather_columns, scatter_columns
 from skswsgp._point.full_covariance import quadratic_form
 
+MICROSECONDS_PER_ENTRY = 1e-3  # least time of an entry in a product on one core
 GRAM_ROWS = 128  # rows of A' diag(w) A that stay in a core's cache
 # Columns from which groups of BLOCK columns are faster than one column after the other;
 # a group takes 1.2 ms where a column takes 0.45 (512,000 entries, one core).
@@ -354,5 +356,7 @@ class SparseRowMatrix(NamedTuple):
 
     def _run(self, function, n_tasks, *arguments):
         """Call a function whose loop over `prange` has so many tasks."""
-        with parallel_region(min(self.n_threads, n_tasks)) as variant:
+        work = MICROSECONDS_PER_ENTRY * self.lists.size
+        n_threads = threads_for(work, min(self.n_threads, n_tasks))
+        with parallel_region(n_threads) as variant:
             variant(function)(self.lists, self.weights, *arguments)

@@ -58,7 +58,7 @@ class AdamSolver(Solver):
         return tuning.adam_neighbors
 
     @classmethod
-    def takes_full_covariance(cls, settings, M, H):
+    def takes_full_covariance(cls, settings, n_rows, M, H):
         size = bytes_of_full_covariance(settings, M, H)
         return size <= settings.tuning.auto_covariance_bytes
 

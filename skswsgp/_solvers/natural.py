@@ -96,9 +96,13 @@ class NaturalSolver(Solver):
         helps, the model stays as it was. Only the first round may raise
         FloatingPointError.
         """
-        _, d_mean, d_variance, mean = self._expectations()
-        precision = np.maximum(-2.0 * d_variance, 0.0) * self.weight[:, None]
-        precision_mean = d_mean * self.weight[:, None] + precision * mean
+        if self.conjugate:  # the sites are the data
+            precision = self.weight[:, None] / self.engine.model.noise
+            precision_mean = precision * self.data.y
+        else:
+            _, d_mean, d_variance, mean = self._expectations()
+            precision = np.maximum(-2.0 * d_variance, 0.0) * self.weight[:, None]
+            precision_mean = d_mean * self.weight[:, None] + precision * mean
         if self.losses:
             loss = self._step_towards(precision, precision_mean)
         else:

@@ -71,13 +71,14 @@ class Solver(ABC):
         return min(max(H, tuning.least_neighbors), tuning.most_neighbors)
 
     @classmethod
-    def takes_full_covariance(cls, settings, M, H):
+    def takes_full_covariance(cls, settings, n_rows, M, H):
         """Return whether covariance="auto" means a full S, if that fits in memory.
 
         A diagonal S understates the variance of f where f changes little between
-        neighbouring rows. A full S costs O(M^3).
+        neighbouring rows. A full S costs O(M^3), and O(M H) for each row.
         """
-        cheap = M**3 * settings.n_latent <= settings.tuning.full_work
+        work = (M**3 + n_rows * M * H) * settings.n_latent
+        cheap = work <= settings.tuning.full_work
         plain = settings.kl != "local" and not settings.optimize_inducing
         return settings.likelihood_record.conjugate and plain and cheap
 

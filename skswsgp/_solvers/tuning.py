@@ -36,8 +36,8 @@ class Tuning(NamedTuple):
     full_covariance_bytes: int = 2**30
     # Bytes of a full S with moments and gradients up to which "auto" is full for Adam.
     auto_covariance_bytes: int = 2**22
-    # Cost of a full S for the natural solver, M^3 for each latent function, up to which
-    # "auto" is full: at M = N = 2,900 it doubles the time of a fit, and less for M < N.
+    # Cost of a full S for the natural solver, M^3 + N M H for each latent function, up
+    # to which "auto" is full: at M = N = 2,860 it doubles the time of a fit.
     full_work: float = 2.5e10
 
     # --- the natural solver

@@ -159,7 +159,7 @@ def test_auto_covariance_is_diagonal_beyond_the_memory_limit(tune):
     ids=str,
 )
 def test_auto_covariance_is_full_while_its_cost_is_small(params, full, few_steps, tune):
-    tune(full_work=60**3)
+    tune(full_work=2 * 60**3)
     X, y = small_data(n=60)
     model = SWSGPRegressor(random_state=0, **params).fit(X, y)
     assert model.inducing_covariance_.ndim == 1 + full
@@ -167,8 +167,18 @@ def test_auto_covariance_is_full_while_its_cost_is_small(params, full, few_steps
     assert model.inducing_covariance_.ndim == 2 + (model.n_inducing_ == 40)
 
 
+def test_auto_covariance_counts_the_rows(few_steps, tune):
+    tune(full_work=40**3 + 60 * 40 * 8)
+    X, y = small_data(n=61)
+    for n, ndim in ((60, 2), (61, 1)):
+        model = SWSGPRegressor(n_inducing=40, n_neighbors=8, random_state=0)
+        assert model.fit(X[:n], y[:n]).inducing_covariance_.ndim == ndim
+
+
 @pytest.mark.parametrize(
-    "limit", [{"full_work": 60**3 - 1}, {"full_covariance_bytes": 8 * 60 * 60}], ids=str
+    "limit",
+    [{"full_work": 2 * 60**3 - 1}, {"full_covariance_bytes": 8 * 60 * 60}],
+    ids=str,
 )
 def test_auto_covariance_is_diagonal_beyond_its_limits(limit, tune, few_steps):
     tune(**limit)
