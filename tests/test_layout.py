@@ -25,7 +25,8 @@ IMPORTERS = {
     "numba.cuda": {"_compiled.cuda_compiler", "_compiled.cuda_runtime"},
 }
 MAX_ARGUMENTS = 10  # except `__init__` and compiled functions
-COMPILERS = "njit", "kernel", "cuda.jit", "cpu_override"  # starts of their decorators
+# Starts of the decorators of compiled functions
+COMPILERS = "njit", "kernel", "cuda.jit", "cpu_override", "intrinsic"
 MAX_COLUMNS = 100  # of prose
 
 ROOT = Path(skswsgp.__file__).parent

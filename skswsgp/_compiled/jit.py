@@ -54,7 +54,7 @@ class _Cache(FunctionCache):
             )
         if not _Cache.warned:
             _Cache.warned = True
-            warnings.warn(message, stacklevel=3)
+            warnings.warn(message, stacklevel=2)
 
 
 def _njit(function, **options):

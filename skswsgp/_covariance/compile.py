@@ -266,7 +266,7 @@ def distance_leaves(struct):
 def params_in_units(kernel, spread, varying):
     """Return the parameters (P,) of a kernel, with length-scales in the units of X.
 
-    One factor takes the geometric mean of all that are not "fixed" to that of the
+    One factor takes the geometric mean of those that are not "fixed" to that of the
     default kernel. Features that are not `varying`, (D,) bool, do not count.
     """
     struct, free, *_ = compile_kernel(kernel, len(spread), np.float64)

@@ -58,7 +58,7 @@ def allocate_touched_rows(model, lists, H, parts):
 
 @njit
 def list_uses(slot, touched, active, start, lists, first, last, ends, use, use_slot):
-    """Give each touched row from `first` to `last` a slot; return their number."""
+    """List the uses of rows `first` to `last`; give a slot to each, count them."""
     uses = 0
     for i in range(lists):
         for h in range(active.shape[1]):
