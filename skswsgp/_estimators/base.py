@@ -70,8 +70,6 @@ class BaseSWSGP(compat.CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
         "verbose": ["verbose"],
     }
 
-    # --- what a subclass adds ------------------------------------------------------
-
     @abstractmethod
     def _encode_targets(self, y, sample_weight, fitted):
         """Return (targets (N, Q) or (N, 1), attributes they depend on).
@@ -89,8 +87,6 @@ class BaseSWSGP(compat.CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
 
     _target_checks: dict  # arguments of `validate_data` that concern y
     _tuning = Tuning()
-
-    # --- fitting -------------------------------------------------------------------
 
     @compat.with_callbacks
     def fit(self, X, y, sample_weight=None, X_val=None, y_val=None):
@@ -385,8 +381,6 @@ class BaseSWSGP(compat.CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
             return {}
         names = [n for n in vars(self) if n.endswith("_") and not n.startswith("_")]
         return {n: getattr(self, n) for n in names}
-
-    # --- from attributes to a model, and prediction ---------------------------------
 
     def _fitted_model(self):
         return build_model(vars(self), self._likelihood_of(vars(self)), self.dtype)

@@ -138,8 +138,6 @@ class KernelLearner:
             process.fit_noise(self.weight, rng, most)
         return fit._replace(noise=process.model.noise.astype(float))
 
-    # --- the marginal likelihood of all rows ----------------------------------------
-
     @property
     def is_small(self):
         """Whether the marginal likelihood of all rows is cheap, and weights equal."""
@@ -182,8 +180,6 @@ class KernelLearner:
         noise = np.array([white.noise_level / self.ratios[0, 0]])
         return fit._replace(kernel=kernel, noise=noise, shared=False)
 
-    # --- as many neighbours as predictions have -------------------------------------
-
     def relearn_with_more_neighbors(self, fit, H, rng):
         """Return a fit whose variances suit predictions from H neighbours.
 
@@ -223,8 +219,6 @@ class KernelLearner:
         params[slot] *= factor
         noise = np.clip(factor * fit.noise, *np.exp(LOG_NOISE_BOUNDS))
         return fit._replace(kernel=updated_kernel(fit.kernel, params), noise=noise)
-
-    # --- the default kernel ---------------------------------------------------------
 
     def coarse_to_fine(self, spread, noise, rng):
         """Return fits with free and with shared length-scales, the better one first.

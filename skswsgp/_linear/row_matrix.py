@@ -11,16 +11,9 @@ from typing import NamedTuple
 import numpy as np
 from numba import prange
 
+from skswsgp._compiled import threads
 from skswsgp._compiled.jit import njit, njit_parallel, njit_range, njit_small
 from skswsgp._compiled.team import BLOCK, team_range, team_sum
-from skswsgp._compiled.threads import (
-    CHUNKS,
-    chunk_bounds,
-    index_blocks,
-    parallel_region,
-    run_in_threads,
-    threads_for,
-)
 from skswsgp._compiled.tiles import gather_columns, scatter_columns
 from skswsgp._point.full_covariance import quadratic_form
 
@@ -46,7 +39,7 @@ def row_product(lists, weights, squares, i, u):
 @njit
 def matvec_chunk(lists, weights, squares, u, c, out):
     """Set the entries of out = A u, or A^2 u, for the rows of chunk c."""
-    first, last = chunk_bounds(c, lists.shape[0])
+    first, last = threads.chunk_bounds(c, lists.shape[0])
     for i in range(first, last):
         out[i] = row_product(lists, weights, squares, i, u)
 
@@ -60,7 +53,7 @@ def rmatvec_term(factor, weight, squares):
 @njit
 def rmatvec_chunk(lists, weights, kind, v, u, c, partial):
     """Set partial[c] (M,) to the sum over the rows of chunk c; see `rmatvec_column`."""
-    first, last = chunk_bounds(c, lists.shape[0])
+    first, last = threads.chunk_bounds(c, lists.shape[0])
     for j in range(partial.shape[1]):
         partial[c, j] = 0.0
     for i in range(first, last):
@@ -75,10 +68,10 @@ def rmatvec_chunk(lists, weights, kind, v, u, c, partial):
 @njit
 def add_chunks(partial, part, out):
     """Add up the sums of chunks, in order, for one part of the columns."""
-    first, last = chunk_bounds(part, out.shape[0])
+    first, last = threads.chunk_bounds(part, out.shape[0])
     for j in range(first, last):
         out[j] = 0.0
-    for c in range(CHUNKS):
+    for c in range(threads.CHUNKS):
         for j in range(first, last):
             out[j] += partial[c, j]
 
@@ -135,7 +128,7 @@ def weighted_gram_rows(first, last, t, lists, weights, w, out):
 @njit_parallel
 def matvec_column(lists, weights, squares, u, out):
     """Set out (n,) = A u, or A^2 u with the squared entries of A."""
-    for chunk in prange(CHUNKS):
+    for chunk in prange(threads.CHUNKS):
         matvec_chunk(lists, weights, squares, u, np.int64(chunk), out)
 
 
@@ -145,9 +138,9 @@ def rmatvec_column(lists, weights, kind, v, u, partial, out):
 
     `partial` (CHUNKS, M) is scratch.
     """
-    for chunk in prange(CHUNKS):
+    for chunk in prange(threads.CHUNKS):
         rmatvec_chunk(lists, weights, kind, v, u, np.int64(chunk), partial)
-    for chunk in prange(CHUNKS):
+    for chunk in prange(threads.CHUNKS):
         add_chunks(partial, np.int64(chunk), out)
 
 
@@ -162,7 +155,7 @@ def solve_columns(lists, weights, u):
 def matvec_groups_chunk(lists, weights, squares, u, c, out):
     """Set the rows of chunk c of out (n, k) = A u, or A^2 u; k is a multiple of 8."""
     (n, H), k = lists.shape, u.shape[1]
-    first, last = chunk_bounds(c, n)
+    first, last = threads.chunk_bounds(c, n)
     for i in range(first, last):
         for column in range(0, k, BLOCK):
             gather_columns(lists, weights, squares, i, H, u, column, out, i, column)
@@ -171,7 +164,7 @@ def matvec_groups_chunk(lists, weights, squares, u, c, out):
 @njit_parallel
 def matvec_groups(lists, weights, squares, u, out):
     """Set out (n, k) = A u, or A^2 u with squared entries; k is a multiple of 8."""
-    for chunk in prange(CHUNKS):
+    for chunk in prange(threads.CHUNKS):
         matvec_groups_chunk(lists, weights, squares, u, np.int64(chunk), out)
 
 
@@ -269,7 +262,7 @@ class DenseMatrix(NamedTuple):
 
     def quadratic_forms(self, L):
         """Return |L' a|^2 (n,) for the rows a of A and L (M, M)."""
-        parts = [self.A[index] @ L for index in index_blocks(len(self.A))]
+        parts = [self.A[index] @ L for index in threads.index_blocks(len(self.A))]
         return np.concatenate([np.sum(part**2, axis=1) for part in parts])
 
     def weighted_gram(self, w):
@@ -295,11 +288,11 @@ class SparseRowMatrix(NamedTuple):
         if k >= GROUPED:
             u = in_groups(u)
             out = np.empty((n, u.shape[1]))
-            self._run(matvec_groups, CHUNKS, squares, u, out)
+            self._run(matvec_groups, threads.CHUNKS, squares, u, out)
             return out[:, :k]
         out = np.empty((k, n))
         for column, result in zip(np.ascontiguousarray(u.T), out, strict=True):
-            self._run(matvec_column, CHUNKS, squares, column, result)
+            self._run(matvec_column, threads.CHUNKS, squares, column, result)
         return out.T
 
     def rmatvec(self, v, squares=False):
@@ -314,14 +307,14 @@ class SparseRowMatrix(NamedTuple):
         """Return |L' a|^2 (n,) for the rows a of A and lower triangular L (M, M)."""
         n, out = len(self.lists), np.empty(len(self.lists))
         arrays = self.lists, self.weights, L[None], np.empty((self.n_threads, len(L)))
-        run_in_threads(quadratic_rows, self.n_threads, n, *arrays, out)
+        threads.run_in_threads(quadratic_rows, self.n_threads, n, *arrays, out)
         return out
 
     def weighted_gram(self, w):
         """Return A' diag(w) A (M, M)."""
         M, out = self.n_columns, np.empty((self.n_columns, self.n_columns))
         arrays = self.lists, self.weights, np.ascontiguousarray(w)
-        run_in_threads(weighted_gram_rows, self.n_threads, M, *arrays, out)
+        threads.run_in_threads(weighted_gram_rows, self.n_threads, M, *arrays, out)
         return out
 
     def solve(self, u):
@@ -348,15 +341,15 @@ class SparseRowMatrix(NamedTuple):
             self._run(rmatvec_groups, len(products), kind, v, u, products, partial)
             return reduce(np.add, partial)[:, :k]
         out = np.empty((k, self.n_columns))
-        partial = np.empty((CHUNKS, self.n_columns))
+        partial = np.empty((threads.CHUNKS, self.n_columns))
         columns = np.ascontiguousarray(v.T), np.ascontiguousarray(u.T)
         for *vectors, result in zip(*columns, out, strict=True):
-            self._run(rmatvec_column, CHUNKS, kind, *vectors, partial, result)
+            self._run(rmatvec_column, threads.CHUNKS, kind, *vectors, partial, result)
         return np.ascontiguousarray(out.T)
 
     def _run(self, function, n_tasks, *arguments):
         """Call a function whose loop over `prange` has so many tasks."""
         work = MICROSECONDS_PER_ENTRY * self.lists.size
-        n_threads = threads_for(work, min(self.n_threads, n_tasks))
-        with parallel_region(n_threads) as variant:
+        n_threads = threads.threads_for(work, min(self.n_threads, n_tasks))
+        with threads.parallel_region(n_threads) as variant:
             variant(function)(self.lists, self.weights, *arguments)

@@ -278,10 +278,8 @@ class Softmax(ClassLikelihood):
         return total / total.sum(axis=1, keepdims=True)
 
     def prior_mean(self, shares, variance):
-        """Return the means (n_classes,) at which each class has its share.
-
-        The iteration is the contraction of Berry, Levinsohn and Pakes (1995).
-        """
+        """Return the means (n_classes,) at which each class has its share."""
+        # the contraction of Berry, Levinsohn and Pakes (Econometrica, 1995)
         noise = np.sqrt(variance) * normal_nodes(SOFTMAX_NODES, len(shares))
         mean = np.log(shares)
         for _ in range(MEAN_STEPS):

@@ -170,8 +170,7 @@ class NaturalSolver(Solver):
         for index in index_blocks(len(X)):
             block = center_rows(X[index], self.data.center, self.engine.model.Z.dtype)
             parts.append(self.engine.predict(block, find(index, block), True))
-        mean, variance = zip(*parts, strict=True)
-        return np.concatenate(mean), np.concatenate(variance)
+        return tuple(map(np.concatenate, zip(*parts, strict=True)))
 
     def scaled(self, slot, factor, prior_mean):
         """Return a solver whose kernel variance, params[slot], is times `factor`.

@@ -55,8 +55,6 @@ class Solver(ABC):
         """Whether all linear systems of the last round were solved."""
         return True
 
-    # --- values of "auto" -----------------------------------------------------------
-
     @classmethod
     def count_inducing(cls, n_rows, n_features, tuning):
         """Return M, which may still be cut to the number of distinct rows."""
