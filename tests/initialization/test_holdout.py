@@ -266,7 +266,9 @@ def estimated_scale(rng):
         rows = holdout_of(most, data)
         rows.record = SimpleNamespace(log_density=log_density)
         marginals = np.zeros((most, 1)), np.full((most, 1), 1.0 / factor)
-        return rows.variance_scale(SimpleNamespace(marginals=lambda: marginals))
+        engine = SimpleNamespace(model=SimpleNamespace(prior_mean=np.zeros(1)))
+        solver = SimpleNamespace(marginals=lambda: marginals, engine=engine)
+        return rows.variance_scale(solver)
 
     return find
 
