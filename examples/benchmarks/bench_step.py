@@ -18,7 +18,6 @@ from threadpoolctl import threadpool_limits
 
 from skswsgp._covariance.compile import compile_kernel
 from skswsgp._engine.cpu import CpuEngine
-from skswsgp._estimators.prediction import make_search
 from skswsgp._point.adam_step import STEPS_PER_BLOCK
 from skswsgp._point.state import Batch
 from skswsgp._solvers.model import JITTER, build_model
@@ -144,7 +143,7 @@ def make_case(H, dtype="float64", *, M=10_000, D=8, n=64, full=False):
     }
     model, center = build_model(attributes, ("gaussian", 1), "float64")
     search = {"metric": "kernel", "search": "brute"}
-    active = make_search(CpuEngine(model, H, 1), search)(X - center)
+    active = CpuEngine(model, H, 1).make_search(search).query(X - center)
     mean = rng.standard_normal((M, 1))
     sizes = dtype, n, full, full
     numbers = 0.1, JITTER, 1e5
