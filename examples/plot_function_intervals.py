@@ -4,7 +4,7 @@ Intervals of the function itself
 
 Where does the function lie, noise aside? Subtract the variance of the noise from the
 variance of a prediction. Such intervals need the full covariance S of the inducing
-variables. The default takes it for tables of up to 2,048 rows. On longer tables it
+variables. The default takes it for tables of up to 2,861 rows. On longer tables it
 takes the diagonal of S, whose intervals are for observations only.
 """
 

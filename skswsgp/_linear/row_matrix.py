@@ -21,8 +21,8 @@ MICROSECONDS_PER_ENTRY = 1e-3  # least time of an entry in a product on one core
 GRAM_ROWS = 128  # rows of A' diag(w) A that stay in a core's cache
 # Columns from which groups of BLOCK columns are faster than one column after the other;
 # a group takes 1.2 ms where a column takes 0.45 (512,000 entries, one core).
-GROUPED = 3
-PARTS = 4  # most parts of the rows with sums of their own, for one group of columns
+LEAST_GROUPED = 3
+MAX_ROW_PARTS = 4  # parts of the rows that have sums of their own, for eight columns
 PLAIN, SQUARES, NORMAL = range(3)  # A' v, A^2' v and A' diag(v) A u
 
 
@@ -285,7 +285,7 @@ class SparseRowMatrix(NamedTuple):
     def matvec(self, u, squares=False):
         """Return A u (n, Q) for u (M, Q), or A^2 u with the squared entries of A."""
         n, k = len(self.lists), u.shape[1]
-        if k >= GROUPED:
+        if k >= LEAST_GROUPED:
             u = in_groups(u)
             out = np.empty((n, u.shape[1]))
             self._run(matvec_groups, threads.CHUNKS, squares, u, out)
@@ -320,7 +320,7 @@ class SparseRowMatrix(NamedTuple):
     def solve(self, u):
         """Return (A' A)^-1 u for u (M, k), if A is triangular; see `solve_vector`."""
         k = u.shape[1]
-        if k >= GROUPED:
+        if k >= LEAST_GROUPED:
             u = in_groups(u)
             sums = scratch(u.shape[1] // BLOCK)
             self._run(solve_groups, len(sums), u, sums)
@@ -331,11 +331,11 @@ class SparseRowMatrix(NamedTuple):
 
     def _rmatvec(self, kind, v, u):
         k = v.shape[1]
-        if k >= GROUPED:
+        if k >= LEAST_GROUPED:
             v = in_groups(v)
             u = in_groups(u) if kind == NORMAL else v
             n_groups = v.shape[1] // BLOCK
-            n_parts = max(1, PARTS // n_groups)
+            n_parts = max(1, MAX_ROW_PARTS // n_groups)
             partial = np.empty((n_parts, self.n_columns, v.shape[1]))
             products = scratch(n_parts * n_groups)
             self._run(rmatvec_groups, len(products), kind, v, u, products, partial)

@@ -26,9 +26,9 @@ class Tuning(NamedTuple):
     adam_inducing: int = 256
     adam_neighbors: int = 16
 
-    # Pairs of a row and a centre in an epoch of k-means, some two seconds: they limit
-    # the rows that take part, and leave none for more than 14,142 inducing points,
-    # which are random rows. k-means++ gets a tenth of them, 1,345 inducing points.
+    # Pairs of a row and a centre in an epoch of k-means, some two seconds. They limit
+    # the rows that take part. More than 14,142 inducing points are random rows instead.
+    # k-means++ may take a tenth of these pairs, enough for 1,345 inducing points.
     kmeans_pairs: int = 1_000_000_000
 
     # --- the covariance of q(u)
@@ -41,9 +41,9 @@ class Tuning(NamedTuple):
     full_work: float = 2.5e10
 
     # --- the natural solver
-    # Relative residuals at which conjugate gradients stop: in one of several rounds,
-    # each of which starts from the solution of the round before, and in a single round
-    # of float32 and of float64.
+    # Relative residuals at which conjugate gradients stop: in each of several rounds,
+    # which start from one another; in the only round of a regression in float32; and in
+    # the only round of a regression in float64.
     round_tolerance: float = 3e-3
     float32_tolerance: float = 1e-3
     final_tolerance: float = 1e-6
@@ -62,11 +62,11 @@ class Tuning(NamedTuple):
     # row counts as at least 20 features, for its list of neighbours.
     learning_numbers: int = 4_000_000
     least_learning_rows: int = 1024
-    # Fractions of these rows, with the same least number. The noise is found from some
-    # ten evaluations of its rows, which cost as much as one of all; with several
-    # outputs the fraction is shared among them. The choice between
-    # shared and free length-scales, and the scale of the variances, need a mean log
-    # density: of 2,000 rows its standard error is some 0.02 nats.
+    # Fractions of these rows, never fewer than the least number. The noise is found
+    # from some ten evaluations of its rows, which cost as much as one of all rows;
+    # several outputs share the fraction. The choice between shared and free
+    # length-scales, and the scale of the variances, need a mean log density: of 2,000
+    # rows its standard error is some 0.02 nats.
     noise_fraction: float = 1 / 12
     judging_fraction: float = 0.01
     # Neighbours from which a row is predicted while learning; 64 gained nothing.
@@ -76,9 +76,9 @@ class Tuning(NamedTuple):
     many_features: int = 32
     # Steps of Adam for all parameters; curves are flat by then.
     learning_steps: int = 200
-    # Cost of an evaluation of the marginal likelihood of all rows, N^2 (N + 4 D), up to
-    # which it is maximised in the end: 0.5 to 1.5 seconds, as long as the rest of a fit
-    # of the 450 rows that it allows for few features.
+    # Cost of an evaluation of the marginal likelihood of all rows, N^2 (N + 4 D). Up to
+    # this cost the likelihood is maximised in the end. With few features that is up to
+    # some 450 rows, and takes 0.5 to 1.5 seconds, as long as the rest of such a fit.
     exact_work: float = 1e8
 
     # --- choosing between kernels on held-out rows

@@ -394,6 +394,16 @@ def test_probabilities_far_from_data_are_the_shares(rng, shares, solver):
     np.testing.assert_allclose(equal, 1.0 / len(shares), atol=0.02)
 
 
+def test_later_fits_keep_the_prior_means(rng):
+    X = rng.normal(size=(60, 2))
+    y = X[:, 0] > 1.0
+    model = SWSGPClassifier(n_inducing=10, warm_start=True, random_state=0).fit(X, y)
+    before = model.prior_mean_.copy()
+    assert before < -0.5
+    for refit in (model.fit, model.partial_fit):
+        np.testing.assert_array_equal(refit(X, ~y).prior_mean_, before)
+
+
 # --- the scale of variances -----------------------------------------------------------
 
 
