@@ -18,7 +18,7 @@ def solve_systems(x, systems, right, multiply, precondition, tolerance, max_step
     systems that are not solved after `max_steps` steps.
     """
     enough = tolerance * norms(right)
-    x[:, enough == 0.0] = 0.0  # no residual could be small enough
+    x[:, systems[enough[systems] == 0.0]] = 0.0  # the exact solution
     residual = right[:, systems] - multiply(x[:, systems], systems)
     direction = np.zeros_like(residual)
     previous = np.ones(len(systems))

@@ -67,7 +67,7 @@ def test_zero_and_nan_right_hand_sides(systems):
     matrices, right = systems
     plain = products(np.stack([np.eye(M)] * Q))
     right[:, 0], right[3, 1] = 0.0, np.nan
-    x = np.zeros((M, Q))
+    x = np.ones((M, Q))
     with np.errstate(invalid="ignore"):
         left = solve_systems(
             x, np.arange(Q), right, products(matrices), plain, 1e-6, 500
