@@ -129,6 +129,12 @@ def check(model, X, y, weight):
         text = str(error)
         assert 20 < len(text) < 1000 and "\n" not in text, f"unclear: {text}"
         return
+    except FloatingPointError as error:
+        # the square of a polynomial of X leaves float32 at 1e9 or before
+        grows = "Polynomial" in str(model.kernel) and np.abs(X).max() > 1e6
+        if grows and "scale X" in str(error):
+            return
+        raise
     values = predictions(fitted, X)
     assert all(np.isfinite(array).all() for array in values), "not finite"
     if isinstance(model, SWSGPClassifier):

@@ -103,6 +103,15 @@ def scikit_learn_threads():
     return threadpool_limits(1 if _is_child else None, user_api="openmp")
 
 
+def one_blas_thread():
+    """Return a context with one thread of BLAS, for matrices of some hundred rows.
+
+    With more, threads of NumPy's and of SciPy's BLAS wait for each other: learning a
+    kernel from 300 rows took ten times as long on two cores.
+    """
+    return threadpool_limits(1, user_api="blas")
+
+
 @contextmanager
 def parallel_region(n_threads, exact=True):
     """Hold the process-wide lock and run parallel loops on `n_threads` threads.

@@ -263,6 +263,11 @@ def distance_leaves(struct):
     return np.flatnonzero(scales & (struct.code < dot_product.FIRST_DOT_PRODUCT))
 
 
+def constant_slots(struct):
+    """Return the indices of the parameters that are constants or constant factors."""
+    return struct.extra[np.isin(struct.code, (program.CONSTANT, program.SCALE))]
+
+
 def params_in_units(kernel, spread, varying):
     """Return the parameters (P,) of a kernel, with length-scales in the units of X.
 

@@ -6,7 +6,6 @@ import numpy as np
 from scipy.optimize import minimize_scalar
 
 from skswsgp._covariance.compile import length_scales
-from skswsgp._engine.select import make_cpu_engine
 from skswsgp._initialization.auto import natural_jitter
 from skswsgp._initialization.inducing import distinct_rows, initial_inducing_points
 from skswsgp._initialization.kernel_learning import count_learning_rows
@@ -14,11 +13,9 @@ from skswsgp._initialization.statistics import (
     HELD_OUT_FRACTION,
     effective_sample_size,
     exceeds_standard_error,
-    merge_duplicates,
 )
-from skswsgp._solvers.data import TrainingRows
-from skswsgp._solvers.model import JITTER, build_model
-from skswsgp._solvers.natural import NaturalSolver
+from skswsgp._initialization.trial_rows import TrialRows, train
+from skswsgp._solvers.model import JITTER
 from skswsgp._solvers.progress import callers_level
 
 LEAST_HELD_OUT = 20  # least number of held-out rows, unless half of all rows is fewer
@@ -30,69 +27,31 @@ ROWS_PER_POINT = 4  # rows per inducing point from which a second kernel is lear
 LEAST_PART = 200  # least number of rows from which a second kernel is learned
 
 
-class Holdout:
+class Holdout(TrialRows):
     """A part of the training rows, of which some are held out from every q(u).
 
-    Duplicates of a row are merged, and rows that share X are held out together, because
-    one would reveal the targets of the others. q(u) has a diagonal S here.
-
-    At most `n_rows` rows of the `TrainingRows` take part: X (n, D), y (n, Q) or (n, 1),
-    and weight (n,). `held_out` (n,) says which of these are held out, and `decisive`
-    whether the held-out rows are enough to decide, and others are left.
+    Rows that share X are held out together, because one would reveal the targets of the
+    others. `held_out` (n,) says which rows are held out, and `decisive` whether they
+    are enough to decide, and others are left.
     """
 
     def __init__(self, n_rows, data, settings, options, rng):
-        part = data.take(np.sort(rng.permutation(data.n_rows)[:n_rows]))
-        X = np.asarray(part.inputs, dtype=np.float64)
-        self.X, self.y, self.weight = merge_duplicates(X, part.y, part.weight)
+        super().__init__(n_rows, data, settings, options, rng)
         distinct, group = distinct_rows(self.X)
         M = len(distinct)
         n_held_out = max(HELD_OUT_FRACTION * M, min(LEAST_HELD_OUT, M // 2))
         self.held_out = (rng.permutation(M) < n_held_out)[group]
-        self.fraction = part.n_rows / data.n_rows  # part / all rows
         self.held_out_weight = self.weight[self.held_out]
+        self.solver_weight = np.where(self.held_out, 0.0, self.weight)
         enough = effective_sample_size(self.held_out_weight) >= LEAST_EFFECTIVE
         self.decisive = enough and not self.held_out.all()
-        self.seed = rng.randint(2**31 - 1)  # draws the order of all Vecchia priors
-        self.settings, self.options = settings, options
-        self.record = settings.likelihood_record
-
-    def solver(self, attributes, H):
-        """Return a `NaturalSolver` that does not learn from held-out rows.
-
-        `attributes` are those that `build_model` takes; without m and S the solver
-        starts at the prior. A row uses H inducing points, or all M if these are fewer.
-        """
-        kernel, Z = attributes["kernel_"], attributes["inducing_points_"]
-        settings, M = self.settings, len(Z)
-        H = min(H, M)
-        variance = np.maximum(kernel.diag(Z), np.finfo(self.y.dtype).eps)
-        shape = M, settings.n_latent
-        start = {
-            "inducing_mean_": np.zeros(shape),
-            "inducing_covariance_": np.broadcast_to(variance[:, None], shape),
-            "prior_mean_": settings.prior_mean(variance.mean()),
-        }
-        likelihood = settings.likelihood, settings.n_latent
-        beta, total = settings.divergence_weight(M, H), np.sum(self.weight, dtype=float)
-        model, center = build_model(
-            start | attributes, likelihood, self.options.dtype, beta, total_weight=total
-        )
-        engine = make_cpu_engine(model, H, self.options.n_threads)
-        data = TrainingRows(self.X, self.y, self.weight, center=center)
-        settings = settings._replace(neighbor_search=self.options.search)
-        rng = np.random.RandomState(self.seed)
-        solver = NaturalSolver(engine, data, kernel, settings, rng)
-        solver.weight = np.where(self.held_out, 0.0, self.weight)
-        return solver
 
     def log_density(self, solver, noise=None):
         """Train a solver until it has converged; return log p of held-out rows (n,).
 
         `noise` (Q,) are the noise variances of a likelihood that has them.
         """
-        while not solver.converged:
-            solver.advance(0)
+        train(solver)
         y = self.y[self.held_out]
         return self.record.log_density(*self._marginals(solver), y, noise)
 
@@ -162,7 +121,7 @@ class CandidateComparison(Holdout):
         if self.record.conjugate:
             jitter = natural_jitter(kernel, Z, noise, self.options.dtype)
             attributes |= {"jitter_": jitter, "noise_variance_": noise}
-        solver = self.solver(attributes, self.H)
+        solver = self.solver_for(attributes, self.H)
         return solver, self.log_density(solver, noise)
 
     def best_of(self, fits):

@@ -7,17 +7,13 @@ with it. Then the smoothness is chosen.
 """
 
 import math
-import warnings
 from contextlib import closing
 from typing import NamedTuple
 
 import numpy as np
-from scipy.optimize import minimize
 from sklearn.base import clone
-from sklearn.exceptions import ConvergenceWarning
-from sklearn.gaussian_process import GaussianProcessRegressor
-from sklearn.gaussian_process.kernels import WhiteKernel
 
+from skswsgp._compiled.threads import one_blas_thread
 from skswsgp._covariance.compile import (
     compile_kernel,
     distance_leaves,
@@ -26,9 +22,9 @@ from skswsgp._covariance.compile import (
     updated_kernel,
 )
 from skswsgp._initialization.auto import default_kernel
+from skswsgp._initialization.marginal_likelihood import LogPosterior
 from skswsgp._initialization.neighbor_likelihood import (
     MAX_LOG_FACTOR,
-    PRIOR_VARIANCE,
     NeighborProcess,
     draw_rows,
     neighbor_model,
@@ -48,7 +44,6 @@ SITE_STEPS = 50  # steps of Adam on sites, which are computed anew for each kern
 MAX_WIDE_NEIGHBORS = 96  # neighbours in the last steps: their cost is cubic
 LEAST_FEATURES = 20  # features whose distances cost as much as a list of neighbours
 WIDE_STEPS = 100  # last steps of Adam, with more neighbours
-MAX_LBFGS_STEPS = 100  # steps of L-BFGS on the marginal likelihood of all rows
 SMOOTHNESS = 1.5, 0.5, 2.5  # nu of the Matern kernels that are tried, the start first
 
 
@@ -140,10 +135,9 @@ class KernelLearner:
 
     @property
     def is_small(self):
-        """Whether the marginal likelihood of all rows is cheap, and weights equal."""
-        (N, Q), D, tuning = self.y.shape, self.X.shape[1], self.options.tuning
-        equal = Q == 1 and (self.ratios == self.ratios[0]).all()
-        return equal and N * N * (N + 4 * D) <= tuning.exact_work
+        """Whether the marginal likelihood of all rows is cheap."""
+        size = self.X.shape[1], self.y.shape[1]
+        return len(self.X) <= count_few_rows(*size, self.options.tuning)
 
     def maximize_marginal_likelihood(self, fit):
         """Return the fit that maximises the marginal likelihood, from a start.
@@ -152,32 +146,13 @@ class KernelLearner:
         Logarithms of parameters have the normal prior of `NeighborProcess.learn` around
         the start, which is returned if a covariance matrix cannot be factorised.
         """
-        centred = self.model(fit).Z.astype(np.float64)
-        noise = fit.noise[0] * self.ratios[0, 0]
-        low, high = np.exp(LOG_NOISE_BOUNDS)
-        white = WhiteKernel(np.clip(noise, low, high), (low, high))
-
-        def climb(objective, theta, bounds):
-            def penalised(trial):
-                loss, slope = objective(trial)
-                pull = (trial - theta) / PRIOR_VARIANCE
-                return loss + 0.5 * pull @ (trial - theta), slope + pull
-
-            options = {"maxiter": MAX_LBFGS_STEPS}
-            how = {"jac": True, "method": "L-BFGS-B", "options": options}
-            most = minimize(penalised, theta, bounds=bounds, **how)
-            return most.x, most.fun
-
-        process = GaussianProcessRegressor(fit.kernel + white, optimizer=climb)
-        # A parameter at its bound is no fault, nor is a lower bound of 0.
-        with warnings.catch_warnings(), np.errstate(divide="ignore"):
-            warnings.simplefilter("ignore", ConvergenceWarning)
-            try:
-                process.fit(centred, self.y[:, 0])
-            except np.linalg.LinAlgError:
-                return fit
-        kernel, white = process.kernel_.k1, process.kernel_.k2
-        noise = np.array([white.noise_level / self.ratios[0, 0]])
+        X = self.model(fit).Z.astype(np.float64)  # centred
+        posterior = LogPosterior(fit.kernel, fit.noise, X, self.y, self.ratios)
+        with one_blas_thread():
+            found = posterior.maximize(posterior.moves())
+        if found is None:
+            return fit
+        kernel, noise = posterior.kernel_at(found), posterior.split(found)[1]
         return fit._replace(kernel=kernel, noise=noise, shared=False)
 
     def relearn_with_more_neighbors(self, fit, H, rng):
@@ -318,8 +293,7 @@ def learn_kernel(
         rest = [with_smoothness(one, nu) for one in rest]
         fit = learner.fit_noise(best, rng)
     if exact and learner.is_small:
-        shared = next((one for one in (fit, *rest) if one.shared), fit)
-        fit = learner.maximize_marginal_likelihood(shared)
+        fit = learner.maximize_marginal_likelihood(with_shared_scales([fit, *rest]))
     elif n_neighbors:
         fit = learner.relearn_with_more_neighbors(fit, n_neighbors, rng)
     if fit_all_noise:
@@ -353,6 +327,12 @@ def learn_kernel_from_sites(sites, X, weight, start, rng, options):
     return learner.learn(start, rng, SITE_STEPS, RATE, **keep).kernel
 
 
+def count_few_rows(n_features, n_outputs, tuning):
+    """Return the largest number of rows whose marginal likelihood is cheap."""
+    n = np.arange(1.0, np.cbrt(tuning.exact_work) + 1.0)
+    return np.sum(n**2 * (n + 4 * n_features) * n_outputs <= tuning.exact_work)
+
+
 def learning_search(search):
     """Return the kind of neighbour search for learning, given the user's choice.
 
@@ -365,6 +345,11 @@ def count_learning_rows(n_features, tuning, fraction=1.0):
     """Return the largest number of rows that take part in learning, or a fraction."""
     affordable = tuning.learning_numbers / max(n_features, LEAST_FEATURES)
     return max(int(fraction * affordable), tuning.least_learning_rows)
+
+
+def with_shared_scales(fits):
+    """Return the fit whose length-scales kept their ratios, or else the first."""
+    return next((fit for fit in fits if fit.shared), fits[0])
 
 
 def root_mean_square(values):

@@ -25,8 +25,8 @@ MAX_LOG_FACTOR = 3.0  # bound on the logarithm of the factor of a fitted varianc
 REFRESH = 25  # steps of Adam between two searches for neighbours
 NOT_FINITE = (
     "the nearest-neighbour likelihood produced NaN or infinity: a covariance matrix "
-    "could not be factorised or a parameter overflowed; bound the kernel's parameters "
-    "or start from a larger noise_variance."
+    "could not be factorised or a parameter overflowed; bound the kernel's parameters, "
+    "start from a larger noise_variance, or scale X and y."
 )
 
 

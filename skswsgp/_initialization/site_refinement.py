@@ -9,8 +9,6 @@ kernel under which held-out rows are likeliest.
 
 import math
 
-import numpy as np
-
 from skswsgp._covariance.compile import free_variance, updated_kernel
 from skswsgp._initialization.holdout import Holdout, warn_of_interrupt
 from skswsgp._initialization.inducing import distinct_rows
@@ -19,14 +17,13 @@ from skswsgp._initialization.kernel_learning import (
     learn_kernel_from_sites,
 )
 from skswsgp._initialization.statistics import effective_sample_size
-from skswsgp._linear.projection import mean_prior_variance
+from skswsgp._initialization.trial_rows import gaussian_sites
 
 VARIANCE_STEP = 3.0  # factor of the kernel variance between two trials
 MAX_VARIANCE_STEPS = 6  # trials in one direction
 USUAL_VARIANCE = 9.0  # median of the prior of a classifier's kernel variance
 MAX_KERNELS = 4  # largest number of kernels learned from sites
 TOLERANCE = 1e-3  # nats a row: least gain of a trial, and convergence of its bound
-LEAST_PRECISION = 1e-4  # least precision of a site, relative to that of the prior
 
 
 def refine_kernel(starts, data, settings, options, rng):
@@ -90,13 +87,13 @@ class SiteRefinement(Holdout):
             kernel=self.kernel, variance_scale=scale, posterior=posterior
         )
 
-    def solver_for(self, kernel):
+    def solver_of(self, kernel):
         """Return a solver for a kernel, started from the sites of the best solver."""
         attributes = {"kernel_": kernel, "inducing_points_": self.Z}
         if self.best is not None:
             attributes["inducing_mean_"] = self.best.engine.model.m
             attributes["inducing_covariance_"] = self.best.engine.model.s
-        solver = self.solver(attributes, self.settings.tuning.learning_neighbors)
+        solver = self.solver_for(attributes, self.settings.tuning.learning_neighbors)
         solver.tolerance = TOLERANCE
         if self.best is not None:
             solver.site_precision[:] = self.best.site_precision
@@ -105,7 +102,7 @@ class SiteRefinement(Holdout):
 
     def begin(self, start):
         """Take a `KernelFit` as the start if its kernel is the best so far."""
-        if self.consider(self.solver_for, start.kernel):
+        if self.consider(self.solver_of, start.kernel):
             self.start = start
 
     def consider(self, make, *arguments, cost=0.0):
@@ -145,9 +142,7 @@ class SiteRefinement(Holdout):
                 cost = self.log_variance_prior(now) - self.log_variance_prior(
                     step * now
                 )
-                variance = step * mean_prior_variance(self.kernel, self.Z)
-                mean = self.settings.prior_mean(variance)
-                if not self.consider(self.best.scaled, slot, step, mean, cost=cost):
+                if not self.consider(self.best.scaled, slot, step, cost=cost):
                     break
             if self.best is not before:
                 break
@@ -160,10 +155,8 @@ class SiteRefinement(Holdout):
     def relearned(self):
         """Return a solver for a kernel learned from the sites of the best solver."""
         kept, start = ~self.held_out, self.start._replace(kernel=self.kernel)
-        weight = self.weight[kept, None]
-        least = LEAST_PRECISION / mean_prior_variance(start.kernel, self.Z)
-        precision = np.maximum(self.best.site_precision[kept] / weight, least)
-        mean = self.best.site_precision_mean[kept] / (weight * precision)
-        sites, rows = (mean, 1.0 / precision), (self.X[kept], self.weight[kept])
-        learned = learn_kernel_from_sites(sites, *rows, start, self.rng, self.options)
-        return self.solver_for(learned)
+        weight = self.weight[kept]
+        targets, variances = gaussian_sites(self.best)
+        sites = targets[kept], weight[:, None] * variances[kept]
+        rows = self.X[kept], weight, start, self.rng, self.options
+        return self.solver_of(learn_kernel_from_sites(sites, *rows))

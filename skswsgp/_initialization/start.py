@@ -23,6 +23,7 @@ from skswsgp._initialization.auto import (
     natural_jitter,
     takes_full_covariance,
 )
+from skswsgp._initialization.evidence import BOUND_WORK, maximize_bound
 from skswsgp._initialization.holdout import (
     CandidateComparison,
     has_few_points,
@@ -32,14 +33,17 @@ from skswsgp._initialization.inducing import given_points, initial_inducing_poin
 from skswsgp._initialization.kernel_learning import (
     KernelFit,
     LearningOptions,
+    count_few_rows,
     learn_kernel,
     learning_search,
+    with_shared_scales,
 )
 from skswsgp._initialization.site_refinement import refine_kernel
 from skswsgp._linear.projection import mean_prior_variance
 from skswsgp._neighbors.lists import without_own
 from skswsgp._solvers.model import JITTER, build_model, shape_covariance
 
+MOST_TO_FEW = 2  # rows over few rows up to which a kernel from few rows is tried
 INITIAL_FRACTION = 0.1  # variance of q(u) before Adam over the prior variance
 
 
@@ -191,6 +195,15 @@ def learn_candidates(data, settings, options, rng, n_neighbors, few):
         data._replace(y=targets), *start, rng, options, n_neighbors=n_neighbors,
         fit_all_noise=few and record.conjugate, exact=record.conjugate,
     )  # fmt: skip
-    if settings.solver.finds_optimum and not record.conjugate:
-        return [refine_kernel(fits, data, settings, options, rng)]
-    return fits
+    if record.conjugate or not settings.solver.finds_optimum:
+        return fits
+    if settings.kl == "vecchia":  # other priors allow no full S
+        n_latent, tuning = settings.n_latent, settings.tuning
+        few = count_few_rows(data.X.shape[1], BOUND_WORK * n_latent, tuning)
+        if data.n_rows <= MOST_TO_FEW * few:
+            start = with_shared_scales(fits)
+            first = maximize_bound(start, few, data, settings, options, rng)
+            if data.n_rows <= few:
+                return [first]
+            fits = [first, *fits]
+    return [refine_kernel(fits, data, settings, options, rng)]

@@ -14,7 +14,8 @@ _LOG_BETA1, _LOG_BETA2 = math.log(BETA1), math.log(BETA2)
 LOG_NOISE_BOUNDS = (math.log(1e-8), math.log(1e4))
 NOT_FINITE = (
     "training produced NaN or infinity: a covariance matrix could not be factorised or "
-    "a parameter overflowed; lower learning_rate, or bound the kernel's parameters."
+    "a parameter overflowed; lower learning_rate, bound the kernel's parameters, or "
+    "scale X and y."
 )
 STEPS_PER_BLOCK = 32  # minibatches between two checks of the neighbour lists
 

@@ -20,7 +20,7 @@ from scipy.linalg.lapack import dtrtri
 from skswsgp._compiled.linalg import numpy_cholesky
 from skswsgp._compiled.threads import index_blocks
 from skswsgp._linear.conjugate_gradients import solve_systems
-from skswsgp._linear.projection import Projection
+from skswsgp._linear.projection import Projection, mean_prior_variance
 from skswsgp._neighbors.lists import NeighborTracker, TrackedSearch
 from skswsgp._solvers.data import center_rows, memory_budget
 from skswsgp._solvers.priors import make_local_prior, make_vecchia_prior
@@ -46,7 +46,9 @@ class NaturalSolver(Solver):
     solved = True  # before the first round
 
     def __init__(self, engine, data, kernel, settings, rng):
-        self.engine, self.data, self.tuning = engine, data, settings.tuning
+        self.engine, self.data, self.settings = engine, data, settings
+        self.tuning = settings.tuning
+        self.prior_variance = mean_prior_variance(kernel, engine.model.Z)
         self.search = TrackedSearch(engine, data.n_rows, settings.search_options)
         order = rng.permutation(len(engine.model.Z))
         memory = memory_budget()
@@ -172,11 +174,11 @@ class NaturalSolver(Solver):
             parts.append(self.engine.predict(block, find(index, block), True))
         return tuple(map(np.concatenate, zip(*parts, strict=True)))
 
-    def scaled(self, slot, factor, prior_mean):
+    def scaled(self, slot, factor):
         """Return a solver whose kernel variance, params[slot], is times `factor`.
 
-        The latent functions have the prior means `prior_mean` (Q,). The new solver
-        starts from the sites of this one, which does not change.
+        The prior means of the latent functions follow. The new solver starts from the
+        sites of this one, which does not change.
         """
         other = copy.copy(self)
         other.engine = copy.copy(self.engine)
@@ -184,7 +186,8 @@ class NaturalSolver(Solver):
         params, m, s = model.params.copy(), model.m.copy(), model.s.copy()
         params[slot] *= factor
         L = model.L.copy()
-        prior_mean = prior_mean.astype(m.dtype)
+        other.prior_variance = factor * self.prior_variance
+        prior_mean = self.settings.prior_mean(other.prior_variance).astype(m.dtype)
         other.engine.model = model._replace(
             params=params, m=m, s=s, L=L, prior_mean=prior_mean
         )

@@ -76,10 +76,11 @@ class Tuning(NamedTuple):
     many_features: int = 32
     # Steps of Adam for all parameters; curves are flat by then.
     learning_steps: int = 200
-    # Cost of an evaluation of the marginal likelihood of all rows, N^2 (N + 4 D). Up to
-    # this cost the likelihood is maximised in the end. With few features that is up to
-    # some 450 rows, and takes 0.5 to 1.5 seconds, as long as the rest of such a fit.
-    exact_work: float = 1e8
+    # Cost of an evaluation of the marginal likelihood of all rows, N^2 (N + 4 D) for
+    # each output, some 30 ms. Up to this cost the likelihood is maximised in the end.
+    # With few features that is up to some 950 rows, and takes as long as the rest of
+    # such a fit.
+    exact_work: float = 1e9
 
     # --- choosing between kernels on held-out rows
     # Rows that q(u) is found on, held-out ones included: some seconds a candidate.

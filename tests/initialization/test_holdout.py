@@ -122,11 +122,11 @@ def test_too_few_rows_keep_the_first_candidate(rng):
 def test_comparison_uses_the_prior_of_the_estimator(rng, monkeypatch):
     seen = []
 
-    def recorded(self, attributes, H, solver=holdout.CandidateComparison.solver):
+    def recorded(self, attributes, H, solver=holdout.CandidateComparison.solver_for):
         seen.append(solver(self, attributes, H))
         return seen[-1]
 
-    monkeypatch.setattr(holdout.CandidateComparison, "solver", recorded)
+    monkeypatch.setattr(holdout.CandidateComparison, "solver_for", recorded)
     X, y = waves(rng, 300)
     settings = {"n_inducing": 20, "n_neighbors": 5, "random_state": 0}
     prior = {"kl": "local", "neighbor_metric": "euclidean"}

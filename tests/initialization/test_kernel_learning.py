@@ -17,7 +17,11 @@ from sklearn.gaussian_process.kernels import (
 
 from skswsgp import SWSGPClassifier, SWSGPRegressor
 from skswsgp._covariance.compile import params_in_units
-from skswsgp._initialization import kernel_learning, neighbor_likelihood
+from skswsgp._initialization import (
+    kernel_learning,
+    marginal_likelihood,
+    neighbor_likelihood,
+)
 from skswsgp._initialization.auto import default_kernel
 from skswsgp._initialization.kernel_learning import (
     KernelFit,
@@ -435,11 +439,25 @@ def test_marginal_likelihood_of_few_rows_is_maximal():
 
 def test_limits_of_the_exact_marginal_likelihood(rng):
     X, y = rng.normal(size=(40, 2)), rng.normal(size=40)
-    assert learner_of(X, y).is_small
-    assert not learner_of(X, y, rng.uniform(0.5, 2.0, size=40)).is_small
-    assert not learner_of(X, np.stack([y, y], axis=1)).is_small
-    assert learner_of(X, y, exact_work=40 * 40 * 48).is_small
-    assert not learner_of(X, y, exact_work=40 * 40 * 48 - 1).is_small
+    work = 40 * 40 * 48
+    assert learner_of(X, y, exact_work=work).is_small
+    assert not learner_of(X, y, exact_work=work - 1).is_small
+    both = np.stack([y, y], axis=1)
+    assert learner_of(X, both, exact_work=2 * work).is_small
+    assert not learner_of(X, both, exact_work=2 * work - 1).is_small
+
+
+def test_few_weighted_rows_of_two_outputs_share_length_scales(rng):
+    # Row 0 has a weight for which its error must not count
+    X = rng.uniform(-2, 2, size=(80, 2))
+    y = np.stack([np.sin(2 * X[:, 0]), np.cos(2 * X[:, 0])], axis=1)
+    y += 0.1 * rng.normal(size=y.shape)
+    y[0] += 30.0
+    weight = rng.uniform(0.5, 2.0, size=80)
+    weight[0] = 1e-6
+    found = learned(X, y, default_kernel(np.ones(2)), weight, exact=True)
+    assert scales(found)[0] < 0.3 * scales(found)[1]
+    assert_allclose(found.noise, 0.01, rtol=0.5)
 
 
 def test_kernel_of_some_hundred_rows_maximises_the_marginal_likelihood():
@@ -487,10 +505,10 @@ def test_open_bounds_act_like_wide_ones_for_few_rows(bounds, rng):
 
 
 def test_failed_factorisation_keeps_the_kernel_of_few_rows(monkeypatch):
-    def fails(self, X, y):
+    def fails(C):
         raise np.linalg.LinAlgError
 
-    monkeypatch.setattr(GaussianProcessRegressor, "fit", fails)
+    monkeypatch.setattr(marginal_likelihood, "inverted", fails)
     X, y = drawn(KERNELS["matern"], noise=0.1, N=20)
     start = KernelFit(ConstantKernel(0.5) * Matern([1.0, 1.0], nu=1.5), np.array([0.2]))
     assert learner_of(X, y).maximize_marginal_likelihood(start) is start

@@ -481,7 +481,7 @@ def test_scaled_solver_equals_that_of_the_scaled_kernel(exact, rng):
     first = make_solver(MATERN, X, 6, X, y, ("bernoulli", 1), weight=weight)
     first.advance(0)
     m, variance = first.engine.model.m.copy(), first.engine.model.params[-1]
-    scaled = first.scaled(-1, 7.0, np.zeros(1))
+    scaled = first.scaled(-1, 7.0)
     kernel = 10.5 * MATERN.k2
     fresh = make_solver(kernel, X, 6, X, y, ("bernoulli", 1), weight=weight)
     assert scaled.engine.model.params[-1] == pytest.approx(10.5)

@@ -1,0 +1,66 @@
+"""The covariance matrix of some hundred points, and its adjoint."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from skswsgp._compiled.jit import njit
+from skswsgp._covariance.pairs import TRIANGLE, row_start
+from skswsgp._covariance.program import fill_tile, refresh_scales, tile_vjp
+
+
+class Pairs(NamedTuple):
+    """The tile of all pairs of N points, as `fill_tile` and `tile_vjp` use it."""
+
+    values: np.ndarray  # (n_ops, N (N + 1) / 2)
+    slopes: np.ndarray
+    adjoint: np.ndarray
+
+
+class CovarianceMatrix:
+    """K of the rows of X (N, D) for a compiled kernel in float64."""
+
+    def __init__(self, struct, X):
+        n_pairs = row_start(len(X), TRIANGLE)
+        self.struct, self.points = struct, np.ascontiguousarray(X.T)
+        self.pairs = Pairs(*np.empty((3, len(struct.code), n_pairs)))
+
+    def evaluate(self, params):
+        """Return K (N, N) for parameters (P,)."""
+        self.struct.params[:] = params
+        K = np.empty((self.points.shape[1],) * 2)
+        fill_matrix(self.struct, self.points, self.pairs, K)
+        return K
+
+    def vjp(self, d_K):
+        """Return derivatives by log parameters (P,) from symmetric ones by K (N, N)."""
+        d_log = np.zeros(len(self.struct.params))
+        matrix_vjp(self.struct, self.points, self.pairs, d_K, d_log)
+        return d_log
+
+
+@njit
+def fill_matrix(kernel, points, pairs, K):
+    """Set K (N, N) to the covariances of points (D, N)."""
+    N, top = points.shape[1], len(kernel.code) - 1
+    refresh_scales(kernel)
+    fill_tile(kernel, points, N, points, TRIANGLE, pairs.values, pairs.slopes, 0)
+    for i in range(N):
+        start = row_start(i, TRIANGLE)
+        for j in range(i + 1):
+            K[i, j] = K[j, i] = pairs.values[top, start + j]
+
+
+@njit
+def matrix_vjp(kernel, points, pairs, d_K, d_log):
+    """Add derivatives by log parameters to d_log, after `fill_matrix`."""
+    N, top = points.shape[1], len(kernel.code) - 1
+    for i in range(N):
+        start = row_start(i, TRIANGLE)
+        for j in range(i):
+            pairs.adjoint[top, start + j] = 2.0 * d_K[i, j]
+        pairs.adjoint[top, start + i] = d_K[i, i]
+    # the derivatives by points are not asked for, so that their place is not written to
+    tile_vjp(
+        kernel, points, N, points, TRIANGLE, pairs, 0, d_log, points, points, False
+    )

@@ -1,0 +1,149 @@
+"""The marginal likelihood of all rows, which teaches a kernel more where rows are few.
+
+Outputs q are independent, y_q ~ N(0, K + noise_q diag(ratios_q)); the formulas are 2.30
+and 5.9 of Rasmussen and Williams (Gaussian Processes for Machine Learning, 2006).
+"""
+
+import numpy as np
+from scipy.linalg.lapack import dpotrf, dpotri
+from scipy.optimize import minimize
+
+from skswsgp._compiled.special import LOG_2PI
+from skswsgp._covariance.compile import compile_kernel, constant_slots, updated_kernel
+from skswsgp._covariance.matrix import CovarianceMatrix
+from skswsgp._initialization.neighbor_likelihood import PRIOR_VARIANCE
+from skswsgp._point.adam_step import LOG_NOISE_BOUNDS
+
+MAX_STEPS = 100  # steps of L-BFGS
+DIFFERENCE = 1e-3  # step of a difference quotient, in logarithms of parameters
+
+
+def log_marginal_likelihood(K, y, noise, ratios):
+    """Return log p(y) in nats, and its derivatives by K (N, N) and by log noise (Q,).
+
+    y and ratios are (N, Q). Raises LinAlgError if a covariance matrix cannot be
+    factorised.
+    """
+    value, d_K, d_noise = 0.0, np.zeros_like(K), np.zeros(len(noise))
+    for q, variance in enumerate(noise):
+        diagonal = variance * ratios[:, q]
+        inverse, log_det = inverted(K + np.diag(diagonal))
+        weights = inverse @ y[:, q]
+        value -= 0.5 * (y[:, q] @ weights + log_det + len(K) * LOG_2PI)
+        slope = 0.5 * (np.outer(weights, weights) - inverse)
+        d_K += slope
+        d_noise[q] = np.diag(slope) @ diagonal
+    return value, d_K, d_noise
+
+
+def inverted(C):
+    """Return the inverse of a covariance matrix, and the log of its determinant."""
+    factor, failed = dpotrf(C, lower=True)
+    if failed:
+        raise np.linalg.LinAlgError("a covariance matrix is not positive definite")
+    half = np.tril(dpotri(factor, lower=True)[0])
+    inverse = half + half.T - np.diag(np.diag(half))
+    return inverse, 2.0 * np.sum(np.log(np.diag(factor)))
+
+
+class LogPosterior:
+    """The log posterior density of kernel and noise, given few rows.
+
+    A point holds the logarithms of the free parameters of the compiled kernel (P,) and
+    of the noise variances (Q,), `start` that of the kernel and the noise given. Each
+    has a normal prior around `medians` (P + Q,), a flat one where that is NaN. The
+    medians are the start, or, for entries of the kernel, those of the kernel `around`.
+    With the latter, constants such as the variance of f have flat priors. X is (N, D);
+    y and ratios are those of `log_marginal_likelihood`.
+    """
+
+    def __init__(self, kernel, noise, X, y, ratios, around=None):
+        self.kernel, self.y, self.ratios = kernel, y, ratios
+        self.compiled = compile_kernel(kernel, X.shape[1], np.float64)
+        self.matrix = CovarianceMatrix(self.compiled.struct, X)
+        self.params, free = self.compiled.struct.params.copy(), self.compiled.free
+        self.bounds = np.concatenate(
+            [self.compiled.log_bounds[free], [LOG_NOISE_BOUNDS] * len(noise)]
+        )
+        start = np.log(np.concatenate([self.params[free], noise]))
+        self.start = start.clip(*self.bounds.T)
+        self.medians = self.start.copy()
+        if around is not None:
+            params = compile_kernel(around, X.shape[1], np.float64).struct.params.copy()
+            params[constant_slots(self.compiled.struct)] = np.nan
+            self.medians[: free.sum()] = np.log(params[free])
+
+    def split(self, point):
+        """Return all parameters of the kernel, and the noise variances."""
+        params, free = self.params.copy(), self.compiled.free
+        params[free], noise = np.split(np.exp(point), [free.sum()])
+        return params, noise
+
+    def kernel_at(self, point):
+        """Return the kernel object at a point."""
+        return updated_kernel(self.kernel, self.split(point)[0])
+
+    def log_prior(self, point):
+        """Return the log prior density up to a constant."""
+        return -0.5 * np.nansum((point - self.medians) ** 2) / PRIOR_VARIANCE
+
+    def loss(self, point):
+        """Return the negative log density, and its gradient."""
+        params, noise = self.split(point)
+        K = self.matrix.evaluate(params)
+        value, d_K, d_noise = log_marginal_likelihood(K, self.y, noise, self.ratios)
+        slope = np.concatenate([self.matrix.vjp(d_K)[self.compiled.free], d_noise])
+        pull = np.nan_to_num(point - self.medians) / PRIOR_VARIANCE
+        return -value - self.log_prior(point), pull - slope
+
+    def maximize(self, moves):
+        """Return the point of largest density start + moves @ a, or None on failure.
+
+        `moves` (P + Q, n) have at most one 1 in each row, and 0 elsewhere.
+        """
+        if moves.shape[1] == 0:
+            return self.start
+        low, high = (self.bounds - self.start[:, None]).T
+
+        def loss(a):
+            value, slope = self.loss(self.start + moves @ a)
+            return value, slope @ moves
+
+        bounds = [(low[move > 0].max(), high[move > 0].min()) for move in moves.T]
+        how = {"jac": True, "method": "L-BFGS-B", "options": {"maxiter": MAX_STEPS}}
+        try:
+            best = minimize(loss, np.zeros(moves.shape[1]), bounds=bounds, **how).x
+        except np.linalg.LinAlgError:
+            return None
+        return np.clip(self.start + moves @ best, *self.bounds.T)
+
+    def log_volume(self, moves):
+        """Return the log of the posterior volume over the prior one, at most 0.
+
+        It is Laplace's approximation at the start, in the directions of `moves` that
+        have a normal prior.
+        """
+        moves = moves[:, ~np.isnan(self.medians) @ moves > 0]
+        moves = moves / np.linalg.norm(moves, axis=0)
+        slope = self.loss(self.start)[1]
+        curvature = np.empty((moves.shape[1],) * 2)
+        for row, move in zip(curvature, moves.T, strict=True):
+            near = self.loss(self.start + DIFFERENCE * move)[1]
+            row[:] = (near - slope) @ moves / DIFFERENCE
+        relative = np.linalg.eigvalsh(0.5 * (curvature + curvature.T)) * PRIOR_VARIANCE
+        return -0.5 * np.log(np.maximum(relative, 1.0)).sum()
+
+    def moves(self, *, shared=False, noise=True):
+        """Return the moves (P + Q, n) of `maximize` for each entry of a point.
+
+        With `shared`, the length-scales of a kernel move together, by a common factor.
+        Noise variances keep their values if not `noise`.
+        """
+        struct, free = self.compiled.struct, self.compiled.free
+        group = np.arange(len(free))
+        if shared:
+            for first, size in zip(struct.scale, struct.n_scales, strict=True):
+                group[first : first + size] = first
+        group = np.concatenate([group[free], len(free) + np.arange(self.y.shape[1])])
+        moves = np.equal.outer(group, np.unique(group)).astype(float)
+        return moves if noise else moves[:, : -self.y.shape[1]]

@@ -1,0 +1,75 @@
+"""Ctrl-C at random moments of a fit, on a busy machine."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+SCRIPT = """
+import faulthandler, os, signal, subprocess, sys, threading, time, warnings
+import numpy as np
+from skswsgp import SWSGPClassifier, SWSGPRegressor
+from skswsgp._compiled import threads
+
+threads.ROWS_PER_THREAD = 1  # two threads for few rows
+rng = np.random.default_rng(0)
+X = rng.normal(size=({n_rows}, 3))
+y = np.sin(2 * X[:, 0]) + X[:, 1] + 0.1 * rng.normal(size=len(X))
+y = y > 0 if {estimator} is SWSGPClassifier else y
+model = {estimator}(**{params}, random_state=0, n_jobs=2)
+expected = model.fit(X, y).predict(X)
+start = time.perf_counter()
+model.fit(X, y)
+seconds = time.perf_counter() - start
+code = "while True: pass"
+busy = [subprocess.Popen([sys.executable, "-c", code]) for _ in range(2)]
+raised = 0
+try:
+    for moment in rng.uniform(0.0, 2.0 * seconds, 12):
+        # a watchdog: all stacks are printed and the process ends if a fit hangs
+        faulthandler.dump_traceback_later(60, exit=True)
+        press = lambda: (time.sleep(moment), os.kill(os.getpid(), signal.SIGINT))
+        thread = threading.Thread(target=press)
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                thread.start()
+                model.fit(X, y)
+            assert np.isfinite(model.predict(X).astype(float)).all()
+            thread.join()  # the signal comes here if the fit was faster
+            time.sleep(0.1)
+        except KeyboardInterrupt:
+            raised += 1
+        thread.join()
+finally:
+    for process in busy:
+        process.kill()
+        process.wait()
+faulthandler.dump_traceback_later(60, exit=True)
+assert np.array_equal(model.fit(X, y).predict(X), expected)
+print("raised", raised)
+"""
+
+
+@pytest.mark.slow  # twelve fits on a busy machine take half a minute
+@pytest.mark.parametrize(
+    ("estimator", "params", "n_rows"),
+    [
+        ("SWSGPRegressor", {}, 1500),
+        ("SWSGPRegressor", {"solver": "adam", "max_iter": 5}, 1000),
+        ("SWSGPClassifier", {}, 1500),
+        ("SWSGPClassifier", {}, 200),
+    ],
+)
+def test_twelve_interrupts_in_a_row_end_each_fit(estimator, params, n_rows):
+    script = SCRIPT.format(estimator=estimator, params=params, n_rows=n_rows)
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=os.environ | {"PYTHONFAULTHANDLER": "1"},
+    )
+    assert done.returncode == 0, done.stderr[-8000:]
+    assert int(done.stdout.split()[-1]) > 2  # the others came late, or in a search

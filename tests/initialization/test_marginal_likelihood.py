@@ -1,0 +1,119 @@
+"""The marginal likelihood of all rows."""
+
+import numpy as np
+import pytest
+import reference
+from helpers import KERNELS, drawn
+from numpy.testing import assert_allclose
+from scipy.stats import multivariate_normal
+from sklearn.gaussian_process.kernels import RBF, ConstantKernel, Matern
+
+from skswsgp._initialization.marginal_likelihood import (
+    LogPosterior,
+    log_marginal_likelihood,
+)
+from skswsgp.kernels import Polynomial
+
+NOISE = np.array([0.3, 0.05])
+START = ConstantKernel(0.5) * Matern([1.0, 1.5], nu=1.5)
+
+
+@pytest.fixture
+def rows(rng):
+    """Return X (25, 2), y and ratios of two outputs."""
+    X = drawn(KERNELS["matern"], noise=0.1, N=25)[0]
+    return X, rng.normal(size=(25, 2)), rng.uniform(0.2, 3.0, size=(25, 2))
+
+
+def expected_density(kernel, noise, X, y, ratios):
+    return sum(
+        multivariate_normal.logpdf(
+            y[:, q], cov=kernel(X) + np.diag(noise[q] * ratios[:, q])
+        )
+        for q in range(y.shape[1])
+    )
+
+
+def test_density_is_that_of_a_normal_distribution(rows):
+    X, y, ratios = rows
+    value, _, _ = log_marginal_likelihood(START(X), y, NOISE, ratios)
+    assert_allclose(value, expected_density(START, NOISE, *rows), rtol=1e-12)
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_gradient_equals_finite_differences(name, rows):
+    posterior = LogPosterior(KERNELS[name], NOISE, *rows)
+    point = posterior.start + 0.1
+    gradient = reference.finite_difference(lambda at: posterior.loss(at)[0], point)
+    assert_allclose(posterior.loss(point)[1], gradient, rtol=1e-5, atol=1e-5)
+
+
+def test_loss_is_density_and_prior(rows):
+    posterior = LogPosterior(START, NOISE, *rows)
+    point = posterior.start + np.array([0.4, 0.0, 0.0, -0.3, 0.0])
+    noise = NOISE * np.exp([-0.3, 0.0])
+    density = expected_density(posterior.kernel_at(point), noise, *rows)
+    prior = -0.5 * (0.4**2 + 0.3**2)
+    assert_allclose(posterior.loss(point)[0], -density - prior, rtol=1e-12)
+    assert_allclose(posterior.log_prior(point), prior)
+
+
+def test_priors_around_another_kernel_leave_constants_free(rows):
+    around = ConstantKernel(9.0) * Matern([2.0, 1.5], nu=1.5)
+    posterior = LogPosterior(START, NOISE, *rows, around=around)
+    assert_allclose(posterior.log_prior(posterior.start), -0.5 * np.log(2.0) ** 2)
+
+
+def test_maximum_respects_moves_bounds_and_fixed_parameters(rows):
+    kernel = ConstantKernel(0.5, "fixed") * Matern([1.0, 1.5], (0.9, 1.6), nu=1.5)
+    posterior = LogPosterior(kernel, NOISE, *rows)
+    tied = posterior.maximize(posterior.moves(shared=True, noise=False))
+    found = posterior.kernel_at(tied)
+    assert found.k1.constant_value == 0.5
+    ratio = found.k2.length_scale / kernel.k2.length_scale
+    assert_allclose(ratio[0], ratio[1])
+    assert 0.9 - 1e-9 <= found.k2.length_scale[0] < 1.0 or 1.0 < ratio[0] <= 1.6 / 1.5
+    assert_allclose(posterior.split(tied)[1], NOISE)
+    free = posterior.maximize(posterior.moves())
+    assert posterior.loss(free)[0] < posterior.loss(tied)[0]
+    assert (np.abs(posterior.split(free)[1] / NOISE - 1.0) > 0.05).all()
+
+
+def test_shared_moves_hold_each_kernel_together():
+    kernel = Polynomial(2, [1.0, 2.0]) + ConstantKernel(2.0) * RBF([0.5, 0.7])
+    X, y = np.zeros((3, 2)), np.zeros((3, 1))
+    posterior = LogPosterior(kernel, np.ones(1), X, y, np.ones((3, 1)))
+    moves = posterior.moves(shared=True)
+    assert moves.shape == (7, 5)  # of a sigma, a constant, two kernels and the noise
+    assert_allclose(moves.sum(axis=1), 1.0)
+    assert sorted(moves.sum(axis=0)) == [1, 1, 1, 2, 2]
+
+
+def test_no_moves_keep_the_start(rows):
+    posterior = LogPosterior(RBF(1.0, "fixed"), NOISE, *rows)
+    moves = posterior.moves(noise=False)
+    assert moves.shape == (2, 0)
+    assert_allclose(posterior.maximize(moves), posterior.start)
+    assert posterior.log_volume(moves) == 0.0
+
+
+def test_log_volume_is_that_of_laplace(rows):
+    posterior = LogPosterior(START, NOISE, *rows)
+    best = posterior.kernel_at(posterior.maximize(posterior.moves(noise=False)))
+    posterior = LogPosterior(best, NOISE, *rows, around=START)
+
+    def slopes(point):
+        return posterior.loss(point)[1]
+
+    hessian = np.stack(
+        [
+            reference.finite_difference(lambda at, p=p: slopes(at)[p], posterior.start)
+            for p in range(3)
+        ]
+    )
+    normal = ~np.isnan(posterior.medians[:3])
+    precision = np.linalg.eigvalsh(hessian[:, :3][normal][:, normal])
+    expected = -0.5 * np.log(np.maximum(precision, 1.0)).sum()
+    actual = posterior.log_volume(posterior.moves(noise=False))
+    assert_allclose(actual, expected, rtol=1e-2)
+    assert expected < -0.1
