@@ -40,6 +40,8 @@ KERNELS = (
     Polynomial(2) * RBF(),
 )
 
+GROWING = "Polynomial", "ArcCosine", "DotProduct"  # kernels that X can make too large
+
 
 def draw(rng, *values):
     """Return one of some values."""
@@ -129,12 +131,6 @@ def check(model, X, y, weight):
         text = str(error)
         assert 20 < len(text) < 1000 and "\n" not in text, f"unclear: {text}"
         return
-    except FloatingPointError as error:
-        # the square of a polynomial of X leaves float32 at 1e9 or before
-        grows = "Polynomial" in str(model.kernel) and np.abs(X).max() > 1e6
-        if grows and "scale X" in str(error):
-            return
-        raise
     values = predictions(fitted, X)
     assert all(np.isfinite(array).all() for array in values), "not finite"
     if isinstance(model, SWSGPClassifier):
@@ -155,6 +151,13 @@ def check(model, X, y, weight):
             assert np.array_equal(first, second), f"{name} predicts another value"
 
 
+def too_large(error, model, X):
+    """Return whether a fit says that X is too large for a kernel of inner products."""
+    grows = any(name in str(model.kernel) for name in GROWING)
+    said = isinstance(error, FloatingPointError) and "scale X" in str(error)
+    return said and grows and np.abs(X).max() > 1e6
+
+
 def run(seed):
     """Run the case of a seed; return None, or what failed in one line."""
     rng = np.random.default_rng(seed)
@@ -168,6 +171,8 @@ def run(seed):
         try:
             check(model, *data)
         except Exception as error:
+            if too_large(error, model, data[0]):
+                return None
             where = traceback.extract_tb(error.__traceback__)[-1]
             text = " ".join(str(error).split())[:200]
             place = f"{where.filename.rsplit('/', 1)[-1]}:{where.lineno}"

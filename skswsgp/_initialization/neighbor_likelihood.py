@@ -165,7 +165,7 @@ class NeighborProcess:
             raise FloatingPointError(
                 "a covariance matrix of neighbours could not be factorised: expected "
                 "finite kernel parameters and a positive noise variance; check kernel_ "
-                "and noise_variance_."
+                "and noise_variance_, or scale X."
             )
         return mu, v
 
