@@ -24,8 +24,8 @@ from skswsgp._compiled.team import BLOCK, barrier, team_columns, team_range, tea
 MAX_JITTER = 1e-2  # largest jitter of a datum's K, relative to its mean diagonal
 NO_FACTOR = (
     "a covariance matrix of inducing points could not be factorised: expected finite "
-    "kernel parameters and inducing points; check kernel_ and inducing_points_, or fit "
-    "again with tighter bounds on the kernel."
+    "kernel parameters and inducing points; check kernel_ and inducing_points_, scale "
+    "X, or fit again with tighter bounds on the kernel."
 )
 # The jitter of S and the least variance of f, as fractions of the jitter of K
 RELATIVE_FLOOR = 1e-6

@@ -26,8 +26,9 @@ class SWSGPClassifier(ClassifierMixin, BaseSWSGP):
     init : {"local", "default"}, default="local"
         Where kernel parameters start: as given ("default"), or learned first by
         regression of the classes, coded as numbers ("local"). For `solver="natural"`
-        the kernel is then refined on the Gaussian sites of its own posterior. The
-        kernel that predicts held-out rows best is kept, and the fit uses all rows.
+        the kernel is then refined on the Gaussian sites of its own posterior. With few
+        rows, up to some 600, the variational bound of all rows decides, and with more
+        the prediction of held-out rows. The fit uses all rows.
     likelihood : {"auto", "bernoulli", "softmax"}, default="auto"
         "auto" is "bernoulli" (probit) for two classes, "softmax" for more.
     solver : {"natural", "adam"}, default="natural"
@@ -50,7 +51,8 @@ class SWSGPClassifier(ClassifierMixin, BaseSWSGP):
     variance_scale_ : float
         Factor of the variance of q(f) in predictions, because a diagonal S makes it too
         small or too large. With `init="local"` and the natural solver it makes held-out
-        rows likeliest; otherwise it is 1. Means do not depend on it.
+        rows likeliest, unless rows are few and each has an inducing point; otherwise it
+        is 1. Means do not depend on it.
 
     See Also
     --------

@@ -7,6 +7,8 @@ processes, NeurIPS 2021). The bound counts the volume of functions that a kernel
 so it needs no held-out rows to find that labels follow no pattern.
 """
 
+from typing import NamedTuple
+
 import numpy as np
 from scipy.special import softmax
 
@@ -25,105 +27,126 @@ VARIANCE_BOUNDS = 1e-3, 1e3  # of a flat prior, on a log scale
 NEGLIGIBLE = 6.0  # nats below the best bound at which a variance hardly counts
 
 
-def maximize_bound(start, n_rows, data, settings, options, rng):
+def maximize_bound(starts, n_rows, data, settings, options, rng):
     """Return the `KernelFit` that suits the bound of at most `n_rows` rows best.
 
-    First all length-scales share one factor. Then each moves on its own, with the prior
-    of `NeighborProcess.learn` around the first, and is kept if the evidence for that is
+    First all length-scales share one factor, and the start with the largest bound is
+    kept. Then each length-scale moves on its own, with the prior of
+    `NeighborProcess.learn` around the first, and is kept if the evidence for that is
     larger. Last, a variance that multiplies the kernel becomes the geometric mean of
-    its posterior. The start is returned if its bound cannot be computed.
+    its posterior. The first start is returned if no bound can be computed.
     """
+    # sites and bound belong together for a divergence of weight one only
+    settings = settings._replace(kl_weight=1.0)
     search = BoundSearch(n_rows, data, settings, options, rng)
     try:
         with one_blas_thread():
-            search.run(start.kernel)
+            search.run([start.kernel for start in starts])
     except KeyboardInterrupt:
         warn_of_interrupt()
     except (FloatingPointError, np.linalg.LinAlgError):
         pass  # what was found before is kept
-    if search.solver is None:
-        return start
-    posterior = search.solver.predict
-    learned = {"kernel": search.kernel, "shared": search.shared}
-    return start._replace(**learned, posterior=posterior)
+    if search.found is None:
+        return starts[0]
+    shared = search.shared and starts[0].shared
+    posterior = search.found.solver.predict
+    return starts[0]._replace(
+        kernel=search.found.kernel, shared=shared, posterior=posterior
+    )
+
+
+class Found(NamedTuple):
+    """A kernel, and a solver that has converged for it."""
+
+    kernel: object
+    solver: object
 
 
 class BoundSearch(TrialRows):
     """A search for a kernel by the bound of all rows, each of which is a point of Z.
 
-    `solver` is that of the present `kernel`, or None before the first, and `shared`
-    says whether its length-scales kept their ratios.
+    `found` is the best kernel so far, or None before the first, and `shared` says
+    whether its length-scales kept their ratios.
     """
 
-    kernel, solver, shared = None, None, True
+    found, shared = None, True
 
-    def run(self, kernel):
-        """Find the kernel, from a start."""
+    def run(self, kernels):
+        """Find the kernel, from several starts."""
         self.Z, _ = distinct_rows(self.X)
-        self.climb(kernel, shared=True)
-        tied, solver = self.kernel, self.solver
-        posterior = self.posterior(tied)
-        if posterior.moves(shared=True).shape != posterior.moves().shape:
-            evidence = self.log_evidence(tied, shared=True)
-            self.climb(tied, shared=False)
-            # the volume, which takes long, only makes the evidence smaller
-            self.shared = (
-                self.log_density(tied) <= evidence
-                or self.log_evidence(tied, shared=False) <= evidence
-            )
-            if self.shared:
-                self.kernel, self.solver = tied, solver
+        density = -np.inf
+        for start in kernels:
+            tied = self.climb(Found(start, self.solved(start)), start, shared=True)
+            if self.log_density(tied, start) > density:
+                self.found, density = tied, self.log_density(tied, start)
+        self.free_length_scales()
         self.average_variance()
 
-    def climb(self, start, shared):
-        """Take turns between sites and kernel until the bound hardly grows."""
-        if self.solver is None:
-            self.kernel, self.solver = start, self.solved(start)
+    def free_length_scales(self):
+        """Let each length-scale move on its own if the evidence for that is larger."""
+        tied, start = self.found, self.found.kernel
+        posterior = self.posterior(tied, start)
+        if posterior.moves(shared=True).shape == posterior.moves().shape:
+            return
+        evidence = self.log_evidence(tied, start, shared=True)
+        free = self.climb(tied, start, shared=False)
+        # the volume, which takes long, only makes the evidence smaller
+        if (
+            self.log_density(free, start) > evidence
+            and self.log_evidence(free, start, shared=False) > evidence
+        ):
+            self.found, self.shared = free, False
+
+    def climb(self, found, start, shared):
+        """Take turns between sites and kernel until the bound hardly grows.
+
+        Return what is `Found` at the end; priors are around the kernel `start`.
+        """
         for _ in range(MAX_TURNS):
-            before, posterior = self.log_density(start), self.posterior(start)
-            found = posterior.maximize(posterior.moves(shared=shared, noise=False))
-            if found is None:
+            posterior = self.posterior(found, start)
+            point = posterior.maximize(posterior.moves(shared=shared, noise=False))
+            if point is None:
                 break
-            kernel, solver = self.kernel, self.solver
-            self.kernel = posterior.kernel_at(found)
-            self.solver = self.solved(self.kernel)
-            gain = self.log_density(start) - before
-            if gain < 0.0:
-                self.kernel, self.solver = kernel, solver
+            kernel = posterior.kernel_at(point)
+            other = Found(kernel, self.solved(kernel, found.solver))
+            gain = self.log_density(other, start) - self.log_density(found, start)
+            found = other if gain > 0.0 else found
             if gain < TOLERANCE:
                 break
+        return found
 
-    def log_density(self, start):
+    def log_density(self, found, start):
         """Return the bound plus log prior, with priors around the kernel `start`."""
-        posterior = self.posterior(start)
-        return self.solver.bound + posterior.log_prior(posterior.start)
+        posterior = self.posterior(found, start)
+        return found.solver.bound + posterior.log_prior(posterior.start)
 
-    def log_evidence(self, start, shared):
-        """Return `log_density` plus the log volume of the posterior over the prior."""
-        posterior = self.posterior(start)
+    def log_evidence(self, found, start, shared):
+        """Return `log_density` plus the log volume of the posterior over the prior.
+
+        The volume is that for given sites, without flat directions.
+        """
+        posterior = self.posterior(found, start)
         moves = posterior.moves(shared=shared, noise=False)
-        return self.log_density(start) + posterior.log_volume(moves)
+        return self.log_density(found, start) + posterior.log_volume(moves)
 
-    def posterior(self, start):
-        """Return the `LogPosterior` given the present sites, at the present kernel.
+    def posterior(self, found, start):
+        """Return the `LogPosterior` given the sites that were found, at that kernel.
 
         Its priors are around the kernel `start`, but those of constants are flat:
         labels coded as numbers do not show how large f is.
         """
-        targets, variances = gaussian_sites(self.solver)
-        X, noise = self.X - self.solver.data.center, np.ones(targets.shape[1])
-        return LogPosterior(self.kernel, noise, X, targets, variances, around=start)
+        targets, variances = gaussian_sites(found.solver)
+        X, noise = self.X - found.solver.data.center, np.ones(targets.shape[1])
+        return LogPosterior(found.kernel, noise, X, targets, variances, around=start)
 
-    def solved(self, kernel):
-        """Return a converged solver with a full S, started from the present sites."""
+    def solved(self, kernel, before=None):
+        """Return a converged solver with a full S, started from the q(u) of another."""
         attributes = {"kernel_": kernel, "inducing_points_": self.Z}
         H = self.settings.tuning.learning_neighbors
-        solver, before = self.solver_for(attributes, H, full=True), self.solver
+        solver = self.solver_for(attributes, H, full=True)
         if before is not None:
             model = solver.engine.model
             model.m[:], model.L[:] = before.engine.model.m, before.engine.model.L
-            solver.site_precision[:] = before.site_precision
-            solver.site_precision_mean[:] = before.site_precision_mean
         return train(solver)
 
     def average_variance(self):
@@ -132,18 +155,19 @@ class BoundSearch(TrialRows):
         The variance at the maximum is too large where labels follow a pattern by chance
         and a smaller variance is nearly as likely.
         """
-        found = free_variance(self.kernel, self.X.shape[1])
-        if found is None:
+        kernel, solver = self.found
+        free = free_variance(kernel, self.X.shape[1])
+        if free is None:
             return
-        slot, bounds = found
+        slot, bounds = free
         low, high = np.clip(VARIANCE_BOUNDS, *bounds)
 
-        def variance(solver):
-            return solver.engine.model.params[slot]
+        def variance(trial):
+            return trial.engine.model.params[slot]
 
-        least, trials = self.solver.bound - NEGLIGIBLE, [self.solver]
+        least, trials = solver.bound - NEGLIGIBLE, [solver]
         for step in (VARIANCE_STEP, 1.0 / VARIANCE_STEP):
-            trial = self.solver
+            trial = solver
             while trial.bound > least and low <= step * variance(trial) <= high:
                 trial = train(trial.scaled(slot, step))
                 trials.append(trial)
@@ -151,5 +175,5 @@ class BoundSearch(TrialRows):
         mean = softmax([trial.bound for trial in trials]) @ logs
         nearest = trials[np.argmin(np.abs(logs - mean))]
         factor = np.exp(mean) / variance(nearest)
-        self.solver = train(nearest.scaled(slot, factor))
-        self.kernel = updated_kernel(self.kernel, self.solver.engine.model.params)
+        solver = train(nearest.scaled(slot, factor))
+        self.found = Found(updated_kernel(kernel, solver.engine.model.params), solver)

@@ -294,6 +294,8 @@ def learn_kernel(
         fit = learner.fit_noise(best, rng)
     if exact and learner.is_small:
         fit = learner.maximize_marginal_likelihood(with_shared_scales([fit, *rest]))
+        if np.ptp(weight) > 0.0:  # the noise above counts no row of little weight
+            fit = learner.fit_noise(fit, rng)
     elif n_neighbors:
         fit = learner.relearn_with_more_neighbors(fit, n_neighbors, rng)
     if fit_all_noise:

@@ -12,6 +12,7 @@ from skswsgp._compiled.special import LOG_2PI
 from skswsgp._covariance.compile import compile_kernel, constant_slots, updated_kernel
 from skswsgp._covariance.matrix import CovarianceMatrix
 from skswsgp._initialization.neighbor_likelihood import PRIOR_VARIANCE
+from skswsgp._initialization.statistics import effective_sample_size
 from skswsgp._point.adam_step import LOG_NOISE_BOUNDS
 
 MAX_STEPS = 100  # steps of L-BFGS
@@ -39,11 +40,12 @@ def log_marginal_likelihood(K, y, noise, ratios):
 def inverted(C):
     """Return the inverse of a covariance matrix, and the log of its determinant."""
     factor, failed = dpotrf(C, lower=True)
-    if failed:
+    pivots = np.diag(factor)
+    if failed or not np.isfinite(pivots).all():  # of NaN LAPACK makes no failure
         raise np.linalg.LinAlgError("a covariance matrix is not positive definite")
     half = np.tril(dpotri(factor, lower=True)[0])
     inverse = half + half.T - np.diag(np.diag(half))
-    return inverse, 2.0 * np.sum(np.log(np.diag(factor)))
+    return inverse, 2.0 * np.sum(np.log(pivots))
 
 
 class LogPosterior:
@@ -54,7 +56,9 @@ class LogPosterior:
     has a normal prior around `medians` (P + Q,), a flat one where that is NaN. The
     medians are the start, or, for entries of the kernel, those of the kernel `around`.
     With the latter, constants such as the variance of f have flat priors. X is (N, D);
-    y and ratios are those of `log_marginal_likelihood`.
+    y and ratios are those of `log_marginal_likelihood`. A noise variance is judged by
+    the effective sample size of one over its ratios: rows of nearly no weight would
+    otherwise take it to zero, because their residuals do not count.
     """
 
     def __init__(self, kernel, noise, X, y, ratios, around=None):
@@ -67,6 +71,8 @@ class LogPosterior:
         )
         start = np.log(np.concatenate([self.params[free], noise]))
         self.start = start.clip(*self.bounds.T)
+        sizes = [effective_sample_size(1.0 / ratio) for ratio in ratios.T]
+        self.missing = len(X) - np.array(sizes)  # (Q,) rows
         self.medians = self.start.copy()
         if around is not None:
             params = compile_kernel(around, X.shape[1], np.float64).struct.params.copy()
@@ -92,6 +98,8 @@ class LogPosterior:
         params, noise = self.split(point)
         K = self.matrix.evaluate(params)
         value, d_K, d_noise = log_marginal_likelihood(K, self.y, noise, self.ratios)
+        value += 0.5 * self.missing @ np.log(noise)
+        d_noise += 0.5 * self.missing
         slope = np.concatenate([self.matrix.vjp(d_K)[self.compiled.free], d_noise])
         pull = np.nan_to_num(point - self.medians) / PRIOR_VARIANCE
         return -value - self.log_prior(point), pull - slope
@@ -121,7 +129,7 @@ class LogPosterior:
         """Return the log of the posterior volume over the prior one, at most 0.
 
         It is Laplace's approximation at the start, in the directions of `moves` that
-        have a normal prior.
+        have a normal prior; the other entries keep their values.
         """
         moves = moves[:, ~np.isnan(self.medians) @ moves > 0]
         moves = moves / np.linalg.norm(moves, axis=0)

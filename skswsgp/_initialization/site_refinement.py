@@ -88,16 +88,13 @@ class SiteRefinement(Holdout):
         )
 
     def solver_of(self, kernel):
-        """Return a solver for a kernel, started from the sites of the best solver."""
+        """Return a solver for a kernel, started from the q(u) of the best solver."""
         attributes = {"kernel_": kernel, "inducing_points_": self.Z}
         if self.best is not None:
             attributes["inducing_mean_"] = self.best.engine.model.m
             attributes["inducing_covariance_"] = self.best.engine.model.s
         solver = self.solver_for(attributes, self.settings.tuning.learning_neighbors)
         solver.tolerance = TOLERANCE
-        if self.best is not None:
-            solver.site_precision[:] = self.best.site_precision
-            solver.site_precision_mean[:] = self.best.site_precision_mean
         return solver
 
     def begin(self, start):

@@ -31,12 +31,14 @@ from skswsgp._initialization.holdout import (
 )
 from skswsgp._initialization.inducing import given_points, initial_inducing_points
 from skswsgp._initialization.kernel_learning import (
+    SMOOTHNESS,
     KernelFit,
     LearningOptions,
     count_few_rows,
     learn_kernel,
     learning_search,
     with_shared_scales,
+    with_smoothness,
 )
 from skswsgp._initialization.site_refinement import refine_kernel
 from skswsgp._linear.projection import mean_prior_variance
@@ -199,11 +201,13 @@ def learn_candidates(data, settings, options, rng, n_neighbors, few):
         return fits
     if settings.kl == "vecchia":  # other priors allow no full S
         n_latent, tuning = settings.n_latent, settings.tuning
-        few = count_few_rows(data.X.shape[1], BOUND_WORK * n_latent, tuning)
-        if data.n_rows <= MOST_TO_FEW * few:
-            start = with_shared_scales(fits)
-            first = maximize_bound(start, few, data, settings, options, rng)
-            if data.n_rows <= few:
+        most = count_few_rows(data.X.shape[1], BOUND_WORK * n_latent, tuning)
+        if data.n_rows <= MOST_TO_FEW * most:
+            trials = [with_shared_scales(fits)]
+            if settings.kernel is None:
+                trials = [with_smoothness(trials[0], nu) for nu in SMOOTHNESS]
+            first = maximize_bound(trials, most, data, settings, options, rng)
+            if data.n_rows <= most:
                 return [first]
             fits = [first, *fits]
     return [refine_kernel(fits, data, settings, options, rng)]

@@ -177,8 +177,8 @@ class NaturalSolver(Solver):
     def scaled(self, slot, factor):
         """Return a solver whose kernel variance, params[slot], is times `factor`.
 
-        The prior means of the latent functions follow. The new solver starts from the
-        sites of this one, which does not change.
+        The prior means of the latent functions follow. The new solver starts from
+        the q(u) of this one, which does not change.
         """
         other = copy.copy(self)
         other.engine = copy.copy(self.engine)

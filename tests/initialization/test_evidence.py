@@ -5,12 +5,17 @@ import pytest
 import reference
 from numpy.testing import assert_allclose
 from scipy.special import ndtr, softmax
-from sklearn.gaussian_process.kernels import RBF, ConstantKernel, Matern
+from sklearn.gaussian_process.kernels import (
+    RBF,
+    ConstantKernel,
+    DotProduct,
+    Matern,
+)
 from small_models import natural_settings
 
 from skswsgp import SWSGPClassifier
 from skswsgp._initialization import evidence
-from skswsgp._initialization.evidence import BoundSearch, maximize_bound
+from skswsgp._initialization.evidence import BoundSearch, Found, maximize_bound
 from skswsgp._initialization.kernel_learning import KernelFit, LearningOptions
 from skswsgp._initialization.trial_rows import train
 from skswsgp._solvers.data import TrainingRows
@@ -35,20 +40,24 @@ def search_of(X, y, weight=None, settings=BINARY, n_rows=1000):
 
 def found(X, y, kernel=KERNEL, **options):
     search = search_of(X, y, **options)
-    search.run(kernel)
+    search.run([kernel])
     return search
+
+
+def start_of(search, kernel=KERNEL):
+    """Return what was found for a kernel, with an inducing point at each row."""
+    search.Z = search.X
+    return Found(kernel, search.solved(kernel))
 
 
 def test_slope_of_the_bound_and_priors_is_zero_at_the_kernel(wave, monkeypatch):
     monkeypatch.setattr(evidence, "TOLERANCE", 1e-6)
     monkeypatch.setattr(evidence, "MAX_TURNS", 60)
     search = search_of(*wave)
-    search.Z = search.X
     search.settings = BINARY._replace(
         tuning=BINARY.tuning._replace(learning_neighbors=120)
     )
-    search.climb(KERNEL, shared=False)
-    best = search.kernel
+    best = search.climb(start_of(search), KERNEL, shared=False).kernel
 
     def objective(theta):
         solver = search.solved(best.clone_with_theta(theta))
@@ -64,10 +73,10 @@ def test_slope_of_the_bound_and_priors_is_zero_at_the_kernel(wave, monkeypatch):
 
 def test_length_scales_are_freed_where_a_column_does_not_matter(wave):
     search = found(*wave)
-    scales = search.kernel.k2.length_scale
+    scales = search.found.kernel.k2.length_scale
     assert not search.shared
     assert scales[1] > 2.0 * scales[0]
-    assert search.kernel.k1.constant_value > 2.0
+    assert search.found.kernel.k1.constant_value > 2.0
 
 
 def test_length_scales_keep_their_ratios_where_labels_are_random(rng):
@@ -75,16 +84,15 @@ def test_length_scales_keep_their_ratios_where_labels_are_random(rng):
     kernel = ConstantKernel(0.5, (1e-3, 1e3)) * Matern(np.full(12, 3.0), nu=1.5)
     search = found(X, y, kernel)
     assert search.shared
-    assert_allclose(np.diff(search.kernel.k2.length_scale), 0.0, atol=1e-12)
-    probabilities = ndtr(search.solver.predict(X)[0])
+    assert_allclose(np.diff(search.found.kernel.k2.length_scale), 0.0, atol=1e-12)
+    probabilities = ndtr(search.found.solver.predict(X)[0])
     assert np.abs(probabilities - 0.5).max() < 0.1
 
 
 def test_variance_is_the_geometric_mean_of_its_posterior(wave):
     search = search_of(*wave)
-    search.Z = search.X
-    search.climb(KERNEL, shared=True)
-    start, kernel = search.solver, search.kernel
+    search.found = search.climb(start_of(search), KERNEL, shared=True)
+    kernel, start = search.found
     search.average_variance()
     slot = int(np.flatnonzero(start.engine.model.params == kernel.k1.constant_value)[0])
     now = start.engine.model.params[slot]
@@ -92,20 +100,23 @@ def test_variance_is_the_geometric_mean_of_its_posterior(wave):
     logs = logs[(logs >= np.log(1e-3)) & (logs <= np.log(1e3))]
     bounds = [train(start.scaled(slot, np.exp(log) / now)).bound for log in logs]
     expected = np.exp(softmax(bounds) @ logs)
-    assert_allclose(search.kernel.k1.constant_value, expected, rtol=0.05)
-    assert search.solver.engine.model.params[slot] == search.kernel.k1.constant_value
+    assert_allclose(search.found.kernel.k1.constant_value, expected, rtol=0.05)
+    assert (
+        search.found.solver.engine.model.params[slot]
+        == search.found.kernel.k1.constant_value
+    )
 
 
 def test_fixed_and_bounded_parameters_are_respected(wave):
     kernel = ConstantKernel(0.5, "fixed") * RBF([1.0, 1.0], (0.9, 1.2))
     search = found(*wave, kernel)
-    assert search.kernel.k1.constant_value == 0.5
-    scales = search.kernel.k2.length_scale
+    assert search.found.kernel.k1.constant_value == 0.5
+    scales = search.found.kernel.k2.length_scale
     assert (scales > 0.9 - 1e-9).all()
     assert (scales < 1.2 + 1e-9).all()
     bounded = found(*wave, ConstantKernel(0.5, (0.1, 2.0)) * RBF([1.0, 1.0]))
-    assert 0.1 <= bounded.kernel.k1.constant_value <= 2.0
-    assert found(*wave, RBF(1.0, "fixed")).kernel == RBF(1.0, "fixed")
+    assert 0.1 <= bounded.found.kernel.k1.constant_value <= 2.0
+    assert found(*wave, RBF(1.0, "fixed")).found.kernel == RBF(1.0, "fixed")
 
 
 def test_copies_of_rows_are_weights(wave):
@@ -113,9 +124,9 @@ def test_copies_of_rows_are_weights(wave):
     twice = found(np.r_[X, X], np.r_[y, y])
     weighted = found(X, y, weight=np.full(len(X), 2.0))
     # the prior takes the points in another random order
-    assert_allclose(twice.kernel.theta, weighted.kernel.theta, atol=0.15)
-    once = found(X, y).kernel.theta
-    assert np.abs(weighted.kernel.theta - once).max() > 0.3
+    assert_allclose(twice.found.kernel.theta, weighted.found.kernel.theta, atol=0.15)
+    once = found(X, y).found.kernel.theta
+    assert np.abs(weighted.found.kernel.theta - once).max() > 0.3
 
 
 def test_rows_that_share_X_and_classes_without_rows(rng):
@@ -123,14 +134,37 @@ def test_rows_that_share_X_and_classes_without_rows(rng):
     y = rng.integers(3, size=60).astype(float)
     settings = natural_settings("softmax", 4)  # no row has the last class
     search = found(X, y, settings=settings)
-    assert np.isfinite(search.kernel.theta).all()
+    assert np.isfinite(search.found.kernel.theta).all()
     assert len(search.Z) == 20
 
 
 @pytest.mark.parametrize("X", [np.zeros((1, 2)), np.ones((30, 2))])
 def test_rows_that_are_all_alike(X, rng):
     y = np.where(np.arange(len(X)) % 2, 1.0, -1.0)
-    assert np.isfinite(found(X, y).kernel.theta).all()
+    assert np.isfinite(found(X, y).found.kernel.theta).all()
+
+
+def test_the_start_with_the_largest_bound_is_kept(wave):
+    search, kernels = search_of(*wave), [RBF(scale) for scale in (30.0, 1.0, 0.01)]
+    fixed = [
+        ConstantKernel(4.0, "fixed") * RBF(k.length_scale, "fixed") for k in kernels
+    ]
+    search.run(fixed)
+    assert search.found.kernel == fixed[1]
+
+
+def test_bound_and_sites_have_a_divergence_of_weight_one(wave):
+    X, y = wave
+    data = TrainingRows(X, y[:, None], np.ones(120))
+    fits = [
+        maximize_bound(
+            [KernelFit(KERNEL, np.zeros(1))], 1000, data,
+            BINARY._replace(kl_weight=weight), LearningOptions(),
+            np.random.RandomState(0),
+        )
+        for weight in (0.1, 1.0)
+    ]  # fmt: skip
+    assert fits[0].kernel == fits[1].kernel
 
 
 def test_number_of_rows_is_limited(wave):
@@ -170,26 +204,60 @@ def test_few_rows_with_a_pattern_are_predicted(rng):
     assert loss < shares - 0.05
 
 
-@pytest.mark.parametrize("when", [1, 3])
+@pytest.mark.parametrize("when", [1, "free"])
 @pytest.mark.parametrize("error", [KeyboardInterrupt, FloatingPointError])
 def test_an_interrupted_or_failed_search_keeps_what_it_has(
     error, when, wave, monkeypatch, recwarn
 ):
     calls, solved = [], BoundSearch.solved
 
-    def fails(self, kernel):
-        calls.append(kernel)
-        if len(calls) == when:
+    def fails(self, *arguments):
+        calls.append(arguments)
+        if len(calls) == when or (freed and when == "free"):
             raise error
-        return solved(self, kernel)
+        return solved(self, *arguments)
+
+    freed, free = [], BoundSearch.free_length_scales
+
+    def noted(self):
+        freed.append(True)
+        free(self)
 
     monkeypatch.setattr(BoundSearch, "solved", fails)
+    monkeypatch.setattr(BoundSearch, "free_length_scales", noted)
     X, y = wave
     data, rng = TrainingRows(X, y[:, None], np.ones(120)), np.random.RandomState(0)
     start = KernelFit(KERNEL, np.zeros(1))
-    fit = maximize_bound(start, 1000, data, BINARY, LearningOptions(), rng)
+    starts = [start, KernelFit(3.0 * RBF([0.5, 2.0]), np.zeros(1))]
+    fit = maximize_bound(starts, 1000, data, BINARY, LearningOptions(), rng)
     assert (fit is start) == (when == 1)
     assert (fit.posterior is None) == (when == 1)
+    if when == "free":
+        scales = fit.kernel.k2.length_scale
+        ratio = scales[1] / scales[0]
+        assert any(np.isclose(ratio, one, rtol=1e-6) for one in (1.0, 4.0))
+        solver = fit.posterior.__self__
+        assert_allclose(
+            sorted(solver.engine.model.params), sorted(np.exp(fit.kernel.theta))
+        )
     assert [str(one.message)[:22] for one in recwarn] == (
         ["the search for a kernel"[:22]] if error is KeyboardInterrupt else []
     )
+
+
+@pytest.mark.parametrize(
+    "kernel",
+    [
+        1.0 * RBF(1.0),
+        RBF(1.0) * ConstantKernel(1.0),
+        1.0 * DotProduct(1.0),
+        1.0 * RBF([1.0, 1.0]) + 1.0 * DotProduct(1.0),
+    ],
+)
+@pytest.mark.parametrize("n_rows", [200, 800])
+def test_kernels_of_the_user(kernel, n_rows, rng, few_steps):
+    X = rng.normal(
+        size=(n_rows, 2)
+    )  # 800 rows: the bound of a part, then held-out rows
+    y = X[:, 0] + 0.5 * rng.normal(size=n_rows) > 0
+    assert SWSGPClassifier(kernel, random_state=0).fit(X, y).score(X, y) > 0.75

@@ -107,7 +107,6 @@ def test_next_kernel_is_learned_from_sites_of_training_rows(monkeypatch, steep):
     precision = weight[kept, None] / v
     assert_allclose(precision, trials.best.site_precision[kept], rtol=1e-9)
     assert_allclose(precision * t, trials.best.site_precision_mean[kept], rtol=1e-9)
-    assert_array_equal(again.site_precision, trials.best.site_precision)
     assert_array_equal(again.engine.model.m, trials.best.engine.model.m)
 
 
