@@ -13,6 +13,8 @@ from skswsgp import SWSGPClassifier, SWSGPRegressor
 from skswsgp._compiled import threads
 
 threads.ROWS_PER_THREAD = 1  # two threads for few rows
+# a process in the background of a shell ignores the signal
+signal.signal(signal.SIGINT, signal.default_int_handler)
 rng = np.random.default_rng(0)
 X = rng.normal(size=({n_rows}, 3))
 y = np.sin(2 * X[:, 0]) + X[:, 1] + 0.1 * rng.normal(size=len(X))
