@@ -106,8 +106,8 @@ def scikit_learn_threads():
 def one_blas_thread():
     """Return a context with one thread of BLAS, for matrices of some hundred rows.
 
-    With more, threads of NumPy's and of SciPy's BLAS wait for each other: learning a
-    kernel from 300 rows took ten times as long on two cores.
+    With more threads, those of NumPy's BLAS and of SciPy's BLAS wait for each other:
+    learning a kernel from 300 rows took ten times as long on two cores.
     """
     return threadpool_limits(1, user_api="blas")
 

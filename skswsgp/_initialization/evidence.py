@@ -19,11 +19,11 @@ from skswsgp._initialization.inducing import distinct_rows
 from skswsgp._initialization.marginal_likelihood import LogPosterior
 from skswsgp._initialization.trial_rows import TrialRows, gaussian_sites, train
 
-BOUND_WORK = 3  # time of a search, in times that of one for a Gaussian likelihood
-MAX_TURNS = 10  # steps on the kernel
-TOLERANCE = 0.1  # nats of all rows: gain below which they stop
+BOUND_WORK = 3  # time of a search over that of learning a regression's kernel
+MAX_TURNS = 10  # largest number of steps on the kernel
+TOLERANCE = 0.1  # gain of the bound, in nats of all rows, below which steps end
 VARIANCE_STEP = 3.0  # factor between two variances whose bounds are compared
-VARIANCE_BOUNDS = 1e-3, 1e3  # of a flat prior, on a log scale
+VARIANCE_BOUNDS = 1e-3, 1e3  # bounds of the flat prior of the log variance
 NEGLIGIBLE = 6.0  # nats below the best bound at which a variance hardly counts
 
 

@@ -58,7 +58,7 @@ class LogPosterior:
     With the latter, constants such as the variance of f have flat priors. X is (N, D);
     y and ratios are those of `log_marginal_likelihood`. A noise variance is judged by
     the effective sample size of one over its ratios: rows of nearly no weight would
-    otherwise take it to zero, because their residuals do not count.
+    otherwise take the noise to zero, because their residuals do not count.
     """
 
     def __init__(self, kernel, noise, X, y, ratios, around=None):

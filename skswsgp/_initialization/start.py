@@ -45,7 +45,9 @@ from skswsgp._linear.projection import mean_prior_variance
 from skswsgp._neighbors.lists import without_own
 from skswsgp._solvers.model import JITTER, build_model, shape_covariance
 
-MOST_TO_FEW = 2  # rows over few rows up to which a kernel from few rows is tried
+# A kernel learned from the bound of a part of the rows is tried while all rows are at
+# most so many times the part.
+MOST_TO_FEW = 2
 INITIAL_FRACTION = 0.1  # variance of q(u) before Adam over the prior variance
 
 

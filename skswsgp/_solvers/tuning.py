@@ -41,9 +41,10 @@ class Tuning(NamedTuple):
     full_work: float = 2.5e10
 
     # --- the natural solver
-    # Relative residuals at which conjugate gradients stop: in each of several rounds,
-    # which start from one another; in the only round of a regression in float32; and in
-    # the only round of a regression in float64.
+    # Relative residuals at which conjugate gradients stop. A classifier takes several
+    # rounds, and each starts from the solution of the round before, so the first
+    # tolerance is loose. A regression takes one round, which stops at the second
+    # tolerance in float32 and at the third in float64.
     round_tolerance: float = 3e-3
     float32_tolerance: float = 1e-3
     final_tolerance: float = 1e-6

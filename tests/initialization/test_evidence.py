@@ -45,7 +45,7 @@ def found(X, y, kernel=KERNEL, **options):
 
 
 def start_of(search, kernel=KERNEL):
-    """Return what was found for a kernel, with an inducing point at each row."""
+    """Return a kernel and its converged solver, whose inducing points are all rows."""
     search.Z = search.X
     return Found(kernel, search.solved(kernel))
 
