@@ -24,7 +24,7 @@ y = np.sin(4 * X[:, 0]) * np.cos(4 * X[:, 1]) + 0.2 * rng.normal(size=1500)
 
 # %%
 # Kernel and noise are learned once, so that each fit only solves for q(u).
-learned = SWSGPRegressor(random_state=0).fit(X, y)
+learned = SWSGPRegressor(metric="ard", random_state=0).fit(X, y)
 model = SWSGPRegressor(
     learned.kernel_,
     noise_variance=learned.noise_variance_,

@@ -13,6 +13,7 @@ from skswsgp._estimators import sklearn_compat as compat
 from skswsgp._initialization import kernel_learning as learning
 from skswsgp._initialization.neighbor_likelihood import NeighborProcess, neighbor_model
 from skswsgp._initialization.statistics import mean_and_scale, relative_weights
+from skswsgp._linear.columns import mapped
 from skswsgp._solvers.data import TrainingRows
 from skswsgp._solvers.tuning import Tuning
 
@@ -36,6 +37,9 @@ class NearestNeighborGPRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator
         :class:`skswsgp.SWSGPRegressor`. None is a variance times a Matern kernel with
         one length-scale a feature, whose nu of 0.5, 1.5 or 2.5 is the one under which
         the rows are the most likely.
+    metric : {"auto", "ard", "full"}, default="auto"
+        Whether a linear map of the columns is learned with the kernel, as in
+        :class:`skswsgp.SWSGPRegressor`.
     n_neighbors : int, default=64
         Training rows that a prediction uses; cut to their number.
     neighbor_search : {"auto", "brute", "kd_tree", "pynndescent"}, default="auto"
@@ -55,7 +59,9 @@ class NearestNeighborGPRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator
     Attributes
     ----------
     kernel_ : kernel object
-        Kernel with the learned parameters, in the units of X.
+        Kernel with the learned parameters, a function of rows of X @ metric_.
+    metric_ : ndarray of shape (n_features, n_features)
+        Linear map of the columns of X, the identity with `metric="ard"`.
     noise_variance_ : float or ndarray of shape (n_outputs,)
         Learned noise variance of a row of mean weight, on the scale of standardised y.
     X_train_ : ndarray of shape (n_samples, n_features)
@@ -82,7 +88,7 @@ class NearestNeighborGPRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator
 
     Notes
     -----
-    The first seven attributes are the whole model: `predict` reads nothing else. With
+    The first eight attributes are the whole model: `predict` reads nothing else. With
     `n_neighbors` at least the number of rows, predictions are those of the exact
     Gaussian process. At most 200,000 random rows take part in learning; all are used in
     predictions.
@@ -109,6 +115,7 @@ class NearestNeighborGPRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator
 
     _parameter_constraints: dict = {  # noqa: RUF012  scikit-learn's own form
         "kernel": "no_validation",  # checked by compile_kernel, which says more
+        "metric": [StrOptions({"auto", "ard", "full"})],
         "n_neighbors": [compat.Count()],
         "neighbor_search": [StrOptions({"auto", "brute", "kd_tree", "pynndescent"})],
         "noise_variance": [Interval(Real, 0, None, closed="neither")],
@@ -120,7 +127,7 @@ class NearestNeighborGPRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator
     _tuning = Tuning()
 
     def __init__(
-        self, kernel=None, *, n_neighbors=64, neighbor_search="auto",
+        self, kernel=None, *, metric="auto", n_neighbors=64, neighbor_search="auto",
         noise_variance=0.1, normalize_y=True, n_jobs=None, dtype="float64",
         random_state=None,
     ):  # fmt: skip
@@ -176,7 +183,10 @@ class NearestNeighborGPRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator
         data = relative_weights(data, n_rows)
         self.sample_weight_ = data.weight
         start = self.kernel, float(self.noise_variance), rng, options
-        fit, *_ = learning.learn_kernel(data, *start, n_neighbors=self.n_neighbors)
+        how = {"n_neighbors": self.n_neighbors, "metric": self.metric}
+        fit, *_ = learning.learn_kernel(data, *start, **how)
+        D = X.shape[1]
+        self.metric_ = np.eye(D) if fit.metric is None else fit.metric
         self.kernel_, noise, curve = fit.kernel, fit.noise, fit.curve
         self.noise_variance_ = noise if y.ndim > 1 else float(noise[0])
         self.loss_curve_ = (-curve).tolist()
@@ -204,11 +214,12 @@ class NearestNeighborGPRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator
         X = compat.validate(self, X, reset=False)
         N = len(self.X_train_)
         y, noise = self.y_train_.reshape(N, -1), np.atleast_1d(self.noise_variance_)
-        data = self.X_train_, y, 1.0 / self.sample_weight_[:, None], self.kernel_
+        Z, ratios = mapped(self.X_train_, self.metric_), 1.0 / self.sample_weight_
+        data = Z, y, ratios[:, None], self.kernel_
         model, center = neighbor_model(*data, noise, self.dtype)
         H, n_threads = min(self.n_neighbors, N), max_threads(self.n_jobs, len(X))
         process = NeighborProcess(model, H, n_threads, self.neighbor_search)
-        mu, v = process.predict_rows(X, center)
+        mu, v = process.predict_rows(X, center, self.metric_)
         shape = len(X), *self.y_train_.shape[1:]
         mean = mu.reshape(shape) * self.y_scale_ + self.y_mean_
         if not return_std:

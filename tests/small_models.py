@@ -81,6 +81,7 @@ def unfitted(kernel, *, Q=1, full=False, H=4, M=7, D=2, seed=0):
     model.kernel_ = kernel
     model.inducing_points_ = rng.normal(size=(M, D)) + 1.0
     model.n_inducing_, model.n_neighbors_, model.n_features_in_ = M, H, D
+    model.metric_ = np.eye(D)
     model.inducing_mean_ = mean if Q > 1 else mean[:, 0]
     model.inducing_covariance_ = covariance if Q > 1 else covariance[..., 0]
     model.noise_variance_ = noise if Q > 1 else noise[0]

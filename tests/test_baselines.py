@@ -67,6 +67,7 @@ def test_predictions_and_bound_equal_the_reference(kernel, Q, H, rng):
     noise = rng.uniform(0.1, 0.3, size=Q)
     model.kernel_, model.n_features_in_ = kernel, 2
     model.X_train_, m = rng.normal(size=(12, 2)) + 1.0, rng.normal(size=(12, Q))
+    model.metric_ = np.array([[1.0, 0.3], [-0.2, 0.8]])
     model.sample_weight_ = rng.uniform(0.3, 3.0, size=12)
     model.y_train_ = m if Q > 1 else m[:, 0]
     model.noise_variance_ = noise if Q > 1 else noise[0]
@@ -76,9 +77,10 @@ def test_predictions_and_bound_equal_the_reference(kernel, Q, H, rng):
 
     mean, std = model.predict(X, return_std=True)
 
-    nearest = reference.neighbor_table(kernel, X, model.X_train_, H)
+    X, Z = X @ model.metric_, model.X_train_ @ model.metric_
+    nearest = reference.neighbor_table(kernel, X, Z, H)
     weight = np.repeat(model.sample_weight_[:, None], Q, axis=1)
-    mu, F = reference.krige_all(kernel, X, model.X_train_, m, weight, noise, nearest)
+    mu, F = reference.krige_all(kernel, X, Z, m, weight, noise, nearest)
     expected = mu * model.y_scale_ + model.y_mean_
     expected_std = np.sqrt(F + noise) * model.y_scale_
     assert mean.shape == std.shape == ((6, 2) if Q > 1 else (6,))

@@ -22,21 +22,28 @@ class CovarianceMatrix:
 
     def __init__(self, struct, X):
         n_pairs = row_start(len(X), TRIANGLE)
-        self.struct, self.points = struct, np.ascontiguousarray(X.T)
+        self.struct, self.points = struct, np.array(X.T, order="C")
         self.pairs = Pairs(*np.empty((3, len(struct.code), n_pairs)))
 
-    def evaluate(self, params):
-        """Return K (N, N) for parameters (P,)."""
+    def evaluate(self, params, X=None):
+        """Return K (N, N) for parameters (P,), and for other rows if X is given."""
         self.struct.params[:] = params
+        if X is not None:
+            self.points[:] = X.T
         K = np.empty((self.points.shape[1],) * 2)
         fill_matrix(self.struct, self.points, self.pairs, K)
         return K
 
     def vjp(self, d_K):
         """Return derivatives by log parameters (P,) from symmetric ones by K (N, N)."""
-        d_log = np.zeros(len(self.struct.params))
-        matrix_vjp(self.struct, self.points, self.pairs, d_K, d_log)
-        return d_log
+        return self.full_vjp(d_K, inputs=False)[0]
+
+    def full_vjp(self, d_K, inputs=True):
+        """Return what `vjp` does, and if `inputs` the derivatives by X (N, D)."""
+        d_log, d_points = np.zeros(len(self.struct.params)), np.zeros_like(self.points)
+        arrays = self.struct, self.points, self.pairs, d_K, d_log, d_points
+        matrix_vjp(*arrays, inputs)
+        return d_log, d_points.T
 
 
 @njit
@@ -52,15 +59,13 @@ def fill_matrix(kernel, points, pairs, K):
 
 
 @njit
-def matrix_vjp(kernel, points, pairs, d_K, d_log):
-    """Add derivatives by log parameters to d_log, after `fill_matrix`."""
+def matrix_vjp(kernel, points, pairs, d_K, d_log, d_points, inputs):
+    """Add derivatives to d_log and, if `inputs`, to d_points, after `fill_matrix`."""
     N, top = points.shape[1], len(kernel.code) - 1
     for i in range(N):
         start = row_start(i, TRIANGLE)
         for j in range(i):
             pairs.adjoint[top, start + j] = 2.0 * d_K[i, j]
         pairs.adjoint[top, start + i] = d_K[i, i]
-    # the derivatives by points are not asked for, so that their place is not written to
-    tile_vjp(
-        kernel, points, N, points, TRIANGLE, pairs, 0, d_log, points, points, False
-    )
+    d_A = d_B = d_points
+    tile_vjp(kernel, points, N, points, TRIANGLE, pairs, 0, d_log, d_A, d_B, inputs)

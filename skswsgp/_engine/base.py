@@ -122,8 +122,13 @@ class Engine(ABC):
         """Fill results of n rows, NaN so far; a loop takes `rows`, then `results`."""
 
     @abstractmethod
-    def load_kriging(self, batch, n):
-        """Set the rows for calls of `kriging_gradients`, n for each; see `kriging`."""
+    def load_kriging(self, batch, n, before=None):
+        """Set the rows for calls of `kriging_gradients`, n for each; see `kriging`.
+
+        On the CPU a map of the columns may move between calls. `before` are then Z
+        (N, D) and the rows of the batch (n, D) before the map, derivatives by the map
+        are in `map_gradient`, and the caller changes model.Z and batch.X.
+        """
 
     @abstractmethod
     def kriging_gradients(self, start):
@@ -138,3 +143,9 @@ class Engine(ABC):
         """Return mean and variance of the latent functions at rows of X, (n, Q)."""
         shape = len(X), self._n_latent
         return self._evaluate("kriging_rows", (X, active), (shape, shape))
+
+    def kriging_slopes(self, X, active):
+        """Return the derivatives of the kriging mean by the rows of X, (n, Q, D)."""
+        (n, D), P = X.shape, len(self.model.params)
+        shapes = (n, self._n_latent, D), (n, P)
+        return self._evaluate("kriging_slopes_rows", (X, active), shapes)[0]

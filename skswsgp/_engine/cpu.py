@@ -87,17 +87,28 @@ class CpuEngine(Engine):
         arguments = self.model, works, rows, *arguments
         threads.run_in_threads(loop, len(works.a), len(rows), *arguments)
 
-    def load_kriging(self, batch, n):
+    def load_kriging(self, batch, n, before=None):
         self.batch, self.n, H = batch, n, batch.active.shape[1]
         least = threads.MICROSECONDS_PER_NEW_THREAD
         k = threads_for(n * microseconds_per_point(H), self.n_threads, least)
         self.step_work = Workspace(*(array[:k] for array in self.work))
         self.grads = allocate_gradients(self.model, 1, H)
+        Z, X = before or (None, batch.X)
+        self._before = cpu_loops.allocate_map_gradient(Z, X, H, k, batch.X.shape[1])
 
     def kriging_gradients(self, start):
         rows = self.model, self.batch, start, self.n
-        cpu_loops.kriging_gradients(*rows, self.step_work, self.grads)
+        cpu_loops.kriging_gradients(*rows, self.step_work, self.grads, self._before)
         return self.grads
+
+    @property
+    def map_gradient(self):
+        """Derivatives (D, D') of the last `kriging_gradients` by a map of the columns.
+
+        They are sum_p x0_p (d/dx_p)' over the points p, x0_p before the map and x_p
+        after it, and the next call overwrites them.
+        """
+        return self._before.d_map[0]
 
 
 class DenseCpuEngine(CpuEngine):

@@ -7,6 +7,8 @@ called within `parallel_region`; in the others thread t takes rows `first` to `l
 `CpuEngine` passes arrays of the rows, results and jitter counts to all of them.
 """
 
+from collections import namedtuple
+
 import numpy as np
 from numba import get_thread_id, prange
 
@@ -219,23 +221,70 @@ def kriging_rows(first, last, t, model, works, X, active, mu, v, counts):
 
 
 @njit_range
-def kriging_gradient_chunks(first, last, t, model, batch, start, n, works, grads):
-    """Compute derivatives of the log density of chunks `first` to `last` of n rows."""
+def kriging_slopes_rows(first, last, t, model, works, X, active, slopes, d_log, counts):
+    """Compute the derivatives of the mean of kriging by the rows of X (n, Q, D)."""
     work = thread_view(works, t)
+    for row in range(first, last):
+        evaluate.kriging_slopes_row(model, X, active, row, work, slopes, d_log)
+
+
+# For derivatives by a map of the columns, x = W' x0. Without a map the arrays have no
+# entries; the axes of threads and chunks come first.
+MapGradient = namedtuple("MapGradient", "Z X points d_map")
+
+
+def allocate_map_gradient(before, X, n_neighbors, n_threads, n_columns):
+    """Return the `MapGradient` for Z (N, D) and X (n, D) before the map, to D' columns.
+
+    `before` is Z, or None without a map.
+    """
+    if before is None:
+        return MapGradient(*np.empty((2, 0, 0), X.dtype), *np.empty((2, 0, 0, 0)))
+    points = np.empty((n_threads, before.shape[1], n_neighbors + 1), X.dtype)
+    return MapGradient(before, X, points, np.empty((CHUNKS, X.shape[1], n_columns)))
+
+
+@njit
+def add_map_gradient(before, c, t, active, row, d_points):
+    """Add sum_h x0_h (d/dx_h)' over the neighbours of a row, and itself, to d_map."""
+    points, d_map, H = before.points[t], before.d_map[c], active.shape[1]
+    bound.gather_rows(before.Z, active, row, H, points)
+    for d in range(points.shape[0]):
+        points[d, H] = before.X[row, d]
+    for d in range(points.shape[0]):
+        for j in range(d_map.shape[1]):
+            amount = 0.0
+            for h in range(H + 1):
+                amount += points[d, h] * d_points[j, h]
+            d_map[d, j] += amount
+
+
+@njit_range
+def kriging_gradient_chunks(
+    first, last, t, model, batch, start, n, works, grads, before
+):
+    """Compute derivatives of the log density of chunks `first` to `last` of n rows."""
+    work, moving = thread_view(works, t), before.d_map.shape[0] > 0
     X, y, active, H = batch.X, batch.y, batch.active, batch.active.shape[1]
     for c in range(first, last):
         clear_chunk(grads, c)
+        if moving:
+            before.d_map[c] = 0.0
         d_log, d_noise = grads.d_log[c], grads.d_noise[c]
         begin, end = chunk_bounds(c, n)
         for row in range(start + begin, start + end):
             weight = batch.weight[row]
             grads.sums[c, 0] += weight * log_density_vjp(
-                model, X, y, active, row, H, weight, work, d_log, d_noise
+                model, X, y, active, row, H, weight, work, d_log, d_noise, moving
             )
+            if moving:
+                add_map_gradient(before, c, t, active, row, work.d_points)
 
 
-def kriging_gradients(model, batch, start, n, works, grads):
+def kriging_gradients(model, batch, start, n, works, grads, before):
     """Compute derivatives of sum_i weight_i log p(y_i | m_w), n rows from `start`."""
-    arguments = model, batch, start, n, works, grads
+    arguments = model, batch, start, n, works, grads, before
     run_in_threads(kriging_gradient_chunks, len(works.a), CHUNKS, *arguments)
     add_chunks(grads)
+    for c in range(1, len(before.d_map)):
+        before.d_map[0] += before.d_map[c]

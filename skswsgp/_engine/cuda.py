@@ -184,7 +184,9 @@ class CudaEngine(Engine):
                 if result.size:
                     result[part] = array.copy_to_host()
 
-    def load_kriging(self, batch, n):
+    def load_kriging(self, batch, n, before=None):
+        if before is not None:
+            raise NotImplementedError("a map of the columns moves on the CPU only")
         model, self._n = self._host_model, n
         self._kriging_batch = self._ready = None
         self._kriging_batch = send(batch, "rows of data")
@@ -215,6 +217,11 @@ class CudaEngine(Engine):
         self._send_parameters()
         self._ready = None  # the work arrays may be replaced
         return super().kriging_predictions(X, active)
+
+    def kriging_slopes(self, X, active):
+        self._send_parameters()
+        self._ready = None
+        return super().kriging_slopes(X, active)
 
     def _send_parameters(self):
         """Return the model on the device, with kernel and noise of the host."""

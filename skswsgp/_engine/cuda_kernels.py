@@ -233,6 +233,14 @@ def kriging_rows(model, works, n, X, active, mu, v, counts):
 
 
 @kernel
+def kriging_slopes_rows(model, works, n, X, active, slopes, d_log, counts):
+    """Compute the derivatives of the mean of kriging by the rows of X (n, Q, D)."""
+    work, _, rows = slot_view(works, n)
+    for row in rows:
+        evaluate.kriging_slopes_row(model, X, active, row, work, slopes, d_log)
+
+
+@kernel
 def kriging_gradients(model, batch, start, n, works, results):
     """Set row b of the results to the terms of row start + b of the batch, b < n.
 
@@ -248,8 +256,9 @@ def kriging_gradients(model, batch, start, n, works, results):
         row, weight = start + b, batch.weight[start + b]
         d_log, d_noise = results[b, :P], results[b, P : P + Q]
         density = log_density_vjp(
-            model, batch.X, batch.y, batch.active, row, H, weight, work, d_log, d_noise
-        )
+            model, batch.X, batch.y, batch.active, row, H, weight, work, d_log, d_noise,
+            False,
+        )  # fmt: skip
         for j in single(P + Q, P + Q + 1):
             results[b, j] = weight * density
         barrier()

@@ -18,10 +18,12 @@ from skswsgp._compiled.threads import max_threads
 from skswsgp._engine.select import make_engine, require_device
 from skswsgp._estimators import prediction
 from skswsgp._estimators import sklearn_compat as compat
+from skswsgp._estimators.relevance import squared_slopes
 from skswsgp._initialization.auto import takes_full_covariance
 from skswsgp._initialization.kernel_learning import count_learning_rows
 from skswsgp._initialization.start import initial_attributes
 from skswsgp._initialization.statistics import feature_spread, relative_weights
+from skswsgp._linear.columns import is_identity
 from skswsgp._neighbors.lists import NeighborTracker
 from skswsgp._point.likelihoods import LIKELIHOODS
 from skswsgp._solvers.data import TrainingRows, memory_budget
@@ -44,6 +46,7 @@ class BaseSWSGP(compat.CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
 
     _parameter_constraints: dict = {  # noqa: RUF012  scikit-learn's own form
         "kernel": "no_validation",  # checked by compile_kernel, which says more
+        "metric": [StrOptions({"auto", "ard", "full"})],
         "n_inducing": [StrOptions({"auto"}), compat.Count()],
         "n_neighbors": [StrOptions({"auto"}), compat.Count()],
         "init": [StrOptions({"default", "local"})],
@@ -164,6 +167,10 @@ class BaseSWSGP(compat.CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
             total += fitted.get("n_samples_seen_", 0.0)
         else:
             data = relative
+        metric = attributes["metric_"]
+        if not is_identity(metric):
+            data, held_out = data.mapped(metric), held_out and held_out.mapped(metric)
+            spread = feature_spread(data.X, rng, dtype=self.dtype)
         attributes["n_samples_seen_"] = total
         M, H = len(attributes["inducing_points_"]), attributes["n_neighbors_"]
         if solver_class.finds_optimum:
@@ -207,6 +214,8 @@ class BaseSWSGP(compat.CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
         chosen["class_shares"] = shares(data.y, data.weight, n_latent)
         if self.kl == "auto":
             chosen["kl"] = solver.priors[0]
+        if self.metric == "auto" and self.kernel is not None:
+            chosen["metric"] = "ard"
         if streaming:
             chosen |= {"max_iter": 1, "decay": False}
         return Settings(**chosen, tuning=self._tuning)
@@ -243,6 +252,11 @@ class BaseSWSGP(compat.CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
 
     def _refuse_combinations(self, solver):
         """Raise ValueError for a prior or covariance that a solver cannot use."""
+        if self.metric == "full" and self.init == "default":
+            raise ValueError(
+                "metric='full' with init='default', which learns nothing before the "
+                "first epoch: expected init='local', or metric='auto' or 'ard'."
+            )
         kl = solver.priors[0] if self.kl == "auto" else self.kl
         if kl not in solver.priors:
             expected = " or ".join(repr(prior) for prior in (*solver.priors, "auto"))
@@ -385,6 +399,42 @@ class BaseSWSGP(compat.CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
     def _fitted_model(self):
         return build_model(vars(self), self._likelihood_of(vars(self)), self.dtype)
 
+    @property
+    def feature_importances_(self):
+        """Relevance of each column of X.
+
+        Mean square of the slope of the latent functions' means by the column, in units
+        of its standard deviation, over at most 2,000 inducing points. Where the map
+        `metric_` mixes columns, the slope is still that by a column of X.
+
+        Returns
+        -------
+        importances : ndarray of shape (n_features,)
+            Relevances, of sum 1, or zeros for a constant function.
+        """
+        square = self._squared_slopes().mean(axis=0)
+        return square / max(square.sum(), np.finfo(float).tiny)
+
+    @property
+    def feature_importances_std_(self):
+        """Standard errors of `feature_importances_` over rows.
+
+        Returns
+        -------
+        errors : ndarray of shape (n_features,)
+            Standard errors.
+        """
+        square = self._squared_slopes()
+        total = max(square.mean(axis=0).sum(), np.finfo(float).tiny)
+        return square.std(axis=0) / np.sqrt(len(square)) / total
+
+    def _squared_slopes(self):
+        """Return the squared slopes (n, D) of the latent functions' means."""
+        check_is_fitted(self, "inducing_points_")
+        model, _ = self._fitted_model()
+        H = self._active_count(None, len(model.Z))
+        return squared_slopes(model, self.metric_, H, self._evaluation)
+
     def _latent(self, X, with_variance, n_neighbors=None):
         """Return mean and variance (or None), each (n, Q), of q(f) at rows of X."""
         check_is_fitted(self, "inducing_points_")
@@ -393,7 +443,8 @@ class BaseSWSGP(compat.CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
         model, center = self._fitted_model()
         H = self._active_count(n_neighbors, len(model.Z))
         how = with_variance, self._evaluation
-        return prediction.latent_posterior(model, center, X, H, *how)
+        rows = X, self.metric_, center
+        return prediction.latent_posterior(model, *rows, H, *how)
 
     @property
     def _evaluation(self):
@@ -440,6 +491,7 @@ class BaseSWSGP(compat.CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
         model, center = self._fitted_model()
         targets = targets.astype(self.dtype, copy=False)
         weight = weight.astype(self.dtype)
-        data = TrainingRows(X, targets, weight, rows, center)
+        data = TrainingRows(X, targets, weight, rows).mapped(self.metric_)
+        data = data._replace(center=center)
         H = self._active_count(None, len(model.Z))
         return prediction.bound_of(model, data, H, self._evaluation)

@@ -81,7 +81,7 @@ class SWSGPClassifier(ClassifierMixin, BaseSWSGP):
     _target_checks = {}  # noqa: RUF012
 
     def __init__(
-        self, kernel=None, *, n_inducing="auto", n_neighbors="auto",
+        self, kernel=None, *, metric="auto", n_inducing="auto", n_neighbors="auto",
         inducing_points="kmeans", optimize_inducing=False, covariance="auto",
         neighbor_metric="kernel", neighbor_search="auto", kl="auto", kl_weight="auto",
         init="local", likelihood="auto", solver="natural", batch_size=64,

@@ -8,6 +8,7 @@ import numpy as np
 from skswsgp._compiled.linalg import require_finite
 from skswsgp._compiled.threads import index_blocks, max_threads, row_blocks
 from skswsgp._engine.select import make_engine
+from skswsgp._linear.columns import mapped
 from skswsgp._point.state import Batch
 from skswsgp._solvers.data import center_rows
 
@@ -31,13 +32,16 @@ class Evaluation(NamedTuple):
         return engine.make_search(self.search_options).query
 
 
-def latent_posterior(model, center, X, H, with_variance, evaluation):
-    """Return mean and variance (or None), each (n, Q), of q(f) at rows of X."""
+def latent_posterior(model, X, metric, center, H, with_variance, evaluation):
+    """Return mean and variance (or None), each (n, Q), of q(f) at rows of X @ metric.
+
+    `center` is that of `build_model`, which is subtracted from X @ metric.
+    """
     means, variances = [], []
     with evaluation.engine(model, H, len(X)) as engine:
         search = evaluation.search(engine)
         for rows in row_blocks(len(X)):
-            block = center_rows(X[rows], center, model.Z.dtype)
+            block = center_rows(mapped(X[rows], metric), center, model.Z.dtype)
             mean, variance = engine.predict(block, search(block), with_variance)
             means.append(mean)
             variances.append(variance)

@@ -55,8 +55,10 @@ class SWSGPRegressor(MultiOutputMixin, RegressorMixin, BaseSWSGP):
 
     Notes
     -----
-    `kernel_`, `noise_variance_` and the inducing attributes are the whole model:
-    `predict` reads nothing else.
+    `kernel_`, `metric_`, `noise_variance_` and the inducing attributes are the whole
+    model: `predict` reads nothing else. An exact Gaussian process with this kernel is
+    ``GaussianProcessRegressor(kernel_ + WhiteKernel(noise_variance_), optimizer=None)``
+    of scikit-learn, fitted to ``X @ metric_`` and standardised y.
 
     References
     ----------
@@ -83,7 +85,7 @@ class SWSGPRegressor(MultiOutputMixin, RegressorMixin, BaseSWSGP):
     _target_checks = {"multi_output": True}  # noqa: RUF012
 
     def __init__(
-        self, kernel=None, *, n_inducing="auto", n_neighbors="auto",
+        self, kernel=None, *, metric="auto", n_inducing="auto", n_neighbors="auto",
         inducing_points="kmeans", optimize_inducing=False, covariance="auto",
         neighbor_metric="kernel", neighbor_search="auto", kl="auto", kl_weight="auto",
         init="local", likelihood="gaussian", noise_variance=0.1, normalize_y=True,

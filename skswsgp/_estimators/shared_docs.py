@@ -22,6 +22,14 @@ kernel : kernel object of scikit-learn, default=None
     :class:`skswsgp.kernels.ArcCosine`. None is a variance times a Matern kernel
     with one length-scale for each feature. The length-scales start at the spread of
     the features. `init="local"` chooses the smoothness nu, which is 2.5 otherwise.
+metric : {"auto", "ard", "full"}, default="auto"
+    Which distances the kernel may use. "ard" is the kernel on the columns of X, with
+    the length-scales that it has. "full" learns a linear map of the columns together
+    with the kernel, `metric_`, so that combinations of columns may matter as well.
+    "auto" keeps such a map where the evidence of some hundred rows is larger with it,
+    or where held-out training rows are likelier by more than the standard error of
+    their gain. A map is learned only where the kernel is, with `init="local"`. If
+    `kernel` is given, "auto" is "ard".
 n_inducing : int or "auto", default="auto"
     M, the number of inducing points, at most the number of distinct rows. "auto"
     takes all points that `inducing_points` gives. Otherwise it is 256 with
@@ -52,7 +60,7 @@ covariance : {"auto", "diag", "full"}, default="auto"
 neighbor_metric : {"kernel", "euclidean", "random"}, default="kernel"
     Which inducing points are nearest to a row: those of largest covariance (for
     stationary kernels, of smallest distance in length-scales), those of smallest
-    distance in the units of X, or random ones, for comparison.
+    distance between rows of X @ metric_, or random ones, for comparison.
 neighbor_search : {"auto", "brute", "kd_tree", "pynndescent"}, default="auto"
     How the nearest are found. All searches but "pynndescent" are exact. Lists of
     neighbours are stored if they fit into scikit-learn's `working_memory`.
@@ -87,8 +95,8 @@ early_stopping : bool or "auto", default="auto"
 validation_fraction : float, default=0.1
     Fraction of the rows that early stopping holds out.
 warm_start : bool, default=False
-    Whether `fit` starts from the fitted model. Its kernel, inducing points and H
-    then stay.
+    Whether `fit` starts from the fitted model. Its map of the columns, kernel,
+    inducing points and H then stay.
 device : {"auto", "cpu", "cuda"}, default="auto"
     Where the model is trained and evaluated. "cuda" is an NVIDIA GPU and needs the
     extra `cuda12` or `cuda13`. With `solver="natural"` some parts stay on the CPU:
@@ -108,9 +116,18 @@ verbose : int, default=0
     Prints a line for each epoch or round if positive.""",
     "attributes": """\
 kernel_ : kernel object
-    Kernel with the learned parameters, in the units of X.
+    Kernel with the learned parameters, a function of rows of X @ metric_.
+metric_ : ndarray of shape (n_features, n_features)
+    Linear map of the columns of X, the identity with `metric="ard"`. Column j of
+    X @ metric_ is column j of X plus multiples of others, in the units of column j.
+feature_importances_ : ndarray of shape (n_features,)
+    Relevance of each column of X, of sum 1: the mean square of the slope of the latent
+    functions by the column, in units of its standard deviation. It is computed when it
+    is read.
+feature_importances_std_ : ndarray of shape (n_features,)
+    Standard errors of `feature_importances_` over rows.
 inducing_points_ : ndarray of shape (n_inducing_, n_features)
-    Inducing inputs, in the units of X.
+    Inducing inputs, rows in the units of X @ metric_.
 inducing_mean_ : ndarray of shape (n_inducing_,) or (n_inducing_, n_latent)
     Mean m of q(u), in regression on the scale of standardised y. n_latent is the
     number of outputs or, for more than two of them, of classes.

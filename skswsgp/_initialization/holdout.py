@@ -15,6 +15,7 @@ from skswsgp._initialization.statistics import (
     exceeds_standard_error,
 )
 from skswsgp._initialization.trial_rows import TrialRows, train
+from skswsgp._linear.columns import mapped
 from skswsgp._solvers.model import JITTER
 from skswsgp._solvers.progress import callers_level
 
@@ -112,12 +113,14 @@ class CandidateComparison(Holdout):
         """Return a solver that has converged, and log p of the held-out rows."""
         kernel, noise = fit[:2]
         rng, kept = np.random.RandomState(self.seed), ~self.held_out
-        scale = length_scales(kernel, self.X.shape[1], otherwise=self.spread)
+        X = mapped(self.X[kept], fit.metric)
+        scale = length_scales(kernel, X.shape[1], otherwise=self.spread)
         method, tuning = self.settings.inducing_points, self.settings.tuning
         Z = initial_inducing_points(
-            self.X[kept], self.M, method, rng, scale, tuning, self.weight[kept]
+            X, self.M, method, rng, scale, tuning, self.weight[kept]
         )
         attributes = {"kernel_": kernel, "inducing_points_": Z, "jitter_": JITTER}
+        attributes["metric_"] = fit.metric
         if self.record.conjugate:
             jitter = natural_jitter(kernel, Z, noise, self.options.dtype)
             attributes |= {"jitter_": jitter, "noise_variance_": noise}

@@ -22,7 +22,8 @@ from skswsgp._covariance.compile import (
     updated_kernel,
 )
 from skswsgp._initialization.auto import default_kernel
-from skswsgp._initialization.marginal_likelihood import LogPosterior
+from skswsgp._initialization.marginal_likelihood import LogPosterior, turn_by_evidence
+from skswsgp._initialization.metric import ROWS_PER_ENTRY, learns_map, moving_map
 from skswsgp._initialization.neighbor_likelihood import (
     MAX_LOG_FACTOR,
     NeighborProcess,
@@ -35,6 +36,7 @@ from skswsgp._initialization.statistics import (
     feature_spread,
     merge_duplicates,
 )
+from skswsgp._linear.columns import mapped
 from skswsgp._point.adam_step import LOG_NOISE_BOUNDS
 from skswsgp._solvers.tuning import Tuning
 
@@ -44,6 +46,8 @@ SITE_STEPS = 50  # steps of Adam on sites, which are computed anew for each kern
 MAX_WIDE_NEIGHBORS = 96  # neighbours in the last steps: their cost is cubic
 LEAST_FEATURES = 20  # features whose distances cost as much as a list of neighbours
 WIDE_STEPS = 100  # last steps of Adam, with more neighbours
+# The evidence of a part of the rows takes this part of the time that evidence may take
+PARTS_IN_EVIDENCE = 5
 SMOOTHNESS = 1.5, 0.5, 2.5  # nu of the Matern kernels that are tried, the start first
 
 
@@ -66,6 +70,11 @@ class KernelFit(NamedTuple):
     curve: np.ndarray = np.zeros(0)  # mean log density of the rows of each step
     variance_scale: float = 1.0  # factor of the variance of q(f), for classes
     posterior: object = None  # function of X: mean and variance (n, Q) of f, or None
+    metric: np.ndarray | None = None  # W (D, D') of X W, or None for the identity
+
+    def count_columns(self, n_features):
+        """Return the number of columns of X W, D'."""
+        return n_features if self.metric is None else self.metric.shape[1]
 
 
 class KernelLearner:
@@ -85,39 +94,45 @@ class KernelLearner:
 
     def model(self, fit):
         """Return a `Model` of the data with the kernel and noise of a fit."""
-        dtype = self.options.dtype
-        return neighbor_model(self.X, self.y, self.ratios, *fit[:2], dtype)[0]
+        X, dtype = mapped(self.X, fit.metric), self.options.dtype
+        return neighbor_model(X, self.y, self.ratios, *fit[:2], dtype)[0]
 
-    def process(self, fit, H=None):
+    def process(self, fit, H=None, device=None):
         """Return the `NeighborProcess` of a fit, which the caller closes."""
         options = self.options
         H = min(H or options.tuning.learning_neighbors, len(self.X) - 1)
-        resources = options.n_threads, options.search, options.device
+        resources = options.n_threads, options.search, device or options.device
         return NeighborProcess(self.model(fit), H, *resources)
 
     def learn(
         self, start, rng, steps, rate, *, shared=False, rows=None, noise_free=True,
-        around=None, H=None,
+        around=None, H=None, turn=False,
     ):  # fmt: skip
         """Return the `KernelFit` after steps of Adam from a start.
 
         Other arguments are those of `NeighborProcess.learn`; with `shared`, all
-        length-scales keep their ratios.
+        length-scales keep their ratios, and with `turn`, a map of the columns moves.
         """
-        D = self.X.shape[1]
+        D = start.count_columns(self.X.shape[1])
         compiled = compile_kernel(start.kernel, D, self.options.dtype)
-        slots = None
+        slots, columns = None, None
         if shared:
             first = distance_leaves(compiled.struct)[0]
             slots = compiled.struct.scale[first] + np.arange(D)
-        with closing(self.process(start, H)) as process:
+        # steps of a map change the places of rows, which are on the CPU
+        with closing(self.process(start, H, "cpu" if turn else None)) as process:
+            if turn:
+                columns = moving_map(start.kernel, process.model.Z)
             curve = process.learn(
-                compiled, self.weight, rng, steps, rate,
-                rows=rows, shared=slots, noise_free=noise_free, around=around,
+                compiled, self.weight, rng, steps, rate, rows=rows, shared=slots,
+                noise_free=noise_free, around=around, columns=columns,
             )  # fmt: skip
         kernel = updated_kernel(start.kernel, process.model.params)
-        curve = np.concatenate([start.curve, curve])
-        return KernelFit(kernel, process.model.noise.astype(float), shared, curve)
+        curve, noise = np.concatenate([start.curve, curve]), process.model.noise
+        metric = start.metric
+        if turn:
+            metric = columns.matrix if metric is None else metric @ columns.matrix
+        return KernelFit(kernel, noise.astype(float), shared, curve, metric=metric)
 
     def log_density(self, fit, rows):
         """Return the log density (n,) of rows given their nearest other rows."""
@@ -139,21 +154,36 @@ class KernelLearner:
         size = self.X.shape[1], self.y.shape[1]
         return len(self.X) <= count_few_rows(*size, self.options.tuning)
 
-    def maximize_marginal_likelihood(self, fit):
+    @property
+    def has_cheap_evidence(self):
+        """Whether the evidence for a map of the columns is cheap."""
+        (N, D), Q = self.X.shape, self.y.shape[1]
+        return evidence_work(N, D, Q) <= self.options.tuning.evidence_work
+
+    def maximize_marginal_likelihood(self, fit, metric="ard"):
         """Return the fit that maximises the marginal likelihood, from a start.
 
         For few rows it is more accurate than the density given nearest neighbours.
         Logarithms of parameters have the normal prior of `NeighborProcess.learn` around
-        the start, which is returned if a covariance matrix cannot be factorised.
+        the start, which is returned if a covariance matrix cannot be factorised. A map
+        of the columns is kept if its evidence is larger, or if `metric` is "full".
         """
         X = self.model(fit).Z.astype(np.float64)  # centred
-        posterior = LogPosterior(fit.kernel, fit.noise, X, self.y, self.ratios)
+        data = fit.kernel, fit.noise, X, self.y, self.ratios
         with one_blas_thread():
+            posterior = LogPosterior(*data)
             found = posterior.maximize(posterior.moves())
+            if found is not None and learns_map(metric, X.shape[1]):
+                posterior, found = turn_by_evidence(
+                    posterior, found, data, metric == "full"
+                )
         if found is None:
             return fit
         kernel, noise = posterior.kernel_at(found), posterior.split(found)[1]
-        return fit._replace(kernel=kernel, noise=noise, shared=False)
+        turned, before = posterior.metric_at(found), fit.metric
+        if before is not None:
+            turned = before if turned is None else before @ turned
+        return fit._replace(kernel=kernel, noise=noise, shared=False, metric=turned)
 
     def relearn_with_more_neighbors(self, fit, H, rng):
         """Return a fit whose variances suit predictions from H neighbours.
@@ -175,7 +205,7 @@ class KernelLearner:
         factor. The fit itself is returned if the gain does not exceed its standard
         error, or if the variance of the kernel is fixed.
         """
-        variance = free_variance(fit.kernel, self.X.shape[1])
+        variance = free_variance(fit.kernel, fit.count_columns(self.X.shape[1]))
         if variance is None:
             return fit
         slot, bounds = variance
@@ -195,11 +225,14 @@ class KernelLearner:
         noise = np.clip(factor * fit.noise, *np.exp(LOG_NOISE_BOUNDS))
         return fit._replace(kernel=updated_kernel(fit.kernel, params), noise=noise)
 
-    def coarse_to_fine(self, spread, noise, rng):
+    def coarse_to_fine(self, spread, noise, rng, metric="ard"):
         """Return fits with free and with shared length-scales, the better one first.
 
         `spread` (D,) holds the standard deviations of the features. A single feature
-        has one fit.
+        has one fit. Unless `metric` is "ard", a map of the columns is learned from the
+        better one, and comes first if held-out rows are likelier with it, or if
+        `metric` is "full". Where held-out rows are undecided, because the gain hides in
+        the noise, the evidence of a part of the rows decides.
         """
         if len(spread) == 1:
             start = KernelFit(start_kernel(spread), noise)
@@ -210,6 +243,9 @@ class KernelLearner:
         def learn(start, steps, shared):
             draws = np.random.RandomState(seed)
             fit = self.learn(start, draws, steps, RATE, shared=shared, rows=rows)
+            return judged(fit)
+
+        def judged(fit):
             return fit, self.log_density(fit, held_out)
 
         def is_better(candidate, other):
@@ -226,7 +262,39 @@ class KernelLearner:
                 shared = equal
         free = learn(shared[0], self.steps, False)
         order = (free, shared) if is_better(free, shared) else (shared, free)
+        if learns_map(metric, len(spread)):
+            best, turned = order[0], judged(self.take(rows).turned(order[0][0], seed))
+            if metric == "full" or is_better(turned, best):
+                order = turned, *order
+            elif not is_better(best, turned) and self.part_favours_a_map(best[0], rng):
+                order = turned, *order
         return [fit for fit, _ in order]
+
+    def part_favours_a_map(self, fit, rng):
+        """Return whether the evidence of a part of the rows is larger with a map."""
+        (N, D), Q = self.X.shape, self.y.shape[1]
+        sizes = np.arange(1, N + 1)
+        work = evidence_work(sizes, D, Q) * PARTS_IN_EVIDENCE
+        n_rows = np.sum(work <= self.options.tuning.evidence_work)
+        if n_rows < ROWS_PER_ENTRY:
+            return False
+        part = self.take(np.sort(rng.permutation(N)[:n_rows]))
+        found = part.maximize_marginal_likelihood(fit, metric="auto")
+        return found.metric is not None
+
+    def take(self, rows):
+        """Return a learner that knows only these rows.
+
+        A map of the columns has so many entries that it could fit held-out targets, if
+        these were targets of neighbours while it is learned.
+        """
+        parts = self.X[rows], self.y[rows], self.ratios[rows], self.weight[rows]
+        return KernelLearner(*parts, self.options)
+
+    def turned(self, start, seed):
+        """Return the fit after learning a map of the columns, from a start."""
+        draws, shared = np.random.RandomState(seed), start.shared
+        return self.learn(start, draws, self.steps, RATE / 2, shared=shared, turn=True)
 
     def _split(self, spread, rng):
         """Return the numbers of held-out rows and of the others.
@@ -256,7 +324,7 @@ class KernelLearner:
 
 def learn_kernel(
     data, kernel, noise_variance, rng, options, *, fit_all_noise=False,
-    n_neighbors=None, exact=False,
+    n_neighbors=None, exact=False, metric="ard",
 ):  # fmt: skip
     """Return `KernelFit`s learned from rows given their nearest others, best first.
 
@@ -270,6 +338,8 @@ def learn_kernel(
     only. `n_neighbors` is the number of rows from which predictions will be made: the
     last steps use as many neighbours, and variances are then rescaled; None leaves both
     out. With `exact` the marginal likelihood is maximised at the end if rows are few.
+
+    `metric` is that of the estimators. Where a kernel is given, "auto" is "ard".
     """
     most = count_learning_rows(data.X.shape[1], options.tuning)
     if data.n_rows > most:
@@ -284,16 +354,23 @@ def learn_kernel(
         return [KernelFit(clone(start), noise)]
     learner = KernelLearner(X, y, 1.0 / weight[:, None], weight, options)
     if kernel is not None:
-        fit = learn_given(learner, KernelFit(start, noise), spread, rng)
+        fit = learn_given(learner, KernelFit(start, noise), spread, rng, metric)
         rest = []
     else:
-        best, *rest = learner.coarse_to_fine(spread, noise, rng)
+        by_evidence = exact and learner.is_small and learner.has_cheap_evidence
+        held_out = "ard" if by_evidence else metric
+        best, *rest = learner.coarse_to_fine(spread, noise, rng, held_out)
         best = learner.choose_smoothness(learner.fit_noise(best, rng), rng)
         nu = best.kernel.k2.nu
         rest = [with_smoothness(one, nu) for one in rest]
         fit = learner.fit_noise(best, rng)
     if exact and learner.is_small:
-        fit = learner.maximize_marginal_likelihood(with_shared_scales([fit, *rest]))
+        if fit.metric is None:
+            fit = with_shared_scales([fit, *rest])
+        by_evidence = learner.has_cheap_evidence and fit.metric is None
+        fit = learner.maximize_marginal_likelihood(
+            fit, metric if by_evidence else "ard"
+        )
         if np.ptp(weight) > 0.0:  # the noise above counts no row of little weight
             fit = learner.fit_noise(fit, rng)
     elif n_neighbors:
@@ -303,36 +380,51 @@ def learn_kernel(
     return [fit, *rest]
 
 
-def learn_given(learner, start, spread, rng):
-    """Return the fit of the user's kernel."""
+def learn_given(learner, start, spread, rng, metric):
+    """Return the fit of the user's kernel, with a map of columns if that is "full"."""
     around = params_in_units(start.kernel, spread, varying_features(learner.X))
     fit = learner.learn(start, rng, learner.steps, RATE, around=around)
     fit = learner.fit_noise(fit, rng)
+    if metric == "full" and learns_map(metric, len(spread)):
+        fit = learner.learn(fit, rng, learner.steps, RATE / 2, turn=True)
     # The second run has its prior around its own start: with the prior of the first
     # run, errors on held-out rows grow.
     fit = learner.learn(fit, rng, learner.steps // 2, RATE / 2)
     return learner.fit_noise(fit, rng)
 
 
-def learn_kernel_from_sites(sites, X, weight, start, rng, options):
-    """Return the kernel learned from sites N(f_i; t_i, v_i) of a latent function.
+def learn_kernel_from_sites(sites, X, weight, start, rng, options, turn=False):
+    """Return the fit learned from sites N(f_i; t_i, v_i) of a latent function.
 
     For given sites, the gradient of their log density by the kernel is that of the
     variational bound, except that the density of a row uses its nearest rows only.
     `sites` are t and v (N, Q), where v is for a row of weight 1. The `KernelFit` says
-    where to start, and whether length-scales keep their ratios.
+    where to start, and whether length-scales keep their ratios. With `turn` a map of
+    the columns moves as well.
     """
     targets, variance = sites
     learner = KernelLearner(X, targets, variance / weight[:, None], weight, options)
     start = start._replace(noise=np.ones(targets.shape[1]))
-    keep = {"shared": start.shared, "noise_free": False}
-    return learner.learn(start, rng, SITE_STEPS, RATE, **keep).kernel
+    pace = (learner.steps, RATE / 2) if turn else (SITE_STEPS, RATE)
+    keep = {"shared": start.shared, "noise_free": False, "turn": turn}
+    return learner.learn(start, rng, *pace, **keep)
 
 
 def count_few_rows(n_features, n_outputs, tuning):
     """Return the largest number of rows whose marginal likelihood is cheap."""
     n = np.arange(1.0, np.cbrt(tuning.exact_work) + 1.0)
-    return np.sum(n**2 * (n + 4 * n_features) * n_outputs <= tuning.exact_work)
+    return np.sum(evaluation_work(n, n_features, n_outputs) <= tuning.exact_work)
+
+
+def evaluation_work(n_rows, n_features, n_outputs):
+    """Return the cost of an evaluation of the marginal likelihood, in operations."""
+    return n_rows**2 * (n_rows + 4 * n_features) * n_outputs
+
+
+def evidence_work(n_rows, n_features, n_outputs):
+    """Return the cost of the evidence for a map: an evaluation for each entry."""
+    entries = n_features * (n_features + 1) / 2
+    return evaluation_work(n_rows, n_features, n_outputs) * entries
 
 
 def learning_search(search):

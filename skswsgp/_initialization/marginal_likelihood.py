@@ -11,12 +11,15 @@ from scipy.optimize import minimize
 from skswsgp._compiled.special import LOG_2PI
 from skswsgp._covariance.compile import compile_kernel, constant_slots, updated_kernel
 from skswsgp._covariance.matrix import CovarianceMatrix
+from skswsgp._initialization.metric import moving_map
 from skswsgp._initialization.neighbor_likelihood import PRIOR_VARIANCE
 from skswsgp._initialization.statistics import effective_sample_size
+from skswsgp._linear.columns import mapped
 from skswsgp._point.adam_step import LOG_NOISE_BOUNDS
 
 MAX_STEPS = 100  # steps of L-BFGS
-DIFFERENCE = 1e-3  # step of a difference quotient, in logarithms of parameters
+DIFFERENCE = 1e-3  # step of a difference quotient, in prior standard deviations
+MAX_ENTRY = 5.0  # bound on an entry of S, which is never reached in practice
 
 
 def log_marginal_likelihood(K, y, noise, ratios):
@@ -59,10 +62,13 @@ class LogPosterior:
     y and ratios are those of `log_marginal_likelihood`. A noise variance is judged by
     the effective sample size of one over its ratios: rows of nearly no weight would
     otherwise take the noise to zero, because their residuals do not count.
+
+    With `turn` the kernel is one of X W, W the matrix of a `MovingMap`. A point then
+    ends with the entries of S that move (R,).
     """
 
-    def __init__(self, kernel, noise, X, y, ratios, around=None):
-        self.kernel, self.y, self.ratios = kernel, y, ratios
+    def __init__(self, kernel, noise, X, y, ratios, around=None, turn=False):
+        self.kernel, self.X, self.y, self.ratios = kernel, X, y, ratios
         self.compiled = compile_kernel(kernel, X.shape[1], np.float64)
         self.matrix = CovarianceMatrix(self.compiled.struct, X)
         self.params, free = self.compiled.struct.params.copy(), self.compiled.free
@@ -78,12 +84,38 @@ class LogPosterior:
             params = compile_kernel(around, X.shape[1], np.float64).struct.params.copy()
             params[constant_slots(self.compiled.struct)] = np.nan
             self.medians[: free.sum()] = np.log(params[free])
+        self.n_logs = len(self.start)  # entries of a point before those of S
+        self.variances = np.full(self.n_logs, PRIOR_VARIANCE)  # of the priors
+        self.columns = None
+        if turn:
+            self._append_map()
+
+    def _append_map(self):
+        """Append the entries of S to the points."""
+        self.columns = moving_map(self.kernel, self.X)
+        zeros = np.zeros(len(self.columns.entries[0]))
+        self.start = np.concatenate([self.start, zeros])
+        self.medians = np.concatenate([self.medians, zeros])
+        variance = zeros + self.columns.prior_variance
+        self.variances = np.concatenate([self.variances, variance])
+        bounds = np.tile([-MAX_ENTRY, MAX_ENTRY], (len(zeros), 1))
+        self.bounds = np.concatenate([self.bounds, bounds])
 
     def split(self, point):
         """Return all parameters of the kernel, and the noise variances."""
         params, free = self.params.copy(), self.compiled.free
-        params[free], noise = np.split(np.exp(point), [free.sum()])
+        params[free], noise = np.split(np.exp(point[: self.n_logs]), [free.sum()])
         return params, noise
+
+    def metric_at(self, point):
+        """Return the map W (D, D) at a point, or None without a map."""
+        if self.columns is None:
+            return None
+        S = np.zeros_like(self.columns.S)
+        entries = self.columns.entries
+        S[entries] = S.T[entries] = point[self.n_logs :]
+        self.columns.S[:] = S
+        return self.columns.matrix
 
     def kernel_at(self, point):
         """Return the kernel object at a point."""
@@ -91,23 +123,29 @@ class LogPosterior:
 
     def log_prior(self, point):
         """Return the log prior density up to a constant."""
-        return -0.5 * np.nansum((point - self.medians) ** 2) / PRIOR_VARIANCE
+        return -0.5 * np.nansum((point - self.medians) ** 2 / self.variances)
 
     def loss(self, point):
         """Return the negative log density, and its gradient."""
         params, noise = self.split(point)
-        K = self.matrix.evaluate(params)
+        metric = self.metric_at(point)
+        K = self.matrix.evaluate(params, mapped(self.X, metric))
         value, d_K, d_noise = log_marginal_likelihood(K, self.y, noise, self.ratios)
         value += 0.5 * self.missing @ np.log(noise)
         d_noise += 0.5 * self.missing
-        slope = np.concatenate([self.matrix.vjp(d_K)[self.compiled.free], d_noise])
-        pull = np.nan_to_num(point - self.medians) / PRIOR_VARIANCE
+        d_log, d_X = self.matrix.full_vjp(d_K, inputs=metric is not None)
+        parts = [d_log[self.compiled.free], d_noise]
+        if metric is not None:
+            S = self.columns.free_slope(self.X.T @ d_X)
+            parts.append((S + S.T - np.diag(S.diagonal()))[self.columns.entries])
+        slope = np.concatenate(parts)
+        pull = np.nan_to_num(point - self.medians) / self.variances
         return -value - self.log_prior(point), pull - slope
 
     def maximize(self, moves):
         """Return the point of largest density start + moves @ a, or None on failure.
 
-        `moves` (P + Q, n) have at most one 1 in each row, and 0 elsewhere.
+        `moves` (P + Q + R, n) have at most one 1 in each row, and 0 elsewhere.
         """
         if moves.shape[1] == 0:
             return self.start
@@ -132,17 +170,26 @@ class LogPosterior:
         have a normal prior; the other entries keep their values.
         """
         moves = moves[:, ~np.isnan(self.medians) @ moves > 0]
-        moves = moves / np.linalg.norm(moves, axis=0)
+        # steps of one standard deviation of the prior
+        moves = moves / np.linalg.norm(moves / np.sqrt(self.variances)[:, None], axis=0)
         slope = self.loss(self.start)[1]
         curvature = np.empty((moves.shape[1],) * 2)
         for row, move in zip(curvature, moves.T, strict=True):
             near = self.loss(self.start + DIFFERENCE * move)[1]
             row[:] = (near - slope) @ moves / DIFFERENCE
-        relative = np.linalg.eigvalsh(0.5 * (curvature + curvature.T)) * PRIOR_VARIANCE
+        relative = np.linalg.eigvalsh(0.5 * (curvature + curvature.T))
         return -0.5 * np.log(np.maximum(relative, 1.0)).sum()
 
+    def log_evidence(self, point):
+        """Return the log density at its maximum, plus the log volume around it.
+
+        This is Laplace's approximation, less the evidence of a flat prior.
+        """
+        self.start = point
+        return self.log_volume(self.moves()) - self.loss(point)[0]
+
     def moves(self, *, shared=False, noise=True):
-        """Return the moves (P + Q, n) of `maximize` for each entry of a point.
+        """Return the moves (P + Q + R, n) of `maximize` for each entry of a point.
 
         With `shared`, the length-scales of a kernel move together, by a common factor.
         Noise variances keep their values if not `noise`.
@@ -152,6 +199,31 @@ class LogPosterior:
         if shared:
             for first, size in zip(struct.scale, struct.n_scales, strict=True):
                 group[first : first + size] = first
-        group = np.concatenate([group[free], len(free) + np.arange(self.y.shape[1])])
+        rest = np.arange(len(self.start) - free.sum())
+        group = np.concatenate([group[free], len(free) + rest])
         moves = np.equal.outer(group, np.unique(group)).astype(float)
-        return moves if noise else moves[:, : -self.y.shape[1]]
+        first = moves.shape[1] - len(rest)  # the first of the noise variances
+        kept = [] if noise else np.arange(first, first + self.y.shape[1])
+        return np.delete(moves, kept, axis=1)
+
+
+def turn_by_evidence(plain, found, data, always):
+    """Return the `LogPosterior` with the larger evidence, and its best point.
+
+    `plain` has no map of the columns, and `found` is its best point. The other one has
+    a map, and is chosen `always`, or if its evidence is larger. `data` are the
+    arguments of both.
+    """
+    turned = LogPosterior(*data, turn=True)
+    turned.start[: plain.n_logs] = found
+    point = turned.maximize(turned.moves())
+    if point is None:
+        return plain, found
+    if always:
+        return turned, point
+    evidence = plain.log_evidence(found)
+    # the volume, which takes long, only makes the evidence smaller
+    promising = -turned.loss(point)[0] > evidence
+    if promising and turned.log_evidence(point) > evidence:
+        return turned, point
+    return plain, found

@@ -11,6 +11,7 @@ from skswsgp._compiled.special import gaussian_log_density
 from skswsgp._compiled.threads import row_blocks
 from skswsgp._covariance.program import kernel_of
 from skswsgp._engine.select import make_kriging_engine
+from skswsgp._linear.columns import mapped
 from skswsgp._neighbors.lists import without_own
 from skswsgp._neighbors.search import choose_metric
 from skswsgp._point.adam_step import LOG_NOISE_BOUNDS, make_optimizer, update_parameters
@@ -48,7 +49,7 @@ class NeighborProcess:
 
     def learn(
         self, compiled, weight, rng, steps, rate, rows=None, shared=None,
-        noise_free=True, around=None,
+        noise_free=True, around=None, columns=None,
     ):  # fmt: skip
         """Maximise sum_i weight_i log p(y_i | its H nearest others) on minibatches.
 
@@ -61,6 +62,7 @@ class NeighborProcess:
         others are neighbours only. Logarithms of the kernel parameters `shared` move by
         a common amount. The noise moves if `noise_free`. The medians of the priors are
         `around` (P,), or the start of the parameters; for noise they are its start.
+        `columns` is a `MovingMap` of the rows of data that moves too, or None.
         """
         model, free = self.model, compiled.free
         rows = np.arange(len(model.Z)) if rows is None else rows
@@ -74,13 +76,24 @@ class NeighborProcess:
         for step in range(steps):
             start = step % REFRESH * n
             if start == 0:
+                if columns is not None:
+                    columns.place(model.Z, np.arange(len(model.Z)))
                 drawn = draw_rows(rows, n * min(REFRESH, steps - step), rng)
                 w = weight[drawn]
                 # A row of weight w counts w times, each time with its noise times w.
                 ratios = model.s[drawn] * w[:, None]
                 targets = np.hstack([model.m[drawn], ratios])
                 batch = Batch(model.Z[drawn], targets, w, self.others(drawn))
-                self.engine.load_kriging(batch, n)
+                if columns is None:
+                    self.engine.load_kriging(batch, n)
+                else:
+                    before = columns.points, columns.points[drawn]
+                    self.engine.load_kriging(batch, n, before)
+            if columns is not None:
+                here = slice(start, start + n)
+                used = np.union1d(batch.active[here], drawn[here])
+                columns.place(model.Z, used)
+                batch.X[here] = model.Z[drawn[here]]
             grads = self.engine.kriging_gradients(start)
             pull = middle - np.log(model.params[free])
             grads.d_log[0, free] += pull * n / (N * PRIOR_VARIANCE)
@@ -89,7 +102,10 @@ class NeighborProcess:
             pull = start_noise - np.log(model.noise)
             grads.d_noise[0] += pull * n / (N * PRIOR_VARIANCE)
             grads.d_noise[0] *= noise_free
-            update_parameters(model, optimizer, grads, rate * half_cosine(step, steps))
+            now = rate * half_cosine(step, steps)
+            update_parameters(model, optimizer, grads, now)
+            if columns is not None:
+                columns.step(self.engine.map_gradient, n / N, now)
             total = grads.sums[0, 0]
             if not np.isfinite(total + model.params.sum() + model.noise.sum()):
                 raise FloatingPointError(NOT_FINITE)
@@ -150,15 +166,17 @@ class NeighborProcess:
         search = self.search if scaled else "auto"
         return self.engine.make_search({"n_neighbors": n_neighbors, "search": search})
 
-    def predict_rows(self, X, center):
-        """Return mean and variance of the latent functions at rows of X, (n, Q).
+    def predict_rows(self, X, center, metric=None):
+        """Return mean and variance (n, Q) of the latent functions at rows of X.
 
-        X is in the units of the user; each row is predicted from H rows of data.
+        X is in the units of the user, the rows of data in those of X @ metric. Each row
+        is predicted from H rows of data.
         """
         query = self.make_search(self.H).query
         pairs = []
         for rows in row_blocks(len(X)):
-            block = center_rows(X[rows], center, self.model.Z.dtype)
+            block = mapped(X[rows], metric)
+            block = center_rows(block, center, self.model.Z.dtype)
             pairs.append(self.engine.kriging_predictions(block, query(block)))
         mu, v = (np.concatenate(arrays) for arrays in zip(*pairs, strict=True))
         if not np.all(np.isfinite(mu) & np.isfinite(v)):

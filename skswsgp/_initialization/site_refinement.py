@@ -9,20 +9,28 @@ kernel under which held-out rows are likeliest.
 
 import math
 
-from skswsgp._covariance.compile import free_variance, updated_kernel
+from skswsgp._covariance.compile import (
+    compile_kernel,
+    free_variance,
+    updated_kernel,
+)
 from skswsgp._initialization.holdout import Holdout, warn_of_interrupt
 from skswsgp._initialization.inducing import distinct_rows
 from skswsgp._initialization.kernel_learning import (
+    KernelLearner,
     count_learning_rows,
     learn_kernel_from_sites,
 )
+from skswsgp._initialization.metric import learns_map
 from skswsgp._initialization.statistics import effective_sample_size
 from skswsgp._initialization.trial_rows import gaussian_sites
+from skswsgp._linear.columns import mapped
 
 VARIANCE_STEP = 3.0  # factor of the kernel variance between two trials
 MAX_VARIANCE_STEPS = 6  # trials in one direction
 USUAL_VARIANCE = 9.0  # median of the prior of a classifier's kernel variance
 MAX_KERNELS = 4  # largest number of kernels learned from sites
+MAX_MAPS = 3  # largest number of maps of the columns learned from sites
 TOLERANCE = 1e-3  # nats a row: least gain of a trial, and convergence of its bound
 
 
@@ -47,6 +55,10 @@ def refine_kernel(starts, data, settings, options, rng):
             if not search.start.shared:
                 break
             search.start = search.start._replace(shared=False)  # frees length-scales
+        if learns_map(settings.metric, data.X.shape[1]):
+            # the fit by the bound of few rows has a posterior
+            labels = next(start for start in starts if start.posterior is None)
+            search.turn(labels, always=settings.metric == "full")
         search.scale(math.sqrt(VARIANCE_STEP), 2)
     except KeyboardInterrupt:
         warn_of_interrupt()
@@ -87,14 +99,18 @@ class SiteRefinement(Holdout):
             kernel=self.kernel, variance_scale=scale, posterior=posterior
         )
 
-    def solver_of(self, kernel):
-        """Return a solver for a kernel, started from the q(u) of the best solver."""
-        attributes = {"kernel_": kernel, "inducing_points_": self.Z}
+    def solver_of(self, kernel, metric=None):
+        """Return a solver for a kernel of X @ metric.
+
+        It starts from the q(u) of the best solver.
+        """
+        Z = mapped(self.Z, metric)
+        attributes = {"kernel_": kernel, "inducing_points_": Z, "metric_": metric}
         if self.best is not None:
             attributes["inducing_mean_"] = self.best.engine.model.m
             attributes["inducing_covariance_"] = self.best.engine.model.s
         solver = self.solver_for(attributes, self.settings.tuning.learning_neighbors)
-        solver.tolerance = TOLERANCE
+        solver.tolerance, solver.metric = TOLERANCE, metric
         return solver
 
     def begin(self, start):
@@ -102,12 +118,12 @@ class SiteRefinement(Holdout):
         if self.consider(self.solver_of, start.kernel):
             self.start = start
 
-    def consider(self, make, *arguments, cost=0.0):
+    def consider(self, make, *arguments, cost=0.0, always=False):
         """Store make(*arguments), a solver, if held-out rows are likeliest under it.
 
         The mean gain must exceed its standard error, and also TOLERANCE plus `cost`, in
-        nats, over the effective sample size. A solver that fails is not stored. Returns
-        whether the solver was stored.
+        nats, over the effective sample size, unless a solver is stored `always`. A
+        solver that fails is not stored. Returns whether the solver was stored.
         """
         try:
             solver = make(*arguments)
@@ -115,8 +131,9 @@ class SiteRefinement(Holdout):
         except FloatingPointError:
             return False
         least = TOLERANCE + cost / effective_sample_size(self.held_out_weight)
-        if self.best is not None and not self.is_better(density, self.density, least):
-            return False
+        if not always and self.best is not None:
+            if not self.is_better(density, self.density, least):
+                return False
         self.best, self.density = solver, density
         return True
 
@@ -126,7 +143,8 @@ class SiteRefinement(Holdout):
         There are at most `most` steps either way. The logarithm of the variance has a
         normal prior: few rows that are all predicted well favour ever larger variances.
         """
-        found = free_variance(self.start.kernel, self.X.shape[1])
+        n_columns = self.start.count_columns(self.X.shape[1])
+        found = free_variance(self.start.kernel, n_columns)
         if found is None:
             return
         slot, bounds = found
@@ -151,9 +169,48 @@ class SiteRefinement(Holdout):
 
     def relearned(self):
         """Return a solver for a kernel learned from the sites of the best solver."""
+        return self.solver_of(self.learned().kernel, self.start.metric)
+
+    def turn(self, start, always):
+        """Let a map of the columns move while held-out rows are likelier with it.
+
+        The first map is learned by regression of the labels, from a start, and is kept
+        in any case if `always`. Later ones are learned from sites.
+        """
+        if self.consider(self.turned_by_labels, start, always=always):
+            self.start = start._replace(metric=self.best.metric)
+        for _ in range(MAX_MAPS):
+            if not self.consider(self.turned):
+                break
+            self.start = self.start._replace(metric=self.best.metric)
+
+    def turned_by_labels(self, start):
+        """Return a solver for a map of the columns learned by regression of labels."""
+        kept = ~self.held_out
+        targets = self.record.regression_targets(self.y, self.settings.n_latent)
+        weight = self.weight[kept]
+        data = self.X[kept], targets[kept], 1.0 / weight[:, None], weight
+        fit = KernelLearner(*data, self.options).turned(start, self.seed)
+        kernel, found = fit.kernel, free_variance(fit.kernel, fit.metric.shape[1])
+        if (
+            found is not None
+        ):  # labels do not show how large f is, but the best q(u) does
+            slot, _ = found
+            params = compile_kernel(kernel, fit.metric.shape[1], float).struct.params
+            params[slot] = self.best.engine.model.params[slot]
+            kernel = updated_kernel(kernel, params)
+        return self.solver_of(kernel, fit.metric)
+
+    def turned(self):
+        """Return a solver for a map of the columns learned from the best sites."""
+        fit = self.learned(turn=True)
+        return self.solver_of(fit.kernel, fit.metric)
+
+    def learned(self, turn=False):
+        """Return the `KernelFit` learned from the sites of the best solver."""
         kept, start = ~self.held_out, self.start._replace(kernel=self.kernel)
         weight = self.weight[kept]
         targets, variances = gaussian_sites(self.best)
         sites = targets[kept], weight[:, None] * variances[kept]
         rows = self.X[kept], weight, start, self.rng, self.options
-        return self.solver_of(learn_kernel_from_sites(sites, *rows))
+        return learn_kernel_from_sites(sites, *rows, turn)

@@ -41,6 +41,8 @@ from skswsgp._initialization.kernel_learning import (
     with_smoothness,
 )
 from skswsgp._initialization.site_refinement import refine_kernel
+from skswsgp._initialization.statistics import feature_spread
+from skswsgp._linear.columns import mapped
 from skswsgp._linear.projection import mean_prior_variance
 from skswsgp._neighbors.lists import without_own
 from skswsgp._solvers.model import JITTER, build_model, shape_covariance
@@ -66,6 +68,11 @@ def initial_attributes(settings, data, spread, rng):
     fit = KernelFit(clone(kernel), noise)
     if settings.init == "local" and data.n_rows > 1:
         fit = learn_start(settings, data, spread, rng)
+        settings = settings._replace(inducing_points=mapped_points(settings, fit))
+        data = data.mapped(fit.metric)
+        if fit.metric is not None:
+            spread = feature_spread(data.X, rng, dtype=dtype)
+        D = data.X.shape[1]
         spread = length_scales(fit.kernel, D, otherwise=spread)
     Z = initial_inducing_points(
         data.X,
@@ -80,6 +87,7 @@ def initial_attributes(settings, data, spread, rng):
     H = count_neighbors(settings, data.n_rows, M)
     start = {
         "kernel_": fit.kernel,
+        "metric_": np.eye(D) if fit.metric is None else fit.metric,
         "inducing_points_": Z,
         "inducing_mean_": np.zeros((M, settings.n_latent)),
         "n_inducing_": M,
@@ -106,6 +114,12 @@ def initial_attributes(settings, data, spread, rng):
     else:
         S = initial_covariance(start, full, settings)
     return start | {"inducing_covariance_": S}
+
+
+def mapped_points(settings, fit):
+    """Return the parameter `inducing_points`, points of the user mapped by a fit."""
+    points = settings.inducing_points
+    return points if isinstance(points, str) else mapped(points, fit.metric)
 
 
 def prior_variances(kernel, Z, n_latent, dtype):
@@ -195,13 +209,18 @@ def learn_candidates(data, settings, options, rng, n_neighbors, few):
     record = settings.likelihood_record
     targets = record.regression_targets(data.y, settings.n_latent)
     start = settings.kernel, float(settings.noise_variance)
+    refined = not record.conjugate and settings.solver.finds_optimum
     fits = learn_kernel(
         data._replace(y=targets), *start, rng, options, n_neighbors=n_neighbors,
         fit_all_noise=few and record.conjugate, exact=record.conjugate,
+        metric="ard" if refined else settings.metric,
     )  # fmt: skip
-    if record.conjugate or not settings.solver.finds_optimum:
-        return fits
-    if settings.kl == "vecchia":  # other priors allow no full S
+    if not refined:
+        mapped_fits = [fit for fit in fits if fit.metric is not None]
+        return mapped_fits if mapped_fits and settings.metric == "full" else fits
+    if (
+        settings.kl == "vecchia" and settings.metric != "full"
+    ):  # other priors allow no full S
         n_latent, tuning = settings.n_latent, settings.tuning
         most = count_few_rows(data.X.shape[1], BOUND_WORK * n_latent, tuning)
         if data.n_rows <= MOST_TO_FEW * most:

@@ -4,6 +4,7 @@ import numpy as np
 
 from skswsgp._engine.select import make_cpu_engine
 from skswsgp._initialization.statistics import merge_duplicates
+from skswsgp._linear.columns import mapped
 from skswsgp._linear.projection import mean_prior_variance
 from skswsgp._solvers.data import TrainingRows
 from skswsgp._solvers.model import build_model, shape_covariance
@@ -33,9 +34,9 @@ class TrialRows:
     def solver_for(self, attributes, H, full=False):
         """Return a `NaturalSolver` that learns from rows of positive `solver_weight`.
 
-        `attributes` are those that `build_model` takes; without m and S the solver
-        starts at the prior. A row uses H inducing points, or all M if these are fewer.
-        S is a diagonal, or a matrix if `full`.
+        `attributes` are those that `build_model` takes, and `metric_` or none; without
+        m and S the solver starts at the prior. A row uses H inducing points, or all M
+        if these are fewer. S is a diagonal, or a matrix if `full`.
         """
         kernel, Z = attributes["kernel_"], attributes["inducing_points_"]
         settings, M = self.settings, len(Z)
@@ -54,7 +55,8 @@ class TrialRows:
             start, likelihood, self.options.dtype, beta, total_weight=total
         )
         engine = make_cpu_engine(model, H, self.options.n_threads)
-        data = TrainingRows(self.X, self.y, self.weight, center=center)
+        X = mapped(self.X, attributes.get("metric_"))
+        data = TrainingRows(X, self.y, self.weight, center=center)
         settings = settings._replace(neighbor_search=self.options.search)
         rng = np.random.RandomState(self.seed)
         solver = NaturalSolver(engine, data, kernel, settings, rng)

@@ -122,6 +122,15 @@ def update_row(model, optimizer, rows, i, at, rate):
 
 
 @njit
+def update_matrix(values, derivatives, moments, steps, rate):
+    """Add step number `steps` to values (n, k), with moments (n, 2, k)."""
+    first, second = bias_corrections(steps, rate)
+    for i in range(values.shape[0]):
+        for j in range(values.shape[1]):
+            step_linear(values, i, j, derivatives[i, j], 1.0, moments, first, second)
+
+
+@njit
 def update_parameters(model, optimizer, grads, rate):
     """Add a step to the logarithms of the kernel parameters and noise variances."""
     optimizer.steps[0] += 1

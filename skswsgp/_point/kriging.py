@@ -14,7 +14,7 @@ of these densities over the data is the likelihood of Vecchia (1988).
 import math
 
 from skswsgp._compiled import linalg
-from skswsgp._compiled.jit import njit_inline
+from skswsgp._compiled.jit import njit, njit_inline
 from skswsgp._compiled.special import compiled_log_density
 from skswsgp._compiled.team import barrier, single, team_range
 from skswsgp._covariance.pairs import TRIANGLE, row_start
@@ -88,12 +88,40 @@ def kriging_vjp(model, work, H, q, weight, d_noise):
     barrier()
 
 
+@njit
+def clear_points(d_points, n):
+    """Set the derivatives by the coordinates of the first n points to zero."""
+    for d in team_range(0, d_points.shape[0]):
+        for h in range(n):
+            d_points[d, h] = 0.0
+    barrier()
+
+
 @njit_inline
-def log_density_vjp(model, X, y, active, row, H, weight, work, d_log, d_noise):
+def mean_slopes(model, work, H, q, d_log):
+    """Set work.d_points[:, H] to dmu/dx = sum_h (C^-1 m_w)_h dk(x, z_h)/dx, output q.
+
+    Adds the derivatives by the logarithms of the kernel parameters to d_log.
+    """
+    top, start = work.values.shape[0] - 1, row_start(H, TRIANGLE)
+    for p in team_range(0, start):
+        work.adjoint[top, p] = 0.0
+    for h in team_range(0, H):
+        work.adjoint[top, start + h] = work.alpha[q, h]
+    for h in single(H, H + 1):
+        work.adjoint[top, start + h] = 0.0
+    clear_points(work.d_points, H + 1)
+    Z, d_Z = work.points, work.d_points
+    tile_vjp(model, Z, H + 1, Z, TRIANGLE, work, 0, d_log, d_Z, d_Z, True)
+
+
+@njit_inline
+def log_density_vjp(model, X, y, active, row, H, weight, work, d_log, d_noise, inputs):
     """Return log p(y | m_w) of one row, NaN where C has no factor.
 
     Adds `weight` times its derivatives by the logarithms of the kernel parameters to
-    d_log, and by those of the noise variances to d_noise.
+    d_log, and by those of the noise variances to d_noise. If `inputs` is true, sets
+    work.d_points (D, H + 1) to `weight` times those by the neighbours and by X[row].
     """
     fill_point(model, X, active, row, H, work)
     top, start = work.values.shape[0] - 1, row_start(H, TRIANGLE)
@@ -112,5 +140,6 @@ def log_density_vjp(model, X, y, active, row, H, weight, work, d_log, d_noise):
             kriging_vjp(model, work, H, q, weight, d_noise)
     covariance_vjp(work.d_K, work.a, work.half_adjoint, 0, H, 0.0, work.adjoint)
     Z, d_Z = work.points, work.d_points
-    tile_vjp(model, Z, H + 1, Z, TRIANGLE, work, 0, d_log, d_Z, d_Z, False)
+    clear_points(d_Z, H + 1)
+    tile_vjp(model, Z, H + 1, Z, TRIANGLE, work, 0, d_log, d_Z, d_Z, inputs)
     return density

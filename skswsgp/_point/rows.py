@@ -12,7 +12,7 @@ from skswsgp._compiled.linalg import invert_factor, log_determinant, square_uppe
 from skswsgp._compiled.team import barrier, single, team_range
 from skswsgp._covariance.pairs import TRIANGLE, row_start
 from skswsgp._point import bound
-from skswsgp._point.kriging import krige
+from skswsgp._point.kriging import krige, mean_slopes
 from skswsgp._point.likelihoods import expected_log_prob
 from skswsgp._point.posterior import conditional_weights, posterior, posterior_mean
 
@@ -110,3 +110,19 @@ def kriging_row(model, X, active, row, work, mu, v):
             mu[i, q] = work.mean[q] if found else math.nan
             v[i, q] = work.variance[q] if found else math.nan
     barrier()
+
+
+@njit_inline
+def kriging_slopes_row(model, X, active, row, work, slopes, d_log):
+    """Compute the derivatives of the mean of kriging by x (Q, D), NaN as above.
+
+    d_log (n, P) takes those by the logarithms of the kernel parameters.
+    """
+    H = active.shape[1]
+    bound.fill_point(model, X, active, row, H, work)
+    for q in range(slopes.shape[1]):
+        found = krige(model, work, H, q) >= 0.0
+        mean_slopes(model, work, H, q, d_log[row])
+        for d in team_range(0, slopes.shape[2]):
+            slopes[row, q, d] = work.d_points[d, H] if found else math.nan
+        barrier()

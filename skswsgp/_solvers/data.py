@@ -5,6 +5,8 @@ from typing import NamedTuple
 import numpy as np
 import sklearn
 
+from skswsgp._linear.columns import is_identity, mapped
+
 
 def memory_budget():
     """Return scikit-learn's setting `working_memory` in bytes."""
@@ -39,6 +41,12 @@ class TrainingRows(NamedTuple):
         """Return the rows with these indices."""
         y, weight = self.y[index], self.weight[index]
         return self._replace(y=y, weight=weight, rows=self._rows_of(index))
+
+    def mapped(self, metric):
+        """Return these rows with X @ metric, a copy, in place of X."""
+        if metric is None or is_identity(metric):
+            return self
+        return self._replace(X=mapped(self.inputs, metric), rows=None)
 
     def weight_in_X(self):
         """Return the weight of each row of X (N,), zero for rows left out."""

@@ -16,6 +16,7 @@ class Settings(NamedTuple):
     solver: type  # the subclass of `Solver` that trains
     class_shares: np.ndarray | None = None  # (n_classes,), None for regression
     kernel: object = None
+    metric: str = "auto"
     n_inducing: int | str = "auto"
     n_neighbors: int | str = "auto"
     inducing_points: str | np.ndarray = "kmeans"

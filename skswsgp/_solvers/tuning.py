@@ -82,6 +82,10 @@ class Tuning(NamedTuple):
     # With few features that is up to some 950 rows, and takes as long as the rest of
     # such a fit.
     exact_work: float = 1e9
+    # Cost of the evidence for a map of the columns, which takes an evaluation for each
+    # of its entries, some 0.5 s. Up to this cost the evidence decides on a map, for
+    # more rows held-out ones do.
+    evidence_work: float = 1.5e10
 
     # --- choosing between kernels on held-out rows
     # Rows that q(u) is found on, held-out ones included: some seconds a candidate.

@@ -24,7 +24,7 @@ STORES = {"claim_rows": ".u64", "merge_heaps": ".u32", "put_lists": ".u32"}
 STORES |= dict.fromkeys(DOUBLE, ".f64")
 # Kernels that keep the factor R in shared memory where it fits
 FACTORS = ["gradients", "posterior_rows", "weights_rows", "inverse_rows", "bound_rows"]
-FACTORS += ["kriging_gradients", "kriging_rows"]
+FACTORS += ["kriging_gradients", "kriging_rows", "kriging_slopes_rows"]
 
 
 def arguments(dtype):
@@ -54,7 +54,7 @@ def arguments(dtype):
         d_Z=zeros(3, 2),
         d_L=zeros(3, 2, 2),
     )
-    uses, mu = (batch.active, 0, n, 0), zeros(n, 2)
+    uses, mu, slopes = (batch.active, 0, n, 0), zeros(n, 2), zeros(n, 2, 2)
     points, own = (model, work, n, batch.X), (zeros(n), mu, mu)
     keys, lists = np.asfortranarray(zeros(3, 4, dtype="f8")), zeros(3, 4, dtype="i4")
     heaps = 3, 0, 1, keys, np.asfortranarray(lists)
@@ -66,6 +66,7 @@ def arguments(dtype):
         "kriging_gradients": (model, batch, 0, n, work, zeros(n, 4, dtype="f8")),
         "add_results": (zeros(n, 4, dtype="f8"), n),
         "kriging_rows": (*points, batch.active, mu, mu, jitter_counts),
+        "kriging_slopes_rows": (*points, batch.active, slopes, mu, jitter_counts),
         "scan_values": (
             kernel_of(model),
             np.asfortranarray(mu),

@@ -27,6 +27,14 @@ def test_matrix_equals_the_kernel_object_and_its_adjoint_finite_differences(name
     matrix.evaluate(params)
     assert_allclose(matrix.vjp(d_K), expected, rtol=1e-6, atol=1e-6)
 
+    def of_points(coordinates):
+        K = matrix.evaluate(params, coordinates.reshape(9, 2))
+        return np.sum(d_K * K)
+
+    expected = reference.finite_difference(of_points, X.ravel())
+    matrix.evaluate(params, X)
+    assert_allclose(matrix.full_vjp(d_K)[1].ravel(), expected, rtol=1e-6, atol=1e-6)
+
 
 def test_matrix_of_other_parameters():
     X = np.arange(3.0)[:, None]

@@ -98,6 +98,7 @@ def check_kriging(kernel, Q=2, dtype="float64", **sizes):
             found = [grads.d_log[0], grads.d_noise[0], grads.sums[0, 0]]
             results += [np.array(found[0]), np.array(found[1]), found[2]]
             results += run.kriging_predictions(batch.X, batch.active)
+            results.append(run.kriging_slopes(batch.X, batch.active))
             model.params[:] *= 1.1
             model.noise[:] *= 0.8
             refresh_scales(model)
@@ -142,3 +143,4 @@ def test_kriging_repeats_to_the_bit_and_returns_nan_after_a_failure():
     problem.model.params[:] = np.nan
     assert np.isnan(run.kriging_gradients(0).sums[0, 0])
     assert np.isnan(run.kriging_predictions(batch.X, batch.active)).all()
+    assert np.isnan(run.kriging_slopes(batch.X, batch.active)).all()

@@ -43,6 +43,7 @@ def unfitted(kernel, classes, Q, *, full=False, H=4, M=7, likelihood="auto"):
         covariance = np.moveaxis(covariance, 0, -1)
     model.kernel_, model.classes_ = kernel, np.array(classes)
     model.inducing_points_ = rng.normal(size=(M, 2))
+    model.metric_ = np.eye(2)
     model.n_inducing_, model.n_neighbors_, model.n_features_in_ = M, H, 2
     model.inducing_mean_ = mean if Q > 1 else mean[:, 0]
     model.inducing_covariance_ = covariance if Q > 1 else covariance[..., 0]

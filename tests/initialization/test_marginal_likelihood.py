@@ -12,6 +12,7 @@ from skswsgp._initialization.marginal_likelihood import (
     LogPosterior,
     inverted,
     log_marginal_likelihood,
+    turn_by_evidence,
 )
 from skswsgp.kernels import Polynomial
 
@@ -60,6 +61,48 @@ def test_loss_is_density_and_prior(rows):
     expected = -density - prior - 0.5 * missing @ np.log(noise)
     assert_allclose(posterior.loss(point)[0], expected, rtol=1e-12)
     assert_allclose(posterior.log_prior(point), prior)
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_gradient_by_a_map_equals_finite_differences(name, rows, rng):
+    posterior = LogPosterior(KERNELS[name], NOISE, *rows, turn=True)
+    assert len(posterior.start) == len(
+        LogPosterior(KERNELS[name], NOISE, *rows).start
+    ) + (1 if name == "matern" else 3)
+    point = posterior.start + 0.1 * rng.normal(size=len(posterior.start))
+    gradient = reference.finite_difference(lambda at: posterior.loss(at)[0], point)
+    assert_allclose(posterior.loss(point)[1], gradient, rtol=1e-5, atol=1e-5)
+
+
+def test_loss_with_a_map_is_that_of_mapped_rows(rows):
+    X, y, ratios = rows
+    turned = LogPosterior(START, NOISE, *rows, turn=True)
+    point = turned.start.copy()
+    point[-1] = 0.3
+    W = turned.metric_at(point)
+    assert_allclose(W, [[1.0, 0.3 * 1.5], [0.3 / 1.5, 1.0]])
+    plain = LogPosterior(START, NOISE, X @ W, y, ratios)
+    prior = -0.5 * 0.3**2 / turned.columns.prior_variance
+    assert_allclose(
+        turned.loss(point)[0], plain.loss(plain.start)[0] - prior, rtol=1e-10
+    )
+
+
+def test_evidence_of_a_map_is_larger_only_where_columns_are_mixed(rng):
+    X = rng.normal(size=(120, 2))
+    ones = np.ones((120, 1))
+    for mixed in (False, True):
+        f = np.sin(2 * (X[:, 0] + X[:, 1])) if mixed else np.sin(2 * X[:, 0])
+        y = (f + 0.1 * rng.normal(size=120))[:, None]
+        data = START, np.array([0.1]), X, y, ones
+        plain = LogPosterior(*data)
+        found = plain.maximize(plain.moves())
+        chosen, point = turn_by_evidence(plain, found, data, always=False)
+        assert (chosen is not plain) == mixed
+        if mixed:
+            assert chosen.loss(point)[0] < plain.loss(found)[0] - 10.0
+        always, _ = turn_by_evidence(plain, found, data, always=True)
+        assert always is not plain
 
 
 def test_priors_around_another_kernel_leave_constants_free(rows):

@@ -16,7 +16,7 @@ from skswsgp._solvers.data import TrainingRows
 from skswsgp._solvers.tuning import Tuning
 
 OPTIONS = LearningOptions()
-BINARY = natural_settings("bernoulli")
+BINARY = natural_settings("bernoulli", metric="ard")
 
 
 @pytest.fixture
@@ -37,7 +37,7 @@ def data_of(X, y, weight=None):
 
 
 def start_of(kernel, shared=False):
-    return KernelFit(kernel, np.zeros(1), shared)
+    return KernelFit(kernel, np.ones(1), shared)
 
 
 def trials_of(X, y, kernel, weight=None, settings=BINARY):
@@ -93,7 +93,7 @@ def test_next_kernel_is_learned_from_sites_of_training_rows(monkeypatch, steep):
 
     def learn(sites, X, weight, start, *options):
         seen.update(sites=sites, X=X, weight=weight)
-        return start.kernel
+        return start
 
     monkeypatch.setattr(site_refinement, "learn_kernel_from_sites", learn)
     weight = np.random.default_rng(0).uniform(0.5, 2.0, 300)
@@ -288,10 +288,10 @@ def test_failed_start_leaves_the_others(monkeypatch, steep, failing):
     starts = [start_of(variance_kernel(variance)) for variance in (0.5, 1.1)]
     solver_of = SiteRefinement.solver_of
 
-    def fails(self, kernel):
+    def fails(self, kernel, metric=None):
         if kernel in [starts[i].kernel for i in failing]:
             raise FloatingPointError
-        return solver_of(self, kernel)
+        return solver_of(self, kernel, metric)
 
     monkeypatch.setattr(SiteRefinement, "solver_of", fails)
     data, rng = data_of(*steep), np.random.RandomState(1)
@@ -317,7 +317,7 @@ def test_length_scales_are_freed_when_a_shared_ratio_stops_helping(monkeypatch, 
 
     def learn(sites, X, weight, start, *options):
         shared.append(start.shared)
-        return start.kernel
+        return start
 
     monkeypatch.setattr(site_refinement, "learn_kernel_from_sites", learn)
     X = np.hstack([steep[0], np.zeros_like(steep[0])])
@@ -346,3 +346,67 @@ def test_posterior_of_a_solver_equals_its_marginals(steep):
         solver.predict(trials.X), solver.marginals(), strict=True
     ):
         assert_allclose(actual, expected, rtol=1e-6, atol=1e-9)
+
+
+# --- a map of the columns -------------------------------------------------------------
+
+
+@pytest.fixture
+def slanted(rng):
+    """Return X (600, 3) and signs, whose function knows one direction of X only."""
+    X = rng.normal(size=(600, 3))
+    f = 6.0 * np.sin(1.5 * X @ [1.0, 1.0, -1.0])
+    return X, np.where(rng.uniform(size=600) < ndtr(f), 1.0, -1.0)
+
+
+def test_a_map_is_kept_where_held_out_labels_are_likelier(slanted):
+    kernel = ConstantKernel(9.0) * RBF([1.0, 1.0, 1.0])
+    found, plain = (
+        refine_kernel(
+            [start_of(kernel)], data_of(*slanted), BINARY._replace(metric=metric),
+            OPTIONS, np.random.RandomState(1),
+        )
+        for metric in ("auto", "ard")
+    )  # fmt: skip
+    assert plain.metric is None
+    scaled = found.metric / found.kernel.k2.length_scale
+    directions, lengths, _ = np.linalg.svd(scaled)
+    assert lengths[0] > 2.0 * lengths[1]
+    across = np.abs(directions[:, 0] @ [1.0, 1.0, -1.0]) / np.sqrt(3.0)
+    assert across > 0.95
+
+
+@pytest.mark.parametrize("metric", ["auto", "full"])
+def test_a_map_of_labels_without_a_pattern(metric, rng):
+    X, y = rng.normal(size=(300, 3)), np.sign(rng.normal(size=300))
+    settings = BINARY._replace(metric=metric)
+    start = start_of(ConstantKernel(1.0) * RBF([1.0, 1.0, 1.0]))
+    rng = np.random.RandomState(1)
+    found = refine_kernel([start], data_of(X, y), settings, OPTIONS, rng)
+    assert (found.metric is None) == (metric == "auto")
+
+
+def test_held_out_labels_do_not_change_a_map(slanted):
+    X, y = slanted
+    kernel = ConstantKernel(9.0) * RBF([1.0, 1.0, 1.0])
+    trials = trials_of(X, y, kernel)
+    other = trials_of(X, np.where(trials.held_out, -y, y), kernel)
+    for one in (trials, other):
+        assert one.consider(one.solver_of, kernel)
+        one.rng = np.random.RandomState(0)
+    by_sites = [one.turned().metric for one in (trials, other)]
+    assert_array_equal(*by_sites)
+    by_labels = [one.turned_by_labels(one.start).metric for one in (trials, other)]
+    assert_array_equal(*by_labels)
+
+
+def test_failed_map_leaves_the_kernel(monkeypatch, slanted):
+    def fails(*args, **options):
+        raise FloatingPointError
+
+    monkeypatch.setattr(SiteRefinement, "turned_by_labels", fails)
+    monkeypatch.setattr(SiteRefinement, "turned", fails)
+    start = start_of(ConstantKernel(9.0) * RBF([1.0, 1.0, 1.0]))
+    settings, rng = BINARY._replace(metric="full"), np.random.RandomState(1)
+    found = refine_kernel([start], data_of(*slanted), settings, OPTIONS, rng)
+    assert found.metric is None

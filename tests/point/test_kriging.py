@@ -41,7 +41,8 @@ def gradients(problem, n_threads=1):
     H, n = batch.active.shape[1], len(batch.X)
     grads = allocate_gradients(problem.model, 1, H)
     works = allocate_workspace(problem.model, H, n_threads)
-    loops.kriging_gradients(problem.model, batch, 0, n, works, grads)
+    before = loops.allocate_map_gradient(None, batch.X, H, n_threads, 0)
+    loops.kriging_gradients(problem.model, batch, 0, n, works, grads, before)
     return grads
 
 
@@ -50,6 +51,13 @@ def predictions(problem, n_threads=1):
     model, batch = problem.model, problem.batch
     engine = CpuEngine(model, batch.active.shape[1], n_threads)
     return engine.kriging_predictions(batch.X, batch.active)
+
+
+def slopes(problem, n_threads=1):
+    """Return the derivatives (n, Q, D) of mu by the rows of X."""
+    batch = problem.batch
+    engine = CpuEngine(problem.model, batch.active.shape[1], n_threads)
+    return engine.kriging_slopes(batch.X, batch.active)
 
 
 def data_of(problem):
@@ -98,6 +106,19 @@ def test_gradients_equal_differences(problem):
     assert_derivatives(grads.d_noise[0], by_noise, np.log(model.noise))
 
 
+def test_slopes_of_the_mean_equal_differences(problem):
+    Z, m, weight, noise, neighbors = data_of(problem)
+    actual, X = slopes(problem), problem.batch.X
+    for i, w in enumerate(neighbors):
+        for q in range(m.shape[1]):
+
+            def mean(x, w=w, q=q):
+                noise_w = noise[q] / weight[w, q]
+                return reference.krige(problem.kernel, x, Z[w], m[w, q], noise_w)[0]
+
+            assert_derivatives(actual[i, q], mean, X[i])
+
+
 def test_float32(kernel):
     single, double = (
         make_data(kernel, 2, np.random.default_rng(0), dtype)
@@ -115,7 +136,7 @@ def test_float32(kernel):
 def test_bits_do_not_depend_on_threads(problem):
     if max_threads(2) < 2:
         pytest.skip("numba may use one thread only")
-    for function in (predictions, gradients):
+    for function in (predictions, slopes, gradients):
         one, two = (function(problem, n_threads) for n_threads in (1, 2))
         for first, second in zip(one, two, strict=True):
             np.testing.assert_array_equal(first, second)

@@ -1,0 +1,367 @@
+"""A linear map of the columns that is learned with the kernel."""
+
+import numpy as np
+import pytest
+import reference
+from helpers import KERNELS, assert_derivatives, make_problem
+from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.base import clone
+from sklearn.datasets import make_friedman1
+from sklearn.gaussian_process import GaussianProcessRegressor
+from sklearn.gaussian_process.kernels import (
+    RBF,
+    ConstantKernel,
+    DotProduct,
+    WhiteKernel,
+)
+from small_models import small_model
+
+from skswsgp import SWSGPClassifier, SWSGPRegressor
+from skswsgp._engine.cpu import CpuEngine
+from skswsgp._initialization.metric import PRIOR_VARIANCE, MovingMap, moving_map
+from skswsgp._linear.columns import mapped
+from skswsgp.baselines import NearestNeighborGPRegressor
+
+
+def rotation(D, seed=0):
+    return np.linalg.qr(np.random.default_rng(seed).normal(size=(D, D)))[0]
+
+
+def friedman(n, rotated, seed=0, n_test=1000):
+    """Return train X, y and test X, f of friedman1 with 10 columns, perhaps rotated."""
+    X, y = make_friedman1(n, 10, noise=1.0, random_state=seed)
+    X_test, f = make_friedman1(n_test, 10, noise=0.0, random_state=seed + 100)
+    turn = rotation(10) if rotated else np.eye(10)
+    return (X - 0.5) @ turn, y, (X_test - 0.5) @ turn, f
+
+
+def error(model, X, f):
+    return np.sqrt(np.mean((model.predict(X) - f) ** 2))
+
+
+@pytest.fixture(scope="module")
+def rotated():
+    return friedman(1200, rotated=True)
+
+
+@pytest.fixture(scope="module")
+def turned(rotated):
+    X, y, *_ = rotated
+    return SWSGPRegressor(random_state=0).fit(X, y)
+
+
+def is_identity(model):
+    return np.array_equal(model.metric_, np.eye(model.n_features_in_))
+
+
+# ------------------------------------------------------------------ derivatives
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize("Q", [1, 2])
+def test_derivatives_by_a_map_equal_differences(kernel, Q, rng):
+    sizes = {"M": 9, "H": 5, "n": 20}
+    problem = make_problem(KERNELS[kernel], "gaussian", Q, full=False, rng=rng, **sizes)
+    model, batch = problem.model, problem.batch
+    ratios = rng.uniform(0.5, 2.0, size=batch.y.shape)
+    batch = batch._replace(y=np.hstack([batch.y, ratios]))
+    Z, X, D = model.Z.copy(), batch.X.copy(), batch.X.shape[1]
+    n, start = len(X), np.eye(D) + 0.1 * rng.normal(size=(D, D))
+    engine = CpuEngine(model, batch.active.shape[1], 2)
+    engine.load_kriging(batch, n, (Z, X))
+
+    def likelihood(entries):
+        W = entries.reshape(D, D)
+        model.Z[:], batch.X[:] = Z @ W, X @ W
+        return engine.kriging_gradients(0).sums[0, 0]
+
+    likelihood(start.ravel())
+    by_map = engine.map_gradient.copy()
+    assert_derivatives(by_map.ravel(), likelihood, start.ravel())
+    expected = reference.nearest_neighbor_log_likelihood(
+        problem.kernel, X @ start, batch.y, Z @ start, model.m, 1.0 / model.s,
+        model.noise, batch.active, batch.weight,
+    )  # fmt: skip
+    assert_allclose(likelihood(start.ravel()), expected, rtol=1e-9)
+
+
+@pytest.mark.parametrize("scaling", [False, True])
+def test_slope_of_a_moving_map_equals_differences(scaling, rng):
+    points, lengths = rng.normal(size=(30, 4)), np.array([0.1, 1.0, 3.0, 20.0])
+    target, fraction = rng.normal(size=(30, 4)), 0.3
+
+    def objective(columns):
+        mapped_points = points @ columns.matrix
+        density = -0.5 * np.sum((mapped_points - target) ** 2)
+        prior = -0.5 * np.sum(columns.S**2) / columns.prior_variance
+        return fraction * (density + prior), fraction * (target - mapped_points)
+
+    columns = MovingMap(points, lengths, scaling)
+    S = 0.1 * rng.normal(size=(4, 4))
+    columns.S[:] = columns.moves * (S + S.T)
+    slope = columns.slope(points.T @ objective(columns)[1], fraction)
+    for i in range(4):
+        for j in range(i + 1):
+            move = np.zeros((4, 4))
+            move[i, j] = move[j, i] = 1e-6
+            values = []
+            for sign in (-1, 1):
+                other = MovingMap(points, lengths, scaling)
+                other.S[:] = columns.S + sign * columns.moves * move
+                values.append(objective(other)[0])
+            difference = (values[1] - values[0]) / 2e-6
+            assert_allclose(
+                np.sum(slope * move) / 1e-6, difference, rtol=1e-5, atol=1e-6
+            )
+
+
+def test_new_columns_keep_units(rng):
+    points, units = rng.normal(size=(50, 3)), np.array([1e-6, 1.0, 1e6])
+    plain = MovingMap(points, np.ones(3))
+    scaled = MovingMap(points * units, units)
+    for columns in (plain, scaled):
+        columns.S[:] = [[0.0, 0.3, -0.2], [0.3, 0.0, 0.1], [-0.2, 0.1, 0.0]]
+    assert_allclose(points * units @ scaled.matrix, (points @ plain.matrix) * units)
+
+
+def test_prior_is_narrow_where_rows_are_few(rng):
+    few, many = (MovingMap(rng.normal(size=(n, 4)), np.ones(4)) for n in (30, 60))
+    assert_allclose(
+        many.prior_variance, PRIOR_VARIANCE
+    )  # ten rows for each of 6 entries
+    assert_allclose(few.prior_variance, PRIOR_VARIANCE / 4)
+
+
+def test_columns_are_scaled_only_without_their_own_length_scales(rng):
+    points = rng.normal(size=(20, 3))
+    assert not moving_map(RBF([1.0, 2.0, 3.0]), points).moves.diagonal().any()
+    for kernel in (RBF(), RBF([1.0] * 3, "fixed"), DotProduct()):
+        assert moving_map(kernel, points).moves.all()
+    constant = moving_map(DotProduct(), np.ones((20, 3)))
+    assert np.isfinite(constant.matrix).all()
+
+
+# ------------------------------------------------------------------ products
+
+
+def test_rows_are_mapped_one_by_one(rng):
+    X, W = rng.normal(size=(100, 7)), rng.normal(size=(7, 3))
+    assert_allclose(mapped(X, W), X @ W, rtol=1e-12, atol=1e-12)
+    single = [mapped(X[i : i + 1], W)[0] for i in range(len(X))]
+    assert_array_equal(mapped(X, W), single)
+    assert_array_equal(mapped(X[::2], W), mapped(X, W)[::2])
+
+
+def test_the_identity_returns_the_rows_themselves(rng):
+    X = rng.normal(size=(5, 3)).astype(np.float32)
+    assert mapped(X, None) is X
+    assert mapped(X, np.eye(3)) is X
+    assert mapped(X, 2 * np.eye(3)).dtype == np.float64
+
+
+# ------------------------------------------------------------------ what it finds
+
+
+@pytest.mark.parametrize("kind", [SWSGPRegressor, NearestNeighborGPRegressor])
+def test_a_rotation_hardly_changes_the_error(kind):
+    errors = {}
+    for metric in ("ard", "auto"):
+        for turn in (False, True):
+            X, y, X_test, f = friedman(2000, turn)
+            model = kind(metric=metric, random_state=0).fit(X, y)
+            errors[metric, turn] = error(model, X_test, f)
+    # in units of y, whose noise has a standard deviation of 1
+    assert errors["auto", False] < 1.02 * errors["ard", False]
+    assert errors["ard", True] > 2.0 * errors["ard", False]
+    assert errors["auto", True] < 1.25 * errors["auto", False]
+
+
+@pytest.mark.parametrize("n_rows", [300, 1500])
+def test_pure_noise_shows_no_direction(n_rows, rng):
+    X, y = rng.normal(size=(n_rows, 6)), rng.normal(size=n_rows)
+    model = SWSGPRegressor(random_state=0).fit(X, y)
+    f = model.predict(rng.normal(size=(1000, 6)))  # the true f is 0
+    assert np.sqrt(np.mean(f**2)) < 0.3
+    assert n_rows > 300 or is_identity(model)
+
+
+def test_evidence_of_a_part_finds_a_gain_that_hides_in_the_noise():
+    rng = np.random.default_rng(1)
+    X = rng.uniform(-1, 1, (3500, 6))
+    f = np.sin(3 * (X[:, 0] + X[:, 1]))
+    y = f + 0.1 * rng.normal(size=3500)
+    auto, ard = (
+        SWSGPRegressor(metric=metric, random_state=0).fit(X[:1500], y[:1500])
+        for metric in ("auto", "ard")
+    )
+    assert error(auto, X[1500:], f[1500:]) < 0.8 * error(ard, X[1500:], f[1500:])
+    assert auto.feature_importances_[:2].sum() > 0.99
+
+
+def test_classes_find_a_direction(rng):
+    X = rng.normal(size=(2000, 12))
+    across = rotation(12)[0]
+    y = np.sin(2.0 * X @ across) + 0.3 * rng.normal(size=2000) > 0
+    losses = {}
+    for metric in ("ard", "auto"):
+        model = SWSGPClassifier(metric=metric, random_state=0).fit(X[:1200], y[:1200])
+        proba = model.predict_proba(X[1200:])
+        picked = proba[np.arange(800), y[1200:].astype(int)]
+        losses[metric] = -np.mean(np.log(picked))
+        assert is_identity(model) == (metric == "ard")
+    assert losses["auto"] < losses["ard"] - 0.05
+
+
+# ------------------------------------------------------------------ what a user meets
+
+
+def test_attributes_move_to_scikit_learn(rotated):
+    X, y, X_test, _ = rotated
+    X, y = X[:900], y[:900]
+    ours = NearestNeighborGPRegressor(
+        metric="full", n_neighbors=len(X), normalize_y=False, random_state=0
+    ).fit(X, y)
+    kernel = ours.kernel_ + WhiteKernel(ours.noise_variance_)
+    theirs = GaussianProcessRegressor(kernel, optimizer=None).fit(X @ ours.metric_, y)
+    mean, std = theirs.predict(X_test @ ours.metric_, return_std=True)
+    assert_allclose(ours.predict(X_test, return_std=True), (mean, std), rtol=1e-6)
+
+
+def test_ard_is_the_identity_and_full_is_not(rotated):
+    X, y, *_ = rotated
+    assert is_identity(SWSGPRegressor(metric="ard", random_state=0).fit(X, y))
+    X, y, *_ = friedman(300, rotated=False)
+    assert not is_identity(SWSGPRegressor(metric="full", random_state=0).fit(X, y))
+    assert not is_identity(
+        SWSGPClassifier(metric="full", random_state=0).fit(X, y > np.median(y))
+    )
+
+
+def test_a_given_kernel_keeps_the_columns_unless_full_is_asked_for(rotated):
+    X, y, X_test, f = rotated
+    kernel = ConstantKernel(1.0) * RBF(1.0)
+    given = SWSGPRegressor(kernel, random_state=0).fit(X, y)
+    full = SWSGPRegressor(kernel, metric="full", random_state=0).fit(X, y)
+    assert is_identity(given)
+    assert np.isscalar(full.kernel_.k2.length_scale)
+    assert error(full, X_test, f) < 0.8 * error(given, X_test, f)
+
+
+def test_one_column_has_no_map(rng):
+    X = rng.normal(size=(200, 1))
+    model = SWSGPRegressor(metric="full", random_state=0).fit(X, np.sin(X[:, 0]))
+    assert_array_equal(model.metric_, np.eye(1))
+
+
+def test_full_needs_learning(rng):
+    X, y = rng.normal(size=(50, 2)), rng.normal(size=50)
+    model = SWSGPRegressor(metric="full", init="default", solver="adam")
+    with pytest.raises(ValueError, match="metric='full' with init='default'"):
+        model.fit(X, y)
+
+
+def test_inducing_points_of_the_user_are_mapped(rotated):
+    X, y, *_ = rotated
+    model = SWSGPRegressor(inducing_points=X[:300], random_state=0).fit(X, y)
+    assert not is_identity(model)
+    assert_allclose(model.inducing_points_, X[:300] @ model.metric_, atol=1e-12)
+
+
+def test_bits_do_not_depend_on_threads(rotated, turned):
+    X, y, X_test, _ = rotated
+    other = clone(turned).set_params(n_jobs=1).fit(X, y)
+    assert_array_equal(other.metric_, turned.metric_)
+    assert_array_equal(other.predict(X_test), turned.predict(X_test))
+
+
+def test_predictions_of_a_row_do_not_depend_on_the_others(rotated, turned):
+    X_test = rotated[2]
+    alone = [turned.predict(X_test[i : i + 1])[0] for i in range(5)]
+    assert_array_equal(turned.predict(X_test)[:5], alone)
+
+
+def test_warm_start_and_stream_keep_the_map(rotated, turned):
+    X, y, X_test, f = rotated
+    again = clone(turned).set_params(warm_start=True).fit(X, y)
+    before = again.metric_
+    again.fit(X, y)
+    assert_array_equal(again.metric_, before)
+    assert error(again, X_test, f) < 1.02 * error(turned, X_test, f)
+    stream = small_model(init="local", n_inducing=200, n_neighbors=16)
+    stream.partial_fit(X[:600], y[:600])
+    before = stream.metric_
+    assert not is_identity(stream)
+    stream.partial_fit(X[600:], y[600:])
+    assert_array_equal(stream.metric_, before)
+    assert error(stream, X_test, f) < 0.8 * f.std()
+
+
+def test_adam_and_held_out_rows_use_the_map(rotated):
+    X, y, X_test, f = rotated
+    options = {"solver": "adam", "max_iter": 20, "early_stopping": True}
+    model = SWSGPRegressor(n_inducing=300, random_state=0, **options).fit(X, y)
+    assert not is_identity(model)
+    assert error(model, X_test, f) < 0.5 * f.std()
+    given = clone(model).fit(X[:900], y[:900], X_val=X[900:], y_val=y[900:])
+    density = given.validation_scores_
+    mean, std = given.predict(X[900:], return_std=True)
+    z = (y[900:] - mean) / std
+    expected = np.mean(-0.5 * z**2 - np.log(std) - 0.5 * np.log(2 * np.pi))
+    assert_allclose(max(density), expected, rtol=1e-2)  # neighbours are looked up late
+
+
+def test_lower_bound_uses_the_map(rotated, turned):
+    X, y, *_ = rotated
+    assert_allclose(turned.lower_bound(X, y), turned.lower_bound(X[::-1], y[::-1]))
+    plain = clone(turned).fit(X, y)
+    plain.inducing_points_ = plain.inducing_points_.copy()
+    plain.metric_ = np.eye(10)
+    expected = plain.lower_bound(X @ turned.metric_, y)
+    assert_allclose(turned.lower_bound(X, y), expected, rtol=1e-9)
+
+
+@pytest.mark.parametrize("metric", ["auto", "full"])
+@pytest.mark.parametrize("table", ["constant", "duplicated", "one-hot", "collinear"])
+def test_degenerate_columns(table, metric, rng):
+    X = rng.normal(size=(400, 4))
+    extra = {
+        "constant": np.full((400, 2), 3.0),
+        "duplicated": X[:, :2],
+        "one-hot": np.eye(3)[rng.integers(3, size=400)],
+        "collinear": X @ rng.normal(size=(4, 2)),
+    }[table]
+    y = np.sin(X[:, 0] + X[:, 1]) + 0.1 * rng.normal(size=400)
+    X = np.hstack([X, extra])
+    model = SWSGPRegressor(metric=metric, random_state=0).fit(X[:300], y[:300])
+    mean, std = model.predict(X[300:], return_std=True)
+    assert np.isfinite(model.metric_).all()
+    assert np.sqrt(np.mean((mean - y[300:]) ** 2)) < 0.3 * y.std()
+    assert 0.8 < np.mean(np.abs(mean - y[300:]) < 1.96 * std) <= 1.0
+
+
+def test_more_columns_than_rows(rng):
+    X = rng.normal(size=(40, 60))
+    y = X[:, 0] + 0.1 * rng.normal(size=40)
+    for metric in ("auto", "full"):
+        model = SWSGPRegressor(metric=metric, random_state=0).fit(X, y)
+        assert np.isfinite(model.predict(X)).all()
+
+
+def test_weights_act_like_repetition(rng):
+    X, y, X_test, _ = friedman(1100, rotated=True)
+    weight = rng.integers(1, 3, size=1100)
+    once = SWSGPRegressor(random_state=0).fit(X, y, weight.astype(float))
+    twice = SWSGPRegressor(random_state=0).fit(
+        np.repeat(X, weight, axis=0), np.repeat(y, weight)
+    )
+    assert not is_identity(once)
+    assert not is_identity(twice)
+    gap = np.sqrt(np.mean((once.predict(X_test) - twice.predict(X_test)) ** 2))
+    assert gap < 0.1 * y.std()
+
+
+def test_float32(rotated, turned):
+    X, y, X_test, f = rotated
+    single = clone(turned).set_params(dtype="float32").fit(X.astype("f"), y)
+    assert single.metric_.dtype == np.float64
+    assert error(single, X_test, f) < 1.1 * error(turned, X_test, f)
