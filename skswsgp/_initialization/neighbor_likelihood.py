@@ -191,14 +191,15 @@ class NeighborProcess:
 def neighbor_model(X, y, ratios, kernel, noise_variance, dtype):
     """Return (Model, center of X) of data X (N, D), y (N, Q).
 
-    The noise variances are noise_variance (Q,) times ratios, (N, Q) or (N, 1).
+    The noise variances are noise_variance, (Q,) or a number for all outputs, times
+    ratios, (N, Q) or (N, 1).
     """
     attributes = {
         "kernel_": kernel,
         "inducing_points_": X,
         "inducing_mean_": y,
         "inducing_covariance_": np.broadcast_to(ratios, y.shape),
-        "noise_variance_": noise_variance,
+        "noise_variance_": np.broadcast_to(noise_variance, y.shape[1]),
     }
     return build_model(attributes, ("gaussian", y.shape[1]), dtype)
 
