@@ -34,12 +34,12 @@ class CovarianceMatrix:
         fill_matrix(self.struct, self.points, self.pairs, K)
         return K
 
-    def vjp(self, d_K):
-        """Return derivatives by log parameters (P,) from symmetric ones by K (N, N)."""
-        return self.full_vjp(d_K, inputs=False)[0]
+    def vjp(self, d_K, inputs):
+        """Return derivatives by log parameters (P,) and by X (N, D).
 
-    def full_vjp(self, d_K, inputs=True):
-        """Return what `vjp` does, and if `inputs` the derivatives by X (N, D)."""
+        They follow from symmetric derivatives by K, d_K (N, N). Those by X are zero
+        unless `inputs` is true.
+        """
         d_log, d_points = np.zeros(len(self.struct.params)), np.zeros_like(self.points)
         arrays = self.struct, self.points, self.pairs, d_K, d_log, d_points
         matrix_vjp(*arrays, inputs)

@@ -133,7 +133,7 @@ class LogPosterior:
         value, d_K, d_noise = log_marginal_likelihood(K, self.y, noise, self.ratios)
         value += 0.5 * self.missing @ np.log(noise)
         d_noise += 0.5 * self.missing
-        d_log, d_X = self.matrix.full_vjp(d_K, inputs=metric is not None)
+        d_log, d_X = self.matrix.vjp(d_K, inputs=metric is not None)
         parts = [d_log[self.compiled.free], d_noise]
         if metric is not None:
             S = self.columns.free_slope(self.X.T @ d_X)
@@ -221,9 +221,11 @@ def turn_by_evidence(plain, found, data, always):
         return plain, found
     if always:
         return turned, point
-    evidence = plain.log_evidence(found)
-    # the volume, which takes long, only makes the evidence smaller
-    promising = -turned.loss(point)[0] > evidence
-    if promising and turned.log_evidence(point) > evidence:
-        return turned, point
-    return plain, found
+    try:
+        evidence = plain.log_evidence(found)
+        # the volume, which takes long, only makes the evidence smaller
+        better = -turned.loss(point)[0] > evidence
+        better = better and turned.log_evidence(point) > evidence
+    except np.linalg.LinAlgError:  # beside a point, where the volume is measured
+        better = False
+    return (turned, point) if better else (plain, found)

@@ -192,9 +192,8 @@ class SiteRefinement(Holdout):
         data = self.X[kept], targets[kept], 1.0 / weight[:, None], weight
         fit = KernelLearner(*data, self.options).turned(start, self.seed)
         kernel, found = fit.kernel, free_variance(fit.kernel, fit.metric.shape[1])
-        if (
-            found is not None
-        ):  # labels do not show how large f is, but the best q(u) does
+        if found is not None:
+            # labels do not show how large f is, but the best q(u) does
             slot, _ = found
             params = compile_kernel(kernel, fit.metric.shape[1], float).struct.params
             params[slot] = self.best.engine.model.params[slot]

@@ -218,9 +218,8 @@ def learn_candidates(data, settings, options, rng, n_neighbors, few):
     if not refined:
         mapped_fits = [fit for fit in fits if fit.metric is not None]
         return mapped_fits if mapped_fits and settings.metric == "full" else fits
-    if (
-        settings.kl == "vecchia" and settings.metric != "full"
-    ):  # other priors allow no full S
+    # other priors allow no full S, and the bound learns no map of the columns
+    if settings.kl == "vecchia" and settings.metric != "full":
         n_latent, tuning = settings.n_latent, settings.tuning
         most = count_few_rows(data.X.shape[1], BOUND_WORK * n_latent, tuning)
         if data.n_rows <= MOST_TO_FEW * most:

@@ -83,8 +83,8 @@ class Tuning(NamedTuple):
     # such a fit.
     exact_work: float = 1e9
     # Cost of the evidence for a map of the columns, which takes an evaluation for each
-    # of its entries, some 0.5 s. Up to this cost the evidence decides on a map, for
-    # more rows held-out ones do.
+    # of its entries, some 0.5 s. Up to this cost the evidence decides on a map.
+    # With more rows, held-out rows decide.
     evidence_work: float = 1.5e10
 
     # --- choosing between kernels on held-out rows

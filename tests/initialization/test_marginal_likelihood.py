@@ -105,6 +105,18 @@ def test_evidence_of_a_map_is_larger_only_where_columns_are_mixed(rng):
         assert always is not plain
 
 
+def test_evidence_that_cannot_be_computed_leaves_the_columns(monkeypatch, rows):
+    def fails(*_):
+        raise np.linalg.LinAlgError
+
+    data = START, NOISE, *rows
+    plain = LogPosterior(*data)
+    monkeypatch.setattr(LogPosterior, "log_volume", fails)
+    found = plain.maximize(plain.moves())
+    chosen, _ = turn_by_evidence(plain, found, data, always=False)
+    assert chosen is plain
+
+
 def test_priors_around_another_kernel_leave_constants_free(rows):
     around = ConstantKernel(9.0) * Matern([2.0, 1.5], nu=1.5)
     posterior = LogPosterior(START, NOISE, *rows, around=around)
