@@ -10,7 +10,12 @@ from sklearn.utils.validation import check_is_fitted
 
 from skswsgp._compiled.threads import max_threads
 from skswsgp._estimators import sklearn_compat as compat
-from skswsgp._initialization import kernel_learning as learning
+from skswsgp._initialization.kernel_choice import learn_kernel
+from skswsgp._initialization.kernel_learning import (
+    LearningOptions,
+    count_learning_rows,
+    learning_search,
+)
 from skswsgp._initialization.neighbor_likelihood import NeighborProcess, neighbor_model
 from skswsgp._initialization.statistics import mean_and_scale, relative_weights
 from skswsgp._linear.columns import mapped
@@ -60,7 +65,7 @@ class NearestNeighborGPRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator
     ----------
     kernel_ : kernel object
         Kernel with the learned parameters, a function of rows of X @ metric_.
-    metric_ : ndarray of shape (n_features, n_features)
+    metric_ : ndarray of shape (n_features, n_columns)
         Linear map of the columns of X, the identity with `metric="ard"`.
     noise_variance_ : float or ndarray of shape (n_outputs,)
         Learned noise variance of a row of mean weight, on the scale of standardised y.
@@ -176,15 +181,15 @@ class NearestNeighborGPRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator
             self.y_mean_, self.y_scale_ = mean_and_scale(y, weight)
         self.X_train_, self.y_train_ = X, (y - self.y_mean_) / self.y_scale_
         n_threads = max_threads(self.n_jobs, len(X))
-        search, tuning = learning.learning_search(self.neighbor_search), self._tuning
-        options = learning.LearningOptions(n_threads, self.dtype, search, tuning=tuning)
+        search, tuning = learning_search(self.neighbor_search), self._tuning
+        options = LearningOptions(n_threads, self.dtype, search, tuning=tuning)
         data = TrainingRows(X, self.y_train_.reshape(len(y), -1), weight)
-        n_rows = learning.count_learning_rows(X.shape[1], tuning)
+        n_rows = count_learning_rows(X.shape[1], tuning)
         data = relative_weights(data, n_rows)
         self.sample_weight_ = data.weight
         start = self.kernel, float(self.noise_variance), rng, options
         how = {"n_neighbors": self.n_neighbors, "metric": self.metric}
-        fit, *_ = learning.learn_kernel(data, *start, **how)
+        fit, *_ = learn_kernel(data, *start, **how)
         D = X.shape[1]
         self.metric_ = np.eye(D) if fit.metric is None else fit.metric
         self.kernel_, noise, curve = fit.kernel, fit.noise, fit.curve

@@ -81,6 +81,7 @@ def draw_model(rng, kind):
     """Return an estimator with random parameters."""
     params = {
         "kernel": draw(rng, *KERNELS),
+        "metric": draw(rng, "auto", "auto", "ard", "full"),
         "n_neighbors": int(draw(rng, 1, 4, 16, 64)),
         "dtype": draw(rng, "float64", "float64", "float32"),
         "random_state": int(rng.integers(1000)),
@@ -164,8 +165,14 @@ def run(seed):
     kind = draw(rng, SWSGPRegressor, SWSGPClassifier, NearestNeighborGPRegressor)
     with np.errstate(over="ignore"):  # X in float16
         data, model = draw_data(rng, kind), draw_model(rng, kind)
+    # with a limit of two, three columns are then a wide table
+    wide = kind._tuning._replace(most_columns=int(draw(rng, 64, 2)))
     eager = {"ROWS_PER_THREAD": 1, "MICROSECONDS_PER_THREAD": 1}  # even for few rows
-    with warnings.catch_warnings(), mock.patch.multiple(threads, **eager):
+    with (
+        warnings.catch_warnings(),
+        mock.patch.multiple(threads, **eager),
+        mock.patch.object(kind, "_tuning", wide),
+    ):
         warnings.simplefilter("error", RuntimeWarning)
         warnings.simplefilter("ignore", UserWarning)  # convergence, more jitter
         try:

@@ -468,7 +468,7 @@ def test_failed_fit_keeps_the_earlier_model(few_steps, monkeypatch):
     def failing(*args, **options):
         raise FloatingPointError(neighbor_likelihood.NOT_FINITE)
 
-    monkeypatch.setattr(baselines.learning, "learn_kernel", failing)
+    monkeypatch.setattr(baselines, "learn_kernel", failing)
     with pytest.raises(FloatingPointError, match="NaN or infinity"):
         model.fit(X + 1, 5 * y)
     assert state_of(model) == before

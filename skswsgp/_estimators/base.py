@@ -22,7 +22,12 @@ from skswsgp._estimators.relevance import squared_slopes
 from skswsgp._initialization.auto import takes_full_covariance
 from skswsgp._initialization.kernel_learning import count_learning_rows
 from skswsgp._initialization.start import initial_attributes
-from skswsgp._initialization.statistics import feature_spread, relative_weights
+from skswsgp._initialization.statistics import (
+    SPREAD_SAMPLE,
+    feature_spread,
+    relative_weights,
+    varying_features,
+)
 from skswsgp._linear.columns import is_identity
 from skswsgp._neighbors.lists import NeighborTracker
 from skswsgp._point.likelihoods import LIKELIHOODS
@@ -162,6 +167,7 @@ class BaseSWSGP(compat.CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
             whole = self.init == "local" or solver_class.finds_optimum
             most = count_learning_rows(data.X.shape[1], self._tuning) if whole else 0
             relative = relative_weights(data, most)
+        attributes["feature_scale_"] = spread * varying_features(data.X[:SPREAD_SAMPLE])
         attributes |= fitted or initial_attributes(settings, relative, spread, rng)
         if streaming:
             total += fitted.get("n_samples_seen_", 0.0)
@@ -404,7 +410,7 @@ class BaseSWSGP(compat.CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
         """Relevance of each column of X.
 
         Mean square of the slope of the latent functions' means by the column, in units
-        of its standard deviation, over at most 2,000 inducing points. Where the map
+        of `feature_scale_`, over at most 2,000 inducing points. Where the map
         `metric_` mixes columns, the slope is still that by a column of X.
 
         Returns
@@ -433,7 +439,8 @@ class BaseSWSGP(compat.CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
         check_is_fitted(self, "inducing_points_")
         model, _ = self._fitted_model()
         H = self._active_count(None, len(model.Z))
-        return squared_slopes(model, self.metric_, H, self._evaluation)
+        where = self.metric_, self.feature_scale_
+        return squared_slopes(model, *where, H, self._evaluation)
 
     def _latent(self, X, with_variance, n_neighbors=None):
         """Return mean and variance (or None), each (n, Q), of q(f) at rows of X."""

@@ -10,11 +10,11 @@ MOST_ROWS = (
 )
 
 
-def squared_slopes(model, metric, n_neighbors, evaluation):
+def squared_slopes(model, metric, scale, n_neighbors, evaluation):
     """Return the squared slopes (n, D) of the latent means by the columns of X.
 
-    They are those at n of the inducing points, times the variance of the columns over
-    these points, and summed over latent functions.
+    They are those at n of the inducing points, in units of the columns' `scale` (D,),
+    and summed over latent functions.
     """
     M, Q = model.m.shape
     places = np.unique(np.linspace(0, M - 1, min(M, MOST_ROWS)).astype(int))
@@ -25,5 +25,4 @@ def squared_slopes(model, metric, n_neighbors, evaluation):
     Z = model.Z[places]
     find = engine.make_search(evaluation.search_options).query
     slopes = engine.kriging_slopes(Z, find(Z)) @ metric.T  # (n, Q, D)
-    points = np.linalg.lstsq(metric.T, Z.T.astype(np.float64), rcond=None)[0]  # (D, n)
-    return np.sum(slopes**2, axis=1) * points.var(axis=1)
+    return np.sum((slopes * scale) ** 2, axis=1)

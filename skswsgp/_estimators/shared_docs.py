@@ -25,7 +25,8 @@ kernel : kernel object of scikit-learn, default=None
 metric : {"auto", "ard", "full"}, default="auto"
     Which distances the kernel may use. "ard" is the kernel on the columns of X, with
     the length-scales that it has. "full" learns a linear map of the columns together
-    with the kernel, `metric_`, so that combinations of columns may matter as well.
+    with the kernel, `metric_`, so that combinations of columns may matter as well,
+    and maps more than 64 columns to 64.
     "auto" keeps such a map where the evidence of some hundred rows is larger with it,
     or where held-out training rows are likelier by more than the standard error of
     their gain. A map is learned only where the kernel is, with `init="local"`. If
@@ -117,16 +118,20 @@ verbose : int, default=0
     "attributes": """\
 kernel_ : kernel object
     Kernel with the learned parameters, a function of rows of X @ metric_.
-metric_ : ndarray of shape (n_features, n_features)
+metric_ : ndarray of shape (n_features, n_columns)
     Linear map of the columns of X, the identity with `metric="ard"`. Column j of
     X @ metric_ is column j of X plus multiples of others, in the units of column j.
+    Of more than 64 features, a learned map makes 64 columns without units, those in
+    which the latent functions change most first.
+feature_scale_ : ndarray of shape (n_features,)
+    Robust standard deviation of each column of X, zero for a constant column.
 feature_importances_ : ndarray of shape (n_features,)
     Relevance of each column of X, of sum 1: the mean square of the slope of the latent
-    functions by the column, in units of its standard deviation. It is computed when it
-    is read.
+    functions by the column, in units of `feature_scale_`. It is computed when it is
+    read.
 feature_importances_std_ : ndarray of shape (n_features,)
     Standard errors of `feature_importances_` over rows.
-inducing_points_ : ndarray of shape (n_inducing_, n_features)
+inducing_points_ : ndarray of shape (n_inducing_, n_columns)
     Inducing inputs, rows in the units of X @ metric_.
 inducing_mean_ : ndarray of shape (n_inducing_,) or (n_inducing_, n_latent)
     Mean m of q(u), in regression on the scale of standardised y. n_latent is the

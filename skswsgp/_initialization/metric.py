@@ -13,18 +13,7 @@ from skswsgp._point.adam_step import update_matrix
 
 PRIOR_VARIANCE = 0.1  # prior variance of an entry of S with many rows
 ROWS_PER_ENTRY = 10  # rows for each entry of S from which they are many
-
-
-# Columns up to which "auto" tries a map. With 64 the derivatives by the map
-# take as long as the rest of a step; "full" learns a map of any size.
-MOST_COLUMNS = 64
-
-
-def learns_map(metric, n_features):
-    """Return whether a map of the columns is learned, for a parameter `metric`."""
-    if metric == "auto":
-        return 1 < n_features <= MOST_COLUMNS
-    return metric == "full" and n_features > 1
+LEAST_EIGENVALUE = 1e-4  # of the matrix of slopes, over the largest one
 
 
 class MovingMap:
@@ -90,3 +79,21 @@ def moving_map(kernel, points):
     scaled = free[struct.scale[struct.n_scales == D]].any()
     lengths = length_scales(kernel, D, otherwise=spread)
     return MovingMap(points, lengths, scaling=not scaled)
+
+
+def leading_map(slopes, lengths, n_columns):
+    """Return the map W (D, n_columns) to the directions in which functions change most.
+
+    With g the slopes (n, Q, D) of the functions by X / l, the average gradient outer
+    product is G = sum of g g' = V diag(a) V', and W = l^-1 V a^(1/4) for the largest
+    eigenvalues a, scaled to mean 1 (Radhakrishnan, Beaglehole, Pandit and Belkin,
+    Mechanism for feature learning in neural networks and backpropagation-free machine
+    learning models, Science 383, 2024). The new columns have no units.
+    """
+    slopes = (slopes * lengths).reshape(-1, len(lengths))
+    eigenvalues, V = np.linalg.eigh(slopes.T @ slopes)
+    order = np.argsort(-eigenvalues)[:n_columns]
+    largest = np.maximum(eigenvalues[order], LEAST_EIGENVALUE * eigenvalues[order[0]])
+    if largest[0] <= 0.0:  # the functions are constant
+        largest[:] = 1.0
+    return V[:, order] * (largest / largest.mean()) ** 0.25 / lengths[:, None]

@@ -9,6 +9,8 @@ kernel under which held-out rows are likeliest.
 
 import math
 
+import numpy as np
+
 from skswsgp._covariance.compile import (
     compile_kernel,
     free_variance,
@@ -19,11 +21,9 @@ from skswsgp._initialization.inducing import distinct_rows
 from skswsgp._initialization.kernel_learning import (
     KernelLearner,
     count_learning_rows,
-    learn_kernel_from_sites,
 )
-from skswsgp._initialization.metric import learns_map
 from skswsgp._initialization.statistics import effective_sample_size
-from skswsgp._initialization.trial_rows import gaussian_sites
+from skswsgp._initialization.trial_rows import gaussian_sites, train
 from skswsgp._linear.columns import mapped
 
 VARIANCE_STEP = 3.0  # factor of the kernel variance between two trials
@@ -55,10 +55,10 @@ def refine_kernel(starts, data, settings, options, rng):
             if not search.start.shared:
                 break
             search.start = search.start._replace(shared=False)  # frees length-scales
-        if learns_map(settings.metric, data.X.shape[1]):
+        if settings.metric != "ard":
             # the fit by the bound of few rows has a posterior
             labels = next(start for start in starts if start.posterior is None)
-            search.turn(labels, always=settings.metric == "full")
+            search.choose_map(labels, always=settings.metric == "full")
         search.scale(math.sqrt(VARIANCE_STEP), 2)
     except KeyboardInterrupt:
         warn_of_interrupt()
@@ -68,9 +68,9 @@ def refine_kernel(starts, data, settings, options, rng):
 class SiteRefinement(Holdout):
     """A search for the kernel under which held-out rows are likeliest.
 
-    `best` is the solver of the best kernel so far, or None, and `density` the log
-    density of the held-out rows under this kernel. The other distinct rows are the
-    inducing points Z.
+    `best` is the solver of the best kernel so far, or None, `start` its `KernelFit`
+    before the variance was scaled, and `density` the log density of the held-out rows
+    under this kernel. The other distinct rows are the inducing points Z.
     """
 
     def __init__(self, start, data, settings, options, rng):
@@ -99,24 +99,23 @@ class SiteRefinement(Holdout):
             kernel=self.kernel, variance_scale=scale, posterior=posterior
         )
 
-    def solver_of(self, kernel, metric=None):
-        """Return a solver for a kernel of X @ metric.
+    def solver_of(self, fit):
+        """Return a solver for the kernel and the map of a `KernelFit`.
 
         It starts from the q(u) of the best solver.
         """
-        Z = mapped(self.Z, metric)
-        attributes = {"kernel_": kernel, "inducing_points_": Z, "metric_": metric}
+        attributes = {"kernel_": fit.kernel, "metric_": fit.metric}
+        attributes["inducing_points_"] = mapped(self.Z, fit.metric)
         if self.best is not None:
             attributes["inducing_mean_"] = self.best.engine.model.m
             attributes["inducing_covariance_"] = self.best.engine.model.s
         solver = self.solver_for(attributes, self.settings.tuning.learning_neighbors)
-        solver.tolerance, solver.metric = TOLERANCE, metric
+        solver.tolerance, solver.fit = TOLERANCE, fit
         return solver
 
     def begin(self, start):
         """Take a `KernelFit` as the start if its kernel is the best so far."""
-        if self.consider(self.solver_of, start.kernel):
-            self.start = start
+        self.consider(self.solver_of, start)
 
     def consider(self, make, *arguments, cost=0.0, always=False):
         """Store make(*arguments), a solver, if held-out rows are likeliest under it.
@@ -134,7 +133,7 @@ class SiteRefinement(Holdout):
         if not always and self.best is not None:
             if not self.is_better(density, self.density, least):
                 return False
-        self.best, self.density = solver, density
+        self.best, self.density, self.start = solver, density, solver.fit
         return True
 
     def scale(self, factor, most):
@@ -168,21 +167,26 @@ class SiteRefinement(Holdout):
         return -0.5 * (distance / self.settings.tuning.variance_spread) ** 2
 
     def relearned(self):
-        """Return a solver for a kernel learned from the sites of the best solver."""
-        return self.solver_of(self.learned().kernel, self.start.metric)
+        """Return a solver for a kernel learned from the best sites."""
+        learner, start = self.site_learner()
+        return self.solver_of(learner.learn_from_sites(start, self.rng))
 
-    def turn(self, start, always):
-        """Let a map of the columns move while held-out rows are likelier with it.
+    def choose_map(self, start, always):
+        """Learn maps of the columns, each kept if held-out rows are likelier with it.
 
-        The first map is learned by regression of the labels, from a start, and is kept
-        in any case if `always`. Later ones are learned from sites.
+        The columns of a wide table are first mapped to few. For other tables the first
+        map is learned by regression of the labels, from a start. Later maps are learned
+        from sites. The first map is kept in any case if `always`.
         """
-        if self.consider(self.turned_by_labels, start, always=always):
-            self.start = start._replace(metric=self.best.metric)
+        D, most = self.X.shape[1], self.settings.tuning.most_columns
+        if D > most and self.settings.kernel is None:
+            if not self.consider(self.reduced, most, always=always):
+                return
+        elif D > 1:
+            self.consider(self.turned_by_labels, start, always=always)
         for _ in range(MAX_MAPS):
             if not self.consider(self.turned):
                 break
-            self.start = self.start._replace(metric=self.best.metric)
 
     def turned_by_labels(self, start):
         """Return a solver for a map of the columns learned by regression of labels."""
@@ -191,25 +195,46 @@ class SiteRefinement(Holdout):
         weight = self.weight[kept]
         data = self.X[kept], targets[kept], 1.0 / weight[:, None], weight
         fit = KernelLearner(*data, self.options).turned(start, self.seed)
-        kernel, found = fit.kernel, free_variance(fit.kernel, fit.metric.shape[1])
+        found = free_variance(fit.kernel, fit.metric.shape[1])
         if found is not None:
             # labels do not show how large f is, but the best q(u) does
             slot, _ = found
-            params = compile_kernel(kernel, fit.metric.shape[1], float).struct.params
+            compiled = compile_kernel(fit.kernel, fit.metric.shape[1], float)
+            params = compiled.struct.params
             params[slot] = self.best.engine.model.params[slot]
-            kernel = updated_kernel(kernel, params)
-        return self.solver_of(kernel, fit.metric)
+            fit = fit._replace(kernel=updated_kernel(fit.kernel, params))
+        return self.solver_of(fit)
+
+    def reduced(self, n_columns):
+        """Return a solver for a map to so few columns, by slopes of the best q(f).
+
+        The kernel is learned from sites for the new columns: those for the old ones
+        belong to another q(f).
+        """
+        learner, start = self.site_learner()
+        solver = self.solver_of(learner.mapped_to_few(start, n_columns, self.rng))
+        learner, start = self.site_learner(train(solver))
+        return self.solver_of(learner.learn_from_sites(start, self.rng))
 
     def turned(self):
         """Return a solver for a map of the columns learned from the best sites."""
-        fit = self.learned(turn=True)
-        return self.solver_of(fit.kernel, fit.metric)
+        learner, start = self.site_learner()
+        return self.solver_of(learner.learn_from_sites(start, self.rng, turn=True))
 
-    def learned(self, turn=False):
-        """Return the `KernelFit` learned from the sites of the best solver."""
-        kept, start = ~self.held_out, self.start._replace(kernel=self.kernel)
-        weight = self.weight[kept]
-        targets, variances = gaussian_sites(self.best)
-        sites = targets[kept], weight[:, None] * variances[kept]
-        rows = self.X[kept], weight, start, self.rng, self.options
-        return learn_kernel_from_sites(sites, *rows, turn)
+    def site_learner(self, solver=None):
+        """Return a `KernelLearner` of sites, and the `KernelFit` from which it starts.
+
+        The sites are those of a solver, or of the best one.
+
+        For given sites N(f_i; t_i, v_i), the gradient of their log density by the
+        kernel is that of the variational bound, except that the density of a row uses
+        its nearest rows only.
+        """
+        start = self.start if solver is None else solver.fit
+        solver = self.best if solver is None else solver
+        kept = ~self.held_out
+        targets, variances = (array[kept] for array in gaussian_sites(solver))
+        rows = self.X[kept], targets, variances, self.weight[kept]
+        kernel = updated_kernel(start.kernel, solver.engine.model.params)
+        start = start._replace(kernel=kernel, noise=np.ones(targets.shape[1]))
+        return KernelLearner(*rows, self.options), start

@@ -30,15 +30,17 @@ from skswsgp._initialization.holdout import (
     learning_part,
 )
 from skswsgp._initialization.inducing import given_points, initial_inducing_points
-from skswsgp._initialization.kernel_learning import (
+from skswsgp._initialization.kernel_choice import (
     SMOOTHNESS,
+    learn_kernel,
+    with_shared_scales,
+    with_smoothness,
+)
+from skswsgp._initialization.kernel_learning import (
     KernelFit,
     LearningOptions,
     count_few_rows,
-    learn_kernel,
     learning_search,
-    with_shared_scales,
-    with_smoothness,
 )
 from skswsgp._initialization.site_refinement import refine_kernel
 from skswsgp._initialization.statistics import feature_spread

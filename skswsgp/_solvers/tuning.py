@@ -75,6 +75,9 @@ class Tuning(NamedTuple):
     # Features beyond which length-scales in the units of X are tried too, for pixels.
     # For fewer, units do not matter then; trying both gained nothing.
     many_features: int = 32
+    # Columns of a wider table after a map. With so many the derivatives by a map take
+    # as long as the rest of a step.
+    most_columns: int = 64
     # Steps of Adam for all parameters; curves are flat by then.
     learning_steps: int = 200
     # Cost of an evaluation of the marginal likelihood of all rows, N^2 (N + 4 D) for

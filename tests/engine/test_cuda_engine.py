@@ -26,7 +26,7 @@ from skswsgp import SWSGPClassifier, SWSGPRegressor
 from skswsgp._compiled import cuda_runtime
 from skswsgp._engine import cuda
 from skswsgp._engine.cuda import CudaEngine
-from skswsgp._initialization import kernel_learning, neighbor_likelihood
+from skswsgp._initialization import kernel_choice, kernel_learning, neighbor_likelihood
 from skswsgp._neighbors import cuda_scan
 from skswsgp._solvers import adam
 from skswsgp._solvers.data import TrainingRows
@@ -157,16 +157,20 @@ def short_start(monkeypatch, tune):
         return neighbor_likelihood.NeighborProcess(model, min(H, 3), *options)
 
     steps = 4 if SIMULATED else 50
-    sizes = dict.fromkeys(("COARSE_STEPS", "SITE_STEPS", "WIDE_STEPS"), steps)
+    sizes = {
+        (kernel_choice, "COARSE_STEPS"): steps,
+        (kernel_learning, "SITE_STEPS"): steps,
+        (kernel_learning, "WIDE_STEPS"): steps,
+    }
     tune(learning_steps=steps, exact_work=0)
     if SIMULATED:
         tune(judging_fraction=0.0, least_learning_rows=5)
-        sizes["SMOOTHNESS"] = 1.5, 0.5
-        sizes["NeighborProcess"] = process
+        sizes[kernel_choice, "SMOOTHNESS"] = 1.5, 0.5
+        sizes[kernel_learning, "NeighborProcess"] = process
         monkeypatch.setattr(neighbor_likelihood, "BATCH_SIZE", 4)
         monkeypatch.setattr(neighbor_likelihood, "REFRESH", 3)
-    for name, value in sizes.items():
-        monkeypatch.setattr(kernel_learning, name, value)
+    for (module, name), value in sizes.items():
+        monkeypatch.setattr(module, name, value)
 
 
 @needs_gpu

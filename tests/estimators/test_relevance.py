@@ -19,7 +19,7 @@ def test_importances_equal_differences_of_predictions(metric, covariance, rng):
     ).fit(X, y)
     squares = []
     for d in range(3):
-        step = 1e-4 * X[:, d].std() * np.eye(3)[d]
+        step = 1e-4 * model.feature_scale_[d] * np.eye(3)[d]
         slope = (model.predict(X + step) - model.predict(X - step)) / 2e-4
         squares.append(slope**2)
     squares = np.stack(squares, axis=1)

@@ -9,7 +9,7 @@ from sklearn.gaussian_process.kernels import RBF, ConstantKernel, DotProduct
 from small_models import natural_settings
 
 from skswsgp import SWSGPRegressor
-from skswsgp._initialization import holdout, inducing, kernel_learning, start
+from skswsgp._initialization import holdout, inducing, kernel_choice, start
 from skswsgp._initialization.kernel_learning import KernelFit, LearningOptions
 from skswsgp._solvers.data import TrainingRows
 from skswsgp._solvers.priors import LocalPrior, VecchiaPrior
@@ -168,7 +168,7 @@ def test_comparison_chooses_inducing_points_like_the_fit(
 def test_kernel_is_learned_once_when_the_part_holds_all_rows(
     rng, monkeypatch, few_steps
 ):
-    learned, learn = [], kernel_learning.learn_kernel
+    learned, learn = [], kernel_choice.learn_kernel
 
     def recorded(data, *args, **options):
         learned.append(data.n_rows)
@@ -197,7 +197,7 @@ def test_has_few_points_and_learning_part():
 def test_last_steps_use_all_neighbors_unless_points_are_few(
     M, H, rng, monkeypatch, few_steps
 ):
-    given, learn = [], kernel_learning.learn_kernel
+    given, learn = [], kernel_choice.learn_kernel
 
     def recorded(data, *args, n_neighbors, **options):
         given.append(n_neighbors)

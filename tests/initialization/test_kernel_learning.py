@@ -18,18 +18,18 @@ from sklearn.gaussian_process.kernels import (
 from skswsgp import SWSGPClassifier, SWSGPRegressor
 from skswsgp._covariance.compile import params_in_units
 from skswsgp._initialization import (
+    kernel_choice,
     kernel_learning,
     marginal_likelihood,
     neighbor_likelihood,
 )
 from skswsgp._initialization.auto import default_kernel
+from skswsgp._initialization.kernel_choice import learn_kernel
 from skswsgp._initialization.kernel_learning import (
     KernelFit,
     KernelLearner,
     LearningOptions,
     count_learning_rows,
-    learn_kernel,
-    learn_kernel_from_sites,
 )
 from skswsgp._initialization.neighbor_likelihood import (
     PRIOR_VARIANCE,
@@ -73,7 +73,7 @@ def coarse_to_fine(learner):
     """Return the fits of the coarse search, best first."""
     rng = np.random.RandomState(0)
     spread = feature_spread(learner.X, rng)
-    return learner.coarse_to_fine(spread, np.array([0.1]), rng)
+    return kernel_choice.coarse_to_fine(learner, spread, np.array([0.1]), rng)
 
 
 def scales(found):
@@ -176,7 +176,7 @@ def test_smoothness_is_recovered(nu):
     kernel, noise, shared, curve, *_ = learned(X, y)
     assert kernel.k2.nu == nu
     assert noise.shape == (1,)
-    steps = kernel_learning.COARSE_STEPS + TUNING.learning_steps // 2
+    steps = kernel_choice.COARSE_STEPS + TUNING.learning_steps // 2
     assert len(curve) == steps if shared else steps + TUNING.learning_steps
 
 
@@ -287,7 +287,9 @@ def test_fractions_of_the_rows_fit_the_noise_and_judge(rng, monkeypatch):
     fit = KernelFit(KERNELS["matern"], np.array([0.1]))
     learner.fit_noise(fit, np.random.RandomState(0))
     learner.rescale_variance(fit, 5, np.random.RandomState(0))
-    held_out, _ = learner._split(np.ones(2), np.random.RandomState(0))
+    held_out, _ = kernel_choice.split_rows(
+        learner, np.ones(2), np.random.RandomState(0)
+    )
     assert drawn == [100, 48]
     assert len(held_out) == 48
     assert learner_of(X, X[:, 0], **limits, judging_fraction=0.0).judging_rows == 30
@@ -317,14 +319,12 @@ def test_kernel_of_the_function_is_recovered_from_sites(rng):
     X = rng.uniform(-2, 2, size=(600, 2))
     variance = rng.uniform(0.01, 1.0, (600, 1))
     f = np.linalg.cholesky(truth(X) + 1e-9 * np.eye(600)) @ rng.normal(size=(600, 1))
-    sites = f + np.sqrt(variance) * rng.normal(size=(600, 1)), variance
+    targets = f + np.sqrt(variance) * rng.normal(size=(600, 1))
+    sites = KernelLearner(X, targets, variance, np.ones(600), LearningOptions())
     kernel = ConstantKernel(3.0) * Matern([1.0, 1.0], nu=1.5)
     for _ in range(4):
         start = KernelFit(kernel, np.ones(1))
-        rng = np.random.RandomState(0)
-        options = LearningOptions()
-        data = X, np.ones(600), start, rng, options
-        kernel = learn_kernel_from_sites(sites, *data).kernel
+        kernel = sites.learn_from_sites(start, np.random.RandomState(0)).kernel
     np.testing.assert_allclose(kernel.k2.length_scale, [0.5, 2.0], rtol=0.35)
     assert 4.5 < kernel.k1.constant_value < 18.0
 

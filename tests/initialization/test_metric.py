@@ -14,11 +14,18 @@ from sklearn.gaussian_process.kernels import (
     DotProduct,
     WhiteKernel,
 )
+from sklearn.metrics import log_loss
 from small_models import small_model
 
 from skswsgp import SWSGPClassifier, SWSGPRegressor
 from skswsgp._engine.cpu import CpuEngine
-from skswsgp._initialization.metric import PRIOR_VARIANCE, MovingMap, moving_map
+from skswsgp._initialization.kernel_learning import KernelLearner
+from skswsgp._initialization.metric import (
+    PRIOR_VARIANCE,
+    MovingMap,
+    leading_map,
+    moving_map,
+)
 from skswsgp._linear.columns import mapped
 from skswsgp.baselines import NearestNeighborGPRegressor
 
@@ -48,6 +55,11 @@ def rotated():
 def turned(rotated):
     X, y, *_ = rotated
     return SWSGPRegressor(random_state=0).fit(X, y)
+
+
+def all_rows_rescale(learner, fit, *arguments, rescale=KernelLearner.rescale_variance):
+    """Rescale variances by all rows, those that a map has seen included."""
+    return rescale(learner, fit._replace(unseen=None), *arguments)
 
 
 def is_identity(model):
@@ -210,6 +222,110 @@ def test_classes_find_a_direction(rng):
         losses[metric] = -np.mean(np.log(picked))
         assert is_identity(model) == (metric == "ard")
     assert losses["auto"] < losses["ard"] - 0.05
+
+
+# ------------------------------------------------------------------ wide tables
+
+
+def wide(n, rng, n_columns=12):
+    """Return X, y and f of n rows, where f depends on two directions of X."""
+    X = rng.normal(size=(n, n_columns))
+    T = X @ rotation(n_columns)[:, :2]
+    f = np.sin(2 * T[:, 0]) + 0.5 * T[:, 1] ** 2
+    return X, f + 0.1 * rng.normal(size=n), f
+
+
+def test_leading_map_finds_the_directions_of_slopes(rng):
+    lengths, directions = np.array([0.1, 1.0, 10.0, 100.0]), rotation(4)[:, :2]
+    sizes = rng.normal(size=(500, 3, 2)) * [2.0, 1.0]
+    slopes = sizes @ directions.T / lengths  # by X, of functions of X / l
+    W = leading_map(slopes, lengths, 2) * lengths[:, None]
+    assert_allclose(
+        np.abs(directions.T @ W / np.linalg.norm(W, axis=0)), np.eye(2), atol=0.1
+    )
+    G = np.einsum("nqd,nqe->de", slopes * lengths, slopes * lengths)
+    largest = np.linalg.eigvalsh(G)[::-1][:2]
+    assert_allclose(np.linalg.norm(W, axis=0) ** 4, largest / largest.mean())
+
+
+def test_leading_map_of_constant_functions_is_finite():
+    W = leading_map(np.zeros((5, 1, 3)), np.ones(3), 2)
+    assert_allclose(W.T @ W, np.eye(2), atol=1e-12)
+
+
+@pytest.mark.parametrize("kind", [SWSGPRegressor, NearestNeighborGPRegressor])
+def test_wide_tables_are_mapped_to_few_columns(kind, tune, rng):
+    X, y, f = wide(2500, rng)
+    errors = {}
+    for metric, most in (("ard", 64), ("auto", 6)):
+        tune(most_columns=most)
+        model = kind(metric=metric, random_state=0).fit(X[:1500], y[:1500])
+        errors[metric] = error(model, X[1500:], f[1500:])
+    assert model.metric_.shape == (12, 6)
+    assert errors["auto"] < 0.6 * errors["ard"]
+
+
+def test_wide_tables_of_noise_keep_their_columns(tune, rng):
+    tune(most_columns=6)
+    X, y = rng.normal(size=(1500, 12)), rng.normal(size=1500)
+    assert is_identity(SWSGPRegressor(random_state=0).fit(X, y))
+
+
+def test_wide_tables_of_classes(tune, rng):
+    X, _, f = wide(2500, rng)
+    y = f + 0.3 * rng.normal(size=2500) > 0.5
+    losses = {}
+    for metric, most in (("ard", 64), ("auto", 6), ("full", 6)):
+        tune(most_columns=most)
+        model = SWSGPClassifier(metric=metric, random_state=0).fit(X[:1500], y[:1500])
+        losses[metric] = log_loss(y[1500:], model.predict_proba(X[1500:]))
+        assert model.metric_.shape == ((12, 12) if metric == "ard" else (12, 6))
+    assert losses["auto"] < losses["ard"] - 0.05
+
+
+def test_fewer_columns_after_the_map_in_all_that_follows(tune, rng):
+    tune(most_columns=3, exact_work=0)
+    X, y, _ = wide(400, rng, n_columns=6)
+    model = SWSGPRegressor(
+        metric="full", n_inducing=200, warm_start=True, random_state=0
+    ).fit(X, y)
+    assert model.inducing_points_.shape[1] == 3
+    assert model.feature_importances_.shape == (6,)
+    again = clone(model).set_params(inducing_points=X[:50], n_inducing="auto").fit(X, y)
+    assert_allclose(again.inducing_points_, mapped(X[:50], again.metric_))
+    metric = model.metric_.copy()
+    model.partial_fit(X[:100], y[:100])
+    assert_array_equal(model.fit(X, y).metric_, metric)
+    assert np.isfinite(model.predict(X, return_std=True)).all()
+
+
+def test_a_kernel_of_the_user_keeps_the_number_of_columns(tune, rng):
+    tune(most_columns=3, learning_steps=10)
+    X, y, _ = wide(200, rng, n_columns=6)
+    kernel = RBF(np.ones(6))
+    model = SWSGPRegressor(kernel, metric="full", random_state=0).fit(X, y)
+    assert model.metric_.shape == (6, 6)
+    model = SWSGPClassifier(kernel, metric="full", random_state=0).fit(X, y > 0)
+    assert model.metric_.shape == (6, 6)
+
+
+def test_variances_are_judged_by_rows_that_the_map_has_not_seen(tune):
+    tune(exact_work=0)
+    square = {}
+    for judged in (True, False):
+        residuals = []
+        for seed in range(3):
+            X, y = friedman(600, rotated=True, seed=seed)[:2]
+            with pytest.MonkeyPatch.context() as patch:
+                if not judged:
+                    patch.setattr(KernelLearner, "rescale_variance", all_rows_rescale)
+                model = SWSGPRegressor(metric="full", random_state=0).fit(X, y)
+            X, y = friedman(600, rotated=True, seed=seed + 50)[:2]
+            mean, std = model.predict(X, return_std=True)
+            residuals.append((y - mean) / std)
+        square[judged] = np.mean(np.square(residuals))
+    assert abs(square[True] - 1.0) < 0.12
+    assert square[False] > square[True]
 
 
 # ------------------------------------------------------------------ what a user meets

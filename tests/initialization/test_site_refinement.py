@@ -10,7 +10,11 @@ from small_models import natural_settings
 from skswsgp import SWSGPClassifier
 from skswsgp._covariance.compile import free_variance
 from skswsgp._initialization import site_refinement
-from skswsgp._initialization.kernel_learning import KernelFit, LearningOptions
+from skswsgp._initialization.kernel_learning import (
+    KernelFit,
+    KernelLearner,
+    LearningOptions,
+)
 from skswsgp._initialization.site_refinement import SiteRefinement, refine_kernel
 from skswsgp._solvers.data import TrainingRows
 from skswsgp._solvers.tuning import Tuning
@@ -91,20 +95,19 @@ def test_fixed_variance_is_not_changed(steep):
 def test_next_kernel_is_learned_from_sites_of_training_rows(monkeypatch, steep):
     seen = {}
 
-    def learn(sites, X, weight, start, *options):
-        seen.update(sites=sites, X=X, weight=weight)
+    def learn(learner, start, rng):
+        seen.update(vars(learner))
         return start
 
-    monkeypatch.setattr(site_refinement, "learn_kernel_from_sites", learn)
+    monkeypatch.setattr(KernelLearner, "learn_from_sites", learn)
     weight = np.random.default_rng(0).uniform(0.5, 2.0, 300)
     trials = trials_of(*steep, variance_kernel(2.0), weight)
-    trials.consider(trials.solver_of, trials.start.kernel)
+    trials.consider(trials.solver_of, trials.start)
     again = trials.relearned()
     kept = ~trials.held_out
     assert_array_equal(seen["X"], trials.X[kept])
     assert_array_equal(seen["weight"], weight[kept])
-    t, v = seen["sites"]
-    precision = weight[kept, None] / v
+    t, precision = seen["y"], 1.0 / seen["ratios"]
     assert_allclose(precision, trials.best.site_precision[kept], rtol=1e-9)
     assert_allclose(precision * t, trials.best.site_precision_mean[kept], rtol=1e-9)
     assert_array_equal(again.engine.model.m, trials.best.engine.model.m)
@@ -120,14 +123,14 @@ def test_held_out_rows_do_not_change_q(steep):
     other = trials_of(X, flipped, variance_kernel(2.0))
     assert_array_equal(trials.held_out, other.held_out)
     for one in (trials, other):
-        assert one.consider(one.solver_of, one.start.kernel)
+        assert one.consider(one.solver_of, one.start)
     assert_array_equal(trials.best.engine.model.m, other.best.engine.model.m)
     assert trials.density.mean() > other.density.mean() + 0.5
 
 
 def test_worse_kernel_is_rejected(steep):
     trials = trials_of(*steep, variance_kernel(20.0))
-    trials.consider(trials.solver_of, trials.start.kernel)
+    trials.consider(trials.solver_of, trials.start)
     best = trials.best
     assert not trials.consider(best.scaled, -1, 1e-3)
     assert trials.best is best
@@ -139,9 +142,9 @@ def test_trials_use_the_prior_of_the_estimator(steep):
     prior = {"kl": "local", "kl_weight": 3.0, "neighbor_metric": "euclidean"}
     settings = BINARY._replace(**prior)
     trials = trials_of(X, y, variance_kernel(20.0), settings=settings)
-    first = trials.solver_of(trials.start.kernel)
+    first = trials.solver_of(trials.start)
     assert trials.consider(lambda: first)
-    other = trials.solver_of(variance_kernel(60.0))
+    other = trials.solver_of(start_of(variance_kernel(60.0)))
     other.site_precision[:] = other.site_precision_mean[:] = 0.0
     density = trials.log_density(other)
     scaled = first.scaled(-1, 3.0)
@@ -153,7 +156,7 @@ def test_trials_use_the_prior_of_the_estimator(steep):
 
 def test_gain_within_standard_error_is_rejected(monkeypatch, steep):
     trials = trials_of(*steep, variance_kernel(20.0))
-    trials.consider(trials.solver_of, trials.start.kernel)
+    trials.consider(trials.solver_of, trials.start)
     noise = np.random.default_rng(0).normal(size=trials.held_out.sum())
     noise += 0.5 * noise.std() / np.sqrt(len(noise)) - noise.mean()
     monkeypatch.setattr(trials, "log_density", lambda *_: trials.density + noise)
@@ -273,7 +276,7 @@ def test_failed_trial_is_worse_than_any_other(monkeypatch, steep):
         factors.append(factor)
         scale(self, factor, most)
 
-    monkeypatch.setattr(site_refinement, "learn_kernel_from_sites", fails)
+    monkeypatch.setattr(KernelLearner, "learn_from_sites", fails)
     monkeypatch.setattr(SiteRefinement, "scale", recorded)
     kernel = refined(*steep, variance_kernel(0.5))
     assert kernel.k1.constant_value > 1.0
@@ -288,10 +291,10 @@ def test_failed_start_leaves_the_others(monkeypatch, steep, failing):
     starts = [start_of(variance_kernel(variance)) for variance in (0.5, 1.1)]
     solver_of = SiteRefinement.solver_of
 
-    def fails(self, kernel, metric=None):
-        if kernel in [starts[i].kernel for i in failing]:
+    def fails(self, fit):
+        if fit.kernel in [starts[i].kernel for i in failing]:
             raise FloatingPointError
-        return solver_of(self, kernel, metric)
+        return solver_of(self, fit)
 
     monkeypatch.setattr(SiteRefinement, "solver_of", fails)
     data, rng = data_of(*steep), np.random.RandomState(1)
@@ -315,11 +318,11 @@ def test_adam_skips_the_refinement(monkeypatch, steep):
 def test_length_scales_are_freed_when_a_shared_ratio_stops_helping(monkeypatch, steep):
     shared = []
 
-    def learn(sites, X, weight, start, *options):
+    def learn(learner, start, rng):
         shared.append(start.shared)
         return start
 
-    monkeypatch.setattr(site_refinement, "learn_kernel_from_sites", learn)
+    monkeypatch.setattr(KernelLearner, "learn_from_sites", learn)
     X = np.hstack([steep[0], np.zeros_like(steep[0])])
     kernel = ConstantKernel(2.0) * RBF([0.7, 0.7])
     data, rng = data_of(X, steep[1]), np.random.RandomState(1)
@@ -340,7 +343,7 @@ def test_a_fit_starts_from_the_posterior_of_the_refinement(rng):
 
 def test_posterior_of_a_solver_equals_its_marginals(steep):
     trials = trials_of(*steep, variance_kernel(20.0))
-    solver = trials.solver_of(trials.start.kernel)
+    solver = trials.solver_of(trials.start)
     trials.log_density(solver)
     for actual, expected in zip(
         solver.predict(trials.X), solver.marginals(), strict=True
@@ -392,11 +395,11 @@ def test_held_out_labels_do_not_change_a_map(slanted):
     trials = trials_of(X, y, kernel)
     other = trials_of(X, np.where(trials.held_out, -y, y), kernel)
     for one in (trials, other):
-        assert one.consider(one.solver_of, kernel)
+        assert one.consider(one.solver_of, one.start)
         one.rng = np.random.RandomState(0)
-    by_sites = [one.turned().metric for one in (trials, other)]
+    by_sites = [one.turned().fit.metric for one in (trials, other)]
     assert_array_equal(*by_sites)
-    by_labels = [one.turned_by_labels(one.start).metric for one in (trials, other)]
+    by_labels = [one.turned_by_labels(one.start).fit.metric for one in (trials, other)]
     assert_array_equal(*by_labels)
 
 
