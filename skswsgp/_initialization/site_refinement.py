@@ -65,6 +65,24 @@ def refine_kernel(starts, data, settings, options, rng):
     return search.fit
 
 
+def refine_map(start, labels, data, settings, options, rng):
+    """Return a `KernelFit`, or one with a map of the columns that suits rows better.
+
+    `start` is the fit, and `labels` the one learned by regression of the labels. Other
+    arguments are those of `Holdout`, whose held-out rows decide.
+    """
+    search = SiteRefinement(start, data, settings, options, rng)
+    if settings.metric == "ard" or not search.decisive:
+        return start
+    try:
+        search.begin(start)
+        if search.best is not None:
+            search.choose_map(labels, always=False)
+    except KeyboardInterrupt:
+        warn_of_interrupt()
+    return start if search.start.metric is None else search.fit
+
+
 class SiteRefinement(Holdout):
     """A search for the kernel under which held-out rows are likeliest.
 

@@ -42,7 +42,7 @@ from skswsgp._initialization.kernel_learning import (
     count_few_rows,
     learning_search,
 )
-from skswsgp._initialization.site_refinement import refine_kernel
+from skswsgp._initialization.site_refinement import refine_kernel, refine_map
 from skswsgp._initialization.statistics import feature_spread
 from skswsgp._linear.columns import mapped
 from skswsgp._linear.projection import mean_prior_variance
@@ -220,7 +220,7 @@ def learn_candidates(data, settings, options, rng, n_neighbors, few):
     if not refined:
         mapped_fits = [fit for fit in fits if fit.metric is not None]
         return mapped_fits if mapped_fits and settings.metric == "full" else fits
-    # other priors allow no full S, and the bound learns no map of the columns
+    # other priors allow no full S, and a map that is asked for needs no better kernel
     if settings.kl == "vecchia" and settings.metric != "full":
         n_latent, tuning = settings.n_latent, settings.tuning
         most = count_few_rows(data.X.shape[1], BOUND_WORK * n_latent, tuning)
@@ -230,6 +230,7 @@ def learn_candidates(data, settings, options, rng, n_neighbors, few):
                 trials = [with_smoothness(trials[0], nu) for nu in SMOOTHNESS]
             first = maximize_bound(trials, most, data, settings, options, rng)
             if data.n_rows <= most:
-                return [first]
+                labels = trials[0]
+                return [refine_map(first, labels, data, settings, options, rng)]
             fits = [first, *fits]
     return [refine_kernel(fits, data, settings, options, rng)]

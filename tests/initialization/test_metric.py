@@ -210,18 +210,24 @@ def test_evidence_of_a_part_finds_a_gain_that_hides_in_the_noise():
     assert auto.feature_importances_[:2].sum() > 0.99
 
 
-def test_classes_find_a_direction(rng):
-    X = rng.normal(size=(2000, 12))
-    across = rotation(12)[0]
-    y = np.sin(2.0 * X @ across) + 0.3 * rng.normal(size=2000) > 0
+@pytest.mark.parametrize(("n_rows", "n_columns"), [(300, 6), (1200, 12)])
+def test_classes_find_a_direction(n_rows, n_columns, rng):
+    X = rng.normal(size=(n_rows + 800, n_columns))
+    across = rotation(n_columns)[0]
+    y = np.sin(2.0 * X @ across) + 0.3 * rng.normal(size=len(X)) > 0
     losses = {}
     for metric in ("ard", "auto"):
-        model = SWSGPClassifier(metric=metric, random_state=0).fit(X[:1200], y[:1200])
-        proba = model.predict_proba(X[1200:])
-        picked = proba[np.arange(800), y[1200:].astype(int)]
-        losses[metric] = -np.mean(np.log(picked))
+        model = SWSGPClassifier(metric=metric, random_state=0).fit(
+            X[:n_rows], y[:n_rows]
+        )
+        losses[metric] = log_loss(y[n_rows:], model.predict_proba(X[n_rows:]))
         assert is_identity(model) == (metric == "ard")
     assert losses["auto"] < losses["ard"] - 0.05
+
+
+def test_few_labels_without_a_pattern_show_no_direction(rng):
+    X, y = rng.normal(size=(200, 6)), rng.normal(size=200) > 0
+    assert is_identity(SWSGPClassifier(random_state=0).fit(X, y))
 
 
 # ------------------------------------------------------------------ wide tables
