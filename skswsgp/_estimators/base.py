@@ -23,10 +23,9 @@ from skswsgp._initialization.auto import takes_full_covariance
 from skswsgp._initialization.kernel_learning import count_learning_rows
 from skswsgp._initialization.start import initial_attributes
 from skswsgp._initialization.statistics import (
-    SPREAD_SAMPLE,
+    feature_scale,
     feature_spread,
     relative_weights,
-    varying_features,
 )
 from skswsgp._linear.columns import is_identity
 from skswsgp._neighbors.lists import NeighborTracker
@@ -159,7 +158,8 @@ class BaseSWSGP(compat.CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
             stopping = many and solver_class.takes_steps
         if stopping and held_out is None and not streaming:
             data, held_out = self._hold_out(data, y, rng)
-        spread = feature_spread(data.X, rng, data.rows, self.dtype)
+        scale = feature_scale(data.X, rng, data.rows, self.dtype)
+        spread = np.where(scale > 0.0, scale, 1.0)
         total = float(data.weight.sum())
         relative = data = data._replace(weight=data.weight.astype(self.dtype))
         if settings.likelihood_record.conjugate:
@@ -167,8 +167,9 @@ class BaseSWSGP(compat.CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
             whole = self.init == "local" or solver_class.finds_optimum
             most = count_learning_rows(data.X.shape[1], self._tuning) if whole else 0
             relative = relative_weights(data, most)
-        attributes["feature_scale_"] = spread * varying_features(data.X[:SPREAD_SAMPLE])
         attributes |= fitted or initial_attributes(settings, relative, spread, rng)
+        earlier = fitted.get("feature_scale_", 0.0) if streaming else 0.0
+        attributes["feature_scale_"] = np.where(earlier > 0.0, earlier, scale)
         if streaming:
             total += fitted.get("n_samples_seen_", 0.0)
         else:

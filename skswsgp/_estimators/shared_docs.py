@@ -26,7 +26,7 @@ metric : {"auto", "ard", "full"}, default="auto"
     Which distances the kernel may use. "ard" is the kernel on the columns of X, with
     the length-scales that it has. "full" learns a linear map of the columns together
     with the kernel, `metric_`, so that combinations of columns may matter as well,
-    and maps more than 64 columns to 64.
+    and maps more than 64 columns to at most 64.
     "auto" keeps such a map where the evidence of some hundred rows is larger with it,
     or where held-out training rows are likelier by more than the standard error of
     their gain. A map is learned only where the kernel is, with `init="local"`. If
@@ -120,9 +120,9 @@ kernel_ : kernel object
     Kernel with the learned parameters, a function of rows of X @ metric_.
 metric_ : ndarray of shape (n_features, n_columns)
     Linear map of the columns of X, the identity with `metric="ard"`. Column j of
-    X @ metric_ is column j of X plus multiples of others, in the units of column j.
-    Of more than 64 features, a learned map makes 64 columns without units, those in
-    which the latent functions change most first.
+    X @ metric_ is a multiple of column j of X plus multiples of others, in the units of
+    column j. Of more than 64 features, a learned map makes 64 columns without
+    units, or a fifth as many as there are rows to learn from.
 feature_scale_ : ndarray of shape (n_features,)
     Robust standard deviation of each column of X, zero for a constant column.
 feature_importances_ : ndarray of shape (n_features,)

@@ -11,6 +11,7 @@ from skswsgp._initialization.inducing import distinct_rows, initial_inducing_poi
 from skswsgp._initialization.kernel_learning import count_learning_rows
 from skswsgp._initialization.statistics import (
     HELD_OUT_FRACTION,
+    LEAST_EFFECTIVE,
     effective_sample_size,
     exceeds_standard_error,
 )
@@ -20,7 +21,6 @@ from skswsgp._solvers.model import JITTER
 from skswsgp._solvers.progress import callers_level
 
 LEAST_HELD_OUT = 20  # least number of held-out rows, unless half of all rows is fewer
-LEAST_EFFECTIVE = 8.0  # least effective sample size of rows that decide
 LEAST_GAIN = 1e-3  # nats a row that a rescaled variance must gain
 SCALE_SPREAD = 0.5  # prior standard deviation of the logarithm of a variance scale
 MAX_LOG_SCALE = 3.0  # bound on the logarithm of a variance scale

@@ -2,8 +2,9 @@
 
 First all length-scales share one factor, relative to the spread of each feature or, for
 many features, in the units of X, as suits the pixels of an image. Then each feature
-gets its own length-scale, then the columns are mapped, and each step is kept if
-held-out rows are likelier with it. Then the smoothness is chosen.
+gets its own length-scale, then the columns are mapped. Each of these steps is kept if
+held-out rows are likelier with it, or for a map if the evidence of a part of the rows
+is larger. Then the smoothness is chosen.
 """
 
 import math
@@ -20,9 +21,10 @@ from skswsgp._initialization.kernel_learning import (
     count_learning_rows,
     evidence_work,
 )
-from skswsgp._initialization.metric import ROWS_PER_ENTRY
 from skswsgp._initialization.statistics import (
     HELD_OUT_FRACTION,
+    LEAST_EFFECTIVE,
+    effective_sample_size,
     exceeds_standard_error,
     feature_spread,
     merge_duplicates,
@@ -32,6 +34,7 @@ from skswsgp._initialization.statistics import (
 COARSE_STEPS = 50  # steps of Adam for one common factor of all length-scales
 # The evidence of a part of the rows takes this part of the time that evidence may take
 PARTS_IN_EVIDENCE = 5
+LEAST_PART = 10  # least number of rows whose evidence is asked
 SMOOTHNESS = 1.5, 0.5, 2.5  # nu of the Matern kernels that are tried, the start first
 MAX_REDUCTIONS = 3  # largest number of maps of a wide table, one after the other
 
@@ -78,11 +81,15 @@ def learn_kernel(
         nu = best.kernel.k2.nu
         rest = [with_smoothness(one, nu) for one in rest]
         fit = learner.fit_noise(best, rng)
-    if exact and learner.is_small:
-        if fit.metric is None:
-            fit = with_shared_scales([fit, *rest])
-        turns = by_evidence and fit.metric is None
-        fit = learner.maximize_marginal_likelihood(fit, metric if turns else "ard")
+    if exact and learner.is_small and fit.metric is None:
+        turns = metric if by_evidence else "ard"
+        shared = with_shared_scales([fit, *rest])
+        found = learner.maximize_marginal_likelihood(shared, turns)
+        # Several outputs have several maxima, of which some take an output for noise.
+        if fit is not shared and y.shape[1] > 1:
+            other = learner.maximize_marginal_likelihood(fit, turns)
+            found = max(found, other, key=learner.log_marginal_likelihood)
+        fit = found
         if np.ptp(weight) > 0.0:  # the noise above counts no row of little weight
             fit = learner.fit_noise(fit, rng)
     elif n_neighbors:
@@ -98,7 +105,9 @@ def learn_given(learner, start, spread, rng, metric):
     fit = learner.learn(start, rng, learner.steps, RATE, around=around)
     fit = learner.fit_noise(fit, rng)
     if metric == "full" and len(spread) > 1:
-        fit = learner.learn(fit, rng, learner.steps, RATE / 2, turn=True)
+        held_out, rows = split_rows(learner, spread, rng)
+        fit = learner.take(rows).learn(fit, rng, learner.steps, RATE / 2, turn=True)
+        fit = fit._replace(unseen=held_out)
     # The second run has its prior around its own start: with the prior of the first
     # run, errors on held-out rows grow.
     fit = learner.learn(fit, rng, learner.steps // 2, RATE / 2)
@@ -118,7 +127,7 @@ def coarse_to_fine(learner, spread, noise, rng, metric="ard", n_neighbors=None):
         return [learner.learn(start, rng, learner.steps, RATE)]
     choice = HeldOutChoice(learner, spread, rng)
     choice.choose_length_scales(spread, noise)
-    if metric != "ard":
+    if metric == "full" or (metric == "auto" and choice.decides_on_maps):
         choice.reduce_columns(n_neighbors, always=metric == "full")
         if choice.count_columns() <= learner.options.tuning.most_columns:
             choice.turn_columns(rng, always=metric == "full")
@@ -156,6 +165,12 @@ class HeldOutChoice:
         weight = self.learner.weight[self.held_out]
         return exceeds_standard_error(pair[1] - other[1], weight)
 
+    @property
+    def decides_on_maps(self):
+        """Whether held-out rows are enough to judge a map of many entries."""
+        weight = self.learner.weight[self.held_out]
+        return effective_sample_size(weight) >= LEAST_EFFECTIVE
+
     def count_columns(self):
         """Return the number of columns of the best fit."""
         return self.order[0][0].count_columns(self.learner.X.shape[1])
@@ -181,21 +196,30 @@ class HeldOutChoice:
         They are predicted from H rows, as many as in the end: in many columns the
         nearest few rows are far away, so a map gains more on few than on many.
         """
-        most = self.learner.options.tuning.most_columns
-        if self.count_columns() <= most:
+        if self.count_columns() <= self.learner.options.tuning.most_columns:
             return
         best = self.judged(self.order[0][0], H)
         for _ in range(MAX_REDUCTIONS):
-            reduced = self.judged(self._reduced(best[0], most), H)
-            if not self.is_better(reduced, best) and not always:
+            reduced = self.attempt(always, self._reduced, best[0])
+            reduced = reduced and self.judged(reduced, H)
+            if reduced is None or not (always or self.is_better(reduced, best)):
                 break
             best, always = reduced, False
             self.order.insert(0, self.judged(best[0]))
 
-    def _reduced(self, start, n_columns):
-        """Return the fit after mapping the columns to so few, from a start."""
+    def attempt(self, always, make, *arguments):
+        """Return make(*arguments), or None if that fails and is not wanted `always`."""
+        try:
+            return make(*arguments)
+        except FloatingPointError:
+            if always:
+                raise
+            return None
+
+    def _reduced(self, start):
+        """Return the fit after mapping the columns to few, from a start."""
         draws = np.random.RandomState(self.seed)
-        start = self.part.mapped_to_few(start, n_columns, draws)
+        start = self.part.mapped_to_few(start, draws)
         fit = self.part.learn(start, draws, self.learner.steps, RATE, shared=True)
         return fit._replace(unseen=self.held_out)
 
@@ -206,7 +230,9 @@ class HeldOutChoice:
         part of the rows decides.
         """
         best = self.order[0]
-        turned = self.part.turned(best[0], self.seed)
+        turned = self.attempt(always, self.part.turned, best[0], self.seed)
+        if turned is None:
+            return
         turned = self.judged(turned._replace(unseen=self.held_out))
         keeps = always or self.is_better(turned, best)
         undecided = not keeps and not self.is_better(best, turned)
@@ -220,7 +246,7 @@ def part_favours_a_map(learner, fit, rng):
     n_columns = fit.count_columns(learner.X.shape[1])
     work = evidence_work(np.arange(1, N + 1), n_columns, Q) * PARTS_IN_EVIDENCE
     n_rows = np.sum(work <= tuning.evidence_work)
-    if n_rows < ROWS_PER_ENTRY:
+    if n_rows < LEAST_PART:
         return False
     part = learner.take(np.sort(rng.permutation(N)[:n_rows]))
     found = part.maximize_marginal_likelihood(fit, metric="auto")

@@ -32,6 +32,8 @@ SITE_STEPS = 50  # steps of Adam on sites, which are computed anew for each kern
 MAX_WIDE_NEIGHBORS = 96  # neighbours in the last steps: their cost is cubic
 LEAST_FEATURES = 20  # features whose distances cost as much as a list of neighbours
 WIDE_STEPS = 100  # last steps of Adam, with more neighbours
+ROWS_PER_COLUMN = 5  # least number of rows for each column of a map to few columns
+EIGENVALUES = 20  # operations of the eigenvalues of a matrix (n, n), over n^3
 SLOPES = 2000  # rows at which slopes are computed: some seconds for 800 columns
 
 
@@ -144,8 +146,9 @@ class KernelLearner:
     @property
     def has_cheap_evidence(self):
         """Whether the evidence for a map of the columns is cheap."""
-        (N, D), Q = self.X.shape, self.y.shape[1]
-        return evidence_work(N, D, Q) <= self.options.tuning.evidence_work
+        (N, D), Q, tuning = self.X.shape, self.y.shape[1], self.options.tuning
+        cheap = evidence_work(N, D, Q) <= tuning.evidence_work
+        return cheap and D <= tuning.most_columns
 
     def maximize_marginal_likelihood(self, fit, metric="ard"):
         """Return the fit that maximises the marginal likelihood, from a start.
@@ -155,12 +158,11 @@ class KernelLearner:
         the start, which is returned if a covariance matrix cannot be factorised. A map
         of the columns is kept if its evidence is larger, or if `metric` is "full".
         """
-        X = self.model(fit).Z.astype(np.float64)  # centred
-        data = fit.kernel, fit.noise, X, self.y, self.ratios
+        data = self._all_rows(fit)
         with one_blas_thread():
             posterior = LogPosterior(*data)
             found = posterior.maximize(posterior.moves())
-            if found is not None and metric != "ard" and X.shape[1] > 1:
+            if found is not None and metric != "ard" and self.X.shape[1] > 1:
                 posterior, found = turn_by_evidence(
                     posterior, found, data, metric == "full"
                 )
@@ -171,6 +173,20 @@ class KernelLearner:
         if before is not None:
             turned = before if turned is None else before @ turned
         return fit._replace(kernel=kernel, noise=noise, shared=False, metric=turned)
+
+    def log_marginal_likelihood(self, fit):
+        """Return the log marginal likelihood of all rows, or minus infinity."""
+        with one_blas_thread():
+            posterior = LogPosterior(*self._all_rows(fit))
+            try:
+                return -posterior.loss(posterior.start)[0]
+            except np.linalg.LinAlgError:
+                return -np.inf
+
+    def _all_rows(self, fit):
+        """Return the arguments of `LogPosterior`."""
+        X = self.model(fit).Z.astype(np.float64)  # centred
+        return fit.kernel, fit.noise, X, self.y, self.ratios
 
     def relearn_with_more_neighbors(self, fit, H, rng):
         """Return a fit whose variances suit predictions from H neighbours.
@@ -228,12 +244,14 @@ class KernelLearner:
         keep = {"shared": start.shared, "noise_free": False, "turn": turn}
         return self.learn(start, rng, *pace, **keep)
 
-    def mapped_to_few(self, fit, n_columns, rng):
-        """Return a fit of the default kernel for fewer columns, yet to be learned.
+    def mapped_to_few(self, fit, rng):
+        """Return a fit of the default kernel for few columns, yet to be learned.
 
         The columns are mapped to the `leading_map` of a fit. All length-scales are
         equal, and shorter than one because fewer terms make a squared distance.
         """
+        n_columns = max(2, len(self.X) // ROWS_PER_COLUMN)
+        n_columns = min(n_columns, self.options.tuning.most_columns)
         with closing(self.process(fit)) as process:
             rows = rng.permutation(len(self.X))[:SLOPES]
             Z = process.model.Z[np.sort(rows)]
@@ -258,8 +276,10 @@ def likeliest_factor(square, weight, limits):
     """Return the factor of variances under which residuals are likeliest, or 1.
 
     `square` (n, Q) are standardised squares and `weight` (n,) those of their rows. It
-    is 1 if the gain does not exceed its standard error.
+    is 1 if the gain does not exceed its standard error, or without rows.
     """
+    if len(square) == 0:
+        return 1.0
     factor = np.clip(np.average(square.mean(axis=1), weights=weight), *limits)
     gain = 0.5 * np.sum(square * (1.0 - 1.0 / factor) - np.log(factor), axis=1)
     return factor if exceeds_standard_error(gain, weight) else 1.0
@@ -277,9 +297,13 @@ def evaluation_work(n_rows, n_features, n_outputs):
 
 
 def evidence_work(n_rows, n_features, n_outputs):
-    """Return the cost of the evidence for a map: an evaluation for each entry."""
+    """Return the cost of the evidence for a map, in operations.
+
+    It takes an evaluation for each entry, and the eigenvalues of a matrix of entries.
+    """
     entries = n_features * (n_features + 1) / 2
-    return evaluation_work(n_rows, n_features, n_outputs) * entries
+    evaluations = evaluation_work(n_rows, n_features, n_outputs) * entries
+    return evaluations + EIGENVALUES * entries**3
 
 
 def learning_search(search):

@@ -19,6 +19,10 @@ from skswsgp._point.adam_step import LOG_NOISE_BOUNDS
 
 MAX_STEPS = 100  # steps of L-BFGS
 DIFFERENCE = 1e-3  # step of a difference quotient, in prior standard deviations
+# Least logarithm of the noise variance of an output, if there are several. They share
+# a kernel, and the likelihood of one without noise grows without limit as its noise
+# vanishes, so that a kernel for it alone, with the others as noise, would be likeliest.
+LEAST_NOISE_OF_SEVERAL = np.log(1e-6)
 MAX_ENTRY = 5.0  # bound on an entry of S, which is never reached in practice
 
 
@@ -72,8 +76,10 @@ class LogPosterior:
         self.compiled = compile_kernel(kernel, X.shape[1], np.float64)
         self.matrix = CovarianceMatrix(self.compiled.struct, X)
         self.params, free = self.compiled.struct.params.copy(), self.compiled.free
+        low, high = LOG_NOISE_BOUNDS
+        low = low if len(noise) == 1 else max(low, LEAST_NOISE_OF_SEVERAL)
         self.bounds = np.concatenate(
-            [self.compiled.log_bounds[free], [LOG_NOISE_BOUNDS] * len(noise)]
+            [self.compiled.log_bounds[free], [(low, high)] * len(noise)]
         )
         start = np.log(np.concatenate([self.params[free], noise]))
         self.start = start.clip(*self.bounds.T)

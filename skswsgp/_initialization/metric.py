@@ -51,11 +51,11 @@ class MovingMap:
         """Return the derivatives by S of the log density plus log prior, symmetric.
 
         `d_map` (D, D) are the derivatives by W of the log density of a `fraction` of
-        all rows.
+        all rows. Half of the derivative by a pair S_ij = S_ji belongs to each of them.
         """
         free = self.free_slope(d_map)
-        slope = 0.5 * (free + free.T) - fraction / self.prior_variance * self.S
-        return self.moves * slope
+        pull = fraction / self.prior_variance * self.S
+        return self.moves * 0.5 * (free + free.T - pull - np.diag(pull.diagonal()))
 
     def free_slope(self, d_map):
         """Return the derivatives by S, if S need not be symmetric, from those by W."""
@@ -91,6 +91,8 @@ def leading_map(slopes, lengths, n_columns):
     learning models, Science 383, 2024). The new columns have no units.
     """
     slopes = (slopes * lengths).reshape(-1, len(lengths))
+    if not np.isfinite(slopes).all():
+        raise FloatingPointError("slopes of the kriging mean are not finite")
     eigenvalues, V = np.linalg.eigh(slopes.T @ slopes)
     order = np.argsort(-eigenvalues)[:n_columns]
     largest = np.maximum(eigenvalues[order], LEAST_EIGENVALUE * eigenvalues[order[0]])

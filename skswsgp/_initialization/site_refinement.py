@@ -198,7 +198,7 @@ class SiteRefinement(Holdout):
         """
         D, most = self.X.shape[1], self.settings.tuning.most_columns
         if D > most and self.settings.kernel is None:
-            if not self.consider(self.reduced, most, always=always):
+            if not self.consider(self.reduced, always=always):
                 return
         elif D > 1:
             self.consider(self.turned_by_labels, start, always=always)
@@ -223,14 +223,14 @@ class SiteRefinement(Holdout):
             fit = fit._replace(kernel=updated_kernel(fit.kernel, params))
         return self.solver_of(fit)
 
-    def reduced(self, n_columns):
-        """Return a solver for a map to so few columns, by slopes of the best q(f).
+    def reduced(self):
+        """Return a solver for a map to few columns, by slopes of the best q(f).
 
         The kernel is learned from sites for the new columns: those for the old ones
         belong to another q(f).
         """
         learner, start = self.site_learner()
-        solver = self.solver_of(learner.mapped_to_few(start, n_columns, self.rng))
+        solver = self.solver_of(learner.mapped_to_few(start, self.rng))
         learner, start = self.site_learner(train(solver))
         return self.solver_of(learner.learn_from_sites(start, self.rng))
 

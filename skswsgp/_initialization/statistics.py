@@ -5,11 +5,18 @@ import math
 import numpy as np
 
 SPREAD_SAMPLE = 20_000  # rows from which the spread of the features is measured
+LEAST_EFFECTIVE = 8.0  # least effective sample size of rows that decide
 HELD_OUT_FRACTION = 0.2  # fraction of rows held out to choose between kernels
 
 
 def feature_spread(X, rng, rows=None, dtype="float64"):
-    """Return a robust standard deviation of each feature (D,), 1 where constant.
+    """Return the `feature_scale` of each feature (D,), or 1 where it is constant."""
+    scale = feature_scale(X, rng, rows, dtype)
+    return np.where(scale > 0.0, scale, 1.0)
+
+
+def feature_scale(X, rng, rows=None, dtype="float64"):
+    """Return a robust standard deviation of each feature (D,), 0 where it is constant.
 
     It is the smaller of the standard deviation and the scaled interquartile range, if
     that is not zero, so that a few outliers do not set the scale. `rows` are the
@@ -26,9 +33,10 @@ def feature_spread(X, rng, rows=None, dtype="float64"):
     spread = np.where(quartiles > 0, np.minimum(spread, quartiles), spread)
     largest = np.abs(sample).max(axis=0)
     rounding = 8 * np.finfo(X.dtype).eps * largest
-    spread = np.where(spread > rounding, np.ldexp(spread, exponent), 1.0)
-    _require_usable_units(spread, np.ldexp(largest, exponent), dtype)
-    return spread
+    scale = np.where(spread > rounding, np.ldexp(spread, exponent), 0.0)
+    usual = np.where(scale > 0.0, scale, 1.0)
+    _require_usable_units(usual, np.ldexp(largest, exponent), dtype)
+    return scale
 
 
 def _require_usable_units(spread, largest, dtype):

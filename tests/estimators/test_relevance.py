@@ -55,3 +55,16 @@ def test_importances_need_a_fit():
 def test_a_constant_function_has_no_importances(rng):
     model = SWSGPRegressor(random_state=0).fit(rng.normal(size=(50, 2)), np.ones(50))
     assert np.isfinite(model.feature_importances_).all()
+
+
+def test_a_column_that_varies_late_is_relevant(rng):
+    X = np.column_stack([rng.normal(size=300), np.repeat([0.0, 1.0], 150)])
+    y = 0.1 * X[:, 0] + np.sin(3 * X[:, 1] * X[:, 0])
+    model = SWSGPRegressor(random_state=0, n_inducing=50).partial_fit(X[:100], y[:100])
+    assert model.feature_scale_[1] == 0.0
+    first = model.feature_scale_[0]
+    model.partial_fit(X, y)
+    assert model.feature_scale_[1] > 0.0
+    assert model.feature_scale_[0] == first
+    constant = SWSGPRegressor(random_state=0).fit(X * [1.0, 0.0], y)
+    assert_allclose(constant.feature_importances_, [1.0, 0.0])

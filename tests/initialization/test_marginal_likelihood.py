@@ -8,6 +8,7 @@ from numpy.testing import assert_allclose
 from scipy.stats import multivariate_normal
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, Matern
 
+from skswsgp import SWSGPRegressor
 from skswsgp._initialization.marginal_likelihood import (
     LogPosterior,
     inverted,
@@ -184,3 +185,13 @@ def test_covariances_that_are_not_finite_or_positive_raise():
     for C in (np.full((2, 2), np.nan), np.full((2, 2), np.inf), -np.eye(2)):
         with pytest.raises(np.linalg.LinAlgError):
             inverted(C)
+
+
+@pytest.mark.parametrize("seed", [0, 1, 3])
+def test_no_output_without_noise_is_taken_for_noise(seed):
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(-1, 1, (600, 6))
+    Y = np.stack([np.sin(3 * (X[:, 0] + X[:, 1])), X[:, 4]], axis=1)
+    model = SWSGPRegressor(metric="ard", random_state=0).fit(X[:300], Y[:300])
+    assert model.noise_variance_.max() < 1e-3
+    assert model.score(X[300:], Y[300:]) > 0.99

@@ -19,7 +19,7 @@ from small_models import small_model
 
 from skswsgp import SWSGPClassifier, SWSGPRegressor
 from skswsgp._engine.cpu import CpuEngine
-from skswsgp._initialization.kernel_learning import KernelLearner
+from skswsgp._initialization.kernel_learning import ROWS_PER_COLUMN, KernelLearner
 from skswsgp._initialization.metric import (
     PRIOR_VARIANCE,
     MovingMap,
@@ -105,7 +105,7 @@ def test_slope_of_a_moving_map_equals_differences(scaling, rng):
     def objective(columns):
         mapped_points = points @ columns.matrix
         density = -0.5 * np.sum((mapped_points - target) ** 2)
-        prior = -0.5 * np.sum(columns.S**2) / columns.prior_variance
+        prior = -0.5 * np.sum(np.triu(columns.S) ** 2) / columns.prior_variance
         return fraction * (density + prior), fraction * (target - mapped_points)
 
     columns = MovingMap(points, lengths, scaling)
@@ -189,12 +189,13 @@ def test_a_rotation_hardly_changes_the_error(kind):
 
 
 @pytest.mark.parametrize("n_rows", [300, 1500])
-def test_pure_noise_shows_no_direction(n_rows, rng):
+def test_pure_noise_shows_no_direction(n_rows):
+    rng = np.random.default_rng(0)  # where held-out neighbours gave an error of 0.29
     X, y = rng.normal(size=(n_rows, 6)), rng.normal(size=n_rows)
     model = SWSGPRegressor(random_state=0).fit(X, y)
     f = model.predict(rng.normal(size=(1000, 6)))  # the true f is 0
-    assert np.sqrt(np.mean(f**2)) < 0.3
-    assert n_rows > 300 or is_identity(model)
+    assert np.sqrt(np.mean(f**2)) < 0.25
+    assert is_identity(model)
 
 
 def test_evidence_of_a_part_finds_a_gain_that_hides_in_the_noise():
@@ -434,9 +435,7 @@ def test_adam_and_held_out_rows_use_the_map(rotated):
 
 def test_lower_bound_uses_the_map(rotated, turned):
     X, y, *_ = rotated
-    assert_allclose(turned.lower_bound(X, y), turned.lower_bound(X[::-1], y[::-1]))
     plain = clone(turned).fit(X, y)
-    plain.inducing_points_ = plain.inducing_points_.copy()
     plain.metric_ = np.eye(10)
     expected = plain.lower_bound(X @ turned.metric_, y)
     assert_allclose(turned.lower_bound(X, y), expected, rtol=1e-9)
@@ -461,12 +460,37 @@ def test_degenerate_columns(table, metric, rng):
     assert 0.8 < np.mean(np.abs(mean - y[300:]) < 1.96 * std) <= 1.0
 
 
-def test_more_columns_than_rows(rng):
-    X = rng.normal(size=(40, 60))
-    y = X[:, 0] + 0.1 * rng.normal(size=40)
+@pytest.mark.parametrize(("n_rows", "n_columns"), [(40, 60), (3, 80), (10, 400)])
+def test_more_columns_than_rows(n_rows, n_columns, rng):
+    X = rng.normal(size=(n_rows, n_columns))
+    y = X[:, 0] + 0.1 * rng.normal(size=n_rows)
     for metric in ("auto", "full"):
         model = SWSGPRegressor(metric=metric, random_state=0).fit(X, y)
         assert np.isfinite(model.predict(X)).all()
+    few = max(2, int(0.8 * n_rows + 1) // ROWS_PER_COLUMN)
+    assert model.metric_.shape == (n_columns, few if n_columns > 64 else n_columns)
+
+
+@pytest.mark.parametrize("n_rows", [2, 4])
+def test_so_few_rows_that_none_is_held_out(n_rows, rng):
+    X, y = rng.normal(size=(n_rows, 3)), rng.normal(size=n_rows)
+    model = NearestNeighborGPRegressor(metric="full", random_state=0).fit(X, y)
+    assert np.isfinite(model.predict(X)).all()
+
+
+def test_a_map_that_fails_leaves_the_columns(tune, monkeypatch, rng):
+    def fails(*arguments):
+        raise FloatingPointError("slopes are not finite")
+
+    tune(exact_work=0, learning_steps=10)
+    X, y = rng.normal(size=(100, 4)), rng.normal(size=100)
+    monkeypatch.setattr(KernelLearner, "turned", fails)
+    assert is_identity(SWSGPRegressor(random_state=0).fit(X, y))
+    with pytest.raises(FloatingPointError, match="not finite"):
+        SWSGPRegressor(metric="full", random_state=0).fit(X, y)
+    tune(most_columns=3)
+    monkeypatch.setattr(KernelLearner, "mapped_to_few", fails)
+    assert is_identity(SWSGPRegressor(random_state=0).fit(X, y))
 
 
 def test_weights_act_like_repetition(rng):
