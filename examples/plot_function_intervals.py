@@ -3,9 +3,9 @@ Intervals of the function itself
 ================================
 
 Where does the function lie, noise aside? Subtract the variance of the noise from the
-variance of a prediction. Such intervals need the full covariance S of the inducing
-variables. The default takes it for tables of up to 2,861 rows. On longer tables it
-takes the diagonal of S, whose intervals are for observations only.
+variance of a prediction. Such intervals need more than the diagonal of the covariance S
+of the inducing variables. The default takes all of S for tables of up to 2,861 rows,
+and estimates S from draws on longer tables.
 """
 
 import sys
@@ -17,16 +17,17 @@ import numpy as np
 from skswsgp import SWSGPRegressor
 
 # %%
-# 2,500 noisy values of a sine.
-rng = np.random.default_rng(0)
-X = rng.uniform(-3, 3, size=(2500, 1))
-y = np.sin(3 * X[:, 0]) + 0.5 * rng.normal(size=2500)
+# 4,000 noisy values of a sine.
+rng = np.random.default_rng(1)
+X = rng.uniform(-3, 3, size=(4000, 1))
+y = np.sin(3 * X[:, 0]) + 0.5 * rng.normal(size=4000)
 grid = np.linspace(-3, 3, 300)
 truth = np.sin(3 * grid)
 
 
 # %%
-# Every row is an inducing point, so that the full S has 2,500 x 2,500 entries.
+# Every row is an inducing point. All of S would have 4,000 x 4,000 entries, while 64
+# draws have 4,000 x 64.
 def intervals(covariance):
     """Return mean and standard deviation of the function on the grid."""
     model = SWSGPRegressor(covariance=covariance, random_state=0).fit(X, y)
@@ -36,7 +37,7 @@ def intervals(covariance):
 
 
 figure, axes = plt.subplots(1, 2, figsize=(9, 3.6), sharey=True, layout="constrained")
-for ax, covariance in zip(axes, ("diag", "full"), strict=True):
+for ax, covariance in zip(axes, ("diag", "draws"), strict=True):
     mean, std = intervals(covariance)
     covered = np.mean(np.abs(mean - truth) < 1.96 * std)
     print(f"covariance={covariance!r}: 95 % intervals cover {covered:.0%}")

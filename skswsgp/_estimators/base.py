@@ -19,7 +19,7 @@ from skswsgp._engine.select import make_engine, require_device
 from skswsgp._estimators import prediction
 from skswsgp._estimators import sklearn_compat as compat
 from skswsgp._estimators.relevance import squared_slopes
-from skswsgp._initialization.auto import takes_full_covariance
+from skswsgp._initialization.auto import takes_draws, takes_full_covariance
 from skswsgp._initialization.kernel_learning import count_learning_rows
 from skswsgp._initialization.start import initial_attributes
 from skswsgp._initialization.statistics import (
@@ -36,6 +36,7 @@ from skswsgp._solvers.model import (
     build_model,
     model_attributes,
     shape_covariance,
+    with_draws,
 )
 from skswsgp._solvers.progress import History, callers_level
 from skswsgp._solvers.registry import SOLVERS, choose_solver
@@ -56,7 +57,8 @@ class BaseSWSGP(compat.CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
         "init": [StrOptions({"default", "local"})],
         "inducing_points": [StrOptions({"kmeans", "random"}), "array-like"],
         "optimize_inducing": ["boolean"],
-        "covariance": [StrOptions({"auto", "diag", "full"})],
+        "covariance": [StrOptions({"auto", "diag", "draws", "full"})],
+        "n_draws": [compat.Count()],
         "neighbor_metric": [StrOptions({"kernel", "euclidean", "random"})],
         "neighbor_search": [StrOptions({"auto", "brute", "kd_tree", "pynndescent"})],
         "kl": [StrOptions({"auto", "vecchia", "local"})],
@@ -180,9 +182,11 @@ class BaseSWSGP(compat.CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
             spread = feature_spread(data.X, rng, dtype=self.dtype)
         attributes["n_samples_seen_"] = total
         M, H = len(attributes["inducing_points_"]), attributes["n_neighbors_"]
+        draws = False
         if solver_class.finds_optimum:
             full = takes_full_covariance(settings, data.n_rows, M, H)
             attributes = shape_covariance(attributes, full)
+            draws = takes_draws(settings, M, full)
         if solver_class.takes_steps:
             attributes["jitter_"] = JITTER
         likelihood = settings.likelihood, settings.n_latent
@@ -204,7 +208,11 @@ class BaseSWSGP(compat.CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
             kernel = attributes["kernel_"]
             solver = solver_class(engine, data, kernel, settings, rng, **steps)
             trained = self._train(solver, data, held_out, attributes, settings, task)
+            if draws and solver.usable:
+                u = solver.draw(settings.n_draws, rng).astype(self.dtype)
+                trained["posterior_draws_"] = u if u.shape[2] > 1 else u[:, :, 0]
             optimizer = engine.optimizer if streaming else None
+        vars(self).pop("posterior_draws_", None)  # those of an earlier fit
         for name, value in trained.items():
             setattr(self, name, value)
         self._optimizer = optimizer
@@ -275,6 +283,12 @@ class BaseSWSGP(compat.CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
             raise ValueError(
                 "covariance='full' with solver='natural' and kl='local': expected "
                 "'diag' or 'auto'; use kl='vecchia' or solver='adam' for it."
+            )
+        if self.covariance == "draws" and not (solver.draws and kl == "vecchia"):
+            raise ValueError(
+                f"covariance='draws' with {solver.title} and kl={kl!r}: expected "
+                "solver='natural' with fixed inducing points and kl='vecchia'; use "
+                "covariance='diag', 'full' or 'auto'."
             )
 
     def _hold_out(self, data, y, rng):
@@ -401,10 +415,12 @@ class BaseSWSGP(compat.CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
         if not hasattr(self, "inducing_points_"):
             return {}
         names = [n for n in vars(self) if n.endswith("_") and not n.startswith("_")]
-        return {n: getattr(self, n) for n in names}
+        return {n: getattr(self, n) for n in names if n != "posterior_draws_"}
 
-    def _fitted_model(self):
-        return build_model(vars(self), self._likelihood_of(vars(self)), self.dtype)
+    def _fitted_model(self, draws=False):
+        """Return (Model, center of X), with S from draws if these are wanted."""
+        attributes = with_draws(vars(self)) if draws else vars(self)
+        return build_model(attributes, self._likelihood_of(attributes), self.dtype)
 
     @property
     def feature_importances_(self):
@@ -448,7 +464,7 @@ class BaseSWSGP(compat.CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
         check_is_fitted(self, "inducing_points_")
         self._validate_params()  # `set_params` may have changed some since `fit`
         X = compat.validate(self, X, reset=False)
-        model, center = self._fitted_model()
+        model, center = self._fitted_model(draws=with_variance)
         H = self._active_count(n_neighbors, len(model.Z))
         how = with_variance, self._evaluation
         rows = X, self.metric_, center

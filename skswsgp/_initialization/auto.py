@@ -1,10 +1,13 @@
 """The values that "auto" and None stand for; some depend on the solver's class."""
 
+import warnings
+
 import numpy as np
 from sklearn.gaussian_process.kernels import ConstantKernel, Matern
 
 from skswsgp._solvers.adam import bytes_of_full_covariance
 from skswsgp._solvers.model import JITTER
+from skswsgp._solvers.progress import callers_level
 
 # Least relative jitter of the natural solver, whose systems are solved to a relative
 # residual of 1e-6 in float64 and 1e-3 in float32
@@ -30,6 +33,8 @@ def takes_full_covariance(settings, n_rows, M, H):
     """Return whether S is a full matrix; raise ValueError where it would not fit."""
     size = bytes_of_full_covariance(settings, M, H)
     limit = settings.tuning.full_covariance_bytes
+    if settings.covariance == "draws":
+        return M <= settings.n_draws  # which costs less and is exact
     if settings.covariance == "auto":
         cheap = settings.solver.takes_full_covariance(settings, n_rows, M, H)
         return cheap and size <= limit
@@ -40,6 +45,36 @@ def takes_full_covariance(settings, n_rows, M, H):
             f"{limit / 2**30:.1f} GiB; use covariance='diag'."
         )
     return settings.covariance == "full"
+
+
+def takes_draws(settings, M, full):
+    """Return whether the covariance of q(u) is known from draws.
+
+    Raises ValueError, or warns if the user did not ask for draws, where they would not
+    fit in memory.
+    """
+    asked = settings.covariance == "draws"
+    able = settings.solver.draws and settings.kl == "vecchia"
+    usual = settings.covariance == "auto" and settings.likelihood_record.conjugate
+    if full or not (asked or (able and usual)):
+        return False
+    size = 8 * M * settings.n_draws * settings.n_latent
+    limit = settings.tuning.full_covariance_bytes
+    if size <= limit:
+        return True
+    text = (
+        f"{settings.n_draws} draws of {M} inducing points and {settings.n_latent} "
+        f"latent functions take {size / 2**30:.1f} GiB: expected at most "
+        f"{limit / 2**30:.1f} GiB; use fewer n_draws"
+    )
+    if asked:
+        raise ValueError(text + ", or covariance='diag'.")
+    warnings.warn(
+        text + ". The fit goes on with covariance='diag', whose standard deviations of "
+        "the function are too small.",
+        stacklevel=callers_level(),
+    )
+    return False
 
 
 def natural_jitter(kernel, Z, noise, dtype):

@@ -3,7 +3,8 @@
 L is lower triangular, with zeros above the diagonal, and there is one for each latent
 function (section 3.3 of the paper). Its rows are given by their indices. Any order is
 allowed, and increasing indices cost least, because a product of rows ends where the
-shorter row does.
+shorter row does. Only `quadratic_form` also takes an L with fewer columns than rows,
+whose columns are draws from q(u).
 """
 
 import numpy as np
@@ -52,12 +53,13 @@ def active_covariance(L, rows, H, S):
 
 @njit
 def quadratic_form(L, q, rows, H, a, projection):
-    """Return a' S_w a = |L_w' a|^2; sets projection (M,) to L_w' a."""
+    """Return a' S_w a = |L_w' a|^2; sets projection, a number a column, to L_w' a."""
     for j in team_range(0, projection.shape[0]):
         projection[j] = 0.0
     for h in range(H):
         row, weight = rows[h], a[0, h]
-        for j in team_range(0, row + 1):
+        stop = row + 1 if L.shape[2] == L.shape[1] else L.shape[2]
+        for j in team_range(0, stop):
             projection[j] += weight * L[q, row, j]
     square = 0.0
     for j in team_range(0, projection.shape[0]):

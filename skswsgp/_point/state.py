@@ -50,8 +50,9 @@ class Batch(NamedTuple):
 def workspace_shapes(n_ops, D, Q, noises, nodes, H, M, dense):
     """Return the shape of each array of a `Workspace` for one thread.
 
-    `dense` leaves out arrays for K, which another struct holds. M is 0 for a diagonal
-    covariance. Sides of matrices are padded to multiples of BLOCK.
+    `dense` leaves out arrays for K, which another struct holds. M is the number of
+    columns of a factor of S, 0 for a diagonal covariance. Sides of matrices are padded
+    to multiples of BLOCK.
     """
     n, side = H + 1, padded(H)
     pairs, points, square = (n, 1, 0) if dense else (n * (n + 1) // 2, n, side)
@@ -98,7 +99,7 @@ Gradients = namedtuple("Gradients", "d_m d_s d_S d_Z d_log d_noise sums jitter_c
 
 def allocate_workspace(model, n_neighbors, n_threads, *, dense=False):
     """Allocate the work arrays of all threads; see `workspace_shapes`."""
-    D, Q, M = model.Z.shape[1], model.m.shape[1], len(model.Z) if model.full else 0
+    D, Q, M = model.Z.shape[1], model.m.shape[1], model.L.shape[2] if model.full else 0
     sizes = len(model.code), D, Q, len(model.noise), model.nodes.shape[1]
     shapes = workspace_shapes(*sizes, n_neighbors, M, dense)
     arrays = {

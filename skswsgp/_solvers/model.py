@@ -18,7 +18,8 @@ def build_model(
     """Return (Model, center of X) from fitted attributes.
 
     `likelihood` is (name, number of latent functions). X is centred for stationary
-    kernels. Attributes without `jitter_` get JITTER.
+    kernels. Attributes without `jitter_` get JITTER. A factor of S may have fewer
+    columns than rows, as `with_draws` makes it, for predictions only.
     """
     name, n_latent = likelihood
     dtype = np.dtype(dtype)
@@ -36,7 +37,7 @@ def build_model(
     covariance = np.asarray(attributes["inducing_covariance_"])
     full = covariance.ndim > np.ndim(attributes["inducing_mean_"])
     if full:
-        factors = np.moveaxis(covariance.reshape(M, M, n_latent), -1, 0)
+        factors = np.moveaxis(covariance.reshape(M, -1, n_latent), -1, 0)
         L, s = np.array(factors, dtype, order="C"), np.zeros((0, n_latent), dtype)
     else:
         L, s = np.zeros((0, M, M), dtype), np.array(covariance, dtype)
@@ -71,6 +72,18 @@ def model_attributes(model, center, kernel):
         noise = np.array(model.noise[part])
         attributes["noise_variance_"] = noise if noise.ndim else float(noise)
     return attributes
+
+
+def with_draws(attributes):
+    """Return the attributes with S from draws of u, where there are some.
+
+    S is the mean of the squares of draws of u - m, each of which is a column of L.
+    """
+    draws = attributes.get("posterior_draws_")
+    if draws is None:
+        return attributes
+    factor = draws / np.sqrt(draws.shape[1])
+    return attributes | {"inducing_covariance_": factor}
 
 
 def shape_covariance(attributes, full):

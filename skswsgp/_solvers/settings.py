@@ -22,6 +22,7 @@ class Settings(NamedTuple):
     inducing_points: str | np.ndarray = "kmeans"
     optimize_inducing: bool = False
     covariance: str = "auto"
+    n_draws: int = 64
     neighbor_metric: str = "kernel"
     neighbor_search: str = "auto"
     kl: str = "vecchia"  # "vecchia" or "local"; "auto" is resolved before

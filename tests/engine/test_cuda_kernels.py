@@ -27,6 +27,25 @@ def test_evaluation(cuda_engine, likelihood, full):
     check_evaluation(cuda_engine, problem_of("matern52-ard", likelihood, full=full))
 
 
+@needs_gpu
+@pytest.mark.parametrize("n_draws", [3, 12])
+def test_variances_from_draws(cuda_engine, n_draws):
+    problem = problem_of("matern52-ard", "gaussian-2", full=True)
+    X, active = problem.batch.X, problem.batch.active
+    draws = np.random.default_rng(1).normal(size=(2, len(problem.model.Z), n_draws))
+    model, expected = problem.model._replace(L=draws), []
+    for kind in (CpuEngine, cuda_engine):
+        run = kind(model, active.shape[1], 1)
+        results = run.predict(X, active, with_variance=True)
+        expected = expected or results
+        for array, other in zip(results, expected, strict=True):
+            assert_close(array, other, roundings=ROUNDINGS)
+        run.close()
+    a, F = CpuEngine(model, active.shape[1], 1).conditional_weights(X, active)
+    V = np.sum(np.einsum("nh,qnhs->nqs", a, draws[:, active]) ** 2, axis=2)
+    np.testing.assert_allclose(expected[1], F[:, None] + V, rtol=1e-9)
+
+
 @needs_simulator
 @pytest.mark.parametrize(
     ("kernel", "likelihood", "full"),

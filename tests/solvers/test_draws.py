@@ -1,0 +1,191 @@
+"""Draws from q(u), from which the covariance is known where S is large."""
+
+import pickle
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from sklearn import config_context
+from sklearn.base import clone
+from sklearn.gaussian_process.kernels import RBF, ConstantKernel, Matern
+from test_natural import make_solver
+
+from skswsgp import SWSGPClassifier, SWSGPRegressor
+from skswsgp._solvers.tuning import Tuning
+
+MATERN = ConstantKernel(1.5) * Matern([0.8, 1.5], nu=1.5)
+
+
+def smooth(n, rng, noise=0.3):
+    """Return X, y and the function without noise of n rows of 5 columns."""
+    X = rng.uniform(-1, 1, (n, 5))
+    f = np.sin(2 * X[:, 0]) + X[:, 1] * X[:, 2] + np.cos(X[:, 3])
+    return X, f + noise * rng.normal(size=n), f
+
+
+def covered(model, X, f):
+    """Return the fraction of rows whose interval of 95 % holds the function."""
+    mean, std = model.predict(X, return_std=True)
+    std = np.sqrt(std**2 - model.noise_variance_ * model.y_scale_**2)
+    return np.mean(np.abs(f - mean) < 1.96 * std)
+
+
+@pytest.fixture(scope="module")
+def data():
+    return smooth(900, np.random.default_rng(0))
+
+
+@pytest.fixture(scope="module")
+def drawn(data):
+    X, y, _ = data
+    return SWSGPRegressor(covariance="draws", random_state=0).fit(X[:500], y[:500])
+
+
+@pytest.mark.parametrize("H", [6, 30])
+@pytest.mark.parametrize("beta", [1.0, 0.4])
+@pytest.mark.parametrize("n_threads", [1, 2])
+def test_covariance_of_draws_is_that_of_q(H, beta, n_threads, rng):
+    Z, X = rng.normal(size=(30, 2)), rng.normal(size=(80, 2))
+    Y, weight = rng.normal(size=(80, 2)), rng.uniform(0.5, 2.0, 80)
+    how = {"likelihood": ("gaussian", 2), "noise": [0.1, 0.5], "weight": weight}
+    how |= {"beta": beta, "n_threads": n_threads}
+    exact = make_solver(MATERN, Z, H, X, Y, full=True, **how)
+    exact.advance(0)
+    solver = make_solver(MATERN, Z, H, X, Y, **how)
+    solver.advance(0)
+    u = solver.draw(20_000, np.random.RandomState(0))
+    for q, L in enumerate(exact.engine.model.L):
+        S = L @ L.T
+        unit = np.sqrt(np.outer(S.diagonal(), S.diagonal()))
+        found = u[:, :, q] @ u[:, :, q].T / u.shape[1]
+        assert_allclose(found / unit, S / unit, atol=0.06)  # 6 / sqrt(20,000), 0.01
+
+
+def test_draws_of_classes_use_their_sites(rng):
+    Z, X = rng.normal(size=(20, 2)), rng.normal(size=(60, 2))
+    y = (X[:, 0] > 0).astype(float)
+    solvers = [
+        make_solver(MATERN, Z, 8, X, y, ("bernoulli", 1), full=full)
+        for full in (True, False)
+    ]
+    for solver in solvers:
+        solver.advance(0)
+    L = solvers[0].engine.model.L[0]
+    solvers[1].site_precision[:] = solvers[0].site_precision
+    u = solvers[1].draw(20_000, np.random.RandomState(0))[:, :, 0]
+    unit = np.abs(L @ L.T).max()
+    assert_allclose(u @ u.T / u.shape[1] / unit, L @ L.T / unit, atol=0.06)
+
+
+def test_deviations_are_those_of_a_full_covariance(data, drawn):
+    X, y, _ = data
+    full = SWSGPRegressor(covariance="full", random_state=0).fit(X[:500], y[:500])
+    assert_allclose(drawn.predict(X), full.predict(X), rtol=1e-4, atol=1e-4)
+    ratio = np.sqrt(drawn._latent(X, True)[1] / full._latent(X, True)[1])
+    assert 0.85 < np.median(ratio) < 1.15
+    assert np.quantile(ratio, 0.05) > 0.75
+    assert np.quantile(ratio, 0.95) < 1.3
+    assert drawn.posterior_draws_.shape == (500, 64)
+    assert drawn.inducing_covariance_.shape == (500,)
+
+
+def test_intervals_of_the_function_hold(tune):
+    tune(full_work=0)
+    rng = np.random.default_rng(0)
+    X, y, _ = smooth(1000, rng)
+    X_test, _, f = smooth(1000, rng)
+    held = {}
+    for covariance in ("diag", "auto"):
+        model = SWSGPRegressor(covariance=covariance, random_state=0).fit(X, y)
+        held[covariance] = covered(model, X_test, f)
+    assert held["diag"] < 0.85
+    assert 0.9 < held["auto"] <= 1.0
+
+
+def test_as_few_points_as_draws_have_a_full_covariance(data):
+    X, y, _ = data
+    model = SWSGPRegressor(
+        covariance="draws", n_draws=50, n_inducing=50, random_state=0
+    ).fit(X, y)
+    assert model.inducing_covariance_.shape == (50, 50)
+    assert not hasattr(model, "posterior_draws_")
+
+
+def test_draws_in_blocks_are_those_drawn_together(rng):
+    Z, X = rng.normal(size=(30, 2)), rng.normal(size=(80, 2))
+    tuning = Tuning(draw_tolerance=1e-12)
+    solver = make_solver(MATERN, Z, 6, X, X[:, 0], tuning=tuning)
+    solver.advance(0)
+    together = solver.draw(20, np.random.RandomState(0))
+    with config_context(working_memory=0.001):
+        blocks = solver.draw(20, np.random.RandomState(0))
+    assert_allclose(blocks, together, rtol=1e-9, atol=1e-9)
+
+
+def test_bits_do_not_depend_on_threads(data, drawn):
+    X, y, _ = data
+    again = clone(drawn).set_params(n_jobs=2).fit(X[:500], y[:500])
+    assert_array_equal(again.posterior_draws_, drawn.posterior_draws_)
+    other = pickle.loads(pickle.dumps(drawn))
+    assert_array_equal(other.predict(X, True), drawn.predict(X, True))
+
+
+def test_another_fit_drops_the_draws(data, drawn):
+    X, y, _ = data
+    model = pickle.loads(pickle.dumps(drawn))
+    model.set_params(covariance="auto", max_iter=2).partial_fit(X[:100], y[:100])
+    assert not hasattr(model, "posterior_draws_")
+    model = pickle.loads(pickle.dumps(drawn)).set_params(warm_start=True)
+    model.fit(X[:300], y[:300])
+    assert model.posterior_draws_.shape == (500, 64)
+    model.set_params(covariance="diag").fit(X[:300], y[:300])
+    assert not hasattr(model, "posterior_draws_")
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_several_outputs_and_precision(dtype, rng):
+    X, y, f = smooth(300, rng)
+    Y = np.stack([y, 10 * f + 5], axis=1)
+    model = SWSGPRegressor(covariance="draws", n_draws=40, dtype=dtype, random_state=0)
+    mean, std = model.fit(X, Y).predict(X, return_std=True)
+    assert model.posterior_draws_.shape == (300, 40, 2)
+    assert model.posterior_draws_.dtype == dtype
+    assert np.isfinite(std).all()
+    assert mean.shape == std.shape == Y.shape
+    assert np.isfinite(model.lower_bound(X, Y))
+    assert np.isfinite(model.feature_importances_).all()
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_classes_with_draws_are_less_sure(n_classes, rng):
+    X, _, f = smooth(400, rng)
+    y = np.digitize(f, np.quantile(f, np.arange(1, n_classes) / n_classes))
+    plain, drawn = (
+        SWSGPClassifier(RBF(1.0), init="default", covariance=covariance, random_state=0)
+        for covariance in ("diag", "draws")
+    )
+    certain = plain.fit(X, y).predict_proba(X).max(axis=1).mean()
+    assert drawn.fit(X, y).predict_proba(X).max(axis=1).mean() < certain
+
+
+@pytest.mark.parametrize(
+    "params",
+    [{"solver": "adam"}, {"kl": "local"}, {"optimize_inducing": True}],
+    ids=["adam", "local", "moving"],
+)
+def test_draws_need_the_natural_solver(params, data):
+    X, y, _ = data
+    with pytest.raises(ValueError, match="covariance='draws' with"):
+        SWSGPRegressor(covariance="draws", **params).fit(X, y)
+
+
+def test_draws_that_do_not_fit_in_memory(tune, data, few_steps):
+    X, y, _ = data
+    tune(full_covariance_bytes=8 * 900 * 64 - 1, full_work=0)
+    with pytest.raises(ValueError, match="64 draws of 900 inducing points"):
+        SWSGPRegressor(covariance="draws", random_state=0).fit(X, y)
+    with pytest.warns(UserWarning, match="goes on with covariance='diag'"):
+        model = SWSGPRegressor(random_state=0).fit(X, y)
+    assert not hasattr(model, "posterior_draws_")
+    tune(full_covariance_bytes=8 * 900 * 64)
+    assert hasattr(SWSGPRegressor(random_state=0).fit(X, y), "posterior_draws_")
