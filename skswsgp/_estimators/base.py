@@ -209,8 +209,7 @@ class BaseSWSGP(compat.CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
             solver = solver_class(engine, data, kernel, settings, rng, **steps)
             trained = self._train(solver, data, held_out, attributes, settings, task)
             if draws and solver.usable:
-                u = solver.draw(settings.n_draws, rng).astype(self.dtype)
-                trained["posterior_draws_"] = u if u.shape[2] > 1 else u[:, :, 0]
+                trained |= self._draw(solver, settings, rng)
             optimizer = engine.optimizer if streaming else None
         vars(self).pop("posterior_draws_", None)  # those of an earlier fit
         for name, value in trained.items():
@@ -372,6 +371,23 @@ class BaseSWSGP(compat.CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
                 stacklevel=callers_level(),
             )
         return fitted(best)
+
+    def _draw(self, solver, settings, rng):
+        """Return the fitted attribute of draws from q(u), or none and a warning."""
+        u, why = None, "did not converge"
+        try:
+            u = solver.draw(settings.n_draws, rng)
+        except KeyboardInterrupt:
+            why = "were interrupted"
+        if u is not None:
+            u = u.astype(self.dtype)
+            return {"posterior_draws_": u if u.shape[2] > 1 else u[:, :, 0]}
+        warnings.warn(
+            f"the draws from q(u) {why}: the model is kept with covariance='diag', "
+            "whose standard deviations of the function are too small.",
+            stacklevel=callers_level(),
+        )
+        return {}
 
     def _report(self, history, solver):
         """Print one line for each epoch or round if asked to."""

@@ -255,8 +255,11 @@ class NaturalSolver(Solver):
             self.prior_first = prior.solvable and not self.prior_first
         return len(left) == 0
 
+    @np.errstate(all="ignore")  # results are checked
     def draw(self, n_draws, rng):
-        """Return draws of u - m from the optimal q(u), (M, n_draws, Q).
+        """Return draws of u - m from the optimal q(u), (M, n_draws, Q), or None.
+
+        None stands for draws that could not be solved for.
 
         Their covariance is beta B^-1, all of it, where `_solve` keeps its diagonal.
         With the factor R of the prior, P = R' R, and standard normal e, a draw is the
@@ -280,7 +283,9 @@ class NaturalSolver(Solver):
                 right = np.sqrt(beta) * (data + np.sqrt(beta) * prior)
                 x, functions = np.zeros((M, k)), np.full(k, q)
                 accuracy = self.tuning.draw_tolerance
-                self.solved &= self._solve_systems(x, right, functions, accuracy)
+                solved = self._solve_systems(x, right, functions, accuracy)
+                if not solved or not np.isfinite(x).all():
+                    return None
                 u[:, first : first + k, q] = x
         return u
 

@@ -11,6 +11,7 @@ from sklearn.gaussian_process.kernels import RBF, ConstantKernel, Matern
 from test_natural import make_solver
 
 from skswsgp import SWSGPClassifier, SWSGPRegressor
+from skswsgp._solvers.natural import NaturalSolver
 from skswsgp._solvers.tuning import Tuning
 
 MATERN = ConstantKernel(1.5) * Matern([0.8, 1.5], nu=1.5)
@@ -166,6 +167,27 @@ def test_classes_with_draws_are_less_sure(n_classes, rng):
     )
     certain = plain.fit(X, y).predict_proba(X).max(axis=1).mean()
     assert drawn.fit(X, y).predict_proba(X).max(axis=1).mean() < certain
+
+
+@pytest.mark.parametrize("interrupted", [False, True])
+def test_draws_that_fail_leave_the_diagonal(interrupted, monkeypatch, data, few_steps):
+    def fails(solver, x, *arguments):
+        if interrupted:
+            raise KeyboardInterrupt
+        x[:] = np.nan
+        return True
+
+    def draw(solver, *arguments, draw=NaturalSolver.draw):
+        monkeypatch.setattr(NaturalSolver, "_solve_systems", fails)
+        return draw(solver, *arguments)
+
+    X, y, _ = data
+    monkeypatch.setattr(NaturalSolver, "draw", draw)
+    word = "interrupted" if interrupted else "did not converge"
+    with pytest.warns(UserWarning, match=word):
+        model = SWSGPRegressor(covariance="draws", random_state=0).fit(X[:100], y[:100])
+    assert not hasattr(model, "posterior_draws_")
+    assert np.isfinite(model.predict(X, return_std=True)).all()
 
 
 @pytest.mark.parametrize(
