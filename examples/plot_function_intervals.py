@@ -5,7 +5,7 @@ Intervals of the function itself
 Where does the function lie, noise aside? Subtract the variance of the noise from the
 variance of a prediction. Such intervals need more than the diagonal of the covariance S
 of the inducing variables. The default takes all of S for tables of up to 2,861 rows,
-and estimates S from draws on longer tables.
+and `covariance="draws"` estimates S on longer tables.
 """
 
 import sys

@@ -1,13 +1,10 @@
 """The values that "auto" and None stand for; some depend on the solver's class."""
 
-import warnings
-
 import numpy as np
 from sklearn.gaussian_process.kernels import ConstantKernel, Matern
 
 from skswsgp._solvers.adam import bytes_of_full_covariance
 from skswsgp._solvers.model import JITTER
-from skswsgp._solvers.progress import callers_level
 
 # Least relative jitter of the natural solver, whose systems are solved to a relative
 # residual of 1e-6 in float64 and 1e-3 in float32
@@ -48,33 +45,21 @@ def takes_full_covariance(settings, n_rows, M, H):
 
 
 def takes_draws(settings, M, full):
-    """Return whether the covariance of q(u) is known from draws.
+    """Return whether S is known from draws; raise ValueError where they would not fit.
 
-    Raises ValueError, or warns if the user did not ask for draws, where they would not
-    fit in memory.
+    With as few inducing points as draws S is `full` instead.
     """
-    asked = settings.covariance == "draws"
-    able = settings.solver.draws and settings.kl == "vecchia"
-    usual = settings.covariance == "auto" and settings.likelihood_record.conjugate
-    if full or not (asked or (able and usual)):
+    if full or settings.covariance != "draws":
         return False
     size = 8 * M * settings.n_draws * settings.n_latent
     limit = settings.tuning.full_covariance_bytes
-    if size <= limit:
-        return True
-    text = (
-        f"{settings.n_draws} draws of {M} inducing points and {settings.n_latent} "
-        f"latent functions take {size / 2**30:.1f} GiB: expected at most "
-        f"{limit / 2**30:.1f} GiB; use fewer n_draws"
-    )
-    if asked:
-        raise ValueError(text + ", or covariance='diag'.")
-    warnings.warn(
-        text + ". The fit goes on with covariance='diag', whose standard deviations of "
-        "the function are too small.",
-        stacklevel=callers_level(),
-    )
-    return False
+    if size > limit:
+        raise ValueError(
+            f"{settings.n_draws} draws of {M} inducing points and {settings.n_latent} "
+            f"latent functions take {size / 2**30:.1f} GiB: expected at most "
+            f"{limit / 2**30:.1f} GiB; use fewer n_draws, or covariance='diag'."
+        )
+    return True
 
 
 def natural_jitter(kernel, Z, noise, dtype):
