@@ -122,13 +122,8 @@ class Engine(ABC):
         """Fill results of n rows, NaN so far; a loop takes `rows`, then `results`."""
 
     @abstractmethod
-    def load_kriging(self, batch, n, before=None):
-        """Set the rows for calls of `kriging_gradients`, n for each; see `kriging`.
-
-        On the CPU a map of the columns may move between calls. `before` are then Z
-        (N, D) and the rows of the batch (n, D) before the map, derivatives by the map
-        are in `map_gradient`, and the caller changes model.Z and batch.X.
-        """
+    def load_kriging(self, batch, n):
+        """Set the rows for calls of `kriging_gradients`, n for each; see `kriging`."""
 
     @abstractmethod
     def kriging_gradients(self, start):

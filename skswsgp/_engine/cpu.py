@@ -87,7 +87,15 @@ class CpuEngine(Engine):
         arguments = self.model, works, rows, *arguments
         threads.run_in_threads(loop, len(works.a), len(rows), *arguments)
 
-    def load_kriging(self, batch, n, before=None):
+    def load_kriging(self, batch, n):
+        self.load_mapped_kriging(batch, n, None)
+
+    def load_mapped_kriging(self, batch, n, before):
+        """Do as `load_kriging` where a map of the columns moves between calls.
+
+        `before` are Z (N, D) and the rows of the batch (n, D) before the map. The
+        caller changes model.Z and batch.X; `map_gradient` are derivatives by the map.
+        """
         self.batch, self.n, H = batch, n, batch.active.shape[1]
         least = threads.MICROSECONDS_PER_NEW_THREAD
         k = threads_for(n * microseconds_per_point(H), self.n_threads, least)

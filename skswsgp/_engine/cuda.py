@@ -184,9 +184,7 @@ class CudaEngine(Engine):
                 if result.size:
                     result[part] = array.copy_to_host()
 
-    def load_kriging(self, batch, n, before=None):
-        if before is not None:
-            raise NotImplementedError("a map of the columns moves on the CPU only")
+    def load_kriging(self, batch, n):
         model, self._n = self._host_model, n
         self._kriging_batch = self._ready = None
         self._kriging_batch = send(batch, "rows of data")

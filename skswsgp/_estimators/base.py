@@ -12,13 +12,12 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import train_test_split
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
-from sklearn.utils.validation import check_is_fitted
 
 from skswsgp._compiled.threads import max_threads
 from skswsgp._engine.select import make_engine, require_device
 from skswsgp._estimators import prediction
 from skswsgp._estimators import sklearn_compat as compat
-from skswsgp._estimators.relevance import squared_slopes
+from skswsgp._estimators.latent import LatentFunctionsMixin
 from skswsgp._initialization.auto import takes_draws, takes_full_covariance
 from skswsgp._initialization.kernel_learning import count_learning_rows
 from skswsgp._initialization.start import initial_attributes
@@ -36,7 +35,6 @@ from skswsgp._solvers.model import (
     build_model,
     model_attributes,
     shape_covariance,
-    with_draws,
 )
 from skswsgp._solvers.progress import History, callers_level
 from skswsgp._solvers.registry import SOLVERS, choose_solver
@@ -46,7 +44,9 @@ from skswsgp._solvers.tuning import Tuning
 RECALL_SAMPLE = 256  # rows on which the recall of the neighbour search is measured
 
 
-class BaseSWSGP(compat.CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
+class BaseSWSGP(
+    LatentFunctionsMixin, compat.CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta
+):
     """Base of the SWSGP estimators."""
 
     _parameter_constraints: dict = {  # noqa: RUF012  scikit-learn's own form
@@ -89,6 +89,17 @@ class BaseSWSGP(compat.CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
     @abstractmethod
     def _likelihood_of(self, attributes):
         """Return (name of the likelihood, number of latent functions)."""
+
+    @abstractmethod
+    def _latent_units(self):
+        """Return (offset, factor of the mean, factor of deviations), numbers or (Q,).
+
+        They take q(f) to the units in which it is reported.
+        """
+
+    @abstractmethod
+    def _has_one_function(self):
+        """Return whether the axis of latent functions is left out of results."""
 
     @abstractmethod
     def _log_density(self, mu, v, targets, attributes):
@@ -432,106 +443,3 @@ class BaseSWSGP(compat.CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
             return {}
         names = [n for n in vars(self) if n.endswith("_") and not n.startswith("_")]
         return {n: getattr(self, n) for n in names if n != "posterior_draws_"}
-
-    def _fitted_model(self, draws=False):
-        """Return (Model, center of X), with S from draws if these are wanted."""
-        attributes = with_draws(vars(self)) if draws else vars(self)
-        return build_model(attributes, self._likelihood_of(attributes), self.dtype)
-
-    @property
-    def feature_importances_(self):
-        """Relevance of each column of X.
-
-        Mean square of the slope of the latent functions' means by the column, in units
-        of `feature_scale_`, over at most 2,000 inducing points. Where the map
-        `metric_` mixes columns, the slope is still that by a column of X.
-
-        Returns
-        -------
-        importances : ndarray of shape (n_features,)
-            Relevances, of sum 1, or zeros for a constant function.
-        """
-        square = self._squared_slopes().mean(axis=0)
-        return square / max(square.sum(), np.finfo(float).tiny)
-
-    @property
-    def feature_importances_std_(self):
-        """Standard errors of `feature_importances_` over rows.
-
-        Returns
-        -------
-        errors : ndarray of shape (n_features,)
-            Standard errors.
-        """
-        square = self._squared_slopes()
-        total = max(square.mean(axis=0).sum(), np.finfo(float).tiny)
-        return square.std(axis=0) / np.sqrt(len(square)) / total
-
-    def _squared_slopes(self):
-        """Return the squared slopes (n, D) of the latent functions' means."""
-        check_is_fitted(self, "inducing_points_")
-        model, _ = self._fitted_model()
-        H = self._active_count(None, len(model.Z))
-        where = self.metric_, self.feature_scale_
-        return squared_slopes(model, *where, H, self._evaluation)
-
-    def _latent(self, X, with_variance, n_neighbors=None):
-        """Return mean and variance (or None), each (n, Q), of q(f) at rows of X."""
-        check_is_fitted(self, "inducing_points_")
-        self._validate_params()  # `set_params` may have changed some since `fit`
-        X = compat.validate(self, X, reset=False)
-        model, center = self._fitted_model(draws=with_variance)
-        H = self._active_count(n_neighbors, len(model.Z))
-        how = with_variance, self._evaluation
-        rows = X, self.metric_, center
-        return prediction.latent_posterior(model, *rows, H, *how)
-
-    @property
-    def _evaluation(self):
-        """How a fitted model is evaluated."""
-        options = {"metric": self.neighbor_metric, "search": self.neighbor_search}
-        return prediction.Evaluation(self.device, self.n_jobs, options)
-
-    def _active_count(self, n_neighbors, M):
-        if n_neighbors is None:
-            return min(self.n_neighbors_, M)
-        count = isinstance(n_neighbors, Integral) and not isinstance(n_neighbors, bool)
-        if not count or n_neighbors < 1:
-            raise ValueError(
-                f"n_neighbors={n_neighbors!r}: expected a positive integer, or None "
-                "for the number used in fit."
-            )
-        return min(int(n_neighbors), M)
-
-    def lower_bound(self, X, y, sample_weight=None):
-        """Return the bound of eq. 11 on given data.
-
-        sum_n [E_q log p(y_n | f_n) - KL(q(u_w) || p(u_w)) / N] with w the inducing
-        points nearest to x_n. The divergence has the weight 1 of the paper, whatever
-        `kl_weight` was in training.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Inputs.
-        y : array-like of shape (n_samples,) or (n_samples, n_outputs)
-            Targets.
-        sample_weight : array-like of shape (n_samples,), default=None
-            Weight of each row.
-
-        Returns
-        -------
-        bound : float
-            Sum over the rows, in nats; for regression of the density of standardised y.
-        """
-        check_is_fitted(self, "inducing_points_")
-        self._validate_params()
-        X, y, weight, rows = self._validate_training(X, y, sample_weight, reset=False)
-        targets, _ = self._encode_targets(y, None, vars(self))
-        model, center = self._fitted_model()
-        targets = targets.astype(self.dtype, copy=False)
-        weight = weight.astype(self.dtype)
-        data = TrainingRows(X, targets, weight, rows).mapped(self.metric_)
-        data = data._replace(center=center)
-        H = self._active_count(None, len(model.Z))
-        return prediction.bound_of(model, data, H, self._evaluation)

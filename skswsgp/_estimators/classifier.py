@@ -201,6 +201,13 @@ class SWSGPClassifier(ClassifierMixin, BaseSWSGP):
         record = self._record_of(n_classes)
         return record.name, record.count_latent(n_classes)
 
+    def _latent_units(self):
+        offset = np.asarray(vars(self).get("prior_mean_", 0.0))
+        return offset, 1.0, np.sqrt(vars(self).get("variance_scale_", 1.0))
+
+    def _has_one_function(self):
+        return self._likelihood_of(vars(self))[1] == 1
+
     def _log_density(self, mu, v, targets, attributes):
         record = self._record_of(max(2, mu.shape[1]))
         return record.log_density(*shifted_and_scaled(mu, v, attributes), targets)

@@ -4,6 +4,7 @@ from numbers import Real
 
 import numpy as np
 from sklearn.base import MultiOutputMixin, RegressorMixin
+from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from skswsgp._estimators.base import BaseSWSGP
@@ -55,8 +56,9 @@ class SWSGPRegressor(MultiOutputMixin, RegressorMixin, BaseSWSGP):
 
     Notes
     -----
-    `kernel_`, `metric_`, `noise_variance_` and the inducing attributes are the whole
-    model: `predict` reads nothing else. An exact Gaussian process with this kernel is
+    `kernel_`, `metric_`, `noise_variance_`, the inducing attributes and, where there
+    are some, `posterior_draws_` are the whole model: `predict` reads nothing else but
+    the scale of y. An exact Gaussian process with this kernel is
     ``GaussianProcessRegressor(kernel_ + WhiteKernel(noise_variance_), optimizer=None)``
     of scikit-learn, fitted to ``X @ metric_`` and standardised y.
 
@@ -119,8 +121,8 @@ class SWSGPRegressor(MultiOutputMixin, RegressorMixin, BaseSWSGP):
         """
         return self._partial_fit(X, y, sample_weight)
 
-    def predict(self, X, return_std=False, n_neighbors=None):
-        """Predict the mean, and the standard deviation, of new observations.
+    def predict(self, X, return_std=False, return_cov=False, n_neighbors=None):
+        """Predict the mean of new observations, and their deviation or covariance.
 
         Parameters
         ----------
@@ -128,6 +130,8 @@ class SWSGPRegressor(MultiOutputMixin, RegressorMixin, BaseSWSGP):
             Inputs.
         return_std : bool, default=False
             Whether to return standard deviations as well.
+        return_cov : bool, default=False
+            Whether to return covariances as well, at most one of the two.
         n_neighbors : int, default=None
             Number of inducing points that a row uses, if not `n_neighbors_`.
 
@@ -137,20 +141,59 @@ class SWSGPRegressor(MultiOutputMixin, RegressorMixin, BaseSWSGP):
             Predictive mean, eq. 13, in the units of y.
         std : ndarray of the same shape
             Standard deviation of an observation whose weight is the mean of the
-            training rows, noise included, in the units of y. The variance of the latent
-            function is std^2 - noise_variance_ y_scale_^2, which can be far too small
-            where S is diagonal: see `covariance`. Only returned if `return_std`.
-        """
-        mu, v = self._latent(X, return_std, n_neighbors)
-        mean = mu * self.y_scale_ + self.y_mean_
-        if not return_std:
-            return self._shape_of_y(mean)
-        std = np.sqrt(v + self.noise_variance_) * self.y_scale_
-        return self._shape_of_y(mean), self._shape_of_y(std)
+            training rows, noise included, in the units of y. Only returned if
+            `return_std`; `latent_mean_and_variance` leaves the noise out.
+        cov : ndarray of shape (n_samples, n_samples) or \
+                (n_samples, n_samples, n_outputs)
+            Covariance of such observations, noise included on the diagonal, which is
+            std^2. Only returned if `return_cov`.
 
-    def _shape_of_y(self, values):
-        """Return (n, Q) as (n,) where y was one-dimensional."""
-        return values if np.ndim(self.y_mean_) else values[:, 0]
+        Raises
+        ------
+        ValueError
+            If the covariances take more than 1 GiB.
+        """
+        if return_std and return_cov:
+            raise ValueError(
+                "return_std and return_cov are both true: expected at most one; the "
+                "standard deviations are the roots of the diagonal of the covariance."
+            )
+        mu, v = self._latent(X, return_std, n_neighbors)
+        mean = self._without_axis(mu * self.y_scale_ + self.y_mean_)
+        if return_std:
+            std = np.sqrt(v + self.noise_variance_) * self.y_scale_
+            return mean, self._without_axis(std)
+        if return_cov:
+            cov = self._latent_covariance(X, n_neighbors)
+            places = np.arange(len(cov))
+            cov[places, places] += self.noise_variance_ * self.y_scale_**2
+            return mean, cov[:, :, 0] if self._has_one_function() else cov
+        return mean
+
+    def sample_y(self, X, n_samples=1, random_state=0):
+        """Draw observations, noise included, at rows of X.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples_X, n_features)
+            Inputs.
+        n_samples : int, default=1
+            Number of draws of all rows.
+        random_state : int, RandomState instance or None, default=0
+            Which draws.
+
+        Returns
+        -------
+        y_samples : ndarray of shape (n_samples_X, n_samples) or \
+                (n_samples_X, n_outputs, n_samples)
+            The functions of `sample_f` with independent noise, in the units of y, for
+            observations whose weight is the mean of the training rows.
+        """
+        rng = check_random_state(random_state)
+        values = self.sample_f(X, n_samples, rng)
+        deviation = np.sqrt(self.noise_variance_) * self.y_scale_
+        noise = rng.standard_normal(values.shape)
+        return values + noise * np.reshape(deviation, (-1, 1))
 
     def _encode_targets(self, y, sample_weight, fitted):
         y = as_numbers(y)
@@ -163,6 +206,12 @@ class SWSGPRegressor(MultiOutputMixin, RegressorMixin, BaseSWSGP):
             mean, scale = np.zeros(y.shape[1:])[()], np.ones(y.shape[1:])[()]
         targets = ((y - mean) / scale).reshape(len(y), -1)
         return targets, {"y_mean_": mean, "y_scale_": scale}
+
+    def _latent_units(self):
+        return self.y_mean_, self.y_scale_, self.y_scale_
+
+    def _has_one_function(self):
+        return np.ndim(self.y_mean_) == 0
 
     def _likelihood_of(self, attributes):
         return self.likelihood, int(np.size(attributes["y_mean_"]))

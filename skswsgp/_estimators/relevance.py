@@ -5,9 +5,7 @@ import numpy as np
 from skswsgp._compiled.threads import max_threads
 from skswsgp._engine.cpu import CpuEngine
 
-MOST_ROWS = (
-    2000  # inducing points at which slopes are computed: some tenths of a second
-)
+MOST_ROWS = 2000  # inducing points with slopes, which take some tenths of a second
 
 
 def squared_slopes(model, metric, scale, n_neighbors, evaluation):

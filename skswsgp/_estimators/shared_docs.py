@@ -54,12 +54,12 @@ covariance : {"auto", "diag", "draws", "full"}, default="auto"
     Covariance S of q(u). "diag" makes the variance of the function too small where
     rows are dense. "full" needs M^2 numbers in the fitted model and its pickle, and
     costs O(M^3) with `solver="natural"`, or O(M H^2) more work a row with "adam".
-    "draws" estimates S from `n_draws` draws from q(u), for a tenth to several times
-    the cost of the rest of a fit; it needs `solver="natural"`. Both need
-    `kl="vecchia"` there. "auto" is "full" for regression while (M^3 + N M H) Q is at
-    most 2.5e10, as with 2,861 rows of one output, unless inducing inputs are trained,
-    and "diag" otherwise. With "adam" it is "full" while S, its moments and gradients
-    fit in 4 MiB, and "diag" beyond.
+    "draws" estimates S from `n_draws` draws from q(u) and needs `solver="natural"`.
+    Both need `kl="vecchia"` there. "auto" with "natural" is, for regression, "full"
+    while (M^3 + N M H) Q is at most 2.5e10, as with 2,861 rows of one output, and
+    "draws" beyond while they fit in 1 GiB; it is "diag" for classes, with
+    `kl="local"`, and where inducing inputs are trained. With "adam" it is "full"
+    while S, its moments and gradients fit in 4 MiB, and "diag" beyond.
 n_draws : int, default=64
     Number of draws with "draws". The relative standard error of a standard deviation
     of the function is 1 / sqrt(2 n_draws), 9 % with 64. Up to so many inducing points

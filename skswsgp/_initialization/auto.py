@@ -1,14 +1,20 @@
 """The values that "auto" and None stand for; some depend on the solver's class."""
 
+import warnings
+
 import numpy as np
 from sklearn.gaussian_process.kernels import ConstantKernel, Matern
 
 from skswsgp._solvers.adam import bytes_of_full_covariance
 from skswsgp._solvers.model import JITTER
+from skswsgp._solvers.progress import callers_level
 
 # Least relative jitter of the natural solver, whose systems are solved to a relative
 # residual of 1e-6 in float64 and 1e-3 in float32
 LEAST_JITTER = {"float64": 1e-10, "float32": 1e-4}
+# Most relative jitter where S is full: its dense systems need no good condition, and
+# means are those of an exact Gaussian process within 1e-5, where they were within 3e-2
+DENSE_JITTER = 1e-8
 
 
 def count_inducing(settings, n_rows, n_features):
@@ -45,32 +51,44 @@ def takes_full_covariance(settings, n_rows, M, H):
 
 
 def takes_draws(settings, M, full):
-    """Return whether S is known from draws; raise ValueError where they would not fit.
+    """Return whether S is known from draws, which it is not where S is `full`.
 
-    With as few inducing points as draws S is `full` instead.
+    Where draws would not fit, "draws" raises ValueError and "auto" warns.
     """
-    if full or settings.covariance != "draws":
+    known = settings.solver.draws and settings.kl == "vecchia"
+    default = settings.covariance == "auto" and settings.likelihood_record.conjugate
+    if full or not known or not (default or settings.covariance == "draws"):
         return False
     size = 8 * M * settings.n_draws * settings.n_latent
     limit = settings.tuning.full_covariance_bytes
-    if size > limit:
-        raise ValueError(
-            f"{settings.n_draws} draws of {M} inducing points and {settings.n_latent} "
-            f"latent functions take {size / 2**30:.1f} GiB: expected at most "
-            f"{limit / 2**30:.1f} GiB; use fewer n_draws, or covariance='diag'."
-        )
-    return True
+    if size <= limit:
+        return True
+    needed = (
+        f"{settings.n_draws} draws of {M} inducing points and {settings.n_latent} "
+        f"latent functions take {size / 2**30:.1f} GiB: expected at most "
+        f"{limit / 2**30:.1f} GiB; use fewer n_draws"
+    )
+    if settings.covariance == "draws":
+        raise ValueError(f"{needed}, or covariance='diag'.")
+    warnings.warn(
+        f"{needed}. S is diagonal, so standard deviations of the function are too "
+        "small.",
+        stacklevel=callers_level(),
+    )
+    return False
 
 
-def natural_jitter(kernel, Z, noise, dtype):
+def natural_jitter(kernel, Z, noise, dtype, full=False):
     """Return the relative jitter for the systems of the natural solver.
 
     It is a tenth of the noise, so that jitter does not replace noise where data have
-    none, but at most that of Adam, which is enough for well-conditioned systems.
+    none, but at most that of Adam, which is enough for well-conditioned systems. Where
+    S is `full`, it is at most DENSE_JITTER.
     """
     variance = np.mean(kernel.diag(Z), dtype=np.float64)
     ratio = 0.1 * np.min(noise) / variance if variance > 0.0 else JITTER
-    return float(np.clip(ratio, LEAST_JITTER[dtype], JITTER))
+    ratio = min(ratio, DENSE_JITTER if full else JITTER)
+    return float(max(ratio, LEAST_JITTER[dtype]))
 
 
 def default_kernel(spread):

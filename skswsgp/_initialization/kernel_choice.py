@@ -187,8 +187,8 @@ class HeldOutChoice:
             if self.is_better(equal, shared):
                 shared = equal
         free = self.learn(shared[0], self.learner.steps, False)
-        order = [free, shared] if self.is_better(free, shared) else [shared, free]
-        self.order = order
+        free_is_better = self.is_better(free, shared)
+        self.order = [free, shared] if free_is_better else [shared, free]
 
     def reduce_columns(self, H, always):
         """Map the columns of a wide table to few, while held-out rows are likelier.

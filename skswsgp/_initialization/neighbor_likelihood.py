@@ -88,7 +88,7 @@ class NeighborProcess:
                     self.engine.load_kriging(batch, n)
                 else:
                     before = columns.points, columns.points[drawn]
-                    self.engine.load_kriging(batch, n, before)
+                    self.engine.load_mapped_kriging(batch, n, before)
             if columns is not None:
                 here = slice(start, start + n)
                 used = np.union1d(batch.active[here], drawn[here])

@@ -97,15 +97,16 @@ def initial_attributes(settings, data, spread, rng):
         "jitter_": JITTER,
     }
     conjugate, solver = settings.likelihood_record.conjugate, settings.solver
+    full = takes_full_covariance(settings, data.n_rows, M, H)
     if conjugate:
         start["noise_variance_"] = fit.noise
         if solver.finds_optimum:
-            start["jitter_"] = natural_jitter(fit.kernel, Z, fit.noise, dtype)
+            jitter = natural_jitter(fit.kernel, Z, fit.noise, dtype, full)
+            start["jitter_"] = jitter
     else:
         start["variance_scale_"] = fit.variance_scale
         variance = mean_prior_variance(fit.kernel, Z)
         start["prior_mean_"] = settings.prior_mean(variance)
-    full = takes_full_covariance(settings, data.n_rows, M, H)
     if fit.posterior is not None:  # of the solver that chose the kernel
         mean, S = fit.posterior(Z)
         S = np.maximum(S, np.finfo(dtype).eps)

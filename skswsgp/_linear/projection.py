@@ -38,7 +38,7 @@ class Projection:
         self.F = np.empty(n)
         self.stored = self._allocate(memory_budget)
         for index in index_blocks(n):
-            rows, variance = self._compute_rows(index)
+            rows, variance = self.compute_rows(index)
             require_finite(rows.A if self._dense else rows.weights)
             self.F[index] = np.maximum(variance, RELATIVE_FLOOR * jitter)
             if self.stored is not None:
@@ -92,9 +92,9 @@ class Projection:
         """Return or yield (index, rows of A) for blocks of the rows."""
         if self.stored is not None:
             return [(slice(None), self.stored)]
-        return ((i, self._compute_rows(i)[0]) for i in index_blocks(self.shape[0]))
+        return ((i, self.compute_rows(i)[0]) for i in index_blocks(self.shape[0]))
 
-    def _compute_rows(self, index):
+    def compute_rows(self, index):
         """Return some rows of A, and of F before its lower limit is applied."""
         X = self.data.block(index)[0]
         if self._factor is None:

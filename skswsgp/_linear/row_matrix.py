@@ -153,88 +153,107 @@ def solve_columns(lists, weights, u):
 
 @njit
 def matvec_groups_chunk(lists, weights, squares, u, c, out):
-    """Set the rows of chunk c of out (n, k) = A u, or A^2 u; k is a multiple of 8."""
-    (n, H), k = lists.shape, u.shape[1]
+    """Set the rows of chunk c of out (G, n, 8) = A u, or A^2 u, for u (G, M, 8)."""
+    n, H = lists.shape
     first, last = threads.chunk_bounds(c, n)
-    for i in range(first, last):
-        for column in range(0, k, BLOCK):
-            gather_columns(lists, weights, squares, i, H, u, column, out, i, column)
+    for g in range(u.shape[0]):
+        columns, result = u[g], out[g]
+        for i in range(first, last):
+            gather_columns(lists, weights, squares, i, H, columns, 0, result, i, 0)
 
 
 @njit_parallel
 def matvec_groups(lists, weights, squares, u, out):
-    """Set out (n, k) = A u, or A^2 u with squared entries; k is a multiple of 8."""
+    """Set out (G, n, 8) = A u, or A^2 u with squared entries, for u (G, M, 8)."""
     for chunk in prange(threads.CHUNKS):
         matvec_groups_chunk(lists, weights, squares, u, np.int64(chunk), out)
 
 
 @njit
-def rmatvec_group(lists, weights, kind, v, u, part, n_parts, column, out, products):
-    """Set 8 columns of out (M, k), see `rmatvec_column`, over a part of the rows.
+def rmatvec_group(lists, weights, kind, v, u, part, n_parts, out, products):
+    """Set out (M, 8), see `rmatvec_column`, over a part of the rows.
 
-    `products` (1, 16) is scratch.
+    v is (n, 8) and u (M, 8); `products` (1, 16) is scratch.
     """
     for j in range(out.shape[0]):
-        for q in range(column, column + BLOCK):
+        for q in range(BLOCK):
             out[j, q] = 0.0
     n, H = lists.shape
     squares = kind == SQUARES
     for i in range(part * n // n_parts, (part + 1) * n // n_parts):
         if kind == NORMAL:
-            gather_columns(lists, weights, False, i, H, u, column, products, 0, 0)
+            gather_columns(lists, weights, False, i, H, u, 0, products, 0, 0)
             for q in range(BLOCK):
-                products[0, q] *= v[i, column + q]
-            scatter_columns(lists, weights, False, i, H, out, column, products, 0, 0)
+                products[0, q] *= v[i, q]
+            scatter_columns(lists, weights, False, i, H, out, 0, products, 0, 0)
         else:
-            scatter_columns(lists, weights, squares, i, H, out, column, v, i, column)
+            scatter_columns(lists, weights, squares, i, H, out, 0, v, i, 0)
 
 
 @njit_parallel
 def rmatvec_groups(lists, weights, kind, v, u, products, partial):
-    """Set partial (n_parts, M, k), see `rmatvec_column`, over each part of the rows.
+    """Set partial (n_parts, G, M, 8), see `rmatvec_column`, over each part of the rows.
 
-    k is a multiple of 8; `products` (n_parts k / 8, 16) is scratch.
+    v is (G, n, 8) and u (G, M, 8); `products` (n_parts G, 16) is scratch.
     """
     n_parts = partial.shape[0]
     for each in prange(products.shape[0]):
         task = np.int64(each)
-        part, column = task % n_parts, BLOCK * (task // n_parts)
+        part, g = task % n_parts, task // n_parts
         rmatvec_group(
-            lists, weights, kind, v, u, part, n_parts, column, partial[part],
+            lists, weights, kind, v[g], u[g], part, n_parts, partial[part, g],
             products[task : task + 1],
         )  # fmt: skip
 
 
 @njit
-def solve_group(lists, weights, u, group, sums):
-    """Solve for columns 8 group to 8 group + 7 of u (M, k) as `solve_vector` does."""
-    last, column = lists.shape[1] - 1, BLOCK * group
+def solve_group(lists, weights, u, sums):
+    """Solve for the eight columns of u (M, 8) as `solve_vector` does.
+
+    `sums` (1, 16) is scratch.
+    """
+    last = lists.shape[1] - 1
     for i in range(lists.shape[0] - 1, -1, -1):  # A' y = u; y_i replaces its u
         own = np.uint64(lists[i, last])
         for q in range(BLOCK):
-            u[own, column + q] /= weights[i, last]
-            sums[group, q] = -u[own, column + q]
-        scatter_columns(lists, weights, False, i, last, u, column, sums, group, 0)
+            u[own, q] /= weights[i, last]
+            sums[0, q] = -u[own, q]
+        scatter_columns(lists, weights, False, i, last, u, 0, sums, 0, 0)
     for i in range(lists.shape[0]):  # A x = y
         own = np.uint64(lists[i, last])
-        gather_columns(lists, weights, False, i, last, u, column, sums, group, 0)
+        gather_columns(lists, weights, False, i, last, u, 0, sums, 0, 0)
         for q in range(BLOCK):
-            y = u[own, column + q]
-            u[own, column + q] = (y - sums[group, q]) / weights[i, last]
+            u[own, q] = (u[own, q] - sums[0, q]) / weights[i, last]
 
 
 @njit_parallel
 def solve_groups(lists, weights, u, sums):
-    """Replace u (M, k), k a multiple of 8, by (A' A)^-1 u; `sums` is scratch."""
+    """Replace u (G, M, 8) by (A' A)^-1 u; `sums` (G, 16) is scratch."""
     for group in prange(sums.shape[0]):
-        solve_group(lists, weights, u, np.int64(group), sums)
+        g = np.int64(group)
+        solve_group(lists, weights, u[g], sums[g : g + 1])
 
 
 def in_groups(u):
-    """Return a copy of u (n, k) with columns of zeros up to a multiple of 8 columns."""
+    """Return a copy of u (n, k) in groups of 8 columns, (G, n, 8), filled with zeros.
+
+    Eight numbers are a cache line. Groups lie apart, because lines at equal distances
+    of many bytes would share few places of a cache.
+    """
     n, k = u.shape
-    out = np.zeros((n, -(-k // BLOCK) * BLOCK))
-    out[:, :k] = u
+    out = np.zeros((-(-k // BLOCK), n, BLOCK))
+    for g, group in enumerate(out):
+        columns = u[:, g * BLOCK : (g + 1) * BLOCK]
+        group[:, : columns.shape[1]] = columns
+    return out
+
+
+def out_of_groups(groups, k):
+    """Return groups (G, n, 8) of columns as one array (n, k)."""
+    out = np.empty((groups.shape[1], k))
+    for g, group in enumerate(groups):
+        columns = out[:, g * BLOCK : (g + 1) * BLOCK]
+        columns[:] = group[:, : columns.shape[1]]
     return out
 
 
@@ -287,9 +306,9 @@ class SparseRowMatrix(NamedTuple):
         n, k = len(self.lists), u.shape[1]
         if k >= LEAST_GROUPED:
             u = in_groups(u)
-            out = np.empty((n, u.shape[1]))
+            out = np.empty((len(u), n, BLOCK))
             self._run(matvec_groups, threads.CHUNKS, squares, u, out)
-            return out[:, :k]
+            return out_of_groups(out, k)
         out = np.empty((k, n))
         for column, result in zip(np.ascontiguousarray(u.T), out, strict=True):
             self._run(matvec_column, threads.CHUNKS, squares, column, result)
@@ -322,9 +341,8 @@ class SparseRowMatrix(NamedTuple):
         k = u.shape[1]
         if k >= LEAST_GROUPED:
             u = in_groups(u)
-            sums = scratch(u.shape[1] // BLOCK)
-            self._run(solve_groups, len(sums), u, sums)
-            return u[:, :k]
+            self._run(solve_groups, len(u), u, scratch(len(u)))
+            return out_of_groups(u, k)
         out = np.array(u.T, order="C")
         self._run(solve_columns, k, out)
         return out.T
@@ -334,12 +352,11 @@ class SparseRowMatrix(NamedTuple):
         if k >= LEAST_GROUPED:
             v = in_groups(v)
             u = in_groups(u) if kind == NORMAL else v
-            n_groups = v.shape[1] // BLOCK
-            n_parts = max(1, MAX_ROW_PARTS // n_groups)
-            partial = np.empty((n_parts, self.n_columns, v.shape[1]))
-            products = scratch(n_parts * n_groups)
+            n_parts = max(1, MAX_ROW_PARTS // len(v))
+            partial = np.empty((n_parts, len(v), self.n_columns, BLOCK))
+            products = scratch(n_parts * len(v))
             self._run(rmatvec_groups, len(products), kind, v, u, products, partial)
-            return reduce(np.add, partial)[:, :k]
+            return out_of_groups(reduce(np.add, partial), k)
         out = np.empty((k, self.n_columns))
         partial = np.empty((threads.CHUNKS, self.n_columns))
         columns = np.ascontiguousarray(v.T), np.ascontiguousarray(u.T)

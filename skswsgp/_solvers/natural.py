@@ -23,11 +23,11 @@ from skswsgp._linear.conjugate_gradients import solve_systems
 from skswsgp._linear.projection import Projection, mean_prior_variance
 from skswsgp._neighbors.lists import NeighborTracker, TrackedSearch
 from skswsgp._solvers.data import center_rows, memory_budget
+from skswsgp._solvers.draws import PosteriorSampler
 from skswsgp._solvers.priors import make_local_prior, make_vecchia_prior
 from skswsgp._solvers.solver import Solver
 
 DAMPING = 0.7  # longest natural-gradient step of the sites; 1 would be undamped
-DRAWS_TOGETHER = 8  # least number of draws that are solved at once: those of a group
 LEAST_STEP = 0.05  # length at which halving stops and the sites stay as they were
 GROWTH = 1.4  # factor of the step after a round that improved the bound
 MAX_ROUNDS = 20  # rounds; most fits converge in fewer than ten
@@ -206,88 +206,44 @@ class NaturalSolver(Solver):
         prior if they do not. The preconditioner that was used last comes first, and in
         the first solve the prior does if most points depend on it almost alone.
         """
-        model, prior = self.engine.model, self.prior
-        prior_diagonal = model.kl_weight * prior.precision[:, None]
-        diagonal = self._diagonal()
+        model, prior, rows = self.engine.model, self.prior, self.rows
+        beta, w = model.kl_weight, self.site_precision
+        prior_diagonal = beta * prior.precision[:, None]
+        diagonal = rows.rmatvec(w, squares=True) + prior_diagonal  # (M, Q)
+        used = prior.share > 0.0  # no row uses the other points
+        diagonal[~used] = 1.0
         if self.prior_first is None:
             fraction = np.median(prior_diagonal / diagonal)
             self.prior_first = prior.solvable and bool(fraction > self.tuning.weak_data)
-        m = model.m.astype(np.float64)
-        right = self.rows.rmatvec(self.site_precision_mean)
-        solved = self._solve_systems(m, right, np.arange(m.shape[1]), self.accuracy)
-        model.m[:] = m
-        used = prior.share > 0.0
-        share = prior.share[used, None]
-        model.s[used] = model.kl_weight * share / diagonal[used]
-        return solved
-
-    def _diagonal(self):
-        """Return the diagonals (M, Q) of B = A' W A + beta P, 1 for an unused point."""
-        prior_diagonal = self.engine.model.kl_weight * self.prior.precision[:, None]
-        diagonal = self.rows.rmatvec(self.site_precision, squares=True) + prior_diagonal
-        diagonal[self.prior.share == 0.0] = 1.0
-        return diagonal
-
-    def _solve_systems(self, x, right, functions, accuracy):
-        """Solve B x = right, B = A' W A + beta P; return whether all have converged.
-
-        x and `right` are (M, k). A column belongs to the latent function with its
-        number in `functions` (k,). The preconditioner that was used last comes first.
-        """
-        prior, rows, beta = self.prior, self.rows, self.engine.model.kl_weight
-        w, diagonal = self.site_precision, self._diagonal()
 
         def matvec(u, which):
-            data = rows.normal_matvec(w[:, functions[which]], u)
-            return data + beta * prior.matvec(u)
+            return rows.normal_matvec(w[:, which], u) + beta * prior.matvec(u)
 
         def precondition(u, which):
-            if self.prior_first:
-                return prior.solve(u)
-            return u / diagonal[:, functions[which]]
+            return prior.solve(u) if self.prior_first else u / diagonal[:, which]
 
-        left = np.arange(len(functions))
+        m, right = model.m.astype(np.float64), rows.rmatvec(self.site_precision_mean)
+        left = np.arange(m.shape[1])
         for steps in (self.tuning.first_cg_steps, self.tuning.most_cg_steps):
-            limits = accuracy, steps
-            left = solve_systems(x, left, right, matvec, precondition, *limits)
+            limits = self.accuracy, steps
+            left = solve_systems(m, left, right, matvec, precondition, *limits)
             if len(left) == 0:
                 break
             self.prior_first = prior.solvable and not self.prior_first
+        model.m[:] = m
+        model.s[used] = (beta * prior.share[:, None] / diagonal)[used]
         return len(left) == 0
 
     @np.errstate(all="ignore")  # results are checked
     def draw(self, n_draws, rng):
         """Return draws of u - m from the optimal q(u), (M, n_draws, Q), or None.
 
-        None stands for draws that could not be solved for.
-
         Their covariance is beta B^-1, all of it, where `_solve` keeps its diagonal.
-        With the factor R of the prior, P = R' R, and standard normal e, a draw is the
-        solution u of
-
-            B u = sqrt(beta) (A' W^1/2 e_1 + sqrt(beta) R' e_2).
+        None stands for draws that could not be solved for.
         """
-        beta, (n, M) = self.engine.model.kl_weight, self.rows.shape
-        Q = self.site_precision.shape[1]
-        u = np.empty((M, n_draws, Q))
-        # six arrays of M numbers and two of n for each draw
-        size = memory_budget() // (8 * (6 * M + 2 * n))
-        size = max(DRAWS_TOGETHER, size // DRAWS_TOGETHER * DRAWS_TOGETHER)
-        for q in range(Q):
-            root = np.sqrt(self.site_precision[:, [q]])
-            for first in range(0, n_draws, size):
-                k = min(size, n_draws - first)
-                e = rng.standard_normal((k, n + M)).T  # the same in blocks of any size
-                data = self.rows.rmatvec(root * e[:n])
-                prior = self.prior.rows.rmatvec(np.ascontiguousarray(e[n:]))
-                right = np.sqrt(beta) * (data + np.sqrt(beta) * prior)
-                x, functions = np.zeros((M, k)), np.full(k, q)
-                accuracy = self.tuning.draw_tolerance
-                solved = self._solve_systems(x, right, functions, accuracy)
-                if not solved or not np.isfinite(x).all():
-                    return None
-                u[:, first : first + k, q] = x
-        return u
+        w = self.site_precision / self.engine.model.kl_weight
+        sampler = PosteriorSampler(self.rows, self.prior, w, self.order, self.tuning)
+        return sampler.draw(n_draws, rng)
 
     def _solve_full(self):
         """Set m and a full S = beta B^-1 = L L', where B = A' W A + beta P.

@@ -175,15 +175,22 @@ def test_auto_covariance_counts_the_rows(few_steps, tune):
         assert model.fit(X[:n], y[:n]).inducing_covariance_.ndim == ndim
 
 
-@pytest.mark.parametrize(
-    "limit",
-    [{"full_work": 2 * 60**3 - 1}, {"full_covariance_bytes": 8 * 60 * 60}],
-    ids=str,
-)
-def test_auto_covariance_is_diagonal_beyond_its_limits(limit, tune, few_steps):
-    tune(**limit)
+def test_auto_covariance_is_from_draws_beyond_its_limits(tune, few_steps):
     X, y = small_data(n=60)
+    tune(full_work=2 * 60**3 - 1)
     model = SWSGPRegressor(random_state=0).fit(X, y)
+    assert model.inducing_covariance_.ndim == 1
+    assert model.posterior_draws_.shape == (60, 64)
+    for covariance, kl in (("diag", "auto"), ("auto", "local")):
+        other = SWSGPRegressor(covariance=covariance, kl=kl, random_state=0).fit(X, y)
+        assert not hasattr(other, "posterior_draws_")
+
+
+def test_auto_covariance_is_diagonal_where_draws_do_not_fit(tune, few_steps):
+    X, y = small_data(n=60)
+    tune(full_covariance_bytes=8 * 60 * 60)  # the limit of a full S counts gradients
+    with pytest.warns(UserWarning, match="64 draws of 60 inducing points and 1 latent"):
+        model = SWSGPRegressor(random_state=0).fit(X, y)
     assert model.inducing_covariance_.ndim == 1
     assert not hasattr(model, "posterior_draws_")
 

@@ -80,7 +80,7 @@ def test_derivatives_by_a_map_equal_differences(kernel, Q, rng):
     Z, X, D = model.Z.copy(), batch.X.copy(), batch.X.shape[1]
     n, start = len(X), np.eye(D) + 0.1 * rng.normal(size=(D, D))
     engine = CpuEngine(model, batch.active.shape[1], 2)
-    engine.load_kriging(batch, n, (Z, X))
+    engine.load_mapped_kriging(batch, n, (Z, X))
 
     def likelihood(entries):
         W = entries.reshape(D, D)

@@ -11,6 +11,7 @@ from sklearn.gaussian_process.kernels import RBF, ConstantKernel, Matern
 from test_natural import make_solver
 
 from skswsgp import SWSGPClassifier, SWSGPRegressor
+from skswsgp._solvers.draws import PosteriorSampler
 from skswsgp._solvers.natural import NaturalSolver
 from skswsgp._solvers.tuning import Tuning
 
@@ -62,6 +63,51 @@ def test_covariance_of_draws_is_that_of_q(H, beta, n_threads, rng):
         assert_allclose(found / unit, S / unit, atol=0.06)  # 6 / sqrt(20,000), 0.01
 
 
+def sampler_of(solver, **tuning):
+    """Return the sampler of a solver that has advanced, and the dense A and R."""
+    tuning = Tuning(draw_tolerance=1e-12, **tuning)
+    w = solver.site_precision / solver.engine.model.kl_weight
+    return PosteriorSampler(solver.rows, solver.prior, w, solver.order, tuning)
+
+
+@pytest.mark.parametrize("n_points", [0, 3, 30])
+@pytest.mark.parametrize("M", [30, 12])
+def test_both_systems_have_the_solution_of_the_dense_one(n_points, M, rng):
+    X = rng.normal(size=(30, 2))
+    solver = make_solver(MATERN, X[:M], 6, X, X[:, 0], beta=0.4)
+    solver.advance(0)
+    sampler = sampler_of(solver, global_points=n_points)
+    sampler.w = sampler.w * rng.uniform(0.0, 2.0, (30, 1))  # as sites have it
+    sampler.w[3] = 0.0
+    A, R = (rows.matvec(np.eye(M)) for rows in (solver.rows, solver.prior.rows))
+    e_1, e_2 = rng.normal(size=(30, 8)), rng.normal(size=(M, 8))
+    right = A.T @ (np.sqrt(sampler.w) * e_1) + R.T @ e_2
+    expected = np.linalg.solve(A.T @ (sampler.w * A) + R.T @ R, right)
+    for solve in (sampler._solve_inducing, sampler._solve_rows):
+        u, left = solve(0, e_1, e_2, 200)
+        assert len(left) == 0
+        assert_allclose(u, expected, rtol=1e-7, atol=1e-9)
+
+
+@pytest.mark.parametrize("weak_data", [0.0, 1.0])
+def test_a_system_that_fails_leaves_the_draws_to_the_other(weak_data, monkeypatch, rng):
+    X = rng.normal(size=(30, 2))
+    solver = make_solver(MATERN, X, 6, X, X[:, 0])
+    solver.advance(0)
+    expected = sampler_of(solver, weak_data=weak_data).draw(8, np.random.RandomState(0))
+    first = "_solve_rows" if weak_data == 0.0 else "_solve_inducing"
+    called = []
+
+    def fails(sampler, q, e_1, e_2, steps):
+        called.append(first)
+        return np.zeros((30, 8)), np.arange(8)
+
+    monkeypatch.setattr(PosteriorSampler, first, fails)
+    found = sampler_of(solver, weak_data=weak_data).draw(8, np.random.RandomState(0))
+    assert called == [first]
+    assert_allclose(found, expected, rtol=1e-7, atol=1e-9)
+
+
 def test_draws_of_classes_use_their_sites(rng):
     Z, X = rng.normal(size=(20, 2)), rng.normal(size=(60, 2))
     y = (X[:, 0] > 0).astype(float)
@@ -81,7 +127,7 @@ def test_draws_of_classes_use_their_sites(rng):
 def test_deviations_are_those_of_a_full_covariance(data, drawn):
     X, y, _ = data
     full = SWSGPRegressor(covariance="full", random_state=0).fit(X[:500], y[:500])
-    assert_allclose(drawn.predict(X), full.predict(X), rtol=1e-4, atol=1e-4)
+    assert_allclose(drawn.predict(X), full.predict(X), atol=1e-2)  # less jitter there
     ratio = np.sqrt(drawn._latent(X, True)[1] / full._latent(X, True)[1])
     assert 0.85 < np.median(ratio) < 1.15
     assert np.quantile(ratio, 0.05) > 0.75
@@ -171,18 +217,14 @@ def test_classes_with_draws_are_less_sure(n_classes, rng):
 
 @pytest.mark.parametrize("interrupted", [False, True])
 def test_draws_that_fail_leave_the_diagonal(interrupted, monkeypatch, data, few_steps):
-    def fails(solver, x, *arguments):
+    def fails(sampler, q, e_1, e_2, steps):
         if interrupted:
             raise KeyboardInterrupt
-        x[:] = np.nan
-        return True
-
-    def draw(solver, *arguments, draw=NaturalSolver.draw):
-        monkeypatch.setattr(NaturalSolver, "_solve_systems", fails)
-        return draw(solver, *arguments)
+        return np.full(e_2.shape, np.nan), []
 
     X, y, _ = data
-    monkeypatch.setattr(NaturalSolver, "draw", draw)
+    for way in ("_solve_inducing", "_solve_rows"):
+        monkeypatch.setattr(PosteriorSampler, way, fails)
     word = "interrupted" if interrupted else "did not converge"
     with pytest.warns(UserWarning, match=word):
         model = SWSGPRegressor(covariance="draws", random_state=0).fit(X[:100], y[:100])

@@ -1,0 +1,94 @@
+"""Random functions whose mean product is the kernel.
+
+A random feature is a function phi with random parameters and E phi(x) phi(z) = k(x, z):
+cos(w'x + b) with w from the spectral density of a stationary kernel (Rahimi and Recht,
+NIPS 2007), a neuron for an arc-cosine kernel (Cho and Saul, NIPS 2009), a linear
+function for a dot product. Products of independent features belong to products of
+kernels, and sums with random signs to sums.
+"""
+
+import numpy as np
+
+from skswsgp._covariance import dot_product, program, stationary
+
+# Degrees of freedom of the spectral density, a multivariate t distribution
+MATERN_DEGREES = {
+    stationary.MATERN12: 1.0,
+    stationary.MATERN32: 3.0,
+    stationary.MATERN52: 5.0,
+}
+ONLY_FUNCTIONS = (
+    "{} has no draws of functions: expected sums, products and integer powers of "
+    "kernels other than WhiteKernel; leave it out, as the likelihood has its own noise."
+)
+
+
+def require_features(kernel):
+    """Raise ValueError for a `program.Kernel` without random features."""
+    powers = kernel.exponent[kernel.code == program.POWER]
+    if (kernel.code == program.WHITE).any():
+        raise ValueError(ONLY_FUNCTIONS.format("a kernel with a WhiteKernel"))
+    if (powers != np.floor(powers)).any():
+        power = powers[powers != np.floor(powers)][0]
+        raise ValueError(ONLY_FUNCTIONS.format(f"a kernel to the power {power:g}"))
+
+
+def random_features(kernel, X, n_features, rng):
+    """Return the values (n, n_features) of independent features at rows of X (n, D).
+
+    What `rng` draws does not depend on X, so equal states give the same functions.
+    """
+    return _features(kernel, len(kernel.code) - 1, X, n_features, rng)
+
+
+def _features(kernel, op, X, n_features, rng):
+    """Return the features of operation `op`."""
+    code, left, right = kernel.code[op], kernel.left[op], kernel.right[op]
+    extra = float(kernel.params[kernel.extra[op]]) if kernel.extra[op] >= 0 else 0.0
+    draw = (n_features, rng)
+    if code == program.CONSTANT:
+        return np.full((len(X), n_features), np.sqrt(extra))
+    if code == program.SCALE:
+        return np.sqrt(extra) * _features(kernel, left, X, *draw)
+    if code == program.SUM:
+        signs = rng.choice([-1.0, 1.0], size=n_features)
+        first = _features(kernel, left, X, *draw)
+        return first + signs * _features(kernel, right, X, *draw)
+    if code == program.PRODUCT:
+        first = _features(kernel, left, X, *draw)
+        return first * _features(kernel, right, X, *draw)
+    if code == program.POWER:
+        factors = range(int(kernel.exponent[op]))
+        return np.prod([_features(kernel, left, X, *draw) for _ in factors], axis=0)
+    scaled = X * kernel.inv_scale[op]
+    if code < dot_product.FIRST_DOT_PRODUCT:
+        return _waves(scaled, _precisions(code, extra, *draw), *draw)
+    if code == dot_product.POLYNOMIAL:
+        factors = range(int(kernel.exponent[op]))
+        return np.prod([_linear(scaled, extra, *draw) for _ in factors], axis=0)
+    neurons = _linear(scaled, extra, *draw)
+    ramp = code == dot_product.ARC_COSINE1
+    return np.sqrt(2.0) * (np.maximum(neurons, 0.0) if ramp else 1.0 * (neurons > 0.0))
+
+
+def _precisions(code, extra, n_features, rng):
+    """Return t (n_features,) with k = E exp(-t r^2 / 2), r the scaled distance."""
+    if code == stationary.RBF:
+        return np.ones(n_features)
+    if code == stationary.RATIONAL_QUADRATIC:
+        return rng.gamma(extra, 1.0 / extra, n_features)
+    degrees = MATERN_DEGREES[code]
+    return degrees / rng.chisquare(degrees, n_features)
+
+
+def _waves(X, precisions, n_features, rng):
+    """Return sqrt(2) cos(w' x + b), w of variance `precisions`, b uniform."""
+    w = rng.standard_normal((X.shape[1], n_features)) * np.sqrt(precisions)
+    b = rng.uniform(0.0, 2.0 * np.pi, n_features)
+    return np.sqrt(2.0) * np.cos(X @ w + b)
+
+
+def _linear(X, bias, n_features, rng):
+    """Return w' x + w_0 bias, w standard normal."""
+    w = rng.standard_normal((X.shape[1], n_features))
+    return X @ w + bias * rng.standard_normal(n_features)

@@ -1,0 +1,235 @@
+"""What a fitted estimator knows of its latent functions, at any rows."""
+
+from contextlib import contextmanager
+from numbers import Integral
+
+import numpy as np
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
+
+from skswsgp._estimators import joint, prediction
+from skswsgp._estimators import sklearn_compat as compat
+from skswsgp._estimators.relevance import squared_slopes
+from skswsgp._linear.columns import mapped
+from skswsgp._linear.projection import Projection
+from skswsgp._solvers.data import TrainingRows, memory_budget
+from skswsgp._solvers.model import build_model, with_draws
+
+
+class LatentFunctionsMixin:
+    """Predictions of latent functions, one row at a time and jointly."""
+
+    def latent_mean_and_variance(self, X, n_neighbors=None):
+        """Predict mean and variance of the latent functions, without noise.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Inputs.
+        n_neighbors : int, default=None
+            Number of inducing points that a row uses, if not `n_neighbors_`.
+
+        Returns
+        -------
+        mean : ndarray of shape (n_samples,) or (n_samples, n_latent)
+            Mean of q(f), eq. 13. For regression in the units of y, one function for
+            each output; for classes on the scale before the link function, one
+            function for two classes and else one for each class.
+        variance : ndarray of the same shape
+            Variance of q(f). It can be far too small where S is diagonal: see
+            `covariance`.
+        """
+        mean, variance = self._latent(X, True, n_neighbors)
+        offset, factor, deviation = self._latent_units()
+        mean, variance = offset + factor * mean, deviation**2 * variance
+        return self._without_axis(mean), self._without_axis(variance)
+
+    def sample_f(self, X, n_samples=1, random_state=0):
+        """Draw latent functions from q(f), and evaluate them at rows of X.
+
+        A draw is one function: calls with the same `random_state`, an integer, evaluate
+        the same functions, at any rows and whatever other rows come along.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples_X, n_features)
+            Inputs.
+        n_samples : int, default=1
+            Number of functions.
+        random_state : int, RandomState instance or None, default=0
+            Which functions are drawn.
+
+        Returns
+        -------
+        values : ndarray of shape (n_samples_X, n_samples) or \
+                (n_samples_X, n_latent, n_samples)
+            Values of the functions, in the units of `latent_mean_and_variance`, whose
+            mean and variance they have. Rows are joined as `joint` predictions are,
+            with correlations of what the inducing values leave open within some 3 %.
+
+        Raises
+        ------
+        ValueError
+            If the kernel holds a WhiteKernel or a power that is no integer.
+
+        Notes
+        -----
+        Pathwise conditioning [1]_ on the H inducing points nearest to each row.
+
+        References
+        ----------
+        .. [1] J. Wilson et al., "Efficiently Sampling Functions from Gaussian Process
+           Posteriors", ICML 2020.
+        """
+        n_samples = count("n_samples", n_samples)
+        rng = check_random_state(random_state)
+        with self._projected(X, memory_budget()) as (rows, mean):
+            deviation = joint.sample_functions(rows, n_samples, rng)
+        offset, factor, spread = self._latent_units()
+        mean = offset + factor * mean
+        values = mean[:, :, None] + np.reshape(spread, (-1, 1)) * deviation
+        return self._without_axis(values)
+
+    @property
+    def feature_importances_(self):
+        """Relevance of each column of X.
+
+        Mean square of the slope of the latent functions' means by the column, in units
+        of `feature_scale_`, over at most 2,000 inducing points. Where the map
+        `metric_` mixes columns, the slope is still that by a column of X.
+
+        Returns
+        -------
+        importances : ndarray of shape (n_features,)
+            Relevances, of sum 1, or zeros for a constant function.
+        """
+        square = self._squared_slopes().mean(axis=0)
+        return square / max(square.sum(), np.finfo(float).tiny)
+
+    @property
+    def feature_importances_std_(self):
+        """Standard errors of `feature_importances_` over rows.
+
+        Returns
+        -------
+        errors : ndarray of shape (n_features,)
+            Standard errors.
+        """
+        square = self._squared_slopes()
+        total = max(square.mean(axis=0).sum(), np.finfo(float).tiny)
+        return square.std(axis=0) / np.sqrt(len(square)) / total
+
+    def lower_bound(self, X, y, sample_weight=None):
+        """Return the bound of eq. 11 on given data.
+
+        sum_n [E_q log p(y_n | f_n) - KL(q(u_w) || p(u_w)) / N] with w the inducing
+        points nearest to x_n. The divergence has the weight 1 of the paper, whatever
+        `kl_weight` was in training.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Inputs.
+        y : array-like of shape (n_samples,) or (n_samples, n_outputs)
+            Targets.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weight of each row.
+
+        Returns
+        -------
+        bound : float
+            Sum over the rows, in nats; for regression of the density of standardised y.
+        """
+        check_is_fitted(self, "inducing_points_")
+        self._validate_params()
+        X, y, weight, rows = self._validate_training(X, y, sample_weight, reset=False)
+        targets, _ = self._encode_targets(y, None, vars(self))
+        model, center = self._fitted_model()
+        targets = targets.astype(self.dtype, copy=False)
+        weight = weight.astype(self.dtype)
+        data = TrainingRows(X, targets, weight, rows).mapped(self.metric_)
+        data = data._replace(center=center)
+        H = self._active_count(None, len(model.Z))
+        return prediction.bound_of(model, data, H, self._evaluation)
+
+    def _squared_slopes(self):
+        """Return the squared slopes (n, D) of the latent functions' means."""
+        check_is_fitted(self, "inducing_points_")
+        model, _ = self._fitted_model()
+        H = self._active_count(None, len(model.Z))
+        where = self.metric_, self.feature_scale_
+        return squared_slopes(model, *where, H, self._evaluation)
+
+    def _fitted_model(self, draws=False):
+        """Return (Model, center of X), with S from draws if these are wanted."""
+        attributes = with_draws(vars(self)) if draws else vars(self)
+        return build_model(attributes, self._likelihood_of(attributes), self.dtype)
+
+    def _latent_covariance(self, X, n_neighbors=None):
+        """Return the covariance (n, n, Q) of q(f) at rows of X, in units of deviations.
+
+        Raises ValueError where it would not fit in memory.
+        """
+        with self._projected(X, 0, n_neighbors) as (rows, _):
+            (n, _), Q = rows.shape, rows.engine.model.m.shape[1]
+            size, limit = 8 * n**2 * Q, self._tuning.full_covariance_bytes
+            if size > limit:
+                raise ValueError(
+                    f"return_cov=True for {n} rows and {Q} latent functions takes "
+                    f"{size / 2**30:.1f} GiB: expected at most {limit / 2**30:.1f} "
+                    "GiB; pass fewer rows, or use return_std=True or sample_f."
+                )
+            covariance = joint.latent_covariance(rows)
+        return covariance * np.square(self._latent_units()[2])
+
+    @contextmanager
+    def _projected(self, X, memory, n_neighbors=None):
+        """Yield the `Projection` of rows of X, and the mean (n, Q) of q(f) at them."""
+        model, X, center, H = self._model_and_rows(X, n_neighbors, draws=True)
+        X = mapped(X, self.metric_)
+        with self._evaluation.engine(model, H, len(X)) as engine:
+            search = self._evaluation.search(engine)
+            zeros = np.zeros((len(X), 1), model.Z.dtype)
+            data = TrainingRows(X, zeros, zeros[:, 0], center=center)
+            rows = Projection(
+                engine, self.kernel_, data, lambda _, block: search(block), memory
+            )
+            yield rows, rows.matvec(model.m.astype(np.float64))
+
+    def _without_axis(self, values):
+        """Return (n, Q, ...) without its second axis where there is one function."""
+        return values[:, 0] if self._has_one_function() else values
+
+    def _model_and_rows(self, X, n_neighbors, draws):
+        """Return the `Model`, validated X, the center of the model, and H."""
+        check_is_fitted(self, "inducing_points_")
+        self._validate_params()  # `set_params` may have changed some since `fit`
+        X = compat.validate(self, X, reset=False)
+        model, center = self._fitted_model(draws)
+        return model, X, center, self._active_count(n_neighbors, len(model.Z))
+
+    def _latent(self, X, with_variance, n_neighbors=None):
+        """Return mean and variance (or None), each (n, Q), of q(f) at rows of X."""
+        model, X, center, H = self._model_and_rows(X, n_neighbors, with_variance)
+        how = with_variance, self._evaluation
+        rows = X, self.metric_, center
+        return prediction.latent_posterior(model, *rows, H, *how)
+
+    @property
+    def _evaluation(self):
+        """How a fitted model is evaluated."""
+        options = {"metric": self.neighbor_metric, "search": self.neighbor_search}
+        return prediction.Evaluation(self.device, self.n_jobs, options)
+
+    def _active_count(self, n_neighbors, M):
+        if n_neighbors is None:
+            return min(self.n_neighbors_, M)
+        otherwise = ", or None for the number used in fit"
+        return min(count("n_neighbors", n_neighbors, otherwise), M)
+
+
+def count(name, value, otherwise=""):
+    """Return an argument that must be a positive integer; raise ValueError if not."""
+    if not isinstance(value, Integral) or isinstance(value, bool) or value < 1:
+        raise ValueError(f"{name}={value!r}: expected a positive integer{otherwise}.")
+    return int(value)

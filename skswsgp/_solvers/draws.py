@@ -1,0 +1,121 @@
+"""Draws from q(u), whose precision is sparse where its covariance is large.
+
+Let W = diag(w) be the site precisions of a latent function, divided by the weight of
+the divergence, and R the factor of the prior precision, P = R' R. The covariance of
+q(u) is (A' W A + P)^-1, and with standard normal e a draw of u - m solves
+
+    (A' W A + P) u = A' W^1/2 e_1 + R' e_2.
+
+Its matrix is almost diagonal where the data determine each inducing value. Where they
+do not, the rows have the better system, in which noise hides what makes P^-1 hard to
+invert. With a draw v = P^-1 R' e_2 from the prior the same u is (Matheron's rule)
+
+    u = v + P^-1 A' W^1/2 z,   (I + W^1/2 A P^-1 A' W^1/2) z = e_1 - W^1/2 A v.
+"""
+
+import numpy as np
+
+from skswsgp._covariance.compile import updated_kernel
+from skswsgp._linear.conjugate_gradients import solve_systems
+from skswsgp._linear.nystrom import NystromPreconditioner
+from skswsgp._linear.projection import mean_prior_variance
+from skswsgp._solvers.data import memory_budget
+
+LEAST_DRAWS = 8  # least number of draws that are solved for at once, a group of columns
+BYTES = 8  # of a number
+
+
+class PosteriorSampler:
+    """Draws of u - m for a model of the natural solver.
+
+    `rows` is the `Projection` of the n rows, `prior` a `VecchiaPrior` of the M inducing
+    values in an `order`, and w (n, Q) the precisions above.
+    """
+
+    def __init__(self, rows, prior, w, order, tuning):
+        self.rows, self.prior, self.w, self.order = rows, prior, w, order
+        self.tuning, self.nystrom = tuning, None
+        self.diagonal = rows.rmatvec(w, squares=True) + prior.precision[:, None]
+
+    def draw(self, n_draws, rng):
+        """Return draws (M, n_draws, Q), or None where they could not be solved for."""
+        (n, M), Q = self.rows.shape, self.w.shape[1]
+        u = np.empty((M, n_draws, Q))
+        # at most eight arrays of M and eight of n numbers for each draw
+        size = memory_budget() // (8 * BYTES * (M + n)) // LEAST_DRAWS * LEAST_DRAWS
+        size = max(LEAST_DRAWS, size)
+        for q in range(Q):
+            for first in range(0, n_draws, size):
+                k = min(size, n_draws - first)
+                e = rng.standard_normal((k, n + M)).T  # the same in blocks of any size
+                part = self._solve(q, e[:n], np.ascontiguousarray(e[n:]))
+                if part is None:
+                    return None
+                u[:, first : first + k, q] = part
+        return u
+
+    def _solve(self, q, e_1, e_2):
+        """Return u (M, k) for latent function q, or None."""
+        ways = [self._solve_inducing, self._solve_rows]
+        fraction = np.median(self.prior.precision / self.diagonal[:, q])
+        if fraction > self.tuning.weak_data:
+            ways.reverse()
+        for way in ways:
+            try:
+                u, left = way(q, e_1, e_2, self.tuning.first_cg_steps)
+            except FloatingPointError:  # no factor of the preconditioner
+                continue
+            if len(left) == 0 and np.isfinite(u).all():
+                return u
+        return None
+
+    def _solve_inducing(self, q, e_1, e_2, steps):
+        """Solve for u itself; return it and the systems that are left."""
+        w, diagonal = self.w[:, [q]], self.diagonal[:, [q]]
+        right = self.rows.rmatvec(np.sqrt(w) * e_1) + self.prior.rows.rmatvec(e_2)
+
+        def multiply(u, _):
+            data = self.rows.normal_matvec(np.broadcast_to(w, (len(w), u.shape[1])), u)
+            return data + self.prior.matvec(u)
+
+        def precondition(u, _):
+            return u / diagonal
+
+        u = np.zeros_like(right)
+        return u, self._conjugate_gradients(u, right, multiply, precondition, steps)
+
+    def _solve_rows(self, q, e_1, e_2, steps):
+        """Solve for the rows' z; return u and the systems that are left."""
+        root, prior = np.sqrt(self.w[:, [q]]), self.prior
+        if self.nystrom is None:
+            self.nystrom = self._make_nystrom()
+        self.nystrom.factorise(self.w[:, q])
+
+        def from_rows(z):  # P^-1 A' W^1/2 z
+            return prior.solve(self.rows.rmatvec(root * z))
+
+        def multiply(z, _):
+            return z + root * self.rows.matvec(from_rows(z))
+
+        def precondition(z, _):
+            return self.nystrom.solve(z)
+
+        v = prior.solve(prior.rows.rmatvec(e_2))
+        right = e_1 - root * self.rows.matvec(v)
+        z = np.zeros_like(right)
+        left = self._conjugate_gradients(z, right, multiply, precondition, steps)
+        return v + from_rows(z), left
+
+    def _conjugate_gradients(self, x, right, multiply, precondition, steps):
+        systems, tolerance = np.arange(x.shape[1]), self.tuning.draw_tolerance
+        limits = tolerance, steps
+        return solve_systems(x, systems, right, multiply, precondition, *limits)
+
+    def _make_nystrom(self):
+        """Return the preconditioner of the rows' system, within half of the memory."""
+        rows, model, n = self.rows, self.rows.engine.model, self.rows.shape[0]
+        most = min(self.tuning.global_points, memory_budget() // (2 * BYTES * n))
+        Z = model.Z[self.order[: max(1, most)]].astype(np.float64)
+        kernel = updated_kernel(rows.kernel, model.params)
+        jitter = model.jitter * mean_prior_variance(kernel, Z)
+        return NystromPreconditioner(kernel, Z, rows.data, rows.F, jitter)

@@ -1,0 +1,67 @@
+"""Random features: their mean product is the kernel."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+from sklearn.gaussian_process.kernels import (
+    RBF,
+    ConstantKernel,
+    DotProduct,
+    Matern,
+    RationalQuadratic,
+    WhiteKernel,
+)
+
+from skswsgp._covariance.compile import compile_kernel
+from skswsgp._covariance.random_features import random_features, require_features
+from skswsgp.kernels import ArcCosine, Polynomial
+
+N = 40_000
+KERNELS = [
+    ConstantKernel(2.0),
+    RBF([0.5, 2.0]),
+    Matern([0.5, 2.0], nu=0.5),
+    Matern([0.5, 2.0], nu=1.5),
+    Matern(0.7, nu=2.5),
+    RationalQuadratic(0.8, alpha=0.7),
+    DotProduct(0.5),
+    Polynomial(degree=2, length_scale=[1.0, 2.0], sigma_0=0.5),
+    ArcCosine(order=0, length_scale=[1.0, 2.0], sigma_0=0.5),
+    ArcCosine(order=1, sigma_0=0.5),
+    3.0 * RBF(0.5) + DotProduct(0.3),
+    RBF(0.5) * DotProduct(0.3),
+    Matern(1.0, nu=1.5) ** 2,
+]
+
+
+@pytest.mark.parametrize("kernel", KERNELS, ids=str)
+def test_mean_product_is_the_kernel(kernel, rng):
+    X = rng.normal(size=(6, 2))
+    struct = compile_kernel(kernel, 2, np.float64).struct
+    phi = random_features(struct, X, N, np.random.RandomState(0))
+    assert phi.shape == (6, N)
+    products = phi[:, None] * phi[None]
+    error = products.std(axis=2) / np.sqrt(N)
+    assert_allclose(products.mean(axis=2), kernel(X), atol=5 * error.max() + 1e-9)
+
+
+@pytest.mark.parametrize("kernel", KERNELS, ids=str)
+def test_features_are_functions(kernel, rng):
+    X = rng.normal(size=(6, 2))
+    struct = compile_kernel(kernel, 2, np.float64).struct
+    together = random_features(struct, X, 5, np.random.RandomState(0))
+    part = random_features(struct, X[4:], 5, np.random.RandomState(0))
+    assert_allclose(part, together[4:], rtol=1e-12)
+    assert np.isfinite(together).all()
+
+
+@pytest.mark.parametrize("kernel", [RBF() + WhiteKernel(), RBF() ** 1.5], ids=str)
+def test_kernels_without_features_are_refused(kernel):
+    struct = compile_kernel(kernel, 2, np.float64).struct
+    with pytest.raises(ValueError, match="has no draws of functions: expected"):
+        require_features(struct)
+
+
+def test_kernels_with_features_are_not_refused():
+    for kernel in KERNELS:
+        require_features(compile_kernel(kernel, 2, np.float64).struct)

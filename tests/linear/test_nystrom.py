@@ -1,0 +1,43 @@
+"""The preconditioner from a few points, against its dense formula."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+from sklearn.gaussian_process.kernels import RBF, ConstantKernel, DotProduct
+
+from skswsgp._linear.nystrom import NystromPreconditioner
+from skswsgp._solvers.data import TrainingRows
+
+N, JITTER = 1100, 1e-8  # more rows than a block
+
+
+@pytest.fixture
+def data(rng):
+    X = rng.normal(size=(N, 2))
+    return TrainingRows(X, np.zeros((N, 1)), np.ones(N), center=np.zeros(2))
+
+
+@pytest.mark.parametrize("kernel", [ConstantKernel(2.0) * RBF(1.0), DotProduct()])
+def test_solutions_are_those_of_the_dense_approximation(kernel, data, rng):
+    points, F = data.X[:7], rng.uniform(0.0, 0.01, N)
+    w = rng.uniform(0.0, 5.0, N)
+    w[2] = 0.0
+    approximation = NystromPreconditioner(kernel, points, data, F, JITTER)
+    approximation.factorise(w)
+    cross = kernel(data.X, points)
+    inner = kernel(points) + JITTER * np.eye(7)
+    Q = cross @ np.linalg.solve(inner, cross.T)
+    np.fill_diagonal(Q, np.maximum(kernel.diag(data.X) - F, np.diag(Q)))
+    S = np.eye(N) + np.sqrt(w[:, None] * w) * Q
+    r = rng.normal(size=(N, 3))
+    assert_allclose(approximation.solve(r), np.linalg.solve(S, r), atol=1e-7)
+
+
+def test_all_points_give_the_inverse(data, rng):
+    few = data.take(np.arange(40))
+    kernel, w = RBF(1.0), rng.uniform(0.0, 5.0, 40)
+    exact = NystromPreconditioner(kernel, few.inputs, few, np.zeros(40), 1e-12)
+    exact.factorise(w)
+    S = np.eye(40) + np.sqrt(w[:, None] * w) * kernel(few.inputs)
+    r = rng.normal(size=(40, 2))
+    assert_allclose(S @ exact.solve(r), r, atol=1e-6)
