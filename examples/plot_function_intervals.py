@@ -2,10 +2,9 @@
 Intervals of the function itself
 ================================
 
-Where does the function lie, noise aside? Subtract the variance of the noise from the
-variance of a prediction. Such intervals need more than the diagonal of the covariance S
-of the inducing variables. The default takes all of S for tables of up to 2,861 rows,
-and `covariance="draws"` estimates S on longer tables.
+Where does the function lie, noise aside? Such intervals need more than the diagonal of
+the covariance S of the inducing variables. The default takes all of S for tables of up
+to 2,861 rows, and estimates it from draws on longer ones.
 """
 
 import sys
@@ -31,9 +30,8 @@ truth = np.sin(3 * grid)
 def intervals(covariance):
     """Return mean and standard deviation of the function on the grid."""
     model = SWSGPRegressor(covariance=covariance, random_state=0).fit(X, y)
-    mean, std = model.predict(grid[:, None], return_std=True)
-    noise_variance = model.noise_variance_ * model.y_scale_**2
-    return mean, np.sqrt(std**2 - noise_variance)
+    mean, variance = model.latent_mean_and_variance(grid[:, None])
+    return mean, np.sqrt(variance)
 
 
 figure, axes = plt.subplots(1, 2, figsize=(9, 3.6), sharey=True, layout="constrained")
