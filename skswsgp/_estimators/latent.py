@@ -7,12 +7,12 @@ import numpy as np
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from skswsgp._estimators import joint, prediction
+from skswsgp._estimators import gradient, joint, prediction
 from skswsgp._estimators import sklearn_compat as compat
 from skswsgp._estimators.relevance import squared_slopes
 from skswsgp._linear.columns import mapped
 from skswsgp._linear.projection import Projection
-from skswsgp._solvers.data import TrainingRows, memory_budget
+from skswsgp._solvers.data import TrainingRows, center_rows, memory_budget
 from skswsgp._solvers.model import build_model, with_draws
 
 
@@ -90,6 +90,48 @@ class LatentFunctionsMixin:
         values = mean[:, :, None] + np.reshape(spread, (-1, 1)) * deviation
         return self._without_axis(values)
 
+    def predict_gradient(self, X, return_std=False):
+        """Predict the derivatives of the latent functions by the columns of X.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Inputs.
+        return_std : bool, default=False
+            Whether to return standard deviations as well, which take some
+            milliseconds a row.
+
+        Returns
+        -------
+        gradient : ndarray of shape (n_samples, n_features) or \
+                (n_samples, n_latent, n_features)
+            Derivatives of the mean of `latent_mean_and_variance`, while the neighbours
+            of a row stay the same.
+        std : ndarray of the same shape
+            Standard deviations of the derivatives of the latent functions. Only
+            returned if `return_std`.
+
+        Raises
+        ------
+        ValueError
+            If `return_std` and the kernel is so rough that functions have none.
+        """
+        model, X, center, H = self._model_and_rows(X, None, draws=True)
+        if return_std:
+            gradient.require_derivative(model)
+        X = center_rows(mapped(X, self.metric_), center, model.Z.dtype)
+        how = H, self._evaluation
+        slopes, lists = gradient.mean_slopes(model, self.kernel_, X, *how)
+        _, factor, deviation = self._latent_units()
+        slopes = np.reshape(factor, (-1, 1)) * (slopes @ self.metric_.T)
+        if not return_std:
+            return self._without_axis(slopes)
+        covariances = gradient.slope_covariances(model, self.kernel_, X, lists)
+        half = np.einsum("de,nqef->nqdf", self.metric_, covariances)
+        variances = np.einsum("nqdf,df->nqd", half, self.metric_)
+        std = np.reshape(deviation, (-1, 1)) * np.sqrt(np.maximum(variances, 0.0))
+        return self._without_axis(slopes), self._without_axis(std)
+
     @property
     def feature_importances_(self):
         """Relevance of each column of X.
@@ -158,7 +200,7 @@ class LatentFunctionsMixin:
         model, _ = self._fitted_model()
         H = self._active_count(None, len(model.Z))
         where = self.metric_, self.feature_scale_
-        return squared_slopes(model, *where, H, self._evaluation)
+        return squared_slopes(model, self.kernel_, *where, H, self._evaluation)
 
     def _fitted_model(self, draws=False):
         """Return (Model, center of X), with S from draws if these are wanted."""

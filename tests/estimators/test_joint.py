@@ -152,7 +152,7 @@ def test_a_draw_is_smooth_between_and_beyond_rows(model):
 
 def test_draws_of_observations_add_noise(model, data):
     X = data[0][:5]
-    mean, std = model.predict(X, return_std=True)
+    _, std = model.predict(X, return_std=True)
     values = model.sample_y(X, n_samples=20_000)
     assert values.shape == (5, 20_000)
     assert_allclose(values.std(axis=1), std, rtol=0.04)
@@ -218,7 +218,9 @@ def test_unusable_requests(model, data, tune):
     with pytest.raises(ValueError, match="expected at most one; the standard"):
         model.predict(X, return_std=True, return_cov=True)
     for n_samples in (0, 1.5, True):
-        with pytest.raises(ValueError, match="n_samples=.*expected a positive integer"):
+        with pytest.raises(
+            ValueError, match=r"n_samples=.*expected a positive integer"
+        ):
             model.sample_f(X, n_samples)
     white = SWSGPRegressor(RBF() + WhiteKernel(), n_inducing=9, random_state=0)
     with pytest.raises(ValueError, match="WhiteKernel has no draws of functions"):

@@ -12,7 +12,6 @@ from test_natural import make_solver
 
 from skswsgp import SWSGPClassifier, SWSGPRegressor
 from skswsgp._solvers.draws import PosteriorSampler
-from skswsgp._solvers.natural import NaturalSolver
 from skswsgp._solvers.tuning import Tuning
 
 MATERN = ConstantKernel(1.5) * Matern([0.8, 1.5], nu=1.5)
