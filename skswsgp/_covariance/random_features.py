@@ -17,6 +17,7 @@ MATERN_DEGREES = {
     stationary.MATERN32: 3.0,
     stationary.MATERN52: 5.0,
 }
+FARTHEST = 1e12  # length-scales
 ONLY_FUNCTIONS = (
     "{} has no draws of functions: expected sums, products and integer powers of "
     "kernels other than WhiteKernel; leave it out, as the likelihood has its own noise."
@@ -60,7 +61,7 @@ def _features(kernel, op, X, n_features, rng):
     if code == program.POWER:
         factors = range(int(kernel.exponent[op]))
         return np.prod([_features(kernel, left, X, *draw) for _ in factors], axis=0)
-    scaled = X * kernel.inv_scale[op]
+    scaled = X.astype(np.float64) * kernel.inv_scale[op]
     if code < dot_product.FIRST_DOT_PRODUCT:
         return _waves(scaled, _precisions(code, extra, *draw), *draw)
     if code == dot_product.POLYNOMIAL:
@@ -83,6 +84,7 @@ def _precisions(code, extra, n_features, rng):
 
 def _waves(X, precisions, n_features, rng):
     """Return sqrt(2) cos(w' x + b), w of variance `precisions`, b uniform."""
+    X = X.clip(-FARTHEST, FARTHEST)  # beyond, phases are noise anyway
     w = rng.standard_normal((X.shape[1], n_features)) * np.sqrt(precisions)
     b = rng.uniform(0.0, 2.0 * np.pi, n_features)
     return np.sqrt(2.0) * np.cos(X @ w + b)

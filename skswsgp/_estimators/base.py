@@ -18,7 +18,11 @@ from skswsgp._engine.select import make_engine, require_device
 from skswsgp._estimators import prediction
 from skswsgp._estimators import sklearn_compat as compat
 from skswsgp._estimators.latent import LatentFunctionsMixin
-from skswsgp._initialization.auto import takes_draws, takes_full_covariance
+from skswsgp._initialization.auto import (
+    natural_jitter,
+    takes_draws,
+    takes_full_covariance,
+)
 from skswsgp._initialization.kernel_learning import count_learning_rows
 from skswsgp._initialization.start import initial_attributes
 from skswsgp._initialization.statistics import (
@@ -198,6 +202,10 @@ class BaseSWSGP(
             full = takes_full_covariance(settings, data.n_rows, M, H)
             attributes = shape_covariance(attributes, full)
             draws = takes_draws(settings, M, full)
+            if settings.likelihood_record.conjugate:
+                names = "kernel_", "inducing_points_", "noise_variance_"
+                given = (attributes[name] for name in names)
+                attributes["jitter_"] = natural_jitter(*given, self.dtype, full)
         if solver_class.takes_steps:
             attributes["jitter_"] = JITTER
         likelihood = settings.likelihood, settings.n_latent
@@ -395,7 +403,8 @@ class BaseSWSGP(
             return {"posterior_draws_": u if u.shape[2] > 1 else u[:, :, 0]}
         warnings.warn(
             f"the draws from q(u) {why}: the model is kept with covariance='diag', "
-            "whose standard deviations of the function are too small.",
+            "whose standard deviations of the function are too small; dtype='float64' "
+            "or more noise may help, and covariance='diag' says nothing.",
             stacklevel=callers_level(),
         )
         return {}

@@ -12,7 +12,7 @@ ICML 2020), and g is made of random features of the kernel.
 """
 
 import numpy as np
-from scipy.sparse import csr_matrix, vstack
+from scipy.sparse import csr_matrix, issparse, vstack
 
 from skswsgp._compiled.linalg import require_finite
 from skswsgp._compiled.threads import index_blocks, row_blocks
@@ -23,96 +23,120 @@ from skswsgp._linear.projection import mean_prior_variance
 POINTS_AT_ONCE = 512  # columns of covariances that are held at a time
 N_FEATURES = 1024  # random features of a draw, as correlations within 1 / sqrt(1024)
 FEATURES_AT_ONCE = 64  # columns of a product with A
-
-
-def covariance_factor(model):
-    """Return a function that multiplies columns e by L_q, S_q = L_q L_q', and columns.
-
-    The columns (c,) are those of L, which is lower, or diagonal, or from draws.
-    """
-    if model.full:
-        return lambda q, e: model.L[q].astype(np.float64) @ e, model.L.shape[2]
-    deviation = np.sqrt(model.s.astype(np.float64))
-    return lambda q, e: deviation[:, [q]] * e, len(deviation)
+LARGEST_SEED = 2**31 - 1
 
 
 def latent_covariance(rows):
     """Return the covariances (n, n, Q) of the latent functions at rows.
 
     They are A S A' + K_** - A K_Z* - K_*Z A' + A (K_ZZ + jitter I) A', for `rows` the
-    `Projection` of n rows.
+    `Projection` of n rows. All but the first part is scaled to the variances F of the
+    engine, whose jitter may differ from row to row. The peak of memory is some five
+    times an (n, n) array.
     """
-    model, kernel, n = rows.engine.model, rows.kernel, rows.shape[0]
+    model, n = rows.engine.model, rows.shape[0]
+    A, used = weight_matrix(rows)
+    rest = rest_covariance(rows, A, model.Z[used].astype(np.float64))
+    out = np.empty((n, n, model.m.shape[1]))
+    for q in range(out.shape[2]):
+        if model.full:
+            root = A @ model.L[q][used].astype(np.float64)
+        else:
+            deviation = np.sqrt(model.s[used, q].astype(np.float64))
+            root = A.multiply(deviation).tocsr() if issparse(A) else A * deviation
+        known = root @ root.T
+        out[:, :, q] = known.toarray() if issparse(known) else known
+        out[:, :, q] += rest
+    require_finite(out)
+    return out
+
+
+def weight_matrix(rows):
+    """Return the columns of A that some row uses, and their numbers.
+
+    A is an array where every inducing point is a neighbour, else sparse.
+    """
+    parts = []
+    for index in index_blocks(rows.shape[0]):
+        part, _ = rows.compute_rows(index)
+        if hasattr(part, "A"):
+            parts.append(part.A)
+            continue
+        n, H = part.lists.shape
+        places = part.lists.ravel(), np.arange(0, n * H + 1, H)
+        shape = n, rows.shape[1]
+        parts.append(csr_matrix((part.weights.ravel(), *places), shape=shape))
+    if not issparse(parts[0]):
+        return np.concatenate(parts), np.arange(rows.shape[1])
+    A = vstack(parts).tocsc()
+    used = np.flatnonzero(np.diff(A.indptr))
+    return A[:, used].tocsr(), used
+
+
+def rest_covariance(rows, A, Z):
+    """Return the covariance (n, n) of r, for A (n, m) of the inducing points Z."""
+    kernel, n, model = rows.kernel, rows.shape[0], rows.engine.model
     X = rows.data.block(np.arange(n))[0].astype(np.float64)
-    A = vstack([rows_as_csr(rows, block) for block in row_blocks(n)]).tocsc()
-    used = np.flatnonzero(np.diff(A.indptr))  # inducing points of some row
-    A, Z = A[:, used], model.Z[used].astype(np.float64)
     jitter = model.jitter * mean_prior_variance(kernel, model.Z.astype(np.float64))
-    rest = kernel(X) + jitter * (A @ A.T).toarray()
+    rest = kernel(X)
     for block in row_blocks(n, POINTS_AT_ONCE):
         cross = A @ kernel(Z, X[block])
         rest[:, block] -= cross
         rest[block] -= cross.T
-    for block in row_blocks(len(used), POINTS_AT_ONCE):
-        rest += (A[:, block] @ (A @ kernel(Z, Z[block])).T).T
-    covariances = []
-    for q in range(model.m.shape[1]):
-        if model.full:
-            root = A @ model.L[q][used].astype(np.float64)
-            known = root @ root.T
-        else:
-            root = A.multiply(np.sqrt(model.s[used, q].astype(np.float64)))
-            known = (root @ root.T).toarray()
-        covariances.append(rest + known)
-    out = np.stack(covariances, axis=2)
-    require_finite(out)
-    return 0.5 * (out + out.transpose(1, 0, 2))
+    for block in row_blocks(len(Z), POINTS_AT_ONCE):
+        K, places = kernel(Z, Z[block]), np.arange(block.start, block.stop)
+        K[places, places - block.start] = kernel.diag(Z[block]) + jitter
+        rest += (A[:, block] @ (A @ K).T).T
+    rest += rest.T.copy()
+    scale = np.sqrt(rows.F / np.maximum(np.diag(rest), np.finfo(float).tiny))
+    rest *= np.outer(scale, scale)
+    return rest
 
 
-def rows_as_csr(rows, block):
-    """Return rows of A as a sparse matrix of SciPy."""
-    part, _ = rows.compute_rows(np.arange(block.start, block.stop))
-    if hasattr(part, "A"):
-        return csr_matrix(part.A)
-    n, H = part.lists.shape
-    places = part.lists.ravel(), np.arange(0, n * H + 1, H)
-    return csr_matrix((part.weights.ravel(), *places), shape=(n, rows.shape[1]))
+class FunctionDraws:
+    """Draws of functions from q(f), the same for the same state of `rng`.
 
-
-def sample_functions(rows, n_samples, rng):
-    """Return deviations from the mean (n, Q, n_samples) of draws of functions at rows.
-
-    `rows` is the `Projection` of n rows. What `rng` draws does not depend on the rows.
+    What a draw is depends neither on the rows nor on the number of draws.
     """
-    model, n = rows.engine.model, rows.shape[0]
-    Q = model.m.shape[1]
-    require_features(kernel_of(model))
-    Z = model.Z.astype(np.float64)
-    times_factor, n_columns = covariance_factor(model)
-    e = rng.standard_normal((Q, n_columns, n_samples))
-    u = np.concatenate([times_factor(q, e[q]) for q in range(Q)], axis=1)
-    known = rows.matvec(u)
-    # The features give the correlations of r, and F (n,) its variances.
-    rest, square = np.zeros((n, Q * n_samples)), np.zeros((n, 1))
-    for _ in range(0, N_FEATURES, FEATURES_AT_ONCE):
-        seed = rng.randint(2**31 - 1)
-        at_points = features_at(model, Z, seed)
-        part = features_of_rows(rows, seed) - rows.matvec(at_points)
-        square += np.sum(part**2, axis=1, keepdims=True)
-        rest += part @ rng.standard_normal((FEATURES_AT_ONCE, Q * n_samples))
-    rest *= np.sqrt(rows.F[:, None] / np.maximum(square, np.finfo(float).tiny))
-    out = known + rest
-    require_finite(out)
-    return out.reshape(n, Q, n_samples)
 
+    def __init__(self, model, n_samples, rng):
+        require_features(kernel_of(model))
+        self.model, Q = model, model.m.shape[1]
+        n_groups = N_FEATURES // FEATURES_AT_ONCE
+        self.seeds = rng.randint(LARGEST_SEED, size=n_groups)
+        streams = map(np.random.RandomState, rng.randint(LARGEST_SEED, size=n_samples))
+        n_columns = model.L.shape[2] if model.full else len(model.Z)
+        self.u = np.empty((len(model.Z), Q, n_samples))
+        # Coefficients of the features
+        self.c = np.empty((n_groups, FEATURES_AT_ONCE, Q, n_samples))
+        deviation = np.sqrt(model.s.astype(np.float64))
+        for s, stream in enumerate(streams):
+            e = stream.standard_normal((n_columns, Q))
+            for q in range(Q):
+                times = model.L[q].__matmul__ if model.full else deviation[:, q].__mul__
+                self.u[:, q, s] = times(e[:, q])
+            self.c[..., s] = stream.standard_normal(self.c.shape[:-1])
 
-def features_at(model, X, seed):
-    """Return FEATURES_AT_ONCE random features of the kernel at rows of X."""
-    rng = np.random.RandomState(seed)
-    return random_features(kernel_of(model), X, FEATURES_AT_ONCE, rng)
+    def at(self, rows):
+        """Return deviations from the mean (n, Q, n_samples) at rows of a `Projection`.
 
+        The features give the correlations of r, and F (n,) its variances.
+        """
+        (n, _), shape = rows.shape, self.u.shape[1:]
+        rest, square = np.zeros((n, np.prod(shape))), np.zeros((n, 1))
+        Z = self.model.Z.astype(np.float64)
+        for seed, c in zip(self.seeds, self.c, strict=True):
+            blocks = (rows.data.block(index)[0] for index in index_blocks(n))
+            part = np.concatenate([self._features(X, seed) for X in blocks])
+            part -= rows.matvec(self._features(Z, seed))
+            square += np.sum(part**2, axis=1, keepdims=True)
+            rest += part @ c.reshape(FEATURES_AT_ONCE, -1)
+        rest *= np.sqrt(rows.F[:, None] / np.maximum(square, np.finfo(float).tiny))
+        rest += rows.matvec(self.u.reshape(len(self.u), -1))
+        require_finite(rest)
+        return rest.reshape(n, *shape)
 
-def features_of_rows(rows, seed):
-    """Return `features_at` the rows of a `Projection`, block by block."""
-    blocks = (rows.data.block(index)[0] for index in index_blocks(rows.shape[0]))
-    return np.concatenate([features_at(rows.engine.model, X, seed) for X in blocks])
+    def _features(self, X, seed):
+        """Return a group of random features at rows of X."""
+        rng, kernel = np.random.RandomState(seed), kernel_of(self.model)
+        return random_features(kernel, X, FEATURES_AT_ONCE, rng)

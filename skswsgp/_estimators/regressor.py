@@ -121,7 +121,7 @@ class SWSGPRegressor(MultiOutputMixin, RegressorMixin, BaseSWSGP):
         """
         return self._partial_fit(X, y, sample_weight)
 
-    def predict(self, X, return_std=False, return_cov=False, n_neighbors=None):
+    def predict(self, X, return_std=False, return_cov=False, *, n_neighbors=None):
         """Predict the mean of new observations, and their deviation or covariance.
 
         Parameters
@@ -151,26 +151,27 @@ class SWSGPRegressor(MultiOutputMixin, RegressorMixin, BaseSWSGP):
         Raises
         ------
         ValueError
-            If the covariances take more than 1 GiB.
+            If the covariances would take more than 1 GiB; the work takes some five
+            times as much as the result.
         """
         if return_std and return_cov:
             raise ValueError(
                 "return_std and return_cov are both true: expected at most one; the "
                 "standard deviations are the roots of the diagonal of the covariance."
             )
+        cov = self._latent_covariance(X, n_neighbors) if return_cov else None
         mu, v = self._latent(X, return_std, n_neighbors)
         mean = self._without_axis(mu * self.y_scale_ + self.y_mean_)
         if return_std:
             std = np.sqrt(v + self.noise_variance_) * self.y_scale_
             return mean, self._without_axis(std)
         if return_cov:
-            cov = self._latent_covariance(X, n_neighbors)
             places = np.arange(len(cov))
             cov[places, places] += self.noise_variance_ * self.y_scale_**2
             return mean, cov[:, :, 0] if self._has_one_function() else cov
         return mean
 
-    def sample_y(self, X, n_samples=1, random_state=0):
+    def sample_y(self, X, n_samples=1, random_state=0, *, n_neighbors=None):
         """Draw observations, noise included, at rows of X.
 
         Parameters
@@ -181,6 +182,8 @@ class SWSGPRegressor(MultiOutputMixin, RegressorMixin, BaseSWSGP):
             Number of draws of all rows.
         random_state : int, RandomState instance or None, default=0
             Which draws.
+        n_neighbors : int, default=None
+            Number of inducing points that a row uses, if not `n_neighbors_`.
 
         Returns
         -------
@@ -190,7 +193,7 @@ class SWSGPRegressor(MultiOutputMixin, RegressorMixin, BaseSWSGP):
             observations whose weight is the mean of the training rows.
         """
         rng = check_random_state(random_state)
-        values = self.sample_f(X, n_samples, rng)
+        values = self.sample_f(X, n_samples, rng, n_neighbors=n_neighbors)
         deviation = np.sqrt(self.noise_variance_) * self.y_scale_
         noise = rng.standard_normal(values.shape)
         return values + noise * np.reshape(deviation, (-1, 1))

@@ -20,7 +20,6 @@ from skswsgp._initialization.auto import (
     count_inducing,
     count_neighbors,
     default_kernel,
-    natural_jitter,
     takes_full_covariance,
 )
 from skswsgp._initialization.evidence import BOUND_WORK, maximize_bound
@@ -100,9 +99,6 @@ def initial_attributes(settings, data, spread, rng):
     full = takes_full_covariance(settings, data.n_rows, M, H)
     if conjugate:
         start["noise_variance_"] = fit.noise
-        if solver.finds_optimum:
-            jitter = natural_jitter(fit.kernel, Z, fit.noise, dtype, full)
-            start["jitter_"] = jitter
     else:
         start["variance_scale_"] = fit.variance_scale
         variance = mean_prior_variance(fit.kernel, Z)

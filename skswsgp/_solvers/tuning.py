@@ -55,8 +55,8 @@ class Tuning(NamedTuple):
     # follow where data are weak. 200 took twice the steps of 600, and 600 three times
     # as long to factorise.
     global_points: int = 400
-    # Steps of conjugate gradients with one preconditioner, then with the other, and for
-    # draws those with one system, then with the other.
+    # Steps of conjugate gradients with one preconditioner, then with the other. Draws
+    # take at most the first number with each of their two systems.
     first_cg_steps: int = 100
     most_cg_steps: int = 1000
     # Fraction of the diagonal of a system that comes from the prior, for half of its

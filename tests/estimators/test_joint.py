@@ -72,6 +72,34 @@ def test_covariance_is_that_of_the_formula(covariance, H, data, rng):
     assert_allclose(variance, std**2 - noise, rtol=1e-8, atol=1e-12)
 
 
+@pytest.mark.parametrize(
+    "kernel",
+    [
+        RBF(1.0) + WhiteKernel(0.3, "fixed"),
+        DotProduct() ** 2,
+        DotProduct() + RBF(),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("covariance", ["diag", "draws", "full"])
+@pytest.mark.parametrize("H", [9, N])
+def test_other_kernels_keep_the_variances_of_predict(kernel, covariance, H, data, rng):
+    how = {"covariance": covariance, "n_neighbors": H, "random_state": 0}
+    model = SWSGPRegressor(kernel, **how).fit(*data)
+    X = rng.normal(size=(20, 2))
+    _, std = model.predict(X, return_std=True)
+    _, cov = model.predict(X, return_cov=True)
+    assert_allclose(np.sqrt(np.diag(cov)), std, rtol=1e-6)
+    assert np.linalg.eigvalsh(cov).min() > 0.0
+    assert_array_equal(cov, cov.T)
+
+
+def test_a_warm_start_takes_the_jitter_of_its_covariance(data):
+    model = SWSGPRegressor(**FIXED, n_neighbors=9, covariance="diag", warm_start=True)
+    assert model.fit(*data).jitter_ == 1e-4
+    assert model.set_params(covariance="full").fit(*data).jitter_ == 1e-8
+
+
 def test_a_full_model_is_that_of_scikit_learn(data, rng):
     X, y = data
     how = {"n_inducing": N, "n_neighbors": N, "covariance": "full"}
@@ -134,6 +162,8 @@ def test_a_draw_is_one_function(model, rng):
     values = model.sample_f(X, n_samples=3, random_state=7)
     again = model.sample_f(X[::-5], n_samples=3, random_state=7)
     assert_allclose(again, values[::-5], rtol=1e-9, atol=1e-12)
+    first = model.sample_f(X, n_samples=1, random_state=7)
+    assert_allclose(first, values[:, :1], rtol=1e-9, atol=1e-12)
     other = model.sample_f(X, n_samples=3, random_state=8)
     assert np.abs(other - values).max() > 0.01
     rng = np.random.RandomState(7)
@@ -201,7 +231,20 @@ def test_the_number_of_neighbors_of_a_prediction(n_neighbors, model, rng):
     expected, std = model.predict(X, return_std=True, **how)
     assert_allclose(mean, expected, rtol=1e-9)
     assert_allclose(np.sqrt(np.diag(cov)), std, rtol=1e-6)
-    assert_allclose(model.latent_mean_and_variance(X, **how)[0], mean, rtol=1e-9)
+    f_mean, variance = model.latent_mean_and_variance(X, **how)
+    assert_allclose(f_mean, mean, rtol=1e-9)
+    values = model.sample_f(X, 5000, **how)
+    assert_allclose(values.std(axis=1), np.sqrt(variance), rtol=0.06)
+    assert model.sample_y(X, 2, **how).shape == (6, 2)
+
+
+def test_many_rows_are_drawn_in_blocks(model, rng, monkeypatch):
+    X = rng.normal(size=(300, 2))
+    X[17] = 1e160
+    together = model.sample_f(X, 2)
+    monkeypatch.setattr("skswsgp._estimators.latent.ROWS_AT_ONCE", 1)  # M rows then
+    assert_allclose(model.sample_f(X, 2), together, rtol=1e-9, atol=1e-12)
+    assert np.isfinite(together).all()
 
 
 def test_a_dot_product_has_draws(data):

@@ -63,7 +63,7 @@ def test_covariance_of_draws_is_that_of_q(H, beta, n_threads, rng):
 
 
 def sampler_of(solver, **tuning):
-    """Return the sampler of a solver that has advanced, and the dense A and R."""
+    """Return the sampler of a solver that has advanced."""
     tuning = Tuning(draw_tolerance=1e-12, **tuning)
     w = solver.site_precision / solver.engine.model.kl_weight
     return PosteriorSampler(solver.rows, solver.prior, w, solver.order, tuning)
