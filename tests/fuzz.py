@@ -98,7 +98,8 @@ def draw_model(rng, kind):
         "n_neighbors": draw(rng, "auto", params["n_neighbors"]),
         "inducing_points": draw(rng, "kmeans", "random"),
         "optimize_inducing": bool(rng.random() < 0.2),
-        "covariance": draw(rng, "auto", "auto", "diag", "full"),
+        "covariance": draw(rng, "auto", "auto", "diag", "full", "draws"),
+        "n_draws": int(draw(rng, 64, 4)),
         "neighbor_metric": draw(rng, "kernel", "kernel", "euclidean", "random"),
         "neighbor_search": draw(rng, "auto", "auto", "brute", "kd_tree"),
         "kl": draw(rng, "auto", "local"),
@@ -141,6 +142,8 @@ def check(model, X, y, weight):
     else:
         assert values[0].shape == values[1].shape == np.shape(y), "shape"
         assert (values[1] > 0.0).all(), "std is not positive"
+    if not isinstance(model, NearestNeighborGPRegressor):
+        check_joint(fitted, X, values)
     assert joblib.hash((X, y, weight)) == before, "an input changed"
     others = {
         "a pickle": pickle.loads(pickle.dumps(fitted)),
@@ -150,6 +153,26 @@ def check(model, X, y, weight):
     for name, other in others.items():
         for first, second in zip(values, predictions(other, X), strict=True):
             assert np.array_equal(first, second), f"{name} predicts another value"
+
+
+def check_joint(model, X, values):
+    """Raise AssertionError if rows together are not as each of them is alone."""
+    X = np.asarray(X)[:20]
+    mean, variance = model.latent_mean_and_variance(X)
+    assert (variance > 0.0).all(), "a variance is not positive"
+    assert np.isfinite(model.predict_gradient(X)).all(), "gradient"
+    if isinstance(model, SWSGPRegressor):
+        _, cov = model.predict(X, return_cov=True)
+        diagonal = np.sqrt(np.diagonal(cov)).T
+        exact = model.dtype == "float64"
+        std = values[1][:20]
+        np.testing.assert_allclose(diagonal, std, rtol=1e-5 if exact else 5e-2)
+        assert np.array_equal(cov, np.swapaxes(cov, 0, 1)), "not symmetric"
+    if "WhiteKernel" not in str(model.kernel_):
+        functions = model.sample_f(X, 3)
+        assert functions.shape == (*mean.shape, 3), "shape of draws"
+        distance = np.abs(functions - mean[..., None]) / np.sqrt(variance)[..., None]
+        assert (distance < 7.0).all(), "a draw is far from the mean"
 
 
 def too_large(error, model, X):

@@ -244,11 +244,13 @@ class LatentFunctionsMixin:
         with self._evaluation.engine(model, H, len(model.Z)) as engine:
             search = self._evaluation.search(engine)
 
+            def lookup(_, block):
+                return search(block)
+
             def project(X):
                 zeros = np.zeros((len(X), 1), model.Z.dtype)
                 X = mapped(X, self.metric_)
                 data = TrainingRows(X, zeros, zeros[:, 0], center=center)
-                lookup = lambda _, block: search(block)  # noqa: E731
                 return Projection(engine, self.kernel_, data, lookup, memory)
 
             yield project
