@@ -120,7 +120,7 @@ class SWSGPClassifier(ClassifierMixin, BaseSWSGP):
         finally:
             del self._announced_classes
 
-    def predict_proba(self, X, n_neighbors=None):
+    def predict_proba(self, X, *, n_neighbors=None):
         """Predict the probability of each class.
 
         Parameters
@@ -139,7 +139,7 @@ class SWSGPClassifier(ClassifierMixin, BaseSWSGP):
         record = self._record_of(len(self.classes_))
         return record.probabilities(*shifted_and_scaled(mu, v, vars(self)))
 
-    def predict(self, X, n_neighbors=None):
+    def predict(self, X, *, n_neighbors=None):
         """Predict the most probable class.
 
         Parameters
@@ -154,7 +154,7 @@ class SWSGPClassifier(ClassifierMixin, BaseSWSGP):
         label : ndarray of shape (n_samples,)
             Labels.
         """
-        best = self.predict_proba(X, n_neighbors).argmax(axis=1)
+        best = self.predict_proba(X, n_neighbors=n_neighbors).argmax(axis=1)
         return self.classes_[best]
 
     def _encode_targets(self, y, sample_weight, fitted):

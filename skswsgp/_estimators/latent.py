@@ -102,7 +102,7 @@ class LatentFunctionsMixin:
         values += (offset + factor * mean)[:, :, None]
         return self._without_axis(values)
 
-    def predict_gradient(self, X, return_std=False):
+    def predict_gradient(self, X, return_std=False, *, n_neighbors=None):
         """Predict the derivatives of the latent functions by the columns of X.
 
         Parameters
@@ -112,6 +112,8 @@ class LatentFunctionsMixin:
         return_std : bool, default=False
             Whether to return standard deviations as well, which take some
             milliseconds a row.
+        n_neighbors : int, default=None
+            Number of inducing points that a row uses, if not `n_neighbors_`.
 
         Returns
         -------
@@ -128,7 +130,7 @@ class LatentFunctionsMixin:
         ValueError
             If `return_std` and the kernel is so rough that functions have none.
         """
-        model, X, center, H = self._model_and_rows(X, None, draws=True)
+        model, X, center, H = self._model_and_rows(X, n_neighbors, draws=True)
         if return_std:
             gradient.require_derivative(model)
         X = center_rows(mapped(X, self.metric_), center, model.Z.dtype)

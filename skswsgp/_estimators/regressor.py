@@ -190,7 +190,9 @@ class SWSGPRegressor(MultiOutputMixin, RegressorMixin, BaseSWSGP):
         y_samples : ndarray of shape (n_samples_X, n_samples) or \
                 (n_samples_X, n_outputs, n_samples)
             The functions of `sample_f` with independent noise, in the units of y, for
-            observations whose weight is the mean of the training rows.
+            observations whose weight is the mean of the training rows. Outputs are
+            independent of each other. Other rows or another number of draws get other
+            noise for the same `random_state`.
         """
         rng = check_random_state(random_state)
         values = self.sample_f(X, n_samples, rng, n_neighbors=n_neighbors)

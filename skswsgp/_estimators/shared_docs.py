@@ -61,9 +61,10 @@ covariance : {"auto", "diag", "draws", "full"}, default="auto"
     `kl="local"`, and where inducing inputs are trained. With "adam" it is "full"
     while S, its moments and gradients fit in 4 MiB, and "diag" beyond.
 n_draws : int, default=64
-    Number of draws with "draws". The relative standard error of a standard deviation
-    of the function is 1 / sqrt(2 n_draws), 9 % with 64. Up to so many inducing points
-    S is exact.
+    Number of draws, where S comes from draws; elsewhere it has no effect. The relative
+    standard error of a standard deviation of the function is 1 / sqrt(2 n_draws), 9 %
+    with 64, and correlations are within 1 / sqrt(n_draws). Up to so many inducing
+    points "draws" is "full".
 neighbor_metric : {"kernel", "euclidean", "random"}, default="kernel"
     Which inducing points are nearest to a row: those of largest covariance (for
     stationary kernels, of smallest distance in length-scales), those of smallest

@@ -83,6 +83,16 @@ def test_the_slope_of_a_line_is_known_with_its_error(rng):
     assert (std < 0.5).all()
 
 
+def test_the_number_of_neighbors(data, rng):
+    model = SWSGPRegressor(n_neighbors=9, random_state=0).fit(*data)
+    X = rng.normal(size=(4, 2))
+    gradient = model.predict_gradient(X, n_neighbors=N)
+    for i, x in enumerate(X):
+        mean, _ = model.latent_mean_and_variance(around(x, 0), n_neighbors=N)
+        slope = (mean[0] - mean[1]) / (2 * STEP)
+        assert gradient[i, 0] == pytest.approx(slope, rel=1e-3, abs=1e-3)
+
+
 @pytest.mark.parametrize("n_classes", [2, 3])
 def test_classes(n_classes, data):
     X, y = data
