@@ -17,7 +17,9 @@ MATERN_DEGREES = {
     stationary.MATERN32: 3.0,
     stationary.MATERN52: 5.0,
 }
-FARTHEST = 1e12  # length-scales
+# Largest coordinate in length-scales. There a rounding error turns a wave by 1e-4 of a
+# period, and far beyond it phases are infinite.
+FARTHEST = 1e12
 ONLY_FUNCTIONS = (
     "{} has no draws of functions: expected sums, products and integer powers of "
     "kernels other than WhiteKernel; leave it out, as the likelihood has its own noise."
@@ -84,7 +86,7 @@ def _precisions(code, extra, n_features, rng):
 
 def _waves(X, precisions, n_features, rng):
     """Return sqrt(2) cos(w' x + b), w of variance `precisions`, b uniform."""
-    X = X.clip(-FARTHEST, FARTHEST)  # beyond, phases are noise anyway
+    X = X.clip(-FARTHEST, FARTHEST)
     w = rng.standard_normal((X.shape[1], n_features)) * np.sqrt(precisions)
     b = rng.uniform(0.0, 2.0 * np.pi, n_features)
     return np.sqrt(2.0) * np.cos(X @ w + b)

@@ -95,8 +95,8 @@ class BaseSWSGP(
         """Return (name of the likelihood, number of latent functions)."""
 
     @abstractmethod
-    def _latent_units(self):
-        """Return (offset, factor of the mean, factor of deviations), numbers or (Q,).
+    def _latent_units(self, attributes):
+        """Return (offset, factor of the mean, factor of variances), numbers or (Q,).
 
         They take q(f) to the units in which it is reported.
         """
@@ -404,7 +404,7 @@ class BaseSWSGP(
         warnings.warn(
             f"the draws from q(u) {why}: the model is kept with covariance='diag', "
             "whose standard deviations of the function are too small; dtype='float64' "
-            "or more noise may help, and covariance='diag' says nothing.",
+            "may help, and covariance='diag' asks for no draws and does not warn.",
             stacklevel=callers_level(),
         )
         return {}

@@ -137,7 +137,7 @@ class SWSGPClassifier(ClassifierMixin, BaseSWSGP):
         """
         mu, v = self._latent(X, True, n_neighbors)
         record = self._record_of(len(self.classes_))
-        return record.probabilities(*shifted_and_scaled(mu, v, vars(self)))
+        return record.probabilities(*self._in_units(mu, v, vars(self)))
 
     def predict(self, X, *, n_neighbors=None):
         """Predict the most probable class.
@@ -201,16 +201,16 @@ class SWSGPClassifier(ClassifierMixin, BaseSWSGP):
         record = self._record_of(n_classes)
         return record.name, record.count_latent(n_classes)
 
-    def _latent_units(self):
-        offset = np.asarray(vars(self).get("prior_mean_", 0.0))
-        return offset, 1.0, np.sqrt(vars(self).get("variance_scale_", 1.0))
+    def _latent_units(self, attributes):
+        prior_mean = np.asarray(attributes.get("prior_mean_", 0.0), self.dtype)
+        return prior_mean, 1.0, attributes.get("variance_scale_", 1.0)
 
     def _has_one_function(self):
         return self._likelihood_of(vars(self))[1] == 1
 
     def _log_density(self, mu, v, targets, attributes):
         record = self._record_of(max(2, mu.shape[1]))
-        return record.log_density(*shifted_and_scaled(mu, v, attributes), targets)
+        return record.log_density(*self._in_units(mu, v, attributes), targets)
 
     def _stratify(self, y, fraction):
         _, counts = np.unique(y, return_counts=True)
@@ -231,10 +231,3 @@ def distinct_labels(y):
         f"labels of the types {', '.join(types)}: expected labels of one type; "
         "convert them, for example with np.asarray(y, dtype=str)."
     )
-
-
-def shifted_and_scaled(mu, v, attributes):
-    """Return mean and variance (n, n_latent) of f from those of the centred f."""
-    scale = attributes.get("variance_scale_", 1.0)
-    prior_mean = np.asarray(attributes.get("prior_mean_", 0.0), mu.dtype)
-    return mu + prior_mean, scale * v

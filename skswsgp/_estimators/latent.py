@@ -41,8 +41,7 @@ class LatentFunctionsMixin:
             `covariance`.
         """
         mean, variance = self._latent(X, True, n_neighbors)
-        offset, factor, deviation = self._latent_units()
-        mean, variance = offset + factor * mean, deviation**2 * variance
+        mean, variance = self._in_units(mean, variance, vars(self))
         return self._without_axis(mean), self._without_axis(variance)
 
     def sample_f(self, X, n_samples=1, random_state=0, *, n_neighbors=None):
@@ -97,8 +96,8 @@ class LatentFunctionsMixin:
                 means.append(rows.matvec(model.m.astype(np.float64)))
                 deviations.append(draws.at(rows))
         mean, values = np.concatenate(means), np.concatenate(deviations)
-        offset, factor, spread = self._latent_units()
-        values *= np.reshape(spread, (-1, 1))
+        offset, factor, square = self._latent_units(vars(self))
+        values *= np.reshape(np.sqrt(square), (-1, 1))
         values += (offset + factor * mean)[:, :, None]
         return self._without_axis(values)
 
@@ -136,14 +135,14 @@ class LatentFunctionsMixin:
         X = center_rows(mapped(X, self.metric_), center, model.Z.dtype)
         how = H, self._evaluation
         slopes, lists = gradient.mean_slopes(model, self.kernel_, X, *how)
-        _, factor, deviation = self._latent_units()
+        _, factor, square = self._latent_units(vars(self))
         slopes = np.reshape(factor, (-1, 1)) * (slopes @ self.metric_.T)
         if not return_std:
             return self._without_axis(slopes)
         covariances = gradient.slope_covariances(model, self.kernel_, X, lists)
         half = np.einsum("de,nqef->nqdf", self.metric_, covariances)
         variances = np.einsum("nqdf,df->nqd", half, self.metric_)
-        std = np.reshape(deviation, (-1, 1)) * np.sqrt(np.maximum(variances, 0.0))
+        std = np.sqrt(np.reshape(square, (-1, 1)) * np.maximum(variances, 0.0))
         return self._without_axis(slopes), self._without_axis(std)
 
     @property
@@ -237,7 +236,7 @@ class LatentFunctionsMixin:
             )
         with self._projector(model, center, H, 0) as project:
             covariance = joint.latent_covariance(project(X))
-        covariance *= np.square(self._latent_units()[2])
+        covariance *= self._latent_units(vars(self))[2]
         return covariance
 
     @contextmanager
@@ -256,6 +255,11 @@ class LatentFunctionsMixin:
                 return Projection(engine, self.kernel_, data, lookup, memory)
 
             yield project
+
+    def _in_units(self, mean, variance, attributes):
+        """Return mean and variance of q(f), each (n, Q), in the reported units."""
+        offset, factor, square = self._latent_units(attributes)
+        return offset + factor * mean, square * variance
 
     def _without_axis(self, values):
         """Return (n, Q, ...) without its second axis where there is one function."""

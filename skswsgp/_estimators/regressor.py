@@ -212,8 +212,9 @@ class SWSGPRegressor(MultiOutputMixin, RegressorMixin, BaseSWSGP):
         targets = ((y - mean) / scale).reshape(len(y), -1)
         return targets, {"y_mean_": mean, "y_scale_": scale}
 
-    def _latent_units(self):
-        return self.y_mean_, self.y_scale_, self.y_scale_
+    def _latent_units(self, attributes):
+        scale = attributes["y_scale_"]
+        return attributes["y_mean_"], scale, scale**2
 
     def _has_one_function(self):
         return np.ndim(self.y_mean_) == 0

@@ -77,12 +77,18 @@ def model_attributes(model, center, kernel):
 def with_draws(attributes):
     """Return the attributes with S from draws of u, where there are some.
 
-    S is the mean of the squares of draws of u - m, each of which is a column of L.
+    S = U U' / n for the columns of U, n draws of u - m. U / sqrt(n) is a factor of S.
+    With n >= M its lower triangular factor replaces it, which any square L must be.
     """
     draws = attributes.get("posterior_draws_")
     if draws is None:
         return attributes
     factor = draws / np.sqrt(draws.shape[1])
+    if factor.shape[1] >= len(factor):
+        rows = np.moveaxis(factor.reshape(*factor.shape[:2], -1), 1, 0)  # (n, M, Q)
+        upper = np.linalg.qr(np.moveaxis(rows, -1, 0), mode="r")  # (Q, M, M)
+        shape = len(factor), len(factor), *factor.shape[2:]
+        factor = upper.transpose(2, 1, 0).reshape(shape)
     return attributes | {"inducing_covariance_": factor}
 
 

@@ -26,9 +26,8 @@ def smooth(n, rng, noise=0.3):
 
 def covered(model, X, f):
     """Return the fraction of rows whose interval of 95 % holds the function."""
-    mean, std = model.predict(X, return_std=True)
-    std = np.sqrt(std**2 - model.noise_variance_ * model.y_scale_**2)
-    return np.mean(np.abs(f - mean) < 1.96 * std)
+    mean, variance = model.latent_mean_and_variance(X)
+    return np.mean(np.abs(f - mean) < 1.96 * np.sqrt(variance))
 
 
 @pytest.fixture(scope="module")
@@ -155,6 +154,21 @@ def test_as_few_points_as_draws_have_a_full_covariance(data):
     ).fit(X, y)
     assert model.inducing_covariance_.shape == (50, 50)
     assert not hasattr(model, "posterior_draws_")
+
+
+@pytest.mark.parametrize("n_draws", [39, 40, 41])
+@pytest.mark.parametrize("Q", [1, 2])
+def test_as_many_draws_as_points_are_no_triangle(n_draws, Q, data, tune):
+    tune(full_work=0)  # so that "auto" takes draws where a full S is small
+    X, y, f = data
+    y = y if Q == 1 else np.stack([y, f], axis=1)
+    model = SWSGPRegressor(
+        n_inducing=40, n_neighbors=9, n_draws=n_draws, random_state=0
+    ).fit(X[:200], y[:200])
+    assert model.posterior_draws_.shape[:2] == (40, n_draws)
+    _, std = model.predict(X[200:230], return_std=True)
+    _, cov = model.predict(X[200:230], return_cov=True)
+    assert_allclose(np.sqrt(np.diagonal(cov)).T, std, rtol=1e-6)
 
 
 def test_draws_in_blocks_are_those_drawn_together(rng):
