@@ -22,7 +22,9 @@ from skswsgp._initialization.auto import (
     natural_jitter,
     takes_draws,
     takes_full_covariance,
+    tries_exact_means,
 )
+from skswsgp._initialization.inducing import point_of_each_row
 from skswsgp._initialization.kernel_learning import count_learning_rows
 from skswsgp._initialization.start import initial_attributes
 from skswsgp._initialization.statistics import (
@@ -34,6 +36,7 @@ from skswsgp._linear.columns import is_identity
 from skswsgp._neighbors.lists import NeighborTracker
 from skswsgp._point.likelihoods import LIKELIHOODS
 from skswsgp._solvers.data import TrainingRows, memory_budget
+from skswsgp._solvers.exact_mean import exact_mean_attributes
 from skswsgp._solvers.model import (
     JITTER,
     build_model,
@@ -45,6 +48,8 @@ from skswsgp._solvers.registry import SOLVERS, choose_solver
 from skswsgp._solvers.settings import Settings
 from skswsgp._solvers.tuning import Tuning
 
+# Fitted attributes that are found after the last round and that no fit starts from
+FOUND_LAST = "posterior_draws_", "alpha_", "local_variance_scale_"
 RECALL_SAMPLE = 256  # rows on which the recall of the neighbour search is measured
 
 
@@ -57,7 +62,7 @@ class BaseSWSGP(
         "kernel": "no_validation",  # checked by compile_kernel, which says more
         "metric": [StrOptions({"auto", "ard", "full"})],
         "n_inducing": [StrOptions({"auto"}), compat.Count()],
-        "n_neighbors": [StrOptions({"auto"}), compat.Count()],
+        "n_neighbors": [StrOptions({"auto", "all"}), compat.Count()],
         "init": [StrOptions({"default", "local"})],
         "inducing_points": [StrOptions({"kmeans", "random"}), "array-like"],
         "optimize_inducing": ["boolean"],
@@ -229,8 +234,11 @@ class BaseSWSGP(
             trained = self._train(solver, data, held_out, attributes, settings, task)
             if draws and solver.usable:
                 trained |= self._draw(solver, settings, rng)
+            if solver.usable and tries_exact_means(settings, data.n_rows, M, H):
+                trained |= self._solve_exact_mean(solver, data, trained, settings, rng)
             optimizer = engine.optimizer if streaming else None
-        vars(self).pop("posterior_draws_", None)  # those of an earlier fit
+        for name in FOUND_LAST:
+            vars(self).pop(name, None)  # that of an earlier fit
         for name, value in trained.items():
             setattr(self, name, value)
         self._optimizer = optimizer
@@ -409,6 +417,29 @@ class BaseSWSGP(
         )
         return {}
 
+    def _solve_exact_mean(self, solver, data, trained, settings, rng):
+        """Return the fitted attributes of exact means, or none."""
+        group = point_of_each_row(trained["inducing_points_"], data.inputs)
+        if group is None:  # a warm start from other rows
+            return {}
+        n_threads = max_threads(self.n_jobs, data.n_rows)
+        task = trained["kernel_"], group, settings, n_threads, rng
+        try:
+            found, why = exact_mean_attributes(solver, *task)
+        except KeyboardInterrupt:
+            found, why = {}, "were interrupted"
+        if why:
+            warnings.warn(
+                f"the exact means {why}: the model is kept with means from "
+                f"n_neighbors={trained['n_neighbors_']}; a larger noise variance helps "
+                "where they do not converge, and that number as n_neighbors asks for "
+                "no exact means.",
+                stacklevel=callers_level(),
+            )
+        if self.verbose:
+            print(f"means come from {'all rows' if found else 'the neighbours'}")
+        return found
+
     def _report(self, history, solver):
         """Print one line for each epoch or round if asked to."""
         if self.verbose:
@@ -451,4 +482,4 @@ class BaseSWSGP(
         if not hasattr(self, "inducing_points_"):
             return {}
         names = [n for n in vars(self) if n.endswith("_") and not n.startswith("_")]
-        return {n: getattr(self, n) for n in names if n != "posterior_draws_"}
+        return {n: getattr(self, n) for n in names if n not in FOUND_LAST}

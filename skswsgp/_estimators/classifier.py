@@ -127,8 +127,8 @@ class SWSGPClassifier(ClassifierMixin, BaseSWSGP):
         ----------
         X : array-like of shape (n_samples, n_features)
             Inputs.
-        n_neighbors : int, default=None
-            Number of inducing points that a row uses, if not `n_neighbors_`.
+        n_neighbors : int or "all", default=None
+            Number of inducing points that a row uses, if not as in `fit`.
 
         Returns
         -------
@@ -146,8 +146,8 @@ class SWSGPClassifier(ClassifierMixin, BaseSWSGP):
         ----------
         X : array-like of shape (n_samples, n_features)
             Inputs.
-        n_neighbors : int, default=None
-            Number of inducing points that a row uses, if not `n_neighbors_`.
+        n_neighbors : int or "all", default=None
+            Number of inducing points that a row uses, if not as in `fit`.
 
         Returns
         -------

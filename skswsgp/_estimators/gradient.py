@@ -7,6 +7,7 @@ from skswsgp._compiled.linalg import require_finite
 from skswsgp._compiled.threads import max_threads, one_blas_thread
 from skswsgp._covariance import dot_product, stationary
 from skswsgp._engine.cpu import CpuEngine
+from skswsgp._estimators.prediction import exact_products
 from skswsgp._linear.projection import mean_prior_variance
 
 # Half the distance of the points of a difference quotient, in length-scales. Its error
@@ -15,18 +16,23 @@ STEP = 1e-3
 ROUGH = stationary.MATERN12, dot_product.ARC_COSINE0  # kernels of kinked functions
 
 
-def mean_slopes(model, kernel, X, n_neighbors, evaluation):
+def mean_slopes(model, kernel, X, n_neighbors, evaluation, alpha=None):
     """Return the derivatives of the latent means by X (n, Q, D), and the neighbours.
 
-    X (n, D) is mapped and centred. The neighbours (n, H) of a row count as fixed.
+    X (n, D) is mapped and centred. The neighbours (n, H) of a row count as fixed. With
+    `alpha` (M, Q) the means are exact, see `ExactMean`.
     """
     variance = mean_prior_variance(kernel, model.Z.astype(np.float64))
     noise = np.full(model.m.shape[1], model.jitter * variance, model.Z.dtype)
     # Kriging from points with noise of the jitter is the mean of q(f), k' K_w^-1 m_w
     model = model._replace(noise=noise, s=np.ones_like(model.m), full=False)
-    engine = CpuEngine(model, n_neighbors, max_threads(evaluation.n_jobs, len(X)))
+    n_threads = max_threads(evaluation.n_jobs, len(X))
+    engine = CpuEngine(model, n_neighbors, n_threads)
     lists = engine.make_search(evaluation.search_options).query(X)
-    slopes = engine.kriging_slopes(X, lists)
+    if alpha is None:
+        slopes = engine.kriging_slopes(X, lists)
+    else:
+        slopes = exact_products(model, n_threads).slopes(X, alpha)
     require_finite(slopes)
     return slopes, lists
 

@@ -27,8 +27,8 @@ class LatentFunctionsMixin:
         ----------
         X : array-like of shape (n_samples, n_features)
             Inputs.
-        n_neighbors : int, default=None
-            Number of inducing points that a row uses, if not `n_neighbors_`.
+        n_neighbors : int or "all", default=None
+            Number of inducing points that a row uses, if not as in `fit`.
 
         Returns
         -------
@@ -59,8 +59,8 @@ class LatentFunctionsMixin:
             Number of functions.
         random_state : int, RandomState instance or None, default=0
             Which functions are drawn.
-        n_neighbors : int, default=None
-            Number of inducing points that a row uses, if not `n_neighbors_`.
+        n_neighbors : int or "all", default=None
+            Number of inducing points that a row uses, if not as in `fit`.
 
         Returns
         -------
@@ -97,7 +97,11 @@ class LatentFunctionsMixin:
                 deviations.append(draws.at(rows))
         mean, values = np.concatenate(means), np.concatenate(deviations)
         offset, factor, square = self._latent_units(vars(self))
-        values *= np.reshape(np.sqrt(square), (-1, 1))
+        alpha = self._alpha(n_neighbors)
+        if alpha is not None:
+            mean = self._exact_mean(model, X, center, alpha)
+        deviation = np.sqrt(square * self._local_scale(alpha))
+        values *= np.reshape(deviation, (-1, 1))
         values += (offset + factor * mean)[:, :, None]
         return self._without_axis(values)
 
@@ -111,8 +115,8 @@ class LatentFunctionsMixin:
         return_std : bool, default=False
             Whether to return standard deviations as well, which take some
             milliseconds a row.
-        n_neighbors : int, default=None
-            Number of inducing points that a row uses, if not `n_neighbors_`.
+        n_neighbors : int or "all", default=None
+            Number of inducing points that a row uses, if not as in `fit`.
 
         Returns
         -------
@@ -134,7 +138,8 @@ class LatentFunctionsMixin:
             gradient.require_derivative(model)
         X = center_rows(mapped(X, self.metric_), center, model.Z.dtype)
         how = H, self._evaluation
-        slopes, lists = gradient.mean_slopes(model, self.kernel_, X, *how)
+        alpha = self._alpha(n_neighbors)
+        slopes, lists = gradient.mean_slopes(model, self.kernel_, X, *how, alpha)
         _, factor, square = self._latent_units(vars(self))
         slopes = np.reshape(factor, (-1, 1)) * (slopes @ self.metric_.T)
         if not return_std:
@@ -142,7 +147,8 @@ class LatentFunctionsMixin:
         covariances = gradient.slope_covariances(model, self.kernel_, X, lists)
         half = np.einsum("de,nqef->nqdf", self.metric_, covariances)
         variances = np.einsum("nqdf,df->nqd", half, self.metric_)
-        std = np.sqrt(np.reshape(square, (-1, 1)) * np.maximum(variances, 0.0))
+        square = np.reshape(square * self._local_scale(alpha), (-1, 1))
+        std = np.sqrt(square * np.maximum(variances, 0.0))
         return self._without_axis(slopes), self._without_axis(std)
 
     @property
@@ -212,8 +218,8 @@ class LatentFunctionsMixin:
         check_is_fitted(self, "inducing_points_")
         model, _ = self._fitted_model()
         H = self._active_count(None, len(model.Z))
-        where = self.metric_, self.feature_scale_
-        return squared_slopes(model, self.kernel_, *where, H, self._evaluation)
+        where, how = (self.metric_, self.feature_scale_), (H, self._evaluation)
+        return squared_slopes(model, self.kernel_, *where, *how, self._alpha(None))
 
     def _fitted_model(self, draws=False):
         """Return (Model, center of X), with S from draws if these are wanted."""
@@ -236,7 +242,8 @@ class LatentFunctionsMixin:
             )
         with self._projector(model, center, H, 0) as project:
             covariance = joint.latent_covariance(project(X))
-        covariance *= self._latent_units(vars(self))[2]
+        scale = self._local_scale(self._alpha(n_neighbors))
+        covariance *= scale * self._latent_units(vars(self))[2]
         return covariance
 
     @contextmanager
@@ -276,9 +283,35 @@ class LatentFunctionsMixin:
     def _latent(self, X, with_variance, n_neighbors=None):
         """Return mean and variance (or None), each (n, Q), of q(f) at rows of X."""
         model, X, center, H = self._model_and_rows(X, n_neighbors, with_variance)
-        how = with_variance, self._evaluation
+        alpha = self._alpha(n_neighbors)
+        mean = variance = None
+        if with_variance or alpha is None:
+            how = H, with_variance, self._evaluation
+            rows = X, self.metric_, center
+            mean, variance = prediction.latent_posterior(model, *rows, *how)
+        if alpha is not None:
+            mean = self._exact_mean(model, X, center, alpha)
+        if with_variance:
+            variance = self._local_scale(alpha) * variance
+        return mean, variance
+
+    def _alpha(self, n_neighbors):
+        """Return alpha (M, Q) where means come from all rows, or None.
+
+        `n_neighbors` is the argument of a prediction.
+        """
+        if not hasattr(self, "alpha_") or n_neighbors not in (None, "all"):
+            return None
+        return self.alpha_.reshape(len(self.alpha_), -1)
+
+    def _exact_mean(self, model, X, center, alpha):
+        """Return the exact means (n, Q) of the latent functions at rows of X."""
         rows = X, self.metric_, center
-        return prediction.latent_posterior(model, *rows, H, *how)
+        return prediction.exact_mean(model, *rows, alpha, self.n_jobs)
+
+    def _local_scale(self, alpha):
+        """Return the factor of variances, () or (Q,), for a result of `_alpha`."""
+        return 1.0 if alpha is None else self.local_variance_scale_
 
     @property
     def _evaluation(self):
@@ -287,9 +320,11 @@ class LatentFunctionsMixin:
         return prediction.Evaluation(self.device, self.n_jobs, options)
 
     def _active_count(self, n_neighbors, M):
-        if n_neighbors is None:
+        if n_neighbors is None or self._alpha(n_neighbors) is not None:
             return min(self.n_neighbors_, M)
-        otherwise = ", or None for the number used in fit"
+        if n_neighbors == "all":
+            return M
+        otherwise = ", 'all', or None for what was used in fit"
         return min(count("n_neighbors", n_neighbors, otherwise), M)
 
 

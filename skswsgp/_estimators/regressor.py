@@ -132,8 +132,8 @@ class SWSGPRegressor(MultiOutputMixin, RegressorMixin, BaseSWSGP):
             Whether to return standard deviations as well.
         return_cov : bool, default=False
             Whether to return covariances as well, at most one of the two.
-        n_neighbors : int, default=None
-            Number of inducing points that a row uses, if not `n_neighbors_`.
+        n_neighbors : int or "all", default=None
+            Number of inducing points that a row uses, if not as in `fit`.
 
         Returns
         -------
@@ -182,8 +182,8 @@ class SWSGPRegressor(MultiOutputMixin, RegressorMixin, BaseSWSGP):
             Number of draws of all rows.
         random_state : int, RandomState instance or None, default=0
             Which draws.
-        n_neighbors : int, default=None
-            Number of inducing points that a row uses, if not `n_neighbors_`.
+        n_neighbors : int or "all", default=None
+            Number of inducing points that a row uses, if not as in `fit`.
 
         Returns
         -------

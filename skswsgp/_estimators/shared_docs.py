@@ -36,11 +36,16 @@ n_inducing : int or "auto", default="auto"
     takes all points that `inducing_points` gives. Otherwise it is 256 with
     `solver="adam"`. With "natural" it is the number of rows, up to a limit of
     8,000,000 / n_features, which is at least 100,000 and at most 1,000,000.
-n_neighbors : int or "auto", default="auto"
+n_neighbors : int, "auto" or "all", default="auto"
     H, the number of inducing points that a row uses, at most M. H = M is the
     ordinary sparse variational Gaussian process. "auto" is 16 with
     `solver="adam"`. With "natural" it is (6e10 / n_samples)^(1/3), at least 16 and
     at most 192, so that the time of a fit grows with the number of rows only.
+    "all" lets all inducing points have a say. For regression where every row is one,
+    with `solver="natural"`, that makes means exact, see `alpha_`; variances still come
+    from as many neighbours as with "auto". Elsewhere "all" is H = M. For up to 36,742
+    such rows "auto" also makes means exact, unless those from neighbours have less
+    error at held-out rows, by more than the standard error.
 inducing_points : {"kmeans", "random"} or array-like of shape (n_inducing, \
         n_features), default="kmeans"
     Inducing inputs at the start: centres of k-means (random rows where there are
@@ -150,6 +155,13 @@ inducing_covariance_ : ndarray
 posterior_draws_ : ndarray of shape (n_inducing_, n_draws[, n_latent])
     Draws of u - m from q(u), whose mean squares are variances. Predictions take S from
     them; `inducing_covariance_` is then diagonal. Only where S is known from draws.
+alpha_ : ndarray of shape (n_inducing_,) or (n_inducing_, n_outputs)
+    Weights of the exact means, k(x, Z) alpha, which solve (K + noise) alpha = y for
+    standardised y. Predictions then use m for covariances only. Only where means are
+    exact.
+local_variance_scale_ : float or ndarray of shape (n_outputs,)
+    Factor of the variances of q(f), from neighbours, where means are exact: by how much
+    exact means are nearer to held-out values. Only with `alpha_`.
 n_inducing_, n_neighbors_ : int
     M and H used.
 kl_weight_ : float

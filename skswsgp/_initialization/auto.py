@@ -25,11 +25,33 @@ def count_inducing(settings, n_rows, n_features):
 
 
 def count_neighbors(settings, n_rows, M):
-    """Return H, at most M."""
+    """Return H, at most M.
+
+    "all" is M, unless all rows are inducing points: means are exact then, and H is that
+    of the variances.
+    """
     H = settings.n_neighbors
-    if H == "auto":
+    if H == "all" and not may_have_exact_means(settings, n_rows):
+        return M
+    if isinstance(H, str):
         H = settings.solver.count_neighbors(n_rows, M, settings.tuning)
     return min(H, M)
+
+
+def may_have_exact_means(settings, n_rows):
+    """Return whether means from all rows can replace those from neighbours."""
+    all_rows = settings.n_inducing == "auto" or settings.n_inducing >= n_rows
+    all_rows = all_rows and isinstance(settings.inducing_points, str)
+    gaussian = settings.likelihood_record.conjugate and settings.kl == "vecchia"
+    asked = isinstance(settings.n_neighbors, str)
+    return asked and all_rows and gaussian and settings.solver.exact_means
+
+
+def tries_exact_means(settings, n_rows, M, H):
+    """Return whether means from all rows are asked for, or worth a comparison."""
+    if H == M or not may_have_exact_means(settings, n_rows):
+        return False  # all rows are neighbours
+    return settings.n_neighbors == "all" or M**2 <= settings.tuning.mean_pairs
 
 
 def takes_full_covariance(settings, n_rows, M, H):

@@ -66,6 +66,19 @@ def distinct_rows(Z):
     return Z[first[order]], np.argsort(order)[group.ravel()]
 
 
+def point_of_each_row(Z, X):
+    """Return the index of the point of Z (M, D) at each row of X (n, D).
+
+    Returns None unless the points are the distinct rows. They are those of
+    `initial_inducing_points`, but for rounding.
+    """
+    distinct, group = distinct_rows(np.asarray(X, dtype=np.float64))
+    if len(distinct) != len(Z):
+        return None
+    rounding = 4.0 * np.finfo(np.float32).eps * np.abs(Z - Z.mean(axis=0)).max()
+    return group if np.abs(distinct - Z).max() <= rounding else None
+
+
 def _centres(sample, n_centres, rng, feature_scale, weight, tuning):
     """Return centres of k-means on the centred, scaled sample, in its units.
 

@@ -7,29 +7,38 @@ Sums are numpy's own, not those of BLAS, whose bits depend on its number of thre
 import numpy as np
 
 
-def solve_systems(x, systems, right, multiply, precondition, tolerance, max_steps):
+def solve_systems(
+    x, systems, right, multiply, precondition, tolerance, max_steps, *, energy=False
+):
     """Solve symmetric positive definite systems by preconditioned conjugate gradients.
 
     x (M, Q) holds initial solutions and `right` (M, Q) the right-hand sides. Columns
     `systems` (k,) of x are modified. multiply(u, systems) and precondition(u, systems)
     return the products of the matrices of these systems, and of their approximate
     inverses, with the columns of u (M, k). A system is solved if the norm of its
-    residual is at most `tolerance` times that of the right-hand side. Returns the
-    systems that are not solved after `max_steps` steps.
+    residual is at most `tolerance` times that of the right-hand side, where `energy`
+    asks for norms by the approximate inverses. Returns the systems that are not solved
+    after `max_steps` steps.
     """
-    enough = tolerance * norms(right)
+    everything = np.arange(right.shape[1])
+    sizes = energies(right, precondition(right, everything)) if energy else norms(right)
+    enough = tolerance * sizes
     x[:, systems[enough[systems] == 0.0]] = 0.0  # the exact solution
     residual = right[:, systems] - multiply(x[:, systems], systems)
     direction = np.zeros_like(residual)
     previous = np.ones(len(systems))
     for step in range(max_steps + 1):
-        unsolved = ~(norms(residual) <= enough[systems])  # true for NaN as well
+        preconditioned = precondition(residual, systems) if energy else None
+        sizes = energies(residual, preconditioned) if energy else norms(residual)
+        unsolved = ~(sizes <= enough[systems])  # true for NaN as well
         if not unsolved.all():
             systems, previous = systems[unsolved], previous[unsolved]
             residual, direction = residual[:, unsolved], direction[:, unsolved]
+            preconditioned = preconditioned[:, unsolved] if energy else None
         if len(systems) == 0 or step == max_steps:
             break
-        preconditioned = precondition(residual, systems)
+        if not energy:
+            preconditioned = precondition(residual, systems)
         product = dots(residual, preconditioned)
         direction = preconditioned + (product / previous) * direction
         image = multiply(direction, systems)
@@ -43,6 +52,11 @@ def solve_systems(x, systems, right, multiply, precondition, tolerance, max_step
 def dots(u, v):
     """Return the dot products of the columns of u and v, (k,)."""
     return np.einsum("ik,ik->k", u, v)
+
+
+def energies(u, v):
+    """Return the roots of the dot products of the columns of u and v, (k,)."""
+    return np.sqrt(dots(u, v))
 
 
 def norms(u):

@@ -12,6 +12,7 @@ import numpy as np
 
 from skswsgp._compiled.jit import njit, njit_range, njit_small
 from skswsgp._compiled.threads import run_in_threads
+from skswsgp._covariance.products import tiled
 from skswsgp._covariance.program import Kernel, fill_tile
 from skswsgp._neighbors.heaps import offer, take_heaps
 
@@ -101,10 +102,7 @@ class KernelScan:
     def __init__(self, kernel, points, n_neighbors, n_threads):
         self.kernel, self.points = kernel, points
         self.n_neighbors, self.n_threads = n_neighbors, n_threads
-        M, D = points.shape
-        padded = np.zeros((-(-M // TILE_SIZE) * TILE_SIZE, D), points.dtype)
-        padded[:M] = points
-        self._tiles = padded.reshape(-1, TILE_SIZE, D).transpose(0, 2, 1).copy()
+        self._tiles = tiled(points, TILE_SIZE).tiles
 
     def find(self, points, predecessors=False):
         """Return the lists (n, H) of points, largest value first, ties by index."""

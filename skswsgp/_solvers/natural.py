@@ -46,6 +46,7 @@ class NaturalSolver(Solver):
 
     solved = True  # before the first round
     draws = True
+    exact_means = True
 
     def __init__(self, engine, data, kernel, settings, rng):
         self.engine, self.data, self.settings = engine, data, settings
@@ -233,6 +234,31 @@ class NaturalSolver(Solver):
         model.m[:] = m
         model.s[used] = (beta * prior.share[:, None] / diagonal)[used]
         return len(left) == 0
+
+    @np.errstate(all="ignore")  # results are checked
+    def predict_without(self, rows, rng):
+        """Return mean and variance of q(f), each (n, Q), without targets of some rows.
+
+        For the Gaussian likelihood. `rows` (n,) tells which targets are left out. The
+        model stays as it is.
+        """
+        model = self.engine.model
+        state = self.site_precision, self.site_precision_mean, model.m
+        state += (model.L if model.full else model.s,)
+        before = [array.copy() for array in state]
+        try:
+            self.site_precision[rows] = self.site_precision_mean[rows] = 0.0
+            (self._solve_full if model.full else self._solve)()
+            mean, variance = self.marginals()
+            u = None if model.full else self.draw(self.tuning.held_out_draws, rng)
+            if u is not None:
+                M, n_draws, Q = u.shape
+                f = self.rows.matvec(u.reshape(M, -1)).reshape(-1, n_draws, Q)
+                variance = self.rows.F[:, None] + np.mean(f**2, axis=1)
+            return mean, variance
+        finally:  # also where Ctrl-C interrupts
+            for array, old in zip(state, before, strict=True):
+                array[:] = old
 
     @np.errstate(all="ignore")  # results are checked
     def draw(self, n_draws, rng):

@@ -66,6 +66,27 @@ class Tuning(NamedTuple):
     # Bytes of inverse covariances added at once to the precision of kl="local".
     assembly_bytes: int = 2**26
 
+    # --- exact means of regression with every row as an inducing point
+    # Pairs of points up to which n_neighbors="auto" tries exact means, 36,742 points. A
+    # product with their covariance takes 0.8 s on two cores then. With little noise two
+    # solves take some 60 products, and a fit a minute.
+    mean_pairs: int = 1_350_000_000
+    # Points at most that are held out to compare exact means with those from
+    # neighbours, a tenth of all otherwise, and draws from q(u) for variances there.
+    mean_held_out: int = 2000
+    held_out_draws: int = 8
+    # Most global points, and most points in a cell, of the preconditioner. For 32,000
+    # rows of kin40k it takes as long as eight products then; half as many points took
+    # a third more steps.
+    mean_global_points: int = 1000
+    mean_cell_points: int = 1000
+    # Relative energies of the residual at which conjugate gradients stop, for held-out
+    # points and in the end. At the second, errors add 1e-5 to the variance of a
+    # prediction, relative to that of an observation given the others.
+    held_out_mean_tolerance: float = 2e-2
+    mean_tolerance: float = 3e-3
+    mean_cg_steps: int = 150
+
     # --- learning the kernel from rows given their nearest other rows
     # Rows times features that take part, which sets the time of a neighbour search; a
     # row counts as at least 20 features, for its list of neighbours.

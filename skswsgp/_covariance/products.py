@@ -1,0 +1,195 @@
+"""Covariances of many pairs of points, and products with matrices of them.
+
+A product evaluates its matrix tile by tile and stores none of it. Points lie in tiles
+(n_tiles, D, TILE), so that the loop over the points of a tile is contiguous.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from skswsgp._compiled.jit import njit_range, njit_small
+from skswsgp._compiled.threads import CHUNKS, run_in_threads
+from skswsgp._covariance.program import fill_tile, tile_vjp
+
+TILE = 256  # points of a tile, whose coordinates and covariances stay in cache
+
+
+class TiledPoints(NamedTuple):
+    """Points in tiles, of which the last is filled up with zeros."""
+
+    tiles: np.ndarray  # (n_tiles, D, TILE)
+    n: int  # number of points
+
+
+class TileWork(NamedTuple):
+    """Covariances of a point with a tile, as `fill_tile` and `tile_vjp` use them."""
+
+    values: np.ndarray  # (n_ops, TILE)
+    slopes: np.ndarray
+    adjoint: np.ndarray
+    d_log: np.ndarray  # (P,)
+    d_point: np.ndarray  # (D, 1)
+    d_tile: np.ndarray  # (D, TILE)
+
+
+def tiled(points, size=TILE):
+    """Return points (n, D) as `TiledPoints` with so many in a tile."""
+    n, D = points.shape
+    padded = np.zeros((-(-n // size) * size, D), points.dtype)
+    padded[:n] = points
+    return TiledPoints(padded.reshape(-1, size, D).transpose(0, 2, 1).copy(), n)
+
+
+class CovarianceProducts:
+    """Covariances k(X, Z) of rows X with points Z (M, D), and their products.
+
+    `kernel` is a `program.Kernel` in float64. Results do not depend on the number of
+    threads.
+    """
+
+    def __init__(self, kernel, Z, n_threads):
+        self.kernel, self.n_threads = kernel, n_threads
+        self.points = tiled(np.asarray(Z, dtype=np.float64))
+
+    def matrix(self, X):
+        """Return k(X, Z), (n, M)."""
+        out = np.empty((len(X), self.points.n))
+        self._run(set_covariances, len(X), transposed(X), self.points, out)
+        return out
+
+    def multiply(self, X, u):
+        """Return k(X, Z) u, (n, Q), for u (M, Q)."""
+        out = np.zeros((u.shape[1], len(X)))
+        self._run(add_products, len(X), transposed(X), self.points, self._row(u), out)
+        return np.ascontiguousarray(out.T)
+
+    def multiply_off_diagonal(self, u):
+        """Return (k(Z, Z) - diag k(Z, Z)) u, (M, Q), for u (M, Q).
+
+        Each pair of points is evaluated once.
+        """
+        sums = np.zeros((CHUNKS, u.shape[1], self.points.tiles.shape[0] * TILE))
+        self._run(add_symmetric_products, CHUNKS, self.points, self._row(u), sums)
+        return np.ascontiguousarray(sums.sum(axis=0)[:, : self.points.n].T)
+
+    def slopes(self, X, u):
+        """Return the derivatives of k(X, Z) u by the rows of X, (n, Q, D)."""
+        out = np.zeros((len(X), u.shape[1], X.shape[1]))
+        self._run(set_slopes, len(X), transposed(X), self.points, self._row(u), out)
+        return out
+
+    def _row(self, u):
+        """Return u (M, Q) as rows, filled up to whole tiles, (Q, n_tiles TILE)."""
+        rows = np.zeros((u.shape[1], self.points.tiles.shape[0] * TILE))
+        rows[:, : len(u)] = u.T
+        return rows
+
+    def _run(self, loop, n, *arguments):
+        """Run a loop over n rows or chunks; each thread has its own work arrays."""
+        D, n_ops = self.points.tiles.shape[1], len(self.kernel.code)
+
+        def work(first, last, t):
+            arrays = TileWork(
+                *np.zeros((3, n_ops, TILE)),
+                np.zeros(len(self.kernel.params)),
+                np.zeros((D, 1)),
+                np.zeros((D, TILE)),
+            )
+            loop(first, last, self.kernel, arrays, *arguments)
+
+        run_in_threads(work, self.n_threads, n)
+
+
+def transposed(X):
+    """Return rows X (n, D) as points (D, n)."""
+    return np.array(X.T, dtype=np.float64, order="C")
+
+
+@njit_small
+def dot(values, row, m, u, q, first):
+    """Return the sum over j < m of values[row, j] u[q, first + j]."""
+    total = 0.0
+    for j in range(m):
+        total += values[row, j] * u[q, first + j]
+    return total
+
+
+@njit_range
+def set_covariances(begin, end, kernel, work, X, points, out):
+    """Set rows begin .. end - 1 of out (n, M) to k(X, Z), for X (D, n)."""
+    top, values = kernel.code.shape[0] - 1, work.values
+    for b in range(points.tiles.shape[0]):
+        first = b * TILE
+        m = min(TILE, points.n - first)
+        for i in range(begin, end):
+            x, tile = X[:, i : i + 1], points.tiles[b]
+            fill_tile(kernel, x, 1, tile, m, values, work.slopes, 0)
+            for j in range(m):
+                out[i, first + j] = values[top, j]
+
+
+@njit_range
+def add_products(begin, end, kernel, work, X, points, u, out):
+    """Add columns begin .. end - 1 of u k(Z, X) to out (Q, n), for u (Q, M)."""
+    top, values = kernel.code.shape[0] - 1, work.values
+    for b in range(points.tiles.shape[0]):
+        first = b * TILE
+        m = min(TILE, points.n - first)
+        for i in range(begin, end):
+            x, tile = X[:, i : i + 1], points.tiles[b]
+            fill_tile(kernel, x, 1, tile, m, values, work.slopes, 0)
+            for q in range(u.shape[0]):
+                out[q, i] += dot(values, top, m, u, q, first)
+
+
+@njit_range
+def add_symmetric_products(begin, end, kernel, work, points, u, sums):
+    """Add products with k(Z, Z) less its diagonal to sums (CHUNKS, Q, M).
+
+    A chunk takes tiles of rows that are far apart, in turn from both ends of a group of
+    CHUNKS, because a tile is paired only with itself and with those before it.
+    """
+    top, values = kernel.code.shape[0] - 1, work.values
+    for chunk in range(begin, end):
+        for group in range(0, points.tiles.shape[0], CHUNKS):
+            turned = group // CHUNKS % 2 == 1
+            a = group + (CHUNKS - 1 - chunk if turned else chunk)
+            if a >= points.tiles.shape[0]:
+                continue
+            for b in range(a + 1):
+                for i in range(min(TILE, points.n - a * TILE)):
+                    m = i if b == a else TILE
+                    if m == 0:
+                        continue
+                    x, tile = points.tiles[a, :, i : i + 1], points.tiles[b]
+                    fill_tile(kernel, x, 1, tile, m, values, work.slopes, 0)
+                    row, first = a * TILE + i, b * TILE
+                    for q in range(u.shape[0]):
+                        sums[chunk, q, row] += dot(values, top, m, u, q, first)
+                        weight = u[q, row]
+                        for j in range(m):
+                            sums[chunk, q, first + j] += weight * values[top, j]
+
+
+@njit_range
+def set_slopes(begin, end, kernel, work, X, points, u, out):
+    """Set rows begin .. end - 1 of out (n, Q, D), see `CovarianceProducts.slopes`."""
+    top = kernel.code.shape[0] - 1
+    for b in range(points.tiles.shape[0]):
+        first = b * TILE
+        m = min(TILE, points.n - first)
+        for i in range(begin, end):
+            x, tile = X[:, i : i + 1], points.tiles[b]
+            for q in range(u.shape[0]):
+                fill_tile(kernel, x, 1, tile, m, work.values, work.slopes, 0)
+                for j in range(m):
+                    work.adjoint[top, j] = u[q, first + j]
+                for d in range(X.shape[0]):
+                    work.d_point[d, 0] = 0.0
+                d_log, d_x, d_tile = work.d_log, work.d_point, work.d_tile
+                tile_vjp(
+                    kernel, x, 1, tile, m, work, 0, d_log, d_x, d_tile, True
+                )  # fmt: skip
+                for d in range(X.shape[0]):
+                    out[i, q, d] += work.d_point[d, 0]

@@ -1,0 +1,228 @@
+"""Means from all rows, `n_neighbors="all"` and "auto"."""
+
+import pickle
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.base import clone
+from sklearn.gaussian_process import GaussianProcessRegressor
+from sklearn.gaussian_process.kernels import ConstantKernel, Matern
+
+from skswsgp import SWSGPClassifier, SWSGPRegressor
+from skswsgp._solvers import exact_mean
+
+KERNEL = ConstantKernel(1.5, "fixed") * Matern([0.8, 1.5], "fixed", nu=2.5)
+FIXED = {"kernel": KERNEL, "init": "default", "metric": "ard", "random_state": 0}
+LOCAL = {"n_neighbors": 9, "noise_variance": 0.01}
+N = 260
+
+
+def make_rows(rng, n=N, Q=0):
+    X = rng.normal(size=(n, 2))
+    y = np.sin(2 * X[:, 0]) + X[:, 1] + 0.1 * rng.normal(size=n)
+    return X, np.stack([3 * y + 1, -y], axis=1) if Q else y
+
+
+def exact_model(X, y, sample_weight=None, **params):
+    """Return a model with nine neighbours for variances and means from all rows."""
+    params = FIXED | {"noise_variance": 0.01, "n_neighbors": "all"} | params
+    return SWSGPRegressor(**params).fit(X, y, sample_weight)
+
+
+@pytest.fixture(autouse=True)
+def nine_neighbors(tune):
+    """Let "auto" be nine neighbours, and solve systems to rounding, in small cells."""
+    tune(
+        most_neighbors=9, least_neighbors=9, mean_tolerance=1e-9,
+        mean_global_points=30, mean_cell_points=50,
+    )  # fmt: skip
+
+
+@pytest.fixture
+def data():
+    return make_rows(np.random.default_rng(0))
+
+
+def gaussian_process(model, X, y, weight=1.0):
+    """Return scikit-learn's Gaussian process of a model of one output."""
+    noise = np.broadcast_to(model.noise_variance_ / weight, len(X))
+    exact = GaussianProcessRegressor(model.kernel_, alpha=noise, optimizer=None)
+    return exact.fit(X @ model.metric_, (y - model.y_mean_) / model.y_scale_)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("covariance", ["diag", "draws", "full"])
+def test_means_are_those_of_a_gaussian_process(covariance, dtype, data, rng):
+    model = exact_model(*data, covariance=covariance, dtype=dtype)
+    assert model.n_neighbors_ == 9
+    X = rng.normal(size=(40, 2))
+    exact = gaussian_process(model, *data).predict(X)
+    mean = model.predict(X)
+    atol = 1e-6 if dtype == "float64" else 1e-3
+    assert_allclose(mean, model.y_mean_ + model.y_scale_ * exact, atol=atol)
+    local = model.predict(X, n_neighbors=9)
+    assert np.abs(local - mean).max() > 1e-4
+    assert_array_equal(model.predict(X, return_std=True)[0], mean)
+    assert_array_equal(model.predict(X, n_neighbors="all"), mean)
+
+
+def test_weights_equal_rows_and_several_outputs(data, rng):
+    X, y = make_rows(rng, Q=2)
+    X[10:20] = X[:10]
+    weight = rng.uniform(0.5, 2.0, N)
+    model = exact_model(X, y, weight)
+    new = rng.normal(size=(30, 2))
+    mean = model.predict(new)
+    relative = weight / weight.mean()
+    for q in range(2):
+        noise = model.noise_variance_[q] / relative
+        K = model.kernel_(X) + np.diag(noise)
+        t = (y[:, q] - model.y_mean_[q]) / model.y_scale_[q]
+        f = model.kernel_(new, X) @ np.linalg.solve(K, t)
+        expected = model.y_mean_[q] + model.y_scale_[q] * f
+        assert_allclose(mean[:, q], expected, atol=1e-5)
+    assert model.alpha_.shape == (N - 10, 2)
+    assert model.local_variance_scale_.shape == (2,)
+
+
+def test_variances_shrink_as_the_means_get_better(rng, tune):
+    tune(mean_global_points=300, mean_cell_points=300, mean_tolerance=1e-3)
+    kernel = ConstantKernel(1.0, "fixed") * Matern([1.0] * 3, "fixed", nu=2.5)
+    X = rng.normal(size=(1500, 3))
+    f = np.linalg.cholesky(kernel(X) + 1e-6 * np.eye(1500)) @ rng.normal(size=1500)
+    y = f + 0.01 * rng.normal(size=1500)
+    how = {"kernel": kernel, "noise_variance": 1e-4, "normalize_y": False}
+    model = exact_model(X[:1000], y[:1000], **how)
+    assert 0.05 < model.local_variance_scale_ < 0.9
+    mean, std = model.predict(X[1000:], return_std=True)
+    assert 0.7 < np.mean(((y[1000:] - mean) / std) ** 2) < 1.4
+    variance = model.latent_mean_and_variance(X[1000:])[1]
+    local = model.latent_mean_and_variance(X[1000:], n_neighbors=9)[1]
+    assert_allclose(variance, model.local_variance_scale_ * local)
+    assert_allclose(std**2, variance + model.noise_variance_)
+
+
+def test_joint_predictions_have_the_exact_mean_and_the_scaled_variance(data, rng):
+    model, X = exact_model(*data), rng.normal(size=(20, 2))
+    mean, std = model.predict(X, return_std=True)
+    same, cov = model.predict(X, return_cov=True)
+    assert_array_equal(same, mean)
+    assert_allclose(np.sqrt(np.diag(cov)), std, rtol=1e-6)
+    f = model.sample_f(X, 400)
+    latent, variance = model.latent_mean_and_variance(X)
+    error = np.sqrt(variance / 400)
+    assert np.abs(f.mean(axis=1) - latent).max() < 5 * error.max()
+    assert_allclose(f.var(axis=1), variance, rtol=0.5)
+
+
+def test_gradients_are_those_of_the_exact_mean(data, rng):
+    model, X, h = exact_model(*data), rng.normal(size=(8, 2)), 1e-5
+    slopes, std = model.predict_gradient(X, return_std=True)
+    for d, step in enumerate(h * np.eye(2)):
+        difference = model.predict(X + step) - model.predict(X - step)
+        assert_allclose(slopes[:, d], difference / (2 * h), atol=1e-5)
+    _, local = model.predict_gradient(X, return_std=True, n_neighbors=9)
+    assert_allclose(std, np.sqrt(model.local_variance_scale_) * local)
+    assert_allclose(model.feature_importances_.sum(), 1.0)
+
+
+def test_held_out_rows_decide(data, monkeypatch):
+    """A function that changes its nature is none of the prior."""
+    model = exact_model(*data, n_neighbors="auto")
+    assert hasattr(model, "alpha_")
+    # worse means at held-out points, as a kernel that suits only neighbours gives
+    multiply = exact_mean.CovarianceProducts.multiply
+    worse = lambda *arguments: multiply(*arguments) + 1.0  # noqa: E731
+    monkeypatch.setattr(exact_mean.CovarianceProducts, "multiply", worse)
+    local = exact_model(*data, n_neighbors="auto")
+    assert not hasattr(local, "alpha_")
+    assert local.n_neighbors_ == 9
+    assert hasattr(exact_model(*data), "alpha_")  # "all" does not ask
+
+
+def test_too_many_rows_are_left_to_neighbors(data, tune):
+    tune(mean_pairs=N**2 - 1)
+    assert not hasattr(exact_model(*data, n_neighbors="auto"), "alpha_")
+    assert hasattr(exact_model(*data), "alpha_")
+
+
+def test_all_is_h_equal_m_elsewhere(data, rng):
+    X, y = data
+    few = exact_model(X, y, n_inducing=20)
+    assert few.n_neighbors_ == 20
+    adam = exact_model(X, y, n_inducing=20, solver="adam", max_iter=2)
+    assert adam.n_neighbors_ == 20
+    labels = SWSGPClassifier(n_neighbors="all", n_inducing=15, random_state=0)
+    assert labels.fit(X, y > 0).n_neighbors_ == 15
+    local = SWSGPRegressor(**FIXED, **LOCAL).fit(X, y)
+    assert not hasattr(local, "alpha_")
+    every = local.predict(X[:5], n_neighbors="all")
+    assert_array_equal(every, local.predict(X[:5], n_neighbors=N))
+
+
+def test_failure_leaves_the_neighbors_and_says_so(data, tune):
+    tune(mean_cg_steps=1)
+    with pytest.warns(UserWarning, match="exact means did not converge: .*=9; a la"):
+        model = exact_model(*data)
+    assert not hasattr(model, "alpha_")
+    assert np.isfinite(model.predict(data[0])).all()
+    # no warning, which is an error here, where nobody asked
+    assert not hasattr(exact_model(*data, n_neighbors="auto"), "alpha_")
+
+
+def test_an_interrupt_leaves_the_neighbors_and_says_so(data, monkeypatch):
+    def interrupted(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(exact_mean.ExactMean, "solve", interrupted)
+    with pytest.warns(UserWarning, match="the exact means were interrupted"):
+        model = exact_model(*data)
+    assert not hasattr(model, "alpha_")
+    reference = SWSGPRegressor(**FIXED, **LOCAL).fit(*data)
+    assert_array_equal(model.inducing_mean_, reference.inducing_mean_)
+
+
+def test_a_later_fit_forgets_the_weights_of_rows(data):
+    model = exact_model(*data)
+    model.set_params(n_neighbors=9).fit(*data)
+    assert not hasattr(model, "alpha_")
+    assert not hasattr(model, "local_variance_scale_")
+    model = exact_model(*data).partial_fit(*data)
+    assert not hasattr(model, "alpha_")
+
+
+def test_warm_starts_find_the_weights_again(data):
+    model = exact_model(*data, warm_start=True)
+    before = model.predict(data[0])
+    assert_allclose(model.fit(*data).predict(data[0]), before, atol=1e-5)
+    model.fit(data[0][:100], data[1][:100])  # other rows than the inducing points
+    assert not hasattr(model, "alpha_")
+
+
+def test_pickles_predict_the_same(data):
+    model = exact_model(*data)
+    copy = pickle.loads(pickle.dumps(model))
+    assert_array_equal(copy.predict(data[0]), model.predict(data[0]))
+    assert not hasattr(clone(model), "alpha_")
+
+
+def test_the_order_of_rows_does_not_matter(data, rng):
+    X, y = data
+    order = rng.permutation(N)
+    new = rng.normal(size=(20, 2))
+    first, other = exact_model(X, y), exact_model(X[order], y[order])
+    assert_allclose(first.predict(new), other.predict(new), atol=1e-6)
+
+
+def test_threads_do_not_change_a_bit(data, eager_threads):
+    models = [exact_model(*data, n_jobs=n) for n in (1, 2)]
+    assert_array_equal(models[0].alpha_, models[1].alpha_)
+    assert_array_equal(*(model.predict(data[0]) for model in models))
+
+
+@pytest.mark.parametrize("given", ["some", 0, -3, 2.5])
+def test_other_numbers_of_neighbors_are_refused(given, data):
+    model = exact_model(*data)
+    with pytest.raises(ValueError, match="expected a positive integer, 'all', or None"):
+        model.predict(data[0], n_neighbors=given)

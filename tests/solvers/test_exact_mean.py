@@ -1,0 +1,90 @@
+"""The systems of exact means, against dense Gaussian processes."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+from sklearn.gaussian_process.kernels import ConstantKernel, Matern, WhiteKernel
+
+from skswsgp._solvers.data import TrainingRows
+from skswsgp._solvers.exact_mean import ExactMean, merge_rows, noise_groups
+from skswsgp._solvers.tuning import Tuning
+
+KERNEL = ConstantKernel(1.5) * Matern([0.8, 1.5], nu=2.5) + WhiteKernel(0.05)
+N = 1000
+# several cells and global points, and a solution to rounding
+SMALL = Tuning(mean_global_points=100, mean_cell_points=130, mean_cg_steps=200)
+
+
+@pytest.fixture
+def problem(rng):
+    Z = rng.normal(size=(N, 2))
+    f = np.sin(2 * Z[:, 0]) + Z[:, 1]
+    targets = np.stack([f, 3 * f, -f], axis=1) + 0.1 * rng.normal(size=(N, 3))
+    noise = np.array([0.01, 0.5, 1e-4])  # two preconditioners
+    return Z, targets, rng.uniform(0.5, 2.0, N), noise
+
+
+def dense_alpha(Z, targets, weight, noise):
+    K = KERNEL(Z)
+    columns = [
+        np.linalg.solve(K + np.diag(one / weight), t)
+        for one, t in zip(noise, targets.T, strict=True)
+    ]
+    return np.stack(columns, axis=1)
+
+
+def test_predictions_are_those_of_the_dense_solution(problem, rng):
+    system = ExactMean(KERNEL, *problem, SMALL, n_threads=2)
+    assert len(system.preconditioner.partitions[0]) == 8
+    alpha, X = system.solve(1e-9), rng.normal(size=(50, 2))
+    expected = KERNEL(X, problem[0]) @ dense_alpha(*problem)
+    assert_allclose(system.products.multiply(X, alpha), expected, atol=1e-5)
+
+
+def test_the_tolerance_bounds_errors_in_standard_deviations(problem):
+    Z, targets, weight, noise = problem
+    system = ExactMean(KERNEL, *problem, SMALL, n_threads=1)
+    error = system.solve(3e-3) - dense_alpha(*problem)
+    for q, one in enumerate(noise):
+        A = KERNEL(Z) + np.diag(one / weight)
+        energy = error[:, q] @ A @ error[:, q]
+        # The preconditioner, not A, measures it
+        assert energy < 10 * 3e-3**2 * (
+            targets[:, q] @ np.linalg.solve(A, targets[:, q])
+        )
+
+
+def test_points_left_out_have_no_say(problem):
+    Z, targets, weight, noise = problem
+    out = np.arange(0, N, 7)
+    kept = np.setdiff1d(np.arange(N), out)
+    system = ExactMean(KERNEL, *problem, SMALL, n_threads=1)
+    alpha = system.solve(1e-9, without=out)
+    assert not alpha[out].any()
+    expected = dense_alpha(Z[kept], targets[kept], weight[kept], noise)
+    actual = KERNEL(Z[out], Z[kept]) @ alpha[kept]
+    assert_allclose(actual, KERNEL(Z[out], Z[kept]) @ expected, atol=1e-5)
+
+
+def test_a_start_changes_nothing_but_the_time(problem, rng):
+    system = ExactMean(KERNEL, *problem, SMALL, n_threads=1)
+    start = rng.normal(size=(N, 3))
+    assert_allclose(system.solve(1e-9, start), system.solve(1e-9), rtol=1e-4, atol=1e-4)
+
+
+def test_too_few_steps_return_nothing(problem):
+    system = ExactMean(KERNEL, *problem, SMALL._replace(mean_cg_steps=2), n_threads=1)
+    assert system.solve(1e-6) is None
+
+
+def test_similar_noise_shares_a_preconditioner():
+    groups = list(noise_groups(np.array([0.5, 1e-6, 0.06, 4.0, 9e-6])))
+    assert [list(group) for group in groups] == [[1, 4], [2, 0], [3]]
+
+
+def test_rows_at_a_point_are_their_weighted_mean():
+    y, weight = np.array([[1.0], [4.0], [2.0]]), np.array([1.0, 2.0, 0.5])
+    data = TrainingRows(np.zeros((3, 1)), y, weight)
+    weights, targets = merge_rows(data, np.array([1, 1, 0]), 2)
+    assert_allclose(weights, [0.5, 3.0])
+    assert_allclose(targets, [[2.0], [3.0]])
