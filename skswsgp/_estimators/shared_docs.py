@@ -45,7 +45,7 @@ n_neighbors : int, "auto" or "all", default="auto"
     with `solver="natural"`, that makes means exact, see `alpha_`; variances still come
     from as many neighbours as with "auto". Elsewhere "all" is H = M. For up to 36,742
     such rows "auto" also makes means exact, unless those from neighbours have less
-    error at held-out rows, by more than the standard error.
+    error at held-out rows, by more than twice the standard error.
 inducing_points : {"kmeans", "random"} or array-like of shape (n_inducing, \
         n_features), default="kmeans"
     Inducing inputs at the start: centres of k-means (random rows where there are

@@ -13,6 +13,7 @@ whose weight is the sum of theirs.
 
 import numpy as np
 
+from skswsgp._compiled.special import gaussian_log_density
 from skswsgp._covariance.compile import compile_kernel, length_scales
 from skswsgp._covariance.products import CovarianceProducts
 from skswsgp._linear.cell_preconditioner import CellPreconditioner
@@ -21,6 +22,8 @@ from skswsgp._solvers.data import memory_budget
 
 NOISE_RATIO = 10.0  # most ratio of noise variances that share a preconditioner
 ABSENT = 1e12  # noise of points that are left out, in units of the prior variance
+ERRORS = 2.0  # standard errors by which exact means must be worse to be given up
+N_SCALES = 41  # factors of local variances that are compared
 LEAST_SCALE = 0.05  # least factor of local variances; 2,000 rows know it to some 0.05
 
 
@@ -112,11 +115,8 @@ def exact_mean_attributes(solver, kernel, group, settings, n_threads, rng):
     distinct rows, and `group` (n,) the inducing point of each row. Means from
     neighbours and from all points are compared at held-out points, both without the
     targets there. With n_neighbors="auto" the former stay if their error is less, by
-    more than its standard error, or if the latter are not found.
+    more than twice the standard error, or if the latter are not found.
 
-    For a function of the prior the mean square of the difference of the two means is by
-    how much the variance given all points is smaller, which gives the factor of the
-    local variances.
     """
     tuning, model = settings.tuning, solver.engine.model
     unsolved = "" if settings.n_neighbors == "auto" else "did not converge"
@@ -124,9 +124,8 @@ def exact_mean_attributes(solver, kernel, group, settings, n_threads, rng):
     weight, targets = merge_rows(solver.data, group, len(Z))
     rows = Z, targets, weight, noise, tuning, n_threads
     held_out = rng.permutation(len(Z))[: min(len(Z) // 10, tuning.mean_held_out)]
-    local, variance = solver.predict_without(np.isin(group, held_out), rng)
-    _, first = np.unique(group, return_index=True)
-    local, variance = local[first[held_out]], variance[first[held_out]]
+    there = np.isin(group, held_out)
+    local, variance = solver.predict_without(held_out, there, rng)
     system = ExactMean(kernel, *rows)
     alpha = system.solve(tuning.held_out_mean_tolerance, without=held_out)
     if alpha is None:
@@ -136,16 +135,33 @@ def exact_mean_attributes(solver, kernel, group, settings, n_threads, rng):
         known = targets[held_out]
         gain = np.sum((known - local) ** 2 - (known - exact) ** 2, axis=1)
         gain *= weight[held_out]
-        if gain.mean() < -gain.std() / np.sqrt(len(gain)):
+        if gain.mean() < -ERRORS * gain.std() / np.sqrt(len(gain)):
             return {}, ""
     alpha = system.solve(tuning.mean_tolerance, alpha)
     if alpha is None:
         return {}, unsolved
-    square, total = np.sum((local - exact) ** 2, axis=0), np.sum(variance, axis=0)
-    scale = np.clip(1.0 - square / total, LEAST_SCALE, 1.0)
-    one = len(noise) == 1
+    noise = noise / weight[held_out, None]
+    errors = targets[held_out] - exact
+    scale = variance_scale(errors, local - exact, variance, noise)
+    one = len(scale) == 1
     found = {"alpha_": alpha, "local_variance_scale_": scale}
     return {name: value[..., 0] if one else value for name, value in found.items()}, ""
+
+
+def variance_scale(errors, differences, variances, noise):
+    """Return the factor (Q,) of local variances at which `errors` (k, Q) are likeliest.
+
+    It is at most 1. For a function of the prior the mean square of the `differences`
+    of local and exact means is by how much the variance given all points is smaller, so
+    the factor is at least 1 less their ratio. Most factors in between are equally
+    likely where the `noise` (k, Q) is large, and that is close to 1 there.
+    """
+    ratio = np.sum(differences**2, axis=0) / np.sum(variances, axis=0)
+    least = np.clip(1.0 - ratio, LEAST_SCALE, 1.0)
+    scales = least + (1.0 - least) * np.linspace(0.0, 1.0, N_SCALES)[:, None]
+    total = scales[:, None] * variances + noise  # (N_SCALES, k, Q)
+    density = gaussian_log_density(errors**2 / total, np.log(total)).mean(axis=1)
+    return scales[density.argmax(axis=0), np.arange(len(least))]
 
 
 def merge_rows(data, group, M):

@@ -21,7 +21,8 @@ from skswsgp._compiled.linalg import numpy_cholesky
 from skswsgp._compiled.threads import index_blocks
 from skswsgp._linear.conjugate_gradients import solve_systems
 from skswsgp._linear.projection import Projection, mean_prior_variance
-from skswsgp._neighbors.lists import NeighborTracker, TrackedSearch
+from skswsgp._linear.row_matrix import SparseRowMatrix
+from skswsgp._neighbors.lists import NeighborTracker, TrackedSearch, without_own
 from skswsgp._solvers.data import center_rows, memory_budget
 from skswsgp._solvers.draws import PosteriorSampler
 from skswsgp._solvers.priors import make_local_prior, make_vecchia_prior
@@ -236,26 +237,38 @@ class NaturalSolver(Solver):
         return len(left) == 0
 
     @np.errstate(all="ignore")  # results are checked
-    def predict_without(self, rows, rng):
-        """Return mean and variance of q(f), each (n, Q), without targets of some rows.
+    def predict_without(self, points, rows, rng):
+        """Return mean and variance of q(f), (k, Q), at inducing points as at new rows.
 
-        For the Gaussian likelihood. `rows` (n,) tells which targets are left out. The
-        model stays as it is.
+        For the Gaussian likelihood and H < M. `points` (k,) are their indices, and
+        `rows` (n,) tells which rows of data lie there: their targets are left out, and
+        no point is its own neighbour. The model stays as it is.
         """
-        model = self.engine.model
+        model, engine = self.engine.model, self.engine
+        M, Q = model.m.shape
         state = self.site_precision, self.site_precision_mean, model.m
         state += (model.L if model.full else model.s,)
         before = [array.copy() for array in state]
+        one_more = self.settings.search_options | {
+            "n_neighbors": engine.n_neighbors + 1
+        }
+        X = model.Z[points]
+        lists = without_own(engine.make_search(one_more).query(X), points)
+        weights, F = engine.conditional_weights(X, lists)
+        A = SparseRowMatrix(lists, weights, M, engine.n_threads)
         try:
             self.site_precision[rows] = self.site_precision_mean[rows] = 0.0
             (self._solve_full if model.full else self._solve)()
-            mean, variance = self.marginals()
+            mean = A.matvec(model.m.astype(np.float64))
             u = None if model.full else self.draw(self.tuning.held_out_draws, rng)
-            if u is not None:
-                M, n_draws, Q = u.shape
-                f = self.rows.matvec(u.reshape(M, -1)).reshape(-1, n_draws, Q)
-                variance = self.rows.F[:, None] + np.mean(f**2, axis=1)
-            return mean, variance
+            if model.full:
+                factors = model.L.astype(np.float64)
+                V = np.stack([A.quadratic_forms(L) for L in factors], axis=1)
+            elif u is None:
+                V = A.matvec(model.s.astype(np.float64), squares=True)
+            else:
+                V = np.mean(A.matvec(u.reshape(M, -1)).reshape(len(X), -1, Q) ** 2, 1)
+            return mean, F.astype(np.float64)[:, None] + V
         finally:  # also where Ctrl-C interrupts
             for array, old in zip(state, before, strict=True):
                 array[:] = old

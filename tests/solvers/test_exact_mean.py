@@ -6,7 +6,12 @@ from numpy.testing import assert_allclose
 from sklearn.gaussian_process.kernels import ConstantKernel, Matern, WhiteKernel
 
 from skswsgp._solvers.data import TrainingRows
-from skswsgp._solvers.exact_mean import ExactMean, merge_rows, noise_groups
+from skswsgp._solvers.exact_mean import (
+    ExactMean,
+    merge_rows,
+    noise_groups,
+    variance_scale,
+)
 from skswsgp._solvers.tuning import Tuning
 
 KERNEL = ConstantKernel(1.5) * Matern([0.8, 1.5], nu=2.5) + WhiteKernel(0.05)
@@ -80,6 +85,21 @@ def test_too_few_steps_return_nothing(problem):
 def test_similar_noise_shares_a_preconditioner():
     groups = list(noise_groups(np.array([0.5, 1e-6, 0.06, 4.0, 9e-6])))
     assert [list(group) for group in groups] == [[1, 4], [2, 0], [3]]
+
+
+def test_variances_shrink_as_far_as_errors_tell(rng):
+    variances = rng.uniform(0.5, 1.5, (4000, 3))
+    draw = rng.normal(size=(3, 4000, 3))
+    # exact variances are a half of the local ones; the third function errs as before
+    exact = np.sqrt([0.5, 0.5, 1.0] * variances) * draw[0]
+    differences = np.sqrt([0.5, 0.5, 0.5] * variances) * draw[1]
+    noise = np.array([1e-6, 100.0, 1e-6]) * np.ones((4000, 1))
+    errors = exact + np.sqrt(noise) * draw[2]
+    scale = variance_scale(errors, differences, variances, noise)
+    assert_allclose(scale[[0, 2]], [0.5, 1.0], atol=0.08)
+    assert 0.45 < scale[1] <= 1.0  # unknown behind the noise
+    none = variance_scale(errors, 0.0 * differences, variances, noise)
+    assert_allclose(none, 1.0)
 
 
 def test_rows_at_a_point_are_their_weighted_mean():
