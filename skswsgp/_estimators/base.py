@@ -49,7 +49,9 @@ from skswsgp._solvers.settings import Settings
 from skswsgp._solvers.tuning import Tuning
 
 # Fitted attributes that are found after the last round and that no fit starts from
-FOUND_LAST = "posterior_draws_", "alpha_", "local_variance_scale_"
+FOUND_LAST = (
+    "posterior_draws_", "alpha_", "local_variance_scale_", "n_neighbors_predict_"
+)  # fmt: skip
 RECALL_SAMPLE = 256  # rows on which the recall of the neighbour search is measured
 
 
@@ -63,6 +65,7 @@ class BaseSWSGP(
         "metric": [StrOptions({"auto", "ard", "full"})],
         "n_inducing": [StrOptions({"auto"}), compat.Count()],
         "n_neighbors": [StrOptions({"auto", "all"}), compat.Count()],
+        "n_neighbors_predict": [StrOptions({"auto"}), compat.Count()],
         "init": [StrOptions({"default", "local"})],
         "inducing_points": [StrOptions({"kmeans", "random"}), "array-like"],
         "optimize_inducing": ["boolean"],
@@ -236,6 +239,9 @@ class BaseSWSGP(
                 trained |= self._draw(solver, settings, rng)
             if solver.usable and tries_exact_means(settings, data.n_rows, M, H):
                 trained |= self._solve_exact_mean(solver, data, trained, settings, rng)
+            given = self.n_neighbors_predict
+            given = H if given == "auto" else min(given, M)
+            trained = {"n_neighbors_predict_": given} | trained
             optimizer = engine.optimizer if streaming else None
         for name in FOUND_LAST:
             vars(self).pop(name, None)  # that of an earlier fit

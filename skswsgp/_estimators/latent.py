@@ -14,6 +14,7 @@ from skswsgp._estimators.relevance import squared_slopes
 from skswsgp._linear.columns import mapped
 from skswsgp._linear.projection import Projection
 from skswsgp._solvers.data import TrainingRows, center_rows, memory_budget
+from skswsgp._solvers.exact_mean import exact_variance
 from skswsgp._solvers.model import build_model, with_draws
 
 
@@ -100,8 +101,8 @@ class LatentFunctionsMixin:
         alpha = self._alpha(n_neighbors)
         if alpha is not None:
             mean = self._exact_mean(model, X, center, alpha)
-        deviation = np.sqrt(square * self._local_scale(alpha))
-        values *= np.reshape(deviation, (-1, 1))
+        square = square * self._variance_factor(alpha, model, X, center, H)
+        values *= np.broadcast_to(np.sqrt(square), mean.shape)[:, :, None]
         values += (offset + factor * mean)[:, :, None]
         return self._without_axis(values)
 
@@ -134,11 +135,12 @@ class LatentFunctionsMixin:
             If `return_std` and the kernel is so rough that functions have none.
         """
         model, X, center, H = self._model_and_rows(X, n_neighbors, draws=True)
+        alpha = self._alpha(n_neighbors)
         if return_std:
             gradient.require_derivative(model)
+            local = self._variance_factor(alpha, model, X, center, H)
         X = center_rows(mapped(X, self.metric_), center, model.Z.dtype)
         how = H, self._evaluation
-        alpha = self._alpha(n_neighbors)
         slopes, lists = gradient.mean_slopes(model, self.kernel_, X, *how, alpha)
         _, factor, square = self._latent_units(vars(self))
         slopes = np.reshape(factor, (-1, 1)) * (slopes @ self.metric_.T)
@@ -147,7 +149,7 @@ class LatentFunctionsMixin:
         covariances = gradient.slope_covariances(model, self.kernel_, X, lists)
         half = np.einsum("de,nqef->nqdf", self.metric_, covariances)
         variances = np.einsum("nqdf,df->nqd", half, self.metric_)
-        square = np.reshape(square * self._local_scale(alpha), (-1, 1))
+        square = np.broadcast_to(square * local, slopes.shape[:2])[:, :, None]
         std = np.sqrt(square * np.maximum(variances, 0.0))
         return self._without_axis(slopes), self._without_axis(std)
 
@@ -210,14 +212,14 @@ class LatentFunctionsMixin:
         weight = weight.astype(self.dtype)
         data = TrainingRows(X, targets, weight, rows).mapped(self.metric_)
         data = data._replace(center=center)
-        H = self._active_count(None, len(model.Z))
+        H = min(self.n_neighbors_, len(model.Z))
         return prediction.bound_of(model, data, H, self._evaluation)
 
     def _squared_slopes(self):
         """Return the squared slopes (n, D) of the latent functions' means."""
         check_is_fitted(self, "inducing_points_")
         model, _ = self._fitted_model()
-        H = self._active_count(None, len(model.Z))
+        H = min(self.n_neighbors_, len(model.Z))
         where, how = (self.metric_, self.feature_scale_), (H, self._evaluation)
         return squared_slopes(model, self.kernel_, *where, *how, self._alpha(None))
 
@@ -242,8 +244,12 @@ class LatentFunctionsMixin:
             )
         with self._projector(model, center, H, 0) as project:
             covariance = joint.latent_covariance(project(X))
-        scale = self._local_scale(self._alpha(n_neighbors))
-        covariance *= scale * self._latent_units(vars(self))[2]
+        alpha = self._alpha(n_neighbors)
+        if alpha is not None:
+            variance = np.einsum("iiq->iq", covariance)
+            root = np.sqrt(self._exact_factor(X, variance))
+            covariance *= root[:, None] * root
+        covariance *= self._latent_units(vars(self))[2]
         return covariance
 
     @contextmanager
@@ -289,11 +295,11 @@ class LatentFunctionsMixin:
             how = H, with_variance, self._evaluation
             rows = X, self.metric_, center
             mean, variance = prediction.latent_posterior(model, *rows, *how)
-        if alpha is not None:
-            mean = self._exact_mean(model, X, center, alpha)
+        if alpha is None:
+            return mean, variance
         if with_variance:
-            variance = self._local_scale(alpha) * variance
-        return mean, variance
+            variance *= self._exact_factor(X, variance)
+        return self._exact_mean(model, X, center, alpha), variance
 
     def _alpha(self, n_neighbors):
         """Return alpha (M, Q) where means come from all rows, or None.
@@ -309,9 +315,19 @@ class LatentFunctionsMixin:
         rows = X, self.metric_, center
         return prediction.exact_mean(model, *rows, alpha, self.n_jobs)
 
-    def _local_scale(self, alpha):
-        """Return the factor of variances, () or (Q,), for a result of `_alpha`."""
-        return 1.0 if alpha is None else self.local_variance_scale_
+    def _variance_factor(self, alpha, model, X, center, H):
+        """Return the factors, 1.0 or (n, Q), of local variances for a `_alpha`."""
+        if alpha is None:
+            return 1.0
+        how = H, True, self._evaluation
+        _, v = prediction.latent_posterior(model, X, self.metric_, center, *how)
+        return self._exact_factor(X, v)
+
+    def _exact_factor(self, X, variance):
+        """Return by what exact means multiply local variances (n, Q) at rows of X."""
+        prior = self.kernel_.diag(mapped(X, self.metric_))[:, None]
+        exact = exact_variance(variance, prior, self.local_variance_scale_)
+        return exact / np.maximum(variance, np.finfo(float).tiny)
 
     @property
     def _evaluation(self):
@@ -321,7 +337,7 @@ class LatentFunctionsMixin:
 
     def _active_count(self, n_neighbors, M):
         if n_neighbors is None or self._alpha(n_neighbors) is not None:
-            return min(self.n_neighbors_, M)
+            return min(self.n_neighbors_predict_, M)
         if n_neighbors == "all":
             return M
         otherwise = ", 'all', or None for what was used in fit"

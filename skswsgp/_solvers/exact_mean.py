@@ -116,52 +116,79 @@ def exact_mean_attributes(solver, kernel, group, settings, n_threads, rng):
     neighbours and from all points are compared at held-out points, both without the
     targets there. With n_neighbors="auto" the former stay if their error is less, by
     more than twice the standard error, or if the latter are not found.
-
     """
     tuning, model = settings.tuning, solver.engine.model
     unsolved = "" if settings.n_neighbors == "auto" else "did not converge"
     Z, noise = model.Z.astype(np.float64), model.noise.astype(np.float64)
     weight, targets = merge_rows(solver.data, group, len(Z))
-    rows = Z, targets, weight, noise, tuning, n_threads
+    system = ExactMean(kernel, Z, targets, weight, noise, tuning, n_threads)
     held_out = rng.permutation(len(Z))[: min(len(Z) // 10, tuning.mean_held_out)]
-    there = np.isin(group, held_out)
-    local, variance = solver.predict_without(held_out, there, rng)
-    system = ExactMean(kernel, *rows)
     alpha = system.solve(tuning.held_out_mean_tolerance, without=held_out)
     if alpha is None:
         return {}, unsolved
     exact = system.products.multiply(Z[held_out], alpha)
+    counts = counts_for_variances(settings, solver.engine.n_neighbors, len(Z))
+    there = np.isin(group, held_out)
+    local = solver.predict_without(held_out, there, counts, rng)
+    known, weight = targets[held_out], weight[held_out, None]
     if settings.n_neighbors == "auto":
-        known = targets[held_out]
-        gain = np.sum((known - local) ** 2 - (known - exact) ** 2, axis=1)
-        gain *= weight[held_out]
+        gain = (known - local[-1][0]) ** 2 - (known - exact) ** 2
+        gain = np.sum(weight * gain, axis=1)
         if gain.mean() < -ERRORS * gain.std() / np.sqrt(len(gain)):
             return {}, ""
+    prior = system.prior[held_out, None]
+    fits = [
+        fit_scale(known - exact, mean - exact, variance, prior, noise / weight)
+        for mean, variance in local
+    ]
+    best = next(
+        i for i, fit in enumerate(fits) if fit[1] >= fits[-1][1] - tuning.density_loss
+    )
     alpha = system.solve(tuning.mean_tolerance, alpha)
     if alpha is None:
         return {}, unsolved
-    noise = noise / weight[held_out, None]
-    errors = targets[held_out] - exact
-    scale = variance_scale(errors, local - exact, variance, noise)
-    one = len(scale) == 1
-    found = {"alpha_": alpha, "local_variance_scale_": scale}
-    return {name: value[..., 0] if one else value for name, value in found.items()}, ""
+    scale, one = fits[best][0], len(noise) == 1
+    return {
+        "alpha_": alpha[:, 0] if one else alpha,
+        "local_variance_scale_": float(scale[0]) if one else scale,
+        "n_neighbors_predict_": counts[best],
+    }, ""
 
 
-def variance_scale(errors, differences, variances, noise):
-    """Return the factor (Q,) of local variances at which `errors` (k, Q) are likeliest.
+def counts_for_variances(settings, H, M):
+    """Return numbers of neighbours from which variances may come, the largest last."""
+    if settings.n_neighbors_predict != "auto":
+        return [min(settings.n_neighbors_predict, M - 1)]
+    return [count for count in settings.tuning.variance_neighbors if count < H] + [H]
 
-    It is at most 1. For a function of the prior the mean square of the `differences`
-    of local and exact means is by how much the variance given all points is smaller, so
-    the factor is at least 1 less their ratio. Most factors in between are equally
-    likely where the `noise` (k, Q) is large, and that is close to 1 there.
+
+def exact_variance(variance, prior, scale):
+    """Return variances given all rows from those given neighbours, and the prior's.
+
+    What neighbours add to the precision of f is divided by `scale`: small variances are
+    multiplied by it, and that of the prior, far from all rows, stays.
     """
-    ratio = np.sum(differences**2, axis=0) / np.sum(variances, axis=0)
-    least = np.clip(1.0 - ratio, LEAST_SCALE, 1.0)
-    scales = least + (1.0 - least) * np.linspace(0.0, 1.0, N_SCALES)[:, None]
-    total = scales[:, None] * variances + noise  # (N_SCALES, k, Q)
+    variance = np.minimum(variance, prior)
+    rest = scale * variance + prior - variance
+    return scale * variance * prior / np.maximum(rest, np.finfo(float).tiny)
+
+
+def fit_scale(errors, differences, variance, prior, noise):
+    """Return the `scale` (Q,) of variances, and the log density of held-out errors.
+
+    Arrays are (k, Q), `prior` (k, 1). For a function of the prior the mean square of
+    the `differences` of local and exact means is by how much the variance given all
+    rows is smaller. The scale is the likeliest of those that make it no smaller than
+    this, and is at most 1.
+    """
+    scales = np.geomspace(LEAST_SCALE, 1.0, N_SCALES)[:, None, None]
+    exact = exact_variance(variance, prior, scales)  # (N_SCALES, k, Q)
+    total = exact + noise
     density = gaussian_log_density(errors**2 / total, np.log(total)).mean(axis=1)
-    return scales[density.argmax(axis=0), np.arange(len(least))]
+    least = np.mean(np.minimum(variance, prior) - differences**2, axis=0)
+    density[exact.mean(axis=1) < least] = -np.inf
+    best, q = density.argmax(axis=0), np.arange(len(least))
+    return scales[best, 0, 0], density[best, q].sum()
 
 
 def merge_rows(data, group, M):

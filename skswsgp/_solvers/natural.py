@@ -13,6 +13,7 @@ being the expected log-likelihood.
 """
 
 import copy
+from contextlib import closing
 
 import numpy as np
 from scipy.linalg.lapack import dtrtri
@@ -237,41 +238,52 @@ class NaturalSolver(Solver):
         return len(left) == 0
 
     @np.errstate(all="ignore")  # results are checked
-    def predict_without(self, points, rows, rng):
-        """Return mean and variance of q(f), (k, Q), at inducing points as at new rows.
+    def predict_without(self, points, rows, counts, rng):
+        """Return means and variances of q(f) at inducing points as at new rows.
 
-        For the Gaussian likelihood and H < M. `points` (k,) are their indices, and
-        `rows` (n,) tells which rows of data lie there: their targets are left out, and
-        no point is its own neighbour. The model stays as it is.
+        For the Gaussian likelihood. `points` (k,) are their indices, and `rows` (n,)
+        tells which rows of data lie there: their targets are left out, and no point is
+        its own neighbour. There is a pair of arrays (k, Q) for each of the `counts`, a
+        number of neighbours below M. The model stays as it is.
         """
-        model, engine = self.engine.model, self.engine
-        M, Q = model.m.shape
+        model = self.engine.model
         state = self.site_precision, self.site_precision_mean, model.m
         state += (model.L if model.full else model.s,)
         before = [array.copy() for array in state]
-        one_more = self.settings.search_options | {
-            "n_neighbors": engine.n_neighbors + 1
-        }
-        X = model.Z[points]
-        lists = without_own(engine.make_search(one_more).query(X), points)
-        weights, F = engine.conditional_weights(X, lists)
-        A = SparseRowMatrix(lists, weights, M, engine.n_threads)
+        projections = [self._from_others(points, count) for count in counts]
         try:
             self.site_precision[rows] = self.site_precision_mean[rows] = 0.0
             (self._solve_full if model.full else self._solve)()
-            mean = A.matvec(model.m.astype(np.float64))
             u = None if model.full else self.draw(self.tuning.held_out_draws, rng)
-            if model.full:
-                factors = model.L.astype(np.float64)
-                V = np.stack([A.quadratic_forms(L) for L in factors], axis=1)
-            elif u is None:
-                V = A.matvec(model.s.astype(np.float64), squares=True)
-            else:
-                V = np.mean(A.matvec(u.reshape(M, -1)).reshape(len(X), -1, Q) ** 2, 1)
-            return mean, F.astype(np.float64)[:, None] + V
+            m = model.m.astype(np.float64)
+            return [
+                (A.matvec(m), F[:, None] + self._spread(A, u)) for A, F in projections
+            ]
         finally:  # also where Ctrl-C interrupts
             for array, old in zip(state, before, strict=True):
                 array[:] = old
+
+    def _from_others(self, points, count):
+        """Return A and F at inducing points, from so many other points."""
+        model, options = self.engine.model, self.settings.search_options
+        X, M = model.Z[points], len(model.Z)
+        with closing(self.engine.with_neighbors(count)) as engine:
+            search = engine.make_search(options | {"n_neighbors": count + 1})
+            lists = without_own(search.query(X), points)
+            weights, F = engine.conditional_weights(X, lists)
+            A = SparseRowMatrix(lists, weights, M, engine.n_threads)
+        return A, F.astype(np.float64)
+
+    def _spread(self, A, u):
+        """Return a' S a (k, Q) for rows a of A, with S from draws u unless None."""
+        model = self.engine.model
+        if u is not None:
+            f = A.matvec(u.reshape(len(u), -1))
+            return np.mean(f.reshape(len(f), *u.shape[1:]) ** 2, axis=1)
+        if not model.full:
+            return A.matvec(model.s.astype(np.float64), squares=True)
+        factors = model.L.astype(np.float64)
+        return np.stack([A.quadratic_forms(L) for L in factors], axis=1)
 
     @np.errstate(all="ignore")  # results are checked
     def draw(self, n_draws, rng):

@@ -19,6 +19,7 @@ class Settings(NamedTuple):
     metric: str = "auto"
     n_inducing: int | str = "auto"
     n_neighbors: int | str = "auto"
+    n_neighbors_predict: int | str = "auto"
     inducing_points: str | np.ndarray = "kmeans"
     optimize_inducing: bool = False
     covariance: str = "auto"

@@ -75,6 +75,10 @@ class Tuning(NamedTuple):
     # neighbours, a tenth of all otherwise, and draws from q(u) for variances there.
     mean_held_out: int = 2000
     held_out_draws: int = 8
+    # Numbers of neighbours that variances may come from where means are exact, besides
+    # H, and by how much held-out rows may be less likely with fewer, in nats.
+    variance_neighbors: tuple = (16, 32, 48, 64, 96, 128)
+    density_loss: float = 5e-3
     # Most global points, and most points in a cell, of the preconditioner. For 32,000
     # rows of kin40k it takes as long as eight products then; half as many points took
     # a third more steps.

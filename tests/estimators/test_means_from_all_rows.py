@@ -99,8 +99,11 @@ def test_variances_shrink_as_the_means_get_better(rng, tune):
     assert 0.7 < np.mean(((y[1000:] - mean) / std) ** 2) < 1.4
     variance = model.latent_mean_and_variance(X[1000:])[1]
     local = model.latent_mean_and_variance(X[1000:], n_neighbors=9)[1]
-    assert_allclose(variance, model.local_variance_scale_ * local)
+    precision = (1.0 / local - 1.0) / model.local_variance_scale_
+    assert_allclose(variance, 1.0 / (1.0 + precision))  # the prior variance is 1
     assert_allclose(std**2, variance + model.noise_variance_)
+    far = model.latent_mean_and_variance([[100.0, 100.0, 100.0]])
+    assert_allclose(far, [[0.0], [1.0]], atol=1e-6)
 
 
 def test_joint_predictions_have_the_exact_mean_and_the_scaled_variance(data, rng):
@@ -123,7 +126,10 @@ def test_gradients_are_those_of_the_exact_mean(data, rng):
         difference = model.predict(X + step) - model.predict(X - step)
         assert_allclose(slopes[:, d], difference / (2 * h), atol=1e-5)
     _, local = model.predict_gradient(X, return_std=True, n_neighbors=9)
-    assert_allclose(std, np.sqrt(model.local_variance_scale_) * local)
+    exact, before = (
+        model.latent_mean_and_variance(X, n_neighbors=n)[1] for n in (None, 9)
+    )
+    assert_allclose(std, np.sqrt(exact / before)[:, None] * local)
     assert_allclose(model.feature_importances_.sum(), 1.0)
 
 
@@ -139,6 +145,32 @@ def test_held_out_rows_decide(data, monkeypatch):
     assert not hasattr(local, "alpha_")
     assert local.n_neighbors_ == 9
     assert hasattr(exact_model(*data), "alpha_")  # "all" does not ask
+
+
+def test_variances_come_from_as_few_neighbors_as_do_no_harm(data, tune):
+    tune(variance_neighbors=(4,), density_loss=np.inf)
+    model = exact_model(*data)
+    assert model.n_neighbors_predict_ == 4
+    tune(density_loss=0.0)
+    assert exact_model(*data).n_neighbors_predict_ == 9
+    given = exact_model(*data, n_neighbors_predict=6)
+    assert given.n_neighbors_predict_ == 6
+    X = data[0][:7]
+    means = [given.predict(X, n_neighbors=n) for n in (None, 6)]
+    assert np.abs(means[0] - means[1]).max() > 0.0  # all rows, or six
+
+
+def test_the_number_of_neighbors_of_predictions_can_be_set(data):
+    local = SWSGPRegressor(**FIXED, **LOCAL, n_neighbors_predict=5).fit(*data)
+    assert (local.n_neighbors_, local.n_neighbors_predict_) == (9, 5)
+    X = data[0][:7]
+    assert_array_equal(local.predict(X), local.predict(X, n_neighbors=5))
+    labels = SWSGPClassifier(n_neighbors_predict=5, n_inducing=20, random_state=0)
+    labels.fit(data[0], data[1] > 0)
+    proba = labels.predict_proba(X)
+    assert_array_equal(proba, labels.predict_proba(X, n_neighbors=5))
+    default = SWSGPRegressor(**FIXED, **LOCAL).fit(*data)
+    assert default.n_neighbors_predict_ == 9
 
 
 def test_too_many_rows_are_left_to_neighbors(data, tune):

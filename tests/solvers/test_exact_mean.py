@@ -8,9 +8,10 @@ from sklearn.gaussian_process.kernels import ConstantKernel, Matern, WhiteKernel
 from skswsgp._solvers.data import TrainingRows
 from skswsgp._solvers.exact_mean import (
     ExactMean,
+    exact_variance,
+    fit_scale,
     merge_rows,
     noise_groups,
-    variance_scale,
 )
 from skswsgp._solvers.tuning import Tuning
 
@@ -88,18 +89,31 @@ def test_similar_noise_shares_a_preconditioner():
 
 
 def test_variances_shrink_as_far_as_errors_tell(rng):
-    variances = rng.uniform(0.5, 1.5, (4000, 3))
+    variance = rng.uniform(0.5, 1.5, (4000, 3))
     draw = rng.normal(size=(3, 4000, 3))
     # exact variances are a half of the local ones; the third function errs as before
-    exact = np.sqrt([0.5, 0.5, 1.0] * variances) * draw[0]
-    differences = np.sqrt([0.5, 0.5, 0.5] * variances) * draw[1]
+    errors = np.sqrt([0.5, 0.5, 1.0] * variance) * draw[0]
+    differences = np.sqrt([0.5, 0.5, 0.5] * variance) * draw[1]
     noise = np.array([1e-6, 100.0, 1e-6]) * np.ones((4000, 1))
-    errors = exact + np.sqrt(noise) * draw[2]
-    scale = variance_scale(errors, differences, variances, noise)
+    errors += np.sqrt(noise) * draw[2]
+    prior = np.full((4000, 1), 1e6)
+    scale, density = fit_scale(errors, differences, variance, prior, noise)
     assert_allclose(scale[[0, 2]], [0.5, 1.0], atol=0.08)
     assert 0.45 < scale[1] <= 1.0  # unknown behind the noise
-    none = variance_scale(errors, 0.0 * differences, variances, noise)
+    none, less = fit_scale(errors, 0.0 * differences, variance, prior, noise)
     assert_allclose(none, 1.0)
+    assert less < density
+    total = np.log(variance + noise) + errors**2 / (variance + noise)
+    expected = -0.5 * np.sum(np.mean(np.log(2 * np.pi) + total, axis=0))
+    assert_allclose(less, expected)
+
+
+def test_the_variance_far_from_the_data_is_that_of_the_prior():
+    variance, prior = np.array([0.0, 1e-6, 0.5, 2.0, 2.1]), 2.0
+    exact = exact_variance(variance, prior, 0.25)
+    assert_allclose(exact[:2], [0.0, 0.25e-6], rtol=1e-5)
+    assert_allclose(exact[3:], 2.0)
+    assert_allclose(1 / exact[2] - 1 / prior, 4 * (1 / 0.5 - 1 / prior))
 
 
 def test_rows_at_a_point_are_their_weighted_mean():

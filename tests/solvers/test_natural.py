@@ -665,7 +665,8 @@ def test_predictions_without_targets_are_those_of_new_rows(exact, full, rng):
     m = solver.engine.model.m.copy()
     tuning = solver.tuning._replace(held_out_draws=20_000, draw_tolerance=1e-8)
     solver.tuning = tuning
-    mean, variance = solver.predict_without(points, there, np.random.RandomState(0))
+    counts, generator = (3, 7), np.random.RandomState(0)
+    found = solver.predict_without(points, there, counts, generator)
     assert_array_equal(solver.engine.model.m, m)  # as before
     jitter = solver.engine.model.jitter
     P = reference.vecchia_covariance(MATERN, Z, list(solver.order), 7, jitter)
@@ -674,9 +675,11 @@ def test_predictions_without_targets_are_those_of_new_rows(exact, full, rng):
     left = A.T @ np.diag(weight / 0.1) @ A + np.linalg.inv(P)
     S = np.linalg.inv(left)
     u = S @ A.T @ (weight / 0.1 * y[:, 0])
-    for k, i in enumerate(points):
-        others = np.delete(np.arange(40), i)
-        a, F = reference.inducing_weights(MATERN, Z[[i]], Z[others], 7, jitter)
-        assert_allclose(mean[k, 0], a[0] @ u[others], rtol=1e-5)
-        expected = F[0] + a[0] @ S[np.ix_(others, others)] @ a[0]
-        assert_allclose(variance[k, 0], expected, rtol=1e-5 if full else 0.05)
+    for count, (mean, variance) in zip(counts, found, strict=True):
+        for k, i in enumerate(points):
+            others = np.delete(np.arange(40), i)
+            near = MATERN, Z[[i]], Z[others], count, jitter
+            a, F = reference.inducing_weights(*near)
+            assert_allclose(mean[k, 0], a[0] @ u[others], rtol=1e-5)
+            expected = F[0] + a[0] @ S[np.ix_(others, others)] @ a[0]
+            assert_allclose(variance[k, 0], expected, rtol=1e-5 if full else 0.05)
