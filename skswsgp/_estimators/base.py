@@ -237,7 +237,7 @@ class BaseSWSGP(
             trained = self._train(solver, data, held_out, attributes, settings, task)
             if draws and solver.usable:
                 trained |= self._draw(solver, settings, rng)
-            if solver.usable and tries_exact_means(settings, data.n_rows, M, H):
+            if solver.usable and tries_exact_means(settings, data, trained):
                 trained |= self._solve_exact_mean(solver, data, trained, settings, rng)
             given = self.n_neighbors_predict
             given = H if given == "auto" else min(given, M)
@@ -425,15 +425,21 @@ class BaseSWSGP(
 
     def _solve_exact_mean(self, solver, data, trained, settings, rng):
         """Return the fitted attributes of exact means, or none."""
-        group = point_of_each_row(trained["inducing_points_"], data.inputs)
-        if group is None:  # a warm start from other rows
-            return {}
-        n_threads = max_threads(self.n_jobs, data.n_rows)
-        task = trained["kernel_"], group, settings, n_threads, rng
+        n_threads, found, why = max_threads(self.n_jobs, data.n_rows), {}, ""
         try:
-            found, why = exact_mean_attributes(solver, *task)
+            group = point_of_each_row(trained["inducing_points_"], data.inputs)
+            if group is not None:
+                task = (
+                    trained["kernel_"],
+                    group,
+                    "posterior_draws_" in trained,
+                    settings,
+                )
+                found, why = exact_mean_attributes(solver, *task, n_threads, rng)
+            elif settings.n_neighbors == "all":
+                why = "need the rows of the first fit, in their order"
         except KeyboardInterrupt:
-            found, why = {}, "were interrupted"
+            why = "were interrupted"
         if why:
             warnings.warn(
                 f"the exact means {why}: the model is kept with means from "

@@ -34,9 +34,10 @@ class LatentFunctionsMixin:
         Returns
         -------
         mean : ndarray of shape (n_samples,) or (n_samples, n_latent)
-            Mean of q(f), eq. 13. For regression in the units of y, one function for
-            each output; for classes on the scale before the link function, one
-            function for two classes and else one for each class.
+            Mean of q(f), eq. 13, or given all rows where there is `alpha_`. For
+            regression in the units of y, one function for each output; for classes on
+            the scale before the link function, one function for two classes and else
+            one for each class.
         variance : ndarray of the same shape
             Variance of q(f). It can be far too small where S is diagonal: see
             `covariance`.
@@ -337,7 +338,7 @@ class LatentFunctionsMixin:
 
     def _active_count(self, n_neighbors, M):
         if n_neighbors is None or self._alpha(n_neighbors) is not None:
-            return min(self.n_neighbors_predict_, M)
+            return min(getattr(self, "n_neighbors_predict_", self.n_neighbors_), M)
         if n_neighbors == "all":
             return M
         otherwise = ", 'all', or None for what was used in fit"

@@ -56,9 +56,10 @@ class SWSGPRegressor(MultiOutputMixin, RegressorMixin, BaseSWSGP):
 
     Notes
     -----
-    `kernel_`, `metric_`, `noise_variance_`, the inducing attributes and, where there
-    are some, `posterior_draws_` are the whole model: `predict` reads nothing else but
-    the scale of y. An exact Gaussian process with this kernel is
+    `kernel_`, `metric_`, `noise_variance_`, the inducing attributes, the numbers of
+    neighbours and, where there are some, `posterior_draws_`, `alpha_` and
+    `local_variance_scale_` are the whole model: `predict` reads nothing else but the
+    scale of y. An exact Gaussian process with this kernel is
     ``GaussianProcessRegressor(kernel_ + WhiteKernel(noise_variance_), optimizer=None)``
     of scikit-learn, fitted to ``X @ metric_`` and standardised y.
 
@@ -138,7 +139,8 @@ class SWSGPRegressor(MultiOutputMixin, RegressorMixin, BaseSWSGP):
         Returns
         -------
         mean : ndarray of shape (n_samples,) or (n_samples, n_outputs)
-            Predictive mean, eq. 13, in the units of y.
+            Predictive mean, eq. 13, or given all rows where there is `alpha_`, in the
+            units of y.
         std : ndarray of the same shape
             Standard deviation of an observation whose weight is the mean of the
             training rows, noise included, in the units of y. Only returned if

@@ -43,9 +43,10 @@ n_neighbors : int, "auto" or "all", default="auto"
     at most 192, so that the time of a fit grows with the number of rows only.
     "all" lets all inducing points have a say. For regression where every row is one,
     with `solver="natural"`, that makes means exact, see `alpha_`; variances still come
-    from as many neighbours as with "auto". Elsewhere "all" is H = M. For up to 36,742
-    such rows "auto" also makes means exact, unless those from neighbours have less
-    error at held-out rows, by more than twice the standard error.
+    from as many neighbours as with "auto". Elsewhere "all" is H = M. While
+    n_inducing_^2 (18 + n_columns) is at most 3.5e10, 36,690 rows of eight columns,
+    "auto" also makes means exact, unless those from neighbours have less error at
+    held-out rows, by more than twice the standard error.
 n_neighbors_predict : int or "auto", default="auto"
     Number of inducing points that a row uses in predictions that name no number. "auto"
     is H. Where means are exact, only variances use it, and "auto" is then the least of

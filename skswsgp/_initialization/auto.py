@@ -6,6 +6,7 @@ import numpy as np
 from sklearn.gaussian_process.kernels import ConstantKernel, Matern
 
 from skswsgp._solvers.adam import bytes_of_full_covariance
+from skswsgp._solvers.exact_mean import noise_groups
 from skswsgp._solvers.model import JITTER
 from skswsgp._solvers.progress import callers_level
 
@@ -16,6 +17,8 @@ LEAST_JITTER = {"float64": 1e-10, "float32": 1e-4}
 # means are those of an exact Gaussian process within 1e-5, where they were within 3e-2
 DENSE_JITTER = 1e-8
 
+KERNEL_VALUE = 18  # cost of a kernel value in columns, of which it has a distance
+
 
 def count_inducing(settings, n_rows, n_features):
     """Return M, which may still be cut to the number of distinct rows."""
@@ -24,34 +27,42 @@ def count_inducing(settings, n_rows, n_features):
     return settings.solver.count_inducing(n_rows, n_features, settings.tuning)
 
 
-def count_neighbors(settings, n_rows, M):
+def count_neighbors(settings, n_rows, M, n_features):
     """Return H, at most M.
 
     "all" is M, unless all rows are inducing points: means are exact then, and H is that
     of the variances.
     """
     H = settings.n_neighbors
-    if H == "all" and not may_have_exact_means(settings, n_rows):
+    if H == "all" and not may_have_exact_means(settings, n_rows, n_features):
         return M
     if isinstance(H, str):
         H = settings.solver.count_neighbors(n_rows, M, settings.tuning)
     return min(H, M)
 
 
-def may_have_exact_means(settings, n_rows):
+def may_have_exact_means(settings, n_rows, n_features):
     """Return whether means from all rows can replace those from neighbours."""
-    all_rows = settings.n_inducing == "auto" or settings.n_inducing >= n_rows
-    all_rows = all_rows and isinstance(settings.inducing_points, str)
-    gaussian = settings.likelihood_record.conjugate and settings.kl == "vecchia"
     asked = isinstance(settings.n_neighbors, str)
+    all_rows = isinstance(settings.inducing_points, str)
+    all_rows = all_rows and count_inducing(settings, n_rows, n_features) >= n_rows
+    gaussian = settings.likelihood_record.conjugate and settings.kl == "vecchia"
     return asked and all_rows and gaussian and settings.solver.exact_means
 
 
-def tries_exact_means(settings, n_rows, M, H):
-    """Return whether means from all rows are asked for, or worth a comparison."""
-    if H == M or not may_have_exact_means(settings, n_rows):
+def tries_exact_means(settings, data, attributes):
+    """Return whether means from all rows are asked for, or worth a comparison.
+
+    `data` are the rows that train, and `attributes` those of the model.
+    """
+    M, D = attributes["inducing_points_"].shape
+    if attributes["n_neighbors_"] >= M:
         return False  # all rows are neighbours
-    return settings.n_neighbors == "all" or M**2 <= settings.tuning.mean_pairs
+    if not may_have_exact_means(settings, data.n_rows, D):
+        return False
+    groups = sum(1 for _ in noise_groups(np.atleast_1d(attributes["noise_variance_"])))
+    work = M**2 * (KERNEL_VALUE + D) * groups
+    return settings.n_neighbors == "all" or work <= settings.tuning.mean_work
 
 
 def takes_full_covariance(settings, n_rows, M, H):

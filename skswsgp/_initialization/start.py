@@ -85,7 +85,7 @@ def initial_attributes(settings, data, spread, rng):
         data.weight_in_X(),
     )
     M = len(Z)
-    H = count_neighbors(settings, data.n_rows, M)
+    H = count_neighbors(settings, data.n_rows, M, D)
     start = {
         "kernel_": fit.kernel,
         "metric_": np.eye(D) if fit.metric is None else fit.metric,
@@ -167,7 +167,7 @@ def learn_start(settings, data, spread, rng):
     """
     D = data.X.shape[1]
     M = count_inducing(settings, data.n_rows, D)
-    H = count_neighbors(settings, data.n_rows, M)
+    H = count_neighbors(settings, data.n_rows, M, D)
     chosen = settings.solver.finds_optimum and isinstance(settings.inducing_points, str)
     sizes = M, data.n_rows, D, settings.tuning
     few = chosen and has_few_points(*sizes)

@@ -11,6 +11,8 @@ preconditioner of `_linear.cell_preconditioner`. Rows at the same point count as
 whose weight is the sum of theirs.
 """
 
+from typing import NamedTuple
+
 import numpy as np
 
 from skswsgp._compiled.special import gaussian_log_density
@@ -21,7 +23,8 @@ from skswsgp._linear.conjugate_gradients import solve_systems
 from skswsgp._solvers.data import memory_budget
 
 NOISE_RATIO = 10.0  # most ratio of noise variances that share a preconditioner
-ABSENT = 1e12  # noise of points that are left out, in units of the prior variance
+MOST_OUTPUTS = 16  # outputs solved for at once; each takes 16 numbers a point
+ABSENT = 1e12  # noise of points that are left out, in units of the mean variance
 ERRORS = 2.0  # standard errors by which exact means must be worse to be given up
 N_SCALES = 41  # factors of local variances that are compared
 LEAST_SCALE = 0.05  # least factor of local variances; 2,000 rows know it to some 0.05
@@ -55,9 +58,11 @@ class ExactMean:
     def solve(self, tolerance, alpha=None, without=None):
         """Return alpha (M, Q), zero at the points `without`; None if it is not found.
 
-        The energy of the residual, r' (K + diag(N))^-1 r, is at most tolerance^2 times
-        that of t; so the errors of means are on average `tolerance` times the standard
-        deviations of observations given the others. `alpha` is an initial solution.
+        The energy of the residual, r' C r, where C is the preconditioner and stands for
+        (K + diag(N))^-1, is at most tolerance^2 times that of t. With the inverse
+        itself, the errors of means at rows would on average be `tolerance` times the
+        standard deviations of observations given the others. `alpha` is an initial
+        solution.
         """
         without = slice(0) if without is None else without
         right = self.targets.copy()
@@ -67,7 +72,7 @@ class ExactMean:
         for outputs in noise_groups(self.noise):
             level = np.exp(np.log(self.noise[outputs]).mean())
             diagonal = self.prior + level / self.weight
-            diagonal[without] = ABSENT * self.prior.mean()
+            diagonal[without] = ABSENT * diagonal.mean()
             try:
                 self.preconditioner.factorise(diagonal)
                 left = self._solve(alpha, outputs, right, tolerance, without)
@@ -100,54 +105,56 @@ class ExactMean:
 
 
 def noise_groups(noise):
-    """Yield the indices of noise variances (Q,) in groups of similar size."""
+    """Yield the indices of noise variances (Q,) in small groups of similar size."""
     order = np.argsort(noise, kind="stable")
     while len(order):
-        similar = noise[order] <= NOISE_RATIO * noise[order[0]]
-        yield order[similar]
-        order = order[~similar]
+        similar = np.count_nonzero(noise[order] <= NOISE_RATIO * noise[order[0]])
+        size = min(similar, MOST_OUTPUTS)
+        yield order[:size]
+        order = order[size:]
 
 
-def exact_mean_attributes(solver, kernel, group, settings, n_threads, rng):
+def exact_mean_attributes(solver, kernel, group, draws, settings, n_threads, rng):
     """Return the fitted attributes of exact means, or none, and what went wrong.
 
     `solver` is a `NaturalSolver` after its last round, whose inducing points are the
-    distinct rows, and `group` (n,) the inducing point of each row. Means from
-    neighbours and from all points are compared at held-out points, both without the
-    targets there. With n_neighbors="auto" the former stay if their error is less, by
-    more than twice the standard error, or if the latter are not found.
+    distinct rows, `group` (n,) the inducing point of each row, and `draws` tells
+    whether variances come from draws. Means from neighbours and from all points are
+    compared at held-out points, both without the targets there. With n_neighbors="auto"
+    the former stay if their error is less, by more than twice the standard error, or if
+    the latter are not found.
     """
     tuning, model = settings.tuning, solver.engine.model
     unsolved = "" if settings.n_neighbors == "auto" else "did not converge"
     Z, noise = model.Z.astype(np.float64), model.noise.astype(np.float64)
     weight, targets = merge_rows(solver.data, group, len(Z))
-    system = ExactMean(kernel, Z, targets, weight, noise, tuning, n_threads)
-    held_out = rng.permutation(len(Z))[: min(len(Z) // 10, tuning.mean_held_out)]
+    how = model.kl_weight * noise, tuning, n_threads
+    system = ExactMean(kernel, Z, targets, weight, *how)
+    size = max(1, min(len(Z) // 10, tuning.mean_held_out))
+    held_out = rng.permutation(len(Z))[:size]
     alpha = system.solve(tuning.held_out_mean_tolerance, without=held_out)
     if alpha is None:
         return {}, unsolved
     exact = system.products.multiply(Z[held_out], alpha)
     counts = counts_for_variances(settings, solver.engine.n_neighbors, len(Z))
-    there = np.isin(group, held_out)
-    local = solver.predict_without(held_out, there, counts, rng)
+    there, n_draws = np.isin(group, held_out), tuning.held_out_draws if draws else 0
+    local = solver.predict_without(held_out, there, counts, n_draws, rng)
     known, weight = targets[held_out], weight[held_out, None]
     if settings.n_neighbors == "auto":
         gain = (known - local[-1][0]) ** 2 - (known - exact) ** 2
         gain = np.sum(weight * gain, axis=1)
         if gain.mean() < -ERRORS * gain.std() / np.sqrt(len(gain)):
             return {}, ""
+    alpha = system.solve(tuning.mean_tolerance, alpha)
+    if alpha is None:
+        return {}, unsolved
     prior = system.prior[held_out, None]
     fits = [
         fit_scale(known - exact, mean - exact, variance, prior, noise / weight)
         for mean, variance in local
     ]
-    best = next(
-        i for i, fit in enumerate(fits) if fit[1] >= fits[-1][1] - tuning.density_loss
-    )
-    alpha = system.solve(tuning.mean_tolerance, alpha)
-    if alpha is None:
-        return {}, unsolved
-    scale, one = fits[best][0], len(noise) == 1
+    best = next((i for i, fit in enumerate(fits) if fit.is_level(fits[-1], tuning)), -1)
+    scale, one = fits[best].scale, len(noise) == 1
     return {
         "alpha_": alpha[:, 0] if one else alpha,
         "local_variance_scale_": float(scale[0]) if one else scale,
@@ -173,22 +180,42 @@ def exact_variance(variance, prior, scale):
     return scale * variance * prior / np.maximum(rest, np.finfo(float).tiny)
 
 
+class ScaleFit(NamedTuple):
+    """The scale of local variances for a number of neighbours."""
+
+    scale: np.ndarray  # (Q,)
+    density: float  # mean log density of held-out errors, summed over functions
+    variance: np.ndarray  # (Q,) mean variance there
+
+    def is_level(self, other, tuning):
+        """Return whether this is as good as another fit, from more neighbours."""
+        near = self.variance <= tuning.variance_growth * other.variance
+        return near.all() and self.density >= other.density - tuning.density_loss
+
+
 def fit_scale(errors, differences, variance, prior, noise):
-    """Return the `scale` (Q,) of variances, and the log density of held-out errors.
+    """Return the `ScaleFit` of held-out `errors` (k, Q), which are in float64.
 
     Arrays are (k, Q), `prior` (k, 1). For a function of the prior the mean square of
     the `differences` of local and exact means is by how much the variance given all
-    rows is smaller. The scale is the likeliest of those that make it no smaller than
-    this, and is at most 1.
+    rows is smaller. Of the scales that make it no smaller than this, up to 1, the
+    likeliest is sought, and the largest within a standard error of it is taken, so that
+    variances shrink on evidence only.
     """
     scales = np.geomspace(LEAST_SCALE, 1.0, N_SCALES)[:, None, None]
     exact = exact_variance(variance, prior, scales)  # (N_SCALES, k, Q)
     total = exact + noise
-    density = gaussian_log_density(errors**2 / total, np.log(total)).mean(axis=1)
+    density = gaussian_log_density(errors**2 / total, np.log(total))
     least = np.mean(np.minimum(variance, prior) - differences**2, axis=0)
-    density[exact.mean(axis=1) < least] = -np.inf
-    best, q = density.argmax(axis=0), np.arange(len(least))
-    return scales[best, 0, 0], density[best, q].sum()
+    means, Q = density.mean(axis=1), range(len(least))
+    means[exact.mean(axis=1) < least] = -np.inf
+    places = means.argmax(axis=0)  # (Q,)
+    losses = density[places, :, Q].T - density  # (N_SCALES, k, Q), the best's less each
+    error = losses.std(axis=1) / np.sqrt(len(errors))
+    level = losses.mean(axis=1) <= error
+    places = N_SCALES - 1 - level[::-1].argmax(axis=0)
+    mean_variance = exact.mean(axis=1)[places, Q]
+    return ScaleFit(scales[places, 0, 0], means[places, Q].sum(), mean_variance)
 
 
 def merge_rows(data, group, M):

@@ -238,13 +238,14 @@ class NaturalSolver(Solver):
         return len(left) == 0
 
     @np.errstate(all="ignore")  # results are checked
-    def predict_without(self, points, rows, counts, rng):
+    def predict_without(self, points, rows, counts, n_draws, rng):
         """Return means and variances of q(f) at inducing points as at new rows.
 
         For the Gaussian likelihood. `points` (k,) are their indices, and `rows` (n,)
         tells which rows of data lie there: their targets are left out, and no point is
         its own neighbour. There is a pair of arrays (k, Q) for each of the `counts`, a
-        number of neighbours below M. The model stays as it is.
+        number of neighbours below M. S comes from `n_draws` draws, or from the model
+        where these are 0. The model stays as it is.
         """
         model = self.engine.model
         state = self.site_precision, self.site_precision_mean, model.m
@@ -254,7 +255,7 @@ class NaturalSolver(Solver):
         try:
             self.site_precision[rows] = self.site_precision_mean[rows] = 0.0
             (self._solve_full if model.full else self._solve)()
-            u = None if model.full else self.draw(self.tuning.held_out_draws, rng)
+            u = self.draw(n_draws, rng) if n_draws else None
             m = model.m.astype(np.float64)
             return [
                 (A.matvec(m), F[:, None] + self._spread(A, u)) for A, F in projections

@@ -67,28 +67,34 @@ class Tuning(NamedTuple):
     assembly_bytes: int = 2**26
 
     # --- exact means of regression with every row as an inducing point
-    # Pairs of points up to which n_neighbors="auto" tries exact means, 36,742 points. A
-    # product with their covariance takes 0.8 s on two cores then. With little noise two
-    # solves take some 60 products, and a fit a minute.
-    mean_pairs: int = 1_350_000_000
+    # Pairs of points, times columns and 18 for the rest of a kernel value, and times
+    # the groups of outputs of like noise, up to which n_neighbors="auto" tries exact
+    # means. A product with the covariance of 36,690 points of eight columns takes 0.8 s
+    # on two cores. With little noise two solves take some 60 of them, a fit a minute.
+    mean_work: float = 3.5e10
     # Points at most that are held out to compare exact means with those from
     # neighbours, a tenth of all otherwise, and draws from q(u) for variances there.
     mean_held_out: int = 2000
     held_out_draws: int = 8
     # Numbers of neighbours that variances may come from where means are exact, besides
-    # H, and by how much held-out rows may be less likely with fewer, in nats.
+    # H; by how much held-out rows may be less likely with fewer, in nats, which is far
+    # below what models differ by; and how much larger the mean variance may be, which
+    # the density does not show behind noise.
     variance_neighbors: tuple = (16, 32, 48, 64, 96, 128)
     density_loss: float = 5e-3
+    variance_growth: float = 1.1
     # Most global points, and most points in a cell, of the preconditioner. For 32,000
     # rows of kin40k it takes as long as eight products then; half as many points took
     # a third more steps.
     mean_global_points: int = 1000
     mean_cell_points: int = 1000
     # Relative energies of the residual at which conjugate gradients stop, for held-out
-    # points and in the end. At the second, errors add 1e-5 to the variance of a
-    # prediction, relative to that of an observation given the others.
+    # points and in the end, as the preconditioner measures them. If it were exact, the
+    # second would add 1e-6 to the variance of an average prediction, relative to that
+    # of an observation given the others; with cells of 100 points it added ten times
+    # as much as that of kernels with 1,800 points, and more where rows are sparse.
     held_out_mean_tolerance: float = 2e-2
-    mean_tolerance: float = 3e-3
+    mean_tolerance: float = 1e-3
     mean_cg_steps: int = 150
 
     # --- learning the kernel from rows given their nearest other rows
