@@ -1,7 +1,8 @@
 """Sparse-within-Sparse Gaussian processes for scikit-learn."""
 
+from skswsgp import baselines, kernels, metrics
 from skswsgp._estimators.classifier import SWSGPClassifier
 from skswsgp._estimators.regressor import SWSGPRegressor
 
-__all__ = ["SWSGPClassifier", "SWSGPRegressor"]
+__all__ = ["SWSGPClassifier", "SWSGPRegressor", "baselines", "kernels", "metrics"]
 __version__ = "0.1.0.dev0"

@@ -4,14 +4,18 @@ import math
 from numbers import Integral, Real
 
 import numpy as np
-from scipy.special import ndtri
+from scipy.special import ndtr, ndtri
 from sklearn.preprocessing import LabelEncoder
 from sklearn.utils import check_array, check_consistent_length, column_or_1d
 
 __all__ = [
+    "crps",
     "expected_calibration_error",
+    "get_scorer",
     "interval_coverage",
+    "interval_score",
     "mean_negative_log_density",
+    "pinball",
 ]
 
 TOLERANCE = 1e-4  # rounding error allowed in probabilities and in their sum
@@ -117,14 +121,245 @@ def interval_coverage(y_true, y_mean, y_std, level=0.95, sample_weight=None):
     >>> interval_coverage([0.0, 1.0, 3.0, -1.0], [0.0] * 4, [1.0] * 4)
     0.75
     """
-    if not isinstance(level, Real) or not 0 < level < 1:
-        raise ValueError(
-            f"level={level!r}: expected a number between 0 and 1; "
-            "use 0.95 for an interval of 95 %."
-        )
+    _check_level(level)
     y_true, y_mean, y_std = _check_gaussian(y_true, y_mean, y_std)
     half_width = ndtri(0.5 * (1.0 + level)) * y_std
     return _mean_over_samples(abs(y_true - y_mean) <= half_width, sample_weight)
+
+
+def crps(y_true, y_mean, y_std, sample_weight=None):
+    """Compute the continuous ranked probability score of Gaussian predictions.
+
+    Smaller is better. The score is in the units of the targets, and is the absolute
+    error where standard deviations go to zero. Errors far out count less than in
+    `mean_negative_log_density`.
+
+    Parameters
+    ----------
+    y_true : array-like of shape (n_samples,) or (n_samples, n_outputs)
+        Targets.
+    y_mean : array-like of the shape of `y_true`
+        Means of the predictions.
+    y_std : array-like of the shape of `y_true`
+        Standard deviations of the predictions, noise included, in the units of
+        `y_true`. Positive.
+    sample_weight : array-like of shape (n_samples,), default=None
+        Weights of the samples. None gives equal weights.
+
+    Returns
+    -------
+    score : float
+        Weighted mean over samples, and plain mean over outputs.
+
+    See Also
+    --------
+    pinball : Score of quantiles, whose mean over all levels is half of this one.
+
+    Notes
+    -----
+    The score of one value is the integral over x of (F(x) - [x >= y])^2 for the
+    predicted distribution function F. For a Gaussian and z = (y - m) / s it is
+    `s (z (2 Phi(z) - 1) + 2 phi(z) - 1 / sqrt(pi))` [1]_.
+
+    References
+    ----------
+    .. [1] Gneiting, T. and Raftery, A. E. (2007). Strictly proper scoring rules,
+       prediction, and estimation. Journal of the American Statistical Association,
+       102(477), 359-378.
+
+    Examples
+    --------
+    >>> from skswsgp.metrics import crps
+    >>> print(f"{crps([1.0, 2.0], [1.0, 2.5], [0.5, 0.5]):.3f}")
+    0.209
+    """
+    y_true, y_mean, y_std = _check_gaussian(y_true, y_mean, y_std)
+    z = (y_true - y_mean) / y_std
+    density = np.exp(-0.5 * z**2) / math.sqrt(2.0 * math.pi)
+    score = z * (2.0 * ndtr(z) - 1.0) + 2.0 * density - 1.0 / math.sqrt(math.pi)
+    return _mean_over_samples(y_std * score, sample_weight)
+
+
+def interval_score(y_true, lower, upper, level=0.95, sample_weight=None):
+    """Compute Winkler's score of central prediction intervals.
+
+    Smaller is better. An interval pays its width, and for a target outside it the
+    distance times 2 / (1 - level). So intervals that are wide everywhere do not win.
+
+    Parameters
+    ----------
+    y_true : array-like of shape (n_samples,) or (n_samples, n_outputs)
+        Targets.
+    lower, upper : array-likes of the shape of `y_true`
+        Ends of the intervals, as `predict_interval` returns them.
+    level : float, default=0.95
+        Probability of the intervals under the prediction, between 0 and 1.
+    sample_weight : array-like of shape (n_samples,), default=None
+        Weights of the samples. None gives equal weights.
+
+    Returns
+    -------
+    score : float
+        Weighted mean over samples, and plain mean over outputs, in units of y.
+
+    Notes
+    -----
+    The score is proper: it is smallest on average for the true quantiles [1]_.
+
+    References
+    ----------
+    .. [1] Winkler, R. L. (1972). A decision-theoretic approach to interval estimation.
+       Journal of the American Statistical Association, 67(337), 187-191.
+
+    Examples
+    --------
+    >>> from skswsgp.metrics import interval_score
+    >>> round(interval_score([0.0, 3.0], [-1.0, -1.0], [1.0, 1.0], level=0.5), 2)
+    6.0
+    """
+    _check_level(level)
+    y_true = _check_floats(y_true, "y_true")
+    lower = _check_ends(lower, "lower", y_true)
+    upper = _check_ends(upper, "upper", y_true)
+    if (lower > upper).any():
+        row = int(np.argwhere(lower > upper)[0, 0])
+        raise ValueError(
+            f"lower is above upper in row {row}: expected lower <= upper; swap them."
+        )
+    outside = np.maximum(lower - y_true, 0.0) + np.maximum(y_true - upper, 0.0)
+    score = upper - lower + 2.0 / (1.0 - level) * outside
+    return _mean_over_samples(score, sample_weight)
+
+
+def pinball(y_true, y_quantiles, q, sample_weight=None):
+    """Mean pinball loss of quantiles of several levels.
+
+    Smaller is better. For one level it is scikit-learn's `mean_pinball_loss`.
+
+    Parameters
+    ----------
+    y_true : array-like of shape (n_samples,) or (n_samples, n_outputs)
+        Targets.
+    y_quantiles : array-like of shape (n_samples[, n_outputs], n_quantiles)
+        Quantiles, as `predict_quantiles` returns them.
+    q : array-like of shape (n_quantiles,)
+        Levels of the quantiles, between 0 and 1.
+    sample_weight : array-like of shape (n_samples,), default=None
+        Weights of the samples. None gives equal weights.
+
+    Returns
+    -------
+    loss : float
+        Weighted mean over samples, and plain mean over outputs and levels, in the
+        units of y.
+
+    See Also
+    --------
+    crps : Twice the mean over all levels, for Gaussian predictions.
+    sklearn.metrics.mean_pinball_loss : The same loss for one level.
+
+    Notes
+    -----
+    The loss of one value is `max(q (y - x), (q - 1) (y - x))` for the quantile x [1]_.
+
+    References
+    ----------
+    .. [1] Koenker, R. and Bassett, G. (1978). Regression quantiles. Econometrica,
+       46(1), 33-50.
+
+    Examples
+    --------
+    >>> from skswsgp.metrics import pinball
+    >>> pinball([1.0, 3.0], [[1.0, 2.0], [1.0, 2.0]], [0.5, 0.75])
+    0.5
+    """
+    y_true, q = _check_floats(y_true, "y_true"), np.atleast_1d(_check_floats(q, "q"))
+    y_quantiles = check_array(
+        y_quantiles,
+        ensure_2d=False,
+        allow_nd=True,
+        dtype=float,
+        input_name="y_quantiles",
+    )
+    if q.ndim != 1 or not np.all((q > 0.0) & (q < 1.0)):
+        raise ValueError(
+            f"q={q.tolist()}: expected levels between 0 and 1; pass those of "
+            "predict_quantiles."
+        )
+    if y_quantiles.shape != (*y_true.shape, len(q)):
+        raise ValueError(
+            f"y_quantiles has shape {y_quantiles.shape}: expected "
+            f"{(*y_true.shape, len(q))}, a value for each target and each level."
+        )
+    error = y_true[..., None] - y_quantiles
+    return _mean_over_samples(np.maximum(q * error, (q - 1.0) * error), sample_weight)
+
+
+def get_scorer(name):
+    """Return a scorer of probabilistic regression, for `GridSearchCV(scoring=...)`.
+
+    A search calls `predict` without `return_std`, so metrics of whole predictions
+    cannot go through `make_scorer`. These scorers ask for the standard deviations.
+
+    Parameters
+    ----------
+    name : {"neg_log_density", "neg_crps", "neg_interval_score"}
+        Negative of `mean_negative_log_density`, of `crps`, or of `interval_score` of
+        95 % intervals, so that greater is better.
+
+    Returns
+    -------
+    scorer : callable
+        `scorer(estimator, X, y, sample_weight=None)`, for estimators with
+        `predict(X, return_std=True)`, also at the end of a pipeline.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.model_selection import cross_val_score
+    >>> from skswsgp import SWSGPRegressor
+    >>> from skswsgp.metrics import get_scorer
+    >>> X = np.linspace(0, 6, 60)[:, None]
+    >>> y, model = np.sin(X[:, 0]), SWSGPRegressor(random_state=0)
+    >>> scores = cross_val_score(model, X, y, scoring=get_scorer("neg_crps"), cv=3)
+    >>> scores.shape
+    (3,)
+    """
+    if name not in _SCORERS:
+        raise ValueError(
+            f"name={name!r}: expected one of {', '.join(map(repr, _SCORERS))}; "
+            "scikit-learn's own scorers are strings for it."
+        )
+    return _Scorer(name)
+
+
+class _Scorer:
+    """A scorer that can be pickled and cloned, by its name."""
+
+    def __init__(self, name):
+        self.name = name
+
+    def __call__(self, estimator, X, y, sample_weight=None):
+        mean, std = estimator.predict(X, return_std=True)
+        return -_SCORERS[self.name](y, mean, std, sample_weight=sample_weight)
+
+    def __repr__(self):
+        return f"get_scorer({self.name!r})"
+
+
+def _gaussian_interval_score(y_true, y_mean, y_std, sample_weight=None):
+    """Return the interval score of the central intervals of 95 %."""
+    y_true, y_mean, y_std = _check_gaussian(y_true, y_mean, y_std)
+    half = ndtri(0.975) * y_std
+    ends = y_mean - half, y_mean + half
+    return interval_score(y_true, *ends, sample_weight=sample_weight)
+
+
+_SCORERS = {
+    "neg_log_density": mean_negative_log_density,
+    "neg_crps": crps,
+    "neg_interval_score": _gaussian_interval_score,
+}
 
 
 def expected_calibration_error(
@@ -222,6 +457,26 @@ def _check_gaussian(y_true, y_mean, y_std):
             "standard deviations; include the noise, or clip them at a small number."
         )
     return y_true, y_mean, y_std
+
+
+def _check_level(level):
+    """Raise ValueError for the level of an interval that is no probability."""
+    if not isinstance(level, Real) or not 0 < level < 1:
+        raise ValueError(
+            f"level={level!r}: expected a number between 0 and 1; "
+            "use 0.95 for an interval of 95 %."
+        )
+
+
+def _check_ends(values, name, y_true):
+    """Return ends of intervals as a float64 array of the shape of y_true."""
+    values = _check_floats(values, name)
+    if values.shape != y_true.shape:
+        raise ValueError(
+            f"{name} has shape {values.shape}: expected {y_true.shape}, the shape of "
+            f"y_true; reshape or repeat {name}."
+        )
+    return values
 
 
 def _check_probabilities(y_proba):

@@ -1,15 +1,24 @@
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.integrate import quad
 from scipy.stats import norm
+from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
-from sklearn.metrics import make_scorer
-from sklearn.model_selection import cross_val_score
+from sklearn.metrics import make_scorer, mean_pinball_loss
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
+from skswsgp import SWSGPRegressor
 from skswsgp.metrics import (
+    crps,
     expected_calibration_error,
+    get_scorer,
     interval_coverage,
+    interval_score,
     mean_negative_log_density,
+    pinball,
 )
 
 
@@ -278,3 +287,92 @@ def test_calibration_error_refuses_bad_input(y_true, y_proba, labels, message):
 def test_calibration_error_refuses_a_bad_number_of_bins(n_bins):
     with pytest.raises(ValueError, match=r"n_bins=.*: expected an integer of"):
         expected_calibration_error([0, 1], [0.5, 0.5], n_bins=n_bins)
+
+
+# crps, interval_score, pinball
+
+
+@pytest.mark.parametrize("y, mean, std", [(0.3, 0.1, 0.5), (-4.0, 1.0, 2.0)])
+def test_crps_is_its_integral(y, mean, std):
+    parts = (
+        quad(lambda x: norm.cdf(x, mean, std) ** 2, -np.inf, y)[0],
+        quad(lambda x: norm.sf(x, mean, std) ** 2, y, np.inf)[0],
+    )
+    assert crps([y], [mean], [std]) == pytest.approx(sum(parts), rel=1e-7)
+
+
+def test_crps_is_the_absolute_error_of_a_sure_prediction():
+    assert crps([1.0, 5.0], [1.5, 3.0], [1e-12, 1e-12]) == pytest.approx(1.25)
+
+
+def test_crps_is_twice_the_mean_pinball_loss(gaussian):
+    y_true, y_mean, y_std = gaussian
+    q = (np.arange(4000) + 0.5) / 4000
+    quantiles = y_mean[..., None] + y_std[..., None] * norm.ppf(q)
+    twice = 2 * pinball(y_true, quantiles, q)
+    assert twice == pytest.approx(crps(*gaussian), rel=1e-3)
+
+
+def test_pinball_of_one_level_is_that_of_scikit_learn(gaussian, rng):
+    y_true, quantiles, _ = gaussian
+    weight = rng.uniform(size=len(y_true))
+    ours = pinball(y_true, quantiles[..., None], [0.3], weight)
+    theirs = mean_pinball_loss(y_true, quantiles, alpha=0.3, sample_weight=weight)
+    assert ours == pytest.approx(theirs)
+
+
+def test_interval_score_is_the_sum_of_two_pinball_losses(gaussian):
+    y_true, y_mean, y_std = gaussian
+    ends = y_mean - y_std, y_mean + y_std
+    losses = pinball(y_true, np.stack(ends, axis=-1), [0.1, 0.9])
+    expected = 2 * losses / 0.1  # alpha / 2 = 0.1, and the mean is over two levels
+    assert interval_score(y_true, *ends, level=0.8) == pytest.approx(expected)
+
+
+def test_scores_are_least_for_the_truth(rng):
+    y_std = rng.uniform(0.5, 2.0, size=4000)
+    y = y_std * rng.normal(size=4000)
+    zero = np.zeros(4000)
+    for score in (
+        lambda c: crps(y, zero, c * y_std),
+        lambda c: interval_score(y, -1.96 * c * y_std, 1.96 * c * y_std),
+    ):
+        assert score(1.0) == min(map(score, (0.7, 1.0, 1.4)))
+
+
+@pytest.mark.parametrize(
+    "call, message",
+    [
+        (lambda: crps([1.0], [1.0], [0.0]), "y_std has a non-positive value"),
+        (lambda: interval_score([1.0], [2.0], [1.0]), "lower is above upper in row 0"),
+        (lambda: interval_score([1.0], [[0.0]], [1.0]), "lower has shape"),
+        (lambda: interval_score([1.0], [0.0], [1.0], level=95), "level=95"),
+        (lambda: pinball([1.0], [[1.0, 2.0]], [0.5]), "y_quantiles has shape"),
+        (lambda: pinball([1.0], [[1.0]], [1.5]), "expected levels between 0 and 1"),
+        (lambda: get_scorer("crps"), "expected one of 'neg_log_density', 'neg_crps'"),
+    ],
+)
+def test_scores_refuse_what_they_cannot_use(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()
+
+
+@pytest.mark.parametrize("name", ["neg_log_density", "neg_crps", "neg_interval_score"])
+def test_searches_and_pipelines_take_the_scorers(name, rng):
+    X = rng.normal(size=(80, 2))
+    y = X[:, 0] + 0.1 * rng.normal(size=80)
+    model = SWSGPRegressor(init="default", random_state=0)
+    pipeline, scorer = make_pipeline(StandardScaler(), model), get_scorer(name)
+    noises = {"swsgpregressor__noise_variance": [0.01, 10.0]}
+    search = GridSearchCV(pipeline, noises, scoring=scorer, cv=2).fit(X, y)
+    assert search.best_params_["swsgpregressor__noise_variance"] == 0.01
+    mean, std = search.predict(X), search.best_estimator_.predict(X, return_std=True)[1]
+    score = {
+        "neg_log_density": mean_negative_log_density(y, mean, std),
+        "neg_crps": crps(y, mean, std),
+        "neg_interval_score": interval_score(
+            y, mean - 1.959964 * std, mean + 1.959964 * std
+        ),
+    }[name]
+    assert scorer(search.best_estimator_, X, y) == pytest.approx(-score, rel=1e-5)
+    assert clone(search).scoring.name == name

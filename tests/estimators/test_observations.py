@@ -1,0 +1,91 @@
+"""Intervals, quantiles and densities of new observations."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy.stats import norm
+
+import skswsgp
+from skswsgp import SWSGPRegressor
+
+
+@pytest.fixture(scope="module", params=[0, 2], ids=["one output", "two outputs"])
+def fitted(request):
+    """Return a model, and rows that it has not seen."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(0, 6, size=(200, 1))
+    y = 50 + 10 * np.sin(X[:, 0]) + rng.normal(size=200)
+    if request.param:
+        y = np.stack([y, -2 * y], axis=1)
+    model = SWSGPRegressor(init="default", random_state=0).fit(X[:120], y[:120])
+    return model, X[120:], y[120:]
+
+
+def test_quantiles_are_those_of_a_gaussian(fitted):
+    model, X, _ = fitted
+    mean, std = model.predict(X, return_std=True)
+    quantiles = model.predict_quantiles(X, [0.1, 0.5, 0.99])
+    assert quantiles.shape == (*mean.shape, 3)
+    for k, q in enumerate([0.1, 0.5, 0.99]):
+        assert_allclose(quantiles[..., k], norm.ppf(q, mean, std))
+        assert_array_equal(model.predict_quantiles(X, q), quantiles[..., k])
+
+
+def test_intervals_hold_what_they_promise(fitted):
+    model, X, y = fitted
+    lower, upper = model.predict_interval(X, coverage=0.8)
+    assert_allclose(lower, model.predict_quantiles(X, 0.1))
+    assert_allclose(upper, model.predict_quantiles(X, 0.9))
+    wide = model.predict_interval(X)
+    held = np.mean((wide[0] <= y) & (y <= wide[1]))
+    assert 0.88 < held <= 1.0
+
+
+def test_densities_are_those_of_a_gaussian(fitted):
+    model, X, y = fitted
+    density = model.log_predictive_density(X, y)
+    assert_allclose(density, norm.logpdf(y, *model.predict(X, return_std=True)))
+
+
+def test_the_number_of_neighbors_can_be_given(fitted):
+    model, X, y = fitted
+    few = {"n_neighbors": 5}
+    mean, std = model.predict(X, return_std=True, **few)
+    assert_allclose(model.predict_quantiles(X, 0.5, **few), mean)
+    assert_allclose(
+        model.log_predictive_density(X, y, **few), norm.logpdf(y, mean, std)
+    )
+    assert_allclose(
+        np.subtract(*model.predict_interval(X, **few)[::-1]), 3.919928 * std
+    )
+
+
+@pytest.mark.parametrize(
+    "coverage", [0, 1, 95, -0.5, [0.9, 0.95], "wide", None, np.nan]
+)
+def test_intervals_refuse_what_is_no_probability(coverage, fitted):
+    model, X, _ = fitted
+    with pytest.raises(
+        ValueError, match=r"coverage=.*: expected a number between 0 and"
+    ):
+        model.predict_interval(X, coverage)
+
+
+@pytest.mark.parametrize("q", [0.0, 1.0, [0.1, 2.0], [[0.5]], "median"])
+def test_quantiles_refuse_what_is_no_probability(q, fitted):
+    model, X, _ = fitted
+    with pytest.raises(
+        ValueError, match=r"q=.*: expected a number or a list of numbers"
+    ):
+        model.predict_quantiles(X, q)
+
+
+def test_densities_need_a_value_for_each_prediction(fitted):
+    model, X, y = fitted
+    with pytest.raises(ValueError, match=r"y has shape .*: expected"):
+        model.log_predictive_density(X, y[:-1])
+
+
+def test_public_modules_are_reachable_from_the_package():
+    for name in ("baselines", "kernels", "metrics"):
+        assert hasattr(skswsgp, name)
