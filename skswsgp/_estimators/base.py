@@ -4,6 +4,7 @@ import math
 import warnings
 from abc import ABCMeta, abstractmethod
 from contextlib import closing
+from functools import partial
 from numbers import Integral, Real
 
 import numpy as np
@@ -429,13 +430,9 @@ class BaseSWSGP(
         try:
             group = point_of_each_row(trained["inducing_points_"], data.inputs)
             if group is not None:
-                task = (
-                    trained["kernel_"],
-                    group,
-                    "posterior_draws_" in trained,
-                    settings,
-                )
-                found, why = exact_mean_attributes(solver, *task, n_threads, rng)
+                density = partial(self._log_density, attributes=trained)
+                task = trained, group, settings, density, n_threads, rng
+                found, why = exact_mean_attributes(solver, *task)
             elif settings.n_neighbors == "all":
                 why = "need the rows of the first fit, in their order"
         except KeyboardInterrupt:

@@ -327,7 +327,8 @@ class LatentFunctionsMixin:
     def _exact_factor(self, X, variance):
         """Return by what exact means multiply local variances (n, Q) at rows of X."""
         prior = self.kernel_.diag(mapped(X, self.metric_))[:, None]
-        exact = exact_variance(variance, prior, self.local_variance_scale_)
+        scale = getattr(self, "local_variance_scale_", 1.0)  # classes have none
+        exact = exact_variance(variance, prior, scale)
         return exact / np.maximum(variance, np.finfo(float).tiny)
 
     @property

@@ -41,12 +41,13 @@ n_neighbors : int, "auto" or "all", default="auto"
     ordinary sparse variational Gaussian process. "auto" is 16 with
     `solver="adam"`. With "natural" it is (6e10 / n_samples)^(1/3), at least 16 and
     at most 192, so that the time of a fit grows with the number of rows only.
-    "all" lets all inducing points have a say. For regression where every row is one,
-    with `solver="natural"`, that makes means exact, see `alpha_`; variances still come
-    from as many neighbours as with "auto". Elsewhere "all" is H = M. While
-    n_inducing_^2 (18 + n_columns) is at most 3.5e10, 36,690 rows of eight columns,
-    "auto" also makes means exact, unless those from neighbours have less error at
-    held-out rows, by more than twice the standard error.
+    "all" lets all inducing points have a say. Where every row is one, with
+    `solver="natural"`, that makes means exact, see `alpha_`; variances still come from
+    as many neighbours as with "auto". Elsewhere "all" is H = M. While n_inducing_^2
+    (18 + n_columns) is at most 3.5e10, 36,690 rows of eight columns (divided by the
+    number of latent functions of classes), "auto" also makes means exact, unless
+    held-out rows speak against it: for regression by a larger squared error, by more
+    than twice the standard error, and for classes by a larger log loss.
 n_neighbors_predict : int or "auto", default="auto"
     Number of inducing points that a row uses in predictions that name no number. "auto"
     is H. Where means are exact, only variances use it, and "auto" is then the least of
@@ -161,14 +162,15 @@ inducing_covariance_ : ndarray
 posterior_draws_ : ndarray of shape (n_inducing_, n_draws[, n_latent])
     Draws of u - m from q(u), whose mean squares are variances. Predictions take S from
     them; `inducing_covariance_` is then diagonal. Only where S is known from draws.
-alpha_ : ndarray of shape (n_inducing_,) or (n_inducing_, n_outputs)
+alpha_ : ndarray of shape (n_inducing_,) or (n_inducing_, n_latent)
     Weights of the exact means, k(x, Z) alpha, which solve (K + noise) alpha = y for
-    standardised y. Predictions then use m for covariances only. Only where means are
-    exact.
+    standardised y, or for the sites that stand for labels. Predictions then use m for
+    covariances only. Only where means are exact.
 local_variance_scale_ : float or ndarray of shape (n_outputs,)
     What all rows know more than the neighbours, where means are exact. The precision
     that data add to the prior's is divided by it, so small variances are multiplied by
-    it and those far from the data stay. Held-out rows choose it. Only with `alpha_`.
+    it and those far from the data stay. Held-out rows choose it. Only with `alpha_`,
+    for regression.
 n_inducing_, n_neighbors_ : int
     M and H used.
 n_neighbors_predict_ : int

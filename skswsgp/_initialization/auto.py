@@ -46,8 +46,9 @@ def may_have_exact_means(settings, n_rows, n_features):
     asked = isinstance(settings.n_neighbors, str)
     all_rows = isinstance(settings.inducing_points, str)
     all_rows = all_rows and count_inducing(settings, n_rows, n_features) >= n_rows
-    gaussian = settings.likelihood_record.conjugate and settings.kl == "vecchia"
-    return asked and all_rows and gaussian and settings.solver.exact_means
+    return (
+        asked and all_rows and settings.kl == "vecchia" and settings.solver.exact_means
+    )
 
 
 def tries_exact_means(settings, data, attributes):
@@ -60,7 +61,10 @@ def tries_exact_means(settings, data, attributes):
         return False  # all rows are neighbours
     if not may_have_exact_means(settings, data.n_rows, D):
         return False
-    groups = sum(1 for _ in noise_groups(np.atleast_1d(attributes["noise_variance_"])))
+    groups = settings.n_latent  # of labels, whose noise differs from row to row
+    if settings.likelihood_record.conjugate:
+        noise = np.reshape(attributes["noise_variance_"], (1, -1))
+        groups = sum(1 for _ in noise_groups(noise))
     work = M**2 * (KERNEL_VALUE + D) * groups
     return settings.n_neighbors == "all" or work <= settings.tuning.mean_work
 

@@ -5,7 +5,8 @@ k(x, Z) alpha, where
 
     (K + diag(N)) alpha = t,
 
-that of Gaussian process regression and of H = M. Conjugate gradients solve for alpha by
+that of Gaussian process regression and of H = M. For labels t and N are the sites that
+the natural solver ends with, and stay. Conjugate gradients solve for alpha by
 products with K that never store it (Gardner et al., NeurIPS 2018), with the
 preconditioner of `_linear.cell_preconditioner`. Rows at the same point count as one,
 whose weight is the sum of theirs.
@@ -25,6 +26,7 @@ from skswsgp._solvers.data import memory_budget
 NOISE_RATIO = 10.0  # most ratio of noise variances that share a preconditioner
 MOST_OUTPUTS = 16  # outputs solved for at once; each takes 16 numbers a point
 ABSENT = 1e12  # noise of points that are left out, in units of the mean variance
+LEAST_WEIGHT = 1e-9  # least precision of a site, relative to the largest
 ERRORS = 2.0  # standard errors by which exact means must be worse to be given up
 N_SCALES = 41  # factors of local variances that are compared
 LEAST_SCALE = 0.05  # least factor of local variances; 2,000 rows know it to some 0.05
@@ -33,14 +35,12 @@ LEAST_SCALE = 0.05  # least factor of local variances; 2,000 rows know it to som
 class ExactMean:
     """The systems of Q latent functions at points Z (M, D).
 
-    `kernel` is the kernel object, `targets` (M, Q) and `weight` (M,) belong to the
-    points, and `noise` (Q,) is the noise variance of a target of weight 1. `steps`
-    counts the products with K of the last `solve`.
+    `kernel` is the kernel object, `targets` and their `noise` variances (M, Q) belong
+    to the points. `steps` counts the products with K of the last `solve`.
     """
 
-    def __init__(self, kernel, Z, targets, weight, noise, tuning, n_threads):
-        self.Z, self.targets, self.weight = Z, targets, weight
-        self.noise, self.tuning = noise, tuning
+    def __init__(self, kernel, Z, targets, noise, tuning, n_threads):
+        self.Z, self.targets, self.noise, self.tuning = Z, targets, noise, tuning
         M, D = Z.shape
         struct = compile_kernel(kernel, D, np.float64).struct
         self.products = CovarianceProducts(struct, Z, n_threads)
@@ -70,8 +70,8 @@ class ExactMean:
         self.steps = 0
         right[without] = alpha[without] = 0.0
         for outputs in noise_groups(self.noise):
-            level = np.exp(np.log(self.noise[outputs]).mean())
-            diagonal = self.prior + level / self.weight
+            shared = np.exp(np.log(self.noise[:, outputs]).mean(axis=1))
+            diagonal = self.prior + shared
             diagonal[without] = ABSENT * diagonal.mean()
             try:
                 self.preconditioner.factorise(diagonal)
@@ -87,8 +87,7 @@ class ExactMean:
 
         def multiply(u, which):
             self.steps += 1
-            noise = self.noise[which] / self.weight[:, None]
-            product = (self.prior[:, None] + noise) * u
+            product = (self.prior[:, None] + self.noise[:, which]) * u
             product += self.products.multiply_off_diagonal(u)
             product[without] = 0.0
             return product
@@ -105,31 +104,36 @@ class ExactMean:
 
 
 def noise_groups(noise):
-    """Yield the indices of noise variances (Q,) in small groups of similar size."""
-    order = np.argsort(noise, kind="stable")
+    """Yield the columns of noise variances (M, Q) in small groups of similar ones."""
+    logs = np.log(noise)
+    order = np.argsort(logs.mean(axis=0), kind="stable")
     while len(order):
-        similar = np.count_nonzero(noise[order] <= NOISE_RATIO * noise[order[0]])
-        size = min(similar, MOST_OUTPUTS)
-        yield order[:size]
-        order = order[size:]
+        ratios = np.abs(logs[:, order] - logs[:, order[:1]]).max(axis=0)
+        group = order[ratios <= np.log(NOISE_RATIO)][:MOST_OUTPUTS]
+        yield group
+        order = order[~np.isin(order, group)]
 
 
-def exact_mean_attributes(solver, kernel, group, draws, settings, n_threads, rng):
+def exact_mean_attributes(
+    solver, trained, group, settings, log_density, n_threads, rng
+):
     """Return the fitted attributes of exact means, or none, and what went wrong.
 
     `solver` is a `NaturalSolver` after its last round, whose inducing points are the
-    distinct rows, `group` (n,) the inducing point of each row, and `draws` tells
-    whether variances come from draws. Means from neighbours and from all points are
-    compared at held-out points, both without the targets there. With n_neighbors="auto"
-    the former stay if their error is less, by more than twice the standard error, or if
-    the latter are not found.
+    distinct rows, `trained` holds the attributes so far, and `group` (n,) is the
+    inducing point of each row. Means from neighbours and from all points are compared
+    at held-out points, both without the sites there. With n_neighbors="auto" the former
+    stay if their squared error is less by more than twice the standard error, or if the
+    latter are not found. Kernels of classes were refined with neighbours, so for labels
+    the means of larger log_density(mean, variance, labels) are taken.
     """
     tuning, model = settings.tuning, solver.engine.model
     unsolved = "" if settings.n_neighbors == "auto" else "did not converge"
-    Z, noise = model.Z.astype(np.float64), model.noise.astype(np.float64)
-    weight, targets = merge_rows(solver.data, group, len(Z))
+    gaussian = settings.likelihood_record.conjugate
+    Z = model.Z.astype(np.float64)
+    targets, noise = merge_sites(solver, group, len(Z))
     how = model.kl_weight * noise, tuning, n_threads
-    system = ExactMean(kernel, Z, targets, weight, *how)
+    system = ExactMean(trained["kernel_"], Z, targets, *how)
     size = max(1, min(len(Z) // 10, tuning.mean_held_out))
     held_out = rng.permutation(len(Z))[:size]
     alpha = system.solve(tuning.held_out_mean_tolerance, without=held_out)
@@ -137,33 +141,45 @@ def exact_mean_attributes(solver, kernel, group, draws, settings, n_threads, rng
         return {}, unsolved
     exact = system.products.multiply(Z[held_out], alpha)
     counts = counts_for_variances(settings, solver.engine.n_neighbors, len(Z))
+    draws = "posterior_draws_" in trained
     there, n_draws = np.isin(group, held_out), tuning.held_out_draws if draws else 0
     local = solver.predict_without(held_out, there, counts, n_draws, rng)
-    known, weight = targets[held_out], weight[held_out, None]
-    if settings.n_neighbors == "auto":
-        gain = (known - local[-1][0]) ** 2 - (known - exact) ** 2
-        gain = np.sum(weight * gain, axis=1)
-        if gain.mean() < -ERRORS * gain.std() / np.sqrt(len(gain)):
-            return {}, ""
+    mean, variance = local[-1]
+    known, noise = targets[held_out], noise[held_out]
+    if gaussian:
+        gain = np.sum(((known - mean) ** 2 - (known - exact) ** 2) / noise, axis=1)
+    else:
+        place = np.empty(len(Z), dtype=int)
+        place[held_out] = np.arange(size)
+        place, labels = place[group[there]], solver.data.y[there]
+        variance = variance[place]
+        gain = log_density(exact[place], variance, labels)
+        gain = gain - log_density(mean[place], variance, labels)
+    margin = ERRORS * gain.std() / np.sqrt(len(gain)) if gaussian else 0.0
+    if settings.n_neighbors == "auto" and not gain.mean() >= -margin:
+        return {}, ""
     alpha = system.solve(tuning.mean_tolerance, alpha)
     if alpha is None:
         return {}, unsolved
+    one = alpha.shape[1] == 1
+    found = {"alpha_": alpha[:, 0] if one else alpha}
+    if not gaussian:  # `variance_scale_` holds what held-out labels say of variances
+        return found, ""
     prior = system.prior[held_out, None]
     fits = [
-        fit_scale(known - exact, mean - exact, variance, prior, noise / weight)
+        fit_scale(known - exact, mean - exact, variance, prior, noise)
         for mean, variance in local
     ]
     best = next((i for i, fit in enumerate(fits) if fit.is_level(fits[-1], tuning)), -1)
-    scale, one = fits[best].scale, len(noise) == 1
-    return {
-        "alpha_": alpha[:, 0] if one else alpha,
-        "local_variance_scale_": float(scale[0]) if one else scale,
-        "n_neighbors_predict_": counts[best],
-    }, ""
+    scale = fits[best].scale
+    found["local_variance_scale_"] = float(scale[0]) if one else scale
+    return found | {"n_neighbors_predict_": counts[best]}, ""
 
 
 def counts_for_variances(settings, H, M):
     """Return numbers of neighbours from which variances may come, the largest last."""
+    if not settings.likelihood_record.conjugate:
+        return [H]
     if settings.n_neighbors_predict != "auto":
         return [min(settings.n_neighbors_predict, M - 1)]
     return [count for count in settings.tuning.variance_neighbors if count < H] + [H]
@@ -218,9 +234,13 @@ def fit_scale(errors, differences, variance, prior, noise):
     return ScaleFit(scales[places, 0, 0], means[places, Q].sum(), mean_variance)
 
 
-def merge_rows(data, group, M):
-    """Return weights (M,) and weighted mean targets (M, Q) of the rows at M points."""
-    weight = data.weight.astype(np.float64)
-    sums = np.bincount(group, weight, M)
-    columns = [np.bincount(group, weight * y, M) / sums for y in data.y.T]
-    return sums, np.stack(columns, axis=1)
+def merge_sites(solver, group, M):
+    """Return targets and noise variances (M, Q) of the sites of rows at M points."""
+    targets, noise = np.empty((2, M, solver.site_precision.shape[1]))
+    sites = solver.site_precision.T, solver.site_precision_mean.T
+    for q, (precision, times_mean) in enumerate(zip(*sites, strict=True)):
+        weight = np.bincount(group, precision, M)
+        weight = np.maximum(weight, LEAST_WEIGHT * weight.max())
+        targets[:, q] = np.bincount(group, times_mean, M) / weight
+        noise[:, q] = 1.0 / weight
+    return targets, noise

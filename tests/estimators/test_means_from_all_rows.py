@@ -86,6 +86,48 @@ def test_weights_equal_rows_and_several_outputs(data, rng):
     assert model.local_variance_scale_.shape == (2,)
 
 
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_classes_have_the_exact_mean_of_their_sites(n_classes, data, monkeypatch, rng):
+    X, y = data
+    labels = np.digitize(y, [0.0, 1.0][: n_classes - 1])
+    found, merge = [], exact_mean.merge_sites
+
+    def spy(*arguments):
+        found.append(merge(*arguments))
+        return found[-1]
+
+    monkeypatch.setattr(exact_mean, "merge_sites", spy)
+    kernel = ConstantKernel(2.0, "fixed") * Matern(1.0, "fixed", nu=2.5)
+    how = {"kernel": kernel, "init": "default", "random_state": 0}
+    model = SWSGPClassifier(n_neighbors="all", **how).fit(X, labels)
+    assert model.n_neighbors_ == model.n_neighbors_predict_ == 9
+    (targets, noise), new = found[0], rng.normal(size=(30, 2))
+    mean, variance = model.latent_mean_and_variance(new)
+    for q, (t, one) in enumerate(zip(targets.T, noise.T, strict=True)):
+        alpha = np.linalg.solve(kernel(X) + np.diag(one), t)
+        exact = kernel(new, X) @ alpha + np.ravel(model.prior_mean_)[q]
+        ours = mean if mean.ndim == 1 else mean[:, q]
+        assert_allclose(ours, exact, atol=1e-4)
+    local, same = model.latent_mean_and_variance(new, n_neighbors=9)
+    assert np.abs(local - mean).max() > 1e-4
+    assert_allclose(variance, same)
+    proba = model.predict_proba(new)
+    assert_allclose(proba.sum(axis=1), 1.0)
+    assert np.abs(proba - model.predict_proba(new, n_neighbors=9)).max() > 1e-5
+
+
+def test_held_out_labels_decide(data, monkeypatch):
+    X, labels = data[0], data[1] > 0
+    how = {"init": "default", "random_state": 0}
+    model = SWSGPClassifier(**how).fit(X, labels)
+    assert model.n_neighbors_ == 9
+    multiply = exact_mean.CovarianceProducts.multiply
+    worse = lambda *arguments: -multiply(*arguments)  # noqa: E731
+    monkeypatch.setattr(exact_mean.CovarianceProducts, "multiply", worse)
+    assert not hasattr(SWSGPClassifier(**how).fit(X, labels), "alpha_")
+    assert hasattr(SWSGPClassifier(n_neighbors="all", **how).fit(X, labels), "alpha_")
+
+
 def test_variances_shrink_as_the_means_get_better(rng, tune):
     tune(mean_global_points=300, mean_cell_points=300, mean_tolerance=1e-3)
     kernel = ConstantKernel(1.0, "fixed") * Matern([1.0] * 3, "fixed", nu=2.5)

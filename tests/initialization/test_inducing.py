@@ -217,9 +217,9 @@ def test_given_points_of_another_number_raise(n_inducing):
 )
 def test_auto_sizes_grow_with_the_table(n_rows, n_features, M, H):
     assert count_inducing(natural_settings(), n_rows, n_features) == M
-    assert count_neighbors(natural_settings(), n_rows, M) == H
+    assert count_neighbors(natural_settings(), n_rows, M, n_features) == H
     assert count_inducing(adam_settings(), n_rows, n_features) == 256
-    assert count_neighbors(adam_settings(), n_rows, 256) == 16
+    assert count_neighbors(adam_settings(), n_rows, 256, n_features) == 16
 
 
 def test_distinct_rows_keep_their_order(rng):

@@ -5,13 +5,12 @@ import pytest
 from numpy.testing import assert_allclose
 from sklearn.gaussian_process.kernels import ConstantKernel, Matern, WhiteKernel
 
-from skswsgp._solvers.data import TrainingRows
 from skswsgp._solvers.exact_mean import (
     ExactMean,
     ScaleFit,
     exact_variance,
     fit_scale,
-    merge_rows,
+    merge_sites,
     noise_groups,
 )
 from skswsgp._solvers.tuning import Tuning
@@ -24,18 +23,19 @@ SMALL = Tuning(mean_global_points=100, mean_cell_points=130, mean_cg_steps=200)
 
 @pytest.fixture
 def problem(rng):
+    """Return points, targets and noise variances."""
     Z = rng.normal(size=(N, 2))
     f = np.sin(2 * Z[:, 0]) + Z[:, 1]
     targets = np.stack([f, 3 * f, -f], axis=1) + 0.1 * rng.normal(size=(N, 3))
     noise = np.array([0.01, 0.5, 1e-4])  # two preconditioners
-    return Z, targets, rng.uniform(0.5, 2.0, N), noise
+    return Z, targets, noise / rng.uniform(0.5, 2.0, (N, 1))
 
 
-def dense_alpha(Z, targets, weight, noise):
+def dense_alpha(Z, targets, noise):
     K = KERNEL(Z)
     columns = [
-        np.linalg.solve(K + np.diag(one / weight), t)
-        for one, t in zip(noise, targets.T, strict=True)
+        np.linalg.solve(K + np.diag(one), t)
+        for one, t in zip(noise.T, targets.T, strict=True)
     ]
     return np.stack(columns, axis=1)
 
@@ -49,11 +49,11 @@ def test_predictions_are_those_of_the_dense_solution(problem, rng):
 
 
 def test_the_tolerance_bounds_errors_in_standard_deviations(problem):
-    Z, targets, weight, noise = problem
+    Z, targets, noise = problem
     system = ExactMean(KERNEL, *problem, SMALL, n_threads=1)
     error = system.solve(3e-3) - dense_alpha(*problem)
-    for q, one in enumerate(noise):
-        A = KERNEL(Z) + np.diag(one / weight)
+    for q, one in enumerate(noise.T):
+        A = KERNEL(Z) + np.diag(one)
         energy = error[:, q] @ A @ error[:, q]
         # The preconditioner, not A, measures it
         assert energy < 10 * 3e-3**2 * (
@@ -62,13 +62,13 @@ def test_the_tolerance_bounds_errors_in_standard_deviations(problem):
 
 
 def test_points_left_out_have_no_say(problem):
-    Z, targets, weight, noise = problem
+    Z, targets, noise = problem
     out = np.arange(0, N, 7)
     kept = np.setdiff1d(np.arange(N), out)
     system = ExactMean(KERNEL, *problem, SMALL, n_threads=1)
     alpha = system.solve(1e-9, without=out)
     assert not alpha[out].any()
-    expected = dense_alpha(Z[kept], targets[kept], weight[kept], noise)
+    expected = dense_alpha(Z[kept], targets[kept], noise[kept])
     actual = KERNEL(Z[out], Z[kept]) @ alpha[kept]
     assert_allclose(actual, KERNEL(Z[out], Z[kept]) @ expected, atol=1e-5)
 
@@ -85,9 +85,12 @@ def test_too_few_steps_return_nothing(problem):
 
 
 def test_similar_noise_shares_a_preconditioner():
-    groups = list(noise_groups(np.array([0.5, 1e-6, 0.06, 4.0, 9e-6])))
-    assert [list(group) for group in groups] == [[1, 4], [2, 0], [3]]
-    assert [len(group) for group in noise_groups(np.ones(40))] == [16, 16, 8]
+    noise = np.array([[0.5, 1e-6, 0.06, 4.1, 9e-6]]) * [[1.0], [3.0]]
+    groups = [list(group) for group in noise_groups(noise)]
+    assert groups == [[1, 4], [2, 0], [3]]
+    assert [len(group) for group in noise_groups(np.ones((2, 40)))] == [16, 16, 8]
+    # alike on average, but not at each point
+    assert len(list(noise_groups(np.array([[1.0, 20.0], [20.0, 1.0]])))) == 2
 
 
 def test_variances_shrink_as_far_as_errors_tell(rng):
@@ -138,9 +141,16 @@ def test_the_variance_far_from_the_data_is_that_of_the_prior():
     assert_allclose(1 / exact[2] - 1 / prior, 4 * (1 / 0.5 - 1 / prior))
 
 
-def test_rows_at_a_point_are_their_weighted_mean():
-    y, weight = np.array([[1.0], [4.0], [2.0]]), np.array([1.0, 2.0, 0.5])
-    data = TrainingRows(np.zeros((3, 1)), y, weight)
-    weights, targets = merge_rows(data, np.array([1, 1, 0]), 2)
-    assert_allclose(weights, [0.5, 3.0])
+def test_rows_at_a_point_are_one_site():
+    class Solver:
+        site_precision = np.array([[1.0], [2.0], [0.5]])
+        site_precision_mean = np.array([[1.0], [8.0], [1.0]])
+
+    targets, noise = merge_sites(Solver, np.array([1, 1, 0]), 2)
+    assert_allclose(noise, [[2.0], [1 / 3]])
     assert_allclose(targets, [[2.0], [3.0]])
+    Solver.site_precision[2] = 0.0  # a row that says nothing
+    Solver.site_precision_mean[2] = 0.0
+    targets, noise = merge_sites(Solver, np.array([1, 1, 0]), 2)
+    assert targets[0] == 0.0
+    assert 1e6 < noise[0] < np.inf
