@@ -144,36 +144,51 @@ def exact_mean_attributes(
     draws = "posterior_draws_" in trained
     there, n_draws = np.isin(group, held_out), tuning.held_out_draws if draws else 0
     local = solver.predict_without(held_out, there, counts, n_draws, rng)
-    mean, variance = local[-1]
     known, noise = targets[held_out], noise[held_out]
-    if gaussian:
-        gain = np.sum(((known - mean) ** 2 - (known - exact) ** 2) / noise, axis=1)
-    else:
-        place = np.empty(len(Z), dtype=int)
-        place[held_out] = np.arange(size)
-        place, labels = place[group[there]], solver.data.y[there]
-        variance = variance[place]
-        gain = log_density(exact[place], variance, labels)
-        gain = gain - log_density(mean[place], variance, labels)
-    margin = ERRORS * gain.std() / np.sqrt(len(gain)) if gaussian else 0.0
-    if settings.n_neighbors == "auto" and not gain.mean() >= -margin:
-        return {}, ""
+    if settings.n_neighbors == "auto":
+        if gaussian:
+            gain = squared_error_gain(known, *local[-1], exact, noise)
+            least = -ERRORS * gain.std() / np.sqrt(len(gain))
+        else:
+            labels = group[there], solver.data.y[there]
+            gain = log_density_gain(*labels, held_out, *local[-1], exact, log_density)
+            least = 0.0
+        if not gain.mean() >= least:
+            return {}, ""
     alpha = system.solve(tuning.mean_tolerance, alpha)
     if alpha is None:
         return {}, unsolved
-    one = alpha.shape[1] == 1
-    found = {"alpha_": alpha[:, 0] if one else alpha}
-    if not gaussian:  # `variance_scale_` holds what held-out labels say of variances
-        return found, ""
-    prior = system.prior[held_out, None]
-    fits = [
-        fit_scale(known - exact, mean - exact, variance, prior, noise)
-        for mean, variance in local
-    ]
-    best = next((i for i, fit in enumerate(fits) if fit.is_level(fits[-1], tuning)), -1)
-    scale = fits[best].scale
-    found["local_variance_scale_"] = float(scale[0]) if one else scale
-    return found | {"n_neighbors_predict_": counts[best]}, ""
+    found = {"alpha_": alpha}
+    if gaussian:  # for classes `variance_scale_` says what held-out labels do
+        prior = system.prior[held_out, None]
+        fits = [
+            fit_scale(known - exact, mean - exact, variance, prior, noise)
+            for mean, variance in local
+        ]
+        level = (i for i, fit in enumerate(fits) if fit.is_level(fits[-1], tuning))
+        best = next(level, len(fits) - 1)
+        found["local_variance_scale_"] = fits[best].scale
+    if alpha.shape[1] == 1:
+        found = {name: value[..., 0] for name, value in found.items()}
+    return found | ({"n_neighbors_predict_": counts[best]} if gaussian else {}), ""
+
+
+def squared_error_gain(known, mean, variance, exact, noise):
+    """Return how much less exact means err at points (k,), in predicted variances."""
+    less = (known - mean) ** 2 - (known - exact) ** 2
+    return np.sum(less / (variance + noise), axis=1)
+
+
+def log_density_gain(points, labels, held_out, mean, variance, exact, log_density):
+    """Return how much likelier labels (n,) at some of the held-out points are.
+
+    Arrays have a row for each of the `held_out` points, where labels lie at `points`.
+    """
+    place = np.empty(held_out.max() + 1, dtype=int)
+    place[held_out] = np.arange(len(held_out))
+    place = place[points]
+    before = log_density(mean[place], variance[place], labels)
+    return log_density(exact[place], variance[place], labels) - before
 
 
 def counts_for_variances(settings, H, M):

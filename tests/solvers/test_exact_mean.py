@@ -10,8 +10,10 @@ from skswsgp._solvers.exact_mean import (
     ScaleFit,
     exact_variance,
     fit_scale,
+    log_density_gain,
     merge_sites,
     noise_groups,
+    squared_error_gain,
 )
 from skswsgp._solvers.tuning import Tuning
 
@@ -91,6 +93,27 @@ def test_similar_noise_shares_a_preconditioner():
     assert [len(group) for group in noise_groups(np.ones((2, 40)))] == [16, 16, 8]
     # alike on average, but not at each point
     assert len(list(noise_groups(np.array([[1.0, 20.0], [20.0, 1.0]])))) == 2
+
+
+def test_gains_of_squared_errors_count_in_predicted_variances():
+    known = np.array([[1.0, 10.0]])
+    means = np.array([[0.0, 0.0]]), np.array([[0.5, 1.0]]), np.array([[1.0, 5.0]])
+    gain = squared_error_gain(known, *means, np.array([[0.5, 99.0]]))
+    assert_allclose(gain, [1.0 / 1.0 + 75.0 / 100.0])
+
+
+def test_gains_of_labels_are_found_at_their_points():
+    held_out = np.array([7, 2, 9])
+    local, exact = np.array([[0.0], [1.0], [2.0]]), np.array([[0.0], [3.0], [2.5]])
+    points, labels = np.array([9, 2, 2]), np.array([[2.0], [3.0], [1.0]])
+
+    def log_density(mean, variance, y):
+        return -np.abs(y - mean)[:, 0] / variance[:, 0]
+
+    variance = np.array([[1.0], [2.0], [4.0]])
+    rows = points, labels, held_out, local, variance, exact
+    gain = log_density_gain(*rows, log_density)
+    assert_allclose(gain, [-0.5 / 4, 2.0 / 2, -2.0 / 2])
 
 
 def test_variances_shrink_as_far_as_errors_tell(rng):
