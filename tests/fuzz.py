@@ -95,7 +95,7 @@ def draw_model(rng, kind):
     params |= {
         "solver": solver,
         "n_inducing": draw(rng, "auto", "auto", 1, 5, 30),
-        "n_neighbors": draw(rng, "auto", params["n_neighbors"]),
+        "n_neighbors": draw(rng, "auto", "all", params["n_neighbors"]),
         "inducing_points": draw(rng, "kmeans", "random"),
         "optimize_inducing": bool(rng.random() < 0.2),
         "covariance": draw(rng, "auto", "auto", "diag", "full", "draws"),
@@ -112,6 +112,8 @@ def draw_model(rng, kind):
         "validation_fraction": draw(rng, 0.1, 0.5, 0.9),
         "warm_start": bool(rng.random() < 0.1),
     }
+    if params["neighbor_search"] != "kd_tree":  # which some kernels refuse in `predict`
+        params["n_neighbors_predict"] = draw(rng, "auto", "auto", 3)
     if kind is SWSGPClassifier:
         params["likelihood"] = draw(rng, "auto", "auto", "softmax")
     return kind(**params)
@@ -189,7 +191,11 @@ def run(seed):
     with np.errstate(over="ignore"):  # X in float16
         data, model = draw_data(rng, kind), draw_model(rng, kind)
     # with a limit of two, three columns are then a wide table
-    wide = kind._tuning._replace(most_columns=int(draw(rng, 64, 2)))
+    limits = {"most_columns": int(draw(rng, 64, 2))}
+    if rng.random() < 0.5:  # few neighbours, so that exact means are worth a try
+        limits |= {"least_neighbors": 5, "most_neighbors": 5}
+        limits |= {"mean_cell_points": 20, "mean_global_points": 10}
+    wide = kind._tuning._replace(**limits)
     eager = {"ROWS_PER_THREAD": 1, "MICROSECONDS_PER_THREAD": 1}  # even for few rows
     with (
         warnings.catch_warnings(),
