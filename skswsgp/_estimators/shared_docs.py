@@ -52,7 +52,7 @@ n_neighbors_predict : int or "auto", default="auto"
     Number of inducing points that a row uses in predictions that name no number. "auto"
     is H. Where means are exact, only variances use it, and "auto" is then the least of
     16, 32, 48, 64, 96, 128 and H at which the mean log density of held-out rows is
-    within 0.005 nats of that with H.
+    within 0.005 nats of that with H, and their mean variance within 10 %.
 inducing_points : {"kmeans", "random"} or array-like of shape (n_inducing, \
         n_features), default="kmeans"
     Inducing inputs at the start: centres of k-means (random rows where there are
@@ -121,9 +121,9 @@ device : {"auto", "cpu", "cuda"}, default="auto"
     Where the model is trained and evaluated. "cuda" is an NVIDIA GPU and needs the
     extra `cuda12` or `cuda13`. Some parts stay on the CPU: steps of a map of the
     columns, and with `solver="natural"` solves with the Vecchia prior, systems of a
-    full S and of `kl="local"`, and trials of kernels on held-out rows. "auto" is the
-    CPU, or an idle GPU for work that would take one core about ten minutes. A fitted
-    model can be used on either device.
+    full S and of `kl="local"`, exact means, and trials of kernels on held-out rows.
+    "auto" is the CPU, or an idle GPU for work that would take one core about ten
+    minutes. A fitted model can be used on either device.
 n_jobs : int, default=None
     Number of threads. None takes all that Numba may use (`NUMBA_NUM_THREADS`, which
     joblib lowers in its workers); results are the same for any number.

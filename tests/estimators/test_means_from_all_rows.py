@@ -122,7 +122,10 @@ def test_held_out_labels_decide(data, monkeypatch):
     model = SWSGPClassifier(**how).fit(X, labels)
     assert model.n_neighbors_ == 9
     multiply = exact_mean.CovarianceProducts.multiply
-    worse = lambda *arguments: -multiply(*arguments)  # noqa: E731
+
+    def worse(*arguments):
+        return -multiply(*arguments)
+
     monkeypatch.setattr(exact_mean.CovarianceProducts, "multiply", worse)
     assert not hasattr(SWSGPClassifier(**how).fit(X, labels), "alpha_")
     assert hasattr(SWSGPClassifier(n_neighbors="all", **how).fit(X, labels), "alpha_")
@@ -176,12 +179,14 @@ def test_gradients_are_those_of_the_exact_mean(data, rng):
 
 
 def test_held_out_rows_decide(data, monkeypatch):
-    """A function that changes its nature is none of the prior."""
     model = exact_model(*data, n_neighbors="auto")
     assert hasattr(model, "alpha_")
     # worse means at held-out points, as a kernel that suits only neighbours gives
     multiply = exact_mean.CovarianceProducts.multiply
-    worse = lambda *arguments: multiply(*arguments) + 1.0  # noqa: E731
+
+    def worse(*arguments):
+        return multiply(*arguments) + 1.0
+
     monkeypatch.setattr(exact_mean.CovarianceProducts, "multiply", worse)
     local = exact_model(*data, n_neighbors="auto")
     assert not hasattr(local, "alpha_")
