@@ -26,23 +26,26 @@ model.fit(X, y)
 seconds = time.perf_counter() - start
 code = "while True: pass"
 busy = [subprocess.Popen([sys.executable, "-c", code]) for _ in range(2)]
-raised = 0
+noticed = 0
 try:
+    # some moments come after the end of a fit, which the busy processes slow down
     for moment in rng.uniform(0.0, 2.0 * seconds, 12):
         # a watchdog: all stacks are printed and the process ends if a fit hangs
         faulthandler.dump_traceback_later(60, exit=True)
         press = lambda: (time.sleep(moment), os.kill(os.getpid(), signal.SIGINT))
         thread = threading.Thread(target=press)
         try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
+            with warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("always")
                 thread.start()
                 model.fit(X, y)
+            # a search that is interrupted keeps what it found, and says so
+            noticed += any("interrupted" in str(each.message) for each in caught)
             assert np.isfinite(model.predict(X).astype(float)).all()
             thread.join()  # the signal comes here if the fit was faster
             time.sleep(0.1)
         except KeyboardInterrupt:
-            raised += 1
+            noticed += 1
         thread.join()
 finally:
     for process in busy:
@@ -50,7 +53,7 @@ finally:
         process.wait()
 faulthandler.dump_traceback_later(60, exit=True)
 assert np.array_equal(model.fit(X, y).predict(X), expected)
-print("raised", raised)
+print("noticed", noticed)
 """
 
 
@@ -74,4 +77,4 @@ def test_twelve_interrupts_in_a_row_end_each_fit(estimator, params, n_rows):
         env=os.environ | {"PYTHONFAULTHANDLER": "1"},
     )
     assert done.returncode == 0, done.stderr[-8000:]
-    assert int(done.stdout.split()[-1]) > 2  # the others came late, or in a search
+    assert int(done.stdout.split()[-1]) > 2  # the others came after the end of a fit
