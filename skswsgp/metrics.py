@@ -299,7 +299,8 @@ def get_scorer(name):
     """Return a scorer of probabilistic regression, for `GridSearchCV(scoring=...)`.
 
     A search calls `predict` without `return_std`, so metrics of whole predictions
-    cannot go through `make_scorer`. These scorers ask for the standard deviations.
+    cannot go through `make_scorer`. These scorers ask an `SWSGPRegressor` for its law
+    of observations, and other estimators for standard deviations.
 
     Parameters
     ----------
@@ -310,8 +311,9 @@ def get_scorer(name):
     Returns
     -------
     scorer : callable
-        `scorer(estimator, X, y, sample_weight=None)`, for estimators with
-        `predict(X, return_std=True)`, also at the end of a pipeline.
+        `scorer(estimator, X, y, sample_weight=None)`, for an `SWSGPRegressor` or an
+        estimator with `predict(X, return_std=True)`, whose predictions are taken for
+        Gaussian. It may stand at the end of a pipeline.
 
     Examples
     --------
@@ -340,6 +342,10 @@ class _Scorer:
         self.name = name
 
     def __call__(self, estimator, X, y, sample_weight=None):
+        last = getattr(estimator, "steps", [(None, estimator)])[-1][1]
+        if hasattr(last, "predict_interval"):
+            X = X if last is estimator else estimator[:-1].transform(X)
+            return -_SCORERS_OF_LAWS[self.name](last, X, y, sample_weight)
         mean, std = estimator.predict(X, return_std=True)
         return -_SCORERS[self.name](y, mean, std, sample_weight=sample_weight)
 
@@ -355,6 +361,26 @@ def _gaussian_interval_score(y_true, y_mean, y_std, sample_weight=None):
     return interval_score(y_true, *ends, sample_weight=sample_weight)
 
 
+def _law_log_density(estimator, X, y, sample_weight):
+    """Return the mean negative log density under the law of an estimator."""
+    return -_mean_over_samples(estimator.log_predictive_density(X, y), sample_weight)
+
+
+def _law_crps(estimator, X, y, sample_weight):
+    """Return the mean ranked probability score of the law of an estimator."""
+    return _mean_over_samples(estimator._crps(X, y), sample_weight)
+
+
+def _law_interval_score(estimator, X, y, sample_weight):
+    """Return the interval score of the intervals of 95 % of an estimator."""
+    return interval_score(y, *estimator.predict_interval(X), 0.95, sample_weight)
+
+
+_SCORERS_OF_LAWS = {
+    "neg_log_density": _law_log_density,
+    "neg_crps": _law_crps,
+    "neg_interval_score": _law_interval_score,
+}
 _SCORERS = {
     "neg_log_density": mean_negative_log_density,
     "neg_crps": crps,

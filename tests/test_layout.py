@@ -12,7 +12,7 @@ import skswsgp
 # A package imports only packages that stand before it.
 ORDER = (
     "_compiled _covariance _point _neighbors _linear _engine _solvers _initialization"
-    " _estimators"
+    " _predictive _estimators"
 ).split()
 # Pairs in that order that do not import each other either.
 INDEPENDENT = [{"_point", "_neighbors"}, {"_engine", "_solvers"}]

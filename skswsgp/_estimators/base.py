@@ -16,7 +16,6 @@ from sklearn.utils._param_validation import Interval, StrOptions
 
 from skswsgp._compiled.threads import max_threads
 from skswsgp._engine.select import make_engine, require_device
-from skswsgp._estimators import prediction
 from skswsgp._estimators import sklearn_compat as compat
 from skswsgp._estimators.latent import LatentFunctionsMixin
 from skswsgp._initialization.auto import (
@@ -36,8 +35,9 @@ from skswsgp._initialization.statistics import (
 from skswsgp._linear.columns import is_identity
 from skswsgp._neighbors.lists import NeighborTracker
 from skswsgp._point.likelihoods import LIKELIHOODS
+from skswsgp._predictive import prediction
 from skswsgp._solvers.data import TrainingRows, memory_budget
-from skswsgp._solvers.exact_mean import exact_mean_attributes
+from skswsgp._solvers.exact_mean import ExactFit, exact_mean_attributes
 from skswsgp._solvers.model import (
     JITTER,
     build_model,
@@ -51,7 +51,8 @@ from skswsgp._solvers.tuning import Tuning
 
 # Fitted attributes that are found after the last round and that no fit starts from
 FOUND_LAST = (
-    "posterior_draws_", "alpha_", "local_variance_scale_", "n_neighbors_predict_"
+    "posterior_draws_", "alpha_", "local_variance_scale_", "n_neighbors_predict_",
+    "predictive_law_",
 )  # fmt: skip
 RECALL_SAMPLE = 256  # rows on which the recall of the neighbour search is measured
 
@@ -238,11 +239,13 @@ class BaseSWSGP(
             trained = self._train(solver, data, held_out, attributes, settings, task)
             if draws and solver.usable:
                 trained |= self._draw(solver, settings, rng)
+            exact = ExactFit()
             if solver.usable and tries_exact_means(settings, data, trained):
-                trained |= self._solve_exact_mean(solver, data, trained, settings, rng)
+                exact = self._solve_exact_mean(solver, data, trained, settings, rng)
             given = self.n_neighbors_predict
             given = H if given == "auto" else min(given, M)
-            trained = {"n_neighbors_predict_": given} | trained
+            trained |= {"n_neighbors_predict_": given} | exact.attributes
+            trained |= self._learn_law(solver, data, trained, exact, settings, rng)
             optimizer = engine.optimizer if streaming else None
         for name in FOUND_LAST:
             vars(self).pop(name, None)  # that of an earlier fit
@@ -425,29 +428,35 @@ class BaseSWSGP(
         return {}
 
     def _solve_exact_mean(self, solver, data, trained, settings, rng):
-        """Return the fitted attributes of exact means, or none."""
-        n_threads, found, why = max_threads(self.n_jobs, data.n_rows), {}, ""
+        """Return the `ExactFit`; warn where exact means were not found."""
+        n_threads, found = max_threads(self.n_jobs, data.n_rows), ExactFit()
         try:
             group = point_of_each_row(trained["inducing_points_"], data.inputs)
             if group is not None:
                 density = partial(self._log_density, attributes=trained)
                 task = trained, group, settings, density, n_threads, rng
-                found, why = exact_mean_attributes(solver, *task)
+                found = exact_mean_attributes(solver, *task)
             elif settings.n_neighbors == "all":
                 why = "need the rows of the first fit, in their order"
+                found = ExactFit(problem=why)
         except KeyboardInterrupt:
-            why = "were interrupted"
-        if why:
+            found = ExactFit(problem="were interrupted")
+        if found.problem:
             warnings.warn(
-                f"the exact means {why}: the model is kept with means from "
+                f"the exact means {found.problem}: the model is kept with means from "
                 f"n_neighbors={trained['n_neighbors_']}; a larger noise variance helps "
                 "where they do not converge, and that number as n_neighbors asks for "
                 "no exact means.",
                 stacklevel=callers_level(),
             )
         if self.verbose:
-            print(f"means come from {'all rows' if found else 'the neighbours'}")
+            source = "all rows" if found.attributes else "the neighbours"
+            print(f"means come from {source}")
         return found
+
+    def _learn_law(self, solver, data, trained, exact, settings, rng):
+        """Return the fitted attribute of the law of observations, or none."""
+        return {}
 
     def _report(self, history, solver):
         """Print one line for each epoch or round if asked to."""

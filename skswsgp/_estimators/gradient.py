@@ -7,8 +7,8 @@ from skswsgp._compiled.linalg import require_finite
 from skswsgp._compiled.threads import max_threads, one_blas_thread
 from skswsgp._covariance import dot_product, stationary
 from skswsgp._engine.cpu import CpuEngine
-from skswsgp._estimators.prediction import exact_products
 from skswsgp._linear.projection import mean_prior_variance
+from skswsgp._predictive.prediction import exact_products
 
 # Half the distance of the points of a difference quotient, in length-scales. Its error
 # is some 1e-6 from the square of the step, and 1e-10 from rounding.

@@ -8,11 +8,12 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from skswsgp._compiled.threads import ROWS_AT_ONCE, row_blocks
-from skswsgp._estimators import gradient, joint, prediction
+from skswsgp._estimators import gradient, joint
 from skswsgp._estimators import sklearn_compat as compat
 from skswsgp._estimators.relevance import squared_slopes
 from skswsgp._linear.columns import mapped
 from skswsgp._linear.projection import Projection
+from skswsgp._predictive import prediction
 from skswsgp._solvers.data import TrainingRows, center_rows, memory_budget
 from skswsgp._solvers.exact_mean import exact_variance
 from skswsgp._solvers.model import build_model, with_draws
@@ -230,7 +231,7 @@ class LatentFunctionsMixin:
         return build_model(attributes, self._likelihood_of(attributes), self.dtype)
 
     def _latent_covariance(self, X, n_neighbors=None):
-        """Return the covariance (n, n, Q) of q(f) at rows of X, in units of deviations.
+        """Return the covariance (n, n, Q) of q(f) at rows of X.
 
         Raises ValueError where it would not fit in memory.
         """
@@ -250,7 +251,6 @@ class LatentFunctionsMixin:
             variance = np.einsum("iiq->iq", covariance)
             root = np.sqrt(self._exact_factor(X, variance))
             covariance *= root[:, None] * root
-        covariance *= self._latent_units(vars(self))[2]
         return covariance
 
     @contextmanager

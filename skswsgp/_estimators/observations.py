@@ -1,17 +1,20 @@
-"""Intervals, quantiles and densities of new observations."""
+"""Intervals, quantiles and densities of new observations, and the law behind them."""
+
+import warnings
 
 import numpy as np
-from scipy.special import ndtri
 
-from skswsgp._compiled.special import gaussian_log_density
 from skswsgp._estimators.sklearn_compat import as_numbers
+from skswsgp._linear.columns import mapped
+from skswsgp._predictive import prediction
+from skswsgp._predictive.law import Observations
+from skswsgp._predictive.learn import learn_law
+from skswsgp._predictive.local_density import near_targets
+from skswsgp._solvers.progress import callers_level
 
 
 class ObservationsMixin:
-    """The distribution of an observation, a Gaussian of the mean and std of `predict`.
-
-    `predict` is the estimator's own.
-    """
+    """The law of observations around the means of `predict`."""
 
     def predict_interval(self, X, coverage=0.95, *, n_neighbors=None):
         """Predict the central interval that holds a new observation with a probability.
@@ -55,8 +58,10 @@ class ObservationsMixin:
             the axis of outputs where y had one column only.
         """
         q = _require_probabilities(q, "q", "[0.1, 0.5, 0.9] for three quantiles")
-        mean, std = self.predict(X, return_std=True, n_neighbors=n_neighbors)
-        return mean[(..., *[None] * q.ndim)] + np.multiply.outer(std, ndtri(q))
+        quantiles = self._observations(X, n_neighbors).quantiles(q.ravel())
+        quantiles *= np.reshape(self.y_scale_, (-1, 1))
+        quantiles += np.reshape(self.y_mean_, (-1, 1))
+        return self._without_axis(quantiles if q.ndim else quantiles[:, :, 0])
 
     def log_predictive_density(self, X, y, *, n_neighbors=None):
         """Return the log density of observations under their predictions.
@@ -75,14 +80,62 @@ class ObservationsMixin:
         density : ndarray of the shape of y
             Log density of each value by itself, in nats, in the units of y.
         """
-        mean, std = self.predict(X, return_std=True, n_neighbors=n_neighbors)
-        y = np.asarray(as_numbers(y), dtype=np.float64)
-        if y.shape != mean.shape:
+        observations, y = self._observations_of(X, y, n_neighbors)
+        density = observations.log_density(y) - np.log(self.y_scale_)
+        return self._without_axis(density)
+
+    def _crps(self, X, y):
+        """Return the ranked probability score of y, of its shape and in its units."""
+        observations, y = self._observations_of(X, y)
+        return self._without_axis(observations.crps(y) * self.y_scale_)
+
+    def _observations_of(self, X, y, n_neighbors=None):
+        """Return the `Observations` at rows of X and standardised y (n, Q)."""
+        observations = self._observations(X, n_neighbors)
+        y, mean = np.asarray(as_numbers(y), dtype=np.float64), observations.mean
+        expected = self._without_axis(mean).shape
+        if y.shape != expected:
             raise ValueError(
-                f"y has shape {y.shape}: expected {mean.shape}, a value for each row "
+                f"y has shape {y.shape}: expected {expected}, a value for each row "
                 "of X and each output of the fit; reshape y."
             )
-        return gaussian_log_density(((y - mean) / std) ** 2, 2.0 * np.log(std))
+        y = (y.reshape(mean.shape) - self.y_mean_) / self.y_scale_
+        return observations, y
+
+    def _observations(self, X, n_neighbors=None):
+        """Return the `Observations` at rows of X, for standardised y."""
+        mean, variance = self._latent(X, True, n_neighbors)
+        process = np.sqrt(variance + self.noise_variance_)
+        law = getattr(self, "predictive_law_", None)
+        if law is None:
+            freedom = np.full(mean.shape[1], np.inf)
+            return Observations(mean, process, np.ones_like(mean), freedom)
+        model, X, center, _ = self._model_and_rows(X, None, draws=False)
+        X, k = mapped(X, self.metric_), law.n_near
+        lists = prediction.nearest_points(model, X, center, k, self.n_jobs)
+        factor, near = law.scales(lists), None
+        if law.density is not None:
+            near = near_targets(law.density, X, self.inducing_points_, lists, mean)
+        return Observations(mean, process, factor, law.degrees_of_freedom, near)
+
+    def _learn_law(self, solver, data, trained, exact, settings, rng):
+        """Return the fitted attribute of the law of observations, or none."""
+        if self.predictive == "gaussian":
+            return {}
+        stream = not settings.decay
+        earlier = getattr(self, "predictive_law_", None) if stream else None
+        try:
+            law = learn_law(solver, data, trained, exact, settings, earlier, rng)
+        except (KeyboardInterrupt, FloatingPointError) as error:
+            ended = isinstance(error, KeyboardInterrupt)
+            why = "was interrupted" if ended else "met NaN or infinity"
+            warnings.warn(
+                f"the search for the law of observations {why}: the model is kept with "
+                "a Gaussian law, as predictive='gaussian' asks for.",
+                stacklevel=callers_level(),
+            )
+            return {}
+        return {} if law is None else {"predictive_law_": law}
 
 
 def _require_probabilities(values, name, advice):

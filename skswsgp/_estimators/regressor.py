@@ -83,6 +83,7 @@ class SWSGPRegressor(ObservationsMixin, MultiOutputMixin, RegressorMixin, BaseSW
     _parameter_constraints: dict = {  # noqa: RUF012  scikit-learn's own form
         **BaseSWSGP._parameter_constraints,
         "likelihood": [StrOptions({"gaussian"})],
+        "predictive": [StrOptions({"auto", "gaussian"})],
         "noise_variance": [Interval(Real, 0, None, closed="neither")],
         "normalize_y": ["boolean"],
     }
@@ -93,8 +94,8 @@ class SWSGPRegressor(ObservationsMixin, MultiOutputMixin, RegressorMixin, BaseSW
         n_neighbors_predict="auto", inducing_points="kmeans", optimize_inducing=False,
         covariance="auto", n_draws=64, neighbor_metric="kernel", neighbor_search="auto",
         kl="auto", kl_weight="auto", init="local", likelihood="gaussian",
-        noise_variance=0.1, normalize_y=True, solver="natural", batch_size=64,
-        learning_rate=0.02, max_iter=200, tol=1e-5, n_iter_no_change=10,
+        predictive="auto", noise_variance=0.1, normalize_y=True, solver="natural",
+        batch_size=64, learning_rate=0.02, max_iter=200, tol=1e-5, n_iter_no_change=10,
         early_stopping="auto", validation_fraction=0.1, warm_start=False, device="auto",
         n_jobs=None, dtype="float64", random_state=None, verbose=0,
     ):  # fmt: skip
@@ -162,17 +163,17 @@ class SWSGPRegressor(ObservationsMixin, MultiOutputMixin, RegressorMixin, BaseSW
                 "return_std and return_cov are both true: expected at most one; the "
                 "standard deviations are the roots of the diagonal of the covariance."
             )
+        if not (return_std or return_cov):
+            mean, _ = self._latent(X, False, n_neighbors)
+            return self._without_axis(mean * self.y_scale_ + self.y_mean_)
         cov = self._latent_covariance(X, n_neighbors) if return_cov else None
-        mu, v = self._latent(X, return_std, n_neighbors)
-        mean = self._without_axis(mu * self.y_scale_ + self.y_mean_)
+        observations = self._observations(X, n_neighbors)
+        mean = self._without_axis(observations.mean * self.y_scale_ + self.y_mean_)
         if return_std:
-            std = np.sqrt(v + self.noise_variance_) * self.y_scale_
-            return mean, self._without_axis(std)
-        if return_cov:
-            places = np.arange(len(cov))
-            cov[places, places] += self.noise_variance_ * self.y_scale_**2
-            return mean, cov[:, :, 0] if self._has_one_function() else cov
-        return mean
+            return mean, self._without_axis(observations.deviation() * self.y_scale_)
+        observations.join(cov)
+        cov *= self.y_scale_**2
+        return mean, cov[:, :, 0] if self._has_one_function() else cov
 
     def sample_y(self, X, n_samples=1, random_state=0, *, n_neighbors=None):
         """Draw observations, noise included, at rows of X.
@@ -198,10 +199,15 @@ class SWSGPRegressor(ObservationsMixin, MultiOutputMixin, RegressorMixin, BaseSW
             noise for the same `random_state`.
         """
         rng = check_random_state(random_state)
-        values = self.sample_f(X, n_samples, rng, n_neighbors=n_neighbors)
-        deviation = np.sqrt(self.noise_variance_) * self.y_scale_
-        noise = rng.standard_normal(values.shape)
-        return values + noise * np.reshape(deviation, (-1, 1))
+        functions = self.sample_f(X, n_samples, rng, n_neighbors=n_neighbors)
+        observations = self._observations(X, n_neighbors)
+        mean, scale = observations.mean, np.reshape(self.y_scale_, (-1, 1))
+        errors = functions.reshape(*mean.shape, -1) - np.reshape(self.y_mean_, (-1, 1))
+        errors = errors / scale - mean[:, :, None]
+        noise = rng.standard_normal(errors.shape)
+        errors += noise * np.reshape(np.sqrt(self.noise_variance_), (-1, 1))
+        values = observations.draw(errors, rng) * scale
+        return self._without_axis(values + np.reshape(self.y_mean_, (-1, 1)))
 
     def _encode_targets(self, y, sample_weight, fitted):
         y = as_numbers(y)

@@ -114,10 +114,20 @@ def noise_groups(noise):
         order = order[~np.isin(order, group)]
 
 
+class ExactFit(NamedTuple):
+    """What a fit says of exact means."""
+
+    attributes: dict = {}  # noqa: RUF012  fitted attributes, or none
+    problem: str = ""  # what went wrong, as the end of a sentence
+    held_out: np.ndarray | None = None  # (k,) points left out for a comparison
+    # (k, Q) errors there in units of predicted deviations, for regression
+    standardised: np.ndarray | None = None
+
+
 def exact_mean_attributes(
     solver, trained, group, settings, log_density, n_threads, rng
 ):
-    """Return the fitted attributes of exact means, or none, and what went wrong.
+    """Return the `ExactFit`.
 
     `solver` is a `NaturalSolver` after its last round, whose inducing points are the
     distinct rows, `trained` holds the attributes so far, and `group` (n,) is the
@@ -131,14 +141,15 @@ def exact_mean_attributes(
     unsolved = "" if settings.n_neighbors == "auto" else "did not converge"
     gaussian = settings.likelihood_record.conjugate
     Z = model.Z.astype(np.float64)
-    targets, noise = merge_sites(solver, group, len(Z))
+    sites = solver.site_precision, solver.site_precision_mean
+    targets, noise = merge_sites(*sites, group, len(Z))
     how = model.kl_weight * noise, tuning, n_threads
     system = ExactMean(trained["kernel_"], Z, targets, *how)
     size = max(1, min(len(Z) // 10, tuning.mean_held_out))
     held_out = rng.permutation(len(Z))[:size]
     alpha = system.solve(tuning.held_out_mean_tolerance, without=held_out)
     if alpha is None:
-        return {}, unsolved
+        return ExactFit(problem=unsolved)
     exact = system.products.multiply(Z[held_out], alpha)
     counts = counts_for_variances(settings, solver.engine.n_neighbors, len(Z))
     draws = "posterior_draws_" in trained
@@ -154,11 +165,11 @@ def exact_mean_attributes(
             gain = log_density_gain(*labels, held_out, *local[-1], exact, log_density)
             least = 0.0
         if not gain.mean() >= least:
-            return {}, ""
+            return ExactFit()
     alpha = system.solve(tuning.mean_tolerance, alpha)
     if alpha is None:
-        return {}, unsolved
-    found = {"alpha_": alpha}
+        return ExactFit(problem=unsolved)
+    found, standardised = {"alpha_": alpha}, None
     if gaussian:  # for classes `variance_scale_` says what held-out labels do
         prior = system.prior[held_out, None]
         fits = [
@@ -168,9 +179,12 @@ def exact_mean_attributes(
         level = (i for i, fit in enumerate(fits) if fit.is_level(fits[-1], tuning))
         best = next(level, len(fits) - 1)
         found["local_variance_scale_"] = fits[best].scale
+        variance = exact_variance(local[best][1], prior, fits[best].scale)
+        standardised = (known - exact) / np.sqrt(variance + noise)
     if alpha.shape[1] == 1:
         found = {name: value[..., 0] for name, value in found.items()}
-    return found | ({"n_neighbors_predict_": counts[best]} if gaussian else {}), ""
+    found |= {"n_neighbors_predict_": counts[best]} if gaussian else {}
+    return ExactFit(found, "", held_out, standardised)
 
 
 def squared_error_gain(known, mean, variance, exact, noise):
@@ -249,12 +263,17 @@ def fit_scale(errors, differences, variance, prior, noise):
     return ScaleFit(scales[places, 0, 0], means[places, Q].sum(), mean_variance)
 
 
-def merge_sites(solver, group, M):
-    """Return targets and noise variances (M, Q) of the sites of rows at M points."""
-    targets, noise = np.empty((2, M, solver.site_precision.shape[1]))
-    sites = solver.site_precision.T, solver.site_precision_mean.T
-    for q, (precision, times_mean) in enumerate(zip(*sites, strict=True)):
-        weight = np.bincount(group, precision, M)
+def merge_sites(precision, precision_mean, group, M):
+    """Return targets and noise variances (M, Q) of the sites of rows at M points.
+
+    Sites are given by their precisions and these times their targets, each (n, Q), and
+    `group` (n,) is the point of each row.
+    """
+    targets, noise = np.empty((2, M, precision.shape[1]))
+    for q, (weight, times_mean) in enumerate(
+        zip(precision.T, precision_mean.T, strict=True)
+    ):
+        weight = np.bincount(group, weight, M)
         weight = np.maximum(weight, LEAST_WEIGHT * weight.max())
         targets[:, q] = np.bincount(group, times_mean, M) / weight
         noise[:, q] = 1.0 / weight

@@ -17,6 +17,7 @@ from skswsgp import SWSGPClassifier, SWSGPRegressor
 
 KERNEL = ConstantKernel(1.5, "fixed") * Matern([0.8, 1.5], "fixed", nu=2.5)
 FIXED = {"kernel": KERNEL, "init": "default", "metric": "ard", "random_state": 0}
+FIXED |= {"predictive": "gaussian"}  # the law of the process itself
 N = 120
 
 

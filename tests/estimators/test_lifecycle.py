@@ -108,7 +108,8 @@ def test_validation_scores_use_the_weights_of_held_out_rows(monkeypatch, rng):
     X, y = small_data()
     weight = rng.uniform(0.1, 4.0, size=150)
     weight[::3] = 0.0
-    model = small_model(kernel=RBF(1.0, "fixed"), early_stopping=True, max_iter=1)
+    how = {"early_stopping": True, "max_iter": 1, "predictive": "gaussian"}
+    model = small_model(kernel=RBF(1.0, "fixed"), **how)
     model.fit(X, y, sample_weight=weight)
     train, held = (np.flatnonzero(weight)[part] for part in parts)
     density = norm.logpdf(y[held], *model.predict(X[held], return_std=True))
@@ -126,6 +127,7 @@ def test_best_epoch_on_validation_data_is_restored(Q):
         y, y_val = np.stack([y, X[:, 0]], 1), np.stack([y_val, X_val[:, 0]], 1)
     y, y_val = 10 * y + 5, 10 * y_val + 5
     settings = {"learning_rate": 0.5, "neighbor_metric": "euclidean"}  # lists stay
+    settings["predictive"] = "gaussian"  # as held-out rows are judged
     model = small_model(max_iter=6, **settings).fit(X, y, X_val=X_val, y_val=y_val)
     scores = model.validation_scores_
     assert len(scores) == model.n_iter_ == len(model.loss_curve_) == 6

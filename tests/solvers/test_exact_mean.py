@@ -165,15 +165,12 @@ def test_the_variance_far_from_the_data_is_that_of_the_prior():
 
 
 def test_rows_at_a_point_are_one_site():
-    class Solver:
-        site_precision = np.array([[1.0], [2.0], [0.5]])
-        site_precision_mean = np.array([[1.0], [8.0], [1.0]])
-
-    targets, noise = merge_sites(Solver, np.array([1, 1, 0]), 2)
+    precision = np.array([[1.0], [2.0], [0.5]])
+    precision_mean, group = np.array([[1.0], [8.0], [1.0]]), np.array([1, 1, 0])
+    targets, noise = merge_sites(precision, precision_mean, group, 2)
     assert_allclose(noise, [[2.0], [1 / 3]])
     assert_allclose(targets, [[2.0], [3.0]])
-    Solver.site_precision[2] = 0.0  # a row that says nothing
-    Solver.site_precision_mean[2] = 0.0
-    targets, noise = merge_sites(Solver, np.array([1, 1, 0]), 2)
+    precision[2] = precision_mean[2] = 0.0  # a row that says nothing
+    targets, noise = merge_sites(precision, precision_mean, group, 2)
     assert targets[0] == 0.0
     assert 1e6 < noise[0] < np.inf

@@ -11,6 +11,7 @@ from skswsgp._covariance.products import CovarianceProducts
 from skswsgp._covariance.program import Kernel, kernel_of
 from skswsgp._engine.select import make_engine
 from skswsgp._linear.columns import mapped
+from skswsgp._neighbors.search import NeighborSearch
 from skswsgp._point.state import Batch
 from skswsgp._solvers.data import center_rows
 
@@ -54,6 +55,21 @@ def latent_posterior(model, X, metric, center, H, with_variance, evaluation):
     variance = np.concatenate(variances)
     require_finite(variance)
     return mean, variance
+
+
+def nearest_points(model, X, center, k, n_jobs):
+    """Return the k inducing points (n, k) of largest covariance with rows of X (n, D').
+
+    `center` is that of `build_model`, which is subtracted from X. The nearest is first.
+    """
+    if k == 0:
+        return np.empty((len(X), 0), dtype=np.int32)
+    options = {"n_neighbors": k, "n_threads": max_threads(n_jobs, len(X))}
+    search = NeighborSearch(model.Z, kernel_of(model), **options)
+    parts = []
+    for rows in row_blocks(len(X)):
+        parts.append(search.query(center_rows(X[rows], center, model.Z.dtype)))
+    return np.concatenate(parts)
 
 
 def exact_mean(model, X, metric, center, alpha, n_jobs):

@@ -1,0 +1,210 @@
+"""The law of observations around their predicted means.
+
+An observation is mean + deviation s(x) t, where the deviation is that of the Gaussian
+process, noise included, s(x) follows the sizes of residuals around x, and t is from a
+Student-t distribution. Where it makes held-out rows likelier, the targets of near
+rows take a share of the density (`local_density`). The means stay those of the process.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from scipy.special import ndtr
+
+from skswsgp._compiled.threads import row_blocks
+from skswsgp._predictive import student
+from skswsgp._predictive.local_density import NEIGHBORS, LocalDensity, NearTargets
+from skswsgp._predictive.residual_sizes import NEAR, ResidualSizes
+
+CRPS_LEVELS = ndtr(np.linspace(-4.0, 4.0, 41))  # probabilities of nodes of an integral
+ROWS_IN_BLOCK = 1000  # rows whose nodes are in memory at once
+BISECTIONS = 50  # of the range of a quantile
+
+
+class PredictiveLaw(NamedTuple):
+    """What residuals of training rows say of the law of observations.
+
+    Arrays have an entry for each of Q outputs.
+    """
+
+    degrees_of_freedom: np.ndarray  # (Q,) infinite for a Gaussian
+    coefficients: np.ndarray  # (3, Q) of 1, of the near and of the wide average
+    scale_range: np.ndarray  # (2, Q) 5 and 95 % quantiles of s over training rows
+    sizes: ResidualSizes | None  # None where scales do not vary
+    density: LocalDensity | None  # None where near targets have no share
+
+    def __repr__(self):
+        freedom = ", ".join(f"{value:.3g}" for value in self.degrees_of_freedom)
+        low, high = ([f"{v:.2g}" for v in row] for row in self.scale_range)
+        scales = ", ".join(f"{a} to {b}" for a, b in zip(low, high, strict=True))
+        share = np.zeros(1) if self.density is None else self.density.share
+        shares = ", ".join(f"{value:.2g}" for value in share)
+        return (
+            f"PredictiveLaw(degrees of freedom {freedom}; scales {scales}; "
+            f"share of near targets {shares})"
+        )
+
+    @property
+    def n_near(self):
+        """How many of the nearest points of a row the law looks at."""
+        if self.density is not None:
+            return min(NEIGHBORS, len(self.density.targets) - 1)
+        return 0 if self.sizes is None else NEAR
+
+    def scales(self, lists):
+        """Return the scales s (n, Q) at rows with lists (n, `n_near`) of points."""
+        if self.sizes is None:
+            shape = len(lists), len(self.degrees_of_freedom)
+            return np.exp(np.broadcast_to(self.coefficients[0], shape))
+        logs = self.sizes.logarithms(lists[:, :NEAR])
+        return np.exp(log_scales(self.coefficients, logs))
+
+
+def log_scales(coefficients, logarithms):
+    """Return log s (n, Q) for the logarithms (n, 2, Q) of `ResidualSizes`."""
+    return coefficients[0] + np.sum(coefficients[1:] * logarithms, axis=1)
+
+
+class Observations(NamedTuple):
+    """The law at n rows, for Q outputs."""
+
+    mean: np.ndarray  # (n, Q) of the process
+    process: np.ndarray  # (n, Q) deviation of the process, noise included
+    factor: np.ndarray  # (n, Q) s, by which that deviation is multiplied
+    degrees_of_freedom: np.ndarray  # (Q,)
+    near: NearTargets | None = None
+
+    @property
+    def scale(self):
+        """The scale (n, Q) of the Student-t distribution."""
+        return self.process * self.factor
+
+    def log_density(self, y):
+        """Return the log density (n, Q) of y (n, Q)."""
+        out = np.empty(y.shape)
+        for q, freedom in enumerate(self.degrees_of_freedom):
+            scale = self.scale[:, q]
+            z = (y[:, q] - self.mean[:, q]) / scale
+            out[:, q] = student.log_density(z, 0.0, freedom) - np.log(scale)
+            share = self.share(q)
+            if share > 0.0:
+                local = np.log(share) + self.near.log_density(q, y[:, q])
+                out[:, q] = np.logaddexp(np.log1p(-share) + out[:, q], local)
+        return out
+
+    def quantiles(self, probabilities):
+        """Return the quantiles (n, Q, P) of an array of P probabilities."""
+        out = np.empty((*self.mean.shape, len(probabilities)))
+        for q, freedom in enumerate(self.degrees_of_freedom):
+            for p, probability in enumerate(probabilities):
+                t = student.quantile(probability, freedom)
+                out[:, q, p] = self.mean[:, q] + self.scale[:, q] * t
+                if self.share(q) > 0.0:
+                    out[:, q, p] = self._quantile(q, probability, out[:, q, p])
+        return out
+
+    def _quantile(self, q, probability, around_mean):
+        """Return a quantile (n,) of an output that near targets have a share of.
+
+        It lies between those of the parts of the density, and is found by bisection.
+        """
+        low, high = self.near.range(q, probability)
+        low, high = np.minimum(low, around_mean), np.maximum(high, around_mean)
+        for _ in range(BISECTIONS):
+            middle = 0.5 * (low + high)
+            below = self.cdf(q, middle) < probability
+            low, high = np.where(below, middle, low), np.where(below, high, middle)
+        return 0.5 * (low + high)
+
+    def cdf(self, q, y):
+        """Return the probabilities (n,) of values below y (n,) of an output."""
+        z = (y - self.mean[:, q]) / self.scale[:, q]
+        share, below = self.share(q), student.cdf(z, self.degrees_of_freedom[q])
+        if share == 0.0:
+            return below
+        return (1.0 - share) * below + share * self.near.cdf(q, y)
+
+    def deviation(self):
+        """Return the roots (n, Q) of the expected squares of y - mean."""
+        squares = self.scale**2
+        for q, freedom in enumerate(self.degrees_of_freedom):
+            squares[:, q] *= student.deviation(freedom) ** 2
+            share = self.share(q)
+            if share > 0.0:
+                local = self.near.square(q, self.mean[:, q])
+                squares[:, q] += share * (local - squares[:, q])
+        return np.sqrt(squares)
+
+    def crps(self, y):
+        """Return the continuous ranked probability score (n, Q) of y (n, Q)."""
+        out = np.empty(y.shape)
+        for q, freedom in enumerate(self.degrees_of_freedom):
+            if self.share(q) > 0.0:
+                for rows in row_blocks(len(y), ROWS_IN_BLOCK):
+                    out[rows, q] = self.at(rows)._integrated_crps(q, y[rows, q])
+                continue
+            z = (y[:, q] - self.mean[:, q]) / self.scale[:, q]
+            out[:, q] = self.scale[:, q] * student.crps(z, freedom)
+        return out
+
+    def interval_score(self, y):
+        """Return Winkler's score (n, Q) of the central intervals of 95 %."""
+        lower, upper = np.moveaxis(self.quantiles(np.array([0.025, 0.975])), -1, 0)
+        outside = np.maximum(lower - y, 0.0) + np.maximum(y - upper, 0.0)
+        return upper - lower + 40.0 * outside
+
+    def _integrated_crps(self, q, y):
+        """Return the integral (n,) of (F(x) - [x >= y])^2 by the trapezoidal rule.
+
+        The nodes are quantiles of the law around the mean, near targets, points beside
+        them, and y, where the integrand jumps.
+        """
+        t = student.quantile(CRPS_LEVELS, self.degrees_of_freedom[q])
+        x = self.mean[:, q, None] + self.scale[:, q, None] * t
+        x = np.hstack([x, *self.near.nodes(q), y[:, None]])
+        x.sort(axis=1)
+        below = np.stack([self.cdf(q, column) for column in x.T], axis=1)
+        left, right = below**2, (1.0 - below) ** 2
+        heights = np.where(
+            x[:, 1:] <= y[:, None],
+            left[:, 1:] + left[:, :-1],
+            right[:, 1:] + right[:, :-1],
+        )
+        return 0.5 * np.sum(heights * np.diff(x, axis=1), axis=1)
+
+    def at(self, rows):
+        """Return the law at some of the rows."""
+        near = None if self.near is None else self.near.at(rows)
+        arrays = self.mean[rows], self.process[rows], self.factor[rows]
+        return Observations(*arrays, self.degrees_of_freedom, near)
+
+    def join(self, covariance):
+        """Make the covariance (n, n, Q) of f that of observations, in place.
+
+        Scales and tails act on f and noise alike, on each row by its own. The diagonal
+        becomes the square of `deviation`.
+        """
+        n = len(covariance)
+        for q, freedom in enumerate(self.degrees_of_freedom):
+            weight = (1.0 - self.share(q)) * student.mean_root(freedom)
+            root = weight * self.factor[:, q]
+            covariance[:, :, q] *= root[:, None] * root
+        covariance[np.arange(n), np.arange(n)] = self.deviation() ** 2
+
+    def draw(self, errors, rng):
+        """Turn draws (n, Q, S) of errors of the process into draws of observations."""
+        errors *= self.factor[:, :, None]
+        for q, freedom in enumerate(self.degrees_of_freedom):
+            errors[:, q] *= student.draw_roots(freedom, rng, errors[:, q].shape)
+        values = self.mean[:, :, None] + errors
+        for q in range(values.shape[1]):
+            share = self.share(q)
+            if share > 0.0:
+                local = rng.random(values[:, q].shape) < share
+                near = self.near.draw(q, rng, values.shape[2])
+                values[:, q] = np.where(local, near, values[:, q])
+        return values
+
+    def share(self, q):
+        """Return the share of near targets in the density of an output."""
+        return 0.0 if self.near is None else float(self.near.share[q])

@@ -1,0 +1,102 @@
+"""From a trained model to the law of observations."""
+
+import numpy as np
+
+from skswsgp._compiled.linalg import require_finite
+from skswsgp._compiled.threads import max_threads
+from skswsgp._covariance.compile import length_scales
+from skswsgp._initialization.inducing import point_of_each_row
+from skswsgp._initialization.statistics import feature_spread, merge_duplicates
+from skswsgp._predictive.fit_law import add_near_targets, find_neighborhoods, fit_law
+from skswsgp._predictive.prediction import (
+    Evaluation,
+    latent_posterior,
+    nearest_points,
+)
+from skswsgp._predictive.residuals import (
+    ExactMeans,
+    Points,
+    predictions_from_others,
+    residuals_from_neighbors,
+    residuals_of_exact_means,
+    residuals_of_posterior,
+)
+from skswsgp._solvers.exact_mean import merge_sites
+from skswsgp._solvers.model import build_model, with_draws
+
+# Rows of which a solver that takes steps, and may read X from a file, shows the law
+MOST_ROWS = 50_000
+
+
+def learn_law(solver, data, trained, exact, settings, earlier, rng):
+    """Return the `PredictiveLaw` of the rows that train, or None for one row.
+
+    `trained` are the fitted attributes, and `exact` is the `ExactFit`. Rows before
+    these, of which a stream has the `earlier` law, count as well. Copies of a row count
+    as one, as they do for the noise.
+    """
+    if data.n_rows > MOST_ROWS and not solver.finds_optimum:
+        data = data.take(np.sort(rng.permutation(data.n_rows)[:MOST_ROWS]))
+    X, y, weight = merge_duplicates(data.inputs, data.y, data.weight)
+    data = data._replace(X=X, y=y, weight=weight, rows=None)
+    X, y = X.astype(np.float64, copy=False), y.astype(np.float64)
+    Z = trained["inducing_points_"]
+    group = point_of_each_row(Z, X) if solver.exact_means else None
+    lone = len(X) < 2 or (group is not None and len(Z) < 2)
+    if lone or settings.neighbor_metric == "random":  # of which near rows do not know
+        return None
+    likelihood = settings.likelihood, settings.n_latent
+    model, center = build_model(trained, likelihood, settings.dtype)
+
+    def nearest(rows, k):
+        return nearest_points(model, rows, center, k, settings.n_jobs)
+
+    around = find_neighborhoods(X, Z, nearest)
+    noise = np.reshape(trained["noise_variance_"], (1, -1)) / weight[:, None]
+    noise = noise.astype(np.float64)  # (n, Q)
+    if group is None:
+        residuals = residuals_of_model(data, noise, trained, settings)
+        require_finite(residuals.standardised)
+        return fit_law(residuals, around, earlier=earlier)[0]
+    points = Points(Z, *merge_sites(1.0 / noise, y / noise, group, len(Z)), group)
+    residuals = residuals_at_points(points, y, noise, trained, exact, settings)
+    require_finite(residuals.standardised)
+    law, observations = fit_law(residuals, around, together=True)
+    if around is None:
+        return law
+    scales = length_scales(trained["kernel_"], Z.shape[1], feature_spread(Z, rng))
+    errors = np.empty_like(points.targets)
+    errors[group] = points.targets[group] - residuals.mean
+    places = (X, y), (Z, points.targets, errors, scales)
+    return add_near_targets(law, observations, *places, around, rng)
+
+
+def residuals_at_points(points, y, noise, trained, exact, settings):
+    """Return the `Residuals` of rows whose distinct inputs are the inducing points."""
+    kernel, M = trained["kernel_"], len(points.Z)
+    H = min(trained["n_neighbors_predict_"], M - 1)
+    device = "cuda" if settings.device == "cuda" else "cpu"
+    options = max_threads(settings.n_jobs, M), "auto", device
+    mean, variance = predictions_from_others(points, kernel, H, options)
+    if exact.standardised is None:
+        return residuals_from_neighbors(points, y, noise, mean, variance)
+    alpha = trained["alpha_"].reshape(M, -1)
+    scale = np.atleast_1d(trained["local_variance_scale_"])
+    means = ExactMeans(alpha, scale, exact.held_out, exact.standardised)
+    prior = kernel.diag(points.Z)
+    return residuals_of_exact_means(points, y, noise, variance, prior, means)
+
+
+def residuals_of_model(data, noise, trained, settings):
+    """Return the `Residuals` of rows by taking each of them out of q(f)."""
+    likelihood = settings.likelihood, settings.n_latent
+    model, center = build_model(with_draws(trained), likelihood, settings.dtype)
+    certain = model._replace(s=np.zeros_like(model.s), L=np.zeros_like(model.L))
+    options = settings.search_options
+    evaluation = Evaluation(settings.device, settings.n_jobs, options)
+    rows = np.asarray(data.inputs), None, center
+    how = trained["n_neighbors_predict_"], True, evaluation
+    mean, variance = latent_posterior(model, *rows, *how)
+    _, prior_part = latent_posterior(certain, *rows, *how)
+    arrays = data.y, noise, mean, variance, prior_part
+    return residuals_of_posterior(*(array.astype(np.float64) for array in arrays))

@@ -1,0 +1,91 @@
+"""How large residuals are around a row: averages of |z| over near training rows.
+
+Each training row belongs to its nearest inducing point. The average at a new row is
+taken over the rows of the nearest few points, and a wider one over the rows of the
+nearest points of these. Both are relative to the average over all rows, which counts
+as a few rows more.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from skswsgp._compiled.threads import row_blocks
+
+NEAR = 10  # nearest inducing points of a row
+WIDE = 100  # nearest inducing points of an inducing point
+PRIOR_ROWS = 3.0  # rows of average size that are added to each average
+ROWS_IN_BLOCK = 1000  # rows whose lists of lists, a million numbers, are looked at once
+
+
+class ResidualSizes(NamedTuple):
+    """Sums of |z| of rows at inducing points, for Q outputs."""
+
+    sums: np.ndarray  # (M, Q) over the rows that belong to a point
+    counts: np.ndarray  # (M,)
+    wide_sums: np.ndarray  # (M, Q) over the rows of the nearest WIDE points
+    wide_counts: np.ndarray  # (M,)
+
+    @property
+    def mean(self):
+        """The average over all rows (Q,)."""
+        total = self.sums.sum(axis=0) / max(self.counts.sum(), 1.0)
+        return np.maximum(total, np.finfo(float).tiny)
+
+    def logarithms(self, near):
+        """Return the logarithms (n, 2, Q) of both averages at new rows.
+
+        `near` (n, k) are the nearest points of the rows.
+        """
+        nothing = np.zeros((len(near), 1, self.sums.shape[1])), np.zeros((len(near), 1))
+        return self._logarithms(near, nothing, nothing)
+
+    def without(self, near, left_out, lists):
+        """Return `logarithms` at training rows as if some rows had been left out.
+
+        `left_out` says which for each row, and `lists` (M, WIDE) are the nearest points
+        of each point.
+        """
+        parts = []
+        own, sizes, counts = left_out
+        for rows in row_blocks(len(near), ROWS_IN_BLOCK):
+            here = near[rows] == own[rows, None]
+            inside = (lists[near[rows]] == own[rows, None, None]).any(axis=2)
+            size, count = sizes[rows, None, :], counts[rows, None]
+            taken = [(each[:, :, None] * size, each * count) for each in (here, inside)]
+            parts.append(self._logarithms(near[rows], *taken))
+        return np.concatenate(parts)
+
+    def _logarithms(self, near, taken, wide_taken):
+        sums = (self.sums[near] - taken[0]).sum(axis=1) / self.mean
+        counts = (self.counts[near] - taken[1]).sum(axis=1)[:, None]
+        wide_sums = (self.wide_sums[near] - wide_taken[0]) / self.mean
+        wide_counts = (self.wide_counts[near] - wide_taken[1])[:, :, None]
+        narrow = (sums + PRIOR_ROWS) / (counts + PRIOR_ROWS)
+        wide = ((wide_sums + PRIOR_ROWS) / (wide_counts + PRIOR_ROWS)).mean(axis=1)
+        return np.log(np.stack([narrow, wide], axis=1))
+
+
+class LeftOut(NamedTuple):
+    """The rows of a point that are left out together with each of n rows."""
+
+    own: np.ndarray  # (n,) the point
+    sums: np.ndarray  # (n, Q) sums of their |z|
+    counts: np.ndarray  # (n,)
+
+
+def measure_sizes(sizes, own, lists, earlier=None):
+    """Return the `ResidualSizes` of rows whose |z| are `sizes` (n, Q).
+
+    `own` (n,) are the points to which the rows belong, and `lists` (M, WIDE) the
+    nearest points of each of M points. Sums of `earlier` rows are added.
+    """
+    M = len(lists)
+    counts = np.bincount(own, minlength=M).astype(np.float64)
+    sums = np.stack([np.bincount(own, z, M) for z in sizes.T], axis=1)
+    if earlier is not None:
+        counts, sums = counts + earlier.counts, sums + earlier.sums
+    wide = np.empty_like(sums)
+    for rows in row_blocks(M, ROWS_IN_BLOCK):
+        wide[rows] = sums[lists[rows]].sum(axis=1)
+    return ResidualSizes(sums, counts, wide, counts[lists].sum(axis=1))

@@ -1,0 +1,108 @@
+"""Residuals of training rows from predictions that do not know them.
+
+Where every distinct row is an inducing point, the function at a point is predicted from
+all other points: by kriging from the H nearest of them, or, where alpha solves (K + N)
+alpha = t, by all. With v the variance of that prediction, its mean is
+
+    t_i - alpha_i (v + N_i)
+
+(Rasmussen and Williams, 2006, eq. 5.12), so no system has to be solved anew. Rows at
+the same point leave together: copies of a row would vouch for it. Otherwise a row is
+taken out of q(f_i), whose variance is F_i + s_i with the first part the same for all q:
+
+    mu' = mu - s (y - mu) / (noise - s)        v' = F + s noise / (noise - s).
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from skswsgp._compiled.threads import row_blocks
+from skswsgp._initialization.neighbor_likelihood import NeighborProcess, neighbor_model
+from skswsgp._neighbors.lists import without_own
+from skswsgp._solvers.exact_mean import exact_variance
+
+MOST_LEVERAGE = 0.9  # of the noise variance that the variance s of a row may reach
+
+
+class Residuals(NamedTuple):
+    """Predictions of observations (n, Q), noise included, from other rows."""
+
+    mean: np.ndarray
+    variance: np.ndarray
+    standardised: np.ndarray  # (y - mean) / deviation
+
+
+class Points(NamedTuple):
+    """The distinct inputs of rows, and the rows merged there."""
+
+    Z: np.ndarray  # (M, D)
+    targets: np.ndarray  # (M, Q) means of y, by precision
+    noise: np.ndarray  # (M, Q) 1 / the sum of the precisions
+    group: np.ndarray  # (n,) the point of each row
+
+
+class ExactMeans(NamedTuple):
+    """The exact means of a fit: see `exact_mean_attributes`."""
+
+    alpha: np.ndarray  # (M, Q)
+    scale: np.ndarray  # (Q,) of the local variances
+    held_out: np.ndarray  # (k,) points that were held out for a comparison
+    standardised: np.ndarray  # (k, Q) errors there in units of predicted deviations
+
+
+def residuals_from_neighbors(points, y, noise, mean, variance):
+    """Return the `Residuals` of rows y (n, Q), whose noise variances are (n, Q).
+
+    `mean` and `variance` (M, Q) are those of f at each of the `Points` from others.
+    """
+    mean, variance = mean[points.group], variance[points.group] + noise
+    return Residuals(mean, variance, (y - mean) / np.sqrt(variance))
+
+
+def residuals_of_exact_means(points, y, noise, variance, prior, exact):
+    """Return the `Residuals` of rows from the `ExactMeans` of all other points.
+
+    Arguments are those of `residuals_from_neighbors`, and `prior` (M,) is the variance
+    of the prior. The variances are local ones, so the identity gives residuals up to a
+    factor, which the held-out points tell.
+    """
+    variance = exact_variance(variance, prior[:, None], exact.scale)
+    total = variance + points.noise
+    at_points = np.abs(exact.alpha) * np.sqrt(total)
+    level = np.abs(exact.standardised).mean(axis=0)
+    level /= np.maximum(at_points[exact.held_out].mean(axis=0), np.finfo(float).tiny)
+    mean = points.targets - level * exact.alpha * total
+    return residuals_from_neighbors(points, y, noise, mean, variance)
+
+
+def predictions_from_others(points, kernel, H, options):
+    """Return mean and variance (M, Q) of f at each point from its H nearest others.
+
+    `options` are the threads, the kind of search and the device of a `NeighborProcess`.
+    """
+    Z, targets, noise, _ = points
+    model, _ = neighbor_model(Z, targets, noise, kernel, 1.0, np.float64)
+    process = NeighborProcess(model, H, *options)
+    parts = []
+    try:
+        search = process.make_search(H + 1)
+        for block in row_blocks(len(Z)):
+            X = model.Z[block]
+            lists = without_own(search.query(X), np.arange(len(Z))[block])
+            parts.append(process.engine.kriging_predictions(X, lists))
+    finally:
+        process.close()
+    return tuple(np.concatenate(arrays) for arrays in zip(*parts, strict=True))
+
+
+def residuals_of_posterior(y, noise, mean, variance, prior_part):
+    """Return the `Residuals` of rows (n, Q) that are taken out of q(f).
+
+    `mean` and `variance` are those of q(f), and `prior_part` (n, Q) is F.
+    """
+    s = np.clip(variance - prior_part, 0.0, MOST_LEVERAGE * noise)
+    left = noise - s
+    variance = prior_part + s * noise / left + noise
+    mean = mean - s * (y - mean) / left
+    return Residuals(mean, variance, (y - mean) / np.sqrt(variance))

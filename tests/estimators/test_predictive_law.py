@@ -1,0 +1,253 @@
+"""The law of observations that a regressor learns from its residuals."""
+
+import pickle
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+
+from skswsgp import SWSGPRegressor
+from skswsgp._estimators import observations
+from skswsgp.metrics import get_scorer, interval_score
+
+NOISES = {
+    "even": lambda rng, x: 0.2 * rng.normal(size=len(x)),
+    "growing": lambda rng, x: 0.4 * x * rng.normal(size=len(x)),
+    "heavy": lambda rng, x: 0.1 * rng.standard_t(3, size=len(x)),
+    "two levels": lambda rng, x: np.where(rng.random(len(x)) < 0.3, 2.0, 0.0),
+}
+
+
+def make_rows(noise, n=1500, seed=0):
+    """Return X (n, 2) in [0, 1], of which the first column decides on the noise."""
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(size=(n, 2))
+    y = np.sin(6 * X[:, 0]) + X[:, 1] + NOISES[noise](rng, X[:, 0])
+    return X, 10 * y + 3
+
+
+def fit(noise, n=1500, **params):
+    X, y = make_rows(noise, n)
+    return SWSGPRegressor(random_state=0, **params).fit(X, y)
+
+
+@pytest.fixture(scope="module")
+def models():
+    """Return functions' models with and without a law."""
+    return {
+        (noise, predictive): fit(noise, predictive=predictive)
+        for noise in NOISES
+        for predictive in ("auto", "gaussian")
+    }
+
+
+@pytest.mark.parametrize("noise", NOISES)
+def test_means_are_those_of_the_process(noise, models):
+    X, _ = make_rows(noise, 50, seed=1)
+    with_law, without = models[noise, "auto"], models[noise, "gaussian"]
+    assert_array_equal(with_law.predict(X), without.predict(X))
+    assert_array_equal(
+        with_law.predict(X, return_std=True)[0], without.predict(X, return_std=True)[0]
+    )
+    assert not hasattr(without, "predictive_law_")
+
+
+def test_even_noise_keeps_the_gaussian(models):
+    law = models["even", "auto"].predictive_law_
+    assert_array_equal(law.degrees_of_freedom, np.inf)
+    assert_allclose(law.scale_range, 1.0)
+    assert law.density is None
+    assert "degrees of freedom inf; scales 1 to 1" in repr(law)
+    X, _ = make_rows("even", 50, seed=1)
+    _, std = models["even", "auto"].predict(X, return_std=True)
+    assert_array_equal(std, models["even", "gaussian"].predict(X, return_std=True)[1])
+
+
+def test_intervals_follow_noise_that_grows(models):
+    X, y = make_rows("growing", 4000, seed=1)
+    low = X[:, 0] < 0.3
+    for predictive, most in (("auto", 0.04), ("gaussian", 1.0)):
+        lower, upper = models["growing", predictive].predict_interval(X)
+        held = (lower <= y) & (y <= upper)
+        off = max(abs(held[low].mean() - 0.95), abs(held[~low].mean() - 0.95))
+        assert off < most
+        if predictive == "auto":
+            widths = (upper - lower)[low].mean(), (upper - lower)[~low].mean()
+            score = interval_score(y, lower, upper)
+    assert widths[1] > 2.5 * widths[0]
+    assert score < 0.9 * interval_score(y, lower, upper)
+    low, high = models["growing", "auto"].predictive_law_.scale_range
+    assert high > 3 * low
+
+
+def test_heavy_tails_are_found(models):
+    law = models["heavy", "auto"].predictive_law_
+    assert 3.0 <= law.degrees_of_freedom[0] < 5.0
+    X, y = make_rows("heavy", 4000, seed=1)
+    density = {
+        name: models["heavy", name].log_predictive_density(X, y).mean()
+        for name in ("auto", "gaussian")
+    }
+    assert density["auto"] > density["gaussian"] + 0.1
+    lower, upper = models["heavy", "auto"].predict_interval(X, 0.5)
+    assert 0.46 < np.mean((lower <= y) & (y <= upper)) < 0.54
+
+
+def test_targets_at_two_levels_get_a_density_with_two_modes(models):
+    X, y = make_rows("two levels", 3000, seed=1)
+    model = models["two levels", "auto"]
+    assert model.predictive_law_.density.share[0] > 0.3
+    scores = {
+        name: get_scorer(name)(model, X, y) - get_scorer(name)(other, X, y)
+        for other in [models["two levels", "gaussian"]]
+        for name in ("neg_log_density", "neg_crps", "neg_interval_score")
+    }
+    assert scores["neg_log_density"] > 0.5
+    assert scores["neg_crps"] > 0.0
+    assert scores["neg_interval_score"] > -1.0  # of some 36: both intervals hold all
+
+
+def test_repeated_values_alone_do_not_make_a_density_of_spikes():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(size=(1500, 2))
+    y = np.round(20 * (X[:, 0] + X[:, 1])) + 0.01 * rng.normal(size=1500)
+    models = [
+        SWSGPRegressor(random_state=0, predictive=name).fit(X[:1000], y[:1000])
+        for name in ("auto", "gaussian")
+    ]
+    for name in ("neg_crps", "neg_interval_score"):
+        scores = [get_scorer(name)(model, X[1000:], y[1000:]) for model in models]
+        assert scores[0] > 1.02 * scores[1]  # both negative
+
+
+@pytest.mark.parametrize(
+    "params",
+    [
+        {"n_inducing": 150},
+        {"n_inducing": 150, "solver": "adam", "max_iter": 20},
+        {"n_inducing": 8, "n_neighbors": 8},
+        {"n_neighbors": 10},
+        {"dtype": "float32"},
+    ],
+)
+def test_intervals_hold_for_other_models(params):
+    model = fit("growing", n=800, **params)
+    X, y = make_rows("growing", 3000, seed=1)
+    lower, upper = model.predict_interval(X)
+    assert 0.91 < np.mean((lower <= y) & (y <= upper)) < 0.985
+    again = pickle.loads(pickle.dumps(model))
+    assert_array_equal(again.predict_quantiles(X[:9], 0.9), upper_of(model, X[:9]))
+
+
+def upper_of(model, X):
+    return model.predict_quantiles(X, 0.9)
+
+
+def test_outputs_have_laws_of_their_own():
+    X, even = make_rows("even")
+    _, growing = make_rows("growing")
+    model = SWSGPRegressor(random_state=0).fit(X, np.stack([even, growing], axis=1))
+    law = model.predictive_law_
+    low, high = law.scale_range
+    assert high[1] / low[1] > 3.0
+    assert high[0] / low[0] < 1.5
+    X, _ = make_rows("even", 30, seed=1)
+    assert model.predict_quantiles(X, [0.1, 0.9]).shape == (30, 2, 2)
+    assert model.predict(X, return_std=True)[1].shape == (30, 2)
+    assert model.predict(X, return_cov=True)[1].shape == (30, 30, 2)
+    assert model.sample_y(X, 3).shape == (30, 2, 3)
+
+
+def test_weights_tell_of_noise_that_the_law_need_not_find():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(size=(1500, 2))
+    scale = np.where(X[:, 0] > 0.5, 1.0, 0.1)
+    y = np.sin(6 * X[:, 0]) + scale * rng.normal(size=1500)
+    model = SWSGPRegressor(random_state=0).fit(X, y, sample_weight=scale**-2.0)
+    low, high = model.predictive_law_.scale_range
+    assert high / low < 1.3
+
+
+def test_copies_of_all_rows_change_nothing():
+    X, y = make_rows("growing", 300)
+    once = SWSGPRegressor(random_state=0, init="default").fit(X, y)
+    twice = SWSGPRegressor(random_state=0, init="default")
+    twice.fit(np.tile(X, (2, 1)), np.tile(y, 2))
+    for found, expected in zip(
+        twice.predict_interval(X), once.predict_interval(X), strict=True
+    ):
+        assert_allclose(found, expected, rtol=1e-5)
+
+
+def test_a_stream_adds_to_the_law():
+    X, y = make_rows("growing", 3000)
+    model = SWSGPRegressor(n_inducing=100, random_state=0)
+    counts = []
+    for part in np.split(np.arange(3000), 5):
+        model.partial_fit(X[part], y[part])
+        counts.append(model.predictive_law_.sizes.counts.sum())
+    assert_array_equal(counts, [600, 1200, 1800, 2400, 3000])
+    lower, upper = model.predict_interval(X)
+    assert 0.92 < np.mean((lower <= y) & (y <= upper)) < 0.98
+
+
+def test_samples_and_covariances_are_those_of_the_law(models):
+    X, _ = make_rows("growing", 40, seed=1)
+    model = models["growing", "auto"]
+    mean, std = model.predict(X, return_std=True)
+    joint_mean, cov = model.predict(X, return_cov=True)
+    assert_allclose(joint_mean, mean)
+    assert_allclose(np.sqrt(np.diag(cov)), std)
+    assert np.linalg.eigvalsh(cov).min() > 0.0
+    samples = model.sample_y(X, 8000, random_state=0)
+    quantiles = model.predict_quantiles(X, [0.1, 0.9])
+    found = np.quantile(samples, [0.1, 0.9], axis=1).T
+    assert np.abs(found - quantiles).max() < 0.15 * std.max()
+
+
+@pytest.mark.parametrize("noise", ["growing", "two levels"])
+def test_results_do_not_depend_on_threads(noise, models):
+    X, _ = make_rows(noise, 50, seed=1)
+    one = fit(noise, n_jobs=1)
+    for found, expected in zip(
+        one.predict_interval(X), models[noise, "auto"].predict_interval(X), strict=True
+    ):
+        assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, FloatingPointError])
+def test_a_law_that_is_not_found_leaves_the_gaussian(error, monkeypatch):
+    def fail(*args):
+        raise error
+
+    monkeypatch.setattr(observations, "learn_law", fail)
+    with pytest.warns(UserWarning, match="the model is kept with a Gaussian law"):
+        model = fit("growing", n=60)
+    assert not hasattr(model, "predictive_law_")
+    X, _ = make_rows("growing", 60)
+    monkeypatch.undo()
+    gaussian = fit("growing", n=60, predictive="gaussian")
+    assert_array_equal(model.predict_interval(X), gaussian.predict_interval(X))
+
+
+def test_a_fit_forgets_the_law_of_an_earlier_one():
+    X, y = make_rows("growing", 300)
+    model = SWSGPRegressor(random_state=0).fit(X, y)
+    assert hasattr(model, "predictive_law_")
+    model.set_params(predictive="gaussian").fit(X, y)
+    assert not hasattr(model, "predictive_law_")
+
+
+def test_random_neighbors_have_the_gaussian():
+    model = fit("growing", n=100, neighbor_metric="random", n_neighbors=10)
+    assert not hasattr(model, "predictive_law_")
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 5, 12, 13])
+def test_few_rows_have_finite_laws(n):
+    X, y = make_rows("growing", n)
+    model = SWSGPRegressor(random_state=0).fit(X, y)
+    lower, upper = model.predict_interval(X)
+    assert np.isfinite(lower).all()
+    assert (lower < upper).all()
+    assert np.isfinite(model.log_predictive_density(X, y)).all()

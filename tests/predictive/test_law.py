@@ -1,0 +1,112 @@
+"""The law of observations at rows, with and without near targets."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+from scipy import stats
+
+from skswsgp._predictive.law import Observations
+from skswsgp._predictive.local_density import LocalDensity, near_targets
+
+MEAN = np.array([[0.2, -1.0], [1.5, 0.0], [-0.4, 2.0]])
+PROCESS = np.array([[0.5, 1.0], [0.3, 0.2], [1.2, 0.7]])
+FACTOR = np.array([[1.0, 2.0], [0.5, 1.0], [1.5, 0.8]])
+
+
+@pytest.fixture(params=[None, 4], ids=["around the mean", "near targets"])
+def observations(request):
+    rng = np.random.default_rng(0)
+    near = None
+    if request.param:
+        shape = np.array([0.4, 0.0]), np.array([0.1, 1.0]), np.array([0.8, 1.0])
+        Z, targets = rng.normal(size=(6, 3)), rng.normal(size=(6, 2))
+        residual = np.array([True, False])
+        density = LocalDensity(targets, residual, np.ones(3), *shape)
+        lists = np.array([[0, 1, 2, 3], [4, 5, 0, 1], [2, 3, 4, 5]])
+        near = near_targets(density, rng.normal(size=(3, 3)), Z, lists, MEAN)
+    return Observations(MEAN, PROCESS, FACTOR, np.array([4.0, np.inf]), near)
+
+
+def density_at(observations, row, q, y):
+    """Return the density of values y of an output at a row."""
+    values = np.zeros((len(y), MEAN.shape[1]))
+    values[:, q] = y
+    return np.exp(observations.at(np.full(len(y), row)).log_density(values)[:, q])
+
+
+STEPS = 0.01 * np.sinh(np.linspace(-13.0, 13.0, 20_001))  # up to 2,200 from a mean
+
+
+@pytest.mark.parametrize("row", [0, 1, 2])
+@pytest.mark.parametrize("q", [0, 1])
+def test_densities_sum_to_one_and_give_the_deviation(observations, row, q):
+    y = MEAN[row, q] + STEPS
+    density = density_at(observations, row, q, y)
+    assert_allclose(np.trapezoid(density, y), 1.0, rtol=1e-4)
+    square = np.trapezoid(STEPS**2 * density, y)
+    assert_allclose(observations.deviation()[row, q], np.sqrt(square), rtol=1e-3)
+
+
+@pytest.mark.parametrize("row", [0, 1, 2])
+@pytest.mark.parametrize("q", [0, 1])
+def test_quantiles_cut_off_their_share_of_the_density(observations, row, q):
+    probabilities = np.array([0.025, 0.4, 0.9])
+    for k, probability in enumerate(probabilities):
+        quantile = observations.quantiles(probabilities)[row, q, k]
+        y = quantile + STEPS[STEPS <= 0.0]
+        below = np.trapezoid(density_at(observations, row, q, y), y)
+        assert_allclose(below, probability, atol=1e-4)
+
+
+@pytest.mark.parametrize("y", [-1.0, 0.3])
+def test_crps_is_the_integral_of_its_definition(observations, y):
+    scores = observations.crps(np.full(MEAN.shape, y))
+    x = np.linspace(-60.0, 60.0, 240_001)
+    for q in range(2):
+        for row in range(3):
+            one = observations.at(slice(row, row + 1))
+            below = np.array([one.cdf(q, np.array([v]))[0] for v in x[::40]])
+            expected = np.trapezoid((below - (x[::40] >= y)) ** 2, x[::40])
+            assert_allclose(scores[row, q], expected, atol=0.012)
+
+
+def test_draws_have_the_quantiles_and_deviations_of_the_law(observations):
+    rng = np.random.default_rng(1)
+    errors = PROCESS[:, :, None] * rng.standard_normal((3, 2, 40_000))
+    values = observations.draw(errors, rng)
+    probabilities = np.array([0.1, 0.5, 0.9])
+    expected = np.moveaxis(observations.quantiles(probabilities), -1, 0)
+    found = np.quantile(values, probabilities, axis=2)
+    assert np.abs(found - expected).max() < 0.05
+    square = np.mean((values[:, 1] - MEAN[:, 1, None]) ** 2, axis=1)
+    assert_allclose(np.sqrt(square), observations.deviation()[:, 1], rtol=0.02)
+
+
+def test_joint_covariance_is_that_of_draws(observations):
+    rng = np.random.default_rng(2)
+    A = rng.normal(size=(3, 3))
+    noise = 0.01
+    K = A @ A.T
+    process = np.sqrt(np.diag(K) + noise)[:, None] * np.ones(2)
+    observations = observations._replace(process=process)
+    covariance = np.repeat(K[:, :, None], 2, axis=2)
+    observations.join(covariance)
+    f = np.linalg.cholesky(K) @ rng.standard_normal((3, 400_000))
+    errors = f + np.sqrt(noise) * rng.standard_normal(f.shape)
+    values = observations.draw(np.repeat(errors[:, None], 2, axis=1), rng)
+    # tails of four degrees of freedom need many draws, so the second output only
+    found = np.cov(values[:, 1])
+    assert_allclose(covariance[:, :, 1], found, atol=0.03 * np.abs(found).max())
+    for q in range(2):
+        assert np.linalg.eigvalsh(covariance[:, :, q]).min() > 0.0
+        root = np.sqrt(np.diag(covariance[:, :, q]))
+        assert_allclose(root, observations.deviation()[:, q])
+
+
+def test_a_student_law_has_heavier_tails_than_a_gaussian():
+    laws = [
+        Observations(MEAN, PROCESS, FACTOR, np.full(2, freedom))
+        for freedom in (4.0, np.inf)
+    ]
+    wide, narrow = (law.quantiles(np.array([0.995]))[..., 0] - MEAN for law in laws)
+    assert_allclose(wide / narrow, stats.t(4).ppf(0.995) / stats.norm.ppf(0.995))
