@@ -287,15 +287,18 @@ class LatentFunctionsMixin:
         model, center = self._fitted_model(draws)
         return model, X, center, self._active_count(n_neighbors, len(model.Z))
 
-    def _latent(self, X, with_variance, n_neighbors=None):
-        """Return mean and variance (or None), each (n, Q), of q(f) at rows of X."""
+    def _latent(self, X, with_variance, n_neighbors=None, seen=None):
+        """Return mean and variance (or None), each (n, Q), of q(f) at rows of X.
+
+        `seen` is a `NearestSeen` or None.
+        """
         model, X, center, H = self._model_and_rows(X, n_neighbors, with_variance)
         alpha = self._alpha(n_neighbors)
         mean = variance = None
         if with_variance or alpha is None:
             how = H, with_variance, self._evaluation
             rows = X, self.metric_, center
-            mean, variance = prediction.latent_posterior(model, *rows, *how)
+            mean, variance = prediction.latent_posterior(model, *rows, *how, seen)
         if alpha is None:
             return mean, variance
         if with_variance:

@@ -3,6 +3,7 @@
 import warnings
 
 import numpy as np
+from sklearn.utils.validation import check_is_fitted
 
 from skswsgp._estimators.sklearn_compat import as_numbers
 from skswsgp._linear.columns import mapped
@@ -104,15 +105,18 @@ class ObservationsMixin:
 
     def _observations(self, X, n_neighbors=None):
         """Return the `Observations` at rows of X, for standardised y."""
-        mean, variance = self._latent(X, True, n_neighbors)
-        process = np.sqrt(variance + self.noise_variance_)
+        check_is_fitted(self, "inducing_points_")
         law = getattr(self, "predictive_law_", None)
+        k = 0 if law is None else law.n_near
+        seen = prediction.NearestSeen(k, self.neighbor_metric)
+        mean, variance = self._latent(X, True, n_neighbors, seen)
+        process = np.sqrt(variance + self.noise_variance_)
         if law is None:
             freedom = np.full(mean.shape[1], np.inf)
             return Observations(mean, process, np.ones_like(mean), freedom)
         model, X, center, _ = self._model_and_rows(X, None, draws=False)
-        X, k = mapped(X, self.metric_), law.n_near
-        lists = prediction.nearest_points(model, X, center, k, self.n_jobs)
+        X = mapped(X, self.metric_)
+        lists = seen.lists(model, X, center, self.n_jobs)
         factor, near = law.scales(lists), None
         if law.density is not None:
             near = near_targets(law.density, X, self.inducing_points_, lists, mean)

@@ -31,6 +31,14 @@ class SWSGPRegressor(ObservationsMixin, MultiOutputMixin, RegressorMixin, BaseSW
         from the likelihood of rows given their nearest other rows ("local").
     likelihood : {"gaussian"}, default="gaussian"
         Distribution of y given the latent function.
+    predictive : {"auto", "gaussian"}, default="auto"
+        Law of observations around the mean, for standard deviations, intervals,
+        quantiles, densities and samples of y. "gaussian" is that of the process, whose
+        noise has one variance. "auto" learns from the errors of training rows, each
+        predicted from the others, by how much the deviation of the process is
+        multiplied around a row, how heavy the tails of a Student-t distribution are,
+        and whether targets of near rows get a share of the density; it keeps the
+        Gaussian where nothing is better by more than two standard errors.
     noise_variance : float, default=0.1
         Noise variance at the start, on the scale of standardised y.
     normalize_y : bool, default=True
@@ -47,6 +55,12 @@ class SWSGPRegressor(ObservationsMixin, MultiOutputMixin, RegressorMixin, BaseSW
     $attributes
     noise_variance_ : float or ndarray of shape (n_outputs,)
         Learned noise variance of a row of mean weight, on the scale of standardised y.
+    predictive_law_ : object
+        The law of observations, where it was learned. `degrees_of_freedom`
+        (n_outputs,) are infinite for a Gaussian, `scale_range` (2, n_outputs) holds the
+        5 and 95 % quantiles over training rows of the factor of deviations, and
+        `density` is not None where near targets have a share, `density.share`
+        (n_outputs,).
     y_mean_, y_scale_ : float or ndarray of shape (n_outputs,)
         y is standardised as (y - y_mean_) / y_scale_.
 
@@ -58,9 +72,9 @@ class SWSGPRegressor(ObservationsMixin, MultiOutputMixin, RegressorMixin, BaseSW
     Notes
     -----
     `kernel_`, `metric_`, `noise_variance_`, the inducing attributes, the numbers of
-    neighbours and, where there are some, `posterior_draws_`, `alpha_` and
-    `local_variance_scale_` are the whole model: `predict` reads nothing else but the
-    scale of y. An exact Gaussian process with this kernel is
+    neighbours and, where there are some, `posterior_draws_`, `alpha_`,
+    `local_variance_scale_` and `predictive_law_` are the whole model: `predict` reads
+    nothing else but the scale of y. An exact Gaussian process with this kernel is
     ``GaussianProcessRegressor(kernel_ + WhiteKernel(noise_variance_), optimizer=None)``
     of scikit-learn, fitted to ``X @ metric_`` and standardised y.
 
@@ -145,12 +159,14 @@ class SWSGPRegressor(ObservationsMixin, MultiOutputMixin, RegressorMixin, BaseSW
             units of y.
         std : ndarray of the same shape
             Standard deviation of an observation whose weight is the mean of the
-            training rows, noise included, in the units of y. Only returned if
-            `return_std`; `latent_mean_and_variance` leaves the noise out.
+            training rows, noise included, in the units of y, from the law of
+            observations (see `predictive`). Only returned if `return_std`;
+            `latent_mean_and_variance` leaves the noise out.
         cov : ndarray of shape (n_samples, n_samples) or \
                 (n_samples, n_samples, n_outputs)
             Covariance of such observations, noise included on the diagonal, which is
-            std^2. Only returned if `return_cov`.
+            std^2. Factors and tails of the law of observations act on each row by its
+            own. Only returned if `return_cov`.
 
         Raises
         ------
@@ -194,9 +210,10 @@ class SWSGPRegressor(ObservationsMixin, MultiOutputMixin, RegressorMixin, BaseSW
         y_samples : ndarray of shape (n_samples_X, n_samples) or \
                 (n_samples_X, n_outputs, n_samples)
             The functions of `sample_f` with independent noise, in the units of y, for
-            observations whose weight is the mean of the training rows. Outputs are
-            independent of each other. Other rows or another number of draws get other
-            noise for the same `random_state`.
+            observations whose weight is the mean of the training rows. Each value
+            follows the law of observations. Outputs are independent of each other.
+            Other rows or another number of draws get other noise for the same
+            `random_state`.
         """
         rng = check_random_state(random_state)
         functions = self.sample_f(X, n_samples, rng, n_neighbors=n_neighbors)

@@ -35,17 +35,21 @@ class Evaluation(NamedTuple):
         return engine.make_search(self.search_options).query
 
 
-def latent_posterior(model, X, metric, center, H, with_variance, evaluation):
+def latent_posterior(model, X, metric, center, H, with_variance, evaluation, seen=None):
     """Return mean and variance (or None), each (n, Q), of q(f) at rows of X @ metric.
 
-    `center` is that of `build_model`, which is subtracted from X @ metric.
+    `center` is that of `build_model`, which is subtracted from X @ metric. The lists of
+    neighbours are shown to `seen`, a `NearestSeen`, if given.
     """
     means, variances = [], []
     with evaluation.engine(model, H, len(X)) as engine:
         search = evaluation.search(engine)
         for rows in row_blocks(len(X)):
             block = center_rows(mapped(X[rows], metric), center, model.Z.dtype)
-            mean, variance = engine.predict(block, search(block), with_variance)
+            lists = search(block)
+            if seen is not None:
+                seen.add(lists)
+            mean, variance = engine.predict(block, lists, with_variance)
             means.append(mean)
             variances.append(variance)
     mean = np.concatenate(means)
@@ -55,6 +59,27 @@ def latent_posterior(model, X, metric, center, H, with_variance, evaluation):
     variance = np.concatenate(variances)
     require_finite(variance)
     return mean, variance
+
+
+class NearestSeen:
+    """The k points nearest to rows, where a search for neighbours has found them.
+
+    `metric` is that of the search.
+    """
+
+    def __init__(self, k, metric):
+        self.k, self.suits, self._parts = k, metric == "kernel", []
+
+    def add(self, lists):
+        """Keep the nearest k of the lists (n, H) of some rows."""
+        self.suits = self.suits and lists.shape[1] >= self.k
+        self._parts.append(lists[:, : self.k].copy())
+
+    def lists(self, model, X, center, n_jobs):
+        """Return the nearest points (n, k) of all rows; see `nearest_points`."""
+        if self.suits:
+            return np.concatenate(self._parts)
+        return nearest_points(model, X, center, self.k, n_jobs)
 
 
 def nearest_points(model, X, center, k, n_jobs):
