@@ -19,7 +19,7 @@ from skswsgp._compiled.threads import row_blocks
 from skswsgp._covariance.products import padded_rows, tiled
 from skswsgp._covariance.program import fill_tile
 
-TILE = 128  # points of a tile, four for each thread of a warp
+TILE = 256  # points of a tile, eight for each thread of a warp
 MAX_BLOCKS = 4096  # most blocks of a launch, each with its work arrays
 # Pairs of a launch, well below a second where float64 is slow: a GPU with a display
 # ends launches that take seconds.

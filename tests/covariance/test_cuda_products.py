@@ -20,6 +20,7 @@ from skswsgp._covariance.products import CovarianceProducts
 from skswsgp.kernels import ArcCosine
 
 KERNELS = {
+    "one operation": Matern(0.9, nu=0.5),
     "stationary": ConstantKernel(2.0) * Matern([0.7, 1.1, 2.0], nu=2.5),
     "sum": RBF(1.3) + ConstantKernel(0.3) * RationalQuadratic(alpha=0.8),
     "product": DotProduct(0.5) * Matern(1.0, nu=1.5),
