@@ -5,6 +5,7 @@ tile, evaluate the covariances of a row with them, and each adds up its share. S
 a fixed order, so that results repeat to the bit.
 """
 
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -101,19 +102,19 @@ class DeviceProducts:
 
     def _multiply(self, X, u, off_diagonal):
         """Return products for rows X on the device, without a diagonal if asked to."""
-        rows = send_array(padded_rows(u, self._points), WHAT)
-        work = self._allocate_work(X.n, len(rows))
-        out = empty((len(rows), X.n), np.float64, WHAT)
+        u = send_array(padded_rows(u, self._points), WHAT)
+        work = self._allocate_work(X.n, len(u))
+        out = empty((len(u), X.n), np.float64, WHAT)
         launch = set_products[len(work.sums), cuda_runtime.WARP]
         for part in row_blocks(X.n, max(1, PAIRS_AT_ONCE // self._points.n)):
             which = X, part.start, part.stop, self._points
-            launch(self._kernel, work, *which, rows, off_diagonal, out)
+            launch(self._kernel, work, *which, u, off_diagonal, out)
         return np.ascontiguousarray(out.copy_to_host().T)
 
     def _allocate_work(self, n, Q):
         """Return the work arrays of the blocks for n rows and Q columns of u."""
         tile, sums = (len(self._kernel.code), TILE), (Q, cuda_runtime.WARP)
-        size = 8 * (2 * np.prod(tile) + np.prod(sums))  # bytes of a block
+        size = 8 * (2 * math.prod(tile) + math.prod(sums))  # bytes of a block
         budget = cuda_runtime.budget("work arrays")
         blocks = max(1, min(n, MAX_BLOCKS, budget // size))
         shapes = (blocks, *tile), (blocks, *tile), (blocks, *sums)

@@ -64,7 +64,7 @@ class Engine(ABC):
 
     @abstractmethod
     def make_products(self, kernel, Z, n_threads):
-        """Return the products of `CovarianceProducts`; a GPU has no `slopes`.
+        """Return `CovarianceProducts` on this device; those of a GPU have no `slopes`.
 
         `kernel` is a `Kernel` in float64, which need not be that of the model.
         """
