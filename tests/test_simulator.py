@@ -12,6 +12,7 @@ TESTS = Path(__file__).parent
 FILES = {path.relative_to(TESTS).as_posix() for path in TESTS.rglob("test_cuda_*.py")}
 # Two groups that take about as long as each other, for two processes
 FIRST = {
+    "covariance/test_cuda_products.py",
     "engine/test_cuda_batches.py",
     "engine/test_cuda_kernels.py",
     "linear/test_cuda_row_matrix.py",

@@ -7,8 +7,9 @@ numba-cuda, scikit-learn, numpy and scipy, and runs from a checkout of the repos
 First it compares every kernel, the neighbour search and whole fits with the CPU, and
 the free memory of the GPU before and after fits; ``--quick`` ends there. Then it times
 a search and a training step on both devices, for several numbers of threads that work
-on a row, with rows that stay on the GPU and with rows that are streamed. Last it fits
-protein on both devices, or random rows if the folder SKSWSGP_DATA has no
+on a row, with rows that stay on the GPU and with rows that are streamed. It times
+products with the covariance of all rows, and fits with means from all rows. Last it
+fits protein on both devices, or random rows if the folder SKSWSGP_DATA has no
 ``protein.npz``. The exit status says whether all checks passed.
 """
 
@@ -199,6 +200,32 @@ def check_search(n_threads, M=5000, D=6, n=3000, H=37):
             report(min(same) == 1.0 if kind == "grid" else min(same) > 0.9999, words)
 
 
+def products(M, D, n_threads):
+    """Yield the products with the covariance of M points on the CPU and on the GPU."""
+    Z = np.random.default_rng(0).normal(size=(M, D))
+    kernel = ConstantKernel(1.2) * Matern(np.full(D, 1.5), nu=2.5)
+    struct = compile_kernel(kernel, D, np.dtype(np.float64)).struct
+    model = make_problem(10, 2, 2, 1, "float64")[0]
+    for device in ("cpu", "cuda"):
+        engine = make_engine(device, model, 2, n_threads)
+        yield engine.make_products(struct, Z, n_threads)
+        engine.close()
+
+
+def check_products(n_threads, M=3001, D=6, n=700):
+    """Print the relative errors of products with covariances, and if they repeat."""
+    rng = np.random.default_rng(1)
+    X, u = rng.normal(size=(n, D)), rng.normal(size=(M, 3))
+    found = []
+    for each in products(M, D, n_threads):
+        results = each.multiply(X, u), each.multiply_off_diagonal(u)
+        found.append(results)
+        same = np.array_equal(each.multiply_off_diagonal(u), results[1])
+    errors = [relative_error(b, a) for a, b in zip(*found, strict=True)]
+    report(max(errors) < 1e-12, f"products: {errors[0]:.0e} and {errors[1]:.0e}")
+    report(same, "products: repeat to the bit")
+
+
 def check_fits(n_threads, n=3000):
     """Print the relative errors of fits, and how much memory they leave occupied."""
     rng = np.random.default_rng(0)
@@ -211,6 +238,7 @@ def check_fits(n_threads, n=3000):
         "adam, Z trained": (0.5, adam | {"optimize_inducing": True}),
         "natural": (0.5, {"solver": "natural"}),
         "natural, with its start": (0.5, {"solver": "natural", "init": "local"}),
+        "means from all rows": (0.5, {"n_inducing": "auto", "n_neighbors": "all"}),
     }
     settings = {"n_inducing": 300, "n_neighbors": 16, "random_state": 0}
     settings |= {"init": "default", "n_jobs": n_threads}
@@ -219,7 +247,7 @@ def check_fits(n_threads, n=3000):
         set_training_fraction(fraction)
         results = []
         for device in ("cpu", "cuda", "cuda"):
-            model = SWSGPRegressor(device=device, **settings, **more).fit(X, y)
+            model = SWSGPRegressor(device=device, **settings | more).fit(X, y)
             results.append((*model.predict(X, return_std=True), model.lower_bound_))
             left.append(cuda_runtime.free_memory())
         first, *others = results
@@ -247,6 +275,48 @@ def time_search(M, D, H, n, dtype, n_threads):
         f"cpu, {n_threads} threads {times[0]:8.2f}, {same:.6f} the same",
         flush=True,
     )
+
+
+def time_products(M, n_threads, D=8):
+    """Print milliseconds of a product with the covariance of M points, and its rate."""
+    u, times, results = np.random.default_rng(1).normal(size=(M, 1)), [], []
+    for each in products(M, D, n_threads):
+        each.multiply_off_diagonal(u)  # compiles
+        start = time.perf_counter()
+        results.append(each.multiply_off_diagonal(u))
+        times.append(time.perf_counter() - start)
+    print(
+        f"  M={M} D={D}: cuda {1e3 * times[1]:9.2f} ({M**2 / times[1]:.1e} pairs/s), "
+        f"cpu, {n_threads} threads {1e3 * times[0]:9.2f}, "
+        f"error {relative_error(*results[::-1]):.0e}",
+        flush=True,
+    )
+
+
+def fit_all_rows(n, n_threads, D=8):
+    """Print seconds of a fit and a prediction with means from all of n rows."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(n, D))
+    y = np.sin(X[:, 0]) + X[:, 1] * X[:, 2] + 0.1 * rng.normal(size=n)
+    means = []
+    for device in ("cuda", "cpu"):
+        model = SWSGPRegressor(
+            ConstantKernel(4.0) * RBF(3.0),
+            init="default",
+            n_neighbors="all",
+            noise_variance=0.01,
+            device=device,
+            n_jobs=n_threads,
+            random_state=0,
+        )
+        start = time.perf_counter()
+        model.fit(X, y)
+        fitted = time.perf_counter()
+        means.append(model.predict(X))
+        end = time.perf_counter()
+        words = f"  n={n}, {device:4s}: fit {fitted - start:7.1f} s,"
+        print(words, f"means of all rows {end - fitted:7.2f} s", flush=True)
+    report(relative_error(*means) < 1e-4, "the means agree")
 
 
 def seconds_of_step(device, model, data, H, n, epochs, n_threads):
@@ -349,6 +419,12 @@ def time_all(n_threads):
         for dtype in ("float32", "float64"):
             time_search(M, D, H, 100_000, dtype, n_threads)
     time_search(1_000_000, 8, 16, 100_000, "float32", n_threads)
+    print("\nproducts with the covariance of all rows, milliseconds")
+    for M in (10_000, 40_000):
+        time_products(M, n_threads)
+    print("\nfits with n_neighbors='all'")
+    for n in (10_000, 40_000):
+        fit_all_rows(n, n_threads)
     for dtype in ("float32", "float64"):
         teams = 64, 128, 256  # 512 threads of 255 registers do not fit
         best, _ = time_steps(100_000, 100, 64, 256, dtype, teams, n_threads)
@@ -374,6 +450,7 @@ if __name__ == "__main__":
         check(128, options.cpu_threads)
     cuda_workspace.team_size = chosen
     check_search(options.cpu_threads)
+    check_products(options.cpu_threads)
     check_fits(options.cpu_threads)
     if not options.quick:
         time_all(options.cpu_threads)

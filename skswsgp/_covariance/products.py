@@ -41,6 +41,14 @@ def tiled(points, size=TILE):
     return TiledPoints(padded.reshape(-1, size, D).transpose(0, 2, 1).copy(), n)
 
 
+def padded_rows(u, points):
+    """Return u (M, Q) as rows, filled up to whole tiles of the points, (Q, M')."""
+    n_tiles, _, size = points.tiles.shape
+    rows = np.zeros((u.shape[1], n_tiles * size))
+    rows[:, : len(u)] = u.T
+    return rows
+
+
 class CovarianceProducts:
     """Covariances k(X, Z) of rows X with points Z (M, D), and their products.
 
@@ -61,7 +69,8 @@ class CovarianceProducts:
     def multiply(self, X, u):
         """Return k(X, Z) u, (n, Q), for u (M, Q)."""
         out = np.zeros((u.shape[1], len(X)))
-        self._run(add_products, len(X), transposed(X), self.points, self._row(u), out)
+        u = padded_rows(u, self.points)
+        self._run(add_products, len(X), transposed(X), self.points, u, out)
         return np.ascontiguousarray(out.T)
 
     def multiply_off_diagonal(self, u):
@@ -69,21 +78,17 @@ class CovarianceProducts:
 
         Each pair of points is evaluated once.
         """
-        sums = np.zeros((CHUNKS, u.shape[1], self.points.tiles.shape[0] * TILE))
-        self._run(add_symmetric_products, CHUNKS, self.points, self._row(u), sums)
+        u = padded_rows(u, self.points)
+        sums = np.zeros((CHUNKS, *u.shape))
+        self._run(add_symmetric_products, CHUNKS, self.points, u, sums)
         return np.ascontiguousarray(sums.sum(axis=0)[:, : self.points.n].T)
 
     def slopes(self, X, u):
         """Return the derivatives of k(X, Z) u by the rows of X, (n, Q, D)."""
         out = np.zeros((len(X), u.shape[1], X.shape[1]))
-        self._run(set_slopes, len(X), transposed(X), self.points, self._row(u), out)
+        u = padded_rows(u, self.points)
+        self._run(set_slopes, len(X), transposed(X), self.points, u, out)
         return out
-
-    def _row(self, u):
-        """Return u (M, Q) as rows, filled up to whole tiles, (Q, n_tiles TILE)."""
-        rows = np.zeros((u.shape[1], self.points.tiles.shape[0] * TILE))
-        rows[:, : len(u)] = u.T
-        return rows
 
     def _run(self, loop, n, *arguments):
         """Run a loop over n rows or chunks; each thread has its own work arrays."""

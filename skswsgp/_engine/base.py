@@ -63,6 +63,13 @@ class Engine(ABC):
         """Return a `SparseRowMatrix`, or its copy on the device that multiplies it."""
 
     @abstractmethod
+    def make_products(self, kernel, Z, n_threads):
+        """Return `CovarianceProducts` on this device; those of a GPU have no `slopes`.
+
+        `kernel` is a `Kernel` in float64, which need not be that of the model.
+        """
+
+    @abstractmethod
     def close(self):
         """Release the memory of the device; the model stays on the host."""
 

@@ -4,6 +4,7 @@ import numpy as np
 
 from skswsgp._compiled import threads
 from skswsgp._compiled.threads import CHUNKS, microseconds_per_point, threads_for
+from skswsgp._covariance.products import CovarianceProducts
 from skswsgp._engine import cpu_adam, cpu_loops
 from skswsgp._engine.base import Engine
 from skswsgp._neighbors.search import make_scan
@@ -34,6 +35,7 @@ class CpuEngine(Engine):
         return self.model
 
     make_scan = staticmethod(make_scan)
+    make_products = CovarianceProducts
 
     def place_matrix(self, matrix):
         return matrix

@@ -12,6 +12,7 @@ from skswsgp._compiled import cuda_arrays, cuda_runtime
 from skswsgp._compiled.cuda_arrays import THREADS, fetch, send, send_array
 from skswsgp._compiled.cuda_runtime import cuda
 from skswsgp._compiled.threads import ROWS_AT_ONCE, row_blocks
+from skswsgp._covariance.cuda_products import DeviceProducts
 from skswsgp._covariance.program import Kernel
 from skswsgp._engine import cuda_kernels as kernels
 from skswsgp._engine import cuda_workspace
@@ -35,7 +36,7 @@ class CudaEngine(Engine):
         self._pool = cuda_workspace.WorkspacePool(model, n_neighbors)
         self._host_counts = np.zeros(2, np.int64)
         self._compiled = {}  # kernels, compiled for the types of their arguments
-        self._holders = WeakSet()  # searches, loaders and matrices that hold memory
+        self._holders = WeakSet()  # searches, loaders, matrices and products
         self._stream = cuda.stream()  # for steps; the default stream waits for it
         self._buffer = DoubleBuffer(self._stream)
 
@@ -117,6 +118,11 @@ class CudaEngine(Engine):
 
     def place_matrix(self, matrix):
         return place_matrix(matrix, self._holders)
+
+    def make_products(self, kernel, Z, n_threads):
+        products = DeviceProducts(kernel, Z)
+        self._holders.add(products)
+        return products
 
     def prepare_training(self, n, free, log_bounds, feature_scale, optimizer=None):
         self._send_model()

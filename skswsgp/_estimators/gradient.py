@@ -32,7 +32,7 @@ def mean_slopes(model, kernel, X, n_neighbors, evaluation, alpha=None):
     if alpha is None:
         slopes = engine.kriging_slopes(X, lists)
     else:
-        slopes = exact_products(model, n_threads).slopes(X, alpha)
+        slopes = exact_products(engine).slopes(X, alpha)
     require_finite(slopes)
     return slopes, lists
 

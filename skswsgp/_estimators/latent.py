@@ -317,7 +317,7 @@ class LatentFunctionsMixin:
     def _exact_mean(self, model, X, center, alpha):
         """Return the exact means (n, Q) of the latent functions at rows of X."""
         rows = X, self.metric_, center
-        return prediction.exact_mean(model, *rows, alpha, self.n_jobs)
+        return prediction.exact_mean(model, *rows, alpha, self._evaluation)
 
     def _variance_factor(self, alpha, model, X, center, H):
         """Return the factors, 1.0 or (n, Q), of local variances for a `_alpha`."""

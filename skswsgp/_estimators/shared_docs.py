@@ -120,10 +120,11 @@ warm_start : bool, default=False
 device : {"auto", "cpu", "cuda"}, default="auto"
     Where the model is trained and evaluated. "cuda" is an NVIDIA GPU and needs the
     extra `cuda12` or `cuda13`. Some parts stay on the CPU: steps of a map of the
-    columns, and with `solver="natural"` solves with the Vecchia prior, systems of a
-    full S and of `kl="local"`, exact means, and trials of kernels on held-out rows.
-    "auto" is the CPU, or an idle GPU for work that would take one core about ten
-    minutes. A fitted model can be used on either device.
+    columns, derivatives of predictions, and with `solver="natural"` solves with the
+    Vecchia prior, systems of a full S and of `kl="local"`, the preconditioner of
+    exact means, and trials of kernels on held-out rows. "auto" is the CPU, or an idle
+    GPU for work that would take one core about ten minutes; exact means do not count.
+    A fitted model can be used on either device.
 n_jobs : int, default=None
     Number of threads. None takes all that Numba may use (`NUMBA_NUM_THREADS`, which
     joblib lowers in its workers); results are the same for any number.

@@ -7,7 +7,6 @@ import numpy as np
 
 from skswsgp._compiled.linalg import require_finite
 from skswsgp._compiled.threads import index_blocks, max_threads, row_blocks
-from skswsgp._covariance.products import CovarianceProducts
 from skswsgp._covariance.program import Kernel, kernel_of
 from skswsgp._engine.select import make_engine
 from skswsgp._linear.columns import mapped
@@ -97,23 +96,25 @@ def nearest_points(model, X, center, k, n_jobs):
     return np.concatenate(parts)
 
 
-def exact_mean(model, X, metric, center, alpha, n_jobs):
+def exact_mean(model, X, metric, center, alpha, evaluation):
     """Return k(X @ metric, Z) alpha (n, Q) for alpha (M, Q), of `ExactMean`."""
-    products = exact_products(model, max_threads(n_jobs, len(X)))
     means = []
-    for rows in row_blocks(len(X)):
-        block = center_rows(mapped(X[rows], metric), center, np.float64)
-        means.append(products.multiply(block, alpha))
+    with evaluation.engine(model, 1, len(X)) as engine:  # without work for neighbours
+        products = exact_products(engine)
+        for rows in row_blocks(len(X)):
+            block = center_rows(mapped(X[rows], metric), center, np.float64)
+            means.append(products.multiply(block, alpha))
     mean = np.concatenate(means)
     require_finite(mean)
     return mean
 
 
-def exact_products(model, n_threads):
-    """Return the `CovarianceProducts` of the inducing points of a model."""
+def exact_products(engine):
+    """Return an engine's products with covariances of its inducing points."""
+    model = engine.kernel_snapshot()
     arrays = (array.astype(np.float64) if array.dtype.kind == "f" else array
               for array in kernel_of(model))  # fmt: skip
-    return CovarianceProducts(Kernel(*arrays), model.Z, n_threads)
+    return engine.make_products(Kernel(*arrays), model.Z, engine.n_threads)
 
 
 def bound_of(model, data, H, evaluation):

@@ -36,14 +36,18 @@ class ExactMean:
     """The systems of Q latent functions at points Z (M, D).
 
     `kernel` is the kernel object, `targets` and their `noise` variances (M, Q) belong
-    to the points. `steps` counts the products with K of the last `solve`.
+    to the points. `make_products` returns the products with K; that of an engine
+    multiplies on its device. `steps` counts the products of the last `solve`.
     """
 
-    def __init__(self, kernel, Z, targets, noise, tuning, n_threads):
+    def __init__(
+        self, kernel, Z, targets, noise, tuning, n_threads,
+        make_products=CovarianceProducts,
+    ):  # fmt: skip
         self.Z, self.targets, self.noise, self.tuning = Z, targets, noise, tuning
         M, D = Z.shape
         struct = compile_kernel(kernel, D, np.float64).struct
-        self.products = CovarianceProducts(struct, Z, n_threads)
+        self.products = make_products(struct, Z, n_threads)
         self.prior = np.asarray(kernel.diag(Z), dtype=np.float64)
         # a global point costs a number for each point, and one in a cell costs two
         numbers = memory_budget() // (8 * M)
@@ -143,7 +147,7 @@ def exact_mean_attributes(
     Z = model.Z.astype(np.float64)
     sites = solver.site_precision, solver.site_precision_mean
     targets, noise = merge_sites(*sites, group, len(Z))
-    how = model.kl_weight * noise, tuning, n_threads
+    how = model.kl_weight * noise, tuning, n_threads, solver.engine.make_products
     system = ExactMean(trained["kernel_"], Z, targets, *how)
     size = max(1, min(len(Z) // 10, tuning.mean_held_out))
     held_out = rng.permutation(len(Z))[:size]

@@ -10,6 +10,9 @@ from simulator import SIMULATED, needs_package
 from sklearn.gaussian_process.kernels import RBF
 
 from skswsgp._compiled import cuda_arrays, cuda_runtime
+from skswsgp._covariance import cuda_products
+from skswsgp._covariance.compile import compile_kernel
+from skswsgp._covariance.products import tiled
 from skswsgp._covariance.program import kernel_of
 from skswsgp._engine import cuda_kernels as kernels
 from skswsgp._engine.cuda_triangle import SharedWorkspace
@@ -18,7 +21,9 @@ from skswsgp._neighbors import cuda_scan
 from skswsgp._point.adam_step import make_optimizer
 from skswsgp._point.state import Workspace, allocate_gradients, allocate_workspace
 
+MODULES = kernels, cuda_scan, cuda_row_matrix, cuda_products, cuda_arrays
 DOUBLE = "scan_segments", "matvec_kernel", "rmatvec_kernel", "add_results"
+DOUBLE += ("set_products",)
 # Types of the entries that a kernel stores, where it is not the dtype of the model
 STORES = {"claim_rows": ".u64", "merge_heaps": ".u32", "put_lists": ".u32"}
 STORES |= dict.fromkeys(DOUBLE, ".f64")
@@ -60,9 +65,22 @@ def arguments(dtype):
     heaps = 3, 0, 1, keys, np.asfortranarray(lists)
     values = np.asfortranarray(zeros(3, 2, 4))
     vectors = [zeros(n, dtype="f8")] * 3
+    tile, u = tiled(np.zeros((3, 2))), zeros(2, 4, dtype="f8")
+    blocks = cuda_products.BlockWork(*[zeros(3, 2, 4, dtype="f8")] * 3)
     return {
         "matvec_kernel": (lists, mu, False, *vectors),
         "rmatvec_kernel": (index, lists[:, 0].copy(), mu, False, *vectors[:2]),
+        "set_products": (
+            compile_kernel(RBF(), 2, np.float64).struct,
+            blocks,
+            tile,
+            0,
+            n,
+            tile,
+            u,
+            False,
+            u,
+        ),
         "kriging_gradients": (model, batch, 0, n, work, zeros(n, 4, dtype="f8")),
         "add_results": (zeros(n, 4, dtype="f8"), n),
         "kriging_rows": (*points, batch.active, mu, mu, jitter_counts),
@@ -117,7 +135,7 @@ def test_each_kernel_compiles_to_ptx(monkeypatch, dtype):
     calls = arguments(dtype.name)
     launched = {
         name: value
-        for module in (kernels, cuda_scan, cuda_row_matrix, cuda_arrays)
+        for module in MODULES
         for name, value in vars(module).items()
         if is_kernel(value)
     }

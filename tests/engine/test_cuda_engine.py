@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from helpers import ADAM, assert_close
 from numpy.random import RandomState
+from numpy.testing import assert_allclose
 from simulator import (
     KERNELS,
     LIKELIHOODS,
@@ -19,11 +20,12 @@ from simulator import (
     needs_gpu,
     problem_of,
 )
-from sklearn.gaussian_process.kernels import RBF, DotProduct
+from sklearn.gaussian_process.kernels import RBF, DotProduct, Matern
 from small_models import adam_settings
 
 from skswsgp import SWSGPClassifier, SWSGPRegressor
 from skswsgp._compiled import cuda_runtime
+from skswsgp._covariance.cuda_products import DeviceProducts
 from skswsgp._engine import cuda
 from skswsgp._engine.cuda import CudaEngine
 from skswsgp._initialization import kernel_choice, kernel_learning, neighbor_likelihood
@@ -147,6 +149,50 @@ def test_a_fit_equals_that_on_the_cpu(
         assert_close(second, first, roundings=ROUNDINGS)
     # products with the training rows and with the factor of the Vecchia prior
     assert len(set(products)) == (2 if "covariance" in options else 0)
+
+
+@pytest.fixture
+def small_systems(tune):
+    """Let "auto" be four neighbours, and solve for exact means in several cells."""
+    tune(
+        most_neighbors=4, least_neighbors=4, mean_tolerance=1e-10,
+        mean_global_points=8, mean_cell_points=15,
+    )  # fmt: skip
+
+
+@needs_gpu
+@pytest.mark.usefixtures("few_threads", "small_systems")
+@pytest.mark.parametrize("kind", ["float64", "float32", "classifier"])
+def test_means_from_all_rows_equal_those_of_the_cpu(kind, monkeypatch, rng):
+    calls = []
+
+    def noted(name):
+        method = getattr(DeviceProducts, name)
+
+        def call(*arguments):
+            calls.append(name)
+            return method(*arguments)
+
+        monkeypatch.setattr(DeviceProducts, name, call)
+
+    noted("multiply"), noted("multiply_off_diagonal")
+    X = rng.normal(size=(40, 2))
+    y = np.sin(X[:, 0]) + 0.1 * rng.normal(size=40)
+    how = {"init": "default", "n_neighbors": "all", "n_jobs": 1, "random_state": 0}
+    how["kernel"] = DotProduct(0.5) + Matern([0.8, 1.5], nu=2.5)
+    results = []
+    for device in ("cpu", "cuda"):
+        if kind == "classifier":
+            model = SWSGPClassifier(device=device, **how).fit(X, y > 0)
+            results.append((model.alpha_, model.predict_proba(X)))
+        else:
+            model = SWSGPRegressor(device=device, dtype=kind, **how).fit(X, y)
+            results.append((model.alpha_, model.predict(X)))
+        assert set(calls) == (
+            {"multiply", "multiply_off_diagonal"} if device == "cuda" else set()
+        )
+    for expected, actual in zip(*results, strict=True):
+        assert_allclose(actual, expected, rtol=1e-8, atol=1e-8 * np.abs(expected).max())
 
 
 @pytest.fixture
@@ -277,6 +323,39 @@ def test_nothing_is_left_on_the_device(
     assert held() == 0
     if failure is None:
         model.predict(X, return_std=True)
+        assert held() == 0
+
+
+@needs_gpu
+@pytest.mark.usefixtures("few_threads", "small_systems")
+@pytest.mark.parametrize("failure", [None, KeyboardInterrupt, MemoryError])
+def test_nothing_is_left_on_the_device_by_exact_means(monkeypatch, held, failure, rng):
+    during, products, method = [], [], DeviceProducts.multiply_off_diagonal
+
+    def call(each, u):
+        result = method(each, u)
+        during.append(held())
+        products.append(each)  # it lives on, as in the frames of a traceback
+        if failure is not None:
+            raise failure
+        return result
+
+    monkeypatch.setattr(DeviceProducts, "multiply_off_diagonal", call)
+    X = rng.normal(size=(20, 2))
+    how = {"init": "default", "random_state": 0, "device": "cuda", "n_jobs": 1}
+    model = SWSGPRegressor(RBF(), n_neighbors="all", **how)
+    if failure is KeyboardInterrupt:
+        with pytest.warns(UserWarning, match="the exact means were interrupted"):
+            model.fit(X, X[:, 0])
+    elif failure is not None:
+        with pytest.raises(failure):
+            model.fit(X, X[:, 0])
+    else:
+        model.fit(X, X[:, 0])
+    assert during[0] > 10
+    assert held() == 0
+    if failure is None:
+        model.predict(X)
         assert held() == 0
 
 
