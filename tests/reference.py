@@ -52,6 +52,9 @@ def kernel_value(kernel, x, z, same=False):
     if name == "RationalQuadratic":
         r2 = _squared_distance(x, z, kernel.length_scale)
         return (1 + r2 / (2 * kernel.alpha)) ** -kernel.alpha
+    if name == "ExpSineSquared":
+        r = math.sqrt(_squared_distance(x, z, kernel.periodicity))
+        return math.exp(-2 * (math.sin(math.pi * r) / kernel.length_scale) ** 2)
     if name == "Matern":
         r = math.sqrt(_squared_distance(x, z, kernel.length_scale))
         if kernel.nu == 0.5:

@@ -6,6 +6,8 @@ from scipy.linalg import cho_factor, cho_solve
 from skswsgp._compiled.linalg import require_finite
 from skswsgp._compiled.threads import max_threads, one_blas_thread
 from skswsgp._covariance import dot_product, stationary
+from skswsgp._covariance.compile import inverse_lengths
+from skswsgp._covariance.program import kernel_of
 from skswsgp._engine.cpu import CpuEngine
 from skswsgp._estimators.prediction import exact_products
 from skswsgp._linear.projection import mean_prior_variance
@@ -44,8 +46,8 @@ def slope_covariances(model, kernel, X, lists):
     float64. Derivatives of the kernel are difference quotients.
     """
     (n, D), Q = X.shape, model.m.shape[1]
-    scale = model.inv_scale[stationary.FIRST_DISTANCE <= model.code]
-    h = STEP / scale.max(axis=0) if len(scale) else np.full(D, STEP)
+    rate = inverse_lengths(kernel_of(model))
+    h = STEP / np.where(rate > 0.0, rate, 1.0)
     shifts = np.concatenate([np.diag(h), -np.diag(h)]).astype(np.float64)
     sides = np.concatenate([np.diag(0.5 / h), -np.diag(0.5 / h)])  # (2 D, D)
     Z = model.Z.astype(np.float64)

@@ -10,6 +10,7 @@ from sklearn.gaussian_process.kernels import (
     RBF,
     ConstantKernel,
     DotProduct,
+    ExpSineSquared,
     Matern,
     RationalQuadratic,
     WhiteKernel,
@@ -222,6 +223,20 @@ def test_coincident_points(covariances, kernel, triangle, at, dtype):
     # arc-cosine: the angle between equal points is the square root of a rounding
     roundings = 3 / np.sqrt(np.finfo(dtype).eps)
     assert_close(case.values(), expected, roundings=roundings, dtype=dtype)
+    for derivatives in case.derivatives():
+        assert np.isfinite(derivatives).all()
+
+
+@pytest.mark.parametrize("periods", [0.25, 3.0, 1e6 + 0.25, 1e18])
+def test_phases_of_far_points(compiled, periods, dtype):
+    A, B = np.zeros((5, D)), np.zeros((7, D))
+    A[:, 0] = 2.0 * periods
+    kernel, W = ExpSineSquared(0.8, 2.0), np.ones((5, 7))
+    case = Covariances(compiled, kernel, A, B, W, dtype)
+    assert_close(case.values().max(), case.values().min(), roundings=0, dtype=dtype)
+    if periods < 1e18:  # where no digit of the phase is left
+        k = np.exp(-2.0 * (np.sin(np.pi * (periods % 1.0)) / 0.8) ** 2)
+        assert_close(case.values(), k, roundings=30 * periods + 30, dtype=dtype)
     for derivatives in case.derivatives():
         assert np.isfinite(derivatives).all()
 
