@@ -41,6 +41,9 @@ def kernel_value(kernel, x, z, same=False):
         return kernel_value(kernel.k1, x, z, same) * kernel_value(kernel.k2, x, z, same)
     if name == "Exponentiation":
         return kernel_value(kernel.kernel, x, z, same) ** kernel.exponent
+    if name == "OnColumns":
+        columns = list(kernel.columns)
+        return kernel_value(kernel.kernel, x[columns], z[columns], same)
     if name == "ConstantKernel":
         return kernel.constant_value
     if name == "WhiteKernel":

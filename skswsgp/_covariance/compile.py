@@ -15,7 +15,7 @@ from sklearn.base import clone
 from sklearn.gaussian_process import kernels as sk
 
 from skswsgp._covariance import dot_product, program, stationary
-from skswsgp.kernels import ArcCosine, Polynomial
+from skswsgp.kernels import ArcCosine, OnColumns, Polynomial
 
 
 class Leaf(NamedTuple):
@@ -85,7 +85,7 @@ class _Slot(NamedTuple):
 
 
 class _Operation(NamedTuple):
-    """One entry of each array of `program.Kernel`, but for `params` and `inv_scale`."""
+    """One entry of each array of `program.Kernel` but `params`."""
 
     code: int
     left: int = 0
@@ -93,23 +93,23 @@ class _Operation(NamedTuple):
     extra: int = -1
     slot: np.ndarray | int = -1  # (D,), or one number for all columns
     exponent: float = 1.0
+    inv_scale: np.ndarray | float = 1.0  # (D,) without parameters, or one number
 
 
 def compile_kernel(kernel, n_features, dtype):
     """Return the `CompiledKernel` of a kernel object for X (n, `n_features`)."""
     walk = _Walk(kernel, n_features)
     operations, slots = walk.operations, walk.slots
-    columns = dict(zip(_Operation._fields, zip(*operations, strict=True), strict=True))
-    columns["slot"] = [np.broadcast_to(one, n_features) for one in columns["slot"]]
-    arrays = {
-        name: np.array(column, dtype=dtype if name == "exponent" else np.int64)
-        for name, column in columns.items()
-    }
+    arrays = dict(zip(_Operation._fields, zip(*operations, strict=True), strict=True))
+    for name, column in arrays.items():
+        if name in ("slot", "inv_scale"):
+            column = [np.broadcast_to(one, n_features) for one in column]
+        real = name in ("exponent", "inv_scale")
+        arrays[name] = np.array(column, dtype=dtype if real else np.int64)
     params = np.concatenate([slot.values for slot in slots])
     divided = arrays["slot"] >= 0
-    inv_scale = np.ones(divided.shape, dtype=dtype)
-    inv_scale[divided] = 1.0 / params[arrays["slot"][divided]]
-    struct = program.Kernel(**arrays, params=params.astype(dtype), inv_scale=inv_scale)
+    arrays["inv_scale"][divided] = 1.0 / params[arrays["slot"][divided]]
+    struct = program.Kernel(**arrays, params=params.astype(dtype))
     return CompiledKernel(
         struct,
         free=np.repeat([slot.free for slot in slots], [len(s.values) for s in slots]),
@@ -139,6 +139,8 @@ class _Walk:
     def __init__(self, kernel, n_features):
         self.operations, self.slots, self._n_params = [], [], 0
         self._n_features = n_features
+        # those that the present kernel reads; not known where only slots are asked for
+        self._columns = None if n_features is None else np.arange(n_features)
         self._visit(kernel, "")
 
     def _visit(self, kernel, path):
@@ -149,10 +151,29 @@ class _Walk:
                 "object of sklearn.gaussian_process.kernels or skswsgp.kernels; pass "
                 "for example ConstantKernel() * RBF()."
             )
+        if type(kernel) is OnColumns:
+            return self._visit_columns(kernel, path)
         visits = {sk.Exponentiation: self._power, sk.Product: self._product}
         visits[sk.Sum] = partial(self._join, program.SUM)
         self.operations.append(visits.get(type(kernel), self._leaf)(kernel, path))
         return len(self.operations) - 1
+
+    def _visit_columns(self, kernel, path):
+        """Append the operations of a kernel on some columns, which adds none itself."""
+        before = self._columns
+        if before is not None:
+            self._columns = before[kernel._positions(len(before))]
+        last = self._visit(kernel.kernel, path + "kernel__")
+        self._columns = before
+        return last
+
+    def _row(self, values, outside):
+        """Return values of the columns that are read in a row (D,) of all columns."""
+        if self._columns is None:
+            return outside
+        row = np.full(self._n_features, outside)
+        row[self._columns] = values
+        return row
 
     def _slot(self, kernel, name, path):
         """Add a hyperparameter; return the index of its first entry."""
@@ -188,17 +209,19 @@ class _Walk:
                 "GaussianProcessRegressor, which takes any kernel."
             )
         fields = {"exponent": float(getattr(kernel, "degree", 1.0))}
+        fields["inv_scale"] = self._row(1.0, 0.0)
         for name in leaf.parameters:
             first = self._slot(kernel, name, path)
             if name == leaf.scale:
                 size = len(self.slots[-1].values)
-                fields["slot"] = first if size == 1 else first + np.arange(size)
-                if size not in (1, self._n_features or size):
+                if self._columns is not None and size not in (1, len(self._columns)):
                     raise ValueError(
                         f"kernel {type(kernel).__name__} has {size} length-scales: "
-                        f"expected 1 or n_features={self._n_features}; pass one number "
-                        "to use it for all."
+                        f"expected 1 or n_features={len(self._columns)}; pass one "
+                        "number to use it for all."
                     )
+                each = np.arange(size) if size > 1 else 0
+                fields["slot"] = self._row(first + each, -1)
             else:
                 fields["extra"] = first
         return _Operation(leaf.code, **fields)
@@ -308,10 +331,25 @@ def free_variance(kernel, n_features):
 
 
 def length_scales(kernel, n_features, otherwise):
-    """Return the length-scales (D,) of the first distance kernel, or `otherwise`."""
+    """Return the length-scale of each column (D,) in the first distance kernel of it.
+
+    Columns that no such kernel reads get those of `otherwise` (D,).
+    """
     struct = compile_kernel(kernel, n_features, np.float64).struct
-    leaves = distance_leaves(struct)
-    return 1.0 / struct.inv_scale[leaves[0]] if len(leaves) > 0 else otherwise
+    lengths = np.array(otherwise, dtype=np.float64)
+    for inv_scale in struct.inv_scale[distance_leaves(struct)[::-1]]:
+        lengths[inv_scale > 0.0] = 1.0 / inv_scale[inv_scale > 0.0]
+    return lengths
+
+
+def count_periodic_columns(struct):
+    """Return how many columns a leaf ExpSineSquared of a kernel reads at most.
+
+    It is a covariance on one only: in two columns all points at the distance of a
+    period from one would be equal to it, and so to each other.
+    """
+    periodic = struct.slot[struct.code == stationary.PERIODIC]
+    return np.sum(periodic >= 0, axis=1).max(initial=0)
 
 
 def log_units(struct, points):

@@ -10,6 +10,7 @@ independent features belong to products of kernels, and sums with random signs t
 import numpy as np
 
 from skswsgp._covariance import dot_product, program, stationary
+from skswsgp._covariance.compile import count_periodic_columns
 
 # Degrees of freedom of the spectral density, a multivariate t distribution
 MATERN_DEGREES = {
@@ -35,8 +36,7 @@ def require_features(kernel):
     if (powers != np.floor(powers)).any():
         power = powers[powers != np.floor(powers)][0]
         raise ValueError(ONLY_FUNCTIONS.format(f"a kernel to the power {power:g}"))
-    periodic = kernel.slot[kernel.code == stationary.PERIODIC]
-    most = np.sum(periodic >= 0, axis=1).max(initial=0)
+    most = count_periodic_columns(kernel)
     if most > 1:
         raise ValueError(
             f"ExpSineSquared of {most} columns has no draws of functions, because it "

@@ -47,9 +47,9 @@ def slope_covariances(model, kernel, X, lists):
     """
     (n, D), Q = X.shape, model.m.shape[1]
     rate = inverse_lengths(kernel_of(model))
-    h = STEP / np.where(rate > 0.0, rate, 1.0)
-    shifts = np.concatenate([np.diag(h), -np.diag(h)]).astype(np.float64)
-    sides = np.concatenate([np.diag(0.5 / h), -np.diag(0.5 / h)])  # (2 D, D)
+    h = STEP / np.where(rate > 0.0, rate, np.inf)  # 0 in columns that do not matter
+    shifts = np.concatenate([np.diag(h), -np.diag(h)])
+    sides = np.concatenate([np.diag(rate), -np.diag(rate)]) / (2.0 * STEP)  # (2 D, D)
     Z = model.Z.astype(np.float64)
     jitter = model.jitter * mean_prior_variance(kernel, Z)
     out = np.empty((n, Q, D, D))

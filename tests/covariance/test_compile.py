@@ -25,10 +25,11 @@ from skswsgp._covariance.compile import (
     distance_leaves,
     inverse_lengths,
     is_decreasing,
+    length_scales,
     log_units,
     updated_kernel,
 )
-from skswsgp.kernels import ArcCosine, Polynomial
+from skswsgp.kernels import ArcCosine, OnColumns, Polynomial
 
 D = 3
 ARD = [0.7, 1.3, 2.1]
@@ -47,6 +48,7 @@ KERNELS = {
     "scale-right": RBF(ARD) * ConstantKernel(0.3),
     "scale-both": ConstantKernel(0.4) * ConstantKernel(0.3),
     "power": (RBF(ARD) * DotProduct(0.4) + 0.3) ** 2,
+    "columns": OnColumns(RBF(ARD[:2]) + 0.3 * ExpSineSquared(), [2, 0]) * RBF(ARD),
     "nested": (0.5 * Matern(nu=np.inf) + RBF(ARD)) * (WhiteKernel(0.2) + Polynomial()),
 }
 
@@ -292,6 +294,16 @@ def test_objects_that_are_no_kernels(kernel):
         ((2.0 * RBF() + Polynomial()) ** 1.5, r"exponent=1.5 .* expected an integer"),
         (RBF(1.0, (2.0, 1.0)), r"length_scale=1.0 of kernel RBF has bounds .*: ex"),
         (RBF(1.0, (-1.0, 1.0)), r"length_scale=1.0 of kernel RBF has bounds .*: ex"),
+        (
+            OnColumns(RBF(ARD), [0, 1]),
+            r"RBF has 3 length-scales: expected 1 or n_f.*=2",
+        ),
+        (OnColumns(RBF(), [3]), r"columns=\[3\] .*: expected positions from 0 to 2"),
+        (
+            OnColumns(OnColumns(RBF(), [2]), [0, 1]),
+            r"\[2\] .*: expected .* from 0 to 1",
+        ),
+        (OnColumns(RBF(), ["a"]), r"columns=\['a'\] .* without names: expected a data"),
         (ArcCosine(2), r"order=2: expected 0 or 1"),
         (Polynomial(1.5), r"degree=1.5: expected a positive integer"),
     ],
@@ -319,3 +331,21 @@ def test_units_of_steps():
     struct = compile_kernel(kernel, 2, np.float64).struct
     assert_allclose(log_units(struct, points), [1.0, 1.0, 0.1, 1.0, 1.0])
     assert_array_equal(log_units(struct, points[:1]), np.ones(5))
+
+
+def test_columns_of_leaves():
+    kernel = OnColumns(RBF([2.0, 4.0]) + DotProduct(), [2, 0]) * RBF(5.0)
+    struct = compile_kernel(kernel, 3, np.float64).struct
+    assert_array_equal(struct.slot, [[1, -1, 0], [-1] * 3, [-1] * 3, [3] * 3, [-1] * 3])
+    leaves = struct.inv_scale[struct.code >= stationary.FIRST_DISTANCE]
+    assert_allclose(leaves, [[0.25, 0.0, 0.5], [1.0, 0.0, 1.0], [0.2] * 3])
+    assert_allclose(inverse_lengths(struct), [1.0, 0.2, 1.0])
+
+
+def test_length_scales_are_those_of_the_first_leaf_of_each_column():
+    otherwise = np.array([10.0, 11.0, 12.0])
+    season = OnColumns(ExpSineSquared(), [0])
+    kernel = season * OnColumns(RBF([2.0, 4.0]), [2, 0]) + OnColumns(RBF(3.0), [2])
+    assert_allclose(length_scales(kernel, 3, otherwise), [4.0, 11.0, 2.0])
+    assert_allclose(length_scales(season, 3, otherwise), otherwise)
+    assert_allclose(length_scales(RBF(3.0) + kernel, 3, otherwise), [3.0] * 3)

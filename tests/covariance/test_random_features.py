@@ -15,7 +15,7 @@ from sklearn.gaussian_process.kernels import (
 
 from skswsgp._covariance.compile import compile_kernel
 from skswsgp._covariance.random_features import random_features, require_features
-from skswsgp.kernels import ArcCosine, Polynomial
+from skswsgp.kernels import ArcCosine, OnColumns, Polynomial
 
 N = 40_000
 KERNELS = [
@@ -32,6 +32,8 @@ KERNELS = [
     3.0 * RBF(0.5) + DotProduct(0.3),
     RBF(0.5) * DotProduct(0.3),
     Matern(1.0, nu=1.5) ** 2,
+    OnColumns(ExpSineSquared(0.8, 1.7), [1]) * OnColumns(RBF(0.9), [0]),
+    OnColumns(DotProduct(0.5) + Matern(0.7, nu=1.5), [1]) + OnColumns(RBF(), [0]),
 ]
 
 
