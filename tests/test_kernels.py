@@ -439,9 +439,9 @@ def test_a_column_of_text_may_be_left_out(X):
 
 
 def test_names_become_positions():
-    kernel = 2.0 * OnColumns(RBF() + OnColumns(DotProduct(), ["b"]), ["c", "b"]) ** 2
+    kernel = 2.0 * OnColumns(RBF() + OnColumns(DotProduct(), ["c"]), ["c", "b"]) ** 2
     found = with_positions(kernel, 3, ["a", "b", "c"])
-    expected = 2.0 * OnColumns(RBF() + OnColumns(DotProduct(), [1]), [2, 1]) ** 2
+    expected = 2.0 * OnColumns(RBF() + OnColumns(DotProduct(), [0]), [2, 1]) ** 2
     assert found == expected
     assert kernel.k2.kernel.columns == ["c", "b"]
     assert with_positions(expected, 3) == expected

@@ -112,7 +112,7 @@ def _harmonics(x, length_scale, n_features, rng):
     mean = min(0.5 / length_scale**2, LARGEST_MEAN)
     n = rng.poisson(mean, n_features) - rng.poisson(mean, n_features)
     b = rng.uniform(0.0, 2.0 * np.pi, n_features)
-    return np.sqrt(2.0) * np.cos(2.0 * np.pi * np.outer(np.mod(x, 1.0), n) + b)
+    return np.sqrt(2.0) * np.cos(2.0 * np.pi * np.outer(x, n) + b)
 
 
 def _linear(X, bias, n_features, rng):

@@ -81,7 +81,7 @@ def stationary_profile(code, extra, op, values, slopes, at, end):
         for p in team_range(at, end):
             r2 = values[op, p]
             r = math.sqrt(FARTHEST if r2 > FARTHEST else r2)
-            phase = math.pi * (r - math.floor(r + 0.5))  # at most a quarter turn
+            phase = math.pi * (r - math.floor(r))  # less than half a turn
             sine = math.sin(phase)
             value = exponential(-weight * sine * sine)
             values[op, p] = value
