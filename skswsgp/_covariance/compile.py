@@ -336,10 +336,10 @@ def length_scales(kernel, n_features, otherwise):
     Columns that no such kernel reads get those of `otherwise` (D,).
     """
     struct = compile_kernel(kernel, n_features, np.float64).struct
-    lengths = np.array(otherwise, dtype=np.float64)
+    lengths = np.zeros(n_features)
     for inv_scale in struct.inv_scale[distance_leaves(struct)[::-1]]:
         lengths[inv_scale > 0.0] = 1.0 / inv_scale[inv_scale > 0.0]
-    return lengths
+    return lengths if lengths.all() else np.where(lengths > 0.0, lengths, otherwise)
 
 
 def count_periodic_columns(struct):

@@ -349,3 +349,7 @@ def test_length_scales_are_those_of_the_first_leaf_of_each_column():
     assert_allclose(length_scales(kernel, 3, otherwise), [4.0, 11.0, 2.0])
     assert_allclose(length_scales(season, 3, otherwise), otherwise)
     assert_allclose(length_scales(RBF(3.0) + kernel, 3, otherwise), [3.0] * 3)
+
+
+def test_other_lengths_are_not_asked_for_where_all_columns_have_one():
+    assert_allclose(length_scales(RBF(3.0), 2, np.ones(5)), [3.0, 3.0])
