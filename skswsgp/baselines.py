@@ -10,6 +10,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from skswsgp._compiled.threads import max_threads
 from skswsgp._estimators import sklearn_compat as compat
+from skswsgp._estimators.given_kernel import kernel_for
 from skswsgp._initialization.kernel_choice import learn_kernel
 from skswsgp._initialization.kernel_learning import (
     LearningOptions,
@@ -187,7 +188,8 @@ class NearestNeighborGPRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator
         n_rows = count_learning_rows(X.shape[1], tuning)
         data = relative_weights(data, n_rows)
         self.sample_weight_ = data.weight
-        start = self.kernel, float(self.noise_variance), rng, options
+        kernel = kernel_for(self, X.shape[1])
+        start = kernel, float(self.noise_variance), rng, options
         how = {"n_neighbors": self.n_neighbors, "metric": self.metric}
         fit, *_ = learn_kernel(data, *start, **how)
         D = X.shape[1]

@@ -4,9 +4,10 @@ from numbers import Integral
 
 import numpy as np
 from scipy.spatial.distance import cdist
-from sklearn.gaussian_process.kernels import RBF, DotProduct, Kernel
+from sklearn.base import clone
+from sklearn.gaussian_process.kernels import RBF, DotProduct, Exponentiation, Kernel
 
-__all__ = ["ArcCosine", "Polynomial"]
+__all__ = ["ArcCosine", "OnColumns", "Polynomial"]
 
 
 class _AugmentedDotProduct(Kernel):
@@ -233,3 +234,209 @@ def _unit_rows(A):
     """Return the rows of A divided by their lengths, 0 as 0, and squared lengths."""
     s = np.einsum("ij,ij->i", A, A)
     return A / np.sqrt(s + (s == 0))[:, np.newaxis], s
+
+
+class OnColumns(Kernel):
+    r"""A kernel on some columns of X, while the others do not matter to it.
+
+    .. math::
+        k(x, z) = k_0(x_c, z_c)
+
+    with a kernel :math:`k_0` and the values :math:`x_c` in the chosen columns.
+
+    Parameters
+    ----------
+    kernel : kernel object
+        The kernel on these columns, which may be a sum or a product. Its length-scales
+        are one number, or as many as there are columns, in their order.
+    columns : int, str or list of these
+        Positions of the columns, counted from 0, or their names. Estimators of this
+        package look names up in the data frame that they are fitted to; their `kernel_`
+        holds positions.
+
+    Examples
+    --------
+    >>> from sklearn.gaussian_process.kernels import RBF, ExpSineSquared
+    >>> from skswsgp.kernels import OnColumns
+    >>> hours = OnColumns(ExpSineSquared(periodicity=24.0), [0])
+    >>> kernel = hours + OnColumns(RBF(), [1, 2])
+    >>> kernel.k1
+    OnColumns(ExpSineSquared(length_scale=1, periodicity=24), [0])
+    >>> kernel([[0.0, 5.0, 6.0], [48.0, 5.0, 6.0]])
+    array([[2., 2.],
+           [2., 2.]])
+    """
+
+    def __init__(self, kernel, columns):
+        self.kernel = kernel
+        self.columns = columns
+
+    hyperparameters = Exponentiation.hyperparameters
+    theta = Exponentiation.theta
+    bounds = Exponentiation.bounds
+    is_stationary = Exponentiation.is_stationary
+
+    def get_params(self, deep=True):
+        """Return the parameters of this kernel, and those of the kernel inside.
+
+        Parameters
+        ----------
+        deep : bool, default=True
+            Whether to return the parameters of the kernel inside too.
+
+        Returns
+        -------
+        params : dict
+            Values by name; those of the kernel inside start with ``kernel__``.
+        """
+        params = {"kernel": self.kernel, "columns": self.columns}
+        if deep:
+            inner = self.kernel.get_params().items()
+            params |= {f"kernel__{name}": value for name, value in inner}
+        return params
+
+    def __call__(self, X, Y=None, eval_gradient=False):
+        """Return the kernel k(X, Y) and, if asked for, its gradient by `theta`.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples_X, n_features)
+            Left argument of the kernel. Names of columns need a data frame.
+        Y : array-like of shape (n_samples_Y, n_features), default=None
+            Right argument of the kernel; None means X.
+        eval_gradient : bool, default=False
+            Whether to return the gradient too; Y must then be None.
+
+        Returns
+        -------
+        K : ndarray of shape (n_samples_X, n_samples_Y)
+            The kernel.
+        K_gradient : ndarray of shape (n_samples_X, n_samples_X, n_dims)
+            The derivatives of K by the logarithms of the hyperparameters that are
+            not fixed. Only returned if `eval_gradient` is True.
+        """
+        Y = None if Y is None else self._part(Y)
+        return self.kernel(self._part(X), Y, eval_gradient)
+
+    def diag(self, X):
+        """Return the diagonal of the kernel k(X, X).
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Argument of the kernel.
+
+        Returns
+        -------
+        K_diag : ndarray of shape (n_samples,)
+            The diagonal.
+        """
+        return self.kernel.diag(self._part(X))
+
+    def __eq__(self, other):
+        """Return whether the other has an equal kernel on the same columns."""
+        return (
+            type(self) is type(other)
+            and self.kernel == other.kernel
+            and _as_list(self.columns) == _as_list(other.columns)
+        )
+
+    def __repr__(self):
+        """Return an expression that makes the kernel."""
+        return f"OnColumns({self.kernel!r}, {_as_list(self.columns)})"
+
+    def _part(self, X):
+        """Return the chosen columns of X, float64."""
+        names = getattr(X, "columns", None)
+        X = np.atleast_2d(X)
+        return X[:, self._positions(X.shape[1], names)].astype(np.float64)
+
+    def _positions(self, n_features, names=None):
+        """Return the positions of the columns among so many, with names or without."""
+        columns = _as_list(self.columns)
+        given, use = f"columns={columns} of OnColumns", "pass positions such as [0, 2]"
+        if columns and all(isinstance(column, str) for column in columns):
+            if names is None:
+                raise ValueError(
+                    f"{given} came with X without names: expected a data frame; {use}, "
+                    "or fit an estimator of skswsgp to a data frame and take its "
+                    "kernel_."
+                )
+            unknown = [name for name in columns if name not in list(names)]
+            if unknown:
+                raise ValueError(
+                    f"{given}: expected names of columns of X, which has no "
+                    f"{unknown[0]!r} but {', '.join(map(repr, names))}; correct it."
+                )
+            columns = [list(names).index(name) for name in columns]
+        known = all(
+            isinstance(column, Integral) and not isinstance(column, bool)
+            for column in columns
+        )
+        if not known or not columns:
+            raise ValueError(
+                f"{given}: expected one or more positions, or one or more names; {use}."
+            )
+        if not all(0 <= column < n_features for column in columns):
+            raise ValueError(
+                f"{given}: expected positions from 0 to {n_features - 1}, because X "
+                f"has {n_features} columns; {use}."
+            )
+        if len(set(columns)) < len(columns):
+            raise ValueError(f"{given}: expected each column once; leave copies out.")
+        return [int(column) for column in columns]
+
+
+def _as_list(columns):
+    """Return columns as a list; a single one need not be in a list."""
+    single = isinstance(columns, str) or not hasattr(columns, "__iter__")
+    return [columns] if single else list(columns)
+
+
+def with_positions(kernel, n_features, names=None):
+    """Return a kernel whose `OnColumns` hold positions of columns.
+
+    Parameters
+    ----------
+    kernel : object
+        The kernel, which is returned as it is if it holds no `OnColumns`.
+    n_features : int
+        Number of columns of X.
+    names : sequence of str, default=None
+        Names of the columns of X, if they have any.
+
+    Returns
+    -------
+    kernel : object
+        A clone with positions.
+    """
+    if not chooses_columns(kernel):
+        return kernel
+    changes = {}
+    if isinstance(kernel, OnColumns):
+        columns = changes["columns"] = kernel._positions(n_features, names)
+        names = None if names is None else [names[column] for column in columns]
+        n_features = len(columns)
+    for name, value in kernel.get_params(deep=False).items():
+        if isinstance(value, Kernel):
+            changes[name] = with_positions(value, n_features, names)
+    return clone(kernel).set_params(**changes)
+
+
+def chooses_columns(kernel):
+    """Return whether a kernel is or holds an `OnColumns`.
+
+    Parameters
+    ----------
+    kernel : object
+        The kernel, or anything else.
+
+    Returns
+    -------
+    chooses : bool
+        Whether an `OnColumns` was found.
+    """
+    return isinstance(kernel, OnColumns) or (
+        isinstance(kernel, Kernel)
+        and any(map(chooses_columns, kernel.get_params(deep=False).values()))
+    )

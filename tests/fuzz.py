@@ -20,6 +20,7 @@ from sklearn.gaussian_process.kernels import (
     RBF,
     ConstantKernel,
     DotProduct,
+    ExpSineSquared,
     Matern,
     RationalQuadratic,
     WhiteKernel,
@@ -28,7 +29,7 @@ from sklearn.gaussian_process.kernels import (
 from skswsgp import SWSGPClassifier, SWSGPRegressor
 from skswsgp._compiled import threads
 from skswsgp.baselines import NearestNeighborGPRegressor
-from skswsgp.kernels import ArcCosine, Polynomial
+from skswsgp.kernels import ArcCosine, OnColumns, Polynomial
 
 KERNELS = (
     None,
@@ -38,6 +39,8 @@ KERNELS = (
     DotProduct() + RBF(0.5, (0.0, np.inf)),
     1.0 * ArcCosine(1),
     Polynomial(2) * RBF(),
+    OnColumns(1.0 * ExpSineSquared(0.8, 1.5) * RBF(3.0), [0]) + RBF(),
+    OnColumns(ConstantKernel(0.5) * Matern(nu=1.5), 0),
 )
 
 GROWING = "Polynomial", "ArcCosine", "DotProduct"  # kernels that X can make too large

@@ -41,6 +41,9 @@ def kernel_value(kernel, x, z, same=False):
         return kernel_value(kernel.k1, x, z, same) * kernel_value(kernel.k2, x, z, same)
     if name == "Exponentiation":
         return kernel_value(kernel.kernel, x, z, same) ** kernel.exponent
+    if name == "OnColumns":
+        columns = list(kernel.columns)
+        return kernel_value(kernel.kernel, x[columns], z[columns], same)
     if name == "ConstantKernel":
         return kernel.constant_value
     if name == "WhiteKernel":
@@ -52,6 +55,9 @@ def kernel_value(kernel, x, z, same=False):
     if name == "RationalQuadratic":
         r2 = _squared_distance(x, z, kernel.length_scale)
         return (1 + r2 / (2 * kernel.alpha)) ** -kernel.alpha
+    if name == "ExpSineSquared":
+        r = math.sqrt(_squared_distance(x, z, kernel.periodicity))
+        return math.exp(-2 * (math.sin(math.pi * r) / kernel.length_scale) ** 2)
     if name == "Matern":
         r = math.sqrt(_squared_distance(x, z, kernel.length_scale))
         if kernel.nu == 0.5:

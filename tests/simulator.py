@@ -15,6 +15,7 @@ from sklearn.gaussian_process.kernels import (
     RBF,
     ConstantKernel,
     DotProduct,
+    ExpSineSquared,
     Matern,
     RationalQuadratic,
     WhiteKernel,
@@ -24,7 +25,7 @@ from skswsgp._compiled import cuda_arrays, cuda_compiler, cuda_runtime, team
 from skswsgp._engine import cuda, cuda_workspace
 from skswsgp._engine.cpu import CpuEngine
 from skswsgp._engine.cuda import CudaEngine
-from skswsgp.kernels import ArcCosine, Polynomial
+from skswsgp.kernels import ArcCosine, OnColumns, Polynomial
 
 MISSING = cuda_runtime.missing()
 SIMULATED = os.environ.get("NUMBA_ENABLE_CUDASIM") == "1"
@@ -40,6 +41,8 @@ KERNELS = {
     "matern32-power": Matern(0.9, nu=1.5) ** 1.5,
     "matern52-ard": ConstantKernel(1.4) * Matern([0.8, 1.7, 1.1, 2.0, 1.5], nu=2.5),
     "rational": RationalQuadratic(1.1, 0.8),
+    "periodic": OnColumns(RBF(2.0) * ExpSineSquared(1.5, 3.0), [3]),
+    "columns": OnColumns(Matern([0.8, 1.7], nu=1.5) + 0.2 * ArcCosine(1, 1.2), [4, 1]),
     "dot-product": DotProduct(0.5) + WhiteKernel(0.5),
     "polynomial": Polynomial(3, [1.5, 2.0, 3.0, 2.5, 3.5], 0.9),
     "arc-cosine-0": ArcCosine(0, 1.3, 0.7),

@@ -12,10 +12,11 @@ from sklearn.gaussian_process.kernels import (
     RBF,
     ConstantKernel,
     DotProduct,
+    ExpSineSquared,
     WhiteKernel,
 )
 
-from skswsgp.kernels import ArcCosine, Polynomial
+from skswsgp.kernels import ArcCosine, OnColumns, Polynomial, with_positions
 
 pytestmark = pytest.mark.filterwarnings("error")
 
@@ -348,3 +349,120 @@ def test_bad_length_scale(make, X, length_scale):
 def test_gradient_of_two_sets_of_rows_is_refused(make, X):
     with pytest.raises(ValueError, match="expected Y=None"):
         make()(X, X, eval_gradient=True)
+
+
+# --- kernels on chosen columns --------------------------------------------------------
+
+INNER = 2.0 * RBF([0.7, 1.9]) + ExpSineSquared(0.8, 2.3)
+CHOSEN = OnColumns(INNER, [2, 0])
+
+
+def test_chosen_columns_are_those_of_the_inner_kernel(X):
+    Y = X[:4] + 0.5
+    assert_array_equal(CHOSEN(X), INNER(X[:, [2, 0]]))
+    assert_array_equal(CHOSEN(X, Y), INNER(X[:, [2, 0]], Y[:, [2, 0]]))
+    assert_array_equal(CHOSEN.diag(X), INNER.diag(X[:, [2, 0]]))
+    assert_array_equal(OnColumns(RBF(), 1)(X.tolist()), RBF()(X[:, [1]]))
+    assert_array_equal(OnColumns(OnColumns(RBF(), [1]), [2, 0])(X), RBF()(X[:, [0]]))
+
+
+def test_the_gradient_by_parameters_of_chosen_columns(X):
+    assert_gradient(CHOSEN, X)
+    assert_gradient(CHOSEN**2 * OnColumns(RBF(0.5), [1]) + WhiteKernel(0.1), X)
+    fixed = clone(CHOSEN).set_params(kernel__k1__k2__length_scale_bounds="fixed")
+    assert fixed.n_dims == 3
+    assert_gradient(fixed, X)
+
+
+def test_chosen_columns_in_a_clone_a_pickle_and_by_theta(X):
+    for copy in (clone(CHOSEN), pickle.loads(pickle.dumps(CHOSEN))):
+        assert copy is not CHOSEN and copy.kernel is not CHOSEN.kernel
+        assert copy == CHOSEN and repr(copy) == repr(CHOSEN)
+    assert_array_equal(CHOSEN.theta, INNER.theta)
+    assert_array_equal(CHOSEN.bounds, INNER.bounds)
+    names = [h.name for h in CHOSEN.hyperparameters]
+    assert names == [f"kernel__{h.name}" for h in INNER.hyperparameters]
+    other = CHOSEN.clone_with_theta(CHOSEN.theta + 0.1)
+    assert other != CHOSEN
+    assert_array_equal(other(X), INNER.clone_with_theta(other.theta)(X[:, [2, 0]]))
+    assert CHOSEN.get_params(deep=False) == {"kernel": INNER, "columns": [2, 0]}
+    assert CHOSEN.get_params()["kernel__k2__periodicity"] == 2.3
+    assert CHOSEN.is_stationary() and CHOSEN.requires_vector_input
+    assert not OnColumns(DotProduct(), [0]).is_stationary()
+
+
+def test_kernels_on_other_columns_differ():
+    assert OnColumns(RBF(), [0, 1]) == OnColumns(RBF(), np.array([0, 1]))
+    assert OnColumns(RBF(), 1) == OnColumns(RBF(), [1])
+    assert OnColumns(RBF(), [0, 1]) != OnColumns(RBF(), [0])
+    assert OnColumns(RBF(), [0, 1]) != OnColumns(RBF(), [1, 0])
+    assert OnColumns(RBF(), [0]) != OnColumns(RBF(2.0), [0])
+    assert OnColumns(RBF(), [0]) != RBF()
+
+
+def test_repr_of_chosen_columns():
+    assert repr(OnColumns(RBF(), ["t"])) == "OnColumns(RBF(length_scale=1), ['t'])"
+    assert repr(OnColumns(RBF(), 3)) == "OnColumns(RBF(length_scale=1), [3])"
+
+
+def test_a_gaussian_process_of_scikit_learn_on_chosen_columns(X):
+    y = np.sin(X[:, 2]) + X[:, 0]
+    kernel = CHOSEN + WhiteKernel(0.1)
+    model = GaussianProcessRegressor(kernel, n_restarts_optimizer=1, random_state=0)
+    model.fit(X, y)
+    expected = GaussianProcessRegressor(INNER + WhiteKernel(0.1), random_state=0)
+    expected.set_params(n_restarts_optimizer=1).fit(X[:, [2, 0]], y)
+    assert_allclose(model.kernel_.theta, expected.kernel_.theta, rtol=1e-6)
+    assert_allclose(model.predict(X + 0.1), expected.predict(X[:, [2, 0]] + 0.1))
+    assert model.kernel_.k1.columns == [2, 0]
+
+
+def test_names_of_columns(X):
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame(X, columns=["a", "b", "c"])
+    kernel = OnColumns(INNER, ["c", "a"])
+    assert_array_equal(kernel(frame), CHOSEN(X))
+    assert_array_equal(kernel(frame, frame[["c", "b", "a"]]), CHOSEN(X, X.copy()))
+    assert_array_equal(kernel.diag(frame), CHOSEN.diag(X))
+    assert_array_equal(CHOSEN(frame), CHOSEN(X))
+    with pytest.raises(ValueError, match=r"\['c', 'a'\] .* came with X without names:"):
+        kernel(X)
+    with pytest.raises(ValueError, match=r"which has no 'd' but 'a', 'b', 'c'; corr"):
+        OnColumns(RBF(), ["a", "d"])(frame)
+
+
+def test_a_column_of_text_may_be_left_out(X):
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame({"t": X[:, 0], "who": ["she"] * len(X), "u": X[:, 1]})
+    expected = RBF()(X[:, [0, 1]])
+    assert_array_equal(OnColumns(RBF(), ["t", "u"])(frame), expected)
+
+
+def test_names_become_positions():
+    kernel = 2.0 * OnColumns(RBF() + OnColumns(DotProduct(), ["c"]), ["c", "b"]) ** 2
+    found = with_positions(kernel, 3, ["a", "b", "c"])
+    expected = 2.0 * OnColumns(RBF() + OnColumns(DotProduct(), [0]), [2, 1]) ** 2
+    assert found == expected
+    assert kernel.k2.kernel.columns == ["c", "b"]
+    assert with_positions(expected, 3) == expected
+    for other in (RBF(), None, "rbf"):
+        assert with_positions(other, 3) is other
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        ([], r"columns=\[\] of OnColumns: expected one or more positions"),
+        ([0.0], r"columns=\[0.0\] of OnColumns: expected one or more positions"),
+        ([True], r"columns=\[True\] of OnColumns: expected one or more positions"),
+        ([0, "b"], r"columns=\[0, 'b'\] of OnColumns: expected one or more positions"),
+        (None, r"columns=\[None\] of OnColumns: expected one or more positions"),
+        ([-1], r"columns=\[-1\] of OnColumns: expected positions from 0 to 2"),
+        ([0, 3], r"expected positions from 0 to 2, because X has 3 columns; pass"),
+        ([1, 1], r"columns=\[1, 1\] of OnColumns: expected each column once; leave"),
+    ],
+)
+def test_bad_columns(columns, message, X):
+    for method in (OnColumns(RBF(), columns), OnColumns(RBF(), columns).diag):
+        with pytest.raises(ValueError, match=message):
+            method(X)

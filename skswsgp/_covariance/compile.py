@@ -15,7 +15,7 @@ from sklearn.base import clone
 from sklearn.gaussian_process import kernels as sk
 
 from skswsgp._covariance import dot_product, program, stationary
-from skswsgp.kernels import ArcCosine, Polynomial
+from skswsgp.kernels import ArcCosine, OnColumns, Polynomial
 
 
 class Leaf(NamedTuple):
@@ -30,6 +30,7 @@ class Leaf(NamedTuple):
     parameters: tuple = ("length_scale",)  # hyperparameters, in the order of theta
     stationary: bool = True  # k(x, z) depends on x - z only
     decreasing: bool = True  # k(x, z) never grows with a scaled distance
+    scale: str = "length_scale"  # the hyperparameter that divides the columns, if any
 
     def __str__(self):
         """Return the expression that makes a kernel object of this row."""
@@ -44,8 +45,8 @@ class Leaf(NamedTuple):
 
 
 BIAS, SCALED = ("sigma_0",), ("length_scale", "sigma_0")
-SHAPED = ("alpha", "length_scale")
-TABLE = (  # code, kernel, variant, parameters, stationary, decreasing
+SHAPED, WAVE = ("alpha", "length_scale"), ("length_scale", "periodicity")
+TABLE = (  # code, kernel, variant, parameters, stationary, decreasing, scale
     Leaf(program.CONSTANT, sk.ConstantKernel, parameters=("constant_value",)),
     Leaf(program.WHITE, sk.WhiteKernel, parameters=("noise_level",)),
     Leaf(stationary.RBF, sk.RBF),
@@ -54,6 +55,7 @@ TABLE = (  # code, kernel, variant, parameters, stationary, decreasing
     Leaf(stationary.MATERN52, sk.Matern, ("nu", 2.5)),
     Leaf(stationary.RBF, sk.Matern, ("nu", math.inf)),
     Leaf(stationary.RATIONAL_QUADRATIC, sk.RationalQuadratic, (), SHAPED),
+    Leaf(stationary.PERIODIC, sk.ExpSineSquared, (), WAVE, True, False, "periodicity"),
     Leaf(dot_product.POLYNOMIAL, sk.DotProduct, (), BIAS, False, False),
     Leaf(dot_product.POLYNOMIAL, Polynomial, (), SCALED, False, False),
     Leaf(dot_product.ARC_COSINE0, ArcCosine, ("order", 0), SCALED, False, False),
@@ -83,32 +85,31 @@ class _Slot(NamedTuple):
 
 
 class _Operation(NamedTuple):
-    """One entry of each array of `program.Kernel`."""
+    """One entry of each array of `program.Kernel` but `params`."""
 
     code: int
     left: int = 0
     right: int = 0
     extra: int = -1
-    scale: int = 0
-    n_scales: int = 0
+    slot: np.ndarray | int = -1  # (D,), or one number for all columns
     exponent: float = 1.0
+    inv_scale: np.ndarray | float = 1.0  # (D,) without parameters, or one number
 
 
 def compile_kernel(kernel, n_features, dtype):
     """Return the `CompiledKernel` of a kernel object for X (n, `n_features`)."""
     walk = _Walk(kernel, n_features)
     operations, slots = walk.operations, walk.slots
-    columns = zip(*operations, strict=True)
-    arrays = {
-        name: np.array(column, dtype=dtype if name == "exponent" else np.int64)
-        for name, column in zip(_Operation._fields, columns, strict=True)
-    }
+    arrays = dict(zip(_Operation._fields, zip(*operations, strict=True), strict=True))
+    for name, column in arrays.items():
+        if name in ("slot", "inv_scale"):
+            column = [np.broadcast_to(one, n_features) for one in column]
+        real = name in ("exponent", "inv_scale")
+        arrays[name] = np.array(column, dtype=dtype if real else np.int64)
     params = np.concatenate([slot.values for slot in slots])
-    inv_scale = np.ones((len(operations), n_features), dtype=dtype)
-    for row, op in zip(inv_scale, operations, strict=True):
-        if op.n_scales > 0:
-            row[:] = 1.0 / params[op.scale : op.scale + op.n_scales]
-    struct = program.Kernel(**arrays, params=params.astype(dtype), inv_scale=inv_scale)
+    divided = arrays["slot"] >= 0
+    arrays["inv_scale"][divided] = 1.0 / params[arrays["slot"][divided]]
+    struct = program.Kernel(**arrays, params=params.astype(dtype))
     return CompiledKernel(
         struct,
         free=np.repeat([slot.free for slot in slots], [len(s.values) for s in slots]),
@@ -138,6 +139,8 @@ class _Walk:
     def __init__(self, kernel, n_features):
         self.operations, self.slots, self._n_params = [], [], 0
         self._n_features = n_features
+        # those that the present kernel reads; not known where only slots are asked for
+        self._columns = None if n_features is None else np.arange(n_features)
         self._visit(kernel, "")
 
     def _visit(self, kernel, path):
@@ -148,10 +151,29 @@ class _Walk:
                 "object of sklearn.gaussian_process.kernels or skswsgp.kernels; pass "
                 "for example ConstantKernel() * RBF()."
             )
+        if type(kernel) is OnColumns:
+            return self._visit_columns(kernel, path)
         visits = {sk.Exponentiation: self._power, sk.Product: self._product}
         visits[sk.Sum] = partial(self._join, program.SUM)
         self.operations.append(visits.get(type(kernel), self._leaf)(kernel, path))
         return len(self.operations) - 1
+
+    def _visit_columns(self, kernel, path):
+        """Append the operations of a kernel on some columns, which adds none itself."""
+        before = self._columns
+        if before is not None:
+            self._columns = before[kernel._positions(len(before))]
+        last = self._visit(kernel.kernel, path + "kernel__")
+        self._columns = before
+        return last
+
+    def _row(self, values, outside):
+        """Return values of the columns that are read in a row (D,) of all columns."""
+        if self._columns is None:
+            return outside
+        row = np.full(self._n_features, outside)
+        row[self._columns] = values
+        return row
 
     def _slot(self, kernel, name, path):
         """Add a hyperparameter; return the index of its first entry."""
@@ -187,17 +209,19 @@ class _Walk:
                 "GaussianProcessRegressor, which takes any kernel."
             )
         fields = {"exponent": float(getattr(kernel, "degree", 1.0))}
+        fields["inv_scale"] = self._row(1.0, 0.0)
         for name in leaf.parameters:
             first = self._slot(kernel, name, path)
-            if name == "length_scale":
+            if name == leaf.scale:
                 size = len(self.slots[-1].values)
-                fields |= {"scale": first, "n_scales": size}
-                if size not in (1, self._n_features or size):
+                if self._columns is not None and size not in (1, len(self._columns)):
                     raise ValueError(
                         f"kernel {type(kernel).__name__} has {size} length-scales: "
-                        f"expected 1 or n_features={self._n_features}; pass one number "
-                        "to use it for all."
+                        f"expected 1 or n_features={len(self._columns)}; pass one "
+                        "number to use it for all."
                     )
+                each = np.arange(size) if size > 1 else 0
+                fields["slot"] = self._row(first + each, -1)
             else:
                 fields["extra"] = first
         return _Operation(leaf.code, **fields)
@@ -258,9 +282,13 @@ def is_decreasing(struct):
 
 
 def distance_leaves(struct):
-    """Return the indices of a compiled kernel's functions of a scaled distance."""
-    scales = struct.n_scales > 0
-    return np.flatnonzero(scales & (struct.code < dot_product.FIRST_DOT_PRODUCT))
+    """Return the indices of a compiled kernel's decreasing functions of a distance.
+
+    Their scaled distances say which points are near, unlike distances in periods.
+    """
+    distance = struct.code >= stationary.FIRST_DISTANCE
+    distance &= struct.code < dot_product.FIRST_DOT_PRODUCT
+    return np.flatnonzero(distance & (struct.code != stationary.PERIODIC))
 
 
 def constant_slots(struct):
@@ -271,20 +299,25 @@ def constant_slots(struct):
 def params_in_units(kernel, spread, varying):
     """Return the parameters (P,) of a kernel, with length-scales in the units of X.
 
-    One factor takes the geometric mean of those that are not "fixed" to that of the
-    default kernel. Features that are not `varying`, (D,) bool, do not count.
+    One factor takes the geometric mean of those that are not "fixed" to that of default
+    kernels on the same columns. Features that are not `varying`, (D,) bool, do not
+    count. A period is no length-scale, and stays.
     """
     struct, free, *_ = compile_kernel(kernel, len(spread), np.float64)
-    moves, counts = np.zeros((2, len(free)), dtype=bool)  # (P,)
-    for first, size in zip(struct.scale, struct.n_scales, strict=True):
-        slots = slice(first, first + size)
-        moves[slots] = free[slots]
-        counts[slots] = free[slots] & (varying if size > 1 else varying.any())
-    params = struct.params.copy()
-    if counts.any():
-        usual = np.log(spread[varying]).mean() + 0.5 * math.log(varying.sum())
-        shift = usual - np.log(params[counts]).mean()
-        params[moves] = np.exp(np.log(params[moves]) + shift)
+    moves, shifts = np.zeros(len(free), dtype=bool), []
+    for code, slot in zip(struct.code, struct.slot, strict=True):
+        if code == stationary.PERIODIC:
+            continue
+        moves[slot[slot >= 0]] = True
+        counted = (slot >= 0) & varying
+        for own in np.unique(slot[counted]):
+            if free[own]:
+                usual = np.log(spread[slot == own][varying[slot == own]]).mean()
+                usual += 0.5 * math.log(counted.sum())
+                shifts.append(usual - math.log(struct.params[own]))
+    params, moves = struct.params.copy(), moves & free
+    if shifts:
+        params[moves] = np.exp(np.log(params[moves]) + np.mean(shifts))
     return params
 
 
@@ -298,7 +331,50 @@ def free_variance(kernel, n_features):
 
 
 def length_scales(kernel, n_features, otherwise):
-    """Return the length-scales (D,) of the first distance kernel, or `otherwise`."""
+    """Return the length-scale of each column (D,) in the first distance kernel of it.
+
+    Columns that no such kernel reads get those of `otherwise` (D,).
+    """
     struct = compile_kernel(kernel, n_features, np.float64).struct
-    leaves = distance_leaves(struct)
-    return 1.0 / struct.inv_scale[leaves[0]] if len(leaves) > 0 else otherwise
+    lengths = np.zeros(n_features)
+    for inv_scale in struct.inv_scale[distance_leaves(struct)[::-1]]:
+        lengths[inv_scale > 0.0] = 1.0 / inv_scale[inv_scale > 0.0]
+    return lengths if lengths.all() else np.where(lengths > 0.0, lengths, otherwise)
+
+
+def count_periodic_columns(struct):
+    """Return how many columns a leaf ExpSineSquared of a kernel reads at most.
+
+    It is a covariance on one only: in two columns all points at the distance of a
+    period from one would be equal to it, and so to each other.
+    """
+    periodic = struct.slot[struct.code == stationary.PERIODIC]
+    return np.sum(periodic >= 0, axis=1).max(initial=0)
+
+
+def log_units(struct, points):
+    """Return the units (P,) in which steps of the log parameters are measured.
+
+    They are 1, but for a period 1 over the number of periods among points (n, D): a
+    larger step would turn the phases of far points at random.
+    """
+    units = np.ones(len(struct.params))
+    for slot in struct.slot[struct.code == stationary.PERIODIC]:
+        own = slot[slot >= 0]
+        extent = np.linalg.norm(np.ptp(points[:, slot >= 0], axis=0).astype(float))
+        units[own] = 1.0 / max(1.0, extent / struct.params[own[0]])
+    return units
+
+
+def inverse_lengths(struct):
+    """Return one over the shortest lengths (D,) in which a compiled kernel changes.
+
+    They are 0 for columns that it does not read. ExpSineSquared changes within one
+    radian of its period, or within `length_scale` radians where these are fewer.
+    """
+    rates = struct.inv_scale.astype(np.float64)
+    rates[struct.code < stationary.FIRST_DISTANCE] = 0.0
+    periodic = struct.code == stationary.PERIODIC
+    radians = np.minimum(struct.params[struct.extra[periodic]], 1.0)
+    rates[periodic] *= 2.0 * math.pi / radians[:, np.newaxis]
+    return rates.max(axis=0)

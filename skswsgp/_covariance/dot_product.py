@@ -80,7 +80,7 @@ def arc_cosine_profile(order, A, rows, B, n, inv_scale, op, sigma2, values, slop
 @njit
 def inner_products_vjp(leaf, A, rows, B, n, adjoint, at, d_log, d_A, d_B, inputs):
     """Add the derivatives by log length-scales and, if `inputs`, by coordinates."""
-    inv_scale, scale, n_scales, op = leaf
+    inv_scale, slot, op = leaf
     for i in single(0, rows):
         start = at + row_start(i, n)
         for d in range(A.shape[0]):
@@ -93,19 +93,19 @@ def inner_products_vjp(leaf, A, rows, B, n, adjoint, at, d_log, d_A, d_B, inputs
                 for j in range(width(i, n)):
                     d_B[d, j] += w * adjoint[op, start + j] * a
                 d_A[d, i] += w * by_point
-            add_scale_gradient(scale, n_scales, d, -2.0 * w * a * by_point, d_log)
+            add_scale_gradient(slot, op, d, -2.0 * w * a * by_point, d_log)
     barrier()
 
 
 @njit_small
 def self_product_vjp(leaf, A, i, weight, d_log, d_A, inputs):
     """Add the derivatives of weight s(x, x) by log length-scales and by x = A[:, i]."""
-    inv_scale, scale, n_scales, op = leaf
+    inv_scale, slot, op = leaf
     for d in range(A.shape[0]):
         by_coordinate = 2.0 * weight * A[d, i] * inv_scale[op, d] ** 2
         if inputs:
             d_A[d, i] += by_coordinate
-        add_scale_gradient(scale, n_scales, d, -by_coordinate * A[d, i], d_log)
+        add_scale_gradient(slot, op, d, -by_coordinate * A[d, i], d_log)
 
 
 @njit
@@ -116,7 +116,7 @@ def norms_vjp(order, sigma2, leaf, A, rows, B, n, tile, at, d_log, d_A, d_B, inp
     theorem dk/ds_xx = (order k - s_xz dk/ds_xz) / (2 s_xx). `tile` holds values, slopes
     and adjoint. Returns the derivative by sigma_0^2.
     """
-    inv_scale, _, _, op = leaf
+    inv_scale, _, op = leaf
     values, slopes, adjoint = tile
     by_sigma2 = 0.0
     for i in single(0, rows):

@@ -35,22 +35,22 @@ class Kernel(NamedTuple):
     left: np.ndarray  # (n_ops,) index of the first operand, an earlier operation
     right: np.ndarray  # (n_ops,) index of the second operand
     extra: np.ndarray  # (n_ops,) index of the parameter besides length-scales, or -1
-    scale: np.ndarray  # (n_ops,) index of the first length-scale
-    n_scales: np.ndarray  # (n_ops,) number of length-scales: 0, 1 or D
+    slot: np.ndarray  # (n_ops, D) index of the parameter that divides a column, or -1
     exponent: np.ndarray  # (n_ops,) exponent of POWER, degree of POLYNOMIAL
     params: np.ndarray  # (P,) parameters, natural scale; they change while training
-    inv_scale: np.ndarray  # (n_ops, D) 1 / length-scale, see `refresh_scales`
+    inv_scale: np.ndarray  # (n_ops, D) factor of a column, see `refresh_scales`
 
 
 @njit
 def refresh_scales(kernel):
-    """Set kernel.inv_scale from kernel.params, after these have changed."""
+    """Set kernel.inv_scale from kernel.params, after these have changed.
+
+    The factor of a column without a parameter stays: 1, or 0 for one that is not read.
+    """
     for op in range(kernel.inv_scale.shape[0]):
         for d in range(kernel.inv_scale.shape[1]):
-            if kernel.n_scales[op] == 0:
-                kernel.inv_scale[op, d] = 1.0
-            else:
-                index = kernel.scale[op] + (d if kernel.n_scales[op] > 1 else 0)
+            index = kernel.slot[op, d]
+            if index >= 0:
                 kernel.inv_scale[op, d] = 1.0 / kernel.params[index]
 
 
@@ -183,7 +183,7 @@ def tile_vjp(kernel, A, rows, B, n, tile, at, d_log, d_A, d_B, inputs):
     scales, end = kernel.inv_scale, at + row_start(rows, n)
     for op in range(kernel.code.shape[0] - 1, -1, -1):
         code, slot, power = kernel.code[op], kernel.extra[op], kernel.exponent[op]
-        leaf = scales, kernel.scale[op], kernel.n_scales[op], op
+        leaf = scales, kernel.slot, op
         left, right = kernel.left[op], kernel.right[op]
         extra = kernel.params[slot] if slot >= 0 else 0.0
         by_log = 0.0
@@ -198,7 +198,7 @@ def tile_vjp(kernel, A, rows, B, n, tile, at, d_log, d_A, d_B, inputs):
         elif code < dot_product.FIRST_DOT_PRODUCT:
             if slot >= 0:
                 by_log = extra * stationary.extra_vjp(
-                    code, op, values, slopes, adjoint, at, end
+                    code, extra, op, values, slopes, adjoint, at, end
                 )
             profile_vjp(op, slopes, adjoint, at, end)
             stationary.length_scales_vjp(leaf, A, rows, B, n, adjoint, at, d_log)

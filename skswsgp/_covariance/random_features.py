@@ -2,14 +2,15 @@
 
 A random feature is a function phi with random parameters and E phi(x) phi(z) = k(x, z):
 cos(w'x + b) with w from the spectral density of a stationary kernel (Rahimi and Recht,
-NIPS 2007), a neuron for an arc-cosine kernel (Cho and Saul, NIPS 2009), a linear
-function for a dot product. Products of independent features belong to products of
-kernels, and sums with random signs to sums.
+NIPS 2007) or from the Fourier series of a periodic one, a neuron for an arc-cosine
+kernel (Cho and Saul, NIPS 2009), a linear function for a dot product. Products of
+independent features belong to products of kernels, and sums with random signs to sums.
 """
 
 import numpy as np
 
 from skswsgp._covariance import dot_product, program, stationary
+from skswsgp._covariance.compile import count_periodic_columns
 
 # Degrees of freedom of the spectral density, a multivariate t distribution
 MATERN_DEGREES = {
@@ -20,6 +21,7 @@ MATERN_DEGREES = {
 # Largest coordinate in length-scales. There a rounding error turns a wave by 1e-4 of a
 # period, and far beyond it phases are infinite.
 FARTHEST = 1e12
+LARGEST_MEAN = 1e18  # of a Poisson variable, which NumPy can draw
 ONLY_FUNCTIONS = (
     "{} has no draws of functions: expected sums, products and integer powers of "
     "kernels other than WhiteKernel; leave it out, as the likelihood has its own noise."
@@ -34,6 +36,12 @@ def require_features(kernel):
     if (powers != np.floor(powers)).any():
         power = powers[powers != np.floor(powers)][0]
         raise ValueError(ONLY_FUNCTIONS.format(f"a kernel to the power {power:g}"))
+    most = count_periodic_columns(kernel)
+    if most > 1:
+        raise ValueError(
+            f"ExpSineSquared of {most} columns has no draws of functions, because it "
+            "is no covariance: expected one column; put it on one with OnColumns."
+        )
 
 
 def random_features(kernel, X, n_features, rng):
@@ -64,6 +72,8 @@ def _features(kernel, op, X, n_features, rng):
         factors = range(int(kernel.exponent[op]))
         return np.prod([_features(kernel, left, X, *draw) for _ in factors], axis=0)
     scaled = X.astype(np.float64) * kernel.inv_scale[op]
+    if code == stationary.PERIODIC:
+        return _harmonics(scaled.sum(axis=1), extra, *draw)
     if code < dot_product.FIRST_DOT_PRODUCT:
         return _waves(scaled, _precisions(code, extra, *draw), *draw)
     if code == dot_product.POLYNOMIAL:
@@ -90,6 +100,19 @@ def _waves(X, precisions, n_features, rng):
     w = rng.standard_normal((X.shape[1], n_features)) * np.sqrt(precisions)
     b = rng.uniform(0.0, 2.0 * np.pi, n_features)
     return np.sqrt(2.0) * np.cos(X @ w + b)
+
+
+def _harmonics(x, length_scale, n_features, rng):
+    """Return sqrt(2) cos(2 pi n x + b) for x (rows,) in periods, b uniform.
+
+    With z = 1 / length_scale^2, k is the sum of exp(-z) I_n(z) cos(2 pi n x) over all
+    integers n, I_n modified Bessel functions. The weights are the distribution of the
+    difference of two Poisson variables of mean z / 2 (Skellam, 1946).
+    """
+    mean = min(0.5 / length_scale**2, LARGEST_MEAN)
+    n = rng.poisson(mean, n_features) - rng.poisson(mean, n_features)
+    b = rng.uniform(0.0, 2.0 * np.pi, n_features)
+    return np.sqrt(2.0) * np.cos(2.0 * np.pi * np.outer(x, n) + b)
 
 
 def _linear(X, bias, n_features, rng):

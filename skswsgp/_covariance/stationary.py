@@ -15,6 +15,8 @@ from skswsgp._covariance.pairs import row_start, width
 # Codes of functions of r are FIRST_DISTANCE and above, below FIRST_DOT_PRODUCT.
 FIRST_DISTANCE = 100
 RBF, MATERN12, MATERN32, MATERN52, RATIONAL_QUADRATIC = 100, 101, 102, 103, 104
+PERIODIC = 105  # ExpSineSquared, whose scale is the period
+FARTHEST = 1e30  # squared distance in periods, far beyond the last digit of a phase
 
 
 @njit
@@ -74,6 +76,17 @@ def stationary_profile(code, extra, op, values, slopes, at, end):
             e = exponential(-r)
             values[op, p] = (1.0 + r + r2 / 3.0) * e
             slopes[op, p] = (-5.0 / 6.0) * (1.0 + r) * e
+    elif code == PERIODIC:
+        weight = 2.0 / (extra * extra)
+        for p in team_range(at, end):
+            r2 = values[op, p]
+            r = math.sqrt(FARTHEST if r2 > FARTHEST else r2)
+            phase = math.pi * (r - math.floor(r))  # less than half a turn
+            sine = math.sin(phase)
+            value = exponential(-weight * sine * sine)
+            values[op, p] = value
+            ratio = sine * math.cos(phase) / r if r > 0.0 else math.pi
+            slopes[op, p] = -weight * math.pi * ratio * value
     else:  # RATIONAL_QUADRATIC
         for p in team_range(at, end):
             base = 1.0 + values[op, p] / (2.0 * extra)
@@ -84,20 +97,22 @@ def stationary_profile(code, extra, op, values, slopes, at, end):
 
 
 @njit_small
-def add_scale_gradient(scale, n_scales, d, amount, d_log):
-    """Add `amount` to the derivative by log length-scale d, if a kernel has any."""
-    slot = scale + (d if n_scales > 1 else 0)
-    for at in single(slot, slot + min(n_scales, 1)):
-        d_log[at] += amount
+def add_scale_gradient(slot, op, d, amount, d_log):
+    """Add `amount` to the derivative by the log parameter of column d, if any."""
+    index = slot[op, d]
+    part = amount if index >= 0 else 0.0
+    first = max(index, 0)
+    for at in single(first, first + 1):
+        d_log[at] += part
 
 
 @njit
 def length_scales_vjp(leaf, A, rows, B, n, adjoint, at, d_log):
     """Add to d_log the derivatives by log length-scales, from adjoint[op] by r2.
 
-    `leaf` holds inv_scale, the index of the first length-scale, their number, and op.
+    `leaf` holds `inv_scale` and `slot` of the kernel, and op.
     """
-    inv_scale, scale, n_scales, op = leaf
+    inv_scale, slot, op = leaf
     D = A.shape[0]
     for d in range(D % 4):
         first = 0.0
@@ -107,7 +122,7 @@ def length_scales_vjp(leaf, A, rows, B, n, adjoint, at, d_log):
                 t = B[d, j] - a
                 first += adjoint[op, start + j] * t * t
         first = -2.0 * inv_scale[op, d] ** 2 * team_sum(first)
-        add_scale_gradient(scale, n_scales, d, first, d_log)
+        add_scale_gradient(slot, op, d, first, d_log)
     for d in range(D % 4, D, 4):
         first = second = third = fourth = 0.0
         for i in team_range(0, rows):
@@ -124,14 +139,14 @@ def length_scales_vjp(leaf, A, rows, B, n, adjoint, at, d_log):
         sums = first, second, third, fourth
         for k in range(4):
             first = -2.0 * inv_scale[op, d + k] ** 2 * team_sum(sums[k])
-            add_scale_gradient(scale, n_scales, d + k, first, d_log)
+            add_scale_gradient(slot, op, d + k, first, d_log)
     barrier()
 
 
 @njit
 def distances_vjp(leaf, A, rows, B, n, adjoint, at, d_A, d_B):
     """Add to d_A and d_B the derivatives by coordinates, from adjoint[op] by r2."""
-    inv_scale, _, _, op = leaf
+    inv_scale, _, op = leaf
     for d in team_range(0, A.shape[0]):
         w = 2.0 * inv_scale[op, d] ** 2
         for i in range(rows):
@@ -147,7 +162,7 @@ def distances_vjp(leaf, A, rows, B, n, adjoint, at, d_A, d_B):
 
 
 @njit
-def extra_vjp(code, op, values, slopes, adjoint, at, end):
+def extra_vjp(code, extra, op, values, slopes, adjoint, at, end):
     """Return the derivative by `extra`, the parameter besides the length-scales."""
     by_extra = 0.0
     if code == RATIONAL_QUADRATIC:
@@ -156,4 +171,9 @@ def extra_vjp(code, op, values, slopes, adjoint, at, end):
                 base = -0.5 * values[op, p] / slopes[op, p]
                 part = 1.0 - 1.0 / base - math.log(base)
                 by_extra += adjoint[op, p] * values[op, p] * part
+    elif code == PERIODIC:
+        for p in team_range(at, end):
+            k = values[op, p]  # its logarithm is -2 (sine / extra)^2
+            if k > 0.0:
+                by_extra -= adjoint[op, p] * k * math.log(k) * (2.0 / extra)
     return team_sum(by_extra)

@@ -17,6 +17,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from skswsgp._compiled.threads import max_threads
 from skswsgp._engine.select import make_engine, require_device
 from skswsgp._estimators import sklearn_compat as compat
+from skswsgp._estimators.given_kernel import kernel_for
 from skswsgp._estimators.latent import LatentFunctionsMixin
 from skswsgp._initialization.auto import (
     natural_jitter,
@@ -261,6 +262,7 @@ class BaseSWSGP(
         chosen = {name: getattr(self, name) for name in names}
         likelihood, n_latent = self._likelihood_of(attributes)
         chosen |= {"likelihood": likelihood, "n_latent": n_latent, "solver": solver}
+        chosen["kernel"] = kernel_for(self, data.X.shape[1])
         shares = LIKELIHOODS[likelihood].class_shares
         chosen["class_shares"] = shares(data.y, data.weight, n_latent)
         if self.kl == "auto":

@@ -6,6 +6,8 @@ from scipy.linalg import cho_factor, cho_solve
 from skswsgp._compiled.linalg import require_finite
 from skswsgp._compiled.threads import max_threads, one_blas_thread
 from skswsgp._covariance import dot_product, stationary
+from skswsgp._covariance.compile import inverse_lengths
+from skswsgp._covariance.program import kernel_of
 from skswsgp._engine.cpu import CpuEngine
 from skswsgp._linear.projection import mean_prior_variance
 from skswsgp._predictive.prediction import exact_products
@@ -44,10 +46,10 @@ def slope_covariances(model, kernel, X, lists):
     float64. Derivatives of the kernel are difference quotients.
     """
     (n, D), Q = X.shape, model.m.shape[1]
-    scale = model.inv_scale[stationary.FIRST_DISTANCE <= model.code]
-    h = STEP / scale.max(axis=0) if len(scale) else np.full(D, STEP)
-    shifts = np.concatenate([np.diag(h), -np.diag(h)]).astype(np.float64)
-    sides = np.concatenate([np.diag(0.5 / h), -np.diag(0.5 / h)])  # (2 D, D)
+    rate = inverse_lengths(kernel_of(model))
+    h = STEP / np.where(rate > 0.0, rate, np.inf)  # 0 in columns that do not matter
+    shifts = np.concatenate([np.diag(h), -np.diag(h)])
+    sides = np.concatenate([np.diag(rate), -np.diag(rate)]) / (2.0 * STEP)  # (2 D, D)
     Z = model.Z.astype(np.float64)
     jitter = model.jitter * mean_prior_variance(kernel, Z)
     out = np.empty((n, Q, D, D))

@@ -17,9 +17,10 @@ kernel : kernel object of scikit-learn, default=None
     Covariance of the latent function, in the units of X. Training starts at its
     parameters; those with ``"fixed"`` bounds stay. It may combine
     `ConstantKernel`, `RBF`, `Matern` (nu 0.5, 1.5, 2.5, inf),
-    `RationalQuadratic`, `DotProduct`, `WhiteKernel`, `Exponentiation`, sums,
-    products, and :class:`skswsgp.kernels.Polynomial` and
-    :class:`skswsgp.kernels.ArcCosine`. None is a variance times a Matern kernel
+    `RationalQuadratic`, `ExpSineSquared`, `DotProduct`, `WhiteKernel`,
+    `Exponentiation`, sums, products, and :class:`skswsgp.kernels.Polynomial` and
+    :class:`skswsgp.kernels.ArcCosine`, and on chosen columns any of these with
+    :class:`skswsgp.kernels.OnColumns`. None is a variance times a Matern kernel
     with one length-scale for each feature. The length-scales start at the spread of
     the features. `init="local"` chooses the smoothness nu, which is 2.5 otherwise.
 metric : {"auto", "ard", "full"}, default="auto"

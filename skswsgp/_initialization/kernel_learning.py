@@ -105,7 +105,7 @@ class KernelLearner:
         slots, columns = None, None
         if shared:
             first = distance_leaves(compiled.struct)[0]
-            slots = compiled.struct.scale[first] + np.arange(D)
+            slots = compiled.struct.slot[first]
         # steps of a map change the places of rows, which are on the CPU
         with closing(self.process(start, H, "cpu" if turn else None)) as process:
             if turn:

@@ -203,8 +203,9 @@ class LogPosterior:
         struct, free = self.compiled.struct, self.compiled.free
         group = np.arange(len(free))
         if shared:
-            for first, size in zip(struct.scale, struct.n_scales, strict=True):
-                group[first : first + size] = first
+            for slot in struct.slot:
+                own = slot[slot >= 0]
+                group[own] = own[:1]
         rest = np.arange(len(self.start) - free.sum())
         group = np.concatenate([group[free], len(free) + rest])
         moves = np.equal.outer(group, np.unique(group)).astype(float)

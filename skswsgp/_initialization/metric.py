@@ -76,7 +76,8 @@ def moving_map(kernel, points):
     D, spread = points.shape[1], points.std(axis=0)
     spread = np.where(spread > 0.0, spread, 1.0)
     struct, free, *_ = compile_kernel(kernel, D, np.float64)
-    scaled = free[struct.scale[struct.n_scales == D]].any()
+    own = [slot for slot in struct.slot if len(set(slot)) == D and slot[0] >= 0]
+    scaled = any(free[slot[0]] for slot in own)
     lengths = length_scales(kernel, D, otherwise=spread)
     return MovingMap(points, lengths, scaling=not scaled)
 

@@ -2,6 +2,9 @@
 
 import numpy as np
 
+from skswsgp._covariance.compile import inverse_lengths, log_units
+from skswsgp._covariance.program import kernel_of
+
 METRIC_TOLERANCE = 0.05  # change of log length-scales, or of Z over length-scales
 
 
@@ -29,7 +32,7 @@ class TrackedSearch:
         model = self.engine.kernel_snapshot()
         self._search = self.engine.make_search(self.options)
         self._Z, self._params = model.Z.copy(), model.params.copy()
-        self._inv_scale = model.inv_scale.copy()
+        self._inverse_lengths = inverse_lengths(kernel_of(model))
         self.version += 1
         self._visits = 0
 
@@ -52,16 +55,19 @@ class TrackedSearch:
         if metric == "random":  # a list depends on its row alone
             return False
         model = self.engine.kernel_snapshot()
+        rates = inverse_lengths(kernel_of(model))
         if metric == "kernel" and self._search.metric.name == "scaled":
-            change = np.log(model.inv_scale / self._inv_scale)
-            change -= change.mean(axis=1, keepdims=True)  # a common factor keeps lists
+            read = rates > 0.0
+            change = np.log(rates[read] / self._inverse_lengths[read])
+            change -= change.mean()  # a common factor keeps lists
         elif metric == "kernel":
             moved = model.params != self._params  # parameters that are fixed may be 0
             change = np.log(model.params[moved] / self._params[moved])
+            change /= log_units(kernel_of(model), model.Z)[moved]
         most = np.abs(change).max(initial=0.0)
         if model.train_inducing:  # in length-scales
             steps = np.abs(model.Z - self._Z).max(axis=0)
-            most = max(most, (steps * model.inv_scale.max(axis=0)).max())
+            most = max(most, (steps * rates).max())
         return most >= METRIC_TOLERANCE
 
 

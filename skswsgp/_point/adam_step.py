@@ -7,7 +7,8 @@ import numpy as np
 
 from skswsgp._compiled.jit import njit, njit_inline, njit_small
 from skswsgp._compiled.special import exponential
-from skswsgp._covariance.program import refresh_scales
+from skswsgp._covariance.compile import log_units
+from skswsgp._covariance.program import kernel_of, refresh_scales
 
 BETA1, BETA2, EPSILON = 0.9, 0.999, 1e-12  # decay of both moments; added to the root
 _LOG_BETA1, _LOG_BETA2 = math.log(BETA1), math.log(BETA2)
@@ -21,7 +22,8 @@ STEPS_PER_BLOCK = 32  # minibatches between two checks of the neighbour lists
 
 # Bounds and units of steps, first and second moments, counts of steps
 Optimizer = namedtuple(
-    "Optimizer", "free log_bounds feature_scale Z m s L params noise row_steps steps"
+    "Optimizer",
+    "free log_bounds units feature_scale Z m s L params noise row_steps steps",
 )
 
 
@@ -35,6 +37,7 @@ def make_optimizer(model, free, log_bounds, feature_scale):
     return Optimizer(
         free=free,  # (P,) bool, whether a kernel parameter is trained
         log_bounds=log_bounds,  # (P, 2)
+        units=log_units(kernel_of(model), model.Z),  # (P,) of steps in logarithms
         feature_scale=feature_scale.astype(model.Z.dtype),  # (D,) unit of a step of Z
         Z=zeros(M if model.train_inducing else 1, 2, model.Z.shape[1]),
         m=zeros(M, 2, Q),
@@ -138,6 +141,7 @@ def update_parameters(model, optimizer, grads, rate):
     params, noise, bounds = model.params, model.noise, optimizer.log_bounds
     for p in range(params.shape[0]):
         step = adam_step(grads.d_log[0, p], optimizer.params, 0, p, first, second)
+        step *= optimizer.units[p]
         if optimizer.free[p]:
             moved = max(math.log(params[p]) + step, bounds[p, 0])
             params[p] = math.exp(min(moved, bounds[p, 1]))

@@ -23,10 +23,13 @@ from skswsgp._covariance.compile import (
     TABLE,
     compile_kernel,
     distance_leaves,
+    inverse_lengths,
     is_decreasing,
+    length_scales,
+    log_units,
     updated_kernel,
 )
-from skswsgp.kernels import ArcCosine, Polynomial
+from skswsgp.kernels import ArcCosine, OnColumns, Polynomial
 
 D = 3
 ARD = [0.7, 1.3, 2.1]
@@ -37,6 +40,7 @@ KERNELS = {
     "rbf-ard": RBF(ARD),
     "matern": Matern(ARD, nu=1.5),
     "rational-quadratic": RationalQuadratic(1.2, alpha=0.6),
+    "periodic": ExpSineSquared(0.7, periodicity=2.3),
     "dot-product": DotProduct(0.9),
     "polynomial": Polynomial(2, ARD, 0.4),
     "arc-cosine": ArcCosine(0, 1.1, 0.4),
@@ -44,6 +48,7 @@ KERNELS = {
     "scale-right": RBF(ARD) * ConstantKernel(0.3),
     "scale-both": ConstantKernel(0.4) * ConstantKernel(0.3),
     "power": (RBF(ARD) * DotProduct(0.4) + 0.3) ** 2,
+    "columns": OnColumns(RBF(ARD[:2]) + 0.3 * ExpSineSquared(), [2, 0]) * RBF(ARD),
     "nested": (0.5 * Matern(nu=np.inf) + RBF(ARD)) * (WhiteKernel(0.2) + Polynomial()),
 }
 
@@ -96,7 +101,7 @@ def test_update_keeps_types(kernel):
 def test_one_length_scale_in_a_list_becomes_a_float():
     kernel = RBF([0.8])
     compiled = compile_kernel(kernel, D, np.float64)
-    assert compiled.struct.n_scales == [1]
+    assert_array_equal(compiled.struct.slot, [[0] * D])
     assert updated_kernel(kernel, [1.5]).length_scale == 1.5
     assert type(updated_kernel(kernel, [1.5]).length_scale) is float
 
@@ -107,8 +112,9 @@ def test_dtypes_and_shapes(kernel, dtype):
     assert struct.inv_scale.shape == (len(struct.code), D)
     for array in (struct.params, struct.inv_scale, struct.exponent):
         assert array.dtype == dtype
-    for array in struct[:6]:
+    for array in struct[:4]:
         assert array.dtype == np.int64 and array.shape == struct.code.shape
+    assert struct.slot.dtype == np.int64 and struct.slot.shape == struct.inv_scale.shape
     assert compiled.free.shape == (n_params,) and compiled.free.dtype == bool
     assert compiled.log_bounds.shape == (n_params, 2)
     assert compiled.log_bounds.dtype == np.float64
@@ -117,7 +123,7 @@ def test_dtypes_and_shapes(kernel, dtype):
 def test_refreshed_scales_are_those_of_the_compiler(kernel, dtype):
     struct = compile_kernel(kernel, D, dtype).struct
     expected = struct.inv_scale.copy()
-    struct.inv_scale[:] = np.nan
+    struct.inv_scale[struct.slot >= 0] = np.nan
     program.refresh_scales(struct)
     assert_allclose(struct.inv_scale, expected, rtol=np.finfo(dtype).eps)
 
@@ -139,7 +145,10 @@ def test_rows_of_the_table(leaf):
     assert kernel.is_stationary() == leaf.stationary
     struct = compile_kernel(kernel, D, np.float64).struct
     assert struct.code == [leaf.code]
-    assert struct.n_scales == [1 if "length_scale" in leaf.parameters else 0]
+    divided = leaf.scale in leaf.parameters
+    assert_array_equal(struct.slot, [[struct.slot.max() if divided else -1] * D])
+    if divided:
+        assert_array_equal(1.0 / struct.inv_scale[0], getattr(kernel, leaf.scale))
     assert is_decreasing(struct) == leaf.decreasing
     if leaf.decreasing:
         values = kernel([[0.0]], np.linspace(0.1, 5.0, 20)[:, np.newaxis])
@@ -147,8 +156,8 @@ def test_rows_of_the_table(leaf):
 
 
 def test_variants_of_a_code_have_equal_properties():
-    properties = {leaf.code: leaf[-2:] for leaf in TABLE}
-    assert all(properties[leaf.code] == leaf[-2:] for leaf in TABLE)
+    properties = {leaf.code: leaf[-3:] for leaf in TABLE}
+    assert all(properties[leaf.code] == leaf[-3:] for leaf in TABLE)
 
 
 def test_degree_is_the_exponent():
@@ -158,6 +167,7 @@ def test_degree_is_the_exponent():
 
 def test_functions_of_a_distance_are_found():
     kernel = 2.0 * DotProduct() * RBF() + WhiteKernel() + Matern(nu=1.5)
+    kernel *= ExpSineSquared()  # where far points may be alike
     struct = compile_kernel(kernel, D, np.float64).struct
     found = struct.code[distance_leaves(struct)]
     assert_array_equal(found, [stationary.RBF, stationary.MATERN32])
@@ -215,6 +225,7 @@ def test_fixed_parameters_may_be_zero(make):
     [
         (2.0 * RBF(ARD) + WhiteKernel(), True),
         ((Matern() + RationalQuadratic()) ** 2, True),
+        (RBF() * ExpSineSquared(), True),
         (RBF() * (DotProduct() + 1.0), False),
         (RBF() + Polynomial(), False),
         (0.1 * ArcCosine() + RBF(), False),
@@ -229,9 +240,8 @@ def test_stationary(kernel, stationary):
 @pytest.mark.parametrize(
     "kernel",
     [
-        ExpSineSquared(),
-        1.0 * (RBF() + ExpSineSquared()),
         PairwiseKernel(),
+        1.0 * (RBF() + PairwiseKernel()),
         CompoundKernel([RBF(), RBF()]),
         Matern(nu=2.0),
         SubRBF(),
@@ -275,6 +285,8 @@ def test_objects_that_are_no_kernels(kernel):
         (RBF(0.0, "fixed"), r"length_scale=0.0 of kernel RBF: expected positive"),
         (RBF(np.nan), r"length_scale=nan of kernel RBF: expected positive"),
         (RationalQuadratic(alpha=0.0), r"alpha=0.0 of kernel RationalQuadratic"),
+        (ExpSineSquared(0.0), r"length_scale=0.0 of kernel ExpSineSquared: expected"),
+        (ExpSineSquared(periodicity=-1.0), r"periodicity=-1.0 of kernel ExpSineSq"),
         (ConstantKernel(np.inf), r"constant_value=inf of kernel ConstantKernel"),
         (RBF() ** -1, r"exponent=-1 of kernel Exponentiation: expected a positive"),
         (RBF() ** 2j, r"exponent=2j of kernel Exponentiation: expected a positive"),
@@ -282,6 +294,16 @@ def test_objects_that_are_no_kernels(kernel):
         ((2.0 * RBF() + Polynomial()) ** 1.5, r"exponent=1.5 .* expected an integer"),
         (RBF(1.0, (2.0, 1.0)), r"length_scale=1.0 of kernel RBF has bounds .*: ex"),
         (RBF(1.0, (-1.0, 1.0)), r"length_scale=1.0 of kernel RBF has bounds .*: ex"),
+        (
+            OnColumns(RBF(ARD), [0, 1]),
+            r"RBF has 3 length-scales: expected 1 or n_f.*=2",
+        ),
+        (OnColumns(RBF(), [3]), r"columns=\[3\] .*: expected positions from 0 to 2"),
+        (
+            OnColumns(OnColumns(RBF(), [2]), [0, 1]),
+            r"\[2\] .*: expected .* from 0 to 1",
+        ),
+        (OnColumns(RBF(), ["a"]), r"columns=\['a'\] .* without names: expected a data"),
         (ArcCosine(2), r"order=2: expected 0 or 1"),
         (Polynomial(1.5), r"degree=1.5: expected a positive integer"),
     ],
@@ -289,3 +311,45 @@ def test_objects_that_are_no_kernels(kernel):
 def test_refused_values(kernel, message):
     with pytest.raises(ValueError, match=message):
         compile_kernel(kernel, D, np.float64)
+
+
+def test_the_lengths_in_which_a_kernel_changes():
+    def lengths(kernel):
+        return 1.0 / inverse_lengths(compile_kernel(kernel, 2, np.float64).struct)
+
+    assert_allclose(lengths(RBF([3.0, 5.0]) + Matern(4.0)), [3.0, 4.0])
+    assert_allclose(lengths(9.0 * DotProduct()), [1.0, 1.0])
+    radian = 12.0 / (2.0 * np.pi)
+    assert_allclose(lengths(ExpSineSquared(7.0, 12.0) + RBF(99.0)), [radian] * 2)
+    assert_allclose(lengths(RBF(99.0) * ExpSineSquared(0.3, 12.0)), [0.3 * radian] * 2)
+    assert not inverse_lengths(compile_kernel(WhiteKernel(), 2, float).struct).any()
+
+
+def test_units_of_steps():
+    points = np.array([[0.0, 0.0], [3.0, 4.0], [1.0, 1.0]])
+    kernel = RBF(0.1) * ExpSineSquared(0.3, 0.5) + ExpSineSquared(0.3, 20.0)
+    struct = compile_kernel(kernel, 2, np.float64).struct
+    assert_allclose(log_units(struct, points), [1.0, 1.0, 0.1, 1.0, 1.0])
+    assert_array_equal(log_units(struct, points[:1]), np.ones(5))
+
+
+def test_columns_of_leaves():
+    kernel = OnColumns(RBF([2.0, 4.0]) + DotProduct(), [2, 0]) * RBF(5.0)
+    struct = compile_kernel(kernel, 3, np.float64).struct
+    assert_array_equal(struct.slot, [[1, -1, 0], [-1] * 3, [-1] * 3, [3] * 3, [-1] * 3])
+    leaves = struct.inv_scale[struct.code >= stationary.FIRST_DISTANCE]
+    assert_allclose(leaves, [[0.25, 0.0, 0.5], [1.0, 0.0, 1.0], [0.2] * 3])
+    assert_allclose(inverse_lengths(struct), [1.0, 0.2, 1.0])
+
+
+def test_length_scales_are_those_of_the_first_leaf_of_each_column():
+    otherwise = np.array([10.0, 11.0, 12.0])
+    season = OnColumns(ExpSineSquared(), [0])
+    kernel = season * OnColumns(RBF([2.0, 4.0]), [2, 0]) + OnColumns(RBF(3.0), [2])
+    assert_allclose(length_scales(kernel, 3, otherwise), [4.0, 11.0, 2.0])
+    assert_allclose(length_scales(season, 3, otherwise), otherwise)
+    assert_allclose(length_scales(RBF(3.0) + kernel, 3, otherwise), [3.0] * 3)
+
+
+def test_other_lengths_are_not_asked_for_where_all_columns_have_one():
+    assert_allclose(length_scales(RBF(3.0), 2, np.ones(5)), [3.0, 3.0])

@@ -41,5 +41,5 @@ def test_matrix_of_other_parameters():
     compiled = compile_kernel(ConstantKernel(1.0) * RBF(1.0), 1, np.float64)
     matrix = CovarianceMatrix(compiled.struct, X)
     params = compiled.struct.params.copy()
-    params[compiled.struct.extra[-1]], params[compiled.struct.scale[0]] = 3.0, 2.0
+    params[compiled.struct.extra[-1]], params[compiled.struct.slot[0, 0]] = 3.0, 2.0
     assert_allclose(matrix.evaluate(params), (3.0 * RBF(2.0))(X), rtol=1e-12)

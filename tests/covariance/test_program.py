@@ -10,6 +10,7 @@ from sklearn.gaussian_process.kernels import (
     RBF,
     ConstantKernel,
     DotProduct,
+    ExpSineSquared,
     Matern,
     RationalQuadratic,
     WhiteKernel,
@@ -19,7 +20,7 @@ from skswsgp._covariance import dot_product, program, stationary
 from skswsgp._covariance.compile import TABLE, compile_kernel
 from skswsgp._covariance.pairs import TRIANGLE
 from skswsgp._covariance.program import fill_tile, refresh_scales, tile_vjp
-from skswsgp.kernels import ArcCosine, Polynomial
+from skswsgp.kernels import ArcCosine, OnColumns, Polynomial
 
 D = 6  # features: loops take four of them at a time, and two remain
 ARD = [0.7, 1.3, 2.1, 1.9, 1.6, 2.4]
@@ -52,6 +53,17 @@ KERNELS = LEAVES | {
     "nested": (PAIR * (DotProduct(0.5) + 0.3) + WhiteKernel(0.1)) ** 2
     + ConstantKernel(0.7) * ArcCosine(1, ARD) * RationalQuadratic(1.4, 0.8),
     "constants": ConstantKernel(0.7) * (ConstantKernel(0.3) * ConstantKernel(0.4)),
+    "columns": OnColumns(Matern(ARD[:3], nu=2.5), [4, 0, 5]),
+    "columns-sum": OnColumns(RBF(0.8), [1])
+    + OnColumns(ExpSineSquared(1.1, 2.3), [2]) * OnColumns(RBF([1.2, 0.9]), [5, 3])
+    + 0.3 * RBF(ARD),
+    "columns-of-products": OnColumns(DotProduct(0.8), [3, 1])
+    + OnColumns(Polynomial(2, [1.7, 0.8], 0.4), [0, 4]) * OnColumns(ArcCosine(1), [2])
+    + OnColumns(ArcCosine(0, [1.2, 0.9, 1.5]), [5, 1, 0]),
+    "columns-of-columns": OnColumns(
+        (OnColumns(RBF(0.8), [2]) + 0.4 * RBF([1.1, 1.3, 0.7])) ** 2, [5, 0, 3]
+    )
+    + WhiteKernel(0.1),
 }
 
 
@@ -222,6 +234,20 @@ def test_coincident_points(covariances, kernel, triangle, at, dtype):
     # arc-cosine: the angle between equal points is the square root of a rounding
     roundings = 3 / np.sqrt(np.finfo(dtype).eps)
     assert_close(case.values(), expected, roundings=roundings, dtype=dtype)
+    for derivatives in case.derivatives():
+        assert np.isfinite(derivatives).all()
+
+
+@pytest.mark.parametrize("periods", [0.25, 3.0, 1e6 + 0.25, 1e18])
+def test_phases_of_far_points(compiled, periods, dtype):
+    A, B = np.zeros((5, D)), np.zeros((7, D))
+    A[:, 0] = 2.0 * periods
+    kernel, W = ExpSineSquared(0.8, 2.0), np.ones((5, 7))
+    case = Covariances(compiled, kernel, A, B, W, dtype)
+    assert_close(case.values().max(), case.values().min(), roundings=0, dtype=dtype)
+    if periods < 1e18:  # where no digit of the phase is left
+        k = np.exp(-2.0 * (np.sin(np.pi * (periods % 1.0)) / 0.8) ** 2)
+        assert_close(case.values(), k, roundings=30 * periods + 30, dtype=dtype)
     for derivatives in case.derivatives():
         assert np.isfinite(derivatives).all()
 

@@ -7,6 +7,7 @@ from sklearn.gaussian_process.kernels import (
     RBF,
     ConstantKernel,
     DotProduct,
+    ExpSineSquared,
     Matern,
     RationalQuadratic,
     WhiteKernel,
@@ -14,7 +15,7 @@ from sklearn.gaussian_process.kernels import (
 
 from skswsgp._covariance.compile import compile_kernel
 from skswsgp._covariance.random_features import random_features, require_features
-from skswsgp.kernels import ArcCosine, Polynomial
+from skswsgp.kernels import ArcCosine, OnColumns, Polynomial
 
 N = 40_000
 KERNELS = [
@@ -31,6 +32,8 @@ KERNELS = [
     3.0 * RBF(0.5) + DotProduct(0.3),
     RBF(0.5) * DotProduct(0.3),
     Matern(1.0, nu=1.5) ** 2,
+    OnColumns(ExpSineSquared(0.8, 1.7), [1]) * OnColumns(RBF(0.9), [0]),
+    OnColumns(DotProduct(0.5) + Matern(0.7, nu=1.5), [1]) + OnColumns(RBF(), [0]),
 ]
 
 
@@ -43,6 +46,30 @@ def test_mean_product_is_the_kernel(kernel, rng):
     products = phi[:, None] * phi[None]
     error = products.std(axis=2) / np.sqrt(N)
     assert_allclose(products.mean(axis=2), kernel(X), atol=5 * error.max() + 1e-9)
+
+
+@pytest.mark.parametrize("length_scale", [0.1, 0.7, 2.0])
+def test_harmonics_of_a_periodic_kernel(length_scale, rng):
+    X = np.concatenate([rng.uniform(0.0, 5.0, size=(6, 1)), [[1e9]]])
+    kernel = ExpSineSquared(length_scale, periodicity=1.7)
+    struct = compile_kernel(kernel, 1, np.float64).struct
+    phi = random_features(struct, X, N, np.random.RandomState(0))
+    products = phi[:, None] * phi[None]
+    error = products.std(axis=2).max() / np.sqrt(N)
+    assert_allclose(products.mean(axis=2), kernel(X), atol=5 * error)
+
+
+def test_a_wave_of_a_tiny_length_scale_is_drawn(rng):
+    kernel = ExpSineSquared(1e-12, length_scale_bounds="fixed")
+    struct = compile_kernel(kernel, 1, np.float64).struct
+    phi = random_features(struct, rng.normal(size=(6, 1)), 5, np.random.RandomState(0))
+    assert np.isfinite(phi).all()
+
+
+def test_a_periodic_kernel_of_two_columns_has_no_draws():
+    struct = compile_kernel(RBF() + ExpSineSquared(), 2, np.float64).struct
+    with pytest.raises(ValueError, match=r"ExpSineSquared of 2 columns has no draws"):
+        require_features(struct)
 
 
 @pytest.mark.parametrize("kernel", KERNELS, ids=str)

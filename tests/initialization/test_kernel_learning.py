@@ -10,6 +10,7 @@ from sklearn.gaussian_process.kernels import (
     RBF,
     ConstantKernel,
     DotProduct,
+    ExpSineSquared,
     Matern,
     RationalQuadratic,
     WhiteKernel,
@@ -41,6 +42,7 @@ from skswsgp._neighbors import search
 from skswsgp._solvers.data import TrainingRows
 from skswsgp._solvers.tuning import Tuning
 from skswsgp.baselines import NearestNeighborGPRegressor
+from skswsgp.kernels import OnColumns
 
 TUNING = Tuning()
 
@@ -227,6 +229,34 @@ def test_prior_of_length_scales_follows_the_spread_of_X():
     np.testing.assert_allclose(np.sort(again), [1.0, *np.sqrt(2.0) * spread])
     linear = DotProduct(3.0)
     np.testing.assert_array_equal(params_in_units(linear, spread, varying), [3.0])
+
+
+def test_the_prior_of_a_period_is_in_the_units_of_the_user():
+    kernel = RBF(3.0) * ExpSineSquared(0.7, periodicity=12.0)
+    params = params_in_units(kernel, np.array([10.0]), np.array([True]))
+    np.testing.assert_allclose(params, [10.0, 0.7, 12.0])
+
+
+def test_the_prior_of_a_length_scale_follows_the_columns_that_it_divides():
+    spread, varying = np.array([10.0, 1e3, 1e6]), np.ones(3, bool)
+    kernel = OnColumns(RBF(3.0), [0])
+    np.testing.assert_allclose(params_in_units(kernel, spread, varying), [10.0])
+    kernel = OnColumns(RBF([1.0, 1.0]), [1, 0])
+    expected = np.full(2, np.sqrt(2.0) * 100.0)
+    np.testing.assert_allclose(params_in_units(kernel, spread, varying), expected)
+    varying[1] = False
+    np.testing.assert_allclose(params_in_units(kernel, spread, varying), [10.0, 10.0])
+
+
+@pytest.mark.parametrize("n_rows", [300, 2000])  # all at once, and in minibatches
+@pytest.mark.parametrize("start", [1.0, 1.003])
+def test_a_period_is_not_lost_among_many(n_rows, start, rng):
+    t = rng.uniform(0.0, 30.0, size=n_rows)
+    y = np.sin(2 * np.pi * t) + 0.5 * np.cos(6 * np.pi * t)
+    kernel = 1.0 * ExpSineSquared(1.0, start)
+    y += 0.3 * rng.normal(size=n_rows)
+    model = NearestNeighborGPRegressor(kernel, random_state=0).fit(t[:, None], y)
+    assert model.kernel_.k2.periodicity == pytest.approx(1.0, abs=2e-3)
 
 
 def test_prior_of_length_scales_ignores_constant_features():

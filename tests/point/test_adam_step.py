@@ -5,11 +5,16 @@ import pytest
 import reference
 from helpers import dense_gradients, make_problem
 from numpy.testing import assert_allclose, assert_array_equal
-from sklearn.gaussian_process.kernels import RBF, ConstantKernel
+from sklearn.gaussian_process.kernels import RBF, ConstantKernel, ExpSineSquared
 
 from skswsgp._compiled.threads import parallel_region
 from skswsgp._engine import cpu_adam as engine
-from skswsgp._point.adam_step import adam_step, bias_corrections, make_optimizer
+from skswsgp._point.adam_step import (
+    adam_step,
+    bias_corrections,
+    make_optimizer,
+    update_parameters,
+)
 
 RATE = 0.03
 
@@ -125,3 +130,15 @@ def test_update_equals_reference(full, parts, rng):
             # Where a gradient is near zero, its rounding decides on the step
             assert_allclose(actual[at].ravel(), expected, rtol=0, atol=1e-8)
     assert_allclose(model.inv_scale[0], 1 / model.params[:2], rtol=1e-15)
+
+
+def test_a_step_of_a_period_is_measured_in_turns_of_all_points(rng):
+    kernel = ExpSineSquared(0.9, periodicity=0.02) * RBF(1.3)
+    problem = make_problem(kernel, "gaussian", 1, full=False, rng=rng, D=1)
+    model, grads = problem.model, problem.local(n=1)
+    free, bounds = np.ones(3, bool), np.tile([-9.0, 9.0], (3, 1))
+    optimizer = make_optimizer(model, free, bounds, UNIT[:1])
+    before = np.log(model.params)
+    update_parameters(model, optimizer, grads, RATE)
+    moved = np.abs(np.log(model.params) - before)
+    assert_allclose(moved, RATE * np.array([1.0, 0.02 / np.ptp(model.Z), 1.0]))

@@ -11,7 +11,12 @@ import reference
 import sklearn
 from helpers import ADAM, make_problem
 from numpy.testing import assert_array_equal
-from sklearn.gaussian_process.kernels import RBF, ConstantKernel, DotProduct
+from sklearn.gaussian_process.kernels import (
+    RBF,
+    ConstantKernel,
+    DotProduct,
+    ExpSineSquared,
+)
 
 from skswsgp import SWSGPRegressor
 from skswsgp._compiled import threads
@@ -224,6 +229,7 @@ SUM = ConstantKernel(1.0) * DotProduct(1.0) + RBF(1.0)  # bias, variance, length
         ("kernel", SUM, 2, 1.06),
         ("kernel", DotProduct(0.0, "fixed"), 0, None),
         ("kernel", DotProduct(0.0, "fixed"), "Z", 0.06),
+        ("kernel", ExpSineSquared(1.0, 1.0), 1, 1.02),  # over some three periods
         ("euclidean", SHARED_METRIC, 1, None),
         ("euclidean", SUM, slice(0, 3), None),
         ("euclidean", SHARED_METRIC, "Z", 0.06),
