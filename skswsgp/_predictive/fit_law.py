@@ -74,8 +74,8 @@ def fit_law(residuals, around, together=False, earlier=None):
             freedom[q], coefficients[:, q] = nu, c
     scales = np.exp(log_scales(coefficients, logs))
     spread = np.quantile(scales, (0.05, 0.95), axis=0)
-    if np.isinf(freedom).all() and not coefficients.any():
-        sizes = None
+    if together and not coefficients[1:].any():
+        sizes = None  # a stream needs them for its next rows
     law = PredictiveLaw(freedom, coefficients, spread, sizes, None)
     process = np.sqrt(residuals.variance)
     return law, Observations(residuals.mean, process, scales, freedom)

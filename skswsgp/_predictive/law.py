@@ -30,7 +30,7 @@ class PredictiveLaw(NamedTuple):
     degrees_of_freedom: np.ndarray  # (Q,) infinite for a Gaussian
     coefficients: np.ndarray  # (3, Q) of 1, of the near and of the wide average
     scale_range: np.ndarray  # (2, Q) 5 and 95 % quantiles of s over training rows
-    sizes: ResidualSizes | None  # None where scales do not vary
+    sizes: ResidualSizes | None  # None where no scale varies
     density: LocalDensity | None  # None where near targets have no share
 
     def __repr__(self):
@@ -49,11 +49,11 @@ class PredictiveLaw(NamedTuple):
         """How many of the nearest points of a row the law looks at."""
         if self.density is not None:
             return min(NEIGHBORS, len(self.density.targets) - 1)
-        return 0 if self.sizes is None else NEAR
+        return NEAR if self.coefficients[1:].any() else 0
 
     def scales(self, lists):
         """Return the scales s (n, Q) at rows with lists (n, `n_near`) of points."""
-        if self.sizes is None:
+        if not self.coefficients[1:].any():
             shape = len(lists), len(self.degrees_of_freedom)
             return np.exp(np.broadcast_to(self.coefficients[0], shape))
         logs = self.sizes.logarithms(lists[:, :NEAR])

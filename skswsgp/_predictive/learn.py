@@ -25,7 +25,7 @@ from skswsgp._solvers.exact_mean import merge_sites
 from skswsgp._solvers.model import build_model, with_draws
 
 # Rows of which a solver that takes steps, and may read X from a file, shows the law
-MOST_ROWS = 50_000
+MOST_ROWS = 20_000
 
 
 def learn_law(solver, data, trained, exact, settings, earlier, rng):

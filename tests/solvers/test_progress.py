@@ -27,6 +27,7 @@ from skswsgp._engine.cpu import CpuEngine
 from skswsgp._initialization import statistics
 from skswsgp._neighbors import search
 from skswsgp._neighbors.lists import NeighborTracker, TrackedSearch
+from skswsgp._predictive import learn
 from skswsgp._solvers.adam import run_epoch
 from skswsgp._solvers.data import TrainingRows, center_rows, memory_budget
 from skswsgp._solvers.progress import FINAL_RATE, History, Schedule, steps_per_epoch
@@ -105,6 +106,7 @@ def test_taken_rows_refer_to_rows_of_X():
 def test_X_is_not_copied(monkeypatch, rng, held_out, weight):
     monkeypatch.setattr(statistics, "SPREAD_SAMPLE", 1000)
     monkeypatch.setattr(threads, "ROWS_AT_ONCE", 1000)
+    monkeypatch.setattr(learn, "MOST_ROWS", 1000)
     X = rng.standard_normal((60_000, 30))
     weights = np.ones(len(X))
     weights[::5] = weight
