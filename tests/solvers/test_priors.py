@@ -227,7 +227,7 @@ def test_full_covariance_gives_the_exact_gaussian_process(monkeypatch, rng):
     kernel = ConstantKernel(2.0, "fixed") * RBF(0.7, "fixed")
     model = SWSGPRegressor(
         kernel, inducing_points=X, n_neighbors=30, init="default", covariance="full",
-        noise_variance=1e-2, normalize_y=False, random_state=0,
+        noise_variance=1e-2, normalize_y=False, predictive="gaussian", random_state=0,
     ).fit(X, y)  # fmt: skip
     exact_model = GaussianProcessRegressor(kernel, alpha=1e-2, optimizer=None).fit(X, y)
     mean, std = model.predict(X_new, return_std=True)
