@@ -33,14 +33,12 @@ from skswsgp.kernels import ArcCosine, OnColumns, Polynomial
 
 KERNELS = (
     None,
-    RBF(),
-    2.0 * Matern(nu=1.5) + WhiteKernel(0.1),
+    OnColumns(1.0 * ExpSineSquared(0.8, 1.5) * RBF(3.0), [0]) + RBF(),
+    2.0 * OnColumns(Matern(nu=1.5), 0) + WhiteKernel(0.1),
     ConstantKernel(0.5, "fixed") * RationalQuadratic(),
     DotProduct() + RBF(0.5, (0.0, np.inf)),
     1.0 * ArcCosine(1),
     Polynomial(2) * RBF(),
-    OnColumns(1.0 * ExpSineSquared(0.8, 1.5) * RBF(3.0), [0]) + RBF(),
-    OnColumns(ConstantKernel(0.5) * Matern(nu=1.5), 0),
 )
 
 GROWING = "Polynomial", "ArcCosine", "DotProduct"  # kernels that X can make too large

@@ -16,6 +16,7 @@ from sklearn.gaussian_process.kernels import (
     DotProduct,
     ExpSineSquared,
     Matern,
+    PairwiseKernel,
     RationalQuadratic,
     WhiteKernel,
 )
@@ -29,6 +30,7 @@ SKLEARN_KERNELS = [
     *[Matern(SCALES, nu=nu) for nu in (0.5, 1.5, 2.5, math.inf)],
     Matern(1.4, nu=2.5),
     RationalQuadratic(length_scale=1.2, alpha=0.6),
+    ExpSineSquared(1.1, periodicity=0.7),
     DotProduct(0.9),
     DotProduct(0.9) ** 2,
     2.0 * RBF(SCALES) + WhiteKernel(0.3),
@@ -114,7 +116,7 @@ def test_arc_cosine_is_integral_over_neurons(order, x, z):
 def test_unknown_names_are_refused():
     """A kernel or likelihood without a reference raises an error."""
     x = np.zeros(2)
-    for kernel in (ExpSineSquared(), Matern(nu=3.5), ArcCosine(2, 1.0, 1.0)):
+    for kernel in (PairwiseKernel(), Matern(nu=3.5), ArcCosine(2, 1.0, 1.0)):
         with pytest.raises(ValueError, match="no reference"):
             reference.kernel_value(kernel, x, x)
     with pytest.raises(ValueError, match="no reference"):
