@@ -342,9 +342,12 @@ class _Scorer:
         self.name = name
 
     def __call__(self, estimator, X, y, sample_weight=None):
-        last = getattr(estimator, "steps", [(None, estimator)])[-1][1]
-        if hasattr(last, "predict_interval"):
-            X = X if last is estimator else estimator[:-1].transform(X)
+        last, rows = estimator, X
+        while hasattr(last, "steps"):
+            rows = last[:-1].transform(rows) if len(last.steps) > 1 else rows
+            last = last[-1]
+        if hasattr(last, "_crps"):
+            X = rows
             return -_SCORERS_OF_LAWS[self.name](last, X, y, sample_weight)
         mean, std = estimator.predict(X, return_std=True)
         return -_SCORERS[self.name](y, mean, std, sample_weight=sample_weight)

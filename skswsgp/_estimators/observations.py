@@ -138,7 +138,8 @@ class ObservationsMixin:
                 "a Gaussian law, as predictive='gaussian' asks for.",
                 stacklevel=callers_level(),
             )
-            return {}
+            law = None
+        law = earlier if law is None else law
         return {} if law is None else {"predictive_law_": law}
 
 

@@ -110,19 +110,24 @@ class Observations(NamedTuple):
         """
         low, high = self.near.range(q, probability)
         low, high = np.minimum(low, around_mean), np.maximum(high, around_mean)
+        weights = self.near.weights(q)
         for _ in range(BISECTIONS):
             middle = 0.5 * (low + high)
-            below = self.cdf(q, middle) < probability
+            below = self.cdf(q, middle, weights) < probability
             low, high = np.where(below, middle, low), np.where(below, high, middle)
         return 0.5 * (low + high)
 
-    def cdf(self, q, y):
-        """Return the probabilities (n,) of values below y (n,) of an output."""
+    def cdf(self, q, y, weights=None):
+        """Return the probabilities (n,) of values below y (n,) of an output.
+
+        `weights` are those of near targets, if they have been computed.
+        """
         z = (y - self.mean[:, q]) / self.scale[:, q]
         share, below = self.share(q), student.cdf(z, self.degrees_of_freedom[q])
         if share == 0.0:
             return below
-        return (1.0 - share) * below + share * self.near.cdf(q, y)
+        weights = self.near.weights(q) if weights is None else weights
+        return (1.0 - share) * below + share * self.near.cdf(q, y, weights)
 
     def deviation(self):
         """Return the roots (n, Q) of the expected squares of y - mean."""
@@ -163,7 +168,8 @@ class Observations(NamedTuple):
         x = self.mean[:, q, None] + self.scale[:, q, None] * t
         x = np.hstack([x, *self.near.nodes(q), y[:, None]])
         x.sort(axis=1)
-        below = np.stack([self.cdf(q, column) for column in x.T], axis=1)
+        weights = self.near.weights(q)
+        below = np.stack([self.cdf(q, column, weights) for column in x.T], axis=1)
         left, right = below**2, (1.0 - below) ** 2
         heights = np.where(
             x[:, 1:] <= y[:, None],

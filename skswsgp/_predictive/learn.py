@@ -24,7 +24,8 @@ from skswsgp._predictive.residuals import (
 from skswsgp._solvers.exact_mean import merge_sites
 from skswsgp._solvers.model import build_model, with_draws
 
-# Rows of which a solver that takes steps, and may read X from a file, shows the law
+# Rows that the law of a solver that takes steps is learned from. Such a solver may read
+# X from a file, which would not fit in memory.
 MOST_ROWS = 20_000
 
 
@@ -43,48 +44,52 @@ def learn_law(solver, data, trained, exact, settings, earlier, rng):
     Z = trained["inducing_points_"]
     group = point_of_each_row(Z, X) if solver.exact_means else None
     lone = len(X) < 2 or (group is not None and len(Z) < 2)
-    if lone or settings.neighbor_metric == "random":  # of which near rows do not know
-        return None
+    if lone or settings.neighbor_metric == "random":
+        return None  # kriging from near rows does not show the errors of random ones
     likelihood = settings.likelihood, settings.n_latent
     model, center = build_model(trained, likelihood, settings.dtype)
 
     def nearest(rows, k):
         return nearest_points(model, rows, center, k, settings.n_jobs)
 
-    around = find_neighborhoods(X, Z, nearest)
+    around = find_neighborhoods(X, Z, nearest, group)
     noise = np.reshape(trained["noise_variance_"], (1, -1)) / weight[:, None]
     noise = noise.astype(np.float64)  # (n, Q)
     if group is None:
         residuals = residuals_of_model(data, noise, trained, settings)
         require_finite(residuals.standardised)
-        return fit_law(residuals, around, earlier=earlier)[0]
-    points = Points(Z, *merge_sites(1.0 / noise, y / noise, group, len(Z)), group)
-    residuals = residuals_at_points(points, y, noise, trained, exact, settings)
+        return fit_law(residuals, around, earlier, stream=not settings.decay)[0]
+    beta = solver.engine.model.kl_weight
+    sites = 1.0 / (beta * noise), y / (beta * noise)
+    points = Points(Z, *merge_sites(*sites, group, len(Z)), group)
+    rows = points, y, noise, beta
+    residuals = residuals_at_points(*rows, trained, exact, settings)
     require_finite(residuals.standardised)
-    law, observations = fit_law(residuals, around, together=True)
+    law, observations = fit_law(residuals, around)
     if around is None:
         return law
     scales = length_scales(trained["kernel_"], Z.shape[1], feature_spread(Z, rng))
     errors = np.empty_like(points.targets)
-    errors[group] = points.targets[group] - residuals.mean
+    errors[group] = y - residuals.mean
     places = (X, y), (Z, points.targets, errors, scales)
     return add_near_targets(law, observations, *places, around, rng)
 
 
-def residuals_at_points(points, y, noise, trained, exact, settings):
+def residuals_at_points(points, y, noise, beta, trained, exact, settings):
     """Return the `Residuals` of rows whose distinct inputs are the inducing points."""
     kernel, M = trained["kernel_"], len(points.Z)
-    H = min(trained["n_neighbors_predict_"], M - 1)
+    most = settings.tuning.most_neighbors
+    H = min(trained["n_neighbors_predict_"], most, M - 1)
     device = "cuda" if settings.device == "cuda" else "cpu"
     options = max_threads(settings.n_jobs, M), "auto", device
     mean, variance = predictions_from_others(points, kernel, H, options)
     if exact.standardised is None:
-        return residuals_from_neighbors(points, y, noise, mean, variance)
+        return residuals_from_neighbors(points, y, noise, mean, variance, beta)
     alpha = trained["alpha_"].reshape(M, -1)
     scale = np.atleast_1d(trained["local_variance_scale_"])
     means = ExactMeans(alpha, scale, exact.held_out, exact.standardised)
     prior = kernel.diag(points.Z)
-    return residuals_of_exact_means(points, y, noise, variance, prior, means)
+    return residuals_of_exact_means(points, y, noise, variance, prior, means, beta)
 
 
 def residuals_of_model(data, noise, trained, settings):

@@ -40,19 +40,18 @@ class ResidualSizes(NamedTuple):
         nothing = np.zeros((len(near), 1, self.sums.shape[1])), np.zeros((len(near), 1))
         return self._logarithms(near, nothing, nothing)
 
-    def without(self, near, left_out, lists):
-        """Return `logarithms` at training rows as if some rows had been left out.
+    def without_own(self, near, own, sizes, lists):
+        """Return `logarithms` at training rows as if each had been left out.
 
-        `left_out` says which for each row, and `lists` (M, WIDE) are the nearest points
-        of each point.
+        `own` (n,) are the points to which the rows belong, and `sizes` (n, Q) their
+        |z|. `lists` (M, WIDE) are the nearest points of each point.
         """
         parts = []
-        own, sizes, counts = left_out
         for rows in row_blocks(len(near), ROWS_IN_BLOCK):
             here = near[rows] == own[rows, None]
             inside = (lists[near[rows]] == own[rows, None, None]).any(axis=2)
-            size, count = sizes[rows, None, :], counts[rows, None]
-            taken = [(each[:, :, None] * size, each * count) for each in (here, inside)]
+            size = sizes[rows, None, :]
+            taken = [(each[:, :, None] * size, each) for each in (here, inside)]
             parts.append(self._logarithms(near[rows], *taken))
         return np.concatenate(parts)
 
@@ -64,14 +63,6 @@ class ResidualSizes(NamedTuple):
         narrow = (sums + PRIOR_ROWS) / (counts + PRIOR_ROWS)
         wide = ((wide_sums + PRIOR_ROWS) / (wide_counts + PRIOR_ROWS)).mean(axis=1)
         return np.log(np.stack([narrow, wide], axis=1))
-
-
-class LeftOut(NamedTuple):
-    """The rows of a point that are left out together with each of n rows."""
-
-    own: np.ndarray  # (n,) the point
-    sums: np.ndarray  # (n, Q) sums of their |z|
-    counts: np.ndarray  # (n,)
 
 
 def measure_sizes(sizes, own, lists, earlier=None):

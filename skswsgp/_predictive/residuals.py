@@ -1,16 +1,22 @@
 """Residuals of training rows from predictions that do not know them.
 
-Where every distinct row is an inducing point, the function at a point is predicted from
-all other points: by kriging from the H nearest of them, or, where alpha solves (K + N)
-alpha = t, by all. With v the variance of that prediction, its mean is
+Where every distinct row is an inducing point, the others predict the function at a
+point, with mean mu and variance v: by kriging from the H nearest of them or, where
+alpha solves (K + N) alpha = t, by all. The latter's mean is
 
     t_i - alpha_i (v + N_i)
 
-(Rasmussen and Williams, 2006, eq. 5.12), so no system has to be solved anew. Rows at
-the same point leave together: copies of a row would vouch for it. Otherwise a row is
-taken out of q(f_i), whose variance is F_i + s_i with the first part the same for all q:
+(Rasmussen and Williams, 2006, eq. 5.12), so no system has to be solved anew. Other rows
+at the same point, of precision p and mean target t', make that
 
-    mu' = mu - s (y - mu) / (noise - s)        v' = F + s noise / (noise - s).
+    v' = 1 / (1 / v + p)        mu' = v' (mu / v + p t').
+
+Otherwise a row is taken out of q(f_i), whose variance is F_i + s_i with the first part
+the same for all q:
+
+    mu' = mu - s (y - mu) / (noise - s).
+
+Residuals are standardised by the deviation that a prediction has, noise included.
 """
 
 from typing import NamedTuple
@@ -22,7 +28,8 @@ from skswsgp._initialization.neighbor_likelihood import NeighborProcess, neighbo
 from skswsgp._neighbors.lists import without_own
 from skswsgp._solvers.exact_mean import exact_variance
 
-MOST_LEVERAGE = 0.9  # of the noise variance that the variance s of a row may reach
+ROUNDING = 1e-9  # of a sum of precisions, relative
+MOST_LEVERAGE = 0.5  # share of a row in its own mean that is taken out of it
 
 
 class Residuals(NamedTuple):
@@ -51,16 +58,25 @@ class ExactMeans(NamedTuple):
     standardised: np.ndarray  # (k, Q) errors there in units of predicted deviations
 
 
-def residuals_from_neighbors(points, y, noise, mean, variance):
+def residuals_from_neighbors(points, y, noise, mean, variance, beta=1.0):
     """Return the `Residuals` of rows y (n, Q), whose noise variances are (n, Q).
 
-    `mean` and `variance` (M, Q) are those of f at each of the `Points` from others.
+    `mean` and `variance` (M, Q) are those of f at each of the `Points` from others, for
+    which noise counts `beta` times.
     """
-    mean, variance = mean[points.group], variance[points.group] + noise
+    group, precision = points.group, 1.0 / (beta * noise)
+    rest = 1.0 / points.noise[group] - precision  # of other rows at the same point
+    alone = rest <= ROUNDING * precision
+    rest[alone] = 0.0
+    sums = (points.targets / points.noise)[group] - precision * y
+    sums[alone] = 0.0
+    elsewhere = 1.0 / np.maximum(variance[group], np.finfo(float).tiny)
+    mean = (elsewhere * mean[group] + sums) / (elsewhere + rest)
+    variance = 1.0 / (elsewhere + rest) + noise
     return Residuals(mean, variance, (y - mean) / np.sqrt(variance))
 
 
-def residuals_of_exact_means(points, y, noise, variance, prior, exact):
+def residuals_of_exact_means(points, y, noise, variance, prior, exact, beta=1.0):
     """Return the `Residuals` of rows from the `ExactMeans` of all other points.
 
     Arguments are those of `residuals_from_neighbors`, and `prior` (M,) is the variance
@@ -73,7 +89,7 @@ def residuals_of_exact_means(points, y, noise, variance, prior, exact):
     level = np.abs(exact.standardised).mean(axis=0)
     level /= np.maximum(at_points[exact.held_out].mean(axis=0), np.finfo(float).tiny)
     mean = points.targets - level * exact.alpha * total
-    return residuals_from_neighbors(points, y, noise, mean, variance)
+    return residuals_from_neighbors(points, y, noise, mean, variance, beta)
 
 
 def predictions_from_others(points, kernel, H, options):
@@ -99,10 +115,11 @@ def predictions_from_others(points, kernel, H, options):
 def residuals_of_posterior(y, noise, mean, variance, prior_part):
     """Return the `Residuals` of rows (n, Q) that are taken out of q(f).
 
-    `mean` and `variance` are those of q(f), and `prior_part` (n, Q) is F.
+    `mean` and `variance` are those of q(f), and `prior_part` (n, Q) is F. Where s is
+    more than half the noise, S is not that of the optimum for such a row, or hardly
+    known; the residual is doubled there.
     """
-    s = np.clip(variance - prior_part, 0.0, MOST_LEVERAGE * noise)
-    left = noise - s
-    variance = prior_part + s * noise / left + noise
-    mean = mean - s * (y - mean) / left
+    leverage = np.clip((variance - prior_part) / noise, 0.0, MOST_LEVERAGE)
+    variance = variance + noise
+    mean = y - (y - mean) / (1.0 - leverage)
     return Residuals(mean, variance, (y - mean) / np.sqrt(variance))

@@ -15,6 +15,8 @@ from skswsgp._compiled.special import gaussian_log_density
 
 LEAST_FREEDOM = 3.0  # degrees of freedom, below which deviations say little
 MOST_FREEDOM = 200.0  # from which the law is taken for a Gaussian
+MOST_FACTOR = 30.0  # of a scale, at mean features; and most power of a feature
+MOST_POWER = 3.0
 # Prior standard deviations of the coefficients: of the first, which makes all scales
 # larger or smaller, and of the others, by which the scale follows a feature.
 LEVEL_PRIOR, SLOPE_PRIOR = 0.3, 0.5
@@ -96,7 +98,9 @@ def fit(z, features):
         slope = -0.5 * freedom * by_freedom.sum() - 1.0 / (FREEDOM_PRIOR * freedom)
         return value / n, np.append(by_c, slope) / n
 
-    bounds = [(None, None)] * p + [np.log((LEAST_FREEDOM, MOST_FREEDOM))]
+    level = (-np.log(MOST_FACTOR), np.log(MOST_FACTOR))
+    bounds = [level] + [(-MOST_POWER, MOST_POWER)] * (p - 1)
+    bounds += [np.log((LEAST_FREEDOM, MOST_FREEDOM))]
     start = np.append(np.zeros(p), np.log(6.0))
     found = minimize(loss, start, jac=True, bounds=bounds, method="L-BFGS-B").x
     freedom = np.exp(found[-1])

@@ -5,9 +5,12 @@ import pickle
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.gaussian_process.kernels import RBF, ConstantKernel, ExpSineSquared
+from sklearn.pipeline import make_pipeline
 
 from skswsgp import SWSGPRegressor
 from skswsgp._estimators import observations
+from skswsgp.kernels import OnColumns
 from skswsgp.metrics import get_scorer, interval_score
 
 NOISES = {
@@ -251,3 +254,67 @@ def test_few_rows_have_finite_laws(n):
     assert np.isfinite(lower).all()
     assert (lower < upper).all()
     assert np.isfinite(model.log_predictive_density(X, y)).all()
+
+
+@pytest.mark.parametrize(
+    ("kernel", "columns"),
+    [
+        (ExpSineSquared(1.0, 24.0, periodicity_bounds="fixed"), "hours"),
+        (OnColumns(RBF(), [0]), "few values"),
+    ],
+    ids=["hours", "few values"],
+)
+def test_rows_of_equal_covariance_do_not_vouch_for_themselves(kernel, columns):
+    rng = np.random.default_rng(0)
+    X = rng.choice(800, size=(600, 1), replace=False).astype(float)
+    if columns == "few values":
+        X = np.column_stack([rng.integers(0, 40, 600) / 8.0, rng.normal(size=600)])
+    y = np.sin(2 * np.pi * X[:, 0] / 24) + 0.3 * rng.normal(size=600)
+    model = SWSGPRegressor(ConstantKernel() * kernel, random_state=0)
+    lower, upper = model.fit(X[:500], y[:500]).predict_interval(X[500:])
+    assert np.mean((lower <= y[500:]) & (y[500:] <= upper)) > 0.88
+
+
+def test_rows_of_few_distinct_values_know_their_value():
+    held = []
+    for seed in range(4):
+        rng = np.random.default_rng(seed)
+        X = rng.integers(0, 16, size=(900, 1)).astype(float)
+        y = rng.normal(size=16)[X[:, 0].astype(int)] + 0.1 * rng.normal(size=900)
+        model = SWSGPRegressor(random_state=0).fit(X[:700], y[:700])
+        lower, upper = model.predict_interval(X[700:])
+        held.append(np.mean((lower <= y[700:]) & (y[700:] <= upper)))
+    assert 0.92 < np.mean(held) < 0.985
+
+
+@pytest.mark.parametrize("n", [2, 50, 900])
+def test_constant_targets_have_a_positive_deviation(n):
+    X = np.random.default_rng(0).normal(size=(n, 2))
+    _, std = (
+        SWSGPRegressor(random_state=0)
+        .fit(X, np.full(n, 3.0))
+        .predict(X, return_std=True)
+    )
+    assert (std > 1e-7).all()
+
+
+def test_chunks_of_one_row_keep_the_law():
+    X, y = make_rows("growing", 1001)
+    model = SWSGPRegressor(n_inducing=100, random_state=0)
+    for part in (slice(0, 1000), slice(1000, 1001)):
+        model.partial_fit(X[part], y[part])
+    assert model.predictive_law_.sizes.counts.sum() == 1000
+
+
+def test_scorers_find_the_law_at_the_end_of_pipelines(models):
+    X, y = make_rows("growing", 300, seed=1)
+    model = models["growing", "auto"]
+    for name in ("neg_log_density", "neg_crps", "neg_interval_score"):
+        expected = get_scorer(name)(model, X, y)
+        for pipeline in (
+            make_pipeline(model),
+            make_pipeline("passthrough", make_pipeline("passthrough", model)),
+        ):
+            assert get_scorer(name)(pipeline, X, y) == expected
+    expected = -model.log_predictive_density(X, y).mean()
+    assert get_scorer("neg_log_density")(model, X, y) == pytest.approx(-expected)

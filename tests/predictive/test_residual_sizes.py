@@ -9,7 +9,6 @@ from skswsgp._predictive.residual_sizes import (
     NEAR,
     PRIOR_ROWS,
     WIDE,
-    LeftOut,
     measure_sizes,
 )
 
@@ -60,9 +59,8 @@ def test_averages_without_a_row_are_those_of_a_fit_without_it(places):
     X, Z, sizes = places
     around = find_neighborhoods(X, Z, nearest_to(Z))
     measured = measure_sizes(sizes, around.own, around.wide)
-    left_out = LeftOut(around.own, sizes, np.ones(len(X)))
     near = around_each(around, measured.counts[around.own] == 1)
-    found = measured.without(near, left_out, around.wide)
+    found = measured.without_own(near, around.own, sizes, around.wide)
     # the unit is the average of all rows, this one included
     unit = sizes.mean(axis=0)
     for i in (0, 17, 123):
