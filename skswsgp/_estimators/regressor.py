@@ -210,8 +210,9 @@ class SWSGPRegressor(ObservationsMixin, MultiOutputMixin, RegressorMixin, BaseSW
         y_samples : ndarray of shape (n_samples_X, n_samples) or \
                 (n_samples_X, n_outputs, n_samples)
             The functions of `sample_f` with independent noise, in the units of y, for
-            observations whose weight is the mean of the training rows. Each value
-            follows the law of observations. Outputs are independent of each other.
+            observations whose weight is the mean of the training rows. The law of
+            observations acts on each row by its own, so paths are not smooth where it
+            is not Gaussian. Outputs are independent of each other.
             Other rows or another number of draws get other noise for the same
             `random_state`.
         """

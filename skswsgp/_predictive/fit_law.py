@@ -19,6 +19,7 @@ from skswsgp._predictive.residual_sizes import NEAR, WIDE, measure_sizes
 from skswsgp._solvers.data import memory_budget
 
 LEAST_ROWS = 30  # of which a law is learned; fewer know neither widths nor tails
+LEAST_ERROR = 1e-3  # standardised, below which errors are those of rounding
 ERRORS = 2.0  # standard errors of its gain by which a richer law must be likelier
 SCORED_ROWS = 2000  # rows whose distributions are integrated and inverted
 LEAST_POINTS = NEAR + 2  # inducing points from which scales may vary
@@ -51,7 +52,7 @@ def fit_law(residuals, around, earlier=None, stream=False):
     """Return the `PredictiveLaw` of training rows, and `Observations` at them.
 
     `around` are `Neighborhoods` or None. `earlier` is the law of rows before these, or
-    None. Of a `stream` sizes are kept for its next rows.
+    None, and stays where rows are few. Of a `stream` sizes are kept for its next rows.
     """
     z = residuals.standardised  # (n, Q)
     sizes, logs = None, np.zeros((len(z), 2, z.shape[1]))
@@ -61,11 +62,15 @@ def fit_law(residuals, around, earlier=None, stream=False):
         near = around_each(around, sizes.counts[around.own] == 1.0)
         logs = sizes.without_own(near, around.own, np.abs(z), around.wide)
     freedom, coefficients = np.full(z.shape[1], np.inf), np.zeros((3, z.shape[1]))
-    for q in range(z.shape[1]):
+    few = earlier is not None and len(z) < LEAST_ROWS
+    if few:
+        freedom, coefficients = earlier.degrees_of_freedom, earlier.coefficients
+    for q in () if few else range(z.shape[1]):
         features = np.column_stack([np.ones(len(z)), logs[:, :, q]])
         c, nu = student.fit(z[:, q], features)
         gains = student.log_density(z[:, q], features @ c, nu)
-        if is_better(gains - student.log_density(z[:, q], 0.0, np.inf), len(c) + 1):
+        gains -= student.log_density(z[:, q], 0.0, np.inf)
+        if has_errors(z[:, q]) and is_better(gains, len(c) + 1):
             freedom[q], coefficients[:, q] = nu, c
     scales = np.exp(log_scales(coefficients, logs))
     spread = np.quantile(scales, (0.05, 0.95), axis=0)
@@ -88,13 +93,10 @@ def add_near_targets(law, observations, rows, points, around, rng):
     (X, y), (Z, *kinds, length_scales) = rows, points
     Q, chosen = y.shape[1], rng.permutation(len(y))[:FITTED_ROWS]
     lists = without_own(around.lists, around.own)[chosen]
-    distances = distances_to(X[chosen], Z, lists, length_scales)
+    distances, tenth = distances_to(X[chosen], Z, lists, length_scales)
     before, y = observations.at(chosen), y[chosen]
-    density, shape, is_residual = (
-        before.log_density(y),
-        np.ones((3, Q)),
-        np.zeros(Q, bool),
-    )
+    density = before.log_density(y)
+    shape, is_residual = np.ones((3, Q)), np.zeros(Q, dtype=bool)
     near = np.empty((*lists.shape, Q))
     for q in range(Q):
         usual = np.exp(np.log(before.scale[:, q]).mean())
@@ -104,19 +106,22 @@ def add_near_targets(law, observations, rows, points, around, rng):
             fits.append((*fit_local_density(*values, distances, usual), values[2]))
         is_residual[q] = fits[1][1] < fits[0][1]
         shape[:, q], _, near[:, :, q] = fits[int(is_residual[q])]
-    after = before._replace(near=NearTargets(near, distances, *shape))
+    mixture = NearTargets(near, distances, np.ones(len(y)), *shape)
+    after = before._replace(near=mixture)
     likelier, few = after.log_density(y) - density, slice(0, SCORED_ROWS)
     before, after, y = before.at(few), after.at(few), y[few]
     closer = before.crps(y) - after.crps(y)
     narrower = before.interval_score(y) - after.interval_score(y)
     for q in range(Q):
         better = is_better(likelier[:, q], 3) and is_better(closer[:, q], 0)
+        better &= has_errors(observations.errors(rows[1])[:, q])
         if not (better and narrower[:, q].mean() >= 0.0):
             shape[0, q] = 0.0
     if not shape[0].any():
         return law
     targets = np.where(is_residual, kinds[1], kinds[0])
-    found = LocalDensity(targets, is_residual, length_scales, *shape)
+    usual = np.quantile(tenth, 0.95)
+    found = LocalDensity(targets, is_residual, length_scales, *shape, usual)
     return law._replace(density=found)
 
 
@@ -127,6 +132,14 @@ def around_each(around, gone):
     there.
     """
     return without_own(around.lists, np.where(gone, around.own, -1))[:, :NEAR]
+
+
+def has_errors(z):
+    """Return whether standardised errors z (n,) are more than rounding.
+
+    They are not where y is constant, whose noise is the least that a fit allows.
+    """
+    return bool(np.abs(z).max() > LEAST_ERROR)
 
 
 def is_better(gains, n_parameters):

@@ -79,6 +79,10 @@ class Observations(NamedTuple):
         """The scale (n, Q) of the Student-t distribution."""
         return self.process * self.factor
 
+    def errors(self, y):
+        """Return the errors (n, Q) of the means of y, in deviations of the process."""
+        return (y - self.mean) / self.process
+
     def log_density(self, y):
         """Return the log density (n, Q) of y (n, Q)."""
         out = np.empty(y.shape)
@@ -86,8 +90,8 @@ class Observations(NamedTuple):
             scale = self.scale[:, q]
             z = (y[:, q] - self.mean[:, q]) / scale
             out[:, q] = student.log_density(z, 0.0, freedom) - np.log(scale)
-            share = self.share(q)
-            if share > 0.0:
+            if self.mixes(q):
+                share = self.share(q)
                 local = np.log(share) + self.near.log_density(q, y[:, q])
                 out[:, q] = np.logaddexp(np.log1p(-share) + out[:, q], local)
         return out
@@ -99,7 +103,7 @@ class Observations(NamedTuple):
             for p, probability in enumerate(probabilities):
                 t = student.quantile(probability, freedom)
                 out[:, q, p] = self.mean[:, q] + self.scale[:, q] * t
-                if self.share(q) > 0.0:
+                if self.mixes(q):
                     out[:, q, p] = self._quantile(q, probability, out[:, q, p])
         return out
 
@@ -123,9 +127,10 @@ class Observations(NamedTuple):
         `weights` are those of near targets, if they have been computed.
         """
         z = (y - self.mean[:, q]) / self.scale[:, q]
-        share, below = self.share(q), student.cdf(z, self.degrees_of_freedom[q])
-        if share == 0.0:
+        below = student.cdf(z, self.degrees_of_freedom[q])
+        if not self.mixes(q):
             return below
+        share = self.share(q)
         weights = self.near.weights(q) if weights is None else weights
         return (1.0 - share) * below + share * self.near.cdf(q, y, weights)
 
@@ -134,17 +139,16 @@ class Observations(NamedTuple):
         squares = self.scale**2
         for q, freedom in enumerate(self.degrees_of_freedom):
             squares[:, q] *= student.deviation(freedom) ** 2
-            share = self.share(q)
-            if share > 0.0:
+            if self.mixes(q):
                 local = self.near.square(q, self.mean[:, q])
-                squares[:, q] += share * (local - squares[:, q])
+                squares[:, q] += self.share(q) * (local - squares[:, q])
         return np.sqrt(squares)
 
     def crps(self, y):
         """Return the continuous ranked probability score (n, Q) of y (n, Q)."""
         out = np.empty(y.shape)
         for q, freedom in enumerate(self.degrees_of_freedom):
-            if self.share(q) > 0.0:
+            if self.mixes(q):
                 for rows in row_blocks(len(y), ROWS_IN_BLOCK):
                     out[rows, q] = self.at(rows)._integrated_crps(q, y[rows, q])
                 continue
@@ -204,13 +208,16 @@ class Observations(NamedTuple):
             errors[:, q] *= student.draw_roots(freedom, rng, errors[:, q].shape)
         values = self.mean[:, :, None] + errors
         for q in range(values.shape[1]):
-            share = self.share(q)
-            if share > 0.0:
-                local = rng.random(values[:, q].shape) < share
+            if self.mixes(q):
+                local = rng.random(values[:, q].shape) < self.share(q)[:, None]
                 near = self.near.draw(q, rng, values.shape[2])
                 values[:, q] = np.where(local, near, values[:, q])
         return values
 
+    def mixes(self, q):
+        """Return whether near targets have a share of the density of an output."""
+        return self.near is not None and self.near.share[q] > 0.0
+
     def share(self, q):
-        """Return the share of near targets in the density of an output."""
-        return 0.0 if self.near is None else float(self.near.share[q])
+        """Return the share (n,) of near targets in the density of an output, or 0."""
+        return self.near.share[q] * self.near.fade if self.mixes(q) else 0.0

@@ -85,7 +85,7 @@ def residuals_of_exact_means(points, y, noise, variance, prior, exact, beta=1.0)
     """
     variance = exact_variance(variance, prior[:, None], exact.scale)
     total = variance + points.noise
-    at_points = np.abs(exact.alpha) * np.sqrt(total)
+    at_points = np.abs(exact.alpha) * total / np.sqrt(variance + points.noise / beta)
     level = np.abs(exact.standardised).mean(axis=0)
     level /= np.maximum(at_points[exact.held_out].mean(axis=0), np.finfo(float).tiny)
     mean = points.targets - level * exact.alpha * total

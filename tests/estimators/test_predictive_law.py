@@ -298,12 +298,15 @@ def test_constant_targets_have_a_positive_deviation(n):
     assert (std > 1e-7).all()
 
 
-def test_chunks_of_one_row_keep_the_law():
-    X, y = make_rows("growing", 1001)
+def test_short_chunks_keep_the_law():
+    X, y = make_rows("growing", 1021)
     model = SWSGPRegressor(n_inducing=100, random_state=0)
-    for part in (slice(0, 1000), slice(1000, 1001)):
-        model.partial_fit(X[part], y[part])
-    assert model.predictive_law_.sizes.counts.sum() == 1000
+    laws = []
+    for part in (slice(0, 1000), slice(1000, 1020), slice(1020, 1021)):
+        laws.append(model.partial_fit(X[part], y[part]).predictive_law_)
+    assert [law.sizes.counts.sum() for law in laws] == [1000, 1020, 1020]
+    for law in laws[1:]:
+        assert_array_equal(law.coefficients, laws[0].coefficients)
 
 
 def test_scorers_find_the_law_at_the_end_of_pipelines(models):
@@ -318,3 +321,13 @@ def test_scorers_find_the_law_at_the_end_of_pipelines(models):
             assert get_scorer(name)(pipeline, X, y) == expected
     expected = -model.log_predictive_density(X, y).mean()
     assert get_scorer("neg_log_density")(model, X, y) == pytest.approx(-expected)
+
+
+def test_near_targets_lose_their_share_far_from_the_data(models):
+    far = np.array([[500.0, 500.0]])
+    std = [
+        models["two levels", law].predict(far, return_std=True)[1]
+        for law in ("auto", "gaussian")
+    ]
+    low, high = models["two levels", "auto"].predictive_law_.scale_range[:, 0]
+    assert 0.9 * low < std[0] / std[1] < 1.1 * high
