@@ -25,8 +25,8 @@ from skswsgp import SWSGPClassifier, SWSGPRegressor
 from skswsgp.baselines import NearestNeighborGPRegressor
 from skswsgp.metrics import (
     expected_calibration_error,
+    get_scorer,
     interval_coverage,
-    mean_negative_log_density,
 )
 
 try:
@@ -97,12 +97,12 @@ def regression(make, X, y, train, test, now):
         rmse = root_mean_squared_error(y[test], model.predict(X[test]))
         return rmse, np.nan, np.nan, seconds
     mean, std = model.predict(X[test], return_std=True)
-    return (
-        root_mean_squared_error(y[test], mean),
-        mean_negative_log_density(y[test], mean, std),
-        interval_coverage(y[test], mean, std),
-        seconds,
-    )
+    density = get_scorer("neg_log_density")(model, X[test], y[test])
+    coverage = interval_coverage(y[test], mean, std)
+    if hasattr(model, "predict_interval"):  # peers are Gaussian
+        lower, upper = model.predict_interval(X[test])
+        coverage = np.mean((lower <= y[test]) & (y[test] <= upper))
+    return root_mean_squared_error(y[test], mean), -density, coverage, seconds
 
 
 def classification(make, X, y, train, test, now):
