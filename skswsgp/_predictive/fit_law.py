@@ -16,10 +16,10 @@ from skswsgp._predictive.local_density import (
     fit_local_density,
 )
 from skswsgp._predictive.residual_sizes import NEAR, WIDE, measure_sizes
+from skswsgp._predictive.residuals import LEAST_ERROR
 from skswsgp._solvers.data import memory_budget
 
 LEAST_ROWS = 30  # of which a law is learned; fewer know neither widths nor tails
-LEAST_ERROR = 1e-3  # standardised, below which errors are those of rounding
 ERRORS = 2.0  # standard errors of its gain by which a richer law must be likelier
 SCORED_ROWS = 2000  # rows whose distributions are integrated and inverted
 LEAST_POINTS = NEAR + 2  # inducing points from which scales may vary
@@ -66,11 +66,13 @@ def fit_law(residuals, around, earlier=None, stream=False):
     if few:
         freedom, coefficients = earlier.degrees_of_freedom, earlier.coefficients
     for q in () if few else range(z.shape[1]):
+        if not has_errors(z[:, q]):
+            continue
         features = np.column_stack([np.ones(len(z)), logs[:, :, q]])
         c, nu = student.fit(z[:, q], features)
         gains = student.log_density(z[:, q], features @ c, nu)
         gains -= student.log_density(z[:, q], 0.0, np.inf)
-        if has_errors(z[:, q]) and is_better(gains, len(c) + 1):
+        if is_better(gains, len(c) + 1):
             freedom[q], coefficients[:, q] = nu, c
     scales = np.exp(log_scales(coefficients, logs))
     spread = np.quantile(scales, (0.05, 0.95), axis=0)

@@ -28,6 +28,8 @@ from skswsgp._initialization.neighbor_likelihood import NeighborProcess, neighbo
 from skswsgp._neighbors.lists import without_own
 from skswsgp._solvers.exact_mean import exact_variance
 
+LEAST_ERROR = 1e-3  # standardised, below which errors may be those of rounding
+MOST_LEVEL = 3.0  # factor by which few held-out points may change residuals
 ROUNDING = 1e-9  # of a sum of precisions, relative
 MOST_LEVERAGE = 0.5  # share of a row in its own mean that is taken out of it
 
@@ -87,7 +89,8 @@ def residuals_of_exact_means(points, y, noise, variance, prior, exact, beta=1.0)
     total = variance + points.noise
     at_points = np.abs(exact.alpha) * total / np.sqrt(variance + points.noise / beta)
     level = np.abs(exact.standardised).mean(axis=0)
-    level /= np.maximum(at_points[exact.held_out].mean(axis=0), np.finfo(float).tiny)
+    level /= np.maximum(at_points[exact.held_out].mean(axis=0), LEAST_ERROR)
+    level = np.clip(level, 1.0 / MOST_LEVEL, MOST_LEVEL)
     mean = points.targets - level * exact.alpha * total
     return residuals_from_neighbors(points, y, noise, mean, variance, beta)
 

@@ -152,7 +152,9 @@ def test_auto_knows_how_much_there_is_to_do(
 
     monkeypatch.setattr(select, "choose_device", choose)
     X = rng.normal(size=(40, 2))
-    model = SWSGPRegressor(**small_fit, **options).fit(X, X[:, 0])
+    model = SWSGPRegressor(predictive="gaussian", **small_fit, **options).fit(
+        X, X[:, 0]
+    )
     model.predict(X[:30])
     model.lower_bound(X[:20], X[:20, 0])
     counts = [points, 30, 20]
