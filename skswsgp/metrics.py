@@ -1,12 +1,15 @@
 """Scores that measure how far the uncertainty of predictions can be trusted."""
 
-import math
 from numbers import Integral, Real
 
 import numpy as np
-from scipy.special import ndtr, ndtri
+from scipy.special import ndtri
 from sklearn.preprocessing import LabelEncoder
 from sklearn.utils import check_array, check_consistent_length, column_or_1d
+
+from skswsgp._compiled.special import gaussian_log_density
+from skswsgp._predictive import student
+from skswsgp._predictive.law import interval_scores
 
 __all__ = [
     "crps",
@@ -70,7 +73,7 @@ def mean_negative_log_density(y_true, y_mean, y_std, sample_weight=None):
     """
     y_true, y_mean, y_std = _check_gaussian(y_true, y_mean, y_std)
     z = (y_true - y_mean) / y_std
-    density = 0.5 * math.log(2.0 * math.pi) + np.log(y_std) + 0.5 * z**2
+    density = -gaussian_log_density(z**2, 2.0 * np.log(y_std))
     return _mean_over_samples(density, sample_weight)
 
 
@@ -174,9 +177,7 @@ def crps(y_true, y_mean, y_std, sample_weight=None):
     0.209
     """
     y_true, y_mean, y_std = _check_gaussian(y_true, y_mean, y_std)
-    z = (y_true - y_mean) / y_std
-    density = np.exp(-0.5 * z**2) / math.sqrt(2.0 * math.pi)
-    score = z * (2.0 * ndtr(z) - 1.0) + 2.0 * density - 1.0 / math.sqrt(math.pi)
+    score = student.crps((y_true - y_mean) / y_std, np.inf)
     return _mean_over_samples(y_std * score, sample_weight)
 
 
@@ -226,9 +227,8 @@ def interval_score(y_true, lower, upper, level=0.95, sample_weight=None):
         raise ValueError(
             f"lower is above upper in row {row}: expected lower <= upper; swap them."
         )
-    outside = np.maximum(lower - y_true, 0.0) + np.maximum(y_true - upper, 0.0)
-    score = upper - lower + 2.0 / (1.0 - level) * outside
-    return _mean_over_samples(score, sample_weight)
+    scores = interval_scores(y_true, lower, upper, level)
+    return _mean_over_samples(scores, sample_weight)
 
 
 def pinball(y_true, y_quantiles, q, sample_weight=None):

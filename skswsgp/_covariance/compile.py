@@ -139,7 +139,7 @@ class _Walk:
     def __init__(self, kernel, n_features):
         self.operations, self.slots, self._n_params = [], [], 0
         self._n_features = n_features
-        # those that the present kernel reads; not known where only slots are asked for
+        # the columns that the present kernel reads; None where only slots are needed
         self._columns = None if n_features is None else np.arange(n_features)
         self._visit(kernel, "")
 

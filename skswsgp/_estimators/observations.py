@@ -133,9 +133,11 @@ class ObservationsMixin:
         except (KeyboardInterrupt, FloatingPointError) as error:
             ended = isinstance(error, KeyboardInterrupt)
             why = "was interrupted" if ended else "met NaN or infinity"
+            kept = "a Gaussian law, as predictive='gaussian' asks for"
+            kept = kept if earlier is None else "the law of the chunks before"
             warnings.warn(
                 f"the search for the law of observations {why}: the model is kept with "
-                "a Gaussian law, as predictive='gaussian' asks for.",
+                f"{kept}.",
                 stacklevel=callers_level(),
             )
             law = None

@@ -19,8 +19,8 @@ from skswsgp._predictive.residual_sizes import NEAR, WIDE, measure_sizes
 from skswsgp._predictive.residuals import LEAST_ERROR
 from skswsgp._solvers.data import memory_budget
 
-LEAST_ROWS = 30  # of which a law is learned; fewer know neither widths nor tails
-ERRORS = 2.0  # standard errors of its gain by which a richer law must be likelier
+LEAST_ROWS = 30  # rows that a law needs: fewer show neither widths nor tails
+ERRORS = 2.0  # standard errors by which the mean gain of a richer law must exceed zero
 SCORED_ROWS = 2000  # rows whose distributions are integrated and inverted
 LEAST_POINTS = NEAR + 2  # inducing points from which scales may vary
 
@@ -130,8 +130,8 @@ def add_near_targets(law, observations, rows, points, around, rng):
 def around_each(around, gone):
     """Return the nearest points (n, NEAR) of each row, as if it had been left out.
 
-    `gone` (n,) says whether no row would belong to its point then, which would not be
-    there.
+    `gone` (n,) says whether the row is the only one of its point, which would not be
+    an inducing point without it.
     """
     return without_own(around.lists, np.where(gone, around.own, -1))[:, :NEAR]
 

@@ -65,6 +65,12 @@ def log_scales(coefficients, logarithms):
     return coefficients[0] + np.sum(coefficients[1:] * logarithms, axis=1)
 
 
+def interval_scores(y, lower, upper, level):
+    """Return Winkler's score of each interval, of the shape of y."""
+    outside = np.maximum(lower - y, 0.0) + np.maximum(y - upper, 0.0)
+    return upper - lower + 2.0 / (1.0 - level) * outside
+
+
 class Observations(NamedTuple):
     """The law at n rows, for Q outputs."""
 
@@ -159,8 +165,7 @@ class Observations(NamedTuple):
     def interval_score(self, y):
         """Return Winkler's score (n, Q) of the central intervals of 95 %."""
         lower, upper = np.moveaxis(self.quantiles(np.array([0.025, 0.975])), -1, 0)
-        outside = np.maximum(lower - y, 0.0) + np.maximum(y - upper, 0.0)
-        return upper - lower + 40.0 * outside
+        return interval_scores(y, lower, upper, 0.95)
 
     def _integrated_crps(self, q, y):
         """Return the integral (n,) of (F(x) - [x >= y])^2 by the trapezoidal rule.

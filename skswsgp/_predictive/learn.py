@@ -32,9 +32,9 @@ MOST_ROWS = 20_000
 def learn_law(solver, data, trained, exact, settings, earlier, rng):
     """Return the `PredictiveLaw` of the rows that train, or None for one row.
 
-    `trained` are the fitted attributes, and `exact` is the `ExactFit`. Rows before
-    these, of which a stream has the `earlier` law, count as well. Copies of a row count
-    as one, as they do for the noise.
+    `trained` are the fitted attributes, and `exact` is the `ExactFit`. In a stream,
+    `earlier` is the law of the chunks before, or None; its sizes of residuals are added
+    to those of this chunk. Copies of a row count as one, as they do for the noise.
     """
     if data.n_rows > MOST_ROWS and not solver.finds_optimum:
         data = data.take(np.sort(rng.permutation(data.n_rows)[:MOST_ROWS]))
