@@ -240,9 +240,10 @@ def pinball(y_true, y_quantiles, q, sample_weight=None):
     ----------
     y_true : array-like of shape (n_samples,) or (n_samples, n_outputs)
         Targets.
-    y_quantiles : array-like of shape (n_samples[, n_outputs], n_quantiles)
-        Quantiles, as `predict_quantiles` returns them.
-    q : array-like of shape (n_quantiles,)
+    y_quantiles : array-like of shape (n_samples[, n_outputs][, n_quantiles])
+        Quantiles, as `predict_quantiles` returns them: without the last axis for a
+        number q.
+    q : float or array-like of shape (n_quantiles,)
         Levels of the quantiles, between 0 and 1.
     sample_weight : array-like of shape (n_samples,), default=None
         Weights of the samples. None gives equal weights.
@@ -273,7 +274,8 @@ def pinball(y_true, y_quantiles, q, sample_weight=None):
     >>> pinball([1.0, 3.0], [[1.0, 2.0], [1.0, 2.0]], [0.5, 0.75])
     0.5
     """
-    y_true, q = _check_floats(y_true, "y_true"), np.atleast_1d(_check_floats(q, "q"))
+    y_true, one = _check_floats(y_true, "y_true"), np.ndim(q) == 0
+    q = _check_floats([q] if one else q, "q")
     y_quantiles = check_array(
         y_quantiles,
         ensure_2d=False,
@@ -286,6 +288,7 @@ def pinball(y_true, y_quantiles, q, sample_weight=None):
             f"q={q.tolist()}: expected levels between 0 and 1; pass those of "
             "predict_quantiles."
         )
+    y_quantiles = y_quantiles[..., None] if one else y_quantiles
     if y_quantiles.shape != (*y_true.shape, len(q)):
         raise ValueError(
             f"y_quantiles has shape {y_quantiles.shape}: expected "

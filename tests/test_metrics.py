@@ -317,6 +317,7 @@ def test_pinball_of_one_level_is_that_of_scikit_learn(gaussian, rng):
     y_true, quantiles, _ = gaussian
     weight = rng.uniform(size=len(y_true))
     ours = pinball(y_true, quantiles[..., None], [0.3], weight)
+    assert pinball(y_true, quantiles, 0.3, weight) == ours
     theirs = mean_pinball_loss(y_true, quantiles, alpha=0.3, sample_weight=weight)
     assert ours == pytest.approx(theirs)
 

@@ -95,11 +95,12 @@ class BaseSWSGP(
     }
 
     @abstractmethod
-    def _encode_targets(self, y, sample_weight, fitted):
-        """Return (targets (N, Q) or (N, 1), attributes they depend on).
+    def _learn_targets(self, X, y, sample_weight, rng):
+        """Return the fitted attributes that the targets need, from training rows."""
 
-        `fitted` holds the attributes of an earlier fit that must be kept, or nothing.
-        """
+    @abstractmethod
+    def _encode_targets(self, y, attributes):
+        """Return targets (N, Q) or (N, 1) for the attributes of `_learn_targets`."""
 
     @abstractmethod
     def _likelihood_of(self, attributes):
@@ -176,7 +177,11 @@ class BaseSWSGP(
         rng = check_random_state(self.random_state)
         reset = not fitted
         X, y, weight, rows = self._validate_training(X, y, sample_weight, reset)
-        targets, attributes = self._encode_targets(y, weight, fitted)
+        learned = fitted
+        if not fitted:
+            used = X if rows is None else X[rows]
+            learned = self._learn_targets(used, y, weight, rng)
+        targets, attributes = self._encode_targets(y, learned), dict(learned)
         data = TrainingRows(X, targets.astype(self.dtype, copy=False), weight, rows)
         settings = self._settings(attributes, data, solver_class, streaming)
         held_out = self._validation_data(X_val, y_val, attributes)
@@ -299,7 +304,7 @@ class BaseSWSGP(
             )
         checks = {"reset": False} | self._target_checks
         X_val, y_val = compat.validate(self, X_val, y_val, **checks)
-        targets, _ = self._encode_targets(y_val, None, attributes)
+        targets = self._encode_targets(y_val, attributes)
         weight = np.ones(len(X_val), dtype=self.dtype)
         return TrainingRows(X_val, targets.astype(self.dtype, copy=False), weight)
 

@@ -157,12 +157,13 @@ class SWSGPClassifier(ClassifierMixin, BaseSWSGP):
         best = self.predict_proba(X, n_neighbors=n_neighbors).argmax(axis=1)
         return self.classes_[best]
 
-    def _encode_targets(self, y, sample_weight, fitted):
-        present = distinct_labels(y)
+    def _learn_targets(self, X, y, sample_weight, rng):
         announced = getattr(self, "_announced_classes", None)
-        classes = fitted.get("classes_", announced)
-        if classes is None:
-            classes = present
+        return {"classes_": distinct_labels(y) if announced is None else announced}
+
+    def _encode_targets(self, y, attributes):
+        present, classes = distinct_labels(y), attributes["classes_"]
+        announced = getattr(self, "_announced_classes", None)
         if announced is not None and not np.array_equal(announced, classes):
             raise ValueError(
                 f"classes={list(map(str, announced))} differ from the "
@@ -178,10 +179,8 @@ class SWSGPClassifier(ClassifierMixin, BaseSWSGP):
                 f"y holds the label {unknown[0]}: expected one of "
                 f"{', '.join(map(str, classes))}, the classes of the first fit."
             )
-        labels = np.searchsorted(classes, y)
-        attributes = {"classes_": classes}
         record = self._record_of(len(classes))
-        return record.encode(labels, len(classes)), attributes
+        return record.encode(np.searchsorted(classes, y), len(classes))
 
     def _record_of(self, n_classes):
         """Return the record of the likelihood for so many classes."""

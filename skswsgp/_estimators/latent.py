@@ -208,7 +208,7 @@ class LatentFunctionsMixin:
         check_is_fitted(self, "inducing_points_")
         self._validate_params()
         X, y, weight, rows = self._validate_training(X, y, sample_weight, reset=False)
-        targets, _ = self._encode_targets(y, None, vars(self))
+        targets = self._encode_targets(y, vars(self))
         model, center = self._fitted_model()
         targets = targets.astype(self.dtype, copy=False)
         weight = weight.astype(self.dtype)

@@ -60,8 +60,7 @@ class ObservationsMixin:
         """
         q = _require_probabilities(q, "q", "[0.1, 0.5, 0.9] for three quantiles")
         quantiles = self._observations(X, n_neighbors).quantiles(q.ravel())
-        quantiles *= np.reshape(self.y_scale_, (-1, 1))
-        quantiles += np.reshape(self.y_mean_, (-1, 1))
+        quantiles = self._target_scale(vars(self)).restore(quantiles)
         return self._without_axis(quantiles if q.ndim else quantiles[:, :, 0])
 
     def log_predictive_density(self, X, y, *, n_neighbors=None):
@@ -81,17 +80,17 @@ class ObservationsMixin:
         density : ndarray of the shape of y
             Log density of each value by itself, in nats, in the units of y.
         """
-        observations, y = self._observations_of(X, y, n_neighbors)
-        density = observations.log_density(y) - np.log(self.y_scale_)
+        observations, y, scale = self._observations_of(X, y, n_neighbors)
+        density = observations.log_density(scale.standardise(y)) + scale.log_slope(y)
         return self._without_axis(density)
 
     def _crps(self, X, y):
         """Return the ranked probability score of y, of its shape and in its units."""
-        observations, y = self._observations_of(X, y)
-        return self._without_axis(observations.crps(y) * self.y_scale_)
+        observations, y, scale = self._observations_of(X, y)
+        return self._without_axis(observations.crps(y, scale))
 
     def _observations_of(self, X, y, n_neighbors=None):
-        """Return the `Observations` at rows of X and standardised y (n, Q)."""
+        """Return the `Observations` at rows of X, y (n, Q), and the `TargetScale`."""
         observations = self._observations(X, n_neighbors)
         y, mean = np.asarray(as_numbers(y), dtype=np.float64), observations.mean
         expected = self._without_axis(mean).shape
@@ -100,8 +99,7 @@ class ObservationsMixin:
                 f"y has shape {y.shape}: expected {expected}, a value for each row "
                 "of X and each output of the fit; reshape y."
             )
-        y = (y.reshape(mean.shape) - self.y_mean_) / self.y_scale_
-        return observations, y
+        return observations, y.reshape(mean.shape), self._target_scale(vars(self))
 
     def _observations(self, X, n_neighbors=None):
         """Return the `Observations` at rows of X, for standardised y."""

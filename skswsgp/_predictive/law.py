@@ -15,6 +15,7 @@ from skswsgp._compiled.threads import row_blocks
 from skswsgp._predictive import student
 from skswsgp._predictive.local_density import NEIGHBORS, LocalDensity, NearTargets
 from skswsgp._predictive.residual_sizes import NEAR, ResidualSizes
+from skswsgp._predictive.target_scale import STANDARD
 
 CRPS_LEVELS = ndtr(np.linspace(-4.0, 4.0, 41))  # probabilities of nodes of an integral
 ROWS_IN_BLOCK = 1000  # rows whose nodes are in memory at once
@@ -150,16 +151,22 @@ class Observations(NamedTuple):
                 squares[:, q] += self.share(q) * (local - squares[:, q])
         return np.sqrt(squares)
 
-    def crps(self, y):
-        """Return the continuous ranked probability score (n, Q) of y (n, Q)."""
-        out = np.empty(y.shape)
+    def crps(self, y, scale=STANDARD):
+        """Return the continuous ranked probability score (n, Q) of y (n, Q).
+
+        y and the score are in the units of `scale`.
+        """
+        out, t = np.empty(y.shape), scale.standardise(y)
         for q, freedom in enumerate(self.degrees_of_freedom):
-            if self.mixes(q):
+            output = scale.of_output(q)
+            if self.mixes(q) or output.transform is not None:
                 for rows in row_blocks(len(y), ROWS_IN_BLOCK):
-                    out[rows, q] = self.at(rows)._integrated_crps(q, y[rows, q])
+                    out[rows, q] = self.at(rows)._integrated_crps(q, t[rows, q], output)
+                # what lies between y and the least value that the law allows
+                out[:, q] += np.abs(y[:, q] - output.restore(t[:, [q]])[:, 0])
                 continue
-            z = (y[:, q] - self.mean[:, q]) / self.scale[:, q]
-            out[:, q] = self.scale[:, q] * student.crps(z, freedom)
+            z = (t[:, q] - self.mean[:, q]) / self.scale[:, q]
+            out[:, q] = output.factor * self.scale[:, q] * student.crps(z, freedom)
         return out
 
     def interval_score(self, y):
@@ -167,17 +174,19 @@ class Observations(NamedTuple):
         lower, upper = np.moveaxis(self.quantiles(np.array([0.025, 0.975])), -1, 0)
         return interval_scores(y, lower, upper, 0.95)
 
-    def _integrated_crps(self, q, y):
+    def _integrated_crps(self, q, y, scale):
         """Return the integral (n,) of (F(x) - [x >= y])^2 by the trapezoidal rule.
 
-        The nodes are quantiles of the law around the mean, near targets, points beside
-        them, and y, where the integrand jumps.
+        y is standardised, and the integral is over the units of `scale`. The nodes are
+        quantiles of the law around the mean, near targets, points beside them, and y,
+        where the integrand jumps.
         """
         t = student.quantile(CRPS_LEVELS, self.degrees_of_freedom[q])
         x = self.mean[:, q, None] + self.scale[:, q, None] * t
-        x = np.hstack([x, *self.near.nodes(q), y[:, None]])
+        near = self.near.nodes(q) if self.mixes(q) else []
+        x = np.hstack([x, *near, y[:, None]])
         x.sort(axis=1)
-        weights = self.near.weights(q)
+        weights = self.near.weights(q) if self.mixes(q) else None
         below = np.stack([self.cdf(q, column, weights) for column in x.T], axis=1)
         left, right = below**2, (1.0 - below) ** 2
         heights = np.where(
@@ -185,7 +194,7 @@ class Observations(NamedTuple):
             left[:, 1:] + left[:, :-1],
             right[:, 1:] + right[:, :-1],
         )
-        return 0.5 * np.sum(heights * np.diff(x, axis=1), axis=1)
+        return 0.5 * np.sum(heights * np.diff(scale.restore(x), axis=1), axis=1)
 
     def at(self, rows):
         """Return the law at some of the rows."""

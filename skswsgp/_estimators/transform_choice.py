@@ -1,0 +1,40 @@
+"""The choice of a transformation of y by held-out rows."""
+
+import warnings
+
+import numpy as np
+
+MOST_ROWS = 2000  # rows of a trial fit, which takes seconds, and rows held out
+HELD_OUT = 1 / 3  # of few rows
+LEAST_ROWS = 30  # rows held out: fewer do not tell a transformation from chance
+ERRORS = 2.0  # standard errors by which the mean gain of a transformation must exceed 0
+
+
+def choose_transform(estimator, X, y, sample_weight, rng):
+    """Return "log", "yeo-johnson" or None for an estimator with `y_transform="auto"`.
+
+    A copy of the estimator is fitted with each of them to some rows, and the log
+    density of other rows, in the units of y, decides.
+    """
+    order = rng.permutation(len(y))
+    held_out = min(int(HELD_OUT * len(y)), MOST_ROWS)
+    if held_out < LEAST_ROWS:
+        return None
+    test, train = order[:held_out], order[held_out : held_out + MOST_ROWS]
+    seed = int(rng.randint(2**31))
+    names = ["yeo-johnson", "log"] if (y > 0.0).all() else ["yeo-johnson"]
+    densities = {}
+    for name in [None, *names]:
+        params = estimator.get_params(deep=False)
+        params |= {"y_transform": name, "random_state": seed, "verbose": 0}
+        trial = type(estimator)(**params | {"warm_start": False})
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # the fit to all rows repeats them
+            trial.fit(X[train], y[train], sample_weight[train])
+        density = trial.log_predictive_density(X[test], y[test])
+        densities[name] = density.reshape(held_out, -1).sum(axis=1)
+    weight = sample_weight[test] / sample_weight[test].mean()
+    gains = {name: weight * (densities[name] - densities[None]) for name in names}
+    best = max(names, key=lambda name: gains[name].mean())
+    error = gains[best].std() / np.sqrt(held_out)
+    return best if gains[best].mean() > ERRORS * error else None

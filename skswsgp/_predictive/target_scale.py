@@ -1,0 +1,160 @@
+"""From targets in the caller's units to standardised targets, and back.
+
+A target y is transformed by an increasing function T, and then standardised:
+
+    t = (T(y) - offset) / factor.
+
+The process and the law of observations live on t. Quantiles of y are those of t, mapped
+back, and densities of y get the slope of t by y.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from scipy.optimize import minimize_scalar
+from scipy.special import boxcox1p, inv_boxcox1p
+
+LEAST_POWER, MOST_POWER = 0.0, 2.0  # between them Yeo-Johnson's T maps onto all numbers
+NODES = 40  # Gauss-Hermite nodes of moments behind a transformation
+
+
+class Logarithm(NamedTuple):
+    """T(y) = log y, for positive targets."""
+
+    def forward(self, y):
+        """Return T(y), of the shape of y; minus infinity where y is not positive."""
+        return np.log(y, out=np.full(np.shape(y), -np.inf), where=np.asarray(y) > 0.0)
+
+    def inverse(self, t):
+        """Return the y for which T(y) = t."""
+        return np.exp(t)
+
+    def log_slope(self, y):
+        """Return the logarithm of dT / dy; minus infinity where y is not positive."""
+        return -np.log(np.where(y > 0.0, y, np.inf))
+
+    def of_output(self, q):
+        """Return the transformation of an output."""
+        return self
+
+
+class YeoJohnson(NamedTuple):
+    """Powers of 1 + |y / unit|, for targets of any sign [1]_.
+
+    With x = y / unit, T(y) = ((1 + x)^power - 1) / power for x >= 0, and otherwise
+    -((1 - x)^(2 - power) - 1) / (2 - power). Arrays have an entry for each output.
+
+    .. [1] Yeo, I.-K. and Johnson, R. A. (2000). A new family of power transformations
+       to improve normality or symmetry. Biometrika 87, 954-959.
+    """
+
+    unit: np.ndarray  # (Q,) root mean square of training targets
+    power: np.ndarray  # (Q,) from 0, a logarithm of large y, through 1, which is linear
+
+    def forward(self, y):
+        """Return T(y) for y (n, Q)."""
+        x = y / self.unit
+        return np.copysign(boxcox1p(np.abs(x), self._powers(x)), x)
+
+    def inverse(self, t):
+        """Return the y (n, Q) for which T(y) = t."""
+        x = np.copysign(inv_boxcox1p(np.abs(t), self._powers(t)), t)
+        return x * self.unit
+
+    def log_slope(self, y):
+        """Return the logarithm (n, Q) of dT / dy."""
+        x = y / self.unit
+        return (self._powers(x) - 1.0) * np.log1p(np.abs(x)) - np.log(self.unit)
+
+    def of_output(self, q):
+        """Return the transformation of an output, for any number of columns."""
+        return YeoJohnson(self.unit[[q]], self.power[[q]])
+
+    def _powers(self, x):
+        """Return the power of 1 + |x| for each value."""
+        return np.where(x < 0.0, 2.0 - self.power, self.power)
+
+
+def fit_transform(name, y, weight):
+    """Return the transformation of a name for targets y (n, Q) with weights (n,)."""
+    if name == "log":
+        return Logarithm()
+    largest = np.abs(y).max(axis=0)
+    largest = np.where(largest > 0.0, largest, 1.0)  # whose square may overflow
+    unit = largest * np.sqrt(np.average((y / largest) ** 2, axis=0, weights=weight))
+    unit = np.where(unit > 0.0, unit, 1.0)
+    powers = [_best_power(x, weight) for x in (y / unit).T]
+    return YeoJohnson(unit, np.array(powers))
+
+
+def _best_power(x, weight):
+    """Return the power that makes x (n,), once transformed, likeliest as a Gaussian."""
+    if np.ptp(x) == 0.0:
+        return 1.0
+
+    def loss(power):
+        transform = YeoJohnson(np.ones(1), np.array([power]))
+        t = transform.forward(x[:, None])[:, 0]
+        center = np.average(t, weights=weight)
+        spread = np.average((t - center) ** 2, weights=weight)
+        slopes = transform.log_slope(x[:, None])[:, 0]
+        return 0.5 * np.log(spread) - np.average(slopes, weights=weight)
+
+    bounds = LEAST_POWER, MOST_POWER
+    return minimize_scalar(loss, bounds=bounds, method="bounded").x
+
+
+class TargetScale(NamedTuple):
+    """How targets in the caller's units and standardised targets are related."""
+
+    offset: np.ndarray  # (Q,) or a number
+    factor: np.ndarray  # (Q,) or a number
+    transform: Logarithm | YeoJohnson | None
+
+    def standardise(self, y):
+        """Return t (n, Q) for y (n, Q)."""
+        t = y if self.transform is None else self.transform.forward(y)
+        return (t - self.offset) / self.factor
+
+    def restore(self, t):
+        """Return y for t (n, Q) or (n, Q, k), of its shape."""
+        if t.ndim == 3:
+            columns = np.moveaxis(t, 2, 0).reshape(-1, t.shape[1])
+            y = self.restore(columns).reshape(t.shape[2], *t.shape[:2])
+            return np.moveaxis(y, 0, 2)
+        t = self.offset + self.factor * t
+        return t if self.transform is None else self.transform.inverse(t)
+
+    def log_slope(self, y):
+        """Return the logarithm (n, Q) of dt / dy."""
+        slope = -np.log(self.factor)
+        return slope if self.transform is None else slope + self.transform.log_slope(y)
+
+    def of_output(self, q):
+        """Return the scale of an output, for arrays of any number of columns."""
+        transform = self.transform and self.transform.of_output(q)
+        both = self.offset, self.factor
+        numbers = (value if np.ndim(value) == 0 else value[q] for value in both)
+        return TargetScale(*numbers, transform)
+
+    def moments(self, mean, deviation):
+        """Return mean and deviation (n, Q) of y for those of t.
+
+        Behind a transformation they are those of a Gaussian t, by Gauss-Hermite
+        quadrature: heavier tails may have no moments behind a logarithm.
+        """
+        if self.transform is None:
+            return self.restore(mean), deviation * self.factor
+        nodes, weights = np.polynomial.hermite_e.hermegauss(NODES)
+        weights /= weights.sum()
+        y_mean, y_square = np.zeros(mean.shape), np.zeros(mean.shape)
+        center = self.restore(mean)  # squares of large y would lose digits without it
+        for node, weight in zip(nodes, weights, strict=True):
+            excess = self.restore(mean + deviation * node) - center
+            y_mean += weight * excess
+            y_square += weight * excess**2
+        variance = np.maximum(y_square - y_mean**2, 0.0)
+        return center + y_mean, np.sqrt(variance)
+
+
+STANDARD = TargetScale(0.0, 1.0, None)  # of targets that are standardised already

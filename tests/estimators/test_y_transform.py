@@ -1,0 +1,165 @@
+"""Regressors whose process lives on a transformed target."""
+
+import pickle
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.base import clone
+
+from skswsgp import SWSGPRegressor
+from skswsgp.metrics import get_scorer, interval_score, pinball
+
+TRANSFORMS = ["log", "yeo-johnson"]
+
+
+def make_prices(n=600, seed=0):
+    """Return X (n, 3) in [0, 1] and positive targets with multiplicative noise."""
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(size=(n, 3))
+    log_price = 2 * np.sin(5 * X[:, 0]) + X[:, 1] + 0.3 * rng.normal(size=n)
+    return X, 1000 * np.exp(log_price)
+
+
+X, Y = make_prices()
+X_NEW, Y_NEW = make_prices(400, seed=1)
+
+
+@pytest.fixture(scope="module")
+def models():
+    names = [None, *TRANSFORMS]
+    return {
+        name: SWSGPRegressor(y_transform=name, random_state=0).fit(X, Y)
+        for name in names
+    }
+
+
+@pytest.mark.parametrize("name", TRANSFORMS)
+def test_skewed_targets_are_predicted_better(name, models):
+    plain, model = models[None], models[name]
+    scores = [interval_score(Y_NEW, *m.predict_interval(X_NEW)) for m in (plain, model)]
+    assert scores[1] < 0.95 * scores[0]
+    densities = [m.log_predictive_density(X_NEW, Y_NEW).mean() for m in (plain, model)]
+    assert densities[1] > densities[0] + 0.05
+    assert model.score(X_NEW, Y_NEW) > plain.score(X_NEW, Y_NEW) - 0.02
+
+
+def test_intervals_of_a_logarithm_are_positive_and_hold_their_share(models):
+    lower, upper = models["log"].predict_interval(X_NEW)
+    assert lower.min() > 0.0
+    assert 0.92 < np.mean((lower <= Y_NEW) & (Y_NEW <= upper)) < 0.98
+
+
+@pytest.mark.parametrize("name", TRANSFORMS)
+def test_densities_are_slopes_of_the_quantiles(name, models):
+    p, step = 0.3, 1e-5
+    ends = models[name].predict_quantiles(X_NEW[:5], [p - step, p, p + step])
+    density = 2 * step / (ends[:, 2] - ends[:, 0])
+    logs = models[name].log_predictive_density(X_NEW[:5], ends[:, 1])
+    assert_allclose(np.exp(logs), density, rtol=1e-3)
+
+
+@pytest.mark.parametrize("name", TRANSFORMS)
+def test_ranked_probability_scores_are_means_of_pinball_losses(name, models):
+    probabilities = (np.arange(400) + 0.5) / 400
+    quantiles = models[name].predict_quantiles(X_NEW, probabilities)
+    loss = pinball(Y_NEW, quantiles, probabilities)
+    crps = -get_scorer("neg_crps")(models[name], X_NEW, Y_NEW)
+    assert_allclose(crps, 2 * loss, rtol=0.01)
+
+
+@pytest.mark.parametrize("name", TRANSFORMS)
+def test_samples_agree_with_moments_and_quantiles(name, models):
+    mean, std = models[name].predict(X_NEW, return_std=True)
+    assert_array_equal(mean, models[name].predict(X_NEW))
+    samples = models[name].sample_y(X_NEW, 500)
+    assert_allclose(np.mean(samples.mean(axis=1) / mean), 1.0, atol=0.02)
+    assert_allclose(np.mean(samples.std(axis=1) / std), 1.0, atol=0.05)
+    tenth = models[name].predict_quantiles(X_NEW, 0.1)
+    assert_allclose(np.mean(samples < tenth[:, None]), 0.1, atol=0.01)
+
+
+def test_the_logarithm_is_that_of_a_fit_to_logarithms(models):
+    other = SWSGPRegressor(random_state=0).fit(X, np.log(Y))
+    expected = np.exp(other.predict_quantiles(X_NEW, 0.8))
+    assert_allclose(models["log"].predict_quantiles(X_NEW, 0.8), expected, rtol=1e-6)
+    slope = other.log_predictive_density(X_NEW, np.log(Y_NEW)) - np.log(Y_NEW)
+    logs = models["log"].log_predictive_density(X_NEW, Y_NEW)
+    assert_allclose(logs, slope, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", TRANSFORMS)
+def test_units_of_y_do_not_matter(name, models):
+    scaled = SWSGPRegressor(y_transform=name, random_state=0).fit(X, 1e-6 * Y)
+    for one, other in zip(
+        scaled.predict(X_NEW, return_std=True),
+        models[name].predict(X_NEW, return_std=True),
+        strict=True,
+    ):
+        assert_allclose(1e6 * one, other, rtol=1e-3)
+
+
+def test_auto_takes_a_transformation_only_where_rows_are_likelier():
+    params = {"y_transform": "auto", "random_state": 0}
+    assert SWSGPRegressor(**params).fit(X, Y).y_transform_ is not None
+    even = np.sin(5 * X[:, 0]) + 0.2 * np.random.default_rng(0).normal(size=len(X))
+    assert SWSGPRegressor(**params).fit(X, even).y_transform_ is None
+    few = SWSGPRegressor(**params).fit(X[:40], Y[:40])
+    assert few.y_transform_ is None
+
+
+def test_several_outputs_have_a_power_each():
+    both = np.column_stack([Y, -Y])
+    model = SWSGPRegressor(y_transform="yeo-johnson", random_state=0).fit(X, both)
+    power = model.y_transform_.power
+    assert_allclose(power[1], 2.0 - power[0], atol=1e-3)
+    lower, upper = model.predict_interval(X_NEW)
+    assert_allclose(lower[:, 0], -upper[:, 1], rtol=0.02, atol=0.02 * Y.std())
+    assert model.log_predictive_density(X_NEW, np.column_stack([Y_NEW, -Y_NEW])).shape
+
+
+def test_a_stream_keeps_the_transformation_of_its_first_chunk():
+    model = SWSGPRegressor(y_transform="yeo-johnson", n_inducing=50, random_state=0)
+    first = model.partial_fit(X[:300], Y[:300]).y_transform_
+    second = model.partial_fit(X[300:], 2 * Y[300:]).y_transform_
+    assert_array_equal(first.power, second.power)
+    assert_array_equal(first.unit, second.unit)
+
+
+def test_fits_are_pickled_cloned_and_refitted(models):
+    again = pickle.loads(pickle.dumps(models["yeo-johnson"]))
+    assert_array_equal(again.predict(X_NEW), models["yeo-johnson"].predict(X_NEW))
+    assert clone(again).y_transform == "yeo-johnson"
+    plain = again.set_params(y_transform=None).fit(X, Y)
+    assert plain.y_transform_ is None
+    assert_array_equal(plain.predict(X_NEW), models[None].predict(X_NEW))
+
+
+def test_values_that_a_logarithm_does_not_have_are_impossible(models):
+    y = np.array([-1.0, 0.0])
+    logs = models["log"].log_predictive_density(X_NEW[:2], y)
+    assert_array_equal(logs, -np.inf)
+    near = -get_scorer("neg_crps")(models["log"], X_NEW[:2], y)
+    far = -get_scorer("neg_crps")(models["log"], X_NEW[:2], y - 5000.0)
+    assert_allclose(far - near, 5000.0)
+
+
+def test_a_logarithm_of_what_is_not_positive_is_refused():
+    message = r"y has 1 values that are not positive, such as -3.*'yeo-johnson'"
+    with pytest.raises(ValueError, match=message):
+        SWSGPRegressor(y_transform="log").fit(X[:50], np.append(Y[:49], -3.0))
+
+
+def test_covariances_of_transformed_targets_are_refused(models):
+    with pytest.raises(ValueError, match="use sample_y, or return_std=True"):
+        models["log"].predict(X_NEW, return_cov=True)
+
+
+def test_held_out_rows_are_scored_in_the_units_of_y():
+    params = {"solver": "adam", "n_inducing": 50, "max_iter": 3, "random_state": 0}
+    params |= {"predictive": "gaussian"}
+    rows = {"X_val": X_NEW, "y_val": Y_NEW}
+    model = SWSGPRegressor(y_transform="log", early_stopping=True, **params)
+    scores = model.fit(X, Y, **rows).validation_scores_
+    last = model.log_predictive_density(X_NEW, Y_NEW).mean()
+    assert_allclose(max(scores), last, rtol=1e-6)
