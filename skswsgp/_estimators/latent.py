@@ -205,17 +205,20 @@ class LatentFunctionsMixin:
         bound : float
             Sum over the rows, in nats; for regression of the density of standardised y.
         """
+        data = self._training_rows(X, y, sample_weight).mapped(self.metric_)
+        model, center = self._fitted_model()
+        data = data._replace(center=center)
+        H = min(self.n_neighbors_, len(model.Z))
+        return prediction.bound_of(model, data, H, self._evaluation)
+
+    def _training_rows(self, X, y, sample_weight):
+        """Return validated `TrainingRows` for a fitted model, not mapped yet."""
         check_is_fitted(self, "inducing_points_")
         self._validate_params()
         X, y, weight, rows = self._validate_training(X, y, sample_weight, reset=False)
         targets, _ = self._encode_targets(y, None, vars(self))
-        model, center = self._fitted_model()
         targets = targets.astype(self.dtype, copy=False)
-        weight = weight.astype(self.dtype)
-        data = TrainingRows(X, targets, weight, rows).mapped(self.metric_)
-        data = data._replace(center=center)
-        H = min(self.n_neighbors_, len(model.Z))
-        return prediction.bound_of(model, data, H, self._evaluation)
+        return TrainingRows(X, targets, weight.astype(self.dtype), rows)
 
     def _squared_slopes(self):
         """Return the squared slopes (n, D) of the latent functions' means."""
