@@ -122,6 +122,10 @@ def test_means_from_all_rows_need_no_new_solution(predictive, tune):
     level = found.residual / (y - mean)  # one factor, from held-out points
     assert_allclose(level, np.median(level), rtol=1e-3)
     assert 0.7 < level[0] < 1.4
+    model.held_out_errors_ = 0.6 * model.held_out_errors_
+    smaller = model.leave_one_out(X, y)
+    assert_allclose(smaller.residual, 0.6 * found.residual)
+    assert_allclose(smaller.std, found.std)
 
 
 def test_a_row_leaves_the_posterior_of_few_points():
