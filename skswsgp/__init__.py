@@ -2,7 +2,15 @@
 
 from skswsgp import baselines, kernels, metrics
 from skswsgp._estimators.classifier import SWSGPClassifier
+from skswsgp._estimators.extrapolation import ExtrapolationWarning
 from skswsgp._estimators.regressor import SWSGPRegressor
 
-__all__ = ["SWSGPClassifier", "SWSGPRegressor", "baselines", "kernels", "metrics"]
+__all__ = [
+    "ExtrapolationWarning",
+    "SWSGPClassifier",
+    "SWSGPRegressor",
+    "baselines",
+    "kernels",
+    "metrics",
+]
 __version__ = "0.1.0.dev0"

@@ -52,8 +52,8 @@ from skswsgp._solvers.tuning import Tuning
 
 # Fitted attributes that are found after the last round and that no fit starts from
 FOUND_LAST = (
-    "posterior_draws_", "alpha_", "local_variance_scale_", "n_neighbors_predict_",
-    "predictive_law_",
+    "posterior_draws_", "alpha_", "local_variance_scale_", "held_out_points_",
+    "held_out_errors_", "n_neighbors_predict_", "predictive_law_", "n_samples_fit_",
 )  # fmt: skip
 RECALL_SAMPLE = 256  # rows on which the recall of the neighbour search is measured
 
@@ -196,10 +196,7 @@ class BaseSWSGP(
         total = float(data.weight.sum())
         relative = data = data._replace(weight=data.weight.astype(self.dtype))
         if settings.likelihood_record.conjugate:
-            # Adam alone reads X by parts, which may be a memory map.
-            whole = self.init == "local" or solver_class.finds_optimum
-            most = count_learning_rows(data.X.shape[1], self._tuning) if whole else 0
-            relative = relative_weights(data, most)
+            relative = self._relative_to_mean(data, solver_class)
         attributes |= fitted or initial_attributes(settings, relative, spread, rng)
         earlier = fitted.get("feature_scale_", 0.0) if streaming else 0.0
         attributes["feature_scale_"] = np.where(earlier > 0.0, earlier, scale)
@@ -251,7 +248,8 @@ class BaseSWSGP(
             given = self.n_neighbors_predict
             given = H if given == "auto" else min(given, M)
             trained |= {"n_neighbors_predict_": given} | exact.attributes
-            trained |= self._learn_law(solver, data, trained, exact, settings, rng)
+            trained |= {} if streaming else {"n_samples_fit_": len(y)}
+            trained |= self._learn_law(solver, data, trained, settings, rng)
             optimizer = engine.optimizer if streaming else None
         for name in FOUND_LAST:
             vars(self).pop(name, None)  # that of an earlier fit
@@ -277,6 +275,13 @@ class BaseSWSGP(
         if streaming:
             chosen |= {"max_iter": 1, "decay": False}
         return Settings(**chosen, tuning=self._tuning)
+
+    def _relative_to_mean(self, data, solver):
+        """Return the rows with the weights that divide the noise variance."""
+        # Adam alone reads X by parts, which may be a memory map.
+        whole = self.init == "local" or solver.finds_optimum
+        most = count_learning_rows(data.X.shape[1], self._tuning) if whole else 0
+        return relative_weights(data, most)
 
     def _validate_training(self, X, y, sample_weight, reset):
         """Return validated X, y and weights, and the numbers of their rows of X.
@@ -461,7 +466,7 @@ class BaseSWSGP(
             print(f"means come from {source}")
         return found
 
-    def _learn_law(self, solver, data, trained, exact, settings, rng):
+    def _learn_law(self, solver, data, trained, settings, rng):
         """Return the fitted attribute of the law of observations, or none."""
         return {}
 

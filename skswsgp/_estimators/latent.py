@@ -10,10 +10,12 @@ from sklearn.utils.validation import check_is_fitted
 from skswsgp._compiled.threads import ROWS_AT_ONCE, row_blocks
 from skswsgp._estimators import gradient, joint
 from skswsgp._estimators import sklearn_compat as compat
+from skswsgp._estimators.extrapolation import warn_of_extrapolation
 from skswsgp._estimators.relevance import squared_slopes
 from skswsgp._linear.columns import mapped
 from skswsgp._linear.projection import Projection
 from skswsgp._predictive import prediction
+from skswsgp._predictive.extrapolation import share_of_unknown_rows
 from skswsgp._solvers.data import TrainingRows, center_rows, memory_budget
 from skswsgp._solvers.exact_mean import exact_variance
 from skswsgp._solvers.model import build_model, with_draws
@@ -205,17 +207,20 @@ class LatentFunctionsMixin:
         bound : float
             Sum over the rows, in nats; for regression of the density of standardised y.
         """
+        data = self._training_rows(X, y, sample_weight).mapped(self.metric_)
+        model, center = self._fitted_model()
+        data = data._replace(center=center)
+        H = min(self.n_neighbors_, len(model.Z))
+        return prediction.bound_of(model, data, H, self._evaluation)
+
+    def _training_rows(self, X, y, sample_weight):
+        """Return validated `TrainingRows` for a fitted model, not mapped yet."""
         check_is_fitted(self, "inducing_points_")
         self._validate_params()
         X, y, weight, rows = self._validate_training(X, y, sample_weight, reset=False)
         targets = self._encode_targets(y, vars(self))
-        model, center = self._fitted_model()
         targets = targets.astype(self.dtype, copy=False)
-        weight = weight.astype(self.dtype)
-        data = TrainingRows(X, targets, weight, rows).mapped(self.metric_)
-        data = data._replace(center=center)
-        H = min(self.n_neighbors_, len(model.Z))
-        return prediction.bound_of(model, data, H, self._evaluation)
+        return TrainingRows(X, targets, weight.astype(self.dtype), rows)
 
     def _squared_slopes(self):
         """Return the squared slopes (n, D) of the latent functions' means."""
@@ -299,11 +304,20 @@ class LatentFunctionsMixin:
             how = H, with_variance, self._evaluation
             rows = X, self.metric_, center
             mean, variance = prediction.latent_posterior(model, *rows, *how, seen)
+        if with_variance:
+            self._warn_of_unknown_rows(model, X, variance, H)
         if alpha is None:
             return mean, variance
         if with_variance:
             variance *= self._exact_factor(X, variance)
         return self._exact_mean(model, X, center, alpha), variance
+
+    def _warn_of_unknown_rows(self, model, X, variance, H):
+        """Warn if q(f) is nearly the prior at most rows of X, but not elsewhere."""
+        rows = mapped(X, self.metric_), variance, H
+        share = share_of_unknown_rows(model, self.kernel_, *rows, self._evaluation)
+        if share:
+            warn_of_extrapolation(share, len(X))
 
     def _alpha(self, n_neighbors):
         """Return alpha (M, Q) where means come from all rows, or None.

@@ -120,14 +120,14 @@ class ObservationsMixin:
             near = near_targets(law.density, X, self.inducing_points_, lists, mean)
         return Observations(mean, process, factor, law.degrees_of_freedom, near)
 
-    def _learn_law(self, solver, data, trained, exact, settings, rng):
+    def _learn_law(self, solver, data, trained, settings, rng):
         """Return the fitted attribute of the law of observations, or none."""
         if self.predictive == "gaussian":
             return {}
         stream = not settings.decay
         earlier = getattr(self, "predictive_law_", None) if stream else None
         try:
-            law = learn_law(solver, data, trained, exact, settings, earlier, rng)
+            law = learn_law(solver, data, trained, settings, earlier, rng)
         except (KeyboardInterrupt, FloatingPointError) as error:
             ended = isinstance(error, KeyboardInterrupt)
             why = "was interrupted" if ended else "met NaN or infinity"

@@ -8,6 +8,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from skswsgp._estimators.base import BaseSWSGP
+from skswsgp._estimators.leave_one_out import LeaveOneOutMixin
 from skswsgp._estimators.observations import ObservationsMixin
 from skswsgp._estimators.shared_docs import with_shared_text
 from skswsgp._estimators.sklearn_compat import as_numbers, check_outputs, set_arguments
@@ -18,7 +19,9 @@ from skswsgp._predictive.target_scale import Logarithm, TargetScale, fit_transfo
 
 
 @with_shared_text
-class SWSGPRegressor(ObservationsMixin, MultiOutputMixin, RegressorMixin, BaseSWSGP):
+class SWSGPRegressor(
+    ObservationsMixin, LeaveOneOutMixin, MultiOutputMixin, RegressorMixin, BaseSWSGP
+):
     """Gaussian process regression in which each row uses its nearest inducing points.
 
     A sparse variational Gaussian process keeps M inducing points and pays O(M^3) a

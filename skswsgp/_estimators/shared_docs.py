@@ -173,6 +173,11 @@ local_variance_scale_ : float or ndarray of shape (n_outputs,)
     that data add to the prior's is divided by it, so small variances are multiplied by
     it and those far from the data stay. Held-out rows choose it. Only with `alpha_`,
     for regression.
+held_out_points_ : ndarray of shape (n_held_out,)
+    Numbers of the inducing points at which means from all rows and from neighbours were
+    compared, neither of which knew the rows there. Only with `local_variance_scale_`.
+held_out_errors_ : ndarray of shape (n_held_out,) or (n_held_out, n_outputs)
+    Errors of the exact means there, in units of the predicted standard deviations.
 n_inducing_, n_neighbors_ : int
     M and H used.
 n_neighbors_predict_ : int
@@ -197,6 +202,8 @@ n_iter_ : int
     Epochs run.
 n_samples_seen_ : float
     Sum of the weights of all training rows.
+n_samples_fit_ : int
+    Number of rows of positive weight that the last `fit` was given. A stream has none.
 neighbor_recall_ : float
     Fraction of the exact neighbours that the search finds, on a sample of rows.
 n_features_in_ : int

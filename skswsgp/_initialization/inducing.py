@@ -3,6 +3,7 @@
 import warnings
 
 import numpy as np
+from scipy.spatial import cKDTree
 from sklearn.cluster import MiniBatchKMeans
 from sklearn.utils.random import sample_without_replacement
 
@@ -75,8 +76,29 @@ def point_of_each_row(Z, X):
     distinct, group = distinct_rows(np.asarray(X, dtype=np.float64))
     if len(distinct) != len(Z):
         return None
-    rounding = 4.0 * np.finfo(np.float32).eps * np.abs(Z - Z.mean(axis=0)).max()
-    return group if np.abs(distinct - Z).max() <= rounding else None
+    return group if np.abs(distinct - Z).max() <= rounding_of(Z) else None
+
+
+def point_of_shuffled_row(Z, X):
+    """Return what `point_of_each_row` does, for rows of X in any order.
+
+    Points that rounding has made equal are told apart by the order of Z only.
+    """
+    group = point_of_each_row(Z, X)
+    if group is not None:
+        return group
+    distinct, group = distinct_rows(np.asarray(X, dtype=np.float64))
+    if len(distinct) != len(Z):
+        return None
+    far = np.nextafter(rounding_of(Z), np.inf)  # the bound itself is left out
+    _, place = cKDTree(Z).query(distinct, p=np.inf, distance_upper_bound=far)
+    matched = np.array_equal(np.sort(place), np.arange(len(Z)))
+    return place[group] if matched else None
+
+
+def rounding_of(Z):
+    """Return how far float32 may have moved a coordinate of the points Z (M, D)."""
+    return 4.0 * np.finfo(np.float32).eps * np.abs(Z - Z.mean(axis=0)).max()
 
 
 def _centres(sample, n_centres, rng, feature_scale, weight, tuning):

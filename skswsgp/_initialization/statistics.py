@@ -124,6 +124,15 @@ def merge_duplicates(X, y, weight):
     Rows are duplicates if they share X and y, and no other y goes with that X. Where
     another y does, as in tables of few values, equal rows are separate observations.
     """
+    rows, place = copies_of_rows(X, y)
+    if len(rows) == len(X):
+        return X, y, weight
+    total = np.bincount(place, weight)
+    return X[rows], y[rows], total.astype(weight.dtype)
+
+
+def copies_of_rows(X, y):
+    """Return the first row of each set of duplicates, and the set of each row (n,)."""
     _, group = np.unique(X, axis=0, return_inverse=True)
     _, first, same = np.unique(
         np.column_stack([X, y]), axis=0, return_index=True, return_inverse=True
@@ -132,9 +141,5 @@ def merge_duplicates(X, y, weight):
     single = np.bincount(group[first])[group] == 1
     label = np.where(single, same, len(X) + np.arange(len(X)))
     _, first, copy_of = np.unique(label, return_index=True, return_inverse=True)
-    if len(first) == len(X):
-        return X, y, weight
-    total = np.bincount(copy_of, weight)
     order = np.argsort(first)
-    rows = first[order]
-    return X[rows], y[rows], total[order].astype(weight.dtype)
+    return first[order], np.argsort(order)[copy_of]

@@ -99,8 +99,12 @@ def predictions_from_others(points, kernel, H, options):
     """Return mean and variance (M, Q) of f at each point from its H nearest others.
 
     `options` are the threads, the kind of search and the device of a `NeighborProcess`.
+    Without neighbours they are those of the prior.
     """
     Z, targets, noise, _ = points
+    if H == 0:
+        variance = np.broadcast_to(kernel.diag(Z)[:, None], targets.shape)
+        return np.zeros_like(targets), variance
     model, _ = neighbor_model(Z, targets, noise, kernel, 1.0, np.float64)
     process = NeighborProcess(model, H, *options)
     parts = []

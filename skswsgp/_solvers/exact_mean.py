@@ -123,9 +123,6 @@ class ExactFit(NamedTuple):
 
     attributes: dict = {}  # noqa: RUF012  fitted attributes, or none
     problem: str = ""  # what went wrong, as the end of a sentence
-    held_out: np.ndarray | None = None  # (k,) points left out for a comparison
-    # (k, Q) errors there in units of predicted deviations, for regression
-    standardised: np.ndarray | None = None
 
 
 def exact_mean_attributes(
@@ -173,7 +170,7 @@ def exact_mean_attributes(
     alpha = system.solve(tuning.mean_tolerance, alpha)
     if alpha is None:
         return ExactFit(problem=unsolved)
-    found, standardised = {"alpha_": alpha}, None
+    found, compared = {"alpha_": alpha}, {}
     if gaussian:  # for classes `variance_scale_` says what held-out labels do
         prior = system.prior[held_out, None]
         fits = [
@@ -184,11 +181,12 @@ def exact_mean_attributes(
         best = next(level, len(fits) - 1)
         found["local_variance_scale_"] = fits[best].scale
         variance = exact_variance(local[best][1], prior, fits[best].scale)
-        standardised = (known - exact) / np.sqrt(variance + noise)
+        found["held_out_errors_"] = (known - exact) / np.sqrt(variance + noise)
+        compared["held_out_points_"] = held_out
+        compared["n_neighbors_predict_"] = counts[best]
     if alpha.shape[1] == 1:
         found = {name: value[..., 0] for name, value in found.items()}
-    found |= {"n_neighbors_predict_": counts[best]} if gaussian else {}
-    return ExactFit(found, "", held_out, standardised)
+    return ExactFit(found | compared)
 
 
 def squared_error_gain(known, mean, variance, exact, noise):

@@ -172,6 +172,7 @@ def test_a_draw_is_one_function(model, rng):
     assert np.abs(model.sample_f(X, 3, rng) - values).max() > 0.01
 
 
+@pytest.mark.filterwarnings("ignore::skswsgp.ExtrapolationWarning")
 def test_a_draw_is_smooth_between_and_beyond_rows(model):
     grid = np.stack([np.linspace(-8, 8, 2001), np.zeros(2001)], axis=1)
     values = model.sample_f(grid, n_samples=4)

@@ -163,3 +163,10 @@ def test_held_out_rows_are_scored_in_the_units_of_y():
     scores = model.fit(X, Y, **rows).validation_scores_
     last = model.log_predictive_density(X_NEW, Y_NEW).mean()
     assert_allclose(max(scores), last, rtol=1e-6)
+
+
+def test_left_out_rows_are_in_the_units_of_y(models):
+    found = models["log"].leave_one_out(X, Y)
+    logs = SWSGPRegressor(random_state=0).fit(X, np.log(Y)).leave_one_out(X, np.log(Y))
+    assert_allclose(found.mean, np.exp(logs.mean + 0.5 * logs.std**2), rtol=1e-4)
+    assert_allclose(found.residual, Y - found.mean)

@@ -1,0 +1,140 @@
+"""Training rows as they are predicted by a model without each of them."""
+
+from typing import NamedTuple
+
+import numpy as np
+from sklearn.utils import _safe_indexing
+
+from skswsgp._estimators.sklearn_compat import as_numbers
+from skswsgp._initialization.inducing import distinct_rows, point_of_shuffled_row
+from skswsgp._initialization.statistics import copies_of_rows, mean_and_scale
+from skswsgp._predictive.leave_one_out import leave_one_out, merge_rows
+from skswsgp._solvers.registry import choose_solver
+
+# Standardised targets of the rows of `fit` have mean 0 and deviation 1 but for
+# rounding, which is 1e-5 where y is 1e11 times its deviation. The mean of other targets
+# seldom comes as near to 0 as this.
+ROUNDING = 1e-3
+
+
+class LeaveOneOut(NamedTuple):
+    """Rows as predicted without them, each (n_samples,) or (n_samples, n_outputs)."""
+
+    mean: np.ndarray  # of the prediction, in the units of y
+    std: np.ndarray  # of an observation of the weight of the row, noise included
+    residual: np.ndarray  # y - mean
+
+
+class LeaveOneOutMixin:
+    """Diagnostics of training rows."""
+
+    def leave_one_out(self, X, y, sample_weight=None):
+        """Predict each training row by the model without that row.
+
+        Nothing is fitted again: kernel and noise stay as all rows have taught them.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Inputs of the rows that `fit` was given, in any order, or of any rows that a
+            stream was given.
+        y : array-like of shape (n_samples,) or (n_samples, n_outputs)
+            Targets of these rows.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights of these rows, as in `fit`.
+
+        Returns
+        -------
+        rows : LeaveOneOut
+            Named tuple of `mean`, `std` and `residual`, each of the shape of y, in its
+            units and in the order of the rows. `std` is that of the process, noise of a
+            row of this weight included, and leaves out the law of `predictive`.
+            `residual` is y - mean. Rows of weight zero did not train and are
+            predicted from all others, with the noise of a row of mean weight. Exact
+            copies of a row count as one row of more weight, and are left out together.
+
+        Raises
+        ------
+        ValueError
+            If the rows cannot be those that `fit` was given.
+
+        Notes
+        -----
+        Where the distinct rows are the inducing points, a row is predicted from its H
+        nearest others, at most 192, or from all of them where there is `alpha_` [1]_.
+        Its std comes from the nearest in both cases, and with `alpha_` one factor for
+        all residuals comes from `held_out_errors_`. With fewer inducing points a row
+        is taken out of q(f), whose variance stays; there the residual of q(f) at most
+        doubles. Rows that were held out to decide when to stop count as if they had
+        trained.
+
+        References
+        ----------
+        .. [1] C. E. Rasmussen and C. K. I. Williams, "Gaussian Processes for Machine
+           Learning", 2006, eq. 5.12.
+        """
+        data = self._training_rows(X, y, sample_weight)
+        self._require_targets_of_fit(data)
+        mean, variance = self._left_out(data)
+        if data.rows is not None:
+            trained = mean, variance
+            mean, variance = np.empty((2, len(data.X), mean.shape[1]))
+            mean[data.rows], variance[data.rows] = trained
+            rest = np.delete(np.arange(len(data.X)), data.rows)
+            mean[rest], variance[rest] = self._latent(_safe_indexing(X, rest), True)
+            variance[rest] += self.noise_variance_
+        moments = self._target_scale(vars(self)).moments(mean, np.sqrt(variance))
+        mean, std = (self._without_axis(moment) for moment in moments)
+        return LeaveOneOut(mean, std, as_numbers(y) - mean)
+
+    def _left_out(self, data):
+        """Return mean and variance (n, Q) of standardised y, noise included."""
+        streamed = not hasattr(self, "n_samples_fit_")
+        solver = choose_solver(self.solver, self.optimize_inducing, streamed)
+        settings = self._settings(vars(self), data, solver, streamed)
+        if not streamed:
+            data = self._relative_to_mean(data, solver)
+        data = data.mapped(self.metric_)
+        _, place = copies_of_rows(data.inputs, data.y)
+        data, group = merge_rows(data), None
+        if solver.exact_means and self.neighbor_metric != "random":
+            group = self._points_of_rows(data.X)
+        found = leave_one_out(data, group, vars(self), settings).residuals
+        return found.mean[place], found.variance[place]
+
+    def _points_of_rows(self, X):
+        """Return the inducing points of rows X (n, D') that trained, or None.
+
+        Raises ValueError where the rows of `fit` were the inducing points, and X has
+        others.
+        """
+        Z = self.inducing_points_
+        group = point_of_shuffled_row(Z, X)
+        if group is not None:
+            return group
+        every = isinstance(self.inducing_points, str) and not self.warm_start
+        every &= len(Z) in (self.n_samples_fit_, len(distinct_rows(X)[0]))
+        if every or hasattr(self, "alpha_"):
+            raise ValueError(
+                "X has rows that are not among the inducing points: expected the rows "
+                "of fit, all of which are inducing points; pass the X of fit again."
+            )
+        return None
+
+    def _require_targets_of_fit(self, data):
+        """Raise ValueError where rows cannot be those of `fit`; a stream has none."""
+        count = getattr(self, "n_samples_fit_", data.n_rows)
+        if data.n_rows != count:
+            raise ValueError(
+                f"X has {data.n_rows} rows of positive weight: expected the {count} of "
+                "fit; pass the X, y and sample_weight of fit again."
+            )
+        streamed = not hasattr(self, "n_samples_fit_")
+        if streamed or self.warm_start or not self.normalize_y:
+            return
+        mean, scale = mean_and_scale(data.y.astype(np.float64), data.weight)
+        if max(np.abs(mean).max(), np.abs(scale - 1.0).max()) > ROUNDING:
+            raise ValueError(
+                "y has another mean or deviation than in fit: expected the same rows; "
+                "pass the y and sample_weight of fit again."
+            )

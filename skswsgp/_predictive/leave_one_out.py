@@ -1,0 +1,87 @@
+"""From a fitted model to the residuals of its training rows."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from skswsgp._compiled.linalg import require_finite
+from skswsgp._compiled.threads import max_threads
+from skswsgp._initialization.statistics import merge_duplicates
+from skswsgp._predictive.prediction import Evaluation, latent_posterior
+from skswsgp._predictive.residuals import (
+    ExactMeans,
+    Points,
+    predictions_from_others,
+    residuals_from_neighbors,
+    residuals_of_exact_means,
+    residuals_of_posterior,
+)
+from skswsgp._solvers.exact_mean import merge_sites
+from skswsgp._solvers.model import build_model, with_draws
+
+
+class LeftOut(NamedTuple):
+    """Rows as predicted by the others."""
+
+    residuals: object  # `Residuals` of n rows
+    points: Points | None  # where the distinct rows are the inducing points
+
+
+def merge_rows(data):
+    """Return `TrainingRows` in float64 with copies of a row merged, weights added."""
+    X, y, weight = merge_duplicates(data.inputs, data.y, data.weight)
+    X, y = X.astype(np.float64, copy=False), y.astype(np.float64)
+    return data._replace(X=X, y=y, weight=weight, rows=None)
+
+
+def leave_one_out(data, group, trained, settings):
+    """Return the rows of `merge_rows` as they are `LeftOut`.
+
+    `group` (n,) is the inducing point of each row, or None where a row is taken out of
+    q(f) instead. `trained` are the fitted attributes.
+    """
+    noise = np.reshape(trained["noise_variance_"], (1, -1)) / data.weight[:, None]
+    noise = noise.astype(np.float64)  # (n, Q)
+    points = None
+    if group is None:
+        residuals = residuals_of_model(data, noise, trained, settings)
+    else:
+        beta, Z = trained["kl_weight_"], trained["inducing_points_"]
+        sites = 1.0 / (beta * noise), data.y / (beta * noise)
+        points = Points(Z, *merge_sites(*sites, group, len(Z)), group)
+        residuals = residuals_at_points(points, data.y, noise, trained, settings)
+    require_finite(residuals.standardised)
+    return LeftOut(residuals, points)
+
+
+def residuals_at_points(points, y, noise, trained, settings):
+    """Return the `Residuals` of rows whose distinct inputs are the inducing points."""
+    kernel, M, beta = trained["kernel_"], len(points.Z), trained["kl_weight_"]
+    most = settings.tuning.most_neighbors
+    H = min(trained["n_neighbors_predict_"], most, M - 1)
+    device = "cuda" if settings.device == "cuda" else "cpu"
+    options = max_threads(settings.n_jobs, M), "auto", device
+    mean, variance = predictions_from_others(points, kernel, H, options)
+    if "held_out_errors_" not in trained:
+        return residuals_from_neighbors(points, y, noise, mean, variance, beta)
+    alpha = trained["alpha_"].reshape(M, -1)
+    scale = np.atleast_1d(trained["local_variance_scale_"])
+    held_out, errors = trained["held_out_points_"], trained["held_out_errors_"]
+    means = ExactMeans(alpha, scale, held_out, errors.reshape(len(held_out), -1))
+    prior = kernel.diag(points.Z)
+    return residuals_of_exact_means(points, y, noise, variance, prior, means, beta)
+
+
+def residuals_of_model(data, noise, trained, settings):
+    """Return the `Residuals` of rows by taking each of them out of q(f)."""
+    likelihood = settings.likelihood, settings.n_latent
+    model, center = build_model(with_draws(trained), likelihood, settings.dtype)
+    certain = model._replace(s=np.zeros_like(model.s), L=np.zeros_like(model.L))
+    options = settings.search_options
+    evaluation = Evaluation(settings.device, settings.n_jobs, options)
+    rows = np.asarray(data.inputs), None, center
+    how = trained["n_neighbors_predict_"], True, evaluation
+    mean, variance = latent_posterior(model, *rows, *how)
+    _, prior_part = latent_posterior(certain, *rows, *how)
+    arrays = data.y, noise, mean, variance, prior_part
+    return residuals_of_posterior(*(array.astype(np.float64) for array in arrays))
