@@ -10,7 +10,7 @@ import math
 
 import numpy as np
 from scipy.linalg import eigvalsh
-from scipy.special import log_ndtr, log_softmax, ndtr, softmax
+from scipy.special import log_expit, log_ndtr, log_softmax, ndtr, softmax
 
 # ---------------------------------------------------------------- kernels
 
@@ -169,7 +169,10 @@ def point_kl(kernel, Z_w, m_w, S_w, jitter):
 
 
 # log p(y | f) of the likelihoods of one latent function that have no closed form
-LOG_PROB = {"bernoulli": lambda y, f: log_ndtr(y * f)}  # y = -1 or 1
+LOG_PROB = {
+    "bernoulli": lambda y, f: log_ndtr(y * f),  # y = -1 or 1
+    "logit": lambda y, f: log_expit(y * f),  # y = -1 or 1
+}
 
 
 def gaussian_expectation(y, mu, v, noise_variance):

@@ -52,6 +52,7 @@ KERNELS["all"] = sum(KERNELS.values(), start=ConstantKernel(0.1))
 LIKELIHOODS = {
     "gaussian-2": ("gaussian", 2),
     "bernoulli": ("bernoulli", 1),
+    "logit": ("logit", 1),
     "softmax": ("softmax", 3),
 }
 SIZES = {"D": 5, "M": 14, "H": 9, "n": 4}

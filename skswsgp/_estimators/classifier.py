@@ -29,8 +29,10 @@ class SWSGPClassifier(ClassifierMixin, BaseSWSGP):
         the kernel is then refined on the Gaussian sites of its own posterior. With few
         rows, up to some 600, the variational bound of all rows decides, and with more
         the prediction of held-out rows. The fit uses all rows.
-    likelihood : {"auto", "bernoulli", "softmax"}, default="auto"
-        "auto" is "bernoulli" (probit) for two classes, "softmax" for more.
+    likelihood : {"auto", "bernoulli", "logit", "softmax"}, default="auto"
+        "auto" is "bernoulli" (probit) for two classes, "softmax" for more. "logit" is
+        for two classes, p(y = 1 | f) = 1 / (1 + exp(-f)): a label that contradicts f
+        costs less than with the probit, and f has the scale of log odds.
     solver : {"natural", "adam"}, default="natural"
         How q(u) is found: "natural" takes natural-gradient steps that are solved in
         closed form, with the kernel as it is after `init` [3]_; "adam" is stochastic
@@ -76,7 +78,7 @@ class SWSGPClassifier(ClassifierMixin, BaseSWSGP):
 
     _parameter_constraints: dict = {  # noqa: RUF012  scikit-learn's own form
         **BaseSWSGP._parameter_constraints,
-        "likelihood": [StrOptions({"auto", "bernoulli", "softmax"})],
+        "likelihood": [StrOptions({"auto", "bernoulli", "logit", "softmax"})],
     }
     _target_checks = {}  # noqa: RUF012
 

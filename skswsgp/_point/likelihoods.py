@@ -9,15 +9,18 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import ndtr, ndtri, softmax
+from scipy.optimize import brentq
+from scipy.special import expit, ndtr, ndtri, softmax
 from scipy.stats import qmc
 
 from skswsgp._compiled import special
 from skswsgp._compiled.jit import njit, njit_inline
 from skswsgp._compiled.team import once, team_range, team_sum
 
-GAUSSIAN, BERNOULLI, SOFTMAX = range(3)
+GAUSSIAN, BERNOULLI, SOFTMAX, LOGIT = range(4)
 HERMITE_NODES = 20  # Gauss-Hermite nodes for one latent function
+LOGIT_NODES = 64  # Gauss-Hermite nodes for probabilities under a logit link
+LOGIT_SCALE = 1.702  # Phi(f / 1.702) is expit(f) to 0.01
 SOFTMAX_NODES = 128  # quasi-Monte Carlo nodes for the latent functions of all classes
 MEAN_STEPS, MEAN_TOLERANCE = 500, 1e-5  # steps, log probability: `Softmax.prior_mean`
 
@@ -39,6 +42,8 @@ def log_prob(family, y, f):
     """Return log p(y | f) and its derivative by f, for one latent function."""
     if family == BERNOULLI:
         return log_prob_bernoulli(y, f)
+    if family == LOGIT:
+        return log_prob_logit(y, f)
     return math.nan, math.nan
 
 
@@ -47,6 +52,14 @@ def log_prob_bernoulli(y, f):
     """Return log Phi(y f) for y = -1 or 1, and its derivative by f."""
     log_p = special.log_ndtr(y * f)
     return log_p, y * math.exp(-0.5 * f * f - 0.5 * special.LOG_2PI - log_p)
+
+
+@njit
+def log_prob_logit(y, f):
+    """Return log 1 / (1 + exp(-y f)) for y = -1 or 1, and its derivative by f."""
+    small = math.exp(-abs(y * f))
+    log_p = min(y * f, 0.0) - math.log1p(small)
+    return log_p, y * math.exp(log_p - y * f)
 
 
 @njit_inline
@@ -153,6 +166,12 @@ def normal_nodes(n_nodes, n_dims):
     return np.concatenate([half, -half])
 
 
+def gauss_hermite(n_nodes):
+    """Return nodes and weights, each (n_nodes,), for means over N(0, 1)."""
+    x, w = np.polynomial.hermite.hermgauss(n_nodes)
+    return math.sqrt(2.0) * x, w / math.sqrt(math.pi)
+
+
 class LikelihoodRecord:
     """The properties of a likelihood; the defaults suit one latent function.
 
@@ -166,8 +185,8 @@ class LikelihoodRecord:
 
     def make_nodes(self, n_latent):
         """Return the quadrature: nodes (1 or n_latent, n) and weights (n,)."""
-        x, w = np.polynomial.hermite.hermgauss(HERMITE_NODES)
-        return math.sqrt(2.0) * x[None], w / math.sqrt(math.pi)
+        nodes, weights = gauss_hermite(HERMITE_NODES)
+        return nodes[None], weights
 
     def regression_targets(self, y, n_latent):
         """Return numbers (n, n_latent) for the targets y, to learn a kernel from."""
@@ -254,6 +273,39 @@ class Bernoulli(ClassLikelihood):
         return np.sqrt(1.0 + variance) * ndtri(shares[1:])
 
 
+class Logit(Bernoulli):
+    """Two classes coded as -1 and 1, with a logit link: p(y | f) = expit(y f)."""
+
+    name, code = "logit", LOGIT
+
+    def probabilities(self, mean, variance):
+        """Return (n, 2), means of expit(-f) and expit(f) to 0.002.
+
+        expit(f) is Phi(f / LOGIT_SCALE), whose mean is exact, and a small rest, whose
+        mean is that over quadrature nodes. Nodes alone would be 0.03 off where
+        the variance is 900.
+        """
+        std = np.sqrt(variance[:, 0])
+        argument = mean[:, 0] / np.sqrt(LOGIT_SCALE**2 + variance[:, 0])
+        no, yes = ndtr(-argument), ndtr(argument)
+        for node, weight in zip(*gauss_hermite(LOGIT_NODES), strict=True):
+            f = mean[:, 0] + std * mean.dtype.type(node)
+            weight = mean.dtype.type(weight)
+            no += weight * (expit(-f) - ndtr(-f / LOGIT_SCALE))
+            yes += weight * (expit(f) - ndtr(f / LOGIT_SCALE))
+        return np.maximum(np.stack([no, yes], axis=1), 0.0)
+
+    def prior_mean(self, shares, variance):
+        """Return the mean (1,) at which the second class has its share."""
+
+        def excess(mean):
+            moments = np.array([[mean]]), np.array([[variance]])
+            return self.probabilities(*moments)[0, 1] - shares[1]
+
+        bound = 1e3 + 20.0 * np.sqrt(variance)  # where one class is certain
+        return np.array([brentq(excess, -bound, bound)])
+
+
 class Softmax(ClassLikelihood):
     """Two classes or more, with a latent function each: p(y | f) = softmax(f)_y."""
 
@@ -290,7 +342,9 @@ class Softmax(ClassLikelihood):
         return mean - mean.mean()
 
 
-LIKELIHOODS = {record.name: record for record in (Gaussian(), Bernoulli(), Softmax())}
+LIKELIHOODS = {
+    record.name: record for record in (Gaussian(), Bernoulli(), Softmax(), Logit())
+}
 
 
 def make_likelihood(name, n_latent, dtype, prior_mean=0.0):

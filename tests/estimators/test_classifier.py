@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 import reference
 from helpers import ADAM
+from scipy.special import expit
 from sklearn.datasets import load_iris, make_moons
 from sklearn.exceptions import NotFittedError
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, Matern
@@ -20,6 +21,9 @@ KERNELS = {
     "matern": ConstantKernel(2.5) * Matern([0.8, 1.5], nu=2.5),
     "arc-cosine": ConstantKernel(2.0) * ArcCosine(order=0, sigma_0=0.7),
 }
+
+FEW = ADAM | {"n_inducing": 20, "n_neighbors": 20, "learning_rate": 0.05}
+each_solver = pytest.mark.parametrize("solver", [{}, FEW], ids=["natural", "adam"])
 
 
 def small_model(**params):
@@ -212,13 +216,37 @@ def test_softmax_of_two_classes():
     assert model.score(X, y) > 0.9
 
 
-def test_bernoulli_takes_two_classes_only():
+@pytest.mark.parametrize("likelihood", ["bernoulli", "logit"])
+def test_likelihoods_of_two_classes_take_no_more(likelihood):
     X, y = iris()
-    model = small_model(likelihood="bernoulli")
-    with pytest.raises(ValueError, match="likelihood='bernoulli' with 3 classes"):
+    model = small_model(likelihood=likelihood)
+    with pytest.raises(ValueError, match=f"likelihood='{likelihood}' with 3 classes"):
         model.fit(X, y)
     with pytest.raises(NotFittedError):
         model.predict(X)
+
+
+@each_solver
+def test_logit_recovers_log_odds(solver, rng):
+    X = rng.uniform(-3.0, 3.0, size=(800, 1))
+    log_odds = 2.0 * np.sin(X[:, 0])
+    y = rng.random(800) < expit(log_odds)
+    model = SWSGPClassifier(likelihood="logit", random_state=0, **solver).fit(X, y)
+    mean, variance = model.latent_mean_and_variance(X)
+    assert np.sqrt(np.mean((mean - log_odds) ** 2)) < 0.4
+    proba = model.predict_proba(X)[:, 1]
+    assert np.abs(proba - expit(log_odds)).mean() < 0.06
+    np.testing.assert_allclose(
+        proba,
+        LIKELIHOODS["logit"].probabilities(*np.stack([mean, variance])[..., None])[
+            :, 1
+        ],
+    )
+
+
+def test_bernoulli_is_the_default_of_two_classes():
+    X, y = iris()
+    model = small_model(likelihood="bernoulli")
     two = np.where(y == "setosa", "setosa", "other")
     proba = model.fit(X, two).predict_proba(X)
     auto = small_model().fit(X, two).predict_proba(X)
@@ -380,14 +408,17 @@ def test_unknown_labels_in_validation_data_raise():
 @pytest.mark.parametrize(
     "solver", [{}, ADAM | {"max_iter": 5}], ids=["natural", "adam"]
 )
-@pytest.mark.parametrize("shares", [[0.9, 0.1], [0.5, 0.3, 0.2]])
-def test_probabilities_far_from_data_are_the_shares(rng, shares, solver):
+@pytest.mark.parametrize(
+    ("shares", "likelihood"),
+    [([0.9, 0.1], "auto"), ([0.9, 0.1], "logit"), ([0.5, 0.3, 0.2], "auto")],
+)
+def test_probabilities_far_from_data_are_the_shares(rng, shares, likelihood, solver):
     counts = (60 * np.array(shares)).astype(int)
     y = np.repeat(np.arange(len(shares)), counts)
     X = rng.normal(size=(60, 2)) + y[:, None]
     kernel = ConstantKernel(4.0, "fixed") * RBF(1.0, "fixed")
     settings = {"init": "default", "random_state": 0} | solver
-    model = SWSGPClassifier(kernel, **settings)
+    model = SWSGPClassifier(kernel, likelihood=likelihood, **settings)
     far = 1e3 * np.ones((1, 2))
     np.testing.assert_allclose(model.fit(X, y).predict_proba(far)[0], shares, atol=0.02)
     weight = 1.0 / np.array(shares)[y]

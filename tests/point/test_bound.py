@@ -28,6 +28,7 @@ LIKELIHOODS = {
     "gaussian-1": ("gaussian", 1),
     "gaussian-2": ("gaussian", 2),
     "bernoulli": ("bernoulli", 1),
+    "logit": ("logit", 1),
     "softmax": ("softmax", 3),
 }
 

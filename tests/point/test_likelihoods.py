@@ -55,6 +55,9 @@ CASES = {
     "bernoulli-minus": Case(
         "bernoulli", [-1.0], [1.5], [0.3], lambda f: stats.norm.logcdf(-f[0]), 1e-8
     ),
+    "logit": Case(
+        "logit", [-1.0], [0.7], [0.9], lambda f: special.log_expit(-f[0]), 1e-8
+    ),
     "softmax": Case(
         "softmax", [2.0], [0.5, -1.0, 0.3], [0.4, 1.2, 0.7],
         lambda f: special.log_softmax(f, axis=-1)[..., 2], 0.03,
@@ -275,6 +278,17 @@ def test_probabilities_are_means_over_the_latent_functions(record, rng):
     assert proba.shape == (len(mean), n_classes)
     assert_allclose(proba.sum(axis=1), 1.0, rtol=1e-12)
     assert_allclose(proba, expected, atol=0.01)  # the samples are good to 0.002
+
+
+@pytest.mark.parametrize("variance", [0.1, 10.0, 100.0, 1000.0])
+def test_probabilities_of_the_logit_equal_the_integral(variance):
+    std = np.sqrt(variance)
+    mean = np.linspace(-3.0, 3.0, 13)[:, None] * (1.0 + std)
+    z = np.linspace(-9.0, 9.0, 20_001)
+    expected = special.expit(mean + std * z) @ stats.norm.pdf(z) * (z[1] - z[0])
+    proba = LIKELIHOODS["logit"].probabilities(mean, np.full_like(mean, variance))
+    assert_allclose(proba[:, 1], expected, atol=2e-3 if variance > 10.0 else 3e-6)
+    assert_allclose(proba.sum(axis=1), 1.0, rtol=1e-12)
 
 
 @pytest.mark.parametrize("variance", [0.01, 1.0, 100.0])
