@@ -43,7 +43,8 @@ class SWSGPRegressor(
         predicted from the others, by how much the deviation of the process is
         multiplied around a row, how heavy the tails of a Student-t distribution are,
         and whether targets of near rows get a share of the density; it keeps the
-        Gaussian where nothing is better by more than two standard errors.
+        Gaussian where nothing is better by more than two standard errors. With up to
+        some 1,000 rows it widens either for what the kernel has learned from each row.
     noise_variance : float, default=0.1
         Noise variance at the start, on the scale of standardised y.
     normalize_y : bool, default=True

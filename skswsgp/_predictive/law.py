@@ -52,6 +52,18 @@ class PredictiveLaw(NamedTuple):
             return min(NEIGHBORS, len(self.density.targets) - 1)
         return NEAR if self.coefficients[1:].any() else 0
 
+    @property
+    def is_learned(self):
+        """Whether each output (Q,) has a law other than that of the process."""
+        return np.isfinite(self.degrees_of_freedom) | self.coefficients.any(axis=0)
+
+    def widened(self, factor):
+        """Return the law with scales larger by a factor (Q,)."""
+        coefficients = self.coefficients.copy()
+        coefficients[0] += np.log(factor)
+        wider = self.scale_range * factor
+        return self._replace(coefficients=coefficients, scale_range=wider)
+
     def scales(self, lists):
         """Return the scales s (n, Q) at rows with lists (n, `n_near`) of points."""
         if not self.coefficients[1:].any():

@@ -2,10 +2,13 @@
 
 import numpy as np
 
+from skswsgp._compiled.threads import one_blas_thread
 from skswsgp._covariance.compile import length_scales
 from skswsgp._initialization.inducing import point_of_each_row
+from skswsgp._initialization.kernel_learning import count_few_rows
 from skswsgp._initialization.statistics import feature_spread
 from skswsgp._predictive.fit_law import add_near_targets, find_neighborhoods, fit_law
+from skswsgp._predictive.kernel_uncertainty import left_out_squares
 from skswsgp._predictive.leave_one_out import leave_one_out, merge_rows
 from skswsgp._predictive.prediction import nearest_points
 from skswsgp._solvers.model import build_model
@@ -41,6 +44,9 @@ def learn_law(solver, data, trained, settings, earlier, rng):
     if points is None:
         return fit_law(residuals, around, earlier, stream=not settings.decay)[0]
     law, observations = fit_law(residuals, around)
+    widening = widening_of_few(law, X, y, data.weight, trained, settings)
+    law = law.widened(widening)
+    observations = observations._replace(factor=observations.factor * widening)
     if around is None:
         return law
     scales = length_scales(trained["kernel_"], Z.shape[1], feature_spread(Z, rng))
@@ -48,3 +54,23 @@ def learn_law(solver, data, trained, settings, earlier, rng):
     errors[group] = y - residuals.mean
     places = (X, y), (Z, points.targets, errors, scales)
     return add_near_targets(law, observations, *places, around, rng)
+
+
+def widening_of_few(law, X, y, weight, trained, settings):
+    """Return the factors (Q,) of deviations for a kernel learned from few rows.
+
+    A law that was learned from errors grows as these do when rows are taken out of the
+    kernel's parameters. Otherwise deviations grow to these errors, or stay as they are.
+    """
+    Q = y.shape[1]
+    few = len(X) <= count_few_rows(X.shape[1], Q, settings.tuning)
+    if settings.init != "local" or not few:
+        return np.ones(Q)  # the kernel was not learned, or hardly knows a row
+    noise = np.broadcast_to(trained["noise_variance_"], Q).astype(np.float64)
+    ratios = np.broadcast_to(1.0 / weight[:, None], y.shape)
+    with one_blas_thread():
+        squares = left_out_squares(trained["kernel_"], noise, X, y, ratios)
+    if squares is None:
+        return np.ones(Q)
+    before, after = np.maximum(squares, np.finfo(float).tiny)  # y may be constant
+    return np.sqrt(after / np.where(law.is_learned, before, np.minimum(after, 1.0)))
