@@ -31,7 +31,7 @@ def choose_transform(estimator, X, y, sample_weight, rng):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the fit to all rows repeats them
             trial.fit(X[train], y[train], sample_weight[train])
-        density = trial.log_predictive_density(X[test], y[test])
+            density = trial.log_predictive_density(X[test], y[test])
         densities[name] = density.reshape(held_out, -1).sum(axis=1)
     weight = sample_weight[test] / sample_weight[test].mean()
     gains = {name: weight * (densities[name] - densities[None]) for name in names}
