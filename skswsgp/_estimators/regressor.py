@@ -13,6 +13,7 @@ from skswsgp._estimators.shared_docs import with_shared_text
 from skswsgp._estimators.sklearn_compat import as_numbers, check_outputs, set_arguments
 from skswsgp._initialization.statistics import mean_and_scale
 from skswsgp._point.likelihoods import LIKELIHOODS
+from skswsgp._predictive.counts import draw_counts, require_counts
 
 
 @with_shared_text
@@ -29,8 +30,13 @@ class SWSGPRegressor(ObservationsMixin, MultiOutputMixin, RegressorMixin, BaseSW
     init : {"local", "default"}, default="local"
         Where kernel parameters and noise start: as given ("default"), or learned first
         from the likelihood of rows given their nearest other rows ("local").
-    likelihood : {"gaussian"}, default="gaussian"
-        Distribution of y given the latent function.
+    likelihood : {"gaussian", "poisson"}, default="gaussian"
+        Distribution of y given the latent function. "poisson" is for counts, of the
+        rate exp(f): `predict` returns expected counts, quantiles are whole numbers and
+        densities are probabilities. y must hold whole numbers that are not negative,
+        `predictive` and `normalize_y` play no role, and `noise_variance` is only the
+        start of the noise of log(y + 1 / 2), from which `init="local"` learns a kernel.
+        With `solver="natural"` that kernel is then refined on the counts.
     predictive : {"auto", "gaussian"}, default="auto"
         Law of observations around the mean, for standard deviations, intervals,
         quantiles, densities and samples of y. "gaussian" is that of the process, whose
@@ -55,6 +61,14 @@ class SWSGPRegressor(ObservationsMixin, MultiOutputMixin, RegressorMixin, BaseSW
     $attributes
     noise_variance_ : float or ndarray of shape (n_outputs,)
         Learned noise variance of a row of mean weight, on the scale of standardised y.
+        Counts have none.
+    prior_mean_ : ndarray of shape (n_outputs,)
+        Prior means of the latent functions of counts, at which the expected count is
+        the weighted mean of y under the kernel before Adam changes it.
+        `inducing_mean_` describes the latent functions less these means.
+    variance_scale_ : float
+        Factor of the variance of q(f) in predictions of counts, as that of a
+        `SWSGPClassifier`.
     predictive_law_ : object
         The law of observations, where it was learned. `degrees_of_freedom`
         (n_outputs,) are infinite for a Gaussian, `scale_range` (2, n_outputs) holds the
@@ -62,7 +76,7 @@ class SWSGPRegressor(ObservationsMixin, MultiOutputMixin, RegressorMixin, BaseSW
         `density` is not None where near targets have a share, `density.share`
         (n_outputs,).
     y_mean_, y_scale_ : float or ndarray of shape (n_outputs,)
-        y is standardised as (y - y_mean_) / y_scale_.
+        y is standardised as (y - y_mean_) / y_scale_; 0 and 1 for counts.
 
     See Also
     --------
@@ -96,7 +110,7 @@ class SWSGPRegressor(ObservationsMixin, MultiOutputMixin, RegressorMixin, BaseSW
 
     _parameter_constraints: dict = {  # noqa: RUF012  scikit-learn's own form
         **BaseSWSGP._parameter_constraints,
-        "likelihood": [StrOptions({"gaussian"})],
+        "likelihood": [StrOptions({"gaussian", "poisson"})],
         "predictive": [StrOptions({"auto", "gaussian"})],
         "noise_variance": [Interval(Real, 0, None, closed="neither")],
         "normalize_y": ["boolean"],
@@ -172,19 +186,28 @@ class SWSGPRegressor(ObservationsMixin, MultiOutputMixin, RegressorMixin, BaseSW
         ------
         ValueError
             If the covariances would take more than 1 GiB; the work takes some five
-            times as much as the result.
+            times as much as the result. Also if they are those of counts.
         """
         if return_std and return_cov:
             raise ValueError(
                 "return_std and return_cov are both true: expected at most one; the "
                 "standard deviations are the roots of the diagonal of the covariance."
             )
-        if not (return_std or return_cov):
+        counts = LIKELIHOODS[self.likelihood].counts
+        if counts and return_cov:
+            raise ValueError(
+                f"return_cov=True with likelihood={self.likelihood!r}: expected "
+                "return_cov=False, for covariances of counts are not computed; use "
+                "return_std=True, or the draws of sample_y."
+            )
+        if not (return_std or return_cov or counts):
             mean, _ = self._latent(X, False, n_neighbors)
             return self._without_axis(mean * self.y_scale_ + self.y_mean_)
         cov = self._latent_covariance(X, n_neighbors) if return_cov else None
         observations = self._observations(X, n_neighbors)
         mean = self._without_axis(observations.mean * self.y_scale_ + self.y_mean_)
+        if counts and not return_std:
+            return mean
         if return_std:
             return mean, self._without_axis(observations.deviation() * self.y_scale_)
         observations.join(cov)
@@ -218,6 +241,8 @@ class SWSGPRegressor(ObservationsMixin, MultiOutputMixin, RegressorMixin, BaseSW
         """
         rng = check_random_state(random_state)
         functions = self.sample_f(X, n_samples, rng, n_neighbors=n_neighbors)
+        if LIKELIHOODS[self.likelihood].counts:
+            return draw_counts(functions, rng)
         observations = self._observations(X, n_neighbors)
         mean, scale = observations.mean, np.reshape(self.y_scale_, (-1, 1))
         errors = functions.reshape(*mean.shape, -1) - np.reshape(self.y_mean_, (-1, 1))
@@ -228,11 +253,14 @@ class SWSGPRegressor(ObservationsMixin, MultiOutputMixin, RegressorMixin, BaseSW
         return self._without_axis(values + np.reshape(self.y_mean_, (-1, 1)))
 
     def _encode_targets(self, y, sample_weight, fitted):
-        y = as_numbers(y)
+        y, counts = as_numbers(y), LIKELIHOODS[self.likelihood].counts
+        self._require_same_kind(fitted)
+        if counts:
+            require_counts(y)
         if "y_mean_" in fitted:
             mean, scale = fitted["y_mean_"], fitted["y_scale_"]
             check_outputs(y, mean)
-        elif self.normalize_y:
+        elif self.normalize_y and not counts:
             mean, scale = mean_and_scale(y, sample_weight)
         else:
             mean, scale = np.zeros(y.shape[1:])[()], np.ones(y.shape[1:])[()]
@@ -240,6 +268,8 @@ class SWSGPRegressor(ObservationsMixin, MultiOutputMixin, RegressorMixin, BaseSW
         return targets, {"y_mean_": mean, "y_scale_": scale}
 
     def _latent_units(self, attributes):
+        if LIKELIHOODS[self.likelihood].counts:
+            return attributes["prior_mean_"], 1.0, attributes["variance_scale_"]
         scale = attributes["y_scale_"]
         return attributes["y_mean_"], scale, scale**2
 
@@ -247,9 +277,23 @@ class SWSGPRegressor(ObservationsMixin, MultiOutputMixin, RegressorMixin, BaseSW
         return np.ndim(self.y_mean_) == 0
 
     def _likelihood_of(self, attributes):
+        self._require_same_kind(attributes)
         return self.likelihood, int(np.size(attributes["y_mean_"]))
 
+    def _require_same_kind(self, attributes):
+        """Raise ValueError if attributes are those of a fit of another likelihood."""
+        before = "poisson" if "prior_mean_" in attributes else "gaussian"
+        if "inducing_mean_" in attributes and before != self.likelihood:
+            raise ValueError(
+                f"likelihood={self.likelihood!r} for a model that was fitted with "
+                f"{before!r}: expected the likelihood of the fit; set it back, or fit "
+                "again without warm_start."
+            )
+
     def _log_density(self, mu, v, targets, attributes):
+        if LIKELIHOODS[self.likelihood].counts:
+            moments = self._in_units(mu, v, attributes)
+            return LIKELIHOODS[self.likelihood].log_density(*moments, targets)
         noise, scale = attributes["noise_variance_"], attributes["y_scale_"]
         density = LIKELIHOODS[self.likelihood].log_density(mu, v, targets, noise)
         return density - np.sum(np.log(scale))
