@@ -159,6 +159,8 @@ def make_problem(
     active = reference.neighbor_table(kernel, X, Z, H).astype(np.int32)
     if record.conjugate:
         y = rng.normal(size=(n, Q))
+    elif record.counts:
+        y = rng.poisson(2.0, size=(n, Q)).astype(float)
     else:
         n_classes = max(Q, 2)
         y = record.encode(rng.integers(n_classes, size=n), n_classes)

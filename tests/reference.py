@@ -181,6 +181,11 @@ def gaussian_expectation(y, mu, v, noise_variance):
     return -(log_normalizer + ((y - mu) ** 2 + v) / noise_variance) / 2
 
 
+def poisson_expectation(y, mu, v):
+    """Return E log Poisson(y | exp(f)) for f ~ N(mu, v); all are scalars."""
+    return y * mu - math.exp(mu + v / 2) - math.lgamma(y + 1)
+
+
 def hermite_expectation(log_prob, y, mu, v, n_nodes=20):
     """Return E log p(y | f) for f ~ N(mu, v), by Gauss-Hermite quadrature.
 
@@ -206,8 +211,8 @@ def expected_log_prob(
 ):
     """Return E log p(y | f) of one row for independent f_q ~ N(mu_q, v_q); mu, v (Q,).
 
-    "softmax": y is one label 0..Q-1. "gaussian" and those of `LOG_PROB`: y is (Q,) or a
-    scalar, the expectations are summed; noise_variance is (Q,) or a scalar.
+    "softmax": y is one label 0..Q-1. Others: y is (Q,) or a scalar, and
+    the expectations are summed; noise_variance is (Q,) or a scalar.
     """
     Q = len(mu)
     if likelihood == "softmax":
@@ -216,6 +221,8 @@ def expected_log_prob(
     if likelihood == "gaussian":
         r2 = np.broadcast_to(noise_variance, Q)
         return sum(gaussian_expectation(y[q], mu[q], v[q], r2[q]) for q in range(Q))
+    if likelihood == "poisson":
+        return sum(map(poisson_expectation, y, mu, v))
     if likelihood not in LOG_PROB:
         raise ValueError(f"likelihood {likelihood!r} has no reference")
     log_prob = LOG_PROB[likelihood]

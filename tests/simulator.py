@@ -53,6 +53,7 @@ LIKELIHOODS = {
     "gaussian-2": ("gaussian", 2),
     "bernoulli": ("bernoulli", 1),
     "logit": ("logit", 1),
+    "poisson": ("poisson", 2),
     "softmax": ("softmax", 3),
 }
 SIZES = {"D": 5, "M": 14, "H": 9, "n": 4}

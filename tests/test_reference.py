@@ -120,7 +120,7 @@ def test_unknown_names_are_refused():
         with pytest.raises(ValueError, match="no reference"):
             reference.kernel_value(kernel, x, x)
     with pytest.raises(ValueError, match="no reference"):
-        reference.expected_log_prob("poisson", 1.0, x, x)
+        reference.expected_log_prob("cauchit", 1.0, x, x)
 
 
 def test_neighbors_are_sorted_and_ties_go_to_lower_index():

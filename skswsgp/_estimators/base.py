@@ -55,6 +55,8 @@ FOUND_LAST = (
     "posterior_draws_", "alpha_", "local_variance_scale_", "held_out_points_",
     "held_out_errors_", "n_neighbors_predict_", "predictive_law_", "n_samples_fit_",
 )  # fmt: skip
+# Fitted attributes that only some likelihoods have
+OF_LIKELIHOOD = "noise_variance_", "prior_mean_", "variance_scale_"
 RECALL_SAMPLE = 256  # rows on which the recall of the neighbour search is measured
 
 
@@ -136,10 +138,10 @@ class BaseSWSGP(
         y : array-like of shape (n_samples,) or (n_samples, n_outputs)
             Training targets.
         sample_weight : array-like of shape (n_samples,), default=None
-            Weight of each row, in training and when it is held out. For classes it is
-            a number of observations. For regression it divides the noise variance of
-            the row, and a common factor of all weights changes nothing, because the
-            noise is learned.
+            Weight of each row, in training and when it is held out. For classes and
+            counts it is a number of observations. For regression of other numbers it
+            divides the noise variance of the row, and a common factor of all weights
+            changes nothing, because the noise is learned.
         X_val : array-like of shape (n_val, n_features), default=None
             Inputs held out to decide when to stop, instead of `validation_fraction`.
         y_val : array-like of shape (n_val,) or (n_val, n_outputs), default=None
@@ -251,7 +253,7 @@ class BaseSWSGP(
             trained |= {} if streaming else {"n_samples_fit_": len(y)}
             trained |= self._learn_law(solver, data, trained, settings, rng)
             optimizer = engine.optimizer if streaming else None
-        for name in FOUND_LAST:
+        for name in FOUND_LAST + OF_LIKELIHOOD:
             vars(self).pop(name, None)  # that of an earlier fit
         for name, value in trained.items():
             setattr(self, name, value)
@@ -266,8 +268,8 @@ class BaseSWSGP(
         likelihood, n_latent = self._likelihood_of(attributes)
         chosen |= {"likelihood": likelihood, "n_latent": n_latent, "solver": solver}
         chosen["kernel"] = kernel_for(self, data.X.shape[1])
-        shares = LIKELIHOODS[likelihood].class_shares
-        chosen["class_shares"] = shares(data.y, data.weight, n_latent)
+        averages = LIKELIHOODS[likelihood].averages
+        chosen["averages"] = averages(data.y, data.weight, n_latent)
         if self.kl == "auto":
             chosen["kl"] = solver.priors[0]
         if self.metric == "auto" and self.kernel is not None:

@@ -56,7 +56,7 @@ class LeaveOneOutMixin:
         Raises
         ------
         ValueError
-            If the rows cannot be those that `fit` was given.
+            If the rows cannot be those that `fit` was given, or y holds counts.
 
         Notes
         -----
@@ -73,6 +73,12 @@ class LeaveOneOutMixin:
         .. [1] C. E. Rasmussen and C. K. I. Williams, "Gaussian Processes for Machine
            Learning", 2006, eq. 5.12.
         """
+        if self._has_counts():
+            raise ValueError(
+                f"leave_one_out with likelihood={self.likelihood!r}: expected "
+                "'gaussian', for counts have no standardised errors; use "
+                "cross_val_predict of scikit-learn."
+            )
         data = self._training_rows(X, y, sample_weight)
         self._require_targets_of_fit(data)
         mean, variance = self._left_out(data)

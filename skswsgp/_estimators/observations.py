@@ -8,6 +8,7 @@ from sklearn.utils.validation import check_is_fitted
 from skswsgp._estimators.sklearn_compat import as_numbers
 from skswsgp._linear.columns import mapped
 from skswsgp._predictive import prediction
+from skswsgp._predictive.counts import Counts, require_counts
 from skswsgp._predictive.law import Observations
 from skswsgp._predictive.learn import learn_law
 from skswsgp._predictive.local_density import near_targets
@@ -99,11 +100,17 @@ class ObservationsMixin:
                 f"y has shape {y.shape}: expected {expected}, a value for each row "
                 "of X and each output of the fit; reshape y."
             )
-        return observations, y.reshape(mean.shape), self._target_scale(vars(self))
+        y = y.reshape(mean.shape)
+        if self._has_counts():
+            require_counts(y)
+        return observations, y, self._target_scale(vars(self))
 
     def _observations(self, X, n_neighbors=None):
-        """Return the `Observations` at rows of X, for standardised y."""
+        """Return the `Observations` at rows of X for standardised y, or `Counts`."""
         check_is_fitted(self, "inducing_points_")
+        if self._has_counts():
+            moments = self._latent(X, True, n_neighbors)
+            return Counts(*self._in_units(*moments, vars(self)))
         law = getattr(self, "predictive_law_", None)
         k = 0 if law is None else law.n_near
         seen = prediction.NearestSeen(k, self.neighbor_metric)
@@ -122,7 +129,7 @@ class ObservationsMixin:
 
     def _learn_law(self, solver, data, trained, settings, rng):
         """Return the fitted attribute of the law of observations, or none."""
-        if self.predictive == "gaussian":
+        if self.predictive == "gaussian" or settings.likelihood_record.counts:
             return {}
         stream = not settings.decay
         earlier = getattr(self, "predictive_law_", None) if stream else None

@@ -15,6 +15,7 @@ from skswsgp._estimators.sklearn_compat import as_numbers, check_outputs, set_ar
 from skswsgp._estimators.transform_choice import choose_transform
 from skswsgp._initialization.statistics import mean_and_scale
 from skswsgp._point.likelihoods import LIKELIHOODS
+from skswsgp._predictive.counts import draw_counts, require_counts
 from skswsgp._predictive.target_scale import Logarithm, TargetScale, fit_transform
 
 
@@ -34,8 +35,13 @@ class SWSGPRegressor(
     init : {"local", "default"}, default="local"
         Where kernel parameters and noise start: as given ("default"), or learned first
         from the likelihood of rows given their nearest other rows ("local").
-    likelihood : {"gaussian"}, default="gaussian"
-        Distribution of y given the latent function.
+    likelihood : {"gaussian", "poisson"}, default="gaussian"
+        Distribution of y given the latent function. "poisson" is for counts, of the
+        rate exp(f): `predict` returns expected counts, quantiles are whole numbers and
+        densities are probabilities. y must hold whole numbers that are not negative,
+        `predictive` and `normalize_y` play no role, and `noise_variance` is only the
+        start of the noise of log(y + 1 / 2), from which `init="local"` learns a kernel.
+        With `solver="natural"` that kernel is then refined on the counts.
     predictive : {"auto", "gaussian"}, default="auto"
         Law of observations around the mean, for standard deviations, intervals,
         quantiles, densities and samples of y. "gaussian" is that of the process, whose
@@ -68,6 +74,14 @@ class SWSGPRegressor(
     $attributes
     noise_variance_ : float or ndarray of shape (n_outputs,)
         Learned noise variance of a row of mean weight, on the scale of standardised y.
+        Counts have none.
+    prior_mean_ : ndarray of shape (n_outputs,)
+        Prior means of the latent functions of counts, at which the expected count is
+        the weighted mean of y under the kernel before Adam changes it.
+        `inducing_mean_` describes the latent functions less these means.
+    variance_scale_ : float
+        Factor of the variance of q(f) in predictions of counts, as that of a
+        `SWSGPClassifier`.
     predictive_law_ : object
         The law of observations, where it was learned. `degrees_of_freedom`
         (n_outputs,) are infinite for a Gaussian, `scale_range` (2, n_outputs) holds the
@@ -76,7 +90,7 @@ class SWSGPRegressor(
         (n_outputs,).
     y_mean_, y_scale_ : float or ndarray of shape (n_outputs,)
         T(y) is standardised as (T(y) - y_mean_) / y_scale_, where T is `y_transform_`,
-        or leaves y alone where that is None.
+        or leaves y alone where that is None. They are 0 and 1 for counts.
     y_transform_ : object or None
         The transformation of y. That of "yeo-johnson" has a `power` for each output: 1
         is linear, and 0 the logarithm of 1 + y / `unit` for positive y.
@@ -113,7 +127,7 @@ class SWSGPRegressor(
 
     _parameter_constraints: dict = {  # noqa: RUF012  scikit-learn's own form
         **BaseSWSGP._parameter_constraints,
-        "likelihood": [StrOptions({"gaussian"})],
+        "likelihood": [StrOptions({"gaussian", "poisson"})],
         "predictive": [StrOptions({"auto", "gaussian"})],
         "noise_variance": [Interval(Real, 0, None, closed="neither")],
         "normalize_y": ["boolean"],
@@ -191,20 +205,24 @@ class SWSGPRegressor(
         ------
         ValueError
             If the covariances would take more than 1 GiB, where the work takes some
-            five times as much as the result, or `return_cov` with a `y_transform`.
+            five times as much as the result. Also if they are those of counts, or of
+            targets with a `y_transform`.
         """
         if return_std and return_cov:
             raise ValueError(
                 "return_std and return_cov are both true: expected at most one; the "
                 "standard deviations are the roots of the diagonal of the covariance."
             )
-        scale = self._target_scale(vars(self))
-        if scale.transform is not None and return_cov:
+        scale, counts = self._target_scale(vars(self)), self._has_counts()
+        if return_cov and (counts or scale.transform is not None):
+            name = "likelihood" if counts else "y_transform"
             raise ValueError(
-                f"return_cov=True with y_transform={self.y_transform!r}: expected "
-                "None, for a transformed target; use sample_y, or return_std=True."
+                f"return_cov=True with {name}={getattr(self, name)!r}: expected "
+                "return_cov=False, for covariances of such targets are not computed; "
+                "use return_std=True, or the draws of sample_y."
             )
-        if scale.transform is None and not (return_std or return_cov):
+        plain = scale.transform is None and not counts
+        if plain and not (return_std or return_cov):
             mean, _ = self._latent(X, False, n_neighbors)
             return self._without_axis(scale.restore(mean))
         cov = self._latent_covariance(X, n_neighbors) if return_cov else None
@@ -244,6 +262,8 @@ class SWSGPRegressor(
         """
         rng = check_random_state(random_state)
         functions = self.sample_f(X, n_samples, rng, n_neighbors=n_neighbors)
+        if self._has_counts():
+            return draw_counts(functions, rng)
         observations = self._observations(X, n_neighbors)
         mean, scale = observations.mean, np.reshape(self.y_scale_, (-1, 1))
         errors = functions.reshape(*mean.shape, -1) - np.reshape(self.y_mean_, (-1, 1))
@@ -253,17 +273,27 @@ class SWSGPRegressor(
         values = observations.draw(errors, rng)
         return self._without_axis(self._target_scale(vars(self)).restore(values))
 
+    def _has_counts(self):
+        """Return whether targets are counts."""
+        return LIKELIHOODS[self.likelihood].counts
+
     def _learn_targets(self, X, y, sample_weight, rng):
         y = as_numbers(y)
         columns = y.reshape(len(y), -1)
         chosen, transform = self.y_transform, None
+        if chosen is not None and self._has_counts():
+            raise ValueError(
+                f"y_transform={chosen!r} with likelihood={self.likelihood!r}: expected "
+                "None, for counts keep their scale; use likelihood='gaussian' for "
+                "transformed targets."
+            )
         if chosen == "auto":
             chosen = choose_transform(self, X, y, sample_weight, rng)
         if chosen is not None:
             _require_positive(columns, chosen)
             transform = fit_transform(chosen, columns, sample_weight)
             y = transform.forward(columns).reshape(y.shape)
-        if self.normalize_y:
+        if self.normalize_y and not self._has_counts():
             mean, scale = mean_and_scale(y, sample_weight)
         else:
             mean, scale = np.zeros(y.shape[1:])[()], np.ones(y.shape[1:])[()]
@@ -271,6 +301,9 @@ class SWSGPRegressor(
 
     def _encode_targets(self, y, attributes):
         y, scale = as_numbers(y), self._target_scale(attributes)
+        self._require_same_kind(attributes)
+        if self._has_counts():
+            require_counts(y)
         check_outputs(y, scale.offset)
         columns = y.reshape(len(y), -1)
         if isinstance(scale.transform, Logarithm):
@@ -283,6 +316,8 @@ class SWSGPRegressor(
         return TargetScale(*(attributes[name] for name in names))
 
     def _latent_units(self, attributes):
+        if self._has_counts():
+            return attributes["prior_mean_"], 1.0, attributes["variance_scale_"]
         scale = attributes["y_scale_"]
         return attributes["y_mean_"], scale, scale**2
 
@@ -290,9 +325,23 @@ class SWSGPRegressor(
         return np.ndim(self.y_mean_) == 0
 
     def _likelihood_of(self, attributes):
+        self._require_same_kind(attributes)
         return self.likelihood, int(np.size(attributes["y_mean_"]))
 
+    def _require_same_kind(self, attributes):
+        """Raise ValueError if attributes are those of a fit of another likelihood."""
+        before = "poisson" if "prior_mean_" in attributes else "gaussian"
+        if "inducing_mean_" in attributes and before != self.likelihood:
+            raise ValueError(
+                f"likelihood={self.likelihood!r} for a model that was fitted with "
+                f"{before!r}: expected the likelihood of the fit; set it back, or fit "
+                "again without warm_start."
+            )
+
     def _log_density(self, mu, v, targets, attributes):
+        if self._has_counts():
+            moments = self._in_units(mu, v, attributes)
+            return LIKELIHOODS[self.likelihood].log_density(*moments, targets)
         noise, scale = attributes["noise_variance_"], self._target_scale(attributes)
         density = LIKELIHOODS[self.likelihood].log_density(mu, v, targets, noise)
         slopes = scale.log_slope(scale.restore(targets))

@@ -1,4 +1,4 @@
-"""The kernel of a classifier, refined on its own likelihood.
+"""The kernel of a classifier or of counts, refined on its own likelihood.
 
 Labels coded as numbers show which features matter, but not how large the latent
 function is, and they are not Gaussian. So q(u) and its sites are computed for the
@@ -28,7 +28,6 @@ from skswsgp._linear.columns import mapped
 
 VARIANCE_STEP = 3.0  # factor of the kernel variance between two trials
 MAX_VARIANCE_STEPS = 6  # trials in one direction
-USUAL_VARIANCE = 9.0  # median of the prior of a classifier's kernel variance
 MAX_KERNELS = 4  # largest number of kernels learned from sites
 MAX_MAPS = 3  # largest number of maps of the columns learned from sites
 TOLERANCE = 1e-3  # nats a row: least gain of a trial, and convergence of its bound
@@ -181,7 +180,7 @@ class SiteRefinement(Holdout):
 
     def log_variance_prior(self, variance):
         """Return the log density of a kernel variance, up to a constant."""
-        distance = math.log(variance / USUAL_VARIANCE)
+        distance = math.log(variance / self.record.usual_variance)
         return -0.5 * (distance / self.settings.tuning.variance_spread) ** 2
 
     def relearned(self):

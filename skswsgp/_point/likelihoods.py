@@ -10,18 +10,22 @@ from typing import NamedTuple
 
 import numpy as np
 from scipy.optimize import brentq
-from scipy.special import expit, ndtr, ndtri, softmax
+from scipy.special import expit, gammaln, logsumexp, ndtr, ndtri, softmax
 from scipy.stats import qmc
 
 from skswsgp._compiled import special
 from skswsgp._compiled.jit import njit, njit_inline
 from skswsgp._compiled.team import once, team_range, team_sum
 
-GAUSSIAN, BERNOULLI, SOFTMAX, LOGIT = range(4)
+GAUSSIAN, BERNOULLI, SOFTMAX, LOGIT, POISSON = range(5)
 HERMITE_NODES = 20  # Gauss-Hermite nodes for one latent function
+COUNT_NODES = 40  # those of the probability of a count
 LOGIT_NODES = 64  # Gauss-Hermite nodes for probabilities under a logit link
 LOGIT_SCALE = 1.702  # Phi(f / 1.702) is expit(f) to 0.01
 SOFTMAX_NODES = 128  # quasi-Monte Carlo nodes for the latent functions of all classes
+MOST_LOG_RATE = 60.0  # logarithm of a Poisson rate from which it grows linearly
+NEWTON_STEPS, NEWTON_TOLERANCE = 100, 1e-9  # `poisson_log_probability`
+LEAST_VARIANCE = 1e-12  # of f, there
 MEAN_STEPS, MEAN_TOLERANCE = 500, 1e-5  # steps, log probability: `Softmax.prior_mean`
 
 # --- compiled -------------------------------------------------------------------------
@@ -89,12 +93,31 @@ def expected_log_prob(model, y, row, work):
                 d_mean[q] = residual / noise
                 d_variance[q] = -0.5 / noise
                 work.d_noise[q] = 0.5 * (square - 1.0)
+            elif model.family == POISSON:
+                term, d_mean[q], d_variance[q] = expected_poisson(
+                    y[row, q], model.prior_mean[q] + mean[q], variance[q]
+                )
+                value += term
             else:
                 term, d_mean[q], d_variance[q] = quadrature(
                     model, y[row, q], model.prior_mean[q] + mean[q], variance[q]
                 )
                 value += term
     return value
+
+
+@njit
+def expected_poisson(y, mu, v):
+    """Return E log p(y | f) for a count of rate exp(f), f ~ N(mu, v), and derivatives.
+
+    These are by mu and v. From MOST_LOG_RATE on the expected rate grows linearly with
+    the logarithm of itself, so that nothing overflows.
+    """
+    log_rate = mu + 0.5 * v
+    capped = min(log_rate, MOST_LOG_RATE)
+    slope = math.exp(capped)
+    rate = slope * (1.0 + log_rate - capped)
+    return y * mu - rate - math.lgamma(y + 1.0), y - slope, -0.5 * slope
 
 
 @njit_inline
@@ -172,6 +195,31 @@ def gauss_hermite(n_nodes):
     return math.sqrt(2.0) * x, w / math.sqrt(math.pi)
 
 
+def poisson_log_probability(mean, variance, y):
+    """Return log p(y) of counts of rate exp(f), f ~ N(mean, variance), in nats.
+
+    Arrays have one shape. Quadrature is around the largest integrand.
+    """
+    y = np.asarray(y, dtype=np.float64)
+    mu, v = mean.astype(np.float64), np.maximum(variance, LEAST_VARIANCE)
+    # Newton steps for a concave slope stay above its zero if they start there
+    f = np.maximum(mu, np.log(np.maximum(y, np.finfo(float).tiny)))
+    f = np.minimum(np.minimum(f, mu + v * y), MOST_LOG_RATE)
+    for _ in range(NEWTON_STEPS):
+        step = (y - np.exp(f) - (f - mu) / v) / (np.exp(f) + 1.0 / v)
+        f = f + step
+        if np.abs(step).max(initial=0.0) < NEWTON_TOLERANCE:
+            break
+    std = 1.0 / np.sqrt(np.exp(f) + 1.0 / v)  # of the normal law of this curvature
+    terms = []
+    for node, weight in zip(*gauss_hermite(COUNT_NODES), strict=True):
+        at = f + std * node
+        log_p = y * at - np.exp(at) - gammaln(y + 1.0)
+        ratio = 0.5 * (node**2 - (at - mu) ** 2 / v - np.log(v))
+        terms.append(log_p + ratio + np.log(weight * std))
+    return logsumexp(terms, axis=0)
+
+
 class LikelihoodRecord:
     """The properties of a likelihood; the defaults suit one latent function.
 
@@ -182,6 +230,8 @@ class LikelihoodRecord:
 
     conjugate = False
     joint = False
+    counts = False  # whether targets are counts, which are not standardised
+    usual_variance = 9.0  # median of the prior of the kernel's variance
 
     def make_nodes(self, n_latent):
         """Return the quadrature: nodes (1 or n_latent, n) and weights (n,)."""
@@ -192,8 +242,15 @@ class LikelihoodRecord:
         """Return numbers (n, n_latent) for the targets y, to learn a kernel from."""
         return y
 
-    def class_shares(self, y, weight, n_latent):
-        """Return the weighted fraction of each class, or None without classes."""
+    def averages(self, y, weight, n_latent):
+        """Return the weighted averages that `prior_mean` takes, or None."""
+        return None
+
+    def first_sites(self, y, prior_mean):
+        """Return precisions and means (n, Q) of the first sites of f, or None.
+
+        None stands for those at the q(f) that training starts from.
+        """
         return None
 
 
@@ -215,6 +272,46 @@ class Gaussian(LikelihoodRecord):
         return special.gaussian_log_density(square, np.log(variance)).sum(axis=1)
 
 
+class Poisson(LikelihoodRecord):
+    """Counts y_q of rate exp(f_q); the expectation has a closed form."""
+
+    name, code, counts = "poisson", POISSON, True
+    usual_variance = 1.0  # counts seldom vary by more than a factor of exp(2)
+
+    def make_nodes(self, n_latent):
+        return np.zeros((1, 0)), np.zeros(0)
+
+    def regression_targets(self, y, n_latent):
+        """Return centred logarithms (n, n_latent) of counts."""
+        targets = np.log(y + 0.5)
+        return targets - targets.mean(axis=0)
+
+    def averages(self, y, weight, n_latent):
+        """Return the weighted mean count (n_latent,); half a count is the least sum."""
+        total = weight.sum(dtype=np.float64)
+        sums = np.maximum(weight.astype(np.float64) @ y, 0.5 * np.mean(weight))
+        return sums / total
+
+    def prior_mean(self, averages, variance):
+        """Return the means (n_latent,) at which the expected counts are averages."""
+        return np.log(averages) - 0.5 * variance
+
+    def first_sites(self, y, prior_mean):
+        """Return precisions and means (n, Q) of normal laws around log(y + 1 / 2).
+
+        At the prior, a large count would ask for an f as large as itself.
+        """
+        y = y.astype(np.float64) + 0.5
+        return y, np.log(y) - prior_mean
+
+    def log_density(self, mean, variance, y, noise=None):
+        """Return log p(y) (n,) in nats, summed over outputs, for f ~ N(mean, variance).
+
+        Arrays are (n, Q).
+        """
+        return poisson_log_probability(mean, variance, y).sum(axis=1)
+
+
 class ClassLikelihood(LikelihoodRecord):
     """Base of the likelihoods of labels, which have two classes unless they are joint.
 
@@ -224,7 +321,7 @@ class ClassLikelihood(LikelihoodRecord):
     shares of the classes.
     """
 
-    def class_shares(self, y, weight, n_latent):
+    def averages(self, y, weight, n_latent):
         """Return the weighted fraction of each class; an absent one has half a row."""
         counts = np.bincount(self.decode(y), weight, max(2, n_latent))
         counts = np.maximum(counts, 0.5 * np.mean(weight))
@@ -342,9 +439,8 @@ class Softmax(ClassLikelihood):
         return mean - mean.mean()
 
 
-LIKELIHOODS = {
-    record.name: record for record in (Gaussian(), Bernoulli(), Softmax(), Logit())
-}
+RECORDS = Gaussian(), Bernoulli(), Softmax(), Logit(), Poisson()
+LIKELIHOODS = {record.name: record for record in RECORDS}
 
 
 def make_likelihood(name, n_latent, dtype, prior_mean=0.0):

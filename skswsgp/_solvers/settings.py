@@ -14,7 +14,7 @@ class Settings(NamedTuple):
     likelihood: str  # a name of LIKELIHOODS
     n_latent: int  # Q, the number of latent functions
     solver: type  # the subclass of `Solver` that trains
-    class_shares: np.ndarray | None = None  # (n_classes,), None for regression
+    averages: np.ndarray | None = None  # of targets, which `prior_mean` takes
     kernel: object = None
     metric: str = "auto"
     n_inducing: int | str = "auto"
@@ -29,7 +29,7 @@ class Settings(NamedTuple):
     kl: str = "vecchia"  # "vecchia" or "local"; "auto" is resolved before
     kl_weight: float | str = "auto"
     init: str = "local"
-    noise_variance: float = 0.1  # 0.1 for classes, which have none
+    noise_variance: float = 0.1  # 0.1 for likelihoods that have none
     batch_size: int = 64
     learning_rate: float = 0.02
     max_iter: int = 200  # 1 for a chunk of a stream
@@ -51,9 +51,9 @@ class Settings(NamedTuple):
 
     def prior_mean(self, variance):
         """Return the prior means (n_latent,) of f for a kernel of some variance."""
-        if self.class_shares is None:
+        if self.averages is None:
             return np.zeros(self.n_latent)
-        return self.likelihood_record.prior_mean(self.class_shares, variance)
+        return self.likelihood_record.prior_mean(self.averages, variance)
 
     def divergence_weight(self, M, H, kl=None):
         """Return beta, the weight of the divergence from the prior `kl`.

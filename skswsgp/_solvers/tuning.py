@@ -132,7 +132,8 @@ class Tuning(NamedTuple):
     # --- choosing between kernels on held-out rows
     # Rows that q(u) is found on, held-out ones included: some seconds a candidate.
     holdout_rows: int = 20_000
-    # Standard deviation of the logarithm of a classifier's kernel variance, around 9.
+    # Standard deviation of the logarithm of the kernel variance of a likelihood without
+    # noise, around its usual one.
     variance_spread: float = 2.0
 
     # Rows above which early_stopping="auto" holds out a tenth, if the solver trains the

@@ -29,6 +29,7 @@ LIKELIHOODS = {
     "gaussian-2": ("gaussian", 2),
     "bernoulli": ("bernoulli", 1),
     "logit": ("logit", 1),
+    "poisson": ("poisson", 2),
     "softmax": ("softmax", 3),
 }
 

@@ -13,10 +13,13 @@ from scipy import special, stats
 from skswsgp._compiled.special import log_ndtr
 from skswsgp._point.likelihoods import (
     LIKELIHOODS,
+    MOST_LOG_RATE,
     expected_log_prob,
+    expected_poisson,
     log_prob,
     make_likelihood,
     normal_nodes,
+    poisson_log_probability,
 )
 
 NOISE = np.array([0.3, 0.7])
@@ -41,6 +44,10 @@ def gaussian_log_prob(y):
     return lambda f: np.sum(stats.norm.logpdf(y, f, np.sqrt(NOISE[: len(y)])))
 
 
+def poisson_log_prob(y):
+    return lambda f: np.sum(stats.poisson.logpmf(y, np.exp(f)))
+
+
 CASES = {
     "gaussian-1": Case(
         "gaussian", [0.4], [-0.3], [0.8], gaussian_log_prob([0.4]), 1e-12
@@ -57,6 +64,11 @@ CASES = {
     ),
     "logit": Case(
         "logit", [-1.0], [0.7], [0.9], lambda f: special.log_expit(-f[0]), 1e-8
+    ),
+    "poisson-1": Case("poisson", [3.0], [0.7], [0.9], poisson_log_prob([3.0]), 1e-11),
+    "poisson-2": Case(
+        "poisson", [0.0, 12.0], [-0.4, 2.0], [0.8, 0.1], poisson_log_prob([0.0, 12.0]),
+        1e-11,
     ),
     "softmax": Case(
         "softmax", [2.0], [0.5, -1.0, 0.3], [0.4, 1.2, 0.7],
@@ -102,7 +114,10 @@ def case(request):
     return CASES[request.param]
 
 
-@pytest.fixture(params=[name for name in LIKELIHOODS if name != "gaussian"])
+LABELS = [name for name in LIKELIHOODS if name not in ("gaussian", "poisson")]
+
+
+@pytest.fixture(params=LABELS)
 def record(request):
     """Return the record of a likelihood of labels."""
     return LIKELIHOODS[request.param]
@@ -242,6 +257,42 @@ def test_gaussian_log_density_sums_over_outputs(rng):
     assert_allclose(density, expected, rtol=1e-12)
 
 
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_expectation_of_counts_does_not_overflow(dtype):
+    step, mu = 1e-3, np.array(MOST_LOG_RATE, dtype)
+    low, high = (expected_poisson(4.0, mu + side, 0.0) for side in (-step, step))
+    assert_allclose(high[0] - low[0], step * (low[1] + high[1]), rtol=0.01)
+    assert np.isfinite(expected_poisson(4.0, np.array(1e6, dtype), 1.0)).all()
+
+
+@pytest.mark.parametrize("variance", [1e-6, 0.5, 9.0])
+@pytest.mark.parametrize("y", [0.0, 3.0, 1e6])
+def test_probability_of_a_count_equals_the_integral(y, variance):
+    means, std = np.log(y + 0.5) + np.linspace(-2.0, 2.0, 9), np.sqrt(variance)
+    expected, steps = [], np.linspace(-12.0, 12.0, 20_001)
+    for mean in means:  # f is dense both for its own law and for that of y
+        f = [mean + std * steps, np.log(y + 1.0) + steps / np.sqrt(y + 1.0)]
+        f = np.unique(np.concatenate(f))
+        joint = stats.poisson.logpmf(y, np.exp(f)) + stats.norm.logpdf(f, mean, std)
+        expected.append(np.trapezoid(np.exp(joint), f))
+    expected = np.array(expected)
+    found = poisson_log_probability(means, np.full(9, variance), np.full(9, y))
+    assert_allclose(np.exp(found), expected, rtol=2e-4, atol=1e-200)
+    record, two = LIKELIHOODS["poisson"], np.stack([means, means], axis=1)
+    density = record.log_density(two, np.full((9, 2), variance), np.full((9, 2), y))
+    assert_allclose(density, 2 * found)
+
+
+def test_expected_counts_at_the_prior_mean_are_the_averages(rng):
+    y, weight = rng.poisson(3.0, size=(50, 2)).astype(float), rng.random(50)
+    record = LIKELIHOODS["poisson"]
+    averages = record.averages(y, weight, 2)
+    assert_allclose(averages, np.average(y, axis=0, weights=weight))
+    mean = record.prior_mean(averages, 0.7)
+    assert_allclose(np.exp(mean + 0.35), averages)
+    assert_allclose(record.averages(0.0 * y, np.ones(50), 2), 0.01)
+
+
 def test_labels_survive_their_encoding(record):
     n_classes = 3 if record.joint else 2
     labels = np.array([1, 0, n_classes - 1, 1])
@@ -304,9 +355,9 @@ def test_probabilities_at_the_prior_mean_are_the_shares(record, skew, variance):
 
 def test_class_shares_are_weighted(record):
     y = record.encode(np.array([0, 1, 1, 0]), 2)
-    shares = record.class_shares(y, np.array([1.0, 2.0, 2.0, 3.0]), 2)
+    shares = record.averages(y, np.array([1.0, 2.0, 2.0, 3.0]), 2)
     assert_allclose(shares, [0.5, 0.5])
-    shares = record.class_shares(y[:1], np.array([4.0]), 2)
+    shares = record.averages(y[:1], np.array([4.0]), 2)
     assert_allclose(shares, [2 / 3, 1 / 3])  # an absent class has half a row
 
 

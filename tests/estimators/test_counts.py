@@ -1,0 +1,256 @@
+"""SWSGPRegressor(likelihood="poisson"): the law of counts, and its training."""
+
+import pickle
+
+import numpy as np
+import pytest
+from helpers import ADAM
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy import stats
+
+from skswsgp import SWSGPRegressor
+from skswsgp._predictive.counts import Counts, draw_counts
+from skswsgp.metrics import get_scorer
+
+FEW = {"n_inducing": 20, "n_neighbors": 20}
+SOLVERS = {"natural": {}, "adam": ADAM | FEW | {"learning_rate": 0.05, "max_iter": 80}}
+
+
+def low_counts(n=600, n_outputs=0):
+    """Return X, counts and their rates, of a mean near 1."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-3.0, 3.0, size=(n, 1))
+    rate = np.exp(np.sin(2.0 * X[:, 0]) - 0.3)
+    if n_outputs:
+        rate = np.stack([rate, 3.0 * rate[::-1]], axis=1)
+    return X, rng.poisson(rate).astype(float), rate
+
+
+def make_model(**options):
+    return SWSGPRegressor(likelihood="poisson", random_state=0, **options)
+
+
+@pytest.fixture(scope="module", params=SOLVERS)
+def fitted(request):
+    """Return a model, and rows that it has not seen, with their rates."""
+    X, y, rate = low_counts()
+    model = make_model(**SOLVERS[request.param]).fit(X[:300], y[:300])
+    return model, X[300:], y[300:], rate[300:]
+
+
+# --- the law --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("variance", [1e-8, 0.3, 4.0])
+@pytest.mark.parametrize("mean", [-2.0, 1.5, 9.0])
+def test_law_equals_numerical_integration(mean, variance):
+    law = Counts(np.full((1, 1), mean), np.full((1, 1), variance))
+    z = np.linspace(-9.0, 9.0, 40_001)
+    weight = stats.norm.pdf(z) / stats.norm.pdf(z).sum()
+    rate = np.exp(mean + np.sqrt(variance) * z)
+    assert_allclose(law.mean, weight @ rate, rtol=1e-6)
+    square = weight @ (rate + (rate - weight @ rate) ** 2)
+    assert_allclose(law.deviation() ** 2, square, rtol=1e-4)
+    center = np.floor(np.exp(mean))
+    for k in (0.0, center, center + 3.0, 2.0 * center + 1.0):
+        expected = weight @ stats.poisson.cdf(k, rate)
+        assert_allclose(law.cdf(np.full((1, 1), k)), expected, atol=2e-5)
+        expected = weight @ stats.poisson.pmf(k, rate)
+        found = np.exp(law.log_density(np.full((1, 1), k)))
+        assert_allclose(found, expected, rtol=2e-3, atol=1e-12)
+    assert law.cdf(np.full((1, 1), -1.0)) == 0.0
+
+
+def test_quantiles_are_the_smallest_counts_of_their_probability():
+    mean, variance = np.array([[-3.0], [0.5], [4.0], [11.0]]), np.full((4, 1), 0.4)
+    law, levels = Counts(mean, variance), [0.01, 0.5, 0.975]
+    quantiles = law.quantiles(levels)
+    assert quantiles.shape == (4, 1, 3)
+    assert_array_equal(quantiles, np.round(quantiles))
+    for i, level in enumerate(levels):
+        k = quantiles[:, :, i]
+        assert np.all(law.cdf(k) >= level)
+        assert np.all((k == 0.0) | (law.cdf(k - 1.0) < level))
+    exact = Counts(mean, np.zeros((4, 1))).quantiles(levels)
+    assert_array_equal(exact[:, 0], stats.poisson.ppf(levels, np.exp(mean)))
+
+
+@pytest.mark.parametrize(("mean", "error"), [(0.5, 1e-6), (8.0, 0.02)])
+def test_crps_agrees_with_draws(mean, error, rng):
+    law = Counts(np.full((1, 1), mean), np.full((1, 1), 0.3))
+    log_rates = mean + np.sqrt(0.3) * rng.normal(size=400_000)
+    draws = np.sort(draw_counts(log_rates, rng))
+    ranks = 2.0 * np.arange(len(draws)) - len(draws) + 1.0
+    spread = np.sum(ranks * draws) / len(draws) ** 2  # E|Y - Y'| / 2
+    for y in (0.0, np.round(np.exp(mean)), 3.0 * np.round(np.exp(mean))):
+        expected = np.mean(np.abs(draws - y)) - spread
+        found = law.crps(np.full((1, 1), y))[0, 0]
+        assert_allclose(found, expected, rtol=error + 0.01)
+    if mean < 1.0:
+        k = np.arange(200.0)[:, None]
+        cdf = Counts(np.full_like(k, mean), np.full_like(k, 0.3)).cdf(k)
+        assert_allclose(law.crps(np.full((1, 1), 2.0)), np.sum((cdf - (k >= 2)) ** 2))
+
+
+def test_huge_rates_stay_finite():
+    law = Counts(np.array([[50.0, 1e4]]), np.array([[2.0, 1e4]]))
+    y = np.array([[1e20, 3.0]])
+    values = law.mean, law.deviation(), law.log_density(y), law.quantiles([0.5])
+    assert all(np.isfinite(value).all() for value in values)
+    assert np.isfinite(draw_counts(law.latent_mean, np.random.default_rng(0))).all()
+
+
+# --- the estimator --------------------------------------------------------------------
+
+
+def test_predictions_are_those_of_the_law(fitted):
+    model, X, y, _ = fitted
+    mean, variance = model.latent_mean_and_variance(X)
+    law = Counts(mean[:, None], variance[:, None])
+    found, std = model.predict(X, return_std=True)
+    assert_allclose(found, law.mean[:, 0])
+    assert_allclose(model.predict(X), found)
+    assert_allclose(std, law.deviation()[:, 0])
+    quantiles = model.predict_quantiles(X, [0.1, 0.9])
+    assert_array_equal(quantiles, law.quantiles([0.1, 0.9])[:, 0])
+    density = model.log_predictive_density(X, y)
+    assert_allclose(density, law.log_density(y[:, None])[:, 0])
+    assert_allclose(get_scorer("neg_log_density")(model, X, y), density.mean())
+    crps = law.crps(y[:, None]).mean()
+    assert_allclose(get_scorer("neg_crps")(model, X, y), -crps)
+
+
+def test_rates_are_recovered(fitted):
+    model, X, y, rate = fitted
+    assert np.sqrt(np.mean((model.predict(X) - rate) ** 2)) < 0.3
+    best = stats.poisson.logpmf(y, rate).mean()
+    assert model.log_predictive_density(X, y).mean() > best - 0.06
+    assert model.score(X, y) > 0.15  # the rates themselves reach 0.28
+    assert not hasattr(model, "noise_variance_")
+    assert not hasattr(model, "predictive_law_")
+
+
+def test_intervals_hold_what_they_promise(fitted):
+    model, X, y, _ = fitted
+    lower, upper = model.predict_interval(X, 0.9)
+    assert 0.88 < np.mean((lower <= y) & (y <= upper)) < 0.99  # counts are few values
+
+
+def test_low_counts_are_likelier_than_under_a_gaussian(fitted):
+    model, X, y, _ = fitted
+    rows, counts, _ = low_counts()
+    other = SWSGPRegressor(predictive="gaussian", random_state=0)
+    law = stats.norm(*other.fit(rows[:300], counts[:300]).predict(X, return_std=True))
+    gaussian = np.log(law.cdf(y + 0.5) - law.cdf(y - 0.5))  # of the rounded number
+    gaussian = np.maximum(gaussian, np.log(law.cdf(0.5)) * (y == 0.0) - 1e9 * (y > 0))
+    assert model.log_predictive_density(X, y).mean() > gaussian.mean() + 0.05
+
+
+def test_draws_have_the_moments_of_the_law(fitted):
+    model, X, _, _ = fitted
+    draws = model.sample_y(X[:20], 4000, random_state=0)
+    assert draws.shape == (20, 4000)
+    assert_array_equal(draws, np.round(draws))
+    mean, std = model.predict(X[:20], return_std=True)
+    assert_allclose(draws.mean(axis=1), mean, atol=5.0 * std.max() / np.sqrt(4000))
+    assert_allclose(draws.std(axis=1), std, rtol=0.15)
+
+
+def test_pickles_predict_the_same(fitted):
+    model, X, _, _ = fitted
+    other = pickle.loads(pickle.dumps(model))
+    assert_array_equal(other.predict(X), model.predict(X))
+
+
+def test_outputs_are_independent_of_each_other():
+    X, y, _ = low_counts(400, n_outputs=2)
+    model = make_model(init="default").fit(X, y)
+    assert model.predict(X).shape == (400, 2)
+    assert model.predict_quantiles(X, [0.1, 0.5, 0.9]).shape == (400, 2, 3)
+    assert model.sample_y(X[:5], 3).shape == (5, 2, 3)
+    assert_allclose(model.predict(X).mean(axis=0), y.mean(axis=0), rtol=0.1)
+    assert model.log_predictive_density(X, y).shape == (400, 2)
+
+
+@pytest.mark.parametrize("options", SOLVERS.values(), ids=SOLVERS)
+@pytest.mark.parametrize("level", [0.0, 1.0, 1e5])
+def test_any_level_of_counts_can_be_fitted(options, level, rng):
+    X = rng.uniform(-3.0, 3.0, size=(80, 1))
+    y = rng.poisson(level * np.exp(np.sin(X[:, 0]))).astype(float)
+    y[:2] *= 50.0
+    model = make_model(**options | {"init": "default"}).fit(X, y)
+    assert np.isfinite(model.predict(X, return_std=True)).all()
+    far = model.predict([[1e4]])
+    assert far > 0.0
+    if not options:  # Adam changes the kernel's variance, but not the prior mean
+        assert_allclose(far, max(y.mean(), 0.5 / 80), rtol=0.01)
+
+
+def test_expected_count_far_from_data_is_the_weighted_mean(rng):
+    X, y, _ = low_counts(200)
+    weight = rng.uniform(0.5, 2.0, size=200)
+    model = make_model().fit(X, y, sample_weight=weight)
+    expected = np.average(y, weights=weight)
+    model.variance_scale_ = 1.0
+    assert_allclose(model.predict([[1e5]]), expected, rtol=1e-3)
+
+
+def test_weights_count_observations(rng):
+    X, y, _ = low_counts(100)
+    weight = rng.integers(1, 3, size=100).astype(float)
+    model = make_model(init="default").fit(X, y)
+    copies = np.repeat(np.arange(100), weight.astype(int))
+    bound = model.lower_bound(X, y, sample_weight=weight)
+    assert_allclose(bound, model.lower_bound(X[copies], y[copies]))
+
+
+def test_streams_of_counts():
+    X, y, rate = low_counts()
+    model = make_model(**FEW, learning_rate=0.05)
+    for _ in range(30):
+        for part in np.split(np.arange(300), 3):
+            model.partial_fit(X[part], y[part])
+    assert np.corrcoef(model.predict(X[300:]), rate[300:])[0, 1] > 0.8
+
+
+# --- what is refused ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("wrong", [-1.0, 0.5])
+def test_numbers_that_are_no_counts_are_refused(wrong):
+    X, y, _ = low_counts(50)
+    model = make_model(init="default").fit(X, y)
+    y[3] = wrong
+    for method in (model.fit, model.lower_bound, model.log_predictive_density):
+        with pytest.raises(ValueError, match=f"y holds {wrong:g} with .* expected cou"):
+            method(X, y)
+
+
+def test_covariances_are_refused():
+    X, y, _ = low_counts(50)
+    model = make_model(init="default").fit(X, y)
+    with pytest.raises(ValueError, match="return_cov=True with likelihood='poisson'"):
+        model.predict(X, return_cov=True)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"), [("gaussian", "poisson"), ("poisson", "gaussian")]
+)
+def test_a_fitted_model_keeps_its_likelihood(before, after):
+    X, y, _ = low_counts(50)
+    model = SWSGPRegressor(init="default", likelihood=before).fit(X, y)
+    model.set_params(likelihood=after, warm_start=True)
+    for method in (lambda X, y: model.predict(X), model.lower_bound, model.fit):
+        with pytest.raises(ValueError, match=f"that was fitted with '{before}': expec"):
+            method(X, y)
+    model.set_params(warm_start=False).fit(X, y)
+    assert np.isfinite(model.predict(X)).all()
+
+
+def test_counts_have_neither_another_scale_nor_rows_left_out():
+    X, y, _ = low_counts(60)
+    with pytest.raises(ValueError, match="y_transform='log' with likelihood='poisson'"):
+        make_model(y_transform="log").fit(X, y)
+    model = make_model().fit(X, y)
+    with pytest.raises(ValueError, match="leave_one_out with likelihood='poisson'"):
+        model.leave_one_out(X, y)
