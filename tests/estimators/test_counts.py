@@ -186,6 +186,21 @@ def test_any_level_of_counts_can_be_fitted(options, level, rng):
         assert_allclose(far, max(y.mean(), 0.5 / 80), rtol=0.01)
 
 
+@pytest.mark.parametrize("level", [100.0, 1e5])
+def test_rounds_find_the_optimum_for_counts_of_all_sizes(level, rng):
+    X = rng.uniform(-3.0, 3.0, size=(200, 1))
+    rate = level * np.exp(3.0 * np.sin(2.0 * X[:, 0]))
+    y = rng.poisson(rate).astype(float)
+    model = make_model(init="default", covariance="full").fit(X, y)
+    bound = model.lower_bound(X, y)
+    assert model.n_iter_ < 10  # from the prior it takes 14 to 18
+    assert np.abs(np.log(model.predict(X) / rate)).mean() < 0.06
+    again = model.set_params(warm_start=True).fit(X, y)
+    assert_allclose(again.lower_bound(X, y), bound, atol=0.2)
+    diagonal = make_model(init="default").fit(X, y)
+    assert np.abs(np.log(diagonal.predict(X) / rate)).mean() < 0.06
+
+
 def test_expected_count_far_from_data_is_the_weighted_mean(rng):
     X, y, _ = low_counts(200)
     weight = rng.uniform(0.5, 2.0, size=200)
