@@ -141,8 +141,8 @@ def test_low_counts_are_likelier_than_under_a_gaussian(fitted):
     rows, counts, _ = low_counts()
     other = SWSGPRegressor(predictive="gaussian", random_state=0)
     law = stats.norm(*other.fit(rows[:300], counts[:300]).predict(X, return_std=True))
-    gaussian = np.log(law.cdf(y + 0.5) - law.cdf(y - 0.5))  # of the rounded number
-    gaussian = np.maximum(gaussian, np.log(law.cdf(0.5)) * (y == 0.0) - 1e9 * (y > 0))
+    below = np.where(y == 0.0, 0.0, law.cdf(y - 0.5))  # no count is negative
+    gaussian = np.log(law.cdf(y + 0.5) - below)  # of the number rounded to a count
     assert model.log_predictive_density(X, y).mean() > gaussian.mean() + 0.05
 
 
