@@ -66,8 +66,10 @@ class NaturalSolver(Solver):
             most = self.tuning.assembly_bytes
             self.prior = make_local_prior(engine, data, lookup, most)
         self.order = order
-        self.conjugate = settings.likelihood_record.conjugate
-        if not self.conjugate:
+        record = settings.likelihood_record
+        self.conjugate = record.conjugate
+        # large counts would hide what small ones leave of a residual
+        if not (record.conjugate or record.counts):
             self.accuracy = self.tuning.round_tolerance
         elif engine.model.Z.dtype == np.float32:
             self.accuracy = self.tuning.float32_tolerance

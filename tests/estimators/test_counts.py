@@ -141,8 +141,8 @@ def test_low_counts_are_likelier_than_under_a_gaussian(fitted):
     rows, counts, _ = low_counts()
     other = SWSGPRegressor(predictive="gaussian", random_state=0)
     law = stats.norm(*other.fit(rows[:300], counts[:300]).predict(X, return_std=True))
-    gaussian = np.log(law.cdf(y + 0.5) - law.cdf(y - 0.5))  # of the rounded number
-    gaussian = np.maximum(gaussian, np.log(law.cdf(0.5)) * (y == 0.0) - 1e9 * (y > 0))
+    below = np.where(y == 0.0, 0.0, law.cdf(y - 0.5))  # no count is negative
+    gaussian = np.log(law.cdf(y + 0.5) - below)  # of the number rounded to a count
     assert model.log_predictive_density(X, y).mean() > gaussian.mean() + 0.05
 
 
@@ -184,6 +184,21 @@ def test_any_level_of_counts_can_be_fitted(options, level, rng):
     assert far > 0.0
     if not options:  # Adam changes the kernel's variance, but not the prior mean
         assert_allclose(far, max(y.mean(), 0.5 / 80), rtol=0.01)
+
+
+@pytest.mark.parametrize("level", [100.0, 1e5])
+def test_rounds_find_the_optimum_for_counts_of_all_sizes(level, rng):
+    X = rng.uniform(-3.0, 3.0, size=(200, 1))
+    rate = level * np.exp(3.0 * np.sin(2.0 * X[:, 0]))
+    y = rng.poisson(rate).astype(float)
+    model = make_model(init="default", covariance="full").fit(X, y)
+    bound = model.lower_bound(X, y)
+    assert model.n_iter_ < 10  # from the prior it takes 14 to 18
+    assert np.abs(np.log(model.predict(X) / rate)).mean() < 0.06
+    again = model.set_params(warm_start=True).fit(X, y)
+    assert_allclose(again.lower_bound(X, y), bound, atol=0.2)
+    diagonal = make_model(init="default").fit(X, y)
+    assert np.abs(np.log(diagonal.predict(X) / rate)).mean() < 0.06
 
 
 def test_expected_count_far_from_data_is_the_weighted_mean(rng):
