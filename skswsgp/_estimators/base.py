@@ -97,7 +97,7 @@ class BaseSWSGP(
     }
 
     @abstractmethod
-    def _learn_targets(self, X, y, sample_weight, rng):
+    def _learn_targets(self, X, y, sample_weight):
         """Return the fitted attributes that the targets need, from training rows."""
 
     @abstractmethod
@@ -182,7 +182,7 @@ class BaseSWSGP(
         learned = fitted
         if not fitted:
             used = X if rows is None else X[rows]
-            learned = self._learn_targets(used, y, weight, rng)
+            learned = self._learn_targets(used, y, weight)
         targets, attributes = self._encode_targets(y, learned), dict(learned)
         data = TrainingRows(X, targets.astype(self.dtype, copy=False), weight, rows)
         settings = self._settings(attributes, data, solver_class, streaming)

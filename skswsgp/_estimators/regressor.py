@@ -277,7 +277,7 @@ class SWSGPRegressor(
         """Return whether targets are counts."""
         return LIKELIHOODS[self.likelihood].counts
 
-    def _learn_targets(self, X, y, sample_weight, rng):
+    def _learn_targets(self, X, y, sample_weight):
         y = as_numbers(y)
         columns = y.reshape(len(y), -1)
         chosen, transform = self.y_transform, None
@@ -288,7 +288,7 @@ class SWSGPRegressor(
                 "transformed targets."
             )
         if chosen == "auto":
-            chosen = choose_transform(self, X, y, sample_weight, rng)
+            chosen = choose_transform(self, X, y, sample_weight)
         if chosen is not None:
             _require_positive(columns, chosen)
             transform = fit_transform(chosen, columns, sample_weight)

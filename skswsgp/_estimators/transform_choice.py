@@ -3,6 +3,7 @@
 import warnings
 
 import numpy as np
+from sklearn.utils import check_random_state
 
 MOST_ROWS = 2000  # rows of a trial fit, which takes seconds, and rows held out
 HELD_OUT = 1 / 3  # of few rows
@@ -10,24 +11,25 @@ LEAST_ROWS = 30  # rows held out: fewer do not tell a transformation from chance
 ERRORS = 2.0  # standard errors by which the mean gain of a transformation must exceed 0
 
 
-def choose_transform(estimator, X, y, sample_weight, rng):
+def choose_transform(estimator, X, y, sample_weight):
     """Return "log", "yeo-johnson" or None for an estimator with `y_transform="auto"`.
 
     A copy of the estimator is fitted with each of them to some rows, and the log
-    density of other rows, in the units of y, decides.
+    density of other rows, in the units of y, decides. An integer `random_state` gives
+    the fit that comes next the random numbers that it has without the choice.
     """
+    rng = check_random_state(estimator.random_state)
     order = rng.permutation(len(y))
     held_out = min(int(HELD_OUT * len(y)), MOST_ROWS)
     if held_out < LEAST_ROWS:
         return None
     test, train = order[:held_out], order[held_out : held_out + MOST_ROWS]
-    seed = int(rng.randint(2**31))
     names = ["yeo-johnson", "log"] if (y > 0.0).all() else ["yeo-johnson"]
     densities = {}
     for name in [None, *names]:
         params = estimator.get_params(deep=False)
-        params |= {"y_transform": name, "random_state": seed, "verbose": 0}
-        trial = type(estimator)(**params | {"warm_start": False})
+        params |= {"y_transform": name, "warm_start": False, "verbose": 0}
+        trial = type(estimator)(**params)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the fit to all rows repeats them
             trial.fit(X[train], y[train], sample_weight[train])
