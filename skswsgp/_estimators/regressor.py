@@ -6,6 +6,7 @@ import numpy as np
 from sklearn.base import MultiOutputMixin, RegressorMixin
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils.validation import check_is_fitted
 
 from skswsgp._estimators.base import BaseSWSGP
 from skswsgp._estimators.leave_one_out import LeaveOneOutMixin
@@ -213,6 +214,7 @@ class SWSGPRegressor(
                 "return_std and return_cov are both true: expected at most one; the "
                 "standard deviations are the roots of the diagonal of the covariance."
             )
+        check_is_fitted(self, "inducing_points_")
         scale, counts = self._target_scale(vars(self)), self._has_counts()
         if return_cov and (counts or scale.transform is not None):
             name = "likelihood" if counts else "y_transform"
