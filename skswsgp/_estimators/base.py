@@ -97,8 +97,12 @@ class BaseSWSGP(
     }
 
     @abstractmethod
-    def _learn_targets(self, X, y, sample_weight):
-        """Return the fitted attributes that the targets need, from training rows."""
+    def _learn_targets(self, X, rows, y, weight):
+        """Return the fitted attributes that the targets need, from training rows.
+
+        `rows` are the numbers of the rows of X that y (n, ...) and weight (n,) belong
+        to, or None for all of them.
+        """
 
     @abstractmethod
     def _encode_targets(self, y, attributes):
@@ -179,10 +183,7 @@ class BaseSWSGP(
         rng = check_random_state(self.random_state)
         reset = not fitted
         X, y, weight, rows = self._validate_training(X, y, sample_weight, reset)
-        learned = fitted
-        if not fitted:
-            used = X if rows is None else X[rows]
-            learned = self._learn_targets(used, y, weight)
+        learned = fitted or self._learn_targets(X, rows, y, weight)
         targets, attributes = self._encode_targets(y, learned), dict(learned)
         data = TrainingRows(X, targets.astype(self.dtype, copy=False), weight, rows)
         settings = self._settings(attributes, data, solver_class, streaming)

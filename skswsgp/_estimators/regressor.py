@@ -279,7 +279,7 @@ class SWSGPRegressor(
         """Return whether targets are counts."""
         return LIKELIHOODS[self.likelihood].counts
 
-    def _learn_targets(self, X, y, sample_weight):
+    def _learn_targets(self, X, rows, y, weight):
         y = as_numbers(y)
         columns = y.reshape(len(y), -1)
         chosen, transform = self.y_transform, None
@@ -290,13 +290,13 @@ class SWSGPRegressor(
                 "transformed targets."
             )
         if chosen == "auto":
-            chosen = choose_transform(self, X, y, sample_weight)
+            chosen = choose_transform(self, X, rows, y, weight)
         if chosen is not None:
             _require_positive(columns, chosen)
-            transform = fit_transform(chosen, columns, sample_weight)
+            transform = fit_transform(chosen, columns, weight)
             y = transform.forward(columns).reshape(y.shape)
         if self.normalize_y and not self._has_counts():
-            mean, scale = mean_and_scale(y, sample_weight)
+            mean, scale = mean_and_scale(y, weight)
         else:
             mean, scale = np.zeros(y.shape[1:])[()], np.ones(y.shape[1:])[()]
         return {"y_mean_": mean, "y_scale_": scale, "y_transform_": transform}

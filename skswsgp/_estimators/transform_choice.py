@@ -5,18 +5,21 @@ import warnings
 import numpy as np
 from sklearn.utils import check_random_state
 
+from skswsgp._estimators.given_kernel import kernel_for
+
 MOST_ROWS = 2000  # rows of a trial fit, which takes seconds, and rows held out
 HELD_OUT = 1 / 3  # of few rows
 LEAST_ROWS = 30  # rows held out: fewer do not tell a transformation from chance
 ERRORS = 2.0  # standard errors by which the mean gain of a transformation must exceed 0
 
 
-def choose_transform(estimator, X, y, sample_weight):
+def choose_transform(estimator, X, rows, y, weight):
     """Return "log", "yeo-johnson" or None for an estimator with `y_transform="auto"`.
 
-    A copy of the estimator is fitted with each of them to some rows, and the log
-    density of other rows, in the units of y, decides. An integer `random_state` gives
-    the fit that comes next the random numbers that it has without the choice.
+    `rows` are the rows of X that y and weight belong to, or None for all of them.
+    Copies of the estimator are fitted to some rows, one without and one with each
+    transformation, and the log density of other rows, in the units of y, decides. With
+    an integer `random_state` the fit that follows draws as it would without the choice.
     """
     rng = check_random_state(estimator.random_state)
     order = rng.permutation(len(y))
@@ -25,18 +28,19 @@ def choose_transform(estimator, X, y, sample_weight):
         return None
     test, train = order[:held_out], order[held_out : held_out + MOST_ROWS]
     names = ["yeo-johnson", "log"] if (y > 0.0).all() else ["yeo-johnson"]
-    densities = {}
-    for name in [None, *names]:
-        params = estimator.get_params(deep=False)
-        params |= {"y_transform": name, "warm_start": False, "verbose": 0}
-        trial = type(estimator)(**params)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # the fit to all rows repeats them
-            trial.fit(X[train], y[train], sample_weight[train])
-            density = trial.log_predictive_density(X[test], y[test])
-        densities[name] = density.reshape(held_out, -1).sum(axis=1)
-    weight = sample_weight[test] / sample_weight[test].mean()
-    gains = {name: weight * (densities[name] - densities[None]) for name in names}
+    densities, places = {}, np.arange(len(y)) if rows is None else rows
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the fit to all rows repeats them
+        kernel = kernel_for(estimator, X.shape[1])  # X has lost the names of columns
+        for name in [None, *names]:
+            params = estimator.get_params(deep=False) | {"kernel": kernel}
+            params |= {"y_transform": name, "warm_start": False, "verbose": 0}
+            trial = type(estimator)(**params)
+            trial.fit(X[places[train]], y[train], weight[train])
+            density = trial.log_predictive_density(X[places[test]], y[test])
+            densities[name] = density.reshape(held_out, -1).sum(axis=1)
+    share = weight[test] / weight[test].mean()
+    gains = {name: share * (densities[name] - densities[None]) for name in names}
     best = max(names, key=lambda name: gains[name].mean())
     error = gains[best].std() / np.sqrt(held_out)
     return best if gains[best].mean() > ERRORS * error else None

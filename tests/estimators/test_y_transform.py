@@ -6,9 +6,11 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import clone
+from sklearn.gaussian_process.kernels import RBF
 
 from skswsgp import SWSGPRegressor
 from skswsgp._predictive.target_scale import Logarithm
+from skswsgp.kernels import OnColumns
 from skswsgp.metrics import get_scorer, interval_score, pinball
 
 TRANSFORMS = ["log", "yeo-johnson"]
@@ -154,7 +156,9 @@ def test_a_logarithm_of_what_is_not_positive_is_refused():
 
 
 def test_covariances_of_transformed_targets_are_refused(models):
-    with pytest.raises(ValueError, match="use sample_y, or return_std=True"):
+    with pytest.raises(
+        ValueError, match="use return_std=True, or the draws of sample_y"
+    ):
         models["log"].predict(X_NEW, return_cov=True)
 
 
@@ -173,3 +177,17 @@ def test_left_out_rows_are_in_the_units_of_y(models):
     logs = SWSGPRegressor(random_state=0).fit(X, np.log(Y)).leave_one_out(X, np.log(Y))
     assert_allclose(found.mean, np.exp(logs.mean + 0.5 * logs.std**2), rtol=1e-4)
     assert_allclose(found.residual, Y - found.mean)
+
+
+def test_auto_knows_names_of_columns_and_rows_of_no_weight():
+    pandas = pytest.importorskip("pandas")
+    table = pandas.DataFrame(X, columns=["a", "b", "c"])
+    weight = np.where(np.arange(len(Y)) < 300, 0.0, 1.0)
+    y = np.where(weight > 0.0, Y, -1.0)  # which has no logarithm
+    kernel = OnColumns(RBF(), ["a"]) + OnColumns(RBF(), ["b"])
+    model = SWSGPRegressor(kernel, y_transform="auto", random_state=0)
+    model.fit(table, y, weight)
+    assert isinstance(model.y_transform_, Logarithm)
+    other = SWSGPRegressor(kernel, y_transform="auto", random_state=0)
+    other.fit(table[300:], Y[300:])
+    assert_array_equal(model.predict(table[:5]), other.predict(table[:5]))
