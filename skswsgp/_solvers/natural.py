@@ -115,6 +115,11 @@ class NaturalSolver(Solver):
         if self.losses:
             loss = self._step_towards(precision, precision_mean)
         else:
+            record = self.settings.likelihood_record
+            first = record.first_sites(self.data.y, self.engine.model.prior_mean)
+            if first is not None:
+                precision = first[0] * self.weight[:, None]
+                precision_mean = precision * first[1]
             self.site_precision[:] = precision
             self.site_precision_mean[:] = precision_mean
             loss, self.bound, self.solved = self._solve_all()

@@ -298,6 +298,7 @@ def test_partial_fit_learns_classes_announced_in_the_first_call():
     assert model.n_samples_seen_ == 100 + 20 * 150
 
 
+@pytest.mark.filterwarnings("ignore::skswsgp.ExtrapolationWarning")
 def test_partial_fit_accepts_one_class_when_others_are_announced():
     X, y = iris()
     names = np.unique(y)
