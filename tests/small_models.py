@@ -87,6 +87,7 @@ def unfitted(kernel, *, Q=1, full=False, H=4, M=7, D=2, seed=0):
     model.noise_variance_ = noise if Q > 1 else noise[0]
     model.y_mean_ = np.array([3.0, -1.0]) if Q > 1 else 3.0
     model.y_scale_ = np.array([2.0, 0.5]) if Q > 1 else 2.0
+    model.y_transform_ = None
     return model
 
 
