@@ -42,7 +42,8 @@ known, last = slice(0, 120), slice(120, 144)
 
 # %%
 # The trend changes over more years than the series has. A season with the fixed period
-# of a year may change over decades. Deviations from both last for months.
+# of a year may change over decades. A third kernel describes deviations from trend and
+# season, which last for months.
 trend = ConstantKernel() * RBF(30.0, (20.0, 100.0))
 year = ExpSineSquared(length_scale=1.0, periodicity=1.0, periodicity_bounds="fixed")
 season = ConstantKernel() * RBF(30.0) * year

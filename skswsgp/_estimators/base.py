@@ -1,6 +1,5 @@
-"""The base of both estimators: validation, the course of a fit, attributes."""
+"""The base of both estimators: parameters, the course of a fit, attributes."""
 
-import math
 import warnings
 from abc import ABCMeta, abstractmethod
 from contextlib import closing
@@ -10,7 +9,6 @@ from numbers import Integral, Real
 import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.model_selection import train_test_split
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 
@@ -19,6 +17,7 @@ from skswsgp._engine.select import make_engine, require_device
 from skswsgp._estimators import sklearn_compat as compat
 from skswsgp._estimators.given_kernel import kernel_for
 from skswsgp._estimators.latent import LatentFunctionsMixin
+from skswsgp._estimators.training_rows import TrainingRowsMixin
 from skswsgp._initialization.auto import (
     natural_jitter,
     takes_draws,
@@ -26,13 +25,8 @@ from skswsgp._initialization.auto import (
     tries_exact_means,
 )
 from skswsgp._initialization.inducing import point_of_each_row
-from skswsgp._initialization.kernel_learning import count_learning_rows
 from skswsgp._initialization.start import initial_attributes
-from skswsgp._initialization.statistics import (
-    feature_scale,
-    feature_spread,
-    relative_weights,
-)
+from skswsgp._initialization.statistics import feature_scale, feature_spread
 from skswsgp._linear.columns import is_identity
 from skswsgp._neighbors.lists import NeighborTracker
 from skswsgp._point.likelihoods import LIKELIHOODS
@@ -61,7 +55,11 @@ RECALL_SAMPLE = 256  # rows on which the recall of the neighbour search is measu
 
 
 class BaseSWSGP(
-    LatentFunctionsMixin, compat.CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta
+    LatentFunctionsMixin,
+    TrainingRowsMixin,
+    compat.CallbackSupportMixin,
+    BaseEstimator,
+    metaclass=ABCMeta,
 ):
     """Base of the SWSGP estimators."""
 
@@ -279,43 +277,6 @@ class BaseSWSGP(
             chosen |= {"max_iter": 1, "decay": False}
         return Settings(**chosen, tuning=self._tuning)
 
-    def _relative_to_mean(self, data, solver):
-        """Return the rows with the weights that divide the noise variance."""
-        # Adam alone reads X by parts, which may be a memory map.
-        whole = self.init == "local" or solver.finds_optimum
-        most = count_learning_rows(data.X.shape[1], self._tuning) if whole else 0
-        return relative_weights(data, most)
-
-    def _validate_training(self, X, y, sample_weight, reset):
-        """Return validated X, y and weights, and the numbers of their rows of X.
-
-        Rows of weight zero are left out; None stands for all rows of X.
-        """
-        X, y = compat.validate(self, X, y, reset=reset, **self._target_checks)
-        weight = compat.check_weights(sample_weight, X, self.dtype)
-        if weight.all():
-            return X, y, weight, None
-        rows = np.flatnonzero(weight)
-        return X, y[rows], weight[rows], rows
-
-    def _validation_data(self, X_val, y_val, attributes):
-        """Return the user's validation data, or None."""
-        if X_val is None and y_val is None:
-            return None
-        if X_val is None or y_val is None:
-            missing = "X_val" if X_val is None else "y_val"
-            raise ValueError(f"{missing} is missing: X_val and y_val go together.")
-        if self.early_stopping is False:
-            raise ValueError(
-                "X_val and y_val came with early_stopping=False: expected 'auto' or "
-                "True, for they only serve to decide when to stop."
-            )
-        checks = {"reset": False} | self._target_checks
-        X_val, y_val = compat.validate(self, X_val, y_val, **checks)
-        targets = self._encode_targets(y_val, attributes)
-        weight = np.ones(len(X_val), dtype=self.dtype)
-        return TrainingRows(X_val, targets.astype(self.dtype, copy=False), weight)
-
     def _refuse_combinations(self, solver):
         """Raise ValueError for a prior or covariance that a solver cannot use."""
         if self.metric == "full" and self.init == "default":
@@ -341,24 +302,6 @@ class BaseSWSGP(
                 "solver='natural' with fixed inducing points and kl='vecchia'; use "
                 "covariance='diag', 'full' or 'auto'."
             )
-
-    def _hold_out(self, data, y, rng):
-        """Return the data to train on, and those held out."""
-        n_held_out = math.ceil(self.validation_fraction * len(y))
-        if n_held_out == len(y):
-            raise ValueError(
-                f"early_stopping={self.early_stopping!r} with validation_fraction="
-                f"{self.validation_fraction} holds out all of {len(y)} rows: expected "
-                "some to train on; lower validation_fraction, or use "
-                "early_stopping=False."
-            )
-        stratify = self._stratify(y, self.validation_fraction)
-        options = {"random_state": rng, "stratify": stratify}
-        parts = train_test_split(np.arange(len(y)), test_size=n_held_out, **options)
-        return [data.take(np.sort(part)) for part in parts]
-
-    def _stratify(self, y, fraction):
-        return None
 
     def _train(self, solver, data, held_out, attributes, settings, task):
         """Run the rounds of the solver; return the fitted attributes."""

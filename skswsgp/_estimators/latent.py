@@ -38,8 +38,9 @@ class LatentFunctionsMixin:
         -------
         mean : ndarray of shape (n_samples,) or (n_samples, n_latent)
             Mean of q(f), eq. 13, or given all rows where there is `alpha_`. For
-            regression in the units of y, or for counts the logarithm of their rate,
-            one function for each output; for classes on the scale before the link
+            regression in the units of y, or of the transformed y where there is a
+            `y_transform`, or for counts the logarithm of their rate, one function for
+            each output; for classes on the scale before the link
             function, one function for two classes and else one for each class.
         variance : ndarray of the same shape
             Variance of q(f). It can be far too small where S is diagonal: see
@@ -212,15 +213,6 @@ class LatentFunctionsMixin:
         data = data._replace(center=center)
         H = min(self.n_neighbors_, len(model.Z))
         return prediction.bound_of(model, data, H, self._evaluation)
-
-    def _training_rows(self, X, y, sample_weight):
-        """Return validated `TrainingRows` for a fitted model, not mapped yet."""
-        check_is_fitted(self, "inducing_points_")
-        self._validate_params()
-        X, y, weight, rows = self._validate_training(X, y, sample_weight, reset=False)
-        targets = self._encode_targets(y, vars(self))
-        targets = targets.astype(self.dtype, copy=False)
-        return TrainingRows(X, targets, weight.astype(self.dtype), rows)
 
     def _squared_slopes(self):
         """Return the squared slopes (n, D) of the latent functions' means."""

@@ -17,7 +17,7 @@ from skswsgp._estimators.transform_choice import choose_transform
 from skswsgp._initialization.statistics import mean_and_scale
 from skswsgp._point.likelihoods import LIKELIHOODS
 from skswsgp._predictive.counts import draw_counts, require_counts
-from skswsgp._predictive.target_scale import Logarithm, TargetScale, fit_transform
+from skswsgp._predictive.target_scale import TargetScale, fit_transform
 
 
 @with_shared_text
@@ -51,7 +51,8 @@ class SWSGPRegressor(
         multiplied around a row, how heavy the tails of a Student-t distribution are,
         and whether targets of near rows get a share of the density; it keeps the
         Gaussian where nothing is better by more than two standard errors. With up to
-        some 1,000 rows it widens either for what the kernel has learned from each row.
+        some 1,000 rows it makes either law wider, because the kernel has been learned
+        from the same rows.
     noise_variance : float, default=0.1
         Noise variance at the start, on the scale of standardised y.
     normalize_y : bool, default=True
@@ -61,8 +62,9 @@ class SWSGPRegressor(
         positive predictions. "yeo-johnson" is a power that makes training targets
         nearest to a Gaussian, for any sign. "auto" takes one of the two where it makes
         held-out rows likelier by more than two standard errors, judged by fits to at
-        most 2,000 rows, and else none. Means, deviations, quantiles and densities are
-        in the units of y; latent functions are on the transformed scale.
+        most 2,000 rows, and no transformation otherwise. Means, deviations, quantiles
+        and densities are in the units of y; latent functions are on the transformed
+        scale.
     solver : {"natural", "adam"}, default="natural"
         How q(u) is found. "natural" solves for q(u) in closed form, with the kernel as
         `init` leaves it. "adam" is stochastic gradient ascent on minibatches, Algorithm
@@ -258,7 +260,8 @@ class SWSGPRegressor(
             The functions of `sample_f` with independent noise, in the units of y, for
             observations whose weight is the mean of the training rows. The law of
             observations acts on each row by its own, so paths are not smooth where it
-            is not Gaussian. Outputs are independent of each other.
+            is not Gaussian. For counts they are draws of the rates whose logarithms
+            `sample_f` gives. Outputs are independent of each other.
             Other rows or another number of draws get other noise for the same
             `random_state`.
         """
@@ -292,8 +295,8 @@ class SWSGPRegressor(
         if chosen == "auto":
             chosen = choose_transform(self, X, rows, y, weight)
         if chosen is not None:
-            _require_positive(columns, chosen)
             transform = fit_transform(chosen, columns, weight)
+            transform.require_domain(columns)
             y = transform.forward(columns).reshape(y.shape)
         if self.normalize_y and not self._has_counts():
             mean, scale = mean_and_scale(y, weight)
@@ -308,8 +311,8 @@ class SWSGPRegressor(
             require_counts(y)
         check_outputs(y, scale.offset)
         columns = y.reshape(len(y), -1)
-        if isinstance(scale.transform, Logarithm):
-            _require_positive(columns, "log")
+        if scale.transform is not None:
+            scale.transform.require_domain(columns)
         return scale.standardise(columns)
 
     def _target_scale(self, attributes):
@@ -348,13 +351,3 @@ class SWSGPRegressor(
         density = LIKELIHOODS[self.likelihood].log_density(mu, v, targets, noise)
         slopes = scale.log_slope(scale.restore(targets))
         return density + np.sum(np.broadcast_to(slopes, targets.shape), axis=1)
-
-
-def _require_positive(y, transform):
-    """Raise ValueError for targets that have no logarithm, where that is chosen."""
-    if transform == "log" and not (y > 0.0).all():
-        raise ValueError(
-            f"y has {np.count_nonzero(y <= 0.0)} values that are not positive, such as "
-            f"{y.min():g}, with y_transform='log': expected positive targets; use "
-            "y_transform='yeo-johnson'."
-        )

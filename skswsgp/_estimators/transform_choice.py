@@ -6,11 +6,12 @@ import numpy as np
 from sklearn.utils import check_random_state
 
 from skswsgp._estimators.given_kernel import kernel_for
+from skswsgp._initialization.statistics import exceeds_standard_error
+from skswsgp._predictive.fit_law import ERRORS
 
 MOST_ROWS = 2000  # rows of a trial fit, which takes seconds, and rows held out
 HELD_OUT = 1 / 3  # of few rows
 LEAST_ROWS = 30  # rows held out: fewer do not tell a transformation from chance
-ERRORS = 2.0  # standard errors by which the mean gain of a transformation must exceed 0
 
 
 def choose_transform(estimator, X, rows, y, weight):
@@ -18,8 +19,9 @@ def choose_transform(estimator, X, rows, y, weight):
 
     `rows` are the rows of X that y and weight belong to, or None for all of them.
     Copies of the estimator are fitted to some rows, one without and one with each
-    transformation, and the log density of other rows, in the units of y, decides. With
-    an integer `random_state` the fit that follows draws as it would without the choice.
+    transformation. A transformation is taken if its mean gain in log density on other
+    rows, in the units of y, exceeds `ERRORS` standard errors. With an integer
+    `random_state` the fit that follows draws as it would without the choice.
     """
     rng = check_random_state(estimator.random_state)
     order = rng.permutation(len(y))
@@ -39,8 +41,7 @@ def choose_transform(estimator, X, rows, y, weight):
             trial.fit(X[places[train]], y[train], weight[train])
             density = trial.log_predictive_density(X[places[test]], y[test])
             densities[name] = density.reshape(held_out, -1).sum(axis=1)
-    share = weight[test] / weight[test].mean()
-    gains = {name: share * (densities[name] - densities[None]) for name in names}
-    best = max(names, key=lambda name: gains[name].mean())
-    error = gains[best].std() / np.sqrt(held_out)
-    return best if gains[best].mean() > ERRORS * error else None
+    gains = {name: densities[name] - densities[None] for name in names}
+    best = max(names, key=lambda name: np.average(gains[name], weights=weight[test]))
+    better = exceeds_standard_error(gains[best], weight[test], errors=ERRORS)
+    return best if better else None

@@ -80,9 +80,10 @@ def point_of_each_row(Z, X):
 
 
 def point_of_shuffled_row(Z, X):
-    """Return what `point_of_each_row` does, for rows of X in any order.
+    """Return the inducing point (n,) of each row of X, whose rows may be in any order.
 
-    Points that rounding has made equal are told apart by the order of Z only.
+    None is for rows that are not all inducing points, as in `point_of_each_row`. Points
+    that rounding has made equal are told apart by the order of Z only.
     """
     group = point_of_each_row(Z, X)
     if group is not None:

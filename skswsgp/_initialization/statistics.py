@@ -84,15 +84,15 @@ def fractions(values):
     return np.ldexp(values, -exponent), exponent
 
 
-def exceeds_standard_error(gain, weight=None, least=0.0):
-    """Return whether the mean gain exceeds its standard error, and `least`."""
+def exceeds_standard_error(gain, weight=None, least=0.0, errors=1.0):
+    """Return whether the mean gain exceeds so many standard errors, and `least`."""
     weight = np.ones(len(gain)) if weight is None else weight.astype(np.float64)
     n = effective_sample_size(weight)
     if n <= 1.0:
         return False
     mean = np.average(gain, weights=weight)
     spread = np.average((gain - mean) ** 2, weights=weight)
-    return bool(mean > max(least, math.sqrt(spread / (n - 1.0))))
+    return bool(mean > max(least, errors * math.sqrt(spread / (n - 1.0))))
 
 
 def effective_sample_size(weight):

@@ -11,6 +11,7 @@ from skswsgp._predictive.prediction import Evaluation, latent_posterior
 from skswsgp._predictive.residuals import (
     ExactMeans,
     Points,
+    Residuals,
     predictions_from_others,
     residuals_from_neighbors,
     residuals_of_exact_means,
@@ -23,7 +24,7 @@ from skswsgp._solvers.model import build_model, with_draws
 class LeftOut(NamedTuple):
     """Rows as predicted by the others."""
 
-    residuals: object  # `Residuals` of n rows
+    residuals: Residuals  # of n rows
     points: Points | None  # where the distinct rows are the inducing points
 
 

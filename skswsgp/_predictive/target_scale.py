@@ -14,12 +14,23 @@ import numpy as np
 from scipy.optimize import minimize_scalar
 from scipy.special import boxcox1p, inv_boxcox1p
 
+from skswsgp._point.likelihoods import gauss_hermite
+
 LEAST_POWER, MOST_POWER = 0.0, 2.0  # between them Yeo-Johnson's T maps onto all numbers
 NODES = 40  # Gauss-Hermite nodes of moments behind a transformation
 
 
 class Logarithm(NamedTuple):
     """T(y) = log y, for positive targets."""
+
+    def require_domain(self, y):
+        """Raise ValueError if some of the targets have no logarithm."""
+        if not (y > 0.0).all():
+            raise ValueError(
+                f"y has {np.count_nonzero(y <= 0.0)} values that are not positive, "
+                f"such as {y.min():g}, with y_transform='log': expected positive "
+                "targets; use y_transform='yeo-johnson'."
+            )
 
     def forward(self, y):
         """Return T(y), of the shape of y; minus infinity where y is not positive."""
@@ -50,6 +61,9 @@ class YeoJohnson(NamedTuple):
 
     unit: np.ndarray  # (Q,) root mean square of training targets
     power: np.ndarray  # (Q,) from 0, a logarithm of large y, through 1, which is linear
+
+    def require_domain(self, y):
+        """Accept all numbers."""
 
     def forward(self, y):
         """Return T(y) for y (n, Q)."""
@@ -145,11 +159,9 @@ class TargetScale(NamedTuple):
         """
         if self.transform is None:
             return self.restore(mean), deviation * self.factor
-        nodes, weights = np.polynomial.hermite_e.hermegauss(NODES)
-        weights /= weights.sum()
         y_mean, y_square = np.zeros(mean.shape), np.zeros(mean.shape)
         center = self.restore(mean)  # squares of large y would lose digits without it
-        for node, weight in zip(nodes, weights, strict=True):
+        for node, weight in zip(*gauss_hermite(NODES), strict=True):
             excess = self.restore(mean + deviation * node) - center
             y_mean += weight * excess
             y_square += weight * excess**2

@@ -19,7 +19,7 @@ from small_models import (
 )
 
 from skswsgp import SWSGPClassifier, SWSGPRegressor
-from skswsgp._estimators import base
+from skswsgp._estimators import training_rows
 from skswsgp._solvers import adam
 
 
@@ -98,13 +98,13 @@ def test_early_stopping_holds_rows_out():
 
 
 def test_validation_scores_use_the_weights_of_held_out_rows(monkeypatch, rng):
-    split, parts = base.train_test_split, []
+    split, parts = training_rows.train_test_split, []
 
     def recorded(*args, **kwargs):
         parts[:] = split(*args, **kwargs)
         return parts
 
-    monkeypatch.setattr(base, "train_test_split", recorded)
+    monkeypatch.setattr(training_rows, "train_test_split", recorded)
     X, y = small_data()
     weight = rng.uniform(0.1, 4.0, size=150)
     weight[::3] = 0.0

@@ -1,0 +1,80 @@
+"""Rows that train and rows that are held out, from what the user gives."""
+
+import math
+
+import numpy as np
+from sklearn.model_selection import train_test_split
+from sklearn.utils.validation import check_is_fitted
+
+from skswsgp._estimators import sklearn_compat as compat
+from skswsgp._initialization.kernel_learning import count_learning_rows
+from skswsgp._initialization.statistics import relative_weights
+from skswsgp._solvers.data import TrainingRows
+
+
+class TrainingRowsMixin:
+    """From X, y and weights to `TrainingRows`."""
+
+    def _validate_training(self, X, y, sample_weight, reset):
+        """Return validated X, y and weights, and the numbers of their rows of X.
+
+        Rows of weight zero are left out; None stands for all rows of X.
+        """
+        X, y = compat.validate(self, X, y, reset=reset, **self._target_checks)
+        weight = compat.check_weights(sample_weight, X, self.dtype)
+        if weight.all():
+            return X, y, weight, None
+        rows = np.flatnonzero(weight)
+        return X, y[rows], weight[rows], rows
+
+    def _training_rows(self, X, y, sample_weight):
+        """Return validated `TrainingRows` for a fitted model, not mapped yet."""
+        check_is_fitted(self, "inducing_points_")
+        self._validate_params()
+        X, y, weight, rows = self._validate_training(X, y, sample_weight, reset=False)
+        targets = self._encode_targets(y, vars(self))
+        targets = targets.astype(self.dtype, copy=False)
+        return TrainingRows(X, targets, weight.astype(self.dtype), rows)
+
+    def _validation_data(self, X_val, y_val, attributes):
+        """Return the user's validation data, or None."""
+        if X_val is None and y_val is None:
+            return None
+        if X_val is None or y_val is None:
+            missing = "X_val" if X_val is None else "y_val"
+            raise ValueError(f"{missing} is missing: X_val and y_val go together.")
+        if self.early_stopping is False:
+            raise ValueError(
+                "X_val and y_val came with early_stopping=False: expected 'auto' or "
+                "True, for they only serve to decide when to stop."
+            )
+        checks = {"reset": False} | self._target_checks
+        X_val, y_val = compat.validate(self, X_val, y_val, **checks)
+        targets = self._encode_targets(y_val, attributes)
+        weight = np.ones(len(X_val), dtype=self.dtype)
+        return TrainingRows(X_val, targets.astype(self.dtype, copy=False), weight)
+
+    def _hold_out(self, data, y, rng):
+        """Return the data to train on, and those held out."""
+        n_held_out = math.ceil(self.validation_fraction * len(y))
+        if n_held_out == len(y):
+            raise ValueError(
+                f"early_stopping={self.early_stopping!r} with validation_fraction="
+                f"{self.validation_fraction} holds out all of {len(y)} rows: expected "
+                "some to train on; lower validation_fraction, or use "
+                "early_stopping=False."
+            )
+        stratify = self._stratify(y, self.validation_fraction)
+        options = {"random_state": rng, "stratify": stratify}
+        parts = train_test_split(np.arange(len(y)), test_size=n_held_out, **options)
+        return [data.take(np.sort(part)) for part in parts]
+
+    def _stratify(self, y, fraction):
+        return None
+
+    def _relative_to_mean(self, data, solver):
+        """Return the rows with the weights that divide the noise variance."""
+        # Adam alone reads X by parts, which may be a memory map.
+        whole = self.init == "local" or solver.finds_optimum
+        most = count_learning_rows(data.X.shape[1], self._tuning) if whole else 0
+        return relative_weights(data, most)
