@@ -12,7 +12,7 @@ from skswsgp._compiled.threads import CHUNKS, parallel_region
 from skswsgp._covariance.compile import compile_kernel
 from skswsgp._engine import cpu_loops as engine
 from skswsgp._point.bound import allocate_stack
-from skswsgp._point.likelihoods import LIKELIHOODS, make_likelihood
+from skswsgp._point.likelihood_records import LIKELIHOODS, make_likelihood
 from skswsgp._point.state import (
     Batch,
     Gradients,
@@ -147,6 +147,7 @@ class Problem(NamedTuple):
             "sample_weight": batch.weight,
             "neighbors": batch.active,
             "nodes": model.nodes.T,
+            "shape": model.shape,
         }
 
 
@@ -157,26 +158,28 @@ def make_problem(
     record = LIKELIHOODS[likelihood]
     X, Z = rng.normal(size=(n, D)), rng.normal(size=(M, D))
     active = reference.neighbor_table(kernel, X, Z, H).astype(np.int32)
-    if record.conjugate:
+    if record.has_noise:
         y = rng.normal(size=(n, Q))
     elif record.counts:
         y = rng.poisson(2.0, size=(n, Q)).astype(float)
+        y = np.column_stack([y, 0.3 * rng.normal(size=n)])  # log exposures
     else:
         n_classes = max(Q, 2)
         y = record.encode(rng.integers(n_classes, size=n), n_classes)
     L = np.tril(0.2 * rng.normal(size=(Q, M, M)), -1)
     L += np.eye(M) * rng.uniform(0.3, 0.9, size=(Q, M, 1))
     s = rng.uniform(0.1, 0.8, size=(M, Q))
-    noise = rng.uniform(0.2, 0.5, size=Q if record.conjugate else 0)
+    noise = rng.uniform(0.2, 0.5, size=Q if record.has_noise else 0)
     weight = rng.uniform(0.5, 2.0, size=n)
     m = rng.normal(size=(M, Q))
+    shape = np.linspace(3.0, 4.0, Q) if record.usual_shape else 0.0
 
     def cast(array):
         return np.ascontiguousarray(array, dtype=dtype)
 
     model = Model(
         *compile_kernel(kernel, D, np.dtype(dtype)).struct,
-        *make_likelihood(likelihood, Q, np.dtype(dtype)),
+        *make_likelihood(likelihood, Q, np.dtype(dtype), shape=shape),
         Z=cast(Z),
         m=cast(m),
         s=cast(s if not full else np.zeros((0, Q))),

@@ -10,7 +10,7 @@ import math
 
 import numpy as np
 from scipy.linalg import eigvalsh
-from scipy.special import log_expit, log_ndtr, log_softmax, ndtr, softmax
+from scipy.special import digamma, log_expit, log_ndtr, log_softmax, ndtr, softmax
 
 # ---------------------------------------------------------------- kernels
 
@@ -186,6 +186,36 @@ def poisson_expectation(y, mu, v):
     return y * mu - math.exp(mu + v / 2) - math.lgamma(y + 1)
 
 
+def negative_binomial_log_prob(y, f, size):
+    """Return log p(y) of a count of mean exp(f) and variance exp(f) + exp(f)^2 / size.
+
+    Gamma(y + r) / (Gamma(r) y!) (exp(f) / (r + exp(f)))^y (r / (r + exp(f)))^r
+    """
+    chance = math.exp(f) / (size + math.exp(f))
+    ways = math.lgamma(y + size) - math.lgamma(size) - math.lgamma(y + 1)
+    return ways + y * math.log(chance) + size * math.log1p(-chance)
+
+
+def student_bound(y, mu, v, noise_variance, freedom):
+    """Return a bound of E log t(y | f) for f ~ N(mu, v); all are scalars.
+
+    The density is that of y = f + sqrt(noise_variance) t for t with `freedom` degrees.
+    It is the mean of N(y | f, noise_variance / g) over g ~ Gamma(freedom / 2, rate =
+    freedom / 2), and log p(y | f) is at least E_q log N(y | f, noise_variance / g)
+    - KL(q(g) || p(g)) for any q. The best q is a gamma law.
+    """
+    a = (freedom + 1) / 2
+    square = (y - mu) ** 2 + v
+    b = (freedom + square / noise_variance) / 2
+    mean, mean_log = a / b, digamma(a) - math.log(b)
+    fit = mean_log - math.log(2 * math.pi * noise_variance)
+    fit -= mean * square / noise_variance
+    half = freedom / 2
+    divergence = (a - half) * digamma(a) - math.lgamma(a) + math.lgamma(half)
+    divergence += half * math.log(b / half) + a * (half - b) / b
+    return fit / 2 - divergence
+
+
 def hermite_expectation(log_prob, y, mu, v, n_nodes=20):
     """Return E log p(y | f) for f ~ N(mu, v), by Gauss-Hermite quadrature.
 
@@ -207,17 +237,33 @@ def softmax_expectation(label, mu, v, nodes):
 
 
 def expected_log_prob(
-    likelihood, y, mu, v, noise_variance=None, nodes=None, n_nodes=20
+    likelihood, y, mu, v, noise_variance=None, nodes=None, n_nodes=20, shape=0.0
 ):
     """Return E log p(y | f) of one row for independent f_q ~ N(mu_q, v_q); mu, v (Q,).
 
     "softmax": y is one label 0..Q-1. Others: y is (Q,) or a scalar, and
-    the expectations are summed; noise_variance is (Q,) or a scalar.
+    the expectations are summed; noise_variance and shape are (Q,) or scalars. Counts
+    may end with the logarithm of the exposure, which adds to f.
     """
     Q = len(mu)
+    shape = np.broadcast_to(shape, Q)
     if likelihood == "softmax":
         return softmax_expectation(int(np.ravel(y)[0]), mu, v, nodes)
+    if np.size(y) == Q + 1:
+        mu, y = mu + y[-1], y[:-1]
     y = np.broadcast_to(y, Q)
+    if likelihood == "student_t":
+        r2 = np.broadcast_to(noise_variance, Q)
+        terms = (student_bound(y[q], mu[q], v[q], r2[q], shape[q]) for q in range(Q))
+        return sum(terms)
+    if likelihood == "negative_binomial":
+        return sum(
+            hermite_expectation(
+                lambda y, f, q=q: negative_binomial_log_prob(y, f, shape[q]),
+                y[q], mu[q], v[q], n_nodes,
+            )
+            for q in range(Q)
+        )  # fmt: skip
     if likelihood == "gaussian":
         r2 = np.broadcast_to(noise_variance, Q)
         return sum(gaussian_expectation(y[q], mu[q], v[q], r2[q]) for q in range(Q))
@@ -275,6 +321,7 @@ def lower_bound(
     nodes=None,
     neighbors=None,
     n_nodes=20,
+    shape=0.0,
 ):
     """Return sum_n w_n [ELL_n - kl_weight / N_w * sum_q KL_nq], nats: eq. 11.
 
@@ -288,7 +335,7 @@ def lower_bound(
     total = 0.0
     for n, w in enumerate(neighbors):
         ell = expected_log_prob(
-            likelihood, y[n], mu[n], v[n], noise_variance, nodes, n_nodes
+            likelihood, y[n], mu[n], v[n], noise_variance, nodes, n_nodes, shape
         )
         kl = 0.0
         for q in range(mean.shape[1]):
@@ -312,6 +359,7 @@ def svgp_lower_bound(
     sample_weight=None,
     nodes=None,
     n_nodes=20,
+    shape=0.0,
 ):
     """Return sum_n w_n ELL_n - kl_weight * sum_q KL(q(u_q) || p(u)), nats: eq. 4.
 
@@ -335,7 +383,7 @@ def svgp_lower_bound(
     total = -kl_weight * kl
     for n in range(len(X)):
         total += weights[n] * expected_log_prob(
-            likelihood, y[n], mu[n], v[n], noise_variance, nodes, n_nodes
+            likelihood, y[n], mu[n], v[n], noise_variance, nodes, n_nodes, shape
         )
     return total
 

@@ -29,7 +29,7 @@ from skswsgp._engine.cpu import CpuEngine
 from skswsgp._engine.select import make_engine
 from skswsgp._neighbors.lists import NeighborTracker, TrackedSearch
 from skswsgp._neighbors.search import NeighborSearch
-from skswsgp._point.likelihoods import make_likelihood
+from skswsgp._point.likelihood_records import make_likelihood
 from skswsgp._point.state import Batch, Model
 from skswsgp._solvers.adam import run_epoch
 from skswsgp._solvers.data import TrainingRows, memory_budget

@@ -1,4 +1,4 @@
-"""Special functions and the density of a normal distribution."""
+"""Special functions, and the densities of normal and Student-t distributions."""
 
 import math
 
@@ -15,6 +15,21 @@ def gaussian_log_density(square, log_variance):
 
 
 compiled_log_density = njit_small(gaussian_log_density)
+
+
+def student_log_density(log_ratio, log_variance, freedom):
+    """Return the log density of a Student-t variable of finite degrees of freedom.
+
+    log_ratio is log(1 + (y - mu)^2 / (nu s^2)) and log_variance log s^2 for the scale
+    s, numbers or arrays; nu is a number.
+    """
+    half = 0.5 * (freedom + 1.0)
+    constant = math.lgamma(half) - math.lgamma(0.5 * freedom)
+    constant -= 0.5 * math.log(math.pi * freedom)
+    return constant - 0.5 * log_variance - half * log_ratio
+
+
+compiled_student_density = njit_small(student_log_density)
 
 
 @njit_small

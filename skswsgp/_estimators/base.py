@@ -29,9 +29,9 @@ from skswsgp._initialization.start import initial_attributes
 from skswsgp._initialization.statistics import feature_scale, feature_spread
 from skswsgp._linear.columns import is_identity
 from skswsgp._neighbors.lists import NeighborTracker
-from skswsgp._point.likelihoods import LIKELIHOODS
+from skswsgp._point.likelihood_records import LIKELIHOODS
 from skswsgp._predictive import prediction
-from skswsgp._solvers.data import TrainingRows, memory_budget
+from skswsgp._solvers.data import TrainingRows, memory_budget, with_known_noise
 from skswsgp._solvers.exact_mean import ExactFit, exact_mean_attributes
 from skswsgp._solvers.model import (
     JITTER,
@@ -50,7 +50,9 @@ FOUND_LAST = (
     "held_out_errors_", "n_neighbors_predict_", "predictive_law_", "n_samples_fit_",
 )  # fmt: skip
 # Fitted attributes that only some likelihoods have
-OF_LIKELIHOOD = "noise_variance_", "prior_mean_", "variance_scale_"
+OF_LIKELIHOOD = (
+    "noise_variance_", "prior_mean_", "variance_scale_", "likelihood_shape_",
+)  # fmt: skip
 RECALL_SAMPLE = 256  # rows on which the recall of the neighbour search is measured
 
 
@@ -103,8 +105,12 @@ class BaseSWSGP(
         """
 
     @abstractmethod
-    def _encode_targets(self, y, attributes):
-        """Return targets (N, Q) or (N, 1) for the attributes of `_learn_targets`."""
+    def _encode_targets(self, y, attributes, exposure=None):
+        """Return targets for the attributes of `_learn_targets`, a row for each of y.
+
+        They are as the record of the likelihood reads them. Only counts have an
+        `exposure` (N,), or None.
+        """
 
     @abstractmethod
     def _likelihood_of(self, attributes):
@@ -166,12 +172,16 @@ class BaseSWSGP(
             return self._fit(X, y, sample_weight, X_val, y_val)
 
     @compat.with_callbacks
-    def _partial_fit(self, X, y, sample_weight):
+    def _partial_fit(self, X, y, sample_weight, exposure=None):
         """Learn from one more chunk: one epoch at a constant learning rate."""
         with compat.unchanged_on_failure(self):
-            return self._fit(X, y, sample_weight, streaming=True)
+            rows = {"streaming": True, "exposure": exposure}
+            return self._fit(X, y, sample_weight, **rows)
 
-    def _fit(self, X, y, sample_weight, X_val=None, y_val=None, streaming=False):
+    def _fit(
+        self, X, y, sample_weight, X_val=None, y_val=None, streaming=False,
+        exposure=None, noise_variance=None,
+    ):  # fmt: skip
         self._validate_params()
         solver_class = choose_solver(self.solver, self.optimize_inducing, streaming)
         self._refuse_combinations(solver_class)
@@ -181,9 +191,15 @@ class BaseSWSGP(
         rng = check_random_state(self.random_state)
         reset = not fitted
         X, y, weight, rows = self._validate_training(X, y, sample_weight, reset)
+        exposure = compat.check_row_values("exposure", exposure, len(X), rows)
+        if noise_variance is not None:
+            self._require_usable_noise(solver_class.exact_means)
+        noise = compat.check_row_values("noise_variance", noise_variance, len(X), rows)
         learned = fitted or self._learn_targets(X, rows, y, weight)
-        targets, attributes = self._encode_targets(y, learned), dict(learned)
-        data = TrainingRows(X, targets.astype(self.dtype, copy=False), weight, rows)
+        targets = self._encode_targets(y, learned, exposure)
+        attributes = dict(learned)
+        targets = targets.astype(self.dtype, copy=False)
+        data = TrainingRows(X, targets, weight, rows, ratio=noise)
         settings = self._settings(attributes, data, solver_class, streaming)
         held_out = self._validation_data(X_val, y_val, attributes)
         stopping = self.early_stopping
@@ -196,8 +212,12 @@ class BaseSWSGP(
         spread = np.where(scale > 0.0, scale, 1.0)
         total = float(data.weight.sum())
         relative = data = data._replace(weight=data.weight.astype(self.dtype))
-        if settings.likelihood_record.conjugate:
+        if settings.likelihood_record.has_noise:
             relative = self._relative_to_mean(data, solver_class)
+        if noise is not None:
+            relative, unit = with_known_noise(relative, relative.ratio)
+            known = np.atleast_1d(unit / learned["y_scale_"] ** 2)
+            settings = settings._replace(known_noise=known)
         attributes |= fitted or initial_attributes(settings, relative, spread, rng)
         earlier = fitted.get("feature_scale_", 0.0) if streaming else 0.0
         attributes["feature_scale_"] = np.where(earlier > 0.0, earlier, scale)
@@ -209,7 +229,7 @@ class BaseSWSGP(
         if not is_identity(metric):
             data, held_out = data.mapped(metric), held_out and held_out.mapped(metric)
             spread = feature_spread(data.X, rng, dtype=self.dtype)
-        attributes["n_samples_seen_"] = total
+        attributes |= {"n_samples_seen_": total, "likelihood_": settings.likelihood}
         M, H = len(attributes["inducing_points_"]), attributes["n_neighbors_"]
         draws = False
         if solver_class.finds_optimum:
@@ -276,6 +296,16 @@ class BaseSWSGP(
         if streaming:
             chosen |= {"max_iter": 1, "decay": False}
         return Settings(**chosen, tuning=self._tuning)
+
+    def _require_likelihood_of_fit(self, name, attributes):
+        """Raise ValueError if attributes are those of a fit of another likelihood."""
+        before = attributes.get("likelihood_", name)
+        if before != name:
+            raise ValueError(
+                f"likelihood={self.likelihood!r} for a model that was fitted with "
+                f"{before!r}: expected the likelihood of the fit; set it back, or fit "
+                "again without warm_start."
+            )
 
     def _refuse_combinations(self, solver):
         """Raise ValueError for a prior or covariance that a solver cannot use."""

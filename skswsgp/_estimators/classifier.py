@@ -8,7 +8,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from skswsgp._estimators.base import BaseSWSGP
 from skswsgp._estimators.shared_docs import with_shared_text
 from skswsgp._estimators.sklearn_compat import set_arguments
-from skswsgp._point.likelihoods import LIKELIHOODS
+from skswsgp._point.likelihood_records import LIKELIHOODS
 
 
 @with_shared_text
@@ -138,7 +138,7 @@ class SWSGPClassifier(ClassifierMixin, BaseSWSGP):
             Probabilities, columns in the order of `classes_`.
         """
         mu, v = self._latent(X, True, n_neighbors)
-        record = self._record_of(len(self.classes_))
+        record = LIKELIHOODS[self._likelihood_of(vars(self))[0]]
         return record.probabilities(*self._in_units(mu, v, vars(self)))
 
     def predict(self, X, *, n_neighbors=None):
@@ -163,7 +163,7 @@ class SWSGPClassifier(ClassifierMixin, BaseSWSGP):
         announced = getattr(self, "_announced_classes", None)
         return {"classes_": distinct_labels(y) if announced is None else announced}
 
-    def _encode_targets(self, y, attributes):
+    def _encode_targets(self, y, attributes, exposure=None):
         present, classes = distinct_labels(y), attributes["classes_"]
         announced = getattr(self, "_announced_classes", None)
         if announced is not None and not np.array_equal(announced, classes):
@@ -200,6 +200,7 @@ class SWSGPClassifier(ClassifierMixin, BaseSWSGP):
     def _likelihood_of(self, attributes):
         n_classes = len(attributes["classes_"])
         record = self._record_of(n_classes)
+        self._require_likelihood_of_fit(record.name, attributes)
         return record.name, record.count_latent(n_classes)
 
     def _latent_units(self, attributes):

@@ -8,6 +8,7 @@ from sklearn.utils import _safe_indexing
 from skswsgp._estimators.sklearn_compat import as_numbers
 from skswsgp._initialization.inducing import distinct_rows, point_of_shuffled_row
 from skswsgp._initialization.statistics import copies_of_rows, mean_and_scale
+from skswsgp._point.likelihood_records import LIKELIHOODS
 from skswsgp._predictive.leave_one_out import leave_one_out, merge_rows
 from skswsgp._solvers.registry import choose_solver
 
@@ -56,7 +57,7 @@ class LeaveOneOutMixin:
         Raises
         ------
         ValueError
-            If the rows cannot be those that `fit` was given, or y holds counts.
+            If the rows cannot be those that `fit` was given, or the likelihood is not Gaussian.
 
         Notes
         -----
@@ -73,11 +74,11 @@ class LeaveOneOutMixin:
         .. [1] C. E. Rasmussen and C. K. I. Williams, "Gaussian Processes for Machine
            Learning", 2006, eq. 5.12.
         """
-        if self._has_counts():
+        if not LIKELIHOODS[self.likelihood].conjugate:
             raise ValueError(
                 f"leave_one_out with likelihood={self.likelihood!r}: expected "
-                "'gaussian', for counts have no standardised errors; use "
-                "cross_val_predict of scikit-learn."
+                "'gaussian', for others have no closed form; use cross_val_predict of "
+                "scikit-learn."
             )
         data = self._training_rows(X, y, sample_weight)
         self._require_targets_of_fit(data)

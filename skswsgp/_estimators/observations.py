@@ -5,8 +5,9 @@ import warnings
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from skswsgp._estimators.sklearn_compat import as_numbers
+from skswsgp._estimators.sklearn_compat import as_numbers, check_row_values
 from skswsgp._linear.columns import mapped
+from skswsgp._point.likelihood_records import LIKELIHOODS
 from skswsgp._predictive import prediction
 from skswsgp._predictive.counts import Counts, require_counts
 from skswsgp._predictive.law import Observations
@@ -18,7 +19,7 @@ from skswsgp._solvers.progress import callers_level
 class ObservationsMixin:
     """The law of observations around the means of `predict`."""
 
-    def predict_interval(self, X, coverage=0.95, *, n_neighbors=None):
+    def predict_interval(self, X, coverage=0.95, *, n_neighbors=None, exposure=None):
         """Predict the central interval that holds a new observation with a probability.
 
         Parameters
@@ -29,6 +30,8 @@ class ObservationsMixin:
             Probability that an observation, noise included, lies in the interval.
         n_neighbors : int or "all", default=None
             Number of inducing points that a row uses, if not as in `fit`.
+        exposure : array-like of shape (n_samples,), default=None
+            By how much the rates of counts are multiplied, 1 by default.
 
         Returns
         -------
@@ -38,10 +41,11 @@ class ObservationsMixin:
         _require_probabilities(coverage, "coverage", "0.95 for an interval of 95 %")
         coverage = float(coverage)
         tails = [0.5 * (1.0 - coverage), 0.5 * (1.0 + coverage)]
-        quantiles = self.predict_quantiles(X, tails, n_neighbors=n_neighbors)
+        how = {"n_neighbors": n_neighbors, "exposure": exposure}
+        quantiles = self.predict_quantiles(X, tails, **how)
         return quantiles[..., 0], quantiles[..., 1]
 
-    def predict_quantiles(self, X, q, *, n_neighbors=None):
+    def predict_quantiles(self, X, q, *, n_neighbors=None, exposure=None):
         """Predict quantiles of new observations.
 
         Parameters
@@ -52,6 +56,8 @@ class ObservationsMixin:
             Probabilities that an observation, noise included, is smaller.
         n_neighbors : int or "all", default=None
             Number of inducing points that a row uses, if not as in `fit`.
+        exposure : array-like of shape (n_samples,), default=None
+            By how much the rates of counts are multiplied, 1 by default.
 
         Returns
         -------
@@ -60,11 +66,12 @@ class ObservationsMixin:
             the axis of outputs where y had one column only.
         """
         q = _require_probabilities(q, "q", "[0.1, 0.5, 0.9] for three quantiles")
-        quantiles = self._observations(X, n_neighbors).quantiles(q.ravel())
+        observations = self._observations(X, n_neighbors, exposure)
+        quantiles = observations.quantiles(q.ravel())
         quantiles = self._target_scale(vars(self)).restore(quantiles)
         return self._without_axis(quantiles if q.ndim else quantiles[:, :, 0])
 
-    def log_predictive_density(self, X, y, *, n_neighbors=None):
+    def log_predictive_density(self, X, y, *, n_neighbors=None, exposure=None):
         """Return the log density of observations under their predictions.
 
         Parameters
@@ -75,13 +82,16 @@ class ObservationsMixin:
             Observations.
         n_neighbors : int or "all", default=None
             Number of inducing points that a row uses, if not as in `fit`.
+        exposure : array-like of shape (n_samples,), default=None
+            By how much the rates of counts are multiplied, 1 by default.
 
         Returns
         -------
         density : ndarray of the shape of y
             Log density of each value by itself, in nats, in the units of y.
         """
-        observations, y, scale = self._observations_of(X, y, n_neighbors)
+        how = n_neighbors, exposure
+        observations, y, scale = self._observations_of(X, y, *how)
         density = observations.log_density(scale.standardise(y)) + scale.log_slope(y)
         return self._without_axis(density)
 
@@ -90,9 +100,9 @@ class ObservationsMixin:
         observations, y, scale = self._observations_of(X, y)
         return self._without_axis(observations.crps(y, scale))
 
-    def _observations_of(self, X, y, n_neighbors=None):
+    def _observations_of(self, X, y, n_neighbors=None, exposure=None):
         """Return the `Observations` at rows of X, y (n, Q), and the `TargetScale`."""
-        observations = self._observations(X, n_neighbors)
+        observations = self._observations(X, n_neighbors, exposure)
         y, mean = np.asarray(as_numbers(y), dtype=np.float64), observations.mean
         expected = self._without_axis(mean).shape
         if y.shape != expected:
@@ -102,22 +112,29 @@ class ObservationsMixin:
             )
         y = y.reshape(mean.shape)
         if self._has_counts():
-            require_counts(y)
+            require_counts(y, self.likelihood)
         return observations, y, self._target_scale(vars(self))
 
-    def _observations(self, X, n_neighbors=None):
+    def _observations(self, X, n_neighbors=None, exposure=None):
         """Return the `Observations` at rows of X for standardised y, or `Counts`."""
         check_is_fitted(self, "inducing_points_")
-        if self._has_counts():
-            moments = self._latent(X, True, n_neighbors)
-            return Counts(*self._in_units(*moments, vars(self)))
+        record = LIKELIHOODS[self.likelihood]
+        self._require_no_exposure(exposure)
+        if record.counts:
+            mean, variance = self._latent(X, True, n_neighbors)
+            mean, variance = self._in_units(mean, variance, vars(self))
+            exposure = check_row_values("exposure", exposure, len(mean))
+            if exposure is not None:
+                mean = mean + np.log(exposure)[:, None]
+            shape = getattr(self, "likelihood_shape_", np.zeros(mean.shape[1]))
+            return Counts(mean, variance, record.sizes(shape))
         law = getattr(self, "predictive_law_", None)
         k = 0 if law is None else law.n_near
         seen = prediction.NearestSeen(k, self.neighbor_metric)
         mean, variance = self._latent(X, True, n_neighbors, seen)
         process = np.sqrt(variance + self.noise_variance_)
         if law is None:
-            freedom = np.full(mean.shape[1], np.inf)
+            freedom = getattr(self, "likelihood_shape_", [np.inf] * mean.shape[1])
             return Observations(mean, process, np.ones_like(mean), freedom)
         model, X, center, _ = self._model_and_rows(X, None, draws=False)
         X = mapped(X, self.metric_)
@@ -129,7 +146,8 @@ class ObservationsMixin:
 
     def _learn_law(self, solver, data, trained, settings, rng):
         """Return the fitted attribute of the law of observations, or none."""
-        if self.predictive == "gaussian" or settings.likelihood_record.counts:
+        conjugate = settings.likelihood_record.conjugate
+        if self.predictive == "gaussian" or not conjugate:
             return {}
         stream = not settings.decay
         earlier = getattr(self, "predictive_law_", None) if stream else None

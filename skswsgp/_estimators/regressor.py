@@ -12,11 +12,18 @@ from skswsgp._estimators.base import BaseSWSGP
 from skswsgp._estimators.leave_one_out import LeaveOneOutMixin
 from skswsgp._estimators.observations import ObservationsMixin
 from skswsgp._estimators.shared_docs import with_shared_text
-from skswsgp._estimators.sklearn_compat import as_numbers, check_outputs, set_arguments
+from skswsgp._estimators.sklearn_compat import (
+    as_numbers,
+    check_outputs,
+    set_arguments,
+    unchanged_on_failure,
+    with_callbacks,
+)
 from skswsgp._estimators.transform_choice import choose_transform
-from skswsgp._initialization.statistics import mean_and_scale
-from skswsgp._point.likelihoods import LIKELIHOODS
-from skswsgp._predictive.counts import draw_counts, require_counts
+from skswsgp._initialization.statistics import mean_and_scale, robust_mean_and_scale
+from skswsgp._point import log_rates
+from skswsgp._point.likelihood_records import LIKELIHOODS
+from skswsgp._predictive.counts import require_counts
 from skswsgp._predictive.target_scale import TargetScale, fit_transform
 
 
@@ -36,13 +43,22 @@ class SWSGPRegressor(
     init : {"local", "default"}, default="local"
         Where kernel parameters and noise start: as given ("default"), or learned first
         from the likelihood of rows given their nearest other rows ("local").
-    likelihood : {"gaussian", "poisson"}, default="gaussian"
-        Distribution of y given the latent function. "poisson" is for counts, of the
-        rate exp(f): `predict` returns expected counts, quantiles are whole numbers and
-        densities are probabilities. y must hold whole numbers that are not negative,
+    likelihood : {"gaussian", "student_t", "poisson", "negative_binomial"}, \
+            default="gaussian"
+        Distribution of y given the latent function f. "student_t" is for outliers:
+        noise has heavy tails, and rows far from what others predict have little say in
+        f; `predictive` plays no role. "poisson" and "negative_binomial" are for counts
+        of the mean exp(f) and the variance exp(f), or exp(f) + exp(f)^2 / r: `predict`
+        returns expected counts, quantiles are whole numbers and densities are
+        probabilities. y must then hold whole numbers that are not negative,
         `predictive` and `normalize_y` play no role, and `noise_variance` is only the
         start of the noise of log(y + 1 / 2), from which `init="local"` learns a kernel.
         With `solver="natural"` that kernel is then refined on the counts.
+    likelihood_shape : float or "auto", default="auto"
+        Degrees of freedom of "student_t", more than 2, or the size r of
+        "negative_binomial". "auto" learns them with `init="local"`, by how far rows are
+        from what their nearest others predict, or from held-out counts, and is 4 or 5
+        otherwise. Other likelihoods have no such number.
     predictive : {"auto", "gaussian"}, default="auto"
         Law of observations around the mean, for standard deviations, intervals,
         quantiles, densities and samples of y. "gaussian" is that of the process, whose
@@ -82,6 +98,11 @@ class SWSGPRegressor(
         Prior means of the latent functions of counts, at which the expected count is
         the weighted mean of y under the kernel before Adam changes it.
         `inducing_mean_` describes the latent functions less these means.
+    likelihood_ : str
+        Likelihood of the fit.
+    likelihood_shape_ : ndarray of shape (n_outputs,)
+        Degrees of freedom of "student_t", or sizes of "negative_binomial"; other
+        likelihoods have none.
     variance_scale_ : float
         Factor of the variance of q(f) in predictions of counts, as that of a
         `SWSGPClassifier`.
@@ -130,7 +151,13 @@ class SWSGPRegressor(
 
     _parameter_constraints: dict = {  # noqa: RUF012  scikit-learn's own form
         **BaseSWSGP._parameter_constraints,
-        "likelihood": [StrOptions({"gaussian", "poisson"})],
+        "likelihood": [
+            StrOptions({"gaussian", "student_t", "poisson", "negative_binomial"})
+        ],
+        "likelihood_shape": [
+            StrOptions({"auto"}),
+            Interval(Real, 0, None, closed="neither"),
+        ],
         "predictive": [StrOptions({"auto", "gaussian"})],
         "noise_variance": [Interval(Real, 0, None, closed="neither")],
         "normalize_y": ["boolean"],
@@ -143,15 +170,65 @@ class SWSGPRegressor(
         n_neighbors_predict="auto", inducing_points="kmeans", optimize_inducing=False,
         covariance="auto", n_draws=64, neighbor_metric="kernel", neighbor_search="auto",
         kl="auto", kl_weight="auto", init="local", likelihood="gaussian",
-        predictive="auto", noise_variance=0.1, normalize_y=True, y_transform=None,
-        solver="natural", batch_size=64, learning_rate=0.02, max_iter=200, tol=1e-5,
-        n_iter_no_change=10, early_stopping="auto", validation_fraction=0.1,
+        likelihood_shape="auto", predictive="auto", noise_variance=0.1,
+        normalize_y=True, y_transform=None, solver="natural", batch_size=64,
+        learning_rate=0.02, max_iter=200, tol=1e-5, n_iter_no_change=10,
+        early_stopping="auto", validation_fraction=0.1,
         warm_start=False, device="auto", n_jobs=None, dtype="float64",
         random_state=None, verbose=0,
     ):  # fmt: skip
         set_arguments(self, locals())
 
-    def partial_fit(self, X, y, sample_weight=None):
+    @with_callbacks
+    def fit(
+        self, X, y, sample_weight=None, X_val=None, y_val=None, *, exposure=None,
+        noise_variance=None,
+    ):  # fmt: skip
+        """Fit the model.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Training inputs, in any units. With `solver="adam"` and `init="default"`
+            floats are not copied, and a memory map is read piece by piece.
+        y : array-like of shape (n_samples,) or (n_samples, n_outputs)
+            Training targets.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weight of each row, in training and when it is held out. For counts it is a
+            number of observations. Otherwise it divides the noise variance of the row,
+            and a common factor of all weights changes nothing, because the noise is
+            learned; with `likelihood="student_t"` it multiplies the log density.
+        X_val : array-like of shape (n_val, n_features), default=None
+            Inputs held out to decide when to stop, instead of `validation_fraction`.
+        y_val : array-like of shape (n_val,) or (n_val, n_outputs), default=None
+            Targets that go with `X_val`. Counts there have an exposure of 1.
+        exposure : array-like of shape (n_samples,), default=None
+            By how much the rates of counts are multiplied: the time or the area that a
+            row covers, for instance. Predictions are for an exposure of 1 unless they
+            are given another one.
+        noise_variance : array-like of shape (n_samples,), default=None
+            Noise variance of each row, in squared units of y, where it is known. It is
+            divided by `sample_weight` and not learned. Predictions of new observations
+            have the noise of a row of mean weight over noise variance.
+
+        Returns
+        -------
+        self : object
+            The fitted estimator.
+
+        Raises
+        ------
+        ValueError
+            If a parameter or the data cannot be used; the estimator stays as it was.
+        FloatingPointError
+            If training produces NaN or infinity, with `solver="natural"` in the first
+            round. A later round that does leaves the model at its best.
+        """
+        rows = {"exposure": exposure, "noise_variance": noise_variance}
+        with unchanged_on_failure(self):
+            return self._fit(X, y, sample_weight, X_val, y_val, **rows)
+
+    def partial_fit(self, X, y, sample_weight=None, *, exposure=None):
         """Learn from one more chunk of a stream: one epoch at a constant rate.
 
         The first chunk sets inducing points, the scale of y and the start of the
@@ -166,15 +243,19 @@ class SWSGPRegressor(
             Targets of the chunk.
         sample_weight : array-like of shape (n_samples,), default=None
             How many observations each row of the chunk counts as.
+        exposure : array-like of shape (n_samples,), default=None
+            By how much the rates of counts of the chunk are multiplied, 1 by default.
 
         Returns
         -------
         self : object
             The estimator.
         """
-        return self._partial_fit(X, y, sample_weight)
+        return self._partial_fit(X, y, sample_weight, exposure)
 
-    def predict(self, X, return_std=False, return_cov=False, *, n_neighbors=None):
+    def predict(
+        self, X, return_std=False, return_cov=False, *, n_neighbors=None, exposure=None
+    ):
         """Predict the mean of new observations, and their deviation or covariance.
 
         Parameters
@@ -187,6 +268,8 @@ class SWSGPRegressor(
             Whether to return covariances as well, at most one of the two.
         n_neighbors : int or "all", default=None
             Number of inducing points that a row uses, if not as in `fit`.
+        exposure : array-like of shape (n_samples,), default=None
+            By how much the rates of counts are multiplied, 1 by default.
 
         Returns
         -------
@@ -225,12 +308,12 @@ class SWSGPRegressor(
                 "return_cov=False, for covariances of such targets are not computed; "
                 "use return_std=True, or the draws of sample_y."
             )
-        plain = scale.transform is None and not counts
+        plain = scale.transform is None and not counts and exposure is None
         if plain and not (return_std or return_cov):
             mean, _ = self._latent(X, False, n_neighbors)
             return self._without_axis(scale.restore(mean))
         cov = self._latent_covariance(X, n_neighbors) if return_cov else None
-        observations = self._observations(X, n_neighbors)
+        observations = self._observations(X, n_neighbors, exposure)
         moments = scale.moments(observations.mean, observations.deviation())
         mean, std = (self._without_axis(moment) for moment in moments)
         if cov is None:
@@ -239,7 +322,9 @@ class SWSGPRegressor(
         cov *= self.y_scale_**2
         return mean, cov[:, :, 0] if self._has_one_function() else cov
 
-    def sample_y(self, X, n_samples=1, random_state=0, *, n_neighbors=None):
+    def sample_y(
+        self, X, n_samples=1, random_state=0, *, n_neighbors=None, exposure=None
+    ):
         """Draw observations, noise included, at rows of X.
 
         Parameters
@@ -252,6 +337,8 @@ class SWSGPRegressor(
             Which draws.
         n_neighbors : int or "all", default=None
             Number of inducing points that a row uses, if not as in `fit`.
+        exposure : array-like of shape (n_samples,), default=None
+            By how much the rates of counts are multiplied, 1 by default.
 
         Returns
         -------
@@ -267,9 +354,13 @@ class SWSGPRegressor(
         """
         rng = check_random_state(random_state)
         functions = self.sample_f(X, n_samples, rng, n_neighbors=n_neighbors)
+        observations = self._observations(X, n_neighbors, exposure)
         if self._has_counts():
-            return draw_counts(functions, rng)
-        observations = self._observations(X, n_neighbors)
+            functions = functions.reshape(*observations.mean.shape, -1)
+            if exposure is not None:
+                functions = functions + np.log(exposure)[:, None, None]
+            draws = log_rates.draw(functions, observations.size, rng)
+            return self._without_axis(draws)
         mean, scale = observations.mean, np.reshape(self.y_scale_, (-1, 1))
         errors = functions.reshape(*mean.shape, -1) - np.reshape(self.y_mean_, (-1, 1))
         errors = errors / scale - mean[:, :, None]
@@ -282,7 +373,44 @@ class SWSGPRegressor(
         """Return whether targets are counts."""
         return LIKELIHOODS[self.likelihood].counts
 
+    def _require_no_exposure(self, exposure):
+        """Raise ValueError if there is an exposure, but targets are no counts."""
+        if exposure is not None and not self._has_counts():
+            raise ValueError(
+                f"exposure came with likelihood={self.likelihood!r}: expected none, "
+                "for only counts have rates; use 'poisson' or 'negative_binomial', or "
+                "leave it out."
+            )
+
+    def _require_usable_noise(self, fits_natural):
+        """Raise ValueError if noise variances of rows cannot be used."""
+        wrong = {
+            f"likelihood={self.likelihood!r}": self.likelihood != "gaussian",
+            f"y_transform={self.y_transform!r}": self.y_transform is not None,
+            "Adam, which learns the noise,": not fits_natural,
+        }
+        for name in (name for name, is_wrong in wrong.items() if is_wrong):
+            raise ValueError(
+                f"noise_variance came with {name}: expected likelihood='gaussian', "
+                "solver='natural' with optimize_inducing=False, and y_transform=None; "
+                "sample_weight tells how precise a row is relative to others."
+            )
+
+    def _require_usable_shape(self):
+        """Raise ValueError if the shape is none that the likelihood has."""
+        shape, record = self.likelihood_shape, LIKELIHOODS[self.likelihood]
+        if shape == "auto":
+            return
+        least, most = record.shape_bounds
+        if not least <= shape <= most:
+            expected = f"{least:g} to {most:g}, or 'auto'" if most else "'auto'"
+            raise ValueError(
+                f"likelihood_shape={shape} with likelihood={self.likelihood!r}: "
+                f"expected {expected}."
+            )
+
     def _learn_targets(self, X, rows, y, weight):
+        self._require_usable_shape()
         y = as_numbers(y)
         columns = y.reshape(len(y), -1)
         chosen, transform = self.y_transform, None
@@ -298,19 +426,24 @@ class SWSGPRegressor(
             transform = fit_transform(chosen, columns, weight)
             transform.require_domain(columns)
             y = transform.forward(columns).reshape(y.shape)
-        if self.normalize_y and not self._has_counts():
+        if not self.normalize_y or self._has_counts():
+            mean, scale = np.zeros(y.shape[1:])[()], np.ones(y.shape[1:])[()]
+        elif LIKELIHOODS[self.likelihood].conjugate:
             mean, scale = mean_and_scale(y, weight)
         else:
-            mean, scale = np.zeros(y.shape[1:])[()], np.ones(y.shape[1:])[()]
+            mean, scale = robust_mean_and_scale(y, weight)
         return {"y_mean_": mean, "y_scale_": scale, "y_transform_": transform}
 
-    def _encode_targets(self, y, attributes):
+    def _encode_targets(self, y, attributes, exposure=None):
         y, scale = as_numbers(y), self._target_scale(attributes)
-        self._require_same_kind(attributes)
-        if self._has_counts():
-            require_counts(y)
+        self._require_likelihood_of_fit(self.likelihood, attributes)
+        self._require_no_exposure(exposure)
         check_outputs(y, scale.offset)
         columns = y.reshape(len(y), -1)
+        if self._has_counts():
+            exposure = np.ones(len(y)) if exposure is None else exposure
+            require_counts(columns, self.likelihood)
+            return np.column_stack([columns, np.log(exposure)])
         if scale.transform is not None:
             scale.transform.require_domain(columns)
         return scale.standardise(columns)
@@ -330,24 +463,17 @@ class SWSGPRegressor(
         return np.ndim(self.y_mean_) == 0
 
     def _likelihood_of(self, attributes):
-        self._require_same_kind(attributes)
+        self._require_likelihood_of_fit(self.likelihood, attributes)
         return self.likelihood, int(np.size(attributes["y_mean_"]))
 
-    def _require_same_kind(self, attributes):
-        """Raise ValueError if attributes are those of a fit of another likelihood."""
-        before = "poisson" if "prior_mean_" in attributes else "gaussian"
-        if "inducing_mean_" in attributes and before != self.likelihood:
-            raise ValueError(
-                f"likelihood={self.likelihood!r} for a model that was fitted with "
-                f"{before!r}: expected the likelihood of the fit; set it back, or fit "
-                "again without warm_start."
-            )
-
     def _log_density(self, mu, v, targets, attributes):
-        if self._has_counts():
+        record = LIKELIHOODS[self.likelihood]
+        names = "noise_variance_", "likelihood_shape_"
+        numbers = (attributes.get(name) for name in names)
+        if record.counts:
             moments = self._in_units(mu, v, attributes)
-            return LIKELIHOODS[self.likelihood].log_density(*moments, targets)
-        noise, scale = attributes["noise_variance_"], self._target_scale(attributes)
-        density = LIKELIHOODS[self.likelihood].log_density(mu, v, targets, noise)
+            return record.log_density(*moments, targets, *numbers)
+        scale = self._target_scale(attributes)
+        density = record.log_density(mu, v, targets, *numbers)
         slopes = scale.log_slope(scale.restore(targets))
         return density + np.sum(np.broadcast_to(slopes, targets.shape), axis=1)

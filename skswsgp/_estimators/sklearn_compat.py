@@ -71,6 +71,31 @@ def check_weights(sample_weight, X, dtype):
     return np.where(weight < limits.eps**2 * largest, 0.0, weight)
 
 
+def check_row_values(name, values, n_rows, rows=None):
+    """Return positive numbers (n,) of some or all of the rows of X, or None for None.
+
+    `values` has one for each of n_rows rows.
+    """
+    if values is None:
+        return None
+    try:
+        found = np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError):
+        found = np.full(n_rows, np.nan)
+    if found.shape != (n_rows,):
+        raise ValueError(
+            f"{name} has shape {found.shape}: expected ({n_rows},), one number for "
+            "each row of X."
+        )
+    wrong = ~((found > 0.0) & np.isfinite(found))
+    if wrong.any():
+        raise ValueError(
+            f"{name} holds {np.asarray(values)[wrong][0]}: expected a positive number "
+            "for each row of X; leave out rows without one."
+        )
+    return found if rows is None else found[rows]
+
+
 def as_numbers(y):
     """Return y as float64; raise ValueError unless all values are finite numbers."""
     try:

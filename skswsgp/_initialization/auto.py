@@ -93,7 +93,7 @@ def takes_draws(settings, M, full):
     Where draws would not fit, "draws" raises ValueError and "auto" warns.
     """
     known = settings.solver.draws and settings.kl == "vecchia"
-    default = settings.covariance == "auto" and settings.likelihood_record.conjugate
+    default = settings.covariance == "auto" and settings.likelihood_record.has_noise
     if full or not known or not (default or settings.covariance == "draws"):
         return False
     size = 8 * M * settings.n_draws * settings.n_latent

@@ -7,6 +7,7 @@ processes, NeurIPS 2021). The bound counts the volume of functions that a kernel
 so it needs no held-out rows to find that labels follow no pattern.
 """
 
+from itertools import product
 from typing import NamedTuple
 
 import numpy as np
@@ -14,7 +15,7 @@ from scipy.special import softmax
 
 from skswsgp._compiled.threads import one_blas_thread
 from skswsgp._covariance.compile import free_variance, updated_kernel
-from skswsgp._initialization.holdout import warn_of_interrupt
+from skswsgp._initialization.holdout import SHAPE_SPREAD, warn_of_interrupt
 from skswsgp._initialization.inducing import distinct_rows
 from skswsgp._initialization.marginal_likelihood import LogPosterior
 from skswsgp._initialization.trial_rows import TrialRows, gaussian_sites, train
@@ -22,6 +23,7 @@ from skswsgp._initialization.trial_rows import TrialRows, gaussian_sites, train
 BOUND_WORK = 3  # time of a search over that of learning a regression's kernel
 MAX_TURNS = 10  # largest number of steps on the kernel
 TOLERANCE = 0.1  # gain of the bound, in nats of all rows, below which steps end
+SHAPE_STEP = 2.0  # factor between two shapes of the likelihood that are compared
 VARIANCE_STEP = 3.0  # factor between two variances whose bounds are compared
 VARIANCE_BOUNDS = 1e-3, 1e3  # bounds of the flat prior of the log variance
 NEGLIGIBLE = 6.0  # nats below the best bound at which a variance hardly counts
@@ -49,10 +51,9 @@ def maximize_bound(starts, n_rows, data, settings, options, rng):
     if search.found is None:
         return starts[0]
     shared = search.shared and starts[0].shared
+    found = {"kernel": search.found.kernel, "shape": search.shape}
     posterior = search.found.solver.predict
-    return starts[0]._replace(
-        kernel=search.found.kernel, shared=shared, posterior=posterior
-    )
+    return starts[0]._replace(**found, shared=shared, posterior=posterior)
 
 
 class Found(NamedTuple):
@@ -75,12 +76,38 @@ class BoundSearch(TrialRows):
         """Find the kernel, from several starts."""
         self.Z, _ = distinct_rows(self.X)
         density = -np.inf
+        self.choose_shape(Found(kernels[0], self.solved(kernels[0])))
         for start in kernels:
             tied = self.climb(Found(start, self.solved(start)), start, shared=True)
             if self.log_density(tied, start) > density:
                 self.found, density = tied, self.log_density(tied, start)
         self.free_length_scales()
         self.average_variance()
+        self.found = self.choose_shape(self.found)
+
+    def choose_shape(self, found):
+        """Learn the shapes of the likelihood by the bound; return what is `Found` then.
+
+        Their logarithms have the normal priors of `Holdout.likeliest_shape`.
+        """
+        if not self.settings.learns_shape:
+            return found
+        first, (low, high) = self.settings.first_shape, self.record.shape_bounds
+
+        def value(found, shape):
+            distance = np.log(shape / first) / SHAPE_SPREAD
+            return found.solver.bound - 0.5 * distance @ distance
+
+        for step, q in product((SHAPE_STEP, 1.0 / SHAPE_STEP), range(len(first))):
+            while low <= step * self.shape[q] <= high:
+                before = self.shape.copy()
+                self.shape[q] *= step
+                other = Found(found.kernel, self.solved(found.kernel, found.solver))
+                if value(other, self.shape) <= value(found, before):
+                    self.shape = before
+                    break
+                found = other
+        return found
 
     def free_length_scales(self):
         """Let each length-scale move on its own if the evidence for that is larger."""

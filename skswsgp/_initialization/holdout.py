@@ -23,6 +23,7 @@ from skswsgp._solvers.progress import callers_level
 LEAST_HELD_OUT = 20  # least number of held-out rows, unless half of all rows is fewer
 LEAST_GAIN = 1e-3  # nats a row that a rescaled variance must gain
 SCALE_SPREAD = 0.5  # prior standard deviation of the logarithm of a variance scale
+SHAPE_SPREAD = 2.0  # prior standard deviation of the logarithm of a shape
 MAX_LOG_SCALE = 3.0  # bound on the logarithm of a variance scale
 ROWS_PER_POINT = 4  # rows per inducing point from which a second kernel is learned
 LEAST_PART = 200  # least number of rows from which a second kernel is learned
@@ -47,14 +48,12 @@ class Holdout(TrialRows):
         enough = effective_sample_size(self.held_out_weight) >= LEAST_EFFECTIVE
         self.decisive = enough and not self.held_out.all()
 
-    def log_density(self, solver, noise=None):
-        """Train a solver until it has converged; return log p of held-out rows (n,).
-
-        `noise` (Q,) are the noise variances of a likelihood that has them.
-        """
+    def log_density(self, solver):
+        """Train a solver until it has converged; return log p of held-out rows (n,)."""
         train(solver)
-        y = self.y[self.held_out]
-        return self.record.log_density(*self._marginals(solver), y, noise)
+        y, model = self.y[self.held_out], solver.engine.model
+        numbers = model.noise, model.shape
+        return self.record.log_density(*self._marginals(solver), y, *numbers)
 
     def _marginals(self, solver):
         """Return mean and variance of q(f) at the held-out rows, each (n, Q)."""
@@ -73,7 +72,8 @@ class Holdout(TrialRows):
         mean, variance = self._marginals(solver)
 
         def density(shift):
-            return self.record.log_density(mean, np.exp(shift) * variance, y, None)
+            moments = mean, np.exp(shift) * variance
+            return self.record.log_density(*moments, y, shape=solver.engine.model.shape)
 
         def loss(shift):
             prior = 0.5 * (shift / SCALE_SPREAD) ** 2 / effective_sample_size(weight)
@@ -84,6 +84,27 @@ class Holdout(TrialRows):
         least = LEAST_GAIN / self.fraction
         better = self.is_better(density(shift), density(0.0), least)
         return float(np.exp(shift)) if better else 1.0
+
+    def likeliest_shape(self, solver):
+        """Return the shapes (Q,) of the likelihood that make held-out rows likeliest.
+
+        Their logarithms have normal priors around those of the first ones.
+        """
+        weight, y = self.held_out_weight, self.y[self.held_out]
+        moments, shape = self._marginals(solver), self.shape.copy()
+        first, bounds = self.settings.first_shape, np.log(self.record.shape_bounds)
+        noise, n = solver.engine.model.noise, effective_sample_size(weight)
+
+        def loss(log_shape, q):
+            shape[q] = np.exp(log_shape)
+            density = self.record.log_density(*moments, y, noise, shape)
+            prior = 0.5 * ((log_shape - np.log(first[q])) / SHAPE_SPREAD) ** 2
+            return prior / n - np.average(density, weights=weight)
+
+        for q in range(len(shape)):
+            how = {"bounds": bounds, "options": {"xatol": 0.05}}
+            shape[q] = np.exp(minimize_scalar(loss, args=(q,), **how).x)
+        return shape
 
     def is_better(self, density, other, least=0.0):
         """Return whether held-out rows are likelier than under another model.
@@ -121,11 +142,14 @@ class CandidateComparison(Holdout):
         )
         attributes = {"kernel_": kernel, "inducing_points_": Z, "jitter_": JITTER}
         attributes["metric_"] = fit.metric
+        if fit.shape is not None:
+            self.shape = fit.shape
         if self.record.conjugate:
-            jitter = natural_jitter(kernel, Z, noise, self.options.dtype)
-            attributes |= {"jitter_": jitter, "noise_variance_": noise}
+            attributes["jitter_"] = natural_jitter(kernel, Z, noise, self.options.dtype)
+        if self.record.has_noise:
+            attributes["noise_variance_"] = noise
         solver = self.solver_for(attributes, self.H)
-        return solver, self.log_density(solver, noise)
+        return solver, self.log_density(solver)
 
     def best_of(self, fits):
         """Return the first `KernelFit` unless another one is better.
@@ -144,7 +168,7 @@ class CandidateComparison(Holdout):
                 break
             if density is None or self.is_better(likelier, density):
                 best, solver, density = fit, other, likelier
-        if self.record.conjugate:
+        if self.record.has_noise:
             return best
         scale = 1.0 if solver is None else self.variance_scale(solver)
         return best._replace(variance_scale=scale)

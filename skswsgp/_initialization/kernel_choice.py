@@ -24,10 +24,10 @@ from skswsgp._initialization.kernel_learning import (
 from skswsgp._initialization.statistics import (
     HELD_OUT_FRACTION,
     LEAST_EFFECTIVE,
+    distinct_observations,
     effective_sample_size,
     exceeds_standard_error,
     feature_spread,
-    merge_duplicates,
     varying_features,
 )
 
@@ -45,11 +45,10 @@ def learn_kernel(
 ):  # fmt: skip
     """Return `KernelFit`s learned from rows given their nearest others, best first.
 
-    `data` are `TrainingRows` with standardised targets (n, Q) and positive weights; a
-    weight is how often a row counts, and divides its noise variance. If there are many
-    rows, a random part is used. The start is `kernel`, in the units of X, and
-    `noise_variance`, a number or (Q,). None starts at the default kernel, with shared
-    or free length-scales, and tries each SMOOTHNESS.
+    `data` are `TrainingRows` with standardised targets (n, Q) and positive weights. If
+    there are many rows, a random part is used. The start is `kernel`, in the units of
+    X, and `noise_variance`, a number or (Q,). None starts at the default kernel, with
+    shared or free length-scales, and tries each SMOOTHNESS.
 
     With `fit_all_noise` the noise is fitted again for each kernel, not for the best one
     only. `n_neighbors` is the number of rows from which predictions will be made: the
@@ -61,7 +60,7 @@ def learn_kernel(
     most = count_learning_rows(data.X.shape[1], options.tuning)
     if data.n_rows > most:
         data = data.take(np.sort(rng.choice(data.n_rows, most, replace=False)))
-    X, y, weight = merge_duplicates(data.inputs, data.y, data.weight)
+    X, y, weight, count = distinct_observations(data)
     spread = feature_spread(X, rng, dtype=options.dtype)
     start = start_kernel(spread) if kernel is None else kernel
     compile_kernel(start, X.shape[1], options.dtype)  # raises an error before any work
@@ -69,7 +68,7 @@ def learn_kernel(
     noise += noise_variance
     if len(X) == 1:
         return [KernelFit(clone(start), noise)]
-    learner = KernelLearner(X, y, 1.0 / weight[:, None], weight, options)
+    learner = KernelLearner(X, y, 1.0 / weight[:, None], count, options)
     by_evidence = exact and learner.is_small and learner.has_cheap_evidence
     if kernel is not None:
         fit = learn_given(learner, KernelFit(start, noise), spread, rng, metric)

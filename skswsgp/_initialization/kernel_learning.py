@@ -45,6 +45,7 @@ class LearningOptions(NamedTuple):
     search: str = "auto"  # kind of neighbour search
     device: str = "cpu"  # or "cuda"
     tuning: Tuning = Tuning()
+    noise_known: bool = False  # whether the noise keeps its start
 
 
 class KernelFit(NamedTuple):
@@ -58,6 +59,7 @@ class KernelFit(NamedTuple):
     posterior: object = None  # function of X: mean and variance (n, Q) of f, or None
     metric: np.ndarray | None = None  # W (D, D') of X W, or None for the identity
     unseen: np.ndarray | None = None  # rows from which the map was not learned, or None
+    shape: np.ndarray | None = None  # (Q,) of the likelihood, or None
 
     def count_columns(self, n_features):
         """Return the number of columns of X W, D'."""
@@ -107,6 +109,7 @@ class KernelLearner:
             first = distance_leaves(compiled.struct)[0]
             slots = compiled.struct.slot[first]
         # steps of a map change the places of rows, which are on the CPU
+        noise_free = noise_free and not self.options.noise_known
         with closing(self.process(start, H, "cpu" if turn else None)) as process:
             if turn:
                 columns = moving_map(start.kernel, process.model.Z)
@@ -126,10 +129,12 @@ class KernelLearner:
     def log_density(self, fit, rows, H=None):
         """Return the log density (n,) of rows given their H nearest other rows."""
         with closing(self.process(fit, H)) as process:
-            return process.log_density(rows)
+            return process.log_density(rows, self.weight[rows])
 
     def fit_noise(self, fit, rng):
-        """Return a fit with the noise of `NeighborProcess.fit_noise`."""
+        """Return a fit with the noise of `NeighborProcess.fit_noise`, unless known."""
+        if self.options.noise_known:
+            return fit
         with closing(self.process(fit)) as process:
             n_outputs, tuning = self.y.shape[1], self.options.tuning
             fraction = tuning.noise_fraction / n_outputs  # each factorises its K
@@ -160,12 +165,11 @@ class KernelLearner:
         """
         data = self._all_rows(fit)
         with one_blas_thread():
-            posterior = LogPosterior(*data)
-            found = posterior.maximize(posterior.moves())
+            posterior, free = LogPosterior(*data), not self.options.noise_known
+            found = posterior.maximize(posterior.moves(noise=free))
             if found is not None and metric != "ard" and self.X.shape[1] > 1:
-                posterior, found = turn_by_evidence(
-                    posterior, found, data, metric == "full"
-                )
+                how = metric == "full", free
+                posterior, found = turn_by_evidence(posterior, found, data, *how)
         if found is None:
             return fit
         kernel, noise = posterior.kernel_at(found), posterior.split(found)[1]
@@ -208,8 +212,10 @@ class KernelLearner:
         factor. A map of many entries fits the rows from which it is learned too well,
         so rows that it has not seen give a second factor, and the larger one is taken.
         The fit itself is returned if the gain does not exceed its standard error, or if
-        the variance of the kernel is fixed.
+        the variance of the kernel is fixed, or the noise known.
         """
+        if self.options.noise_known:
+            return fit
         variance = free_variance(fit.kernel, fit.count_columns(self.X.shape[1]))
         if variance is None:
             return fit
@@ -218,7 +224,9 @@ class KernelLearner:
         rows = draw_rows(np.arange(N), min(N, self.judging_rows), rng)
         samples = [rows] if fit.unseen is None else [rows, fit.unseen]
         with closing(self.process(fit, H)) as process:
-            squares = [process.standardised(rows)[0] for rows in samples]
+            squares = [
+                process.standardised(rows, self.weight[rows])[0] for rows in samples
+            ]
         params = process.model.params.astype(np.float64)
         least, most = np.exp(-MAX_LOG_FACTOR), np.exp(MAX_LOG_FACTOR)
         limits = np.clip(bounds / params[slot], least, most)

@@ -186,13 +186,14 @@ class LogPosterior:
         relative = np.linalg.eigvalsh(0.5 * (curvature + curvature.T))
         return -0.5 * np.log(np.maximum(relative, 1.0)).sum()
 
-    def log_evidence(self, point):
+    def log_evidence(self, point, noise=True):
         """Return the log density at its maximum, plus the log volume around it.
 
-        This is Laplace's approximation, less the evidence of a flat prior.
+        This is Laplace's approximation, less the evidence of a flat prior. Noise
+        variances are no parameters if not `noise`.
         """
         self.start = point
-        return self.log_volume(self.moves()) - self.loss(point)[0]
+        return self.log_volume(self.moves(noise=noise)) - self.loss(point)[0]
 
     def moves(self, *, shared=False, noise=True):
         """Return the moves (P + Q + R, n) of `maximize` for each entry of a point.
@@ -214,25 +215,25 @@ class LogPosterior:
         return np.delete(moves, kept, axis=1)
 
 
-def turn_by_evidence(plain, found, data, always):
+def turn_by_evidence(plain, found, data, always, noise=True):
     """Return the `LogPosterior` with the larger evidence, and its best point.
 
     `plain` has no map of the columns, and `found` is its best point. The other one has
     a map, and is chosen `always`, or if its evidence is larger. `data` are the
-    arguments of both.
+    arguments of both. Noise variances keep their values if not `noise`.
     """
     turned = LogPosterior(*data, turn=True)
     turned.start[: plain.n_logs] = found
-    point = turned.maximize(turned.moves())
+    point = turned.maximize(turned.moves(noise=noise))
     if point is None:
         return plain, found
     if always:
         return turned, point
     try:
-        evidence = plain.log_evidence(found)
+        evidence = plain.log_evidence(found, noise)
         # the volume, which takes long, only makes the evidence smaller
         better = -turned.loss(point)[0] > evidence
-        better = better and turned.log_evidence(point) > evidence
+        better = better and turned.log_evidence(point, noise) > evidence
     except np.linalg.LinAlgError:  # beside a point, where the volume is measured
         better = False
     return (turned, point) if better else (plain, found)

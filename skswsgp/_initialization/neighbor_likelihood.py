@@ -124,12 +124,13 @@ class NeighborProcess:
         model, N = self.model, len(self.model.Z)
         rows = draw_rows(np.arange(N), min(N, n_rows), rng)
         X, y, w, active = model.Z[rows], model.m[rows], weight[rows], self.others(rows)
+        own = model.s[rows] * w[:, None]
         start, (low, high) = model.noise.copy(), np.exp(LOG_NOISE_BOUNDS)
 
         def loss(shift):
             model.noise[:] = np.clip(start * np.exp(shift), low, high)
             mu, v = self.engine.kriging_predictions(X, active)
-            v += model.noise
+            v += model.noise * own
             total = w @ (np.log(v) + (y - mu) ** 2 / v).sum(axis=1, dtype=np.float64)
             total += shift**2 * len(rows) / (N * PRIOR_VARIANCE)
             return total if np.isfinite(total) else np.inf
@@ -140,18 +141,23 @@ class NeighborProcess:
             raise FloatingPointError(NOT_FINITE)
         loss(min((0.0, found.x), key=loss))  # sets the noise to the better value
 
-    def log_density(self, rows):
+    def log_density(self, rows, weight):
         """Return log p(y_i | its H nearest others) of data rows, summed over outputs.
 
-        Each of these rows counts with weight 1; its neighbours have their own noise.
+        Other arguments are those of `standardised`.
         """
-        square, v = self.standardised(rows)
+        square, v = self.standardised(rows, weight)
         return gaussian_log_density(square, np.log(v)).sum(axis=1)
 
-    def standardised(self, rows):
-        """Return (y - mu)^2 / v of data rows given their H nearest others, and v."""
+    def standardised(self, rows, weight):
+        """Return (y - mu)^2 / v of data rows given their H nearest others, and v.
+
+        `weight` (n,) says how often these rows count. The noise in v is that of one of
+        so many observations, whereas that of neighbours is the noise of their mean.
+        """
         mu, v = self.engine.kriging_predictions(self.model.Z[rows], self.others(rows))
-        v = v.astype(np.float64) + self.model.noise
+        own = self.model.s[rows] * weight[:, None]
+        v = v.astype(np.float64) + self.model.noise * own
         return (self.model.m[rows] - mu) ** 2 / v, v
 
     def others(self, rows):

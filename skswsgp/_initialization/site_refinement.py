@@ -30,6 +30,7 @@ VARIANCE_STEP = 3.0  # factor of the kernel variance between two trials
 MAX_VARIANCE_STEPS = 6  # trials in one direction
 MAX_KERNELS = 4  # largest number of kernels learned from sites
 MAX_MAPS = 3  # largest number of maps of the columns learned from sites
+SHAPE_ROUNDS = 2  # searches for the shape of the likelihood, each for a new q(f)
 TOLERANCE = 1e-3  # nats a row: least gain of a trial, and convergence of its bound
 
 
@@ -47,6 +48,7 @@ def refine_kernel(starts, data, settings, options, rng):
             search.begin(start)
         if search.best is None:  # all candidates have failed
             return starts[0]
+        search.choose_shape()
         search.scale(VARIANCE_STEP, MAX_VARIANCE_STEPS)
         for _ in range(MAX_KERNELS):
             if search.consider(search.relearned):
@@ -59,6 +61,7 @@ def refine_kernel(starts, data, settings, options, rng):
             labels = next(start for start in starts if start.posterior is None)
             search.choose_map(labels, always=settings.metric == "full")
         search.scale(math.sqrt(VARIANCE_STEP), 2)
+        search.choose_shape()
     except KeyboardInterrupt:
         warn_of_interrupt()
     return search.fit
@@ -82,6 +85,18 @@ def refine_map(start, labels, data, settings, options, rng):
     return start if search.start.metric is None else search.fit
 
 
+def learn_shape(start, data, settings, options, rng):
+    """Return the shape (Q,) of the likelihood that suits held-out rows best.
+
+    The kernel is that of a `KernelFit`; other arguments are those of `Holdout`.
+    """
+    search = SiteRefinement(start, data, settings, options, rng)
+    if search.decisive:
+        search.begin(start)
+        search.choose_shape()
+    return search.shape
+
+
 class SiteRefinement(Holdout):
     """A search for the kernel under which held-out rows are likeliest.
 
@@ -97,6 +112,8 @@ class SiteRefinement(Holdout):
         super().__init__(n_rows, data, settings, options, rng)
         self.Z, _ = distinct_rows(self.X[~self.held_out])
         self.start, self.rng = start, rng
+        if start.shape is not None:
+            self.shape = start.shape
         self.best, self.density = None, None
 
     @property
@@ -112,9 +129,8 @@ class SiteRefinement(Holdout):
         if self.best is None:
             return self.start
         scale, posterior = self.variance_scale(self.best), self.best.predict
-        return self.start._replace(
-            kernel=self.kernel, variance_scale=scale, posterior=posterior
-        )
+        found = {"kernel": self.kernel, "shape": self.shape}
+        return self.start._replace(**found, variance_scale=scale, posterior=posterior)
 
     def solver_of(self, fit):
         """Return a solver for the kernel and the map of a `KernelFit`.
@@ -176,6 +192,19 @@ class SiteRefinement(Holdout):
                 if not self.consider(self.best.scaled, slot, step, cost=cost):
                     break
             if self.best is not before:
+                break
+
+    def choose_shape(self):
+        """Learn the shape of a likelihood that has one, if it is to be learned.
+
+        That under which held-out rows are likeliest is found for the present q(f),
+        which follows then.
+        """
+        for _ in range(SHAPE_ROUNDS if self.settings.learns_shape else 0):
+            before, self.shape = self.shape, self.likeliest_shape(self.best)
+            fit = self.start._replace(kernel=self.kernel)
+            if not self.consider(self.solver_of, fit, always=True):
+                self.shape = before
                 break
 
     def log_variance_prior(self, variance):

@@ -8,6 +8,7 @@ choose between candidate kernels.
 """
 
 from contextlib import suppress
+from functools import partial
 
 import numpy as np
 from sklearn.base import clone
@@ -41,7 +42,12 @@ from skswsgp._initialization.kernel_learning import (
     count_few_rows,
     learning_search,
 )
-from skswsgp._initialization.site_refinement import refine_kernel, refine_map
+from skswsgp._initialization.robust_start import learn_robust_kernel
+from skswsgp._initialization.site_refinement import (
+    learn_shape,
+    refine_kernel,
+    refine_map,
+)
 from skswsgp._initialization.statistics import feature_spread
 from skswsgp._linear.columns import mapped
 from skswsgp._linear.projection import mean_prior_variance
@@ -65,8 +71,7 @@ def initial_attributes(settings, data, spread, rng):
     if not isinstance(settings.inducing_points, str):
         points = given_points(settings.inducing_points, D, settings.n_inducing)
         settings = settings._replace(inducing_points=points)
-    noise = np.full(settings.n_latent, float(settings.noise_variance))
-    fit = KernelFit(clone(kernel), noise)
+    fit = KernelFit(clone(kernel), settings.first_noise, shape=settings.first_shape)
     if settings.init == "local" and data.n_rows > 1:
         fit = learn_start(settings, data, spread, rng)
         settings = settings._replace(inducing_points=mapped_points(settings, fit))
@@ -95,9 +100,11 @@ def initial_attributes(settings, data, spread, rng):
         "n_neighbors_": H,
         "jitter_": JITTER,
     }
-    conjugate, solver = settings.likelihood_record.conjugate, settings.solver
+    record, solver = settings.likelihood_record, settings.solver
     full = takes_full_covariance(settings, data.n_rows, M, H)
-    if conjugate:
+    if record.usual_shape:
+        start["likelihood_shape_"] = fit.shape
+    if record.has_noise:
         start["noise_variance_"] = fit.noise
     else:
         start["variance_scale_"] = fit.variance_scale
@@ -108,7 +115,7 @@ def initial_attributes(settings, data, spread, rng):
         S = np.maximum(S, np.finfo(dtype).eps)
         moments = {"inducing_mean_": mean, "inducing_covariance_": S}
         return shape_covariance(start | moments, full)
-    if solver.finds_optimum and (conjugate or not full):
+    if solver.finds_optimum and (record.conjugate or not full):
         S = prior_variances(fit.kernel, Z, settings.n_latent, dtype)  # any S will do
     else:
         S = initial_covariance(start, full, settings)
@@ -175,11 +182,13 @@ def learn_start(settings, data, spread, rng):
     # "auto" is the CPU here: some 100,000 rows are too few for a GPU to pay off.
     device = "cuda" if settings.device == "cuda" else "cpu"
     search = learning_search(settings.neighbor_search), device
-    options = LearningOptions(n_threads, settings.dtype, *search, settings.tuning)
-    conjugate = settings.likelihood_record.conjugate
+    known = settings.known_noise is not None
+    how = n_threads, settings.dtype, *search, settings.tuning, known
+    options = LearningOptions(*how)
+    record = settings.likelihood_record
     # If predictions know as much as the H nearest rows, the last steps of learning use
     # as many.
-    nearest = conjugate and settings.neighbor_metric == "kernel"
+    nearest = record.has_noise and settings.neighbor_metric == "kernel"
     n_neighbors = H if chosen and not few and nearest else None
     learning = settings, options, rng, n_neighbors, few
     fits = learn_candidates(data, *learning)
@@ -187,7 +196,7 @@ def learn_start(settings, data, spread, rng):
     if not chosen:
         return unscaled
     # Site refinement chose its scale with an inducing point at each row of a part.
-    rescaled = not conjugate and has_few_points(*sizes, rows_per_point=1)
+    rescaled = not record.has_noise and has_few_points(*sizes, rows_per_point=1)
     if not few and not rescaled:
         return fits[0]
     comparison = CandidateComparison(M, H, spread, data, settings, options, rng)
@@ -207,14 +216,22 @@ def learn_candidates(data, settings, options, rng, n_neighbors, few):
     """
     record = settings.likelihood_record
     targets = record.regression_targets(data.y, settings.n_latent)
-    start = settings.kernel, float(settings.noise_variance)
-    refined = not record.conjugate and settings.solver.finds_optimum
-    fits = learn_kernel(
-        data._replace(y=targets), *start, rng, options, n_neighbors=n_neighbors,
-        fit_all_noise=few and record.conjugate, exact=record.conjugate,
+    refined = not record.has_noise and settings.solver.finds_optimum
+    learn = partial(
+        learn_kernel, kernel=settings.kernel, rng=rng, options=options,
+        noise_variance=settings.first_noise, n_neighbors=n_neighbors,
+        fit_all_noise=few and record.has_noise, exact=record.has_noise,
         metric="ard" if refined else settings.metric,
     )  # fmt: skip
+    rows = data._replace(y=targets)
+    if record.has_noise and not record.conjugate:
+        fits = learn_robust_kernel(learn, rows, settings, options, rng)
+    else:
+        fits = [one._replace(shape=settings.first_shape) for one in learn(rows)]
     if not refined:
+        if settings.learns_shape and not record.has_noise:
+            shape = learn_shape(fits[0], data, settings, options, rng)
+            fits = [one._replace(shape=shape) for one in fits]
         mapped_fits = [fit for fit in fits if fit.metric is not None]
         return mapped_fits if mapped_fits and settings.metric == "full" else fits
     # other priors allow no full S, and a map that is asked for needs no better kernel

@@ -75,6 +75,19 @@ def mean_and_scale(y, sample_weight):
     return np.ldexp(mean, exponent), scale
 
 
+def robust_mean_and_scale(y, sample_weight):
+    """Return the median and a robust deviation, 1 if constant, of each output.
+
+    The deviation is that of `mean_and_scale`, or that of a Gaussian of the same
+    quartiles if it is smaller, but not zero.
+    """
+    _, scale = mean_and_scale(y, sample_weight)
+    low, middle, high = np.percentile(y, [25, 50, 75], axis=0)
+    quartiles = (high - low) / 1.349
+    known = quartiles > 1e-12 * np.abs(y).max(axis=0)
+    return middle, np.where(known, np.minimum(scale, quartiles), scale)[()]
+
+
 def fractions(values):
     """Return columns divided by powers of two, into (-1, 1), and the exponents.
 
@@ -129,6 +142,20 @@ def merge_duplicates(X, y, weight):
         return X, y, weight
     total = np.bincount(place, weight)
     return X[rows], y[rows], total.astype(weight.dtype)
+
+
+def distinct_observations(data):
+    """Return X, y, weight and count of `TrainingRows` without duplicates.
+
+    A weight divides the noise variance of its row. A row counts as often as its weight
+    times its `ratio` says.
+    """
+    if data.ratio is None:
+        X, y, weight = merge_duplicates(data.inputs, data.y, data.weight)
+        return X, y, weight, weight
+    keys = np.column_stack([data.y, data.ratio])
+    X, keys, weight = merge_duplicates(data.inputs, keys, data.weight)
+    return X, np.ascontiguousarray(keys[:, :-1]), weight, weight * keys[:, -1]
 
 
 def copies_of_rows(X, y):

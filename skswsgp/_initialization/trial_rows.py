@@ -18,7 +18,8 @@ class TrialRows:
 
     X is (n, D), y (n, Q) or (n, 1), weight (n,). A solver learns from each row with its
     `solver_weight` (n,), which is its weight unless a subclass holds it out. `fraction`
-    is that of the training rows that take part.
+    is that of the training rows that take part, and `shape` (Q,) that of the
+    likelihood.
     """
 
     def __init__(self, n_rows, data, settings, options, rng):
@@ -30,6 +31,7 @@ class TrialRows:
         self.seed = rng.randint(2**31 - 1)  # draws the order of all Vecchia priors
         self.settings, self.options = settings, options
         self.record = settings.likelihood_record
+        self.shape = settings.first_shape
 
     def solver_for(self, attributes, H, full=False):
         """Return a `NaturalSolver` that learns from rows of positive `solver_weight`.
@@ -47,6 +49,7 @@ class TrialRows:
             "inducing_mean_": np.zeros(shape),
             "inducing_covariance_": np.broadcast_to(variance[:, None], shape),
             "prior_mean_": settings.prior_mean(mean_prior_variance(kernel, Z)),
+            "likelihood_shape_": self.shape,
         }
         start = shape_covariance(start | attributes, full)
         likelihood = settings.likelihood, settings.n_latent

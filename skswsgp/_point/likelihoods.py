@@ -1,34 +1,20 @@
-"""Likelihoods p(y | f_1..f_Q): functions for compiled code, and a record for Python.
+"""Likelihoods p(y | f_1..f_Q) for compiled code: expectations of log p, and slopes.
 
-Functions give the expectation of log p under Gaussian marginals f_q ~ N(mu_q, v_q) with
-its derivatives. The records of `LIKELIHOODS` hold all that the rest of the package
-needs of a likelihood; doc/developer/add_likelihood.md says how to add one.
+Expectations are those under Gaussian marginals f_q ~ N(mu_q, v_q). What the rest of the
+package needs of a likelihood is in `likelihood_records`.
 """
 
 import math
 from typing import NamedTuple
 
 import numpy as np
-from scipy.optimize import brentq
-from scipy.special import expit, gammaln, logsumexp, ndtr, ndtri, softmax
-from scipy.stats import qmc
 
 from skswsgp._compiled import special
 from skswsgp._compiled.jit import njit, njit_inline
 from skswsgp._compiled.team import once, team_range, team_sum
 
-GAUSSIAN, BERNOULLI, SOFTMAX, LOGIT, POISSON = range(5)
-HERMITE_NODES = 20  # Gauss-Hermite nodes for one latent function
-COUNT_NODES = 40  # those of the probability of a count
-LOGIT_NODES = 64  # Gauss-Hermite nodes for probabilities under a logit link
-LOGIT_SCALE = 1.702  # Phi(f / 1.702) is expit(f) to 0.01
-SOFTMAX_NODES = 128  # quasi-Monte Carlo nodes for the latent functions of all classes
+GAUSSIAN, BERNOULLI, SOFTMAX, LOGIT, POISSON, NEGATIVE_BINOMIAL, STUDENT_T = range(7)
 MOST_LOG_RATE = 60.0  # logarithm of a Poisson rate from which it grows linearly
-NEWTON_STEPS, NEWTON_TOLERANCE = 100, 1e-9  # `poisson_log_probability`
-LEAST_VARIANCE = 1e-12  # of f, there
-MEAN_STEPS, MEAN_TOLERANCE = 500, 1e-5  # steps, log probability: `Softmax.prior_mean`
-
-# --- compiled -------------------------------------------------------------------------
 
 
 class Likelihood(NamedTuple):
@@ -39,15 +25,21 @@ class Likelihood(NamedTuple):
     nodes: np.ndarray  # (1, n_nodes) Gauss-Hermite or (Q, n_nodes) standard normal
     weights: np.ndarray  # (n_nodes,), sum one
     prior_mean: np.ndarray  # (Q,) added to f before log p(y | f)
+    shape: np.ndarray  # (Q,) further number of p(y | f), 0 where it has none
 
 
 @njit
-def log_prob(family, y, f):
-    """Return log p(y | f) and its derivative by f, for one latent function."""
+def log_prob(family, shape, y, f):
+    """Return log p(y | f) and its derivative by f, for one latent function.
+
+    That of a negative binomial lacks the constant of `binomial_constant`.
+    """
     if family == BERNOULLI:
         return log_prob_bernoulli(y, f)
     if family == LOGIT:
         return log_prob_logit(y, f)
+    if family == NEGATIVE_BINOMIAL:
+        return log_prob_negative_binomial(shape, y, f)
     return math.nan, math.nan
 
 
@@ -66,15 +58,34 @@ def log_prob_logit(y, f):
     return log_p, y * math.exp(log_p - y * f)
 
 
+@njit
+def log_prob_negative_binomial(size, y, f):
+    """Return y t - (y + r) log(1 + exp(t)), t = f - log r, and its derivative by f.
+
+    A count y of mean exp(f) has the variance exp(f) + exp(f)^2 / r, r being the size.
+    """
+    t = f - math.log(size)
+    small = math.exp(-abs(t))
+    log_p = y * t - (y + size) * (max(t, 0.0) + math.log1p(small))
+    share = 1.0 / (1.0 + small)  # the larger one of those of t and -t
+    return log_p, y - (y + size) * (share if t > 0.0 else small * share)
+
+
+@njit
+def binomial_constant(size, y):
+    """Return what log p(y) of a negative binomial has besides its terms in f."""
+    return math.lgamma(y + size) - math.lgamma(size) - math.lgamma(y + 1.0)
+
+
 @njit_inline
 def expected_log_prob(model, y, row, work):
     """Return E log p(y | prior_mean + f) of one row, f_q ~ N(mean_q, variance_q).
 
     The moments are those of `work`.
 
-    Sets the derivatives d_mean and d_variance of `work` and, for a Gaussian, d_noise by
-    log noise. y[row] holds one target a latent function, or one label if all latent
-    functions share it.
+    Sets the derivatives d_mean and d_variance of `work` and, where there is noise,
+    d_noise by its logarithm. y[row] holds one target a latent function, or one label if
+    all latent functions share it. The logarithm of the exposure follows after counts.
     """
     mean, variance = work.mean, work.variance
     d_mean, d_variance = work.d_mean, work.d_variance
@@ -85,7 +96,11 @@ def expected_log_prob(model, y, row, work):
             variance, d_mean, d_variance, work.node_values,
         )  # fmt: skip
     else:
-        for q in range(mean.shape[0]):
+        Q = mean.shape[0]
+        for q in range(Q):
+            mu = model.prior_mean[q] + mean[q]
+            if y.shape[1] > Q:
+                mu += y[row, Q]  # the logarithm of the exposure
             if model.family == GAUSSIAN:
                 residual, noise = y[row, q] - mean[q], model.noise[q]
                 square = (residual * residual + variance[q]) / noise
@@ -93,17 +108,41 @@ def expected_log_prob(model, y, row, work):
                 d_mean[q] = residual / noise
                 d_variance[q] = -0.5 / noise
                 work.d_noise[q] = 0.5 * (square - 1.0)
+            elif model.family == STUDENT_T:
+                term, d_mean[q], d_variance[q], work.d_noise[q] = expected_student(
+                    model.shape[q], model.noise[q], y[row, q] - mu, variance[q]
+                )
+                value += term
             elif model.family == POISSON:
                 term, d_mean[q], d_variance[q] = expected_poisson(
-                    y[row, q], model.prior_mean[q] + mean[q], variance[q]
+                    y[row, q], mu, variance[q]
                 )
                 value += term
             else:
                 term, d_mean[q], d_variance[q] = quadrature(
-                    model, y[row, q], model.prior_mean[q] + mean[q], variance[q]
+                    model, model.shape[q], y[row, q], mu, variance[q]
                 )
                 value += term
+                if model.family == NEGATIVE_BINOMIAL:
+                    value += binomial_constant(model.shape[q], y[row, q])
     return value
+
+
+@njit
+def expected_student(freedom, noise, residual, v):
+    """Return a lower bound of E log p(y | f), f ~ N(y - residual, v), and derivatives.
+
+    These are by the mean and by v, and by log noise. A Student-t variable of scale
+    sqrt(noise) is a normal one whose precision has a gamma distribution. The bound is
+    that of the best approximate posterior of this precision, whose mean over 1 / noise
+    is (nu + 1) / (nu + E (y - f)^2 / noise); at v = 0 it is log p(y | f).
+    """
+    square = residual * residual + v
+    log_ratio = math.log1p(square / (freedom * noise))
+    value = special.compiled_student_density(log_ratio, math.log(noise), freedom)
+    precision = (freedom + 1.0) / (freedom * noise + square)
+    slope = 0.5 * (precision * square - 1.0)
+    return value, precision * residual, -0.5 * precision, slope
 
 
 @njit
@@ -121,7 +160,7 @@ def expected_poisson(y, mu, v):
 
 
 @njit_inline
-def quadrature(likelihood, y, mu, v):
+def quadrature(likelihood, shape, y, mu, v):
     """Return E log p(y | f), f ~ N(mu, v), and its derivatives by mu and v."""
     std = math.sqrt(v)
     value = 0.0
@@ -129,7 +168,7 @@ def quadrature(likelihood, y, mu, v):
     d_std = 0.0
     for i in range(likelihood.nodes.shape[1]):
         node = likelihood.nodes[0, i]
-        log_p, d_f = log_prob(likelihood.family, y, mu + std * node)
+        log_p, d_f = log_prob(likelihood.family, shape, y, mu + std * node)
         value += likelihood.weights[i] * log_p
         d_mu += likelihood.weights[i] * d_f
         d_std += likelihood.weights[i] * d_f * node
@@ -177,277 +216,3 @@ def expected_softmax(
         d_mean[q] = team_sum(d_mu)
         d_variance[q] = 0.5 * team_sum(d_std) / math.sqrt(variance[q])
     return team_sum(value)
-
-
-# --- records --------------------------------------------------------------------------
-
-
-def normal_nodes(n_nodes, n_dims):
-    """Return normal Sobol points and their mirror images, (n_nodes, n_dims)."""
-    sobol = qmc.Sobol(n_dims, scramble=True, rng=np.random.default_rng(0))
-    half = ndtri(sobol.random(n_nodes // 2))
-    return np.concatenate([half, -half])
-
-
-def gauss_hermite(n_nodes):
-    """Return nodes and weights, each (n_nodes,), for means over N(0, 1)."""
-    x, w = np.polynomial.hermite.hermgauss(n_nodes)
-    return math.sqrt(2.0) * x, w / math.sqrt(math.pi)
-
-
-def poisson_log_probability(mean, variance, y):
-    """Return log p(y) of counts of rate exp(f), f ~ N(mean, variance), in nats.
-
-    Arrays have one shape. Quadrature is around the largest integrand.
-    """
-    y = np.asarray(y, dtype=np.float64)
-    mu, v = mean.astype(np.float64), np.maximum(variance, LEAST_VARIANCE)
-    # Newton steps for a concave slope stay above its zero if they start there
-    f = np.maximum(mu, np.log(np.maximum(y, np.finfo(float).tiny)))
-    f = np.minimum(np.minimum(f, mu + v * y), MOST_LOG_RATE)
-    for _ in range(NEWTON_STEPS):
-        step = (y - np.exp(f) - (f - mu) / v) / (np.exp(f) + 1.0 / v)
-        f = f + step
-        if np.abs(step).max(initial=0.0) < NEWTON_TOLERANCE:
-            break
-    std = 1.0 / np.sqrt(np.exp(f) + 1.0 / v)  # of the normal law of this curvature
-    terms = []
-    for node, weight in zip(*gauss_hermite(COUNT_NODES), strict=True):
-        at = f + std * node
-        log_p = y * at - np.exp(at) - gammaln(y + 1.0)
-        ratio = 0.5 * (node**2 - (at - mu) ** 2 / v - np.log(v))
-        terms.append(log_p + ratio + np.log(weight * std))
-    return logsumexp(terms, axis=0)
-
-
-class LikelihoodRecord:
-    """The properties of a likelihood; the defaults suit one latent function.
-
-    Each has a `name` for users and a `code` for compiled functions. If it is conjugate,
-    q(u) has a closed form: the sites are then the data, and each output has a noise
-    variance. If it is joint, one label depends on all latent functions at once.
-    """
-
-    conjugate = False
-    joint = False
-    counts = False  # whether targets are counts, which are not standardised
-    usual_variance = 9.0  # median of the prior of the kernel's variance
-
-    def make_nodes(self, n_latent):
-        """Return the quadrature: nodes (1 or n_latent, n) and weights (n,)."""
-        nodes, weights = gauss_hermite(HERMITE_NODES)
-        return nodes[None], weights
-
-    def regression_targets(self, y, n_latent):
-        """Return numbers (n, n_latent) for the targets y, to learn a kernel from."""
-        return y
-
-    def averages(self, y, weight, n_latent):
-        """Return the weighted averages that `prior_mean` takes, or None."""
-        return None
-
-    def first_sites(self, y, prior_mean):
-        """Return precisions and means (n, Q) of the first sites of f, or None.
-
-        None stands for those at the q(f) that training starts from.
-        """
-        return None
-
-
-class Gaussian(LikelihoodRecord):
-    """y_q = f_q + N(0, noise_q); the expectation has a closed form."""
-
-    name, code, conjugate = "gaussian", GAUSSIAN, True
-
-    def make_nodes(self, n_latent):
-        return np.zeros((1, 0)), np.zeros(0)
-
-    def log_density(self, mean, variance, y, noise):
-        """Return log p(y) (n,) in nats, summed over outputs, for f ~ N(mean, variance).
-
-        mean, variance and y are (n, Q), noise is one variance or (Q,).
-        """
-        variance = variance + noise
-        square = (y - mean) ** 2 / variance
-        return special.gaussian_log_density(square, np.log(variance)).sum(axis=1)
-
-
-class Poisson(LikelihoodRecord):
-    """Counts y_q of rate exp(f_q); the expectation has a closed form."""
-
-    name, code, counts = "poisson", POISSON, True
-    usual_variance = 1.0  # counts seldom vary by more than a factor of exp(2)
-
-    def make_nodes(self, n_latent):
-        return np.zeros((1, 0)), np.zeros(0)
-
-    def regression_targets(self, y, n_latent):
-        """Return centred logarithms (n, n_latent) of counts."""
-        targets = np.log(y + 0.5)
-        return targets - targets.mean(axis=0)
-
-    def averages(self, y, weight, n_latent):
-        """Return the weighted mean count (n_latent,); half a count is the least sum."""
-        total = weight.sum(dtype=np.float64)
-        sums = np.maximum(weight.astype(np.float64) @ y, 0.5 * np.mean(weight))
-        return sums / total
-
-    def prior_mean(self, averages, variance):
-        """Return the means (n_latent,) at which the expected counts are averages."""
-        return np.log(averages) - 0.5 * variance
-
-    def first_sites(self, y, prior_mean):
-        """Return precisions and means (n, Q) of normal laws around log(y + 1 / 2).
-
-        At the prior, a large count would ask for an f as large as itself.
-        """
-        y = y.astype(np.float64) + 0.5
-        return y, np.log(y) - prior_mean
-
-    def log_density(self, mean, variance, y, noise=None):
-        """Return log p(y) (n,) in nats, summed over outputs, for f ~ N(mean, variance).
-
-        Arrays are (n, Q).
-        """
-        return poisson_log_probability(mean, variance, y).sum(axis=1)
-
-
-class ClassLikelihood(LikelihoodRecord):
-    """Base of the likelihoods of labels, which have two classes unless they are joint.
-
-    A subclass adds the method `probabilities(mean, variance)`, which returns
-    (n, n_classes) for mean and variance (n, n_latent), and its inverse for one row,
-    `prior_mean(shares, variance)`: where no data are near, the probabilities are the
-    shares of the classes.
-    """
-
-    def averages(self, y, weight, n_latent):
-        """Return the weighted fraction of each class; an absent one has half a row."""
-        counts = np.bincount(self.decode(y), weight, max(2, n_latent))
-        counts = np.maximum(counts, 0.5 * np.mean(weight))
-        return counts / counts.sum()
-
-    def count_latent(self, n_classes):
-        """Return the number of latent functions."""
-        return n_classes if self.joint else 1
-
-    def encode(self, labels, n_classes):
-        """Return class indices (n,) as targets (n, 1)."""
-        return labels[:, None].astype(np.float64)
-
-    def decode(self, y):
-        """Return targets (n, 1) as class indices (n,)."""
-        return y[:, 0].astype(int)
-
-    def log_density(self, mean, variance, y, noise=None):
-        """Return the log probability (n,) of the encoded labels y (n, 1), in nats.
-
-        A probability counts as no less than the smallest positive number.
-        """
-        proba = self.probabilities(mean, variance)
-        proba = proba[np.arange(len(y)), self.decode(y)]
-        return np.log(np.maximum(proba, np.finfo(proba.dtype).tiny))
-
-
-class Bernoulli(ClassLikelihood):
-    """Two classes coded as -1 and 1, with a probit link: p(y | f) = Phi(y f)."""
-
-    name, code = "bernoulli", BERNOULLI
-
-    def encode(self, labels, n_classes):
-        return 2.0 * labels[:, None] - 1.0
-
-    def decode(self, y):
-        return (y[:, 0] > 0).astype(int)
-
-    def probabilities(self, mean, variance):
-        """Return (n, 2), with Phi(mu / sqrt(1 + v)) for the second class."""
-        argument = mean[:, 0] / np.sqrt(1.0 + variance[:, 0])
-        return np.stack([ndtr(-argument), ndtr(argument)], axis=1)
-
-    def prior_mean(self, shares, variance):
-        """Return the mean (1,) at which the second class has its share."""
-        return np.sqrt(1.0 + variance) * ndtri(shares[1:])
-
-
-class Logit(Bernoulli):
-    """Two classes coded as -1 and 1, with a logit link: p(y | f) = expit(y f)."""
-
-    name, code = "logit", LOGIT
-
-    def probabilities(self, mean, variance):
-        """Return (n, 2), means of expit(-f) and expit(f) to 0.002.
-
-        expit(f) is Phi(f / LOGIT_SCALE), whose mean is exact, and a small rest, whose
-        mean is that over quadrature nodes. Nodes alone would be 0.03 off where
-        the variance is 900.
-        """
-        std = np.sqrt(variance[:, 0])
-        argument = mean[:, 0] / np.sqrt(LOGIT_SCALE**2 + variance[:, 0])
-        no, yes = ndtr(-argument), ndtr(argument)
-        for node, weight in zip(*gauss_hermite(LOGIT_NODES), strict=True):
-            f = mean[:, 0] + std * mean.dtype.type(node)
-            weight = mean.dtype.type(weight)
-            no += weight * (expit(-f) - ndtr(-f / LOGIT_SCALE))
-            yes += weight * (expit(f) - ndtr(f / LOGIT_SCALE))
-        return np.maximum(np.stack([no, yes], axis=1), 0.0)
-
-    def prior_mean(self, shares, variance):
-        """Return the mean (1,) at which the second class has its share."""
-
-        def excess(mean):
-            moments = np.array([[mean]]), np.array([[variance]])
-            return self.probabilities(*moments)[0, 1] - shares[1]
-
-        bound = 1e3 + 20.0 * np.sqrt(variance)  # where one class is certain
-        return np.array([brentq(excess, -bound, bound)])
-
-
-class Softmax(ClassLikelihood):
-    """Two classes or more, with a latent function each: p(y | f) = softmax(f)_y."""
-
-    name, code, joint = "softmax", SOFTMAX, True
-
-    def make_nodes(self, n_latent):
-        nodes = np.ascontiguousarray(normal_nodes(SOFTMAX_NODES, n_latent).T)
-        return nodes, np.full(SOFTMAX_NODES, 1.0 / SOFTMAX_NODES)
-
-    def regression_targets(self, y, n_latent):
-        """Return centred indicators (n, n_latent) of the classes."""
-        targets = (y == np.arange(n_latent)).astype(y.dtype)
-        return targets - targets.mean(axis=0)
-
-    def probabilities(self, mean, variance):
-        """Return (n, n_classes), the mean of softmax(f) over nodes of all rows."""
-        total = np.zeros_like(mean)
-        std = np.sqrt(variance)
-        nodes = normal_nodes(SOFTMAX_NODES, mean.shape[1]).astype(mean.dtype)
-        for node in nodes:
-            total += softmax(mean + std * node, axis=1)
-        return total / total.sum(axis=1, keepdims=True)
-
-    def prior_mean(self, shares, variance):
-        """Return the means (n_classes,) at which each class has its share."""
-        # the contraction of Berry, Levinsohn and Pakes (Econometrica, 1995)
-        noise = np.sqrt(variance) * normal_nodes(SOFTMAX_NODES, len(shares))
-        mean = np.log(shares)
-        for _ in range(MEAN_STEPS):
-            step = np.log(shares / softmax(mean + noise, axis=1).mean(axis=0))
-            mean += step
-            if np.abs(step).max() < MEAN_TOLERANCE:
-                break
-        return mean - mean.mean()
-
-
-RECORDS = Gaussian(), Bernoulli(), Softmax(), Logit(), Poisson()
-LIKELIHOODS = {record.name: record for record in RECORDS}
-
-
-def make_likelihood(name, n_latent, dtype, prior_mean=0.0):
-    """Return the `Likelihood` for a name of `LIKELIHOODS`."""
-    record = LIKELIHOODS[name]
-    nodes, weights = record.make_nodes(n_latent)
-    mean = np.zeros(n_latent, dtype) + np.asarray(prior_mean, dtype)
-    return Likelihood(
-        record.code, record.joint, nodes.astype(dtype), weights.astype(dtype), mean
-    )

@@ -1,16 +1,17 @@
-"""The law of counts: Poisson given f, whose logarithm of the rate is Gaussian.
+"""The law of counts of the rate exp(f), where f is Gaussian.
 
-An observation y has p(y | f) = exp(y f - exp(f)) / y! for f ~ N(mean, variance). Means
-and deviations have closed forms; probabilities are integrals over f by quadrature.
+An observation y has the p(y | f) of `log_rates` for f ~ N(mean, variance). Means and
+deviations have closed forms; probabilities are integrals over f by quadrature.
 """
 
 from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import digamma, gammaincc, ndtr, ndtri, polygamma
+from scipy.special import ndtr, ndtri
 
-from skswsgp._point.likelihoods import MOST_LOG_RATE, poisson_log_probability
+from skswsgp._point import log_rates
+from skswsgp._point.likelihoods import MOST_LOG_RATE
 
 # Nodes of the probability of at most k, and how many deviations of f they reach. They
 # are evenly spaced, for the integrand is narrow where k is large.
@@ -24,6 +25,7 @@ class Counts(NamedTuple):
 
     latent_mean: np.ndarray  # (n, Q) of f
     latent_variance: np.ndarray  # (n, Q) of f
+    size: np.ndarray  # (Q,) of negative binomials, infinite for Poisson counts
 
     @property
     def mean(self):
@@ -34,29 +36,30 @@ class Counts(NamedTuple):
     def deviation(self):
         """Return the standard deviations (n, Q) of counts."""
         mean, v = self.mean, np.minimum(self.latent_variance, MOST_LOG_RATE)
-        return np.sqrt(mean + mean**2 * np.expm1(v))
+        return np.sqrt(mean + mean**2 * (np.expm1(v) + np.exp(v) / self.size))
 
     def log_density(self, y):
         """Return the log probability (n, Q) of counts y (n, Q), in nats."""
-        return poisson_log_probability(self.latent_mean, self.latent_variance, y)
+        moments = self.latent_mean, self.latent_variance
+        return log_rates.expected_log_probability(*moments, y, self.size)
 
     def cdf(self, k):
         """Return the probabilities (n, Q) of counts of at most k (n, Q), whole numbers.
 
-        Given f it is that of a gamma variable of shape k + 1 above exp(f). The integral
-        over f for the normal law with the moments of its logarithm is exact, and
-        quadrature adds the rest, which is small and smooth.
+        Given f it is the probability of a variable above f. The integral over f for the
+        normal law with the moments of that variable is exact, and quadrature adds the
+        rest, which is small and smooth.
         """
-        shape = np.maximum(k, 0.0) + 1.0
-        center, spread = digamma(shape), np.sqrt(polygamma(1, shape))
-        std = np.sqrt(self.latent_variance)
+        whole = np.maximum(k, 0.0)
+        center, square = log_rates.log_threshold_moments(whole, self.size)
+        spread, std = np.sqrt(square), np.sqrt(self.latent_variance)
         total = ndtr((center - self.latent_mean) / np.hypot(spread, std))
         nodes = np.linspace(-REACH, REACH, NODES)
         weights = np.exp(-0.5 * nodes**2)
         for node, weight in zip(nodes, weights / weights.sum(), strict=True):
             f = self.latent_mean + std * node
-            rate = np.exp(np.minimum(f, MOST_LOG_RATE))
-            total += weight * (gammaincc(shape, rate) - ndtr((center - f) / spread))
+            given = log_rates.cdf(f, whole, self.size)
+            total += weight * (given - ndtr((center - f) / spread))
         return np.where(k < 0.0, 0.0, np.clip(total, 0.0, 1.0))
 
     def quantiles(self, probabilities):
@@ -107,19 +110,13 @@ class Counts(NamedTuple):
         return total
 
 
-def draw_counts(log_rates, rng):
-    """Return Poisson draws, as floats, for logarithms of rates of any shape."""
-    rates = np.exp(np.minimum(log_rates, np.log(2.0) * 62))  # NumPy draws no more
-    return rng.poisson(rates).astype(np.float64)
-
-
-def require_counts(y):
+def require_counts(y, likelihood):
     """Return y; raise ValueError unless all values are non-negative whole numbers."""
     wrong = (y < 0.0) | (y != np.floor(y))
     if np.any(wrong):
         raise ValueError(
-            f"y holds {y[wrong].flat[0]:g} with likelihood='poisson': expected counts, "
-            "which are whole numbers and not negative; use likelihood='gaussian' for "
-            "other numbers."
+            f"y holds {y[wrong].flat[0]:g} with likelihood={likelihood!r}: expected "
+            "counts, which are whole numbers and not negative; use "
+            "likelihood='gaussian' for other numbers."
         )
     return y

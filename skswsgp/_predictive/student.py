@@ -11,7 +11,7 @@ import numpy as np
 from scipy.optimize import minimize
 from scipy.special import betaln, digamma, gammaln, ndtr, ndtri, stdtr, stdtrit
 
-from skswsgp._compiled.special import gaussian_log_density
+from skswsgp._compiled.special import gaussian_log_density, student_log_density
 
 LEAST_FREEDOM = 3.0  # degrees of freedom, below which deviations say little
 MOST_FREEDOM = 200.0  # from which the law is taken for a Gaussian
@@ -28,9 +28,8 @@ def log_density(z, log_scale, freedom):
     square = (z * np.exp(-log_scale)) ** 2
     if np.isinf(freedom):
         return gaussian_log_density(square, 2.0 * log_scale)
-    half = 0.5 * (freedom + 1.0)
-    constant = gammaln(half) - gammaln(0.5 * freedom) - 0.5 * np.log(np.pi * freedom)
-    return constant - log_scale - half * np.log1p(square / freedom)
+    log_ratio = np.log1p(square / freedom)
+    return student_log_density(log_ratio, 2.0 * log_scale, freedom)
 
 
 def cdf(z, freedom):

@@ -21,6 +21,7 @@ class TrainingRows(NamedTuple):
     weight: np.ndarray  # (n,) in the dtype of the fit
     rows: np.ndarray | None = None  # (n,) numbers of these rows of X, None for all
     center: np.ndarray | None = None  # (D,) subtracted from X
+    ratio: np.ndarray | None = None  # (n,) how often rows count, over their weights
 
     @property
     def n_rows(self):
@@ -40,7 +41,9 @@ class TrainingRows(NamedTuple):
     def take(self, index):
         """Return the rows with these indices."""
         y, weight = self.y[index], self.weight[index]
-        return self._replace(y=y, weight=weight, rows=self._rows_of(index))
+        ratio = None if self.ratio is None else self.ratio[index]
+        rows = self._rows_of(index)
+        return self._replace(y=y, weight=weight, rows=rows, ratio=ratio)
 
     def mapped(self, metric):
         """Return these rows with X @ metric, a copy, in place of X."""
@@ -56,6 +59,18 @@ class TrainingRows(NamedTuple):
 
     def _rows_of(self, index):
         return index if self.rows is None else self.rows[index]
+
+
+def with_known_noise(data, noise_variance):
+    """Return rows with weights over noise variances (n,), and the unit of the latter.
+
+    The weights that divide this unit have the mean that weights had before. A row still
+    counts as often as its weight said before.
+    """
+    precision = np.average(1.0 / noise_variance, weights=data.weight)
+    ratio = noise_variance * precision
+    weight = (data.weight / ratio).astype(data.weight.dtype)
+    return data._replace(weight=weight, ratio=ratio), 1.0 / precision
 
 
 def center_rows(X, center, dtype):

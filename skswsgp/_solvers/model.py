@@ -3,7 +3,7 @@
 import numpy as np
 
 from skswsgp._covariance.compile import compile_kernel, updated_kernel
-from skswsgp._point.likelihoods import make_likelihood
+from skswsgp._point.likelihood_records import make_likelihood
 from skswsgp._point.state import Model
 
 # Jitter of Adam, relative to the mean of the diagonal of K. Adam moves each m_j on its
@@ -44,7 +44,8 @@ def build_model(
         s = s.reshape(M, n_latent)
     noise = np.atleast_1d(attributes.get("noise_variance_", np.zeros(0)))
     prior_mean = attributes.get("prior_mean_", 0.0)
-    likelihood = make_likelihood(name, n_latent, dtype, prior_mean)
+    shape = attributes.get("likelihood_shape_", 0.0)
+    likelihood = make_likelihood(name, n_latent, dtype, prior_mean, shape)
     points = np.ascontiguousarray(Z - center, dtype=dtype)
     arrays = points, mean, s, L, noise.astype(dtype)
     jitter = attributes.get("jitter_", JITTER)

@@ -69,7 +69,7 @@ class NaturalSolver(Solver):
         record = settings.likelihood_record
         self.conjugate = record.conjugate
         # large counts would hide what small ones leave of a residual
-        if not (record.conjugate or record.counts):
+        if not (record.has_noise or record.counts):
             self.accuracy = self.tuning.round_tolerance
         elif engine.model.Z.dtype == np.float32:
             self.accuracy = self.tuning.float32_tolerance
@@ -116,7 +116,7 @@ class NaturalSolver(Solver):
             loss = self._step_towards(precision, precision_mean)
         else:
             record = self.settings.likelihood_record
-            first = record.first_sites(self.data.y, self.engine.model.prior_mean)
+            first = record.first_sites(self.data.y, self.engine.model)
             if first is not None:
                 precision = first[0] * self.weight[:, None]
                 precision_mean = precision * first[1]

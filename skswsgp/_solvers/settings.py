@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from skswsgp._point.likelihoods import LIKELIHOODS
+from skswsgp._point.likelihood_records import LIKELIHOODS
 from skswsgp._solvers.tuning import Tuning
 
 
@@ -15,6 +15,7 @@ class Settings(NamedTuple):
     n_latent: int  # Q, the number of latent functions
     solver: type  # the subclass of `Solver` that trains
     averages: np.ndarray | None = None  # of targets, which `prior_mean` takes
+    likelihood_shape: float | str = "auto"  # "auto" for likelihoods that have none
     kernel: object = None
     metric: str = "auto"
     n_inducing: int | str = "auto"
@@ -30,6 +31,7 @@ class Settings(NamedTuple):
     kl_weight: float | str = "auto"
     init: str = "local"
     noise_variance: float = 0.1  # 0.1 for likelihoods that have none
+    known_noise: np.ndarray | None = None  # (Q,) noise variances, None to learn them
     batch_size: int = 64
     learning_rate: float = 0.02
     max_iter: int = 200  # 1 for a chunk of a stream
@@ -43,6 +45,25 @@ class Settings(NamedTuple):
     def likelihood_record(self):
         """The record of the likelihood."""
         return LIKELIHOODS[self.likelihood]
+
+    @property
+    def first_noise(self):
+        """The noise variances (n_latent,) of the start."""
+        if self.known_noise is not None:
+            return self.known_noise
+        return np.full(self.n_latent, float(self.noise_variance))
+
+    @property
+    def first_shape(self):
+        """The shapes (n_latent,) of the likelihood from which a search starts."""
+        given = self.likelihood_shape
+        usual = self.likelihood_record.usual_shape if given == "auto" else given
+        return np.full(self.n_latent, float(usual))
+
+    @property
+    def learns_shape(self):
+        """Whether the likelihood has a shape that is to be learned."""
+        return self.likelihood_shape == "auto" and self.first_shape.any()
 
     @property
     def search_options(self):

@@ -13,7 +13,11 @@ from sklearn.metrics import log_loss
 
 from skswsgp import SWSGPClassifier
 from skswsgp._initialization.holdout import CandidateComparison, Holdout
-from skswsgp._point.likelihoods import LIKELIHOODS, SOFTMAX_NODES, normal_nodes
+from skswsgp._point.likelihood_records import (
+    LIKELIHOODS,
+    SOFTMAX_NODES,
+    normal_nodes,
+)
 from skswsgp.kernels import ArcCosine
 
 JITTER = 1e-4  # default jitter in float64, relative to the kernel variance

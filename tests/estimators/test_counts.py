@@ -1,4 +1,4 @@
-"""SWSGPRegressor(likelihood="poisson"): the law of counts, and its training."""
+"""SWSGPRegressor for counts: their law, and its training."""
 
 import pickle
 
@@ -9,9 +9,11 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy import stats
 
 from skswsgp import SWSGPRegressor
-from skswsgp._predictive.counts import Counts, draw_counts
+from skswsgp._point import log_rates
+from skswsgp._predictive.counts import Counts
 from skswsgp.metrics import get_scorer
 
+POISSON = np.full(1, np.inf)  # the size of Poisson counts
 FEW = {"n_inducing": 20, "n_neighbors": 20}
 SOLVERS = {"natural": {}, "adam": ADAM | FEW | {"learning_rate": 0.05, "max_iter": 80}}
 
@@ -44,7 +46,7 @@ def fitted(request):
 @pytest.mark.parametrize("variance", [1e-8, 0.3, 4.0])
 @pytest.mark.parametrize("mean", [-2.0, 1.5, 9.0])
 def test_law_equals_numerical_integration(mean, variance):
-    law = Counts(np.full((1, 1), mean), np.full((1, 1), variance))
+    law = Counts(np.full((1, 1), mean), np.full((1, 1), variance), POISSON)
     z = np.linspace(-9.0, 9.0, 40_001)
     weight = stats.norm.pdf(z) / stats.norm.pdf(z).sum()
     rate = np.exp(mean + np.sqrt(variance) * z)
@@ -63,7 +65,7 @@ def test_law_equals_numerical_integration(mean, variance):
 
 def test_quantiles_are_the_smallest_counts_of_their_probability():
     mean, variance = np.array([[-3.0], [0.5], [4.0], [11.0]]), np.full((4, 1), 0.4)
-    law, levels = Counts(mean, variance), [0.01, 0.5, 0.975]
+    law, levels = Counts(mean, variance, POISSON), [0.01, 0.5, 0.975]
     quantiles = law.quantiles(levels)
     assert quantiles.shape == (4, 1, 3)
     assert_array_equal(quantiles, np.round(quantiles))
@@ -71,15 +73,15 @@ def test_quantiles_are_the_smallest_counts_of_their_probability():
         k = quantiles[:, :, i]
         assert np.all(law.cdf(k) >= level)
         assert np.all((k == 0.0) | (law.cdf(k - 1.0) < level))
-    exact = Counts(mean, np.zeros((4, 1))).quantiles(levels)
+    exact = Counts(mean, np.zeros((4, 1)), POISSON).quantiles(levels)
     assert_array_equal(exact[:, 0], stats.poisson.ppf(levels, np.exp(mean)))
 
 
 @pytest.mark.parametrize(("mean", "error"), [(0.5, 1e-6), (8.0, 0.02)])
 def test_crps_agrees_with_draws(mean, error, rng):
-    law = Counts(np.full((1, 1), mean), np.full((1, 1), 0.3))
-    log_rates = mean + np.sqrt(0.3) * rng.normal(size=400_000)
-    draws = np.sort(draw_counts(log_rates, rng))
+    law = Counts(np.full((1, 1), mean), np.full((1, 1), 0.3), POISSON)
+    f = mean + np.sqrt(0.3) * rng.normal(size=400_000)
+    draws = np.sort(log_rates.draw(f[None, None], POISSON, rng)[0, 0])
     ranks = 2.0 * np.arange(len(draws)) - len(draws) + 1.0
     spread = np.sum(ranks * draws) / len(draws) ** 2  # E|Y - Y'| / 2
     for y in (0.0, np.round(np.exp(mean)), 3.0 * np.round(np.exp(mean))):
@@ -88,16 +90,19 @@ def test_crps_agrees_with_draws(mean, error, rng):
         assert_allclose(found, expected, rtol=error + 0.01)
     if mean < 1.0:
         k = np.arange(200.0)[:, None]
-        cdf = Counts(np.full_like(k, mean), np.full_like(k, 0.3)).cdf(k)
+        cdf = Counts(np.full_like(k, mean), np.full_like(k, 0.3), POISSON).cdf(k)
         assert_allclose(law.crps(np.full((1, 1), 2.0)), np.sum((cdf - (k >= 2)) ** 2))
 
 
 def test_huge_rates_stay_finite():
-    law = Counts(np.array([[50.0, 1e4]]), np.array([[2.0, 1e4]]))
+    law = Counts(np.array([[50.0, 1e4]]), np.array([[2.0, 1e4]]), np.full(2, np.inf))
     y = np.array([[1e20, 3.0]])
     values = law.mean, law.deviation(), law.log_density(y), law.quantiles([0.5])
     assert all(np.isfinite(value).all() for value in values)
-    assert np.isfinite(draw_counts(law.latent_mean, np.random.default_rng(0))).all()
+    drawn = log_rates.draw(
+        law.latent_mean[:, :, None], law.size, np.random.default_rng(0)
+    )
+    assert np.isfinite(drawn).all()
 
 
 # --- the estimator --------------------------------------------------------------------
@@ -106,7 +111,7 @@ def test_huge_rates_stay_finite():
 def test_predictions_are_those_of_the_law(fitted):
     model, X, y, _ = fitted
     mean, variance = model.latent_mean_and_variance(X)
-    law = Counts(mean[:, None], variance[:, None])
+    law = Counts(mean[:, None], variance[:, None], POISSON)
     found, std = model.predict(X, return_std=True)
     assert_allclose(found, law.mean[:, 0])
     assert_allclose(model.predict(X), found)
@@ -228,7 +233,133 @@ def test_streams_of_counts():
     assert np.corrcoef(model.predict(X[300:]), rate[300:])[0, 1] > 0.8
 
 
+# --- counts of other laws, and exposures ----------------------------------------------
+
+
+def overdispersed(n=600, size=2.0):
+    """Return X, counts, their rates and exposures, for a size of their law."""
+    rng = np.random.default_rng(0)
+    X, exposure = rng.uniform(-3.0, 3.0, size=(n, 1)), rng.uniform(0.2, 5.0, size=n)
+    rate = np.exp(np.sin(2.0 * X[:, 0]))
+    gamma = rng.gamma(size, 1.0 / size, n)
+    return X, rng.poisson(exposure * rate * gamma).astype(float), rate, exposure
+
+
+@pytest.mark.parametrize("size", [0.4, 6.0])
+def test_law_of_negative_binomials_equals_numerical_integration(size):
+    mean, variance = 1.5, 0.3
+    law = Counts(np.full((1, 1), mean), np.full((1, 1), variance), np.full(1, size))
+    z = np.linspace(-9.0, 9.0, 20_001)
+    weight = stats.norm.pdf(z) / stats.norm.pdf(z).sum()
+    rate = np.exp(mean + np.sqrt(variance) * z)
+    given = stats.nbinom(size, size / (size + rate))
+    assert_allclose(law.mean, weight @ rate, rtol=1e-6)
+    square = weight @ (given.var() + (rate - weight @ rate) ** 2)
+    assert_allclose(law.deviation() ** 2, square, rtol=1e-5)
+    for k in (0.0, 4.0, 30.0):
+        at = np.full((1, 1), k)
+        assert_allclose(law.cdf(at), weight @ given.cdf(k), atol=2e-5)
+        expected = weight @ given.pmf(k)
+        assert_allclose(np.exp(law.log_density(at)), expected, rtol=1e-3)
+
+
+@pytest.mark.parametrize("options", SOLVERS.values(), ids=SOLVERS)
+def test_overdispersed_counts_need_a_negative_binomial(options):
+    X, y, rate, exposure = overdispersed()
+    train, test = slice(0, 400), slice(400, 600)
+    densities = {}
+    for likelihood in ("poisson", "negative_binomial"):
+        model = make_model(**options).set_params(likelihood=likelihood)
+        model.fit(X[train], y[train], exposure=exposure[train])
+        rows = {"exposure": exposure[test]}
+        density = model.log_predictive_density(X[test], y[test], **rows)
+        densities[likelihood] = density.mean()
+    assert densities["negative_binomial"] > densities["poisson"] + 0.1
+    assert 1.0 < model.likelihood_shape_[0] < 5.0  # the truth is 2
+    lower, upper = model.predict_interval(X[test], 0.9, **rows)
+    assert 0.86 < np.mean((lower <= y[test]) & (y[test] <= upper)) < 0.98
+    draws = model.sample_y(X[test], 400, **rows)
+    mean, std = model.predict(X[test], return_std=True, **rows)
+    assert_allclose(draws.mean(axis=1), mean, atol=6.0 * std.max() / 20.0)
+    assert np.sqrt(np.mean((model.predict(X[test]) - rate[test]) ** 2)) < 0.4
+
+
+def test_few_counts_learn_their_size_by_the_bound():
+    X, y, _, exposure = overdispersed(120)
+    model = make_model(likelihood_shape="auto").set_params(
+        likelihood="negative_binomial"
+    )
+    assert 0.5 < model.fit(X, y, exposure=exposure).likelihood_shape_[0] < 10.0
+    model.set_params(likelihood_shape=2.5).fit(X, y, exposure=exposure)
+    assert_array_equal(model.likelihood_shape_, [2.5])
+
+
+def test_exposures_multiply_rates():
+    X, y, rate, exposure = overdispersed()
+    y = np.random.default_rng(1).poisson(exposure * rate).astype(float)
+    model = make_model(init="default").fit(X, y, exposure=exposure)
+    assert np.abs(np.log(model.predict(X) / rate)).mean() < 0.12
+    assert_allclose(model.predict(X, exposure=exposure), exposure * model.predict(X))
+    scaled = make_model(init="default").fit(X, y, exposure=10.0 * exposure)
+    assert_allclose(10.0 * scaled.predict(X), model.predict(X), rtol=1e-5)
+    weight = np.where(np.arange(600) < 30, 0.0, 1.0)
+    part = make_model(init="default").fit(X, y, weight, exposure=exposure)
+    same = make_model(init="default").fit(X[30:], y[30:], exposure=exposure[30:])
+    assert_allclose(part.predict(X), same.predict(X), rtol=1e-6)
+
+
+def test_exposures_of_chunks():
+    X, y, _, exposure = overdispersed(300)
+    model = make_model(**FEW, learning_rate=0.05)
+    for _ in range(15):
+        model.partial_fit(X, y, exposure=exposure)
+    expected = np.sum(y) / np.sum(exposure)
+    assert_allclose(model.predict([[1e5]]), expected, rtol=0.5)
+
+
 # --- what is refused ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("exposure", "message"),
+    [
+        ([1.0, 2.0], r"exposure has shape \(2,\): expected \(50,\), one number for"),
+        (np.r_[0.0, np.ones(49)], "exposure holds 0.0: expected a positive number"),
+        (["a"] * 50, "exposure holds a: expected a positive number"),
+    ],
+)
+def test_wrong_exposures_are_refused(exposure, message):
+    X, y, _ = low_counts(50)
+    with pytest.raises(ValueError, match=message):
+        make_model(init="default").fit(X, y, exposure=exposure)
+    model = make_model(init="default").fit(X, y)
+    with pytest.raises(ValueError, match=message):
+        model.predict(X, exposure=exposure)
+
+
+def test_other_targets_have_no_exposure():
+    X, y, _ = low_counts(50)
+    model = SWSGPRegressor(init="default")
+    with pytest.raises(ValueError, match="exposure came with likelihood='gaussian': e"):
+        model.fit(X, y, exposure=np.ones(50))
+    with pytest.raises(ValueError, match="exposure came with likelihood='gaussian': e"):
+        model.fit(X, y).predict_interval(X, exposure=np.ones(50))
+
+
+@pytest.mark.parametrize(
+    ("likelihood", "shape", "expected"),
+    [
+        ("poisson", 2.0, "expected 'auto'"),
+        ("negative_binomial", 1e5, "expected 0.01 to 10000, or 'auto'"),
+        ("student_t", 1.5, "expected 2.05 to 200, or 'auto'"),
+    ],
+)
+def test_wrong_shapes_are_refused(likelihood, shape, expected):
+    X, y, _ = low_counts(50)
+    model = SWSGPRegressor(likelihood=likelihood, likelihood_shape=shape)
+    message = f"likelihood_shape={shape} with likelihood='{likelihood}': {expected}"
+    with pytest.raises(ValueError, match=message):
+        model.fit(X, y)
 
 
 @pytest.mark.parametrize("wrong", [-1.0, 0.5])

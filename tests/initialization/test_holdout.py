@@ -250,7 +250,7 @@ def test_held_out_rows_do_not_depend_on_units_and_order_of_columns(rng):
 # --- the scale of variances -----------------------------------------------------------
 
 
-def log_density(mean, variance, y, noise):
+def log_density(mean, variance, y, shape):
     return -0.5 * (np.log(variance) + (y - mean) ** 2 / variance)[:, 0]
 
 
@@ -266,7 +266,9 @@ def estimated_scale(rng):
         rows = holdout_of(most, data)
         rows.record = SimpleNamespace(log_density=log_density)
         marginals = np.zeros((most, 1)), np.full((most, 1), 1.0 / factor)
-        engine = SimpleNamespace(model=SimpleNamespace(prior_mean=np.zeros(1)))
+        engine = SimpleNamespace(
+            model=SimpleNamespace(prior_mean=np.zeros(1), shape=np.zeros(1))
+        )
         solver = SimpleNamespace(marginals=lambda: marginals, engine=engine)
         return rows.variance_scale(solver)
 

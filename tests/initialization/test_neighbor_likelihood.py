@@ -225,7 +225,9 @@ def test_log_density_equals_leave_one_out():
     variance = 1.0 / np.diag(inverse)
     expected = norm.logpdf(inverse @ y * variance, scale=np.sqrt(variance))
     rows = np.array([3, 17, 4])
-    np.testing.assert_allclose(process.log_density(rows), expected[rows], rtol=1e-9)
+    np.testing.assert_allclose(
+        process.log_density(rows, np.ones(3)), expected[rows], rtol=1e-9
+    )
 
 
 @pytest.mark.parametrize(("n_rows", "n_drawn"), [(10, 4), (10, 25), (1, 3)])

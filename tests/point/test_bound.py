@@ -30,6 +30,8 @@ LIKELIHOODS = {
     "bernoulli": ("bernoulli", 1),
     "logit": ("logit", 1),
     "poisson": ("poisson", 2),
+    "negative-binomial": ("negative_binomial", 2),
+    "student-t": ("student_t", 2),
     "softmax": ("softmax", 3),
 }
 

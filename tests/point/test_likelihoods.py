@@ -11,18 +11,22 @@ from numpy.testing import assert_allclose
 from scipy import special, stats
 
 from skswsgp._compiled.special import log_ndtr
-from skswsgp._point.likelihoods import (
+from skswsgp._point import log_rates
+from skswsgp._point.likelihood_records import (
     LIKELIHOODS,
+    make_likelihood,
+    normal_nodes,
+)
+from skswsgp._point.likelihoods import (
     MOST_LOG_RATE,
+    binomial_constant,
     expected_log_prob,
     expected_poisson,
     log_prob,
-    make_likelihood,
-    normal_nodes,
-    poisson_log_probability,
 )
 
 NOISE = np.array([0.3, 0.7])
+SHAPES = np.array([3.5, 8.0])  # of likelihoods that have one
 
 
 class Case(NamedTuple):
@@ -37,15 +41,30 @@ class Case(NamedTuple):
 
     @property
     def noise(self):
-        return NOISE[: len(self.mu)] if self.name == "gaussian" else np.zeros(0)
+        has_noise = LIKELIHOODS[self.name].has_noise
+        return NOISE[: len(self.mu)] if has_noise else np.zeros(0)
+
+    @property
+    def shape(self):
+        return SHAPES[: len(self.mu)] if LIKELIHOODS[self.name].usual_shape else 0.0
 
 
 def gaussian_log_prob(y):
     return lambda f: np.sum(stats.norm.logpdf(y, f, np.sqrt(NOISE[: len(y)])))
 
 
-def poisson_log_prob(y):
-    return lambda f: np.sum(stats.poisson.logpmf(y, np.exp(f)))
+def student_log_prob(y):
+    Q = len(y)
+    return lambda f: np.sum(stats.t.logpdf(y, SHAPES[:Q], f, np.sqrt(NOISE[:Q])))
+
+
+def poisson_log_prob(y, exposure=1.0):
+    return lambda f: np.sum(stats.poisson.logpmf(y, exposure * np.exp(f)))
+
+
+def binomial_log_prob(y, exposure=1.0):
+    r = SHAPES[: len(y)]
+    return lambda f: np.sum(stats.nbinom.logpmf(y, r, r / (r + exposure * np.exp(f))))
 
 
 CASES = {
@@ -70,6 +89,22 @@ CASES = {
         "poisson", [0.0, 12.0], [-0.4, 2.0], [0.8, 0.1], poisson_log_prob([0.0, 12.0]),
         1e-11,
     ),
+    "poisson-exposed": Case(
+        "poisson", [5.0, math.log(2.5)], [0.7], [0.9], poisson_log_prob([5.0], 2.5),
+        1e-11,
+    ),
+    "negative-binomial-1": Case(
+        "negative_binomial", [3.0], [0.7], [0.9], binomial_log_prob([3.0]), 1e-6
+    ),
+    "negative-binomial-2": Case(
+        "negative_binomial", [0.0, 12.0, math.log(0.4)], [-0.4, 3.0], [0.8, 0.1],
+        binomial_log_prob([0.0, 12.0], 0.4), 1e-6,
+    ),
+    "student-1": Case("student_t", [0.4], [-0.3], [0.1], student_log_prob([0.4]), 0.1),
+    "student-2": Case(
+        "student_t", [0.4, -9.0], [1.1, 0.2], [0.1, 0.1], student_log_prob([0.4, -9.0]),
+        0.1,
+    ),
     "softmax": Case(
         "softmax", [2.0], [0.5, -1.0, 0.3], [0.4, 1.2, 0.7],
         lambda f: special.log_softmax(f, axis=-1)[..., 2], 0.03,
@@ -89,6 +124,7 @@ class Arguments(NamedTuple):
     nodes: np.ndarray
     weights: np.ndarray
     prior_mean: np.ndarray
+    shape: np.ndarray
     noise: np.ndarray
     mean: np.ndarray
     variance: np.ndarray
@@ -114,7 +150,7 @@ def case(request):
     return CASES[request.param]
 
 
-LABELS = [name for name in LIKELIHOODS if name not in ("gaussian", "poisson")]
+LABELS = [name for name in LIKELIHOODS if hasattr(LIKELIHOODS[name], "encode")]
 
 
 @pytest.fixture(params=LABELS)
@@ -131,7 +167,7 @@ def expect(compiled, case):
         Q, dtype = len(mu), np.dtype(dtype)
         y = np.array([np.full(len(case.y), np.nan), case.y], dtype=dtype)
         shift = np.zeros(Q) if case.name == "gaussian" else 0.25 * np.arange(1, Q + 1)
-        likelihood = make_likelihood(case.name, Q, dtype, shift)
+        likelihood = make_likelihood(case.name, Q, dtype, shift, case.shape)
         mu = mu - shift  # the prior mean is added again
         noise, mu, v = (np.asarray(values).astype(dtype) for values in (noise, mu, v))
         d_mean, d_variance = np.full((2, Q), np.nan, dtype)
@@ -163,7 +199,10 @@ def test_names_and_codes_are_unique():
 def test_value_equals_reference(case, expect, dtype):
     nodes = normal_nodes(128, len(case.mu))
     mu, v = np.array(case.mu), np.array(case.v)
-    expected = reference.expected_log_prob(case.name, case.y, mu, v, case.noise, nodes)
+    numbers = {"noise_variance": case.noise, "shape": case.shape}
+    expected = reference.expected_log_prob(
+        case.name, case.y, mu, v, nodes=nodes, **numbers
+    )
     value = expect(mu, v, dtype=dtype)[0]
     assert_close(value, expected, roundings=50, dtype=dtype)
 
@@ -228,22 +267,45 @@ def test_log_prob_equals_reference(record):
     log_p = reference.LOG_PROB[record.name]
     for y in record.encode(np.arange(2), 2)[:, 0]:
         for f in np.linspace(-35.0, 35.0, 141):
-            value, d_f = log_prob(record.code, y, f)
+            value, d_f = log_prob(record.code, 0.0, y, f)
             assert_allclose(value, log_p(y, f), rtol=1e-10, atol=1e-15)
             slope = (log_p(y, f + 1e-5) - log_p(y, f - 1e-5)) / 2e-5
             assert_allclose(d_f, slope, rtol=1e-6, atol=1e-9)
 
 
+@pytest.mark.parametrize("size", [0.05, 3.0, 1e4])
+def test_log_prob_of_a_negative_binomial_equals_scipy(size):
+    code = LIKELIHOODS["negative_binomial"].code
+    for y in (0.0, 4.0, 1e4):
+        constant = binomial_constant(size, y)
+        for f in np.linspace(-10.0, 14.0, 101):
+            value, d_f = log_prob(code, size, y, f)
+            rate = math.exp(f)
+            expected = stats.nbinom.logpmf(y, size, size / (size + rate))
+            assert_allclose(value + constant, expected, rtol=1e-6, atol=1e-6)
+            slope = y - (y + size) * rate / (size + rate)
+            assert_allclose(d_f, slope, rtol=1e-9, atol=1e-9)
+
+
+def test_the_bound_of_a_student_t_lies_below_the_expectation(expect, case):
+    if case.name != "student_t":
+        return
+    mu, v = np.array(case.mu), np.array(case.v)
+    f = mu + np.sqrt(v) * np.random.default_rng(0).normal(size=(20_000, len(mu)))
+    mean = np.mean([case.log_prob(row) for row in f])
+    assert expect(mu, v)[0] < mean
+
+
 @pytest.mark.parametrize("y", [-1.0, 1.0])
 def test_slope_of_the_probit_is_the_hazard(y):
     for f in np.linspace(-35.0, 35.0, 141):
-        _, d_f = log_prob(LIKELIHOODS["bernoulli"].code, y, f)
+        _, d_f = log_prob(LIKELIHOODS["bernoulli"].code, 0.0, y, f)
         hazard = np.exp(stats.norm.logpdf(f) - special.log_ndtr(y * f))
         assert_allclose(d_f, y * hazard, rtol=3e-8, atol=1e-15)
 
 
 def test_log_prob_of_an_unknown_code_is_nan():
-    assert np.isnan(log_prob(-1, 1.0, 0.3)).all()
+    assert np.isnan(log_prob(-1, 0.0, 1.0, 0.3)).all()
 
 
 # ---------------------------------------------------------------- densities and labels
@@ -276,21 +338,26 @@ def test_probability_of_a_count_equals_the_integral(y, variance):
         joint = stats.poisson.logpmf(y, np.exp(f)) + stats.norm.logpdf(f, mean, std)
         expected.append(np.trapezoid(np.exp(joint), f))
     expected = np.array(expected)
-    found = poisson_log_probability(means, np.full(9, variance), np.full(9, y))
+    moments = means, np.full(9, variance)
+    found = log_rates.expected_log_probability(*moments, np.full(9, y), np.inf)
     assert_allclose(np.exp(found), expected, rtol=2e-4, atol=1e-200)
     record, two = LIKELIHOODS["poisson"], np.stack([means, means], axis=1)
-    density = record.log_density(two, np.full((9, 2), variance), np.full((9, 2), y))
+    exposed = np.column_stack([np.full((9, 2), y), np.full(9, 0.7)])
+    density = record.log_density(two - 0.7, np.full((9, 2), variance), exposed)
     assert_allclose(density, 2 * found)
 
 
 def test_expected_counts_at_the_prior_mean_are_the_averages(rng):
     y, weight = rng.poisson(3.0, size=(50, 2)).astype(float), rng.random(50)
     record = LIKELIHOODS["poisson"]
-    averages = record.averages(y, weight, 2)
-    assert_allclose(averages, np.average(y, axis=0, weights=weight))
+    exposure = rng.uniform(0.5, 2.0, size=50)
+    targets = np.column_stack([y, np.log(exposure)])
+    averages = record.averages(targets, weight, 2)
+    assert_allclose(averages, weight @ y / (weight @ exposure))
     mean = record.prior_mean(averages, 0.7)
     assert_allclose(np.exp(mean + 0.35), averages)
-    assert_allclose(record.averages(0.0 * y, np.ones(50), 2), 0.01)
+    nothing = np.zeros((50, 3))
+    assert_allclose(record.averages(nothing, np.ones(50), 2), 0.01)
 
 
 def test_labels_survive_their_encoding(record):
