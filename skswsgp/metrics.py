@@ -352,7 +352,14 @@ class _Scorer:
         if hasattr(last, "_crps"):
             X = rows
             return -_SCORERS_OF_LAWS[self.name](last, X, y, sample_weight)
-        mean, std = estimator.predict(X, return_std=True)
+        try:
+            mean, std = estimator.predict(X, return_std=True)
+        except TypeError as error:
+            raise TypeError(
+                f"{type(last).__name__} has no predict(X, return_std=True) ({error}): "
+                f"expected a regressor that knows its deviations for {self!r}; for "
+                "classifiers use scoring='neg_log_loss'."
+            ) from None
         return -_SCORERS[self.name](y, mean, std, sample_weight=sample_weight)
 
     def __repr__(self):

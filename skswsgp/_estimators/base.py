@@ -26,7 +26,11 @@ from skswsgp._initialization.auto import (
 )
 from skswsgp._initialization.inducing import point_of_each_row
 from skswsgp._initialization.start import initial_attributes
-from skswsgp._initialization.statistics import feature_scale, feature_spread
+from skswsgp._initialization.statistics import (
+    cross_moments,
+    feature_scale,
+    feature_spread,
+)
 from skswsgp._linear.columns import is_identity
 from skswsgp._neighbors.lists import NeighborTracker
 from skswsgp._point.likelihood_records import LIKELIHOODS
@@ -118,10 +122,7 @@ class BaseSWSGP(
 
     @abstractmethod
     def _latent_units(self, attributes):
-        """Return (offset, factor of the mean, factor of variances), numbers or (Q,).
-
-        They take q(f) to the units in which it is reported.
-        """
+        """Return (offset, factor), numbers or (Q,), to the units of reports of f."""
 
     @abstractmethod
     def _has_one_function(self):
@@ -206,6 +207,9 @@ class BaseSWSGP(
         if stopping == "auto":
             many = data.n_rows > self._tuning.holdout_above
             stopping = many and solver_class.takes_steps
+        pairing = None
+        if not streaming and (self.init == "local" or solver_class.finds_optimum):
+            pairing, _ = cross_moments(data)  # others may read X from a file
         if stopping and held_out is None and not streaming:
             data, held_out = self._hold_out(data, y, rng)
         scale = feature_scale(data.X, rng, data.rows, self.dtype)
@@ -276,7 +280,7 @@ class BaseSWSGP(
             vars(self).pop(name, None)  # that of an earlier fit
         for name, value in trained.items():
             setattr(self, name, value)
-        self._optimizer = optimizer
+        self._optimizer, self._pairing = optimizer, pairing
         task.end()
         return self
 

@@ -9,6 +9,7 @@ from skswsgp._estimators.base import BaseSWSGP
 from skswsgp._estimators.shared_docs import with_shared_text
 from skswsgp._estimators.sklearn_compat import set_arguments
 from skswsgp._point.likelihood_records import LIKELIHOODS
+from skswsgp._solvers.exact_mean import scaled_variance
 
 
 @with_shared_text
@@ -48,13 +49,14 @@ class SWSGPClassifier(ClassifierMixin, BaseSWSGP):
     prior_mean_ : ndarray of shape (n_latent,)
         Prior mean of each latent function, one for two classes and otherwise one for
         each class. Where no data are near, the probabilities are the weighted shares of
-        the classes in the training data, if `variance_scale_` is 1. `inducing_mean_`
-        and `inducing_covariance_` describe the latent functions less these means.
+        the classes in the training data. `inducing_mean_` and `inducing_covariance_`
+        describe the latent functions less these means.
     variance_scale_ : float
-        Factor of the variance of q(f) in predictions, because a diagonal S makes it too
-        small or too large. With `init="local"` and the natural solver it makes held-out
-        rows likeliest, unless rows are few and each has an inducing point; otherwise it
-        is 1. Means do not depend on it.
+        Factor of small variances of q(f) in predictions, because a diagonal S makes
+        them too small or too large; that of the prior, far from the data, stays. With
+        `init="local"` and the natural solver it makes held-out rows likeliest, unless
+        rows are few and each has an inducing point; otherwise it is 1. Means do not
+        depend on it.
 
     See Also
     --------
@@ -205,14 +207,15 @@ class SWSGPClassifier(ClassifierMixin, BaseSWSGP):
 
     def _latent_units(self, attributes):
         prior_mean = np.asarray(attributes.get("prior_mean_", 0.0), self.dtype)
-        return prior_mean, 1.0, attributes.get("variance_scale_", 1.0)
+        return prior_mean, 1.0
 
     def _has_one_function(self):
         return self._likelihood_of(vars(self))[1] == 1
 
     def _log_density(self, mu, v, targets, attributes):
         record = self._record_of(max(2, mu.shape[1]))
-        return record.log_density(*self._in_units(mu, v, attributes), targets)
+        moments = self._in_units(mu, scaled_variance(v, attributes), attributes)
+        return record.log_density(*moments, targets)
 
     def _stratify(self, y, fraction):
         _, counts = np.unique(y, return_counts=True)

@@ -102,12 +102,13 @@ class LatentFunctionsMixin:
                 means.append(rows.matvec(model.m.astype(np.float64)))
                 deviations.append(draws.at(rows))
         mean, values = np.concatenate(means), np.concatenate(deviations)
-        offset, factor, square = self._latent_units(vars(self))
+        offset, factor = self._latent_units(vars(self))
         alpha = self._alpha(n_neighbors)
         if alpha is not None:
             mean = self._exact_mean(model, X, center, alpha)
-        square = square * self._variance_factor(alpha, model, X, center, H)
-        values *= np.broadcast_to(np.sqrt(square), mean.shape)[:, :, None]
+        square = self._variance_factor(alpha, model, X, center, H)
+        root = factor * np.sqrt(square)
+        values *= np.broadcast_to(root, mean.shape)[:, :, None]
         values += (offset + factor * mean)[:, :, None]
         return self._without_axis(values)
 
@@ -147,14 +148,14 @@ class LatentFunctionsMixin:
         X = center_rows(mapped(X, self.metric_), center, model.Z.dtype)
         how = H, self._evaluation
         slopes, lists = gradient.mean_slopes(model, self.kernel_, X, *how, alpha)
-        _, factor, square = self._latent_units(vars(self))
+        _, factor = self._latent_units(vars(self))
         slopes = np.reshape(factor, (-1, 1)) * (slopes @ self.metric_.T)
         if not return_std:
             return self._without_axis(slopes)
         covariances = gradient.slope_covariances(model, self.kernel_, X, lists)
         half = np.einsum("de,nqef->nqdf", self.metric_, covariances)
         variances = np.einsum("nqdf,df->nqd", half, self.metric_)
-        square = np.broadcast_to(square * local, slopes.shape[:2])[:, :, None]
+        square = np.broadcast_to(factor**2 * local, slopes.shape[:2])[:, :, None]
         std = np.sqrt(square * np.maximum(variances, 0.0))
         return self._without_axis(slopes), self._without_axis(std)
 
@@ -243,8 +244,7 @@ class LatentFunctionsMixin:
             )
         with self._projector(model, center, H, 0) as project:
             covariance = joint.latent_covariance(project(X))
-        alpha = self._alpha(n_neighbors)
-        if alpha is not None:
+        if self._local_scale(self._alpha(n_neighbors)) is not None:
             variance = np.einsum("iiq->iq", covariance)
             root = np.sqrt(self._exact_factor(X, variance))
             covariance *= root[:, None] * root
@@ -269,8 +269,8 @@ class LatentFunctionsMixin:
 
     def _in_units(self, mean, variance, attributes):
         """Return mean and variance of q(f), each (n, Q), in the reported units."""
-        offset, factor, square = self._latent_units(attributes)
-        return offset + factor * mean, square * variance
+        offset, factor = self._latent_units(attributes)
+        return offset + factor * mean, factor**2 * variance
 
     def _without_axis(self, values):
         """Return (n, Q, ...) without its second axis where there is one function."""
@@ -298,10 +298,10 @@ class LatentFunctionsMixin:
             mean, variance = prediction.latent_posterior(model, *rows, *how, seen)
         if with_variance:
             self._warn_of_unknown_rows(model, X, variance, H)
+        if with_variance and self._local_scale(alpha) is not None:
+            variance *= self._exact_factor(X, variance)
         if alpha is None:
             return mean, variance
-        if with_variance:
-            variance *= self._exact_factor(X, variance)
         return self._exact_mean(model, X, center, alpha), variance
 
     def _warn_of_unknown_rows(self, model, X, variance, H):
@@ -327,16 +327,24 @@ class LatentFunctionsMixin:
 
     def _variance_factor(self, alpha, model, X, center, H):
         """Return the factors, 1.0 or (n, Q), of local variances for a `_alpha`."""
-        if alpha is None:
+        if self._local_scale(alpha) is None:
             return 1.0
         how = H, True, self._evaluation
         _, v = prediction.latent_posterior(model, X, self.metric_, center, *how)
         return self._exact_factor(X, v)
 
+    def _local_scale(self, alpha):
+        """Return the scale of local variances for a `_alpha`, or None for no scale."""
+        if hasattr(self, "variance_scale_"):
+            return None if self.variance_scale_ == 1.0 else self.variance_scale_
+        if alpha is None:
+            return None
+        return getattr(self, "local_variance_scale_", 1.0)  # not with sites
+
     def _exact_factor(self, X, variance):
-        """Return by what exact means multiply local variances (n, Q) at rows of X."""
+        """Return by what their scale multiplies local variances (n, Q) at rows of X."""
         prior = self.kernel_.diag(mapped(X, self.metric_))[:, None]
-        scale = getattr(self, "local_variance_scale_", 1.0)  # classes have none
+        scale = self._local_scale(self._alpha("all"))
         exact = exact_variance(variance, prior, scale)
         return exact / np.maximum(variance, np.finfo(float).tiny)
 

@@ -7,15 +7,21 @@ from sklearn.utils import _safe_indexing
 
 from skswsgp._estimators.sklearn_compat import as_numbers
 from skswsgp._initialization.inducing import distinct_rows, point_of_shuffled_row
-from skswsgp._initialization.statistics import copies_of_rows, mean_and_scale
-from skswsgp._point.likelihood_records import LIKELIHOODS
+from skswsgp._initialization.statistics import (
+    copies_of_rows,
+    cross_moments,
+    mean_and_scale,
+)
+from skswsgp._predictive.fit_law import find_neighborhoods, normal_scores
 from skswsgp._predictive.leave_one_out import leave_one_out, merge_rows
+from skswsgp._predictive.prediction import nearest_points
 from skswsgp._solvers.registry import choose_solver
 
 # Standardised targets of the rows of `fit` have mean 0 and deviation 1 but for
 # rounding, which is 1e-5 where y is 1e11 times its deviation. The mean of other targets
 # seldom comes as near to 0 as this.
 ROUNDING = 1e-3
+PAIRING = 1e-4  # change of mean products of X and y, relative to their sizes
 
 
 class LeaveOneOut(NamedTuple):
@@ -24,6 +30,7 @@ class LeaveOneOut(NamedTuple):
     mean: np.ndarray  # of the prediction, in the units of y
     std: np.ndarray  # of an observation of the weight of the row, noise included
     residual: np.ndarray  # y - mean
+    z_score: np.ndarray  # y as a standard normal value, under its law without the row
 
 
 class LeaveOneOutMixin:
@@ -47,9 +54,13 @@ class LeaveOneOutMixin:
         Returns
         -------
         rows : LeaveOneOut
-            Named tuple of `mean`, `std` and `residual`, each of the shape of y, in its
-            units and in the order of the rows. `std` is that of the process, noise of a
-            row of this weight included, and leaves out the law of `predictive`.
+            Named tuple of `mean`, `std`, `residual` and `z_score`, each of the shape of
+            y and in the order of the rows, the first three in its units. `z_score` is
+            the value of a standard normal variable that is as probable as y: by the
+            factors and tails of the law of `predictive`, learned from other rows, and
+            on the scale of `y_transform`. `std` is that of the process, noise of a
+            row of this weight included, and leaves out the law of `predictive`. With a
+            `y_transform` both are those of y for a Gaussian T(y) of that deviation.
             `residual` is y - mean. Rows of weight zero did not train and are
             predicted from all others, with the noise of a row of mean weight. Exact
             copies of a row count as one row of more weight, and are left out together.
@@ -57,7 +68,8 @@ class LeaveOneOutMixin:
         Raises
         ------
         ValueError
-            If the rows cannot be those that `fit` was given, or the likelihood is not Gaussian.
+            If the rows cannot be those that `fit` was given, or the likelihood is not
+            Gaussian.
 
         Notes
         -----
@@ -74,7 +86,7 @@ class LeaveOneOutMixin:
         .. [1] C. E. Rasmussen and C. K. I. Williams, "Gaussian Processes for Machine
            Learning", 2006, eq. 5.12.
         """
-        if not LIKELIHOODS[self.likelihood].conjugate:
+        if not self._record.conjugate:
             raise ValueError(
                 f"leave_one_out with likelihood={self.likelihood!r}: expected "
                 "'gaussian', for others have no closed form; use cross_val_predict of "
@@ -82,32 +94,53 @@ class LeaveOneOutMixin:
             )
         data = self._training_rows(X, y, sample_weight)
         self._require_targets_of_fit(data)
-        mean, variance = self._left_out(data)
+        mean, variance, score = self._left_out(data)
+        y, scale = as_numbers(y), self._target_scale(vars(self))
         if data.rows is not None:
-            trained = mean, variance
-            mean, variance = np.empty((2, len(data.X), mean.shape[1]))
-            mean[data.rows], variance[data.rows] = trained
+            trained = mean, variance, score
+            mean, variance, score = np.empty((3, len(data.X), mean.shape[1]))
+            mean[data.rows], variance[data.rows], score[data.rows] = trained
             rest = np.delete(np.arange(len(data.X)), data.rows)
-            mean[rest], variance[rest] = self._latent(_safe_indexing(X, rest), True)
-            variance[rest] += self.noise_variance_
-        moments = self._target_scale(vars(self)).moments(mean, np.sqrt(variance))
-        mean, std = (self._without_axis(moment) for moment in moments)
-        return LeaveOneOut(mean, std, as_numbers(y) - mean)
+            law = self._observations(_safe_indexing(X, rest))
+            mean[rest], variance[rest] = law.mean, law.process**2
+            targets = scale.standardise(y.reshape(score.shape)[rest])
+            score[rest] = law.normal_scores(targets)
+        moments = scale.moments(mean, np.sqrt(variance))
+        mean, std, score = map(self._without_axis, (*moments, score))
+        return LeaveOneOut(mean, std, y - mean, score)
 
     def _left_out(self, data):
-        """Return mean and variance (n, Q) of standardised y, noise included."""
+        """Return mean, variance and score (n, Q) of standardised y, noise included."""
         streamed = not hasattr(self, "n_samples_fit_")
         solver = choose_solver(self.solver, self.optimize_inducing, streamed)
         settings = self._settings(vars(self), data, solver, streamed)
         if not streamed:
             data = self._relative_to_mean(data, solver)
+        given, single = data, data.weight
         data = data.mapped(self.metric_)
         _, place = copies_of_rows(data.inputs, data.y)
         data, group = merge_rows(data), None
         if solver.exact_means and self.neighbor_metric != "random":
             group = self._points_of_rows(data.X)
+        self._require_pairs_of_fit(given)
         found = leave_one_out(data, group, vars(self), settings).residuals
-        return found.mean[place], found.variance[place]
+        scores = self._normal_scores(found.standardised, data.X, group)
+        noise = np.reshape(self.noise_variance_, (1, -1))
+        more = noise * (1.0 / single - 1.0 / data.weight[place])[:, None]  # of copies
+        return found.mean[place], found.variance[place] + more, scores[place]
+
+    def _normal_scores(self, z, X, group):
+        """Return `normal_scores` of rows X (n, D') of the inducing points `group`."""
+        law, Z = getattr(self, "predictive_law_", None), self.inducing_points_
+        model, center = self._fitted_model()
+
+        def nearest(rows, k):
+            return nearest_points(model, rows, center, k, self.n_jobs)
+
+        around = None
+        if law is not None and law.coefficients[1:].any():
+            around = find_neighborhoods(X, Z, nearest, group)
+        return normal_scores(law, z, around)
 
     def _points_of_rows(self, X):
         """Return the inducing points of rows X (n, D') that trained, or None.
@@ -144,4 +177,15 @@ class LeaveOneOutMixin:
             raise ValueError(
                 "y has another mean or deviation than in fit: expected the same rows; "
                 "pass the y and sample_weight of fit again."
+            )
+
+    def _require_pairs_of_fit(self, data):
+        """Raise ValueError where rows of X and y do not go together as in `fit`."""
+        if self._pairing is None:
+            return  # a stream, or rows in a file
+        moments, unit = cross_moments(data)
+        if (np.abs(moments - self._pairing) > PAIRING * unit).any():
+            raise ValueError(
+                "X and y do not go together as in fit: expected each y at its row of "
+                "X; pass the X, y and sample_weight of fit again, in one order."
             )

@@ -7,7 +7,6 @@ from sklearn.utils.validation import check_is_fitted
 
 from skswsgp._estimators.sklearn_compat import as_numbers, check_row_values
 from skswsgp._linear.columns import mapped
-from skswsgp._point.likelihood_records import LIKELIHOODS
 from skswsgp._predictive import prediction
 from skswsgp._predictive.counts import Counts, require_counts
 from skswsgp._predictive.law import Observations
@@ -38,7 +37,8 @@ class ObservationsMixin:
         lower, upper : ndarrays of shape (n_samples,) or (n_samples, n_outputs)
             Ends of the intervals, in the units of y.
         """
-        _require_probabilities(coverage, "coverage", "0.95 for an interval of 95 %")
+        advice = "0.95 for an interval of 95 %, or predict_quantiles for several"
+        _require_probabilities(coverage, "coverage", advice)
         coverage = float(coverage)
         tails = [0.5 * (1.0 - coverage), 0.5 * (1.0 + coverage)]
         how = {"n_neighbors": n_neighbors, "exposure": exposure}
@@ -95,6 +95,15 @@ class ObservationsMixin:
         density = observations.log_density(scale.standardise(y)) + scale.log_slope(y)
         return self._without_axis(density)
 
+    def _weighted_log_density(self, X, y, weight):
+        """Return the log densities (n, Q) of y for noise divided by weights (n,)."""
+        y, scale = y.reshape(len(y), -1), self._target_scale(vars(self))
+        observations = self._observations(X)
+        noise = np.reshape(self.noise_variance_, (1, -1))
+        variance = observations.process**2 + noise * (1.0 / weight[:, None] - 1.0)
+        observations = observations._replace(process=np.sqrt(variance))
+        return observations.log_density(scale.standardise(y)) + scale.log_slope(y)
+
     def _crps(self, X, y):
         """Return the ranked probability score of y, of its shape and in its units."""
         observations, y, scale = self._observations_of(X, y)
@@ -118,7 +127,8 @@ class ObservationsMixin:
     def _observations(self, X, n_neighbors=None, exposure=None):
         """Return the `Observations` at rows of X for standardised y, or `Counts`."""
         check_is_fitted(self, "inducing_points_")
-        record = LIKELIHOODS[self.likelihood]
+        self._validate_params()
+        record = self._record
         self._require_no_exposure(exposure)
         if record.counts:
             mean, variance = self._latent(X, True, n_neighbors)
@@ -178,6 +188,6 @@ def _require_probabilities(values, name, advice):
     if found.ndim > most or not np.all((found > 0.0) & (found < 1.0)):
         some = "a number" if most == 0 else "a number or a list of numbers"
         raise ValueError(
-            f"{name}={values!r}: expected {some} between 0 and 1; use {advice}."
+            f"{name}={values!r}: expected {some} above 0 and below 1; use {advice}."
         )
     return found

@@ -25,6 +25,7 @@ from skswsgp._point import log_rates
 from skswsgp._point.likelihood_records import LIKELIHOODS
 from skswsgp._predictive.counts import require_counts
 from skswsgp._predictive.target_scale import TargetScale, fit_transform
+from skswsgp._solvers.exact_mean import scaled_variance
 
 
 @with_shared_text
@@ -96,7 +97,8 @@ class SWSGPRegressor(
         Counts have none.
     prior_mean_ : ndarray of shape (n_outputs,)
         Prior means of the latent functions of counts, at which the expected count is
-        the weighted mean of y under the kernel before Adam changes it.
+        the weighted mean of y over that of exposures, under the kernel before Adam
+        changes it.
         `inducing_mean_` describes the latent functions less these means.
     likelihood_ : str
         Likelihood of the fit.
@@ -104,7 +106,7 @@ class SWSGPRegressor(
         Degrees of freedom of "student_t", or sizes of "negative_binomial"; other
         likelihoods have none.
     variance_scale_ : float
-        Factor of the variance of q(f) in predictions of counts, as that of a
+        Factor of small variances of q(f) in predictions of counts, as that of a
         `SWSGPClassifier`.
     predictive_law_ : object
         The law of observations, where it was learned. `degrees_of_freedom`
@@ -300,6 +302,7 @@ class SWSGPRegressor(
                 "standard deviations are the roots of the diagonal of the covariance."
             )
         check_is_fitted(self, "inducing_points_")
+        self._validate_params()
         scale, counts = self._target_scale(vars(self)), self._has_counts()
         if return_cov and (counts or scale.transform is not None):
             name = "likelihood" if counts else "y_transform"
@@ -369,9 +372,21 @@ class SWSGPRegressor(
         values = observations.draw(errors, rng)
         return self._without_axis(self._target_scale(vars(self)).restore(values))
 
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        logarithm = self.y_transform == "log"
+        counts = getattr(LIKELIHOODS.get(self.likelihood), "counts", False)
+        tags.target_tags.positive_only = logarithm or counts
+        return tags
+
     def _has_counts(self):
         """Return whether targets are counts."""
-        return LIKELIHOODS[self.likelihood].counts
+        return self._record.counts
+
+    @property
+    def _record(self):
+        """The record of the likelihood."""
+        return LIKELIHOODS[self.likelihood]
 
     def _require_no_exposure(self, exposure):
         """Raise ValueError if there is an exposure, but targets are no counts."""
@@ -382,10 +397,20 @@ class SWSGPRegressor(
                 "leave it out."
             )
 
+    def _require_transform_of_fit(self, transform):
+        """Raise ValueError if `y_transform` asks for another transformation."""
+        before = None if transform is None else transform.name
+        if self.y_transform not in ("auto", before):
+            raise ValueError(
+                f"y_transform={self.y_transform!r} for a model that was fitted with "
+                f"{before!r}: expected the transformation of the fit; set it back, or "
+                "fit again without warm_start."
+            )
+
     def _require_usable_noise(self, fits_natural):
         """Raise ValueError if noise variances of rows cannot be used."""
         wrong = {
-            f"likelihood={self.likelihood!r}": self.likelihood != "gaussian",
+            f"likelihood={self.likelihood!r}": not self._record.conjugate,
             f"y_transform={self.y_transform!r}": self.y_transform is not None,
             "Adam, which learns the noise,": not fits_natural,
         }
@@ -398,10 +423,9 @@ class SWSGPRegressor(
 
     def _require_usable_shape(self):
         """Raise ValueError if the shape is none that the likelihood has."""
-        shape, record = self.likelihood_shape, LIKELIHOODS[self.likelihood]
+        shape, (least, most) = self.likelihood_shape, self._record.shape_bounds
         if shape == "auto":
             return
-        least, most = record.shape_bounds
         if not least <= shape <= most:
             expected = f"{least:g} to {most:g}, or 'auto'" if most else "'auto'"
             raise ValueError(
@@ -428,7 +452,7 @@ class SWSGPRegressor(
             y = transform.forward(columns).reshape(y.shape)
         if not self.normalize_y or self._has_counts():
             mean, scale = np.zeros(y.shape[1:])[()], np.ones(y.shape[1:])[()]
-        elif LIKELIHOODS[self.likelihood].conjugate:
+        elif self._record.conjugate:
             mean, scale = mean_and_scale(y, weight)
         else:
             mean, scale = robust_mean_and_scale(y, weight)
@@ -438,6 +462,7 @@ class SWSGPRegressor(
         y, scale = as_numbers(y), self._target_scale(attributes)
         self._require_likelihood_of_fit(self.likelihood, attributes)
         self._require_no_exposure(exposure)
+        self._require_transform_of_fit(scale.transform)
         check_outputs(y, scale.offset)
         columns = y.reshape(len(y), -1)
         if self._has_counts():
@@ -455,9 +480,8 @@ class SWSGPRegressor(
 
     def _latent_units(self, attributes):
         if self._has_counts():
-            return attributes["prior_mean_"], 1.0, attributes["variance_scale_"]
-        scale = attributes["y_scale_"]
-        return attributes["y_mean_"], scale, scale**2
+            return attributes["prior_mean_"], 1.0
+        return attributes["y_mean_"], attributes["y_scale_"]
 
     def _has_one_function(self):
         return np.ndim(self.y_mean_) == 0
@@ -467,11 +491,11 @@ class SWSGPRegressor(
         return self.likelihood, int(np.size(attributes["y_mean_"]))
 
     def _log_density(self, mu, v, targets, attributes):
-        record = LIKELIHOODS[self.likelihood]
+        record = self._record
         names = "noise_variance_", "likelihood_shape_"
         numbers = (attributes.get(name) for name in names)
         if record.counts:
-            moments = self._in_units(mu, v, attributes)
+            moments = self._in_units(mu, scaled_variance(v, attributes), attributes)
             return record.log_density(*moments, targets, *numbers)
         scale = self._target_scale(attributes)
         density = record.log_density(mu, v, targets, *numbers)

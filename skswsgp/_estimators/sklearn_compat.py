@@ -99,6 +99,8 @@ def check_row_values(name, values, n_rows, rows=None):
 def as_numbers(y):
     """Return y as float64; raise ValueError unless all values are finite numbers."""
     try:
+        if np.asarray(y).dtype.kind in "mM":
+            raise TypeError("they are dates or times")
         y = np.asarray(y, dtype=np.float64)
     except (TypeError, ValueError) as error:
         raise ValueError(

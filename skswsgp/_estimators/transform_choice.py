@@ -6,12 +6,14 @@ import numpy as np
 from sklearn.utils import check_random_state
 
 from skswsgp._estimators.given_kernel import kernel_for
+from skswsgp._initialization.inducing import distinct_rows
 from skswsgp._initialization.statistics import exceeds_standard_error
 from skswsgp._predictive.fit_law import ERRORS
+from skswsgp._solvers.progress import callers_level
 
 MOST_ROWS = 2000  # rows of a trial fit, which takes seconds, and rows held out
 HELD_OUT = 1 / 3  # of few rows
-LEAST_ROWS = 30  # rows held out: fewer do not tell a transformation from chance
+LEAST_ROWS = 30  # distinct rows held out: fewer do not tell it from chance
 
 
 def choose_transform(estimator, X, rows, y, weight):
@@ -20,27 +22,41 @@ def choose_transform(estimator, X, rows, y, weight):
     `rows` are the rows of X that y and weight belong to, or None for all of them.
     Copies of the estimator are fitted to some rows, one without and one with each
     transformation. A transformation is taken if its mean gain in log density on other
-    rows, in the units of y, exceeds `ERRORS` standard errors. With an integer
+    rows, in the units of y, exceeds `ERRORS` standard errors. Rows that share X are
+    held out together, and each has the noise of its weight. With an integer
     `random_state` the fit that follows draws as it would without the choice.
     """
     rng = check_random_state(estimator.random_state)
-    order = rng.permutation(len(y))
-    held_out = min(int(HELD_OUT * len(y)), MOST_ROWS)
+    places = np.arange(len(y)) if rows is None else rows
+    chosen = np.sort(rng.permutation(len(y))[: 2 * MOST_ROWS])
+    points, point_of = distinct_rows(np.asarray(X[places[chosen]]))
+    held_out = min(int(HELD_OUT * len(points)), MOST_ROWS)
     if held_out < LEAST_ROWS:
         return None
-    test, train = order[:held_out], order[held_out : held_out + MOST_ROWS]
+    is_test = (rng.permutation(len(points)) < held_out)[point_of]
+    test, train = chosen[is_test], chosen[~is_test][:MOST_ROWS]
     names = ["yeo-johnson", "log"] if (y > 0.0).all() else ["yeo-johnson"]
-    densities, places = {}, np.arange(len(y)) if rows is None else rows
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the fit to all rows repeats them
+    densities, relative = {}, weight / weight[train].mean()
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")  # the fit to all rows repeats them
         kernel = kernel_for(estimator, X.shape[1])  # X has lost the names of columns
         for name in [None, *names]:
             params = estimator.get_params(deep=False) | {"kernel": kernel}
             params |= {"y_transform": name, "warm_start": False, "verbose": 0}
             trial = type(estimator)(**params)
             trial.fit(X[places[train]], y[train], weight[train])
-            density = trial.log_predictive_density(X[places[test]], y[test])
-            densities[name] = density.reshape(held_out, -1).sum(axis=1)
+            if any("interrupted" in str(one.message) for one in caught):
+                break
+            density = trial._weighted_log_density(
+                X[places[test]], y[test], relative[test]
+            )
+            densities[name] = density.sum(axis=1)
+    if len(densities) <= len(names):
+        warnings.warn(
+            "the choice of y_transform was interrupted: y keeps its scale.",
+            stacklevel=callers_level(),
+        )
+        return None
     gains = {name: densities[name] - densities[None] for name in names}
     best = max(names, key=lambda name: np.average(gains[name], weights=weight[test]))
     better = exceeds_standard_error(gains[best], weight[test], errors=ERRORS)

@@ -17,6 +17,7 @@ from skswsgp._initialization.statistics import (
 )
 from skswsgp._initialization.trial_rows import TrialRows, train
 from skswsgp._linear.columns import mapped
+from skswsgp._solvers.exact_mean import exact_variance
 from skswsgp._solvers.model import JITTER
 from skswsgp._solvers.progress import callers_level
 
@@ -62,7 +63,7 @@ class Holdout(TrialRows):
         return mean[self.held_out], variance[self.held_out]
 
     def variance_scale(self, solver):
-        """Return the factor of the variance of q(f) that makes held-out rows likeliest.
+        """Return the scale of `exact_variance` that makes held-out rows likeliest.
 
         It is for likelihoods without noise variances. Its logarithm has a normal prior.
         The factor is 1 if the gain does not exceed its standard error and a least gain,
@@ -72,7 +73,8 @@ class Holdout(TrialRows):
         mean, variance = self._marginals(solver)
 
         def density(shift):
-            moments = mean, np.exp(shift) * variance
+            prior = solver.prior_variance
+            moments = mean, exact_variance(variance, prior, np.exp(shift))
             return self.record.log_density(*moments, y, shape=solver.engine.model.shape)
 
         def loss(shift):

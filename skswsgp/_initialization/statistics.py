@@ -88,6 +88,17 @@ def robust_mean_and_scale(y, sample_weight):
     return middle, np.where(known, np.minimum(scale, quartiles), scale)[()]
 
 
+def cross_moments(data):
+    """Return mean products (D, Q) of X and y, and the roots of those of their squares.
+
+    They tell whether rows of X and y go together, in any order.
+    """
+    X, _ = fractions(data.inputs.astype(np.float64))  # whose squares do not overflow
+    X, y = X - X.mean(axis=0), data.y.astype(np.float64)
+    size = np.sqrt(np.mean(X**2, axis=0))[:, None] * np.sqrt(np.mean(y**2, axis=0))
+    return X.T @ y / len(y), size
+
+
 def fractions(values):
     """Return columns divided by powers of two, into (-1, 1), and the exponents.
 

@@ -116,7 +116,7 @@ def require_counts(y, likelihood):
     if np.any(wrong):
         raise ValueError(
             f"y holds {y[wrong].flat[0]:g} with likelihood={likelihood!r}: expected "
-            "counts, which are whole numbers and not negative; use "
-            "likelihood='gaussian' for other numbers."
+            "counts, which are whole numbers and not negative; pass the exposure of "
+            "rates as exposure, or use likelihood='gaussian' for other numbers."
         )
     return y

@@ -59,8 +59,7 @@ def fit_law(residuals, around, earlier=None, stream=False):
     if around is not None:
         before = None if earlier is None else earlier.sizes
         sizes = measure_sizes(np.abs(z), around.own, around.wide, before)
-        near = around_each(around, sizes.counts[around.own] == 1.0)
-        logs = sizes.without_own(near, around.own, np.abs(z), around.wide)
+        logs = left_out_logarithms(sizes, z, around)
     freedom, coefficients = np.full(z.shape[1], np.inf), np.zeros((3, z.shape[1]))
     few = earlier is not None and len(z) < LEAST_ROWS
     if few:
@@ -81,6 +80,31 @@ def fit_law(residuals, around, earlier=None, stream=False):
     law = PredictiveLaw(freedom, coefficients, spread, sizes, None)
     process = np.sqrt(residuals.variance)
     return law, Observations(residuals.mean, process, scales, freedom)
+
+
+def left_out_logarithms(sizes, z, around):
+    """Return the logarithms (n, 2, Q) of `ResidualSizes` without each row itself.
+
+    z (n, Q) are the standardised residuals of the rows of `around`.
+    """
+    near = around_each(around, sizes.counts[around.own] == 1.0)
+    return sizes.without_own(near, around.own, np.abs(z), around.wide)
+
+
+def normal_scores(law, z, around):
+    """Return z (n, Q) of rows left out as standard normal values of their probability.
+
+    Scales and tails are those of the law, without its near targets.
+    """
+    if law is None:
+        return z
+    scales = np.exp(law.coefficients[0])
+    if law.coefficients[1:].any():
+        logs = left_out_logarithms(law.sizes, z, around)
+        scales = np.exp(log_scales(law.coefficients, logs))
+    unit = np.ones_like(z)
+    left_out = Observations(0.0 * z, unit, unit * scales, law.degrees_of_freedom)
+    return left_out.normal_scores(z)
 
 
 def add_near_targets(law, observations, rows, points, around, rng):

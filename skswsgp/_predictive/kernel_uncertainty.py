@@ -45,9 +45,11 @@ def left_out_squares(kernel, noise, X, y, ratios):
     slopes *= unit  # all in prior standard deviations
     curvature, axes = np.linalg.eigh(0.5 * (slopes + slopes.T))
     along = np.einsum("pa,pnq->anq", axes, np.stack(gradients))
-    losses = along**2 / np.maximum(curvature, 1.0)[:, None, None]
+    moved = along.sum(axis=2, keepdims=True)  # a row leaves with all its outputs
+    losses = along * moved / np.maximum(curvature, 1.0)[:, None, None]
+    losses = np.maximum(losses.sum(axis=0).mean(axis=0), 0.0)
     before = squares.mean(axis=0)
-    return np.stack([before, before + 2.0 * losses.sum(axis=0).mean(axis=0)])
+    return np.stack([before, before + 2.0 * losses])
 
 
 def left_out(posterior, point):

@@ -41,11 +41,14 @@ def learn_law(solver, data, trained, settings, earlier, rng):
 
     around = find_neighborhoods(X, Z, nearest, group)
     residuals, points = leave_one_out(data, group, trained, settings)
-    if points is None:
-        return fit_law(residuals, around, earlier, stream=not settings.decay)[0]
-    law, observations = fit_law(residuals, around)
+    stream = not settings.decay
+    law, observations = fit_law(residuals, around, earlier, stream=stream)
+    if stream:
+        return law
     widening = widening_of_few(law, X, y, data.weight, trained, settings)
     law = law.widened(widening)
+    if points is None:
+        return law
     observations = observations._replace(factor=observations.factor * widening)
     if around is None:
         return law

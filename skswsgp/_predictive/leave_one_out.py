@@ -85,4 +85,5 @@ def residuals_of_model(data, noise, trained, settings):
     mean, variance = latent_posterior(model, *rows, *how)
     _, prior_part = latent_posterior(certain, *rows, *how)
     arrays = data.y, noise, mean, variance, prior_part
-    return residuals_of_posterior(*(array.astype(np.float64) for array in arrays))
+    arrays = (array.astype(np.float64) for array in arrays)
+    return residuals_of_posterior(*arrays, trained["kl_weight_"])

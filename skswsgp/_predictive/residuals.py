@@ -119,14 +119,16 @@ def predictions_from_others(points, kernel, H, options):
     return tuple(np.concatenate(arrays) for arrays in zip(*parts, strict=True))
 
 
-def residuals_of_posterior(y, noise, mean, variance, prior_part):
+def residuals_of_posterior(y, noise, mean, variance, prior_part, beta):
     """Return the `Residuals` of rows (n, Q) that are taken out of q(f).
 
-    `mean` and `variance` are those of q(f), and `prior_part` (n, Q) is F. Where s is
+    `mean` and `variance` are those of q(f), `prior_part` (n, Q) is F, and `beta` the
+    weight of the divergence, which multiplies S. Where s is
     more than half the noise, S is not that of the optimum for such a row, or hardly
     known; the residual is doubled there.
     """
-    leverage = np.clip((variance - prior_part) / noise, 0.0, MOST_LEVERAGE)
+    leverage = (variance - prior_part) / (beta * noise)
+    leverage = np.clip(leverage, 0.0, MOST_LEVERAGE)
     variance = variance + noise
     mean = y - (y - mean) / (1.0 - leverage)
     return Residuals(mean, variance, (y - mean) / np.sqrt(variance))

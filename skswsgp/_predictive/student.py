@@ -37,6 +37,13 @@ def cdf(z, freedom):
     return ndtr(z) if np.isinf(freedom) else stdtr(freedom, z)
 
 
+def normal_score(z, freedom):
+    """Return the standard normal value that is as probable as z."""
+    if np.isinf(freedom):
+        return z
+    return np.copysign(ndtri(stdtr(freedom, -np.abs(z))), z)
+
+
 def quantile(q, freedom):
     """Return the value below which the probability is q."""
     return ndtri(q) if np.isinf(freedom) else stdtrit(freedom, q)

@@ -23,6 +23,8 @@ NODES = 40  # Gauss-Hermite nodes of moments behind a transformation
 class Logarithm(NamedTuple):
     """T(y) = log y, for positive targets."""
 
+    name: str = "log"
+
     def require_domain(self, y):
         """Raise ValueError if some of the targets have no logarithm."""
         if not (y > 0.0).all():
@@ -61,6 +63,7 @@ class YeoJohnson(NamedTuple):
 
     unit: np.ndarray  # (Q,) root mean square of training targets
     power: np.ndarray  # (Q,) from 0, a logarithm of large y, through 1, which is linear
+    name: str = "yeo-johnson"
 
     def require_domain(self, y):
         """Accept all numbers."""
@@ -146,7 +149,9 @@ class TargetScale(NamedTuple):
 
     def of_output(self, q):
         """Return the scale of an output, for arrays of any number of columns."""
-        transform = self.transform and self.transform.of_output(q)
+        transform = self.transform
+        if transform is not None:
+            transform = transform.of_output(q)
         both = self.offset, self.factor
         numbers = (value if np.ndim(value) == 0 else value[q] for value in both)
         return TargetScale(*numbers, transform)
@@ -161,12 +166,18 @@ class TargetScale(NamedTuple):
             return self.restore(mean), deviation * self.factor
         y_mean, y_square = np.zeros(mean.shape), np.zeros(mean.shape)
         center = self.restore(mean)  # squares of large y would lose digits without it
-        for node, weight in zip(*gauss_hermite(NODES), strict=True):
-            excess = self.restore(mean + deviation * node) - center
+        nodes, weights = gauss_hermite(NODES)
+        ends = (
+            self.restore(mean + deviation * node) - center for node in nodes[[0, -1]]
+        )
+        unit = np.maximum(*map(np.abs, ends))  # whose square may overflow
+        unit = np.maximum(unit, np.finfo(float).tiny)
+        for node, weight in zip(nodes, weights, strict=True):
+            excess = (self.restore(mean + deviation * node) - center) / unit
             y_mean += weight * excess
             y_square += weight * excess**2
         variance = np.maximum(y_square - y_mean**2, 0.0)
-        return center + y_mean, np.sqrt(variance)
+        return center + y_mean * unit, np.sqrt(variance) * unit
 
 
 STANDARD = TargetScale(0.0, 1.0, None)  # of targets that are standardised already

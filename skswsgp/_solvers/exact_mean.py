@@ -21,6 +21,7 @@ from skswsgp._covariance.compile import compile_kernel, length_scales
 from skswsgp._covariance.products import CovarianceProducts
 from skswsgp._linear.cell_preconditioner import CellPreconditioner
 from skswsgp._linear.conjugate_gradients import solve_systems
+from skswsgp._linear.projection import mean_prior_variance
 from skswsgp._solvers.data import memory_budget
 
 NOISE_RATIO = 10.0  # most ratio of noise variances that share a preconditioner
@@ -225,6 +226,18 @@ def exact_variance(variance, prior, scale):
     variance = np.minimum(variance, prior)
     rest = scale * variance + prior - variance
     return scale * variance * prior / np.maximum(rest, np.finfo(float).tiny)
+
+
+def scaled_variance(variance, attributes):
+    """Return variances (n, Q) of q(f) with the `variance_scale_` of fitted attributes.
+
+    The prior variance is the mean of that at the inducing points.
+    """
+    scale = attributes.get("variance_scale_", 1.0)
+    if scale == 1.0:
+        return variance
+    prior = mean_prior_variance(attributes["kernel_"], attributes["inducing_points_"])
+    return exact_variance(variance, prior, scale)
 
 
 class ScaleFit(NamedTuple):

@@ -25,12 +25,6 @@ def build_model(
     dtype = np.dtype(dtype)
     Z = np.asarray(attributes["inducing_points_"], dtype=np.float64)
     M = len(Z)
-    if np.size(attributes["inducing_mean_"]) != M * n_latent:
-        raise ValueError(
-            f"likelihood={name!r} takes {n_latent} latent functions, but the fitted "
-            f"model has {np.size(attributes['inducing_mean_']) // M}: expected the "
-            "likelihood of the fit; set it back, or fit again without warm_start."
-        )
     compiled = compile_kernel(attributes["kernel_"], Z.shape[1], dtype)
     center = Z.mean(axis=0) if compiled.stationary else np.zeros(Z.shape[1])
     mean = np.array(attributes["inducing_mean_"], dtype=dtype).reshape(M, n_latent)

@@ -18,6 +18,7 @@ from skswsgp._point.likelihood_records import (
     SOFTMAX_NODES,
     normal_nodes,
 )
+from skswsgp._solvers.exact_mean import exact_variance
 from skswsgp.kernels import ArcCosine
 
 JITTER = 1e-4  # default jitter in float64, relative to the kernel variance
@@ -452,7 +453,8 @@ def test_probabilities_use_variance_scale(Q, rng):
     plain = model.predict_proba(X)
     model.variance_scale_ = 0.2
     record = LIKELIHOODS["bernoulli" if Q == 1 else "softmax"]
-    expected = record.probabilities(mu, 0.2 * v)
+    prior = model.kernel_.diag(X)[:, None]
+    expected = record.probabilities(mu, exact_variance(v, prior, 0.2))
     np.testing.assert_allclose(model.predict_proba(X), expected)
     assert np.abs(model.predict_proba(X) - plain).max() > 0.01
 

@@ -1,15 +1,19 @@
 """Regressors whose process lives on a transformed target."""
 
 import pickle
+import warnings
 
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
+from scipy import stats
 from sklearn.base import clone
 from sklearn.gaussian_process.kernels import RBF
+from sklearn.utils import get_tags
 
 from skswsgp import SWSGPRegressor
-from skswsgp._predictive.target_scale import Logarithm
+from skswsgp._predictive.law import Observations
+from skswsgp._predictive.target_scale import Logarithm, TargetScale
 from skswsgp.kernels import OnColumns
 from skswsgp.metrics import get_scorer, interval_score, pinball
 
@@ -191,3 +195,78 @@ def test_auto_knows_names_of_columns_and_rows_of_no_weight():
     other = SWSGPRegressor(kernel, y_transform="auto", random_state=0)
     other.fit(table[300:], Y[300:])
     assert_array_equal(model.predict(table[:5]), other.predict(table[:5]))
+
+
+# --- scores, weights, copies and interrupts -------------------------------------------
+
+
+@pytest.mark.parametrize("freedom", [np.inf, 3.0])
+@pytest.mark.parametrize("deviation", [0.1, 1.0, 2.0])
+def test_score_behind_a_logarithm_is_that_of_a_lognormal_law(deviation, freedom):
+    """Of heavier tails it would be infinite, and is that of as wide a Gaussian."""
+    tail = 1.0 if np.isinf(freedom) else np.sqrt(3.0)  # deviation of t with 3 degrees
+    one = np.ones((1, 1))
+    law = Observations(0.5 * one, one, deviation / tail * one, np.array([freedom]))
+    found = law.crps(2.0 * one, TargetScale(0.0, 1.0, Logarithm()))[0, 0]
+    s, w = deviation, (np.log(2.0) - 0.5) / deviation  # Baran and Lerch, 2015
+    spread = stats.norm.cdf(w - s) + stats.norm.cdf(s / np.sqrt(2.0)) - 1.0
+    expected = 2.0 * (2.0 * stats.norm.cdf(w) - 1.0)
+    expected -= 2.0 * np.exp(0.5 + 0.5 * s**2) * spread
+    assert_allclose(found, expected, rtol=6e-3)
+
+
+def test_auto_gives_held_out_rows_the_noise_of_their_weights():
+    weight = np.random.default_rng(2).uniform(0.1, 5.0, 200)
+    options = {"y_transform": "log", "predictive": "gaussian", "random_state": 0}
+    model = SWSGPRegressor(**options).fit(X[:200], Y[:200], weight)
+    mean, variance = model.latent_mean_and_variance(X_NEW[:200])
+    noise = model.noise_variance_ * model.y_scale_**2
+    y = Y_NEW[:200]
+    found = model._weighted_log_density(X_NEW[:200], y, weight)[:, 0]
+    law = stats.norm(mean, np.sqrt(variance + noise / weight))
+    assert_allclose(found, law.logpdf(np.log(y)) - np.log(y))
+
+
+def test_auto_counts_copies_once():
+    X, y = X_NEW[:80], Y_NEW[:80]
+    X, y = np.repeat(X, 3, axis=0), np.repeat(y, 3)
+    model = SWSGPRegressor(y_transform="auto", random_state=0).fit(X, y)
+    assert model.y_transform_ is None  # 26 distinct rows are too few to decide
+
+
+def test_auto_ends_with_ctrl_c(monkeypatch):
+    model = SWSGPRegressor(y_transform="auto", random_state=0)
+    fit, calls = SWSGPRegressor.fit, []
+
+    def interrupted(trial, *args, **kwargs):
+        calls.append(trial)
+        fit(trial, *args, **kwargs)
+        if len(calls) == 2:
+            warnings.warn("training was interrupted in epoch 3", stacklevel=2)
+        return trial
+
+    with monkeypatch.context() as patch:
+        patch.setattr(SWSGPRegressor, "fit", interrupted)
+        with pytest.warns(UserWarning, match="choice of y_transform was interrupted"):
+            fit(model, X, Y)
+    assert len(calls) == 2 and model.y_transform_ is None
+
+
+def test_a_warm_start_keeps_its_transformation():
+    model = SWSGPRegressor(y_transform="log", init="default").fit(X[:60], Y[:60])
+    model.set_params(y_transform=None, warm_start=True)
+    with pytest.raises(ValueError, match=r"y_transform=None for a model .* with 'log'"):
+        model.fit(X[:60], Y[:60])
+    model.set_params(y_transform="auto").fit(X[:60], Y[:60])
+    assert model.y_transform_.name == "log"
+
+
+def test_tags_tell_which_targets_must_be_positive():
+    for params, positive in (
+        ({}, False),
+        ({"y_transform": "log"}, True),
+        ({"likelihood": "poisson"}, True),
+        ({"likelihood": "nonsense"}, False),
+    ):
+        tags = get_tags(SWSGPRegressor(**params))
+        assert tags.target_tags.positive_only is positive

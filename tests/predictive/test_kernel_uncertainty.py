@@ -81,3 +81,13 @@ def test_a_given_kernel_stays_as_sure_as_it_is():
     y = X[:, 0] + 0.1 * rng.standard_normal(60)
     model = SWSGPRegressor(init="default", random_state=0).fit(X, y)
     assert_allclose(model.predictive_law_.scale_range, 1.0)
+
+
+def test_a_row_leaves_with_all_its_outputs(rows):
+    """Two outputs determine the parameters twice, but the row of both is one."""
+    kernel, noise, X, y, ratios = rows
+    twice = np.tile(noise, 2), X, np.tile(y, 2), np.tile(ratios, 2)
+    (before,), (after,) = left_out_squares(*rows)
+    both = left_out_squares(kernel, *twice)
+    assert_allclose(both[0], before)
+    assert_allclose(both[1] - both[0], after - before, rtol=0.25)  # priors count less

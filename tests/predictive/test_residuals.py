@@ -81,24 +81,25 @@ def test_residuals_of_exact_means_are_those_of_fits_without_the_row(rows):
     assert_allclose(again.standardised[alone], 0.5 * found.standardised[alone])
 
 
-def test_residuals_of_a_posterior_are_those_of_fits_without_the_row():
+@pytest.mark.parametrize("beta", [1.0, 0.3, 3.0])
+def test_residuals_of_a_posterior_are_those_of_fits_without_the_row(beta):
     # u ~ N(0, P^-1), f = A u plus variance F, y = A u plus noise
     rng = np.random.default_rng(0)
     A, noise = rng.normal(size=(30, 4)), rng.uniform(0.5, 2.0, size=(30, 1))
     F, y = rng.uniform(0.0, 0.3, size=(30, 1)), rng.normal(size=(30, 1))
 
     def posterior(rows):
-        B = np.eye(4) + A[rows].T @ (A[rows] / noise[rows])
+        B = beta * np.eye(4) + A[rows].T @ (A[rows] / noise[rows])
         m = np.linalg.solve(B, A[rows].T @ (y[rows] / noise[rows]))
-        spread = np.einsum("ij,ji->i", A, np.linalg.solve(B, A.T))
+        spread = beta * np.einsum("ij,ji->i", A, np.linalg.solve(B, A.T))
         return A @ m, spread[:, None] + F
 
     mean, variance = posterior(np.arange(30))
-    found = residuals_of_posterior(y, noise, mean, variance, F)
+    found = residuals_of_posterior(y, noise, mean, variance, F, beta)
     few = 0
     for i in range(30):
         left_out, _ = posterior(np.arange(30) != i)
-        if variance[i] - F[i] > 0.5 * noise[i]:
+        if variance[i] - F[i] > 0.5 * beta * noise[i]:
             few += 1
             assert_allclose(found.mean[i], y[i] - 2 * (y[i] - mean[i]))
         else:

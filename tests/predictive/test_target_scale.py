@@ -105,3 +105,19 @@ def test_powers_depend_on_weights_and_not_on_units():
 def test_constant_targets_are_left_alone():
     transform = fit_transform("yeo-johnson", np.zeros((5, 1)), np.ones(5))
     assert_array_equal(transform.forward(np.zeros((5, 1))), 0.0)
+
+
+@pytest.mark.parametrize("size", [1.0, 1e160, 1e-160])
+def test_moments_of_huge_targets_are_those_of_the_lognormal_law(size):
+    scale = TargetScale(np.log(size), 0.7, Logarithm())
+    mean, deviation = np.array([[0.3]]), np.array([[0.8]])
+    found = scale.moments(mean, deviation)
+    law = stats.lognorm(0.56, scale=np.exp(0.21))
+    assert_allclose(found[0] / size, law.mean(), rtol=1e-9)
+    assert_allclose(found[1] / size, law.std(), rtol=1e-6)
+
+
+def test_transformations_are_true_and_named():
+    for name in ("log", "yeo-johnson"):
+        transform = fit_transform(name, np.ones((3, 1)), np.ones(3))
+        assert transform and transform.name == name
