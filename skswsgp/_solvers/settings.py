@@ -26,6 +26,8 @@ class Settings(NamedTuple):
     n_draws: int = 64
     neighbor_metric: str = "kernel"
     neighbor_search: str = "auto"
+    neighborhood: str = "points"
+    n_active: int | str = "auto"
     kl: str = "vecchia"  # "vecchia" or "local"; "auto" is resolved before
     kl_weight: float | str = "auto"
     init: str = "local"
@@ -55,12 +57,30 @@ class Settings(NamedTuple):
             return np.zeros(self.n_latent)
         return self.likelihood_record.prior_mean(self.averages, variance)
 
+    def count_active(self, M, H):
+        """Return how many points a minibatch may share, None if rows have their own."""
+        if self.neighborhood == "points":
+            return None
+        if self.n_active == "auto":
+            return min(M, max(self.tuning.least_active, self.tuning.active_lists * H))
+        if self.n_active < min(H, M):
+            raise ValueError(
+                f"n_active={self.n_active} with {min(H, M)} neighbours of a row: "
+                "expected at least as many active points as neighbours; raise n_active "
+                "or lower n_neighbors."
+            )
+        return min(M, self.n_active)
+
     def divergence_weight(self, M, H, kl=None):
         """Return beta, the weight of the divergence from the prior `kl`.
 
         "auto" is 1 for the Vecchia prior, whose divergence is that of all inducing
-        points, and max(1, M / H) for local divergences, which count H points only.
+        points. Local divergences count H points only, or those that a minibatch shares,
+        and "auto" is M over that number.
         """
         if self.kl_weight != "auto":
             return float(self.kl_weight)
-        return 1.0 if (kl or self.kl) == "vecchia" else max(1.0, M / H)
+        if (kl or self.kl) == "vecchia":
+            return 1.0
+        counted = min(self.count_active(M, H) or H, self.batch_size * H)
+        return max(1.0, M / counted)
