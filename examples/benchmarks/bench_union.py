@@ -141,6 +141,7 @@ def main(options):
         "n_inducing": options.inducing,
         "n_neighbors": options.neighbors,
         "covariance": "full",
+        "kl_weight": options.kl_weight,
         "max_iter": options.epochs,
         "early_stopping": False,
         "n_iter_no_change": options.epochs,
@@ -179,7 +180,8 @@ if __name__ == "__main__":
     parser.add_argument("--inducing", type=int, default=512)
     parser.add_argument("--neighbors", type=int, default=16)
     parser.add_argument("--active", type=int, default=128)
-    parser.add_argument("--epochs", type=int, default=50)
+    parser.add_argument("--epochs", type=int, default=100)
+    parser.add_argument("--kl-weight", type=float, default=1.0)
     every = ["points", "union", "all"]
     parser.add_argument("--cases", nargs="+", choices=every, default=every)
     chosen = parser.parse_args()

@@ -107,8 +107,7 @@ kl_weight : float or "auto", default="auto"
     Weight beta of the divergence of q(u) from its prior; 1.0 is the paper's. "auto"
     is 1 with `kl="vecchia"`, and max(1, M / H) with "local", where it makes up for
     the M - H points that the divergence of a row leaves out. With
-    `neighborhood="union"` it is max(1, M / A), where a minibatch shares at most
-    A = min(n_active, batch_size H) points.""",
+    `neighborhood="union"` it is 1.""",
     "training_parameters": """\
 batch_size : int, default=64
     Rows a step.

@@ -75,12 +75,10 @@ class Settings(NamedTuple):
         """Return beta, the weight of the divergence from the prior `kl`.
 
         "auto" is 1 for the Vecchia prior, whose divergence is that of all inducing
-        points. Local divergences count H points only, or those that a minibatch shares,
-        and "auto" is M over that number.
+        points, and max(1, M / H) for local divergences, which count H points only. For
+        the divergences of unions it is 1, the paper's.
         """
         if self.kl_weight != "auto":
             return float(self.kl_weight)
-        if (kl or self.kl) == "vecchia":
-            return 1.0
-        counted = min(self.count_active(M, H) or H, self.batch_size * H)
-        return max(1.0, M / counted)
+        whole = (kl or self.kl) == "vecchia" or self.neighborhood == "union"
+        return 1.0 if whole else max(1.0, M / H)
