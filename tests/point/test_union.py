@@ -151,6 +151,16 @@ def test_a_smaller_union_is_not_disturbed_by_a_larger_one_before(small):
         assert_allclose(second, alone, rtol=1e-9)
 
 
+def test_a_failed_factorisation_ends_the_steps(small):
+    model = small.replace(params=np.full_like(small.model.params, np.nan)).model
+    run, before = CpuEngine(copied(model), 4, 1), small.model.m.copy()
+    prepare(run, 5, n_active=ROOM)
+    with pytest.raises(FloatingPointError, match="NaN or infinity"):
+        run.steps(small.batch, 5, np.array([0.1]))
+    assert_array_equal(run.model.m, before)
+    assert run.jitter_counts[:, 1].sum() == 1
+
+
 def copied(model):
     return type(model)(*(np.copy(f) if np.ndim(f) else f for f in model))
 
