@@ -115,6 +115,8 @@ def draw_model(rng, kind):
     }
     if params["neighbor_search"] != "kd_tree":  # which some kernels refuse in `predict`
         params["n_neighbors_predict"] = draw(rng, "auto", "auto", 3)
+    if solver == "adam" and params["random_state"] % 2:
+        params |= {"neighborhood": "union", "n_active": 64}
     if kind is SWSGPClassifier:
         params["likelihood"] = draw(rng, "auto", "auto", "softmax")
     return kind(**params)

@@ -96,19 +96,33 @@ class Problem(NamedTuple):
             engine.local_gradients(self.model, self.batch, start, n, works, grads)
         return grads
 
-    def dense(self, *, n_threads=1):
-        """Return the gradients of all rows with one K of all inducing points."""
+    def dense(self, *, n_threads=1, points=None, room=None):
+        """Return the gradients of all rows with one K of `points`, or of all of them.
+
+        The work arrays have room for `room` points.
+        """
         n, M = len(self.batch.X), len(self.model.Z)
-        all_inducing = np.arange(M, dtype=np.int32)[np.newaxis]
-        grads = allocate_gradients(self.model, CHUNKS, M)
-        factors = allocate_workspace(self.model, M, 1)
-        works = allocate_workspace(self.model, M, n_threads, dense=True)
-        stack = allocate_stack(self.model, n, n_threads)
+        points = np.arange(M) if points is None else points
+        active = np.array(points, dtype=np.int32)[np.newaxis]
+        H = len(points) if room is None else room
+        grads = allocate_gradients(self.model, CHUNKS, H)
+        factors = allocate_workspace(self.model, H, 1)
+        works = allocate_workspace(self.model, H, n_threads, dense=True)
+        stack = allocate_stack(self.model, n, H, n_threads)
         with parallel_region(n_threads):
             engine.dense_gradients(
-                self.model, self.batch, 0, n, all_inducing, factors, works, stack, grads
+                self.model, self.batch, 0, n, active, factors, works, stack, grads
             )
         return grads
+
+    def union_pieces(self, points):
+        """Return the weighted sums of ELL and of KL for shared points (reference)."""
+        kernel, X, y, Z, m, S, _, *rest = self._arguments()
+        nodes = self.model.nodes.T
+        ell, kl = reference.union_bound_terms(
+            kernel, X, y, Z, m, S, points, *rest, nodes=nodes
+        )
+        return self.batch.weight @ ell, self.batch.weight.sum() * kl
 
     def objective(self, grads):
         """Return sum_i weight_i (ELL_i - beta / W KL_i)."""

@@ -388,6 +388,55 @@ def svgp_lower_bound(
     return total
 
 
+def union_of_lists(lists, n_active):
+    """Return the active points of rows with these lists (n, H), increasing.
+
+    Points are taken by their best place in a list, then by how many rows use them, most
+    first, then by index, until there are `n_active`.
+    """
+    points = sorted({int(point) for row in lists for point in row})
+
+    def order(point):
+        places = [list(row).index(point) for row in lists if point in row]
+        return min(places), -len(places), point
+
+    return np.array(sorted(sorted(points, key=order)[:n_active]))
+
+
+def union_bound_terms(
+    kernel,
+    X,
+    y,
+    Z,
+    mean,
+    covariance,
+    active,
+    likelihood,
+    noise_variance,
+    jitter,
+    nodes=None,
+):
+    """Return ELL (n,) of rows that share the points `active`, and their divergence.
+
+    With A = K_xa K_aa^-1, q(f) = N(A m_a, K_xx + A (S_aa - K_aa) A') for all rows
+    together: section 4.5. Other arguments are as in `lower_bound`.
+    """
+    K = _prior_covariance(kernel, Z[active], jitter)
+    A = kernel_matrix(kernel, X, Z[active]) @ np.linalg.inv(K)
+    prior = np.diag(kernel_matrix(kernel, X))
+    mu, v = np.empty((2, len(X), mean.shape[1]))
+    kl = 0.0
+    for q in range(mean.shape[1]):
+        m_a, S_aa = select(mean, covariance, active, q)
+        mu[:, q] = A @ m_a
+        v[:, q] = prior + np.diag(A @ (S_aa - K) @ A.T)
+        kl += point_kl(kernel, Z[active], m_a, S_aa, jitter)
+    rows = zip(y, mu, v, strict=True)
+    common = noise_variance, nodes
+    ell = [expected_log_prob(likelihood, *row, *common) for row in rows]
+    return np.array(ell), kl
+
+
 # ---------------------------------------------------------------- optimisation
 
 

@@ -89,13 +89,17 @@ def make_problem(M, H, n, steps, dtype, likelihood="gaussian", full=False, D=8):
     return model, Batch(X, y, weight, search.query(X).astype(np.int32))
 
 
-def prepared(device, model, H, n, n_threads):
-    """Return an engine that is ready to train."""
+def prepared(device, model, H, n, n_threads, n_active=None):
+    """Return an engine that is ready to train, by unions if `n_active` is given."""
     copy = Model(*(np.copy(a) if isinstance(a, np.ndarray) else a for a in model))
     engine = make_engine(device, copy, H, n_threads)
     P, D = len(model.params), model.Z.shape[1]
     engine.prepare_training(
-        n, np.ones(P, bool), np.tile([-9.0, 9.0], (P, 1)), np.ones(D)
+        n,
+        np.ones(P, bool),
+        np.tile([-9.0, 9.0], (P, 1)),
+        np.ones(D),
+        n_active=n_active,
     )
     return engine
 
@@ -138,16 +142,9 @@ def check(team, n_threads, M=200, H=37, n=50):
                     ),
                     "bound": (gpu.bound(batch), cpu.bound(batch)),
                 }
-                runs = [prepared(d, model, H, n, n_threads) for d in ("cuda", "cpu")]
-                for run in runs:
-                    run.steps(batch, n, np.array([0.05, 0.04]))
-                sums = [run.finish_epoch() for run in runs]
-                gpu_model, cpu_model = (run.model for run in runs)
-                names = "m", "s", "L", "params", "noise"
-                states = [
-                    [getattr(m, k) for k in names] for m in (gpu_model, cpu_model)
-                ]
-                pairs |= {"sums": [[s] for s in sums], "steps": states}
+                pairs |= steps_of_both(model, batch, H, n, n_threads)
+                shared = steps_of_both(model, batch, H, n, n_threads, 2 * H)
+                pairs |= {f"union {name}": pair for name, pair in shared.items()}
                 errors = {
                     name: max(relative_error(a, b) for a, b in zip(*pair, strict=True))
                     for name, pair in pairs.items()
@@ -157,7 +154,20 @@ def check(team, n_threads, M=200, H=37, n=50):
                 home = "shared" if cuda_runtime.SHARED_BYTES else "global"
                 name = f"{team:4d} {home} {dtype} {likelihood}{' full' * full}"
                 report(max(errors.values()) < limit, name, text)
-                gpu.close(), runs[0].close()
+                gpu.close()
+
+
+def steps_of_both(model, batch, H, n, n_threads, n_active=None):
+    """Return sums and models after two steps, those of the GPU and of the CPU."""
+    sums, states = [], []
+    for device in ("cuda", "cpu"):
+        run = prepared(device, model, H, n, n_threads, n_active)
+        run.steps(batch, n, np.array([0.05, 0.04]))
+        sums.append([run.finish_epoch()])
+        after = run.model
+        states.append([after.m, after.s, after.L, after.params, after.noise])
+        run.close()
+    return {"sums": sums, "steps": states}
 
 
 def searches(M, D, n, H, dtype, kind, n_threads):

@@ -16,6 +16,7 @@ from skswsgp._point.state import (
     allocate_gradients,
     allocate_workspace,
 )
+from skswsgp._point.union import union_arrays
 
 
 class CpuEngine(Engine):
@@ -43,26 +44,48 @@ class CpuEngine(Engine):
     def close(self):
         """Release nothing: all memory is that of the host."""
 
-    def prepare_training(self, n, free, log_bounds, feature_scale, optimizer=None):
+    def prepare_training(
+        self, n, free, log_bounds, feature_scale, optimizer=None, n_active=None
+    ):  # fmt: skip
         fresh = adam_step.make_optimizer(self.model, free, log_bounds, feature_scale)
         self.optimizer = adam_step.reuse_moments(optimizer, fresh)
-        work = n * microseconds_per_point(self.n_neighbors)
-        self.step_threads = threads_for(work, self.n_threads)
-        model, H, dense = self.model, self.n_neighbors, self.all_inducing is not None
-        blocks, lists = (
-            (CHUNKS, 1) if dense else (n, n)
-        )  # of derivatives, of neighbours
-        grads = allocate_gradients(model, blocks, H)
-        self.grads = grads._replace(jitter_counts=self.jitter_counts)
-        self.rows = cpu_adam.allocate_touched_rows(model, lists, H, self.step_threads)
         self.sums = np.zeros(2)
+        if n_active is None:
+            self._allocate_step(n, self.n_neighbors, blocks=n, lists=n)
+            self._shared = None
+        else:
+            self._allocate_step(n, n_active, blocks=CHUNKS, lists=1)
+            self._shared = self._allocate_union(n, n_active)
+
+    def _allocate_step(self, n, H, blocks, lists):
+        """Choose the threads of a step of n rows, and allocate its derivatives.
+
+        There are some blocks of derivatives and some lists of active points, H in each.
+        """
+        self.step_threads = threads_for(n * microseconds_per_point(H), self.n_threads)
+        grads = allocate_gradients(self.model, blocks, H)
+        self.grads = grads._replace(jitter_counts=self.jitter_counts)
+        sizes = lists, H, self.step_threads
+        self.rows = cpu_adam.allocate_touched_rows(self.model, *sizes)
+
+    def _allocate_union(self, n, n_active):
+        """Return the arrays of steps in which n rows share their active points."""
+        model, threads = self.model, self.n_threads
+        scratch = union_arrays(n, self.n_neighbors, len(model.Z)).values()
+        return (
+            *(np.zeros(*array) for array in scratch),
+            np.zeros(n_active, np.int32),
+            allocate_workspace(model, n_active, 1),
+            allocate_workspace(model, n_active, threads, dense=True),
+            allocate_stack(model, n, n_active, threads),
+        )
 
     def make_loader(self, data, neighbors):
         return RowLoader(data, neighbors)
 
     def steps(self, batch, n, rates):
         sums = np.zeros(2)
-        if self.model.full:  # rows of L are read fastest in order
+        if self.model.full and self._shared is None:  # rows of L are read in order
             batch = batch._replace(active=np.sort(batch.active, axis=1))
         with threads.parallel_region(self.step_threads) as variant:
             finished = self._take_steps(variant, batch, n, rates, sums)
@@ -71,9 +94,10 @@ class CpuEngine(Engine):
 
     def _take_steps(self, variant, batch, n, rates, sums):
         """Run the steps and add to `sums`; return whether all factorisations worked."""
+        union, works = self._shared is not None, self._shared or self.work
+        steps = variant(cpu_adam.union_steps if union else cpu_adam.local_steps)
         state = self.model, self.optimizer, self.rows
-        rest = self.work, self.grads, sums
-        return variant(cpu_adam.local_steps)(*state, batch, n, rates, *rest)
+        return steps(*state, batch, n, rates, works, self.grads, sums)
 
     def finish_epoch(self):
         sums, self.sums = self.sums, np.zeros(2)
@@ -129,11 +153,14 @@ class DenseCpuEngine(CpuEngine):
         self.all_inducing = np.arange(M, dtype=np.int32)[None, :]
         self.factor = allocate_workspace(model, M, 1)  # K and its factor
         self.work = allocate_workspace(model, M, self.n_threads, dense=True)
-        self.stack = allocate_stack(model, 1, self.n_threads)
+        self.stack = allocate_stack(model, 1, M, self.n_threads)
 
-    def prepare_training(self, n, *arguments, **options):
-        super().prepare_training(n, *arguments, **options)
-        self.stack = allocate_stack(self.model, n, self.n_threads)
+    def _allocate_step(self, n, H, blocks, lists):
+        super()._allocate_step(n, H, CHUNKS, 1)
+        self.stack = allocate_stack(self.model, n, H, self.n_threads)
+
+    def _allocate_union(self, n, n_active):
+        """Return nothing: the union of the rows' lists is always all points."""
 
     def _take_steps(self, variant, batch, n, rates, sums):
         shared = self.all_inducing, self.factor, self.work, self.stack
@@ -144,7 +171,7 @@ class DenseCpuEngine(CpuEngine):
     def _fill(self, name, rows, results):
         if name not in ("posterior_rows", "bound_rows"):
             return super()._fill(name, rows, results)
-        kl, jitter = cpu_loops.factorise_all(
+        kl, jitter = cpu_loops.factorise_shared(
             self.model, self.all_inducing, self.factor, self.jitter_counts
         )
         if name == "bound_rows":

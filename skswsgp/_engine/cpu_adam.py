@@ -18,6 +18,7 @@ from skswsgp._compiled.threads import CHUNKS
 from skswsgp._engine.cpu_loops import dense_gradients, local_gradients
 from skswsgp._point.adam_step import update_parameters, update_row
 from skswsgp._point.full_covariance import PANEL_COLUMNS, factor_panel_vjp
+from skswsgp._point.union import choose_active
 
 # The inducing points that a minibatch touches, and derivatives by their rows.
 # Arrays but `slot` and `d_L` have a leading axis of parts, which `part_view` removes.
@@ -186,4 +187,22 @@ def dense_steps(model, optimizer, rows, batch, n, rates, shared, grads, sums):
         if not finish_step(grads, sums):
             return False
         update(model, optimizer, rows, all_inducing, 0, 1, grads, rates[k])
+    return True
+
+
+@njit
+def union_steps(model, optimizer, rows, batch, n, rates, shared, grads, sums):
+    """Take steps as `dense_steps` does, each with the union of the lists of its rows.
+
+    `shared` begins with the scratch of `choose_active`, and an array for its result.
+    """
+    uses, place, keys, union, factors, works, stack = shared
+    for k in range(rates.shape[0]):
+        at = k * n
+        count = choose_active(batch.active, at, n, uses, place, keys, union)
+        active = union[:count].reshape(1, count)
+        dense_gradients(model, batch, at, n, active, factors, works, stack, grads)
+        if not finish_step(grads, sums):
+            return False
+        update(model, optimizer, rows, active, 0, 1, grads, rates[k])
     return True

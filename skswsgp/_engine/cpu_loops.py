@@ -14,13 +14,9 @@ from numba import get_thread_id, prange
 
 from skswsgp._compiled.jit import njit, njit_inline, njit_parallel, njit_range
 from skswsgp._compiled.threads import CHUNKS, chunk_bounds, run_in_threads
-from skswsgp._covariance.pairs import TRIANGLE
-from skswsgp._covariance.program import tile_vjp
 from skswsgp._point import bound
 from skswsgp._point import rows as evaluate
-from skswsgp._point.divergence import divergence_vjp
 from skswsgp._point.kriging import log_density_vjp
-from skswsgp._point.posterior import covariance_vjp
 from skswsgp._point.state import thread_view
 
 
@@ -51,7 +47,7 @@ def gradient_chunk(model, batch, start, n, c, works, t, grads):
 
 
 @njit
-def dense_gradient_chunk(model, batch, start, n, c, factors, works, t, stack, grads):
+def dense_gradient_chunk(model, batch, start, n, H, c, factors, works, t, stack, grads):
     """Compute gradients of chunk c of n rows from `start`; K is factorised already."""
     factor, work = thread_view(factors, 0), thread_view(works, t)
     clear_chunk(grads, c)
@@ -64,24 +60,24 @@ def dense_gradient_chunk(model, batch, start, n, c, factors, works, t, stack, gr
     for i in range(first, last):
         row = start + i
         weight = batch.weight[row]
-        ell = bound.dense_bound(model, batch.X, batch.y, row, factor, work, column)
+        ell = bound.dense_bound(model, batch.X, batch.y, row, H, factor, work, column)
         grads.sums[c, 0] += weight * ell
-        bound.dense_bound_vjp(model, i, weight, factor, work, stack, t, grads, c)
+        bound.dense_bound_vjp(model, i, weight, H, factor, work, stack, t, grads, c)
 
 
 @njit
-def factorise_all(model, all_inducing, factors, counts):
-    """Factorise K of all inducing points; return KL and the relative jitter."""
-    kl, jitter = bound.factorise_dense(model, all_inducing, thread_view(factors, 0))
+def factorise_shared(model, active, factors, counts):
+    """Factorise K of the points active[0]; return KL and the relative jitter."""
+    H, factor = active.shape[1], thread_view(factors, 0)
+    kl, jitter = bound.factorise_dense(model, active, H, factor)
     bound.count_jitter(model.jitter, jitter, counts, 0)
     return kl, jitter
 
 
 @njit
-def end_dense_step(model, batch, start, n, kl, jitter, factors, stack, grads):
+def end_dense_step(model, batch, start, n, H, kl, jitter, factors, stack, grads):
     """Add the blocks of derivatives, the divergence and d/dK to the first block."""
     factor = thread_view(factors, 0)
-    M = model.Z.shape[0]
     total = 0.0
     for i in range(n):
         total += batch.weight[start + i]
@@ -90,13 +86,9 @@ def end_dense_step(model, batch, start, n, kl, jitter, factors, stack, grads):
     if model.train_inducing:
         for c in range(1, CHUNKS):
             add_block(grads.d_Z, c)
-    share = total * model.kl_weight / model.total_weight
-    divergence_vjp(model, factor, M, share, grads, 1)  # block 1 has been added by now
-    add_blocks(model, grads, 1)
-    covariance_vjp(factor.d_K, stack.A, stack.R, n, M, jitter, factor.adjoint)
-    Z, d_Z, d_log = factor.points, grads.d_Z[0], grads.d_log[0]
-    moving = model.train_inducing
-    tile_vjp(model, Z, M, Z, TRIANGLE, factor, 0, d_log, d_Z, d_Z, moving)
+    free = 1  # a block that has been added by now
+    bound.dense_divergence_vjp(model, n, H, total, jitter, factor, stack, grads, free)
+    add_blocks(model, grads, free)
     grads.sums[0, 1] = total * kl
 
 
@@ -137,16 +129,17 @@ def local_gradients(model, batch, start, n, works, grads):
 
 
 @njit_parallel
-def dense_gradients(model, batch, start, n, all_inducing, factors, works, stack, grads):
-    """Compute gradients of n rows from `start`, which all use every inducing point."""
-    kl, jitter = factorise_all(model, all_inducing, factors, grads.jitter_counts)
+def dense_gradients(model, batch, start, n, active, factors, works, stack, grads):
+    """Compute gradients of n rows from `start`, which all use the points active[0]."""
+    H = active.shape[1]
+    kl, jitter = factorise_shared(model, active, factors, grads.jitter_counts)
     if jitter >= 0.0:
         for chunk in prange(CHUNKS):
             c, t = np.int64(chunk), get_thread_id()
             dense_gradient_chunk(
-                model, batch, start, n, c, factors, works, t, stack, grads
+                model, batch, start, n, H, c, factors, works, t, stack, grads
             )
-        end_dense_step(model, batch, start, n, kl, jitter, factors, stack, grads)
+        end_dense_step(model, batch, start, n, H, kl, jitter, factors, stack, grads)
         add_chunks(grads)
 
 
@@ -166,7 +159,7 @@ def dense_posterior_rows(
     factor, work = thread_view(factors, 0), thread_view(works, t)
     M = model.Z.shape[0]
     for row in range(first, last):
-        bound.fill_dense_point(model, X, row, factor, work, stack.column[t])
+        bound.fill_dense_point(model, X, row, M, factor, work, stack.column[t])
         evaluate.store_posterior(model, factor, work, 0, row, M, mu, v)
 
 
@@ -208,8 +201,9 @@ def dense_bound_rows(
 ):
     """Compute E log p(y | f) (n,); K is factorised already."""
     factor, work = thread_view(factors, 0), thread_view(works, t)
+    M, column = model.Z.shape[0], stack.column[t]
     for row in range(first, last):
-        ell[row] = bound.dense_bound(model, X, y, row, factor, work, stack.column[t])
+        ell[row] = bound.dense_bound(model, X, y, row, M, factor, work, column)
 
 
 @njit_range

@@ -124,14 +124,17 @@ class CudaEngine(Engine):
         self._holders.add(products)
         return products
 
-    def prepare_training(self, n, free, log_bounds, feature_scale, optimizer=None):
+    def prepare_training(
+        self, n, free, log_bounds, feature_scale, optimizer=None, n_active=None
+    ):  # fmt: skip
         self._send_model()
         model, H = self._host_model, self.n_neighbors
         fresh = make_optimizer(model, free, log_bounds, feature_scale)
         self._optimizer = send(reuse_moments(optimizer, fresh), "Adam's moments")
-        cuda_workspace.require_room(model, n, H)
-        self._rows = cuda_workspace.allocate_device_rows(model, n, H)
-        self._grads = cuda_workspace.allocate_device_gradients(model, n, H)
+        sizes = model, n, H, n_active
+        cuda_workspace.require_room(*sizes)
+        self._grads, self._rows = cuda_workspace.allocate_steps(*sizes)
+        self._union = None if n_active is None else cuda_workspace.UnionWork(*sizes)
         self._make_room(n)
         self._sums = send_array(np.zeros(2), "sums")
 
@@ -143,26 +146,62 @@ class CudaEngine(Engine):
 
     def steps(self, batch, n, rates):
         """Queue the steps and return before they are done."""
-        model, H = self._send_model(), self.n_neighbors
+        model = self._send_model()
         self._newest = "device"
         steps, touched = len(rates), len(self._rows.touched)
         rates, count = self._buffer.send(rates, np.zeros(steps, np.int64))
         grads = self._grads._replace(jitter_counts=self._device_counts)
         data, rows = send(batch, "rows of data"), self._rows._replace(count=count)
-        arrays = model, self._optimizer, data, rates, self._pool.work, grads, rows
-        arrays = cuda_arrays.ready(*arrays, self._sums)
-        model, optimizer, batch, rates, work, grads, rows, sums = arrays
-        blocks, threads, _, shared = self._pool.launch(n)
+        arrays = model, self._optimizer, data, rates, grads, rows, self._sums
+        arrays = cuda_arrays.ready(*arrays)
+        model, optimizer, batch, rates, grads, rows, sums = arrays
+        launch = self._point_launches if self._union is None else self._union_launches
+        differentiate = launch(model, batch, n, grads, rows)
         for k in range(steps):
-            start = k * n
-            use = batch.active, start, n, k
-            self._launch(kernels.claim_rows, -(-n * H // THREADS), THREADS, *use, rows)
-            points = model, batch, start, n, work, grads, rows
-            self._launch(kernels.gradients, blocks, threads, *points, shared=shared)
+            use = *differentiate(k), n, k
             added = model, optimizer, *use, rates, grads, rows, sums
             self._launch(kernels.add_up, touched + 1, cuda_runtime.WARP, *added)
             moved = model, optimizer, k, rates, rows
             self._launch(kernels.update_rows, -(-touched // THREADS), THREADS, *moved)
+
+    def _point_launches(self, model, batch, n, grads, rows):
+        """Return a function that queues the gradients of step k, each row with its K.
+
+        It returns the lists of the active points and which of them is the first.
+        """
+        (work,), H = cuda_arrays.ready(self._pool.work), self.n_neighbors
+        blocks, threads, _, shared = self._pool.launch(n)
+
+        def differentiate(k):
+            use = batch.active, k * n, n, k
+            self._launch(kernels.claim_rows, -(-n * H // THREADS), THREADS, *use, rows)
+            points = model, batch, k * n, n, work, grads, rows
+            self._launch(kernels.gradients, blocks, threads, *points, shared=shared)
+            return batch.active, k * n
+
+        return differentiate
+
+    def _union_launches(self, model, batch, n, grads, rows):
+        """Return such a function for rows that share the union of their lists."""
+        union = self._union
+        parts = union.factors, union.works, union.stack, union.shared
+        factors, works, stack, shared = cuda_arrays.ready(*parts)
+        team = cuda_workspace.team_size(union.n_active), 1
+        blocks = min(union.slots, n)
+
+        def differentiate(k):
+            start = k * n
+            use = batch.active, start, n, k
+            self._launch(kernels.claim_union, 1, team, *use, shared, rows)
+            points = model, k, factors, shared, grads, rows
+            self._launch(kernels.factorise_union, 1, team, *points)
+            data, rest = (model, batch, start, n, k, factors), (shared, grads, rows)
+            each = *data, works, stack, *rest
+            self._launch(kernels.union_gradients, blocks, team, *each)
+            self._launch(kernels.end_union, 1, team, *data, stack, *rest)
+            return shared.active, 0
+
+        return differentiate
 
     def finish_epoch(self):
         sums = self._sums.copy_to_host()
@@ -236,6 +275,6 @@ class CudaEngine(Engine):
     def _forget_arrays(self):
         """Release arrays on the device."""
         self._device_model = self._optimizer = self._sums = None
-        self._grads = self._rows = self._device_counts = None
+        self._grads = self._rows = self._device_counts = self._union = None
         self._kriging_batch = self._results = None
         self._ready = None  # arguments of `kriging_gradients`, prepared for launching

@@ -82,6 +82,8 @@ class BaseSWSGP(
         "n_draws": [compat.Count()],
         "neighbor_metric": [StrOptions({"kernel", "euclidean", "random"})],
         "neighbor_search": [StrOptions({"auto", "brute", "kd_tree", "pynndescent"})],
+        "neighborhood": [StrOptions({"points", "union"})],
+        "n_active": [StrOptions({"auto"}), compat.Count()],
         "kl": [StrOptions({"auto", "vecchia", "local"})],
         "kl_weight": [Interval(Real, 0, None, closed="neither"), StrOptions({"auto"})],
         "solver": [StrOptions(set(SOLVERS))],
@@ -312,7 +314,7 @@ class BaseSWSGP(
             )
 
     def _refuse_combinations(self, solver):
-        """Raise ValueError for a prior or covariance that a solver cannot use."""
+        """Raise ValueError for parameters that do not go together."""
         if self.metric == "full" and self.init == "default":
             raise ValueError(
                 "metric='full' with init='default', which learns nothing before the "
@@ -324,6 +326,11 @@ class BaseSWSGP(
             raise ValueError(
                 f"kl={self.kl!r} with {solver.title}: expected {expected}; "
                 "solver='natural' knows all priors."
+            )
+        if self.neighborhood == "union" and not solver.shares_points:
+            raise ValueError(
+                f"neighborhood='union' with {solver.title}, which takes no minibatches "
+                "by themselves: expected 'points'; use solver='adam' for unions."
             )
         if solver.finds_optimum and kl == "local" and self.covariance == "full":
             raise ValueError(

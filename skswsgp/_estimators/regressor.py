@@ -171,13 +171,12 @@ class SWSGPRegressor(
         self, kernel=None, *, metric="auto", n_inducing="auto", n_neighbors="auto",
         n_neighbors_predict="auto", inducing_points="kmeans", optimize_inducing=False,
         covariance="auto", n_draws=64, neighbor_metric="kernel", neighbor_search="auto",
-        kl="auto", kl_weight="auto", init="local", likelihood="gaussian",
-        likelihood_shape="auto", predictive="auto", noise_variance=0.1,
-        normalize_y=True, y_transform=None, solver="natural", batch_size=64,
-        learning_rate=0.02, max_iter=200, tol=1e-5, n_iter_no_change=10,
-        early_stopping="auto", validation_fraction=0.1,
-        warm_start=False, device="auto", n_jobs=None, dtype="float64",
-        random_state=None, verbose=0,
+        neighborhood="points", n_active="auto", kl="auto", kl_weight="auto",
+        init="local", likelihood="gaussian", likelihood_shape="auto", predictive="auto",
+        noise_variance=0.1, normalize_y=True, y_transform=None, solver="natural",
+        batch_size=64, learning_rate=0.02, max_iter=200, tol=1e-5, n_iter_no_change=10,
+        early_stopping="auto", validation_fraction=0.1, warm_start=False, device="auto",
+        n_jobs=None, dtype="float64", random_state=None, verbose=0,
     ):  # fmt: skip
         set_arguments(self, locals())
 

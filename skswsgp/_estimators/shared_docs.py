@@ -85,6 +85,19 @@ neighbor_metric : {"kernel", "euclidean", "random"}, default="kernel"
 neighbor_search : {"auto", "brute", "kd_tree", "pynndescent"}, default="auto"
     How the nearest are found. All searches but "pynndescent" are exact. Lists of
     neighbours are stored if they fit into scikit-learn's `working_memory`.
+neighborhood : {"points", "union"}, default="points"
+    Which inducing points a row uses in steps of Adam. "points" are its own H nearest.
+    With "union" all rows of a minibatch share those of all of them, at most `n_active`,
+    and one divergence: SWSGP-U, section 4.5 of [1]_. So q(u) is trained to be right for
+    rows together. Predictions use the H nearest in both. "union" needs
+    `solver="adam"`; with H = M it changes nothing.
+n_active : int or "auto", default="auto"
+    Largest number of inducing points that a minibatch shares with
+    `neighborhood="union"`, at least H; elsewhere it has no effect. A larger union keeps
+    the points that are nearest to some row: those that are the nearest of a row come
+    first, then those that are the second nearest, and so on, at equal places those that
+    more rows use, then those of lower index. "auto" is the larger of 128 and 4 H, at
+    most M.
 kl : {"auto", "vecchia", "local"}, default="auto"
     Prior of the inducing values. In "vecchia" each inducing value depends on its H
     nearest predecessors [2]_. "local" averages over rows the divergences of their H
@@ -93,7 +106,8 @@ kl : {"auto", "vecchia", "local"}, default="auto"
 kl_weight : float or "auto", default="auto"
     Weight beta of the divergence of q(u) from its prior; 1.0 is the paper's. "auto"
     is 1 with `kl="vecchia"`, and max(1, M / H) with "local", where it makes up for
-    the M - H points that the divergence of a row leaves out.""",
+    the M - H points that the divergence of a row leaves out. With
+    `neighborhood="union"` it is 1.""",
     "training_parameters": """\
 batch_size : int, default=64
     Rows a step.

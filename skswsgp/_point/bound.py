@@ -8,9 +8,10 @@ that is n / N times Algorithm 1, line 13. Derivatives go to block `b` of the
 `Gradients`, sums over rows to chunk `c`. Formulas and notation are those of `posterior`
 and `divergence`.
 
-Functions with `dense` in their names serve H = M, the SVGP. All rows share one K, which
-is factorised, and its divergence counted, once a step, and a row costs O(M^2). d/dK =
-d_K + A' R + R' A, with the rows a_i and r_i.
+Functions with `dense` in their names serve rows that share H active points: all of them
+(H = M, the SVGP), or the union of a minibatch (SWSGP-U). One K is factorised, and its
+divergence counted, once a step, and a row costs O(H^2). d/dK = d_K + A' R + R' A, with
+the rows a_i and r_i.
 """
 
 import math
@@ -139,60 +140,92 @@ def count_jitter(usual, jitter, jitter_counts, place):
 DenseStack = namedtuple("DenseStack", "A R column d_column")
 
 
-def allocate_stack(model, n, n_threads):
+def stack_arrays(model, n, H, slots):
+    """Return shape and dtype of each array of a `DenseStack` of n rows."""
+    D, dtype = model.Z.shape[1], model.Z.dtype
+    return {
+        "A": ((n, padded(H)), dtype),  # rows a_i
+        "R": ((n, padded(H)), dtype),  # rows r_i, see `Workspace.half_adjoint`
+        "column": ((slots, D, 1), dtype),  # a row of X
+        "d_column": ((slots, D, 1), dtype),
+    }
+
+
+def allocate_stack(model, n, H, n_threads):
     """Allocate vectors from which d/dK of n rows follows, and a column a thread."""
-    (M, D), dtype = model.Z.shape, model.Z.dtype
-    return DenseStack(
-        A=np.zeros((n, padded(M)), dtype),  # rows a_i
-        R=np.zeros((n, padded(M)), dtype),  # rows r_i, see `Workspace.half_adjoint`
-        column=np.zeros((n_threads, D, 1), dtype),  # a row of X
-        d_column=np.zeros((n_threads, D, 1), dtype),
-    )
+    arrays = stack_arrays(model, n, H, n_threads).values()
+    return DenseStack(*(np.zeros(*array) for array in arrays))
+
+
+@njit
+def restore_padding(A, H):
+    """Let the lower triangle of A hold the identity in the rows from H on."""
+    for i in team_range(H, A.shape[0]):
+        for j in range(i):
+            A[i, j] = 0.0
+        A[i, i] = 1.0
 
 
 @njit_inline
-def factorise_dense(model, all_inducing, factor):
-    """Factorise K of all inducing points (1, M); return KL and the relative jitter."""
-    M = model.Z.shape[0]
-    gather(model, all_inducing, 0, M, factor)
+def factorise_dense(model, active, H, factor):
+    """Factorise K of the first H points of active[0]; return KL and relative jitter."""
+    restore_padding(factor.K, H)  # a step before may have had more active points
+    for q in range(factor.S.shape[0]):
+        restore_padding(factor.S[q], H)
+    gather(model, active, 0, H, factor)
     Z, values, slopes = factor.points, factor.values, factor.slopes
-    fill_tile(model, Z, M, Z, TRIANGLE, values, slopes, 0)
-    jitter = factorise(model, factor, M)
-    kl = divergence(model, factor, M) if jitter >= 0.0 else math.nan
+    fill_tile(model, Z, H, Z, TRIANGLE, values, slopes, 0)
+    jitter = factorise(model, factor, H)
+    kl = divergence(model, factor, H) if jitter >= 0.0 else math.nan
     return kl, jitter
 
 
 @njit_inline
-def fill_dense_point(model, X, row, factor, work, column):
-    """Set the covariances of X[row] with all inducing points, then with itself."""
-    for d in range(X.shape[1]):
+def fill_dense_point(model, X, row, H, factor, work, column):
+    """Set the covariances of X[row] with all active points, then with itself."""
+    for d in team_range(0, X.shape[1]):
         column[d, 0] = X[row, d]
-    values, slopes, Z, M = work.values, work.slopes, factor.points, model.Z.shape[0]
-    fill_tile(model, column, 1, Z, M, values, slopes, 0)
-    fill_tile(model, column, 1, column, TRIANGLE, values, slopes, M)
+    barrier()
+    values, slopes, Z = work.values, work.slopes, factor.points
+    fill_tile(model, column, 1, Z, H, values, slopes, 0)
+    fill_tile(model, column, 1, column, TRIANGLE, values, slopes, H)
 
 
 @njit_inline
-def dense_bound(model, X, y, row, factor, work, column):
+def dense_bound(model, X, y, row, H, factor, work, column):
     """Return E log p(y | f) of one row; set in `work` what `dense_bound_vjp` reads."""
-    fill_dense_point(model, X, row, factor, work, column)
-    posterior.posterior(model, factor, work, 0, model.Z.shape[0])
+    fill_dense_point(model, X, row, H, factor, work, column)
+    posterior.posterior(model, factor, work, 0, H)
     return expected_log_prob(model, y, row, work)
 
 
 @njit_inline
-def dense_bound_vjp(model, i, weight, factor, work, stack, t, grads, c):
+def dense_bound_vjp(model, i, weight, H, factor, work, stack, t, grads, c):
     """Adjoint of `dense_bound` for row i; sets row i of the stack, adds to chunk c."""
-    M = model.Z.shape[0]
-    g = posterior.posterior_vjp(model, factor, work, M, weight, grads, c)
-    posterior.cross_covariance_vjp(work.half_adjoint, work.a, g, M, work.adjoint, 0)
-    for h in range(M):
+    g = posterior.posterior_vjp(model, factor, work, H, weight, grads, c)
+    posterior.cross_covariance_vjp(work.half_adjoint, work.a, g, H, work.adjoint, 0)
+    for h in team_range(0, H):
         stack.A[i, h] = work.a[0, h]
         stack.R[i, h] = work.half_adjoint[0, h]
     x, d_x, Z = stack.column[t], stack.d_column[t], factor.points
     d_log, moving = grads.d_log[c], model.train_inducing
-    tile_vjp(model, x, 1, x, TRIANGLE, work, M, d_log, d_x, d_x, moving)
+    tile_vjp(model, x, 1, x, TRIANGLE, work, H, d_log, d_x, d_x, moving)
     d_Z = grads.d_Z[c if moving else 0]
-    tile_vjp(model, x, 1, Z, M, work, 0, d_log, d_x, d_Z, moving)
-    for q in range(work.d_noise.shape[0]):
+    tile_vjp(model, x, 1, Z, H, work, 0, d_log, d_x, d_Z, moving)
+    for q in single(0, work.d_noise.shape[0]):
         grads.d_noise[c, q] += weight * work.d_noise[q]
+
+
+@njit_inline
+def dense_divergence_vjp(model, n, H, total, jitter, factor, stack, grads, b):
+    """Adjoint of `factorise_dense`, after those of n rows of the weight `total`.
+
+    Sets d_m and d_s or d_S of block b to those of the divergence. Adds the part of d/dK
+    to d_log and d_Z of the first block and chunk.
+    """
+    share = total * model.kl_weight / model.total_weight
+    divergence_vjp(model, factor, H, share, grads, b)
+    posterior.covariance_vjp(factor.d_K, stack.A, stack.R, n, H, jitter, factor.adjoint)
+    Z, d_Z, d_log = factor.points, grads.d_Z[0], grads.d_log[0]
+    moving = model.train_inducing
+    tile_vjp(model, Z, H, Z, TRIANGLE, factor, 0, d_log, d_Z, d_Z, moving)

@@ -22,6 +22,7 @@ class AdamSolver(Solver):
     priors = ("local",)
     finds_optimum = False
     takes_steps = True
+    shares_points = True
     converged = False  # `History` decides when to stop
 
     def __init__(
@@ -35,7 +36,8 @@ class AdamSolver(Solver):
         if moments is not None:
             moments = type(moments)(*(array.copy() for array in moments))
         n, moving = data.n_rows // n_steps, (compiled.free, compiled.log_bounds)
-        engine.prepare_training(n, *moving, feature_scale, moments)
+        n_active = settings.count_active(len(engine.model.Z), engine.n_neighbors)
+        engine.prepare_training(n, *moving, feature_scale, moments, n_active)
         self.engine, self.rng, self.weight = engine, rng, data.weight
         self.search = TrackedSearch(engine, data.n_rows, settings.search_options)
         lists = NeighborTracker(self.search, data.n_rows, memory_budget())
@@ -69,9 +71,9 @@ class AdamSolver(Solver):
 
 def bytes_of_full_covariance(settings, M, H):
     """Return the bytes of a full S, its two moments and its gradients."""
-    copies = 4 if H < M else 4 + CHUNKS
+    shared = (M if H >= M else settings.count_active(M, H)) or 0
     itemsize = np.dtype(settings.dtype).itemsize
-    return copies * itemsize * M * M * settings.n_latent
+    return (4 * M**2 + CHUNKS * shared**2) * itemsize * settings.n_latent
 
 
 def run_epoch(engine, weight, loader, rng, schedule, epoch):

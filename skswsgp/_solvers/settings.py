@@ -27,6 +27,8 @@ class Settings(NamedTuple):
     n_draws: int = 64
     neighbor_metric: str = "kernel"
     neighbor_search: str = "auto"
+    neighborhood: str = "points"
+    n_active: int | str = "auto"
     kl: str = "vecchia"  # "vecchia" or "local"; "auto" is resolved before
     kl_weight: float | str = "auto"
     init: str = "local"
@@ -76,12 +78,28 @@ class Settings(NamedTuple):
             return np.zeros(self.n_latent)
         return self.likelihood_record.prior_mean(self.averages, variance)
 
+    def count_active(self, M, H):
+        """Return how many points a minibatch may share, None if rows have their own."""
+        if self.neighborhood == "points":
+            return None
+        if self.n_active == "auto":
+            return min(M, max(self.tuning.least_active, self.tuning.active_lists * H))
+        if self.n_active < min(H, M):
+            raise ValueError(
+                f"n_active={self.n_active} with {min(H, M)} neighbours of a row: "
+                "expected at least as many active points as neighbours; raise n_active "
+                "or lower n_neighbors."
+            )
+        return min(M, self.n_active)
+
     def divergence_weight(self, M, H, kl=None):
         """Return beta, the weight of the divergence from the prior `kl`.
 
         "auto" is 1 for the Vecchia prior, whose divergence is that of all inducing
-        points, and max(1, M / H) for local divergences, which count H points only.
+        points, and max(1, M / H) for local divergences, which count H points only. For
+        the divergences of unions it is 1, the paper's.
         """
         if self.kl_weight != "auto":
             return float(self.kl_weight)
-        return 1.0 if (kl or self.kl) == "vecchia" else max(1.0, M / H)
+        whole = (kl or self.kl) == "vecchia" or self.neighborhood == "union"
+        return 1.0 if whole else max(1.0, M / H)

@@ -25,6 +25,7 @@ class Solver(ABC):
     priors = ("vecchia", "local")  # values of `kl` that it can use; "auto" is the first
     finds_optimum = True  # whether q(u) is optimal for a kernel learned before
     takes_steps = False  # whether it takes steps of Adam
+    shares_points = False  # whether rows of a minibatch can share their active points
     draws = False  # whether it can draw from q(u)
     exact_means = False  # whether it can replace the neighbours' means by exact ones
     keeps_best = False  # whether the round of least loss is restored at the end

@@ -19,13 +19,20 @@ from skswsgp._engine.cuda_triangle import SharedWorkspace
 from skswsgp._linear import cuda_row_matrix
 from skswsgp._neighbors import cuda_scan
 from skswsgp._point.adam_step import make_optimizer
+from skswsgp._point.bound import allocate_stack
 from skswsgp._point.state import Workspace, allocate_gradients, allocate_workspace
+from skswsgp._point.union import union_arrays
 
 MODULES = kernels, cuda_scan, cuda_row_matrix, cuda_products, cuda_arrays
 DOUBLE = "scan_segments", "matvec_kernel", "rmatvec_kernel", "add_results"
 DOUBLE += ("set_products",)
 # Types of the entries that a kernel stores, where it is not the dtype of the model
-STORES = {"claim_rows": ".u64", "merge_heaps": ".u32", "put_lists": ".u32"}
+STORES = {
+    "claim_rows": ".u64",
+    "claim_union": ".u64",
+    "merge_heaps": ".u32",
+    "put_lists": ".u32",
+}
 STORES |= dict.fromkeys(DOUBLE, ".f64")
 # Kernels that keep the factor R in shared memory where it fits
 FACTORS = ["gradients", "posterior_rows", "weights_rows", "inverse_rows", "bound_rows"]
@@ -59,6 +66,16 @@ def arguments(dtype):
         d_Z=zeros(3, 2),
         d_L=zeros(3, 2, 2),
     )
+    factors, works = (
+        allocate_workspace(model, H, 3, dense=dense) for dense in (False, True)
+    )
+    stack, scratch = allocate_stack(model, n, H, 3), union_arrays(n, H, 6).values()
+    shared = kernels.Shared(
+        *(np.zeros(*array) for array in scratch),
+        active=zeros(1, H, dtype="i4"),
+        numbers=zeros(2, dtype="f8"),
+    )
+    union, rest = (model, batch, 0, n, 0, factors), (shared, grads, rows)
     uses, mu, slopes = (batch.active, 0, n, 0), zeros(n, 2), zeros(n, 2, 2)
     points, own = (model, work, n, batch.X), (zeros(n), mu, mu)
     keys, lists = np.asfortranarray(zeros(3, 4, dtype="f8")), zeros(3, 4, dtype="i4")
@@ -101,6 +118,10 @@ def arguments(dtype):
         "put_lists": (lists, index, lists),
         "claim_rows": (*uses, rows),
         "gradients": (model, batch, 0, n, work, grads, rows),
+        "claim_union": (*uses, shared, rows),
+        "factorise_union": (model, 0, factors, *rest),
+        "union_gradients": (*union, works, stack, *rest),
+        "end_union": (*union, stack, *rest),
         "add_up": (model, optimizer, *uses, sums, grads, rows, sums),
         "update_rows": (model, optimizer, 0, sums, rows),
         "posterior_rows": (*points, batch.active, mu, mu, jitter_counts),

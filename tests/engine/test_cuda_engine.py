@@ -13,7 +13,9 @@ from simulator import (
     LIKELIHOODS,
     NATURAL,
     ROUNDINGS,
+    SHARED,
     SIMULATED,
+    SIZES,
     check_evaluation,
     check_steps,
     is_on_device,
@@ -32,6 +34,8 @@ from skswsgp._initialization import kernel_choice, kernel_learning, neighbor_lik
 from skswsgp._neighbors import cuda_scan
 from skswsgp._solvers import adam
 from skswsgp._solvers.data import TrainingRows
+
+UNION = {"neighborhood": "union", "n_active": 6}
 
 
 @needs_gpu
@@ -55,19 +59,52 @@ def test_steps_in_float32(cuda_engine, moving):
 
 
 @needs_gpu
+@pytest.mark.parametrize("kernel", ["all", "rbf-white"])
+def test_steps_by_unions_for_kernels(cuda_engine, kernel):
+    check_steps(cuda_engine, SHARED, kernel=kernel, likelihood="bernoulli")
+
+
+@needs_gpu
+@pytest.mark.parametrize("full", [False, True], ids=["diag", "full"])
+@pytest.mark.parametrize("likelihood", LIKELIHOODS)
+def test_steps_by_unions_for_each_likelihood(cuda_engine, likelihood, full):
+    options = {"kernel": "matern52-ard", "likelihood": likelihood, "full": full}
+    check_steps(cuda_engine, SHARED, **options)
+
+
+@needs_gpu
+@pytest.mark.parametrize("moving", [False, True])
+def test_steps_by_unions_in_float32(cuda_engine, moving):
+    options = {"kernel": "rbf-white", "likelihood": "gaussian-2", "moving": moving}
+    check_steps(cuda_engine, SHARED, dtype="float32", **options)
+
+
+@needs_gpu
+def test_steps_by_unions_of_all_points(cuda_engine):
+    options = {"kernel": "rbf-white", "likelihood": "gaussian-2", "full": True}
+    check_steps(cuda_engine, SIZES["M"], **options)
+
+
+@needs_gpu
 @pytest.mark.usefixtures("few_threads")
-def test_failures_are_noticed_when_the_epoch_ends():
+@pytest.mark.parametrize("n_active", [None, SHARED])
+@pytest.mark.parametrize("name", ["noise", "params"])
+def test_failures_are_noticed_when_the_epoch_ends(name, n_active):
     problem = problem_of("rbf-white", "gaussian-2", moving=False)
-    lost = problem.replace(noise=np.full(2, np.nan))
+    lost = np.full_like(getattr(problem.model, name), np.nan)
+    lost = problem.replace(**{name: lost})
     n, H = problem.batch.active.shape
     run = CudaEngine(lost.model, H, 1)
     P, D = len(lost.model.params), lost.model.Z.shape[1]
-    run.prepare_training(n, np.zeros(P, bool), np.zeros((P, 2)), np.ones(D))
+    free, bounds = np.zeros(P, bool), np.zeros((P, 2))
+    run.prepare_training(n, free, bounds, np.ones(D), n_active=n_active)
     run.steps(problem.batch, n, np.array([0.1]))
     assert np.isnan(run.finish_epoch()[0])
     assert (run.finish_epoch() == 0.0).all()
     data = TrainingRows(*problem.batch[:3], center=np.zeros(D))
     settings = adam_settings(2, batch_size=n // 2 + 1, neighbor_metric="euclidean")
+    if n_active is not None:
+        settings = settings._replace(neighborhood="union", n_active=n_active)
     rng, scale = RandomState(0), np.ones(D)
     solver = adam.AdamSolver(run, data, lost.kernel, settings, rng, scale)
     with pytest.raises(FloatingPointError, match="NaN or infinity"):
@@ -124,7 +161,11 @@ def test_kriging_sends_its_data_once():
 
 @needs_gpu
 @pytest.mark.usefixtures("few_threads")
-@pytest.mark.parametrize("options", [ADAM, NATURAL, NATURAL | {"covariance": "diag"}])
+@pytest.mark.parametrize(
+    "options",
+    [ADAM, ADAM | UNION, NATURAL, NATURAL | {"covariance": "diag"}],
+    ids=["adam", "union", "natural", "diag"],
+)
 def test_a_fit_equals_that_on_the_cpu(
     small_fit, options, rng, small_matrices_placed, monkeypatch
 ):
@@ -288,15 +329,16 @@ def held(monkeypatch):
 @pytest.mark.usefixtures("few_threads", "small_matrices_placed")
 @pytest.mark.parametrize(
     ("share", "solver"),
-    [(0.5, ADAM), (0.0, ADAM), (0.5, NATURAL)],
-    ids=["adam", "adam-streamed", "natural"],
+    [(0.5, ADAM), (0.0, ADAM), (0.5, ADAM | UNION), (0.5, NATURAL)],
+    ids=["adam", "adam-streamed", "union", "natural"],
 )
 @pytest.mark.parametrize("failure", [None, KeyboardInterrupt, RuntimeError])
 def test_nothing_is_left_on_the_device(
     monkeypatch, small_fit, held, failure, share, solver, rng
 ):
     monkeypatch.setitem(cuda_runtime.MEMORY_FRACTIONS, "training rows", share)
-    name = "steps" if solver is ADAM else "variational_expectations"
+    adam = solver["solver"] == "adam"
+    name = "steps" if adam else "variational_expectations"
     method, during, engines = getattr(CudaEngine, name), [], []
 
     def call(engine, *args):
@@ -311,7 +353,7 @@ def test_nothing_is_left_on_the_device(
     X = rng.normal(size=(20, 2))
     options = small_fit | solver | {"device": "cuda", "max_iter": 1, "batch_size": 10}
     model = SWSGPRegressor(**options)
-    if failure is KeyboardInterrupt and solver is ADAM:
+    if failure is KeyboardInterrupt and adam:
         with pytest.warns(UserWarning, match="interrupted"):
             model.fit(X, X[:, 0])
     elif failure is not None:

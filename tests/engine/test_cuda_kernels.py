@@ -7,6 +7,7 @@ from simulator import (
     KERNELS,
     LIKELIHOODS,
     ROUNDINGS,
+    SHARED,
     SIZES,
     check_evaluation,
     check_steps,
@@ -62,20 +63,33 @@ def test_barriers_separate_writes_and_reads_in_steps(
 
 
 @needs_simulator
+@pytest.mark.parametrize(
+    ("kernel", "full"), [("all", False), ("rbf-white", True)], ids=["diag", "full"]
+)
+def test_barriers_separate_writes_and_reads_in_steps_by_unions(
+    cuda_engine_in_turns, kernel, full
+):
+    options = {"kernel": kernel, "likelihood": "gaussian-2", "full": full}
+    check_steps(cuda_engine_in_turns, SHARED, **options)
+
+
+@needs_simulator
 def test_barriers_separate_writes_and_reads_in_evaluation(cuda_engine_in_turns):
     problem = problem_of("rbf-white", "gaussian-2", full=True)
     check_evaluation(cuda_engine_in_turns, problem.replace(rows=[0, 1]))
 
 
 @needs_gpu
-def test_steps_repeat_to_the_bit(cuda_engine):
+@pytest.mark.parametrize("n_active", [None, SHARED])
+def test_steps_repeat_to_the_bit(cuda_engine, n_active):
     models = []
     for _ in range(2):
         problem = problem_of("matern52-ard", "gaussian-2")
         n, H = problem.batch.active.shape
         run = cuda_engine(problem.model, H, 1)
         P, D = len(problem.model.params), problem.model.Z.shape[1]
-        run.prepare_training(n, np.ones(P, bool), np.zeros((P, 2)), np.ones(D))
+        free, bounds = np.ones(P, bool), np.zeros((P, 2))
+        run.prepare_training(n, free, bounds, np.ones(D), n_active=n_active)
         run.steps(problem.batch, n, np.array([0.1]))
         models.append(run.model)
         run.close()

@@ -158,6 +158,8 @@ BAD_PARAMETERS = {
     "covariance": ["unknown", None, True],
     "neighbor_metric": ["unknown", None],
     "neighbor_search": ["unknown", None],
+    "neighborhood": ["unknown", None, True],
+    "n_active": [0, -1, 1.5, True, "a", None],
     "kl": ["unknown", None, True],
     "kl_weight": [-1, 0, "unknown", None],
     "likelihood": ["unknown", None],
