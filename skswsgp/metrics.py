@@ -77,23 +77,18 @@ def mean_negative_log_density(y_true, y_mean, y_std, sample_weight=None):
     return _mean_over_samples(density, sample_weight)
 
 
-def interval_coverage(y_true, y_mean, y_std, level=0.95, sample_weight=None):
-    """Fraction of the targets inside the central interval of Gaussian predictions.
+def interval_coverage(y_true, lower, upper, sample_weight=None):
+    """Fraction of the targets inside prediction intervals.
 
-    The fraction is `level` for calibrated predictions. It is smaller if the standard
-    deviations are too small, and larger if they are too large.
+    It is the `coverage` that `predict_interval` was asked for if predictions are
+    calibrated, less if the intervals are too narrow, and more if they are too wide.
 
     Parameters
     ----------
     y_true : array-like of shape (n_samples,) or (n_samples, n_outputs)
         Targets.
-    y_mean : array-like of the shape of `y_true`
-        Means of the predictions.
-    y_std : array-like of the shape of `y_true`
-        Standard deviations of the predictions, noise included, in the units of
-        `y_true`. Positive.
-    level : float, default=0.95
-        Probability of the interval under the prediction, between 0 and 1.
+    lower, upper : array-likes of the shape of `y_true`
+        Ends of the intervals, as `predict_interval` returns them.
     sample_weight : array-like of shape (n_samples,), default=None
         Weights of the samples. None gives equal weights.
 
@@ -104,13 +99,14 @@ def interval_coverage(y_true, y_mean, y_std, level=0.95, sample_weight=None):
 
     See Also
     --------
-    mean_negative_log_density : Score of the whole predictive distribution.
+    interval_score : Score of intervals that also counts their width.
 
     Notes
     -----
     Intervals that are wide everywhere can have the right coverage, too. Compare models
-    of equal coverage by the width of their intervals, or by a proper score [1]_. With n
-    independent targets the standard error of a coverage c is `sqrt(c (1 - c) / n)`.
+    by a proper score [1]_. With n independent targets the standard error of a coverage
+    c is `sqrt(c (1 - c) / n)`. Intervals of counts end at whole numbers, so they hold
+    at least what they promise.
 
     References
     ----------
@@ -121,13 +117,11 @@ def interval_coverage(y_true, y_mean, y_std, level=0.95, sample_weight=None):
     Examples
     --------
     >>> from skswsgp.metrics import interval_coverage
-    >>> interval_coverage([0.0, 1.0, 3.0, -1.0], [0.0] * 4, [1.0] * 4)
+    >>> interval_coverage([0.0, 1.0, 3.0, -1.0], [-2.0] * 4, [2.0] * 4)
     0.75
     """
-    _check_level(level)
-    y_true, y_mean, y_std = _check_gaussian(y_true, y_mean, y_std)
-    half_width = ndtri(0.5 * (1.0 + level)) * y_std
-    return _mean_over_samples(abs(y_true - y_mean) <= half_width, sample_weight)
+    y_true, lower, upper = _check_intervals(y_true, lower, upper)
+    return _mean_over_samples((lower <= y_true) & (y_true <= upper), sample_weight)
 
 
 def crps(y_true, y_mean, y_std, sample_weight=None):
@@ -181,11 +175,11 @@ def crps(y_true, y_mean, y_std, sample_weight=None):
     return _mean_over_samples(y_std * score, sample_weight)
 
 
-def interval_score(y_true, lower, upper, level=0.95, sample_weight=None):
+def interval_score(y_true, lower, upper, coverage=0.95, sample_weight=None):
     """Compute Winkler's score of central prediction intervals.
 
     Smaller is better. An interval pays its width, and for a target outside it the
-    distance times 2 / (1 - level). So intervals that are wide everywhere do not win.
+    distance times 2 / (1 - coverage). So intervals that are wide everywhere do not win.
 
     Parameters
     ----------
@@ -193,7 +187,7 @@ def interval_score(y_true, lower, upper, level=0.95, sample_weight=None):
         Targets.
     lower, upper : array-likes of the shape of `y_true`
         Ends of the intervals, as `predict_interval` returns them.
-    level : float, default=0.95
+    coverage : float, default=0.95
         Probability of the intervals under the prediction, between 0 and 1.
     sample_weight : array-like of shape (n_samples,), default=None
         Weights of the samples. None gives equal weights.
@@ -215,19 +209,12 @@ def interval_score(y_true, lower, upper, level=0.95, sample_weight=None):
     Examples
     --------
     >>> from skswsgp.metrics import interval_score
-    >>> round(interval_score([0.0, 3.0], [-1.0, -1.0], [1.0, 1.0], level=0.5), 2)
+    >>> round(interval_score([0.0, 3.0], [-1.0, -1.0], [1.0, 1.0], coverage=0.5), 2)
     6.0
     """
-    _check_level(level)
-    y_true = _check_floats(y_true, "y_true")
-    lower = _check_ends(lower, "lower", y_true)
-    upper = _check_ends(upper, "upper", y_true)
-    if (lower > upper).any():
-        row = int(np.argwhere(lower > upper)[0, 0])
-        raise ValueError(
-            f"lower is above upper in row {row}: expected lower <= upper; swap them."
-        )
-    scores = interval_scores(y_true, lower, upper, level)
+    _check_coverage(coverage)
+    y_true, lower, upper = _check_intervals(y_true, lower, upper)
+    scores = interval_scores(y_true, lower, upper, coverage)
     return _mean_over_samples(scores, sample_weight)
 
 
@@ -498,13 +485,27 @@ def _check_gaussian(y_true, y_mean, y_std):
     return y_true, y_mean, y_std
 
 
-def _check_level(level):
-    """Raise ValueError for the level of an interval that is no probability."""
-    if not isinstance(level, Real) or not 0 < level < 1:
+def _check_coverage(coverage):
+    """Raise ValueError for the coverage of an interval that is no probability."""
+    if not isinstance(coverage, Real) or not 0 < coverage < 1:
         raise ValueError(
-            f"level={level!r}: expected a number between 0 and 1; "
+            f"coverage={coverage!r}: expected a number above 0 and below 1; "
             "use 0.95 for an interval of 95 %."
         )
+
+
+def _check_intervals(y_true, lower, upper):
+    """Return targets and ends of their intervals as float64 arrays of one shape."""
+    y_true = _check_floats(y_true, "y_true")
+    lower = _check_ends(lower, "lower", y_true)
+    upper = _check_ends(upper, "upper", y_true)
+    if (lower > upper).any():
+        row = int(np.argwhere(lower > upper)[0, 0])
+        raise ValueError(
+            f"lower is above upper in row {row}: expected lower <= upper; swap them, "
+            "or pass the ends of predict_interval."
+        )
+    return y_true, lower, upper
 
 
 def _check_ends(values, name, y_true):

@@ -111,7 +111,8 @@ def test_function_and_noise_are_learned():
     mean, std = model.predict(X_new, return_std=True)
     assert model.score(X_new, 50 * y_new + 300) > 0.98
     assert model.noise_variance_ * model.y_scale_**2 == pytest.approx(25, rel=0.3)
-    assert 0.93 < interval_coverage(50 * y_new + 300, mean, std) < 0.97
+    ends = mean - 1.96 * std, mean + 1.96 * std
+    assert 0.93 < interval_coverage(50 * y_new + 300, *ends) < 0.97
     assert np.mean(model.loss_curve_[-20:]) < np.mean(model.loss_curve_[:20]) - 0.2
 
 

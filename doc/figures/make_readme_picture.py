@@ -35,7 +35,7 @@ def main():
     x, y = draw(400, rng)
     model = SWSGPRegressor(random_state=0).fit(x[:, None], y)
     x_new, y_new = draw(4000, rng)
-    fresh = model.predict(x_new[:, None], return_std=True)
+    fresh = model.predict_interval(x_new[:, None])
     print(f"coverage on {len(y_new)} rows: {interval_coverage(y_new, *fresh):.3f}")
 
     grid = np.linspace(-0.5, 10.5, 500)

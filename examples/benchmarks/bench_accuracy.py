@@ -98,10 +98,10 @@ def regression(make, X, y, train, test, now):
         return rmse, np.nan, np.nan, seconds
     mean, std = model.predict(X[test], return_std=True)
     density = get_scorer("neg_log_density")(model, X[test], y[test])
-    coverage = interval_coverage(y[test], mean, std)
-    if hasattr(model, "predict_interval"):  # peers are Gaussian
-        lower, upper = model.predict_interval(X[test])
-        coverage = np.mean((lower <= y[test]) & (y[test] <= upper))
+    ends = mean - 1.96 * std, mean + 1.96 * std  # peers are Gaussian
+    if hasattr(model, "predict_interval"):
+        ends = model.predict_interval(X[test])
+    coverage = interval_coverage(y[test], *ends)
     return root_mean_squared_error(y[test], mean), -density, coverage, seconds
 
 

@@ -114,7 +114,7 @@ def regression(name, standardise=False, **settings):
     return (
         root_mean_squared_error(y[test], mean),
         mean_negative_log_density(y[test], mean, std),
-        interval_coverage(y[test], mean, std),
+        interval_coverage(y[test], *model.predict_interval(X[test])),
         seconds,
     )
 
