@@ -118,9 +118,9 @@ class Problem(NamedTuple):
     def union_pieces(self, points):
         """Return the weighted sums of ELL and of KL for shared points (reference)."""
         kernel, X, y, Z, m, S, _, *rest = self._arguments()
-        nodes = self.model.nodes.T
+        more = {"nodes": self.model.nodes.T, "shape": self.model.shape}
         ell, kl = reference.union_bound_terms(
-            kernel, X, y, Z, m, S, points, *rest, nodes=nodes
+            kernel, X, y, Z, m, S, points, *rest, **more
         )
         return self.batch.weight @ ell, self.batch.weight.sum() * kl
 

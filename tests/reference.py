@@ -415,6 +415,7 @@ def union_bound_terms(
     noise_variance,
     jitter,
     nodes=None,
+    shape=0.0,
 ):
     """Return ELL (n,) of rows that share the points `active`, and their divergence.
 
@@ -432,8 +433,8 @@ def union_bound_terms(
         v[:, q] = prior + np.diag(A @ (S_aa - K) @ A.T)
         kl += point_kl(kernel, Z[active], m_a, S_aa, jitter)
     rows = zip(y, mu, v, strict=True)
-    common = noise_variance, nodes
-    ell = [expected_log_prob(likelihood, *row, *common) for row in rows]
+    common = {"noise_variance": noise_variance, "nodes": nodes, "shape": shape}
+    ell = [expected_log_prob(likelihood, *row, **common) for row in rows]
     return np.array(ell), kl
 
 

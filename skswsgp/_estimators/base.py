@@ -3,12 +3,10 @@
 import warnings
 from abc import ABCMeta, abstractmethod
 from contextlib import closing
-from functools import partial
 from numbers import Integral, Real
 
 import numpy as np
 from sklearn.base import BaseEstimator
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 
@@ -17,6 +15,7 @@ from skswsgp._engine.select import make_engine, require_device
 from skswsgp._estimators import sklearn_compat as compat
 from skswsgp._estimators.given_kernel import kernel_for
 from skswsgp._estimators.latent import LatentFunctionsMixin
+from skswsgp._estimators.training import TrainingMixin
 from skswsgp._estimators.training_rows import TrainingRowsMixin
 from skswsgp._initialization.auto import (
     natural_jitter,
@@ -24,26 +23,22 @@ from skswsgp._initialization.auto import (
     takes_full_covariance,
     tries_exact_means,
 )
-from skswsgp._initialization.inducing import point_of_each_row
 from skswsgp._initialization.start import initial_attributes
 from skswsgp._initialization.statistics import (
+    bounded_noise,
     cross_moments,
     feature_scale,
     feature_spread,
 )
 from skswsgp._linear.columns import is_identity
-from skswsgp._neighbors.lists import NeighborTracker
 from skswsgp._point.likelihood_records import LIKELIHOODS
-from skswsgp._predictive import prediction
-from skswsgp._solvers.data import TrainingRows, memory_budget, with_known_noise
-from skswsgp._solvers.exact_mean import ExactFit, exact_mean_attributes
+from skswsgp._solvers.data import TrainingRows, with_known_noise
+from skswsgp._solvers.exact_mean import ExactFit
 from skswsgp._solvers.model import (
     JITTER,
     build_model,
-    model_attributes,
     shape_covariance,
 )
-from skswsgp._solvers.progress import History, callers_level
 from skswsgp._solvers.registry import SOLVERS, choose_solver
 from skswsgp._solvers.settings import Settings
 from skswsgp._solvers.tuning import Tuning
@@ -57,12 +52,12 @@ FOUND_LAST = (
 OF_LIKELIHOOD = (
     "noise_variance_", "prior_mean_", "variance_scale_", "likelihood_shape_",
 )  # fmt: skip
-RECALL_SAMPLE = 256  # rows on which the recall of the neighbour search is measured
 
 
 class BaseSWSGP(
     LatentFunctionsMixin,
     TrainingRowsMixin,
+    TrainingMixin,
     compat.CallbackSupportMixin,
     BaseEstimator,
     metaclass=ABCMeta,
@@ -195,13 +190,13 @@ class BaseSWSGP(
         reset = not fitted
         X, y, weight, rows = self._validate_training(X, y, sample_weight, reset)
         exposure = compat.check_row_values("exposure", exposure, len(X), rows)
-        if noise_variance is not None:
-            self._require_usable_noise(solver_class.exact_means)
         noise = compat.check_row_values("noise_variance", noise_variance, len(X), rows)
         learned = fitted or self._learn_targets(X, rows, y, weight)
         targets = self._encode_targets(y, learned, exposure)
         attributes = dict(learned)
         targets = targets.astype(self.dtype, copy=False)
+        if noise is not None:
+            noise = bounded_noise(noise, y, weight)
         data = TrainingRows(X, targets, weight, rows, ratio=noise)
         settings = self._settings(attributes, data, solver_class, streaming)
         held_out = self._validation_data(X_val, y_val, attributes)
@@ -218,13 +213,16 @@ class BaseSWSGP(
         spread = np.where(scale > 0.0, scale, 1.0)
         total = float(data.weight.sum())
         relative = data = data._replace(weight=data.weight.astype(self.dtype))
-        if settings.likelihood_record.has_noise:
-            relative = self._relative_to_mean(data, solver_class)
         if noise is not None:
-            relative, unit = with_known_noise(relative, relative.ratio)
-            known = np.atleast_1d(unit / learned["y_scale_"] ** 2)
+            relative, unit = with_known_noise(data)
+            known = np.atleast_1d(unit / attributes["y_scale_"] ** 2)
             settings = settings._replace(known_noise=known)
+        elif settings.likelihood_record.has_noise:
+            relative = self._relative_to_mean(data, solver_class)
         attributes |= fitted or initial_attributes(settings, relative, spread, rng)
+        if noise is not None:
+            one = np.ndim(attributes["y_scale_"]) == 0
+            attributes["noise_variance_"] = known[0] if one else known
         earlier = fitted.get("feature_scale_", 0.0) if streaming else 0.0
         attributes["feature_scale_"] = np.where(earlier > 0.0, earlier, scale)
         if streaming:
@@ -283,6 +281,7 @@ class BaseSWSGP(
         for name, value in trained.items():
             setattr(self, name, value)
         self._optimizer, self._pairing = optimizer, pairing
+        self._noise_known = noise is not None
         task.end()
         return self
 
@@ -344,138 +343,9 @@ class BaseSWSGP(
                 "covariance='diag', 'full' or 'auto'."
             )
 
-    def _train(self, solver, data, held_out, attributes, settings, task):
-        """Run the rounds of the solver; return the fitted attributes."""
-        engine = solver.engine
-        if held_out is not None:
-            memory = memory_budget()
-            lists = NeighborTracker(solver.search, held_out.n_rows, memory)
-        history = History(self.tol, self.n_iter_no_change)
-        best = None
-
-        def described():
-            bound = history.bounds[-1] if history.bounds else np.nan
-            model, kernel = engine.model, attributes["kernel_"]
-            said = {"kl_weight_": model.kl_weight, "lower_bound_": bound}
-            return attributes | said | model_attributes(model, data.center, kernel)
-
-        def fitted(model=None):
-            sample = data.block(np.arange(min(RECALL_SAMPLE, data.n_rows)))[0]
-            recall = {"neighbor_recall_": solver.search.recall(sample)}
-            return (model or described()) | history.attributes() | recall
-
-        try:
-            for index in range(settings.max_iter):
-                task.begin_epoch()
-                loss, bound = solver.advance(index)
-                score = None
-                if held_out is not None:
-                    score = prediction.mean_log_density(
-                        engine, held_out, lists, self._log_density, attributes
-                    )
-                improved = history.add(loss, bound, score)
-                if improved and (score is not None or solver.keeps_best):
-                    best = described()
-                self._report(history, solver)
-                if task.end_epoch(fitted) or history.stalled or solver.converged:
-                    break
-        except KeyboardInterrupt:
-            if not solver.usable:
-                raise
-            when = "then" if best is None else "at its best"
-            warnings.warn(
-                f"training was interrupted in {solver.unit} "
-                f"{len(history.losses) + 1}: the model is kept as it was {when}.",
-                stacklevel=callers_level(),
-            )
-        except FloatingPointError:
-            if best is None or not solver.keeps_best:
-                raise
-            warnings.warn(
-                f"training produced NaN or infinity in {solver.unit} "
-                f"{len(history.losses) + 1} and ended there: the model is kept as it "
-                "was at its best.",
-                stacklevel=callers_level(),
-            )
-        self._warn_of_jitter(engine)
-        if not solver.solved:
-            warnings.warn(
-                "conjugate gradients stopped before they converged: expected a kernel "
-                "and noise that do not differ by many orders of magnitude; bound the "
-                "kernel's variance, or raise noise_variance.",
-                ConvergenceWarning,
-                stacklevel=callers_level(),
-            )
-        return fitted(best)
-
-    def _draw(self, solver, settings, rng):
-        """Return the fitted attribute of draws from q(u), or none and a warning."""
-        u, why = None, "did not converge"
-        try:
-            u = solver.draw(settings.n_draws, rng)
-        except KeyboardInterrupt:
-            why = "were interrupted"
-        if u is not None:
-            u = u.astype(self.dtype)
-            return {"posterior_draws_": u if u.shape[2] > 1 else u[:, :, 0]}
-        warnings.warn(
-            f"the draws from q(u) {why}: the model is kept with covariance='diag', "
-            "whose standard deviations of the function are too small; dtype='float64' "
-            "may help, and covariance='diag' asks for no draws and does not warn.",
-            stacklevel=callers_level(),
-        )
-        return {}
-
-    def _solve_exact_mean(self, solver, data, trained, settings, rng):
-        """Return the `ExactFit`; warn where exact means were not found."""
-        n_threads, found = max_threads(self.n_jobs, data.n_rows), ExactFit()
-        try:
-            group = point_of_each_row(trained["inducing_points_"], data.inputs)
-            if group is not None:
-                density = partial(self._log_density, attributes=trained)
-                task = trained, group, settings, density, n_threads, rng
-                found = exact_mean_attributes(solver, *task)
-            elif settings.n_neighbors == "all":
-                why = "need the rows of the first fit, in their order"
-                found = ExactFit(problem=why)
-        except KeyboardInterrupt:
-            found = ExactFit(problem="were interrupted")
-        if found.problem:
-            warnings.warn(
-                f"the exact means {found.problem}: the model is kept with means from "
-                f"n_neighbors={trained['n_neighbors_']}; a larger noise variance helps "
-                "where they do not converge, and that number as n_neighbors asks for "
-                "no exact means.",
-                stacklevel=callers_level(),
-            )
-        if self.verbose:
-            source = "all rows" if found.attributes else "the neighbours"
-            print(f"means come from {source}")
-        return found
-
     def _learn_law(self, solver, data, trained, settings, rng):
         """Return the fitted attribute of the law of observations, or none."""
         return {}
-
-    def _report(self, history, solver):
-        """Print one line for each epoch or round if asked to."""
-        if self.verbose:
-            line = f"{solver.unit} {len(history.losses)}/{solver.n_rounds}: "
-            line += f"loss {history.losses[-1]:.5f}"
-            if history.scores:
-                line += f", held-out log density {history.scores[-1]:.5f}"
-            print(line)
-
-    def _warn_of_jitter(self, engine):
-        extra = int(engine.jitter_counts[:, 0].sum())
-        if extra:
-            warnings.warn(
-                f"{extra} covariance matrices needed more than the usual jitter: "
-                "inducing points lie close together for this kernel, or its "
-                "length-scales have grown large; fewer inducing points or neighbours, "
-                "dtype='float64' or tighter bounds help.",
-                stacklevel=callers_level(),
-            )
 
     def __getstate__(self):
         from skswsgp import __version__

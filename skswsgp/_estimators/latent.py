@@ -209,7 +209,11 @@ class LatentFunctionsMixin:
         bound : float
             Sum over the rows, in nats; for regression of the density of standardised y.
         """
-        data = self._training_rows(X, y, sample_weight).mapped(self.metric_)
+        return self._lower_bound(self._training_rows(X, y, sample_weight))
+
+    def _lower_bound(self, data):
+        """Return the bound of eq. 11 on `TrainingRows`, not mapped yet."""
+        data = data.mapped(self.metric_)
         model, center = self._fitted_model()
         data = data._replace(center=center)
         H = min(self.n_neighbors_, len(model.Z))

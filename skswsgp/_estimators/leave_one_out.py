@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 from sklearn.utils import _safe_indexing
+from sklearn.utils.validation import check_is_fitted
 
 from skswsgp._estimators.sklearn_compat import as_numbers
 from skswsgp._initialization.inducing import distinct_rows, point_of_shuffled_row
@@ -15,6 +16,7 @@ from skswsgp._initialization.statistics import (
 from skswsgp._predictive.fit_law import find_neighborhoods, normal_scores
 from skswsgp._predictive.leave_one_out import leave_one_out, merge_rows
 from skswsgp._predictive.prediction import nearest_points
+from skswsgp._solvers.data import with_known_noise
 from skswsgp._solvers.registry import choose_solver
 
 # Standardised targets of the rows of `fit` have mean 0 and deviation 1 but for
@@ -36,7 +38,7 @@ class LeaveOneOut(NamedTuple):
 class LeaveOneOutMixin:
     """Diagnostics of training rows."""
 
-    def leave_one_out(self, X, y, sample_weight=None):
+    def leave_one_out(self, X, y, sample_weight=None, *, noise_variance=None):
         """Predict each training row by the model without that row.
 
         Nothing is fitted again: kernel and noise stay as all rows have taught them.
@@ -50,6 +52,8 @@ class LeaveOneOutMixin:
             Targets of these rows.
         sample_weight : array-like of shape (n_samples,), default=None
             Weights of these rows, as in `fit`.
+        noise_variance : array-like of shape (n_samples,), default=None
+            Noise variances of these rows, if `fit` was given them.
 
         Returns
         -------
@@ -57,7 +61,7 @@ class LeaveOneOutMixin:
             Named tuple of `mean`, `std`, `residual` and `z_score`, each of the shape of
             y and in the order of the rows, the first three in its units. `z_score` is
             the value of a standard normal variable that is as probable as y: by the
-            factors and tails of the law of `predictive`, learned from other rows, and
+            tails of the law of `predictive` and its factor around other rows, and
             on the scale of `y_transform`. `std` is that of the process, noise of a
             row of this weight included, and leaves out the law of `predictive`. With a
             `y_transform` both are those of y for a Gaussian T(y) of that deviation.
@@ -92,7 +96,15 @@ class LeaveOneOutMixin:
                 "'gaussian', for others have no closed form; use cross_val_predict of "
                 "scikit-learn."
             )
-        data = self._training_rows(X, y, sample_weight)
+        check_is_fitted(self, "inducing_points_")
+        known = noise_variance is not None
+        if known != self._noise_known:
+            came, expected = ("some", "none") if known else ("none", "those of fit")
+            raise ValueError(
+                f"noise_variance: {came} came, expected {expected}; pass the "
+                "noise_variance of fit again, or none if it had none."
+            )
+        data = self._training_rows(X, y, sample_weight, noise_variance=noise_variance)
         self._require_targets_of_fit(data)
         mean, variance, score = self._left_out(data)
         y, scale = as_numbers(y), self._target_scale(vars(self))
@@ -114,7 +126,9 @@ class LeaveOneOutMixin:
         streamed = not hasattr(self, "n_samples_fit_")
         solver = choose_solver(self.solver, self.optimize_inducing, streamed)
         settings = self._settings(vars(self), data, solver, streamed)
-        if not streamed:
+        if data.ratio is not None:
+            data, _ = with_known_noise(data)
+        elif not streamed:
             data = self._relative_to_mean(data, solver)
         given, single = data, data.weight
         data = data.mapped(self.metric_)

@@ -5,20 +5,27 @@ import warnings
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from skswsgp._estimators.sklearn_compat import as_numbers, check_row_values
+from skswsgp._estimators.sklearn_compat import (
+    as_numbers,
+    check_row_values,
+    log_exposure,
+)
 from skswsgp._linear.columns import mapped
 from skswsgp._predictive import prediction
 from skswsgp._predictive.counts import Counts, require_counts
 from skswsgp._predictive.law import Observations
 from skswsgp._predictive.learn import learn_law
 from skswsgp._predictive.local_density import near_targets
+from skswsgp._predictive.student_noise import StudentNoise
 from skswsgp._solvers.progress import callers_level
 
 
 class ObservationsMixin:
     """The law of observations around the means of `predict`."""
 
-    def predict_interval(self, X, coverage=0.95, *, n_neighbors=None, exposure=None):
+    def predict_interval(
+        self, X, coverage=0.95, *, n_neighbors=None, exposure=None, noise_variance=None
+    ):
         """Predict the central interval that holds a new observation with a probability.
 
         Parameters
@@ -31,6 +38,9 @@ class ObservationsMixin:
             Number of inducing points that a row uses, if not as in `fit`.
         exposure : array-like of shape (n_samples,), default=None
             By how much the rates of counts are multiplied, 1 by default.
+        noise_variance : array-like of shape (n_samples,), default=None
+            Noise variances of the rows, in squared units of y, where they are known;
+            by default that of a row of mean weight.
 
         Returns
         -------
@@ -41,11 +51,13 @@ class ObservationsMixin:
         _require_probabilities(coverage, "coverage", advice)
         coverage = float(coverage)
         tails = [0.5 * (1.0 - coverage), 0.5 * (1.0 + coverage)]
-        how = {"n_neighbors": n_neighbors, "exposure": exposure}
-        quantiles = self.predict_quantiles(X, tails, **how)
+        rows = {"exposure": exposure, "noise_variance": noise_variance}
+        quantiles = self.predict_quantiles(X, tails, n_neighbors=n_neighbors, **rows)
         return quantiles[..., 0], quantiles[..., 1]
 
-    def predict_quantiles(self, X, q, *, n_neighbors=None, exposure=None):
+    def predict_quantiles(
+        self, X, q, *, n_neighbors=None, exposure=None, noise_variance=None
+    ):
         """Predict quantiles of new observations.
 
         Parameters
@@ -58,6 +70,9 @@ class ObservationsMixin:
             Number of inducing points that a row uses, if not as in `fit`.
         exposure : array-like of shape (n_samples,), default=None
             By how much the rates of counts are multiplied, 1 by default.
+        noise_variance : array-like of shape (n_samples,), default=None
+            Noise variances of the rows, in squared units of y, where they are known;
+            by default that of a row of mean weight.
 
         Returns
         -------
@@ -66,12 +81,15 @@ class ObservationsMixin:
             the axis of outputs where y had one column only.
         """
         q = _require_probabilities(q, "q", "[0.1, 0.5, 0.9] for three quantiles")
-        observations = self._observations(X, n_neighbors, exposure)
+        how = n_neighbors, exposure, noise_variance
+        observations = self._observations(X, *how)
         quantiles = observations.quantiles(q.ravel())
         quantiles = self._target_scale(vars(self)).restore(quantiles)
         return self._without_axis(quantiles if q.ndim else quantiles[:, :, 0])
 
-    def log_predictive_density(self, X, y, *, n_neighbors=None, exposure=None):
+    def log_predictive_density(
+        self, X, y, *, n_neighbors=None, exposure=None, noise_variance=None
+    ):
         """Return the log density of observations under their predictions.
 
         Parameters
@@ -84,13 +102,16 @@ class ObservationsMixin:
             Number of inducing points that a row uses, if not as in `fit`.
         exposure : array-like of shape (n_samples,), default=None
             By how much the rates of counts are multiplied, 1 by default.
+        noise_variance : array-like of shape (n_samples,), default=None
+            Noise variances of the rows, in squared units of y, where they are known;
+            by default that of a row of mean weight.
 
         Returns
         -------
         density : ndarray of the shape of y
             Log density of each value by itself, in nats, in the units of y.
         """
-        how = n_neighbors, exposure
+        how = n_neighbors, exposure, noise_variance
         observations, y, scale = self._observations_of(X, y, *how)
         density = observations.log_density(scale.standardise(y)) + scale.log_slope(y)
         return self._without_axis(density)
@@ -99,9 +120,10 @@ class ObservationsMixin:
         """Return the log densities (n, Q) of y for noise divided by weights (n,)."""
         y, scale = y.reshape(len(y), -1), self._target_scale(vars(self))
         observations = self._observations(X)
-        noise = np.reshape(self.noise_variance_, (1, -1))
-        variance = observations.process**2 + noise * (1.0 / weight[:, None] - 1.0)
-        observations = observations._replace(process=np.sqrt(variance))
+        if self._record.conjugate:
+            noise = np.reshape(self.noise_variance_, (1, -1))
+            variance = observations.process**2 + noise * (1.0 / weight[:, None] - 1.0)
+            observations = observations._replace(process=np.sqrt(variance))
         return observations.log_density(scale.standardise(y)) + scale.log_slope(y)
 
     def _crps(self, X, y):
@@ -109,9 +131,9 @@ class ObservationsMixin:
         observations, y, scale = self._observations_of(X, y)
         return self._without_axis(observations.crps(y, scale))
 
-    def _observations_of(self, X, y, n_neighbors=None, exposure=None):
+    def _observations_of(self, X, y, *how):
         """Return the `Observations` at rows of X, y (n, Q), and the `TargetScale`."""
-        observations = self._observations(X, n_neighbors, exposure)
+        observations = self._observations(X, *how)
         y, mean = np.asarray(as_numbers(y), dtype=np.float64), observations.mean
         expected = self._without_axis(mean).shape
         if y.shape != expected:
@@ -124,27 +146,29 @@ class ObservationsMixin:
             require_counts(y, self.likelihood)
         return observations, y, self._target_scale(vars(self))
 
-    def _observations(self, X, n_neighbors=None, exposure=None):
-        """Return the `Observations` at rows of X for standardised y, or `Counts`."""
+    def _observations(self, X, n_neighbors=None, exposure=None, noise_variance=None):
+        """Return the law at rows of X: `Counts`, or that of standardised y."""
         check_is_fitted(self, "inducing_points_")
         self._validate_params()
-        record = self._record
+        record, Q = self._record, np.size(self.y_mean_)
         self._require_no_exposure(exposure)
+        self._require_no_noise(noise_variance)
         if record.counts:
             mean, variance = self._latent(X, True, n_neighbors)
             mean, variance = self._in_units(mean, variance, vars(self))
-            exposure = check_row_values("exposure", exposure, len(mean))
-            if exposure is not None:
-                mean = mean + np.log(exposure)[:, None]
-            shape = getattr(self, "likelihood_shape_", np.zeros(mean.shape[1]))
+            mean = mean + log_exposure(exposure, len(mean))[:, None]
+            shape = getattr(self, "likelihood_shape_", np.zeros(Q))
             return Counts(mean, variance, record.sizes(shape))
         law = getattr(self, "predictive_law_", None)
         k = 0 if law is None else law.n_near
         seen = prediction.NearestSeen(k, self.neighbor_metric)
         mean, variance = self._latent(X, True, n_neighbors, seen)
-        process = np.sqrt(variance + self.noise_variance_)
+        if not record.conjugate:
+            noise = np.broadcast_to(self.noise_variance_, Q)
+            return StudentNoise(mean, variance, noise, self.likelihood_shape_)
+        process = np.sqrt(variance + self._noise_of_rows(noise_variance, len(mean)))
         if law is None:
-            freedom = getattr(self, "likelihood_shape_", [np.inf] * mean.shape[1])
+            freedom = np.full(Q, np.inf)
             return Observations(mean, process, np.ones_like(mean), freedom)
         model, X, center, _ = self._model_and_rows(X, None, draws=False)
         X = mapped(X, self.metric_)
@@ -153,6 +177,13 @@ class ObservationsMixin:
         if law.density is not None:
             near = near_targets(law.density, X, self.inducing_points_, lists, mean)
         return Observations(mean, process, factor, law.degrees_of_freedom, near)
+
+    def _noise_of_rows(self, noise_variance, n):
+        """Return variances (n, Q) of the noise of standardised y, given or learned."""
+        given = check_row_values("noise_variance", noise_variance, n)
+        if given is None:
+            return np.broadcast_to(self.noise_variance_, (n, np.size(self.y_mean_)))
+        return given[:, None] / np.reshape(self.y_scale_, (1, -1)) ** 2
 
     def _learn_law(self, solver, data, trained, settings, rng):
         """Return the fitted attribute of the law of observations, or none."""

@@ -13,25 +13,21 @@ from skswsgp._estimators.leave_one_out import LeaveOneOutMixin
 from skswsgp._estimators.observations import ObservationsMixin
 from skswsgp._estimators.shared_docs import with_shared_text
 from skswsgp._estimators.sklearn_compat import (
-    as_numbers,
-    check_outputs,
+    log_exposure,
     set_arguments,
     unchanged_on_failure,
     with_callbacks,
 )
-from skswsgp._estimators.transform_choice import choose_transform
-from skswsgp._initialization.statistics import mean_and_scale, robust_mean_and_scale
+from skswsgp._estimators.targets import TargetsMixin
 from skswsgp._point import log_rates
 from skswsgp._point.likelihood_records import LIKELIHOODS
-from skswsgp._predictive.counts import require_counts
-from skswsgp._predictive.target_scale import TargetScale, fit_transform
-from skswsgp._solvers.exact_mean import scaled_variance
 
 
 @with_shared_text
 class SWSGPRegressor(
-    ObservationsMixin, LeaveOneOutMixin, MultiOutputMixin, RegressorMixin, BaseSWSGP
-):
+    ObservationsMixin, LeaveOneOutMixin, TargetsMixin, MultiOutputMixin, RegressorMixin,
+    BaseSWSGP,
+):  # fmt: skip
     """Gaussian process regression in which each row uses its nearest inducing points.
 
     A sparse variational Gaussian process keeps M inducing points and pays O(M^3) a
@@ -56,10 +52,11 @@ class SWSGPRegressor(
         start of the noise of log(y + 1 / 2), from which `init="local"` learns a kernel.
         With `solver="natural"` that kernel is then refined on the counts.
     likelihood_shape : float or "auto", default="auto"
-        Degrees of freedom of "student_t", more than 2, or the size r of
-        "negative_binomial". "auto" learns them with `init="local"`, by how far rows are
-        from what their nearest others predict, or from held-out counts, and is 4 or 5
-        otherwise. Other likelihoods have no such number.
+        Degrees of freedom of "student_t", from 2.05 to 200, or the size r of
+        "negative_binomial", from 0.01 to 10,000. "auto" learns them with
+        `init="local"`, by how far rows are from what their nearest others predict, or
+        from held-out counts, and is 4 or 5 otherwise. Other likelihoods have no such
+        number.
     predictive : {"auto", "gaussian"}, default="auto"
         Law of observations around the mean, for standard deviations, intervals,
         quantiles, densities and samples of y. "gaussian" is that of the process, whose
@@ -206,11 +203,13 @@ class SWSGPRegressor(
         exposure : array-like of shape (n_samples,), default=None
             By how much the rates of counts are multiplied: the time or the area that a
             row covers, for instance. Predictions are for an exposure of 1 unless they
-            are given another one.
+            are given another one, and so is `score`.
         noise_variance : array-like of shape (n_samples,), default=None
             Noise variance of each row, in squared units of y, where it is known. It is
-            divided by `sample_weight` and not learned. Predictions of new observations
-            have the noise of a row of mean weight over noise variance.
+            divided by `sample_weight` and not learned. Of a variance below 1e-8 that of
+            y, or above 1e8 times that, the bound is taken. Predictions of
+            new observations have the harmonic mean of these variances unless they are
+            given others.
 
         Returns
         -------
@@ -226,6 +225,9 @@ class SWSGPRegressor(
             round. A later round that does leaves the model at its best.
         """
         rows = {"exposure": exposure, "noise_variance": noise_variance}
+        self._validate_params()
+        if noise_variance is not None:
+            self._require_usable_noise()
         with unchanged_on_failure(self):
             return self._fit(X, y, sample_weight, X_val, y_val, **rows)
 
@@ -254,9 +256,50 @@ class SWSGPRegressor(
         """
         return self._partial_fit(X, y, sample_weight, exposure)
 
+    def lower_bound(self, X, y, sample_weight=None, *, exposure=None):
+        """Return the bound of eq. 11 on given data.
+
+        sum_n [E_q log p(y_n | f_n) - KL(q(u_w) || p(u_w)) / N] with w the inducing
+        points nearest to x_n. The divergence has the weight 1 of the paper, whatever
+        `kl_weight` was in training. With `likelihood="student_t"` a lower bound stands
+        for the expectation.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Inputs.
+        y : array-like of shape (n_samples,) or (n_samples, n_outputs)
+            Targets.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weight of each row.
+        exposure : array-like of shape (n_samples,), default=None
+            By how much the rates of counts are multiplied, 1 by default.
+
+        Returns
+        -------
+        bound : float
+            Sum over the rows, in nats, of the density of standardised y.
+
+        Raises
+        ------
+        ValueError
+            If `fit` was given `noise_variance`: the noise of these rows is not known.
+        """
+        check_is_fitted(self, "inducing_points_")
+        if getattr(self, "_noise_known", False):
+            raise ValueError(
+                "lower_bound after fit(noise_variance=...): expected learned noise, "
+                "for the noise of these rows is unknown; use log_predictive_density "
+                "with their noise_variance."
+            )
+        return self._lower_bound(
+            self._training_rows(X, y, sample_weight, exposure=exposure)
+        )
+
     def predict(
-        self, X, return_std=False, return_cov=False, *, n_neighbors=None, exposure=None
-    ):
+        self, X, return_std=False, return_cov=False, *, n_neighbors=None, exposure=None,
+        noise_variance=None,
+    ):  # fmt: skip
         """Predict the mean of new observations, and their deviation or covariance.
 
         Parameters
@@ -271,6 +314,9 @@ class SWSGPRegressor(
             Number of inducing points that a row uses, if not as in `fit`.
         exposure : array-like of shape (n_samples,), default=None
             By how much the rates of counts are multiplied, 1 by default.
+        noise_variance : array-like of shape (n_samples,), default=None
+            Noise variances of the rows, in squared units of y, where they are known;
+            by default that of a row of mean weight.
 
         Returns
         -------
@@ -310,12 +356,14 @@ class SWSGPRegressor(
                 "return_cov=False, for covariances of such targets are not computed; "
                 "use return_std=True, or the draws of sample_y."
             )
-        plain = scale.transform is None and not counts and exposure is None
+        plain = scale.transform is None and not counts
+        plain &= exposure is None and noise_variance is None
         if plain and not (return_std or return_cov):
             mean, _ = self._latent(X, False, n_neighbors)
             return self._without_axis(scale.restore(mean))
         cov = self._latent_covariance(X, n_neighbors) if return_cov else None
-        observations = self._observations(X, n_neighbors, exposure)
+        how = n_neighbors, exposure, noise_variance
+        observations = self._observations(X, *how)
         moments = scale.moments(observations.mean, observations.deviation())
         mean, std = (self._without_axis(moment) for moment in moments)
         if cov is None:
@@ -325,8 +373,9 @@ class SWSGPRegressor(
         return mean, cov[:, :, 0] if self._has_one_function() else cov
 
     def sample_y(
-        self, X, n_samples=1, random_state=0, *, n_neighbors=None, exposure=None
-    ):
+        self, X, n_samples=1, random_state=0, *, n_neighbors=None, exposure=None,
+        noise_variance=None,
+    ):  # fmt: skip
         """Draw observations, noise included, at rows of X.
 
         Parameters
@@ -341,14 +390,17 @@ class SWSGPRegressor(
             Number of inducing points that a row uses, if not as in `fit`.
         exposure : array-like of shape (n_samples,), default=None
             By how much the rates of counts are multiplied, 1 by default.
+        noise_variance : array-like of shape (n_samples,), default=None
+            Noise variances of the rows, in squared units of y, where they are known;
+            by default that of a row of mean weight.
 
         Returns
         -------
         y_samples : ndarray of shape (n_samples_X, n_samples) or \
                 (n_samples_X, n_outputs, n_samples)
             The functions of `sample_f` with independent noise, in the units of y, for
-            observations whose weight is the mean of the training rows. The law of
-            observations acts on each row by its own, so paths are not smooth where it
+            observations whose weight is the mean of the training rows. A learned law
+            acts on each row by its own, so paths are not smooth where it
             is not Gaussian. For counts they are draws of the rates whose logarithms
             `sample_f` gives. Outputs are independent of each other.
             Other rows or another number of draws get other noise for the same
@@ -356,19 +408,22 @@ class SWSGPRegressor(
         """
         rng = check_random_state(random_state)
         functions = self.sample_f(X, n_samples, rng, n_neighbors=n_neighbors)
-        observations = self._observations(X, n_neighbors, exposure)
+        how = n_neighbors, exposure, noise_variance
+        observations = self._observations(X, *how)
+        functions = functions.reshape(len(functions), np.size(self.y_mean_), -1)
         if self._has_counts():
-            functions = functions.reshape(*observations.mean.shape, -1)
-            if exposure is not None:
-                functions = functions + np.log(exposure)[:, None, None]
-            draws = log_rates.draw(functions, observations.size, rng)
+            shifts = log_exposure(exposure, len(functions))[:, None, None]
+            draws = log_rates.draw(functions + shifts, observations.size, rng)
             return self._without_axis(draws)
-        mean, scale = observations.mean, np.reshape(self.y_scale_, (-1, 1))
-        errors = functions.reshape(*mean.shape, -1) - np.reshape(self.y_mean_, (-1, 1))
-        errors = errors / scale - mean[:, :, None]
-        noise = rng.standard_normal(errors.shape)
-        errors += noise * np.reshape(np.sqrt(self.noise_variance_), (-1, 1))
-        values = observations.draw(errors, rng)
+        offset, factor = (np.reshape(v, (-1, 1)) for v in (self.y_mean_, self.y_scale_))
+        standard = (functions - offset) / factor
+        if not self._record.conjugate:
+            values = standard + observations.draw_noise(standard.shape, rng)
+        else:
+            errors = standard - observations.mean[:, :, None]
+            noise = self._noise_of_rows(noise_variance, len(functions))[:, :, None]
+            errors += np.sqrt(noise) * rng.standard_normal(errors.shape)
+            values = observations.draw(errors, rng)
         return self._without_axis(self._target_scale(vars(self)).restore(values))
 
     def __sklearn_tags__(self):
@@ -377,126 +432,3 @@ class SWSGPRegressor(
         counts = getattr(LIKELIHOODS.get(self.likelihood), "counts", False)
         tags.target_tags.positive_only = logarithm or counts
         return tags
-
-    def _has_counts(self):
-        """Return whether targets are counts."""
-        return self._record.counts
-
-    @property
-    def _record(self):
-        """The record of the likelihood."""
-        return LIKELIHOODS[self.likelihood]
-
-    def _require_no_exposure(self, exposure):
-        """Raise ValueError if there is an exposure, but targets are no counts."""
-        if exposure is not None and not self._has_counts():
-            raise ValueError(
-                f"exposure came with likelihood={self.likelihood!r}: expected none, "
-                "for only counts have rates; use 'poisson' or 'negative_binomial', or "
-                "leave it out."
-            )
-
-    def _require_transform_of_fit(self, transform):
-        """Raise ValueError if `y_transform` asks for another transformation."""
-        before = None if transform is None else transform.name
-        if self.y_transform not in ("auto", before):
-            raise ValueError(
-                f"y_transform={self.y_transform!r} for a model that was fitted with "
-                f"{before!r}: expected the transformation of the fit; set it back, or "
-                "fit again without warm_start."
-            )
-
-    def _require_usable_noise(self, fits_natural):
-        """Raise ValueError if noise variances of rows cannot be used."""
-        wrong = {
-            f"likelihood={self.likelihood!r}": not self._record.conjugate,
-            f"y_transform={self.y_transform!r}": self.y_transform is not None,
-            "Adam, which learns the noise,": not fits_natural,
-        }
-        for name in (name for name, is_wrong in wrong.items() if is_wrong):
-            raise ValueError(
-                f"noise_variance came with {name}: expected likelihood='gaussian', "
-                "solver='natural' with optimize_inducing=False, and y_transform=None; "
-                "sample_weight tells how precise a row is relative to others."
-            )
-
-    def _require_usable_shape(self):
-        """Raise ValueError if the shape is none that the likelihood has."""
-        shape, (least, most) = self.likelihood_shape, self._record.shape_bounds
-        if shape == "auto":
-            return
-        if not least <= shape <= most:
-            expected = f"{least:g} to {most:g}, or 'auto'" if most else "'auto'"
-            raise ValueError(
-                f"likelihood_shape={shape} with likelihood={self.likelihood!r}: "
-                f"expected {expected}."
-            )
-
-    def _learn_targets(self, X, rows, y, weight):
-        self._require_usable_shape()
-        y = as_numbers(y)
-        columns = y.reshape(len(y), -1)
-        chosen, transform = self.y_transform, None
-        if chosen is not None and self._has_counts():
-            raise ValueError(
-                f"y_transform={chosen!r} with likelihood={self.likelihood!r}: expected "
-                "None, for counts keep their scale; use likelihood='gaussian' for "
-                "transformed targets."
-            )
-        if chosen == "auto":
-            chosen = choose_transform(self, X, rows, y, weight)
-        if chosen is not None:
-            transform = fit_transform(chosen, columns, weight)
-            transform.require_domain(columns)
-            y = transform.forward(columns).reshape(y.shape)
-        if not self.normalize_y or self._has_counts():
-            mean, scale = np.zeros(y.shape[1:])[()], np.ones(y.shape[1:])[()]
-        elif self._record.conjugate:
-            mean, scale = mean_and_scale(y, weight)
-        else:
-            mean, scale = robust_mean_and_scale(y, weight)
-        return {"y_mean_": mean, "y_scale_": scale, "y_transform_": transform}
-
-    def _encode_targets(self, y, attributes, exposure=None):
-        y, scale = as_numbers(y), self._target_scale(attributes)
-        self._require_likelihood_of_fit(self.likelihood, attributes)
-        self._require_no_exposure(exposure)
-        self._require_transform_of_fit(scale.transform)
-        check_outputs(y, scale.offset)
-        columns = y.reshape(len(y), -1)
-        if self._has_counts():
-            exposure = np.ones(len(y)) if exposure is None else exposure
-            require_counts(columns, self.likelihood)
-            return np.column_stack([columns, np.log(exposure)])
-        if scale.transform is not None:
-            scale.transform.require_domain(columns)
-        return scale.standardise(columns)
-
-    def _target_scale(self, attributes):
-        """Return the `TargetScale` of fitted attributes."""
-        names = "y_mean_", "y_scale_", "y_transform_"
-        return TargetScale(*(attributes[name] for name in names))
-
-    def _latent_units(self, attributes):
-        if self._has_counts():
-            return attributes["prior_mean_"], 1.0
-        return attributes["y_mean_"], attributes["y_scale_"]
-
-    def _has_one_function(self):
-        return np.ndim(self.y_mean_) == 0
-
-    def _likelihood_of(self, attributes):
-        self._require_likelihood_of_fit(self.likelihood, attributes)
-        return self.likelihood, int(np.size(attributes["y_mean_"]))
-
-    def _log_density(self, mu, v, targets, attributes):
-        record = self._record
-        names = "noise_variance_", "likelihood_shape_"
-        numbers = (attributes.get(name) for name in names)
-        if record.counts:
-            moments = self._in_units(mu, scaled_variance(v, attributes), attributes)
-            return record.log_density(*moments, targets, *numbers)
-        scale = self._target_scale(attributes)
-        density = record.log_density(mu, v, targets, *numbers)
-        slopes = scale.log_slope(scale.restore(targets))
-        return density + np.sum(np.broadcast_to(slopes, targets.shape), axis=1)

@@ -96,7 +96,8 @@ n_active : int or "auto", default="auto"
     `neighborhood="union"`, at least H; elsewhere it has no effect. A larger union keeps
     the points that are nearest to some row: those that are the nearest of a row come
     first, then those that are the second nearest, and so on, at equal places those that
-    more rows use, then those of lower index. "auto" is the larger of 128 and 4 H, at
+    more rows use, then those of lower index. With at least `batch_size` of them each
+    row keeps its nearest. "auto" is the largest of 128, 4 H and 2 `batch_size`, at
     most M.
 kl : {"auto", "vecchia", "local"}, default="auto"
     Prior of the inducing values. In "vecchia" each inducing value depends on its H

@@ -80,20 +80,31 @@ def check_row_values(name, values, n_rows, rows=None):
         return None
     try:
         found = np.asarray(values, dtype=np.float64)
-    except (TypeError, ValueError):
-        found = np.full(n_rows, np.nan)
+    except (TypeError, ValueError) as error:
+        raise ValueError(
+            f"{name} cannot be read as numbers ({error}): expected {n_rows} positive "
+            "numbers, one for each row of X."
+        ) from None
     if found.shape != (n_rows,):
         raise ValueError(
             f"{name} has shape {found.shape}: expected ({n_rows},), one number for "
             "each row of X."
         )
+    found = found if rows is None else found[rows]
     wrong = ~((found > 0.0) & np.isfinite(found))
     if wrong.any():
         raise ValueError(
-            f"{name} holds {np.asarray(values)[wrong][0]}: expected a positive number "
-            "for each row of X; leave out rows without one."
+            f"{name} holds {found[wrong][0]}: expected a positive number for each row "
+            "of X; leave out rows without one, or give them sample_weight=0."
         )
-    return found if rows is None else found[rows]
+    return found
+
+
+def log_exposure(exposure, n_rows, rows=None):
+    """Return the logarithms (n,) of exposures, zeros for None."""
+    found = check_row_values("exposure", exposure, n_rows, rows)
+    n = n_rows if rows is None else len(rows)
+    return np.zeros(n) if found is None else np.log(found)
 
 
 def as_numbers(y):

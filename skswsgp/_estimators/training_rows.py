@@ -8,7 +8,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from skswsgp._estimators import sklearn_compat as compat
 from skswsgp._initialization.kernel_learning import count_learning_rows
-from skswsgp._initialization.statistics import relative_weights
+from skswsgp._initialization.statistics import bounded_noise, relative_weights
 from skswsgp._solvers.data import TrainingRows
 
 
@@ -27,14 +27,24 @@ class TrainingRowsMixin:
         rows = np.flatnonzero(weight)
         return X, y[rows], weight[rows], rows
 
-    def _training_rows(self, X, y, sample_weight):
-        """Return validated `TrainingRows` for a fitted model, not mapped yet."""
+    def _training_rows(
+        self, X, y, sample_weight, *, exposure=None, noise_variance=None
+    ):
+        """Return validated `TrainingRows` for a fitted model, not mapped yet.
+
+        Their `ratio` holds noise variances (n,) or None.
+        """
         check_is_fitted(self, "inducing_points_")
         self._validate_params()
         X, y, weight, rows = self._validate_training(X, y, sample_weight, reset=False)
-        targets = self._encode_targets(y, vars(self))
+        exposure = compat.check_row_values("exposure", exposure, len(X), rows)
+        noise = compat.check_row_values("noise_variance", noise_variance, len(X), rows)
+        targets = self._encode_targets(y, vars(self), exposure)
         targets = targets.astype(self.dtype, copy=False)
-        return TrainingRows(X, targets, weight.astype(self.dtype), rows)
+        if noise is not None:
+            noise = bounded_noise(noise, y, weight)
+        weight = weight.astype(self.dtype)
+        return TrainingRows(X, targets, weight, rows, ratio=noise)
 
     def _validation_data(self, X_val, y_val, attributes):
         """Return the user's validation data, or None."""

@@ -44,7 +44,7 @@ class Holdout(TrialRows):
         M = len(distinct)
         n_held_out = max(HELD_OUT_FRACTION * M, min(LEAST_HELD_OUT, M // 2))
         self.held_out = (rng.permutation(M) < n_held_out)[group]
-        self.held_out_weight = self.weight[self.held_out]
+        self.held_out_weight = self.count[self.held_out]
         self.solver_weight = np.where(self.held_out, 0.0, self.weight)
         enough = effective_sample_size(self.held_out_weight) >= LEAST_EFFECTIVE
         self.decisive = enough and not self.held_out.all()
@@ -53,7 +53,9 @@ class Holdout(TrialRows):
         """Train a solver until it has converged; return log p of held-out rows (n,)."""
         train(solver)
         y, model = self.y[self.held_out], solver.engine.model
-        numbers = model.noise, model.shape
+        own = (self.count / self.weight)[self.held_out, None]  # 1 but for known noise
+        noise = model.noise * own if self.record.conjugate else model.noise
+        numbers = noise, model.shape
         return self.record.log_density(*self._marginals(solver), y, *numbers)
 
     def _marginals(self, solver):

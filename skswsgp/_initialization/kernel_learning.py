@@ -173,6 +173,7 @@ class KernelLearner:
         if found is None:
             return fit
         kernel, noise = posterior.kernel_at(found), posterior.split(found)[1]
+        noise = fit.noise if self.options.noise_known else noise
         turned, before = posterior.metric_at(found), fit.metric
         if before is not None:
             turned = before if turned is None else before @ turned

@@ -91,9 +91,13 @@ def learn_shape(start, data, settings, options, rng):
     The kernel is that of a `KernelFit`; other arguments are those of `Holdout`.
     """
     search = SiteRefinement(start, data, settings, options, rng)
-    if search.decisive:
-        search.begin(start)
-        search.choose_shape()
+    try:
+        if search.decisive:
+            search.begin(start)
+        if search.best is not None:
+            search.choose_shape()
+    except KeyboardInterrupt:
+        warn_of_interrupt()
     return search.shape
 
 

@@ -5,6 +5,7 @@ import math
 import numpy as np
 
 SPREAD_SAMPLE = 20_000  # rows from which the spread of the features is measured
+LEAST_NOISE = 1e-8  # least known variance of noise over that of y
 LEAST_EFFECTIVE = 8.0  # least effective sample size of rows that decide
 HELD_OUT_FRACTION = 0.2  # fraction of rows held out to choose between kernels
 
@@ -82,10 +83,32 @@ def robust_mean_and_scale(y, sample_weight):
     quartiles if it is smaller, but not zero.
     """
     _, scale = mean_and_scale(y, sample_weight)
-    low, middle, high = np.percentile(y, [25, 50, 75], axis=0)
+    low, middle, high = weighted_quantiles(y, sample_weight, [0.25, 0.5, 0.75])
     quartiles = (high - low) / 1.349
     known = quartiles > 1e-12 * np.abs(y).max(axis=0)
     return middle, np.where(known, np.minimum(scale, quartiles), scale)[()]
+
+
+def weighted_quantiles(y, weight, probabilities):
+    """Return quantiles of each output, for rows that count by their weights (n,)."""
+    columns = y.reshape(len(y), -1)
+    out = np.empty((len(probabilities), columns.shape[1]))
+    for q, column in enumerate(columns.T):
+        order = np.argsort(column)
+        w = weight[order].astype(np.float64)
+        places = (np.cumsum(w) - 0.5 * w) / w.sum()
+        out[:, q] = np.interp(probabilities, places, column[order])
+    return out.reshape(len(probabilities), *y.shape[1:])
+
+
+def bounded_noise(noise_variance, y, weight):
+    """Return noise variances (n,) within bounds relative to the variance of y.
+
+    Beyond them rows are as good as exact, or say nothing.
+    """
+    _, scale = mean_and_scale(y.astype(np.float64), weight)
+    least, most = np.min(scale) ** 2, np.max(scale) ** 2
+    return np.clip(noise_variance, LEAST_NOISE * most, least / LEAST_NOISE)
 
 
 def cross_moments(data):

@@ -3,7 +3,7 @@
 import numpy as np
 
 from skswsgp._engine.select import make_cpu_engine
-from skswsgp._initialization.statistics import merge_duplicates
+from skswsgp._initialization.statistics import distinct_observations
 from skswsgp._linear.columns import mapped
 from skswsgp._linear.projection import mean_prior_variance
 from skswsgp._solvers.data import TrainingRows
@@ -25,7 +25,8 @@ class TrialRows:
     def __init__(self, n_rows, data, settings, options, rng):
         part = data.take(np.sort(rng.permutation(data.n_rows)[:n_rows]))
         X = np.asarray(part.inputs, dtype=np.float64)
-        self.X, self.y, self.weight = merge_duplicates(X, part.y, part.weight)
+        rows = distinct_observations(part._replace(X=X, rows=None))
+        self.X, self.y, self.weight, self.count = rows
         self.solver_weight = self.weight
         self.fraction = part.n_rows / data.n_rows
         self.seed = rng.randint(2**31 - 1)  # draws the order of all Vecchia priors

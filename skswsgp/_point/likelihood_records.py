@@ -13,7 +13,7 @@ from scipy.special import expit, ndtr, ndtri, softmax
 from scipy.stats import qmc
 
 from skswsgp._compiled import special
-from skswsgp._point import likelihoods, log_rates
+from skswsgp._point import likelihoods, log_rates, student_noise
 
 HERMITE_NODES = 20  # Gauss-Hermite nodes for one latent function
 LOGIT_NODES = 64  # Gauss-Hermite nodes for probabilities under a logit link
@@ -95,7 +95,7 @@ class Gaussian(LikelihoodRecord):
 class StudentT(LikelihoodRecord):
     """y_q = f_q + sqrt(noise_q) times a Student-t variable of `shape` degrees.
 
-    The expectation is bounded in closed form, see `expected_student`.
+    A lower bound stands for the expectation, see `expected_student`.
     """
 
     name, code, has_noise = "student_t", likelihoods.STUDENT_T, True
@@ -107,16 +107,11 @@ class StudentT(LikelihoodRecord):
     def log_density(self, mean, variance, y, noise, shape):
         """Return log p(y) (n,) in nats, summed over outputs, for f ~ N(mean, variance).
 
-        The law of y is taken for a Student-t law whose squared scale is that of the
-        noise plus the variance of f. Arrays are (n, Q); noise and shape are (Q,).
+        Arrays are (n, Q); noise and shape are (Q,).
         """
-        scale = variance + noise
-        log_ratio = np.log1p((y - mean) ** 2 / (shape * scale))
-        density = [
-            special.student_log_density(log_ratio[:, q], np.log(scale[:, q]), freedom)
-            for q, freedom in enumerate(np.broadcast_to(shape, mean.shape[1]))
-        ]
-        return np.sum(density, axis=0)
+        both = (np.broadcast_to(each, mean.shape[1]) for each in (noise, shape))
+        columns = zip(mean.T, variance.T, y.T, *both, strict=True)
+        return sum(student_noise.log_density(*column) for column in columns)
 
 
 class Poisson(LikelihoodRecord):
@@ -138,7 +133,10 @@ class Poisson(LikelihoodRecord):
 
     def regression_targets(self, y, n_latent):
         """Return centred logarithms (n, n_latent) of rates."""
-        targets = np.log(y[:, :n_latent] + 0.5) - y[:, n_latent:]
+        counts, exposure = y[:, :n_latent], np.exp(y[:, n_latent:])
+        usual = np.maximum(counts.sum(axis=0), 0.5) / exposure.sum()
+        # half a count that comes with its exposure pulls to the usual rate
+        targets = np.log(counts + 0.5) - np.log(exposure + 0.5 / usual)
         return targets - targets.mean(axis=0)
 
     def averages(self, y, weight, n_latent):

@@ -74,6 +74,7 @@ def log_prob_negative_binomial(size, y, f):
 @njit
 def binomial_constant(size, y):
     """Return what log p(y) of a negative binomial has besides its terms in f."""
+    y, size = float(y), float(size)  # in float64, for the terms nearly cancel
     return math.lgamma(y + size) - math.lgamma(size) - math.lgamma(y + 1.0)
 
 
@@ -81,7 +82,7 @@ def binomial_constant(size, y):
 def expected_log_prob(model, y, row, work):
     """Return E log p(y | prior_mean + f) of one row, f_q ~ N(mean_q, variance_q).
 
-    The moments are those of `work`.
+    That of a Student-t law is a lower bound. The moments are those of `work`.
 
     Sets the derivatives d_mean and d_variance of `work` and, where there is noise,
     d_noise by its logarithm. y[row] holds one target a latent function, or one label if

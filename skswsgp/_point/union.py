@@ -3,7 +3,8 @@
 This is the training set of SWSGP-U (section 4.5 of the paper). Where the union has more
 points than may be active, those stay that are nearest to some row: a point goes by its
 best place in a list, then by the number of rows that use it, then by its index. So each
-row keeps its first neighbours, and the result does not depend on the order of the rows.
+row keeps its nearest, if as many points as rows may be active, and the result does not
+depend on the order of the rows.
 """
 
 import numpy as np

@@ -12,6 +12,7 @@ from scipy.optimize import minimize
 from scipy.special import betaln, digamma, gammaln, ndtr, ndtri, stdtr, stdtrit
 
 from skswsgp._compiled.special import gaussian_log_density, student_log_density
+from skswsgp._initialization.robust_start import FREEDOM_PRIOR
 
 LEAST_FREEDOM = 3.0  # degrees of freedom, below which deviations say little
 MOST_FREEDOM = 200.0  # from which the law is taken for a Gaussian
@@ -20,7 +21,6 @@ MOST_POWER = 3.0
 # Prior standard deviations of the coefficients: of the first, which makes all scales
 # larger or smaller, and of the others, by which the scale follows a feature.
 LEVEL_PRIOR, SLOPE_PRIOR = 0.3, 0.5
-FREEDOM_PRIOR = 0.1  # prior mean of 1 / nu, which has an exponential prior
 
 
 def log_density(z, log_scale, freedom):

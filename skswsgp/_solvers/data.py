@@ -61,16 +61,16 @@ class TrainingRows(NamedTuple):
         return index if self.rows is None else self.rows[index]
 
 
-def with_known_noise(data, noise_variance):
-    """Return rows with weights over noise variances (n,), and the unit of the latter.
+def with_known_noise(data):
+    """Return rows whose weights are precisions, and the noise of a row of weight 1.
 
-    The weights that divide this unit have the mean that weights had before. A row still
-    counts as often as its weight said before.
+    The `ratio` of the rows holds the noise variances (n,) of one observation, and then
+    how often each row counts over its weight.
     """
-    precision = np.average(1.0 / noise_variance, weights=data.weight)
-    ratio = noise_variance * precision
-    weight = (data.weight / ratio).astype(data.weight.dtype)
-    return data._replace(weight=weight, ratio=ratio), 1.0 / precision
+    precision = data.weight.astype(np.float64) / data.ratio
+    unit = 1.0 / precision.mean()
+    weight = (precision * unit).astype(data.weight.dtype)
+    return data._replace(weight=weight, ratio=data.ratio / unit), unit
 
 
 def center_rows(X, center, dtype):

@@ -83,7 +83,9 @@ class Settings(NamedTuple):
         if self.neighborhood == "points":
             return None
         if self.n_active == "auto":
-            return min(M, max(self.tuning.least_active, self.tuning.active_lists * H))
+            tuning, nearest = self.tuning, 2 * self.batch_size
+            lists = tuning.active_lists * H
+            return min(M, max(tuning.least_active, lists, nearest))
         if self.n_active < min(H, M):
             raise ValueError(
                 f"n_active={self.n_active} with {min(H, M)} neighbours of a row: "

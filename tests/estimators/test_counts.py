@@ -302,9 +302,22 @@ def test_exposures_multiply_rates():
     scaled = make_model(init="default").fit(X, y, exposure=10.0 * exposure)
     assert_allclose(10.0 * scaled.predict(X), model.predict(X), rtol=1e-5)
     weight = np.where(np.arange(600) < 30, 0.0, 1.0)
+    bounds = [model.lower_bound(X, y, exposure=e) for e in (exposure, None)]
+    assert bounds[0] > bounds[1] + 100.0
+    draws = model.sample_y(X[:3], 9, exposure=[1, 2, 3])
+    assert draws.shape == (3, 9)
     part = make_model(init="default").fit(X, y, weight, exposure=exposure)
     same = make_model(init="default").fit(X[30:], y[30:], exposure=exposure[30:])
     assert_allclose(part.predict(X), same.predict(X), rtol=1e-6)
+
+
+def test_exposures_may_be_a_series():
+    pandas = pytest.importorskip("pandas")
+    X, y, _, exposure = overdispersed(60)
+    rows = {"exposure": pandas.Series(exposure)}
+    model = make_model(init="default").fit(X, y, **rows)
+    assert model.sample_y(X, 3, **rows).shape == (60, 3)
+    assert_array_equal(model.predict(X, **rows), model.predict(X, exposure=exposure))
 
 
 def test_exposures_of_chunks():
@@ -324,7 +337,7 @@ def test_exposures_of_chunks():
     [
         ([1.0, 2.0], r"exposure has shape \(2,\): expected \(50,\), one number for"),
         (np.r_[0.0, np.ones(49)], "exposure holds 0.0: expected a positive number"),
-        (["a"] * 50, "exposure holds a: expected a positive number"),
+        (["a"] * 50, "exposure cannot be read as numbers .*: expected 50 positive"),
     ],
 )
 def test_wrong_exposures_are_refused(exposure, message):

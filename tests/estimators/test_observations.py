@@ -66,7 +66,7 @@ def test_the_number_of_neighbors_can_be_given(fitted):
 def test_intervals_refuse_what_is_no_probability(coverage, fitted):
     model, X, _ = fitted
     with pytest.raises(
-        ValueError, match=r"coverage=.*: expected a number between 0 and"
+        ValueError, match=r"coverage=.*: expected a number above 0 and b"
     ):
         model.predict_interval(X, coverage)
 

@@ -270,6 +270,7 @@ def estimated_scale(rng):
             model=SimpleNamespace(prior_mean=np.zeros(1), shape=np.zeros(1))
         )
         solver = SimpleNamespace(marginals=lambda: marginals, engine=engine)
+        solver.prior_variance = 1e6  # far above those of rows
         return rows.variance_scale(solver)
 
     return find

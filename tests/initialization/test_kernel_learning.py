@@ -135,7 +135,10 @@ def test_held_out_rows_are_not_used_for_learning(rng, monkeypatch):
     def recorded_process(self, found, *H):
         made = process(self, found, *H)
         density = made.log_density
-        made.log_density = lambda rows: (validating.append(rows), density(rows))[1]
+        made.log_density = lambda rows, weight: (
+            validating.append(rows),
+            density(rows, weight),
+        )[1]
         return made
 
     monkeypatch.setattr(KernelLearner, "learn", recorded)

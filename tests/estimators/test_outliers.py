@@ -8,6 +8,9 @@ from scipy import stats
 
 from skswsgp import SWSGPRegressor
 from skswsgp._initialization.robust_start import fit_tails
+from skswsgp._initialization.statistics import robust_mean_and_scale
+from skswsgp._point.student_noise import log_density
+from skswsgp.metrics import pinball
 
 SOLVERS = {"natural": {}, "adam": ADAM | {"init": "local", "n_inducing": 40}}
 
@@ -40,16 +43,49 @@ def test_outliers_do_not_move_the_function(options):
     assert 0.85 < np.mean((lower <= y[test]) & (y[test] <= upper)) < 0.98
 
 
-def test_law_is_a_student_t_of_the_learned_numbers():
+def test_law_is_student_t_noise_around_a_gaussian_function():
     X, y, _ = with_outliers(300)
     model = SWSGPRegressor(likelihood="student_t", random_state=0).fit(X, y)
     assert not hasattr(model, "predictive_law_")
-    mean, variance = model.latent_mean_and_variance(X)
-    scale = np.sqrt(variance + model.noise_variance_ * model.y_scale_**2)
-    law = stats.t(model.likelihood_shape_[0], mean, scale)
-    assert_allclose(model.log_predictive_density(X, y), law.logpdf(y))
-    assert_allclose(model.predict_quantiles(X, 0.9), law.ppf(0.9))
-    assert_allclose(model.predict(X, return_std=True)[1], law.std())
+    new = np.array([[0.3], [2.9], [30.0]])  # the last knows nothing of f
+    mean, variance = model.latent_mean_and_variance(new)
+    scale = np.sqrt(model.noise_variance_) * model.y_scale_
+    noise = stats.t(model.likelihood_shape_[0], scale=scale)
+    std = model.predict(new, return_std=True)[1]
+    assert_allclose(std, np.sqrt(variance + noise.var()))
+    quantiles = model.predict_quantiles(new, [0.05, 0.6])
+    at = quantiles[:, 1]
+    density = np.exp(model.log_predictive_density(new, at))
+    crps = model._crps(new, at)
+    for i in range(3):
+        f = mean[i] + np.sqrt(variance[i]) * np.linspace(-8.0, 8.0, 20_001)
+        weight = stats.norm.pdf(np.linspace(-8.0, 8.0, 20_001))
+        weight /= weight.sum()
+        assert_allclose(weight @ noise.cdf(quantiles[i, 0] - f), 0.05, rtol=1e-4)
+        assert_allclose(weight @ noise.cdf(at[i] - f), 0.6, rtol=1e-4)
+        assert_allclose(density[i], weight @ noise.pdf(at[i] - f), rtol=1e-4)
+    levels = (np.arange(2000) + 0.5) / 2000
+    losses = pinball(at, model.predict_quantiles(new, levels), levels)
+    assert_allclose(2.0 * losses, crps.mean(), rtol=2e-3)
+
+
+def test_draws_and_covariances_have_noise_of_their_own():
+    X, y, _ = with_outliers(300)
+    model = SWSGPRegressor(likelihood="student_t", likelihood_shape=8.0, random_state=0)
+    model.fit(X, y)
+    new = np.array([[0.3], [0.35]])
+    cov = model.predict(new, return_cov=True)[1]
+    assert_allclose(np.sqrt(np.diag(cov)), model.predict(new, return_std=True)[1])
+    draws = model.sample_y(new, 20_000, random_state=0)
+    assert_allclose(np.cov(draws), cov, rtol=0.1, atol=0.02 * cov[0, 0])
+
+
+@pytest.mark.parametrize("freedom", [2.05, 4.0, 200.0])
+def test_density_equals_that_of_scipy_without_a_variance(freedom):
+    z, zero = np.array([0.0, 0.7, 3.0, 30.0, 1e6]), np.zeros(5)
+    found = log_density(zero, zero + 1e-12, 0.2 * z, 0.04, freedom)
+    expected = stats.t.logpdf(z, freedom) - np.log(0.2)
+    assert_allclose(found, expected, rtol=1e-5)
 
 
 def test_degrees_of_freedom_may_be_given():
@@ -98,3 +134,23 @@ def test_leave_one_out_is_refused():
         ValueError, match="leave_one_out with likelihood='student_t': e"
     ):
         model.leave_one_out(X, y)
+
+
+def test_center_and_scale_count_weights():
+    rng = np.random.default_rng(0)
+    y, weight = rng.normal(size=(50, 2)), rng.integers(1, 4, size=50)
+    found = robust_mean_and_scale(y, weight)
+    copies = robust_mean_and_scale(np.repeat(y, weight, axis=0), np.ones(weight.sum()))
+    assert_allclose(found, copies, atol=0.1)
+    light = np.where(np.arange(50) < 40, 1.0, 1e-6)
+    shifted = y + 100.0 * (light < 1.0)[:, None]
+    few = robust_mean_and_scale(y[:40], np.ones(40))
+    assert_allclose(robust_mean_and_scale(shifted, light)[0], few[0], atol=0.1)
+
+
+def test_another_shape_is_refused_by_a_warm_start():
+    X, y, _ = with_outliers(60)
+    model = SWSGPRegressor(likelihood="student_t", init="default", warm_start=True)
+    model.fit(X, y).set_params(likelihood_shape=50.0)
+    with pytest.raises(ValueError, match=r"likelihood_shape=50.0 for a model .* with"):
+        model.fit(X, y)

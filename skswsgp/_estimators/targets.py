@@ -1,0 +1,158 @@
+"""Targets of regression: which are refused, and how the process sees the others."""
+
+import numpy as np
+
+from skswsgp._estimators.sklearn_compat import (
+    as_numbers,
+    check_outputs,
+    log_exposure,
+)
+from skswsgp._estimators.transform_choice import choose_transform
+from skswsgp._initialization.statistics import mean_and_scale, robust_mean_and_scale
+from skswsgp._point.likelihood_records import LIKELIHOODS
+from skswsgp._predictive.counts import require_counts
+from skswsgp._predictive.target_scale import TargetScale, fit_transform
+from skswsgp._solvers.exact_mean import scaled_variance
+from skswsgp._solvers.registry import choose_solver
+
+
+class TargetsMixin:
+    """From targets of the user to those of the likelihood, and to its units."""
+
+    def _has_counts(self):
+        """Return whether targets are counts."""
+        return self._record.counts
+
+    @property
+    def _record(self):
+        """The record of the likelihood."""
+        return LIKELIHOODS[self.likelihood]
+
+    def _require_no_exposure(self, exposure):
+        """Raise ValueError if there is an exposure, but targets are no counts."""
+        if exposure is not None and not self._has_counts():
+            raise ValueError(
+                f"exposure came with likelihood={self.likelihood!r}: expected none, "
+                "for only counts have rates; use 'poisson' or 'negative_binomial', or "
+                "leave it out."
+            )
+
+    def _require_transform_of_fit(self, transform):
+        """Raise ValueError if `y_transform` asks for another transformation."""
+        before = None if transform is None else transform.name
+        if self.y_transform not in ("auto", before):
+            raise ValueError(
+                f"y_transform={self.y_transform!r} for a model that was fitted with "
+                f"{before!r}: expected the transformation of the fit; set it back, or "
+                "fit again without warm_start."
+            )
+
+    def _require_no_noise(self, noise_variance):
+        """Raise ValueError if rows have noise variances, but y is not Gaussian."""
+        if noise_variance is not None and not self._record.conjugate:
+            raise ValueError(
+                f"noise_variance came with likelihood={self.likelihood!r}: expected "
+                "none; it is for likelihood='gaussian'."
+            )
+
+    def _require_usable_noise(self):
+        """Raise ValueError if noise variances of training rows cannot be used."""
+        solver = choose_solver(self.solver, self.optimize_inducing, streaming=False)
+        wrong = {
+            f"likelihood={self.likelihood!r}": not self._record.conjugate,
+            f"y_transform={self.y_transform!r}": self.y_transform is not None,
+            "optimize_inducing=True": self.optimize_inducing,
+            f"solver={self.solver!r}": not solver.exact_means,
+        }
+        for name in (name for name, is_wrong in wrong.items() if is_wrong):
+            raise ValueError(
+                f"noise_variance came with {name}: expected likelihood='gaussian', "
+                "solver='natural' with optimize_inducing=False, and y_transform=None; "
+                "sample_weight tells how precise a row is relative to others."
+            )
+
+    def _require_usable_shape(self, attributes):
+        """Raise ValueError if the shape is not of the likelihood or of the fit."""
+        shape, (least, most) = self.likelihood_shape, self._record.shape_bounds
+        if shape == "auto":
+            return
+        if not least <= shape <= most:
+            expected = f"{least:g} to {most:g}, or 'auto'" if most else "'auto'"
+            raise ValueError(
+                f"likelihood_shape={shape} with likelihood={self.likelihood!r}: "
+                f"expected {expected}."
+            )
+        if np.any(attributes.get("likelihood_shape_", shape) != shape):
+            raise ValueError(
+                f"likelihood_shape={shape} for a model that was fitted with "
+                f"{attributes['likelihood_shape_']}: expected the shape of the fit; "
+                "set it back, or fit again without warm_start."
+            )
+
+    def _learn_targets(self, X, rows, y, weight):
+        y = as_numbers(y)
+        columns = y.reshape(len(y), -1)
+        chosen, transform = self.y_transform, None
+        if chosen is not None and self._has_counts():
+            raise ValueError(
+                f"y_transform={chosen!r} with likelihood={self.likelihood!r}: expected "
+                "None, for counts keep their scale; use likelihood='gaussian' for "
+                "transformed targets."
+            )
+        if chosen == "auto":
+            chosen = choose_transform(self, X, rows, y, weight)
+        if chosen is not None:
+            transform = fit_transform(chosen, columns, weight)
+            transform.require_domain(columns)
+            y = transform.forward(columns).reshape(y.shape)
+        if not self.normalize_y or self._has_counts():
+            mean, scale = np.zeros(y.shape[1:])[()], np.ones(y.shape[1:])[()]
+        elif self._record.conjugate:
+            mean, scale = mean_and_scale(y, weight)
+        else:
+            mean, scale = robust_mean_and_scale(y, weight)
+        return {"y_mean_": mean, "y_scale_": scale, "y_transform_": transform}
+
+    def _encode_targets(self, y, attributes, exposure=None):
+        y, scale = as_numbers(y), self._target_scale(attributes)
+        self._require_likelihood_of_fit(self.likelihood, attributes)
+        self._require_no_exposure(exposure)
+        self._require_transform_of_fit(scale.transform)
+        self._require_usable_shape(attributes)
+        check_outputs(y, scale.offset)
+        columns = y.reshape(len(y), -1)
+        if self._has_counts():
+            require_counts(columns, self.likelihood)
+            return np.column_stack([columns, log_exposure(exposure, len(y))])
+        if scale.transform is not None:
+            scale.transform.require_domain(columns)
+        return scale.standardise(columns)
+
+    def _target_scale(self, attributes):
+        """Return the `TargetScale` of fitted attributes."""
+        names = "y_mean_", "y_scale_", "y_transform_"
+        return TargetScale(*(attributes[name] for name in names))
+
+    def _latent_units(self, attributes):
+        if self._has_counts():
+            return attributes["prior_mean_"], 1.0
+        return attributes["y_mean_"], attributes["y_scale_"]
+
+    def _has_one_function(self):
+        return np.ndim(self.y_mean_) == 0
+
+    def _likelihood_of(self, attributes):
+        self._require_likelihood_of_fit(self.likelihood, attributes)
+        return self.likelihood, int(np.size(attributes["y_mean_"]))
+
+    def _log_density(self, mu, v, targets, attributes):
+        record = self._record
+        names = "noise_variance_", "likelihood_shape_"
+        numbers = (attributes.get(name) for name in names)
+        if record.counts:
+            moments = self._in_units(mu, scaled_variance(v, attributes), attributes)
+            return record.log_density(*moments, targets, *numbers)
+        scale = self._target_scale(attributes)
+        density = record.log_density(mu, v, targets, *numbers)
+        slopes = scale.log_slope(scale.restore(targets))
+        return density + np.sum(np.broadcast_to(slopes, targets.shape), axis=1)
