@@ -98,7 +98,7 @@ class LeaveOneOutMixin:
             )
         check_is_fitted(self, "inducing_points_")
         known = noise_variance is not None
-        if known != self._noise_known:
+        if known != getattr(self, "_noise_known", False):
             came, expected = ("some", "none") if known else ("none", "those of fit")
             raise ValueError(
                 f"noise_variance: {came} came, expected {expected}; pass the "
@@ -195,10 +195,11 @@ class LeaveOneOutMixin:
 
     def _require_pairs_of_fit(self, data):
         """Raise ValueError where rows of X and y do not go together as in `fit`."""
-        if self._pairing is None:
+        before = getattr(self, "_pairing", None)
+        if before is None:
             return  # a stream, or rows in a file
         moments, unit = cross_moments(data)
-        if (np.abs(moments - self._pairing) > PAIRING * unit).any():
+        if (np.abs(moments - before) > PAIRING * unit).any():
             raise ValueError(
                 "X and y do not go together as in fit: expected each y at its row of "
                 "X; pass the X, y and sample_weight of fit again, in one order."
