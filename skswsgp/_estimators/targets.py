@@ -130,8 +130,8 @@ class TargetsMixin:
 
     def _target_scale(self, attributes):
         """Return the `TargetScale` of fitted attributes."""
-        names = "y_mean_", "y_scale_", "y_transform_"
-        return TargetScale(*(attributes[name] for name in names))
+        numbers = attributes["y_mean_"], attributes["y_scale_"]
+        return TargetScale(*numbers, attributes.get("y_transform_"))
 
     def _latent_units(self, attributes):
         if self._has_counts():
