@@ -10,7 +10,7 @@ from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from skswsgp import SWSGPRegressor
+from skswsgp import SWSGPClassifier, SWSGPRegressor
 from skswsgp.metrics import (
     crps,
     expected_calibration_error,
@@ -376,3 +376,10 @@ def test_searches_and_pipelines_take_the_scorers(name, rng):
     }[name]
     assert scorer(search.best_estimator_, X, y) == pytest.approx(-score, rel=1e-5)
     assert clone(search).scoring.name == name
+
+
+def test_scorers_say_that_classifiers_have_other_ones():
+    X, y = np.arange(12.0)[:, None], np.arange(12) % 2
+    model = SWSGPClassifier(init="default").fit(X, y)
+    with pytest.raises(TypeError, match=r"Classifier has no predict.*'neg_log_loss'"):
+        get_scorer("neg_crps")(model, X, y)

@@ -55,6 +55,7 @@ BAD_TARGETS = {
     "y infinite": (holed(-np.inf, np.inf), "y contains infinity"),
     "y complex": (lambda y: y + 1j, "[Cc]omplex"),
     "y text": (lambda y: ["a"] * len(y), NO_NUMBERS),
+    "y dates": (lambda y: np.arange(len(y)).astype("datetime64[D]"), "dates or times"),
     "y objects": (lambda y: np.array(["a", *y[1:]], dtype=object), NO_NUMBERS),
     "y None": (lambda y: np.array([None, *y[1:]], dtype=object), "y contains NaN"),
     "y three-dimensional": (lambda y: np.tile(y[:, None, None], (1, 2, 2)), "dim 3"),
