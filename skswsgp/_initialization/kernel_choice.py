@@ -18,7 +18,7 @@ from skswsgp._initialization.kernel_learning import (
     RATE,
     KernelFit,
     KernelLearner,
-    count_learning_rows,
+    draw_learning_rows,
     evidence_work,
 )
 from skswsgp._initialization.statistics import (
@@ -57,9 +57,7 @@ def learn_kernel(
 
     `metric` is that of the estimators. Where a kernel is given, "auto" is "ard".
     """
-    most = count_learning_rows(data.X.shape[1], options.tuning)
-    if data.n_rows > most:
-        data = data.take(np.sort(rng.choice(data.n_rows, most, replace=False)))
+    data = draw_learning_rows(data, options.tuning, rng)
     X, y, weight, count = distinct_observations(data)
     spread = feature_spread(X, rng, dtype=options.dtype)
     start = start_kernel(spread) if kernel is None else kernel

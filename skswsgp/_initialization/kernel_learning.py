@@ -323,6 +323,14 @@ def learning_search(search):
     return "auto" if search == "pynndescent" else search
 
 
+def draw_learning_rows(data, tuning, rng):
+    """Return the `TrainingRows`, or as many random ones as take part in learning."""
+    most = count_learning_rows(data.X.shape[1], tuning)
+    if data.n_rows <= most:
+        return data
+    return data.take(np.sort(rng.choice(data.n_rows, most, replace=False)))
+
+
 def count_learning_rows(n_features, tuning, fraction=1.0):
     """Return the largest number of rows that take part in learning, or a fraction."""
     affordable = tuning.learning_numbers / max(n_features, LEAST_FEATURES)

@@ -12,10 +12,7 @@ import numpy as np
 from scipy.optimize import minimize
 
 from skswsgp._compiled.special import student_log_density
-from skswsgp._initialization.kernel_learning import (
-    KernelLearner,
-    count_learning_rows,
-)
+from skswsgp._initialization.kernel_learning import KernelLearner, draw_learning_rows
 from skswsgp._initialization.statistics import (
     distinct_observations,
     robust_mean_and_scale,
@@ -33,9 +30,7 @@ def learn_robust_kernel(learn, data, settings, options, rng):
     `data` are `TrainingRows`. The fits have the scale of that law as `noise` and its
     degrees of freedom as `shape`.
     """
-    most = count_learning_rows(data.X.shape[1], options.tuning)
-    if data.n_rows > most:
-        data = data.take(np.sort(rng.choice(data.n_rows, most, replace=False)))
+    data = draw_learning_rows(data, options.tuning, rng)
     X, y, weight, count = distinct_observations(data)
     data = data._replace(X=X, y=y, weight=weight, rows=None, ratio=None)
     middle, scale = robust_mean_and_scale(y, weight)

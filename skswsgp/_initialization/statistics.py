@@ -4,6 +4,8 @@ import math
 
 import numpy as np
 
+from skswsgp._compiled.threads import index_blocks
+
 SPREAD_SAMPLE = 20_000  # rows from which the spread of the features is measured
 LEAST_NOISE = 1e-8  # least known variance of noise over that of y
 LEAST_EFFECTIVE = 8.0  # least effective sample size of rows that decide
@@ -114,12 +116,25 @@ def bounded_noise(noise_variance, y, weight):
 def cross_moments(data):
     """Return mean products (D, Q) of X and y, and the roots of those of their squares.
 
-    They tell whether rows of X and y go together, in any order.
+    They tell whether rows of X and y go together, in any order. X is divided by powers
+    of two, lest squares overflow, and copied block by block.
     """
-    X, _ = fractions(data.inputs.astype(np.float64))  # whose squares do not overflow
-    X, y = X - X.mean(axis=0), data.y.astype(np.float64)
-    size = np.sqrt(np.mean(X**2, axis=0))[:, None] * np.sqrt(np.mean(y**2, axis=0))
-    return X.T @ y / len(y), size
+    blocks, n = list(index_blocks(data.n_rows)), data.n_rows
+
+    def inputs(index):
+        return data.take(index).inputs.astype(np.float64)
+
+    largest = np.max([np.abs(inputs(index)).max(axis=0) for index in blocks], axis=0)
+    exponent = np.frexp(largest)[1]
+    mean = sum(np.ldexp(inputs(index), -exponent).sum(axis=0) for index in blocks) / n
+    products, X_squares, y_squares = 0.0, 0.0, 0.0
+    for index in blocks:
+        X = np.ldexp(inputs(index), -exponent) - mean
+        y = data.y[index].astype(np.float64)
+        products = products + X.T @ y
+        X_squares = X_squares + np.sum(X**2, axis=0)
+        y_squares = y_squares + np.sum(y**2, axis=0)
+    return products / n, np.sqrt(X_squares / n)[:, None] * np.sqrt(y_squares / n)
 
 
 def fractions(values):
