@@ -144,10 +144,8 @@ class BaseSWSGP(
         y : array-like of shape (n_samples,) or (n_samples, n_outputs)
             Training targets.
         sample_weight : array-like of shape (n_samples,), default=None
-            Weight of each row, in training and when it is held out. For classes and
-            counts it is a number of observations. For regression of other numbers it
-            divides the noise variance of the row, and a common factor of all weights
-            changes nothing, because the noise is learned.
+            Weight of each row, a number of observations, in training and when it is
+            held out.
         X_val : array-like of shape (n_val, n_features), default=None
             Inputs held out to decide when to stop, instead of `validation_fraction`.
         y_val : array-like of shape (n_val,) or (n_val, n_outputs), default=None

@@ -76,7 +76,8 @@ class BoundSearch(TrialRows):
         """Find the kernel, from several starts."""
         self.Z, _ = distinct_rows(self.X)
         density = -np.inf
-        self.choose_shape(Found(kernels[0], self.solved(kernels[0])))
+        if self.settings.learns_shape:
+            self.choose_shape(Found(kernels[0], self.solved(kernels[0])))
         for start in kernels:
             tied = self.climb(Found(start, self.solved(start)), start, shared=True)
             if self.log_density(tied, start) > density:

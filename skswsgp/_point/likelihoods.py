@@ -73,7 +73,7 @@ def log_prob_negative_binomial(size, y, f):
 
 @njit
 def binomial_constant(size, y):
-    """Return what log p(y) of a negative binomial has besides its terms in f."""
+    """Return the part of log p(y) of a negative binomial that does not depend on f."""
     y, size = float(y), float(size)  # in float64, for the terms nearly cancel
     return math.lgamma(y + size) - math.lgamma(size) - math.lgamma(y + 1.0)
 

@@ -17,7 +17,7 @@ from skswsgp._predictive.local_density import NEIGHBORS, LocalDensity, NearTarge
 from skswsgp._predictive.residual_sizes import NEAR, ResidualSizes
 from skswsgp._predictive.target_scale import STANDARD
 
-CRPS_LEVELS = ndtr(np.linspace(-4.0, 4.0, 121))  # of nodes: the score is 0.2 % off
+CRPS_LEVELS = ndtr(np.linspace(-4.0, 4.0, 121))  # of the nodes of an integral
 ROWS_IN_BLOCK = 1000  # rows whose nodes are in memory at once
 BISECTIONS = 50  # of the range of a quantile
 

@@ -36,7 +36,7 @@ def small(full, rng):
 
 
 def union(lists, n_active, *, start=0, n=None, n_points=50):
-    """Return what `choose_active` makes of n lists from `start`."""
+    """Return the points that `choose_active` finds in n lists from `start`."""
     n = len(lists) if n is None else n
     arrays = union_arrays(n, lists.shape[1], n_points).values()
     uses, place, keys = (np.zeros(*array) for array in arrays)
