@@ -264,10 +264,10 @@ def expected_log_prob(
             )
             for q in range(Q)
         )  # fmt: skip
-    if likelihood == "gaussian":
+    if likelihood in ("gaussian", "heteroscedastic"):
         r2 = np.broadcast_to(noise_variance, Q)
         return sum(gaussian_expectation(y[q], mu[q], v[q], r2[q]) for q in range(Q))
-    if likelihood == "poisson":
+    if likelihood in ("poisson", "squared_errors"):
         return sum(map(poisson_expectation, y, mu, v))
     if likelihood not in LOG_PROB:
         raise ValueError(f"likelihood {likelihood!r} has no reference")

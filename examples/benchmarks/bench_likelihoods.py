@@ -49,6 +49,19 @@ def heavy_tails(rng):
     return X, f + 0.3 * rng.standard_t(3.0, len(X)), f, {}
 
 
+def varying_noise(rng):
+    """Return X, targets with deviations of 0.07 to 0.74, and the function."""
+    X, f = smooth(rng)
+    std = np.exp(-1.5 + 1.2 * np.sin(2.0 * X[:, 1]))
+    return X, f + std * rng.standard_normal(len(X)), f, {}
+
+
+def one_noise(rng):
+    """Return X, targets with deviations of 0.3, and the function."""
+    X, f = smooth(rng)
+    return X, f + 0.3 * rng.standard_normal(len(X)), f, {}
+
+
 def known_noise(rng):
     """Return X, targets with noise of known variances, and the function."""
     X, f = smooth(rng)
@@ -65,6 +78,8 @@ KINDS = {  # data, and the estimators that are compared
     "counts, r = 2": (lambda rng: counts(rng, 2.0), ["poisson", "negative_binomial"]),
     "outliers": (outliers, ["gaussian", "student_t"]),
     "noise t3": (heavy_tails, ["gaussian", "student_t"]),
+    "varying noise": (varying_noise, ["gaussian", "heteroscedastic"]),
+    "one noise": (one_noise, ["gaussian", "heteroscedastic"]),
     "known noise": (known_noise, ["gaussian", "weights", "known noise"]),
 }
 
@@ -86,8 +101,8 @@ def peer_error(X, y, truth, rows):
 def scores(name, X, y, truth, rows):
     """Return log density, error of the mean and coverage of an estimator."""
     train, new = slice(0, ROWS), slice(ROWS, None)
-    likelihood = name if name in ("poisson", "negative_binomial", "student_t") else None
-    model = SWSGPRegressor(likelihood=likelihood or "gaussian", random_state=0)
+    likelihood = "gaussian" if name in ("known noise", "weights") else name
+    model = SWSGPRegressor(likelihood=likelihood, random_state=0)
     given = {}
     if name == "known noise":
         given = {"noise_variance": rows["noise_variance"][train]}

@@ -32,7 +32,7 @@ from skswsgp._initialization.statistics import (
 )
 from skswsgp._linear.columns import is_identity
 from skswsgp._point.likelihood_records import LIKELIHOODS
-from skswsgp._solvers.data import TrainingRows, with_known_noise
+from skswsgp._solvers.data import TrainingRows
 from skswsgp._solvers.exact_mean import ExactFit
 from skswsgp._solvers.model import (
     JITTER,
@@ -50,7 +50,8 @@ FOUND_LAST = (
 )  # fmt: skip
 # Fitted attributes that only some likelihoods have
 OF_LIKELIHOOD = (
-    "noise_variance_", "prior_mean_", "variance_scale_", "likelihood_shape_",
+    "noise_variance_", "mean_noise_variance_", "noise_model_", "prior_mean_",
+    "variance_scale_", "likelihood_shape_",
 )  # fmt: skip
 
 
@@ -104,6 +105,13 @@ class BaseSWSGP(
         `rows` are the numbers of the rows of X that y (n, ...) and weight (n,) belong
         to, or None for all of them.
         """
+
+    def _learn_noise_model(self, X, rows, y, weight, attributes):
+        """Return the process of the noise, or None where noise does not vary.
+
+        The first arguments are those of `_learn_targets`, which returned the last one.
+        """
+        return None
 
     @abstractmethod
     def _encode_targets(self, y, attributes, exposure=None):
@@ -176,7 +184,7 @@ class BaseSWSGP(
 
     def _fit(
         self, X, y, sample_weight, X_val=None, y_val=None, streaming=False,
-        exposure=None, noise_variance=None,
+        exposure=None, noise_variance=None, noise_model=None,
     ):  # fmt: skip
         self._validate_params()
         solver_class = choose_solver(self.solver, self.optimize_inducing, streaming)
@@ -193,9 +201,13 @@ class BaseSWSGP(
         targets = self._encode_targets(y, learned, exposure)
         attributes = dict(learned)
         targets = targets.astype(self.dtype, copy=False)
-        if noise is not None:
-            noise = bounded_noise(noise, y, weight)
-        data = TrainingRows(X, targets, weight, rows, ratio=noise)
+        ratio = None if noise is None else bounded_noise(noise, y, weight)
+        if noise_model is None:
+            noise_model = self._learn_noise_model(X, rows, y, weight, learned)
+        if noise_model is not None:
+            ratio = noise_model.training_ratio(X if rows is None else X[rows])
+            attributes["noise_model_"] = noise_model
+        data = TrainingRows(X, targets, weight, rows, ratio=ratio)
         settings = self._settings(attributes, data, solver_class, streaming)
         held_out = self._validation_data(X_val, y_val, attributes)
         stopping = self.early_stopping
@@ -203,24 +215,28 @@ class BaseSWSGP(
             many = data.n_rows > self._tuning.holdout_above
             stopping = many and solver_class.takes_steps
         pairing = None
-        if not streaming and (self.init == "local" or solver_class.finds_optimum):
-            pairing, _ = cross_moments(data)  # others may read X from a file
+        if not streaming and settings.likelihood_record.conjugate:
+            if self.init == "local" or solver_class.finds_optimum:
+                pairing, _ = cross_moments(data)  # others may read X from a file
         if stopping and held_out is None and not streaming:
             data, held_out = self._hold_out(data, y, rng)
         scale = feature_scale(data.X, rng, data.rows, self.dtype)
         spread = np.where(scale > 0.0, scale, 1.0)
         total = float(data.weight.sum())
         relative = data = data._replace(weight=data.weight.astype(self.dtype))
+        if settings.likelihood_record.has_noise:
+            relative, unit = self._relative_rows(data, solver_class, noise is not None)
+        if noise_model is not None:
+            noise_model.unit_ = unit
         if noise is not None:
-            relative, unit = with_known_noise(data)
             known = np.atleast_1d(unit / attributes["y_scale_"] ** 2)
             settings = settings._replace(known_noise=known)
-        elif settings.likelihood_record.has_noise:
-            relative = self._relative_to_mean(data, solver_class)
         attributes |= fitted or initial_attributes(settings, relative, spread, rng)
         if noise is not None:
             one = np.ndim(attributes["y_scale_"]) == 0
             attributes["noise_variance_"] = known[0] if one else known
+            usual = np.average(ratio, weights=weight) / attributes["y_scale_"] ** 2
+            attributes["mean_noise_variance_"] = usual
         earlier = fitted.get("feature_scale_", 0.0) if streaming else 0.0
         attributes["feature_scale_"] = np.where(earlier > 0.0, earlier, scale)
         if streaming:

@@ -16,7 +16,6 @@ from skswsgp._initialization.statistics import (
 from skswsgp._predictive.fit_law import find_neighborhoods, normal_scores
 from skswsgp._predictive.leave_one_out import leave_one_out, merge_rows
 from skswsgp._predictive.prediction import nearest_points
-from skswsgp._solvers.data import with_known_noise
 from skswsgp._solvers.registry import choose_solver
 
 # Standardised targets of the rows of `fit` have mean 0 and deviation 1 but for
@@ -90,13 +89,14 @@ class LeaveOneOutMixin:
         .. [1] C. E. Rasmussen and C. K. I. Williams, "Gaussian Processes for Machine
            Learning", 2006, eq. 5.12.
         """
+        check_is_fitted(self, "inducing_points_")
+        self._validate_params()
         if not self._record.conjugate:
             raise ValueError(
                 f"leave_one_out with likelihood={self.likelihood!r}: expected "
                 "'gaussian', for others have no closed form; use cross_val_predict of "
                 "scikit-learn."
             )
-        check_is_fitted(self, "inducing_points_")
         known = noise_variance is not None
         if known != getattr(self, "_noise_known", False):
             came, expected = ("some", "none") if known else ("none", "those of fit")
@@ -113,7 +113,12 @@ class LeaveOneOutMixin:
             mean, variance, score = np.empty((3, len(data.X), mean.shape[1]))
             mean[data.rows], variance[data.rows], score[data.rows] = trained
             rest = np.delete(np.arange(len(data.X)), data.rows)
-            law = self._observations(_safe_indexing(X, rest))
+            noise = None
+            if known:  # rows of weight zero may have none
+                noise = np.asarray(noise_variance, dtype=np.float64)[rest]
+                usual = np.mean(self.mean_noise_variance_ * self.y_scale_**2)
+                noise = np.where(np.isfinite(noise) & (noise > 0.0), noise, usual)
+            law = self._observations(_safe_indexing(X, rest), noise_variance=noise)
             mean[rest], variance[rest] = law.mean, law.process**2
             targets = scale.standardise(y.reshape(score.shape)[rest])
             score[rest] = law.normal_scores(targets)
@@ -124,12 +129,17 @@ class LeaveOneOutMixin:
     def _left_out(self, data):
         """Return mean, variance and score (n, Q) of standardised y, noise included."""
         streamed = not hasattr(self, "n_samples_fit_")
+        known = getattr(self, "_noise_known", False)
         solver = choose_solver(self.solver, self.optimize_inducing, streamed)
         settings = self._settings(vars(self), data, solver, streamed)
-        if data.ratio is not None:
-            data, _ = with_known_noise(data)
-        elif not streamed:
-            data = self._relative_to_mean(data, solver)
+        trained = vars(self)
+        if not streamed:
+            data, unit = self._relative_rows(data, solver, known)
+            if known:
+                self._require_noise_of_fit(unit)
+            elif unit is not None:  # of all rows, while `unit_` is of those that train
+                noise = self.noise_variance_ * unit / self.noise_model_.unit_
+                trained = trained | {"noise_variance_": noise}
         given, single = data, data.weight
         data = data.mapped(self.metric_)
         _, place = copies_of_rows(data.inputs, data.y)
@@ -137,9 +147,9 @@ class LeaveOneOutMixin:
         if solver.exact_means and self.neighbor_metric != "random":
             group = self._points_of_rows(data.X)
         self._require_pairs_of_fit(given)
-        found = leave_one_out(data, group, vars(self), settings).residuals
+        found = leave_one_out(data, group, trained, settings).residuals
         scores = self._normal_scores(found.standardised, data.X, group)
-        noise = np.reshape(self.noise_variance_, (1, -1))
+        noise = np.reshape(trained["noise_variance_"], (1, -1))
         more = noise * (1.0 / single - 1.0 / data.weight[place])[:, None]  # of copies
         return found.mean[place], found.variance[place] + more, scores[place]
 
@@ -168,6 +178,12 @@ class LeaveOneOutMixin:
             return group
         every = isinstance(self.inducing_points, str) and not self.warm_start
         every &= len(Z) in (self.n_samples_fit_, len(distinct_rows(X)[0]))
+        if self.early_stopping is True:
+            raise ValueError(
+                "leave_one_out after early_stopping=True, which held rows out: "
+                "expected all rows to train where each is an inducing point; fit with "
+                "early_stopping='auto'."
+            )
         if every or hasattr(self, "alpha_"):
             raise ValueError(
                 "X has rows that are not among the inducing points: expected the rows "
@@ -191,6 +207,15 @@ class LeaveOneOutMixin:
             raise ValueError(
                 "y has another mean or deviation than in fit: expected the same rows; "
                 "pass the y and sample_weight of fit again."
+            )
+
+    def _require_noise_of_fit(self, unit):
+        """Raise ValueError unless the harmonic mean of the noise is that of the fit."""
+        fitted = np.ravel(self.noise_variance_ * self.y_scale_**2)
+        if (np.abs(fitted - unit) > ROUNDING * unit).any():
+            raise ValueError(
+                f"noise_variance has a harmonic mean of {unit:.3g}: expected the "
+                f"{fitted[0]:.3g} of fit; pass the noise_variance of fit again."
             )
 
     def _require_pairs_of_fit(self, data):

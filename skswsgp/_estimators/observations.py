@@ -9,6 +9,7 @@ from skswsgp._estimators.sklearn_compat import (
     as_numbers,
     check_row_values,
     log_exposure,
+    validate,
 )
 from skswsgp._linear.columns import mapped
 from skswsgp._predictive import prediction
@@ -40,7 +41,7 @@ class ObservationsMixin:
             By how much the rates of counts are multiplied, 1 by default.
         noise_variance : array-like of shape (n_samples,), default=None
             Noise variances of the rows, in squared units of y, where they are known;
-            by default that of a row of mean weight.
+            by default the learned one of a row of mean weight, or the mean in `fit`.
 
         Returns
         -------
@@ -72,7 +73,7 @@ class ObservationsMixin:
             By how much the rates of counts are multiplied, 1 by default.
         noise_variance : array-like of shape (n_samples,), default=None
             Noise variances of the rows, in squared units of y, where they are known;
-            by default that of a row of mean weight.
+            by default the learned one of a row of mean weight, or the mean in `fit`.
 
         Returns
         -------
@@ -104,7 +105,7 @@ class ObservationsMixin:
             By how much the rates of counts are multiplied, 1 by default.
         noise_variance : array-like of shape (n_samples,), default=None
             Noise variances of the rows, in squared units of y, where they are known;
-            by default that of a row of mean weight.
+            by default the learned one of a row of mean weight, or the mean in `fit`.
 
         Returns
         -------
@@ -121,7 +122,7 @@ class ObservationsMixin:
         y, scale = y.reshape(len(y), -1), self._target_scale(vars(self))
         observations = self._observations(X)
         if self._record.conjugate:
-            noise = np.reshape(self.noise_variance_, (1, -1))
+            noise = self._noise_of_rows(None, X)
             variance = observations.process**2 + noise * (1.0 / weight[:, None] - 1.0)
             observations = observations._replace(process=np.sqrt(variance))
         return observations.log_density(scale.standardise(y)) + scale.log_slope(y)
@@ -157,7 +158,7 @@ class ObservationsMixin:
             mean, variance = self._latent(X, True, n_neighbors)
             mean, variance = self._in_units(mean, variance, vars(self))
             mean = mean + log_exposure(exposure, len(mean))[:, None]
-            shape = getattr(self, "likelihood_shape_", np.zeros(Q))
+            shape = self.likelihood_shape_ if record.usual_shape else np.zeros(Q)
             return Counts(mean, variance, record.sizes(shape))
         law = getattr(self, "predictive_law_", None)
         k = 0 if law is None else law.n_near
@@ -166,7 +167,7 @@ class ObservationsMixin:
         if not record.conjugate:
             noise = np.broadcast_to(self.noise_variance_, Q)
             return StudentNoise(mean, variance, noise, self.likelihood_shape_)
-        process = np.sqrt(variance + self._noise_of_rows(noise_variance, len(mean)))
+        process = np.sqrt(variance + self._noise_of_rows(noise_variance, X))
         if law is None:
             freedom = np.full(Q, np.inf)
             return Observations(mean, process, np.ones_like(mean), freedom)
@@ -178,12 +179,17 @@ class ObservationsMixin:
             near = near_targets(law.density, X, self.inducing_points_, lists, mean)
         return Observations(mean, process, factor, law.degrees_of_freedom, near)
 
-    def _noise_of_rows(self, noise_variance, n):
+    def _noise_of_rows(self, noise_variance, X):
         """Return variances (n, Q) of the noise of standardised y, given or learned."""
-        given = check_row_values("noise_variance", noise_variance, n)
-        if given is None:
-            return np.broadcast_to(self.noise_variance_, (n, np.size(self.y_mean_)))
-        return given[:, None] / np.reshape(self.y_scale_, (1, -1)) ** 2
+        X = validate(self, X, reset=False)
+        given = check_row_values("noise_variance", noise_variance, len(X))
+        if given is not None:
+            return given[:, None] / np.reshape(self.y_scale_, (1, -1)) ** 2
+        usual = getattr(self, "mean_noise_variance_", self.noise_variance_)
+        usual = np.reshape(usual, (1, -1))
+        if self._record.varying_noise:
+            return usual * self.noise_model_.relative_variance(X)[:, None]
+        return np.broadcast_to(usual, (len(X), usual.size))
 
     def _learn_law(self, solver, data, trained, settings, rng):
         """Return the fitted attribute of the law of observations, or none."""

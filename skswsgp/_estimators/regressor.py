@@ -22,6 +22,8 @@ from skswsgp._estimators.targets import TargetsMixin
 from skswsgp._point import log_rates
 from skswsgp._point.likelihood_records import LIKELIHOODS
 
+NAMES = {"gaussian", "heteroscedastic", "student_t", "poisson", "negative_binomial"}
+
 
 @with_shared_text
 class SWSGPRegressor(
@@ -40,17 +42,21 @@ class SWSGPRegressor(
     init : {"local", "default"}, default="local"
         Where kernel parameters and noise start: as given ("default"), or learned first
         from the likelihood of rows given their nearest other rows ("local").
-    likelihood : {"gaussian", "student_t", "poisson", "negative_binomial"}, \
-            default="gaussian"
-        Distribution of y given the latent function f. "student_t" is for outliers:
-        noise has heavy tails, and rows far from what others predict have little say in
-        f; `predictive` plays no role. "poisson" and "negative_binomial" are for counts
-        of the mean exp(f) and the variance exp(f), or exp(f) + exp(f)^2 / r: `predict`
-        returns expected counts, quantiles are whole numbers and densities are
-        probabilities. y must then hold whole numbers that are not negative,
-        `predictive` and `normalize_y` play no role, and `noise_variance` is only the
-        start of the noise of log(y + 1 / 2), from which `init="local"` learns a kernel.
-        With `solver="natural"` that kernel is then refined on the counts.
+    likelihood : {"gaussian", "heteroscedastic", "student_t", "poisson", \
+            "negative_binomial"}, default="gaussian"
+        Distribution of y given the latent function f. "heteroscedastic" is Gaussian
+        with noise that varies with X: the logarithm of its variance has a Gaussian
+        process of its own, `noise_model_`, whose kernel is learned as well [3]_. Rows
+        in little noise then say more about f than others. A fit takes five to ten times
+        as long as one with constant noise. "student_t" is for outliers: noise has heavy
+        tails, and rows far from what others predict have little say in f; `predictive`
+        plays no role. "poisson" and "negative_binomial" are for counts of the mean
+        exp(f) and the variance exp(f), or exp(f) + exp(f)^2 / r: `predict` returns
+        expected counts, quantiles are whole numbers and densities are probabilities. y
+        must then hold whole numbers that are not negative, `predictive` and
+        `normalize_y` play no role, and `noise_variance` is only the start of the noise
+        of log(y + 1 / 2), from which `init="local"` learns a kernel. With
+        `solver="natural"` that kernel is then refined on the counts.
     likelihood_shape : float or "auto", default="auto"
         Degrees of freedom of "student_t", from 2.05 to 200, or the size r of
         "negative_binomial", from 0.01 to 10,000. "auto" learns them with
@@ -90,8 +96,17 @@ class SWSGPRegressor(
     ----------
     $attributes
     noise_variance_ : float or ndarray of shape (n_outputs,)
-        Learned noise variance of a row of mean weight, on the scale of standardised y.
-        Counts have none.
+        Learned noise variance of a row of mean weight, on the scale of standardised y;
+        for "student_t" the square of the scale of the noise.
+        Counts have none. With noise that varies it is the harmonic mean over rows.
+    mean_noise_variance_ : float or ndarray of shape (n_outputs,)
+        Weighted mean of the noise variances that `fit` was given, on the scale of
+        standardised y, which new rows have. `noise_variance_` is their harmonic mean
+        then, after division by the weights.
+    noise_model_ : object
+        The process of the noise, for `likelihood="heteroscedastic"` only. Its method
+        `relative_variance(X)` returns by what `noise_variance_` is multiplied at rows
+        of X, which all outputs share, (n_samples,).
     prior_mean_ : ndarray of shape (n_outputs,)
         Prior means of the latent functions of counts, at which the expected count is
         the weighted mean of y over that of exposures, under the kernel before Adam
@@ -135,6 +150,8 @@ class SWSGPRegressor(
     References
     ----------
     $references
+    .. [3] M. Lazaro-Gredilla, M. K. Titsias, "Variational Heteroscedastic Gaussian
+       Process Regression", ICML 2011.
 
     Examples
     --------
@@ -150,9 +167,7 @@ class SWSGPRegressor(
 
     _parameter_constraints: dict = {  # noqa: RUF012  scikit-learn's own form
         **BaseSWSGP._parameter_constraints,
-        "likelihood": [
-            StrOptions({"gaussian", "student_t", "poisson", "negative_binomial"})
-        ],
+        "likelihood": [StrOptions(NAMES)],
         "likelihood_shape": [
             StrOptions({"auto"}),
             Interval(Real, 0, None, closed="neither"),
@@ -206,10 +221,9 @@ class SWSGPRegressor(
             are given another one, and so is `score`.
         noise_variance : array-like of shape (n_samples,), default=None
             Noise variance of each row, in squared units of y, where it is known. It is
-            divided by `sample_weight` and not learned. Of a variance below 1e-8 that of
-            y, or above 1e8 times that, the bound is taken. Predictions of
-            new observations have the harmonic mean of these variances unless they are
-            given others.
+            divided by `sample_weight` and not learned. Variances are clipped to 1e-8
+            to 1e8 times that of y. Predictions of new observations have the weighted
+            mean of these variances unless they are given others.
 
         Returns
         -------
@@ -227,7 +241,7 @@ class SWSGPRegressor(
         rows = {"exposure": exposure, "noise_variance": noise_variance}
         self._validate_params()
         if noise_variance is not None:
-            self._require_usable_noise()
+            self._require_usable_noise(X_val)
         with unchanged_on_failure(self):
             return self._fit(X, y, sample_weight, X_val, y_val, **rows)
 
@@ -253,7 +267,19 @@ class SWSGPRegressor(
         -------
         self : object
             The estimator.
+
+        Raises
+        ------
+        ValueError
+            If the noise varies: its process is learned from all rows at once.
         """
+        self._validate_params()
+        if self._record.varying_noise:
+            raise ValueError(
+                f"partial_fit with likelihood={self.likelihood!r}: expected another "
+                "one, because the noise is learned from all rows at once; use fit, or "
+                "likelihood='gaussian'."
+            )
         return self._partial_fit(X, y, sample_weight, exposure)
 
     def lower_bound(self, X, y, sample_weight=None, *, exposure=None):
@@ -283,14 +309,13 @@ class SWSGPRegressor(
         Raises
         ------
         ValueError
-            If `fit` was given `noise_variance`: the noise of these rows is not known.
+            If rows differ in their noise, which `fit` was given or has learned.
         """
         check_is_fitted(self, "inducing_points_")
-        if getattr(self, "_noise_known", False):
+        if getattr(self, "_noise_known", False) or self._record.varying_noise:
             raise ValueError(
-                "lower_bound after fit(noise_variance=...): expected learned noise, "
-                "for the noise of these rows is unknown; use log_predictive_density "
-                "with their noise_variance."
+                "lower_bound of a model whose noise differs from row to row: expected "
+                "one noise variance; use log_predictive_density to compare models."
             )
         return self._lower_bound(
             self._training_rows(X, y, sample_weight, exposure=exposure)
@@ -316,7 +341,7 @@ class SWSGPRegressor(
             By how much the rates of counts are multiplied, 1 by default.
         noise_variance : array-like of shape (n_samples,), default=None
             Noise variances of the rows, in squared units of y, where they are known;
-            by default that of a row of mean weight.
+            by default the learned one of a row of mean weight, or the mean in `fit`.
 
         Returns
         -------
@@ -364,7 +389,11 @@ class SWSGPRegressor(
         cov = self._latent_covariance(X, n_neighbors) if return_cov else None
         how = n_neighbors, exposure, noise_variance
         observations = self._observations(X, *how)
-        moments = scale.moments(observations.mean, observations.deviation())
+        behind = scale.transform is not None
+        deviation = (
+            observations.gaussian_deviation if behind else observations.deviation
+        )
+        moments = scale.moments(observations.mean, deviation())
         mean, std = (self._without_axis(moment) for moment in moments)
         if cov is None:
             return (mean, std) if return_std else mean
@@ -392,7 +421,7 @@ class SWSGPRegressor(
             By how much the rates of counts are multiplied, 1 by default.
         noise_variance : array-like of shape (n_samples,), default=None
             Noise variances of the rows, in squared units of y, where they are known;
-            by default that of a row of mean weight.
+            by default the learned one of a row of mean weight, or the mean in `fit`.
 
         Returns
         -------
@@ -421,7 +450,7 @@ class SWSGPRegressor(
             values = standard + observations.draw_noise(standard.shape, rng)
         else:
             errors = standard - observations.mean[:, :, None]
-            noise = self._noise_of_rows(noise_variance, len(functions))[:, :, None]
+            noise = self._noise_of_rows(noise_variance, X)[:, :, None]
             errors += np.sqrt(noise) * rng.standard_normal(errors.shape)
             values = observations.draw(errors, rng)
         return self._without_axis(self._target_scale(vars(self)).restore(values))

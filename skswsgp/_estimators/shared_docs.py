@@ -131,8 +131,8 @@ early_stopping : bool or "auto", default="auto"
 validation_fraction : float, default=0.1
     Fraction of the rows that early stopping holds out.
 warm_start : bool, default=False
-    Whether `fit` starts from the fitted model. Its map of the columns, kernel,
-    inducing points and H then stay.
+    Whether `fit` starts from the fitted model. Its map of the columns, kernel, noise,
+    shape of the likelihood, inducing points and H then stay.
 device : {"auto", "cpu", "cuda"}, default="auto"
     Where the model is trained and evaluated. "cuda" is an NVIDIA GPU and needs the
     extra `cuda12` or `cuda13`. Some parts stay on the CPU: steps of a map of the

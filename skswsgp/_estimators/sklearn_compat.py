@@ -28,16 +28,20 @@ def set_arguments(estimator, arguments):
 
 @contextmanager
 def unchanged_on_failure(estimator):
-    """Restore the fitted attributes of an estimator if what follows raises."""
-    before = {name: v for name, v in vars(estimator).items() if name.endswith("_")}
+    """Restore the attributes of an estimator if what follows raises."""
+    before = dict(vars(estimator))
     try:
         yield
     except BaseException:
-        vars(estimator).update(before)
-        for name in [name for name in vars(estimator) if name.endswith("_")]:
-            if name not in before:
-                delattr(estimator, name)
+        of_callbacks = {k: v for k, v in vars(estimator).items() if _is_of_callbacks(k)}
+        vars(estimator).clear()
+        vars(estimator).update(before | of_callbacks)
         raise
+
+
+def _is_of_callbacks(name):
+    """Return whether scikit-learn keeps the state of callbacks in an attribute."""
+    return "callback" in name
 
 
 def validate(estimator, *data, **options):

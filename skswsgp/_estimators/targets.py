@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from skswsgp._estimators.noise_model import learn_noise_model
 from skswsgp._estimators.sklearn_compat import (
     as_numbers,
     check_outputs,
@@ -49,26 +50,35 @@ class TargetsMixin:
 
     def _require_no_noise(self, noise_variance):
         """Raise ValueError if rows have noise variances, but y is not Gaussian."""
-        if noise_variance is not None and not self._record.conjugate:
-            raise ValueError(
-                f"noise_variance came with likelihood={self.likelihood!r}: expected "
-                "none; it is for likelihood='gaussian'."
-            )
+        transform = getattr(self, "y_transform_", None)
+        wrong = {
+            f"likelihood={self.likelihood!r}": not self._record.conjugate,
+            f"y_transform={self.y_transform!r}": transform is not None,
+        }
+        for name in (name for name, is_wrong in wrong.items() if is_wrong):
+            if noise_variance is not None:
+                raise ValueError(
+                    f"noise_variance came with {name}: expected none; it is for "
+                    "Gaussian noise on the scale of y."
+                )
 
-    def _require_usable_noise(self):
+    def _require_usable_noise(self, X_val):
         """Raise ValueError if noise variances of training rows cannot be used."""
         solver = choose_solver(self.solver, self.optimize_inducing, streaming=False)
         wrong = {
-            f"likelihood={self.likelihood!r}": not self._record.conjugate,
+            f"likelihood={self.likelihood!r}": self.likelihood != "gaussian",
             f"y_transform={self.y_transform!r}": self.y_transform is not None,
             "optimize_inducing=True": self.optimize_inducing,
             f"solver={self.solver!r}": not solver.exact_means,
+            "early_stopping=True": self.early_stopping is True,
+            "X_val": X_val is not None,
         }
         for name in (name for name, is_wrong in wrong.items() if is_wrong):
             raise ValueError(
                 f"noise_variance came with {name}: expected likelihood='gaussian', "
-                "solver='natural' with optimize_inducing=False, and y_transform=None; "
-                "sample_weight tells how precise a row is relative to others."
+                "solver='natural' with optimize_inducing=False, y_transform=None, and "
+                "no held-out rows; sample_weight tells how precise a row is relative "
+                "to others."
             )
 
     def _require_usable_shape(self, attributes):
@@ -113,6 +123,14 @@ class TargetsMixin:
             mean, scale = robust_mean_and_scale(y, weight)
         return {"y_mean_": mean, "y_scale_": scale, "y_transform_": transform}
 
+    def _learn_noise_model(self, X, rows, y, weight, attributes):
+        if not self._record.varying_noise:
+            return None
+        transform = attributes["y_transform_"]
+        name = None if transform is None else transform.name
+        X = X if rows is None else X[rows]
+        return learn_noise_model(self, X, y, weight, name)
+
     def _encode_targets(self, y, attributes, exposure=None):
         y, scale = as_numbers(y), self._target_scale(attributes)
         self._require_likelihood_of_fit(self.likelihood, attributes)
@@ -135,7 +153,7 @@ class TargetsMixin:
 
     def _latent_units(self, attributes):
         if self._has_counts():
-            return attributes["prior_mean_"], 1.0
+            return attributes.get("prior_mean_", 0.0), 1.0
         return attributes["y_mean_"], attributes["y_scale_"]
 
     def _has_one_function(self):

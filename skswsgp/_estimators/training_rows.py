@@ -9,7 +9,7 @@ from sklearn.utils.validation import check_is_fitted
 from skswsgp._estimators import sklearn_compat as compat
 from skswsgp._initialization.kernel_learning import count_learning_rows
 from skswsgp._initialization.statistics import bounded_noise, relative_weights
-from skswsgp._solvers.data import TrainingRows
+from skswsgp._solvers.data import TrainingRows, with_known_noise
 
 
 class TrainingRowsMixin:
@@ -32,7 +32,7 @@ class TrainingRowsMixin:
     ):
         """Return validated `TrainingRows` for a fitted model, not mapped yet.
 
-        Their `ratio` holds noise variances (n,) or None.
+        Their `ratio` holds noise variances (n,), known or relative, or None.
         """
         check_is_fitted(self, "inducing_points_")
         self._validate_params()
@@ -43,6 +43,9 @@ class TrainingRowsMixin:
         targets = targets.astype(self.dtype, copy=False)
         if noise is not None:
             noise = bounded_noise(noise, y, weight)
+        elif hasattr(self, "noise_model_"):
+            rows_in_X = slice(None) if rows is None else rows
+            noise = self.noise_model_.training_ratio(X[rows_in_X])
         weight = weight.astype(self.dtype)
         return TrainingRows(X, targets, weight, rows, ratio=noise)
 
@@ -81,6 +84,15 @@ class TrainingRowsMixin:
 
     def _stratify(self, y, fraction):
         return None
+
+    def _relative_rows(self, data, solver, known):
+        """Return rows with the weights that divide the noise variance, and its unit.
+
+        Where rows have a `ratio`, weights are precisions, and the unit is the harmonic
+        mean of the noise, which is `known` or learned; otherwise it is None.
+        """
+        data = data if known else self._relative_to_mean(data, solver)
+        return (data, None) if data.ratio is None else with_known_noise(data)
 
     def _relative_to_mean(self, data, solver):
         """Return the rows with the weights that divide the noise variance."""

@@ -15,7 +15,7 @@ from scipy.special import softmax
 
 from skswsgp._compiled.threads import one_blas_thread
 from skswsgp._covariance.compile import free_variance, updated_kernel
-from skswsgp._initialization.holdout import SHAPE_SPREAD, warn_of_interrupt
+from skswsgp._initialization.holdout import log_shape_prior, warn_of_interrupt
 from skswsgp._initialization.inducing import distinct_rows
 from skswsgp._initialization.marginal_likelihood import LogPosterior
 from skswsgp._initialization.trial_rows import TrialRows, gaussian_sites, train
@@ -96,16 +96,18 @@ class BoundSearch(TrialRows):
         first, (low, high) = self.settings.first_shape, self.record.shape_bounds
 
         def value(found, shape):
-            distance = np.log(shape / first) / SHAPE_SPREAD
-            return found.solver.bound - 0.5 * distance @ distance
+            return found.solver.bound + log_shape_prior(shape, first)
 
         for step, q in product((SHAPE_STEP, 1.0 / SHAPE_STEP), range(len(first))):
             while low <= step * self.shape[q] <= high:
-                before = self.shape.copy()
+                before, better = self.shape.copy(), False
                 self.shape[q] *= step
-                other = Found(found.kernel, self.solved(found.kernel, found.solver))
-                if value(other, self.shape) <= value(found, before):
-                    self.shape = before
+                try:
+                    other = Found(found.kernel, self.solved(found.kernel, found.solver))
+                    better = value(other, self.shape) > value(found, before)
+                finally:  # also where Ctrl-C interrupts, or the solver fails
+                    self.shape = self.shape if better else before
+                if not better:
                     break
                 found = other
         return found

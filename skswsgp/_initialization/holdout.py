@@ -102,8 +102,8 @@ class Holdout(TrialRows):
         def loss(log_shape, q):
             shape[q] = np.exp(log_shape)
             density = self.record.log_density(*moments, y, noise, shape)
-            prior = 0.5 * ((log_shape - np.log(first[q])) / SHAPE_SPREAD) ** 2
-            return prior / n - np.average(density, weights=weight)
+            prior = log_shape_prior(shape[q], first[q])
+            return -prior / n - np.average(density, weights=weight)
 
         for q in range(len(shape)):
             how = {"bounds": bounds, "options": {"xatol": 0.05}}
@@ -176,6 +176,14 @@ class CandidateComparison(Holdout):
             return best
         scale = 1.0 if solver is None else self.variance_scale(solver)
         return best._replace(variance_scale=scale)
+
+
+def log_shape_prior(shape, first):
+    """Return the log prior density of shapes of a likelihood around their first ones.
+
+    It is summed over outputs and lacks a constant.
+    """
+    return -0.5 * np.sum((np.log(shape / first) / SHAPE_SPREAD) ** 2)
 
 
 def warn_of_interrupt():

@@ -106,20 +106,35 @@ def weighted_quantiles(y, weight, probabilities):
 def bounded_noise(noise_variance, y, weight):
     """Return noise variances (n,) within bounds relative to the variance of y.
 
-    Beyond them rows are as good as exact, or say nothing.
+    Beyond them rows are as good as exact, or say nothing. Raises ValueError for a noise
+    that is within the bounds of one output and beyond those of another.
     """
     _, scale = mean_and_scale(y.astype(np.float64), weight)
     least, most = np.min(scale) ** 2, np.max(scale) ** 2
-    return np.clip(noise_variance, LEAST_NOISE * most, least / LEAST_NOISE)
+    low, high = LEAST_NOISE * most, least / LEAST_NOISE
+    between = (noise_variance > LEAST_NOISE * least) & (noise_variance < low)
+    between |= (noise_variance < most / LEAST_NOISE) & (noise_variance > high)
+    if between.any():
+        raise ValueError(
+            f"noise_variance holds {noise_variance[between][0]:.2g} for outputs whose "
+            f"variances are {least:.2g} to {most:.2g}: expected {LEAST_NOISE:g} to "
+            f"{1.0 / LEAST_NOISE:g} times the variance of each; fit a model for each "
+            "output."
+        )
+    return np.clip(noise_variance, low, high)
 
 
 def cross_moments(data):
     """Return mean products (D, Q) of X and y, and the roots of those of their squares.
 
-    They tell whether rows of X and y go together, in any order. X is divided by powers
-    of two, lest squares overflow, and copied block by block.
+    They tell whether rows of X and y go together, in any order, and do so with the
+    logarithm of a `ratio`, which counts as a column of y. X is divided by powers of
+    two, lest squares overflow, and copied block by block.
     """
     blocks, n = list(index_blocks(data.n_rows)), data.n_rows
+    targets = data.y.astype(np.float64, copy=False)
+    if data.ratio is not None:
+        targets = np.column_stack([targets, np.log(data.ratio)])
 
     def inputs(index):
         return data.take(index).inputs.astype(np.float64)
@@ -130,7 +145,7 @@ def cross_moments(data):
     products, X_squares, y_squares = 0.0, 0.0, 0.0
     for index in blocks:
         X = np.ldexp(inputs(index), -exponent) - mean
-        y = data.y[index].astype(np.float64)
+        y = targets[index]
         products = products + X.T @ y
         X_squares = X_squares + np.sum(X**2, axis=0)
         y_squares = y_squares + np.sum(y**2, axis=0)

@@ -9,7 +9,7 @@ import math
 
 import numpy as np
 from scipy.optimize import brentq
-from scipy.special import expit, ndtr, ndtri, softmax
+from scipy.special import digamma, expit, ndtr, ndtri, polygamma, softmax
 from scipy.stats import qmc
 
 from skswsgp._compiled import special
@@ -46,6 +46,7 @@ class LikelihoodRecord:
     conjugate = False
     joint = False
     has_noise = False  # whether there is a noise variance for each latent function
+    varying_noise = False  # whether rows have noise by a process of its own
     counts = False  # whether targets are counts, which are not standardised
     usual_shape = 0.0  # where the search for `Likelihood.shape` starts, 0 for none
     shape_bounds = (0.0, 0.0)
@@ -90,6 +91,15 @@ class Gaussian(LikelihoodRecord):
         variance = variance + noise
         square = (y - mean) ** 2 / variance
         return special.gaussian_log_density(square, np.log(variance)).sum(axis=1)
+
+
+class Heteroscedastic(Gaussian):
+    """y_q = f_q + N(0, noise_q h), for a factor h of each row that is learned before.
+
+    The precision 1 / h is in the weights of the rows.
+    """
+
+    name, varying_noise = "heteroscedastic", True
 
 
 class StudentT(LikelihoodRecord):
@@ -183,6 +193,44 @@ class NegativeBinomial(Poisson):
 
     def sizes(self, shape):
         return np.asarray(shape, dtype=np.float64)
+
+
+class SquaredErrors(Poisson):
+    """Squares of errors whose precision is exp(f), which read like Poisson counts.
+
+    The log density of k normal errors of precision p, whose squares sum to s, is
+    (k / 2) log p - p s / 2 and a constant: that of a count k / 2 of rate p and of
+    exposure s / 2. Targets (n, 2) hold k / 2 and log(s / 2).
+    """
+
+    name, counts = "squared_errors", False
+
+    def targets(self, squares):
+        """Return the targets of rows with the squares (n, k)."""
+        # a square of zero would be an error that no noise could have made
+        half_sum = np.maximum(0.5 * squares.sum(axis=1), np.finfo(np.float32).tiny)
+        return np.stack(
+            [np.full(len(squares), 0.5 * squares.shape[1]), np.log(half_sum)], axis=1
+        )
+
+    def regression_targets(self, y, n_latent):
+        """Return centred logarithms (n, 1) of precisions, without their bias."""
+        half, log_sum = y[:, :1], y[:, 1:]
+        targets = digamma(half.astype(np.float64)) - log_sum
+        return (targets - targets.mean(axis=0)).astype(y.dtype)
+
+    def prior_mean(self, averages, variance):
+        """Return the mean (1,) at which the expected variance 1 / p is the average."""
+        return np.log(averages) + 0.5 * variance
+
+    def first_sites(self, y, model):
+        """Return precisions and means (n, 1) of normal laws of the moments of log p.
+
+        Given the errors, and with a flat prior, p has a gamma distribution.
+        """
+        half, log_sum = y[:, :1].astype(np.float64), y[:, 1:]
+        mean = digamma(half) - log_sum - model.prior_mean
+        return 1.0 / polygamma(1, half), mean
 
 
 class ClassLikelihood(LikelihoodRecord):
@@ -314,7 +362,7 @@ class Softmax(ClassLikelihood):
 
 RECORDS = (
     Gaussian(), Bernoulli(), Softmax(), Logit(), Poisson(), NegativeBinomial(),
-    StudentT(),
+    StudentT(), Heteroscedastic(), SquaredErrors(),
 )  # fmt: skip
 LIKELIHOODS = {record.name: record for record in RECORDS}
 

@@ -22,33 +22,38 @@ from skswsgp._initialization.marginal_likelihood import (
 )
 
 
-def left_out_squares(kernel, noise, X, y, ratios):
+def left_out_squares(kernel, noise, X, y, ratios, noise_is_known=False):
     """Return mean squares (2, Q) of standardised errors of rows left out, or None.
 
     First rows are left out of the predictions only, then of the parameters as well.
     `kernel` and `noise` (Q,) maximise the marginal likelihood of rows X (N, D) and y
-    (N, Q), whose noise variances are noise_q ratios (N, Q). Its curvature is at least
-    that of the prior. None is for a covariance matrix that cannot be factorised.
+    (N, Q), whose noise variances are noise_q ratios (N, Q). Noise that is known is no
+    parameter. The curvature is at least that of the prior. None is for a covariance
+    matrix that cannot be factorised.
     """
     posterior = LogPosterior(kernel, noise, X, y, ratios)
-    point, unit = posterior.start, np.sqrt(posterior.variances)
+    learned = posterior.moves(noise=not noise_is_known).any(axis=1)
+    point, unit = posterior.start, np.sqrt(posterior.variances[learned])
+    steps = DIFFERENCE * np.diag(np.sqrt(posterior.variances))[learned]
     try:
         slope = posterior.loss(point)[1]
         density, squares = left_out(posterior, point)
-        slopes, gradients = np.empty((len(point),) * 2), []
-        for row, step in zip(slopes, np.diag(DIFFERENCE * unit), strict=True):
-            row[:] = (posterior.loss(point + step)[1] - slope) / DIFFERENCE
+        slopes, gradients = np.empty((len(unit),) * 2), []
+        for row, step in zip(slopes, steps, strict=True):
+            row[:] = (posterior.loss(point + step)[1] - slope)[learned] / DIFFERENCE
             moved, _ = left_out(posterior, point + step)
             gradients.append((moved - density) / DIFFERENCE)
     except np.linalg.LinAlgError:
         return None
+    before = squares.mean(axis=0)
+    if len(unit) == 0:
+        return np.stack([before, before])
     slopes *= unit  # all in prior standard deviations
     curvature, axes = np.linalg.eigh(0.5 * (slopes + slopes.T))
     along = np.einsum("pa,pnq->anq", axes, np.stack(gradients))
     moved = along.sum(axis=2, keepdims=True)  # a row leaves with all its outputs
     losses = along * moved / np.maximum(curvature, 1.0)[:, None, None]
     losses = np.maximum(losses.sum(axis=0).mean(axis=0), 0.0)
-    before = squares.mean(axis=0)
     return np.stack([before, before + 2.0 * losses])
 
 

@@ -169,6 +169,10 @@ class Observations(NamedTuple):
                 squares[:, q] += self.share(q) * (local - squares[:, q])
         return np.sqrt(squares)
 
+    def gaussian_deviation(self):
+        """Return the deviations (n, Q) of Gaussians that stand for this law."""
+        return self.deviation()
+
     def crps(self, y, scale=STANDARD):
         """Return the continuous ranked probability score (n, Q) of y (n, Q).
 

@@ -72,7 +72,8 @@ def widening_of_few(law, X, y, weight, trained, settings):
     noise = np.broadcast_to(trained["noise_variance_"], Q).astype(np.float64)
     ratios = np.broadcast_to(1.0 / weight[:, None], y.shape)
     with one_blas_thread():
-        squares = left_out_squares(trained["kernel_"], noise, X, y, ratios)
+        known = settings.known_noise is not None
+        squares = left_out_squares(trained["kernel_"], noise, X, y, ratios, known)
     if squares is None:
         return np.ones(Q)
     before, after = np.maximum(squares, np.finfo(float).tiny)  # y may be constant

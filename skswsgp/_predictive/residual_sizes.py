@@ -56,10 +56,13 @@ class ResidualSizes(NamedTuple):
         return np.concatenate(parts)
 
     def _logarithms(self, near, taken, wide_taken):
-        sums = (self.sums[near] - taken[0]).sum(axis=1) / self.mean
-        counts = (self.counts[near] - taken[1]).sum(axis=1)[:, None]
-        wide_sums = (self.wide_sums[near] - wide_taken[0]) / self.mean
-        wide_counts = (self.wide_counts[near] - wide_taken[1])[:, :, None]
+        def rest(kept, out):  # rows that were held out are in no sum
+            return np.maximum(kept[near] - out, 0.0)
+
+        sums = rest(self.sums, taken[0]).sum(axis=1) / self.mean
+        counts = rest(self.counts, taken[1]).sum(axis=1)[:, None]
+        wide_sums = rest(self.wide_sums, wide_taken[0]) / self.mean
+        wide_counts = rest(self.wide_counts, wide_taken[1])[:, :, None]
         narrow = (sums + PRIOR_ROWS) / (counts + PRIOR_ROWS)
         wide = ((wide_sums + PRIOR_ROWS) / (wide_counts + PRIOR_ROWS)).mean(axis=1)
         return np.log(np.stack([narrow, wide], axis=1))

@@ -26,6 +26,16 @@ class StudentNoise(NamedTuple):
         wider = np.array([student.deviation(nu) for nu in self.degrees_of_freedom])
         return np.sqrt(self.variance + self.noise * wider**2)
 
+    def gaussian_deviation(self):
+        """Return the deviations (n, Q) of Gaussians that stand for this law.
+
+        They hold as much between mean - deviation and mean + deviation. Behind a
+        transformation, tails would rule the moments of y.
+        """
+        tail = ndtr(-1.0)
+        low, high = np.moveaxis(self.quantiles(np.array([tail, 1.0 - tail])), 2, 0)
+        return 0.5 * (high - low)
+
     def log_density(self, y):
         """Return the log density (n, Q) of y (n, Q)."""
         return self._each(student_noise.log_density, y)
@@ -65,9 +75,8 @@ class StudentNoise(NamedTuple):
         if scale.transform is not None:
             freedom = np.full(self.mean.shape[1], np.inf)
             one = np.ones_like(self.mean)
-            return Observations(self.mean, self.deviation(), one, freedom).crps(
-                y, scale
-            )
+            law = Observations(self.mean, self.gaussian_deviation(), one, freedom)
+            return law.crps(y, scale)
         t = scale.standardise(y)
         out = np.empty(t.shape)
         for rows in row_blocks(len(t), ROWS_IN_BLOCK):

@@ -21,7 +21,9 @@ class TrainingRows(NamedTuple):
     weight: np.ndarray  # (n,) in the dtype of the fit
     rows: np.ndarray | None = None  # (n,) numbers of these rows of X, None for all
     center: np.ndarray | None = None  # (D,) subtracted from X
-    ratio: np.ndarray | None = None  # (n,) how often rows count, over their weights
+    # (n,) noise variances of rows; after `with_known_noise` relative to its unit, which
+    # is how often rows count over their weights
+    ratio: np.ndarray | None = None
 
     @property
     def n_rows(self):

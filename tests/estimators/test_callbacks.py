@@ -9,7 +9,8 @@ from small_models import (
     small_model,
 )
 
-from skswsgp import SWSGPClassifier
+from skswsgp import SWSGPClassifier, SWSGPRegressor
+from skswsgp._estimators.sklearn_compat import FitTask
 
 
 def test_verbose_prints_one_line_per_epoch(capsys):
@@ -130,3 +131,17 @@ def test_callbacks_of_scikit_learn_work(capsys):
     pytest.importorskip("rich")
     small_model(max_iter=4).set_callbacks(callback.ProgressBar()).fit(X, y)
     assert "SWSGPRegressor" in capsys.readouterr().out
+
+
+def test_a_fit_that_fails_at_its_end_changes_nothing(monkeypatch):
+    X = np.linspace(0.0, 1.0, 30)[:, None]
+    model = SWSGPRegressor(random_state=0).fit(X, X[:, 0])
+    before = dict(vars(model))
+
+    def fails(task):
+        raise RuntimeError("a callback failed")
+
+    monkeypatch.setattr(FitTask, "end", fails)
+    with pytest.raises(RuntimeError, match="a callback failed"):
+        model.fit(X, X[:, 0], noise_variance=np.full(30, 0.1))
+    assert vars(model) == before

@@ -412,3 +412,18 @@ def test_counts_have_neither_another_scale_nor_rows_left_out():
     model = make_model().fit(X, y)
     with pytest.raises(ValueError, match="leave_one_out with likelihood='poisson'"):
         model.leave_one_out(X, y)
+
+
+def test_counts_predict_with_attributes_set_by_hand():
+    """The prior mean may be missing, which stands for 0, and the shape may not."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(size=(60, 1))
+    fitted = SWSGPRegressor(likelihood="negative_binomial", random_state=0)
+    fitted.fit(X, rng.poisson(3.0, 60))
+    model = pickle.loads(pickle.dumps(fitted))
+    del model.prior_mean_
+    factor = np.exp(fitted.prior_mean_)
+    assert_allclose(model.predict(X) * factor, fitted.predict(X))
+    del model.likelihood_shape_
+    with pytest.raises(AttributeError, match="likelihood_shape_"):
+        model.predict_quantiles(X, 0.9)

@@ -321,3 +321,35 @@ def test_copies_have_the_noise_of_one_row():
     weight = 40 / 50  # of a row that is there once; copies share one row
     assert np.all(rows.std**2 > noise / weight)
     assert abs(rows.std[:10].mean() / rows.std[once].mean() - 1.0) < 0.1
+
+
+def test_rows_that_were_held_out_have_no_nan():
+    """A large error among quiet rows is not part of the sizes of errors around it."""
+    rng = np.random.default_rng(5)
+    X = rng.uniform(0.0, 5.0, size=(500, 1))
+    quiet = X[:, 0] < 3.0
+    y = np.sin(X[:, 0]) + np.where(quiet, 0.01, 1.0) * rng.standard_normal(500)
+    y[np.flatnonzero(quiet)[::90]] += 8.0
+    model = SWSGPRegressor(
+        solver="adam", init="default", noise_variance=0.3, n_inducing=200, max_iter=80,
+        learning_rate=0.05, early_stopping=True, validation_fraction=0.4,
+        random_state=0,
+    )  # fmt: skip
+    rows = model.fit(X, y).leave_one_out(X, y)
+    assert np.isfinite(rows.z_score).all()
+
+
+def test_rows_held_out_by_the_natural_solver_are_named():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(0.0, 5.0, size=(100, 2))
+    y = np.sin(2.0 * X[:, 0]) + 0.1 * rng.standard_normal(100)
+    model = SWSGPRegressor(early_stopping=True, random_state=0).fit(X, y)
+    with pytest.raises(ValueError, match="which held rows out"):
+        model.leave_one_out(X, y)
+
+
+def test_an_unknown_likelihood_is_named():
+    X = np.linspace(0.0, 1.0, 20)[:, None]
+    model = SWSGPRegressor(random_state=0).fit(X, X[:, 0])
+    with pytest.raises(ValueError, match="'likelihood' parameter"):
+        model.set_params(likelihood="bogus").leave_one_out(X, X[:, 0])

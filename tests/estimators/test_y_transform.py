@@ -270,3 +270,24 @@ def test_tags_tell_which_targets_must_be_positive():
     ):
         tags = get_tags(SWSGPRegressor(**params))
         assert tags.target_tags.positive_only is positive
+
+
+def test_known_noise_of_a_transformed_target_is_refused():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(size=(40, 1))
+    model = SWSGPRegressor(y_transform="log", random_state=0)
+    model.fit(X, np.exp(X[:, 0] + 0.1 * rng.standard_normal(40)))
+    known = {"noise_variance": np.ones(2)}
+    for method in (model.predict, model.sample_y, model.predict_interval):
+        with pytest.raises(ValueError, match="noise_variance came with y_transform="):
+            method(X[:2], **known)
+
+
+def test_heavy_tails_do_not_rule_the_mean_behind_a_logarithm():
+    rng = np.random.default_rng(1)
+    X = rng.uniform(0.0, 5.0, size=(200, 1))
+    y = np.exp(np.sin(X[:, 0]) + 0.2 * rng.standard_t(1.5, 200))
+    model = SWSGPRegressor(likelihood="student_t", y_transform="log", random_state=0)
+    model.fit(X, y)
+    ratio = model.predict(X) / model.predict_quantiles(X, 0.5)
+    assert 1.0 < np.median(ratio) < 1.2

@@ -261,3 +261,22 @@ def test_kernels_of_the_user(kernel, n_rows, rng, few_steps):
     )  # 800 rows: the bound of a part, then held-out rows
     y = X[:, 0] + 0.5 * rng.normal(size=n_rows) > 0
     assert SWSGPClassifier(kernel, random_state=0).fit(X, y).score(X, y) > 0.75
+
+
+def test_a_failed_solve_leaves_the_shape(monkeypatch):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(20, 1))
+    y = np.column_stack([rng.poisson(3.0, 20), np.zeros(20)]).astype(float)
+    settings = natural_settings("negative_binomial")
+    settings = settings._replace(averages=np.ones(1))
+    data = TrainingRows(X, y, np.ones(20))
+    found = BoundSearch(20, data, settings, LearningOptions(), np.random.RandomState(0))
+    found.Z, shape = X, found.shape.copy()
+
+    def fails(*arguments):
+        raise FloatingPointError
+
+    monkeypatch.setattr(BoundSearch, "solved", fails)
+    with pytest.raises(FloatingPointError):
+        found.choose_shape(Found(RBF(), None))
+    assert found.shape == shape

@@ -1,6 +1,7 @@
 """Records of likelihoods, expectations of log p(y | f) and their derivatives."""
 
 import math
+from types import SimpleNamespace
 from typing import NamedTuple
 
 import numpy as np
@@ -53,6 +54,16 @@ def gaussian_log_prob(y):
     return lambda f: np.sum(stats.norm.logpdf(y, f, np.sqrt(NOISE[: len(y)])))
 
 
+def squares_log_prob(k, total):
+    """Return log p of k squares that sum to `total`, for log precisions (1,).
+
+    The constant is that of the Poisson distribution which the squares are read as.
+    """
+    half = 0.5 * k
+    constant = half * math.log(half * total / k) - special.gammaln(half + 1.0)
+    return lambda f: np.sum(half * f - 0.5 * total * np.exp(f)) + constant
+
+
 def student_log_prob(y):
     Q = len(y)
     return lambda f: np.sum(stats.t.logpdf(y, SHAPES[:Q], f, np.sqrt(NOISE[:Q])))
@@ -99,6 +110,13 @@ CASES = {
     "negative-binomial-2": Case(
         "negative_binomial", [0.0, 12.0, math.log(0.4)], [-0.4, 3.0], [0.8, 0.1],
         binomial_log_prob([0.0, 12.0], 0.4), 1e-6,
+    ),
+    "squared-errors": Case(
+        "squared_errors", [1.5, math.log(0.8)], [0.7], [0.9], squares_log_prob(3, 1.6),
+        1e-11,
+    ),
+    "heteroscedastic": Case(
+        "heteroscedastic", [0.4], [1.1], [0.8], gaussian_log_prob([0.4]), 1e-12
     ),
     "student-1": Case("student_t", [0.4], [-0.3], [0.1], student_log_prob([0.4]), 0.1),
     "student-2": Case(
@@ -166,7 +184,8 @@ def expect(compiled, case):
     def expect(mu, v, noise=case.noise, dtype="float64"):
         Q, dtype = len(mu), np.dtype(dtype)
         y = np.array([np.full(len(case.y), np.nan), case.y], dtype=dtype)
-        shift = np.zeros(Q) if case.name == "gaussian" else 0.25 * np.arange(1, Q + 1)
+        conjugate = LIKELIHOODS[case.name].conjugate  # f has no prior mean then
+        shift = np.zeros(Q) if conjugate else 0.25 * np.arange(1, Q + 1)
         likelihood = make_likelihood(case.name, Q, dtype, shift, case.shape)
         mu = mu - shift  # the prior mean is added again
         noise, mu, v = (np.asarray(values).astype(dtype) for values in (noise, mu, v))
@@ -188,9 +207,8 @@ def test_every_likelihood_has_a_case():
     assert {case.name for case in CASES.values()} == set(LIKELIHOODS)
 
 
-def test_names_and_codes_are_unique():
+def test_records_are_found_by_their_names():
     assert all(record.name == name for name, record in LIKELIHOODS.items())
-    assert len({record.code for record in LIKELIHOODS.values()}) == len(LIKELIHOODS)
 
 
 # ---------------------------------------------------------------- expectations
@@ -358,6 +376,40 @@ def test_expected_counts_at_the_prior_mean_are_the_averages(rng):
     assert_allclose(np.exp(mean + 0.35), averages)
     nothing = np.zeros((50, 3))
     assert_allclose(record.averages(nothing, np.ones(50), 2), 0.01)
+
+
+@pytest.mark.parametrize("k", [1, 3])
+def test_squared_errors_are_those_of_normal_errors(k, rng):
+    """Compares a density of squares, but for its constant, with SciPy's of errors."""
+    errors, precisions = rng.normal(size=(1, k)), np.array([[-1.0], [0.3], [2.0]])
+    targets = LIKELIHOODS["squared_errors"].targets(errors**2)
+    found = LIKELIHOODS["squared_errors"].log_density(
+        precisions, np.full((3, 1), 1e-12), np.repeat(targets, 3, axis=0)
+    )
+    std = np.exp(-0.5 * precisions)
+    expected = stats.norm.logpdf(errors, scale=std).sum(axis=1)
+    assert_allclose(found - found[0], expected - expected[0], rtol=1e-6)
+
+
+def test_start_of_a_process_of_squared_errors(rng):
+    """Sites have the moments of log p given the errors; the prior keeps the mean."""
+    record, k, precision = LIKELIHOODS["squared_errors"], 4, 3.0
+    errors = rng.normal(size=(200_000, k)) / np.sqrt(precision)
+    targets = record.targets(errors**2)
+    model = SimpleNamespace(prior_mean=np.array([0.5]), shape=np.zeros(1))
+    weight, mean = record.first_sites(targets, model)
+    assert_allclose(mean.mean() + 0.5, np.log(precision), atol=0.01)
+    assert_allclose(mean.var(), 1.0 / weight[0, 0], rtol=0.02)
+    learned = record.regression_targets(targets, 1)
+    assert_allclose(learned - learned[0], mean - mean[0])
+    averages = record.averages(targets, np.ones(len(targets)), 1)
+    center = record.prior_mean(averages, 0.7)
+    assert_allclose(np.exp(-center + 0.35), np.mean(errors**2))
+
+
+def test_an_error_of_zero_is_a_square():
+    targets = LIKELIHOODS["squared_errors"].targets(np.zeros((2, 1)))
+    assert np.isfinite(targets).all()
 
 
 def test_labels_survive_their_encoding(record):

@@ -91,3 +91,17 @@ def test_a_row_leaves_with_all_its_outputs(rows):
     both = left_out_squares(kernel, *twice)
     assert_allclose(both[0], before)
     assert_allclose(both[1] - both[0], after - before, rtol=0.25)  # priors count less
+
+
+def test_known_noise_costs_no_row_anything(rows):
+    before, after = left_out_squares(*rows)
+    known = left_out_squares(*rows, noise_is_known=True)
+    assert_allclose(known[0], before)
+    assert before < known[1] < after
+
+
+def test_nothing_that_was_learned_costs_nothing(rows):
+    _, noise, *rest = rows
+    kernel = ConstantKernel(1.0, "fixed") * RBF(0.7, "fixed")
+    before, after = left_out_squares(kernel, noise, *rest, noise_is_known=True)
+    assert_allclose(after, before)

@@ -1,0 +1,146 @@
+"""The process of the noise variance, for likelihood="heteroscedastic".
+
+y = f(x) + N(0, c / p(x)) for a process f and a process log p, the logarithm of the
+precision. The bound of a factorised q(f) q(p) is raised by each of the two in turn
+(Lazaro-Gredilla and Titsias, Variational heteroscedastic Gaussian process regression,
+ICML 2011). Given q(p), f has Gaussian noise of the precision E p. Given q(f), log p
+sees squared errors, E (y - f)^2, whose likelihood is `SquaredErrors`.
+"""
+
+import warnings
+
+import numpy as np
+
+from skswsgp._estimators.base import BaseSWSGP
+from skswsgp._estimators.given_kernel import kernel_for
+from skswsgp._point.likelihood_records import LIKELIHOODS
+from skswsgp._solvers.exact_mean import scaled_variance
+from skswsgp._solvers.progress import callers_level
+
+MOST_ROUNDS = 4  # times that the noise is learned
+CHANGE = 0.2  # of the log variance, root mean square, below which rounds end
+# Parameters of a regressor that the process of the noise has as well; others are the
+# defaults, among them solver="natural": squared errors are so noisy that Adam would
+# take too many steps to a good kernel.
+SHARED = (
+    "n_inducing", "inducing_points", "neighbor_metric", "neighbor_search", "init",
+    "device", "n_jobs", "dtype", "random_state",
+)  # fmt: skip
+
+
+class NoiseModel(BaseSWSGP):
+    """A Gaussian process of the log precision of noise, learned from squared errors.
+
+    Targets (n, Q) of `fit` are expected squares of the errors of Q outputs, relative to
+    the noise variance of each output. Outputs share the process.
+
+    Parameters
+    ----------
+    parameters : dict
+        Parameters of `BaseSWSGP` by name.
+
+    Attributes
+    ----------
+    unit_ : float
+        What `relative_variance` divides variances by; `fit` sets 1.
+    """
+
+    _target_checks = {"multi_output": True}  # noqa: RUF012
+    _record = LIKELIHOODS["squared_errors"]
+
+    def __init__(self, parameters):
+        self.parameters = parameters
+        vars(self).update(parameters)
+
+    def relative_variance(self, X):
+        """Return by what `noise_variance_` of the regressor is multiplied at rows of X.
+
+        Parameters
+        ----------
+        X : ndarray of shape (n_samples, n_features)
+            Inputs.
+
+        Returns
+        -------
+        factor : ndarray of shape (n_samples,)
+            Posterior means of the factor.
+        """
+        mean, variance = self._log_precision(X)
+        return np.exp(0.5 * variance - mean) / self.unit_
+
+    def training_ratio(self, X):
+        """Return 1 / E p (n,), the noise that f has in the bound, at rows of X."""
+        mean, variance = self._log_precision(X)
+        return np.exp(-0.5 * variance - mean)
+
+    def _log_precision(self, X):
+        """Return mean and variance (n,) of log p at rows of X."""
+        moments = self._in_units(*self._latent(X, True, None), vars(self))
+        return (moment[:, 0].astype(np.float64) for moment in moments)
+
+    def _warn_of_unknown_rows(self, *arguments):
+        pass  # what is known of f matters
+
+    def _learn_targets(self, X, rows, y, weight):
+        return {"unit_": 1.0}
+
+    def _encode_targets(self, y, attributes, exposure=None):
+        return self._record.targets(y)
+
+    def _likelihood_of(self, attributes):
+        return self._record.name, 1
+
+    def _latent_units(self, attributes):
+        return attributes["prior_mean_"], 1.0
+
+    def _has_one_function(self):
+        return True
+
+    def _log_density(self, mu, v, targets, attributes):
+        moments = self._in_units(mu, scaled_variance(v, attributes), attributes)
+        return self._record.log_density(*moments, targets)
+
+
+def learn_noise_model(estimator, X, y, weight, transform):
+    """Return the `NoiseModel` of a regressor that is to be fitted to these rows.
+
+    `transform` is the name of the transformation of y, or None. Copies of the regressor
+    are fitted, the first with constant noise. What they warn of, the fit that follows
+    repeats.
+    """
+    params = estimator.get_params(deep=False)
+    shared = type(estimator)(metric="ard").get_params(deep=False)
+    shared |= {name: params[name] for name in SHARED}
+    params |= {"kernel": kernel_for(estimator, X.shape[1]), "predictive": "gaussian"}
+    params |= {"y_transform": transform, "warm_start": False, "verbose": 0}
+    found, before = None, 0.0
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for _ in range(MOST_ROUNDS):
+            one_noise = {} if found else {"likelihood": "gaussian"}
+            trial = type(estimator)(**params | one_noise)
+            trial._fit(X, y, weight, noise_model=found)
+            squares = relative_squares(trial, X, y, weight)
+            found = NoiseModel(shared).fit(X, squares)
+            after = np.log(found.training_ratio(X))
+            after -= after.mean()
+            change, before = np.sqrt(np.mean((after - before) ** 2)), after
+            interrupted = any("interrupted" in str(one.message) for one in caught)
+            if interrupted or change < CHANGE:
+                break
+    if interrupted:
+        warnings.warn(
+            "the search for the noise was interrupted: the fit goes on with the noise "
+            "as it was found so far.",
+            stacklevel=callers_level(),
+        )
+    return found
+
+
+def relative_squares(model, X, y, weight):
+    """Return w E (y - f)^2 / noise (n, Q) under q(f) of a fitted regressor."""
+    data = model._training_rows(X, y, weight)
+    mean, variance = model._latent(X, True, None)
+    noise = np.reshape(model.noise_variance_, (1, -1))
+    square = (data.y.astype(np.float64) - mean) ** 2 + variance
+    return data.weight[:, None] / data.weight.mean() * square / noise
