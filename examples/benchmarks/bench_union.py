@@ -8,6 +8,7 @@ own neighbours ("own"), or all rows of a group from the union of their h nearest
 inducing points. Means and densities are those of standardised y, densities in nats a
 row. "error" is the root mean square error of the covariances in a group, relative to
 those of the full Gaussian process on all training rows with the same model's kernel.
+Numbers are means over --seeds splits of the rows.
 """
 
 import time
@@ -108,8 +109,8 @@ def score(groups, predict, y, noise, exact):
     return np.sqrt(square / n), density / n, np.sqrt(error / truth)
 
 
-def add_groups(table, case, model, X, y, exact):
-    """Add the rows of a model, for groups of all sizes."""
+def group_scores(model, X, y, exact):
+    """Return `score` by (predicted from, groups, size), for groups of all sizes."""
     noise, joint = model.noise_variance_, GroupPrediction(model, X)
     mean, covariance = model.predict(X, return_cov=True)
     mean = (mean - model.y_mean_) / model.y_scale_
@@ -122,18 +123,19 @@ def add_groups(table, case, model, X, y, exact):
         exact.mean[rows],
         exact.covariance[np.ix_(rows, rows)],
     )
+    found = {}
     for name, make in (("near", near_groups), ("random", random_groups)):
         for size in SIZES:
             groups = make(spread, size, np.random.RandomState(0))
             for way, predict in ways.items():
-                table.add(
-                    case, way, name, size, *score(groups, predict, y, noise, exact)
-                )
+                found[way, name, size] = score(groups, predict, y, noise, exact)
+    return found
 
 
-def main(options):
+def one_seed(case, seed, options):
+    """Return the numbers of ROWS of a case, and its `group_scores`, for a split."""
     X, y = load(options.data)
-    train, test = split(len(X))
+    train, test = split(len(X), seed)
     common = {
         "solver": "adam",
         "metric": "ard",
@@ -147,28 +149,31 @@ def main(options):
         "n_iter_no_change": options.epochs,
         "n_jobs": options.threads,
         "device": "cpu",
-        "random_state": 0,
+        "random_state": seed,
     }
     cases = {
         "points": {},
         "union": {"neighborhood": "union", "n_active": options.active},
         "all": {"n_neighbors": options.inducing},
     }
-    fits, models = Table("union_rows", ROWS), {}
+    started = time.perf_counter()
+    model = SWSGPRegressor(**common | cases[case]).fit(X[train], y[train])
+    seconds = time.perf_counter() - started
+    mean, density = model.predict(X[test]), model.log_predictive_density
+    rmse = np.sqrt(np.mean((mean - y[test]) ** 2)) / model.y_scale_
+    nll = -np.mean(density(X[test], y[test])) - np.log(model.y_scale_)
+    targets = (y - model.y_mean_) / model.y_scale_
+    exact = FullProcess(model, X[train], targets[train], X[test])
+    return (seconds, rmse, nll), group_scores(model, X[test], targets[test], exact)
+
+
+def main(options):
+    fits, groups = Table("union_rows", ROWS), Table("union_groups", GROUPS)
     for case in options.cases:
-        started = time.perf_counter()
-        model = SWSGPRegressor(**common | cases[case]).fit(X[train], y[train])
-        seconds = time.perf_counter() - started
-        mean, density = model.predict(X[test]), model.log_predictive_density
-        rmse = np.sqrt(np.mean((mean - y[test]) ** 2)) / model.y_scale_
-        nll = -np.mean(density(X[test], y[test])) - np.log(model.y_scale_)
-        fits.add(case, seconds, rmse, nll)
-        models[case] = model
-    groups = Table("union_groups", GROUPS)
-    for case, model in models.items():
-        targets = (y - model.y_mean_) / model.y_scale_
-        exact = FullProcess(model, X[train], targets[train], X[test])
-        add_groups(groups, case, model, X[test], targets[test], exact)
+        found = [one_seed(case, seed, options) for seed in range(options.seeds)]
+        fits.add(case, *np.mean([rows for rows, _ in found], axis=0))
+        for key in found[0][1]:
+            groups.add(case, *key, *np.mean([scores[key] for _, scores in found], 0))
     fits.save(options.out, lines, panel="trained by", x="RMSE", ys=["NLL"])
     axes = {"panel": "predicted from", "x": "size", "ys": ["NLL"]}
     groups.save(options.out, lines, **axes)
@@ -181,6 +186,7 @@ if __name__ == "__main__":
     parser.add_argument("--neighbors", type=int, default=16)
     parser.add_argument("--active", type=int, default=128)
     parser.add_argument("--epochs", type=int, default=100)
+    parser.add_argument("--seeds", type=int, default=1, help="splits and starts")
     parser.add_argument("--kl-weight", type=float, default=1.0)
     every = ["points", "union", "all"]
     parser.add_argument("--cases", nargs="+", choices=every, default=every)

@@ -2,43 +2,19 @@
 
 import warnings
 from abc import ABCMeta, abstractmethod
-from contextlib import closing
 from numbers import Integral, Real
 
-import numpy as np
 from sklearn.base import BaseEstimator
-from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from skswsgp._compiled.threads import max_threads
-from skswsgp._engine.select import make_engine, require_device
+from skswsgp._engine.select import require_device
 from skswsgp._estimators import sklearn_compat as compat
+from skswsgp._estimators.fit_stages import FitStagesMixin
 from skswsgp._estimators.given_kernel import kernel_for
 from skswsgp._estimators.latent import LatentFunctionsMixin
 from skswsgp._estimators.training import TrainingMixin
 from skswsgp._estimators.training_rows import TrainingRowsMixin
-from skswsgp._initialization.auto import (
-    natural_jitter,
-    takes_draws,
-    takes_full_covariance,
-    tries_exact_means,
-)
-from skswsgp._initialization.start import initial_attributes
-from skswsgp._initialization.statistics import (
-    bounded_noise,
-    cross_moments,
-    feature_scale,
-    feature_spread,
-)
-from skswsgp._linear.columns import is_identity
 from skswsgp._point.likelihood_records import LIKELIHOODS
-from skswsgp._solvers.data import TrainingRows
-from skswsgp._solvers.exact_mean import ExactFit
-from skswsgp._solvers.model import (
-    JITTER,
-    build_model,
-    shape_covariance,
-)
 from skswsgp._solvers.registry import SOLVERS, choose_solver
 from skswsgp._solvers.settings import Settings
 from skswsgp._solvers.tuning import Tuning
@@ -47,16 +23,18 @@ from skswsgp._solvers.tuning import Tuning
 FOUND_LAST = (
     "posterior_draws_", "alpha_", "local_variance_scale_", "held_out_points_",
     "held_out_errors_", "n_neighbors_predict_", "predictive_law_", "n_samples_fit_",
+    "mean_noise_variance_",
 )  # fmt: skip
 # Fitted attributes that only some likelihoods have
 OF_LIKELIHOOD = (
-    "noise_variance_", "mean_noise_variance_", "noise_model_", "prior_mean_",
-    "variance_scale_", "likelihood_shape_",
+    "noise_variance_", "noise_model_", "prior_mean_", "variance_scale_",
+    "likelihood_shape_",
 )  # fmt: skip
 
 
 class BaseSWSGP(
     LatentFunctionsMixin,
+    FitStagesMixin,
     TrainingRowsMixin,
     TrainingMixin,
     compat.CallbackSupportMixin,
@@ -186,116 +164,29 @@ class BaseSWSGP(
         self, X, y, sample_weight, X_val=None, y_val=None, streaming=False,
         exposure=None, noise_variance=None, noise_model=None,
     ):  # fmt: skip
+        """Fit the model, or learn from one chunk of a stream; see `fit`.
+
+        `noise_model` is a process of the noise that is known, or None.
+        """
         self._validate_params()
-        solver_class = choose_solver(self.solver, self.optimize_inducing, streaming)
-        self._refuse_combinations(solver_class)
+        solver = choose_solver(self.solver, self.optimize_inducing, streaming)
+        self._refuse_combinations(solver)
         require_device(self.device)
         fitted = self._fitted_attributes() if streaming or self.warm_start else {}
-        inputs = {"X": X, "y": y, "metadata": {"sample_weight": sample_weight}}
-        rng = check_random_state(self.random_state)
-        reset = not fitted
-        X, y, weight, rows = self._validate_training(X, y, sample_weight, reset)
-        exposure = compat.check_row_values("exposure", exposure, len(X), rows)
-        noise = compat.check_row_values("noise_variance", noise_variance, len(X), rows)
-        learned = fitted or self._learn_targets(X, rows, y, weight)
-        targets = self._encode_targets(y, learned, exposure)
-        attributes = dict(learned)
-        targets = targets.astype(self.dtype, copy=False)
-        ratio = None if noise is None else bounded_noise(noise, y, weight)
-        if noise_model is None:
-            noise_model = self._learn_noise_model(X, rows, y, weight, learned)
-        if noise_model is not None:
-            ratio = noise_model.training_ratio(X if rows is None else X[rows])
-            attributes["noise_model_"] = noise_model
-        data = TrainingRows(X, targets, weight, rows, ratio=ratio)
-        settings = self._settings(attributes, data, solver_class, streaming)
-        held_out = self._validation_data(X_val, y_val, attributes)
-        stopping = self.early_stopping
-        if stopping == "auto":
-            many = data.n_rows > self._tuning.holdout_above
-            stopping = many and solver_class.takes_steps
-        pairing = None
-        if not streaming and settings.likelihood_record.conjugate:
-            if self.init == "local" or solver_class.finds_optimum:
-                pairing, _ = cross_moments(data)  # others may read X from a file
-        if stopping and held_out is None and not streaming:
-            data, held_out = self._hold_out(data, y, rng)
-        scale = feature_scale(data.X, rng, data.rows, self.dtype)
-        spread = np.where(scale > 0.0, scale, 1.0)
-        total = float(data.weight.sum())
-        relative = data = data._replace(weight=data.weight.astype(self.dtype))
-        if settings.likelihood_record.has_noise:
-            relative, unit = self._relative_rows(data, solver_class, noise is not None)
-        if noise_model is not None:
-            noise_model.unit_ = unit
-        if noise is not None:
-            known = np.atleast_1d(unit / attributes["y_scale_"] ** 2)
-            settings = settings._replace(known_noise=known)
-        attributes |= fitted or initial_attributes(settings, relative, spread, rng)
-        if noise is not None:
-            one = np.ndim(attributes["y_scale_"]) == 0
-            attributes["noise_variance_"] = known[0] if one else known
-            usual = np.average(ratio, weights=weight) / attributes["y_scale_"] ** 2
-            attributes["mean_noise_variance_"] = usual
-        earlier = fitted.get("feature_scale_", 0.0) if streaming else 0.0
-        attributes["feature_scale_"] = np.where(earlier > 0.0, earlier, scale)
-        if streaming:
-            total += fitted.get("n_samples_seen_", 0.0)
-        else:
-            data = relative
-        metric = attributes["metric_"]
-        if not is_identity(metric):
-            data, held_out = data.mapped(metric), held_out and held_out.mapped(metric)
-            spread = feature_spread(data.X, rng, dtype=self.dtype)
-        attributes |= {"n_samples_seen_": total, "likelihood_": settings.likelihood}
-        M, H = len(attributes["inducing_points_"]), attributes["n_neighbors_"]
-        draws = False
-        if solver_class.finds_optimum:
-            full = takes_full_covariance(settings, data.n_rows, M, H)
-            attributes = shape_covariance(attributes, full)
-            draws = takes_draws(settings, M, full)
-            if settings.likelihood_record.conjugate:
-                names = "kernel_", "inducing_points_", "noise_variance_"
-                given = (attributes[name] for name in names)
-                attributes["jitter_"] = natural_jitter(*given, self.dtype, full)
-        if solver_class.takes_steps:
-            attributes["jitter_"] = JITTER
-        likelihood = settings.likelihood, settings.n_latent
-        weight = settings.divergence_weight(attributes["n_inducing_"], H)
-        total = total if streaming else data.weight.sum(dtype=np.float64)
-        options = weight, self.optimize_inducing, total
-        model, center = build_model(attributes, likelihood, self.dtype, *options)
-        data = data._replace(center=center)
-        held_out = held_out and held_out._replace(center=center)
-        task = compat.FitTask(self, settings.max_iter, inputs)
-        points = solver_class.count_points(data.n_rows, M, settings)
-        n_threads = max_threads(self.n_jobs, data.n_rows)
-        with closing(make_engine(self.device, model, H, n_threads, points)) as engine:
-            steps = {}
-            if solver_class.takes_steps:
-                steps["feature_scale"] = spread
-                if streaming:
-                    steps["moments"] = getattr(self, "_optimizer", None)
-            kernel = attributes["kernel_"]
-            solver = solver_class(engine, data, kernel, settings, rng, **steps)
-            trained = self._train(solver, data, held_out, attributes, settings, task)
-            if draws and solver.usable:
-                trained |= self._draw(solver, settings, rng)
-            exact = ExactFit()
-            if solver.usable and tries_exact_means(settings, data, trained):
-                exact = self._solve_exact_mean(solver, data, trained, settings, rng)
-            given = self.n_neighbors_predict
-            given = H if given == "auto" else min(given, M)
-            trained |= {"n_neighbors_predict_": given} | exact.attributes
-            trained |= {} if streaming else {"n_samples_fit_": len(y)}
-            trained |= self._learn_law(solver, data, trained, settings, rng)
-            optimizer = engine.optimizer if streaming else None
+        given = {"X": X, "y": y, "metadata": {"sample_weight": sample_weight}}
+        rows = {"exposure": exposure, "noise_variance": noise_variance}
+        problem = self._problem(
+            X, y, sample_weight, (X_val, y_val), solver, fitted, streaming, **rows,
+            noise_model=noise_model,
+        )  # fmt: skip
+        start = self._start(problem, fitted)
+        task = compat.FitTask(self, start.settings.max_iter, given)
+        trained, optimizer = self._solve(start, task)
         for name in FOUND_LAST + OF_LIKELIHOOD:
             vars(self).pop(name, None)  # that of an earlier fit
-        for name, value in trained.items():
-            setattr(self, name, value)
-        self._optimizer, self._pairing = optimizer, pairing
-        self._noise_known = noise is not None
+        vars(self).update(trained)
+        self._optimizer, self._pairing = optimizer, problem.pairing
+        self._noise_known = problem.noise_is_known
         task.end()
         return self
 

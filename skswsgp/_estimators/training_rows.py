@@ -67,6 +67,12 @@ class TrainingRowsMixin:
         weight = np.ones(len(X_val), dtype=self.dtype)
         return TrainingRows(X_val, targets.astype(self.dtype, copy=False), weight)
 
+    def _stops_early(self, data, solver):
+        """Return whether held-out rows decide when a fit by a solver stops."""
+        if self.early_stopping == "auto":
+            return solver.takes_steps and data.n_rows > self._tuning.holdout_above
+        return self.early_stopping
+
     def _hold_out(self, data, y, rng):
         """Return the data to train on, and those held out."""
         n_held_out = math.ceil(self.validation_fraction * len(y))

@@ -217,3 +217,10 @@ def test_known_noise_has_no_held_out_rows(held_out):
     model = SWSGPRegressor(early_stopping=True if not rows else "auto")
     with pytest.raises(ValueError, match=f"noise_variance came with {held_out}"):
         model.fit(X, y, noise_variance=variance, **rows)
+
+
+def test_a_warm_start_forgets_the_mean_of_known_noise():
+    X, y, _, variance = uneven(60)
+    model = SWSGPRegressor(random_state=0, warm_start=True)
+    model.fit(X, y, noise_variance=variance).fit(X, y)
+    assert not hasattr(model, "mean_noise_variance_")

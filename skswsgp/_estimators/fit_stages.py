@@ -1,0 +1,190 @@
+"""The stages of a fit: the problem, the start, the solution.
+
+`BaseSWSGP._fit` goes through them in this order.
+"""
+
+from contextlib import closing
+from typing import NamedTuple
+
+import numpy as np
+from sklearn.utils import check_random_state
+
+from skswsgp._compiled.threads import max_threads
+from skswsgp._engine.select import make_engine
+from skswsgp._estimators import sklearn_compat as compat
+from skswsgp._initialization.auto import (
+    natural_jitter,
+    takes_draws,
+    takes_full_covariance,
+    tries_exact_means,
+)
+from skswsgp._initialization.start import initial_attributes
+from skswsgp._initialization.statistics import (
+    bounded_noise,
+    cross_moments,
+    feature_scale,
+    feature_spread,
+)
+from skswsgp._linear.columns import is_identity
+from skswsgp._solvers.data import TrainingRows
+from skswsgp._solvers.exact_mean import ExactFit
+from skswsgp._solvers.model import JITTER, build_model, shape_covariance
+from skswsgp._solvers.settings import Settings
+
+
+class Problem(NamedTuple):
+    """What a fit is about, before anything of the model is known."""
+
+    settings: Settings
+    data: TrainingRows  # with the weights of the user
+    held_out: TrainingRows | None  # rows that decide when to stop
+    attributes: (
+        dict  # fitted attributes that the targets need, or all of an earlier fit
+    )
+    noise_is_known: bool
+    pairing: np.ndarray | None  # `cross_moments`, by which rows are known again
+    rng: np.random.RandomState
+
+
+class Start(NamedTuple):
+    """Where training starts."""
+
+    settings: Settings
+    data: TrainingRows  # in the columns of the metric, weights as the solver takes them
+    held_out: TrainingRows | None
+    attributes: dict  # all fitted attributes that a model is built from
+    spread: np.ndarray  # (D',) standard deviations of the columns
+    total_weight: float  # of all rows so far
+    draws: bool  # whether S comes from draws
+    rng: np.random.RandomState
+
+
+class FitStagesMixin:
+    """From what the user gives to the attributes of a fitted model."""
+
+    def _problem(
+        self, X, y, sample_weight, validation, solver, fitted, streaming, *, exposure,
+        noise_variance, noise_model,
+    ):  # fmt: skip
+        """Return the `Problem` of a fit by a subclass of `Solver`.
+
+        `validation` is (X_val, y_val), `fitted` the attributes from which the fit
+        starts, if any, and `noise_model` a process of the noise that is known, or None.
+        """
+        rng = check_random_state(self.random_state)
+        reset = not fitted
+        X, y, weight, rows = self._validate_training(X, y, sample_weight, reset)
+        exposure = compat.check_row_values("exposure", exposure, len(X), rows)
+        noise = compat.check_row_values("noise_variance", noise_variance, len(X), rows)
+        attributes = dict(fitted or self._learn_targets(X, rows, y, weight))
+        targets = self._encode_targets(y, attributes, exposure)
+        ratio = None
+        if noise is not None:
+            ratio = bounded_noise(noise, y, weight)
+            usual = np.average(ratio, weights=weight) / attributes["y_scale_"] ** 2
+            attributes["mean_noise_variance_"] = usual
+        if noise_model is None:
+            noise_model = self._learn_noise_model(X, rows, y, weight, attributes)
+        if noise_model is not None:
+            ratio = noise_model.training_ratio(X if rows is None else X[rows])
+            attributes["noise_model_"] = noise_model
+        if not streaming:
+            attributes["n_samples_fit_"] = len(y)
+        targets = targets.astype(self.dtype, copy=False)
+        data = TrainingRows(X, targets, weight, rows, ratio=ratio)
+        settings = self._settings(attributes, data, solver, streaming)
+        held_out, pairing = self._validation_data(*validation, attributes), None
+        if not streaming and settings.likelihood_record.conjugate:
+            if self.init == "local" or solver.finds_optimum:
+                pairing, _ = cross_moments(data)  # others may read X from a file
+        if held_out is None and not streaming and self._stops_early(data, solver):
+            data, held_out = self._hold_out(data, y, rng)
+        known = noise is not None
+        return Problem(settings, data, held_out, attributes, known, pairing, rng)
+
+    def _start(self, problem, fitted):
+        """Return the `Start` of a fit, that of `fitted` attributes if there are any."""
+        settings, data, held_out, attributes, *_, rng = problem
+        streaming, solver = not settings.decay, settings.solver
+        scale = feature_scale(data.X, rng, data.rows, self.dtype)
+        spread = np.where(scale > 0.0, scale, 1.0)
+        seen = float(data.weight.sum())
+        data = data._replace(weight=data.weight.astype(self.dtype))
+        settings, relative, noise = self._noise_of_start(problem, settings, data)
+        found = fitted or initial_attributes(settings, relative, spread, rng)
+        attributes = attributes | found | noise
+        earlier = fitted.get("feature_scale_", 0.0) if streaming else 0.0
+        attributes["feature_scale_"] = np.where(earlier > 0.0, earlier, scale)
+        if streaming:
+            seen += fitted.get("n_samples_seen_", 0.0)
+        else:
+            data = relative
+        attributes |= {"n_samples_seen_": seen, "likelihood_": settings.likelihood}
+        metric = attributes["metric_"]
+        if not is_identity(metric):
+            data, held_out = data.mapped(metric), held_out and held_out.mapped(metric)
+            spread = feature_spread(data.X, rng, dtype=self.dtype)
+        draws = False
+        if solver.finds_optimum:
+            M, H = len(attributes["inducing_points_"]), attributes["n_neighbors_"]
+            full = takes_full_covariance(settings, data.n_rows, M, H)
+            attributes = shape_covariance(attributes, full)
+            draws = takes_draws(settings, M, full)
+            if settings.likelihood_record.conjugate:
+                names = "kernel_", "inducing_points_", "noise_variance_"
+                given = (attributes[name] for name in names)
+                attributes["jitter_"] = natural_jitter(*given, self.dtype, full)
+        if solver.takes_steps:
+            attributes["jitter_"] = JITTER
+        total = seen if streaming else data.weight.sum(dtype=np.float64)
+        model = attributes, spread, total, draws
+        return Start(settings, data, held_out, *model, rng)
+
+    def _noise_of_start(self, problem, settings, data):
+        """Return settings, data and fitted attributes that know the noise of rows.
+
+        The weights of the data divide the noise variance of `settings` then.
+        """
+        known = problem.noise_is_known
+        if not settings.likelihood_record.has_noise:
+            return settings, data, {}
+        data, unit = self._relative_rows(data, settings.solver, known)
+        if "noise_model_" in problem.attributes:
+            problem.attributes["noise_model_"].unit_ = unit
+        if not known:
+            return settings, data, {}
+        noise = unit / problem.attributes["y_scale_"] ** 2
+        settings = settings._replace(known_noise=np.atleast_1d(noise))
+        return settings, data, {"noise_variance_": noise}
+
+    def _solve(self, start, task):
+        """Return the fitted attributes, and the state of Adam in a stream or None."""
+        settings, data, held_out, attributes, *_, rng = start
+        streaming, solver_class = not settings.decay, settings.solver
+        M, H = len(attributes["inducing_points_"]), attributes["n_neighbors_"]
+        likelihood = settings.likelihood, settings.n_latent
+        weight = settings.divergence_weight(attributes["n_inducing_"], H)
+        options = weight, self.optimize_inducing, start.total_weight
+        model, center = build_model(attributes, likelihood, self.dtype, *options)
+        data = data._replace(center=center)
+        held_out = held_out and held_out._replace(center=center)
+        points = solver_class.count_points(data.n_rows, M, settings)
+        n_threads, steps = max_threads(self.n_jobs, data.n_rows), {}
+        if solver_class.takes_steps:
+            steps["feature_scale"] = start.spread
+            if streaming:
+                steps["moments"] = getattr(self, "_optimizer", None)
+        with closing(make_engine(self.device, model, H, n_threads, points)) as engine:
+            kernel = attributes["kernel_"]
+            solver = solver_class(engine, data, kernel, settings, rng, **steps)
+            trained = self._train(solver, data, held_out, attributes, settings, task)
+            if start.draws and solver.usable:
+                trained |= self._draw(solver, settings, rng)
+            exact = ExactFit()
+            if solver.usable and tries_exact_means(settings, data, trained):
+                exact = self._solve_exact_mean(solver, data, trained, settings, rng)
+            given = self.n_neighbors_predict
+            given = H if given == "auto" else min(given, M)
+            trained |= {"n_neighbors_predict_": given} | exact.attributes
+            trained |= self._learn_law(solver, data, trained, settings, rng)
+            return trained, engine.optimizer if streaming else None
