@@ -20,6 +20,7 @@ from skswsgp._compiled.team import BLOCK, barrier, team_columns, team_range
 
 EPS32, EPS64 = (float(np.finfo(kind).eps) for kind in (np.float32, np.float64))
 FUSED = ("contract",)  # LLVM flag: a product and a sum may become one instruction
+WIDE = 4 * BLOCK  # columns of a sparse product that share a read of their entry
 GROUP = 64  # distances that are compared with a bound at once, one bit each
 
 
@@ -303,8 +304,22 @@ def scatter_columns(lists, weights, squares, i, stop, out, column, values, t, fi
             out[lists[i, h], column + q] += weight * values[t, first + q]
 
 
-def _sparse_row(gather):
-    """Return the intrinsic of `gather_columns` or `scatter_columns`."""
+def gather_wide(lists, weights, squares, i, stop, u, column, sums, t, first):
+    """Do as `gather_columns` for 0 <= q < WIDE."""
+    for q in range(0, WIDE, BLOCK):
+        columns = u, column + q, sums, t, first + q
+        gather_columns(lists, weights, squares, i, stop, *columns)
+
+
+def scatter_wide(lists, weights, squares, i, stop, out, column, values, t, first):
+    """Do as `scatter_columns` for 0 <= q < WIDE."""
+    for q in range(0, WIDE, BLOCK):
+        columns = out, column + q, values, t, first + q
+        scatter_columns(lists, weights, squares, i, stop, *columns)
+
+
+def _sparse_row(gather, width):
+    """Return the intrinsic of `gather_columns` or `scatter_columns` for a width."""
 
     @intrinsic
     def sparse_row(
@@ -313,7 +328,7 @@ def _sparse_row(gather):
         def generate(context, builder, signature, args):
             list_kind, weight_kind, *_, kind, _, block_kind, _, _ = signature.args
             columns, entries, squares, i, stop, array, column, vectors, t, place = args
-            rows = VectorBuilder(context, builder, kind.dtype)
+            rows = VectorBuilder(context, builder, kind.dtype, width)
             zero, one = ir.Constant(i.type, 0), ir.Constant(i.type, 1)
             columns = rows.pointer(list_kind, columns, i, zero)
             entries = rows.pointer(weight_kind, entries, i, zero)
@@ -357,8 +372,10 @@ INSTRUCTIONS = {
     "factorise_tile": _factorise_tile,
     "keys_below": _keys_below,
     "lowest_bit": _lowest_bit,
-    "gather_columns": _sparse_row(gather=True),
-    "scatter_columns": _sparse_row(gather=False),
+    "gather_columns": _sparse_row(gather=True, width=BLOCK),
+    "scatter_columns": _sparse_row(gather=False, width=BLOCK),
+    "gather_wide": _sparse_row(gather=True, width=WIDE),
+    "scatter_wide": _sparse_row(gather=False, width=WIDE),
 }
 team.PYTHON_VERSIONS.update((name, globals()[name]) for name in INSTRUCTIONS)
 if not config.DISABLE_JIT:

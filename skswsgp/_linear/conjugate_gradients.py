@@ -24,7 +24,9 @@ def solve_systems(
     sizes = energies(right, precondition(right, everything)) if energy else norms(right)
     enough = tolerance * sizes
     x[:, systems[enough[systems] == 0.0]] = 0.0  # the exact solution
-    residual = right[:, systems] - multiply(x[:, systems], systems)
+    solution, residual = x[:, systems], right[:, systems]
+    if solution.any():
+        residual -= multiply(solution, systems)
     direction = np.zeros_like(residual)
     previous = np.ones(len(systems))
     for step in range(max_steps + 1):
@@ -32,20 +34,24 @@ def solve_systems(
         sizes = energies(residual, preconditioned) if energy else norms(residual)
         unsolved = ~(sizes <= enough[systems])  # true for NaN as well
         if not unsolved.all():
+            x[:, systems] = solution
             systems, previous = systems[unsolved], previous[unsolved]
             residual, direction = residual[:, unsolved], direction[:, unsolved]
+            solution = solution[:, unsolved]
             preconditioned = preconditioned[:, unsolved] if energy else None
         if len(systems) == 0 or step == max_steps:
             break
         if not energy:
             preconditioned = precondition(residual, systems)
         product = dots(residual, preconditioned)
-        direction = preconditioned + (product / previous) * direction
+        direction *= product / previous
+        direction += preconditioned
         image = multiply(direction, systems)
         length = product / dots(direction, image)
-        x[:, systems] += length * direction
+        solution += length * direction
         residual -= length * image
         previous = product
+    x[:, systems] = solution
     return systems
 
 

@@ -11,7 +11,10 @@ import numpy as np
 from scipy.linalg import solve_triangular
 
 from skswsgp._compiled.linalg import RELATIVE_FLOOR, numpy_cholesky
-from skswsgp._compiled.threads import index_blocks, one_blas_thread
+from skswsgp._compiled.threads import one_blas_thread, row_blocks, run_in_threads
+
+ROWS_AT_ONCE = 512  # rows of Phi and of its products that stay in a core's cache
+PARTS = 8  # sums of a product that are computed apart, for any number of threads
 
 
 class NystromPreconditioner:
@@ -22,26 +25,34 @@ class NystromPreconditioner:
     the kernel minus F. `jitter` is added to the covariance of the points.
     """
 
-    def __init__(self, kernel, points, data, F, jitter):
+    def __init__(self, kernel, points, data, F, jitter, n_threads):
+        self.n_threads = n_threads
         self.root, self.rest = np.empty((len(F), len(points))), np.empty(len(F))  # Phi
-        with one_blas_thread():
-            factor = numpy_cholesky(kernel(points), jitter)
-            for index in index_blocks(len(F)):
-                X = data.block(index)[0].astype(np.float64)
-                half = solve_triangular(factor, kernel(points, X), lower=True)
-                self.root[index] = half.T
-                self.rest[index] = kernel.diag(X) - F[index] - np.sum(half**2, axis=0)
+        factor = numpy_cholesky(kernel(points), jitter)
+
+        def work(part, rows):
+            index = np.arange(rows.start, rows.stop)
+            X = data.block(index)[0].astype(np.float64)
+            half = solve_triangular(factor, kernel(points, X), lower=True)
+            self.root[rows] = half.T
+            self.rest[rows] = kernel.diag(X) - F[rows] - np.sum(half**2, axis=0)
+
+        self._in_threads(work)
         self.rest = np.maximum(self.rest, RELATIVE_FLOOR * jitter)
 
     def factorise(self, w):
         """Take the weights w (n,) of the rows."""
         self.diagonal = 1.0 + w * self.rest
         self.scale = (np.sqrt(w) / self.diagonal)[:, None]
-        weight, inner = w / self.diagonal, np.eye(self.root.shape[1])
+        weight = (w / self.diagonal)[:, None]
+
+        def product(rows):
+            root = self.root[rows]
+            return root.T @ (weight[rows] * root)
+
+        inner = self._sum(product)
+        inner[np.diag_indices(len(inner))] += 1.0
         with one_blas_thread():
-            for index in index_blocks(len(w)):
-                part = self.root[index]
-                inner += part.T @ (weight[index, None] * part)
             self.inner = numpy_cholesky(inner, 0.0)
 
     def solve(self, r):
@@ -50,8 +61,39 @@ class NystromPreconditioner:
         They are r / d - V Phi / d (I + Phi' V^2 / d Phi)^-1 Phi' V r / d, where d is
         the diagonal of I + V^2 rest.
         """
+        out = np.empty(r.shape)
+        inside = self._sum(
+            lambda rows: self.root[rows].T @ (self.scale[rows] * r[rows])
+        )
         with one_blas_thread():
-            inside = self.root.T @ (self.scale * r)
             inside = solve_triangular(self.inner, inside, lower=True)
             inside = solve_triangular(self.inner, inside, lower=True, trans="T")
-            return r / self.diagonal[:, None] - self.scale * (self.root @ inside)
+
+        def work(part, rows):
+            np.divide(r[rows], self.diagonal[rows, None], out=out[rows])
+            out[rows] -= self.scale[rows] * (self.root[rows] @ inside)
+
+        self._in_threads(work)
+        return out
+
+    def _sum(self, product):
+        """Return the sum of product(rows) over blocks of rows."""
+        sums = [0.0] * PARTS
+
+        def work(part, rows):
+            sums[part] = sums[part] + product(rows)
+
+        self._in_threads(work)
+        return sum(sums)
+
+    def _in_threads(self, work):
+        """Call work(part, rows) for blocks of rows, on one thread of BLAS each."""
+        blocks = list(row_blocks(len(self.rest), ROWS_AT_ONCE))
+
+        def take(first, last, t):
+            for part in range(first, last):
+                for rows in blocks[part::PARTS]:
+                    work(part, rows)
+
+        with one_blas_thread():
+            run_in_threads(take, self.n_threads, PARTS)

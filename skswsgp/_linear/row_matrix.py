@@ -14,14 +14,20 @@ from numba import prange
 from skswsgp._compiled import threads
 from skswsgp._compiled.jit import njit, njit_parallel, njit_range, njit_small
 from skswsgp._compiled.team import BLOCK, team_range, team_sum
-from skswsgp._compiled.tiles import gather_columns, scatter_columns
+from skswsgp._compiled.tiles import (
+    WIDE,
+    gather_columns,
+    gather_wide,
+    scatter_columns,
+    scatter_wide,
+)
 from skswsgp._point.full_covariance import quadratic_form
 
 MICROSECONDS_PER_ENTRY = 1e-3  # least time of an entry in a product on one core
 GRAM_ROWS = 128  # rows of A' diag(w) A that stay in a core's cache
-# Columns from which groups of BLOCK columns are faster than one column after the other;
-# a group takes 1.2 ms where a column takes 0.45 (512,000 entries, one core).
-LEAST_GROUPED = 3
+# Columns from which blocks of BLOCK columns are faster than one column after the other;
+# a block takes 1.2 ms where a column takes 0.45 (512,000 entries, one core).
+LEAST_IN_BLOCKS = 3
 MAX_ROW_PARTS = 4  # parts of the rows that have sums of their own, for eight columns
 PLAIN, SQUARES, NORMAL = range(3)  # A' v, A^2' v and A' diag(v) A u
 
@@ -151,115 +157,131 @@ def solve_columns(lists, weights, u):
         solve_vector(lists, weights, u[np.int64(q)])
 
 
+@njit_small
+def gather_row(lists, weights, squares, i, stop, u, sums, t, first, last):
+    """Set sums[t, q] = sum_h weights[i, h] u[lists[i, h], q] for first <= q < last.
+
+    0 <= h < stop. Weights are squared if `squares`.
+    """
+    q = first
+    while q + WIDE <= last:
+        gather_wide(lists, weights, squares, i, stop, u, q, sums, t, q)
+        q += WIDE
+    while q < last:
+        gather_columns(lists, weights, squares, i, stop, u, q, sums, t, q)
+        q += BLOCK
+
+
+@njit_small
+def scatter_row(lists, weights, squares, i, stop, out, values, t, first, last):
+    """Add weights[i, h] values[t, q] to out[lists[i, h], q]; see `gather_row`."""
+    q = first
+    while q + WIDE <= last:
+        scatter_wide(lists, weights, squares, i, stop, out, q, values, t, q)
+        q += WIDE
+    while q < last:
+        scatter_columns(lists, weights, squares, i, stop, out, q, values, t, q)
+        q += BLOCK
+
+
+@njit_small
+def slab_bounds(slab, n_slabs, k):
+    """Return the first of a slab's share of k columns in blocks, and one past it."""
+    blocks = k // BLOCK
+    return slab * blocks // n_slabs * BLOCK, (slab + 1) * blocks // n_slabs * BLOCK
+
+
 @njit
-def matvec_groups_chunk(lists, weights, squares, u, c, out):
-    """Set the rows of chunk c of out (G, n, 8) = A u, or A^2 u, for u (G, M, 8)."""
+def matvec_rows(lists, weights, squares, u, c, out):
+    """Set the rows of chunk c of out (n, k) = A u, or A^2 u, for u (M, k)."""
     n, H = lists.shape
     first, last = threads.chunk_bounds(c, n)
-    for g in range(u.shape[0]):
-        columns, result = u[g], out[g]
-        for i in range(first, last):
-            gather_columns(lists, weights, squares, i, H, columns, 0, result, i, 0)
+    for i in range(first, last):
+        gather_row(lists, weights, squares, i, H, u, out, i, 0, u.shape[1])
 
 
 @njit_parallel
-def matvec_groups(lists, weights, squares, u, out):
-    """Set out (G, n, 8) = A u, or A^2 u with squared entries, for u (G, M, 8)."""
+def matvec_columns(lists, weights, squares, u, out):
+    """Set out (n, k) = A u, or A^2 u with squared entries, for u (M, k)."""
     for chunk in prange(threads.CHUNKS):
-        matvec_groups_chunk(lists, weights, squares, u, np.int64(chunk), out)
+        matvec_rows(lists, weights, squares, u, np.int64(chunk), out)
 
 
 @njit
-def rmatvec_group(lists, weights, kind, v, u, part, n_parts, out, products):
-    """Set out (M, 8), see `rmatvec_column`, over a part of the rows.
+def rmatvec_slab(lists, weights, kind, v, u, part, n_parts, first, last, out, products):
+    """Set columns first to last of out (M, k), see `rmatvec_column`, over some rows.
 
-    v is (n, 8) and u (M, 8); `products` (1, 16) is scratch.
+    v is (n, k) and u (M, k); `products` (1, k) is scratch.
     """
     for j in range(out.shape[0]):
-        for q in range(BLOCK):
+        for q in range(first, last):
             out[j, q] = 0.0
     n, H = lists.shape
     squares = kind == SQUARES
     for i in range(part * n // n_parts, (part + 1) * n // n_parts):
         if kind == NORMAL:
-            gather_columns(lists, weights, False, i, H, u, 0, products, 0, 0)
-            for q in range(BLOCK):
+            gather_row(lists, weights, False, i, H, u, products, 0, first, last)
+            for q in range(first, last):
                 products[0, q] *= v[i, q]
-            scatter_columns(lists, weights, False, i, H, out, 0, products, 0, 0)
+            scatter_row(lists, weights, False, i, H, out, products, 0, first, last)
         else:
-            scatter_columns(lists, weights, squares, i, H, out, 0, v, i, 0)
+            scatter_row(lists, weights, squares, i, H, out, v, i, first, last)
 
 
 @njit_parallel
-def rmatvec_groups(lists, weights, kind, v, u, products, partial):
-    """Set partial (n_parts, G, M, 8), see `rmatvec_column`, over each part of the rows.
+def rmatvec_columns(lists, weights, kind, v, u, products, partial):
+    """Set partial (n_parts, M, k), see `rmatvec_column`, over each part of the rows.
 
-    v is (G, n, 8) and u (G, M, 8); `products` (n_parts G, 16) is scratch.
+    v is (n, k) and u (M, k); `products` (n_parts n_slabs, k) is scratch.
     """
-    n_parts = partial.shape[0]
+    n_parts, n_slabs = partial.shape[0], products.shape[0] // partial.shape[0]
     for each in prange(products.shape[0]):
         task = np.int64(each)
-        part, g = task % n_parts, task // n_parts
-        rmatvec_group(
-            lists, weights, kind, v[g], u[g], part, n_parts, partial[part, g],
+        part = task % n_parts
+        first, last = slab_bounds(task // n_parts, n_slabs, v.shape[1])
+        rmatvec_slab(
+            lists, weights, kind, v, u, part, n_parts, first, last, partial[part],
             products[task : task + 1],
         )  # fmt: skip
 
 
 @njit
-def solve_group(lists, weights, u, sums):
-    """Solve for the eight columns of u (M, 8) as `solve_vector` does.
+def solve_slab(lists, weights, u, first, last, sums):
+    """Solve for columns first to last of u (M, k) as `solve_vector` does.
 
-    `sums` (1, 16) is scratch.
+    `sums` (1, k) is scratch.
     """
-    last = lists.shape[1] - 1
+    H = lists.shape[1] - 1
     for i in range(lists.shape[0] - 1, -1, -1):  # A' y = u; y_i replaces its u
-        own = np.uint64(lists[i, last])
-        for q in range(BLOCK):
-            u[own, q] /= weights[i, last]
+        own, scale = np.uint64(lists[i, H]), 1.0 / weights[i, H]
+        for q in range(first, last):
+            u[own, q] *= scale
             sums[0, q] = -u[own, q]
-        scatter_columns(lists, weights, False, i, last, u, 0, sums, 0, 0)
+        scatter_row(lists, weights, False, i, H, u, sums, 0, first, last)
     for i in range(lists.shape[0]):  # A x = y
-        own = np.uint64(lists[i, last])
-        gather_columns(lists, weights, False, i, last, u, 0, sums, 0, 0)
-        for q in range(BLOCK):
-            u[own, q] = (u[own, q] - sums[0, q]) / weights[i, last]
+        own, scale = np.uint64(lists[i, H]), 1.0 / weights[i, H]
+        gather_row(lists, weights, False, i, H, u, sums, 0, first, last)
+        for q in range(first, last):
+            u[own, q] = (u[own, q] - sums[0, q]) * scale
 
 
 @njit_parallel
-def solve_groups(lists, weights, u, sums):
-    """Replace u (G, M, 8) by (A' A)^-1 u; `sums` (G, 16) is scratch."""
-    for group in prange(sums.shape[0]):
-        g = np.int64(group)
-        solve_group(lists, weights, u[g], sums[g : g + 1])
+def solve_slabs(lists, weights, u, sums):
+    """Replace u (M, k) by (A' A)^-1 u; `sums` (n_slabs, k) is scratch."""
+    for each in prange(sums.shape[0]):
+        slab = np.int64(each)
+        first, last = slab_bounds(slab, sums.shape[0], u.shape[1])
+        solve_slab(lists, weights, u, first, last, sums[slab : slab + 1])
 
 
-def in_groups(u):
-    """Return a copy of u (n, k) in groups of 8 columns, (G, n, 8), filled with zeros.
-
-    Eight numbers are a cache line. Groups lie apart, because lines at equal distances
-    of many bytes would share few places of a cache.
-    """
+def in_blocks(u):
+    """Return columns u (n, k) in row-major order, filled with zeros to whole blocks."""
     n, k = u.shape
-    out = np.zeros((-(-k // BLOCK), n, BLOCK))
-    for g, group in enumerate(out):
-        columns = u[:, g * BLOCK : (g + 1) * BLOCK]
-        group[:, : columns.shape[1]] = columns
+    if k % BLOCK == 0:
+        return np.ascontiguousarray(u)
+    out = np.zeros((n, -(-k // BLOCK) * BLOCK))
+    out[:, :k] = u
     return out
-
-
-def out_of_groups(groups, k):
-    """Return groups (G, n, 8) of columns as one array (n, k)."""
-    out = np.empty((groups.shape[1], k))
-    for g, group in enumerate(groups):
-        columns = out[:, g * BLOCK : (g + 1) * BLOCK]
-        columns[:] = group[:, : columns.shape[1]]
-    return out
-
-
-def scratch(n_tasks):
-    """Return uninitialised rows of 8 numbers for tasks, which share no cache line."""
-    return np.empty((n_tasks, 2 * BLOCK))
 
 
 class DenseMatrix(NamedTuple):
@@ -301,14 +323,18 @@ class SparseRowMatrix(NamedTuple):
         """Return a copy of the matrix with every entry multiplied by `factor`."""
         return self._replace(weights=factor * self.weights)
 
+    def reordered(self, rows, places):
+        """Return a copy with its rows in an order (n,), and column j at places[j]."""
+        return self._replace(lists=places[self.lists[rows]], weights=self.weights[rows])
+
     def matvec(self, u, squares=False):
         """Return A u (n, Q) for u (M, Q), or A^2 u with the squared entries of A."""
         n, k = len(self.lists), u.shape[1]
-        if k >= LEAST_GROUPED:
-            u = in_groups(u)
-            out = np.empty((len(u), n, BLOCK))
-            self._run(matvec_groups, threads.CHUNKS, squares, u, out)
-            return out_of_groups(out, k)
+        if k >= LEAST_IN_BLOCKS:
+            u = in_blocks(u)
+            out = np.empty((n, u.shape[1]))
+            self._run(matvec_columns, threads.CHUNKS, squares, u, out)
+            return np.ascontiguousarray(out[:, :k])
         out = np.empty((k, n))
         for column, result in zip(np.ascontiguousarray(u.T), out, strict=True):
             self._run(matvec_column, threads.CHUNKS, squares, column, result)
@@ -339,30 +365,36 @@ class SparseRowMatrix(NamedTuple):
     def solve(self, u):
         """Return (A' A)^-1 u for u (M, k), if A is triangular; see `solve_vector`."""
         k = u.shape[1]
-        if k >= LEAST_GROUPED:
-            u = in_groups(u)
-            self._run(solve_groups, len(u), u, scratch(len(u)))
-            return out_of_groups(u, k)
+        if k >= LEAST_IN_BLOCKS:
+            out = in_blocks(u.copy())
+            sums = np.empty((self._count_slabs(out), out.shape[1]))
+            self._run(solve_slabs, len(sums), out, sums)
+            return np.ascontiguousarray(out[:, :k])
         out = np.array(u.T, order="C")
         self._run(solve_columns, k, out)
         return out.T
 
     def _rmatvec(self, kind, v, u):
         k = v.shape[1]
-        if k >= LEAST_GROUPED:
-            v = in_groups(v)
-            u = in_groups(u) if kind == NORMAL else v
-            n_parts = max(1, MAX_ROW_PARTS // len(v))
-            partial = np.empty((n_parts, len(v), self.n_columns, BLOCK))
-            products = scratch(n_parts * len(v))
-            self._run(rmatvec_groups, len(products), kind, v, u, products, partial)
-            return out_of_groups(reduce(np.add, partial), k)
+        if k >= LEAST_IN_BLOCKS:
+            v = in_blocks(v)
+            u = in_blocks(u) if kind == NORMAL else v
+            n_parts = max(1, MAX_ROW_PARTS * BLOCK // v.shape[1])
+            partial = np.empty((n_parts, self.n_columns, v.shape[1]))
+            products = np.empty((n_parts * self._count_slabs(v), v.shape[1]))
+            self._run(rmatvec_columns, len(products), kind, v, u, products, partial)
+            return np.ascontiguousarray(reduce(np.add, partial)[:, :k])
         out = np.empty((k, self.n_columns))
         partial = np.empty((threads.CHUNKS, self.n_columns))
         columns = np.ascontiguousarray(v.T), np.ascontiguousarray(u.T)
         for *vectors, result in zip(*columns, out, strict=True):
             self._run(rmatvec_column, threads.CHUNKS, kind, *vectors, partial, result)
         return np.ascontiguousarray(out.T)
+
+    def _count_slabs(self, u):
+        """Return how many parts of the columns of u (n, k) are tasks of their own."""
+        blocks = u.shape[1] // BLOCK
+        return min(blocks, max(self.n_threads, -(-u.shape[1] // WIDE)))
 
     def _run(self, function, n_tasks, *arguments):
         """Call a function whose loop over `prange` has so many tasks."""

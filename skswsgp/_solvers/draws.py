@@ -13,23 +13,53 @@ invert. With a draw v = P^-1 R' e_2 from the prior the same u is (Matheron's rul
     u = v + P^-1 A' W^1/2 z,   (I + W^1/2 A P^-1 A' W^1/2) z = e_1 - W^1/2 A v.
 """
 
+from functools import partial
+
 import numpy as np
 
-from skswsgp._covariance.compile import updated_kernel
+from skswsgp._compiled.team import BLOCK
+from skswsgp._covariance.compile import inverse_lengths, updated_kernel
+from skswsgp._covariance.program import kernel_of
+from skswsgp._linear.block_diagonal import BlockDiagonal
 from skswsgp._linear.conjugate_gradients import solve_systems
+from skswsgp._linear.locality import find_locality
 from skswsgp._linear.nystrom import NystromPreconditioner
 from skswsgp._linear.projection import mean_prior_variance
+from skswsgp._linear.row_matrix import SparseRowMatrix
+from skswsgp._neighbors.kd_order import tree_order
 from skswsgp._solvers.data import memory_budget
 
 LEAST_DRAWS = 8  # least number of draws that are solved for at once, a group of columns
 BYTES = 8  # of a number
 
 
+def draw_posterior(rows, prior, w, tuning, n_draws, rng):
+    """Return draws (M, n_draws, Q) of a `PosteriorSampler`, or None.
+
+    Sparse matrices in the memory of the host are first copied in orders that use the
+    cache, see `locality`.
+    """
+    model, places = rows.engine.model, slice(None)
+    order = tree_order(model.Z * inverse_lengths(kernel_of(model)), BLOCK)
+    if in_host_memory(rows, prior):
+        places, A_rows, R_rows = find_locality(order, rows.stored, prior.rows)
+        rows, w = rows.reordered(A_rows, places), w[A_rows]
+        prior = prior.reordered(R_rows, order, places)
+    u = PosteriorSampler(rows, prior, w, order, tuning).draw(n_draws, rng)
+    return None if u is None else u[places]
+
+
+def in_host_memory(rows, prior):
+    """Return whether all matrices are sparse ones in the memory of the host."""
+    return all(isinstance(A, SparseRowMatrix) for A in (rows.stored, prior.rows))
+
+
 class PosteriorSampler:
     """Draws of u - m for a model of the natural solver.
 
     `rows` is the `Projection` of the n rows, `prior` a `VecchiaPrior` of the M inducing
-    values in an `order`, and w (n, Q) the precisions above.
+    values, and w (n, Q) the precisions above. `order` (M,) are the indices of the
+    inducing points, best in an order in which near points lie near each other.
     """
 
     def __init__(self, rows, prior, w, order, tuning):
@@ -63,7 +93,7 @@ class PosteriorSampler:
         for way in ways:
             try:
                 u, left = way(q, e_1, e_2, self.tuning.first_cg_steps)
-            except FloatingPointError:  # no factor of the preconditioner
+            except (FloatingPointError, np.linalg.LinAlgError):  # of the preconditioner
                 continue
             if len(left) == 0 and np.isfinite(u).all():
                 return u
@@ -78,8 +108,15 @@ class PosteriorSampler:
             data = self.rows.normal_matvec(np.broadcast_to(w, (len(w), u.shape[1])), u)
             return data + self.prior.matvec(u)
 
+        if in_host_memory(self.rows, self.prior):
+            ones = np.ones(len(diagonal))
+            terms = [(self.rows.stored, w[:, 0]), (self.prior.rows, ones)]
+            nearly = BlockDiagonal(terms, self.rows.engine.n_threads).solve
+        else:
+            nearly = partial(np.multiply, 1.0 / diagonal)
+
         def precondition(u, _):
-            return u / diagonal
+            return nearly(u)
 
         u = np.zeros_like(right)
         return u, self._conjugate_gradients(u, right, multiply, precondition, steps)
@@ -95,7 +132,10 @@ class PosteriorSampler:
             return prior.solve(self.rows.rmatvec(root * z))
 
         def multiply(z, _):
-            return z + root * self.rows.matvec(from_rows(z))
+            image = self.rows.matvec(from_rows(z))
+            image *= root
+            image += z
+            return image
 
         def precondition(z, _):
             return self.nystrom.solve(z)
@@ -115,7 +155,10 @@ class PosteriorSampler:
         """Return the preconditioner of the rows' system, within half of the memory."""
         rows, model, n = self.rows, self.rows.engine.model, self.rows.shape[0]
         most = min(self.tuning.global_points, memory_budget() // (2 * BYTES * n))
-        Z = model.Z[self.order[: max(1, most)]].astype(np.float64)
+        M = len(self.order)
+        m = max(1, min(most, M))
+        Z = model.Z[self.order[np.arange(m) * M // m]].astype(np.float64)
         kernel = updated_kernel(rows.kernel, model.params)
         jitter = model.jitter * mean_prior_variance(kernel, Z)
-        return NystromPreconditioner(kernel, Z, rows.data, rows.F, jitter)
+        how = jitter, rows.engine.n_threads
+        return NystromPreconditioner(kernel, Z, rows.data, rows.F, *how)

@@ -25,7 +25,7 @@ from skswsgp._linear.projection import Projection, mean_prior_variance
 from skswsgp._linear.row_matrix import SparseRowMatrix
 from skswsgp._neighbors.lists import NeighborTracker, TrackedSearch, without_own
 from skswsgp._solvers.data import center_rows, memory_budget
-from skswsgp._solvers.draws import PosteriorSampler
+from skswsgp._solvers.draws import draw_posterior
 from skswsgp._solvers.priors import make_local_prior, make_vecchia_prior
 from skswsgp._solvers.solver import Solver
 
@@ -301,8 +301,8 @@ class NaturalSolver(Solver):
         None stands for draws that could not be solved for.
         """
         w = self.site_precision / self.engine.model.kl_weight
-        sampler = PosteriorSampler(self.rows, self.prior, w, self.order, self.tuning)
-        return sampler.draw(n_draws, rng)
+        system = self.rows, self.prior, w, self.tuning
+        return draw_posterior(*system, n_draws, rng)
 
     def _solve_full(self):
         """Set m and a full S = beta B^-1 = L L', where B = A' W A + beta P.

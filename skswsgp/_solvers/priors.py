@@ -61,6 +61,14 @@ class VecchiaPrior(NamedTuple):
         log_det = self.log_det + len(self.precision) * np.log(variance)
         return VecchiaPrior(rows, self.precision / variance, self.share, log_det)
 
+    def reordered(self, rows, columns, places):
+        """Return the prior of u[columns], for places[columns] = 0, 1, ..., M - 1.
+
+        The `rows` (M,) are those of R in an order in which it is triangular.
+        """
+        R, precision = self.rows.reordered(rows, places), self.precision[columns]
+        return self._replace(rows=R, precision=precision, share=self.share[columns])
+
     def divergence(self, m, S):
         """Return KL(q(u) || p(u)) for q(u) = N(m, S), summed over the columns of m.
 

@@ -17,7 +17,7 @@ def sparse_and_dense(rng, n_columns, n_threads, n=90, H=7, dtype=np.float64):
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("k", [1, 2, 3, 8, 9, 17, 40])
+@pytest.mark.parametrize("k", [1, 2, 3, 8, 9, 17, 40, 64])
 def test_products_of_k_columns(rng, k, dtype):
     rows, A = sparse_and_dense(rng, 23, max_threads(None), dtype=dtype)
     u, v = rng.normal(size=(23, k)), rng.normal(size=(90, k))
@@ -34,7 +34,7 @@ def test_products_of_k_columns(rng, k, dtype):
     assert_array_equal(product, rows._replace(n_threads=1).normal_matvec(v, u))
 
 
-@pytest.mark.parametrize("k", [1, 2, 3, 8, 9, 17])
+@pytest.mark.parametrize("k", [1, 2, 3, 8, 9, 17, 40, 64])
 def test_solves_of_k_columns(rng, k):
     M, order = 30, rng.permutation(30).astype(np.int32)
     lists = np.zeros((M, 4), np.int32)
