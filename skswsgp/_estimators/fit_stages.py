@@ -3,6 +3,7 @@
 `BaseSWSGP._fit` goes through them in this order.
 """
 
+import copy
 from contextlib import closing
 from typing import NamedTuple
 
@@ -83,11 +84,13 @@ class FitStagesMixin:
             ratio = bounded_noise(noise, y, weight)
             usual = np.average(ratio, weights=weight) / attributes["y_scale_"] ** 2
             attributes["mean_noise_variance_"] = usual
+        noise_model = noise_model or fitted.get("noise_model_")
         if noise_model is None:
             noise_model = self._learn_noise_model(X, rows, y, weight, attributes)
         if noise_model is not None:
             ratio = noise_model.training_ratio(X if rows is None else X[rows])
-            attributes["noise_model_"] = noise_model
+            # a copy, for its unit belongs to this fit
+            attributes["noise_model_"] = copy.copy(noise_model)
         if not streaming:
             attributes["n_samples_fit_"] = len(y)
         targets = targets.astype(self.dtype, copy=False)
@@ -99,6 +102,9 @@ class FitStagesMixin:
                 pairing, _ = cross_moments(data)  # others may read X from a file
         if held_out is None and not streaming and self._stops_early(data, solver):
             data, held_out = self._hold_out(data, y, rng)
+        if held_out is not None and noise_model is not None:
+            noise_there = noise_model.variance(held_out.inputs)
+            held_out = held_out._replace(ratio=noise_there)
         known = noise is not None
         return Problem(settings, data, held_out, attributes, known, pairing, rng)
 
@@ -110,9 +116,11 @@ class FitStagesMixin:
         spread = np.where(scale > 0.0, scale, 1.0)
         seen = float(data.weight.sum())
         data = data._replace(weight=data.weight.astype(self.dtype))
-        settings, relative, noise = self._noise_of_start(problem, settings, data)
+        settings, relative, noise, unit = self._noise_of_start(problem, settings, data)
+        if held_out is not None and held_out.ratio is not None:
+            held_out = held_out._replace(ratio=held_out.ratio / unit)
         found = fitted or initial_attributes(settings, relative, spread, rng)
-        attributes = attributes | found | noise
+        attributes = found | attributes | noise
         earlier = fitted.get("feature_scale_", 0.0) if streaming else 0.0
         attributes["feature_scale_"] = np.where(earlier > 0.0, earlier, scale)
         if streaming:
@@ -141,21 +149,21 @@ class FitStagesMixin:
         return Start(settings, data, held_out, *model, rng)
 
     def _noise_of_start(self, problem, settings, data):
-        """Return settings, data and fitted attributes that know the noise of rows.
+        """Return settings, data and attributes that know the noise, and its unit.
 
         The weights of the data divide the noise variance of `settings` then.
         """
         known = problem.noise_is_known
         if not settings.likelihood_record.has_noise:
-            return settings, data, {}
+            return settings, data, {}, None
         data, unit = self._relative_rows(data, settings.solver, known)
         if "noise_model_" in problem.attributes:
             problem.attributes["noise_model_"].unit_ = unit
         if not known:
-            return settings, data, {}
+            return settings, data, {}, unit
         noise = unit / problem.attributes["y_scale_"] ** 2
         settings = settings._replace(known_noise=np.atleast_1d(noise))
-        return settings, data, {"noise_variance_": noise}
+        return settings, data, {"noise_variance_": noise}, unit
 
     def _solve(self, start, task):
         """Return the fitted attributes, and the state of Adam in a stream or None."""

@@ -94,8 +94,8 @@ class LeaveOneOutMixin:
         if not self._record.conjugate:
             raise ValueError(
                 f"leave_one_out with likelihood={self.likelihood!r}: expected "
-                "'gaussian', for others have no closed form; use cross_val_predict of "
-                "scikit-learn."
+                "'gaussian' or 'heteroscedastic', for others have no closed form; use "
+                "cross_val_predict of scikit-learn."
             )
         known = noise_variance is not None
         if known != getattr(self, "_noise_known", False):
@@ -178,11 +178,11 @@ class LeaveOneOutMixin:
             return group
         every = isinstance(self.inducing_points, str) and not self.warm_start
         every &= len(Z) in (self.n_samples_fit_, len(distinct_rows(X)[0]))
-        if self.early_stopping is True:
+        if self.early_stopping is True and hasattr(self, "alpha_"):
             raise ValueError(
                 "leave_one_out after early_stopping=True, which held rows out: "
-                "expected all rows to train where each is an inducing point; fit with "
-                "early_stopping='auto'."
+                "expected all rows to train where means come from all of them; fit "
+                "with early_stopping='auto', or n_neighbors as a number."
             )
         if every or hasattr(self, "alpha_"):
             raise ValueError(

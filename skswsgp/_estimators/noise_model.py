@@ -1,15 +1,17 @@
 """The process of the noise variance, for likelihood="heteroscedastic".
 
-y = f(x) + N(0, c / p(x)) for a process f and a process log p, the logarithm of the
-precision. The bound of a factorised q(f) q(p) is raised by each of the two in turn
-(Lazaro-Gredilla and Titsias, Variational heteroscedastic Gaussian process regression,
-ICML 2011). Given q(p), f has Gaussian noise of the precision E p. Given q(f), log p
-sees squared errors, E (y - f)^2, whose likelihood is `SquaredErrors`.
+y = f(x) + N(0, c h(x)), where c is `noise_variance_` and h = 1 / p for a process log p,
+the logarithm of a precision. The bound of a factorised q(f) q(p) is raised by each of
+the two in turn (Lazaro-Gredilla and Titsias, Variational heteroscedastic Gaussian
+process regression, ICML 2011). Given q(p), f has Gaussian noise of the precision E p.
+Given q(f), log p sees squared errors, E (y - f)^2, whose likelihood is `SquaredErrors`.
 """
 
 import warnings
+from numbers import Integral
 
 import numpy as np
+from sklearn.utils import check_random_state
 
 from skswsgp._estimators.base import BaseSWSGP
 from skswsgp._estimators.given_kernel import kernel_for
@@ -23,8 +25,8 @@ CHANGE = 0.2  # of the log variance, root mean square, below which rounds end
 # defaults, among them solver="natural": squared errors are so noisy that Adam would
 # take too many steps to a good kernel.
 SHARED = (
-    "n_inducing", "inducing_points", "neighbor_metric", "neighbor_search", "init",
-    "device", "n_jobs", "dtype", "random_state",
+    "n_inducing", "inducing_points", "neighbor_metric", "neighbor_search", "device",
+    "n_jobs", "dtype",
 )  # fmt: skip
 
 
@@ -42,7 +44,7 @@ class NoiseModel(BaseSWSGP):
     Attributes
     ----------
     unit_ : float
-        What `relative_variance` divides variances by; `fit` sets 1.
+        What `relative_variance` divides by: the harmonic mean of the noise of rows.
     """
 
     _target_checks = {"multi_output": True}  # noqa: RUF012
@@ -53,20 +55,13 @@ class NoiseModel(BaseSWSGP):
         vars(self).update(parameters)
 
     def relative_variance(self, X):
-        """Return by what `noise_variance_` of the regressor is multiplied at rows of X.
+        """Return h = E 1 / p (n,) at rows of X, over its unit."""
+        return self.variance(X) / self.unit_
 
-        Parameters
-        ----------
-        X : ndarray of shape (n_samples, n_features)
-            Inputs.
-
-        Returns
-        -------
-        factor : ndarray of shape (n_samples,)
-            Posterior means of the factor.
-        """
+    def variance(self, X):
+        """Return E 1 / p (n,), the noise of observations, at rows of X."""
         mean, variance = self._log_precision(X)
-        return np.exp(0.5 * variance - mean) / self.unit_
+        return np.exp(0.5 * variance - mean)
 
     def training_ratio(self, X):
         """Return 1 / E p (n,), the noise that f has in the bound, at rows of X."""
@@ -106,28 +101,43 @@ def learn_noise_model(estimator, X, y, weight, transform):
 
     `transform` is the name of the transformation of y, or None. Copies of the regressor
     are fitted, the first with constant noise. What they warn of, the fit that follows
-    repeats.
+    repeats. Ctrl-C ends the search once there is a `NoiseModel`.
     """
-    params = estimator.get_params(deep=False)
-    shared = type(estimator)(metric="ard").get_params(deep=False)
+    params, seed = estimator.get_params(deep=False), estimator.random_state
+    if not isinstance(seed, Integral):
+        seed = check_random_state(seed).randint(2**31 - 1)
+    shared = type(estimator)(metric="ard", random_state=seed).get_params(deep=False)
+    shared = {name: shared[name] for name in BaseSWSGP._parameter_constraints}
     shared |= {name: params[name] for name in SHARED}
     params |= {"kernel": kernel_for(estimator, X.shape[1]), "predictive": "gaussian"}
     params |= {"y_transform": transform, "warm_start": False, "verbose": 0}
-    found, before = None, 0.0
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        for _ in range(MOST_ROUNDS):
-            one_noise = {} if found else {"likelihood": "gaussian"}
-            trial = type(estimator)(**params | one_noise)
-            trial._fit(X, y, weight, noise_model=found)
-            squares = relative_squares(trial, X, y, weight)
-            found = NoiseModel(shared).fit(X, squares)
+    found, before, change, interrupted, caught = None, 0.0, np.inf, False, []
+    for _ in range(MOST_ROUNDS):
+        one_noise = {} if found else {"likelihood": "gaussian"}
+        trial = type(estimator)(**params | one_noise)
+        try:
+            with warnings.catch_warnings(record=True) as of_trial:
+                warnings.simplefilter("always")
+                trial._fit(X, y, weight, noise_model=found)
+                squares = relative_squares(trial, X, y, weight)
+            with warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("always")
+                found = NoiseModel(shared).fit(X, squares)
+        except KeyboardInterrupt:
+            if found is None:
+                raise
+            interrupted = True
+        else:
+            said = [str(one.message) for one in of_trial + caught]
+            interrupted = any("interrupted" in message for message in said)
             after = np.log(found.training_ratio(X))
             after -= after.mean()
             change, before = np.sqrt(np.mean((after - before) ** 2)), after
-            interrupted = any("interrupted" in str(one.message) for one in caught)
-            if interrupted or change < CHANGE:
-                break
+        if interrupted or change < CHANGE:
+            break
+    for one in caught:
+        text = f"in the process of the noise, {one.message}"
+        warnings.warn(text, one.category, stacklevel=callers_level())
     if interrupted:
         warnings.warn(
             "the search for the noise was interrupted: the fit goes on with the noise "

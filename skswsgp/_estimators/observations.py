@@ -41,7 +41,7 @@ class ObservationsMixin:
             By how much the rates of counts are multiplied, 1 by default.
         noise_variance : array-like of shape (n_samples,), default=None
             Noise variances of the rows, in squared units of y, where they are known;
-            by default the learned one of a row of mean weight, or the mean in `fit`.
+            by default those of `noise_std`.
 
         Returns
         -------
@@ -73,7 +73,7 @@ class ObservationsMixin:
             By how much the rates of counts are multiplied, 1 by default.
         noise_variance : array-like of shape (n_samples,), default=None
             Noise variances of the rows, in squared units of y, where they are known;
-            by default the learned one of a row of mean weight, or the mean in `fit`.
+            by default those of `noise_std`.
 
         Returns
         -------
@@ -105,7 +105,7 @@ class ObservationsMixin:
             By how much the rates of counts are multiplied, 1 by default.
         noise_variance : array-like of shape (n_samples,), default=None
             Noise variances of the rows, in squared units of y, where they are known;
-            by default the learned one of a row of mean weight, or the mean in `fit`.
+            by default those of `noise_std`.
 
         Returns
         -------
@@ -116,6 +116,37 @@ class ObservationsMixin:
         observations, y, scale = self._observations_of(X, y, *how)
         density = observations.log_density(scale.standardise(y)) + scale.log_slope(y)
         return self._without_axis(density)
+
+    def noise_std(self, X):
+        """Predict the standard deviation of Gaussian noise.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Inputs.
+
+        Returns
+        -------
+        std : ndarray of shape (n_samples,) or (n_samples, n_outputs)
+            Deviation of the noise of a row of mean weight, in the units of y, or of its
+            transformation with a `y_transform`. It varies with X for
+            `likelihood="heteroscedastic"` only. The law of `predictive` has no say.
+
+        Raises
+        ------
+        ValueError
+            If the likelihood is not Gaussian.
+        """
+        check_is_fitted(self, "inducing_points_")
+        self._validate_params()
+        if not self._record.conjugate:
+            raise ValueError(
+                f"noise_std with likelihood={self.likelihood!r}: expected 'gaussian' "
+                "or 'heteroscedastic', for others have no Gaussian noise; use "
+                "predict(X, return_std=True)."
+            )
+        noise = self._noise_of_rows(None, X)
+        return self._without_axis(np.sqrt(noise) * np.reshape(self.y_scale_, (1, -1)))
 
     def _weighted_log_density(self, X, y, weight):
         """Return the log densities (n, Q) of y for noise divided by weights (n,)."""

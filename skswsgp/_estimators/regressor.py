@@ -65,8 +65,8 @@ class SWSGPRegressor(
         number.
     predictive : {"auto", "gaussian"}, default="auto"
         Law of observations around the mean, for standard deviations, intervals,
-        quantiles, densities and samples of y. "gaussian" is that of the process, whose
-        noise has one variance. "auto" learns from the errors of training rows, each
+        quantiles, densities and samples of y. "gaussian" is that of the process and
+        its noise. "auto" learns from the errors of training rows, each
         predicted from the others, by how much the deviation of the process is
         multiplied around a row, how heavy the tails of a Student-t distribution are,
         and whether targets of near rows get a share of the density; it keeps the
@@ -104,9 +104,8 @@ class SWSGPRegressor(
         standardised y, which new rows have. `noise_variance_` is their harmonic mean
         then, after division by the weights.
     noise_model_ : object
-        The process of the noise, for `likelihood="heteroscedastic"` only. Its method
-        `relative_variance(X)` returns by what `noise_variance_` is multiplied at rows
-        of X, which all outputs share, (n_samples,).
+        The process of the noise, for `likelihood="heteroscedastic"` only, with the
+        fitted attributes `kernel_` and so on; `noise_std` predicts by it.
     prior_mean_ : ndarray of shape (n_outputs,)
         Prior means of the latent functions of counts, at which the expected count is
         the weighted mean of y over that of exposures, under the kernel before Adam
@@ -142,8 +141,9 @@ class SWSGPRegressor(
     -----
     `kernel_`, `metric_`, `noise_variance_`, the inducing attributes, the numbers of
     neighbours and, where there are some, `posterior_draws_`, `alpha_`,
-    `local_variance_scale_` and `predictive_law_` are the whole model: `predict` reads
-    nothing else but the scale of y. An exact Gaussian process with this kernel is
+    `local_variance_scale_`, `predictive_law_` and what the likelihood adds are the
+    whole model: `predict` reads nothing else but the scale of y. Where all rows have
+    one noise, an exact Gaussian process with this kernel is
     ``GaussianProcessRegressor(kernel_ + WhiteKernel(noise_variance_), optimizer=None)``
     of scikit-learn, fitted to ``X @ metric_`` and standardised y.
 
@@ -203,7 +203,8 @@ class SWSGPRegressor(
         ----------
         X : array-like of shape (n_samples, n_features)
             Training inputs, in any units. With `solver="adam"` and `init="default"`
-            floats are not copied, and a memory map is read piece by piece.
+            floats are not copied, and a memory map is read piece by piece, unless the
+            noise varies.
         y : array-like of shape (n_samples,) or (n_samples, n_outputs)
             Training targets.
         sample_weight : array-like of shape (n_samples,), default=None
@@ -312,10 +313,12 @@ class SWSGPRegressor(
             If rows differ in their noise, which `fit` was given or has learned.
         """
         check_is_fitted(self, "inducing_points_")
+        self._validate_params()
         if getattr(self, "_noise_known", False) or self._record.varying_noise:
             raise ValueError(
                 "lower_bound of a model whose noise differs from row to row: expected "
-                "one noise variance; use log_predictive_density to compare models."
+                "likelihood='gaussian' and a fit without noise_variance; use "
+                "log_predictive_density to compare models."
             )
         return self._lower_bound(
             self._training_rows(X, y, sample_weight, exposure=exposure)
@@ -341,7 +344,7 @@ class SWSGPRegressor(
             By how much the rates of counts are multiplied, 1 by default.
         noise_variance : array-like of shape (n_samples,), default=None
             Noise variances of the rows, in squared units of y, where they are known;
-            by default the learned one of a row of mean weight, or the mean in `fit`.
+            by default those of `noise_std`.
 
         Returns
         -------
@@ -421,7 +424,7 @@ class SWSGPRegressor(
             By how much the rates of counts are multiplied, 1 by default.
         noise_variance : array-like of shape (n_samples,), default=None
             Noise variances of the rows, in squared units of y, where they are known;
-            by default the learned one of a row of mean weight, or the mean in `fit`.
+            by default those of `noise_std`.
 
         Returns
         -------

@@ -7,6 +7,9 @@ import numpy as np
 from skswsgp._compiled.threads import index_blocks
 
 SPREAD_SAMPLE = 20_000  # rows from which the spread of the features is measured
+# Ratio of the variances of outputs up to which bounds of known noise suit all: such a
+# bound is a deviation of one percent of the smallest output.
+MOST_UNLIKE = 1e4
 LEAST_NOISE = 1e-8  # least known variance of noise over that of y
 LEAST_EFFECTIVE = 8.0  # least effective sample size of rows that decide
 HELD_OUT_FRACTION = 0.2  # fraction of rows held out to choose between kernels
@@ -106,17 +109,16 @@ def weighted_quantiles(y, weight, probabilities):
 def bounded_noise(noise_variance, y, weight):
     """Return noise variances (n,) within bounds relative to the variance of y.
 
-    Beyond them rows are as good as exact, or say nothing. Raises ValueError for a noise
-    that is within the bounds of one output and beyond those of another.
+    Beyond them rows are as good as exact, or say nothing. Raises ValueError for noise
+    beyond them if they suit no output of very different ones.
     """
     _, scale = mean_and_scale(y.astype(np.float64), weight)
     least, most = np.min(scale) ** 2, np.max(scale) ** 2
     low, high = LEAST_NOISE * most, least / LEAST_NOISE
-    between = (noise_variance > LEAST_NOISE * least) & (noise_variance < low)
-    between |= (noise_variance < most / LEAST_NOISE) & (noise_variance > high)
-    if between.any():
+    outside = (noise_variance < low) | (noise_variance > high)
+    if outside.any() and most > MOST_UNLIKE * least:
         raise ValueError(
-            f"noise_variance holds {noise_variance[between][0]:.2g} for outputs whose "
+            f"noise_variance holds {noise_variance[outside][0]:.2g} for outputs whose "
             f"variances are {least:.2g} to {most:.2g}: expected {LEAST_NOISE:g} to "
             f"{1.0 / LEAST_NOISE:g} times the variance of each; fit a model for each "
             "output."

@@ -134,7 +134,8 @@ def mean_log_density(engine, data, lists, log_density, attributes):
     """Return the weighted mean of log_density(mean, variance, y, attributes).
 
     `lists` tracks the neighbours of the rows of data under the engine's model, which is
-    in training; its noise variances replace those of the attributes.
+    in training; its noise variances replace those of the attributes. Where rows
+    have a `ratio`, it multiplies the noise of Gaussian observations.
     """
     attributes = attributes | {"noise_variance_": engine.model.noise}
     total = 0.0
@@ -144,6 +145,8 @@ def mean_log_density(engine, data, lists, log_density, attributes):
         mean, variance = engine.predict(X, neighbors, with_variance=True)
         require_finite(mean)
         require_finite(variance)
+        if data.ratio is not None:
+            variance += engine.model.noise * (data.ratio[index, None] - 1.0)
         density = log_density(mean, variance, y, attributes)
         total += np.sum(weight * density, dtype=np.float64)
     return float(total / data.weight.sum(dtype=np.float64))

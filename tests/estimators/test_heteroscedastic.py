@@ -121,9 +121,8 @@ def test_noise_is_found_and_the_function_profits(fitted):
     assert errors[1] < 0.85 * errors[0]
     densities = [m.log_predictive_density(new, y_new).mean() for m in (usual, fitted)]
     assert densities[1] > densities[0] + 0.05
-    variance = fitted.noise_variance_ * fitted.noise_model_.relative_variance(new)
-    found = 0.5 * np.log(variance) + np.log(fitted.y_scale_)
-    assert np.sqrt(np.mean((found - np.log(std)) ** 2)) < 0.25
+    found = np.log(fitted.noise_std(new) / std)
+    assert np.sqrt(np.mean(found**2)) < 0.25
     lower, upper = fitted.predict_interval(new)
     held = (lower < y_new) & (y_new < upper)
     for part in (std < np.median(std), std >= np.median(std)):
@@ -139,8 +138,8 @@ def test_constant_noise_costs_little():
     models = SWSGPRegressor(random_state=0).fit(X, y), regressor().fit(X, y)
     densities = [m.log_predictive_density(new, y_new).mean() for m in models]
     assert densities[1] > densities[0] - 0.01
-    factor = models[1].noise_model_.relative_variance(new)
-    assert 0.8 < factor.min() and factor.max() < 1.25
+    found = [model.noise_std(new) for model in models]
+    assert_allclose(found[1], found[0], rtol=0.12)
 
 
 # ---------------------------------------------------------------- how it is used
@@ -180,8 +179,8 @@ def test_weights_divide_the_noise():
     rng, left = np.random.default_rng(1), X[:, 0] < 0.0
     y = f + np.where(left, 0.8, 0.2) * rng.standard_normal(400)
     model = regressor().fit(X, y, sample_weight=np.where(left, 1.0, 16.0))
-    factor = model.noise_model_.relative_variance(X)
-    assert factor.max() < 2.0 * factor.min()
+    found = model.noise_std(X)
+    assert found.max() < 1.5 * found.min()
 
 
 def test_rows_without_weight_do_not_count():
@@ -260,9 +259,54 @@ def test_an_interrupt_ends_the_search_for_the_noise(monkeypatch):
         return fit(self, *arguments)
 
     monkeypatch.setattr(noise_model.NoiseModel, "fit", interrupted)
-    with pytest.warns(UserWarning, match="search for the noise was interrupted"):
+    with (
+        pytest.warns(UserWarning, match="search for the noise was interrupted"),
+        pytest.warns(UserWarning, match="in the process of the noise, the search"),
+    ):
         regressor().fit(X, y)
     assert len(calls) == 1
+
+
+def test_ctrl_c_keeps_the_noise_that_was_found(monkeypatch):
+    X, y, _, _ = wave(60)
+    fit, calls = NoiseModel.fit, []
+
+    def interrupted(self, *arguments):
+        calls.append(1)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        return fit(self, *arguments)
+
+    monkeypatch.setattr(noise_model.NoiseModel, "fit", interrupted)
+    monkeypatch.setattr(noise_model, "CHANGE", 0.0)
+    with pytest.warns(UserWarning, match="search for the noise was interrupted"):
+        model = regressor().fit(X, y)
+    assert len(calls) == 2
+    assert np.isfinite(model.noise_std(X)).all()
+
+
+def test_a_warm_start_keeps_the_process_of_the_noise():
+    X, y, f, std = wave(80)
+    model = regressor(warm_start=True).fit(X, y)
+    before = model.noise_std(X[:5])
+    kept = model.noise_model_
+    other = f + std[::-1] * np.random.default_rng(9).standard_normal(80)
+    unit = kept.unit_
+    model.fit(X[:40], other[:40])
+    assert kept.unit_ == unit != model.noise_model_.unit_
+    ratio = model.noise_std(X[:5]) / before
+    assert_allclose(ratio, ratio[0])
+    assert np.isfinite(model.leave_one_out(X[:40], other[:40]).std).all()
+
+
+def test_held_out_rows_are_scored_with_their_noise():
+    X, y, _, _ = wave(200)
+    new, y_new, _, _ = wave(100, seed=1)
+    steps = {"solver": "adam", "n_inducing": 40, "n_neighbors": 8, "max_iter": 3}
+    model = regressor(predictive="gaussian", tol=0.0, **steps)
+    model.fit(X, y, X_val=new, y_val=y_new)
+    expected = model.log_predictive_density(new, y_new).mean()
+    assert max(model.validation_scores_) == pytest.approx(expected, abs=0.05)
 
 
 @pytest.mark.parametrize(
@@ -281,3 +325,24 @@ def test_what_does_not_go_together(fitted, use, message):
     X, y, _, _ = wave()
     with pytest.raises(ValueError, match=message):
         use(pickle.loads(pickle.dumps(fitted)), X, y)
+
+
+def test_noise_std_is_in_the_units_of_y():
+    X, y, _, _ = wave(100)
+    model = SWSGPRegressor(random_state=0).fit(X, np.column_stack([y, 100.0 * y]))
+    found = model.noise_std(X[:3])
+    expected = np.sqrt(model.noise_variance_) * model.y_scale_
+    assert_allclose(found, np.tile(expected, (3, 1)))
+    counts = SWSGPRegressor(likelihood="poisson", random_state=0)
+    counts.fit(X[:30], np.arange(30.0))
+    with pytest.raises(ValueError, match="noise_std with likelihood='poisson'"):
+        counts.noise_std(X)
+
+
+def test_parameters_of_the_process_are_its_own():
+    X, y, _, _ = wave(40)
+    rng = np.random.RandomState(0)
+    model = regressor(random_state=rng, n_inducing=20).fit(X, y)
+    inner = model.noise_model_
+    assert inner.n_inducing == 20 and "predictive" not in inner.parameters
+    assert isinstance(inner.random_state, int)

@@ -182,7 +182,12 @@ def test_outputs_of_very_different_sizes_are_refused():
     both = np.column_stack([y, 1e5 * y])
     with pytest.raises(ValueError, match="fit a model for each output"):
         SWSGPRegressor().fit(X, both, noise_variance=np.full(60, 0.01))
-    SWSGPRegressor(random_state=0).fit(X, both, noise_variance=np.full(60, 1e6))
+    with pytest.raises(ValueError, match="fit a model for each output"):
+        SWSGPRegressor().fit(X, both, noise_variance=np.full(60, 1e-9))
+    similar = np.column_stack([y, 3.0 * y])
+    model = SWSGPRegressor(random_state=0)
+    model.fit(X, similar, noise_variance=np.full(60, 1e-9))
+    assert_allclose(model.noise_variance_, [9e-8, 1e-8], rtol=0.1)
 
 
 def test_left_out_rows_need_the_noise_of_fit():

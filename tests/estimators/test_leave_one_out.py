@@ -344,6 +344,11 @@ def test_rows_held_out_by_the_natural_solver_are_named():
     X = rng.uniform(0.0, 5.0, size=(100, 2))
     y = np.sin(2.0 * X[:, 0]) + 0.1 * rng.standard_normal(100)
     model = SWSGPRegressor(early_stopping=True, random_state=0).fit(X, y)
+    assert np.isfinite(model.leave_one_out(X, y).std).all()
+    X = rng.uniform(0.0, 5.0, size=(700, 2))
+    y = np.sin(2.0 * X[:, 0]) + 0.1 * rng.standard_normal(700)
+    model.fit(X, y)
+    assert hasattr(model, "alpha_")
     with pytest.raises(ValueError, match="which held rows out"):
         model.leave_one_out(X, y)
 
