@@ -1,15 +1,24 @@
 """Scores that measure how far the uncertainty of predictions can be trusted."""
 
-from numbers import Integral, Real
+from numbers import Integral
 
 import numpy as np
 from scipy.special import ndtri
-from sklearn.preprocessing import LabelEncoder
 from sklearn.utils import check_array, check_consistent_length, column_or_1d
 
 from skswsgp._compiled.special import gaussian_log_density
 from skswsgp._predictive import student
 from skswsgp._predictive.law import interval_scores
+from skswsgp._predictive.score_input import (
+    check_coverage,
+    check_floats,
+    check_gaussian,
+    check_intervals,
+    check_probabilities,
+    check_weights,
+    columns_of,
+    mean_over_samples,
+)
 
 __all__ = [
     "crps",
@@ -20,8 +29,6 @@ __all__ = [
     "mean_negative_log_density",
     "pinball",
 ]
-
-TOLERANCE = 1e-4  # rounding error allowed in probabilities and in their sum
 
 
 def mean_negative_log_density(y_true, y_mean, y_std, sample_weight=None):
@@ -71,10 +78,10 @@ def mean_negative_log_density(y_true, y_mean, y_std, sample_weight=None):
     >>> print(f"{score:.3f}")
     0.476
     """
-    y_true, y_mean, y_std = _check_gaussian(y_true, y_mean, y_std)
+    y_true, y_mean, y_std = check_gaussian(y_true, y_mean, y_std)
     z = (y_true - y_mean) / y_std
     density = -gaussian_log_density(z**2, 2.0 * np.log(y_std))
-    return _mean_over_samples(density, sample_weight)
+    return mean_over_samples(density, sample_weight)
 
 
 def interval_coverage(y_true, lower, upper, sample_weight=None):
@@ -120,8 +127,8 @@ def interval_coverage(y_true, lower, upper, sample_weight=None):
     >>> interval_coverage([0.0, 1.0, 3.0, -1.0], [-2.0] * 4, [2.0] * 4)
     0.75
     """
-    y_true, lower, upper = _check_intervals(y_true, lower, upper)
-    return _mean_over_samples((lower <= y_true) & (y_true <= upper), sample_weight)
+    y_true, lower, upper = check_intervals(y_true, lower, upper)
+    return mean_over_samples((lower <= y_true) & (y_true <= upper), sample_weight)
 
 
 def crps(y_true, y_mean, y_std, sample_weight=None):
@@ -170,9 +177,9 @@ def crps(y_true, y_mean, y_std, sample_weight=None):
     >>> print(f"{crps([1.0, 2.0], [1.0, 2.5], [0.5, 0.5]):.3f}")
     0.209
     """
-    y_true, y_mean, y_std = _check_gaussian(y_true, y_mean, y_std)
+    y_true, y_mean, y_std = check_gaussian(y_true, y_mean, y_std)
     score = student.crps((y_true - y_mean) / y_std, np.inf)
-    return _mean_over_samples(y_std * score, sample_weight)
+    return mean_over_samples(y_std * score, sample_weight)
 
 
 def interval_score(y_true, lower, upper, coverage=0.95, sample_weight=None):
@@ -212,10 +219,10 @@ def interval_score(y_true, lower, upper, coverage=0.95, sample_weight=None):
     >>> round(interval_score([0.0, 3.0], [-1.0, -1.0], [1.0, 1.0], coverage=0.5), 2)
     6.0
     """
-    _check_coverage(coverage)
-    y_true, lower, upper = _check_intervals(y_true, lower, upper)
+    check_coverage(coverage)
+    y_true, lower, upper = check_intervals(y_true, lower, upper)
     scores = interval_scores(y_true, lower, upper, coverage)
-    return _mean_over_samples(scores, sample_weight)
+    return mean_over_samples(scores, sample_weight)
 
 
 def pinball(y_true, y_quantiles, q, sample_weight=None):
@@ -261,8 +268,8 @@ def pinball(y_true, y_quantiles, q, sample_weight=None):
     >>> pinball([1.0, 3.0], [[1.0, 2.0], [1.0, 2.0]], [0.5, 0.75])
     0.5
     """
-    y_true, one = _check_floats(y_true, "y_true"), np.ndim(q) == 0
-    q = _check_floats([q] if one else q, "q")
+    y_true, one = check_floats(y_true, "y_true"), np.ndim(q) == 0
+    q = check_floats([q] if one else q, "q")
     y_quantiles = check_array(
         y_quantiles,
         ensure_2d=False,
@@ -282,7 +289,7 @@ def pinball(y_true, y_quantiles, q, sample_weight=None):
             f"{(*y_true.shape, len(q))}, a value for each target and each level."
         )
     error = y_true[..., None] - y_quantiles
-    return _mean_over_samples(np.maximum(q * error, (q - 1.0) * error), sample_weight)
+    return mean_over_samples(np.maximum(q * error, (q - 1.0) * error), sample_weight)
 
 
 def get_scorer(name):
@@ -355,7 +362,7 @@ class _Scorer:
 
 def _gaussian_interval_score(y_true, y_mean, y_std, sample_weight=None):
     """Return the interval score of the central intervals of 95 %."""
-    y_true, y_mean, y_std = _check_gaussian(y_true, y_mean, y_std)
+    y_true, y_mean, y_std = check_gaussian(y_true, y_mean, y_std)
     half = ndtri(0.975) * y_std
     ends = y_mean - half, y_mean + half
     return interval_score(y_true, *ends, sample_weight=sample_weight)
@@ -363,12 +370,12 @@ def _gaussian_interval_score(y_true, y_mean, y_std, sample_weight=None):
 
 def _law_log_density(estimator, X, y, sample_weight):
     """Return the mean negative log density under the law of an estimator."""
-    return -_mean_over_samples(estimator.log_predictive_density(X, y), sample_weight)
+    return -mean_over_samples(estimator.log_predictive_density(X, y), sample_weight)
 
 
 def _law_crps(estimator, X, y, sample_weight):
     """Return the mean ranked probability score of the law of an estimator."""
-    return _mean_over_samples(estimator._crps(X, y), sample_weight)
+    return mean_over_samples(estimator._crps(X, y), sample_weight)
 
 
 def _law_interval_score(estimator, X, y, sample_weight):
@@ -446,10 +453,10 @@ def expected_calibration_error(
     if not isinstance(n_bins, Integral) or n_bins < 1:
         raise ValueError(f"n_bins={n_bins!r}: expected an integer of at least 1.")
     y_true = column_or_1d(y_true)
-    y_proba = _check_probabilities(y_proba)
+    y_proba = check_probabilities(y_proba)
     check_consistent_length(y_true, y_proba)
-    weights = _check_weights(sample_weight, len(y_true))
-    true_columns = _columns_of(y_true, labels, y_proba.shape[1])
+    weights = check_weights(sample_weight, len(y_true))
+    true_columns = columns_of(y_true, labels, y_proba.shape[1])
 
     predicted_columns = y_proba.argmax(axis=1)
     confidence = y_proba[np.arange(len(y_proba)), predicted_columns]
@@ -457,128 +464,3 @@ def expected_calibration_error(
     edges = np.linspace(0.0, 1.0, n_bins + 1)[1:-1]  # without 0 and 1
     bins = np.searchsorted(edges, confidence, side="left")  # bins hold their upper edge
     return float(abs(np.bincount(bins, gap)).sum() / weights.sum())
-
-
-def _check_floats(values, name):
-    """Return an array of finite float64 numbers."""
-    return check_array(values, ensure_2d=False, dtype=float, input_name=name)
-
-
-def _check_gaussian(y_true, y_mean, y_std):
-    """Return the arguments as float64 arrays; refuse unequal shapes and y_std <= 0."""
-    y_true, y_mean = _check_floats(y_true, "y_true"), _check_floats(y_mean, "y_mean")
-    y_std = _check_floats(y_std, "y_std")
-    for name, array in (("y_mean", y_mean), ("y_std", y_std)):
-        if array.shape != y_true.shape:
-            raise ValueError(
-                f"{name} has shape {array.shape}: expected {y_true.shape}, the shape "
-                f"of y_true; reshape or repeat {name}."
-            )
-    position = int(y_std.argmin())
-    if y_std.flat[position] <= 0:
-        index = [int(i) for i in np.unravel_index(position, y_std.shape)]
-        raise ValueError(
-            f"y_std has a non-positive value {y_std.flat[position]} at index "
-            f"{index[0] if len(index) == 1 else tuple(index)}: expected positive "
-            "standard deviations; include the noise, or clip them at a small number."
-        )
-    return y_true, y_mean, y_std
-
-
-def _check_coverage(coverage):
-    """Raise ValueError for the coverage of an interval that is no probability."""
-    if not isinstance(coverage, Real) or not 0 < coverage < 1:
-        raise ValueError(
-            f"coverage={coverage!r}: expected a number above 0 and below 1; "
-            "use 0.95 for an interval of 95 %."
-        )
-
-
-def _check_intervals(y_true, lower, upper):
-    """Return targets and ends of their intervals as float64 arrays of one shape."""
-    y_true = _check_floats(y_true, "y_true")
-    lower = _check_ends(lower, "lower", y_true)
-    upper = _check_ends(upper, "upper", y_true)
-    if (lower > upper).any():
-        row = int(np.argwhere(lower > upper)[0, 0])
-        raise ValueError(
-            f"lower is above upper in row {row}: expected lower <= upper; swap them, "
-            "or pass the ends of predict_interval."
-        )
-    return y_true, lower, upper
-
-
-def _check_ends(values, name, y_true):
-    """Return ends of intervals as a float64 array of the shape of y_true."""
-    values = _check_floats(values, name)
-    if values.shape != y_true.shape:
-        raise ValueError(
-            f"{name} has shape {values.shape}: expected {y_true.shape}, the shape of "
-            f"y_true; reshape or repeat {name}."
-        )
-    return values
-
-
-def _check_probabilities(y_proba):
-    """Return the probabilities as a float64 array with one column per class."""
-    y_proba = _check_floats(y_proba, "y_proba")
-    if y_proba.min() < -TOLERANCE or y_proba.max() > 1 + TOLERANCE:
-        raise ValueError(
-            f"y_proba has values from {y_proba.min()} to {y_proba.max()}: expected "
-            "probabilities between 0 and 1; pass the result of predict_proba."
-        )
-    if y_proba.ndim == 1:
-        return np.column_stack([1.0 - y_proba, y_proba])
-    sums = y_proba.sum(axis=1)
-    row = int(abs(sums - 1.0).argmax())
-    if abs(sums[row] - 1.0) > TOLERANCE:
-        raise ValueError(
-            f"y_proba has a row, {row}, with the sum {sums[row]}: expected 1; pass the "
-            "probabilities of all classes."
-        )
-    return y_proba
-
-
-def _columns_of(y_true, labels, n_columns):
-    """Return the column of `y_proba` for each entry of `y_true`."""
-    source = "y_true" if labels is None else "labels"
-    labels = np.unique(y_true) if labels is None else column_or_1d(labels)
-    encoder = LabelEncoder().fit(labels)
-    if not len(labels) == len(encoder.classes_) == n_columns:
-        raise ValueError(
-            f"the number of distinct classes in {source} is {len(encoder.classes_)}: "
-            f"expected {n_columns}, one for each column of y_proba; pass the classes "
-            "in the order of the columns, for example labels=classifier.classes_."
-        )
-    try:
-        codes = encoder.transform(y_true)
-    except (TypeError, ValueError) as error:
-        raise ValueError(
-            f"y_true has classes that are not in labels={list(labels)}: expected none; "
-            "pass all classes of the classifier as labels."
-        ) from error
-    return encoder.transform(labels).argsort()[codes]
-
-
-def _check_weights(sample_weight, n_samples):
-    """Return the weights as a float64 array; refuse negative ones and all zeros."""
-    if sample_weight is None:
-        return np.ones(n_samples)
-    weights = _check_floats(sample_weight, "sample_weight")
-    if weights.shape != (n_samples,):
-        raise ValueError(
-            f"sample_weight has shape {weights.shape}: expected ({n_samples},), one "
-            "weight for each sample."
-        )
-    if weights.min() < 0 or weights.max() == 0:
-        raise ValueError(
-            f"sample_weight has values from {weights.min()} to {weights.max()}: "
-            "expected no negative weight and at least one positive weight."
-        )
-    return weights
-
-
-def _mean_over_samples(values, sample_weight):
-    """Return the weighted mean over samples of the mean over outputs."""
-    weights = _check_weights(sample_weight, len(values))
-    return float(np.average(values.reshape(len(values), -1).mean(axis=1), 0, weights))

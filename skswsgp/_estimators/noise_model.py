@@ -103,26 +103,17 @@ def learn_noise_model(estimator, X, y, weight, transform):
     are fitted, the first with constant noise. What they warn of, the fit that follows
     repeats. Ctrl-C ends the search once there is a `NoiseModel`.
     """
-    params, seed = estimator.get_params(deep=False), estimator.random_state
-    if not isinstance(seed, Integral):
-        seed = check_random_state(seed).randint(2**31 - 1)
-    shared = type(estimator)(metric="ard", random_state=seed).get_params(deep=False)
-    shared = {name: shared[name] for name in BaseSWSGP._parameter_constraints}
-    shared |= {name: params[name] for name in SHARED}
-    params |= {"kernel": kernel_for(estimator, X.shape[1]), "predictive": "gaussian"}
-    params |= {"y_transform": transform, "warm_start": False, "verbose": 0}
+    params, own = search_parameters(estimator, X.shape[1], transform)
     found, before, change, interrupted, caught = None, 0.0, np.inf, False, []
     for _ in range(MOST_ROUNDS):
         one_noise = {} if found else {"likelihood": "gaussian"}
         trial = type(estimator)(**params | one_noise)
         try:
-            with warnings.catch_warnings(record=True) as of_trial:
-                warnings.simplefilter("always")
+            with warnings.catch_warnings(record=True, action="always") as of_trial:
                 trial._fit(X, y, weight, noise_model=found)
                 squares = relative_squares(trial, X, y, weight)
-            with warnings.catch_warnings(record=True) as caught:
-                warnings.simplefilter("always")
-                found = NoiseModel(shared).fit(X, squares)
+            with warnings.catch_warnings(record=True, action="always") as caught:
+                found = NoiseModel(own).fit(X, squares)
         except KeyboardInterrupt:
             if found is None:
                 raise
@@ -145,6 +136,19 @@ def learn_noise_model(estimator, X, y, weight, transform):
             stacklevel=callers_level(),
         )
     return found
+
+
+def search_parameters(estimator, n_features, transform):
+    """Return the parameters of trial regressors, and those of a `NoiseModel`."""
+    params, seed = estimator.get_params(deep=False), estimator.random_state
+    if not isinstance(seed, Integral):
+        seed = check_random_state(seed).randint(2**31 - 1)
+    defaults = type(estimator)(metric="ard", random_state=seed).get_params(deep=False)
+    own = {name: defaults[name] for name in BaseSWSGP._parameter_constraints}
+    own |= {name: params[name] for name in SHARED}
+    params |= {"kernel": kernel_for(estimator, n_features), "predictive": "gaussian"}
+    params |= {"y_transform": transform, "warm_start": False, "verbose": 0}
+    return params, own
 
 
 def relative_squares(model, X, y, weight):
