@@ -65,14 +65,16 @@ class LeaveOneOutMixin:
             row of this weight included, and leaves out the law of `predictive`. With a
             `y_transform` both are those of y for a Gaussian T(y) of that deviation.
             `residual` is y - mean. Rows of weight zero did not train and are
-            predicted from all others, with the noise of a row of mean weight. Exact
-            copies of a row count as one row of more weight, and are left out together.
+            predicted from all others, with the noise of a row of mean weight, or their
+            own where `noise_variance` holds it. Exact copies of a row count as one row
+            of more weight, and are left out together.
 
         Raises
         ------
         ValueError
-            If the rows cannot be those that `fit` was given, or the likelihood is not
-            Gaussian.
+            If the rows cannot be those that `fit` was given, if the likelihood is
+            neither "gaussian" nor "heteroscedastic", or if `early_stopping=True` held
+            rows out where means come from all rows.
 
         Notes
         -----

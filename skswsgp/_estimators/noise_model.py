@@ -44,7 +44,8 @@ class NoiseModel(BaseSWSGP):
     Attributes
     ----------
     unit_ : float
-        What `relative_variance` divides by: the harmonic mean of the noise of rows.
+        The harmonic mean of the noise of training rows, by which `relative_variance`
+        divides.
     """
 
     _target_checks = {"multi_output": True}  # noqa: RUF012

@@ -392,11 +392,11 @@ class SWSGPRegressor(
         cov = self._latent_covariance(X, n_neighbors) if return_cov else None
         how = n_neighbors, exposure, noise_variance
         observations = self._observations(X, *how)
-        behind = scale.transform is not None
-        deviation = (
-            observations.gaussian_deviation if behind else observations.deviation
-        )
-        moments = scale.moments(observations.mean, deviation())
+        if scale.transform is None:
+            deviation = observations.deviation()
+        else:
+            deviation = observations.gaussian_deviation()
+        moments = scale.moments(observations.mean, deviation)
         mean, std = (self._without_axis(moment) for moment in moments)
         if cov is None:
             return (mean, std) if return_std else mean

@@ -49,18 +49,19 @@ class TargetsMixin:
             )
 
     def _require_no_noise(self, noise_variance):
-        """Raise ValueError if rows have noise variances, but y is not Gaussian."""
+        """Raise ValueError if rows have noise variances that suit no prediction."""
+        if noise_variance is None:
+            return
         transform = getattr(self, "y_transform_", None)
         wrong = {
             f"likelihood={self.likelihood!r}": not self._record.conjugate,
             f"y_transform={self.y_transform!r}": transform is not None,
         }
         for name in (name for name, is_wrong in wrong.items() if is_wrong):
-            if noise_variance is not None:
-                raise ValueError(
-                    f"noise_variance came with {name}: expected none; it is for "
-                    "Gaussian noise on the scale of y."
-                )
+            raise ValueError(
+                f"noise_variance came with {name}: expected none; it is for Gaussian "
+                "noise on the scale of y."
+            )
 
     def _require_usable_noise(self, X_val):
         """Raise ValueError if noise variances of training rows cannot be used."""

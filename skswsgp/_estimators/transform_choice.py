@@ -43,7 +43,7 @@ def choose_transform(estimator, X, rows, y, weight):
         for name in [None, *names]:
             params = estimator.get_params(deep=False) | {"kernel": kernel}
             params |= {"y_transform": name, "warm_start": False, "verbose": 0}
-            if estimator.likelihood == "heteroscedastic":
+            if estimator._record.varying_noise:
                 params["likelihood"] = "gaussian"  # whose law follows errors, too
             trial = type(estimator)(**params)
             trial.fit(X[places[train]], y[train], weight[train])

@@ -110,7 +110,7 @@ def bounded_noise(noise_variance, y, weight):
     """Return noise variances (n,) within bounds relative to the variance of y.
 
     Beyond them rows are as good as exact, or say nothing. Raises ValueError for noise
-    beyond them if they suit no output of very different ones.
+    beyond the bounds if outputs differ so much that no bounds suit all of them.
     """
     _, scale = mean_and_scale(y.astype(np.float64), weight)
     least, most = np.min(scale) ** 2, np.max(scale) ** 2
