@@ -8,7 +8,7 @@ import numpy as np
 
 from skswsgp._compiled.jit import njit_range
 from skswsgp._compiled.team import BLOCK
-from skswsgp._compiled.threads import one_blas_thread, run_in_threads
+from skswsgp._compiled.threads import run_in_threads
 
 SIDE = 2 * BLOCK  # columns of a block; 64 saved a tenth of the steps, and took longer
 
@@ -16,7 +16,8 @@ SIDE = 2 * BLOCK  # columns of a block; 64 saved a tenth of the steps, and took 
 class BlockDiagonal:
     """The inverse of the blocks on the diagonal of a sum of A' diag(w) A.
 
-    `terms` are pairs of a `SparseRowMatrix` A (n, M) and its w (n,).
+    `terms` are pairs of a `SparseRowMatrix` A (n, M) and its w (n,). Blocks are small,
+    so callers set `one_blas_thread`.
     """
 
     def __init__(self, terms, n_threads):
@@ -30,16 +31,14 @@ class BlockDiagonal:
             run_in_threads(add_blocks, n_threads, self.n_blocks, *arrays, blocks)
         empty = np.arange(M, self.n_blocks * SIDE) % SIDE
         blocks[-1, empty, empty] = 1.0
-        with one_blas_thread():
-            self.inverse = np.linalg.inv(blocks)
+        self.inverse = np.linalg.inv(blocks)
 
     def solve(self, u):
         """Return the product of the inverse with u (M, k)."""
         M, k = u.shape
         if M % SIDE:
             u = np.concatenate([u, np.zeros((self.n_blocks * SIDE - M, k))])
-        with one_blas_thread():
-            product = self.inverse @ u.reshape(self.n_blocks, SIDE, k)
+        product = self.inverse @ u.reshape(self.n_blocks, SIDE, k)
         return product.reshape(-1, k)[:M]
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from scipy.linalg import solve_triangular
 
 from skswsgp._compiled.linalg import RELATIVE_FLOOR, numpy_cholesky
-from skswsgp._compiled.threads import one_blas_thread, row_blocks, run_in_threads
+from skswsgp._compiled.threads import row_blocks, run_in_threads
 
 ROWS_AT_ONCE = 512  # rows of Phi and of its products that stay in a core's cache
 PARTS = 8  # sums of a product that are computed apart, for any number of threads
@@ -22,7 +22,8 @@ class NystromPreconditioner:
 
     `points` (m, D) are points of the process with this `kernel`, `data` the
     `TrainingRows`. F (n,) are variances that Q leaves out: its diagonal is that of
-    the kernel minus F. `jitter` is added to the covariance of the points.
+    the kernel minus F. `jitter` is added to the covariance of the points. Products run
+    in threads of their own, so callers set `one_blas_thread`.
     """
 
     def __init__(self, kernel, points, data, F, jitter, n_threads):
@@ -52,8 +53,7 @@ class NystromPreconditioner:
 
         inner = self._sum(product)
         inner[np.diag_indices(len(inner))] += 1.0
-        with one_blas_thread():
-            self.inner = numpy_cholesky(inner, 0.0)
+        self.inner = numpy_cholesky(inner, 0.0)
 
     def solve(self, r):
         """Return the approximate solutions for the columns of r (n, k).
@@ -65,9 +65,9 @@ class NystromPreconditioner:
         inside = self._sum(
             lambda rows: self.root[rows].T @ (self.scale[rows] * r[rows])
         )
-        with one_blas_thread():
-            inside = solve_triangular(self.inner, inside, lower=True)
-            inside = solve_triangular(self.inner, inside, lower=True, trans="T")
+        how = {"lower": True, "check_finite": False}  # solutions are checked
+        inside = solve_triangular(self.inner, inside, **how)
+        inside = solve_triangular(self.inner, inside, trans="T", **how)
 
         def work(part, rows):
             np.divide(r[rows], self.diagonal[rows, None], out=out[rows])
@@ -87,7 +87,7 @@ class NystromPreconditioner:
         return sum(sums)
 
     def _in_threads(self, work):
-        """Call work(part, rows) for blocks of rows, on one thread of BLAS each."""
+        """Call work(part, rows) for blocks of rows."""
         blocks = list(row_blocks(len(self.rest), ROWS_AT_ONCE))
 
         def take(first, last, t):
@@ -95,5 +95,4 @@ class NystromPreconditioner:
                 for rows in blocks[part::PARTS]:
                     work(part, rows)
 
-        with one_blas_thread():
-            run_in_threads(take, self.n_threads, PARTS)
+        run_in_threads(take, self.n_threads, PARTS)

@@ -7,10 +7,14 @@ q(u) is (A' W A + P)^-1, and with standard normal e a draw of u - m solves
     (A' W A + P) u = A' W^1/2 e_1 + R' e_2.
 
 Its matrix is almost diagonal where the data determine each inducing value. Where they
-do not, the rows have the better system, in which noise hides what makes P^-1 hard to
-invert. With a draw v = P^-1 R' e_2 from the prior the same u is (Matheron's rule)
+do not, the rows have the better system, in which noise bounds the small eigenvalues
+from below. With a draw v = P^-1 R' e_2 from the prior the same u is (Matheron's rule)
 
     u = v + P^-1 A' W^1/2 z,   (I + W^1/2 A P^-1 A' W^1/2) z = e_1 - W^1/2 A v.
+
+The residual of a row is about the error of f there, in deviations of its noise. So it
+is compared with e_1, and not with the right-hand side, which is as much larger as the
+signal is larger than the noise.
 """
 
 from functools import partial
@@ -18,10 +22,11 @@ from functools import partial
 import numpy as np
 
 from skswsgp._compiled.team import BLOCK
+from skswsgp._compiled.threads import one_blas_thread
 from skswsgp._covariance.compile import inverse_lengths, updated_kernel
 from skswsgp._covariance.program import kernel_of
 from skswsgp._linear.block_diagonal import BlockDiagonal
-from skswsgp._linear.conjugate_gradients import solve_systems
+from skswsgp._linear.conjugate_gradients import norms, solve_systems
 from skswsgp._linear.locality import find_locality
 from skswsgp._linear.nystrom import NystromPreconditioner
 from skswsgp._linear.projection import mean_prior_variance
@@ -66,6 +71,11 @@ class PosteriorSampler:
         self.rows, self.prior, self.w, self.order = rows, prior, w, order
         self.tuning, self.nystrom = tuning, None
         self.diagonal = rows.rmatvec(w, squares=True) + prior.precision[:, None]
+        weak = np.median(prior.precision[:, None] / self.diagonal, axis=0)
+        ways = [self._solve_inducing, self._solve_rows]
+        self.ways = [
+            ways[::-1] if each > tuning.weak_data else ways[:] for each in weak
+        ]
 
     def draw(self, n_draws, rng):
         """Return draws (M, n_draws, Q), or None where they could not be solved for."""
@@ -78,26 +88,37 @@ class PosteriorSampler:
             for first in range(0, n_draws, size):
                 k = min(size, n_draws - first)
                 e = rng.standard_normal((k, n + M)).T  # the same in blocks of any size
-                part = self._solve(q, e[:n], np.ascontiguousarray(e[n:]))
+                with one_blas_thread():
+                    part = self._solve(q, e[:n], np.ascontiguousarray(e[n:]))
                 if part is None:
                     return None
                 u[:, first : first + k, q] = part
         return u
 
     def _solve(self, q, e_1, e_2):
-        """Return u (M, k) for latent function q, or None."""
-        ways = [self._solve_inducing, self._solve_rows]
-        fraction = np.median(self.prior.precision / self.diagonal[:, q])
-        if fraction > self.tuning.weak_data:
-            ways.reverse()
-        for way in ways:
+        """Return u (M, k) for latent function q, or None.
+
+        Both systems are tried, then the better one for as many steps as may be made.
+        """
+        first, other = self.ways[q]
+        few, most = self.tuning.first_cg_steps, self._affordable_steps(e_1.shape[1])
+        tries = [(first, few), (other, few), (first, most)]
+        for way, steps in tries if most > few else tries[:2]:
             try:
-                u, left = way(q, e_1, e_2, self.tuning.first_cg_steps)
+                u, left = way(q, e_1, e_2, steps)
             except (FloatingPointError, np.linalg.LinAlgError):  # of the preconditioner
                 continue
             if len(left) == 0 and np.isfinite(u).all():
+                if way is other:  # for the draws to come
+                    self.ways[q].reverse()
                 return u
         return None
+
+    def _affordable_steps(self, k):
+        """Return the number of steps of a last try for k draws."""
+        numbers = sum(self.rows.shape) * self.rows.engine.n_neighbors
+        affordable = int(self.tuning.draw_work / (numbers * k))
+        return min(affordable, self.tuning.most_cg_steps)
 
     def _solve_inducing(self, q, e_1, e_2, steps):
         """Solve for u itself; return it and the systems that are left."""
@@ -118,8 +139,9 @@ class PosteriorSampler:
         def precondition(u, _):
             return nearly(u)
 
-        u = np.zeros_like(right)
-        return u, self._conjugate_gradients(u, right, multiply, precondition, steps)
+        u, tolerance = np.zeros_like(right), self.tuning.draw_tolerance
+        limits = multiply, precondition, tolerance, steps
+        return u, solve_systems(u, np.arange(u.shape[1]), right, *limits)
 
     def _solve_rows(self, q, e_1, e_2, steps):
         """Solve for the rows' z; return u and the systems that are left."""
@@ -142,14 +164,10 @@ class PosteriorSampler:
 
         v = prior.solve(prior.rows.rmatvec(e_2))
         right = e_1 - root * self.rows.matvec(v)
-        z = np.zeros_like(right)
-        left = self._conjugate_gradients(z, right, multiply, precondition, steps)
+        z, tolerance = np.zeros_like(right), self.tuning.draw_noise_tolerance
+        limits = multiply, precondition, tolerance * norms(e_1) / norms(right), steps
+        left = solve_systems(z, np.arange(z.shape[1]), right, *limits)
         return v + from_rows(z), left
-
-    def _conjugate_gradients(self, x, right, multiply, precondition, steps):
-        systems, tolerance = np.arange(x.shape[1]), self.tuning.draw_tolerance
-        limits = tolerance, steps
-        return solve_systems(x, systems, right, multiply, precondition, *limits)
 
     def _make_nystrom(self):
         """Return the preconditioner of the rows' system, within half of the memory."""

@@ -63,7 +63,7 @@ def test_covariance_of_draws_is_that_of_q(H, beta, n_threads, rng):
 
 def sampler_of(solver, **tuning):
     """Return the sampler of a solver that has advanced."""
-    tuning = Tuning(draw_tolerance=1e-12, **tuning)
+    tuning = Tuning(draw_tolerance=1e-12, draw_noise_tolerance=1e-12, **tuning)
     w = solver.site_precision / solver.engine.model.kl_weight
     return PosteriorSampler(solver.rows, solver.prior, w, solver.order, tuning)
 
@@ -264,3 +264,23 @@ def test_draws_that_do_not_fit_in_memory(tune, data, few_steps):
         model.fit(X, y)
     tune(full_covariance_bytes=8 * 900 * 64)
     assert hasattr(model.fit(X, y), "posterior_draws_")
+
+
+@pytest.mark.parametrize("noise", [1e-2, 1e-4, 1e-6])
+@pytest.mark.parametrize("weak_data", [0.0, 1.0], ids=["rows", "inducing points"])
+def test_deviations_are_those_of_a_dense_solution_for_any_noise(noise, weak_data):
+    rng = np.random.default_rng(0)
+    X = rng.uniform(0.0, 1.0, size=(500, 1))
+    kernel = ConstantKernel(1.0) * RBF(0.3)
+    solver = make_solver(kernel, X, 20, X, X[:, 0], noise=[noise])
+    solver.advance(0)
+    w = solver.site_precision / solver.engine.model.kl_weight
+    how = solver.rows, solver.prior, w, solver.order
+    found = PosteriorSampler(*how, Tuning(weak_data=weak_data))
+    A, R = (rows.matvec(np.eye(500)) for rows in (solver.rows, solver.prior.rows))
+    e = np.random.RandomState(0).standard_normal((64, 1000)).T
+    right = A.T @ (np.sqrt(w) * e[:500]) + R.T @ e[500:]
+    expected = np.linalg.solve(A.T @ (w * A) + R.T @ R, right)
+    u = found.draw(64, np.random.RandomState(0))[:, :, 0]
+    ratio = np.sqrt(np.sum((A @ u) ** 2, axis=1) / np.sum((A @ expected) ** 2, axis=1))
+    assert 0.95 < ratio.min() and ratio.max() < 1.05
