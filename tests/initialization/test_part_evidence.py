@@ -38,7 +38,9 @@ def learn(X, y, **arguments):
     data = TrainingRows(X, y[:, None], np.ones(len(y)))
     rng = np.random.RandomState(0)
     given = {"kernel": None, "noise_variance": 0.1, "n_neighbors": 192, "exact": True}
-    fit, *_ = learn_kernel(data, rng=rng, options=LearningOptions(), **given | arguments)
+    fit, *_ = learn_kernel(
+        data, rng=rng, options=LearningOptions(), **given | arguments
+    )
     return fit, evidence(fit.kernel, fit.noise, X, y), y
 
 
