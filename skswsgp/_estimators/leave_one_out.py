@@ -165,7 +165,8 @@ class LeaveOneOutMixin:
 
         around = None
         if law is not None and law.coefficients[1:].any():
-            around = find_neighborhoods(X, Z, nearest, group)
+            scales = law.nearness.length_scales
+            around = find_neighborhoods(X, Z, nearest, scales, group)
         return normal_scores(law, z, around)
 
     def _points_of_rows(self, X):

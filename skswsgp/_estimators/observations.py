@@ -16,7 +16,7 @@ from skswsgp._predictive import prediction
 from skswsgp._predictive.counts import Counts, require_counts
 from skswsgp._predictive.law import Observations
 from skswsgp._predictive.learn import learn_law
-from skswsgp._predictive.local_density import near_targets
+from skswsgp._predictive.near_points import measure_distances
 from skswsgp._predictive.student_noise import StudentNoise
 from skswsgp._solvers.progress import callers_level
 
@@ -204,11 +204,11 @@ class ObservationsMixin:
             return Observations(mean, process, np.ones_like(mean), freedom)
         model, X, center, _ = self._model_and_rows(X, None, draws=False)
         X = mapped(X, self.metric_)
-        lists = seen.lists(model, X, center, self.n_jobs)
-        factor, near = law.scales(lists), None
-        if law.density is not None:
-            near = near_targets(law.density, X, self.inducing_points_, lists, mean)
-        return Observations(mean, process, factor, law.degrees_of_freedom, near)
+        lists, near = seen.lists(model, X, center, self.n_jobs), None
+        if k > 0:
+            places = X, self.inducing_points_, lists
+            near = measure_distances(*places, law.nearness.length_scales)
+        return law.at(mean, process, near)
 
     def _noise_of_rows(self, noise_variance, X):
         """Return variances (n, Q) of the noise of standardised y, given or learned."""

@@ -19,8 +19,8 @@ from skswsgp._initialization.kernel_learning import (
     KernelFit,
     KernelLearner,
     draw_learning_rows,
-    evidence_work,
 )
+from skswsgp._initialization.part_evidence import learn_from_part, part_favours_a_map
 from skswsgp._initialization.statistics import (
     HELD_OUT_FRACTION,
     LEAST_EFFECTIVE,
@@ -32,9 +32,6 @@ from skswsgp._initialization.statistics import (
 )
 
 COARSE_STEPS = 50  # steps of Adam for one common factor of all length-scales
-# The evidence of a part of the rows takes this part of the time that evidence may take
-PARTS_IN_EVIDENCE = 5
-LEAST_PART = 10  # least number of rows whose evidence is asked
 SMOOTHNESS = 1.5, 0.5, 2.5  # nu of the Matern kernels that are tried, the start first
 MAX_REDUCTIONS = 3  # largest number of maps of a wide table, one after the other
 
@@ -52,8 +49,9 @@ def learn_kernel(
 
     With `fit_all_noise` the noise is fitted again for each kernel, not for the best one
     only. `n_neighbors` is the number of rows from which predictions will be made: the
-    last steps use as many neighbours, and variances are then rescaled; None leaves both
-    out. With `exact` the marginal likelihood is maximised at the end if rows are few.
+    evidence of a part of the rows may then change the kernel, the last steps use as
+    many neighbours, and variances are rescaled; None leaves all of this out. With
+    `exact` the marginal likelihood is maximised at the end if rows are few.
 
     `metric` is that of the estimators. Where a kernel is given, "auto" is "ard".
     """
@@ -90,6 +88,8 @@ def learn_kernel(
         if np.ptp(weight) > 0.0:  # the noise above counts no row of little weight
             fit = learner.fit_noise(fit, rng)
     elif n_neighbors:
+        starts = [fit] if kernel is not None else smoothnesses(fit)
+        fit = learn_from_part(learner, fit, starts, n_neighbors, rng)
         fit = learner.relearn_with_more_neighbors(fit, n_neighbors, rng)
     if fit_all_noise:
         rest = [learner.fit_noise(one, rng) for one in rest]
@@ -237,19 +237,6 @@ class HeldOutChoice:
             self.order.insert(0, turned)
 
 
-def part_favours_a_map(learner, fit, rng):
-    """Return whether the evidence of a part of the rows is larger with a map."""
-    N, Q, tuning = len(learner.X), learner.y.shape[1], learner.options.tuning
-    n_columns = fit.count_columns(learner.X.shape[1])
-    work = evidence_work(np.arange(1, N + 1), n_columns, Q) * PARTS_IN_EVIDENCE
-    n_rows = np.sum(work <= tuning.evidence_work)
-    if n_rows < LEAST_PART:
-        return False
-    part = learner.take(np.sort(rng.permutation(N)[:n_rows]))
-    found = part.maximize_marginal_likelihood(fit, metric="auto")
-    return found.metric is not fit.metric
-
-
 def split_rows(learner, spread, rng):
     """Return the numbers of held-out rows and of the others.
 
@@ -296,3 +283,8 @@ def start_kernel(spread):
 def with_smoothness(fit, nu):
     """Return a fit of the default kernel with another smoothness."""
     return fit._replace(kernel=clone(fit.kernel).set_params(k2__nu=nu))
+
+
+def smoothnesses(fit):
+    """Return fits of the default kernel with each SMOOTHNESS."""
+    return [with_smoothness(fit, nu) for nu in SMOOTHNESS]

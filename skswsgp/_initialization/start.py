@@ -31,10 +31,9 @@ from skswsgp._initialization.holdout import (
 )
 from skswsgp._initialization.inducing import given_points, initial_inducing_points
 from skswsgp._initialization.kernel_choice import (
-    SMOOTHNESS,
     learn_kernel,
+    smoothnesses,
     with_shared_scales,
-    with_smoothness,
 )
 from skswsgp._initialization.kernel_learning import (
     KernelFit,
@@ -241,7 +240,7 @@ def learn_candidates(data, settings, options, rng, n_neighbors, few):
         if data.n_rows <= MOST_TO_FEW * most:
             trials = [with_shared_scales(fits)]
             if settings.kernel is None:
-                trials = [with_smoothness(trials[0], nu) for nu in SMOOTHNESS]
+                trials = smoothnesses(trials[0])
             first = maximize_bound(trials, most, data, settings, options, rng)
             if data.n_rows <= most:
                 labels = trials[0]

@@ -112,6 +112,11 @@ def without_own(lists, own):
 
     The last of a list is left out where duplicates took the place of the point.
     """
+    return lists[mask_of_others(lists, own)].reshape(len(own), lists.shape[1] - 1)
+
+
+def mask_of_others(lists, own):
+    """Return where lists (n, H + 1) have the H points that `without_own` keeps."""
     drop = lists == own[:, None]
     drop[~drop.any(axis=1), -1] = True
-    return lists[~drop].reshape(len(own), lists.shape[1] - 1)
+    return ~drop

@@ -4,16 +4,19 @@ from typing import NamedTuple
 
 import numpy as np
 
-from skswsgp._neighbors.lists import without_own
 from skswsgp._predictive import student
-from skswsgp._predictive.law import Observations, PredictiveLaw, log_scales
+from skswsgp._predictive.law import Observations, PredictiveLaw, scales
 from skswsgp._predictive.local_density import (
     FITTED_ROWS,
-    NEIGHBORS,
     LocalDensity,
     NearTargets,
-    distances_to,
     fit_local_density,
+)
+from skswsgp._predictive.near_points import (
+    NEIGHBORS,
+    NearPoints,
+    measure_distances,
+    usual_nearness,
 )
 from skswsgp._predictive.residual_sizes import NEAR, WIDE, measure_sizes
 from skswsgp._predictive.residuals import LEAST_ERROR
@@ -22,18 +25,19 @@ from skswsgp._solvers.data import memory_budget
 LEAST_ROWS = 30  # rows that a law needs: fewer show neither widths nor tails
 ERRORS = 2.0  # standard errors by which the mean gain of a richer law must exceed zero
 SCORED_ROWS = 2000  # rows whose distributions are integrated and inverted
-LEAST_POINTS = NEAR + 2  # inducing points from which scales may vary
+LEAST_POINTS = 12  # inducing points from which scales may vary
 
 
 class Neighborhoods(NamedTuple):
     """The points near training rows, and those near points."""
 
     own: np.ndarray  # (n,) the points to which the rows belong
-    lists: np.ndarray  # (n, K + 1) nearest points of each row, the nearest first
+    near: NearPoints  # the K + 1 points nearest to each row
     wide: np.ndarray  # (M, WIDE) nearest points of each point
+    length_scales: np.ndarray  # (D,) of the mapped columns
 
 
-def find_neighborhoods(X, Z, nearest, group=None):
+def find_neighborhoods(X, Z, nearest, length_scales, group=None):
     """Return the `Neighborhoods` of rows X and points Z, or None for too few points.
 
     `nearest(X, k)` returns the k nearest points of rows, the nearest first. Rows belong
@@ -45,7 +49,8 @@ def find_neighborhoods(X, Z, nearest, group=None):
     most = max(NEAR, min(WIDE, M, memory_budget() // (4 * M)))
     lists = nearest(X, min(NEIGHBORS + 1, M - 1))
     own = lists[:, 0] if group is None else group
-    return Neighborhoods(own, lists, nearest(Z, most))
+    near = measure_distances(X, Z, lists, length_scales)
+    return Neighborhoods(own, near, nearest(Z, most), length_scales)
 
 
 def fit_law(residuals, around, earlier=None, stream=False):
@@ -55,40 +60,37 @@ def fit_law(residuals, around, earlier=None, stream=False):
     None, and stays where rows are few. Of a `stream` sizes are kept for its next rows.
     """
     z = residuals.standardised  # (n, Q)
-    sizes, logs = None, np.zeros((len(z), 2, z.shape[1]))
+    few = earlier is not None and len(z) < LEAST_ROWS
+    sizes, nearness = None, None
+    fade, logs = np.ones(len(z)), np.zeros((len(z), 2, z.shape[1]))
     if around is not None:
         before = None if earlier is None else earlier.sizes
         sizes = measure_sizes(np.abs(z), around.own, around.wide, before)
-        logs = left_out_logarithms(sizes, z, around)
+        near = left_out_points(sizes, around)
+        nearness = usual_nearness(near, around.length_scales)
+        if few and earlier.nearness is not None:
+            nearness = earlier.nearness
+        fade = nearness.fade(near)
+        logs = sizes.without_own(near, around.own, np.abs(z), around.wide)
     freedom, coefficients = np.full(z.shape[1], np.inf), np.zeros((3, z.shape[1]))
-    few = earlier is not None and len(z) < LEAST_ROWS
     if few:
         freedom, coefficients = earlier.degrees_of_freedom, earlier.coefficients
     for q in () if few else range(z.shape[1]):
         if not has_errors(z[:, q]):
             continue
-        features = np.column_stack([np.ones(len(z)), logs[:, :, q]])
+        features = np.column_stack([np.ones(len(z)), fade[:, None] * logs[:, :, q]])
         c, nu = student.fit(z[:, q], features)
         gains = student.log_density(z[:, q], features @ c, nu)
         gains -= student.log_density(z[:, q], 0.0, np.inf)
         if is_better(gains, len(c) + 1):
             freedom[q], coefficients[:, q] = nu, c
-    scales = np.exp(log_scales(coefficients, logs))
-    spread = np.quantile(scales, (0.05, 0.95), axis=0)
+    factor = scales(coefficients, logs, fade)
+    spread = np.quantile(factor, (0.05, 0.95), axis=0)
     if not (stream or coefficients[1:].any()):
         sizes = None
-    law = PredictiveLaw(freedom, coefficients, spread, sizes, None)
+    law = PredictiveLaw(freedom, coefficients, nearness, spread, sizes, None)
     process = np.sqrt(residuals.variance)
-    return law, Observations(residuals.mean, process, scales, freedom)
-
-
-def left_out_logarithms(sizes, z, around):
-    """Return the logarithms (n, 2, Q) of `ResidualSizes` without each row itself.
-
-    z (n, Q) are the standardised residuals of the rows of `around`.
-    """
-    near = around_each(around, sizes.counts[around.own] == 1.0)
-    return sizes.without_own(near, around.own, np.abs(z), around.wide)
+    return law, Observations(residuals.mean, process, factor, freedom)
 
 
 def normal_scores(law, z, around):
@@ -98,37 +100,38 @@ def normal_scores(law, z, around):
     """
     if law is None:
         return z
-    scales = np.exp(law.coefficients[0])
+    factor = np.exp(law.coefficients[0])
     if law.coefficients[1:].any():
-        logs = left_out_logarithms(law.sizes, z, around)
-        scales = np.exp(log_scales(law.coefficients, logs))
+        near = left_out_points(law.sizes, around)
+        logs = law.sizes.without_own(near, around.own, np.abs(z), around.wide)
+        factor = scales(law.coefficients, logs, law.nearness.fade(near))
     unit = np.ones_like(z)
-    left_out = Observations(0.0 * z, unit, unit * scales, law.degrees_of_freedom)
+    left_out = Observations(0.0 * z, unit, unit * factor, law.degrees_of_freedom)
     return left_out.normal_scores(z)
 
 
-def add_near_targets(law, observations, rows, points, around, rng):
+def add_near_targets(law, observations, y, kinds, around, rng):
     """Return the law with a share of near targets in it, where this is better.
 
-    `observations` are those at the rows under the law so far. `rows` are (X (n, D), y
-    (n, Q)), and `points` are (Z (M, D), targets (M, Q), residuals (M, Q), length-scales
-    (D,)) of the distinct rows. Where values repeat, the density alone would be a poor
-    judge, for it grows without bound at such values. So the ranked probability score
-    must be better too, and the score of intervals no worse.
+    `observations` are those at the rows y (n, Q) under the law so far, and `kinds` the
+    targets and the residuals (M, Q) of the distinct rows. Where values repeat, the
+    density alone would be a poor judge, for it grows without bound at such values. So
+    the ranked probability score must be better too, and the score of intervals no
+    worse.
     """
-    (X, y), (Z, *kinds, length_scales) = rows, points
     Q, chosen = y.shape[1], rng.permutation(len(y))[:FITTED_ROWS]
-    lists = without_own(around.lists, around.own)[chosen]
-    distances, tenth = distances_to(X[chosen], Z, lists, length_scales)
+    real = [has_errors(z) for z in observations.errors(y).T]
+    points = around.near.at(chosen).without(around.own[chosen])
+    distances = points.distances / points.unit[:, None]
     before, y = observations.at(chosen), y[chosen]
     density = before.log_density(y)
     shape, is_residual = np.ones((3, Q)), np.zeros(Q, dtype=bool)
-    near = np.empty((*lists.shape, Q))
+    near = np.empty((*distances.shape, Q))
     for q in range(Q):
         usual = np.exp(np.log(before.scale[:, q]).mean())
         fits = []
         for kind, start in zip(kinds, (0.0, before.mean[:, q, None]), strict=True):
-            values = y[:, q], density[:, q], start + kind[lists, q]
+            values = y[:, q], density[:, q], start + kind[points.lists, q]
             fits.append((*fit_local_density(*values, distances, usual), values[2]))
         is_residual[q] = fits[1][1] < fits[0][1]
         shape[:, q], _, near[:, :, q] = fits[int(is_residual[q])]
@@ -140,24 +143,22 @@ def add_near_targets(law, observations, rows, points, around, rng):
     narrower = before.interval_score(y) - after.interval_score(y)
     for q in range(Q):
         better = is_better(likelier[:, q], 3) and is_better(closer[:, q], 0)
-        better &= has_errors(observations.errors(rows[1])[:, q])
-        if not (better and narrower[:, q].mean() >= 0.0):
+        if not (real[q] and better and narrower[:, q].mean() >= 0.0):
             shape[0, q] = 0.0
     if not shape[0].any():
         return law
     targets = np.where(is_residual, kinds[1], kinds[0])
-    usual = np.quantile(tenth, 0.95)
-    found = LocalDensity(targets, is_residual, length_scales, *shape, usual)
-    return law._replace(density=found)
+    return law._replace(density=LocalDensity(targets, is_residual, *shape))
 
 
-def around_each(around, gone):
-    """Return the nearest points (n, NEAR) of each row, as if it had been left out.
+def left_out_points(sizes, around):
+    """Return the points near each row as if it had been left out, one more than `NEAR`.
 
-    `gone` (n,) says whether the row is the only one of its point, which would not be
-    an inducing point without it.
+    The only row of a point takes it away, for it would not be an inducing point
+    without the row.
     """
-    return without_own(around.lists, np.where(gone, around.own, -1))[:, :NEAR]
+    gone = sizes.counts[around.own] == 1.0
+    return around.near.without(np.where(gone, around.own, -1)).nearest(NEAR + 1)
 
 
 def has_errors(z):

@@ -13,7 +13,8 @@ from scipy.special import ndtr
 
 from skswsgp._compiled.threads import row_blocks
 from skswsgp._predictive import student
-from skswsgp._predictive.local_density import NEIGHBORS, LocalDensity, NearTargets
+from skswsgp._predictive.local_density import LocalDensity, NearTargets, near_targets
+from skswsgp._predictive.near_points import NEIGHBORS, Nearness
 from skswsgp._predictive.residual_sizes import NEAR, ResidualSizes
 from skswsgp._predictive.target_scale import STANDARD
 
@@ -30,6 +31,7 @@ class PredictiveLaw(NamedTuple):
 
     degrees_of_freedom: np.ndarray  # (Q,) infinite for a Gaussian
     coefficients: np.ndarray  # (3, Q) of 1, of the near and of the wide average
+    nearness: Nearness | None  # None where neither below looks at near points
     scale_range: np.ndarray  # (2, Q) 5 and 95 % quantiles of s over training rows
     sizes: ResidualSizes | None  # None where no scale varies
     density: LocalDensity | None  # None where near targets have no share
@@ -50,7 +52,9 @@ class PredictiveLaw(NamedTuple):
         """How many of the nearest points of a row the law looks at."""
         if self.density is not None:
             return min(NEIGHBORS, len(self.density.targets) - 1)
-        return NEAR if self.coefficients[1:].any() else 0
+        if not self.coefficients[1:].any():
+            return 0
+        return min(NEAR + 1, len(self.sizes.counts) - 1)
 
     @property
     def is_learned(self):
@@ -64,18 +68,30 @@ class PredictiveLaw(NamedTuple):
         wider = self.scale_range * factor
         return self._replace(coefficients=coefficients, scale_range=wider)
 
-    def scales(self, lists):
-        """Return the scales s (n, Q) at rows with lists (n, `n_near`) of points."""
-        if not self.coefficients[1:].any():
-            shape = len(lists), len(self.degrees_of_freedom)
-            return np.exp(np.broadcast_to(self.coefficients[0], shape))
-        logs = self.sizes.logarithms(lists[:, :NEAR])
-        return np.exp(log_scales(self.coefficients, logs))
+    def at(self, mean, process, near):
+        """Return the `Observations` of rows with means and deviations (n, Q).
+
+        `near` are the `n_near` points nearest to them: `NearPoints`, or None for none.
+        """
+        law = Observations(mean, process, np.ones_like(mean), self.degrees_of_freedom)
+        if near is None:
+            return law._replace(factor=law.factor * np.exp(self.coefficients[0]))
+        fade, logs = self.nearness.fade(near), np.zeros((1, 2, mean.shape[1]))
+        if self.coefficients[1:].any():
+            logs = self.sizes.logarithms(near.nearest(NEAR + 1))
+        law = law._replace(factor=scales(self.coefficients, logs, fade))
+        if self.density is None:
+            return law
+        return law._replace(near=near_targets(self.density, near, fade, mean))
 
 
-def log_scales(coefficients, logarithms):
-    """Return log s (n, Q) for the logarithms (n, 2, Q) of `ResidualSizes`."""
-    return coefficients[0] + np.sum(coefficients[1:] * logarithms, axis=1)
+def scales(coefficients, logarithms, fade):
+    """Return s (n, Q) for the logarithms (n, 2, Q) of `ResidualSizes`.
+
+    `fade` (n,) are factors of these, which are relative to the average of all rows.
+    """
+    logarithms = fade[:, None, None] * logarithms
+    return np.exp(coefficients[0] + np.sum(coefficients[1:] * logarithms, axis=1))
 
 
 def interval_scores(y, lower, upper, level):

@@ -39,7 +39,8 @@ def learn_law(solver, data, trained, settings, earlier, rng):
     def nearest(rows, k):
         return nearest_points(model, rows, center, k, settings.n_jobs)
 
-    around = find_neighborhoods(X, Z, nearest, group)
+    scales = length_scales(trained["kernel_"], Z.shape[1], feature_spread(Z, rng))
+    around = find_neighborhoods(X, Z, nearest, scales, group)
     residuals, points = leave_one_out(data, group, trained, settings)
     stream = not settings.decay
     law, observations = fit_law(residuals, around, earlier, stream=stream)
@@ -52,11 +53,10 @@ def learn_law(solver, data, trained, settings, earlier, rng):
     observations = observations._replace(factor=observations.factor * widening)
     if around is None:
         return law
-    scales = length_scales(trained["kernel_"], Z.shape[1], feature_spread(Z, rng))
     errors = np.empty_like(points.targets)
     errors[group] = y - residuals.mean
-    places = (X, y), (Z, points.targets, errors, scales)
-    return add_near_targets(law, observations, *places, around, rng)
+    kinds = points.targets, errors
+    return add_near_targets(law, observations, y, kinds, around, rng)
 
 
 def widening_of_few(law, X, y, weight, trained, settings):

@@ -8,8 +8,7 @@ row is
     p(y) = (1 - a) p_0(y) + a sum_j w_j N(y; y_j, h^2),    w_j ~ exp(-(d_j / r d)^2 / 2)
 
 where p_0 is the law around the mean and d the distance of the tenth of these points.
-The share fades as (d_95 / d)^2 where d is larger than d_95, its 95 % quantile over
-training rows: targets far away say nothing.
+The share fades far from training rows (`near_points`).
 Share a, bandwidth h and reach r maximise the likelihood of training rows, each of which
 sees the other points only.
 """
@@ -21,17 +20,12 @@ from scipy.optimize import minimize
 from scipy.special import expit, log_softmax, logsumexp, ndtr, ndtri
 
 from skswsgp._compiled.special import gaussian_log_density
-from skswsgp._compiled.threads import row_blocks
 
-NEIGHBORS = 30  # K: protein had 0.04 nats less with 10, and 0.03 more with 100
-REFERENCE = 10  # the neighbour whose distance is the unit of the reach
-TINY = 1e-12  # least such distance, in length-scales, of points at one place
 LEAST_BANDWIDTH = 0.02  # in units of the usual error, which quantiles hardly notice
 FITTED_ROWS = 6000  # rows that decide, on whose number the time depends
 # Of logit a, log h in units of the usual error, and log r
 STARTS = ((0.0, -1.0, 0.0), (0.0, -2.5, -1.0))
 BOUNDS = ((-6.0, 4.0), (np.log(LEAST_BANDWIDTH), 0.0), (np.log(0.05), np.log(5.0)))
-ROWS_IN_BLOCK = 4000  # rows whose steps to K points are in memory at once
 
 
 class LocalDensity(NamedTuple):
@@ -39,11 +33,9 @@ class LocalDensity(NamedTuple):
 
     targets: np.ndarray  # (M, Q), residuals where they are added to the mean
     is_residual: np.ndarray  # (Q,) bool
-    length_scales: np.ndarray  # (D,) of the mapped columns
     share: np.ndarray  # (Q,) a, zero for outputs that do without
     bandwidth: np.ndarray  # (Q,) h
     reach: np.ndarray  # (Q,) r
-    usual_distance: float  # d_95, in length-scales
 
 
 class NearTargets(NamedTuple):
@@ -104,30 +96,15 @@ class NearTargets(NamedTuple):
         return values + self.bandwidth[q] * rng.standard_normal(values.shape)
 
 
-def near_targets(density, X, Z, lists, mean):
-    """Return the `NearTargets` of rows X (n, D) with means (n, Q).
+def near_targets(density, near, fade, mean):
+    """Return the `NearTargets` of rows with means (n, Q) and `NearPoints`.
 
-    `lists` (n, K) are their nearest points.
+    `fade` (n,) are the factors of their shares.
     """
-    targets = density.targets[lists] + np.where(density.is_residual, mean, 0.0)[:, None]
-    distances, tenth = distances_to(X, Z, lists, density.length_scales)
-    fade = np.minimum(1.0, (density.usual_distance / tenth) ** 2)
-    return NearTargets(targets, distances, fade, *density[3:6])
-
-
-def distances_to(X, Z, lists, length_scales):
-    """Return distances of rows to points and the unit that they have.
-
-    They are (n, K) in units of the distance of the tenth point (n,), in length-scales.
-    """
-    parts, units = [], []
-    for rows in row_blocks(len(X), ROWS_IN_BLOCK):
-        steps = (X[rows, None, :] - Z[lists[rows]]) / length_scales
-        distances = np.sqrt(np.einsum("nkd,nkd->nk", steps, steps))
-        unit = np.sort(distances, axis=1)[:, min(REFERENCE, distances.shape[1]) - 1]
-        units.append(np.maximum(unit, TINY))
-        parts.append(distances / units[-1][:, None])
-    return np.concatenate(parts), np.concatenate(units)
+    around = np.where(density.is_residual, mean, 0.0)[:, None]
+    targets = density.targets[near.lists] + around
+    distances = near.distances / near.unit[:, None]
+    return NearTargets(targets, distances, fade, *density[2:])
 
 
 def log_weights(distances, reach):

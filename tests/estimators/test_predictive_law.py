@@ -10,6 +10,7 @@ from sklearn.pipeline import make_pipeline
 
 from skswsgp import SWSGPRegressor
 from skswsgp._estimators import observations
+from skswsgp._predictive import student
 from skswsgp.kernels import OnColumns
 from skswsgp.metrics import get_scorer, interval_score
 
@@ -321,6 +322,25 @@ def test_scorers_find_the_law_at_the_end_of_pipelines(models):
             assert get_scorer(name)(pipeline, X, y) == expected
     expected = -model.log_predictive_density(X, y).mean()
     assert get_scorer("neg_log_density")(model, X, y) == pytest.approx(-expected)
+
+
+def test_widths_change_smoothly_and_forget_near_errors_far_away(models):
+    learned, gaussian = models["growing", "auto"], models["growing", "gaussian"]
+    law = learned.predictive_law_
+    assert law.coefficients[1:].any()
+
+    def ratio(X):
+        std, usual = (m.predict(X, return_std=True)[1] for m in (learned, gaussian))
+        return std / usual
+
+    far = np.array([[500.0, 500.0], [-400.0, 300.0]])
+    usual = np.exp(law.coefficients[0]) * student.deviation(law.degrees_of_freedom[0])
+    assert_allclose(ratio(far), usual, rtol=2e-3)
+    steps = []
+    for n in (1_000, 10_000):  # across the data and beyond
+        line = np.linspace([-2.0, -1.0], [3.0, 3.0], n)
+        steps.append(np.abs(np.diff(np.log(ratio(line)))).max())
+    assert steps[1] < 0.2 * steps[0]  # a jump would be as large in small steps
 
 
 def test_near_targets_lose_their_share_far_from_the_data(models):

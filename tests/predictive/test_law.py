@@ -7,6 +7,7 @@ from scipy import stats
 
 from skswsgp._predictive.law import Observations
 from skswsgp._predictive.local_density import LocalDensity, near_targets
+from skswsgp._predictive.near_points import Nearness, measure_distances
 
 MEAN = np.array([[0.2, -1.0], [1.5, 0.0], [-0.4, 2.0]])
 PROCESS = np.array([[0.5, 1.0], [0.3, 0.2], [1.2, 0.7]])
@@ -21,9 +22,10 @@ def observations(request):
         shape = np.array([0.4, 0.0]), np.array([0.1, 1.0]), np.array([0.8, 1.0])
         Z, targets = rng.normal(size=(6, 3)), rng.normal(size=(6, 2))
         residual = np.array([True, False])
-        density = LocalDensity(targets, residual, np.ones(3), *shape, 1.2)
+        density = LocalDensity(targets, residual, *shape)
         lists = np.array([[0, 1, 2, 3], [4, 5, 0, 1], [2, 3, 4, 5]])
-        near = near_targets(density, rng.normal(size=(3, 3)), Z, lists, MEAN)
+        near = measure_distances(rng.normal(size=(3, 3)), Z, lists, np.ones(3))
+        near = near_targets(density, near, Nearness(np.ones(3), 1.2).fade(near), MEAN)
     return Observations(MEAN, PROCESS, FACTOR, np.array([4.0, np.inf]), near)
 
 

@@ -4,13 +4,18 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from skswsgp._predictive.fit_law import around_each, find_neighborhoods
+from skswsgp._predictive.fit_law import find_neighborhoods, left_out_points
+from skswsgp._predictive.near_points import measure_distances
 from skswsgp._predictive.residual_sizes import (
+    LEAST_WEIGHT,
     NEAR,
     PRIOR_ROWS,
     WIDE,
     measure_sizes,
+    weights_within,
 )
+
+SCALES = np.array([0.5, 0.5])  # of both columns, as nearest_to ignores them
 
 
 def nearest_to(Z):
@@ -21,20 +26,31 @@ def nearest_to(Z):
     return nearest
 
 
-def logarithms(x, X, Z, sizes):
+def average(rows, sizes, unit):
+    """Return the average (Q,) of sizes (n, Q) of rows with weights (n,)."""
+    total = rows @ sizes / unit + PRIOR_ROWS
+    return total / (rows.sum() + PRIOR_ROWS)
+
+
+def weight_of_points(x, Z, scales):
+    """Return the weights (M,) of all points at x, 0 but for the nearest."""
+    distances = np.linalg.norm((Z - x) / scales, axis=1)
+    used = nearest_to(Z)(x[None], NEAR + 1)[0]
+    edge, weights = distances[used].max(), np.zeros(len(Z))
+    for j in used[:-1]:
+        weights[j] = 1.0 + LEAST_WEIGHT - (distances[j] / edge) ** 2
+    return weights / weights.max()
+
+
+def logarithms(x, X, Z, sizes, scales):
     """Return the logarithms (2, Q) at a point x, one row and one point at a time."""
     nearest = nearest_to(Z)
-    own = nearest(X, 1)[:, 0]
-    used = nearest(x[None], NEAR)[0]
-    mean = sizes.mean(axis=0)
-
-    def average(points):
-        rows = np.isin(own, points)
-        total = sizes[rows].sum(axis=0) / mean + PRIOR_ROWS
-        return total / (rows.sum() + PRIOR_ROWS)
-
-    wide = [average(nearest(Z[[j]], WIDE)[0]) for j in used]
-    return np.log([average(used), np.mean(wide, axis=0)])
+    own, mean = nearest(X, 1)[:, 0], sizes.mean(axis=0)
+    weights, wide = weight_of_points(x, Z, scales), np.zeros(sizes.shape[1])
+    for j in np.flatnonzero(weights):
+        rows = np.isin(own, nearest(Z[[j]], WIDE)[0]).astype(float)
+        wide += weights[j] / weights.sum() * average(rows, sizes, mean)
+    return np.log([average(weights[own], sizes, mean), wide])
 
 
 @pytest.fixture(params=[300, 1000], ids=["rows are points", "three rows a point"])
@@ -47,19 +63,20 @@ def places(request):
 
 def test_averages_at_new_rows_are_those_of_loops(places):
     X, Z, sizes = places
-    around = find_neighborhoods(X, Z, nearest_to(Z))
+    around = find_neighborhoods(X, Z, nearest_to(Z), SCALES)
     measured = measure_sizes(sizes, around.own, around.wide)
     new = np.random.default_rng(1).normal(size=(5, 2))
-    found = measured.logarithms(nearest_to(Z)(new, NEAR))
+    lists = nearest_to(Z)(new, NEAR + 1)
+    found = measured.logarithms(measure_distances(new, Z, lists, SCALES))
     for x, logs in zip(new, found, strict=True):
-        assert_allclose(logs, logarithms(x, X, Z, sizes))
+        assert_allclose(logs, logarithms(x, X, Z, sizes, SCALES))
 
 
 def test_averages_without_a_row_are_those_of_a_fit_without_it(places):
     X, Z, sizes = places
-    around = find_neighborhoods(X, Z, nearest_to(Z))
+    around = find_neighborhoods(X, Z, nearest_to(Z), SCALES)
     measured = measure_sizes(sizes, around.own, around.wide)
-    near = around_each(around, measured.counts[around.own] == 1)
+    near = left_out_points(measured, around)
     found = measured.without_own(near, around.own, sizes, around.wide)
     # the unit is the average of all rows, this one included
     unit = sizes.mean(axis=0)
@@ -67,16 +84,14 @@ def test_averages_without_a_row_are_those_of_a_fit_without_it(places):
         rest = np.arange(len(X)) != i
         alone = np.sum(around.own == around.own[i]) == 1
         points = Z[np.arange(len(Z)) != around.own[i]] if alone else Z
-        used = nearest_to(points)(X[[i]], NEAR)[0]
-        rows = np.isin(nearest_to(points)(X[rest], 1)[:, 0], used)
-        total = sizes[rest][rows].sum(axis=0) / unit + PRIOR_ROWS
-        expected = total / (rows.sum() + PRIOR_ROWS)
-        assert_allclose(found[i, 0], np.log(expected))
+        weights = weight_of_points(X[i], points, SCALES)
+        rows = weights[nearest_to(points)(X[rest], 1)[:, 0]]
+        assert_allclose(found[i, 0], np.log(average(rows, sizes[rest], unit)))
 
 
 def test_earlier_rows_count_as_well(places):
     X, Z, sizes = places
-    around = find_neighborhoods(X, Z, nearest_to(Z))
+    around = find_neighborhoods(X, Z, nearest_to(Z), SCALES)
     first = around.own < 150
     parts = [(sizes[rows], around.own[rows], around.wide) for rows in (first, ~first)]
     earlier = measure_sizes(*parts[0])
@@ -84,3 +99,21 @@ def test_earlier_rows_count_as_well(places):
     whole = measure_sizes(sizes, around.own, around.wide)
     for array, expected in zip(both, whole, strict=True):
         assert_allclose(array, expected)
+
+
+def test_averages_change_smoothly_along_a_line(places):
+    X, Z, sizes = places
+    around = find_neighborhoods(X, Z, nearest_to(Z), SCALES)
+    measured = measure_sizes(sizes, around.own, around.wide)
+    steps = []
+    for n in (1_000, 10_000):
+        line = np.linspace([-1.0, -0.5], [1.0, 0.7], n)
+        lists = nearest_to(Z)(line, NEAR + 1)
+        logs = measured.logarithms(measure_distances(line, Z, lists, SCALES))
+        steps.append(np.abs(np.diff(logs, axis=0)).max())
+    assert steps[1] < 0.15 * steps[0]  # a jump would be as large in small steps
+
+
+def test_points_that_are_all_as_far_have_equal_weights():
+    assert_allclose(weights_within(np.full((2, 21), 3.0)), np.ones((2, 20)))
+    assert_allclose(weights_within(np.zeros((2, 21))), np.ones((2, 20)))

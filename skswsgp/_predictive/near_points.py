@@ -1,0 +1,70 @@
+"""The inducing points nearest to rows, and how far from the rows they are.
+
+What near points tell of a row counts less where they lie further away than those of
+training rows do. With d the distance of the tenth nearest point, in length-scales, and
+d_95 its 95 % quantile over training rows, it fades as (d_95 / d)^2 where d > d_95.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from skswsgp._compiled.threads import row_blocks
+from skswsgp._neighbors.lists import mask_of_others
+
+NEIGHBORS = 30  # of a row, the most that are looked at
+REFERENCE = 10  # the neighbour whose distance is that of a neighbourhood
+TINY = 1e-12  # least such distance, in length-scales, of points at one place
+NUMBERS_IN_BLOCK = 4_000_000  # of the steps from rows to points, in memory at once
+
+
+class NearPoints(NamedTuple):
+    """The K points nearest to n rows."""
+
+    lists: np.ndarray  # (n, K) the nearest first
+    distances: np.ndarray  # (n, K) in length-scales
+
+    @property
+    def unit(self):
+        """The distance (n,) of the tenth point."""
+        k = min(REFERENCE, self.distances.shape[1]) - 1
+        return np.maximum(np.sort(self.distances, axis=1)[:, k], TINY)
+
+    def nearest(self, k):
+        """Return the nearest k points."""
+        return NearPoints(self.lists[:, :k], self.distances[:, :k])
+
+    def at(self, rows):
+        """Return the points near some of the rows."""
+        return NearPoints(self.lists[rows], self.distances[rows])
+
+    def without(self, points):
+        """Return the K - 1 other points, where each row has one (n,) to leave out."""
+        others = mask_of_others(self.lists, points)
+        return NearPoints(*(a[others].reshape(len(a), -1) for a in self))
+
+
+class Nearness(NamedTuple):
+    """What near means to the rows of a fit."""
+
+    length_scales: np.ndarray  # (D,) of the mapped columns
+    usual_distance: float  # d_95, in length-scales
+
+    def fade(self, near):
+        """Return the factors (n,) of what `NearPoints` tell of rows."""
+        return np.minimum(1.0, (self.usual_distance / near.unit) ** 2)
+
+
+def measure_distances(X, Z, lists, length_scales):
+    """Return `NearPoints` for rows X (n, D) and the lists (n, K) of points of Z."""
+    distances = np.empty(lists.shape)
+    step = max(1, NUMBERS_IN_BLOCK // max(1, lists.shape[1] * X.shape[1]))
+    for rows in row_blocks(len(X), step):
+        steps = (X[rows, None, :] - Z[lists[rows]]) / length_scales
+        distances[rows] = np.sqrt(np.einsum("nkd,nkd->nk", steps, steps))
+    return NearPoints(lists, distances)
+
+
+def usual_nearness(near, length_scales):
+    """Return the `Nearness` of training rows, whose near points leave them out."""
+    return Nearness(length_scales, float(np.quantile(near.unit, 0.95)))

@@ -1,0 +1,83 @@
+"""Kernels that the evidence of a part of the rows decides on."""
+
+import numpy as np
+import pytest
+from sklearn.gaussian_process import GaussianProcessRegressor
+from sklearn.gaussian_process.kernels import ConstantKernel, Matern, WhiteKernel
+
+from skswsgp import SWSGPRegressor
+from skswsgp._initialization.kernel_choice import learn_kernel
+from skswsgp._initialization.kernel_learning import (
+    KernelFit,
+    KernelLearner,
+    LearningOptions,
+)
+from skswsgp._initialization.part_evidence import learn_from_part
+from skswsgp._solvers.data import TrainingRows
+
+NOISE = 0.5
+
+
+def make_rows(n=1500, seed=2):
+    """Return a sine in much noise, which near rows show nothing of."""
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(-3.0, 3.0, size=(n, 1))
+    f = np.sin(3.0 * X[:, 0])
+    return X, f, f + NOISE * rng.standard_normal(n)
+
+
+def evidence(kernel, noise, X, y):
+    K = kernel(X) + noise * np.eye(len(X))
+    L = np.linalg.cholesky(K)
+    z = np.linalg.solve(L, y)
+    return -0.5 * z @ z - np.log(np.diag(L)).sum() - 0.5 * len(y) * np.log(2 * np.pi)
+
+
+def learn(X, y, **arguments):
+    y = (y - y.mean()) / y.std()
+    data = TrainingRows(X, y[:, None], np.ones(len(y)))
+    rng = np.random.RandomState(0)
+    given = {"kernel": None, "noise_variance": 0.1, "n_neighbors": 192, "exact": True}
+    fit, *_ = learn_kernel(
+        data, rng=rng, options=LearningOptions(), **given | arguments
+    )
+    return fit, evidence(fit.kernel, fit.noise, X, y), y
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+@pytest.mark.parametrize("given", [None, Matern(nu=2.5)], ids=["default", "given"])
+def test_rows_in_noise_have_nearly_the_largest_evidence(given, seed):
+    X, _, y = make_rows(seed=seed)
+    start = None if given is None else ConstantKernel() * given
+    fit, found, y = learn(X, y, kernel=start)
+    best = GaussianProcessRegressor(
+        ConstantKernel() * Matern(nu=fit.kernel.k2.nu) + WhiteKernel(0.3)
+    ).fit(X, y)
+    best = best.log_marginal_likelihood_value_
+    assert best - 5.0 < found < best + 0.1
+
+
+def test_means_are_near_those_of_the_exact_process():
+    X, f, y = make_rows()
+    model = SWSGPRegressor(random_state=0).fit(X, y)
+    exact = GaussianProcessRegressor(
+        ConstantKernel() * Matern(nu=2.5) + WhiteKernel(0.3), normalize_y=True
+    ).fit(X, y)
+    errors = [np.sqrt(np.mean((each.predict(X) - f) ** 2)) for each in (model, exact)]
+    assert errors[0] < 1.1 * errors[1]
+
+
+@pytest.mark.parametrize("rough", [False, True])
+def test_near_rows_refuse_a_kernel_that_misses_what_they_show(rough):
+    rng = np.random.default_rng(0)
+    X = rng.uniform(0.0, 40.0, size=(4000, 1))
+    y = np.sin(X[:, 0] / 3.0) + 0.1 * rng.standard_normal(4000)
+    if rough:  # on a scale that a part of the rows cannot resolve
+        y += 0.7 * np.sin(60.0 * X[:, 0])
+    weight = np.ones(4000)
+    options = LearningOptions()
+    learner = KernelLearner(X, y[:, None], weight[:, None], weight, options)
+    kernel = Matern(0.05, nu=2.5) if rough else ConstantKernel() * Matern(1.0, nu=2.5)
+    fit = learner.fit_noise(KernelFit(kernel, np.array([0.01])), rng=np.random)
+    found = learn_from_part(learner, fit, [fit], 64, np.random.RandomState(0))
+    assert (found is fit) == rough
