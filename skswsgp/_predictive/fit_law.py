@@ -46,7 +46,7 @@ def find_neighborhoods(X, Z, nearest, length_scales, group=None):
     M = len(Z)
     if M < LEAST_POINTS:
         return None
-    most = max(NEAR, min(WIDE, M, memory_budget() // (4 * M)))
+    most = min(M, max(NEAR, min(WIDE, memory_budget() // (4 * M))))
     lists = nearest(X, min(NEIGHBORS + 1, M - 1))
     own = lists[:, 0] if group is None else group
     near = measure_distances(X, Z, lists, length_scales)

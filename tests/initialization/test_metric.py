@@ -183,7 +183,8 @@ def test_a_rotation_hardly_changes_the_error(kind):
             model = kind(metric=metric, random_state=0).fit(X, y)
             errors[metric, turn] = error(model, X_test, f)
     # in units of y, whose noise has a standard deviation of 1
-    assert errors["auto", False] < 1.02 * errors["ard", False]
+    assert errors["auto", False] < 1.05 * errors["ard", False]  # 100 entries for 10
+    assert kind is not SWSGPRegressor or errors["auto", True] < 0.24
     assert errors["ard", True] > 2.0 * errors["ard", False]
     assert errors["auto", True] < 1.25 * errors["auto", False]
 
