@@ -39,8 +39,11 @@ def learn_from_part(learner, fit, starts, H, rng):
     trials = [part.maximize_marginal_likelihood(start) for start in starts]
     found = max(trials, key=part.log_marginal_likelihood)
     found = learner.take(np.sort(order[:most])).maximize_marginal_likelihood(found)
-    found, judges = learner.fit_noise(found, rng), np.sort(order[-JUDGING_ROWS:])
-    nearest = min(H, MAX_WIDE_NEIGHBORS)
+    judges, nearest = np.sort(order[-JUDGING_ROWS:]), min(H, MAX_WIDE_NEIGHBORS)
+    try:
+        found = learner.fit_noise(found, rng)
+    except FloatingPointError:  # of a kernel that suits the part only
+        return fit
     before, after = (learner.log_density(f, judges, nearest) for f in (fit, found))
     worse = exceeds_standard_error(before - after, learner.weight[judges])
     return fit if worse or not np.isfinite(after).all() else found

@@ -81,3 +81,25 @@ def test_near_rows_refuse_a_kernel_that_misses_what_they_show(rough):
     fit = learner.fit_noise(KernelFit(kernel, np.array([0.01])), rng=np.random)
     found = learn_from_part(learner, fit, [fit], 64, np.random.RandomState(0))
     assert (found is fit) == rough
+
+
+@pytest.mark.parametrize("fails", ["noise", "density"])
+def test_a_kernel_that_cannot_be_judged_is_refused(fails, monkeypatch):
+    X, _, y = make_rows()
+    weight = np.ones(len(y))
+    learner = KernelLearner(X, y[:, None], weight[:, None], weight, LearningOptions())
+    fit = KernelFit(ConstantKernel() * Matern(1.0), np.array([0.3]))
+    density = KernelLearner.log_density
+
+    def no_noise(learner, fit, rng):
+        raise FloatingPointError
+
+    def no_density(learner, found, *how):
+        return (1.0 if found is fit else np.nan) * density(learner, found, *how)
+
+    name, value = {
+        "noise": ("fit_noise", no_noise),
+        "density": ("log_density", no_density),
+    }[fails]
+    monkeypatch.setattr(KernelLearner, name, value)
+    assert learn_from_part(learner, fit, [fit], 64, np.random.RandomState(0)) is fit
