@@ -149,7 +149,7 @@ def exact_mean_attributes(
     system = ExactMean(trained["kernel_"], Z, targets, *how)
     size = max(1, min(len(Z) // 10, tuning.mean_held_out))
     held_out = rng.permutation(len(Z))[:size]
-    alpha = system.solve(tuning.held_out_mean_tolerance, without=held_out)
+    alpha = system.solve(tuning.mean_tolerance, without=held_out)
     if alpha is None:
         return ExactFit(problem=unsolved)
     exact = system.products.multiply(Z[held_out], alpha)

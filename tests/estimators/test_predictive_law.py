@@ -338,7 +338,7 @@ def test_widths_change_smoothly_and_forget_near_errors_far_away(models):
     usual *= student.deviation(law.degrees_of_freedom[0])
     assert_allclose(ratio(far), usual, rtol=2e-3)
     steps = []
-    for n in (1_000, 10_000):  # across the data and beyond
+    for n in (10_000, 100_000):  # across the data and beyond
         line = np.linspace([-2.0, -1.0], [3.0, 3.0], n)
         steps.append(np.abs(np.diff(np.log(ratio(line)))).max())
     assert steps[1] < 0.2 * steps[0]  # a jump would be as large in small steps
