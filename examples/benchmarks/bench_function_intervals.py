@@ -1,9 +1,9 @@
 """How honest are 95 % intervals of the function itself, noise aside?
 
-Functions of one, two and five columns in noise, drawn anew for each seed. Coverage is
-the share of 2,000 new rows whose noise-free value lies within 1.96 deviations of
-`latent_mean_and_variance`: its mean over seeds, the least and the most. Intervals
-of one seed hold or miss together, since the error of the function is smooth.
+Functions of one, two and five columns, whose rows and noise are drawn anew for each
+seed. Coverage is the share of 2,000 new rows whose noise-free value lies within 1.96
+deviations of `latent_mean_and_variance`: its mean over seeds, the least and the most.
+Intervals of one fit hold or miss together, since the error of the function is smooth.
 
 python examples/benchmarks/bench_function_intervals.py --seeds 5
 """

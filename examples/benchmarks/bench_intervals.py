@@ -2,10 +2,10 @@
 
 Tables of the folder SKSWSGP_DATA (or OpenML), 80 % of the rows for training, with
 the learned law of observations and without it, as predictive="gaussian" leaves the same
-fit. The negative log
-density (MNLL), the continuous ranked probability score and the interval score at 95 %
-are those of standardised y; "worst" is the coverage, furthest from 95 %, of the tenths
-of the test rows with the smallest to the largest predicted deviations.
+fit. The negative log density (MNLL), the continuous ranked probability score and the
+interval score at 95 % are those of standardised y; "worst" is the coverage, furthest
+from 95 %, of the tenths of the test rows with the smallest to the largest predicted
+deviations.
 """
 
 import copy

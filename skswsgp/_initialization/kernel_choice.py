@@ -49,9 +49,9 @@ def learn_kernel(
 
     With `fit_all_noise` the noise is fitted again for each kernel, not for the best one
     only. `n_neighbors` is the number of rows from which predictions will be made: the
-    evidence of a part of the rows may then change the kernel, the last steps use as
-    many neighbours, and variances are rescaled; None leaves all of this out. With
-    `exact` the marginal likelihood is maximised at the end if rows are few.
+    last steps use as many neighbours, and variances are rescaled; None leaves this out.
+    With `exact` the marginal likelihood is maximised at the end if rows are few, and
+    that of a part of more rows may change their kernel before the last steps.
 
     `metric` is that of the estimators. Where a kernel is given, "auto" is "ard".
     """
@@ -88,8 +88,9 @@ def learn_kernel(
         if np.ptp(weight) > 0.0:  # the noise above counts no row of little weight
             fit = learner.fit_noise(fit, rng)
     elif n_neighbors:
-        starts = [fit] if kernel is not None else smoothnesses(fit)
-        fit = learn_from_part(learner, fit, starts, n_neighbors, rng)
+        if exact:
+            starts = [fit] if kernel is not None else smoothnesses(fit)
+            fit = learn_from_part(learner, fit, starts, n_neighbors, rng)
         fit = learner.relearn_with_more_neighbors(fit, n_neighbors, rng)
     if fit_all_noise:
         rest = [learner.fit_noise(one, rng) for one in rest]

@@ -13,7 +13,10 @@ from skswsgp._initialization.kernel_learning import (
     count_few_rows,
     evidence_work,
 )
-from skswsgp._initialization.statistics import exceeds_standard_error
+from skswsgp._initialization.statistics import (
+    effective_sample_size,
+    exceeds_standard_error,
+)
 
 # The evidence for a map takes this part of the time that all rows may take
 PARTS_IN_EVIDENCE = 5
@@ -27,25 +30,28 @@ def learn_from_part(learner, fit, starts, H, rng):
 
     Each of the `starts` is moved to the largest evidence of some hundred rows, and the
     best to that of twice as many. Predictions of rows from their H nearest others must
-    not be worse than those of `fit` by more than their standard error.
+    not be worse than those of `fit` by more than their standard error, where the
+    variances of both suit H neighbours.
     """
-    (N, D), Q, tuning = learner.X.shape, learner.y.shape[1], learner.options.tuning
-    order = rng.permutation(N)
+    N, Q, tuning = *learner.y.shape, learner.options.tuning
+    order, D = rng.permutation(N), fit.count_columns(learner.X.shape[1])
     less = tuning._replace(exact_work=TRIAL_WORK * tuning.exact_work)
     few, most = (count_few_rows(D, Q, each) for each in (less, tuning))
-    if min(few, N) < LEAST_PART:
+    judges, nearest = np.sort(order[-JUDGING_ROWS:]), min(H, MAX_WIDE_NEIGHBORS)
+    weight = learner.weight[judges]
+    if min(few, effective_sample_size(weight)) < LEAST_PART:
         return fit
     part = learner.take(np.sort(order[:few]))
     trials = [part.maximize_marginal_likelihood(start) for start in starts]
     found = max(trials, key=part.log_marginal_likelihood)
     found = learner.take(np.sort(order[:most])).maximize_marginal_likelihood(found)
-    judges, nearest = np.sort(order[-JUDGING_ROWS:]), min(H, MAX_WIDE_NEIGHBORS)
     try:
         found = learner.fit_noise(found, rng)
     except FloatingPointError:  # of a kernel that suits the part only
         return fit
-    before, after = (learner.log_density(f, judges, nearest) for f in (fit, found))
-    worse = exceeds_standard_error(before - after, learner.weight[judges])
+    both = [learner.rescale_variance(each, nearest, rng) for each in (fit, found)]
+    before, after = (learner.log_density(each, judges, nearest) for each in both)
+    worse = exceeds_standard_error(before - after, weight)
     return fit if worse or not np.isfinite(after).all() else found
 
 

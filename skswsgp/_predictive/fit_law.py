@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from skswsgp._predictive import student
-from skswsgp._predictive.law import Observations, PredictiveLaw, scales
+from skswsgp._predictive.law import Observations, PredictiveLaw, faded, scales
 from skswsgp._predictive.local_density import (
     FITTED_ROWS,
     LocalDensity,
@@ -78,17 +78,19 @@ def fit_law(residuals, around, earlier=None, stream=False):
     for q in () if few else range(z.shape[1]):
         if not has_errors(z[:, q]):
             continue
-        features = np.column_stack([np.ones(len(z)), fade[:, None] * logs[:, :, q]])
+        features = np.column_stack([np.ones(len(z)), logs[:, :, q]])
         c, nu = student.fit(z[:, q], features)
         gains = student.log_density(z[:, q], features @ c, nu)
         gains -= student.log_density(z[:, q], 0.0, np.inf)
         if is_better(gains, len(c) + 1):
             freedom[q], coefficients[:, q] = nu, c
-    factor = scales(coefficients, logs, fade)
+    factor = scales(coefficients, logs)
+    far = earlier.far_scale if few else np.sqrt(np.mean(factor**2, axis=0))
+    factor = faded(factor, fade, far)
     spread = np.quantile(factor, (0.05, 0.95), axis=0)
     if not (stream or coefficients[1:].any()):
         sizes = None
-    law = PredictiveLaw(freedom, coefficients, nearness, spread, sizes, None)
+    law = PredictiveLaw(freedom, coefficients, nearness, far, spread, sizes, None)
     process = np.sqrt(residuals.variance)
     return law, Observations(residuals.mean, process, factor, freedom)
 
@@ -104,7 +106,8 @@ def normal_scores(law, z, around):
     if law.coefficients[1:].any():
         near = left_out_points(law.sizes, around)
         logs = law.sizes.without_own(near, around.own, np.abs(z), around.wide)
-        factor = scales(law.coefficients, logs, law.nearness.fade(near))
+        fade = law.nearness.fade(near)
+        factor = faded(scales(law.coefficients, logs), fade, law.far_scale)
     unit = np.ones_like(z)
     left_out = Observations(0.0 * z, unit, unit * factor, law.degrees_of_freedom)
     return left_out.normal_scores(z)

@@ -31,7 +31,8 @@ class PredictiveLaw(NamedTuple):
 
     degrees_of_freedom: np.ndarray  # (Q,) infinite for a Gaussian
     coefficients: np.ndarray  # (3, Q) of 1, of the near and of the wide average
-    nearness: Nearness | None  # None where neither below looks at near points
+    nearness: Nearness | None  # None where points are too few to look at near ones
+    far_scale: np.ndarray  # (Q,) s far from all rows, its root mean square over rows
     scale_range: np.ndarray  # (2, Q) 5 and 95 % quantiles of s over training rows
     sizes: ResidualSizes | None  # None where no scale varies
     density: LocalDensity | None  # None where near targets have no share
@@ -65,8 +66,8 @@ class PredictiveLaw(NamedTuple):
         """Return the law with scales larger by a factor (Q,)."""
         coefficients = self.coefficients.copy()
         coefficients[0] += np.log(factor)
-        wider = self.scale_range * factor
-        return self._replace(coefficients=coefficients, scale_range=wider)
+        wide, far = self.scale_range * factor, self.far_scale * factor
+        return self._replace(coefficients=coefficients, scale_range=wide, far_scale=far)
 
     def at(self, mean, process, near):
         """Return the `Observations` of rows with means and deviations (n, Q).
@@ -79,19 +80,21 @@ class PredictiveLaw(NamedTuple):
         fade, logs = self.nearness.fade(near), np.zeros((1, 2, mean.shape[1]))
         if self.coefficients[1:].any():
             logs = self.sizes.logarithms(near.nearest(NEAR + 1))
-        law = law._replace(factor=scales(self.coefficients, logs, fade))
+        factor = faded(scales(self.coefficients, logs), fade, self.far_scale)
+        law = law._replace(factor=factor)
         if self.density is None:
             return law
         return law._replace(near=near_targets(self.density, near, fade, mean))
 
 
-def scales(coefficients, logarithms, fade):
-    """Return s (n, Q) for the logarithms (n, 2, Q) of `ResidualSizes`.
-
-    `fade` (n,) are factors of these, which are relative to the average of all rows.
-    """
-    logarithms = fade[:, None, None] * logarithms
+def scales(coefficients, logarithms):
+    """Return s (n, Q) for the logarithms (n, 2, Q) of `ResidualSizes`, near rows."""
     return np.exp(coefficients[0] + np.sum(coefficients[1:] * logarithms, axis=1))
+
+
+def faded(scales, fade, far_scale):
+    """Return s (n, Q), which goes from `scales` to that far away, (Q,), with `fade`."""
+    return scales ** fade[:, None] * far_scale ** (1.0 - fade[:, None])
 
 
 def interval_scores(y, lower, upper, level):

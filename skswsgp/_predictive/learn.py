@@ -39,7 +39,9 @@ def learn_law(solver, data, trained, settings, earlier, rng):
     def nearest(rows, k):
         return nearest_points(model, rows, center, k, settings.n_jobs)
 
-    scales = length_scales(trained["kernel_"], Z.shape[1], feature_spread(Z, rng))
+    scales = length_scales(trained["kernel_"], Z.shape[1], otherwise=np.inf)
+    if np.isinf(scales).all():  # no part of the kernel is a function of distance
+        scales = feature_spread(Z, rng)
     around = find_neighborhoods(X, Z, nearest, scales, group)
     residuals, points = leave_one_out(data, group, trained, settings)
     stream = not settings.decay

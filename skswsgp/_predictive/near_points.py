@@ -14,6 +14,7 @@ from skswsgp._neighbors.lists import mask_of_others
 
 NEIGHBORS = 30  # of a row, the most that are looked at
 REFERENCE = 10  # the neighbour whose distance is that of a neighbourhood
+MOST_STEP = 1e100  # length-scales, whose squares do not overflow
 TINY = 1e-12  # least such distance, in length-scales, of points at one place
 NUMBERS_IN_BLOCK = 4_000_000  # of the steps from rows to points, in memory at once
 
@@ -61,6 +62,7 @@ def measure_distances(X, Z, lists, length_scales):
     step = max(1, NUMBERS_IN_BLOCK // max(1, lists.shape[1] * X.shape[1]))
     for rows in row_blocks(len(X), step):
         steps = (X[rows, None, :] - Z[lists[rows]]) / length_scales
+        np.clip(steps, -MOST_STEP, MOST_STEP, out=steps)
         distances[rows] = np.sqrt(np.einsum("nkd,nkd->nk", steps, steps))
     return NearPoints(lists, distances)
 

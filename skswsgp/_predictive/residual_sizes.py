@@ -20,7 +20,7 @@ NEAR = 20  # nearest inducing points of a row that have weights above zero
 LEAST_WEIGHT = 1e-3  # of the nearest, where all of them are equally far away
 WIDE = 100  # nearest inducing points of an inducing point
 PRIOR_ROWS = 3.0  # rows of average size that are added to each average
-ROWS_IN_BLOCK = 1000  # rows whose lists of lists, a million numbers, are looked at once
+ROWS_IN_BLOCK = 1000  # rows whose lists of lists, two million numbers, are read at once
 
 
 class ResidualSizes(NamedTuple):

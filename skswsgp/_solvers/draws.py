@@ -100,17 +100,20 @@ class PosteriorSampler:
 
         Both systems are tried, then the better one for as many steps as may be made.
         """
-        first, other = self.ways[q]
         few, most = self.tuning.first_cg_steps, self._affordable_steps(e_1.shape[1])
-        tries = [(first, few), (other, few), (first, most)]
-        for way, steps in tries if most > few else tries[:2]:
+        slow = []
+        for way in self.ways[q]:
             try:
-                u, left = way(q, e_1, e_2, steps)
+                u, left = way(q, e_1, e_2, few)
             except (FloatingPointError, np.linalg.LinAlgError):  # of the preconditioner
                 continue
             if len(left) == 0 and np.isfinite(u).all():
-                if way is other:  # for the draws to come
-                    self.ways[q].reverse()
+                self.ways[q].sort(key=way.__ne__)  # the first for draws to come
+                return u
+            slow.append(way)
+        if most > few and slow:
+            u, left = slow[0](q, e_1, e_2, most)
+            if len(left) == 0 and np.isfinite(u).all():
                 return u
         return None
 

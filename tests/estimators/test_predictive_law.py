@@ -334,14 +334,46 @@ def test_widths_change_smoothly_and_forget_near_errors_far_away(models):
         return std / usual
 
     far = np.array([[500.0, 500.0], [-400.0, 300.0]])
-    usual = np.exp(law.coefficients[0, 0])
-    usual *= student.deviation(law.degrees_of_freedom[0])
+    usual = law.far_scale[0] * student.deviation(law.degrees_of_freedom[0])
     assert_allclose(ratio(far), usual, rtol=2e-3)
+    huge = np.full((1, 2), 1e160)
+    assert_allclose(ratio(huge), usual, rtol=2e-3)
     steps = []
     for n in (10_000, 100_000):  # across the data and beyond
         line = np.linspace([-2.0, -1.0], [3.0, 3.0], n)
         steps.append(np.abs(np.diff(np.log(ratio(line)))).max())
     assert steps[1] < 0.2 * steps[0]  # a jump would be as large in small steps
+
+
+@pytest.mark.filterwarnings("ignore::skswsgp.ExtrapolationWarning")  # as is meant here
+def test_intervals_far_away_hold_noise_that_varies():
+    rng = np.random.default_rng(0)
+
+    def draw(low, high, n):
+        X = rng.uniform(low, high, (n, 1))
+        noise = np.where(np.floor(2.0 * X[:, 0]) % 2 == 0.0, 0.02, 0.5)
+        return X, noise * rng.standard_normal(n)
+
+    model = SWSGPRegressor(random_state=0).fit(*draw(0.0, 8.0, 800))
+    low, high = model.predictive_law_.scale_range[:, 0]
+    assert high > 3.0 * low
+    X, y = draw(1000.0, 1100.0, 2000)
+    _, std = model.predict(X, return_std=True)
+    assert_allclose(std, np.std(y), rtol=0.25)
+    lower, upper = model.predict_interval(X)
+    assert 0.87 < np.mean((lower <= y) & (y <= upper)) < 0.99
+
+
+def test_columns_that_the_kernel_does_not_read_change_no_width():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(size=(800, 2))
+    y = np.sin(6.0 * X[:, 0]) + 0.4 * X[:, 0] * rng.standard_normal(800)
+    kernel = OnColumns(ConstantKernel() * RBF(0.3), [0])
+    model = SWSGPRegressor(kernel=kernel, random_state=0).fit(X, y)
+    assert model.predictive_law_.coefficients[1:].any()
+    line = np.column_stack([np.full(50, 0.4), np.linspace(-9.0, 9.0, 50)])
+    _, std = model.predict(line, return_std=True)
+    assert_allclose(std, std[0])
 
 
 def test_near_targets_lose_their_share_far_from_the_data(models):

@@ -267,20 +267,40 @@ def test_draws_that_do_not_fit_in_memory(tune, data, few_steps):
 
 
 @pytest.mark.parametrize("noise", [1e-2, 1e-4, 1e-6])
-@pytest.mark.parametrize("weak_data", [0.0, 1.0], ids=["rows", "inducing points"])
-def test_deviations_are_those_of_a_dense_solution_for_any_noise(noise, weak_data):
-    rng = np.random.default_rng(0)
-    X = rng.uniform(0.0, 1.0, size=(500, 1))
+@pytest.mark.parametrize("way", ["_solve_rows", "_solve_inducing"])
+def test_deviations_are_those_of_a_dense_solution_for_any_noise(noise, way):
+    X = np.random.default_rng(0).uniform(0.0, 1.0, size=(500, 1))
     kernel = ConstantKernel(1.0) * RBF(0.3)
     solver = make_solver(kernel, X, 20, X, X[:, 0], noise=[noise])
     solver.advance(0)
     w = solver.site_precision / solver.engine.model.kl_weight
-    how = solver.rows, solver.prior, w, solver.order
-    found = PosteriorSampler(*how, Tuning(weak_data=weak_data))
+    sampler = PosteriorSampler(solver.rows, solver.prior, w, solver.order, Tuning())
     A, R = (rows.matvec(np.eye(500)) for rows in (solver.rows, solver.prior.rows))
-    e = np.random.RandomState(0).standard_normal((64, 1000)).T
-    right = A.T @ (np.sqrt(w) * e[:500]) + R.T @ e[500:]
-    expected = np.linalg.solve(A.T @ (w * A) + R.T @ R, right)
-    u = found.draw(64, np.random.RandomState(0))[:, :, 0]
-    ratio = np.sqrt(np.sum((A @ u) ** 2, axis=1) / np.sum((A @ expected) ** 2, axis=1))
+    e_1, e_2 = np.random.default_rng(1).standard_normal((2, 500, 64))
+    right = A.T @ (np.sqrt(w) * e_1) + R.T @ e_2
+    expected = A @ np.linalg.solve(A.T @ (w * A) + R.T @ R, right)
+    u, left = getattr(sampler, way)(0, e_1, e_2, 500)
+    assert len(left) == 0
+    ratio = np.sqrt(np.sum((A @ u) ** 2, axis=1) / np.sum(expected**2, axis=1))
     assert 0.95 < ratio.min() and ratio.max() < 1.05
+
+
+def test_a_system_that_converges_slowly_gets_more_steps(monkeypatch, rng):
+    X = rng.normal(size=(30, 2))
+    solver = make_solver(MATERN, X, 6, X, X[:, 0])
+    solver.advance(0)
+    expected = sampler_of(solver).draw(8, np.random.RandomState(0))
+    hasty = {"first_cg_steps": 1, "weak_data": 0.0}
+    found = sampler_of(solver, **hasty).draw(8, np.random.RandomState(0))
+    assert_allclose(found, expected, rtol=1e-7, atol=1e-9)
+    assert (
+        sampler_of(solver, draw_work=0.0, **hasty).draw(8, np.random.RandomState(0))
+        is None
+    )
+
+    def fails(*args):
+        raise np.linalg.LinAlgError
+
+    monkeypatch.setattr(PosteriorSampler, "_solve_rows", fails)
+    found = sampler_of(solver, **hasty).draw(8, np.random.RandomState(0))
+    assert_allclose(found, expected, rtol=1e-7, atol=1e-9)
