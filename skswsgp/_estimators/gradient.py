@@ -9,7 +9,7 @@ from skswsgp._covariance import dot_product, stationary
 from skswsgp._covariance.compile import inverse_lengths
 from skswsgp._covariance.program import kernel_of
 from skswsgp._engine.cpu import CpuEngine
-from skswsgp._linear.projection import mean_prior_variance
+from skswsgp._linear.projection import absolute_jitter
 from skswsgp._predictive.prediction import exact_products
 
 # Half the distance of the points of a difference quotient, in length-scales. Its error
@@ -24,8 +24,8 @@ def mean_slopes(model, kernel, X, n_neighbors, evaluation, alpha=None):
     X (n, D) is mapped and centred. The neighbours (n, H) of a row count as fixed. With
     `alpha` (M, Q) the means are exact, see `ExactMean`.
     """
-    variance = mean_prior_variance(kernel, model.Z.astype(np.float64))
-    noise = np.full(model.m.shape[1], model.jitter * variance, model.Z.dtype)
+    jitter = absolute_jitter(model, kernel)
+    noise = np.full(model.m.shape[1], jitter, model.Z.dtype)
     # Kriging from points with noise of the jitter is the mean of q(f), k' K_w^-1 m_w
     model = model._replace(noise=noise, s=np.ones_like(model.m), full=False)
     n_threads = max_threads(evaluation.n_jobs, len(X))
@@ -51,7 +51,7 @@ def slope_covariances(model, kernel, X, lists):
     shifts = np.concatenate([np.diag(h), -np.diag(h)])
     sides = np.concatenate([np.diag(rate), -np.diag(rate)]) / (2.0 * STEP)  # (2 D, D)
     Z = model.Z.astype(np.float64)
-    jitter = model.jitter * mean_prior_variance(kernel, Z)
+    jitter = absolute_jitter(model, kernel)
     out = np.empty((n, Q, D, D))
     with one_blas_thread():
         for i, w in enumerate(lists):

@@ -18,7 +18,7 @@ from skswsgp._compiled.linalg import require_finite
 from skswsgp._compiled.threads import index_blocks, row_blocks
 from skswsgp._covariance.program import kernel_of
 from skswsgp._covariance.random_features import random_features, require_features
-from skswsgp._linear.projection import mean_prior_variance
+from skswsgp._linear.projection import absolute_jitter
 
 POINTS_AT_ONCE = 512  # columns of covariances that are held at a time
 N_FEATURES = 1024  # random features of a draw, as correlations within 1 / sqrt(1024)
@@ -77,7 +77,7 @@ def rest_covariance(rows, A, Z):
     """Return the covariance (n, n) of r, for A (n, m) of the inducing points Z."""
     kernel, n, model = rows.kernel, rows.shape[0], rows.engine.model
     X = rows.data.block(np.arange(n))[0].astype(np.float64)
-    jitter = model.jitter * mean_prior_variance(kernel, model.Z.astype(np.float64))
+    jitter = absolute_jitter(model, kernel)
     rest = kernel(X)
     for block in row_blocks(n, POINTS_AT_ONCE):
         cross = A @ kernel(Z, X[block])

@@ -95,10 +95,11 @@ class TrainingMixin:
         if u is not None:
             u = u.astype(self.dtype)
             return {"posterior_draws_": u if u.shape[2] > 1 else u[:, :, 0]}
+        more = "" if self.dtype == "float64" else "dtype='float64' may help, and "
         warnings.warn(
             f"the draws from q(u) {why}: the model is kept with covariance='diag', "
-            "whose standard deviations of the function are too small; dtype='float64' "
-            "may help, and covariance='diag' asks for no draws and does not warn.",
+            f"whose standard deviations of the function are too small; {more}"
+            "covariance='diag' asks for no draws and does not warn.",
             stacklevel=callers_level(),
         )
         return {}

@@ -33,7 +33,7 @@ class Projection:
         self.shape = n, M
         Z = engine.model.Z.astype(np.float64)
         self._dense = engine.all_inducing is not None
-        jitter = engine.model.jitter * mean_prior_variance(kernel, Z)
+        jitter = absolute_jitter(engine.model, kernel)
         self._factor = numpy_cholesky(kernel(Z), jitter) if self._dense else None
         self.F = np.empty(n)
         self.stored = self._allocate(memory_budget)
@@ -123,6 +123,11 @@ def stack(parts):
     parts = list(parts)
     whole = parts[0] if len(parts) == 1 else np.concatenate(parts)
     return np.ascontiguousarray(whole)
+
+
+def absolute_jitter(model, kernel):
+    """Return what is added to the diagonal of K, in the units of the kernel."""
+    return model.jitter * mean_prior_variance(kernel, model.Z.astype(np.float64))
 
 
 def mean_prior_variance(kernel, Z):

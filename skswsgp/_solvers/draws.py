@@ -29,7 +29,7 @@ from skswsgp._linear.block_diagonal import BlockDiagonal
 from skswsgp._linear.conjugate_gradients import norms, solve_systems
 from skswsgp._linear.locality import find_locality
 from skswsgp._linear.nystrom import NystromPreconditioner
-from skswsgp._linear.projection import mean_prior_variance
+from skswsgp._linear.projection import absolute_jitter
 from skswsgp._linear.row_matrix import SparseRowMatrix
 from skswsgp._neighbors.kd_order import tree_order
 from skswsgp._solvers.data import memory_budget
@@ -180,6 +180,5 @@ class PosteriorSampler:
         m = max(1, min(most, M))
         Z = model.Z[self.order[np.arange(m) * M // m]].astype(np.float64)
         kernel = updated_kernel(rows.kernel, model.params)
-        jitter = model.jitter * mean_prior_variance(kernel, Z)
-        how = jitter, rows.engine.n_threads
+        how = absolute_jitter(model, kernel), rows.engine.n_threads
         return NystromPreconditioner(kernel, Z, rows.data, rows.F, *how)

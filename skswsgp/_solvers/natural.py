@@ -252,7 +252,8 @@ class NaturalSolver(Solver):
         tells which rows of data lie there: their targets are left out, and no point is
         its own neighbour. There is a pair of arrays (k, Q) for each of the `counts`, a
         number of neighbours below M. S comes from `n_draws` draws, or from the model
-        where these are 0. The model stays as it is.
+        where these are 0; None stands for draws that could not be solved for. The model
+        stays as it is.
         """
         model = self.engine.model
         state = self.site_precision, self.site_precision_mean, model.m
@@ -263,6 +264,8 @@ class NaturalSolver(Solver):
             self.site_precision[rows] = self.site_precision_mean[rows] = 0.0
             (self._solve_full if model.full else self._solve)()
             u = self.draw(n_draws, rng) if n_draws else None
+            if n_draws and u is None:
+                return None
             m = model.m.astype(np.float64)
             return [
                 (A.matvec(m), F[:, None] + self._spread(A, u)) for A, F in projections

@@ -27,7 +27,7 @@ from scipy.sparse import csr_matrix
 from skswsgp._compiled.linalg import numpy_cholesky, require_finite
 from skswsgp._compiled.threads import index_blocks
 from skswsgp._covariance.program import kernel_of
-from skswsgp._linear.projection import mean_prior_variance
+from skswsgp._linear.projection import absolute_jitter
 from skswsgp._linear.row_matrix import SparseRowMatrix
 from skswsgp._neighbors.search import NeighborSearch
 
@@ -96,7 +96,7 @@ def make_vecchia_prior(engine, kernel, metric, order):
     order = order.astype(np.int32)  # loops are compiled for lists of this dtype
     Z, H = engine.model.Z[order], engine.n_neighbors
     M = len(Z)
-    shift = engine.model.jitter * mean_prior_variance(kernel, Z)
+    shift = absolute_jitter(engine.model, kernel)
     L = numpy_cholesky(kernel(Z[:H].astype(np.float64)), shift)
     root = solve_triangular(L, np.eye(H), lower=True)
     columns = np.empty((M, H + 1), np.int32)
