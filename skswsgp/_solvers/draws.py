@@ -13,8 +13,9 @@ from below. With a draw v = P^-1 R' e_2 from the prior the same u is (Matheron's
     u = v + P^-1 A' W^1/2 z,   (I + W^1/2 A P^-1 A' W^1/2) z = e_1 - W^1/2 A v.
 
 The residual of a row is about the error of f there, in deviations of its noise. So it
-is compared with e_1, and not with the right-hand side, which is as much larger as the
-signal is larger than the noise.
+is compared with the draw of f itself in this unit, W^1/2 A u. The right-hand side is as
+much larger as the signal is larger than the noise, and e_1 as there are more rows than
+degrees of freedom.
 """
 
 from functools import partial
@@ -35,6 +36,9 @@ from skswsgp._neighbors.kd_order import tree_order
 from skswsgp._solvers.data import memory_budget
 
 LEAST_DRAWS = 8  # least number of draws that are solved for at once, a group of columns
+# Least size of a draw of f at the rows, in deviations of their noise: smaller ones are
+# solved for as if they had this size, so that rows of no weight end the search
+LEAST_SIZE = 1e-4
 BYTES = 8  # of a number
 
 
@@ -76,6 +80,7 @@ class PosteriorSampler:
         self.ways = [
             ways[::-1] if each > tuning.weak_data else ways[:] for each in weak
         ]
+        self.steps = [tuning.first_cg_steps] * len(weak)
 
     def draw(self, n_draws, rng):
         """Return draws (M, n_draws, Q), or None where they could not be solved for."""
@@ -84,44 +89,48 @@ class PosteriorSampler:
         # at most eight arrays of M and eight of n numbers for each draw
         size = memory_budget() // (8 * BYTES * (M + n)) // LEAST_DRAWS * LEAST_DRAWS
         size = max(LEAST_DRAWS, size)
+        numbers = (n + M) * self.rows.engine.n_neighbors * n_draws * Q
+        most = min(int(self.tuning.draw_work / numbers), self.tuning.most_cg_steps)
         for q in range(Q):
             for first in range(0, n_draws, size):
                 k = min(size, n_draws - first)
                 e = rng.standard_normal((k, n + M)).T  # the same in blocks of any size
                 with one_blas_thread():
-                    part = self._solve(q, e[:n], np.ascontiguousarray(e[n:]))
+                    part = self._solve(q, e[:n], np.ascontiguousarray(e[n:]), most)
                 if part is None:
                     return None
                 u[:, first : first + k, q] = part
         return u
 
-    def _solve(self, q, e_1, e_2):
+    def _solve(self, q, e_1, e_2, most):
         """Return u (M, k) for latent function q, or None.
 
-        Both systems are tried, then the better one for as many steps as may be made.
+        Both systems are tried, then the first of them for up to `most` steps. Draws to
+        come begin with what was solved.
         """
-        few, most = self.tuning.first_cg_steps, self._affordable_steps(e_1.shape[1])
-        slow = []
-        for way in self.ways[q]:
-            try:
-                u, left = way(q, e_1, e_2, few)
-            except (FloatingPointError, np.linalg.LinAlgError):  # of the preconditioner
-                continue
-            if len(left) == 0 and np.isfinite(u).all():
-                self.ways[q].sort(key=way.__ne__)  # the first for draws to come
+        slow, ways = [], self.ways[q]
+        for way in ways:
+            u, left = self._attempt(way, q, e_1, e_2, self.steps[q])
+            if len(left) == 0:
+                self.ways[q] = [way, *(each for each in ways if each != way)]
                 return u
-            slow.append(way)
-        if most > few and slow:
-            u, left = slow[0](q, e_1, e_2, most)
-            if len(left) == 0 and np.isfinite(u).all():
+            if u is not None:
+                slow.append(way)
+        if slow and most > self.steps[q]:
+            u, left = self._attempt(slow[0], q, e_1, e_2, most)
+            if len(left) == 0:
+                self.ways[q], self.steps[q] = slow[:1], most
                 return u
         return None
 
-    def _affordable_steps(self, k):
-        """Return the number of steps of a last try for k draws."""
-        numbers = sum(self.rows.shape) * self.rows.engine.n_neighbors
-        affordable = int(self.tuning.draw_work / (numbers * k))
-        return min(affordable, self.tuning.most_cg_steps)
+    def _attempt(self, way, q, e_1, e_2, steps):
+        """Return u and the systems that are left, or None and all of them."""
+        everything = np.arange(e_1.shape[1])
+        try:
+            u, left = way(q, e_1, e_2, steps)
+        except (FloatingPointError, np.linalg.LinAlgError):  # of the preconditioner
+            return None, everything
+        return (u, left) if np.isfinite(u).all() else (None, everything)
 
     def _solve_inducing(self, q, e_1, e_2, steps):
         """Solve for u itself; return it and the systems that are left."""
@@ -167,10 +176,19 @@ class PosteriorSampler:
 
         v = prior.solve(prior.rows.rmatvec(e_2))
         right = e_1 - root * self.rows.matvec(v)
-        z, tolerance = np.zeros_like(right), self.tuning.draw_noise_tolerance
-        limits = multiply, precondition, tolerance * norms(e_1) / norms(right), steps
-        left = solve_systems(z, np.arange(z.shape[1]), right, *limits)
-        return v + from_rows(z), left
+        z, left, sizes = np.zeros_like(right), np.arange(e_1.shape[1]), norms(e_1)
+        least = LEAST_SIZE * sizes
+        while len(left):
+            tolerance = self.tuning.draw_noise_tolerance * sizes / norms(right)
+            limits = multiply, precondition, tolerance, steps
+            left = solve_systems(z, left, right, *limits)
+            u = v + from_rows(z)
+            if len(left):
+                break
+            found = np.maximum(norms(root * self.rows.matvec(u)), least)
+            left = np.flatnonzero(found < 0.5 * sizes)  # whose tolerance was too large
+            sizes = np.minimum(sizes, found)
+        return u, left
 
     def _make_nystrom(self):
         """Return the preconditioner of the rows' system, within half of the memory."""

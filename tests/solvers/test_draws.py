@@ -285,6 +285,27 @@ def test_deviations_are_those_of_a_dense_solution_for_any_noise(noise, way):
     assert 0.95 < ratio.min() and ratio.max() < 1.05
 
 
+def test_draws_of_a_function_that_rows_hardly_show_are_as_exact(rng):
+    n = 8000
+    X = rng.uniform(size=(n, 1))
+    kernel = ConstantKernel(1.0) * RBF(0.3)
+    rough = Tuning(final_tolerance=1.0)  # the mean does not matter
+    solver = make_solver(kernel, X, 10, X, X[:, 0], noise=[30.0], tuning=rough)
+    solver.advance(0)
+    e_1, e_2 = np.random.default_rng(1).standard_normal((2, n, 16))
+    w = solver.site_precision / solver.engine.model.kl_weight
+    samplers = [
+        PosteriorSampler(solver.rows, solver.prior, w, solver.order, Tuning(**options))
+        for options in ({}, {"draw_noise_tolerance": 1e-7})
+    ]
+    found, exact = (
+        solver.rows.matvec(each._solve_rows(0, e_1, e_2, 200)[0]) for each in samplers
+    )
+    assert np.sum(w * exact**2) / 16 < 20.0  # degrees of freedom, of 8,000 rows
+    error = np.linalg.norm(found - exact, axis=0) / np.linalg.norm(exact, axis=0)
+    assert error.max() < 0.03
+
+
 def test_a_system_that_converges_slowly_gets_more_steps(monkeypatch, rng):
     X = rng.normal(size=(30, 2))
     solver = make_solver(MATERN, X, 6, X, X[:, 0])
