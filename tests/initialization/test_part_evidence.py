@@ -83,6 +83,33 @@ def test_near_rows_refuse_a_kernel_that_misses_what_they_show(rough):
     assert (found is fit) == rough
 
 
+@pytest.mark.parametrize("n", [1003, 1500])
+def test_rows_outside_the_part_judge(n, monkeypatch):
+    X, _, y = make_rows(n)
+    weight, taken, judges = np.ones(n), [], []
+    learner = KernelLearner(X, y[:, None], weight[:, None], weight, LearningOptions())
+    fit = learner.fit_noise(KernelFit(Matern(1.0), np.array([0.3])), np.random)
+    take, density = KernelLearner.take, KernelLearner.log_density
+
+    def spy_on_take(learner, rows):
+        taken.append(rows)
+        return take(learner, rows)
+
+    def spy_on_density(learner, fit, rows, *how):
+        judges.append(rows)
+        return density(learner, fit, rows, *how)
+
+    monkeypatch.setattr(KernelLearner, "take", spy_on_take)
+    monkeypatch.setattr(KernelLearner, "log_density", spy_on_density)
+    found = learn_from_part(learner, fit, [fit], 64, np.random.RandomState(0))
+    assert found is not fit
+    part = taken[-1]
+    assert len(part) == len(np.unique(part)) < n
+    assert bool(judges) == (n == 1500)  # a few rows more than the part say nothing
+    for rows in judges:
+        assert len(np.intersect1d(rows, part)) == 0 and len(rows) == n - len(part)
+
+
 @pytest.mark.parametrize("fails", ["noise", "density"])
 def test_a_kernel_that_cannot_be_judged_is_refused(fails, monkeypatch):
     X, _, y = make_rows()
