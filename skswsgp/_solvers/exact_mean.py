@@ -158,7 +158,7 @@ def exact_mean_attributes(
     there, n_draws = np.isin(group, held_out), tuning.held_out_draws if draws else 0
     local = solver.predict_without(held_out, there, counts, n_draws, rng)
     if local is None:
-        return ExactFit(problem=unsolved)
+        return ExactFit(problem="had no draws for their variances")
     known, noise = targets[held_out], noise[held_out]
     if settings.n_neighbors == "auto":
         if gaussian:

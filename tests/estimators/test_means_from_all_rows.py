@@ -11,6 +11,7 @@ from sklearn.gaussian_process.kernels import ConstantKernel, Matern
 
 from skswsgp import SWSGPClassifier, SWSGPRegressor
 from skswsgp._solvers import exact_mean
+from skswsgp._solvers.natural import NaturalSolver
 
 KERNEL = ConstantKernel(1.5, "fixed") * Matern([0.8, 1.5], "fixed", nu=2.5)
 FIXED = {"kernel": KERNEL, "init": "default", "metric": "ard", "random_state": 0}
@@ -284,6 +285,13 @@ def test_an_interrupt_leaves_the_neighbors_and_says_so(data, monkeypatch):
     assert not hasattr(model, "alpha_")
     reference = SWSGPRegressor(**FIXED, **LOCAL).fit(*data)
     assert_array_equal(model.inducing_mean_, reference.inducing_mean_)
+
+
+def test_variances_without_draws_leave_the_neighbors_and_say_so(data, monkeypatch):
+    monkeypatch.setattr(NaturalSolver, "predict_without", lambda *_: None)
+    with pytest.warns(UserWarning, match="exact means had no draws for their var"):
+        model = exact_model(*data)
+    assert not hasattr(model, "alpha_")
 
 
 def test_a_later_fit_forgets_the_weights_of_rows(data):
