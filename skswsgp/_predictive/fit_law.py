@@ -14,9 +14,10 @@ from skswsgp._predictive.local_density import (
 )
 from skswsgp._predictive.near_points import (
     NEIGHBORS,
+    Nearness,
     NearPoints,
     measure_distances,
-    usual_nearness,
+    measure_nearness,
 )
 from skswsgp._predictive.residual_sizes import NEAR, WIDE, measure_sizes
 from skswsgp._predictive.residuals import LEAST_ERROR
@@ -34,7 +35,7 @@ class Neighborhoods(NamedTuple):
     own: np.ndarray  # (n,) the points to which the rows belong
     near: NearPoints  # the K + 1 points nearest to each row
     wide: np.ndarray  # (M, WIDE) nearest points of each point
-    length_scales: np.ndarray  # (D,) of the mapped columns
+    nearness: Nearness
 
 
 def find_neighborhoods(X, Z, nearest, length_scales, group=None):
@@ -49,8 +50,8 @@ def find_neighborhoods(X, Z, nearest, length_scales, group=None):
     most = min(M, max(NEAR, min(WIDE, memory_budget() // (4 * M))))
     lists = nearest(X, min(NEIGHBORS + 1, M - 1))
     own = lists[:, 0] if group is None else group
-    near = measure_distances(X, Z, lists, length_scales)
-    return Neighborhoods(own, near, nearest(Z, most), length_scales)
+    near, wide = measure_distances(X, Z, lists, length_scales), nearest(Z, most)
+    return Neighborhoods(own, near, wide, measure_nearness(Z, wide, length_scales))
 
 
 def fit_law(residuals, around, earlier=None, stream=False):
@@ -67,7 +68,7 @@ def fit_law(residuals, around, earlier=None, stream=False):
         before = None if earlier is None else earlier.sizes
         sizes = measure_sizes(np.abs(z), around.own, around.wide, before)
         near = left_out_points(sizes, around)
-        nearness = usual_nearness(near, around.length_scales)
+        nearness = around.nearness
         if few and earlier.nearness is not None:
             nearness = earlier.nearness
         fade = nearness.fade(near)

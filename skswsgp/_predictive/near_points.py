@@ -1,8 +1,9 @@
 """The inducing points nearest to rows, and how far from the rows they are.
 
-What near points tell of a row counts less where they lie further away than those of
-training rows do. With d the distance of the tenth nearest point, in length-scales, and
-d_95 its 95 % quantile over training rows, it fades as (d_95 / d)^2 where d > d_95.
+What near points tell of a row counts less where they lie further away from it than
+from each other. With d the distance of its tenth nearest point, in length-scales, and
+d_near the largest such distance of its near points from the others, each times its
+weight, it fades as (1.5 d_near / d)^2 where d > 1.5 d_near.
 """
 
 from typing import NamedTuple
@@ -15,6 +16,8 @@ from skswsgp._neighbors.lists import mask_of_others
 NEIGHBORS = 30  # of a row, the most that are looked at
 REFERENCE = 10  # the neighbour whose distance is that of a neighbourhood
 MOST_STEP = 1e100  # length-scales, whose squares do not overflow
+SLACK = 1.5  # of this distance, which varies by some half where points are at random
+LEAST_WEIGHT = 1e-3  # of the nearest, where all points are equally far away
 TINY = 1e-12  # least such distance, in length-scales, of points at one place
 NUMBERS_IN_BLOCK = 4_000_000  # of the steps from rows to points, in memory at once
 
@@ -46,14 +49,17 @@ class NearPoints(NamedTuple):
 
 
 class Nearness(NamedTuple):
-    """What near means to the rows of a fit."""
+    """What near means around M points."""
 
     length_scales: np.ndarray  # (D,) of the mapped columns
-    usual_distance: float  # d_95, in length-scales
+    spacing: np.ndarray  # (M,) from a point to the tenth other one, in length-scales
 
     def fade(self, near):
         """Return the factors (n,) of what `NearPoints` tell of rows."""
-        return np.minimum(1.0, (self.usual_distance / near.unit) ** 2)
+        near = near.nearest(REFERENCE + 1)
+        weights = weights_within(near.distances)
+        usual = np.max(weights * self.spacing[near.lists[:, :-1]], axis=1)
+        return np.minimum(1.0, (SLACK * usual / near.unit) ** 2)
 
 
 def measure_distances(X, Z, lists, length_scales):
@@ -67,6 +73,21 @@ def measure_distances(X, Z, lists, length_scales):
     return NearPoints(lists, distances)
 
 
-def usual_nearness(near, length_scales):
-    """Return the `Nearness` of training rows, whose near points leave them out."""
-    return Nearness(length_scales, float(np.quantile(near.unit, 0.95)))
+def measure_nearness(Z, lists, length_scales):
+    """Return the `Nearness` of points Z.
+
+    `lists` (M, K) are the nearest points of each, which is its own nearest.
+    """
+    near = measure_distances(Z, Z, lists[:, : REFERENCE + 1], length_scales)
+    return Nearness(length_scales, np.maximum(near.distances.max(axis=1), TINY))
+
+
+def weights_within(distances):
+    """Return weights (n, k), at most 1, of the first k of points at distances.
+
+    `distances` are (n, k + 1), and the largest in each row is where weights end. So
+    averages hardly jump where another point comes near.
+    """
+    edge = np.maximum(distances.max(axis=1, keepdims=True), TINY)
+    weights = 1.0 + LEAST_WEIGHT - (distances[:, :-1] / edge) ** 2
+    return weights / weights.max(axis=1, keepdims=True)

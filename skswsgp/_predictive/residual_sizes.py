@@ -3,10 +3,10 @@
 Each training row belongs to its nearest inducing point. The average at a new row is
 taken over the rows of the nearest few points, and a wider one over the rows of the
 nearest points of these. Both are relative to the average over all rows, which counts
-as a few rows more.
+as a few rows more. A row that is left out stays in that last average only.
 
 The few points have weights 1 - (d_k / d)^2, with d_k the distances of the nearest k
-points and d that of the next, so averages do not jump where another point comes near.
+points and d that of the next.
 """
 
 from typing import NamedTuple
@@ -14,10 +14,9 @@ from typing import NamedTuple
 import numpy as np
 
 from skswsgp._compiled.threads import row_blocks
-from skswsgp._predictive.near_points import TINY
+from skswsgp._predictive.near_points import weights_within
 
 NEAR = 20  # nearest inducing points of a row that have weights above zero
-LEAST_WEIGHT = 1e-3  # of the nearest, where all of them are equally far away
 WIDE = 100  # nearest inducing points of an inducing point
 PRIOR_ROWS = 3.0  # rows of average size that are added to each average
 ROWS_IN_BLOCK = 1000  # rows whose lists of lists, two million numbers, are read at once
@@ -44,49 +43,40 @@ class ResidualSizes(NamedTuple):
         """
         n = len(near.lists)
         nothing = np.zeros((n, 1, self.sums.shape[1])), np.zeros((n, 1))
-        return self._logarithms(near, nothing, nothing)
+        return self._logarithms(near, self.mean, nothing, nothing)
 
     def without_own(self, near, own, sizes, wide):
         """Return `logarithms` at training rows as if each had been left out.
 
         `own` (n,) are the points to which the rows belong, and `sizes` (n, Q) their
-        |z|. `wide` (M, WIDE) are the nearest points of each point.
+        |z|. `wide` (M, WIDE) are the nearest points of each point. Rows that are in no
+        sum count as if they were.
         """
-        parts = []
+        parts, mean = [], self.mean
         for rows in row_blocks(len(own), ROWS_IN_BLOCK):
             lists = near.lists[rows, :-1]
             here = lists == own[rows, None]
             inside = (wide[lists] == own[rows, None, None]).any(axis=2)
             size = sizes[rows, None, :]
             taken = [(each[:, :, None] * size, each) for each in (here, inside)]
-            parts.append(self._logarithms(near.at(rows), *taken))
+            parts.append(self._logarithms(near.at(rows), mean, *taken))
         return np.concatenate(parts)
 
-    def _logarithms(self, near, taken, wide_taken):
+    def _logarithms(self, near, mean, taken, wide_taken):
         lists, weights = near.lists[:, :-1], weights_within(near.distances)
 
-        def rest(kept, out):  # rows that were held out are in no sum
+        def rest(kept, out):
             return np.maximum(kept[lists] - out, 0.0)
 
-        sums = np.einsum("nk,nkq->nq", weights, rest(self.sums, taken[0])) / self.mean
+        sums = np.einsum("nk,nkq->nq", weights, rest(self.sums, taken[0])) / mean
         counts = np.sum(weights * rest(self.counts, taken[1]), axis=1)[:, None]
-        wide_sums = rest(self.wide_sums, wide_taken[0]) / self.mean
+        wide_sums = rest(self.wide_sums, wide_taken[0]) / mean
         wide_counts = rest(self.wide_counts, wide_taken[1])[:, :, None]
         narrow = (sums + PRIOR_ROWS) / (counts + PRIOR_ROWS)
         wide = (wide_sums + PRIOR_ROWS) / (wide_counts + PRIOR_ROWS)
         weights /= weights.sum(axis=1, keepdims=True)
         wide = np.einsum("nk,nkq->nq", weights, wide)
         return np.log(np.stack([narrow, wide], axis=1))
-
-
-def weights_within(distances):
-    """Return weights (n, k), at most 1, of the first k of points at distances.
-
-    `distances` are (n, k + 1), and the largest in each row is where weights end.
-    """
-    edge = np.maximum(distances.max(axis=1, keepdims=True), TINY)
-    weights = 1.0 + LEAST_WEIGHT - (distances[:, :-1] / edge) ** 2
-    return weights / weights.max(axis=1, keepdims=True)
 
 
 def measure_sizes(sizes, own, lists, earlier=None):

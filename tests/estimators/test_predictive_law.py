@@ -364,6 +364,23 @@ def test_intervals_far_away_hold_noise_that_varies():
     assert 0.87 < np.mean((lower <= y) & (y <= upper)) < 0.99
 
 
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_intervals_hold_where_few_rows_lie(seed):
+    rng = np.random.default_rng(seed)
+
+    def draw(low, n):
+        X = rng.uniform(low, 15.0, (n, 1))
+        many = rng.random(n) > 0.045
+        X[many] = X[many] / 3.0 if low == 0.0 else X[many]
+        noise = np.where(X[:, 0] > 5.0, 0.5, 0.05)
+        return X, np.sin(X[:, 0] / 4.0) + noise * rng.standard_normal(n)
+
+    model = SWSGPRegressor(random_state=0).fit(*draw(0.0, 900))
+    X, y = draw(5.0, 2000)
+    lower, upper = model.predict_interval(X)
+    assert 0.88 < np.mean((lower <= y) & (y <= upper)) < 0.99
+
+
 def test_columns_that_the_kernel_does_not_read_change_no_width():
     rng = np.random.default_rng(0)
     X = rng.uniform(size=(800, 2))

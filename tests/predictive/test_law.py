@@ -25,7 +25,8 @@ def observations(request):
         density = LocalDensity(targets, residual, *shape)
         lists = np.array([[0, 1, 2, 3], [4, 5, 0, 1], [2, 3, 4, 5]])
         near = measure_distances(rng.normal(size=(3, 3)), Z, lists, np.ones(3))
-        near = near_targets(density, near, Nearness(np.ones(3), 1.2).fade(near), MEAN)
+        fade = Nearness(np.ones(3), np.full(6, 0.8)).fade(near)
+        near = near_targets(density, near, fade, MEAN)
     return Observations(MEAN, PROCESS, FACTOR, np.array([4.0, np.inf]), near)
 
 

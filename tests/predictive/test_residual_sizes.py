@@ -5,15 +5,12 @@ import pytest
 from numpy.testing import assert_allclose
 
 from skswsgp._predictive.fit_law import find_neighborhoods, left_out_points
-from skswsgp._predictive.near_points import measure_distances
-from skswsgp._predictive.residual_sizes import (
+from skswsgp._predictive.near_points import (
     LEAST_WEIGHT,
-    NEAR,
-    PRIOR_ROWS,
-    WIDE,
-    measure_sizes,
+    measure_distances,
     weights_within,
 )
+from skswsgp._predictive.residual_sizes import NEAR, PRIOR_ROWS, WIDE, measure_sizes
 
 SCALES = np.array([0.5, 0.5])  # of both columns, as nearest_to ignores them
 
