@@ -29,6 +29,7 @@ MOST_OUTPUTS = 16  # outputs solved for at once; each takes 16 numbers a point
 ABSENT = 1e12  # noise of points that are left out, in units of the mean variance
 LEAST_WEIGHT = 1e-9  # least precision of a site, relative to the largest
 ERRORS = 2.0  # standard errors by which exact means must be worse to be given up
+HALFWAY = 500  # places whose variances are compared
 N_SCALES = 41  # factors of local variances that are compared
 LEAST_SCALE = 0.05  # least factor of local variances; 2,000 rows know it to some 0.05
 
@@ -156,17 +157,18 @@ def exact_mean_attributes(
     counts = counts_for_variances(settings, solver.engine.n_neighbors, len(Z))
     draws = "posterior_draws_" in trained
     there, n_draws = np.isin(group, held_out), tuning.held_out_draws if draws else 0
-    local = solver.predict_without(held_out, there, counts, n_draws, rng)
+    halfway = halfway_points(model.Z, HALFWAY, rng)
+    local = solver.predict_without(held_out, there, halfway, counts, n_draws, rng)
     if local is None:
         return ExactFit(problem="had no draws for their variances")
-    known, noise = targets[held_out], noise[held_out]
+    known, noise, near = targets[held_out], noise[held_out], local[-1][:2]
     if settings.n_neighbors == "auto":
         if gaussian:
-            gain = squared_error_gain(known, *local[-1], exact, noise)
+            gain = squared_error_gain(known, *near, exact, noise)
             least = -ERRORS * gain.std() / np.sqrt(len(gain))
         else:
             labels = group[there], solver.data.y[there]
-            gain = log_density_gain(*labels, held_out, *local[-1], exact, log_density)
+            gain = log_density_gain(*labels, held_out, *near, exact, log_density)
             least = 0.0
         if not gain.mean() >= least:
             return ExactFit()
@@ -176,10 +178,12 @@ def exact_mean_attributes(
     found, compared = {"alpha_": alpha}, {}
     if gaussian:  # for classes `variance_scale_` says what held-out labels do
         prior = system.prior[held_out, None]
-        fits = [
-            fit_scale(known - exact, mean - exact, variance, prior, noise)
-            for mean, variance in local
-        ]
+        between = trained["kernel_"].diag(halfway)[:, None]
+        fits = []
+        for mean, variance, there in local:
+            fit = fit_scale(known - exact, mean - exact, variance, prior, noise)
+            there = exact_variance(there, between, fit.scale) + noise.mean(axis=0)
+            fits.append(fit._replace(halfway=there))
         level = (i for i, fit in enumerate(fits) if fit.is_level(fits[-1], tuning))
         best = next(level, len(fits) - 1)
         found["local_variance_scale_"] = fits[best].scale
@@ -248,11 +252,23 @@ class ScaleFit(NamedTuple):
     scale: np.ndarray  # (Q,)
     density: float  # mean log density of held-out errors, summed over functions
     variance: np.ndarray  # (Q,) mean variance there
+    halfway: np.ndarray = np.ones(1)  # (k, Q) of observations at `halfway_points`
 
     def is_level(self, other, tuning):
         """Return whether this is as good as another fit, from more neighbours."""
         near = self.variance <= tuning.variance_growth * other.variance
+        growth = self.halfway / np.maximum(other.halfway, np.finfo(float).tiny)
+        near &= np.quantile(growth, 0.95, axis=0) <= tuning.variance_growth
         return near.all() and self.density >= other.density - tuning.density_loss
+
+
+def halfway_points(Z, n, rng):
+    """Return the middles (n, D) between random pairs of points Z (M, D).
+
+    Some lie in gaps, on one side of which the nearest few points all lie.
+    """
+    first, second = rng.randint(len(Z), size=(2, n))
+    return (0.5 * (Z[first] + Z[second])).astype(Z.dtype)
 
 
 def fit_scale(errors, differences, variance, prior, noise):

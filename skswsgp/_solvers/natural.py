@@ -245,21 +245,23 @@ class NaturalSolver(Solver):
         return len(left) == 0
 
     @np.errstate(all="ignore")  # results are checked
-    def predict_without(self, points, rows, counts, n_draws, rng):
+    def predict_without(self, points, rows, halfway, counts, n_draws, rng):
         """Return means and variances of q(f) at inducing points as at new rows.
 
         For the Gaussian likelihood. `points` (k,) are their indices, and `rows` (n,)
         tells which rows of data lie there: their targets are left out, and no point is
-        its own neighbour. There is a pair of arrays (k, Q) for each of the `counts`, a
-        number of neighbours below M. S comes from `n_draws` draws, or from the model
-        where these are 0; None stands for draws that could not be solved for. The model
-        stays as it is.
+        its own neighbour. There are two arrays (k, Q) for each of the `counts`, a
+        number of neighbours below M, and the variances at `halfway`, more places in the
+        coordinates of the inducing points. S comes from `n_draws` draws, or from the
+        model where these are 0; None stands for draws that could not be solved for. The
+        model stays as it is.
         """
         model = self.engine.model
         state = self.site_precision, self.site_precision_mean, model.m
         state += (model.L if model.full else model.s,)
         before = [array.copy() for array in state]
         projections = [self._from_others(points, count) for count in counts]
+        more = [self._from_nearest(halfway, count) for count in counts]
         try:
             self.site_precision[rows] = self.site_precision_mean[rows] = 0.0
             (self._solve_full if model.full else self._solve)()
@@ -268,7 +270,8 @@ class NaturalSolver(Solver):
                 return None
             m = model.m.astype(np.float64)
             return [
-                (A.matvec(m), F[:, None] + self._spread(A, u)) for A, F in projections
+                (A.matvec(m), self._variance(A, F, u), self._variance(*there, u))
+                for (A, F), there in zip(projections, more, strict=True)
             ]
         finally:  # also where Ctrl-C interrupts
             for array, old in zip(state, before, strict=True):
@@ -276,14 +279,26 @@ class NaturalSolver(Solver):
 
     def _from_others(self, points, count):
         """Return A and F at inducing points, from so many other points."""
+        X = self.engine.model.Z[points]
+        return self._from_nearest(X, count, count + 1, points)
+
+    def _from_nearest(self, X, count, searched=None, own=None):
+        """Return A and F at rows X, from so many of the nearest points.
+
+        Of as many as are searched for, each row's `own` is left out.
+        """
         model, options = self.engine.model, self.settings.search_options
-        X, M = model.Z[points], len(model.Z)
+        options = options | {"n_neighbors": searched or count}
         with closing(self.engine.with_neighbors(count)) as engine:
-            search = engine.make_search(options | {"n_neighbors": count + 1})
-            lists = without_own(search.query(X), points)
+            lists = engine.make_search(options).query(X)
+            lists = lists if own is None else without_own(lists, own)
             weights, F = engine.conditional_weights(X, lists)
-            A = SparseRowMatrix(lists, weights, M, engine.n_threads)
+            A = SparseRowMatrix(lists, weights, len(model.Z), engine.n_threads)
         return A, F.astype(np.float64)
+
+    def _variance(self, A, F, u):
+        """Return the variances (k, Q) of q(f) at rows, with S from draws u or None."""
+        return F[:, None] + self._spread(A, u)
 
     def _spread(self, A, u):
         """Return a' S a (k, Q) for rows a of A, with S from draws u unless None."""

@@ -345,6 +345,23 @@ def test_widths_change_smoothly_and_forget_near_errors_far_away(models):
     assert steps[1] < 0.2 * steps[0]  # a jump would be as large in small steps
 
 
+def test_deviations_hardly_jump_in_a_gap():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(0.0, 10.0, (400, 1))
+    X = X[(X[:, 0] < 5.2) | (X[:, 0] > 6.8)]
+    y = np.sin(1.7 * X[:, 0]) + 0.3 * rng.standard_normal(len(X))
+    model = SWSGPRegressor(random_state=0).fit(X, y)
+    assert hasattr(model, "alpha_") and model.n_neighbors_predict_ < model.n_neighbors_
+
+    def jump(model):
+        line = np.linspace(5.0, 7.0, 20_000)[:, None]
+        _, std = model.predict(line, return_std=True)
+        return np.abs(np.diff(np.log(std))).max()
+
+    found, model.n_neighbors_predict_ = jump(model), 16
+    assert found < 0.09 and found < 0.8 * jump(model)
+
+
 @pytest.mark.filterwarnings("ignore::skswsgp.ExtrapolationWarning")  # as is meant here
 def test_intervals_far_away_hold_noise_that_varies():
     rng = np.random.default_rng(0)

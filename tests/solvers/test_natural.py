@@ -665,7 +665,9 @@ def test_predictions_without_targets_are_those_of_new_rows(exact, full, rng):
     m = solver.engine.model.m.copy()
     solver.tuning = solver.tuning._replace(draw_tolerance=1e-8)
     counts, n_draws = (3, 7), 0 if full else 20_000
-    how = counts, n_draws, np.random.RandomState(0)
+    halfway = rng.normal(size=(4, 2))
+    places = halfway + (solver.engine.model.Z - Z)[0]
+    how = places, counts, n_draws, np.random.RandomState(0)
     found = solver.predict_without(points, there, *how)
     assert_array_equal(solver.engine.model.m, m)  # as before
     jitter = solver.engine.model.jitter
@@ -675,7 +677,10 @@ def test_predictions_without_targets_are_those_of_new_rows(exact, full, rng):
     left = A.T @ np.diag(weight / 0.1) @ A + np.linalg.inv(P)
     S = np.linalg.inv(left)
     u = S @ A.T @ (weight / 0.1 * y[:, 0])
-    for count, (mean, variance) in zip(counts, found, strict=True):
+    for count, (mean, variance, between) in zip(counts, found, strict=True):
+        A, F = reference.inducing_weights(MATERN, halfway, Z, count, jitter)
+        expected = F + np.sum((A @ S) * A, axis=1)
+        assert_allclose(between[:, 0], expected, rtol=1e-5 if full else 0.05)
         for k, i in enumerate(points):
             others = np.delete(np.arange(40), i)
             near = MATERN, Z[[i]], Z[others], count, jitter
