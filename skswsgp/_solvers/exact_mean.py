@@ -29,7 +29,7 @@ MOST_OUTPUTS = 16  # outputs solved for at once; each takes 16 numbers a point
 ABSENT = 1e12  # noise of points that are left out, in units of the mean variance
 LEAST_WEIGHT = 1e-9  # least precision of a site, relative to the largest
 ERRORS = 2.0  # standard errors by which exact means must be worse to be given up
-HALFWAY = 500  # places whose variances are compared
+HALFWAY = 1000  # places whose variances are compared
 N_SCALES = 41  # factors of local variances that are compared
 LEAST_SCALE = 0.05  # least factor of local variances; 2,000 rows know it to some 0.05
 
@@ -258,7 +258,7 @@ class ScaleFit(NamedTuple):
         """Return whether this is as good as another fit, from more neighbours."""
         near = self.variance <= tuning.variance_growth * other.variance
         growth = self.halfway / np.maximum(other.halfway, np.finfo(float).tiny)
-        near &= np.quantile(growth, 0.95, axis=0) <= tuning.variance_growth
+        near &= np.quantile(growth, 0.99, axis=0) <= tuning.variance_growth
         return near.all() and self.density >= other.density - tuning.density_loss
 
 

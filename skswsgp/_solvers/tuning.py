@@ -89,7 +89,7 @@ class Tuning(NamedTuple):
     # Numbers of neighbours that variances may come from where means are exact, besides
     # H; by how much held-out rows may be less likely with fewer, in nats, which is far
     # below what models differ by; and how much larger variances may be: on average
-    # there, which the density does not show behind noise, and of observations at 95 of
+    # there, which the density does not show behind noise, and of observations at 99 of
     # 100 places halfway between two random rows, of which some lie in gaps.
     variance_neighbors: tuple = (16, 32, 48, 64, 96, 128)
     density_loss: float = 5e-3
