@@ -178,12 +178,12 @@ def exact_mean_attributes(
     found, compared = {"alpha_": alpha}, {}
     if gaussian:  # for classes `variance_scale_` says what held-out labels do
         prior = system.prior[held_out, None]
-        between = trained["kernel_"].diag(halfway)[:, None]
-        fits = []
-        for mean, variance, there in local:
+        prior_halfway = trained["kernel_"].diag(halfway)[:, None]
+        usual_noise, fits = np.median(noise, axis=0), []
+        for mean, variance, between in local:
             fit = fit_scale(known - exact, mean - exact, variance, prior, noise)
-            there = exact_variance(there, between, fit.scale) + noise.mean(axis=0)
-            fits.append(fit._replace(halfway=there))
+            between = exact_variance(between, prior_halfway, fit.scale)
+            fits.append(fit._replace(halfway=between + usual_noise))
         level = (i for i, fit in enumerate(fits) if fit.is_level(fits[-1], tuning))
         best = next(level, len(fits) - 1)
         found["local_variance_scale_"] = fits[best].scale

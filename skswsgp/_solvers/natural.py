@@ -279,16 +279,12 @@ class NaturalSolver(Solver):
 
     def _from_others(self, points, count):
         """Return A and F at inducing points, from so many other points."""
-        X = self.engine.model.Z[points]
-        return self._from_nearest(X, count, count + 1, points)
+        return self._from_nearest(self.engine.model.Z[points], count, points)
 
-    def _from_nearest(self, X, count, searched=None, own=None):
-        """Return A and F at rows X, from so many of the nearest points.
-
-        Of as many as are searched for, each row's `own` is left out.
-        """
+    def _from_nearest(self, X, count, own=None):
+        """Return A and F at rows X, from so many points other than their `own`."""
         model, options = self.engine.model, self.settings.search_options
-        options = options | {"n_neighbors": searched or count}
+        options = options | {"n_neighbors": count if own is None else count + 1}
         with closing(self.engine.with_neighbors(count)) as engine:
             lists = engine.make_search(options).query(X)
             lists = lists if own is None else without_own(lists, own)
