@@ -14,7 +14,7 @@ import time
 
 import numpy as np
 from datasets import load, split
-from report import Table, arguments, lines
+from report import Table, arguments, dots
 
 from skswsgp import SWSGPRegressor
 from skswsgp.metrics import get_scorer
@@ -75,5 +75,5 @@ if __name__ == "__main__":
     for data in options.names:
         for split_seed in range(options.seeds):
             run(results, data, split_seed, options.threads)
-    axes = {"panel": "data", "x": "seed", "ys": ["intervals"]}
-    results.save(options.out, lines, **axes)
+    panels = ["MNLL", "intervals", "95 %"]
+    results.save(options.out, dots, row="data", panels=panels, series="law")
