@@ -126,7 +126,7 @@ def stack(parts):
 
 
 def absolute_jitter(model, kernel):
-    """Return what is added to the diagonal of K, in the units of the kernel."""
+    """Return the jitter of a model as a variance, which the diagonal of K gets."""
     return model.jitter * mean_prior_variance(kernel, model.Z.astype(np.float64))
 
 

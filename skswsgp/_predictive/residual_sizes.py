@@ -3,7 +3,7 @@
 Each training row belongs to its nearest inducing point. The average at a new row is
 taken over the rows of the nearest few points, and a wider one over the rows of the
 nearest points of these. Both are relative to the average over all rows, which counts
-as a few rows more. A row that is left out stays in that last average only.
+as a few rows more. Leaving a row out leaves the average over all rows as it is.
 
 The few points have weights 1 - (d_k / d)^2, with d_k the distances of the nearest k
 points and d that of the next.
@@ -49,8 +49,8 @@ class ResidualSizes(NamedTuple):
         """Return `logarithms` at training rows as if each had been left out.
 
         `own` (n,) are the points to which the rows belong, and `sizes` (n, Q) their
-        |z|. `wide` (M, WIDE) are the nearest points of each point. Rows that are in no
-        sum count as if they were.
+        |z|. `wide` (M, WIDE) are the nearest points of each point. A row that was in no
+        sum is taken out all the same, and no sum falls below zero.
         """
         parts, mean = [], self.mean
         for rows in row_blocks(len(own), ROWS_IN_BLOCK):

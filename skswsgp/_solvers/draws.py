@@ -186,7 +186,8 @@ class PosteriorSampler:
             if len(left):
                 break
             found = np.maximum(norms(root * self.rows.matvec(u)), least)
-            left = np.flatnonzero(found < 0.5 * sizes)  # whose tolerance was too large
+            # The tolerance was too loose for draws that came out much smaller
+            left = np.flatnonzero(found < 0.5 * sizes)
             sizes = np.minimum(sizes, found)
         return u, left
 

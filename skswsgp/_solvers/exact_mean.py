@@ -29,7 +29,7 @@ MOST_OUTPUTS = 16  # outputs solved for at once; each takes 16 numbers a point
 ABSENT = 1e12  # noise of points that are left out, in units of the mean variance
 LEAST_WEIGHT = 1e-9  # least precision of a site, relative to the largest
 ERRORS = 2.0  # standard errors by which exact means must be worse to be given up
-HALFWAY = 1000  # places whose variances are compared
+HALFWAY = 1000  # places between rows where numbers of neighbours are compared
 N_SCALES = 41  # factors of local variances that are compared
 LEAST_SCALE = 0.05  # least factor of local variances; 2,000 rows know it to some 0.05
 
@@ -252,7 +252,8 @@ class ScaleFit(NamedTuple):
     scale: np.ndarray  # (Q,)
     density: float  # mean log density of held-out errors, summed over functions
     variance: np.ndarray  # (Q,) mean variance there
-    halfway: np.ndarray = np.ones(1)  # (k, Q) of observations at `halfway_points`
+    # Variances (HALFWAY, Q) of observations at `halfway_points`
+    halfway: np.ndarray = np.ones(1)
 
     def is_level(self, other, tuning):
         """Return whether this is as good as another fit, from more neighbours."""
@@ -265,7 +266,8 @@ class ScaleFit(NamedTuple):
 def halfway_points(Z, n, rng):
     """Return the middles (n, D) between random pairs of points Z (M, D).
 
-    Some lie in gaps, on one side of which the nearest few points all lie.
+    Some of these middles lie in gaps, where the nearest few points may all lie on one
+    side.
     """
     first, second = rng.randint(len(Z), size=(2, n))
     return (0.5 * (Z[first] + Z[second])).astype(Z.dtype)

@@ -250,11 +250,12 @@ class NaturalSolver(Solver):
 
         For the Gaussian likelihood. `points` (k,) are their indices, and `rows` (n,)
         tells which rows of data lie there: their targets are left out, and no point is
-        its own neighbour. There are two arrays (k, Q) for each of the `counts`, a
-        number of neighbours below M, and the variances at `halfway`, more places in the
-        coordinates of the inducing points. S comes from `n_draws` draws, or from the
-        model where these are 0; None stands for draws that could not be solved for. The
-        model stays as it is.
+        its own neighbour. `halfway` (p, D) are more places, in the coordinates of the
+        inducing points. For each of the `counts`, a number of neighbours below M, there
+        are the means and variances (k, Q) at the points, and the variances (p, Q) at
+        the places. S comes from `n_draws` draws, or from the model where `n_draws` is
+        0. The result is None if the draws could not be solved for. The model stays as
+        it is.
         """
         model = self.engine.model
         state = self.site_precision, self.site_precision_mean, model.m

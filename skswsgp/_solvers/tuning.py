@@ -54,8 +54,9 @@ class Tuning(NamedTuple):
     final_tolerance: float = 1e-6
     # Relative residual of a draw from q(u), found at the inducing points. At 3e-3 the
     # deviations of the function are within 2 % of those at 1e-5, and within 7 % at
-    # 1e-2; 64 draws know them to 9 %. And the residual of a draw found at the rows,
-    # over the draw of f there, both in deviations of the noise.
+    # 1e-2; 64 draws know them to 9 %. The second tolerance is for a draw that is
+    # found at the rows: the norm of its residual over the norm of the draw of f there,
+    # both in deviations of the noise.
     draw_tolerance: float = 3e-3
     draw_noise_tolerance: float = 2e-2
     # Numbers of both matrices, times draws and steps, of last tries: about a minute.
@@ -100,11 +101,12 @@ class Tuning(NamedTuple):
     mean_global_points: int = 1000
     mean_cell_points: int = 1000
     # Relative energy of the residual at which conjugate gradients stop, as the
-    # preconditioner measures it, for held-out points too: their errors are to be those
-    # of new rows, and 2e-2 made them a sixth too large on kin40k. If the preconditioner
-    # were exact, it would add 1e-6 to the variance of an average prediction, relative
-    # to that of an observation given the others. With 1,800 points in cells of 100 the
-    # energy was up to fourteen times as large as the preconditioner measured.
+    # preconditioner measures it. If the preconditioner were exact, a tolerance of 1e-3
+    # would add 1e-6 to the variance of an average prediction, relative to the variance
+    # of an observation given the others. With 1,800 points in cells of 100 the energy
+    # was up to fourteen times as large as the preconditioner measured. Held-out points
+    # have the same tolerance, because their errors stand for the errors of new rows. A
+    # tolerance of 2e-2 made the errors of held-out points of kin40k a sixth too large.
     mean_tolerance: float = 1e-3
     mean_cg_steps: int = 150
 
