@@ -39,21 +39,22 @@ def learn_robust_kernel(learn, data, settings, options, rng):
     fits = learn(rows)
     if data.n_rows == 1:
         return [fit._replace(shape=settings.first_shape) for fit in fits]
-    noise, shape, precision = tails_of_errors(rows, count, fits[0], settings, options)
+    tails = tails_of_errors(rows, y, count, fits[0], settings, options)
     for _ in range(ROUNDS):
+        precision = tails[2]
         rows = data._replace(weight=count * precision, ratio=1.0 / precision)
         fits = learn(rows)
-        errors = tails_of_errors(rows, count, fits[0], settings, options)
-        noise, shape, precision = errors
+        tails = tails_of_errors(rows, y, count, fits[0], settings, options)
+    noise, shape, _ = tails
     return [fit._replace(noise=noise, shape=shape) for fit in fits]
 
 
-def tails_of_errors(data, count, fit, settings, options):
+def tails_of_errors(data, y, count, fit, settings, options):
     """Return noise (Q,), degrees of freedom (Q,) and relative precisions (n,) of rows.
 
-    A row of `data` counts so often, (n,), and is predicted from its nearest others. Its
-    precision is the mean of that of Gaussian noise given its errors, and is shared by
-    all outputs.
+    A row counts so often, (n,), and its y (n, Q) is predicted from its nearest others
+    in `data`. Its precision is the mean of that of Gaussian noise given its errors, and
+    is shared by all outputs.
     """
     weight = data.weight[:, None]
     learner = KernelLearner(data.inputs, data.y, 1.0 / weight, count, options)
@@ -61,7 +62,7 @@ def tails_of_errors(data, count, fit, settings, options):
         Z = process.model.Z
         lists = process.others(np.arange(len(Z)))
         mean, variance = process.engine.kriging_predictions(Z, lists)
-    square = (data.y - mean.astype(np.float64)) ** 2
+    square = (y - mean.astype(np.float64)) ** 2
     noise, shape, precisions = [], [], []
     for q in range(square.shape[1]):
         known = settings.first_shape[q]
