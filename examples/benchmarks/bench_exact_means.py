@@ -3,7 +3,7 @@
 A draw of a smooth function of eight columns at N rows, with noise of a hundredth of its
 variance (or --noise), and 2,000 test rows of the function alone. RMSE is in its
 standard deviations, coverage that of its 95 % intervals, "steps" are products with the
-covariance of all rows in the last solve, and "rows/s" predictions of the mean.
+covariance of all rows, and "rows/s" predictions of the mean.
 """
 
 import os

@@ -16,6 +16,7 @@ far above any rounding, so that a failure says that K is no covariance matrix.
 import math
 
 import numpy as np
+from scipy.linalg.lapack import dpotri
 
 from skswsgp._compiled import team, tiles
 from skswsgp._compiled.jit import njit, njit_small
@@ -202,6 +203,14 @@ def numpy_cholesky(K, jitter):
         except np.linalg.LinAlgError:
             shift *= 10.0
     raise FloatingPointError(NO_FACTOR)
+
+
+def inverse_of_factor(factor):
+    """Return (L L')^-1 for a lower factor L."""
+    half = np.tril(dpotri(factor, lower=True)[0])
+    inverse = half + half.T
+    inverse[np.diag_indices(len(half))] *= 0.5
+    return inverse
 
 
 def require_finite(values):

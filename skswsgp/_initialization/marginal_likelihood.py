@@ -5,9 +5,10 @@ and 5.9 of Rasmussen and Williams (Gaussian Processes for Machine Learning, 2006
 """
 
 import numpy as np
-from scipy.linalg.lapack import dpotrf, dpotri
+from scipy.linalg.lapack import dpotrf
 from scipy.optimize import minimize
 
+from skswsgp._compiled.linalg import inverse_of_factor
 from skswsgp._compiled.special import LOG_2PI
 from skswsgp._covariance.compile import compile_kernel, constant_slots, updated_kernel
 from skswsgp._covariance.matrix import CovarianceMatrix
@@ -50,9 +51,7 @@ def inverted(C):
     pivots = np.diag(factor)
     if failed or not np.isfinite(pivots).all():  # of NaN LAPACK makes no failure
         raise np.linalg.LinAlgError("a covariance matrix is not positive definite")
-    half = np.tril(dpotri(factor, lower=True)[0])
-    inverse = half + half.T - np.diag(np.diag(half))
-    return inverse, 2.0 * np.sum(np.log(pivots))
+    return inverse_of_factor(factor), 2.0 * np.sum(np.log(pivots))
 
 
 class LogPosterior:

@@ -14,10 +14,12 @@ the formula of Woodbury
 With one cell of all points it is exact.
 """
 
+from typing import NamedTuple
+
 import numpy as np
 from scipy.linalg import solve_triangular
 
-from skswsgp._compiled.linalg import numpy_cholesky
+from skswsgp._compiled.linalg import inverse_of_factor, numpy_cholesky
 from skswsgp._compiled.threads import (
     ROWS_AT_ONCE,
     one_blas_thread,
@@ -31,7 +33,7 @@ PARTS = 8  # sums of a product that are computed apart, for any number of thread
 
 
 class CellPreconditioner:
-    """Approximate solutions z of (K + D) z = r.
+    """The cells and the global points of K, for any diagonal D.
 
     `kernel` is a `program.Kernel` in float64, and `scale` (D,) the lengths in which
     points Z (M, D) are near each other. There are at most `most_global` global points,
@@ -59,69 +61,82 @@ class CellPreconditioner:
         def work(rows):
             self.root[rows] = solve_triangular(factor, self.root[rows].T, lower=True).T
 
-        self._in_threads(work, list(row_blocks(len(Z), ROWS_AT_ONCE // PARTS)))
+        blocks = list(row_blocks(len(Z), ROWS_AT_ONCE // PARTS))
+        in_threads(work, blocks, n_threads)
 
     def factorise(self, diagonal):
-        """Take the diagonal (M,) of K + D."""
+        """Return the `CellInverse` for the diagonal (M,) of K + D."""
         m = self.root.shape[1]
         sums = np.zeros((PARTS, m, m))  # of Phi_c' R_c^-1 Phi_c
-        self.factors = [[None] * len(partition) for partition in self.partitions]
+        rest = [[None] * len(partition) for partition in self.partitions]
 
         def work(part):
-            for partition, factors in zip(self.partitions, self.factors, strict=True):
+            for partition, inverses in zip(self.partitions, rest, strict=True):
                 for c in range(part, len(partition), PARTS):
                     cell = partition[c]
                     root = self.root[cell]
                     R = CovarianceProducts(self.kernel, self.Z[cell], 1)
                     R = R.matrix(self.Z[cell]) - root @ root.T
                     R[np.diag_indices(len(cell))] = diagonal[cell] - dots(root)
-                    factors[c] = numpy_cholesky(R, 0.0)
-                    half = solve_triangular(factors[c], root, lower=True)
+                    factor = numpy_cholesky(R, 0.0)
+                    half = solve_triangular(factor, root, lower=True)
                     sums[part] += half.T @ half
+                    inverses[c] = inverse_of_factor(factor)
 
-        self._in_threads(work, range(PARTS))
-        if m == 0:
-            return
+        in_threads(work, range(PARTS), self.n_threads)
         inner = sums.sum(axis=0) / len(self.partitions)
         inner[np.diag_indices(m)] += 1.0
         with one_blas_thread():
-            self.inner = numpy_cholesky(inner, 0.0)
+            inner = numpy_cholesky(inner, 0.0) if m else inner
+        return CellInverse(self, rest, inner)
+
+
+class CellInverse(NamedTuple):
+    """An approximate inverse of K + D, for a diagonal D.
+
+    A product with an inverse of a cell reads it once, which a solution by its factor
+    does twice.
+    """
+
+    points: CellPreconditioner
+    rest: list  # for each partition, the inverses of R_c of its cells
+    inner: np.ndarray  # (m, m), the factor of I + Phi' C Phi
 
     def solve(self, r):
         """Return the approximate solutions for the columns of r (M, k)."""
-        near = self._solve_cells(r)
-        if not self.root.shape[1]:
+        near, root = self._solve_cells(r), self.points.root
+        if not root.shape[1]:
             return near
         with one_blas_thread():
-            inside = self.root.T @ near
+            inside = root.T @ near
             inside = solve_triangular(self.inner, inside, lower=True)
             inside = solve_triangular(self.inner, inside, lower=True, trans="T")
-            far = self.root @ inside
+            far = root @ inside
         return near - self._solve_cells(far)
 
     def _solve_cells(self, r):
         """Return C r (M, k)."""
-        out = np.zeros_like(r)
-        for partition, factors in zip(self.partitions, self.factors, strict=True):
+        out, partitions = np.zeros_like(r), self.points.partitions
+        for partition, inverses in zip(partitions, self.rest, strict=True):
 
             def work(pair):
-                cell, factor = pair
-                part = solve_triangular(factor, r[cell], lower=True)
-                part = solve_triangular(factor, part, lower=True, trans="T")
-                out[cell] += part / len(self.partitions)
+                cell, inverse = pair
+                out[cell] += inverse @ r[cell] / len(partitions)
 
-            self._in_threads(work, list(zip(partition, factors, strict=True)))
+            pairs = list(zip(partition, inverses, strict=True))
+            in_threads(work, pairs, self.points.n_threads)
         return out
 
-    def _in_threads(self, work, items):
-        """Call work(item) for each item, on one thread of BLAS each."""
 
-        def take(first, last, t):
-            for item in items[first:last]:
-                work(item)
+def in_threads(work, items, n_threads):
+    """Call work(item) for each item, on one thread of BLAS each."""
 
-        with one_blas_thread():
-            run_in_threads(take, self.n_threads, len(items))
+    def take(first, last, t):
+        for item in items[first:last]:
+            work(item)
+
+    with one_blas_thread():
+        run_in_threads(take, n_threads, len(items))
 
 
 def dots(rows):

@@ -25,7 +25,7 @@ from skswsgp._linear.projection import mean_prior_variance
 from skswsgp._solvers.data import memory_budget
 
 NOISE_RATIO = 10.0  # most ratio of noise variances that share a preconditioner
-MOST_OUTPUTS = 16  # outputs solved for at once; each takes 16 numbers a point
+MOST_OUTPUTS = 8  # outputs solved for at once; each takes 32 numbers a point
 ABSENT = 1e12  # noise of points that are left out, in units of the mean variance
 LEAST_WEIGHT = 1e-9  # least precision of a site, relative to the largest
 ERRORS = 2.0  # standard errors by which exact means must be worse to be given up
@@ -51,61 +51,68 @@ class ExactMean:
         struct = compile_kernel(kernel, D, np.float64).struct
         self.products = make_products(struct, Z, n_threads)
         self.prior = np.asarray(kernel.diag(Z), dtype=np.float64)
-        # a global point costs a number for each point, and one in a cell costs two
+        # a global point costs a number for each point, and one in a cell costs four
         numbers = memory_budget() // (8 * M)
-        most = max(1, min(tuning.mean_global_points, numbers // 3))
-        in_cell = max(1, min(tuning.mean_cell_points, numbers // 3))
+        most = max(1, min(tuning.mean_global_points, numbers // 5))
+        in_cell = max(1, min(tuning.mean_cell_points, numbers // 5))
         spread = np.std(Z, axis=0)
         scale = length_scales(kernel, D, np.where(spread > 0.0, spread, 1.0))
         sizes = scale, most, in_cell, n_threads
         self.preconditioner = CellPreconditioner(struct, Z, *sizes)
 
     @np.errstate(all="ignore")  # results are checked
-    def solve(self, tolerance, alpha=None, without=None):
-        """Return alpha (M, Q), zero at the points `without`; None if it is not found.
+    def solve(self, tolerance, held_out):
+        """Return alpha (M, Q), and alpha without some points, zero there; or None.
 
-        The energy of the residual, r' C r, where C is the preconditioner and stands for
+        Both take each step together, for most of a product is its covariances. The
+        energy of a residual, r' C r, where C is the preconditioner and stands for
         (K + diag(N))^-1, is at most tolerance^2 times that of t. With the inverse
         itself, the errors of means at rows would on average be `tolerance` times the
-        standard deviations of observations given the others. `alpha` is an initial
-        solution.
+        standard deviations of observations given the others. The result is None if the
+        solutions are not found.
         """
-        without = slice(0) if without is None else without
-        right = self.targets.copy()
-        alpha = np.zeros_like(right) if alpha is None else alpha.copy()
-        self.steps = 0
-        right[without] = alpha[without] = 0.0
+        (M, Q), self.steps = self.targets.shape, 0
+        right = np.hstack([self.targets, self.targets])
+        right[held_out, Q:] = 0.0
+        alpha = np.zeros((M, 2 * Q))
         for outputs in noise_groups(self.noise):
             shared = np.exp(np.log(self.noise[:, outputs]).mean(axis=1))
             diagonal = self.prior + shared
-            diagonal[without] = ABSENT * diagonal.mean()
+            systems = np.concatenate([outputs, Q + outputs])
             try:
-                self.preconditioner.factorise(diagonal)
-                left = self._solve(alpha, outputs, right, tolerance, without)
+                inverse = self.preconditioner.factorise(diagonal)
+                diagonal[held_out] = ABSENT * diagonal.mean()
+                inverses = inverse, self.preconditioner.factorise(diagonal)
+                left = self._solve(alpha, systems, right, inverses, tolerance, held_out)
             except FloatingPointError:  # no factor of the preconditioner
                 return None
             if len(left) or not np.isfinite(alpha).all():
                 return None
-        return alpha
+        return alpha[:, :Q], alpha[:, Q:]
 
-    def _solve(self, alpha, outputs, right, tolerance, without):
-        """Solve for some columns of alpha; return those that are left."""
+    def _solve(self, alpha, systems, right, inverses, tolerance, held_out):
+        """Solve for some columns of alpha (M, 2 Q); return those that are left."""
+        Q = self.targets.shape[1]
+
+        def without_held_out(u, which):
+            u[np.ix_(held_out, which >= Q)] = 0.0
+            return u
 
         def multiply(u, which):
             self.steps += 1
-            product = (self.prior[:, None] + self.noise[:, which]) * u
+            product = (self.prior[:, None] + self.noise[:, which % Q]) * u
             product += self.products.multiply_off_diagonal(u)
-            product[without] = 0.0
-            return product
+            return without_held_out(product, which)
 
         def precondition(u, which):
-            z = self.preconditioner.solve(u)
-            z[without] = 0.0
-            return z
+            parts = u[:, which < Q], u[:, which >= Q]
+            pairs = zip(inverses, parts, strict=True)
+            solved = [inverse.solve(part) for inverse, part in pairs]
+            return without_held_out(np.hstack(solved), which)
 
         limits = tolerance, self.tuning.mean_cg_steps
         return solve_systems(
-            alpha, outputs, right, multiply, precondition, *limits, energy=True
+            alpha, systems, right, multiply, precondition, *limits, energy=True
         )
 
 
@@ -150,10 +157,11 @@ def exact_mean_attributes(
     system = ExactMean(trained["kernel_"], Z, targets, *how)
     size = max(1, min(len(Z) // 10, tuning.mean_held_out))
     held_out = rng.permutation(len(Z))[:size]
-    alpha = system.solve(tuning.mean_tolerance, without=held_out)
-    if alpha is None:
+    solutions = system.solve(tuning.mean_tolerance, held_out)
+    if solutions is None:
         return ExactFit(problem=unsolved)
-    exact = system.products.multiply(Z[held_out], alpha)
+    alpha, without = solutions
+    exact = system.products.multiply(Z[held_out], without)
     counts = counts_for_variances(settings, solver.engine.n_neighbors, len(Z))
     draws = "posterior_draws_" in trained
     there, n_draws = np.isin(group, held_out), tuning.held_out_draws if draws else 0
@@ -172,9 +180,6 @@ def exact_mean_attributes(
             least = 0.0
         if not gain.mean() >= least:
             return ExactFit()
-    alpha = system.solve(tuning.mean_tolerance, alpha)
-    if alpha is None:
-        return ExactFit(problem=unsolved)
     found, compared = {"alpha_": alpha}, {}
     if gaussian:  # for classes `variance_scale_` says what held-out labels do
         prior = system.prior[held_out, None]

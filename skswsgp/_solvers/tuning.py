@@ -81,7 +81,7 @@ class Tuning(NamedTuple):
     # Pairs of points, times columns and 18 for the rest of a kernel value, and times
     # the groups of outputs of like noise, up to which n_neighbors="auto" tries exact
     # means. A product with the covariance of 36,690 points of eight columns takes 0.8 s
-    # on two cores. With little noise two solves take some 60 of them, a fit a minute.
+    # on two cores. With little noise a fit takes 80 of them, which is a minute.
     mean_work: float = 3.5e10
     # Points at most that are held out to compare exact means with those from
     # neighbours, a tenth of all otherwise, and draws from q(u) for variances there.
@@ -96,8 +96,8 @@ class Tuning(NamedTuple):
     density_loss: float = 5e-3
     variance_growth: float = 1.1
     # Most global points, and most points in a cell, of the preconditioner. For 32,000
-    # rows of kin40k it takes as long as eight products then; half as many points took
-    # a third more steps.
+    # rows of kin40k it takes as long as eight products then. Half as many points took a
+    # third more steps, and twice as many points of either kind as many steps.
     mean_global_points: int = 1000
     mean_cell_points: int = 1000
     # Relative energy of the residual at which conjugate gradients stop, as the
