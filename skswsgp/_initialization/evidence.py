@@ -18,6 +18,7 @@ from skswsgp._covariance.compile import free_variance, updated_kernel
 from skswsgp._initialization.holdout import log_shape_prior, warn_of_interrupt
 from skswsgp._initialization.inducing import distinct_rows
 from skswsgp._initialization.marginal_likelihood import LogPosterior
+from skswsgp._initialization.statistics import climbed
 from skswsgp._initialization.trial_rows import TrialRows, gaussian_sites, train
 
 BOUND_WORK = 3  # time of a search over that of learning a regression's kernel
@@ -29,31 +30,32 @@ VARIANCE_BOUNDS = 1e-3, 1e3  # bounds of the flat prior of the log variance
 NEGLIGIBLE = 6.0  # nats below the best bound at which a variance hardly counts
 
 
-def maximize_bound(starts, n_rows, data, settings, options, rng):
+def maximize_bound(starts, first, n_rows, data, settings, options, rng):
     """Return the `KernelFit` that suits the bound of at most `n_rows` rows best.
 
     First all length-scales share one factor, and the start with the largest bound is
-    kept. Then each length-scale moves on its own, with the prior of
-    `NeighborProcess.learn` around the first, and is kept if the evidence for that is
+    kept. The starts are in an order along which the bound rises and falls once, which
+    is climbed from the `first`. Then each length-scale moves on its own, with the prior
+    of `NeighborProcess.learn` around its start, and is kept if the evidence for that is
     larger. Last, a variance that multiplies the kernel becomes the geometric mean of
-    its posterior. The first start is returned if no bound can be computed.
+    its posterior. The `first` start is returned if no bound can be computed.
     """
     # sites and bound belong together for a divergence of weight one only
     settings = settings._replace(kl_weight=1.0)
     search = BoundSearch(n_rows, data, settings, options, rng)
     try:
         with one_blas_thread():
-            search.run([start.kernel for start in starts])
+            search.run([start.kernel for start in starts], first)
     except KeyboardInterrupt:
         warn_of_interrupt()
     except (FloatingPointError, np.linalg.LinAlgError):
         pass  # what was found before is kept
     if search.found is None:
-        return starts[0]
-    shared = search.shared and starts[0].shared
+        return starts[first]
+    shared = search.shared and starts[first].shared
     found = {"kernel": search.found.kernel, "shape": search.shape}
     posterior = search.found.solver.predict
-    return starts[0]._replace(**found, shared=shared, posterior=posterior)
+    return starts[first]._replace(**found, shared=shared, posterior=posterior)
 
 
 class Found(NamedTuple):
@@ -72,16 +74,22 @@ class BoundSearch(TrialRows):
 
     found, shared = None, True
 
-    def run(self, kernels):
-        """Find the kernel, from several starts."""
+    def run(self, kernels, first):
+        """Find the kernel, from several starts that are climbed from the `first`."""
         self.Z, _ = distinct_rows(self.X)
-        density = -np.inf
         if self.settings.learns_shape:
-            self.choose_shape(Found(kernels[0], self.solved(kernels[0])))
-        for start in kernels:
+            self.choose_shape(Found(kernels[first], self.solved(kernels[first])))
+        best = -np.inf
+
+        def density(place):
+            nonlocal best
+            start = kernels[place]
             tied = self.climb(Found(start, self.solved(start)), start, shared=True)
-            if self.log_density(tied, start) > density:
-                self.found, density = tied, self.log_density(tied, start)
+            if self.log_density(tied, start) > best:
+                self.found, best = tied, self.log_density(tied, start)
+            return self.log_density(tied, start)
+
+        climbed(density, len(kernels), first)
         self.free_length_scales()
         self.average_variance()
         self.found = self.choose_shape(self.found)

@@ -20,7 +20,12 @@ from skswsgp._initialization.kernel_learning import (
     KernelLearner,
     draw_learning_rows,
 )
-from skswsgp._initialization.part_evidence import learn_from_part, part_favours_a_map
+from skswsgp._initialization.part_evidence import (
+    climb_evidence,
+    is_infinitely_smooth,
+    learn_from_part,
+    part_favours_a_map,
+)
 from skswsgp._initialization.statistics import (
     HELD_OUT_FRACTION,
     LEAST_EFFECTIVE,
@@ -51,7 +56,9 @@ def learn_kernel(
     only. `n_neighbors` is the number of rows from which predictions will be made: the
     last steps use as many neighbours, and variances are rescaled; None leaves this out.
     With `exact` the marginal likelihood is maximised at the end if rows are few, and
-    that of a part of more rows may change their kernel before the last steps.
+    with `n_neighbors` as well that of a part of more rows may change their kernel
+    before the last steps. It chooses the smoothness then, which may be infinite, unlike
+    that from nearest rows.
 
     `metric` is that of the estimators. Where a kernel is given, "auto" is "ard".
     """
@@ -79,9 +86,13 @@ def learn_kernel(
     if exact and learner.is_small and fit.metric is None:
         turns = metric if by_evidence else "ard"
         shared = with_shared_scales([fit, *rest])
+        if kernel is None and n_neighbors:
+            steps = smoothnesses(shared)
+            best, *_ = climb_evidence(learner, *steps, rng.permutation(len(X)))
+            shared = with_smoothness(shared, best.kernel.k2.nu)
         found = learner.maximize_marginal_likelihood(shared, turns)
         # Several outputs have several maxima, of which some take an output for noise.
-        if fit is not shared and y.shape[1] > 1:
+        if not fit.shared and y.shape[1] > 1:
             other = learner.maximize_marginal_likelihood(fit, turns)
             found = max(found, other, key=learner.log_marginal_likelihood)
         fit = found
@@ -89,9 +100,12 @@ def learn_kernel(
             fit = learner.fit_noise(fit, rng)
     elif n_neighbors:
         if exact:
-            starts = [fit] if kernel is not None else smoothnesses(fit)
-            fit = learn_from_part(learner, fit, starts, n_neighbors, rng)
-        fit = learner.relearn_with_more_neighbors(fit, n_neighbors, rng)
+            steps = smoothnesses(fit) if kernel is None else ([fit], 0)
+            fit = learn_from_part(learner, fit, *steps, n_neighbors, rng)
+        if kernel is None and is_infinitely_smooth(fit):
+            fit = learner.rescale_variance(fit, n_neighbors, rng)
+        else:
+            fit = learner.relearn_with_more_neighbors(fit, n_neighbors, rng)
     if fit_all_noise:
         rest = [learner.fit_noise(one, rng) for one in rest]
     return [fit, *rest]
@@ -287,5 +301,6 @@ def with_smoothness(fit, nu):
 
 
 def smoothnesses(fit):
-    """Return fits of the default kernel with each SMOOTHNESS."""
-    return [with_smoothness(fit, nu) for nu in SMOOTHNESS]
+    """Return fits of the default kernel, rough to smooth, and the place of a fit."""
+    values = sorted((*SMOOTHNESS, math.inf))
+    return [with_smoothness(fit, nu) for nu in values], values.index(fit.kernel.k2.nu)

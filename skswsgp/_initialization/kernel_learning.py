@@ -131,6 +131,14 @@ class KernelLearner:
         with closing(self.process(fit, H)) as process:
             return process.log_density(rows, self.weight[rows])
 
+    def noise_share(self, fit, rows, H=None):
+        """Return the share (n,) of noise in the variance of rows given H others."""
+        with closing(self.process(fit, H)) as process:
+            weight = self.weight[rows]
+            _, v = process.standardised(rows, weight)
+            noise = process.noise_of(rows, weight)
+        return np.mean(noise / v, axis=1)
+
     def fit_noise(self, fit, rng):
         """Return a fit with the noise of `NeighborProcess.fit_noise`, unless known."""
         if self.options.noise_known:

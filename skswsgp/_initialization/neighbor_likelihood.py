@@ -156,9 +156,12 @@ class NeighborProcess:
         so many observations, whereas that of neighbours is the noise of their mean.
         """
         mu, v = self.engine.kriging_predictions(self.model.Z[rows], self.others(rows))
-        own = self.model.s[rows] * weight[:, None]
-        v = v.astype(np.float64) + self.model.noise * own
+        v = v.astype(np.float64) + self.noise_of(rows, weight)
         return (self.model.m[rows] - mu) ** 2 / v, v
+
+    def noise_of(self, rows, weight):
+        """Return the noise variances (n, Q) of an observation at each of some rows."""
+        return self.model.noise * self.model.s[rows] * weight[:, None]
 
     def others(self, rows):
         """Return the lists (n, H) of the nearest other rows of data."""

@@ -6,6 +6,8 @@ well from its nearest rows, and differ in how well all rows predict it. The marg
 likelihood of a few rows, which lie further apart, tells such kernels from each other.
 """
 
+import math
+
 import numpy as np
 
 from skswsgp._initialization.kernel_learning import (
@@ -14,6 +16,7 @@ from skswsgp._initialization.kernel_learning import (
     evidence_work,
 )
 from skswsgp._initialization.statistics import (
+    climbed,
     effective_sample_size,
     exceeds_standard_error,
 )
@@ -23,40 +26,113 @@ PARTS_IN_EVIDENCE = 5
 LEAST_PART = 10  # least number of rows whose evidence is asked
 TRIAL_WORK = 0.2  # of the work of the last maximum, for each start
 JUDGING_ROWS = 2000  # rows that may refuse a kernel learned from a part
-ERRORS = 2.0  # standard errors by which they must be less likely for that
+NOISY = 0.5  # share of noise in a predictive variance above which noise dominates
+ERRORS = 3.0  # standard errors by which rows must prefer a kernel to have a say
 
 
-def learn_from_part(learner, fit, starts, H, rng):
+def learn_from_part(learner, fit, starts, first, H, rng):
     """Return the fit of a part of the rows, or `fit` where rows are less likely so.
 
-    Each of the `starts` is moved to the largest evidence of some hundred rows, and the
-    best to that of twice as many. Predictions of rows outside the part from their H
-    nearest others must not be worse than those of `fit` by more than two standard
-    errors, where the variances of both suit H neighbours.
+    The `starts` are climbed from the `first` to the largest evidence of some hundred
+    rows, and the best of them moves on to that of twice as many. Predictions of rows
+    outside the part from their H nearest others must not be worse than those of `fit`
+    by more than three standard errors, where the variances of both suit H neighbours.
     """
     N, Q, tuning = *learner.y.shape, learner.options.tuning
     order, D = rng.permutation(N), fit.count_columns(learner.X.shape[1])
-    less = tuning._replace(exact_work=TRIAL_WORK * tuning.exact_work)
-    few, most = (count_few_rows(D, Q, each) for each in (less, tuning))
-    judges = np.sort(order[most:][-JUDGING_ROWS:])
-    weight, judged = learner.weight[judges], len(judges) >= LEAST_PART
-    if few < LEAST_PART or (judged and effective_sample_size(weight) < LEAST_PART):
+    most = count_few_rows(D, Q, tuning)
+    judges = Judges(learner, np.sort(order[most:][-JUDGING_ROWS:]), H, rng)
+    if most < LEAST_PART or (judges.are_enough and not judges.are_heavy):
         return fit
-    part = learner.take(np.sort(order[:few]))
-    trials = [part.maximize_marginal_likelihood(start) for start in starts]
-    found = max(trials, key=part.log_marginal_likelihood)
-    found = learner.take(np.sort(order[:most])).maximize_marginal_likelihood(found)
+    trials = climb_evidence(learner, starts, first, order)
     try:
+        found = trials[0]
+        if judges.are_enough and len(trials) > 1 and is_infinitely_smooth(found):
+            found = judges.smoother_or(*trials[:2])
+        found = learner.take(np.sort(order[:most])).maximize_marginal_likelihood(found)
         found = learner.fit_noise(found, rng)
     except FloatingPointError:  # of a kernel that suits the part only
         return fit
-    if not judged:
-        return found  # the part is nearly all of the rows
-    nearest = min(H, MAX_WIDE_NEIGHBORS)
-    both = [learner.rescale_variance(each, nearest, rng) for each in (fit, found)]
-    before, after = (learner.log_density(each, judges, nearest) for each in both)
-    worse = exceeds_standard_error(before - after, weight, errors=ERRORS)
-    return fit if worse or not np.isfinite(after).all() else found
+    # without judges the part is nearly all of the rows
+    return fit if judges.are_enough and judges.refuse(found, fit) else found
+
+
+def climb_evidence(learner, starts, first, order):
+    """Return starts at their largest evidence of a part of the rows, the best first.
+
+    The part holds the first rows of a random `order`: all of them, or as many as a
+    fraction TRIAL_WORK of the work of a marginal likelihood allows. The `starts` stand
+    in an order along which the evidence rises and falls once. It is climbed from the
+    place `first`, so some of the starts may be missing.
+    """
+    N, Q, tuning = *learner.y.shape, learner.options.tuning
+    less = tuning._replace(exact_work=TRIAL_WORK * tuning.exact_work)
+    few = count_few_rows(starts[0].count_columns(learner.X.shape[1]), Q, less)
+    few = max(few, LEAST_PART)
+    part = learner if few >= N else learner.take(np.sort(order[:few]))
+    fits = {}
+
+    def evidence(place):
+        fits[place] = part.maximize_marginal_likelihood(starts[place])
+        return part.log_marginal_likelihood(fits[place])
+
+    _, seen = climbed(evidence, len(starts), first)
+    return [fits[place] for place in sorted(seen, key=seen.get, reverse=True)]
+
+
+class Judges:
+    """Rows outside the part, each predicted from its H nearest others."""
+
+    def __init__(self, learner, rows, H, rng):
+        self.learner, self.rows, self.rng = learner, rows, rng
+        self.H = min(H, MAX_WIDE_NEIGHBORS)
+        self.weight = learner.weight[rows]
+        self.are_enough = len(rows) >= LEAST_PART
+
+    @property
+    def are_heavy(self):
+        """Whether as many rows as decide anything have some weight."""
+        return effective_sample_size(self.weight) >= LEAST_PART
+
+    def suited(self, fit):
+        """Return a fit whose variances suit H neighbours."""
+        return self.learner.rescale_variance(fit, self.H, self.rng)
+
+    def log_density(self, fit):
+        """Return the log density (n,) of the rows."""
+        return self.learner.log_density(fit, self.rows, self.H)
+
+    def refuse(self, found, fit):
+        """Return whether rows are less likely under the kernel that was found.
+
+        They must be so by three standard errors.
+        """
+        after = self.log_density(self.suited(found))
+        loss = self.log_density(self.suited(fit)) - after
+        worse = exceeds_standard_error(loss, self.weight, errors=ERRORS)
+        return worse or not np.isfinite(after).all()
+
+    def smoother_or(self, smooth, rough):
+        """Return an infinitely smooth kernel, or a rough one of less evidence.
+
+        The smooth one stays if rows are likelier under it by three standard errors, or
+        if noise is the larger part of what their neighbours do not know of them: the
+        evidence sees further then. Elsewhere it gains little, and systems with it are
+        ill-conditioned.
+        """
+        with_noise = [self.learner.fit_noise(fit, self.rng) for fit in (smooth, rough)]
+        fit, other = map(self.suited, with_noise)
+        share = self.learner.noise_share(fit, self.rows, self.H)
+        if np.average(share, weights=self.weight) > NOISY:
+            return smooth
+        gain = self.log_density(fit) - self.log_density(other)
+        gains = exceeds_standard_error(gain, self.weight, errors=ERRORS)
+        return smooth if gains else rough
+
+
+def is_infinitely_smooth(fit):
+    """Return whether a fit of the default kernel has one for its smoothness."""
+    return math.isinf(fit.kernel.k2.nu)
 
 
 def part_favours_a_map(learner, fit, rng):

@@ -238,12 +238,10 @@ def learn_candidates(data, settings, options, rng, n_neighbors, few):
         n_latent, tuning = settings.n_latent, settings.tuning
         most = count_few_rows(data.X.shape[1], BOUND_WORK * n_latent, tuning)
         if data.n_rows <= MOST_TO_FEW * most:
-            trials = [with_shared_scales(fits)]
-            if settings.kernel is None:
-                trials = smoothnesses(trials[0])
-            first = maximize_bound(trials, most, data, settings, options, rng)
+            labels = with_shared_scales(fits)
+            starts = smoothnesses(labels) if settings.kernel is None else ([labels], 0)
+            first = maximize_bound(*starts, most, data, settings, options, rng)
             if data.n_rows <= most:
-                labels = trials[0]
                 return [refine_map(first, labels, data, settings, options, rng)]
             fits = [first, *fits]
     return [refine_kernel(fits, data, settings, options, rng)]

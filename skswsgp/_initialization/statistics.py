@@ -236,3 +236,20 @@ def copies_of_rows(X, y):
     _, first, copy_of = np.unique(label, return_index=True, return_inverse=True)
     order = np.argsort(first)
     return first[order], np.argsort(order)[copy_of]
+
+
+def climbed(value, n, first):
+    """Return the place of a maximum of value(0), ..., value(n - 1), and what was seen.
+
+    The values are climbed from the `first` place, so not all of them are computed: the
+    second result is a dict of values by place.
+    """
+    seen = {first: value(first)}
+    for step in (1, -1):
+        while 0 <= first + step < n:
+            if first + step not in seen:
+                seen[first + step] = value(first + step)
+            if not seen[first + step] > seen[first]:
+                break
+            first += step
+    return first, seen

@@ -40,7 +40,7 @@ def search_of(X, y, weight=None, settings=BINARY, n_rows=1000):
 
 def found(X, y, kernel=KERNEL, **options):
     search = search_of(X, y, **options)
-    search.run([kernel])
+    search.run([kernel], 0)
     return search
 
 
@@ -149,7 +149,7 @@ def test_the_start_with_the_largest_bound_is_kept(wave):
     fixed = [
         ConstantKernel(4.0, "fixed") * RBF(k.length_scale, "fixed") for k in kernels
     ]
-    search.run(fixed)
+    search.run(fixed, 0)
     assert search.found.kernel == fixed[1]
 
 
@@ -158,7 +158,7 @@ def test_bound_and_sites_have_a_divergence_of_weight_one(wave):
     data = TrainingRows(X, y[:, None], np.ones(120))
     fits = [
         maximize_bound(
-            [KernelFit(KERNEL, np.zeros(1))], 1000, data,
+            [KernelFit(KERNEL, np.zeros(1))], 0, 1000, data,
             BINARY._replace(kl_weight=weight), LearningOptions(),
             np.random.RandomState(0),
         )
@@ -229,7 +229,7 @@ def test_an_interrupted_or_failed_search_keeps_what_it_has(
     data, rng = TrainingRows(X, y[:, None], np.ones(120)), np.random.RandomState(0)
     start = KernelFit(KERNEL, np.zeros(1))
     starts = [start, KernelFit(3.0 * RBF([0.5, 2.0]), np.zeros(1))]
-    fit = maximize_bound(starts, 1000, data, BINARY, LearningOptions(), rng)
+    fit = maximize_bound(starts, 0, 1000, data, BINARY, LearningOptions(), rng)
     assert (fit is start) == (when == 1)
     assert (fit.posterior is None) == (when == 1)
     if when == "free":

@@ -12,7 +12,7 @@ from skswsgp._initialization.kernel_learning import (
     KernelLearner,
     LearningOptions,
 )
-from skswsgp._initialization.part_evidence import learn_from_part
+from skswsgp._initialization.part_evidence import Judges, learn_from_part
 from skswsgp._solvers.data import TrainingRows
 
 NOISE = 0.5
@@ -79,7 +79,7 @@ def test_near_rows_refuse_a_kernel_that_misses_what_they_show(rough):
     learner = KernelLearner(X, y[:, None], weight[:, None], weight, options)
     kernel = Matern(0.05, nu=2.5) if rough else ConstantKernel() * Matern(1.0, nu=2.5)
     fit = learner.fit_noise(KernelFit(kernel, np.array([0.01])), rng=np.random)
-    found = learn_from_part(learner, fit, [fit], 64, np.random.RandomState(0))
+    found = learn_from_part(learner, fit, [fit], 0, 64, np.random.RandomState(0))
     assert (found is fit) == rough
 
 
@@ -101,7 +101,7 @@ def test_rows_outside_the_part_judge(n, monkeypatch):
 
     monkeypatch.setattr(KernelLearner, "take", spy_on_take)
     monkeypatch.setattr(KernelLearner, "log_density", spy_on_density)
-    found = learn_from_part(learner, fit, [fit], 64, np.random.RandomState(0))
+    found = learn_from_part(learner, fit, [fit], 0, 64, np.random.RandomState(0))
     assert found is not fit
     part = taken[-1]
     assert len(part) == len(np.unique(part)) < n
@@ -129,4 +129,78 @@ def test_a_kernel_that_cannot_be_judged_is_refused(fails, monkeypatch):
         "density": ("log_density", no_density),
     }[fails]
     monkeypatch.setattr(KernelLearner, name, value)
-    assert learn_from_part(learner, fit, [fit], 64, np.random.RandomState(0)) is fit
+    assert learn_from_part(learner, fit, [fit], 0, 64, np.random.RandomState(0)) is fit
+
+
+# --- infinitely smooth kernels --------------------------------------------------------
+
+
+@pytest.mark.parametrize("n", [200, 1500], ids=["all rows", "a part"])
+@pytest.mark.parametrize("rough", [False, True])
+def test_evidence_finds_an_infinitely_smooth_function(n, rough):
+    X, f, y = make_rows(n)
+    if rough:
+        f = np.abs(f) - np.abs(f).mean()
+        y = f + 0.02 * np.random.default_rng(0).standard_normal(n)
+    fit, *_ = learn(X, y)
+    assert np.isinf(fit.kernel.k2.nu) == (not rough)
+
+
+def test_the_kernel_of_a_part_is_not_learned_from_nearest_rows(monkeypatch):
+    def relearn(*_):
+        raise AssertionError("nearest rows moved an infinitely smooth kernel")
+
+    monkeypatch.setattr(KernelLearner, "relearn_with_more_neighbors", relearn)
+    X, _, y = make_rows()
+    fit, *_ = learn(X, y)
+    assert np.isinf(fit.kernel.k2.nu)
+
+
+class Verdict:
+    """A learner for whom noise has a share, and the smooth kernel a gain."""
+
+    def __init__(self, share, gain):
+        self.weight, self.share, self.gain = np.ones(100), share, gain
+
+    def fit_noise(self, fit, rng):
+        return fit
+
+    def rescale_variance(self, fit, H, rng):
+        return fit
+
+    def noise_share(self, fit, rows, H):
+        return np.full(len(rows), self.share)
+
+    def log_density(self, fit, rows, H):
+        scatter = np.random.default_rng(0).normal(size=len(rows))
+        return self.gain + scatter if fit == "smooth" else np.zeros(len(rows))
+
+
+@pytest.mark.parametrize(
+    ("share", "gain", "choice"),
+    [
+        (0.9, -0.1, "smooth"),  # neighbours know all but the noise
+        (0.1, 1.0, "smooth"),
+        (0.1, 0.1, "rough"),  # within the standard error
+    ],
+)
+def test_a_smooth_kernel_gains_or_noise_dominates(share, gain, choice):
+    judges = Judges(Verdict(share, gain), np.arange(100), 64, None)
+    assert judges.smoother_or("smooth", "rough") == choice
+
+
+def test_share_of_noise_is_that_of_the_predictive_variance():
+    X, _, y = make_rows(40)
+    weight = np.linspace(0.5, 2.0, 40)
+    learner = KernelLearner(
+        X, y[:, None], 1.0 / weight[:, None], np.ones(40), LearningOptions()
+    )
+    kernel, noise, rows = Matern(1.0), 0.3, np.array([3, 20])
+    share = learner.noise_share(KernelFit(kernel, np.array([noise])), rows, 39)
+    for row, found in zip(rows, share, strict=True):
+        others = np.arange(40) != row
+        C = kernel(X[others]) + np.diag(noise / weight[others])
+        k = kernel(X[[row]], X[others])[0]
+        own = noise / weight[row]
+        variance = 1.0 - k @ np.linalg.solve(C, k) + own
+        np.testing.assert_allclose(found, own / variance, rtol=1e-5)

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from skswsgp._initialization.statistics import (
+    climbed,
     cross_moments,
     effective_sample_size,
     exceeds_standard_error,
@@ -58,3 +59,24 @@ def test_cross_moments_tell_pairs_apart_in_any_order(rng, rows):
     assert np.all(np.abs(again - moments) < 1e-9 * unit)
     other, _ = cross_moments(TrainingRows(used, y[order], np.ones(n)))
     assert np.abs((other - moments) / unit).max() > 1e-3
+
+
+@pytest.mark.parametrize(
+    ("first", "best", "seen"),
+    [(0, 2, {0, 1, 2, 3}), (2, 2, {1, 2, 3}), (4, 2, {1, 2, 3, 4})],
+)
+def test_climb_looks_at_the_neighbours_of_the_maximum_only(first, best, seen):
+    values, asked = [1.0, 2.0, 3.0, 2.5, 0.0], []
+
+    def value(place):
+        asked.append(place)
+        return values[place]
+
+    place, found = climbed(value, len(values), first)
+    assert place == best
+    assert found == {each: values[each] for each in seen}
+    assert sorted(asked) == sorted(seen)  # each once
+
+
+def test_climb_of_a_single_place_takes_it():
+    assert climbed(lambda _: np.nan, 1, 0)[0] == 0
