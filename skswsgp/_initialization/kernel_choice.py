@@ -90,10 +90,10 @@ def learn_kernel(
             steps = smoothnesses(shared)
             best, *_ = climb_evidence(learner, *steps, rng.permutation(len(X)))
             shared = with_smoothness(shared, best.kernel.k2.nu)
-        found = learner.maximize_marginal_likelihood(shared, turns)
+        found = learner.maximize_marginal_likelihood(shared, turns, widen=True)
         # Several outputs have several maxima, of which some take an output for noise.
         if not fit.shared and y.shape[1] > 1:
-            other = learner.maximize_marginal_likelihood(fit, turns)
+            other = learner.maximize_marginal_likelihood(fit, turns, widen=True)
             found = max(found, other, key=learner.log_marginal_likelihood)
         fit = found
         if np.ptp(weight) > 0.0:  # the noise above counts no row of little weight

@@ -163,18 +163,22 @@ class KernelLearner:
         cheap = evidence_work(N, D, Q) <= tuning.evidence_work
         return cheap and D <= tuning.most_columns
 
-    def maximize_marginal_likelihood(self, fit, metric="ard"):
+    def maximize_marginal_likelihood(self, fit, metric="ard", *, widen=False):
         """Return the fit that maximises the marginal likelihood, from a start.
 
         For few rows it is more accurate than the density given nearest neighbours.
         Logarithms of parameters have the normal prior of `NeighborProcess.learn` around
-        the start, which is returned if a covariance matrix cannot be factorised. A map
-        of the columns is kept if its evidence is larger, or if `metric` is "full".
+        the start, which is returned if a covariance matrix cannot be factorised. With
+        `widen`, its variance is that of the largest evidence, where this is cheap. A
+        map of the columns is kept if its evidence is larger, or if `metric` is "full".
         """
         data = self._all_rows(fit)
         with one_blas_thread():
             posterior, free = LogPosterior(*data), not self.options.noise_known
-            found = posterior.maximize(posterior.moves(noise=free))
+            if widen and self.can_widen(posterior):
+                found = posterior.maximize_with_wider_priors(free)
+            else:
+                found = posterior.maximize(posterior.moves(noise=free))
             if found is not None and metric != "ard" and self.X.shape[1] > 1:
                 how = metric == "full", free
                 posterior, found = turn_by_evidence(posterior, found, data, *how)
@@ -186,6 +190,12 @@ class KernelLearner:
         if before is not None:
             turned = before if turned is None else before @ turned
         return fit._replace(kernel=kernel, noise=noise, shared=False, metric=turned)
+
+    def can_widen(self, posterior):
+        """Return whether an evaluation for each parameter of a posterior is cheap."""
+        (N, D), Q = self.X.shape, self.y.shape[1]
+        work = evaluation_work(N, D, Q) * len(posterior.start)
+        return work <= self.options.tuning.evidence_work
 
     def log_marginal_likelihood(self, fit):
         """Return the log marginal likelihood of all rows, or minus infinity."""

@@ -14,7 +14,7 @@ from skswsgp._covariance.compile import compile_kernel, constant_slots, updated_
 from skswsgp._covariance.matrix import CovarianceMatrix
 from skswsgp._initialization.metric import moving_map
 from skswsgp._initialization.neighbor_likelihood import PRIOR_VARIANCE
-from skswsgp._initialization.statistics import effective_sample_size
+from skswsgp._initialization.statistics import climbed, effective_sample_size
 from skswsgp._linear.columns import mapped
 from skswsgp._point.adam_step import LOG_NOISE_BOUNDS
 
@@ -24,6 +24,8 @@ DIFFERENCE = 1e-3  # step of a difference quotient, in prior standard deviations
 # a kernel, and the likelihood of one without noise grows without limit as its noise
 # vanishes, so that a kernel for it alone, with the others as noise, would be likeliest.
 LEAST_NOISE_OF_SEVERAL = np.log(1e-6)
+WIDER = 4.0  # factor between two variances of priors whose evidence is compared
+MAX_WIDER = 4  # number of these variances, the least of which is PRIOR_VARIANCE
 MAX_ENTRY = 5.0  # bound on an entry of S, which is never reached in practice
 
 
@@ -168,6 +170,29 @@ class LogPosterior:
             return None
         return np.clip(self.start + moves @ best, *self.bounds.T)
 
+    def maximize_with_wider_priors(self, noise=True):
+        """Return the point of largest density, and take the variance of its priors.
+
+        The variance grows while the evidence does: columns that do not matter have
+        length-scales far from all others. The result is None on failure. Noise
+        variances keep their values if not `noise`.
+        """
+        moves, first, points = self.moves(noise=noise), self.variances, {}
+
+        def evidence(place):
+            self.variances = first * WIDER**place
+            points[place] = self.maximize(moves)
+            if points[place] is None:
+                return -np.inf
+            try:
+                return self.log_evidence(points[place], noise)
+            except np.linalg.LinAlgError:  # beside the point
+                return -np.inf
+
+        place, _ = climbed(evidence, MAX_WIDER, 0)
+        self.variances = first * WIDER**place
+        return points[place]
+
     def log_volume(self, moves):
         """Return the log of the posterior volume over the prior one, at most 0.
 
@@ -223,6 +248,7 @@ def turn_by_evidence(plain, found, data, always, noise=True):
     """
     turned = LogPosterior(*data, turn=True)
     turned.start[: plain.n_logs] = found
+    turned.variances[: plain.n_logs] = plain.variances
     point = turned.maximize(turned.moves(noise=noise))
     if point is None:
         return plain, found

@@ -49,7 +49,8 @@ def learn_from_part(learner, fit, starts, first, H, rng):
         found = trials[0]
         if judges.are_enough and len(trials) > 1 and is_infinitely_smooth(found):
             found = judges.smoother_or(*trials[:2])
-        found = learner.take(np.sort(order[:most])).maximize_marginal_likelihood(found)
+        part = learner.take(np.sort(order[:most]))
+        found = part.maximize_marginal_likelihood(found, widen=True)
         found = learner.fit_noise(found, rng)
     except FloatingPointError:  # of a kernel that suits the part only
         return fit

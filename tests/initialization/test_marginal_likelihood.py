@@ -195,3 +195,35 @@ def test_no_output_without_noise_is_taken_for_noise(seed):
     model = SWSGPRegressor(metric="ard", random_state=0).fit(X[:300], Y[:300])
     assert model.noise_variance_.max() < 1e-3
     assert model.score(X[300:], Y[300:]) > 0.99
+
+
+# --- wider priors ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n_columns", [2, 10])
+def test_priors_widen_where_columns_do_not_matter(n_columns):
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1.0, 1.0, (120, n_columns))
+    y = np.sin(3.0 * X[:, 0]) + np.cos(3.0 * X[:, 1]) + 0.1 * rng.normal(size=120)
+    kernel = ConstantKernel(1.0) * RBF(np.full(n_columns, 0.5 * np.sqrt(n_columns)))
+    data = kernel, np.array([0.1]), X, y[:, None], np.ones((120, 1))
+    posterior, narrow = LogPosterior(*data), LogPosterior(*data)
+    point = posterior.maximize_with_wider_priors()
+    widened = posterior.variances / narrow.variances
+    assert (widened == widened[0]).all()
+    assert (widened[0] > 1.0) == (n_columns == 10)
+    # the point is that of largest density under the prior it belongs to
+    posterior.start = narrow.start
+    best = posterior.maximize(posterior.moves())
+    assert posterior.loss(point)[0] < posterior.loss(best)[0] + 1e-2
+    found = narrow.maximize(narrow.moves())
+    evidence = narrow.log_evidence(found)
+    gain = posterior.log_evidence(point) - evidence
+    assert gain > 0.0 if n_columns == 10 else abs(gain) < 1e-2
+
+
+def test_wider_priors_end_where_no_point_is_found(monkeypatch):
+    data = RBF(1.0), np.array([0.1]), np.zeros((3, 1)), np.ones((3, 1)), np.ones((3, 1))
+    posterior = LogPosterior(*data)
+    monkeypatch.setattr(posterior, "maximize", lambda moves: None)
+    assert posterior.maximize_with_wider_priors() is None
