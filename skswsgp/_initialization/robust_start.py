@@ -53,8 +53,8 @@ def tails_of_errors(data, y, count, fit, settings, options):
     """Return noise (Q,), degrees of freedom (Q,) and relative precisions (n,) of rows.
 
     A row counts so often, (n,), and its y (n, Q) is predicted from its nearest others
-    in `data`. Its precision is the mean of that of Gaussian noise given its errors, and
-    is shared by all outputs.
+    in `data`. Its precision is the mean of that of Gaussian noise given its errors. All
+    outputs share the least, since an outlier in one of them has no bounds.
     """
     weight = data.weight[:, None]
     learner = KernelLearner(data.inputs, data.y, 1.0 / weight, count, options)
@@ -76,7 +76,7 @@ def tails_of_errors(data, y, count, fit, settings, options):
         shape.append(found[1])
         z = rows[0] / (rows[1] + found[0])
         precisions.append((found[1] + 1.0) / (found[1] + z))
-    return np.array(noise), np.array(shape), np.mean(precisions, axis=0)
+    return np.array(noise), np.array(shape), np.min(precisions, axis=0)
 
 
 def fit_tails(square, variance, count, start, bounds):

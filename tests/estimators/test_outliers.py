@@ -116,6 +116,16 @@ def test_outputs_have_their_own_tails():
     assert model.log_predictive_density(X, both).shape == (400, 2)
 
 
+def test_outliers_of_an_output_leave_the_others_alone(rng):
+    X = rng.uniform(-2.0, 2.0, size=(500, 2))
+    f = np.column_stack([np.sin(2.0 * X[:, 0]) + X[:, 1], np.cos(2.0 * X[:, 1])])
+    y = f + 0.1 * rng.normal(size=f.shape)
+    y[:3, 0] = 1e9
+    model = SWSGPRegressor(likelihood="student_t", random_state=0).fit(X[:300], y[:300])
+    error = np.sqrt(np.mean((model.predict(X[300:]) - f[300:]) ** 2, axis=0))
+    assert error.max() < 0.06  # errors are 1.2 and 0.8 with the mean of precisions
+
+
 @pytest.mark.parametrize("freedom", [2.5, 8.0, 100.0])
 def test_tails_of_known_errors_are_found(freedom):
     rng = np.random.default_rng(0)
