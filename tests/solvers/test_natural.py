@@ -545,15 +545,19 @@ def test_jitter_is_a_clipped_fraction_of_the_noise():
         assert found == pytest.approx(min(expected, most))
 
 
-def test_targets_without_noise_are_interpolated(rng):
-    X = rng.uniform(-1, 1, size=(400, 2))
-    y = np.sin(3 * X[:, 0]) * np.cos(2 * X[:, 1])
-    model = SWSGPRegressor(random_state=0).fit(X[:300], y[:300])
-    mean, std = model.predict(X[300:], return_std=True)
-    assert model.jitter_ < 1e-6
-    # The median error is 1.3e-4 with a jitter of 1e-4.
-    assert np.median(np.abs(mean - y[300:])) < 5e-5
-    assert np.mean(np.abs(mean - y[300:]) < 1.96 * std) > 0.9
+def test_targets_without_noise_are_interpolated():
+    inside = []
+    for seed in range(3):
+        X = np.random.default_rng(seed).uniform(-1, 1, size=(400, 2))
+        y = np.sin(3 * X[:, 0]) * np.cos(2 * X[:, 1])
+        model = SWSGPRegressor(random_state=0).fit(X[:300], y[:300])
+        mean, std = model.predict(X[300:], return_std=True)
+        assert model.jitter_ < 1e-6
+        # The median error is 1.3e-4 with a jitter of 1e-4.
+        assert np.median(np.abs(mean - y[300:])) < 2e-5
+        inside.append(np.mean(np.abs(mean - y[300:]) < 1.96 * std))
+    # Errors of a smooth function are alike nearby, so a single draw varies more.
+    assert np.mean(inside) > 0.9
     model.partial_fit(X[:300], y[:300])
     assert model.jitter_ == JITTER
 
