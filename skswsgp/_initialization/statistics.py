@@ -90,7 +90,7 @@ def robust_mean_and_scale(y, sample_weight):
     _, scale = mean_and_scale(y, sample_weight)
     low, middle, high = weighted_quantiles(y, sample_weight, [0.25, 0.5, 0.75])
     quartiles = (high - low) / 1.349
-    known = quartiles > 1e-12 * np.abs(y).max(axis=0)
+    known = quartiles > 1e-12 * np.abs(middle)
     return middle, np.where(known, np.minimum(scale, quartiles), scale)[()]
 
 
