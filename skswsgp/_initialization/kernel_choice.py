@@ -86,16 +86,19 @@ def learn_kernel(
     if exact and learner.is_small and fit.metric is None:
         turns = metric if by_evidence else "ard"
         shared = with_shared_scales([fit, *rest])
+        # Several outputs have several maxima, of which some take an output for noise.
+        # So another start is that of nearest rows, with their smoothness.
+        others = [] if fit is shared or y.shape[1] == 1 else [fit]
         if kernel is None and n_neighbors:
             steps = smoothnesses(shared)
             best, *_ = climb_evidence(learner, *steps, rng.permutation(len(X)))
             shared = with_smoothness(shared, best.kernel.k2.nu)
-        found = learner.maximize_marginal_likelihood(shared, turns, widen=True)
-        # Several outputs have several maxima, of which some take an output for noise.
-        if not fit.shared and y.shape[1] > 1:
-            other = learner.maximize_marginal_likelihood(fit, turns, widen=True)
-            found = max(found, other, key=learner.log_marginal_likelihood)
-        fit = found
+        fit, *others = [
+            learner.maximize_marginal_likelihood(one, turns, widen_rng=rng)
+            for one in (shared, *others)
+        ]
+        if others:
+            fit = max(fit, *others, key=learner.log_marginal_likelihood)
         if np.ptp(weight) > 0.0:  # the noise above counts no row of little weight
             fit = learner.fit_noise(fit, rng)
     elif n_neighbors:

@@ -35,6 +35,8 @@ WIDE_STEPS = 100  # last steps of Adam, with more neighbours
 ROWS_PER_COLUMN = 5  # least number of rows for each column of a map to few columns
 EIGENVALUES = 20  # operations of the eigenvalues of a matrix (n, n), over n^3
 SLOPES = 2000  # rows at which slopes are computed: some seconds for 800 columns
+LEAST_PART = 10  # least number of rows of a part whose evidence is asked
+WIDER_WORK = 0.2  # of the work of the evidence for a map, to choose wider priors
 
 
 class LearningOptions(NamedTuple):
@@ -132,12 +134,15 @@ class KernelLearner:
             return process.log_density(rows, self.weight[rows])
 
     def noise_share(self, fit, rows, H=None):
-        """Return the share (n,) of noise in the variance of rows given H others."""
+        """Return the share (n,) of noise in the variance of rows given H others.
+
+        It is that of the output with the least noise.
+        """
         with closing(self.process(fit, H)) as process:
             weight = self.weight[rows]
             _, v = process.standardised(rows, weight)
             noise = process.noise_of(rows, weight)
-        return np.mean(noise / v, axis=1)
+        return np.min(noise / v, axis=1)
 
     def fit_noise(self, fit, rng):
         """Return a fit with the noise of `NeighborProcess.fit_noise`, unless known."""
@@ -163,22 +168,22 @@ class KernelLearner:
         cheap = evidence_work(N, D, Q) <= tuning.evidence_work
         return cheap and D <= tuning.most_columns
 
-    def maximize_marginal_likelihood(self, fit, metric="ard", *, widen=False):
+    def maximize_marginal_likelihood(self, fit, metric="ard", *, widen_rng=None):
         """Return the fit that maximises the marginal likelihood, from a start.
 
         For few rows it is more accurate than the density given nearest neighbours.
         Logarithms of parameters have the normal prior of `NeighborProcess.learn` around
         the start, which is returned if a covariance matrix cannot be factorised. With
-        `widen`, its variance is that of the largest evidence, where this is cheap. A
-        map of the columns is kept if its evidence is larger, or if `metric` is "full".
+        `widen_rng` its variance is that of the largest evidence: of all rows, or of as
+        many as are cheap, which this generator draws. A map of the columns is kept if
+        its evidence is larger, or if `metric` is "full".
         """
         data = self._all_rows(fit)
         with one_blas_thread():
             posterior, free = LogPosterior(*data), not self.options.noise_known
-            if widen and self.can_widen(posterior):
-                found = posterior.maximize_with_wider_priors(free)
-            else:
-                found = posterior.maximize(posterior.moves(noise=free))
+            if widen_rng is not None:
+                self.widen_priors(posterior, fit, widen_rng)
+            found = posterior.maximize(posterior.moves(noise=free))
             if found is not None and metric != "ard" and self.X.shape[1] > 1:
                 how = metric == "full", free
                 posterior, found = turn_by_evidence(posterior, found, data, *how)
@@ -191,11 +196,26 @@ class KernelLearner:
             turned = before if turned is None else before @ turned
         return fit._replace(kernel=kernel, noise=noise, shared=False, metric=turned)
 
-    def can_widen(self, posterior):
-        """Return whether an evaluation for each parameter of a posterior is cheap."""
-        (N, D), Q = self.X.shape, self.y.shape[1]
-        work = evaluation_work(N, D, Q) * len(posterior.start)
-        return work <= self.options.tuning.evidence_work
+    def widen_priors(self, posterior, fit, rng):
+        """Give a posterior the variances of priors that have the largest evidence.
+
+        It is that of all rows, or of random ones if an evaluation for each parameter is
+        cheap for fewer only. The posterior starts where theirs is largest.
+        """
+        N, Q = self.y.shape
+        limit = WIDER_WORK * self.options.tuning.evidence_work
+        n = np.arange(1, N + 1)
+        work = evaluation_work(n, self.X.shape[1], Q) * len(posterior.start)
+        n_rows = np.sum(work <= limit)
+        if n_rows < LEAST_PART:
+            return
+        part = self
+        if n_rows < N:
+            part = self.take(np.sort(rng.permutation(N)[:n_rows]))
+        few = LogPosterior(*part._all_rows(fit))
+        found = few.maximize_with_wider_priors(not self.options.noise_known)
+        if found is not None:
+            posterior.variances, posterior.start = few.variances, found
 
     def log_marginal_likelihood(self, fit):
         """Return the log marginal likelihood of all rows, or minus infinity."""

@@ -11,6 +11,7 @@ import math
 import numpy as np
 
 from skswsgp._initialization.kernel_learning import (
+    LEAST_PART,
     MAX_WIDE_NEIGHBORS,
     count_few_rows,
     evidence_work,
@@ -23,11 +24,11 @@ from skswsgp._initialization.statistics import (
 
 # The evidence for a map takes this part of the time that all rows may take
 PARTS_IN_EVIDENCE = 5
-LEAST_PART = 10  # least number of rows whose evidence is asked
 TRIAL_WORK = 0.2  # of the work of the last maximum, for each start
 JUDGING_ROWS = 2000  # rows that may refuse a kernel learned from a part
 NOISY = 0.5  # share of noise in a predictive variance above which noise dominates
 ERRORS = 3.0  # standard errors by which rows must prefer a kernel to have a say
+MOST_LOSS = 1.0  # nats a row that no kernel may lose; few rows can lose more by chance
 
 
 def learn_from_part(learner, fit, starts, first, H, rng):
@@ -37,20 +38,22 @@ def learn_from_part(learner, fit, starts, first, H, rng):
     rows, and the best of them moves on to that of twice as many. Predictions of rows
     outside the part from their H nearest others must not be worse than those of `fit`
     by more than three standard errors, where the variances of both suit H neighbours.
+    An infinitely smooth kernel must please rows from which no start has learned.
     """
     N, Q, tuning = *learner.y.shape, learner.options.tuning
     order, D = rng.permutation(N), fit.count_columns(learner.X.shape[1])
     most = count_few_rows(D, Q, tuning)
-    judges = Judges(learner, np.sort(order[most:][-JUDGING_ROWS:]), H, rng)
+    judges = Judges(learner, order[most:], H, rng)
     if most < LEAST_PART or (judges.are_enough and not judges.are_heavy):
         return fit
     trials = climb_evidence(learner, starts, first, order)
     try:
         found = trials[0]
-        if judges.are_enough and len(trials) > 1 and is_infinitely_smooth(found):
-            found = judges.smoother_or(*trials[:2])
+        unseen = Judges(learner, order[count_trial_rows(learner, fit) :], H, rng)
+        if unseen.are_heavy and len(trials) > 1 and is_infinitely_smooth(found):
+            found = unseen.smoother_or(*trials[:2])
         part = learner.take(np.sort(order[:most]))
-        found = part.maximize_marginal_likelihood(found, widen=True)
+        found = part.maximize_marginal_likelihood(found)
         found = learner.fit_noise(found, rng)
     except FloatingPointError:  # of a kernel that suits the part only
         return fit
@@ -61,16 +64,12 @@ def learn_from_part(learner, fit, starts, first, H, rng):
 def climb_evidence(learner, starts, first, order):
     """Return starts at their largest evidence of a part of the rows, the best first.
 
-    The part holds the first rows of a random `order`: all of them, or as many as a
-    fraction TRIAL_WORK of the work of a marginal likelihood allows. The `starts` stand
-    in an order along which the evidence rises and falls once. It is climbed from the
+    The part holds the first rows of a random `order`. The `starts` stand in an order
+    along which the evidence is taken to rise and fall once. It is climbed from the
     place `first`, so some of the starts may be missing.
     """
-    N, Q, tuning = *learner.y.shape, learner.options.tuning
-    less = tuning._replace(exact_work=TRIAL_WORK * tuning.exact_work)
-    few = count_few_rows(starts[0].count_columns(learner.X.shape[1]), Q, less)
-    few = max(few, LEAST_PART)
-    part = learner if few >= N else learner.take(np.sort(order[:few]))
+    few = count_trial_rows(learner, starts[0])
+    part = learner if few >= len(order) else learner.take(np.sort(order[:few]))
     fits = {}
 
     def evidence(place):
@@ -81,14 +80,27 @@ def climb_evidence(learner, starts, first, order):
     return [fits[place] for place in sorted(seen, key=seen.get, reverse=True)]
 
 
-class Judges:
-    """Rows outside the part, each predicted from its H nearest others."""
+def count_trial_rows(learner, fit):
+    """Return how many rows compare starts by their evidence, at most.
 
-    def __init__(self, learner, rows, H, rng):
-        self.learner, self.rows, self.rng = learner, rows, rng
+    A fraction TRIAL_WORK of the work of a marginal likelihood allows so many.
+    """
+    Q, tuning = learner.y.shape[1], learner.options.tuning
+    less = tuning._replace(exact_work=TRIAL_WORK * tuning.exact_work)
+    return max(
+        count_few_rows(fit.count_columns(learner.X.shape[1]), Q, less), LEAST_PART
+    )
+
+
+class Judges:
+    """Some rows outside a part, each predicted from its H nearest others."""
+
+    def __init__(self, learner, outside, H, rng):
+        self.learner, self.rng = learner, rng
+        self.rows = np.sort(outside[-JUDGING_ROWS:])
         self.H = min(H, MAX_WIDE_NEIGHBORS)
-        self.weight = learner.weight[rows]
-        self.are_enough = len(rows) >= LEAST_PART
+        self.weight = learner.weight[self.rows]
+        self.are_enough = len(self.rows) >= LEAST_PART
 
     @property
     def are_heavy(self):
@@ -106,12 +118,15 @@ class Judges:
     def refuse(self, found, fit):
         """Return whether rows are less likely under the kernel that was found.
 
-        They must be so by three standard errors.
+        They must be so by three standard errors. Where a few of them lose nearly all,
+        the error is as large as the mean loss, which may be at most MOST_LOSS.
         """
         after = self.log_density(self.suited(found))
         loss = self.log_density(self.suited(fit)) - after
+        if not np.isfinite(after).all():
+            return True
         worse = exceeds_standard_error(loss, self.weight, errors=ERRORS)
-        return worse or not np.isfinite(after).all()
+        return worse or np.average(loss, weights=self.weight) > MOST_LOSS
 
     def smoother_or(self, smooth, rough):
         """Return an infinitely smooth kernel, or a rough one of less evidence.

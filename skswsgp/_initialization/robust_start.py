@@ -53,8 +53,8 @@ def tails_of_errors(data, y, count, fit, settings, options):
     """Return noise (Q,), degrees of freedom (Q,) and relative precisions (n,) of rows.
 
     A row counts so often, (n,), and its y (n, Q) is predicted from its nearest others
-    in `data`. Its precision is the mean of that of Gaussian noise given its errors. All
-    outputs share the least, since an outlier in one of them has no bounds.
+    in `data`. For each output its precision is the posterior mean given its error. The
+    outputs share the least, so that an outlier in one of them weighs little in all.
     """
     weight = data.weight[:, None]
     learner = KernelLearner(data.inputs, data.y, 1.0 / weight, count, options)

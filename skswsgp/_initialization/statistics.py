@@ -242,14 +242,15 @@ def climbed(value, n, first):
     """Return the place of a maximum of value(0), ..., value(n - 1), and what was seen.
 
     The values are climbed from the `first` place, so not all of them are computed: the
-    second result is a dict of values by place.
+    second result is a dict of values by place. One that is minus infinity is left.
     """
     seen = {first: value(first)}
     for step in (1, -1):
         while 0 <= first + step < n:
             if first + step not in seen:
                 seen[first + step] = value(first + step)
-            if not seen[first + step] > seen[first]:
+            fails = seen[first] == -np.inf
+            if not (fails or seen[first + step] > seen[first]):
                 break
             first += step
     return first, seen

@@ -94,8 +94,8 @@ class CellPreconditioner:
 class CellInverse(NamedTuple):
     """An approximate inverse of K + D, for a diagonal D.
 
-    A product with an inverse of a cell reads it once, which a solution by its factor
-    does twice.
+    A product with the inverse of a cell reads one matrix once. Two triangular solutions
+    would read its factor twice.
     """
 
     points: CellPreconditioner

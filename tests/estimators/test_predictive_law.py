@@ -5,7 +5,7 @@ import pickle
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
-from sklearn.gaussian_process.kernels import RBF, ConstantKernel, ExpSineSquared, Matern
+from sklearn.gaussian_process.kernels import RBF, ConstantKernel, ExpSineSquared
 from sklearn.pipeline import make_pipeline
 
 from skswsgp import SWSGPRegressor
@@ -382,24 +382,24 @@ def test_intervals_far_away_hold_noise_that_varies():
     assert 0.87 < np.mean((lower <= y) & (y <= upper)) < 0.99
 
 
-@pytest.mark.parametrize("seed", [0, 1, 2])
-def test_intervals_hold_where_few_rows_lie(seed):
-    rng = np.random.default_rng(seed)
-
-    def draw(low, n):
+def test_intervals_hold_where_few_rows_lie():
+    def draw(rng, low, n):
         X = rng.uniform(low, 15.0, (n, 1))
         many = rng.random(n) > 0.045
         X[many] = X[many] / 3.0 if low == 0.0 else X[many]
         noise = np.where(X[:, 0] > 5.0, 0.5, 0.05)
         return X, np.sin(X[:, 0] / 4.0) + noise * rng.standard_normal(n)
 
-    # a kernel that is learned for noise of one size follows the noise there
-    kernel = ConstantKernel(1.0) * Matern(5.0, nu=2.5)
-    known = {"kernel": kernel, "noise_variance": 0.03, "init": "default"}
-    model = SWSGPRegressor(**known, random_state=0).fit(*draw(0.0, 900))
-    X, y = draw(5.0, 2000)
-    lower, upper = model.predict_interval(X)
-    assert 0.75 < np.mean((lower <= y) & (y <= upper)) < 0.99
+    held = []
+    for seed in range(3):
+        rng = np.random.default_rng(seed)
+        model = SWSGPRegressor(random_state=0).fit(*draw(rng, 0.0, 900))
+        X, y = draw(rng, 5.0, 2000)
+        lower, upper = model.predict_interval(X)
+        held.append(np.mean((lower <= y) & (y <= upper)))
+    # The kernel is learned for noise of one size, and may follow larger noise.
+    assert min(held) > 0.75
+    assert 0.87 < np.mean(held) < 0.98
 
 
 def test_columns_that_the_kernel_does_not_read_change_no_width():

@@ -9,12 +9,18 @@ from scipy.stats import multivariate_normal
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, Matern
 
 from skswsgp import SWSGPRegressor
+from skswsgp._initialization.kernel_learning import (
+    KernelFit,
+    KernelLearner,
+    LearningOptions,
+)
 from skswsgp._initialization.marginal_likelihood import (
     LogPosterior,
     inverted,
     log_marginal_likelihood,
     turn_by_evidence,
 )
+from skswsgp._solvers.tuning import Tuning
 from skswsgp.kernels import Polynomial
 
 NOISE = np.array([0.3, 0.05])
@@ -220,6 +226,34 @@ def test_priors_widen_where_columns_do_not_matter(n_columns):
     evidence = narrow.log_evidence(found)
     gain = posterior.log_evidence(point) - evidence
     assert gain > 0.0 if n_columns == 10 else abs(gain) < 1e-2
+
+
+def test_random_rows_choose_wider_priors_where_all_are_dear():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1.0, 1.0, (200, 10))
+    y = (
+        np.sin(3.0 * X[:, :1])
+        + np.cos(3.0 * X[:, 1:2])
+        + 0.1 * rng.normal(size=(200, 1))
+    )
+    kernel = ConstantKernel(1.0) * RBF(np.full(10, 1.6))
+    fit, ones = KernelFit(kernel, np.array([0.1])), np.ones((200, 1))
+
+    def widened(evidence_work):
+        options = LearningOptions(tuning=Tuning(evidence_work=evidence_work))
+        learner = KernelLearner(X, y, ones, ones[:, 0], options)
+        posterior = LogPosterior(*learner._all_rows(fit))
+        before, point = posterior.variances, posterior.start
+        learner.widen_priors(posterior, fit, np.random.RandomState(0))
+        assert (posterior.medians == point).all()
+        moved = (posterior.start != point).any()
+        return posterior.variances[0] / before[0], moved
+
+    for work in (1e10, 2e8):  # of all rows, and of 137
+        factor, moved = widened(work)
+        assert factor > 1.0
+        assert moved
+    assert widened(1e4) == (1.0, False)  # of no row
 
 
 def test_wider_priors_end_where_no_point_is_found(monkeypatch):

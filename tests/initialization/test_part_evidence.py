@@ -14,6 +14,7 @@ from skswsgp._initialization.kernel_learning import (
 )
 from skswsgp._initialization.part_evidence import Judges, learn_from_part
 from skswsgp._solvers.data import TrainingRows
+from skswsgp._solvers.tuning import Tuning
 
 NOISE = 0.5
 
@@ -36,11 +37,9 @@ def evidence(kernel, noise, X, y):
 def learn(X, y, **arguments):
     y = (y - y.mean()) / y.std()
     data = TrainingRows(X, y[:, None], np.ones(len(y)))
-    rng = np.random.RandomState(0)
     given = {"kernel": None, "noise_variance": 0.1, "n_neighbors": 192, "exact": True}
-    fit, *_ = learn_kernel(
-        data, rng=rng, options=LearningOptions(), **given | arguments
-    )
+    given |= {"rng": np.random.RandomState(0), "options": LearningOptions()}
+    fit, *_ = learn_kernel(data, **given | arguments)
     return fit, evidence(fit.kernel, fit.noise, X, y), y
 
 
@@ -189,14 +188,42 @@ def test_a_smooth_kernel_gains_or_noise_dominates(share, gain, choice):
     assert judges.smoother_or("smooth", "rough") == choice
 
 
+@pytest.mark.parametrize(
+    ("loss", "refuses"),
+    [
+        (0.0, False),
+        (20.0, False),  # 0.2 nats a row, of one row
+        (1e4, True),
+        (np.nan, True),
+    ],
+)
+def test_a_kernel_under_which_a_few_rows_are_impossible_is_refused(loss, refuses):
+    judges, after = Judges(Verdict(0.1, 0.0), np.arange(100), 64, None), np.zeros(100)
+    after[7] -= loss
+    judges.log_density = {"found": after, "before": np.zeros(100)}.get
+    assert judges.refuse("found", "before") == refuses
+
+
+def test_a_smooth_kernel_is_found_where_hardly_a_row_is_left():
+    rng = np.random.default_rng(1)
+    X = rng.uniform(-2.0, 2.0, (385, 4))
+    y = np.sin(1.5 * X[:, 0]) * np.cos(1.5 * X[:, 1]) + np.sin(X[:, 2] * X[:, 3])
+    y += 0.5 * X[:, 2] + 0.003 * rng.normal(size=385)
+    # the part has 363 rows, so that 22 rows would decide
+    options = LearningOptions(tuning=Tuning(exact_work=5e7))
+    fit, *_ = learn(X, y, n_neighbors=64, options=options)
+    assert np.isinf(fit.kernel.k2.nu)
+
+
 def test_share_of_noise_is_that_of_the_predictive_variance():
     X, _, y = make_rows(40)
     weight = np.linspace(0.5, 2.0, 40)
     learner = KernelLearner(
-        X, y[:, None], 1.0 / weight[:, None], np.ones(40), LearningOptions()
+        X, y[:, None] * [1, 1], 1.0 / weight[:, None], np.ones(40), LearningOptions()
     )
     kernel, noise, rows = Matern(1.0), 0.3, np.array([3, 20])
-    share = learner.noise_share(KernelFit(kernel, np.array([noise])), rows, 39)
+    # the least share is that of the first output
+    share = learner.noise_share(KernelFit(kernel, np.array([noise, 0.5])), rows, 39)
     for row, found in zip(rows, share, strict=True):
         others = np.arange(40) != row
         C = kernel(X[others]) + np.diag(noise / weight[others])

@@ -78,5 +78,12 @@ def test_climb_looks_at_the_neighbours_of_the_maximum_only(first, best, seen):
     assert sorted(asked) == sorted(seen)  # each once
 
 
+def test_climb_leaves_places_without_a_value():
+    values = [1.0, 0.0, -np.inf, -np.inf]
+    for first in range(4):
+        assert climbed(values.__getitem__, 4, first)[0] == 0
+    assert climbed(lambda _: -np.inf, 4, 2)[1].keys() == set(range(4))
+
+
 def test_climb_of_a_single_place_takes_it():
     assert climbed(lambda _: np.nan, 1, 0)[0] == 0
