@@ -348,11 +348,12 @@ class _Scorer:
             return -_SCORERS_OF_LAWS[self.name](last, X, y, sample_weight)
         try:
             mean, std = estimator.predict(X, return_std=True)
-        except TypeError as error:
+        except (TypeError, AttributeError) as error:
             raise TypeError(
                 f"{type(last).__name__} has no predict(X, return_std=True) ({error}): "
                 f"expected a regressor that knows its deviations for {self!r}; for "
-                "classifiers use scoring='neg_log_loss'."
+                "classifiers use scoring='neg_log_loss', and y_transform of "
+                "SWSGPRegressor in place of TransformedTargetRegressor."
             ) from None
         return -_SCORERS[self.name](y, mean, std, sample_weight=sample_weight)
 

@@ -4,6 +4,7 @@ import pytest
 from scipy.integrate import quad
 from scipy.stats import norm
 from sklearn.base import clone
+from sklearn.compose import TransformedTargetRegressor
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import make_scorer, mean_pinball_loss
 from sklearn.model_selection import GridSearchCV, cross_val_score
@@ -382,4 +383,14 @@ def test_scorers_say_that_classifiers_have_other_ones():
     X, y = np.arange(12.0)[:, None], np.arange(12) % 2
     model = SWSGPClassifier(init="default").fit(X, y)
     with pytest.raises(TypeError, match=r"Classifier has no predict.*'neg_log_loss'"):
+        get_scorer("neg_crps")(model, X, y)
+
+
+def test_scorers_say_what_takes_the_place_of_transformed_targets():
+    X, y = np.arange(12.0)[:, None], np.exp(np.arange(12.0))
+    model = TransformedTargetRegressor(SWSGPRegressor(init="default"), func=np.log)
+    model.set_params(inverse_func=np.exp).fit(X, y)
+    with pytest.raises(
+        TypeError, match=r"Regressor has no predict.*y_transform of SWSG"
+    ):
         get_scorer("neg_crps")(model, X, y)

@@ -78,8 +78,8 @@ class TargetsMixin:
             raise ValueError(
                 f"noise_variance came with {name}: expected likelihood='gaussian', "
                 "solver='natural' with optimize_inducing=False, y_transform=None, and "
-                "no held-out rows; sample_weight tells how precise a row is relative "
-                "to others."
+                "neither early_stopping=True nor X_val; sample_weight tells how "
+                "precise a row is relative to others."
             )
 
     def _require_usable_shape(self, attributes):
