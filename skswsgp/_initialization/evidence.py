@@ -85,9 +85,10 @@ class BoundSearch(TrialRows):
             nonlocal best
             start = kernels[place]
             tied = self.climb(Found(start, self.solved(start)), start, shared=True)
-            if self.log_density(tied, start) > best:
-                self.found, best = tied, self.log_density(tied, start)
-            return self.log_density(tied, start)
+            value = self.log_density(tied, start)
+            if value > best:
+                self.found, best = tied, value
+            return value
 
         climbed(density, len(kernels), first)
         self.free_length_scales()

@@ -80,7 +80,7 @@ class Tuning(NamedTuple):
     # --- exact means, where every row is an inducing point
     # Pairs of points, times columns and 18 for the rest of a kernel value, and times
     # the groups of outputs of like noise, up to which n_neighbors="auto" tries exact
-    # means. A product with the covariance of 36,690 points of eight columns takes 0.8 s
+    # means. A product with the covariance of 36,690 points of eight columns takes 0.7 s
     # on two cores. With little noise a fit takes 80 of them, which is a minute.
     mean_work: float = 3.5e10
     # Points at most that are held out to compare exact means with those from
