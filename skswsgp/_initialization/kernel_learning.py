@@ -174,9 +174,8 @@ class KernelLearner:
         For few rows it is more accurate than the density given nearest neighbours.
         Logarithms of parameters have the normal prior of `NeighborProcess.learn` around
         the start, which is returned if a covariance matrix cannot be factorised. With
-        `widen_rng` its variance is that of the largest evidence: of all rows, or of as
-        many as are cheap, which this generator draws. A map of the columns is kept if
-        its evidence is larger, or if `metric` is "full".
+        `widen_rng`, a generator, `widen_priors` chooses its variance. A map of the
+        columns is kept if its evidence is larger, or if `metric` is "full".
         """
         data = self._all_rows(fit)
         with one_blas_thread():
@@ -199,8 +198,8 @@ class KernelLearner:
     def widen_priors(self, posterior, fit, rng):
         """Give a posterior the variances of priors that have the largest evidence.
 
-        It is that of all rows, or of random ones if an evaluation for each parameter is
-        cheap for fewer only. The posterior starts where theirs is largest.
+        The evidence is that of all rows or, where an evaluation for each parameter is
+        dear, of random ones. The posterior starts at their maximum afterwards.
         """
         N, Q = self.y.shape
         limit = WIDER_WORK * self.options.tuning.evidence_work

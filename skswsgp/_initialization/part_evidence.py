@@ -28,7 +28,7 @@ TRIAL_WORK = 0.2  # of the work of the last maximum, for each start
 JUDGING_ROWS = 2000  # rows that may refuse a kernel learned from a part
 NOISY = 0.5  # share of noise in a predictive variance above which noise dominates
 ERRORS = 3.0  # standard errors by which rows must prefer a kernel to have a say
-MOST_LOSS = 1.0  # nats a row that no kernel may lose; few rows can lose more by chance
+MOST_LOSS = 1.0  # nats that rows may lose on average, however much their losses differ
 
 
 def learn_from_part(learner, fit, starts, first, H, rng):
