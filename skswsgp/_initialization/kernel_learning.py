@@ -136,7 +136,7 @@ class KernelLearner:
     def noise_share(self, fit, rows, H=None):
         """Return the share (n,) of noise in the variance of rows given H others.
 
-        It is that of the output with the least noise.
+        With several outputs it is the least of their shares.
         """
         with closing(self.process(fit, H)) as process:
             weight = self.weight[rows]
@@ -204,7 +204,8 @@ class KernelLearner:
         N, Q = self.y.shape
         limit = WIDER_WORK * self.options.tuning.evidence_work
         n = np.arange(1, N + 1)
-        work = evaluation_work(n, self.X.shape[1], Q) * len(posterior.start)
+        n_columns = fit.count_columns(self.X.shape[1])
+        work = evaluation_work(n, n_columns, Q) * len(posterior.start)
         n_rows = np.sum(work <= limit)
         if n_rows < LEAST_PART:
             return

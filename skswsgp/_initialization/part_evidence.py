@@ -35,10 +35,10 @@ def learn_from_part(learner, fit, starts, first, H, rng):
     """Return the fit of a part of the rows, or `fit` where rows are less likely so.
 
     The `starts` are climbed from the `first` to the largest evidence of some hundred
-    rows, and the best of them moves on to that of twice as many. Predictions of rows
-    outside the part from their H nearest others must not be worse than those of `fit`
-    by more than three standard errors, where the variances of both suit H neighbours.
-    An infinitely smooth kernel must please rows from which no start has learned.
+    rows, and the best of them moves on to that of twice as many. Rows outside the part,
+    predicted from their H nearest others, may refuse it (`Judges.refuse`). Before that,
+    rows from which no start has learned may prefer a rougher kernel to an infinitely
+    smooth one (`Judges.smoother_or`).
     """
     N, Q, tuning = *learner.y.shape, learner.options.tuning
     order, D = rng.permutation(N), fit.count_columns(learner.X.shape[1])

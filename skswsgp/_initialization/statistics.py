@@ -242,7 +242,7 @@ def climbed(value, n, first):
     """Return the place of a maximum of value(0), ..., value(n - 1), and what was seen.
 
     The values are climbed from the `first` place, so not all of them are computed: the
-    second result is a dict of values by place. One that is minus infinity is left.
+    second result is a dict of values by place. The climb goes on from minus infinity.
     """
     seen = {first: value(first)}
     for step in (1, -1):
