@@ -5,8 +5,6 @@ import graphlib
 import re
 from pathlib import Path
 
-import pytest
-
 import skswsgp
 
 # A package imports only packages that stand before it.
@@ -64,9 +62,8 @@ def imported_modules(path):
             yield next((module for module in both if module in MODULES), parts[1])
 
 
-@pytest.fixture(params=FILES, ids=name_of)
-def path(request):
-    return request.param
+# Pairs of a file and a module of this package that it imports
+IMPORTS = [(path, module) for path in FILES for module in imported_modules(path)]
 
 
 def test_order_names_all_packages():
@@ -74,21 +71,18 @@ def test_order_names_all_packages():
     assert all(len(path.relative_to(ROOT).parts) <= 2 for path in FILES)
 
 
-def test_packages_import_only_packages_before_them(path):
-    package = path.parent.name
-    if package not in ORDER:
-        return
-    for module in imported_modules(path):
-        other = module.partition(".")[0]
-        if other in ORDER and other != package:
-            assert ORDER.index(other) < ORDER.index(package), module
-            assert {other, package} not in INDEPENDENT, module
+def test_packages_import_only_packages_before_them():
+    for path, module in IMPORTS:
+        package, other = path.parent.name, module.partition(".")[0]
+        if package in ORDER and other in ORDER and other != package:
+            assert ORDER.index(other) < ORDER.index(package), (path, module)
+            assert {other, package} not in INDEPENDENT, (path, module)
 
 
-def test_private_packages_import_no_public_module_but_kernels(path):
-    if path.parent.name in ORDER:
-        for module in imported_modules(path):
-            assert module.startswith("_") or module == "kernels", module
+def test_private_packages_import_no_public_module_but_kernels():
+    for path, module in IMPORTS:
+        if path.parent.name in ORDER:
+            assert module.startswith("_") or module == "kernels", (path, module)
 
 
 def test_public_kernels_import_no_other_module():
@@ -101,41 +95,46 @@ def test_metrics_import_formulas_and_checks_only():
     assert set(imported_modules(ROOT / "metrics.py")) <= formulas | checks
 
 
-@pytest.mark.parametrize("package", ORDER)
-def test_imports_within_a_package_have_no_cycle(package):
-    graph = {
-        name_of(path): [
-            m for m in imported_modules(path) if m.startswith(package + ".")
-        ]
-        for path in (ROOT / package).glob("*.py")
-    }
-    list(graphlib.TopologicalSorter(graph).static_order())  # raises for a cycle
+def test_imports_within_a_package_have_no_cycle():
+    for package in ORDER:
+        graph = {}
+        for path, module in IMPORTS:
+            if path.parent.name == module.partition(".")[0] == package:
+                graph.setdefault(name_of(path), []).append(module)
+        list(graphlib.TopologicalSorter(graph).static_order())  # raises for a cycle
 
 
-def test_few_files_import_packages_from_outside(path):
-    name, outside = name_of(path), [f"{module}." for module in imported(path)]
-    for package, importers in IMPORTERS.items():
-        if any(module.startswith(f"{package}.") for module in outside):
-            assert name in importers, package
-    if path.parent.name in BELOW_SKLEARN and name != "_covariance.compile":
-        assert not any(module.startswith("sklearn.") for module in outside)
+def test_few_files_import_packages_from_outside():
+    for path in FILES:
+        name, outside = name_of(path), [f"{module}." for module in imported(path)]
+        for package, importers in IMPORTERS.items():
+            if any(module.startswith(f"{package}.") for module in outside):
+                assert name in importers, (path, package)
+        if path.parent.name in BELOW_SKLEARN and name != "_covariance.compile":
+            assert not any(module.startswith("sklearn.") for module in outside), path
 
 
-def test_only_cuda_files_and_the_choice_of_engine_import_cuda_files(path):
-    for module in imported_modules(path):
+def test_only_cuda_files_and_the_choice_of_engine_import_cuda_files():
+    for path, module in IMPORTS:
         if ".cuda" in module and not path.stem.startswith("cuda"):
-            assert name_of(path) == "_engine.select", module
+            assert name_of(path) == "_engine.select", (path, module)
 
 
-def test_functions_have_few_arguments(path):
+def functions_that_are_not_compiled(path):
+    """Yield the functions of a file that Numba does not compile, without `__init__`."""
     for node in ast.walk(ast.parse(path.read_text())):
-        if not isinstance(node, ast.FunctionDef) or node.name == "__init__":
-            continue
-        decorators = [ast.unparse(one) for one in node.decorator_list]
-        if not any(one.startswith(COMPILERS) for one in decorators):
+        if isinstance(node, ast.FunctionDef) and node.name != "__init__":
+            decorators = [ast.unparse(one) for one in node.decorator_list]
+            if not any(one.startswith(COMPILERS) for one in decorators):
+                yield node
+
+
+def test_functions_have_few_arguments():
+    for path in FILES:
+        for node in functions_that_are_not_compiled(path):
             arguments = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
             count = sum(one.arg not in ("self", "cls") for one in arguments)
-            assert count <= MAX_ARGUMENTS, f"{node.name} has {count} arguments"
+            assert count <= MAX_ARGUMENTS, f"{path}: {node.name} has {count} arguments"
 
 
 def prose(page):
@@ -148,13 +147,13 @@ def prose(page):
             yield number, re.sub(r"\]\([^)]*\)|<?https?://\S+", "]()", line)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_lines_of_prose_are_short(page):
-    long = [number for number, line in prose(page) if len(line) > MAX_COLUMNS]
-    assert not long, f"{page.relative_to(REPOSITORY)}: lines {long}"
+def test_lines_of_prose_are_short():
+    for page in PAGES:
+        long = [number for number, line in prose(page) if len(line) > MAX_COLUMNS]
+        assert not long, f"{page.relative_to(REPOSITORY)}: lines {long}"
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_named_examples_exist(page):
-    for name in re.findall(r"examples/[\w/]+\.py", page.read_text()):
-        assert (REPOSITORY / name).exists(), name
+def test_named_examples_exist():
+    for page in PAGES:
+        for name in re.findall(r"examples/[\w/]+\.py", page.read_text()):
+            assert (REPOSITORY / name).exists(), f"{page}: {name}"
