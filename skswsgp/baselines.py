@@ -26,7 +26,9 @@ from skswsgp._solvers.tuning import Tuning
 __all__ = ["NearestNeighborGPRegressor"]
 
 
-class NearestNeighborGPRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
+class NearestNeighborGPRegressor(
+    compat.UnmaskedScoreMixin, MultiOutputMixin, RegressorMixin, BaseEstimator
+):
     """Gaussian process regression from the training rows nearest to each new one.
 
     Each prediction is that of an exact Gaussian process on the `n_neighbors` nearest

@@ -7,13 +7,13 @@ from sklearn.utils.multiclass import check_classification_targets
 
 from skswsgp._estimators.base import BaseSWSGP
 from skswsgp._estimators.shared_docs import with_shared_text
-from skswsgp._estimators.sklearn_compat import set_arguments
+from skswsgp._estimators.sklearn_compat import UnmaskedScoreMixin, set_arguments
 from skswsgp._point.likelihood_records import LIKELIHOODS
 from skswsgp._solvers.exact_mean import scaled_variance
 
 
 @with_shared_text
-class SWSGPClassifier(ClassifierMixin, BaseSWSGP):
+class SWSGPClassifier(UnmaskedScoreMixin, ClassifierMixin, BaseSWSGP):
     """Gaussian process classification where each row uses its nearest inducing points.
 
     Two classes have one latent function and a probit link, p(y = 1 | f) = Phi(f), whose

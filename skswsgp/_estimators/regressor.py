@@ -13,6 +13,7 @@ from skswsgp._estimators.leave_one_out import LeaveOneOutMixin
 from skswsgp._estimators.observations import ObservationsMixin
 from skswsgp._estimators.shared_docs import with_shared_text
 from skswsgp._estimators.sklearn_compat import (
+    UnmaskedScoreMixin,
     log_exposure,
     set_arguments,
     unchanged_on_failure,
@@ -27,8 +28,8 @@ NAMES = {"gaussian", "heteroscedastic", "student_t", "poisson", "negative_binomi
 
 @with_shared_text
 class SWSGPRegressor(
-    ObservationsMixin, LeaveOneOutMixin, TargetsMixin, MultiOutputMixin, RegressorMixin,
-    BaseSWSGP,
+    ObservationsMixin, LeaveOneOutMixin, TargetsMixin, UnmaskedScoreMixin,
+    MultiOutputMixin, RegressorMixin, BaseSWSGP,
 ):  # fmt: skip
     """Gaussian process regression in which each row uses its nearest inducing points.
 

@@ -44,8 +44,48 @@ def _is_of_callbacks(name):
     return "callback" in name
 
 
+def require_unmasked(**arrays):
+    """Raise ValueError if an array by this name is masked at some entry.
+
+    NumPy and scikit-learn drop masks, and what lies below them is read as data.
+    """
+    for name, values in arrays.items():
+        if np.ma.is_masked(values):
+            n_masked = np.ma.count_masked(values)
+            raise ValueError(
+                f"{name} is a masked array with {n_masked} masked entries: expected "
+                "none, for the values below the mask would count as data; leave their "
+                "rows out, or fill the entries."
+            )
+
+
+class UnmaskedScoreMixin:
+    """The score of scikit-learn's mixins, which refuses masked targets and weights."""
+
+    def score(self, X, y, sample_weight=None):
+        """Return R^2 of the predicted means, or the accuracy of predicted classes.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Inputs.
+        y : array-like of shape (n_samples,) or (n_samples, n_outputs)
+            Targets or labels.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weight of each row in the score.
+
+        Returns
+        -------
+        score : float
+            The score, at most 1; larger is better. R^2 is the plain mean over outputs.
+        """
+        require_unmasked(y=y, sample_weight=sample_weight)
+        return super().score(X, y, sample_weight)
+
+
 def validate(estimator, *data, **options):
     """Return validated X, or X and y, as C-ordered floats; see `validate_data`."""
+    require_unmasked(**dict(zip("Xy", data, strict=False)))
     options = {"dtype": [np.float64, np.float32], "order": "C"} | options
     with np.errstate(invalid="ignore"):  # the check adds inf to -inf before it raises
         return validate_data(estimator, *data, **options)
@@ -56,6 +96,7 @@ def check_weights(sample_weight, X, dtype):
 
     Weights that rounding in `dtype` would hide beside the largest one count as zero.
     """
+    require_unmasked(sample_weight=sample_weight)
     with np.errstate(invalid="ignore"):
         weight = _check_sample_weight(
             sample_weight, X, dtype=np.float64, ensure_non_negative=True
@@ -82,6 +123,7 @@ def check_row_values(name, values, n_rows, rows=None):
     """
     if values is None:
         return None
+    require_unmasked(**{name: values})
     try:
         found = np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError) as error:
@@ -113,6 +155,7 @@ def log_exposure(exposure, n_rows, rows=None):
 
 def as_numbers(y):
     """Return y as float64; raise ValueError unless all values are finite numbers."""
+    require_unmasked(y=y)
     try:
         if np.asarray(y).dtype.kind in "mM":
             raise TypeError("they are dates or times")

@@ -14,6 +14,7 @@ from sklearn.gaussian_process.kernels import (
 from small_models import TINY, both_estimators, each_solver, tiny_data
 
 from skswsgp import SWSGPClassifier, SWSGPRegressor
+from skswsgp.baselines import NearestNeighborGPRegressor
 
 pytestmark = pytest.mark.usefixtures("few_steps")
 
@@ -109,6 +110,57 @@ def test_unusable_data(solver, method, estimator_class, change, error, match):
         getattr(model, method)(X, y)
     assert_clear(caught.value)
     assert not [name for name in vars(model) if name.endswith("_")]
+
+
+def with_mask(values, masked):
+    """Return a masked array of an array, whose first entry is masked or none is."""
+    mask = np.zeros(np.shape(values), dtype=bool)
+    mask.flat[0] = masked
+    return np.ma.masked_array(values, mask)
+
+
+MASKED = r"{} is a masked array with 1 masked entries: expected none"
+all_estimators = pytest.mark.parametrize(
+    "estimator_class", [SWSGPRegressor, SWSGPClassifier, NearestNeighborGPRegressor]
+)
+
+
+@all_estimators
+def test_masked_entries_are_refused(estimator_class):
+    X, y = tiny_data(estimator_class)
+    given = {"X": X, "y": y, "sample_weight": np.ones(len(X))}
+    model = estimator_class(random_state=0).fit(X, y)
+    methods = [model.fit, model.score]
+    if estimator_class is not NearestNeighborGPRegressor:
+        methods.append(estimator_class().partial_fit)
+    for name, values in given.items():
+        for method in methods:
+            with pytest.raises(ValueError, match=MASKED.format(name)) as caught:
+                method(**given | {name: with_mask(values, True)})
+            assert_clear(caught.value)
+    with pytest.raises(ValueError, match=MASKED.format("X")):
+        model.predict(with_mask(X, True))
+
+
+@pytest.mark.parametrize("name", ["noise_variance", "exposure"])
+def test_masked_values_of_rows_are_refused(name):
+    X, y = tiny_data(SWSGPRegressor)
+    likelihood = "poisson" if name == "exposure" else "gaussian"
+    model = SWSGPRegressor(likelihood=likelihood)
+    values = {name: with_mask(np.ones(len(X)), True)}
+    with pytest.raises(ValueError, match=MASKED.format(name)):
+        model.fit(X, np.rint(np.abs(y)), **values)
+
+
+@all_estimators
+def test_masks_that_hide_nothing_change_nothing(estimator_class):
+    X, y = tiny_data(estimator_class)
+    weight = np.ones(len(X))
+    plain = estimator_class(random_state=0).fit(X, y, weight)
+    unmasked = [with_mask(values, False) for values in (X, y, weight)]
+    masked = estimator_class(random_state=0).fit(*unmasked)
+    assert np.array_equal(masked.predict(unmasked[0]), plain.predict(X))
+    assert masked.score(*unmasked) == plain.score(X, y, weight)
 
 
 @both_estimators
