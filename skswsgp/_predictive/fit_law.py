@@ -91,8 +91,10 @@ def fit_law(residuals, around, earlier=None, stream=False):
     spread = np.quantile(factor, (0.05, 0.95), axis=0)
     if not (stream or coefficients[1:].any()):
         sizes = None
-    law = PredictiveLaw(freedom, coefficients, nearness, far, spread, sizes, None)
     process = np.sqrt(residuals.variance)
+    seen = earlier.process_range if few else np.quantile(process, (0.05, 0.95), axis=0)
+    learned = freedom, coefficients, nearness, far, spread, seen, sizes
+    law = PredictiveLaw(*learned, density=None)
     return law, Observations(residuals.mean, process, factor, freedom)
 
 
@@ -139,7 +141,7 @@ def add_near_targets(law, observations, y, kinds, around, rng):
             fits.append((*fit_local_density(*values, distances, usual), values[2]))
         is_residual[q] = fits[1][1] < fits[0][1]
         shape[:, q], _, near[:, :, q] = fits[int(is_residual[q])]
-    mixture = NearTargets(near, distances, np.ones(len(y)), *shape)
+    mixture = NearTargets(near, distances, np.ones_like(y), *shape)
     after = before._replace(near=mixture)
     likelier, few = after.log_density(y) - density, slice(0, SCORED_ROWS)
     before, after, y = before.at(few), after.at(few), y[few]

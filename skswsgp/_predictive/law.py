@@ -34,6 +34,8 @@ class PredictiveLaw(NamedTuple):
     nearness: Nearness | None  # None where points are too few to look at near ones
     far_scale: np.ndarray  # (Q,) s far from all rows, its root mean square over rows
     scale_range: np.ndarray  # (2, Q) 5 and 95 % quantiles of s over training rows
+    # (2, Q) such quantiles of deviations of the process at rows left out
+    process_range: np.ndarray
     sizes: ResidualSizes | None  # None where no scale varies
     density: LocalDensity | None  # None where near targets have no share
 
@@ -75,15 +77,18 @@ class PredictiveLaw(NamedTuple):
         `near` are the `n_near` points nearest to them: `NearPoints`, or None for none.
         """
         law = Observations(mean, process, np.ones_like(mean), self.degrees_of_freedom)
+        less, more = shares_within(process, self.process_range)
         if near is None:
-            return law._replace(factor=law.factor * np.exp(self.coefficients[0]))
+            factor = law.factor * np.exp(self.coefficients[0])
+            return law._replace(factor=unshrunk(factor, more))
         fade, logs = self.nearness.fade(near), np.zeros((1, 2, mean.shape[1]))
         if self.coefficients[1:].any():
             logs = self.sizes.logarithms(near.nearest(NEAR + 1))
         factor = faded(scales(self.coefficients, logs), fade, self.far_scale)
-        law = law._replace(factor=factor)
+        law = law._replace(factor=unshrunk(factor, more))
         if self.density is None:
             return law
+        fade = fade[:, None] * less * more
         return law._replace(near=near_targets(self.density, near, fade, mean))
 
 
@@ -95,6 +100,21 @@ def scales(coefficients, logarithms):
 def faded(scales, fade, far_scale):
     """Return s (n, Q), which goes from `scales` to that far away, (Q,), with `fade`."""
     return scales ** fade[:, None] * far_scale ** (1.0 - fade[:, None])
+
+
+def shares_within(process, process_range):
+    """Return what rows left out tell of deviations (n, Q) of the process, twice (n, Q).
+
+    The first share is below 1 where the process knows a row better than it knew those,
+    by the ratio of the variances, and the second where it knows the row less.
+    """
+    low, high = process_range
+    return np.minimum(1.0, (process / low) ** 2), np.minimum(1.0, (high / process) ** 2)
+
+
+def unshrunk(scales, share):
+    """Return s (n, Q), which goes to 1 with the share (n, Q) where it is smaller."""
+    return np.maximum(scales, 1.0) * np.minimum(scales, 1.0) ** share
 
 
 def interval_scores(y, lower, upper, level):
@@ -285,4 +305,4 @@ class Observations(NamedTuple):
 
     def share(self, q):
         """Return the share (n,) of near targets in the density of an output, or 0."""
-        return self.near.share[q] * self.near.fade if self.mixes(q) else 0.0
+        return self.near.share[q] * self.near.fade[:, q] if self.mixes(q) else 0.0

@@ -43,7 +43,7 @@ class NearTargets(NamedTuple):
 
     targets: np.ndarray  # (n, K, Q)
     distances: np.ndarray  # (n, K) in units of that of the tenth
-    fade: np.ndarray  # (n,) factors of the share
+    fade: np.ndarray  # (n, Q) factors of the share
     share: np.ndarray  # (Q,)
     bandwidth: np.ndarray  # (Q,)
     reach: np.ndarray  # (Q,)
@@ -99,7 +99,7 @@ class NearTargets(NamedTuple):
 def near_targets(density, near, fade, mean):
     """Return the `NearTargets` of rows with means (n, Q) and `NearPoints`.
 
-    `fade` (n,) are the factors of their shares.
+    `fade` (n, Q) are the factors of their shares.
     """
     around = np.where(density.is_residual, mean, 0.0)[:, None]
     targets = density.targets[near.lists] + around

@@ -422,3 +422,31 @@ def test_near_targets_lose_their_share_far_from_the_data(models):
     ]
     low, high = models["two levels", "auto"].predictive_law_.scale_range[:, 0]
     assert 0.9 * low < std[0] / std[1] < 1.1 * high
+
+
+def on_levels(*levels):
+    """Return the rows (n, D) of a full factorial table of [0, 1]."""
+    axes = np.meshgrid(*(np.linspace(0.0, 1.0, k) for k in levels), indexing="ij")
+    return np.column_stack([axis.ravel() for axis in axes])
+
+
+@pytest.mark.parametrize(
+    ("levels", "function"),
+    [
+        ((6, 10), lambda X: np.tanh(8.0 * (X[:, 0] - 0.45))),
+        ((5, 12), lambda X: np.exp(-3.0 * X[:, 0])),
+        ((8, 8), lambda X: np.tanh(20.0 * (X[:, 0] + X[:, 1] - 1.0))),
+        ((12, 12), lambda X: np.tanh(20.0 * (X[:, 0] + X[:, 1] - 1.0))),
+    ],
+    ids=["column without effect", "steep column", "sum of columns", "more levels"],
+)
+def test_rows_with_copies_do_not_speak_for_places_without(levels, function):
+    X, new = on_levels(*levels), np.random.default_rng(1).random((500, 2))
+    y, held = function(new), {}
+    for law in ("auto", "gaussian"):
+        model = SWSGPRegressor(predictive=law, random_state=0).fit(X, function(X))
+        lower, upper = model.predict_interval(new)
+        held[law] = np.mean((lower <= y) & (y <= upper))
+        mean = model.predict(new)
+        assert np.mean((lower <= mean) & (mean <= upper)) > 0.99
+    assert held["auto"] >= held["gaussian"] - 0.02

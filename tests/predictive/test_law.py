@@ -5,7 +5,7 @@ import pytest
 from numpy.testing import assert_allclose
 from scipy import stats
 
-from skswsgp._predictive.law import Observations
+from skswsgp._predictive.law import Observations, PredictiveLaw
 from skswsgp._predictive.local_density import LocalDensity, near_targets
 from skswsgp._predictive.near_points import Nearness, measure_distances
 
@@ -26,7 +26,7 @@ def observations(request):
         lists = np.array([[0, 1, 2, 3], [4, 5, 0, 1], [2, 3, 4, 5]])
         near = measure_distances(rng.normal(size=(3, 3)), Z, lists, np.ones(3))
         fade = Nearness(np.ones(3), np.full(6, 0.8)).fade(near)
-        near = near_targets(density, near, fade, MEAN)
+        near = near_targets(density, near, np.tile(fade[:, None], 2), MEAN)
     return Observations(MEAN, PROCESS, FACTOR, np.array([4.0, np.inf]), near)
 
 
@@ -112,3 +112,57 @@ def test_a_student_law_has_heavier_tails_than_a_gaussian():
     ]
     wide, narrow = (law.quantiles(np.array([0.995]))[..., 0] - MEAN for law in laws)
     assert_allclose(wide / narrow, stats.t(4).ppf(0.995) / stats.norm.ppf(0.995))
+
+
+def law_of(low, high, factor):
+    """Return the `PredictiveLaw` of two outputs with one factor s and near targets."""
+    Q, some = 2, np.full(2, 0.9)
+    targets = np.random.default_rng(0).normal(size=(6, Q))
+    coefficients = np.zeros((3, Q))
+    coefficients[0] = np.log(factor)
+    nearness = Nearness(np.ones(3), np.full(6, 10.0))
+    density = LocalDensity(targets, np.zeros(Q, dtype=bool), some, 0.1 * some, some)
+    seen = np.array([[low] * Q, [high] * Q])
+    return PredictiveLaw(
+        degrees_of_freedom=np.full(Q, np.inf),
+        coefficients=coefficients,
+        nearness=nearness,
+        far_scale=np.full(Q, factor),
+        scale_range=np.full((2, Q), factor),
+        process_range=seen,
+        sizes=None,
+        density=density,
+    )
+
+
+def observations_at(law, deviation):
+    """Return the law at one row where the process has a deviation."""
+    X, Z = np.zeros((1, 3)), np.random.default_rng(1).normal(size=(6, 3))
+    near = measure_distances(X, Z, np.arange(6)[None], np.ones(3))
+    return law.at(np.zeros((1, 2)), np.full((1, 2), deviation), near)
+
+
+def test_a_law_holds_where_the_process_knows_as_much_as_of_rows_left_out():
+    law = law_of(0.1, 0.4, 0.5)
+    for deviation in (0.1, 0.2, 0.4):
+        rows = observations_at(law, deviation)
+        assert_allclose(rows.factor, 0.5)
+        assert_allclose(rows.share(0), 0.9)
+
+
+def test_a_law_fades_where_the_process_knows_less_than_of_rows_left_out():
+    law = law_of(0.1, 0.4, 0.5)
+    slightly, far = observations_at(law, 0.4001), observations_at(law, 40.0)
+    assert_allclose(slightly.factor, 0.5, rtol=1e-3)
+    assert_allclose(slightly.share(0), 0.9, rtol=1e-3)
+    assert_allclose(observations_at(law, 0.8).factor, 0.5**0.25)
+    assert_allclose(far.factor, 1.0, rtol=1e-3)
+    assert far.share(0) < 1e-3
+    wide = observations_at(law_of(0.1, 0.4, 3.0), 40.0)
+    assert_allclose(wide.factor, 3.0)  # no deviation becomes smaller
+
+
+def test_near_targets_fade_where_the_process_knows_more_than_of_rows_left_out():
+    rows = observations_at(law_of(0.1, 0.4, 0.5), 0.01)
+    assert_allclose(rows.share(0), 0.9 * 0.01)
+    assert_allclose(rows.factor, 0.5)
