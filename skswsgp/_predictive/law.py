@@ -88,8 +88,9 @@ class PredictiveLaw(NamedTuple):
         law = law._replace(factor=unshrunk(factor, more))
         if self.density is None:
             return law
-        fade = fade[:, None] * less * more
-        return law._replace(near=near_targets(self.density, near, fade, mean))
+        fade = np.repeat(fade[:, None], mean.shape[1], axis=1)
+        near = near_targets(self.density, near, fade, mean)
+        return law._replace(near=near.kept_where_wide(less * more, law.scale))
 
 
 def scales(coefficients, logarithms):

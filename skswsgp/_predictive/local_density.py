@@ -71,6 +71,19 @@ class NearTargets(NamedTuple):
         squares = (self.targets[:, :, q] - mean[:, None]) ** 2
         return np.sum(self.weights(q) * squares, axis=1) + self.bandwidth[q] ** 2
 
+    def kept_where_wide(self, shares, scale):
+        """Return the targets with fades times `shares` (n, Q) where they are narrow.
+
+        They are narrow where their variance is less than that of a law of this scale
+        (n, Q): a share is raised to the power by which the ratio of both is below 1.
+        """
+        fade = self.fade.copy()
+        for q in np.flatnonzero(self.share > 0.0):
+            middle = np.sum(self.weights(q) * self.targets[:, :, q], axis=1)
+            ratio = self.square(q, middle) / scale[:, q] ** 2
+            fade[:, q] *= shares[:, q] ** (1.0 - np.minimum(ratio, 1.0))
+        return self._replace(fade=fade)
+
     def range(self, q, probability):
         """Return bounds (n,) of the quantile of each single kernel."""
         shift = self.bandwidth[q] * ndtri(probability)

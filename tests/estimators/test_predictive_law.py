@@ -448,5 +448,5 @@ def test_rows_with_copies_do_not_speak_for_places_without(levels, function):
         lower, upper = model.predict_interval(new)
         held[law] = np.mean((lower <= y) & (y <= upper))
         mean = model.predict(new)
-        assert np.mean((lower <= mean) & (mean <= upper)) > 0.99
+        assert np.mean((lower <= mean) & (mean <= upper)) > 0.95
     assert held["auto"] >= held["gaussian"] - 0.02

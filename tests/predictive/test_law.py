@@ -114,14 +114,16 @@ def test_a_student_law_has_heavier_tails_than_a_gaussian():
     assert_allclose(wide / narrow, stats.t(4).ppf(0.995) / stats.norm.ppf(0.995))
 
 
-def law_of(low, high, factor):
+def law_of(low, high, factor, spread=1.0):
     """Return the `PredictiveLaw` of two outputs with one factor s and near targets."""
     Q, some = 2, np.full(2, 0.9)
-    targets = np.random.default_rng(0).normal(size=(6, Q))
+    targets = spread * np.random.default_rng(0).normal(size=(6, Q))
     coefficients = np.zeros((3, Q))
     coefficients[0] = np.log(factor)
     nearness = Nearness(np.ones(3), np.full(6, 10.0))
-    density = LocalDensity(targets, np.zeros(Q, dtype=bool), some, 0.1 * some, some)
+    density = LocalDensity(
+        targets, np.zeros(Q, dtype=bool), some, 0.1 * spread * some, some
+    )
     seen = np.array([[low] * Q, [high] * Q])
     return PredictiveLaw(
         degrees_of_freedom=np.full(Q, np.inf),
@@ -163,6 +165,17 @@ def test_a_law_fades_where_the_process_knows_less_than_of_rows_left_out():
 
 
 def test_near_targets_fade_where_the_process_knows_more_than_of_rows_left_out():
-    rows = observations_at(law_of(0.1, 0.4, 0.5), 0.01)
-    assert_allclose(rows.share(0), 0.9 * 0.01)
+    rows = observations_at(law_of(0.1, 0.4, 0.5, spread=1e-6), 0.01)
+    assert_allclose(rows.share(0), 0.9 * 0.01, rtol=1e-5)
     assert_allclose(rows.factor, 0.5)
+
+
+def test_near_targets_that_are_wider_than_the_law_keep_their_share():
+    law = law_of(0.1, 0.4, 0.5, spread=10.0)
+    for deviation in (0.01, 0.8):
+        assert_allclose(observations_at(law, deviation).share(0), 0.9)
+    # between wide and narrow the share falls gradually
+    rows = observations_at(law_of(0.1, 0.4, 1.0, spread=0.1), 0.8)
+    middle = rows.near.weights(0) @ rows.near.targets[0, :, 0]
+    expected = 0.9 * 0.25 ** (1.0 - rows.near.square(0, middle) / 0.64)
+    assert_allclose(rows.share(0), expected)
