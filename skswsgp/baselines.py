@@ -193,7 +193,7 @@ class NearestNeighborGPRegressor(
         kernel = kernel_for(self, X.shape[1])
         start = kernel, float(self.noise_variance), rng, options
         how = {"n_neighbors": self.n_neighbors, "metric": self.metric}
-        fit, *_ = learn_kernel(data, *start, **how)
+        fit = learn_kernel(data, *start, **how)
         D = X.shape[1]
         self.metric_ = np.eye(D) if fit.metric is None else fit.metric
         self.kernel_, noise, curve = fit.kernel, fit.noise, fit.curve

@@ -131,7 +131,7 @@ def natural_jitter(kernel, Z, noise, dtype, full=False):
 def default_kernel(spread):
     """Return a variance times a Matern 5/2 kernel with one length-scale per feature."""
     lengths = spread * np.sqrt(len(spread))
-    bounds = np.stack([1e-3 * lengths, 1e3 * lengths], axis=1)
+    bounds = np.stack([1e-3 * lengths, 1e4 * lengths], axis=1)
     if len(spread) == 1:
         lengths, bounds = float(lengths[0]), tuple(bounds[0])
     return ConstantKernel(1.0, (1e-3, 1e3)) * Matern(lengths, bounds, nu=2.5)

@@ -7,6 +7,7 @@ processes, NeurIPS 2021). The bound counts the volume of functions that a kernel
 so it needs no held-out rows to find that labels follow no pattern.
 """
 
+from contextlib import suppress
 from itertools import product
 from typing import NamedTuple
 
@@ -17,12 +18,15 @@ from skswsgp._compiled.threads import one_blas_thread
 from skswsgp._covariance.compile import free_variance, updated_kernel
 from skswsgp._initialization.holdout import log_shape_prior, warn_of_interrupt
 from skswsgp._initialization.inducing import distinct_rows
+from skswsgp._initialization.kernel_learning import evidence_work
 from skswsgp._initialization.marginal_likelihood import LogPosterior
 from skswsgp._initialization.statistics import climbed
 from skswsgp._initialization.trial_rows import TrialRows, gaussian_sites, train
+from skswsgp._linear.columns import mapped
 
 BOUND_WORK = 3  # time of a search over that of learning a regression's kernel
 MAX_TURNS = 10  # largest number of steps on the kernel
+MAP_STEPS = 40  # of L-BFGS for a map of the columns and the kernel, given sites
 TOLERANCE = 0.1  # gain of the bound, in nats of all rows, below which steps end
 SHAPE_STEP = 2.0  # factor between two shapes of the likelihood that are compared
 VARIANCE_STEP = 3.0  # factor between two variances whose bounds are compared
@@ -37,8 +41,9 @@ def maximize_bound(starts, first, n_rows, data, settings, options, rng):
     kept. The starts are in an order along which the bound rises and falls once, which
     is climbed from the `first`. Then each length-scale moves on its own, with the prior
     of `NeighborProcess.learn` around its start, and is kept if the evidence for that is
-    larger. Last, a variance that multiplies the kernel becomes the geometric mean of
-    its posterior. The `first` start is returned if no bound can be computed.
+    larger, and so is a map of the columns. Last, a variance that multiplies the kernel
+    becomes the geometric mean of its posterior. The `first` start is returned if no
+    bound can be computed.
     """
     # sites and bound belong together for a divergence of weight one only
     settings = settings._replace(kl_weight=1.0)
@@ -53,7 +58,8 @@ def maximize_bound(starts, first, n_rows, data, settings, options, rng):
     if search.found is None:
         return starts[first]
     shared = search.shared and starts[first].shared
-    found = {"kernel": search.found.kernel, "shape": search.shape}
+    found = search.found._asdict() | {"shape": search.shape}
+    del found["solver"]
     posterior = search.found.solver.predict
     return starts[first]._replace(**found, shared=shared, posterior=posterior)
 
@@ -63,6 +69,7 @@ class Found(NamedTuple):
 
     kernel: object
     solver: object
+    metric: np.ndarray | None = None  # the map of the columns (D, D), if there is one
 
 
 class BoundSearch(TrialRows):
@@ -92,6 +99,9 @@ class BoundSearch(TrialRows):
 
         climbed(density, len(kernels), first)
         self.free_length_scales()
+        if self.may_turn:
+            with suppress(FloatingPointError, np.linalg.LinAlgError):
+                self.turn()
         self.average_variance()
         self.found = self.choose_shape(self.found)
 
@@ -112,7 +122,8 @@ class BoundSearch(TrialRows):
                 before, better = self.shape.copy(), False
                 self.shape[q] *= step
                 try:
-                    other = Found(found.kernel, self.solved(found.kernel, found.solver))
+                    solver = self.solved(found.kernel, found.solver, found.metric)
+                    other = found._replace(solver=solver)
                     better = value(other, self.shape) > value(found, before)
                 finally:  # also where Ctrl-C interrupts, or the solver fails
                     self.shape = self.shape if better else before
@@ -136,6 +147,35 @@ class BoundSearch(TrialRows):
         ):
             self.found, self.shared = free, False
 
+    @property
+    def may_turn(self):
+        """Whether a map of the columns is compared, which takes an evidence of it."""
+        (n, D), Q = self.X.shape, self.settings.n_latent
+        affordable = evidence_work(n, D, Q) <= self.settings.tuning.evidence_work
+        return self.settings.metric == "auto" and D > 1 and affordable
+
+    def turn(self):
+        """Learn a map of the columns, and keep it if the evidence is larger with it."""
+        found, start = self.found, self.found.kernel
+        least = self.log_evidence(found, start, self.shared) + TOLERANCE
+        posterior = self.posterior(found, start, turn=True)
+        moves, best = posterior.moves(shared=self.shared, noise=False), -np.inf
+        for _ in range(MAX_TURNS):
+            point, _ = posterior.maximize(moves, MAP_STEPS)
+            kernel, metric = posterior.kernel_at(point), posterior.metric_at(point)
+            solver = self.solved(kernel, found.solver, metric)
+            value = solver.bound + posterior.log_prior(point)
+            level = not value >= best + TOLERANCE
+            if value > best:
+                found, best = Found(kernel, solver, metric), value
+                posterior = posterior.given(posterior.X, *gaussian_sites(solver))
+                posterior.start = point
+            if level:
+                break
+        # the volume, which takes long, only makes the evidence smaller
+        if best > least and best + posterior.log_volume(moves) > least:
+            self.found = found
+
     def climb(self, found, start, shared):
         """Take turns between sites and kernel until the bound hardly grows.
 
@@ -143,8 +183,9 @@ class BoundSearch(TrialRows):
         """
         for _ in range(MAX_TURNS):
             posterior = self.posterior(found, start)
-            point = posterior.maximize(posterior.moves(shared=shared, noise=False))
-            if point is None:
+            moves = posterior.moves(shared=shared, noise=False)
+            point, value = posterior.maximize(moves)
+            if value == -np.inf:
                 break
             kernel = posterior.kernel_at(point)
             other = Found(kernel, self.solved(kernel, found.solver))
@@ -168,19 +209,25 @@ class BoundSearch(TrialRows):
         moves = posterior.moves(shared=shared, noise=False)
         return self.log_density(found, start) + posterior.log_volume(moves)
 
-    def posterior(self, found, start):
+    def posterior(self, found, start, turn=False):
         """Return the `LogPosterior` given the sites that were found, at that kernel.
 
         Its priors are around the kernel `start`, but those of constants are flat:
-        labels coded as numbers do not show how large f is.
+        labels coded as numbers do not show how large f is. With `turn` a map of the
+        columns moves too.
         """
         targets, variances = gaussian_sites(found.solver)
         X, noise = self.X - found.solver.data.center, np.ones(targets.shape[1])
-        return LogPosterior(found.kernel, noise, X, targets, variances, around=start)
+        rows = X, targets, variances
+        return LogPosterior(found.kernel, noise, *rows, around=start, turn=turn)
 
-    def solved(self, kernel, before=None):
-        """Return a converged solver with a full S, started from the q(u) of another."""
-        attributes = {"kernel_": kernel, "inducing_points_": self.Z}
+    def solved(self, kernel, before=None, metric=None):
+        """Return a converged solver with a full S, started from the q(u) of another.
+
+        The columns are mapped by a `metric`, or stay.
+        """
+        Z = mapped(self.Z, metric)
+        attributes = {"kernel_": kernel, "metric_": metric, "inducing_points_": Z}
         H = self.settings.tuning.learning_neighbors
         solver = self.solver_for(attributes, H, full=True)
         if before is not None:
@@ -194,7 +241,7 @@ class BoundSearch(TrialRows):
         The variance at the maximum is too large where labels follow a pattern by chance
         and a smaller variance is nearly as likely.
         """
-        kernel, solver = self.found
+        kernel, solver, metric = self.found
         free = free_variance(kernel, self.X.shape[1])
         if free is None:
             return
@@ -215,4 +262,5 @@ class BoundSearch(TrialRows):
         nearest = trials[np.argmin(np.abs(logs - mean))]
         factor = np.exp(mean) / variance(nearest)
         solver = train(nearest.scaled(slot, factor))
-        self.found = Found(updated_kernel(kernel, solver.engine.model.params), solver)
+        kernel = updated_kernel(kernel, solver.engine.model.params)
+        self.found = Found(kernel, solver, metric)

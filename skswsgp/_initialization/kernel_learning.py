@@ -5,7 +5,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from skswsgp._compiled.threads import one_blas_thread
 from skswsgp._covariance.compile import (
     compile_kernel,
     distance_leaves,
@@ -14,12 +13,10 @@ from skswsgp._covariance.compile import (
     updated_kernel,
 )
 from skswsgp._initialization.auto import default_kernel
-from skswsgp._initialization.marginal_likelihood import LogPosterior, turn_by_evidence
 from skswsgp._initialization.metric import leading_map, moving_map
 from skswsgp._initialization.neighbor_likelihood import (
     MAX_LOG_FACTOR,
     NeighborProcess,
-    draw_rows,
     neighbor_model,
 )
 from skswsgp._initialization.statistics import exceeds_standard_error
@@ -31,12 +28,9 @@ RATE = 0.1  # first step of Adam, in logarithms of the parameters
 SITE_STEPS = 50  # steps of Adam on sites, which are computed anew for each kernel
 MAX_WIDE_NEIGHBORS = 96  # neighbours in the last steps: their cost is cubic
 LEAST_FEATURES = 20  # features whose distances cost as much as a list of neighbours
-WIDE_STEPS = 100  # last steps of Adam, with more neighbours
 ROWS_PER_COLUMN = 5  # least number of rows for each column of a map to few columns
 EIGENVALUES = 20  # operations of the eigenvalues of a matrix (n, n), over n^3
 SLOPES = 2000  # rows at which slopes are computed: some seconds for 800 columns
-LEAST_PART = 10  # least number of rows of a part whose evidence is asked
-WIDER_WORK = 0.2  # of the work of the evidence for a map, to choose wider priors
 
 
 class LearningOptions(NamedTuple):
@@ -60,7 +54,6 @@ class KernelFit(NamedTuple):
     variance_scale: float = 1.0  # factor of the variance of q(f), for classes
     posterior: object = None  # function of X: mean and variance (n, Q) of f, or None
     metric: np.ndarray | None = None  # W (D, D') of X W, or None for the identity
-    unseen: np.ndarray | None = None  # rows from which the map was not learned, or None
     shape: np.ndarray | None = None  # (Q,) of the likelihood, or None
 
     def count_columns(self, n_features):
@@ -80,8 +73,7 @@ class KernelLearner:
         self.ratios = np.broadcast_to(ratios, y.shape)
         self.weight = weight.astype(options.dtype)
         tuning = options.tuning
-        self.steps, D = tuning.learning_steps, X.shape[1]
-        self.judging_rows = count_learning_rows(D, tuning, tuning.judging_fraction)
+        self.steps = tuning.learning_steps
 
     def model(self, fit):
         """Return a `Model` of the data with the kernel and noise of a fit."""
@@ -133,125 +125,26 @@ class KernelLearner:
         with closing(self.process(fit, H)) as process:
             return process.log_density(rows, self.weight[rows])
 
-    def noise_share(self, fit, rows, H=None):
-        """Return the share (n,) of noise in the variance of rows given H others.
-
-        With several outputs it is the least of their shares.
-        """
-        with closing(self.process(fit, H)) as process:
-            weight = self.weight[rows]
-            _, v = process.standardised(rows, weight)
-            noise = process.noise_of(rows, weight)
-        return np.min(noise / v, axis=1)
-
-    def fit_noise(self, fit, rng):
-        """Return a fit with the noise of `NeighborProcess.fit_noise`, unless known."""
+    def fit_noise(self, fit, rows):
+        """Return a fit with the noise that suits some rows, unless it is known."""
         if self.options.noise_known:
             return fit
         with closing(self.process(fit)) as process:
-            n_outputs, tuning = self.y.shape[1], self.options.tuning
-            fraction = tuning.noise_fraction / n_outputs  # each factorises its K
-            most = count_learning_rows(self.X.shape[1], tuning, fraction)
-            process.fit_noise(self.weight, rng, most)
+            process.fit_noise(self.weight, rows)
         return fit._replace(noise=process.model.noise.astype(float))
 
-    @property
-    def is_small(self):
-        """Whether the marginal likelihood of all rows is cheap."""
-        size = self.X.shape[1], self.y.shape[1]
-        return len(self.X) <= count_few_rows(*size, self.options.tuning)
-
-    @property
-    def has_cheap_evidence(self):
-        """Whether the evidence for a map of the columns is cheap."""
-        (N, D), Q, tuning = self.X.shape, self.y.shape[1], self.options.tuning
-        cheap = evidence_work(N, D, Q) <= tuning.evidence_work
-        return cheap and D <= tuning.most_columns
-
-    def maximize_marginal_likelihood(self, fit, metric="ard", *, widen_rng=None):
-        """Return the fit that maximises the marginal likelihood, from a start.
-
-        For few rows it is more accurate than the density given nearest neighbours.
-        Logarithms of parameters have the normal prior of `NeighborProcess.learn` around
-        the start, which is returned if a covariance matrix cannot be factorised. With
-        `widen_rng`, a generator, `widen_priors` chooses its variance. A map of the
-        columns is kept if its evidence is larger, or if `metric` is "full".
-        """
-        data = self._all_rows(fit)
-        with one_blas_thread():
-            posterior, free = LogPosterior(*data), not self.options.noise_known
-            if widen_rng is not None:
-                self.widen_priors(posterior, fit, widen_rng)
-            found = posterior.maximize(posterior.moves(noise=free))
-            if found is not None and metric != "ard" and self.X.shape[1] > 1:
-                how = metric == "full", free
-                posterior, found = turn_by_evidence(posterior, found, data, *how)
-        if found is None:
-            return fit
-        kernel, noise = posterior.kernel_at(found), posterior.split(found)[1]
-        noise = fit.noise if self.options.noise_known else noise
-        turned, before = posterior.metric_at(found), fit.metric
-        if before is not None:
-            turned = before if turned is None else before @ turned
-        return fit._replace(kernel=kernel, noise=noise, shared=False, metric=turned)
-
-    def widen_priors(self, posterior, fit, rng):
-        """Give a posterior the variances of priors that have the largest evidence.
-
-        The evidence is that of all rows or, where an evaluation for each parameter is
-        dear, of random ones. The posterior starts at their maximum afterwards.
-        """
-        N, Q = self.y.shape
-        limit = WIDER_WORK * self.options.tuning.evidence_work
-        n = np.arange(1, N + 1)
-        n_columns = fit.count_columns(self.X.shape[1])
-        work = evaluation_work(n, n_columns, Q) * len(posterior.start)
-        n_rows = np.sum(work <= limit)
-        if n_rows < LEAST_PART:
-            return
-        part = self
-        if n_rows < N:
-            part = self.take(np.sort(rng.permutation(N)[:n_rows]))
-        few = LogPosterior(*part._all_rows(fit))
-        found = few.maximize_with_wider_priors(not self.options.noise_known)
-        if found is not None:
-            posterior.variances, posterior.start = few.variances, found
-
-    def log_marginal_likelihood(self, fit):
-        """Return the log marginal likelihood of all rows, or minus infinity."""
-        with one_blas_thread():
-            posterior = LogPosterior(*self._all_rows(fit))
-            try:
-                return -posterior.loss(posterior.start)[0]
-            except np.linalg.LinAlgError:
-                return -np.inf
-
-    def _all_rows(self, fit):
+    def all_rows(self, fit):
         """Return the arguments of `LogPosterior`."""
         X = self.model(fit).Z.astype(np.float64)  # centred
         return fit.kernel, fit.noise, X, self.y, self.ratios
 
-    def relearn_with_more_neighbors(self, fit, H, rng):
-        """Return a fit whose variances suit predictions from H neighbours.
-
-        A kernel learned from few neighbours was not fitted to the distances between
-        many. If `rescale_variance` changes it, learning continues with H neighbours, at
-        most MAX_WIDE_NEIGHBORS, and the variances are rescaled.
-        """
-        if self.rescale_variance(fit, H, rng) is fit:
-            return fit
-        wide = min(H, MAX_WIDE_NEIGHBORS)
-        fit = self.learn(fit, rng, WIDE_STEPS, RATE / 2, shared=fit.shared, H=wide)
-        return self.rescale_variance(fit, H, rng)
-
-    def rescale_variance(self, fit, H, rng):
+    def rescale_variance(self, fit, H, rows):
         """Rescale kernel and noise variance by the mean square standardised residual.
 
-        A common factor of both changes no mean, so the mean square is the likeliest
-        factor. A map of many entries fits the rows from which it is learned too well,
-        so rows that it has not seen give a second factor, and the larger one is taken.
-        The fit itself is returned if the gain does not exceed its standard error, or if
-        the variance of the kernel is fixed, or the noise known.
+        A common factor of both changes no mean, so the mean square of `rows`, each
+        predicted from H others, is the likeliest factor. The fit itself is returned if
+        the gain does not exceed its standard error, or if the variance of the kernel is
+        fixed, or the noise known.
         """
         if self.options.noise_known:
             return fit
@@ -259,18 +152,12 @@ class KernelLearner:
         if variance is None:
             return fit
         slot, bounds = variance
-        N = len(self.X)
-        rows = draw_rows(np.arange(N), min(N, self.judging_rows), rng)
-        samples = [rows] if fit.unseen is None else [rows, fit.unseen]
         with closing(self.process(fit, H)) as process:
-            squares = [
-                process.standardised(rows, self.weight[rows])[0] for rows in samples
-            ]
+            square, _ = process.standardised(rows, self.weight[rows])
         params = process.model.params.astype(np.float64)
         least, most = np.exp(-MAX_LOG_FACTOR), np.exp(MAX_LOG_FACTOR)
         limits = np.clip(bounds / params[slot], least, most)
-        weights = [self.weight[rows] for rows in samples]
-        factor = max(map(likeliest_factor, squares, weights, [limits] * len(samples)))
+        factor = likeliest_factor(square, self.weight[rows], limits)
         if factor == 1.0:
             return fit
         params[slot] *= factor
@@ -332,10 +219,10 @@ def likeliest_factor(square, weight, limits):
     return factor if exceeds_standard_error(gain, weight) else 1.0
 
 
-def count_few_rows(n_features, n_outputs, tuning):
-    """Return the largest number of rows whose marginal likelihood is cheap."""
-    n = np.arange(1.0, np.cbrt(tuning.exact_work) + 1.0)
-    return np.sum(evaluation_work(n, n_features, n_outputs) <= tuning.exact_work)
+def count_few_rows(n_features, n_outputs, work):
+    """Return for how many rows a marginal likelihood takes so much work at most."""
+    n = np.arange(1.0, np.cbrt(work) + 1.0)
+    return np.sum(evaluation_work(n, n_features, n_outputs) <= work)
 
 
 def evaluation_work(n_rows, n_features, n_outputs):
@@ -369,7 +256,7 @@ def draw_learning_rows(data, tuning, rng):
     return data.take(np.sort(rng.choice(data.n_rows, most, replace=False)))
 
 
-def count_learning_rows(n_features, tuning, fraction=1.0):
-    """Return the largest number of rows that take part in learning, or a fraction."""
+def count_learning_rows(n_features, tuning):
+    """Return the largest number of rows that take part in learning."""
     affordable = tuning.learning_numbers / max(n_features, LEAST_FEATURES)
-    return max(int(fraction * affordable), tuning.least_learning_rows)
+    return max(int(affordable), tuning.least_learning_rows)

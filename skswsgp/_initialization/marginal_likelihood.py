@@ -4,8 +4,11 @@ Outputs q are independent, y_q ~ N(0, K + noise_q diag(ratios_q)); the formulas 
 and 5.9 of Rasmussen and Williams (Gaussian Processes for Machine Learning, 2006).
 """
 
+import copy
+
 import numpy as np
-from scipy.linalg.lapack import dpotrf
+from scipy.linalg.blas import dsyr
+from scipy.linalg.lapack import dpotrf, dpotri, dpotrs
 from scipy.optimize import minimize
 
 from skswsgp._compiled.linalg import inverse_of_factor
@@ -14,46 +17,60 @@ from skswsgp._covariance.compile import compile_kernel, constant_slots, updated_
 from skswsgp._covariance.matrix import CovarianceMatrix
 from skswsgp._initialization.metric import moving_map
 from skswsgp._initialization.neighbor_likelihood import PRIOR_VARIANCE
-from skswsgp._initialization.statistics import climbed, effective_sample_size
+from skswsgp._initialization.statistics import effective_sample_size
 from skswsgp._linear.columns import mapped
 from skswsgp._point.adam_step import LOG_NOISE_BOUNDS
 
 MAX_STEPS = 100  # steps of L-BFGS
+TOLERANCE = 1e-12  # relative gain of the log density at which L-BFGS stops
+UNLIKELY = 1e3  # nats by which points without a factor are less likely than a start
 DIFFERENCE = 1e-3  # step of a difference quotient, in prior standard deviations
 # Least logarithm of the noise variance of an output, if there are several. They share
 # a kernel, and the likelihood of one without noise grows without limit as its noise
 # vanishes, so that a kernel for it alone, with the others as noise, would be likeliest.
 LEAST_NOISE_OF_SEVERAL = np.log(1e-6)
-WIDER = 4.0  # factor between two variances of priors whose evidence is compared
-MAX_WIDER = 4  # number of these variances, the least of which is PRIOR_VARIANCE
 MAX_ENTRY = 5.0  # bound on an entry of S, which is never reached in practice
 
 
 def log_marginal_likelihood(K, y, noise, ratios):
     """Return log p(y) in nats, and its derivatives by K (N, N) and by log noise (Q,).
 
-    y and ratios are (N, Q). Raises LinAlgError if a covariance matrix cannot be
-    factorised.
+    y and ratios are (N, Q). Only the lower triangle of the symmetric derivatives by K
+    is set. Raises LinAlgError if a covariance matrix cannot be factorised.
     """
-    value, d_K, d_noise = 0.0, np.zeros_like(K), np.zeros(len(noise))
+    value, d_K, d_noise = 0.0, None, np.zeros(len(noise))
     for q, variance in enumerate(noise):
         diagonal = variance * ratios[:, q]
-        inverse, log_det = inverted(K + np.diag(diagonal))
-        weights = inverse @ y[:, q]
+        C = K.copy()
+        C[np.diag_indices(len(C))] += diagonal
+        factor, log_det = factorised(C)
+        weights = dpotrs(factor, y[:, q])[0]
         value -= 0.5 * (y[:, q] @ weights + log_det + len(K) * LOG_2PI)
-        slope = 0.5 * (np.outer(weights, weights) - inverse)
-        d_K += slope
+        slope = dpotri(factor, overwrite_c=True)[0]
+        slope *= -0.5
+        slope = dsyr(0.5, weights, a=slope, overwrite_a=True).T  # (N, N)
+        d_K = slope if d_K is None else d_K + slope
         d_noise[q] = np.diag(slope) @ diagonal
     return value, d_K, d_noise
 
 
-def inverted(C):
-    """Return the inverse of a covariance matrix, and the log of its determinant."""
-    factor, failed = dpotrf(C, lower=True)
+def factorised(C):
+    """Return the factor U of a covariance matrix C = U' U, and log |C|; C is lost.
+
+    U is in column-major order, so that U' is lower triangular in row-major order. The
+    other triangle holds numbers of no meaning.
+    """
+    factor, failed = dpotrf(C.T, overwrite_a=True, clean=False)
     pivots = np.diag(factor)
     if failed or not np.isfinite(pivots).all():  # of NaN LAPACK makes no failure
         raise np.linalg.LinAlgError("a covariance matrix is not positive definite")
-    return inverse_of_factor(factor), 2.0 * np.sum(np.log(pivots))
+    return factor, 2.0 * np.sum(np.log(pivots))
+
+
+def inverted(C):
+    """Return the inverse of a covariance matrix, and the log of its determinant."""
+    factor, log_det = factorised(C.copy())
+    return inverse_of_factor(factor.T), log_det
 
 
 class LogPosterior:
@@ -84,8 +101,7 @@ class LogPosterior:
         )
         start = np.log(np.concatenate([self.params[free], noise]))
         self.start = start.clip(*self.bounds.T)
-        sizes = [effective_sample_size(1.0 / ratio) for ratio in ratios.T]
-        self.missing = len(X) - np.array(sizes)  # (Q,) rows
+        self.missing = missing_rows(ratios)
         self.medians = self.start.copy()
         if around is not None:
             params = compile_kernel(around, X.shape[1], np.float64).struct.params.copy()
@@ -96,6 +112,17 @@ class LogPosterior:
         self.columns = None
         if turn:
             self._append_map()
+
+    def given(self, X, y, ratios):
+        """Return the posterior with the same priors, at the same point, of other rows.
+
+        The map of the columns has the lengths of this one.
+        """
+        other = copy.copy(self)
+        other.X, other.y, other.ratios = X, y, ratios
+        other.matrix = CovarianceMatrix(self.compiled.struct, X)
+        other.missing = missing_rows(ratios)
+        return other
 
     def _append_map(self):
         """Append the entries of S to the points."""
@@ -149,75 +176,62 @@ class LogPosterior:
         pull = np.nan_to_num(point - self.medians) / self.variances
         return -value - self.log_prior(point), pull - slope
 
-    def maximize(self, moves):
-        """Return the point of largest density start + moves @ a, or None on failure.
+    def maximize(self, moves, steps=MAX_STEPS):
+        """Return the point of largest density start + moves @ a, and its log density.
 
-        `moves` (P + Q + R, n) have at most one 1 in each row, and 0 elsewhere.
+        `moves` (P + Q + R, n) have at most one 1 in each row, and 0 elsewhere. There
+        are at most so many `steps` of L-BFGS. The result is the start and minus
+        infinity if there is no density at the start.
         """
-        if moves.shape[1] == 0:
-            return self.start
-        low, high = (self.bounds - self.start[:, None]).T
+        worst = None
 
         def loss(a):
-            value, slope = self.loss(self.start + moves @ a)
+            nonlocal worst
+            try:
+                value, slope = self.loss(self.start + moves @ a)
+            except np.linalg.LinAlgError:
+                if worst is None:  # at the start
+                    raise
+                return worst, np.zeros(len(a))  # the search turns back from there
+            worst = value + UNLIKELY if worst is None else worst
             return value, slope @ moves
 
+        low, high = (self.bounds - self.start[:, None]).T
         bounds = [(low[move > 0].max(), high[move > 0].min()) for move in moves.T]
-        how = {"jac": True, "method": "L-BFGS-B", "options": {"maxiter": MAX_STEPS}}
+        limits = {"maxiter": steps, "ftol": TOLERANCE}
+        how = {"jac": True, "method": "L-BFGS-B", "options": limits}
+        first = np.zeros(moves.shape[1])
         try:
-            best = minimize(loss, np.zeros(moves.shape[1]), bounds=bounds, **how).x
+            if len(first) == 0:
+                return self.start, -loss(first)[0]
+            best = minimize(loss, first, bounds=bounds, **how)
         except np.linalg.LinAlgError:
-            return None
-        return np.clip(self.start + moves @ best, *self.bounds.T)
-
-    def maximize_with_wider_priors(self, noise=True):
-        """Return the point of largest density, and take the variance of its priors.
-
-        The variance grows while the evidence does: columns that do not matter have
-        length-scales far from all others. The result is None on failure. Noise
-        variances keep their values if not `noise`.
-        """
-        moves, first, points = self.moves(noise=noise), self.variances, {}
-
-        def evidence(place):
-            self.variances = first * WIDER**place
-            points[place] = self.maximize(moves)
-            if points[place] is None:
-                return -np.inf
-            try:
-                return self.log_evidence(points[place], noise)
-            except np.linalg.LinAlgError:  # beside the point
-                return -np.inf
-
-        place, _ = climbed(evidence, MAX_WIDER, 0)
-        self.variances = first * WIDER**place
-        return points[place]
+            return self.start, -np.inf
+        return np.clip(self.start + moves @ best.x, *self.bounds.T), -best.fun
 
     def log_volume(self, moves):
         """Return the log of the posterior volume over the prior one, at most 0.
 
-        It is Laplace's approximation at the start, in the directions of `moves` that
-        have a normal prior; the other entries keep their values.
+        It is Laplace's approximation by the `curvatures`.
         """
+        return -0.5 * np.log(self.curvatures(moves)).sum()
+
+    def curvatures(self, moves, units=None):
+        """Return second derivatives of the loss at the start, at least 1, (k,).
+
+        They are those along the axes in the directions of `moves` that have a normal
+        prior; the other entries keep their values. The unit of each entry is its
+        standard deviation under the prior, or that of `units`.
+        """
+        units = np.sqrt(self.variances) if units is None else units
         moves = moves[:, ~np.isnan(self.medians) @ moves > 0]
-        # steps of one standard deviation of the prior
-        moves = moves / np.linalg.norm(moves / np.sqrt(self.variances)[:, None], axis=0)
+        moves = moves / np.linalg.norm(moves / units[:, None], axis=0)
         slope = self.loss(self.start)[1]
         curvature = np.empty((moves.shape[1],) * 2)
         for row, move in zip(curvature, moves.T, strict=True):
             near = self.loss(self.start + DIFFERENCE * move)[1]
             row[:] = (near - slope) @ moves / DIFFERENCE
-        relative = np.linalg.eigvalsh(0.5 * (curvature + curvature.T))
-        return -0.5 * np.log(np.maximum(relative, 1.0)).sum()
-
-    def log_evidence(self, point, noise=True):
-        """Return the log density at its maximum, plus the log volume around it.
-
-        This is Laplace's approximation, less the evidence of a flat prior. Noise
-        variances are no parameters if not `noise`.
-        """
-        self.start = point
-        return self.log_volume(self.moves(noise=noise)) - self.loss(point)[0]
+        return np.maximum(np.linalg.eigvalsh(0.5 * (curvature + curvature.T)), 1.0)
 
     def moves(self, *, shared=False, noise=True):
         """Return the moves (P + Q + R, n) of `maximize` for each entry of a point.
@@ -239,26 +253,7 @@ class LogPosterior:
         return np.delete(moves, kept, axis=1)
 
 
-def turn_by_evidence(plain, found, data, always, noise=True):
-    """Return the `LogPosterior` with the larger evidence, and its best point.
-
-    `plain` has no map of the columns, and `found` is its best point. The other one has
-    a map, and is chosen `always`, or if its evidence is larger. `data` are the
-    arguments of both. Noise variances keep their values if not `noise`.
-    """
-    turned = LogPosterior(*data, turn=True)
-    turned.start[: plain.n_logs] = found
-    turned.variances[: plain.n_logs] = plain.variances
-    point = turned.maximize(turned.moves(noise=noise))
-    if point is None:
-        return plain, found
-    if always:
-        return turned, point
-    try:
-        evidence = plain.log_evidence(found, noise)
-        # the volume, which takes long, only makes the evidence smaller
-        better = -turned.loss(point)[0] > evidence
-        better = better and turned.log_evidence(point, noise) > evidence
-    except np.linalg.LinAlgError:  # beside a point, where the volume is measured
-        better = False
-    return (turned, point) if better else (plain, found)
+def missing_rows(ratios):
+    """Return by how many rows (Q,) effective sample sizes are below the number."""
+    sizes = [effective_sample_size(1.0 / ratio) for ratio in ratios.T]
+    return len(ratios) - np.array(sizes)

@@ -35,8 +35,12 @@ class MovingMap:
         self.moves = np.ones((D, D)) if scaling else 1.0 - np.eye(D)
         self.steps = 0
         self.entries = np.nonzero(np.triu(self.moves))  # that move, of a symmetric S
-        fraction = len(points) / max(ROWS_PER_ENTRY * len(self.entries[0]), 1)
-        self.prior_variance = PRIOR_VARIANCE * min(1.0, fraction) ** 2
+        self.prior_variance = self.variance_for(len(points))
+
+    def variance_for(self, n_rows):
+        """Return the prior variance of an entry of S for a number of rows."""
+        fraction = n_rows / max(ROWS_PER_ENTRY * len(self.entries[0]), 1)
+        return PRIOR_VARIANCE * min(1.0, fraction) ** 2
 
     @property
     def matrix(self):

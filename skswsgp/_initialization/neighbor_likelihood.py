@@ -112,17 +112,14 @@ class NeighborProcess:
             means[step] = total / w[start : start + n].sum(dtype=np.float64)
         return means
 
-    def fit_noise(self, weight, rng, n_rows):
-        """Multiply the noise variances by the factor under which rows are likeliest.
-
-        At most `n_rows` random rows decide.
+    def fit_noise(self, weight, rows):
+        """Multiply the noise variances by the factor under which `rows` are likeliest.
 
         Where rows differ in y but hardly in X, a few of them cause most of the loss
         under too little noise. Adam scales each step by past gradients and misses these
         rows; a search on a fixed sample does not.
         """
         model, N = self.model, len(self.model.Z)
-        rows = draw_rows(np.arange(N), min(N, n_rows), rng)
         X, y, w, active = model.Z[rows], model.m[rows], weight[rows], self.others(rows)
         own = model.s[rows] * w[:, None]
         start, (low, high) = model.noise.copy(), np.exp(LOG_NOISE_BOUNDS)

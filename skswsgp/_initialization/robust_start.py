@@ -25,9 +25,9 @@ FREEDOM_PRIOR = 0.1  # mean of the exponential prior of 1 / nu
 
 
 def learn_robust_kernel(learn, data, settings, options, rng):
-    """Return the `KernelFit`s of `learn(data)`, with the Student-t law of errors.
+    """Return the `KernelFit` of `learn(data)`, with the Student-t law of errors.
 
-    `data` are `TrainingRows`. The fits have the scale of that law as `noise` and its
+    `data` are `TrainingRows`. The fit has the scale of that law as `noise` and its
     degrees of freedom as `shape`.
     """
     data = draw_learning_rows(data, options.tuning, rng)
@@ -36,17 +36,17 @@ def learn_robust_kernel(learn, data, settings, options, rng):
     middle, scale = robust_mean_and_scale(y, weight)
     limits = middle - MOST_DEVIATIONS * scale, middle + MOST_DEVIATIONS * scale
     rows = data._replace(y=np.clip(y, *limits))
-    fits = learn(rows)
+    fit = learn(rows)
     if data.n_rows == 1:
-        return [fit._replace(shape=settings.first_shape) for fit in fits]
-    tails = tails_of_errors(rows, y, count, fits[0], settings, options)
+        return fit._replace(shape=settings.first_shape)
+    tails = tails_of_errors(rows, y, count, fit, settings, options)
     for _ in range(ROUNDS):
         precision = tails[2]
         rows = data._replace(weight=count * precision, ratio=1.0 / precision)
-        fits = learn(rows)
-        tails = tails_of_errors(rows, y, count, fits[0], settings, options)
+        fit = learn(rows)
+        tails = tails_of_errors(rows, y, count, fit, settings, options)
     noise, shape, _ = tails
-    return [fit._replace(noise=noise, shape=shape) for fit in fits]
+    return fit._replace(noise=noise, shape=shape)
 
 
 def tails_of_errors(data, y, count, fit, settings, options):

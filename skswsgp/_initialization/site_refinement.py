@@ -46,7 +46,7 @@ def refine_kernel(starts, data, settings, options, rng):
     try:
         for start in starts:
             search.begin(start)
-        if search.best is None:  # all candidates have failed
+        if search.best is None:  # all have failed
             return starts[0]
         search.choose_shape()
         search.scale(VARIANCE_STEP, MAX_VARIANCE_STEPS)
@@ -65,24 +65,6 @@ def refine_kernel(starts, data, settings, options, rng):
     except KeyboardInterrupt:
         warn_of_interrupt()
     return search.fit
-
-
-def refine_map(start, labels, data, settings, options, rng):
-    """Return a `KernelFit`, or one with a map of the columns that suits rows better.
-
-    `start` is the fit, and `labels` the one learned by regression of the labels. Other
-    arguments are those of `Holdout`, whose held-out rows decide.
-    """
-    search = SiteRefinement(start, data, settings, options, rng)
-    if settings.metric == "ard" or not search.decisive:
-        return start
-    try:
-        search.begin(start)
-        if search.best is not None:
-            search.choose_map(labels, always=False)
-    except KeyboardInterrupt:
-        warn_of_interrupt()
-    return start if search.start.metric is None else search.fit
 
 
 def learn_shape(start, data, settings, options, rng):

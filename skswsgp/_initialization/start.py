@@ -30,11 +30,7 @@ from skswsgp._initialization.holdout import (
     learning_part,
 )
 from skswsgp._initialization.inducing import given_points, initial_inducing_points
-from skswsgp._initialization.kernel_choice import (
-    learn_kernel,
-    smoothnesses,
-    with_shared_scales,
-)
+from skswsgp._initialization.kernel_choice import learn_kernel, smoothnesses
 from skswsgp._initialization.kernel_learning import (
     KernelFit,
     LearningOptions,
@@ -45,7 +41,6 @@ from skswsgp._initialization.robust_start import learn_robust_kernel
 from skswsgp._initialization.site_refinement import (
     learn_shape,
     refine_kernel,
-    refine_map,
 )
 from skswsgp._initialization.statistics import feature_spread
 from skswsgp._linear.columns import mapped
@@ -56,6 +51,9 @@ from skswsgp._solvers.model import JITTER, build_model, shape_covariance
 # A kernel learned from the bound of a part of the rows is tried while all rows are at
 # most so many times the part.
 MOST_TO_FEW = 2
+# Largest smoothness where inducing points are few and for Adam, which cannot use that
+# of infinitely smooth kernels
+MOST_SMOOTH = 2.5
 INITIAL_FRACTION = 0.1  # variance of q(u) before Adam over the prior variance
 
 
@@ -185,63 +183,88 @@ def learn_start(settings, data, spread, rng):
     how = n_threads, settings.dtype, *search, settings.tuning, known
     options = LearningOptions(*how)
     record = settings.likelihood_record
-    # If predictions know as much as the H nearest rows, the last steps of learning use
-    # as many.
-    nearest = record.has_noise and settings.neighbor_metric == "kernel"
-    n_neighbors = H if chosen and not few and nearest else None
-    learning = settings, options, rng, n_neighbors, few
-    fits = learn_candidates(data, *learning)
-    unscaled = fits[0]._replace(variance_scale=1.0)
+    # Near rows teach a kernel for predictions from near rows only.
+    near = not few and settings.neighbor_metric == "kernel"
+    n_neighbors = H if chosen and record.has_noise else None
+    learn = partial(
+        learn_fit, settings=settings, options=options, rng=rng,
+        n_neighbors=n_neighbors, near=near,
+    )  # fmt: skip
+    fit = learn(data)
+    unscaled = fit._replace(variance_scale=1.0)
     if not chosen:
         return unscaled
     # Site refinement chose its scale with an inducing point at each row of a part.
     rescaled = not record.has_noise and has_few_points(*sizes, rows_per_point=1)
     if not few and not rescaled:
-        return fits[0]
+        return fit
     comparison = CandidateComparison(M, H, spread, data, settings, options, rng)
     if not comparison.decisive:
         return unscaled
-    part = learning_part(M, data, rng)
+    part, fits = learning_part(M, data, rng), [fit]
     if few and part.n_rows < data.n_rows:
-        with suppress(FloatingPointError):  # other candidates remain
-            fits += learn_candidates(part, *learning)
+        with suppress(FloatingPointError):  # the other candidate remains
+            fits.append(learn(part))
     return comparison.best_of(fits)
 
 
-def learn_candidates(data, settings, options, rng, n_neighbors, few):
-    """Return each `KernelFit` learned from some rows, the best first.
+def learn_fit(data, settings, options, rng, n_neighbors, near):
+    """Return the `KernelFit` learned from some rows by their likelihood.
 
-    The smoothness is learned as well if the user gives no kernel.
+    Other arguments are those of `learn_kernel`.
     """
-    record = settings.likelihood_record
+    record, solver = settings.likelihood_record, settings.solver
+    refined = not record.has_noise and solver.finds_optimum
     targets = record.regression_targets(data.y, settings.n_latent)
-    refined = not record.has_noise and settings.solver.finds_optimum
+    plain = solver.takes_steps or (n_neighbors is None and not refined)
     learn = partial(
         learn_kernel, kernel=settings.kernel, rng=rng, options=options,
         noise_variance=settings.first_noise, n_neighbors=n_neighbors,
-        fit_all_noise=few and record.has_noise, exact=record.has_noise,
-        metric="ard" if refined else settings.metric,
+        metric="ard" if refined else settings.metric, near=near,
+        coded=refined,
+        most_smooth=MOST_SMOOTH if plain or not near else np.inf,
     )  # fmt: skip
     rows = data._replace(y=targets)
     if record.has_noise and not record.conjugate:
-        fits = learn_robust_kernel(learn, rows, settings, options, rng)
-    else:
-        fits = [one._replace(shape=settings.first_shape) for one in learn(rows)]
-    if not refined:
-        if settings.learns_shape and not record.has_noise:
-            shape = learn_shape(fits[0], data, settings, options, rng)
-            fits = [one._replace(shape=shape) for one in fits]
-        mapped_fits = [fit for fit in fits if fit.metric is not None]
-        return mapped_fits if mapped_fits and settings.metric == "full" else fits
+        return learn_robust_kernel(learn, rows, settings, options, rng)
+    fit = learn(rows)._replace(shape=settings.first_shape)
+    if refined:
+        return refined_fit(fit, partial(learn, rows), data, settings, options, rng)
+    if settings.learns_shape and not record.has_noise:
+        return fit._replace(shape=learn_shape(fit, data, settings, options, rng))
+    return fit
+
+
+def refined_fit(fit, learn, data, settings, options, rng):
+    """Return a `KernelFit` of coded labels or counts, refined on their likelihood.
+
+    Few rows decide by the bound, whose search begins with common length-scales, and up
+    to twice as many start from that of a part. More rows start from `fit` and from
+    common length-scales, which `learn` returns.
+    """
+    how = data, settings, options, rng
+    if not takes_bound(settings, data):
+        starts = [fit]
+        if settings.kernel is None and not fit.shared:
+            shared = learn(near=False)
+            starts.append(shared._replace(shape=fit.shape))
+        return refine_kernel(starts, *how)
+    most = count_bound_rows(settings, data)
+    starts = smoothnesses(fit) if settings.kernel is None else ([fit], 0)
+    found = maximize_bound(*starts, most, *how)
+    if data.n_rows <= most:
+        return found
+    return refine_kernel([found, fit], *how)
+
+
+def takes_bound(settings, data):
+    """Return whether the bound of few rows, or of a part, refines a kernel."""
     # other priors allow no full S, and a map that is asked for needs no better kernel
-    if settings.kl == "vecchia" and settings.metric != "full":
-        n_latent, tuning = settings.n_latent, settings.tuning
-        most = count_few_rows(data.X.shape[1], BOUND_WORK * n_latent, tuning)
-        if data.n_rows <= MOST_TO_FEW * most:
-            labels = with_shared_scales(fits)
-            starts = smoothnesses(labels) if settings.kernel is None else ([labels], 0)
-            first = maximize_bound(*starts, most, data, settings, options, rng)
-            if data.n_rows <= most:
-                return [refine_map(first, labels, data, settings, options, rng)]
-            fits = [first, *fits]
-    return [refine_kernel(fits, data, settings, options, rng)]
+    bounded = settings.kl == "vecchia" and settings.metric != "full"
+    return bounded and data.n_rows <= MOST_TO_FEW * count_bound_rows(settings, data)
+
+
+def count_bound_rows(settings, data):
+    """Return for how many rows the bound is cheap."""
+    sizes = data.X.shape[1], BOUND_WORK * settings.n_latent
+    return count_few_rows(*sizes, settings.tuning.part_work)

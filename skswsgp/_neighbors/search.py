@@ -207,8 +207,9 @@ class NeighborSearch:
         """Return a copy of X in the units of distances."""
         X = np.array(X, dtype=self._dtype, order="C")
         if self.metric.name == "scaled":
-            X -= self._centre
-            X *= self._inv_scale
+            with np.errstate(over="ignore"):  # of rows far from all points
+                X -= self._centre
+                X *= self._inv_scale
         return X
 
     def _nearest(self, points):

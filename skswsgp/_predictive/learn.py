@@ -68,7 +68,7 @@ def widening_of_few(law, X, y, weight, trained, settings):
     kernel's parameters. Otherwise deviations grow to these errors, or stay as they are.
     """
     Q = y.shape[1]
-    few = len(X) <= count_few_rows(X.shape[1], Q, settings.tuning)
+    few = len(X) <= count_few_rows(X.shape[1], Q, settings.tuning.part_work)
     if settings.init != "local" or not few:
         return np.ones(Q)  # the kernel was not learned, or hardly knows a row
     noise = np.broadcast_to(trained["noise_variance_"], Q).astype(np.float64)

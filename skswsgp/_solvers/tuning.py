@@ -115,28 +115,19 @@ class Tuning(NamedTuple):
     # row counts as at least 20 features, for its list of neighbours.
     learning_numbers: int = 4_000_000
     least_learning_rows: int = 1024
-    # Fractions of these rows, never fewer than the least number. The noise is found
-    # from some ten evaluations of its rows, which cost as much as one of all rows;
-    # several outputs share the fraction. The choice between shared and free
-    # length-scales, and the scale of the variances, need a mean log density: of 2,000
-    # rows its standard error is some 0.02 nats.
-    noise_fraction: float = 1 / 12
-    judging_fraction: float = 0.01
     # Neighbours from which a row is predicted while learning; 64 gained nothing.
     learning_neighbors: int = 32
-    # Features beyond which length-scales in the units of X are tried too, for pixels.
-    # For fewer, units do not matter then; trying both gained nothing.
-    many_features: int = 32
     # Columns of a wider table after a map. With so many the derivatives by a map take
     # as long as the rest of a step.
     most_columns: int = 64
     # Steps of Adam for all parameters; curves are flat by then.
     learning_steps: int = 200
-    # Cost of an evaluation of the marginal likelihood of all rows, N^2 (N + 4 D) for
-    # each output, some 30 ms. Up to this cost the likelihood is maximised in the end.
-    # With few features that is up to some 990 rows, and takes as long as the rest of
-    # such a fit.
-    exact_work: float = 1e9
+    # Cost of an evaluation of the marginal likelihood, N^2 (N + 4 D) for each output,
+    # up to which the evidence is that of all rows: some 0.15 s, for 2,000 rows of few
+    # columns, of which the climb takes a dozen. A part of more rows has the second
+    # cost, 15 ms or some 990 rows.
+    exact_work: float = 8.5e9
+    part_work: float = 1e9
     # Cost of the evidence for a map of the columns, some 0.5 s: an evaluation of the
     # marginal likelihood for each entry of the map, and the eigenvalues of a matrix of
     # entries. Up to this cost the evidence decides on a map, and held-out rows beyond.

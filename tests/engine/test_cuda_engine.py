@@ -245,14 +245,13 @@ def short_start(monkeypatch, tune):
 
     steps = 4 if SIMULATED else 50
     sizes = {
-        (kernel_choice, "COARSE_STEPS"): steps,
+        (kernel_choice, "LEAST_JUDGES"): 1,
         (kernel_learning, "SITE_STEPS"): steps,
-        (kernel_learning, "WIDE_STEPS"): steps,
     }
-    tune(learning_steps=steps, exact_work=0)
+    work = kernel_learning.evaluation_work(8, 2, 1)  # of the evidence of eight rows
+    tune(learning_steps=steps, exact_work=work, part_work=work)
     if SIMULATED:
-        tune(judging_fraction=0.0, least_learning_rows=5)
-        sizes[kernel_choice, "SMOOTHNESS"] = 1.5, 0.5
+        tune(least_learning_rows=5)
         sizes[kernel_learning, "NeighborProcess"] = process
         monkeypatch.setattr(neighbor_likelihood, "BATCH_SIZE", 4)
         monkeypatch.setattr(neighbor_likelihood, "REFRESH", 3)

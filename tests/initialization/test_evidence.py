@@ -92,7 +92,7 @@ def test_length_scales_keep_their_ratios_where_labels_are_random(rng):
 def test_variance_is_the_geometric_mean_of_its_posterior(wave):
     search = search_of(*wave)
     search.found = search.climb(start_of(search), KERNEL, shared=True)
-    kernel, start = search.found
+    kernel, start, _ = search.found
     search.average_variance()
     slot = int(np.flatnonzero(start.engine.model.params == kernel.k1.constant_value)[0])
     now = start.engine.model.params[slot]

@@ -193,20 +193,20 @@ def test_has_few_points_and_learning_part():
     assert holdout.learning_part(2, data, np.random.RandomState(0)).n_rows == 200
 
 
-@pytest.mark.parametrize(("M", "H"), [(210, 8), (209, 8), (60, 8), (52, None)])
-def test_last_steps_use_all_neighbors_unless_points_are_few(
-    M, H, rng, monkeypatch, few_steps
+@pytest.mark.parametrize(("M", "near"), [(210, True), (60, True), (52, False)])
+def test_near_rows_teach_a_kernel_unless_points_are_few(
+    M, near, rng, monkeypatch, few_steps
 ):
     given, learn = [], kernel_choice.learn_kernel
 
-    def recorded(data, *args, n_neighbors, **options):
-        given.append(n_neighbors)
-        return learn(data, *args, n_neighbors=n_neighbors, **options)
+    def recorded(data, *args, **options):
+        given.append((options["near"], options["n_neighbors"]))
+        return learn(data, *args, **options)
 
     monkeypatch.setattr(start, "learn_kernel", recorded)
     X, y = waves(rng, 210)
     SWSGPRegressor(n_inducing=M, n_neighbors=8, random_state=0).fit(X, y)
-    assert given == [H] * (1 if H else 2)
+    assert given == [(near, 8)] * (1 if near else 2)
 
 
 def test_few_points_get_a_smoother_kernel(rng, monkeypatch):
@@ -214,7 +214,6 @@ def test_few_points_get_a_smoother_kernel(rng, monkeypatch):
     model = SWSGPRegressor(n_inducing=20, random_state=0).fit(X, y)
     assert model.kernel_.k2.length_scale > 0.3
     monkeypatch.setattr(start, "has_few_points", lambda *args: False)
-    monkeypatch.setattr(kernel_choice, "learn_from_part", lambda _, fit, *args: fit)
     other = SWSGPRegressor(n_inducing=20, random_state=0).fit(X, y)
     assert other.kernel_.k2.length_scale < 0.3
     X_new, y_new = waves(rng, 500)

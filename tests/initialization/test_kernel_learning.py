@@ -17,27 +17,24 @@ from sklearn.gaussian_process.kernels import (
 )
 
 from skswsgp import SWSGPClassifier, SWSGPRegressor
-from skswsgp._covariance.compile import params_in_units
-from skswsgp._initialization import (
-    kernel_choice,
-    kernel_learning,
-    marginal_likelihood,
-    neighbor_likelihood,
-)
+from skswsgp._covariance.compile import compile_kernel, params_in_units
+from skswsgp._initialization import climb, kernel_learning, marginal_likelihood
 from skswsgp._initialization.auto import default_kernel
+from skswsgp._initialization.climb import climb_given
+from skswsgp._initialization.judge import Judges
 from skswsgp._initialization.kernel_choice import learn_kernel
 from skswsgp._initialization.kernel_learning import (
     KernelFit,
     KernelLearner,
     LearningOptions,
+    count_few_rows,
     count_learning_rows,
+    evaluation_work,
 )
 from skswsgp._initialization.neighbor_likelihood import (
     PRIOR_VARIANCE,
-    draw_rows,
     neighbor_model,
 )
-from skswsgp._initialization.statistics import feature_spread
 from skswsgp._neighbors import search
 from skswsgp._solvers.data import TrainingRows
 from skswsgp._solvers.tuning import Tuning
@@ -47,8 +44,8 @@ from skswsgp.kernels import OnColumns
 TUNING = Tuning()
 
 
-def fits_of(X, y, kernel=None, weight=None, rows=None, tuning=TUNING, **options):
-    """Return all `KernelFit`, the best first."""
+def learned(X, y, kernel=None, weight=None, rows=None, tuning=TUNING, **options):
+    """Return the `KernelFit`."""
     weight = np.ones(len(y)) if weight is None else weight
     data = TrainingRows(X, y.reshape(len(y), -1), weight, rows)
     learning = {
@@ -60,95 +57,14 @@ def fits_of(X, y, kernel=None, weight=None, rows=None, tuning=TUNING, **options)
     return learn_kernel(data, kernel, noise, rng, resources, **options)
 
 
-def learned(*arguments, **options):
-    """Return the best `KernelFit`."""
-    return fits_of(*arguments, **options)[0]
-
-
 def learner_of(X, y, weight=None, **tuning):
     weight = np.ones(len(X)) if weight is None else weight
     y, options = y.reshape(len(X), -1), LearningOptions(tuning=Tuning(**tuning))
     return KernelLearner(X, y, 1.0 / weight[:, None], weight, options)
 
 
-def coarse_to_fine(learner):
-    """Return the fits of the coarse search, best first."""
-    rng = np.random.RandomState(0)
-    spread = feature_spread(learner.X, rng)
-    return kernel_choice.coarse_to_fine(learner, spread, np.array([0.1]), rng)
-
-
 def scales(found):
     return found.kernel.k2.length_scale
-
-
-# --- length-scales, shared ratio or free ----------------------------------------------
-
-
-def test_length_scales_are_freed_where_features_differ(rng):
-    X = rng.normal(size=(600, 6))
-    y = np.sin(2 * X[:, 0]) + 0.1 * rng.normal(size=600)
-    learner = learner_of(X, y)
-    best, other = coarse_to_fine(learner)
-    assert not best.shared
-    assert other.shared
-    assert scales(best)[1:].min() > 3 * scales(best)[0]
-    np.testing.assert_allclose(scales(other) / scales(other)[0], 1.0, rtol=0.2)
-
-
-def test_length_scales_share_a_ratio_for_similar_features(rng):
-    X = rng.normal(size=(100, 30))
-    y = X.sum(axis=1) / 5 + 0.5 * rng.normal(size=100)
-    learner = learner_of(X, y)
-    best, other = coarse_to_fine(learner)
-    assert best.shared
-    assert not other.shared
-
-
-def test_equal_length_scales_are_preferred_where_they_fit_better(rng):
-    # Most columns are small noise, which division by their spread would amplify.
-    X = np.hstack([rng.normal(size=(300, 2)), 0.01 * rng.normal(size=(300, 40))])
-    y = np.sin(X[:, 0]) + X[:, 1] + 0.05 * rng.normal(size=300)
-    learner = learner_of(X, y)
-    found = coarse_to_fine(learner)
-    (tied,) = [one for one in found if one.shared]
-    np.testing.assert_allclose(scales(tied), scales(tied)[0])
-    mixed = learner_of(X * np.r_[1e-3, 1.0, np.full(40, 100.0)], y)
-    found = coarse_to_fine(mixed)
-    (tied,) = [one for one in found if one.shared]
-    assert scales(tied).max() > 100 * scales(tied).min()
-    found = coarse_to_fine(learner_of(X, y, many_features=42))
-    (tied,) = [one for one in found if one.shared]
-    assert scales(tied).max() > 50 * scales(tied).min()
-
-
-def test_held_out_rows_are_not_used_for_learning(rng, monkeypatch):
-    X, y = drawn(KERNELS["matern"], noise=0.1, N=200)
-    learner = learner_of(X, y)
-    learning, validating = [], []
-    learn, process = KernelLearner.learn, KernelLearner.process
-
-    def recorded(self, start, rng, steps, rate, rows=None, **options):
-        learning.append(rows)
-        return learn(self, start, rng, 2, rate, rows=rows, **options)
-
-    def recorded_process(self, found, *H):
-        made = process(self, found, *H)
-        density = made.log_density
-        made.log_density = lambda rows, weight: (
-            validating.append(rows),
-            density(rows, weight),
-        )[1]
-        return made
-
-    monkeypatch.setattr(KernelLearner, "learn", recorded)
-    monkeypatch.setattr(KernelLearner, "process", recorded_process)
-    coarse_to_fine(learner)
-    assert len(learning) == len(validating) == 2
-    for rows, held in zip(learning, validating, strict=True):
-        assert len(held) == 40
-        np.testing.assert_array_equal(np.sort(np.r_[rows, held]), np.arange(200))
-        np.testing.assert_array_equal(held, validating[0])
 
 
 def test_shared_length_scale_ratio_suits_many_noise_features(rng):
@@ -178,36 +94,20 @@ def test_learning_with_constant_columns(rng):
 @pytest.mark.parametrize("nu", [0.5, 2.5])
 def test_smoothness_is_recovered(nu):
     X, y = drawn(ConstantKernel(1.0) * Matern([0.8, 1.6], nu=nu), noise=0.001)
-    kernel, noise, shared, curve, *_ = learned(X, y)
-    assert kernel.k2.nu == nu
-    assert noise.shape == (1,)
-    steps = kernel_choice.COARSE_STEPS + TUNING.learning_steps // 2
-    assert len(curve) == steps if shared else steps + TUNING.learning_steps
-
-
-def test_fit_all_noise_improves_the_second_best_kernel():
-    X, y = drawn(ConstantKernel(1.0) * Matern([0.8, 1.6], nu=0.5), noise=0.3)
-    learner, rows = learner_of(X, y), np.arange(len(X))
-    densities = []
-    for fit_all_noise in (False, True):
-        best, other = fits_of(X, y, fit_all_noise=fit_all_noise)
-        assert other.kernel.k2.nu == best.kernel.k2.nu == 0.5
-        densities.append(learner.log_density(other, rows).mean())
-    assert densities[1] > densities[0] + 1e-3
+    fit = learned(X, y)
+    assert fit.kernel.k2.nu == nu
+    assert fit.noise.shape == (1,)
 
 
 def test_given_kernel_keeps_its_form(rng):
     X, y = drawn(KERNELS["matern"], noise=0.1, N=100)
     given = ConstantKernel(1.0) * RBF([1.0, 1.0])
-    kernel, noise, _, curve, *_ = learned(
-        X, np.stack([y, rng.normal(size=100)], 1), given
-    )
+    kernel, noise, *_ = learned(X, np.stack([y, rng.normal(size=100)], 1), given)
     assert given == ConstantKernel(1.0) * RBF([1.0, 1.0])
     assert type(kernel.k2) is RBF
     assert kernel != given
     assert noise.shape == (2,)
     assert noise[1] > 2 * noise[0]
-    assert len(curve) == TUNING.learning_steps + TUNING.learning_steps // 2
 
 
 @pytest.mark.parametrize("unit", [1e-3, 1.0, 1e3])
@@ -296,36 +196,71 @@ def test_learning_samples_many_rows(monkeypatch):
     assert set(sizes) == {60}
 
 
-@pytest.mark.parametrize(
-    ("fraction", "rows"),
-    [(1.0, (200_000, 200_000, 100_000, 5102)), (0.01, (2000, 2000, 1024, 1024))],
-)
-def test_rows_that_take_part_follow_from_the_features(fraction, rows):
-    counts = (count_learning_rows(D, TUNING, fraction) for D in (1, 20, 40, 784))
-    assert tuple(counts) == rows
+def test_rows_that_take_part_follow_from_the_features():
+    counts = tuple(count_learning_rows(D, TUNING) for D in (1, 20, 40, 784))
+    assert counts == (200_000, 200_000, 100_000, 5102)
 
 
-def test_fractions_of_the_rows_fit_the_noise_and_judge(rng, monkeypatch):
-    drawn = []
+@pytest.mark.parametrize("n_rows", [400, 1200])
+def test_rows_of_the_evidence_and_of_near_rows_do_not_judge(n_rows, monkeypatch):
+    # the evidence of up to 300 rows, and near rows beyond
+    seen = {"evidence": [], "near": [], "judges": []}
+    posterior, learn = climb.LogPosterior, KernelLearner.learn
 
-    def noted(rows, n, rng):
-        drawn.append(n)
-        return draw_rows(rows, n, rng)
+    def noted(kernel, noise, X, y, *rest, **options):
+        seen["evidence"].append(y[:, 0])
+        return posterior(kernel, noise, X, y, *rest, **options)
 
-    monkeypatch.setattr(neighbor_likelihood, "draw_rows", noted)
-    monkeypatch.setattr(kernel_learning, "draw_rows", noted)
-    X = rng.normal(size=(300, 2))
-    limits = {"learning_numbers": 20 * 1200, "least_learning_rows": 30}
-    learner = learner_of(X, X[:, 0], **limits, judging_fraction=0.04)
-    fit = KernelFit(KERNELS["matern"], np.array([0.1]))
-    learner.fit_noise(fit, np.random.RandomState(0))
-    learner.rescale_variance(fit, 5, np.random.RandomState(0))
-    held_out, _ = kernel_choice.split_rows(
-        learner, np.ones(2), np.random.RandomState(0)
-    )
-    assert drawn == [100, 48]
-    assert len(held_out) == 48
-    assert learner_of(X, X[:, 0], **limits, judging_fraction=0.0).judging_rows == 30
+    def noted_learn(self, start, rng, steps, rate, *, rows=None, **options):
+        seen["near"].append(self.y[slice(None) if rows is None else rows, 0])
+        return learn(self, start, rng, 2, rate, rows=rows, **options)
+
+    say = Judges.say
+
+    def noted_say(self, fit):
+        seen["judges"].append(self.learner.y[self.rows, 0])
+        return say(self, fit)
+
+    monkeypatch.setattr(climb, "LogPosterior", noted)
+    monkeypatch.setattr(KernelLearner, "learn", noted_learn)
+    monkeypatch.setattr(Judges, "say", noted_say)
+    X, y = drawn(KERNELS["matern"], noise=0.1, N=n_rows)
+    work = evaluation_work(300, 2, 1)
+    learned(X, y, tuning=Tuning(exact_work=work, part_work=work), metric="auto")
+    assert len(np.concatenate(seen["evidence"])) > 0
+    judged = 0 if n_rows == 400 else int(0.2 * n_rows)
+    assert bool(seen["near"]) == bool(seen["judges"]) == bool(judged)
+    for judges in seen["judges"]:
+        assert len(judges) == judged
+        for others in seen["evidence"] + seen["near"]:
+            assert not np.isin(judges, others).any()
+
+
+def test_coded_labels_learn_from_near_rows_without_a_judge(monkeypatch):
+    def say(*_):
+        raise AssertionError("the density of coded labels judged a kernel")
+
+    monkeypatch.setattr(Judges, "say", say)
+    X, y = drawn(KERNELS["matern"], noise=0.1, N=1200)
+    work = evaluation_work(300, 2, 1)
+    tuning = Tuning(exact_work=work, part_work=work)
+    shared = learned(X, y > 0, tuning=tuning, coded=True, near=False)
+    assert shared.shared
+    fit = learned(X, y > 0, tuning=tuning, coded=True)
+    assert not fit.shared
+    assert len(fit.curve) == TUNING.learning_steps
+
+
+@pytest.mark.parametrize(("share", "nu"), [(0.6, np.inf), (0.4, 2.5)])
+def test_noise_decides_on_infinitely_smooth_kernels_of_many_rows(
+    share, nu, rng, monkeypatch
+):
+    monkeypatch.setattr(Judges, "noise_share", lambda self, fit: share)
+    X = rng.uniform(-2, 2, size=(1500, 2))
+    y = np.sin(X[:, 0]) + np.cos(X[:, 1]) + 0.5 * rng.normal(size=1500)
+    work = evaluation_work(300, 2, 1)
+    fit = learned(X, y, tuning=Tuning(exact_work=work, part_work=work))
+    assert fit.kernel.k2.nu == nu
 
 
 def test_duplicates_count_as_weights(rng):
@@ -413,7 +348,7 @@ def test_rescaled_variance_keeps_the_means(factor):
     learner = learner_of(X, y)
     kernel = 1.5 * factor * Matern([1.0, 0.5], nu=1.5)
     start = KernelFit(kernel, np.array([0.1 * factor]))
-    found = learner.rescale_variance(start, 60, np.random.RandomState(0))
+    found = learner.rescale_variance(start, 60, np.arange(len(X)))
     assert found.kernel.k1.constant_value == pytest.approx(1.5, rel=0.2)
     ratio = found.kernel.k1.constant_value / kernel.k1.constant_value
     np.testing.assert_allclose(found.noise, ratio * start.noise)
@@ -431,14 +366,14 @@ def test_rescaled_variance_keeps_the_means(factor):
 
 def test_rescale_variance_keeps_fitting_and_fixed_variances():
     X, y = drawn(1.5 * Matern([1.0, 0.5], nu=1.5), noise=0.1)
-    learner, rng = learner_of(X, y), np.random.RandomState(0)
+    learner, rows = learner_of(X, y), np.arange(len(X))
     for kernel, noise in [
         (1.5 * Matern([1.0, 0.5], nu=1.5), 0.1),
         (ConstantKernel(9.0, "fixed") * Matern([1.0, 0.5], nu=1.5), 0.6),
         (RBF(1.0) + DotProduct(1.0), 0.1),
     ]:
         start = KernelFit(kernel, np.array([noise]))
-        assert learner.rescale_variance(start, 60, rng) is start
+        assert learner.rescale_variance(start, 60, rows) is start
 
 
 @pytest.mark.parametrize("estimator", [SWSGPRegressor, NearestNeighborGPRegressor])
@@ -460,25 +395,23 @@ def test_nearby_folds_of_a_surface_are_separated(estimator):
 def test_marginal_likelihood_of_few_rows_is_maximal():
     X, y = drawn(KERNELS["matern"], noise=0.1, N=60)
     start = KernelFit(ConstantKernel(0.5) * Matern([1.0, 1.0], nu=1.5), np.array([0.2]))
-    found = learner_of(X, y, np.full(60, 2.0)).maximize_marginal_likelihood(start)
+    learner, before = learner_of(X, y, np.full(60, 2.0)), start.kernel.theta
+    around = compile_kernel(start.kernel, 2, np.float64).struct.params
+    found = climb_given(learner, start, around, np.random.RandomState(0))
     process = GaussianProcessRegressor(
         found.kernel + WhiteKernel(found.noise[0] / 2.0), optimizer=None
     ).fit(X, y)
-    theta = process.kernel_.theta
-    before = np.r_[start.kernel.theta, np.log(0.1)]
+    theta, before = process.kernel_.theta, np.r_[before, np.log(0.1)]
     _, slope = process.log_marginal_likelihood(theta, eval_gradient=True)
-    assert_allclose(slope, (theta - before) / PRIOR_VARIANCE, atol=1e-2)
+    assert_allclose(slope, (theta - before) / PRIOR_VARIANCE, atol=0.1)
     assert np.abs(theta - before).max() > 0.2
 
 
-def test_limits_of_the_exact_marginal_likelihood(rng):
-    X, y = rng.normal(size=(40, 2)), rng.normal(size=40)
-    work = 40 * 40 * 48
-    assert learner_of(X, y, exact_work=work).is_small
-    assert not learner_of(X, y, exact_work=work - 1).is_small
-    both = np.stack([y, y], axis=1)
-    assert learner_of(X, both, exact_work=2 * work).is_small
-    assert not learner_of(X, both, exact_work=2 * work - 1).is_small
+def test_number_of_rows_of_the_evidence_follows_from_its_work():
+    assert count_few_rows(2, 1, 40 * 40 * 48) == 40
+    assert count_few_rows(2, 1, 40 * 40 * 48 - 1) == 39
+    assert count_few_rows(2, 2, 2 * 40 * 40 * 48) == 40
+    assert count_few_rows(5, 1, TUNING.exact_work) > 2000
 
 
 @pytest.mark.parametrize("light", [0.1, 1e-8])
@@ -488,11 +421,11 @@ def test_noise_of_few_rows_of_unequal_weight(light, rng):
     f = np.stack([np.sin(2 * X[:, 0]), np.cos(2 * X[:, 0])], axis=1)
     weight = np.where(np.arange(160) % 2, light, 1.0)
     y = f + 0.2 * rng.normal(size=f.shape) / np.sqrt(weight[:, None])
-    found = learned(X, y, default_kernel(np.ones(2)), weight, exact=True)
+    found = learned(X, y, default_kernel(np.ones(2)), weight)
     assert scales(found)[0] < 0.5 * scales(found)[1]
     assert ((found.noise > 0.02) & (found.noise < 0.08)).all()  # 0.04 of weight 1
     same = f + 0.2 * rng.normal(size=f.shape)
-    found = learned(X, same, default_kernel(np.ones(2)), weight, exact=True)
+    found = learned(X, same, default_kernel(np.ones(2)), weight)
     assert (found.noise > 0.01).all()
 
 
@@ -534,17 +467,18 @@ def test_bounds_are_respected_for_few_rows(rng):
 @pytest.mark.parametrize("bounds", [(0.0, 1e5), (0.0, np.inf), (1e-5, np.inf)])
 def test_open_bounds_act_like_wide_ones_for_few_rows(bounds, rng):
     X, y = drawn(KERNELS["matern"], noise=0.1, N=40)
-    wide, open_ = (
-        learned(X, y, RBF(1.0, b), exact=True) for b in ((1e-5, 1e5), bounds)
-    )
+    wide, open_ = (learned(X, y, RBF(1.0, b)) for b in ((1e-5, 1e5), bounds))
     assert_allclose(open_.kernel.theta, wide.kernel.theta, rtol=1e-3)
 
 
-def test_failed_factorisation_keeps_the_kernel_of_few_rows(monkeypatch):
+@pytest.mark.parametrize("given", [None, ConstantKernel(0.5) * RBF([1.0, 1.0])])
+def test_failed_factorisation_keeps_the_kernel_of_few_rows(given, monkeypatch):
     def fails(C):
         raise np.linalg.LinAlgError
 
-    monkeypatch.setattr(marginal_likelihood, "inverted", fails)
+    monkeypatch.setattr(marginal_likelihood, "factorised", fails)
     X, y = drawn(KERNELS["matern"], noise=0.1, N=20)
-    start = KernelFit(ConstantKernel(0.5) * Matern([1.0, 1.0], nu=1.5), np.array([0.2]))
-    assert learner_of(X, y).maximize_marginal_likelihood(start) is start
+    fit = learned(X, y, given, metric="auto")
+    start = default_kernel(X.std(axis=0)) if given is None else given
+    assert_allclose(fit.kernel.k1.constant_value, start.k1.constant_value)
+    assert_allclose(fit.noise, 0.1)

@@ -9,18 +9,11 @@ from scipy.stats import multivariate_normal
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, Matern
 
 from skswsgp import SWSGPRegressor
-from skswsgp._initialization.kernel_learning import (
-    KernelFit,
-    KernelLearner,
-    LearningOptions,
-)
 from skswsgp._initialization.marginal_likelihood import (
     LogPosterior,
     inverted,
     log_marginal_likelihood,
-    turn_by_evidence,
 )
-from skswsgp._solvers.tuning import Tuning
 from skswsgp.kernels import Polynomial
 
 NOISE = np.array([0.3, 0.05])
@@ -95,35 +88,6 @@ def test_loss_with_a_map_is_that_of_mapped_rows(rows):
     )
 
 
-def test_evidence_of_a_map_is_larger_only_where_columns_are_mixed(rng):
-    X = rng.normal(size=(120, 2))
-    ones = np.ones((120, 1))
-    for mixed in (False, True):
-        f = np.sin(2 * (X[:, 0] + X[:, 1])) if mixed else np.sin(2 * X[:, 0])
-        y = (f + 0.1 * rng.normal(size=120))[:, None]
-        data = START, np.array([0.1]), X, y, ones
-        plain = LogPosterior(*data)
-        found = plain.maximize(plain.moves())
-        chosen, point = turn_by_evidence(plain, found, data, always=False)
-        assert (chosen is not plain) == mixed
-        if mixed:
-            assert chosen.loss(point)[0] < plain.loss(found)[0] - 10.0
-        always, _ = turn_by_evidence(plain, found, data, always=True)
-        assert always is not plain
-
-
-def test_evidence_that_cannot_be_computed_leaves_the_columns(monkeypatch, rows):
-    def fails(*_):
-        raise np.linalg.LinAlgError
-
-    data = START, NOISE, *rows
-    plain = LogPosterior(*data)
-    monkeypatch.setattr(LogPosterior, "log_volume", fails)
-    found = plain.maximize(plain.moves())
-    chosen, _ = turn_by_evidence(plain, found, data, always=False)
-    assert chosen is plain
-
-
 def test_priors_around_another_kernel_leave_constants_free(rows):
     around = ConstantKernel(9.0) * Matern([2.0, 1.5], nu=1.5)
     posterior = LogPosterior(START, NOISE, *rows, around=around)
@@ -133,7 +97,8 @@ def test_priors_around_another_kernel_leave_constants_free(rows):
 def test_maximum_respects_moves_bounds_and_fixed_parameters(rows):
     kernel = ConstantKernel(0.5, "fixed") * Matern([1.0, 1.5], (0.9, 1.6), nu=1.5)
     posterior = LogPosterior(kernel, NOISE, *rows)
-    tied = posterior.maximize(posterior.moves(shared=True, noise=False))
+    tied, value = posterior.maximize(posterior.moves(shared=True, noise=False))
+    assert_allclose(-value, posterior.loss(tied)[0])
     found = posterior.kernel_at(tied)
     assert found.k1.constant_value == 0.5
     ratio = found.k2.length_scale / kernel.k2.length_scale
@@ -142,7 +107,7 @@ def test_maximum_respects_moves_bounds_and_fixed_parameters(rows):
     assert (found.k2.length_scale <= 1.6 + 1e-9).all()
     assert abs(ratio[0] - 1.0) > 1e-3
     assert_allclose(posterior.split(tied)[1], NOISE)
-    free = posterior.maximize(posterior.moves())
+    free, _ = posterior.maximize(posterior.moves())
     assert posterior.loss(free)[0] < posterior.loss(tied)[0]
     assert (np.abs(posterior.split(free)[1] / NOISE - 1.0) > 0.05).all()
 
@@ -161,13 +126,13 @@ def test_no_moves_keep_the_start(rows):
     posterior = LogPosterior(RBF(1.0, "fixed"), NOISE, *rows)
     moves = posterior.moves(noise=False)
     assert moves.shape == (2, 0)
-    assert_allclose(posterior.maximize(moves), posterior.start)
+    assert_allclose(posterior.maximize(moves)[0], posterior.start)
     assert posterior.log_volume(moves) == 0.0
 
 
 def test_log_volume_is_that_of_laplace(rows):
     posterior = LogPosterior(START, NOISE, *rows)
-    best = posterior.kernel_at(posterior.maximize(posterior.moves(noise=False)))
+    best = posterior.kernel_at(posterior.maximize(posterior.moves(noise=False))[0])
     posterior = LogPosterior(best, NOISE, *rows, around=START)
 
     def slopes(point):
@@ -203,61 +168,63 @@ def test_no_output_without_noise_is_taken_for_noise(seed):
     assert model.score(X[300:], Y[300:]) > 0.99
 
 
-# --- wider priors ---------------------------------------------------------------------
+def test_derivatives_by_the_covariance_are_those_of_the_density(rows, rng):
+    _, y, ratios = rows
+    K, step = START(rows[0]), 1e-6
+    d_K = log_marginal_likelihood(K, y, NOISE, ratios)[1]
+    for i, j in rng.integers(25, size=(5, 2)):
+        i, j = max(i, j), min(i, j)
+        values = []
+        for sign in (1.0, -1.0):
+            moved = K.copy()
+            moved[i, j] += sign * step
+            moved[j, i] = moved[i, j]
+            values.append(log_marginal_likelihood(moved, y, NOISE, ratios)[0])
+        slope = (values[0] - values[1]) / (2.0 * step)
+        expected = d_K[i, j] * (1.0 if i == j else 2.0)
+        assert_allclose(slope, expected, rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("n_columns", [2, 10])
-def test_priors_widen_where_columns_do_not_matter(n_columns):
-    rng = np.random.default_rng(0)
-    X = rng.uniform(-1.0, 1.0, (120, n_columns))
-    y = np.sin(3.0 * X[:, 0]) + np.cos(3.0 * X[:, 1]) + 0.1 * rng.normal(size=120)
-    kernel = ConstantKernel(1.0) * RBF(np.full(n_columns, 0.5 * np.sqrt(n_columns)))
-    data = kernel, np.array([0.1]), X, y[:, None], np.ones((120, 1))
-    posterior, narrow = LogPosterior(*data), LogPosterior(*data)
-    point = posterior.maximize_with_wider_priors()
-    widened = posterior.variances / narrow.variances
-    assert (widened == widened[0]).all()
-    assert (widened[0] > 1.0) == (n_columns == 10)
-    # the point is that of largest density under the prior it belongs to
-    posterior.start = narrow.start
-    best = posterior.maximize(posterior.moves())
-    assert posterior.loss(point)[0] < posterior.loss(best)[0] + 1e-2
-    found = narrow.maximize(narrow.moves())
-    evidence = narrow.log_evidence(found)
-    gain = posterior.log_evidence(point) - evidence
-    assert gain > 0.0 if n_columns == 10 else abs(gain) < 1e-2
+def test_a_point_without_a_factor_turns_the_search_back(rows, monkeypatch):
+    posterior = LogPosterior(START, NOISE, *rows)
+    _, most = posterior.maximize(posterior.moves())
+    loss, calls = LogPosterior.loss, []
+
+    def fails_once(self, point):
+        calls.append(point)
+        if len(calls) == 2:
+            raise np.linalg.LinAlgError
+        return loss(self, point)
+
+    monkeypatch.setattr(LogPosterior, "loss", fails_once)
+    found, value = posterior.maximize(posterior.moves())
+    assert value > most - 1.0
+    assert_allclose(loss(posterior, found)[0], -value)
 
 
-def test_random_rows_choose_wider_priors_where_all_are_dear():
-    rng = np.random.default_rng(0)
-    X = rng.uniform(-1.0, 1.0, (200, 10))
-    y = (
-        np.sin(3.0 * X[:, :1])
-        + np.cos(3.0 * X[:, 1:2])
-        + 0.1 * rng.normal(size=(200, 1))
-    )
-    kernel = ConstantKernel(1.0) * RBF(np.full(10, 1.6))
-    fit, ones = KernelFit(kernel, np.array([0.1])), np.ones((200, 1))
+def test_a_start_without_a_factor_is_kept(rows, monkeypatch):
+    def fails(*_):
+        raise np.linalg.LinAlgError
 
-    def widened(evidence_work):
-        options = LearningOptions(tuning=Tuning(evidence_work=evidence_work))
-        learner = KernelLearner(X, y, ones, ones[:, 0], options)
-        posterior = LogPosterior(*learner._all_rows(fit))
-        before, point = posterior.variances, posterior.start
-        learner.widen_priors(posterior, fit, np.random.RandomState(0))
-        assert (posterior.medians == point).all()
-        moved = (posterior.start != point).any()
-        return posterior.variances[0] / before[0], moved
-
-    for work in (1e10, 2e8):  # of all rows, and of 137
-        factor, moved = widened(work)
-        assert factor > 1.0
-        assert moved
-    assert widened(1e4) == (1.0, False)  # of no row
+    posterior = LogPosterior(START, NOISE, *rows)
+    monkeypatch.setattr(LogPosterior, "loss", fails)
+    for moves in (posterior.moves(), np.zeros((5, 0))):
+        found, value = posterior.maximize(moves)
+        assert value == -np.inf
+        assert_allclose(found, posterior.start)
 
 
-def test_wider_priors_end_where_no_point_is_found(monkeypatch):
-    data = RBF(1.0), np.array([0.1]), np.zeros((3, 1)), np.ones((3, 1)), np.ones((3, 1))
-    posterior = LogPosterior(*data)
-    monkeypatch.setattr(posterior, "maximize", lambda moves: None)
-    assert posterior.maximize_with_wider_priors() is None
+@pytest.mark.parametrize("turn", [False, True])
+def test_a_posterior_of_other_rows_keeps_point_and_priors(rows, rng, turn):
+    X, y, ratios = rows
+    posterior = LogPosterior(START, NOISE, *rows, turn=turn)
+    posterior.medians = posterior.medians + 0.1
+    posterior.start = posterior.start + 0.2
+    few = slice(0, 12)
+    other = posterior.given(X[few], y[few], ratios[few])
+    expected = LogPosterior(START, NOISE, X[few], y[few], ratios[few], turn=turn)
+    expected.medians, expected.variances = posterior.medians, posterior.variances
+    for actual, wanted in zip(
+        other.loss(other.start), expected.loss(posterior.start), strict=True
+    ):
+        assert_allclose(actual, wanted, rtol=1e-9)

@@ -19,7 +19,12 @@ from small_models import small_model
 
 from skswsgp import SWSGPClassifier, SWSGPRegressor
 from skswsgp._engine.cpu import CpuEngine
-from skswsgp._initialization.kernel_learning import ROWS_PER_COLUMN, KernelLearner
+from skswsgp._initialization import kernel_choice
+from skswsgp._initialization.kernel_learning import (
+    ROWS_PER_COLUMN,
+    KernelLearner,
+    evaluation_work,
+)
 from skswsgp._initialization.metric import (
     PRIOR_VARIANCE,
     MovingMap,
@@ -55,11 +60,6 @@ def rotated():
 def turned(rotated):
     X, y, *_ = rotated
     return SWSGPRegressor(random_state=0).fit(X, y)
-
-
-def all_rows_rescale(learner, fit, *arguments, rescale=KernelLearner.rescale_variance):
-    """Rescale variances by all rows, those that a map has seen included."""
-    return rescale(learner, fit._replace(unseen=None), *arguments)
 
 
 def is_identity(model):
@@ -186,7 +186,7 @@ def test_a_rotation_hardly_changes_the_error(kind):
     assert errors["auto", False] < 1.05 * errors["ard", False]  # 100 entries for 10
     assert kind is not SWSGPRegressor or errors["auto", True] < 0.24
     assert errors["ard", True] > 2.0 * errors["ard", False]
-    assert errors["auto", True] < 1.25 * errors["auto", False]
+    assert errors["auto", True] < 1.45 * errors["auto", False]
 
 
 @pytest.mark.parametrize("n_rows", [300, 1500])
@@ -317,23 +317,15 @@ def test_a_kernel_of_the_user_keeps_the_number_of_columns(tune, rng):
     assert model.metric_.shape == (6, 6)
 
 
-def test_variances_are_judged_by_rows_that_the_map_has_not_seen(tune):
-    tune(exact_work=0)
-    square = {}
-    for judged in (True, False):
-        residuals = []
-        for seed in range(3):
-            X, y = friedman(600, rotated=True, seed=seed)[:2]
-            with pytest.MonkeyPatch.context() as patch:
-                if not judged:
-                    patch.setattr(KernelLearner, "rescale_variance", all_rows_rescale)
-                model = SWSGPRegressor(metric="full", random_state=0).fit(X, y)
-            X, y = friedman(600, rotated=True, seed=seed + 50)[:2]
-            mean, std = model.predict(X, return_std=True)
-            residuals.append((y - mean) / std)
-        square[judged] = np.mean(np.square(residuals))
-    assert abs(square[True] - 1.0) < 0.12
-    assert square[False] > square[True]
+def test_variances_are_judged_by_rows_that_the_map_has_not_seen():
+    residuals = []
+    for seed in range(2):
+        X, y = friedman(2500, rotated=True, seed=seed)[:2]
+        model = SWSGPRegressor(metric="full", random_state=0).fit(X, y)
+        X, y = friedman(600, rotated=True, seed=seed + 50)[:2]
+        mean, std = model.predict(X, return_std=True)
+        residuals.append((y - mean) / std)
+    assert abs(np.mean(np.square(residuals)) - 1.0) < 0.12
 
 
 # ------------------------------------------------------------------ what a user meets
@@ -484,15 +476,19 @@ def test_a_map_that_fails_leaves_the_columns(tune, monkeypatch, rng):
     def fails(*arguments):
         raise FloatingPointError("slopes are not finite")
 
-    tune(exact_work=0, learning_steps=10)
+    work = evaluation_work(50, 4, 1)
+    tune(exact_work=work, part_work=work, learning_steps=10)
+    monkeypatch.setattr(kernel_choice, "LEAST_JUDGES", 1)
     X, y = rng.normal(size=(100, 4)), rng.normal(size=100)
     monkeypatch.setattr(KernelLearner, "turned", fails)
     assert is_identity(SWSGPRegressor(random_state=0).fit(X, y))
-    with pytest.raises(FloatingPointError, match="not finite"):
-        SWSGPRegressor(metric="full", random_state=0).fit(X, y)
+    asked = SWSGPRegressor(metric="full", random_state=0)
+    assert not is_identity(asked.fit(X, y))  # the map of the evidence
     tune(most_columns=3)
     monkeypatch.setattr(KernelLearner, "mapped_to_few", fails)
     assert is_identity(SWSGPRegressor(random_state=0).fit(X, y))
+    with pytest.raises(FloatingPointError, match="not finite"):
+        asked.fit(X, y)
 
 
 def test_weights_act_like_repetition(rng):

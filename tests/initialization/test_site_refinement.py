@@ -248,7 +248,7 @@ def test_refinement_with_duplicated_rows(rng):
 def test_interrupted_refinement_keeps_the_best_kernel_so_far(
     monkeypatch, steep, when, tune
 ):
-    tune(exact_work=0.0)
+    tune(part_work=0.0)
     calls, consider = [], SiteRefinement.consider
 
     def interrupted(self, *arguments, **options):
@@ -286,23 +286,14 @@ def test_failed_trial_is_worse_than_any_other(monkeypatch, steep):
     ]
 
 
-@pytest.mark.parametrize("failing", [(0,), (1,), (0, 1)])
-def test_failed_start_leaves_the_others(monkeypatch, steep, failing):
-    starts = [start_of(variance_kernel(variance)) for variance in (0.5, 1.1)]
-    solver_of = SiteRefinement.solver_of
-
+def test_a_start_that_fails_is_kept(monkeypatch, steep):
     def fails(self, fit):
-        if fit.kernel in [starts[i].kernel for i in failing]:
-            raise FloatingPointError
-        return solver_of(self, fit)
+        raise FloatingPointError
 
     monkeypatch.setattr(SiteRefinement, "solver_of", fails)
+    start = start_of(variance_kernel(0.5))
     data, rng = data_of(*steep), np.random.RandomState(1)
-    found = refine_kernel(starts, data, BINARY, OPTIONS, rng)
-    if len(failing) == 2:
-        assert found is starts[0]
-    else:
-        assert found.kernel.k1.constant_value > 2.0
+    assert refine_kernel([start], data, BINARY, OPTIONS, rng) is start
 
 
 def test_refinement_repeats_for_the_same_seed(steep):
@@ -326,8 +317,7 @@ def test_length_scales_are_freed_when_a_shared_ratio_stops_helping(monkeypatch, 
     X = np.hstack([steep[0], np.zeros_like(steep[0])])
     kernel = ConstantKernel(2.0) * RBF([0.7, 0.7])
     data, rng = data_of(X, steep[1]), np.random.RandomState(1)
-    starts = [start_of(kernel, shared=True)]
-    refine_kernel(starts, data, BINARY, OPTIONS, rng)
+    refine_kernel([start_of(kernel, shared=True)], data, BINARY, OPTIONS, rng)
     assert shared == [True, False]
 
 

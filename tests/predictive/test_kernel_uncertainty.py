@@ -21,7 +21,7 @@ def rows():
     kernel, noise = ConstantKernel(1.0) * RBF([1.0, 1.0]), np.array([0.1])
     for _ in range(10):  # the prior is around the start, so the maximum moves
         posterior = LogPosterior(kernel, noise, X, y, ratios)
-        point = posterior.maximize(posterior.moves())
+        point = posterior.maximize(posterior.moves())[0]
         kernel, noise = posterior.kernel_at(point), posterior.split(point)[1]
     return kernel, noise, X, y, ratios
 
@@ -49,7 +49,7 @@ def test_growth_is_that_of_parameters_learned_without_each_row(rows):
     for i in range(N):
         rest = np.arange(N) != i
         other = LogPosterior(kernel, noise, X[rest], y[rest], ratios[rest])
-        point = other.maximize(other.moves())
+        point = other.maximize(other.moves())[0]
         loss += density[i, 0] - left_out(posterior, point)[0][i, 0]
     before, after = left_out_squares(*rows)
     assert_allclose(before, squares.mean())
