@@ -86,9 +86,7 @@ class CellPreconditioner:
         in_threads(work, range(PARTS), self.n_threads)
         inner = sums.sum(axis=0) / len(self.partitions)
         inner[np.diag_indices(m)] += 1.0
-        with one_blas_thread():
-            inner = numpy_cholesky(inner, 0.0) if m else inner
-        return CellInverse(self, rest, inner)
+        return CellInverse.of(self, rest, inner)
 
 
 class CellInverse(NamedTuple):
@@ -100,7 +98,44 @@ class CellInverse(NamedTuple):
 
     points: CellPreconditioner
     rest: list  # for each partition, the inverses of R_c of its cells
-    inner: np.ndarray  # (m, m), the factor of I + Phi' C Phi
+    inner: np.ndarray  # (m, m), I + Phi' C Phi
+    factor: np.ndarray  # (m, m), its lower factor
+
+    @classmethod
+    def of(cls, points, rest, inner):
+        """Return the inverse with the factor of `inner`."""
+        with one_blas_thread():
+            factor = numpy_cholesky(inner, 0.0) if len(inner) else inner
+        return cls(points, rest, inner, factor)
+
+    def without(self, gone):
+        """Return the inverse for all points but those `gone`, and zero there.
+
+        With B the inverse of the matrix of a cell and g its points that are gone, that
+        of the others is B - B_g' B_gg^-1 B_g, which takes no further factor of a cell.
+        """
+        points, absent = self.points, np.zeros(len(self.points.Z), dtype=bool)
+        absent[gone] = True
+        lost = np.zeros((PARTS, *self.inner.shape))  # by which Phi' C Phi shrinks
+        rest = [list(inverses) for inverses in self.rest]
+
+        def work(part):
+            for partition, inverses in zip(points.partitions, rest, strict=True):
+                for c in range(part, len(partition), PARTS):
+                    cell, B = partition[c], inverses[c]
+                    g = np.flatnonzero(absent[cell])
+                    if not len(g):
+                        continue
+                    factor = numpy_cholesky(B[np.ix_(g, g)], 0.0)
+                    half = solve_triangular(factor, B[g], lower=True)
+                    inverses[c] = B - half.T @ half
+                    inverses[c][g] = inverses[c][:, g] = 0.0
+                    half = half @ points.root[cell]
+                    lost[part] += half.T @ half
+
+        in_threads(work, range(PARTS), points.n_threads)
+        inner = self.inner - lost.sum(axis=0) / len(rest)
+        return CellInverse.of(points, rest, inner)
 
     def solve(self, r):
         """Return the approximate solutions for the columns of r (M, k)."""
@@ -109,8 +144,8 @@ class CellInverse(NamedTuple):
             return near
         with one_blas_thread():
             inside = root.T @ near
-            inside = solve_triangular(self.inner, inside, lower=True)
-            inside = solve_triangular(self.inner, inside, lower=True, trans="T")
+            inside = solve_triangular(self.factor, inside, lower=True)
+            inside = solve_triangular(self.factor, inside, lower=True, trans="T")
             far = root @ inside
         return near - self._solve_cells(far)
 

@@ -7,7 +7,6 @@ import numpy as np
 from skswsgp._predictive import student
 from skswsgp._predictive.law import Observations, PredictiveLaw, faded, scales
 from skswsgp._predictive.local_density import (
-    FITTED_ROWS,
     LocalDensity,
     NearTargets,
     fit_local_density,
@@ -25,7 +24,10 @@ from skswsgp._solvers.data import memory_budget
 
 LEAST_ROWS = 30  # rows that a law needs: fewer show neither widths nor tails
 ERRORS = 2.0  # standard errors by which the mean gain of a richer law must exceed zero
-SCORED_ROWS = 2000  # rows whose distributions are integrated and inverted
+DECIDING_ROWS = 6000  # rows whose density tells whether near targets are better
+# Rows that teach the shape of near targets, and whose distributions are integrated and
+# inverted: they know each of the three numbers to some 2 %
+SCORED_ROWS = 2000
 LEAST_POINTS = 12  # inducing points from which scales may vary
 
 
@@ -125,33 +127,38 @@ def add_near_targets(law, observations, y, kinds, around, rng):
     the ranked probability score must be better too, and the score of intervals no
     worse.
     """
-    Q, chosen = y.shape[1], rng.permutation(len(y))[:FITTED_ROWS]
+    Q, chosen = y.shape[1], rng.permutation(len(y))[:DECIDING_ROWS]
     real = [has_errors(z) for z in observations.errors(y).T]
     points = around.near.at(chosen).without(around.own[chosen])
     distances = points.distances / points.unit[:, None]
     before, y = observations.at(chosen), y[chosen]
     density = before.log_density(y)
     shape, is_residual = np.ones((3, Q)), np.zeros(Q, dtype=bool)
-    near = np.empty((*distances.shape, Q))
+    near, few = np.empty((*distances.shape, Q)), slice(0, SCORED_ROWS)
     for q in range(Q):
         usual = np.exp(np.log(before.scale[:, q]).mean())
         fits = []
         for kind, start in zip(kinds, (0.0, before.mean[:, q, None]), strict=True):
-            values = y[:, q], density[:, q], start + kind[points.lists, q]
-            fits.append((*fit_local_density(*values, distances, usual), values[2]))
+            values = start + kind[points.lists, q]
+            found = fit_local_density(
+                y[few, q], density[few, q], values[few], distances[few], usual
+            )
+            fits.append((*found, values))
         is_residual[q] = fits[1][1] < fits[0][1]
         shape[:, q], _, near[:, :, q] = fits[int(is_residual[q])]
     mixture = NearTargets(near, distances, np.ones_like(y), *shape)
     after = before._replace(near=mixture)
-    likelier, few = after.log_density(y) - density, slice(0, SCORED_ROWS)
+    likelier = after.log_density(y) - density
+    better = np.array([real[q] and is_better(likelier[:, q], 3) for q in range(Q)])
+    if not better.any():
+        return law
     before, after, y = before.at(few), after.at(few), y[few]
     closer = before.crps(y) - after.crps(y)
     narrower = before.interval_score(y) - after.interval_score(y)
-    for q in range(Q):
-        better = is_better(likelier[:, q], 3) and is_better(closer[:, q], 0)
-        if not (real[q] and better and narrower[:, q].mean() >= 0.0):
-            shape[0, q] = 0.0
-    if not shape[0].any():
+    better &= [is_better(closer[:, q], 0) for q in range(Q)]
+    better &= narrower.mean(axis=0) >= 0.0
+    shape[0, ~better] = 0.0
+    if not better.any():
         return law
     targets = np.where(is_residual, kinds[1], kinds[0])
     return law._replace(density=LocalDensity(targets, is_residual, *shape))

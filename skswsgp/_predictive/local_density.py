@@ -22,7 +22,6 @@ from scipy.special import expit, log_softmax, logsumexp, ndtr, ndtri
 from skswsgp._compiled.special import gaussian_log_density
 
 LEAST_BANDWIDTH = 0.02  # in units of the usual error, which quantiles hardly notice
-FITTED_ROWS = 6000  # rows that decide, on whose number the time depends
 # Of logit a, log h in units of the usual error, and log r
 STARTS = ((0.0, -1.0, 0.0), (0.0, -2.5, -1.0))
 BOUNDS = ((-6.0, 4.0), (np.log(LEAST_BANDWIDTH), 0.0), (np.log(0.05), np.log(5.0)))
@@ -56,7 +55,7 @@ class NearTargets(NamedTuple):
         """Return the log density (n,) of values y of an output."""
         weights = log_weights(self.distances, self.reach[q])
         targets = self.targets[:, :, q]
-        return kernel_log_density(y, targets, weights, self.bandwidth[q])
+        return logsumexp(target_logs(y, targets, weights, self.bandwidth[q])[0], axis=1)
 
     def cdf(self, q, y, weights):
         """Return the probabilities (n,) of values below y of an output.
@@ -125,31 +124,45 @@ def log_weights(distances, reach):
     return log_softmax(-0.5 * (distances / reach) ** 2, axis=1)
 
 
-def kernel_log_density(y, targets, log_weights, bandwidth):
-    """Return the log density (n,) of y (n,) for targets and log weights (n, K)."""
+def target_logs(y, targets, log_weights, bandwidth):
+    """Return the log densities (n, K) of y (n,) and of each target, and (y - y_j)^2/h^2.
+
+    Targets and log weights are (n, K).
+    """
     square = ((y[:, None] - targets) / bandwidth) ** 2
-    logs = gaussian_log_density(square, 2.0 * np.log(bandwidth)) + log_weights
-    return logsumexp(logs, axis=1)
+    return gaussian_log_density(square, 2.0 * np.log(bandwidth)) + log_weights, square
 
 
-def fit_local_density(y, around_mean, targets, distances, usual_error):
-    """Return (a, h, r) for one output, and their loss in nats.
+def fit_local_density(*rows):
+    """Return (a, h, r) for one output, and their loss in nats, for rows of `rows_loss`."""
+    options = {"bounds": BOUNDS, "method": "L-BFGS-B", "jac": True, "args": rows}
+    found = [minimize(rows_loss, start, **options) for start in STARTS]
+    best = min(found, key=lambda each: each.fun)
+    return shaped(best.x, rows[-1]), best.fun
+
+
+def rows_loss(parameters, y, around_mean, targets, distances, usual_error):
+    """Return the mean negative log density of rows, and its gradient.
 
     `around_mean` (n,) is the log density of y (n,) under the law around the mean.
     `targets` and `distances` (n, K) are those of the nearest other points.
     """
+    share, bandwidth, reach = shaped(parameters, usual_error)
+    weights = log_weights(distances, reach)
+    logs, square = target_logs(y, targets, weights, bandwidth)
+    local = logsumexp(logs, axis=1)
+    total = np.logaddexp(np.log1p(-share) + around_mean, np.log(share) + local)
+    # probabilities that y comes from a near target, and from each of these
+    is_local = np.exp(np.log(share) + local - total)
+    whose = np.exp(logs - local[:, None])
+    closeness = (distances / reach) ** 2
+    by_log_h = np.sum(whose * (square - 1.0), axis=1)
+    by_log_r = np.sum((whose - np.exp(weights)) * closeness, axis=1)
+    slopes = is_local - share, is_local * by_log_h, is_local * by_log_r
+    return -total.mean(), -np.mean(slopes, axis=1)
 
-    def shaped(parameters):
-        a, h, r = parameters
-        return expit(a), usual_error * np.exp(h), np.exp(r)
 
-    def loss(parameters):
-        share, h, reach = shaped(parameters)
-        local = kernel_log_density(y, targets, log_weights(distances, reach), h)
-        parts = np.log1p(-share) + around_mean, np.log(share) + local
-        return -np.logaddexp(*parts).mean()
-
-    options = {"bounds": BOUNDS, "method": "L-BFGS-B"}
-    found = [minimize(loss, start, **options) for start in STARTS]
-    best = min(found, key=lambda each: each.fun)
-    return shaped(best.x), best.fun
+def shaped(parameters, usual_error):
+    """Return (a, h, r) for logit a, log h in units of the usual error, and log r."""
+    a, h, r = parameters
+    return expit(a), usual_error * np.exp(h), np.exp(r)

@@ -34,17 +34,33 @@ def test_solutions_are_those_of_the_dense_formula(Z, rng):
     noise, r = rng.uniform(0.01, 1.0, M), rng.normal(size=(M, 3))
     approximate = make_preconditioner(Z, 20, 30)
     inverse = approximate.factorise(KERNEL.diag(Z) + noise)
+    assert approximate.root.shape == (M, 20)
+    dense = dense_inverse(approximate, noise, np.ones(M, dtype=bool))
+    assert_allclose(inverse.solve(r), dense @ r, rtol=1e-7, atol=1e-7)
+
+
+@pytest.mark.parametrize("most", [1, 30, M])
+def test_points_are_left_out_as_if_they_had_never_been(most, Z, rng):
+    noise, r = rng.uniform(0.01, 1.0, M), rng.normal(size=(M, 3))
+    approximate, gone = make_preconditioner(Z, 20, most), rng.permutation(M)[:40]
+    inverse = approximate.factorise(KERNEL.diag(Z) + noise).without(gone)
+    kept = ~np.isin(np.arange(M), gone)
+    dense = dense_inverse(approximate, noise, kept)
+    assert_allclose(inverse.solve(r), dense @ r, rtol=1e-7, atol=1e-7)
+    assert not inverse.solve(r)[gone].any()
+
+
+def dense_inverse(approximate, noise, kept):
+    """Return the preconditioner as a matrix (M, M), zero at points not `kept`."""
     root = approximate.root
-    assert root.shape == (M, 20)
-    rest = KERNEL(Z) + np.diag(noise) - root @ root.T
-    C = np.zeros((M, M))
+    rest = KERNEL(Z := approximate.Z) + np.diag(noise) - root @ root.T
+    C = np.zeros((len(Z), len(Z)))
     for partition in approximate.partitions:
         for cell in partition:
-            places = np.ix_(cell, cell)
-            C[places] += 0.5 * np.linalg.inv(rest[places])
-    inner = np.eye(20) + root.T @ C @ root
-    dense = C - C @ root @ np.linalg.solve(inner, root.T @ C)
-    assert_allclose(inverse.solve(r), dense @ r, rtol=1e-7, atol=1e-7)
+            places = np.ix_(cell[kept[cell]], cell[kept[cell]])
+            C[places] += np.linalg.inv(rest[places]) / len(approximate.partitions)
+    inner = np.eye(root.shape[1]) + root.T @ C @ root
+    return C - C @ root @ np.linalg.solve(inner, root.T @ C)
 
 
 def test_global_points_explain_what_their_covariances_explain(Z):
