@@ -15,7 +15,6 @@ from skswsgp._initialization.kernel_choice import learn_kernel
 from skswsgp._initialization.kernel_learning import (
     LearningOptions,
     count_learning_rows,
-    learning_search,
 )
 from skswsgp._initialization.neighbor_likelihood import NeighborProcess, neighbor_model
 from skswsgp._initialization.statistics import mean_and_scale, relative_weights
@@ -50,8 +49,9 @@ class NearestNeighborGPRegressor(
         :class:`skswsgp.SWSGPRegressor`.
     n_neighbors : int, default=64
         Training rows that a prediction uses; cut to their number.
-    neighbor_search : {"auto", "brute", "kd_tree", "pynndescent"}, default="auto"
-        How they are found; all but "pynndescent" are exact.
+    neighbor_search : {"exact", "approximate"}, default="exact"
+        Whether a prediction uses the nearest rows, or most of them, which a graph of
+        PyNNDescent finds. Learning uses the nearest rows in both.
     noise_variance : float, default=0.1
         Noise variance where learning starts, on the scale of standardised y.
     normalize_y : bool, default=True
@@ -125,7 +125,7 @@ class NearestNeighborGPRegressor(
         "kernel": "no_validation",  # checked by compile_kernel, which says more
         "metric": [StrOptions({"auto", "ard", "full"})],
         "n_neighbors": [compat.Count()],
-        "neighbor_search": [StrOptions({"auto", "brute", "kd_tree", "pynndescent"})],
+        "neighbor_search": [StrOptions({"exact", "approximate"})],
         "noise_variance": [Interval(Real, 0, None, closed="neither")],
         "normalize_y": ["boolean"],
         "n_jobs": [Integral, None],
@@ -135,7 +135,7 @@ class NearestNeighborGPRegressor(
     _tuning = Tuning()
 
     def __init__(
-        self, kernel=None, *, metric="auto", n_neighbors=64, neighbor_search="auto",
+        self, kernel=None, *, metric="auto", n_neighbors=64, neighbor_search="exact",
         noise_variance=0.1, normalize_y=True, n_jobs=None, dtype="float64",
         random_state=None,
     ):  # fmt: skip
@@ -184,8 +184,8 @@ class NearestNeighborGPRegressor(
             self.y_mean_, self.y_scale_ = mean_and_scale(y, weight)
         self.X_train_, self.y_train_ = X, (y - self.y_mean_) / self.y_scale_
         n_threads = max_threads(self.n_jobs, len(X))
-        search, tuning = learning_search(self.neighbor_search), self._tuning
-        options = LearningOptions(n_threads, self.dtype, search, tuning=tuning)
+        tuning = self._tuning
+        options = LearningOptions(n_threads, self.dtype, tuning=tuning)
         data = TrainingRows(X, self.y_train_.reshape(len(y), -1), weight)
         n_rows = count_learning_rows(X.shape[1], tuning)
         data = relative_weights(data, n_rows)

@@ -91,7 +91,7 @@ def draw_model(rng, kind):
         params["normalize_y"] = bool(rng.random() < 0.8)
         params["noise_variance"] = draw(rng, 0.1, 1e-6, 10.0)
     if kind is NearestNeighborGPRegressor:
-        return kind(**params, neighbor_search=draw(rng, "auto", "kd_tree"))
+        return kind(**params)
     solver = draw(rng, "natural", "adam")
     params |= {
         "solver": solver,
@@ -100,10 +100,6 @@ def draw_model(rng, kind):
         "inducing_points": draw(rng, "kmeans", "random"),
         "optimize_inducing": bool(rng.random() < 0.2),
         "covariance": draw(rng, "auto", "auto", "diag", "full", "draws"),
-        "n_draws": int(draw(rng, 64, 4)),
-        "neighbor_metric": draw(rng, "kernel", "kernel", "euclidean", "random"),
-        "neighbor_search": draw(rng, "auto", "auto", "brute", "kd_tree"),
-        "kl": draw(rng, "auto", "local"),
         "kl_weight": draw(rng, "auto", "auto", 1.0, 0.1),
         "init": draw(rng, "local", "default"),
         "batch_size": int(draw(rng, 1, 16, 64)),
@@ -113,8 +109,6 @@ def draw_model(rng, kind):
         "validation_fraction": draw(rng, 0.1, 0.5, 0.9),
         "warm_start": bool(rng.random() < 0.1),
     }
-    if params["neighbor_search"] != "kd_tree":  # which some kernels refuse in `predict`
-        params["n_neighbors_predict"] = draw(rng, "auto", "auto", 3)
     if solver == "adam" and params["random_state"] % 2:
         params |= {"neighborhood": "union", "n_active": 64}
     if kind is SWSGPClassifier:

@@ -112,7 +112,6 @@ def check_evaluation(engine, problem):
         lambda run: run.predict(X, active, with_variance=True),
         lambda run: run.predict(X, active, with_variance=False)[:1],
         lambda run: run.conditional_weights(X, active),
-        lambda run: run.inverse_covariances(X, active),
         lambda run: run.bound(problem.batch),
         lambda run: run.variational_expectations(problem.batch.y, *q),
     ]

@@ -135,4 +135,4 @@ def natural_settings(likelihood="gaussian", n_latent=1, **parameters):
 
 def adam_settings(n_latent=1, **parameters):
     """Return the `Settings` of a regression by Adam."""
-    return Settings("gaussian", n_latent, adam.AdamSolver, kl="local", **parameters)
+    return Settings("gaussian", n_latent, adam.AdamSolver, **parameters)

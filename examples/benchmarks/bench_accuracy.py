@@ -61,7 +61,6 @@ CLASSIFIERS = {
 ABLATION = {
     "start as given": {"init": "default"},
     "Adam": {"solver": "adam", "n_inducing": 1024, "n_neighbors": 32, "max_iter": 50},
-    "local divergences": {"kl": "local"},
     "M = 1024": {"n_inducing": 1024},
     "M = 1024, full S": {"n_inducing": 1024, "covariance": "full"},
     "H = 16": {"n_neighbors": 16},

@@ -84,7 +84,7 @@ def make_problem(M, H, n, steps, dtype, likelihood="gaussian", full=False, D=8):
         y = np.sign(y)
     elif likelihood == "softmax":
         y = rng.integers(3, size=(n * steps, 1)).astype(dtype)
-    search = NeighborSearch(Z, kernel_of(model), n_neighbors=H, search="brute")
+    search = NeighborSearch(Z, kernel_of(model), n_neighbors=H, search="scan")
     weight = np.ones(n * steps, dtype)
     return model, Batch(X, y, weight, search.query(X).astype(np.int32))
 
@@ -190,7 +190,7 @@ def searches(M, D, n, H, dtype, kind, n_threads):
             Z,
             kernel,
             n_neighbors=H,
-            search="brute",
+            search="scan",
             n_threads=n_threads,
             make_scan=engine.make_scan,
         )
@@ -334,8 +334,7 @@ def seconds_of_step(device, model, data, H, n, epochs, n_threads):
     engine = prepared(device, model, H, n, n_threads)
     steps = data.n_rows // n
     schedule = Schedule(1e-3, epochs + 1, steps, False)
-    nearest = {"metric": "euclidean", "search": "brute"}  # lists stay
-    search = TrackedSearch(engine, data.n_rows, nearest)
+    search = TrackedSearch(engine, 10**9, {"search": "scan"})  # lists stay
     lists = NeighborTracker(search, data.n_rows, memory_budget())
     loader, rng = engine.make_loader(data, lists), np.random.RandomState(0)
     times = []

@@ -142,7 +142,7 @@ def make_case(H, dtype="float64", *, M=10_000, D=8, n=64, full=False):
         "inducing_covariance_": np.ones((M, 1)),
     }
     model, center = build_model(attributes, ("gaussian", 1), "float64")
-    search = {"metric": "kernel", "search": "brute"}
+    search = {"search": "scan"}
     active = CpuEngine(model, H, 1).make_search(search).query(X - center)
     mean = rng.standard_normal((M, 1))
     sizes = dtype, n, full, full

@@ -111,11 +111,6 @@ class Engine(ABC):
         """Return a = K_w^-1 k (n, H) and F = k(x, x) - k' a (n,) of the rows of X."""
         return self._evaluate("weights_rows", (X, active), (active.shape, len(X)))
 
-    def inverse_covariances(self, X, active):
-        """Return K_w^-1 (n, H, H) and log |K_w| (n,) of the rows of X."""
-        n, H = active.shape
-        return self._evaluate("inverse_rows", (X, active), ((n, H, H), n))
-
     def variational_expectations(self, y, mu, v):
         """Return E log p(y | f) (n,), f ~ N(mu, v), and derivatives by mu and v."""
         rows = [np.ascontiguousarray(array, self._dtype) for array in (y, mu, v)]

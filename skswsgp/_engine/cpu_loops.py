@@ -172,14 +172,6 @@ def weights_rows(first, last, t, model, works, X, active, weights, residual, cou
 
 
 @njit_range
-def inverse_rows(first, last, t, model, works, X, active, inverse, log_det, counts):
-    """Compute K_w^-1 (n, H, H) and log |K_w| (n,)."""
-    work = thread_view(works, t)
-    for row in range(first, last):
-        evaluate.inverse_row(model, X, active, row, work, inverse, log_det, counts, t)
-
-
-@njit_range
 def expectation_rows(first, last, t, model, works, y, mu, v, ell, d_mu, d_v, counts):
     """Compute E log p(y | f) (n,), f ~ N(mu, v), and derivatives by mu, v (n, Q)."""
     work = thread_view(works, t)

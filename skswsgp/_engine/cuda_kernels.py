@@ -309,14 +309,6 @@ def weights_rows(model, works, n, X, active, weights, residual, counts):
 
 
 @kernel
-def inverse_rows(model, works, n, X, active, inverse, log_det, counts):
-    """Compute K_w^-1 (n, H, H) and log |K_w| (n,)."""
-    work, t, rows = slot_view(works, n)
-    for row in rows:
-        evaluate.inverse_row(model, X, active, row, work, inverse, log_det, counts, t)
-
-
-@kernel
 def expectation_rows(model, works, n, y, mu, v, ell, d_mu, d_v, counts):
     """Compute E log p(y | f) (n,), f ~ N(mu, v), and derivatives by mu, v (n, Q)."""
     work, _, rows = slot_view(works, n)

@@ -22,7 +22,7 @@ from skswsgp._solvers.tuning import Tuning
 # Fitted attributes that are found after the last round and that no fit starts from
 FOUND_LAST = (
     "posterior_draws_", "alpha_", "local_variance_scale_", "held_out_points_",
-    "held_out_errors_", "n_neighbors_predict_", "predictive_law_", "n_samples_fit_",
+    "held_out_errors_", "predictive_law_", "n_samples_fit_",
     "mean_noise_variance_",
 )  # fmt: skip
 # Fitted attributes that only some likelihoods have
@@ -48,17 +48,13 @@ class BaseSWSGP(
         "metric": [StrOptions({"auto", "ard", "full"})],
         "n_inducing": [StrOptions({"auto"}), compat.Count()],
         "n_neighbors": [StrOptions({"auto", "all"}), compat.Count()],
-        "n_neighbors_predict": [StrOptions({"auto"}), compat.Count()],
         "init": [StrOptions({"default", "local"})],
         "inducing_points": [StrOptions({"kmeans", "random"}), "array-like"],
         "optimize_inducing": ["boolean"],
         "covariance": [StrOptions({"auto", "diag", "draws", "full"})],
-        "n_draws": [compat.Count()],
-        "neighbor_metric": [StrOptions({"kernel", "euclidean", "random"})],
-        "neighbor_search": [StrOptions({"auto", "brute", "kd_tree", "pynndescent"})],
+        "neighbor_search": [StrOptions({"exact", "approximate"})],
         "neighborhood": [StrOptions({"points", "union"})],
         "n_active": [StrOptions({"auto"}), compat.Count()],
-        "kl": [StrOptions({"auto", "vecchia", "local"})],
         "kl_weight": [Interval(Real, 0, None, closed="neither"), StrOptions({"auto"})],
         "solver": [StrOptions(set(SOLVERS))],
         "batch_size": [compat.Count()],
@@ -199,8 +195,6 @@ class BaseSWSGP(
         chosen["kernel"] = kernel_for(self, data.X.shape[1])
         averages = LIKELIHOODS[likelihood].averages
         chosen["averages"] = averages(data.y, data.weight, n_latent)
-        if self.kl == "auto":
-            chosen["kl"] = solver.priors[0]
         if self.metric == "auto" and self.kernel is not None:
             chosen["metric"] = "ard"
         if streaming:
@@ -224,28 +218,15 @@ class BaseSWSGP(
                 "metric='full' with init='default', which learns nothing before the "
                 "first epoch: expected init='local', or metric='auto' or 'ard'."
             )
-        kl = solver.priors[0] if self.kl == "auto" else self.kl
-        if kl not in solver.priors:
-            expected = " or ".join(repr(prior) for prior in (*solver.priors, "auto"))
-            raise ValueError(
-                f"kl={self.kl!r} with {solver.title}: expected {expected}; "
-                "solver='natural' knows all priors."
-            )
         if self.neighborhood == "union" and not solver.shares_points:
             raise ValueError(
                 f"neighborhood='union' with {solver.title}, which takes no minibatches "
                 "by themselves: expected 'points'; use solver='adam' for unions."
             )
-        if solver.finds_optimum and kl == "local" and self.covariance == "full":
+        if self.covariance == "draws" and not solver.draws:
             raise ValueError(
-                "covariance='full' with solver='natural' and kl='local': expected "
-                "'diag' or 'auto'; use kl='vecchia' or solver='adam' for it."
-            )
-        if self.covariance == "draws" and not (solver.draws and kl == "vecchia"):
-            raise ValueError(
-                f"covariance='draws' with {solver.title} and kl={kl!r}: expected "
-                "solver='natural' with fixed inducing points and kl='vecchia'; use "
-                "covariance='diag', 'full' or 'auto'."
+                f"covariance='draws' with {solver.title}: expected solver='natural' "
+                "with fixed inducing points; use covariance='diag', 'full' or 'auto'."
             )
 
     def _learn_law(self, solver, data, trained, settings, rng):

@@ -86,9 +86,9 @@ class SWSGPClassifier(UnmaskedScoreMixin, ClassifierMixin, BaseSWSGP):
 
     def __init__(
         self, kernel=None, *, metric="auto", n_inducing="auto", n_neighbors="auto",
-        n_neighbors_predict="auto", inducing_points="kmeans", optimize_inducing=False,
-        covariance="auto", n_draws=64, neighbor_metric="kernel", neighbor_search="auto",
-        neighborhood="points", n_active="auto", kl="auto", kl_weight="auto",
+        inducing_points="kmeans", optimize_inducing=False,
+        covariance="auto", neighbor_search="exact",
+        neighborhood="points", n_active="auto", kl_weight="auto",
         init="local", likelihood="auto", solver="natural", batch_size=64,
         learning_rate=0.02, max_iter=200, tol=1e-5, n_iter_no_change=10,
         early_stopping="auto", validation_fraction=0.1, warm_start=False, device="auto",

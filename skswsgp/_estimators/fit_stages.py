@@ -191,8 +191,6 @@ class FitStagesMixin:
             exact = ExactFit()
             if solver.usable and tries_exact_means(settings, data, trained):
                 exact = self._solve_exact_mean(solver, data, trained, settings, rng)
-            given = self.n_neighbors_predict
-            given = H if given == "auto" else min(given, M)
-            trained |= {"n_neighbors_predict_": given} | exact.attributes
+            trained |= exact.attributes
             trained |= self._learn_law(solver, data, trained, settings, rng)
             return trained, engine.optimizer if streaming else None

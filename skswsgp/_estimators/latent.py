@@ -17,7 +17,7 @@ from skswsgp._linear.projection import Projection
 from skswsgp._predictive import prediction
 from skswsgp._predictive.extrapolation import share_of_unknown_rows
 from skswsgp._solvers.data import TrainingRows, center_rows, memory_budget
-from skswsgp._solvers.exact_mean import exact_variance
+from skswsgp._solvers.exact_mean import count_for_predictions, exact_variance
 from skswsgp._solvers.model import build_model, with_draws
 
 
@@ -355,12 +355,12 @@ class LatentFunctionsMixin:
     @property
     def _evaluation(self):
         """How a fitted model is evaluated."""
-        options = {"metric": self.neighbor_metric, "search": self.neighbor_search}
+        options = {"search": self.neighbor_search}
         return prediction.Evaluation(self.device, self.n_jobs, options)
 
     def _active_count(self, n_neighbors, M):
         if n_neighbors is None or self._alpha(n_neighbors) is not None:
-            return min(getattr(self, "n_neighbors_predict_", self.n_neighbors_), M)
+            return min(count_for_predictions(vars(self), self._tuning), M)
         if n_neighbors == "all":
             return M
         otherwise = ", 'all', or None for what was used in fit"

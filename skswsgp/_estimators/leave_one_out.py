@@ -146,7 +146,7 @@ class LeaveOneOutMixin:
         data = data.mapped(self.metric_)
         _, place = copies_of_rows(data.inputs, data.y)
         data, group = merge_rows(data), None
-        if solver.exact_means and self.neighbor_metric != "random":
+        if solver.exact_means:
             group = self._points_of_rows(data.X)
         self._require_pairs_of_fit(given)
         found = leave_one_out(data, group, trained, settings).residuals

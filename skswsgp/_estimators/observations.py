@@ -193,7 +193,7 @@ class ObservationsMixin:
             return Counts(mean, variance, record.sizes(shape))
         law = getattr(self, "predictive_law_", None)
         k = 0 if law is None else law.n_near
-        seen = prediction.NearestSeen(k, self.neighbor_metric)
+        seen = prediction.NearestSeen(k)
         mean, variance = self._latent(X, True, n_neighbors, seen)
         if not record.conjugate:
             noise = np.broadcast_to(self.noise_variance_, Q)

@@ -44,16 +44,11 @@ n_neighbors : int, "auto" or "all", default="auto"
     at most 192, so that the time of a fit grows with the number of rows only.
     "all" lets all inducing points have a say. Where every row is one, with
     `solver="natural"`, that makes means exact, see `alpha_`; variances still come from
-    as many neighbours as with "auto". Elsewhere "all" is H = M. While n_inducing_^2
+    at most 64 neighbours. Elsewhere "all" is H = M. While n_inducing_^2
     (18 + n_columns) is at most 3.5e10, 36,690 rows of eight columns (divided by the
     number of latent functions of classes), "auto" also makes means exact, unless
     held-out rows speak against it: for regression by a larger squared error, by more
     than twice the standard error, and for classes by a larger log loss.
-n_neighbors_predict : int or "auto", default="auto"
-    Number of inducing points that a row uses in predictions that name no number. "auto"
-    is H. Where means are exact, only variances use it, and "auto" is then the least of
-    16, 32, 48, 64, 96, 128 and H at which the mean log density of held-out rows is
-    within 0.005 nats of that with H, and their mean variance within 10 %.
 inducing_points : {"kmeans", "random"} or array-like of shape (n_inducing, \
         n_features), default="kmeans"
     Inducing inputs at the start: centres of k-means (random rows where there are
@@ -67,24 +62,19 @@ covariance : {"auto", "diag", "draws", "full"}, default="auto"
     Covariance S of q(u). "diag" makes the variance of the function too small where
     rows are dense. "full" needs M^2 numbers in the fitted model and its pickle, and
     costs O(M^3) with `solver="natural"`, or O(M H^2) more work a row with "adam".
-    "draws" estimates S from `n_draws` draws from q(u) and needs `solver="natural"`.
-    Both need `kl="vecchia"` there. "auto" with "natural" is, for regression, "full"
+    "draws" estimates S from 64 draws from q(u) and needs `solver="natural"`.
+    "auto" with "natural" is, for regression, "full"
     while (M^3 + N M H) Q is at most 2.5e10, as with 2,861 rows of one output, and
-    "draws" beyond while they fit in 1 GiB; it is "diag" for classes, with
-    `kl="local"`, and where inducing inputs are trained. With "adam" it is "full"
+    "draws" beyond while they fit in 1 GiB; it is "diag" for classes and where inducing
+    inputs are trained. With "adam" it is "full"
     while S, its moments and gradients fit in 4 MiB, and "diag" beyond.
-n_draws : int, default=64
-    Number of draws, where S comes from draws; elsewhere it has no effect. The relative
-    standard error of a standard deviation of the function is 1 / sqrt(2 n_draws), 9 %
-    with 64, and correlations are within 1 / sqrt(n_draws). Up to so many inducing
-    points "draws" is "full".
-neighbor_metric : {"kernel", "euclidean", "random"}, default="kernel"
-    Which inducing points are nearest to a row: those of largest covariance (for
-    stationary kernels, of smallest distance in length-scales), those of smallest
-    distance between rows of X @ metric_, or random ones, for comparison.
-neighbor_search : {"auto", "brute", "kd_tree", "pynndescent"}, default="auto"
-    How the nearest are found. All searches but "pynndescent" are exact. Lists of
-    neighbours are stored if they fit into scikit-learn's `working_memory`.
+neighbor_search : {"exact", "approximate"}, default="exact"
+    How the nearest inducing points of a row are found, those of largest covariance (for
+    stationary kernels, of smallest distance in length-scales). "exact" finds all of
+    them. "approximate" finds most of them by a graph of PyNNDescent, for kernels that
+    decrease with one scaled distance; it is for more than some 500,000 inducing points
+    of more than 32 features. Lists of neighbours are stored if they fit into
+    scikit-learn's `working_memory`.
 neighborhood : {"points", "union"}, default="points"
     Which inducing points a row uses in steps of Adam. "points" are its own H nearest.
     With "union" all rows of a minibatch share those of all of them, at most `n_active`,
@@ -99,16 +89,12 @@ n_active : int or "auto", default="auto"
     more rows use, then those of lower index. With at least `batch_size` of them each
     row keeps its nearest. "auto" is the largest of 128, 4 H and 2 `batch_size`, at
     most M.
-kl : {"auto", "vecchia", "local"}, default="auto"
-    Prior of the inducing values. In "vecchia" each inducing value depends on its H
-    nearest predecessors [2]_. "local" averages over rows the divergences of their H
-    inducing points [1]_. "auto" is "vecchia" with `solver="natural"`, and "local"
-    with "adam", which cannot use the other.
 kl_weight : float or "auto", default="auto"
-    Weight beta of the divergence of q(u) from its prior; 1.0 is the paper's. "auto"
-    is 1 with `kl="vecchia"`, and max(1, M / H) with "local", where it makes up for
-    the M - H points that the divergence of a row leaves out. With
-    `neighborhood="union"` it is 1.""",
+    Weight beta of the divergence of q(u) from its prior; 1.0 is the paper's. "auto" is
+    1 with `solver="natural"`, whose prior lets each inducing value depend on its H
+    nearest predecessors [2]_. With "adam" it is max(1, M / H), which makes up for the
+    M - H points that the divergence of a row leaves out [1]_, and 1 where the rows of a
+    minibatch share their points.""",
     "training_parameters": """\
 batch_size : int, default=64
     Rows a step.
@@ -137,7 +123,7 @@ device : {"auto", "cpu", "cuda"}, default="auto"
     Where the model is trained and evaluated. "cuda" is an NVIDIA GPU and needs the
     extra `cuda12` or `cuda13`. Some parts stay on the CPU: steps of a map of the
     columns, derivatives of predictions, and with `solver="natural"` solves with the
-    Vecchia prior, systems of a full S and of `kl="local"`, the preconditioner of
+    Vecchia prior, systems of a full S, the preconditioner of
     exact means, and trials of kernels on held-out rows. "auto" is the CPU, or an idle
     GPU for work that would take one core about ten minutes; exact means do not count.
     A fitted model can be used on either device.
@@ -176,7 +162,7 @@ inducing_covariance_ : ndarray
     With a diagonal covariance the variances, of the shape of `inducing_mean_`; with
     a full one the lower factor L of S = L L', of shape (n_inducing_, n_inducing_)
     or (n_inducing_, n_inducing_, n_latent).
-posterior_draws_ : ndarray of shape (n_inducing_, n_draws[, n_latent])
+posterior_draws_ : ndarray of shape (n_inducing_, 64[, n_latent])
     Draws of u - m from q(u), whose mean squares are variances. Predictions take S from
     them; `inducing_covariance_` is then diagonal. Only where S is known from draws.
 alpha_ : ndarray of shape (n_inducing_,) or (n_inducing_, n_latent)
@@ -195,8 +181,6 @@ held_out_errors_ : ndarray of shape (n_held_out,) or (n_held_out, n_outputs)
     Errors of the exact means there, in units of the predicted standard deviations.
 n_inducing_, n_neighbors_ : int
     M and H used.
-n_neighbors_predict_ : int
-    Number of inducing points that a row uses in predictions.
 kl_weight_ : float
     Weight beta used.
 jitter_ : float
@@ -204,8 +188,7 @@ jitter_ : float
 lower_bound_ : float
     Bound on the log likelihood of the training rows, in nats, in regression for
     standardised y: eq. 11, averaged over the last epoch of Adam or after the last
-    natural round. With `kl="vecchia"` it is that of [2]_, with the divergence from
-    the Vecchia prior.
+    natural round; for the natural solver with the divergence from the prior of [2]_.
 loss_curve_ : list of float
     Negative training objective of each epoch or round, a mean over rows.
 best_loss_ : float
@@ -219,8 +202,6 @@ n_samples_seen_ : float
     Sum of the weights of all training rows.
 n_samples_fit_ : int
     Number of rows of positive weight that the last `fit` was given. A stream has none.
-neighbor_recall_ : float
-    Fraction of the exact neighbours that the search finds, on a sample of rows.
 n_features_in_ : int
     Number of features.
 feature_names_in_ : ndarray of shape (n_features_in_,)

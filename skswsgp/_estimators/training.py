@@ -15,8 +15,6 @@ from skswsgp._solvers.exact_mean import ExactFit, exact_mean_attributes
 from skswsgp._solvers.model import model_attributes
 from skswsgp._solvers.progress import History, callers_level
 
-RECALL_SAMPLE = 256  # rows on which the recall of the neighbour search is measured
-
 
 class TrainingMixin:
     """From a solver to fitted attributes; what goes wrong warns, and is left out."""
@@ -37,9 +35,7 @@ class TrainingMixin:
             return attributes | said | model_attributes(model, data.center, kernel)
 
         def fitted(model=None):
-            sample = data.block(np.arange(min(RECALL_SAMPLE, data.n_rows)))[0]
-            recall = {"neighbor_recall_": solver.search.recall(sample)}
-            return (model or described()) | history.attributes() | recall
+            return (model or described()) | history.attributes()
 
         try:
             for index in range(settings.max_iter):
@@ -89,7 +85,7 @@ class TrainingMixin:
         """Return the fitted attribute of draws from q(u), or none and a warning."""
         u, why = None, "did not converge"
         try:
-            u = solver.draw(settings.n_draws, rng)
+            u = solver.draw(settings.tuning.n_draws, rng)
         except KeyboardInterrupt:
             why = "were interrupted"
         if u is not None:

@@ -46,9 +46,7 @@ def may_have_exact_means(settings, n_rows, n_features):
     asked = isinstance(settings.n_neighbors, str)
     all_rows = isinstance(settings.inducing_points, str)
     all_rows = all_rows and count_inducing(settings, n_rows, n_features) >= n_rows
-    return (
-        asked and all_rows and settings.kl == "vecchia" and settings.solver.exact_means
-    )
+    return asked and all_rows and settings.solver.exact_means
 
 
 def tries_exact_means(settings, data, attributes):
@@ -74,7 +72,7 @@ def takes_full_covariance(settings, n_rows, M, H):
     size = bytes_of_full_covariance(settings, M, H)
     limit = settings.tuning.full_covariance_bytes
     if settings.covariance == "draws":
-        return M <= settings.n_draws  # which costs less and is exact
+        return M <= settings.tuning.n_draws  # which costs less and is exact
     if settings.covariance == "auto":
         cheap = settings.solver.takes_full_covariance(settings, n_rows, M, H)
         return cheap and size <= limit
@@ -92,18 +90,19 @@ def takes_draws(settings, M, full):
 
     Where draws would not fit, "draws" raises ValueError and "auto" warns.
     """
-    known = settings.solver.draws and settings.kl == "vecchia"
     default = settings.covariance == "auto" and settings.likelihood_record.has_noise
-    if full or not known or not (default or settings.covariance == "draws"):
+    wanted = default or settings.covariance == "draws"
+    if full or not (wanted and settings.solver.draws):
         return False
-    size = 8 * M * settings.n_draws * settings.n_latent
+    n_draws = settings.tuning.n_draws
+    size = 8 * M * n_draws * settings.n_latent
     limit = settings.tuning.full_covariance_bytes
     if size <= limit:
         return True
     needed = (
-        f"{settings.n_draws} draws of {M} inducing points and {settings.n_latent} "
+        f"{n_draws} draws of {M} inducing points and {settings.n_latent} "
         f"latent functions take {size / 2**30:.1f} GiB: expected at most "
-        f"{limit / 2**30:.1f} GiB; use fewer n_draws"
+        f"{limit / 2**30:.1f} GiB; use a smaller n_inducing"
     )
     if settings.covariance == "draws":
         raise ValueError(f"{needed}, or covariance='diag'.")

@@ -34,11 +34,10 @@ SLOPES = 2000  # rows at which slopes are computed: some seconds for 800 columns
 
 
 class LearningOptions(NamedTuple):
-    """Threads, precision, neighbour search and device for learning kernels."""
+    """Threads, precision and device for learning kernels."""
 
     n_threads: int = 1
     dtype: str = "float64"
-    search: str = "auto"  # kind of neighbour search
     device: str = "cpu"  # or "cuda"
     tuning: Tuning = Tuning()
     noise_known: bool = False  # whether the noise keeps its start
@@ -84,8 +83,8 @@ class KernelLearner:
         """Return the `NeighborProcess` of a fit, which the caller closes."""
         options = self.options
         H = min(H or options.tuning.learning_neighbors, len(self.X) - 1)
-        resources = options.n_threads, options.search, device or options.device
-        return NeighborProcess(self.model(fit), H, *resources)
+        device = device or options.device
+        return NeighborProcess(self.model(fit), H, options.n_threads, device=device)
 
     def learn(
         self, start, rng, steps, rate, *, shared=False, rows=None, noise_free=True,
@@ -238,14 +237,6 @@ def evidence_work(n_rows, n_features, n_outputs):
     entries = n_features * (n_features + 1) / 2
     evaluations = evaluation_work(n_rows, n_features, n_outputs) * entries
     return evaluations + EIGENVALUES * entries**3
-
-
-def learning_search(search):
-    """Return the kind of neighbour search for learning, given the user's choice.
-
-    The kernel changes while it is learned, and a graph is too slow to build each time.
-    """
-    return "auto" if search == "pynndescent" else search
 
 
 def draw_learning_rows(data, tuning, rng):

@@ -39,7 +39,7 @@ class NeighborProcess:
     kind of neighbour search, and `device` "cpu" or "cuda".
     """
 
-    def __init__(self, model, n_neighbors, n_threads, search="auto", device="cpu"):
+    def __init__(self, model, n_neighbors, n_threads, search="exact", device="cpu"):
         self.model, self.H, self.search = model, n_neighbors, search
         self.engine = make_kriging_engine(device, model, n_neighbors, n_threads)
 
@@ -168,8 +168,8 @@ class NeighborProcess:
 
     def make_search(self, n_neighbors):
         """Return a search for the nearest rows of data under the present kernel."""
-        scaled = choose_metric("kernel", kernel_of(self.model)).name == "scaled"
-        search = self.search if scaled else "auto"
+        scaled = choose_metric(kernel_of(self.model)).name == "scaled"
+        search = self.search if scaled else "exact"
         return self.engine.make_search({"n_neighbors": n_neighbors, "search": search})
 
     def predict_rows(self, X, center, metric=None):

@@ -35,7 +35,6 @@ from skswsgp._initialization.kernel_learning import (
     KernelFit,
     LearningOptions,
     count_few_rows,
-    learning_search,
 )
 from skswsgp._initialization.robust_start import learn_robust_kernel
 from skswsgp._initialization.site_refinement import (
@@ -178,13 +177,12 @@ def learn_start(settings, data, spread, rng):
     n_threads = max_threads(settings.n_jobs, data.n_rows)
     # "auto" is the CPU here: some 100,000 rows are too few for a GPU to pay off.
     device = "cuda" if settings.device == "cuda" else "cpu"
-    search = learning_search(settings.neighbor_search), device
     known = settings.known_noise is not None
-    how = n_threads, settings.dtype, *search, settings.tuning, known
+    how = n_threads, settings.dtype, device, settings.tuning, known
     options = LearningOptions(*how)
     record = settings.likelihood_record
     # Near rows teach a kernel for predictions from near rows only.
-    near = not few and settings.neighbor_metric == "kernel"
+    near = not few
     n_neighbors = H if chosen and record.has_noise else None
     learn = partial(
         learn_fit, settings=settings, options=options, rng=rng,
@@ -259,9 +257,9 @@ def refined_fit(fit, learn, data, settings, options, rng):
 
 def takes_bound(settings, data):
     """Return whether the bound of few rows, or of a part, refines a kernel."""
-    # other priors allow no full S, and a map that is asked for needs no better kernel
-    bounded = settings.kl == "vecchia" and settings.metric != "full"
-    return bounded and data.n_rows <= MOST_TO_FEW * count_bound_rows(settings, data)
+    if settings.metric == "full":  # a map that is asked for needs no better kernel
+        return False
+    return data.n_rows <= MOST_TO_FEW * count_bound_rows(settings, data)
 
 
 def count_bound_rows(settings, data):

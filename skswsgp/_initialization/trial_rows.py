@@ -42,7 +42,9 @@ class TrialRows:
         if these are fewer. S is a diagonal, or a matrix if `full`.
         """
         kernel, Z = attributes["kernel_"], attributes["inducing_points_"]
-        settings, M = self.settings, len(Z)
+        # a graph is too slow to build for each trial
+        settings = self.settings._replace(solver=NaturalSolver, neighbor_search="exact")
+        M = len(Z)
         H = min(H, M)
         variance = np.maximum(kernel.diag(Z), np.finfo(self.y.dtype).eps)
         shape = M, settings.n_latent
@@ -61,7 +63,6 @@ class TrialRows:
         engine = make_cpu_engine(model, H, self.options.n_threads)
         X = mapped(self.X, attributes.get("metric_"))
         data = TrainingRows(X, self.y, self.weight, center=center)
-        settings = settings._replace(neighbor_search=self.options.search)
         rng = np.random.RandomState(self.seed)
         solver = NaturalSolver(engine, data, kernel, settings, rng)
         solver.weight = self.solver_weight

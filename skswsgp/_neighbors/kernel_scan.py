@@ -1,8 +1,7 @@
 """Compiled loops that find the H inducing points with the largest kernel values.
 
 Inducing points lie in tiles, (n_tiles, D, TILE_SIZE), so that the loop over them is
-contiguous and a tile stays in cache while a block of rows is compared with it. Random
-lists are drawn here too.
+contiguous and a tile stays in cache while a block of rows is compared with it.
 """
 
 from collections import namedtuple
@@ -10,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from skswsgp._compiled.jit import njit, njit_range, njit_small
+from skswsgp._compiled.jit import njit_range
 from skswsgp._compiled.threads import run_in_threads
 from skswsgp._covariance.products import tiled
 from skswsgp._covariance.program import Kernel, fill_tile
@@ -53,43 +52,6 @@ def scan_blocks_by_kernel(begin, end, task, work, lists):
                     heap = row - first
                     offer(work.key, n, t * TILE_SIZE, work.keys, work.indices, heap)
         take_heaps(work.keys, work.indices, first, last, lists)
-
-
-@njit_small
-def splitmix64(x):
-    """Return the output function of the generator splitmix64 at x."""
-    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return x ^ (x >> np.uint64(31))
-
-
-@njit_small
-def contains(lists, row, n, index):
-    """Return whether an index is among the first n of a list."""
-    for k in range(n):
-        if lists[row, k] == index:
-            return True
-    return False
-
-
-@njit
-def draw_random_lists(bits, M, lists):
-    """Draw H of M inducing points for each row by Floyd's algorithm.
-
-    The generator of a row starts from a hash of its bits, so a list depends on nothing
-    else.
-    """
-    step = np.uint64(0x9E3779B97F4A7C15)
-    H = lists.shape[1]
-    for row in range(bits.shape[0]):
-        state = splitmix64(step)
-        for d in range(bits.shape[1]):
-            state = splitmix64((state ^ np.uint64(bits[row, d])) + step)
-        for k in range(H):
-            state += step
-            last = M - H + k
-            index = np.int64(splitmix64(state) % np.uint64(last + 1))
-            lists[row, k] = last if contains(lists, row, k, index) else index
 
 
 class KernelScan:

@@ -14,7 +14,7 @@ class TrackedSearch:
     The search is built anew when length-scales or inducing inputs have moved by
     METRIC_TOLERANCE, but never so often that searching costs more than training.
     Several sets of rows may share one search. `n_rows` counts the rows of an epoch, and
-    `options` are the metric and the search of a `NeighborSearch`. The attribute
+    `options` are those of a `NeighborSearch`. The attribute
     `version` counts how often the search has been built anew.
     """
 
@@ -46,21 +46,14 @@ class TrackedSearch:
         """Return the lists (n, H) of the rows of X."""
         return self._search.query(X)
 
-    def recall(self, X):
-        """Return the share of exact neighbours that the search finds for rows of X."""
-        return 1.0 if self.engine.all_inducing is not None else self._search.recall(X)
-
     def _moved(self):
-        metric, change = self.options["metric"], np.zeros(1)
-        if metric == "random":  # a list depends on its row alone
-            return False
         model = self.engine.kernel_snapshot()
         rates = inverse_lengths(kernel_of(model))
-        if metric == "kernel" and self._search.metric.name == "scaled":
+        if self._search.metric.name == "scaled":
             read = rates > 0.0
             change = np.log(rates[read] / self._inverse_lengths[read])
             change -= change.mean()  # a common factor keeps lists
-        elif metric == "kernel":
+        else:
             moved = model.params != self._params  # parameters that are fixed may be 0
             change = np.log(model.params[moved] / self._params[moved])
             change /= log_units(kernel_of(model), model.Z)[moved]

@@ -15,11 +15,11 @@ from skswsgp._covariance.compile import distance_leaves, is_decreasing
 from skswsgp._covariance.program import Kernel
 from skswsgp._neighbors.distance_scan import DistanceScan
 from skswsgp._neighbors.heaps import sort_lists
-from skswsgp._neighbors.kernel_scan import KernelScan, draw_random_lists
+from skswsgp._neighbors.kernel_scan import KernelScan
 
 NUMBERS_PER_BATCH = 4_000_000  # entries of the rows of X that are scaled at once
 GRAPH_EPSILON = 0.2  # PyNNDescent's `epsilon`: a larger one is slower and finds more
-# "auto" decides by these times. Microseconds per row of the scan and of the k-d tree,
+# "exact" decides by these times. Microseconds per row of the scan and of the k-d tree,
 # 100,000 rows, H = 16, one core of an AMD EPYC (Zen 4):
 #
 #                          D=1       D=2       D=4       D=6       D=8
@@ -32,27 +32,22 @@ GRAPH_EPSILON = 0.2  # PyNNDescent's `epsilon`: a larger one is slower and finds
 # compilation in each process, and answers in 47 microseconds with a recall of 0.984.
 # The scan takes 21 microseconds there, and 64 for a million points; for a million
 # points without structure it takes 790.
-TREE_M, TREE_D = 50_000, 1  # M from which, and D up to which, "auto" takes the tree
-GRAPH_M, GRAPH_D = 500_000, 32  # M from which, and D above which, it takes the graph
+TREE_M, TREE_D = 50_000, 1  # M from which, and D up to which, "exact" takes the tree
 
 
 class Metric(NamedTuple):
     """The measure of nearness."""
 
-    name: str  # "scaled", "kernel" or "random"
+    name: str  # "scaled" or "kernel"
     inv_scale: np.ndarray | None  # (D,) float64 1 / length-scale, for "scaled"
 
 
-def choose_metric(neighbor_metric, kernel):
-    """Return the Metric for the parameter `neighbor_metric` and a kernel.
+def choose_metric(kernel):
+    """Return the Metric under which points of large covariance are near.
 
     If the kernel is made of decreasing functions of a single scaled distance, then the
     largest kernel value is the smallest distance, which is found faster.
     """
-    if neighbor_metric == "random":
-        return Metric("random", None)
-    if neighbor_metric == "euclidean":
-        return Metric("scaled", np.ones(kernel.inv_scale.shape[1]))
     scales = kernel.inv_scale[distance_leaves(kernel)].astype(np.float64)
     if is_decreasing(kernel) and len(scales) > 0 and (scales == scales[0]).all():
         return Metric("scaled", scales[0])
@@ -116,41 +111,39 @@ class _Graph:
 
 
 def _choose_search(search, metric, M, D, H):
-    """Return the kind of search; random lists and H = M take "brute"."""
-    if metric.name == "random" or H == M:
-        return "brute"
-    if metric.name != "scaled" and search not in ("auto", "brute"):
+    """Return the kind of search; H = M takes "scan"."""
+    if H == M:
+        return "scan"
+    if search == "approximate" and metric.name != "scaled":
         raise ValueError(
-            f"neighbor_search={search!r} with the largest kernel value as the measure "
-            "of nearness: expected a kernel that decreases with one scaled distance; "
-            "use neighbor_search='auto' or neighbor_metric='euclidean'."
+            "neighbor_search='approximate' with the largest kernel value as the "
+            "measure of nearness: expected a kernel that decreases with one scaled "
+            "distance; use neighbor_search='exact'."
         )
-    if search != "auto":
-        return search
-    if metric.name != "scaled":
-        return "brute"
-    if M >= TREE_M and D <= TREE_D:
-        return "kd_tree"
-    return "pynndescent" if M >= GRAPH_M and D > GRAPH_D else "brute"
+    if search == "exact":
+        tree = metric.name == "scaled" and M >= TREE_M and D <= TREE_D
+        return "tree" if tree else "scan"
+    return "graph" if search == "approximate" else search
 
 
 class NeighborSearch:
     """Search for the H nearest of the inducing points Z (M, D).
 
     The list of a row depends on no other row and, except for PyNNDescent, not on the
-    number of threads. `metric` and `search` are the parameters `neighbor_metric` and
-    `neighbor_search` of an estimator. `make_scan` returns the exact search; an engine
-    replaces it to search on a GPU. The struct of the kernel is copied. The attribute
-    `kind` is the search in use: "brute", "kd_tree" or "pynndescent".
+    number of threads. `search` is the parameter `neighbor_search` of an estimator, or a
+    kind of exact search, "scan" or "tree".
+    `make_scan` returns the exact search; an engine replaces it to search on a GPU. The
+    struct of the kernel is copied. The attribute `kind` is the search in use: "scan",
+    "tree" or "graph".
     """
 
     def __init__(
-        self, Z, kernel, *, n_neighbors, metric="kernel", search="auto", n_threads=1,
+        self, Z, kernel, *, n_neighbors, search="exact", n_threads=1,
         make_scan=make_scan,
     ):  # fmt: skip
         M, D = Z.shape
         self._make_scan = make_scan
-        self.metric = choose_metric(metric, kernel)
+        self.metric = choose_metric(kernel)
         self.kind = _choose_search(search, self.metric, M, D, n_neighbors)
         self.n_neighbors, self.n_threads = n_neighbors, n_threads
         self._M, self._dtype = M, Z.dtype
@@ -161,26 +154,22 @@ class NeighborSearch:
             self._inv_scale = self.metric.inv_scale.astype(Z.dtype)
         self._points = self._scaled(Z)
         self._index = None
-        if self.kind == "kd_tree":
+        if self.kind == "tree":
             self._index = _Tree(self._points, n_neighbors, n_threads)
-        elif self.kind == "pynndescent":
+        elif self.kind == "graph":
             self._index = _Graph(self._points, n_neighbors, n_threads)
 
     def query(self, X):
         """Return the lists (n, H) of the rows of X (n, D), int32, nearest first.
 
-        Ties go to the lower index. If H = M, lists are in order of index; random lists
-        are in no order.
+        Ties go to the lower index. If H = M, lists are in order of index.
         """
         lists = np.empty((len(X), self.n_neighbors), dtype=np.int32)
         if self.n_neighbors == self._M:
             lists[:] = np.arange(self._M)
             return lists
         for rows in _batches(*X.shape):
-            if self.metric.name == "random":
-                lists[rows] = self._random(X[rows])
-            else:
-                lists[rows] = self._nearest(self._scaled(X[rows]))
+            lists[rows] = self._nearest(self._scaled(X[rows]))
         return lists
 
     def predecessors(self):
@@ -189,19 +178,6 @@ class NeighborSearch:
         The lists of the first H points are undefined.
         """
         return self._scan.predecessors()
-
-    def recall(self, X):
-        """Return the share of the nearest inducing points of X that `query` finds."""
-        if self._index is None:
-            return 1.0
-        found, total = 0, 0
-        for rows in _batches(*X.shape):
-            points = self._scaled(X[rows])
-            exact = self._scan.find(points)
-            lists = self._nearest(points)
-            found += sum(map(len, map(np.intersect1d, exact, lists)))
-            total += exact.size
-        return found / total
 
     def _scaled(self, X):
         """Return a copy of X in the units of distances."""
@@ -228,17 +204,6 @@ class NeighborSearch:
     def _scan(self):
         kernel = None if self.metric.name == "scaled" else self._kernel
         return self._make_scan(self._points, self.n_neighbors, self.n_threads, kernel)
-
-    def _random(self, X):
-        """Return a random list for each row, which depends on the row alone."""
-        X = np.array(X, dtype=self._dtype, order="C")
-        X += 0.0  # minus zero becomes zero
-        lists = np.empty((len(X), self.n_neighbors), dtype=np.int32)
-        bits = X.view(f"u{X.itemsize}")
-        # The hash overflows on purpose; numpy warns of it if compilation is off.
-        with np.errstate(over="ignore"):
-            draw_random_lists(bits, self._M, lists)
-        return lists
 
 
 def _batches(n_rows, n_features):

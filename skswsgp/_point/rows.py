@@ -8,7 +8,6 @@ that failed or needed extra jitter is counted in counts[t].
 import math
 
 from skswsgp._compiled.jit import njit_inline
-from skswsgp._compiled.linalg import invert_factor, log_determinant, square_upper
 from skswsgp._compiled.team import barrier, single, team_range
 from skswsgp._covariance.pairs import TRIANGLE, row_start
 from skswsgp._point import bound
@@ -58,20 +57,6 @@ def weights_row(model, X, active, row, work, weights, residual, counts, t):
         residual[row] = conditional_weights(work, work, row_start(H, TRIANGLE), H)
         for h in team_range(0, H):
             weights[row, h] = work.a[0, h]
-        barrier()
-
-
-@njit_inline
-def inverse_row(model, X, active, row, work, inverse, log_det, counts, t):
-    """Compute K_w^-1 (H, H) and log |K_w|."""
-    H = active.shape[1]
-    if factorise_row(model, X, active, row, work, counts, t):
-        invert_factor(work.chol, work.blocks, work.upper)
-        square_upper(work.upper, work.inverse)
-        log_det[row] = log_determinant(work.chol, H)
-        for g in team_range(0, H):
-            for h in range(H):
-                inverse[row, g, h] = work.inverse[g, h]
         barrier()
 
 

@@ -17,7 +17,7 @@ from skswsgp._predictive.residuals import (
     residuals_of_exact_means,
     residuals_of_posterior,
 )
-from skswsgp._solvers.exact_mean import merge_sites
+from skswsgp._solvers.exact_mean import count_for_predictions, merge_sites
 from skswsgp._solvers.model import build_model, with_draws
 
 
@@ -59,9 +59,9 @@ def residuals_at_points(points, y, noise, trained, settings):
     """Return the `Residuals` of rows whose distinct inputs are the inducing points."""
     kernel, M, beta = trained["kernel_"], len(points.Z), trained["kl_weight_"]
     most = settings.tuning.most_neighbors
-    H = min(trained["n_neighbors_predict_"], most, M - 1)
+    H = min(count_for_predictions(trained, settings.tuning), most, M - 1)
     device = "cuda" if settings.device == "cuda" else "cpu"
-    options = max_threads(settings.n_jobs, M), "auto", device
+    options = max_threads(settings.n_jobs, M), "exact", device
     mean, variance = predictions_from_others(points, kernel, H, options)
     if "held_out_errors_" not in trained:
         return residuals_from_neighbors(points, y, noise, mean, variance, beta)
@@ -81,7 +81,7 @@ def residuals_of_model(data, noise, trained, settings):
     options = settings.search_options
     evaluation = Evaluation(settings.device, settings.n_jobs, options)
     rows = np.asarray(data.inputs), None, center
-    how = trained["n_neighbors_predict_"], True, evaluation
+    how = trained["n_neighbors_"], True, evaluation
     mean, variance = latent_posterior(model, *rows, *how)
     _, prior_part = latent_posterior(certain, *rows, *how)
     arrays = data.y, noise, mean, variance, prior_part

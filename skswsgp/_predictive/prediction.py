@@ -20,7 +20,7 @@ class Evaluation(NamedTuple):
 
     device: str  # "auto", "cpu" or "cuda"
     n_jobs: int | None
-    search_options: dict  # metric and kind of the neighbour search
+    search_options: dict  # kind of the neighbour search
 
     def engine(self, model, H, n_rows):
         """Return an engine for so many rows; close it."""
@@ -61,13 +61,10 @@ def latent_posterior(model, X, metric, center, H, with_variance, evaluation, see
 
 
 class NearestSeen:
-    """The k points nearest to rows, where a search for neighbours has found them.
+    """The k points nearest to rows, where a search for neighbours has found them."""
 
-    `metric` is that of the search.
-    """
-
-    def __init__(self, k, metric):
-        self.k, self.suits, self._parts = k, metric == "kernel", []
+    def __init__(self, k):
+        self.k, self.suits, self._parts = k, True, []
 
     def add(self, lists):
         """Keep the nearest k of the lists (n, H) of some rows."""

@@ -19,9 +19,9 @@ class AdamSolver(Solver):
 
     title = "steps of Adam"
     unit = "epoch"
-    priors = ("local",)
     finds_optimum = False
     takes_steps = True
+    local_divergences = True
     shares_points = True
     converged = False  # `History` decides when to stop
 

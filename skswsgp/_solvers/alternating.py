@@ -27,11 +27,12 @@ class AlternatingSolver(Solver):
         self.engine, self.data, self.kernel = engine, data, kernel
         self.settings = settings
         self.seed = rng.randint(2**31 - 1)  # fixes the order of the Vecchia prior
-        steps = settings._replace(max_iter=EPOCHS * (ROUNDS - 1))
+        epochs = EPOCHS * (ROUNDS - 1)
+        steps = settings._replace(solver=AdamSolver, max_iter=epochs)
         self.adam = AdamSolver(engine, data, kernel, steps, rng, feature_scale)
         self.search = self.adam.search  # it follows the inducing inputs
         M, H = len(engine.model.Z), engine.n_neighbors
-        self.adam_weight = settings.divergence_weight(M, H, kl="local")
+        self.adam_weight = steps.divergence_weight(M, H)
         self.rounds, self.natural = 0, None
 
     @property

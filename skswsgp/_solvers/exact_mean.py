@@ -31,7 +31,6 @@ NOISE_RATIO = 10.0  # most ratio of noise variances that share a preconditioner
 MOST_OUTPUTS = 8  # outputs solved for at once; each takes 32 numbers a point
 LEAST_WEIGHT = 1e-9  # least precision of a site, relative to the largest
 ERRORS = 2.0  # standard errors by which exact means must be worse to be given up
-HALFWAY = 1000  # places between rows where numbers of neighbours are compared
 N_SCALES = 41  # factors of local variances that are compared
 LEAST_SCALE = 0.05  # least factor of local variances; 2,000 rows know it to some 0.05
 
@@ -164,14 +163,14 @@ def exact_mean_attributes(
         return ExactFit(problem=unsolved)
     alpha, without = solutions
     exact = system.products.multiply(Z[held_out], without)
-    counts = counts_for_variances(settings, solver.engine.n_neighbors, len(Z))
+    H = solver.engine.n_neighbors
+    counts = sorted({min(H, tuning.variance_neighbors), H})
     draws = "posterior_draws_" in trained
     there, n_draws = np.isin(group, held_out), tuning.held_out_draws if draws else 0
-    halfway = halfway_points(model.Z, HALFWAY, rng)
-    local = solver.predict_without(held_out, there, halfway, counts, n_draws, rng)
+    local = solver.predict_without(held_out, there, counts, n_draws, rng)
     if local is None:
         return ExactFit(problem="had no draws for their variances")
-    known, noise, near = targets[held_out], noise[held_out], local[-1][:2]
+    known, noise, near = targets[held_out], noise[held_out], local[-1]
     if settings.n_neighbors == "auto":
         if gaussian:
             gain = squared_error_gain(known, *near, exact, noise)
@@ -184,20 +183,13 @@ def exact_mean_attributes(
             return ExactFit()
     found, compared = {"alpha_": alpha}, {}
     if gaussian:  # for classes `variance_scale_` says what held-out labels do
+        mean, variance = local[0]
         prior = system.prior[held_out, None]
-        prior_halfway = trained["kernel_"].diag(halfway)[:, None]
-        usual_noise, fits = np.median(noise, axis=0), []
-        for mean, variance, between in local:
-            fit = fit_scale(known - exact, mean - exact, variance, prior, noise)
-            between = exact_variance(between, prior_halfway, fit.scale)
-            fits.append(fit._replace(halfway=between + usual_noise))
-        level = (i for i, fit in enumerate(fits) if fit.is_level(fits[-1], tuning))
-        best = next(level, len(fits) - 1)
-        found["local_variance_scale_"] = fits[best].scale
-        variance = exact_variance(local[best][1], prior, fits[best].scale)
+        scale = fit_scale(known - exact, mean - exact, variance, prior, noise)
+        variance = exact_variance(variance, prior, scale)
+        found["local_variance_scale_"] = scale
         found["held_out_errors_"] = (known - exact) / np.sqrt(variance + noise)
         compared["held_out_points_"] = held_out
-        compared["n_neighbors_predict_"] = counts[best]
     if alpha.shape[1] == 1:
         found = {name: value[..., 0] for name, value in found.items()}
     return ExactFit(found | compared)
@@ -221,13 +213,13 @@ def log_density_gain(points, labels, held_out, mean, variance, exact, log_densit
     return log_density(exact[place], variance[place], labels) - before
 
 
-def counts_for_variances(settings, H, M):
-    """Return numbers of neighbours from which variances may come, the largest last."""
-    if not settings.likelihood_record.conjugate:
-        return [H]
-    if settings.n_neighbors_predict != "auto":
-        return [min(settings.n_neighbors_predict, M - 1)]
-    return [count for count in settings.tuning.variance_neighbors if count < H] + [H]
+def count_for_predictions(attributes, tuning):
+    """Return the number of neighbours that a row uses in predictions.
+
+    Where means are exact, the neighbours give the variances only.
+    """
+    H = attributes["n_neighbors_"]
+    return min(H, tuning.variance_neighbors) if "alpha_" in attributes else H
 
 
 def exact_variance(variance, prior, scale):
@@ -253,35 +245,8 @@ def scaled_variance(variance, attributes):
     return exact_variance(variance, prior, scale)
 
 
-class ScaleFit(NamedTuple):
-    """The scale of local variances for a number of neighbours."""
-
-    scale: np.ndarray  # (Q,)
-    density: float  # mean log density of held-out errors, summed over functions
-    variance: np.ndarray  # (Q,) mean variance there
-    # Variances (HALFWAY, Q) of observations at `halfway_points`
-    halfway: np.ndarray = np.ones(1)
-
-    def is_level(self, other, tuning):
-        """Return whether this is as good as another fit, from more neighbours."""
-        near = self.variance <= tuning.variance_growth * other.variance
-        growth = self.halfway / np.maximum(other.halfway, np.finfo(float).tiny)
-        near &= np.quantile(growth, 0.99, axis=0) <= tuning.variance_growth
-        return near.all() and self.density >= other.density - tuning.density_loss
-
-
-def halfway_points(Z, n, rng):
-    """Return the middles (n, D) between random pairs of points Z (M, D).
-
-    Some of these middles lie in gaps, where the nearest few points may all lie on one
-    side.
-    """
-    first, second = rng.randint(len(Z), size=(2, n))
-    return (0.5 * (Z[first] + Z[second])).astype(Z.dtype)
-
-
 def fit_scale(errors, differences, variance, prior, noise):
-    """Return the `ScaleFit` of held-out `errors` (k, Q), which are in float64.
+    """Return the scales (Q,) of variances for held-out `errors` (k, Q) in float64.
 
     Arrays are (k, Q), `prior` (k, 1). For a function of the prior the mean square of
     the `differences` of local and exact means is by how much the variance given all
@@ -301,8 +266,7 @@ def fit_scale(errors, differences, variance, prior, noise):
     error = losses.std(axis=1) / np.sqrt(len(errors))
     level = losses.mean(axis=1) <= error
     places = N_SCALES - 1 - level[::-1].argmax(axis=0)
-    mean_variance = exact.mean(axis=1)[places, Q]
-    return ScaleFit(scales[places, 0, 0], means[places, Q].sum(), mean_variance)
+    return scales[places, 0, 0]
 
 
 def merge_sites(precision, precision_mean, group, M):

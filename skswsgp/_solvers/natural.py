@@ -1,15 +1,14 @@
 """q(u) in closed form: sparse linear systems in place of gradient steps.
 
-Given the kernel, a prior of `priors` with precision P, and Gaussian sites
+Given the kernel, the prior of `priors` with precision P, and Gaussian sites
 N(f_i; t_i, 1 / w_i), the bound is quadratic in m. Its optimum solves
 
-    (A' W A + beta P) m = A' W t     s_j = beta c_j / (sum_i w_i a_ij^2 + beta P_jj)
+    (A' W A + beta P) m = A' W t     s_j = beta / (sum_i w_i a_ij^2 + beta P_jj)
 
-where c_j weighs log s_j in the divergence. A full S is beta (A' W A + beta P)^-1. For
-the Gaussian likelihood the sites are the data, w_i = weight_i / noise. For others they
-are found by natural-gradient steps (conjugate-computation variational inference, Khan
-and Lin, AISTATS 2017): w = -2 dE/dv and w t = dE/dmu + w mu at the present q(f_i), E
-being the expected log-likelihood.
+A full S is beta (A' W A + beta P)^-1. For the Gaussian likelihood the sites are the
+data, w_i = weight_i / noise. For others they are found by natural-gradient steps
+(conjugate-computation variational inference, Khan and Lin, AISTATS 2017): w = -2 dE/dv
+and w t = dE/dmu + w mu at the present q(f_i), E being the expected log-likelihood.
 """
 
 import copy
@@ -26,7 +25,7 @@ from skswsgp._linear.row_matrix import SparseRowMatrix
 from skswsgp._neighbors.lists import NeighborTracker, TrackedSearch, without_own
 from skswsgp._solvers.data import center_rows, memory_budget
 from skswsgp._solvers.draws import draw_posterior
-from skswsgp._solvers.priors import make_local_prior, make_vecchia_prior
+from skswsgp._solvers.priors import make_vecchia_prior
 from skswsgp._solvers.solver import Solver
 
 DAMPING = 0.7  # longest natural-gradient step of the sites; 1 would be undamped
@@ -59,12 +58,7 @@ class NaturalSolver(Solver):
         memory = memory_budget()
         lookup = NeighborTracker(self.search, data.n_rows, memory).lookup
         self.rows = Projection(engine, kernel, data, lookup, memory)
-        if settings.kl == "vecchia":
-            metric = settings.neighbor_metric
-            self.prior = make_vecchia_prior(engine, kernel, metric, order)
-        else:
-            most = self.tuning.assembly_bytes
-            self.prior = make_local_prior(engine, data, lookup, most)
+        self.prior = make_vecchia_prior(engine, kernel, order)
         self.order = order
         record = settings.likelihood_record
         self.conjugate = record.conjugate
@@ -220,11 +214,9 @@ class NaturalSolver(Solver):
         beta, w = model.kl_weight, self.site_precision
         prior_diagonal = beta * prior.precision[:, None]
         diagonal = rows.rmatvec(w, squares=True) + prior_diagonal  # (M, Q)
-        used = prior.share > 0.0  # no row uses the other points
-        diagonal[~used] = 1.0
         if self.prior_first is None:
             fraction = np.median(prior_diagonal / diagonal)
-            self.prior_first = prior.solvable and bool(fraction > self.tuning.weak_data)
+            self.prior_first = bool(fraction > self.tuning.weak_data)
 
         def matvec(u, which):
             return rows.normal_matvec(w[:, which], u) + beta * prior.matvec(u)
@@ -239,22 +231,21 @@ class NaturalSolver(Solver):
             left = solve_systems(m, left, right, matvec, precondition, *limits)
             if len(left) == 0:
                 break
-            self.prior_first = prior.solvable and not self.prior_first
+            self.prior_first = not self.prior_first
         model.m[:] = m
-        model.s[used] = (beta * prior.share[:, None] / diagonal)[used]
+        model.s[:] = beta / diagonal
         return len(left) == 0
 
     @np.errstate(all="ignore")  # results are checked
-    def predict_without(self, points, rows, halfway, counts, n_draws, rng):
+    def predict_without(self, points, rows, counts, n_draws, rng):
         """Return means and variances of q(f) at inducing points as at new rows.
 
         For the Gaussian likelihood. `points` (k,) are their indices, and `rows` (n,)
         tells which rows of data lie there: their targets are left out, and no point is
-        its own neighbour. `halfway` (p, D) are more places, in the coordinates of the
-        inducing points. For each of the `counts`, a number of neighbours below M, there
-        are the means and variances (k, Q) at the points, and the variances (p, Q) at
-        the places. S comes from `n_draws` draws, or from the model where `n_draws` is
-        0. The result is None if the draws could not be solved for. The model stays as
+        its own neighbour. For each of the `counts`, a number of neighbours below M,
+        there are the means and variances (k, Q). S comes from `n_draws` draws, or from
+        the model where `n_draws` is 0. The result is None if the draws could not be
+        solved for. The model stays as
         it is.
         """
         model = self.engine.model
@@ -262,7 +253,6 @@ class NaturalSolver(Solver):
         state += (model.L if model.full else model.s,)
         before = [array.copy() for array in state]
         projections = [self._from_others(points, count) for count in counts]
-        more = [self._from_nearest(halfway, count) for count in counts]
         try:
             self.site_precision[rows] = self.site_precision_mean[rows] = 0.0
             (self._solve_full if model.full else self._solve)()
@@ -271,8 +261,7 @@ class NaturalSolver(Solver):
                 return None
             m = model.m.astype(np.float64)
             return [
-                (A.matvec(m), self._variance(A, F, u), self._variance(*there, u))
-                for (A, F), there in zip(projections, more, strict=True)
+                (A.matvec(m), F[:, None] + self._spread(A, u)) for A, F in projections
             ]
         finally:  # also where Ctrl-C interrupts
             for array, old in zip(state, before, strict=True):
@@ -280,22 +269,13 @@ class NaturalSolver(Solver):
 
     def _from_others(self, points, count):
         """Return A and F at inducing points, from so many other points."""
-        return self._from_nearest(self.engine.model.Z[points], count, points)
-
-    def _from_nearest(self, X, count, own=None):
-        """Return A and F at rows X, from so many points other than their `own`."""
-        model, options = self.engine.model, self.settings.search_options
-        options = options | {"n_neighbors": count if own is None else count + 1}
+        model, X = self.engine.model, self.engine.model.Z[points]
+        options = self.settings.search_options | {"n_neighbors": count + 1}
         with closing(self.engine.with_neighbors(count)) as engine:
-            lists = engine.make_search(options).query(X)
-            lists = lists if own is None else without_own(lists, own)
+            lists = without_own(engine.make_search(options).query(X), points)
             weights, F = engine.conditional_weights(X, lists)
             A = SparseRowMatrix(lists, weights, len(model.Z), engine.n_threads)
         return A, F.astype(np.float64)
-
-    def _variance(self, A, F, u):
-        """Return the variances (k, Q) of q(f) at rows, with S from draws u or None."""
-        return F[:, None] + self._spread(A, u)
 
     def _spread(self, A, u):
         """Return a' S a (k, Q) for rows a of A, with S from draws u unless None."""

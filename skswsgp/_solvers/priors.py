@@ -1,31 +1,17 @@
-"""The two priors of inducing values for the natural solver.
+"""The prior of inducing values for the natural solver.
 
 Vecchia (1988) writes p(u) as a product of conditionals, where u_j depends on its H
 nearest predecessors w only: u_j ~ N(b_j' u_w, D_j), b_j = K_w^-1 k_j. The precision is
 R' R with the sparse lower factor R = D^-1/2 (I - B). VNNGP (Wu, Pleiss and Cunningham,
 ICML 2022) uses it as the prior of a variational Gaussian process.
-
-The paper's own term, eq. 11, adds up the divergences of the inducing points that each
-row uses,
-
-    KL = sum_i (weight_i / W) KL(q(u_w) || p(u_w)),  W the sum of weights.
-
-It is quadratic in m as well, with the precision
-
-    P = sum_i (weight_i / W) S_i' K_w^-1 S_i,  S_i the selection of row i's points,
-
-but it is the divergence from no density of all of u, and each log s_j counts by the
-fraction of the rows that use u_j.
 """
 
 from typing import NamedTuple
 
 import numpy as np
 from scipy.linalg import solve_triangular
-from scipy.sparse import csr_matrix
 
 from skswsgp._compiled.linalg import numpy_cholesky, require_finite
-from skswsgp._compiled.threads import index_blocks
 from skswsgp._covariance.program import kernel_of
 from skswsgp._linear.projection import absolute_jitter
 from skswsgp._linear.row_matrix import SparseRowMatrix
@@ -38,10 +24,7 @@ class VecchiaPrior(NamedTuple):
     # R (M, M), on the CPU or a device; the last stored entry of a row is the diagonal
     rows: SparseRowMatrix
     precision: np.ndarray  # (M,) diagonal of R' R
-    share: np.ndarray  # (M,) weight of log s_j in the divergence: 1
     log_det: float  # log determinant of the prior covariance
-
-    solvable = True  # systems with the precision take one pass over the rows
 
     def matvec(self, u):
         """Return R' R u for u (M, k)."""
@@ -59,7 +42,7 @@ class VecchiaPrior(NamedTuple):
         """Return the prior of the kernel multiplied by `variance`."""
         rows = self.rows.scaled(1.0 / np.sqrt(variance))
         log_det = self.log_det + len(self.precision) * np.log(variance)
-        return VecchiaPrior(rows, self.precision / variance, self.share, log_det)
+        return VecchiaPrior(rows, self.precision / variance, log_det)
 
     def reordered(self, rows, columns, places):
         """Return the prior of u[columns], for places[columns] = 0, 1, ..., M - 1.
@@ -67,7 +50,7 @@ class VecchiaPrior(NamedTuple):
         The `rows` (M,) are those of R in an order in which it is triangular.
         """
         R, precision = self.rows.reordered(rows, places), self.precision[columns]
-        return self._replace(rows=R, precision=precision, share=self.share[columns])
+        return self._replace(rows=R, precision=precision)
 
     def divergence(self, m, S):
         """Return KL(q(u) || p(u)) for q(u) = N(m, S), summed over the columns of m.
@@ -86,13 +69,11 @@ class VecchiaPrior(NamedTuple):
         return 0.5 * float(square + trace - m.size + log_dets)
 
 
-def make_vecchia_prior(engine, kernel, metric, order):
+def make_vecchia_prior(engine, kernel, order):
     """Return the `VecchiaPrior` of the engine's inducing points in an order (M,).
 
-    `kernel` is the kernel object with the parameters of the engine's model. With
-    random neighbours of the rows, predecessors are still the nearest by the kernel.
+    `kernel` is the kernel object with the parameters of the engine's model.
     """
-    metric = "kernel" if metric == "random" else metric
     order = order.astype(np.int32)  # loops are compiled for lists of this dtype
     Z, H = engine.model.Z[order], engine.n_neighbors
     M = len(Z)
@@ -104,7 +85,7 @@ def make_vecchia_prior(engine, kernel, metric, order):
     columns[:, H], columns[:H, :H] = order, order[:H]
     weights[:H, :H], weights[:H, H] = np.tril(root, -1), np.diag(root)
     if H < M:
-        options = {"metric": metric, "search": "brute", "n_neighbors": H}
+        options = {"search": "scan", "n_neighbors": H}
         options |= {"n_threads": engine.n_threads, "make_scan": engine.make_scan}
         search = NeighborSearch(Z, kernel_of(engine.model), **options)
         columns[H:, :H] = lists = order[search.predecessors()[H:]]
@@ -115,65 +96,4 @@ def make_vecchia_prior(engine, kernel, metric, order):
     rows = engine.place_matrix(SparseRowMatrix(columns, weights, M, engine.n_threads))
     precision = rows.rmatvec(np.ones((M, 1)), squares=True)[:, 0]
     log_det = -2.0 * float(np.sum(np.log(weights[:, H])))
-    return VecchiaPrior(rows, precision, np.ones(M), log_det)
-
-
-class LocalPrior(NamedTuple):
-    """The weighted mean of KL(q(u_w) || p(u_w)) for a diagonal covariance."""
-
-    matrix: csr_matrix  # P (M, M)
-    precision: np.ndarray  # (M,) diagonal of P
-    share: np.ndarray  # (M,) weighted fraction of the rows that use a point
-    log_det: float  # mean of log |K_w| over rows
-
-    solvable = False  # systems with P are as hard as those of the solver
-
-    def matvec(self, u):
-        """Return P u."""
-        return self.matrix @ u
-
-    def scaled(self, variance):
-        """Return the prior of the kernel multiplied by `variance`."""
-        matrix, precision = self.matrix / variance, self.precision / variance
-        log_det = self.log_det + self.share.sum() * np.log(variance)
-        return LocalPrior(matrix, precision, self.share, log_det)
-
-    def divergence(self, m, s):
-        """Return the divergence, summed over the columns of m and s, each (M, Q).
-
-        1/2 [m' P m + tr(P diag s) - H + mean log|K_w| - sum_j share_j log s_j].
-        """
-        square = np.sum(m * (self.matrix @ m))
-        trace = np.sum(self.precision[:, None] * s)
-        H = self.share.sum()
-        log_dets = m.shape[1] * (self.log_det - H) - np.sum(self.share @ np.log(s))
-        return 0.5 * float(square + trace + log_dets)
-
-
-def make_local_prior(engine, data, lookup, assembly_bytes):
-    """Return the `LocalPrior` of rows of data; `lookup` finds their neighbours.
-
-    At most `assembly_bytes` of inverse covariances are added to P at once.
-    """
-    M, H = len(engine.model.Z), engine.n_neighbors
-    weight = data.weight.astype(np.float64) / data.weight.sum(dtype=np.float64)
-    if engine.all_inducing is not None:
-        rows = engine.model.Z[:1], engine.all_inducing
-        inverse, log_det = engine.inverse_covariances(*rows)
-        require_finite(log_det)
-        P = csr_matrix(inverse[0].astype(np.float64))
-        return LocalPrior(P, P.diagonal(), np.ones(M), float(log_det[0]))
-    P, share, log_det = csr_matrix((M, M)), np.zeros(M), 0.0
-    size = max(1, assembly_bytes // (16 * H**2))
-    for index in index_blocks(data.n_rows, size):
-        X = data.block(index)[0]
-        lists = lookup(index, X)
-        inverse, log_dets = engine.inverse_covariances(X, lists)
-        require_finite(log_dets)
-        values = inverse * weight[index, None, None]
-        rows, columns = np.repeat(lists, H, axis=1), np.tile(lists, H)
-        entries = values.ravel(), (rows.ravel(), columns.ravel())
-        P = P + csr_matrix(entries, shape=(M, M))
-        share += np.bincount(lists.ravel(), np.repeat(weight[index], H), M)
-        log_det += float(weight[index] @ log_dets)
-    return LocalPrior(P, P.diagonal(), share, log_det)
+    return VecchiaPrior(rows, precision, log_det)

@@ -20,16 +20,12 @@ class Settings(NamedTuple):
     metric: str = "auto"
     n_inducing: int | str = "auto"
     n_neighbors: int | str = "auto"
-    n_neighbors_predict: int | str = "auto"
     inducing_points: str | np.ndarray = "kmeans"
     optimize_inducing: bool = False
     covariance: str = "auto"
-    n_draws: int = 64
-    neighbor_metric: str = "kernel"
-    neighbor_search: str = "auto"
+    neighbor_search: str = "exact"
     neighborhood: str = "points"
     n_active: int | str = "auto"
-    kl: str = "vecchia"  # "vecchia" or "local"; "auto" is resolved before
     kl_weight: float | str = "auto"
     init: str = "local"
     noise_variance: float = 0.1  # 0.1 for likelihoods that have none
@@ -70,7 +66,7 @@ class Settings(NamedTuple):
     @property
     def search_options(self):
         """The options of a `NeighborSearch`."""
-        return {"metric": self.neighbor_metric, "search": self.neighbor_search}
+        return {"search": self.neighbor_search}
 
     def prior_mean(self, variance):
         """Return the prior means (n_latent,) of f for a kernel of some variance."""
@@ -94,8 +90,8 @@ class Settings(NamedTuple):
             )
         return min(M, self.n_active)
 
-    def divergence_weight(self, M, H, kl=None):
-        """Return beta, the weight of the divergence from the prior `kl`.
+    def divergence_weight(self, M, H):
+        """Return beta, the weight of the divergence of q(u) from its prior.
 
         "auto" is 1 for the Vecchia prior, whose divergence is that of all inducing
         points, and max(1, M / H) for local divergences, which count H points only. For
@@ -103,5 +99,5 @@ class Settings(NamedTuple):
         """
         if self.kl_weight != "auto":
             return float(self.kl_weight)
-        whole = (kl or self.kl) == "vecchia" or self.neighborhood == "union"
-        return 1.0 if whole else max(1.0, M / H)
+        local = self.solver.local_divergences and self.neighborhood == "points"
+        return max(1.0, M / H) if local else 1.0

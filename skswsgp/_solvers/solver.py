@@ -22,9 +22,9 @@ class Solver(ABC):
 
     title = "the natural solver"  # the solver in messages
     unit = "round"  # the word for a call of `advance`
-    priors = ("vecchia", "local")  # values of `kl` that it can use; "auto" is the first
     finds_optimum = True  # whether q(u) is optimal for a kernel learned before
     takes_steps = False  # whether it takes steps of Adam
+    local_divergences = False  # whether a row's divergence is that of its points
     shares_points = False  # whether rows of a minibatch can share their active points
     draws = False  # whether it can draw from q(u)
     exact_means = False  # whether it can replace the neighbours' means by exact ones
@@ -80,8 +80,8 @@ class Solver(ABC):
         """
         work = (M**3 + n_rows * M * H) * settings.n_latent
         cheap = work <= settings.tuning.full_work
-        plain = settings.kl != "local" and not settings.optimize_inducing
-        return settings.likelihood_record.conjugate and plain and cheap
+        fixed = not settings.optimize_inducing
+        return settings.likelihood_record.conjugate and fixed and cheap
 
     @classmethod
     def count_points(cls, n_rows, M, settings):

@@ -102,7 +102,7 @@ def test_failures_are_noticed_when_the_epoch_ends(name, n_active):
     assert np.isnan(run.finish_epoch()[0])
     assert (run.finish_epoch() == 0.0).all()
     data = TrainingRows(*problem.batch[:3], center=np.zeros(D))
-    settings = adam_settings(2, batch_size=n // 2 + 1, neighbor_metric="euclidean")
+    settings = adam_settings(2, batch_size=n // 2 + 1)
     if n_active is not None:
         settings = settings._replace(neighborhood="union", n_active=n_active)
     rng, scale = RandomState(0), np.ones(D)

@@ -56,7 +56,7 @@ def test_the_factor_is_shared_if_it_fits(cuda_engine, monkeypatch, room, dtype):
     size = bytes_in_shared(active.shape[1], dtype.itemsize, 1)
     monkeypatch.setattr(cuda_runtime, "SHARED_BYTES", size if room else size - 1)
     run = cuda_engine(problem.model, active.shape[1], 1)
-    run.inverse_covariances(X, active)
+    run.conditional_weights(X, active)
     chol = run._pool.work.chol
     assert chol.size == 0 if room else chol.copy_to_host().any()
     run.close()

@@ -210,12 +210,11 @@ def test_weights_of_many_orders_of_magnitude(estimator_class, solver):
         {"random_state": 0},
         {"random_state": 0, "n_neighbors": 4},
         TINY,
-        TINY | {"kl": "local"},
         TINY | {"optimize_inducing": True},
         TINY | ADAM_TRAINING_Z,
         TINY | {"solver": "adam"},
     ],
-    ids=["all", "nearest", "few", "local", "alternating", "adam", "learned adam"],
+    ids=["all", "nearest", "few", "alternating", "adam", "learned adam"],
 )
 def test_a_common_factor_of_the_weights_changes_nothing(tune, settings, factor, dtype):
     X, y = tiny_data(SWSGPRegressor)

@@ -393,7 +393,7 @@ def test_a_class_of_a_single_row_survives_early_stopping():
 def test_best_epoch_on_validation_data_is_restored(n_classes):
     X, y = iris()
     y = np.unique(y, return_inverse=True)[1] % n_classes
-    settings = {"learning_rate": 2.0, "neighbor_metric": "euclidean"}  # lists stay
+    settings = {"learning_rate": 2.0, "n_neighbors": "all"}  # lists stay
     model = small_model(max_iter=30, n_iter_no_change=30, **settings)
     model.fit(X[::2], y[::2], X_val=X[1::2], y_val=y[1::2])
     scores = model.validation_scores_

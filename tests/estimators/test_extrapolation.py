@@ -13,13 +13,18 @@ from skswsgp._predictive import extrapolation
 from skswsgp.metrics import get_scorer
 
 FAR = np.column_stack([np.linspace(40, 60, 30), np.zeros(30)])
-SUM = RBF([0.3, 0.9]) + RBF([0.9, 0.3])  # of two distances, which no tree finds
+SUM = RBF([0.3, 0.9]) + RBF([0.9, 0.3])  # of two distances, which no graph finds
 MODELS = [
     {},
     {"n_inducing": 60},
-    {"n_neighbors": 12, "neighbor_metric": "euclidean"},
+    {"n_neighbors": 12},
     {"n_inducing": 60, "n_neighbors": 60},
-    {"n_inducing": 60, "n_neighbors": 60, "neighbor_search": "kd_tree", "kernel": SUM},
+    {
+        "n_inducing": 60,
+        "n_neighbors": 60,
+        "neighbor_search": "approximate",
+        "kernel": SUM,
+    },
     {"n_inducing": 60, "n_neighbors": 8, "solver": "adam", "max_iter": 20},
     {"dtype": "float32"},
 ]

@@ -31,9 +31,10 @@ def around(x, d):
 
 @pytest.mark.parametrize("kernel", KERNELS, ids=str)
 @pytest.mark.parametrize("covariance", ["diag", "draws", "full"])
-def test_all_rows_as_neighbors(kernel, covariance, data, rng):
+def test_all_rows_as_neighbors(kernel, covariance, data, rng, tune):
     """No neighbour enters or leaves, so quotients of predictions are derivatives."""
-    how = {"covariance": covariance, "n_draws": 20, "predictive": "gaussian"}
+    tune(n_draws=20)
+    how = {"covariance": covariance, "predictive": "gaussian"}
     model = SWSGPRegressor(kernel, n_neighbors=N, random_state=0, **how)
     model.fit(data[0], 5 * data[1] + 3)
     X = rng.normal(size=(4, 2))

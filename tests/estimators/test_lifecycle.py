@@ -126,7 +126,7 @@ def test_best_epoch_on_validation_data_is_restored(Q):
     if Q == 2:
         y, y_val = np.stack([y, X[:, 0]], 1), np.stack([y_val, X_val[:, 0]], 1)
     y, y_val = 10 * y + 5, 10 * y_val + 5
-    settings = {"learning_rate": 0.5, "neighbor_metric": "euclidean"}  # lists stay
+    settings = {"learning_rate": 0.5, "n_neighbors": "all"}  # lists stay
     settings["predictive"] = "gaussian"  # as held-out rows are judged
     model = small_model(max_iter=6, **settings).fit(X, y, X_val=X_val, y_val=y_val)
     scores = model.validation_scores_
@@ -207,7 +207,6 @@ def test_fitted_attributes_record_the_training():
     assert model.n_iter_ == len(model.loss_curve_) == 60
     assert model.best_loss_ == min(model.loss_curve_)
     assert model.validation_scores_ is None
-    assert model.neighbor_recall_ == 1.0
     assert model.n_features_in_ == 2
     # The recorded bound is an average over the last epoch, in which little changes.
     assert model.lower_bound_ == pytest.approx(model.lower_bound(X, y), abs=0.1 * 150)

@@ -101,7 +101,7 @@ def test_classes_have_the_exact_mean_of_their_sites(n_classes, data, monkeypatch
     kernel = ConstantKernel(2.0, "fixed") * Matern(1.0, "fixed", nu=2.5)
     how = {"kernel": kernel, "init": "default", "random_state": 0}
     model = SWSGPClassifier(n_neighbors="all", **how).fit(X, labels)
-    assert model.n_neighbors_ == model.n_neighbors_predict_ == 9
+    assert model.n_neighbors_ == 9
     (targets, noise), new = found[0], rng.normal(size=(30, 2))
     mean, variance = model.latent_mean_and_variance(new)
     for q, (t, one) in enumerate(zip(targets.T, noise.T, strict=True)):
@@ -196,30 +196,18 @@ def test_held_out_rows_decide(data, monkeypatch):
     assert hasattr(exact_model(*data), "alpha_")  # "all" does not ask
 
 
-def test_variances_come_from_as_few_neighbors_as_do_no_harm(data, tune):
-    tune(variance_neighbors=(4,), density_loss=np.inf, variance_growth=np.inf)
-    model = exact_model(*data)
-    assert model.n_neighbors_predict_ == 4
-    tune(density_loss=0.0)
-    assert exact_model(*data).n_neighbors_predict_ == 9
-    given = exact_model(*data, n_neighbors_predict=6)
-    assert given.n_neighbors_predict_ == 6
-    X = data[0][:7]
-    means = [given.predict(X, n_neighbors=n) for n in (None, 6)]
-    assert np.abs(means[0] - means[1]).max() > 0.0  # all rows, or six
-
-
-def test_the_number_of_neighbors_of_predictions_can_be_set(data):
-    local = SWSGPRegressor(**FIXED, **LOCAL, n_neighbors_predict=5).fit(*data)
-    assert (local.n_neighbors_, local.n_neighbors_predict_) == (9, 5)
-    X = data[0][:7]
-    assert_array_equal(local.predict(X), local.predict(X, n_neighbors=5))
-    labels = SWSGPClassifier(n_neighbors_predict=5, n_inducing=20, random_state=0)
-    labels.fit(data[0], data[1] > 0)
-    proba = labels.predict_proba(X)
-    assert_array_equal(proba, labels.predict_proba(X, n_neighbors=5))
-    default = SWSGPRegressor(**FIXED, **LOCAL).fit(*data)
-    assert default.n_neighbors_predict_ == 9
+def test_variances_beside_exact_means_come_from_few_neighbors(data, tune):
+    tune(variance_neighbors=4)
+    model, X = exact_model(*data), data[0][:7] + 0.1
+    mean, few = model.latent_mean_and_variance(X)
+    tune(variance_neighbors=64)
+    same, more = model.latent_mean_and_variance(X)
+    assert_array_equal(mean, same)
+    assert np.all(few != more)
+    local = SWSGPRegressor(**FIXED, **LOCAL).fit(*data)
+    expected = local.latent_mean_and_variance(X)
+    tune(variance_neighbors=4)  # all nine have a say in means from neighbours
+    assert_array_equal(local.latent_mean_and_variance(X), expected)
 
 
 def test_too_many_rows_are_left_to_neighbors(data, tune):

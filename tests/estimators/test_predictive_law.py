@@ -242,11 +242,6 @@ def test_a_fit_forgets_the_law_of_an_earlier_one():
     assert not hasattr(model, "predictive_law_")
 
 
-def test_random_neighbors_have_the_gaussian():
-    model = fit("growing", n=100, neighbor_metric="random", n_neighbors=10)
-    assert not hasattr(model, "predictive_law_")
-
-
 @pytest.mark.parametrize("n", [1, 2, 3, 5, 12, 13])
 def test_few_rows_have_finite_laws(n):
     X, y = make_rows("growing", n)
@@ -346,20 +341,21 @@ def test_widths_change_smoothly_and_forget_near_errors_far_away(models):
     assert steps[1] < 0.2 * steps[0]  # a jump would be as large in small steps
 
 
-def test_deviations_hardly_jump_in_a_gap():
+def test_deviations_hardly_jump_in_a_gap(tune):
     rng = np.random.default_rng(0)
     X = rng.uniform(0.0, 10.0, (400, 1))
     X = X[(X[:, 0] < 5.2) | (X[:, 0] > 6.8)]
     y = np.sin(1.7 * X[:, 0]) + 0.3 * rng.standard_normal(len(X))
     model = SWSGPRegressor(random_state=0).fit(X, y)
-    assert hasattr(model, "alpha_") and model.n_neighbors_predict_ < model.n_neighbors_
+    assert hasattr(model, "alpha_") and model.n_neighbors_ > 64
 
     def jump(model):
         line = np.linspace(5.0, 7.0, 20_000)[:, None]
         _, std = model.predict(line, return_std=True)
         return np.abs(np.diff(np.log(std))).max()
 
-    found, model.n_neighbors_predict_ = jump(model), 8
+    found = jump(model)
+    tune(variance_neighbors=8)
     assert found < 0.09 and found < 0.8 * jump(model)
 
 

@@ -151,7 +151,6 @@ def test_auto_covariance_is_diagonal_beyond_the_memory_limit(tune):
     [
         ({}, True),
         ({"covariance": "diag"}, False),
-        ({"kl": "local"}, False),
         ({"optimize_inducing": True}, False),
         ({"inducing_points": np.arange(140.0).reshape(70, 2)}, False),
         ({"n_inducing": 40}, True),
@@ -181,9 +180,8 @@ def test_auto_covariance_is_from_draws_beyond_its_limits(tune, few_steps):
     model = SWSGPRegressor(random_state=0).fit(X, y)
     assert model.inducing_covariance_.ndim == 1
     assert model.posterior_draws_.shape == (60, 64)
-    for covariance, kl in (("diag", "auto"), ("auto", "local")):
-        other = SWSGPRegressor(covariance=covariance, kl=kl, random_state=0).fit(X, y)
-        assert not hasattr(other, "posterior_draws_")
+    other = SWSGPRegressor(covariance="diag", random_state=0).fit(X, y)
+    assert not hasattr(other, "posterior_draws_")
 
 
 def test_auto_covariance_is_diagonal_where_draws_do_not_fit(tune, few_steps):
@@ -211,17 +209,6 @@ def test_error_for_too_large_a_covariance_suggests_the_diagonal(tune):
     with pytest.raises(ValueError, match=r"covariance='full'.*covariance='diag'"):
         small_model(covariance="full").fit(X, y)
     small_model(covariance="diag").fit(X, y)
-
-
-@pytest.mark.parametrize("metric", ["kernel", "euclidean", "random"])
-@pytest.mark.parametrize("search", ["auto", "brute", "kd_tree"])
-def test_every_metric_fits_with_every_search(metric, search):
-    X, y = small_data()
-    model = small_model(neighbor_metric=metric, neighbor_search=search, max_iter=30)
-    model.fit(X, y)
-    assert model.neighbor_recall_ == 1.0
-    assert np.all(np.isfinite(model.predict(X)))
-    assert metric == "random" or model.score(X, y) > 0.8
 
 
 def test_several_outputs():

@@ -12,7 +12,6 @@ from skswsgp import SWSGPRegressor
 from skswsgp._initialization import holdout, inducing, kernel_choice, start
 from skswsgp._initialization.kernel_learning import KernelFit, LearningOptions
 from skswsgp._solvers.data import TrainingRows
-from skswsgp._solvers.priors import LocalPrior, VecchiaPrior
 from skswsgp._solvers.tuning import Tuning
 
 ROUGH, SMOOTH = (ConstantKernel(1.0) * RBF(size) for size in (0.02, 1.0))
@@ -119,7 +118,7 @@ def test_too_few_rows_keep_the_first_candidate(rng):
     assert comparison.best_of([rough, smooth]) is rough
 
 
-def test_comparison_uses_the_prior_of_the_estimator(rng, monkeypatch):
+def test_comparison_uses_the_weight_of_the_estimator(rng, monkeypatch):
     seen = []
 
     def recorded(self, attributes, H, solver=holdout.CandidateComparison.solver_for):
@@ -129,16 +128,10 @@ def test_comparison_uses_the_prior_of_the_estimator(rng, monkeypatch):
     monkeypatch.setattr(holdout.CandidateComparison, "solver_for", recorded)
     X, y = waves(rng, 300)
     settings = {"n_inducing": 20, "n_neighbors": 5, "random_state": 0}
-    prior = {"kl": "local", "neighbor_metric": "euclidean"}
-    SWSGPRegressor(**settings, **prior).fit(X, y)
+    SWSGPRegressor(**settings).fit(X, y)
     SWSGPRegressor(**settings, kl_weight=2.0).fit(X, y)
-    local, chain = seen[0], seen[-1]
-    assert isinstance(local.prior, LocalPrior)
-    assert isinstance(chain.prior, VecchiaPrior)
-    assert local.engine.model.kl_weight == 4.0
-    assert chain.engine.model.kl_weight == 2.0
-    assert local.search.options["metric"] == "euclidean"
-    assert chain.search.options["metric"] == "kernel"
+    assert seen[0].engine.model.kl_weight == 1.0
+    assert seen[-1].engine.model.kl_weight == 2.0
 
 
 @pytest.mark.parametrize("points", ["kmeans", "random"])

@@ -48,11 +48,8 @@ def learned(X, y, kernel=None, weight=None, rows=None, tuning=TUNING, **options)
     """Return the `KernelFit`."""
     weight = np.ones(len(y)) if weight is None else weight
     data = TrainingRows(X, y.reshape(len(y), -1), weight, rows)
-    learning = {
-        name: options.pop(name) for name in ("dtype", "search") if name in options
-    }
-    noise = options.pop("noise_variance", 0.1)
-    resources = LearningOptions(tuning=tuning, **learning)
+    noise, dtype = options.pop("noise_variance", 0.1), options.pop("dtype", "float64")
+    resources = LearningOptions(tuning=tuning, dtype=dtype)
     rng = np.random.RandomState(0)
     return learn_kernel(data, kernel, noise, rng, resources, **options)
 
@@ -274,12 +271,11 @@ def test_duplicates_count_as_weights(rng):
     assert found[0].noise[0] > 0.01  # duplicates do not show that noise is small
 
 
-@pytest.mark.parametrize("search", ["kd_tree", "pynndescent"])
-def test_kernel_without_a_single_metric_can_be_learned(search, rng):
+def test_kernel_without_a_single_metric_can_be_learned(rng):
     X = rng.normal(size=(40, 2))
     y = np.sin(X[:, :1])
     kernel = RBF([1.0, 2.0]) + Matern([2.0, 1.0])
-    learned(X, y, kernel, search=search)
+    learned(X, y, kernel)
 
 
 def test_kernel_of_the_function_is_recovered_from_sites(rng):
@@ -327,7 +323,7 @@ def test_learning_builds_no_graph_index(rng, monkeypatch, few_steps, local):
     monkeypatch.setattr(search, "_Graph", Graph)
     X = rng.normal(size=(300, 2))
     y = (X[:, 0] > 0).astype(int)
-    settings = {"neighbor_search": "pynndescent", "random_state": 0}
+    settings = {"neighbor_search": "approximate", "random_state": 0}
     if local:
         NearestNeighborGPRegressor(**settings).fit(X, y)
         assert not made

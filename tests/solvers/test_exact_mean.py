@@ -7,7 +7,6 @@ from sklearn.gaussian_process.kernels import ConstantKernel, Matern, WhiteKernel
 
 from skswsgp._solvers.exact_mean import (
     ExactMean,
-    ScaleFit,
     exact_variance,
     fit_scale,
     log_density_gain,
@@ -121,16 +120,11 @@ def test_variances_shrink_as_far_as_errors_tell(rng):
     noise = np.array([1e-6, 100.0, 1e-6]) * np.ones((4000, 1))
     errors += np.sqrt(noise) * draw[2]
     prior = np.full((4000, 1), 1e6)
-    fit = fit_scale(errors, differences, variance, prior, noise)
+    scale = fit_scale(errors, differences, variance, prior, noise)
     # behind the noise there is no evidence
-    assert_allclose(fit.scale, [0.5, 1.0, 1.0], atol=0.06)
-    exact = exact_variance(variance, prior, fit.scale)
-    assert_allclose(fit.variance, exact.mean(axis=0))
-    total = np.log(exact + noise) + errors**2 / (exact + noise)
-    expected = -0.5 * np.sum(np.mean(np.log(2 * np.pi) + total, axis=0))
-    assert_allclose(fit.density, expected)
+    assert_allclose(scale, [0.5, 1.0, 1.0], atol=0.06)
     none = fit_scale(errors, 0.0 * differences, variance, prior, noise)
-    assert_allclose(none.scale, 1.0)
+    assert_allclose(none, 1.0)
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -139,17 +133,7 @@ def test_a_few_noisy_rows_are_no_evidence(seed):
     variance, noise, prior = np.full((3, 70, 1), [[[0.3]], [[1.0]], [[1.0]]])
     errors = np.sqrt(0.25 + noise) * rng.normal(size=(70, 1))
     differences = np.sqrt(0.05) * rng.normal(size=(70, 1))
-    fit = fit_scale(errors, differences, variance, prior, noise)
-    assert fit.scale > 0.8
-
-
-def test_fewer_neighbors_are_level_where_density_and_variance_are():
-    tuning = Tuning(density_loss=0.01, variance_growth=1.1)
-    best = ScaleFit(np.ones(2), -1.0, np.array([1.0, 2.0]))
-    assert best._replace(density=-1.009).is_level(best, tuning)
-    assert not best._replace(density=-1.011).is_level(best, tuning)
-    assert best._replace(variance=np.array([1.09, 0.1])).is_level(best, tuning)
-    assert not best._replace(variance=np.array([1.11, 0.1])).is_level(best, tuning)
+    assert fit_scale(errors, differences, variance, prior, noise) > 0.8
 
 
 def test_the_variance_far_from_the_data_is_that_of_the_prior():

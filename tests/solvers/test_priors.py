@@ -1,4 +1,4 @@
-"""The natural solver with local divergences, full S and little memory."""
+"""The weight of the divergence, a full S, and the natural solver in little memory."""
 
 import numpy as np
 import pytest
@@ -6,7 +6,7 @@ import reference
 import sklearn
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.gaussian_process import GaussianProcessRegressor
-from sklearn.gaussian_process.kernels import RBF, ConstantKernel, DotProduct, Matern
+from sklearn.gaussian_process.kernels import RBF, ConstantKernel, Matern
 from small_models import natural_settings
 
 from skswsgp import SWSGPClassifier, SWSGPRegressor
@@ -24,7 +24,6 @@ M = 10
 EXACT = {
     "round_tolerance": 1e-13,
     "final_tolerance": 1e-13,
-    "assembly_bytes": 16 * 3 * 4**2,
 }
 LIKELIHOODS = [("gaussian", 2), ("bernoulli", 1), ("softmax", 3)]
 
@@ -50,9 +49,7 @@ def targets(rng, likelihood, n=16):
     return rng.integers(Q, size=(n, 1)).astype(float)
 
 
-def make_solver(
-    table, H, y, likelihood, *, kl="local", beta=1.0, full=False, kernel=MATERN
-):
+def make_solver(table, H, y, likelihood, *, beta=1.0, full=False, kernel=MATERN):
     X, Z, weight = table
     Q = likelihood[1]
     S = np.full((len(Z), Q), 0.3)
@@ -70,109 +67,22 @@ def make_solver(
         attributes, likelihood, "float64", beta, total_weight=weight.sum()
     )
     data = TrainingRows(X, y, weight, center=center)
-    settings = natural_settings(*likelihood, kl=kl, tuning=Tuning(**EXACT))
+    settings = natural_settings(*likelihood, tuning=Tuning(**EXACT))
     rng = np.random.RandomState(0)
     return NaturalSolver(make_cpu_engine(model, H, 1), data, kernel, settings, rng)
 
 
-# --- local divergences ----------------------------------------------------------------
+# --- the weight of the divergence -----------------------------------------------------
 
 
-@pytest.mark.parametrize("kernel", [MATERN, RBF(0.7) + DotProduct(0.5)])
-@pytest.mark.parametrize("H", [1, 4, M])
-def test_local_divergences_equal_the_reference(rng, table, H, kernel):
-    X, Z, weight = table
-    y = targets(rng, ("gaussian", 2))
-    solver = make_solver(table, H, y, ("gaussian", 2), kernel=kernel)
-    m, s = rng.normal(size=(M, 2)), rng.uniform(0.1, 2.0, (M, 2))
-    noise = solver.engine.model.noise
-    common = kernel, X, y, Z, m, s, H, "gaussian", noise, solver.engine.model.jitter
-    without, once = (
-        reference.lower_bound(*common, kl_weight=beta, sample_weight=weight)
-        for beta in (0.0, 1.0)
-    )
-    assert solver.prior.divergence(m, s) == pytest.approx(without - once, rel=1e-8)
-    assert_allclose(solver.prior.precision, solver.prior.matrix.diagonal())
-    assert solver.prior.share.sum() == pytest.approx(H)
-    u = rng.normal(size=M)
-    assert_allclose(solver.prior.matvec(u), solver.prior.matrix.toarray() @ u)
-
-
-@pytest.mark.parametrize("likelihood", LIKELIHOODS)
-@pytest.mark.parametrize(("H", "beta"), [(4, 2.5), (M, 1.0)])
-def test_optimum_under_local_divergences(rng, table, likelihood, H, beta):
-    X, Z, weight = table
-    X, weight = X[:8], weight[:8]  # differences of the reference take time
-    table = X, Z, weight
-    y = targets(rng, likelihood, n=8)
-    solver = make_solver(table, H, y, likelihood, beta=beta)
-    model = solver.engine.model
-    for epoch in range(1 if solver.conjugate else 60):
-        loss, bound = solver.advance(epoch)
-    labels = y.ravel() if likelihood[0] == "softmax" else y
-    options = {"sample_weight": weight, "nodes": model.nodes.T}
-
-    def expected_bound(m, s, kl_weight=beta):
-        return reference.lower_bound(
-            MATERN, X, labels, Z, m, s, H, likelihood[0], model.noise, model.jitter,
-            kl_weight, **options,
-        )  # fmt: skip
-
-    m, s = model.m.copy(), model.s.copy()
-    assert loss == pytest.approx(-expected_bound(m, s) / weight.sum(), rel=1e-8)
-    assert bound == pytest.approx(expected_bound(m, s, 1.0), rel=1e-8)
-    by_m = reference.finite_difference(
-        lambda values: expected_bound(values.reshape(m.shape), s), m.ravel(), 1e-4
-    )
-    by_log_s = reference.finite_difference(
-        lambda values: expected_bound(m, np.exp(values.reshape(m.shape))),
-        np.log(s.ravel()),
-        1e-4,
-    )
-    assert_allclose(by_m, 0.0, atol=1e-5)
-    assert_allclose(by_log_s, 0.0, atol=1e-5)
-
-
-def test_inducing_point_that_no_row_uses_keeps_its_variance(rng, table):
-    X, Z, weight = table
-    Z = np.r_[Z, [[50.0, 50.0]]]
-    y = targets(rng, ("gaussian", 1))
-    solver = make_solver((X, Z, weight), 4, y, ("gaussian", 1))
-    solver.advance(0)
-    assert solver.prior.share[-1] == 0.0
-    assert solver.engine.model.s[-1, 0] == 0.3
-    assert solver.engine.model.m[-1, 0] == 0.0
-
-
-def test_both_priors_agree_with_all_neighbors(rng, table):
-    y = targets(rng, ("gaussian", 1))
-    vecchia, local = (
-        make_solver(table, M, y, ("gaussian", 1), kl=kl) for kl in ("vecchia", "local")
-    )
-    assert vecchia.advance(0) == pytest.approx(local.advance(0), rel=1e-7)
-    assert_allclose(vecchia.engine.model.m, local.engine.model.m, atol=1e-6)
-
-
-@pytest.mark.parametrize(
-    ("solver", "kl", "expected"),
-    [
-        ("natural", "auto", 1.0),
-        ("natural", "vecchia", 1.0),
-        ("natural", "local", 4.0),
-        ("adam", "auto", 4.0),
-        ("adam", "local", 4.0),
-    ],
-)
-def test_default_weight_of_each_prior(rng, solver, kl, expected):
+@pytest.mark.parametrize(("solver", "expected"), [("natural", 1.0), ("adam", 4.0)])
+def test_default_weight_of_each_solver(rng, solver, expected):
     X = rng.normal(size=(40, 2))
     model = SWSGPRegressor(
-        FIXED, init="default", solver=solver, kl=kl, n_inducing=20, n_neighbors=5,
+        FIXED, init="default", solver=solver, n_inducing=20, n_neighbors=5,
         max_iter=2, random_state=0,
     ).fit(X, X[:, 0])  # fmt: skip
     assert model.kl_weight_ == expected
-    if kl == "local" and solver == "natural":
-        bound = model.lower_bound(X, X[:, 0])
-        assert model.lower_bound_ == pytest.approx(bound, rel=1e-6)
 
 
 # --- full covariance ------------------------------------------------------------------
@@ -182,9 +92,7 @@ def test_default_weight_of_each_prior(rng, solver, kl, expected):
 def test_full_covariance_of_the_optimum_equals_the_reference(rng, table, H, beta):
     X, Z, weight = table
     y = targets(rng, ("gaussian", 2))
-    solver = make_solver(
-        table, H, y, ("gaussian", 2), kl="vecchia", beta=beta, full=True
-    )
+    solver = make_solver(table, H, y, ("gaussian", 2), beta=beta, full=True)
     loss, _ = solver.advance(0)
     model = solver.engine.model
     P = reference.vecchia_covariance(MATERN, Z, list(solver.order), H, model.jitter)
@@ -214,7 +122,7 @@ def test_full_covariance_has_a_higher_bound_than_its_diagonal(rng, table, likeli
     y = targets(rng, likelihood)
     losses = []
     for full in (False, True):
-        solver = make_solver(table, 4, y, likelihood, kl="vecchia", full=full)
+        solver = make_solver(table, 4, y, likelihood, full=full)
         losses.append([solver.advance(epoch)[0] for epoch in range(40)])
     assert losses[1][-1] < losses[0][-1] - 1e-4
     assert abs(losses[1][-1] - losses[1][-2]) < 1e-8
@@ -257,7 +165,7 @@ def test_warm_start_with_the_other_covariance(rng, first):
 @pytest.mark.parametrize(("H", "full"), [(4, False), (M, False), (4, True)])
 def test_streamed_rows_equal_stored_rows(rng, table, likelihood, H, full):
     y = targets(rng, likelihood)
-    options = {"kl": "vecchia", "full": full}
+    options = {"full": full}
     stored = make_solver(table, H, y, likelihood, **options)
     assert stored.rows.stored is not None
     with sklearn.config_context(working_memory=1e-4):
@@ -279,10 +187,10 @@ def test_streamed_rows_equal_stored_rows(rng, table, likelihood, H, full):
 def test_rows_are_stored_in_float32_beyond_the_memory_budget(rng, table, entry, dtype):
     likelihood = "gaussian", 2
     y = targets(rng, likelihood)
-    whole = make_solver(table, 4, y, likelihood, kl="vecchia")
+    whole = make_solver(table, 4, y, likelihood)
     budget = entry * 4 * len(y) / 2**20
     with sklearn.config_context(working_memory=budget):
-        solver = make_solver(table, 4, y, likelihood, kl="vecchia")
+        solver = make_solver(table, 4, y, likelihood)
     stored = solver.rows.stored
     assert (stored and stored.weights.dtype) == dtype
     whole.advance(0), solver.advance(0)
@@ -293,7 +201,7 @@ def test_rows_are_stored_in_float32_beyond_the_memory_budget(rng, table, entry, 
 def test_fits_within_little_memory(rng, estimator):
     X = rng.normal(size=(60, 2))
     y = np.sin(2 * X[:, 0]) > 0
-    model = estimator(n_neighbors=5, kl="local", random_state=0)
+    model = estimator(n_neighbors=5, random_state=0)
     stored = model.fit(X, y).inducing_mean_
     with sklearn.config_context(working_memory=1e-4):
         streamed = model.fit(X, y).inducing_mean_

@@ -12,10 +12,11 @@ from skswsgp._solvers.natural import NaturalSolver
 
 
 class LocalSolver(NaturalSolver):
-    """A solver of a third party, which knows one prior."""
+    """A solver of a third party, whose draws are not known."""
 
     title = "the local solver"
-    priors = ("local",)
+    local_divergences = True
+    draws = False
 
 
 @pytest.fixture
@@ -51,8 +52,7 @@ def test_registered_solver_trains(local_solver, rng):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"kl": "vecchia"}, "kl='vecchia' with the local solver: expected 'local' or"),
-        ({"covariance": "full"}, "covariance='full' .* kl='local'"),
+        ({"covariance": "draws"}, "covariance='draws' with the local solver"),
         ({"optimize_inducing": True}, "solver='local': expected solver='adam' or"),
     ],
 )
