@@ -3,10 +3,11 @@
 import os
 import threading
 from contextlib import contextmanager, suppress
+from functools import cache
 
 import numba
 import numpy as np
-from threadpoolctl import threadpool_limits
+from threadpoolctl import ThreadpoolController, threadpool_limits
 
 from skswsgp._compiled.jit import njit, sequential
 
@@ -109,7 +110,13 @@ def one_blas_thread():
     With more threads, those of NumPy's BLAS and of SciPy's BLAS wait for each other:
     learning a kernel from 300 rows took ten times as long on two cores.
     """
-    return threadpool_limits(1, user_api="blas")
+    return _blas_libraries().limit(limits=1, user_api="blas")
+
+
+@cache
+def _blas_libraries():
+    """Return a controller of loaded libraries, whose search takes 0.5 ms."""
+    return ThreadpoolController()
 
 
 @contextmanager
@@ -159,3 +166,14 @@ def index_blocks(n_rows, size=None):
     """Yield arrays of at most `size` and ROWS_AT_ONCE indices that cover n_rows."""
     for rows in row_blocks(n_rows, min(size or ROWS_AT_ONCE, ROWS_AT_ONCE)):
         yield np.arange(rows.start, rows.stop)
+
+
+def in_threads(work, items, n_threads):
+    """Call work(item) for each item, on one thread of BLAS each."""
+
+    def take(first, last, t):
+        for item in items[first:last]:
+            work(item)
+
+    with one_blas_thread():
+        run_in_threads(take, n_threads, len(items))

@@ -5,8 +5,11 @@ from typing import NamedTuple
 import numpy as np
 
 from skswsgp._compiled.jit import njit
+from skswsgp._compiled.threads import row_blocks
 from skswsgp._covariance.pairs import TRIANGLE, row_start
 from skswsgp._covariance.program import fill_tile, refresh_scales, tile_vjp
+
+ROWS_AT_ONCE = 32  # rows of the matrices whose diagonals are wanted
 
 
 class Pairs(NamedTuple):
@@ -44,6 +47,15 @@ class CovarianceMatrix:
         arrays = self.struct, self.points, self.pairs, d_K, d_log, d_points
         matrix_vjp(*arrays, inputs)
         return d_log, d_points.T
+
+
+def diagonal(struct, X):
+    """Return k(x, x) for the rows of X (n, D), as a diagonal of small matrices."""
+    out = np.empty(len(X))
+    for rows in row_blocks(len(X), ROWS_AT_ONCE):
+        matrix = CovarianceMatrix(struct, X[rows])
+        out[rows] = np.diag(matrix.evaluate(struct.params))
+    return out
 
 
 @njit

@@ -221,6 +221,13 @@ def tile_vjp(kernel, A, rows, B, n, tile, at, d_log, d_A, d_B, inputs):
                 d_log[at_slot] += by_log
 
 
+def in_float64(kernel):
+    """Return a copy of a `Kernel` whose numbers are in float64."""
+    return Kernel(
+        *(a.astype(np.float64 if a.dtype.kind == "f" else a.dtype) for a in kernel)
+    )
+
+
 def kernel_of(model):
     """Return the `Kernel` whose arrays are the first fields of a model."""
     return Kernel(*model[: len(Kernel._fields)])

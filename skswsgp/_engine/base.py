@@ -39,10 +39,6 @@ class Engine(ABC):
         self.n_neighbors = n_neighbors
         self.n_threads = n_threads
 
-    def with_neighbors(self, n_neighbors):
-        """Return an engine of the same kind and model for another H; close it."""
-        return type(self)(self.model, n_neighbors, self.n_threads)
-
     @abstractmethod
     def kernel_snapshot(self):
         """Return a model with the current kernel and Z, which must not be changed."""

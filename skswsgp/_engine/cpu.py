@@ -3,13 +3,16 @@
 import numpy as np
 
 from skswsgp._compiled import threads
+from skswsgp._compiled.special import gaussian_log_density
 from skswsgp._compiled.threads import CHUNKS, microseconds_per_point, threads_for
 from skswsgp._covariance.products import CovarianceProducts
 from skswsgp._engine import cpu_adam, cpu_loops
 from skswsgp._engine.base import Engine
-from skswsgp._neighbors.search import make_scan
+from skswsgp._linear.all_points import AllPoints
+from skswsgp._neighbors.search import cpu_scan
 from skswsgp._point import adam_step
 from skswsgp._point.bound import allocate_stack
+from skswsgp._point.likelihoods import GAUSSIAN, expected_gaussian
 from skswsgp._point.state import (
     Batch,
     Workspace,
@@ -35,7 +38,7 @@ class CpuEngine(Engine):
     def kernel_snapshot(self):
         return self.model
 
-    make_scan = staticmethod(make_scan)
+    make_scan = staticmethod(cpu_scan)
     make_products = CovarianceProducts
 
     def place_matrix(self, matrix):
@@ -103,6 +106,14 @@ class CpuEngine(Engine):
         sums, self.sums = self.sums, np.zeros(2)
         return sums
 
+    def variational_expectations(self, y, mu, v):
+        if self.model.family != GAUSSIAN:
+            return super().variational_expectations(y, mu, v)
+        noise = self.model.noise  # (Q,)
+        square, d_mu, d_v, _ = expected_gaussian(y - mu, v, noise)
+        ell = gaussian_log_density(square, np.log(noise)).sum(axis=1)
+        return ell, d_mu, np.broadcast_to(d_v, mu.shape)
+
     def _fill(self, name, rows, results):
         loop = getattr(cpu_loops, name)
         works = self.work if loop is cpu_loops.expectation_rows else self.factor
@@ -168,16 +179,31 @@ class DenseCpuEngine(CpuEngine):
         steps = variant(cpu_adam.dense_steps)
         return steps(*state, batch, n, rates, shared, self.grads, sums)
 
+    def predict(self, X, active, with_variance):
+        model, n, Q = self.model, len(X), self._n_latent
+        try:
+            weights, F = AllPoints(model, self.n_threads).weights(X)
+        except FloatingPointError:
+            mu = np.full((n, Q), np.nan, self._dtype)
+            return mu, mu.copy() if with_variance else None
+        mu = weights.matvec(model.m).astype(self._dtype)
+        if not with_variance:
+            return mu, None
+        if model.full:
+            v = np.stack([weights.quadratic_forms(L) for L in model.L], axis=1)
+        else:
+            v = weights.matvec(model.s, squares=True)
+        return mu, (F[:, None] + v).astype(self._dtype)
+
     def _fill(self, name, rows, results):
-        if name not in ("posterior_rows", "bound_rows"):
+        if name != "bound_rows":
             return super()._fill(name, rows, results)
         kl, jitter = cpu_loops.factorise_shared(
             self.model, self.all_inducing, self.factor, self.jitter_counts
         )
-        if name == "bound_rows":
-            results[1][:] = kl
+        results[1][:] = kl
         if jitter >= 0.0:
-            loop = getattr(cpu_loops, f"dense_{name}")
+            loop = cpu_loops.dense_bound_rows
             self._run(loop, self.work, *rows, *results, self.factor, self.stack)
 
 

@@ -152,18 +152,6 @@ def posterior_rows(first, last, t, model, works, X, active, mu, v, counts):
 
 
 @njit_range
-def dense_posterior_rows(
-    first, last, t, model, works, X, active, mu, v, factors, stack
-):
-    """Compute mu and, if v (n, Q) has rows, v of eq. 13; K is factorised already."""
-    factor, work = thread_view(factors, 0), thread_view(works, t)
-    M = model.Z.shape[0]
-    for row in range(first, last):
-        bound.fill_dense_point(model, X, row, M, factor, work, stack.column[t])
-        evaluate.store_posterior(model, factor, work, 0, row, M, mu, v)
-
-
-@njit_range
 def weights_rows(first, last, t, model, works, X, active, weights, residual, counts):
     """Compute a = K_w^-1 k (n, H) and F = k(x, x) - k' a (n,)."""
     work = thread_view(works, t)

@@ -189,7 +189,9 @@ class FitStagesMixin:
             if start.draws and solver.usable:
                 trained |= self._draw(solver, settings, rng)
             exact = ExactFit()
-            if solver.usable and tries_exact_means(settings, data, trained):
+            D, local = attributes["inducing_points_"].shape[1], H < M
+            tries = local and tries_exact_means(settings, data.n_rows, M, D)
+            if solver.usable and tries:
                 exact = self._solve_exact_mean(solver, data, trained, settings, rng)
             trained |= exact.attributes
             trained |= self._learn_law(solver, data, trained, settings, rng)

@@ -17,7 +17,7 @@ from skswsgp._linear.projection import Projection
 from skswsgp._predictive import prediction
 from skswsgp._predictive.extrapolation import share_of_unknown_rows
 from skswsgp._solvers.data import TrainingRows, center_rows, memory_budget
-from skswsgp._solvers.exact_mean import count_for_predictions, exact_variance
+from skswsgp._solvers.exact_mean import exact_variance
 from skswsgp._solvers.model import build_model, with_draws
 
 
@@ -360,7 +360,7 @@ class LatentFunctionsMixin:
 
     def _active_count(self, n_neighbors, M):
         if n_neighbors is None or self._alpha(n_neighbors) is not None:
-            return min(count_for_predictions(vars(self), self._tuning), M)
+            return min(self.n_neighbors_, M)
         if n_neighbors == "all":
             return M
         otherwise = ", 'all', or None for what was used in fit"

@@ -40,15 +40,14 @@ n_inducing : int or "auto", default="auto"
 n_neighbors : int, "auto" or "all", default="auto"
     H, the number of inducing points that a row uses, at most M. H = M is the
     ordinary sparse variational Gaussian process. "auto" is 16 with
-    `solver="adam"`. With "natural" it is (6e10 / n_samples)^(1/3), at least 16 and
-    at most 192, so that the time of a fit grows with the number of rows only.
-    "all" lets all inducing points have a say. Where every row is one, with
-    `solver="natural"`, that makes means exact, see `alpha_`; variances still come from
-    at most 64 neighbours. Elsewhere "all" is H = M. While n_inducing_^2
-    (18 + n_columns) is at most 3.5e10, 36,690 rows of eight columns (divided by the
-    number of latent functions of classes), "auto" also makes means exact, unless
-    held-out rows speak against it: for regression by a larger squared error, by more
-    than twice the standard error, and for classes by a larger log loss.
+    `solver="adam"`. With "natural" it is M for up to 1,000 rows, whose means and
+    variances are then those of all rows. Regressions of up to about 36,000 rows take
+    means from all rows, see `alpha_`, and variances from 64 neighbours, unless held-out
+    rows err more with means from all rows by two standard errors. Classes do so too,
+    with more neighbours, unless held-out rows are less likely. Longer tables take
+    between 192 and 16 neighbours, the fewer the more rows there are. "all" lets all
+    inducing points have a say: it asks for means from all rows where every row is an
+    inducing point and `solver="natural"`, and is H = M elsewhere.
 inducing_points : {"kmeans", "random"} or array-like of shape (n_inducing, \
         n_features), default="kmeans"
     Inducing inputs at the start: centres of k-means (random rows where there are

@@ -6,7 +6,6 @@ import numpy as np
 from sklearn.gaussian_process.kernels import ConstantKernel, Matern
 
 from skswsgp._solvers.adam import bytes_of_full_covariance
-from skswsgp._solvers.exact_mean import noise_groups
 from skswsgp._solvers.model import JITTER
 from skswsgp._solvers.progress import callers_level
 
@@ -30,15 +29,22 @@ def count_inducing(settings, n_rows, n_features):
 def count_neighbors(settings, n_rows, M, n_features):
     """Return H, at most M.
 
-    "all" is M, unless all rows are inducing points: means are exact then, and H is that
-    of the variances.
+    A number, and "all" where means cannot come from all rows, are taken as they are.
+    Few rows use all points. Where means come from all rows, H is that of variances.
     """
-    H = settings.n_neighbors
+    H, tuning = settings.n_neighbors, settings.tuning
+    if not isinstance(H, str):
+        return min(H, M)
+    if tries_exact_means(settings, n_rows, M, n_features):
+        # a GPU would factorise a matrix of all points for each row
+        few = max(n_rows, M) <= tuning.dense_rows and settings.device != "cuda"
+        if few and settings.solver.takes_full_covariance(settings, n_rows, M, M):
+            return M
+        if settings.likelihood_record.conjugate:
+            return min(tuning.variance_neighbors, M)
     if H == "all" and not may_have_exact_means(settings, n_rows, n_features):
         return M
-    if isinstance(H, str):
-        H = settings.solver.count_neighbors(n_rows, M, settings.tuning)
-    return min(H, M)
+    return min(settings.solver.count_neighbors(n_rows, M, tuning), M)
 
 
 def may_have_exact_means(settings, n_rows, n_features):
@@ -49,21 +55,11 @@ def may_have_exact_means(settings, n_rows, n_features):
     return asked and all_rows and settings.solver.exact_means
 
 
-def tries_exact_means(settings, data, attributes):
-    """Return whether means from all rows are asked for, or worth a comparison.
-
-    `data` are the rows that train, and `attributes` those of the model.
-    """
-    M, D = attributes["inducing_points_"].shape
-    if attributes["n_neighbors_"] >= M:
-        return False  # all rows are neighbours
-    if not may_have_exact_means(settings, data.n_rows, D):
+def tries_exact_means(settings, n_rows, M, n_features):
+    """Return whether means from all rows are asked for, or worth a comparison."""
+    if not may_have_exact_means(settings, n_rows, n_features):
         return False
-    groups = settings.n_latent  # of labels, whose noise differs from row to row
-    if settings.likelihood_record.conjugate:
-        noise = np.reshape(attributes["noise_variance_"], (1, -1))
-        groups = sum(1 for _ in noise_groups(noise))
-    work = M**2 * (KERNEL_VALUE + D) * groups
+    work = M**2 * (KERNEL_VALUE + n_features) * settings.n_latent
     return settings.n_neighbors == "all" or work <= settings.tuning.mean_work
 
 

@@ -24,6 +24,7 @@ from skswsgp._initialization.statistics import climbed
 from skswsgp._initialization.trial_rows import TrialRows, gaussian_sites, train
 from skswsgp._linear.columns import mapped
 
+FEW_ROWS = 250  # rows that choose the smoothness
 BOUND_WORK = 3  # time of a search over that of learning a regression's kernel
 MAX_TURNS = 10  # largest number of steps on the kernel
 MAP_STEPS = 40  # of L-BFGS for a map of the columns and the kernel, given sites
@@ -37,9 +38,9 @@ NEGLIGIBLE = 6.0  # nats below the best bound at which a variance hardly counts
 def maximize_bound(starts, first, n_rows, data, settings, options, rng):
     """Return the `KernelFit` that suits the bound of at most `n_rows` rows best.
 
-    First all length-scales share one factor, and the start with the largest bound is
-    kept. The starts are in an order along which the bound rises and falls once, which
-    is climbed from the `first`. Then each length-scale moves on its own, with the prior
+    First all length-scales share one factor, and the start with the largest bound of
+    few rows is kept. The starts are in an order along which the bound rises and falls
+    once, which is climbed from the `first`. Then each length-scale moves on its own, with the prior
     of `NeighborProcess.learn` around its start, and is kept if the evidence for that is
     larger, and so is a map of the columns. Last, a variance that multiplies the kernel
     becomes the geometric mean of its posterior. The `first` start is returned if no
@@ -48,9 +49,15 @@ def maximize_bound(starts, first, n_rows, data, settings, options, rng):
     # sites and bound belong together for a divergence of weight one only
     settings = settings._replace(kl_weight=1.0)
     search = BoundSearch(n_rows, data, settings, options, rng)
+    few = BoundSearch(min(FEW_ROWS, n_rows), data, settings, options, rng)
+    kernels = [start.kernel for start in starts]
     try:
         with one_blas_thread():
-            search.run([start.kernel for start in starts], first)
+            if len(kernels) > 1 and len(few.X) < len(search.X):
+                kernels = [kernels[few.climb_starts(kernels, first)]]
+                search.run(kernels, 0)
+            else:
+                search.run(kernels, first)
     except KeyboardInterrupt:
         warn_of_interrupt()
     except (FloatingPointError, np.linalg.LinAlgError):
@@ -81,29 +88,38 @@ class BoundSearch(TrialRows):
 
     found, shared = None, True
 
+    def __init__(self, *arguments):
+        super().__init__(*arguments)
+        self.Z, _ = distinct_rows(self.X)
+
     def run(self, kernels, first):
         """Find the kernel, from several starts that are climbed from the `first`."""
-        self.Z, _ = distinct_rows(self.X)
         if self.settings.learns_shape:
             self.choose_shape(Found(kernels[first], self.solved(kernels[first])))
-        best = -np.inf
-
-        def density(place):
-            nonlocal best
-            start = kernels[place]
-            tied = self.climb(Found(start, self.solved(start)), start, shared=True)
-            value = self.log_density(tied, start)
-            if value > best:
-                self.found, best = tied, value
-            return value
-
-        climbed(density, len(kernels), first)
+        self.climb_starts(kernels, first)
         self.free_length_scales()
         if self.may_turn:
             with suppress(FloatingPointError, np.linalg.LinAlgError):
                 self.turn()
         self.average_variance()
         self.found = self.choose_shape(self.found)
+
+    def climb_starts(self, kernels, first):
+        """Find the kernel with shared length-scales; return the place of its start."""
+        best, best_place = -np.inf, first
+
+        def density(place):
+            nonlocal best, best_place
+            start, before = kernels[place], self.found and self.found.solver
+            first = Found(start, self.solved(start, before))
+            tied = self.climb(first, start, shared=True)
+            value = self.log_density(tied, start)
+            if value > best:
+                self.found, best, best_place = tied, value, place
+            return value
+
+        climbed(density, len(kernels), first)
+        return best_place
 
     def choose_shape(self, found):
         """Learn the shapes of the likelihood by the bound; return what is `Found` then.
@@ -228,8 +244,7 @@ class BoundSearch(TrialRows):
         """
         Z = mapped(self.Z, metric)
         attributes = {"kernel_": kernel, "metric_": metric, "inducing_points_": Z}
-        H = self.settings.tuning.learning_neighbors
-        solver = self.solver_for(attributes, H, full=True)
+        solver = self.solver_for(attributes, len(Z), full=True)
         if before is not None:
             model = solver.engine.model
             model.m[:], model.L[:] = before.engine.model.m, before.engine.model.L

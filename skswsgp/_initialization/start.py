@@ -22,6 +22,7 @@ from skswsgp._initialization.auto import (
     count_neighbors,
     default_kernel,
     takes_full_covariance,
+    tries_exact_means,
 )
 from skswsgp._initialization.evidence import BOUND_WORK, maximize_bound
 from skswsgp._initialization.holdout import (
@@ -183,7 +184,8 @@ def learn_start(settings, data, spread, rng):
     record = settings.likelihood_record
     # Near rows teach a kernel for predictions from near rows only.
     near = not few
-    n_neighbors = H if chosen and record.has_noise else None
+    exact = tries_exact_means(settings, data.n_rows, M, D)
+    n_neighbors = (M if exact else H) if chosen and record.has_noise else None
     learn = partial(
         learn_fit, settings=settings, options=options, rng=rng,
         n_neighbors=n_neighbors, near=near,

@@ -22,9 +22,9 @@ from scipy.linalg import solve_triangular
 from skswsgp._compiled.linalg import inverse_of_factor, numpy_cholesky
 from skswsgp._compiled.threads import (
     ROWS_AT_ONCE,
+    in_threads,
     one_blas_thread,
     row_blocks,
-    run_in_threads,
 )
 from skswsgp._covariance.products import CovarianceProducts
 
@@ -161,17 +161,6 @@ class CellInverse(NamedTuple):
             pairs = list(zip(partition, inverses, strict=True))
             in_threads(work, pairs, self.points.n_threads)
         return out
-
-
-def in_threads(work, items, n_threads):
-    """Call work(item) for each item, on one thread of BLAS each."""
-
-    def take(first, last, t):
-        for item in items[first:last]:
-            work(item)
-
-    with one_blas_thread():
-        run_in_threads(take, n_threads, len(items))
 
 
 def dots(rows):

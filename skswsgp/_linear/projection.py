@@ -8,20 +8,19 @@ be; otherwise each product computes blocks of its rows anew.
 import copy
 
 import numpy as np
-from scipy.linalg import solve_triangular
 
-from skswsgp._compiled.linalg import RELATIVE_FLOOR, numpy_cholesky, require_finite
+from skswsgp._compiled.linalg import RELATIVE_FLOOR, require_finite
 from skswsgp._compiled.threads import index_blocks
+from skswsgp._linear.all_points import AllPoints
 from skswsgp._linear.row_matrix import DenseMatrix, SparseRowMatrix
 
 
 class Projection:
     """The matrix A and the variances F of the training rows.
 
-    For H < M the weights come from the engine. For H = M the formula of
-    `_point.posterior` is repeated with scikit-learn's kernel, since A is dense and K
-    is factorised once. `kernel` is the kernel object of the model, `lookup` the
-    method of a `NeighborTracker`, and `memory_budget` the bytes that A may take.
+    For H < M the weights come from the engine, and for H = M from `AllPoints`. `kernel`
+    is the kernel object of the model, `lookup` the method of a `NeighborTracker`, and
+    `memory_budget` the bytes that A may take.
 
     F (n,) holds the variances of f_i given u, positive. `stored` is A as one of the
     matrices of this package, or None if its rows are computed anew for each product.
@@ -31,10 +30,10 @@ class Projection:
         self.engine, self.kernel, self.data, self.lookup = engine, kernel, data, lookup
         M, n = len(engine.model.Z), data.n_rows
         self.shape = n, M
-        Z = engine.model.Z.astype(np.float64)
         self._dense = engine.all_inducing is not None
+        points = AllPoints(engine.model, engine.n_threads) if self._dense else None
+        self._all_points = points
         jitter = absolute_jitter(engine.model, kernel)
-        self._factor = numpy_cholesky(kernel(Z), jitter) if self._dense else None
         self.F = np.empty(n)
         self.stored = self._allocate(memory_budget)
         for index in index_blocks(n):
@@ -107,15 +106,11 @@ class Projection:
     def compute_rows(self, index):
         """Return some rows of A, and of F before its lower limit is applied."""
         X = self.data.block(index)[0]
-        if self._factor is None:
-            lists = self.lookup(index, X)
-            weights, variance = self.engine.conditional_weights(X, lists)
-            return self._sparse(lists, weights), variance
-        Z = self.engine.model.Z.astype(np.float64)
-        half = solve_triangular(self._factor, self.kernel(Z, X), lower=True)  # (M, n)
-        variance = self.kernel.diag(X) - np.sum(half**2, axis=0)
-        weights = solve_triangular(self._factor, half, lower=True, trans="T").T
-        return DenseMatrix(weights), variance
+        if self._dense:
+            return self._all_points.weights(X)
+        lists = self.lookup(index, X)
+        weights, variance = self.engine.conditional_weights(X, lists)
+        return self._sparse(lists, weights), variance
 
 
 def stack(parts):

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 from numba import prange
+from scipy.linalg import solve_triangular
 
 from skswsgp._compiled import threads
 from skswsgp._compiled.jit import njit, njit_parallel, njit_range, njit_small
@@ -289,6 +290,10 @@ class DenseMatrix(NamedTuple):
 
     A: np.ndarray  # (n, M)
 
+    def scaled(self, factor):
+        """Return a copy of the matrix with every entry multiplied by `factor`."""
+        return DenseMatrix(factor * self.A)
+
     def matvec(self, u, squares=False):
         """Return A u (n, Q) for u (M, Q), or A^2 u with the squared entries of A."""
         return (self.A**2 if squares else self.A) @ u
@@ -309,6 +314,11 @@ class DenseMatrix(NamedTuple):
     def weighted_gram(self, w):
         """Return A' diag(w) A (M, M)."""
         return self.A.T @ (w[:, None] * self.A)
+
+    def solve(self, u):
+        """Return (A' A)^-1 u for u (M, k), if A is lower triangular."""
+        half = solve_triangular(self.A, u, lower=True, trans="T")
+        return solve_triangular(self.A, half, lower=True)
 
 
 class SparseRowMatrix(NamedTuple):

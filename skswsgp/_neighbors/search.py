@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 from scipy.spatial import cKDTree
+from scipy.spatial.distance import cdist
 
 from skswsgp._compiled.threads import parallel_region, row_blocks
 from skswsgp._covariance.compile import distance_leaves, is_decreasing
@@ -33,6 +34,7 @@ GRAPH_EPSILON = 0.2  # PyNNDescent's `epsilon`: a larger one is slower and finds
 # The scan takes 21 microseconds there, and 64 for a million points; for a million
 # points without structure it takes 790.
 TREE_M, TREE_D = 50_000, 1  # M from which, and D up to which, "exact" takes the tree
+TABLE_PAIRS = 2_000_000  # of rows and points up to which it takes a table: 80 ms
 
 
 class Metric(NamedTuple):
@@ -54,7 +56,7 @@ def choose_metric(kernel):
     return Metric("kernel", None)
 
 
-def make_scan(points, n_neighbors, n_threads, kernel=None):
+def cpu_scan(points, n_neighbors, n_threads, kernel=None):
     """Return the exact search among points, by distance or by the value of a kernel."""
     if kernel is None:
         return DistanceScan(points, n_neighbors, n_threads)
@@ -63,6 +65,19 @@ def make_scan(points, n_neighbors, n_threads, kernel=None):
 
 # An index has a method `find`, which returns lists (n, H) and for each row whether its
 # list can be trusted (n,).
+
+
+def find_in_table(rows, points, H):
+    """Return the lists (n, H) of rows among few points, from all distances.
+
+    It gives what a scan gives, without a compilation, which takes seconds.
+    """
+    distance = cdist(rows, points, "sqeuclidean")
+    order = np.argsort(distance, axis=1)[:, : H + 1]
+    ordered = np.take_along_axis(distance, order, axis=1)
+    tied = (ordered[:, 1:] == ordered[:, :-1]).any(axis=1)
+    order[tied] = np.argsort(distance[tied], axis=1, kind="stable")[:, : H + 1]
+    return order[:, :H].astype(np.int32)
 
 
 class _Tree:
@@ -139,7 +154,7 @@ class NeighborSearch:
 
     def __init__(
         self, Z, kernel, *, n_neighbors, search="exact", n_threads=1,
-        make_scan=make_scan,
+        make_scan=cpu_scan,
     ):  # fmt: skip
         M, D = Z.shape
         self._make_scan = make_scan
@@ -153,6 +168,9 @@ class NeighborSearch:
             self._centre = np.partition(Z, M // 2, axis=0)[M // 2]
             self._inv_scale = self.metric.inv_scale.astype(Z.dtype)
         self._points = self._scaled(Z)
+        exact = search == "exact" and self.metric.name == "scaled"
+        exact &= self._dtype == np.float64  # whose distances are those of the scan
+        self._takes_tables = exact and make_scan is cpu_scan
         self._index = None
         if self.kind == "tree":
             self._index = _Tree(self._points, n_neighbors, n_threads)
@@ -191,6 +209,8 @@ class NeighborSearch:
     def _nearest(self, points):
         """Return the lists of scaled points, by the index where it can be trusted."""
         if self._index is None:
+            if self._takes_tables and len(points) * self._M <= TABLE_PAIRS:
+                return find_in_table(points, self._points, self.n_neighbors)
             return self._scan.find(points)
         lists, trusted = self._index.find(points)
         lists = lists.astype(np.int32)

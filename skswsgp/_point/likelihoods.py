@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from skswsgp._compiled import special
-from skswsgp._compiled.jit import njit, njit_inline
+from skswsgp._compiled.jit import njit, njit_inline, njit_small
 from skswsgp._compiled.team import once, team_range, team_sum
 
 GAUSSIAN, BERNOULLI, SOFTMAX, LOGIT, POISSON, NEGATIVE_BINOMIAL, STUDENT_T = range(7)
@@ -104,11 +104,10 @@ def expected_log_prob(model, y, row, work):
                 mu += y[row, Q]  # the logarithm of the exposure
             if model.family == GAUSSIAN:
                 residual, noise = y[row, q] - mean[q], model.noise[q]
-                square = (residual * residual + variance[q]) / noise
+                square, d_mean[q], d_variance[q], work.d_noise[q] = compiled_gaussian(
+                    residual, variance[q], noise
+                )
                 value += special.compiled_log_density(square, math.log(noise))
-                d_mean[q] = residual / noise
-                d_variance[q] = -0.5 / noise
-                work.d_noise[q] = 0.5 * (square - 1.0)
             elif model.family == STUDENT_T:
                 term, d_mean[q], d_variance[q], work.d_noise[q] = expected_student(
                     model.shape[q], model.noise[q], y[row, q] - mu, variance[q]
@@ -127,6 +126,18 @@ def expected_log_prob(model, y, row, work):
                 if model.family == NEGATIVE_BINOMIAL:
                     value += binomial_constant(model.shape[q], y[row, q])
     return value
+
+
+def expected_gaussian(residual, v, noise):
+    """Return E (y - f)^2 / noise, f ~ N(y - residual, v), and slopes of E log p(y | f).
+
+    These are by the mean, by v and by log noise. Arguments are numbers or arrays.
+    """
+    square = (residual * residual + v) / noise
+    return square, residual / noise, -0.5 / noise, 0.5 * (square - 1.0)
+
+
+compiled_gaussian = njit_small(expected_gaussian)
 
 
 @njit

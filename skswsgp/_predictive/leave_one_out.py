@@ -12,12 +12,13 @@ from skswsgp._predictive.residuals import (
     ExactMeans,
     Points,
     Residuals,
+    predictions_from_all_others,
     predictions_from_others,
     residuals_from_neighbors,
     residuals_of_exact_means,
     residuals_of_posterior,
 )
-from skswsgp._solvers.exact_mean import count_for_predictions, merge_sites
+from skswsgp._solvers.exact_mean import merge_sites
 from skswsgp._solvers.model import build_model, with_draws
 
 
@@ -58,11 +59,13 @@ def leave_one_out(data, group, trained, settings):
 def residuals_at_points(points, y, noise, trained, settings):
     """Return the `Residuals` of rows whose distinct inputs are the inducing points."""
     kernel, M, beta = trained["kernel_"], len(points.Z), trained["kl_weight_"]
-    most = settings.tuning.most_neighbors
-    H = min(count_for_predictions(trained, settings.tuning), most, M - 1)
-    device = "cuda" if settings.device == "cuda" else "cpu"
-    options = max_threads(settings.n_jobs, M), "exact", device
-    mean, variance = predictions_from_others(points, kernel, H, options)
+    H = min(trained["n_neighbors_"], settings.tuning.most_neighbors, M - 1)
+    if trained["n_neighbors_"] == M and M > 1:
+        mean, variance = predictions_from_all_others(points, kernel)
+    else:
+        device = "cuda" if settings.device == "cuda" else "cpu"
+        options = max_threads(settings.n_jobs, M), "exact", device
+        mean, variance = predictions_from_others(points, kernel, H, options)
     if "held_out_errors_" not in trained:
         return residuals_from_neighbors(points, y, noise, mean, variance, beta)
     alpha = trained["alpha_"].reshape(M, -1)

@@ -125,16 +125,16 @@ def log_weights(distances, reach):
 
 
 def target_logs(y, targets, log_weights, bandwidth):
-    """Return the log densities (n, K) of y (n,) and of each target, and (y - y_j)^2/h^2.
+    """Return the log densities of y (n,) and of each target (n, K), and (y - y_j)^2 / h^2.
 
-    Targets and log weights are (n, K).
+    Both are (n, K), as the log weights are.
     """
     square = ((y[:, None] - targets) / bandwidth) ** 2
     return gaussian_log_density(square, 2.0 * np.log(bandwidth)) + log_weights, square
 
 
 def fit_local_density(*rows):
-    """Return (a, h, r) for one output, and their loss in nats, for rows of `rows_loss`."""
+    """Return (a, h, r) for one output, and their loss; `rows` are as in `rows_loss`."""
     options = {"bounds": BOUNDS, "method": "L-BFGS-B", "jac": True, "args": rows}
     found = [minimize(rows_loss, start, **options) for start in STARTS]
     best = min(found, key=lambda each: each.fun)

@@ -7,7 +7,7 @@ import numpy as np
 
 from skswsgp._compiled.linalg import require_finite
 from skswsgp._compiled.threads import index_blocks, max_threads, row_blocks
-from skswsgp._covariance.program import Kernel, kernel_of
+from skswsgp._covariance.program import in_float64, kernel_of
 from skswsgp._engine.select import make_engine
 from skswsgp._linear.columns import mapped
 from skswsgp._neighbors.search import NeighborSearch
@@ -109,9 +109,8 @@ def exact_mean(model, X, metric, center, alpha, evaluation):
 def exact_products(engine):
     """Return an engine's products with covariances of its inducing points."""
     model = engine.kernel_snapshot()
-    arrays = (array.astype(np.float64) if array.dtype.kind == "f" else array
-              for array in kernel_of(model))  # fmt: skip
-    return engine.make_products(Kernel(*arrays), model.Z, engine.n_threads)
+    kernel = in_float64(kernel_of(model))
+    return engine.make_products(kernel, model.Z, engine.n_threads)
 
 
 def bound_of(model, data, H, evaluation):

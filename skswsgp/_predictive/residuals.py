@@ -23,7 +23,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from skswsgp._compiled.threads import row_blocks
+from skswsgp._compiled.linalg import inverse_of_factor, numpy_cholesky
+from skswsgp._compiled.threads import one_blas_thread, row_blocks
 from skswsgp._initialization.neighbor_likelihood import NeighborProcess, neighbor_model
 from skswsgp._neighbors.lists import without_own
 from skswsgp._solvers.exact_mean import exact_variance
@@ -117,6 +118,23 @@ def predictions_from_others(points, kernel, H, options):
     finally:
         process.close()
     return tuple(np.concatenate(arrays) for arrays in zip(*parts, strict=True))
+
+
+def predictions_from_all_others(points, kernel):
+    """Return mean and variance (M, Q) of f at each point given all others.
+
+    With C the covariance of the targets t, these are t - C^-1 t / diag(C^-1) and
+    1 / diag(C^-1) less the noise (Rasmussen and Williams, Gaussian Processes for
+    Machine Learning, 2006, eq. 5.12).
+    """
+    Z, targets, noise, _ = points
+    K, mean, total = kernel(Z), np.empty_like(targets), np.empty_like(targets)
+    with one_blas_thread():
+        for q, t in enumerate(targets.T):
+            inverse = inverse_of_factor(numpy_cholesky(K + np.diag(noise[:, q]), 0.0))
+            total[:, q] = 1.0 / np.diag(inverse)
+            mean[:, q] = t - inverse @ t * total[:, q]
+    return mean, np.maximum(total - noise, 0.0)
 
 
 def residuals_of_posterior(y, noise, mean, variance, prior_part, beta):

@@ -163,27 +163,27 @@ def exact_mean_attributes(
         return ExactFit(problem=unsolved)
     alpha, without = solutions
     exact = system.products.multiply(Z[held_out], without)
-    H = solver.engine.n_neighbors
-    counts = sorted({min(H, tuning.variance_neighbors), H})
     draws = "posterior_draws_" in trained
     there, n_draws = np.isin(group, held_out), tuning.held_out_draws if draws else 0
-    local = solver.predict_without(held_out, there, counts, n_draws, rng)
+    local = solver.predict_without(held_out, there, n_draws, rng)
     if local is None:
         return ExactFit(problem="had no draws for their variances")
-    known, noise, near = targets[held_out], noise[held_out], local[-1]
+    mean, variance = local
+    known, noise = targets[held_out], noise[held_out]
     if settings.n_neighbors == "auto":
         if gaussian:
-            gain = squared_error_gain(known, *near, exact, noise)
+            gain = squared_error_gain(known, mean, variance, exact, noise)
             least = -ERRORS * gain.std() / np.sqrt(len(gain))
         else:
             labels = group[there], solver.data.y[there]
-            gain = log_density_gain(*labels, held_out, *near, exact, log_density)
+            gain = log_density_gain(
+                *labels, held_out, mean, variance, exact, log_density
+            )
             least = 0.0
         if not gain.mean() >= least:
             return ExactFit()
     found, compared = {"alpha_": alpha}, {}
     if gaussian:  # for classes `variance_scale_` says what held-out labels do
-        mean, variance = local[0]
         prior = system.prior[held_out, None]
         scale = fit_scale(known - exact, mean - exact, variance, prior, noise)
         variance = exact_variance(variance, prior, scale)
@@ -211,15 +211,6 @@ def log_density_gain(points, labels, held_out, mean, variance, exact, log_densit
     place = place[points]
     before = log_density(mean[place], variance[place], labels)
     return log_density(exact[place], variance[place], labels) - before
-
-
-def count_for_predictions(attributes, tuning):
-    """Return the number of neighbours that a row uses in predictions.
-
-    Where means are exact, the neighbours give the variances only.
-    """
-    H = attributes["n_neighbors_"]
-    return min(H, tuning.variance_neighbors) if "alpha_" in attributes else H
 
 
 def exact_variance(variance, prior, scale):

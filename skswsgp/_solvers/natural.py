@@ -12,7 +12,6 @@ and w t = dE/dmu + w mu at the present q(f_i), E being the expected log-likeliho
 """
 
 import copy
-from contextlib import closing
 
 import numpy as np
 from scipy.linalg.lapack import dtrtri
@@ -75,6 +74,7 @@ class NaturalSolver(Solver):
         self.step = DAMPING
         self.weight = data.weight
         self.prior_first = None  # the first solve decides
+        self.expected = None  # `_expectations` at the present q(u), once they are known
 
     @property
     def n_rounds(self):
@@ -103,7 +103,7 @@ class NaturalSolver(Solver):
             precision = self.weight[:, None] / self.engine.model.noise
             precision_mean = precision * self.data.y
         else:
-            _, d_mean, d_variance, mean = self._expectations()
+            _, d_mean, d_variance, mean = self.expected or self._expectations()
             precision = np.maximum(-2.0 * d_variance, 0.0) * self.weight[:, None]
             precision_mean = d_mean * self.weight[:, None] + precision * mean
         if self.losses:
@@ -125,7 +125,7 @@ class NaturalSolver(Solver):
         model, step = self.engine.model, self.step
         state = self.site_precision, self.site_precision_mean
         state += model.m, model.L if model.full else model.s
-        before = [array.copy() for array in state]
+        before, expected = [array.copy() for array in state], self.expected
         while True:
             kept = False
             try:
@@ -138,6 +138,7 @@ class NaturalSolver(Solver):
             finally:  # also where Ctrl-C interrupts
                 for array, old in zip(() if kept else state, before, strict=False):
                     array[:] = old
+                self.expected = self.expected if kept else expected
             if kept:
                 self.bound, self.solved = bound, solved
                 self.step = min(DAMPING, GROWTH * step)
@@ -153,7 +154,8 @@ class NaturalSolver(Solver):
         """
         model, weight = self.engine.model, self.weight
         solved = self._solve_full() if model.full else self._solve()
-        ell = float(weight @ self._expectations()[0])
+        self.expected = self._expectations()
+        ell = float(weight @ self.expected[0])
         S = model.L if model.full else model.s
         kl = self.prior.divergence(model.m.astype(np.float64), S.astype(np.float64))
         loss = -(ell - model.kl_weight * kl) / model.total_weight
@@ -200,7 +202,7 @@ class NaturalSolver(Solver):
         other.prior, other.rows = self.prior.scaled(factor), self.rows.scaled(factor)
         other.site_precision = self.site_precision.copy()
         other.site_precision_mean = self.site_precision_mean.copy()
-        other.losses, other.step = [], DAMPING
+        other.losses, other.step, other.expected = [], DAMPING, None
         return other
 
     def _solve(self):
@@ -237,22 +239,20 @@ class NaturalSolver(Solver):
         return len(left) == 0
 
     @np.errstate(all="ignore")  # results are checked
-    def predict_without(self, points, rows, counts, n_draws, rng):
+    def predict_without(self, points, rows, n_draws, rng):
         """Return means and variances of q(f) at inducing points as at new rows.
 
         For the Gaussian likelihood. `points` (k,) are their indices, and `rows` (n,)
         tells which rows of data lie there: their targets are left out, and no point is
-        its own neighbour. For each of the `counts`, a number of neighbours below M,
-        there are the means and variances (k, Q). S comes from `n_draws` draws, or from
-        the model where `n_draws` is 0. The result is None if the draws could not be
-        solved for. The model stays as
-        it is.
+        its own neighbour. Both are (k, Q). S comes from `n_draws` draws, or from the
+        model where `n_draws` is 0. The result is None if the draws could not be solved
+        for. The model stays as it is.
         """
         model = self.engine.model
         state = self.site_precision, self.site_precision_mean, model.m
         state += (model.L if model.full else model.s,)
         before = [array.copy() for array in state]
-        projections = [self._from_others(points, count) for count in counts]
+        A, F = self._from_others(points)
         try:
             self.site_precision[rows] = self.site_precision_mean[rows] = 0.0
             (self._solve_full if model.full else self._solve)()
@@ -260,21 +260,19 @@ class NaturalSolver(Solver):
             if n_draws and u is None:
                 return None
             m = model.m.astype(np.float64)
-            return [
-                (A.matvec(m), F[:, None] + self._spread(A, u)) for A, F in projections
-            ]
+            return A.matvec(m), F[:, None] + self._spread(A, u)
         finally:  # also where Ctrl-C interrupts
             for array, old in zip(state, before, strict=True):
                 array[:] = old
 
-    def _from_others(self, points, count):
-        """Return A and F at inducing points, from so many other points."""
-        model, X = self.engine.model, self.engine.model.Z[points]
-        options = self.settings.search_options | {"n_neighbors": count + 1}
-        with closing(self.engine.with_neighbors(count)) as engine:
-            lists = without_own(engine.make_search(options).query(X), points)
-            weights, F = engine.conditional_weights(X, lists)
-            A = SparseRowMatrix(lists, weights, len(model.Z), engine.n_threads)
+    def _from_others(self, points):
+        """Return A and F at inducing points, from the nearest other points."""
+        engine, X = self.engine, self.engine.model.Z[points]
+        options = self.settings.search_options
+        options = options | {"n_neighbors": engine.n_neighbors + 1}
+        lists = without_own(engine.make_search(options).query(X), points)
+        weights, F = engine.conditional_weights(X, lists)
+        A = SparseRowMatrix(lists, weights, len(engine.model.Z), engine.n_threads)
         return A, F.astype(np.float64)
 
     def _spread(self, A, u):

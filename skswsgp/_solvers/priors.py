@@ -14,17 +14,19 @@ from scipy.linalg import solve_triangular
 from skswsgp._compiled.linalg import numpy_cholesky, require_finite
 from skswsgp._covariance.program import kernel_of
 from skswsgp._linear.projection import absolute_jitter
-from skswsgp._linear.row_matrix import SparseRowMatrix
+from skswsgp._linear.row_matrix import DenseMatrix, SparseRowMatrix
 from skswsgp._neighbors.search import NeighborSearch
 
 
 class VecchiaPrior(NamedTuple):
     """The density p(u) = N(0, (R' R)^-1)."""
 
-    # R (M, M), on the CPU or a device; the last stored entry of a row is the diagonal
-    rows: SparseRowMatrix
+    # R (M, M), on the CPU or a device; the last entry that is stored of a row of a
+    # sparse one is the diagonal
+    rows: SparseRowMatrix | DenseMatrix
     precision: np.ndarray  # (M,) diagonal of R' R
     log_det: float  # log determinant of the prior covariance
+    product: np.ndarray | None = None  # R' R (M, M), where R is dense
 
     def matvec(self, u):
         """Return R' R u for u (M, k)."""
@@ -32,6 +34,8 @@ class VecchiaPrior(NamedTuple):
 
     def dense_precision(self):
         """Return R' R (M, M)."""
+        if self.product is not None:
+            return self.product
         return self.rows.weighted_gram(np.ones(len(self.precision)))
 
     def solve(self, u):
@@ -42,7 +46,8 @@ class VecchiaPrior(NamedTuple):
         """Return the prior of the kernel multiplied by `variance`."""
         rows = self.rows.scaled(1.0 / np.sqrt(variance))
         log_det = self.log_det + len(self.precision) * np.log(variance)
-        return VecchiaPrior(rows, self.precision / variance, log_det)
+        product = None if self.product is None else self.product / variance
+        return VecchiaPrior(rows, self.precision / variance, log_det, product)
 
     def reordered(self, rows, columns, places):
         """Return the prior of u[columns], for places[columns] = 0, 1, ..., M - 1.
@@ -51,6 +56,12 @@ class VecchiaPrior(NamedTuple):
         """
         R, precision = self.rows.reordered(rows, places), self.precision[columns]
         return self._replace(rows=R, precision=precision)
+
+    def _trace(self, L):
+        """Return the trace of R' R L L' for a lower triangular L (M, M)."""
+        if self.product is not None:
+            return np.vdot(self.product, L @ L.T)
+        return np.sum(self.rows.quadratic_forms(L))
 
     def divergence(self, m, S):
         """Return KL(q(u) || p(u)) for q(u) = N(m, S), summed over the columns of m.
@@ -62,7 +73,7 @@ class VecchiaPrior(NamedTuple):
             trace = np.sum(self.precision[:, None] * S)
             log_det = np.sum(np.log(S))
         else:
-            trace = sum(np.sum(self.rows.quadratic_forms(L)) for L in S)
+            trace = sum(self._trace(L) for L in S)
             log_det = 2.0 * np.sum(np.log(np.einsum("qjj->qj", S)))
         square = np.sum(self.rows.matvec(m) ** 2)
         log_dets = m.shape[1] * self.log_det - log_det
@@ -75,11 +86,17 @@ def make_vecchia_prior(engine, kernel, order):
     `kernel` is the kernel object with the parameters of the engine's model.
     """
     order = order.astype(np.int32)  # loops are compiled for lists of this dtype
+    if engine.all_inducing is not None:  # p(u) is the same in any order
+        order = np.arange(len(order))
     Z, H = engine.model.Z[order], engine.n_neighbors
     M = len(Z)
     shift = absolute_jitter(engine.model, kernel)
     L = numpy_cholesky(kernel(Z[:H].astype(np.float64)), shift)
     root = solve_triangular(L, np.eye(H), lower=True)
+    if engine.all_inducing is not None:
+        log_det = 2.0 * float(np.sum(np.log(np.diag(L))))
+        product = root.T @ root
+        return VecchiaPrior(DenseMatrix(root), np.diag(product), log_det, product)
     columns = np.empty((M, H + 1), np.int32)
     weights = np.empty((M, H + 1))
     columns[:, H], columns[:H, :H] = order, order[:H]

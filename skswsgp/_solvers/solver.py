@@ -4,6 +4,8 @@ from abc import ABC, abstractmethod
 
 import numpy as np
 
+ROUNDS = 10  # rounds of natural-gradient steps that labels take, roughly
+
 
 class Solver(ABC):
     """Rounds that improve the model of an engine.
@@ -76,12 +78,13 @@ class Solver(ABC):
         """Return whether covariance="auto" means a full S, if that fits in memory.
 
         A diagonal S understates the variance of f where f changes little between
-        neighbouring rows. A full S costs O(M^3), and O(M H) for each row.
+        neighbouring rows. A full S costs O(M^3), and O(M H) for each row, in each round
+        for labels and counts, which take it where each row uses all points.
         """
-        work = (M**3 + n_rows * M * H) * settings.n_latent
-        cheap = work <= settings.tuning.full_work
-        fixed = not settings.optimize_inducing
-        return settings.likelihood_record.conjugate and fixed and cheap
+        work, conjugate = M**3 + n_rows * M * H, settings.likelihood_record.conjugate
+        work *= settings.n_latent * (1 if conjugate else ROUNDS)
+        cheap = work <= settings.tuning.full_work and (conjugate or H == M)
+        return cheap and not settings.optimize_inducing
 
     @classmethod
     def count_points(cls, n_rows, M, settings):

@@ -87,8 +87,10 @@ class Tuning(NamedTuple):
     # neighbours, a tenth of all otherwise, and draws from q(u) for variances there.
     mean_held_out: int = 2000
     held_out_draws: int = 8
-    # Most neighbours that variances come from where means are exact. With H of them the
-    # mean log density of kin40k was .017 nats higher, of other tables at most .004.
+    # Rows up to which each uses all points, in dense matrices: K of so many rows is
+    # factorised in some 12 ms at each call of `predict`.
+    dense_rows: int = 1000
+    # Neighbours that variances come from where means are exact and rows more.
     variance_neighbors: int = 64
     # Most global points, and most points in a cell, of the preconditioner. For 32,000
     # rows of kin40k it takes as long as eight products then. Half as many points took a

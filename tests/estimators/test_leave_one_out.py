@@ -116,7 +116,7 @@ def exact_model(X, y, **params):
 def test_means_from_all_rows_need_no_new_solution(predictive, tune):
     tune(
         most_neighbors=199, least_neighbors=199, variance_neighbors=199,
-        mean_tolerance=1e-9,
+        mean_tolerance=1e-9, dense_rows=0,
     )  # fmt: skip
     X, y = make_rows(200)
     model = exact_model(X, y, predictive=predictive)
@@ -341,7 +341,7 @@ def test_rows_that_were_held_out_have_no_nan():
     assert np.isfinite(rows.z_score).all()
 
 
-def test_rows_held_out_by_the_natural_solver_are_named():
+def test_rows_held_out_by_the_natural_solver_are_named(tune):
     rng = np.random.default_rng(0)
     X = rng.uniform(0.0, 5.0, size=(100, 2))
     y = np.sin(2.0 * X[:, 0]) + 0.1 * rng.standard_normal(100)
@@ -349,6 +349,7 @@ def test_rows_held_out_by_the_natural_solver_are_named():
     assert np.isfinite(model.leave_one_out(X, y).std).all()
     X = rng.uniform(0.0, 5.0, size=(700, 2))
     y = np.sin(2.0 * X[:, 0]) + 0.1 * rng.standard_normal(700)
+    tune(dense_rows=0)
     model.fit(X, y)
     assert hasattr(model, "alpha_")
     with pytest.raises(ValueError, match="which held rows out"):

@@ -35,8 +35,8 @@ def exact_model(X, y, sample_weight=None, **params):
 def nine_neighbors(tune):
     """Let "auto" be nine neighbours, and solve systems to rounding, in small cells."""
     tune(
-        most_neighbors=9, least_neighbors=9, mean_tolerance=1e-9,
-        mean_global_points=30, mean_cell_points=50,
+        most_neighbors=9, least_neighbors=9, variance_neighbors=9, dense_rows=0,
+        mean_tolerance=1e-9, mean_global_points=30, mean_cell_points=50,
     )  # fmt: skip
 
 
@@ -196,18 +196,13 @@ def test_held_out_rows_decide(data, monkeypatch):
     assert hasattr(exact_model(*data), "alpha_")  # "all" does not ask
 
 
-def test_variances_beside_exact_means_come_from_few_neighbors(data, tune):
-    tune(variance_neighbors=4)
+def test_few_rows_use_all_points(data, tune):
+    tune(dense_rows=N)
     model, X = exact_model(*data), data[0][:7] + 0.1
-    mean, few = model.latent_mean_and_variance(X)
-    tune(variance_neighbors=64)
-    same, more = model.latent_mean_and_variance(X)
-    assert_array_equal(mean, same)
-    assert np.all(few != more)
-    local = SWSGPRegressor(**FIXED, **LOCAL).fit(*data)
-    expected = local.latent_mean_and_variance(X)
-    tune(variance_neighbors=4)  # all nine have a say in means from neighbours
-    assert_array_equal(local.latent_mean_and_variance(X), expected)
+    assert model.n_neighbors_ == N
+    assert not hasattr(model, "alpha_")
+    dense = SWSGPRegressor(**FIXED, **LOCAL | {"n_neighbors": N}).fit(*data)
+    assert_array_equal(model.predict(X), dense.predict(X))
 
 
 def test_too_many_rows_are_left_to_neighbors(data, tune):

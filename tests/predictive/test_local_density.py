@@ -10,7 +10,9 @@ from skswsgp._predictive.local_density import STARTS, fit_local_density, rows_lo
 @pytest.fixture
 def rows(rng):
     y, distances = rng.normal(size=60), np.sort(rng.gamma(2.0, size=(60, 12)), axis=1)
-    targets = np.where(rng.random((60, 12)) < 0.3, y[:, None], rng.normal(size=(60, 12)))
+    targets = np.where(
+        rng.random((60, 12)) < 0.3, y[:, None], rng.normal(size=(60, 12))
+    )
     targets += 0.05 * rng.normal(size=targets.shape)
     return y, -0.5 * y**2 - 0.9, targets, distances, 0.8
 

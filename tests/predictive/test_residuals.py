@@ -8,6 +8,7 @@ from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 from skswsgp._predictive.residuals import (
     ExactMeans,
     Points,
+    predictions_from_all_others,
     predictions_from_others,
     residuals_from_neighbors,
     residuals_of_exact_means,
@@ -43,9 +44,13 @@ def exact_prediction(X, y, precision, i, q):
     return a @ y[rest, q], variance
 
 
-def test_residuals_from_all_other_points_are_those_of_an_exact_process(rows):
+@pytest.mark.parametrize("inverse", [False, True])
+def test_residuals_from_all_other_points_are_those_of_an_exact_process(inverse, rows):
     X, y, precision, points = rows
-    mean, variance = predictions_from_others(points, KERNEL, 24, OPTIONS)
+    if inverse:
+        mean, variance = predictions_from_all_others(points, KERNEL)
+    else:
+        mean, variance = predictions_from_others(points, KERNEL, 24, OPTIONS)
     found = residuals_from_neighbors(points, y, 1.0 / precision, mean, variance)
     for q in range(2):
         expected = [exact_prediction(X, y, precision, i, q) for i in range(len(X))]

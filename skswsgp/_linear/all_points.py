@@ -1,0 +1,45 @@
+"""f given the values at all inducing points, which share one matrix K (H = M).
+
+With k the covariances of f(x) with these values u, a = K^-1 k, it has the mean a' u and
+the variance F = k(x, x) - k' a. LAPACK factorises K once for all rows, in float64.
+"""
+
+import numpy as np
+from scipy.linalg import solve_triangular
+
+from skswsgp._compiled.linalg import RELATIVE_FLOOR, numpy_cholesky
+from skswsgp._compiled.threads import in_threads, one_blas_thread, row_blocks
+from skswsgp._covariance.matrix import diagonal
+from skswsgp._covariance.products import CovarianceProducts
+from skswsgp._covariance.program import in_float64, kernel_of
+from skswsgp._linear.row_matrix import DenseMatrix
+
+ROWS_AT_ONCE = 256  # rows whose right-hand sides are solved for together
+
+
+class AllPoints:
+    """The factor of K for a `Model`. Raises FloatingPointError if there is none."""
+
+    def __init__(self, model, n_threads):
+        self.kernel, self.n_threads = in_float64(kernel_of(model)), n_threads
+        Z = model.Z.astype(np.float64)
+        self.products = CovarianceProducts(self.kernel, Z, 1)
+        K = self.products.matrix(Z)
+        K[np.diag_indices(len(K))] = prior = diagonal(self.kernel, Z)
+        unit = prior.mean()
+        self.jitter = model.jitter * (unit if unit > 0.0 else 1.0)
+        with one_blas_thread():
+            self.factor = numpy_cholesky(K, self.jitter)
+
+    def weights(self, X):
+        """Return the rows a as a `DenseMatrix` (n, M), and F (n,), for X (n, D)."""
+        a, F = np.empty((len(X), len(self.factor))), np.empty(len(X))
+
+        def work(rows):
+            half = self.products.matrix(X[rows]).T
+            half = solve_triangular(self.factor, half, lower=True)
+            F[rows] = diagonal(self.kernel, X[rows]) - np.sum(half**2, axis=0)
+            a[rows] = solve_triangular(self.factor, half, lower=True, trans="T").T
+
+        in_threads(work, list(row_blocks(len(X), ROWS_AT_ONCE)), self.n_threads)
+        return DenseMatrix(a), np.maximum(F, RELATIVE_FLOOR * self.jitter)
