@@ -40,11 +40,11 @@ def maximize_bound(starts, first, n_rows, data, settings, options, rng):
 
     First all length-scales share one factor, and the start with the largest bound of
     few rows is kept. The starts are in an order along which the bound rises and falls
-    once, which is climbed from the `first`. Then each length-scale moves on its own, with the prior
-    of `NeighborProcess.learn` around its start, and is kept if the evidence for that is
-    larger, and so is a map of the columns. Last, a variance that multiplies the kernel
-    becomes the geometric mean of its posterior. The `first` start is returned if no
-    bound can be computed.
+    once, which is climbed from the `first`. Then each length-scale moves on its own,
+    with the prior of `NeighborProcess.learn` around its start, and is kept if the
+    evidence for that is larger, and so is a map of the columns. Last, a variance that
+    multiplies the kernel becomes the geometric mean of its posterior. The `first` start
+    is returned if no bound can be computed.
     """
     # sites and bound belong together for a divergence of weight one only
     settings = settings._replace(kl_weight=1.0)

@@ -125,9 +125,9 @@ def log_weights(distances, reach):
 
 
 def target_logs(y, targets, log_weights, bandwidth):
-    """Return the log densities of y (n,) and of each target (n, K), and (y - y_j)^2 / h^2.
+    """Return log p(y, j), weights included, and (y - y_j)^2 / h^2, each (n, K).
 
-    Both are (n, K), as the log weights are.
+    y is (n,); targets and log weights are (n, K).
     """
     square = ((y[:, None] - targets) / bandwidth) ** 2
     return gaussian_log_density(square, 2.0 * np.log(bandwidth)) + log_weights, square
