@@ -73,9 +73,10 @@ class LatentFunctionsMixin:
         values : ndarray of shape (n_samples_X, n_samples) or \
                 (n_samples_X, n_latent, n_samples)
             Values of the functions, in the units of `latent_mean_and_variance`, whose
-            mean and variance they have. Correlations of what the inducing values leave
-            open are within 0.03 far from the data, and within some 0.3 where this rest
-            is a small part of the prior variance.
+            mean and variance they have. Sixteen functions share the random features
+            that join what the inducing values leave open, whose correlations are within
+            0.03 far from the data, and within some 0.3 where this rest is a small part
+            of the prior variance. More functions average this error out.
 
         Raises
         ------
