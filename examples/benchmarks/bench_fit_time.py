@@ -114,9 +114,7 @@ def tables(group):
 
 def first():
     """Time fits in new processes, with nothing and with all compiled before."""
-    table = Table(
-        "first", {"data": "", "compiled": "", "import": ".2f", "fit": ".2f"}
-    )
+    table = Table("first", {"data": "", "compiled": "", "import": ".2f", "fit": ".2f"})
     for name, (estimator, load, given) in PROGRAMS.items():
         program = FIRST.format(estimator=estimator, load=load, arguments=given)
         with tempfile.TemporaryDirectory() as cache:

@@ -240,8 +240,9 @@ def test_means_from_all_rows_equal_those_of_the_cpu(kind, monkeypatch, rng):
 def short_start(monkeypatch, tune):
     """Shorten learning by kriging: fewer steps, rows and neighbours."""
 
-    def process(model, H, *options):
-        return neighbor_likelihood.NeighborProcess(model, min(H, 3), *options)
+    def process(model, H, *options, **keywords):
+        process = neighbor_likelihood.NeighborProcess
+        return process(model, min(H, 3), *options, **keywords)
 
     steps = 4 if SIMULATED else 50
     sizes = {

@@ -323,8 +323,9 @@ def test_length_scales_are_freed_when_a_shared_ratio_stops_helping(monkeypatch, 
 def test_a_fit_starts_from_the_posterior_of_the_refinement(rng):
     X = rng.normal(size=(300, 2))
     y = (np.sin(2 * X[:, 0]) + X[:, 1] > 0) + 1 * (X[:, 1] > 1)
-    model = SWSGPClassifier(random_state=0).fit(X, y)
-    cold = SWSGPClassifier(model.kernel_, init="default", random_state=0).fit(X, y)
+    options = {"n_neighbors": 16, "random_state": 0}
+    model = SWSGPClassifier(**options).fit(X, y)
+    cold = SWSGPClassifier(model.kernel_, init="default", **options).fit(X, y)
     assert model.n_iter_ < cold.n_iter_
     gain = cold.loss_curve_[0] - cold.loss_curve_[-1]
     assert model.loss_curve_[0] - cold.loss_curve_[-1] < 0.1 * gain
