@@ -24,11 +24,11 @@ y = np.sin(4 * X[:, 0]) * np.cos(4 * X[:, 1]) + 0.2 * rng.normal(size=1500)
 
 # %%
 # Kernel and noise are learned once, so that each fit only solves for q(u).
-learned = SWSGPRegressor(metric="ard", random_state=0).fit(X, y)
+learned = SWSGPRegressor(learn_map=False, random_state=0).fit(X, y)
 model = SWSGPRegressor(
     learned.kernel_,
-    noise_variance=learned.noise_variance_,
-    init="default",
+    initial_noise=learned.noise_variance_,
+    learn_kernel=False,
     covariance="diag",
     random_state=0,
 )

@@ -15,6 +15,7 @@ import numpy as np
 from sklearn.metrics import root_mean_squared_error
 
 from skswsgp import SWSGPRegressor
+from skswsgp.solvers import Adam
 
 # %%
 # Each chunk has 1,000 rows of a function of three features.
@@ -33,7 +34,7 @@ X_test, y_test = draw(2000)
 # %%
 # The first chunk decides on the inducing points and on the scale of y.
 stream = SWSGPRegressor(
-    n_inducing=200, n_neighbors=8, learning_rate=0.03, random_state=0
+    n_inducing=200, n_neighbors=8, solver=Adam(learning_rate=0.03), random_state=0
 )
 chunks, errors = [], []
 for _ in range(30):

@@ -1,6 +1,6 @@
 """Sparse-within-Sparse Gaussian processes for scikit-learn."""
 
-from skswsgp import baselines, kernels, metrics
+from skswsgp import baselines, kernels, metrics, solvers
 from skswsgp._estimators.classifier import SWSGPClassifier
 from skswsgp._estimators.extrapolation import ExtrapolationWarning
 from skswsgp._estimators.regressor import SWSGPRegressor
@@ -12,5 +12,6 @@ __all__ = [
     "baselines",
     "kernels",
     "metrics",
+    "solvers",
 ]
 __version__ = "0.1.0.dev0"

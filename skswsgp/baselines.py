@@ -10,7 +10,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from skswsgp._compiled.threads import max_threads
 from skswsgp._estimators import sklearn_compat as compat
-from skswsgp._estimators.given_kernel import kernel_for
+from skswsgp._estimators.given import kernel_for
 from skswsgp._initialization.kernel_choice import learn_kernel
 from skswsgp._initialization.kernel_learning import (
     LearningOptions,
@@ -44,7 +44,7 @@ class NearestNeighborGPRegressor(
         :class:`skswsgp.SWSGPRegressor`. None is a variance times a Matern kernel with
         one length-scale a feature, whose nu of 0.5, 1.5 or 2.5 is the one under which
         the rows are the most likely.
-    metric : {"auto", "ard", "full"}, default="auto"
+    learn_map : bool or "auto", default="auto"
         Whether a linear map of the columns is learned with the kernel, as in
         :class:`skswsgp.SWSGPRegressor`.
     n_neighbors : int, default=64
@@ -52,7 +52,7 @@ class NearestNeighborGPRegressor(
     neighbor_search : {"exact", "approximate"}, default="exact"
         Whether a prediction uses the nearest rows, or most of them, which a graph of
         PyNNDescent finds. Learning uses the nearest rows in both.
-    noise_variance : float, default=0.1
+    initial_noise : float, default=0.1
         Noise variance where learning starts, on the scale of standardised y.
     normalize_y : bool, default=True
         Whether y is standardised inside.
@@ -67,9 +67,9 @@ class NearestNeighborGPRegressor(
     Attributes
     ----------
     kernel_ : kernel object
-        Kernel with the learned parameters, a function of rows of X @ metric_.
-    metric_ : ndarray of shape (n_features, n_columns)
-        Linear map of the columns of X, the identity with `metric="ard"`.
+        Kernel with the learned parameters, a function of rows of X @ linear_map_.
+    linear_map_ : ndarray of shape (n_features, n_columns)
+        Linear map of the columns of X, the identity with `learn_map=False`.
     noise_variance_ : float or ndarray of shape (n_outputs,)
         Learned noise variance of a row of mean weight, on the scale of standardised y.
     X_train_ : ndarray of shape (n_samples, n_features)
@@ -123,10 +123,10 @@ class NearestNeighborGPRegressor(
 
     _parameter_constraints: dict = {  # noqa: RUF012  scikit-learn's own form
         "kernel": "no_validation",  # checked by compile_kernel, which says more
-        "metric": [StrOptions({"auto", "ard", "full"})],
+        "learn_map": [StrOptions({"auto"}), "boolean"],
         "n_neighbors": [compat.Count()],
         "neighbor_search": [StrOptions({"exact", "approximate"})],
-        "noise_variance": [Interval(Real, 0, None, closed="neither")],
+        "initial_noise": [Interval(Real, 0, None, closed="neither")],
         "normalize_y": ["boolean"],
         "n_jobs": [Integral, None],
         "dtype": [StrOptions({"float64", "float32"})],
@@ -135,8 +135,8 @@ class NearestNeighborGPRegressor(
     _tuning = Tuning()
 
     def __init__(
-        self, kernel=None, *, metric="auto", n_neighbors=64, neighbor_search="exact",
-        noise_variance=0.1, normalize_y=True, n_jobs=None, dtype="float64",
+        self, kernel=None, *, learn_map="auto", n_neighbors=64, neighbor_search="exact",
+        initial_noise=0.1, normalize_y=True, n_jobs=None, dtype="float64",
         random_state=None,
     ):  # fmt: skip
         compat.set_arguments(self, locals())
@@ -191,11 +191,10 @@ class NearestNeighborGPRegressor(
         data = relative_weights(data, n_rows)
         self.sample_weight_ = data.weight
         kernel = kernel_for(self, X.shape[1])
-        start = kernel, float(self.noise_variance), rng, options
-        how = {"n_neighbors": self.n_neighbors, "metric": self.metric}
-        fit = learn_kernel(data, *start, **how)
+        how = {"n_neighbors": self.n_neighbors, "learn_map": self.learn_map}
+        fit = learn_kernel(data, kernel, float(self.initial_noise), rng, options, **how)
         D = X.shape[1]
-        self.metric_ = np.eye(D) if fit.metric is None else fit.metric
+        self.linear_map_ = np.eye(D) if fit.linear_map is None else fit.linear_map
         self.kernel_, noise, curve = fit.kernel, fit.noise, fit.curve
         self.noise_variance_ = noise if y.ndim > 1 else float(noise[0])
         self.loss_curve_ = (-curve).tolist()
@@ -223,12 +222,13 @@ class NearestNeighborGPRegressor(
         X = compat.validate(self, X, reset=False)
         N = len(self.X_train_)
         y, noise = self.y_train_.reshape(N, -1), np.atleast_1d(self.noise_variance_)
-        Z, ratios = mapped(self.X_train_, self.metric_), 1.0 / self.sample_weight_
-        data = Z, y, ratios[:, None], self.kernel_
-        model, center = neighbor_model(*data, noise, self.dtype)
+        Z, ratios = mapped(self.X_train_, self.linear_map_), 1.0 / self.sample_weight_
+        model, center = neighbor_model(
+            Z, y, ratios[:, None], self.kernel_, noise, self.dtype
+        )
         H, n_threads = min(self.n_neighbors, N), max_threads(self.n_jobs, len(X))
         process = NeighborProcess(model, H, n_threads, self.neighbor_search)
-        mu, v = process.predict_rows(X, center, self.metric_)
+        mu, v = process.predict_rows(X, center, self.linear_map_)
         shape = len(X), *self.y_train_.shape[1:]
         mean = mu.reshape(shape) * self.y_scale_ + self.y_mean_
         if not return_std:

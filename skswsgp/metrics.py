@@ -365,8 +365,9 @@ def _gaussian_interval_score(y_true, y_mean, y_std, sample_weight=None):
     """Return the interval score of the central intervals of 95 %."""
     y_true, y_mean, y_std = check_gaussian(y_true, y_mean, y_std)
     half = ndtri(0.975) * y_std
-    ends = y_mean - half, y_mean + half
-    return interval_score(y_true, *ends, sample_weight=sample_weight)
+    return interval_score(
+        y_true, y_mean - half, y_mean + half, sample_weight=sample_weight
+    )
 
 
 def _law_log_density(estimator, X, y, sample_weight):

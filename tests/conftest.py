@@ -1,11 +1,15 @@
 """Fixtures that several test modules share, and what parallel runs need."""
 
+import hashlib
 import os
 import sys
+from contextlib import contextmanager
 
 import numpy as np
 import pytest
 from numba.core import caching
+from numba.core.compiler_lock import global_compiler_lock
+from numba.core.dispatcher import Dispatcher
 from simulator import SIMULATED, engine_with
 
 from skswsgp._compiled import cuda_arrays, cuda_runtime, threads
@@ -19,6 +23,15 @@ try:
     import fcntl
 except ImportError:  # Windows has no such locks
     fcntl = None
+
+# Ten steps of Adam, no evidence, no exact means, and few rows to choose kernels by.
+SHORT_SEARCH = {
+    "learning_steps": 10,
+    "exact_work": 0,
+    "evidence_work": 0,
+    "mean_work": 0,
+    "holdout_rows": 200,
+}
 
 
 @pytest.hookimpl(trylast=True)  # when tests that are not asked for have left
@@ -37,28 +50,45 @@ def pytest_collection_modifyitems(items):
 
 @pytest.fixture(scope="session", autouse=True)
 def locked_cache(tmp_path_factory):
-    """Let the workers of pytest-xdist use Numba's cache one after the other.
+    """Let the workers of pytest-xdist share Numba's cache, and compile nothing twice.
 
     Numba numbers the files of a function's signatures. Two processes that save other
-    signatures at the same moment can take the same number.
+    signatures at the same moment can take the same number. And while one of them
+    compiles a function, the other one waits, and loads it from the cache then.
     """
     if fcntl is None or "PYTEST_XDIST_WORKER" not in os.environ:
         yield
         return
-    path = tmp_path_factory.getbasetemp().parent / "cache.lock"  # one for all workers
+    folder = tmp_path_factory.getbasetemp().parent  # one for all workers
+
+    @contextmanager
+    def lock(name):
+        with open(folder / f"{name}.lock", "w") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            yield
 
     def locked(method):
         def wrapper(*args):
-            with open(path, "w") as lock:
-                fcntl.flock(lock, fcntl.LOCK_EX)
+            with lock("cache"):
                 return method(*args)
 
         return wrapper
+
+    compile_function = Dispatcher.compile
+
+    def compile_once(dispatcher, signature):
+        function = dispatcher.py_func
+        if not function.__module__.startswith("skswsgp."):
+            return compile_function(dispatcher, signature)
+        text = f"{function.__module__}.{function.__qualname__} {signature}"
+        with global_compiler_lock, lock(hashlib.sha1(text.encode()).hexdigest()):
+            return compile_function(dispatcher, signature)
 
     file = caching.IndexDataCacheFile
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(file, "save", locked(file.save))
         patch.setattr(file, "load", locked(file.load))
+        patch.setattr(Dispatcher, "compile", compile_once)
         yield
 
 
@@ -81,8 +111,8 @@ def tune(monkeypatch):
 
 @pytest.fixture
 def few_steps(tune):
-    """Learn kernels in a few steps, where a test does not depend on their quality."""
-    tune(learning_steps=10)
+    """Shorten all of a search for a kernel, where a test does not need its quality."""
+    tune(**SHORT_SEARCH)
 
 
 @pytest.fixture

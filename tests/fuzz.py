@@ -30,6 +30,7 @@ from skswsgp import SWSGPClassifier, SWSGPRegressor
 from skswsgp._compiled import threads
 from skswsgp.baselines import NearestNeighborGPRegressor
 from skswsgp.kernels import ArcCosine, OnColumns, Polynomial
+from skswsgp.solvers import Adam, Natural
 
 KERNELS = (
     None,
@@ -82,35 +83,38 @@ def draw_model(rng, kind):
     """Return an estimator with random parameters."""
     params = {
         "kernel": draw(rng, *KERNELS),
-        "metric": draw(rng, "auto", "auto", "ard", "full"),
+        "learn_map": draw(rng, "auto", "auto", False, True),
         "n_neighbors": int(draw(rng, 1, 4, 16, 64)),
         "dtype": draw(rng, "float64", "float64", "float32"),
         "random_state": int(rng.integers(1000)),
     }
     if kind is not SWSGPClassifier:
         params["normalize_y"] = bool(rng.random() < 0.8)
-        params["noise_variance"] = draw(rng, 0.1, 1e-6, 10.0)
+        params["initial_noise"] = draw(rng, 0.1, 1e-6, 10.0)
     if kind is NearestNeighborGPRegressor:
         return kind(**params)
-    solver = draw(rng, "natural", "adam")
-    params |= {
-        "solver": solver,
-        "n_inducing": draw(rng, "auto", "auto", 1, 5, 30),
-        "n_neighbors": draw(rng, "auto", "all", params["n_neighbors"]),
-        "inducing_points": draw(rng, "kmeans", "random"),
+    moving = {
         "optimize_inducing": bool(rng.random() < 0.2),
-        "covariance": draw(rng, "auto", "auto", "diag", "full", "draws"),
-        "kl_weight": draw(rng, "auto", "auto", 1.0, 0.1),
-        "init": draw(rng, "local", "default"),
+        "kl_weight": draw(rng, 1.0, 0.1),
+    }
+    steps = {
         "batch_size": int(draw(rng, 1, 16, 64)),
         "learning_rate": draw(rng, 0.02, 0.2),
         "max_iter": int(rng.integers(1, 4)),
         "early_stopping": draw(rng, "auto", False, True),
         "validation_fraction": draw(rng, 0.1, 0.5, 0.9),
+        "n_shared": draw(rng, None, 64),
+    }
+    solvers = Natural(**moving), Adam(**moving, **steps)
+    params |= {
+        "solver": solvers[int(rng.integers(2))],
+        "n_inducing": draw(rng, "auto", "auto", 1, 5, 30),
+        "n_neighbors": draw(rng, "auto", "all", params["n_neighbors"]),
+        "inducing_points": draw(rng, "kmeans", "random"),
+        "covariance": draw(rng, "auto", "auto", "diag", "full", "draws"),
+        "learn_kernel": draw(rng, True, False),
         "warm_start": bool(rng.random() < 0.1),
     }
-    if solver == "adam" and params["random_state"] % 2:
-        params |= {"neighborhood": "union", "n_active": 64}
     if kind is SWSGPClassifier:
         params["likelihood"] = draw(rng, "auto", "auto", "softmax")
     return kind(**params)

@@ -21,12 +21,32 @@ from skswsgp._point.state import (
     allocate_workspace,
 )
 from skswsgp.kernels import ArcCosine
+from skswsgp.solvers import Adam, Natural
 
 # Step of central differences in float64, and their error relative to the largest
 # derivative: rounding 1e-16 |f| / step and the third derivative times step^2 / 6.
 STEP, DIFFERENCE_TOLERANCE = 1e-5, 1e-6
 
-ADAM = {"solver": "adam", "init": "default"}  # the training of the paper
+ADAM = {"solver": "adam", "learn_kernel": False}  # the training of the paper
+
+
+def make(estimator_class, *args, **params):
+    """Return an estimator whose solver has those of `params` that it knows.
+
+    Parameters of the other solver are left out.
+    """
+    adam, natural = Adam().get_params(), Natural().get_params()
+    chosen = {n: params.pop(n) for n in adam | natural if n in params}
+    if not isinstance(params.get("solver", ""), str):
+        return estimator_class(*args, **params)
+    given = params.pop("solver", "natural")
+    solver = {"adam": Adam, "natural": Natural}.get(given)
+    if solver is None:
+        return estimator_class(*args, solver=given, **params)
+    known = adam if solver is Adam else natural
+    chosen = {n: value for n, value in chosen.items() if n in known}
+    return estimator_class(*args, solver=solver(**chosen), **params)
+
 
 KERNELS = {
     "matern": ConstantKernel(1.4) * Matern([0.8, 1.7], nu=1.5),

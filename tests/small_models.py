@@ -3,7 +3,7 @@
 import joblib
 import numpy as np
 import pytest
-from helpers import ADAM
+from helpers import ADAM, make
 from sklearn.gaussian_process.kernels import (
     RBF,
     ConstantKernel,
@@ -61,11 +61,11 @@ def small_data(n=150, seed=0):
 
 def small_model(**params):
     defaults = {"n_inducing": 20, "n_neighbors": 5, "max_iter": 5, "batch_size": 16}
-    return SWSGPRegressor(**ADAM | defaults | {"random_state": 0} | params)
+    return make(SWSGPRegressor, **ADAM | defaults | {"random_state": 0} | params)
 
 
 def natural_model(**params):
-    return SWSGPRegressor(**{"n_neighbors": 8, "random_state": 0} | params)
+    return make(SWSGPRegressor, **{"n_neighbors": 8, "random_state": 0} | params)
 
 
 def unfitted(kernel, *, Q=1, full=False, H=4, M=7, D=2, seed=0):
@@ -80,8 +80,8 @@ def unfitted(kernel, *, Q=1, full=False, H=4, M=7, D=2, seed=0):
     mean, noise = rng.normal(size=(M, Q)), rng.uniform(0.1, 0.3, size=Q)
     model.kernel_ = kernel
     model.inducing_points_ = rng.normal(size=(M, D)) + 1.0
-    model.n_inducing_, model.n_neighbors_, model.n_features_in_ = M, H, D
-    model.metric_ = np.eye(D)
+    model.n_neighbors_, model.n_features_in_ = H, D
+    model.linear_map_ = np.eye(D)
     model.inducing_mean_ = mean if Q > 1 else mean[:, 0]
     model.inducing_covariance_ = covariance if Q > 1 else covariance[..., 0]
     model.noise_variance_ = noise if Q > 1 else noise[0]

@@ -68,7 +68,7 @@ def test_predictions_and_bound_equal_the_reference(kernel, Q, H, rng):
     noise = rng.uniform(0.1, 0.3, size=Q)
     model.kernel_, model.n_features_in_ = kernel, 2
     model.X_train_, m = rng.normal(size=(12, 2)) + 1.0, rng.normal(size=(12, Q))
-    model.metric_ = np.array([[1.0, 0.3], [-0.2, 0.8]])
+    model.linear_map_ = np.array([[1.0, 0.3], [-0.2, 0.8]])
     model.sample_weight_ = rng.uniform(0.3, 3.0, size=12)
     model.y_train_ = m if Q > 1 else m[:, 0]
     model.noise_variance_ = noise if Q > 1 else noise[0]
@@ -78,7 +78,7 @@ def test_predictions_and_bound_equal_the_reference(kernel, Q, H, rng):
 
     mean, std = model.predict(X, return_std=True)
 
-    X, Z = X @ model.metric_, model.X_train_ @ model.metric_
+    X, Z = X @ model.linear_map_, model.X_train_ @ model.linear_map_
     nearest = reference.neighbor_table(kernel, X, Z, H)
     weight = np.repeat(model.sample_weight_[:, None], Q, axis=1)
     mu, F = reference.krige_all(kernel, X, Z, m, weight, noise, nearest)
@@ -405,7 +405,7 @@ def test_unusable_weights(weight, match):
 BAD_PARAMETERS = {
     "n_neighbors": [0, -1, 1.5, True, "a", None],
     "neighbor_search": ["unknown", "auto", None],
-    "noise_variance": [0.0, -1.0, "a", np.nan, np.inf],
+    "initial_noise": [0.0, -1.0, "a", np.nan, np.inf],
     "normalize_y": ["yes"],
     "n_jobs": [0, 1.5, "a"],
     "dtype": ["float16", int],

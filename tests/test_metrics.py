@@ -362,11 +362,11 @@ def test_scores_refuse_what_they_cannot_use(call, message):
 def test_searches_and_pipelines_take_the_scorers(name, rng):
     X = rng.normal(size=(80, 2))
     y = X[:, 0] + 0.1 * rng.normal(size=80)
-    model = SWSGPRegressor(init="default", random_state=0)
+    model = SWSGPRegressor(learn_kernel=False, random_state=0)
     pipeline, scorer = make_pipeline(StandardScaler(), model), get_scorer(name)
-    noises = {"swsgpregressor__noise_variance": [0.01, 10.0]}
+    noises = {"swsgpregressor__initial_noise": [0.01, 10.0]}
     search = GridSearchCV(pipeline, noises, scoring=scorer, cv=2).fit(X, y)
-    assert search.best_params_["swsgpregressor__noise_variance"] == 0.01
+    assert search.best_params_["swsgpregressor__initial_noise"] == 0.01
     mean, std = search.predict(X), search.best_estimator_.predict(X, return_std=True)[1]
     score = {
         "neg_log_density": mean_negative_log_density(y, mean, std),
@@ -381,14 +381,14 @@ def test_searches_and_pipelines_take_the_scorers(name, rng):
 
 def test_scorers_say_that_classifiers_have_other_ones():
     X, y = np.arange(12.0)[:, None], np.arange(12) % 2
-    model = SWSGPClassifier(init="default").fit(X, y)
+    model = SWSGPClassifier(learn_kernel=False).fit(X, y)
     with pytest.raises(TypeError, match=r"Classifier has no predict.*'neg_log_loss'"):
         get_scorer("neg_crps")(model, X, y)
 
 
 def test_scorers_say_what_takes_the_place_of_transformed_targets():
     X, y = np.arange(12.0)[:, None], np.exp(np.arange(12.0))
-    model = TransformedTargetRegressor(SWSGPRegressor(init="default"), func=np.log)
+    model = TransformedTargetRegressor(SWSGPRegressor(learn_kernel=False), func=np.log)
     model.set_params(inverse_func=np.exp).fit(X, y)
     with pytest.raises(
         TypeError, match=r"Regressor has no predict.*y_transform of SWSG"

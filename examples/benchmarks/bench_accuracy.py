@@ -28,6 +28,7 @@ from skswsgp.metrics import (
     get_scorer,
     interval_coverage,
 )
+from skswsgp.solvers import Adam
 
 try:
     import faiss  # noqa: F401 (GPyTorch takes hours for neighbours without it)
@@ -59,8 +60,8 @@ CLASSIFIERS = {
     "HistGradientBoosting": HistGradientBoostingClassifier,
 }
 ABLATION = {
-    "start as given": {"init": "default"},
-    "Adam": {"solver": "adam", "n_inducing": 1024, "n_neighbors": 32, "max_iter": 50},
+    "start as given": {"learn_kernel": False},
+    "Adam": {"solver": Adam(max_iter=50), "n_inducing": 1024, "n_neighbors": 32},
     "M = 1024": {"n_inducing": 1024},
     "M = 1024, full S": {"n_inducing": 1024, "covariance": "full"},
     "H = 16": {"n_neighbors": 16},

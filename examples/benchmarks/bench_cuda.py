@@ -42,6 +42,7 @@ from sklearn.gaussian_process.kernels import RBF, ConstantKernel, Matern
 
 from skswsgp import SWSGPRegressor
 from skswsgp.kernels import ArcCosine
+from skswsgp.solvers import Adam
 
 FLOAT64_ERROR, FLOAT32_ERROR = 1e-7, 2e-2  # relative, after two steps of Adam
 STEP_GOAL = 0.5  # milliseconds, n = 64, H = 100, M = 100,000 in float32
@@ -241,17 +242,18 @@ def check_fits(n_threads, n=3000):
     rng = np.random.default_rng(0)
     X = rng.normal(size=(n, 4))
     y = np.sin(X[:, 0]) + 0.1 * rng.normal(size=n)
-    adam = {"solver": "adam", "batch_size": 64, "max_iter": 3}
+    steps = {"batch_size": 64, "max_iter": 3}
+    adam = {"solver": Adam(**steps)}
     cases = {
         "adam": (0.5, adam),
         "adam, streamed": (0.0, adam),
-        "adam, Z trained": (0.5, adam | {"optimize_inducing": True}),
+        "adam, Z trained": (0.5, {"solver": Adam(**steps, optimize_inducing=True)}),
         "natural": (0.5, {"solver": "natural"}),
-        "natural, with its start": (0.5, {"solver": "natural", "init": "local"}),
+        "natural, with its start": (0.5, {"solver": "natural", "learn_kernel": True}),
         "means from all rows": (0.5, {"n_inducing": "auto", "n_neighbors": "all"}),
     }
     settings = {"n_inducing": 300, "n_neighbors": 16, "random_state": 0}
-    settings |= {"init": "default", "n_jobs": n_threads}
+    settings |= {"learn_kernel": False, "n_jobs": n_threads}
     left = []
     for name, (fraction, more) in cases.items():
         set_training_fraction(fraction)
@@ -312,9 +314,9 @@ def fit_all_rows(n, n_threads, D=8):
     for device in ("cuda", "cpu"):
         model = SWSGPRegressor(
             ConstantKernel(4.0) * RBF(3.0),
-            init="default",
+            learn_kernel=False,
             n_neighbors="all",
-            noise_variance=0.01,
+            initial_noise=0.01,
             device=device,
             n_jobs=n_threads,
             random_state=0,
@@ -402,13 +404,10 @@ def fit_protein():
     errors = []
     for device in ("cuda", "cpu"):
         model = SWSGPRegressor(
-            solver="adam",
-            init="default",
+            solver=Adam(batch_size=256, max_iter=20, early_stopping=False),
+            learn_kernel=False,
             n_inducing=1024,
             n_neighbors=32,
-            batch_size=256,
-            max_iter=20,
-            early_stopping=False,
             device=device,
             random_state=0,
         )

@@ -31,6 +31,7 @@ import skswsgp
 from skswsgp import SWSGPClassifier, SWSGPRegressor
 from skswsgp._covariance.compile import compile_kernel
 from skswsgp._neighbors.search import NeighborSearch
+from skswsgp.solvers import Adam
 
 MEBIBYTE = 2**20
 STATM = Path("/proc/self/statm")
@@ -94,7 +95,7 @@ def airline(options):
     del X, y
     with Meter() as meter:
         model.fit(X_train, y_train)
-    M, H = model.n_inducing_, model.n_neighbors_
+    M, H = len(model.inducing_points_), model.n_neighbors_
     meter.report(f"airline, N = {len(train)}, M = {M}, H = {H}, fit")
     with Meter() as meter:
         p = predicted_share(model, X_test)
@@ -119,16 +120,19 @@ def adam(options):
     X_test, y_test, X, y = X[test], y[test], X[train], y[train]
     H, n = options.neighbors, 64 * 1600
     model = SWSGPClassifier(
-        solver="adam", init=options.init, n_inducing=options.inducing or 100_000,
-        n_neighbors=H, batch_size=64, covariance="diag", inducing_points="random",
-        early_stopping=False, n_jobs=options.threads, random_state=0,
+        solver=Adam(batch_size=64, early_stopping=False),
+        learn_kernel=options.learn_kernel, n_inducing=options.inducing or 100_000,
+        n_neighbors=H, covariance="diag", inducing_points="random",
+        n_jobs=options.threads, random_state=0,
     )  # fmt: skip
-    warm_up(model.set_params(max_iter=2))
+    warm_up(model.set_params(solver__max_iter=2))
     times = []
     for epochs in (1, 3):
         with Meter() as meter:
-            model.set_params(max_iter=epochs).fit(X[:n], y[:n])
-        meter.report(f"N = {n}, M = {model.n_inducing_}, H = {H}, {epochs} epochs")
+            model.set_params(solver__max_iter=epochs).fit(X[:n], y[:n])
+        meter.report(
+            f"N = {n}, M = {len(model.inducing_points_)}, H = {H}, {epochs} epochs"
+        )
         times.append(meter.cpu)
     step = (times[1] - times[0]) / (2 * n / 64)
     print(f"{1e3 * step:.2f} ms a step of 64 rows whose neighbours are known")
@@ -136,8 +140,10 @@ def adam(options):
         return
     n = options.rows or len(X)
     with Meter() as meter:
-        model.set_params(max_iter=options.epochs).fit(X[:n], y[:n])
-    meter.report(f"N = {n}, M = {model.n_inducing_}, H = {H}, {options.epochs} epochs")
+        model.set_params(solver__max_iter=options.epochs).fit(X[:n], y[:n])
+    meter.report(
+        f"N = {n}, M = {len(model.inducing_points_)}, H = {H}, {options.epochs} epochs"
+    )
     p = predicted_share(model, X_test)
     mnll = -np.mean(np.log(np.where(y_test == 1, p, 1 - p)))
     print(f"error {np.mean((p > 0.5) != y_test):.4f}, MNLL {mnll:.4f}")
@@ -156,16 +162,17 @@ def stream(options):
             y[first : first + chunk] = np.sin(X[first : first + chunk, 0])
         X.flush()
         X = np.memmap(path, dtype=np.float32, mode="r", shape=(N, D))
-        settings = {"solver": "adam", "max_iter": 1, "batch_size": 1024}
+        settings = {"solver": Adam(max_iter=1, batch_size=1024)}
         settings |= {"n_jobs": options.threads, "random_state": 0, "n_neighbors": 16}
-        for init in ("default", "local"):
-            model = SWSGPRegressor(n_inducing=1024, init=init, **settings)
+        for learn_kernel in (False, True):
+            how = settings | {"learn_kernel": learn_kernel}
+            model = SWSGPRegressor(n_inducing=1024, **how)
             warm_up(model)
             with Meter() as meter:
                 model.fit(X, y)
-            meter.report(f"stream, N = {N}, init={init!r}, one epoch")
+            meter.report(f"stream, N = {N}, {learn_kernel=}, one epoch")
             print(f"resident at most {meter.peak:.0f} MiB")
-        model = SWSGPRegressor(n_inducing=1024, init="default", **settings)
+        model = SWSGPRegressor(n_inducing=1024, learn_kernel=False, **settings)
         with Meter() as meter:
             for first in range(0, N, chunk):
                 model.partial_fit(X[first : first + chunk], y[first : first + chunk])
@@ -180,14 +187,14 @@ def inducing(options):
     X = clustered(N, 8, rng).astype(np.float32)
     y = np.sin(X[:, 0]) + X[:, 1]
     model = SWSGPRegressor(
-        solver="adam", init="default", n_inducing=M, inducing_points="random",
-        n_neighbors=16, batch_size=1024, max_iter=1, n_jobs=options.threads,
+        solver=Adam(batch_size=1024, max_iter=1), learn_kernel=False, n_inducing=M,
+        inducing_points="random", n_neighbors=16, n_jobs=options.threads,
         random_state=0, neighbor_search=options.search,
     )  # fmt: skip
     warm_up(model)
     with Meter() as meter:
         model.fit(X, y)
-    meter.report(f"N = {N}, M = {model.n_inducing_}, H = 16, one epoch")
+    meter.report(f"N = {N}, M = {len(model.inducing_points_)}, H = 16, one epoch")
     with Meter() as meter:
         model.predict(X[:20_000], return_std=True)
     meter.report("20,000 predictions")
@@ -305,7 +312,7 @@ if __name__ == "__main__":
     parser.add_argument("--neighbors", type=int, default=16)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--epochs", type=int, default=1, help="over all, for 'adam'")
-    parser.add_argument("--init", default="default", help="of the fit, for 'adam'")
+    parser.add_argument("--learn-kernel", action="store_true", help="for 'adam'")
     parser.add_argument(
         "--search", default="exact", help="neighbor_search of 'inducing'"
     )

@@ -17,9 +17,11 @@ import numpy as np
 from datasets import load, split
 from report import Table, arguments, lines
 from scipy.linalg import cho_solve, cholesky, solve_triangular
+from sklearn.base import clone
 from threadpoolctl import threadpool_limits
 
 from skswsgp import SWSGPRegressor
+from skswsgp.solvers import Adam
 
 ROWS = {"trained by": "", "seconds": ",.0f", "RMSE": ".4f", "NLL": ".4f"}
 GROUPS = {
@@ -39,7 +41,11 @@ class FullProcess:
     """The Gaussian process on all training rows, with kernel and noise of a model."""
 
     def __init__(self, model, X, y, X_new):
-        kernel, X, X_new = model.kernel_, X @ model.metric_, X_new @ model.metric_
+        kernel, X, X_new = (
+            model.kernel_,
+            X @ model.linear_map_,
+            X_new @ model.linear_map_,
+        )
         K = kernel(X)
         K.flat[:: len(K) + 1] += model.noise_variance_
         factor = cholesky(K, lower=True, overwrite_a=True, check_finite=False)
@@ -54,7 +60,7 @@ class GroupPrediction:
 
     def __init__(self, model, X):
         Z = model.inducing_points_
-        self.kernel, self.Z, self.X = model.kernel_, Z, X @ model.metric_
+        self.kernel, self.Z, self.X = model.kernel_, Z, X @ model.linear_map_
         self.model, self.cross = model, self.kernel(self.X, Z)
         self.order = np.argsort(-self.cross, axis=1, kind="stable")
 
@@ -62,7 +68,7 @@ class GroupPrediction:
         """Return mean and covariance of the function at these rows."""
         active, model = np.unique(self.order[rows, :h]), self.model
         K = self.kernel(self.Z[active])
-        K.flat[:: len(K) + 1] += model.jitter_ * np.mean(np.diag(K))
+        K.flat[:: len(K) + 1] += model._jitter * np.mean(np.diag(K))
         k = self.cross[np.ix_(rows, active)]
         A = np.linalg.solve(K, k.T).T
         root = A @ model.inducing_covariance_[active]
@@ -115,7 +121,7 @@ def group_scores(model, X, y, exact):
     mean, covariance = model.predict(X, return_cov=True)
     mean = (mean - model.y_mean_) / model.y_scale_
     covariance = covariance / model.y_scale_**2 - noise * np.eye(len(X))
-    spread = (X @ model.metric_) / np.std(X @ model.metric_, axis=0)
+    spread = (X @ model.linear_map_) / np.std(X @ model.linear_map_, axis=0)
     ways = {"own": lambda rows: (mean[rows], covariance[np.ix_(rows, rows)])}
     for h in NEIGHBORS:
         ways[f"union of {h}"] = lambda rows, h=h: joint(rows, h)
@@ -137,24 +143,24 @@ def one_seed(case, seed, options):
     X, y = load(options.data)
     train, test = split(len(X), seed)
     common = {
-        "solver": "adam",
-        "metric": "ard",
+        "learn_map": False,
         "predictive": "gaussian",
         "n_inducing": options.inducing,
         "n_neighbors": options.neighbors,
         "covariance": "full",
-        "kl_weight": options.kl_weight,
-        "max_iter": options.epochs,
-        "early_stopping": False,
-        "n_iter_no_change": options.epochs,
         "n_jobs": options.threads,
         "device": "cpu",
         "random_state": seed,
     }
+    solver = Adam(
+        kl_weight=options.kl_weight, max_iter=options.epochs, early_stopping=False,
+        n_iter_no_change=options.epochs,
+    )  # fmt: skip
+    shared = clone(solver).set_params(n_shared=options.active)
     cases = {
-        "points": {},
-        "union": {"neighborhood": "union", "n_active": options.active},
-        "all": {"n_neighbors": options.inducing},
+        "points": {"solver": solver},
+        "union": {"solver": shared},
+        "all": {"solver": solver, "n_neighbors": options.inducing},
     }
     started = time.perf_counter()
     model = SWSGPRegressor(**common | cases[case]).fit(X[train], y[train])

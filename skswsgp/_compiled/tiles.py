@@ -307,15 +307,17 @@ def scatter_columns(lists, weights, squares, i, stop, out, column, values, t, fi
 def gather_wide(lists, weights, squares, i, stop, u, column, sums, t, first):
     """Do as `gather_columns` for 0 <= q < WIDE."""
     for q in range(0, WIDE, BLOCK):
-        columns = u, column + q, sums, t, first + q
-        gather_columns(lists, weights, squares, i, stop, *columns)
+        gather_columns(
+            lists, weights, squares, i, stop, u, column + q, sums, t, first + q
+        )
 
 
 def scatter_wide(lists, weights, squares, i, stop, out, column, values, t, first):
     """Do as `scatter_columns` for 0 <= q < WIDE."""
     for q in range(0, WIDE, BLOCK):
-        columns = out, column + q, values, t, first + q
-        scatter_columns(lists, weights, squares, i, stop, *columns)
+        scatter_columns(
+            lists, weights, squares, i, stop, out, column + q, values, t, first + q
+        )
 
 
 def _sparse_row(gather, width):
@@ -357,9 +359,18 @@ def _sparse_row(gather, width):
             return context.get_dummy_value()
 
         index = types.intp
-        places = matrix, index, block, index, index
-        row = lists, weights, types.boolean, index, index
-        return types.void(*row, *places), generate
+        return types.void(
+            lists,
+            weights,
+            types.boolean,
+            index,
+            index,
+            matrix,
+            index,
+            block,
+            index,
+            index,
+        ), generate
 
     return sparse_row
 

@@ -107,8 +107,17 @@ class DeviceProducts:
         out = empty((len(u), X.n), np.float64, WHAT)
         launch = set_products[len(work.sums), cuda_runtime.WARP]
         for part in row_blocks(X.n, max(1, PAIRS_AT_ONCE // self._points.n)):
-            which = X, part.start, part.stop, self._points
-            launch(self._kernel, work, *which, u, off_diagonal, out)
+            launch(
+                self._kernel,
+                work,
+                X,
+                part.start,
+                part.stop,
+                self._points,
+                u,
+                off_diagonal,
+                out,
+            )
         return np.ascontiguousarray(out.copy_to_host().T)
 
     def _allocate_work(self, n, Q):

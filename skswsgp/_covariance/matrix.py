@@ -44,8 +44,7 @@ class CovarianceMatrix:
         unless `inputs` is true.
         """
         d_log, d_points = np.zeros(len(self.struct.params)), np.zeros_like(self.points)
-        arrays = self.struct, self.points, self.pairs, d_K, d_log, d_points
-        matrix_vjp(*arrays, inputs)
+        matrix_vjp(self.struct, self.points, self.pairs, d_K, d_log, d_points, inputs)
         return d_log, d_points.T
 
 

@@ -68,8 +68,9 @@ class CpuEngine(Engine):
         self.step_threads = threads_for(n * microseconds_per_point(H), self.n_threads)
         grads = allocate_gradients(self.model, blocks, H)
         self.grads = grads._replace(jitter_counts=self.jitter_counts)
-        sizes = lists, H, self.step_threads
-        self.rows = cpu_adam.allocate_touched_rows(self.model, *sizes)
+        self.rows = cpu_adam.allocate_touched_rows(
+            self.model, lists, H, self.step_threads
+        )
 
     def _allocate_union(self, n, n_active):
         """Return the arrays of steps in which n rows share their active points."""
@@ -99,8 +100,17 @@ class CpuEngine(Engine):
         """Run the steps and add to `sums`; return whether all factorisations worked."""
         union, works = self._shared is not None, self._shared or self.work
         steps = variant(cpu_adam.union_steps if union else cpu_adam.local_steps)
-        state = self.model, self.optimizer, self.rows
-        return steps(*state, batch, n, rates, works, self.grads, sums)
+        return steps(
+            self.model,
+            self.optimizer,
+            self.rows,
+            batch,
+            n,
+            rates,
+            works,
+            self.grads,
+            sums,
+        )
 
     def finish_epoch(self):
         sums, self.sums = self.sums, np.zeros(2)
@@ -142,8 +152,15 @@ class CpuEngine(Engine):
         self._before = cpu_loops.allocate_map_gradient(Z, X, H, k, batch.X.shape[1])
 
     def kriging_gradients(self, start):
-        rows = self.model, self.batch, start, self.n
-        cpu_loops.kriging_gradients(*rows, self.step_work, self.grads, self._before)
+        cpu_loops.kriging_gradients(
+            self.model,
+            self.batch,
+            start,
+            self.n,
+            self.step_work,
+            self.grads,
+            self._before,
+        )
         return self.grads
 
     @property
@@ -175,9 +192,18 @@ class DenseCpuEngine(CpuEngine):
 
     def _take_steps(self, variant, batch, n, rates, sums):
         shared = self.all_inducing, self.factor, self.work, self.stack
-        state = self.model, self.optimizer, self.rows
         steps = variant(cpu_adam.dense_steps)
-        return steps(*state, batch, n, rates, shared, self.grads, sums)
+        return steps(
+            self.model,
+            self.optimizer,
+            self.rows,
+            batch,
+            n,
+            rates,
+            shared,
+            self.grads,
+            sums,
+        )
 
     def predict(self, X, active, with_variance):
         model, n, Q = self.model, len(X), self._n_latent

@@ -257,8 +257,18 @@ def kriging_gradient_chunks(
 
 def kriging_gradients(model, batch, start, n, works, grads, before):
     """Compute derivatives of sum_i weight_i log p(y_i | m_w), n rows from `start`."""
-    arguments = model, batch, start, n, works, grads, before
-    run_in_threads(kriging_gradient_chunks, len(works.a), CHUNKS, *arguments)
+    run_in_threads(
+        kriging_gradient_chunks,
+        len(works.a),
+        CHUNKS,
+        model,
+        batch,
+        start,
+        n,
+        works,
+        grads,
+        before,
+    )
     add_chunks(grads)
     for c in range(1, len(before.d_map)):
         before.d_map[0] += before.d_map[c]

@@ -158,11 +158,30 @@ class CudaEngine(Engine):
         launch = self._point_launches if self._union is None else self._union_launches
         differentiate = launch(model, batch, n, grads, rows)
         for k in range(steps):
-            use = *differentiate(k), n, k
-            added = model, optimizer, *use, rates, grads, rows, sums
-            self._launch(kernels.add_up, touched + 1, cuda_runtime.WARP, *added)
-            moved = model, optimizer, k, rates, rows
-            self._launch(kernels.update_rows, -(-touched // THREADS), THREADS, *moved)
+            self._launch(
+                kernels.add_up,
+                touched + 1,
+                cuda_runtime.WARP,
+                model,
+                optimizer,
+                *differentiate(k),
+                n,
+                k,
+                rates,
+                grads,
+                rows,
+                sums,
+            )
+            self._launch(
+                kernels.update_rows,
+                -(-touched // THREADS),
+                THREADS,
+                model,
+                optimizer,
+                k,
+                rates,
+                rows,
+            )
 
     def _point_launches(self, model, batch, n, grads, rows):
         """Return a function that queues the gradients of step k, each row with its K.
@@ -173,10 +192,29 @@ class CudaEngine(Engine):
         blocks, threads, _, shared = self._pool.launch(n)
 
         def differentiate(k):
-            use = batch.active, k * n, n, k
-            self._launch(kernels.claim_rows, -(-n * H // THREADS), THREADS, *use, rows)
-            points = model, batch, k * n, n, work, grads, rows
-            self._launch(kernels.gradients, blocks, threads, *points, shared=shared)
+            self._launch(
+                kernels.claim_rows,
+                -(-n * H // THREADS),
+                THREADS,
+                batch.active,
+                k * n,
+                n,
+                k,
+                rows,
+            )
+            self._launch(
+                kernels.gradients,
+                blocks,
+                threads,
+                model,
+                batch,
+                k * n,
+                n,
+                work,
+                grads,
+                rows,
+                shared=shared,
+            )
             return batch.active, k * n
 
         return differentiate
@@ -184,21 +222,33 @@ class CudaEngine(Engine):
     def _union_launches(self, model, batch, n, grads, rows):
         """Return such a function for rows that share the union of their lists."""
         union = self._union
-        parts = union.factors, union.works, union.stack, union.shared
-        factors, works, stack, shared = cuda_arrays.ready(*parts)
+        factors, works, stack, shared = cuda_arrays.ready(
+            union.factors, union.works, union.stack, union.shared
+        )
         team = cuda_workspace.team_size(union.n_active), 1
         blocks = min(union.slots, n)
 
         def differentiate(k):
             start = k * n
-            use = batch.active, start, n, k
-            self._launch(kernels.claim_union, 1, team, *use, shared, rows)
-            points = model, k, factors, shared, grads, rows
-            self._launch(kernels.factorise_union, 1, team, *points)
-            data, rest = (model, batch, start, n, k, factors), (shared, grads, rows)
-            each = *data, works, stack, *rest
-            self._launch(kernels.union_gradients, blocks, team, *each)
-            self._launch(kernels.end_union, 1, team, *data, stack, *rest)
+            self._launch(
+                kernels.claim_union, 1, team, batch.active, start, n, k, shared, rows
+            )
+            self._launch(
+                kernels.factorise_union, 1, team, model, k, factors, shared, grads, rows
+            )
+            data = (model, batch, start, n, k, factors)
+            self._launch(
+                kernels.union_gradients,
+                blocks,
+                team,
+                *data,
+                works,
+                stack,
+                shared,
+                grads,
+                rows,
+            )
+            self._launch(kernels.end_union, 1, team, *data, stack, shared, grads, rows)
             return shared.active, 0
 
         return differentiate
@@ -223,8 +273,9 @@ class CudaEngine(Engine):
             self._make_room(n)
             inputs = [send_array(array[part], "rows") for array in rows]
             outputs = [send_array(array[part], "results") for array in results]
-            arrays = *inputs, *outputs, self._device_counts
-            kernel[self._pool.launch(n)](model, self._pool.work, n, *arrays)
+            kernel[self._pool.launch(n)](
+                model, self._pool.work, n, *inputs, *outputs, self._device_counts
+            )
             for result, array in zip(results, outputs, strict=True):
                 if result.size:
                     result[part] = array.copy_to_host()
@@ -247,8 +298,18 @@ class CudaEngine(Engine):
             self._ready = cuda_arrays.ready(*arrays)
         model, batch, work, prepared = self._ready
         blocks, threads, _, shared = self._pool.launch(n)
-        rows = model, batch, start, n, work, prepared
-        self._launch(kernels.kriging_gradients, blocks, threads, *rows, shared=shared)
+        self._launch(
+            kernels.kriging_gradients,
+            blocks,
+            threads,
+            model,
+            batch,
+            start,
+            n,
+            work,
+            prepared,
+            shared=shared,
+        )
         columns, P = results.shape[1], len(self._host_model.params)
         kernels.add_results[min(columns, 1024), cuda_runtime.WARP](results, n)
         total, grads = results[0].copy_to_host(), self._host_grads

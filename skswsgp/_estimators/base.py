@@ -2,29 +2,32 @@
 
 import warnings
 from abc import ABCMeta, abstractmethod
-from numbers import Integral, Real
+from numbers import Integral
 
 from sklearn.base import BaseEstimator
-from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils._param_validation import StrOptions
 
 from skswsgp._engine.select import require_device
 from skswsgp._estimators import sklearn_compat as compat
 from skswsgp._estimators.fit_stages import FitStagesMixin
-from skswsgp._estimators.given_kernel import kernel_for
+from skswsgp._estimators.given import SOLVERS, kernel_for, solver_for
 from skswsgp._estimators.latent import LatentFunctionsMixin
+from skswsgp._estimators.leave_one_out import left_out_rows
 from skswsgp._estimators.training import TrainingMixin
 from skswsgp._estimators.training_rows import TrainingRowsMixin
 from skswsgp._point.likelihood_records import LIKELIHOODS
-from skswsgp._solvers.registry import SOLVERS, choose_solver
 from skswsgp._solvers.settings import Settings
 from skswsgp._solvers.tuning import Tuning
+from skswsgp.solvers import Adam, Natural
 
 # Fitted attributes that are found after the last round and that no fit starts from
 FOUND_LAST = (
-    "posterior_draws_", "alpha_", "local_variance_scale_", "held_out_points_",
-    "held_out_errors_", "predictive_law_", "n_samples_fit_",
-    "mean_noise_variance_",
+    "posterior_draws_", "alpha_", "local_variance_scale_", "_held_out_points",
+    "_held_out_errors", "predictive_law_", "leave_one_out_",
+    "_mean_noise_variance",
 )  # fmt: skip
+# Private ones from which a fit starts
+STARTED_FROM = "_jitter", "_kl_weight", "_feature_scale", "_n_samples_seen"
 # Fitted attributes that only some likelihoods have
 OF_LIKELIHOOD = (
     "noise_variance_", "noise_model_", "prior_mean_", "variance_scale_",
@@ -45,25 +48,14 @@ class BaseSWSGP(
 
     _parameter_constraints: dict = {  # noqa: RUF012  scikit-learn's own form
         "kernel": "no_validation",  # checked by compile_kernel, which says more
-        "metric": [StrOptions({"auto", "ard", "full"})],
+        "learn_map": [StrOptions({"auto"}), "boolean"],
         "n_inducing": [StrOptions({"auto"}), compat.Count()],
         "n_neighbors": [StrOptions({"auto", "all"}), compat.Count()],
-        "init": [StrOptions({"default", "local"})],
+        "learn_kernel": ["boolean"],
         "inducing_points": [StrOptions({"kmeans", "random"}), "array-like"],
-        "optimize_inducing": ["boolean"],
         "covariance": [StrOptions({"auto", "diag", "draws", "full"})],
         "neighbor_search": [StrOptions({"exact", "approximate"})],
-        "neighborhood": [StrOptions({"points", "union"})],
-        "n_active": [StrOptions({"auto"}), compat.Count()],
-        "kl_weight": [Interval(Real, 0, None, closed="neither"), StrOptions({"auto"})],
-        "solver": [StrOptions(set(SOLVERS))],
-        "batch_size": [compat.Count()],
-        "learning_rate": [Interval(Real, 0, None, closed="neither")],
-        "max_iter": [compat.Count()],
-        "tol": [Interval(Real, 0, None, closed="left")],
-        "n_iter_no_change": [compat.Count()],
-        "early_stopping": ["boolean", StrOptions({"auto"})],
-        "validation_fraction": [Interval(Real, 0, 1, closed="neither")],
+        "solver": [StrOptions(set(SOLVERS)), Natural, Adam],
         "warm_start": ["boolean"],
         "device": [StrOptions({"auto", "cpu", "cuda"})],
         "n_jobs": [Integral, None],
@@ -121,15 +113,17 @@ class BaseSWSGP(
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            Training inputs, in any units. With `solver="adam"` and `init="default"`
-            floats are not copied, and a memory map is read piece by piece.
+            Training inputs, in any units. With `solver="adam"` and
+            `learn_kernel=False` floats are not copied, and a memory map is read
+            piece by piece.
         y : array-like of shape (n_samples,) or (n_samples, n_outputs)
             Training targets.
         sample_weight : array-like of shape (n_samples,), default=None
             Weight of each row, a number of observations, in training and when it is
             held out.
         X_val : array-like of shape (n_val, n_features), default=None
-            Inputs held out to decide when to stop, instead of `validation_fraction`.
+            Inputs held out to decide when to stop, instead of
+            a fraction of X.
         y_val : array-like of shape (n_val,) or (n_val, n_outputs), default=None
             Targets that go with `X_val`.
 
@@ -165,8 +159,8 @@ class BaseSWSGP(
         `noise_model` is a process of the noise that is known, or None.
         """
         self._validate_params()
-        solver = choose_solver(self.solver, self.optimize_inducing, streaming)
-        self._refuse_combinations(solver)
+        solver = solver_for(self, streaming)
+        self._refuse_combinations(solver[0])
         require_device(self.device)
         fitted = self._fitted_attributes() if streaming or self.warm_start else {}
         given = {"X": X, "y": y, "metadata": {"sample_weight": sample_weight}}
@@ -181,22 +175,27 @@ class BaseSWSGP(
         for name in FOUND_LAST + OF_LIKELIHOOD:
             vars(self).pop(name, None)  # that of an earlier fit
         vars(self).update(trained)
-        self._optimizer, self._pairing = optimizer, problem.pairing
-        self._noise_known = problem.noise_is_known
+        self._optimizer, self._noise_known = optimizer, problem.noise_is_known
+        if "leave_one_out_" in trained:
+            rows = problem.data.rows, self.leave_one_out_
+            self.leave_one_out_ = left_out_rows(self, X, y, *rows)
         task.end()
         return self
 
     def _settings(self, attributes, data, solver, streaming=False):
-        """Return the `Settings` of a fit by a subclass of `Solver`."""
+        """Return the `Settings` of a fit by the `solver_for` it."""
         names = [name for name in Settings._fields if hasattr(self, name)]
-        chosen = {name: getattr(self, name) for name in names}
+        method, parameters = solver
+        chosen = {name: getattr(self, name) for name in names} | parameters
         likelihood, n_latent = self._likelihood_of(attributes)
-        chosen |= {"likelihood": likelihood, "n_latent": n_latent, "solver": solver}
+        chosen |= {"likelihood": likelihood, "n_latent": n_latent, "solver": method}
         chosen["kernel"] = kernel_for(self, data.X.shape[1])
         averages = LIKELIHOODS[likelihood].averages
         chosen["averages"] = averages(data.y, data.weight, n_latent)
-        if self.metric == "auto" and self.kernel is not None:
-            chosen["metric"] = "ard"
+        if self.learn_map != "auto":
+            chosen["learn_map"] = bool(self.learn_map)  # also where NumPy made it
+        elif self.kernel is not None:
+            chosen["learn_map"] = False
         if streaming:
             chosen |= {"max_iter": 1, "decay": False}
         return Settings(**chosen, tuning=self._tuning)
@@ -213,25 +212,42 @@ class BaseSWSGP(
 
     def _refuse_combinations(self, solver):
         """Raise ValueError for parameters that do not go together."""
-        if self.metric == "full" and self.init == "default":
+        if self.learn_map not in ("auto", False) and not self.learn_kernel:
             raise ValueError(
-                "metric='full' with init='default', which learns nothing before the "
-                "first epoch: expected init='local', or metric='auto' or 'ard'."
-            )
-        if self.neighborhood == "union" and not solver.shares_points:
-            raise ValueError(
-                f"neighborhood='union' with {solver.title}, which takes no minibatches "
-                "by themselves: expected 'points'; use solver='adam' for unions."
+                "learn_map=True with learn_kernel=False: expected learn_kernel=True, "
+                "because a map is learned together with the kernel, or learn_map=False."
             )
         if self.covariance == "draws" and not solver.draws:
             raise ValueError(
                 f"covariance='draws' with {solver.title}: expected solver='natural' "
-                "with fixed inducing points; use covariance='diag', 'full' or 'auto'."
+                "with fixed inducing inputs; use covariance='diag', 'full' or 'auto'."
             )
 
-    def _learn_law(self, solver, data, trained, settings, rng):
-        """Return the fitted attribute of the law of observations, or none."""
+    def _leave_out_rows(self, solver, data, trained, settings, rng):
+        """Return the fitted attributes of the law and of rows left out, or none."""
         return {}
+
+    def set_params(self, **params):
+        """Set parameters of this estimator, and of its kernel and solver.
+
+        Parameters
+        ----------
+        **params : dict
+            Parameters by name, those of a solver object as in ``solver__max_iter``.
+
+        Returns
+        -------
+        self : object
+            The estimator.
+        """
+        nested = next((name for name in params if name.startswith("solver__")), None)
+        solver = params.get("solver", self.solver)
+        if nested is not None and isinstance(solver, str):
+            raise ValueError(
+                f"{nested} with solver={solver!r}, which is a word and has no "
+                "parameters: expected an object of skswsgp.solvers, such as Adam()."
+            )
+        return super().set_params(**params)
 
     def __getstate__(self):
         from skswsgp import __version__
@@ -254,5 +270,6 @@ class BaseSWSGP(
         """Return the fitted attributes that another fit starts from, if any."""
         if not hasattr(self, "inducing_points_"):
             return {}
-        names = [n for n in vars(self) if n.endswith("_") and not n.startswith("_")]
-        return {n: getattr(self, n) for n in names if n not in FOUND_LAST}
+        public = [n for n in vars(self) if n.endswith("_") and not n.startswith("_")]
+        names = [n for n in [*public, *STARTED_FROM] if n not in FOUND_LAST]
+        return {n: getattr(self, n) for n in names}

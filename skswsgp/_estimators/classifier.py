@@ -24,21 +24,17 @@ class SWSGPClassifier(UnmaskedScoreMixin, ClassifierMixin, BaseSWSGP):
     Parameters
     ----------
     $model_parameters
-    init : {"local", "default"}, default="local"
-        Where kernel parameters start: as given ("default"), or learned first by
-        regression of the classes, coded as numbers ("local"). For `solver="natural"`
-        the kernel is then refined on the Gaussian sites of its own posterior. With few
-        rows, up to some 600, the variational bound of all rows decides, and with more
-        the prediction of held-out rows. The fit uses all rows.
+    learn_kernel : bool, default=True
+        Whether the kernel is learned before q(u) is sought, by regression of the
+        classes, coded as numbers. For `solver="natural"` the kernel is then refined on
+        the Gaussian sites of its own posterior. With few rows, up to some 600, the
+        variational bound of all rows decides, and with more the prediction of held-out
+        rows. With False the kernel starts as it is given. The natural solver leaves it
+        there, and steps of Adam move it in any case.
     likelihood : {"auto", "bernoulli", "logit", "softmax"}, default="auto"
         "auto" is "bernoulli" (probit) for two classes, "softmax" for more. "logit" is
         for two classes, p(y = 1 | f) = 1 / (1 + exp(-f)): a label that contradicts f
         costs less than with the probit, and f has the scale of log odds.
-    solver : {"natural", "adam"}, default="natural"
-        How q(u) is found: "natural" takes natural-gradient steps that are solved in
-        closed form, with the kernel as it is after `init` [3]_; "adam" is stochastic
-        gradient ascent on minibatches, Algorithm 1 of [1]_, which trains kernel and
-        inducing inputs as well. `partial_fit` always takes steps of Adam.
     $training_parameters
 
     Attributes
@@ -54,9 +50,9 @@ class SWSGPClassifier(UnmaskedScoreMixin, ClassifierMixin, BaseSWSGP):
     variance_scale_ : float
         Factor of small variances of q(f) in predictions, because a diagonal S makes
         them too small or too large; that of the prior, far from the data, stays. With
-        `init="local"` and the natural solver it makes held-out rows likeliest, unless
-        rows are few and each has an inducing point; otherwise it is 1. Means do not
-        depend on it.
+        `learn_kernel=True` and the natural solver it makes held-out rows likeliest,
+        unless rows are few and each has an inducing point; otherwise it is 1. Means do
+        not depend on it.
 
     See Also
     --------
@@ -65,8 +61,6 @@ class SWSGPClassifier(UnmaskedScoreMixin, ClassifierMixin, BaseSWSGP):
     References
     ----------
     $references
-    .. [3] M. E. Khan, W. Lin, "Conjugate-Computation Variational Inference", AISTATS
-       2017.
 
     Examples
     --------
@@ -85,14 +79,10 @@ class SWSGPClassifier(UnmaskedScoreMixin, ClassifierMixin, BaseSWSGP):
     _target_checks = {}  # noqa: RUF012
 
     def __init__(
-        self, kernel=None, *, metric="auto", n_inducing="auto", n_neighbors="auto",
-        inducing_points="kmeans", optimize_inducing=False,
-        covariance="auto", neighbor_search="exact",
-        neighborhood="points", n_active="auto", kl_weight="auto",
-        init="local", likelihood="auto", solver="natural", batch_size=64,
-        learning_rate=0.02, max_iter=200, tol=1e-5, n_iter_no_change=10,
-        early_stopping="auto", validation_fraction=0.1, warm_start=False, device="auto",
-        n_jobs=None, dtype="float64", random_state=None, verbose=0,
+        self, kernel=None, *, learn_kernel=True, learn_map="auto", n_inducing="auto",
+        n_neighbors="auto", inducing_points="kmeans", covariance="auto",
+        neighbor_search="exact", likelihood="auto", solver="natural", warm_start=False,
+        device="auto", n_jobs=None, dtype="float64", random_state=None, verbose=0,
     ):  # fmt: skip
         set_arguments(self, locals())
 

@@ -22,7 +22,6 @@ from skswsgp._initialization.auto import (
 from skswsgp._initialization.start import initial_attributes
 from skswsgp._initialization.statistics import (
     bounded_noise,
-    cross_moments,
     feature_scale,
     feature_spread,
 )
@@ -43,7 +42,6 @@ class Problem(NamedTuple):
         dict  # fitted attributes that the targets need, or all of an earlier fit
     )
     noise_is_known: bool
-    pairing: np.ndarray | None  # `cross_moments`, by which rows are known again
     rng: np.random.RandomState
 
 
@@ -51,7 +49,7 @@ class Start(NamedTuple):
     """Where training starts."""
 
     settings: Settings
-    data: TrainingRows  # in the columns of the metric, weights as the solver takes them
+    data: TrainingRows  # in the mapped columns, weights as the solver takes them
     held_out: TrainingRows | None
     attributes: dict  # all fitted attributes that a model is built from
     spread: np.ndarray  # (D',) standard deviations of the columns
@@ -67,7 +65,7 @@ class FitStagesMixin:
         self, X, y, sample_weight, validation, solver, fitted, streaming, *, exposure,
         noise_variance, noise_model,
     ):  # fmt: skip
-        """Return the `Problem` of a fit by a subclass of `Solver`.
+        """Return the `Problem` of a fit by the `solver_for` it.
 
         `validation` is (X_val, y_val), `fitted` the attributes from which the fit
         starts, if any, and `noise_model` a process of the noise that is known, or None.
@@ -83,7 +81,7 @@ class FitStagesMixin:
         if noise is not None:
             ratio = bounded_noise(noise, y, weight)
             usual = np.average(ratio, weights=weight) / attributes["y_scale_"] ** 2
-            attributes["mean_noise_variance_"] = usual
+            attributes["_mean_noise_variance"] = usual
         noise_model = noise_model or fitted.get("noise_model_")
         if noise_model is None:
             noise_model = self._learn_noise_model(X, rows, y, weight, attributes)
@@ -91,22 +89,17 @@ class FitStagesMixin:
             ratio = noise_model.training_ratio(X if rows is None else X[rows])
             # a copy, for its unit belongs to this fit
             attributes["noise_model_"] = copy.copy(noise_model)
-        if not streaming:
-            attributes["n_samples_fit_"] = len(y)
         targets = targets.astype(self.dtype, copy=False)
         data = TrainingRows(X, targets, weight, rows, ratio=ratio)
         settings = self._settings(attributes, data, solver, streaming)
-        held_out, pairing = self._validation_data(*validation, attributes), None
-        if not streaming and settings.likelihood_record.conjugate:
-            if self.init == "local" or solver.finds_optimum:
-                pairing, _ = cross_moments(data)  # others may read X from a file
-        if held_out is None and not streaming and self._stops_early(data, solver):
-            data, held_out = self._hold_out(data, y, rng)
+        held_out = self._validation_data(*validation, attributes, settings)
+        if held_out is None and not streaming and self._stops_early(data, settings):
+            data, held_out = self._hold_out(data, y, settings, rng)
         if held_out is not None and noise_model is not None:
             noise_there = noise_model.variance(held_out.inputs)
             held_out = held_out._replace(ratio=noise_there)
         known = noise is not None
-        return Problem(settings, data, held_out, attributes, known, pairing, rng)
+        return Problem(settings, data, held_out, attributes, known, rng)
 
     def _start(self, problem, fitted):
         """Return the `Start` of a fit, that of `fitted` attributes if there are any."""
@@ -121,16 +114,19 @@ class FitStagesMixin:
             held_out = held_out._replace(ratio=held_out.ratio / unit)
         found = fitted or initial_attributes(settings, relative, spread, rng)
         attributes = found | attributes | noise
-        earlier = fitted.get("feature_scale_", 0.0) if streaming else 0.0
-        attributes["feature_scale_"] = np.where(earlier > 0.0, earlier, scale)
+        earlier = fitted.get("_feature_scale", 0.0) if streaming else 0.0
+        attributes["_feature_scale"] = np.where(earlier > 0.0, earlier, scale)
         if streaming:
-            seen += fitted.get("n_samples_seen_", 0.0)
+            seen += fitted.get("_n_samples_seen", 0.0)
         else:
             data = relative
-        attributes |= {"n_samples_seen_": seen, "likelihood_": settings.likelihood}
-        metric = attributes["metric_"]
-        if not is_identity(metric):
-            data, held_out = data.mapped(metric), held_out and held_out.mapped(metric)
+        attributes |= {"_n_samples_seen": seen, "likelihood_": settings.likelihood}
+        linear_map = attributes["linear_map_"]
+        if not is_identity(linear_map):
+            data, held_out = (
+                data.mapped(linear_map),
+                held_out and held_out.mapped(linear_map),
+            )
             spread = feature_spread(data.X, rng, dtype=self.dtype)
         draws = False
         if solver.finds_optimum:
@@ -141,12 +137,11 @@ class FitStagesMixin:
             if settings.likelihood_record.conjugate:
                 names = "kernel_", "inducing_points_", "noise_variance_"
                 given = (attributes[name] for name in names)
-                attributes["jitter_"] = natural_jitter(*given, self.dtype, full)
+                attributes["_jitter"] = natural_jitter(*given, self.dtype, full)
         if solver.takes_steps:
-            attributes["jitter_"] = JITTER
+            attributes["_jitter"] = JITTER
         total = seen if streaming else data.weight.sum(dtype=np.float64)
-        model = attributes, spread, total, draws
-        return Start(settings, data, held_out, *model, rng)
+        return Start(settings, data, held_out, attributes, spread, total, draws, rng)
 
     def _noise_of_start(self, problem, settings, data):
         """Return settings, data and attributes that know the noise, and its unit.
@@ -171,9 +166,15 @@ class FitStagesMixin:
         streaming, solver_class = not settings.decay, settings.solver
         M, H = len(attributes["inducing_points_"]), attributes["n_neighbors_"]
         likelihood = settings.likelihood, settings.n_latent
-        weight = settings.divergence_weight(attributes["n_inducing_"], H)
-        options = weight, self.optimize_inducing, start.total_weight
-        model, center = build_model(attributes, likelihood, self.dtype, *options)
+        weight = settings.divergence_weight(M, H)
+        model, center = build_model(
+            attributes,
+            likelihood,
+            self.dtype,
+            weight,
+            settings.optimize_inducing,
+            start.total_weight,
+        )
         data = data._replace(center=center)
         held_out = held_out and held_out._replace(center=center)
         points = solver_class.count_points(data.n_rows, M, settings)
@@ -194,5 +195,5 @@ class FitStagesMixin:
             if solver.usable and tries:
                 exact = self._solve_exact_mean(solver, data, trained, settings, rng)
             trained |= exact.attributes
-            trained |= self._learn_law(solver, data, trained, settings, rng)
+            trained |= self._leave_out_rows(solver, data, trained, settings, rng)
             return trained, engine.optimizer if streaming else None

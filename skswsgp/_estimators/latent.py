@@ -146,16 +146,17 @@ class LatentFunctionsMixin:
         if return_std:
             gradient.require_derivative(model)
             local = self._variance_factor(alpha, model, X, center, H)
-        X = center_rows(mapped(X, self.metric_), center, model.Z.dtype)
-        how = H, self._evaluation
-        slopes, lists = gradient.mean_slopes(model, self.kernel_, X, *how, alpha)
+        X = center_rows(mapped(X, self.linear_map_), center, model.Z.dtype)
+        slopes, lists = gradient.mean_slopes(
+            model, self.kernel_, X, H, self._evaluation, alpha
+        )
         _, factor = self._latent_units(vars(self))
-        slopes = np.reshape(factor, (-1, 1)) * (slopes @ self.metric_.T)
+        slopes = np.reshape(factor, (-1, 1)) * (slopes @ self.linear_map_.T)
         if not return_std:
             return self._without_axis(slopes)
         covariances = gradient.slope_covariances(model, self.kernel_, X, lists)
-        half = np.einsum("de,nqef->nqdf", self.metric_, covariances)
-        variances = np.einsum("nqdf,df->nqd", half, self.metric_)
+        half = np.einsum("de,nqef->nqdf", self.linear_map_, covariances)
+        variances = np.einsum("nqdf,df->nqd", half, self.linear_map_)
         square = np.broadcast_to(factor**2 * local, slopes.shape[:2])[:, :, None]
         std = np.sqrt(square * np.maximum(variances, 0.0))
         return self._without_axis(slopes), self._without_axis(std)
@@ -165,8 +166,8 @@ class LatentFunctionsMixin:
         """Relevance of each column of X.
 
         Mean square of the slope of the latent functions' means by the column, in units
-        of `feature_scale_`, over at most 2,000 inducing points. Where the map
-        `metric_` mixes columns, the slope is still that by a column of X.
+        of `_feature_scale`, over at most 2,000 inducing points. Where the map
+        `linear_map_` mixes columns, the slope is still that by a column of X.
 
         Returns
         -------
@@ -214,7 +215,7 @@ class LatentFunctionsMixin:
 
     def _lower_bound(self, data):
         """Return the bound of eq. 11 on `TrainingRows`, not mapped yet."""
-        data = data.mapped(self.metric_)
+        data = data.mapped(self.linear_map_)
         model, center = self._fitted_model()
         data = data._replace(center=center)
         H = min(self.n_neighbors_, len(model.Z))
@@ -225,8 +226,15 @@ class LatentFunctionsMixin:
         check_is_fitted(self, "inducing_points_")
         model, _ = self._fitted_model()
         H = min(self.n_neighbors_, len(model.Z))
-        where, how = (self.metric_, self.feature_scale_), (H, self._evaluation)
-        return squared_slopes(model, self.kernel_, *where, *how, self._alpha(None))
+        return squared_slopes(
+            model,
+            self.kernel_,
+            self.linear_map_,
+            self._feature_scale,
+            H,
+            self._evaluation,
+            self._alpha(None),
+        )
 
     def _fitted_model(self, draws=False):
         """Return (Model, center of X), with S from draws if these are wanted."""
@@ -266,7 +274,7 @@ class LatentFunctionsMixin:
 
             def project(X):
                 zeros = np.zeros((len(X), 1), model.Z.dtype)
-                X = mapped(X, self.metric_)
+                X = mapped(X, self.linear_map_)
                 data = TrainingRows(X, zeros, zeros[:, 0], center=center)
                 return Projection(engine, self.kernel_, data, lookup, memory)
 
@@ -298,9 +306,16 @@ class LatentFunctionsMixin:
         alpha = self._alpha(n_neighbors)
         mean = variance = None
         if with_variance or alpha is None:
-            how = H, with_variance, self._evaluation
-            rows = X, self.metric_, center
-            mean, variance = prediction.latent_posterior(model, *rows, *how, seen)
+            mean, variance = prediction.latent_posterior(
+                model,
+                X,
+                self.linear_map_,
+                center,
+                H,
+                with_variance,
+                self._evaluation,
+                seen,
+            )
         if with_variance:
             self._warn_of_unknown_rows(model, X, variance, H)
         if with_variance and self._local_scale(alpha) is not None:
@@ -311,8 +326,14 @@ class LatentFunctionsMixin:
 
     def _warn_of_unknown_rows(self, model, X, variance, H):
         """Warn if q(f) is nearly the prior at most rows of X, but not elsewhere."""
-        rows = mapped(X, self.metric_), variance, H
-        share = share_of_unknown_rows(model, self.kernel_, *rows, self._evaluation)
+        share = share_of_unknown_rows(
+            model,
+            self.kernel_,
+            mapped(X, self.linear_map_),
+            variance,
+            H,
+            self._evaluation,
+        )
         if share:
             warn_of_extrapolation(share, len(X))
 
@@ -327,15 +348,17 @@ class LatentFunctionsMixin:
 
     def _exact_mean(self, model, X, center, alpha):
         """Return the exact means (n, Q) of the latent functions at rows of X."""
-        rows = X, self.metric_, center
-        return prediction.exact_mean(model, *rows, alpha, self._evaluation)
+        return prediction.exact_mean(
+            model, X, self.linear_map_, center, alpha, self._evaluation
+        )
 
     def _variance_factor(self, alpha, model, X, center, H):
         """Return the factors, 1.0 or (n, Q), of local variances for a `_alpha`."""
         if self._local_scale(alpha) is None:
             return 1.0
-        how = H, True, self._evaluation
-        _, v = prediction.latent_posterior(model, X, self.metric_, center, *how)
+        _, v = prediction.latent_posterior(
+            model, X, self.linear_map_, center, H, True, self._evaluation
+        )
         return self._exact_factor(X, v)
 
     def _local_scale(self, alpha):
@@ -348,7 +371,7 @@ class LatentFunctionsMixin:
 
     def _exact_factor(self, X, variance):
         """Return by what their scale multiplies local variances (n, Q) at rows of X."""
-        prior = self.kernel_.diag(mapped(X, self.metric_))[:, None]
+        prior = self.kernel_.diag(mapped(X, self.linear_map_))[:, None]
         scale = self._local_scale(self._alpha("all"))
         exact = exact_variance(variance, prior, scale)
         return exact / np.maximum(variance, np.finfo(float).tiny)

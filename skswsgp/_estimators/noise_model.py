@@ -14,7 +14,7 @@ import numpy as np
 from sklearn.utils import check_random_state
 
 from skswsgp._estimators.base import BaseSWSGP
-from skswsgp._estimators.given_kernel import kernel_for
+from skswsgp._estimators.given import kernel_for
 from skswsgp._point.likelihood_records import LIKELIHOODS
 from skswsgp._solvers.exact_mean import scaled_variance
 from skswsgp._solvers.progress import callers_level
@@ -49,6 +49,7 @@ class NoiseModel(BaseSWSGP):
 
     _target_checks = {"multi_output": True}  # noqa: RUF012
     _record = LIKELIHOODS["squared_errors"]
+    _is_trial = True
 
     def __init__(self, parameters):
         self.parameters = parameters
@@ -101,40 +102,27 @@ def learn_noise_model(estimator, X, y, weight, transform):
 
     `transform` is the name of the transformation of y, or None. Copies of the regressor
     are fitted, the first with constant noise. What they warn of, the fit that follows
-    repeats. Ctrl-C ends the search once there is a `NoiseModel`.
+    repeats.
     """
     params, own = search_parameters(estimator, X.shape[1], transform)
-    found, before, change, interrupted, caught = None, 0.0, np.inf, False, []
+    found, before = None, 0.0
     for _ in range(MOST_ROUNDS):
         one_noise = {} if found else {"likelihood": "gaussian"}
         trial = type(estimator)(**params | one_noise)
-        try:
-            with warnings.catch_warnings(record=True, action="always") as of_trial:
-                trial._fit(X, y, weight, noise_model=found)
-                squares = relative_squares(trial, X, y, weight)
-            with warnings.catch_warnings(record=True, action="always") as caught:
-                found = NoiseModel(own).fit(X, squares)
-        except KeyboardInterrupt:
-            if found is None:
-                raise
-            interrupted = True
-        else:
-            said = [str(one.message) for one in of_trial + caught]
-            interrupted = any("interrupted" in message for message in said)
-            after = np.log(found.training_ratio(X))
-            after -= after.mean()
-            change, before = np.sqrt(np.mean((after - before) ** 2)), after
-        if interrupted or change < CHANGE:
+        trial._is_trial = True
+        with warnings.catch_warnings(action="ignore"):
+            trial._fit(X, y, weight, noise_model=found)
+            squares = relative_squares(trial, X, y, weight)
+        with warnings.catch_warnings(record=True, action="always") as caught:
+            found = NoiseModel(own).fit(X, squares)
+        after = np.log(found.training_ratio(X))
+        after -= after.mean()
+        change, before = np.sqrt(np.mean((after - before) ** 2)), after
+        if change < CHANGE:
             break
     for one in caught:
         text = f"in the process of the noise, {one.message}"
         warnings.warn(text, one.category, stacklevel=callers_level())
-    if interrupted:
-        warnings.warn(
-            "the search for the noise was interrupted: the fit goes on with the noise "
-            "as it was found so far.",
-            stacklevel=callers_level(),
-        )
     return found
 
 
@@ -143,7 +131,8 @@ def search_parameters(estimator, n_features, transform):
     params, seed = estimator.get_params(deep=False), estimator.random_state
     if not isinstance(seed, Integral):
         seed = check_random_state(seed).randint(2**31 - 1)
-    defaults = type(estimator)(metric="ard", random_state=seed).get_params(deep=False)
+    defaults = type(estimator)(learn_map=False, random_state=seed)
+    defaults = defaults.get_params(deep=False)
     own = {name: defaults[name] for name in BaseSWSGP._parameter_constraints}
     own |= {name: params[name] for name in SHARED}
     params |= {"kernel": kernel_for(estimator, n_features), "predictive": "gaussian"}

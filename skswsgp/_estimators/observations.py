@@ -15,7 +15,7 @@ from skswsgp._linear.columns import mapped
 from skswsgp._predictive import prediction
 from skswsgp._predictive.counts import Counts, require_counts
 from skswsgp._predictive.law import Observations
-from skswsgp._predictive.learn import learn_law
+from skswsgp._predictive.learn import leave_out_rows
 from skswsgp._predictive.near_points import measure_distances
 from skswsgp._predictive.student_noise import StudentNoise
 from skswsgp._solvers.progress import callers_level
@@ -82,8 +82,7 @@ class ObservationsMixin:
             the axis of outputs where y had one column only.
         """
         q = _require_probabilities(q, "q", "[0.1, 0.5, 0.9] for three quantiles")
-        how = n_neighbors, exposure, noise_variance
-        observations = self._observations(X, *how)
+        observations = self._observations(X, n_neighbors, exposure, noise_variance)
         quantiles = observations.quantiles(q.ravel())
         quantiles = self._target_scale(vars(self)).restore(quantiles)
         return self._without_axis(quantiles if q.ndim else quantiles[:, :, 0])
@@ -112,8 +111,9 @@ class ObservationsMixin:
         density : ndarray of the shape of y
             Log density of each value by itself, in nats, in the units of y.
         """
-        how = n_neighbors, exposure, noise_variance
-        observations, y, scale = self._observations_of(X, y, *how)
+        observations, y, scale = self._observations_of(
+            X, y, n_neighbors, exposure, noise_variance
+        )
         density = observations.log_density(scale.standardise(y)) + scale.log_slope(y)
         return self._without_axis(density)
 
@@ -203,11 +203,12 @@ class ObservationsMixin:
             freedom = np.full(Q, np.inf)
             return Observations(mean, process, np.ones_like(mean), freedom)
         model, X, center, _ = self._model_and_rows(X, None, draws=False)
-        X = mapped(X, self.metric_)
+        X = mapped(X, self.linear_map_)
         lists, near = seen.lists(model, X, center, self.n_jobs), None
         if k > 0:
-            places = X, self.inducing_points_, lists
-            near = measure_distances(*places, law.nearness.length_scales)
+            near = measure_distances(
+                X, self.inducing_points_, lists, law.nearness.length_scales
+            )
         return law.at(mean, process, near)
 
     def _noise_of_rows(self, noise_variance, X):
@@ -216,34 +217,36 @@ class ObservationsMixin:
         given = check_row_values("noise_variance", noise_variance, len(X))
         if given is not None:
             return given[:, None] / np.reshape(self.y_scale_, (1, -1)) ** 2
-        usual = getattr(self, "mean_noise_variance_", self.noise_variance_)
+        usual = getattr(self, "_mean_noise_variance", self.noise_variance_)
         usual = np.reshape(usual, (1, -1))
         if self._record.varying_noise:
             return usual * self.noise_model_.relative_variance(X)[:, None]
         return np.broadcast_to(usual, (len(X), usual.size))
 
-    def _learn_law(self, solver, data, trained, settings, rng):
-        """Return the fitted attribute of the law of observations, or none."""
-        conjugate = settings.likelihood_record.conjugate
-        if self.predictive == "gaussian" or not conjugate:
+    def _leave_out_rows(self, solver, data, trained, settings, rng):
+        """Return the fitted attributes of the law and of rows left out, or none."""
+        if not settings.likelihood_record.conjugate:
             return {}
         stream = not settings.decay
         earlier = getattr(self, "predictive_law_", None) if stream else None
+        if self.predictive == "gaussian" and (stream or self._is_trial):
+            return {}
+        law, rows = None, None
         try:
-            law = learn_law(solver, data, trained, settings, earlier, rng)
-        except (KeyboardInterrupt, FloatingPointError) as error:
-            ended = isinstance(error, KeyboardInterrupt)
-            why = "was interrupted" if ended else "met NaN or infinity"
+            law, rows = leave_out_rows(
+                solver, data, trained, settings, self.predictive, earlier, rng
+            )
+        except FloatingPointError:
             kept = "a Gaussian law, as predictive='gaussian' asks for"
             kept = kept if earlier is None else "the law of the chunks before"
             warnings.warn(
-                f"the search for the law of observations {why}: the model is kept with "
-                f"{kept}.",
+                "the search for the law of observations met NaN or infinity: the model "
+                f"is kept with {kept}.",
                 stacklevel=callers_level(),
             )
-            law = None
         law = earlier if law is None else law
-        return {} if law is None else {"predictive_law_": law}
+        found = {"predictive_law_": law, "leave_one_out_": rows}
+        return {name: value for name, value in found.items() if value is not None}
 
 
 def _require_probabilities(values, name, advice):

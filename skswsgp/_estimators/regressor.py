@@ -9,7 +9,6 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from skswsgp._estimators.base import BaseSWSGP
-from skswsgp._estimators.leave_one_out import LeaveOneOutMixin
 from skswsgp._estimators.observations import ObservationsMixin
 from skswsgp._estimators.shared_docs import with_shared_text
 from skswsgp._estimators.sklearn_compat import (
@@ -28,7 +27,7 @@ NAMES = {"gaussian", "heteroscedastic", "student_t", "poisson", "negative_binomi
 
 @with_shared_text
 class SWSGPRegressor(
-    ObservationsMixin, LeaveOneOutMixin, TargetsMixin, UnmaskedScoreMixin,
+    ObservationsMixin, TargetsMixin, UnmaskedScoreMixin,
     MultiOutputMixin, RegressorMixin, BaseSWSGP,
 ):  # fmt: skip
     """Gaussian process regression in which each row uses its nearest inducing points.
@@ -40,9 +39,13 @@ class SWSGPRegressor(
     Parameters
     ----------
     $model_parameters
-    init : {"local", "default"}, default="local"
-        Where kernel parameters and noise start: as given ("default"), or learned first
-        from the likelihood of rows given their nearest other rows ("local").
+    learn_kernel : bool, default=True
+        Whether kernel and noise are learned before q(u) is sought: from the evidence of
+        up to some thousand rows, and with more rows from the likelihood of rows given
+        their nearest other rows. With False they start as they are given. The natural
+        solver leaves them there, and steps of Adam move them in any case.
+    initial_noise : float, default=0.1
+        Noise variance at the start, on the scale of standardised y.
     likelihood : {"gaussian", "heteroscedastic", "student_t", "poisson", \
             "negative_binomial"}, default="gaussian"
         Distribution of y given the latent function f. "heteroscedastic" is Gaussian
@@ -55,14 +58,14 @@ class SWSGPRegressor(
         exp(f) and the variance exp(f), or exp(f) + exp(f)^2 / r: `predict` returns
         expected counts, quantiles are whole numbers and densities are probabilities. y
         must then hold whole numbers that are not negative, `predictive` and
-        `normalize_y` play no role, and `noise_variance` is only the start of the noise
-        of log(y + 1 / 2), from which `init="local"` learns a kernel. With
-        `solver="natural"` that kernel is then refined on the counts.
+        `normalize_y` play no role, and `initial_noise` is only the start of the noise
+        of log(y + 1 / 2), from which a kernel is learned. With `solver="natural"` that
+        kernel is then refined on the counts.
     likelihood_shape : float or "auto", default="auto"
         Degrees of freedom of "student_t", from 2.05 to 200, or the size r of
         "negative_binomial", from 0.01 to 10,000. "auto" learns them with
-        `init="local"`, by how far rows are from what their nearest others predict, or
-        from held-out counts, and is 4 or 5 otherwise. Other likelihoods have no such
+        `learn_kernel=True`, by how far rows are from what their nearest others predict,
+        or from held-out counts, and is 4 or 5 otherwise. Other likelihoods have no such
         number.
     predictive : {"auto", "gaussian"}, default="auto"
         Law of observations around the mean, for standard deviations, intervals,
@@ -74,8 +77,6 @@ class SWSGPRegressor(
         Gaussian where nothing is better by more than two standard errors. With up to
         some 1,000 rows it makes either law wider, because the kernel has been learned
         from the same rows.
-    noise_variance : float, default=0.1
-        Noise variance at the start, on the scale of standardised y.
     normalize_y : bool, default=True
         Whether y, after `y_transform`, is standardised inside.
     y_transform : {"log", "yeo-johnson", "auto"} or None, default=None
@@ -86,11 +87,6 @@ class SWSGPRegressor(
         most 2,000 rows, and no transformation otherwise. Means, deviations, quantiles
         and densities are in the units of y; latent functions are on the transformed
         scale.
-    solver : {"natural", "adam"}, default="natural"
-        How q(u) is found. "natural" solves for q(u) in closed form, with the kernel as
-        `init` leaves it. "adam" is stochastic gradient ascent on minibatches, Algorithm
-        1 of [1]_, and trains kernel, noise and inducing inputs as well. `partial_fit`
-        always takes steps of Adam.
     $training_parameters
 
     Attributes
@@ -100,10 +96,6 @@ class SWSGPRegressor(
         Learned noise variance of a row of mean weight, on the scale of standardised y;
         for "student_t" the square of the scale of the noise.
         Counts have none. With noise that varies it is the harmonic mean over rows.
-    mean_noise_variance_ : float or ndarray of shape (n_outputs,)
-        Weighted mean of the noise variances that `fit` was given, on the scale of
-        standardised y, which new rows have. `noise_variance_` is their harmonic mean
-        then, after division by the weights.
     noise_model_ : object
         The process of the noise, for `likelihood="heteroscedastic"` only, with the
         fitted attributes `kernel_` and so on; `noise_std` predicts by it.
@@ -126,6 +118,19 @@ class SWSGPRegressor(
         5 and 95 % quantiles over training rows of the factor of deviations, and
         `density` is not None where near targets have a share, `density.share`
         (n_outputs,).
+    leave_one_out_ : LeaveOneOut
+        Each row of X as predicted by the model without that row, a named tuple of
+        `mean`, `std`, `residual` and `z_score`, each of the shape of y. Kernel and
+        noise stay as all rows have taught them. `std` is that of an observation of the
+        weight of the row under the process, without the law of `predictive`, and
+        `residual` is y - mean. `z_score` is the value of a standard normal variable
+        that is as probable as y, under the law of `predictive` around the row and on
+        the scale of `y_transform`. Exact copies of a row are left out together, and
+        rows that did not train are predicted as new rows. Where the distinct rows are
+        the inducing points, a row is predicted from its nearest others, at most 192, or
+        from all of them where there is `alpha_`; with fewer inducing points it is taken
+        out of q(f), where the residual at most doubles. Only for Gaussian noise; a
+        stream has none, and neither has Adam with more than 20,000 rows.
     y_mean_, y_scale_ : float or ndarray of shape (n_outputs,)
         T(y) is standardised as (T(y) - y_mean_) / y_scale_, where T is `y_transform_`,
         or leaves y alone where that is None. They are 0 and 1 for counts.
@@ -140,13 +145,13 @@ class SWSGPRegressor(
 
     Notes
     -----
-    `kernel_`, `metric_`, `noise_variance_`, the inducing attributes, the numbers of
+    `kernel_`, `linear_map_`, `noise_variance_`, the inducing attributes, the numbers of
     neighbours and, where there are some, `posterior_draws_`, `alpha_`,
     `local_variance_scale_`, `predictive_law_` and what the likelihood adds are the
     whole model: `predict` reads nothing else but the scale of y. Where all rows have
     one noise, an exact Gaussian process with this kernel is
     ``GaussianProcessRegressor(kernel_ + WhiteKernel(noise_variance_), optimizer=None)``
-    of scikit-learn, fitted to ``X @ metric_`` and standardised y.
+    of scikit-learn, fitted to ``X @ linear_map_`` and standardised y.
 
     References
     ----------
@@ -174,22 +179,19 @@ class SWSGPRegressor(
             Interval(Real, 0, None, closed="neither"),
         ],
         "predictive": [StrOptions({"auto", "gaussian"})],
-        "noise_variance": [Interval(Real, 0, None, closed="neither")],
+        "initial_noise": [Interval(Real, 0, None, closed="neither")],
         "normalize_y": ["boolean"],
         "y_transform": [StrOptions({"log", "yeo-johnson", "auto"}), None],
     }
     _target_checks = {"multi_output": True}  # noqa: RUF012
 
     def __init__(
-        self, kernel=None, *, metric="auto", n_inducing="auto", n_neighbors="auto",
-        inducing_points="kmeans", optimize_inducing=False,
-        covariance="auto", neighbor_search="exact",
-        neighborhood="points", n_active="auto", kl_weight="auto",
-        init="local", likelihood="gaussian", likelihood_shape="auto", predictive="auto",
-        noise_variance=0.1, normalize_y=True, y_transform=None, solver="natural",
-        batch_size=64, learning_rate=0.02, max_iter=200, tol=1e-5, n_iter_no_change=10,
-        early_stopping="auto", validation_fraction=0.1, warm_start=False, device="auto",
-        n_jobs=None, dtype="float64", random_state=None, verbose=0,
+        self, kernel=None, *, learn_kernel=True, learn_map="auto", initial_noise=0.1,
+        n_inducing="auto", n_neighbors="auto", inducing_points="kmeans",
+        covariance="auto", neighbor_search="exact", likelihood="gaussian",
+        likelihood_shape="auto", predictive="auto", normalize_y=True, y_transform=None,
+        solver="natural", warm_start=False, device="auto", n_jobs=None, dtype="float64",
+        random_state=None, verbose=0,
     ):  # fmt: skip
         set_arguments(self, locals())
 
@@ -203,9 +205,9 @@ class SWSGPRegressor(
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            Training inputs, in any units. With `solver="adam"` and `init="default"`
-            floats are not copied, and a memory map is read piece by piece, unless the
-            noise varies.
+            Training inputs, in any units. With `solver="adam"` and
+            `learn_kernel=False` floats are not copied, and a memory map is read
+            piece by piece, unless the noise varies.
         y : array-like of shape (n_samples,) or (n_samples, n_outputs)
             Training targets.
         sample_weight : array-like of shape (n_samples,), default=None
@@ -214,7 +216,8 @@ class SWSGPRegressor(
             and a common factor of all weights changes nothing, because the noise is
             learned; with `likelihood="student_t"` it multiplies the log density.
         X_val : array-like of shape (n_val, n_features), default=None
-            Inputs held out to decide when to stop, instead of `validation_fraction`.
+            Inputs held out to decide when to stop, instead of
+            a fraction of X.
         y_val : array-like of shape (n_val,) or (n_val, n_outputs), default=None
             Targets that go with `X_val`. Counts there have an exposure of 1.
         exposure : array-like of shape (n_samples,), default=None
@@ -391,8 +394,7 @@ class SWSGPRegressor(
             mean, _ = self._latent(X, False, n_neighbors)
             return self._without_axis(scale.restore(mean))
         cov = self._latent_covariance(X, n_neighbors) if return_cov else None
-        how = n_neighbors, exposure, noise_variance
-        observations = self._observations(X, *how)
+        observations = self._observations(X, n_neighbors, exposure, noise_variance)
         if scale.transform is None:
             deviation = observations.deviation()
         else:
@@ -441,8 +443,7 @@ class SWSGPRegressor(
         """
         rng = check_random_state(random_state)
         functions = self.sample_f(X, n_samples, rng, n_neighbors=n_neighbors)
-        how = n_neighbors, exposure, noise_variance
-        observations = self._observations(X, *how)
+        observations = self._observations(X, n_neighbors, exposure, noise_variance)
         functions = functions.reshape(len(functions), np.size(self.y_mean_), -1)
         if self._has_counts():
             shifts = log_exposure(exposure, len(functions))[:, None, None]

@@ -7,7 +7,7 @@ from skswsgp._estimators.gradient import mean_slopes
 MOST_ROWS = 2000  # inducing points with slopes, which take some tenths of a second
 
 
-def squared_slopes(model, kernel, metric, scale, n_neighbors, evaluation, alpha):
+def squared_slopes(model, kernel, linear_map, scale, n_neighbors, evaluation, alpha):
     """Return the squared slopes (n, D) of the latent means by the columns of X.
 
     They are those at n of the inducing points, in units of the columns' `scale` (D,),
@@ -15,6 +15,7 @@ def squared_slopes(model, kernel, metric, scale, n_neighbors, evaluation, alpha)
     """
     M = len(model.Z)
     places = np.unique(np.linspace(0, M - 1, min(M, MOST_ROWS)).astype(int))
-    how = n_neighbors, evaluation, alpha
-    slopes, _ = mean_slopes(model, kernel, model.Z[places], *how)
-    return np.sum((slopes @ metric.T * scale) ** 2, axis=1)
+    slopes, _ = mean_slopes(
+        model, kernel, model.Z[places], n_neighbors, evaluation, alpha
+    )
+    return np.sum((slopes @ linear_map.T * scale) ** 2, axis=1)

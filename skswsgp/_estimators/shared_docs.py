@@ -22,16 +22,16 @@ kernel : kernel object of scikit-learn, default=None
     :class:`skswsgp.kernels.ArcCosine`, and on chosen columns any of these with
     :class:`skswsgp.kernels.OnColumns`. None is a variance times a Matern kernel
     with one length-scale for each feature. The length-scales start at the spread of
-    the features. `init="local"` chooses the smoothness nu, which is 2.5 otherwise.
-metric : {"auto", "ard", "full"}, default="auto"
-    Which distances the kernel may use. "ard" is the kernel on the columns of X, with
-    the length-scales that it has. "full" learns a linear map of the columns together
-    with the kernel, `metric_`, so that combinations of columns may matter as well,
-    and maps more than 64 columns to at most 64.
-    "auto" keeps such a map where the evidence of some hundred rows is larger with it,
-    or where held-out training rows are likelier by more than the standard error of
-    their gain. A map is learned only where the kernel is, with `init="local"`. If
-    `kernel` is given, "auto" is "ard".
+    the features. `learn_kernel=True` chooses the smoothness nu, which is 2.5
+    otherwise.
+learn_map : bool or "auto", default="auto"
+    Whether a linear map of the columns is learned together with the kernel, so that
+    combinations of columns may matter: the kernel reads ``X @ linear_map_``. With False
+    it reads the columns of X, with the length-scales that it has. True always learns a
+    map, and maps more than 64 columns to at most 64. "auto" keeps a map where the
+    evidence of some hundred rows is larger with it, or where held-out training rows are
+    likelier by more than the standard error of their gain. A map is learned only with
+    `learn_kernel=True`. If `kernel` is given, "auto" is False.
 n_inducing : int or "auto", default="auto"
     M, the number of inducing points, at most the number of distinct rows. "auto"
     takes all points that `inducing_points` gives. Otherwise it is 256 with
@@ -53,10 +53,6 @@ inducing_points : {"kmeans", "random"} or array-like of shape (n_inducing, \
     Inducing inputs at the start: centres of k-means (random rows where there are
     more than 14,142), random rows, or the given points, in the units of X.
     Duplicates are removed.
-optimize_inducing : bool, default=False
-    Whether inducing inputs are trained too. The natural solver then takes turns
-    with epochs of Adam, for six rounds. The best round is kept, as held-out rows or
-    else the loss tell.
 covariance : {"auto", "diag", "draws", "full"}, default="auto"
     Covariance S of q(u). "diag" makes the variance of the function too small where
     rows are dense. "full" needs M^2 numbers in the fitted model and its pickle, and
@@ -73,48 +69,15 @@ neighbor_search : {"exact", "approximate"}, default="exact"
     them. "approximate" finds most of them by a graph of PyNNDescent, for kernels that
     decrease with one scaled distance; it is for more than some 500,000 inducing points
     of more than 32 features. Lists of neighbours are stored if they fit into
-    scikit-learn's `working_memory`.
-neighborhood : {"points", "union"}, default="points"
-    Which inducing points a row uses in steps of Adam. "points" are its own H nearest.
-    With "union" all rows of a minibatch share those of all of them, at most `n_active`,
-    and one divergence: SWSGP-U, section 4.5 of [1]_. So q(u) is trained to be right for
-    rows together. Predictions use the H nearest in both. "union" needs
-    `solver="adam"`; with H = M it changes nothing.
-n_active : int or "auto", default="auto"
-    Largest number of inducing points that a minibatch shares with
-    `neighborhood="union"`, at least H; elsewhere it has no effect. A larger union keeps
-    the points that are nearest to some row: those that are the nearest of a row come
-    first, then those that are the second nearest, and so on, at equal places those that
-    more rows use, then those of lower index. With at least `batch_size` of them each
-    row keeps its nearest. "auto" is the largest of 128, 4 H and 2 `batch_size`, at
-    most M.
-kl_weight : float or "auto", default="auto"
-    Weight beta of the divergence of q(u) from its prior; 1.0 is the paper's. "auto" is
-    1 with `solver="natural"`, whose prior lets each inducing value depend on its H
-    nearest predecessors [2]_. With "adam" it is max(1, M / H), which makes up for the
-    M - H points that the divergence of a row leaves out [1]_, and 1 where the rows of a
-    minibatch share their points.""",
+    scikit-learn's `working_memory`.""",
     "training_parameters": """\
-batch_size : int, default=64
-    Rows a step.
-learning_rate : float, default=0.02
-    Step of Adam at the start; it falls along half a cosine to a hundredth over
-    `max_iter` epochs.
-max_iter : int, default=200
-    Largest number of epochs of Adam. The learning rate falls over as many epochs,
-    so a fit normally ends there, without a `ConvergenceWarning`. The natural solver
-    needs a few rounds at most.
-tol : float, default=1e-5
-    An epoch that improves the best loss, or the best validation score, by less
-    than this counts as no change.
-n_iter_no_change : int, default=10
-    Training stops after this many epochs without change.
-early_stopping : bool or "auto", default="auto"
-    Whether to hold out rows, to stop when their predictive density no longer rises,
-    and to keep the best epoch. "auto" does so for more than 10,000 rows with
-    `solver="adam"`, or where inducing inputs are trained.
-validation_fraction : float, default=0.1
-    Fraction of the rows that early stopping holds out.
+solver : {"natural", "adam"} or object of `skswsgp.solvers`, default="natural"
+    How q(u) is found. "natural" solves for q(u) in closed form, with the kernel as it
+    was learned before. "adam" is stochastic gradient ascent on minibatches, Algorithm 1
+    of [1]_, which trains the kernel as well. The objects
+    :class:`skswsgp.solvers.Natural` and :class:`skswsgp.solvers.Adam` hold their
+    parameters, among them whether inducing inputs are trained too. `partial_fit` always
+    takes steps of Adam.
 warm_start : bool, default=False
     Whether `fit` starts from the fitted model. Its map of the columns, kernel, noise,
     shape of the likelihood, inducing points and H then stay.
@@ -138,33 +101,31 @@ verbose : int, default=0
     Prints a line for each epoch or round if positive.""",
     "attributes": """\
 kernel_ : kernel object
-    Kernel with the learned parameters, a function of rows of X @ metric_.
-metric_ : ndarray of shape (n_features, n_columns)
-    Linear map of the columns of X, the identity with `metric="ard"`. Column j of
-    X @ metric_ is a multiple of column j of X plus multiples of others, in the units of
-    column j. Of more than 64 features, a learned map makes 64 columns without
+    Kernel with the learned parameters, a function of rows of X @ linear_map_.
+linear_map_ : ndarray of shape (n_features, n_columns)
+    Linear map of the columns of X, the identity with `learn_map=False`. Column j of
+    X @ linear_map_ is a multiple of column j of X plus multiples of others, in the
+    units of column j. Of more than 64 features, a learned map makes 64 columns without
     units, or a fifth as many as there are rows to learn from.
-feature_scale_ : ndarray of shape (n_features,)
-    Robust standard deviation of each column of X, zero for a constant column.
 feature_importances_ : ndarray of shape (n_features,)
     Relevance of each column of X, of sum 1: the mean square of the slope of the latent
-    functions by the column, in units of `feature_scale_`. It is computed when it is
-    read.
+    functions by the column, in units of the robust standard deviation of the column.
+    It is computed when it is read.
 feature_importances_std_ : ndarray of shape (n_features,)
     Standard errors of `feature_importances_` over rows.
-inducing_points_ : ndarray of shape (n_inducing_, n_columns)
-    Inducing inputs, rows in the units of X @ metric_.
-inducing_mean_ : ndarray of shape (n_inducing_,) or (n_inducing_, n_latent)
+inducing_points_ : ndarray of shape (n_inducing, n_columns)
+    Inducing inputs, rows in the units of X @ linear_map_.
+inducing_mean_ : ndarray of shape (n_inducing,) or (n_inducing, n_latent)
     Mean m of q(u), in regression on the scale of standardised y. n_latent is the
     number of outputs or, for more than two of them, of classes.
 inducing_covariance_ : ndarray
     With a diagonal covariance the variances, of the shape of `inducing_mean_`; with
-    a full one the lower factor L of S = L L', of shape (n_inducing_, n_inducing_)
-    or (n_inducing_, n_inducing_, n_latent).
-posterior_draws_ : ndarray of shape (n_inducing_, 64[, n_latent])
+    a full one the lower factor L of S = L L', of shape (n_inducing, n_inducing)
+    or (n_inducing, n_inducing, n_latent).
+posterior_draws_ : ndarray of shape (n_inducing, 64[, n_latent])
     Draws of u - m from q(u), whose mean squares are variances. Predictions take S from
     them; `inducing_covariance_` is then diagonal. Only where S is known from draws.
-alpha_ : ndarray of shape (n_inducing_,) or (n_inducing_, n_latent)
+alpha_ : ndarray of shape (n_inducing,) or (n_inducing, n_latent)
     Weights of the exact means, k(x, Z) alpha, which solve (K + noise) alpha = y for
     standardised y, or for the sites that stand for labels. Predictions then use m for
     covariances only. Only where means are exact.
@@ -173,34 +134,19 @@ local_variance_scale_ : float or ndarray of shape (n_outputs,)
     that data add to the prior's is divided by it, so small variances are multiplied by
     it and those far from the data stay. Held-out rows choose it. Only with `alpha_`,
     for regression.
-held_out_points_ : ndarray of shape (n_held_out,)
-    Numbers of the inducing points at which means from all rows and from neighbours were
-    compared, neither of which knew the rows there. Only with `local_variance_scale_`.
-held_out_errors_ : ndarray of shape (n_held_out,) or (n_held_out, n_outputs)
-    Errors of the exact means there, in units of the predicted standard deviations.
-n_inducing_, n_neighbors_ : int
-    M and H used.
-kl_weight_ : float
-    Weight beta used.
-jitter_ : float
-    Jitter added to the diagonal of K, relative to the mean of the diagonal.
+n_neighbors_ : int
+    H as used.
 lower_bound_ : float
     Bound on the log likelihood of the training rows, in nats, in regression for
     standardised y: eq. 11, averaged over the last epoch of Adam or after the last
     natural round; for the natural solver with the divergence from the prior of [2]_.
 loss_curve_ : list of float
     Negative training objective of each epoch or round, a mean over rows.
-best_loss_ : float
-    Least of `loss_curve_`.
 validation_scores_ : list of float or None
     Weighted mean log predictive density of the held-out rows after each epoch, in
     the units of y, or log probability of their labels.
 n_iter_ : int
     Epochs run.
-n_samples_seen_ : float
-    Sum of the weights of all training rows.
-n_samples_fit_ : int
-    Number of rows of positive weight that the last `fit` was given. A stream has none.
 n_features_in_ : int
     Number of features.
 feature_names_in_ : ndarray of shape (n_features_in_,)

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from skswsgp._estimators.given import solver_for
 from skswsgp._estimators.noise_model import learn_noise_model
 from skswsgp._estimators.sklearn_compat import (
     as_numbers,
@@ -14,7 +15,6 @@ from skswsgp._point.likelihood_records import LIKELIHOODS
 from skswsgp._predictive.counts import require_counts
 from skswsgp._predictive.target_scale import TargetScale, fit_transform
 from skswsgp._solvers.exact_mean import scaled_variance
-from skswsgp._solvers.registry import choose_solver
 
 
 class TargetsMixin:
@@ -65,21 +65,18 @@ class TargetsMixin:
 
     def _require_usable_noise(self, X_val):
         """Raise ValueError if noise variances of training rows cannot be used."""
-        solver = choose_solver(self.solver, self.optimize_inducing, streaming=False)
+        method, _ = solver_for(self)
         wrong = {
             f"likelihood={self.likelihood!r}": self.likelihood != "gaussian",
             f"y_transform={self.y_transform!r}": self.y_transform is not None,
-            "optimize_inducing=True": self.optimize_inducing,
-            f"solver={self.solver!r}": not solver.exact_means,
-            "early_stopping=True": self.early_stopping is True,
+            f"solver={self.solver!r}": not method.exact_means,
             "X_val": X_val is not None,
         }
         for name in (name for name, is_wrong in wrong.items() if is_wrong):
             raise ValueError(
                 f"noise_variance came with {name}: expected likelihood='gaussian', "
-                "solver='natural' with optimize_inducing=False, y_transform=None, and "
-                "neither early_stopping=True nor X_val; sample_weight tells how "
-                "precise a row is relative to others."
+                "solver='natural', y_transform=None and no X_val; sample_weight tells "
+                "how precise a row is relative to others."
             )
 
     def _require_usable_shape(self, attributes):
@@ -149,8 +146,11 @@ class TargetsMixin:
 
     def _target_scale(self, attributes):
         """Return the `TargetScale` of fitted attributes."""
-        numbers = attributes["y_mean_"], attributes["y_scale_"]
-        return TargetScale(*numbers, attributes.get("y_transform_"))
+        return TargetScale(
+            attributes["y_mean_"],
+            attributes["y_scale_"],
+            attributes.get("y_transform_"),
+        )
 
     def _latent_units(self, attributes):
         if self._has_counts():

@@ -19,19 +19,21 @@ from skswsgp._solvers.progress import History, callers_level
 class TrainingMixin:
     """From a solver to fitted attributes; what goes wrong warns, and is left out."""
 
+    _is_trial = False  # whether Ctrl-C ends a fit, where others keep their model
+
     def _train(self, solver, data, held_out, attributes, settings, task):
         """Run the rounds of the solver; return the fitted attributes."""
         engine = solver.engine
         if held_out is not None:
             memory = memory_budget()
             lists = NeighborTracker(solver.search, held_out.n_rows, memory)
-        history = History(self.tol, self.n_iter_no_change)
+        history = History(settings.tol, settings.n_iter_no_change)
         best = None
 
         def described():
             bound = history.bounds[-1] if history.bounds else np.nan
             model, kernel = engine.model, attributes["kernel_"]
-            said = {"kl_weight_": model.kl_weight, "lower_bound_": bound}
+            said = {"_kl_weight": model.kl_weight, "lower_bound_": bound}
             return attributes | said | model_attributes(model, data.center, kernel)
 
         def fitted(model=None):
@@ -53,7 +55,7 @@ class TrainingMixin:
                 if task.end_epoch(fitted) or history.stalled or solver.converged:
                     break
         except KeyboardInterrupt:
-            if not solver.usable:
+            if self._is_trial or not solver.usable:
                 raise
             when = "then" if best is None else "at its best"
             warnings.warn(
@@ -75,7 +77,7 @@ class TrainingMixin:
             warnings.warn(
                 "conjugate gradients stopped before they converged: expected a kernel "
                 "and noise that do not differ by many orders of magnitude; bound the "
-                "kernel's variance, or raise noise_variance.",
+                "kernel's variance, or raise initial_noise.",
                 ConvergenceWarning,
                 stacklevel=callers_level(),
             )
@@ -83,19 +85,15 @@ class TrainingMixin:
 
     def _draw(self, solver, settings, rng):
         """Return the fitted attribute of draws from q(u), or none and a warning."""
-        u, why = None, "did not converge"
-        try:
-            u = solver.draw(settings.tuning.n_draws, rng)
-        except KeyboardInterrupt:
-            why = "were interrupted"
+        u = solver.draw(settings.tuning.n_draws, rng)
         if u is not None:
             u = u.astype(self.dtype)
             return {"posterior_draws_": u if u.shape[2] > 1 else u[:, :, 0]}
         more = "" if self.dtype == "float64" else "dtype='float64' may help, and "
         warnings.warn(
-            f"the draws from q(u) {why}: the model is kept with covariance='diag', "
-            f"whose standard deviations of the function are too small; {more}"
-            "covariance='diag' asks for no draws and does not warn.",
+            "the draws from q(u) did not converge: the model is kept with "
+            "covariance='diag', whose standard deviations of the function are too "
+            f"small; {more}covariance='diag' asks for no draws and does not warn.",
             stacklevel=callers_level(),
         )
         return {}
@@ -103,17 +101,15 @@ class TrainingMixin:
     def _solve_exact_mean(self, solver, data, trained, settings, rng):
         """Return the `ExactFit`; warn where exact means were not found."""
         n_threads, found = max_threads(self.n_jobs, data.n_rows), ExactFit()
-        try:
-            group = point_of_each_row(trained["inducing_points_"], data.inputs)
-            if group is not None:
-                density = partial(self._log_density, attributes=trained)
-                task = trained, group, settings, density, n_threads, rng
-                found = exact_mean_attributes(solver, *task)
-            elif settings.n_neighbors == "all":
-                why = "need the rows of the first fit, in their order"
-                found = ExactFit(problem=why)
-        except KeyboardInterrupt:
-            found = ExactFit(problem="were interrupted")
+        group = point_of_each_row(trained["inducing_points_"], data.inputs)
+        if group is not None:
+            density = partial(self._log_density, attributes=trained)
+            found = exact_mean_attributes(
+                solver, trained, group, settings, density, n_threads, rng
+            )
+        elif settings.n_neighbors == "all":
+            why = "need the rows of the first fit, in their order"
+            found = ExactFit(problem=why)
         if found.problem:
             warnings.warn(
                 f"the exact means {found.problem}: the model is kept with means from "

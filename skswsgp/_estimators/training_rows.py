@@ -49,14 +49,14 @@ class TrainingRowsMixin:
         weight = weight.astype(self.dtype)
         return TrainingRows(X, targets, weight, rows, ratio=noise)
 
-    def _validation_data(self, X_val, y_val, attributes):
+    def _validation_data(self, X_val, y_val, attributes, settings):
         """Return the user's validation data, or None."""
         if X_val is None and y_val is None:
             return None
         if X_val is None or y_val is None:
             missing = "X_val" if X_val is None else "y_val"
             raise ValueError(f"{missing} is missing: X_val and y_val go together.")
-        if self.early_stopping is False:
+        if not settings.early_stopping:
             raise ValueError(
                 "X_val and y_val came with early_stopping=False: expected 'auto' or "
                 "True, for they only serve to decide when to stop."
@@ -67,23 +67,24 @@ class TrainingRowsMixin:
         weight = np.ones(len(X_val), dtype=self.dtype)
         return TrainingRows(X_val, targets.astype(self.dtype, copy=False), weight)
 
-    def _stops_early(self, data, solver):
-        """Return whether held-out rows decide when a fit by a solver stops."""
-        if self.early_stopping == "auto":
-            return solver.takes_steps and data.n_rows > self._tuning.holdout_above
-        return self.early_stopping
+    def _stops_early(self, data, settings):
+        """Return whether held-out rows decide when a fit stops."""
+        if settings.early_stopping == "auto":
+            many = data.n_rows > self._tuning.holdout_above
+            return settings.solver.takes_steps and many
+        return settings.early_stopping
 
-    def _hold_out(self, data, y, rng):
+    def _hold_out(self, data, y, settings, rng):
         """Return the data to train on, and those held out."""
-        n_held_out = math.ceil(self.validation_fraction * len(y))
+        fraction = settings.validation_fraction
+        n_held_out = math.ceil(fraction * len(y))
         if n_held_out == len(y):
             raise ValueError(
-                f"early_stopping={self.early_stopping!r} with validation_fraction="
-                f"{self.validation_fraction} holds out all of {len(y)} rows: expected "
-                "some to train on; lower validation_fraction, or use "
-                "early_stopping=False."
+                f"early_stopping={settings.early_stopping!r} with validation_fraction="
+                f"{fraction} holds out all of {len(y)} rows: expected some to train "
+                "on; lower validation_fraction, or use early_stopping=False."
             )
-        stratify = self._stratify(y, self.validation_fraction)
+        stratify = self._stratify(y, fraction)
         options = {"random_state": rng, "stratify": stratify}
         parts = train_test_split(np.arange(len(y)), test_size=n_held_out, **options)
         return [data.take(np.sort(part)) for part in parts]
@@ -103,6 +104,6 @@ class TrainingRowsMixin:
     def _relative_to_mean(self, data, solver):
         """Return the rows with the weights that divide the noise variance."""
         # Adam alone reads X by parts, which may be a memory map.
-        whole = self.init == "local" or solver.finds_optimum
+        whole = self.learn_kernel or solver.finds_optimum
         most = count_learning_rows(data.X.shape[1], self._tuning) if whole else 0
         return relative_weights(data, most)

@@ -5,11 +5,10 @@ import warnings
 import numpy as np
 from sklearn.utils import check_random_state
 
-from skswsgp._estimators.given_kernel import kernel_for
+from skswsgp._estimators.given import kernel_for
 from skswsgp._initialization.inducing import distinct_rows
 from skswsgp._initialization.statistics import exceeds_standard_error
 from skswsgp._predictive.fit_law import ERRORS
-from skswsgp._solvers.progress import callers_level
 
 MOST_ROWS = 2000  # rows of a trial fit, which takes seconds, and rows held out
 HELD_OUT = 1 / 3  # of few rows
@@ -37,8 +36,8 @@ def choose_transform(estimator, X, rows, y, weight):
     test, train = chosen[is_test], chosen[~is_test][:MOST_ROWS]
     names = ["yeo-johnson", "log"] if (y > 0.0).all() else ["yeo-johnson"]
     densities, relative = {}, weight / weight[train].mean()
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")  # the fit to all rows repeats them
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the fit to all rows repeats them
         kernel = kernel_for(estimator, X.shape[1])  # X has lost the names of columns
         for name in [None, *names]:
             params = estimator.get_params(deep=False) | {"kernel": kernel}
@@ -46,19 +45,12 @@ def choose_transform(estimator, X, rows, y, weight):
             if estimator._record.varying_noise:
                 params["likelihood"] = "gaussian"  # whose law follows errors, too
             trial = type(estimator)(**params)
+            trial._is_trial = True
             trial.fit(X[places[train]], y[train], weight[train])
-            if any("interrupted" in str(one.message) for one in caught):
-                break
             density = trial._weighted_log_density(
                 X[places[test]], y[test], relative[test]
             )
             densities[name] = density.sum(axis=1)
-    if len(densities) <= len(names):
-        warnings.warn(
-            "the choice of y_transform was interrupted: y keeps its scale.",
-            stacklevel=callers_level(),
-        )
-        return None
     gains = {name: densities[name] - densities[None] for name in names}
     best = max(names, key=lambda name: np.average(gains[name], weights=weight[test]))
     better = exceeds_standard_error(gains[best], weight[test], errors=ERRORS)

@@ -94,10 +94,10 @@ class Climb:
             *(learner.take(np.sort(order[:n])) for n in sizes), learner
         ]  # fmt: skip
 
-    def run(self, metric="ard"):
+    def run(self, learn_map=False):
         """Return the `KernelFit` of largest evidence, without a map and in all.
 
-        `metric` is that of the estimators. Both are the same where no map is better.
+        `learn_map` is that of the estimators. Both are the same where no map is better.
         """
         with one_blas_thread():
             candidates = self.few_rows()
@@ -109,8 +109,8 @@ class Climb:
                 moved = [self.moved_on(one, rows, steps) for one in candidates]
                 candidates = undecided(moved)
             best = turned = candidates[0]
-            if metric != "ard" and self.learner.X.shape[1] > 1:
-                turned = self.turned(best, always=metric == "full")
+            if learn_map and self.learner.X.shape[1] > 1:
+                turned = self.turned(best, always=learn_map is True)
             if len(last.X) > NEXT_ROWS[-1]:
                 plain, best = best, self.moved_on(best, last, LAST_STEPS)
                 mapped = turned is not plain
@@ -269,17 +269,17 @@ def likeliest_smoothness(learner, fit, smoothness):
             moves = posterior.moves(shared=fit.shared, noise=free)
             posterior.start, value = posterior.maximize(moves, LAST_STEPS)
             if value > most:
-                metric, most = fit.metric, value
-                best = fit_at(posterior, fit, free)._replace(metric=metric)
+                linear_map, most = fit.linear_map, value
+                best = fit_at(posterior, fit, free)._replace(linear_map=linear_map)
     return best
 
 
-def climb_given(learner, start, around, rng, metric="ard"):
+def climb_given(learner, start, around, rng, learn_map=False):
     """Return the `KernelFit` of the user's kernel that has the largest evidence.
 
     `start` is the fit of the kernel as it was given, and `around` (P,) are the medians
     of the priors of its parameters. Few rows choose between climbs from the start and
-    from shorter length-scales. A map of the columns is learned if `metric` is "full".
+    from shorter length-scales. A map of the columns is learned if `learn_map` is True.
     """
     noise_free = not learner.options.noise_known
     few = learner
@@ -304,7 +304,7 @@ def climb_given(learner, start, around, rng, metric="ard"):
         if few is not learner:
             posterior = posterior.given(*learner.all_rows(start)[2:])
             posterior.start, _ = posterior.maximize(moves, NEXT_STEPS)
-        if metric == "full" and learner.X.shape[1] > 1:
+        if learn_map is True and learner.X.shape[1] > 1:
             fit, medians = fit_at(posterior, start, noise_free), posterior.medians
             posterior = LogPosterior(*learner.all_rows(fit), turn=True)
             posterior.medians[: posterior.n_logs] = medians
@@ -317,8 +317,8 @@ def fit_at(posterior, before, noise_free):
     """Return a `KernelFit` with the parameters at the start of a posterior."""
     point = posterior.start
     noise = posterior.split(point)[1] if noise_free else before.noise
-    kernel, metric = posterior.kernel_at(point), posterior.metric_at(point)
-    return before._replace(kernel=kernel, noise=noise, metric=metric)
+    kernel, linear_map = posterior.kernel_at(point), posterior.map_at(point)
+    return before._replace(kernel=kernel, noise=noise, linear_map=linear_map)
 
 
 def undecided(candidates):

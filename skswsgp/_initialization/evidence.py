@@ -16,7 +16,7 @@ from scipy.special import softmax
 
 from skswsgp._compiled.threads import one_blas_thread
 from skswsgp._covariance.compile import free_variance, updated_kernel
-from skswsgp._initialization.holdout import log_shape_prior, warn_of_interrupt
+from skswsgp._initialization.holdout import log_shape_prior
 from skswsgp._initialization.inducing import distinct_rows
 from skswsgp._initialization.kernel_learning import evidence_work
 from skswsgp._initialization.marginal_likelihood import LogPosterior
@@ -58,8 +58,6 @@ def maximize_bound(starts, first, n_rows, data, settings, options, rng):
                 search.run(kernels, 0)
             else:
                 search.run(kernels, first)
-    except KeyboardInterrupt:
-        warn_of_interrupt()
     except (FloatingPointError, np.linalg.LinAlgError):
         pass  # what was found before is kept
     if search.found is None:
@@ -76,7 +74,9 @@ class Found(NamedTuple):
 
     kernel: object
     solver: object
-    metric: np.ndarray | None = None  # the map of the columns (D, D), if there is one
+    linear_map: np.ndarray | None = (
+        None  # the map of the columns (D, D), if there is one
+    )
 
 
 class BoundSearch(TrialRows):
@@ -138,10 +138,10 @@ class BoundSearch(TrialRows):
                 before, better = self.shape.copy(), False
                 self.shape[q] *= step
                 try:
-                    solver = self.solved(found.kernel, found.solver, found.metric)
+                    solver = self.solved(found.kernel, found.solver, found.linear_map)
                     other = found._replace(solver=solver)
                     better = value(other, self.shape) > value(found, before)
-                finally:  # also where Ctrl-C interrupts, or the solver fails
+                finally:  # also where the solver fails
                     self.shape = self.shape if better else before
                 if not better:
                     break
@@ -168,7 +168,7 @@ class BoundSearch(TrialRows):
         """Whether a map of the columns is compared, which takes an evidence of it."""
         (n, D), Q = self.X.shape, self.settings.n_latent
         affordable = evidence_work(n, D, Q) <= self.settings.tuning.evidence_work
-        return self.settings.metric == "auto" and D > 1 and affordable
+        return self.settings.learn_map == "auto" and D > 1 and affordable
 
     def turn(self):
         """Learn a map of the columns, and keep it if the evidence is larger with it."""
@@ -178,12 +178,12 @@ class BoundSearch(TrialRows):
         moves, best = posterior.moves(shared=self.shared, noise=False), -np.inf
         for _ in range(MAX_TURNS):
             point, _ = posterior.maximize(moves, MAP_STEPS)
-            kernel, metric = posterior.kernel_at(point), posterior.metric_at(point)
-            solver = self.solved(kernel, found.solver, metric)
+            kernel, linear_map = posterior.kernel_at(point), posterior.map_at(point)
+            solver = self.solved(kernel, found.solver, linear_map)
             value = solver.bound + posterior.log_prior(point)
             level = not value >= best + TOLERANCE
             if value > best:
-                found, best = Found(kernel, solver, metric), value
+                found, best = Found(kernel, solver, linear_map), value
                 posterior = posterior.given(posterior.X, *gaussian_sites(solver))
                 posterior.start = point
             if level:
@@ -234,16 +234,18 @@ class BoundSearch(TrialRows):
         """
         targets, variances = gaussian_sites(found.solver)
         X, noise = self.X - found.solver.data.center, np.ones(targets.shape[1])
-        rows = X, targets, variances
-        return LogPosterior(found.kernel, noise, *rows, around=start, turn=turn)
+        return LogPosterior(
+            found.kernel, noise, X, targets, variances, around=start, turn=turn
+        )
 
-    def solved(self, kernel, before=None, metric=None):
+    def solved(self, kernel, before=None, linear_map=None):
         """Return a converged solver with a full S, started from the q(u) of another.
 
-        The columns are mapped by a `metric`, or stay.
+        The columns are mapped by a `linear_map`, or stay.
         """
-        Z = mapped(self.Z, metric)
-        attributes = {"kernel_": kernel, "metric_": metric, "inducing_points_": Z}
+        Z = mapped(self.Z, linear_map)
+        attributes = {"kernel_": kernel, "inducing_points_": Z}
+        attributes["linear_map_"] = linear_map
         solver = self.solver_for(attributes, len(Z), full=True)
         if before is not None:
             model = solver.engine.model
@@ -256,7 +258,7 @@ class BoundSearch(TrialRows):
         The variance at the maximum is too large where labels follow a pattern by chance
         and a smaller variance is nearly as likely.
         """
-        kernel, solver, metric = self.found
+        kernel, solver, linear_map = self.found
         free = free_variance(kernel, self.X.shape[1])
         if free is None:
             return
@@ -278,4 +280,4 @@ class BoundSearch(TrialRows):
         factor = np.exp(mean) / variance(nearest)
         solver = train(nearest.scaled(slot, factor))
         kernel = updated_kernel(kernel, solver.engine.model.params)
-        self.found = Found(kernel, solver, metric)
+        self.found = Found(kernel, solver, linear_map)

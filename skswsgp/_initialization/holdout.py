@@ -1,7 +1,5 @@
 """Held-out rows, used to choose between candidate kernels."""
 
-import warnings
-
 import numpy as np
 from scipy.optimize import minimize_scalar
 
@@ -19,7 +17,6 @@ from skswsgp._initialization.trial_rows import TrialRows, train
 from skswsgp._linear.columns import mapped
 from skswsgp._solvers.exact_mean import exact_variance
 from skswsgp._solvers.model import JITTER
-from skswsgp._solvers.progress import callers_level
 
 LEAST_HELD_OUT = 20  # least number of held-out rows, unless half of all rows is fewer
 LEAST_GAIN = 1e-3  # nats a row that a rescaled variance must gain
@@ -55,8 +52,7 @@ class Holdout(TrialRows):
         y, model = self.y[self.held_out], solver.engine.model
         own = (self.count / self.weight)[self.held_out, None]  # 1 but for known noise
         noise = model.noise * own if self.record.conjugate else model.noise
-        numbers = noise, model.shape
-        return self.record.log_density(*self._marginals(solver), y, *numbers)
+        return self.record.log_density(*self._marginals(solver), y, noise, model.shape)
 
     def _marginals(self, solver):
         """Return mean and variance of q(f) at the held-out rows, each (n, Q)."""
@@ -76,8 +72,12 @@ class Holdout(TrialRows):
 
         def density(shift):
             prior = solver.prior_variance
-            moments = mean, exact_variance(variance, prior, np.exp(shift))
-            return self.record.log_density(*moments, y, shape=solver.engine.model.shape)
+            return self.record.log_density(
+                mean,
+                exact_variance(variance, prior, np.exp(shift)),
+                y,
+                shape=solver.engine.model.shape,
+            )
 
         def loss(shift):
             prior = 0.5 * (shift / SCALE_SPREAD) ** 2 / effective_sample_size(weight)
@@ -138,18 +138,18 @@ class CandidateComparison(Holdout):
         """Return a solver that has converged, and log p of the held-out rows."""
         kernel, noise = fit[:2]
         rng, kept = np.random.RandomState(self.seed), ~self.held_out
-        X = mapped(self.X[kept], fit.metric)
+        X = mapped(self.X[kept], fit.linear_map)
         scale = length_scales(kernel, X.shape[1], otherwise=self.spread)
         method, tuning = self.settings.inducing_points, self.settings.tuning
         Z = initial_inducing_points(
             X, self.M, method, rng, scale, tuning, self.weight[kept]
         )
-        attributes = {"kernel_": kernel, "inducing_points_": Z, "jitter_": JITTER}
-        attributes["metric_"] = fit.metric
+        attributes = {"kernel_": kernel, "inducing_points_": Z, "_jitter": JITTER}
+        attributes["linear_map_"] = fit.linear_map
         if fit.shape is not None:
             self.shape = fit.shape
         if self.record.conjugate:
-            attributes["jitter_"] = natural_jitter(kernel, Z, noise, self.options.dtype)
+            attributes["_jitter"] = natural_jitter(kernel, Z, noise, self.options.dtype)
         if self.record.has_noise:
             attributes["noise_variance_"] = noise
         solver = self.solver_for(attributes, self.H)
@@ -167,9 +167,6 @@ class CandidateComparison(Holdout):
                 other, likelier = self.solve(fit)
             except FloatingPointError:  # other candidates remain
                 continue
-            except KeyboardInterrupt:
-                warn_of_interrupt()
-                break
             if density is None or self.is_better(likelier, density):
                 best, solver, density = fit, other, likelier
         if self.record.has_noise:
@@ -184,15 +181,6 @@ def log_shape_prior(shape, first):
     It is summed over outputs and lacks a constant.
     """
     return -0.5 * np.sum((np.log(shape / first) / SHAPE_SPREAD) ** 2)
-
-
-def warn_of_interrupt():
-    """Warn that Ctrl-C has ended the search for a kernel, but not the fit."""
-    warnings.warn(
-        "the search for a kernel was interrupted: the fit goes on with the best one so "
-        "far.",
-        stacklevel=callers_level(),
-    )
 
 
 def has_few_points(M, n_rows, n_features, tuning, rows_per_point=ROWS_PER_POINT):

@@ -3,7 +3,6 @@
 import warnings
 
 import numpy as np
-from scipy.spatial import cKDTree
 from sklearn.cluster import MiniBatchKMeans
 from sklearn.utils.random import sample_without_replacement
 
@@ -77,24 +76,6 @@ def point_of_each_row(Z, X):
     if len(distinct) != len(Z):
         return None
     return group if np.abs(distinct - Z).max() <= rounding_of(Z) else None
-
-
-def point_of_shuffled_row(Z, X):
-    """Return the inducing point (n,) of each row of X, whose rows may be in any order.
-
-    None is for rows that are not all inducing points, as in `point_of_each_row`. Points
-    that rounding has made equal are told apart by the order of Z only.
-    """
-    group = point_of_each_row(Z, X)
-    if group is not None:
-        return group
-    distinct, group = distinct_rows(np.asarray(X, dtype=np.float64))
-    if len(distinct) != len(Z):
-        return None
-    far = np.nextafter(rounding_of(Z), np.inf)  # the bound itself is left out
-    _, place = cKDTree(Z).query(distinct, p=np.inf, distance_upper_bound=far)
-    matched = np.array_equal(np.sort(place), np.arange(len(Z)))
-    return place[group] if matched else None
 
 
 def rounding_of(Z):

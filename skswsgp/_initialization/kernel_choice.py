@@ -46,7 +46,7 @@ LEAST_JUDGES = 100  # rows below which the judgement of single rows would decide
 
 
 def learn_kernel(
-    data, kernel, noise_variance, rng, options, *, n_neighbors=None, metric="ard",
+    data, kernel, noise_variance, rng, options, *, n_neighbors=None, learn_map=False,
     most_smooth=math.inf, near=True, coded=False,
 ):  # fmt: skip
     """Return the `KernelFit` learned from rows.
@@ -58,7 +58,7 @@ def learn_kernel(
     from which predictions will be made, None for that of learning. Rows learn from
     their nearest others only if `near`. Labels and counts that are `coded` as numbers
     start from common length-scales, and their density does not judge near rows, for
-    their own likelihood judges later. `metric` is that of the estimators. Where a
+    their own likelihood judges later. `learn_map` is that of the estimators. Where a
     kernel is given, "auto" is "ard".
     """
     data = draw_learning_rows(data, options.tuning, rng)
@@ -76,18 +76,18 @@ def learn_kernel(
     if not few:
         n_rows = count_few_rows(*sizes, tuning.part_work)
         part = learner.take(np.sort(order[:n_rows]))
-    wide = X.shape[1] > tuning.most_columns and metric != "ard"
+    wide = X.shape[1] > tuning.most_columns and learn_map
     smoothness = [nu for nu in SMOOTHNESS if kernel is None and nu <= most_smooth]
     if kernel is None:
         climb = Climb(part, start, smoothness, rng, separate=not coded)
-        fit, turned = climb.run("ard" if wide else metric)
+        fit, turned = climb.run(False if wide else learn_map)
     else:
         around = params_in_units(start.kernel, spread, varying_features(X))
-        fit = turned = climb_given(part, start, around, rng, metric)
+        fit = turned = climb_given(part, start, around, rng, learn_map)
         wide = False
     n_judges = min(JUDGING_ROWS, int(JUDGING_FRACTION * len(X)))
     enough = n_judges >= LEAST_JUDGES
-    if wide and metric == "full":  # what is asked for needs no judges
+    if wide and learn_map is True:  # what is asked for needs no judges
         n_judges, enough = max(1, n_judges), len(X) > 2
     if (few and not wide) or not (near and enough):
         # the evidence counts no row of little weight in the noise
@@ -98,7 +98,7 @@ def learn_kernel(
     search = NearRows(learner, rows, judges, part, smoothness, rng)
     if coded:
         return search.near(fit)
-    return judges.calibrated(search.run(fit, turned, metric))
+    return judges.calibrated(search.run(fit, turned, learn_map))
 
 
 class NearRows:
@@ -116,15 +116,15 @@ class NearRows:
         self.part = learner.take(rows)
         self.seed = rng.randint(2**31 - 1)  # all fits learn from the same minibatches
 
-    def run(self, fit, turned, metric):
+    def run(self, fit, turned, learn_map):
         """Return the best fit: of the evidence, of near rows, or with a map of these.
 
         `fit` has the largest evidence without a map, and `turned` with one, or is the
-        same. `metric` is that of the estimators.
+        same. `learn_map` is that of the estimators.
         """
-        best = self.mapped(fit, turned, metric)
+        best = self.mapped(fit, turned, learn_map)
         # without a map the evidence has chosen the smoothness before
-        if self.smoothness and best.metric is not fit.metric:
+        if self.smoothness and best.linear_map is not fit.linear_map:
             smooth = likeliest_smoothness(self.few, best, self.smoothness)
             if smooth.kernel.k2.nu != best.kernel.k2.nu:
                 best = self.judges.better(best, self.near(smooth), favoured=True)
@@ -134,19 +134,19 @@ class NearRows:
                 best = self.near(best._replace(kernel=rough))
         return best
 
-    def mapped(self, fit, turned, metric):
+    def mapped(self, fit, turned, learn_map):
         """Return the best of a fit, one of near rows, and those with a map."""
         best = self.judges.better(fit, self.near(fit))
         D, most = self.learner.X.shape[1], self.learner.options.tuning.most_columns
-        if metric == "ard" or D == 1 or not self.smoothness:
+        if not learn_map or D == 1 or not self.smoothness:
             return best  # a map of a user's kernel is asked for, or there is none
         if D > most:
-            return self.reduced(best, always=metric == "full")
+            return self.reduced(best, always=learn_map is True)
         try:
             mapped = self.part.turned(best, self.seed)
         except FloatingPointError:  # of a map that suits no rows
             mapped = turned
-        if metric == "full":
+        if learn_map is True:
             return mapped
         return self.judges.better(best, mapped, favoured=turned is not fit)
 

@@ -13,7 +13,7 @@ from skswsgp._covariance.compile import (
     updated_kernel,
 )
 from skswsgp._initialization.auto import default_kernel
-from skswsgp._initialization.metric import leading_map, moving_map
+from skswsgp._initialization.linear_map import leading_map, moving_map
 from skswsgp._initialization.neighbor_likelihood import (
     MAX_LOG_FACTOR,
     NeighborProcess,
@@ -52,12 +52,12 @@ class KernelFit(NamedTuple):
     curve: np.ndarray = np.zeros(0)  # mean log density of the rows of each step
     variance_scale: float = 1.0  # factor of the variance of q(f), for classes
     posterior: object = None  # function of X: mean and variance (n, Q) of f, or None
-    metric: np.ndarray | None = None  # W (D, D') of X W, or None for the identity
+    linear_map: np.ndarray | None = None  # W (D, D') of X W, or None for the identity
     shape: np.ndarray | None = None  # (Q,) of the likelihood, or None
 
     def count_columns(self, n_features):
         """Return the number of columns of X W, D'."""
-        return n_features if self.metric is None else self.metric.shape[1]
+        return n_features if self.linear_map is None else self.linear_map.shape[1]
 
 
 class KernelLearner:
@@ -76,7 +76,7 @@ class KernelLearner:
 
     def model(self, fit):
         """Return a `Model` of the data with the kernel and noise of a fit."""
-        X, dtype = mapped(self.X, fit.metric), self.options.dtype
+        X, dtype = mapped(self.X, fit.linear_map), self.options.dtype
         return neighbor_model(X, self.y, self.ratios, *fit[:2], dtype)[0]
 
     def process(self, fit, H=None, device=None):
@@ -113,10 +113,10 @@ class KernelLearner:
         kernel = updated_kernel(start.kernel, process.model.params)
         curve, noise = np.concatenate([start.curve, curve]), process.model.noise
         noise = noise.astype(float)
-        metric = start.metric
+        W = start.linear_map
         if turn:
-            metric = columns.matrix if metric is None else metric @ columns.matrix
-        learned = {"kernel": kernel, "noise": noise, "curve": curve, "metric": metric}
+            W = columns.matrix if W is None else W @ columns.matrix
+        learned = {"kernel": kernel, "noise": noise, "curve": curve, "linear_map": W}
         return start._replace(**learned, shared=shared)
 
     def log_density(self, fit, rows, H=None):
@@ -165,8 +165,13 @@ class KernelLearner:
 
     def take(self, rows):
         """Return a learner that knows only these rows."""
-        parts = self.X[rows], self.y[rows], self.ratios[rows], self.weight[rows]
-        return KernelLearner(*parts, self.options)
+        return KernelLearner(
+            self.X[rows],
+            self.y[rows],
+            self.ratios[rows],
+            self.weight[rows],
+            self.options,
+        )
 
     def learn_from_sites(self, start, rng, turn=False):
         """Return the fit for targets whose noise is known, as that of sites is.
@@ -192,12 +197,12 @@ class KernelLearner:
             slopes = process.engine.kriging_slopes(Z, nearest)
         lengths = length_scales(fit.kernel, Z.shape[1], otherwise=np.ones(Z.shape[1]))
         W = leading_map(slopes, lengths, n_columns)
-        if fit.metric is not None:
-            W = fit.metric @ W
+        if fit.linear_map is not None:
+            W = fit.linear_map @ W
         variance, nu = fit.kernel.k1.constant_value, fit.kernel.k2.nu
         kernel = default_kernel(np.full(n_columns, 1.0 / np.sqrt(Z.shape[1])))
         kernel.set_params(k1__constant_value=variance, k2__nu=nu)
-        return fit._replace(kernel=kernel, metric=W, shared=True)
+        return fit._replace(kernel=kernel, linear_map=W, shared=True)
 
     def turned(self, start, seed):
         """Return the fit after learning a map of the columns, from a start."""

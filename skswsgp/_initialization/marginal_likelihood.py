@@ -15,7 +15,7 @@ from skswsgp._compiled.linalg import inverse_of_factor
 from skswsgp._compiled.special import LOG_2PI
 from skswsgp._covariance.compile import compile_kernel, constant_slots, updated_kernel
 from skswsgp._covariance.matrix import CovarianceMatrix
-from skswsgp._initialization.metric import moving_map
+from skswsgp._initialization.linear_map import moving_map
 from skswsgp._initialization.neighbor_likelihood import PRIOR_VARIANCE
 from skswsgp._initialization.statistics import effective_sample_size
 from skswsgp._linear.columns import mapped
@@ -141,7 +141,7 @@ class LogPosterior:
         params[free], noise = np.split(np.exp(point[: self.n_logs]), [free.sum()])
         return params, noise
 
-    def metric_at(self, point):
+    def map_at(self, point):
         """Return the map W (D, D) at a point, or None without a map."""
         if self.columns is None:
             return None
@@ -162,14 +162,14 @@ class LogPosterior:
     def loss(self, point):
         """Return the negative log density, and its gradient."""
         params, noise = self.split(point)
-        metric = self.metric_at(point)
-        K = self.matrix.evaluate(params, mapped(self.X, metric))
+        linear_map = self.map_at(point)
+        K = self.matrix.evaluate(params, mapped(self.X, linear_map))
         value, d_K, d_noise = log_marginal_likelihood(K, self.y, noise, self.ratios)
         value += 0.5 * self.missing @ np.log(noise)
         d_noise += 0.5 * self.missing
-        d_log, d_X = self.matrix.vjp(d_K, inputs=metric is not None)
+        d_log, d_X = self.matrix.vjp(d_K, inputs=linear_map is not None)
         parts = [d_log[self.compiled.free], d_noise]
-        if metric is not None:
+        if linear_map is not None:
             S = self.columns.free_slope(self.X.T @ d_X)
             parts.append((S + S.T - np.diag(S.diagonal()))[self.columns.entries])
         slope = np.concatenate(parts)

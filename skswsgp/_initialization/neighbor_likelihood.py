@@ -172,16 +172,16 @@ class NeighborProcess:
         search = self.search if scaled else "exact"
         return self.engine.make_search({"n_neighbors": n_neighbors, "search": search})
 
-    def predict_rows(self, X, center, metric=None):
+    def predict_rows(self, X, center, linear_map=None):
         """Return mean and variance (n, Q) of the latent functions at rows of X.
 
-        X is in the units of the user, the rows of data in those of X @ metric. Each row
-        is predicted from H rows of data.
+        X is in the units of the user, the rows of data in those of X @ linear_map. Each
+        row is predicted from H rows of data.
         """
         query = self.make_search(self.H).query
         pairs = []
         for rows in row_blocks(len(X)):
-            block = mapped(X[rows], metric)
+            block = mapped(X[rows], linear_map)
             block = center_rows(block, center, self.model.Z.dtype)
             pairs.append(self.engine.kriging_predictions(block, query(block)))
         mu, v = (np.concatenate(arrays) for arrays in zip(*pairs, strict=True))

@@ -34,8 +34,9 @@ def learn_robust_kernel(learn, data, settings, options, rng):
     X, y, weight, count = distinct_observations(data)
     data = data._replace(X=X, y=y, weight=weight, rows=None, ratio=None)
     middle, scale = robust_mean_and_scale(y, weight)
-    limits = middle - MOST_DEVIATIONS * scale, middle + MOST_DEVIATIONS * scale
-    rows = data._replace(y=np.clip(y, *limits))
+    rows = data._replace(
+        y=np.clip(y, middle - MOST_DEVIATIONS * scale, middle + MOST_DEVIATIONS * scale)
+    )
     fit = learn(rows)
     if data.n_rows == 1:
         return fit._replace(shape=settings.first_shape)

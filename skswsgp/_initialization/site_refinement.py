@@ -16,7 +16,7 @@ from skswsgp._covariance.compile import (
     free_variance,
     updated_kernel,
 )
-from skswsgp._initialization.holdout import Holdout, warn_of_interrupt
+from skswsgp._initialization.holdout import Holdout
 from skswsgp._initialization.inducing import distinct_rows
 from skswsgp._initialization.kernel_learning import (
     KernelLearner,
@@ -43,27 +43,24 @@ def refine_kernel(starts, data, settings, options, rng):
     search = SiteRefinement(starts[0], data, settings, options, rng)
     if not search.decisive:
         return starts[0]
-    try:
-        for start in starts:
-            search.begin(start)
-        if search.best is None:  # all have failed
-            return starts[0]
-        search.choose_shape()
-        search.scale(VARIANCE_STEP, MAX_VARIANCE_STEPS)
-        for _ in range(MAX_KERNELS):
-            if search.consider(search.relearned):
-                continue
-            if not search.start.shared:
-                break
-            search.start = search.start._replace(shared=False)  # frees length-scales
-        if settings.metric != "ard":
-            # the fit by the bound of few rows has a posterior
-            labels = next(start for start in starts if start.posterior is None)
-            search.choose_map(labels, always=settings.metric == "full")
-        search.scale(math.sqrt(VARIANCE_STEP), 2)
-        search.choose_shape()
-    except KeyboardInterrupt:
-        warn_of_interrupt()
+    for start in starts:
+        search.begin(start)
+    if search.best is None:  # all have failed
+        return starts[0]
+    search.choose_shape()
+    search.scale(VARIANCE_STEP, MAX_VARIANCE_STEPS)
+    for _ in range(MAX_KERNELS):
+        if search.consider(search.relearned):
+            continue
+        if not search.start.shared:
+            break
+        search.start = search.start._replace(shared=False)  # frees length-scales
+    if settings.learn_map:
+        # the fit by the bound of few rows has a posterior
+        labels = next(start for start in starts if start.posterior is None)
+        search.choose_map(labels, always=settings.learn_map is True)
+    search.scale(math.sqrt(VARIANCE_STEP), 2)
+    search.choose_shape()
     return search.fit
 
 
@@ -73,13 +70,10 @@ def learn_shape(start, data, settings, options, rng):
     The kernel is that of a `KernelFit`; other arguments are those of `Holdout`.
     """
     search = SiteRefinement(start, data, settings, options, rng)
-    try:
-        if search.decisive:
-            search.begin(start)
-        if search.best is not None:
-            search.choose_shape()
-    except KeyboardInterrupt:
-        warn_of_interrupt()
+    if search.decisive:
+        search.begin(start)
+    if search.best is not None:
+        search.choose_shape()
     return search.shape
 
 
@@ -123,8 +117,8 @@ class SiteRefinement(Holdout):
 
         It starts from the q(u) of the best solver.
         """
-        attributes = {"kernel_": fit.kernel, "metric_": fit.metric}
-        attributes["inducing_points_"] = mapped(self.Z, fit.metric)
+        attributes = {"kernel_": fit.kernel, "linear_map_": fit.linear_map}
+        attributes["inducing_points_"] = mapped(self.Z, fit.linear_map)
         if self.best is not None:
             attributes["inducing_mean_"] = self.best.engine.model.m
             attributes["inducing_covariance_"] = self.best.engine.model.s
@@ -225,13 +219,14 @@ class SiteRefinement(Holdout):
         kept = ~self.held_out
         targets = self.record.regression_targets(self.y, self.settings.n_latent)
         weight = self.weight[kept]
-        data = self.X[kept], targets[kept], 1.0 / weight[:, None], weight
-        fit = KernelLearner(*data, self.options).turned(start, self.seed)
-        found = free_variance(fit.kernel, fit.metric.shape[1])
+        fit = KernelLearner(
+            self.X[kept], targets[kept], 1.0 / weight[:, None], weight, self.options
+        ).turned(start, self.seed)
+        found = free_variance(fit.kernel, fit.linear_map.shape[1])
         if found is not None:
             # labels do not show how large f is, but the best q(u) does
             slot, _ = found
-            compiled = compile_kernel(fit.kernel, fit.metric.shape[1], float)
+            compiled = compile_kernel(fit.kernel, fit.linear_map.shape[1], float)
             params = compiled.struct.params
             params[slot] = self.best.engine.model.params[slot]
             fit = fit._replace(kernel=updated_kernel(fit.kernel, params))
@@ -266,7 +261,8 @@ class SiteRefinement(Holdout):
         solver = self.best if solver is None else solver
         kept = ~self.held_out
         targets, variances = (array[kept] for array in gaussian_sites(solver))
-        rows = self.X[kept], targets, variances, self.weight[kept]
         kernel = updated_kernel(start.kernel, solver.engine.model.params)
         start = start._replace(kernel=kernel, noise=np.ones(targets.shape[1]))
-        return KernelLearner(*rows, self.options), start
+        return KernelLearner(
+            self.X[kept], targets, variances, self.weight[kept], self.options
+        ), start

@@ -1,7 +1,8 @@
 """The start of training: kernel, noise, inducing points and q(u).
 
-init="local" learns kernel and noise from the likelihood of rows given their nearest
-other rows, before there is any inducing point. Classes are coded as numbers for this.
+learn_kernel=True learns kernel and noise from the evidence of some rows and from the
+likelihood of rows given their nearest other rows, before there is any inducing point.
+Classes are coded as numbers for this.
 The natural solver does not train the kernel. For it, the kernel of a classifier is then
 refined on the likelihood of the labels, and if inducing points are few, held-out rows
 choose between candidate kernels.
@@ -69,11 +70,11 @@ def initial_attributes(settings, data, spread, rng):
         points = given_points(settings.inducing_points, D, settings.n_inducing)
         settings = settings._replace(inducing_points=points)
     fit = KernelFit(clone(kernel), settings.first_noise, shape=settings.first_shape)
-    if settings.init == "local" and data.n_rows > 1:
+    if settings.learn_kernel and data.n_rows > 1:
         fit = learn_start(settings, data, spread, rng)
         settings = settings._replace(inducing_points=mapped_points(settings, fit))
-        data = data.mapped(fit.metric)
-        if fit.metric is not None:
+        data = data.mapped(fit.linear_map)
+        if fit.linear_map is not None:
             spread = feature_spread(data.X, rng, dtype=dtype)
         D = data.X.shape[1]
         spread = length_scales(fit.kernel, D, otherwise=spread)
@@ -90,12 +91,11 @@ def initial_attributes(settings, data, spread, rng):
     H = count_neighbors(settings, data.n_rows, M, D)
     start = {
         "kernel_": fit.kernel,
-        "metric_": np.eye(D) if fit.metric is None else fit.metric,
+        "linear_map_": np.eye(D) if fit.linear_map is None else fit.linear_map,
         "inducing_points_": Z,
         "inducing_mean_": np.zeros((M, settings.n_latent)),
-        "n_inducing_": M,
         "n_neighbors_": H,
-        "jitter_": JITTER,
+        "_jitter": JITTER,
     }
     record, solver = settings.likelihood_record, settings.solver
     full = takes_full_covariance(settings, data.n_rows, M, H)
@@ -122,7 +122,7 @@ def initial_attributes(settings, data, spread, rng):
 def mapped_points(settings, fit):
     """Return the parameter `inducing_points`, points of the user mapped by a fit."""
     points = settings.inducing_points
-    return points if isinstance(points, str) else mapped(points, fit.metric)
+    return points if isinstance(points, str) else mapped(points, fit.linear_map)
 
 
 def prior_variances(kernel, Z, n_latent, dtype):
@@ -173,14 +173,12 @@ def learn_start(settings, data, spread, rng):
     M = count_inducing(settings, data.n_rows, D)
     H = count_neighbors(settings, data.n_rows, M, D)
     chosen = settings.solver.finds_optimum and isinstance(settings.inducing_points, str)
-    sizes = M, data.n_rows, D, settings.tuning
-    few = chosen and has_few_points(*sizes)
+    few = chosen and has_few_points(M, data.n_rows, D, settings.tuning)
     n_threads = max_threads(settings.n_jobs, data.n_rows)
     # "auto" is the CPU here: some 100,000 rows are too few for a GPU to pay off.
     device = "cuda" if settings.device == "cuda" else "cpu"
     known = settings.known_noise is not None
-    how = n_threads, settings.dtype, device, settings.tuning, known
-    options = LearningOptions(*how)
+    options = LearningOptions(n_threads, settings.dtype, device, settings.tuning, known)
     record = settings.likelihood_record
     # Near rows teach a kernel for predictions from near rows only.
     near = not few
@@ -195,7 +193,9 @@ def learn_start(settings, data, spread, rng):
     if not chosen:
         return unscaled
     # Site refinement chose its scale with an inducing point at each row of a part.
-    rescaled = not record.has_noise and has_few_points(*sizes, rows_per_point=1)
+    rescaled = not record.has_noise and has_few_points(
+        M, data.n_rows, D, settings.tuning, rows_per_point=1
+    )
     if not few and not rescaled:
         return fit
     comparison = CandidateComparison(M, H, spread, data, settings, options, rng)
@@ -220,7 +220,7 @@ def learn_fit(data, settings, options, rng, n_neighbors, near):
     learn = partial(
         learn_kernel, kernel=settings.kernel, rng=rng, options=options,
         noise_variance=settings.first_noise, n_neighbors=n_neighbors,
-        metric="ard" if refined else settings.metric, near=near,
+        learn_map=False if refined else settings.learn_map, near=near,
         coded=refined,
         most_smooth=MOST_SMOOTH if plain or not near else np.inf,
     )  # fmt: skip
@@ -259,12 +259,13 @@ def refined_fit(fit, learn, data, settings, options, rng):
 
 def takes_bound(settings, data):
     """Return whether the bound of few rows, or of a part, refines a kernel."""
-    if settings.metric == "full":  # a map that is asked for needs no better kernel
+    if settings.learn_map is True:  # a map that is asked for needs no better kernel
         return False
     return data.n_rows <= MOST_TO_FEW * count_bound_rows(settings, data)
 
 
 def count_bound_rows(settings, data):
     """Return for how many rows the bound is cheap."""
-    sizes = data.X.shape[1], BOUND_WORK * settings.n_latent
-    return count_few_rows(*sizes, settings.tuning.part_work)
+    return count_few_rows(
+        data.X.shape[1], BOUND_WORK * settings.n_latent, settings.tuning.part_work
+    )

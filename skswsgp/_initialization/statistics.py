@@ -4,8 +4,6 @@ import math
 
 import numpy as np
 
-from skswsgp._compiled.threads import index_blocks
-
 SPREAD_SAMPLE = 20_000  # rows from which the spread of the features is measured
 # Ratio of the variances of outputs up to which bounds of known noise suit all: such a
 # bound is a deviation of one percent of the smallest output.
@@ -124,34 +122,6 @@ def bounded_noise(noise_variance, y, weight):
             "output."
         )
     return np.clip(noise_variance, low, high)
-
-
-def cross_moments(data):
-    """Return mean products (D, Q) of X and y, and the roots of those of their squares.
-
-    They tell whether rows of X and y go together, in any order, and do so with the
-    logarithm of a `ratio`, which counts as a column of y. X is divided by powers of
-    two, lest squares overflow, and copied block by block.
-    """
-    blocks, n = list(index_blocks(data.n_rows)), data.n_rows
-    targets = data.y.astype(np.float64, copy=False)
-    if data.ratio is not None:
-        targets = np.column_stack([targets, np.log(data.ratio)])
-
-    def inputs(index):
-        return data.take(index).inputs.astype(np.float64)
-
-    largest = np.max([np.abs(inputs(index)).max(axis=0) for index in blocks], axis=0)
-    exponent = np.frexp(largest)[1]
-    mean = sum(np.ldexp(inputs(index), -exponent).sum(axis=0) for index in blocks) / n
-    products, X_squares, y_squares = 0.0, 0.0, 0.0
-    for index in blocks:
-        X = np.ldexp(inputs(index), -exponent) - mean
-        y = targets[index]
-        products = products + X.T @ y
-        X_squares = X_squares + np.sum(X**2, axis=0)
-        y_squares = y_squares + np.sum(y**2, axis=0)
-    return products / n, np.sqrt(X_squares / n)[:, None] * np.sqrt(y_squares / n)
 
 
 def fractions(values):

@@ -37,9 +37,9 @@ class TrialRows:
     def solver_for(self, attributes, H, full=False):
         """Return a `NaturalSolver` that learns from rows of positive `solver_weight`.
 
-        `attributes` are those that `build_model` takes, and `metric_` or none; without
-        m and S the solver starts at the prior. A row uses H inducing points, or all M
-        if these are fewer. S is a diagonal, or a matrix if `full`.
+        `attributes` are those that `build_model` takes, and `linear_map_` or none;
+        without m and S the solver starts at the prior. A row uses H inducing points, or
+        all M if these are fewer. S is a diagonal, or a matrix if `full`.
         """
         kernel, Z = attributes["kernel_"], attributes["inducing_points_"]
         # a graph is too slow to build for each trial
@@ -61,7 +61,7 @@ class TrialRows:
             start, likelihood, self.options.dtype, beta, total_weight=total
         )
         engine = make_cpu_engine(model, H, self.options.n_threads)
-        X = mapped(self.X, attributes.get("metric_"))
+        X = mapped(self.X, attributes.get("linear_map_"))
         data = TrainingRows(X, self.y, self.weight, center=center)
         rng = np.random.RandomState(self.seed)
         solver = NaturalSolver(engine, data, kernel, settings, rng)

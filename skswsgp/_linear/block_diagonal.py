@@ -27,8 +27,17 @@ class BlockDiagonal:
         latest = np.full((n_threads, self.n_blocks), -1)
         for A, w in terms:
             before = np.empty((n_threads, A.lists.shape[1]), np.int64)
-            arrays = A.lists, A.weights, np.ascontiguousarray(w), latest, before
-            run_in_threads(add_blocks, n_threads, self.n_blocks, *arrays, blocks)
+            run_in_threads(
+                add_blocks,
+                n_threads,
+                self.n_blocks,
+                A.lists,
+                A.weights,
+                np.ascontiguousarray(w),
+                latest,
+                before,
+                blocks,
+            )
         empty = np.arange(M, self.n_blocks * SIDE) % SIDE
         blocks[-1, empty, empty] = 1.0
         self.inverse = np.linalg.inv(blocks)

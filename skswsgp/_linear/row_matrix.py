@@ -361,15 +361,30 @@ class SparseRowMatrix(NamedTuple):
     def quadratic_forms(self, L):
         """Return |L' a|^2 (n,) for the rows a of A and lower triangular L (M, M)."""
         n, out = len(self.lists), np.empty(len(self.lists))
-        arrays = self.lists, self.weights, L[None], np.empty((self.n_threads, len(L)))
-        threads.run_in_threads(quadratic_rows, self.n_threads, n, *arrays, out)
+        threads.run_in_threads(
+            quadratic_rows,
+            self.n_threads,
+            n,
+            self.lists,
+            self.weights,
+            L[None],
+            np.empty((self.n_threads, len(L))),
+            out,
+        )
         return out
 
     def weighted_gram(self, w):
         """Return A' diag(w) A (M, M)."""
         M, out = self.n_columns, np.empty((self.n_columns, self.n_columns))
-        arrays = self.lists, self.weights, np.ascontiguousarray(w)
-        threads.run_in_threads(weighted_gram_rows, self.n_threads, M, *arrays, out)
+        threads.run_in_threads(
+            weighted_gram_rows,
+            self.n_threads,
+            M,
+            self.lists,
+            self.weights,
+            np.ascontiguousarray(w),
+            out,
+        )
         return out
 
     def solve(self, u):

@@ -154,14 +154,17 @@ class DeviceScan:
         n, M = len(points), len(self.points)
         rows = send_array(points, "rows of a neighbour search", order="F")
         found = send_array(lists, "lists of neighbours")
-        blocks, scan = -(-n * segments // THREADS), (n, offset, segments, *self._work)
+        blocks = -(-n * segments // THREADS)
         if self._kernel is None:
-            scan_segments[blocks, THREADS](rows, self._inducing, *scan)
+            scan_segments[blocks, THREADS](
+                rows, self._inducing, n, offset, segments, *self._work
+            )
         else:  # a team of one thread for a heap
             launch = scan_values[blocks, (1, THREADS)]
-            launch(self._kernel, rows, self._inducing, *scan)
-        merged = M, n, offset, segments, *self._work[-2:], found
-        merge_heaps[-(-n // THREADS), THREADS](*merged)
+            launch(self._kernel, rows, self._inducing, n, offset, segments, *self._work)
+        merge_heaps[-(-n // THREADS), THREADS](
+            M, n, offset, segments, *self._work[-2:], found
+        )
         found.copy_to_host(lists)
 
 

@@ -228,8 +228,9 @@ def tighten_bound_exactly(task, work, r, row):
     separate H candidates from the others.
     """
     slack, distances, n = task.slack, work.distances, work.count[r]
-    rows, heap = (task.points, row, task.inducing), (distances, work.indices)
-    offer_candidates(*rows, work.candidates, r, n, *heap)
+    offer_candidates(
+        task.points, row, task.inducing, work.candidates, r, n, distances, work.indices
+    )
     work.bound[r] = distances[0, 0] - (1.0 - slack) * work.x_norm[r] + UNDERFLOW_MARGIN
     for k in range(distances.shape[1]):
         j = work.indices[0, k]
@@ -282,8 +283,18 @@ def finish_row(task, work, r, row, before, lists):
     candidates, count = work.candidates, work.count
     heap = work.distances, work.indices
     if count[r] >= H:
-        rows = work.x_norm, candidates, work.keys, count, work.bound, work.values
-        tighten_bound(r, H, task.panels.norm, task.slack, *rows)
+        tighten_bound(
+            r,
+            H,
+            task.panels.norm,
+            task.slack,
+            work.x_norm,
+            candidates,
+            work.keys,
+            count,
+            work.bound,
+            work.values,
+        )
         offer_candidates(points, row, inducing, candidates, r, count[r], *heap)
     else:  # float32 cannot hold the row, or fewer than H points come before it
         for j in range(before):
@@ -311,16 +322,27 @@ def scan_block(task, work, block, lists):
         work.count[r] = 0
         work.bound[r] = NO_BOUND if fits else -NO_BOUND
         work.reach[r] = NO_BOUND if fits else -1.0
-    boxes = panels.lower, panels.upper
-    gaps = work.limit, work.reach, work.box_gap, work.row_gap, work.visits
     kd_order.set_corners(work.x, work.corners)
-    kd_order.measure_boxes(work.corners, *boxes, work.box_gap)
+    kd_order.measure_boxes(work.corners, panels.lower, panels.upper, work.box_gap)
     for stage in range(nearest_first + len(kd_order.REACH_FRACTIONS)):
         kd_order.set_limits(stage - nearest_first, work.box_gap, work.reach, work.limit)
         for leaf in range(n_leaves):
             if kd_order.count_near(work.box_gap, leaf, work.limit) == 0:
                 continue
-            if kd_order.choose_groups(work.x, *boxes, leaf, *gaps) == 0:
+            if (
+                kd_order.choose_groups(
+                    work.x,
+                    panels.lower,
+                    panels.upper,
+                    leaf,
+                    work.limit,
+                    work.reach,
+                    work.box_gap,
+                    work.row_gap,
+                    work.visits,
+                )
+                == 0
+            ):
                 continue
             fill_products(work.twice_x, work.visits, panels.values, leaf, work.products)
             for r in range(n_rows):

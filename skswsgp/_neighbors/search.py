@@ -215,8 +215,9 @@ class NeighborSearch:
         lists, trusted = self._index.find(points)
         lists = lists.astype(np.int32)
         heap = (1, self.n_neighbors)
-        scratch = np.empty(heap), np.empty(heap, dtype=np.int32)
-        sort_lists(points, self._points, *scratch, lists)
+        sort_lists(
+            points, self._points, np.empty(heap), np.empty(heap, dtype=np.int32), lists
+        )
         lists[~trusted] = self._scan.find(points[~trusted])
         return lists
 

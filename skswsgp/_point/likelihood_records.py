@@ -175,11 +175,10 @@ class Poisson(LikelihoodRecord):
         mean and variance are (n, Q), y (n, Q + 1) ends with logarithms of exposures.
         """
         Q = mean.shape[1]
-        moments, size = (
-            (mean + y[:, Q:], variance),
-            self.sizes(np.broadcast_to(shape, Q)),
-        )
-        return log_rates.expected_log_probability(*moments, y[:, :Q], size).sum(axis=1)
+        size = self.sizes(np.broadcast_to(shape, Q))
+        return log_rates.expected_log_probability(
+            mean + y[:, Q:], variance, y[:, :Q], size
+        ).sum(axis=1)
 
 
 class NegativeBinomial(Poisson):
@@ -317,8 +316,10 @@ class Logit(Bernoulli):
         """Return the mean (1,) at which the second class has its share."""
 
         def excess(mean):
-            moments = np.array([[mean]]), np.array([[variance]])
-            return self.probabilities(*moments)[0, 1] - shares[1]
+            return (
+                self.probabilities(np.array([[mean]]), np.array([[variance]]))[0, 1]
+                - shares[1]
+            )
 
         bound = 1e3 + 20.0 * np.sqrt(variance)  # where one class is certain
         return np.array([brentq(excess, -bound, bound)])

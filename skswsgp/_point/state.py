@@ -100,8 +100,16 @@ Gradients = namedtuple("Gradients", "d_m d_s d_S d_Z d_log d_noise sums jitter_c
 def allocate_workspace(model, n_neighbors, n_threads, *, dense=False):
     """Allocate the work arrays of all threads; see `workspace_shapes`."""
     D, Q, M = model.Z.shape[1], model.m.shape[1], model.L.shape[2] if model.full else 0
-    sizes = len(model.code), D, Q, len(model.noise), model.nodes.shape[1]
-    shapes = workspace_shapes(*sizes, n_neighbors, M, dense)
+    shapes = workspace_shapes(
+        len(model.code),
+        D,
+        Q,
+        len(model.noise),
+        model.nodes.shape[1],
+        n_neighbors,
+        M,
+        dense,
+    )
     arrays = {
         name: np.zeros((n_threads, *shape), model.Z.dtype)
         for name, shape in shapes.items()

@@ -40,8 +40,9 @@ class Counts(NamedTuple):
 
     def log_density(self, y):
         """Return the log probability (n, Q) of counts y (n, Q), in nats."""
-        moments = self.latent_mean, self.latent_variance
-        return log_rates.expected_log_probability(*moments, y, self.size)
+        return log_rates.expected_log_probability(
+            self.latent_mean, self.latent_variance, y, self.size
+        )
 
     def cdf(self, k):
         """Return the probabilities (n, Q) of counts of at most k (n, Q), whole numbers.

@@ -93,8 +93,9 @@ def fit_law(residuals, around, earlier=None, stream=False):
         sizes = None
     process = np.sqrt(residuals.variance)
     seen = earlier.process_range if few else np.quantile(process, (0.05, 0.95), axis=0)
-    learned = freedom, coefficients, nearness, far, spread, seen, sizes
-    law = PredictiveLaw(*learned, density=None)
+    law = PredictiveLaw(
+        freedom, coefficients, nearness, far, spread, seen, sizes, density=None
+    )
     return law, Observations(residuals.mean, process, factor, freedom)
 
 

@@ -271,8 +271,13 @@ class Observations(NamedTuple):
     def at(self, rows):
         """Return the law at some of the rows."""
         near = None if self.near is None else self.near.at(rows)
-        arrays = self.mean[rows], self.process[rows], self.factor[rows]
-        return Observations(*arrays, self.degrees_of_freedom, near)
+        return Observations(
+            self.mean[rows],
+            self.process[rows],
+            self.factor[rows],
+            self.degrees_of_freedom,
+            near,
+        )
 
     def join(self, covariance):
         """Make the covariance (n, n, Q) of f that of observations, in place.

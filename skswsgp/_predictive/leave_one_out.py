@@ -6,7 +6,7 @@ import numpy as np
 
 from skswsgp._compiled.linalg import require_finite
 from skswsgp._compiled.threads import max_threads
-from skswsgp._initialization.statistics import merge_duplicates
+from skswsgp._initialization.statistics import copies_of_rows
 from skswsgp._predictive.prediction import Evaluation, latent_posterior
 from skswsgp._predictive.residuals import (
     ExactMeans,
@@ -30,10 +30,17 @@ class LeftOut(NamedTuple):
 
 
 def merge_rows(data):
-    """Return `TrainingRows` in float64 with copies of a row merged, weights added."""
-    X, y, weight = merge_duplicates(data.inputs, data.y, data.weight)
+    """Return `TrainingRows` in float64 without copies, and the place of each row there.
+
+    The weight of a row that stands for its copies is the sum of theirs.
+    """
+    X, y, weight = data.inputs, data.y, data.weight
+    rows, place = copies_of_rows(X, y)
+    if len(rows) < len(X):
+        total = np.bincount(place, weight)
+        X, y, weight = X[rows], y[rows], total.astype(weight.dtype)
     X, y = X.astype(np.float64, copy=False), y.astype(np.float64)
-    return data._replace(X=X, y=y, weight=weight, rows=None)
+    return data._replace(X=X, y=y, weight=weight, rows=None), place
 
 
 def leave_one_out(data, group, trained, settings):
@@ -48,9 +55,12 @@ def leave_one_out(data, group, trained, settings):
     if group is None:
         residuals = residuals_of_model(data, noise, trained, settings)
     else:
-        beta, Z = trained["kl_weight_"], trained["inducing_points_"]
-        sites = 1.0 / (beta * noise), data.y / (beta * noise)
-        points = Points(Z, *merge_sites(*sites, group, len(Z)), group)
+        beta, Z = trained["_kl_weight"], trained["inducing_points_"]
+        points = Points(
+            Z,
+            *merge_sites(1.0 / (beta * noise), data.y / (beta * noise), group, len(Z)),
+            group,
+        )
         residuals = residuals_at_points(points, data.y, noise, trained, settings)
     require_finite(residuals.standardised)
     return LeftOut(residuals, points)
@@ -58,7 +68,7 @@ def leave_one_out(data, group, trained, settings):
 
 def residuals_at_points(points, y, noise, trained, settings):
     """Return the `Residuals` of rows whose distinct inputs are the inducing points."""
-    kernel, M, beta = trained["kernel_"], len(points.Z), trained["kl_weight_"]
+    kernel, M, beta = trained["kernel_"], len(points.Z), trained["_kl_weight"]
     H = min(trained["n_neighbors_"], settings.tuning.most_neighbors, M - 1)
     if trained["n_neighbors_"] == M and M > 1:
         mean, variance = predictions_from_all_others(points, kernel)
@@ -66,11 +76,11 @@ def residuals_at_points(points, y, noise, trained, settings):
         device = "cuda" if settings.device == "cuda" else "cpu"
         options = max_threads(settings.n_jobs, M), "exact", device
         mean, variance = predictions_from_others(points, kernel, H, options)
-    if "held_out_errors_" not in trained:
+    if "_held_out_errors" not in trained:
         return residuals_from_neighbors(points, y, noise, mean, variance, beta)
     alpha = trained["alpha_"].reshape(M, -1)
     scale = np.atleast_1d(trained["local_variance_scale_"])
-    held_out, errors = trained["held_out_points_"], trained["held_out_errors_"]
+    held_out, errors = trained["_held_out_points"], trained["_held_out_errors"]
     means = ExactMeans(alpha, scale, held_out, errors.reshape(len(held_out), -1))
     prior = kernel.diag(points.Z)
     return residuals_of_exact_means(points, y, noise, variance, prior, means, beta)
@@ -89,4 +99,4 @@ def residuals_of_model(data, noise, trained, settings):
     _, prior_part = latent_posterior(certain, *rows, *how)
     arrays = data.y, noise, mean, variance, prior_part
     arrays = (array.astype(np.float64) for array in arrays)
-    return residuals_of_posterior(*arrays, trained["kl_weight_"])
+    return residuals_of_posterior(*arrays, trained["_kl_weight"])

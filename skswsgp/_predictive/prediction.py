@@ -34,17 +34,20 @@ class Evaluation(NamedTuple):
         return engine.make_search(self.search_options).query
 
 
-def latent_posterior(model, X, metric, center, H, with_variance, evaluation, seen=None):
-    """Return mean and variance (or None), each (n, Q), of q(f) at rows of X @ metric.
+def latent_posterior(
+    model, X, linear_map, center, H, with_variance, evaluation, seen=None
+):  # fmt: skip
+    """Return mean and variance (or None), each (n, Q), of q(f) at rows X of a table.
 
-    `center` is that of `build_model`, which is subtracted from X @ metric. The lists of
-    neighbours are shown to `seen`, a `NearestSeen`, if given.
+    `linear_map` maps their columns. `center` is that of `build_model`, which is
+    subtracted from X @ linear_map. The lists of neighbours are shown to `seen`, a
+    `NearestSeen`, if given.
     """
     means, variances = [], []
     with evaluation.engine(model, H, len(X)) as engine:
         search = evaluation.search(engine)
         for rows in row_blocks(len(X)):
-            block = center_rows(mapped(X[rows], metric), center, model.Z.dtype)
+            block = center_rows(mapped(X[rows], linear_map), center, model.Z.dtype)
             lists = search(block)
             if seen is not None:
                 seen.add(lists)
@@ -93,13 +96,13 @@ def nearest_points(model, X, center, k, n_jobs):
     return np.concatenate(parts)
 
 
-def exact_mean(model, X, metric, center, alpha, evaluation):
-    """Return k(X @ metric, Z) alpha (n, Q) for alpha (M, Q), of `ExactMean`."""
+def exact_mean(model, X, linear_map, center, alpha, evaluation):
+    """Return k(X @ linear_map, Z) alpha (n, Q) for alpha (M, Q), of `ExactMean`."""
     means = []
     with evaluation.engine(model, 1, len(X)) as engine:  # without work for neighbours
         products = exact_products(engine)
         for rows in row_blocks(len(X)):
-            block = center_rows(mapped(X[rows], metric), center, np.float64)
+            block = center_rows(mapped(X[rows], linear_map), center, np.float64)
             means.append(products.multiply(block, alpha))
     mean = np.concatenate(means)
     require_finite(mean)

@@ -22,7 +22,6 @@ class AdamSolver(Solver):
     finds_optimum = False
     takes_steps = True
     local_divergences = True
-    shares_points = True
     converged = False  # `History` decides when to stop
 
     def __init__(
@@ -35,9 +34,11 @@ class AdamSolver(Solver):
         compiled = compile_kernel(kernel, data.X.shape[1], settings.dtype)
         if moments is not None:
             moments = type(moments)(*(array.copy() for array in moments))
-        n, moving = data.n_rows // n_steps, (compiled.free, compiled.log_bounds)
-        n_active = settings.count_active(len(engine.model.Z), engine.n_neighbors)
-        engine.prepare_training(n, *moving, feature_scale, moments, n_active)
+        n = data.n_rows // n_steps
+        n_active = settings.count_shared(len(engine.model.Z), engine.n_neighbors)
+        engine.prepare_training(
+            n, compiled.free, compiled.log_bounds, feature_scale, moments, n_active
+        )
         self.engine, self.rng, self.weight = engine, rng, data.weight
         self.search = TrackedSearch(engine, data.n_rows, settings.search_options)
         lists = NeighborTracker(self.search, data.n_rows, memory_budget())
@@ -48,8 +49,9 @@ class AdamSolver(Solver):
         return self.schedule.epochs
 
     def advance(self, index):
-        rows = self.weight, self.loader, self.rng
-        return run_epoch(self.engine, *rows, self.schedule, index)
+        return run_epoch(
+            self.engine, self.weight, self.loader, self.rng, self.schedule, index
+        )
 
     @classmethod
     def count_inducing(cls, n_rows, n_features, tuning):
@@ -71,7 +73,7 @@ class AdamSolver(Solver):
 
 def bytes_of_full_covariance(settings, M, H):
     """Return the bytes of a full S, its two moments and its gradients."""
-    shared = (M if H >= M else settings.count_active(M, H)) or 0
+    shared = (M if H >= M else settings.count_shared(M, H)) or 0
     itemsize = np.dtype(settings.dtype).itemsize
     return (4 * M**2 + CHUNKS * shared**2) * itemsize * settings.n_latent
 

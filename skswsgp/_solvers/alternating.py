@@ -28,11 +28,11 @@ class AlternatingSolver(Solver):
         self.settings = settings
         self.seed = rng.randint(2**31 - 1)  # fixes the order of the Vecchia prior
         epochs = EPOCHS * (ROUNDS - 1)
-        steps = settings._replace(solver=AdamSolver, max_iter=epochs)
+        steps = settings._replace(solver=AdamSolver, max_iter=epochs, kl_weight="auto")
         self.adam = AdamSolver(engine, data, kernel, steps, rng, feature_scale)
         self.search = self.adam.search  # it follows the inducing inputs
         M, H = len(engine.model.Z), engine.n_neighbors
-        self.adam_weight = steps.divergence_weight(M, H)
+        self.adam_weight = settings.kl_weight * steps.divergence_weight(M, H)
         self.rounds, self.natural = 0, None
 
     @property

@@ -47,11 +47,11 @@ class TrainingRows(NamedTuple):
         rows = self._rows_of(index)
         return self._replace(y=y, weight=weight, rows=rows, ratio=ratio)
 
-    def mapped(self, metric):
-        """Return these rows with X @ metric, a copy, in place of X."""
-        if metric is None or is_identity(metric):
+    def mapped(self, linear_map):
+        """Return these rows with X @ linear_map, a copy, in place of X."""
+        if linear_map is None or is_identity(linear_map):
             return self
-        return self._replace(X=mapped(self.inputs, metric), rows=None)
+        return self._replace(X=mapped(self.inputs, linear_map), rows=None)
 
     def weight_in_X(self):
         """Return the weight of each row of X (N,), zero for rows left out."""

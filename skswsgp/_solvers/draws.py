@@ -152,8 +152,9 @@ class PosteriorSampler:
             return nearly(u)
 
         u, tolerance = np.zeros_like(right), self.tuning.draw_tolerance
-        limits = multiply, precondition, tolerance, steps
-        return u, solve_systems(u, np.arange(u.shape[1]), right, *limits)
+        return u, solve_systems(
+            u, np.arange(u.shape[1]), right, multiply, precondition, tolerance, steps
+        )
 
     def _solve_rows(self, q, e_1, e_2, steps):
         """Solve for the rows' z; return u and the systems that are left."""
@@ -180,8 +181,9 @@ class PosteriorSampler:
         least = LEAST_SIZE * sizes
         while len(left):
             tolerance = self.tuning.draw_noise_tolerance * sizes / norms(right)
-            limits = multiply, precondition, tolerance, steps
-            left = solve_systems(z, left, right, *limits)
+            left = solve_systems(
+                z, left, right, multiply, precondition, tolerance, steps
+            )
             u = v + from_rows(z)
             if len(left):
                 break
@@ -199,5 +201,11 @@ class PosteriorSampler:
         m = max(1, min(most, M))
         Z = model.Z[self.order[np.arange(m) * M // m]].astype(np.float64)
         kernel = updated_kernel(rows.kernel, model.params)
-        how = absolute_jitter(model, kernel), rows.engine.n_threads
-        return NystromPreconditioner(kernel, Z, rows.data, rows.F, *how)
+        return NystromPreconditioner(
+            kernel,
+            Z,
+            rows.data,
+            rows.F,
+            absolute_jitter(model, kernel),
+            rows.engine.n_threads,
+        )

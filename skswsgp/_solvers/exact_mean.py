@@ -59,8 +59,9 @@ class ExactMean:
         in_cell = max(1, min(tuning.mean_cell_points, numbers // 5))
         spread = np.std(Z, axis=0)
         scale = length_scales(kernel, D, np.where(spread > 0.0, spread, 1.0))
-        sizes = scale, most, in_cell, n_threads
-        self.preconditioner = CellPreconditioner(struct, Z, *sizes)
+        self.preconditioner = CellPreconditioner(
+            struct, Z, scale, most, in_cell, n_threads
+        )
 
     @np.errstate(all="ignore")  # results are checked
     def solve(self, tolerance, held_out):
@@ -111,9 +112,15 @@ class ExactMean:
             solved = [inverse.solve(part) for inverse, part in pairs]
             return without_held_out(np.hstack(solved), which)
 
-        limits = tolerance, self.tuning.mean_cg_steps
         return solve_systems(
-            alpha, systems, right, multiply, precondition, *limits, energy=True
+            alpha,
+            systems,
+            right,
+            multiply,
+            precondition,
+            tolerance,
+            self.tuning.mean_cg_steps,
+            energy=True,
         )
 
 
@@ -152,8 +159,9 @@ def exact_mean_attributes(
     unsolved = "" if settings.n_neighbors == "auto" else "did not converge"
     gaussian = settings.likelihood_record.conjugate
     Z = model.Z.astype(np.float64)
-    sites = solver.site_precision, solver.site_precision_mean
-    targets, noise = merge_sites(*sites, group, len(Z))
+    targets, noise = merge_sites(
+        solver.site_precision, solver.site_precision_mean, group, len(Z)
+    )
     how = model.kl_weight * noise, tuning, n_threads, solver.engine.make_products
     system = ExactMean(trained["kernel_"], Z, targets, *how)
     size = max(1, min(len(Z) // 10, tuning.mean_held_out))
@@ -175,9 +183,14 @@ def exact_mean_attributes(
             gain = squared_error_gain(known, mean, variance, exact, noise)
             least = -ERRORS * gain.std() / np.sqrt(len(gain))
         else:
-            labels = group[there], solver.data.y[there]
             gain = log_density_gain(
-                *labels, held_out, mean, variance, exact, log_density
+                group[there],
+                solver.data.y[there],
+                held_out,
+                mean,
+                variance,
+                exact,
+                log_density,
             )
             least = 0.0
         if not gain.mean() >= least:
@@ -188,8 +201,8 @@ def exact_mean_attributes(
         scale = fit_scale(known - exact, mean - exact, variance, prior, noise)
         variance = exact_variance(variance, prior, scale)
         found["local_variance_scale_"] = scale
-        found["held_out_errors_"] = (known - exact) / np.sqrt(variance + noise)
-        compared["held_out_points_"] = held_out
+        found["_held_out_errors"] = (known - exact) / np.sqrt(variance + noise)
+        compared["_held_out_points"] = held_out
     if alpha.shape[1] == 1:
         found = {name: value[..., 0] for name, value in found.items()}
     return ExactFit(found | compared)

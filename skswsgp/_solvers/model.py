@@ -18,7 +18,7 @@ def build_model(
     """Return (Model, center of X) from fitted attributes.
 
     `likelihood` is (name, number of latent functions). X is centred for stationary
-    kernels. Attributes without `jitter_` get JITTER. A factor of S may have fewer
+    kernels. Attributes without `_jitter` get JITTER. A factor of S may have fewer
     columns than rows, as `with_draws` makes it, for predictions only.
     """
     name, n_latent = likelihood
@@ -41,11 +41,20 @@ def build_model(
     shape = attributes.get("likelihood_shape_", 0.0)
     likelihood = make_likelihood(name, n_latent, dtype, prior_mean, shape)
     points = np.ascontiguousarray(Z - center, dtype=dtype)
-    arrays = points, mean, s, L, noise.astype(dtype)
-    jitter = attributes.get("jitter_", JITTER)
-    numbers = float(jitter), float(total_weight), float(kl_weight)
+    jitter = attributes.get("_jitter", JITTER)
     return Model(
-        *compiled.struct, *likelihood, *arrays, *numbers, full, bool(train_inducing)
+        *compiled.struct,
+        *likelihood,
+        points,
+        mean,
+        s,
+        L,
+        noise.astype(dtype),
+        float(jitter),
+        float(total_weight),
+        float(kl_weight),
+        full,
+        bool(train_inducing),
     ), center
 
 

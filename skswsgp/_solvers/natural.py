@@ -229,8 +229,9 @@ class NaturalSolver(Solver):
         m, right = model.m.astype(np.float64), rows.rmatvec(self.site_precision_mean)
         left = np.arange(m.shape[1])
         for steps in (self.tuning.first_cg_steps, self.tuning.most_cg_steps):
-            limits = self.accuracy, steps
-            left = solve_systems(m, left, right, matvec, precondition, *limits)
+            left = solve_systems(
+                m, left, right, matvec, precondition, self.accuracy, steps
+            )
             if len(left) == 0:
                 break
             self.prior_first = not self.prior_first
@@ -294,8 +295,7 @@ class NaturalSolver(Solver):
         None stands for draws that could not be solved for.
         """
         w = self.site_precision / self.engine.model.kl_weight
-        system = self.rows, self.prior, w, self.tuning
-        return draw_posterior(*system, n_draws, rng)
+        return draw_posterior(self.rows, self.prior, w, self.tuning, n_draws, rng)
 
     def _solve_full(self):
         """Set m and a full S = beta B^-1 = L L', where B = A' W A + beta P.

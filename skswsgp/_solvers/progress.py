@@ -40,7 +40,6 @@ class History:
         """Return the fitted attributes that describe the rounds."""
         return {
             "loss_curve_": list(self.losses),
-            "best_loss_": min(self.losses, default=math.nan),
             "validation_scores_": list(self.scores) or None,
             "n_iter_": len(self.losses),
         }

@@ -9,7 +9,7 @@ from skswsgp._solvers.tuning import Tuning
 
 
 class Settings(NamedTuple):
-    """Parameters of an estimator, with their public meaning but for the comments."""
+    """Parameters of an estimator and of its solver, with their public meaning."""
 
     likelihood: str  # a name of LIKELIHOODS
     n_latent: int  # Q, the number of latent functions
@@ -17,22 +17,25 @@ class Settings(NamedTuple):
     averages: np.ndarray | None = None  # of targets, which `prior_mean` takes
     likelihood_shape: float | str = "auto"  # "auto" for likelihoods that have none
     kernel: object = None
-    metric: str = "auto"
+    learn_map: bool | str = "auto"
     n_inducing: int | str = "auto"
     n_neighbors: int | str = "auto"
     inducing_points: str | np.ndarray = "kmeans"
-    optimize_inducing: bool = False
     covariance: str = "auto"
     neighbor_search: str = "exact"
-    neighborhood: str = "points"
-    n_active: int | str = "auto"
-    kl_weight: float | str = "auto"
-    init: str = "local"
-    noise_variance: float = 0.1  # 0.1 for likelihoods that have none
+    learn_kernel: bool = True
+    initial_noise: float = 0.1  # 0.1 for likelihoods that have none
     known_noise: np.ndarray | None = None  # (Q,) noise variances, None to learn them
-    batch_size: int = 64
+    batch_size: int = 64  # this and what follows: parameters of the solver
     learning_rate: float = 0.02
     max_iter: int = 200  # 1 for a chunk of a stream
+    tol: float = 1e-5
+    n_iter_no_change: int = 10
+    early_stopping: bool | str = "auto"
+    validation_fraction: float = 0.1
+    optimize_inducing: bool = False
+    n_shared: int | str | None = None
+    kl_weight: float | str = "auto"
     decay: bool = True  # whether the learning rate falls: not for a stream
     device: str = "cpu"
     n_jobs: int | None = None
@@ -49,7 +52,7 @@ class Settings(NamedTuple):
         """The noise variances (n_latent,) of the start."""
         if self.known_noise is not None:
             return self.known_noise
-        return np.full(self.n_latent, float(self.noise_variance))
+        return np.full(self.n_latent, float(self.initial_noise))
 
     @property
     def first_shape(self):
@@ -74,21 +77,21 @@ class Settings(NamedTuple):
             return np.zeros(self.n_latent)
         return self.likelihood_record.prior_mean(self.averages, variance)
 
-    def count_active(self, M, H):
+    def count_shared(self, M, H):
         """Return how many points a minibatch may share, None if rows have their own."""
-        if self.neighborhood == "points":
+        if self.n_shared is None:
             return None
-        if self.n_active == "auto":
+        if self.n_shared == "auto":
             tuning, nearest = self.tuning, 2 * self.batch_size
-            lists = tuning.active_lists * H
-            return min(M, max(tuning.least_active, lists, nearest))
-        if self.n_active < min(H, M):
+            lists = tuning.shared_lists * H
+            return min(M, max(tuning.least_shared, lists, nearest))
+        if self.n_shared < min(H, M):
             raise ValueError(
-                f"n_active={self.n_active} with {min(H, M)} neighbours of a row: "
-                "expected at least as many active points as neighbours; raise n_active "
+                f"n_shared={self.n_shared} with {min(H, M)} neighbours of a row: "
+                "expected at least as many shared points as neighbours; raise n_shared "
                 "or lower n_neighbors."
             )
-        return min(M, self.n_active)
+        return min(M, self.n_shared)
 
     def divergence_weight(self, M, H):
         """Return beta, the weight of the divergence of q(u) from its prior.
@@ -99,5 +102,5 @@ class Settings(NamedTuple):
         """
         if self.kl_weight != "auto":
             return float(self.kl_weight)
-        local = self.solver.local_divergences and self.neighborhood == "points"
+        local = self.solver.local_divergences and self.n_shared is None
         return max(1.0, M / H) if local else 1.0

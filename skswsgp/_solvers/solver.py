@@ -27,7 +27,6 @@ class Solver(ABC):
     finds_optimum = True  # whether q(u) is optimal for a kernel learned before
     takes_steps = False  # whether it takes steps of Adam
     local_divergences = False  # whether a row's divergence is that of its points
-    shares_points = False  # whether rows of a minibatch can share their active points
     draws = False  # whether it can draw from q(u)
     exact_means = False  # whether it can replace the neighbours' means by exact ones
     keeps_best = False  # whether the round of least loss is restored at the end

@@ -25,10 +25,10 @@ class Tuning(NamedTuple):
     # The defaults of the paper's experiments, for Adam.
     adam_inducing: int = 256
     adam_neighbors: int = 16
-    # Inducing points that a minibatch shares with neighborhood="union": the number of
-    # the paper, or more where lists are long, so that a row keeps some of its own.
-    least_active: int = 128
-    active_lists: int = 4
+    # Inducing points that a minibatch shares with `n_shared="auto"`: the number of the
+    # paper, or more where lists are long, so that a row keeps some of its own.
+    least_shared: int = 128
+    shared_lists: int = 4
 
     # Pairs of a row and a centre in an epoch of k-means, some two seconds. They limit
     # the rows that take part. More than 14,142 inducing points are random rows instead.

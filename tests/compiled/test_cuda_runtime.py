@@ -1,7 +1,7 @@
 """Whether a GPU can be used, and what the error says otherwise."""
 
 import pytest
-from helpers import ADAM
+from helpers import ADAM, make
 from simulator import SIMULATED, needs_gpu, needs_package
 
 from skswsgp import SWSGPRegressor
@@ -65,7 +65,7 @@ def test_an_allocation_that_fails_raises_one_sentence(monkeypatch, small_fit, rn
 
     monkeypatch.setattr(cuda_runtime.cuda, "to_device", full)
     X = rng.normal(size=(30, 2))
-    model = SWSGPRegressor(device="cuda", **small_fit, **ADAM)
+    model = make(SWSGPRegressor, device="cuda", **small_fit, **ADAM)
     with pytest.raises(MemoryError, match=r"no room for .* smaller batch_size"):
         model.fit(X, X[:, 0])
     assert not hasattr(model, "kernel_")

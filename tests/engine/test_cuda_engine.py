@@ -5,17 +5,17 @@ import weakref
 
 import numpy as np
 import pytest
-from helpers import ADAM, assert_close
+from helpers import ADAM, assert_close, make
 from numpy.random import RandomState
 from numpy.testing import assert_allclose
 from simulator import (
-    KERNELS,
-    LIKELIHOODS,
     NATURAL,
     ROUNDINGS,
     SHARED,
     SIMULATED,
     SIZES,
+    TAKEN_KERNELS,
+    TAKEN_LIKELIHOODS,
     check_evaluation,
     check_steps,
     is_on_device,
@@ -35,18 +35,18 @@ from skswsgp._neighbors import cuda_scan
 from skswsgp._solvers import adam
 from skswsgp._solvers.data import TrainingRows
 
-UNION = {"neighborhood": "union", "n_active": 6}
+UNION = {"n_shared": 6}
 
 
 @needs_gpu
-@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize("kernel", TAKEN_KERNELS)
 def test_steps_for_each_kernel(cuda_engine, kernel):
     check_steps(cuda_engine, kernel=kernel, likelihood="bernoulli")
 
 
 @needs_gpu
 @pytest.mark.parametrize("full", [False, True], ids=["diag", "full"])
-@pytest.mark.parametrize("likelihood", LIKELIHOODS)
+@pytest.mark.parametrize("likelihood", TAKEN_LIKELIHOODS)
 def test_steps_for_each_likelihood(cuda_engine, likelihood, full):
     check_steps(cuda_engine, kernel="matern52-ard", likelihood=likelihood, full=full)
 
@@ -66,7 +66,7 @@ def test_steps_by_unions_for_kernels(cuda_engine, kernel):
 
 @needs_gpu
 @pytest.mark.parametrize("full", [False, True], ids=["diag", "full"])
-@pytest.mark.parametrize("likelihood", LIKELIHOODS)
+@pytest.mark.parametrize("likelihood", TAKEN_LIKELIHOODS)
 def test_steps_by_unions_for_each_likelihood(cuda_engine, likelihood, full):
     options = {"kernel": "matern52-ard", "likelihood": likelihood, "full": full}
     check_steps(cuda_engine, SHARED, **options)
@@ -104,7 +104,7 @@ def test_failures_are_noticed_when_the_epoch_ends(name, n_active):
     data = TrainingRows(*problem.batch[:3], center=np.zeros(D))
     settings = adam_settings(2, batch_size=n // 2 + 1)
     if n_active is not None:
-        settings = settings._replace(neighborhood="union", n_active=n_active)
+        settings = settings._replace(n_shared=n_active)
     rng, scale = RandomState(0), np.ones(D)
     solver = adam.AdamSolver(run, data, lost.kernel, settings, rng, scale)
     with pytest.raises(FloatingPointError, match="NaN or infinity"):
@@ -181,7 +181,9 @@ def test_a_fit_equals_that_on_the_cpu(
     results = []
     for device in ("cpu", "cuda"):
         more = {"max_iter": 2, "batch_size": 10, "early_stopping": True}
-        model = SWSGPRegressor(device=device, **small_fit, **options, **more).fit(X, y)
+        model = make(SWSGPRegressor, device=device, **small_fit, **options, **more).fit(
+            X, y
+        )
         assert all(type(v).__module__ != "numba" for v in vars(model).values())
         other = "cpu" if device == "cuda" else "cuda"
         mu, std = model.set_params(device=other).predict(X, return_std=True)
@@ -219,15 +221,15 @@ def test_means_from_all_rows_equal_those_of_the_cpu(kind, monkeypatch, rng):
     noted("multiply"), noted("multiply_off_diagonal")
     X = rng.normal(size=(40, 2))
     y = np.sin(X[:, 0]) + 0.1 * rng.normal(size=40)
-    how = {"init": "default", "n_neighbors": "all", "n_jobs": 1, "random_state": 0}
+    how = {"learn_kernel": False, "n_neighbors": "all", "n_jobs": 1, "random_state": 0}
     how["kernel"] = DotProduct(0.5) + Matern([0.8, 1.5], nu=2.5)
     results = []
     for device in ("cpu", "cuda"):
         if kind == "classifier":
-            model = SWSGPClassifier(device=device, **how).fit(X, y > 0)
+            model = make(SWSGPClassifier, device=device, **how).fit(X, y > 0)
             results.append((model.alpha_, model.predict_proba(X)))
         else:
-            model = SWSGPRegressor(device=device, dtype=kind, **how).fit(X, y)
+            model = make(SWSGPRegressor, device=device, dtype=kind, **how).fit(X, y)
             results.append((model.alpha_, model.predict(X)))
         assert set(calls) == (
             {"multiply", "multiply_off_diagonal"} if device == "cuda" else set()
@@ -279,11 +281,11 @@ def test_a_fit_with_its_start_equals_that_on_the_cpu(monkeypatch, kind, rng):
     results = []
     for device in ("cpu", "cuda"):
         if kind == "classifier":
-            model = SWSGPClassifier(device=device, **options)
+            model = make(SWSGPClassifier, device=device, **options)
             model.fit(X, y > 0, weight)
             results.append([model.predict_proba(X)])
         else:
-            model = SWSGPRegressor(device=device, **options).fit(X, y, weight)
+            model = make(SWSGPRegressor, device=device, **options).fit(X, y, weight)
             results.append(model.predict(X, return_std=True))
         results[-1] = *results[-1], model.kernel_.theta
         assert bool(steps) == (device == "cuda")
@@ -298,7 +300,7 @@ def test_a_classifier_learns_from_chunks(small_fit, rng):
     y = (X[:, 0] > 0).astype(int)
     results = []
     for device in ("cpu", "cuda"):
-        model = SWSGPClassifier(device=device, **small_fit, **ADAM)
+        model = make(SWSGPClassifier, device=device, **small_fit, **ADAM)
         for part in (slice(0, 15), slice(15, 30)):
             model.partial_fit(X[part], y[part], classes=[0, 1])
         results.append(model.predict_proba(X))
@@ -352,7 +354,7 @@ def test_nothing_is_left_on_the_device(
     monkeypatch.setattr(CudaEngine, name, call)
     X = rng.normal(size=(20, 2))
     options = small_fit | solver | {"device": "cuda", "max_iter": 1, "batch_size": 10}
-    model = SWSGPRegressor(**options)
+    model = make(SWSGPRegressor, **options)
     if failure is KeyboardInterrupt and adam:
         with pytest.warns(UserWarning, match="interrupted"):
             model.fit(X, X[:, 0])
@@ -384,12 +386,9 @@ def test_nothing_is_left_on_the_device_by_exact_means(monkeypatch, held, failure
 
     monkeypatch.setattr(DeviceProducts, "multiply_off_diagonal", call)
     X = rng.normal(size=(20, 2))
-    how = {"init": "default", "random_state": 0, "device": "cuda", "n_jobs": 1}
-    model = SWSGPRegressor(RBF(), n_neighbors="all", **how)
-    if failure is KeyboardInterrupt:
-        with pytest.warns(UserWarning, match="the exact means were interrupted"):
-            model.fit(X, X[:, 0])
-    elif failure is not None:
+    how = {"learn_kernel": False, "random_state": 0, "device": "cuda", "n_jobs": 1}
+    model = make(SWSGPRegressor, RBF(), n_neighbors="all", **how)
+    if failure is not None:
         with pytest.raises(failure):
             model.fit(X, X[:, 0])
     else:
@@ -422,7 +421,7 @@ def test_nothing_is_left_on_the_device_by_the_start(
 
     monkeypatch.setattr(engine, name, call)
     X = rng.normal(size=(20, 2))
-    model = SWSGPRegressor(RBF(), device="cuda", max_iter=1, **small_fit)
+    model = make(SWSGPRegressor, RBF(), device="cuda", max_iter=1, **small_fit)
     if failure is None:
         model.fit(X, X[:, 0])
     else:

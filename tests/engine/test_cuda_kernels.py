@@ -5,10 +5,11 @@ import pytest
 from helpers import assert_close, make_problem
 from simulator import (
     KERNELS,
-    LIKELIHOODS,
     ROUNDINGS,
     SHARED,
     SIZES,
+    TAKEN_KERNELS,
+    TAKEN_LIKELIHOODS,
     check_evaluation,
     check_steps,
     needs_gpu,
@@ -23,7 +24,7 @@ from skswsgp._engine.cuda import CudaEngine
 
 @needs_gpu
 @pytest.mark.parametrize("full", [False, True], ids=["diag", "full"])
-@pytest.mark.parametrize("likelihood", LIKELIHOODS)
+@pytest.mark.parametrize("likelihood", TAKEN_LIKELIHOODS)
 def test_evaluation(cuda_engine, likelihood, full):
     check_evaluation(cuda_engine, problem_of("matern52-ard", likelihood, full=full))
 
@@ -143,7 +144,7 @@ def check_kriging(kernel, Q=2, dtype="float64", **sizes):
 
 @needs_gpu
 @pytest.mark.usefixtures("cuda_engine")
-@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize("kernel", TAKEN_KERNELS)
 def test_kriging_for_each_kernel(kernel):
     check_kriging(kernel)
 

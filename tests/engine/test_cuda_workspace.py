@@ -4,7 +4,7 @@ import re
 
 import numpy as np
 import pytest
-from helpers import ADAM, make_problem
+from helpers import ADAM, make, make_problem
 from simulator import (
     check_evaluation,
     check_steps,
@@ -108,12 +108,12 @@ def test_without_room_the_error_names_a_batch_size_that_fits(
     monkeypatch.setattr(cuda_runtime, "free_memory", lambda: 50_000)
     X = rng.normal(size=(40, 2))
     settings = small_fit | ADAM | {"device": "cuda", "max_iter": 1, "verbose": False}
-    model = SWSGPRegressor(covariance=covariance, batch_size=40, **settings)
+    model = make(SWSGPRegressor, covariance=covariance, batch_size=40, **settings)
     with pytest.raises(MemoryError, match=r"^minibatches of 40 rows with 4 ") as error:
         model.fit(X, X[:, 0])
     size = int(re.search(r"expected batch_size=(\d+) or less", str(error.value))[1])
     assert size == 10
-    assert model.set_params(batch_size=size).fit(X, X[:, 0]).n_iter_ == 1
+    assert model.set_params(solver__batch_size=size).fit(X, X[:, 0]).n_iter_ == 1
     monkeypatch.setattr(cuda_runtime, "free_memory", lambda: 1000)
     with pytest.raises(MemoryError, match=r"^n_inducing=12 and n_neighbors=4: .* one "):
         model.fit(X, X[:, 0])
@@ -125,11 +125,11 @@ def test_unions_need_room_for_the_points_they_share(monkeypatch, small_fit, rng)
     monkeypatch.setattr(cuda_runtime, "free_memory", lambda: 50_000)
     X = rng.normal(size=(40, 2))
     settings = small_fit | ADAM | {"device": "cuda", "max_iter": 1, "batch_size": 40}
-    model = SWSGPRegressor(neighborhood="union", covariance="diag", **settings)
+    model = make(SWSGPRegressor, n_shared="auto", covariance="diag", **settings)
     with pytest.raises(MemoryError, match=r"^minibatches of 40 rows with 4 ") as error:
         model.fit(X, X[:, 0])
     size = int(re.search(r"expected batch_size=(\d+) or less", str(error.value))[1])
-    assert model.set_params(batch_size=size).fit(X, X[:, 0]).n_iter_ == 1
+    assert model.set_params(solver__batch_size=size).fit(X, X[:, 0]).n_iter_ == 1
     assert 0 < bytes_of_steps(model_of(4, 12), size, 4, 12) < 50_000
     less = bytes_of_steps(model_of(4, 12), size, 4, 4)
     assert less < bytes_of_steps(model_of(4, 12), size, 4, 12)

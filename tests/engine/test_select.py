@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from helpers import ADAM, assert_close, make_problem
+from helpers import ADAM, assert_close, make, make_problem
 from simulator import MISSING, NATURAL, SIMULATED
 from sklearn.gaussian_process.kernels import Matern
 
@@ -89,7 +89,7 @@ def test_shared_k_gives_the_results_of_a_k_for_each_row(problem):
 def test_without_a_gpu_one_sentence_says_what_is_missing(estimator, rng):
     X = rng.normal(size=(30, 2))
     y = (X[:, 0] > 0).astype(int)
-    model = estimator(device="cuda", max_iter=1, **ADAM)
+    model = make(estimator, device="cuda", max_iter=1, **ADAM)
     with pytest.raises(ValueError, match=r"^device='cuda': .*; use device='cpu'"):
         model.fit(X, y)
     assert not hasattr(model, "kernel_")
@@ -134,7 +134,7 @@ def test_auto_does_not_import_numba_cuda_for_little_work(monkeypatch):
         (ADAM | {"max_iter": 7, "early_stopping": True}, 7 * 36),
         (NATURAL, 40 + 12),
         (
-            {"solver": "natural", "init": "default", "optimize_inducing": True},
+            {"solver": "natural", "learn_kernel": False, "optimize_inducing": True},
             6 * (40 + 12) + 10 * 40,
         ),
     ],
@@ -151,7 +151,7 @@ def test_auto_knows_how_much_there_is_to_do(
 
     monkeypatch.setattr(select, "choose_device", choose)
     X = rng.normal(size=(40, 2))
-    model = SWSGPRegressor(predictive="gaussian", **small_fit, **options).fit(
+    model = make(SWSGPRegressor, predictive="gaussian", **small_fit, **options).fit(
         X, X[:, 0]
     )
     model.predict(X[:30])

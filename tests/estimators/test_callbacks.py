@@ -10,6 +10,7 @@ from small_models import (
 )
 
 from skswsgp import SWSGPClassifier, SWSGPRegressor
+from skswsgp._estimators.given import solver_for
 from skswsgp._estimators.sklearn_compat import FitTask
 
 
@@ -24,7 +25,7 @@ def test_verbose_prints_one_line_per_epoch(capsys):
     assert f"{model.loss_curve_[-1]:.5f}" in lines[-1]
     small_model(verbose=1, early_stopping=True).fit(X, y)
     assert "held-out" in capsys.readouterr().out
-    model = SWSGPClassifier(init="default", random_state=0, verbose=1).fit(X, y > 0)
+    model = SWSGPClassifier(learn_kernel=False, random_state=0, verbose=1).fit(X, y > 0)
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == model.n_iter_ > 1
     assert all(line.startswith(f"round {i}/") for i, line in enumerate(lines, 1))
@@ -56,7 +57,7 @@ class Recorder:
         if context.task_name == "epoch":
             self.predictions.append(fitted_estimator.predict(X))
             return len(self.predictions) == self.stop_after
-        assert context.max_subtasks == estimator.max_iter
+        assert context.max_subtasks == solver_for(estimator)[1].get("max_iter", 200)
         return None
 
 
@@ -87,7 +88,7 @@ def test_callbacks_are_called_for_rounds_of_the_natural_solver():
     pytest.importorskip("sklearn.callback")
     X, y = small_data(60)
     recorder = Recorder()
-    model = SWSGPClassifier(init="default", random_state=0).set_callbacks(recorder)
+    model = SWSGPClassifier(learn_kernel=False, random_state=0).set_callbacks(recorder)
     model.fit(X, y > 0)
     assert len(recorder.predictions) == model.n_iter_ > 2
     np.testing.assert_array_equal(recorder.predictions[-1], model.predict(X))

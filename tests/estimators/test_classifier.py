@@ -4,7 +4,7 @@ import joblib
 import numpy as np
 import pytest
 import reference
-from helpers import ADAM
+from helpers import ADAM, make
 from scipy.special import expit
 from sklearn.datasets import load_iris, make_moons
 from sklearn.exceptions import NotFittedError
@@ -33,7 +33,7 @@ each_solver = pytest.mark.parametrize("solver", [{}, FEW], ids=["natural", "adam
 
 def small_model(**params):
     defaults = {"n_inducing": 20, "n_neighbors": 5, "max_iter": 5, "batch_size": 16}
-    return SWSGPClassifier(**ADAM | defaults | {"random_state": 0} | params)
+    return make(SWSGPClassifier, **ADAM | defaults | {"random_state": 0} | params)
 
 
 def iris():
@@ -52,8 +52,8 @@ def unfitted(kernel, classes, Q, *, full=False, H=4, M=7, likelihood="auto"):
         covariance = np.moveaxis(covariance, 0, -1)
     model.kernel_, model.classes_ = kernel, np.array(classes)
     model.inducing_points_ = rng.normal(size=(M, 2))
-    model.metric_ = np.eye(2)
-    model.n_inducing_, model.n_neighbors_, model.n_features_in_ = M, H, 2
+    model.linear_map_ = np.eye(2)
+    model.n_neighbors_, model.n_features_in_ = H, 2
     model.inducing_mean_ = mean if Q > 1 else mean[:, 0]
     model.inducing_covariance_ = covariance if Q > 1 else covariance[..., 0]
     return model, (model.inducing_points_, mean, covariance)
@@ -236,7 +236,9 @@ def test_logit_recovers_log_odds(solver, rng):
     X = rng.uniform(-3.0, 3.0, size=(800, 1))
     log_odds = 2.0 * np.sin(X[:, 0])
     y = rng.random(800) < expit(log_odds)
-    model = SWSGPClassifier(likelihood="logit", random_state=0, **solver).fit(X, y)
+    model = make(SWSGPClassifier, likelihood="logit", random_state=0, **solver).fit(
+        X, y
+    )
     mean, variance = model.latent_mean_and_variance(X)
     assert np.sqrt(np.mean((mean - log_odds) ** 2)) < 0.4
     proba = model.predict_proba(X)[:, 1]
@@ -300,7 +302,7 @@ def test_partial_fit_learns_classes_announced_in_the_first_call():
         for rows in np.array_split(rng.permutation(150), 3):
             model.partial_fit(X[rows], y[rows])
     assert model.score(X, y) > 0.85
-    assert model.n_samples_seen_ == 100 + 20 * 150
+    assert model._n_samples_seen == 100 + 20 * 150
 
 
 @pytest.mark.filterwarnings("ignore::skswsgp.ExtrapolationWarning")
@@ -347,7 +349,7 @@ def test_warm_start_keeps_the_classes():
     X, y = iris()
     model = small_model(warm_start=True, max_iter=30).fit(X, y)
     loss = model.loss_curve_
-    model.set_params(max_iter=2).fit(X[:100], y[:100])
+    model.set_params(solver__max_iter=2).fit(X[:100], y[:100])
     assert len(model.classes_) == 3
     assert model.loss_curve_[0] < loss[0] - 0.5 * (loss[0] - loss[-1])
     with pytest.raises(ValueError, match="other"):
@@ -423,8 +425,8 @@ def test_probabilities_far_from_data_are_the_shares(rng, shares, likelihood, sol
     y = np.repeat(np.arange(len(shares)), counts)
     X = rng.normal(size=(60, 2)) + y[:, None]
     kernel = ConstantKernel(4.0, "fixed") * RBF(1.0, "fixed")
-    settings = {"init": "default", "random_state": 0} | solver
-    model = SWSGPClassifier(kernel, likelihood=likelihood, **settings)
+    settings = {"learn_kernel": False, "random_state": 0} | solver
+    model = make(SWSGPClassifier, kernel, likelihood=likelihood, **settings)
     far = 1e3 * np.ones((1, 2))
     np.testing.assert_allclose(model.fit(X, y).predict_proba(far)[0], shares, atol=0.02)
     weight = 1.0 / np.array(shares)[y]
@@ -485,9 +487,9 @@ def test_variance_scale_is_estimated_with_the_inducing_points_of_the_fit(
         (0.4, {}),
         (0.7, {"n_inducing": 20}),
         (1.0, {"inducing_points": X[:50]}),
-        (1.0, ADAM | {"init": "local", "max_iter": 1}),
+        (1.0, ADAM | {"learn_kernel": True, "max_iter": 1}),
     ):
-        model = SWSGPClassifier(random_state=0, **params).fit(X, y)
+        model = make(SWSGPClassifier, random_state=0, **params).fit(X, y)
         assert model.variance_scale_ == expected
 
 

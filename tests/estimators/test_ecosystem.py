@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import sklearn
-from helpers import ADAM
+from helpers import ADAM, make
 from sklearn.base import clone
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.datasets import make_moons
@@ -49,7 +49,7 @@ def moons():
 def fitted(estimator_class, **params):
     """Return a small fitted model and its X."""
     X, y = make_moons(120, noise=0.1, random_state=0)
-    return estimator_class(**SMALL | params).fit(X, y), X
+    return make(estimator_class, **SMALL | params).fit(X, y), X
 
 
 def outputs(model, X):
@@ -64,7 +64,9 @@ def outputs(model, X):
 
 def test_pipeline(regression):
     X, y = regression
-    model = make_pipeline(StandardScaler(), SWSGPRegressor(**SMALL)).fit(X * 1e4, y)
+    model = make_pipeline(StandardScaler(), make(SWSGPRegressor, **SMALL)).fit(
+        X * 1e4, y
+    )
     mean, std = model.predict(X * 1e4, return_std=True)
     assert model.score(X * 1e4, y) > 0.8
     assert mean.shape == std.shape == (120,)
@@ -78,7 +80,7 @@ def test_grid_search_over_inducing_points_neighbors_and_kernels(regression):
         {"kernel__k1__constant_value": [0.1, 1.0]},
         {"kernel": [Matern(1.0, nu=0.5), None]},
     ]
-    model = SWSGPRegressor(kernel, **SMALL | {"max_iter": 5})
+    model = make(SWSGPRegressor, kernel, **SMALL | {"max_iter": 5})
     search = GridSearchCV(model, grid, cv=2, n_jobs=2).fit(X, y)
     scores = search.cv_results_["mean_test_score"]
     assert np.all(np.isfinite(scores))
@@ -89,7 +91,7 @@ def test_grid_search_over_inducing_points_neighbors_and_kernels(regression):
 
 
 def test_cross_val_score(moons):
-    assert cross_val_score(SWSGPClassifier(**SMALL), *moons, cv=3).mean() > 0.85
+    assert cross_val_score(make(SWSGPClassifier, **SMALL), *moons, cv=3).mean() > 0.85
 
 
 @both_estimators
@@ -105,7 +107,7 @@ def test_clone_keeps_parameters_and_forgets_the_fit(estimator_class):
 
 def test_calibrated_classifier(moons):
     X, y = moons
-    model = CalibratedClassifierCV(SWSGPClassifier(**SMALL), cv=2).fit(X, y)
+    model = CalibratedClassifierCV(make(SWSGPClassifier, **SMALL), cv=2).fit(X, y)
     assert model.score(X, y) > 0.85
     np.testing.assert_allclose(model.predict_proba(X).sum(axis=1), 1.0)
 
@@ -113,24 +115,26 @@ def test_calibrated_classifier(moons):
 def test_multi_output_regressor(regression):
     X, y = regression
     Y = np.stack([y, -10 * y], axis=1)
-    model = MultiOutputRegressor(SWSGPRegressor(**SMALL), n_jobs=2).fit(X, Y)
+    model = MultiOutputRegressor(make(SWSGPRegressor, **SMALL), n_jobs=2).fit(X, Y)
     assert model.score(X, Y) > 0.8
-    single = SWSGPRegressor(**SMALL).fit(X, y)
+    single = make(SWSGPRegressor, **SMALL).fit(X, y)
     np.testing.assert_array_equal(model.predict(X)[:, 0], single.predict(X))
 
 
 @pytest.mark.parametrize("n_jobs", [1, 2])
 def test_bagging_regressor(regression, n_jobs):
     X, y = regression
-    model = BaggingRegressor(SWSGPRegressor(**SMALL), 3, n_jobs=n_jobs, random_state=0)
+    model = BaggingRegressor(
+        make(SWSGPRegressor, **SMALL), 3, n_jobs=n_jobs, random_state=0
+    )
     assert model.fit(X, y).score(X, y) > 0.8
 
 
 def test_concurrent_fits_in_python_threads(regression):
     X, y = regression
-    jobs = [joblib.delayed(SWSGPRegressor(**SMALL).fit)(X, y) for _ in range(4)]
+    jobs = [joblib.delayed(make(SWSGPRegressor, **SMALL).fit)(X, y) for _ in range(4)]
     models = joblib.Parallel(n_jobs=2, backend="threading")(jobs)
-    expected = SWSGPRegressor(**SMALL).fit(X, y).predict(X)
+    expected = make(SWSGPRegressor, **SMALL).fit(X, y).predict(X)
     for model in models:
         np.testing.assert_array_equal(model.predict(X), expected)
 
@@ -140,12 +144,12 @@ def test_metadata_routing_passes_weights_to_fit(regression):
     weight = np.where(y > 0, 5.0, 0.0)
     options = {"cv": 2, "params": {"sample_weight": weight}, "return_estimator": True}
     with sklearn.config_context(enable_metadata_routing=True):
-        model = SWSGPRegressor(**SMALL).set_fit_request(sample_weight=True)
+        model = make(SWSGPRegressor, **SMALL).set_fit_request(sample_weight=True)
         model.set_score_request(sample_weight=False)
         results = cross_validate(model, X, y, **options)
     halves = weight[60:], weight[:60]
     for trained, half in zip(results["estimator"], halves, strict=True):
-        assert trained.n_samples_seen_ == half.sum()
+        assert trained._n_samples_seen == half.sum()
         assert trained.predict(X).mean() > y.mean() + 0.2
 
 
@@ -193,7 +197,7 @@ def walk(value, path="model"):
 @pytest.mark.parametrize("method", ["fit", "partial_fit"])
 def test_pickle(estimator_class, method, moons):
     X, y = moons
-    model = getattr(estimator_class(**SMALL), method)(X, y)
+    model = getattr(make(estimator_class, **SMALL), method)(X, y)
     copy = pickle.loads(pickle.dumps(model))
     np.testing.assert_array_equal(outputs(copy, X), outputs(model, X))
     assert copy.lower_bound(X, y) == model.lower_bound(X, y)
@@ -227,8 +231,8 @@ def test_read_only_memory_map(estimator_class, order, moons, tmp_path):
     np.save(tmp_path / "y.npy", y)
     mapped = np.load(tmp_path / "X.npy", mmap_mode="r")
     mapped_y = np.load(tmp_path / "y.npy", mmap_mode="r")
-    model = estimator_class(**SMALL).fit(mapped, mapped_y)
-    expected = estimator_class(**SMALL).fit(X, y)
+    model = make(estimator_class, **SMALL).fit(mapped, mapped_y)
+    expected = make(estimator_class, **SMALL).fit(X, y)
     np.testing.assert_array_equal(outputs(model, mapped), outputs(expected, X))
     for value in vars(model).values():
         assert not isinstance(value, np.memmap)
@@ -241,9 +245,9 @@ def test_pandas_and_names_of_features(estimator_class, moons):
         pd.DataFrame(X, columns=["a", "b"]),
         pd.Series(y, index=range(9, 129)),
     )
-    model = estimator_class(**SMALL).fit(frame, target)
+    model = make(estimator_class, **SMALL).fit(frame, target)
     assert model.feature_names_in_.tolist() == ["a", "b"]
-    expected = estimator_class(**SMALL).fit(X, y)
+    expected = make(estimator_class, **SMALL).fit(X, y)
     np.testing.assert_array_equal(outputs(model, frame), outputs(expected, X))
     with pytest.raises(ValueError, match="feature names"):
         model.predict(frame.rename(columns={"b": "c"}))
@@ -259,10 +263,12 @@ def test_pandas_and_names_of_features(estimator_class, moons):
 def test_validation_data_as_pandas(estimator_class, moons):
     X, y = moons
     frame, target = pd.DataFrame(X, columns=["a", "b"]), pd.Series(y)
-    model = estimator_class(**SMALL).fit(
+    model = make(estimator_class, **SMALL).fit(
         frame[:80], target[:80], X_val=frame[80:], y_val=target[80:]
     )
-    expected = estimator_class(**SMALL).fit(X[:80], y[:80], X_val=X[80:], y_val=y[80:])
+    expected = make(estimator_class, **SMALL).fit(
+        X[:80], y[:80], X_val=X[80:], y_val=y[80:]
+    )
     np.testing.assert_array_equal(outputs(model, frame), outputs(expected, X))
 
 
@@ -270,5 +276,5 @@ def test_validation_data_as_pandas(estimator_class, moons):
 def test_weights_as_pandas(estimator_class, moons):
     X, y = moons
     weight = pd.Series(np.arange(120.0), index=range(7, 127))
-    model = estimator_class(**SMALL).fit(X, y, sample_weight=weight)
-    assert model.n_samples_seen_ == weight.sum()
+    model = make(estimator_class, **SMALL).fit(X, y, sample_weight=weight)
+    assert model._n_samples_seen == weight.sum()

@@ -4,6 +4,7 @@ import warnings
 
 import numpy as np
 import pytest
+from helpers import make
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 from sklearn.model_selection import cross_val_predict, cross_val_score
 
@@ -39,7 +40,7 @@ def make_rows(n=300, D=2, noise=0.2, seed=0):
 def fit(estimator, **params):
     X, y = make_rows()
     y = np.digitize(y, [0.5, 1.0]) if estimator is SWSGPClassifier else y
-    return estimator(random_state=0, **params).fit(X, y)
+    return make(estimator, random_state=0, **params).fit(X, y)
 
 
 @pytest.fixture(scope="module")
@@ -146,8 +147,8 @@ def test_models_that_learned_nothing_stay_quiet(seed, predictive):
 )
 def test_kernels_of_which_rows_say_nothing_stay_quiet(variance, length, noise):
     kernel = ConstantKernel(variance, "fixed") * RBF(length, "fixed")
-    how = {"init": "default", "noise_variance": noise, "predictive": "gaussian"}
-    model = SWSGPRegressor(kernel, random_state=0, **how).fit(*make_rows())
+    how = {"learn_kernel": False, "initial_noise": noise, "predictive": "gaussian"}
+    model = make(SWSGPRegressor, kernel, random_state=0, **how).fit(*make_rows())
     assert not caught(model.predict, make_rows(seed=1)[0], return_std=True)
     assert not caught(model.predict, FAR, return_std=True)
 

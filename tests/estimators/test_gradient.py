@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from helpers import make
 from numpy.testing import assert_allclose
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, DotProduct, Matern
 
@@ -35,7 +36,7 @@ def test_all_rows_as_neighbors(kernel, covariance, data, rng, tune):
     """No neighbour enters or leaves, so quotients of predictions are derivatives."""
     tune(n_draws=20)
     how = {"covariance": covariance, "predictive": "gaussian"}
-    model = SWSGPRegressor(kernel, n_neighbors=N, random_state=0, **how)
+    model = make(SWSGPRegressor, kernel, n_neighbors=N, random_state=0, **how)
     model.fit(data[0], 5 * data[1] + 3)
     X = rng.normal(size=(4, 2))
     gradient, std = model.predict_gradient(X, return_std=True)
@@ -52,11 +53,13 @@ def test_all_rows_as_neighbors(kernel, covariance, data, rng, tune):
             assert std[i, d] == pytest.approx(np.sqrt(variance), rel=0.02)
 
 
-@pytest.mark.parametrize("metric", ["ard", "full"])
-def test_a_map_and_outputs(metric, data, rng):
+@pytest.mark.parametrize("learn_map", [False, True])
+def test_a_map_and_outputs(learn_map, data, rng):
     X, y = data
     Y = np.stack([y, -3 * y + X[:, 0]], axis=1)
-    model = SWSGPRegressor(metric=metric, n_neighbors=20, random_state=0).fit(X, Y)
+    model = SWSGPRegressor(learn_map=learn_map, n_neighbors=20, random_state=0).fit(
+        X, Y
+    )
     rows = X[:3] + 0.01
     gradient, std = model.predict_gradient(rows, return_std=True)
     assert gradient.shape == std.shape == (3, 2, 2)
@@ -67,7 +70,7 @@ def test_a_map_and_outputs(metric, data, rng):
             assert_allclose(gradient[i, :, d], slope, rtol=0.02, atol=0.02)
     assert (std > 0).all()
     # a column of X in other units
-    scaled = SWSGPRegressor(metric=metric, n_neighbors=20, random_state=0).fit(
+    scaled = SWSGPRegressor(learn_map=learn_map, n_neighbors=20, random_state=0).fit(
         X * [1, 8], Y
     )
     other = scaled.predict_gradient(rows * [1, 8], return_std=True)

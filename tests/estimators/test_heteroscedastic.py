@@ -1,16 +1,15 @@
 """likelihood="heteroscedastic": noise that a process of its own describes."""
 
 import pickle
-import warnings
 
 import numpy as np
 import pytest
+from helpers import make
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 
 from skswsgp import SWSGPRegressor
-from skswsgp._estimators import noise_model
 from skswsgp._estimators.noise_model import NoiseModel, relative_squares
 
 
@@ -25,7 +24,7 @@ def wave(n=500, seed=0):
 
 def regressor(**options):
     options = {"likelihood": "heteroscedastic", "random_state": 0} | options
-    return SWSGPRegressor(**options)
+    return make(SWSGPRegressor, **options)
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +66,7 @@ def test_predictions_equal_those_of_scikit_learn_for_given_noise():
     assert_allclose(found, mean, atol=1e-3)
     noise = model.noise_variance_ * np.exp(2.0 * new[:, 0]) / usual
     assert_allclose(deviation, np.sqrt(std**2 + noise), rtol=1e-3)
-    rows = model.leave_one_out(X[:150], y[:150])
+    rows = model.leave_one_out_
     inverse = np.linalg.inv(kernel(X) + np.diag(alpha))
     expected = (inverse @ y) / np.diag(inverse)
     assert_allclose(rows.residual, expected, atol=1e-2)
@@ -189,7 +188,7 @@ def test_rows_without_weight_do_not_count():
     weight = np.append(np.ones(120), np.zeros(20))
     full, part = regressor().fit(*extra, sample_weight=weight), regressor().fit(X, y)
     assert_allclose(full.predict(X), part.predict(X), rtol=1e-6, atol=1e-8)
-    rows = full.leave_one_out(*extra, sample_weight=weight)
+    rows = full.leave_one_out_
     assert np.isfinite(rows.std).all()
 
 
@@ -249,42 +248,6 @@ def test_one_row_and_constant_targets():
     assert np.isfinite(flat.predict(X, return_std=True)[1]).all()
 
 
-def test_an_interrupt_ends_the_search_for_the_noise(monkeypatch):
-    X, y, _, _ = wave(60)
-    fit, calls = NoiseModel.fit, []
-
-    def interrupted(self, *arguments):
-        calls.append(1)
-        warnings.warn("the search for a kernel was interrupted", stacklevel=1)
-        return fit(self, *arguments)
-
-    monkeypatch.setattr(noise_model.NoiseModel, "fit", interrupted)
-    with (
-        pytest.warns(UserWarning, match="search for the noise was interrupted"),
-        pytest.warns(UserWarning, match="in the process of the noise, the search"),
-    ):
-        regressor().fit(X, y)
-    assert len(calls) == 1
-
-
-def test_ctrl_c_keeps_the_noise_that_was_found(monkeypatch):
-    X, y, _, _ = wave(60)
-    fit, calls = NoiseModel.fit, []
-
-    def interrupted(self, *arguments):
-        calls.append(1)
-        if len(calls) == 2:
-            raise KeyboardInterrupt
-        return fit(self, *arguments)
-
-    monkeypatch.setattr(noise_model.NoiseModel, "fit", interrupted)
-    monkeypatch.setattr(noise_model, "CHANGE", 0.0)
-    with pytest.warns(UserWarning, match="search for the noise was interrupted"):
-        model = regressor().fit(X, y)
-    assert len(calls) == 2
-    assert np.isfinite(model.noise_std(X)).all()
-
-
 def test_a_warm_start_keeps_the_process_of_the_noise():
     X, y, f, std = wave(80)
     model = regressor(warm_start=True).fit(X, y)
@@ -296,7 +259,7 @@ def test_a_warm_start_keeps_the_process_of_the_noise():
     assert kept.unit_ == unit != model.noise_model_.unit_
     ratio = model.noise_std(X[:5]) / before
     assert_allclose(ratio, ratio[0])
-    assert np.isfinite(model.leave_one_out(X[:40], other[:40]).std).all()
+    assert np.isfinite(model.leave_one_out_.std).all()
 
 
 def test_held_out_rows_are_scored_with_their_noise():

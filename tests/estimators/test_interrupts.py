@@ -1,10 +1,20 @@
-"""Ctrl-C at random moments of a fit, on a busy machine."""
+"""Ctrl-C in each part of a fit, and at random moments on a busy machine."""
 
 import os
 import subprocess
 import sys
 
+import numpy as np
 import pytest
+from small_models import state_of
+
+from skswsgp import SWSGPClassifier, SWSGPRegressor
+from skswsgp._estimators import observations, training
+from skswsgp._initialization.evidence import BoundSearch
+from skswsgp._initialization.holdout import CandidateComparison
+from skswsgp._initialization.kernel_learning import evaluation_work
+from skswsgp._initialization.site_refinement import SiteRefinement
+from skswsgp._solvers.natural import NaturalSolver
 
 SCRIPT = """
 import faulthandler, os, signal, subprocess, sys, threading, time, warnings
@@ -39,7 +49,7 @@ try:
                 warnings.simplefilter("always")
                 thread.start()
                 model.fit(X, y)
-            # a search that is interrupted keeps what it found, and says so
+            # rounds that are interrupted keep the model, and say so
             noticed += any("interrupted" in str(each.message) for each in caught)
             assert np.isfinite(model.predict(X).astype(float)).all()
             thread.join()  # the signal comes here if the fit was faster
@@ -78,3 +88,57 @@ def test_twelve_interrupts_in_a_row_end_each_fit(estimator, params, n_rows):
     )
     assert done.returncode == 0, done.stderr[-8000:]
     assert int(done.stdout.split()[-1]) > 2  # the others came after the end of a fit
+
+
+def fit_options(name):
+    """Return an estimator and a number of rows whose fit goes through a part of it."""
+    regressor = SWSGPRegressor(random_state=0)
+    return {
+        "bound": (SWSGPClassifier(random_state=0), 60),
+        "refinement": (SWSGPClassifier(random_state=0), 200),
+        "candidates": (SWSGPRegressor(n_inducing=20, random_state=0), 300),
+        "draws": (SWSGPRegressor(covariance="draws", random_state=0), 100),
+        "exact means": (SWSGPRegressor(n_neighbors="all", random_state=0), 100),
+        "law": (regressor, 60),
+        "noise": (SWSGPRegressor(likelihood="heteroscedastic", random_state=0), 60),
+        "transform": (SWSGPRegressor(y_transform="auto", random_state=0), 120),
+    }[name]
+
+
+INTERRUPTED = {
+    "bound": (BoundSearch, "solved"),
+    "refinement": (SiteRefinement, "consider"),
+    "candidates": (CandidateComparison, "solve"),
+    "draws": (NaturalSolver, "draw"),
+    "exact means": (training, "exact_mean_attributes"),
+    "law": (observations, "leave_out_rows"),
+    "noise": (NaturalSolver, "advance"),  # in the rounds of a trial
+    "transform": (NaturalSolver, "advance"),
+}
+
+
+@pytest.mark.usefixtures("few_steps")
+@pytest.mark.parametrize("part", INTERRUPTED)
+def test_ctrl_c_outside_the_rounds_leaves_the_estimator_as_it_was(
+    part, monkeypatch, tune
+):
+    model, n_rows = fit_options(part)
+    if part == "refinement":  # in place of the bound of all rows
+        tune(part_work=evaluation_work(50, 2, 1))
+    if part == "exact means":
+        tune(dense_rows=0)
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(n_rows, 2))
+    y = np.sin(2 * X[:, 0]) + 0.1 * rng.normal(size=n_rows)
+    y = y > 0 if isinstance(model, SWSGPClassifier) else y
+    before, calls = state_of(model), []
+
+    def interrupted(*args, **options):
+        calls.append(1)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(*INTERRUPTED[part], interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        model.fit(X, y)
+    assert len(calls) == 1
+    assert state_of(model) == before

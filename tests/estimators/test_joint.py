@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from helpers import make
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.stats import norm
 from sklearn.gaussian_process import GaussianProcessRegressor
@@ -16,7 +17,7 @@ from sklearn.gaussian_process.kernels import (
 from skswsgp import SWSGPClassifier, SWSGPRegressor
 
 KERNEL = ConstantKernel(1.5, "fixed") * Matern([0.8, 1.5], "fixed", nu=2.5)
-FIXED = {"kernel": KERNEL, "init": "default", "metric": "ard", "random_state": 0}
+FIXED = {"kernel": KERNEL, "learn_kernel": False, "learn_map": False, "random_state": 0}
 FIXED |= {"predictive": "gaussian"}  # the law of the process itself
 N = 120
 
@@ -34,14 +35,14 @@ def data():
 
 @pytest.fixture(scope="module")
 def model(data):
-    return SWSGPRegressor(**FIXED, n_neighbors=9, covariance="diag").fit(*data)
+    return make(SWSGPRegressor, **FIXED, n_neighbors=9, covariance="diag").fit(*data)
 
 
 def dense_covariance(model, X):
     """Return the covariance of f, standardised, of the formula in `joint`."""
     Z, kernel = model.inducing_points_, model.kernel_
     K, K_xz, A = kernel(Z), kernel(X, Z), np.zeros((len(X), len(Z)))
-    K += model.jitter_ * np.diag(K).mean() * np.eye(len(Z))
+    K += model._jitter * np.diag(K).mean() * np.eye(len(Z))
     for k, a in zip(K_xz, A, strict=True):
         w = np.argsort(-k)[: model.n_neighbors_]
         a[w] = np.linalg.solve(K[np.ix_(w, w)], k[w])
@@ -57,7 +58,7 @@ def dense_covariance(model, X):
 @pytest.mark.parametrize("H", [9, N])
 def test_covariance_is_that_of_the_formula(covariance, H, data, rng):
     how = {"covariance": covariance, "n_neighbors": H}
-    model = SWSGPRegressor(**FIXED, **how).fit(*data)
+    model = make(SWSGPRegressor, **FIXED, **how).fit(*data)
     X = np.concatenate([data[0][:3], rng.normal(size=(20, 2))])
     mean, cov = model.predict(X, return_cov=True)
     noise = model.noise_variance_ * np.eye(len(X))
@@ -86,7 +87,7 @@ def test_covariance_is_that_of_the_formula(covariance, H, data, rng):
 @pytest.mark.parametrize("H", [9, N])
 def test_other_kernels_keep_the_variances_of_predict(kernel, covariance, H, data, rng):
     how = {"covariance": covariance, "n_neighbors": H, "random_state": 0}
-    model = SWSGPRegressor(kernel, **how).fit(*data)
+    model = make(SWSGPRegressor, kernel, **how).fit(*data)
     X = rng.normal(size=(20, 2))
     _, std = model.predict(X, return_std=True)
     _, cov = model.predict(X, return_cov=True)
@@ -96,16 +97,23 @@ def test_other_kernels_keep_the_variances_of_predict(kernel, covariance, H, data
 
 
 def test_a_warm_start_takes_the_jitter_of_its_covariance(data):
-    model = SWSGPRegressor(**FIXED, n_neighbors=9, covariance="diag", warm_start=True)
-    assert model.fit(*data).jitter_ == 1e-4
-    assert model.set_params(covariance="full").fit(*data).jitter_ == 1e-8
+    model = make(
+        SWSGPRegressor, **FIXED, n_neighbors=9, covariance="diag", warm_start=True
+    )
+    assert model.fit(*data)._jitter == 1e-4
+    assert model.set_params(covariance="full").fit(*data)._jitter == 1e-8
 
 
 def test_a_full_model_is_that_of_scikit_learn(data, rng):
     X, y = data
     how = {"n_inducing": N, "n_neighbors": N, "covariance": "full"}
-    model = SWSGPRegressor(
-        **FIXED, **how, normalize_y=False, noise_variance=0.02, inducing_points="random"
+    model = make(
+        SWSGPRegressor,
+        **FIXED,
+        **how,
+        normalize_y=False,
+        initial_noise=0.02,
+        inducing_points="random",
     ).fit(X, y)
     exact = GaussianProcessRegressor(
         model.kernel_, alpha=model.noise_variance_, optimizer=None
@@ -120,7 +128,7 @@ def test_a_full_model_is_that_of_scikit_learn(data, rng):
 
 def test_outputs_have_covariances_of_their_own(rng):
     X, Y = make_rows(rng, Q=2)
-    model = SWSGPRegressor(**FIXED, n_neighbors=9).fit(X, Y)
+    model = make(SWSGPRegressor, **FIXED, n_neighbors=9).fit(X, Y)
     mean, cov = model.predict(X[:7], return_cov=True)
     _, std = model.predict(X[:7], return_std=True)
     assert cov.shape == (7, 7, 2)
@@ -137,7 +145,7 @@ def test_outputs_have_covariances_of_their_own(rng):
 @pytest.mark.parametrize("H", [9, N])
 def test_draws_have_the_law_of_the_joint_prediction(covariance, H, data, rng):
     how = {"covariance": covariance, "n_neighbors": H}
-    model = SWSGPRegressor(**FIXED, **how).fit(*data)
+    model = make(SWSGPRegressor, **FIXED, **how).fit(*data)
     X = np.concatenate([1.5 * rng.normal(size=(12, 2)), [[40.0, 0.0]]])
     mean, variance = model.latent_mean_and_variance(X)
     values = model.sample_f(X, n_samples=20_000)
@@ -160,8 +168,8 @@ def test_many_draws_have_the_correlations_of_the_covariance(random_state):
     y = np.sin(2.0 * X[:, 0]) * X[:, 1] + 0.3 * rng.normal(size=400)
     kernel = ConstantKernel(1.0, "fixed") * Matern(1.0, "fixed", nu=1.5)
     model = SWSGPRegressor(
-        kernel, init="default", n_inducing=60, n_neighbors=12, covariance="full",
-        noise_variance=0.1, predictive="gaussian", random_state=0,
+        kernel, learn_kernel=False, n_inducing=60, n_neighbors=12, covariance="full",
+        initial_noise=0.1, predictive="gaussian", random_state=0,
     ).fit(X, y)  # fmt: skip
     rows = rng.uniform(-1.0, 1.0, (30, 2))
     _, cov = model.predict(rows, return_cov=True)
@@ -236,7 +244,7 @@ def test_functions_of_classes(n_classes, data, rng):
 def test_a_learned_map_and_float32(data, rng):
     X, y = data
     model = SWSGPRegressor(
-        metric="full", n_inducing=40, n_neighbors=9, dtype="float32", random_state=0
+        learn_map=True, n_inducing=40, n_neighbors=9, dtype="float32", random_state=0
     ).fit(X, y)
     _, cov = model.predict(X[:8], return_cov=True)
     _, std = model.predict(X[:8], return_std=True)

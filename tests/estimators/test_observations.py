@@ -17,7 +17,7 @@ def fitted(request):
     y = 50 + 10 * np.sin(X[:, 0]) + rng.normal(size=200)
     if request.param:
         y = np.stack([y, -2 * y], axis=1)
-    model = SWSGPRegressor(init="default", random_state=0).fit(X[:120], y[:120])
+    model = SWSGPRegressor(learn_kernel=False, random_state=0).fit(X[:120], y[:120])
     return model, X[120:], y[120:]
 
 

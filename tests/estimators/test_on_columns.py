@@ -4,6 +4,7 @@ import pickle
 
 import numpy as np
 import pytest
+from helpers import make
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import clone
 from sklearn.gaussian_process import GaussianProcessRegressor
@@ -24,7 +25,7 @@ SEASON = OnColumns(ExpSineSquared(1.2, 24.0), ["hour"])
 SMOOTH = OnColumns(RBF([2.0, 1.5]), ["kind", "size"])
 KERNEL = 1.0 * SEASON + 0.8 * SMOOTH
 POSITIONS = 1.0 * OnColumns(SEASON.kernel, [2]) + 0.8 * OnColumns(SMOOTH.kernel, [3, 0])
-FIXED = {"init": "default", "noise_variance": 0.05, "random_state": 0}
+FIXED = {"learn_kernel": False, "initial_noise": 0.05, "random_state": 0}
 ESTIMATORS = [
     SWSGPRegressor(random_state=0),
     SWSGPRegressor(random_state=0, dtype="float32"),
@@ -66,7 +67,7 @@ def test_columns_by_name_and_by_position(estimator, kernel, data):
 def test_all_neighbors_give_the_gaussian_process_of_scikit_learn(data):
     X, y, X_new, _ = data
     how = FIXED | {"predictive": "gaussian"}
-    model = SWSGPRegressor(KERNEL, n_neighbors=N, **how).fit(X, y)
+    model = make(SWSGPRegressor, KERNEL, n_neighbors=N, **how).fit(X, y)
     noise = model.noise_variance_
     exact = GaussianProcessRegressor(model.kernel_, alpha=noise, optimizer=None)
     exact.fit(X.to_numpy(), (y - model.y_mean_) / model.y_scale_)
@@ -79,7 +80,7 @@ def test_all_neighbors_give_the_gaussian_process_of_scikit_learn(data):
 
 def test_other_columns_do_not_matter(data):
     X, y, X_new, _ = data
-    model = SWSGPRegressor(KERNEL, **FIXED, n_neighbors=20).fit(X, y)
+    model = make(SWSGPRegressor, KERNEL, **FIXED, n_neighbors=20).fit(X, y)
     changed = X_new.assign(noise=-X_new["noise"])
     assert_allclose(model.predict(changed), model.predict(X_new), rtol=1e-9)
     gradient, std = model.predict_gradient(X_new[:5], return_std=True)
@@ -92,7 +93,7 @@ def test_other_columns_do_not_matter(data):
 def test_slopes_are_quotients(data):
     X, y, X_new, _ = data
     how = FIXED | {"predictive": "gaussian"}
-    model = SWSGPRegressor(KERNEL, n_neighbors=N, **how).fit(X, y)
+    model = make(SWSGPRegressor, KERNEL, n_neighbors=N, **how).fit(X, y)
     x, step = X_new.to_numpy(dtype=float)[0], 1e-4
     gradient, std = model.predict_gradient(X_new[:1], return_std=True)
     for d in (0, 2, 3):
@@ -108,7 +109,7 @@ def test_slopes_are_quotients(data):
 
 def test_draws_of_functions(data):
     X, y, X_new, _ = data
-    model = SWSGPRegressor(KERNEL, n_neighbors=N, **FIXED).fit(X, y)
+    model = make(SWSGPRegressor, KERNEL, n_neighbors=N, **FIXED).fit(X, y)
     rows = X_new[:6]
     mean, variance = model.latent_mean_and_variance(rows)
     draws = model.sample_f(rows, 4000)
@@ -123,7 +124,7 @@ def test_means_from_all_rows(data, tune):
         mean_global_points=30, mean_cell_points=50, dense_rows=0,
     )  # fmt: skip
     X, y, X_new, _ = data
-    model = SWSGPRegressor(KERNEL, n_neighbors="all", **FIXED).fit(X, y)
+    model = make(SWSGPRegressor, KERNEL, n_neighbors="all", **FIXED).fit(X, y)
     assert model.alpha_.shape == (N,)
     noise = model.noise_variance_
     exact = GaussianProcessRegressor(model.kernel_, alpha=noise, optimizer=None)
@@ -136,11 +137,11 @@ def test_a_kernel_on_one_column_finds_neighbors_in_that_column(data, monkeypatch
     X, y, X_new, _ = data
     kernel = OnColumns(Matern(20.0, nu=1.5), ["hour"])
     how = {"n_inducing": 60, "n_neighbors": 9, "covariance": "diag"}
-    by_scan = SWSGPRegressor(kernel, **how, **FIXED).fit(X, y)
+    by_scan = make(SWSGPRegressor, kernel, **how, **FIXED).fit(X, y)
     expected = by_scan.predict(X_new)
     monkeypatch.setattr(search, "TREE_M", 1)
     monkeypatch.setattr(search, "TREE_D", 9)
-    by_tree = SWSGPRegressor(kernel, **how, **FIXED).fit(X, y)
+    by_tree = make(SWSGPRegressor, kernel, **how, **FIXED).fit(X, y)
     assert_allclose(by_tree.predict(X_new), expected, rtol=1e-6)
     assert_array_equal(by_tree.inducing_points_, by_scan.inducing_points_)
 
@@ -171,7 +172,9 @@ def test_a_stream_and_a_warm_start(data):
     X, y, X_new, y_new = data
     sizes, scores = {"n_inducing": 60, "n_neighbors": 20}, []
     for seed in range(3):
-        model = SWSGPRegressor(KERNEL, **sizes, learning_rate=0.1, random_state=seed)
+        model = make(
+            SWSGPRegressor, KERNEL, **sizes, learning_rate=0.1, random_state=seed
+        )
         for _ in range(20):
             model.partial_fit(X, y)
         scores.append(model.score(X_new, y_new))
@@ -184,7 +187,7 @@ def test_a_stream_and_a_warm_start(data):
 def test_inducing_points_may_move(data):
     X, y, X_new, y_new = data
     how = {"n_inducing": 80, "optimize_inducing": True, "max_iter": 2}
-    model = SWSGPRegressor(KERNEL, **how, random_state=0).fit(X, y)
+    model = make(SWSGPRegressor, KERNEL, **how, random_state=0).fit(X, y)
     assert model.score(X_new, y_new) > 0.9
 
 
@@ -205,7 +208,7 @@ def test_what_is_refused(kind, data):
     with pytest.raises(ValueError, match=r"which has no 'hour' but 'size', 'noise'"):
         model.fit(X[["size", "noise"]], y)
     with pytest.raises(ValueError, match=r"metric='full' .* holds OnColumns: expected"):
-        clone(model).set_params(metric="full").fit(X, y)
+        clone(model).set_params(learn_map=True).fit(X, y)
     with pytest.raises(ValueError, match=r"\[4\] .*: expected positions from 0 to 3"):
         kind(2.0 * OnColumns(RBF(), [4])).fit(X, y)
     with pytest.raises(ValueError, match=r"has 2 length-scales: expected 1 or n_f.*=1"):

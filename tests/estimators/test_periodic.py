@@ -4,6 +4,7 @@ import pickle
 
 import numpy as np
 import pytest
+from helpers import make
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, ExpSineSquared
@@ -15,7 +16,12 @@ from skswsgp.kernels import OnColumns
 N = 240
 TREND, SEASON = ConstantKernel(0.5) * RBF(6.0), ExpSineSquared(1.2, periodicity=1.5)
 KERNEL = TREND + 1.5 * SEASON
-FIXED = {"kernel": KERNEL, "init": "default", "noise_variance": 0.05, "random_state": 0}
+FIXED = {
+    "kernel": KERNEL,
+    "learn_kernel": False,
+    "initial_noise": 0.05,
+    "random_state": 0,
+}
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +41,7 @@ def exact_model(model, X, y):
 
 @pytest.mark.parametrize(("dtype", "atol"), [("float64", 1e-5), ("float32", 2e-3)])
 def test_all_neighbors_give_the_gaussian_process_of_scikit_learn(dtype, atol, data):
-    model = SWSGPRegressor(**FIXED, n_neighbors=N, dtype=dtype).fit(*data)
+    model = make(SWSGPRegressor, **FIXED, n_neighbors=N, dtype=dtype).fit(*data)
     X = np.linspace(-3.0, 15.0, 50)[:, None]
     mean, std = model.predict(X, return_std=True)
     expected, expected_std = exact_model(model, *data).predict(X, return_std=True)
@@ -48,8 +54,11 @@ def test_all_neighbors_give_the_gaussian_process_of_scikit_learn(dtype, atol, da
 def test_nearest_points_are_those_of_largest_covariance(data):
     X, y = data
     far = np.array([[14.25], [60.0]])  # beyond all rows, but in a known season
-    model = SWSGPRegressor(
-        **FIXED | {"kernel": 1.5 * SEASON}, n_neighbors=30, covariance="diag"
+    model = make(
+        SWSGPRegressor,
+        **FIXED | {"kernel": 1.5 * SEASON},
+        n_neighbors=30,
+        covariance="diag",
     ).fit(X, y)
     expected = exact_model(model, X, y).predict(far)
     mean = model.predict(far, n_neighbors=30)
@@ -61,7 +70,7 @@ def test_means_from_all_rows(data, tune):
         most_neighbors=16, least_neighbors=16, mean_tolerance=1e-9,
         mean_global_points=30, mean_cell_points=50, dense_rows=0,
     )  # fmt: skip
-    model = SWSGPRegressor(**FIXED, n_neighbors="all").fit(*data)
+    model = make(SWSGPRegressor, **FIXED, n_neighbors="all").fit(*data)
     assert model.alpha_.shape == (N,)
     X = np.linspace(-3.0, 15.0, 50)[:, None]
     expected = exact_model(model, *data).predict(X)
@@ -70,7 +79,7 @@ def test_means_from_all_rows(data, tune):
 
 def test_slopes_and_their_deviations_are_quotients(data):
     step = 1e-4
-    model = SWSGPRegressor(**FIXED, n_neighbors=N).fit(*data)
+    model = make(SWSGPRegressor, **FIXED, n_neighbors=N).fit(*data)
     X = np.array([[0.3], [4.0], [7.7]])
     gradient, std = model.predict_gradient(X, return_std=True)
     for x, slope, deviation in zip(X, gradient, std, strict=True):
@@ -82,7 +91,7 @@ def test_slopes_and_their_deviations_are_quotients(data):
 
 
 def test_draws_of_functions_have_the_law_of_the_joint_prediction(data):
-    model = SWSGPRegressor(**FIXED, n_neighbors=N).fit(*data)
+    model = make(SWSGPRegressor, **FIXED, n_neighbors=N).fit(*data)
     X = np.array([[0.3], [5.0], [13.0], [13.5], [14.5]])
     mean, cov = model.predict(X, return_cov=True)
     cov -= model.noise_variance_ * model.y_scale_**2 * np.eye(len(X))
@@ -133,7 +142,7 @@ def test_classes_and_importances(data):
 def test_a_stream(data):
     X, y = data
     sizes = {"n_inducing": 40, "n_neighbors": 20}
-    model = SWSGPRegressor(KERNEL, **sizes, learning_rate=0.1, random_state=0)
+    model = make(SWSGPRegressor, KERNEL, **sizes, learning_rate=0.1, random_state=0)
     for _ in range(20):
         model.partial_fit(X, y)
     assert model.score(X, y) > 0.9

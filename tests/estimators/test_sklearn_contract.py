@@ -1,7 +1,7 @@
 """The estimator checks of scikit-learn."""
 
 import pytest
-from helpers import ADAM
+from helpers import ADAM, make
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from skswsgp import SWSGPClassifier, SWSGPRegressor
@@ -31,8 +31,8 @@ def expected_failures(estimator):
     [
         SWSGPRegressor(),
         SWSGPClassifier(),
-        SWSGPRegressor(n_inducing=30, max_iter=60, **ADAM),
-        SWSGPClassifier(n_inducing=30, max_iter=60, **ADAM),
+        make(SWSGPRegressor, n_inducing=30, max_iter=60, **ADAM),
+        make(SWSGPClassifier, n_inducing=30, max_iter=60, **ADAM),
         NearestNeighborGPRegressor(),
     ],
     expected_failed_checks=expected_failures,

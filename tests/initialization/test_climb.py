@@ -104,11 +104,11 @@ def test_a_map_is_taken_where_columns_are_mixed(n, mixed, rng):
     f = np.sin(2 * (X[:, 0] + X[:, 1])) if mixed else np.sin(2 * X[:, 0])
     climb, _ = climb_of(X, f + 0.1 * rng.normal(size=n))
     plain, turned = climb.run("auto")
-    assert plain.metric is None
-    assert (turned.metric is not None) == mixed
+    assert plain.linear_map is None
+    assert (turned.linear_map is not None) == mixed
     assert (turned is plain) != mixed
-    _, asked = climb.run("full")
-    assert asked.metric is not None
+    _, asked = climb.run(True)
+    assert asked.linear_map is not None
 
 
 def test_a_map_of_noise_is_refused(rng):
@@ -121,7 +121,7 @@ def test_a_map_of_noise_is_refused(rng):
 def test_known_noise_stays(rng):
     X = rng.normal(size=(300, 2))
     y = np.sin(X[:, 0]) + rng.normal(size=300)
-    for fit in climb_of(X, y, noise_known=True)[0].run("full"):
+    for fit in climb_of(X, y, noise_known=True)[0].run(True):
         assert_allclose(fit.noise, 0.1)
 
 
@@ -167,4 +167,4 @@ def test_smoothness_is_chosen_again_in_mapped_columns(rng):
     fit = climb.start._replace(metric=turn, shared=False)
     found = likeliest_smoothness(climb.learner, fit, SMOOTHNESS)
     assert found.kernel.k2.nu == 0.5
-    assert found.metric is turn
+    assert found.linear_map is turn

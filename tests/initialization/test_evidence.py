@@ -205,16 +205,13 @@ def test_few_rows_with_a_pattern_are_predicted(rng):
 
 
 @pytest.mark.parametrize("when", [1, "free"])
-@pytest.mark.parametrize("error", [KeyboardInterrupt, FloatingPointError])
-def test_an_interrupted_or_failed_search_keeps_what_it_has(
-    error, when, wave, monkeypatch, recwarn
-):
+def test_a_search_that_fails_keeps_what_it_has(when, wave, monkeypatch):
     calls, solved = [], BoundSearch.solved
 
     def fails(self, *arguments):
         calls.append(arguments)
         if len(calls) == when or (freed and when == "free"):
-            raise error
+            raise FloatingPointError
         return solved(self, *arguments)
 
     freed, free = [], BoundSearch.free_length_scales
@@ -240,9 +237,6 @@ def test_an_interrupted_or_failed_search_keeps_what_it_has(
         assert_allclose(
             sorted(solver.engine.model.params), sorted(np.exp(fit.kernel.theta))
         )
-    assert [str(one.message)[:22] for one in recwarn] == (
-        ["the search for a kernel"[:22]] if error is KeyboardInterrupt else []
-    )
 
 
 @pytest.mark.parametrize(

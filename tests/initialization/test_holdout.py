@@ -4,6 +4,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from helpers import make
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, DotProduct
 from small_models import natural_settings
@@ -63,24 +64,6 @@ def test_candidates_that_fail_are_skipped(rng, monkeypatch):
     assert comparison.best_of([rough, KernelFit(ROUGH, 2.0 * NOISE)]) is rough
 
 
-def test_interrupt_keeps_the_best_candidate_so_far(rng, monkeypatch):
-    comparison = comparison_of(*waves(rng, 200))
-    solve, smooth, rough = (
-        comparison.solve,
-        KernelFit(SMOOTH, NOISE),
-        KernelFit(ROUGH, NOISE),
-    )
-
-    def interrupted(found):
-        if found is smooth:
-            raise KeyboardInterrupt
-        return solve(found)
-
-    monkeypatch.setattr(comparison, "solve", interrupted)
-    with pytest.warns(UserWarning, match="search for a kernel was interrupted"):
-        assert comparison.best_of([rough, smooth]) is rough
-
-
 def test_held_out_rows_do_not_enter_the_fit(rng):
     X, y = waves(rng, 200)
     comparison = comparison_of(X, y)
@@ -128,8 +111,8 @@ def test_comparison_uses_the_weight_of_the_estimator(rng, monkeypatch):
     monkeypatch.setattr(holdout.CandidateComparison, "solver_for", recorded)
     X, y = waves(rng, 300)
     settings = {"n_inducing": 20, "n_neighbors": 5, "random_state": 0}
-    SWSGPRegressor(**settings).fit(X, y)
-    SWSGPRegressor(**settings, kl_weight=2.0).fit(X, y)
+    make(SWSGPRegressor, **settings).fit(X, y)
+    make(SWSGPRegressor, **settings, kl_weight=2.0).fit(X, y)
     assert seen[0].engine.model.kl_weight == 1.0
     assert seen[-1].engine.model.kl_weight == 2.0
 
@@ -149,7 +132,7 @@ def test_comparison_chooses_inducing_points_like_the_fit(
     X = rng.normal(size=(300, 2)) * [1.0, 1000.0]
     kernel = DotProduct(1.0) + ConstantKernel(1.0)
     settings = {"n_inducing": 20, "n_neighbors": 5, "random_state": 0}
-    model = SWSGPRegressor(kernel, inducing_points=points, **settings)
+    model = make(SWSGPRegressor, kernel, inducing_points=points, **settings)
     model.fit(X, X[:, 0])
     assert len(chosen) == 3
     for method, scale in chosen:

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from helpers import KERNELS, drawn
+from helpers import KERNELS, drawn, make
 from numpy.testing import assert_allclose
 from sklearn.datasets import make_friedman1, make_s_curve
 from sklearn.gaussian_process import GaussianProcessRegressor
@@ -223,7 +223,7 @@ def test_rows_of_the_evidence_and_of_near_rows_do_not_judge(n_rows, monkeypatch)
     monkeypatch.setattr(Judges, "say", noted_say)
     X, y = drawn(KERNELS["matern"], noise=0.1, N=n_rows)
     work = evaluation_work(300, 2, 1)
-    learned(X, y, tuning=Tuning(exact_work=work, part_work=work), metric="auto")
+    learned(X, y, tuning=Tuning(exact_work=work, part_work=work), learn_map="auto")
     assert len(np.concatenate(seen["evidence"])) > 0
     judged = 0 if n_rows == 400 else int(0.2 * n_rows)
     assert bool(seen["near"]) == bool(seen["judges"]) == bool(judged)
@@ -330,9 +330,9 @@ def test_learning_builds_no_graph_index(rng, monkeypatch, few_steps, local):
         return
     for n_inducing in ("auto", 40):
         few = {"n_inducing": n_inducing, "n_neighbors": 8}
-        SWSGPClassifier(**settings, **few, init="default").fit(X, y)
+        make(SWSGPClassifier, **settings, **few, learn_kernel=False).fit(X, y)
         expected = len(made)
-        SWSGPClassifier(**settings, **few).fit(X, y)
+        make(SWSGPClassifier, **settings, **few).fit(X, y)
         assert len(made) == 2 * expected > 0
         made.clear()
 
@@ -474,7 +474,7 @@ def test_failed_factorisation_keeps_the_kernel_of_few_rows(given, monkeypatch):
 
     monkeypatch.setattr(marginal_likelihood, "factorised", fails)
     X, y = drawn(KERNELS["matern"], noise=0.1, N=20)
-    fit = learned(X, y, given, metric="auto")
+    fit = learned(X, y, given, learn_map="auto")
     start = default_kernel(X.std(axis=0)) if given is None else given
     assert_allclose(fit.kernel.k1.constant_value, start.k1.constant_value)
     assert_allclose(fit.noise, 0.1)

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from helpers import make
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.special import ndtr
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, Matern
@@ -20,7 +21,7 @@ from skswsgp._solvers.data import TrainingRows
 from skswsgp._solvers.tuning import Tuning
 
 OPTIONS = LearningOptions()
-BINARY = natural_settings("bernoulli", metric="ard")
+BINARY = natural_settings("bernoulli", learn_map=False)
 
 
 @pytest.fixture
@@ -243,28 +244,6 @@ def test_refinement_with_duplicated_rows(rng):
     assert np.isfinite(refined(X, y, variance_kernel(1.0)).theta).all()
 
 
-@pytest.mark.parametrize("when", [1, 2, 4])
-def test_interrupted_refinement_keeps_the_best_kernel_so_far(
-    monkeypatch, steep, when, tune
-):
-    tune(part_work=0.0)
-    calls, consider = [], SiteRefinement.consider
-
-    def interrupted(self, *arguments, **options):
-        calls.append(arguments)
-        if len(calls) == when:
-            raise KeyboardInterrupt
-        return consider(self, *arguments, **options)
-
-    monkeypatch.setattr(SiteRefinement, "consider", interrupted)
-    X, y = steep
-    model = SWSGPClassifier(variance_kernel(0.5), random_state=0)
-    with pytest.warns(UserWarning, match="search for a kernel was interrupted") as seen:
-        model.fit(X, y)
-    assert seen[0].filename == __file__
-    assert model.score(X, y) > 0.8
-
-
 def test_failed_trial_is_worse_than_any_other(monkeypatch, steep):
     factors, scale = [], SiteRefinement.scale
 
@@ -302,7 +281,7 @@ def test_refinement_repeats_for_the_same_seed(steep):
 
 def test_adam_skips_the_refinement(monkeypatch, steep):
     monkeypatch.setattr(site_refinement.SiteRefinement, "consider", None)
-    SWSGPClassifier(solver="adam", max_iter=1, random_state=0).fit(*steep)
+    make(SWSGPClassifier, solver="adam", max_iter=1, random_state=0).fit(*steep)
 
 
 def test_length_scales_are_freed_when_a_shared_ratio_stops_helping(monkeypatch, steep):
@@ -324,8 +303,8 @@ def test_a_fit_starts_from_the_posterior_of_the_refinement(rng):
     X = rng.normal(size=(300, 2))
     y = (np.sin(2 * X[:, 0]) + X[:, 1] > 0) + 1 * (X[:, 1] > 1)
     options = {"n_neighbors": 16, "random_state": 0}
-    model = SWSGPClassifier(**options).fit(X, y)
-    cold = SWSGPClassifier(model.kernel_, init="default", **options).fit(X, y)
+    model = make(SWSGPClassifier, **options).fit(X, y)
+    cold = make(SWSGPClassifier, model.kernel_, learn_kernel=False, **options).fit(X, y)
     assert model.n_iter_ < cold.n_iter_
     gain = cold.loss_curve_[0] - cold.loss_curve_[-1]
     assert model.loss_curve_[0] - cold.loss_curve_[-1] < 0.1 * gain
@@ -356,27 +335,27 @@ def test_a_map_is_kept_where_held_out_labels_are_likelier(slanted):
     kernel = ConstantKernel(9.0) * RBF([1.0, 1.0, 1.0])
     found, plain = (
         refine_kernel(
-            [start_of(kernel)], data_of(*slanted), BINARY._replace(metric=metric),
+            [start_of(kernel)], data_of(*slanted), BINARY._replace(learn_map=learn_map),
             OPTIONS, np.random.RandomState(1),
         )
-        for metric in ("auto", "ard")
+        for learn_map in ("auto", False)
     )  # fmt: skip
-    assert plain.metric is None
-    scaled = found.metric / found.kernel.k2.length_scale
+    assert plain.linear_map is None
+    scaled = found.linear_map / found.kernel.k2.length_scale
     directions, lengths, _ = np.linalg.svd(scaled)
     assert lengths[0] > 2.0 * lengths[1]
     across = np.abs(directions[:, 0] @ [1.0, 1.0, -1.0]) / np.sqrt(3.0)
     assert across > 0.95
 
 
-@pytest.mark.parametrize("metric", ["auto", "full"])
-def test_a_map_of_labels_without_a_pattern(metric, rng):
+@pytest.mark.parametrize("learn_map", ["auto", True])
+def test_a_map_of_labels_without_a_pattern(learn_map, rng):
     X, y = rng.normal(size=(300, 3)), np.sign(rng.normal(size=300))
-    settings = BINARY._replace(metric=metric)
+    settings = BINARY._replace(learn_map=learn_map)
     start = start_of(ConstantKernel(1.0) * RBF([1.0, 1.0, 1.0]))
     rng = np.random.RandomState(1)
     found = refine_kernel([start], data_of(X, y), settings, OPTIONS, rng)
-    assert (found.metric is None) == (metric == "auto")
+    assert (found.linear_map is None) == (learn_map == "auto")
 
 
 def test_held_out_labels_do_not_change_a_map(slanted):
@@ -387,9 +366,11 @@ def test_held_out_labels_do_not_change_a_map(slanted):
     for one in (trials, other):
         assert one.consider(one.solver_of, one.start)
         one.rng = np.random.RandomState(0)
-    by_sites = [one.turned().fit.metric for one in (trials, other)]
+    by_sites = [one.turned().fit.linear_map for one in (trials, other)]
     assert_array_equal(*by_sites)
-    by_labels = [one.turned_by_labels(one.start).fit.metric for one in (trials, other)]
+    by_labels = [
+        one.turned_by_labels(one.start).fit.linear_map for one in (trials, other)
+    ]
     assert_array_equal(*by_labels)
 
 
@@ -400,6 +381,6 @@ def test_failed_map_leaves_the_kernel(monkeypatch, slanted):
     monkeypatch.setattr(SiteRefinement, "turned_by_labels", fails)
     monkeypatch.setattr(SiteRefinement, "turned", fails)
     start = start_of(ConstantKernel(9.0) * RBF([1.0, 1.0, 1.0]))
-    settings, rng = BINARY._replace(metric="full"), np.random.RandomState(1)
+    settings, rng = BINARY._replace(learn_map=True), np.random.RandomState(1)
     found = refine_kernel([start], data_of(*slanted), settings, OPTIONS, rng)
-    assert found.metric is None
+    assert found.linear_map is None

@@ -5,12 +5,10 @@ import pytest
 
 from skswsgp._initialization.statistics import (
     climbed,
-    cross_moments,
     effective_sample_size,
     exceeds_standard_error,
     merge_duplicates,
 )
-from skswsgp._solvers.data import TrainingRows
 
 
 def test_exceeds_standard_error(rng):
@@ -41,24 +39,6 @@ def test_effective_sample_size():
     assert effective_sample_size(np.array([1.0, 3.0])) == pytest.approx(1.6)
     huge = np.array([1e200, 1e200, 1.0])
     assert effective_sample_size(huge) == pytest.approx(2.0)
-
-
-@pytest.mark.parametrize("rows", [None, "some"])
-def test_cross_moments_tell_pairs_apart_in_any_order(rng, rows):
-    X = rng.normal(size=(9000, 3)) * [1.0, 1e200, 1e-5] + [5.0, 0.0, 1.0]
-    numbers = None if rows is None else np.arange(1, 9000, 2)
-    n = 9000 if rows is None else 4500
-    y = rng.normal(size=(n, 2))
-    moments, unit = cross_moments(TrainingRows(X, y, np.ones(n), numbers))
-    used = X if rows is None else X[numbers]
-    centred = used / np.ldexp(1.0, np.frexp(np.abs(used).max(axis=0))[1])
-    centred = centred - centred.mean(axis=0)
-    np.testing.assert_allclose(moments, centred.T @ y / n, atol=1e-12)
-    order = rng.permutation(n)
-    again, _ = cross_moments(TrainingRows(used[order], y[order], np.ones(n)))
-    assert np.all(np.abs(again - moments) < 1e-9 * unit)
-    other, _ = cross_moments(TrainingRows(used, y[order], np.ones(n)))
-    assert np.abs((other - moments) / unit).max() > 1e-3
 
 
 @pytest.mark.parametrize(

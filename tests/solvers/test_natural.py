@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import reference
-from helpers import assert_close
+from helpers import assert_close, make
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import clone
 from sklearn.datasets import load_digits
@@ -291,8 +291,8 @@ def test_the_first_preconditioner_suits_the_data(monkeypatch, rng, noise):
 def test_unfinished_conjugate_gradients_warn(tune, rng):
     tune(first_cg_steps=1, most_cg_steps=1)
     X = rng.normal(size=(50, 2))
-    settings = {"init": "default", "covariance": "diag", "random_state": 0}
-    model = SWSGPRegressor(RBF(1.0), n_neighbors=8, **settings)
+    settings = {"learn_kernel": False, "covariance": "diag", "random_state": 0}
+    model = make(SWSGPRegressor, RBF(1.0), n_neighbors=8, **settings)
     with pytest.warns(ConvergenceWarning, match="conjugate gradients"):
         model.fit(X, np.sin(X[:, 0]))
 
@@ -303,8 +303,8 @@ def test_all_neighbors_give_the_exact_gaussian_process(exact, monkeypatch, rng):
     y = np.sin(2 * X[:, 0]) + X[:, 1]
     kernel = ConstantKernel(2.0, "fixed") * RBF(0.7, "fixed")
     model = SWSGPRegressor(
-        kernel, inducing_points=X, n_neighbors=30, init="default", noise_variance=1e-2,
-        normalize_y=False, random_state=0,
+        kernel, inducing_points=X, n_neighbors=30, learn_kernel=False,
+        initial_noise=1e-2, normalize_y=False, random_state=0,
     ).fit(X, y)  # fmt: skip
     exact_model = GaussianProcessRegressor(kernel, alpha=1e-2, optimizer=None).fit(X, y)
     assert_allclose(model.predict(X_new), exact_model.predict(X_new), atol=1e-4)
@@ -341,9 +341,9 @@ def fitted(task, X, weight=None, **settings):
     y = np.sin(2 * X[:, 0]) + 0.3 * np.cos(40 * X[:, 1])
     settings = {"n_neighbors": 5, "random_state": 0} | settings
     if task == "regression":
-        return SWSGPRegressor(**settings).fit(X, np.c_[y, X[:, 1]], weight)
+        return make(SWSGPRegressor, **settings).fit(X, np.c_[y, X[:, 1]], weight)
     bins = [0.0] if task == "binary" else [-0.4, 0.4]
-    return SWSGPClassifier(**settings).fit(X, np.digitize(y, bins), weight)
+    return make(SWSGPClassifier, **settings).fit(X, np.digitize(y, bins), weight)
 
 
 def output(model, X):
@@ -360,7 +360,7 @@ TASKS = ["regression", "binary", "three classes"]
 def test_weights_act_like_repetition(exact, rng, task):
     X, Z = rng.normal(size=(40, 2)), rng.normal(size=(15, 2))
     counts = rng.integers(0, 4, 40)
-    settings = {"kernel": FIXED, "init": "default", "inducing_points": Z}
+    settings = {"kernel": FIXED, "learn_kernel": False, "inducing_points": Z}
     weighted = fitted(task, X, counts.astype(float), **settings)
     repeated = fitted(task, np.repeat(X, counts, axis=0), **settings)
     assert weighted.n_iter_ == repeated.n_iter_
@@ -383,7 +383,7 @@ def test_fits_are_bitwise_equal_for_any_number_of_threads(rng, task):
 
 def test_random_state_changes_the_order(rng):
     X = rng.normal(size=(60, 2))
-    settings = {"kernel": FIXED, "init": "default"}
+    settings = {"kernel": FIXED, "learn_kernel": False}
     first, other = (
         fitted("regression", X, random_state=seed, **settings) for seed in (0, 1)
     )
@@ -393,7 +393,7 @@ def test_random_state_changes_the_order(rng):
 @pytest.mark.parametrize("task", TASKS)
 def test_float32_fits_are_close_to_float64(rng, task):
     X = rng.normal(size=(40, 2))
-    settings = {"kernel": FIXED, "init": "default"}
+    settings = {"kernel": FIXED, "learn_kernel": False}
     single = fitted(task, X, dtype="float32", **settings)
     assert single.inducing_mean_.dtype == np.float32
     double = fitted(task, X, **settings)
@@ -405,7 +405,7 @@ def test_float32_fits_are_close_to_float64(rng, task):
 def test_kernel_of_zero_variance(rng, task, H):
     X = rng.normal(size=(40, 2))
     kernel = ConstantKernel(0.0, "fixed") * RBF(1.0, "fixed")
-    model = fitted(task, X, kernel=kernel, init="default", n_neighbors=H)
+    model = fitted(task, X, kernel=kernel, learn_kernel=False, n_neighbors=H)
     assert_allclose(model.inducing_mean_, 0.0)
     assert np.isfinite(output(model, X)).all()
 
@@ -414,7 +414,7 @@ def test_kernel_of_zero_variance(rng, task, H):
 @pytest.mark.parametrize("H", [5, 40])
 def test_prior_variances_of_many_orders_of_magnitude(rng, task, H):
     X = rng.normal(size=(40, 2)) * np.exp(4 * rng.normal(size=(40, 1)))
-    model = fitted(task, X, kernel=DotProduct(), init="default", n_neighbors=H)
+    model = fitted(task, X, kernel=DotProduct(), learn_kernel=False, n_neighbors=H)
     assert np.isfinite(output(model, X)).all()
 
 
@@ -516,14 +516,14 @@ def test_targets_without_noise_are_interpolated():
         y = np.sin(3 * X[:, 0]) * np.cos(2 * X[:, 1])
         model = SWSGPRegressor(random_state=0).fit(X[:300], y[:300])
         mean, std = model.predict(X[300:], return_std=True)
-        assert model.jitter_ < 1e-6
+        assert model._jitter < 1e-6
         # The median error is 1.3e-4 with a jitter of 1e-4.
         assert np.median(np.abs(mean - y[300:])) < 2e-5
         inside.append(np.mean(np.abs(mean - y[300:]) < 1.96 * std))
     # Errors of a smooth function are alike nearby, so a single draw varies more.
     assert np.mean(inside) > 0.9
     model.partial_fit(X[:300], y[:300])
-    assert model.jitter_ == JITTER
+    assert model._jitter == JITTER
 
 
 def solver_for_classes(rng, Z, full=False):
@@ -593,8 +593,8 @@ def test_nonfinite_step_is_halved(monkeypatch, rng, Z, full):
 
 def test_interrupt_in_the_first_round_ends_the_fit(monkeypatch):
     X, y = load_digits(return_X_y=True)
-    options = {"init": "default", "n_inducing": 50, "random_state": 0}
-    model = SWSGPClassifier(**options).fit(X[:100], y[:100])
+    options = {"learn_kernel": False, "n_inducing": 50, "random_state": 0}
+    model = make(SWSGPClassifier, **options).fit(X[:100], y[:100])
     before, advance = model.inducing_mean_.copy(), natural.NaturalSolver.advance
 
     def interrupted(solver, epoch):
@@ -617,7 +617,7 @@ def test_steps_that_lower_the_bound_are_halved():
     # For ten steep functions of few rows, full steps ended 30 nats per row from here.
     X, y = load_digits(return_X_y=True)
     kernel = ConstantKernel(470.0, "fixed") * Matern(107.8, "fixed", nu=2.5)
-    model = SWSGPClassifier(kernel, init="default", n_neighbors=64, random_state=0)
+    model = SWSGPClassifier(kernel, learn_kernel=False, n_neighbors=64, random_state=0)
     model.fit(X[:600], y[:600])
     assert max(np.diff(model.loss_curve_)) < 1e-3
     assert model.score(X[600:900], y[600:900]) > 0.9

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import reference
 import sklearn
+from helpers import make
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, Matern
@@ -78,11 +79,11 @@ def make_solver(table, H, y, likelihood, *, beta=1.0, full=False, kernel=MATERN)
 @pytest.mark.parametrize(("solver", "expected"), [("natural", 1.0), ("adam", 4.0)])
 def test_default_weight_of_each_solver(rng, solver, expected):
     X = rng.normal(size=(40, 2))
-    model = SWSGPRegressor(
-        FIXED, init="default", solver=solver, n_inducing=20, n_neighbors=5,
+    model = make(SWSGPRegressor,
+        FIXED, learn_kernel=False, solver=solver, n_inducing=20, n_neighbors=5,
         max_iter=2, random_state=0,
     ).fit(X, X[:, 0])  # fmt: skip
-    assert model.kl_weight_ == expected
+    assert model._kl_weight == expected
 
 
 # --- full covariance ------------------------------------------------------------------
@@ -134,8 +135,9 @@ def test_full_covariance_gives_the_exact_gaussian_process(monkeypatch, rng):
     y = np.sin(2 * X[:, 0]) + X[:, 1]
     kernel = ConstantKernel(2.0, "fixed") * RBF(0.7, "fixed")
     model = SWSGPRegressor(
-        kernel, inducing_points=X, n_neighbors=30, init="default", covariance="full",
-        noise_variance=1e-2, normalize_y=False, predictive="gaussian", random_state=0,
+        kernel, inducing_points=X, n_neighbors=30, learn_kernel=False,
+        covariance="full", initial_noise=1e-2, normalize_y=False,
+        predictive="gaussian", random_state=0,
     ).fit(X, y)  # fmt: skip
     exact_model = GaussianProcessRegressor(kernel, alpha=1e-2, optimizer=None).fit(X, y)
     mean, std = model.predict(X_new, return_std=True)
@@ -148,8 +150,8 @@ def test_full_covariance_gives_the_exact_gaussian_process(monkeypatch, rng):
 def test_warm_start_with_the_other_covariance(rng, first):
     X = rng.normal(size=(40, 2))
     y = np.c_[X[:, 0], X[:, 1]]
-    settings = {"n_neighbors": 5, "init": "default", "random_state": 0}
-    model = SWSGPRegressor(FIXED, covariance=first, **settings).fit(X, y)
+    settings = {"n_neighbors": 5, "learn_kernel": False, "random_state": 0}
+    model = make(SWSGPRegressor, FIXED, covariance=first, **settings).fit(X, y)
     other = "full" if first == "diag" else "diag"
     model.set_params(covariance=other, warm_start=True).fit(X, y)
     assert model.inducing_covariance_.shape == (

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import reference
 import sklearn
-from helpers import ADAM, make_problem
+from helpers import ADAM, make, make_problem
 from numpy.testing import assert_array_equal
 from sklearn.gaussian_process.kernels import (
     RBF,
@@ -111,7 +111,8 @@ def test_X_is_not_copied(monkeypatch, rng, held_out, weight):
     weights = np.ones(len(X))
     weights[::5] = weight
     data = X, X[:, 0], weights
-    model = SWSGPRegressor(
+    model = make(
+        SWSGPRegressor,
         n_inducing=8,
         inducing_points="random",
         n_neighbors=2,
@@ -281,7 +282,8 @@ def test_validation_searches_once_while_the_kernel_is_fixed(curve, record):
     X, y = curve
     built, queried = [], []
     for max_iter in (1, 6):
-        model = SWSGPRegressor(
+        model = make(
+            SWSGPRegressor,
             RBF(1.0, "fixed"),
             n_inducing=20,
             n_neighbors=4,
@@ -299,8 +301,8 @@ def test_validation_searches_once_while_the_kernel_is_fixed(curve, record):
 
 def test_lists_beyond_the_memory_budget_give_a_close_fit(curve):
     X, y = curve
-    model = SWSGPRegressor(
-        n_inducing=40, n_neighbors=6, max_iter=5, random_state=0, **ADAM
+    model = make(
+        SWSGPRegressor, n_inducing=40, n_neighbors=6, max_iter=5, random_state=0, **ADAM
     )
     stored = model.fit(X, y).inducing_mean_
     with sklearn.config_context(working_memory=0):
@@ -327,11 +329,11 @@ def test_number_of_threads_is_clipped_and_restored():
 def test_fits_in_python_threads_are_independent(curve):
     X, y = curve
     settings = ADAM | {"n_inducing": 20, "max_iter": 5, "random_state": 0}
-    expected = SWSGPRegressor(**settings).fit(X, y).predict(X)
+    expected = make(SWSGPRegressor, **settings).fit(X, y).predict(X)
     results = []
 
     def work():
-        results.append(SWSGPRegressor(**settings).fit(X, y).predict(X))
+        results.append(make(SWSGPRegressor, **settings).fit(X, y).predict(X))
 
     threads = [threading.Thread(target=work) for _ in range(3)]
     for thread in threads:
@@ -345,7 +347,8 @@ def test_fits_in_python_threads_are_independent(curve):
 
 def test_diagonal_covariance_takes_memory_linear_in_M(rng):
     X = rng.standard_normal((3000, 2))
-    model = SWSGPRegressor(
+    model = make(
+        SWSGPRegressor,
         n_inducing=3000,
         inducing_points="random",
         covariance="diag",

@@ -34,25 +34,25 @@ rng = np.random.default_rng(0)
 X, y, _ = draw(3000, rng)
 X_test, _, f_test = draw(2000, rng)
 sizes = [50, 100, 200, 400, 800, 1500, 3000]
-errors = {"ard": [], "auto": []}
+errors = {False: [], "auto": []}
 for n_rows in sizes:
-    for metric, values in errors.items():
-        model = SWSGPRegressor(metric=metric, random_state=0).fit(
+    for learn_map, values in errors.items():
+        model = SWSGPRegressor(learn_map=learn_map, random_state=0).fit(
             X[:n_rows], y[:n_rows]
         )
         values.append(np.sqrt(np.mean((model.predict(X_test) - f_test) ** 2)))
     print(f"{n_rows} rows: ard {errors['ard'][-1]:.3f}, auto {errors['auto'][-1]:.3f}")
 
 # %%
-# Slopes of the kernel's argument: rows of metric_ over the length-scales. Their longest
-# direction is the one in which the function changes.
-scaled = model.metric_ / model.kernel_.k2.length_scale
+# Slopes of the kernel's argument: rows of linear_map_ over the length-scales. Their
+# longest direction is the one in which the function changes.
+scaled = model.linear_map_ / model.kernel_.k2.length_scale
 direction = np.linalg.svd(scaled)[0][:, 0]
 direction *= np.sign(direction.sum())
 
 figure, (left, right) = plt.subplots(1, 2, figsize=(8, 3), layout="constrained")
-left.loglog(sizes, errors["ard"], "o-", color="#999999", label='metric="ard"')
-left.loglog(sizes, errors["auto"], "o-", color="#1f5fa8", label='metric="auto"')
+left.loglog(sizes, errors[False], "o-", color="#999999", label="learn_map=False")
+left.loglog(sizes, errors["auto"], "o-", color="#1f5fa8", label='learn_map="auto"')
 left.set(xlabel="rows", ylabel="RMSE of the function")
 left.set_xticks(sizes[::2], sizes[::2])
 left.minorticks_off()
@@ -69,6 +69,6 @@ for axes in (left, right):
 if "--out" in sys.argv:
     folder = Path(sys.argv[sys.argv.index("--out") + 1])
     folder.mkdir(parents=True, exist_ok=True)
-    figure.savefig(folder / "metric.png", dpi=120)
+    figure.savefig(folder / "learn_map.png", dpi=120)
 else:
     plt.show()

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import reference
-from helpers import KERNELS, assert_derivatives, make_problem
+from helpers import KERNELS, assert_derivatives, make, make_problem
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import clone
 from sklearn.datasets import make_friedman1
@@ -25,7 +25,7 @@ from skswsgp._initialization.kernel_learning import (
     KernelLearner,
     evaluation_work,
 )
-from skswsgp._initialization.metric import (
+from skswsgp._initialization.linear_map import (
     PRIOR_VARIANCE,
     MovingMap,
     leading_map,
@@ -63,7 +63,7 @@ def turned(rotated):
 
 
 def is_identity(model):
-    return np.array_equal(model.metric_, np.eye(model.n_features_in_))
+    return np.array_equal(model.linear_map_, np.eye(model.n_features_in_))
 
 
 # ------------------------------------------------------------------ derivatives
@@ -177,15 +177,15 @@ def test_the_identity_returns_the_rows_themselves(rng):
 @pytest.mark.parametrize("kind", [SWSGPRegressor, NearestNeighborGPRegressor])
 def test_a_rotation_hardly_changes_the_error(kind):
     errors = {}
-    for metric in ("ard", "auto"):
+    for learn_map in (False, "auto"):
         for turn in (False, True):
             X, y, X_test, f = friedman(2000, turn)
-            model = kind(metric=metric, random_state=0).fit(X, y)
-            errors[metric, turn] = error(model, X_test, f)
+            model = kind(learn_map=learn_map, random_state=0).fit(X, y)
+            errors[learn_map, turn] = error(model, X_test, f)
     # in units of y, whose noise has a standard deviation of 1
-    assert errors["auto", False] < 1.05 * errors["ard", False]  # 100 entries for 10
+    assert errors["auto", False] < 1.05 * errors[False, False]  # 100 entries for 10
     assert kind is not SWSGPRegressor or errors["auto", True] < 0.24
-    assert errors["ard", True] > 2.0 * errors["ard", False]
+    assert errors[False, True] > 2.0 * errors[False, False]
     assert errors["auto", True] < 1.45 * errors["auto", False]
 
 
@@ -205,8 +205,8 @@ def test_evidence_of_a_part_finds_a_gain_that_hides_in_the_noise():
     f = np.sin(3 * (X[:, 0] + X[:, 1]))
     y = f + 0.1 * rng.normal(size=3500)
     auto, ard = (
-        SWSGPRegressor(metric=metric, random_state=0).fit(X[:1500], y[:1500])
-        for metric in ("auto", "ard")
+        SWSGPRegressor(learn_map=learn_map, random_state=0).fit(X[:1500], y[:1500])
+        for learn_map in ("auto", False)
     )
     assert error(auto, X[1500:], f[1500:]) < 0.8 * error(ard, X[1500:], f[1500:])
     assert auto.feature_importances_[:2].sum() > 0.99
@@ -218,13 +218,13 @@ def test_classes_find_a_direction(n_rows, n_columns, rng):
     across = rotation(n_columns)[0]
     y = np.sin(2.0 * X @ across) + 0.3 * rng.normal(size=len(X)) > 0
     losses = {}
-    for metric in ("ard", "auto"):
-        model = SWSGPClassifier(metric=metric, random_state=0).fit(
+    for learn_map in (False, "auto"):
+        model = SWSGPClassifier(learn_map=learn_map, random_state=0).fit(
             X[:n_rows], y[:n_rows]
         )
-        losses[metric] = log_loss(y[n_rows:], model.predict_proba(X[n_rows:]))
-        assert is_identity(model) == (metric == "ard")
-    assert losses["auto"] < losses["ard"] - 0.05
+        losses[learn_map] = log_loss(y[n_rows:], model.predict_proba(X[n_rows:]))
+        assert is_identity(model) == (learn_map is False)
+    assert losses["auto"] < losses[False] - 0.05
 
 
 def test_few_labels_without_a_pattern_show_no_direction(rng):
@@ -265,12 +265,12 @@ def test_leading_map_of_constant_functions_is_finite():
 def test_wide_tables_are_mapped_to_few_columns(kind, tune, rng):
     X, y, f = wide(2500, rng)
     errors = {}
-    for metric, most in (("ard", 64), ("auto", 6)):
+    for learn_map, most in ((False, 64), ("auto", 6)):
         tune(most_columns=most)
-        model = kind(metric=metric, random_state=0).fit(X[:1500], y[:1500])
-        errors[metric] = error(model, X[1500:], f[1500:])
-    assert model.metric_.shape == (12, 6)
-    assert errors["auto"] < 0.6 * errors["ard"]
+        model = kind(learn_map=learn_map, random_state=0).fit(X[:1500], y[:1500])
+        errors[learn_map] = error(model, X[1500:], f[1500:])
+    assert model.linear_map_.shape == (12, 6)
+    assert errors["auto"] < 0.6 * errors[False]
 
 
 def test_wide_tables_of_noise_keep_their_columns(tune, rng):
@@ -283,27 +283,29 @@ def test_wide_tables_of_classes(tune, rng):
     X, _, f = wide(2500, rng)
     y = f + 0.3 * rng.normal(size=2500) > 0.5
     losses = {}
-    for metric, most in (("ard", 64), ("auto", 6), ("full", 6)):
+    for learn_map, most in ((False, 64), ("auto", 6), (True, 6)):
         tune(most_columns=most)
-        model = SWSGPClassifier(metric=metric, random_state=0).fit(X[:1500], y[:1500])
-        losses[metric] = log_loss(y[1500:], model.predict_proba(X[1500:]))
-        assert model.metric_.shape == ((12, 12) if metric == "ard" else (12, 6))
-    assert losses["auto"] < losses["ard"] - 0.05
+        model = SWSGPClassifier(learn_map=learn_map, random_state=0).fit(
+            X[:1500], y[:1500]
+        )
+        losses[learn_map] = log_loss(y[1500:], model.predict_proba(X[1500:]))
+        assert model.linear_map_.shape == ((12, 12) if learn_map is False else (12, 6))
+    assert losses["auto"] < losses[False] - 0.05
 
 
 def test_fewer_columns_after_the_map_in_all_that_follows(tune, rng):
     tune(most_columns=3, exact_work=0)
     X, y, _ = wide(400, rng, n_columns=6)
     model = SWSGPRegressor(
-        metric="full", n_inducing=200, warm_start=True, random_state=0
+        learn_map=True, n_inducing=200, warm_start=True, random_state=0
     ).fit(X, y)
     assert model.inducing_points_.shape[1] == 3
     assert model.feature_importances_.shape == (6,)
     again = clone(model).set_params(inducing_points=X[:50], n_inducing="auto").fit(X, y)
-    assert_allclose(again.inducing_points_, mapped(X[:50], again.metric_))
-    metric = model.metric_.copy()
+    assert_allclose(again.inducing_points_, mapped(X[:50], again.linear_map_))
+    learn_map = model.linear_map_.copy()
     model.partial_fit(X[:100], y[:100])
-    assert_array_equal(model.fit(X, y).metric_, metric)
+    assert_array_equal(model.fit(X, y).linear_map_, learn_map)
     assert np.isfinite(model.predict(X, return_std=True)).all()
 
 
@@ -311,17 +313,17 @@ def test_a_kernel_of_the_user_keeps_the_number_of_columns(tune, rng):
     tune(most_columns=3, learning_steps=10)
     X, y, _ = wide(200, rng, n_columns=6)
     kernel = RBF(np.ones(6))
-    model = SWSGPRegressor(kernel, metric="full", random_state=0).fit(X, y)
-    assert model.metric_.shape == (6, 6)
-    model = SWSGPClassifier(kernel, metric="full", random_state=0).fit(X, y > 0)
-    assert model.metric_.shape == (6, 6)
+    model = SWSGPRegressor(kernel, learn_map=True, random_state=0).fit(X, y)
+    assert model.linear_map_.shape == (6, 6)
+    model = SWSGPClassifier(kernel, learn_map=True, random_state=0).fit(X, y > 0)
+    assert model.linear_map_.shape == (6, 6)
 
 
 def test_variances_are_judged_by_rows_that_the_map_has_not_seen():
     residuals = []
     for seed in range(2):
         X, y = friedman(2500, rotated=True, seed=seed)[:2]
-        model = SWSGPRegressor(metric="full", random_state=0).fit(X, y)
+        model = SWSGPRegressor(learn_map=True, random_state=0).fit(X, y)
         X, y = friedman(600, rotated=True, seed=seed + 50)[:2]
         mean, std = model.predict(X, return_std=True)
         residuals.append((y - mean) / std)
@@ -335,21 +337,23 @@ def test_attributes_move_to_scikit_learn(rotated):
     X, y, X_test, _ = rotated
     X, y = X[:900], y[:900]
     ours = NearestNeighborGPRegressor(
-        metric="full", n_neighbors=len(X), normalize_y=False, random_state=0
+        learn_map=True, n_neighbors=len(X), normalize_y=False, random_state=0
     ).fit(X, y)
     kernel = ours.kernel_ + WhiteKernel(ours.noise_variance_)
-    theirs = GaussianProcessRegressor(kernel, optimizer=None).fit(X @ ours.metric_, y)
-    mean, std = theirs.predict(X_test @ ours.metric_, return_std=True)
+    theirs = GaussianProcessRegressor(kernel, optimizer=None).fit(
+        X @ ours.linear_map_, y
+    )
+    mean, std = theirs.predict(X_test @ ours.linear_map_, return_std=True)
     assert_allclose(ours.predict(X_test, return_std=True), (mean, std), rtol=1e-6)
 
 
 def test_ard_is_the_identity_and_full_is_not(rotated):
     X, y, *_ = rotated
-    assert is_identity(SWSGPRegressor(metric="ard", random_state=0).fit(X, y))
+    assert is_identity(SWSGPRegressor(learn_map=False, random_state=0).fit(X, y))
     X, y, *_ = friedman(300, rotated=False)
-    assert not is_identity(SWSGPRegressor(metric="full", random_state=0).fit(X, y))
+    assert not is_identity(SWSGPRegressor(learn_map=True, random_state=0).fit(X, y))
     assert not is_identity(
-        SWSGPClassifier(metric="full", random_state=0).fit(X, y > np.median(y))
+        SWSGPClassifier(learn_map=True, random_state=0).fit(X, y > np.median(y))
     )
 
 
@@ -357,7 +361,7 @@ def test_a_given_kernel_keeps_the_columns_unless_full_is_asked_for(rotated):
     X, y, X_test, f = rotated
     kernel = ConstantKernel(1.0) * RBF(1.0)
     given = SWSGPRegressor(kernel, random_state=0).fit(X, y)
-    full = SWSGPRegressor(kernel, metric="full", random_state=0).fit(X, y)
+    full = SWSGPRegressor(kernel, learn_map=True, random_state=0).fit(X, y)
     assert is_identity(given)
     assert np.isscalar(full.kernel_.k2.length_scale)
     assert error(full, X_test, f) < 0.8 * error(given, X_test, f)
@@ -365,14 +369,14 @@ def test_a_given_kernel_keeps_the_columns_unless_full_is_asked_for(rotated):
 
 def test_one_column_has_no_map(rng):
     X = rng.normal(size=(200, 1))
-    model = SWSGPRegressor(metric="full", random_state=0).fit(X, np.sin(X[:, 0]))
-    assert_array_equal(model.metric_, np.eye(1))
+    model = SWSGPRegressor(learn_map=True, random_state=0).fit(X, np.sin(X[:, 0]))
+    assert_array_equal(model.linear_map_, np.eye(1))
 
 
 def test_full_needs_learning(rng):
     X, y = rng.normal(size=(50, 2)), rng.normal(size=50)
-    model = SWSGPRegressor(metric="full", init="default", solver="adam")
-    with pytest.raises(ValueError, match="metric='full' with init='default'"):
+    model = SWSGPRegressor(learn_map=True, learn_kernel=False, solver="adam")
+    with pytest.raises(ValueError, match="learn_map=True with learn_kernel=False"):
         model.fit(X, y)
 
 
@@ -380,13 +384,13 @@ def test_inducing_points_of_the_user_are_mapped(rotated):
     X, y, *_ = rotated
     model = SWSGPRegressor(inducing_points=X[:300], random_state=0).fit(X, y)
     assert not is_identity(model)
-    assert_allclose(model.inducing_points_, X[:300] @ model.metric_, atol=1e-12)
+    assert_allclose(model.inducing_points_, X[:300] @ model.linear_map_, atol=1e-12)
 
 
 def test_bits_do_not_depend_on_threads(rotated, turned):
     X, y, X_test, _ = rotated
     other = clone(turned).set_params(n_jobs=1).fit(X, y)
-    assert_array_equal(other.metric_, turned.metric_)
+    assert_array_equal(other.linear_map_, turned.linear_map_)
     assert_array_equal(other.predict(X_test), turned.predict(X_test))
 
 
@@ -399,16 +403,16 @@ def test_predictions_of_a_row_do_not_depend_on_the_others(rotated, turned):
 def test_warm_start_and_stream_keep_the_map(rotated, turned):
     X, y, X_test, f = rotated
     again = clone(turned).set_params(warm_start=True).fit(X, y)
-    before = again.metric_
+    before = again.linear_map_
     again.fit(X, y)
-    assert_array_equal(again.metric_, before)
+    assert_array_equal(again.linear_map_, before)
     assert error(again, X_test, f) < 1.02 * error(turned, X_test, f)
-    stream = small_model(init="local", n_inducing=200, n_neighbors=16)
+    stream = small_model(learn_kernel=True, n_inducing=200, n_neighbors=16)
     stream.partial_fit(X[:600], y[:600])
-    before = stream.metric_
+    before = stream.linear_map_
     assert not is_identity(stream)
     stream.partial_fit(X[600:], y[600:])
-    assert_array_equal(stream.metric_, before)
+    assert_array_equal(stream.linear_map_, before)
     assert error(stream, X_test, f) < 0.8 * f.std()
 
 
@@ -416,7 +420,7 @@ def test_adam_and_held_out_rows_use_the_map(rotated):
     X, y, X_test, f = rotated
     options = {"solver": "adam", "max_iter": 20, "early_stopping": True}
     options["predictive"] = "gaussian"  # as held-out rows are judged
-    model = SWSGPRegressor(n_inducing=300, random_state=0, **options).fit(X, y)
+    model = make(SWSGPRegressor, n_inducing=300, random_state=0, **options).fit(X, y)
     assert not is_identity(model)
     assert error(model, X_test, f) < 0.5 * f.std()
     given = clone(model).fit(X[:900], y[:900], X_val=X[900:], y_val=y[900:])
@@ -430,14 +434,14 @@ def test_adam_and_held_out_rows_use_the_map(rotated):
 def test_lower_bound_uses_the_map(rotated, turned):
     X, y, *_ = rotated
     plain = clone(turned).fit(X, y)
-    plain.metric_ = np.eye(10)
-    expected = plain.lower_bound(X @ turned.metric_, y)
+    plain.linear_map_ = np.eye(10)
+    expected = plain.lower_bound(X @ turned.linear_map_, y)
     assert_allclose(turned.lower_bound(X, y), expected, rtol=1e-9)
 
 
-@pytest.mark.parametrize("metric", ["auto", "full"])
+@pytest.mark.parametrize("learn_map", ["auto", True])
 @pytest.mark.parametrize("table", ["constant", "duplicated", "one-hot", "collinear"])
-def test_degenerate_columns(table, metric, rng):
+def test_degenerate_columns(table, learn_map, rng):
     X = rng.normal(size=(400, 4))
     extra = {
         "constant": np.full((400, 2), 3.0),
@@ -447,9 +451,9 @@ def test_degenerate_columns(table, metric, rng):
     }[table]
     y = np.sin(X[:, 0] + X[:, 1]) + 0.1 * rng.normal(size=400)
     X = np.hstack([X, extra])
-    model = SWSGPRegressor(metric=metric, random_state=0).fit(X[:300], y[:300])
+    model = SWSGPRegressor(learn_map=learn_map, random_state=0).fit(X[:300], y[:300])
     mean, std = model.predict(X[300:], return_std=True)
-    assert np.isfinite(model.metric_).all()
+    assert np.isfinite(model.linear_map_).all()
     assert np.sqrt(np.mean((mean - y[300:]) ** 2)) < 0.3 * y.std()
     assert 0.8 < np.mean(np.abs(mean - y[300:]) < 1.96 * std) <= 1.0
 
@@ -458,17 +462,17 @@ def test_degenerate_columns(table, metric, rng):
 def test_more_columns_than_rows(n_rows, n_columns, rng):
     X = rng.normal(size=(n_rows, n_columns))
     y = X[:, 0] + 0.1 * rng.normal(size=n_rows)
-    for metric in ("auto", "full"):
-        model = SWSGPRegressor(metric=metric, random_state=0).fit(X, y)
+    for learn_map in ("auto", True):
+        model = SWSGPRegressor(learn_map=learn_map, random_state=0).fit(X, y)
         assert np.isfinite(model.predict(X)).all()
     few = max(2, int(0.8 * n_rows + 1) // ROWS_PER_COLUMN)
-    assert model.metric_.shape == (n_columns, few if n_columns > 64 else n_columns)
+    assert model.linear_map_.shape == (n_columns, few if n_columns > 64 else n_columns)
 
 
 @pytest.mark.parametrize("n_rows", [2, 4])
 def test_so_few_rows_that_none_is_held_out(n_rows, rng):
     X, y = rng.normal(size=(n_rows, 3)), rng.normal(size=n_rows)
-    model = NearestNeighborGPRegressor(metric="full", random_state=0).fit(X, y)
+    model = NearestNeighborGPRegressor(learn_map=True, random_state=0).fit(X, y)
     assert np.isfinite(model.predict(X)).all()
 
 
@@ -482,7 +486,7 @@ def test_a_map_that_fails_leaves_the_columns(tune, monkeypatch, rng):
     X, y = rng.normal(size=(100, 4)), rng.normal(size=100)
     monkeypatch.setattr(KernelLearner, "turned", fails)
     assert is_identity(SWSGPRegressor(random_state=0).fit(X, y))
-    asked = SWSGPRegressor(metric="full", random_state=0)
+    asked = SWSGPRegressor(learn_map=True, random_state=0)
     assert not is_identity(asked.fit(X, y))  # the map of the evidence
     tune(most_columns=3)
     monkeypatch.setattr(KernelLearner, "mapped_to_few", fails)
@@ -507,5 +511,5 @@ def test_weights_act_like_repetition(rng):
 def test_float32(rotated, turned):
     X, y, X_test, f = rotated
     single = clone(turned).set_params(dtype="float32").fit(X.astype("f"), y)
-    assert single.metric_.dtype == np.float64
+    assert single.linear_map_.dtype == np.float64
     assert error(single, X_test, f) < 1.1 * error(turned, X_test, f)

@@ -1,0 +1,57 @@
+"""The kernel and the solver that a user gives, made ready for a fit."""
+
+import warnings
+
+from sklearn.gaussian_process.kernels import Kernel
+
+from skswsgp._covariance.compile import compile_kernel, count_periodic_columns
+from skswsgp._solvers.adam import AdamSolver
+from skswsgp._solvers.alternating import AlternatingSolver
+from skswsgp._solvers.natural import NaturalSolver
+from skswsgp._solvers.progress import callers_level
+from skswsgp.kernels import chooses_columns, with_positions
+from skswsgp.solvers import Adam, Natural
+
+SOLVERS = {"adam": Adam, "natural": Natural}
+
+
+def kernel_for(estimator, n_features):
+    """Return the kernel of an estimator, whose `OnColumns` hold positions.
+
+    Names are looked up among those of the table that it is fitted to.
+    """
+    kernel = estimator.kernel
+    if not isinstance(kernel, Kernel):
+        return kernel
+    if estimator.learn_map not in ("auto", False) and chooses_columns(kernel):
+        raise ValueError(
+            "learn_map=True with a kernel that holds OnColumns: expected 'auto' or "
+            "False, because a map of the columns mixes those that it chooses."
+        )
+    names = getattr(estimator, "feature_names_in_", None)
+    kernel = with_positions(kernel, n_features, names)
+    struct = compile_kernel(kernel, n_features, estimator.dtype).struct
+    if count_periodic_columns(struct) > 1:
+        warnings.warn(
+            f"ExpSineSquared reads {count_periodic_columns(struct)} columns at once: "
+            "expected one column, because it is no covariance on several; put it on "
+            "one with skswsgp.kernels.OnColumns.",
+            stacklevel=callers_level(),
+        )
+    return kernel
+
+
+def solver_for(estimator, streaming=False):
+    """Return the subclass of `Solver` that trains an estimator, and its parameters.
+
+    A stream is trained by Adam.
+    """
+    given = estimator.solver
+    solver = SOLVERS[given]() if isinstance(given, str) else given
+    if streaming and not isinstance(solver, Adam):
+        solver = Adam()
+    solver._validate_params()
+    if isinstance(solver, Adam):
+        return AdamSolver, solver.get_params()
+    moving = solver.optimize_inducing
+    return AlternatingSolver if moving else NaturalSolver, solver.get_params()
