@@ -33,36 +33,34 @@ learn_map : bool or "auto", default="auto"
     likelier by more than the standard error of their gain. A map is learned only with
     `learn_kernel=True`. If `kernel` is given, "auto" is False.
 n_inducing : int or "auto", default="auto"
-    M, the number of inducing points, at most the number of distinct rows. "auto"
-    takes all points that `inducing_points` gives. Otherwise it is 256 with
-    `solver="adam"`. With "natural" it is the number of rows, up to a limit of
-    8,000,000 / n_features, which is at least 100,000 and at most 1,000,000.
+    M, the number of inducing points, at most the number of distinct rows. With "auto"
+    it is the number of points where `inducing_points` gives some. Otherwise the natural
+    solver makes every row an inducing point, up to some 100,000 rows of many columns
+    and 1,000,000 rows of few, and Adam takes 256.
 n_neighbors : int, "auto" or "all", default="auto"
-    H, the number of inducing points that a row uses, at most M. H = M is the
-    ordinary sparse variational Gaussian process. "auto" is 16 with
-    `solver="adam"`. With "natural" it is M for up to 1,000 rows, whose means and
-    variances are then those of all rows. Regressions of up to about 36,000 rows take
-    means from all rows, see `alpha_`, and variances from 64 neighbours, unless held-out
-    rows err more with means from all rows by two standard errors. Classes do so too,
-    with more neighbours, unless held-out rows are less likely. Longer tables take
-    between 192 and 16 neighbours, the fewer the more rows there are. "all" lets all
-    inducing points have a say: it asks for means from all rows where every row is an
-    inducing point and `solver="natural"`, and is H = M elsewhere.
+    H, the number of inducing points that a row uses, at most M. A model with H = M is
+    the ordinary sparse variational Gaussian process. With "auto" the natural solver
+    lets up to 1,000 rows use all points. A regression of up to some 36,000 rows takes
+    its means from all rows, see `alpha_`, and its variances from 64 neighbours, unless
+    held-out rows are predicted worse by means from all rows. Classes do so too, with
+    more neighbours. Longer tables take between 192 and 16 neighbours, the fewer the
+    more rows there are. Adam takes 16. With "all" every inducing point has a say: the
+    natural solver takes means from all rows where every row is an inducing point, and H
+    is M elsewhere.
 inducing_points : {"kmeans", "random"} or array-like of shape (n_inducing, \
         n_features), default="kmeans"
     Inducing inputs at the start: centres of k-means (random rows where there are
     more than 14,142), random rows, or the given points, in the units of X.
     Duplicates are removed.
 covariance : {"auto", "diag", "draws", "full"}, default="auto"
-    Covariance S of q(u). "diag" makes the variance of the function too small where
-    rows are dense. "full" needs M^2 numbers in the fitted model and its pickle, and
-    costs O(M^3) with `solver="natural"`, or O(M H^2) more work a row with "adam".
-    "draws" estimates S from 64 draws from q(u) and needs `solver="natural"`.
-    "auto" with "natural" is, for regression, "full"
-    while (M^3 + N M H) Q is at most 2.5e10, as with 2,861 rows of one output, and
-    "draws" beyond while they fit in 1 GiB; it is "diag" for classes and where inducing
-    inputs are trained. With "adam" it is "full"
-    while S, its moments and gradients fit in 4 MiB, and "diag" beyond.
+    How the covariance S of q(u) is kept. A "full" matrix is exact, and holds M^2
+    numbers in the fitted model and its pickle. "diag" keeps the diagonal only, which
+    makes the variance of the function too small where rows are dense. "draws" estimates
+    S from 64 draws of q(u), for the natural solver only. With "auto" the natural solver
+    takes a full matrix for up to 1,000 rows, and for regressions of some 2,900 rows;
+    longer regressions take draws while these fit in 1 GiB, and longer tables of classes
+    take the diagonal, as do trained inducing inputs. Adam takes a full matrix of a few
+    hundred inducing points, and the diagonal of more.
 neighbor_search : {"exact", "approximate"}, default="exact"
     How the nearest inducing points of a row are found, those of largest covariance (for
     stationary kernels, of smallest distance in length-scales). "exact" finds all of
@@ -130,9 +128,9 @@ alpha_ : ndarray of shape (n_inducing,) or (n_inducing, n_latent)
     standardised y, or for the sites that stand for labels. Predictions then use m for
     covariances only. Only where means are exact.
 local_variance_scale_ : float or ndarray of shape (n_outputs,)
-    What all rows know more than the neighbours, where means are exact. The precision
-    that data add to the prior's is divided by it, so small variances are multiplied by
-    it and those far from the data stay. Held-out rows choose it. Only with `alpha_`,
+    Factor by which means from all rows make small variances smaller than the neighbours
+    alone do. Variances far from the data stay those of the prior, because the factor
+    divides the precision that data add. Held-out rows choose it. Only with `alpha_`,
     for regression.
 n_neighbors_ : int
     H as used.

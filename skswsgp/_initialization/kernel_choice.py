@@ -59,7 +59,7 @@ def learn_kernel(
     their nearest others only if `near`. Labels and counts that are `coded` as numbers
     start from common length-scales, and their density does not judge near rows, for
     their own likelihood judges later. `learn_map` is that of the estimators. Where a
-    kernel is given, "auto" is "ard".
+    kernel is given, "auto" is False.
     """
     data = draw_learning_rows(data, options.tuning, rng)
     X, y, weight, count = distinct_observations(data)
