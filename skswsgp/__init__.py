@@ -2,8 +2,8 @@
 
 from skswsgp import baselines, kernels, metrics, solvers
 from skswsgp._estimators.classifier import SWSGPClassifier
-from skswsgp._estimators.extrapolation import ExtrapolationWarning
 from skswsgp._estimators.regressor import SWSGPRegressor
+from skswsgp._posterior.extrapolation import ExtrapolationWarning
 
 __all__ = [
     "ExtrapolationWarning",

@@ -11,15 +11,15 @@ from sklearn.utils.validation import check_is_fitted
 from skswsgp._compiled.threads import max_threads
 from skswsgp._estimators import sklearn_compat as compat
 from skswsgp._estimators.given import kernel_for
-from skswsgp._initialization.kernel_choice import learn_kernel
-from skswsgp._initialization.kernel_learning import (
+from skswsgp._kernel_search.kernel_choice import learn_kernel
+from skswsgp._kernel_search.kernel_learning import (
     LearningOptions,
     count_learning_rows,
 )
-from skswsgp._initialization.neighbor_likelihood import NeighborProcess, neighbor_model
-from skswsgp._initialization.statistics import mean_and_scale, relative_weights
-from skswsgp._linear.columns import mapped
-from skswsgp._solvers.data import TrainingRows
+from skswsgp._kernel_search.neighbor_likelihood import NeighborProcess, neighbor_model
+from skswsgp._rows.columns import mapped
+from skswsgp._rows.data import TrainingRows
+from skswsgp._rows.statistics import mean_and_scale, relative_weights
 from skswsgp._solvers.tuning import Tuning
 
 __all__ = ["NearestNeighborGPRegressor"]
@@ -191,7 +191,8 @@ class NearestNeighborGPRegressor(
         data = relative_weights(data, n_rows)
         self.sample_weight_ = data.weight
         kernel = kernel_for(self, X.shape[1])
-        how = {"n_neighbors": self.n_neighbors, "learn_map": self.learn_map}
+        learn_map = self.learn_map if self.learn_map == "auto" else bool(self.learn_map)
+        how = {"n_neighbors": self.n_neighbors, "learn_map": learn_map}
         fit = learn_kernel(data, kernel, float(self.initial_noise), rng, options, **how)
         D = X.shape[1]
         self.linear_map_ = np.eye(D) if fit.linear_map is None else fit.linear_map

@@ -7,9 +7,9 @@ from scipy.special import ndtri
 from sklearn.utils import check_array, check_consistent_length, column_or_1d
 
 from skswsgp._compiled.special import gaussian_log_density
-from skswsgp._predictive import student
-from skswsgp._predictive.law import interval_scores
-from skswsgp._predictive.score_input import (
+from skswsgp._law import student
+from skswsgp._law.law import interval_scores
+from skswsgp._law.score_input import (
     check_coverage,
     check_floats,
     check_gaussian,

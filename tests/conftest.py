@@ -24,12 +24,11 @@ try:
 except ImportError:  # Windows has no such locks
     fcntl = None
 
-# Ten steps of Adam, no evidence, no exact means, and few rows to choose kernels by.
+# Ten steps of Adam, no evidence, and few rows to choose kernels by
 SHORT_SEARCH = {
     "learning_steps": 10,
     "exact_work": 0,
     "evidence_work": 0,
-    "mean_work": 0,
     "holdout_rows": 200,
 }
 
@@ -78,7 +77,7 @@ def locked_cache(tmp_path_factory):
 
     def compile_once(dispatcher, signature):
         function = dispatcher.py_func
-        if not function.__module__.startswith("skswsgp."):
+        if not str(function.__module__).startswith("skswsgp."):
             return compile_function(dispatcher, signature)
         text = f"{function.__module__}.{function.__qualname__} {signature}"
         with global_compiler_lock, lock(hashlib.sha1(text.encode()).hexdigest()):

@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 import numba
 import numpy as np
+import pytest
 import reference
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, Matern, WhiteKernel
 
@@ -27,6 +28,8 @@ from skswsgp.solvers import Adam, Natural
 # derivative: rounding 1e-16 |f| / step and the third derivative times step^2 / 6.
 STEP, DIFFERENCE_TOLERANCE = 1e-5, 1e-6
 
+# Compilation for the other precision takes as long as for the first one.
+DTYPES = "float64", pytest.param("float32", marks=pytest.mark.slow)
 ADAM = {"solver": "adam", "learn_kernel": False}  # the training of the paper
 
 
@@ -38,6 +41,7 @@ def make(estimator_class, *args, **params):
     adam, natural = Adam().get_params(), Natural().get_params()
     chosen = {n: params.pop(n) for n in adam | natural if n in params}
     if not isinstance(params.get("solver", ""), str):
+        assert not chosen, f"an object of a solver with {chosen}"
         return estimator_class(*args, **params)
     given = params.pop("solver", "natural")
     solver = {"adam": Adam, "natural": Natural}.get(given)

@@ -6,7 +6,7 @@ import joblib
 import numpy as np
 import pytest
 import reference
-from helpers import holed
+from helpers import DTYPES, holed
 from scipy.sparse import csr_array
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
@@ -25,8 +25,8 @@ from sklearn.preprocessing import StandardScaler
 
 from skswsgp import baselines
 from skswsgp._compiled import threads
-from skswsgp._initialization import neighbor_likelihood
-from skswsgp._initialization.kernel_learning import evaluation_work
+from skswsgp._kernel_search import neighbor_likelihood
+from skswsgp._kernel_search.kernel_learning import evaluation_work
 from skswsgp.baselines import NearestNeighborGPRegressor as Regressor
 from skswsgp.metrics import interval_coverage
 
@@ -294,7 +294,7 @@ AWKWARD_X = {
 }
 
 
-@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("change", AWKWARD_X.values(), ids=AWKWARD_X)
 def test_awkward_X(few_steps, change, dtype):
     X, y = data()
@@ -318,7 +318,7 @@ AWKWARD_Y = {
 }
 
 
-@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("change", AWKWARD_Y.values(), ids=AWKWARD_Y)
 def test_awkward_y(few_steps, change, dtype):
     X, y = data()
@@ -329,7 +329,7 @@ def test_awkward_y(few_steps, change, dtype):
         np.testing.assert_allclose(model.predict(X), y, rtol=1e-6, atol=1e-6)
 
 
-@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("n_neighbors", [1, 64])
 @pytest.mark.parametrize("n", [1, 2, 3])
 def test_few_rows(few_steps, n, n_neighbors, dtype):

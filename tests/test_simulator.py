@@ -22,6 +22,7 @@ GROUPS = {"kernels": FIRST, "others": FILES - FIRST}
 
 @needs_package
 @pytest.mark.skipif(MISSING is None, reason="the GPU or the simulator runs these files")
+@pytest.mark.slow  # pure Python in place of compiled loops takes minutes
 @pytest.mark.early
 @pytest.mark.parametrize("group", GROUPS)
 def test_kernels_in_the_simulator(group):

@@ -31,8 +31,8 @@ from skswsgp._neighbors.lists import NeighborTracker, TrackedSearch
 from skswsgp._neighbors.search import NeighborSearch
 from skswsgp._point.likelihood_records import make_likelihood
 from skswsgp._point.state import Batch, Model
+from skswsgp._rows.data import TrainingRows, memory_budget
 from skswsgp._solvers.adam import run_epoch
-from skswsgp._solvers.data import TrainingRows, memory_budget
 from skswsgp._solvers.progress import Schedule
 
 sys.path.insert(0, str(Path(__file__).parents[2]))  # where nothing is installed

@@ -13,6 +13,8 @@ from skswsgp._compiled.jit import njit, sequential
 
 # Numba's workqueue layer aborts the process when two Python threads launch at once.
 _LOCK = threading.RLock()
+_LOCK_OF_BLAS = threading.Lock()
+_n_limited, _limit = 0, None  # contexts of one thread of BLAS, and what restores it
 _is_child = False  # whether this process was forked
 _forked = False  # whether a parent of this process has started threads of OpenMP
 ROWS_PER_THREAD = 1000  # rows below which another thread costs more than it saves
@@ -88,9 +90,10 @@ def join_all(threads):
 
 def _note_fork():
     """Note in a forked process whether its parent has started threads of OpenMP."""
-    global _LOCK, _is_child, _forked
+    global _LOCK, _LOCK_OF_BLAS, _is_child, _forked
     _is_child = True
     _LOCK = threading.RLock()  # a thread that is gone may have held it
+    _LOCK_OF_BLAS = threading.Lock()
     with suppress(ValueError):  # no parallel loop has run
         _forked = _forked or numba.threading_layer() == "omp"
 
@@ -104,13 +107,27 @@ def scikit_learn_threads():
     return threadpool_limits(1 if _is_child else None, user_api="openmp")
 
 
+@contextmanager
 def one_blas_thread():
-    """Return a context with one thread of BLAS, for matrices of some hundred rows.
+    """Take one thread of BLAS, for matrices of some hundred rows.
 
     With more threads, those of NumPy's BLAS and of SciPy's BLAS wait for each other:
-    learning a kernel from 300 rows took ten times as long on two cores.
+    learning a kernel from 300 rows took ten times as long on two cores. The number of
+    threads belongs to the process, so the last of several threads in such a context
+    restores it.
     """
-    return _blas_libraries().limit(limits=1, user_api="blas")
+    global _n_limited, _limit
+    with _LOCK_OF_BLAS:
+        if _n_limited == 0:
+            _limit = _blas_libraries().limit(limits=1, user_api="blas")
+        _n_limited += 1
+    try:
+        yield
+    finally:
+        with _LOCK_OF_BLAS:
+            _n_limited -= 1
+            if _n_limited == 0:
+                _limit.restore_original_limits()
 
 
 @cache

@@ -9,12 +9,11 @@ from sklearn.utils._param_validation import StrOptions
 
 from skswsgp._engine.select import require_device
 from skswsgp._estimators import sklearn_compat as compat
-from skswsgp._estimators.fit_stages import FitStagesMixin
+from skswsgp._estimators.fit_stages import FitStagesMixin, TrainingRowsMixin
 from skswsgp._estimators.given import SOLVERS, kernel_for, solver_for
 from skswsgp._estimators.latent import LatentFunctionsMixin
-from skswsgp._estimators.leave_one_out import left_out_rows
+from skswsgp._estimators.observations import left_out_rows
 from skswsgp._estimators.training import TrainingMixin
-from skswsgp._estimators.training_rows import TrainingRowsMixin
 from skswsgp._point.likelihood_records import LIKELIHOODS
 from skswsgp._solvers.settings import Settings
 from skswsgp._solvers.tuning import Tuning
@@ -177,8 +176,10 @@ class BaseSWSGP(
         vars(self).update(trained)
         self._optimizer, self._noise_known = optimizer, problem.noise_is_known
         if "leave_one_out_" in trained:
-            rows = problem.data.rows, self.leave_one_out_
-            self.leave_one_out_ = left_out_rows(self, X, y, *rows)
+            rows, found = problem.data.rows, self.leave_one_out_
+            weight = compat.check_weights(sample_weight, X, self.dtype)
+            weight = weight / weight[weight > 0.0].mean()
+            self.leave_one_out_ = left_out_rows(self, X, y, weight, rows, found)
         task.end()
         return self
 

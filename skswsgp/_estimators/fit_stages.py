@@ -4,29 +4,36 @@
 """
 
 import copy
+import math
 from contextlib import closing
 from typing import NamedTuple
 
 import numpy as np
+from sklearn.model_selection import train_test_split
 from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
 
 from skswsgp._compiled.threads import max_threads
 from skswsgp._engine.select import make_engine
 from skswsgp._estimators import sklearn_compat as compat
-from skswsgp._initialization.auto import (
+from skswsgp._kernel_search.kernel_learning import count_learning_rows
+from skswsgp._kernel_search.start import initial_attributes
+from skswsgp._point.likelihood_records import LIKELIHOODS
+from skswsgp._rows.columns import is_identity
+from skswsgp._rows.data import TrainingRows, with_known_noise
+from skswsgp._rows.near_copies import unite_near_copies
+from skswsgp._rows.statistics import (
+    bounded_noise,
+    feature_scale,
+    feature_spread,
+    relative_weights,
+)
+from skswsgp._solvers.auto import (
     natural_jitter,
     takes_draws,
     takes_full_covariance,
     tries_exact_means,
 )
-from skswsgp._initialization.start import initial_attributes
-from skswsgp._initialization.statistics import (
-    bounded_noise,
-    feature_scale,
-    feature_spread,
-)
-from skswsgp._linear.columns import is_identity
-from skswsgp._solvers.data import TrainingRows
 from skswsgp._solvers.exact_mean import ExactFit
 from skswsgp._solvers.model import JITTER, build_model, shape_covariance
 from skswsgp._solvers.settings import Settings
@@ -58,6 +65,118 @@ class Start(NamedTuple):
     rng: np.random.RandomState
 
 
+class TrainingRowsMixin:
+    """From X, y and weights to `TrainingRows`."""
+
+    def _validate_training(self, X, y, sample_weight, reset):
+        """Return validated X, y and weights, and the numbers of their rows of X.
+
+        Rows of weight zero are left out; None stands for all rows of X.
+        """
+        X, y = compat.validate(self, X, y, reset=reset, **self._target_checks)
+        weight = compat.check_weights(sample_weight, X, self.dtype)
+        if weight.all():
+            return X, y, weight, None
+        rows = np.flatnonzero(weight)
+        return X, y[rows], weight[rows], rows
+
+    def _training_rows(
+        self, X, y, sample_weight, *, exposure=None, noise_variance=None
+    ):
+        """Return validated `TrainingRows` for a fitted model, not mapped yet.
+
+        Their `ratio` holds noise variances (n,), known or relative, or None.
+        """
+        check_is_fitted(self, "inducing_points_")
+        self._validate_params()
+        X, y, weight, rows = self._validate_training(X, y, sample_weight, reset=False)
+        exposure = compat.check_row_values("exposure", exposure, len(X), rows)
+        noise = compat.check_row_values("noise_variance", noise_variance, len(X), rows)
+        targets = self._encode_targets(y, vars(self), exposure)
+        targets = targets.astype(self.dtype, copy=False)
+        if noise is not None:
+            noise = bounded_noise(noise, y, weight)
+        elif hasattr(self, "noise_model_"):
+            rows_in_X = slice(None) if rows is None else rows
+            noise = self.noise_model_.training_ratio(X[rows_in_X])
+        weight = weight.astype(self.dtype)
+        return TrainingRows(X, targets, weight, rows, ratio=noise)
+
+    def _validation_data(self, X_val, y_val, attributes, settings):
+        """Return the user's validation data, or None."""
+        if X_val is None and y_val is None:
+            return None
+        if X_val is None or y_val is None:
+            missing = "X_val" if X_val is None else "y_val"
+            raise ValueError(f"{missing} is missing: X_val and y_val go together.")
+        if not settings.early_stopping:
+            raise ValueError(
+                "X_val and y_val came with early_stopping=False: expected 'auto' or "
+                "True, for they only serve to decide when to stop."
+            )
+        checks = {"reset": False} | self._target_checks
+        X_val, y_val = compat.validate(self, X_val, y_val, **checks)
+        targets = self._encode_targets(y_val, attributes)
+        weight = np.ones(len(X_val), dtype=self.dtype)
+        return TrainingRows(X_val, targets.astype(self.dtype, copy=False), weight)
+
+    def _stops_early(self, data, settings):
+        """Return whether held-out rows decide when a fit stops."""
+        if settings.early_stopping == "auto":
+            many = data.n_rows > self._tuning.holdout_above
+            return settings.solver.takes_steps and many
+        return settings.early_stopping
+
+    def _hold_out(self, data, y, settings, rng):
+        """Return the data to train on, and those held out."""
+        fraction = settings.validation_fraction
+        n_held_out = math.ceil(fraction * len(y))
+        if n_held_out == len(y):
+            raise ValueError(
+                f"early_stopping={settings.early_stopping!r} with validation_fraction="
+                f"{fraction} holds out all of {len(y)} rows: expected some to train "
+                "on; lower validation_fraction, or use early_stopping=False."
+            )
+        stratify = self._stratify(y, fraction)
+        options = {"random_state": rng, "stratify": stratify}
+        parts = train_test_split(np.arange(len(y)), test_size=n_held_out, **options)
+        return [data.take(np.sort(part)) for part in parts]
+
+    def _stratify(self, y, fraction):
+        return None
+
+    def _relative_rows(self, data, solver, known):
+        """Return rows with the weights that divide the noise variance, and its unit.
+
+        Where rows have a `ratio`, weights are precisions, and the unit is the harmonic
+        mean of the noise, which is `known` or learned; otherwise it is None.
+        """
+        data = data if known else self._relative_to_mean(data, solver)
+        return (data, None) if data.ratio is None else with_known_noise(data)
+
+    def _without_near_copies(self, X, rows, targets, attributes, solver):
+        """Return X with `unite_near_copies`, unless it may be in a file."""
+        likelihood, _ = self._likelihood_of(attributes)
+        whole = self.learn_kernel or solver.finds_optimum
+        if not (whole and LIKELIHOODS[likelihood].has_noise):
+            return X
+        some = X if rows is None else X[rows]
+        spread = feature_spread(some, np.random.RandomState(0), dtype=self.dtype)
+        united = unite_near_copies(some, targets, spread)
+        if united is some:
+            return X
+        out = X.copy()
+        out[slice(None) if rows is None else rows] = united
+        return out
+
+    def _relative_to_mean(self, data, solver):
+        """Return the rows with the weights that divide the noise variance."""
+        # Adam alone reads X by parts, which may be a memory map.
+        whole = self.learn_kernel or solver.finds_optimum
+        most = count_learning_rows(data.X.shape[1], self._tuning) if whole else 0
+        return relative_weights(data, most)
+
+
 class FitStagesMixin:
     """From what the user gives to the attributes of a fitted model."""
 
@@ -82,6 +201,8 @@ class FitStagesMixin:
             ratio = bounded_noise(noise, y, weight)
             usual = np.average(ratio, weights=weight) / attributes["y_scale_"] ** 2
             attributes["_mean_noise_variance"] = usual
+        if not streaming:
+            X = self._without_near_copies(X, rows, targets, attributes, solver[0])
         noise_model = noise_model or fitted.get("noise_model_")
         if noise_model is None:
             noise_model = self._learn_noise_model(X, rows, y, weight, attributes)
@@ -137,7 +258,10 @@ class FitStagesMixin:
             if settings.likelihood_record.conjugate:
                 names = "kernel_", "inducing_points_", "noise_variance_"
                 given = (attributes[name] for name in names)
-                attributes["_jitter"] = natural_jitter(*given, self.dtype, full)
+                D = attributes["inducing_points_"].shape[1]
+                dense = H == M and tries_exact_means(settings, data.n_rows, M, D)
+                dtype = "float64" if dense else self.dtype  # of the systems
+                attributes["_jitter"] = natural_jitter(*given, dtype, full)
         if solver.takes_steps:
             attributes["_jitter"] = JITTER
         total = seen if streaming else data.weight.sum(dtype=np.float64)
@@ -190,9 +314,8 @@ class FitStagesMixin:
             if start.draws and solver.usable:
                 trained |= self._draw(solver, settings, rng)
             exact = ExactFit()
-            D, local = attributes["inducing_points_"].shape[1], H < M
-            tries = local and tries_exact_means(settings, data.n_rows, M, D)
-            if solver.usable and tries:
+            D = attributes["inducing_points_"].shape[1]
+            if solver.usable and tries_exact_means(settings, data.n_rows, M, D):
                 exact = self._solve_exact_mean(solver, data, trained, settings, rng)
             trained |= exact.attributes
             trained |= self._leave_out_rows(solver, data, trained, settings, rng)

@@ -8,15 +8,16 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from skswsgp._compiled.threads import ROWS_AT_ONCE, row_blocks
-from skswsgp._estimators import gradient, joint
 from skswsgp._estimators import sklearn_compat as compat
-from skswsgp._estimators.extrapolation import warn_of_extrapolation
-from skswsgp._estimators.relevance import squared_slopes
-from skswsgp._linear.columns import mapped
 from skswsgp._linear.projection import Projection
-from skswsgp._predictive import prediction
-from skswsgp._predictive.extrapolation import share_of_unknown_rows
-from skswsgp._solvers.data import TrainingRows, center_rows, memory_budget
+from skswsgp._posterior import gradient, joint, prediction
+from skswsgp._posterior.extrapolation import (
+    share_of_unknown_rows,
+    warn_of_extrapolation,
+)
+from skswsgp._posterior.relevance import squared_slopes
+from skswsgp._rows.columns import mapped
+from skswsgp._rows.data import TrainingRows, center_rows, memory_budget
 from skswsgp._solvers.exact_mean import exact_variance
 from skswsgp._solvers.model import build_model, with_draws
 
@@ -365,9 +366,8 @@ class LatentFunctionsMixin:
         """Return the scale of local variances for a `_alpha`, or None for no scale."""
         if hasattr(self, "variance_scale_"):
             return None if self.variance_scale_ == 1.0 else self.variance_scale_
-        if alpha is None:
-            return None
-        return getattr(self, "local_variance_scale_", 1.0)  # not with sites
+        # neither sites nor few rows, whose variances are exact, have a scale
+        return None if alpha is None else getattr(self, "local_variance_scale_", None)
 
     def _exact_factor(self, X, variance):
         """Return by what their scale multiplies local variances (n, Q) at rows of X."""

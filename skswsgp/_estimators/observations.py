@@ -1,8 +1,10 @@
 """Intervals, quantiles and densities of new observations, and the law behind them."""
 
 import warnings
+from typing import NamedTuple
 
 import numpy as np
+from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import check_is_fitted
 
 from skswsgp._estimators.sklearn_compat import (
@@ -11,13 +13,14 @@ from skswsgp._estimators.sklearn_compat import (
     log_exposure,
     validate,
 )
-from skswsgp._linear.columns import mapped
-from skswsgp._predictive import prediction
-from skswsgp._predictive.counts import Counts, require_counts
-from skswsgp._predictive.law import Observations
-from skswsgp._predictive.learn import leave_out_rows
-from skswsgp._predictive.near_points import measure_distances
-from skswsgp._predictive.student_noise import StudentNoise
+from skswsgp._law.counts import Counts, require_counts
+from skswsgp._law.law import Observations
+from skswsgp._law.learn import leave_out_rows
+from skswsgp._law.near_points import measure_distances
+from skswsgp._law.student_noise import StudentNoise
+from skswsgp._posterior import prediction
+from skswsgp._posterior.extrapolation import ExtrapolationWarning
+from skswsgp._rows.columns import mapped
 from skswsgp._solvers.progress import callers_level
 
 
@@ -237,11 +240,11 @@ class ObservationsMixin:
                 solver, data, trained, settings, self.predictive, earlier, rng
             )
         except FloatingPointError:
-            kept = "a Gaussian law, as predictive='gaussian' asks for"
-            kept = kept if earlier is None else "the law of the chunks before"
+            kept = "a Gaussian law" if earlier is None else "the law of earlier chunks"
             warnings.warn(
-                "the search for the law of observations met NaN or infinity: the model "
-                f"is kept with {kept}.",
+                "predictions of rows without themselves met NaN or infinity: the model "
+                f"is kept with {kept} of observations and without leave_one_out_; a "
+                "larger noise helps, or dtype='float64'.",
                 stacklevel=callers_level(),
             )
         law = earlier if law is None else law
@@ -262,3 +265,39 @@ def _require_probabilities(values, name, advice):
             f"{name}={values!r}: expected {some} above 0 and below 1; use {advice}."
         )
     return found
+
+
+class LeaveOneOut(NamedTuple):
+    """Rows as predicted without them, each (n_samples,) or (n_samples, n_outputs)."""
+
+    mean: np.ndarray  # of the prediction, in the units of y
+    std: np.ndarray  # of an observation of the weight of the row, noise included
+    residual: np.ndarray  # y - mean
+    z_score: np.ndarray  # y as a standard normal value, under its law without the row
+
+
+def left_out_rows(model, X, y, weight, trained, found):
+    """Return the `LeaveOneOut` of the rows of a fit, in their order.
+
+    `trained` are the numbers of the rows that trained, or None for all, and `found` the
+    `LeftOutRows` of these. The other rows are predicted as new ones of their `weight`
+    (n,) relative to the mean, or of weight one where that is zero.
+    """
+    y, scale = as_numbers(y), model._target_scale(vars(model))
+    mean, variance, score = found
+    if trained is not None:
+        rest = np.delete(np.arange(len(y)), trained)
+        of_trained, shape = (mean, variance, score), (len(y), mean.shape[1])
+        mean, variance, score = np.empty((3, *shape))
+        mean[trained], variance[trained], score[trained] = of_trained
+        rows, usual = _safe_indexing(X, rest), np.where(weight > 0.0, weight, 1.0)[rest]
+        with warnings.catch_warnings():  # these rows are those of fit
+            warnings.simplefilter("ignore", ExtrapolationWarning)
+            law = model._observations(rows)
+        own = model._noise_of_rows(None, rows) * (1.0 / usual[:, None] - 1.0)
+        law = law._replace(process=np.sqrt(law.process**2 + own))
+        mean[rest], variance[rest] = law.mean, law.process**2
+        score[rest] = law.normal_scores(scale.standardise(y.reshape(shape)[rest]))
+    mean, std = scale.moments(mean, np.sqrt(variance))
+    mean, std, score = map(model._without_axis, (mean, std, score))
+    return LeaveOneOut(mean, std, y - mean, score)

@@ -125,12 +125,12 @@ class SWSGPRegressor(
         weight of the row under the process, without the law of `predictive`, and
         `residual` is y - mean. `z_score` is the value of a standard normal variable
         that is as probable as y, under the law of `predictive` around the row and on
-        the scale of `y_transform`. Exact copies of a row are left out together, and
-        rows that did not train are predicted as new rows. Where the distinct rows are
-        the inducing points, a row is predicted from its nearest others, at most 192, or
-        from all of them where there is `alpha_`; with fewer inducing points it is taken
-        out of q(f), where the residual at most doubles. Only for Gaussian noise; a
-        stream has none, and neither has Adam with more than 20,000 rows.
+        the scale of `y_transform`. Copies of a row are left out together, and rows that
+        did not train are predicted as new rows. Where the distinct rows are the
+        inducing points, a row is predicted from all others, or from its nearest ones
+        where neither H is M nor means come from all rows. With fewer inducing points it
+        is taken out of q(f), where the residual at most doubles. Only for Gaussian
+        noise; a stream has none, and neither has Adam with more than 20,000 rows.
     y_mean_, y_scale_ : float or ndarray of shape (n_outputs,)
         T(y) is standardised as (T(y) - y_mean_) / y_scale_, where T is `y_transform_`,
         or leaves y alone where that is None. They are 0 and 1 for counts.
@@ -186,9 +186,9 @@ class SWSGPRegressor(
     _target_checks = {"multi_output": True}  # noqa: RUF012
 
     def __init__(
-        self, kernel=None, *, learn_kernel=True, learn_map="auto", initial_noise=0.1,
-        n_inducing="auto", n_neighbors="auto", inducing_points="kmeans",
-        covariance="auto", neighbor_search="exact", likelihood="gaussian",
+        self, kernel=None, *, learn_map="auto", n_inducing="auto", n_neighbors="auto",
+        inducing_points="kmeans", covariance="auto", neighbor_search="exact",
+        learn_kernel=True, initial_noise=0.1, likelihood="gaussian",
         likelihood_shape="auto", predictive="auto", normalize_y=True, y_transform=None,
         solver="natural", warm_start=False, device="auto", n_jobs=None, dtype="float64",
         random_state=None, verbose=0,

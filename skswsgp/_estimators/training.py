@@ -7,11 +7,15 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from skswsgp._compiled.threads import max_threads
-from skswsgp._initialization.inducing import point_of_each_row
 from skswsgp._neighbors.lists import NeighborTracker
-from skswsgp._predictive import prediction
-from skswsgp._solvers.data import memory_budget
-from skswsgp._solvers.exact_mean import ExactFit, exact_mean_attributes
+from skswsgp._posterior import prediction
+from skswsgp._rows.data import memory_budget
+from skswsgp._rows.inducing import point_of_each_row
+from skswsgp._solvers.exact_mean import (
+    ExactFit,
+    exact_mean_attributes,
+    means_of_few,
+)
 from skswsgp._solvers.model import model_attributes
 from skswsgp._solvers.progress import History, callers_level
 
@@ -102,6 +106,8 @@ class TrainingMixin:
         """Return the `ExactFit`; warn where exact means were not found."""
         n_threads, found = max_threads(self.n_jobs, data.n_rows), ExactFit()
         group = point_of_each_row(trained["inducing_points_"], data.inputs)
+        if group is not None and trained["n_neighbors_"] == len(solver.engine.model.Z):
+            return means_of_few(solver, trained["kernel_"], group)
         if group is not None:
             density = partial(self._log_density, attributes=trained)
             found = exact_mean_attributes(

@@ -13,7 +13,7 @@ from scipy.special import digamma, expit, ndtr, ndtri, polygamma, softmax
 from scipy.stats import qmc
 
 from skswsgp._compiled import special
-from skswsgp._point import likelihoods, log_rates, student_noise
+from skswsgp._point import likelihoods, log_rates
 
 HERMITE_NODES = 20  # Gauss-Hermite nodes for one latent function
 LOGIT_NODES = 64  # Gauss-Hermite nodes for probabilities under a logit link
@@ -121,7 +121,7 @@ class StudentT(LikelihoodRecord):
         """
         both = (np.broadcast_to(each, mean.shape[1]) for each in (noise, shape))
         columns = zip(mean.T, variance.T, y.T, *both, strict=True)
-        return sum(student_noise.log_density(*column) for column in columns)
+        return sum(special.noisy_student_log_density(*column) for column in columns)
 
 
 class Poisson(LikelihoodRecord):

@@ -6,7 +6,7 @@ from skswsgp._compiled.threads import CHUNKS
 from skswsgp._covariance.compile import compile_kernel
 from skswsgp._neighbors.lists import NeighborTracker, TrackedSearch
 from skswsgp._point.adam_step import STEPS_PER_BLOCK, require_finite_training
-from skswsgp._solvers.data import memory_budget
+from skswsgp._rows.data import memory_budget
 from skswsgp._solvers.progress import Schedule, steps_per_epoch
 from skswsgp._solvers.solver import Solver
 

@@ -33,7 +33,7 @@ from skswsgp._linear.nystrom import NystromPreconditioner
 from skswsgp._linear.projection import absolute_jitter
 from skswsgp._linear.row_matrix import SparseRowMatrix
 from skswsgp._neighbors.kd_order import tree_order
-from skswsgp._solvers.data import memory_budget
+from skswsgp._rows.data import memory_budget
 
 LEAST_DRAWS = 8  # least number of draws that are solved for at once, a group of columns
 # Least size of a draw of f at the rows, in deviations of their noise: smaller ones are

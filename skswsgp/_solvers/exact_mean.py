@@ -15,14 +15,17 @@ whose weight is the sum of theirs.
 from typing import NamedTuple
 
 import numpy as np
+from scipy.linalg import cho_solve
 
+from skswsgp._compiled.linalg import numpy_cholesky
 from skswsgp._compiled.special import gaussian_log_density
+from skswsgp._compiled.threads import one_blas_thread
 from skswsgp._covariance.compile import compile_kernel, length_scales
 from skswsgp._covariance.products import CovarianceProducts
 from skswsgp._linear.cell_preconditioner import CellPreconditioner
 from skswsgp._linear.conjugate_gradients import solve_systems
 from skswsgp._linear.projection import mean_prior_variance
-from skswsgp._solvers.data import memory_budget
+from skswsgp._rows.data import memory_budget
 
 # Points for each global one, at which a preconditioner and the products with K take
 # about the same time for 2,000 to 8,000 points
@@ -206,6 +209,29 @@ def exact_mean_attributes(
     if alpha.shape[1] == 1:
         found = {name: value[..., 0] for name, value in found.items()}
     return ExactFit(found | compared)
+
+
+def means_of_few(solver, kernel, group):
+    """Return the `ExactFit` where each row uses all points, in closed form.
+
+    `group` (n,) is the point of each row. With site precisions w and targets t at the
+    points, alpha = (K + beta / w)^-1 t, which is R (1 + R K R)^-1 R t with the diagonal
+    R^2 = w / beta.
+    """
+    model = solver.engine.model
+    Z = model.Z.astype(np.float64)
+    alpha, K = np.empty((len(Z), model.m.shape[1])), kernel(Z)
+    with one_blas_thread():
+        for q, (w, times_t) in enumerate(
+            zip(solver.site_precision.T, solver.site_precision_mean.T, strict=True)
+        ):
+            w, times_t = (np.bincount(group, v, len(Z)) for v in (w, times_t))
+            root = np.sqrt(np.maximum(w, LEAST_WEIGHT * w.max()) / model.kl_weight)
+            right = times_t / (model.kl_weight * root)
+            B = root[:, None] * K * root + np.eye(len(Z))
+            factor = numpy_cholesky(B, 0.0), True
+            alpha[:, q] = root * cho_solve(factor, right)
+    return ExactFit({"alpha_": alpha if alpha.shape[1] > 1 else alpha[:, 0]})
 
 
 def squared_error_gain(known, mean, variance, exact, noise):

@@ -22,7 +22,7 @@ from skswsgp._linear.conjugate_gradients import solve_systems
 from skswsgp._linear.projection import Projection, mean_prior_variance
 from skswsgp._linear.row_matrix import SparseRowMatrix
 from skswsgp._neighbors.lists import NeighborTracker, TrackedSearch, without_own
-from skswsgp._solvers.data import center_rows, memory_budget
+from skswsgp._rows.data import center_rows, memory_budget
 from skswsgp._solvers.draws import draw_posterior
 from skswsgp._solvers.priors import make_vecchia_prior
 from skswsgp._solvers.solver import Solver

@@ -26,11 +26,12 @@ import gc
 import numpy as np
 from numba.core.dispatcher import Dispatcher
 from skswsgp import SWSGPClassifier, SWSGPRegressor
+from skswsgp.solvers import Adam
 X = np.random.default_rng(0).normal(size=(300, 3))
 y = np.sin(X[:, 0])
 SWSGPRegressor().fit(X, y).predict(X, return_std=True)
 SWSGPClassifier().fit(X, y > 0).predict_proba(X)
-adam = SWSGPRegressor(solver="adam", max_iter=2, optimize_inducing=True)
+adam = SWSGPRegressor(solver=Adam(max_iter=2, optimize_inducing=True))
 adam.fit(X, y).lower_bound(X, y)
 found = [item for item in gc.get_objects() if isinstance(item, Dispatcher)]
 stats = [item.stats for item in found if item.__module__.startswith("skswsgp")]
@@ -96,6 +97,7 @@ def test_a_full_disk_stops_nothing(package):
     assert run(package, limit + SCRIPT, warns=True) == (6.0, "True", 0)
 
 
+@pytest.mark.slow
 def test_fits_of_a_second_process_compile_nothing():
     command = [sys.executable, "-c", FITS]
     counts = []

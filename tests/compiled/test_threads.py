@@ -4,11 +4,12 @@ import os
 import subprocess
 import sys
 import time
-from threading import Thread
+from threading import Barrier, Thread
 
 import pytest
+from threadpoolctl import threadpool_info
 
-from skswsgp._compiled.threads import run_in_threads
+from skswsgp._compiled.threads import one_blas_thread, run_in_threads
 
 
 @pytest.mark.parametrize(("n", "n_threads"), [(0, 3), (1, 4), (7, 1), (7, 3), (8, 8)])
@@ -20,6 +21,41 @@ def test_each_row_is_in_one_part(n, n_threads):
     rows = [row for first, last, *_ in parts for row in range(first, last)]
     assert rows == list(range(n))
     assert {part[3] for part in parts} == {"argument"}
+
+
+def blas_threads():
+    """Return the numbers of threads of the libraries of BLAS."""
+    found = threadpool_info()
+    return [lib["num_threads"] for lib in found if lib["user_api"] == "blas"]
+
+
+def test_threads_that_limit_blas_at_once_restore_it():
+    """The second one begins before the first one ends, and ends after it."""
+    meet = [Barrier(2, timeout=10) for _ in range(3)]
+
+    def first():
+        with one_blas_thread():
+            meet[0].wait()
+            meet[1].wait()
+        meet[2].wait()
+
+    def second():
+        meet[0].wait()
+        with one_blas_thread():
+            meet[1].wait()
+            meet[2].wait()
+            inside.extend(blas_threads())
+
+    inside, before = [], blas_threads()
+    if max(before) < 2:
+        pytest.skip("BLAS has one thread already")
+    threads = [Thread(target=first), Thread(target=second)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert blas_threads() == before
+    assert set(inside) == {1}
 
 
 @pytest.mark.parametrize("failing", [0, 2])
@@ -77,10 +113,11 @@ FORK = """
 import faulthandler, os
 import numpy as np
 from skswsgp import SWSGPRegressor
+from skswsgp.solvers import Adam, Natural
 from skswsgp._compiled.threads import parallel_region
 X = np.random.default_rng(0).normal(size=(2100, 2))
 def mean():
-    params = {"n_inducing": 20, "n_neighbors": 4, "max_iter": 1, "random_state": 0}
+    params = {"n_inducing": 20, "n_neighbors": 4, "random_state": 0}
     model = SWSGPRegressor(**params, solver=SOLVER, n_jobs=N_JOBS)
     return model.fit(X, X[:, 0]).predict(X)
 expected = mean()
@@ -99,10 +136,13 @@ else:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
-@pytest.mark.parametrize(("solver", "n_jobs"), [("natural", 2), ("adam", 1)])
+@pytest.mark.parametrize(
+    ("solver", "n_jobs"), [("Natural()", 2), ("Adam(max_iter=1)", 1)]
+)
 def test_a_forked_process_fits_without_openmp(solver, n_jobs):
-    code = FORK.replace("SOLVER", repr(solver)).replace("N_JOBS", str(n_jobs))
+    code = FORK.replace("SOLVER", solver).replace("N_JOBS", str(n_jobs))
     command = [sys.executable, "-c", code]
     result = subprocess.run(command, capture_output=True, text=True)
     same, refusal = result.stdout.splitlines()

@@ -12,8 +12,8 @@ from skswsgp._compiled import cuda_arrays, cuda_runtime, threads
 from skswsgp._engine import cuda_batches
 from skswsgp._engine.cpu import CpuEngine
 from skswsgp._engine.cuda import CudaEngine
+from skswsgp._rows.data import TrainingRows
 from skswsgp._solvers import adam
-from skswsgp._solvers.data import TrainingRows
 
 
 @pytest.fixture(params=["resident", "streamed"])

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from helpers import ADAM, make
+from helpers import ADAM, DTYPES, make
 from sklearn.gaussian_process.kernels import RBF, DotProduct
 from small_models import TINY, both_estimators, each_solver, tiny_data
 
@@ -53,7 +53,7 @@ AWKWARD_X = {
 }
 
 
-@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("settings", [{}, ADAM_TRAINING_Z], ids=["natural", "adam"])
 @both_estimators
 @pytest.mark.parametrize("change", AWKWARD_X.values(), ids=AWKWARD_X)
@@ -74,7 +74,7 @@ def test_units_of_X_do_not_change_predictions(estimator_class, size):
     np.testing.assert_allclose(actual, expected, rtol=0, atol=1e-6)
 
 
-@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize(
     ("change", "spread"),
     [
@@ -121,7 +121,7 @@ def test_awkward_y(solver, change, spread, dtype):
         assert error < 4 * spread
 
 
-@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("n", [1, 2, 3])
 @each_solver
 def test_few_rows(solver, n, dtype):
@@ -192,7 +192,7 @@ def test_rows_of_zeros_without_prior_variance(estimator_class, solver, kernel, H
 @both_estimators
 @each_solver
 @pytest.mark.parametrize("far", [1e20, 1e100, 1e200])
-@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("dtype", DTYPES)
 def test_predictions_far_from_the_data(dtype, estimator_class, solver, far):
     X, y = tiny_data(estimator_class)
     model = make(estimator_class, **TINY | solver, dtype=dtype).fit(X, y)
@@ -208,7 +208,7 @@ def test_weights_of_many_orders_of_magnitude(estimator_class, solver):
     assert_finite(model, X, y)
 
 
-@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("factor", [1e-12, 3.0, 1e12])
 @pytest.mark.parametrize(
     "settings",

@@ -12,7 +12,7 @@ from sklearn.gaussian_process.kernels import RBF, ConstantKernel, Matern
 from sklearn.metrics import log_loss
 
 from skswsgp import SWSGPClassifier
-from skswsgp._initialization.holdout import CandidateComparison, Holdout
+from skswsgp._kernel_search.holdout import CandidateComparison, Holdout
 from skswsgp._point.likelihood_records import (
     LIKELIHOODS,
     SOFTMAX_NODES,
@@ -365,8 +365,8 @@ def test_early_stopping_is_stratified(monkeypatch):
     held = []
     hold_out = SWSGPClassifier._hold_out
 
-    def recorded(self, data, y, rng):
-        parts = hold_out(self, data, y, rng)
+    def recorded(self, *arguments):
+        parts = hold_out(self, *arguments)
         held.append(parts[1].y.ravel())
         return parts
 

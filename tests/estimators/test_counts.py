@@ -9,9 +9,10 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy import stats
 
 from skswsgp import SWSGPRegressor
+from skswsgp._law.counts import Counts
 from skswsgp._point import log_rates
-from skswsgp._predictive.counts import Counts
 from skswsgp.metrics import get_scorer
+from skswsgp.solvers import Adam
 
 POISSON = np.full(1, np.inf)  # the size of Poisson counts
 FEW = {"n_inducing": 20, "n_neighbors": 20}
@@ -229,7 +230,7 @@ def test_weights_count_observations(rng):
 
 def test_streams_of_counts():
     X, y, rate = low_counts()
-    model = make_model(**FEW, learning_rate=0.05)
+    model = make_model(**FEW, solver=Adam(learning_rate=0.05))
     for _ in range(30):
         for part in np.split(np.arange(300), 3):
             model.partial_fit(X[part], y[part])
@@ -324,7 +325,7 @@ def test_exposures_may_be_a_series():
 
 def test_exposures_of_chunks():
     X, y, _, exposure = overdispersed(300)
-    model = make_model(**FEW, learning_rate=0.05)
+    model = make_model(**FEW, solver=Adam(learning_rate=0.05))
     for _ in range(15):
         model.partial_fit(X, y, exposure=exposure)
     expected = np.sum(y) / np.sum(exposure)

@@ -10,7 +10,7 @@ from sklearn.model_selection import cross_val_predict, cross_val_score
 
 import skswsgp
 from skswsgp import ExtrapolationWarning, SWSGPClassifier, SWSGPRegressor
-from skswsgp._predictive import extrapolation
+from skswsgp._posterior import extrapolation
 from skswsgp.metrics import get_scorer
 
 FAR = np.column_stack([np.linspace(40, 60, 30), np.zeros(30)])

@@ -4,7 +4,7 @@ import pickle
 
 import numpy as np
 import pytest
-from helpers import ADAM, make
+from helpers import ADAM, DTYPES, make
 from numpy.testing import assert_allclose, assert_array_equal
 from small_models import (
     FITTED_ARRAYS,
@@ -77,7 +77,7 @@ def test_the_number_of_active_points_changes_the_fit():
 
 
 @pytest.mark.usefixtures("eager_threads")
-@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("dtype", DTYPES)
 def test_bits_do_not_depend_on_the_number_of_threads(dtype):
     if max_threads(2) < 2:
         pytest.skip("numba may use one thread only")

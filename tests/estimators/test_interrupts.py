@@ -10,17 +10,19 @@ from small_models import state_of
 
 from skswsgp import SWSGPClassifier, SWSGPRegressor
 from skswsgp._estimators import observations, training
-from skswsgp._initialization.evidence import BoundSearch
-from skswsgp._initialization.holdout import CandidateComparison
-from skswsgp._initialization.kernel_learning import evaluation_work
-from skswsgp._initialization.site_refinement import SiteRefinement
+from skswsgp._kernel_search.evidence import BoundSearch
+from skswsgp._kernel_search.holdout import CandidateComparison
+from skswsgp._kernel_search.kernel_learning import evaluation_work
+from skswsgp._kernel_search.site_refinement import SiteRefinement
 from skswsgp._solvers.natural import NaturalSolver
+from skswsgp.solvers import Adam
 
 SCRIPT = """
 import faulthandler, os, signal, subprocess, sys, threading, time, warnings
 import numpy as np
 from skswsgp import SWSGPClassifier, SWSGPRegressor
 from skswsgp._compiled import threads
+from skswsgp.solvers import Adam
 
 threads.ROWS_PER_THREAD = 1  # two threads for few rows
 # a process in the background of a shell ignores the signal
@@ -67,12 +69,13 @@ print("noticed", noticed)
 """
 
 
-@pytest.mark.slow  # twelve fits on a busy machine take half a minute
+@pytest.mark.slow  # twelve fits on a busy machine take a minute or two
+@pytest.mark.early
 @pytest.mark.parametrize(
     ("estimator", "params", "n_rows"),
     [
         ("SWSGPRegressor", {}, 1500),
-        ("SWSGPRegressor", {"solver": "adam", "max_iter": 5}, 1000),
+        ("SWSGPRegressor", {"solver": Adam(max_iter=5)}, 1000),
         ("SWSGPClassifier", {}, 1500),
         ("SWSGPClassifier", {}, 200),
     ],

@@ -9,7 +9,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, Matern
 
 from skswsgp import SWSGPRegressor
-from skswsgp._predictive import learn
+from skswsgp._law import learn
 
 KERNEL = ConstantKernel(1.3, "fixed") * Matern([0.8, 1.2], "fixed", nu=2.5)
 FIXED = {

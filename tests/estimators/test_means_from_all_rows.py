@@ -4,11 +4,17 @@ import pickle
 
 import numpy as np
 import pytest
-from helpers import make
+from helpers import DTYPES, make
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import clone
 from sklearn.gaussian_process import GaussianProcessRegressor
-from sklearn.gaussian_process.kernels import ConstantKernel, Matern
+from sklearn.gaussian_process.kernels import (
+    RBF,
+    ConstantKernel,
+    DotProduct,
+    Matern,
+    WhiteKernel,
+)
 
 from skswsgp import SWSGPClassifier, SWSGPRegressor
 from skswsgp._solvers import exact_mean
@@ -53,7 +59,7 @@ def gaussian_process(model, X, y, weight=1.0):
     return exact.fit(X @ model.linear_map_, (y - model.y_mean_) / model.y_scale_)
 
 
-@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("covariance", ["diag", "draws", "full"])
 def test_means_are_those_of_a_gaussian_process(covariance, dtype, data, rng):
     model = exact_model(*data, covariance=covariance, dtype=dtype)
@@ -203,9 +209,31 @@ def test_few_rows_use_all_points(data, tune):
     tune(dense_rows=N)
     model, X = exact_model(*data), data[0][:7] + 0.1
     assert model.n_neighbors_ == N
-    assert not hasattr(model, "alpha_")
     dense = make(SWSGPRegressor, **FIXED, **LOCAL | {"n_neighbors": N}).fit(*data)
-    assert_array_equal(model.predict(X), dense.predict(X))
+    assert not hasattr(dense, "alpha_")
+    for found, expected in zip(
+        model.predict(X, return_std=True),
+        dense.predict(X, return_std=True),
+        strict=True,
+    ):
+        assert_allclose(found, expected, rtol=1e-5)
+    assert not hasattr(model, "local_variance_scale_")
+
+
+@pytest.mark.parametrize(
+    ("kernel", "dtype", "atol"),
+    [
+        (1.3 * Matern([1.0, 2.0]) + WhiteKernel(0.05), "float64", 1e-10),
+        (DotProduct() + RBF(), "float64", 1e-10),
+        pytest.param(1.0 * RBF(), "float32", 1e-4, marks=pytest.mark.slow),
+    ],
+)
+def test_means_of_few_rows_are_those_of_scikit_learn(kernel, dtype, atol, data):
+    X, y = data
+    how = {"initial_noise": 0.01, "normalize_y": False, "learn_kernel": False}
+    model = SWSGPRegressor(kernel, **how, dtype=dtype, random_state=0).fit(X, y)
+    exact = GaussianProcessRegressor(kernel, alpha=0.01, optimizer=None).fit(X, y)
+    assert_allclose(model.predict(X + 0.1), exact.predict(X + 0.1), atol=atol)
 
 
 def test_too_many_rows_are_left_to_neighbors(data, tune):

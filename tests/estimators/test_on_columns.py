@@ -16,6 +16,7 @@ from skswsgp import SWSGPClassifier, SWSGPRegressor
 from skswsgp._neighbors import search
 from skswsgp.baselines import NearestNeighborGPRegressor
 from skswsgp.kernels import OnColumns
+from skswsgp.solvers import Adam
 
 pandas = pytest.importorskip("pandas")
 
@@ -150,8 +151,10 @@ def test_few_distinct_values_of_the_chosen_columns(data):
     X, _, X_new, _ = data
     y = 2.0 * (X["kind"] == 1) - (X["kind"] == 2)
     kernel = 1.0 * OnColumns(Matern(nu=1.5), ["kind"])
-    for init in ("local", "default"):
-        model = SWSGPRegressor(kernel, init=init, random_state=0).fit(X, y)
+    for learn_kernel in (True, False):
+        model = SWSGPRegressor(kernel, learn_kernel=learn_kernel, random_state=0).fit(
+            X, y
+        )
         expected = 2.0 * (X_new["kind"] == 1) - (X_new["kind"] == 2)
         assert_allclose(model.predict(X_new), expected, atol=0.02)
 
@@ -172,9 +175,8 @@ def test_a_stream_and_a_warm_start(data):
     X, y, X_new, y_new = data
     sizes, scores = {"n_inducing": 60, "n_neighbors": 20}, []
     for seed in range(3):
-        model = make(
-            SWSGPRegressor, KERNEL, **sizes, learning_rate=0.1, random_state=seed
-        )
+        solver = Adam(learning_rate=0.1)
+        model = SWSGPRegressor(KERNEL, **sizes, solver=solver, random_state=seed)
         for _ in range(20):
             model.partial_fit(X, y)
         scores.append(model.score(X_new, y_new))
@@ -207,7 +209,9 @@ def test_what_is_refused(kind, data):
         model.fit(X.to_numpy(), y)
     with pytest.raises(ValueError, match=r"which has no 'hour' but 'size', 'noise'"):
         model.fit(X[["size", "noise"]], y)
-    with pytest.raises(ValueError, match=r"metric='full' .* holds OnColumns: expected"):
+    with pytest.raises(
+        ValueError, match=r"learn_map=True .* holds OnColumns: expected"
+    ):
         clone(model).set_params(learn_map=True).fit(X, y)
     with pytest.raises(ValueError, match=r"\[4\] .*: expected positions from 0 to 3"):
         kind(2.0 * OnColumns(RBF(), [4])).fit(X, y)

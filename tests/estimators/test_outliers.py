@@ -7,9 +7,9 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy import stats
 
 from skswsgp import SWSGPRegressor
-from skswsgp._initialization.robust_start import fit_tails
-from skswsgp._initialization.statistics import robust_mean_and_scale
-from skswsgp._point.student_noise import log_density
+from skswsgp._compiled.special import noisy_student_log_density
+from skswsgp._kernel_search.robust_start import fit_tails
+from skswsgp._rows.statistics import robust_mean_and_scale
 from skswsgp.metrics import pinball
 
 SOLVERS = {"natural": {}, "adam": ADAM | {"learn_kernel": True, "n_inducing": 40}}
@@ -43,6 +43,7 @@ def test_outliers_do_not_move_the_function(options):
     assert 0.85 < np.mean((lower <= y[test]) & (y[test] <= upper)) < 0.98
 
 
+@pytest.mark.slow  # integrates many laws
 def test_law_is_student_t_noise_around_a_gaussian_function():
     X, y, _ = with_outliers(300)
     model = SWSGPRegressor(likelihood="student_t", random_state=0).fit(X, y)
@@ -83,7 +84,7 @@ def test_draws_and_covariances_have_noise_of_their_own():
 @pytest.mark.parametrize("freedom", [2.05, 4.0, 200.0])
 def test_density_equals_that_of_scipy_without_a_variance(freedom):
     z, zero = np.array([0.0, 0.7, 3.0, 30.0, 1e6]), np.zeros(5)
-    found = log_density(zero, zero + 1e-12, 0.2 * z, 0.04, freedom)
+    found = noisy_student_log_density(zero, zero + 1e-12, 0.2 * z, 0.04, freedom)
     expected = stats.t.logpdf(z, freedom) - np.log(0.2)
     assert_allclose(found, expected, rtol=1e-5)
 

@@ -12,6 +12,7 @@ from sklearn.gaussian_process.kernels import RBF, ConstantKernel, ExpSineSquared
 from skswsgp import SWSGPClassifier, SWSGPRegressor
 from skswsgp.baselines import NearestNeighborGPRegressor
 from skswsgp.kernels import OnColumns
+from skswsgp.solvers import Adam
 
 N = 240
 TREND, SEASON = ConstantKernel(0.5) * RBF(6.0), ExpSineSquared(1.2, periodicity=1.5)
@@ -142,7 +143,8 @@ def test_classes_and_importances(data):
 def test_a_stream(data):
     X, y = data
     sizes = {"n_inducing": 40, "n_neighbors": 20}
-    model = make(SWSGPRegressor, KERNEL, **sizes, learning_rate=0.1, random_state=0)
+    solver = Adam(learning_rate=0.1)
+    model = SWSGPRegressor(KERNEL, **sizes, solver=solver, random_state=0)
     for _ in range(20):
         model.partial_fit(X, y)
     assert model.score(X, y) > 0.9

@@ -244,7 +244,7 @@ BAD_PARAMETERS_OF_SOLVERS = {
 )
 def test_unusable_parameters(estimator_class, name, value):
     X, y = tiny_data(estimator_class)
-    model = make(estimator_class, **TINY | {name: value})
+    model = estimator_class(**{name: value})
     with pytest.raises(ValueError, match=name) as caught:
         model.fit(X, y)
     assert_clear(caught.value)

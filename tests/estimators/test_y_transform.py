@@ -12,8 +12,8 @@ from sklearn.gaussian_process.kernels import RBF
 from sklearn.utils import get_tags
 
 from skswsgp import SWSGPRegressor
-from skswsgp._predictive.law import Observations
-from skswsgp._predictive.target_scale import Logarithm, TargetScale
+from skswsgp._law.law import Observations
+from skswsgp._rows.target_scale import Logarithm, TargetScale
 from skswsgp.kernels import OnColumns
 from skswsgp.metrics import get_scorer, interval_score, pinball
 

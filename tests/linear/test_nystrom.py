@@ -6,7 +6,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, DotProduct
 
 from skswsgp._linear.nystrom import NystromPreconditioner
-from skswsgp._solvers.data import TrainingRows
+from skswsgp._rows.data import TrainingRows
 
 N, JITTER = 1100, 1e-8  # more rows than two blocks
 

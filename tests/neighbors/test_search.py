@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import reference
-from helpers import ADAM
+from helpers import ADAM, make
 from numpy.testing import assert_array_equal
 from sklearn.base import clone
 from sklearn.gaussian_process.kernels import (
@@ -26,7 +26,7 @@ from skswsgp._neighbors.kd_order import ROWS_PER_BLOCK, tree_order
 from skswsgp._neighbors.kernel_scan import TILE_SIZE
 from skswsgp._neighbors.lists import NeighborTracker
 from skswsgp._neighbors.search import Metric, NeighborSearch, choose_metric
-from skswsgp._solvers.data import memory_budget
+from skswsgp._rows.data import memory_budget
 
 ARD = np.array([0.5, 1.0, 4.0])
 ONE_DISTANCE = {
@@ -304,6 +304,17 @@ def test_list_depends_on_its_row_alone(Z, X, options):
         assert_array_equal(two.query(X[i : i + 1]), batch[i : i + 1])
 
 
+@pytest.mark.parametrize("spacing", [0.1, 1 / 3, 1.0])
+def test_a_table_and_a_scan_agree_on_grids(spacing, monkeypatch, rng):
+    """Distances on a grid are equal but for rounding, which depends on the formula."""
+    axis = spacing * np.arange(8.0)
+    Z = np.stack(np.meshgrid(axis, axis, axis), axis=-1).reshape(-1, 3)
+    X = np.r_[Z[:60], Z[60:100] + 0.5 * spacing, rng.uniform(0.0, axis[-1], (40, 3))]
+    by_table = search(Z, search="exact").query(X)
+    monkeypatch.setattr(neighbors, "TABLE_PAIRS", 0)
+    assert_array_equal(search(Z, search="exact").query(X), by_table)
+
+
 def test_rows_need_not_be_contiguous_nor_writable(Z, X, monkeypatch):
     monkeypatch.setattr(neighbors, "NUMBERS_PER_BATCH", 16)
     found = search(Z, search="scan")
@@ -358,10 +369,9 @@ def test_estimator_with_pynndescent(rng, settings):
     X = rng.normal(size=(600, 12))
     y = np.sin(X[:, 0]) + X[:, 1]
     kernel = 1.0 * RBF(4.0, "fixed")
-    settings = settings | {"n_neighbors": 8, "n_inducing": 500, "max_iter": 2}
-    model = SWSGPRegressor(kernel, learn_kernel=False, random_state=0).set_params(
-        **settings
-    )
+    sizes = {"n_neighbors": 8, "n_inducing": 500, "max_iter": 2}
+    settings = {"learn_kernel": False, "random_state": 0} | settings | sizes
+    model = make(SWSGPRegressor, kernel, **settings)
     exact = clone(model).fit(X, y)
     model.set_params(neighbor_search="approximate").fit(X, y)
     found, expected = model.predict(X), exact.predict(X)

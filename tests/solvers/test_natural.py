@@ -23,12 +23,12 @@ from skswsgp._compiled import linalg, threads
 from skswsgp._covariance.compile import compile_kernel
 from skswsgp._engine.select import make_cpu_engine
 from skswsgp._estimators import fit_stages
-from skswsgp._initialization.auto import natural_jitter
 from skswsgp._linear.projection import Projection
 from skswsgp._neighbors.lists import NeighborTracker
 from skswsgp._neighbors.search import NeighborSearch
+from skswsgp._rows.data import TrainingRows, memory_budget
 from skswsgp._solvers import natural
-from skswsgp._solvers.data import TrainingRows, memory_budget
+from skswsgp._solvers.auto import natural_jitter
 from skswsgp._solvers.model import JITTER, build_model, shape_covariance
 from skswsgp._solvers.natural import NaturalSolver
 from skswsgp._solvers.priors import make_vecchia_prior

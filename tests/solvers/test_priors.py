@@ -14,7 +14,7 @@ from skswsgp import SWSGPClassifier, SWSGPRegressor
 from skswsgp._compiled import threads
 from skswsgp._engine.select import make_cpu_engine
 from skswsgp._estimators import fit_stages
-from skswsgp._solvers.data import TrainingRows
+from skswsgp._rows.data import TrainingRows
 from skswsgp._solvers.model import build_model
 from skswsgp._solvers.natural import NaturalSolver
 from skswsgp._solvers.tuning import Tuning

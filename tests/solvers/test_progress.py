@@ -24,12 +24,12 @@ from skswsgp._compiled.threads import max_threads, parallel_region, threads_for
 from skswsgp._covariance.program import refresh_scales
 from skswsgp._engine import base
 from skswsgp._engine.cpu import CpuEngine
-from skswsgp._initialization import statistics
+from skswsgp._law import learn
 from skswsgp._neighbors import search
 from skswsgp._neighbors.lists import NeighborTracker, TrackedSearch
-from skswsgp._predictive import learn
+from skswsgp._rows import statistics
+from skswsgp._rows.data import TrainingRows, center_rows, memory_budget
 from skswsgp._solvers.adam import run_epoch
-from skswsgp._solvers.data import TrainingRows, center_rows, memory_budget
 from skswsgp._solvers.progress import FINAL_RATE, History, Schedule, steps_per_epoch
 
 

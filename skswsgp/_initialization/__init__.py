@@ -1,1 +1,0 @@
-"""The start of training: kernel, noise, inducing points and q(u)."""

@@ -1,0 +1,335 @@
+"""The default kernel of largest evidence, climbed from few rows to many.
+
+The evidence of a few hundred rows takes milliseconds. It tells common from separate
+length-scales, and degrees of smoothness from each other. The climb on
+all rows starts from the optimum on few, and ends after some steps. What few rows leave
+undecided is compared on all, as is a map of the columns, whose many entries few rows
+cannot know.
+"""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from sklearn.base import clone
+
+from skswsgp._compiled.threads import one_blas_thread
+from skswsgp._covariance.compile import constant_slots, distance_leaves
+from skswsgp._kernel_search.kernel_learning import evaluation_work, evidence_work
+from skswsgp._kernel_search.marginal_likelihood import LogPosterior
+
+# Rows of the first climbs, of which an evaluation takes about a millisecond, and rows
+# that decide between forms that fewer leave undecided
+FIRST_ROWS, NEXT_ROWS = 250, (500, 1000)
+# Steps of L-BFGS on the first rows; on up to twice as many, from the optimum before,
+# and for another smoothness; on more rows; and for a map of the columns, which starts
+# at the identity
+FIRST_STEPS, NEXT_STEPS, LAST_STEPS, MAP_STEPS = 50, 25, 12, 40
+# Prior standard deviations of the logarithms of length-scales, of the kernel variance
+# and of the noise variance. On few rows the prior holds length-scales that these do not
+# know, lest they are lost: a column of an endless length-scale has no gradient. In the
+# end it is nearly flat, since columns that do not matter have endless length-scales.
+# With few rows for each column all are narrower, down to the least width: many columns
+# would fit the noise by chance.
+WIDTHS = 2.0, 3.0, 4.0
+LAST_WIDTHS = 30.0, 5.0, 4.0
+LEAST_WIDTH, ROWS_PER_COLUMN = 0.5, 10
+# Factors of the length-scales of a user's kernel from which few rows climb
+GIVEN_FACTORS = 1.0, 0.3, 0.1
+SHORT = 0.03  # factor of length-scales from which quick waves are looked for
+UNDECIDED = 3.0  # nats: a difference of evidence that more rows may reverse
+
+
+class Form(NamedTuple):
+    """What a climb keeps: one form of the default kernel and of its priors."""
+
+    nu: float  # smoothness of the Matern kernel
+    shared: bool = True  # whether length-scales keep their ratios
+
+
+class Candidate(NamedTuple):
+    """A form at the largest posterior density of its parameters."""
+
+    form: Form
+    posterior: LogPosterior  # of some of the rows, whose start is that point
+    value: float  # log density there
+    curvatures: np.ndarray  # (k,) of the posterior over those of the prior, of few rows
+
+    @property
+    def evidence(self):
+        """Laplace's log evidence."""
+        return self.value + self.log_volume(len(self.posterior.X))
+
+    def log_volume(self, n_rows):
+        """Return the log volume for a number of rows, by which curvatures grow."""
+        growth = max(n_rows / FIRST_ROWS, 1.0)
+        return -0.5 * np.log(np.maximum(growth * self.curvatures, 1.0)).sum()
+
+    @property
+    def gain_by_chance(self):
+        """By how much the parameters fit few rows better than the prior, in nats.
+
+        It is half a nat for each parameter that the rows know better than the prior.
+        """
+        return 0.5 * np.sum(1.0 - 1.0 / self.curvatures)
+
+
+class Climb:
+    """A search for the kernel of largest evidence of the rows of a `KernelLearner`.
+
+    `start` is the `KernelFit` at the medians of the priors, with a default kernel, and
+    `smoothness` are the nu that are compared, in ascending order. Columns may have
+    length-scales of their own if `separate`.
+    """
+
+    def __init__(self, learner, start, smoothness, rng, separate=True):
+        self.learner, self.start, self.smoothness = learner, start, smoothness
+        self.separate = separate
+        self.noise_free = not learner.options.noise_known
+        self.middle = smoothness[min(len(smoothness) - 1, 2)]  # is climbed first
+        N = len(learner.X)
+        order = rng.permutation(N)
+        sizes = [n for n in (FIRST_ROWS, *NEXT_ROWS) if n < N]
+        self.few, *self.more = [
+            *(learner.take(np.sort(order[:n])) for n in sizes), learner
+        ]  # fmt: skip
+
+    def run(self, learn_map=False):
+        """Return the `KernelFit` of largest evidence, without a map and in all.
+
+        `learn_map` is that of the estimators. Both are the same where no map is better.
+        """
+        with one_blas_thread():
+            candidates = self.few_rows()
+            *more, last = self.more or [self.few]
+            if len(last.X) <= NEXT_ROWS[-1]:
+                more.append(last)
+            for rows in more:
+                steps = LAST_STEPS if len(rows.X) > NEXT_ROWS[0] else NEXT_STEPS
+                moved = [self.moved_on(one, rows, steps) for one in candidates]
+                candidates = undecided(moved)
+            best = turned = candidates[0]
+            if learn_map and self.learner.X.shape[1] > 1:
+                turned = self.turned(best, always=learn_map is True)
+            if len(last.X) > NEXT_ROWS[-1]:
+                plain, best = best, self.moved_on(best, last, LAST_STEPS)
+                mapped = turned is not plain
+                turned = self.moved_on(turned, last, LAST_STEPS) if mapped else best
+        plain = self.fit(best)
+        return plain, plain if turned is best else self.fit(turned)
+
+    def few_rows(self):
+        """Return candidates of few rows, the best first, then those close behind.
+
+        Separate length-scales are among them in any case, if they are affordable.
+        """
+        first = self.middle
+        found = [self.climbed(Form(first), None, FIRST_STEPS)]
+        if self.frees_length_scales:
+            # from both starts: common length-scales may take an output for noise
+            free = Form(first, shared=False)
+            found += [self.climbed(free, one, FIRST_STEPS) for one in (None, found[0])]
+        best, *others = sorted(found, key=lambda one: one.evidence, reverse=True)
+        rest = [one for one in self.smoothness if one != first]
+        found = [best] + [
+            self.climbed(best.form._replace(nu=nu), best, NEXT_STEPS, measure=False)
+            for nu in rest
+        ]
+        found = undecided(found) + (others[:1] if best.form.shared else [])
+        return found + ([self.short(found[0])] if self.more else [])
+
+    @property
+    def frees_length_scales(self):
+        """Whether columns have length-scales of their own, few enough for a volume."""
+        n, D = self.few.X.shape
+        work = evaluation_work(n, D, self.few.y.shape[1]) * D
+        affordable = work <= self.learner.options.tuning.evidence_work
+        return self.separate and D > 1 and affordable
+
+    def short(self, candidate):
+        """Return a candidate to move on from, with short length-scales.
+
+        Few rows may take quick waves for noise that more rows show.
+        """
+        form = Form(self.middle, shared=True)
+        posterior = self.posterior(form)
+        lengths = self.length_scales(posterior)
+        posterior.start = posterior.start + math.log(SHORT) * lengths
+        return candidate._replace(form=form, posterior=posterior)
+
+    def climbed(self, form, before, steps, measure=True):
+        """Return the `Candidate` of few rows, from the point of another or the start.
+
+        Its volume is that of the other one unless it is to be measured.
+        """
+        posterior = self.posterior(form)
+        if before is not None:
+            posterior.start = before.posterior.start
+        moves = posterior.moves(shared=form.shared, noise=self.noise_free)
+        posterior.start, value = posterior.maximize(moves, steps)
+        curvatures = measured(posterior, moves) if measure else before.curvatures
+        return Candidate(form, posterior, value, curvatures)
+
+    def posterior(self, form):
+        """Return the `LogPosterior` of a form, given few rows."""
+        kernel = clone(self.start.kernel).set_params(k2__nu=form.nu)
+        start = self.start._replace(kernel=kernel)
+        posterior = LogPosterior(*self.few.all_rows(start))
+        posterior.variances[:] = self.prior_variances(posterior, WIDTHS)
+        return posterior
+
+    def prior_variances(self, posterior, widths):
+        """Return the variances (P + Q,) of priors of these standard deviations."""
+        lengths, n = self.length_scales(posterior), len(self.start.noise)
+        N, D = self.learner.X.shape
+        share = min(1.0, N / (ROWS_PER_COLUMN * D)) ** 2
+        length, constant, noise = LEAST_WIDTH + share * (np.array(widths) - LEAST_WIDTH)
+        out = np.where(lengths, length, constant)
+        out[-n:] = noise
+        return out**2
+
+    def length_scales(self, posterior):
+        """Return which entries (P + Q,) of a point are length-scales."""
+        free, struct = posterior.compiled.free, posterior.compiled.struct
+        constant = np.isin(np.flatnonzero(free), constant_slots(struct))
+        return np.append(~constant, np.zeros(len(self.start.noise), dtype=bool))
+
+    def turned(self, plain, always):
+        """Return the candidate with a map of the columns if its evidence is larger.
+
+        It is taken `always` if that is asked for. Few rows learn the map first. All
+        rows go on from there if a larger evidence is then to be expected: what a map
+        gains grows with the number of rows, but for what it gains by chance.
+        """
+        (n, D), Q = self.few.X.shape, self.learner.y.shape[1]
+        N, form = len(plain.posterior.X), plain.form
+        cheap = evidence_work(n, D, Q) <= self.learner.options.tuning.evidence_work
+        if not (cheap or always):
+            return plain
+        posterior = self.with_map(plain)
+        moves = posterior.moves(shared=form.shared, noise=self.noise_free)
+        posterior.start, value = posterior.maximize(moves, MAP_STEPS)
+        turned = Candidate(form, posterior, value, np.ones(0))
+        if not always:
+            turned = turned._replace(curvatures=measured(posterior, moves))
+            before = self.climbed(form, plain, NEXT_STEPS, measure=False)
+            chance = turned.gain_by_chance - before.gain_by_chance
+            gain = (value - before.value - chance) * max(N / n, 1.0) + chance
+            if gain + turned.log_volume(N) <= before.log_volume(N):
+                return plain
+        rows = next(one for one in (self.few, *self.more) if len(one.X) == N)
+        turned = self.moved_on(turned, rows, MAP_STEPS)
+        return turned if always or turned.evidence > plain.evidence else plain
+
+    def moved_on(self, candidate, learner, steps=NEXT_STEPS):
+        """Return a candidate after some steps on other rows, those of a learner."""
+        before, form = candidate.posterior, candidate.form
+        rows = learner.all_rows(self.start._replace(kernel=before.kernel))
+        posterior = before.given(*rows[2:])
+        variances = self.prior_variances(posterior, LAST_WIDTHS)
+        posterior.variances = before.variances.copy()
+        posterior.variances[: len(variances)] = variances
+        moves = posterior.moves(shared=form.shared, noise=self.noise_free)
+        posterior.start, value = posterior.maximize(moves, steps)
+        return candidate._replace(posterior=posterior, value=value)
+
+    def with_map(self, plain):
+        """Return the posterior of few rows with a map, at the point of a candidate.
+
+        The prior of the map is that for all rows.
+        """
+        posterior = plain.posterior
+        fit = fit_at(posterior, self.start, self.noise_free)
+        turned = LogPosterior(*self.few.all_rows(fit), turn=True)
+        n = turned.n_logs
+        turned.medians[:n], turned.variances[:n] = (
+            posterior.medians,
+            posterior.variances,
+        )
+        turned.variances[n:] = turned.columns.variance_for(len(self.learner.X))
+        return turned
+
+    def fit(self, best):
+        """Return the `KernelFit` of a candidate."""
+        fit = fit_at(best.posterior, self.start, self.noise_free)
+        return fit._replace(shared=best.form.shared)
+
+
+def likeliest_smoothness(learner, fit, smoothness):
+    """Return a fit of the default kernel with the smoothness of largest evidence.
+
+    The map of its columns stays, and the other parameters move from where they are.
+    """
+    best, most = fit, -np.inf
+    with one_blas_thread():
+        for nu in smoothness:
+            kernel = clone(fit.kernel).set_params(k2__nu=nu)
+            posterior = LogPosterior(*learner.all_rows(fit._replace(kernel=kernel)))
+            free = not learner.options.noise_known
+            moves = posterior.moves(shared=fit.shared, noise=free)
+            posterior.start, value = posterior.maximize(moves, LAST_STEPS)
+            if value > most:
+                linear_map, most = fit.linear_map, value
+                best = fit_at(posterior, fit, free)._replace(linear_map=linear_map)
+    return best
+
+
+def climb_given(learner, start, around, rng, learn_map=False):
+    """Return the `KernelFit` of the user's kernel that has the largest evidence.
+
+    `start` is the fit of the kernel as it was given, and `around` (P,) are the medians
+    of the priors of its parameters. Few rows choose between climbs from the start and
+    from shorter length-scales. A map of the columns is learned if `learn_map` is True.
+    """
+    noise_free = not learner.options.noise_known
+    few = learner
+    if len(learner.X) > NEXT_ROWS[0]:
+        order = rng.permutation(len(learner.X))
+        few = learner.take(np.sort(order[: NEXT_ROWS[0]]))
+    with one_blas_thread():
+        posterior = LogPosterior(*few.all_rows(start))
+        free = posterior.compiled.free
+        posterior.medians[: free.sum()] = np.log(around[free])
+        moves, found = posterior.moves(noise=noise_free), []
+        struct = posterior.compiled.struct
+        slots = struct.slot[distance_leaves(struct)]
+        scales = np.isin(np.arange(len(free)), slots)[free]
+        scales = np.append(scales, np.zeros(len(start.noise)))
+        first = posterior.start
+        for factor in GIVEN_FACTORS:
+            point = first + math.log(factor) * scales
+            posterior.start = point.clip(*posterior.bounds.T)
+            found.append(posterior.maximize(moves))
+        posterior.start, _ = max(found, key=lambda one: one[1])
+        if few is not learner:
+            posterior = posterior.given(*learner.all_rows(start)[2:])
+            posterior.start, _ = posterior.maximize(moves, NEXT_STEPS)
+        if learn_map is True and learner.X.shape[1] > 1:
+            fit, medians = fit_at(posterior, start, noise_free), posterior.medians
+            posterior = LogPosterior(*learner.all_rows(fit), turn=True)
+            posterior.medians[: posterior.n_logs] = medians
+            moves = posterior.moves(noise=noise_free)
+            posterior.start, _ = posterior.maximize(moves, MAP_STEPS)
+    return fit_at(posterior, start, noise_free)
+
+
+def fit_at(posterior, before, noise_free):
+    """Return a `KernelFit` with the parameters at the start of a posterior."""
+    point = posterior.start
+    noise = posterior.split(point)[1] if noise_free else before.noise
+    kernel, linear_map = posterior.kernel_at(point), posterior.map_at(point)
+    return before._replace(kernel=kernel, noise=noise, linear_map=linear_map)
+
+
+def undecided(candidates):
+    """Return candidates of nearly the largest evidence, the best first."""
+    order = sorted(candidates, key=lambda one: one.evidence, reverse=True)
+    return [one for one in order if one.evidence >= order[0].evidence - UNDECIDED]
+
+
+def measured(posterior, moves):
+    """Return the curvatures at the start of a posterior, infinite on failure."""
+    try:
+        return posterior.curvatures(moves)
+    except np.linalg.LinAlgError:  # beside the point
+        return np.full(moves.shape[1], np.inf)

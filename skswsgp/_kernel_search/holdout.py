@@ -1,0 +1,274 @@
+"""Rows that no candidate kernel has learned from, and the choice by them.
+
+`Judges` predict such rows from their nearest others, and `Holdout` by q(u), where
+labels, counts or few inducing points ask for it.
+"""
+
+from contextlib import closing
+
+import numpy as np
+from scipy.optimize import minimize_scalar
+
+from skswsgp._covariance.compile import length_scales
+from skswsgp._kernel_search.kernel_learning import (
+    MAX_WIDE_NEIGHBORS,
+    count_learning_rows,
+)
+from skswsgp._kernel_search.trial_rows import TrialRows, train
+from skswsgp._rows.columns import mapped
+from skswsgp._rows.inducing import distinct_rows, initial_inducing_points
+from skswsgp._rows.statistics import (
+    HELD_OUT_FRACTION,
+    LEAST_EFFECTIVE,
+    effective_sample_size,
+    exceeds_standard_error,
+)
+from skswsgp._solvers.auto import natural_jitter
+from skswsgp._solvers.exact_mean import exact_variance
+from skswsgp._solvers.model import JITTER
+
+ERRORS = 2.0  # standard errors by which a later candidate must be better
+LEAST_HELD_OUT = 20  # least number of held-out rows, unless half of all rows is fewer
+LEAST_GAIN = 1e-3  # nats a row that a rescaled variance must gain
+SCALE_SPREAD = 0.5  # prior standard deviation of the logarithm of a variance scale
+SHAPE_SPREAD = 2.0  # prior standard deviation of the logarithm of a shape
+MAX_LOG_SCALE = 3.0  # bound on the logarithm of a variance scale
+ROWS_PER_POINT = 4  # rows per inducing point from which a second kernel is learned
+LEAST_PART = 200  # least number of rows from which a second kernel is learned
+
+
+class Judges:
+    """Rows, each predicted from its H nearest others, by which kernels are compared.
+
+    `rows` are numbers of rows of a `KernelLearner`. H is `n_neighbors`, or that of
+    learning if it is None, and at most MAX_WIDE_NEIGHBORS.
+    """
+
+    def __init__(self, learner, rows, n_neighbors):
+        self.learner, self.rows = learner, np.sort(rows)
+        n_neighbors = n_neighbors or learner.options.tuning.learning_neighbors
+        self.H = min(n_neighbors, MAX_WIDE_NEIGHBORS)
+        self.weight = learner.weight[self.rows]
+        self._seen = []  # pairs of a fit and what the rows say of it
+
+    def better(self, fit, other, favoured=False):
+        """Return the first fit unless the rows prefer the other one.
+
+        The mean log density must be larger by two standard errors, or the other one
+        `favoured` and no less likely by as much. The mean absolute error must not be
+        larger: a few rows may gain what nearly all of them lose.
+        """
+        if other is fit:
+            return fit
+        (density, error), (after, error_after) = self.say(fit), self.say(other)
+        if not np.isfinite(after).all():
+            return fit
+        if not np.isfinite(density).all():
+            return other
+        closer = np.average(error - error_after, weights=self.weight) >= 0.0
+        wins = exceeds_standard_error(after - density, self.weight, errors=ERRORS)
+        if favoured and not wins:
+            loss = density - after
+            wins = not exceeds_standard_error(loss, self.weight, errors=ERRORS)
+        return other if wins and closer else fit
+
+    def say(self, fit):
+        """Return log density and absolute error, each (n,), summed over outputs.
+
+        Variances have the common factor that suits the rows best.
+        """
+        for seen, said in self._seen:
+            if seen is fit:
+                return said
+        with closing(self.learner.process(fit, self.H)) as process:
+            square, v = process.standardised(self.rows, self.weight)
+        factor = np.average(square.mean(axis=1), weights=self.weight)
+        factor = max(factor, np.finfo(float).tiny)
+        density = -0.5 * np.sum(square / factor + np.log(factor * v), axis=1)
+        said = density, np.sum(np.sqrt(square * v), axis=1)
+        self._seen.append((fit, said))
+        return said
+
+    def noise_share(self, fit):
+        """Return the mean share of noise in the variances of the rows.
+
+        Of several outputs it is that with the least noise.
+        """
+        with closing(self.learner.process(fit, self.H)) as process:
+            _, v = process.standardised(self.rows, self.weight)
+            share = process.noise_of(self.rows, self.weight) / v
+        return np.average(share.min(axis=1), weights=self.weight)
+
+    def calibrated(self, fit):
+        """Return a fit with the noise and the common factor that suit the rows."""
+        fit = self.learner.fit_noise(fit, self.rows)
+        return self.learner.rescale_variance(fit, self.H, self.rows)
+
+
+class Holdout(TrialRows):
+    """A part of the training rows, of which some are held out from every q(u).
+
+    Rows that share X are held out together, because one would reveal the targets of the
+    others. `held_out` (n,) says which rows are held out, and `decisive` whether they
+    are enough to decide, and others are left.
+    """
+
+    def __init__(self, n_rows, data, settings, options, rng):
+        super().__init__(n_rows, data, settings, options, rng)
+        distinct, group = distinct_rows(self.X)
+        M = len(distinct)
+        n_held_out = max(HELD_OUT_FRACTION * M, min(LEAST_HELD_OUT, M // 2))
+        self.held_out = (rng.permutation(M) < n_held_out)[group]
+        self.held_out_weight = self.count[self.held_out]
+        self.solver_weight = np.where(self.held_out, 0.0, self.weight)
+        enough = effective_sample_size(self.held_out_weight) >= LEAST_EFFECTIVE
+        self.decisive = enough and not self.held_out.all()
+
+    def log_density(self, solver):
+        """Train a solver until it has converged; return log p of held-out rows (n,)."""
+        train(solver)
+        y, model = self.y[self.held_out], solver.engine.model
+        own = (self.count / self.weight)[self.held_out, None]  # 1 but for known noise
+        noise = model.noise * own if self.record.conjugate else model.noise
+        return self.record.log_density(*self._marginals(solver), y, noise, model.shape)
+
+    def _marginals(self, solver):
+        """Return mean and variance of q(f) at the held-out rows, each (n, Q)."""
+        mean, variance = solver.marginals()
+        mean += solver.engine.model.prior_mean
+        return mean[self.held_out], variance[self.held_out]
+
+    def variance_scale(self, solver):
+        """Return the scale of `exact_variance` that makes held-out rows likeliest.
+
+        It is for likelihoods without noise variances. Its logarithm has a normal prior.
+        The factor is 1 if the gain does not exceed its standard error and a least gain,
+        which is larger for a smaller part of the training rows.
+        """
+        weight, y = self.held_out_weight, self.y[self.held_out]
+        mean, variance = self._marginals(solver)
+
+        def density(shift):
+            prior = solver.prior_variance
+            return self.record.log_density(
+                mean,
+                exact_variance(variance, prior, np.exp(shift)),
+                y,
+                shape=solver.engine.model.shape,
+            )
+
+        def loss(shift):
+            prior = 0.5 * (shift / SCALE_SPREAD) ** 2 / effective_sample_size(weight)
+            return prior - np.average(density(shift), weights=weight)
+
+        bounds = -MAX_LOG_SCALE, MAX_LOG_SCALE
+        shift = minimize_scalar(loss, bounds=bounds, options={"xatol": 0.05}).x
+        least = LEAST_GAIN / self.fraction
+        better = self.is_better(density(shift), density(0.0), least)
+        return float(np.exp(shift)) if better else 1.0
+
+    def likeliest_shape(self, solver):
+        """Return the shapes (Q,) of the likelihood that make held-out rows likeliest.
+
+        Their logarithms have normal priors around those of the first ones.
+        """
+        weight, y = self.held_out_weight, self.y[self.held_out]
+        moments, shape = self._marginals(solver), self.shape.copy()
+        first, bounds = self.settings.first_shape, np.log(self.record.shape_bounds)
+        noise, n = solver.engine.model.noise, effective_sample_size(weight)
+
+        def loss(log_shape, q):
+            shape[q] = np.exp(log_shape)
+            density = self.record.log_density(*moments, y, noise, shape)
+            prior = log_shape_prior(shape[q], first[q])
+            return -prior / n - np.average(density, weights=weight)
+
+        for q in range(len(shape)):
+            how = {"bounds": bounds, "options": {"xatol": 0.05}}
+            shape[q] = np.exp(minimize_scalar(loss, args=(q,), **how).x)
+        return shape
+
+    def is_better(self, density, other, least=0.0):
+        """Return whether held-out rows are likelier than under another model.
+
+        The mean gain must exceed `least` and its standard error.
+        """
+        gain, weight = density - other, self.held_out_weight
+        return self.decisive and exceeds_standard_error(gain, weight, least)
+
+
+class CandidateComparison(Holdout):
+    """A comparison of kernels by q(u) with M inducing points, of which a row uses H.
+
+    A kernel learned from nearest rows fits details that few inducing points cannot
+    represent. A kernel learned from a part of the rows, whose neighbours are further
+    away, does not, nor does one whose length-scales keep their ratios.
+
+    `spread` (D,) holds the standard deviations of the features, which replace
+    length-scales if a kernel has none. Other arguments are those of `Holdout`.
+    """
+
+    def __init__(self, M, H, spread, data, settings, options, rng):
+        super().__init__(settings.tuning.holdout_rows, data, settings, options, rng)
+        self.M, self.H, self.spread = M, H, spread
+
+    def solve(self, fit):
+        """Return a solver that has converged, and log p of the held-out rows."""
+        kernel, noise = fit[:2]
+        rng, kept = np.random.RandomState(self.seed), ~self.held_out
+        X = mapped(self.X[kept], fit.linear_map)
+        scale = length_scales(kernel, X.shape[1], otherwise=self.spread)
+        method, tuning = self.settings.inducing_points, self.settings.tuning
+        Z = initial_inducing_points(
+            X, self.M, method, rng, scale, tuning, self.weight[kept]
+        )
+        attributes = {"kernel_": kernel, "inducing_points_": Z, "_jitter": JITTER}
+        attributes["linear_map_"] = fit.linear_map
+        if fit.shape is not None:
+            self.shape = fit.shape
+        if self.record.conjugate:
+            attributes["_jitter"] = natural_jitter(kernel, Z, noise, self.options.dtype)
+        if self.record.has_noise:
+            attributes["noise_variance_"] = noise
+        solver = self.solver_for(attributes, self.H)
+        return solver, self.log_density(solver)
+
+    def best_of(self, fits):
+        """Return the first `KernelFit` unless another one is better.
+
+        Candidates that fail are skipped; if the first fails, any other replaces it. The
+        fit of a classifier gets its variance scale.
+        """
+        best, solver, density = fits[0], None, None
+        for fit in fits:
+            try:
+                other, likelier = self.solve(fit)
+            except FloatingPointError:  # other candidates remain
+                continue
+            if density is None or self.is_better(likelier, density):
+                best, solver, density = fit, other, likelier
+        if self.record.has_noise:
+            return best
+        scale = 1.0 if solver is None else self.variance_scale(solver)
+        return best._replace(variance_scale=scale)
+
+
+def log_shape_prior(shape, first):
+    """Return the log prior density of shapes of a likelihood around their first ones.
+
+    It is summed over outputs and lacks a constant.
+    """
+    return -0.5 * np.sum((np.log(shape / first) / SHAPE_SPREAD) ** 2)
+
+
+def has_few_points(M, n_rows, n_features, tuning, rows_per_point=ROWS_PER_POINT):
+    """Return whether M is small relative to the data and to a `Holdout`."""
+    kept = int((1.0 - HELD_OUT_FRACTION) * tuning.holdout_rows)
+    most = min(n_rows, count_learning_rows(n_features, tuning), kept)
+    return rows_per_point * M < most
+
+
+def learning_part(M, data, rng):
+    """Return the rows from which a kernel for M inducing points is learned."""
+    size = max(ROWS_PER_POINT * M, LEAST_PART)
+    return data.take(np.sort(rng.permutation(data.n_rows)[:size]))

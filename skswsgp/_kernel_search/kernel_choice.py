@@ -1,0 +1,200 @@
+"""The search for a kernel: evidence, near rows, judging rows, calibration.
+
+1. The evidence of all rows, or of a random part of many, is climbed (`climb`).
+2. Where rows are left over, learning goes on from there on the density of rows given
+   their nearest others, without and with a map of the columns.
+3. Rows that neither step has seen judge these kernels, as they predict rows from as
+   many neighbours as the model will.
+4. These rows also set the noise and the common factor of both variances.
+"""
+
+import math
+
+import numpy as np
+from sklearn.base import clone
+
+from skswsgp._covariance.compile import compile_kernel, params_in_units
+from skswsgp._kernel_search.climb import (
+    Climb,
+    climb_given,
+    likeliest_smoothness,
+)
+from skswsgp._kernel_search.holdout import Judges
+from skswsgp._kernel_search.kernel_learning import (
+    RATE,
+    KernelFit,
+    KernelLearner,
+    count_few_rows,
+    draw_learning_rows,
+)
+from skswsgp._rows.statistics import (
+    distinct_observations,
+    feature_spread,
+    varying_features,
+)
+from skswsgp._solvers.auto import default_kernel
+
+SMOOTHNESS = 0.5, 1.5, 2.5, math.inf  # nu of the Matern kernels that are compared
+# Systems with infinitely smooth kernels are ill-conditioned, and near rows gain little
+# by them, unless noise is the larger share of what near rows do not know of a row: the
+# evidence sees further then. Elsewhere many rows take this smoothness.
+ROUGH, NOISY = 2.5, 0.5
+MAX_REDUCTIONS = 3  # largest number of maps of a wide table, one after the other
+JUDGING_ROWS = 2000  # rows that judge: their mean log density is known to some .02
+JUDGING_FRACTION = 0.2  # of all rows, at most
+LEAST_JUDGES = 100  # rows below which the judgement of single rows would decide
+
+
+def learn_kernel(
+    data, kernel, noise_variance, rng, options, *, n_neighbors=None, learn_map=False,
+    most_smooth=math.inf, near=True, coded=False,
+):  # fmt: skip
+    """Return the `KernelFit` learned from rows.
+
+    `data` are `TrainingRows` with standardised targets (n, Q) and positive weights. If
+    there are many rows, a random part is used. The start is `kernel`, in the units of
+    X, and `noise_variance`, a number or (Q,). None starts at the default kernel, and
+    compares each SMOOTHNESS up to `most_smooth`. `n_neighbors` is the number of rows
+    from which predictions will be made, None for that of learning. Rows learn from
+    their nearest others only if `near`. Labels and counts that are `coded` as numbers
+    start from common length-scales, and their density does not judge near rows, for
+    their own likelihood judges later. `learn_map` is that of the estimators. Where a
+    kernel is given, "auto" is False.
+    """
+    data = draw_learning_rows(data, options.tuning, rng)
+    X, y, weight, count = distinct_observations(data)
+    spread = feature_spread(X, rng, dtype=options.dtype)
+    start = default_kernel(spread) if kernel is None else kernel
+    compile_kernel(start, X.shape[1], options.dtype)  # raises an error before any work
+    start = KernelFit(clone(start), np.zeros(y.shape[1]) + noise_variance)
+    if len(X) == 1:
+        return start
+    learner = KernelLearner(X, y, 1.0 / weight[:, None], count, options)
+    order = random_order(learner, spread, rng)
+    sizes, tuning = (X.shape[1], y.shape[1]), options.tuning
+    few, part = len(X) <= count_few_rows(*sizes, tuning.exact_work), learner
+    if not few:
+        n_rows = count_few_rows(*sizes, tuning.part_work)
+        part = learner.take(np.sort(order[:n_rows]))
+    wide = X.shape[1] > tuning.most_columns and learn_map
+    smoothness = [nu for nu in SMOOTHNESS if kernel is None and nu <= most_smooth]
+    if kernel is None:
+        climb = Climb(part, start, smoothness, rng, separate=not coded)
+        fit, turned = climb.run(False if wide else learn_map)
+    else:
+        around = params_in_units(start.kernel, spread, varying_features(X))
+        fit = turned = climb_given(part, start, around, rng, learn_map)
+        wide = False
+    n_judges = min(JUDGING_ROWS, int(JUDGING_FRACTION * len(X)))
+    enough = n_judges >= LEAST_JUDGES
+    if wide and learn_map is True:  # what is asked for needs no judges
+        n_judges, enough = max(1, n_judges), len(X) > 2
+    if (few and not wide) or not (near and enough):
+        # the evidence counts no row of little weight in the noise
+        unequal = few and np.ptp(weight) > 0.0
+        return learner.fit_noise(turned, order) if unequal else turned
+    judges = Judges(learner, order[-n_judges:], n_neighbors)
+    rows = np.sort(order[:-n_judges])
+    search = NearRows(learner, rows, judges, part, smoothness, rng)
+    if coded:
+        return search.near(fit)
+    return judges.calibrated(search.run(fit, turned, learn_map))
+
+
+class NearRows:
+    """Learning from rows given their nearest others, judged by rows held out.
+
+    `rows` are the numbers of the rows of a `KernelLearner` that learn. The evidence of
+    `few`, another learner, chooses between degrees of `smoothness`, if there are some.
+    """
+
+    def __init__(self, learner, rows, judges, few, smoothness, rng):
+        self.learner, self.rows, self.judges = learner, rows, judges
+        self.few, self.smoothness = few, smoothness
+        # A map of the columns has so many entries that it could fit the targets of the
+        # judging rows, if these were targets of neighbours while it is learned.
+        self.part = learner.take(rows)
+        self.seed = rng.randint(2**31 - 1)  # all fits learn from the same minibatches
+
+    def run(self, fit, turned, learn_map):
+        """Return the best fit: of the evidence, of near rows, or with a map of these.
+
+        `fit` has the largest evidence without a map, and `turned` with one, or is the
+        same. `learn_map` is that of the estimators.
+        """
+        best = self.mapped(fit, turned, learn_map)
+        # without a map the evidence has chosen the smoothness before
+        if self.smoothness and best.linear_map is not fit.linear_map:
+            smooth = likeliest_smoothness(self.few, best, self.smoothness)
+            if smooth.kernel.k2.nu != best.kernel.k2.nu:
+                best = self.judges.better(best, self.near(smooth), favoured=True)
+        if self.smoothness and math.isinf(best.kernel.k2.nu):
+            if self.judges.noise_share(best) <= NOISY:
+                rough = clone(best.kernel).set_params(k2__nu=ROUGH)
+                best = self.near(best._replace(kernel=rough))
+        return best
+
+    def mapped(self, fit, turned, learn_map):
+        """Return the best of a fit, one of near rows, and those with a map."""
+        best = self.judges.better(fit, self.near(fit))
+        D, most = self.learner.X.shape[1], self.learner.options.tuning.most_columns
+        if not learn_map or D == 1 or not self.smoothness:
+            return best  # a map of a user's kernel is asked for, or there is none
+        if D > most:
+            return self.reduced(best, always=learn_map is True)
+        try:
+            mapped = self.part.turned(best, self.seed)
+        except FloatingPointError:  # of a map that suits no rows
+            mapped = turned
+        if learn_map is True:
+            return mapped
+        return self.judges.better(best, mapped, favoured=turned is not fit)
+
+    def near(self, fit):
+        """Return a fit after learning from near rows, from as many as predictions."""
+        draws = np.random.RandomState(self.seed)
+        how = {"rows": self.rows, "H": self.judges.H}
+        try:
+            return self.learner.learn(fit, draws, self.learner.steps, RATE / 2, **how)
+        except FloatingPointError:
+            return fit
+
+    def reduced(self, best, always):
+        """Return a fit of a wide table mapped to few columns, while it is better.
+
+        The columns of the first map are taken `always` if that is asked for.
+        """
+        for _ in range(MAX_REDUCTIONS):
+            draws = np.random.RandomState(self.seed)
+            try:
+                start = self.part.mapped_to_few(best, draws)
+                steps = self.learner.steps
+                fit = self.part.learn(start, draws, steps, RATE, shared=True)
+            except FloatingPointError:
+                if always:
+                    raise
+                return best
+            if not always and self.judges.better(best, fit) is best:
+                return best
+            best, always = fit, False
+        return best
+
+
+def random_order(learner, spread, rng):
+    """Return the numbers of rows in a random order.
+
+    It does not depend on the order of rows and columns, nor on the sign of y.
+    """
+    X = learner.X
+    place = np.sort((X - X.min(axis=0)) / spread, axis=1)
+    rank = np.lexsort([*np.abs(learner.y).T, *place.T])
+    return rank[rng.permutation(len(rank))]
+
+
+def smoothnesses(fit):
+    """Return fits of the default kernel, rough to smooth, and the place of a fit."""
+    fits = [
+        fit._replace(kernel=clone(fit.kernel).set_params(k2__nu=nu))
+        for nu in SMOOTHNESS
+    ]
+    return fits, SMOOTHNESS.index(fit.kernel.k2.nu)

@@ -1,0 +1,258 @@
+"""Kernels learned from the density of rows given their nearest other rows."""
+
+from contextlib import closing
+from typing import NamedTuple
+
+import numpy as np
+
+from skswsgp._covariance.compile import (
+    compile_kernel,
+    distance_leaves,
+    free_variance,
+    length_scales,
+    updated_kernel,
+)
+from skswsgp._kernel_search.linear_map import leading_map, moving_map
+from skswsgp._kernel_search.neighbor_likelihood import (
+    MAX_LOG_FACTOR,
+    NeighborProcess,
+    neighbor_model,
+)
+from skswsgp._point.adam_step import LOG_NOISE_BOUNDS
+from skswsgp._rows.columns import mapped
+from skswsgp._rows.statistics import exceeds_standard_error
+from skswsgp._solvers.auto import default_kernel
+from skswsgp._solvers.tuning import Tuning
+
+RATE = 0.1  # first step of Adam, in logarithms of the parameters
+SITE_STEPS = 50  # steps of Adam on sites, which are computed anew for each kernel
+MAX_WIDE_NEIGHBORS = 96  # neighbours in the last steps: their cost is cubic
+LEAST_FEATURES = 20  # features whose distances cost as much as a list of neighbours
+ROWS_PER_COLUMN = 5  # least number of rows for each column of a map to few columns
+EIGENVALUES = 20  # operations of the eigenvalues of a matrix (n, n), over n^3
+SLOPES = 2000  # rows at which slopes are computed: some seconds for 800 columns
+
+
+class LearningOptions(NamedTuple):
+    """Threads, precision and device for learning kernels."""
+
+    n_threads: int = 1
+    dtype: str = "float64"
+    device: str = "cpu"  # or "cuda"
+    tuning: Tuning = Tuning()
+    noise_known: bool = False  # whether the noise keeps its start
+
+
+class KernelFit(NamedTuple):
+    """A kernel with learned parameters."""
+
+    kernel: object
+    noise: np.ndarray  # (Q,) noise variances
+    shared: bool = False  # whether the length-scales kept their ratios
+    curve: np.ndarray = np.zeros(0)  # mean log density of the rows of each step
+    variance_scale: float = 1.0  # factor of the variance of q(f), for classes
+    posterior: object = None  # function of X: mean and variance (n, Q) of f, or None
+    linear_map: np.ndarray | None = None  # W (D, D') of X W, or None for the identity
+    shape: np.ndarray | None = None  # (Q,) of the likelihood, or None
+
+    def count_columns(self, n_features):
+        """Return the number of columns of X W, D'."""
+        return n_features if self.linear_map is None else self.linear_map.shape[1]
+
+
+class KernelLearner:
+    """Learns kernels on the nearest-neighbour likelihood of rows X (N, D), y (N, Q).
+
+    `ratios`, (N, Q) or (N, 1), are the noise variances of the rows relative to the
+    noise that is learned. `weight` (N,) says how often a row counts.
+    """
+
+    def __init__(self, X, y, ratios, weight, options):
+        self.X, self.y, self.options = X, y, options
+        self.ratios = np.broadcast_to(ratios, y.shape)
+        self.weight = weight.astype(options.dtype)
+        tuning = options.tuning
+        self.steps = tuning.learning_steps
+
+    def model(self, fit):
+        """Return a `Model` of the data with the kernel and noise of a fit."""
+        X, dtype = mapped(self.X, fit.linear_map), self.options.dtype
+        return neighbor_model(X, self.y, self.ratios, *fit[:2], dtype)[0]
+
+    def process(self, fit, H=None, device=None):
+        """Return the `NeighborProcess` of a fit, which the caller closes."""
+        options = self.options
+        H = min(H or options.tuning.learning_neighbors, len(self.X) - 1)
+        device = device or options.device
+        return NeighborProcess(self.model(fit), H, options.n_threads, device=device)
+
+    def learn(
+        self, start, rng, steps, rate, *, shared=False, rows=None, noise_free=True,
+        around=None, H=None, turn=False,
+    ):  # fmt: skip
+        """Return the `KernelFit` after steps of Adam from a start.
+
+        Other arguments are those of `NeighborProcess.learn`; with `shared`, all
+        length-scales keep their ratios, and with `turn`, a map of the columns moves.
+        """
+        D = start.count_columns(self.X.shape[1])
+        compiled = compile_kernel(start.kernel, D, self.options.dtype)
+        slots, columns = None, None
+        if shared:
+            first = distance_leaves(compiled.struct)[0]
+            slots = compiled.struct.slot[first]
+        # steps of a map change the places of rows, which are on the CPU
+        noise_free = noise_free and not self.options.noise_known
+        with closing(self.process(start, H, "cpu" if turn else None)) as process:
+            if turn:
+                columns = moving_map(start.kernel, process.model.Z)
+            curve = process.learn(
+                compiled, self.weight, rng, steps, rate, rows=rows, shared=slots,
+                noise_free=noise_free, around=around, columns=columns,
+            )  # fmt: skip
+        kernel = updated_kernel(start.kernel, process.model.params)
+        curve, noise = np.concatenate([start.curve, curve]), process.model.noise
+        noise = noise.astype(float)
+        W = start.linear_map
+        if turn:
+            W = columns.matrix if W is None else W @ columns.matrix
+        learned = {"kernel": kernel, "noise": noise, "curve": curve, "linear_map": W}
+        return start._replace(**learned, shared=shared)
+
+    def log_density(self, fit, rows, H=None):
+        """Return the log density (n,) of rows given their H nearest other rows."""
+        with closing(self.process(fit, H)) as process:
+            return process.log_density(rows, self.weight[rows])
+
+    def fit_noise(self, fit, rows):
+        """Return a fit with the noise that suits some rows, unless it is known."""
+        if self.options.noise_known:
+            return fit
+        with closing(self.process(fit)) as process:
+            process.fit_noise(self.weight, rows)
+        return fit._replace(noise=process.model.noise.astype(float))
+
+    def all_rows(self, fit):
+        """Return the arguments of `LogPosterior`."""
+        X = self.model(fit).Z.astype(np.float64)  # centred
+        return fit.kernel, fit.noise, X, self.y, self.ratios
+
+    def rescale_variance(self, fit, H, rows):
+        """Rescale kernel and noise variance by the mean square standardised residual.
+
+        A common factor of both changes no mean, so the mean square of `rows`, each
+        predicted from H others, is the likeliest factor. The fit itself is returned if
+        the gain does not exceed its standard error, or if the variance of the kernel is
+        fixed, or the noise known.
+        """
+        if self.options.noise_known:
+            return fit
+        variance = free_variance(fit.kernel, fit.count_columns(self.X.shape[1]))
+        if variance is None:
+            return fit
+        slot, bounds = variance
+        with closing(self.process(fit, H)) as process:
+            square, _ = process.standardised(rows, self.weight[rows])
+        params = process.model.params.astype(np.float64)
+        least, most = np.exp(-MAX_LOG_FACTOR), np.exp(MAX_LOG_FACTOR)
+        limits = np.clip(bounds / params[slot], least, most)
+        factor = likeliest_factor(square, self.weight[rows], limits)
+        if factor == 1.0:
+            return fit
+        params[slot] *= factor
+        noise = np.clip(factor * fit.noise, *np.exp(LOG_NOISE_BOUNDS))
+        return fit._replace(kernel=updated_kernel(fit.kernel, params), noise=noise)
+
+    def take(self, rows):
+        """Return a learner that knows only these rows."""
+        return KernelLearner(
+            self.X[rows],
+            self.y[rows],
+            self.ratios[rows],
+            self.weight[rows],
+            self.options,
+        )
+
+    def learn_from_sites(self, start, rng, turn=False):
+        """Return the fit for targets whose noise is known, as that of sites is.
+
+        With `turn` a map of the columns moves as well.
+        """
+        pace = (self.steps, RATE / 2) if turn else (SITE_STEPS, RATE)
+        keep = {"shared": start.shared, "noise_free": False, "turn": turn}
+        return self.learn(start, rng, *pace, **keep)
+
+    def mapped_to_few(self, fit, rng):
+        """Return a fit of the default kernel for few columns, yet to be learned.
+
+        The columns are mapped to the `leading_map` of a fit. All length-scales are
+        equal, and shorter than one because fewer terms make a squared distance.
+        """
+        n_columns = max(2, len(self.X) // ROWS_PER_COLUMN)
+        n_columns = min(n_columns, self.options.tuning.most_columns)
+        with closing(self.process(fit)) as process:
+            rows = rng.permutation(len(self.X))[:SLOPES]
+            Z = process.model.Z[np.sort(rows)]
+            nearest = process.make_search(process.H).query(Z)
+            slopes = process.engine.kriging_slopes(Z, nearest)
+        lengths = length_scales(fit.kernel, Z.shape[1], otherwise=np.ones(Z.shape[1]))
+        W = leading_map(slopes, lengths, n_columns)
+        if fit.linear_map is not None:
+            W = fit.linear_map @ W
+        variance, nu = fit.kernel.k1.constant_value, fit.kernel.k2.nu
+        kernel = default_kernel(np.full(n_columns, 1.0 / np.sqrt(Z.shape[1])))
+        kernel.set_params(k1__constant_value=variance, k2__nu=nu)
+        return fit._replace(kernel=kernel, linear_map=W, shared=True)
+
+    def turned(self, start, seed):
+        """Return the fit after learning a map of the columns, from a start."""
+        draws, shared = np.random.RandomState(seed), start.shared
+        return self.learn(start, draws, self.steps, RATE / 2, shared=shared, turn=True)
+
+
+def likeliest_factor(square, weight, limits):
+    """Return the factor of variances under which residuals are likeliest, or 1.
+
+    `square` (n, Q) are standardised squares and `weight` (n,) those of their rows. It
+    is 1 if the gain does not exceed its standard error, or without rows.
+    """
+    if len(square) == 0:
+        return 1.0
+    factor = np.clip(np.average(square.mean(axis=1), weights=weight), *limits)
+    gain = 0.5 * np.sum(square * (1.0 - 1.0 / factor) - np.log(factor), axis=1)
+    return factor if exceeds_standard_error(gain, weight) else 1.0
+
+
+def count_few_rows(n_features, n_outputs, work):
+    """Return for how many rows a marginal likelihood takes so much work at most."""
+    n = np.arange(1.0, np.cbrt(work) + 1.0)
+    return np.sum(evaluation_work(n, n_features, n_outputs) <= work)
+
+
+def evaluation_work(n_rows, n_features, n_outputs):
+    """Return the cost of an evaluation of the marginal likelihood, in operations."""
+    return n_rows**2 * (n_rows + 4 * n_features) * n_outputs
+
+
+def evidence_work(n_rows, n_features, n_outputs):
+    """Return the cost of the evidence for a map, in operations.
+
+    It takes an evaluation for each entry, and the eigenvalues of a matrix of entries.
+    """
+    entries = n_features * (n_features + 1) / 2
+    evaluations = evaluation_work(n_rows, n_features, n_outputs) * entries
+    return evaluations + EIGENVALUES * entries**3
+
+
+def draw_learning_rows(data, tuning, rng):
+    """Return the `TrainingRows`, or as many random ones as take part in learning."""
+    most = count_learning_rows(data.X.shape[1], tuning)
+    if data.n_rows <= most:
+        return data
+    return data.take(np.sort(rng.choice(data.n_rows, most, replace=False)))
+
+
+def count_learning_rows(n_features, tuning):
+    """Return the largest number of rows that take part in learning."""
+    affordable = tuning.learning_numbers / max(n_features, LEAST_FEATURES)
+    return max(int(affordable), tuning.least_learning_rows)

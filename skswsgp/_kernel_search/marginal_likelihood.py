@@ -1,0 +1,259 @@
+"""The marginal likelihood of all rows, which teaches a kernel more where rows are few.
+
+Outputs q are independent, y_q ~ N(0, K + noise_q diag(ratios_q)); the formulas are 2.30
+and 5.9 of Rasmussen and Williams (Gaussian Processes for Machine Learning, 2006).
+"""
+
+import copy
+
+import numpy as np
+from scipy.linalg.blas import dsyr
+from scipy.linalg.lapack import dpotrf, dpotri, dpotrs
+from scipy.optimize import minimize
+
+from skswsgp._compiled.linalg import inverse_of_factor
+from skswsgp._compiled.special import LOG_2PI
+from skswsgp._covariance.compile import compile_kernel, constant_slots, updated_kernel
+from skswsgp._covariance.matrix import CovarianceMatrix
+from skswsgp._kernel_search.linear_map import moving_map
+from skswsgp._kernel_search.neighbor_likelihood import PRIOR_VARIANCE
+from skswsgp._point.adam_step import LOG_NOISE_BOUNDS
+from skswsgp._rows.columns import mapped
+from skswsgp._rows.statistics import effective_sample_size
+
+MAX_STEPS = 100  # steps of L-BFGS
+TOLERANCE = 1e-12  # relative gain of the log density at which L-BFGS stops
+UNLIKELY = 1e3  # nats by which points without a factor are less likely than a start
+DIFFERENCE = 1e-3  # step of a difference quotient, in prior standard deviations
+# Least logarithm of the noise variance of an output, if there are several. They share
+# a kernel, and the likelihood of one without noise grows without limit as its noise
+# vanishes, so that a kernel for it alone, with the others as noise, would be likeliest.
+LEAST_NOISE_OF_SEVERAL = np.log(1e-6)
+MAX_ENTRY = 5.0  # bound on an entry of S, which is never reached in practice
+
+
+def log_marginal_likelihood(K, y, noise, ratios):
+    """Return log p(y) in nats, and its derivatives by K (N, N) and by log noise (Q,).
+
+    y and ratios are (N, Q). Only the lower triangle of the symmetric derivatives by K
+    is set. Raises LinAlgError if a covariance matrix cannot be factorised.
+    """
+    value, d_K, d_noise = 0.0, None, np.zeros(len(noise))
+    for q, variance in enumerate(noise):
+        diagonal = variance * ratios[:, q]
+        C = K.copy()
+        C[np.diag_indices(len(C))] += diagonal
+        factor, log_det = factorised(C)
+        weights = dpotrs(factor, y[:, q])[0]
+        value -= 0.5 * (y[:, q] @ weights + log_det + len(K) * LOG_2PI)
+        slope = dpotri(factor, overwrite_c=True)[0]
+        slope *= -0.5
+        slope = dsyr(0.5, weights, a=slope, overwrite_a=True).T  # (N, N)
+        d_K = slope if d_K is None else d_K + slope
+        d_noise[q] = np.diag(slope) @ diagonal
+    return value, d_K, d_noise
+
+
+def factorised(C):
+    """Return the factor U of a covariance matrix C = U' U, and log |C|; C is lost.
+
+    U is in column-major order, so that U' is lower triangular in row-major order. The
+    other triangle holds numbers of no meaning.
+    """
+    factor, failed = dpotrf(C.T, overwrite_a=True, clean=False)
+    pivots = np.diag(factor)
+    if failed or not np.isfinite(pivots).all():  # of NaN LAPACK makes no failure
+        raise np.linalg.LinAlgError("a covariance matrix is not positive definite")
+    return factor, 2.0 * np.sum(np.log(pivots))
+
+
+def inverted(C):
+    """Return the inverse of a covariance matrix, and the log of its determinant."""
+    factor, log_det = factorised(C.copy())
+    return inverse_of_factor(factor.T), log_det
+
+
+class LogPosterior:
+    """The log posterior density of kernel and noise, given few rows.
+
+    A point holds the logarithms of the free parameters of the compiled kernel (P,) and
+    of the noise variances (Q,), `start` that of the kernel and the noise given. Each
+    has a normal prior around `medians` (P + Q,), a flat one where that is NaN. The
+    medians are the start, or, for entries of the kernel, those of the kernel `around`.
+    With the latter, constants such as the variance of f have flat priors. X is (N, D);
+    y and ratios are those of `log_marginal_likelihood`. A noise variance is judged by
+    the effective sample size of one over its ratios: rows of nearly no weight would
+    otherwise take the noise to zero, because their residuals do not count.
+
+    With `turn` the kernel is one of X W, W the matrix of a `MovingMap`. A point then
+    ends with the entries of S that move (R,).
+    """
+
+    def __init__(self, kernel, noise, X, y, ratios, around=None, turn=False):
+        self.kernel, self.X, self.y, self.ratios = kernel, X, y, ratios
+        self.compiled = compile_kernel(kernel, X.shape[1], np.float64)
+        self.matrix = CovarianceMatrix(self.compiled.struct, X)
+        self.params, free = self.compiled.struct.params.copy(), self.compiled.free
+        low, high = LOG_NOISE_BOUNDS
+        low = low if len(noise) == 1 else max(low, LEAST_NOISE_OF_SEVERAL)
+        self.bounds = np.concatenate(
+            [self.compiled.log_bounds[free], [(low, high)] * len(noise)]
+        )
+        start = np.log(np.concatenate([self.params[free], noise]))
+        self.start = start.clip(*self.bounds.T)
+        self.missing = missing_rows(ratios)
+        self.medians = self.start.copy()
+        if around is not None:
+            params = compile_kernel(around, X.shape[1], np.float64).struct.params.copy()
+            params[constant_slots(self.compiled.struct)] = np.nan
+            self.medians[: free.sum()] = np.log(params[free])
+        self.n_logs = len(self.start)  # entries of a point before those of S
+        self.variances = np.full(self.n_logs, PRIOR_VARIANCE)  # of the priors
+        self.columns = None
+        if turn:
+            self._append_map()
+
+    def given(self, X, y, ratios):
+        """Return the posterior with the same priors, at the same point, of other rows.
+
+        The map of the columns has the lengths of this one.
+        """
+        other = copy.copy(self)
+        other.X, other.y, other.ratios = X, y, ratios
+        other.matrix = CovarianceMatrix(self.compiled.struct, X)
+        other.missing = missing_rows(ratios)
+        return other
+
+    def _append_map(self):
+        """Append the entries of S to the points."""
+        self.columns = moving_map(self.kernel, self.X)
+        zeros = np.zeros(len(self.columns.entries[0]))
+        self.start = np.concatenate([self.start, zeros])
+        self.medians = np.concatenate([self.medians, zeros])
+        variance = zeros + self.columns.prior_variance
+        self.variances = np.concatenate([self.variances, variance])
+        bounds = np.tile([-MAX_ENTRY, MAX_ENTRY], (len(zeros), 1))
+        self.bounds = np.concatenate([self.bounds, bounds])
+
+    def split(self, point):
+        """Return all parameters of the kernel, and the noise variances."""
+        params, free = self.params.copy(), self.compiled.free
+        params[free], noise = np.split(np.exp(point[: self.n_logs]), [free.sum()])
+        return params, noise
+
+    def map_at(self, point):
+        """Return the map W (D, D) at a point, or None without a map."""
+        if self.columns is None:
+            return None
+        S = np.zeros_like(self.columns.S)
+        entries = self.columns.entries
+        S[entries] = S.T[entries] = point[self.n_logs :]
+        self.columns.S[:] = S
+        return self.columns.matrix
+
+    def kernel_at(self, point):
+        """Return the kernel object at a point."""
+        return updated_kernel(self.kernel, self.split(point)[0])
+
+    def log_prior(self, point):
+        """Return the log prior density up to a constant."""
+        return -0.5 * np.nansum((point - self.medians) ** 2 / self.variances)
+
+    def loss(self, point):
+        """Return the negative log density, and its gradient."""
+        params, noise = self.split(point)
+        linear_map = self.map_at(point)
+        K = self.matrix.evaluate(params, mapped(self.X, linear_map))
+        value, d_K, d_noise = log_marginal_likelihood(K, self.y, noise, self.ratios)
+        value += 0.5 * self.missing @ np.log(noise)
+        d_noise += 0.5 * self.missing
+        d_log, d_X = self.matrix.vjp(d_K, inputs=linear_map is not None)
+        parts = [d_log[self.compiled.free], d_noise]
+        if linear_map is not None:
+            S = self.columns.free_slope(self.X.T @ d_X)
+            parts.append((S + S.T - np.diag(S.diagonal()))[self.columns.entries])
+        slope = np.concatenate(parts)
+        pull = np.nan_to_num(point - self.medians) / self.variances
+        return -value - self.log_prior(point), pull - slope
+
+    def maximize(self, moves, steps=MAX_STEPS):
+        """Return the point of largest density start + moves @ a, and its log density.
+
+        `moves` (P + Q + R, n) have at most one 1 in each row, and 0 elsewhere. There
+        are at most so many `steps` of L-BFGS. The result is the start and minus
+        infinity if there is no density at the start.
+        """
+        worst = None
+
+        def loss(a):
+            nonlocal worst
+            try:
+                value, slope = self.loss(self.start + moves @ a)
+            except np.linalg.LinAlgError:
+                if worst is None:  # at the start
+                    raise
+                return worst, np.zeros(len(a))  # the search turns back from there
+            worst = value + UNLIKELY if worst is None else worst
+            return value, slope @ moves
+
+        low, high = (self.bounds - self.start[:, None]).T
+        bounds = [(low[move > 0].max(), high[move > 0].min()) for move in moves.T]
+        limits = {"maxiter": steps, "ftol": TOLERANCE}
+        how = {"jac": True, "method": "L-BFGS-B", "options": limits}
+        first = np.zeros(moves.shape[1])
+        try:
+            if len(first) == 0:
+                return self.start, -loss(first)[0]
+            best = minimize(loss, first, bounds=bounds, **how)
+        except np.linalg.LinAlgError:
+            return self.start, -np.inf
+        return np.clip(self.start + moves @ best.x, *self.bounds.T), -best.fun
+
+    def log_volume(self, moves):
+        """Return the log of the posterior volume over the prior one, at most 0.
+
+        It is Laplace's approximation by the `curvatures`.
+        """
+        return -0.5 * np.log(self.curvatures(moves)).sum()
+
+    def curvatures(self, moves, units=None):
+        """Return second derivatives of the loss at the start, at least 1, (k,).
+
+        They are those along the axes in the directions of `moves` that have a normal
+        prior; the other entries keep their values. The unit of each entry is its
+        standard deviation under the prior, or that of `units`.
+        """
+        units = np.sqrt(self.variances) if units is None else units
+        moves = moves[:, ~np.isnan(self.medians) @ moves > 0]
+        moves = moves / np.linalg.norm(moves / units[:, None], axis=0)
+        slope = self.loss(self.start)[1]
+        curvature = np.empty((moves.shape[1],) * 2)
+        for row, move in zip(curvature, moves.T, strict=True):
+            near = self.loss(self.start + DIFFERENCE * move)[1]
+            row[:] = (near - slope) @ moves / DIFFERENCE
+        return np.maximum(np.linalg.eigvalsh(0.5 * (curvature + curvature.T)), 1.0)
+
+    def moves(self, *, shared=False, noise=True):
+        """Return the moves (P + Q + R, n) of `maximize` for each entry of a point.
+
+        With `shared`, the length-scales of a kernel move together, by a common factor.
+        Noise variances keep their values if not `noise`.
+        """
+        struct, free = self.compiled.struct, self.compiled.free
+        group = np.arange(len(free))
+        if shared:
+            for slot in struct.slot:
+                own = slot[slot >= 0]
+                group[own] = own[:1]
+        rest = np.arange(len(self.start) - free.sum())
+        group = np.concatenate([group[free], len(free) + rest])
+        moves = np.equal.outer(group, np.unique(group)).astype(float)
+        first = moves.shape[1] - len(rest)  # the first of the noise variances
+        kept = [] if noise else np.arange(first, first + self.y.shape[1])
+        return np.delete(moves, kept, axis=1)
+
+
+def missing_rows(ratios):
+    """Return by how many rows (Q,) effective sample sizes are below the number."""
+    sizes = [effective_sample_size(1.0 / ratio) for ratio in ratios.T]
+    return len(ratios) - np.array(sizes)

@@ -1,0 +1,268 @@
+"""The kernel of a classifier or of counts, refined on its own likelihood.
+
+Labels coded as numbers show which features matter, but not how large the latent
+function is, and they are not Gaussian. So q(u) and its sites are computed for the
+present kernel, on a part of the rows, each of which is an inducing point. A better
+kernel is then learned from the sites as noisy targets, and so on. The result is the
+kernel under which held-out rows are likeliest.
+"""
+
+import math
+
+import numpy as np
+
+from skswsgp._covariance.compile import (
+    compile_kernel,
+    free_variance,
+    updated_kernel,
+)
+from skswsgp._kernel_search.holdout import Holdout
+from skswsgp._kernel_search.kernel_learning import (
+    KernelLearner,
+    count_learning_rows,
+)
+from skswsgp._kernel_search.trial_rows import gaussian_sites, train
+from skswsgp._rows.columns import mapped
+from skswsgp._rows.inducing import distinct_rows
+from skswsgp._rows.statistics import effective_sample_size
+
+VARIANCE_STEP = 3.0  # factor of the kernel variance between two trials
+MAX_VARIANCE_STEPS = 6  # trials in one direction
+MAX_KERNELS = 4  # largest number of kernels learned from sites
+MAX_MAPS = 3  # largest number of maps of the columns learned from sites
+SHAPE_ROUNDS = 2  # searches for the shape of the likelihood, each for a new q(f)
+TOLERANCE = 1e-3  # nats a row: least gain of a trial, and convergence of its bound
+
+
+def refine_kernel(starts, data, settings, options, rng):
+    """Return the `KernelFit`, of those tried, that suits held-out rows best.
+
+    `starts` is a list of `KernelFit`: the first is the start unless another is better.
+    Fixed parameters do not change. Other arguments are those of `Holdout`.
+    """
+    search = SiteRefinement(starts[0], data, settings, options, rng)
+    if not search.decisive:
+        return starts[0]
+    for start in starts:
+        search.begin(start)
+    if search.best is None:  # all have failed
+        return starts[0]
+    search.choose_shape()
+    search.scale(VARIANCE_STEP, MAX_VARIANCE_STEPS)
+    for _ in range(MAX_KERNELS):
+        if search.consider(search.relearned):
+            continue
+        if not search.start.shared:
+            break
+        search.start = search.start._replace(shared=False)  # frees length-scales
+    if settings.learn_map:
+        # the fit by the bound of few rows has a posterior
+        labels = next(start for start in starts if start.posterior is None)
+        search.choose_map(labels, always=settings.learn_map is True)
+    search.scale(math.sqrt(VARIANCE_STEP), 2)
+    search.choose_shape()
+    return search.fit
+
+
+def learn_shape(start, data, settings, options, rng):
+    """Return the shape (Q,) of the likelihood that suits held-out rows best.
+
+    The kernel is that of a `KernelFit`; other arguments are those of `Holdout`.
+    """
+    search = SiteRefinement(start, data, settings, options, rng)
+    if search.decisive:
+        search.begin(start)
+    if search.best is not None:
+        search.choose_shape()
+    return search.shape
+
+
+class SiteRefinement(Holdout):
+    """A search for the kernel under which held-out rows are likeliest.
+
+    `best` is the solver of the best kernel so far, or None, `start` its `KernelFit`
+    before the variance was scaled, and `density` the log density of the held-out rows
+    under this kernel. The other distinct rows are the inducing points Z.
+    """
+
+    def __init__(self, start, data, settings, options, rng):
+        tuning = settings.tuning
+        n_rows = count_learning_rows(data.X.shape[1], tuning)
+        n_rows = min(n_rows, tuning.holdout_rows)
+        super().__init__(n_rows, data, settings, options, rng)
+        self.Z, _ = distinct_rows(self.X[~self.held_out])
+        self.start, self.rng = start, rng
+        if start.shape is not None:
+            self.shape = start.shape
+        self.best, self.density = None, None
+
+    @property
+    def kernel(self):
+        """The best kernel so far."""
+        if self.best is None:
+            return self.start.kernel
+        return updated_kernel(self.start.kernel, self.best.engine.model.params)
+
+    @property
+    def fit(self):
+        """The best `KernelFit` so far, with its variance scale."""
+        if self.best is None:
+            return self.start
+        scale, posterior = self.variance_scale(self.best), self.best.predict
+        found = {"kernel": self.kernel, "shape": self.shape}
+        return self.start._replace(**found, variance_scale=scale, posterior=posterior)
+
+    def solver_of(self, fit):
+        """Return a solver for the kernel and the map of a `KernelFit`.
+
+        It starts from the q(u) of the best solver.
+        """
+        attributes = {"kernel_": fit.kernel, "linear_map_": fit.linear_map}
+        attributes["inducing_points_"] = mapped(self.Z, fit.linear_map)
+        if self.best is not None:
+            attributes["inducing_mean_"] = self.best.engine.model.m
+            attributes["inducing_covariance_"] = self.best.engine.model.s
+        solver = self.solver_for(attributes, self.settings.tuning.learning_neighbors)
+        solver.tolerance, solver.fit = TOLERANCE, fit
+        return solver
+
+    def begin(self, start):
+        """Take a `KernelFit` as the start if its kernel is the best so far."""
+        self.consider(self.solver_of, start)
+
+    def consider(self, make, *arguments, cost=0.0, always=False):
+        """Store make(*arguments), a solver, if held-out rows are likeliest under it.
+
+        The mean gain must exceed its standard error, and also TOLERANCE plus `cost`, in
+        nats, over the effective sample size, unless a solver is stored `always`. A
+        solver that fails is not stored. Returns whether the solver was stored.
+        """
+        try:
+            solver = make(*arguments)
+            density = self.log_density(solver)
+        except FloatingPointError:
+            return False
+        least = TOLERANCE + cost / effective_sample_size(self.held_out_weight)
+        if not always and self.best is not None:
+            if not self.is_better(density, self.density, least):
+                return False
+        self.best, self.density, self.start = solver, density, solver.fit
+        return True
+
+    def scale(self, factor, most):
+        """Multiply or divide the kernel variance by a factor while rows are likelier.
+
+        There are at most `most` steps either way. The logarithm of the variance has a
+        normal prior: few rows that are all predicted well favour ever larger variances.
+        """
+        n_columns = self.start.count_columns(self.X.shape[1])
+        found = free_variance(self.start.kernel, n_columns)
+        if found is None:
+            return
+        slot, bounds = found
+        for step in (factor, 1.0 / factor):
+            before = self.best
+            for _ in range(most):
+                now = self.best.engine.model.params[slot]
+                if not bounds[0] <= step * now <= bounds[1]:
+                    break
+                cost = self.log_variance_prior(now) - self.log_variance_prior(
+                    step * now
+                )
+                if not self.consider(self.best.scaled, slot, step, cost=cost):
+                    break
+            if self.best is not before:
+                break
+
+    def choose_shape(self):
+        """Learn the shape of a likelihood that has one, if it is to be learned.
+
+        That under which held-out rows are likeliest is found for the present q(f),
+        which follows then.
+        """
+        for _ in range(SHAPE_ROUNDS if self.settings.learns_shape else 0):
+            before, self.shape = self.shape, self.likeliest_shape(self.best)
+            fit = self.start._replace(kernel=self.kernel)
+            if not self.consider(self.solver_of, fit, always=True):
+                self.shape = before
+                break
+
+    def log_variance_prior(self, variance):
+        """Return the log density of a kernel variance, up to a constant."""
+        distance = math.log(variance / self.record.usual_variance)
+        return -0.5 * (distance / self.settings.tuning.variance_spread) ** 2
+
+    def relearned(self):
+        """Return a solver for a kernel learned from the best sites."""
+        learner, start = self.site_learner()
+        return self.solver_of(learner.learn_from_sites(start, self.rng))
+
+    def choose_map(self, start, always):
+        """Learn maps of the columns, each kept if held-out rows are likelier with it.
+
+        The columns of a wide table are first mapped to few. For other tables the first
+        map is learned by regression of the labels, from a start. Later maps are learned
+        from sites. The first map is kept in any case if `always`.
+        """
+        D, most = self.X.shape[1], self.settings.tuning.most_columns
+        if D > most and self.settings.kernel is None:
+            if not self.consider(self.reduced, always=always):
+                return
+        elif D > 1:
+            self.consider(self.turned_by_labels, start, always=always)
+        for _ in range(MAX_MAPS):
+            if not self.consider(self.turned):
+                break
+
+    def turned_by_labels(self, start):
+        """Return a solver for a map of the columns learned by regression of labels."""
+        kept = ~self.held_out
+        targets = self.record.regression_targets(self.y, self.settings.n_latent)
+        weight = self.weight[kept]
+        fit = KernelLearner(
+            self.X[kept], targets[kept], 1.0 / weight[:, None], weight, self.options
+        ).turned(start, self.seed)
+        found = free_variance(fit.kernel, fit.linear_map.shape[1])
+        if found is not None:
+            # labels do not show how large f is, but the best q(u) does
+            slot, _ = found
+            compiled = compile_kernel(fit.kernel, fit.linear_map.shape[1], float)
+            params = compiled.struct.params
+            params[slot] = self.best.engine.model.params[slot]
+            fit = fit._replace(kernel=updated_kernel(fit.kernel, params))
+        return self.solver_of(fit)
+
+    def reduced(self):
+        """Return a solver for a map to few columns, by slopes of the best q(f).
+
+        The kernel is learned from sites for the new columns: those for the old ones
+        belong to another q(f).
+        """
+        learner, start = self.site_learner()
+        solver = self.solver_of(learner.mapped_to_few(start, self.rng))
+        learner, start = self.site_learner(train(solver))
+        return self.solver_of(learner.learn_from_sites(start, self.rng))
+
+    def turned(self):
+        """Return a solver for a map of the columns learned from the best sites."""
+        learner, start = self.site_learner()
+        return self.solver_of(learner.learn_from_sites(start, self.rng, turn=True))
+
+    def site_learner(self, solver=None):
+        """Return a `KernelLearner` of sites, and the `KernelFit` from which it starts.
+
+        The sites are those of a solver, or of the best one.
+
+        For given sites N(f_i; t_i, v_i), the gradient of their log density by the
+        kernel is that of the variational bound, except that the density of a row uses
+        its nearest rows only.
+        """
+        start = self.start if solver is None else solver.fit
+        solver = self.best if solver is None else solver
+        kept = ~self.held_out
+        targets, variances = (array[kept] for array in gaussian_sites(solver))
+        kernel = updated_kernel(start.kernel, solver.engine.model.params)
+        start = start._replace(kernel=kernel, noise=np.ones(targets.shape[1]))
+        return KernelLearner(
+            self.X[kept], targets, variances, self.weight[kept], self.options
+        ), start

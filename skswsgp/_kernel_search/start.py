@@ -1,0 +1,271 @@
+"""The start of training: kernel, noise, inducing points and q(u).
+
+learn_kernel=True learns kernel and noise from the evidence of some rows and from the
+likelihood of rows given their nearest other rows, before there is any inducing point.
+Classes are coded as numbers for this.
+The natural solver does not train the kernel. For it, the kernel of a classifier is then
+refined on the likelihood of the labels, and if inducing points are few, held-out rows
+choose between candidate kernels.
+"""
+
+from contextlib import suppress
+from functools import partial
+
+import numpy as np
+from sklearn.base import clone
+
+from skswsgp._compiled.linalg import numpy_cholesky
+from skswsgp._compiled.threads import max_threads
+from skswsgp._covariance.compile import compile_kernel, length_scales
+from skswsgp._engine.select import make_cpu_engine
+from skswsgp._kernel_search.evidence import BOUND_WORK, maximize_bound
+from skswsgp._kernel_search.holdout import (
+    CandidateComparison,
+    has_few_points,
+    learning_part,
+)
+from skswsgp._kernel_search.kernel_choice import learn_kernel, smoothnesses
+from skswsgp._kernel_search.kernel_learning import (
+    KernelFit,
+    LearningOptions,
+    count_few_rows,
+)
+from skswsgp._kernel_search.robust_start import learn_robust_kernel
+from skswsgp._kernel_search.site_refinement import (
+    learn_shape,
+    refine_kernel,
+)
+from skswsgp._linear.projection import mean_prior_variance
+from skswsgp._neighbors.lists import without_own
+from skswsgp._rows.columns import mapped
+from skswsgp._rows.inducing import given_points, initial_inducing_points
+from skswsgp._rows.statistics import feature_spread
+from skswsgp._solvers.auto import (
+    count_inducing,
+    count_neighbors,
+    default_kernel,
+    takes_full_covariance,
+    tries_exact_means,
+)
+from skswsgp._solvers.model import JITTER, build_model, shape_covariance
+
+# A kernel learned from the bound of a part of the rows is tried while all rows are at
+# most so many times the part.
+MOST_TO_FEW = 2
+# Largest smoothness where inducing points are few and for Adam, which cannot use that
+# of infinitely smooth kernels
+MOST_SMOOTH = 2.5
+INITIAL_FRACTION = 0.1  # variance of q(u) before Adam over the prior variance
+
+
+def initial_attributes(settings, data, spread, rng):
+    """Return the fitted attributes of the model before training.
+
+    `spread` (D,) holds the standard deviations of the features.
+    """
+    D, dtype = data.X.shape[1], settings.dtype
+    kernel = default_kernel(spread) if settings.kernel is None else settings.kernel
+    compile_kernel(kernel, D, dtype)  # raises an error before any work
+    if not isinstance(settings.inducing_points, str):
+        points = given_points(settings.inducing_points, D, settings.n_inducing)
+        settings = settings._replace(inducing_points=points)
+    fit = KernelFit(clone(kernel), settings.first_noise, shape=settings.first_shape)
+    if settings.learn_kernel and data.n_rows > 1:
+        fit = learn_start(settings, data, spread, rng)
+        settings = settings._replace(inducing_points=mapped_points(settings, fit))
+        data = data.mapped(fit.linear_map)
+        if fit.linear_map is not None:
+            spread = feature_spread(data.X, rng, dtype=dtype)
+        D = data.X.shape[1]
+        spread = length_scales(fit.kernel, D, otherwise=spread)
+    Z = initial_inducing_points(
+        data.X,
+        count_inducing(settings, data.n_rows, D),
+        settings.inducing_points,
+        rng,
+        spread,
+        settings.tuning,
+        data.weight_in_X(),
+    )
+    M = len(Z)
+    H = count_neighbors(settings, data.n_rows, M, D)
+    start = {
+        "kernel_": fit.kernel,
+        "linear_map_": np.eye(D) if fit.linear_map is None else fit.linear_map,
+        "inducing_points_": Z,
+        "inducing_mean_": np.zeros((M, settings.n_latent)),
+        "n_neighbors_": H,
+        "_jitter": JITTER,
+    }
+    record, solver = settings.likelihood_record, settings.solver
+    full = takes_full_covariance(settings, data.n_rows, M, H)
+    if record.usual_shape:
+        start["likelihood_shape_"] = fit.shape
+    if record.has_noise:
+        start["noise_variance_"] = fit.noise
+    else:
+        start["variance_scale_"] = fit.variance_scale
+        variance = mean_prior_variance(fit.kernel, Z)
+        start["prior_mean_"] = settings.prior_mean(variance)
+    if fit.posterior is not None:  # of the solver that chose the kernel
+        mean, S = fit.posterior(Z)
+        S = np.maximum(S, np.finfo(dtype).eps)
+        moments = {"inducing_mean_": mean, "inducing_covariance_": S}
+        return shape_covariance(start | moments, full)
+    if solver.finds_optimum and (record.conjugate or not full):
+        S = prior_variances(fit.kernel, Z, settings.n_latent, dtype)  # any S will do
+    else:
+        S = initial_covariance(start, full, settings)
+    return start | {"inducing_covariance_": S}
+
+
+def mapped_points(settings, fit):
+    """Return the parameter `inducing_points`, points of the user mapped by a fit."""
+    points = settings.inducing_points
+    return points if isinstance(points, str) else mapped(points, fit.linear_map)
+
+
+def prior_variances(kernel, Z, n_latent, dtype):
+    """Return the prior variances of u, positive, for each latent function (M, Q)."""
+    variance = np.asarray(kernel.diag(Z), dtype=np.float64)
+    variance = np.maximum(variance, np.finfo(dtype).eps)
+    return np.repeat(variance[:, None], n_latent, axis=1)
+
+
+def initial_covariance(attributes, full, settings):
+    """Return S of q(u) before training, a fraction of the prior covariance.
+
+    A full S is INITIAL_FRACTION K, returned as its lower factor (M, M, Q). A diagonal S
+    (M, Q) is that fraction of the variance of each u_j given its H nearest others: the
+    prior variances themselves would be too large where inducing points lie close.
+    """
+    Z, kernel = attributes["inducing_points_"], attributes["kernel_"]
+    M, n_latent = attributes["inducing_mean_"].shape
+    if full:
+        K = kernel(Z)
+        jitter = JITTER * np.diag(K).mean()
+        factor = np.sqrt(INITIAL_FRACTION) * numpy_cholesky(K, jitter)
+        return np.repeat(factor[:, :, None], n_latent, axis=2)
+    variance = np.asarray(kernel.diag(Z), dtype=np.float64)
+    floor = JITTER * np.asarray(kernel.diag(Z)).mean()
+    H = min(attributes["n_neighbors_"], M - 1)
+    if H > 0:
+        start = attributes | {"inducing_covariance_": np.zeros((M, n_latent))}
+        model, _ = build_model(start, ("gaussian", n_latent), settings.dtype)
+        engine = make_cpu_engine(model, H, max_threads(settings.n_jobs, M))
+        search = engine.make_search(settings.search_options | {"n_neighbors": H + 1})
+        others = without_own(search.query(model.Z), np.arange(M))
+        _, v = engine.predict(model.Z, others, with_variance=True)
+        variance = v[:, 0].astype(np.float64)
+    tiny = np.finfo(settings.dtype).tiny ** 0.5
+    variance = INITIAL_FRACTION * np.maximum(variance, max(floor, tiny))
+    return np.repeat(variance[:, None], n_latent, axis=1)
+
+
+def learn_start(settings, data, spread, rng):
+    """Return the `KernelFit` learned from the data.
+
+    If inducing points are few for the number of rows, a second kernel is learned from a
+    part of the rows, whose neighbours are further away, and held-out rows choose. The
+    variance scale of a classifier is chosen for the number of inducing points.
+    """
+    D = data.X.shape[1]
+    M = count_inducing(settings, data.n_rows, D)
+    H = count_neighbors(settings, data.n_rows, M, D)
+    chosen = settings.solver.finds_optimum and isinstance(settings.inducing_points, str)
+    few = chosen and has_few_points(M, data.n_rows, D, settings.tuning)
+    n_threads = max_threads(settings.n_jobs, data.n_rows)
+    # "auto" is the CPU here: some 100,000 rows are too few for a GPU to pay off.
+    device = "cuda" if settings.device == "cuda" else "cpu"
+    known = settings.known_noise is not None
+    options = LearningOptions(n_threads, settings.dtype, device, settings.tuning, known)
+    record = settings.likelihood_record
+    # Near rows teach a kernel for predictions from near rows only.
+    near = not few
+    exact = tries_exact_means(settings, data.n_rows, M, D)
+    n_neighbors = (M if exact else H) if chosen and record.has_noise else None
+    learn = partial(
+        learn_fit, settings=settings, options=options, rng=rng,
+        n_neighbors=n_neighbors, near=near,
+    )  # fmt: skip
+    fit = learn(data)
+    unscaled = fit._replace(variance_scale=1.0)
+    if not chosen:
+        return unscaled
+    # Site refinement chose its scale with an inducing point at each row of a part.
+    rescaled = not record.has_noise and has_few_points(
+        M, data.n_rows, D, settings.tuning, rows_per_point=1
+    )
+    if not few and not rescaled:
+        return fit
+    comparison = CandidateComparison(M, H, spread, data, settings, options, rng)
+    if not comparison.decisive:
+        return unscaled
+    part, fits = learning_part(M, data, rng), [fit]
+    if few and part.n_rows < data.n_rows:
+        with suppress(FloatingPointError):  # the other candidate remains
+            fits.append(learn(part))
+    return comparison.best_of(fits)
+
+
+def learn_fit(data, settings, options, rng, n_neighbors, near):
+    """Return the `KernelFit` learned from some rows by their likelihood.
+
+    Other arguments are those of `learn_kernel`.
+    """
+    record, solver = settings.likelihood_record, settings.solver
+    refined = not record.has_noise and solver.finds_optimum
+    targets = record.regression_targets(data.y, settings.n_latent)
+    plain = solver.takes_steps or (n_neighbors is None and not refined)
+    learn = partial(
+        learn_kernel, kernel=settings.kernel, rng=rng, options=options,
+        noise_variance=settings.first_noise, n_neighbors=n_neighbors,
+        learn_map=False if refined else settings.learn_map, near=near,
+        coded=refined,
+        most_smooth=MOST_SMOOTH if plain or not near else np.inf,
+    )  # fmt: skip
+    rows = data._replace(y=targets)
+    if record.has_noise and not record.conjugate:
+        return learn_robust_kernel(learn, rows, settings, options, rng)
+    fit = learn(rows)._replace(shape=settings.first_shape)
+    if refined:
+        return refined_fit(fit, partial(learn, rows), data, settings, options, rng)
+    if settings.learns_shape and not record.has_noise:
+        return fit._replace(shape=learn_shape(fit, data, settings, options, rng))
+    return fit
+
+
+def refined_fit(fit, learn, data, settings, options, rng):
+    """Return a `KernelFit` of coded labels or counts, refined on their likelihood.
+
+    Few rows decide by the bound, whose search begins with common length-scales, and up
+    to twice as many start from that of a part. More rows start from `fit` and from
+    common length-scales, which `learn` returns.
+    """
+    how = data, settings, options, rng
+    if not takes_bound(settings, data):
+        starts = [fit]
+        if settings.kernel is None and not fit.shared:
+            shared = learn(near=False)
+            starts.append(shared._replace(shape=fit.shape))
+        return refine_kernel(starts, *how)
+    most = count_bound_rows(settings, data)
+    starts = smoothnesses(fit) if settings.kernel is None else ([fit], 0)
+    found = maximize_bound(*starts, most, *how)
+    if data.n_rows <= most:
+        return found
+    return refine_kernel([found, fit], *how)
+
+
+def takes_bound(settings, data):
+    """Return whether the bound of few rows, or of a part, refines a kernel."""
+    if settings.learn_map is True:  # a map that is asked for needs no better kernel
+        return False
+    return data.n_rows <= MOST_TO_FEW * count_bound_rows(settings, data)
+
+
+def count_bound_rows(settings, data):
+    """Return for how many rows the bound is cheap."""
+    return count_few_rows(
+        data.X.shape[1], BOUND_WORK * settings.n_latent, settings.tuning.part_work
+    )

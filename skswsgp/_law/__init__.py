@@ -1,0 +1,1 @@
+"""Laws of observations around the latent functions."""

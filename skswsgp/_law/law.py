@@ -1,0 +1,314 @@
+"""The law of observations around their predicted means.
+
+An observation is mean + deviation s(x) t, where the deviation is that of the Gaussian
+process, noise included, s(x) follows the sizes of residuals around x, and t is from a
+Student-t distribution. Where it makes held-out rows likelier, the targets of near
+rows take a share of the density (`local_density`). The means stay those of the process.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from scipy.special import ndtr
+
+from skswsgp._compiled.threads import row_blocks
+from skswsgp._law import student
+from skswsgp._law.local_density import LocalDensity, NearTargets, near_targets
+from skswsgp._law.near_points import NEIGHBORS, Nearness
+from skswsgp._law.residual_sizes import NEAR, ResidualSizes
+from skswsgp._rows.target_scale import STANDARD
+
+CRPS_LEVELS = ndtr(np.linspace(-4.0, 4.0, 121))  # of the nodes of an integral
+ROWS_IN_BLOCK = 1000  # rows whose nodes are in memory at once
+BISECTIONS = 50  # of the range of a quantile
+
+
+class PredictiveLaw(NamedTuple):
+    """What residuals of training rows say of the law of observations.
+
+    Arrays have an entry for each of Q outputs.
+    """
+
+    degrees_of_freedom: np.ndarray  # (Q,) infinite for a Gaussian
+    coefficients: np.ndarray  # (3, Q) of 1, of the near and of the wide average
+    nearness: Nearness | None  # None where points are too few to look at near ones
+    far_scale: np.ndarray  # (Q,) s far from all rows, its root mean square over rows
+    scale_range: np.ndarray  # (2, Q) 5 and 95 % quantiles of s over training rows
+    # (2, Q) such quantiles of deviations of the process at rows left out
+    process_range: np.ndarray
+    sizes: ResidualSizes | None  # None where no scale varies
+    density: LocalDensity | None  # None where near targets have no share
+
+    def __repr__(self):
+        freedom = ", ".join(f"{value:.3g}" for value in self.degrees_of_freedom)
+        low, high = ([f"{v:.2g}" for v in row] for row in self.scale_range)
+        scales = ", ".join(f"{a} to {b}" for a, b in zip(low, high, strict=True))
+        share = np.zeros(1) if self.density is None else self.density.share
+        shares = ", ".join(f"{value:.2g}" for value in share)
+        return (
+            f"PredictiveLaw(degrees of freedom {freedom}; scales {scales}; "
+            f"share of near targets {shares})"
+        )
+
+    @property
+    def n_near(self):
+        """How many of the nearest points of a row the law looks at."""
+        if self.density is not None:
+            return min(NEIGHBORS, len(self.density.targets) - 1)
+        if not self.coefficients[1:].any():
+            return 0
+        return min(NEAR + 1, len(self.sizes.counts) - 1)
+
+    @property
+    def is_learned(self):
+        """Whether each output (Q,) has a law other than that of the process."""
+        return np.isfinite(self.degrees_of_freedom) | self.coefficients.any(axis=0)
+
+    def widened(self, factor):
+        """Return the law with scales larger by a factor (Q,)."""
+        coefficients = self.coefficients.copy()
+        coefficients[0] += np.log(factor)
+        wide, far = self.scale_range * factor, self.far_scale * factor
+        return self._replace(coefficients=coefficients, scale_range=wide, far_scale=far)
+
+    def at(self, mean, process, near):
+        """Return the `Observations` of rows with means and deviations (n, Q).
+
+        `near` are the `n_near` points nearest to them: `NearPoints`, or None for none.
+        """
+        law = Observations(mean, process, np.ones_like(mean), self.degrees_of_freedom)
+        less, more = shares_within(process, self.process_range)
+        if near is None:
+            factor = law.factor * np.exp(self.coefficients[0])
+            return law._replace(factor=unshrunk(factor, more))
+        fade, logs = self.nearness.fade(near), np.zeros((1, 2, mean.shape[1]))
+        if self.coefficients[1:].any():
+            logs = self.sizes.logarithms(near.nearest(NEAR + 1))
+        factor = faded(scales(self.coefficients, logs), fade, self.far_scale)
+        law = law._replace(factor=unshrunk(factor, more))
+        if self.density is None:
+            return law
+        fade = np.repeat(fade[:, None], mean.shape[1], axis=1)
+        near = near_targets(self.density, near, fade, mean)
+        return law._replace(near=near.kept_where_wide(less * more, law.scale))
+
+
+def scales(coefficients, logarithms):
+    """Return s (n, Q) for the logarithms (n, 2, Q) of `ResidualSizes`, near rows."""
+    return np.exp(coefficients[0] + np.sum(coefficients[1:] * logarithms, axis=1))
+
+
+def faded(scales, fade, far_scale):
+    """Return s (n, Q), which goes from `scales` to that far away, (Q,), with `fade`."""
+    return scales ** fade[:, None] * far_scale ** (1.0 - fade[:, None])
+
+
+def shares_within(process, process_range):
+    """Return what rows left out tell of deviations (n, Q) of the process, twice (n, Q).
+
+    The first share is below 1 where the process knows a row better than it knew those,
+    by the ratio of the variances, and the second where it knows the row less.
+    """
+    low, high = process_range
+    return np.minimum(1.0, (process / low) ** 2), np.minimum(1.0, (high / process) ** 2)
+
+
+def unshrunk(scales, share):
+    """Return s (n, Q), which goes to 1 with the share (n, Q) where it is smaller."""
+    return np.maximum(scales, 1.0) * np.minimum(scales, 1.0) ** share
+
+
+def interval_scores(y, lower, upper, level):
+    """Return Winkler's score of each interval, of the shape of y."""
+    outside = np.maximum(lower - y, 0.0) + np.maximum(y - upper, 0.0)
+    return upper - lower + 2.0 / (1.0 - level) * outside
+
+
+class Observations(NamedTuple):
+    """The law at n rows, for Q outputs."""
+
+    mean: np.ndarray  # (n, Q) of the process
+    process: np.ndarray  # (n, Q) deviation of the process, noise included
+    factor: np.ndarray  # (n, Q) s, by which that deviation is multiplied
+    degrees_of_freedom: np.ndarray  # (Q,)
+    near: NearTargets | None = None
+
+    @property
+    def scale(self):
+        """The scale (n, Q) of the Student-t distribution."""
+        return self.process * self.factor
+
+    def errors(self, y):
+        """Return the errors (n, Q) of the means of y, in deviations of the process."""
+        return (y - self.mean) / self.process
+
+    def log_density(self, y):
+        """Return the log density (n, Q) of y (n, Q)."""
+        out = np.empty(y.shape)
+        for q, freedom in enumerate(self.degrees_of_freedom):
+            scale = self.scale[:, q]
+            z = (y[:, q] - self.mean[:, q]) / scale
+            out[:, q] = student.log_density(z, 0.0, freedom) - np.log(scale)
+            if self.mixes(q):
+                share = self.share(q)
+                local = np.log(share) + self.near.log_density(q, y[:, q])
+                out[:, q] = np.logaddexp(np.log1p(-share) + out[:, q], local)
+        return out
+
+    def quantiles(self, probabilities):
+        """Return the quantiles (n, Q, P) of an array of P probabilities."""
+        out = np.empty((*self.mean.shape, len(probabilities)))
+        for q, freedom in enumerate(self.degrees_of_freedom):
+            for p, probability in enumerate(probabilities):
+                t = student.quantile(probability, freedom)
+                out[:, q, p] = self.mean[:, q] + self.scale[:, q] * t
+                if self.mixes(q):
+                    out[:, q, p] = self._quantile(q, probability, out[:, q, p])
+        return out
+
+    def _quantile(self, q, probability, around_mean):
+        """Return a quantile (n,) of an output that near targets have a share of.
+
+        It lies between those of the parts of the density, and is found by bisection.
+        """
+        low, high = self.near.range(q, probability)
+        low, high = np.minimum(low, around_mean), np.maximum(high, around_mean)
+        weights = self.near.weights(q)
+        for _ in range(BISECTIONS):
+            middle = 0.5 * (low + high)
+            below = self.cdf(q, middle, weights) < probability
+            low, high = np.where(below, middle, low), np.where(below, high, middle)
+        return 0.5 * (low + high)
+
+    def cdf(self, q, y, weights=None):
+        """Return the probabilities (n,) of values below y (n,) of an output.
+
+        `weights` are those of near targets, if they have been computed.
+        """
+        z = (y - self.mean[:, q]) / self.scale[:, q]
+        below = student.cdf(z, self.degrees_of_freedom[q])
+        if not self.mixes(q):
+            return below
+        share = self.share(q)
+        weights = self.near.weights(q) if weights is None else weights
+        return (1.0 - share) * below + share * self.near.cdf(q, y, weights)
+
+    def normal_scores(self, y):
+        """Return y (n, Q) as standard normal values, without near targets."""
+        z = (y - self.mean) / self.scale
+        columns = zip(z.T, self.degrees_of_freedom, strict=True)
+        return np.stack([student.normal_score(*column) for column in columns], axis=1)
+
+    def deviation(self):
+        """Return the roots (n, Q) of the expected squares of y - mean."""
+        squares = self.scale**2
+        for q, freedom in enumerate(self.degrees_of_freedom):
+            squares[:, q] *= student.deviation(freedom) ** 2
+            if self.mixes(q):
+                local = self.near.square(q, self.mean[:, q])
+                squares[:, q] += self.share(q) * (local - squares[:, q])
+        return np.sqrt(squares)
+
+    def gaussian_deviation(self):
+        """Return the deviations (n, Q) of Gaussians that stand for this law."""
+        return self.deviation()
+
+    def crps(self, y, scale=STANDARD):
+        """Return the continuous ranked probability score (n, Q) of y (n, Q).
+
+        y and the score are in the units of `scale`. Behind a transformation t is taken
+        for Gaussian, as in `TargetScale.moments`: the score of heavier tails may be
+        infinite behind a logarithm.
+        """
+        if scale.transform is not None and np.isfinite(self.degrees_of_freedom).any():
+            return self.as_gaussian().crps(y, scale)
+        out, t = np.empty(y.shape), scale.standardise(y)
+        for q, freedom in enumerate(self.degrees_of_freedom):
+            output = scale.of_output(q)
+            if self.mixes(q) or output.transform is not None:
+                for rows in row_blocks(len(y), ROWS_IN_BLOCK):
+                    out[rows, q] = self.at(rows)._integrated_crps(q, t[rows, q], output)
+                # what lies between y and the least value that the law allows
+                out[:, q] += np.abs(y[:, q] - output.restore(t[:, [q]])[:, 0])
+                continue
+            z = (t[:, q] - self.mean[:, q]) / self.scale[:, q]
+            out[:, q] = output.factor * self.scale[:, q] * student.crps(z, freedom)
+        return out
+
+    def as_gaussian(self):
+        """Return the law with Gaussian tails, and the same deviations."""
+        wider = [student.deviation(freedom) for freedom in self.degrees_of_freedom]
+        freedom = np.full(len(wider), np.inf)
+        return self._replace(factor=self.factor * wider, degrees_of_freedom=freedom)
+
+    def interval_score(self, y):
+        """Return Winkler's score (n, Q) of the central intervals of 95 %."""
+        lower, upper = np.moveaxis(self.quantiles(np.array([0.025, 0.975])), -1, 0)
+        return interval_scores(y, lower, upper, 0.95)
+
+    def _integrated_crps(self, q, y, scale):
+        """Return the integral (n,) of (F(x) - [x >= y])^2 by the trapezoidal rule.
+
+        y is standardised, and the integral is over the units of `scale`. The nodes are
+        quantiles of the law around the mean, near targets, points beside them, and y,
+        where the integrand jumps.
+        """
+        t = student.quantile(CRPS_LEVELS, self.degrees_of_freedom[q])
+        x = self.mean[:, q, None] + self.scale[:, q, None] * t
+        near = self.near.nodes(q) if self.mixes(q) else []
+        x = np.hstack([x, *near, y[:, None]])
+        x.sort(axis=1)
+        weights = self.near.weights(q) if self.mixes(q) else None
+        below = np.stack([self.cdf(q, column, weights) for column in x.T], axis=1)
+        left, right = below**2, (1.0 - below) ** 2
+        heights = np.where(
+            x[:, 1:] <= y[:, None],
+            left[:, 1:] + left[:, :-1],
+            right[:, 1:] + right[:, :-1],
+        )
+        return 0.5 * np.sum(heights * np.diff(scale.restore(x), axis=1), axis=1)
+
+    def at(self, rows):
+        """Return the law at some of the rows."""
+        near = None if self.near is None else self.near.at(rows)
+        return Observations(
+            self.mean[rows],
+            self.process[rows],
+            self.factor[rows],
+            self.degrees_of_freedom,
+            near,
+        )
+
+    def join(self, covariance):
+        """Make the covariance (n, n, Q) of f that of observations, in place.
+
+        Scales and tails act on f and noise alike, on each row by its own. The diagonal
+        becomes the square of `deviation`.
+        """
+        n = len(covariance)
+        for q, freedom in enumerate(self.degrees_of_freedom):
+            weight = (1.0 - self.share(q)) * student.mean_root(freedom)
+            root = weight * self.factor[:, q]
+            covariance[:, :, q] *= root[:, None] * root
+        covariance[np.arange(n), np.arange(n)] = self.deviation() ** 2
+
+    def draw(self, errors, rng):
+        """Turn draws (n, Q, S) of errors of the process into draws of observations."""
+        errors *= self.factor[:, :, None]
+        for q, freedom in enumerate(self.degrees_of_freedom):
+            errors[:, q] *= student.draw_roots(freedom, rng, errors[:, q].shape)
+        values = self.mean[:, :, None] + errors
+        for q in range(values.shape[1]):
+            if self.mixes(q):
+                local = rng.random(values[:, q].shape) < self.share(q)[:, None]
+                near = self.near.draw(q, rng, values.shape[2])
+                values[:, q] = np.where(local, near, values[:, q])
+        return values
+
+    def mixes(self, q):
+        """Return whether near targets have a share of the density of an output."""
+        return self.near is not None and self.near.share[q] > 0.0
+
+    def share(self, q):
+        """Return the share (n,) of near targets in the density of an output, or 0."""
+        return self.near.share[q] * self.near.fade[:, q] if self.mixes(q) else 0.0

@@ -1,0 +1,113 @@
+"""Student-t densities of residuals, whose scales depend on the rows around.
+
+The logarithm of the scale of a standardised residual z is linear in a few features,
+
+    log s = c' phi,        z / s ~ t with nu degrees of freedom,
+
+and c and nu maximise the likelihood, with a weak prior that holds where rows are few.
+"""
+
+import numpy as np
+from scipy.optimize import minimize
+from scipy.special import betaln, digamma, gammaln, ndtr, ndtri, stdtr, stdtrit
+
+from skswsgp._compiled.special import gaussian_log_density, student_log_density
+from skswsgp._kernel_search.robust_start import FREEDOM_PRIOR
+
+LEAST_FREEDOM = 3.0  # degrees of freedom, below which deviations say little
+MOST_FREEDOM = 200.0  # from which the law is taken for a Gaussian
+MOST_FACTOR = 30.0  # of a scale, at mean features; and most power of a feature
+MOST_POWER = 3.0
+# Prior standard deviations of the coefficients: of the first, which makes all scales
+# larger or smaller, and of the others, by which the scale follows a feature.
+LEVEL_PRIOR, SLOPE_PRIOR = 0.3, 0.5
+
+
+def log_density(z, log_scale, freedom):
+    """Return the log density of z; freedom may be infinite."""
+    square = (z * np.exp(-log_scale)) ** 2
+    if np.isinf(freedom):
+        return gaussian_log_density(square, 2.0 * log_scale)
+    log_ratio = np.log1p(square / freedom)
+    return student_log_density(log_ratio, 2.0 * log_scale, freedom)
+
+
+def cdf(z, freedom):
+    """Return the probability of a value below z."""
+    return ndtr(z) if np.isinf(freedom) else stdtr(freedom, z)
+
+
+def normal_score(z, freedom):
+    """Return the standard normal value that is as probable as z."""
+    if np.isinf(freedom):
+        return z
+    return np.copysign(ndtri(stdtr(freedom, -np.abs(z))), z)
+
+
+def quantile(q, freedom):
+    """Return the value below which the probability is q."""
+    return ndtri(q) if np.isinf(freedom) else stdtrit(freedom, q)
+
+
+def deviation(freedom):
+    """Return the standard deviation."""
+    return 1.0 if np.isinf(freedom) else np.sqrt(freedom / (freedom - 2.0))
+
+
+def crps(z, freedom):
+    """Return the continuous ranked probability score of z (Jordan et al., 2019)."""
+    if np.isinf(freedom):
+        density = np.exp(gaussian_log_density(z**2, 0.0))
+        return z * (2.0 * ndtr(z) - 1.0) + 2.0 * density - 1.0 / np.sqrt(np.pi)
+    density = np.exp(log_density(z, 0.0, freedom))
+    spread = 2.0 * np.sqrt(freedom) / (freedom - 1.0)
+    spread *= np.exp(betaln(0.5, freedom - 0.5) - 2.0 * betaln(0.5, 0.5 * freedom))
+    score = z * (2.0 * stdtr(freedom, z) - 1.0) - spread
+    return score + 2.0 * density * (freedom + z**2) / (freedom - 1.0)
+
+
+def mean_root(freedom):
+    """Return E sqrt(w), where z = sqrt(w) times a standard normal variable."""
+    if np.isinf(freedom):
+        return 1.0
+    return np.sqrt(0.5 * freedom) * np.exp(
+        gammaln(0.5 * (freedom - 1.0)) - gammaln(0.5 * freedom)
+    )
+
+
+def draw_roots(freedom, rng, shape):
+    """Return draws of sqrt(w), where z = sqrt(w) times a standard normal variable."""
+    if np.isinf(freedom):
+        return np.ones(shape)
+    return np.sqrt(freedom / rng.chisquare(freedom, shape))
+
+
+def fit(z, features):
+    """Return the coefficients (p,) and the degrees of freedom for z (n,).
+
+    `features` (n, p) have a first column of ones.
+    """
+    n, p = features.shape
+    prior = np.full(p, SLOPE_PRIOR**-2)
+    prior[0] = LEVEL_PRIOR**-2
+
+    def loss(parameters):
+        c, freedom = parameters[:-1], np.exp(parameters[-1])
+        log_scale = features @ c
+        square = (z * np.exp(-log_scale)) ** 2
+        pull = (freedom + 1.0) * square / (freedom + square)
+        value = -log_density(z, log_scale, freedom).sum() + 0.5 * prior @ c**2
+        value += 1.0 / (FREEDOM_PRIOR * freedom)
+        by_c = features.T @ (1.0 - pull) + prior * c
+        by_freedom = digamma(0.5 * (freedom + 1.0)) - digamma(0.5 * freedom)
+        by_freedom += (pull - 1.0) / freedom - np.log1p(square / freedom)
+        slope = -0.5 * freedom * by_freedom.sum() - 1.0 / (FREEDOM_PRIOR * freedom)
+        return value / n, np.append(by_c, slope) / n
+
+    level = (-np.log(MOST_FACTOR), np.log(MOST_FACTOR))
+    bounds = [level] + [(-MOST_POWER, MOST_POWER)] * (p - 1)
+    bounds += [np.log((LEAST_FREEDOM, MOST_FREEDOM))]
+    start = np.append(np.zeros(p), np.log(6.0))
+    found = minimize(loss, start, jac=True, bounds=bounds, method="L-BFGS-B").x
+    freedom = np.exp(found[-1])
+    return found[:-1], np.inf if freedom > 0.99 * MOST_FREEDOM else float(freedom)

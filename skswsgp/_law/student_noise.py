@@ -1,0 +1,136 @@
+"""The law of observations with Student-t noise around a Gaussian function."""
+
+from typing import NamedTuple
+
+import numpy as np
+from scipy.special import ndtr, ndtri
+
+from skswsgp._compiled.special import (
+    gaussian_log_density,
+    noisy_student_log_density,
+    student_precisions,
+)
+from skswsgp._compiled.threads import row_blocks
+from skswsgp._law import student
+from skswsgp._law.law import BISECTIONS, ROWS_IN_BLOCK, Observations
+from skswsgp._rows.target_scale import STANDARD
+
+
+class StudentNoise(NamedTuple):
+    """The law at n rows, for Q outputs."""
+
+    mean: np.ndarray  # (n, Q) of f
+    variance: np.ndarray  # (n, Q) of f
+    noise: np.ndarray  # (Q,) squares of the scales
+    degrees_of_freedom: np.ndarray  # (Q,)
+
+    def deviation(self):
+        """Return the standard deviations (n, Q) of observations."""
+        wider = np.array([student.deviation(nu) for nu in self.degrees_of_freedom])
+        return np.sqrt(self.variance + self.noise * wider**2)
+
+    def gaussian_deviation(self):
+        """Return the deviations (n, Q) of Gaussians that stand for this law.
+
+        They hold as much between mean - deviation and mean + deviation. Behind a
+        transformation, tails would rule the moments of y.
+        """
+        tail = ndtr(-1.0)
+        low, high = np.moveaxis(self.quantiles(np.array([tail, 1.0 - tail])), 2, 0)
+        return 0.5 * (high - low)
+
+    def log_density(self, y):
+        """Return the log density (n, Q) of y (n, Q)."""
+        return self._each(noisy_student_log_density, y)
+
+    def cdf(self, q, y):
+        """Return the probabilities (n,) of values below y (n,) of an output."""
+        total = np.zeros(y.shape)
+        for weight, variance in self._parts(q):
+            total += weight * ndtr((y - self.mean[:, q]) / np.sqrt(variance))
+        return total
+
+    def quantiles(self, probabilities):
+        """Return the quantiles (n, Q, P) of an array of P probabilities."""
+        out = np.empty((*self.mean.shape, len(probabilities)))
+        for q, freedom in enumerate(self.degrees_of_freedom):
+            scale = np.sqrt(self.variance[:, q] + self.noise[q])
+            for p, probability in enumerate(probabilities):
+                ends = ndtri(probability), student.quantile(probability, freedom)
+                low, high = (self.mean[:, q] + end * scale for end in sorted(ends))
+                out[:, q, p] = self._quantile(q, probability, low, high, scale)
+        return out
+
+    def _quantile(self, q, probability, low, high, scale):
+        """Return a quantile (n,) by bisection, from a range that may be too narrow."""
+        low, high = low - scale, high + scale
+        for _ in range(BISECTIONS):
+            middle = 0.5 * (low + high)
+            below = self.cdf(q, middle) < probability
+            low, high = np.where(below, middle, low), np.where(below, high, middle)
+        return 0.5 * (low + high)
+
+    def crps(self, y, scale=STANDARD):
+        """Return the ranked probability score (n, Q) of y, as `Observations.crps` does.
+
+        It is E|Y - y| - E|Y - Y'| / 2, for a mixture of Gaussians a sum over its parts.
+        """
+        if scale.transform is not None:
+            freedom = np.full(self.mean.shape[1], np.inf)
+            one = np.ones_like(self.mean)
+            law = Observations(self.mean, self.gaussian_deviation(), one, freedom)
+            return law.crps(y, scale)
+        t = scale.standardise(y)
+        out = np.empty(t.shape)
+        for rows in row_blocks(len(t), ROWS_IN_BLOCK):
+            out[rows] = self.at(rows)._mixture_crps(t[rows])
+        return out * np.abs(scale.factor)
+
+    def _mixture_crps(self, y):
+        score = np.zeros(y.shape)
+        for q in range(y.shape[1]):
+            distance = y[:, q] - self.mean[:, q]
+            parts = list(self._parts(q))
+            weights = np.array([weight for weight, _ in parts])
+            variances = np.stack([variance for _, variance in parts])  # (K, n)
+            for weight, variance in parts:
+                score[:, q] += weight * mean_distance(distance, variance)
+                both = np.sqrt(2.0 * (variance + variances) / np.pi)
+                score[:, q] -= 0.5 * weight * (weights @ both)
+        return score
+
+    def at(self, rows):
+        """Return the law at some of the rows."""
+        return self._replace(mean=self.mean[rows], variance=self.variance[rows])
+
+    def join(self, covariance):
+        """Make the covariance (n, n, Q) of f that of observations, in place."""
+        n = len(covariance)
+        covariance[np.arange(n), np.arange(n)] = self.deviation() ** 2
+
+    def draw_noise(self, shape, rng):
+        """Return draws of noise of a shape (n, Q, S)."""
+        draws = rng.standard_normal(shape) * np.sqrt(self.noise)[:, None]
+        for q, freedom in enumerate(self.degrees_of_freedom):
+            draws[:, q] *= student.draw_roots(freedom, rng, draws[:, q].shape)
+        return draws
+
+    def _parts(self, q):
+        """Yield weights and variances (n,) of the Gaussian parts of an output."""
+        nodes = student_precisions(self.degrees_of_freedom[q])
+        for g, log_weight in zip(*nodes, strict=True):
+            yield np.exp(log_weight), self.variance[:, q] + self.noise[q] / g
+
+    def _each(self, function, y):
+        columns = zip(
+            self.mean.T, self.variance.T, y.T, self.noise, self.degrees_of_freedom,
+            strict=True,
+        )  # fmt: skip
+        return np.stack([function(*column) for column in columns], axis=1)
+
+
+def mean_distance(distance, variance):
+    """Return E|Y - y| for a Gaussian Y whose mean is so far from y."""
+    z = distance / np.sqrt(variance)
+    density = np.exp(gaussian_log_density(z**2, np.log(variance)))
+    return distance * (2.0 * ndtr(z) - 1.0) + 2.0 * variance * density

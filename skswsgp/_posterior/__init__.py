@@ -1,0 +1,1 @@
+"""What a trained model says of its latent functions, also at rows left out."""

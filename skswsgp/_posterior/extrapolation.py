@@ -1,0 +1,101 @@
+"""Whether rows lie where a model knows next to nothing, though it knows its own.
+
+A row is unknown if the variance of every latent function there is nearly the prior's.
+That many rows are unknown says nothing where inducing points are unknown to each other:
+then the data said little, as with a signal far below the noise, or the functions change
+between any two rows.
+"""
+
+import warnings
+
+import numpy as np
+
+from skswsgp._neighbors.lists import without_own
+from skswsgp._solvers.progress import callers_level
+
+# Share of the prior variance above which a function counts as unknown: the data have
+# then explained less than a twentieth of it, and means are within some fifth of a prior
+# deviation, sqrt(0.05), of that of the prior.
+UNKNOWN_VARIANCE = 0.95
+# Number of rows below which nothing is said: a few rows are often far away on purpose,
+# and their variances are read one by one.
+LEAST_ROWS = 10
+# Share of the rows of a prediction that must be unknown, so that it is about the most.
+MOST_ROWS = 0.5
+# Largest share of inducing points that others may know nothing of. If so many of the
+# rows like them are unknown, at least 6 of 10 are with a probability of 1.5e-4.
+UNKNOWN_POINTS = 0.1
+N_POINTS = 100  # inducing points that are looked at, which know a share within 0.03
+# Most neighbours that say what others know of a point. Fewer than predictions use make
+# points less known, so that there are fewer warnings.
+N_NEIGHBORS = 32
+
+
+class ExtrapolationWarning(UserWarning):
+    """Most rows of a prediction lie where the model knows next to nothing.
+
+    Predictions with variances warn, once a call, where more than half of at least 10
+    rows have, in every latent function, more than 95 % of the prior variance. Models
+    whose inducing points know as little of each other never do.
+
+    Examples
+    --------
+    Without this warning:
+
+    >>> import warnings
+    >>> from skswsgp import ExtrapolationWarning
+    >>> warnings.simplefilter("ignore", ExtrapolationWarning)
+    """
+
+
+def share_of_unknown_rows(model, kernel, X, variance, H, evaluation):
+    """Return the share of rows that are unknown where it matters, else 0.0.
+
+    `variance` (n, Q) is that of q(f) at rows of X (n, D'), in the units of the
+    inducing inputs, from H neighbours each.
+    """
+    if len(X) < LEAST_ROWS:
+        return 0.0
+    share = float(np.mean(are_unknown(variance, kernel.diag(X))))
+    if share <= MOST_ROWS:
+        return 0.0
+    return share if knows_points(model, kernel, H, evaluation) else 0.0
+
+
+def are_unknown(variance, prior):
+    """Return which rows (n,) are unknown for variances (n, Q) and the prior's (n,)."""
+    return np.all(variance > UNKNOWN_VARIANCE * prior[:, None], axis=1)
+
+
+def knows_points(model, kernel, H, evaluation):
+    """Return whether other inducing points know of nearly each inducing point.
+
+    `model` is that of predictions from H neighbours.
+    """
+    M = len(model.Z)
+    H = min(H, N_NEIGHBORS, M - 2)
+    if H < 1:
+        return False
+    sample = np.unique(np.linspace(0, M - 1, N_POINTS).astype(int))
+    Z = model.Z[sample]
+    with evaluation.engine(model, H, len(Z)) as engine:
+        # another kind of search may not suit the kernel, and predictions need none
+        # where they use all inducing points
+        options = evaluation.search_options | {"search": "exact"}
+        one_more = options | {"n_neighbors": H + 1}
+        lists = without_own(engine.make_search(one_more).query(Z), sample)
+        _, variance = engine.predict(Z, lists, with_variance=True)
+    unknown = are_unknown(variance, kernel.diag(Z))
+    return bool(unknown.mean() <= UNKNOWN_POINTS)
+
+
+def warn_of_extrapolation(share, n_rows):
+    """Warn that a share of so many rows is unknown."""
+    warnings.warn(
+        f"{share:.0%} of {n_rows} rows of X lie where the model knows next to nothing, "
+        f"with more than {UNKNOWN_VARIANCE:.0%} of the prior variance: expected rows "
+        "like those of fit; check columns and their units, or filter "
+        "skswsgp.ExtrapolationWarning.",
+        ExtrapolationWarning,
+        stacklevel=callers_level(),
+    )

@@ -1,0 +1,152 @@
+"""Residuals of training rows from predictions that do not know them.
+
+Where every distinct row is an inducing point, the others predict the function at a
+point, with mean mu and variance v: by kriging from the H nearest of them or, where
+alpha solves (K + N) alpha = t, by all. The latter's mean is
+
+    t_i - alpha_i (v + N_i)
+
+(Rasmussen and Williams, 2006, eq. 5.12), so no system has to be solved anew. Other rows
+at the same point, of precision p and mean target t', make that
+
+    v' = 1 / (1 / v + p)        mu' = v' (mu / v + p t').
+
+Otherwise a row is taken out of q(f_i), whose variance is F_i + s_i with the first part
+the same for all q:
+
+    mu' = mu - s (y - mu) / (noise - s).
+
+Residuals are standardised by the deviation that a prediction has, noise included.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from skswsgp._compiled.linalg import inverse_of_factor, numpy_cholesky
+from skswsgp._compiled.threads import one_blas_thread, row_blocks
+from skswsgp._kernel_search.neighbor_likelihood import NeighborProcess, neighbor_model
+from skswsgp._neighbors.lists import without_own
+from skswsgp._solvers.exact_mean import exact_variance
+
+LEAST_ERROR = 1e-3  # standardised, below which errors may be those of rounding
+MOST_LEVEL = 3.0  # factor by which few held-out points may change residuals
+ROUNDING = 1e-9  # of a sum of precisions, relative
+MOST_LEVERAGE = 0.5  # share of a row in its own mean that is taken out of it
+
+
+class Residuals(NamedTuple):
+    """Predictions of observations (n, Q), noise included, from other rows."""
+
+    mean: np.ndarray
+    variance: np.ndarray
+    standardised: np.ndarray  # (y - mean) / deviation
+
+
+class Points(NamedTuple):
+    """The distinct inputs of rows, and the rows merged there."""
+
+    Z: np.ndarray  # (M, D)
+    targets: np.ndarray  # (M, Q) means of y, by precision
+    noise: np.ndarray  # (M, Q) 1 / the sum of the precisions
+    group: np.ndarray  # (n,) the point of each row
+
+
+class ExactMeans(NamedTuple):
+    """The exact means of a fit: see `exact_mean_attributes`."""
+
+    alpha: np.ndarray  # (M, Q)
+    scale: np.ndarray  # (Q,) of the local variances
+    held_out: np.ndarray  # (k,) points that were held out for a comparison
+    standardised: np.ndarray  # (k, Q) errors there in units of predicted deviations
+
+
+def residuals_from_neighbors(points, y, noise, mean, variance, beta=1.0):
+    """Return the `Residuals` of rows y (n, Q), whose noise variances are (n, Q).
+
+    `mean` and `variance` (M, Q) are those of f at each of the `Points` from others, for
+    which noise counts `beta` times.
+    """
+    group, precision = points.group, 1.0 / (beta * noise)
+    rest = 1.0 / points.noise[group] - precision  # of other rows at the same point
+    alone = rest <= ROUNDING * precision
+    rest[alone] = 0.0
+    sums = (points.targets / points.noise)[group] - precision * y
+    sums[alone] = 0.0
+    elsewhere = 1.0 / np.maximum(variance[group], np.finfo(float).tiny)
+    mean = (elsewhere * mean[group] + sums) / (elsewhere + rest)
+    variance = 1.0 / (elsewhere + rest) + noise
+    return Residuals(mean, variance, (y - mean) / np.sqrt(variance))
+
+
+def residuals_of_exact_means(points, y, noise, variance, prior, exact, beta=1.0):
+    """Return the `Residuals` of rows from the `ExactMeans` of all other points.
+
+    Arguments are those of `residuals_from_neighbors`, and `prior` (M,) is the variance
+    of the prior. The variances are local ones, so the identity gives residuals up to a
+    factor, which the held-out points tell.
+    """
+    variance = exact_variance(variance, prior[:, None], exact.scale)
+    total = variance + points.noise
+    at_points = np.abs(exact.alpha) * total / np.sqrt(variance + points.noise / beta)
+    level = np.abs(exact.standardised).mean(axis=0)
+    level /= np.maximum(at_points[exact.held_out].mean(axis=0), LEAST_ERROR)
+    level = np.clip(level, 1.0 / MOST_LEVEL, MOST_LEVEL)
+    mean = points.targets - level * exact.alpha * total
+    return residuals_from_neighbors(points, y, noise, mean, variance, beta)
+
+
+def predictions_from_others(points, kernel, H, options):
+    """Return mean and variance (M, Q) of f at each point from its H nearest others.
+
+    `options` are the threads, the kind of search and the device of a `NeighborProcess`.
+    Without neighbours they are those of the prior.
+    """
+    Z, targets, noise, _ = points
+    if H == 0:
+        variance = np.broadcast_to(kernel.diag(Z)[:, None], targets.shape)
+        return np.zeros_like(targets), variance
+    model, _ = neighbor_model(Z, targets, noise, kernel, 1.0, np.float64)
+    process = NeighborProcess(model, H, *options)
+    parts = []
+    try:
+        search = process.make_search(H + 1)
+        for block in row_blocks(len(Z)):
+            X = model.Z[block]
+            lists = without_own(search.query(X), np.arange(len(Z))[block])
+            parts.append(process.engine.kriging_predictions(X, lists))
+    finally:
+        process.close()
+    return tuple(np.concatenate(arrays) for arrays in zip(*parts, strict=True))
+
+
+def predictions_from_all_others(points, kernel):
+    """Return mean and variance (M, Q) of f at each point given all others.
+
+    With C the covariance of the targets t, these are t - C^-1 t / diag(C^-1) and
+    1 / diag(C^-1) less the noise (Rasmussen and Williams, Gaussian Processes for
+    Machine Learning, 2006, eq. 5.12).
+    """
+    Z, targets, noise, _ = points
+    K, mean, total = kernel(Z), np.empty_like(targets), np.empty_like(targets)
+    with one_blas_thread():
+        for q, t in enumerate(targets.T):
+            inverse = inverse_of_factor(numpy_cholesky(K + np.diag(noise[:, q]), 0.0))
+            total[:, q] = 1.0 / np.diag(inverse)
+            mean[:, q] = t - inverse @ t * total[:, q]
+    return mean, np.maximum(total - noise, 0.0)
+
+
+def residuals_of_posterior(y, noise, mean, variance, prior_part, beta):
+    """Return the `Residuals` of rows (n, Q) that are taken out of q(f).
+
+    `mean` and `variance` are those of q(f), `prior_part` (n, Q) is F, and `beta` the
+    weight of the divergence, which multiplies S. Where s is
+    more than half the noise, S is not that of the optimum for such a row, or hardly
+    known; the residual is doubled there.
+    """
+    leverage = (variance - prior_part) / (beta * noise)
+    leverage = np.clip(leverage, 0.0, MOST_LEVERAGE)
+    variance = variance + noise
+    mean = y - (y - mean) / (1.0 - leverage)
+    return Residuals(mean, variance, (y - mean) / np.sqrt(variance))

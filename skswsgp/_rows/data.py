@@ -1,0 +1,84 @@
+"""Training rows, which stay where the user has them."""
+
+from typing import NamedTuple
+
+import numpy as np
+import sklearn
+
+from skswsgp._rows.columns import is_identity, mapped
+
+
+def memory_budget():
+    """Return scikit-learn's setting `working_memory` in bytes."""
+    return int(sklearn.get_config()["working_memory"] * 2**20)
+
+
+class TrainingRows(NamedTuple):
+    """Some or all rows of X, which is not copied; `block` copies a few of them."""
+
+    X: np.ndarray  # (N, D), any float dtype, may be a memory map
+    y: np.ndarray  # (n, Q), or (n, 1) for classes, in the dtype of the fit
+    weight: np.ndarray  # (n,) in the dtype of the fit
+    rows: np.ndarray | None = None  # (n,) numbers of these rows of X, None for all
+    center: np.ndarray | None = None  # (D,) subtracted from X
+    # (n,) noise variances of rows; after `with_known_noise` relative to its unit, which
+    # is how often rows count over their weights
+    ratio: np.ndarray | None = None
+
+    @property
+    def n_rows(self):
+        """The number of rows, n."""
+        return len(self.weight)
+
+    @property
+    def inputs(self):
+        """These rows of X (n, D)."""
+        return self.X if self.rows is None else self.X[self.rows]
+
+    def block(self, index):
+        """Return X, y and weights of a few of the n rows, with X centred."""
+        X = center_rows(self.X[self._rows_of(index)], self.center, self.y.dtype)
+        return X, self.y[index], self.weight[index]
+
+    def take(self, index):
+        """Return the rows with these indices."""
+        y, weight = self.y[index], self.weight[index]
+        ratio = None if self.ratio is None else self.ratio[index]
+        rows = self._rows_of(index)
+        return self._replace(y=y, weight=weight, rows=rows, ratio=ratio)
+
+    def mapped(self, linear_map):
+        """Return these rows with X @ linear_map, a copy, in place of X."""
+        if linear_map is None or is_identity(linear_map):
+            return self
+        return self._replace(X=mapped(self.inputs, linear_map), rows=None)
+
+    def weight_in_X(self):
+        """Return the weight of each row of X (N,), zero for rows left out."""
+        weight = np.zeros(len(self.X), self.weight.dtype)
+        weight[slice(None) if self.rows is None else self.rows] = self.weight
+        return weight
+
+    def _rows_of(self, index):
+        return index if self.rows is None else self.rows[index]
+
+
+def with_known_noise(data):
+    """Return rows whose weights are precisions, and the noise of a row of weight 1.
+
+    The `ratio` of the rows holds the noise variances (n,) of one observation, and then
+    how often each row counts over its weight.
+    """
+    precision = data.weight.astype(np.float64) / data.ratio
+    unit = 1.0 / precision.mean()
+    weight = (precision * unit).astype(data.weight.dtype)
+    return data._replace(weight=weight, ratio=data.ratio / unit), unit
+
+
+def center_rows(X, center, dtype):
+    """Return X - center, subtracted in float64, as contiguous rows of `dtype`."""
+    rows = np.subtract(X, center, dtype=np.float64)
+    if np.dtype(dtype) != rows.dtype:  # rows far from all others stay finite
+        limits = np.finfo(dtype)
+        rows = rows.clip(limits.min, limits.max)
+    return np.ascontiguousarray(rows, dtype=dtype)

@@ -1,0 +1,170 @@
+"""The climb of the evidence, from few rows to many."""
+
+import math
+
+import numpy as np
+import pytest
+from helpers import drawn
+from numpy.testing import assert_allclose
+from sklearn.datasets import make_friedman1
+from sklearn.gaussian_process import GaussianProcessRegressor
+from sklearn.gaussian_process.kernels import ConstantKernel, Matern, WhiteKernel
+
+from skswsgp._kernel_search import climb as module
+from skswsgp._kernel_search.climb import Climb, likeliest_smoothness
+from skswsgp._kernel_search.kernel_choice import SMOOTHNESS
+from skswsgp._kernel_search.kernel_learning import (
+    KernelFit,
+    KernelLearner,
+    LearningOptions,
+)
+from skswsgp._solvers.auto import default_kernel
+
+
+def climb_of(X, y, smoothness=SMOOTHNESS, **options):
+    y = ((y - y.mean(axis=0)) / y.std(axis=0)).reshape(len(X), -1)
+    ones, options = np.ones((len(X), 1)), LearningOptions(**options)
+    learner = KernelLearner(X, y, ones, ones[:, 0], options)
+    kernel, noise = default_kernel(X.std(axis=0)), np.full(y.shape[1], 0.1)
+    start = KernelFit(kernel, noise)
+    return Climb(learner, start, smoothness, np.random.RandomState(0)), y
+
+
+def evidence(kernel, noise, X, y):
+    process = GaussianProcessRegressor(kernel + WhiteKernel(noise), optimizer=None)
+    return process.fit(X, y).log_marginal_likelihood_value_
+
+
+@pytest.mark.parametrize("n", [200, 700, 1200])  # as few rows, more, and many
+def test_more_steps_hardly_find_more_evidence(n):
+    X, y = make_friedman1(n, noise=1.0, n_features=5, random_state=0)
+    climb, y = climb_of(X, y, smoothness=(2.5,))
+    fit, _ = climb.run()
+    posterior = module.LogPosterior(*climb.learner.all_rows(fit))
+    posterior.variances[:] = module.LAST_WIDTHS[0] ** 2
+    before = -posterior.loss(posterior.start)[0]
+    assert posterior.maximize(posterior.moves())[1] < before + 2.0
+
+
+def test_evidence_is_that_of_scikit_learn():
+    X, y = make_friedman1(150, noise=1.0, n_features=5, random_state=0)
+    climb, y = climb_of(X, y, smoothness=(2.5,))
+    fit, _ = climb.run()
+    kernel = ConstantKernel(1.0, (1e-3, 1e3)) * Matern(np.ones(5), (1e-2, 1e4), nu=2.5)
+    best = GaussianProcessRegressor(kernel + WhiteKernel(0.1)).fit(X, y)
+    best = best.log_marginal_likelihood_value_
+    assert evidence(fit.kernel, fit.noise[0], X, y) > best - 1.0
+
+
+@pytest.mark.parametrize("nu", [0.5, 1.5, math.inf])
+def test_smoothness_of_a_function_is_found(nu):
+    X, y = drawn(ConstantKernel(1.0) * Matern([0.8, 1.6], nu=nu), noise=1e-3)
+    fit, _ = climb_of(X, y)[0].run()
+    assert fit.kernel.k2.nu == nu
+
+
+def test_no_smoothness_is_taken_that_is_not_offered():
+    X, y = drawn(ConstantKernel(1.0) * Matern([0.8, 1.6], nu=math.inf), noise=1e-3)
+    fit, _ = climb_of(X, y, smoothness=SMOOTHNESS[:3])[0].run()
+    assert fit.kernel.k2.nu == 2.5
+
+
+def test_length_scales_are_freed_where_columns_differ(rng):
+    X = rng.normal(size=(400, 6))
+    y = np.sin(2 * X[:, 0]) + 0.1 * rng.normal(size=400)
+    fit, _ = climb_of(X, y)[0].run()
+    assert not fit.shared
+    scales = fit.kernel.k2.length_scale
+    assert scales[1:].min() > 30 * scales[0]  # a nearly flat prior lets them go
+
+
+def test_length_scales_share_a_ratio_for_similar_columns(rng):
+    X = rng.normal(size=(100, 30))
+    y = X.sum(axis=1) / 5 + 0.5 * rng.normal(size=100)
+    fit, _ = climb_of(X, y)[0].run()
+    assert fit.shared
+    assert_allclose(
+        fit.kernel.k2.length_scale / X.std(axis=0),
+        fit.kernel.k2.length_scale[0] / X[:, 0].std(),
+    )
+
+
+def test_wide_tables_keep_a_common_length_scale(rng):
+    X = rng.normal(size=(300, 400))
+    climb, _ = climb_of(X, X[:, 0])
+    assert not climb.frees_length_scales
+    fit, turned = climb.run("auto")
+    assert fit.shared and turned is fit
+
+
+@pytest.mark.parametrize("n", [120, 600, 1200])
+@pytest.mark.parametrize("mixed", [False, True])
+def test_a_map_is_taken_where_columns_are_mixed(n, mixed, rng):
+    X = rng.normal(size=(n, 3))
+    f = np.sin(2 * (X[:, 0] + X[:, 1])) if mixed else np.sin(2 * X[:, 0])
+    climb, _ = climb_of(X, f + 0.1 * rng.normal(size=n))
+    plain, turned = climb.run("auto")
+    assert plain.linear_map is None
+    assert (turned.linear_map is not None) == mixed
+    assert (turned is plain) != mixed
+    _, asked = climb.run(True)
+    assert asked.linear_map is not None
+
+
+def test_a_map_of_noise_is_refused(rng):
+    for _ in range(3):
+        X, y = rng.normal(size=(150, 6)), rng.normal(size=150)
+        plain, turned = climb_of(X, y)[0].run("auto")
+        assert turned is plain
+
+
+def test_known_noise_stays(rng):
+    X = rng.normal(size=(300, 2))
+    y = np.sin(X[:, 0]) + rng.normal(size=300)
+    for fit in climb_of(X, y, noise_known=True)[0].run(True):
+        assert_allclose(fit.noise, 0.1)
+
+
+def test_laplace_counts_what_few_rows_know():
+    X, y = make_friedman1(600, noise=1.0, n_features=5, random_state=0)
+    climb, _ = climb_of(X, y, smoothness=(2.5,))
+    candidate = climb.climbed(module.Form(2.5, shared=False), None, 50)
+    assert len(candidate.posterior.X) == module.FIRST_ROWS
+    moves = candidate.posterior.moves()
+    assert_allclose(
+        candidate.log_volume(len(candidate.posterior.X)),
+        candidate.posterior.log_volume(moves),
+    )
+    # with four times the rows each known parameter is known twice as well
+    less = candidate.log_volume(4 * module.FIRST_ROWS)
+    known = np.sum(candidate.curvatures > 1.0 + 1e-9)
+    gap = candidate.log_volume(module.FIRST_ROWS) - less
+    most = len(candidate.curvatures)
+    assert known - 1e-9 <= gap / math.log(2.0) <= most + 1e-9
+    assert 0.0 < candidate.gain_by_chance < 0.5 * len(candidate.curvatures)
+
+
+def test_all_rows_are_evaluated_only_at_the_end(monkeypatch):
+    X, y = make_friedman1(1100, noise=1.0, n_features=5, random_state=0)
+    sizes, loss = [], module.LogPosterior.loss
+
+    def counted(self, point):
+        sizes.append(len(self.X))
+        return loss(self, point)
+
+    monkeypatch.setattr(module.LogPosterior, "loss", counted)
+    climb_of(X, y)[0].run("auto")
+    whole = np.array(sizes) == 1100
+    first = whole.argmax()
+    assert whole[first:].all()
+    assert 0 < whole.sum() <= 2 * module.LAST_STEPS
+
+
+def test_smoothness_is_chosen_again_in_mapped_columns(rng):
+    X, y = drawn(ConstantKernel(1.0) * Matern([0.3, 3.0], nu=0.5), noise=1e-4)
+    turn = np.linalg.qr(rng.normal(size=(2, 2)))[0]
+    climb, y = climb_of(X @ turn.T, y)
+    fit = climb.start._replace(linear_map=turn, shared=False)
+    found = likeliest_smoothness(climb.learner, fit, SMOOTHNESS)
+    assert found.kernel.k2.nu == 0.5
+    assert found.linear_map is turn

@@ -1,0 +1,230 @@
+"""The marginal likelihood of all rows."""
+
+import numpy as np
+import pytest
+import reference
+from helpers import KERNELS, drawn
+from numpy.testing import assert_allclose
+from scipy.stats import multivariate_normal
+from sklearn.gaussian_process.kernels import RBF, ConstantKernel, Matern
+
+from skswsgp import SWSGPRegressor
+from skswsgp._kernel_search.marginal_likelihood import (
+    LogPosterior,
+    inverted,
+    log_marginal_likelihood,
+)
+from skswsgp.kernels import Polynomial
+
+NOISE = np.array([0.3, 0.05])
+START = ConstantKernel(0.5) * Matern([1.0, 1.5], nu=1.5)
+
+
+@pytest.fixture
+def rows(rng):
+    """Return X (25, 2), y and ratios of two outputs."""
+    X = drawn(KERNELS["matern"], noise=0.1, N=25)[0]
+    return X, rng.normal(size=(25, 2)), rng.uniform(0.2, 3.0, size=(25, 2))
+
+
+def expected_density(kernel, noise, X, y, ratios):
+    return sum(
+        multivariate_normal.logpdf(
+            y[:, q], cov=kernel(X) + np.diag(noise[q] * ratios[:, q])
+        )
+        for q in range(y.shape[1])
+    )
+
+
+def test_density_is_that_of_a_normal_distribution(rows):
+    X, y, ratios = rows
+    value, _, _ = log_marginal_likelihood(START(X), y, NOISE, ratios)
+    assert_allclose(value, expected_density(START, NOISE, *rows), rtol=1e-12)
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_gradient_equals_finite_differences(name, rows):
+    posterior = LogPosterior(KERNELS[name], NOISE, *rows)
+    point = posterior.start + 0.1
+    gradient = reference.finite_difference(lambda at: posterior.loss(at)[0], point)
+    assert_allclose(posterior.loss(point)[1], gradient, rtol=1e-5, atol=1e-5)
+
+
+def test_loss_is_density_and_prior(rows):
+    posterior = LogPosterior(START, NOISE, *rows)
+    point = posterior.start + np.array([0.4, 0.0, 0.0, -0.3, 0.0])
+    noise = NOISE * np.exp([-0.3, 0.0])
+    density = expected_density(posterior.kernel_at(point), noise, *rows)
+    prior = -0.5 * (0.4**2 + 0.3**2)
+    weight = 1.0 / rows[2]
+    missing = 25.0 - weight.sum(axis=0) ** 2 / np.sum(weight**2, axis=0)
+    expected = -density - prior - 0.5 * missing @ np.log(noise)
+    assert_allclose(posterior.loss(point)[0], expected, rtol=1e-12)
+    assert_allclose(posterior.log_prior(point), prior)
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_gradient_by_a_map_equals_finite_differences(name, rows, rng):
+    posterior = LogPosterior(KERNELS[name], NOISE, *rows, turn=True)
+    assert len(posterior.start) == len(
+        LogPosterior(KERNELS[name], NOISE, *rows).start
+    ) + (1 if name == "matern" else 3)
+    point = posterior.start + 0.1 * rng.normal(size=len(posterior.start))
+    gradient = reference.finite_difference(lambda at: posterior.loss(at)[0], point)
+    assert_allclose(posterior.loss(point)[1], gradient, rtol=1e-5, atol=1e-5)
+
+
+def test_loss_with_a_map_is_that_of_mapped_rows(rows):
+    X, y, ratios = rows
+    turned = LogPosterior(START, NOISE, *rows, turn=True)
+    point = turned.start.copy()
+    point[-1] = 0.3
+    W = turned.map_at(point)
+    assert_allclose(W, [[1.0, 0.3 * 1.5], [0.3 / 1.5, 1.0]])
+    plain = LogPosterior(START, NOISE, X @ W, y, ratios)
+    prior = -0.5 * 0.3**2 / turned.columns.prior_variance
+    assert_allclose(
+        turned.loss(point)[0], plain.loss(plain.start)[0] - prior, rtol=1e-10
+    )
+
+
+def test_priors_around_another_kernel_leave_constants_free(rows):
+    around = ConstantKernel(9.0) * Matern([2.0, 1.5], nu=1.5)
+    posterior = LogPosterior(START, NOISE, *rows, around=around)
+    assert_allclose(posterior.log_prior(posterior.start), -0.5 * np.log(2.0) ** 2)
+
+
+def test_maximum_respects_moves_bounds_and_fixed_parameters(rows):
+    kernel = ConstantKernel(0.5, "fixed") * Matern([1.0, 1.5], (0.9, 1.6), nu=1.5)
+    posterior = LogPosterior(kernel, NOISE, *rows)
+    tied, value = posterior.maximize(posterior.moves(shared=True, noise=False))
+    assert_allclose(-value, posterior.loss(tied)[0])
+    found = posterior.kernel_at(tied)
+    assert found.k1.constant_value == 0.5
+    ratio = found.k2.length_scale / kernel.k2.length_scale
+    assert_allclose(ratio[0], ratio[1])
+    assert (found.k2.length_scale >= 0.9 - 1e-9).all()
+    assert (found.k2.length_scale <= 1.6 + 1e-9).all()
+    assert abs(ratio[0] - 1.0) > 1e-3
+    assert_allclose(posterior.split(tied)[1], NOISE)
+    free, _ = posterior.maximize(posterior.moves())
+    assert posterior.loss(free)[0] < posterior.loss(tied)[0]
+    assert (np.abs(posterior.split(free)[1] / NOISE - 1.0) > 0.05).all()
+
+
+def test_shared_moves_hold_each_kernel_together():
+    kernel = Polynomial(2, [1.0, 2.0]) + ConstantKernel(2.0) * RBF([0.5, 0.7])
+    X, y = np.zeros((3, 2)), np.zeros((3, 1))
+    posterior = LogPosterior(kernel, np.ones(1), X, y, np.ones((3, 1)))
+    moves = posterior.moves(shared=True)
+    assert moves.shape == (7, 5)  # of a sigma, a constant, two kernels and the noise
+    assert_allclose(moves.sum(axis=1), 1.0)
+    assert sorted(moves.sum(axis=0)) == [1, 1, 1, 2, 2]
+
+
+def test_no_moves_keep_the_start(rows):
+    posterior = LogPosterior(RBF(1.0, "fixed"), NOISE, *rows)
+    moves = posterior.moves(noise=False)
+    assert moves.shape == (2, 0)
+    assert_allclose(posterior.maximize(moves)[0], posterior.start)
+    assert posterior.log_volume(moves) == 0.0
+
+
+def test_log_volume_is_that_of_laplace(rows):
+    posterior = LogPosterior(START, NOISE, *rows)
+    best = posterior.kernel_at(posterior.maximize(posterior.moves(noise=False))[0])
+    posterior = LogPosterior(best, NOISE, *rows, around=START)
+
+    def slopes(point):
+        return posterior.loss(point)[1]
+
+    hessian = np.stack(
+        [
+            reference.finite_difference(lambda at, p=p: slopes(at)[p], posterior.start)
+            for p in range(3)
+        ]
+    )
+    normal = ~np.isnan(posterior.medians[:3])
+    precision = np.linalg.eigvalsh(hessian[:, :3][normal][:, normal])
+    expected = -0.5 * np.log(np.maximum(precision, 1.0)).sum()
+    actual = posterior.log_volume(posterior.moves(noise=False))
+    assert_allclose(actual, expected, rtol=1e-2)
+    assert expected < -0.1
+
+
+def test_covariances_that_are_not_finite_or_positive_raise():
+    for C in (np.full((2, 2), np.nan), np.full((2, 2), np.inf), -np.eye(2)):
+        with pytest.raises(np.linalg.LinAlgError):
+            inverted(C)
+
+
+@pytest.mark.parametrize("seed", [0, 1, 3])
+def test_no_output_without_noise_is_taken_for_noise(seed):
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(-1, 1, (600, 6))
+    Y = np.stack([np.sin(3 * (X[:, 0] + X[:, 1])), X[:, 4]], axis=1)
+    model = SWSGPRegressor(learn_map=False, random_state=0).fit(X[:300], Y[:300])
+    assert model.noise_variance_.max() < 1e-3
+    assert model.score(X[300:], Y[300:]) > 0.99
+
+
+def test_derivatives_by_the_covariance_are_those_of_the_density(rows, rng):
+    _, y, ratios = rows
+    K, step = START(rows[0]), 1e-6
+    d_K = log_marginal_likelihood(K, y, NOISE, ratios)[1]
+    for i, j in rng.integers(25, size=(5, 2)):
+        i, j = max(i, j), min(i, j)
+        values = []
+        for sign in (1.0, -1.0):
+            moved = K.copy()
+            moved[i, j] += sign * step
+            moved[j, i] = moved[i, j]
+            values.append(log_marginal_likelihood(moved, y, NOISE, ratios)[0])
+        slope = (values[0] - values[1]) / (2.0 * step)
+        expected = d_K[i, j] * (1.0 if i == j else 2.0)
+        assert_allclose(slope, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_a_point_without_a_factor_turns_the_search_back(rows, monkeypatch):
+    posterior = LogPosterior(START, NOISE, *rows)
+    _, most = posterior.maximize(posterior.moves())
+    loss, calls = LogPosterior.loss, []
+
+    def fails_once(self, point):
+        calls.append(point)
+        if len(calls) == 2:
+            raise np.linalg.LinAlgError
+        return loss(self, point)
+
+    monkeypatch.setattr(LogPosterior, "loss", fails_once)
+    found, value = posterior.maximize(posterior.moves())
+    assert value > most - 1.0
+    assert_allclose(loss(posterior, found)[0], -value)
+
+
+def test_a_start_without_a_factor_is_kept(rows, monkeypatch):
+    def fails(*_):
+        raise np.linalg.LinAlgError
+
+    posterior = LogPosterior(START, NOISE, *rows)
+    monkeypatch.setattr(LogPosterior, "loss", fails)
+    for moves in (posterior.moves(), np.zeros((5, 0))):
+        found, value = posterior.maximize(moves)
+        assert value == -np.inf
+        assert_allclose(found, posterior.start)
+
+
+@pytest.mark.parametrize("turn", [False, True])
+def test_a_posterior_of_other_rows_keeps_point_and_priors(rows, rng, turn):
+    X, y, ratios = rows
+    posterior = LogPosterior(START, NOISE, *rows, turn=turn)
+    posterior.medians = posterior.medians + 0.1
+    posterior.start = posterior.start + 0.2
+    few = slice(0, 12)
+    other = posterior.given(X[few], y[few], ratios[few])
+    expected = LogPosterior(START, NOISE, X[few], y[few], ratios[few], turn=turn)
+    expected.medians, expected.variances = posterior.medians, posterior.variances
+    for actual, wanted in zip(
+        other.loss(other.start), expected.loss(posterior.start), strict=True
+    ):
+        assert_allclose(actual, wanted, rtol=1e-9)

@@ -1,0 +1,116 @@
+"""Averages of the sizes of residuals around rows."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+
+from skswsgp._law.fit_law import find_neighborhoods, left_out_points
+from skswsgp._law.near_points import (
+    LEAST_WEIGHT,
+    measure_distances,
+    weights_within,
+)
+from skswsgp._law.residual_sizes import NEAR, PRIOR_ROWS, WIDE, measure_sizes
+
+SCALES = np.array([0.5, 0.5])  # of both columns, as nearest_to ignores them
+
+
+def nearest_to(Z):
+    def nearest(X, k):
+        distance = np.linalg.norm(X[:, None] - Z[None], axis=2)
+        return np.argsort(distance, axis=1, kind="stable")[:, :k].astype(np.int32)
+
+    return nearest
+
+
+def average(rows, sizes, unit):
+    """Return the average (Q,) of sizes (n, Q) of rows with weights (n,)."""
+    total = rows @ sizes / unit + PRIOR_ROWS
+    return total / (rows.sum() + PRIOR_ROWS)
+
+
+def weight_of_points(x, Z, scales):
+    """Return the weights (M,) of all points at x, 0 but for the nearest."""
+    distances = np.linalg.norm((Z - x) / scales, axis=1)
+    used = nearest_to(Z)(x[None], NEAR + 1)[0]
+    edge, weights = distances[used].max(), np.zeros(len(Z))
+    for j in used[:-1]:
+        weights[j] = 1.0 + LEAST_WEIGHT - (distances[j] / edge) ** 2
+    return weights / weights.max()
+
+
+def logarithms(x, X, Z, sizes, scales):
+    """Return the logarithms (2, Q) at a point x, one row and one point at a time."""
+    nearest = nearest_to(Z)
+    own, mean = nearest(X, 1)[:, 0], sizes.mean(axis=0)
+    weights, wide = weight_of_points(x, Z, scales), np.zeros(sizes.shape[1])
+    for j in np.flatnonzero(weights):
+        rows = np.isin(own, nearest(Z[[j]], WIDE)[0]).astype(float)
+        wide += weights[j] / weights.sum() * average(rows, sizes, mean)
+    return np.log([average(weights[own], sizes, mean), wide])
+
+
+@pytest.fixture(params=[300, 1000], ids=["rows are points", "three rows a point"])
+def places(request):
+    rng = np.random.default_rng(0)
+    Z = rng.normal(size=(300, 2))
+    X = Z if request.param == 300 else rng.normal(size=(request.param, 2))
+    return X, Z, rng.exponential(size=(len(X), 2)) * np.exp(X[:, :1])
+
+
+def test_averages_at_new_rows_are_those_of_loops(places):
+    X, Z, sizes = places
+    around = find_neighborhoods(X, Z, nearest_to(Z), SCALES)
+    measured = measure_sizes(sizes, around.own, around.wide)
+    new = np.random.default_rng(1).normal(size=(5, 2))
+    lists = nearest_to(Z)(new, NEAR + 1)
+    found = measured.logarithms(measure_distances(new, Z, lists, SCALES))
+    for x, logs in zip(new, found, strict=True):
+        assert_allclose(logs, logarithms(x, X, Z, sizes, SCALES))
+
+
+def test_averages_without_a_row_are_those_of_a_fit_without_it(places):
+    X, Z, sizes = places
+    around = find_neighborhoods(X, Z, nearest_to(Z), SCALES)
+    measured = measure_sizes(sizes, around.own, around.wide)
+    near = left_out_points(measured, around)
+    found = measured.without_own(near, around.own, sizes, around.wide)
+    # the unit is the average of all rows, this one included
+    unit = sizes.mean(axis=0)
+    for i in (0, 17, 123):
+        rest = np.arange(len(X)) != i
+        alone = np.sum(around.own == around.own[i]) == 1
+        points = Z[np.arange(len(Z)) != around.own[i]] if alone else Z
+        weights = weight_of_points(X[i], points, SCALES)
+        rows = weights[nearest_to(points)(X[rest], 1)[:, 0]]
+        assert_allclose(found[i, 0], np.log(average(rows, sizes[rest], unit)))
+
+
+def test_earlier_rows_count_as_well(places):
+    X, Z, sizes = places
+    around = find_neighborhoods(X, Z, nearest_to(Z), SCALES)
+    first = around.own < 150
+    parts = [(sizes[rows], around.own[rows], around.wide) for rows in (first, ~first)]
+    earlier = measure_sizes(*parts[0])
+    both = measure_sizes(*parts[1], earlier)
+    whole = measure_sizes(sizes, around.own, around.wide)
+    for array, expected in zip(both, whole, strict=True):
+        assert_allclose(array, expected)
+
+
+def test_averages_change_smoothly_along_a_line(places):
+    X, Z, sizes = places
+    around = find_neighborhoods(X, Z, nearest_to(Z), SCALES)
+    measured = measure_sizes(sizes, around.own, around.wide)
+    steps = []
+    for n in (1_000, 10_000):
+        line = np.linspace([-1.0, -0.5], [1.0, 0.7], n)
+        lists = nearest_to(Z)(line, NEAR + 1)
+        logs = measured.logarithms(measure_distances(line, Z, lists, SCALES))
+        steps.append(np.abs(np.diff(logs, axis=0)).max())
+    assert steps[1] < 0.15 * steps[0]  # a jump would be as large in small steps
+
+
+def test_points_that_are_all_as_far_have_equal_weights():
+    assert_allclose(weights_within(np.full((2, 21), 3.0)), np.ones((2, 20)))
+    assert_allclose(weights_within(np.zeros((2, 21))), np.ones((2, 20)))

@@ -1,0 +1,69 @@
+"""Statistics that decide between candidates."""
+
+import numpy as np
+import pytest
+
+from skswsgp._rows.statistics import (
+    climbed,
+    effective_sample_size,
+    exceeds_standard_error,
+    merge_duplicates,
+)
+
+
+def test_exceeds_standard_error(rng):
+    gain = np.r_[np.full(50, 1.0), np.full(50, -0.9)]  # mean 0.05, error 0.095
+    assert not exceeds_standard_error(gain)
+    assert exceeds_standard_error(np.tile(gain, 10))
+    assert exceeds_standard_error(gain, np.r_[np.full(50, 1.0), np.full(50, 0.5)])
+    assert not exceeds_standard_error(-np.tile(gain, 10))
+    assert not exceeds_standard_error(np.full(10, 0.01), least=0.02)
+    assert exceeds_standard_error(np.full(10, 0.03), least=0.02)
+    assert not exceeds_standard_error(np.ones(1))
+    assert not exceeds_standard_error(np.ones(0))
+    assert not exceeds_standard_error(np.ones(3), np.array([0.0, 2.0, 0.0]))
+
+
+def test_rows_with_different_targets_are_not_merged(rng):
+    X = np.repeat(np.arange(4.0), 40)[:, None]
+    y = X + rng.choice([-1.0, 1.0], size=X.shape)
+    X_left, y_left, weight = merge_duplicates(X, y, np.ones(160))
+    assert len(X_left) == len(y_left) == len(weight) == 160
+
+
+def test_effective_sample_size():
+    assert effective_sample_size(np.zeros(0)) == 0.0
+    assert effective_sample_size(np.zeros(3)) == 0.0
+    assert effective_sample_size(np.array([0.0, 2.0, 0.0])) == 1.0
+    assert effective_sample_size(np.full(7, 0.3)) == pytest.approx(7.0)
+    assert effective_sample_size(np.array([1.0, 3.0])) == pytest.approx(1.6)
+    huge = np.array([1e200, 1e200, 1.0])
+    assert effective_sample_size(huge) == pytest.approx(2.0)
+
+
+@pytest.mark.parametrize(
+    ("first", "best", "seen"),
+    [(0, 2, {0, 1, 2, 3}), (2, 2, {1, 2, 3}), (4, 2, {1, 2, 3, 4})],
+)
+def test_climb_looks_at_the_neighbours_of_the_maximum_only(first, best, seen):
+    values, asked = [1.0, 2.0, 3.0, 2.5, 0.0], []
+
+    def value(place):
+        asked.append(place)
+        return values[place]
+
+    place, found = climbed(value, len(values), first)
+    assert place == best
+    assert found == {each: values[each] for each in seen}
+    assert sorted(asked) == sorted(seen)  # each once
+
+
+def test_climb_leaves_places_without_a_value():
+    values = [1.0, 0.0, -np.inf, -np.inf]
+    for first in range(4):
+        assert climbed(values.__getitem__, 4, first)[0] == 0
+    assert climbed(lambda _: -np.inf, 4, 2)[1].keys() == set(range(4))
+
+
+def test_climb_of_a_single_place_takes_it():
+    assert climbed(lambda _: np.nan, 1, 0)[0] == 0
