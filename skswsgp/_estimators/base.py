@@ -21,9 +21,8 @@ from skswsgp.solvers import Adam, Natural
 
 # Fitted attributes that are found after the last round and that no fit starts from
 FOUND_LAST = (
-    "posterior_draws_", "alpha_", "local_variance_scale_", "_held_out_points",
-    "_held_out_errors", "predictive_law_", "leave_one_out_",
-    "_mean_noise_variance",
+    "posterior_draws_", "alpha_", "local_variance_scale_", "predictive_law_",
+    "leave_one_out_", "_mean_noise_variance",
 )  # fmt: skip
 # Private ones from which a fit starts
 STARTED_FROM = "_jitter", "_kl_weight", "_feature_scale", "_n_samples_seen"
@@ -121,8 +120,7 @@ class BaseSWSGP(
             Weight of each row, a number of observations, in training and when it is
             held out.
         X_val : array-like of shape (n_val, n_features), default=None
-            Inputs held out to decide when to stop, instead of
-            a fraction of X.
+            Inputs held out to decide when to stop, in place of a fraction of X.
         y_val : array-like of shape (n_val,) or (n_val, n_outputs), default=None
             Targets that go with `X_val`.
 
@@ -184,7 +182,7 @@ class BaseSWSGP(
         return self
 
     def _settings(self, attributes, data, solver, streaming=False):
-        """Return the `Settings` of a fit by the `solver_for` it."""
+        """Return the `Settings` of a fit; `solver` is what `solver_for` returns."""
         names = [name for name in Settings._fields if hasattr(self, name)]
         method, parameters = solver
         chosen = {name: getattr(self, name) for name in names} | parameters
@@ -272,5 +270,6 @@ class BaseSWSGP(
         if not hasattr(self, "inducing_points_"):
             return {}
         public = [n for n in vars(self) if n.endswith("_") and not n.startswith("_")]
-        names = [n for n in [*public, *STARTED_FROM] if n not in FOUND_LAST]
+        private = [n for n in STARTED_FROM if hasattr(self, n)]
+        names = [n for n in public + private if n not in FOUND_LAST]
         return {n: getattr(self, n) for n in names}

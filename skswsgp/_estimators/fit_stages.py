@@ -184,7 +184,7 @@ class FitStagesMixin:
         self, X, y, sample_weight, validation, solver, fitted, streaming, *, exposure,
         noise_variance, noise_model,
     ):  # fmt: skip
-        """Return the `Problem` of a fit by the `solver_for` it.
+        """Return the `Problem` of a fit; `solver` is what `solver_for` returns.
 
         `validation` is (X_val, y_val), `fitted` the attributes from which the fit
         starts, if any, and `noise_model` a process of the noise that is known, or None.
@@ -244,10 +244,8 @@ class FitStagesMixin:
         attributes |= {"_n_samples_seen": seen, "likelihood_": settings.likelihood}
         linear_map = attributes["linear_map_"]
         if not is_identity(linear_map):
-            data, held_out = (
-                data.mapped(linear_map),
-                held_out and held_out.mapped(linear_map),
-            )
+            data = data.mapped(linear_map)
+            held_out = held_out and held_out.mapped(linear_map)
             spread = feature_spread(data.X, rng, dtype=self.dtype)
         draws = False
         if solver.finds_optimum:
@@ -318,5 +316,6 @@ class FitStagesMixin:
             if solver.usable and tries_exact_means(settings, data.n_rows, M, D):
                 exact = self._solve_exact_mean(solver, data, trained, settings, rng)
             trained |= exact.attributes
-            trained |= self._leave_out_rows(solver, data, trained, settings, rng)
+            known = trained | exact.comparison
+            trained |= self._leave_out_rows(solver, data, known, settings, rng)
             return trained, engine.optimizer if streaming else None

@@ -167,8 +167,9 @@ class LatentFunctionsMixin:
         """Relevance of each column of X.
 
         Mean square of the slope of the latent functions' means by the column, in units
-        of `_feature_scale`, over at most 2,000 inducing points. Where the map
-        `linear_map_` mixes columns, the slope is still that by a column of X.
+        of the robust standard deviation of the column, over at most 2,000 inducing
+        points. Where the map `linear_map_` mixes columns, the slope is still that by a
+        column of X.
 
         Returns
         -------

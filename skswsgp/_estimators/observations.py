@@ -243,8 +243,8 @@ class ObservationsMixin:
             kept = "a Gaussian law" if earlier is None else "the law of earlier chunks"
             warnings.warn(
                 "predictions of rows without themselves met NaN or infinity: the model "
-                f"is kept with {kept} of observations and without leave_one_out_; a "
-                "larger noise helps, or dtype='float64'.",
+                f"is kept with {kept} of observations and without leave_one_out_; "
+                "bounds on the kernel may help, or dtype='float64'.",
                 stacklevel=callers_level(),
             )
         law = earlier if law is None else law

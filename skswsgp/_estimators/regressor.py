@@ -216,8 +216,7 @@ class SWSGPRegressor(
             and a common factor of all weights changes nothing, because the noise is
             learned; with `likelihood="student_t"` it multiplies the log density.
         X_val : array-like of shape (n_val, n_features), default=None
-            Inputs held out to decide when to stop, instead of
-            a fraction of X.
+            Inputs held out to decide when to stop, in place of a fraction of X.
         y_val : array-like of shape (n_val,) or (n_val, n_outputs), default=None
             Targets that go with `X_val`. Counts there have an exposure of 1.
         exposure : array-like of shape (n_samples,), default=None

@@ -30,8 +30,8 @@ learn_map : bool or "auto", default="auto"
     it reads the columns of X, with the length-scales that it has. True always learns a
     map, and maps more than 64 columns to at most 64. "auto" keeps a map where the
     evidence of some hundred rows is larger with it, or where held-out training rows are
-    likelier by more than the standard error of their gain. A map is learned only with
-    `learn_kernel=True`. If `kernel` is given, "auto" is False.
+    likelier by more than chance. A map is learned only with `learn_kernel=True`. If
+    `kernel` is given, "auto" is False.
 n_inducing : int or "auto", default="auto"
     M, the number of inducing points, at most the number of distinct rows. With "auto"
     it is the number of points where `inducing_points` gives some. Otherwise the natural

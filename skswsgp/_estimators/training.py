@@ -81,7 +81,7 @@ class TrainingMixin:
             warnings.warn(
                 "conjugate gradients stopped before they converged: expected a kernel "
                 "and noise that do not differ by many orders of magnitude; bound the "
-                "kernel's variance, or raise initial_noise.",
+                "kernel's variance, or give a regression a larger initial_noise.",
                 ConvergenceWarning,
                 stacklevel=callers_level(),
             )

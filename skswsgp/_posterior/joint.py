@@ -107,7 +107,7 @@ class FunctionDraws:
         self.model, Q = model, model.m.shape[1]
         n_groups = N_FEATURES // FEATURES_AT_ONCE
         base, n_parts = rng.randint(LARGEST_SEED), -(-n_samples // DRAWS_AT_ONCE)
-        # of each group of features, (n_parts, n_groups)
+        # Seeds (n_groups,) of the features of every DRAWS_AT_ONCE draws
         self.seeds = [
             np.random.RandomState([base, part]).randint(LARGEST_SEED, size=n_groups)
             for part in range(n_parts)

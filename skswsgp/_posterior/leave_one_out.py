@@ -47,7 +47,8 @@ def leave_one_out(data, group, trained, settings):
     """Return the rows of `merge_rows` as they are `LeftOut`.
 
     `group` (n,) is the inducing point of each row, or None where a row is taken out of
-    q(f) instead. `trained` are the fitted attributes.
+    q(f) instead. `trained` are the fitted attributes and the `comparison` of an
+    `ExactFit`.
     """
     noise = np.reshape(trained["noise_variance_"], (1, -1)) / data.weight[:, None]
     noise = noise.astype(np.float64)  # (n, Q)
@@ -76,12 +77,11 @@ def residuals_at_points(points, y, noise, trained, settings):
         device = "cuda" if settings.device == "cuda" else "cpu"
         options = max_threads(settings.n_jobs, M), "exact", device
         mean, variance = predictions_from_others(points, kernel, H, options)
-    if "_held_out_errors" not in trained:
+    if "held_out" not in trained:
         return residuals_from_neighbors(points, y, noise, mean, variance, beta)
     alpha = trained["alpha_"].reshape(M, -1)
     scale = np.atleast_1d(trained["local_variance_scale_"])
-    held_out, errors = trained["_held_out_points"], trained["_held_out_errors"]
-    means = ExactMeans(alpha, scale, held_out, errors.reshape(len(held_out), -1))
+    means = ExactMeans(alpha, scale, trained["held_out"], trained["errors"])
     prior = kernel.diag(points.Z)
     return residuals_of_exact_means(points, y, noise, variance, prior, means, beta)
 

@@ -143,6 +143,9 @@ class ExactFit(NamedTuple):
 
     attributes: dict = {}  # noqa: RUF012  fitted attributes, or none
     problem: str = ""  # what went wrong, as the end of a sentence
+    # Points that were held out, and errors there in units of predicted deviations, by
+    # which residuals of rows left out are scaled
+    comparison: dict = {}  # noqa: RUF012
 
 
 def exact_mean_attributes(
@@ -198,17 +201,17 @@ def exact_mean_attributes(
             least = 0.0
         if not gain.mean() >= least:
             return ExactFit()
-    found, compared = {"alpha_": alpha}, {}
+    found, comparison = {"alpha_": alpha}, {}
     if gaussian:  # for classes `variance_scale_` says what held-out labels do
         prior = system.prior[held_out, None]
         scale = fit_scale(known - exact, mean - exact, variance, prior, noise)
         variance = exact_variance(variance, prior, scale)
         found["local_variance_scale_"] = scale
-        found["_held_out_errors"] = (known - exact) / np.sqrt(variance + noise)
-        compared["_held_out_points"] = held_out
+        errors = (known - exact) / np.sqrt(variance + noise)
+        comparison = {"held_out": held_out, "errors": errors}
     if alpha.shape[1] == 1:
         found = {name: value[..., 0] for name, value in found.items()}
-    return ExactFit(found | compared)
+    return ExactFit(found, comparison=comparison)
 
 
 def means_of_few(solver, kernel, group):
