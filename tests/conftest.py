@@ -73,21 +73,30 @@ def locked_cache(tmp_path_factory):
 
         return wrapper
 
-    compile_function = Dispatcher.compile
+    def once(compile_function):
+        def compile_once(dispatcher, signature):
+            function = dispatcher.py_func
+            if not str(function.__module__).startswith("skswsgp."):
+                return compile_function(dispatcher, signature)
+            text = f"{function.__module__}.{function.__qualname__} {signature}"
+            with global_compiler_lock, lock(hashlib.sha1(text.encode()).hexdigest()):
+                return compile_function(dispatcher, signature)
 
-    def compile_once(dispatcher, signature):
-        function = dispatcher.py_func
-        if not str(function.__module__).startswith("skswsgp."):
-            return compile_function(dispatcher, signature)
-        text = f"{function.__module__}.{function.__qualname__} {signature}"
-        with global_compiler_lock, lock(hashlib.sha1(text.encode()).hexdigest()):
-            return compile_function(dispatcher, signature)
+        return compile_once
 
-    file = caching.IndexDataCacheFile
+    files, dispatchers = [caching.IndexDataCacheFile], [Dispatcher]
+    if cuda_runtime.missing() is None and not SIMULATED:
+        from numba.cuda.core.caching import IndexDataCacheFile
+        from numba.cuda.dispatcher import CUDADispatcher
+
+        files.append(IndexDataCacheFile)
+        dispatchers.append(CUDADispatcher)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(file, "save", locked(file.save))
-        patch.setattr(file, "load", locked(file.load))
-        patch.setattr(Dispatcher, "compile", compile_once)
+        for file in files:
+            patch.setattr(file, "save", locked(file.save))
+            patch.setattr(file, "load", locked(file.load))
+        for dispatcher in dispatchers:
+            patch.setattr(dispatcher, "compile", once(dispatcher.compile))
         yield
 
 

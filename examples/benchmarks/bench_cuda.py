@@ -2,21 +2,23 @@
 Checks and timings of the CUDA engine on the GPU at hand
 ========================================================
 
-``python examples/benchmarks/bench_cuda.py [--quick] [--cpu-threads N]`` needs
+``python examples/benchmarks/bench_cuda.py [--parts ...] [--cpu-threads N]`` needs
 numba-cuda, scikit-learn, numpy and scipy, and runs from a checkout of the repository.
-First it compares every kernel, the neighbour search and whole fits with the CPU, and
-the free memory of the GPU before and after fits; ``--quick`` ends there. Then it times
-a search and a training step on both devices, for several numbers of threads that work
-on a row, with rows that stay on the GPU and with rows that are streamed. It times
-products with the covariance of all rows, and fits with means from all rows. Last it
-fits protein on both devices, or random rows if the folder SKSWSGP_DATA has no
-``protein.npz``. The exit status says whether all checks passed.
+``checks`` compares every kernel, the neighbour search and whole fits with the CPU, and
+the free memory of the GPU before and after fits. ``search`` times the exact search,
+``products`` those with the covariance of all rows, and ``means`` fits with means from
+all rows. ``float32`` and ``float64`` time a training step, for several numbers of
+threads that work on a row, with rows that stay on the GPU and with rows that are
+streamed. ``protein`` fits protein on both devices, or random rows if the folder
+SKSWSGP_DATA has no ``protein.npz``. All parts are run unless some are named. The exit
+status says whether all checks passed.
 """
 
 import argparse
 import sys
 import time
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -132,10 +134,6 @@ def check(team, n_threads, M=200, H=37, n=50):
                     "conditional_weights": (
                         gpu.conditional_weights(X, active),
                         cpu.conditional_weights(X, active),
-                    ),
-                    "inverse_covariances": (
-                        gpu.inverse_covariances(X, active),
-                        cpu.inverse_covariances(X, active),
                     ),
                     "variational_expectations": (
                         gpu.variational_expectations(batch.y, *q),
@@ -420,46 +418,70 @@ def fit_protein():
     report(abs(errors[0] / errors[1] - 1.0) < 0.01, "the RMSE agree to 1 %")
 
 
-def time_all(n_threads):
-    """Print all timings, and whether the goals are reached."""
+def check_all(n_threads):
+    """Compare everything with the CPU."""
+    for team in 1, 32, 128:
+        check(team, n_threads)
+    with global_memory():
+        check(128, n_threads)
+    cuda_workspace.team_size = chosen
+    check_search(n_threads)
+    check_products(n_threads)
+    check_fits(n_threads)
+
+
+def time_searches(n_threads):
+    """Print times of searches."""
     print("\nexact search, microseconds a row")
     for M, D, H in (100_000, 8, 16), (100_000, 8, 100), (100_000, 26, 16):
         for dtype in ("float32", "float64"):
             time_search(M, D, H, 100_000, dtype, n_threads)
     time_search(1_000_000, 8, 16, 100_000, "float32", n_threads)
+
+
+def time_all_products(n_threads):
+    """Print times of products."""
     print("\nproducts with the covariance of all rows, milliseconds")
     for M in (10_000, 40_000):
         time_products(M, n_threads)
+
+
+def fit_means(n_threads):
+    """Print times of fits with means from all rows."""
     print("\nfits with n_neighbors='all'")
     for n in (10_000, 40_000):
         fit_all_rows(n, n_threads)
-    for dtype in ("float32", "float64"):
-        teams = 64, 128, 256  # 512 threads of 255 registers do not fit
-        best, _ = time_steps(100_000, 100, 64, 256, dtype, teams, n_threads)
-        if dtype == "float32":
-            report(1e3 * best <= STEP_GOAL, f"at most {STEP_GOAL} ms a step")
-        teams = 1, 32, 64, 128
-        best, cpu = time_steps(10_000, 32, 4096, 64, dtype, teams, n_threads)
-        report(cpu >= GAIN_GOAL * best, f"{cpu / best:.0f} times as fast as the CPU")
-    fit_protein()
 
+
+def time_training(dtype, n_threads):
+    """Print times of training steps, and whether the goals are reached."""
+    teams = 64, 128, 256  # 512 threads of 255 registers do not fit
+    best, _ = time_steps(100_000, 100, 64, 256, dtype, teams, n_threads)
+    if dtype == "float32":
+        report(1e3 * best <= STEP_GOAL, f"at most {STEP_GOAL} ms a step")
+    teams = 1, 32, 64, 128
+    best, cpu = time_steps(10_000, 32, 4096, 64, dtype, teams, n_threads)
+    report(cpu >= GAIN_GOAL * best, f"{cpu / best:.0f} times as fast as the CPU")
+
+
+PARTS = {
+    "checks": check_all,
+    "search": time_searches,
+    "products": time_all_products,
+    "means": fit_means,
+    "float32": partial(time_training, "float32"),
+    "float64": partial(time_training, "float64"),
+    "protein": lambda n_threads: fit_protein(),
+}
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()
-    parser.add_argument("--quick", action="store_true", help="checks only")
+    parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS))
     parser.add_argument("--cpu-threads", type=int, default=2)
     options = parser.parse_args()
     if reason := cuda_runtime.missing():
         raise SystemExit(reason)
     chosen = cuda_workspace.team_size
-    for team in (32, 128) if options.quick else (1, 32, 128):
-        check(team, options.cpu_threads)
-    with global_memory():
-        check(128, options.cpu_threads)
-    cuda_workspace.team_size = chosen
-    check_search(options.cpu_threads)
-    check_products(options.cpu_threads)
-    check_fits(options.cpu_threads)
-    if not options.quick:
-        time_all(options.cpu_threads)
+    for part in options.parts:
+        PARTS[part](options.cpu_threads)
     raise SystemExit(f"{len(failures)} lines are BAD" if failures else 0)

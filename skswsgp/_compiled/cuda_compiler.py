@@ -5,6 +5,7 @@ times a power of two. Under the simulator (NUMBA_ENABLE_CUDASIM and NUMBA_DISABL
 all functions run uncompiled.
 """
 
+import functools
 import sys
 import threading
 from types import FunctionType, ModuleType
@@ -14,6 +15,7 @@ from numba.core.dispatcher import Dispatcher
 
 from skswsgp._compiled import team, tiles
 from skswsgp._compiled.cuda_runtime import WARP, cuda
+from skswsgp._compiled.jit import CACHE, Attempts
 
 PACKAGE = __name__.partition(".")[0]
 ALL_THREADS = 0xFFFFFFFF  # mask that selects all threads of a warp
@@ -85,7 +87,7 @@ class DeviceFunctions:
     def _make(self, value, function, names, device=True):
         copy = FunctionType(function.__code__, names, function.__name__)
         copy.__module__, copy.__qualname__ = function.__module__, function.__qualname__
-        self.of[value] = cuda.jit(device=device)(copy)
+        self.of[value] = cuda.jit(device=True)(copy) if device else cached_kernel(copy)
 
     def _connect(self):
         """Replace CPU functions by device functions among the names of all modules."""
@@ -98,6 +100,34 @@ class DeviceFunctions:
                 if isinstance(value, ModuleType) and value in self.names:
                     names[name] = ModuleType(value.__name__)
                     vars(names[name]).update(self.names[value])
+
+
+def cached_kernel(function):
+    """Compile a kernel that is cached on disk where that is possible."""
+    dispatcher = cuda.jit(function)
+    if CACHE:
+        dispatcher._cache = KernelCache(function)
+    return dispatcher
+
+
+def specialized(kernel, arguments):
+    """Return a kernel for arguments of these types, which takes no others.
+
+    numba-cuda then does not find out the types anew at each launch.
+    """
+    if cuda.config.ENABLE_CUDASIM:
+        return kernel
+    return kernel_for_types(kernel, tuple(map(kernel.typeof_pyval, arguments)))
+
+
+@functools.cache
+def kernel_for_types(kernel, types):
+    """Do what `kernel.specialize` does, but with the cache on disk."""
+    dispatcher = cached_kernel(kernel.py_func)
+    dispatcher.compile(types)
+    dispatcher.disable_compile()
+    dispatcher._specialized = True
+    return dispatcher
 
 
 def partial_sum_address(builder, index):
@@ -190,4 +220,8 @@ class SimulatedTeam:
 if cuda is not None and cuda.config.ENABLE_CUDASIM:
     team.backend = SimulatedTeam()
 elif cuda is not None:
+    from numba.cuda.dispatcher import CUDACache
     from numba.cuda.extending import intrinsic
+
+    class KernelCache(Attempts, CUDACache):
+        """The cache of kernels."""

@@ -29,11 +29,11 @@ def _can_cache():
     return True
 
 
-_CACHE = _can_cache()
+CACHE = _can_cache()
 
 
-class _Cache(FunctionCache):
-    """Numba's cache, but a file that cannot be read or written stops no function."""
+class Attempts:
+    """A cache of Numba whose files may be damaged or lost: that stops no function."""
 
     warned = False
 
@@ -52,15 +52,19 @@ class _Cache(FunctionCache):
                 f"({error!r}): functions are compiled anew, which takes up to a minute "
                 "in each process; delete that folder, or make room on its disk."
             )
-        if not _Cache.warned:
-            _Cache.warned = True
+        if not Attempts.warned:
+            Attempts.warned = True
             warnings.warn(message, stacklevel=2)
+
+
+class _Cache(Attempts, FunctionCache):
+    """The cache of the functions of the CPU."""
 
 
 def _njit(function, **options):
     """Compile a function that is cached on disk where that is possible."""
     dispatcher = numba.njit(**options)(function)
-    if _CACHE and hasattr(dispatcher, "py_func"):  # not where Numba is switched off
+    if CACHE and hasattr(dispatcher, "py_func"):  # not where Numba is switched off
         dispatcher._cache = _Cache(function)
     return dispatcher
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from skswsgp._compiled import cuda_arrays, cuda_runtime
 from skswsgp._compiled.cuda_arrays import THREADS, fetch, send, send_array
+from skswsgp._compiled.cuda_compiler import specialized
 from skswsgp._compiled.cuda_runtime import cuda
 from skswsgp._compiled.threads import ROWS_AT_ONCE, row_blocks
 from skswsgp._covariance.cuda_products import DeviceProducts
@@ -261,7 +262,7 @@ class CudaEngine(Engine):
     def _launch(self, kernel, blocks, threads, *arguments, shared=0):
         """Launch a kernel; the types of its arguments take 1 ms to infer, once."""
         if kernel not in self._compiled:
-            self._compiled[kernel] = kernel.specialize(*arguments)
+            self._compiled[kernel] = specialized(kernel, arguments)
         self._compiled[kernel][blocks, threads, self._stream, shared](*arguments)
 
     def _fill(self, name, rows, results):

@@ -35,7 +35,7 @@ STORES = {
 }
 STORES |= dict.fromkeys(DOUBLE, ".f64")
 # Kernels that keep the factor R in shared memory where it fits
-FACTORS = ["gradients", "posterior_rows", "weights_rows", "inverse_rows", "bound_rows"]
+FACTORS = ["gradients", "posterior_rows", "weights_rows", "bound_rows"]
 FACTORS += ["kriging_gradients", "kriging_rows", "kriging_slopes_rows"]
 
 
@@ -126,13 +126,6 @@ def arguments(dtype):
         "update_rows": (model, optimizer, 0, sums, rows),
         "posterior_rows": (*points, batch.active, mu, mu, jitter_counts),
         "weights_rows": (*points, batch.active, mu, zeros(n), jitter_counts),
-        "inverse_rows": (
-            *points,
-            batch.active,
-            zeros(n, H, H),
-            zeros(n),
-            jitter_counts,
-        ),
         "expectation_rows": (model, work, n, mu, mu, mu, *own, jitter_counts),
         "bound_rows": (*points, batch.y, batch.active, sums, sums, jitter_counts),
     }

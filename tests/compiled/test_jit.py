@@ -16,7 +16,7 @@ import numpy as np
 from skswsgp._compiled import jit
 from skswsgp._compiled.linalg import log_determinant
 print(log_determinant(np.full((8, 8), np.e), 3))
-print(jit._CACHE, sum(log_determinant.stats.cache_hits.values()))
+print(jit.CACHE, sum(log_determinant.stats.cache_hits.values()))
 """
 
 # Fits and predicts, then prints the numbers of functions read from the cache and of
