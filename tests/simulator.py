@@ -67,7 +67,6 @@ TAKEN_LIKELIHOODS = list(LIKELIHOODS) if ON_GPU else ["gaussian-2", "softmax"]
 SIZES = {"D": 5, "M": 14, "H": 9, "n": 4}
 if not SIMULATED:
     SIZES = {"D": 5, "M": 300, "H": 40, "n": 200}
-SHARED = SIZES["H"] + 2  # points that a minibatch shares, fewer than its union has
 NATURAL = {"solver": "natural", "learn_kernel": False}
 ROUNDINGS = 1e5  # K has condition numbers up to 1e4, and Adam divides by derivatives
 
@@ -82,11 +81,8 @@ def problem_of(kernel, likelihood, *, full=False, dtype="float64", moving=True):
     return problem.replace(jitter=1e-3, train_inducing=moving)
 
 
-def check_steps(engine, n_active=None, **options):
-    """Compare the engines after steps of Adam: models, moments and sums.
-
-    The rows of a step share `n_active` points, or each has its own if it is None.
-    """
+def check_steps(engine, **options):
+    """Compare the engines after steps of Adam: models, moments and sums."""
     states = []
     for kind in (CpuEngine, engine):
         problem = problem_of(**options)
@@ -95,7 +91,7 @@ def check_steps(engine, n_active=None, **options):
         run = kind(model, H, 1)
         bounds = np.tile([-5.0, 5.0], (P, 1))
         n, free = len(batch.X) // 2, np.ones(P, bool)
-        run.prepare_training(n, free, bounds, np.ones(D), n_active=n_active)
+        run.prepare_training(n, free, bounds, np.ones(D))
         run.steps(batch, n, np.array([0.05, 0.04]))
         sums = run.finish_epoch()
         model, moments = run.model, run.optimizer

@@ -92,17 +92,13 @@ def make_problem(M, H, n, steps, dtype, likelihood="gaussian", full=False, D=8):
     return model, Batch(X, y, weight, search.query(X).astype(np.int32))
 
 
-def prepared(device, model, H, n, n_threads, n_active=None):
-    """Return an engine that is ready to train, by unions if `n_active` is given."""
+def prepared(device, model, H, n, n_threads):
+    """Return an engine that is ready to train."""
     copy = Model(*(np.copy(a) if isinstance(a, np.ndarray) else a for a in model))
     engine = make_engine(device, copy, H, n_threads)
     P, D = len(model.params), model.Z.shape[1]
     engine.prepare_training(
-        n,
-        np.ones(P, bool),
-        np.tile([-9.0, 9.0], (P, 1)),
-        np.ones(D),
-        n_active=n_active,
+        n, np.ones(P, bool), np.tile([-9.0, 9.0], (P, 1)), np.ones(D)
     )
     return engine
 
@@ -142,8 +138,6 @@ def check(team, n_threads, M=200, H=37, n=50):
                     "bound": (gpu.bound(batch), cpu.bound(batch)),
                 }
                 pairs |= steps_of_both(model, batch, H, n, n_threads)
-                shared = steps_of_both(model, batch, H, n, n_threads, 2 * H)
-                pairs |= {f"union {name}": pair for name, pair in shared.items()}
                 errors = {
                     name: max(relative_error(a, b) for a, b in zip(*pair, strict=True))
                     for name, pair in pairs.items()
@@ -156,11 +150,11 @@ def check(team, n_threads, M=200, H=37, n=50):
                 gpu.close()
 
 
-def steps_of_both(model, batch, H, n, n_threads, n_active=None):
+def steps_of_both(model, batch, H, n, n_threads):
     """Return sums and models after two steps, those of the GPU and of the CPU."""
     sums, states = [], []
     for device in ("cuda", "cpu"):
-        run = prepared(device, model, H, n, n_threads, n_active)
+        run = prepared(device, model, H, n, n_threads)
         run.steps(batch, n, np.array([0.05, 0.04]))
         sums.append([run.finish_epoch()])
         after = run.model

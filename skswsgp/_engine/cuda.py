@@ -128,14 +128,14 @@ class CudaEngine(Engine):
     def prepare_training(
         self, n, free, log_bounds, feature_scale, optimizer=None, n_active=None
     ):  # fmt: skip
+        if n_active is not None:
+            raise ValueError("a GPU has no steps in which rows share points")
         self._send_model()
         model, H = self._host_model, self.n_neighbors
         fresh = make_optimizer(model, free, log_bounds, feature_scale)
         self._optimizer = send(reuse_moments(optimizer, fresh), "Adam's moments")
-        sizes = model, n, H, n_active
-        cuda_workspace.require_room(*sizes)
-        self._grads, self._rows = cuda_workspace.allocate_steps(*sizes)
-        self._union = None if n_active is None else cuda_workspace.UnionWork(*sizes)
+        cuda_workspace.require_room(model, n, H)
+        self._grads, self._rows = cuda_workspace.allocate_steps(model, n, H)
         self._make_room(n)
         self._sums = send_array(np.zeros(2), "sums")
 
@@ -156,18 +156,31 @@ class CudaEngine(Engine):
         arrays = model, self._optimizer, data, rates, grads, rows, self._sums
         arrays = cuda_arrays.ready(*arrays)
         model, optimizer, batch, rates, grads, rows, sums = arrays
-        launch = self._point_launches if self._union is None else self._union_launches
-        differentiate = launch(model, batch, n, grads, rows)
+        (work,), H = cuda_arrays.ready(self._pool.work), self.n_neighbors
+        blocks, threads, _, shared = self._pool.launch(n)
         for k in range(steps):
+            uses = batch.active, k * n, n, k
+            self._launch(kernels.claim_rows, -(-n * H // THREADS), THREADS, *uses, rows)
+            self._launch(
+                kernels.gradients,
+                blocks,
+                threads,
+                model,
+                batch,
+                k * n,
+                n,
+                work,
+                grads,
+                rows,
+                shared=shared,
+            )
             self._launch(
                 kernels.add_up,
                 touched + 1,
                 cuda_runtime.WARP,
                 model,
                 optimizer,
-                *differentiate(k),
-                n,
-                k,
+                *uses,
                 rates,
                 grads,
                 rows,
@@ -183,76 +196,6 @@ class CudaEngine(Engine):
                 rates,
                 rows,
             )
-
-    def _point_launches(self, model, batch, n, grads, rows):
-        """Return a function that queues the gradients of step k, each row with its K.
-
-        It returns the lists of the active points and which of them is the first.
-        """
-        (work,), H = cuda_arrays.ready(self._pool.work), self.n_neighbors
-        blocks, threads, _, shared = self._pool.launch(n)
-
-        def differentiate(k):
-            self._launch(
-                kernels.claim_rows,
-                -(-n * H // THREADS),
-                THREADS,
-                batch.active,
-                k * n,
-                n,
-                k,
-                rows,
-            )
-            self._launch(
-                kernels.gradients,
-                blocks,
-                threads,
-                model,
-                batch,
-                k * n,
-                n,
-                work,
-                grads,
-                rows,
-                shared=shared,
-            )
-            return batch.active, k * n
-
-        return differentiate
-
-    def _union_launches(self, model, batch, n, grads, rows):
-        """Return such a function for rows that share the union of their lists."""
-        union = self._union
-        factors, works, stack, shared = cuda_arrays.ready(
-            union.factors, union.works, union.stack, union.shared
-        )
-        team = cuda_workspace.team_size(union.n_active), 1
-        blocks = min(union.slots, n)
-
-        def differentiate(k):
-            start = k * n
-            self._launch(
-                kernels.claim_union, 1, team, batch.active, start, n, k, shared, rows
-            )
-            self._launch(
-                kernels.factorise_union, 1, team, model, k, factors, shared, grads, rows
-            )
-            data = (model, batch, start, n, k, factors)
-            self._launch(
-                kernels.union_gradients,
-                blocks,
-                team,
-                *data,
-                works,
-                stack,
-                shared,
-                grads,
-                rows,
-            )
-            self._launch(kernels.end_union, 1, team, *data, stack, shared, grads, rows)
-            return shared.active, 0
-
-        return differentiate
 
     def finish_epoch(self):
         sums = self._sums.copy_to_host()
@@ -337,6 +280,6 @@ class CudaEngine(Engine):
     def _forget_arrays(self):
         """Release arrays on the device."""
         self._device_model = self._optimizer = self._sums = None
-        self._grads = self._rows = self._device_counts = self._union = None
+        self._grads = self._rows = self._device_counts = None
         self._kriging_batch = self._results = None
         self._ready = None  # arguments of `kriging_gradients`, prepared for launching

@@ -2,10 +2,9 @@
 
 A team of threads works on one row of data at a time, in a slot of the work arrays. A
 team of 32 threads or more is a block; with teams of one thread, a block has several.
-A step of Adam is four launches: `claim_rows`, `gradients`, `add_up`, `update_rows`. For
-rows that share their active points `claim_union`, `factorise_union`, `union_gradients`
-and `end_union` take the place of the first two. No sum depends on the order in which
-threads arrive, so results repeat to the bit on the same kind of GPU.
+A step of Adam is four launches: `claim_rows`, `gradients`, `add_up`, `update_rows`. No
+sum depends on the order in which threads arrive, so results repeat to the bit on the
+same kind of GPU.
 """
 
 from collections import namedtuple
@@ -18,24 +17,17 @@ from skswsgp._compiled.jit import njit
 from skswsgp._compiled.linalg import column_sum
 from skswsgp._compiled.team import barrier, single, team_range, team_sum
 from skswsgp._engine.cuda_triangle import slot_view
-from skswsgp._point import bound
 from skswsgp._point import rows as evaluate
 from skswsgp._point.adam_step import update_parameters, update_row
 from skswsgp._point.bound import bound_vjp, count_jitter, point_bound
 from skswsgp._point.full_covariance import factor_row_vjp
 from skswsgp._point.kriging import log_density_vjp
-from skswsgp._point.state import thread_view
-from skswsgp._point.union import choose_active
 
 BITS_PER_WORD = 64  # bits of an entry of `DeviceTouchedRows.uses`
 
 # The inducing points that a minibatch touches, and derivatives by their rows
 FIELDS = "slot touched count uses d_m d_s d_Z d_L"
 DeviceTouchedRows = namedtuple("DeviceTouchedRows", FIELDS)
-
-# Scratch of `choose_active`, the points that a minibatch shares, `active`, of the shape
-# (1, n_active), and `numbers`: their divergence and relative jitter
-Shared = namedtuple("Shared", "uses place keys active numbers")
 
 
 @kernel
@@ -106,106 +98,6 @@ def gradients(model, batch, start, n, works, grads, rows):
 
 
 @kernel
-def claim_union(lists, start, n, k, shared, rows):
-    """Choose the points that n rows share in step k, a slot for each; in one block."""
-    active, uses, place, keys = shared.active, shared.uses, shared.place, shared.keys
-    count = choose_active(lists, start, n, uses, place, keys, active[0])
-    for i in team_range(0, count):
-        rows.touched[i] = active[0, i]
-        rows.slot[active[0, i]] = i
-        rows.uses[i, 0] = np.uint64(1)  # by the only list
-    for step in single(k, k + 1):
-        rows.count[step] = count
-
-
-@kernel
-def factorise_union(model, k, factors, shared, grads, rows):
-    """Factorise K of the shared points, and set their divergence; in one block."""
-    factor, H = thread_view(factors, 0), rows.count[k]
-    kl, jitter = bound.factorise_dense(model, shared.active, H, factor)
-    for i in single(0, 1):
-        count_jitter(model.jitter, jitter, grads.jitter_counts, i)
-        shared.numbers[i] = kl
-        shared.numbers[i + 1] = jitter
-
-
-@kernel
-def union_gradients(
-    model, batch, start, n, k, factors, works, stack, shared, grads, rows
-):
-    """Compute gradients of n rows that share their points, each in its own block."""
-    work, t, own_rows = slot_view(works, n)
-    factor, H = thread_view(factors, 0), rows.count[k]
-    kl, jitter, column = shared.numbers[0], shared.numbers[1], stack.column[t]
-    for b in own_rows:
-        row, ell = start + b, np.nan
-        weight = batch.weight[row]
-        clear_block(model, grads, b, H)
-        if jitter >= 0.0:
-            ell = bound.dense_bound(
-                model, batch.X, batch.y, row, H, factor, work, column
-            )
-            bound.dense_bound_vjp(model, b, weight, H, factor, work, stack, t, grads, b)
-        for i in single(b, b + 1):
-            grads.sums[i, 0] = weight * ell
-            grads.sums[i, 1] = weight * kl
-        barrier()
-
-
-@njit
-def clear_block(model, grads, b, H):
-    """Set block b of the derivatives by H points, and chunk b, to zero."""
-    for p in team_range(0, grads.d_log.shape[1]):
-        grads.d_log[b, p] = 0.0
-    for q in team_range(0, grads.d_noise.shape[1]):
-        grads.d_noise[b, q] = 0.0
-    for h in team_range(0, H):
-        for q in range(grads.d_m.shape[1]):
-            grads.d_m[b, q, h] = 0.0
-            if model.full:
-                for j in range(H):
-                    grads.d_S[b, q, h, j] = 0.0
-            else:
-                grads.d_s[b, q, h] = 0.0
-        if model.train_inducing:
-            for d in range(grads.d_Z.shape[1]):
-                grads.d_Z[b, d, h] = 0.0
-    barrier()
-
-
-@kernel
-def end_union(model, batch, start, n, k, factors, stack, shared, grads, rows):
-    """Add the divergence, d/dK and all blocks to the first block; in one block."""
-    factor, H, jitter = thread_view(factors, 0), rows.count[k], shared.numbers[1]
-    if jitter >= 0.0:
-        total = 0.0
-        for b in team_range(0, n):
-            total += batch.weight[start + b]
-        total = team_sum(total)
-        bound.dense_divergence_vjp(model, n, H, total, jitter, factor, stack, grads, n)
-        add_point_blocks(model, grads, n, H)
-
-
-@njit
-def add_point_blocks(model, grads, n, H):
-    """Add up the derivatives of n rows, and block n, the divergence, in block 0."""
-    for h in team_range(0, H):
-        for b in range(1, n + 1):
-            for q in range(grads.d_m.shape[1]):
-                grads.d_m[0, q, h] += grads.d_m[b, q, h]
-                if model.full:
-                    for j in range(H):
-                        grads.d_S[0, q, h, j] += grads.d_S[b, q, h, j]
-                else:
-                    grads.d_s[0, q, h] += grads.d_s[b, q, h]
-        if model.train_inducing:
-            for b in range(1, n):
-                for d in range(grads.d_Z.shape[1]):
-                    grads.d_Z[0, d, h] += grads.d_Z[b, d, h]
-    barrier()
-
-
-@kernel
 def add_up(model, optimizer, active, start, n, k, rates, grads, rows, sums):
     """Move the parameters and set `sums` in block 0; add up derivatives in others."""
     if cuda.blockIdx.x == 0:
@@ -217,10 +109,10 @@ def add_up(model, optimizer, active, start, n, k, rates, grads, rows, sums):
             clear_slot(model, rows, i)
             for word in range(rows.uses.shape[1]):
                 bits = rows.uses[i, word]
-                for bit in range(BITS_PER_WORD):
-                    if (bits >> np.uint64(bit)) & np.uint64(1):
-                        b = word * BITS_PER_WORD + bit
-                        add_use(model, active, start, b, i, grads, rows)
+                while bits != np.uint64(0):
+                    b = word * BITS_PER_WORD + cuda.ffs(bits) - 1
+                    add_use(model, active, start, b, i, grads, rows)
+                    bits &= bits - np.uint64(1)  # without its lowest bit
             barrier()
             for word in team_range(0, rows.uses.shape[1]):
                 rows.uses[i, word] = 0

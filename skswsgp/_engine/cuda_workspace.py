@@ -3,14 +3,12 @@
 import numpy as np
 
 from skswsgp._compiled import cuda_runtime
-from skswsgp._compiled.cuda_arrays import repeat, send, send_array
+from skswsgp._compiled.cuda_arrays import repeat, send_array
 from skswsgp._compiled.linalg import padded
 from skswsgp._engine import cuda_kernels as kernels
 from skswsgp._engine.cuda_triangle import SharedWorkspace, row_offset
 from skswsgp._point.adam_step import STEPS_PER_BLOCK
-from skswsgp._point.bound import DenseStack, stack_arrays
 from skswsgp._point.state import Gradients, allocate_workspace, gradient_arrays
-from skswsgp._point.union import union_arrays
 
 MAX_SLOTS = 2048  # most blocks of a launch, each of which has work arrays
 NO_ROOM = (
@@ -57,75 +55,32 @@ class WorkspacePool:
         return min(len(self), n), (team_size(H), 1), 0, shared
 
 
-def require_room(model, n, H, n_active=None):
+def require_room(model, n, H):
     """Raise a MemoryError that names a smaller batch size if n rows do not fit."""
     free, fits = cuda_runtime.free_memory(), n
-    while fits > 0 and bytes_of_steps(model, fits, H, n_active) > free:
+    while fits > 0 and bytes_of_steps(model, fits, H) > free:
         fits //= 2
     if fits < n:
-        need = bytes_of_steps(model, n if fits else 1, H, n_active)
+        need = bytes_of_steps(model, n if fits else 1, H)
         message = NO_ROOM if fits else NO_ROOM_AT_ALL
         sizes = {"n": n, "H": H, "M": len(model.Z), "fits": fits}
         raise MemoryError(message.format(need=need / 1e6, free=free / 1e6, **sizes))
 
 
-def bytes_of_steps(model, n, H, n_active=None):
+def bytes_of_steps(model, n, H):
     """Return the bytes of derivatives, one slot, and two blocks of n streamed rows."""
     D, Q = model.Z.shape[1], model.m.shape[1]
     row = (D + Q + 1) * model.Z.itemsize + H * np.dtype(np.int32).itemsize
     total = bytes_of_slot(model, H) + 2 * STEPS_PER_BLOCK * n * row
-    shapes = step_arrays(model, n, H, n_active)
-    if n_active is not None:
-        works = [allocate_workspace(model, n_active, 1, dense=d) for d in (False, True)]
-        total += sum(array.nbytes for work in works for array in work)
-        shapes += (
-            shared_arrays(model, n, H, n_active),
-            stack_arrays(model, n, n_active, 1),
-        )
-    for arrays in shapes:
+    for arrays in step_arrays(model, n, H):
         for shape, dtype in arrays.values():
             total += int(np.prod(shape)) * np.dtype(dtype).itemsize
     return total
 
 
-def step_arrays(model, n, H, n_active=None):
-    """Return shapes and dtypes of derivatives by row, and of `DeviceTouchedRows`.
-
-    Rows that share points have one list of them, and a block for the divergence.
-    """
-    if n_active is None:
-        return gradient_arrays(model, n, H, H, n), touched_arrays(model, n, H)
-    derivatives = gradient_arrays(model, n + 1, n_active, n_active, n)
-    return derivatives, touched_arrays(model, 1, n_active)
-
-
-def shared_arrays(model, n, H, n_active):
-    """Return shapes and dtypes of the arrays of `Shared`."""
-    numbers = {"active": ((1, n_active), np.int32), "numbers": ((2,), np.float64)}
-    return union_arrays(n, H, len(model.Z)) | numbers
-
-
-class UnionWork:
-    """Arrays of steps in which n rows share up to `n_active` inducing points.
-
-    `factors` hold their K, `works` a row each, `stack` vectors of all rows.
-    """
-
-    def __init__(self, model, n, H, n_active):
-        what, self.n_active = "work arrays of unions", n_active
-        factor, single = (
-            allocate_workspace(model, n_active, 1, dense=dense)
-            for dense in (False, True)
-        )
-        size = sum(array.nbytes for array in single)
-        room = cuda_runtime.budget("work arrays") // size
-        self.slots = max(1, min(n, MAX_SLOTS, room))
-        self.factors = send(factor, what)
-        self.works = type(single)(*(repeat(a, self.slots, what) for a in single))
-        stack = stack_arrays(model, n, n_active, self.slots)
-        self.stack = DenseStack(**send_zeros(stack, what))
-        shared = shared_arrays(model, n, H, n_active)
-        self.shared = kernels.Shared(**send_zeros(shared, what))
+def step_arrays(model, n, H):
+    """Return shapes and dtypes of derivatives by row, and of `DeviceTouchedRows`."""
+    return gradient_arrays(model, n, H, H, n), touched_arrays(model, n, H)
 
 
 def allocate_slot(model, H):
@@ -164,12 +119,9 @@ def touched_arrays(model, n, H):
     }
 
 
-def allocate_steps(model, n, H, n_active=None):
-    """Allocate the derivatives of n rows, without counts, and free `DeviceTouchedRows`.
-
-    The arguments are those of `step_arrays`.
-    """
-    derivatives, touched = step_arrays(model, n, H, n_active)
+def allocate_steps(model, n, H):
+    """Allocate the derivatives of n rows, without counts, and `DeviceTouchedRows`."""
+    derivatives, touched = step_arrays(model, n, H)
     grads = send_zeros(derivatives, "derivatives of rows")
     rows = send_zeros(touched, "derivatives by touched rows")
     rows["slot"].copy_to_device(np.full(len(model.m), -1))

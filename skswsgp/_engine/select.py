@@ -3,10 +3,9 @@
 from skswsgp._compiled.threads import microseconds_per_point
 from skswsgp._engine.cpu import CpuEngine, DenseCpuEngine
 
-COMPILATION_SECONDS = 60.0  # rough time to compile the kernels of a GPU in a process
-# Least work for a GPU, in multiples of COMPILATION_SECONDS on one core. The factor is
-# large because the speed of the CUDA engine has not been measured yet.
-LEAST_GAIN = 10.0
+# Seconds of work on one core from which "auto" takes a GPU, whose kernels took 57 s to
+# compile in the first process
+LEAST_SECONDS = 600.0
 
 
 def require_device(device):
@@ -53,7 +52,7 @@ def choose_device(points, H, M):
     whose memory others use may be too full.
     """
     seconds = 1e-6 * points * microseconds_per_point(H)
-    if H == M or seconds < LEAST_GAIN * COMPILATION_SECONDS:
+    if H == M or seconds < LEAST_SECONDS:
         return "cpu"
     from skswsgp._compiled import cuda_runtime
 

@@ -52,6 +52,11 @@ def solver_for(estimator, streaming=False):
         solver = Adam()
     solver._validate_params()
     if isinstance(solver, Adam):
+        if solver.n_shared is not None and estimator.device == "cuda":
+            raise ValueError(
+                f"device='cuda' with n_shared={solver.n_shared!r}: expected 'cpu' or "
+                "'auto', because minibatches whose rows share points run on the CPU."
+            )
         return AdamSolver, solver.get_params()
     moving = solver.optimize_inducing
     return AlternatingSolver if moving else NaturalSolver, solver.get_params()

@@ -140,21 +140,15 @@ def count_jitter(usual, jitter, jitter_counts, place):
 DenseStack = namedtuple("DenseStack", "A R column d_column")
 
 
-def stack_arrays(model, n, H, slots):
-    """Return shape and dtype of each array of a `DenseStack` of n rows."""
-    D, dtype = model.Z.shape[1], model.Z.dtype
-    return {
-        "A": ((n, padded(H)), dtype),  # rows a_i
-        "R": ((n, padded(H)), dtype),  # rows r_i, see `Workspace.half_adjoint`
-        "column": ((slots, D, 1), dtype),  # a row of X
-        "d_column": ((slots, D, 1), dtype),
-    }
-
-
 def allocate_stack(model, n, H, n_threads):
     """Allocate vectors from which d/dK of n rows follows, and a column a thread."""
-    arrays = stack_arrays(model, n, H, n_threads).values()
-    return DenseStack(*(np.zeros(*array) for array in arrays))
+    D, dtype = model.Z.shape[1], model.Z.dtype
+    return DenseStack(
+        A=np.zeros((n, padded(H)), dtype),  # rows a_i
+        R=np.zeros((n, padded(H)), dtype),  # rows r_i, see `Workspace.half_adjoint`
+        column=np.zeros((n_threads, D, 1), dtype),  # a row of X
+        d_column=np.zeros((n_threads, D, 1), dtype),
+    )
 
 
 @njit

@@ -10,9 +10,9 @@ depend on the order of the rows.
 import numpy as np
 
 from skswsgp._compiled.jit import njit
-from skswsgp._compiled.team import barrier, team_range, team_sum
 
 REPEATED = -1  # key of an entry whose point stands in an earlier list, too
+CHOSEN = -1  # place of a point that is active
 
 
 def union_arrays(n, H, M):
@@ -31,37 +31,30 @@ def choose_active(active, start, n, uses, place, keys, out):
     Lists begin with the nearest point. The result increases, and -1 fills the rest of
     `out`, whose length is the largest number of active points.
     """
-    H, M = active.shape[1], uses.shape[0]
-    for i in range(n):  # the points of one list differ, so no two threads write one
-        for h in team_range(0, H):
+    H, M, size = active.shape[1], uses.shape[0], 0
+    for i in range(n):
+        for h in range(H):
             point = active[start + i, h]
             first = uses[point] == 0
             keys[i * H + h] = 0 if first else REPEATED
             place[point] = h if first else min(place[point], h)
             uses[point] += 1
-        barrier()
-    size = 0.0
-    for entry in team_range(0, n * H):
+    for entry in range(n * H):
         if keys[entry] != REPEATED:
             point = active[start + entry // H, entry % H]
             keys[entry] = (place[point] * (n + 1) + n - uses[point]) * M + point
             uses[point] = 0
-            size += 1.0
-    count = min(int(team_sum(size)), out.shape[0])
+            size += 1
+    count = min(size, out.shape[0])
     limit = smallest_limit(keys, n * H, count, H * (n + 1) * M)
-    for entry in team_range(0, n * H):
-        chosen = REPEATED < keys[entry] <= limit
-        keys[entry] = active[start + entry // H, entry % H] if chosen else M
-    for i in team_range(count, out.shape[0]):
-        out[i] = -1
-    barrier()
-    for entry in team_range(0, n * H):
-        point, before = keys[entry], 0
-        if point < M:
-            for other in range(n * H):
-                before += keys[other] < point
-            out[before] = point
-    barrier()
+    for entry in range(n * H):
+        if REPEATED < keys[entry] <= limit:
+            place[keys[entry] % M] = CHOSEN
+    out[:], at = -1, 0
+    for point in range(M):
+        if place[point] == CHOSEN:
+            out[at], place[point] = point, 0
+            at += 1
     return count
 
 
@@ -73,11 +66,10 @@ def smallest_limit(keys, n, count, top):
     """
     low, high = -1, top
     while high - low > 1:
-        middle = (low + high) // 2
-        below = 0.0
-        for entry in team_range(0, n):
-            below += 1.0 if REPEATED < keys[entry] <= middle else 0.0
-        if team_sum(below) < count:
+        middle, below = (low + high) // 2, 0
+        for entry in range(n):
+            below += REPEATED < keys[entry] <= middle
+        if below < count:
             low = middle
         else:
             high = middle

@@ -68,7 +68,8 @@ class AdamSolver(Solver):
 
     @classmethod
     def count_points(cls, n_rows, M, settings):
-        return settings.max_iter * n_rows
+        unions = settings.n_shared is not None  # these run on a CPU only
+        return 0 if unions else settings.max_iter * n_rows
 
 
 def bytes_of_full_covariance(settings, M, H):

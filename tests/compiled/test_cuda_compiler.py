@@ -6,10 +6,11 @@ import numba
 import numpy as np
 import pytest
 from helpers import make_problem
-from simulator import SIMULATED, needs_package
+from simulator import SIMULATED, needs_gpu, needs_package
 from sklearn.gaussian_process.kernels import RBF
 
 from skswsgp._compiled import cuda_arrays, cuda_runtime
+from skswsgp._compiled.cuda_compiler import cached_kernel, specialized
 from skswsgp._covariance import cuda_products
 from skswsgp._covariance.compile import compile_kernel
 from skswsgp._covariance.products import tiled
@@ -19,9 +20,7 @@ from skswsgp._engine.cuda_triangle import SharedWorkspace
 from skswsgp._linear import cuda_row_matrix
 from skswsgp._neighbors import cuda_scan
 from skswsgp._point.adam_step import make_optimizer
-from skswsgp._point.bound import allocate_stack
 from skswsgp._point.state import Workspace, allocate_gradients, allocate_workspace
-from skswsgp._point.union import union_arrays
 
 MODULES = kernels, cuda_scan, cuda_row_matrix, cuda_products, cuda_arrays
 DOUBLE = "scan_segments", "matvec_kernel", "rmatvec_kernel", "add_results"
@@ -29,7 +28,6 @@ DOUBLE += ("set_products",)
 # Types of the entries that a kernel stores, where it is not the dtype of the model
 STORES = {
     "claim_rows": ".u64",
-    "claim_union": ".u64",
     "merge_heaps": ".u32",
     "put_lists": ".u32",
 }
@@ -66,16 +64,6 @@ def arguments(dtype):
         d_Z=zeros(3, 2),
         d_L=zeros(3, 2, 2),
     )
-    factors, works = (
-        allocate_workspace(model, H, 3, dense=dense) for dense in (False, True)
-    )
-    stack, scratch = allocate_stack(model, n, H, 3), union_arrays(n, H, 6).values()
-    shared = kernels.Shared(
-        *(np.zeros(*array) for array in scratch),
-        active=zeros(1, H, dtype="i4"),
-        numbers=zeros(2, dtype="f8"),
-    )
-    union, rest = (model, batch, 0, n, 0, factors), (shared, grads, rows)
     uses, mu, slopes = (batch.active, 0, n, 0), zeros(n, 2), zeros(n, 2, 2)
     points, own = (model, work, n, batch.X), (zeros(n), mu, mu)
     keys, lists = np.asfortranarray(zeros(3, 4, dtype="f8")), zeros(3, 4, dtype="i4")
@@ -118,10 +106,6 @@ def arguments(dtype):
         "put_lists": (lists, index, lists),
         "claim_rows": (*uses, rows),
         "gradients": (model, batch, 0, n, work, grads, rows),
-        "claim_union": (*uses, shared, rows),
-        "factorise_union": (model, 0, factors, *rest),
-        "union_gradients": (*union, works, stack, *rest),
-        "end_union": (*union, stack, *rest),
         "add_up": (model, optimizer, *uses, sums, grads, rows, sums),
         "update_rows": (model, optimizer, 0, sums, rows),
         "posterior_rows": (*points, batch.active, mu, mu, jitter_counts),
@@ -171,6 +155,19 @@ def test_each_kernel_compiles_to_ptx(monkeypatch, dtype):
             }
             assert shared_arrays(ptx) == arrays
             assert f"ld.shared{kind}" in ptx and f"st.shared{kind}" in ptx
+
+
+@needs_gpu
+@pytest.mark.skipif(SIMULATED, reason="the simulator compiles nothing")
+def test_kernels_are_read_from_the_cache():
+    function = cuda_arrays.repeat_row.py_func
+    types = tuple(map(numba.typeof, (np.zeros(3), np.zeros((2, 3)))))
+    cached_kernel(function).compile(types)
+    again = cached_kernel(function)
+    again.compile(types)
+    assert sum(again.stats.cache_hits.values()) == 1
+    launched = specialized(again, (np.zeros(3), np.zeros((2, 3))))
+    assert launched is specialized(again, (np.ones(3), np.ones((5, 2))))
 
 
 def ptx_of(kernel, values):

@@ -6,7 +6,6 @@ from helpers import assert_close, make_problem
 from simulator import (
     KERNELS,
     ROUNDINGS,
-    SHARED,
     SIZES,
     TAKEN_KERNELS,
     TAKEN_LIKELIHOODS,
@@ -64,25 +63,13 @@ def test_barriers_separate_writes_and_reads_in_steps(
 
 
 @needs_simulator
-@pytest.mark.parametrize(
-    ("kernel", "full"), [("all", False), ("rbf-white", True)], ids=["diag", "full"]
-)
-def test_barriers_separate_writes_and_reads_in_steps_by_unions(
-    cuda_engine_in_turns, kernel, full
-):
-    options = {"kernel": kernel, "likelihood": "gaussian-2", "full": full}
-    check_steps(cuda_engine_in_turns, SHARED, **options)
-
-
-@needs_simulator
 def test_barriers_separate_writes_and_reads_in_evaluation(cuda_engine_in_turns):
     problem = problem_of("rbf-white", "gaussian-2", full=True)
     check_evaluation(cuda_engine_in_turns, problem.replace(rows=[0, 1]))
 
 
 @needs_gpu
-@pytest.mark.parametrize("n_active", [None, SHARED])
-def test_steps_repeat_to_the_bit(cuda_engine, n_active):
+def test_steps_repeat_to_the_bit(cuda_engine):
     models = []
     for _ in range(2):
         problem = problem_of("matern52-ard", "gaussian-2")
@@ -90,7 +77,7 @@ def test_steps_repeat_to_the_bit(cuda_engine, n_active):
         run = cuda_engine(problem.model, H, 1)
         P, D = len(problem.model.params), problem.model.Z.shape[1]
         free, bounds = np.ones(P, bool), np.zeros((P, 2))
-        run.prepare_training(n, free, bounds, np.ones(D), n_active=n_active)
+        run.prepare_training(n, free, bounds, np.ones(D))
         run.steps(problem.batch, n, np.array([0.1]))
         models.append(run.model)
         run.close()

@@ -4,7 +4,7 @@ import re
 
 import numpy as np
 import pytest
-from helpers import ADAM, make, make_problem
+from helpers import ADAM, make
 from simulator import (
     check_evaluation,
     check_steps,
@@ -12,13 +12,12 @@ from simulator import (
     needs_simulator,
     problem_of,
 )
-from sklearn.gaussian_process.kernels import RBF
 
 from skswsgp import SWSGPRegressor
 from skswsgp._compiled import cuda_runtime
 from skswsgp._engine import cuda_workspace
 from skswsgp._engine.cuda import CudaEngine
-from skswsgp._engine.cuda_workspace import bytes_in_shared, bytes_of_steps
+from skswsgp._engine.cuda_workspace import bytes_in_shared
 
 
 @pytest.fixture
@@ -117,26 +116,3 @@ def test_without_room_the_error_names_a_batch_size_that_fits(
     monkeypatch.setattr(cuda_runtime, "free_memory", lambda: 1000)
     with pytest.raises(MemoryError, match=r"^n_inducing=12 and n_neighbors=4: .* one "):
         model.fit(X, X[:, 0])
-
-
-@needs_gpu
-@pytest.mark.usefixtures("few_threads")
-def test_unions_need_room_for_the_points_they_share(monkeypatch, small_fit, rng):
-    monkeypatch.setattr(cuda_runtime, "free_memory", lambda: 50_000)
-    X = rng.normal(size=(40, 2))
-    settings = small_fit | ADAM | {"device": "cuda", "max_iter": 1, "batch_size": 40}
-    model = make(SWSGPRegressor, n_shared="auto", covariance="diag", **settings)
-    with pytest.raises(MemoryError, match=r"^minibatches of 40 rows with 4 ") as error:
-        model.fit(X, X[:, 0])
-    size = int(re.search(r"expected batch_size=(\d+) or less", str(error.value))[1])
-    assert model.set_params(solver__batch_size=size).fit(X, X[:, 0]).n_iter_ == 1
-    assert 0 < bytes_of_steps(model_of(4, 12), size, 4, 12) < 50_000
-    less = bytes_of_steps(model_of(4, 12), size, 4, 4)
-    assert less < bytes_of_steps(model_of(4, 12), size, 4, 12)
-
-
-def model_of(H, M):
-    """Return a model of two columns, one function and a diagonal S."""
-    rng = np.random.default_rng(0)
-    problem = make_problem(RBF(), "gaussian", 1, full=False, rng=rng, M=M, H=H)
-    return problem.model

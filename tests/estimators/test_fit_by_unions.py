@@ -19,6 +19,7 @@ from small_models import (
 
 from skswsgp import SWSGPClassifier
 from skswsgp._compiled.threads import max_threads
+from skswsgp._solvers.adam import AdamSolver
 
 UNION = {"n_shared": "auto"}
 each_covariance = pytest.mark.parametrize("covariance", ["diag", "full"])
@@ -126,6 +127,16 @@ def test_fewer_active_points_than_neighbours_are_refused():
     match = r"^n_shared=4 with 5 neighbours of a row: expected at least"
     with pytest.raises(ValueError, match=match):
         small_model(n_shared=4).fit(X, y)
+
+
+def test_unions_run_on_the_cpu():
+    X, y = small_data()
+    match = r"^device='cuda' with n_shared=8: expected 'cpu' or 'auto', because"
+    with pytest.raises(ValueError, match=match):
+        small_model(n_shared=8, device="cuda").fit(X, y)
+    count = AdamSolver.count_points
+    assert count(10**9, 9, adam_settings(n_shared=8)) == 0
+    assert count(10**9, 9, adam_settings(max_iter=2)) == 2 * 10**9
 
 
 @pytest.mark.parametrize(

@@ -64,8 +64,8 @@ def test_the_distance_scan_finds_the_lists_of_the_cpu(
 def assert_same_lists(actual, expected, kernel, X, Z):
     """Compare lists of neighbours by kernel value, those of copies to the entry.
 
-    A GPU rounds a product and a sum at once, so that it may see a small difference where
-    the CPU sees a tie. The lists then have points of equal values to rounding.
+    A GPU rounds a product and a sum at once, so that it may see a difference where the
+    CPU sees a tie. The lists then have points of equal values to rounding.
     """
     if not ON_GPU or not len(X):
         np.testing.assert_array_equal(actual, expected)
