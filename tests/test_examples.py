@@ -1,14 +1,19 @@
-"""The benchmarks time what they say they time; no time is checked."""
+"""The gallery draws its pictures, and benchmarks time what they say they time."""
 
 import csv
 import importlib
+import os
+import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 import reference
 from sklearn.gaussian_process.kernels import ConstantKernel, Matern
 
-BENCHMARKS = Path(__file__).parents[1] / "examples" / "benchmarks"
+EXAMPLES = Path(__file__).parents[1] / "examples"
+BENCHMARKS = EXAMPLES / "benchmarks"
 
 
 @pytest.fixture
@@ -69,3 +74,28 @@ def test_functions_that_are_timed_take_turns(example):
         [lambda: calls.append("a"), lambda: calls.append("b")], repeats=2, least=0.0
     )
     assert "".join(calls) == "aabb" + "abab"  # to warm up and to count, then twice
+
+
+def run_example(path, folder):
+    """Return what an example of the gallery prints, after it has drawn a picture."""
+    pytest.importorskip("matplotlib")
+    done = subprocess.run(
+        [sys.executable, path, "--out", folder],
+        env=os.environ | {"MPLBACKEND": "Agg"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert list(folder.glob("*.png"))
+    return done.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "path", sorted(EXAMPLES.glob("plot_*.py")), ids=lambda path: path.stem
+)
+def test_the_gallery_runs(path, tmp_path):
+    text = run_example(path, tmp_path)
+    if path.stem == "plot_stream":
+        assert float(re.search(r"after 30 chunks (.*)", text)[1]) < 0.3  # noise: 0.2

@@ -1,6 +1,7 @@
 """The search for a kernel: evidence, near rows, judging rows, calibration.
 
-1. The evidence of all rows, or of a random part of many, is climbed (`climb`).
+1. The evidence of all rows, or of a random part of many, is climbed (`climb`). Where
+   Adam trains, a kernel is learned from near rows instead.
 2. Where rows are left over, learning goes on from there on the density of rows given
    their nearest others, without and with a map of the columns.
 3. Rows that neither step has seen judge these kernels, as they predict rows from as
@@ -47,7 +48,7 @@ LEAST_JUDGES = 100  # rows below which the judgement of single rows would decide
 
 def learn_kernel(
     data, kernel, noise_variance, rng, options, *, n_neighbors=None, learn_map=False,
-    most_smooth=math.inf, near=True, coded=False,
+    most_smooth=math.inf, near=True, coded=False, evidence=True,
 ):  # fmt: skip
     """Return the `KernelFit` learned from rows.
 
@@ -59,7 +60,9 @@ def learn_kernel(
     their nearest others only if `near`. Labels and counts that are `coded` as numbers
     start from common length-scales, and their density does not judge near rows, for
     their own likelihood judges later. `learn_map` is that of the estimators. Where a
-    kernel is given, "auto" is False.
+    kernel is given, "auto" is False. Without `evidence` near rows are all that teaches:
+    the evidence of all rows likes smooth kernels of large variance, by which a few
+    inducing points say little of a row between them.
     """
     data = draw_learning_rows(data, options.tuning, rng)
     X, y, weight, count = distinct_observations(data)
@@ -73,12 +76,15 @@ def learn_kernel(
     order = random_order(learner, spread, rng)
     sizes, tuning = (X.shape[1], y.shape[1]), options.tuning
     few, part = len(X) <= count_few_rows(*sizes, tuning.exact_work), learner
+    few = few and evidence
     if not few:
         n_rows = count_few_rows(*sizes, tuning.part_work)
         part = learner.take(np.sort(order[:n_rows]))
     wide = X.shape[1] > tuning.most_columns and learn_map
     smoothness = [nu for nu in SMOOTHNESS if kernel is None and nu <= most_smooth]
-    if kernel is None:
+    if not evidence:
+        fit = turned = learner.learn(start, rng, learner.steps, RATE)
+    elif kernel is None:
         climb = Climb(part, start, smoothness, rng, separate=not coded)
         fit, turned = climb.run(False if wide else learn_map)
     else:
@@ -92,7 +98,9 @@ def learn_kernel(
     if (few and not wide) or not (near and enough):
         # the evidence counts no row of little weight in the noise
         unequal = few and np.ptp(weight) > 0.0
-        return learner.fit_noise(turned, order) if unequal else turned
+        asked = learn_map is True and not evidence  # a climb has turned its own
+        fit = learner.turned(fit, 0) if asked else turned
+        return learner.fit_noise(fit, order) if unequal else fit
     judges = Judges(learner, order[-n_judges:], n_neighbors)
     rows = np.sort(order[:-n_judges])
     search = NearRows(learner, rows, judges, part, smoothness, rng)

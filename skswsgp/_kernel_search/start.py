@@ -221,7 +221,7 @@ def learn_fit(data, settings, options, rng, n_neighbors, near):
         learn_kernel, kernel=settings.kernel, rng=rng, options=options,
         noise_variance=settings.first_noise, n_neighbors=n_neighbors,
         learn_map=False if refined else settings.learn_map, near=near,
-        coded=refined,
+        coded=refined, evidence=not solver.takes_steps,
         most_smooth=MOST_SMOOTH if plain or not near else np.inf,
     )  # fmt: skip
     rows = data._replace(y=targets)
