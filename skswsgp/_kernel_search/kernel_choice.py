@@ -48,7 +48,7 @@ LEAST_JUDGES = 100  # rows below which the judgement of single rows would decide
 
 def learn_kernel(
     data, kernel, noise_variance, rng, options, *, n_neighbors=None, learn_map=False,
-    most_smooth=math.inf, near=True, coded=False, evidence=True,
+    most_smooth=math.inf, coded=False, by="both",
 ):  # fmt: skip
     """Return the `KernelFit` learned from rows.
 
@@ -56,13 +56,14 @@ def learn_kernel(
     there are many rows, a random part is used. The start is `kernel`, in the units of
     X, and `noise_variance`, a number or (Q,). None starts at the default kernel, and
     compares each SMOOTHNESS up to `most_smooth`. `n_neighbors` is the number of rows
-    from which predictions will be made, None for that of learning. Rows learn from
-    their nearest others only if `near`. Labels and counts that are `coded` as numbers
-    start from common length-scales, and their density does not judge near rows, for
-    their own likelihood judges later. `learn_map` is that of the estimators. Where a
-    kernel is given, "auto" is False. Without `evidence` near rows are all that teaches:
-    the evidence of all rows likes smooth kernels of large variance, by which a few
-    inducing points say little of a row between them.
+    from which predictions will be made, None for that of learning. Labels and counts
+    that are `coded` as numbers start from common length-scales, and their density does
+    not judge near rows, for their own likelihood judges later. `learn_map` is that of
+    the estimators. Where a kernel is given, "auto" is False.
+
+    `by` "evidence" leaves out learning from near rows, which suits predictions from
+    near rows only. "near" leaves out the evidence: it likes smooth kernels of large
+    variance, for which Adam does not find the values of few inducing points.
     """
     data = draw_learning_rows(data, options.tuning, rng)
     X, y, weight, count = distinct_observations(data)
@@ -76,13 +77,13 @@ def learn_kernel(
     order = random_order(learner, spread, rng)
     sizes, tuning = (X.shape[1], y.shape[1]), options.tuning
     few, part = len(X) <= count_few_rows(*sizes, tuning.exact_work), learner
-    few = few and evidence
+    few = few and by != "near"
     if not few:
         n_rows = count_few_rows(*sizes, tuning.part_work)
         part = learner.take(np.sort(order[:n_rows]))
     wide = X.shape[1] > tuning.most_columns and learn_map
     smoothness = [nu for nu in SMOOTHNESS if kernel is None and nu <= most_smooth]
-    if not evidence:
+    if by == "near":
         fit = turned = learner.learn(start, rng, learner.steps, RATE)
     elif kernel is None:
         climb = Climb(part, start, smoothness, rng, separate=not coded)
@@ -95,10 +96,10 @@ def learn_kernel(
     enough = n_judges >= LEAST_JUDGES
     if wide and learn_map is True:  # what is asked for needs no judges
         n_judges, enough = max(1, n_judges), len(X) > 2
-    if (few and not wide) or not (near and enough):
+    if (few and not wide) or by == "evidence" or not enough:
         # the evidence counts no row of little weight in the noise
         unequal = few and np.ptp(weight) > 0.0
-        asked = learn_map is True and not evidence  # a climb has turned its own
+        asked = learn_map is True and by == "near"  # a climb has turned its own
         fit = learner.turned(fit, 0) if asked else turned
         return learner.fit_noise(fit, order) if unequal else fit
     judges = Judges(learner, order[-n_judges:], n_neighbors)

@@ -180,13 +180,12 @@ def learn_start(settings, data, spread, rng):
     known = settings.known_noise is not None
     options = LearningOptions(n_threads, settings.dtype, device, settings.tuning, known)
     record = settings.likelihood_record
-    # Near rows teach a kernel for predictions from near rows only.
-    near = not few
+    by = "near" if settings.solver.takes_steps else "evidence" if few else "both"
     exact = tries_exact_means(settings, data.n_rows, M, D)
     n_neighbors = (M if exact else H) if chosen and record.has_noise else None
     learn = partial(
         learn_fit, settings=settings, options=options, rng=rng,
-        n_neighbors=n_neighbors, near=near,
+        n_neighbors=n_neighbors, by=by,
     )  # fmt: skip
     fit = learn(data)
     unscaled = fit._replace(variance_scale=1.0)
@@ -208,7 +207,7 @@ def learn_start(settings, data, spread, rng):
     return comparison.best_of(fits)
 
 
-def learn_fit(data, settings, options, rng, n_neighbors, near):
+def learn_fit(data, settings, options, rng, n_neighbors, by):
     """Return the `KernelFit` learned from some rows by their likelihood.
 
     Other arguments are those of `learn_kernel`.
@@ -220,9 +219,9 @@ def learn_fit(data, settings, options, rng, n_neighbors, near):
     learn = partial(
         learn_kernel, kernel=settings.kernel, rng=rng, options=options,
         noise_variance=settings.first_noise, n_neighbors=n_neighbors,
-        learn_map=False if refined else settings.learn_map, near=near,
-        coded=refined, evidence=not solver.takes_steps,
-        most_smooth=MOST_SMOOTH if plain or not near else np.inf,
+        learn_map=False if refined else settings.learn_map, by=by,
+        coded=refined,
+        most_smooth=MOST_SMOOTH if plain or by == "evidence" else np.inf,
     )  # fmt: skip
     rows = data._replace(y=targets)
     if record.has_noise and not record.conjugate:
@@ -246,7 +245,7 @@ def refined_fit(fit, learn, data, settings, options, rng):
     if not takes_bound(settings, data):
         starts = [fit]
         if settings.kernel is None and not fit.shared:
-            shared = learn(near=False)
+            shared = learn(by="evidence")
             starts.append(shared._replace(shape=fit.shape))
         return refine_kernel(starts, *how)
     most = count_bound_rows(settings, data)

@@ -241,7 +241,7 @@ def test_coded_labels_learn_from_near_rows_without_a_judge(monkeypatch):
     X, y = drawn(KERNELS["matern"], noise=0.1, N=1200)
     work = evaluation_work(300, 2, 1)
     tuning = Tuning(exact_work=work, part_work=work)
-    shared = learned(X, y > 0, tuning=tuning, coded=True, near=False)
+    shared = learned(X, y > 0, tuning=tuning, coded=True, by="evidence")
     assert shared.shared
     fit = learned(X, y > 0, tuning=tuning, coded=True)
     assert not fit.shared
