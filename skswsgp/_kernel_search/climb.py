@@ -21,10 +21,10 @@ from skswsgp._kernel_search.marginal_likelihood import LogPosterior
 # Rows of the first climbs, of which an evaluation takes about a millisecond, and rows
 # that decide between forms that fewer leave undecided
 FIRST_ROWS, NEXT_ROWS = 250, (500, 1000)
-# Steps of L-BFGS on the first rows; on up to twice as many, from the optimum before,
-# and for another smoothness; on more rows; and for a map of the columns, which starts
-# at the identity
-FIRST_STEPS, NEXT_STEPS, LAST_STEPS, MAP_STEPS = 50, 25, 12, 40
+# Steps of L-BFGS on the first rows, for another smoothness there, and for a map of the
+# columns, which starts at the identity; and of BFGS on more rows, from the optimum of
+# few and their second derivatives
+FIRST_STEPS, NEXT_STEPS, MAP_STEPS, LAST_STEPS = 50, 25, 40, 6
 # Prior standard deviations of the logarithms of length-scales, of the kernel variance
 # and of the noise variance. On few rows the prior holds length-scales that these do not
 # know, lest they are lost: a column of an endless length-scale has no gradient. In the
@@ -54,6 +54,7 @@ class Candidate(NamedTuple):
     posterior: LogPosterior  # of some of the rows, whose start is that point
     value: float  # log density there
     curvatures: np.ndarray  # (k,) of the posterior over those of the prior, of few rows
+    hessian: np.ndarray | None  # (n, n) of the loss of few rows without the prior
 
     @property
     def evidence(self):
@@ -105,16 +106,15 @@ class Climb:
             if len(last.X) <= NEXT_ROWS[-1]:
                 more.append(last)
             for rows in more:
-                steps = LAST_STEPS if len(rows.X) > NEXT_ROWS[0] else NEXT_STEPS
-                moved = [self.moved_on(one, rows, steps) for one in candidates]
+                moved = [self.moved_on(one, rows) for one in candidates]
                 candidates = undecided(moved)
             best = turned = candidates[0]
             if learn_map and self.learner.X.shape[1] > 1:
                 turned = self.turned(best, always=learn_map is True)
             if len(last.X) > NEXT_ROWS[-1]:
-                plain, best = best, self.moved_on(best, last, LAST_STEPS)
+                plain, best = best, self.moved_on(best, last)
                 mapped = turned is not plain
-                turned = self.moved_on(turned, last, LAST_STEPS) if mapped else best
+                turned = self.moved_on(turned, last) if mapped else best
         plain = self.fit(best)
         return plain, plain if turned is best else self.fit(turned)
 
@@ -155,7 +155,7 @@ class Climb:
         posterior = self.posterior(form)
         lengths = self.length_scales(posterior)
         posterior.start = posterior.start + math.log(SHORT) * lengths
-        return candidate._replace(form=form, posterior=posterior)
+        return candidate._replace(form=form, posterior=posterior, hessian=None)
 
     def climbed(self, form, before, steps, measure=True):
         """Return the `Candidate` of few rows, from the point of another or the start.
@@ -167,8 +167,8 @@ class Climb:
             posterior.start = before.posterior.start
         moves = posterior.moves(shared=form.shared, noise=self.noise_free)
         posterior.start, value = posterior.maximize(moves, steps)
-        curvatures = measured(posterior, moves) if measure else before.curvatures
-        return Candidate(form, posterior, value, curvatures)
+        volume = measured(posterior, moves) if measure else before[3:]
+        return Candidate(form, posterior, value, *volume)
 
     def posterior(self, form):
         """Return the `LogPosterior` of a form, given few rows."""
@@ -209,20 +209,24 @@ class Climb:
         posterior = self.with_map(plain)
         moves = posterior.moves(shared=form.shared, noise=self.noise_free)
         posterior.start, value = posterior.maximize(moves, MAP_STEPS)
-        turned = Candidate(form, posterior, value, np.ones(0))
+        turned = Candidate(form, posterior, value, np.ones(0), None)
         if not always:
-            turned = turned._replace(curvatures=measured(posterior, moves))
+            turned = Candidate(form, posterior, value, *measured(posterior, moves))
             before = self.climbed(form, plain, NEXT_STEPS, measure=False)
             chance = turned.gain_by_chance - before.gain_by_chance
             gain = (value - before.value - chance) * max(N / n, 1.0) + chance
             if gain + turned.log_volume(N) <= before.log_volume(N):
                 return plain
         rows = next(one for one in (self.few, *self.more) if len(one.X) == N)
-        turned = self.moved_on(turned, rows, MAP_STEPS)
+        turned = self.moved_on(turned, rows, MAP_STEPS if always else 2 * LAST_STEPS)
         return turned if always or turned.evidence > plain.evidence else plain
 
-    def moved_on(self, candidate, learner, steps=NEXT_STEPS):
-        """Return a candidate after some steps on other rows, those of a learner."""
+    def moved_on(self, candidate, learner, steps=LAST_STEPS):
+        """Return a candidate after some steps on other rows, those of a learner.
+
+        The second derivatives of few rows show where to, since those of more rows are
+        larger by their number; without them there are as many steps as on few rows.
+        """
         before, form = candidate.posterior, candidate.form
         rows = learner.all_rows(self.start._replace(kernel=before.kernel))
         posterior = before.given(*rows[2:])
@@ -230,7 +234,13 @@ class Climb:
         posterior.variances = before.variances.copy()
         posterior.variances[: len(variances)] = variances
         moves = posterior.moves(shared=form.shared, noise=self.noise_free)
-        posterior.start, value = posterior.maximize(moves, steps)
+        hessian = candidate.hessian
+        if hessian is None:
+            steps = max(steps, NEXT_STEPS)
+        else:
+            growth = len(learner.X) / len(self.few.X)
+            hessian = growth * hessian + np.diag(posterior.prior_hessian(moves))
+        posterior.start, value = posterior.maximize(moves, steps, hessian)
         return candidate._replace(posterior=posterior, value=value)
 
     def with_map(self, plain):
@@ -328,8 +338,16 @@ def undecided(candidates):
 
 
 def measured(posterior, moves):
-    """Return the curvatures at the start of a posterior, infinite on failure."""
+    """Return the curvatures at the start, and the second derivatives of few rows.
+
+    They are infinite, and None, where there is no density beside the start.
+    """
+    prior = posterior.prior_hessian(moves)
+    units = 1.0 / np.sqrt(prior)
     try:
-        return posterior.curvatures(moves)
-    except np.linalg.LinAlgError:  # beside the point
-        return np.full(moves.shape[1], np.inf)
+        hessian = posterior.hessian(moves * units)
+    except np.linalg.LinAlgError:
+        return np.full(moves.shape[1], np.inf), None
+    curvatures = np.maximum(np.linalg.eigvalsh(hessian), 1.0)
+    hessian = hessian / np.outer(units, units) - np.diag(prior)
+    return curvatures, hessian

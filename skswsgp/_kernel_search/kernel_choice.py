@@ -16,6 +16,7 @@ from sklearn.base import clone
 
 from skswsgp._covariance.compile import compile_kernel, params_in_units
 from skswsgp._kernel_search.climb import (
+    NEXT_ROWS,
     Climb,
     climb_given,
     likeliest_smoothness,
@@ -119,7 +120,8 @@ class NearRows:
 
     def __init__(self, learner, rows, judges, few, smoothness, rng):
         self.learner, self.rows, self.judges = learner, rows, judges
-        self.few, self.smoothness = few, smoothness
+        chosen = rng.permutation(len(few.X))[: NEXT_ROWS[0]]
+        self.few, self.smoothness = few.take(np.sort(chosen)), smoothness
         # A map of the columns has so many entries that it could fit the targets of the
         # judging rows, if these were targets of neighbours while it is learned.
         self.part = learner.take(rows)
@@ -137,6 +139,7 @@ class NearRows:
             smooth = likeliest_smoothness(self.few, best, self.smoothness)
             if smooth.kernel.k2.nu != best.kernel.k2.nu:
                 best = self.judges.better(best, self.near(smooth), favoured=True)
+        # the evidence of a part takes more for noise than near rows will
         if self.smoothness and math.isinf(best.kernel.k2.nu):
             if self.judges.noise_share(best) <= NOISY:
                 rough = clone(best.kernel).set_params(k2__nu=ROUGH)

@@ -22,7 +22,7 @@ from skswsgp._rows.columns import mapped
 from skswsgp._rows.statistics import effective_sample_size
 
 MAX_STEPS = 100  # steps of L-BFGS
-TOLERANCE = 1e-12  # relative gain of the log density at which L-BFGS stops
+ENOUGH = 0.1  # nats that a step of BFGS gains at least, else it is the last one
 UNLIKELY = 1e3  # nats by which points without a factor are less likely than a start
 DIFFERENCE = 1e-3  # step of a difference quotient, in prior standard deviations
 # Least logarithm of the noise variance of an output, if there are several. They share
@@ -176,12 +176,13 @@ class LogPosterior:
         pull = np.nan_to_num(point - self.medians) / self.variances
         return -value - self.log_prior(point), pull - slope
 
-    def maximize(self, moves, steps=MAX_STEPS):
+    def maximize(self, moves, steps=MAX_STEPS, hessian=None):
         """Return the point of largest density start + moves @ a, and its log density.
 
         `moves` (P + Q + R, n) have at most one 1 in each row, and 0 elsewhere. There
-        are at most so many `steps` of L-BFGS. The result is the start and minus
-        infinity if there is no density at the start.
+        are at most so many `steps` of L-BFGS, or of BFGS from the second derivatives
+        `hessian` (n, n) of the loss by a, if these are known. The result is the start
+        and minus infinity if there is no density at the start.
         """
         worst = None
 
@@ -197,17 +198,27 @@ class LogPosterior:
             return value, slope @ moves
 
         low, high = (self.bounds - self.start[:, None]).T
-        bounds = [(low[move > 0].max(), high[move > 0].min()) for move in moves.T]
-        limits = {"maxiter": steps, "ftol": TOLERANCE}
-        how = {"jac": True, "method": "L-BFGS-B", "options": limits}
+        low = np.array([low[move > 0].max() for move in moves.T])
+        high = np.array([high[move > 0].min() for move in moves.T])
         first = np.zeros(moves.shape[1])
         try:
             if len(first) == 0:
                 return self.start, -loss(first)[0]
-            best = minimize(loss, first, bounds=bounds, **how)
+            if hessian is None:
+                best = minimize(
+                    loss, first, jac=True, method="L-BFGS-B", bounds=np.c_[low, high],
+                    options={"maxiter": steps, "ftol": np.finfo(float).eps},
+                )  # fmt: skip
+            else:
+                best = minimize(
+                    bounded(loss, low, high), first, jac=True, method="BFGS",
+                    callback=until_gains_are_small(),
+                    options={"maxiter": steps, "hess_inv0": inverse_hessian(hessian)},
+                )  # fmt: skip
         except np.linalg.LinAlgError:
             return self.start, -np.inf
-        return np.clip(self.start + moves @ best.x, *self.bounds.T), -best.fun
+        found = np.clip(best.x, low, high)
+        return np.clip(self.start + moves @ found, *self.bounds.T), -best.fun
 
     def log_volume(self, moves):
         """Return the log of the posterior volume over the prior one, at most 0.
@@ -216,22 +227,29 @@ class LogPosterior:
         """
         return -0.5 * np.log(self.curvatures(moves)).sum()
 
-    def curvatures(self, moves, units=None):
+    def curvatures(self, moves):
         """Return second derivatives of the loss at the start, at least 1, (k,).
 
         They are those along the axes in the directions of `moves` that have a normal
         prior; the other entries keep their values. The unit of each entry is its
-        standard deviation under the prior, or that of `units`.
+        standard deviation under the prior.
         """
-        units = np.sqrt(self.variances) if units is None else units
         moves = moves[:, ~np.isnan(self.medians) @ moves > 0]
-        moves = moves / np.linalg.norm(moves / units[:, None], axis=0)
+        moves = moves / np.sqrt(self.prior_hessian(moves))
+        return np.maximum(np.linalg.eigvalsh(self.hessian(moves)), 1.0)
+
+    def prior_hessian(self, moves):
+        """Return the second derivatives of the loss of the prior along moves (k,)."""
+        return (1.0 / self.variances) @ moves**2
+
+    def hessian(self, moves):
+        """Return the second derivatives of the loss at the start, by moves (k, k)."""
         slope = self.loss(self.start)[1]
         curvature = np.empty((moves.shape[1],) * 2)
         for row, move in zip(curvature, moves.T, strict=True):
             near = self.loss(self.start + DIFFERENCE * move)[1]
             row[:] = (near - slope) @ moves / DIFFERENCE
-        return np.maximum(np.linalg.eigvalsh(0.5 * (curvature + curvature.T)), 1.0)
+        return 0.5 * (curvature + curvature.T)
 
     def moves(self, *, shared=False, noise=True):
         """Return the moves (P + Q + R, n) of `maximize` for each entry of a point.
@@ -251,6 +269,36 @@ class LogPosterior:
         first = moves.shape[1] - len(rest)  # the first of the noise variances
         kept = [] if noise else np.arange(first, first + self.y.shape[1])
         return np.delete(moves, kept, axis=1)
+
+
+def bounded(loss, low, high):
+    """Return a loss (value, slope) that is constant beyond bounds."""
+
+    def beyond(a):
+        inside = np.clip(a, low, high)
+        value, slope = loss(inside)
+        return value, np.where(a == inside, slope, 0.0)
+
+    return beyond
+
+
+def until_gains_are_small():
+    """Return a callback that ends a search after a step that gains little."""
+    before = [np.inf]
+
+    def callback(intermediate_result):
+        gain, before[0] = before[0] - intermediate_result.fun, intermediate_result.fun
+        if gain < ENOUGH:
+            raise StopIteration
+
+    return callback
+
+
+def inverse_hessian(hessian):
+    """Return the inverse of second derivatives, each axis of which is at least 1."""
+    values, axes = np.linalg.eigh(hessian)
+    inverse = axes / np.maximum(values, 1.0) @ axes.T
+    return 0.5 * (inverse + inverse.T)
 
 
 def missing_rows(ratios):

@@ -124,7 +124,7 @@ def add_near_targets(law, observations, y, kinds, around, rng):
     targets and the residuals (M, Q) of the distinct rows. Where values repeat, the
     density alone would be a poor judge, for it grows without bound at such values. So
     the ranked probability score must be better too, and the score of intervals no
-    worse.
+    worse than by chance.
     """
     Q, chosen = y.shape[1], rng.permutation(len(y))[:FITTED_ROWS]
     real = [has_errors(z) for z in observations.errors(y).T]
@@ -153,7 +153,7 @@ def add_near_targets(law, observations, y, kinds, around, rng):
     closer = before.crps(y) - after.crps(y)
     narrower = before.interval_score(y) - after.interval_score(y)
     better &= [is_better(closer[:, q], 0) for q in range(Q)]
-    better &= narrower.mean(axis=0) >= 0.0
+    better &= [not is_better(-narrower[:, q], 0) for q in range(Q)]
     shape[0, ~better] = 0.0
     if not better.any():
         return law

@@ -178,13 +178,13 @@ def test_near_rows_teach_a_kernel_unless_points_are_few(
     given, learn = [], kernel_choice.learn_kernel
 
     def recorded(data, *args, **options):
-        given.append((options["near"], options["n_neighbors"]))
+        given.append((options["by"], options["n_neighbors"]))
         return learn(data, *args, **options)
 
     monkeypatch.setattr(start, "learn_kernel", recorded)
     X, y = waves(rng, 210)
     SWSGPRegressor(n_inducing=M, n_neighbors=8, random_state=0).fit(X, y)
-    assert given == [(near, 8)] * (1 if near else 2)
+    assert given == ([("both", 8)] if near else [("evidence", 8)] * 2)
 
 
 def test_few_points_get_a_smoother_kernel(rng, monkeypatch):

@@ -112,6 +112,24 @@ def test_maximum_respects_moves_bounds_and_fixed_parameters(rows):
     assert (np.abs(posterior.split(free)[1] / NOISE - 1.0) > 0.05).all()
 
 
+def test_second_derivatives_lead_to_the_maximum_within_bounds(rows, monkeypatch):
+    posterior, calls = LogPosterior(START, NOISE, *rows), []
+    moves, loss = posterior.moves(), posterior.loss
+    _, most = posterior.maximize(moves)
+    hessian = posterior.hessian(moves)
+    monkeypatch.setattr(posterior, "loss", lambda at: calls.append(1) or loss(at))
+    point, value = posterior.maximize(moves, 20, hessian)
+    assert most - 0.1 < value < most + 1e-9
+    assert len(calls) <= 12
+    assert_allclose(value, -loss(point)[0])
+    middle = 0.5 * (posterior.start + point)
+    span = np.abs(middle - posterior.start)
+    posterior.bounds = np.transpose([posterior.start - span, posterior.start + span])
+    point, value = posterior.maximize(moves, 20, hessian)
+    assert (np.abs(point - posterior.start) <= span * (1 + 1e-12)).all()
+    assert_allclose(value, -loss(point)[0])
+
+
 def test_shared_moves_hold_each_kernel_together():
     kernel = Polynomial(2, [1.0, 2.0]) + ConstantKernel(2.0) * RBF([0.5, 0.7])
     X, y = np.zeros((3, 2)), np.zeros((3, 1))
