@@ -95,7 +95,7 @@ class Adam(BaseEstimator):
         than `n_shared` points keeps those that are nearest to some row: the nearest
         point of each row comes first, then the second nearest, and so on. "auto" is the
         largest of 128, 4 H and twice `batch_size`, at most M. Predictions use the H
-        nearest points in any case.
+        nearest points in any case. Such steps run on the CPU.
     kl_weight : float or "auto", default="auto"
         Weight of the divergence of q(u) from its prior; the paper's is 1.0. "auto" is
         max(1, M / H), which makes up for the M - H points that the divergence of a row

@@ -64,6 +64,7 @@ LIKELIHOODS = {
 ON_GPU = MISSING is None and not SIMULATED
 TAKEN_KERNELS = list(KERNELS) if ON_GPU else ["all", "matern52-ard"]
 TAKEN_LIKELIHOODS = list(LIKELIHOODS) if ON_GPU else ["gaussian-2", "softmax"]
+# Fewer than 32 rows a step: `cuda.ffs` of the simulator is wrong for bits beyond.
 SIZES = {"D": 5, "M": 14, "H": 9, "n": 4}
 if not SIMULATED:
     SIZES = {"D": 5, "M": 300, "H": 40, "n": 200}

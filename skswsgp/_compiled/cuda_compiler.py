@@ -8,6 +8,7 @@ all functions run uncompiled.
 import functools
 import sys
 import threading
+from contextlib import suppress
 from types import FunctionType, ModuleType
 
 from llvmlite import ir
@@ -106,7 +107,10 @@ def cached_kernel(function):
     """Compile a kernel that is cached on disk where that is possible."""
     dispatcher = cuda.jit(function)
     if CACHE:
-        dispatcher._cache = KernelCache(function)
+        with suppress(
+            RuntimeError
+        ):  # "cannot cache function": numba-cuda finds no folder
+            dispatcher._cache = KernelCache(function)
     return dispatcher
 
 

@@ -78,7 +78,7 @@ class Engine(ABC):
         `free` (P,), `log_bounds` (P, 2) and `feature_scale` (D,) are those of
         `Optimizer`. Training continues from the moments of `optimizer` if these fit.
         The rows of a minibatch share up to `n_active` inducing points, at least H, or
-        each row uses its own H if it is None.
+        each row uses its own H if it is None, as it is on a GPU.
         """
 
     @abstractmethod

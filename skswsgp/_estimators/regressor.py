@@ -41,9 +41,9 @@ class SWSGPRegressor(
     $model_parameters
     learn_kernel : bool, default=True
         Whether kernel and noise are learned before q(u) is sought: from the evidence of
-        up to some thousand rows, and with more rows from the likelihood of rows given
-        their nearest other rows. With False they start as they are given. The natural
-        solver leaves them there, and steps of Adam move them in any case.
+        up to some thousand rows, and with more rows, or Adam, from the likelihood of
+        rows given their nearest other rows. With False they start as they are given.
+        The natural solver leaves them there, and steps of Adam move them in any case.
     initial_noise : float, default=0.1
         Noise variance at the start, on the scale of standardised y.
     likelihood : {"gaussian", "heteroscedastic", "student_t", "poisson", \

@@ -22,16 +22,16 @@ kernel : kernel object of scikit-learn, default=None
     :class:`skswsgp.kernels.ArcCosine`, and on chosen columns any of these with
     :class:`skswsgp.kernels.OnColumns`. None is a variance times a Matern kernel
     with one length-scale for each feature. The length-scales start at the spread of
-    the features. `learn_kernel=True` chooses the smoothness nu, which is 2.5
-    otherwise.
+    the features. `learn_kernel=True` chooses the smoothness nu with the natural
+    solver; it is 2.5 otherwise.
 learn_map : bool or "auto", default="auto"
     Whether a linear map of the columns is learned together with the kernel, so that
     combinations of columns may matter: the kernel reads ``X @ linear_map_``. With False
     it reads the columns of X, with the length-scales that it has. True always learns a
     map, and maps more than 64 columns to at most 64. "auto" keeps a map where the
     evidence of some hundred rows is larger with it, or where held-out training rows are
-    likelier by more than chance. A map is learned only with `learn_kernel=True`. If
-    `kernel` is given, "auto" is False.
+    likelier by more than chance; with Adam it needs 500 rows. A map is learned only
+    with `learn_kernel=True`. If `kernel` is given, "auto" is False.
 n_inducing : int or "auto", default="auto"
     M, the number of inducing points, at most the number of distinct rows. With "auto"
     it is the number of points where `inducing_points` gives some. Otherwise the natural
@@ -81,12 +81,12 @@ warm_start : bool, default=False
     shape of the likelihood, inducing points and H then stay.
 device : {"auto", "cpu", "cuda"}, default="auto"
     Where the model is trained and evaluated. "cuda" is an NVIDIA GPU and needs the
-    extra `cuda12` or `cuda13`. Some parts stay on the CPU: steps of a map of the
-    columns, derivatives of predictions, and with `solver="natural"` solves with the
-    Vecchia prior, systems of a full S, the preconditioner of
-    exact means, and trials of kernels on held-out rows. "auto" is the CPU, or an idle
-    GPU for work that would take one core about ten minutes; exact means do not count.
-    A fitted model can be used on either device.
+    extra `cuda12` or `cuda13`. Some parts stay on the CPU: steps of Adam with
+    `n_shared`, for which "cuda" is refused, steps of a map of the columns, derivatives
+    of predictions, and with `solver="natural"` solves with the Vecchia prior, systems
+    of a full S, the preconditioner of exact means, and trials of kernels on held-out
+    rows. "auto" is the CPU, or an idle GPU for work that would take one core about ten
+    minutes; exact means do not count. A fitted model can be used on either device.
 n_jobs : int, default=None
     Number of threads. None takes all that Numba may use (`NUMBA_NUM_THREADS`, which
     joblib lowers in its workers); results are the same for any number.

@@ -160,15 +160,18 @@ class Climb:
     def climbed(self, form, before, steps, measure=True):
         """Return the `Candidate` of few rows, from the point of another or the start.
 
-        Its volume is that of the other one unless it is to be measured.
+        Its second derivatives are those of the other one unless they are measured.
         """
         posterior = self.posterior(form)
         if before is not None:
             posterior.start = before.posterior.start
         moves = posterior.moves(shared=form.shared, noise=self.noise_free)
         posterior.start, value = posterior.maximize(moves, steps)
-        volume = measured(posterior, moves) if measure else before[3:]
-        return Candidate(form, posterior, value, *volume)
+        if measure:
+            curvatures, hessian = measured(posterior, moves)
+        else:
+            curvatures, hessian = before.curvatures, before.hessian
+        return Candidate(form, posterior, value, curvatures, hessian)
 
     def posterior(self, form):
         """Return the `LogPosterior` of a form, given few rows."""
@@ -225,7 +228,8 @@ class Climb:
         """Return a candidate after some steps on other rows, those of a learner.
 
         The second derivatives of few rows show where to, since those of more rows are
-        larger by their number; without them there are as many steps as on few rows.
+        larger by their number. Without them L-BFGS takes twice as many steps, or more
+        where rows are few.
         """
         before, form = candidate.posterior, candidate.form
         rows = learner.all_rows(self.start._replace(kernel=before.kernel))
@@ -236,7 +240,8 @@ class Climb:
         moves = posterior.moves(shared=form.shared, noise=self.noise_free)
         hessian = candidate.hessian
         if hessian is None:
-            steps = max(steps, NEXT_STEPS)
+            few = len(learner.X) <= NEXT_ROWS[0]
+            steps = max(steps, NEXT_STEPS if few else 2 * LAST_STEPS)
         else:
             growth = len(learner.X) / len(self.few.X)
             hessian = growth * hessian + np.diag(posterior.prior_hessian(moves))
@@ -277,7 +282,7 @@ def likeliest_smoothness(learner, fit, smoothness):
             posterior = LogPosterior(*learner.all_rows(fit._replace(kernel=kernel)))
             free = not learner.options.noise_known
             moves = posterior.moves(shared=fit.shared, noise=free)
-            posterior.start, value = posterior.maximize(moves, LAST_STEPS)
+            posterior.start, value = posterior.maximize(moves, 2 * LAST_STEPS)
             if value > most:
                 linear_map, most = fit.linear_map, value
                 best = fit_at(posterior, fit, free)._replace(linear_map=linear_map)
@@ -340,14 +345,15 @@ def undecided(candidates):
 def measured(posterior, moves):
     """Return the curvatures at the start, and the second derivatives of few rows.
 
-    They are infinite, and None, where there is no density beside the start.
+    They are infinite, and None, where there is no density beside the start. All entries
+    that move have a normal prior.
     """
     prior = posterior.prior_hessian(moves)
     units = 1.0 / np.sqrt(prior)
     try:
         hessian = posterior.hessian(moves * units)
+        curvatures = np.maximum(np.linalg.eigvalsh(hessian), 1.0)
     except np.linalg.LinAlgError:
         return np.full(moves.shape[1], np.inf), None
-    curvatures = np.maximum(np.linalg.eigvalsh(hessian), 1.0)
     hessian = hessian / np.outer(units, units) - np.diag(prior)
     return curvatures, hessian

@@ -82,27 +82,28 @@ def learn_kernel(
     if not few:
         n_rows = count_few_rows(*sizes, tuning.part_work)
         part = learner.take(np.sort(order[:n_rows]))
-    wide = X.shape[1] > tuning.most_columns and learn_map
+    wide = X.shape[1] > tuning.most_columns and learn_map and kernel is None
     smoothness = [nu for nu in SMOOTHNESS if kernel is None and nu <= most_smooth]
+    n_judges = min(JUDGING_ROWS, int(JUDGING_FRACTION * len(X)))
+    enough = n_judges >= LEAST_JUDGES
+    if wide and learn_map is True:  # what is asked for needs no judges
+        n_judges, enough = max(1, n_judges), len(X) > 2
     if by == "near":
-        fit = turned = learner.learn(start, rng, learner.steps, RATE)
+        fit = learner.learn(start, rng, learner.steps, RATE)
+        asked = learn_map is True and X.shape[1] > 1
+        if asked and (kernel is not None or not enough):
+            fit = learner.turned(fit, 0)
+        turned = fit
     elif kernel is None:
         climb = Climb(part, start, smoothness, rng, separate=not coded)
         fit, turned = climb.run(False if wide else learn_map)
     else:
         around = params_in_units(start.kernel, spread, varying_features(X))
         fit = turned = climb_given(part, start, around, rng, learn_map)
-        wide = False
-    n_judges = min(JUDGING_ROWS, int(JUDGING_FRACTION * len(X)))
-    enough = n_judges >= LEAST_JUDGES
-    if wide and learn_map is True:  # what is asked for needs no judges
-        n_judges, enough = max(1, n_judges), len(X) > 2
     if (few and not wide) or by == "evidence" or not enough:
         # the evidence counts no row of little weight in the noise
         unequal = few and np.ptp(weight) > 0.0
-        asked = learn_map is True and by == "near"  # a climb has turned its own
-        fit = learner.turned(fit, 0) if asked else turned
-        return learner.fit_noise(fit, order) if unequal else fit
+        return learner.fit_noise(turned, order) if unequal else turned
     judges = Judges(learner, order[-n_judges:], n_neighbors)
     rows = np.sort(order[:-n_judges])
     search = NearRows(learner, rows, judges, part, smoothness, rng)
@@ -115,7 +116,8 @@ class NearRows:
     """Learning from rows given their nearest others, judged by rows held out.
 
     `rows` are the numbers of the rows of a `KernelLearner` that learn. The evidence of
-    `few`, another learner, chooses between degrees of `smoothness`, if there are some.
+    some rows of `few`, another learner, chooses between degrees of `smoothness`, if
+    there are some.
     """
 
     def __init__(self, learner, rows, judges, few, smoothness, rng):
@@ -134,7 +136,7 @@ class NearRows:
         same. `learn_map` is that of the estimators.
         """
         best = self.mapped(fit, turned, learn_map)
-        # without a map the evidence has chosen the smoothness before
+        # without a map the evidence has chosen the smoothness before, if it was asked
         if self.smoothness and best.linear_map is not fit.linear_map:
             smooth = likeliest_smoothness(self.few, best, self.smoothness)
             if smooth.kernel.k2.nu != best.kernel.k2.nu:

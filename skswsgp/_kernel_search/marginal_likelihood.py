@@ -184,7 +184,7 @@ class LogPosterior:
         `hessian` (n, n) of the loss by a, if these are known. The result is the start
         and minus infinity if there is no density at the start.
         """
-        worst = None
+        worst = before = None
 
         def loss(a):
             nonlocal worst
@@ -196,6 +196,13 @@ class LogPosterior:
                 return worst, np.zeros(len(a))  # the search turns back from there
             worst = value + UNLIKELY if worst is None else worst
             return value, slope @ moves
+
+        def end_after_a_small_gain(intermediate_result):
+            nonlocal before
+            start = worst - UNLIKELY if before is None else before
+            before = intermediate_result.fun
+            if start - before < ENOUGH:
+                raise StopIteration
 
         low, high = (self.bounds - self.start[:, None]).T
         low = np.array([low[move > 0].max() for move in moves.T])
@@ -212,7 +219,7 @@ class LogPosterior:
             else:
                 best = minimize(
                     bounded(loss, low, high), first, jac=True, method="BFGS",
-                    callback=until_gains_are_small(),
+                    callback=end_after_a_small_gain,
                     options={"maxiter": steps, "hess_inv0": inverse_hessian(hessian)},
                 )  # fmt: skip
         except np.linalg.LinAlgError:
@@ -272,26 +279,18 @@ class LogPosterior:
 
 
 def bounded(loss, low, high):
-    """Return a loss (value, slope) that is constant beyond bounds."""
+    """Return a loss (value, slope) that is constant beyond bounds.
+
+    At a bound a descent that leads beyond it is none.
+    """
 
     def beyond(a):
         inside = np.clip(a, low, high)
         value, slope = loss(inside)
-        return value, np.where(a == inside, slope, 0.0)
+        ends = (a <= low) & (slope > 0.0) | (a >= high) & (slope < 0.0)
+        return value, np.where(ends | (a != inside), 0.0, slope)
 
     return beyond
-
-
-def until_gains_are_small():
-    """Return a callback that ends a search after a step that gains little."""
-    before = [np.inf]
-
-    def callback(intermediate_result):
-        gain, before[0] = before[0] - intermediate_result.fun, intermediate_result.fun
-        if gain < ENOUGH:
-            raise StopIteration
-
-    return callback
 
 
 def inverse_hessian(hessian):

@@ -2,6 +2,7 @@
 
 learn_kernel=True learns kernel and noise from the evidence of some rows and from the
 likelihood of rows given their nearest other rows, before there is any inducing point.
+Adam takes a kernel of the latter only.
 Classes are coded as numbers for this.
 The natural solver does not train the kernel. For it, the kernel of a classifier is then
 refined on the likelihood of the labels, and if inducing points are few, held-out rows
@@ -180,7 +181,8 @@ def learn_start(settings, data, spread, rng):
     known = settings.known_noise is not None
     options = LearningOptions(n_threads, settings.dtype, device, settings.tuning, known)
     record = settings.likelihood_record
-    by = "near" if settings.solver.takes_steps else "evidence" if few else "both"
+    whole = "both" if settings.solver.finds_optimum else "near"
+    by = "evidence" if few else whole
     exact = tries_exact_means(settings, data.n_rows, M, D)
     n_neighbors = (M if exact else H) if chosen and record.has_noise else None
     learn = partial(

@@ -15,6 +15,7 @@ from skswsgp._kernel_search.kernel_learning import KernelFit, LearningOptions
 from skswsgp._rows import inducing
 from skswsgp._rows.data import TrainingRows
 from skswsgp._solvers.tuning import Tuning
+from skswsgp.solvers import Adam, Natural
 
 ROUGH, SMOOTH = (ConstantKernel(1.0) * RBF(size) for size in (0.02, 1.0))
 NOISE = np.array([0.01])
@@ -185,6 +186,28 @@ def test_near_rows_teach_a_kernel_unless_points_are_few(
     X, y = waves(rng, 210)
     SWSGPRegressor(n_inducing=M, n_neighbors=8, random_state=0).fit(X, y)
     assert given == ([("both", 8)] if near else [("evidence", 8)] * 2)
+
+
+@pytest.mark.parametrize(
+    ("solver", "by"),
+    [
+        ("natural", "both"),
+        (Natural(optimize_inducing=True), "both"),
+        (Adam(max_iter=1), "near"),
+    ],
+)
+def test_the_evidence_teaches_unless_adam_looks_for_the_mean(
+    solver, by, rng, monkeypatch, few_steps
+):
+    given, learn = [], start.learn_kernel
+
+    def recorded(*args, **options):
+        given.append(options["by"])
+        return learn(*args, **options)
+
+    monkeypatch.setattr(start, "learn_kernel", recorded)
+    SWSGPRegressor(n_inducing=100, solver=solver, random_state=0).fit(*waves(rng, 100))
+    assert given == [by]
 
 
 def test_few_points_get_a_smoother_kernel(rng, monkeypatch):

@@ -33,6 +33,7 @@ from skswsgp._kernel_search.linear_map import (
 )
 from skswsgp._rows.columns import mapped
 from skswsgp.baselines import NearestNeighborGPRegressor
+from skswsgp.solvers import Adam
 
 
 def rotation(D, seed=0):
@@ -524,3 +525,14 @@ def test_float32(rotated, turned):
     single = clone(turned).set_params(dtype="float32").fit(X.astype("f"), y)
     assert single.linear_map_.dtype == np.float64
     assert error(single, X_test, f) < 1.1 * error(turned, X_test, f)
+
+
+@pytest.mark.parametrize("n", [300, 600])
+@pytest.mark.parametrize("kernel", [None, ConstantKernel(1.0) * RBF([1.0, 1.0])])
+def test_adam_learns_a_map_that_is_asked_for(n, kernel, rng, few_steps):
+    X = rng.normal(size=(n, 2)) @ [[1.0, 0.9], [0.9, 1.0]]
+    y = np.sin(2.0 * (X[:, 0] - X[:, 1]))
+    solver = Adam(max_iter=1)
+    model = SWSGPRegressor(kernel, solver=solver, learn_map=True, random_state=0)
+    W = model.fit(X, y).linear_map_
+    assert max(W[0, 1], W[1, 0]) < -0.2

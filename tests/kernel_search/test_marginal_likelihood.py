@@ -119,15 +119,20 @@ def test_second_derivatives_lead_to_the_maximum_within_bounds(rows, monkeypatch)
     hessian = posterior.hessian(moves)
     monkeypatch.setattr(posterior, "loss", lambda at: calls.append(1) or loss(at))
     point, value = posterior.maximize(moves, 20, hessian)
-    assert most - 0.1 < value < most + 1e-9
+    assert most - 0.3 < value < most + 1e-9
     assert len(calls) <= 12
     assert_allclose(value, -loss(point)[0])
-    middle = 0.5 * (posterior.start + point)
-    span = np.abs(middle - posterior.start)
-    posterior.bounds = np.transpose([posterior.start - span, posterior.start + span])
-    point, value = posterior.maximize(moves, 20, hessian)
-    assert (np.abs(point - posterior.start) <= span * (1 + 1e-12)).all()
-    assert_allclose(value, -loss(point)[0])
+    bounds, up = posterior.bounds.copy(), point > posterior.start
+    for k, upwards in enumerate(up):  # the start is at a bound, and the best beyond it
+        posterior.bounds = bounds.copy()
+        posterior.bounds[k, int(upwards)] = posterior.start[k]
+        _, most = posterior.maximize(moves)
+        calls.clear()
+        point, value = posterior.maximize(moves, 20, hessian)
+        assert len(calls) <= 20
+        assert most - 0.3 < value < most + 1e-9
+        assert (np.clip(point, *posterior.bounds.T) == point).all()
+        assert_allclose(value, -loss(point)[0])
 
 
 def test_shared_moves_hold_each_kernel_together():
