@@ -77,7 +77,7 @@ def test_functions_that_are_timed_take_turns(example):
 
 
 def run_example(path, folder):
-    """Return what an example of the gallery prints, after it has drawn a picture."""
+    """Run a script of the gallery, check its picture, and return its printed text."""
     pytest.importorskip("matplotlib")
     done = subprocess.run(
         [sys.executable, path, "--out", folder],

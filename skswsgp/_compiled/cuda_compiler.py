@@ -16,7 +16,7 @@ from numba.core.dispatcher import Dispatcher
 
 from skswsgp._compiled import team, tiles
 from skswsgp._compiled.cuda_runtime import WARP, cuda
-from skswsgp._compiled.jit import CACHE, Attempts
+from skswsgp._compiled.jit import CACHE, LenientCache
 
 PACKAGE = __name__.partition(".")[0]
 ALL_THREADS = 0xFFFFFFFF  # mask that selects all threads of a warp
@@ -107,9 +107,7 @@ def cached_kernel(function):
     """Compile a kernel that is cached on disk where that is possible."""
     dispatcher = cuda.jit(function)
     if CACHE:
-        with suppress(
-            RuntimeError
-        ):  # "cannot cache function": numba-cuda finds no folder
+        with suppress(RuntimeError):  # numba-cuda finds no folder to write to
             dispatcher._cache = KernelCache(function)
     return dispatcher
 
@@ -126,7 +124,7 @@ def specialized(kernel, arguments):
 
 @functools.cache
 def kernel_for_types(kernel, types):
-    """Do what `kernel.specialize` does, but with the cache on disk."""
+    """Return what `kernel.specialize` of numba-cuda returns, but cached on disk."""
     dispatcher = cached_kernel(kernel.py_func)
     dispatcher.compile(types)
     dispatcher.disable_compile()
@@ -227,5 +225,5 @@ elif cuda is not None:
     from numba.cuda.dispatcher import CUDACache
     from numba.cuda.extending import intrinsic
 
-    class KernelCache(Attempts, CUDACache):
+    class KernelCache(LenientCache, CUDACache):
         """The cache of kernels."""

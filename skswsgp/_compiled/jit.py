@@ -32,8 +32,8 @@ def _can_cache():
 CACHE = _can_cache()
 
 
-class Attempts:
-    """A cache of Numba whose files may be damaged or lost: that stops no function."""
+class LenientCache:
+    """A cache of Numba of which a file that cannot be used stops no function."""
 
     warned = False
 
@@ -52,12 +52,12 @@ class Attempts:
                 f"({error!r}): functions are compiled anew, which takes up to a minute "
                 "in each process; delete that folder, or make room on its disk."
             )
-        if not Attempts.warned:
-            Attempts.warned = True
+        if not LenientCache.warned:
+            LenientCache.warned = True
             warnings.warn(message, stacklevel=2)
 
 
-class _Cache(Attempts, FunctionCache):
+class _Cache(LenientCache, FunctionCache):
     """The cache of the functions of the CPU."""
 
 

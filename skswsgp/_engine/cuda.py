@@ -129,7 +129,9 @@ class CudaEngine(Engine):
         self, n, free, log_bounds, feature_scale, optimizer=None, n_active=None
     ):  # fmt: skip
         if n_active is not None:
-            raise ValueError("a GPU has no steps in which rows share points")
+            raise ValueError(
+                "n_active: expected None, since rows share points on the CPU only"
+            )
         self._send_model()
         model, H = self._host_model, self.n_neighbors
         fresh = make_optimizer(model, free, log_bounds, feature_scale)

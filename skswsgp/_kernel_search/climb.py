@@ -345,8 +345,8 @@ def undecided(candidates):
 def measured(posterior, moves):
     """Return the curvatures at the start, and the second derivatives of few rows.
 
-    They are infinite, and None, where there is no density beside the start. All entries
-    that move have a normal prior.
+    The curvatures are infinite, and the second derivatives None, where a point beside
+    the start has no density. All entries that move have a normal prior.
     """
     prior = posterior.prior_hessian(moves)
     units = 1.0 / np.sqrt(prior)

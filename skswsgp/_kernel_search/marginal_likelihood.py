@@ -279,9 +279,9 @@ class LogPosterior:
 
 
 def bounded(loss, low, high):
-    """Return a loss (value, slope) that is constant beyond bounds.
+    """Return a loss (value, slope) that is constant beyond the bounds of each entry.
 
-    At a bound a descent that leads beyond it is none.
+    The slope of an entry at its bound is zero where the loss falls beyond the bound.
     """
 
     def beyond(a):
@@ -294,7 +294,7 @@ def bounded(loss, low, high):
 
 
 def inverse_hessian(hessian):
-    """Return the inverse of second derivatives, each axis of which is at least 1."""
+    """Return the inverse of a Hessian whose eigenvalues are raised to at least 1."""
     values, axes = np.linalg.eigh(hessian)
     inverse = axes / np.maximum(values, 1.0) @ axes.T
     return 0.5 * (inverse + inverse.T)

@@ -2,8 +2,7 @@
 
 learn_kernel=True learns kernel and noise from the evidence of some rows and from the
 likelihood of rows given their nearest other rows, before there is any inducing point.
-Adam takes a kernel of the latter only.
-Classes are coded as numbers for this.
+For Adam it is the latter only. Classes are coded as numbers for this.
 The natural solver does not train the kernel. For it, the kernel of a classifier is then
 refined on the likelihood of the labels, and if inducing points are few, held-out rows
 choose between candidate kernels.
