@@ -38,6 +38,7 @@ LEAST_WIDTH, ROWS_PER_COLUMN = 0.5, 10
 GIVEN_FACTORS = 1.0, 0.3, 0.1
 SHORT = 0.03  # factor of length-scales from which quick waves are looked for
 UNDECIDED = 3.0  # nats: a difference of evidence that more rows may reverse
+ENOUGH = 0.1  # nats of all rows that a step gains, or it is the last
 
 
 class Form(NamedTuple):
@@ -166,12 +167,20 @@ class Climb:
         if before is not None:
             posterior.start = before.posterior.start
         moves = posterior.moves(shared=form.shared, noise=self.noise_free)
-        posterior.start, value = posterior.maximize(moves, steps)
+        enough = self.enough(posterior)
+        posterior.start, value = posterior.maximize(moves, steps, enough=enough)
         if measure:
             curvatures, hessian = measured(posterior, moves)
         else:
             curvatures, hessian = before.curvatures, before.hessian
         return Candidate(form, posterior, value, curvatures, hessian)
+
+    def enough(self, posterior):
+        """Return the least gain of a step, in nats of the rows of a posterior.
+
+        What a step gains grows with the number of rows.
+        """
+        return ENOUGH * len(posterior.X) / len(self.learner.X)
 
     def posterior(self, form):
         """Return the `LogPosterior` of a form, given few rows."""
@@ -211,7 +220,8 @@ class Climb:
             return plain
         posterior = self.with_map(plain)
         moves = posterior.moves(shared=form.shared, noise=self.noise_free)
-        posterior.start, value = posterior.maximize(moves, MAP_STEPS)
+        enough = self.enough(posterior)
+        posterior.start, value = posterior.maximize(moves, MAP_STEPS, enough=enough)
         turned = Candidate(form, posterior, value, np.ones(0), None)
         if not always:
             turned = Candidate(form, posterior, value, *measured(posterior, moves))
@@ -245,7 +255,8 @@ class Climb:
         else:
             growth = len(learner.X) / len(self.few.X)
             hessian = growth * hessian + np.diag(posterior.prior_hessian(moves))
-        posterior.start, value = posterior.maximize(moves, steps, hessian)
+        enough = self.enough(posterior)
+        posterior.start, value = posterior.maximize(moves, steps, hessian, enough)
         return candidate._replace(posterior=posterior, value=value)
 
     def with_map(self, plain):
@@ -282,7 +293,9 @@ def likeliest_smoothness(learner, fit, smoothness):
             posterior = LogPosterior(*learner.all_rows(fit._replace(kernel=kernel)))
             free = not learner.options.noise_known
             moves = posterior.moves(shared=fit.shared, noise=free)
-            posterior.start, value = posterior.maximize(moves, 2 * LAST_STEPS)
+            posterior.start, value = posterior.maximize(
+                moves, 2 * LAST_STEPS, enough=ENOUGH
+            )
             if value > most:
                 linear_map, most = fit.linear_map, value
                 best = fit_at(posterior, fit, free)._replace(linear_map=linear_map)

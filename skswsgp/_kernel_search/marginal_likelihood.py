@@ -22,7 +22,6 @@ from skswsgp._rows.columns import mapped
 from skswsgp._rows.statistics import effective_sample_size
 
 MAX_STEPS = 100  # steps of L-BFGS
-ENOUGH = 0.1  # nats that a step of BFGS gains at least, else it is the last one
 UNLIKELY = 1e3  # nats by which points without a factor are less likely than a start
 DIFFERENCE = 1e-3  # step of a difference quotient, in prior standard deviations
 # Least logarithm of the noise variance of an output, if there are several. They share
@@ -176,13 +175,14 @@ class LogPosterior:
         pull = np.nan_to_num(point - self.medians) / self.variances
         return -value - self.log_prior(point), pull - slope
 
-    def maximize(self, moves, steps=MAX_STEPS, hessian=None):
+    def maximize(self, moves, steps=MAX_STEPS, hessian=None, enough=0.0):
         """Return the point of largest density start + moves @ a, and its log density.
 
         `moves` (P + Q + R, n) have at most one 1 in each row, and 0 elsewhere. There
         are at most so many `steps` of L-BFGS, or of BFGS from the second derivatives
-        `hessian` (n, n) of the loss by a, if these are known. The result is the start
-        and minus infinity if there is no density at the start.
+        `hessian` (n, n) of the loss by a, if these are known. A step that gains less
+        than `enough` nats is the last. The result is the start and minus infinity if
+        there is no density at the start.
         """
         worst = before = None
 
@@ -201,7 +201,7 @@ class LogPosterior:
             nonlocal before
             start = worst - UNLIKELY if before is None else before
             before = intermediate_result.fun
-            if start - before < ENOUGH:
+            if start - before < enough:
                 raise StopIteration
 
         low, high = (self.bounds - self.start[:, None]).T
@@ -214,6 +214,7 @@ class LogPosterior:
             if hessian is None:
                 best = minimize(
                     loss, first, jac=True, method="L-BFGS-B", bounds=np.c_[low, high],
+                    callback=end_after_a_small_gain,
                     options={"maxiter": steps, "ftol": np.finfo(float).eps},
                 )  # fmt: skip
             else:

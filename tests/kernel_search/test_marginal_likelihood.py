@@ -118,7 +118,7 @@ def test_second_derivatives_lead_to_the_maximum_within_bounds(rows, monkeypatch)
     _, most = posterior.maximize(moves)
     hessian = posterior.hessian(moves)
     monkeypatch.setattr(posterior, "loss", lambda at: calls.append(1) or loss(at))
-    point, value = posterior.maximize(moves, 20, hessian)
+    point, value = posterior.maximize(moves, 20, hessian, enough=0.1)
     assert most - 0.3 < value < most + 1e-9
     assert len(calls) <= 12
     assert_allclose(value, -loss(point)[0])
@@ -128,7 +128,7 @@ def test_second_derivatives_lead_to_the_maximum_within_bounds(rows, monkeypatch)
         posterior.bounds[k, int(upwards)] = posterior.start[k]
         _, most = posterior.maximize(moves)
         calls.clear()
-        point, value = posterior.maximize(moves, 20, hessian)
+        point, value = posterior.maximize(moves, 20, hessian, enough=0.1)
         assert len(calls) <= 20
         assert most - 0.3 < value < most + 1e-9
         assert (np.clip(point, *posterior.bounds.T) == point).all()
