@@ -46,7 +46,7 @@ class Judges:
 
     def __init__(self, learner, rows, n_neighbors):
         self.learner, self.rows = learner, np.sort(rows)
-        n_neighbors = n_neighbors or learner.options.tuning.learning_neighbors
+        n_neighbors = n_neighbors or learner.n_neighbors
         self.H = min(n_neighbors, MAX_WIDE_NEIGHBORS)
         self.weight = learner.weight[self.rows]
         self._seen = []  # pairs of a fit and what the rows say of it

@@ -165,11 +165,10 @@ class NearRows:
         return self.judges.better(best, mapped, favoured=turned is not fit)
 
     def near(self, fit):
-        """Return a fit after learning from near rows, from as many as predictions."""
-        draws = np.random.RandomState(self.seed)
-        how = {"rows": self.rows, "H": self.judges.H}
+        """Return a fit after learning from near rows."""
+        draws, steps = np.random.RandomState(self.seed), self.learner.steps
         try:
-            return self.learner.learn(fit, draws, self.learner.steps, RATE / 2, **how)
+            return self.learner.learn(fit, draws, steps, RATE / 2, rows=self.rows)
         except FloatingPointError:
             return fit
 

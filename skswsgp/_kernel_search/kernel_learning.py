@@ -26,7 +26,7 @@ from skswsgp._solvers.tuning import Tuning
 
 RATE = 0.1  # first step of Adam, in logarithms of the parameters
 SITE_STEPS = 50  # steps of Adam on sites, which are computed anew for each kernel
-MAX_WIDE_NEIGHBORS = 96  # neighbours in the last steps: their cost is cubic
+MAX_WIDE_NEIGHBORS = 96  # neighbours of a judging row: their cost is cubic
 LEAST_FEATURES = 20  # features whose distances cost as much as a list of neighbours
 ROWS_PER_COLUMN = 5  # least number of rows for each column of a map to few columns
 EIGENVALUES = 20  # operations of the eigenvalues of a matrix (n, n), over n^3
@@ -64,15 +64,16 @@ class KernelLearner:
     """Learns kernels on the nearest-neighbour likelihood of rows X (N, D), y (N, Q).
 
     `ratios`, (N, Q) or (N, 1), are the noise variances of the rows relative to the
-    noise that is learned. `weight` (N,) says how often a row counts.
+    noise that is learned. `weight` (N,) says how often a row counts. A row is predicted
+    from `n_neighbors` others, or as `Tuning` says if it is None.
     """
 
-    def __init__(self, X, y, ratios, weight, options):
+    def __init__(self, X, y, ratios, weight, options, n_neighbors=None):
         self.X, self.y, self.options = X, y, options
+        self.n_neighbors = n_neighbors or options.tuning.learning_neighbors
         self.ratios = np.broadcast_to(ratios, y.shape)
         self.weight = weight.astype(options.dtype)
-        tuning = options.tuning
-        self.steps = tuning.learning_steps
+        self.steps = options.tuning.learning_steps
 
     def model(self, fit):
         """Return a `Model` of the data with the kernel and noise of a fit."""
@@ -81,14 +82,13 @@ class KernelLearner:
 
     def process(self, fit, H=None, device=None):
         """Return the `NeighborProcess` of a fit, which the caller closes."""
-        options = self.options
-        H = min(H or options.tuning.learning_neighbors, len(self.X) - 1)
-        device = device or options.device
-        return NeighborProcess(self.model(fit), H, options.n_threads, device=device)
+        H = min(H or self.n_neighbors, len(self.X) - 1)
+        device, n_threads = device or self.options.device, self.options.n_threads
+        return NeighborProcess(self.model(fit), H, n_threads, device=device)
 
     def learn(
         self, start, rng, steps, rate, *, shared=False, rows=None, noise_free=True,
-        around=None, H=None, turn=False,
+        turn=False,
     ):  # fmt: skip
         """Return the `KernelFit` after steps of Adam from a start.
 
@@ -103,12 +103,12 @@ class KernelLearner:
             slots = compiled.struct.slot[first]
         # steps of a map change the places of rows, which are on the CPU
         noise_free = noise_free and not self.options.noise_known
-        with closing(self.process(start, H, "cpu" if turn else None)) as process:
+        with closing(self.process(start, device="cpu" if turn else None)) as process:
             if turn:
                 columns = moving_map(start.kernel, process.model.Z)
             curve = process.learn(
                 compiled, self.weight, rng, steps, rate, rows=rows, shared=slots,
-                noise_free=noise_free, around=around, columns=columns,
+                noise_free=noise_free, columns=columns,
             )  # fmt: skip
         kernel = updated_kernel(start.kernel, process.model.params)
         curve, noise = np.concatenate([start.curve, curve]), process.model.noise
@@ -171,6 +171,7 @@ class KernelLearner:
             self.ratios[rows],
             self.weight[rows],
             self.options,
+            self.n_neighbors,
         )
 
     def learn_from_sites(self, start, rng, turn=False):

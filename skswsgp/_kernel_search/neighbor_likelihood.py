@@ -49,7 +49,7 @@ class NeighborProcess:
 
     def learn(
         self, compiled, weight, rng, steps, rate, rows=None, shared=None,
-        noise_free=True, around=None, columns=None,
+        noise_free=True, columns=None,
     ):  # fmt: skip
         """Maximise sum_i weight_i log p(y_i | its H nearest others) on minibatches.
 
@@ -61,8 +61,8 @@ class NeighborProcess:
         `weight` (N,) says how often a row counts. The sum takes `rows`, or all if None;
         others are neighbours only. Logarithms of the kernel parameters `shared` move by
         a common amount. The noise moves if `noise_free`. The medians of the priors are
-        `around` (P,), or the start of the parameters; for noise they are its start.
-        `columns` is a `MovingMap` of the rows of data that moves too, or None.
+        the start. `columns` is a `MovingMap` of the rows of data that moves too, or
+        None.
         """
         model, free = self.model, compiled.free
         rows = np.arange(len(model.Z)) if rows is None else rows
@@ -70,8 +70,7 @@ class NeighborProcess:
         n = min(BATCH_SIZE, N)
         unit = np.ones(model.Z.shape[1])
         optimizer = make_optimizer(model, free, compiled.log_bounds, unit)
-        around = model.params if around is None else around
-        middle, start_noise = np.log(around[free]), np.log(model.noise)
+        middle, start_noise = np.log(model.params[free]), np.log(model.noise)
         means = np.empty(steps)
         for step in range(steps):
             start = step % REFRESH * n

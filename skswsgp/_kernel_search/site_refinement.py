@@ -122,7 +122,7 @@ class SiteRefinement(Holdout):
         if self.best is not None:
             attributes["inducing_mean_"] = self.best.engine.model.m
             attributes["inducing_covariance_"] = self.best.engine.model.s
-        solver = self.solver_for(attributes, self.settings.tuning.learning_neighbors)
+        solver = self.solver_for(attributes, self.settings.tuning.site_neighbors)
         solver.tolerance, solver.fit = TOLERANCE, fit
         return solver
 
@@ -263,6 +263,6 @@ class SiteRefinement(Holdout):
         targets, variances = (array[kept] for array in gaussian_sites(solver))
         kernel = updated_kernel(start.kernel, solver.engine.model.params)
         start = start._replace(kernel=kernel, noise=np.ones(targets.shape[1]))
-        return KernelLearner(
-            self.X[kept], targets, variances, self.weight[kept], self.options
-        ), start
+        rows = self.X[kept], targets, variances, self.weight[kept]
+        H = self.settings.tuning.site_neighbors
+        return KernelLearner(*rows, self.options, n_neighbors=H), start
