@@ -8,24 +8,24 @@ from skswsgp._law import student
 from skswsgp._law.law import Observations, PredictiveLaw, faded, scales
 from skswsgp._law.local_density import (
     LocalDensity,
-    NearTargets,
-    fit_local_density,
+    learn_shape,
+    near_targets,
 )
 from skswsgp._law.near_points import (
     NEIGHBORS,
+    REFERENCE,
     Nearness,
     NearPoints,
     measure_distances,
     measure_nearness,
 )
-from skswsgp._law.residual_sizes import NEAR, WIDE, measure_sizes
+from skswsgp._law.residual_sizes import NEAR, measure_sizes
 from skswsgp._posterior.residuals import LEAST_ERROR
-from skswsgp._rows.data import memory_budget
 
 LEAST_ROWS = 30  # rows that a law needs: fewer show neither widths nor tails
 ERRORS = 2.0  # standard errors by which the mean gain of a richer law must exceed zero
 FITTED_ROWS = 6000  # rows that teach near targets: 2,000 lost .02 nats of powerplant
-SCORED_ROWS = 2000  # rows whose distributions are integrated and inverted
+SCORED_ROWS = 1000  # rows whose distributions are integrated and inverted
 LEAST_POINTS = 12  # inducing points from which scales may vary
 
 
@@ -34,7 +34,6 @@ class Neighborhoods(NamedTuple):
 
     own: np.ndarray  # (n,) the points to which the rows belong
     near: NearPoints  # the K + 1 points nearest to each row
-    wide: np.ndarray  # (M, WIDE) nearest points of each point
     nearness: Nearness
 
 
@@ -47,11 +46,13 @@ def find_neighborhoods(X, Z, nearest, length_scales, group=None):
     M = len(Z)
     if M < LEAST_POINTS:
         return None
-    most = min(M, max(NEAR, min(WIDE, memory_budget() // (4 * M))))
-    lists = nearest(X, min(NEIGHBORS + 1, M - 1))
-    own = lists[:, 0] if group is None else group
-    near, wide = measure_distances(X, Z, lists, length_scales), nearest(Z, most)
-    return Neighborhoods(own, near, wide, measure_nearness(Z, wide, length_scales))
+    lists = nearest(X, min(max(NEAR + 2, NEIGHBORS + 1), M - 1))
+    if group is None:
+        own, of_points = lists[:, 0], nearest(Z, min(REFERENCE + 1, M))
+    else:
+        own, of_points = group, lists[np.unique(group, return_index=True)[1]]
+    near = measure_distances(X, Z, lists, length_scales)
+    return Neighborhoods(own, near, measure_nearness(Z, of_points, length_scales))
 
 
 def fit_law(residuals, around, earlier=None, stream=False):
@@ -63,33 +64,34 @@ def fit_law(residuals, around, earlier=None, stream=False):
     z = residuals.standardised  # (n, Q)
     few = earlier is not None and len(z) < LEAST_ROWS
     sizes, nearness = None, None
-    fade, logs = np.ones(len(z)), np.zeros((len(z), 2, z.shape[1]))
+    fade, logs = np.ones(len(z)), np.zeros(z.shape)
     if around is not None:
         before = None if earlier is None else earlier.sizes
-        sizes = measure_sizes(np.abs(z), around.own, around.wide, before)
+        sizes = measure_sizes(
+            np.abs(z), around.own, len(around.nearness.spacing), before
+        )
         near = left_out_points(sizes, around)
         nearness = around.nearness
         if few and earlier.nearness is not None:
             nearness = earlier.nearness
         fade = nearness.fade(near)
-        logs = sizes.without_own(near, around.own, np.abs(z), around.wide)
-    freedom, coefficients = np.full(z.shape[1], np.inf), np.zeros((3, z.shape[1]))
+        logs = sizes.logarithms(near, around.own, np.abs(z))
+    freedom, coefficients = np.full(z.shape[1], np.inf), np.zeros((2, z.shape[1]))
     if few:
         freedom, coefficients = earlier.degrees_of_freedom, earlier.coefficients
     for q in () if few else range(z.shape[1]):
         if not has_errors(z[:, q]):
             continue
-        features = np.column_stack([np.ones(len(z)), logs[:, :, q]])
+        features = np.column_stack([np.ones(len(z)), logs[:, q]])
         c, nu = student.fit(z[:, q], features)
         gains = student.log_density(z[:, q], features @ c, nu)
         gains -= student.log_density(z[:, q], 0.0, np.inf)
         if is_better(gains, len(c) + 1):
             freedom[q], coefficients[:, q] = nu, c
-    factor = scales(coefficients, logs)
-    far = earlier.far_scale if few else np.sqrt(np.mean(factor**2, axis=0))
-    factor = faded(factor, fade, far)
+    far = earlier.far_scale if few else scales_far_away(z, freedom, coefficients)
+    factor = faded(scales(coefficients, logs), fade, far)
     spread = np.quantile(factor, (0.05, 0.95), axis=0)
-    if not (stream or coefficients[1:].any()):
+    if not (stream or coefficients[1].any()):
         sizes = None
     process = np.sqrt(residuals.variance)
     seen = earlier.process_range if few else np.quantile(process, (0.05, 0.95), axis=0)
@@ -97,6 +99,16 @@ def fit_law(residuals, around, earlier=None, stream=False):
         freedom, coefficients, nearness, far, spread, seen, sizes, density=None
     )
     return law, Observations(residuals.mean, process, factor, freedom)
+
+
+def scales_far_away(z, freedom, coefficients):
+    """Return the scales (Q,) at which deviations are those of errors z (n, Q).
+
+    They are 1 for outputs whose law is that of the process.
+    """
+    wider = np.array([student.deviation(nu) for nu in freedom])
+    learned = np.isfinite(freedom) | coefficients.any(axis=0)
+    return np.where(learned, np.sqrt(np.mean(z**2, axis=0)) / wider, 1.0)
 
 
 def normal_scores(law, z, around):
@@ -107,9 +119,9 @@ def normal_scores(law, z, around):
     if law is None:
         return z
     factor = np.exp(law.coefficients[0])
-    if law.coefficients[1:].any():
+    if law.coefficients[1].any():
         near = left_out_points(law.sizes, around)
-        logs = law.sizes.without_own(near, around.own, np.abs(z), around.wide)
+        logs = law.sizes.logarithms(near, around.own, np.abs(z))
         fade = law.nearness.fade(near)
         factor = faded(scales(law.coefficients, logs), fade, law.far_scale)
     unit = np.ones_like(z)
@@ -121,44 +133,49 @@ def add_near_targets(law, observations, y, kinds, around, rng):
     """Return the law with a share of near targets in it, where this is better.
 
     `observations` are those at the rows y (n, Q) under the law so far, and `kinds` the
-    targets and the residuals (M, Q) of the distinct rows. Where values repeat, the
-    density alone would be a poor judge, for it grows without bound at such values. So
-    the ranked probability score must be better too, and the score of intervals no
-    worse than by chance.
+    targets and the residuals (M, Q) of the distinct rows.
     """
     Q, chosen = y.shape[1], rng.permutation(len(y))[:FITTED_ROWS]
-    real = [has_errors(z) for z in observations.errors(y).T]
-    points = around.near.at(chosen).without(around.own[chosen])
+    points = around.near.at(chosen).without(around.own[chosen]).nearest(NEIGHBORS)
     distances = points.distances / points.unit[:, None]
     before, y = observations.at(chosen), y[chosen]
-    density = before.log_density(y)
-    shape, is_residual = np.ones((3, Q)), np.zeros(Q, dtype=bool)
-    near = np.empty((*distances.shape, Q))
-    for q in range(Q):
+    density, errors = before.log_density(y), before.errors(y)
+    shape, is_residual = np.zeros((3, Q)), np.zeros(Q, dtype=bool)
+    for q in (q for q in range(Q) if has_errors(errors[:, q])):
+        targets, residuals = (kind[points.lists, q] for kind in kinds)
+        both = targets, before.mean[:, [q]] + residuals
         usual = np.exp(np.log(before.scale[:, q]).mean())
-        fits = []
-        for kind, start in zip(kinds, (0.0, before.mean[:, q, None]), strict=True):
-            values = y[:, q], density[:, q], start + kind[points.lists, q]
-            fits.append((*fit_local_density(*values, distances, usual), values[2]))
-        is_residual[q] = fits[1][1] < fits[0][1]
-        shape[:, q], _, near[:, :, q] = fits[int(is_residual[q])]
-    mixture = NearTargets(near, distances, np.ones_like(y), *shape)
-    after = before._replace(near=mixture)
-    likelier = after.log_density(y) - density
-    better = np.array([real[q] and is_better(likelier[:, q], 3) for q in range(Q)])
-    if not better.any():
+        rows = y[:, q], density[:, q], both, distances
+        shape[:, q], is_residual[q] = learn_shape(*rows, usual)
+    if not shape[0].any():
         return law
+    targets = np.where(is_residual, kinds[1], kinds[0])
+    near = LocalDensity(targets, is_residual, *shape)
+    after = near_targets(near, points, np.ones_like(y), before.mean)
+    better = are_better(before, before._replace(near=after), y)
+    share = np.where(better, near.share, 0.0)
+    return law._replace(density=near._replace(share=share)) if share.any() else law
+
+
+def are_better(before, after, y):
+    """Return for which outputs (Q,) near targets make a better law of rows y (n, Q).
+
+    Where values repeat, the density alone would be a poor judge, for it grows without
+    bound at such values. So the ranked probability score must be better too, and the
+    score of intervals no worse than by chance.
+    """
+    likelier = after.log_density(y) - before.log_density(y)
     few = slice(0, SCORED_ROWS)
     before, after, y = before.at(few), after.at(few), y[few]
     closer = before.crps(y) - after.crps(y)
-    narrower = before.interval_score(y) - after.interval_score(y)
-    better &= [is_better(closer[:, q], 0) for q in range(Q)]
-    better &= [not is_better(-narrower[:, q], 0) for q in range(Q)]
-    shape[0, ~better] = 0.0
-    if not better.any():
-        return law
-    targets = np.where(is_residual, kinds[1], kinds[0])
-    return law._replace(density=LocalDensity(targets, is_residual, *shape))
+    wider = after.interval_score(y) - before.interval_score(y)
+    return [
+        after.mixes(q)
+        and is_better(likelier[:, q], 3)
+        and is_better(closer[:, q], 0)
+        and not is_better(wider[:, q], 0)
+        for q in range(y.shape[1])
+    ]
 
 
 def left_out_points(sizes, around):

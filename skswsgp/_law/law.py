@@ -30,9 +30,9 @@ class PredictiveLaw(NamedTuple):
     """
 
     degrees_of_freedom: np.ndarray  # (Q,) infinite for a Gaussian
-    coefficients: np.ndarray  # (3, Q) of 1, of the near and of the wide average
+    coefficients: np.ndarray  # (2, Q) of 1 and of the average of near sizes
     nearness: Nearness | None  # None where points are too few to look at near ones
-    far_scale: np.ndarray  # (Q,) s far from all rows, its root mean square over rows
+    far_scale: np.ndarray  # (Q,) s far from all rows, where errors are as over all
     scale_range: np.ndarray  # (2, Q) 5 and 95 % quantiles of s over training rows
     # (2, Q) such quantiles of deviations of the process at rows left out
     process_range: np.ndarray
@@ -53,11 +53,10 @@ class PredictiveLaw(NamedTuple):
     @property
     def n_near(self):
         """How many of the nearest points of a row the law looks at."""
-        if self.density is not None:
-            return min(NEIGHBORS, len(self.density.targets) - 1)
-        if not self.coefficients[1:].any():
-            return 0
-        return min(NEAR + 1, len(self.sizes.counts) - 1)
+        most = NEIGHBORS if self.density is not None else 0
+        if self.coefficients[1].any():
+            most = max(most, NEAR + 1)
+        return min(most, len(self.nearness.spacing) - 1) if most else 0
 
     @property
     def is_learned(self):
@@ -81,21 +80,21 @@ class PredictiveLaw(NamedTuple):
         if near is None:
             factor = law.factor * np.exp(self.coefficients[0])
             return law._replace(factor=unshrunk(factor, more))
-        fade, logs = self.nearness.fade(near), np.zeros((1, 2, mean.shape[1]))
-        if self.coefficients[1:].any():
+        fade, logs = self.nearness.fade(near), np.zeros((1, mean.shape[1]))
+        if self.coefficients[1].any():
             logs = self.sizes.logarithms(near.nearest(NEAR + 1))
         factor = faded(scales(self.coefficients, logs), fade, self.far_scale)
         law = law._replace(factor=unshrunk(factor, more))
         if self.density is None:
             return law
         fade = np.repeat(fade[:, None], mean.shape[1], axis=1)
-        near = near_targets(self.density, near, fade, mean)
+        near = near_targets(self.density, near.nearest(NEIGHBORS), fade, mean)
         return law._replace(near=near.kept_where_wide(less * more, law.scale))
 
 
 def scales(coefficients, logarithms):
-    """Return s (n, Q) for the logarithms (n, 2, Q) of `ResidualSizes`, near rows."""
-    return np.exp(coefficients[0] + np.sum(coefficients[1:] * logarithms, axis=1))
+    """Return s (n, Q) for the logarithms (n, Q) of `ResidualSizes`, near rows."""
+    return np.exp(coefficients[0] + coefficients[1] * logarithms)
 
 
 def faded(scales, fade, far_scale):

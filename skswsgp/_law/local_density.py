@@ -22,6 +22,7 @@ from scipy.special import expit, log_softmax, logsumexp, ndtr, ndtri
 from skswsgp._compiled.special import gaussian_log_density
 
 LEAST_BANDWIDTH = 0.02  # in units of the usual error, which quantiles hardly notice
+TRIED_ROWS = 500  # rows that choose the kind of near targets, or none
 # Of logit a, log h in units of the usual error, and log r
 STARTS = ((0.0, -1.0, 0.0), (0.0, -2.5, -1.0))
 BOUNDS = ((-6.0, 4.0), (np.log(LEAST_BANDWIDTH), 0.0), (np.log(0.05), np.log(5.0)))
@@ -133,12 +134,34 @@ def target_logs(y, targets, log_weights, bandwidth):
     return gaussian_log_density(square, 2.0 * np.log(bandwidth)) + log_weights, square
 
 
-def fit_local_density(*rows):
-    """Return (a, h, r) for one output, and their loss; `rows` are as in `rows_loss`."""
+def learn_shape(y, around_mean, kinds, distances, usual_error):
+    """Return (a, h, r) for one output, and whether residuals do better than targets.
+
+    `kinds` are the near targets, then the means plus near residuals. A few rows choose
+    one of them, and the share a is zero where these rows gain no more than by chance.
+    Other arguments are those of `rows_loss`.
+    """
+    few = slice(0, TRIED_ROWS)
+    density = around_mean[few]
+    fits = [
+        fit_local_density(y[few], density, kind[few], distances[few], usual_error)
+        for kind in kinds
+    ]
+    is_residual = fits[1][1] < fits[0][1]
+    start, loss = fits[int(is_residual)]
+    if -loss <= density.mean() + len(start) / len(density):
+        return (0.0, usual_error, 1.0), is_residual
+    rows = y, around_mean, kinds[int(is_residual)], distances, usual_error
+    found, _ = fit_local_density(*rows, starts=[start])
+    return shaped(found, usual_error), is_residual
+
+
+def fit_local_density(*rows, starts=STARTS):
+    """Return the best parameters for one output, and their loss, as in `rows_loss`."""
     options = {"bounds": BOUNDS, "method": "L-BFGS-B", "jac": True, "args": rows}
-    found = [minimize(rows_loss, start, **options) for start in STARTS]
+    found = [minimize(rows_loss, start, **options) for start in starts]
     best = min(found, key=lambda each: each.fun)
-    return shaped(best.x, rows[-1]), best.fun
+    return best.x, best.fun
 
 
 def rows_loss(parameters, y, around_mean, targets, distances, usual_error):

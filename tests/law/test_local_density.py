@@ -4,7 +4,12 @@ import numpy as np
 import pytest
 from scipy.optimize import check_grad
 
-from skswsgp._law.local_density import STARTS, fit_local_density, rows_loss
+from skswsgp._law.local_density import (
+    STARTS,
+    TRIED_ROWS,
+    learn_shape,
+    rows_loss,
+)
 
 
 @pytest.fixture
@@ -36,6 +41,20 @@ def test_far_values_have_finite_slopes(rows):
 
 
 def test_near_targets_take_the_share_of_rows_that_repeat_them(rows):
-    (share, bandwidth, _), _ = fit_local_density(*rows)
+    y, density, targets, *rest = rows
+    kinds = targets, np.zeros_like(targets)
+    (share, bandwidth, _), is_residual = learn_shape(y, density, kinds, *rest)
     assert 0.2 < share < 1.0
     assert bandwidth < 0.2
+    assert not is_residual
+    (share, *_), is_residual = learn_shape(y, density, kinds[::-1], *rest)
+    assert share > 0.2
+    assert is_residual
+
+
+def test_near_targets_that_say_nothing_get_no_share(rng):
+    n = 2 * TRIED_ROWS
+    y, distances = rng.normal(size=n), np.sort(rng.gamma(2.0, size=(n, 12)), axis=1)
+    density, targets = -0.5 * y**2 - 0.919, rng.normal(size=(n, 12))
+    (share, *_), _ = learn_shape(y, density, (targets, targets), distances, 1.0)
+    assert share == 0.0

@@ -10,7 +10,7 @@ from skswsgp._law.near_points import (
     measure_distances,
     weights_within,
 )
-from skswsgp._law.residual_sizes import NEAR, PRIOR_ROWS, WIDE, measure_sizes
+from skswsgp._law.residual_sizes import NEAR, PRIOR_ROWS, measure_sizes
 
 SCALES = np.array([0.5, 0.5])  # of both columns, as nearest_to ignores them
 
@@ -40,14 +40,9 @@ def weight_of_points(x, Z, scales):
 
 
 def logarithms(x, X, Z, sizes, scales):
-    """Return the logarithms (2, Q) at a point x, one row and one point at a time."""
-    nearest = nearest_to(Z)
-    own, mean = nearest(X, 1)[:, 0], sizes.mean(axis=0)
-    weights, wide = weight_of_points(x, Z, scales), np.zeros(sizes.shape[1])
-    for j in np.flatnonzero(weights):
-        rows = np.isin(own, nearest(Z[[j]], WIDE)[0]).astype(float)
-        wide += weights[j] / weights.sum() * average(rows, sizes, mean)
-    return np.log([average(weights[own], sizes, mean), wide])
+    """Return the logarithms (Q,) at a point x, one row and one point at a time."""
+    own, weights = nearest_to(Z)(X, 1)[:, 0], weight_of_points(x, Z, scales)
+    return np.log(average(weights[own], sizes, sizes.mean(axis=0)))
 
 
 @pytest.fixture(params=[300, 1000], ids=["rows are points", "three rows a point"])
@@ -61,7 +56,7 @@ def places(request):
 def test_averages_at_new_rows_are_those_of_loops(places):
     X, Z, sizes = places
     around = find_neighborhoods(X, Z, nearest_to(Z), SCALES)
-    measured = measure_sizes(sizes, around.own, around.wide)
+    measured = measure_sizes(sizes, around.own, len(Z))
     new = np.random.default_rng(1).normal(size=(5, 2))
     lists = nearest_to(Z)(new, NEAR + 1)
     found = measured.logarithms(measure_distances(new, Z, lists, SCALES))
@@ -72,9 +67,9 @@ def test_averages_at_new_rows_are_those_of_loops(places):
 def test_averages_without_a_row_are_those_of_a_fit_without_it(places):
     X, Z, sizes = places
     around = find_neighborhoods(X, Z, nearest_to(Z), SCALES)
-    measured = measure_sizes(sizes, around.own, around.wide)
+    measured = measure_sizes(sizes, around.own, len(Z))
     near = left_out_points(measured, around)
-    found = measured.without_own(near, around.own, sizes, around.wide)
+    found = measured.logarithms(near, around.own, sizes)
     # the unit is the average of all rows, this one included
     unit = sizes.mean(axis=0)
     for i in (0, 17, 123):
@@ -83,17 +78,17 @@ def test_averages_without_a_row_are_those_of_a_fit_without_it(places):
         points = Z[np.arange(len(Z)) != around.own[i]] if alone else Z
         weights = weight_of_points(X[i], points, SCALES)
         rows = weights[nearest_to(points)(X[rest], 1)[:, 0]]
-        assert_allclose(found[i, 0], np.log(average(rows, sizes[rest], unit)))
+        assert_allclose(found[i], np.log(average(rows, sizes[rest], unit)))
 
 
 def test_earlier_rows_count_as_well(places):
     X, Z, sizes = places
     around = find_neighborhoods(X, Z, nearest_to(Z), SCALES)
     first = around.own < 150
-    parts = [(sizes[rows], around.own[rows], around.wide) for rows in (first, ~first)]
+    parts = [(sizes[rows], around.own[rows], len(Z)) for rows in (first, ~first)]
     earlier = measure_sizes(*parts[0])
     both = measure_sizes(*parts[1], earlier)
-    whole = measure_sizes(sizes, around.own, around.wide)
+    whole = measure_sizes(sizes, around.own, len(Z))
     for array, expected in zip(both, whole, strict=True):
         assert_allclose(array, expected)
 
@@ -101,7 +96,7 @@ def test_earlier_rows_count_as_well(places):
 def test_averages_change_smoothly_along_a_line(places):
     X, Z, sizes = places
     around = find_neighborhoods(X, Z, nearest_to(Z), SCALES)
-    measured = measure_sizes(sizes, around.own, around.wide)
+    measured = measure_sizes(sizes, around.own, len(Z))
     steps = []
     for n in (1_000, 10_000):
         line = np.linspace([-1.0, -0.5], [1.0, 0.7], n)
