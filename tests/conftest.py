@@ -29,6 +29,7 @@ SHORT_SEARCH = {
     "learning_steps": 10,
     "exact_work": 0,
     "evidence_work": 0,
+    "part_work": 1e6,
     "holdout_rows": 200,
 }
 

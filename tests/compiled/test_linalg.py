@@ -13,7 +13,7 @@ SHIFT = 0.01
 ROUNDINGS = 3000
 
 
-@pytest.fixture(params=[*range(1, 10), 16, 33])
+@pytest.fixture(params=[1, 2, 5, 7, 8, 9, 16, 33])  # tiles have a side of eight
 def size(request):
     return request.param
 
@@ -91,10 +91,11 @@ def test_cholesky_fails_on_an_indefinite_matrix(matrix, size, blocks):
     assert linalg.cholesky(matrix, R, 100.0, blocks)
 
 
-@pytest.mark.parametrize("row", [0, -1])
-def test_cholesky_fails_on_nan(matrix, size, blocks, row):
-    matrix[range(size)[row], 0] = np.nan
-    assert not linalg.cholesky(matrix, np.zeros_like(matrix), 0.0, blocks)
+def test_cholesky_fails_on_nan(matrix, size, blocks):
+    for row in {0, size - 1}:
+        broken = matrix.copy()
+        broken[row, 0] = np.nan
+        assert not linalg.cholesky(broken, np.zeros_like(broken), 0.0, blocks)
 
 
 def test_inverse(factor, shifted, blocks, dtype):

@@ -42,8 +42,13 @@ def test_products_are_those_of_the_matrix(kernel, rng):
     assert_allclose(products.multiply(X, u), K @ u, atol=1e-10)
 
 
-@pytest.mark.parametrize("m", [1, 2, TILE, TILE + 1, 20 * TILE + 3])
-def test_the_symmetric_product_leaves_out_the_diagonal(kernel, m, rng):
+@pytest.mark.parametrize(
+    ("name", "m"),
+    [(name, m) for name in KERNELS for m in (1, 2, TILE, TILE + 1)]
+    + [("product", 20 * TILE + 3)],
+)
+def test_the_symmetric_product_leaves_out_the_diagonal(name, m, rng):
+    kernel = KERNELS[name]
     Z, u = rng.normal(size=(m, 3)), rng.normal(size=(m, 2))
     K = kernel(Z, Z.copy())
     np.fill_diagonal(K, 0.0)

@@ -1,5 +1,6 @@
 """Covariances and their derivatives, for every operation of a program."""
 
+from itertools import product
 from typing import NamedTuple
 
 import numpy as np
@@ -184,15 +185,15 @@ def test_every_code_is_tested():
     assert {leaf.code for leaf in TABLE} <= codes
 
 
-def test_values_equal_reference(covariances, kernel, points, triangle, dtype):
+def test_values_equal_reference(covariances, kernel, points, triangle):
     A, B = points
     expected = reference.kernel_matrix(kernel, A, None if triangle else B)
     if triangle:
         expected = np.tril(expected)
-    # products of sums of twenty terms; arccos loses digits near the diagonal
-    assert_close(
-        covariances(kernel, dtype).values(), expected, roundings=200, dtype=dtype
-    )
+    for dtype in ("float64", "float32"):
+        found = covariances(kernel, dtype).values()
+        # products of sums of twenty terms; arccos loses digits near the diagonal
+        assert_close(found, expected, roundings=200, dtype=dtype)
 
 
 def test_derivatives_equal_differences(covariances, kernel):
@@ -224,18 +225,18 @@ def test_derivatives_in_float32(covariances, kernel):
         assert_close(single, double, roundings=500, dtype="float32")
 
 
-@pytest.mark.parametrize("at", [0.0, 1.0])
-def test_coincident_points(covariances, kernel, triangle, at, dtype):
-    A = np.full((5, D), at)
-    B = None if triangle else np.full((7, D), at)
-    case = covariances(kernel, dtype, A=A, B=B)
-    expected = reference.kernel_matrix(kernel, A, B)
-    expected = np.tril(expected) if triangle else expected
-    # arc-cosine: the angle between equal points is the square root of a rounding
-    roundings = 3 / np.sqrt(np.finfo(dtype).eps)
-    assert_close(case.values(), expected, roundings=roundings, dtype=dtype)
-    for derivatives in case.derivatives():
-        assert np.isfinite(derivatives).all()
+def test_coincident_points(covariances, kernel, triangle):
+    for at, dtype in product([0.0, 1.0], ["float64", "float32"]):
+        A = np.full((5, D), at)
+        B = None if triangle else np.full((7, D), at)
+        case = covariances(kernel, dtype, A=A, B=B)
+        expected = reference.kernel_matrix(kernel, A, B)
+        expected = np.tril(expected) if triangle else expected
+        # arc-cosine: the angle between equal points is the square root of a rounding
+        roundings = 3 / np.sqrt(np.finfo(dtype).eps)
+        assert_close(case.values(), expected, roundings=roundings, dtype=dtype)
+        for derivatives in case.derivatives():
+            assert np.isfinite(derivatives).all()
 
 
 @pytest.mark.parametrize("periods", [0.25, 3.0, 1e6 + 0.25, 1e18])

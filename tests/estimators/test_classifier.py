@@ -170,16 +170,20 @@ def test_three_classes_of_iris_are_separated():
     np.testing.assert_array_equal(model.predict(X), labels)
 
 
-@pytest.mark.parametrize("classes", [[0, 1], [0, 1, 2]])
-def test_float32_probabilities_sum_to_one(classes):
+@pytest.mark.parametrize(
+    "solver", ["natural", pytest.param("adam", marks=pytest.mark.slow)]
+)
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_float32_probabilities_sum_to_one(n_classes, solver):
     X, y = iris()
-    y = (np.unique(y, return_inverse=True)[1]) % len(classes)
-    model = small_model(dtype="float32").fit(X, y)
+    y = (np.unique(y, return_inverse=True)[1]) % n_classes
+    how = {"learn_kernel": False, "solver": solver}
+    model = small_model(**how, dtype="float32").fit(X, y)
     assert model.inducing_mean_.dtype == np.float32
     proba = model.predict_proba(X)
     assert proba.dtype == np.float32
     np.testing.assert_allclose(proba.sum(axis=1), 1.0, rtol=1e-6)
-    wide = small_model().fit(X, y).predict_proba(X)
+    wide = small_model(**how).fit(X, y).predict_proba(X)
     np.testing.assert_allclose(proba, wide, atol=0.02)
 
 
@@ -231,7 +235,13 @@ def test_likelihoods_of_two_classes_take_no_more(likelihood):
         model.predict(X)
 
 
-@each_solver
+@pytest.mark.parametrize(
+    "solver",
+    [
+        pytest.param({}, id="natural", marks=pytest.mark.full),
+        pytest.param(FEW, id="adam"),
+    ],
+)
 def test_logit_recovers_log_odds(solver, rng):
     X = rng.uniform(-3.0, 3.0, size=(800, 1))
     log_odds = 2.0 * np.sin(X[:, 0])

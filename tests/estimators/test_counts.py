@@ -83,7 +83,7 @@ def test_quantiles_are_the_smallest_counts_of_their_probability():
 @pytest.mark.parametrize(("mean", "error"), [(0.5, 1e-6), (8.0, 0.02)])
 def test_crps_agrees_with_draws(mean, error, rng):
     law = Counts(np.full((1, 1), mean), np.full((1, 1), 0.3), POISSON)
-    f = mean + np.sqrt(0.3) * rng.normal(size=400_000)
+    f = mean + np.sqrt(0.3) * rng.normal(size=200_000)
     draws = np.sort(log_rates.draw(f[None, None], POISSON, rng)[0, 0])
     ranks = 2.0 * np.arange(len(draws)) - len(draws) + 1.0
     spread = np.sum(ranks * draws) / len(draws) ** 2  # E|Y - Y'| / 2
@@ -156,11 +156,11 @@ def test_low_counts_are_likelier_than_under_a_gaussian(fitted):
 
 def test_draws_have_the_moments_of_the_law(fitted):
     model, X, _, _ = fitted
-    draws = model.sample_y(X[:20], 4000, random_state=0)
-    assert draws.shape == (20, 4000)
+    draws = model.sample_y(X[:10], 2000, random_state=0)
+    assert draws.shape == (10, 2000)
     assert_array_equal(draws, np.round(draws))
-    mean, std = model.predict(X[:20], return_std=True)
-    assert_allclose(draws.mean(axis=1), mean, atol=5.0 * std.max() / np.sqrt(4000))
+    mean, std = model.predict(X[:10], return_std=True)
+    assert_allclose(draws.mean(axis=1), mean, atol=5.0 * std.max() / np.sqrt(2000))
     assert_allclose(draws.std(axis=1), std, rtol=0.15)
 
 
@@ -267,7 +267,13 @@ def test_law_of_negative_binomials_equals_numerical_integration(size):
         assert_allclose(np.exp(law.log_density(at)), expected, rtol=1e-3)
 
 
-@pytest.mark.parametrize("options", SOLVERS.values(), ids=SOLVERS)
+@pytest.mark.parametrize(
+    "options",
+    [
+        pytest.param(SOLVERS["natural"], id="natural", marks=pytest.mark.full),
+        pytest.param(SOLVERS["adam"], id="adam"),
+    ],
+)
 def test_overdispersed_counts_need_a_negative_binomial(options):
     X, y, rate, exposure = overdispersed()
     train, test = slice(0, 400), slice(400, 600)

@@ -64,6 +64,7 @@ def test_models_warn_far_from_the_data_only(params):
     assert not caught(model.predict, make_rows(seed=1)[0], return_std=True)
 
 
+@pytest.mark.usefixtures("few_steps")
 @pytest.mark.parametrize("params", [{}, {"n_inducing": 40, "n_neighbors": 10}], ids=str)
 def test_classifiers_warn_far_from_the_data_only(params):
     model = fit(SWSGPClassifier, **params)

@@ -97,6 +97,7 @@ def test_a_pickle_predicts_the_same(estimator_class):
     assert_array_equal(other.predict(X), model.predict(X))
 
 
+@pytest.mark.slow  # compiles the steps of Adam in float32
 def test_float32_is_near_float64():
     X, y = small_data()
     options = {"n_shared": 12, "max_iter": 3}

@@ -29,7 +29,7 @@ def regressor(**options):
 
 @pytest.fixture(scope="module")
 def fitted():
-    X, y, _, _ = wave()
+    X, y, _, _ = wave(200)
     return regressor().fit(X, y)
 
 
@@ -112,9 +112,11 @@ def test_squares_are_those_of_q_and_relative_to_noise_and_weights():
 # ---------------------------------------------------------------- what it gains
 
 
-def test_noise_is_found_and_the_function_profits(fitted):
+@pytest.mark.full
+def test_noise_is_found_and_the_function_profits():
     X, y, _, _ = wave()
     new, y_new, f, std = wave(1000, seed=1)
+    fitted = regressor().fit(X, y)
     usual = SWSGPRegressor(random_state=0).fit(X, y)
     errors = [np.sqrt(np.mean((m.predict(new) - f) ** 2)) for m in (usual, fitted)]
     assert errors[1] < 0.85 * errors[0]
@@ -128,6 +130,7 @@ def test_noise_is_found_and_the_function_profits(fitted):
         assert 0.9 < held[part].mean() < 0.98
 
 
+@pytest.mark.full
 def test_constant_noise_costs_little():
     X, _, f, _ = wave()
     rng = np.random.default_rng(2)
@@ -162,9 +165,9 @@ def test_known_noise_of_new_rows_replaces_the_learned_one(fitted):
 
 
 def test_outputs_share_the_factor_of_their_noise():
-    X, y, _, std = wave(200)
+    X, y, _, std = wave(150)
     rng = np.random.default_rng(5)
-    other = 100.0 * (X[:, 1] + std * rng.standard_normal(200))
+    other = 100.0 * (X[:, 1] + std * rng.standard_normal(150))
     model = regressor().fit(X, np.column_stack([y, other]))
     new = np.array([[0.0, -0.8], [0.0, 0.8]])
     low, high = model.predict(new, return_std=True)[1]
@@ -174,9 +177,9 @@ def test_outputs_share_the_factor_of_their_noise():
 
 def test_weights_divide_the_noise():
     """Rows of four times the noise and a quarter of the weight: none varies then."""
-    X, _, f, _ = wave(400)
+    X, _, f, _ = wave(250)
     rng, left = np.random.default_rng(1), X[:, 0] < 0.0
-    y = f + np.where(left, 0.8, 0.2) * rng.standard_normal(400)
+    y = f + np.where(left, 0.8, 0.2) * rng.standard_normal(250)
     model = regressor().fit(X, y, sample_weight=np.where(left, 1.0, 16.0))
     found = model.noise_std(X)
     assert found.max() < 1.5 * found.min()
@@ -202,15 +205,17 @@ def test_transformed_targets_have_noise_that_varies():
     assert_allclose(np.log(quantiles), expected, atol=1e-6)
 
 
+@pytest.mark.usefixtures("few_steps")
 def test_adam_learns_the_noise():
     X, y, _, _ = wave(300)
-    steps = {"solver": "adam", "learning_rate": 0.05, "max_iter": 100}
-    model = regressor(n_inducing=60, n_neighbors=10, **steps).fit(X, y)
+    steps = {"solver": "adam", "learning_rate": 0.05, "max_iter": 60}
+    model = regressor(n_inducing=40, n_neighbors=8, **steps).fit(X, y)
     new = np.array([[0.0, -0.8], [0.0, 0.8]])
     low, high = model.predict(new, return_std=True)[1]
     assert high > 3.0 * low
 
 
+@pytest.mark.slow  # compiles for float32
 def test_float32():
     X, y, _, _ = wave(150)
     new = wave(50, seed=1)[0]

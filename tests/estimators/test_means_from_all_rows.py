@@ -248,7 +248,8 @@ def test_all_is_h_equal_m_elsewhere(data, rng):
     assert few.n_neighbors_ == 20
     adam = exact_model(X, y, n_inducing=20, solver="adam", max_iter=2)
     assert adam.n_neighbors_ == 20
-    labels = SWSGPClassifier(n_neighbors="all", n_inducing=15, random_state=0)
+    how = {"n_neighbors": "all", "n_inducing": 15, "learn_kernel": False}
+    labels = SWSGPClassifier(**how, random_state=0)
     assert labels.fit(X, y > 0).n_neighbors_ == 15
     local = make(SWSGPRegressor, **FIXED, **LOCAL).fit(X, y)
     assert not hasattr(local, "alpha_")

@@ -113,9 +113,9 @@ def test_draws_of_functions(data):
     model = make(SWSGPRegressor, KERNEL, n_neighbors=N, **FIXED).fit(X, y)
     rows = X_new[:6]
     mean, variance = model.latent_mean_and_variance(rows)
-    draws = model.sample_f(rows, 4000)
+    draws = model.sample_f(rows, 2000)
     std = np.sqrt(variance)
-    assert_allclose(draws.mean(axis=1), mean, atol=5 * std.max() / np.sqrt(4000))
+    assert_allclose(draws.mean(axis=1), mean, atol=5 * std.max() / np.sqrt(2000))
     assert_allclose(draws.std(axis=1), std, rtol=0.06)
 
 
@@ -173,14 +173,12 @@ def test_classes_pickles_and_outputs(data):
 
 def test_a_stream_and_a_warm_start(data):
     X, y, X_new, y_new = data
-    sizes, scores = {"n_inducing": 60, "n_neighbors": 20}, []
-    for seed in range(3):
-        solver = Adam(learning_rate=0.1)
-        model = SWSGPRegressor(KERNEL, **sizes, solver=solver, random_state=seed)
-        for _ in range(20):
-            model.partial_fit(X, y)
-        scores.append(model.score(X_new, y_new))
-    assert np.mean(scores) > 0.8
+    sizes = {"n_inducing": 60, "n_neighbors": 20}
+    solver = Adam(learning_rate=0.1)
+    model = SWSGPRegressor(KERNEL, **sizes, solver=solver, random_state=0)
+    for _ in range(20):
+        model.partial_fit(X, y)
+    assert model.score(X_new, y_new) > 0.8
     model.set_params(warm_start=True).fit(X, y)
     assert model.score(X_new, y_new) > 0.9
     assert model.kernel_.k1.k2.columns == [2]

@@ -45,7 +45,16 @@ def table(name):
     return change(rng, X), 2.0 * np.sin(1.5 * X[:, 0]) + X[:, 1], noise, rows
 
 
-@pytest.mark.parametrize("name", TABLES)
+each_table = pytest.mark.parametrize(
+    "name",
+    [
+        name if name == "60 rows" else pytest.param(name, marks=pytest.mark.full)
+        for name in TABLES
+    ],
+)
+
+
+@each_table
 def test_regression(name):
     X, f, noise, rows = table(name)
     y = f + noise
@@ -56,7 +65,7 @@ def test_regression(name):
     assert coverage < interval_coverage(y[N:], *ends) < 0.99
 
 
-@pytest.mark.parametrize("name", TABLES)
+@each_table
 def test_classification(name):
     X, f, noise, rows = table(name)
     y = f + noise > 0.0

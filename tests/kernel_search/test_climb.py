@@ -35,7 +35,10 @@ def evidence(kernel, noise, X, y):
     return process.fit(X, y).log_marginal_likelihood_value_
 
 
-@pytest.mark.parametrize("n", [200, 700, 1200])  # as few rows, more, and many
+MANY = pytest.param(1200, marks=pytest.mark.full)
+
+
+@pytest.mark.parametrize("n", [200, 700, MANY])  # as few rows, more, and many
 def test_more_steps_hardly_find_more_evidence(n):
     X, y = make_friedman1(n, noise=1.0, n_features=5, random_state=0)
     climb, y = climb_of(X, y, smoothness=(2.5,))
@@ -97,7 +100,7 @@ def test_wide_tables_keep_a_common_length_scale(rng):
     assert fit.shared and turned is fit
 
 
-@pytest.mark.parametrize("n", [120, 600, 1200])
+@pytest.mark.parametrize("n", [120, 600, MANY])
 @pytest.mark.parametrize("mixed", [False, True])
 def test_a_map_is_taken_where_columns_are_mixed(n, mixed, rng):
     X = rng.normal(size=(n, 3))

@@ -239,20 +239,23 @@ def test_a_search_that_fails_keeps_what_it_has(when, wave, monkeypatch):
         )
 
 
-@pytest.mark.parametrize(
-    "kernel",
-    [
-        1.0 * RBF(1.0),
-        RBF(1.0) * ConstantKernel(1.0),
-        1.0 * DotProduct(1.0),
-        1.0 * RBF([1.0, 1.0]) + 1.0 * DotProduct(1.0),
-    ],
+KERNELS = [
+    1.0 * RBF(1.0),
+    RBF(1.0) * ConstantKernel(1.0),
+    1.0 * DotProduct(1.0),
+    1.0 * RBF([1.0, 1.0]) + 1.0 * DotProduct(1.0),
+]
+
+
+@pytest.mark.parametrize(  # 800 rows: the bound of a part, then held-out rows
+    ("n_rows", "kernel"),
+    [(200, kernel) for kernel in KERNELS]
+    + [(800, KERNELS[0])]
+    + [pytest.param(800, kernel, marks=pytest.mark.full) for kernel in KERNELS[1:]],
 )
-@pytest.mark.parametrize("n_rows", [200, 800])
-def test_kernels_of_the_user(kernel, n_rows, rng, few_steps):
-    X = rng.normal(
-        size=(n_rows, 2)
-    )  # 800 rows: the bound of a part, then held-out rows
+def test_kernels_of_the_user(n_rows, kernel, rng, tune):
+    tune(learning_steps=10, exact_work=0, evidence_work=0, holdout_rows=200)
+    X = rng.normal(size=(n_rows, 2))
     y = X[:, 0] + 0.5 * rng.normal(size=n_rows) > 0
     assert SWSGPClassifier(kernel, random_state=0).fit(X, y).score(X, y) > 0.75
 

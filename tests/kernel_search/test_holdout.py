@@ -211,7 +211,7 @@ def test_the_evidence_teaches_unless_adam_looks_for_the_mean(
 
 
 def test_few_points_get_a_smoother_kernel(rng, monkeypatch):
-    X, y = waves(rng, 1500)
+    X, y = waves(rng, 600)
     model = SWSGPRegressor(n_inducing=20, random_state=0).fit(X, y)
     assert model.kernel_.k2.length_scale > 0.3
     monkeypatch.setattr(start, "has_few_points", lambda *args: False)

@@ -24,7 +24,7 @@ KERNELS = {
     "arc-cosine": ArcCosine(1, 1.3, 0.7),
     "polynomial": Polynomial(3, [1.5, 2.0], 0.9),
 }
-LIKELIHOODS = {
+LIKELIHOODS = {  # the order decides on the pairs of `COVERING`
     "gaussian-1": ("gaussian", 1),
     "gaussian-2": ("gaussian", 2),
     "bernoulli": ("bernoulli", 1),
@@ -34,6 +34,16 @@ LIKELIHOODS = {
     "student-t": ("student_t", 2),
     "softmax": ("softmax", 3),
 }
+# Every kernel with every likelihood, and each of both with both covariances and with
+# points that move and that do not. One dense K and a K for each row take the same
+# formulas of kernels and likelihoods, which the tests of one K for each row check in
+# all combinations.
+COVERING = [
+    pytest.param(kernel, likelihood, full, moving, id=f"{kernel}-{likelihood}")
+    for i, kernel in enumerate(KERNELS)
+    for j, likelihood in enumerate(LIKELIHOODS)
+    for full, moving in [((i + j) % 2 == 1, (i + j // 2) % 2 == 1)]
+]
 
 
 @pytest.fixture(params=KERNELS)
@@ -66,6 +76,13 @@ def all_inducing(problem):
     """Return lists of all inducing points for every point."""
     n, M = len(problem.batch.X), len(problem.model.Z)
     return np.tile(np.arange(M, dtype=np.int32), (n, 1))
+
+
+def dense_problem(kernel, likelihood, full, moving, rng):
+    """Return the problem of a case of `COVERING` where all rows have all points."""
+    kernel, likelihood = KERNELS[kernel], LIKELIHOODS[likelihood]
+    problem = make_problem(kernel, *likelihood, full=full, rng=rng)
+    return problem.replace(active=all_inducing(problem), train_inducing=moving)
 
 
 def moved(problem, name, values):
@@ -129,17 +146,18 @@ def test_fixed_inducing_points_have_no_gradient(small):
     check_same(dense_gradients(fixed, fixed.local()), expected, roundings=10)
 
 
-def test_dense_value_equals_svgp(problem):
-    problem = problem.replace(active=all_inducing(problem))
+@pytest.mark.parametrize(("kernel", "likelihood", "full", "moving"), COVERING)
+def test_dense_value_equals_svgp(kernel, likelihood, full, moving, rng):
+    problem = dense_problem(kernel, likelihood, full, moving, rng)
     grads = problem.dense()
     np.testing.assert_allclose(grads.sums[0], problem.pieces(), rtol=1e-7)
     expected = problem.svgp_bound()
     np.testing.assert_allclose(problem.objective(grads), expected, rtol=1e-7)
 
 
-@pytest.mark.parametrize("moving", [False, True])
-def test_dense_gradients_equal_local(problem, moving):
-    problem = problem.replace(active=all_inducing(problem), train_inducing=moving)
+@pytest.mark.parametrize(("kernel", "likelihood", "full", "moving"), COVERING)
+def test_dense_gradients_equal_local(kernel, likelihood, full, moving, rng):
+    problem = dense_problem(kernel, likelihood, full, moving, rng)
     local, dense = problem.local(), problem.dense()
     assert_close(dense.sums[0], local.sums[0], roundings=1e4)
     # Rounding grows with the condition number of K, which is up to 1e5
@@ -151,9 +169,11 @@ def test_dense_gradients_equal_local(problem, moving):
 
 
 @pytest.mark.parametrize("path", ["local", "dense"])
-def test_bits_do_not_depend_on_threads(problem, path):
+def test_bits_do_not_depend_on_threads(full, path, rng):
+    """Threads share rows and points, whatever the kernel or the likelihood."""
     if max_threads(2) < 2:
         pytest.skip("numba may use one thread only")
+    problem = make_problem(KERNELS["matern"], "softmax", 3, full=full, rng=rng)
     one, two = (getattr(problem, path)(n_threads=n) for n in (1, 2))
     # with one K, only the first block and chunk are results
     stop = 1 if path == "dense" else None
@@ -185,6 +205,7 @@ def test_weight_equals_repetition(small, path):
     assert_close(first, second, roundings=100)
 
 
+@pytest.mark.slow  # compiles the gradients of both paths in float32
 @pytest.mark.parametrize("path", ["local", "dense"])
 def test_float32(kernel, full, path):
     def gradients(dtype):

@@ -119,6 +119,7 @@ def test_slopes_of_the_mean_equal_differences(problem):
             assert_derivatives(actual[i, q], mean, X[i])
 
 
+@pytest.mark.slow  # compiles the gradients in float32
 def test_float32(kernel):
     single, double = (
         make_data(kernel, 2, np.random.default_rng(0), dtype)

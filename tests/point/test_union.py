@@ -11,7 +11,14 @@ from helpers import (
     make_problem,
 )
 from numpy.testing import assert_allclose, assert_array_equal
-from test_bound import KERNELS, LIKELIHOODS, check_gradients, check_same, moved
+from test_bound import (
+    COVERING,
+    KERNELS,
+    LIKELIHOODS,
+    check_gradients,
+    check_same,
+    moved,
+)
 
 from skswsgp._compiled.threads import max_threads
 from skswsgp._engine.cpu import CpuEngine
@@ -80,9 +87,13 @@ def test_one_row_has_its_own_list(rng):
     assert_array_equal(union(lists, 6), np.sort(lists[0]))
 
 
-@pytest.mark.parametrize("likelihood", LIKELIHOODS)
-def test_the_bound_of_a_union_equals_the_reference(kernel, likelihood, full, rng):
-    problem = make_problem(kernel, *LIKELIHOODS[likelihood], full=full, rng=rng, M=M)
+@pytest.mark.parametrize(("kernel", "likelihood", "full", "moving"), COVERING)
+def test_the_bound_of_a_union_equals_the_reference(
+    kernel, likelihood, full, moving, rng
+):
+    kernel, likelihood = KERNELS[kernel], LIKELIHOODS[likelihood]
+    problem = make_problem(kernel, *likelihood, full=full, rng=rng, M=M)
+    problem = problem.replace(train_inducing=moving)
     points = reference.union_of_lists(problem.batch.active, ROOM - 2)
     grads = problem.dense(points=points, room=ROOM)
     assert_allclose(grads.sums[0], problem.union_pieces(points), rtol=1e-7)
@@ -202,6 +213,7 @@ def test_bits_do_not_depend_on_threads(small):
         assert_array_equal(values, two[name])
 
 
+@pytest.mark.slow  # compiles the gradients in float32
 def test_float32(full):
     def gradients(dtype):
         rng = np.random.default_rng(0)

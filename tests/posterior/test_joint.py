@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from helpers import make
+from helpers import DTYPES, make
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.stats import norm
 from sklearn.gaussian_process import GaussianProcessRegressor
@@ -75,19 +75,18 @@ def test_covariance_is_that_of_the_formula(covariance, H, data, rng):
 
 
 @pytest.mark.parametrize(
-    "kernel",
+    ("kernel", "H"),
     [
-        RBF(1.0) + WhiteKernel(0.3, "fixed"),
-        DotProduct() ** 2,
-        DotProduct() + RBF(),
+        (RBF(1.0) + WhiteKernel(0.3, "fixed"), 9),
+        (DotProduct() ** 2, N),
+        (DotProduct() + RBF(), 9),
     ],
     ids=str,
 )
 @pytest.mark.parametrize("covariance", ["diag", "draws", "full"])
-@pytest.mark.parametrize("H", [9, N])
 def test_other_kernels_keep_the_variances_of_predict(kernel, covariance, H, data, rng):
-    how = {"covariance": covariance, "n_neighbors": H, "random_state": 0}
-    model = make(SWSGPRegressor, kernel, **how).fit(*data)
+    how = {"covariance": covariance, "n_neighbors": H, "learn_kernel": False}
+    model = make(SWSGPRegressor, kernel, **how, random_state=0).fit(*data)
     X = rng.normal(size=(20, 2))
     _, std = model.predict(X, return_std=True)
     _, cov = model.predict(X, return_cov=True)
@@ -136,26 +135,29 @@ def test_outputs_have_covariances_of_their_own(rng):
     assert model.sample_y(X[:7], 4).shape == (7, 2, 4)
     mean, variance = model.latent_mean_and_variance(X[:7])
     assert mean.shape == variance.shape == (7, 2)
-    values = model.sample_f(X[:7], 4000)
+    values = model.sample_f(X[:7], 2000)
     assert_allclose(values.mean(axis=2), mean, atol=0.1 * std.max())
     assert_allclose(values.std(axis=2), np.sqrt(variance), rtol=0.1)
 
 
 @pytest.mark.parametrize(
     ("H", "covariance"),
-    [(9, "draws"), (N, "full")]
+    [(9, "draws")]
     + [
         pytest.param(H, covariance, marks=pytest.mark.slow)
-        for H, covariance in ((9, "diag"), (9, "full"), (N, "diag"), (N, "draws"))
+        for H in (9, N)
+        for covariance in ("diag", "draws", "full")
+        if (H, covariance) != (9, "draws")
     ],
 )
 def test_draws_have_the_law_of_the_joint_prediction(covariance, H, data, rng):
+    # takes six seconds, since variances of fewer draws are not within 6 %
     how = {"covariance": covariance, "n_neighbors": H}
     model = make(SWSGPRegressor, **FIXED, **how).fit(*data)
     X = np.concatenate([1.5 * rng.normal(size=(12, 2)), [[40.0, 0.0]]])
     mean, variance = model.latent_mean_and_variance(X)
-    values = model.sample_f(X, n_samples=20_000)
-    error = np.sqrt(variance / 20_000)
+    values = model.sample_f(X, n_samples=8000)
+    error = np.sqrt(variance / 8000)
     assert (np.abs(values.mean(axis=1) - mean) < 5 * error).all()
     found = np.cov(values)
     assert_allclose(np.diag(found), variance, rtol=0.06)
@@ -166,7 +168,7 @@ def test_draws_have_the_law_of_the_joint_prediction(covariance, H, data, rng):
     assert np.sqrt(np.mean((found - expected) ** 2 / unit**2)) < 0.1
 
 
-@pytest.mark.parametrize("random_state", [0, 1])
+@pytest.mark.parametrize("random_state", [0, pytest.param(1, marks=pytest.mark.full)])
 def test_many_draws_have_the_correlations_of_the_covariance(random_state):
     """Random features alone miss correlations by 0.25 to 0.4 here."""
     rng = np.random.default_rng(0)
@@ -188,7 +190,7 @@ def test_many_draws_have_the_correlations_of_the_covariance(random_state):
 
 def test_draws_far_from_the_data_are_those_of_the_prior(model):
     X = np.array([[40.0, 0.0], [40.4, 0.0], [40.0, 1.0], [43.0, 1.0]])
-    found = np.corrcoef(model.sample_f(X, n_samples=20_000))
+    found = np.corrcoef(model.sample_f(X, n_samples=4000))
     assert_allclose(found, KERNEL(X) / 1.5, atol=0.1)
 
 
@@ -219,8 +221,8 @@ def test_a_draw_is_smooth_between_and_beyond_rows(model):
 def test_draws_of_observations_add_noise(model, data):
     X = data[0][:5]
     _, std = model.predict(X, return_std=True)
-    values = model.sample_y(X, n_samples=20_000)
-    assert values.shape == (5, 20_000)
+    values = model.sample_y(X, n_samples=5000)
+    assert values.shape == (5, 5000)
     assert_allclose(values.std(axis=1), std, rtol=0.04)
     assert_array_equal(model.sample_y(X, 2), model.sample_y(X, 2))
     assert model.sample_y(X).shape == (5, 1)
@@ -230,13 +232,14 @@ def test_draws_of_observations_add_noise(model, data):
 def test_functions_of_classes(n_classes, data, rng):
     X, y = data
     labels = np.digitize(y, np.quantile(y, np.arange(1, n_classes) / n_classes))
-    model = SWSGPClassifier(n_inducing=30, random_state=0).fit(X, labels)
+    model = SWSGPClassifier(n_inducing=30, learn_kernel=False, random_state=0)
+    model.fit(X, labels)
     X_test = rng.normal(size=(9, 2))
     mean, variance = model.latent_mean_and_variance(X_test)
     shape = (9,) if n_classes == 2 else (9, 3)
     assert mean.shape == variance.shape == shape
-    values = model.sample_f(X_test, 20_000)
-    assert values.shape == (*shape, 20_000)
+    values = model.sample_f(X_test, 5000)
+    assert values.shape == (*shape, 5000)
     assert_allclose(values.std(axis=-1), np.sqrt(variance), rtol=0.05)
     assert_allclose(values.mean(axis=-1), mean, atol=0.05 * np.sqrt(variance).max())
     if n_classes == 2:
@@ -247,15 +250,16 @@ def test_functions_of_classes(n_classes, data, rng):
     assert_allclose(link, model.predict_proba(X_test)[:, 1], atol=0.03)
 
 
-def test_a_learned_map_and_float32(data, rng):
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_a_learned_map(dtype, data, rng):
     X, y = data
     model = SWSGPRegressor(
-        learn_map=True, n_inducing=40, n_neighbors=9, dtype="float32", random_state=0
+        learn_map=True, n_inducing=40, n_neighbors=9, dtype=dtype, random_state=0
     ).fit(X, y)
     _, cov = model.predict(X[:8], return_cov=True)
     _, std = model.predict(X[:8], return_std=True)
     assert_allclose(np.sqrt(np.diag(cov)), std, rtol=1e-3)
-    values = model.sample_y(X[:8], 5000)
+    values = model.sample_y(X[:8], 3000)
     assert_allclose(values.std(axis=1), std, rtol=0.06)
 
 
@@ -269,7 +273,7 @@ def test_the_number_of_neighbors_of_a_prediction(n_neighbors, model, rng):
     assert_allclose(np.sqrt(np.diag(cov)), std, rtol=1e-6)
     f_mean, variance = model.latent_mean_and_variance(X, **how)
     assert_allclose(f_mean, mean, rtol=1e-9)
-    values = model.sample_f(X, 5000, **how)
+    values = model.sample_f(X, 2000, **how)
     assert_allclose(values.std(axis=1), np.sqrt(variance), rtol=0.06)
     assert model.sample_y(X, 2, **how).shape == (6, 2)
 
@@ -289,7 +293,7 @@ def test_a_dot_product_has_draws(data):
         DotProduct() + RBF(), n_inducing=20, n_neighbors=20, random_state=0
     ).fit(X, y)
     _, variance = model.latent_mean_and_variance(X[:6])
-    assert_allclose(model.sample_f(X[:6], 5000).var(axis=1), variance, rtol=0.1)
+    assert_allclose(model.sample_f(X[:6], 3000).var(axis=1), variance, rtol=0.1)
 
 
 def test_unusable_requests(model, data, tune):

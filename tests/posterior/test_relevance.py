@@ -32,9 +32,10 @@ def test_importances_equal_differences_of_predictions(learn_map, covariance, rng
     assert_allclose(model.feature_importances_std_, expected, rtol=1e-2, atol=1e-4)
 
 
+@pytest.mark.usefixtures("few_steps")
 def test_classes_and_outputs(monkeypatch, rng):
     monkeypatch.setattr(relevance, "MOST_ROWS", 100)
-    X = rng.normal(size=(300, 4))
+    X = rng.normal(size=(200, 4))
     labels = (X[:, 1] > 0) + 1 * (X[:, 1] > 1)
     for y in (labels > 0, labels):
         model = SWSGPClassifier(random_state=0).fit(X, y)
