@@ -185,12 +185,17 @@ def too_large(error, model, X):
     return said and grows and np.abs(X).max() > 1e6
 
 
+def draw_case(rng):
+    """Return a class of estimators, data and an estimator."""
+    kind = draw(rng, SWSGPRegressor, SWSGPClassifier, NearestNeighborGPRegressor)
+    with np.errstate(over="ignore"):  # X in float16
+        return kind, draw_data(rng, kind), draw_model(rng, kind)
+
+
 def run(seed):
     """Run the case of a seed; return None, or what failed in one line."""
     rng = np.random.default_rng(seed)
-    kind = draw(rng, SWSGPRegressor, SWSGPClassifier, NearestNeighborGPRegressor)
-    with np.errstate(over="ignore"):  # X in float16
-        data, model = draw_data(rng, kind), draw_model(rng, kind)
+    kind, data, model = draw_case(rng)
     # with a limit of two, three columns are then a wide table
     limits = {"most_columns": int(draw(rng, 64, 2))}
     if rng.random() < 0.5:  # few neighbours, so that exact means are worth a try

@@ -339,13 +339,13 @@ def test_bad_order(order, X):
             method(X)
 
 
-@pytest.mark.parametrize("length_scale", [[1.0, 2.0], [1.0] * 4, [], [[1.0] * 3] * 2])
-def test_bad_length_scale(make, X, length_scale):
-    kernel = make(length_scale=length_scale)
+def test_bad_length_scale(make, X):
     message = r"length_scale of shape \(.*\): expected a number or shape \(3,\)"
-    for method in (kernel, kernel.diag):
-        with pytest.raises(ValueError, match=message):
-            method(X)
+    for length_scale in ([1.0, 2.0], [1.0] * 4, [], [[1.0] * 3] * 2):
+        kernel = make(length_scale=length_scale)
+        for method in (kernel, kernel.diag):
+            with pytest.raises(ValueError, match=message):
+                method(X)
 
 
 def test_gradient_of_two_sets_of_rows_is_refused(make, X):

@@ -145,7 +145,8 @@ def test_kriging_in_float32():
 @needs_simulator
 @pytest.mark.usefixtures("cuda_engine_in_turns")
 def test_barriers_separate_writes_and_reads_in_kriging():
-    check_kriging("all", n=2)
+    # The steps above have each operation of a kernel between barriers.
+    check_kriging("rbf-white", n=2)
 
 
 @needs_gpu

@@ -31,6 +31,7 @@ rng = np.random.default_rng(0)
 X = rng.normal(size=({n_rows}, 3))
 y = np.sin(2 * X[:, 0]) + X[:, 1] + 0.1 * rng.normal(size=len(X))
 y = y > 0 if {estimator} is SWSGPClassifier else y
+{estimator}._tuning = {estimator}._tuning._replace(**{tuning})
 model = {estimator}(**{params}, random_state=0, n_jobs=2)
 expected = model.fit(X, y).predict(X)
 start = time.perf_counter()
@@ -69,19 +70,21 @@ print("noticed", noticed)
 """
 
 
-@pytest.mark.slow  # twelve fits on a busy machine take a minute or two
+@pytest.mark.slow  # fifteen fits on a busy machine, in a process of their own
 @pytest.mark.early
 @pytest.mark.parametrize(
-    ("estimator", "params", "n_rows"),
+    ("estimator", "params", "n_rows", "tuning"),
     [
-        ("SWSGPRegressor", {}, 1500),
-        ("SWSGPRegressor", {"solver": Adam(max_iter=5)}, 1000),
-        ("SWSGPClassifier", {}, 1500),
-        ("SWSGPClassifier", {}, 200),
+        ("SWSGPRegressor", {}, 600, {}),
+        ("SWSGPRegressor", {"solver": Adam(max_iter=5)}, 400, {"learning_steps": 20}),
+        ("SWSGPClassifier", {}, 400, {"part_work": 1e7}),  # refined by held-out rows
+        ("SWSGPClassifier", {}, 150, {}),  # by the bound
     ],
 )
-def test_twelve_interrupts_in_a_row_end_each_fit(estimator, params, n_rows):
-    script = SCRIPT.format(estimator=estimator, params=params, n_rows=n_rows)
+def test_twelve_interrupts_in_a_row_end_each_fit(estimator, params, n_rows, tuning):
+    script = SCRIPT.format(
+        estimator=estimator, params=params, n_rows=n_rows, tuning=tuning
+    )
     done = subprocess.run(
         [sys.executable, "-c", script],
         capture_output=True,

@@ -60,24 +60,20 @@ def test_the_number_of_neighbors_can_be_given(fitted):
     )
 
 
-@pytest.mark.parametrize(
-    "coverage", [0, 1, 95, -0.5, [0.9, 0.95], "wide", None, np.nan]
-)
-def test_intervals_refuse_what_is_no_probability(coverage, fitted):
+def test_intervals_refuse_what_is_no_probability(fitted):
     model, X, _ = fitted
-    with pytest.raises(
-        ValueError, match=r"coverage=.*: expected a number above 0 and b"
-    ):
-        model.predict_interval(X, coverage)
+    message = r"coverage=.*: expected a number above 0 and b"
+    for coverage in (0, 1, 95, -0.5, [0.9, 0.95], "wide", None, np.nan):
+        with pytest.raises(ValueError, match=message):
+            model.predict_interval(X, coverage)
 
 
-@pytest.mark.parametrize("q", [0.0, 1.0, [0.1, 2.0], [[0.5]], "median"])
-def test_quantiles_refuse_what_is_no_probability(q, fitted):
+def test_quantiles_refuse_what_is_no_probability(fitted):
     model, X, _ = fitted
-    with pytest.raises(
-        ValueError, match=r"q=.*: expected a number or a list of numbers"
-    ):
-        model.predict_quantiles(X, q)
+    message = r"q=.*: expected a number or a list of numbers"
+    for q in (0.0, 1.0, [0.1, 2.0], [[0.5]], "median"):
+        with pytest.raises(ValueError, match=message):
+            model.predict_quantiles(X, q)
 
 
 def test_densities_need_a_value_for_each_prediction(fitted):

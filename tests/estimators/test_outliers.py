@@ -65,9 +65,9 @@ def test_law_is_student_t_noise_around_a_gaussian_function():
         assert_allclose(weight @ noise.cdf(quantiles[i, 0] - f), 0.05, rtol=1e-4)
         assert_allclose(weight @ noise.cdf(at[i] - f), 0.6, rtol=1e-4)
         assert_allclose(density[i], weight @ noise.pdf(at[i] - f), rtol=1e-4)
-    levels = (np.arange(2000) + 0.5) / 2000
-    losses = pinball(at, model.predict_quantiles(new, levels), levels)
-    assert_allclose(2.0 * losses, crps.mean(), rtol=2e-3)
+    levels = (np.arange(500) + 0.5) / 500
+    losses = pinball(at[:2], model.predict_quantiles(new[:2], levels), levels)
+    assert_allclose(2.0 * losses, crps[:2].mean(), rtol=2e-3)
 
 
 def test_draws_and_covariances_have_noise_of_their_own():

@@ -1,5 +1,7 @@
 """Neighbours found on the device compared with those of the CPU."""
 
+from itertools import product
+
 import numpy as np
 import pytest
 from simulator import (
@@ -45,9 +47,21 @@ def points_of(kind, dtype, rng):
     return points[:61].astype(dtype), points[50:].astype(dtype)
 
 
+def cases(*others):
+    """Return a kind of points, a length of lists, and one of `others`.
+
+    A GPU takes all of them, and the simulator each length, and each of the others with
+    each kind of points.
+    """
+    if ON_GPU:
+        return list(product(["grid", "normal"], [1, 3, 60], others))
+    first, last = others
+    few = ("grid", 1, last), ("grid", 60, first), ("normal", 3, first)
+    return [*few, ("normal", 60, last)]
+
+
 @needs_gpu
-@pytest.mark.parametrize("kind", ["grid", "normal"])
-@pytest.mark.parametrize("H", [1, 3, 60])
+@pytest.mark.parametrize(("kind", "H", "dtype"), cases("float64", "float32"))
 def test_the_distance_scan_finds_the_lists_of_the_cpu(
     device_search, kind, H, dtype, rng
 ):
@@ -106,11 +120,9 @@ def test_an_engine_searches_on_its_device_and_releases_the_memory(
 
 
 @needs_gpu
-@pytest.mark.parametrize("kind", ["grid", "normal"])
-@pytest.mark.parametrize("kernel", ["all", "arc-cosine-1"])
-@pytest.mark.parametrize("H", [1, 3, 60])
+@pytest.mark.parametrize(("kind", "H", "kernel"), cases("all", "arc-cosine-1"))
 def test_the_kernel_scan_finds_the_lists_of_the_cpu(
-    device_search, monkeypatch, kind, kernel, H, rng
+    device_search, monkeypatch, kind, H, kernel, rng
 ):
     monkeypatch.setattr(device_search, "LEAST_POINTS", 1)
     Z, X = points_of(kind, "float64", rng)

@@ -144,7 +144,7 @@ def test_outputs_have_covariances_of_their_own(rng):
     ("H", "covariance"),
     [(9, "draws")]
     + [
-        pytest.param(H, covariance, marks=pytest.mark.slow)
+        pytest.param(H, covariance, marks=pytest.mark.full)
         for H in (9, N)
         for covariance in ("diag", "draws", "full")
         if (H, covariance) != (9, "draws")
