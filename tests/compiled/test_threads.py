@@ -115,7 +115,7 @@ import numpy as np
 from skswsgp import SWSGPRegressor
 from skswsgp.solvers import Adam, Natural
 from skswsgp._compiled.threads import parallel_region
-X = np.random.default_rng(0).normal(size=(2100, 2))
+X = np.random.default_rng(0).normal(size=(N_ROWS, 2))
 def mean():
     params = {"n_inducing": 20, "n_neighbors": 4, "random_state": 0}
     model = SWSGPRegressor(**params, solver=SOLVER, n_jobs=N_JOBS)
@@ -139,10 +139,12 @@ else:
 @pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
 @pytest.mark.parametrize(
-    ("solver", "n_jobs"), [("Natural()", 2), ("Adam(max_iter=1)", 1)]
+    ("solver", "n_jobs", "n_rows"),  # as many as start threads, where there are any
+    [("Natural()", 2, 2100), ("Adam(max_iter=1)", 1, 300)],
 )
-def test_a_forked_process_fits_without_openmp(solver, n_jobs):
+def test_a_forked_process_fits_without_openmp(solver, n_jobs, n_rows):
     code = FORK.replace("SOLVER", solver).replace("N_JOBS", str(n_jobs))
+    code = code.replace("N_ROWS", str(n_rows))
     command = [sys.executable, "-c", code]
     result = subprocess.run(command, capture_output=True, text=True)
     same, refusal = result.stdout.splitlines()

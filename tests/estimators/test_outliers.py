@@ -77,7 +77,7 @@ def test_draws_and_covariances_have_noise_of_their_own():
     new = np.array([[0.3], [0.35]])
     cov = model.predict(new, return_cov=True)[1]
     assert_allclose(np.sqrt(np.diag(cov)), model.predict(new, return_std=True)[1])
-    draws = model.sample_y(new, 4000, random_state=0)
+    draws = model.sample_y(new, 2000, random_state=0)
     assert_allclose(np.cov(draws), cov, rtol=0.1, atol=0.02 * cov[0, 0])
 
 

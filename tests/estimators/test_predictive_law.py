@@ -350,6 +350,7 @@ def test_scorers_find_the_law_at_the_end_of_pipelines():
     assert get_scorer("neg_log_density")(model, X, y) == pytest.approx(-expected)
 
 
+@pytest.mark.full
 @pytest.mark.filterwarnings("ignore::skswsgp.ExtrapolationWarning")  # as is meant here
 def test_widths_change_smoothly_and_forget_near_errors_far_away():
     # few rows would widen the law by what they leave open of the kernel
@@ -390,6 +391,7 @@ def test_deviations_of_few_rows_do_not_jump_in_a_gap():
     assert jump(None) < 1e-3 < 0.1 * jump(8)
 
 
+@pytest.mark.full
 @pytest.mark.filterwarnings("ignore::skswsgp.ExtrapolationWarning")  # as is meant here
 def test_intervals_far_away_hold_noise_that_varies():
     rng = np.random.default_rng(0)

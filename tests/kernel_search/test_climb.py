@@ -36,6 +36,7 @@ def evidence(kernel, noise, X, y):
 
 
 MANY = pytest.param(1200, marks=pytest.mark.full)
+PLAIN_OR_MANY = (600, False), (1200, False), (1200, True)
 
 
 @pytest.mark.parametrize("n", [200, 700, MANY])  # as few rows, more, and many
@@ -100,8 +101,11 @@ def test_wide_tables_keep_a_common_length_scale(rng):
     assert fit.shared and turned is fit
 
 
-@pytest.mark.parametrize("n", [120, 600, MANY])
-@pytest.mark.parametrize("mixed", [False, True])
+@pytest.mark.parametrize(
+    ("n", "mixed"),
+    [(120, False), (120, True), (600, True)]
+    + [pytest.param(*case, marks=pytest.mark.full) for case in PLAIN_OR_MANY],
+)
 def test_a_map_is_taken_where_columns_are_mixed(n, mixed, rng):
     X = rng.normal(size=(n, 3))
     f = np.sin(2 * (X[:, 0] + X[:, 1])) if mixed else np.sin(2 * X[:, 0])
