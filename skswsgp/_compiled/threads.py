@@ -20,6 +20,7 @@ _forked = False  # whether a parent of this process has started threads of OpenM
 ROWS_PER_THREAD = 1000  # rows below which another thread costs more than it saves
 MICROSECONDS_PER_THREAD = 150.0  # least work of a thread of Numba, which may wake late
 MICROSECONDS_PER_NEW_THREAD = 1500.0  # least work of a thread that Python has to start
+PARTS = 8  # sums of a product that are computed apart, for any number of threads
 CHUNKS = 16  # parts of a minibatch with sums of their own, for any number of threads
 ROWS_AT_ONCE = 8192  # rows of X that are copied, and that a GPU evaluates, at a time
 

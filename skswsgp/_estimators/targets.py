@@ -13,10 +13,10 @@ from skswsgp._estimators.sklearn_compat import (
     log_exposure,
 )
 from skswsgp._law.counts import require_counts
-from skswsgp._law.fit_law import ERRORS
 from skswsgp._point.likelihood_records import LIKELIHOODS
 from skswsgp._rows.inducing import distinct_rows
 from skswsgp._rows.statistics import (
+    ERRORS,
     exceeds_standard_error,
     mean_and_scale,
     robust_mean_and_scale,

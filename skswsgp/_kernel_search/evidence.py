@@ -16,6 +16,7 @@ from scipy.special import softmax
 
 from skswsgp._compiled.threads import one_blas_thread
 from skswsgp._covariance.compile import free_variance, updated_kernel
+from skswsgp._kernel_search.climb import FIRST_ROWS, MAP_STEPS
 from skswsgp._kernel_search.holdout import log_shape_prior
 from skswsgp._kernel_search.kernel_learning import evidence_work
 from skswsgp._kernel_search.marginal_likelihood import LogPosterior
@@ -24,10 +25,8 @@ from skswsgp._rows.columns import mapped
 from skswsgp._rows.inducing import distinct_rows
 from skswsgp._rows.statistics import climbed
 
-FEW_ROWS = 250  # rows that choose the smoothness
 BOUND_WORK = 3  # time of a search over that of learning a regression's kernel
 MAX_TURNS = 10  # largest number of steps on the kernel
-MAP_STEPS = 40  # of L-BFGS for a map of the columns and the kernel, given sites
 TOLERANCE = 0.1  # gain of the bound, in nats of all rows, below which steps end
 SHAPE_STEP = 2.0  # factor between two shapes of the likelihood that are compared
 VARIANCE_STEP = 3.0  # factor between two variances whose bounds are compared
@@ -49,7 +48,7 @@ def maximize_bound(starts, first, n_rows, data, settings, options, rng):
     # sites and bound belong together for a divergence of weight one only
     settings = settings._replace(kl_weight=1.0)
     search = BoundSearch(n_rows, data, settings, options, rng)
-    few = BoundSearch(min(FEW_ROWS, n_rows), data, settings, options, rng)
+    few = BoundSearch(min(FIRST_ROWS, n_rows), data, settings, options, rng)
     kernels = [start.kernel for start in starts]
     try:
         with one_blas_thread():

@@ -18,6 +18,7 @@ from skswsgp._kernel_search.trial_rows import TrialRows, train
 from skswsgp._rows.columns import mapped
 from skswsgp._rows.inducing import distinct_rows, initial_inducing_points
 from skswsgp._rows.statistics import (
+    ERRORS,
     HELD_OUT_FRACTION,
     LEAST_EFFECTIVE,
     effective_sample_size,
@@ -27,7 +28,6 @@ from skswsgp._solvers.auto import natural_jitter
 from skswsgp._solvers.exact_mean import exact_variance
 from skswsgp._solvers.model import JITTER
 
-ERRORS = 2.0  # standard errors by which a later candidate must be better
 LEAST_HELD_OUT = 20  # least number of held-out rows, unless half of all rows is fewer
 LEAST_GAIN = 1e-3  # nats a row that a rescaled variance must gain
 SCALE_SPREAD = 0.5  # prior standard deviation of the logarithm of a variance scale

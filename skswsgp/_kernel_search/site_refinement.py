@@ -16,6 +16,7 @@ from skswsgp._covariance.compile import (
     free_variance,
     updated_kernel,
 )
+from skswsgp._kernel_search.evidence import VARIANCE_STEP
 from skswsgp._kernel_search.holdout import Holdout
 from skswsgp._kernel_search.kernel_learning import (
     KernelLearner,
@@ -26,7 +27,6 @@ from skswsgp._rows.columns import mapped
 from skswsgp._rows.inducing import distinct_rows
 from skswsgp._rows.statistics import effective_sample_size
 
-VARIANCE_STEP = 3.0  # factor of the kernel variance between two trials
 MAX_VARIANCE_STEPS = 6  # trials in one direction
 MAX_KERNELS = 4  # largest number of kernels learned from sites
 MAX_MAPS = 3  # largest number of maps of the columns learned from sites

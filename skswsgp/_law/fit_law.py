@@ -21,9 +21,9 @@ from skswsgp._law.near_points import (
 )
 from skswsgp._law.residual_sizes import NEAR, measure_sizes
 from skswsgp._posterior.residuals import LEAST_ERROR
+from skswsgp._rows.statistics import ERRORS
 
 LEAST_ROWS = 30  # rows that a law needs: fewer show neither widths nor tails
-ERRORS = 2.0  # standard errors by which the mean gain of a richer law must exceed zero
 FITTED_ROWS = 6000  # rows that teach near targets: 2,000 lost .02 nats of powerplant
 SCORED_ROWS = 1000  # rows whose distributions are integrated and inverted
 LEAST_POINTS = 12  # inducing points from which scales may vary

@@ -21,6 +21,7 @@ from scipy.linalg import solve_triangular
 
 from skswsgp._compiled.linalg import inverse_of_factor, numpy_cholesky
 from skswsgp._compiled.threads import (
+    PARTS,
     ROWS_AT_ONCE,
     in_threads,
     one_blas_thread,
@@ -29,7 +30,6 @@ from skswsgp._compiled.threads import (
 from skswsgp._covariance.products import CovarianceProducts
 
 JITTER = 1e-9  # of the global points' covariance, relative to its diagonal
-PARTS = 8  # sums of a product that are computed apart, for any number of threads
 
 
 class CellPreconditioner:

@@ -11,10 +11,9 @@ import numpy as np
 from scipy.linalg import solve_triangular
 
 from skswsgp._compiled.linalg import RELATIVE_FLOOR, numpy_cholesky
-from skswsgp._compiled.threads import row_blocks, run_in_threads
+from skswsgp._compiled.threads import PARTS, row_blocks, run_in_threads
 
 ROWS_AT_ONCE = 512  # rows of Phi and of its products that stay in a core's cache
-PARTS = 8  # sums of a product that are computed apart, for any number of threads
 
 
 class NystromPreconditioner:

@@ -10,6 +10,7 @@ SPREAD_SAMPLE = 20_000  # rows from which the spread of the features is measured
 MOST_UNLIKE = 1e4
 LEAST_NOISE = 1e-8  # least known variance of noise over that of y
 LEAST_EFFECTIVE = 8.0  # least effective sample size of rows that decide
+ERRORS = 2.0  # standard errors by which the mean gain of a richer model exceeds zero
 HELD_OUT_FRACTION = 0.2  # fraction of rows held out to choose between kernels
 
 

@@ -26,6 +26,7 @@ from skswsgp._linear.cell_preconditioner import CellPreconditioner
 from skswsgp._linear.conjugate_gradients import solve_systems
 from skswsgp._linear.projection import mean_prior_variance
 from skswsgp._rows.data import memory_budget
+from skswsgp._rows.statistics import ERRORS
 
 # Points for each global one, at which a preconditioner and the products with K take
 # about the same time for 2,000 to 8,000 points
@@ -33,7 +34,6 @@ POINTS_PER_GLOBAL = 15
 NOISE_RATIO = 10.0  # most ratio of noise variances that share a preconditioner
 MOST_OUTPUTS = 8  # outputs solved for at once; each takes 32 numbers a point
 LEAST_WEIGHT = 1e-9  # least precision of a site, relative to the largest
-ERRORS = 2.0  # standard errors by which exact means must be worse to be given up
 N_SCALES = 41  # factors of local variances that are compared
 LEAST_SCALE = 0.05  # least factor of local variances; 2,000 rows know it to some 0.05
 
