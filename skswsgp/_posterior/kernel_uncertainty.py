@@ -1,72 +1,63 @@
-"""How large errors are where a row is taken out of the kernel's parameters as well.
+"""Errors of rows that neither the other rows nor the kernel have learned from.
 
 Predictions of a row from the others use a kernel and a noise that were fitted to that
-row, too. They maximise log p(y) plus a log prior. Without row i the maximum moves by
-about -H^-1 g_i, where g_i is the gradient of log p(y_i | the others) and H minus the
-second derivative of the whole. So the row's own density falls by g_i' H^-1 g_i, as in
-Takeuchi's information criterion. Half a unit of the mean square of standardised errors
-costs as much, so that mean square grows by
+row, too. So the rows are split into folds. For each fold the parameters move to the
+maximum of the evidence of the other rows, and predict the fold from these. With C the
+covariance of all targets y under these parameters and P its inverse, the errors of a
+fold f, and their covariance, are
 
-    2 mean_i g_i' H^-1 g_i,
+    y_f - mean_f = P_ff^-1 (P y)_f,        cov_f = P_ff^-1
 
-which is about p / n for p parameters that n rows determine.
+(Rasmussen and Williams, Gaussian Processes for Machine Learning, 2006, eq. 5.12, for
+more than one row at a time).
 """
 
 import numpy as np
 
-from skswsgp._compiled.special import gaussian_log_density
-from skswsgp._kernel_search.marginal_likelihood import (
-    DIFFERENCE,
-    LogPosterior,
-    inverted,
-)
+from skswsgp._kernel_search.climb import ENOUGH, LAST_STEPS, LAST_WIDTHS
+from skswsgp._kernel_search.marginal_likelihood import LogPosterior, inverted
+
+FOLDS = 5
+ROWS_OF_MORE_FOLDS = 400  # rows below which a fifth of them is too much to leave out
 
 
-def left_out_squares(kernel, noise, X, y, ratios, noise_is_known=False):
-    """Return mean squares (2, Q) of standardised errors of rows left out, or None.
+def errors_of_folds(kernel, noise, X, y, ratios, rng, noise_is_known=False):
+    """Return standardised errors z (N, Q) of rows left out of the kernel, too, or None.
 
-    First rows are left out of the predictions only, then of the parameters as well.
     `kernel` and `noise` (Q,) maximise the marginal likelihood of rows X (N, D) and y
     (N, Q), whose noise variances are noise_q ratios (N, Q). Noise that is known is no
-    parameter. The curvature is at least that of the prior. None is for a covariance
-    matrix that cannot be factorised.
+    parameter. `rng` draws the folds. None is for a covariance matrix that cannot be
+    factorised.
     """
-    posterior = LogPosterior(kernel, noise, X, y, ratios)
-    learned = posterior.moves(noise=not noise_is_known).any(axis=1)
-    point, unit = posterior.start, np.sqrt(posterior.variances[learned])
-    steps = DIFFERENCE * np.diag(np.sqrt(posterior.variances))[learned]
+    N, best = len(X), LogPosterior(kernel, noise, X, y, ratios)
+    best.variances[:] = max(LAST_WIDTHS) ** 2  # the prior has had its say
+    moves = best.moves(noise=not noise_is_known)
+    n_folds = min(N, max(FOLDS, ROWS_OF_MORE_FOLDS // N))
+    fold_of, z = rng.permutation(N) % n_folds, np.empty(y.shape)
     try:
-        slope = posterior.loss(point)[1]
-        density, squares = left_out(posterior, point)
-        slopes, gradients = np.empty((len(unit),) * 2), []
-        for row, step in zip(slopes, steps, strict=True):
-            row[:] = (posterior.loss(point + step)[1] - slope)[learned] / DIFFERENCE
-            moved, _ = left_out(posterior, point + step)
-            gradients.append((moved - density) / DIFFERENCE)
+        hessian = best.hessian(moves)
+        for fold in range(n_folds):
+            gone, rest = fold_of == fold, fold_of != fold
+            part = best.given(X[rest], y[rest], ratios[rest])
+            growth = np.mean(rest)
+            part.start, _ = part.maximize(moves, LAST_STEPS, growth * hessian, ENOUGH)
+            z[gone] = errors_without(best, part.start, gone)
     except np.linalg.LinAlgError:
         return None
-    before = squares.mean(axis=0)
-    if len(unit) == 0:
-        return np.stack([before, before])
-    slopes *= unit  # all in prior standard deviations
-    curvature, axes = np.linalg.eigh(0.5 * (slopes + slopes.T))
-    along = np.einsum("pa,pnq->anq", axes, np.stack(gradients))
-    moved = along.sum(axis=2, keepdims=True)  # a row leaves with all its outputs
-    losses = along * moved / np.maximum(curvature, 1.0)[:, None, None]
-    losses = np.maximum(losses.sum(axis=0).mean(axis=0), 0.0)
-    return np.stack([before, before + 2.0 * losses])
+    return z
 
 
-def left_out(posterior, point):
-    """Return log p(y_i | all others) and squares of standardised errors, each (N, Q).
+def errors_without(posterior, point, gone):
+    """Return the standardised errors (n, Q) of rows `gone` given all others.
 
-    The parameters are those at a point of a `LogPosterior`.
+    The parameters are those at a point of a `LogPosterior` of all rows.
     """
     params, noise = posterior.split(point)
     K = posterior.matrix.evaluate(params, posterior.X)
-    squares, precisions = np.empty((2, *posterior.y.shape))
+    z = np.empty((gone.sum(), len(noise)))
     for q, variance in enumerate(noise):
-        inverse, _ = inverted(K + np.diag(variance * posterior.ratios[:, q]))
-        precisions[:, q] = np.diag(inverse)
-        squares[:, q] = (inverse @ posterior.y[:, q]) ** 2 / precisions[:, q]
-    return gaussian_log_density(squares, -np.log(precisions)), squares
+        precision, _ = inverted(K + np.diag(variance * posterior.ratios[:, q]))
+        covariance, _ = inverted(precision[np.ix_(gone, gone)])
+        z[:, q] = covariance @ (precision[gone] @ posterior.y[:, q])
+        z[:, q] /= np.sqrt(np.diag(covariance))
+    return z
