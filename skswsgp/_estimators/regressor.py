@@ -75,8 +75,8 @@ class SWSGPRegressor(
         multiplied around a row, how heavy the tails of a Student-t distribution are,
         and whether targets of near rows get a share of the density; it keeps the
         Gaussian where nothing is better by more than two standard errors. With up to
-        some 1,000 rows these errors are those of kernels that were learned without the
-        rows, five to ten times anew.
+        some 1,000 rows it makes either law wider, by how much errors grow where kernel
+        and noise have not learned from their rows.
     normalize_y : bool, default=True
         Whether y, after `y_transform`, is standardised inside.
     y_transform : {"log", "yeo-johnson", "auto"} or None, default=None

@@ -38,7 +38,7 @@ LEAST_WIDTH, ROWS_PER_COLUMN = 0.5, 10
 GIVEN_FACTORS = 1.0, 0.3, 0.1
 SHORT = 0.03  # factor of length-scales from which quick waves are looked for
 UNDECIDED = 3.0  # nats: a difference of evidence that more rows may reverse
-ENOUGH = 0.1  # nats of all rows that a step gains, or it is the last
+ENOUGH = 0.1  # nats of all rows of the evidence that a step gains, or it is the last
 
 
 class Form(NamedTuple):

@@ -106,7 +106,7 @@ def scales_far_away(z, freedom, coefficients):
 
     They are 1 for outputs whose law is that of the process.
     """
-    wider = np.array([student.deviation(nu) for nu in freedom])
+    wider = np.array([student.deviation(nu) for nu in freedom])  # than the scales
     learned = np.isfinite(freedom) | coefficients.any(axis=0)
     return np.where(learned, np.sqrt(np.mean(z**2, axis=0)) / wider, 1.0)
 

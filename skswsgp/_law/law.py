@@ -30,7 +30,7 @@ class PredictiveLaw(NamedTuple):
     """
 
     degrees_of_freedom: np.ndarray  # (Q,) infinite for a Gaussian
-    coefficients: np.ndarray  # (2, Q) of 1 and of the average of near sizes
+    coefficients: np.ndarray  # (2, Q) of 1, and of the log of near sizes' average
     nearness: Nearness | None  # None where points are too few to look at near ones
     far_scale: np.ndarray  # (Q,) s far from all rows, where errors are as over all
     scale_range: np.ndarray  # (2, Q) 5 and 95 % quantiles of s over training rows

@@ -13,7 +13,7 @@ from skswsgp._law.fit_law import (
     fit_law,
     normal_scores,
 )
-from skswsgp._posterior.kernel_uncertainty import errors_of_folds
+from skswsgp._posterior.kernel_uncertainty import left_out_squares
 from skswsgp._posterior.leave_one_out import leave_one_out, merge_rows
 from skswsgp._posterior.prediction import nearest_points
 from skswsgp._rows.inducing import point_of_each_row
@@ -86,40 +86,40 @@ def neighborhoods_of(X, group, trained, settings, rng):
 def law_of_residuals(residuals, points, around, data, trained, settings, earlier, rng):
     """Return the `PredictiveLaw` of merged rows, whose residuals are known.
 
-    `points` are those of `leave_one_out`. Few rows are taken out of the parameters of
-    the kernel, too, and the Gaussian law grows to their errors if these are larger.
+    `points` are those of `leave_one_out`.
     """
     stream, y = not settings.decay, data.y
-    z = None if stream else errors_of_few(data, trained, settings, rng)
-    if z is not None:
-        residuals = residuals._replace(standardised=z)
     law, observations = fit_law(residuals, around, earlier, stream=stream)
     if stream:
         return law
-    if z is not None:
-        larger = np.sqrt(np.maximum(np.mean(z**2, axis=0), 1.0))
-        widening = np.where(law.is_learned, 1.0, larger)
-        law = law.widened(widening)
-        observations = observations._replace(factor=observations.factor * widening)
+    widening = widening_of_few(law, data, trained, settings, rng)
+    law = law.widened(widening)
     if points is None or around is None:
         return law
+    observations = observations._replace(factor=observations.factor * widening)
     errors = np.empty_like(points.targets)
     errors[points.group] = y - residuals.mean
     kinds = points.targets, errors
     return add_near_targets(law, observations, y, kinds, around, rng)
 
 
-def errors_of_few(data, trained, settings, rng):
-    """Return `errors_of_folds` of merged rows, or None where rows are many.
+def widening_of_few(law, data, trained, settings, rng):
+    """Return the factors (Q,) of deviations for a kernel learned from few merged rows.
 
-    None is also for a kernel that was not learned.
+    A law that was learned from errors grows as these do when rows are taken out of the
+    kernel's parameters. Otherwise deviations grow to these errors, or stay as they are.
     """
-    X, y = data.X, data.y
-    few = len(X) <= count_few_rows(X.shape[1], y.shape[1], settings.tuning.part_work)
-    if not (settings.learn_kernel and few):
-        return None
-    noise = np.broadcast_to(trained["noise_variance_"], y.shape[1]).astype(np.float64)
+    X, y, Q = data.X, data.y, data.y.shape[1]
+    few = len(X) <= count_few_rows(X.shape[1], Q, settings.tuning.part_work)
+    if not settings.learn_kernel or not few:
+        return np.ones(Q)  # the kernel was not learned, or hardly knows a row
+    noise = np.broadcast_to(trained["noise_variance_"], Q).astype(np.float64)
     ratios = np.broadcast_to(1.0 / data.weight[:, None], y.shape)
-    known = settings.known_noise is not None
+    how = {"noise_is_known": settings.known_noise is not None}
+    how["flat"] = settings.kernel is None
     with one_blas_thread():
-        return errors_of_folds(trained["kernel_"], noise, X, y, ratios, rng, known)
+        squares = left_out_squares(trained["kernel_"], noise, X, y, ratios, rng, **how)
+    if squares is None:
+        return np.ones(Q)
+    before, after = np.maximum(squares, np.finfo(float).tiny)  # y may be constant
+    return np.sqrt(after / np.where(law.is_learned, before, np.minimum(after, 1.0)))

@@ -151,6 +151,8 @@ def learn_shape(y, around_mean, kinds, distances, usual_error):
     start, loss = fits[int(is_residual)]
     if -loss <= density.mean() + len(start) / len(density):
         return (0.0, usual_error, 1.0), is_residual
+    if len(density) == len(y):
+        return shaped(start, usual_error), is_residual
     rows = y, around_mean, kinds[int(is_residual)], distances, usual_error
     found, _ = fit_local_density(*rows, starts=[start])
     return shaped(found, usual_error), is_residual

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from skswsgp._compiled.threads import row_blocks
 from skswsgp._law.near_points import weights_within
 
 NEAR = 40  # nearest inducing points of a row that have weights above zero
@@ -37,15 +38,19 @@ class ResidualSizes(NamedTuple):
         their |z|: each is left out then. A row that was in no sum is taken out all the
         same, and no sum falls below zero.
         """
-        lists, weights = near.lists[:, :-1], weights_within(near.distances)
-        sums, counts = self.sums[lists], self.counts[lists]  # (n, NEAR, Q), (n, NEAR)
-        if own is not None:
-            here = lists == own[:, None]
-            sums = np.maximum(sums - here[:, :, None] * sizes[:, None], 0.0)
-            counts = np.maximum(counts - here, 0.0)
-        total = np.einsum("nk,nkq->nq", weights, sums) / self.mean + PRIOR_ROWS
-        count = np.sum(weights * counts, axis=1)[:, None] + PRIOR_ROWS
-        return np.log(total / count)
+        mean, out = self.mean, np.empty((len(near.lists), self.sums.shape[1]))
+        for rows in row_blocks(len(out)):
+            lists = near.lists[rows, :-1]
+            weights = weights_within(near.distances[rows])
+            sums, counts = self.sums[lists], self.counts[lists]  # (n, NEAR, Q), ...
+            if own is not None:
+                here = lists == own[rows, None]
+                sums = np.maximum(sums - here[:, :, None] * sizes[rows, None], 0.0)
+                counts = np.maximum(counts - here, 0.0)
+            total = np.einsum("nk,nkq->nq", weights, sums) / mean + PRIOR_ROWS
+            count = np.sum(weights * counts, axis=1)[:, None] + PRIOR_ROWS
+            out[rows] = np.log(total / count)
+        return out
 
 
 def measure_sizes(sizes, own, M, earlier=None):

@@ -1,4 +1,4 @@
-"""Errors of rows that neither other rows nor the kernel have learned from."""
+"""Errors of rows that are left out of the kernel's parameters as well."""
 
 import numpy as np
 import pytest
@@ -7,7 +7,11 @@ from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 
 from skswsgp import SWSGPRegressor
 from skswsgp._kernel_search.marginal_likelihood import LogPosterior
-from skswsgp._posterior.kernel_uncertainty import errors_of_folds, errors_without
+from skswsgp._posterior.kernel_uncertainty import (
+    left_out_squares,
+    precisions,
+    squares_without,
+)
 
 N, D = 40, 4
 
@@ -41,64 +45,85 @@ def by_hand(rows, gone, kernel, noise):
     return (y[gone, 0] - A.T @ y[rest, 0]) / np.sqrt(v)
 
 
+def draws():
+    return np.random.RandomState(0)
+
+
 def test_rows_of_a_fold_are_predicted_from_the_others(rows):
     kernel, noise, *_ = rows
     posterior, gone = LogPosterior(*rows), np.arange(N) % 7 == 2
-    z = errors_without(posterior, posterior.start, gone)
-    assert_allclose(z[:, 0], by_hand(rows, gone, kernel, noise))
+    squares = squares_without(gone, *precisions(posterior, posterior.start))
+    assert_allclose(squares, np.mean(by_hand(rows, gone, kernel, noise) ** 2))
 
 
-def test_each_fold_has_parameters_that_have_not_seen_it(rows):
+@pytest.mark.parametrize("known", [False, True])
+def test_growth_is_that_of_parameters_that_have_not_seen_a_fold(known):
     """Each is found from the start, by many steps on the other rows alone."""
-    kernel, noise, X, y, ratios = rows
-    z = errors_of_folds(*rows, np.random.RandomState(0))
-    n_folds = 400 // N
-    fold_of = np.random.RandomState(0).permutation(N) % n_folds
-    moved = []
-    for fold in range(n_folds):
-        gone = fold_of == fold
-        other = LogPosterior(kernel, noise, X[~gone], y[~gone], ratios[~gone])
-        other.variances[:] = 30.0**2
-        point = other.maximize(other.moves())[0]
-        found = other.kernel_at(point), other.split(point)[1]
-        assert_allclose(z[gone, 0], by_hand(rows, gone, *found), atol=0.15)
-        moved.append(by_hand(rows, gone, kernel, noise) - z[gone, 0])
-    assert np.abs(np.concatenate(moved)).max() > 0.3  # the parameters do matter
-
-
-def test_parameters_make_errors_larger():
-    alone, free = [], []
-    for seed in range(6):
+    found = []
+    for seed in range(4):
         rows = fitted(seed)
-        posterior = LogPosterior(*rows)
-        for row in np.eye(N, dtype=bool):
-            alone.append(errors_without(posterior, posterior.start, row)[0, 0])
-        free.extend(errors_of_folds(*rows, np.random.RandomState(0))[:, 0])
-    assert np.mean(np.square(alone)) + 0.05 < np.mean(np.square(free))
+        kernel, noise, X, y, ratios = rows
+        before, after = left_out_squares(*rows, draws(), known, flat=False)
+        alone = [by_hand(rows, row, kernel, noise)[0] for row in np.eye(N, dtype=bool)]
+        assert_allclose(before, np.mean(np.square(alone)))
+        fold_of, growth = draws().permutation(N) % 10, []
+        for gone in (fold_of == fold for fold in range(10)):
+            other = LogPosterior(kernel, noise, X[~gone], y[~gone], ratios[~gone])
+            point = other.maximize(other.moves(noise=not known))[0]
+            moved = by_hand(rows, gone, other.kernel_at(point), other.split(point)[1])
+            usual = by_hand(rows, gone, kernel, noise)
+            growth.append(np.mean(moved**2) / np.mean(usual**2))
+        assert_allclose(after / before, max(np.median(growth), 1.0), rtol=0.01)
+        found.append(after / before)
+    assert max(found) > 1.05
+
+
+def test_one_outlier_makes_no_growth_of_all(rows):
+    kernel, noise, X, y, ratios = rows
+    y = y.copy()
+    y[3] += 30.0
+    before, after = left_out_squares(kernel, noise, X, y, ratios, draws())
+    assert after / before < 2.0
 
 
 def test_outputs_share_the_parameters_of_a_fold(rows):
     kernel, noise, X, y, ratios = rows
     twice = np.tile(noise, 2), X, np.tile(y, 2), np.tile(ratios, 2)
-    z = errors_of_folds(kernel, *twice, np.random.RandomState(0))
-    assert_allclose(z[:, 0], z[:, 1], atol=1e-6)
-    one = errors_of_folds(*rows, np.random.RandomState(0))
-    assert_allclose(z[:, :1], one, atol=0.15)
+    both = left_out_squares(kernel, *twice, draws())
+    assert_allclose(both[:, 0], both[:, 1], rtol=1e-6)
+    assert_allclose(both[:, :1], left_out_squares(*rows, draws()), rtol=0.02)
 
 
-def test_nothing_that_was_learned_moves(rows):
+def test_nothing_that_was_learned_costs_nothing(rows):
     _, noise, *rest = rows
-    kernel, gone = ConstantKernel(1.0, "fixed") * RBF(0.7, "fixed"), np.arange(N) < 1
-    z = errors_of_folds(kernel, noise, *rest, np.random.RandomState(0), True)
-    fold = np.random.RandomState(0).permutation(N) % 10
-    gone = fold == fold[0]
-    assert_allclose(z[gone, 0], by_hand(rows, gone, kernel, noise))
+    kernel = ConstantKernel(1.0, "fixed") * RBF(0.7, "fixed")
+    before, after = left_out_squares(kernel, noise, *rest, draws(), True)
+    assert_allclose(after, before)
 
 
-def test_a_matrix_without_a_factor_gives_no_errors(rows):
+def test_a_matrix_without_a_factor_gives_nothing(rows):
     kernel, noise, X, y, ratios = rows
-    zero = np.full_like(ratios, -1.0)
-    assert errors_of_folds(kernel, noise, X, y, zero, np.random.RandomState(0)) is None
+    assert left_out_squares(kernel, noise, X, y, -ratios, draws()) is None
+
+
+def test_an_outlier_leaves_intervals_of_other_rows_alone():
+    rng = np.random.default_rng(0)
+    X = np.sort(rng.uniform(0.0, 6.0, size=(100, 1)), axis=0)
+    y = np.sin(X[:, 0]) + 0.05 * rng.standard_normal(100)
+    y[50] += 10.0
+    for seed in range(3):
+        model = SWSGPRegressor(random_state=seed).fit(X, y)
+        lower, upper = model.predict_interval(X[::7])
+        assert np.median(upper - lower) < 2.0
+
+
+def test_few_inducing_points_are_as_unsure_as_their_errors():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(size=(1300, 1))
+    y = np.sin(30.0 * X[:, 0]) + 0.1 * rng.standard_normal(1300)
+    model = SWSGPRegressor(n_inducing=8, random_state=0).fit(X[:300], y[:300])
+    lower, upper = model.predict_interval(X[300:])
+    assert np.mean((lower <= y[300:]) & (y[300:] <= upper)) > 0.9
 
 
 def test_intervals_on_few_rows_are_wider_than_those_of_the_process():
