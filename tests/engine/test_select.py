@@ -18,9 +18,6 @@ from skswsgp._engine.cpu import CpuEngine, DenseCpuEngine
 from skswsgp._engine.select import make_cpu_engine, make_engine, make_kriging_engine
 
 M = 9
-# The steps of Adam, with one K and with a K for each row, compile for a minute each in
-# an empty cache, for all tests after these.
-COMPILES = pytest.mark.early
 
 
 @pytest.fixture(params=[False, True], ids=["diag", "full"])
@@ -88,10 +85,7 @@ def test_shared_k_gives_the_results_of_a_k_for_each_row(problem):
 
 
 @pytest.mark.skipif(MISSING is None, reason="there is a GPU")
-@pytest.mark.parametrize(
-    "estimator",
-    [pytest.param(SWSGPRegressor, marks=COMPILES), SWSGPClassifier],
-)
+@pytest.mark.parametrize("estimator", [SWSGPRegressor, SWSGPClassifier])
 def test_without_a_gpu_one_sentence_says_what_is_missing(estimator, rng):
     X = rng.normal(size=(30, 2))
     y = (X[:, 0] > 0).astype(int)
@@ -136,7 +130,7 @@ def test_auto_does_not_import_numba_cuda_for_little_work(monkeypatch):
 @pytest.mark.parametrize(
     ("options", "points"),
     [
-        pytest.param(ADAM | {"max_iter": 7}, 7 * 40, marks=COMPILES),
+        (ADAM | {"max_iter": 7}, 7 * 40),
         (ADAM | {"max_iter": 7, "early_stopping": True}, 7 * 36),
         (NATURAL, 40 + 12),
         (
