@@ -124,7 +124,10 @@ def specialized(kernel, arguments):
 
 @functools.cache
 def kernel_for_types(kernel, types):
-    """Return what `kernel.specialize` of numba-cuda returns, but cached on disk."""
+    """Return a kernel for these types alone, compiled or read from the disk.
+
+    The method `specialize` of numba-cuda would compile it in each process.
+    """
     dispatcher = cached_kernel(kernel.py_func)
     dispatcher.compile(types)
     dispatcher.disable_compile()

@@ -5,7 +5,13 @@ from typing import NamedTuple
 import numpy as np
 
 from skswsgp._law import student
-from skswsgp._law.law import Observations, PredictiveLaw, faded, scales
+from skswsgp._law.law import (
+    Observations,
+    PredictiveLaw,
+    faded,
+    is_learned,
+    scales,
+)
 from skswsgp._law.local_density import (
     LocalDensity,
     learn_shape,
@@ -107,8 +113,8 @@ def scales_far_away(z, freedom, coefficients):
     They are 1 for outputs whose law is that of the process.
     """
     wider = np.array([student.deviation(nu) for nu in freedom])  # than the scales
-    learned = np.isfinite(freedom) | coefficients.any(axis=0)
-    return np.where(learned, np.sqrt(np.mean(z**2, axis=0)) / wider, 1.0)
+    far = np.sqrt(np.mean(z**2, axis=0)) / wider
+    return np.where(is_learned(freedom, coefficients), far, 1.0)
 
 
 def normal_scores(law, z, around):

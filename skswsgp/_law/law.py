@@ -61,7 +61,7 @@ class PredictiveLaw(NamedTuple):
     @property
     def is_learned(self):
         """Whether each output (Q,) has a law other than that of the process."""
-        return np.isfinite(self.degrees_of_freedom) | self.coefficients.any(axis=0)
+        return is_learned(self.degrees_of_freedom, self.coefficients)
 
     def widened(self, factor):
         """Return the law with scales larger by a factor (Q,)."""
@@ -90,6 +90,11 @@ class PredictiveLaw(NamedTuple):
         fade = np.repeat(fade[:, None], mean.shape[1], axis=1)
         near = near_targets(self.density, near.nearest(NEIGHBORS), fade, mean)
         return law._replace(near=near.kept_where_wide(less * more, law.scale))
+
+
+def is_learned(degrees_of_freedom, coefficients):
+    """Return whether each output (Q,) has a law other than that of the process."""
+    return np.isfinite(degrees_of_freedom) | coefficients.any(axis=0)
 
 
 def scales(coefficients, logarithms):

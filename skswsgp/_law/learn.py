@@ -115,10 +115,17 @@ def widening_of_few(law, data, trained, settings, rng):
         return np.ones(Q)  # the kernel was not learned, or hardly knows a row
     noise = np.broadcast_to(trained["noise_variance_"], Q).astype(np.float64)
     ratios = np.broadcast_to(1.0 / data.weight[:, None], y.shape)
-    how = {"noise_is_known": settings.known_noise is not None}
-    how["flat"] = settings.kernel is None
     with one_blas_thread():
-        squares = left_out_squares(trained["kernel_"], noise, X, y, ratios, rng, **how)
+        squares = left_out_squares(
+            trained["kernel_"],
+            noise,
+            X,
+            y,
+            ratios,
+            rng,
+            noise_is_known=settings.known_noise is not None,
+            flat=settings.kernel is None,
+        )
     if squares is None:
         return np.ones(Q)
     before, after = np.maximum(squares, np.finfo(float).tiny)  # y may be constant
