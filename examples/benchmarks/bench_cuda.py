@@ -17,7 +17,6 @@ status says whether all checks passed.
 import argparse
 import sys
 import time
-from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
@@ -144,8 +143,7 @@ def check(team, n_threads, M=200, H=37, n=50):
                 }
                 text = "  ".join(f"{k} {v:.0e}" for k, v in errors.items())
                 limit = FLOAT64_ERROR if dtype == "float64" else FLOAT32_ERROR
-                home = "shared" if cuda_runtime.SHARED_BYTES else "global"
-                name = f"{team:4d} {home} {dtype} {likelihood}{' full' * full}"
+                name = f"{team:4d} {dtype} {likelihood}{' full' * full}"
                 report(max(errors.values()) < limit, name, text)
                 gpu.close()
 
@@ -340,16 +338,6 @@ def seconds_of_step(device, model, data, H, n, epochs, n_threads):
     return min(times[1:])
 
 
-@contextmanager
-def global_memory():
-    """Keep factors in global memory, as is done where H is too large to share them."""
-    before, cuda_runtime.SHARED_BYTES = cuda_runtime.SHARED_BYTES, 0
-    try:
-        yield
-    finally:
-        cuda_runtime.SHARED_BYTES = before
-
-
 def time_steps(M, H, n, steps, dtype, teams, n_threads):
     """Print milliseconds of a step; return the least seconds on GPU and CPU."""
     model, _ = make_problem(M, H, n, 1, dtype)
@@ -368,10 +356,6 @@ def time_steps(M, H, n, steps, dtype, teams, n_threads):
             print(words, f"{1e3 * seconds:8.3f}", flush=True)
             best = min(best, seconds)
     cuda_workspace.team_size = chosen
-    with global_memory():
-        seconds = seconds_of_step("cuda", model, data, H, n, 3, n_threads)
-    words = f"  cuda, {chosen(H):4d} threads a point, resident, no shared memory:"
-    print(words, f"{1e3 * seconds:8.3f}", flush=True)
     cpu = seconds_of_step("cpu", model, data, H, n, 1, n_threads)
     print(f"  cpu, {n_threads} threads: {1e3 * cpu:8.3f}", flush=True)
     return best, cpu
@@ -416,8 +400,6 @@ def check_all(n_threads):
     """Compare everything with the CPU."""
     for team in 1, 32, 128:
         check(team, n_threads)
-    with global_memory():
-        check(128, n_threads)
     cuda_workspace.team_size = chosen
     check_search(n_threads)
     check_products(n_threads)

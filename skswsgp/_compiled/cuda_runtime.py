@@ -24,9 +24,6 @@ MEMORY_FRACTIONS = {
     "sparse matrices": 0.25,
     "neighbor search": 0.125,
 }
-PARTIAL_SUMS_BYTES = 8 * WARP  # shared memory of `team_sum`: one float64 for each warp
-# Bytes of shared memory left for other uses, of the 48 KiB of a block on every GPU
-SHARED_BYTES = 48 * 1024 - PARTIAL_SUMS_BYTES
 OUT_OF_MEMORY = (
     "the GPU has no room for {what} ({need:.0f} MB, {free:.0f} MB are free): expected "
     "a smaller batch_size, n_neighbors or n_inducing; use device='cpu' otherwise."

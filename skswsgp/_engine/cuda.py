@@ -159,7 +159,7 @@ class CudaEngine(Engine):
         arrays = cuda_arrays.ready(*arrays)
         model, optimizer, batch, rates, grads, rows, sums = arrays
         (work,), H = cuda_arrays.ready(self._pool.work), self.n_neighbors
-        blocks, threads, _, shared = self._pool.launch(n)
+        blocks, threads = self._pool.launch(n)
         for k in range(steps):
             uses = batch.active, k * n, n, k
             self._launch(kernels.claim_rows, -(-n * H // THREADS), THREADS, *uses, rows)
@@ -174,7 +174,6 @@ class CudaEngine(Engine):
                 work,
                 grads,
                 rows,
-                shared=shared,
             )
             self._launch(
                 kernels.add_up,
@@ -204,11 +203,11 @@ class CudaEngine(Engine):
         self._sums.copy_to_device(np.zeros(2))
         return sums
 
-    def _launch(self, kernel, blocks, threads, *arguments, shared=0):
+    def _launch(self, kernel, blocks, threads, *arguments):
         """Launch a kernel; the types of its arguments take 1 ms to infer, once."""
         if kernel not in self._compiled:
             self._compiled[kernel] = specialized(kernel, arguments)
-        self._compiled[kernel][blocks, threads, self._stream, shared](*arguments)
+        self._compiled[kernel][blocks, threads, self._stream](*arguments)
 
     def _fill(self, name, rows, results):
         kernel, model = getattr(kernels, name), self._send_model()
@@ -243,7 +242,7 @@ class CudaEngine(Engine):
             arrays = model, self._kriging_batch, self._pool.work, results
             self._ready = cuda_arrays.ready(*arrays)
         model, batch, work, prepared = self._ready
-        blocks, threads, _, shared = self._pool.launch(n)
+        blocks, threads = self._pool.launch(n)
         self._launch(
             kernels.kriging_gradients,
             blocks,
@@ -254,7 +253,6 @@ class CudaEngine(Engine):
             n,
             work,
             prepared,
-            shared=shared,
         )
         columns, P = results.shape[1], len(self._host_model.params)
         kernels.add_results[min(columns, 1024), cuda_runtime.WARP](results, n)

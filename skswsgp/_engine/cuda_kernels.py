@@ -1,8 +1,7 @@
 """Kernels of the CUDA engine: rows of a minibatch, steps of Adam, evaluation, kriging.
 
-A team of threads works on one row of data at a time, in a slot of the work arrays. A
-team of 32 threads or more is a block; with teams of one thread, a block has several.
-A step of Adam is four launches: `claim_rows`, `gradients`, `add_up`, `update_rows`. No
+A block of threads works on one row of data at a time, in a slot of the work arrays. A
+step of Adam is four launches: `claim_rows`, `gradients`, `add_up`, `update_rows`. No
 sum depends on the order in which threads arrive, so results repeat to the bit on the
 same kind of GPU.
 """
@@ -16,18 +15,25 @@ from skswsgp._compiled.cuda_runtime import cuda
 from skswsgp._compiled.jit import njit
 from skswsgp._compiled.linalg import column_sum
 from skswsgp._compiled.team import barrier, single, team_range, team_sum
-from skswsgp._engine.cuda_triangle import slot_view
 from skswsgp._point import rows as evaluate
 from skswsgp._point.adam_step import update_parameters, update_row
 from skswsgp._point.bound import bound_vjp, count_jitter, point_bound
 from skswsgp._point.full_covariance import factor_row_vjp
 from skswsgp._point.kriging import log_density_vjp
+from skswsgp._point.state import thread_view
 
 BITS_PER_WORD = 64  # bits of an entry of `DeviceTouchedRows.uses`
 
 # The inducing points that a minibatch touches, and derivatives by their rows
 FIELDS = "slot touched count uses d_m d_s d_Z d_L"
 DeviceTouchedRows = namedtuple("DeviceTouchedRows", FIELDS)
+
+
+@njit
+def slot_view(works, n):
+    """Return the work arrays of this block's slot, the slot, and its rows of n."""
+    slot = cuda.blockIdx.x
+    return thread_view(works, slot), slot, range(slot, n, cuda.gridDim.x)
 
 
 @kernel

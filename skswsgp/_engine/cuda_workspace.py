@@ -4,9 +4,7 @@ import numpy as np
 
 from skswsgp._compiled import cuda_runtime
 from skswsgp._compiled.cuda_arrays import repeat, send_array
-from skswsgp._compiled.linalg import padded
 from skswsgp._engine import cuda_kernels as kernels
-from skswsgp._engine.cuda_triangle import SharedWorkspace, row_offset
 from skswsgp._point.adam_step import STEPS_PER_BLOCK
 from skswsgp._point.state import Gradients, allocate_workspace, gradient_arrays
 
@@ -32,7 +30,7 @@ class WorkspacePool:
 
     def __init__(self, model, n_neighbors):
         self.model, self.n_neighbors = model, n_neighbors  # the model gives sizes only
-        self.work = None  # `SharedWorkspace` where R fits in shared memory, `Workspace`
+        self.work = None  # `Workspace` on the device
 
     def __len__(self):
         return 0 if self.work is None else len(self.work.K)
@@ -44,15 +42,13 @@ class WorkspacePool:
         if len(self) >= slots:
             return False
         self.work = None
-        single = allocate_slot(self.model, self.n_neighbors)
-        self.work = type(single)(*(repeat(a, slots, "work arrays") for a in single))
+        single = allocate_workspace(self.model, self.n_neighbors, 1)
+        self.work = single._make(repeat(a, slots, "work arrays") for a in single)
         return True
 
     def launch(self, n):
-        """Return grid, block, stream and shared memory of a launch for n rows."""
-        H = self.n_neighbors
-        shared = bytes_in_shared(H, self.model.Z.itemsize, 1)
-        return min(len(self), n), (team_size(H), 1), 0, shared
+        """Return the blocks, and the threads of each, of a launch for n rows."""
+        return min(len(self), n), team_size(self.n_neighbors)
 
 
 def require_room(model, n, H):
@@ -83,23 +79,9 @@ def step_arrays(model, n, H):
     return gradient_arrays(model, n, H, H, n), touched_arrays(model, n, H)
 
 
-def allocate_slot(model, H):
-    """Return the work arrays of one slot on the host, without R if it is shared."""
-    work = allocate_workspace(model, H, 1)
-    if bytes_in_shared(H, model.Z.itemsize, 1) == 0:
-        return work
-    return SharedWorkspace(*work._replace(chol=work.chol[:, :, :0]))
-
-
 def bytes_of_slot(model, H):
     """Return the memory of the work arrays of one slot."""
-    return sum(array.nbytes for array in allocate_slot(model, H))
-
-
-def bytes_in_shared(H, itemsize, slots):
-    """Return the shared memory for R in each slot of a block, 0 if it does not fit."""
-    size = slots * itemsize * row_offset(padded(H))
-    return size if size <= cuda_runtime.SHARED_BYTES else 0
+    return sum(array.nbytes for array in allocate_workspace(model, H, 1))
 
 
 def touched_arrays(model, n, H):

@@ -8,8 +8,7 @@ import pytest
 from simulator import SIMULATED, needs_package, problem_of
 
 from skswsgp._compiled import cuda_arrays, cuda_runtime
-from skswsgp._engine.cuda_triangle import SharedWorkspace
-from skswsgp._engine.cuda_workspace import allocate_slot
+from skswsgp._point.state import allocate_workspace
 
 
 @needs_package
@@ -42,8 +41,7 @@ def test_ready_arguments_are_what_launches_take(monkeypatch):
     monkeypatch.setattr(devicearray.devices, "get_context", lambda *_: None)
     monkeypatch.setattr(devicearray._driver, "MemoryPointer", point)
     problem = problem_of("matern52-ard", "gaussian-2")
-    work = allocate_slot(problem.model, 9)
-    assert isinstance(work, SharedWorkspace) and work.chol.size == 0
+    work = allocate_workspace(problem.model, 9, 1)
     structs = map(seem, (problem.model, problem.batch, work))
     given = *structs, seem(problem.batch).active, 5
     ready = cuda_arrays.ready(*given)

@@ -16,11 +16,10 @@ from skswsgp._covariance.compile import compile_kernel
 from skswsgp._covariance.products import tiled
 from skswsgp._covariance.program import kernel_of
 from skswsgp._engine import cuda_kernels as kernels
-from skswsgp._engine.cuda_triangle import SharedWorkspace
 from skswsgp._linear import cuda_row_matrix
 from skswsgp._neighbors import cuda_scan
 from skswsgp._point.adam_step import make_optimizer
-from skswsgp._point.state import Workspace, allocate_gradients, allocate_workspace
+from skswsgp._point.state import allocate_gradients, allocate_workspace
 
 MODULES = kernels, cuda_scan, cuda_row_matrix, cuda_products, cuda_arrays
 DOUBLE = "scan_segments", "matvec_kernel", "rmatvec_kernel", "add_results"
@@ -32,9 +31,9 @@ STORES = {
     "put_lists": ".u32",
 }
 STORES |= dict.fromkeys(DOUBLE, ".f64")
-# Kernels that keep the factor R in shared memory where it fits
-FACTORS = ["gradients", "posterior_rows", "weights_rows", "bound_rows"]
-FACTORS += ["kriging_gradients", "kriging_rows", "kriging_slopes_rows"]
+# Kernels whose threads have a task each, so that no team adds up in shared memory
+ALONE = ["scan_values", "scan_segments", "merge_heaps", "repeat_row"]
+ALONE += ["take_rows", "put_lists", "claim_rows", "update_rows"]
 
 
 def arguments(dtype):
@@ -143,18 +142,8 @@ def test_each_kernel_compiles_to_ptx(monkeypatch, dtype):
         ptx = ptx_of(launched[name], values)
         assert ".entry" in ptx
         assert f"st{STORES.get(name, kind)}" in ptx
-        assert (
-            shared_arrays(ptx).items()
-            <= {"skswsgp_parts": cuda_runtime.PARTIAL_SUMS_BYTES}.items()
-        )
-        if name in FACTORS:
-            ptx = ptx_of(launched[name], [in_shared(value) for value in values])
-            arrays = {
-                "skswsgp_parts": cuda_runtime.PARTIAL_SUMS_BYTES,
-                "skswsgp_triangles": None,
-            }
-            assert shared_arrays(ptx) == arrays
-            assert f"ld.shared{kind}" in ptx and f"st.shared{kind}" in ptx
+        sums = {} if name in ALONE else {"skswsgp_parts": 8 * cuda_runtime.WARP}
+        assert shared_arrays(ptx) == sums
 
 
 @needs_gpu
@@ -181,16 +170,11 @@ def ptx_of(kernel, values):
     return ptx
 
 
-def in_shared(value):
-    """Return an argument, a `Workspace` as a `SharedWorkspace`."""
-    return SharedWorkspace(*value) if isinstance(value, Workspace) else value
-
-
 def shared_arrays(ptx):
-    """Return the bytes of each array in shared memory, None if a launch sets them."""
-    found = re.findall(r"\.shared \.align 8 \.b8 (\w+)\[(\d*)\]", ptx)
+    """Return the bytes of each array in shared memory."""
+    found = re.findall(r"\.shared \.align 8 \.b8 (\w+)\[(\d+)\]", ptx)
     assert len(found) == len(re.findall(r"\.shared \.align", ptx))
-    return {name: int(size) if size else None for name, size in found}
+    return {name: int(size) for name, size in found}
 
 
 def nothing(values):

@@ -63,8 +63,13 @@ def test_barriers_separate_writes_and_reads_in_steps(
 
 
 @needs_simulator
-def test_barriers_separate_writes_and_reads_in_evaluation(cuda_engine_in_turns):
-    problem = problem_of("rbf-white", "gaussian-2", full=True)
+@pytest.mark.parametrize(
+    ("likelihood", "full"), [("gaussian-2", True), ("bernoulli", False)]
+)
+def test_barriers_separate_writes_and_reads_in_evaluation(
+    cuda_engine_in_turns, likelihood, full
+):
+    problem = problem_of("rbf-white", likelihood, full=full)
     check_evaluation(cuda_engine_in_turns, problem.replace(rows=[0, 1]))
 
 
