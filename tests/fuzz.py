@@ -200,7 +200,7 @@ def run(seed):
     limits = {"most_columns": int(draw(rng, 64, 2))}
     if rng.random() < 0.5:  # few neighbours, so that exact means are worth a try
         limits |= {"least_neighbors": 5, "most_neighbors": 5}
-        limits |= {"mean_cell_points": 20, "mean_global_points": 10}
+        limits |= {"mean_cell_work": 0.2, "mean_global_points": 10}
     wide = kind._tuning._replace(**limits)
     eager = {"ROWS_PER_THREAD": 1, "MICROSECONDS_PER_THREAD": 1}  # even for few rows
     with (

@@ -350,9 +350,19 @@ def fit_at(posterior, before, noise_free):
 
 
 def undecided(candidates):
-    """Return candidates of nearly the largest evidence, the best first."""
-    order = sorted(candidates, key=lambda one: one.evidence, reverse=True)
-    return [one for one in order if one.evidence >= order[0].evidence - UNDECIDED]
+    """Return candidates of nearly the largest evidence, the best first.
+
+    Of those of one form that have climbed to one density, the first is kept.
+    """
+    order, found = sorted(candidates, key=lambda one: one.evidence, reverse=True), []
+    for one in order:
+        twin = any(
+            one.form == other.form and abs(one.value - other.value) < ENOUGH
+            for other in found
+        )
+        if one.evidence >= order[0].evidence - UNDECIDED and not twin:
+            found.append(one)
+    return found
 
 
 def measured(posterior, moves):

@@ -171,15 +171,17 @@ def dots(rows):
 def cells(points, most):
     """Return arrays of indices, cells of at most `most` near points (n, D).
 
-    Cells are halved across the column in which they are widest.
+    Cells are cut across the column in which they are widest, into parts of like sizes.
     """
-    waiting, done = [np.arange(len(points))], []
+    waiting, done = [(np.arange(len(points)), -(-len(points) // most))], []
     while waiting:
-        cell = waiting.pop()
-        if len(cell) <= most:
+        cell, n_parts = waiting.pop()
+        if n_parts == 1:
             done.append(cell)
             continue
         column = points[cell, np.argmax(points[cell].var(axis=0))]
-        halves = np.argpartition(column, len(cell) // 2)
-        waiting += [cell[halves[len(cell) // 2 :]], cell[halves[: len(cell) // 2]]]
+        first = n_parts // 2
+        size = len(cell) * first // n_parts
+        order = np.argpartition(column, size)
+        waiting += [(cell[order[size:]], n_parts - first), (cell[order[:size]], first)]
     return done

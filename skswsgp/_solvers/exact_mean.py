@@ -12,6 +12,7 @@ preconditioner of `_linear.cell_preconditioner`. Rows at the same point count as
 whose weight is the sum of theirs.
 """
 
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -27,6 +28,7 @@ from skswsgp._linear.conjugate_gradients import solve_systems
 from skswsgp._linear.projection import mean_prior_variance
 from skswsgp._rows.data import memory_budget
 from skswsgp._rows.statistics import ERRORS
+from skswsgp._solvers.auto import KERNEL_VALUE
 
 # Points for each global one, at which a preconditioner and the products with K take
 # about the same time for 2,000 to 8,000 points
@@ -59,7 +61,8 @@ class ExactMean:
         numbers = memory_budget() // (8 * M)
         n_global = min(tuning.mean_global_points, M // POINTS_PER_GLOBAL)
         most = max(1, min(n_global, numbers // 5))
-        in_cell = max(1, min(tuning.mean_cell_points, numbers // 5))
+        in_cell = math.isqrt(int(tuning.mean_cell_work * M * (KERNEL_VALUE + D)))
+        in_cell = max(1, min(in_cell, numbers // 5))
         spread = np.std(Z, axis=0)
         scale = length_scales(kernel, D, np.where(spread > 0.0, spread, 1.0))
         self.preconditioner = CellPreconditioner(

@@ -92,11 +92,12 @@ class Tuning(NamedTuple):
     dense_rows: int = 1000
     # Neighbours that variances come from where means are exact and rows more.
     variance_neighbors: int = 64
-    # Most global points, and most points in a cell, of the preconditioner. For 32,000
-    # rows of kin40k it takes as long as eight products then. Half as many points took a
-    # third more steps, and twice as many points of either kind as many steps.
+    # Most global points of the preconditioner. Half as many took a third more steps for
+    # 32,000 rows of kin40k, and twice as many points as many steps.
     mean_global_points: int = 1000
-    mean_cell_points: int = 1000
+    # Square of the number of points in a cell over the cost of a kernel value with each
+    # of M points. The factors of the cells then take as long as five to ten products.
+    mean_cell_work: float = 2.0
     # Relative energy of the residual at which conjugate gradients stop, as the
     # preconditioner measures it. If the preconditioner were exact, a tolerance of 1e-3
     # would add 1e-6 to the variance of an average prediction, relative to the variance

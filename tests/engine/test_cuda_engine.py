@@ -166,7 +166,7 @@ def small_systems(tune):
     """Let "auto" be four neighbours, and solve for exact means in several cells."""
     tune(
         most_neighbors=4, least_neighbors=4, variance_neighbors=4, mean_tolerance=1e-10,
-        mean_global_points=8, mean_cell_points=15, dense_rows=0, round_tolerance=1e-10,
+        mean_global_points=8, mean_cell_work=0.2, dense_rows=0, round_tolerance=1e-10,
     )  # fmt: skip
 
 

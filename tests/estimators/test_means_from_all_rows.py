@@ -43,7 +43,7 @@ def nine_neighbors(tune):
     """Let "auto" be nine neighbours, and solve systems to rounding, in small cells."""
     tune(
         most_neighbors=9, least_neighbors=9, variance_neighbors=9, dense_rows=0,
-        mean_tolerance=1e-9, mean_global_points=30, mean_cell_points=50,
+        mean_tolerance=1e-9, mean_global_points=30, mean_cell_work=0.5,
     )  # fmt: skip
 
 
@@ -142,7 +142,7 @@ def test_held_out_labels_decide(data, monkeypatch):
 
 
 def test_variances_shrink_as_the_means_get_better(rng, tune):
-    tune(mean_global_points=300, mean_cell_points=300, mean_tolerance=1e-3)
+    tune(mean_global_points=300, mean_cell_work=2.0, mean_tolerance=1e-3)
     kernel = ConstantKernel(1.0, "fixed") * Matern([1.0] * 3, "fixed", nu=2.5)
     X = rng.normal(size=(1500, 3))
     f = np.linalg.cholesky(kernel(X) + 1e-6 * np.eye(1500)) @ rng.normal(size=1500)

@@ -122,7 +122,7 @@ def test_draws_of_functions(data):
 def test_means_from_all_rows(data, tune):
     tune(
         most_neighbors=16, least_neighbors=16, mean_tolerance=1e-9,
-        mean_global_points=30, mean_cell_points=50, dense_rows=0,
+        mean_global_points=30, mean_cell_work=0.5, dense_rows=0,
     )  # fmt: skip
     X, y, X_new, _ = data
     model = make(SWSGPRegressor, KERNEL, n_neighbors="all", **FIXED).fit(X, y)

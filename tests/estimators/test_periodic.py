@@ -73,7 +73,7 @@ def test_nearest_points_are_those_of_largest_covariance(data):
 def test_means_from_all_rows(data, tune):
     tune(
         most_neighbors=16, least_neighbors=16, mean_tolerance=1e-9,
-        mean_global_points=30, mean_cell_points=50, dense_rows=0,
+        mean_global_points=30, mean_cell_work=0.5, dense_rows=0,
     )  # fmt: skip
     model = make(SWSGPRegressor, **FIXED, n_neighbors="all").fit(*data)
     assert model.alpha_.shape == (N,)

@@ -19,7 +19,7 @@ from skswsgp._solvers.tuning import Tuning
 KERNEL = ConstantKernel(1.5) * Matern([0.8, 1.5], nu=2.5) + WhiteKernel(0.05)
 N = 1000
 # several cells and global points, and a solution to rounding
-SMALL = Tuning(mean_global_points=100, mean_cell_points=130, mean_cg_steps=200)
+SMALL = Tuning(mean_global_points=100, mean_cell_work=0.8, mean_cg_steps=200)
 
 
 @pytest.fixture
