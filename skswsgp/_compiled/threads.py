@@ -115,7 +115,8 @@ def one_blas_thread():
     With more threads, those of NumPy's BLAS and of SciPy's BLAS wait for each other:
     learning a kernel from 300 rows took ten times as long on two cores. The number of
     threads belongs to the process, so the last of several threads in such a context
-    restores it.
+    restores it. OpenBLAS 0.3.30 ignores some calls of threads other than the main one:
+    the number may then stay as it was, inside the context or after it.
     """
     global _n_limited, _limit
     with _LOCK_OF_BLAS:

@@ -9,6 +9,7 @@ from threading import Barrier, Thread
 import pytest
 from threadpoolctl import threadpool_info
 
+from skswsgp._compiled import threads
 from skswsgp._compiled.threads import one_blas_thread, run_in_threads
 
 
@@ -23,14 +24,29 @@ def test_each_row_is_in_one_part(n, n_threads):
     assert {part[3] for part in parts} == {"argument"}
 
 
-def blas_threads():
-    """Return the numbers of threads of the libraries of BLAS."""
-    found = threadpool_info()
-    return [lib["num_threads"] for lib in found if lib["user_api"] == "blas"]
+class Libraries:
+    """BLAS with two threads, which keeps the numbers that it has had.
+
+    OpenBLAS 0.3.30 itself ignores some calls of threads other than the main one.
+    """
+
+    def __init__(self):
+        self.had = [2]
+
+    def limit(self, limits, user_api):
+        assert user_api == "blas"
+        self.before = self.had[-1]
+        self.had.append(limits)
+        return self
+
+    def restore_original_limits(self):
+        self.had.append(self.before)
 
 
-def test_threads_that_limit_blas_at_once_restore_it():
+def test_threads_that_limit_blas_at_once_restore_it(monkeypatch):
     """The second one begins before the first one ends, and ends after it."""
+    libraries, inside = Libraries(), []
+    monkeypatch.setattr(threads, "_blas_libraries", lambda: libraries)
     meet = [Barrier(2, timeout=10) for _ in range(3)]
 
     def first():
@@ -44,18 +60,21 @@ def test_threads_that_limit_blas_at_once_restore_it():
         with one_blas_thread():
             meet[1].wait()
             meet[2].wait()
-            inside.extend(blas_threads())
+            inside.extend(libraries.had)
 
-    inside, before = [], blas_threads()
-    if max(before) < 2:
-        pytest.skip("BLAS has one thread already")
-    threads = [Thread(target=first), Thread(target=second)]
-    for thread in threads:
+    both = [Thread(target=first), Thread(target=second)]
+    for thread in both:
         thread.start()
-    for thread in threads:
+    for thread in both:
         thread.join()
-    assert blas_threads() == before
-    assert set(inside) == {1}
+    assert inside == [2, 1]
+    assert libraries.had == [2, 1, 2]
+
+
+def test_blas_has_one_thread_inside():
+    with one_blas_thread():
+        found = threadpool_info()
+    assert {lib["num_threads"] for lib in found if lib["user_api"] == "blas"} == {1}
 
 
 @pytest.mark.parametrize("failing", [0, 2])
