@@ -130,7 +130,7 @@ class SWSGPClassifier(UnmaskedScoreMixin, ClassifierMixin, BaseSWSGP):
         proba : ndarray of shape (n_samples, n_classes)
             Probabilities, columns in the order of `classes_`.
         """
-        mu, v = self._latent(X, True, n_neighbors)
+        mu, v = self._latent(X, n_neighbors=n_neighbors)
         record = LIKELIHOODS[self._likelihood_of(vars(self))[0]]
         return record.probabilities(*self._in_units(mu, v, vars(self)))
 

@@ -71,7 +71,7 @@ class NoiseModel(BaseSWSGP):
 
     def _log_precision(self, X):
         """Return mean and variance (n,) of log p at rows of X."""
-        moments = self._in_units(*self._latent(X, True, None), vars(self))
+        moments = self._in_units(*self._latent(X), vars(self))
         return (moment[:, 0].astype(np.float64) for moment in moments)
 
     def _warn_of_unknown_rows(self, *arguments):
@@ -143,7 +143,7 @@ def search_parameters(estimator, n_features, transform):
 def relative_squares(model, X, y, weight):
     """Return w E (y - f)^2 / noise (n, Q) under q(f) of a fitted regressor."""
     data = model._training_rows(X, y, weight)
-    mean, variance = model._latent(X, True, None)
+    mean, variance = model._latent(X)
     noise = np.reshape(model.noise_variance_, (1, -1))
     square = (data.y.astype(np.float64) - mean) ** 2 + variance
     return data.weight[:, None] / data.weight.mean() * square / noise

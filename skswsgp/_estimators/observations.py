@@ -189,7 +189,7 @@ class ObservationsMixin:
         self._require_no_exposure(exposure)
         self._require_no_noise(noise_variance)
         if record.counts:
-            mean, variance = self._latent(X, True, n_neighbors)
+            mean, variance = self._latent(X, n_neighbors=n_neighbors)
             mean, variance = self._in_units(mean, variance, vars(self))
             mean = mean + log_exposure(exposure, len(mean))[:, None]
             shape = self.likelihood_shape_ if record.usual_shape else np.zeros(Q)
@@ -197,7 +197,8 @@ class ObservationsMixin:
         law = getattr(self, "predictive_law_", None)
         k = 0 if law is None else law.n_near
         seen = prediction.NearestSeen(k)
-        mean, variance = self._latent(X, True, n_neighbors, seen)
+        posterior, rows = self._posterior_and_rows(X, n_neighbors)
+        mean, variance = self._moments(posterior, rows, seen=seen)
         if not record.conjugate:
             noise = np.broadcast_to(self.noise_variance_, Q)
             return StudentNoise(mean, variance, noise, self.likelihood_shape_)
@@ -205,13 +206,11 @@ class ObservationsMixin:
         if law is None:
             freedom = np.full(Q, np.inf)
             return Observations(mean, process, np.ones_like(mean), freedom)
-        model, X, center, _ = self._model_and_rows(X, None, draws=False)
-        X = mapped(X, self.linear_map_)
-        lists, near = seen.lists(model, X, center, self.n_jobs), None
+        near = None
         if k > 0:
-            near = measure_distances(
-                X, self.inducing_points_, lists, law.nearness.length_scales
-            )
+            rows, Z = mapped(rows, self.linear_map_), self.inducing_points_
+            lists, scales = seen.lists(posterior, rows), law.nearness.length_scales
+            near = measure_distances(rows, Z, lists, scales)
         return law.at(mean, process, near)
 
     def _noise_of_rows(self, noise_variance, X):

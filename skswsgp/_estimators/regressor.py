@@ -323,9 +323,8 @@ class SWSGPRegressor(
                 "likelihood='gaussian' and a fit without noise_variance; use "
                 "log_predictive_density to compare models."
             )
-        return self._lower_bound(
-            self._training_rows(X, y, sample_weight, exposure=exposure)
-        )
+        data = self._training_rows(X, y, sample_weight, exposure=exposure)
+        return self._posterior(draws=False).bound(data)
 
     def predict(
         self, X, return_std=False, return_cov=False, *, n_neighbors=None, exposure=None,

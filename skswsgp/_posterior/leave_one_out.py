@@ -6,7 +6,7 @@ import numpy as np
 
 from skswsgp._compiled.linalg import require_finite
 from skswsgp._compiled.threads import max_threads
-from skswsgp._posterior.prediction import Evaluation, latent_posterior
+from skswsgp._posterior.prediction import Posterior
 from skswsgp._posterior.residuals import (
     ExactMeans,
     Points,
@@ -90,13 +90,19 @@ def residuals_of_model(data, noise, trained, settings):
     """Return the `Residuals` of rows by taking each of them out of q(f)."""
     likelihood = settings.likelihood, settings.n_latent
     model, center = build_model(with_draws(trained), likelihood, settings.dtype)
+    posterior = Posterior(
+        model,
+        trained["kernel_"],
+        None,  # the rows are mapped
+        center,
+        trained["n_neighbors_"],
+        settings.device,
+        settings.n_jobs,
+        settings.search_options,
+    )
     certain = model._replace(s=np.zeros_like(model.s), L=np.zeros_like(model.L))
-    options = settings.search_options
-    evaluation = Evaluation(settings.device, settings.n_jobs, options)
-    rows = np.asarray(data.inputs), None, center
-    how = trained["n_neighbors_"], True, evaluation
-    mean, variance = latent_posterior(model, *rows, *how)
-    _, prior_part = latent_posterior(certain, *rows, *how)
+    mean, variance = posterior.local_moments(data.inputs)
+    _, prior_part = posterior._replace(model=certain).local_moments(data.inputs)
     arrays = data.y, noise, mean, variance, prior_part
     arrays = (array.astype(np.float64) for array in arrays)
     return residuals_of_posterior(*arrays, trained["_kl_weight"])
