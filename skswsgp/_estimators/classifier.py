@@ -122,8 +122,7 @@ class SWSGPClassifier(UnmaskedScoreMixin, ClassifierMixin, BaseSWSGP):
         ----------
         X : array-like of shape (n_samples, n_features)
             Inputs.
-        n_neighbors : int or "all", default=None
-            Number of inducing points that a row uses, if not as in `fit`.
+        $n_neighbors
 
         Returns
         -------
@@ -141,8 +140,7 @@ class SWSGPClassifier(UnmaskedScoreMixin, ClassifierMixin, BaseSWSGP):
         ----------
         X : array-like of shape (n_samples, n_features)
             Inputs.
-        n_neighbors : int or "all", default=None
-            Number of inducing points that a row uses, if not as in `fit`.
+        $n_neighbors
 
         Returns
         -------

@@ -7,6 +7,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from skswsgp._estimators import sklearn_compat as compat
+from skswsgp._estimators.shared_docs import with_shared_text
 from skswsgp._posterior import joint
 from skswsgp._posterior.extrapolation import (
     share_of_unknown_rows,
@@ -18,6 +19,7 @@ from skswsgp._posterior.relevance import squared_slopes
 from skswsgp._solvers.model import build_model, with_draws
 
 
+@with_shared_text
 class LatentFunctionsMixin:
     """Predictions of latent functions, one row at a time and jointly."""
 
@@ -28,8 +30,7 @@ class LatentFunctionsMixin:
         ----------
         X : array-like of shape (n_samples, n_features)
             Inputs.
-        n_neighbors : int or "all", default=None
-            Number of inducing points that a row uses, if not as in `fit`.
+        $n_neighbors
 
         Returns
         -------
@@ -62,8 +63,7 @@ class LatentFunctionsMixin:
             Number of functions.
         random_state : int, RandomState instance or None, default=0
             Which functions are drawn.
-        n_neighbors : int or "all", default=None
-            Number of inducing points that a row uses, if not as in `fit`.
+        $n_neighbors
 
         Returns
         -------
@@ -109,8 +109,7 @@ class LatentFunctionsMixin:
         return_std : bool, default=False
             Whether to return standard deviations as well, which take some
             milliseconds a row.
-        n_neighbors : int or "all", default=None
-            Number of inducing points that a row uses, if not as in `fit`.
+        $n_neighbors
 
         Returns
         -------

@@ -7,6 +7,7 @@ import numpy as np
 from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import check_is_fitted
 
+from skswsgp._estimators.shared_docs import with_shared_text
 from skswsgp._estimators.sklearn_compat import (
     as_numbers,
     check_row_values,
@@ -24,6 +25,7 @@ from skswsgp._rows.columns import mapped
 from skswsgp._solvers.progress import callers_level
 
 
+@with_shared_text
 class ObservationsMixin:
     """The law of observations around the means of `predict`."""
 
@@ -38,13 +40,7 @@ class ObservationsMixin:
             Inputs.
         coverage : float, default=0.95
             Probability that an observation, noise included, lies in the interval.
-        n_neighbors : int or "all", default=None
-            Number of inducing points that a row uses, if not as in `fit`.
-        exposure : array-like of shape (n_samples,), default=None
-            By how much the rates of counts are multiplied, 1 by default.
-        noise_variance : array-like of shape (n_samples,), default=None
-            Noise variances of the rows, in squared units of y, where they are known;
-            by default those of `noise_std`.
+        $prediction_parameters
 
         Returns
         -------
@@ -70,13 +66,7 @@ class ObservationsMixin:
             Inputs.
         q : float or array-like of shape (n_quantiles,)
             Probabilities that an observation, noise included, is smaller.
-        n_neighbors : int or "all", default=None
-            Number of inducing points that a row uses, if not as in `fit`.
-        exposure : array-like of shape (n_samples,), default=None
-            By how much the rates of counts are multiplied, 1 by default.
-        noise_variance : array-like of shape (n_samples,), default=None
-            Noise variances of the rows, in squared units of y, where they are known;
-            by default those of `noise_std`.
+        $prediction_parameters
 
         Returns
         -------
@@ -101,13 +91,7 @@ class ObservationsMixin:
             Inputs.
         y : array-like of shape (n_samples,) or (n_samples, n_outputs)
             Observations.
-        n_neighbors : int or "all", default=None
-            Number of inducing points that a row uses, if not as in `fit`.
-        exposure : array-like of shape (n_samples,), default=None
-            By how much the rates of counts are multiplied, 1 by default.
-        noise_variance : array-like of shape (n_samples,), default=None
-            Noise variances of the rows, in squared units of y, where they are known;
-            by default those of `noise_std`.
+        $prediction_parameters
 
         Returns
         -------

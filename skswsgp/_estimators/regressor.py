@@ -229,18 +229,7 @@ class SWSGPRegressor(
             to 1e8 times that of y. Predictions of new observations have the weighted
             mean of these variances unless they are given others.
 
-        Returns
-        -------
-        self : object
-            The fitted estimator.
-
-        Raises
-        ------
-        ValueError
-            If a parameter or the data cannot be used; the estimator stays as it was.
-        FloatingPointError
-            If training produces NaN or infinity, with `solver="natural"` in the first
-            round. A later round that does leaves the model at its best.
+        $outcome_of_fit
         """
         rows = {"exposure": exposure, "noise_variance": noise_variance}
         self._validate_params()
@@ -340,13 +329,7 @@ class SWSGPRegressor(
             Whether to return standard deviations as well.
         return_cov : bool, default=False
             Whether to return covariances as well, at most one of the two.
-        n_neighbors : int or "all", default=None
-            Number of inducing points that a row uses, if not as in `fit`.
-        exposure : array-like of shape (n_samples,), default=None
-            By how much the rates of counts are multiplied, 1 by default.
-        noise_variance : array-like of shape (n_samples,), default=None
-            Noise variances of the rows, in squared units of y, where they are known;
-            by default those of `noise_std`.
+        $prediction_parameters
 
         Returns
         -------
@@ -419,13 +402,7 @@ class SWSGPRegressor(
             Number of draws of all rows.
         random_state : int, RandomState instance or None, default=0
             Which draws.
-        n_neighbors : int or "all", default=None
-            Number of inducing points that a row uses, if not as in `fit`.
-        exposure : array-like of shape (n_samples,), default=None
-            By how much the rates of counts are multiplied, 1 by default.
-        noise_variance : array-like of shape (n_samples,), default=None
-            Noise variances of the rows, in squared units of y, where they are known;
-            by default those of `noise_std`.
+        $prediction_parameters
 
         Returns
         -------
