@@ -376,11 +376,9 @@ class SWSGPRegressor(
             return self._without_axis(scale.restore(mean))
         cov = self._latent_covariance(X, n_neighbors) if return_cov else None
         observations = self._observations(X, n_neighbors, exposure, noise_variance)
-        if scale.transform is None:
-            deviation = observations.deviation()
-        else:
-            deviation = observations.gaussian_deviation()
-        moments = scale.moments(observations.mean, deviation)
+        if scale.transform is not None:
+            observations = observations.as_gaussian()
+        moments = scale.moments(observations.mean, observations.deviation())
         mean, std = (self._without_axis(moment) for moment in moments)
         if cov is None:
             return (mean, std) if return_std else mean
