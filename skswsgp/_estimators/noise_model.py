@@ -130,7 +130,7 @@ def search_parameters(estimator, n_features, transform):
     """Return the parameters of trial regressors, and those of a `NoiseModel`."""
     params, seed = estimator.get_params(deep=False), estimator.random_state
     if not isinstance(seed, Integral):
-        seed = check_random_state(seed).randint(2**31 - 1)
+        seed = check_random_state(seed).randint(np.iinfo(np.int32).max)
     defaults = type(estimator)(learn_map=False, random_state=seed)
     defaults = defaults.get_params(deep=False)
     own = {name: defaults[name] for name in BaseSWSGP._parameter_constraints}

@@ -13,6 +13,7 @@ from skswsgp._estimators.sklearn_compat import (
     log_exposure,
 )
 from skswsgp._law.counts import require_counts
+from skswsgp._law.fit_law import LEAST_ROWS
 from skswsgp._point.likelihood_records import LIKELIHOODS
 from skswsgp._rows.inducing import distinct_rows
 from skswsgp._rows.statistics import (
@@ -26,7 +27,6 @@ from skswsgp._solvers.exact_mean import scaled_variance
 
 TRIAL_ROWS = 2000  # rows of a trial fit, which takes seconds, and rows held out
 HELD_OUT = 1 / 3  # of few rows
-LEAST_TEST_ROWS = 30  # distinct rows held out: fewer do not tell it from chance
 
 
 class TargetsMixin:
@@ -204,7 +204,7 @@ def choose_transform(estimator, X, rows, y, weight):
     chosen = np.sort(rng.permutation(len(y))[: 2 * TRIAL_ROWS])
     points, point_of = distinct_rows(np.asarray(X[places[chosen]]))
     held_out = min(int(HELD_OUT * len(points)), TRIAL_ROWS)
-    if held_out < LEAST_TEST_ROWS:
+    if held_out < LEAST_ROWS:  # which do not tell a gain from chance
         return None
     is_test = (rng.permutation(len(points)) < held_out)[point_of]
     test, train = chosen[is_test], chosen[~is_test][:TRIAL_ROWS]

@@ -15,11 +15,9 @@ from skswsgp._neighbors.lists import mask_of_others
 
 NEIGHBORS = 30  # of a row, the most that are looked at
 REFERENCE = 10  # the neighbour whose distance is that of a neighbourhood
-MOST_STEP = 1e100  # length-scales, whose squares do not overflow
 SLACK = 1.5  # of this distance, which varies by some half where points are at random
 LEAST_WEIGHT = 1e-3  # of the nearest, where all points are equally far away
 TINY = 1e-12  # least such distance, in length-scales, of points at one place
-NUMBERS_IN_BLOCK = 4_000_000  # of the steps from rows to points, in memory at once
 
 
 class NearPoints(NamedTuple):
@@ -65,11 +63,12 @@ class Nearness(NamedTuple):
 def measure_distances(X, Z, lists, length_scales):
     """Return `NearPoints` for rows X (n, D) and the lists (n, K) of points of Z."""
     distances = np.empty(lists.shape)
-    step = max(1, NUMBERS_IN_BLOCK // max(1, lists.shape[1] * X.shape[1]))
-    for rows in row_blocks(len(X), step):
-        steps = (X[rows, None, :] - Z[lists[rows]]) / length_scales
-        np.clip(steps, -MOST_STEP, MOST_STEP, out=steps)
-        distances[rows] = np.sqrt(np.einsum("nkd,nkd->nk", steps, steps))
+    most = np.finfo(float).max ** 0.25  # length-scales, whose squares do not overflow
+    for rows in row_blocks(len(X)):
+        for k, points in enumerate(lists[rows].T):
+            steps = (X[rows] - Z[points]) / length_scales
+            np.clip(steps, -most, most, out=steps)
+            distances[rows, k] = np.sqrt(np.einsum("nd,nd->n", steps, steps))
     return NearPoints(lists, distances)
 
 

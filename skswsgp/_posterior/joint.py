@@ -27,7 +27,7 @@ N_FEATURES = 1024  # random features of a draw, as correlations within 1 / sqrt(
 # among dense rows, is then about that of the number of draws, for any number
 DRAWS_AT_ONCE = 16
 FEATURES_AT_ONCE = 64  # columns of a product with A
-LARGEST_SEED = 2**31 - 1
+LARGEST_SEED = np.iinfo(np.int32).max
 
 
 def draw_functions(posterior, X, n_samples, rng):

@@ -27,11 +27,10 @@ from skswsgp._compiled.linalg import inverse_of_factor, numpy_cholesky
 from skswsgp._compiled.threads import one_blas_thread, row_blocks
 from skswsgp._kernel_search.neighbor_likelihood import NeighborProcess, neighbor_model
 from skswsgp._neighbors.lists import without_own
-from skswsgp._solvers.exact_mean import exact_variance
+from skswsgp._solvers.exact_mean import LEAST_WEIGHT, exact_variance
 
 LEAST_ERROR = 1e-3  # standardised, below which errors may be those of rounding
 MOST_LEVEL = 3.0  # factor by which few held-out points may change residuals
-ROUNDING = 1e-9  # of a sum of precisions, relative
 MOST_LEVERAGE = 0.5  # share of a row in its own mean that is taken out of it
 
 
@@ -69,7 +68,7 @@ def residuals_from_neighbors(points, y, noise, mean, variance, beta=1.0):
     """
     group, precision = points.group, 1.0 / (beta * noise)
     rest = 1.0 / points.noise[group] - precision  # of other rows at the same point
-    alone = rest <= ROUNDING * precision
+    alone = rest <= LEAST_WEIGHT * precision  # where it may be rounding
     rest[alone] = 0.0
     sums = (points.targets / points.noise)[group] - precision * y
     sums[alone] = 0.0

@@ -15,9 +15,9 @@ from scipy.optimize import minimize_scalar
 from scipy.special import boxcox1p, inv_boxcox1p
 
 from skswsgp._point.likelihood_records import gauss_hermite
+from skswsgp._point.log_rates import NODES
 
 LEAST_POWER, MOST_POWER = 0.0, 2.0  # between them Yeo-Johnson's T maps onto all numbers
-NODES = 40  # Gauss-Hermite nodes of moments behind a transformation
 
 
 class Logarithm(NamedTuple):
