@@ -16,6 +16,7 @@ from skswsgp._estimators.observations import left_out_rows
 from skswsgp._estimators.shared_docs import with_shared_text
 from skswsgp._estimators.training import TrainingMixin
 from skswsgp._point.likelihood_records import LIKELIHOODS
+from skswsgp._solvers.exact_mean import scaled_variance
 from skswsgp._solvers.settings import Settings
 from skswsgp._solvers.tuning import Tuning
 from skswsgp.solvers import Adam, Natural
@@ -99,9 +100,12 @@ class BaseSWSGP(
     def _has_one_function(self):
         """Return whether the axis of latent functions is left out of results."""
 
-    @abstractmethod
     def _log_density(self, mu, v, targets, attributes):
         """Return the log predictive density of each row's targets, in nats."""
+        record = LIKELIHOODS[self._likelihood_of(attributes)[0]]
+        moments = self._in_units(mu, scaled_variance(v, attributes), attributes)
+        numbers = map(attributes.get, ("noise_variance_", "likelihood_shape_"))
+        return record.log_density(*moments, targets, *numbers)
 
     _target_checks: dict  # arguments of `validate_data` that concern y
     _tuning = Tuning()

@@ -9,7 +9,6 @@ from skswsgp._estimators.base import BaseSWSGP
 from skswsgp._estimators.shared_docs import with_shared_text
 from skswsgp._estimators.sklearn_compat import UnmaskedScoreMixin, set_arguments
 from skswsgp._point.likelihood_records import LIKELIHOODS
-from skswsgp._solvers.exact_mean import scaled_variance
 
 
 @with_shared_text
@@ -200,11 +199,6 @@ class SWSGPClassifier(UnmaskedScoreMixin, ClassifierMixin, BaseSWSGP):
 
     def _has_one_function(self):
         return self._likelihood_of(vars(self))[1] == 1
-
-    def _log_density(self, mu, v, targets, attributes):
-        record = self._record_of(max(2, mu.shape[1]))
-        moments = self._in_units(mu, scaled_variance(v, attributes), attributes)
-        return record.log_density(*moments, targets)
 
     def _stratify(self, y, fraction):
         _, counts = np.unique(y, return_counts=True)

@@ -145,15 +145,6 @@ class TrainingRowsMixin:
     def _stratify(self, y, fraction):
         return None
 
-    def _relative_rows(self, data, solver, known):
-        """Return rows with the weights that divide the noise variance, and its unit.
-
-        Where rows have a `ratio`, weights are precisions, and the unit is the harmonic
-        mean of the noise, which is `known` or learned; otherwise it is None.
-        """
-        data = data if known else self._relative_to_mean(data, solver)
-        return (data, None) if data.ratio is None else with_known_noise(data)
-
     def _without_near_copies(self, X, rows, targets, attributes, solver):
         """Return X with `unite_near_copies`, unless it may be in a file."""
         likelihood, _ = self._likelihood_of(attributes)
@@ -168,13 +159,6 @@ class TrainingRowsMixin:
         out = X.copy()
         out[slice(None) if rows is None else rows] = united
         return out
-
-    def _relative_to_mean(self, data, solver):
-        """Return the rows with the weights that divide the noise variance."""
-        # Adam alone reads X by parts, which may be a memory map.
-        whole = self.learn_kernel or solver.finds_optimum
-        most = count_learning_rows(data.X.shape[1], self._tuning) if whole else 0
-        return relative_weights(data, most)
 
 
 class FitStagesMixin:
@@ -268,12 +252,20 @@ class FitStagesMixin:
     def _noise_of_start(self, problem, settings, data):
         """Return settings, data and attributes that know the noise, and its unit.
 
-        The weights of the data divide the noise variance of `settings` then.
+        The weights of the data divide the noise variance of `settings` then. Where rows
+        have a `ratio`, weights are precisions, and the unit is the harmonic mean of the
+        noise, which is known or learned; otherwise it is None.
         """
-        known = problem.noise_is_known
+        known, unit = problem.noise_is_known, None
         if not settings.likelihood_record.has_noise:
-            return settings, data, {}, None
-        data, unit = self._relative_rows(data, settings.solver, known)
+            return settings, data, {}, unit
+        if not known:
+            # Adam alone reads X by parts, which may be a memory map.
+            whole = self.learn_kernel or settings.solver.finds_optimum
+            most = count_learning_rows(data.X.shape[1], self._tuning) if whole else 0
+            data = relative_weights(data, most)
+        if data.ratio is not None:
+            data, unit = with_known_noise(data)
         if "noise_model_" in problem.attributes:
             problem.attributes["noise_model_"].unit_ = unit
         if not known:

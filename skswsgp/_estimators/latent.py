@@ -168,18 +168,7 @@ class LatentFunctionsMixin:
     def lower_bound(self, X, y, sample_weight=None):
         """Return the bound of eq. 11 on given data.
 
-        sum_n [E_q log p(y_n | f_n) - KL(q(u_w) || p(u_w)) / N] with w the inducing
-        points nearest to x_n. The divergence has the weight 1 of the paper, whatever
-        `kl_weight` was in training.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Inputs.
-        y : array-like of shape (n_samples,) or (n_samples, n_outputs)
-            Targets.
-        sample_weight : array-like of shape (n_samples,), default=None
-            Weight of each row.
+        $rows_of_bound
 
         Returns
         -------

@@ -161,7 +161,7 @@ class ObservationsMixin:
                 "of X and each output of the fit; reshape y."
             )
         y = y.reshape(mean.shape)
-        if self._has_counts():
+        if self._record.counts:
             require_counts(y, self.likelihood)
         return observations, y, self._target_scale(vars(self))
 

@@ -278,26 +278,15 @@ class SWSGPRegressor(
     def lower_bound(self, X, y, sample_weight=None, *, exposure=None):
         """Return the bound of eq. 11 on given data.
 
-        sum_n [E_q log p(y_n | f_n) - KL(q(u_w) || p(u_w)) / N] with w the inducing
-        points nearest to x_n. The divergence has the weight 1 of the paper, whatever
-        `kl_weight` was in training. With `likelihood="student_t"` a lower bound stands
-        for the expectation.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Inputs.
-        y : array-like of shape (n_samples,) or (n_samples, n_outputs)
-            Targets.
-        sample_weight : array-like of shape (n_samples,), default=None
-            Weight of each row.
+        $rows_of_bound
         exposure : array-like of shape (n_samples,), default=None
             By how much the rates of counts are multiplied, 1 by default.
 
         Returns
         -------
         bound : float
-            Sum over the rows, in nats, of the density of standardised y.
+            Sum over the rows, in nats, of the density of standardised y. With
+            `likelihood="student_t"` a lower bound stands for the expectation.
 
         Raises
         ------
@@ -361,7 +350,7 @@ class SWSGPRegressor(
             )
         check_is_fitted(self, "inducing_points_")
         self._validate_params()
-        scale, counts = self._target_scale(vars(self)), self._has_counts()
+        scale, counts = self._target_scale(vars(self)), self._record.counts
         if return_cov and (counts or scale.transform is not None):
             name = "likelihood" if counts else "y_transform"
             raise ValueError(
@@ -418,7 +407,7 @@ class SWSGPRegressor(
         functions = self.sample_f(X, n_samples, rng, n_neighbors=n_neighbors)
         observations = self._observations(X, n_neighbors, exposure, noise_variance)
         functions = functions.reshape(len(functions), np.size(self.y_mean_), -1)
-        if self._has_counts():
+        if self._record.counts:
             shifts = log_exposure(exposure, len(functions))[:, None, None]
             draws = log_rates.draw(functions + shifts, observations.size, rng)
             return self._without_axis(draws)

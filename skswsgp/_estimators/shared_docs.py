@@ -167,6 +167,19 @@ exposure : array-like of shape (n_samples,), default=None
 noise_variance : array-like of shape (n_samples,), default=None
     Noise variances of the rows, in squared units of y, where they are known;
     by default those of `noise_std`.""",
+    "rows_of_bound": """\
+sum_n [E_q log p(y_n | f_n) - KL(q(u_w) || p(u_w)) / N] with w the inducing points
+nearest to x_n. The divergence has the weight 1 of the paper, whatever `kl_weight` was
+in training.
+
+Parameters
+----------
+X : array-like of shape (n_samples, n_features)
+    Inputs.
+y : array-like of shape (n_samples,) or (n_samples, n_outputs)
+    Targets.
+sample_weight : array-like of shape (n_samples,), default=None
+    Weight of each row.""",
     "outcome_of_fit": """\
 Returns
 -------

@@ -138,7 +138,7 @@ def add_near_targets(law, observations, y, kinds, around, rng):
     points = around.near.at(chosen).without(around.own[chosen]).nearest(NEIGHBORS)
     distances = points.distances / points.unit[:, None]
     before, y = observations.at(chosen), y[chosen]
-    density, errors = before.log_density(y), before.errors(y)
+    density, errors = before.log_density(y), (y - before.mean) / before.process
     shape, is_residual = np.zeros((3, Q)), np.zeros(Q, dtype=bool)
     for q in (q for q in range(Q) if has_errors(errors[:, q])):
         targets, residuals = (kind[points.lists, q] for kind in kinds)

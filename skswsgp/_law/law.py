@@ -153,10 +153,6 @@ class Observations(NamedTuple):
         """The scale (n, Q) of the Student-t distribution."""
         return self.process * self.factor
 
-    def errors(self, y):
-        """Return the errors (n, Q) of the means of y, in deviations of the process."""
-        return (y - self.mean) / self.process
-
     def log_density(self, y):
         """Return the log density (n, Q) of y (n, Q)."""
         out = np.empty(y.shape)

@@ -43,7 +43,10 @@ class StudentNoise(NamedTuple):
 
     def log_density(self, y):
         """Return the log density (n, Q) of y (n, Q)."""
-        return self._each(noisy_student_log_density, y)
+        rows = self.mean.T, self.variance.T, y.T
+        columns = zip(*rows, self.noise, self.degrees_of_freedom, strict=True)
+        densities = [noisy_student_log_density(*column) for column in columns]
+        return np.stack(densities, axis=1)
 
     def cdf(self, q, y):
         """Return the probabilities (n,) of values below y (n,) of an output."""
@@ -99,13 +102,6 @@ class StudentNoise(NamedTuple):
         nodes = student_precisions(self.degrees_of_freedom[q])
         for g, log_weight in zip(*nodes, strict=True):
             yield np.exp(log_weight), self.variance[:, q] + self.noise[q] / g
-
-    def _each(self, function, y):
-        columns = zip(
-            self.mean.T, self.variance.T, y.T, self.noise, self.degrees_of_freedom,
-            strict=True,
-        )  # fmt: skip
-        return np.stack([function(*column) for column in columns], axis=1)
 
 
 def mean_distance(distance, variance):

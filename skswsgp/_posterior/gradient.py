@@ -86,15 +86,13 @@ def slope_covariances(posterior, X, lists):
             b = cho_solve(factor, dk)
             rest = sides.T @ kernel(around, around.copy()) @ sides - dk.T @ b
             for q in range(Q):
-                root = model.L[q][w].T @ b if model.full else b * root_of(model, w, q)
+                if model.full:
+                    root = model.L[q][w].T @ b
+                else:
+                    root = np.sqrt(model.s[w, q, None].astype(np.float64)) * b
                 out[i, q] = rest + root.T @ root
     require_finite(out)
     return out
-
-
-def root_of(model, w, q):
-    """Return the deviations (H, 1) of inducing values w for a diagonal S."""
-    return np.sqrt(model.s[w, q].astype(np.float64))[:, None]
 
 
 def require_derivative(model):

@@ -1,7 +1,5 @@
 """From a fitted model to the residuals of its training rows."""
 
-from typing import NamedTuple
-
 import numpy as np
 
 from skswsgp._compiled.linalg import require_finite
@@ -10,7 +8,6 @@ from skswsgp._posterior.prediction import Posterior
 from skswsgp._posterior.residuals import (
     ExactMeans,
     Points,
-    Residuals,
     predictions_from_all_others,
     predictions_from_others,
     residuals_from_neighbors,
@@ -20,13 +17,6 @@ from skswsgp._posterior.residuals import (
 from skswsgp._rows.statistics import copies_of_rows
 from skswsgp._solvers.exact_mean import merge_sites
 from skswsgp._solvers.model import build_model, with_draws
-
-
-class LeftOut(NamedTuple):
-    """Rows as predicted by the others."""
-
-    residuals: Residuals  # of n rows
-    points: Points | None  # where the distinct rows are the inducing points
 
 
 def merge_rows(data):
@@ -44,11 +34,11 @@ def merge_rows(data):
 
 
 def leave_one_out(data, group, trained, settings):
-    """Return the rows of `merge_rows` as they are `LeftOut`.
+    """Return the `Residuals` of the rows of `merge_rows`, and their `Points` or None.
 
     `group` (n,) is the inducing point of each row, or None where a row is taken out of
-    q(f) instead. `trained` are the fitted attributes and the `comparison` of an
-    `ExactFit`.
+    q(f) instead, and there are no `Points`. `trained` are the fitted attributes and the
+    `comparison` of an `ExactFit`.
     """
     noise = np.reshape(trained["noise_variance_"], (1, -1)) / data.weight[:, None]
     noise = noise.astype(np.float64)  # (n, Q)
@@ -64,7 +54,7 @@ def leave_one_out(data, group, trained, settings):
         )
         residuals = residuals_at_points(points, data.y, noise, trained, settings)
     require_finite(residuals.standardised)
-    return LeftOut(residuals, points)
+    return residuals, points
 
 
 def residuals_at_points(points, y, noise, trained, settings):

@@ -201,10 +201,17 @@ def copies_of_rows(X, y):
     )
     group, same = group.ravel(), same.ravel()
     single = np.bincount(group[first])[group] == 1
-    label = np.where(single, same, len(X) + np.arange(len(X)))
-    _, first, copy_of = np.unique(label, return_index=True, return_inverse=True)
+    return first_of_each(np.where(single, same, len(X) + np.arange(len(X))))
+
+
+def first_of_each(keys):
+    """Return the first place of each distinct row of keys (n, ...), and which each is.
+
+    Both are in the order in which the distinct rows appear.
+    """
+    _, first, group = np.unique(keys, axis=0, return_index=True, return_inverse=True)
     order = np.argsort(first)
-    return first[order], np.argsort(order)[copy_of]
+    return first[order], np.argsort(order)[group.ravel()]
 
 
 def climbed(value, n, first):
