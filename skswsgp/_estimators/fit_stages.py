@@ -80,27 +80,15 @@ class TrainingRowsMixin:
         rows = np.flatnonzero(weight)
         return X, y[rows], weight[rows], rows
 
-    def _training_rows(
-        self, X, y, sample_weight, *, exposure=None, noise_variance=None
-    ):
-        """Return validated `TrainingRows` for a fitted model, not mapped yet.
-
-        Their `ratio` holds noise variances (n,), known or relative, or None.
-        """
+    def _training_rows(self, X, y, sample_weight, exposure=None):
+        """Return validated `TrainingRows` for a fitted model, not mapped yet."""
         check_is_fitted(self, "inducing_points_")
         self._validate_params()
         X, y, weight, rows = self._validate_training(X, y, sample_weight, reset=False)
         exposure = compat.check_row_values("exposure", exposure, len(X), rows)
-        noise = compat.check_row_values("noise_variance", noise_variance, len(X), rows)
         targets = self._encode_targets(y, vars(self), exposure)
         targets = targets.astype(self.dtype, copy=False)
-        if noise is not None:
-            noise = bounded_noise(noise, y, weight)
-        elif hasattr(self, "noise_model_"):
-            rows_in_X = slice(None) if rows is None else rows
-            noise = self.noise_model_.training_ratio(X[rows_in_X])
-        weight = weight.astype(self.dtype)
-        return TrainingRows(X, targets, weight, rows, ratio=noise)
+        return TrainingRows(X, targets, weight.astype(self.dtype), rows)
 
     def _validation_data(self, X_val, y_val, attributes, settings):
         """Return the user's validation data, or None."""

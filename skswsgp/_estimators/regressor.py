@@ -301,7 +301,7 @@ class SWSGPRegressor(
                 "likelihood='gaussian' and a fit without noise_variance; use "
                 "log_predictive_density to compare models."
             )
-        data = self._training_rows(X, y, sample_weight, exposure=exposure)
+        data = self._training_rows(X, y, sample_weight, exposure)
         return self._posterior(draws=False).bound(data)
 
     def predict(

@@ -11,9 +11,9 @@ ERRORS = 2.0  # standard errors by which the mean gain of a richer model exceeds
 HELD_OUT_FRACTION = 0.2  # fraction of rows held out to choose between kernels
 
 
-def feature_spread(X, rng, rows=None, dtype="float64"):
+def feature_spread(X, rng, dtype="float64"):
     """Return the `feature_scale` of each feature (D,), or 1 where it is constant."""
-    scale = feature_scale(X, rng, rows, dtype)
+    scale = feature_scale(X, rng, dtype=dtype)
     return np.where(scale > 0.0, scale, 1.0)
 
 
