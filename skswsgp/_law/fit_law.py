@@ -107,8 +107,7 @@ def scales_far_away(z, freedom, coefficients):
 
     They are 1 for outputs whose law is that of the process.
     """
-    wider = np.array([student.deviation(nu) for nu in freedom])  # than the scales
-    far = np.sqrt(np.mean(z**2, axis=0)) / wider
+    far = np.sqrt(np.mean(z**2, axis=0)) / student.deviation(freedom)
     return np.where(is_learned(freedom, coefficients), far, 1.0)
 
 

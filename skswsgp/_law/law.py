@@ -202,12 +202,10 @@ class Observations(NamedTuple):
 
     def deviation(self):
         """Return the roots (n, Q) of the expected squares of y - mean."""
-        squares = self.scale**2
-        for q, freedom in enumerate(self.degrees_of_freedom):
-            squares[:, q] *= student.deviation(freedom) ** 2
-            if self.mixes(q):
-                local = self.near.square(q, self.mean[:, q])
-                squares[:, q] += self.share(q) * (local - squares[:, q])
+        squares = (self.scale * student.deviation(self.degrees_of_freedom)) ** 2
+        for q in filter(self.mixes, range(squares.shape[1])):
+            local = self.near.square(q, self.mean[:, q])
+            squares[:, q] += self.share(q) * (local - squares[:, q])
         return np.sqrt(squares)
 
     def crps(self, y, scale=STANDARD):
@@ -234,9 +232,9 @@ class Observations(NamedTuple):
 
     def as_gaussian(self):
         """Return the law with Gaussian tails, and the same deviations."""
-        wider = [student.deviation(freedom) for freedom in self.degrees_of_freedom]
-        freedom = np.full(len(wider), np.inf)
-        return self._replace(factor=self.factor * wider, degrees_of_freedom=freedom)
+        factor = self.factor * student.deviation(self.degrees_of_freedom)
+        freedom = np.full(factor.shape[1], np.inf)
+        return self._replace(factor=factor, degrees_of_freedom=freedom)
 
     def _integrated_crps(self, q, y, scale):
         """Return the integral (n,) of (F(x) - [x >= y])^2 by the trapezoidal rule.

@@ -51,8 +51,8 @@ def quantile(q, freedom):
 
 
 def deviation(freedom):
-    """Return the standard deviation."""
-    return 1.0 if np.isinf(freedom) else np.sqrt(freedom / (freedom - 2.0))
+    """Return the standard deviation, of the shape of freedom."""
+    return 1.0 / np.sqrt(1.0 - 2.0 / freedom)
 
 
 def crps(z, freedom):

@@ -26,7 +26,7 @@ class StudentNoise(NamedTuple):
 
     def deviation(self):
         """Return the standard deviations (n, Q) of observations."""
-        wider = np.array([student.deviation(nu) for nu in self.degrees_of_freedom])
+        wider = student.deviation(self.degrees_of_freedom)
         return np.sqrt(self.variance + self.noise * wider**2)
 
     def as_gaussian(self):
