@@ -13,9 +13,8 @@ from skswsgp._posterior.extrapolation import (
     share_of_unknown_rows,
     warn_of_extrapolation,
 )
-from skswsgp._posterior.gradient import slopes_and_variances
+from skswsgp._posterior.gradient import slopes_and_variances, squared_slopes
 from skswsgp._posterior.prediction import Posterior
-from skswsgp._posterior.relevance import squared_slopes
 from skswsgp._solvers.model import build_model, with_draws
 
 

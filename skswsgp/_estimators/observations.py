@@ -17,8 +17,8 @@ from skswsgp._estimators.sklearn_compat import (
 from skswsgp._law.counts import Counts, require_counts
 from skswsgp._law.law import Observations
 from skswsgp._law.learn import leave_out_rows
-from skswsgp._law.near_points import measure_distances
 from skswsgp._law.student_noise import StudentNoise
+from skswsgp._law.widths import measure_distances
 from skswsgp._posterior import prediction
 from skswsgp._posterior.extrapolation import ExtrapolationWarning
 from skswsgp._rows.columns import mapped

@@ -12,16 +12,17 @@ from skswsgp._law.law import (
     is_learned,
 )
 from skswsgp._law.local_density import LocalDensity, learn_shape, near_targets
-from skswsgp._law.near_points import (
+from skswsgp._law.widths import (
+    NEAR,
     NEIGHBORS,
     REFERENCE,
     Nearness,
     NearPoints,
     measure_distances,
     measure_nearness,
+    measure_sizes,
 )
-from skswsgp._law.residual_sizes import NEAR, measure_sizes
-from skswsgp._posterior.residuals import LEAST_ERROR
+from skswsgp._posterior.left_out import LEAST_ERROR
 from skswsgp._rows.statistics import ERRORS
 
 LEAST_ROWS = 30  # rows that a law needs: fewer show neither widths nor tails

@@ -15,8 +15,7 @@ from scipy.special import ndtr
 from skswsgp._compiled.threads import row_blocks
 from skswsgp._law import student
 from skswsgp._law.local_density import LocalDensity, NearTargets, near_targets
-from skswsgp._law.near_points import NEIGHBORS, Nearness
-from skswsgp._law.residual_sizes import NEAR, ResidualSizes
+from skswsgp._law.widths import NEAR, NEIGHBORS, Nearness, ResidualSizes
 from skswsgp._rows.target_scale import STANDARD
 
 CRPS_LEVELS = ndtr(np.linspace(-4.0, 4.0, 121))  # of the nodes of an integral

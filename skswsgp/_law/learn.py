@@ -14,7 +14,7 @@ from skswsgp._law.fit_law import (
     normal_scores,
 )
 from skswsgp._posterior.kernel_uncertainty import left_out_squares
-from skswsgp._posterior.leave_one_out import leave_one_out, merge_rows
+from skswsgp._posterior.left_out import leave_one_out, merge_rows
 from skswsgp._posterior.prediction import nearest_points
 from skswsgp._rows.inducing import point_of_each_row
 from skswsgp._rows.statistics import SAMPLE_ROWS, feature_spread

@@ -1,4 +1,4 @@
-"""Derivatives of the latent functions by the columns of X."""
+"""Derivatives of the latent functions by the columns of X, and their relevance."""
 
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
@@ -15,6 +15,7 @@ from skswsgp._posterior.prediction import exact_products
 # Half the distance of the points of a difference quotient, in length-scales. Its error
 # is some 1e-6 from the square of the step, and 1e-10 from rounding.
 STEP = 1e-3
+MOST_ROWS = 2000  # inducing points with slopes, which take some tenths of a second
 ROUGH = stationary.MATERN12, dot_product.ARC_COSINE0  # kernels of kinked functions
 
 
@@ -93,6 +94,18 @@ def slope_covariances(posterior, X, lists):
                 out[i, q] = rest + root.T @ root
     require_finite(out)
     return out
+
+
+def squared_slopes(posterior, scale):
+    """Return the squared slopes (n, D) of the latent means by the columns of X.
+
+    They are those at n of the inducing points, in units of the columns' `scale` (D,),
+    and summed over latent functions.
+    """
+    Z, M = posterior.model.Z, len(posterior.model.Z)
+    places = np.unique(np.linspace(0, M - 1, min(M, MOST_ROWS)).astype(int))
+    slopes, _ = mean_slopes(posterior, Z[places])
+    return np.sum((slopes * scale) ** 2, axis=1)
 
 
 def require_derivative(model):
