@@ -13,8 +13,10 @@ from skswsgp._estimators.fit_stages import FitStagesMixin, TrainingRowsMixin
 from skswsgp._estimators.given import SOLVERS, kernel_for, solver_for
 from skswsgp._estimators.latent import LatentFunctionsMixin
 from skswsgp._estimators.observations import left_out_rows
+from skswsgp._estimators.shared_docs import with_shared_text
 from skswsgp._estimators.training import TrainingMixin
 from skswsgp._point.likelihood_records import LIKELIHOODS
+from skswsgp._solvers.exact_mean import scaled_variance
 from skswsgp._solvers.settings import Settings
 from skswsgp._solvers.tuning import Tuning
 from skswsgp.solvers import Adam, Natural
@@ -33,6 +35,7 @@ OF_LIKELIHOOD = (
 )  # fmt: skip
 
 
+@with_shared_text
 class BaseSWSGP(
     LatentFunctionsMixin,
     FitStagesMixin,
@@ -97,9 +100,12 @@ class BaseSWSGP(
     def _has_one_function(self):
         """Return whether the axis of latent functions is left out of results."""
 
-    @abstractmethod
     def _log_density(self, mu, v, targets, attributes):
         """Return the log predictive density of each row's targets, in nats."""
+        record = LIKELIHOODS[self._likelihood_of(attributes)[0]]
+        moments = self._in_units(mu, scaled_variance(v, attributes), attributes)
+        numbers = map(attributes.get, ("noise_variance_", "likelihood_shape_"))
+        return record.log_density(*moments, targets, *numbers)
 
     _target_checks: dict  # arguments of `validate_data` that concern y
     _tuning = Tuning()
@@ -124,18 +130,7 @@ class BaseSWSGP(
         y_val : array-like of shape (n_val,) or (n_val, n_outputs), default=None
             Targets that go with `X_val`.
 
-        Returns
-        -------
-        self : object
-            The fitted estimator.
-
-        Raises
-        ------
-        ValueError
-            If a parameter or the data cannot be used; the estimator stays as it was.
-        FloatingPointError
-            If training produces NaN or infinity, with `solver="natural"` in the first
-            round. A later round that does leaves the model at its best.
+        $outcome_of_fit
         """
         with compat.unchanged_on_failure(self):
             return self._fit(X, y, sample_weight, X_val, y_val)

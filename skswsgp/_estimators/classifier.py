@@ -9,7 +9,6 @@ from skswsgp._estimators.base import BaseSWSGP
 from skswsgp._estimators.shared_docs import with_shared_text
 from skswsgp._estimators.sklearn_compat import UnmaskedScoreMixin, set_arguments
 from skswsgp._point.likelihood_records import LIKELIHOODS
-from skswsgp._solvers.exact_mean import scaled_variance
 
 
 @with_shared_text
@@ -122,15 +121,14 @@ class SWSGPClassifier(UnmaskedScoreMixin, ClassifierMixin, BaseSWSGP):
         ----------
         X : array-like of shape (n_samples, n_features)
             Inputs.
-        n_neighbors : int or "all", default=None
-            Number of inducing points that a row uses, if not as in `fit`.
+        $n_neighbors
 
         Returns
         -------
         proba : ndarray of shape (n_samples, n_classes)
             Probabilities, columns in the order of `classes_`.
         """
-        mu, v = self._latent(X, True, n_neighbors)
+        mu, v = self._latent(X, n_neighbors=n_neighbors)
         record = LIKELIHOODS[self._likelihood_of(vars(self))[0]]
         return record.probabilities(*self._in_units(mu, v, vars(self)))
 
@@ -141,8 +139,7 @@ class SWSGPClassifier(UnmaskedScoreMixin, ClassifierMixin, BaseSWSGP):
         ----------
         X : array-like of shape (n_samples, n_features)
             Inputs.
-        n_neighbors : int or "all", default=None
-            Number of inducing points that a row uses, if not as in `fit`.
+        $n_neighbors
 
         Returns
         -------
@@ -202,11 +199,6 @@ class SWSGPClassifier(UnmaskedScoreMixin, ClassifierMixin, BaseSWSGP):
 
     def _has_one_function(self):
         return self._likelihood_of(vars(self))[1] == 1
-
-    def _log_density(self, mu, v, targets, attributes):
-        record = self._record_of(max(2, mu.shape[1]))
-        moments = self._in_units(mu, scaled_variance(v, attributes), attributes)
-        return record.log_density(*moments, targets)
 
     def _stratify(self, y, fraction):
         _, counts = np.unique(y, return_counts=True)

@@ -80,27 +80,15 @@ class TrainingRowsMixin:
         rows = np.flatnonzero(weight)
         return X, y[rows], weight[rows], rows
 
-    def _training_rows(
-        self, X, y, sample_weight, *, exposure=None, noise_variance=None
-    ):
-        """Return validated `TrainingRows` for a fitted model, not mapped yet.
-
-        Their `ratio` holds noise variances (n,), known or relative, or None.
-        """
+    def _training_rows(self, X, y, sample_weight, exposure=None):
+        """Return validated `TrainingRows` for a fitted model, not mapped yet."""
         check_is_fitted(self, "inducing_points_")
         self._validate_params()
         X, y, weight, rows = self._validate_training(X, y, sample_weight, reset=False)
         exposure = compat.check_row_values("exposure", exposure, len(X), rows)
-        noise = compat.check_row_values("noise_variance", noise_variance, len(X), rows)
         targets = self._encode_targets(y, vars(self), exposure)
         targets = targets.astype(self.dtype, copy=False)
-        if noise is not None:
-            noise = bounded_noise(noise, y, weight)
-        elif hasattr(self, "noise_model_"):
-            rows_in_X = slice(None) if rows is None else rows
-            noise = self.noise_model_.training_ratio(X[rows_in_X])
-        weight = weight.astype(self.dtype)
-        return TrainingRows(X, targets, weight, rows, ratio=noise)
+        return TrainingRows(X, targets, weight.astype(self.dtype), rows)
 
     def _validation_data(self, X_val, y_val, attributes, settings):
         """Return the user's validation data, or None."""
@@ -145,15 +133,6 @@ class TrainingRowsMixin:
     def _stratify(self, y, fraction):
         return None
 
-    def _relative_rows(self, data, solver, known):
-        """Return rows with the weights that divide the noise variance, and its unit.
-
-        Where rows have a `ratio`, weights are precisions, and the unit is the harmonic
-        mean of the noise, which is `known` or learned; otherwise it is None.
-        """
-        data = data if known else self._relative_to_mean(data, solver)
-        return (data, None) if data.ratio is None else with_known_noise(data)
-
     def _without_near_copies(self, X, rows, targets, attributes, solver):
         """Return X with `unite_near_copies`, unless it may be in a file."""
         likelihood, _ = self._likelihood_of(attributes)
@@ -168,13 +147,6 @@ class TrainingRowsMixin:
         out = X.copy()
         out[slice(None) if rows is None else rows] = united
         return out
-
-    def _relative_to_mean(self, data, solver):
-        """Return the rows with the weights that divide the noise variance."""
-        # Adam alone reads X by parts, which may be a memory map.
-        whole = self.learn_kernel or solver.finds_optimum
-        most = count_learning_rows(data.X.shape[1], self._tuning) if whole else 0
-        return relative_weights(data, most)
 
 
 class FitStagesMixin:
@@ -268,12 +240,20 @@ class FitStagesMixin:
     def _noise_of_start(self, problem, settings, data):
         """Return settings, data and attributes that know the noise, and its unit.
 
-        The weights of the data divide the noise variance of `settings` then.
+        The weights of the data divide the noise variance of `settings` then. Where rows
+        have a `ratio`, weights are precisions, and the unit is the harmonic mean of the
+        noise, which is known or learned; otherwise it is None.
         """
-        known = problem.noise_is_known
+        known, unit = problem.noise_is_known, None
         if not settings.likelihood_record.has_noise:
-            return settings, data, {}, None
-        data, unit = self._relative_rows(data, settings.solver, known)
+            return settings, data, {}, unit
+        if not known:
+            # Adam alone reads X by parts, which may be a memory map.
+            whole = self.learn_kernel or settings.solver.finds_optimum
+            most = count_learning_rows(data.X.shape[1], self._tuning) if whole else 0
+            data = relative_weights(data, most)
+        if data.ratio is not None:
+            data, unit = with_known_noise(data)
         if "noise_model_" in problem.attributes:
             problem.attributes["noise_model_"].unit_ = unit
         if not known:

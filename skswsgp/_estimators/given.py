@@ -41,6 +41,14 @@ def kernel_for(estimator, n_features):
     return kernel
 
 
+def trial_of(estimator, **changes):
+    """Return an estimator with other parameters, whose fit serves a choice only."""
+    quiet = {"warm_start": False, "verbose": 0}
+    trial = type(estimator)(**estimator.get_params(deep=False) | quiet | changes)
+    trial._is_trial = True
+    return trial
+
+
 def solver_for(estimator, streaming=False):
     """Return the subclass of `Solver` that trains an estimator, and its parameters.
 

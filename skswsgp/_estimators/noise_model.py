@@ -14,9 +14,8 @@ import numpy as np
 from sklearn.utils import check_random_state
 
 from skswsgp._estimators.base import BaseSWSGP
-from skswsgp._estimators.given import kernel_for
+from skswsgp._estimators.given import kernel_for, trial_of
 from skswsgp._point.likelihood_records import LIKELIHOODS
-from skswsgp._solvers.exact_mean import scaled_variance
 from skswsgp._solvers.progress import callers_level
 
 MOST_ROUNDS = 4  # times that the noise is learned
@@ -71,7 +70,7 @@ class NoiseModel(BaseSWSGP):
 
     def _log_precision(self, X):
         """Return mean and variance (n,) of log p at rows of X."""
-        moments = self._in_units(*self._latent(X, True, None), vars(self))
+        moments = self._in_units(*self._latent(X), vars(self))
         return (moment[:, 0].astype(np.float64) for moment in moments)
 
     def _warn_of_unknown_rows(self, *arguments):
@@ -92,10 +91,6 @@ class NoiseModel(BaseSWSGP):
     def _has_one_function(self):
         return True
 
-    def _log_density(self, mu, v, targets, attributes):
-        moments = self._in_units(mu, scaled_variance(v, attributes), attributes)
-        return self._record.log_density(*moments, targets)
-
 
 def learn_noise_model(estimator, X, y, weight, transform):
     """Return the `NoiseModel` of a regressor that is to be fitted to these rows.
@@ -104,12 +99,11 @@ def learn_noise_model(estimator, X, y, weight, transform):
     are fitted, the first with constant noise. What they warn of, the fit that follows
     repeats.
     """
-    params, own = search_parameters(estimator, X.shape[1], transform)
+    changes, own = search_parameters(estimator, X.shape[1], transform)
     found, before = None, 0.0
     for _ in range(MOST_ROUNDS):
         one_noise = {} if found else {"likelihood": "gaussian"}
-        trial = type(estimator)(**params | one_noise)
-        trial._is_trial = True
+        trial = trial_of(estimator, **changes | one_noise)
         with warnings.catch_warnings(action="ignore"):
             trial._fit(X, y, weight, noise_model=found)
             squares = relative_squares(trial, X, y, weight)
@@ -127,23 +121,23 @@ def learn_noise_model(estimator, X, y, weight, transform):
 
 
 def search_parameters(estimator, n_features, transform):
-    """Return the parameters of trial regressors, and those of a `NoiseModel`."""
+    """Return what trial regressors change, and the parameters of a `NoiseModel`."""
     params, seed = estimator.get_params(deep=False), estimator.random_state
     if not isinstance(seed, Integral):
-        seed = check_random_state(seed).randint(2**31 - 1)
+        seed = check_random_state(seed).randint(np.iinfo(np.int32).max)
     defaults = type(estimator)(learn_map=False, random_state=seed)
     defaults = defaults.get_params(deep=False)
     own = {name: defaults[name] for name in BaseSWSGP._parameter_constraints}
     own |= {name: params[name] for name in SHARED}
-    params |= {"kernel": kernel_for(estimator, n_features), "predictive": "gaussian"}
-    params |= {"y_transform": transform, "warm_start": False, "verbose": 0}
-    return params, own
+    kernel = kernel_for(estimator, n_features)
+    changes = {"kernel": kernel, "predictive": "gaussian", "y_transform": transform}
+    return changes, own
 
 
 def relative_squares(model, X, y, weight):
     """Return w E (y - f)^2 / noise (n, Q) under q(f) of a fitted regressor."""
     data = model._training_rows(X, y, weight)
-    mean, variance = model._latent(X, True, None)
+    mean, variance = model._latent(X)
     noise = np.reshape(model.noise_variance_, (1, -1))
     square = (data.y.astype(np.float64) - mean) ** 2 + variance
     return data.weight[:, None] / data.weight.mean() * square / noise

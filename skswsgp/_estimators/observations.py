@@ -7,6 +7,7 @@ import numpy as np
 from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import check_is_fitted
 
+from skswsgp._estimators.shared_docs import with_shared_text
 from skswsgp._estimators.sklearn_compat import (
     as_numbers,
     check_row_values,
@@ -16,14 +17,15 @@ from skswsgp._estimators.sklearn_compat import (
 from skswsgp._law.counts import Counts, require_counts
 from skswsgp._law.law import Observations
 from skswsgp._law.learn import leave_out_rows
-from skswsgp._law.near_points import measure_distances
 from skswsgp._law.student_noise import StudentNoise
+from skswsgp._law.widths import measure_distances
 from skswsgp._posterior import prediction
 from skswsgp._posterior.extrapolation import ExtrapolationWarning
 from skswsgp._rows.columns import mapped
 from skswsgp._solvers.progress import callers_level
 
 
+@with_shared_text
 class ObservationsMixin:
     """The law of observations around the means of `predict`."""
 
@@ -38,13 +40,7 @@ class ObservationsMixin:
             Inputs.
         coverage : float, default=0.95
             Probability that an observation, noise included, lies in the interval.
-        n_neighbors : int or "all", default=None
-            Number of inducing points that a row uses, if not as in `fit`.
-        exposure : array-like of shape (n_samples,), default=None
-            By how much the rates of counts are multiplied, 1 by default.
-        noise_variance : array-like of shape (n_samples,), default=None
-            Noise variances of the rows, in squared units of y, where they are known;
-            by default those of `noise_std`.
+        $prediction_parameters
 
         Returns
         -------
@@ -70,13 +66,7 @@ class ObservationsMixin:
             Inputs.
         q : float or array-like of shape (n_quantiles,)
             Probabilities that an observation, noise included, is smaller.
-        n_neighbors : int or "all", default=None
-            Number of inducing points that a row uses, if not as in `fit`.
-        exposure : array-like of shape (n_samples,), default=None
-            By how much the rates of counts are multiplied, 1 by default.
-        noise_variance : array-like of shape (n_samples,), default=None
-            Noise variances of the rows, in squared units of y, where they are known;
-            by default those of `noise_std`.
+        $prediction_parameters
 
         Returns
         -------
@@ -101,13 +91,7 @@ class ObservationsMixin:
             Inputs.
         y : array-like of shape (n_samples,) or (n_samples, n_outputs)
             Observations.
-        n_neighbors : int or "all", default=None
-            Number of inducing points that a row uses, if not as in `fit`.
-        exposure : array-like of shape (n_samples,), default=None
-            By how much the rates of counts are multiplied, 1 by default.
-        noise_variance : array-like of shape (n_samples,), default=None
-            Noise variances of the rows, in squared units of y, where they are known;
-            by default those of `noise_std`.
+        $prediction_parameters
 
         Returns
         -------
@@ -177,7 +161,7 @@ class ObservationsMixin:
                 "of X and each output of the fit; reshape y."
             )
         y = y.reshape(mean.shape)
-        if self._has_counts():
+        if self._record.counts:
             require_counts(y, self.likelihood)
         return observations, y, self._target_scale(vars(self))
 
@@ -189,7 +173,7 @@ class ObservationsMixin:
         self._require_no_exposure(exposure)
         self._require_no_noise(noise_variance)
         if record.counts:
-            mean, variance = self._latent(X, True, n_neighbors)
+            mean, variance = self._latent(X, n_neighbors=n_neighbors)
             mean, variance = self._in_units(mean, variance, vars(self))
             mean = mean + log_exposure(exposure, len(mean))[:, None]
             shape = self.likelihood_shape_ if record.usual_shape else np.zeros(Q)
@@ -197,7 +181,8 @@ class ObservationsMixin:
         law = getattr(self, "predictive_law_", None)
         k = 0 if law is None else law.n_near
         seen = prediction.NearestSeen(k)
-        mean, variance = self._latent(X, True, n_neighbors, seen)
+        posterior, rows = self._posterior_and_rows(X, n_neighbors)
+        mean, variance = self._moments(posterior, rows, seen=seen)
         if not record.conjugate:
             noise = np.broadcast_to(self.noise_variance_, Q)
             return StudentNoise(mean, variance, noise, self.likelihood_shape_)
@@ -205,13 +190,11 @@ class ObservationsMixin:
         if law is None:
             freedom = np.full(Q, np.inf)
             return Observations(mean, process, np.ones_like(mean), freedom)
-        model, X, center, _ = self._model_and_rows(X, None, draws=False)
-        X = mapped(X, self.linear_map_)
-        lists, near = seen.lists(model, X, center, self.n_jobs), None
+        near = None
         if k > 0:
-            near = measure_distances(
-                X, self.inducing_points_, lists, law.nearness.length_scales
-            )
+            rows, Z = mapped(rows, self.linear_map_), self.inducing_points_
+            lists, scales = seen.lists(posterior, rows), law.nearness.length_scales
+            near = measure_distances(rows, Z, lists, scales)
         return law.at(mean, process, near)
 
     def _noise_of_rows(self, noise_variance, X):

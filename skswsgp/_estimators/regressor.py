@@ -229,18 +229,7 @@ class SWSGPRegressor(
             to 1e8 times that of y. Predictions of new observations have the weighted
             mean of these variances unless they are given others.
 
-        Returns
-        -------
-        self : object
-            The fitted estimator.
-
-        Raises
-        ------
-        ValueError
-            If a parameter or the data cannot be used; the estimator stays as it was.
-        FloatingPointError
-            If training produces NaN or infinity, with `solver="natural"` in the first
-            round. A later round that does leaves the model at its best.
+        $outcome_of_fit
         """
         rows = {"exposure": exposure, "noise_variance": noise_variance}
         self._validate_params()
@@ -289,26 +278,15 @@ class SWSGPRegressor(
     def lower_bound(self, X, y, sample_weight=None, *, exposure=None):
         """Return the bound of eq. 11 on given data.
 
-        sum_n [E_q log p(y_n | f_n) - KL(q(u_w) || p(u_w)) / N] with w the inducing
-        points nearest to x_n. The divergence has the weight 1 of the paper, whatever
-        `kl_weight` was in training. With `likelihood="student_t"` a lower bound stands
-        for the expectation.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Inputs.
-        y : array-like of shape (n_samples,) or (n_samples, n_outputs)
-            Targets.
-        sample_weight : array-like of shape (n_samples,), default=None
-            Weight of each row.
+        $rows_of_bound
         exposure : array-like of shape (n_samples,), default=None
             By how much the rates of counts are multiplied, 1 by default.
 
         Returns
         -------
         bound : float
-            Sum over the rows, in nats, of the density of standardised y.
+            Sum over the rows, in nats, of the density of standardised y. With
+            `likelihood="student_t"` a lower bound stands for the expectation.
 
         Raises
         ------
@@ -323,9 +301,8 @@ class SWSGPRegressor(
                 "likelihood='gaussian' and a fit without noise_variance; use "
                 "log_predictive_density to compare models."
             )
-        return self._lower_bound(
-            self._training_rows(X, y, sample_weight, exposure=exposure)
-        )
+        data = self._training_rows(X, y, sample_weight, exposure)
+        return self._posterior(draws=False).bound(data)
 
     def predict(
         self, X, return_std=False, return_cov=False, *, n_neighbors=None, exposure=None,
@@ -341,13 +318,7 @@ class SWSGPRegressor(
             Whether to return standard deviations as well.
         return_cov : bool, default=False
             Whether to return covariances as well, at most one of the two.
-        n_neighbors : int or "all", default=None
-            Number of inducing points that a row uses, if not as in `fit`.
-        exposure : array-like of shape (n_samples,), default=None
-            By how much the rates of counts are multiplied, 1 by default.
-        noise_variance : array-like of shape (n_samples,), default=None
-            Noise variances of the rows, in squared units of y, where they are known;
-            by default those of `noise_std`.
+        $prediction_parameters
 
         Returns
         -------
@@ -379,7 +350,7 @@ class SWSGPRegressor(
             )
         check_is_fitted(self, "inducing_points_")
         self._validate_params()
-        scale, counts = self._target_scale(vars(self)), self._has_counts()
+        scale, counts = self._target_scale(vars(self)), self._record.counts
         if return_cov and (counts or scale.transform is not None):
             name = "likelihood" if counts else "y_transform"
             raise ValueError(
@@ -394,11 +365,9 @@ class SWSGPRegressor(
             return self._without_axis(scale.restore(mean))
         cov = self._latent_covariance(X, n_neighbors) if return_cov else None
         observations = self._observations(X, n_neighbors, exposure, noise_variance)
-        if scale.transform is None:
-            deviation = observations.deviation()
-        else:
-            deviation = observations.gaussian_deviation()
-        moments = scale.moments(observations.mean, deviation)
+        if scale.transform is not None:
+            observations = observations.as_gaussian()
+        moments = scale.moments(observations.mean, observations.deviation())
         mean, std = (self._without_axis(moment) for moment in moments)
         if cov is None:
             return (mean, std) if return_std else mean
@@ -420,13 +389,7 @@ class SWSGPRegressor(
             Number of draws of all rows.
         random_state : int, RandomState instance or None, default=0
             Which draws.
-        n_neighbors : int or "all", default=None
-            Number of inducing points that a row uses, if not as in `fit`.
-        exposure : array-like of shape (n_samples,), default=None
-            By how much the rates of counts are multiplied, 1 by default.
-        noise_variance : array-like of shape (n_samples,), default=None
-            Noise variances of the rows, in squared units of y, where they are known;
-            by default those of `noise_std`.
+        $prediction_parameters
 
         Returns
         -------
@@ -444,7 +407,7 @@ class SWSGPRegressor(
         functions = self.sample_f(X, n_samples, rng, n_neighbors=n_neighbors)
         observations = self._observations(X, n_neighbors, exposure, noise_variance)
         functions = functions.reshape(len(functions), np.size(self.y_mean_), -1)
-        if self._has_counts():
+        if self._record.counts:
             shifts = log_exposure(exposure, len(functions))[:, None, None]
             draws = log_rates.draw(functions + shifts, observations.size, rng)
             return self._without_axis(draws)

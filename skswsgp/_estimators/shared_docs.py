@@ -1,14 +1,16 @@
-"""What the docstrings of both estimators have in common."""
+"""What docstrings of the estimators and of their methods have in common."""
 
 import inspect
 from string import Template
 
 
-def with_shared_text(estimator):
-    """Fill in the texts of this module where the docstring of a class names them."""
-    text = Template(inspect.cleandoc(estimator.__doc__ or ""))
-    estimator.__doc__ = text.safe_substitute(SHARED)
-    return estimator
+def with_shared_text(cls):
+    """Fill in the texts of this module where docstrings of a class name them."""
+    for one in (cls, *filter(inspect.isfunction, vars(cls).values())):
+        if "$" in (one.__doc__ or ""):
+            text = Template(inspect.cleandoc(one.__doc__))
+            one.__doc__ = text.safe_substitute(SHARED)
+    return cls
 
 
 SHARED = {
@@ -154,4 +156,41 @@ feature_names_in_ : ndarray of shape (n_features_in_,)
    Gaussian Processes using Neighbor Information", ICML 2021.
 .. [2] L. Wu, G. Pleiss, J. P. Cunningham, "Variational Nearest Neighbor Gaussian
    Process", ICML 2022.""",
+    "n_neighbors": """\
+n_neighbors : int or "all", default=None
+    Number of inducing points that a row uses, if not as in `fit`.""",
+    "prediction_parameters": """\
+n_neighbors : int or "all", default=None
+    Number of inducing points that a row uses, if not as in `fit`.
+exposure : array-like of shape (n_samples,), default=None
+    By how much the rates of counts are multiplied, 1 by default.
+noise_variance : array-like of shape (n_samples,), default=None
+    Noise variances of the rows, in squared units of y, where they are known;
+    by default those of `noise_std`.""",
+    "rows_of_bound": """\
+sum_n [E_q log p(y_n | f_n) - KL(q(u_w) || p(u_w)) / N] with w the inducing points
+nearest to x_n. The divergence has the weight 1 of the paper, whatever `kl_weight` was
+in training.
+
+Parameters
+----------
+X : array-like of shape (n_samples, n_features)
+    Inputs.
+y : array-like of shape (n_samples,) or (n_samples, n_outputs)
+    Targets.
+sample_weight : array-like of shape (n_samples,), default=None
+    Weight of each row.""",
+    "outcome_of_fit": """\
+Returns
+-------
+self : object
+    The fitted estimator.
+
+Raises
+------
+ValueError
+    If a parameter or the data cannot be used; the estimator stays as it was.
+FloatingPointError
+    If training produces NaN or infinity, with `solver="natural"` in the first
+    round. A later round that does leaves the model at its best.""",
 }

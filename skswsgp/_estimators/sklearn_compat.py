@@ -33,15 +33,11 @@ def unchanged_on_failure(estimator):
     try:
         yield
     except BaseException:
-        of_callbacks = {k: v for k, v in vars(estimator).items() if _is_of_callbacks(k)}
+        # scikit-learn keeps the state of callbacks in attributes of such names
+        of_callbacks = {k: v for k, v in vars(estimator).items() if "callback" in k}
         vars(estimator).clear()
         vars(estimator).update(before | of_callbacks)
         raise
-
-
-def _is_of_callbacks(name):
-    """Return whether scikit-learn keeps the state of callbacks in an attribute."""
-    return "callback" in name
 
 
 def require_unmasked(**arrays):
@@ -146,11 +142,10 @@ def check_row_values(name, values, n_rows, rows=None):
     return found
 
 
-def log_exposure(exposure, n_rows, rows=None):
+def log_exposure(exposure, n_rows):
     """Return the logarithms (n,) of exposures, zeros for None."""
-    found = check_row_values("exposure", exposure, n_rows, rows)
-    n = n_rows if rows is None else len(rows)
-    return np.zeros(n) if found is None else np.log(found)
+    found = check_row_values("exposure", exposure, n_rows)
+    return np.zeros(n_rows) if found is None else np.log(found)
 
 
 def as_numbers(y):

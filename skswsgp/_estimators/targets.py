@@ -5,7 +5,7 @@ import warnings
 import numpy as np
 from sklearn.utils import check_random_state
 
-from skswsgp._estimators.given import kernel_for, solver_for
+from skswsgp._estimators.given import kernel_for, solver_for, trial_of
 from skswsgp._estimators.noise_model import learn_noise_model
 from skswsgp._estimators.sklearn_compat import (
     as_numbers,
@@ -13,6 +13,7 @@ from skswsgp._estimators.sklearn_compat import (
     log_exposure,
 )
 from skswsgp._law.counts import require_counts
+from skswsgp._law.fit_law import LEAST_ROWS
 from skswsgp._point.likelihood_records import LIKELIHOODS
 from skswsgp._rows.inducing import distinct_rows
 from skswsgp._rows.statistics import (
@@ -22,19 +23,13 @@ from skswsgp._rows.statistics import (
     robust_mean_and_scale,
 )
 from skswsgp._rows.target_scale import TargetScale, fit_transform
-from skswsgp._solvers.exact_mean import scaled_variance
 
 TRIAL_ROWS = 2000  # rows of a trial fit, which takes seconds, and rows held out
 HELD_OUT = 1 / 3  # of few rows
-LEAST_TEST_ROWS = 30  # distinct rows held out: fewer do not tell it from chance
 
 
 class TargetsMixin:
     """From targets of the user to those of the likelihood, and to its units."""
-
-    def _has_counts(self):
-        """Return whether targets are counts."""
-        return self._record.counts
 
     @property
     def _record(self):
@@ -43,7 +38,7 @@ class TargetsMixin:
 
     def _require_no_exposure(self, exposure):
         """Raise ValueError if there is an exposure, but targets are no counts."""
-        if exposure is not None and not self._has_counts():
+        if exposure is not None and not self._record.counts:
             raise ValueError(
                 f"exposure came with likelihood={self.likelihood!r}: expected none, "
                 "for only counts have rates; use 'poisson' or 'negative_binomial', or "
@@ -113,7 +108,7 @@ class TargetsMixin:
         y = as_numbers(y)
         columns = y.reshape(len(y), -1)
         chosen, transform = self.y_transform, None
-        if chosen is not None and self._has_counts():
+        if chosen is not None and self._record.counts:
             raise ValueError(
                 f"y_transform={chosen!r} with likelihood={self.likelihood!r}: expected "
                 "None, for counts keep their scale; use likelihood='gaussian' for "
@@ -125,7 +120,7 @@ class TargetsMixin:
             transform = fit_transform(chosen, columns, weight)
             transform.require_domain(columns)
             y = transform.forward(columns).reshape(y.shape)
-        if not self.normalize_y or self._has_counts():
+        if not self.normalize_y or self._record.counts:
             mean, scale = np.zeros(y.shape[1:])[()], np.ones(y.shape[1:])[()]
         elif self._record.conjugate:
             mean, scale = mean_and_scale(y, weight)
@@ -149,7 +144,7 @@ class TargetsMixin:
         self._require_usable_shape(attributes)
         check_outputs(y, scale.offset)
         columns = y.reshape(len(y), -1)
-        if self._has_counts():
+        if self._record.counts:
             require_counts(columns, self.likelihood)
             return np.column_stack([columns, log_exposure(exposure, len(y))])
         if scale.transform is not None:
@@ -165,7 +160,7 @@ class TargetsMixin:
         )
 
     def _latent_units(self, attributes):
-        if self._has_counts():
+        if self._record.counts:
             return attributes.get("prior_mean_", 0.0), 1.0
         return attributes["y_mean_"], attributes["y_scale_"]
 
@@ -177,14 +172,11 @@ class TargetsMixin:
         return self.likelihood, int(np.size(attributes["y_mean_"]))
 
     def _log_density(self, mu, v, targets, attributes):
-        record = self._record
-        names = "noise_variance_", "likelihood_shape_"
-        numbers = (attributes.get(name) for name in names)
-        if record.counts:
-            moments = self._in_units(mu, scaled_variance(v, attributes), attributes)
-            return record.log_density(*moments, targets, *numbers)
+        if self._record.counts:
+            return super()._log_density(mu, v, targets, attributes)
         scale = self._target_scale(attributes)
-        density = record.log_density(mu, v, targets, *numbers)
+        numbers = map(attributes.get, ("noise_variance_", "likelihood_shape_"))
+        density = self._record.log_density(mu, v, targets, *numbers)
         slopes = scale.log_slope(scale.restore(targets))
         return density + np.sum(np.broadcast_to(slopes, targets.shape), axis=1)
 
@@ -204,7 +196,7 @@ def choose_transform(estimator, X, rows, y, weight):
     chosen = np.sort(rng.permutation(len(y))[: 2 * TRIAL_ROWS])
     points, point_of = distinct_rows(np.asarray(X[places[chosen]]))
     held_out = min(int(HELD_OUT * len(points)), TRIAL_ROWS)
-    if held_out < LEAST_TEST_ROWS:
+    if held_out < LEAST_ROWS:  # which do not tell a gain from chance
         return None
     is_test = (rng.permutation(len(points)) < held_out)[point_of]
     test, train = chosen[is_test], chosen[~is_test][:TRIAL_ROWS]
@@ -214,12 +206,10 @@ def choose_transform(estimator, X, rows, y, weight):
         warnings.simplefilter("ignore")  # the fit to all rows repeats them
         kernel = kernel_for(estimator, X.shape[1])  # X has lost the names of columns
         for name in [None, *names]:
-            params = estimator.get_params(deep=False) | {"kernel": kernel}
-            params |= {"y_transform": name, "warm_start": False, "verbose": 0}
+            changes = {"kernel": kernel, "y_transform": name}
             if estimator._record.varying_noise:
-                params["likelihood"] = "gaussian"  # whose law follows errors, too
-            trial = type(estimator)(**params)
-            trial._is_trial = True
+                changes["likelihood"] = "gaussian"  # whose law follows errors, too
+            trial = trial_of(estimator, **changes)
             trial.fit(X[places[train]], y[train], weight[train])
             density = trial._weighted_log_density(
                 X[places[test]], y[test], relative[test]

@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import ndtr, ndtri
 
+from skswsgp._law.law import bisected
 from skswsgp._point import log_rates
 from skswsgp._point.likelihoods import MOST_LOG_RATE
 
@@ -71,23 +72,15 @@ class Counts(NamedTuple):
         return np.stack([self._quantile(p) for p in probabilities], axis=-1)
 
     def _quantile(self, probability):
-        """Return a quantile (n, Q), found by bisection."""
+        """Return a quantile (n, Q), for which a range is found first."""
         f = self.latent_mean + np.sqrt(self.latent_variance) * ndtri(probability)
         low = np.full(f.shape, -1.0)
         high = np.ceil(np.exp(np.minimum(f, MOST_LOG_RATE))) + 1.0
         while True:
             short = (self.cdf(high) < probability) & (high < np.exp(MOST_LOG_RATE))
             if not short.any():
-                break
+                return bisected(self.cdf, probability, low, high, whole=True)
             low, high = np.where(short, high, low), np.where(short, 2.0 * high, high)
-        while True:
-            middle = np.floor(0.5 * (low + high))
-            open_ = (middle > low) & (middle < high)
-            if not open_.any():
-                return high
-            below = self.cdf(middle) < probability
-            low = np.where(open_ & below, middle, low)
-            high = np.where(open_ & ~below, middle, high)
 
     def crps(self, y, scale=None):
         """Return the ranked probability score (n, Q) of y (n, Q).

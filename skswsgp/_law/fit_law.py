@@ -8,25 +8,21 @@ from skswsgp._law import student
 from skswsgp._law.law import (
     Observations,
     PredictiveLaw,
-    faded,
+    interval_scores,
     is_learned,
-    scales,
 )
-from skswsgp._law.local_density import (
-    LocalDensity,
-    learn_shape,
-    near_targets,
-)
-from skswsgp._law.near_points import (
+from skswsgp._law.local_density import LocalDensity, learn_shape, near_targets
+from skswsgp._law.widths import (
+    NEAR,
     NEIGHBORS,
     REFERENCE,
     Nearness,
     NearPoints,
     measure_distances,
     measure_nearness,
+    measure_sizes,
 )
-from skswsgp._law.residual_sizes import NEAR, measure_sizes
-from skswsgp._posterior.residuals import LEAST_ERROR
+from skswsgp._posterior.left_out import LEAST_ERROR
 from skswsgp._rows.statistics import ERRORS
 
 LEAST_ROWS = 30  # rows that a law needs: fewer show neither widths nor tails
@@ -95,15 +91,15 @@ def fit_law(residuals, around, earlier=None, stream=False):
         if is_better(gains, len(c) + 1):
             freedom[q], coefficients[:, q] = nu, c
     far = earlier.far_scale if few else scales_far_away(z, freedom, coefficients)
-    factor = faded(scales(coefficients, logs), fade, far)
-    spread = np.quantile(factor, (0.05, 0.95), axis=0)
     if not (stream or coefficients[1].any()):
         sizes = None
     process = np.sqrt(residuals.variance)
     seen = earlier.process_range if few else np.quantile(process, (0.05, 0.95), axis=0)
     law = PredictiveLaw(
-        freedom, coefficients, nearness, far, spread, seen, sizes, density=None
+        freedom, coefficients, nearness, far, None, seen, sizes, density=None
     )
+    factor = law.factor(logs, fade)
+    law = law._replace(scale_range=np.quantile(factor, (0.05, 0.95), axis=0))
     return law, Observations(residuals.mean, process, factor, freedom)
 
 
@@ -112,8 +108,7 @@ def scales_far_away(z, freedom, coefficients):
 
     They are 1 for outputs whose law is that of the process.
     """
-    wider = np.array([student.deviation(nu) for nu in freedom])  # than the scales
-    far = np.sqrt(np.mean(z**2, axis=0)) / wider
+    far = np.sqrt(np.mean(z**2, axis=0)) / student.deviation(freedom)
     return np.where(is_learned(freedom, coefficients), far, 1.0)
 
 
@@ -124,15 +119,13 @@ def normal_scores(law, z, around):
     """
     if law is None:
         return z
-    factor = np.exp(law.coefficients[0])
+    fade, logs = np.ones(len(z)), np.zeros(z.shape)
     if law.coefficients[1].any():
         near = left_out_points(law.sizes, around)
         logs = law.sizes.logarithms(near, around.own, np.abs(z))
         fade = law.nearness.fade(near)
-        factor = faded(scales(law.coefficients, logs), fade, law.far_scale)
-    unit = np.ones_like(z)
-    left_out = Observations(0.0 * z, unit, unit * factor, law.degrees_of_freedom)
-    return left_out.normal_scores(z)
+    factor, freedom = law.factor(logs, fade), law.degrees_of_freedom
+    return Observations(0.0 * z, np.ones_like(z), factor, freedom).normal_scores(z)
 
 
 def add_near_targets(law, observations, y, kinds, around, rng):
@@ -145,7 +138,7 @@ def add_near_targets(law, observations, y, kinds, around, rng):
     points = around.near.at(chosen).without(around.own[chosen]).nearest(NEIGHBORS)
     distances = points.distances / points.unit[:, None]
     before, y = observations.at(chosen), y[chosen]
-    density, errors = before.log_density(y), before.errors(y)
+    density, errors = before.log_density(y), (y - before.mean) / before.process
     shape, is_residual = np.zeros((3, Q)), np.zeros(Q, dtype=bool)
     for q in (q for q in range(Q) if has_errors(errors[:, q])):
         targets, residuals = (kind[points.lists, q] for kind in kinds)
@@ -174,7 +167,12 @@ def are_better(before, after, y):
     few = slice(0, SCORED_ROWS)
     before, after, y = before.at(few), after.at(few), y[few]
     closer = before.crps(y) - after.crps(y)
-    wider = after.interval_score(y) - before.interval_score(y)
+    tails = np.array([0.025, 0.975])
+    widths = [
+        interval_scores(y, *np.moveaxis(law.quantiles(tails), -1, 0), 0.95)
+        for law in (before, after)
+    ]
+    wider = widths[1] - widths[0]
     return [
         after.mixes(q)
         and is_better(likelier[:, q], 3)

@@ -6,6 +6,7 @@ Student-t distribution. Where it makes held-out rows likelier, the targets of ne
 rows take a share of the density (`local_density`). The means stay those of the process.
 """
 
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -14,12 +15,10 @@ from scipy.special import ndtr
 from skswsgp._compiled.threads import row_blocks
 from skswsgp._law import student
 from skswsgp._law.local_density import LocalDensity, NearTargets, near_targets
-from skswsgp._law.near_points import NEIGHBORS, Nearness
-from skswsgp._law.residual_sizes import NEAR, ResidualSizes
+from skswsgp._law.widths import NEAR, NEIGHBORS, Nearness, ResidualSizes
 from skswsgp._rows.target_scale import STANDARD
 
 CRPS_LEVELS = ndtr(np.linspace(-4.0, 4.0, 121))  # of the nodes of an integral
-ROWS_IN_BLOCK = 1000  # rows whose nodes are in memory at once
 BISECTIONS = 50  # of the range of a quantile
 
 
@@ -70,22 +69,28 @@ class PredictiveLaw(NamedTuple):
         wide, far = self.scale_range * factor, self.far_scale * factor
         return self._replace(coefficients=coefficients, scale_range=wide, far_scale=far)
 
+    def factor(self, logarithms, fade):
+        """Return s (n, Q), which goes with `fade` (n,) from that near to that far away.
+
+        `logarithms` (n, Q) are those of `ResidualSizes`.
+        """
+        near = np.exp(self.coefficients[0] + self.coefficients[1] * logarithms)
+        return near ** fade[:, None] * self.far_scale ** (1.0 - fade[:, None])
+
     def at(self, mean, process, near):
         """Return the `Observations` of rows with means and deviations (n, Q).
 
         `near` are the `n_near` points nearest to them: `NearPoints`, or None for none.
         """
-        law = Observations(mean, process, np.ones_like(mean), self.degrees_of_freedom)
-        less, more = shares_within(process, self.process_range)
-        if near is None:
-            factor = law.factor * np.exp(self.coefficients[0])
-            return law._replace(factor=unshrunk(factor, more))
-        fade, logs = self.nearness.fade(near), np.zeros((1, mean.shape[1]))
+        fade, logs = np.ones(len(mean)), np.zeros((1, mean.shape[1]))
+        if near is not None:
+            fade = self.nearness.fade(near)
         if self.coefficients[1].any():
             logs = self.sizes.logarithms(near.nearest(NEAR + 1))
-        factor = faded(scales(self.coefficients, logs), fade, self.far_scale)
-        law = law._replace(factor=unshrunk(factor, more))
-        if self.density is None:
+        less, more = shares_within(process, self.process_range)
+        factor = unshrunk(self.factor(logs, fade), more)
+        law = Observations(mean, process, factor, self.degrees_of_freedom)
+        if near is None or self.density is None:
             return law
         fade = np.repeat(fade[:, None], mean.shape[1], axis=1)
         near = near_targets(self.density, near.nearest(NEIGHBORS), fade, mean)
@@ -95,16 +100,6 @@ class PredictiveLaw(NamedTuple):
 def is_learned(degrees_of_freedom, coefficients):
     """Return whether each output (Q,) has a law other than that of the process."""
     return np.isfinite(degrees_of_freedom) | coefficients.any(axis=0)
-
-
-def scales(coefficients, logarithms):
-    """Return s (n, Q) for the logarithms (n, Q) of `ResidualSizes`, near rows."""
-    return np.exp(coefficients[0] + coefficients[1] * logarithms)
-
-
-def faded(scales, fade, far_scale):
-    """Return s (n, Q), which goes from `scales` to that far away, (Q,), with `fade`."""
-    return scales ** fade[:, None] * far_scale ** (1.0 - fade[:, None])
 
 
 def shares_within(process, process_range):
@@ -120,6 +115,21 @@ def shares_within(process, process_range):
 def unshrunk(scales, share):
     """Return s (n, Q), which goes to 1 with the share (n, Q) where it is smaller."""
     return np.maximum(scales, 1.0) * np.minimum(scales, 1.0) ** share
+
+
+def bisected(cdf, probability, low, high, whole=False):
+    """Return the least values between two ends at which cdf reaches a probability.
+
+    The ends are arrays of one shape. Between `whole` numbers such values are sought.
+    """
+    for _ in range(BISECTIONS):
+        middle = 0.5 * (low + high)
+        middle = np.floor(middle) if whole else middle
+        if np.all((middle == low) | (middle == high)):
+            break
+        below = cdf(middle) < probability
+        low, high = np.where(below, middle, low), np.where(below, high, middle)
+    return high
 
 
 def interval_scores(y, lower, upper, level):
@@ -142,10 +152,6 @@ class Observations(NamedTuple):
         """The scale (n, Q) of the Student-t distribution."""
         return self.process * self.factor
 
-    def errors(self, y):
-        """Return the errors (n, Q) of the means of y, in deviations of the process."""
-        return (y - self.mean) / self.process
-
     def log_density(self, y):
         """Return the log density (n, Q) of y (n, Q)."""
         out = np.empty(y.shape)
@@ -165,24 +171,14 @@ class Observations(NamedTuple):
         for q, freedom in enumerate(self.degrees_of_freedom):
             for p, probability in enumerate(probabilities):
                 t = student.quantile(probability, freedom)
-                out[:, q, p] = self.mean[:, q] + self.scale[:, q] * t
-                if self.mixes(q):
-                    out[:, q, p] = self._quantile(q, probability, out[:, q, p])
+                y = self.mean[:, q] + self.scale[:, q] * t
+                if self.mixes(q):  # it lies between those of the parts of the density
+                    low, high = self.near.range(q, probability)
+                    low, high = np.minimum(low, y), np.maximum(high, y)
+                    cdf = partial(self.cdf, q, weights=self.near.weights(q))
+                    y = bisected(cdf, probability, low, high)
+                out[:, q, p] = y
         return out
-
-    def _quantile(self, q, probability, around_mean):
-        """Return a quantile (n,) of an output that near targets have a share of.
-
-        It lies between those of the parts of the density, and is found by bisection.
-        """
-        low, high = self.near.range(q, probability)
-        low, high = np.minimum(low, around_mean), np.maximum(high, around_mean)
-        weights = self.near.weights(q)
-        for _ in range(BISECTIONS):
-            middle = 0.5 * (low + high)
-            below = self.cdf(q, middle, weights) < probability
-            low, high = np.where(below, middle, low), np.where(below, high, middle)
-        return 0.5 * (low + high)
 
     def cdf(self, q, y, weights=None):
         """Return the probabilities (n,) of values below y (n,) of an output.
@@ -205,17 +201,11 @@ class Observations(NamedTuple):
 
     def deviation(self):
         """Return the roots (n, Q) of the expected squares of y - mean."""
-        squares = self.scale**2
-        for q, freedom in enumerate(self.degrees_of_freedom):
-            squares[:, q] *= student.deviation(freedom) ** 2
-            if self.mixes(q):
-                local = self.near.square(q, self.mean[:, q])
-                squares[:, q] += self.share(q) * (local - squares[:, q])
+        squares = (self.scale * student.deviation(self.degrees_of_freedom)) ** 2
+        for q in filter(self.mixes, range(squares.shape[1])):
+            local = self.near.square(q, self.mean[:, q])
+            squares[:, q] += self.share(q) * (local - squares[:, q])
         return np.sqrt(squares)
-
-    def gaussian_deviation(self):
-        """Return the deviations (n, Q) of Gaussians that stand for this law."""
-        return self.deviation()
 
     def crps(self, y, scale=STANDARD):
         """Return the continuous ranked probability score (n, Q) of y (n, Q).
@@ -230,7 +220,7 @@ class Observations(NamedTuple):
         for q, freedom in enumerate(self.degrees_of_freedom):
             output = scale.of_output(q)
             if self.mixes(q) or output.transform is not None:
-                for rows in row_blocks(len(y), ROWS_IN_BLOCK):
+                for rows in row_blocks(len(y)):
                     out[rows, q] = self.at(rows)._integrated_crps(q, t[rows, q], output)
                 # what lies between y and the least value that the law allows
                 out[:, q] += np.abs(y[:, q] - output.restore(t[:, [q]])[:, 0])
@@ -241,14 +231,9 @@ class Observations(NamedTuple):
 
     def as_gaussian(self):
         """Return the law with Gaussian tails, and the same deviations."""
-        wider = [student.deviation(freedom) for freedom in self.degrees_of_freedom]
-        freedom = np.full(len(wider), np.inf)
-        return self._replace(factor=self.factor * wider, degrees_of_freedom=freedom)
-
-    def interval_score(self, y):
-        """Return Winkler's score (n, Q) of the central intervals of 95 %."""
-        lower, upper = np.moveaxis(self.quantiles(np.array([0.025, 0.975])), -1, 0)
-        return interval_scores(y, lower, upper, 0.95)
+        factor = self.factor * student.deviation(self.degrees_of_freedom)
+        freedom = np.full(factor.shape[1], np.inf)
+        return self._replace(factor=factor, degrees_of_freedom=freedom)
 
     def _integrated_crps(self, q, y, scale):
         """Return the integral (n,) of (F(x) - [x >= y])^2 by the trapezoidal rule.
@@ -274,14 +259,9 @@ class Observations(NamedTuple):
 
     def at(self, rows):
         """Return the law at some of the rows."""
+        arrays = (array[rows] for array in self[:3])
         near = None if self.near is None else self.near.at(rows)
-        return Observations(
-            self.mean[rows],
-            self.process[rows],
-            self.factor[rows],
-            self.degrees_of_freedom,
-            near,
-        )
+        return Observations(*arrays, self.degrees_of_freedom, near)
 
     def join(self, covariance):
         """Make the covariance (n, n, Q) of f that of observations, in place.

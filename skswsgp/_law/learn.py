@@ -14,15 +14,11 @@ from skswsgp._law.fit_law import (
     normal_scores,
 )
 from skswsgp._posterior.kernel_uncertainty import left_out_squares
-from skswsgp._posterior.leave_one_out import leave_one_out, merge_rows
+from skswsgp._posterior.left_out import leave_one_out, merge_rows
 from skswsgp._posterior.prediction import nearest_points
 from skswsgp._rows.inducing import point_of_each_row
-from skswsgp._rows.statistics import feature_spread
+from skswsgp._rows.statistics import SAMPLE_ROWS, feature_spread
 from skswsgp._solvers.model import build_model
-
-# Rows that the law of a solver that takes steps is learned from. Such a solver may read
-# X from a file, which would not fit in memory.
-MOST_ROWS = 20_000
 
 
 class LeftOutRows(NamedTuple):
@@ -42,9 +38,9 @@ def leave_out_rows(solver, data, trained, settings, predictive, earlier, rng):
     Neither are they for more rows of a solver that takes steps than teach the law.
     Copies of a row count as one, as they do for the noise.
     """
-    part = data.n_rows > MOST_ROWS and not solver.finds_optimum
+    part = data.n_rows > SAMPLE_ROWS and not solver.finds_optimum
     if part:
-        data = data.take(np.sort(rng.permutation(data.n_rows)[:MOST_ROWS]))
+        data = data.take(np.sort(rng.permutation(data.n_rows)[:SAMPLE_ROWS]))
     merged, place = merge_rows(data)
     X, Z, stream = merged.X, trained["inducing_points_"], not settings.decay
     group = point_of_each_row(Z, X) if solver.exact_means else None

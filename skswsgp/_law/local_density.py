@@ -8,7 +8,7 @@ row is
     p(y) = (1 - a) p_0(y) + a sum_j w_j N(y; y_j, h^2),    w_j ~ exp(-(d_j / r d)^2 / 2)
 
 where p_0 is the law around the mean and d the distance of the tenth of these points.
-The share fades far from training rows (`near_points`).
+The share fades far from training rows (`widths`).
 Share a, bandwidth h and reach r maximise the likelihood of training rows, each of which
 sees the other points only.
 """

@@ -16,14 +16,9 @@ def check_floats(values, name):
 
 def check_gaussian(y_true, y_mean, y_std):
     """Return the arguments as float64 arrays; refuse unequal shapes and y_std <= 0."""
-    y_true, y_mean = check_floats(y_true, "y_true"), check_floats(y_mean, "y_mean")
-    y_std = check_floats(y_std, "y_std")
-    for name, array in (("y_mean", y_mean), ("y_std", y_std)):
-        if array.shape != y_true.shape:
-            raise ValueError(
-                f"{name} has shape {array.shape}: expected {y_true.shape}, the shape "
-                f"of y_true; reshape or repeat {name}."
-            )
+    y_true = check_floats(y_true, "y_true")
+    y_mean = check_like(y_mean, "y_mean", y_true)
+    y_std = check_like(y_std, "y_std", y_true)
     position = int(y_std.argmin())
     if y_std.flat[position] <= 0:
         index = [int(i) for i in np.unravel_index(position, y_std.shape)]
@@ -47,8 +42,8 @@ def check_coverage(coverage):
 def check_intervals(y_true, lower, upper):
     """Return targets and ends of their intervals as float64 arrays of one shape."""
     y_true = check_floats(y_true, "y_true")
-    lower = check_ends(lower, "lower", y_true)
-    upper = check_ends(upper, "upper", y_true)
+    lower = check_like(lower, "lower", y_true)
+    upper = check_like(upper, "upper", y_true)
     if (lower > upper).any():
         row = int(np.argwhere(lower > upper)[0, 0])
         raise ValueError(
@@ -58,8 +53,8 @@ def check_intervals(y_true, lower, upper):
     return y_true, lower, upper
 
 
-def check_ends(values, name, y_true):
-    """Return ends of intervals as a float64 array of the shape of y_true."""
+def check_like(values, name, y_true):
+    """Return values as a float64 array of the shape of y_true."""
     values = check_floats(values, name)
     if values.shape != y_true.shape:
         raise ValueError(

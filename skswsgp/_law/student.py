@@ -13,11 +13,12 @@ from scipy.special import betaln, digamma, gammaln, ndtr, ndtri, stdtr, stdtrit
 
 from skswsgp._compiled.special import gaussian_log_density, student_log_density
 from skswsgp._kernel_search.robust_start import FREEDOM_PRIOR
+from skswsgp._point.likelihood_records import LIKELIHOODS
 
 LEAST_FREEDOM = 3.0  # degrees of freedom, below which deviations say little
-MOST_FREEDOM = 200.0  # from which the law is taken for a Gaussian
-MOST_FACTOR = 30.0  # of a scale, at mean features; and most power of a feature
-MOST_POWER = 3.0
+# Degrees of freedom from which the law is taken for a Gaussian
+_, MOST_FREEDOM = LIKELIHOODS["student_t"].shape_bounds
+MOST_FACTOR = 30.0  # of a scale, at mean features or where a feature grows e-fold
 # Prior standard deviations of the coefficients: of the first, which makes all scales
 # larger or smaller, and of the others, by which the scale follows a feature.
 LEVEL_PRIOR, SLOPE_PRIOR = 0.3, 0.5
@@ -50,8 +51,8 @@ def quantile(q, freedom):
 
 
 def deviation(freedom):
-    """Return the standard deviation."""
-    return 1.0 if np.isinf(freedom) else np.sqrt(freedom / (freedom - 2.0))
+    """Return the standard deviation, of the shape of freedom."""
+    return 1.0 / np.sqrt(1.0 - 2.0 / freedom)
 
 
 def crps(z, freedom):
@@ -104,8 +105,7 @@ def fit(z, features):
         slope = -0.5 * freedom * by_freedom.sum() - 1.0 / (FREEDOM_PRIOR * freedom)
         return value / n, np.append(by_c, slope) / n
 
-    level = (-np.log(MOST_FACTOR), np.log(MOST_FACTOR))
-    bounds = [level] + [(-MOST_POWER, MOST_POWER)] * (p - 1)
+    bounds = [(-np.log(MOST_FACTOR), np.log(MOST_FACTOR))] * p
     bounds += [np.log((LEAST_FREEDOM, MOST_FREEDOM))]
     start = np.append(np.zeros(p), np.log(6.0))
     found = minimize(loss, start, jac=True, bounds=bounds, method="L-BFGS-B").x

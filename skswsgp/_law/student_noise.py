@@ -1,5 +1,6 @@
 """The law of observations with Student-t noise around a Gaussian function."""
 
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -10,9 +11,8 @@ from skswsgp._compiled.special import (
     noisy_student_log_density,
     student_precisions,
 )
-from skswsgp._compiled.threads import row_blocks
 from skswsgp._law import student
-from skswsgp._law.law import BISECTIONS, ROWS_IN_BLOCK, Observations
+from skswsgp._law.law import Observations, bisected
 from skswsgp._rows.target_scale import STANDARD
 
 
@@ -26,22 +26,27 @@ class StudentNoise(NamedTuple):
 
     def deviation(self):
         """Return the standard deviations (n, Q) of observations."""
-        wider = np.array([student.deviation(nu) for nu in self.degrees_of_freedom])
+        wider = student.deviation(self.degrees_of_freedom)
         return np.sqrt(self.variance + self.noise * wider**2)
 
-    def gaussian_deviation(self):
-        """Return the deviations (n, Q) of Gaussians that stand for this law.
+    def as_gaussian(self):
+        """Return the law of Gaussian observations that stands for this one.
 
-        They hold as much between mean - deviation and mean + deviation. Behind a
+        It holds as much between mean - deviation and mean + deviation. Behind a
         transformation, tails would rule the moments of y.
         """
         tail = ndtr(-1.0)
         low, high = np.moveaxis(self.quantiles(np.array([tail, 1.0 - tail])), 2, 0)
-        return 0.5 * (high - low)
+        freedom = np.full(self.mean.shape[1], np.inf)
+        one = np.ones_like(self.mean)
+        return Observations(self.mean, 0.5 * (high - low), one, freedom)
 
     def log_density(self, y):
         """Return the log density (n, Q) of y (n, Q)."""
-        return self._each(noisy_student_log_density, y)
+        rows = self.mean.T, self.variance.T, y.T
+        columns = zip(*rows, self.noise, self.degrees_of_freedom, strict=True)
+        densities = [noisy_student_log_density(*column) for column in columns]
+        return np.stack(densities, axis=1)
 
     def cdf(self, q, y):
         """Return the probabilities (n,) of values below y (n,) of an output."""
@@ -57,18 +62,11 @@ class StudentNoise(NamedTuple):
             scale = np.sqrt(self.variance[:, q] + self.noise[q])
             for p, probability in enumerate(probabilities):
                 ends = ndtri(probability), student.quantile(probability, freedom)
-                low, high = (self.mean[:, q] + end * scale for end in sorted(ends))
-                out[:, q, p] = self._quantile(q, probability, low, high, scale)
+                low = self.mean[:, q] + (min(ends) - 1.0) * scale
+                high = self.mean[:, q] + (max(ends) + 1.0) * scale
+                cdf = partial(self.cdf, q)
+                out[:, q, p] = bisected(cdf, probability, low, high)
         return out
-
-    def _quantile(self, q, probability, low, high, scale):
-        """Return a quantile (n,) by bisection, from a range that may be too narrow."""
-        low, high = low - scale, high + scale
-        for _ in range(BISECTIONS):
-            middle = 0.5 * (low + high)
-            below = self.cdf(q, middle) < probability
-            low, high = np.where(below, middle, low), np.where(below, high, middle)
-        return 0.5 * (low + high)
 
     def crps(self, y, scale=STANDARD):
         """Return the ranked probability score (n, Q) of y, as `Observations.crps` does.
@@ -76,32 +74,16 @@ class StudentNoise(NamedTuple):
         It is E|Y - y| - E|Y - Y'| / 2, for a mixture of Gaussians a sum over its parts.
         """
         if scale.transform is not None:
-            freedom = np.full(self.mean.shape[1], np.inf)
-            one = np.ones_like(self.mean)
-            law = Observations(self.mean, self.gaussian_deviation(), one, freedom)
-            return law.crps(y, scale)
-        t = scale.standardise(y)
-        out = np.empty(t.shape)
-        for rows in row_blocks(len(t), ROWS_IN_BLOCK):
-            out[rows] = self.at(rows)._mixture_crps(t[rows])
-        return out * np.abs(scale.factor)
-
-    def _mixture_crps(self, y):
-        score = np.zeros(y.shape)
+            return self.as_gaussian().crps(y, scale)
+        distance, score = scale.standardise(y) - self.mean, np.zeros(y.shape)
         for q in range(y.shape[1]):
-            distance = y[:, q] - self.mean[:, q]
             parts = list(self._parts(q))
-            weights = np.array([weight for weight, _ in parts])
-            variances = np.stack([variance for _, variance in parts])  # (K, n)
             for weight, variance in parts:
-                score[:, q] += weight * mean_distance(distance, variance)
-                both = np.sqrt(2.0 * (variance + variances) / np.pi)
-                score[:, q] -= 0.5 * weight * (weights @ both)
-        return score
-
-    def at(self, rows):
-        """Return the law at some of the rows."""
-        return self._replace(mean=self.mean[rows], variance=self.variance[rows])
+                score[:, q] += weight * mean_distance(distance[:, q], variance)
+                for other, more in parts:
+                    both = np.sqrt(2.0 * (variance + more) / np.pi)
+                    score[:, q] -= 0.5 * weight * other * both
+        return score * scale.factor
 
     def join(self, covariance):
         """Make the covariance (n, n, Q) of f that of observations, in place."""
@@ -120,13 +102,6 @@ class StudentNoise(NamedTuple):
         nodes = student_precisions(self.degrees_of_freedom[q])
         for g, log_weight in zip(*nodes, strict=True):
             yield np.exp(log_weight), self.variance[:, q] + self.noise[q] / g
-
-    def _each(self, function, y):
-        columns = zip(
-            self.mean.T, self.variance.T, y.T, self.noise, self.degrees_of_freedom,
-            strict=True,
-        )  # fmt: skip
-        return np.stack([function(*column) for column in columns], axis=1)
 
 
 def mean_distance(distance, variance):

@@ -11,6 +11,7 @@ import warnings
 import numpy as np
 
 from skswsgp._neighbors.lists import without_own
+from skswsgp._rows.columns import mapped
 from skswsgp._solvers.progress import callers_level
 
 # Share of the prior variance above which a function counts as unknown: the data have
@@ -48,18 +49,16 @@ class ExtrapolationWarning(UserWarning):
     """
 
 
-def share_of_unknown_rows(model, kernel, X, variance, H, evaluation):
+def share_of_unknown_rows(posterior, X, variance):
     """Return the share of rows that are unknown where it matters, else 0.0.
 
-    `variance` (n, Q) is that of q(f) at rows of X (n, D'), in the units of the
-    inducing inputs, from H neighbours each.
+    `variance` (n, Q) is the local one of a `Posterior` at rows of X.
     """
     if len(X) < LEAST_ROWS:
         return 0.0
-    share = float(np.mean(are_unknown(variance, kernel.diag(X))))
-    if share <= MOST_ROWS:
-        return 0.0
-    return share if knows_points(model, kernel, H, evaluation) else 0.0
+    prior = posterior.kernel.diag(mapped(X, posterior.linear_map))
+    share = float(np.mean(are_unknown(variance, prior)))
+    return share if share > MOST_ROWS and knows_points(posterior) else 0.0
 
 
 def are_unknown(variance, prior):
@@ -67,25 +66,21 @@ def are_unknown(variance, prior):
     return np.all(variance > UNKNOWN_VARIANCE * prior[:, None], axis=1)
 
 
-def knows_points(model, kernel, H, evaluation):
-    """Return whether other inducing points know of nearly each inducing point.
-
-    `model` is that of predictions from H neighbours.
-    """
-    M = len(model.Z)
-    H = min(H, N_NEIGHBORS, M - 2)
+def knows_points(posterior):
+    """Return whether other inducing points know of nearly each inducing point."""
+    M = len(posterior.model.Z)
+    H = min(posterior.n_neighbors, N_NEIGHBORS, M - 2)
     if H < 1:
         return False
     sample = np.unique(np.linspace(0, M - 1, N_POINTS).astype(int))
-    Z = model.Z[sample]
-    with evaluation.engine(model, H, len(Z)) as engine:
+    Z = posterior.model.Z[sample]
+    with posterior.engine(len(Z), H) as engine:
         # another kind of search may not suit the kernel, and predictions need none
         # where they use all inducing points
-        options = evaluation.search_options | {"search": "exact"}
-        one_more = options | {"n_neighbors": H + 1}
-        lists = without_own(engine.make_search(one_more).query(Z), sample)
+        options = posterior.search_options | {"search": "exact", "n_neighbors": H + 1}
+        lists = without_own(engine.make_search(options).query(Z), sample)
         _, variance = engine.predict(Z, lists, with_variance=True)
-    unknown = are_unknown(variance, kernel.diag(Z))
+    unknown = are_unknown(variance, posterior.kernel.diag(Z))
     return bool(unknown.mean() <= UNKNOWN_POINTS)
 
 

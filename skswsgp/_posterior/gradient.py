@@ -1,4 +1,4 @@
-"""Derivatives of the latent functions by the columns of X."""
+"""Derivatives of the latent functions by the columns of X, and their relevance."""
 
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
@@ -15,36 +15,57 @@ from skswsgp._posterior.prediction import exact_products
 # Half the distance of the points of a difference quotient, in length-scales. Its error
 # is some 1e-6 from the square of the step, and 1e-10 from rounding.
 STEP = 1e-3
+MOST_ROWS = 2000  # inducing points with slopes, which take some tenths of a second
 ROUGH = stationary.MATERN12, dot_product.ARC_COSINE0  # kernels of kinked functions
 
 
-def mean_slopes(model, kernel, X, n_neighbors, evaluation, alpha=None):
-    """Return the derivatives of the latent means by X (n, Q, D), and the neighbours.
+def slopes_and_variances(posterior, X, with_variance):
+    """Return the mean and the variance (or None) of slopes at rows of a table.
 
-    X (n, D) is mapped and centred. The neighbours (n, H) of a row count as fixed. With
-    `alpha` (M, Q) the means are exact, see `ExactMean`.
+    They are those of the latent functions by the columns of X, each (n, Q, D).
     """
-    jitter = absolute_jitter(model, kernel)
+    if with_variance:
+        require_derivative(posterior.model)
+        factor = posterior.variance_factor(X)
+    rows, W = posterior.rows(X), posterior.linear_map
+    slopes, lists = mean_slopes(posterior, rows)
+    if not with_variance:
+        return slopes, None
+    covariances = slope_covariances(posterior, rows, lists)
+    half = np.einsum("de,nqef->nqdf", W, covariances)
+    variances = np.maximum(np.einsum("nqdf,df->nqd", half, W), 0.0)
+    return slopes, np.broadcast_to(factor, slopes.shape[:2])[:, :, None] * variances
+
+
+def mean_slopes(posterior, rows):
+    """Return the slopes (n, Q, D) of the latent means, and the neighbours (n, H).
+
+    They are those by the columns of X at `rows` (n, D'), which are mapped and centred.
+    The neighbours of a row count as fixed.
+    """
+    model = posterior.model
+    jitter = absolute_jitter(model, posterior.kernel)
     noise = np.full(model.m.shape[1], jitter, model.Z.dtype)
     # Kriging from points with noise of the jitter is the mean of q(f), k' K_w^-1 m_w
     model = model._replace(noise=noise, s=np.ones_like(model.m), full=False)
-    n_threads = max_threads(evaluation.n_jobs, len(X))
-    engine = CpuEngine(model, n_neighbors, n_threads)
-    lists = engine.make_search(evaluation.search_options).query(X)
-    if alpha is None:
-        slopes = engine.kriging_slopes(X, lists)
+    n_threads = max_threads(posterior.n_jobs, len(rows))
+    engine = CpuEngine(model, posterior.n_neighbors, n_threads)
+    lists = engine.make_search(posterior.search_options).query(rows)
+    if posterior.alpha is None:
+        slopes = engine.kriging_slopes(rows, lists)
     else:
-        slopes = exact_products(engine).slopes(X, alpha)
+        slopes = exact_products(engine).slopes(rows, posterior.alpha)
     require_finite(slopes)
-    return slopes, lists
+    return slopes @ posterior.linear_map.T, lists
 
 
-def slope_covariances(model, kernel, X, lists):
-    """Return the covariances (n, Q, D, D) of the derivatives of the latent functions.
+def slope_covariances(posterior, X, lists):
+    """Return the covariances (n, Q, D', D') of slopes by mapped, centred columns of X.
 
     With b_d = K_w^-1 dk/dx_d they are b_d' S_w b_e + d2k/dx_d dx'_e - b_d' dk/dx_e, in
     float64. Derivatives of the kernel are difference quotients.
     """
+    model, kernel = posterior.model, posterior.kernel
     (n, D), Q = X.shape, model.m.shape[1]
     rate = inverse_lengths(kernel_of(model))
     h = STEP / np.where(rate > 0.0, rate, np.inf)  # 0 in columns that do not matter
@@ -66,15 +87,25 @@ def slope_covariances(model, kernel, X, lists):
             b = cho_solve(factor, dk)
             rest = sides.T @ kernel(around, around.copy()) @ sides - dk.T @ b
             for q in range(Q):
-                root = model.L[q][w].T @ b if model.full else b * root_of(model, w, q)
+                if model.full:
+                    root = model.L[q][w].T @ b
+                else:
+                    root = np.sqrt(model.s[w, q, None].astype(np.float64)) * b
                 out[i, q] = rest + root.T @ root
     require_finite(out)
     return out
 
 
-def root_of(model, w, q):
-    """Return the deviations (H, 1) of inducing values w for a diagonal S."""
-    return np.sqrt(model.s[w, q].astype(np.float64))[:, None]
+def squared_slopes(posterior, scale):
+    """Return the squared slopes (n, D) of the latent means by the columns of X.
+
+    They are those at n of the inducing points, in units of the columns' `scale` (D,),
+    and summed over latent functions.
+    """
+    Z, M = posterior.model.Z, len(posterior.model.Z)
+    places = np.unique(np.linspace(0, M - 1, min(M, MOST_ROWS)).astype(int))
+    slopes, _ = mean_slopes(posterior, Z[places])
+    return np.sum((slopes * scale) ** 2, axis=1)
 
 
 def require_derivative(model):

@@ -15,10 +15,11 @@ import numpy as np
 from scipy.sparse import csr_matrix, issparse, vstack
 
 from skswsgp._compiled.linalg import require_finite
-from skswsgp._compiled.threads import index_blocks, row_blocks
+from skswsgp._compiled.threads import ROWS_AT_ONCE, index_blocks, row_blocks
 from skswsgp._covariance.program import kernel_of
 from skswsgp._covariance.random_features import random_features, require_features
 from skswsgp._linear.projection import absolute_jitter
+from skswsgp._rows.data import memory_budget
 
 POINTS_AT_ONCE = 512  # columns of covariances that are held at a time
 N_FEATURES = 1024  # random features of a draw, as correlations within 1 / sqrt(1024)
@@ -26,11 +27,40 @@ N_FEATURES = 1024  # random features of a draw, as correlations within 1 / sqrt(
 # among dense rows, is then about that of the number of draws, for any number
 DRAWS_AT_ONCE = 16
 FEATURES_AT_ONCE = 64  # columns of a product with A
-LARGEST_SEED = 2**31 - 1
+LARGEST_SEED = np.iinfo(np.int32).max
 
 
-def latent_covariance(rows):
-    """Return the covariances (n, n, Q) of the latent functions at rows.
+def draw_functions(posterior, X, n_samples, rng):
+    """Return means (n, Q) and deviations from them (n, Q, n_samples) at rows of X."""
+    means, deviations, model = [], [], posterior.model
+    draws = FunctionDraws(model, n_samples, rng)
+    with posterior.projector(memory_budget()) as project:
+        # Features at inducing points cost as much as those at so many rows
+        for block in row_blocks(len(X), max(ROWS_AT_ONCE, len(model.Z))):
+            rows = project(X[block])
+            means.append(rows.matvec(model.m.astype(np.float64)))
+            deviations.append(draws.at(rows))
+    mean, deviation = np.concatenate(means), np.concatenate(deviations)
+    if posterior.alpha is not None:
+        mean = posterior.exact_mean(X)
+    root = np.sqrt(posterior.variance_factor(X))
+    deviation *= np.broadcast_to(root, mean.shape)[:, :, None]
+    return mean, deviation
+
+
+def latent_covariance(posterior, X):
+    """Return the covariances (n, n, Q) of the latent functions at rows of X."""
+    with posterior.projector(0) as project:
+        covariance = local_covariance(project(X))
+    variance = np.einsum("iiq->iq", covariance)
+    root = np.sqrt(posterior.variance_factor(X, variance))
+    if np.ndim(root):
+        covariance *= root[:, None] * root
+    return covariance
+
+
+def local_covariance(rows):
+    """Return the covariances (n, n, Q) of the latent functions given neighbours.
 
     They are A S A' + K_** - A K_Z* - K_*Z A' + A (K_ZZ + jitter I) A', for `rows` the
     `Projection` of n rows. All but the first part is scaled to the variances F of the

@@ -1,6 +1,6 @@
 """What a model says: q(f) at new rows, the bound, the density of held-out rows."""
 
-from contextlib import closing
+from contextlib import closing, contextmanager
 from typing import NamedTuple
 
 import numpy as np
@@ -9,23 +9,38 @@ from skswsgp._compiled.linalg import require_finite
 from skswsgp._compiled.threads import index_blocks, max_threads, row_blocks
 from skswsgp._covariance.program import in_float64, kernel_of
 from skswsgp._engine.select import make_engine
+from skswsgp._linear.projection import Projection
 from skswsgp._neighbors.search import NeighborSearch
-from skswsgp._point.state import Batch
+from skswsgp._point.state import Batch, Model
 from skswsgp._rows.columns import mapped
-from skswsgp._rows.data import center_rows
+from skswsgp._rows.data import TrainingRows, center_rows
+from skswsgp._solvers.exact_mean import exact_variance
 
 
-class Evaluation(NamedTuple):
-    """How a fitted model is evaluated."""
+class Posterior(NamedTuple):
+    """A trained model, as predictions of its latent functions read it."""
 
+    model: Model
+    kernel: object  # of the mapped columns
+    linear_map: np.ndarray | None  # of the columns of X, None for the identity
+    center: np.ndarray  # that of `build_model`, subtracted from mapped rows
+    n_neighbors: int  # H
     device: str  # "auto", "cpu" or "cuda"
     n_jobs: int | None
     search_options: dict  # kind of the neighbour search
+    alpha: np.ndarray | None = None  # (M, Q) of exact means, see `ExactMean`
+    scale: np.ndarray | float | None = None  # of variances, see `exact_variance`
 
-    def engine(self, model, H, n_rows):
-        """Return an engine for so many rows; close it."""
+    def rows(self, X, dtype=None):
+        """Return rows of a table, mapped and centred, in the dtype of the model."""
+        dtype = self.model.Z.dtype if dtype is None else dtype
+        return center_rows(mapped(X, self.linear_map), self.center, dtype)
+
+    def engine(self, n_rows, H=None):
+        """Return an engine for so many rows with H neighbours; close it."""
+        H = self.n_neighbors if H is None else H
         n_threads = max_threads(self.n_jobs, n_rows)
-        return closing(make_engine(self.device, model, H, n_threads, n_rows))
+        return closing(make_engine(self.device, self.model, H, n_threads, n_rows))
 
     def search(self, engine):
         """Return a function from rows of centred X to their lists of neighbours."""
@@ -33,34 +48,86 @@ class Evaluation(NamedTuple):
             return lambda X: np.empty((len(X), 0), dtype=np.int32)
         return engine.make_search(self.search_options).query
 
+    def local_moments(self, X, with_variance=True, seen=None):
+        """Return mean and variance (or None), each (n, Q), of q(f) at rows of a table.
 
-def latent_posterior(
-    model, X, linear_map, center, H, with_variance, evaluation, seen=None
-):  # fmt: skip
-    """Return mean and variance (or None), each (n, Q), of q(f) at rows X of a table.
+        They come from the H neighbours of each row, and `scale` plays no role. The
+        lists of neighbours are shown to `seen`, a `NearestSeen`, if given.
+        """
+        means, variances = [], []
+        with self.engine(len(X)) as engine:
+            search = self.search(engine)
+            for rows in row_blocks(len(X)):
+                block = self.rows(X[rows])
+                lists = search(block)
+                if seen is not None:
+                    seen.add(lists)
+                mean, variance = engine.predict(block, lists, with_variance)
+                means.append(mean)
+                variances.append(variance)
+        mean = np.concatenate(means)
+        require_finite(mean)
+        if not with_variance:
+            return mean, None
+        variance = np.concatenate(variances)
+        require_finite(variance)
+        return mean, variance
 
-    `linear_map` maps their columns. `center` is that of `build_model`, which is
-    subtracted from X @ linear_map. The lists of neighbours are shown to `seen`, a
-    `NearestSeen`, if given.
-    """
-    means, variances = [], []
-    with evaluation.engine(model, H, len(X)) as engine:
-        search = evaluation.search(engine)
-        for rows in row_blocks(len(X)):
-            block = center_rows(mapped(X[rows], linear_map), center, model.Z.dtype)
-            lists = search(block)
-            if seen is not None:
-                seen.add(lists)
-            mean, variance = engine.predict(block, lists, with_variance)
-            means.append(mean)
-            variances.append(variance)
-    mean = np.concatenate(means)
-    require_finite(mean)
-    if not with_variance:
-        return mean, None
-    variance = np.concatenate(variances)
-    require_finite(variance)
-    return mean, variance
+    def exact_mean(self, X):
+        """Return the exact means k(X @ linear_map, Z) alpha (n, Q)."""
+        means = []
+        with self.engine(len(X), 1) as engine:  # without work for neighbours
+            products = exact_products(engine)
+            for rows in row_blocks(len(X)):
+                block = self.rows(X[rows], np.float64)
+                means.append(products.multiply(block, self.alpha))
+        mean = np.concatenate(means)
+        require_finite(mean)
+        return mean
+
+    def variance_factor(self, X, variance=None):
+        """Return by what `scale` multiplies local variances (n, Q), or 1.0 for none.
+
+        They are those at rows of X, and are computed unless they are given.
+        """
+        if self.scale is None:
+            return 1.0
+        if variance is None:
+            _, variance = self.local_moments(X)
+        prior = self.kernel.diag(mapped(X, self.linear_map))[:, None]
+        exact = exact_variance(variance, prior, self.scale)
+        return exact / np.maximum(variance, np.finfo(float).tiny)
+
+    @contextmanager
+    def projector(self, memory):
+        """Yield a function that returns the `Projection` of rows of a table."""
+        model = self.model
+        with self.engine(len(model.Z)) as engine:
+            search = self.search(engine)
+
+            def lookup(_, block):
+                return search(block)
+
+            def project(X):
+                zeros = np.zeros((len(X), 1), model.Z.dtype)
+                X = mapped(X, self.linear_map)
+                data = TrainingRows(X, zeros, zeros[:, 0], center=self.center)
+                return Projection(engine, self.kernel, data, lookup, memory)
+
+            yield project
+
+    def bound(self, data):
+        """Return eq. 11, a sum over rows that are not mapped yet, in nats."""
+        data = data.mapped(self.linear_map)._replace(center=self.center)
+        total, mass = 0.0, data.weight.sum(dtype=np.float64)
+        with self.engine(data.n_rows) as engine:
+            search = self.search(engine)
+            for index in index_blocks(data.n_rows):
+                X, y, weight = data.block(index)
+                ell, kl = engine.bound(Batch(X, y, weight, search(X)))
+                total += float(np.sum(weight * (ell - kl / mass), dtype=np.float64))
+        require_finite(total)
+        return total
 
 
 class NearestSeen:
@@ -74,10 +141,11 @@ class NearestSeen:
         self.suits = self.suits and lists.shape[1] >= self.k
         self._parts.append(lists[:, : self.k].copy())
 
-    def lists(self, model, X, center, n_jobs):
-        """Return the nearest points (n, k) of all rows; see `nearest_points`."""
+    def lists(self, posterior, X):
+        """Return the nearest points (n, k) of all rows, which are mapped."""
         if self.suits:
             return np.concatenate(self._parts)
+        model, center, n_jobs = posterior.model, posterior.center, posterior.n_jobs
         return nearest_points(model, X, center, self.k, n_jobs)
 
 
@@ -96,37 +164,11 @@ def nearest_points(model, X, center, k, n_jobs):
     return np.concatenate(parts)
 
 
-def exact_mean(model, X, linear_map, center, alpha, evaluation):
-    """Return k(X @ linear_map, Z) alpha (n, Q) for alpha (M, Q), of `ExactMean`."""
-    means = []
-    with evaluation.engine(model, 1, len(X)) as engine:  # without work for neighbours
-        products = exact_products(engine)
-        for rows in row_blocks(len(X)):
-            block = center_rows(mapped(X[rows], linear_map), center, np.float64)
-            means.append(products.multiply(block, alpha))
-    mean = np.concatenate(means)
-    require_finite(mean)
-    return mean
-
-
 def exact_products(engine):
     """Return an engine's products with covariances of its inducing points."""
     model = engine.kernel_snapshot()
     kernel = in_float64(kernel_of(model))
     return engine.make_products(kernel, model.Z, engine.n_threads)
-
-
-def bound_of(model, data, H, evaluation):
-    """Return eq. 11, a sum over the rows of the data in nats."""
-    total, mass = 0.0, data.weight.sum(dtype=np.float64)
-    with evaluation.engine(model, H, data.n_rows) as engine:
-        search = evaluation.search(engine)
-        for index in index_blocks(data.n_rows):
-            X, y, weight = data.block(index)
-            ell, kl = engine.bound(Batch(X, y, weight, search(X)))
-            total += float(np.sum(weight * (ell - kl / mass), dtype=np.float64))
-    require_finite(total)
-    return total
 
 
 def mean_log_density(engine, data, lists, log_density, attributes):

@@ -7,6 +7,7 @@ from sklearn.cluster import MiniBatchKMeans
 from sklearn.utils.random import sample_without_replacement
 
 from skswsgp._compiled.threads import scikit_learn_threads
+from skswsgp._rows.statistics import first_of_each
 
 # Epochs of k-means. A criterion for stopping would be a sum, whose bits depend on the
 # number of threads.
@@ -61,9 +62,8 @@ def distinct_rows(Z):
     The distinct rows stay in the order of Z, so that neither the order nor the sign of
     columns matters.
     """
-    _, first, group = np.unique(Z, axis=0, return_index=True, return_inverse=True)
-    order = np.argsort(first)
-    return Z[first[order]], np.argsort(order)[group.ravel()]
+    first, group = first_of_each(Z)
+    return Z[first], group
 
 
 def point_of_each_row(Z, X):
@@ -75,12 +75,9 @@ def point_of_each_row(Z, X):
     distinct, group = distinct_rows(np.asarray(X, dtype=np.float64))
     if len(distinct) != len(Z):
         return None
-    return group if np.abs(distinct - Z).max() <= rounding_of(Z) else None
-
-
-def rounding_of(Z):
-    """Return how far float32 may have moved a coordinate of the points Z (M, D)."""
-    return 4.0 * np.finfo(np.float32).eps * np.abs(Z - Z.mean(axis=0)).max()
+    # how far float32 may have moved a coordinate
+    rounding = 4.0 * np.finfo(np.float32).eps * np.abs(Z - Z.mean(axis=0)).max()
+    return group if np.abs(distinct - Z).max() <= rounding else None
 
 
 def _centres(sample, n_centres, rng, feature_scale, weight, tuning):

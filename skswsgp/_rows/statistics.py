@@ -4,19 +4,16 @@ import math
 
 import numpy as np
 
-SPREAD_SAMPLE = 20_000  # rows from which the spread of the features is measured
-# Ratio of the variances of outputs up to which bounds of known noise suit all: such a
-# bound is a deviation of one percent of the smallest output.
-MOST_UNLIKE = 1e4
+SAMPLE_ROWS = 20_000  # rows that stand for all of an X that may be in a file
 LEAST_NOISE = 1e-8  # least known variance of noise over that of y
 LEAST_EFFECTIVE = 8.0  # least effective sample size of rows that decide
 ERRORS = 2.0  # standard errors by which the mean gain of a richer model exceeds zero
 HELD_OUT_FRACTION = 0.2  # fraction of rows held out to choose between kernels
 
 
-def feature_spread(X, rng, rows=None, dtype="float64"):
+def feature_spread(X, rng, dtype="float64"):
     """Return the `feature_scale` of each feature (D,), or 1 where it is constant."""
-    scale = feature_scale(X, rng, rows, dtype)
+    scale = feature_scale(X, rng, dtype=dtype)
     return np.where(scale > 0.0, scale, 1.0)
 
 
@@ -29,8 +26,8 @@ def feature_scale(X, rng, rows=None, dtype="float64"):
     the numbers of `dtype`.
     """
     rows = np.arange(len(X)) if rows is None else rows
-    if len(rows) > SPREAD_SAMPLE:
-        rows = np.sort(rng.choice(rows, SPREAD_SAMPLE, replace=False))
+    if len(rows) > SAMPLE_ROWS:
+        rows = np.sort(rng.choice(rows, SAMPLE_ROWS, replace=False))
     sample, exponent = fractions(np.asarray(X[rows], dtype=np.float64))
     spread = sample.std(axis=0)
     low, high = np.percentile(sample, [25, 75], axis=0)
@@ -115,7 +112,8 @@ def bounded_noise(noise_variance, y, weight):
     least, most = np.min(scale) ** 2, np.max(scale) ** 2
     low, high = LEAST_NOISE * most, least / LEAST_NOISE
     outside = (noise_variance < low) | (noise_variance > high)
-    if outside.any() and most > MOST_UNLIKE * least:
+    # the least noise is to be a deviation of a percent of each output at most
+    if outside.any() and low > np.sqrt(LEAST_NOISE) * least:
         raise ValueError(
             f"noise_variance holds {noise_variance[outside][0]:.2g} for outputs whose "
             f"variances are {least:.2g} to {most:.2g}: expected {LEAST_NOISE:g} to "
@@ -203,10 +201,17 @@ def copies_of_rows(X, y):
     )
     group, same = group.ravel(), same.ravel()
     single = np.bincount(group[first])[group] == 1
-    label = np.where(single, same, len(X) + np.arange(len(X)))
-    _, first, copy_of = np.unique(label, return_index=True, return_inverse=True)
+    return first_of_each(np.where(single, same, len(X) + np.arange(len(X))))
+
+
+def first_of_each(keys):
+    """Return the first place of each distinct row of keys (n, ...), and which each is.
+
+    Both are in the order in which the distinct rows appear.
+    """
+    _, first, group = np.unique(keys, axis=0, return_index=True, return_inverse=True)
     order = np.argsort(first)
-    return first[order], np.argsort(order)[copy_of]
+    return first[order], np.argsort(order)[group.ravel()]
 
 
 def climbed(value, n, first):

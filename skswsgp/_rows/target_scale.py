@@ -15,9 +15,9 @@ from scipy.optimize import minimize_scalar
 from scipy.special import boxcox1p, inv_boxcox1p
 
 from skswsgp._point.likelihood_records import gauss_hermite
+from skswsgp._point.log_rates import NODES
 
 LEAST_POWER, MOST_POWER = 0.0, 2.0  # between them Yeo-Johnson's T maps onto all numbers
-NODES = 40  # Gauss-Hermite nodes of moments behind a transformation
 
 
 class Logarithm(NamedTuple):
@@ -135,12 +135,9 @@ class TargetScale(NamedTuple):
 
     def restore(self, t):
         """Return y for t (n, Q) or (n, Q, k), of its shape."""
-        if t.ndim == 3:
-            columns = np.moveaxis(t, 2, 0).reshape(-1, t.shape[1])
-            y = self.restore(columns).reshape(t.shape[2], *t.shape[:2])
-            return np.moveaxis(y, 0, 2)
-        t = self.offset + self.factor * t
-        return t if self.transform is None else self.transform.inverse(t)
+        t = self.offset + self.factor * np.moveaxis(t, 1, -1)
+        y = t if self.transform is None else self.transform.inverse(t)
+        return np.moveaxis(y, -1, 1)
 
     def log_slope(self, y):
         """Return the logarithm (n, Q) of dt / dy."""

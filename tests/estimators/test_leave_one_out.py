@@ -184,7 +184,7 @@ def test_a_stream_and_long_tables_of_adam_have_none(monkeypatch):
     model = SWSGPRegressor(n_inducing=20, random_state=0).partial_fit(X, y)
     assert not hasattr(model, "leave_one_out_")
     for most, expected in ((60, True), (59, False)):
-        monkeypatch.setattr(learn, "MOST_ROWS", most)
+        monkeypatch.setattr(learn, "SAMPLE_ROWS", most)
         model = make(SWSGPRegressor, **ADAM, max_iter=1).fit(X, y)
         assert hasattr(model, "leave_one_out_") == expected
     model = SWSGPRegressor(random_state=0).fit(X, y)

@@ -7,7 +7,7 @@ from scipy import stats
 
 from skswsgp._law.law import Observations, PredictiveLaw
 from skswsgp._law.local_density import LocalDensity, near_targets
-from skswsgp._law.near_points import Nearness, measure_distances
+from skswsgp._law.widths import Nearness, measure_distances
 
 MEAN = np.array([[0.2, -1.0], [1.5, 0.0], [-0.4, 2.0]])
 PROCESS = np.array([[0.5, 1.0], [0.3, 0.2], [1.2, 0.7]])

@@ -104,9 +104,9 @@ def test_taken_rows_refer_to_rows_of_X():
 @pytest.mark.parametrize("held_out", [False, True])
 @pytest.mark.parametrize("weight", [1, 0])
 def test_X_is_not_copied(monkeypatch, rng, held_out, weight):
-    monkeypatch.setattr(statistics, "SPREAD_SAMPLE", 1000)
+    monkeypatch.setattr(statistics, "SAMPLE_ROWS", 1000)
     monkeypatch.setattr(threads, "ROWS_AT_ONCE", 1000)
-    monkeypatch.setattr(learn, "MOST_ROWS", 1000)
+    monkeypatch.setattr(learn, "SAMPLE_ROWS", 1000)
     X = rng.standard_normal((60_000, 30))
     weights = np.ones(len(X))
     weights[::5] = weight

@@ -1,9 +1,15 @@
-"""The inducing points nearest to rows, and how far from the rows they are.
+"""The inducing points nearest to rows, and how large residuals are around a row.
 
 What near points tell of a row counts less where they lie further away from it than
 from each other. With d the distance of its tenth nearest point, in length-scales, and
 d_near the largest such distance of its near points from the others, each times its
 weight, it fades as (1.5 d_near / d)^2 where d > 1.5 d_near.
+
+How large residuals are is an average of |z| over near training rows, each of which
+belongs to its nearest inducing point. The average at a new row is taken over the rows
+of its nearest points, with weights 1 - (d_k / d)^2, where d_k are the distances of
+these points and d that of the next. It is relative to the average over all rows, which
+counts as a few rows more. Leaving a row out leaves the average over all rows as it is.
 """
 
 from typing import NamedTuple
@@ -15,11 +21,11 @@ from skswsgp._neighbors.lists import mask_of_others
 
 NEIGHBORS = 30  # of a row, the most that are looked at
 REFERENCE = 10  # the neighbour whose distance is that of a neighbourhood
-MOST_STEP = 1e100  # length-scales, whose squares do not overflow
 SLACK = 1.5  # of this distance, which varies by some half where points are at random
 LEAST_WEIGHT = 1e-3  # of the nearest, where all points are equally far away
 TINY = 1e-12  # least such distance, in length-scales, of points at one place
-NUMBERS_IN_BLOCK = 4_000_000  # of the steps from rows to points, in memory at once
+NEAR = 40  # nearest inducing points of a row that have weights above zero
+PRIOR_ROWS = 3.0  # rows of average size that are added to each average
 
 
 class NearPoints(NamedTuple):
@@ -65,11 +71,12 @@ class Nearness(NamedTuple):
 def measure_distances(X, Z, lists, length_scales):
     """Return `NearPoints` for rows X (n, D) and the lists (n, K) of points of Z."""
     distances = np.empty(lists.shape)
-    step = max(1, NUMBERS_IN_BLOCK // max(1, lists.shape[1] * X.shape[1]))
-    for rows in row_blocks(len(X), step):
-        steps = (X[rows, None, :] - Z[lists[rows]]) / length_scales
-        np.clip(steps, -MOST_STEP, MOST_STEP, out=steps)
-        distances[rows] = np.sqrt(np.einsum("nkd,nkd->nk", steps, steps))
+    most = np.finfo(float).max ** 0.25  # length-scales, whose squares do not overflow
+    for rows in row_blocks(len(X)):
+        for k, points in enumerate(lists[rows].T):
+            steps = (X[rows] - Z[points]) / length_scales
+            np.clip(steps, -most, most, out=steps)
+            distances[rows, k] = np.sqrt(np.einsum("nd,nd->n", steps, steps))
     return NearPoints(lists, distances)
 
 
@@ -91,3 +98,51 @@ def weights_within(distances):
     edge = np.maximum(distances.max(axis=1, keepdims=True), TINY)
     weights = 1.0 + LEAST_WEIGHT - (distances[:, :-1] / edge) ** 2
     return weights / weights.max(axis=1, keepdims=True)
+
+
+class ResidualSizes(NamedTuple):
+    """Sums of |z| of rows at inducing points, for Q outputs."""
+
+    sums: np.ndarray  # (M, Q) over the rows that belong to a point
+    counts: np.ndarray  # (M,)
+
+    @property
+    def mean(self):
+        """The average over all rows (Q,)."""
+        total = self.sums.sum(axis=0) / max(self.counts.sum(), 1.0)
+        return np.maximum(total, np.finfo(float).tiny)
+
+    def logarithms(self, near, own=None, sizes=None):
+        """Return the logarithms (n, Q) of the average at rows.
+
+        `near` are their nearest points, `NEAR` of them and one that ends the list. Of
+        training rows `own` (n,) are the points to which they belong, and `sizes` (n, Q)
+        their |z|: each is left out then. A row that was in no sum is taken out all the
+        same, and no sum falls below zero.
+        """
+        mean, out = self.mean, np.empty((len(near.lists), self.sums.shape[1]))
+        for rows in row_blocks(len(out)):
+            lists = near.lists[rows, :-1]
+            weights = weights_within(near.distances[rows])
+            sums, counts = self.sums[lists], self.counts[lists]  # (n, NEAR, Q), ...
+            if own is not None:
+                here = lists == own[rows, None]
+                sums = np.maximum(sums - here[:, :, None] * sizes[rows, None], 0.0)
+                counts = np.maximum(counts - here, 0.0)
+            total = np.einsum("nk,nkq->nq", weights, sums) / mean + PRIOR_ROWS
+            count = np.sum(weights * counts, axis=1)[:, None] + PRIOR_ROWS
+            out[rows] = np.log(total / count)
+        return out
+
+
+def measure_sizes(sizes, own, M, earlier=None):
+    """Return the `ResidualSizes` of rows whose |z| are `sizes` (n, Q).
+
+    `own` (n,) are the points, out of M, to which the rows belong. Sums of `earlier`
+    rows are added.
+    """
+    counts = np.bincount(own, minlength=M).astype(np.float64)
+    sums = np.stack([np.bincount(own, z, M) for z in sizes.T], axis=1)
+    if earlier is not None:
+        counts, sums = counts + earlier.counts, sums + earlier.sums
+    return ResidualSizes(sums, counts)

@@ -5,12 +5,14 @@ import pytest
 from numpy.testing import assert_allclose
 
 from skswsgp._law.fit_law import find_neighborhoods, left_out_points
-from skswsgp._law.near_points import (
+from skswsgp._law.widths import (
     LEAST_WEIGHT,
+    NEAR,
+    PRIOR_ROWS,
     measure_distances,
+    measure_sizes,
     weights_within,
 )
-from skswsgp._law.residual_sizes import NEAR, PRIOR_ROWS, measure_sizes
 
 SCALES = np.array([0.5, 0.5])  # of both columns, as nearest_to ignores them
 

@@ -5,7 +5,7 @@ import pytest
 from numpy.testing import assert_allclose
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 
-from skswsgp._posterior.residuals import (
+from skswsgp._posterior.left_out import (
     ExactMeans,
     Points,
     predictions_from_all_others,
