@@ -7,8 +7,9 @@ import time
 from threading import Barrier, Thread
 
 import pytest
-from threadpoolctl import threadpool_info
+from threadpoolctl import threadpool_info, threadpool_limits
 
+from skswsgp._compiled import threads as module
 from skswsgp._compiled.threads import one_blas_thread, run_in_threads
 
 
@@ -29,8 +30,31 @@ def blas_threads():
     return [lib["num_threads"] for lib in found if lib["user_api"] == "blas"]
 
 
-def test_threads_that_limit_blas_at_once_restore_it():
+def test_all_libraries_of_blas_are_limited():
+    with threadpool_limits(2, user_api="blas"):
+        with one_blas_thread():
+            assert set(blas_threads()) == {1}
+        assert set(blas_threads()) == {2}
+
+
+class Library:
+    """A library of BLAS for all threads of Python, as that of NumPy may not be."""
+
+    def __init__(self):
+        self.num_threads = 2
+
+    def limit(self, limits, user_api):
+        self.before, self.num_threads = self.num_threads, limits
+        return self
+
+    def restore_original_limits(self):
+        self.num_threads = self.before
+
+
+def test_threads_that_limit_blas_at_once_restore_it(monkeypatch):
     """The second one begins before the first one ends, and ends after it."""
+    library, inside = Library(), []
+    monkeypatch.setattr(module, "_blas_libraries", lambda: library)
     meet = [Barrier(2, timeout=10) for _ in range(3)]
 
     def first():
@@ -44,18 +68,15 @@ def test_threads_that_limit_blas_at_once_restore_it():
         with one_blas_thread():
             meet[1].wait()
             meet[2].wait()
-            inside.extend(blas_threads())
+            inside.append(library.num_threads)
 
-    inside, before = [], blas_threads()
-    if max(before) < 2:
-        pytest.skip("BLAS has one thread already")
     threads = [Thread(target=first), Thread(target=second)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert blas_threads() == before
-    assert set(inside) == {1}
+    assert library.num_threads == 2
+    assert inside == [1]
 
 
 @pytest.mark.parametrize("failing", [0, 2])
