@@ -103,12 +103,15 @@ def locked_cache(tmp_path_factory):
 
 
 @pytest.fixture(scope="session", autouse=True)
-def one_blas_thread_a_worker():
-    """Leave the cores to the workers of pytest-xdist, and not to threads of BLAS."""
+def one_thread_a_worker():
+    """Leave the cores to the workers of pytest-xdist.
+
+    Threads of BLAS, and those of scikit-learn's OpenMP, would wait for each other.
+    """
     if "PYTEST_XDIST_WORKER" not in os.environ:
         yield
         return
-    with threadpool_limits(1, user_api="blas"):
+    with threadpool_limits(1):
         yield
 
 
