@@ -11,6 +11,7 @@ from numba.core import caching
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.dispatcher import Dispatcher
 from simulator import SIMULATED, engine_with
+from threadpoolctl import threadpool_limits
 
 from skswsgp._compiled import cuda_arrays, cuda_runtime, threads
 from skswsgp._engine import cuda_workspace
@@ -98,6 +99,19 @@ def locked_cache(tmp_path_factory):
             patch.setattr(file, "load", locked(file.load))
         for dispatcher in dispatchers:
             patch.setattr(dispatcher, "compile", once(dispatcher.compile))
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def one_thread_a_worker():
+    """Leave the cores to the workers of pytest-xdist.
+
+    Threads of BLAS, and those of scikit-learn's OpenMP, would wait for each other.
+    """
+    if "PYTEST_XDIST_WORKER" not in os.environ:
+        yield
+        return
+    with threadpool_limits(1):
         yield
 
 

@@ -256,6 +256,7 @@ def test_pipeline_and_grid_search(few_steps):
     assert search.score(X * 1e4, y) > 0.8
 
 
+@pytest.mark.slow  # compiles for float32
 def test_float32_fits_are_close_to_float64(few_steps):
     X, y = data(200)
     double = Regressor(random_state=0).fit(X, y)

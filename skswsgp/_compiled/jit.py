@@ -15,7 +15,10 @@ FASTMATH = {"nsz", "arcp", "contract", "afn", "reassoc"}
 # the arithmetic when a row has few neighbours. A compiled function that would allocate
 # an array is then refused at compile time, so outputs and scratch are arguments.
 # Numba does not document the option; versions 0.61 to 0.68 have it.
-OPTIONS = {"fastmath": FASTMATH, "error_model": "numpy", "_nrt": False}
+# `no_cfunc_wrapper` leaves out the entry for C, which nothing calls and which takes as
+# long to compile as that for Python.
+COMMON = {"fastmath": FASTMATH, "error_model": "numpy", "no_cfunc_wrapper": True}
+OPTIONS = COMMON | {"_nrt": False}
 
 
 def _can_cache():
@@ -74,6 +77,14 @@ def njit(function):
     return _njit(function, **OPTIONS)
 
 
+def njit_inner(function):
+    """Compile a function of structs that compiled functions alone may call.
+
+    It has no entry for Python, which would take as long to compile as its own code.
+    """
+    return _njit(function, no_cpython_wrapper=True, **OPTIONS)
+
+
 def njit_small(function):
     """Compile a short function that LLVM inlines into its callers."""
     return _njit(function, forceinline=True, **OPTIONS)
@@ -108,7 +119,7 @@ def njit_range(function):
 
 def njit_parallel(function):
     """Compile a short loop over `prange`; call it inside `parallel_region` only."""
-    return _njit(function, fastmath=FASTMATH, error_model="numpy", parallel=True)
+    return _njit(function, parallel=True, **COMMON)
 
 
 @functools.cache
@@ -123,4 +134,4 @@ def sequential(function):
         if getattr(names.get(name), "targetoptions", {}).get("parallel"):
             names[name] = sequential(names[name])
     copy = types.FunctionType(code, names, code.co_name)
-    return numba.njit(fastmath=FASTMATH, error_model="numpy")(copy)
+    return numba.njit(**COMMON)(copy)

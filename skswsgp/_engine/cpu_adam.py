@@ -12,7 +12,7 @@ from collections import namedtuple
 import numpy as np
 from numba import prange
 
-from skswsgp._compiled.jit import njit, njit_parallel, njit_view
+from skswsgp._compiled.jit import njit, njit_inner, njit_parallel, njit_view
 from skswsgp._compiled.linalg import padded
 from skswsgp._compiled.threads import CHUNKS
 from skswsgp._engine.cpu_loops import dense_gradients, local_gradients
@@ -26,6 +26,10 @@ TouchedRows = namedtuple(
     "TouchedRows", "slot count ends use use_slot touched d_m d_s d_Z d_L panel product"
 )
 part_view = njit_view(TouchedRows, whole=("slot", "d_L"))
+
+# The first list and the number of lists of a step with one K. Numba compiles functions
+# anew for constants of Python, and not for those of NumPy.
+FIRST, ONE = np.int64(0), np.int64(1)
 
 
 def allocate_touched_rows(model, lists, H, parts):
@@ -92,7 +96,7 @@ def add_uses(derivatives, lists, ends, use, use_slot, count, out):
                 i += 1
 
 
-@njit
+@njit_inner
 def gather_derivatives(model, rows, p, parts, active, start, lists, grads):
     """Add up the derivatives by m, s and Z of the touched points of part p."""
     part = part_view(rows, p)
@@ -115,7 +119,7 @@ def gather_derivatives(model, rows, p, parts, active, start, lists, grads):
                 part.d_L[q, row, j] = 0.0
 
 
-@njit
+@njit_inner
 def factor_part_vjp(model, rows, p, parts, active, start, lists, grads):
     """Add up the derivatives by L in every `parts`-th panel of columns from panel p."""
     part = part_view(rows, p)
@@ -128,7 +132,7 @@ def factor_part_vjp(model, rows, p, parts, active, start, lists, grads):
                 )  # fmt: skip
 
 
-@njit
+@njit_inner
 def update_part(model, optimizer, rows, p, rate):
     """Take a step of Adam for the touched rows of m, S and Z of part p."""
     part = part_view(rows, p)
@@ -154,7 +158,7 @@ def update(model, optimizer, rows, active, start, lists, grads, rate):
     update_parameters(model, optimizer, grads, rate)
 
 
-@njit
+@njit_inner
 def finish_step(grads, sums):
     """Add the sums over a minibatch to `sums`; return whether no K_w failed."""
     for c in range(CHUNKS):
@@ -186,7 +190,7 @@ def dense_steps(model, optimizer, rows, batch, n, rates, shared, grads, sums):
         dense_gradients(model, batch, at, n, all_inducing, factors, works, stack, grads)
         if not finish_step(grads, sums):
             return False
-        update(model, optimizer, rows, all_inducing, 0, 1, grads, rates[k])
+        update(model, optimizer, rows, all_inducing, FIRST, ONE, grads, rates[k])
     return True
 
 
@@ -204,5 +208,5 @@ def union_steps(model, optimizer, rows, batch, n, rates, shared, grads, sums):
         dense_gradients(model, batch, at, n, active, factors, works, stack, grads)
         if not finish_step(grads, sums):
             return False
-        update(model, optimizer, rows, active, 0, 1, grads, rates[k])
+        update(model, optimizer, rows, active, FIRST, ONE, grads, rates[k])
     return True

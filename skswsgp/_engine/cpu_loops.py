@@ -12,7 +12,13 @@ from collections import namedtuple
 import numpy as np
 from numba import get_thread_id, prange
 
-from skswsgp._compiled.jit import njit, njit_inline, njit_parallel, njit_range
+from skswsgp._compiled.jit import (
+    njit,
+    njit_inline,
+    njit_inner,
+    njit_parallel,
+    njit_range,
+)
 from skswsgp._compiled.threads import CHUNKS, chunk_bounds, run_in_threads
 from skswsgp._point import bound
 from skswsgp._point import rows as evaluate
@@ -20,7 +26,7 @@ from skswsgp._point.kriging import log_density_vjp
 from skswsgp._point.state import thread_view
 
 
-@njit
+@njit_inner
 def clear_chunk(grads, chunk):
     """Set the sums over a chunk to zero."""
     grads.d_log[chunk] = 0.0
@@ -28,7 +34,7 @@ def clear_chunk(grads, chunk):
     grads.sums[chunk] = 0.0
 
 
-@njit
+@njit_inner
 def gradient_chunk(model, batch, start, n, c, works, t, grads):
     """Compute gradients of chunk c of n rows from `start`, each with its own K_w."""
     work = thread_view(works, t)
@@ -46,7 +52,7 @@ def gradient_chunk(model, batch, start, n, c, works, t, grads):
             bound.bound_vjp(model, H, weight, jitter, work, grads, i, c)
 
 
-@njit
+@njit_inner
 def dense_gradient_chunk(model, batch, start, n, H, c, factors, works, t, stack, grads):
     """Compute gradients of chunk c of n rows from `start`; K is factorised already."""
     factor, work = thread_view(factors, 0), thread_view(works, t)
@@ -74,7 +80,7 @@ def factorise_shared(model, active, factors, counts):
     return kl, jitter
 
 
-@njit
+@njit_inner
 def end_dense_step(model, batch, start, n, H, kl, jitter, factors, stack, grads):
     """Add the blocks of derivatives, the divergence and d/dK to the first block."""
     factor = thread_view(factors, 0)

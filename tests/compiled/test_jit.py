@@ -40,24 +40,29 @@ print(sum(sum(one.cache_misses.values()) for one in stats))
 """
 
 
+PACKAGE = Path(skswsgp.__file__).parent
+
+
 def copy_of(source, folder, *ignored):
-    """Return a folder with a copy of the package."""
+    """Return a folder with a copy of the lowest layer, which is soon imported."""
     ignored = shutil.ignore_patterns(*ignored)
-    shutil.copytree(source, folder / "skswsgp", ignore=ignored)
+    parts = "skswsgp", "_compiled"
+    shutil.copytree(source.joinpath(parts[1]), folder.joinpath(*parts), ignore=ignored)
+    (folder / parts[0] / "__init__.py").touch()
     return folder
 
 
 @pytest.fixture
 def package(tmp_path):
-    """Return a folder with a copy of the package and no cache."""
-    return copy_of(Path(skswsgp.__file__).parent, tmp_path, "__pycache__")
+    """Return a folder with a copy of the lowest layer and no cache."""
+    return copy_of(PACKAGE, tmp_path, "__pycache__")
 
 
 @pytest.fixture(scope="module")
 def compiled(tmp_path_factory):
-    """Return a folder with a copy of the package, and what a process printed first."""
+    """Return a folder as `package`, and what a process printed first."""
     folder = tmp_path_factory.mktemp("compiled")
-    copy_of(Path(skswsgp.__file__).parent, folder, "__pycache__")
+    copy_of(PACKAGE, folder, "__pycache__")
     return folder, run(folder)
 
 

@@ -7,9 +7,9 @@ import time
 from threading import Barrier, Thread
 
 import pytest
-from threadpoolctl import threadpool_info
+from threadpoolctl import threadpool_info, threadpool_limits
 
-from skswsgp._compiled import threads
+from skswsgp._compiled import threads as module
 from skswsgp._compiled.threads import one_blas_thread, run_in_threads
 
 
@@ -24,29 +24,37 @@ def test_each_row_is_in_one_part(n, n_threads):
     assert {part[3] for part in parts} == {"argument"}
 
 
-class Libraries:
-    """BLAS with two threads, which keeps the numbers that it has had.
+def blas_threads():
+    """Return the numbers of threads of the libraries of BLAS."""
+    found = threadpool_info()
+    return [lib["num_threads"] for lib in found if lib["user_api"] == "blas"]
 
-    OpenBLAS 0.3.30 itself ignores some calls of threads other than the main one.
-    """
+
+def test_all_libraries_of_blas_are_limited():
+    with threadpool_limits(2, user_api="blas"):
+        with one_blas_thread():
+            assert set(blas_threads()) == {1}
+        assert set(blas_threads()) == {2}
+
+
+class Library:
+    """A library of BLAS for all threads of Python, as that of NumPy may not be."""
 
     def __init__(self):
-        self.had = [2]
+        self.num_threads = 2
 
     def limit(self, limits, user_api):
-        assert user_api == "blas"
-        self.before = self.had[-1]
-        self.had.append(limits)
+        self.before, self.num_threads = self.num_threads, limits
         return self
 
     def restore_original_limits(self):
-        self.had.append(self.before)
+        self.num_threads = self.before
 
 
 def test_threads_that_limit_blas_at_once_restore_it(monkeypatch):
     """The second one begins before the first one ends, and ends after it."""
-    libraries, inside = Libraries(), []
-    monkeypatch.setattr(threads, "_blas_libraries", lambda: libraries)
+    library, inside = Library(), []
+    monkeypatch.setattr(module, "_blas_libraries", lambda: library)
     meet = [Barrier(2, timeout=10) for _ in range(3)]
 
     def first():
@@ -60,21 +68,15 @@ def test_threads_that_limit_blas_at_once_restore_it(monkeypatch):
         with one_blas_thread():
             meet[1].wait()
             meet[2].wait()
-            inside.extend(libraries.had)
+            inside.append(library.num_threads)
 
-    both = [Thread(target=first), Thread(target=second)]
-    for thread in both:
+    threads = [Thread(target=first), Thread(target=second)]
+    for thread in threads:
         thread.start()
-    for thread in both:
+    for thread in threads:
         thread.join()
-    assert inside == [2, 1]
-    assert libraries.had == [2, 1, 2]
-
-
-def test_blas_has_one_thread_inside():
-    with one_blas_thread():
-        found = threadpool_info()
-    assert {lib["num_threads"] for lib in found if lib["user_api"] == "blas"} == {1}
+    assert library.num_threads == 2
+    assert inside == [1]
 
 
 @pytest.mark.parametrize("failing", [0, 2])

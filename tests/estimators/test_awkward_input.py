@@ -224,7 +224,6 @@ def test_weights_of_many_orders_of_magnitude(estimator_class, solver):
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("factor", [1e-12, 3.0, 1e12])
 @pytest.mark.parametrize(
     "settings",
     [
@@ -237,16 +236,17 @@ def test_weights_of_many_orders_of_magnitude(estimator_class, solver):
     ],
     ids=["all", "nearest", "few", "alternating", "adam", "learned adam"],
 )
-def test_a_common_factor_of_the_weights_changes_nothing(tune, settings, factor, dtype):
+def test_a_common_factor_of_the_weights_changes_nothing(tune, settings, dtype):
     X, y = tiny_data(SWSGPRegressor)
     if settings.keys() != {"random_state"}:
         tune(exact_work=0)
     model, other = (make(SWSGPRegressor, **settings, dtype=dtype) for _ in range(2))
     model.fit(X, y)
-    other.fit(X, y, sample_weight=np.full(len(X), factor))
-    np.testing.assert_array_equal(model.predict(X), other.predict(X))
-    assert model.lower_bound_ == other.lower_bound_
-    assert model.noise_variance_ == other.noise_variance_
+    for factor in (1e-12, 3.0, 1e12):
+        other.fit(X, y, sample_weight=np.full(len(X), factor))
+        np.testing.assert_array_equal(model.predict(X), other.predict(X))
+        assert model.lower_bound_ == other.lower_bound_
+        assert model.noise_variance_ == other.noise_variance_
 
 
 def test_weights_of_classes_count_observations():

@@ -27,7 +27,7 @@ MODELS = [
         "kernel": SUM,
     },
     {"n_inducing": 60, "n_neighbors": 8, "solver": "adam", "max_iter": 20},
-    {"dtype": "float32"},
+    pytest.param({"dtype": "float32"}, marks=pytest.mark.slow),
 ]
 
 

@@ -75,10 +75,10 @@ print("noticed", noticed)
 @pytest.mark.parametrize(
     ("estimator", "params", "n_rows", "tuning"),
     [
-        ("SWSGPRegressor", {}, 600, {}),
-        ("SWSGPRegressor", {"solver": Adam(max_iter=5)}, 400, {"learning_steps": 20}),
-        ("SWSGPClassifier", {}, 400, {"part_work": 1e7}),  # refined by held-out rows
-        ("SWSGPClassifier", {}, 150, {}),  # by the bound
+        ("SWSGPRegressor", {}, 200, {}),
+        ("SWSGPRegressor", {"solver": Adam(max_iter=5)}, 200, {"learning_steps": 20}),
+        ("SWSGPClassifier", {}, 200, {"part_work": 1e6}),  # refined by held-out rows
+        ("SWSGPClassifier", {}, 80, {}),  # by the bound
     ],
 )
 def test_twelve_interrupts_in_a_row_end_each_fit(estimator, params, n_rows, tuning):

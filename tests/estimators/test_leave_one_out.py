@@ -160,7 +160,7 @@ def test_a_row_leaves_the_posterior_of_few_points():
         {"n_neighbors": 10},
         {"n_inducing": 60, "n_neighbors": 10, "solver": "adam", "max_iter": 30},
         {"n_inducing": 30, "n_neighbors": 5, "optimize_inducing": True, "max_iter": 2},
-        {"dtype": "float32"},
+        pytest.param({"dtype": "float32"}, marks=pytest.mark.slow),
     ],
     ids=str,
 )

@@ -29,7 +29,9 @@ POSITIONS = 1.0 * OnColumns(SEASON.kernel, [2]) + 0.8 * OnColumns(SMOOTH.kernel,
 FIXED = {"learn_kernel": False, "initial_noise": 0.05, "random_state": 0}
 ESTIMATORS = [
     SWSGPRegressor(random_state=0),
-    SWSGPRegressor(random_state=0, dtype="float32"),
+    pytest.param(
+        SWSGPRegressor(random_state=0, dtype="float32"), marks=pytest.mark.slow
+    ),
     SWSGPRegressor(random_state=0, solver="adam"),
     NearestNeighborGPRegressor(random_state=0),
 ]

@@ -100,10 +100,10 @@ def test_draws_of_functions_have_the_law_of_the_joint_prediction(data):
     X = np.array([[0.3], [5.0], [13.0], [13.5], [14.5]])
     mean, cov = model.predict(X, return_cov=True)
     cov -= model.noise_variance_ * model.y_scale_**2 * np.eye(len(X))
-    draws = model.sample_f(X, 5000)
+    draws = model.sample_f(X, 2000)
     std = np.sqrt(np.diag(cov))
-    assert_allclose(draws.mean(axis=1), mean, atol=5 * std.max() / np.sqrt(5000))
-    assert_allclose(draws.std(axis=1), std, rtol=0.03)
+    assert_allclose(draws.mean(axis=1), mean, atol=5 * std.max() / np.sqrt(2000))
+    assert_allclose(draws.std(axis=1), std, rtol=0.05)
     far = slice(2, None)  # correlations are within 0.03 far from the data
     correlation = (cov / np.outer(std, std))[far, far]
     assert_allclose(np.corrcoef(draws[far]), correlation, atol=0.1)

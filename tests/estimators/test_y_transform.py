@@ -148,6 +148,7 @@ def test_several_outputs_have_a_power_each():
     assert model.log_predictive_density(X_NEW, np.column_stack([Y_NEW, -Y_NEW])).shape
 
 
+@pytest.mark.early  # compiles the steps of Adam with a K for each row
 def test_a_stream_keeps_the_transformation_of_its_first_chunk():
     model = SWSGPRegressor(y_transform="yeo-johnson", n_inducing=50, random_state=0)
     first = model.partial_fit(X[:150], Y[:150]).y_transform_
@@ -187,6 +188,7 @@ def test_covariances_of_transformed_targets_are_refused(models):
         models["log"].predict(X_NEW, return_cov=True)
 
 
+@pytest.mark.early  # compiles the steps of Adam with one K
 def test_held_out_rows_are_scored_in_the_units_of_y():
     params = {"solver": "adam", "n_inducing": 50, "max_iter": 3, "random_state": 0}
     params |= {"predictive": "gaussian", "n_neighbors": 50}  # lists do not change

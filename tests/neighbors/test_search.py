@@ -1,12 +1,14 @@
 """Tests of the search for the nearest inducing points, against sorting all of them."""
 
+import sys
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import reference
 from helpers import ADAM, make
-from numpy.testing import assert_array_equal
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy.spatial.distance import cdist
 from sklearn.base import clone
 from sklearn.gaussian_process.kernels import (
     RBF,
@@ -330,7 +332,63 @@ def test_lists_of_all_points_are_in_order_of_index(Z, X, kind):
     assert_array_equal(found.query(X), np.tile(np.arange(len(Z)), (len(X), 1)))
 
 
-@pytest.mark.slow  # PyNNDescent compiles for up to two minutes in each process
+class Graph:
+    """A graph as that of PyNNDescent, which finds all neighbours, in no order."""
+
+    def __init__(self, points, n_neighbors, random_state):
+        assert points.dtype == np.float32
+        self.points = points
+
+    def prepare(self):
+        """Do nothing: there is nothing to compile."""
+
+    def query(self, points, k, epsilon):
+        distance = cdist(points, self.points)
+        index = np.argpartition(distance, k, axis=1)[:, :k]
+        return index, np.take_along_axis(distance, index, axis=1)
+
+
+class Broken(Graph):
+    """A graph of which rows have a repeated or missing neighbour."""
+
+    def query(self, points, k, epsilon):
+        index, distance = super().query(points, k, epsilon)
+        index[:1, 1] = index[:1, 0]
+        index[1:2, 3] = -1
+        distance[2:3, 5] = np.inf
+        return index, distance
+
+
+@pytest.fixture(params=[Graph, Broken])
+def graph(request, monkeypatch):
+    """Take the place of PyNNDescent, which compiles for up to two minutes."""
+    module = SimpleNamespace(NNDescent=request.param)
+    monkeypatch.setitem(sys.modules, "pynndescent", module)
+
+
+@pytest.mark.usefixtures("graph")
+def test_lists_of_a_graph_are_sorted_and_completed(rng):
+    Z, X = rng.normal(size=(100, 6)), rng.normal(size=(30, 6))
+    found = search(Z, search="approximate", n_neighbors=12)
+    assert found.kind == "graph"
+    assert_array_equal(found.query(X), sorted_lists(X, Z, 12))
+
+
+@pytest.mark.usefixtures("graph")
+@pytest.mark.parametrize("solver", [{}, ADAM], ids=["natural", "adam"])
+def test_estimators_search_a_graph(solver, rng):
+    X = rng.normal(size=(150, 12))
+    y = np.sin(X[:, 0]) + X[:, 1]
+    kernel = 1.0 * RBF(4.0, "fixed")
+    sizes = {"n_neighbors": 8, "n_inducing": 100, "max_iter": 2}
+    settings = {"learn_kernel": False, "random_state": 0} | solver | sizes
+    model = make(SWSGPRegressor, kernel, **settings)
+    exact = clone(model).fit(X, y)
+    model.set_params(neighbor_search="approximate").fit(X, y)
+    assert_allclose(model.predict(X), exact.predict(X), rtol=1e-6)
+
+
+@pytest.mark.full  # PyNNDescent compiles for up to two minutes in each process
 def test_pynndescent(rng):
     centres = 3 * rng.normal(size=(10, 6))
     Z = centres[rng.integers(10, size=1000)] + rng.normal(size=(1000, 6)) + 1e6
@@ -347,23 +405,8 @@ def test_pynndescent(rng):
     whole = (np.sort(lists) == np.sort(exact)).all(axis=1)
     assert_array_equal(lists[whole], exact[whole])  # nearest first
 
-    # Rows with a repeated or missing neighbour in the graph are searched by the scan.
-    class Broken:
-        def query(self, points, k, epsilon):
-            index = np.tile(np.arange(k), (len(points), 1))
-            distance = np.ones((len(points), k))
-            index[0, 1] = 0
-            index[1, 3] = -1
-            distance[2, 5] = np.inf
-            return index, distance
 
-    found._index.graph = Broken()
-    broken = found.query(X)
-    assert_array_equal(broken[:3], exact[:3])
-    assert_array_equal(np.sort(broken[3:]), np.tile(np.arange(12), (297, 1)))
-
-
-@pytest.mark.slow  # the same, so that one process runs both solvers
+@pytest.mark.full  # the same, so that one process runs both solvers
 def test_estimator_with_pynndescent(rng):
     X = rng.normal(size=(600, 12))
     y = np.sin(X[:, 0]) + X[:, 1]

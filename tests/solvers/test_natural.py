@@ -179,6 +179,7 @@ def test_scaled_vecchia_prior_equals_that_of_the_scaled_kernel(Z, H):
     assert actual.log_det == pytest.approx(expected.log_det, rel=1e-9)
 
 
+@pytest.mark.slow  # compiles for float32
 def test_vecchia_prior_in_float32(Z):
     actual = make_solver(MATERN, Z, 4, dtype="float32").prior.rows.matvec(np.eye(M))
     expected = make_solver(MATERN, Z, 4).prior.rows.matvec(np.eye(M))
@@ -392,6 +393,7 @@ def test_random_state_changes_the_order(rng):
     assert not np.array_equal(first.inducing_covariance_, other.inducing_covariance_)
 
 
+@pytest.mark.slow  # compiles for float32
 @pytest.mark.parametrize("task", TASKS)
 def test_float32_fits_are_close_to_float64(rng, task):
     X = rng.normal(size=(40, 2))
