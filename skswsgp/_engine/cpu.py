@@ -99,7 +99,7 @@ class CpuEngine(Engine):
     def _take_steps(self, variant, batch, n, rates, sums):
         """Run the steps and add to `sums`; return whether all factorisations worked."""
         union, works = self._shared is not None, self._shared or self.work
-        steps = variant(cpu_adam.union_steps if union else cpu_adam.local_steps)
+        steps = variant(cpu_adam.shared_steps if union else cpu_adam.local_steps)
         return steps(
             self.model,
             self.optimizer,
@@ -191,9 +191,10 @@ class DenseCpuEngine(CpuEngine):
         """Return nothing: the union of the rows' lists is always all points."""
 
     def _take_steps(self, variant, batch, n, rates, sums):
-        shared = self.all_inducing, self.factor, self.work, self.stack
-        steps = variant(cpu_adam.dense_steps)
-        return steps(
+        scratch = (np.zeros(*array) for array in union_arrays(0, 0, 0).values())
+        points = self.all_inducing[0], self.factor, self.work, self.stack
+        shared = *scratch, *points
+        return variant(cpu_adam.shared_steps)(
             self.model,
             self.optimizer,
             self.rows,

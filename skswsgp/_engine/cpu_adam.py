@@ -182,29 +182,18 @@ def local_steps(model, optimizer, rows, batch, n, rates, works, grads, sums):
 
 
 @njit
-def dense_steps(model, optimizer, rows, batch, n, rates, shared, grads, sums):
-    """Take steps as `local_steps` does, with one K; see `DenseCpuEngine`."""
-    all_inducing, factors, works, stack = shared
-    for k in range(rates.shape[0]):
-        at = k * n
-        dense_gradients(model, batch, at, n, all_inducing, factors, works, stack, grads)
-        if not finish_step(grads, sums):
-            return False
-        update(model, optimizer, rows, all_inducing, FIRST, ONE, grads, rates[k])
-    return True
+def shared_steps(model, optimizer, rows, batch, n, rates, shared, grads, sums):
+    """Take steps as `local_steps` does, each with one K, of the points of its rows.
 
-
-@njit
-def union_steps(model, optimizer, rows, batch, n, rates, shared, grads, sums):
-    """Take steps as `dense_steps` does, each with the union of the lists of its rows.
-
-    `shared` begins with the scratch of `choose_active`, and an array for its result.
+    `shared` begins with the scratch of `choose_active`, and an array for the union of
+    the lists. Without scratch the array holds the points of all steps.
     """
-    uses, place, keys, union, factors, works, stack = shared
+    uses, place, keys, points, factors, works, stack = shared
     for k in range(rates.shape[0]):
-        at = k * n
-        count = choose_active(batch.active, at, n, uses, place, keys, union)
-        active = union[:count].reshape(1, count)
+        at, count = k * n, points.shape[0]
+        if uses.shape[0] > 0:
+            count = choose_active(batch.active, at, n, uses, place, keys, points)
+        active = points[:count].reshape(1, count)
         dense_gradients(model, batch, at, n, active, factors, works, stack, grads)
         if not finish_step(grads, sums):
             return False
