@@ -16,6 +16,7 @@ from skswsgp._estimators.observations import left_out_rows
 from skswsgp._estimators.shared_docs import with_shared_text
 from skswsgp._estimators.training import TrainingMixin
 from skswsgp._point.likelihood_records import LIKELIHOODS
+from skswsgp._rows.column_scale import SCALES
 from skswsgp._solvers.exact_mean import scaled_variance
 from skswsgp._solvers.settings import Settings
 from skswsgp._solvers.tuning import Tuning
@@ -49,6 +50,7 @@ class BaseSWSGP(
 
     _parameter_constraints: dict = {  # noqa: RUF012  scikit-learn's own form
         "kernel": "no_validation",  # checked by compile_kernel, which says more
+        "x_transform": [StrOptions({"auto", *SCALES}), None],
         "learn_map": [StrOptions({"auto"}), "boolean"],
         "n_inducing": [StrOptions({"auto"}), compat.Count()],
         "n_neighbors": [StrOptions({"auto", "all"}), compat.Count()],

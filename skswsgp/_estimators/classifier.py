@@ -78,10 +78,11 @@ class SWSGPClassifier(UnmaskedScoreMixin, ClassifierMixin, BaseSWSGP):
     _target_checks = {}  # noqa: RUF012
 
     def __init__(
-        self, kernel=None, *, learn_map="auto", n_inducing="auto", n_neighbors="auto",
-        inducing_points="kmeans", covariance="auto", neighbor_search="exact",
-        learn_kernel=True, likelihood="auto", solver="natural", warm_start=False,
-        device="auto", n_jobs=None, dtype="float64", random_state=None, verbose=0,
+        self, kernel=None, *, x_transform="auto", learn_map="auto", n_inducing="auto",
+        n_neighbors="auto", inducing_points="kmeans", covariance="auto",
+        neighbor_search="exact", learn_kernel=True, likelihood="auto", solver="natural",
+        warm_start=False, device="auto", n_jobs=None, dtype="float64",
+        random_state=None, verbose=0,
     ):  # fmt: skip
         set_arguments(self, locals())
 

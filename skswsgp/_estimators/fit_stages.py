@@ -16,11 +16,14 @@ from sklearn.utils.validation import check_is_fitted
 from skswsgp._compiled.threads import max_threads
 from skswsgp._engine.select import make_engine
 from skswsgp._estimators import sklearn_compat as compat
+from skswsgp._kernel_search.kernel_choice import choose_columns
 from skswsgp._kernel_search.kernel_learning import count_learning_rows
 from skswsgp._kernel_search.start import initial_attributes
 from skswsgp._point.likelihood_records import LIKELIHOODS
+from skswsgp._rows.column_scale import SCALES, fit_columns
 from skswsgp._rows.columns import is_identity
 from skswsgp._rows.data import TrainingRows, with_known_noise
+from skswsgp._rows.inducing import given_points
 from skswsgp._rows.near_copies import unite_near_copies
 from skswsgp._rows.statistics import (
     bounded_noise,
@@ -88,7 +91,8 @@ class TrainingRowsMixin:
         exposure = compat.check_row_values("exposure", exposure, len(X), rows)
         targets = self._encode_targets(y, vars(self), exposure)
         targets = targets.astype(self.dtype, copy=False)
-        return TrainingRows(X, targets, weight.astype(self.dtype), rows)
+        data = TrainingRows(X, targets, weight.astype(self.dtype), rows)
+        return data.scaled(self._columns)
 
     def _validation_data(self, X_val, y_val, attributes, settings):
         """Return the user's validation data, or None."""
@@ -191,8 +195,38 @@ class FitStagesMixin:
         if held_out is not None and noise_model is not None:
             noise_there = noise_model.variance(held_out.inputs)
             held_out = held_out._replace(ratio=noise_there)
+        if not fitted:
+            attributes["x_transform_"] = self._learn_columns(data, settings)
+        columns = attributes.get("x_transform_")
+        self._require_columns_of_fit(columns)
+        data, held_out = data.scaled(columns), held_out and held_out.scaled(columns)
+        if columns is not None and not isinstance(settings.inducing_points, str):
+            D = data.X.shape[1]
+            points = given_points(settings.inducing_points, D, settings.n_inducing)
+            settings = settings._replace(inducing_points=columns.forward(points))
         known = noise is not None
         return Problem(settings, data, held_out, attributes, known, rng)
+
+    def _require_columns_of_fit(self, columns):
+        """Raise ValueError if `x_transform` asks for another scale than a fit has."""
+        before = None if columns is None else columns.name
+        if self.x_transform not in ("auto", before):
+            raise ValueError(
+                f"x_transform={self.x_transform!r} for a model that was fitted with "
+                f"{before!r}: expected the scale of the fit; set it back, or fit again "
+                "without warm_start."
+            )
+
+    def _learn_columns(self, data, settings):
+        """Return the scale of the columns, or None as they are."""
+        if self.x_transform != "auto":
+            names = () if self.x_transform is None else (self.x_transform,)
+            X = data.inputs
+            return next((fit_columns(name, X, data.weight) for name in names), None)
+        given = self.kernel is not None or not isinstance(self.inducing_points, str)
+        if given or not self.learn_kernel or data.n_rows < 2:
+            return None
+        return choose_columns(data, settings, SCALES)
 
     def _start(self, problem, fitted):
         """Return the `Start` of a fit, that of `fitted` attributes if there are any."""

@@ -125,10 +125,13 @@ class LatentFunctionsMixin:
         ValueError
             If `return_std` and the kernel is so rough that functions have none.
         """
-        posterior, X = self._posterior_and_rows(X, n_neighbors)
-        slopes, variance = slopes_and_variances(posterior, X, return_std)
+        posterior, rows = self._posterior_and_rows(X, n_neighbors)
+        slopes, variance = slopes_and_variances(posterior, rows, return_std)
         _, factor = self._latent_units(vars(self))
         factor = np.reshape(factor, (-1, 1))
+        if self._columns is not None:
+            rows = compat.validate(self, X, reset=False)
+            factor = factor * self._columns.slope(rows)[:, None]
         slopes = self._without_axis(factor * slopes)
         if not return_std:
             return slopes
@@ -233,7 +236,13 @@ class LatentFunctionsMixin:
         check_is_fitted(self, "inducing_points_")
         self._validate_params()  # `set_params` may have changed some since `fit`
         X = compat.validate(self, X, reset=False)
+        X = X if self._columns is None else self._columns.forward(X)
         return self._posterior(n_neighbors, draws), X
+
+    @property
+    def _columns(self):
+        """The scale of the columns that the kernel reads, or None for X as it is."""
+        return getattr(self, "x_transform_", None)
 
     def _posterior(self, n_neighbors=None, draws=True):
         """Return the `Posterior`, with S from draws if these are wanted.

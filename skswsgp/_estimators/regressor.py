@@ -186,12 +186,12 @@ class SWSGPRegressor(
     _target_checks = {"multi_output": True}  # noqa: RUF012
 
     def __init__(
-        self, kernel=None, *, learn_map="auto", n_inducing="auto", n_neighbors="auto",
-        inducing_points="kmeans", covariance="auto", neighbor_search="exact",
-        learn_kernel=True, initial_noise=0.1, likelihood="gaussian",
-        likelihood_shape="auto", predictive="auto", normalize_y=True, y_transform=None,
-        solver="natural", warm_start=False, device="auto", n_jobs=None, dtype="float64",
-        random_state=None, verbose=0,
+        self, kernel=None, *, x_transform="auto", learn_map="auto", n_inducing="auto",
+        n_neighbors="auto", inducing_points="kmeans", covariance="auto",
+        neighbor_search="exact", learn_kernel=True, initial_noise=0.1,
+        likelihood="gaussian", likelihood_shape="auto", predictive="auto",
+        normalize_y=True, y_transform=None, solver="natural", warm_start=False,
+        device="auto", n_jobs=None, dtype="float64", random_state=None, verbose=0,
     ):  # fmt: skip
         set_arguments(self, locals())
 

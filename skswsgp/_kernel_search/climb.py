@@ -119,6 +119,11 @@ class Climb:
         plain = self.fit(best)
         return plain, plain if turned is best else self.fit(turned)
 
+    def evidence(self):
+        """Return the largest log evidence of few rows."""
+        with one_blas_thread():
+            return max(candidate.evidence for candidate in self.few_rows())
+
     def few_rows(self):
         """Return candidates of few rows, the best first, then those close behind.
 

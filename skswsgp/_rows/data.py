@@ -47,6 +47,10 @@ class TrainingRows(NamedTuple):
         rows = self._rows_of(index)
         return self._replace(y=y, weight=weight, rows=rows, ratio=ratio)
 
+    def scaled(self, columns):
+        """Return these rows with columns on another scale, a copy, in place of X."""
+        return self if columns is None else self._replace(X=columns.forward(self.X))
+
     def mapped(self, linear_map):
         """Return these rows with X @ linear_map, a copy, in place of X."""
         if linear_map is None or is_identity(linear_map):

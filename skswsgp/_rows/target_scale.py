@@ -100,11 +100,12 @@ def fit_transform(name, y, weight):
     largest = np.where(largest > 0.0, largest, 1.0)  # whose square may overflow
     unit = largest * np.sqrt(np.average((y / largest) ** 2, axis=0, weights=weight))
     unit = np.where(unit > 0.0, unit, 1.0)
-    powers = [_best_power(x, weight) for x in (y / unit).T]
+    bounds = LEAST_POWER, MOST_POWER
+    powers = [best_power(x, weight, bounds) for x in (y / unit).T]
     return YeoJohnson(unit, np.array(powers))
 
 
-def _best_power(x, weight):
+def best_power(x, weight, bounds):
     """Return the power that makes x (n,), once transformed, likeliest as a Gaussian."""
     if np.ptp(x) == 0.0:
         return 1.0
@@ -117,7 +118,6 @@ def _best_power(x, weight):
         slopes = transform.log_slope(x[:, None])[:, 0]
         return 0.5 * np.log(spread) - np.average(slopes, weights=weight)
 
-    bounds = LEAST_POWER, MOST_POWER
     return minimize_scalar(loss, bounds=bounds, method="bounded").x
 
 

@@ -1,0 +1,124 @@
+"""Columns of X on another scale, by an increasing function of each.
+
+A stationary kernel takes a step of a column for equally large wherever it is. Columns
+that span orders of magnitude, or have a few far values, suit it better as powers of
+themselves, or as shares of training rows that are smaller. Beyond the range of training
+rows both functions are linear.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from skswsgp._rows.target_scale import YeoJohnson, best_power
+
+POWER_BOUNDS = -5.0, 7.0  # beyond them a column has next to two levels
+MOST_KNOTS = 1000  # values of a column at which shares are kept
+LEAST_CHANGE = 0.99  # correlation with all columns from which a scale is as they are
+
+
+class PowerColumns(NamedTuple):
+    """Powers of 1 + |x - center| / unit, as `YeoJohnson` takes them of targets."""
+
+    center: np.ndarray  # (D,) medians
+    unit: np.ndarray  # (D,) mean distances from them
+    power: np.ndarray  # (D,) 1 is linear, and less draws large values together
+    low: np.ndarray  # (D,) the range of training rows
+    high: np.ndarray  # (D,)
+    name: str = "yeo-johnson"
+
+    def forward(self, X):
+        """Return the columns (n, D) on the new scale, x itself where the power is 1."""
+        inside = np.clip(X, self.low, self.high)
+        out = self.center + self.unit * self._law.forward(inside - self.center)
+        return out + (X - inside) * self.slope(inside)
+
+    def slope(self, X):
+        """Return the derivatives (n, D) of the new columns by the old ones."""
+        inside = np.clip(X, self.low, self.high)
+        return self.unit * np.exp(self._law.log_slope(inside - self.center))
+
+    @property
+    def _law(self):
+        return YeoJohnson(self.unit, self.power)
+
+
+class RankColumns(NamedTuple):
+    """Shares of training rows that are smaller, equal ones counted half."""
+
+    values: tuple  # D arrays (k,), increasing values of training rows
+    shares: tuple  # D arrays (k,), at the values
+    name: str = "ranks"
+
+    def forward(self, X):
+        """Return the columns (n, D) on the new scale."""
+        out = np.empty(X.shape)
+        for d, (values, shares) in enumerate(self._knots()):
+            x = np.asarray(X[:, d], dtype=np.float64)
+            beyond = x - np.clip(x, values[0], values[-1])
+            out[:, d] = np.interp(x, values, shares) + beyond * tail(values, shares)
+        return out
+
+    def slope(self, X):
+        """Return the derivatives (n, D) of the new columns by the old ones."""
+        out = np.empty(X.shape)
+        for d, (values, shares) in enumerate(self._knots()):
+            ends = tail(values, shares)
+            slopes = np.r_[ends, np.diff(shares) / np.diff(values), ends]
+            out[:, d] = slopes[np.searchsorted(values, X[:, d])]
+        return out
+
+    def _knots(self):
+        return zip(self.values, self.shares, strict=True)
+
+
+def tail(values, shares):
+    """Return the slope beyond the range: the mean one inside, 1 of a constant."""
+    if len(values) == 1:
+        return 1.0
+    return (shares[-1] - shares[0]) / (values[-1] - values[0])
+
+
+def power_columns(X, weight):
+    """Return the `PowerColumns` that make columns (n, D) nearest to Gaussian ones."""
+    center = np.median(X, axis=0)
+    unit = np.average(np.abs(X - center), axis=0, weights=weight)
+    unit = np.where(unit > 0.0, unit, 1.0)
+    columns = ((X - center) / unit).T
+    power = np.array([best_power(x, weight, POWER_BOUNDS) for x in columns])
+    return PowerColumns(center, unit, power, X.min(axis=0), X.max(axis=0))
+
+
+def rank_columns(X, weight):
+    """Return the `RankColumns` of columns (n, D)."""
+    knots = [column_knots(x, weight) for x in X.T]
+    return RankColumns(*map(tuple, zip(*knots, strict=True)))
+
+
+def column_knots(x, weight):
+    """Return values (k,) of a column (n,), and the shares of weight below them."""
+    values, place = np.unique(x, return_inverse=True)
+    mass = np.bincount(place, weight)
+    shares = (np.cumsum(mass) - 0.5 * mass) / mass.sum()
+    if len(values) > MOST_KNOTS:
+        wanted = np.linspace(shares[0], shares[-1], MOST_KNOTS)
+        kept = np.unique(np.searchsorted(shares, wanted))
+        values, shares = values[kept], shares[kept]
+    return values, shares
+
+
+SCALES = {"yeo-johnson": power_columns, "ranks": rank_columns}
+
+
+def fit_columns(name, X, weight):
+    """Return the scale of a name for columns (n, D) of rows with weights (n,)."""
+    return SCALES[name](np.asarray(X, dtype=np.float64), weight)
+
+
+def changes_columns(columns, X):
+    """Return whether a scale makes another column of some column of X (n, D)."""
+    before, after = (Z - Z.mean(axis=0) for Z in (X, columns.forward(X)))
+    norms = np.sqrt(np.sum(before**2, axis=0) * np.sum(after**2, axis=0))
+    varies = norms > 0.0
+    correlation = np.sum(before * after, axis=0)[varies] / norms[varies]
+    return bool(np.any(correlation < LEAST_CHANGE))

@@ -1,0 +1,116 @@
+"""Scales of columns, against scikit-learn, definitions and central differences."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.preprocessing import PowerTransformer
+
+from skswsgp._rows.column_scale import (
+    MOST_KNOTS,
+    SCALES,
+    changes_columns,
+    fit_columns,
+)
+
+
+@pytest.fixture
+def X(rng):
+    """A skewed, a symmetric, a constant, a negative, a two-level and a tied column."""
+    values = rng.normal(size=(300, 6))
+    values[:, 0] = np.exp(2 * values[:, 0])
+    values[:, 2] = 7.0
+    values[:, 3] = -np.exp(values[:, 3])
+    values[:, 4] = rng.integers(2, size=300)
+    values[:, 5] = np.maximum(values[:, 5], 0.3)
+    return values
+
+
+@pytest.fixture(params=SCALES)
+def columns(request, X):
+    return fit_columns(request.param, X, np.ones(len(X)))
+
+
+def test_powers_are_those_of_scikit_learn(X):
+    ours = fit_columns("yeo-johnson", X, np.ones(len(X)))
+    Z = (X[:, :2] - ours.center[:2]) / ours.unit[:2]
+    theirs = PowerTransformer(standardize=False).fit(Z)
+    assert_allclose(ours.power[:2], theirs.lambdas_, atol=1e-3)
+    expected = PowerTransformer(standardize=False).fit(Z)
+    expected.lambdas_ = ours.power[:2]
+    expected = ours.center[:2] + ours.unit[:2] * expected.transform(Z)
+    assert_allclose(ours.forward(X)[:, :2], expected, rtol=1e-9)
+
+
+def test_ranks_are_shares_of_smaller_rows(X):
+    shares = fit_columns("ranks", X, np.ones(len(X))).forward(X)
+    smaller = np.mean(X[:, None] < X, axis=0) + 0.5 * np.mean(X[:, None] == X, axis=0)
+    varies = [0, 1, 3, 4, 5]
+    assert_allclose(shares[:, varies], smaller[:, varies], rtol=1e-12)
+
+
+@pytest.mark.parametrize("change", [np.exp, np.cbrt, np.arctan])
+def test_ranks_do_not_depend_on_the_scale_of_a_column(change, X):
+    weight = np.ones(len(X))
+    before = fit_columns("ranks", X, weight).forward(X)
+    after = fit_columns("ranks", change(X / 9), weight).forward(change(X / 9))
+    varies = np.ptp(X, axis=0) > 0.0
+    assert_allclose(after[:, varies], before[:, varies], rtol=1e-9)
+
+
+def test_many_values_have_few_knots(rng):
+    x = rng.normal(size=(5000, 1))
+    columns = fit_columns("ranks", x, np.ones(5000))
+    assert len(columns.values[0]) <= MOST_KNOTS
+    expected = np.argsort(np.argsort(x[:, 0])) / 5000
+    assert_allclose(columns.forward(x)[:, 0], expected, atol=2 / MOST_KNOTS)
+
+
+def test_slopes_are_positive_and_those_of_differences(columns, X, rng):
+    inside = X.min(axis=0) + rng.random((50, 6)) * np.ptp(X, axis=0)
+    points = np.vstack([inside, X.min(axis=0) - 3.0, X.max(axis=0) + 3.0])
+    h = 1e-6 * np.maximum(np.ptp(X, axis=0), 1.0)
+    ends = columns.forward(points + h), columns.forward(points - h)
+    slopes = columns.slope(points)
+    assert (slopes >= 0.0).all()
+    near_knot = columns.slope(points + h) != columns.slope(points - h)
+    if columns.name == "yeo-johnson":
+        near_knot[:] = False
+    difference = (ends[0] - ends[1]) / (2 * h)
+    assert_allclose(difference[~near_knot], slopes[~near_knot], rtol=1e-4, atol=1e-9)
+
+
+def test_they_are_linear_beyond_training_rows(columns, X):
+    for end in X.min(axis=0), X.max(axis=0):
+        away = np.where(end == X.max(axis=0), 1.0, -1.0)
+        first, second, third = columns.forward(end + away * np.array([[1], [2], [3e8]]))
+        assert_allclose(third - first, (second - first) * (3e8 - 1), rtol=1e-6)
+        assert np.isfinite(third).all()
+
+
+def test_weights_of_ranks_count_rows(X, rng):
+    weight = rng.integers(1, 4, len(X))
+    weighted = fit_columns("ranks", X, weight).forward(X)
+    repeated = np.repeat(X, weight, axis=0)
+    again = fit_columns("ranks", repeated, np.ones(len(repeated))).forward(X)
+    assert_allclose(weighted, again, rtol=1e-9)
+
+
+def test_time_stamps_keep_their_order(columns, rng):
+    x = 1.7e9 + np.sort(rng.random((100, 1)), axis=0)
+    values = fit_columns(columns.name, x, np.ones(100)).forward(x)
+    assert (np.diff(values[:, 0]) > 0.0).all()
+
+
+def test_a_scale_that_changes_nothing_is_told(rng):
+    X = np.column_stack([rng.random(500), np.ones(500), rng.integers(2, size=500)])
+    ranks = fit_columns("ranks", X, np.ones(500))
+    assert not changes_columns(ranks, X)
+    X[:, 0] = np.exp(5 * X[:, 0])
+    assert changes_columns(fit_columns("ranks", X, np.ones(500)), X)
+
+
+def test_a_linear_power_leaves_columns_as_they_are(X):
+    columns = fit_columns("yeo-johnson", X, np.ones(len(X)))
+    linear = columns._replace(power=np.ones(6))
+    assert_allclose(linear.forward(X), X, rtol=1e-12, atol=1e-12)
+    assert_array_equal(linear.slope(X) > 0.0, True)
