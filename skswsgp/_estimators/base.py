@@ -120,8 +120,8 @@ class BaseSWSGP(
         ----------
         X : array-like of shape (n_samples, n_features)
             Training inputs, in any units. With `solver="adam"` and
-            `learn_kernel=False` floats are not copied, and a memory map is read
-            piece by piece.
+            `learn_kernel=False` floats are not copied, and a memory map is read piece
+            by piece, unless `x_transform` is a word other than "auto".
         y : array-like of shape (n_samples,) or (n_samples, n_outputs)
             Training targets.
         sample_weight : array-like of shape (n_samples,), default=None

@@ -26,6 +26,7 @@ from skswsgp._rows.data import TrainingRows, with_known_noise
 from skswsgp._rows.inducing import given_points
 from skswsgp._rows.near_copies import unite_near_copies
 from skswsgp._rows.statistics import (
+    SAMPLE_ROWS,
     bounded_noise,
     feature_scale,
     feature_spread,
@@ -219,10 +220,12 @@ class FitStagesMixin:
 
     def _learn_columns(self, data, settings):
         """Return the scale of the columns, or None as they are."""
+        if self.x_transform is None:
+            return None
         if self.x_transform != "auto":
-            names = () if self.x_transform is None else (self.x_transform,)
-            X = data.inputs
-            return next((fit_columns(name, X, data.weight) for name in names), None)
+            order = np.random.RandomState(0).permutation(data.n_rows)
+            few = data.take(order[:SAMPLE_ROWS])
+            return fit_columns(self.x_transform, few.inputs, few.weight)
         given = self.kernel is not None or not isinstance(self.inducing_points, str)
         if given or not self.learn_kernel or data.n_rows < 2:
             return None

@@ -24,7 +24,8 @@ CHANGE = 0.2  # of the log variance, root mean square, below which rounds end
 # defaults, among them solver="natural": squared errors are so noisy that Adam would
 # take too many steps to a good kernel.
 SHARED = (
-    "n_inducing", "inducing_points", "neighbor_search", "device", "n_jobs", "dtype",
+    "x_transform", "n_inducing", "inducing_points", "neighbor_search", "device",
+    "n_jobs", "dtype",
 )  # fmt: skip
 
 

@@ -31,9 +31,10 @@ x_transform : {"auto", "yeo-johnson", "ranks"} or None, default="auto"
     each. "yeo-johnson" is a power that makes a column nearest to a Gaussian one, and
     "ranks" is the share of training rows whose value is smaller. Both are linear beyond
     the range of training rows. "auto" takes the one under which a few hundred rows
-    have the largest evidence, if it is larger by 3 nats than that of X as it is; where
-    `kernel` or `inducing_points` are given, and with `learn_kernel=False`, X stays as
-    it is. A `kernel` has the units of the columns on their scale.
+    have the largest evidence, if it is larger by 15 nats than that of X as it is; where
+    `kernel` or `inducing_points` are given, with `learn_kernel=False`, and where
+    columns or outputs are too many, X stays as it is. A `kernel` has the units of the
+    columns on their scale.
 learn_map : bool or "auto", default="auto"
     Whether a linear map of the columns is learned together with the kernel, so that
     combinations of columns may matter: the kernel reads ``X @ linear_map_``. With False
@@ -120,7 +121,8 @@ linear_map_ : ndarray of shape (n_features, n_columns)
     units, or a fifth as many as there are rows to learn from.
 feature_importances_ : ndarray of shape (n_features,)
     Relevance of each column of X, of sum 1: the mean square of the slope of the latent
-    functions by the column, in units of the robust standard deviation of the column.
+    functions by the column, in units of the robust standard deviation of the column,
+    both on the scale of `x_transform_`.
     It is computed when it is read.
 feature_importances_std_ : ndarray of shape (n_features,)
     Standard errors of `feature_importances_` over rows.

@@ -30,12 +30,15 @@ from skswsgp._kernel_search.kernel_learning import (
     LearningOptions,
     count_few_rows,
     draw_learning_rows,
+    evaluation_work,
 )
 from skswsgp._rows.column_scale import changes_columns, fit_columns
+from skswsgp._rows.data import with_known_noise
 from skswsgp._rows.statistics import (
     SAMPLE_ROWS,
     distinct_observations,
     feature_spread,
+    relative_weights,
     varying_features,
 )
 from skswsgp._solvers.auto import default_kernel
@@ -48,7 +51,8 @@ ROUGH, NOISY = 2.5, 0.5
 MAX_REDUCTIONS = 3  # largest number of maps of a wide table, one after the other
 JUDGING_ROWS = 2000  # rows that judge: their mean log density is known to some .02
 JUDGING_FRACTION = 0.2  # of all rows, at most
-# Nats that a scale has to gain on a few hundred rows. Gains of 24 to 51 on concrete and
+# Nats that a scale has to gain on a few hundred rows, times the root of the number of
+# outputs, since differences by chance add up. Gains of 24 to 51 on concrete and
 # spam came with better predictions, gains of 3 to 15 on yacht and wine often not.
 LEAST_GAIN = 15.0
 LEAST_JUDGES = 100  # rows below which the judgement of single rows would decide
@@ -124,22 +128,27 @@ def choose_columns(data, settings, names):
 
     `data` are `TrainingRows` and `names` those of scales that are compared. A few
     hundred rows decide, with a smoothness in the middle. Columns stay as they are
-    unless another scale is likelier by more than more rows may reverse.
+    unless another scale is clearly likelier, and where separate length-scales of so
+    many columns and outputs would not be affordable.
     """
     rng = np.random.RandomState(0)  # what follows draws as it would without a choice
     data = data.take(rng.permutation(data.n_rows)[:SAMPLE_ROWS])
-    X, weight = data.inputs.astype(np.float64), data.weight.astype(np.float64)
-    targets = settings.likelihood_record.regression_targets(data.y, settings.n_latent)
-    few = data._replace(y=targets).take(np.arange(min(FIRST_ROWS, data.n_rows)))
-    found, most = None, -np.inf
-    for name in (None, *names):
-        columns = None if name is None else fit_columns(name, X, weight)
-        if columns is not None and not changes_columns(columns, X):
-            continue
-        value = evidence_of_columns(few.scaled(columns), settings)
-        if value > most + LEAST_GAIN:
-            found, most = columns, value
-    return found
+    data = relative_weights(data._replace(X=data.inputs, rows=None), SAMPLE_ROWS)
+    data = data if data.ratio is None else with_known_noise(data)[0]
+    few = data.take(np.arange(min(FIRST_ROWS, data.n_rows)))
+    X, (n, D, Q) = data.X, (few.n_rows, data.X.shape[1], settings.n_latent)
+    if D * evaluation_work(n, D, Q) > settings.tuning.evidence_work:
+        return None
+    targets = settings.likelihood_record.regression_targets(few.y, Q)
+    few = few._replace(X=few.inputs, y=targets, rows=None)
+    scales = [fit_columns(name, X, data.weight) for name in names]
+    scales = [columns for columns in scales if changes_columns(columns, X)]
+    if not scales:
+        return None
+    least = evidence_of_columns(few, settings) + LEAST_GAIN * math.sqrt(Q)
+    values = [evidence_of_columns(few.scaled(one), settings) for one in scales]
+    best = int(np.argmax(values))
+    return scales[best] if values[best] > least else None
 
 
 def evidence_of_columns(data, settings):

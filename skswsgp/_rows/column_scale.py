@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from skswsgp._rows.statistics import fractions, weighted_quantiles
 from skswsgp._rows.target_scale import YeoJohnson, best_power
 
 POWER_BOUNDS = -5.0, 7.0  # beyond them a column has next to two levels
@@ -28,19 +29,33 @@ class PowerColumns(NamedTuple):
     name: str = "yeo-johnson"
 
     def forward(self, X):
-        """Return the columns (n, D) on the new scale, x itself where the power is 1."""
+        """Return the columns (n, D), x - center where the power is 1."""
         inside = np.clip(X, self.low, self.high)
-        out = self.center + self.unit * self._law.forward(inside - self.center)
-        return out + (X - inside) * self.slope(inside)
+        return self._power(inside) + (X - inside) * self._slope_beyond(inside)
 
     def slope(self, X):
         """Return the derivatives (n, D) of the new columns by the old ones."""
         inside = np.clip(X, self.low, self.high)
-        return self.unit * np.exp(self._law.log_slope(inside - self.center))
+        beyond = self._slope_beyond(inside)
+        return np.where(inside == X, self._slope(inside), beyond)
 
-    @property
-    def _law(self):
-        return YeoJohnson(self.unit, self.power)
+    def _power(self, X):
+        law = YeoJohnson(self.unit, self.power)
+        return self.unit * law.forward(X - self.center)
+
+    def _slope(self, X):
+        law = YeoJohnson(self.unit, self.power)
+        return self.unit * np.exp(law.log_slope(X - self.center))
+
+    def _slope_beyond(self, ends):
+        """Return slopes (n, D) beyond the ends, at least the mean ones inside.
+
+        A strong power is next to flat at its end, and far rows would not stay far.
+        """
+        width = self.high - self.low
+        rise = self._power(self.high[None]) - self._power(self.low[None])
+        mean = np.where(width > 0.0, rise, 1.0) / np.where(width > 0.0, width, 1.0)
+        return np.maximum(self._slope(ends), mean)
 
 
 class RankColumns(NamedTuple):
@@ -81,7 +96,7 @@ def tail(values, shares):
 
 def power_columns(X, weight):
     """Return the `PowerColumns` that make columns (n, D) nearest to Gaussian ones."""
-    center = np.median(X, axis=0)
+    center = weighted_quantiles(X, weight, [0.5])[0]
     unit = np.average(np.abs(X - center), axis=0, weights=weight)
     unit = np.where(unit > 0.0, unit, 1.0)
     columns = ((X - center) / unit).T
@@ -117,7 +132,8 @@ def fit_columns(name, X, weight):
 
 def changes_columns(columns, X):
     """Return whether a scale makes another column of some column of X (n, D)."""
-    before, after = (Z - Z.mean(axis=0) for Z in (X, columns.forward(X)))
+    both = (fractions(Z)[0] for Z in (X, columns.forward(X)))
+    before, after = (Z - Z.mean(axis=0) for Z in both)
     norms = np.sqrt(np.sum(before**2, axis=0) * np.sum(after**2, axis=0))
     varies = norms > 0.0
     correlation = np.sum(before * after, axis=0)[varies] / norms[varies]

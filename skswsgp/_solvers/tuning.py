@@ -106,7 +106,7 @@ class Tuning(NamedTuple):
     # residuals that teach the law need more: with 1e-3 the 95 % intervals of naval held
     # 60 or 93 %, by the sizes of its cells, and with 2e-4 and 1e-4 they held 94 %.
     mean_tolerance: float = 2e-4
-    mean_cg_steps: int = 150
+    mean_cg_steps: int = 200
 
     # --- learning the kernel from rows given their nearest other rows
     # Rows times features that take part, which sets the time of a neighbour search; a

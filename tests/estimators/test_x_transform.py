@@ -57,6 +57,29 @@ def test_classes_choose_too(table):
     assert scores[0] > scores[1]
 
 
+@pytest.mark.parametrize("factor", [1e-6, 1.0, 1e6])
+def test_a_factor_of_all_weights_does_not_matter(table, factor):
+    X, y = table
+    model = SWSGPRegressor(n_inducing=30, n_neighbors=6, random_state=0)
+    model.fit(X, y, np.full(len(y), factor))
+    assert model.x_transform_.name == "ranks"
+
+
+def test_known_noise_counts(table, rng):
+    X, y = table
+    noise = np.where(np.arange(len(y)) % 2, 0.05, 5.0) ** 2
+    y = y + np.sqrt(noise) * rng.normal(size=len(y))
+    model = SWSGPRegressor(random_state=0).fit(X, y, noise_variance=noise)
+    assert model.x_transform_ is not None
+    unknown = SWSGPRegressor(random_state=0).fit(X, y)
+    assert unknown.x_transform_ is None
+
+
+def test_a_choice_that_costs_too_much_is_not_made(table, tune):
+    tune(evidence_work=0)
+    assert SWSGPRegressor().fit(*table).x_transform_ is None
+
+
 @pytest.mark.parametrize("change", [{"kernel": KERNEL}, {"learn_kernel": False}])
 def test_a_given_or_fixed_kernel_keeps_the_columns(table, change, few_steps):
     X, y = table
@@ -138,5 +161,6 @@ def test_noise_that_varies_is_learned_on_scaled_columns(table, few_steps):
     X, y = table
     model = SWSGPRegressor(likelihood="heteroscedastic", x_transform="ranks")
     model.fit(X, y)
+    assert model.noise_model_.x_transform_.name == "ranks"
     assert np.isfinite(model.noise_std(X)).all()
     assert error(model, X, y) < 0.5 * y.std()
