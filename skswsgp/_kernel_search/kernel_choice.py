@@ -152,16 +152,20 @@ def choose_columns(data, settings, names):
 
 
 def evidence_of_columns(data, settings):
-    """Return the log evidence of the default kernel for few rows, or minus infinity."""
+    """Return the log evidence of the default kernel for few rows, or minus infinity.
+
+    Labels, and many columns, share one factor of their length-scales.
+    """
     X, y, weight, count = distinct_observations(data)
     if len(X) == 1:
         return -np.inf
-    rng, coded = np.random.RandomState(0), not settings.likelihood_record.has_noise
-    options = LearningOptions(tuning=settings.tuning)
+    rng, options = np.random.RandomState(0), LearningOptions(tuning=settings.tuning)
+    separate = settings.likelihood_record.has_noise
+    separate = separate and X.shape[1] <= settings.tuning.most_columns
     learner = KernelLearner(X, y, 1.0 / weight[:, None], count, options)
     start = default_kernel(feature_spread(X, rng))
     start = KernelFit(start, np.zeros(y.shape[1]) + settings.first_noise)
-    climb = Climb(learner, start, [ROUGH], rng, separate=not coded)
+    climb = Climb(learner, start, [ROUGH], rng, separate=separate)
     try:
         return climb.evidence()
     except FloatingPointError:
