@@ -18,6 +18,7 @@ from skswsgp._covariance.compile import compile_kernel, params_in_units
 from skswsgp._kernel_search.climb import (
     FIRST_ROWS,
     NEXT_ROWS,
+    UNDECIDED,
     Climb,
     climb_given,
     likeliest_smoothness,
@@ -147,7 +148,9 @@ def choose_columns(data, settings, names):
         return None
     least = evidence_of_columns(few, settings) + LEAST_GAIN * math.sqrt(Q)
     values = [evidence_of_columns(few.scaled(one), settings) for one in scales]
-    best = int(np.argmax(values))
+    best = 0  # a later one, with more parameters, needs more than rows may reverse
+    for k, value in enumerate(values):
+        best = k if value > values[best] + UNDECIDED else best
     return scales[best] if values[best] > least else None
 
 
