@@ -10,7 +10,12 @@ from sklearn.utils._param_validation import StrOptions
 from skswsgp._engine.select import require_device
 from skswsgp._estimators import sklearn_compat as compat
 from skswsgp._estimators.fit_stages import FitStagesMixin, TrainingRowsMixin
-from skswsgp._estimators.given import SOLVERS, kernel_for, solver_for
+from skswsgp._estimators.given import (
+    SOLVERS,
+    kernel_for,
+    require_word_of_fit,
+    solver_for,
+)
 from skswsgp._estimators.latent import LatentFunctionsMixin
 from skswsgp._estimators.observations import left_out_rows
 from skswsgp._estimators.shared_docs import with_shared_text
@@ -199,12 +204,8 @@ class BaseSWSGP(
     def _require_likelihood_of_fit(self, name, attributes):
         """Raise ValueError if attributes are those of a fit of another likelihood."""
         before = attributes.get("likelihood_", name)
-        if before != name:
-            raise ValueError(
-                f"likelihood={self.likelihood!r} for a model that was fitted with "
-                f"{before!r}: expected the likelihood of the fit; set it back, or fit "
-                "again without warm_start."
-            )
+        if before != name:  # the name that "auto" stands for
+            require_word_of_fit("likelihood", self.likelihood, before, "likelihood")
 
     def _refuse_combinations(self, solver):
         """Raise ValueError for parameters that do not go together."""

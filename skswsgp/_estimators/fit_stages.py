@@ -16,6 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 from skswsgp._compiled.threads import max_threads
 from skswsgp._engine.select import make_engine
 from skswsgp._estimators import sklearn_compat as compat
+from skswsgp._estimators.given import require_word_of_fit
 from skswsgp._kernel_search.kernel_choice import choose_columns
 from skswsgp._kernel_search.kernel_learning import count_learning_rows
 from skswsgp._kernel_search.start import initial_attributes
@@ -199,7 +200,9 @@ class FitStagesMixin:
         if not fitted:
             attributes["x_transform_"] = self._learn_columns(data, settings)
         columns = attributes.get("x_transform_")
-        self._require_columns_of_fit(columns)
+        if self.x_transform != "auto":
+            before = columns and columns.name
+            require_word_of_fit("x_transform", self.x_transform, before, "scale")
         data, held_out = data.scaled(columns), held_out and held_out.scaled(columns)
         if columns is not None and not isinstance(settings.inducing_points, str):
             D = data.X.shape[1]
@@ -207,16 +210,6 @@ class FitStagesMixin:
             settings = settings._replace(inducing_points=columns.forward(points))
         known = noise is not None
         return Problem(settings, data, held_out, attributes, known, rng)
-
-    def _require_columns_of_fit(self, columns):
-        """Raise ValueError if `x_transform` asks for another scale than a fit has."""
-        before = None if columns is None else columns.name
-        if self.x_transform not in ("auto", before):
-            raise ValueError(
-                f"x_transform={self.x_transform!r} for a model that was fitted with "
-                f"{before!r}: expected the scale of the fit; set it back, or fit again "
-                "without warm_start."
-            )
 
     def _learn_columns(self, data, settings):
         """Return the scale of the columns, or None as they are."""

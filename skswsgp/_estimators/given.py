@@ -49,6 +49,19 @@ def trial_of(estimator, **changes):
     return trial
 
 
+def require_word_of_fit(parameter, word, fitted, title):
+    """Raise ValueError if a parameter is another word than a model was fitted with.
+
+    `title` says what the words name.
+    """
+    if word != fitted:
+        raise ValueError(
+            f"{parameter}={word!r} for a model that was fitted with {fitted!r}: "
+            f"expected the {title} of the fit; set it back, or fit again without "
+            "warm_start."
+        )
+
+
 def solver_for(estimator, streaming=False):
     """Return the subclass of `Solver` that trains an estimator, and its parameters.
 

@@ -216,7 +216,10 @@ class LatentFunctionsMixin:
         return self._moments(posterior, X, with_variance)
 
     def _moments(self, posterior, X, with_variance=True, seen=None):
-        """Return what `_latent` does; `seen` is that of `local_moments`."""
+        """Return mean and variance (or None), each (n, Q), of q(f) at validated rows.
+
+        `seen` is a `NearestSeen` that the lists of neighbours are shown to, or None.
+        """
         exact, mean, variance = posterior.alpha is not None, None, None
         if with_variance or not exact:
             mean, variance = posterior.local_moments(X, with_variance, seen)

@@ -122,7 +122,10 @@ def learn_noise_model(estimator, X, y, weight, transform):
 
 
 def search_parameters(estimator, n_features, transform):
-    """Return what trial regressors change, and the parameters of a `NoiseModel`."""
+    """Return two dicts of parameters, of the `NoiseModel` the second.
+
+    The first holds those in which trial regressors differ from the estimator.
+    """
     params, seed = estimator.get_params(deep=False), estimator.random_state
     if not isinstance(seed, Integral):
         seed = check_random_state(seed).randint(np.iinfo(np.int32).max)

@@ -5,7 +5,12 @@ import warnings
 import numpy as np
 from sklearn.utils import check_random_state
 
-from skswsgp._estimators.given import kernel_for, solver_for, trial_of
+from skswsgp._estimators.given import (
+    kernel_for,
+    require_word_of_fit,
+    solver_for,
+    trial_of,
+)
 from skswsgp._estimators.noise_model import learn_noise_model
 from skswsgp._estimators.sklearn_compat import (
     as_numbers,
@@ -43,16 +48,6 @@ class TargetsMixin:
                 f"exposure came with likelihood={self.likelihood!r}: expected none, "
                 "for only counts have rates; use 'poisson' or 'negative_binomial', or "
                 "leave it out."
-            )
-
-    def _require_transform_of_fit(self, transform):
-        """Raise ValueError if `y_transform` asks for another transformation."""
-        before = None if transform is None else transform.name
-        if self.y_transform not in ("auto", before):
-            raise ValueError(
-                f"y_transform={self.y_transform!r} for a model that was fitted with "
-                f"{before!r}: expected the transformation of the fit; set it back, or "
-                "fit again without warm_start."
             )
 
     def _require_no_noise(self, noise_variance):
@@ -140,7 +135,10 @@ class TargetsMixin:
         y, scale = as_numbers(y), self._target_scale(attributes)
         self._require_likelihood_of_fit(self.likelihood, attributes)
         self._require_no_exposure(exposure)
-        self._require_transform_of_fit(scale.transform)
+        if self.y_transform != "auto":
+            before = scale.transform and scale.transform.name
+            word, title = self.y_transform, "transformation"
+            require_word_of_fit("y_transform", word, before, title)
         self._require_usable_shape(attributes)
         check_outputs(y, scale.offset)
         columns = y.reshape(len(y), -1)

@@ -157,7 +157,7 @@ def choose_columns(data, settings, names):
 def evidence_of_columns(data, settings):
     """Return the log evidence of the default kernel for few rows, or minus infinity.
 
-    Labels, and many columns, share one factor of their length-scales.
+    For labels, and for many columns, all length-scales share one factor.
     """
     X, y, weight, count = distinct_observations(data)
     if len(X) == 1:

@@ -15,7 +15,9 @@ from skswsgp._rows.target_scale import YeoJohnson, best_power
 
 POWER_BOUNDS = -5.0, 7.0  # beyond them a column has next to two levels
 MOST_KNOTS = 1000  # values of a column at which shares are kept
-LEAST_CHANGE = 0.99  # correlation with all columns from which a scale is as they are
+# Correlation of a column with itself on another scale from which the scale hardly
+# changes it
+HARDLY_CHANGED = 0.99
 
 
 class PowerColumns(NamedTuple):
@@ -52,9 +54,8 @@ class PowerColumns(NamedTuple):
 
         A strong power is next to flat at its end, and far rows would not stay far.
         """
-        width = self.high - self.low
-        rise = self._power(self.high[None]) - self._power(self.low[None])
-        mean = np.where(width > 0.0, rise, 1.0) / np.where(width > 0.0, width, 1.0)
+        low, high = self.low[None], self.high[None]
+        mean = mean_slope(low, high, self._power(low), self._power(high))
         return np.maximum(self._slope(ends), mean)
 
 
@@ -71,15 +72,16 @@ class RankColumns(NamedTuple):
         for d, (values, shares) in enumerate(self._knots()):
             x = np.asarray(X[:, d], dtype=np.float64)
             beyond = x - np.clip(x, values[0], values[-1])
-            out[:, d] = np.interp(x, values, shares) + beyond * tail(values, shares)
+            slope = mean_slope(*values[[0, -1]], *shares[[0, -1]])
+            out[:, d] = np.interp(x, values, shares) + beyond * slope
         return out
 
     def slope(self, X):
         """Return the derivatives (n, D) of the new columns by the old ones."""
         out = np.empty(X.shape)
         for d, (values, shares) in enumerate(self._knots()):
-            ends = tail(values, shares)
-            slopes = np.r_[ends, np.diff(shares) / np.diff(values), ends]
+            beyond = mean_slope(*values[[0, -1]], *shares[[0, -1]])
+            slopes = np.r_[beyond, np.diff(shares) / np.diff(values), beyond]
             out[:, d] = slopes[np.searchsorted(values, X[:, d])]
         return out
 
@@ -87,11 +89,10 @@ class RankColumns(NamedTuple):
         return zip(self.values, self.shares, strict=True)
 
 
-def tail(values, shares):
-    """Return the slope beyond the range: the mean one inside, 1 of a constant."""
-    if len(values) == 1:
-        return 1.0
-    return (shares[-1] - shares[0]) / (values[-1] - values[0])
+def mean_slope(low, high, at_low, at_high):
+    """Return the mean slope of a function between two ends, or 1 where they are one."""
+    wide = high > low
+    return np.where(wide, at_high - at_low, 1.0) / np.where(wide, high - low, 1.0)
 
 
 def power_columns(X, weight):
@@ -137,4 +138,4 @@ def changes_columns(columns, X):
     norms = np.sqrt(np.sum(before**2, axis=0) * np.sum(after**2, axis=0))
     varies = norms > 0.0
     correlation = np.sum(before * after, axis=0)[varies] / norms[varies]
-    return bool(np.any(correlation < LEAST_CHANGE))
+    return bool(np.any(correlation < HARDLY_CHANGED))

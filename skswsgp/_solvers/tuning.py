@@ -95,16 +95,18 @@ class Tuning(NamedTuple):
     # Most global points of the preconditioner. Half as many took a third more steps for
     # 32,000 rows of kin40k, and twice as many points as many steps.
     mean_global_points: int = 1000
-    # Square of the number of points in a cell over the cost of a kernel value with each
-    # of M points. The factors of the cells then take as long as five to ten products.
+    # A cell of the preconditioner has (mean_cell_work M c)^1/2 of the M points, where c
+    # is the cost of a kernel value. Then the factors of all cells together take as long
+    # as five to ten products with the covariance of all points.
     mean_cell_work: float = 2.0
     # Relative energy of the residual at which conjugate gradients stop, as the
     # preconditioner measures it. If the preconditioner were exact, a tolerance of 1e-3
     # would add 1e-6 to the variance of an average prediction, relative to the variance
-    # of an observation given the others. But with 1,800 points in cells of 100 the
-    # energy was up to fourteen times as large as the preconditioner measured, and the
-    # residuals that teach the law need more: with 1e-3 the 95 % intervals of naval held
-    # 60 or 93 %, by the sizes of its cells, and with 2e-4 and 1e-4 they held 94 %.
+    # of an observation given the others. The preconditioner measures too little: with
+    # 1,800 points in cells of 100 the energy was up to fourteen times as large. The law
+    # of observations is learned from residuals of the solution, which need more. With
+    # a tolerance of 1e-3 the 95 % intervals of naval held 60 % with one size of cells
+    # and 93 % with another. With 2e-4 they held 94 %, and with 1e-4 93 %.
     mean_tolerance: float = 2e-4
     mean_cg_steps: int = 200
 

@@ -210,6 +210,7 @@ BAD_PARAMETERS = {
     "neighbor_search": ["unknown", "auto", None],
     "learn_kernel": ["local", None],
     "learn_map": ["full", None, 2],
+    "x_transform": ["log", True, 1],
     "likelihood": ["unknown", None],
     "solver": ["unknown", "lbfgs", None, Adam],
     "warm_start": ["yes"],
