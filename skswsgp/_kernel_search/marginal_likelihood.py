@@ -218,10 +218,14 @@ class LogPosterior:
                     options={"maxiter": steps, "ftol": np.finfo(float).eps},
                 )  # fmt: skip
             else:
+                begun = loss(first)
+                ends = leaving(first, begun[1], low, high)
                 best = minimize(
-                    bounded(loss, low, high), first, jac=True, method="BFGS",
+                    bounded(loss, low, high, begun), first, jac=True, method="BFGS",
                     callback=end_after_a_small_gain,
-                    options={"maxiter": steps, "hess_inv0": inverse_hessian(hessian)},
+                    options={
+                        "maxiter": steps, "hess_inv0": inverse_hessian(hessian, ends)
+                    },
                 )  # fmt: skip
         except np.linalg.LinAlgError:
             return self.start, -np.inf
@@ -279,23 +283,34 @@ class LogPosterior:
         return np.delete(moves, kept, axis=1)
 
 
-def bounded(loss, low, high):
+def bounded(loss, low, high, begun):
     """Return a loss (value, slope) that is constant beyond the bounds of each entry.
 
     The slope of an entry at its bound is zero where the loss falls beyond the bound.
+    `begun` is the loss at zero.
     """
 
     def beyond(a):
         inside = np.clip(a, low, high)
-        value, slope = loss(inside)
-        ends = (a <= low) & (slope > 0.0) | (a >= high) & (slope < 0.0)
+        value, slope = loss(inside) if inside.any() else begun
+        ends = leaving(a, slope, low, high)
         return value, np.where(ends | (a != inside), 0.0, slope)
 
     return beyond
 
 
-def inverse_hessian(hessian):
-    """Return the inverse of a Hessian whose eigenvalues are raised to at least 1."""
+def leaving(a, slope, low, high):
+    """Return which entries are at or beyond a bound and would go on beyond it."""
+    return (a <= low) & (slope > 0.0) | (a >= high) & (slope < 0.0)
+
+
+def inverse_hessian(hessian, ends):
+    """Return the inverse of a Hessian whose eigenvalues are raised to at least 1.
+
+    The entries `ends` stay where they are, so that nothing follows for the others from
+    where these would go.
+    """
+    hessian = np.where(ends | ends[:, None], np.diag(ends), hessian)
     values, axes = np.linalg.eigh(hessian)
     inverse = axes / np.maximum(values, 1.0) @ axes.T
     return 0.5 * (inverse + inverse.T)

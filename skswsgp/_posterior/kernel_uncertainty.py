@@ -4,18 +4,22 @@ Predictions of a row from the others use a kernel and a noise that were fitted t
 row, too. So the rows are split into folds. For each fold the parameters of the kernel
 and the noise move from their optimum to that of the other rows. The form of the kernel
 and the map of the columns stay. With C the covariance of all targets y and P its
-inverse, the errors of a fold f given the other rows, and their covariance, are
+inverse, the error of a row i given all others, and its variance, are
 
-    y_f - mean_f = P_ff^-1 (P y)_f,        cov_f = P_ff^-1
+    y_i - mean_i = (P y)_i / P_ii,        variance_i = 1 / P_ii
 
-(Rasmussen and Williams, Gaussian Processes for Machine Learning, 2006, eq. 5.12, for
-more than one row at a time).
+(Rasmussen and Williams, Gaussian Processes for Machine Learning, 2006, eq. 5.12).
 """
 
 import numpy as np
+from scipy.linalg import cho_solve
 
-from skswsgp._kernel_search.climb import ENOUGH, LAST_STEPS, LAST_WIDTHS
-from skswsgp._kernel_search.marginal_likelihood import LogPosterior, inverted
+from skswsgp._kernel_search.climb import ENOUGH, FIRST_ROWS, LAST_STEPS, LAST_WIDTHS
+from skswsgp._kernel_search.marginal_likelihood import (
+    LogPosterior,
+    factorised,
+    inverted,
+)
 
 FOLDS = 5  # with ten, intervals of skewed targets held less
 # Least product of rows and folds: without a fifth of 40 rows a kernel is much worse
@@ -39,46 +43,50 @@ def left_out_squares(kernel, noise, X, y, ratios, rng, noise_is_known=False, fla
         best.variances[:] = max(LAST_WIDTHS) ** 2
     moves = best.moves(noise=not noise_is_known)
     n_folds = min(N, max(FOLDS, ROWS_TIMES_FOLDS // N))
-    fold_of, growth = rng.permutation(N) % n_folds, []
+    order, growth = rng.permutation(N), []
+    fold_of, few = order % n_folds, order[:FIRST_ROWS]
     try:
-        hessian, (found, sums) = best.hessian(moves), precisions(best, best.start)
-        before = np.stack([np.diag(P) for P in found], axis=1)
-        before = np.mean(sums**2 / before, axis=0)
+        before = squares_of_each(best)
+        hessian = best.given(X[few], y[few], ratios[few]).hessian(moves) / len(few)
         for fold in range(n_folds):
             gone, rest = fold_of == fold, fold_of != fold
             part = best.given(X[rest], y[rest], ratios[rest])
-            steps = LAST_STEPS, np.mean(rest) * hessian, ENOUGH
+            steps = LAST_STEPS, np.sum(rest) * hessian, ENOUGH
             part.start, _ = part.maximize(moves, *steps)
-            moved = squares_without(gone, *precisions(best, part.start))
-            growth.append(moved / squares_without(gone, found, sums))
+            usual = squares_of_new(best, best.start, gone)
+            growth.append(squares_of_new(best, part.start, gone) / usual)
     except np.linalg.LinAlgError:
         return None
     return np.stack([before, before * np.maximum(np.median(growth, axis=0), 1.0)])
 
 
-def precisions(posterior, point):
-    """Return the inverses P of the covariances of targets, Q of (N, N), and P y (N, Q).
+def squares_of_each(posterior):
+    """Return mean squares (Q,) of standardised errors of rows given all others."""
+    out = np.empty(posterior.y.shape[1])
+    for q, (C, y) in enumerate(covariances(posterior, posterior.start)):
+        P, _ = inverted(C)
+        out[q] = np.mean((P @ y) ** 2 / np.diag(P))
+    return out
+
+
+def squares_of_new(posterior, point, gone):
+    """Return mean squares (Q,) of standardised errors of rows `gone` given all others.
 
     The parameters are those at a point of a `LogPosterior`.
     """
+    out, rest = np.empty(posterior.y.shape[1]), ~gone
+    for q, (C, y) in enumerate(covariances(posterior, point)):
+        k = C[np.ix_(rest, gone)]
+        factor, _ = factorised(C[np.ix_(rest, rest)])
+        weights = cho_solve((factor, False), k)  # (N - n, n)
+        errors = y[gone] - y[rest] @ weights
+        out[q] = np.mean(errors**2 / (np.diag(C)[gone] - np.sum(weights * k, axis=0)))
+    return np.maximum(out, np.finfo(float).tiny)  # y may be constant
+
+
+def covariances(posterior, point):
+    """Yield the covariance C (N, N) of each output at a point, and its targets (N,)."""
     params, noise = posterior.split(point)
     K = posterior.matrix.evaluate(params, posterior.X)
-    found = [
-        inverted(K + np.diag(variance * posterior.ratios[:, q]))[0]
-        for q, variance in enumerate(noise)
-    ]
-    sums = [P @ posterior.y[:, q] for q, P in enumerate(found)]
-    return found, np.stack(sums, axis=1)
-
-
-def squares_without(gone, precisions, sums):
-    """Return mean squares (Q,) of standardised errors of rows `gone` given all others.
-
-    Other arguments are what the function `precisions` returns.
-    """
-    out = np.empty(len(precisions))
-    for q, P in enumerate(precisions):
-        covariance, _ = inverted(P[np.ix_(gone, gone)])
-        errors = covariance @ sums[gone, q]
-        out[q] = np.mean(errors**2 / np.diag(covariance))
-    return np.maximum(out, np.finfo(float).tiny)  # y may be constant
+    for q, variance in enumerate(noise):
+        yield K + np.diag(variance * posterior.ratios[:, q]), posterior.y[:, q]

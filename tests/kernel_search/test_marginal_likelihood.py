@@ -135,6 +135,26 @@ def test_second_derivatives_lead_to_the_maximum_within_bounds(rows, monkeypatch)
         assert_allclose(value, -loss(point)[0])
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_an_entry_at_its_bound_does_not_stop_the_others(seed, monkeypatch):
+    """Second derivatives tie the length-scales to a variance that cannot grow."""
+    rng = np.random.default_rng(seed)
+    X, ratios = rng.uniform(size=(120, 2)), np.ones((120, 1))
+    y = 10.0 * X[:, :1] + 5.0 * np.sin(3.0 * X[:, 1:]) + 0.1 * rng.normal(size=(120, 1))
+    kernel = ConstantKernel(30.0, (1e-3, 30.0)) * Matern([2.0, 2.0], nu=2.5)
+    all_rows = LogPosterior(kernel, np.array([0.01]), X, y, ratios)
+    moves = all_rows.moves()
+    all_rows.start, _ = all_rows.maximize(moves)
+    hessian, some = all_rows.hessian(moves), rng.permutation(120)[:100]
+    posterior, calls = all_rows.given(X[some], y[some], ratios[some]), []
+    loss, before = posterior.loss, -posterior.loss(posterior.start)[0]
+    monkeypatch.setattr(posterior, "loss", lambda at: calls.append(1) or loss(at))
+    point, value = posterior.maximize(moves, 6, 100 / 120 * hessian, enough=0.1)
+    assert posterior.split(point)[0].max() == pytest.approx(30.0)
+    assert value > before + 1e-3
+    assert len(calls) <= 5
+
+
 def test_shared_moves_hold_each_kernel_together():
     kernel = Polynomial(2, [1.0, 2.0]) + ConstantKernel(2.0) * RBF([0.5, 0.7])
     X, y = np.zeros((3, 2)), np.zeros((3, 1))

@@ -9,8 +9,7 @@ from skswsgp import SWSGPRegressor
 from skswsgp._kernel_search.marginal_likelihood import LogPosterior
 from skswsgp._posterior.kernel_uncertainty import (
     left_out_squares,
-    precisions,
-    squares_without,
+    squares_of_new,
 )
 
 N, D = 40, 4
@@ -52,7 +51,7 @@ def draws():
 def test_rows_of_a_fold_are_predicted_from_the_others(rows):
     kernel, noise, *_ = rows
     posterior, gone = LogPosterior(*rows), np.arange(N) % 7 == 2
-    squares = squares_without(gone, *precisions(posterior, posterior.start))
+    squares = squares_of_new(posterior, posterior.start, gone)
     assert_allclose(squares, np.mean(by_hand(rows, gone, kernel, noise) ** 2))
 
 
