@@ -73,17 +73,17 @@ class BaseSWSGP(
     }
 
     @abstractmethod
-    def _learn_targets(self, X, rows, y, weight):
+    def _learn_targets(self, X, rows, y, weight, free):
         """Return the fitted attributes that the targets need, from training rows.
 
         `rows` are the numbers of the rows of X that y (n, ...) and weight (n,) belong
-        to, or None for all of them.
+        to, or None for all of them. `free` says whether "auto" may choose a scale of y.
         """
 
     def _learn_noise_model(self, X, rows, y, weight, attributes):
         """Return the process of the noise, or None where noise does not vary.
 
-        The first arguments are those of `_learn_targets`, which returned the last one.
+        The first four arguments are those of `_learn_targets`, which returned the last.
         """
         return None
 

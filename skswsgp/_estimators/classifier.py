@@ -150,7 +150,7 @@ class SWSGPClassifier(UnmaskedScoreMixin, ClassifierMixin, BaseSWSGP):
         best = self.predict_proba(X, n_neighbors=n_neighbors).argmax(axis=1)
         return self.classes_[best]
 
-    def _learn_targets(self, X, rows, y, weight):
+    def _learn_targets(self, X, rows, y, weight, free):
         announced = getattr(self, "_announced_classes", None)
         return {"classes_": distinct_labels(y) if announced is None else announced}
 

@@ -172,7 +172,9 @@ class FitStagesMixin:
         X, y, weight, rows = self._validate_training(X, y, sample_weight, reset)
         exposure = compat.check_row_values("exposure", exposure, len(X), rows)
         noise = compat.check_row_values("noise_variance", noise_variance, len(X), rows)
-        attributes = dict(fitted or self._learn_targets(X, rows, y, weight))
+        # later chunks and validation rows may hold what a logarithm does not take
+        free = not streaming and noise is None and validation[1] is None
+        attributes = dict(fitted or self._learn_targets(X, rows, y, weight, free))
         targets = self._encode_targets(y, attributes, exposure)
         ratio = None
         if noise is not None:

@@ -35,8 +35,8 @@ class LatentFunctionsMixin:
         -------
         mean : ndarray of shape (n_samples,) or (n_samples, n_latent)
             Mean of q(f), eq. 13, or given all rows where there is `alpha_`. For
-            regression in the units of y, or of the transformed y where there is a
-            `y_transform`, or for counts the logarithm of their rate, one function for
+            regression in the units of y, or of the transformed y where `y_transform_`
+            is not None, or for counts the logarithm of their rate, one function for
             each output; for classes on the scale before the link
             function, one function for two classes and else one for each class.
         variance : ndarray of the same shape

@@ -77,7 +77,7 @@ class NoiseModel(BaseSWSGP):
     def _warn_of_unknown_rows(self, *arguments):
         pass  # what is known of f matters
 
-    def _learn_targets(self, X, rows, y, weight):
+    def _learn_targets(self, X, rows, y, weight, free):
         return {"unit_": 1.0}
 
     def _encode_targets(self, y, attributes, exposure=None):

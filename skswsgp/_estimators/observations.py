@@ -135,16 +135,6 @@ class ObservationsMixin:
         noise = self._noise_of_rows(None, X)
         return self._without_axis(np.sqrt(noise) * np.reshape(self.y_scale_, (1, -1)))
 
-    def _weighted_log_density(self, X, y, weight):
-        """Return the log densities (n, Q) of y for noise divided by weights (n,)."""
-        y, scale = y.reshape(len(y), -1), self._target_scale(vars(self))
-        observations = self._observations(X)
-        if self._record.conjugate:
-            noise = self._noise_of_rows(None, X)
-            variance = observations.process**2 + noise * (1.0 / weight[:, None] - 1.0)
-            observations = observations._replace(process=np.sqrt(variance))
-        return observations.log_density(scale.standardise(y)) + scale.log_slope(y)
-
     def _crps(self, X, y):
         """Return the ranked probability score of y, of its shape and in its units."""
         observations, y, scale = self._observations_of(X, y)

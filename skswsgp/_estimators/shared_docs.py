@@ -31,7 +31,7 @@ x_transform : {"auto", "yeo-johnson", "ranks"} or None, default="auto"
     each. "yeo-johnson" is a power that makes a column nearest to a Gaussian one, and
     "ranks" is the share of training rows whose value is smaller. Both are linear beyond
     the range of training rows. "auto" takes the one under which a few hundred rows
-    have the largest evidence, if it is larger by 15 nats than that of X as it is, and
+    have the largest evidence, if it is larger by 19 nats than that of X as it is, and
     ranks only if theirs is larger by 3 nats than that of powers; where
     `kernel` or `inducing_points` are given, with `learn_kernel=False`, and where
     columns or outputs are too many, X stays as it is. A `kernel` has the units of the

@@ -1,36 +1,21 @@
 """Targets of regression: which are refused, and how the process sees the others."""
 
-import warnings
-
 import numpy as np
-from sklearn.utils import check_random_state
 
-from skswsgp._estimators.given import (
-    kernel_for,
-    require_word_of_fit,
-    solver_for,
-    trial_of,
-)
+from skswsgp._estimators.given import require_word_of_fit, solver_for
 from skswsgp._estimators.noise_model import learn_noise_model
 from skswsgp._estimators.sklearn_compat import (
     as_numbers,
     check_outputs,
     log_exposure,
 )
+from skswsgp._kernel_search.kernel_choice import choose_targets
 from skswsgp._law.counts import require_counts
-from skswsgp._law.fit_law import LEAST_ROWS
 from skswsgp._point.likelihood_records import LIKELIHOODS
-from skswsgp._rows.inducing import distinct_rows
-from skswsgp._rows.statistics import (
-    ERRORS,
-    exceeds_standard_error,
-    mean_and_scale,
-    robust_mean_and_scale,
-)
+from skswsgp._rows.data import TrainingRows
+from skswsgp._rows.statistics import mean_and_scale, robust_mean_and_scale
 from skswsgp._rows.target_scale import TargetScale, fit_transform
-
-TRIAL_ROWS = 2000  # rows of a trial fit, which takes seconds, and rows held out
-HELD_OUT = 1 / 3  # of few rows
+from skswsgp._solvers.settings import Settings
 
 
 class TargetsMixin:
@@ -57,7 +42,7 @@ class TargetsMixin:
         transform = getattr(self, "y_transform_", None)
         wrong = {
             f"likelihood={self.likelihood!r}": not self._record.conjugate,
-            f"y_transform={self.y_transform!r}": transform is not None,
+            f"y_transform_={transform and transform.name!r}": transform is not None,
         }
         for name in (name for name, is_wrong in wrong.items() if is_wrong):
             raise ValueError(
@@ -70,7 +55,7 @@ class TargetsMixin:
         method, _ = solver_for(self)
         wrong = {
             f"likelihood={self.likelihood!r}": self.likelihood != "gaussian",
-            f"y_transform={self.y_transform!r}": self.y_transform is not None,
+            f"y_transform={self.y_transform!r}": self.y_transform not in ("auto", None),
             f"solver={self.solver!r}": not method.exact_means,
             "X_val": X_val is not None,
         }
@@ -99,29 +84,47 @@ class TargetsMixin:
                 "set it back, or fit again without warm_start."
             )
 
-    def _learn_targets(self, X, rows, y, weight):
-        y = as_numbers(y)
-        columns = y.reshape(len(y), -1)
-        chosen, transform = self.y_transform, None
-        if chosen is not None and self._record.counts:
-            raise ValueError(
-                f"y_transform={chosen!r} with likelihood={self.likelihood!r}: expected "
-                "None, for counts keep their scale; use likelihood='gaussian' for "
-                "transformed targets."
-            )
-        if chosen == "auto":
-            chosen = choose_transform(self, X, rows, y, weight)
-        if chosen is not None:
-            transform = fit_transform(chosen, columns, weight)
+    def _learn_targets(self, X, rows, y, weight, free):
+        y, name = as_numbers(y), self.y_transform
+        if self._record.counts:
+            if name not in ("auto", None):
+                raise ValueError(
+                    f"y_transform={name!r} with likelihood={self.likelihood!r}: "
+                    "expected None or 'auto', for counts keep their scale; use "
+                    "likelihood='gaussian' for transformed targets."
+                )
+            none, one = np.zeros(y.shape[1:])[()], np.ones(y.shape[1:])[()]
+            return {"y_mean_": none, "y_scale_": one, "y_transform_": None}
+        scales = [self._scale_for(None if name == "auto" else name, y, weight)]
+        free &= self._record.conjugate and self.normalize_y
+        free &= self.kernel is None and self.learn_kernel
+        if name == "auto" and free:
+            names = ["yeo-johnson", "log"] if (y > 0.0).all() else ["yeo-johnson"]
+            scales += [self._scale_for(one, y, weight) for one in names]
+            columns = y.reshape(len(y), -1).astype(np.float64)
+            settings = Settings(
+                self.likelihood, columns.shape[1], solver=None,
+                initial_noise=self.initial_noise, tuning=self._tuning,
+            )  # fmt: skip
+            data = TrainingRows(X, columns, weight, rows)
+            scales = [choose_targets(data, settings, scales)]
+        offset, factor, transform = scales[0]
+        return {"y_mean_": offset, "y_scale_": factor, "y_transform_": transform}
+
+    def _scale_for(self, name, y, weight):
+        """Return the `TargetScale` of training targets for a transformation."""
+        columns, transform = y.reshape(len(y), -1), None
+        if name is not None:
+            transform = fit_transform(name, columns, weight)
             transform.require_domain(columns)
             y = transform.forward(columns).reshape(y.shape)
-        if not self.normalize_y or self._record.counts:
+        if not self.normalize_y:
             mean, scale = np.zeros(y.shape[1:])[()], np.ones(y.shape[1:])[()]
         elif self._record.conjugate:
             mean, scale = mean_and_scale(y, weight)
         else:
             mean, scale = robust_mean_and_scale(y, weight)
-        return {"y_mean_": mean, "y_scale_": scale, "y_transform_": transform}
+        return TargetScale(mean, scale, transform)
 
     def _learn_noise_model(self, X, rows, y, weight, attributes):
         if not self._record.varying_noise:
@@ -177,43 +180,3 @@ class TargetsMixin:
         density = self._record.log_density(mu, v, targets, *numbers)
         slopes = scale.log_slope(scale.restore(targets))
         return density + np.sum(np.broadcast_to(slopes, targets.shape), axis=1)
-
-
-def choose_transform(estimator, X, rows, y, weight):
-    """Return "log", "yeo-johnson" or None for an estimator with `y_transform="auto"`.
-
-    `rows` are the rows of X that y and weight belong to, or None for all of them.
-    Copies of the estimator are fitted to some rows, one without and one with each
-    transformation. A transformation is taken if its mean gain in log density on other
-    rows, in the units of y, exceeds `ERRORS` standard errors. Rows that share X are
-    held out together, and each has the noise of its weight. With an integer
-    `random_state` the fit that follows draws as it would without the choice.
-    """
-    rng = check_random_state(estimator.random_state)
-    places = np.arange(len(y)) if rows is None else rows
-    chosen = np.sort(rng.permutation(len(y))[: 2 * TRIAL_ROWS])
-    points, point_of = distinct_rows(np.asarray(X[places[chosen]]))
-    held_out = min(int(HELD_OUT * len(points)), TRIAL_ROWS)
-    if held_out < LEAST_ROWS:  # which do not tell a gain from chance
-        return None
-    is_test = (rng.permutation(len(points)) < held_out)[point_of]
-    test, train = chosen[is_test], chosen[~is_test][:TRIAL_ROWS]
-    names = ["yeo-johnson", "log"] if (y > 0.0).all() else ["yeo-johnson"]
-    densities, relative = {}, weight / weight[train].mean()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the fit to all rows repeats them
-        kernel = kernel_for(estimator, X.shape[1])  # X has lost the names of columns
-        for name in [None, *names]:
-            changes = {"kernel": kernel, "y_transform": name}
-            if estimator._record.varying_noise:
-                changes["likelihood"] = "gaussian"  # whose law follows errors, too
-            trial = trial_of(estimator, **changes)
-            trial.fit(X[places[train]], y[train], weight[train])
-            density = trial._weighted_log_density(
-                X[places[test]], y[test], relative[test]
-            )
-            densities[name] = density.sum(axis=1)
-    gains = {name: densities[name] - densities[None] for name in names}
-    best = max(names, key=lambda name: np.average(gains[name], weights=weight[test]))
-    better = exceeds_standard_error(gains[best], weight[test], errors=ERRORS)
-    return best if better else None

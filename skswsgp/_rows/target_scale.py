@@ -176,5 +176,35 @@ class TargetScale(NamedTuple):
         variance = np.maximum(y_square - y_mean**2, 0.0)
         return center + y_mean * unit, np.sqrt(variance) * unit
 
+    def covariance(self, mean, covariance):
+        """Return the covariance (n, n, Q) of y for that of a Gaussian t.
+
+        With H_k the Hermite polynomials of unit norm, r_ij the correlation of t_i and
+        t_j, and a_k(i) = E[y_i H_k(z_i)] for the standardised t_i, it is
+        sum_{k > 0} a_k(i) a_k(j) r_ij^k (Mehler's formula). Expectations are those of
+        `moments`, so the diagonal holds its squared deviations.
+        """
+        if self.transform is None:
+            return np.square(self.factor) * covariance
+        deviation = np.sqrt(np.einsum("iiq->iq", covariance))
+        root = np.maximum(deviation, np.finfo(float).tiny)
+        correlation = covariance / (root[:, None] * root)
+        center, (nodes, weights) = self.restore(mean), gauss_hermite(NODES)
+        points = mean + deviation * nodes[:, None, None]
+        excess = np.stack([self.restore(t) - center for t in points])  # (K, n, Q)
+        out = np.zeros_like(covariance)
+        for polynomial in hermite_polynomials(nodes)[:0:-1]:
+            a = np.tensordot(weights * polynomial, excess, axes=1)
+            out = correlation * (out + a[:, None] * a)
+        return out
+
+
+def hermite_polynomials(x):
+    """Return H_0 to H_{K-1} at x (K,), one a row: E[H_j(z) H_k(z)] = [j = k]."""
+    rows = [np.ones_like(x), x]
+    for k in range(1, len(x) - 1):
+        rows.append((x * rows[k] - np.sqrt(k) * rows[k - 1]) / np.sqrt(k + 1.0))
+    return np.stack(rows)
+
 
 STANDARD = TargetScale(0.0, 1.0, None)  # of targets that are standardised already

@@ -107,7 +107,6 @@ def fit_options(name):
         "exact means": (SWSGPRegressor(n_neighbors="all", random_state=0), 100),
         "law": (regressor, 60),
         "noise": (SWSGPRegressor(likelihood="heteroscedastic", random_state=0), 60),
-        "transform": (SWSGPRegressor(y_transform="auto", random_state=0), 120),
     }[name]
 
 
@@ -119,7 +118,6 @@ INTERRUPTED = {
     "exact means": (training, "exact_mean_attributes"),
     "law": (observations, "leave_out_rows"),
     "noise": (NaturalSolver, "advance"),  # in the rounds of a trial
-    "transform": (NaturalSolver, "advance"),
 }
 
 

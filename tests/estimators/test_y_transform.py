@@ -14,7 +14,6 @@ from sklearn.utils import get_tags
 from skswsgp import SWSGPRegressor
 from skswsgp._law.law import Observations
 from skswsgp._rows.target_scale import Logarithm, TargetScale
-from skswsgp.kernels import OnColumns
 from skswsgp.metrics import get_scorer, interval_score, pinball
 
 TRANSFORMS = ["log", "yeo-johnson"]
@@ -127,15 +126,57 @@ def test_units_of_y_do_not_matter(name, models):
         assert_allclose(1e6 * one, other, rtol=1e-3)
 
 
-def test_auto_takes_a_transformation_only_where_rows_are_likelier(models):
-    params = {"y_transform": "auto", "random_state": 0}
-    chosen = make(SWSGPRegressor, **params).fit(X, Y)
-    name = "log" if isinstance(chosen.y_transform_, Logarithm) else "yeo-johnson"
-    assert_array_equal(chosen.predict(X_NEW), models[name].predict(X_NEW))
-    even = np.sin(5 * X[:, 0]) + 0.2 * np.random.default_rng(0).normal(size=len(X))
-    assert make(SWSGPRegressor, **params).fit(X, even).y_transform_ is None
-    few = make(SWSGPRegressor, **params).fit(X[:40], Y[:40])
-    assert few.y_transform_ is None
+def test_auto_is_the_default_and_transforms_only_where_rows_are_likelier(models):
+    chosen = SWSGPRegressor(random_state=0).fit(X, Y)
+    assert chosen.y_transform == "auto"
+    assert chosen.y_transform_.name == "log"
+    assert_array_equal(chosen.predict(X_NEW), models["log"].predict(X_NEW))
+    rng = np.random.default_rng(0)
+    signal = np.exp(2 * np.sin(5 * X[:, 0]) + X[:, 1])
+    for y in (
+        np.sin(5 * X[:, 0]) + 0.2 * rng.normal(size=len(X)),
+        signal + 0.5 * rng.normal(size=len(X)),  # is skewed, but its noise is not
+        np.sin(5 * X[:, 0]) + 0.3 * rng.exponential(size=len(X)),  # and the opposite
+        1000.0 + np.log(Y),
+    ):
+        assert SWSGPRegressor(random_state=0).fit(X, y).y_transform_ is None
+    with_zeros = np.maximum(Y - 1000.0, 0.0)
+    found = SWSGPRegressor(random_state=0).fit(X, with_zeros).y_transform_
+    assert found.name == "yeo-johnson"
+
+
+def test_choice_does_not_depend_on_units_order_or_copies():
+    order = np.random.default_rng(1).permutation(len(Y))
+    for rows, unit in ((order, 1e-6), (np.repeat(order, 3), 1e6)):
+        model = SWSGPRegressor(random_state=0).fit(X[rows], unit * Y[rows])
+        assert model.y_transform_.name == "log"
+
+
+def test_several_outputs_are_transformed_together():
+    both = np.column_stack([Y, 3.0 * Y[::-1]])
+    assert SWSGPRegressor(random_state=0).fit(X, both).y_transform_.name == "log"
+
+
+@pytest.mark.parametrize(
+    ("params", "fit_params"),
+    [
+        ({"kernel": RBF()}, {}),
+        ({"learn_kernel": False}, {}),
+        ({"normalize_y": False}, {}),
+        ({"likelihood": "student_t"}, {}),
+        ({}, {"noise_variance": np.full(len(Y), 100.0)}),
+    ],
+)
+def test_auto_leaves_y_alone_where_its_scale_is_given(params, fit_params):
+    model = SWSGPRegressor(random_state=0, **params).fit(X, Y, **fit_params)
+    assert model.y_transform_ is None
+
+
+@pytest.mark.early  # compiles the steps of Adam with a K for each row
+def test_auto_leaves_y_of_a_stream_alone():
+    model = SWSGPRegressor(n_inducing=50, random_state=0).partial_fit(X, Y)
+    assert model.y_transform_ is None
+    model.partial_fit(X[:50], -Y[:50])  # which have no logarithms
 
 
 def test_several_outputs_have_a_power_each():
@@ -181,11 +222,30 @@ def test_a_logarithm_of_what_is_not_positive_is_refused():
         SWSGPRegressor(y_transform="log").fit(X[:50], np.append(Y[:49], -3.0))
 
 
-def test_covariances_of_transformed_targets_are_refused(models):
-    with pytest.raises(
-        ValueError, match="use return_std=True, or the draws of sample_y"
-    ):
-        models["log"].predict(X_NEW, return_cov=True)
+@pytest.mark.parametrize("name", TRANSFORMS)
+def test_covariances_behind_a_transformation_are_those_of_draws(name, models):
+    mean, cov = models[name].predict(X_NEW[:6], return_cov=True)
+    usual, std = models[name].predict(X_NEW[:6], return_std=True)
+    assert_allclose(mean, usual)
+    assert_allclose(np.sqrt(np.diag(cov)), std, rtol=1e-10)
+    assert np.linalg.eigvalsh(cov).min() > 0.0
+    scale = models[name]._target_scale(vars(models[name]))
+    rng = np.random.default_rng(0)
+    C = 0.2 * (0.8 + 0.2 * np.eye(3))[:, :, None]
+    m = np.array([[0.5], [-0.2], [0.1]])
+    draws = rng.multivariate_normal(m[:, 0], C[:, :, 0], 200_000)
+    expected = np.cov(scale.restore(draws.T[:, None])[:, 0])
+    assert_allclose(scale.covariance(m, C)[:, :, 0], expected, rtol=0.03)
+
+
+def test_covariances_behind_a_logarithm_have_a_closed_form():
+    rng = np.random.default_rng(0)
+    A, m = rng.normal(size=(4, 4)), rng.normal(size=(4, 1))
+    C = 0.1 * A @ A.T
+    mean = np.exp(m[:, 0] + 0.5 * np.diag(C))
+    found = TargetScale(0.0, 1.0, Logarithm()).covariance(m, C[:, :, None])
+    assert_allclose(found[:, :, 0], np.outer(mean, mean) * np.expm1(C), rtol=1e-12)
+    assert_array_equal(TargetScale(5.0, 2.0, None).covariance(m, C), 4.0 * C)
 
 
 @pytest.mark.early  # compiles the steps of Adam with one K
@@ -206,18 +266,13 @@ def test_left_out_rows_are_in_the_units_of_y(models):
     assert_allclose(found.residual, Y - found.mean)
 
 
-def test_auto_knows_names_of_columns_and_rows_of_no_weight():
-    pandas = pytest.importorskip("pandas")
-    table = pandas.DataFrame(X, columns=["a", "b", "c"])
+def test_auto_knows_rows_of_no_weight():
     weight = np.where(np.arange(len(Y)) < 100, 0.0, 1.0)
     y = np.where(weight > 0.0, Y, -1.0)  # which has no logarithm
-    kernel = OnColumns(RBF(), ["a"]) + OnColumns(RBF(), ["b"])
-    model = SWSGPRegressor(kernel, y_transform="auto", random_state=0)
-    model.fit(table, y, weight)
-    assert isinstance(model.y_transform_, Logarithm)
-    other = SWSGPRegressor(kernel, y_transform="auto", random_state=0)
-    other.fit(table[100:], Y[100:])
-    assert_array_equal(model.predict(table[:5]), other.predict(table[:5]))
+    model = SWSGPRegressor(random_state=0).fit(X, y, weight)
+    assert model.y_transform_.name == "log"
+    other = SWSGPRegressor(random_state=0).fit(X[100:], Y[100:])
+    assert_array_equal(model.predict(X[:5]), other.predict(X[:5]))
 
 
 # --- scores, weights and copies -------------------------------------------------------
@@ -236,24 +291,6 @@ def test_score_behind_a_logarithm_is_that_of_a_lognormal_law(deviation, freedom)
     expected = 2.0 * (2.0 * stats.norm.cdf(w) - 1.0)
     expected -= 2.0 * np.exp(0.5 + 0.5 * s**2) * spread
     assert_allclose(found, expected, rtol=6e-3)
-
-
-def test_auto_gives_held_out_rows_the_noise_of_their_weights():
-    weight = np.random.default_rng(2).uniform(0.1, 5.0, 100)
-    options = {"y_transform": "log", "predictive": "gaussian", "random_state": 0}
-    model = make(SWSGPRegressor, **options).fit(X[:100], Y[:100], weight)
-    mean, variance = model.latent_mean_and_variance(X_NEW)
-    noise = model.noise_variance_ * model.y_scale_**2
-    found = model._weighted_log_density(X_NEW, Y_NEW, weight)[:, 0]
-    law = stats.norm(mean, np.sqrt(variance + noise / weight))
-    assert_allclose(found, law.logpdf(np.log(Y_NEW)) - np.log(Y_NEW))
-
-
-def test_auto_counts_copies_once():
-    X, y = X_NEW[:80], Y_NEW[:80]
-    X, y = np.repeat(X, 3, axis=0), np.repeat(y, 3)
-    model = SWSGPRegressor(y_transform="auto", random_state=0).fit(X, y)
-    assert model.y_transform_ is None  # 26 distinct rows are too few to decide
 
 
 def test_a_warm_start_keeps_its_transformation():
@@ -283,7 +320,9 @@ def test_known_noise_of_a_transformed_target_is_refused():
     model.fit(X, np.exp(X[:, 0] + 0.1 * rng.standard_normal(40)))
     known = {"noise_variance": np.ones(2)}
     for method in (model.predict, model.sample_y, model.predict_interval):
-        with pytest.raises(ValueError, match="noise_variance came with y_transform="):
+        with pytest.raises(
+            ValueError, match="noise_variance came with y_transform_='log'"
+        ):
             method(X[:2], **known)
 
 
