@@ -225,7 +225,7 @@ def interval_score(y_true, lower, upper, coverage=0.95, sample_weight=None):
     return mean_over_samples(scores, sample_weight)
 
 
-def pinball(y_true, y_quantiles, q, sample_weight=None):
+def pinball(y_true, y_quantiles, quantiles, sample_weight=None):
     """Mean pinball loss of quantiles of several levels.
 
     Smaller is better. For one level it is scikit-learn's `mean_pinball_loss`.
@@ -234,10 +234,10 @@ def pinball(y_true, y_quantiles, q, sample_weight=None):
     ----------
     y_true : array-like of shape (n_samples,) or (n_samples, n_outputs)
         Targets.
-    y_quantiles : array-like of shape (n_samples[, n_outputs][, n_quantiles])
-        Quantiles, as `predict_quantiles` returns them: without the last axis for a
-        number q.
-    q : float or array-like of shape (n_quantiles,)
+    y_quantiles : array-like of shape (n_samples[, n_quantiles][, n_outputs])
+        Quantiles, as `predict(X, quantiles=quantiles)` returns them: without the axis
+        of quantiles for a number.
+    quantiles : float or array-like of shape (n_quantiles,)
         Levels of the quantiles, between 0 and 1.
     sample_weight : array-like of shape (n_samples,), default=None
         Weights of the samples. None gives equal weights.
@@ -255,7 +255,8 @@ def pinball(y_true, y_quantiles, q, sample_weight=None):
 
     Notes
     -----
-    The loss of one value is `max(q (y - x), (q - 1) (y - x))` for the quantile x [1]_.
+    The loss of one value is `max(q (y - x), (q - 1) (y - x))` for the quantile x of
+    level q [1]_.
 
     References
     ----------
@@ -268,8 +269,8 @@ def pinball(y_true, y_quantiles, q, sample_weight=None):
     >>> pinball([1.0, 3.0], [[1.0, 2.0], [1.0, 2.0]], [0.5, 0.75])
     0.5
     """
-    y_true, one = check_floats(y_true, "y_true"), np.ndim(q) == 0
-    q = check_floats([q] if one else q, "q")
+    y_true, one = check_floats(y_true, "y_true"), np.ndim(quantiles) == 0
+    q = check_floats([quantiles] if one else quantiles, "quantiles")
     y_quantiles = check_array(
         y_quantiles,
         ensure_2d=False,
@@ -279,16 +280,17 @@ def pinball(y_true, y_quantiles, q, sample_weight=None):
     )
     if q.ndim != 1 or not np.all((q > 0.0) & (q < 1.0)):
         raise ValueError(
-            f"q={q.tolist()}: expected levels between 0 and 1; pass those of "
-            "predict_quantiles."
+            f"quantiles={q.tolist()}: expected levels between 0 and 1; pass those of "
+            "predict(X, quantiles=...)."
         )
-    y_quantiles = y_quantiles[..., None] if one else y_quantiles
-    if y_quantiles.shape != (*y_true.shape, len(q)):
+    y_quantiles = y_quantiles[:, None] if one else y_quantiles
+    expected = (len(y_true), len(q), *y_true.shape[1:])
+    if y_quantiles.shape != expected:
         raise ValueError(
-            f"y_quantiles has shape {y_quantiles.shape}: expected "
-            f"{(*y_true.shape, len(q))}, a value for each target and each level."
+            f"y_quantiles has shape {y_quantiles.shape}: expected {expected}, a value "
+            "for each target and each level, outputs last."
         )
-    error = y_true[..., None] - y_quantiles
+    error = np.moveaxis(y_true[:, None] - y_quantiles, 1, -1)
     return mean_over_samples(np.maximum(q * error, (q - 1.0) * error), sample_weight)
 
 

@@ -47,38 +47,12 @@ class ObservationsMixin:
         lower, upper : ndarrays of shape (n_samples,) or (n_samples, n_outputs)
             Ends of the intervals, in the units of y.
         """
-        advice = "0.95 for an interval of 95 %, or predict_quantiles for several"
+        advice = "0.95 for an interval of 95 %, or predict(X, quantiles=...) for others"
         _require_probabilities(coverage, "coverage", advice)
         coverage = float(coverage)
         tails = [0.5 * (1.0 - coverage), 0.5 * (1.0 + coverage)]
-        rows = {"exposure": exposure, "noise_variance": noise_variance}
-        quantiles = self.predict_quantiles(X, tails, n_neighbors=n_neighbors, **rows)
-        return quantiles[..., 0], quantiles[..., 1]
-
-    def predict_quantiles(
-        self, X, q, *, n_neighbors=None, exposure=None, noise_variance=None
-    ):
-        """Predict quantiles of new observations.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Inputs.
-        q : float or array-like of shape (n_quantiles,)
-            Probabilities that an observation, noise included, is smaller.
-        $prediction_parameters
-
-        Returns
-        -------
-        quantiles : ndarray of shape (n_samples[, n_outputs][, n_quantiles])
-            Quantiles in the units of y. The last axis is left out for a number q, and
-            the axis of outputs where y had one column only.
-        """
-        q = _require_probabilities(q, "q", "[0.1, 0.5, 0.9] for three quantiles")
-        observations = self._observations(X, n_neighbors, exposure, noise_variance)
-        quantiles = observations.quantiles(q.ravel())
-        quantiles = self._target_scale(vars(self)).restore(quantiles)
-        return self._without_axis(quantiles if q.ndim else quantiles[:, :, 0])
+        ends = self._quantiles(X, tails, n_neighbors, exposure, noise_variance)
+        return ends[:, 0], ends[:, 1]
 
     def log_predictive_density(
         self, X, y, *, n_neighbors=None, exposure=None, noise_variance=None
@@ -134,6 +108,15 @@ class ObservationsMixin:
             )
         noise = self._noise_of_rows(None, X)
         return self._without_axis(np.sqrt(noise) * np.reshape(self.y_scale_, (1, -1)))
+
+    def _quantiles(self, X, levels, *how):
+        """Return quantiles (n[, P][, Q]) at rows of X, in the units of y."""
+        advice = "[0.1, 0.5, 0.9] for three quantiles"
+        levels = _require_probabilities(levels, "quantiles", advice)
+        quantiles = self._observations(X, *how).quantiles(levels.ravel())
+        quantiles = self._target_scale(vars(self)).restore(quantiles)
+        quantiles = np.moveaxis(self._without_axis(quantiles), -1, 1)
+        return quantiles if levels.ndim else quantiles[:, 0]
 
     def _crps(self, X, y):
         """Return the ranked probability score of y, of its shape and in its units."""
@@ -232,7 +215,8 @@ def _require_probabilities(values, name, advice):
     except (TypeError, ValueError):
         found = np.array(np.nan)
     most = 0 if name == "coverage" else 1
-    if found.ndim > most or not np.all((found > 0.0) & (found < 1.0)):
+    inside = found.size and np.all((found > 0.0) & (found < 1.0))
+    if found.ndim > most or not inside:
         some = "a number" if most == 0 else "a number or a list of numbers"
         raise ValueError(
             f"{name}={values!r}: expected {some} above 0 and below 1; use {advice}."

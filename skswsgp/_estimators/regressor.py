@@ -309,10 +309,10 @@ class SWSGPRegressor(
         return self._posterior(draws=False).bound(data)
 
     def predict(
-        self, X, return_std=False, return_cov=False, *, n_neighbors=None, exposure=None,
-        noise_variance=None,
+        self, X, *, return_std=False, return_cov=False, quantiles=None,
+        n_neighbors=None, exposure=None, noise_variance=None,
     ):  # fmt: skip
-        """Predict the mean of new observations, and their deviation or covariance.
+        """Predict the mean of new observations, with their deviation, or quantiles.
 
         Parameters
         ----------
@@ -322,6 +322,9 @@ class SWSGPRegressor(
             Whether to return standard deviations as well.
         return_cov : bool, default=False
             Whether to return covariances as well, at most one of the two.
+        quantiles : float or array-like of shape (n_quantiles,), default=None
+            Probabilities that an observation, noise included, is smaller. If they are
+            given, its quantiles are returned in place of the mean.
         $prediction_parameters
 
         Returns
@@ -340,6 +343,9 @@ class SWSGPRegressor(
             std^2. Factors and tails of the law of observations act on each row by its
             own. With a transformation of y it is that of y for a Gaussian T(y). Only
             returned if `return_cov`.
+        y_quantiles : ndarray of shape (n_samples[, n_quantiles][, n_outputs])
+            Quantiles of new observations in the units of y, without the axis of
+            quantiles for a number. Returned alone, and only for `quantiles`.
 
         Raises
         ------
@@ -352,6 +358,14 @@ class SWSGPRegressor(
                 "return_std and return_cov are both true: expected at most one; the "
                 "standard deviations are the roots of the diagonal of the covariance."
             )
+        if quantiles is not None:
+            if return_std or return_cov:
+                name = "return_std" if return_std else "return_cov"
+                raise ValueError(
+                    f"quantiles came with {name}=True: expected one of the two, for "
+                    "quantiles are returned alone; call predict twice."
+                )
+            return self._quantiles(X, quantiles, n_neighbors, exposure, noise_variance)
         check_is_fitted(self, "inducing_points_")
         self._validate_params()
         scale, counts = self._target_scale(vars(self)), self._record.counts

@@ -119,7 +119,7 @@ def test_predictions_are_those_of_the_law(fitted):
     assert_allclose(found, law.mean[:, 0])
     assert_allclose(model.predict(X), found)
     assert_allclose(std, law.deviation()[:, 0])
-    quantiles = model.predict_quantiles(X, [0.1, 0.9])
+    quantiles = model.predict(X, quantiles=[0.1, 0.9])
     assert_array_equal(quantiles, law.quantiles([0.1, 0.9])[:, 0])
     density = model.log_predictive_density(X, y)
     assert_allclose(density, law.log_density(y[:, None])[:, 0])
@@ -174,7 +174,7 @@ def test_outputs_are_independent_of_each_other():
     X, y, _ = low_counts(200, n_outputs=2)
     model = make_model(learn_kernel=False).fit(X, y)
     assert model.predict(X).shape == (200, 2)
-    assert model.predict_quantiles(X, [0.1, 0.5, 0.9]).shape == (200, 2, 3)
+    assert model.predict(X, quantiles=[0.1, 0.5, 0.9]).shape == (200, 3, 2)
     assert model.sample_y(X[:5], 3).shape == (5, 2, 3)
     assert_allclose(model.predict(X).mean(axis=0), y.mean(axis=0), rtol=0.1)
     assert model.log_predictive_density(X, y).shape == (200, 2)
@@ -438,4 +438,4 @@ def test_counts_predict_with_attributes_set_by_hand():
     assert_allclose(model.predict(X) * factor, fitted.predict(X))
     del model.likelihood_shape_
     with pytest.raises(AttributeError, match="likelihood_shape_"):
-        model.predict_quantiles(X, 0.9)
+        model.predict(X, quantiles=0.9)

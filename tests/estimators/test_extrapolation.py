@@ -91,7 +91,7 @@ def test_the_message_says_what_to_do_at_the_line_of_the_user(regressor):
         lambda model, X: model.predict(X, return_std=True),
         lambda model, X: model.predict(X, return_cov=True),
         lambda model, X: model.predict_interval(X),
-        lambda model, X: model.predict_quantiles(X, [0.1, 0.9], n_neighbors=5),
+        lambda model, X: model.predict(X, quantiles=[0.1, 0.9], n_neighbors=5),
         lambda model, X: model.log_predictive_density(X, np.zeros(len(X))),
         lambda model, X: get_scorer("neg_crps")(model, X, np.zeros(len(X))),
         lambda model, X: model.latent_mean_and_variance(X),

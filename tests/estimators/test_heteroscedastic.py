@@ -200,8 +200,8 @@ def test_transformed_targets_have_noise_that_varies():
     model = regressor(y_transform="log").fit(X, np.exp(y))
     plain = regressor().fit(X, y)
     new = wave(50, seed=1)[0]
-    quantiles = model.predict_quantiles(new, [0.1, 0.9])
-    expected = plain.predict_quantiles(new, [0.1, 0.9])
+    quantiles = model.predict(new, quantiles=[0.1, 0.9])
+    expected = plain.predict(new, quantiles=[0.1, 0.9])
     assert_allclose(np.log(quantiles), expected, atol=1e-6)
 
 

@@ -7,6 +7,7 @@ from scipy.stats import norm
 
 import skswsgp
 from skswsgp import SWSGPRegressor
+from skswsgp.metrics import pinball
 
 
 @pytest.fixture(scope="module", params=[0, 2], ids=["one output", "two outputs"])
@@ -24,18 +25,18 @@ def fitted(request):
 def test_quantiles_are_those_of_a_gaussian(fitted):
     model, X, _ = fitted
     mean, std = model.predict(X, return_std=True)
-    quantiles = model.predict_quantiles(X, [0.1, 0.5, 0.99])
-    assert quantiles.shape == (*mean.shape, 3)
+    quantiles = model.predict(X, quantiles=[0.1, 0.5, 0.99])
+    assert quantiles.shape == (len(X), 3, *mean.shape[1:])  # outputs last
     for k, q in enumerate([0.1, 0.5, 0.99]):
-        assert_allclose(quantiles[..., k], norm.ppf(q, mean, std))
-        assert_array_equal(model.predict_quantiles(X, q), quantiles[..., k])
+        assert_allclose(quantiles[:, k], norm.ppf(q, mean, std))
+        assert_array_equal(model.predict(X, quantiles=q), quantiles[:, k])
 
 
 def test_intervals_hold_what_they_promise(fitted):
     model, X, y = fitted
     lower, upper = model.predict_interval(X, coverage=0.8)
-    assert_allclose(lower, model.predict_quantiles(X, 0.1))
-    assert_allclose(upper, model.predict_quantiles(X, 0.9))
+    assert_allclose(lower, model.predict(X, quantiles=0.1))
+    assert_allclose(upper, model.predict(X, quantiles=0.9))
     wide = model.predict_interval(X)
     held = np.mean((wide[0] <= y) & (y <= wide[1]))
     assert 0.88 < held <= 1.0
@@ -51,7 +52,7 @@ def test_the_number_of_neighbors_can_be_given(fitted):
     model, X, y = fitted
     few = {"n_neighbors": 5}
     mean, std = model.predict(X, return_std=True, **few)
-    assert_allclose(model.predict_quantiles(X, 0.5, **few), mean)
+    assert_allclose(model.predict(X, quantiles=0.5, **few), mean)
     assert_allclose(
         model.log_predictive_density(X, y, **few), norm.logpdf(y, mean, std)
     )
@@ -70,10 +71,30 @@ def test_intervals_refuse_what_is_no_probability(fitted):
 
 def test_quantiles_refuse_what_is_no_probability(fitted):
     model, X, _ = fitted
-    message = r"q=.*: expected a number or a list of numbers"
-    for q in (0.0, 1.0, [0.1, 2.0], [[0.5]], "median"):
+    message = r"quantiles=.*: expected a number or a list of numbers above 0 and below"
+    for levels in (0.0, 1.0, 95, [0.1, 2.0], [[0.5]], [], [0.5, np.nan], "median"):
         with pytest.raises(ValueError, match=message):
-            model.predict_quantiles(X, q)
+            model.predict(X, quantiles=levels)
+
+
+@pytest.mark.parametrize("name", ["return_std", "return_cov"])
+def test_quantiles_come_alone(fitted, name):
+    model, X, _ = fitted
+    with pytest.raises(ValueError, match=f"quantiles came with {name}=True: expected"):
+        model.predict(X, quantiles=[0.5], **{name: True})
+
+
+def test_pinball_losses_take_quantiles_as_they_come(fitted):
+    """The loss of a level is least for the quantile of that level, for each output."""
+    model, X, y = fitted
+    levels = [0.1, 0.5, 0.9]
+    quantiles = model.predict(X, quantiles=levels)
+    each = [pinball(y, quantiles[:, k], level) for k, level in enumerate(levels)]
+    assert_allclose(pinball(y, quantiles, levels), np.mean(each))
+    assert pinball(y, quantiles, levels) < pinball(y, quantiles[:, ::-1], levels)
+    if y.ndim == 2:
+        with pytest.raises(ValueError, match=r"expected \(80, 3, 2\), .*outputs last"):
+            pinball(y, np.swapaxes(quantiles, 1, 2), levels)
 
 
 def test_densities_need_a_value_for_each_prediction(fitted):

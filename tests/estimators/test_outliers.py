@@ -54,7 +54,7 @@ def test_law_is_student_t_noise_around_a_gaussian_function():
     noise = stats.t(model.likelihood_shape_[0], scale=scale)
     std = model.predict(new, return_std=True)[1]
     assert_allclose(std, np.sqrt(variance + noise.var()))
-    quantiles = model.predict_quantiles(new, [0.05, 0.6])
+    quantiles = model.predict(new, quantiles=[0.05, 0.6])
     at = quantiles[:, 1]
     density = np.exp(model.log_predictive_density(new, at))
     crps = model._crps(new, at)
@@ -66,7 +66,7 @@ def test_law_is_student_t_noise_around_a_gaussian_function():
         assert_allclose(weight @ noise.cdf(at[i] - f), 0.6, rtol=1e-4)
         assert_allclose(density[i], weight @ noise.pdf(at[i] - f), rtol=1e-4)
     levels = (np.arange(500) + 0.5) / 500
-    losses = pinball(at[:2], model.predict_quantiles(new[:2], levels), levels)
+    losses = pinball(at[:2], model.predict(new[:2], quantiles=levels), levels)
     assert_allclose(2.0 * losses, crps[:2].mean(), rtol=2e-3)
 
 

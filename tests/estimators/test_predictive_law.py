@@ -172,7 +172,7 @@ def test_intervals_hold_for_other_models(params):
 def test_a_pickle_has_the_law():
     model, (X, _) = model_of("growing"), make_rows("growing", 9, seed=1)
     again = pickle.loads(pickle.dumps(model))
-    assert_array_equal(again.predict_quantiles(X, 0.9), model.predict_quantiles(X, 0.9))
+    assert_array_equal(again.predict(X, quantiles=0.9), model.predict(X, quantiles=0.9))
 
 
 def test_outputs_have_laws_of_their_own():
@@ -184,7 +184,7 @@ def test_outputs_have_laws_of_their_own():
     assert high[1] / low[1] > 3.0
     assert high[0] / low[0] < 1.5
     X, _ = make_rows("even", 30, seed=1)
-    assert model.predict_quantiles(X, [0.1, 0.9]).shape == (30, 2, 2)
+    assert model.predict(X, quantiles=[0.1, 0.9]).shape == (30, 2, 2)
     assert model.predict(X, return_std=True)[1].shape == (30, 2)
     assert model.predict(X, return_cov=True)[1].shape == (30, 30, 2)
     assert model.sample_y(X, 3).shape == (30, 2, 3)
@@ -232,7 +232,7 @@ def test_samples_and_covariances_are_those_of_the_law():
     assert_allclose(np.sqrt(np.diag(cov)), std)
     assert np.linalg.eigvalsh(cov).min() > 0.0
     samples = model.sample_y(X, 3000, random_state=0)
-    quantiles = model.predict_quantiles(X, [0.1, 0.9])
+    quantiles = model.predict(X, quantiles=[0.1, 0.9])
     found = np.quantile(samples, [0.1, 0.9], axis=1).T
     assert np.abs(found - quantiles).max() < 0.15 * std.max()
 

@@ -80,7 +80,7 @@ def test_intervals_of_a_logarithm_hold_their_share():
 @pytest.mark.parametrize("name", TRANSFORMS)
 def test_densities_are_slopes_of_the_quantiles(name, models):
     p, step = 0.3, 1e-5
-    ends = models[name].predict_quantiles(X_NEW[:5], [p - step, p, p + step])
+    ends = models[name].predict(X_NEW[:5], quantiles=[p - step, p, p + step])
     density = 2 * step / (ends[:, 2] - ends[:, 0])
     logs = models[name].log_predictive_density(X_NEW[:5], ends[:, 1])
     assert_allclose(np.exp(logs), density, rtol=1e-3)
@@ -89,7 +89,7 @@ def test_densities_are_slopes_of_the_quantiles(name, models):
 @pytest.mark.parametrize("name", TRANSFORMS)
 def test_ranked_probability_scores_are_means_of_pinball_losses(name, models):
     probabilities = (np.arange(400) + 0.5) / 400
-    quantiles = models[name].predict_quantiles(X_NEW, probabilities)
+    quantiles = models[name].predict(X_NEW, quantiles=probabilities)
     loss = pinball(Y_NEW, quantiles, probabilities)
     crps = -get_scorer("neg_crps")(models[name], X_NEW, Y_NEW)
     assert_allclose(crps, 2 * loss, rtol=0.01)
@@ -102,14 +102,14 @@ def test_samples_agree_with_moments_and_quantiles(name, models):
     samples = models[name].sample_y(X_NEW, 500)
     assert_allclose(np.mean(samples.mean(axis=1) / mean), 1.0, atol=0.02)
     assert_allclose(np.mean(samples.std(axis=1) / std), 1.0, atol=0.05)
-    tenth = models[name].predict_quantiles(X_NEW, 0.1)
+    tenth = models[name].predict(X_NEW, quantiles=0.1)
     assert_allclose(np.mean(samples < tenth[:, None]), 0.1, atol=0.01)
 
 
 def test_the_logarithm_is_that_of_a_fit_to_logarithms(models):
     other = SWSGPRegressor(random_state=0).fit(X, np.log(Y))
-    expected = np.exp(other.predict_quantiles(X_NEW, 0.8))
-    assert_allclose(models["log"].predict_quantiles(X_NEW, 0.8), expected, rtol=1e-6)
+    expected = np.exp(other.predict(X_NEW, quantiles=0.8))
+    assert_allclose(models["log"].predict(X_NEW, quantiles=0.8), expected, rtol=1e-6)
     slope = other.log_predictive_density(X_NEW, np.log(Y_NEW)) - np.log(Y_NEW)
     logs = models["log"].log_predictive_density(X_NEW, Y_NEW)
     assert_allclose(logs, slope, rtol=1e-6, atol=1e-6)
@@ -332,5 +332,5 @@ def test_heavy_tails_do_not_rule_the_mean_behind_a_logarithm():
     y = np.exp(np.sin(X[:, 0]) + 0.2 * rng.standard_t(1.5, 200))
     model = SWSGPRegressor(likelihood="student_t", y_transform="log", random_state=0)
     model.fit(X, y)
-    ratio = model.predict(X) / model.predict_quantiles(X, 0.5)
+    ratio = model.predict(X) / model.predict(X, quantiles=0.5)
     assert 1.0 < np.median(ratio) < 1.2
