@@ -1,10 +1,12 @@
 """Scores that measure how far the uncertainty of predictions can be trusted."""
 
+from inspect import signature
 from numbers import Integral
 
 import numpy as np
 from scipy.special import ndtri
 from sklearn.utils import check_array, check_consistent_length, column_or_1d
+from sklearn.utils.metadata_routing import UNUSED, _MetadataRequester
 
 from skswsgp._compiled.special import gaussian_log_density
 from skswsgp._law import student
@@ -298,8 +300,7 @@ def get_scorer(name):
     """Return a scorer of probabilistic regression, for `GridSearchCV(scoring=...)`.
 
     A search calls `predict` without `return_std`, so metrics of whole predictions
-    cannot go through `make_scorer`. These scorers ask an `SWSGPRegressor` for its law
-    of observations, and other estimators for standard deviations.
+    cannot go through `make_scorer`. These scorers ask an estimator how uncertain it is.
 
     Parameters
     ----------
@@ -310,9 +311,39 @@ def get_scorer(name):
     Returns
     -------
     scorer : callable
-        `scorer(estimator, X, y, sample_weight=None)`, for an `SWSGPRegressor` or an
-        estimator with `predict(X, return_std=True)`, whose predictions are taken for
-        Gaussian. It may stand at the end of a pipeline.
+        `scorer(estimator, X, y, sample_weight=None)`, whose `set_score_request` is that
+        of scikit-learn's scorers.
+
+    Raises
+    ------
+    TypeError
+        If a scorer is given an estimator that does not tell what the score needs.
+
+    See Also
+    --------
+    sklearn.metrics.make_scorer : Scorers of means, labels and probabilities.
+
+    Notes
+    -----
+    An estimator is asked for the first of these that it has:
+
+    1. the law of observations of an `SWSGPRegressor`;
+    2. `predict(X, return_std=True)`, as in `BayesianRidge` and
+       `GaussianProcessRegressor`, which stands for a Gaussian;
+    3. `predict(X, quantiles=[...])`. The score of intervals is exact. The ranked
+       probability score is twice the mean pinball loss over the hundred levels 0.005,
+       0.015, ..., 0.995. Quantiles have no density;
+    4. `predict_interval(X, coverage=0.95)` with two ends, or `predict_interval(X)` with
+       points and intervals of shape (n_samples, 2, 1), as MAPIE returns them. These
+       must be intervals of 95 %: MAPIE does not tell, so give it
+       `confidence_level=0.95`. They have the score of intervals only.
+
+    Pipelines and fitted searches are asked for the estimator in them. Others pass on
+    what they can: `TransformedTargetRegressor` gives quantiles of an `SWSGPRegressor`.
+
+    scikit-learn turns what a scorer raises into NaN and a warning with a traceback,
+    whose last line is the message. ``error_score="raise"`` of `cross_validate` and of
+    searches raises it.
 
     Examples
     --------
@@ -326,41 +357,108 @@ def get_scorer(name):
     >>> scores.shape
     (3,)
     """
-    if name not in _SCORERS:
+    if name not in _OF_GAUSSIANS:
         raise ValueError(
-            f"name={name!r}: expected one of {', '.join(map(repr, _SCORERS))}; "
+            f"name={name!r}: expected one of {', '.join(map(repr, _OF_GAUSSIANS))}; "
             "scikit-learn's own scorers are strings for it."
         )
     return _Scorer(name)
 
 
-class _Scorer:
+class _Scorer(_MetadataRequester):
     """A scorer that can be pickled and cloned, by its name."""
+
+    # scikit-learn reads from `score` that a weight may be routed to it
+    __metadata_request__score = {"estimator": UNUSED}  # noqa: RUF012
 
     def __init__(self, name):
         self.name = name
 
-    def __call__(self, estimator, X, y, sample_weight=None):
-        last, rows = estimator, X
-        while hasattr(last, "steps"):
-            rows = last[:-1].transform(rows) if len(last.steps) > 1 else rows
-            last = last[-1]
-        if hasattr(last, "_crps"):
-            X = rows
-            return -_SCORERS_OF_LAWS[self.name](last, X, y, sample_weight)
-        try:
-            mean, std = estimator.predict(X, return_std=True)
-        except (TypeError, AttributeError) as error:
-            raise TypeError(
-                f"{type(last).__name__} has no predict(X, return_std=True) ({error}): "
-                f"expected a regressor that knows its deviations for {self!r}; for "
-                "classifiers use scoring='neg_log_loss', and y_transform of "
-                "SWSGPRegressor in place of TransformedTargetRegressor."
-            ) from None
-        return -_SCORERS[self.name](y, mean, std, sample_weight=sample_weight)
+    def score(self, estimator, X, y, sample_weight=None):
+        """Return the score of predictions for rows of X; greater is better."""
+        estimator, X = _innermost(estimator, X)
+        if hasattr(estimator, "_crps"):
+            return -_OF_LAWS[self.name](estimator, X, y, sample_weight)
+        moments = _asked(estimator, X, return_std=True)
+        if isinstance(moments, tuple):
+            return -_OF_GAUSSIANS[self.name](y, *moments, sample_weight=sample_weight)
+        levels, factor = _OF_QUANTILES[self.name]
+        quantiles = _asked(estimator, X, quantiles=levels)
+        if np.shape(quantiles)[:2] == (len(y), len(levels)):
+            if factor is None:
+                raise self._refusal(estimator, "has quantiles, which have no density")
+            return -factor * pinball(y, quantiles, levels, sample_weight)
+        if not hasattr(estimator, "predict_interval"):
+            why = f" ({quantiles})" if isinstance(quantiles, Exception) else ""
+            raise self._refusal(estimator, f"does not say how uncertain it is{why}")
+        if self.name != "neg_interval_score":
+            raise self._refusal(estimator, "has intervals, which are no whole law")
+        ends = _intervals(estimator, X)
+        return -interval_score(y, *ends, 0.95, sample_weight)
+
+    __call__ = score
+
+    def _accept_sample_weight(self):  # asked by searches for several scores
+        return True
+
+    def _refusal(self, estimator, what):
+        """Return the TypeError for an estimator that has not what the score needs."""
+        needed = "predict(X, return_std=True)"
+        if self.name != "neg_log_density":
+            needed += " or predict(X, quantiles=[...])"
+        if self.name == "neg_interval_score":
+            needed += " or predict_interval(X)"
+        return TypeError(
+            f"{type(estimator).__name__} {what}: expected {needed} for {self!r}; for "
+            "means use scoring='r2', for classifiers 'neg_log_loss'."
+        )
 
     def __repr__(self):
         return f"get_scorer({self.name!r})"
+
+    _routing_repr = __repr__  # in scikit-learn's messages on routing
+
+
+def _innermost(estimator, X):
+    """Return the estimator inside of pipelines and searches, and its rows for X."""
+    while True:
+        if hasattr(estimator, "best_estimator_"):
+            estimator = estimator.best_estimator_
+        elif hasattr(estimator, "steps"):
+            X = estimator[:-1].transform(X) if len(estimator.steps) > 1 else X
+            estimator = estimator[-1]
+        else:
+            return estimator, X
+
+
+def _asked(estimator, X, **how):
+    """Return predict(X, name=value), or the exception that says it has no such name.
+
+    A method without the name may pass it on, as those of meta-estimators do.
+    """
+    (name,) = how
+    named = name in signature(estimator.predict).parameters
+    refused = () if named else (TypeError, AttributeError, ValueError)
+    try:
+        return estimator.predict(X, **how)
+    except refused as error:
+        return error
+
+
+def _intervals(estimator, X):
+    """Return the two ends of intervals of 95 %, from `predict_interval`."""
+    if "coverage" in signature(estimator.predict_interval).parameters:
+        return estimator.predict_interval(X, coverage=0.95)
+    found = estimator.predict_interval(X)
+    level = getattr(estimator, "confidence_level", 0.95)
+    shapes = [np.shape(part) for part in found]
+    if shapes[1:] != [(shapes[0][0], 2, 1)] or np.any(np.not_equal(level, 0.95)):
+        raise ValueError(
+            f"predict_interval(X) of {type(estimator).__name__} has results of the "
+            f"shapes {shapes} and confidence_level={level}: expected points and ends "
+            f"{[(len(X), 2, 1)]} of intervals of 95 %; use confidence_level=0.95."
+        )
+    return found[1][:, 0, 0], found[1][:, 1, 0]
 
 
 def _gaussian_interval_score(y_true, y_mean, y_std, sample_weight=None):
@@ -387,15 +485,22 @@ def _law_interval_score(estimator, X, y, sample_weight):
     return interval_score(y, *estimator.predict_interval(X), 0.95, sample_weight)
 
 
-_SCORERS_OF_LAWS = {
+_OF_LAWS = {
     "neg_log_density": _law_log_density,
     "neg_crps": _law_crps,
     "neg_interval_score": _law_interval_score,
 }
-_SCORERS = {
+_OF_GAUSSIANS = {
     "neg_log_density": mean_negative_log_density,
     "neg_crps": crps,
     "neg_interval_score": _gaussian_interval_score,
+}
+# Levels of quantiles, and the factor that makes a score of their mean pinball loss. A
+# single level would come back without its axis from some meta-estimators.
+_OF_QUANTILES = {
+    "neg_log_density": ([0.025, 0.975], None),
+    "neg_crps": ((np.arange(100) + 0.5) / 100, 2.0),
+    "neg_interval_score": ([0.025, 0.975], 2.0 / 0.025),
 }
 
 

@@ -4,14 +4,13 @@ import pytest
 from scipy.integrate import quad
 from scipy.stats import norm
 from sklearn.base import clone
-from sklearn.compose import TransformedTargetRegressor
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import make_scorer, mean_pinball_loss
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from skswsgp import SWSGPClassifier, SWSGPRegressor
+from skswsgp import SWSGPRegressor
 from skswsgp.metrics import (
     crps,
     expected_calibration_error,
@@ -377,20 +376,3 @@ def test_searches_and_pipelines_take_the_scorers(name, rng):
     }[name]
     assert scorer(search.best_estimator_, X, y) == pytest.approx(-score, rel=1e-5)
     assert clone(search).scoring.name == name
-
-
-def test_scorers_say_that_classifiers_have_other_ones():
-    X, y = np.arange(12.0)[:, None], np.arange(12) % 2
-    model = SWSGPClassifier(learn_kernel=False).fit(X, y)
-    with pytest.raises(TypeError, match=r"Classifier has no predict.*'neg_log_loss'"):
-        get_scorer("neg_crps")(model, X, y)
-
-
-def test_scorers_say_what_takes_the_place_of_transformed_targets():
-    X, y = np.arange(12.0)[:, None], np.exp(np.arange(12.0))
-    model = TransformedTargetRegressor(SWSGPRegressor(learn_kernel=False), func=np.log)
-    model.set_params(inverse_func=np.exp).fit(X, y)
-    with pytest.raises(
-        TypeError, match=r"Regressor has no predict.*y_transform of SWSG"
-    ):
-        get_scorer("neg_crps")(model, X, y)
