@@ -31,7 +31,7 @@ IMPORTERS = {
 MAX_ARGUMENTS = 10  # except `__init__` and compiled functions
 MAX_FILES = 12  # of a package, without `__init__`
 MAX_CONSTANTS = 244  # numbers that modules name, and thresholds of `Tuning`
-MAX_PARAMETERS = {"SWSGPRegressor": 22, "SWSGPClassifier": 17}
+MAX_PARAMETERS = {"SWSGPRegressor": 22, "SWSGPClassifier": 18}
 # Starts of the decorators of compiled functions
 COMPILERS = "njit", "kernel", "cuda.jit", "cpu_override", "intrinsic"
 MAX_COLUMNS = 100  # of prose

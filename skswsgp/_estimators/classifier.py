@@ -3,11 +3,16 @@
 import numpy as np
 from sklearn.base import ClassifierMixin
 from sklearn.utils._param_validation import StrOptions
-from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.class_weight import compute_class_weight
+from sklearn.utils.multiclass import check_classification_targets, type_of_target
 
 from skswsgp._estimators.base import BaseSWSGP
 from skswsgp._estimators.shared_docs import with_shared_text
-from skswsgp._estimators.sklearn_compat import UnmaskedScoreMixin, set_arguments
+from skswsgp._estimators.sklearn_compat import (
+    UnmaskedScoreMixin,
+    check_weights,
+    set_arguments,
+)
 from skswsgp._point.likelihood_records import LIKELIHOODS
 
 
@@ -34,6 +39,11 @@ class SWSGPClassifier(UnmaskedScoreMixin, ClassifierMixin, BaseSWSGP):
         "auto" is "bernoulli" (probit) for two classes, "softmax" for more. "logit" is
         for two classes, p(y = 1 | f) = 1 / (1 + exp(-f)): a label that contradicts f
         costs less than with the probit, and f has the scale of log odds.
+    class_weight : dict, "balanced" or None, default=None
+        Weights of the classes by label, which multiply `sample_weight` in training.
+        Labels that a dict leaves out have weight 1. "balanced" gives all classes the
+        same sum of weights, and rows a mean weight as without it. Probabilities are
+        then those of a population in which the classes have these shares.
     $training_parameters
 
     Attributes
@@ -74,15 +84,16 @@ class SWSGPClassifier(UnmaskedScoreMixin, ClassifierMixin, BaseSWSGP):
     _parameter_constraints: dict = {  # noqa: RUF012  scikit-learn's own form
         **BaseSWSGP._parameter_constraints,
         "likelihood": [StrOptions({"auto", "bernoulli", "logit", "softmax"})],
+        "class_weight": [dict, StrOptions({"balanced"}), None],
     }
     _target_checks = {}  # noqa: RUF012
 
     def __init__(
         self, kernel=None, *, x_transform="auto", learn_map="auto", n_inducing="auto",
         n_neighbors="auto", inducing_points="kmeans", covariance="auto",
-        neighbor_search="exact", learn_kernel=True, likelihood="auto", solver="natural",
-        warm_start=False, device="auto", n_jobs=None, dtype="float64",
-        random_state=None, verbose=0,
+        neighbor_search="exact", learn_kernel=True, likelihood="auto",
+        class_weight=None, solver="natural", warm_start=False, device="auto",
+        n_jobs=None, dtype="float64", random_state=None, verbose=0,
     ):  # fmt: skip
         set_arguments(self, locals())
 
@@ -109,6 +120,11 @@ class SWSGPClassifier(UnmaskedScoreMixin, ClassifierMixin, BaseSWSGP):
         self : object
             The estimator.
         """
+        if self.class_weight == "balanced":
+            raise ValueError(
+                "partial_fit with class_weight='balanced': expected None or a dict, "
+                "for a chunk does not know the shares of all classes."
+            )
         self._announced_classes = None if classes is None else distinct_labels(classes)
         try:
             return self._partial_fit(X, y, sample_weight)
@@ -129,9 +145,48 @@ class SWSGPClassifier(UnmaskedScoreMixin, ClassifierMixin, BaseSWSGP):
         proba : ndarray of shape (n_samples, n_classes)
             Probabilities, columns in the order of `classes_`.
         """
-        mu, v = self._latent(X, n_neighbors=n_neighbors)
-        record = LIKELIHOODS[self._likelihood_of(vars(self))[0]]
-        return record.probabilities(*self._in_units(mu, v, vars(self)))
+        record, moments = self._record_and_moments(X, n_neighbors)
+        return record.probabilities(*moments)
+
+    def predict_log_proba(self, X, *, n_neighbors=None):
+        """Predict the logarithm of the probability of each class.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Inputs.
+        $n_neighbors
+
+        Returns
+        -------
+        log_proba : ndarray of shape (n_samples, n_classes)
+            Logarithms of `predict_proba`, all finite: probabilities that round to zero
+            have their own under the probit and the softmax, and that of the smallest
+            normal number under the logit.
+        """
+        record, moments = self._record_and_moments(X, n_neighbors)
+        return record.log_probabilities(*moments)
+
+    def decision_function(self, X, *, n_neighbors=None):
+        """Predict log odds of two classes, or log probabilities of more.
+
+        They put rows in the order of their probabilities, as the mean of the latent
+        function does not where its variance varies, and `predict` takes the class of
+        the largest, or the second class where log odds are positive.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Inputs.
+        $n_neighbors
+
+        Returns
+        -------
+        decision : ndarray of shape (n_samples,) or (n_samples, n_classes)
+            Log odds of the second of two classes, or logarithms of `predict_proba`.
+        """
+        logs = self.predict_log_proba(X, n_neighbors=n_neighbors)
+        return logs[:, 1] - logs[:, 0] if logs.shape[1] == 2 else logs
 
     def predict(self, X, *, n_neighbors=None):
         """Predict the most probable class.
@@ -149,6 +204,25 @@ class SWSGPClassifier(UnmaskedScoreMixin, ClassifierMixin, BaseSWSGP):
         """
         best = self.predict_proba(X, n_neighbors=n_neighbors).argmax(axis=1)
         return self.classes_[best]
+
+    def _record_and_moments(self, X, n_neighbors):
+        """Return the record of the likelihood, and moments (n, Q) of f at rows."""
+        moments = self._latent(X, n_neighbors=n_neighbors)
+        record = LIKELIHOODS[self._likelihood_of(vars(self))[0]]
+        return record, self._in_units(*moments, vars(self))
+
+    def _weigh_targets(self, X, y, weight):
+        if self.class_weight is None:
+            return weight
+        classes = distinct_labels(y)
+        codes = np.searchsorted(classes, y)
+        if self.class_weight == "balanced":
+            counts = np.bincount(codes, weight)
+            present = np.maximum(counts, np.finfo(float).tiny)
+            factors = counts.sum() / (np.count_nonzero(counts) * present)
+        else:
+            factors = compute_class_weight(self.class_weight, classes=classes, y=y)
+        return check_weights(weight * factors[codes], X, self.dtype)
 
     def _learn_targets(self, X, rows, y, weight, free):
         announced = getattr(self, "_announced_classes", None)
@@ -208,7 +282,13 @@ class SWSGPClassifier(UnmaskedScoreMixin, ClassifierMixin, BaseSWSGP):
 
 
 def distinct_labels(y):
-    """Return the sorted distinct labels; raise ValueError if they have no order."""
+    """Return the sorted distinct labels; raise ValueError if they are no labels."""
+    kind = type_of_target(y)
+    if kind == "continuous":
+        raise ValueError(
+            f"Unknown label type: {kind}: y holds numbers such as {np.min(y)!s}, which "
+            "are no labels; use SWSGPRegressor for numbers, or np.digitize for classes."
+        )
     try:
         check_classification_targets(y)
         return np.unique(y)

@@ -80,10 +80,15 @@ class TrainingRowsMixin:
         """
         X, y = compat.validate(self, X, y, reset=reset, **self._target_checks)
         weight = compat.check_weights(sample_weight, X, self.dtype)
+        weight = self._weigh_targets(X, y, weight)
         if weight.all():
             return X, y, weight, None
         rows = np.flatnonzero(weight)
         return X, y[rows], weight[rows], rows
+
+    def _weigh_targets(self, X, y, weight):
+        """Return the weights (n,) of rows with those that their targets have."""
+        return weight
 
     def _training_rows(self, X, y, sample_weight, exposure=None):
         """Return validated `TrainingRows` for a fitted model, not mapped yet."""

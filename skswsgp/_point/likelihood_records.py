@@ -9,7 +9,16 @@ import math
 
 import numpy as np
 from scipy.optimize import brentq
-from scipy.special import digamma, expit, ndtr, ndtri, polygamma, softmax
+from scipy.special import (
+    digamma,
+    expit,
+    log_ndtr,
+    log_softmax,
+    ndtr,
+    ndtri,
+    polygamma,
+    softmax,
+)
 from scipy.stats import qmc
 
 from skswsgp._compiled import special
@@ -232,6 +241,11 @@ class SquaredErrors(Poisson):
         return 1.0 / polygamma(1, half), mean
 
 
+def bounded_log(proba):
+    """Return logarithms, for zeros that of the smallest positive normal number."""
+    return np.log(np.maximum(proba, np.finfo(proba.dtype).tiny))
+
+
 class ClassLikelihood(LikelihoodRecord):
     """Base of the likelihoods of labels, which have two classes unless they are joint.
 
@@ -265,14 +279,18 @@ class ClassLikelihood(LikelihoodRecord):
         A probability counts as no less than the smallest positive number.
         """
         proba = self.probabilities(mean, variance)
-        proba = proba[np.arange(len(y)), self.decode(y)]
-        return np.log(np.maximum(proba, np.finfo(proba.dtype).tiny))
+        return bounded_log(proba[np.arange(len(y)), self.decode(y)])
+
+    def log_probabilities(self, mean, variance):
+        """Return the logarithms (n, n_classes) of `probabilities`, all finite.
+
+        They go on where probabilities round to zero if there is a formula for it.
+        """
+        return bounded_log(self.probabilities(mean, variance))
 
 
-class Bernoulli(ClassLikelihood):
-    """Two classes coded as -1 and 1, with a probit link: p(y | f) = Phi(y f)."""
-
-    name, code = "bernoulli", likelihoods.BERNOULLI
+class TwoClasses(ClassLikelihood):
+    """Base of the likelihoods of two classes coded as -1 and 1."""
 
     def encode(self, labels, n_classes):
         return 2.0 * labels[:, None] - 1.0
@@ -280,18 +298,31 @@ class Bernoulli(ClassLikelihood):
     def decode(self, y):
         return (y[:, 0] > 0).astype(int)
 
+
+class Bernoulli(TwoClasses):
+    """Two classes with a probit link: p(y | f) = Phi(y f)."""
+
+    name, code = "bernoulli", likelihoods.BERNOULLI
+
     def probabilities(self, mean, variance):
         """Return (n, 2), with Phi(mu / sqrt(1 + v)) for the second class."""
+        return ndtr(self._arguments(mean, variance))
+
+    def log_probabilities(self, mean, variance):
+        return log_ndtr(self._arguments(mean, variance))
+
+    def _arguments(self, mean, variance):
+        """Return the arguments (n, 2) of Phi for both classes."""
         argument = mean[:, 0] / np.sqrt(1.0 + variance[:, 0])
-        return np.stack([ndtr(-argument), ndtr(argument)], axis=1)
+        return np.stack([-argument, argument], axis=1)
 
     def prior_mean(self, shares, variance):
         """Return the mean (1,) at which the second class has its share."""
         return np.sqrt(1.0 + variance) * ndtri(shares[1:])
 
 
-class Logit(Bernoulli):
-    """Two classes coded as -1 and 1, with a logit link: p(y | f) = expit(y f)."""
+class Logit(TwoClasses):
+    """Two classes with a logit link: p(y | f) = expit(y f)."""
 
     name, code = "logit", likelihoods.LOGIT
 
@@ -347,6 +378,13 @@ class Softmax(ClassLikelihood):
         for node in nodes:
             total += softmax(mean + std * node, axis=1)
         return total / total.sum(axis=1, keepdims=True)
+
+    def log_probabilities(self, mean, variance):
+        total, std = np.full_like(mean, -np.inf), np.sqrt(variance)
+        nodes = normal_nodes(SOFTMAX_NODES, mean.shape[1]).astype(mean.dtype)
+        for node in nodes:
+            total = np.logaddexp(total, log_softmax(mean + std * node, axis=1))
+        return log_softmax(total, axis=1)
 
     def prior_mean(self, shares, variance):
         """Return the means (n_classes,) at which each class has its share."""

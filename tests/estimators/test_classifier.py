@@ -511,3 +511,137 @@ def test_warm_start_keeps_variance_scale(rng):
         model.fit(X, X[:, 0] > 0).predict_proba(X), before, atol=0.02
     )
     assert model.variance_scale_ == 0.3
+
+
+# --- decisions and weights of classes -------------------------------------------------
+
+
+def noisy_classes(n_classes, n=120):
+    """Return rows and labels that overlap, of which the last class is rare."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(n, 2))
+    edges = [1.0] if n_classes == 2 else [-0.5, 1.0]
+    labels = np.array(["few", "many", "none"])
+    return X, labels[np.digitize(X[:, 0] + 0.7 * rng.normal(size=n), edges)]
+
+
+DECISIONS = [("auto", 2), ("logit", 2), ("softmax", 2), ("auto", 3)]
+
+
+@pytest.mark.parametrize(("likelihood", "n_classes"), DECISIONS)
+def test_decisions_are_those_of_predict(likelihood, n_classes):
+    X, y = noisy_classes(n_classes)
+    model = SWSGPClassifier(likelihood=likelihood, random_state=0).fit(X[:60], y[:60])
+    rows = 2.0 * X
+    proba, logs = model.predict_proba(rows), model.predict_log_proba(rows)
+    np.testing.assert_allclose(logs, np.log(proba), rtol=1e-7, atol=1e-12)
+    decision = model.decision_function(rows)
+    if n_classes == 2:
+        assert decision.shape == (120,)
+        np.testing.assert_array_equal(
+            model.classes_[(decision > 0).astype(int)], model.predict(rows)
+        )
+        np.testing.assert_array_equal(np.argsort(decision), np.argsort(proba[:, 1]))
+        np.testing.assert_allclose(expit(decision), proba[:, 1], atol=1e-9)
+        return
+    assert decision.shape == (120, n_classes)
+    np.testing.assert_array_equal(
+        model.classes_[decision.argmax(axis=1)], model.predict(rows)
+    )
+
+
+def test_decisions_of_few_neighbors():
+    X, y = noisy_classes(2)
+    model = SWSGPClassifier(random_state=0).fit(X, y)
+    few = model.predict_proba(X, n_neighbors=3)
+    assert np.abs(few - model.predict_proba(X)).max() > 1e-3
+    logs = model.predict_log_proba(X, n_neighbors=3)
+    np.testing.assert_allclose(np.exp(logs), few)
+    odds = model.decision_function(X, n_neighbors=3)
+    np.testing.assert_allclose(odds, logs[:, 1] - logs[:, 0])
+
+
+WEIGHTS = {
+    "dict": ({"few": 1.0, "many": 5.0, "none": 0.2}, [1.0, 5.0, 0.2]),
+    "part of a dict": ({"many": 5.0}, [1.0, 5.0, 1.0]),
+    "a class of no weight": ({"few": 0.0}, [0.0, 1.0, 1.0]),
+    "balanced": ("balanced", None),
+}
+
+
+@pytest.mark.parametrize("class_weight", WEIGHTS)
+def test_weights_of_classes_multiply_those_of_rows(class_weight, rng):
+    X, y = noisy_classes(3)
+    given, factors = WEIGHTS[class_weight]
+    weight = rng.integers(0, 4, size=len(y)).astype(float)
+    classes, codes = np.unique(y, return_inverse=True)
+    if factors is None:
+        sums = np.array([weight[y == label].sum() for label in classes])
+        factors = sums.sum() / (3 * sums)
+    expected = small_model().fit(X, y, weight * np.array(factors)[codes])
+    model = small_model(class_weight=given).fit(X, y, weight)
+    np.testing.assert_array_equal(model.predict_proba(X), expected.predict_proba(X))
+    assert model.lower_bound(X, y, weight) == pytest.approx(
+        expected.lower_bound(X, y, weight * np.array(factors)[codes])
+    )
+    plain = small_model().fit(X, y, weight)
+    assert not np.array_equal(plain.predict_proba(X), model.predict_proba(X))
+
+
+def test_balanced_weights_leave_out_rows_of_no_weight():
+    X, y = noisy_classes(2)
+    weight = np.ones(len(y))
+    weight[::2] = 0.0
+    options = {"class_weight": "balanced"}
+    model, part = (small_model(**options) for _ in range(2))
+    model.fit(X, y, weight), part.fit(X[1::2], y[1::2])
+    np.testing.assert_array_equal(model.predict_proba(X), part.predict_proba(X))
+
+
+def test_balanced_classes_have_equal_shares_far_from_data():
+    X, y = noisy_classes(2)
+    assert np.mean(y == "many") < 0.25
+    model = SWSGPClassifier(class_weight="balanced", random_state=0).fit(X, y)
+    far = model.predict_proba([[1e3, 1e3]])
+    np.testing.assert_allclose(far, 0.5, atol=0.02)
+
+
+@pytest.mark.parametrize(
+    ("class_weight", "message"),
+    [
+        ({"more": 2.0}, r"classes, .*, are not in class_weight"),
+        ({"few": -1.0}, "Negative values"),
+        ("even", "'class_weight' parameter of SWSGPClassifier must be"),
+        ([1.0, 2.0], "'class_weight' parameter of SWSGPClassifier must be"),
+    ],
+)
+def test_weights_of_classes_that_are_refused(class_weight, message):
+    X, y = noisy_classes(2)
+    with pytest.raises(ValueError, match=message):
+        small_model(class_weight=class_weight).fit(X, y)
+
+
+def test_streams_cannot_balance_classes():
+    X, y = noisy_classes(2)
+    message = "partial_fit with class_weight='balanced': expected None or a dict"
+    with pytest.raises(ValueError, match=message):
+        small_model(class_weight="balanced").partial_fit(X, y)
+    weight = np.where(y == "many", 3.0, 1.0)
+    model = small_model(class_weight={"many": 3.0}).partial_fit(X, y)
+    expected = small_model().partial_fit(X, y, sample_weight=weight)
+    np.testing.assert_array_equal(model.predict_proba(X), expected.predict_proba(X))
+
+
+def test_numbers_are_no_labels(monkeypatch):
+    def refuse(*args, **kwargs):
+        raise AssertionError("a fit has begun")
+
+    monkeypatch.setattr(SWSGPClassifier, "_start", refuse)
+    X, _ = noisy_classes(2)
+    for y in (X[:, 0], X[:, 0].astype(np.float16), 1e6 * X[:, 0]):
+        for class_weight in (None, "balanced"):
+            model = SWSGPClassifier(class_weight=class_weight)
+            with pytest.raises(ValueError, match="use SWSGPRegressor") as caught:
+                model.fit(X, y)
+            assert str(caught.value).startswith("Unknown label type: continuous")
+            assert not [name for name in vars(model) if name.endswith("_")]

@@ -489,6 +489,29 @@ def test_log_density_is_the_log_probability_of_the_label(record, rng):
     assert_allclose(density, np.log(proba[np.arange(len(mean)), labels]), rtol=1e-12)
 
 
+def test_log_probabilities_are_logarithms_of_the_probabilities(record, rng):
+    mean, variance, _ = latent_of(record, rng)
+    for factor in (1.0, 5.0):
+        moments = factor * mean, variance
+        expected = np.log(record.probabilities(*moments))
+        assert_allclose(record.log_probabilities(*moments), expected, rtol=1e-9)
+
+
+def test_log_probabilities_go_on_where_probabilities_are_zero(record, dtype):
+    n_classes = 3 if record.joint else 2
+    mean = np.zeros((2, record.count_latent(n_classes)), dtype)
+    mean[:, -1] = 1e4, 2e4
+    logs = record.log_probabilities(mean, np.zeros_like(mean))
+    assert logs.dtype == dtype
+    expected = {
+        "bernoulli": stats.norm.logcdf(-mean[:, 0].astype(float)),
+        "softmax": -mean[:, -1],
+        "logit": np.full(2, np.log(np.finfo(dtype).tiny)),  # no formula
+    }
+    assert_allclose(logs[:, 0], expected[record.name], rtol=1e-6)
+    assert_allclose(logs[:, -1], 0.0, atol=1e-12)
+
+
 def test_log_density_of_an_impossible_label_is_finite(record, dtype):
     n_classes = 3 if record.joint else 2
     Q = record.count_latent(n_classes)
