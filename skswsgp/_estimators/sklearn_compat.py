@@ -8,6 +8,8 @@ from sklearn.utils import assert_all_finite
 from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import _check_sample_weight, validate_data
 
+from skswsgp._rows.table import clearer_error, require_numeric_types
+
 
 class Count(Interval):
     """Constraint of a parameter: a positive integer, but neither True nor False."""
@@ -82,9 +84,17 @@ class UnmaskedScoreMixin:
 def validate(estimator, *data, **options):
     """Return validated X, or X and y, as C-ordered floats; see `validate_data`."""
     require_unmasked(**dict(zip("Xy", data, strict=False)))
+    reader = type(estimator).__name__
+    require_numeric_types(data[0], reader)
     options = {"dtype": [np.float64, np.float32], "order": "C"} | options
-    with np.errstate(invalid="ignore"):  # the check adds inf to -inf before it raises
-        return validate_data(estimator, *data, **options)
+    try:
+        with np.errstate(invalid="ignore"):  # it adds inf to -inf before it raises
+            return validate_data(estimator, *data, **options)
+    except (TypeError, ValueError):
+        clearer = clearer_error(data[0], reader)
+        if clearer is None:
+            raise
+    raise clearer
 
 
 def check_weights(sample_weight, X, dtype):

@@ -48,7 +48,7 @@ BAD_FOR_BOTH = {
     ),
     "X complex": (lambda X, y: (X + 1j, y), ValueError, "Complex"),
     "X sparse": (lambda X, y: (csr_array(X), y), TypeError, "[Ss]parse"),
-    "X text": (lambda X, y: (np.full(X.shape, "a"), y), ValueError, "string"),
+    "X text": (lambda X, y: (np.full(X.shape, "a"), y), ValueError, "holds text"),
     "y missing": (lambda X, y: (X, None), ValueError, "requires y"),
 }  # fmt: skip
 # For each name: a change of y, and a pattern of the message of the ValueError.

@@ -1,0 +1,110 @@
+"""Tables of the user that are no numbers: which column is at fault, and what helps."""
+
+import numpy as np
+from scipy.sparse import issparse
+from sklearn.utils import _safe_indexing, check_array
+
+# How the types of columns, and of values in them, are called by NumPy, pandas, Arrow
+# and Polars
+KINDS = {
+    "text or categories": (
+        "str", "bytes", "binary", "large_", "categor", "enum", "dictionary", "interval",
+    ),
+    "dates or times": ("date", "time", "period", "duration"),
+}  # fmt: skip
+ADVICE = {
+    "text or categories": (
+        "put OneHotEncoder(sparse_output=False) or OrdinalEncoder() for such columns, "
+        "by a ColumnTransformer, in front of {} in a pipeline"
+    ),
+    "dates or times": (
+        "put a FunctionTransformer that makes numbers of them, such as days, in front "
+        "of {} in a pipeline, or leave them out"
+    ),
+    "no numbers": "convert or leave out such columns in front of {}",
+}
+
+
+def kind_of(name):
+    """Return what a type of this name stands for: a key of `ADVICE`, or None."""
+    for kind, starts in KINDS.items():
+        if name.lower().startswith(starts):
+            return kind
+    return None
+
+
+def require_numeric_types(X, reader):
+    """Raise an error if X is sparse, or if the type of a column is not for numbers.
+
+    Dates and numbers as text could be converted, but are not what a kernel should see.
+    `reader` is the name of the estimator that reads X.
+    """
+    types = types_of(X)
+    names = [getattr(each, "name", None) or str(each) for each in types]
+    if issparse(X) or (names and all(name.startswith("Sparse") for name in names)):
+        raise TypeError(
+            f"X is sparse ({type(X).__name__}): expected a dense table, for distances "
+            "take all columns; use OneHotEncoder(sparse_output=False), or "
+            f"ColumnTransformer(..., sparse_threshold=0), in front of {reader} in a "
+            "pipeline, or X.toarray()."
+        )
+    for position, name in enumerate(names):
+        kind = kind_of(name)
+        if kind is not None:
+            raise ValueError(described(X, position, kind, name, reader))
+
+
+def types_of(X):
+    """Return the types of the columns of a frame, that of an array, or none."""
+    if hasattr(X, "columns"):
+        return list(getattr(X, "dtypes", []))
+    return [X.dtype] if isinstance(X, np.ndarray) else []
+
+
+def described(X, position, kind, why, reader):
+    """Return the sentence on a column that holds values of some kind."""
+    return (
+        f"column {name_of(X, position)!r} of X holds {kind} ({why}): expected numbers; "
+        f"{ADVICE[kind].format(reader)}."
+    )
+
+
+def name_of(X, position):
+    """Return the name of a column of a frame, or its position."""
+    return X.columns[position] if hasattr(X, "dtypes") else position
+
+
+def clearer_error(X, reader):
+    """Return an error that names the first column without numbers, or None."""
+    if not hasattr(X, "shape"):
+        X = np.asarray(X, dtype=object)
+    for position in range(X.shape[1] if len(X.shape) == 2 else 0):
+        column = _safe_indexing(X, [position], axis=1)
+        options = {"dtype": np.float64, "ensure_all_finite": False}
+        try:
+            missing = np.isnan(check_array(column, **options, ensure_min_samples=0))
+        except (TypeError, ValueError):
+            return error_of_values(X, position, np.ravel(column), reader)
+        if missing.any():
+            return ValueError(
+                f"X contains NaN in column {name_of(X, position)!r}, in "
+                f"{missing.sum()} of {len(missing)} rows: expected a number in each "
+                f"row; put SimpleImputer() in front of {reader} in a pipeline, or "
+                "leave such rows out."
+            )
+    return None
+
+
+def error_of_values(X, position, values, reader):
+    """Return an error that tells of the first value that is no number, or None."""
+    for value in values:
+        name = type(value).__name__
+        if name.startswith(("NoneType", "NAType", "complex")):
+            continue  # they are missing, or scikit-learn has said what they are
+        try:
+            float(value)
+        except (TypeError, ValueError) as error:
+            kind = kind_of(name) or "no numbers"
+            sort = TypeError if kind == "no numbers" else ValueError
+            return sort(described(X, position, kind, error, reader))
+    return None
