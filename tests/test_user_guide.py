@@ -32,3 +32,8 @@ def test_the_page_on_scikit_learn_says_what_happens():
     assert np.mean(scores["ours"]["test_neg_crps"]) > np.mean(
         scores["boosting"]["test_neg_crps"]
     )
+    shares, relevance = names["shares"], names["relevance"]
+    assert list(shares) == ["city", "size", "remainder"]
+    assert shares["city"] == relevance[:3].sum() > 0.1  # three words
+    assert shares["size"] == relevance[3] > 0.5
+    assert sum(shares.values()) == pytest.approx(1.0)
