@@ -309,7 +309,7 @@ class SWSGPRegressor(
         return self._posterior(draws=False).bound(data)
 
     def predict(
-        self, X, *, return_std=False, return_cov=False, quantiles=None,
+        self, X, return_std=False, return_cov=False, *, quantiles=None,
         n_neighbors=None, exposure=None, noise_variance=None,
     ):  # fmt: skip
         """Predict the mean of new observations, with their deviation, or quantiles.
