@@ -331,7 +331,8 @@ class SWSGPRegressor(
         -------
         mean : ndarray of shape (n_samples,) or (n_samples, n_outputs)
             Predictive mean, eq. 13, or given all rows where there is `alpha_`, in the
-            units of y. With `y_transform` it is the mean of y for a Gaussian T(y).
+            units of y. With `y_transform` it is the mean of y for a Gaussian T(y),
+            whose deviation is at most that of training targets.
         std : ndarray of the same shape
             Standard deviation of an observation whose weight is the mean of the
             training rows, noise included, in the units of y, from the law of
@@ -383,7 +384,7 @@ class SWSGPRegressor(
         cov = self._latent_covariance(X, n_neighbors) if return_cov else None
         observations = self._observations(X, n_neighbors, exposure, noise_variance)
         if scale.transform is not None:
-            observations = observations.as_gaussian()
+            observations = observations.as_gaussian(scale.most_deviation)
         moments = scale.moments(observations.mean, observations.deviation())
         mean, std = (self._without_axis(moment) for moment in moments)
         if cov is None:

@@ -108,8 +108,12 @@ class TargetsMixin:
             )  # fmt: skip
             data = TrainingRows(X, columns, weight, rows)
             scales = [choose_targets(data, settings, scales)]
-        offset, factor, transform = scales[0]
-        return {"y_mean_": offset, "y_scale_": factor, "y_transform_": transform}
+        scale = scales[0]
+        return {
+            "y_mean_": scale.offset,
+            "y_scale_": scale.factor,
+            "y_transform_": scale.transform,
+        }
 
     def _scale_for(self, name, y, weight):
         """Return the `TargetScale` of training targets for a transformation."""
@@ -158,6 +162,7 @@ class TargetsMixin:
             attributes["y_mean_"],
             attributes["y_scale_"],
             attributes.get("y_transform_"),
+            1.0 if self.normalize_y else np.inf,
         )
 
     def _latent_units(self, attributes):

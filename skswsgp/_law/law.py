@@ -210,12 +210,11 @@ class Observations(NamedTuple):
     def crps(self, y, scale=STANDARD):
         """Return the continuous ranked probability score (n, Q) of y (n, Q).
 
-        y and the score are in the units of `scale`. Behind a transformation t is taken
-        for Gaussian, as in `TargetScale.moments`: the score of heavier tails may be
-        infinite behind a logarithm.
+        y and the score are in the units of `scale`. Behind a transformation it is that
+        of `as_gaussian`.
         """
-        if scale.transform is not None and np.isfinite(self.degrees_of_freedom).any():
-            return self.as_gaussian().crps(y, scale)
+        if scale.transform is not None:
+            self = self.as_gaussian(scale.most_deviation)
         out, t = np.empty(y.shape), scale.standardise(y)
         for q, freedom in enumerate(self.degrees_of_freedom):
             output = scale.of_output(q)
@@ -229,9 +228,15 @@ class Observations(NamedTuple):
             out[:, q] = output.factor * self.scale[:, q] * student.crps(z, freedom)
         return out
 
-    def as_gaussian(self):
-        """Return the law with Gaussian tails, and the same deviations."""
+    def as_gaussian(self, most):
+        """Return the law with Gaussian tails, and deviations that are `most` at most.
+
+        It stands for this one in moments and scores behind a transformation: behind a
+        logarithm those of heavier tails are infinite, and those of a row far from all
+        others are beyond all bounds.
+        """
         factor = self.factor * student.deviation(self.degrees_of_freedom)
+        factor = np.minimum(factor, most / self.process)
         freedom = np.full(factor.shape[1], np.inf)
         return self._replace(factor=factor, degrees_of_freedom=freedom)
 

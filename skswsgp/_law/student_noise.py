@@ -29,17 +29,18 @@ class StudentNoise(NamedTuple):
         wider = student.deviation(self.degrees_of_freedom)
         return np.sqrt(self.variance + self.noise * wider**2)
 
-    def as_gaussian(self):
+    def as_gaussian(self, most):
         """Return the law of Gaussian observations that stands for this one.
 
-        It holds as much between mean - deviation and mean + deviation. Behind a
-        transformation, tails would rule the moments of y.
+        It holds as much between mean - deviation and mean + deviation, where that is
+        not above `most`. Behind a transformation, tails would rule the moments of y.
         """
         tail = ndtr(-1.0)
         low, high = np.moveaxis(self.quantiles(np.array([tail, 1.0 - tail])), 2, 0)
         freedom = np.full(self.mean.shape[1], np.inf)
         one = np.ones_like(self.mean)
-        return Observations(self.mean, 0.5 * (high - low), one, freedom)
+        deviation = np.minimum(0.5 * (high - low), most)
+        return Observations(self.mean, deviation, one, freedom)
 
     def log_density(self, y):
         """Return the log density (n, Q) of y (n, Q)."""
@@ -74,7 +75,7 @@ class StudentNoise(NamedTuple):
         It is E|Y - y| - E|Y - Y'| / 2, for a mixture of Gaussians a sum over its parts.
         """
         if scale.transform is not None:
-            return self.as_gaussian().crps(y, scale)
+            return self.as_gaussian(scale.most_deviation).crps(y, scale)
         distance, score = scale.standardise(y) - self.mean, np.zeros(y.shape)
         for q in range(y.shape[1]):
             parts = list(self._parts(q))

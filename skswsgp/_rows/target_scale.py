@@ -127,6 +127,7 @@ class TargetScale(NamedTuple):
     offset: np.ndarray  # (Q,) or a number
     factor: np.ndarray  # (Q,) or a number
     transform: Logarithm | YeoJohnson | None
+    most_deviation: float = np.inf  # of t, for moments: that of training targets, if 1
 
     def standardise(self, y):
         """Return t (n, Q) for y (n, Q)."""
@@ -151,7 +152,7 @@ class TargetScale(NamedTuple):
             transform = transform.of_output(q)
         both = self.offset, self.factor
         numbers = (value if np.ndim(value) == 0 else value[q] for value in both)
-        return TargetScale(*numbers, transform)
+        return TargetScale(*numbers, transform, self.most_deviation)
 
     def moments(self, mean, deviation):
         """Return mean and deviation (n, Q) of y for those of t.

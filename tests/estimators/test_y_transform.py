@@ -1,6 +1,7 @@
 """Regressors whose process lives on a transformed target."""
 
 import pickle
+import warnings
 
 import numpy as np
 import pytest
@@ -8,10 +9,10 @@ from helpers import make
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import stats
 from sklearn.base import clone
-from sklearn.gaussian_process.kernels import RBF
+from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 from sklearn.utils import get_tags
 
-from skswsgp import SWSGPRegressor
+from skswsgp import ExtrapolationWarning, SWSGPRegressor
 from skswsgp._law.law import Observations
 from skswsgp._rows.target_scale import Logarithm, TargetScale
 from skswsgp.metrics import get_scorer, interval_score, pinball
@@ -205,6 +206,29 @@ def test_fits_are_pickled_cloned_and_refitted(models):
     plain = again.set_params(y_transform=None).fit(X, Y)
     assert plain.y_transform_ is None
     assert_array_equal(plain.predict(X_NEW), models[None].predict(X_NEW))
+
+
+@pytest.mark.parametrize("kind", ["gaussian", "student_t"])
+def test_means_far_from_all_rows_are_those_of_the_targets(kind):
+    """A kernel of large variance knows nothing there, and exp(s^2 / 2) overflows."""
+    rng = np.random.default_rng(0)
+    X = np.sort(rng.normal(size=(200, 1)), axis=0)
+    y = np.exp(3.0 * X[:, 0] + 0.3 * rng.normal(size=200))
+    kernel = ConstantKernel(1000.0) * RBF(3.0)
+    params = {"likelihood": kind, "y_transform": "log", "random_state": 0}
+    model = SWSGPRegressor(kernel, learn_kernel=False, **params).fit(X, y)
+    far = [[100.0], [-100.0]]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ExtrapolationWarning)
+        mean, std = model.predict(far, return_std=True)
+        _, cov = model.predict(far, return_cov=True)
+        lower, upper = model.predict_interval(far)
+    expected = np.exp(model.y_mean_ + 0.5 * model.y_scale_**2)
+    assert_allclose(mean, expected, rtol=1e-6)
+    assert_allclose(std, np.sqrt(np.diag(cov)), rtol=1e-6)
+    assert (upper > 1e3 * mean).all()
+    assert (lower < 1e-3).all()
+    assert np.isfinite(get_scorer("neg_crps")(model, far, [1.0, 1.0]))
 
 
 def test_values_that_a_logarithm_does_not_have_are_impossible(models):
