@@ -6,6 +6,7 @@ import numpy as np
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
+from skswsgp._covariance.compile import length_scales
 from skswsgp._estimators import sklearn_compat as compat
 from skswsgp._estimators.shared_docs import with_shared_text
 from skswsgp._posterior import joint
@@ -16,6 +17,8 @@ from skswsgp._posterior.extrapolation import (
 from skswsgp._posterior.gradient import slopes_and_variances, squared_slopes
 from skswsgp._posterior.prediction import Posterior
 from skswsgp._solvers.model import build_model, with_draws
+
+MOST_NAMES = 5  # columns that the description of a direction names
 
 
 @with_shared_text
@@ -166,6 +169,43 @@ class LatentFunctionsMixin:
         square = self._squared_slopes()
         total = max(square.mean(axis=0).sum(), np.finfo(float).tiny)
         return square.std(axis=0) / np.sqrt(len(square)) / total
+
+    def describe(self, n_directions=5):
+        """Say in which directions of the columns the kernel changes most.
+
+        Parameters
+        ----------
+        n_directions : int, default=5
+            Largest number of directions.
+
+        Returns
+        -------
+        text : str
+            The kernel, and a line for each direction: how many length-scales a step of
+            one spread along it is, and its columns with the largest shares, by name.
+            A spread is the robust standard deviation of a column. Without a map of the
+            columns a direction is one column. Directions of x_transform_.forward(X)
+            are meant where that is not None.
+
+        Notes
+        -----
+        They are the left singular vectors of diag(spread) W diag(1 / length-scales),
+        for the map W = `linear_map_`.
+        """
+        check_is_fitted(self, "inducing_points_")
+        W, spread = self.linear_map_, np.reshape(self._feature_scale, (-1, 1))
+        lengths = length_scales(self.kernel_, W.shape[1], otherwise=np.inf)
+        directions, steps, _ = np.linalg.svd(spread * W / lengths, full_matrices=False)
+        numbers = [f"x{d}" for d in range(len(W))]
+        names = getattr(self, "feature_names_in_", numbers)
+        lines = [f"{self.kernel_}", "length-scales per spread, and direction:"]
+        for step, direction in zip(steps[:n_directions], directions.T, strict=False):
+            order = np.argsort(-np.abs(direction))[:MOST_NAMES]
+            direction = direction * np.sign(direction[order[0]])
+            parts = [f"{direction[d]:+.2f} {names[d]}" for d in order]
+            parts = [part for part in parts if part[1:5] != "0.00"]
+            lines.append(f"{step:8.3g}  {' '.join(parts)}")
+        return "\n".join(lines)
 
     def lower_bound(self, X, y, sample_weight=None):
         """Return the bound of eq. 11 on given data.

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import reference
 from helpers import ADAM, make
+from numpy.testing import assert_allclose
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import (
     RBF,
@@ -21,7 +22,7 @@ from small_models import (
     unfitted,
 )
 
-from skswsgp import SWSGPRegressor
+from skswsgp import SWSGPClassifier, SWSGPRegressor
 from skswsgp._compiled import threads
 
 
@@ -177,3 +178,34 @@ def test_intervals_of_the_function_cover_it_for_few_rows(n):
         mean, variance = model.latent_mean_and_variance(X)
         covered.append(np.mean(np.abs(mean - f) < 1.96 * np.sqrt(variance)))
     assert np.mean(covered) > 0.85
+
+
+def test_a_description_names_the_directions_of_a_kernel():
+    pandas = pytest.importorskip("pandas")
+    rng = np.random.default_rng(0)
+    X = pandas.DataFrame(rng.normal(size=(500, 3)) * [1.0, 10.0, 1.0], columns=[*"abc"])
+    kernel = RBF([0.5, 20.0, 4.0])
+    model = SWSGPRegressor(kernel, learn_kernel=False).fit(X, X["a"])
+    head, title, *lines = model.describe().splitlines()
+    assert head == str(model.kernel_)
+    assert title == "length-scales per spread, and direction:"
+    steps, columns = zip(*(line.split(maxsplit=1) for line in lines), strict=True)
+    assert columns == ("+1.00 a", "+1.00 b", "+1.00 c")
+    assert_allclose([float(step) for step in steps], [2.0, 0.5, 0.25], rtol=0.1)
+    assert len(model.describe(1).splitlines()) == 3
+
+    half = np.sqrt(0.5)
+    turn = np.array([[half, half, 0.0], [half, -half, 0.0], [0.0, 0.0, 1.0]])
+    model.linear_map_ = np.diag([1.0, 0.1, 1.0]) @ turn
+    model.kernel_ = RBF([0.5, 20.0, 1e6])
+    step, parts = model.describe(1).splitlines()[2].split(maxsplit=1)
+    assert float(step) == pytest.approx(2.0, rel=0.1)
+    parts = parts.split()
+    assert sorted(parts[1::2]) == ["a", "b"]
+    assert_allclose([float(part) for part in parts[::2]], half, atol=0.05)
+
+
+def test_a_description_of_an_array_numbers_its_columns():
+    X = np.random.default_rng(0).normal(size=(60, 2))
+    model = SWSGPClassifier(random_state=0).fit(X, X[:, 1] > 0.0)
+    assert "+1.00 x1" in model.describe(1)
