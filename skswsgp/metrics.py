@@ -384,7 +384,10 @@ class _Scorer(_MetadataRequester):
             return -_OF_GAUSSIANS[self.name](y, *moments, sample_weight=sample_weight)
         levels, factor = _OF_QUANTILES[self.name]
         quantiles = _asked(estimator, X, quantiles=levels)
-        if np.shape(quantiles)[:2] == (len(y), len(levels)):
+        shape = np.shape(y)
+        if np.shape(quantiles) == (shape[0], len(levels), *shape[1:]):
+            if np.any(np.diff(quantiles, axis=1) < 0.0):
+                raise self._refusal(estimator, "has quantiles that fall with the level")
             if factor is None:
                 raise self._refusal(estimator, "has quantiles, which have no density")
             return -factor * pinball(y, quantiles, levels, sample_weight)

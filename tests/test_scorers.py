@@ -311,3 +311,13 @@ def test_scorers_can_be_pickled_and_cloned(name, data):
     ):
         assert copy(model, X, y) == expected
         assert repr(copy) == f"get_scorer({name!r})"
+
+
+def test_quantiles_that_fall_with_their_level_are_refused():
+    """They are those of a decreasing function of y."""
+    X = np.linspace(0.0, 3.0, 40)[:, None]
+    y = np.exp(-np.sin(X[:, 0]))
+    falling = {"func": lambda y: -y, "inverse_func": lambda t: -t}
+    model = TransformedTargetRegressor(SWSGPRegressor(random_state=0), **falling)
+    with pytest.raises(TypeError, match="has quantiles that fall with the level"):
+        get_scorer("neg_crps")(model.fit(X, y), X, y)

@@ -3,7 +3,6 @@
 import numpy as np
 from sklearn.base import ClassifierMixin
 from sklearn.utils._param_validation import StrOptions
-from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 
 from skswsgp._estimators.base import BaseSWSGP
@@ -211,7 +210,7 @@ class SWSGPClassifier(UnmaskedScoreMixin, ClassifierMixin, BaseSWSGP):
         record = LIKELIHOODS[self._likelihood_of(vars(self))[0]]
         return record, self._in_units(*moments, vars(self))
 
-    def _weigh_targets(self, X, y, weight):
+    def _weigh_targets(self, X, y, weight, reset):
         if self.class_weight is None:
             return weight
         classes = distinct_labels(y)
@@ -221,7 +220,15 @@ class SWSGPClassifier(UnmaskedScoreMixin, ClassifierMixin, BaseSWSGP):
             present = np.maximum(counts, np.finfo(float).tiny)
             factors = counts.sum() / (np.count_nonzero(counts) * present)
         else:
-            factors = compute_class_weight(self.class_weight, classes=classes, y=y)
+            announced = getattr(self, "_announced_classes", None)
+            known = classes if announced is None else announced
+            unknown = [one for one in self.class_weight if one not in known]
+            if reset and unknown:
+                raise ValueError(
+                    f"class_weight has a weight for {unknown[0]!r}: expected labels of "
+                    f"y, such as {known[0]!r}; leave it out."
+                )
+            factors = np.array([self.class_weight.get(one, 1.0) for one in classes])
         return check_weights(weight * factors[codes], X, self.dtype)
 
     def _learn_targets(self, X, rows, y, weight, free):

@@ -80,13 +80,13 @@ class TrainingRowsMixin:
         """
         X, y = compat.validate(self, X, y, reset=reset, **self._target_checks)
         weight = compat.check_weights(sample_weight, X, self.dtype)
-        weight = self._weigh_targets(X, y, weight)
+        weight = self._weigh_targets(X, y, weight, reset)
         if weight.all():
             return X, y, weight, None
         rows = np.flatnonzero(weight)
         return X, y[rows], weight[rows], rows
 
-    def _weigh_targets(self, X, y, weight):
+    def _weigh_targets(self, X, y, weight, reset):
         """Return the weights (n,) of rows with those that their targets have."""
         return weight
 

@@ -82,12 +82,15 @@ class SWSGPRegressor(
     y_transform : {"auto", "log", "yeo-johnson"} or None, default="auto"
         Scale on which y has a Gaussian process. "log" needs positive targets and gives
         positive predictions. "yeo-johnson" is a power that makes training targets
-        nearest to a Gaussian, for any sign. "auto" takes one of the two where the
-        evidence of 250 rows, in the units of y, is larger by 19 nats, and None
-        otherwise. It takes None where most targets share their value with others, or
+        nearest to a Gaussian, for any sign. "auto" takes one of the two, for all
+        outputs, where the evidence of 250 distinct rows, in the units of y, is larger
+        by 19 nats and predictions of rows left out get no worse, and None otherwise.
+        It takes None where most targets of an output share their value with others, or
         the scale of y is given: with `kernel`, `learn_kernel=False`,
-        `normalize_y=False`, `noise_variance` or `X_val`, in `partial_fit`, and for
-        other likelihoods than "gaussian" and "heteroscedastic".
+        `normalize_y=False`, `warm_start`, `noise_variance` or `X_val`, in the first
+        `partial_fit`, and for other likelihoods than "gaussian" and "heteroscedastic".
+        After a logarithm, which is taken of positive targets only, a target of zero or
+        less has density zero.
         Means, deviations, covariances, quantiles and densities are in the units of y;
         latent functions are on the transformed scale.
     $training_parameters
@@ -331,7 +334,7 @@ class SWSGPRegressor(
         -------
         mean : ndarray of shape (n_samples,) or (n_samples, n_outputs)
             Predictive mean, eq. 13, or given all rows where there is `alpha_`, in the
-            units of y. With `y_transform` it is the mean of y for a Gaussian T(y),
+            units of y. Behind `y_transform_` it is the mean of y for a Gaussian T(y),
             whose deviation is at most that of training targets.
         std : ndarray of the same shape
             Standard deviation of an observation whose weight is the mean of the

@@ -90,8 +90,9 @@ def validate(estimator, *data, **options):
     try:
         with np.errstate(invalid="ignore"):  # it adds inf to -inf before it raises
             return validate_data(estimator, *data, **options)
-    except (TypeError, ValueError):
-        clearer = clearer_error(data[0], reader)
+    except (TypeError, ValueError) as error:
+        about_y = "Input y" in str(error)
+        clearer = None if about_y else clearer_error(data[0], reader)
         if clearer is None:
             raise
     raise clearer

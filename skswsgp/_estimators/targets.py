@@ -47,13 +47,17 @@ class TargetsMixin:
         for name in (name for name, is_wrong in wrong.items() if is_wrong):
             raise ValueError(
                 f"noise_variance came with {name}: expected none; it is for Gaussian "
-                "noise on the scale of y."
+                "noise on the scale of y, which likelihood='gaussian' and "
+                "y_transform=None have in a new fit."
             )
 
     def _require_usable_noise(self, X_val):
         """Raise ValueError if noise variances of training rows cannot be used."""
         method, _ = solver_for(self)
+        transform = getattr(self, "y_transform_", None) if self.warm_start else None
+        before = transform and transform.name
         wrong = {
+            f"a warm start of y_transform_={before!r}": before is not None,
             f"likelihood={self.likelihood!r}": self.likelihood != "gaussian",
             f"y_transform={self.y_transform!r}": self.y_transform not in ("auto", None),
             f"solver={self.solver!r}": not method.exact_means,
@@ -97,7 +101,7 @@ class TargetsMixin:
             return {"y_mean_": none, "y_scale_": one, "y_transform_": None}
         scales = [self._scale_for(None if name == "auto" else name, y, weight)]
         free &= self._record.conjugate and self.normalize_y
-        free &= self.kernel is None and self.learn_kernel
+        free &= self.kernel is None and self.learn_kernel and not self.warm_start
         if name == "auto" and free:
             names = ["yeo-johnson", "log"] if (y > 0.0).all() else ["yeo-johnson"]
             scales += [self._scale_for(one, y, weight) for one in names]

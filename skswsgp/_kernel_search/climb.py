@@ -119,10 +119,10 @@ class Climb:
         plain = self.fit(best)
         return plain, plain if turned is best else self.fit(turned)
 
-    def evidence(self):
-        """Return the largest log evidence of few rows."""
+    def best_of_few(self):
+        """Return the candidate of the largest evidence of few rows."""
         with one_blas_thread():
-            return max(candidate.evidence for candidate in self.few_rows())
+            return max(self.few_rows(), key=lambda one: one.evidence)
 
     def few_rows(self):
         """Return candidates of few rows, the best first, then those close behind.

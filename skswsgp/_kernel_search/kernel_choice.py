@@ -12,6 +12,7 @@
 import math
 
 import numpy as np
+from scipy.special import ndtri
 from sklearn.base import clone
 
 from skswsgp._covariance.compile import compile_kernel, params_in_units
@@ -36,6 +37,7 @@ from skswsgp._kernel_search.kernel_learning import (
 from skswsgp._rows.column_scale import changes_columns, fit_columns
 from skswsgp._rows.data import with_known_noise
 from skswsgp._rows.statistics import (
+    ROUNDING,
     SAMPLE_ROWS,
     distinct_observations,
     feature_spread,
@@ -58,6 +60,7 @@ JUDGING_FRACTION = 0.2  # of all rows, at most
 # with better predictions on nearly all tables that were tried, gains of 3 to 18 often
 # not.
 LEAST_GAIN = 19.0
+LEVELS = np.arange(0.01, 1.0, 0.02)  # of quantiles, whose losses make a score
 LEAST_JUDGES = 100  # rows below which the judgement of single rows would decide
 
 
@@ -131,20 +134,21 @@ def choose_columns(data, settings, names):
 
     `data` are `TrainingRows` and `names` those of scales that are compared.
     """
+    D, Q = data.X.shape[1], settings.n_latent
+    if D * evaluation_work(FIRST_ROWS, D, Q) > settings.tuning.evidence_work:
+        return None  # separate length-scales would not be affordable
     data = drawn_rows(data)
     data = data if data.ratio is None else with_known_noise(data)[0]
     few, X = in_memory(data.take(np.arange(min(FIRST_ROWS, data.n_rows)))), data.X
-    if not can_compare(few, settings):
-        return None
-    targets = settings.likelihood_record.regression_targets(few.y, settings.n_latent)
-    few = few._replace(y=targets)
+    few = few._replace(y=settings.likelihood_record.regression_targets(few.y, Q))
 
     def evidence(columns):
-        return evidence_of_few(few.scaled(columns), settings)
+        best = best_of_few(few.scaled(columns), settings)
+        return -np.inf if best is None else best.evidence
 
     scales = [fit_columns(name, X, data.weight) for name in names]
     scales = [columns for columns in scales if changes_columns(columns, X)]
-    return clearly_best([None, *scales], evidence, settings.n_latent)
+    return clearly_best([None, *scales], evidence, Q)
 
 
 def choose_targets(data, settings, scales):
@@ -152,21 +156,48 @@ def choose_targets(data, settings, scales):
 
     `data` are `TrainingRows` with y (n, Q) in the units of the user. The first scale
     leaves y as it is, and so does the result where most targets share their value with
-    others, so that they have no density. Of copies of a row one counts, for a
-    transformation does not take the mean of targets to the mean of others.
+    others, so that they have no density. A density may also gain by a few values near
+    zero, so a scale must not make predictions of rows left out worse in the units of y.
+    Of copies of a row one counts, for a transformation does not take the mean of
+    targets to the mean of others.
     """
+    plain, Q = scales[0], settings.n_latent
+    work = evaluation_work(FIRST_ROWS, data.X.shape[1], Q)
+    varies = np.ptp(data.y, axis=0) > ROUNDING * np.abs(data.y).max(axis=0)
+    if work > settings.tuning.evidence_work or not varies.all():
+        return plain
     few = drawn_rows(data)
     few = in_memory(few.take(first_of_each(few.X)[0][:FIRST_ROWS]))
-    n_values = min(len(np.unique(column)) for column in few.y.T)
-    if 2 * n_values <= few.n_rows or not can_compare(few, settings):
-        return scales[0]
+    if any(2 * len(np.unique(column)) <= few.n_rows for column in few.y.T):
+        return plain
+    most = np.inf
 
     def evidence(scale):
+        nonlocal most
+        best = best_of_few(few._replace(y=scale.standardise(few.y)), settings)
+        score = np.inf if best is None else left_out_score(best, scale, plain)
+        if score >= most or best is None:
+            return -np.inf
+        most = score if scale is plain else most
         slopes = np.broadcast_to(scale.log_slope(few.y), few.y.shape)
-        moved = few._replace(y=scale.standardise(few.y))
-        return evidence_of_few(moved, settings) + slopes.sum()
+        return best.evidence + slopes.sum()
 
-    return clearly_best(scales, evidence, settings.n_latent)
+    return clearly_best(scales, evidence, Q)
+
+
+def left_out_score(candidate, scale, plain):
+    """Return the mean ranked probability score of rows given all others.
+
+    It is twice the mean pinball loss over LEVELS, of targets on a scale that are taken
+    back to y, in the units of the scale `plain`.
+    """
+    mean, variance = candidate.posterior.leave_one_out()
+    y, total = plain.standardise(scale.restore(candidate.posterior.y)), 0.0
+    for level in LEVELS:
+        t = mean + np.sqrt(variance) * ndtri(level)
+        error = y - plain.standardise(scale.restore(t))
+        total += np.mean(np.maximum(level * error, (level - 1.0) * error))
+    return 2.0 * total / len(LEVELS)
 
 
 def drawn_rows(data):
@@ -184,40 +215,33 @@ def in_memory(data):
     return data._replace(X=data.inputs, rows=None)
 
 
-def can_compare(few, settings):
-    """Return whether separate length-scales of so many columns are affordable."""
-    n, D = few.X.shape
-    work = D * evaluation_work(n, D, settings.n_latent)
-    return work <= settings.tuning.evidence_work
-
-
 def clearly_best(scales, evidence, n_outputs):
-    """Return the scale of largest evidence if it is clearly better than the first.
+    """Return the scale of largest evidence of those clearly better than the first.
 
     Each scale changes more than the one before it, and needs more than rows may
-    reverse. Where the second gains nothing the search ends.
+    reverse. Where one gains nothing the search ends.
     """
-    values = []
-    for scale in scales:
-        values.append(evidence(scale))
-        if values[-1] <= values[0] + UNDECIDED and len(values) > 1:
+    best, *others = scales
+    first = most = evidence(best)
+    for scale in others if np.isfinite(first) else []:
+        value = evidence(scale)
+        if value <= first + UNDECIDED:
             break
-    best = 0
-    for k, value in enumerate(values):
-        best = k if value > values[best] + UNDECIDED else best
-    clear = values[best] > values[0] + LEAST_GAIN * math.sqrt(n_outputs)
-    return scales[best if clear else 0]
+        if value > first + LEAST_GAIN * math.sqrt(n_outputs):
+            if best is scales[0] or value > most + UNDECIDED:
+                best, most = scale, value
+    return best
 
 
-def evidence_of_few(data, settings):
-    """Return the log evidence of the default kernel for few rows, or minus infinity.
+def best_of_few(data, settings):
+    """Return the `Candidate` of a default kernel of largest evidence, or None.
 
     A smoothness in the middle is taken. For labels, and for many columns, all
     length-scales share one factor.
     """
     X, y, weight, count = distinct_observations(data)
     if len(X) == 1:
-        return -np.inf
+        return None
     rng, options = np.random.RandomState(0), LearningOptions(tuning=settings.tuning)
     separate = settings.likelihood_record.has_noise
     separate = separate and X.shape[1] <= settings.tuning.most_columns
@@ -226,9 +250,9 @@ def evidence_of_few(data, settings):
     start = KernelFit(start, np.zeros(y.shape[1]) + settings.first_noise)
     climb = Climb(learner, start, [ROUGH], rng, separate=separate)
     try:
-        return climb.evidence()
-    except FloatingPointError:
-        return -np.inf
+        return climb.best_of_few()
+    except (FloatingPointError, np.linalg.LinAlgError):
+        return None
 
 
 class NearRows:

@@ -154,6 +154,26 @@ class LogPosterior:
         """Return the kernel object at a point."""
         return updated_kernel(self.kernel, self.split(point)[0])
 
+    def covariances(self, point):
+        """Yield the covariance C (N, N) of the targets of each output at a point."""
+        params, noise = self.split(point)
+        K = self.matrix.evaluate(params, mapped(self.X, self.map_at(point)))
+        for q, variance in enumerate(noise):
+            yield K + np.diag(variance * self.ratios[:, q])
+
+    def leave_one_out(self):
+        """Return mean and variance (N, Q) of targets given all others, at the start.
+
+        With C the covariance of all targets and P its inverse they are y - P y / P_ii
+        and 1 / P_ii, eq. 5.12 of Rasmussen and Williams.
+        """
+        mean, variance = np.empty((2, *self.y.shape))
+        for q, C in enumerate(self.covariances(self.start)):
+            P, _ = inverted(C)
+            variance[:, q] = 1.0 / np.diag(P)
+            mean[:, q] = self.y[:, q] - (P @ self.y[:, q]) * variance[:, q]
+        return mean, variance
+
     def log_prior(self, point):
         """Return the log prior density up to a constant."""
         return -0.5 * np.nansum((point - self.medians) ** 2 / self.variances)

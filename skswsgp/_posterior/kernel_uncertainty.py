@@ -3,12 +3,7 @@
 Predictions of a row from the others use a kernel and a noise that were fitted to that
 row, too. So the rows are split into folds. For each fold the parameters of the kernel
 and the noise move from their optimum to that of the other rows. The form of the kernel
-and the map of the columns stay. With C the covariance of all targets y and P its
-inverse, the error of a row i given all others, and its variance, are
-
-    y_i - mean_i = (P y)_i / P_ii,        variance_i = 1 / P_ii
-
-(Rasmussen and Williams, Gaussian Processes for Machine Learning, 2006, eq. 5.12).
+and the map of the columns stay.
 """
 
 import numpy as np
@@ -18,7 +13,6 @@ from skswsgp._kernel_search.climb import ENOUGH, FIRST_ROWS, LAST_STEPS, LAST_WI
 from skswsgp._kernel_search.marginal_likelihood import (
     LogPosterior,
     factorised,
-    inverted,
 )
 
 FOLDS = 5  # with ten, intervals of skewed targets held less
@@ -46,7 +40,8 @@ def left_out_squares(kernel, noise, X, y, ratios, rng, noise_is_known=False, fla
     order, growth = rng.permutation(N), []
     fold_of, few = order % n_folds, order[:FIRST_ROWS]
     try:
-        before = squares_of_each(best)
+        mean, variance = best.leave_one_out()
+        before = np.mean((y - mean) ** 2 / variance, axis=0)
         hessian = best.given(X[few], y[few], ratios[few]).hessian(moves) / len(few)
         for fold in range(n_folds):
             gone, rest = fold_of == fold, fold_of != fold
@@ -60,33 +55,16 @@ def left_out_squares(kernel, noise, X, y, ratios, rng, noise_is_known=False, fla
     return np.stack([before, before * np.maximum(np.median(growth, axis=0), 1.0)])
 
 
-def squares_of_each(posterior):
-    """Return mean squares (Q,) of standardised errors of rows given all others."""
-    out = np.empty(posterior.y.shape[1])
-    for q, (C, y) in enumerate(covariances(posterior, posterior.start)):
-        P, _ = inverted(C)
-        out[q] = np.mean((P @ y) ** 2 / np.diag(P))
-    return out
-
-
 def squares_of_new(posterior, point, gone):
     """Return mean squares (Q,) of standardised errors of rows `gone` given all others.
 
     The parameters are those at a point of a `LogPosterior`.
     """
     out, rest = np.empty(posterior.y.shape[1]), ~gone
-    for q, (C, y) in enumerate(covariances(posterior, point)):
-        k = C[np.ix_(rest, gone)]
+    for q, C in enumerate(posterior.covariances(point)):
+        y, k = posterior.y[:, q], C[np.ix_(rest, gone)]
         factor, _ = factorised(C[np.ix_(rest, rest)])
         weights = cho_solve((factor, False), k)  # (N - n, n)
         errors = y[gone] - y[rest] @ weights
         out[q] = np.mean(errors**2 / (np.diag(C)[gone] - np.sum(weights * k, axis=0)))
     return np.maximum(out, np.finfo(float).tiny)  # y may be constant
-
-
-def covariances(posterior, point):
-    """Yield the covariance C (N, N) of each output at a point, and its targets (N,)."""
-    params, noise = posterior.split(point)
-    K = posterior.matrix.evaluate(params, posterior.X)
-    for q, variance in enumerate(noise):
-        yield K + np.diag(variance * posterior.ratios[:, q]), posterior.y[:, q]

@@ -7,6 +7,7 @@ import numpy as np
 SAMPLE_ROWS = 20_000  # rows that stand for all of an X that may be in a file
 LEAST_NOISE = 1e-8  # least known variance of noise over that of y
 LEAST_EFFECTIVE = 8.0  # least effective sample size of rows that decide
+ROUNDING = 1e-12  # spread of values over their size, below which they are constant
 ERRORS = 2.0  # standard errors by which the mean gain of a richer model exceeds zero
 HELD_OUT_FRACTION = 0.2  # fraction of rows held out to choose between kernels
 
@@ -72,7 +73,7 @@ def mean_and_scale(y, sample_weight):
     weight = sample_weight / sample_weight.max()  # equal weights become 1 exactly
     mean = np.average(y, axis=0, weights=weight)
     scale = np.sqrt(np.average((y - mean) ** 2, axis=0, weights=weight))
-    rounding = 1e-12 * np.abs(y).max(axis=0)
+    rounding = ROUNDING * np.abs(y).max(axis=0)
     scale = np.where(scale > rounding, np.ldexp(scale, exponent), 1.0)[()]
     return np.ldexp(mean, exponent), scale
 
@@ -86,7 +87,7 @@ def robust_mean_and_scale(y, sample_weight):
     _, scale = mean_and_scale(y, sample_weight)
     low, middle, high = weighted_quantiles(y, sample_weight, [0.25, 0.5, 0.75])
     quartiles = (high - low) / 1.349
-    known = quartiles > 1e-12 * np.abs(middle)
+    known = quartiles > ROUNDING * np.abs(middle)
     return middle, np.where(known, np.minimum(scale, quartiles), scale)[()]
 
 

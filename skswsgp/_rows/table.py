@@ -77,7 +77,10 @@ def name_of(X, position):
 def clearer_error(X, reader):
     """Return an error that names the first column without numbers, or None."""
     if not hasattr(X, "shape"):
-        X = np.asarray(X, dtype=object)
+        try:
+            X = np.asarray(X, dtype=object)
+        except ValueError:  # rows of different shapes
+            return None
     for position in range(X.shape[1] if len(X.shape) == 2 else 0):
         column = _safe_indexing(X, [position], axis=1)
         options = {"dtype": np.float64, "ensure_all_finite": False}

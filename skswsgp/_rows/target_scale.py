@@ -30,8 +30,8 @@ class Logarithm(NamedTuple):
         if not (y > 0.0).all():
             raise ValueError(
                 f"y has {np.count_nonzero(y <= 0.0)} values that are not positive, "
-                f"such as {y.min():g}, with y_transform='log': expected positive "
-                "targets; use y_transform='yeo-johnson'."
+                f"such as {y.min():g}, for a model of log y: expected positive "
+                "targets; use y_transform='yeo-johnson' or None in a new fit."
             )
 
     def forward(self, y):
@@ -158,10 +158,13 @@ class TargetScale(NamedTuple):
         """Return mean and deviation (n, Q) of y for those of t.
 
         Behind a transformation they are those of a Gaussian t, by Gauss-Hermite
-        quadrature: heavier tails may have no moments behind a logarithm.
+        quadrature but for a logarithm: heavier tails may have no moments there.
         """
         if self.transform is None:
             return self.restore(mean), deviation * self.factor
+        if isinstance(self.transform, Logarithm):
+            y_mean, square = self._log_normal_mean(mean, deviation**2)
+            return y_mean, y_mean * np.sqrt(np.expm1(square))
         y_mean, y_square = np.zeros(mean.shape), np.zeros(mean.shape)
         center = self.restore(mean)  # squares of large y would lose digits without it
         nodes, weights = gauss_hermite(NODES)
@@ -187,7 +190,11 @@ class TargetScale(NamedTuple):
         """
         if self.transform is None:
             return np.square(self.factor) * covariance
-        deviation = np.sqrt(np.einsum("iiq->iq", covariance))
+        variance = np.einsum("iiq->iq", covariance)
+        if isinstance(self.transform, Logarithm):
+            y_mean, _ = self._log_normal_mean(mean, variance)
+            return y_mean[:, None] * y_mean * np.expm1(self.factor**2 * covariance)
+        deviation = np.sqrt(variance)
         root = np.maximum(deviation, np.finfo(float).tiny)
         correlation = covariance / (root[:, None] * root)
         center, (nodes, weights) = self.restore(mean), gauss_hermite(NODES)
@@ -198,6 +205,12 @@ class TargetScale(NamedTuple):
             a = np.tensordot(weights * polynomial, excess, axes=1)
             out = correlation * (out + a[:, None] * a)
         return out
+
+    def _log_normal_mean(self, mean, variance):
+        """Return the mean (n, Q) of y behind a logarithm, and the variance of log y."""
+        square = np.square(self.factor) * variance
+        with np.errstate(over="ignore"):  # infinity is the better answer
+            return np.exp(self.offset + self.factor * mean + 0.5 * square), square
 
 
 def hermite_polynomials(x):

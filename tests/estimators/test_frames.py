@@ -181,3 +181,9 @@ def test_the_advice_is_right():
         make_pipeline(first, model).fit(X, y)
     pipeline = make_pipeline(first, SimpleImputer(), model).fit(X, y)
     assert np.isfinite(pipeline.predict(X)).all()
+
+
+def test_rows_of_different_shapes_keep_the_message_of_scikit_learn():
+    model = SWSGPRegressor(random_state=0).fit(np.eye(4), np.arange(4.0))
+    with pytest.raises(ValueError, match=r"inhomogeneous|could not be"):
+        model.predict([np.zeros((2, 2)), np.zeros((2, 3))])

@@ -14,8 +14,9 @@ from sklearn.utils import get_tags
 
 from skswsgp import ExtrapolationWarning, SWSGPRegressor
 from skswsgp._law.law import Observations
-from skswsgp._rows.target_scale import Logarithm, TargetScale
+from skswsgp._rows.target_scale import Logarithm, TargetScale, YeoJohnson
 from skswsgp.metrics import get_scorer, interval_score, pinball
+from skswsgp.solvers import Adam
 
 TRANSFORMS = ["log", "yeo-johnson"]
 
@@ -146,6 +147,44 @@ def test_auto_is_the_default_and_transforms_only_where_rows_are_likelier(models)
     assert found.name == "yeo-johnson"
 
 
+def make_floor(floor, n=300):
+    """Return X and targets half of which lie at a floor, or right above it."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(size=(n, 3))
+    f = np.sin(5 * X[:, 0]) + X[:, 1] - 0.3 + 0.2 * rng.normal(size=n)
+    return X, np.maximum(f, 0.0) + floor(rng, n)
+
+
+@pytest.mark.parametrize(
+    "floor",
+    [
+        lambda rng, n: 1e-3,
+        lambda rng, n: 1e-9,
+        lambda rng, n: 1e-6 * rng.uniform(size=n),
+    ],
+)
+def test_values_near_zero_make_no_logarithm(floor):
+    """Their densities on that scale are huge, and predictions beyond all bounds."""
+    X, y = make_floor(floor)
+    X_new, y_new = make_floor(floor, 600)
+    plain = SWSGPRegressor(y_transform=None, random_state=0).fit(X, y)
+    model = SWSGPRegressor(random_state=0).fit(X, y)
+    assert getattr(model.y_transform_, "name", None) != "log"
+    assert model.score(X_new, y_new) > plain.score(X_new, y_new) - 0.02
+
+
+def test_few_levels_and_rounding_errors_are_on_no_other_scale():
+    rng = np.random.default_rng(0)
+    for y in (
+        np.where(Y > np.median(Y), 100.0, 1.0) + (np.arange(len(Y)) == 0),
+        1.0 + 2.2e-16 * rng.permutation(len(Y)),
+        1e9 + 1e-7 * np.round(10 * X[:, 0]),
+    ):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", RuntimeWarning)
+            assert SWSGPRegressor(random_state=0).fit(X, y).y_transform_ is None
+
+
 def test_choice_does_not_depend_on_units_order_or_copies():
     order = np.random.default_rng(1).permutation(len(Y))
     for rows, unit in ((order, 1e-6), (np.repeat(order, 3), 1e6)):
@@ -165,7 +204,9 @@ def test_several_outputs_are_transformed_together():
         ({"learn_kernel": False}, {}),
         ({"normalize_y": False}, {}),
         ({"likelihood": "student_t"}, {}),
+        ({"warm_start": True}, {}),
         ({}, {"noise_variance": np.full(len(Y), 100.0)}),
+        ({"solver": Adam(max_iter=1)}, {"X_val": X_NEW, "y_val": -Y_NEW}),
     ],
 )
 def test_auto_leaves_y_alone_where_its_scale_is_given(params, fit_params):
@@ -269,6 +310,12 @@ def test_covariances_behind_a_logarithm_have_a_closed_form():
     mean = np.exp(m[:, 0] + 0.5 * np.diag(C))
     found = TargetScale(0.0, 1.0, Logarithm()).covariance(m, C[:, :, None])
     assert_allclose(found[:, :, 0], np.outer(mean, mean) * np.expm1(C), rtol=1e-12)
+    powers = YeoJohnson(np.array([1.0]), np.array([0.0]))  # log(1 + y) for positive y
+    shifted = TargetScale(20.0, 1.0, powers).covariance(m, C[:, :, None])[:, :, 0]
+    assert_allclose(shifted, found[:, :, 0] * np.exp(40.0), rtol=1e-6)
+    wide = TargetScale(0.0, 1.0, Logarithm()).moments(m, np.full((4, 1), 10.0))
+    assert_allclose(wide[0], np.exp(m + 50.0))
+    assert_allclose(wide[1], np.exp(m + 100.0), rtol=1e-6)
     assert_array_equal(TargetScale(5.0, 2.0, None).covariance(m, C), 4.0 * C)
 
 
@@ -324,6 +371,12 @@ def test_a_warm_start_keeps_its_transformation():
         model.fit(X[:60], Y[:60])
     model.set_params(y_transform="auto").fit(X[:60], Y[:60])
     assert model.y_transform_.name == "log"
+
+
+def test_known_noise_of_a_warm_start_is_that_of_y():
+    model = SWSGPRegressor(random_state=0).fit(X, Y).set_params(warm_start=True)
+    with pytest.raises(ValueError, match="a warm start of y_transform_='log'"):
+        model.fit(X, Y, noise_variance=np.full(len(Y), 100.0))
 
 
 def test_tags_tell_which_targets_must_be_positive():

@@ -13,7 +13,7 @@ from sklearn.gaussian_process.kernels import ConstantKernel, Matern, WhiteKernel
 from skswsgp._compiled.threads import one_blas_thread
 from skswsgp._kernel_search import climb as module
 from skswsgp._kernel_search.climb import Climb, likeliest_smoothness
-from skswsgp._kernel_search.kernel_choice import SMOOTHNESS
+from skswsgp._kernel_search.kernel_choice import SMOOTHNESS, clearly_best
 from skswsgp._kernel_search.kernel_learning import (
     KernelFit,
     KernelLearner,
@@ -178,3 +178,23 @@ def test_smoothness_is_chosen_again_in_mapped_columns(rng):
     found = likeliest_smoothness(climb.learner, fit, SMOOTHNESS)
     assert found.kernel.k2.nu == 0.5
     assert found.linear_map is turn
+
+
+@pytest.mark.parametrize(
+    ("values", "n_outputs", "best"),
+    [
+        ([0.0, 18.0, 18.0], 1, 0),  # not clear enough
+        ([0.0, 20.0, 22.0], 1, 1),  # which more rows may reverse
+        ([0.0, 20.0, 24.0], 1, 2),
+        ([0.0, 18.0, 20.5], 1, 2),
+        ([0.0, 2.0, 500.0], 1, 0),  # the search has ended
+        ([0.0, 30.0], 4, 0),
+        ([0.0, 40.0], 4, 1),
+        ([-np.inf, 5.0], 1, 0),  # nothing to compare with
+        ([0.0, -np.inf, 90.0], 1, 0),
+        ([3.0], 1, 0),
+    ],
+)
+def test_another_scale_must_be_clearly_likelier(values, n_outputs, best):
+    places = list(range(len(values)))
+    assert clearly_best(places, values.__getitem__, n_outputs) == best

@@ -155,6 +155,20 @@ def test_an_entry_at_its_bound_does_not_stop_the_others(seed, monkeypatch):
     assert len(calls) <= 5
 
 
+def test_targets_left_out_are_those_of_fits_without_them(rows):
+    X, y, ratios = rows
+    mean, variance = LogPosterior(START, NOISE, *rows).leave_one_out()
+    for i in (0, 7):
+        rest = np.arange(len(X)) != i
+        for q, noise in enumerate(NOISE):
+            C = START(X[rest]) + np.diag(noise * ratios[rest, q])
+            k = START(X[rest], X[[i]])[:, 0]
+            weights = np.linalg.solve(C, k)
+            assert_allclose(mean[i, q], weights @ y[rest, q])
+            own = START.diag(X[[i]])[0] + noise * ratios[i, q]
+            assert_allclose(variance[i, q], own - weights @ k)
+
+
 def test_shared_moves_hold_each_kernel_together():
     kernel = Polynomial(2, [1.0, 2.0]) + ConstantKernel(2.0) * RBF([0.5, 0.7])
     X, y = np.zeros((3, 2)), np.zeros((3, 1))
