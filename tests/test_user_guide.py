@@ -37,3 +37,25 @@ def test_the_page_on_scikit_learn_says_what_happens():
     assert shares["city"] == relevance[:3].sum() > 0.1  # three words
     assert shares["size"] == relevance[3] > 0.5
     assert sum(shares.values()) == pytest.approx(1.0)
+
+
+@pytest.mark.slow  # CI has skrub only there
+def test_the_page_on_tables_says_what_happens():
+    """Both spellings know shops, kinds and seasons, and leave little but noise."""
+    pytest.importorskip("skrub", reason="needs the extra `tables`")
+    names = run_code("tables.md")
+    frame, sales, new = names["frame"], names["sales"], names["new"]
+    assert frame.isna().any().to_dict() == {
+        "shop": False, "kind": False, "day": False, "warmth": True
+    }  # fmt: skip
+    for model in (names["pipeline"], names["plain"]):
+        assert model.score(frame[new], sales[new]) > 0.7
+        lower, upper = model.predict(frame[new], quantiles=[0.05, 0.95]).T
+        inside = (lower <= sales[new]) & (sales[new] <= upper)
+        assert inside.mean() == pytest.approx(0.9, abs=0.07)  # four standard errors
+    assert names["quantiles"].shape == (300, 3)
+    unknown = frame[:1].assign(shop="shop 99", kind="tart")
+    with pytest.warns(UserWarning, match="unknown categories"):
+        assert np.isfinite(names["pipeline"].predict(unknown)).all()
+    kinds_and_shop = names["plain"][0].transform(unknown)[0, :4]
+    np.testing.assert_allclose(kinds_and_shop, [0, 0, 0, sales[:600].mean()])
