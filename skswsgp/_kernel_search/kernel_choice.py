@@ -189,15 +189,17 @@ def left_out_score(candidate, scale, plain):
     """Return the mean ranked probability score of rows given all others.
 
     It is twice the mean pinball loss over LEVELS, of targets on a scale that are taken
-    back to y, in the units of the scale `plain`.
+    back to y, in the units of the scale `plain`: deviations of y. A row counts by one
+    of them at most, so that a few large targets do not decide.
     """
     mean, variance = candidate.posterior.leave_one_out()
-    y, total = plain.standardise(scale.restore(candidate.posterior.y)), 0.0
+    y = plain.standardise(scale.restore(candidate.posterior.y))
+    score = np.zeros_like(y)
     for level in LEVELS:
         t = mean + np.sqrt(variance) * ndtri(level)
         error = y - plain.standardise(scale.restore(t))
-        total += np.mean(np.maximum(level * error, (level - 1.0) * error))
-    return 2.0 * total / len(LEVELS)
+        score += np.maximum(level * error, (level - 1.0) * error)
+    return np.minimum(2.0 * score / len(LEVELS), 1.0).mean()
 
 
 def drawn_rows(data):
@@ -219,13 +221,14 @@ def clearly_best(scales, evidence, n_outputs):
     """Return the scale of largest evidence of those clearly better than the first.
 
     Each scale changes more than the one before it, and needs more than rows may
-    reverse. Where one gains nothing the search ends.
+    reverse. Where one gains nothing the search ends. An evidence of minus infinity is
+    that of a scale that must not be taken, though the next one may.
     """
     best, *others = scales
     first = most = evidence(best)
     for scale in others if np.isfinite(first) else []:
         value = evidence(scale)
-        if value <= first + UNDECIDED:
+        if np.isfinite(value) and value <= first + UNDECIDED:
             break
         if value > first + LEAST_GAIN * math.sqrt(n_outputs):
             if best is scales[0] or value > most + UNDECIDED:

@@ -191,7 +191,7 @@ def test_smoothness_is_chosen_again_in_mapped_columns(rng):
         ([0.0, 30.0], 4, 0),
         ([0.0, 40.0], 4, 1),
         ([-np.inf, 5.0], 1, 0),  # nothing to compare with
-        ([0.0, -np.inf, 90.0], 1, 0),
+        ([0.0, -np.inf, 90.0], 1, 2),  # though the one before must not be taken
         ([3.0], 1, 0),
     ],
 )
