@@ -34,7 +34,7 @@ from skswsgp._kernel_search.kernel_learning import (
     draw_learning_rows,
     evaluation_work,
 )
-from skswsgp._rows.column_scale import changes_columns, fit_columns
+from skswsgp._rows.column_scale import changes_columns, correlations, fit_columns
 from skswsgp._rows.data import with_known_noise
 from skswsgp._rows.statistics import (
     ROUNDING,
@@ -60,6 +60,7 @@ JUDGING_FRACTION = 0.2  # of all rows, at most
 # with better predictions on nearly all tables that were tried, gains of 3 to 18 often
 # not.
 LEAST_GAIN = 19.0
+NEARLY_LINEAR = 0.999  # correlation with its power from which y is not skewed
 LEVELS = np.arange(0.01, 1.0, 0.02)  # of quantiles, whose losses make a score
 LEAST_JUDGES = 100  # rows below which the judgement of single rows would decide
 
@@ -155,11 +156,12 @@ def choose_targets(data, settings, scales):
     """Return the one of some `TargetScale` on which targets are clearly likelier.
 
     `data` are `TrainingRows` with y (n, Q) in the units of the user. The first scale
-    leaves y as it is, and so does the result where most targets share their value with
-    others, so that they have no density. A density may also gain by a few values near
-    zero, so a scale must not make predictions of rows left out worse in the units of y.
-    Of copies of a row one counts, for a transformation does not take the mean of
-    targets to the mean of others.
+    leaves y as it is, and the second takes powers. The first is kept where these are
+    nearly linear, and where most targets share their value with others, so that they
+    have no density. A density may also gain by a few values near zero, so a scale must
+    not make predictions of rows left out worse in the units of y. Of copies of a row
+    one counts, for a transformation does not take the mean of targets to the mean of
+    others.
     """
     plain, Q = scales[0], settings.n_latent
     work = evaluation_work(FIRST_ROWS, data.X.shape[1], Q)
@@ -169,6 +171,9 @@ def choose_targets(data, settings, scales):
     few = drawn_rows(data)
     few = in_memory(few.take(first_of_each(few.X)[0][:FIRST_ROWS]))
     if any(2 * len(np.unique(column)) <= few.n_rows for column in few.y.T):
+        return plain
+    plain_y, powers = (scale.standardise(few.y) for scale in scales[:2])
+    if np.all(correlations(plain_y, powers) > NEARLY_LINEAR):
         return plain
     most = np.inf
 

@@ -133,9 +133,13 @@ def fit_columns(name, X, weight):
 
 def changes_columns(columns, X):
     """Return whether a scale makes another column of some column of X (n, D)."""
-    both = (fractions(Z)[0] for Z in (X, columns.forward(X)))
+    return bool(np.any(correlations(X, columns.forward(X)) < HARDLY_CHANGED))
+
+
+def correlations(X, moved):
+    """Return the correlation of each column that varies before and after a move."""
+    both = (fractions(Z)[0] for Z in (X, moved))
     before, after = (Z - Z.mean(axis=0) for Z in both)
     norms = np.sqrt(np.sum(before**2, axis=0) * np.sum(after**2, axis=0))
     varies = norms > 0.0
-    correlation = np.sum(before * after, axis=0)[varies] / norms[varies]
-    return bool(np.any(correlation < HARDLY_CHANGED))
+    return np.sum(before * after, axis=0)[varies] / norms[varies]
