@@ -221,7 +221,7 @@ class SWSGPClassifier(UnmaskedScoreMixin, ClassifierMixin, BaseSWSGP):
             factors = counts.sum() / (np.count_nonzero(counts) * present)
         else:
             announced = getattr(self, "_announced_classes", None)
-            known = classes if announced is None else announced
+            known = (classes if announced is None else announced).tolist()
             unknown = [one for one in self.class_weight if one not in known]
             if reset and unknown:
                 raise ValueError(

@@ -87,7 +87,10 @@ class TrainingRowsMixin:
         return X, y[rows], weight[rows], rows
 
     def _weigh_targets(self, X, y, weight, reset):
-        """Return the weights (n,) of rows with those that their targets have."""
+        """Return the weights (n,) of rows times those of their classes, if any.
+
+        `reset` says whether a fit begins with these rows, which hold all classes then.
+        """
         return weight
 
     def _training_rows(self, X, y, sample_weight, exposure=None):

@@ -10,10 +10,7 @@ import numpy as np
 from scipy.linalg import cho_solve
 
 from skswsgp._kernel_search.climb import ENOUGH, FIRST_ROWS, LAST_STEPS, LAST_WIDTHS
-from skswsgp._kernel_search.marginal_likelihood import (
-    LogPosterior,
-    factorised,
-)
+from skswsgp._kernel_search.marginal_likelihood import LogPosterior, factorised
 
 FOLDS = 5  # with ten, intervals of skewed targets held less
 # Least product of rows and folds: without a fifth of 40 rows a kernel is much worse

@@ -164,7 +164,8 @@ class TargetScale(NamedTuple):
             return self.restore(mean), deviation * self.factor
         if isinstance(self.transform, Logarithm):
             y_mean, square = self._log_normal_mean(mean, deviation**2)
-            return y_mean, y_mean * np.sqrt(np.expm1(square))
+            with np.errstate(over="ignore"):
+                return y_mean, y_mean * np.sqrt(np.expm1(square))
         y_mean, y_square = np.zeros(mean.shape), np.zeros(mean.shape)
         center = self.restore(mean)  # squares of large y would lose digits without it
         nodes, weights = gauss_hermite(NODES)
@@ -193,7 +194,9 @@ class TargetScale(NamedTuple):
         variance = np.einsum("iiq->iq", covariance)
         if isinstance(self.transform, Logarithm):
             y_mean, _ = self._log_normal_mean(mean, variance)
-            return y_mean[:, None] * y_mean * np.expm1(self.factor**2 * covariance)
+            with np.errstate(over="ignore"):
+                relative = np.expm1(np.square(self.factor) * covariance)
+                return y_mean[:, None] * y_mean * relative
         deviation = np.sqrt(variance)
         root = np.maximum(deviation, np.finfo(float).tiny)
         correlation = covariance / (root[:, None] * root)

@@ -609,7 +609,10 @@ def test_balanced_classes_have_equal_shares_far_from_data():
 @pytest.mark.parametrize(
     ("class_weight", "message"),
     [
-        ({"more": 2.0}, "class_weight has a weight for 'more'"),
+        (
+            {"more": 2.0},
+            r"a weight for 'more': expected .*, such as 'few'; leave",
+        ),
         ({"few": -1.0}, "Negative values"),
         ("even", "'class_weight' parameter of SWSGPClassifier must be"),
         ([1.0, 2.0], "'class_weight' parameter of SWSGPClassifier must be"),

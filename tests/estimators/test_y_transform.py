@@ -316,6 +316,8 @@ def test_covariances_behind_a_logarithm_have_a_closed_form():
     wide = TargetScale(0.0, 1.0, Logarithm()).moments(m, np.full((4, 1), 10.0))
     assert_allclose(wide[0], np.exp(m + 50.0))
     assert_allclose(wide[1], np.exp(m + 100.0), rtol=1e-6)
+    beyond = TargetScale(0.0, 1.0, Logarithm()).moments(m, np.full((4, 1), 100.0))
+    assert_array_equal(beyond, np.inf)  # without a warning, which would be an error
     assert_array_equal(TargetScale(5.0, 2.0, None).covariance(m, C), 4.0 * C)
 
 
