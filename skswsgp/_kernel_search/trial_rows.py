@@ -65,7 +65,7 @@ class TrialRows:
         data = TrainingRows(X, self.y, self.weight, center=center)
         rng = np.random.RandomState(self.seed)
         solver = NaturalSolver(engine, data, kernel, settings, rng)
-        solver.weight = self.solver_weight
+        solver.sites = solver.sites._replace(weight=self.solver_weight)
         return solver
 
 
@@ -82,5 +82,5 @@ def gaussian_sites(solver):
     Sites that say nothing get a large variance.
     """
     least = LEAST_PRECISION / solver.prior_variance
-    precision = np.maximum(solver.site_precision, least)
-    return solver.site_precision_mean / precision, 1.0 / precision
+    precision = np.maximum(solver.sites.precision, least)
+    return solver.sites.precision_mean / precision, 1.0 / precision

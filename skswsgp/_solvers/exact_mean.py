@@ -169,7 +169,7 @@ def exact_mean_attributes(
     gaussian = settings.likelihood_record.conjugate
     Z = model.Z.astype(np.float64)
     targets, noise = merge_sites(
-        solver.site_precision, solver.site_precision_mean, group, len(Z)
+        solver.sites.precision, solver.sites.precision_mean, group, len(Z)
     )
     how = model.kl_weight * noise, tuning, n_threads, solver.engine.make_products
     system = ExactMean(trained["kernel_"], Z, targets, *how)
@@ -229,7 +229,7 @@ def means_of_few(solver, kernel, group):
     alpha, K = np.empty((len(Z), model.m.shape[1])), kernel(Z)
     with one_blas_thread():
         for q, (w, times_t) in enumerate(
-            zip(solver.site_precision.T, solver.site_precision_mean.T, strict=True)
+            zip(solver.sites.precision.T, solver.sites.precision_mean.T, strict=True)
         ):
             w, times_t = (np.bincount(group, v, len(Z)) for v in (w, times_t))
             root = np.sqrt(np.maximum(w, LEAST_WEIGHT * w.max()) / model.kl_weight)

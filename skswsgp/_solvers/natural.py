@@ -19,8 +19,9 @@ from scipy.linalg.lapack import dtrtri
 from skswsgp._compiled.linalg import numpy_cholesky
 from skswsgp._compiled.threads import index_blocks
 from skswsgp._linear.conjugate_gradients import solve_systems
-from skswsgp._linear.projection import Projection, mean_prior_variance
+from skswsgp._linear.projection import mean_prior_variance
 from skswsgp._linear.row_matrix import SparseRowMatrix
+from skswsgp._linear.site_rows import SiteRows
 from skswsgp._neighbors.lists import NeighborTracker, TrackedSearch, without_own
 from skswsgp._rows.data import center_rows, memory_budget
 from skswsgp._solvers.draws import draw_posterior
@@ -56,10 +57,10 @@ class NaturalSolver(Solver):
         order = rng.permutation(len(engine.model.Z))
         memory = memory_budget()
         lookup = NeighborTracker(self.search, data.n_rows, memory).lookup
-        self.rows = Projection(engine, kernel, data, lookup, memory)
+        record = settings.likelihood_record
+        self.sites = SiteRows.of(engine, kernel, data, record, lookup, memory)
         self.prior = make_vecchia_prior(engine, kernel, order)
         self.order = order
-        record = settings.likelihood_record
         self.conjugate = record.conjugate
         # large counts would hide what small ones leave of a residual
         if not (record.has_noise or record.counts):
@@ -68,13 +69,9 @@ class NaturalSolver(Solver):
             self.accuracy = self.tuning.float32_tolerance
         else:
             self.accuracy = self.tuning.final_tolerance
-        shape = data.n_rows, engine.model.m.shape[1]
-        self.site_precision, self.site_precision_mean = np.zeros((2, *shape))  # (n, Q)
         self.losses, self.tolerance = [], LOSS_TOLERANCE
         self.step = DAMPING
-        self.weight = data.weight
         self.prior_first = None  # the first solve decides
-        self.expected = None  # `_expectations` at the present q(u), once they are known
 
     @property
     def n_rounds(self):
@@ -99,46 +96,31 @@ class NaturalSolver(Solver):
         helps, the model stays as it was. Only the first round may raise
         FloatingPointError.
         """
-        if self.conjugate:  # the sites are the data
-            precision = self.weight[:, None] / self.engine.model.noise
-            precision_mean = precision * self.data.y
-        else:
-            _, d_mean, d_variance, mean = self.expected or self._expectations()
-            precision = np.maximum(-2.0 * d_variance, 0.0) * self.weight[:, None]
-            precision_mean = d_mean * self.weight[:, None] + precision * mean
         if self.losses:
-            loss = self._step_towards(precision, precision_mean)
+            loss = self._take_step()
         else:
-            record = self.settings.likelihood_record
-            first = record.first_sites(self.data.y, self.engine.model)
-            if first is not None:
-                precision = first[0] * self.weight[:, None]
-                precision_mean = precision * first[1]
-            self.site_precision[:] = precision
-            self.site_precision_mean[:] = precision_mean
-            loss, self.bound, self.solved = self._solve_all()
+            sites = self.sites.first(*self._moments())
+            loss, self.bound, self.solved = self._solve_all(sites)
         self.losses.append(loss)
         return loss, self.bound
 
-    def _step_towards(self, *sites):
+    def _take_step(self):
         """Take the longest step that makes the bound no worse; return the loss."""
-        model, step = self.engine.model, self.step
-        state = self.site_precision, self.site_precision_mean
-        state += model.m, model.L if model.full else model.s
-        before, expected = [array.copy() for array in state], self.expected
+        step = self.step
+        moments = self._moments()
+        before = [array.copy() for array in moments]
         while True:
-            kept = False
+            kept, sites = False, self.sites
             try:
-                for site, old, new in zip(state, before, sites, strict=False):
-                    site[:] = old + step * (new - old)
-                loss, bound, solved = self._solve_all()
+                loss, bound, solved = self._solve_all(sites.stepped(step))
                 kept = loss <= self.losses[-1] + self.tolerance
             except FloatingPointError:
                 pass
             finally:  # also where Ctrl-C interrupts
-                for array, old in zip(() if kept else state, before, strict=False):
-                    array[:] = old
-                self.expected = self.expected if kept else expected
+                if not kept:
+                    self.sites = sites
+                    for array, old in zip(moments, before, strict=True):
+                        array[:] = old
             if kept:
                 self.bound, self.solved = bound, solved
                 self.step = min(DAMPING, GROWTH * step)
@@ -147,17 +129,22 @@ class NaturalSolver(Solver):
                 return self.losses[-1]
             step *= 0.5
 
-    def _solve_all(self):
-        """Set m and S to the optimum for the sites.
+    def _moments(self):
+        """Return the arrays m and S of the model, see `SiteRows.marginals`."""
+        model = self.engine.model
+        return model.m, model.L if model.full else model.s
+
+    def _solve_all(self, sites):
+        """Set m and S to the optimum for the sites, which are kept.
 
         Returns the loss, the bound and whether conjugate gradients converged.
         """
-        model, weight = self.engine.model, self.weight
+        model, self.sites = self.engine.model, sites
         solved = self._solve_full() if model.full else self._solve()
-        self.expected = self._expectations()
-        ell = float(weight @ self.expected[0])
-        S = model.L if model.full else model.s
-        kl = self.prior.divergence(model.m.astype(np.float64), S.astype(np.float64))
+        m, S = self._moments()
+        self.sites = sites.expecting(m, S)
+        ell = self.sites.log_likelihood()
+        kl = self.prior.divergence(m.astype(np.float64), S.astype(np.float64))
         loss = -(ell - model.kl_weight * kl) / model.total_weight
         if not np.isfinite(loss):
             raise FloatingPointError(NOT_FINITE)
@@ -165,13 +152,7 @@ class NaturalSolver(Solver):
 
     def marginals(self):
         """Return mean and variance of q(f_i), eq. 13, each (n, Q)."""
-        model, rows = self.engine.model, self.rows
-        if model.full:
-            factors = model.L.astype(np.float64)
-            V = np.stack([rows.quadratic_forms(L) for L in factors], axis=1)
-        else:
-            V = rows.matvec(model.s.astype(np.float64), squares=True)
-        return rows.matvec(model.m.astype(np.float64)), rows.F[:, None] + V
+        return self.sites.marginals(*self._moments())
 
     def predict(self, X):
         """Return mean and variance of q(f) at rows of X (n, D), each (n, Q)."""
@@ -199,10 +180,8 @@ class NaturalSolver(Solver):
         other.engine.model = model._replace(
             params=params, m=m, s=s, L=L, prior_mean=prior_mean
         )
-        other.prior, other.rows = self.prior.scaled(factor), self.rows.scaled(factor)
-        other.site_precision = self.site_precision.copy()
-        other.site_precision_mean = self.site_precision_mean.copy()
-        other.losses, other.step, other.expected = [], DAMPING, None
+        other.prior, other.sites = self.prior.scaled(factor), self.sites.scaled(factor)
+        other.losses, other.step = [], DAMPING
         return other
 
     def _solve(self):
@@ -212,21 +191,21 @@ class NaturalSolver(Solver):
         prior if they do not. The preconditioner that was used last comes first, and in
         the first solve the prior does if most points depend on it almost alone.
         """
-        model, prior, rows = self.engine.model, self.prior, self.rows
-        beta, w = model.kl_weight, self.site_precision
+        model, prior, sites = self.engine.model, self.prior, self.sites
+        beta = model.kl_weight
         prior_diagonal = beta * prior.precision[:, None]
-        diagonal = rows.rmatvec(w, squares=True) + prior_diagonal  # (M, Q)
+        diagonal = sites.diagonal() + prior_diagonal  # (M, Q)
         if self.prior_first is None:
             fraction = np.median(prior_diagonal / diagonal)
             self.prior_first = bool(fraction > self.tuning.weak_data)
 
         def matvec(u, which):
-            return rows.normal_matvec(w[:, which], u) + beta * prior.matvec(u)
+            return sites.multiply(u, which) + beta * prior.matvec(u)
 
         def precondition(u, which):
             return prior.solve(u) if self.prior_first else u / diagonal[:, which]
 
-        m, right = model.m.astype(np.float64), rows.rmatvec(self.site_precision_mean)
+        m, right = model.m.astype(np.float64), sites.right()
         left = np.arange(m.shape[1])
         for steps in (self.tuning.first_cg_steps, self.tuning.most_cg_steps):
             left = solve_systems(
@@ -249,13 +228,11 @@ class NaturalSolver(Solver):
         model where `n_draws` is 0. The result is None if the draws could not be solved
         for. The model stays as it is.
         """
-        model = self.engine.model
-        state = self.site_precision, self.site_precision_mean, model.m
-        state += (model.L if model.full else model.s,)
-        before = [array.copy() for array in state]
+        model, sites, moments = self.engine.model, self.sites, self._moments()
+        before = [array.copy() for array in moments]
         A, F = self._from_others(points)
         try:
-            self.site_precision[rows] = self.site_precision_mean[rows] = 0.0
+            self.sites = sites.without(rows)
             (self._solve_full if model.full else self._solve)()
             u = self.draw(n_draws, rng) if n_draws else None
             if n_draws and u is None:
@@ -263,7 +240,8 @@ class NaturalSolver(Solver):
             m = model.m.astype(np.float64)
             return A.matvec(m), F[:, None] + self._spread(A, u)
         finally:  # also where Ctrl-C interrupts
-            for array, old in zip(state, before, strict=True):
+            self.sites = sites
+            for array, old in zip(moments, before, strict=True):
                 array[:] = old
 
     def _from_others(self, points):
@@ -294,8 +272,9 @@ class NaturalSolver(Solver):
         Their covariance is beta B^-1, all of it, where `_solve` keeps its diagonal.
         None stands for draws that could not be solved for.
         """
-        w = self.site_precision / self.engine.model.kl_weight
-        return draw_posterior(self.rows, self.prior, w, self.tuning, n_draws, rng)
+        w = self.sites.precision / self.engine.model.kl_weight
+        rows = self.sites.rows
+        return draw_posterior(rows, self.prior, w, self.tuning, n_draws, rng)
 
     def _solve_full(self):
         """Set m and a full S = beta B^-1 = L L', where B = A' W A + beta P.
@@ -303,24 +282,12 @@ class NaturalSolver(Solver):
         With the upper triangular factor U of B = U U', L is sqrt(beta) U^-T.
         """
         model = self.engine.model
-        beta, right = model.kl_weight, self.rows.rmatvec(self.site_precision_mean)
+        beta, right = model.kl_weight, self.sites.right()
         prior = beta * self.prior.dense_precision()
-        for q, w in enumerate(self.site_precision.T):
-            B = self.rows.weighted_gram(w) + prior
+        for q in range(right.shape[1]):
+            B = self.sites.gram(q) + prior
             rounding = np.finfo(np.float64).eps * np.diag(B).mean()
             U = numpy_cholesky(B[::-1, ::-1], rounding)[::-1, ::-1]
             L = np.sqrt(beta) * dtrtri(U.T, lower=True)[0]
             model.L[q], model.m[:, q] = L, L @ (L.T @ right[:, q]) / beta
         return True
-
-    def _expectations(self):
-        """Return E log p(y | f) (n,), derivatives by mean and variance, the mean."""
-        mean, variance = self.marginals()
-        ell = np.empty(len(mean))
-        d_mean, d_variance = np.empty((2, *mean.shape))
-        expectations = self.engine.variational_expectations
-        for index in index_blocks(self.data.n_rows):
-            ell[index], d_mean[index], d_variance[index] = expectations(
-                self.data.y[index], mean[index], variance[index]
-            )
-        return ell, d_mean, d_variance, mean

@@ -109,8 +109,8 @@ def test_next_kernel_is_learned_from_sites_of_training_rows(monkeypatch, steep):
     assert_array_equal(seen["X"], trials.X[kept])
     assert_array_equal(seen["weight"], weight[kept])
     t, precision = seen["y"], 1.0 / seen["ratios"]
-    assert_allclose(precision, trials.best.site_precision[kept], rtol=1e-9)
-    assert_allclose(precision * t, trials.best.site_precision_mean[kept], rtol=1e-9)
+    assert_allclose(precision, trials.best.sites.precision[kept], rtol=1e-9)
+    assert_allclose(precision * t, trials.best.sites.precision_mean[kept], rtol=1e-9)
     assert_array_equal(again.engine.model.m, trials.best.engine.model.m)
 
 
@@ -145,7 +145,7 @@ def test_trials_use_the_weight_of_the_estimator(steep):
     first = trials.solver_of(trials.start)
     assert trials.consider(lambda: first)
     other = trials.solver_of(start_of(variance_kernel(60.0)))
-    other.site_precision[:] = other.site_precision_mean[:] = 0.0
+    other.sites.precision[:] = other.sites.precision_mean[:] = 0.0
     density = trials.log_density(other)
     scaled = first.scaled(-1, 3.0)
     assert_allclose(trials.log_density(scaled), density, atol=0.02)

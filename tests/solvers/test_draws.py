@@ -65,8 +65,8 @@ def test_covariance_of_draws_is_that_of_q(H, beta, n_threads, rng):
 def sampler_of(solver, **tuning):
     """Return the sampler of a solver that has advanced."""
     tuning = Tuning(draw_tolerance=1e-12, draw_noise_tolerance=1e-12, **tuning)
-    w = solver.site_precision / solver.engine.model.kl_weight
-    return PosteriorSampler(solver.rows, solver.prior, w, solver.order, tuning)
+    w = solver.sites.precision / solver.engine.model.kl_weight
+    return PosteriorSampler(solver.sites.rows, solver.prior, w, solver.order, tuning)
 
 
 @pytest.mark.parametrize("n_points", [0, 3, 30])
@@ -78,7 +78,7 @@ def test_both_systems_have_the_solution_of_the_dense_one(n_points, M, rng):
     sampler = sampler_of(solver, global_points=n_points)
     sampler.w = sampler.w * rng.uniform(0.0, 2.0, (30, 1))  # as sites have it
     sampler.w[3] = 0.0
-    A, R = (rows.matvec(np.eye(M)) for rows in (solver.rows, solver.prior.rows))
+    A, R = (rows.matvec(np.eye(M)) for rows in (solver.sites.rows, solver.prior.rows))
     e_1, e_2 = rng.normal(size=(30, 8)), rng.normal(size=(M, 8))
     right = A.T @ (np.sqrt(sampler.w) * e_1) + R.T @ e_2
     expected = np.linalg.solve(A.T @ (sampler.w * A) + R.T @ R, right)
@@ -117,7 +117,7 @@ def test_draws_of_classes_use_their_sites(rng):
     for solver in solvers:
         solver.advance(0)
     L = solvers[0].engine.model.L[0]
-    solvers[1].site_precision[:] = solvers[0].site_precision
+    solvers[1].sites.precision[:] = solvers[0].sites.precision
     u = solvers[1].draw(20_000, np.random.RandomState(0))[:, :, 0]
     unit = np.abs(L @ L.T).max()
     assert_allclose(u @ u.T / u.shape[1] / unit, L @ L.T / unit, atol=0.06)
@@ -274,9 +274,11 @@ def test_deviations_are_those_of_a_dense_solution_for_any_noise(noise, way):
     kernel = ConstantKernel(1.0) * RBF(0.3)
     solver = make_solver(kernel, X, 20, X, X[:, 0], noise=[noise])
     solver.advance(0)
-    w = solver.site_precision / solver.engine.model.kl_weight
-    sampler = PosteriorSampler(solver.rows, solver.prior, w, solver.order, Tuning())
-    A, R = (rows.matvec(np.eye(500)) for rows in (solver.rows, solver.prior.rows))
+    w = solver.sites.precision / solver.engine.model.kl_weight
+    sampler = PosteriorSampler(
+        solver.sites.rows, solver.prior, w, solver.order, Tuning()
+    )
+    A, R = (rows.matvec(np.eye(500)) for rows in (solver.sites.rows, solver.prior.rows))
     e_1, e_2 = np.random.default_rng(1).standard_normal((2, 500, 64))
     right = A.T @ (np.sqrt(w) * e_1) + R.T @ e_2
     expected = A @ np.linalg.solve(A.T @ (w * A) + R.T @ R, right)
@@ -294,13 +296,16 @@ def test_draws_of_a_function_that_rows_hardly_show_are_as_exact(rng):
     solver = make_solver(kernel, X, 10, X, X[:, 0], noise=[30.0], tuning=rough)
     solver.advance(0)
     e_1, e_2 = np.random.default_rng(1).standard_normal((2, n, 16))
-    w = solver.site_precision / solver.engine.model.kl_weight
+    w = solver.sites.precision / solver.engine.model.kl_weight
     samplers = [
-        PosteriorSampler(solver.rows, solver.prior, w, solver.order, Tuning(**options))
+        PosteriorSampler(
+            solver.sites.rows, solver.prior, w, solver.order, Tuning(**options)
+        )
         for options in ({}, {"draw_noise_tolerance": 1e-7})
     ]
     found, exact = (
-        solver.rows.matvec(each._solve_rows(0, e_1, e_2, 200)[0]) for each in samplers
+        solver.sites.rows.matvec(each._solve_rows(0, e_1, e_2, 200)[0])
+        for each in samplers
     )
     assert np.sum(w * exact**2) / 16 < 20.0  # degrees of freedom, of 8,000 rows
     error = np.linalg.norm(found - exact, axis=0) / np.linalg.norm(exact, axis=0)

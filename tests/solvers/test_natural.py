@@ -101,7 +101,7 @@ def bound_of(solver, dense, y, m, s, likelihood="gaussian"):
     model = solver.engine.model
     if likelihood == "softmax":
         y = y.ravel()
-    arguments = model.noise, solver.weight, model.kl_weight, model.nodes.T
+    arguments = model.noise, solver.sites.weight, model.kl_weight, model.nodes.T
     return reference.natural_bound(
         *dense[:2], y, m, s, dense[2], likelihood, *arguments
     )
@@ -453,7 +453,7 @@ def test_scaled_solver_equals_that_of_the_scaled_kernel(exact, rng):
     kernel = 10.5 * MATERN.k2
     fresh = make_solver(kernel, X, 6, X, y, ("bernoulli", 1), weight=weight)
     assert scaled.engine.model.params[-1] == pytest.approx(10.5)
-    assert_allclose(scaled.rows.F, fresh.rows.F, atol=1e-9)
+    assert_allclose(scaled.sites.rows.F, fresh.sites.rows.F, atol=1e-9)
     assert scaled.losses == []
     for epoch in range(60):
         losses = scaled.advance(epoch)[0], fresh.advance(epoch)[0]
@@ -547,11 +547,13 @@ def test_state_is_restored_when_no_step_helps(rng, Z, full):
     solver.solved = False
     loss, bound, step = solver.losses[-1], solver.bound, solver.step
     model = solver.engine.model
-    state = solver.site_precision, solver.site_precision_mean, model.m, model.s, model.L
+    sites = solver.sites
+    state = sites.precision, sites.precision_mean, model.m, model.s, model.L
     before = [array.copy() for array in state]
     assert solver.advance(2) == (loss, bound)
     for one, other in zip(state, before, strict=True):
         assert_array_equal(one, other)
+    assert solver.sites is sites
     assert solver.step == step
     assert solver.converged and not solver.solved
 
@@ -561,13 +563,13 @@ def test_nonfinite_step_is_halved(monkeypatch, rng, Z, full):
     solver = solver_for_classes(rng, Z, full)
     model, step = solver.engine.model, solver.step
     name = "_solve_full" if full else "_solve"
-    solve, before = getattr(solver, name), solver.site_precision.copy()
-    _, _, d_v, _ = solver._expectations()
+    solve, before = getattr(solver, name), solver.sites.precision.copy()
+    d_v = solver.sites.expected.d_variance
     tried = []
 
     def solve_with_nan():
         solve()
-        tried.append(solver.site_precision.copy())
+        tried.append(solver.sites.precision.copy())
         if len(tried) == 1:
             model.m[:] = np.nan
         return True

@@ -169,10 +169,10 @@ def test_streamed_rows_equal_stored_rows(rng, table, likelihood, H, full):
     y = targets(rng, likelihood)
     options = {"full": full}
     stored = make_solver(table, H, y, likelihood, **options)
-    assert stored.rows.stored is not None
+    assert stored.sites.rows.stored is not None
     with sklearn.config_context(working_memory=1e-4):
         streamed = make_solver(table, H, y, likelihood, **options)
-    assert streamed.rows.stored is None
+    assert streamed.sites.rows.stored is None
     for epoch in range(3):
         first, second = stored.advance(epoch), streamed.advance(epoch)
         assert first == pytest.approx(second, rel=1e-9)
@@ -193,7 +193,7 @@ def test_rows_are_stored_in_float32_beyond_the_memory_budget(rng, table, entry, 
     budget = entry * 4 * len(y) / 2**20
     with sklearn.config_context(working_memory=budget):
         solver = make_solver(table, 4, y, likelihood)
-    stored = solver.rows.stored
+    stored = solver.sites.rows.stored
     assert (stored and stored.weights.dtype) == dtype
     whole.advance(0), solver.advance(0)
     assert_allclose(solver.engine.model.m, whole.engine.model.m, atol=1e-4)
