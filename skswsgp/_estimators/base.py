@@ -2,14 +2,18 @@
 
 import warnings
 from abc import ABCMeta, abstractmethod
+from contextlib import nullcontext
 from numbers import Integral
 
 from sklearn.base import BaseEstimator
+from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import StrOptions
 
+from skswsgp._cluster.block_solver import BlockSolver
+from skswsgp._cluster.rows_elsewhere import RowsElsewhere, is_collection
 from skswsgp._engine.select import require_device
 from skswsgp._estimators import sklearn_compat as compat
-from skswsgp._estimators.fit_stages import FitStagesMixin, TrainingRowsMixin
+from skswsgp._estimators.fit_stages import FitStagesMixin, GivenRows, TrainingRowsMixin
 from skswsgp._estimators.given import (
     SOLVERS,
     kernel_for,
@@ -20,9 +24,11 @@ from skswsgp._estimators.latent import LatentFunctionsMixin
 from skswsgp._estimators.observations import left_out_rows
 from skswsgp._estimators.shared_docs import with_shared_text
 from skswsgp._estimators.training import TrainingMixin
+from skswsgp._kernel_search.kernel_learning import count_learning_rows
 from skswsgp._point.likelihood_records import LIKELIHOODS
 from skswsgp._rows.column_scale import SCALES
 from skswsgp._solvers.exact_mean import scaled_variance
+from skswsgp._solvers.natural import NaturalSolver
 from skswsgp._solvers.settings import Settings
 from skswsgp._solvers.tuning import Tuning
 from skswsgp.solvers import Adam, Natural
@@ -140,48 +146,87 @@ class BaseSWSGP(
         $outcome_of_fit
         """
         with compat.unchanged_on_failure(self):
-            return self._fit(X, y, sample_weight, X_val, y_val)
+            return self._fit(GivenRows(X, y, sample_weight), (X_val, y_val))
 
     @compat.with_callbacks
     def _partial_fit(self, X, y, sample_weight, exposure=None):
         """Learn from one more chunk: one epoch at a constant learning rate."""
         with compat.unchanged_on_failure(self):
-            rows = {"streaming": True, "exposure": exposure}
-            return self._fit(X, y, sample_weight, **rows)
+            rows = GivenRows(X, y, sample_weight, exposure)
+            return self._fit(rows, streaming=True)
 
-    def _fit(
-        self, X, y, sample_weight, X_val=None, y_val=None, streaming=False,
-        exposure=None, noise_variance=None, noise_model=None,
-    ):  # fmt: skip
-        """Fit the model, or learn from one chunk of a stream; see `fit`.
+    def _fit(self, given, validation=(None, None), streaming=False, noise_model=None):
+        """Fit the model to `GivenRows`, or learn from one chunk of a stream; see `fit`.
 
-        `noise_model` is a process of the noise that is known, or None.
+        `validation` is (X_val, y_val), and `noise_model` a process of the noise that is
+        known, or None.
         """
         self._validate_params()
         solver = solver_for(self, streaming)
+        if is_collection(given.X) or is_collection(given.y):
+            self._refuse_with_blocks(given, validation, solver, streaming)
+            return self._fit_blocks(given)
+        if given.elsewhere is not None:
+            solver = BlockSolver, solver[1]
         self._refuse_combinations(solver[0])
         require_device(self.device)
         fitted = self._fitted_attributes() if streaming or self.warm_start else {}
-        given = {"X": X, "y": y, "metadata": {"sample_weight": sample_weight}}
-        rows = {"exposure": exposure, "noise_variance": noise_variance}
+        X, y, sample_weight = given.X, given.y, given.sample_weight
         problem = self._problem(
-            X, y, sample_weight, (X_val, y_val), solver, fitted, streaming, **rows,
-            noise_model=noise_model,
-        )  # fmt: skip
+            given, validation, solver, fitted, streaming, noise_model
+        )
         start = self._start(problem, fitted)
-        task = compat.FitTask(self, start.settings.max_iter, given)
+        known = {"X": X, "y": y, "metadata": {"sample_weight": sample_weight}}
+        task = compat.FitTask(self, start.settings.max_iter, known)
         trained, optimizer = self._solve(start, task)
         for name in FOUND_LAST + OF_LIKELIHOOD:
             vars(self).pop(name, None)  # that of an earlier fit
         vars(self).update(trained)
         self._optimizer, self._noise_known = optimizer, problem.noise_is_known
-        if "leave_one_out_" in trained:
+        if given.elsewhere is not None:
+            vars(self).pop("leave_one_out_", None)  # of the sample only
+        elif "leave_one_out_" in trained:
             rows, found = problem.data.rows, self.leave_one_out_
             weight = compat.check_weights(sample_weight, X, self.dtype)
             weight = weight / weight[weight > 0.0].mean()
             self.leave_one_out_ = left_out_rows(self, X, y, weight, rows, found)
         task.end()
         return self
+
+    def _fit_blocks(self, given):
+        """Fit the model to dask collections, whose rows stay where they are."""
+        rows = RowsElsewhere(given.X, given.y, given.sample_weight)
+        with rows.workers.failures(), self._announcing(rows):
+            most = count_learning_rows(rows.n_features, self._tuning)
+            sample = rows.sample(most, check_random_state(self.random_state))
+            return self._fit(GivenRows(*sample, elsewhere=rows))
+
+    def _announcing(self, elsewhere):
+        """Return a context in which a sample need not show all that y holds."""
+        return nullcontext()
+
+    def _refuse_with_blocks(self, given, validation, solver, streaming):
+        """Raise ValueError for what rows that lie elsewhere cannot have."""
+        balanced = getattr(self, "class_weight", None) == "balanced"
+        refused = {
+            "X_val": validation != (None, None),
+            "partial_fit": streaming,
+            "exposure": given.exposure is not None,
+            "noise_variance": given.noise_variance is not None,
+            "a solver other than Natural()": solver[0] is not NaturalSolver,
+            "warm_start": self.warm_start,
+            "n_neighbors='all'": self.n_neighbors == "all",
+            "class_weight='balanced'": balanced,
+            "likelihood='heteroscedastic'": self.likelihood == "heteroscedastic",
+            "device='cuda'": self.device == "cuda",
+        }
+        named = next((name for name, given in refused.items() if given), None)
+        if named is not None:
+            raise ValueError(
+                f"X or y is a dask collection, and the fit has {named}: expected none "
+                "of that, for rows stay with their workers; give rows in memory, or "
+                "leave it out."
+            )
 
     def _settings(self, attributes, data, solver, streaming=False):
         """Return the `Settings` of a fit; `solver` is what `solver_for` returns."""

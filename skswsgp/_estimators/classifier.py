@@ -1,5 +1,7 @@
 """Classification with a Sparse-within-Sparse Gaussian process."""
 
+from contextlib import contextmanager
+
 import numpy as np
 from sklearn.base import ClassifierMixin
 from sklearn.utils._param_validation import StrOptions
@@ -124,11 +126,21 @@ class SWSGPClassifier(UnmaskedScoreMixin, ClassifierMixin, BaseSWSGP):
                 "partial_fit with class_weight='balanced': expected None or a dict, "
                 "for a chunk does not know the shares of all classes."
             )
-        self._announced_classes = None if classes is None else distinct_labels(classes)
-        try:
+        classes = None if classes is None else distinct_labels(classes)
+        with self._announced(classes):
             return self._partial_fit(X, y, sample_weight)
+
+    @contextmanager
+    def _announced(self, classes):
+        """Let rows show a part of some `classes` only, within a context."""
+        self._announced_classes = classes
+        try:
+            yield
         finally:
             del self._announced_classes
+
+    def _announcing(self, elsewhere):
+        return self._announced(elsewhere.labels())
 
     def predict_proba(self, X, *, n_neighbors=None):
         """Predict the probability of each class.

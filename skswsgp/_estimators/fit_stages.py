@@ -44,6 +44,17 @@ from skswsgp._solvers.model import JITTER, build_model, shape_covariance
 from skswsgp._solvers.settings import Settings
 
 
+class GivenRows(NamedTuple):
+    """What the user gives of each row, not validated yet."""
+
+    X: object
+    y: object
+    sample_weight: object = None
+    exposure: object = None
+    noise_variance: object = None
+    elsewhere: object = None  # the `RowsElsewhere` of which these are a sample
+
+
 class Problem(NamedTuple):
     """What a fit is about, before anything of the model is known."""
 
@@ -166,10 +177,7 @@ class TrainingRowsMixin:
 class FitStagesMixin:
     """From what the user gives to the attributes of a fitted model."""
 
-    def _problem(
-        self, X, y, sample_weight, validation, solver, fitted, streaming, *, exposure,
-        noise_variance, noise_model,
-    ):  # fmt: skip
+    def _problem(self, given, validation, solver, fitted, streaming, noise_model):
         """Return the `Problem` of a fit; `solver` is what `solver_for` returns.
 
         `validation` is (X_val, y_val), `fitted` the attributes from which the fit
@@ -177,9 +185,12 @@ class FitStagesMixin:
         """
         rng = check_random_state(self.random_state)
         reset = not fitted
-        X, y, weight, rows = self._validate_training(X, y, sample_weight, reset)
-        exposure = compat.check_row_values("exposure", exposure, len(X), rows)
-        noise = compat.check_row_values("noise_variance", noise_variance, len(X), rows)
+        X, y, weight = given.X, given.y, given.sample_weight
+        X, y, weight, rows = self._validate_training(X, y, weight, reset)
+        exposure, noise = (
+            compat.check_row_values(name, getattr(given, name), len(X), rows)
+            for name in ("exposure", "noise_variance")
+        )
         # later chunks and validation rows may hold what a logarithm does not take
         free = not streaming and noise is None and validation[1] is None
         attributes = dict(fitted or self._learn_targets(X, rows, y, weight, free))
@@ -199,7 +210,8 @@ class FitStagesMixin:
             # a copy, for its unit belongs to this fit
             attributes["noise_model_"] = copy.copy(noise_model)
         targets = targets.astype(self.dtype, copy=False)
-        data = TrainingRows(X, targets, weight, rows, ratio=ratio)
+        more = {"ratio": ratio, "elsewhere": given.elsewhere}
+        data = TrainingRows(X, targets, weight, rows, **more)
         settings = self._settings(attributes, data, solver, streaming)
         held_out = self._validation_data(*validation, attributes, settings)
         if held_out is None and not streaming and self._stops_early(data, settings):
@@ -229,8 +241,8 @@ class FitStagesMixin:
             order = np.random.RandomState(0).permutation(data.n_rows)
             few = data.take(order[:SAMPLE_ROWS])
             return fit_columns(self.x_transform, few.inputs, few.weight)
-        given = self.kernel is not None or not isinstance(self.inducing_points, str)
-        if given or not self.learn_kernel or data.n_rows < 2:
+        chosen = self.kernel is not None or not isinstance(self.inducing_points, str)
+        if chosen or not self.learn_kernel or data.n_rows < 2:
             return None
         return choose_columns(data, settings, SCALES)
 
@@ -254,6 +266,10 @@ class FitStagesMixin:
         else:
             data = relative
         attributes |= {"_n_samples_seen": seen, "likelihood_": settings.likelihood}
+        if data.elsewhere is not None:
+            factor = float(data.weight.sum() / problem.data.weight.sum())
+            recipe = self._encoder(), attributes, factor
+            data = data._replace(elsewhere=data.elsewhere.with_recipe(*recipe))
         linear_map = attributes["linear_map_"]
         if not is_identity(linear_map):
             data = data.mapped(linear_map)
@@ -262,20 +278,27 @@ class FitStagesMixin:
         draws = False
         if solver.finds_optimum:
             M, H = len(attributes["inducing_points_"]), attributes["n_neighbors_"]
-            full = takes_full_covariance(settings, data.n_rows, M, H)
+            full = takes_full_covariance(settings, data.n_all, M, H)
             attributes = shape_covariance(attributes, full)
             draws = takes_draws(settings, M, full)
             if settings.likelihood_record.conjugate:
                 names = "kernel_", "inducing_points_", "noise_variance_"
                 given = (attributes[name] for name in names)
                 D = attributes["inducing_points_"].shape[1]
-                dense = H == M and tries_exact_means(settings, data.n_rows, M, D)
+                dense = H == M and tries_exact_means(settings, data.n_all, M, D)
                 dtype = "float64" if dense else self.dtype  # of the systems
                 attributes["_jitter"] = natural_jitter(*given, dtype, full)
         if solver.takes_steps:
             attributes["_jitter"] = JITTER
         total = seen if streaming else data.weight.sum(dtype=np.float64)
         return Start(settings, data, held_out, attributes, spread, total, draws, rng)
+
+    def _encoder(self):
+        """Return an estimator that validates and encodes rows as this one does."""
+        other = type(self)(**self.get_params(deep=False))
+        kept = "n_features_in_", "feature_names_in_", "_announced_classes"
+        vars(other).update({k: v for k, v in vars(self).items() if k in kept})
+        return other
 
     def _noise_of_start(self, problem, settings, data):
         """Return settings, data and attributes that know the noise, and its unit.
@@ -319,7 +342,7 @@ class FitStagesMixin:
         )
         data = data._replace(center=center)
         held_out = held_out and held_out._replace(center=center)
-        points = solver_class.count_points(data.n_rows, M, settings)
+        points = solver_class.count_points(data.n_all, M, settings)
         n_threads, steps = max_threads(self.n_jobs, data.n_rows), {}
         if solver_class.takes_steps:
             steps["feature_scale"] = start.spread
@@ -333,7 +356,7 @@ class FitStagesMixin:
                 trained |= self._draw(solver, settings, rng)
             exact = ExactFit()
             D = attributes["inducing_points_"].shape[1]
-            if solver.usable and tries_exact_means(settings, data.n_rows, M, D):
+            if solver.usable and tries_exact_means(settings, data.n_all, M, D):
                 exact = self._solve_exact_mean(solver, data, trained, settings, rng)
             trained |= exact.attributes
             known = trained | exact.comparison

@@ -14,6 +14,7 @@ import numpy as np
 from sklearn.utils import check_random_state
 
 from skswsgp._estimators.base import BaseSWSGP
+from skswsgp._estimators.fit_stages import GivenRows
 from skswsgp._estimators.given import kernel_for, trial_of
 from skswsgp._point.likelihood_records import LIKELIHOODS
 from skswsgp._solvers.progress import callers_level
@@ -106,7 +107,7 @@ def learn_noise_model(estimator, X, y, weight, transform):
         one_noise = {} if found else {"likelihood": "gaussian"}
         trial = trial_of(estimator, **changes | one_noise)
         with warnings.catch_warnings(action="ignore"):
-            trial._fit(X, y, weight, noise_model=found)
+            trial._fit(GivenRows(X, y, weight), noise_model=found)
             squares = relative_squares(trial, X, y, weight)
         with warnings.catch_warnings(record=True, action="always") as caught:
             found = NoiseModel(own).fit(X, squares)

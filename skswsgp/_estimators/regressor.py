@@ -9,6 +9,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from skswsgp._estimators.base import BaseSWSGP
+from skswsgp._estimators.fit_stages import GivenRows
 from skswsgp._estimators.observations import ObservationsMixin
 from skswsgp._estimators.shared_docs import with_shared_text
 from skswsgp._estimators.sklearn_compat import (
@@ -238,12 +239,12 @@ class SWSGPRegressor(
 
         $outcome_of_fit
         """
-        rows = {"exposure": exposure, "noise_variance": noise_variance}
+        rows = GivenRows(X, y, sample_weight, exposure, noise_variance)
         self._validate_params()
         if noise_variance is not None:
             self._require_usable_noise(X_val)
         with unchanged_on_failure(self):
-            return self._fit(X, y, sample_weight, X_val, y_val, **rows)
+            return self._fit(rows, (X_val, y_val))
 
     def partial_fit(self, X, y, sample_weight=None, *, exposure=None):
         """Learn from one more chunk of a stream: one epoch at a constant rate.

@@ -80,7 +80,7 @@ def initial_attributes(settings, data, spread, rng):
         spread = length_scales(fit.kernel, D, otherwise=spread)
     Z = initial_inducing_points(
         data.X,
-        count_inducing(settings, data.n_rows, D),
+        count_inducing(settings, data.n_all, D),
         settings.inducing_points,
         rng,
         spread,
@@ -88,7 +88,7 @@ def initial_attributes(settings, data, spread, rng):
         data.weight_in_X(),
     )
     M = len(Z)
-    H = count_neighbors(settings, data.n_rows, M, D)
+    H = count_neighbors(settings, data.n_all, M, D)
     start = {
         "kernel_": fit.kernel,
         "linear_map_": np.eye(D) if fit.linear_map is None else fit.linear_map,
@@ -98,7 +98,7 @@ def initial_attributes(settings, data, spread, rng):
         "_jitter": JITTER,
     }
     record, solver = settings.likelihood_record, settings.solver
-    full = takes_full_covariance(settings, data.n_rows, M, H)
+    full = takes_full_covariance(settings, data.n_all, M, H)
     if record.usual_shape:
         start["likelihood_shape_"] = fit.shape
     if record.has_noise:
@@ -170,10 +170,10 @@ def learn_start(settings, data, spread, rng):
     variance scale of a classifier is chosen for the number of inducing points.
     """
     D = data.X.shape[1]
-    M = count_inducing(settings, data.n_rows, D)
-    H = count_neighbors(settings, data.n_rows, M, D)
+    M = count_inducing(settings, data.n_all, D)
+    H = count_neighbors(settings, data.n_all, M, D)
     chosen = settings.solver.finds_optimum and isinstance(settings.inducing_points, str)
-    few = chosen and has_few_points(M, data.n_rows, D, settings.tuning)
+    few = chosen and has_few_points(M, data.n_all, D, settings.tuning)
     n_threads = max_threads(settings.n_jobs, data.n_rows)
     # "auto" is the CPU here: some 100,000 rows are too few for a GPU to pay off.
     device = "cuda" if settings.device == "cuda" else "cpu"
@@ -182,7 +182,7 @@ def learn_start(settings, data, spread, rng):
     record = settings.likelihood_record
     whole = "both" if settings.solver.finds_optimum else "near"
     by = "evidence" if few else whole
-    exact = tries_exact_means(settings, data.n_rows, M, D)
+    exact = tries_exact_means(settings, data.n_all, M, D)
     n_neighbors = (M if exact else H) if chosen and record.has_noise else None
     learn = partial(
         learn_fit, settings=settings, options=options, rng=rng,
@@ -194,7 +194,7 @@ def learn_start(settings, data, spread, rng):
         return unscaled
     # Site refinement chose its scale with an inducing point at each row of a part.
     rescaled = not record.has_noise and has_few_points(
-        M, data.n_rows, D, settings.tuning, rows_per_point=1
+        M, data.n_all, D, settings.tuning, rows_per_point=1
     )
     if not few and not rescaled:
         return fit

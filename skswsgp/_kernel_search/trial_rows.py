@@ -28,7 +28,7 @@ class TrialRows:
         rows = distinct_observations(part._replace(X=X, rows=None))
         self.X, self.y, self.weight, self.count = rows
         self.solver_weight = self.weight
-        self.fraction = part.n_rows / data.n_rows
+        self.fraction = part.n_rows / data.n_all
         self.seed = rng.randint(2**31 - 1)  # draws the order of all Vecchia priors
         self.settings, self.options = settings, options
         self.record = settings.likelihood_record

@@ -13,31 +13,38 @@ from skswsgp._compiled.threads import run_in_threads
 SIDE = 2 * BLOCK  # columns of a block; 64 saved a tenth of the steps, and took longer
 
 
-class BlockDiagonal:
-    """The inverse of the blocks on the diagonal of a sum of A' diag(w) A.
+def diagonal_blocks(A, w, n_threads):
+    """Return the blocks (n_blocks, SIDE, SIDE) on the diagonal of A' diag(w) A.
 
-    `terms` are pairs of a `SparseRowMatrix` A (n, M) and its w (n,). Blocks are small,
-    so callers set `one_blas_thread`.
+    A (n, M) is a `SparseRowMatrix` and w (n,). The last block is filled with zeros.
+    """
+    n_blocks = -(-A.n_columns // SIDE)
+    blocks = np.zeros((n_blocks, SIDE, SIDE))
+    latest = np.full((n_threads, n_blocks), -1)
+    before = np.empty((n_threads, A.lists.shape[1]), np.int64)
+    run_in_threads(
+        add_blocks,
+        n_threads,
+        n_blocks,
+        A.lists,
+        A.weights,
+        np.ascontiguousarray(w),
+        latest,
+        before,
+        blocks,
+    )
+    return blocks
+
+
+class BlockDiagonal:
+    """The inverse of the blocks on the diagonal of a matrix (M, M).
+
+    `blocks` are a sum of `diagonal_blocks`, and are modified. They are small, so
+    callers set `one_blas_thread`.
     """
 
-    def __init__(self, terms, n_threads):
-        M = terms[0][0].n_columns
-        self.n_blocks = -(-M // SIDE)
-        blocks = np.zeros((self.n_blocks, SIDE, SIDE))
-        latest = np.full((n_threads, self.n_blocks), -1)
-        for A, w in terms:
-            before = np.empty((n_threads, A.lists.shape[1]), np.int64)
-            run_in_threads(
-                add_blocks,
-                n_threads,
-                self.n_blocks,
-                A.lists,
-                A.weights,
-                np.ascontiguousarray(w),
-                latest,
-                before,
-                blocks,
-            )
+    def __init__(self, blocks, M):
+        self.n_blocks = len(blocks)
         empty = np.arange(M, self.n_blocks * SIDE) % SIDE
         blocks[-1, empty, empty] = 1.0
         self.inverse = np.linalg.inv(blocks)

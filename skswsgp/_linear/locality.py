@@ -12,18 +12,17 @@ from skswsgp._compiled.jit import njit
 
 
 class Locality(NamedTuple):
-    """Where the columns and rows of matrices A (n, M) and R (M, M) go.
+    """Where the columns and rows of a matrix R (M, M) go.
 
     R is triangular in order of its rows, see `row_matrix.solve_vector`, and stays so.
     """
 
     places: np.ndarray  # (M,) int32, the new place of each point
-    A_rows: np.ndarray  # (n,) the rows of A in their new order
-    R_rows: np.ndarray  # (M,) the rows of R in their new order
+    rows: np.ndarray  # (M,) the rows of R in their new order
 
 
-def find_locality(columns, A, R):
-    """Return the `Locality` of `SparseRowMatrix`es A and R whose columns are in order.
+def find_locality(columns, R):
+    """Return the `Locality` of a `SparseRowMatrix` R whose columns are in order.
 
     `columns` (M,) are points in an order in which near points lie near each other.
     """
@@ -31,10 +30,17 @@ def find_locality(columns, A, R):
     places, own = np.empty((2, M), np.int32)
     places[columns] = np.arange(M)
     own[R.lists[:, -1]] = np.arange(M)
-    R_rows, stack, visited = np.empty((3, M), np.int64)
-    fill_triangular_order(R.lists, R.weights, own, own[columns], R_rows, stack, visited)
-    nearest = places[A.lists[:, 0]]
-    return Locality(places, np.argsort(nearest, kind="stable"), R_rows)
+    rows, stack, visited = np.empty((3, M), np.int64)
+    fill_triangular_order(R.lists, R.weights, own, own[columns], rows, stack, visited)
+    return Locality(places, rows)
+
+
+def local_order(lists, places):
+    """Return the rows (n,) of a matrix by the new place of their first column.
+
+    `lists` (n, H) are the columns of its entries, and `places` those of a `Locality`.
+    """
+    return np.argsort(places[lists[:, 0]], kind="stable")
 
 
 @njit

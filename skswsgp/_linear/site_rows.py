@@ -10,8 +10,14 @@ from typing import NamedTuple
 import numpy as np
 
 from skswsgp._compiled.threads import index_blocks
+from skswsgp._linear.block_diagonal import diagonal_blocks
+from skswsgp._linear.locality import local_order
 from skswsgp._linear.projection import Projection
+from skswsgp._linear.row_matrix import SparseRowMatrix
 from skswsgp._point.likelihood_records import LikelihoodRecord
+
+GROUP = 1024  # rows whose numbers come from one generator, in draws of DRAWS
+DRAWS = 8
 
 
 class Expectations(NamedTuple):
@@ -34,6 +40,15 @@ class SiteRows(NamedTuple):
     precision: np.ndarray  # (n, Q) w_i, weights included
     precision_mean: np.ndarray  # (n, Q) w_i t_i
     expected: Expectations | None = None  # at the q(u) that `expecting` took last
+    begin: int = 0  # the number of the first row in the table that it is from
+    order: np.ndarray | None = None  # (n,) where the rows stood before `reordered`
+
+    is_here = True  # whether arrays of all rows are in this process
+
+    @property
+    def n_rows(self):
+        """The number of rows, n."""
+        return len(self.weight)
 
     @classmethod
     def of(cls, engine, kernel, data, record, lookup, memory):
@@ -114,6 +129,10 @@ class SiteRows(NamedTuple):
         """Return the sum of the expected log-likelihoods of rows, in nats."""
         return float(self.weight @ self.expected.log_likelihood)
 
+    def total_weight(self):
+        """Return the sum of the weights of rows."""
+        return self.weight.sum(dtype=np.float64)
+
     def diagonal(self):
         """Return the diagonals of A' W A (M, Q)."""
         return self.rows.rmatvec(self.precision, squares=True)
@@ -129,3 +148,62 @@ class SiteRows(NamedTuple):
     def gram(self, q):
         """Return A' W A (M, M) for latent function q."""
         return self.rows.weighted_gram(self.precision[:, q])
+
+    # --- draws from q(u)
+
+    @property
+    def is_sparse(self):
+        """Whether A is a sparse matrix in the memory of the host."""
+        return isinstance(self.rows.stored, SparseRowMatrix)
+
+    def divided(self, beta):
+        """Return the sites with precisions divided by the weight of the divergence."""
+        precision, precision_mean = self.precision / beta, self.precision_mean / beta
+        return self._replace(precision=precision, precision_mean=precision_mean)
+
+    def reordered(self, places):
+        """Return the sites of columns at new `places`, with near rows next to others.
+
+        For an A that `is_sparse`; see `locality`. They can be drawn from only.
+        """
+        order = local_order(self.rows.stored.lists, places)
+        rows, precision = self.rows.reordered(order, places), self.precision[order]
+        return self._replace(rows=rows, precision=precision, order=order)
+
+    def noise(self, key, n_draws):
+        """Return `row_noise` (n, n_draws) for these rows."""
+        e = row_noise(key, self.begin, self.n_rows, n_draws)
+        return e if self.order is None else e[self.order]
+
+    def noise_sums(self, q, e):
+        """Return A' W^1/2 e (M, k) for latent function q and e (n, k)."""
+        return self.rows.rmatvec(np.sqrt(self.precision[:, [q]]) * e)
+
+    def sums_of_noise(self, q, key, n_draws):
+        """Return `noise_sums` of the `noise` for a key."""
+        return self.noise_sums(q, self.noise(key, n_draws))
+
+    def blocks(self, q):
+        """Return the `diagonal_blocks` of A' W A for latent function q."""
+        n_threads = self.rows.engine.n_threads
+        return diagonal_blocks(self.rows.stored, self.precision[:, q], n_threads)
+
+
+def row_noise(key, begin, n, n_draws):
+    """Return standard normal numbers (n, n_draws) for rows begin .. begin + n - 1.
+
+    The number of a row and a draw depends on them and on `key`, non-negative integers
+    of which the last is the number of the first draw, a multiple of DRAWS. So neither
+    parts of the rows nor parts of the draws matter.
+    """
+    *key, first = key
+    groups = range(begin // GROUP, -(-(begin + n) // GROUP))
+    batches = range(first, first + n_draws, DRAWS)
+    out = np.empty((DRAWS * len(batches), GROUP * len(groups)))
+    for i, batch in enumerate(batches):
+        for j, group in enumerate(groups):
+            part = out[DRAWS * i : DRAWS * (i + 1), GROUP * j : GROUP * (j + 1)]
+            generator = np.random.default_rng([*key, batch, group])
+            part[:] = generator.standard_normal(part.shape)
+    skip = begin % GROUP
+    return out[:n_draws, skip : skip + n].T

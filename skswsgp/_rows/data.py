@@ -24,11 +24,17 @@ class TrainingRows(NamedTuple):
     # (n,) noise variances of rows; after `with_known_noise` relative to its unit, which
     # is how often rows count over their weights
     ratio: np.ndarray | None = None
+    elsewhere: object = None  # all rows of a fit, of which these are a sample
 
     @property
     def n_rows(self):
         """The number of rows, n."""
         return len(self.weight)
+
+    @property
+    def n_all(self):
+        """The number of rows of the fit."""
+        return self.n_rows if self.elsewhere is None else self.elsewhere.n_rows
 
     @property
     def inputs(self):
@@ -45,7 +51,7 @@ class TrainingRows(NamedTuple):
         y, weight = self.y[index], self.weight[index]
         ratio = None if self.ratio is None else self.ratio[index]
         rows = self._rows_of(index)
-        return self._replace(y=y, weight=weight, rows=rows, ratio=ratio)
+        return self._replace(y=y, weight=weight, rows=rows, ratio=ratio, elsewhere=None)
 
     def scaled(self, columns):
         """Return these rows with columns on another scale, a copy, in place of X."""

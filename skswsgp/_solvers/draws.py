@@ -26,57 +26,58 @@ from skswsgp._compiled.team import BLOCK
 from skswsgp._compiled.threads import one_blas_thread
 from skswsgp._covariance.compile import inverse_lengths, updated_kernel
 from skswsgp._covariance.program import kernel_of
-from skswsgp._linear.block_diagonal import BlockDiagonal
+from skswsgp._linear.block_diagonal import BlockDiagonal, diagonal_blocks
 from skswsgp._linear.conjugate_gradients import norms, solve_systems
 from skswsgp._linear.locality import find_locality
 from skswsgp._linear.nystrom import NystromPreconditioner
 from skswsgp._linear.projection import absolute_jitter
 from skswsgp._linear.row_matrix import SparseRowMatrix
+from skswsgp._linear.site_rows import DRAWS, row_noise
 from skswsgp._neighbors.kd_order import tree_order
 from skswsgp._rows.data import memory_budget
 
-LEAST_DRAWS = 8  # least number of draws that are solved for at once, a group of columns
 # Least size of a draw of f at the rows, in deviations of their noise: smaller ones are
 # solved for as if they had this size, so that rows of no weight end the search
 LEAST_SIZE = 1e-4
 BYTES = 8  # of a number
 
 
-def draw_posterior(rows, prior, w, tuning, n_draws, rng):
+def draw_posterior(sites, prior, tuning, n_draws, rng):
     """Return draws (M, n_draws, Q) of a `PosteriorSampler`, or None.
 
     Sparse matrices in the memory of the host are first copied in orders that use the
     cache, see `locality`.
     """
-    model, places = rows.engine.model, slice(None)
+    model, places = sites.engine.model, slice(None)
     order = tree_order(model.Z * inverse_lengths(kernel_of(model)), BLOCK)
-    if in_host_memory(rows, prior):
-        places, A_rows, R_rows = find_locality(order, rows.stored, prior.rows)
-        rows, w = rows.reordered(A_rows, places), w[A_rows]
-        prior = prior.reordered(R_rows, order, places)
-    u = PosteriorSampler(rows, prior, w, order, tuning).draw(n_draws, rng)
+    sites = sites.divided(model.kl_weight)
+    if are_sparse(sites, prior):
+        places, rows = find_locality(order, prior.rows)
+        sites = sites.reordered(places)
+        prior = prior.reordered(rows, order, places)
+    u = PosteriorSampler(sites, prior, order, tuning).draw(n_draws, rng)
     return None if u is None else u[places]
 
 
-def in_host_memory(rows, prior):
+def are_sparse(sites, prior):
     """Return whether all matrices are sparse ones in the memory of the host."""
-    return all(isinstance(A, SparseRowMatrix) for A in (rows.stored, prior.rows))
+    return sites.is_sparse and isinstance(prior.rows, SparseRowMatrix)
 
 
 class PosteriorSampler:
     """Draws of u - m for a model of the natural solver.
 
-    `rows` is the `Projection` of the n rows, `prior` a `VecchiaPrior` of the M inducing
-    values, and w (n, Q) the precisions above. `order` (M,) are the indices of the
+    `sites` are the `SiteRows` of n rows with the precisions w above, and `prior` is a
+    `VecchiaPrior` of the M inducing values. `order` (M,) are the indices of the
     inducing points, best in an order in which near points lie near each other.
     """
 
-    def __init__(self, rows, prior, w, order, tuning):
-        self.rows, self.prior, self.w, self.order = rows, prior, w, order
+    def __init__(self, sites, prior, order, tuning):
+        self.sites, self.prior, self.order = sites, prior, order
         self.tuning, self.nystrom = tuning, None
-        self.diagonal = rows.rmatvec(w, squares=True) + prior.precision[:, None]
+        self.diagonal = sites.diagonal() + prior.precision[:, None]
         weak = np.median(prior.precision[:, None] / self.diagonal, axis=0)
-        ways = [self._solve_inducing, self._solve_rows]
+        ways = [self._solve_inducing, self._solve_rows][: 2 if sites.is_here else 1]
         self.ways = [
             ways[::-1] if each > tuning.weak_data else ways[:] for each in weak
         ]
@@ -84,19 +85,20 @@ class PosteriorSampler:
 
     def draw(self, n_draws, rng):
         """Return draws (M, n_draws, Q), or None where they could not be solved for."""
-        (n, M), Q = self.rows.shape, self.w.shape[1]
+        (M, Q), n = self.diagonal.shape, self.sites.n_rows
         u = np.empty((M, n_draws, Q))
         # at most eight arrays of M and eight of n numbers for each draw
-        size = memory_budget() // (8 * BYTES * (M + n)) // LEAST_DRAWS * LEAST_DRAWS
-        size = max(LEAST_DRAWS, size)
-        numbers = (n + M) * self.rows.engine.n_neighbors * n_draws * Q
+        size = memory_budget() // (8 * BYTES * (M + n)) // DRAWS * DRAWS
+        size, seed = max(DRAWS, size), rng.randint(2**31 - 1)
+        numbers = (n + M) * self.sites.engine.n_neighbors * n_draws * Q
         most = min(int(self.tuning.draw_work / numbers), self.tuning.most_cg_steps)
         for q in range(Q):
             for first in range(0, n_draws, size):
                 k = min(size, n_draws - first)
-                e = rng.standard_normal((k, n + M)).T  # the same in blocks of any size
+                e_1 = self.sites.noise((seed, 0, q, first), k)
+                e_2 = np.ascontiguousarray(row_noise((seed, 1, q, first), 0, M, k))
                 with one_blas_thread():
-                    part = self._solve(q, e[:n], np.ascontiguousarray(e[n:]), most)
+                    part = self._solve(q, e_1, e_2, most)
                 if part is None:
                     return None
                 u[:, first : first + k, q] = part
@@ -125,7 +127,7 @@ class PosteriorSampler:
 
     def _attempt(self, way, q, e_1, e_2, steps):
         """Return u and the systems that are left, or None and all of them."""
-        everything = np.arange(e_1.shape[1])
+        everything = np.arange(e_2.shape[1])
         try:
             u, left = way(q, e_1, e_2, steps)
         except (FloatingPointError, np.linalg.LinAlgError):  # of the preconditioner
@@ -134,17 +136,16 @@ class PosteriorSampler:
 
     def _solve_inducing(self, q, e_1, e_2, steps):
         """Solve for u itself; return it and the systems that are left."""
-        w, diagonal = self.w[:, [q]], self.diagonal[:, [q]]
-        right = self.rows.rmatvec(np.sqrt(w) * e_1) + self.prior.rows.rmatvec(e_2)
+        sites, prior, diagonal = self.sites, self.prior, self.diagonal[:, [q]]
+        right = sites.noise_sums(q, e_1) + prior.rows.rmatvec(e_2)
 
         def multiply(u, _):
-            data = self.rows.normal_matvec(np.broadcast_to(w, (len(w), u.shape[1])), u)
-            return data + self.prior.matvec(u)
+            return sites.multiply(u, np.full(u.shape[1], q)) + prior.matvec(u)
 
-        if in_host_memory(self.rows, self.prior):
-            ones = np.ones(len(diagonal))
-            terms = [(self.rows.stored, w[:, 0]), (self.prior.rows, ones)]
-            nearly = BlockDiagonal(terms, self.rows.engine.n_threads).solve
+        if are_sparse(sites, prior):
+            ones, n_threads = np.ones(len(diagonal)), sites.engine.n_threads
+            blocks = sites.blocks(q) + diagonal_blocks(prior.rows, ones, n_threads)
+            nearly = BlockDiagonal(blocks, len(diagonal)).solve
         else:
             nearly = partial(np.multiply, 1.0 / diagonal)
 
@@ -158,16 +159,17 @@ class PosteriorSampler:
 
     def _solve_rows(self, q, e_1, e_2, steps):
         """Solve for the rows' z; return u and the systems that are left."""
-        root, prior = np.sqrt(self.w[:, [q]]), self.prior
+        w, rows, prior = self.sites.precision[:, [q]], self.sites.rows, self.prior
         if self.nystrom is None:
             self.nystrom = self._make_nystrom()
-        self.nystrom.factorise(self.w[:, q])
+        self.nystrom.factorise(w[:, 0])
+        root = np.sqrt(w)
 
         def from_rows(z):  # P^-1 A' W^1/2 z
-            return prior.solve(self.rows.rmatvec(root * z))
+            return prior.solve(rows.rmatvec(root * z))
 
         def multiply(z, _):
-            image = self.rows.matvec(from_rows(z))
+            image = rows.matvec(from_rows(z))
             image *= root
             image += z
             return image
@@ -176,7 +178,7 @@ class PosteriorSampler:
             return self.nystrom.solve(z)
 
         v = prior.solve(prior.rows.rmatvec(e_2))
-        right = e_1 - root * self.rows.matvec(v)
+        right = e_1 - root * rows.matvec(v)
         z, left, sizes = np.zeros_like(right), np.arange(e_1.shape[1]), norms(e_1)
         least = LEAST_SIZE * sizes
         while len(left):
@@ -187,7 +189,7 @@ class PosteriorSampler:
             u = v + from_rows(z)
             if len(left):
                 break
-            found = np.maximum(norms(root * self.rows.matvec(u)), least)
+            found = np.maximum(norms(root * rows.matvec(u)), least)
             # The tolerance was too loose for draws that came out much smaller
             left = np.flatnonzero(found < 0.5 * sizes)
             sizes = np.minimum(sizes, found)
@@ -195,7 +197,7 @@ class PosteriorSampler:
 
     def _make_nystrom(self):
         """Return the preconditioner of the rows' system, within half of the memory."""
-        rows, model, n = self.rows, self.rows.engine.model, self.rows.shape[0]
+        rows, model, n = self.sites.rows, self.sites.engine.model, self.sites.n_rows
         most = min(self.tuning.global_points, memory_budget() // (2 * BYTES * n))
         M = len(self.order)
         m = max(1, min(most, M))

@@ -55,12 +55,10 @@ class NaturalSolver(Solver):
         self.prior_variance = mean_prior_variance(kernel, engine.model.Z)
         self.search = TrackedSearch(engine, data.n_rows, settings.search_options)
         order = rng.permutation(len(engine.model.Z))
-        memory = memory_budget()
-        lookup = NeighborTracker(self.search, data.n_rows, memory).lookup
-        record = settings.likelihood_record
-        self.sites = SiteRows.of(engine, kernel, data, record, lookup, memory)
+        self.sites = self.make_sites(kernel, memory_budget())
         self.prior = make_vecchia_prior(engine, kernel, order)
         self.order = order
+        record = settings.likelihood_record
         self.conjugate = record.conjugate
         # large counts would hide what small ones leave of a residual
         if not (record.has_noise or record.counts):
@@ -72,6 +70,12 @@ class NaturalSolver(Solver):
         self.losses, self.tolerance = [], LOSS_TOLERANCE
         self.step = DAMPING
         self.prior_first = None  # the first solve decides
+
+    def make_sites(self, kernel, memory):
+        """Return the `SiteRows` of the data, whose A may take so many bytes."""
+        data, record = self.data, self.settings.likelihood_record
+        lookup = NeighborTracker(self.search, data.n_rows, memory).lookup
+        return SiteRows.of(self.engine, kernel, data, record, lookup, memory)
 
     @property
     def n_rounds(self):
@@ -272,9 +276,7 @@ class NaturalSolver(Solver):
         Their covariance is beta B^-1, all of it, where `_solve` keeps its diagonal.
         None stands for draws that could not be solved for.
         """
-        w = self.sites.precision / self.engine.model.kl_weight
-        rows = self.sites.rows
-        return draw_posterior(rows, self.prior, w, self.tuning, n_draws, rng)
+        return draw_posterior(self.sites, self.prior, self.tuning, n_draws, rng)
 
     def _solve_full(self):
         """Set m and a full S = beta B^-1 = L L', where B = A' W A + beta P.

@@ -65,8 +65,8 @@ def test_covariance_of_draws_is_that_of_q(H, beta, n_threads, rng):
 def sampler_of(solver, **tuning):
     """Return the sampler of a solver that has advanced."""
     tuning = Tuning(draw_tolerance=1e-12, draw_noise_tolerance=1e-12, **tuning)
-    w = solver.sites.precision / solver.engine.model.kl_weight
-    return PosteriorSampler(solver.sites.rows, solver.prior, w, solver.order, tuning)
+    sites = solver.sites.divided(solver.engine.model.kl_weight)
+    return PosteriorSampler(sites, solver.prior, solver.order, tuning)
 
 
 @pytest.mark.parametrize("n_points", [0, 3, 30])
@@ -76,12 +76,13 @@ def test_both_systems_have_the_solution_of_the_dense_one(n_points, M, rng):
     solver = make_solver(MATERN, X[:M], 6, X, X[:, 0], beta=0.4)
     solver.advance(0)
     sampler = sampler_of(solver, global_points=n_points)
-    sampler.w = sampler.w * rng.uniform(0.0, 2.0, (30, 1))  # as sites have it
-    sampler.w[3] = 0.0
+    w = sampler.sites.precision * rng.uniform(0.0, 2.0, (30, 1))  # as sites have it
+    w[3] = 0.0
+    sampler.sites = sampler.sites._replace(precision=w)
     A, R = (rows.matvec(np.eye(M)) for rows in (solver.sites.rows, solver.prior.rows))
     e_1, e_2 = rng.normal(size=(30, 8)), rng.normal(size=(M, 8))
-    right = A.T @ (np.sqrt(sampler.w) * e_1) + R.T @ e_2
-    expected = np.linalg.solve(A.T @ (sampler.w * A) + R.T @ R, right)
+    right = A.T @ (np.sqrt(w) * e_1) + R.T @ e_2
+    expected = np.linalg.solve(A.T @ (w * A) + R.T @ R, right)
     for solve in (sampler._solve_inducing, sampler._solve_rows):
         u, left = solve(0, e_1, e_2, 200)
         assert len(left) == 0
@@ -274,9 +275,10 @@ def test_deviations_are_those_of_a_dense_solution_for_any_noise(noise, way):
     kernel = ConstantKernel(1.0) * RBF(0.3)
     solver = make_solver(kernel, X, 20, X, X[:, 0], noise=[noise])
     solver.advance(0)
-    w = solver.sites.precision / solver.engine.model.kl_weight
-    sampler = PosteriorSampler(
-        solver.sites.rows, solver.prior, w, solver.order, Tuning()
+    sites = solver.sites.divided(solver.engine.model.kl_weight)
+    sampler, w = (
+        PosteriorSampler(sites, solver.prior, solver.order, Tuning()),
+        sites.precision,
     )
     A, R = (rows.matvec(np.eye(500)) for rows in (solver.sites.rows, solver.prior.rows))
     e_1, e_2 = np.random.default_rng(1).standard_normal((2, 500, 64))
@@ -296,11 +298,10 @@ def test_draws_of_a_function_that_rows_hardly_show_are_as_exact(rng):
     solver = make_solver(kernel, X, 10, X, X[:, 0], noise=[30.0], tuning=rough)
     solver.advance(0)
     e_1, e_2 = np.random.default_rng(1).standard_normal((2, n, 16))
-    w = solver.sites.precision / solver.engine.model.kl_weight
+    sites = solver.sites.divided(solver.engine.model.kl_weight)
+    w = sites.precision
     samplers = [
-        PosteriorSampler(
-            solver.sites.rows, solver.prior, w, solver.order, Tuning(**options)
-        )
+        PosteriorSampler(sites, solver.prior, solver.order, Tuning(**options))
         for options in ({}, {"draw_noise_tolerance": 1e-7})
     ]
     found, exact = (

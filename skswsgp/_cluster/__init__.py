@@ -1,0 +1,1 @@
+"""Training rows in blocks that never come together on one machine."""

@@ -1,0 +1,72 @@
+"""The sites of rows in many places, which answer as `SiteRows` of one place do."""
+
+import numpy as np
+
+
+class ManySites:
+    """`SiteRows` of blocks, each where its block lies.
+
+    `parts` are those of `workers`, and `n_rows` is the number of all rows. `engine` is
+    that of the caller, and `is_sparse` says whether all parts are.
+    """
+
+    is_here = False
+
+    def __init__(self, workers, parts, n_rows, engine, is_sparse):
+        self.workers, self.parts, self.n_rows = workers, parts, n_rows
+        self.engine, self.is_sparse = engine, is_sparse
+
+    def _changed(self, name, *arguments):
+        parts = self.workers.map(_method, self.parts, name, *arguments)
+        return ManySites(self.workers, parts, self.n_rows, self.engine, self.is_sparse)
+
+    def _sum(self, name, *arguments):
+        return self.workers.total(_method, self.parts, name, *arguments)
+
+    def first(self, m, S):
+        """See `SiteRows`, as for all methods."""
+        return self._changed("first", m, S)
+
+    def stepped(self, step):
+        return self._changed("stepped", step)
+
+    def expecting(self, m, S):
+        return self._changed("expecting", m, S)
+
+    def divided(self, beta):
+        return self._changed("divided", beta)
+
+    def reordered(self, places):
+        return self._changed("reordered", places)
+
+    def log_likelihood(self):
+        return float(self._sum("log_likelihood"))
+
+    def total_weight(self):
+        return float(self._sum("total_weight"))
+
+    def diagonal(self):
+        return self._sum("diagonal")
+
+    def right(self):
+        return self._sum("right")
+
+    def multiply(self, u, which):
+        return self._sum("multiply", u, np.asarray(which))
+
+    def gram(self, q):
+        return self._sum("gram", q)
+
+    def noise(self, key, n_draws):
+        """Return what stands for the noise of rows, which each place draws itself."""
+        return key, n_draws
+
+    def noise_sums(self, q, noise):
+        return self._sum("sums_of_noise", q, *noise)
+
+    def blocks(self, q):
+        return self._sum("blocks", q)
+
+
+def _method(part, name, *arguments):
+    return getattr(part, name)(*arguments)

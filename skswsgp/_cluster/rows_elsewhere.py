@@ -1,0 +1,196 @@
+"""From dask collections to blocks of training rows, and a sample of them.
+
+What a fit learns from some rows, it learns from the sample: scales, the kernel and the
+map, inducing points and the law of observations. q(u) has all rows, by `BlockSolver`.
+"""
+
+import copy
+from typing import NamedTuple
+
+import numpy as np
+from sklearn.utils import _safe_indexing
+from sklearn.utils.random import sample_without_replacement
+
+from skswsgp._cluster.many_sites import ManySites
+from skswsgp._cluster.workers import find_workers
+from skswsgp._engine.select import make_cpu_engine
+from skswsgp._linear.site_rows import SiteRows
+from skswsgp._neighbors.lists import NeighborTracker, TrackedSearch
+from skswsgp._rows.data import TrainingRows, memory_budget
+
+
+def is_collection(X):
+    """Return whether X is a collection of dask, which is not imported for others."""
+    return hasattr(X, "__dask_graph__")
+
+
+class Block(NamedTuple):
+    """Rows of one place as the user gave them."""
+
+    X: object
+    y: object
+    weight: object | None
+
+
+class Recipe(NamedTuple):
+    """How blocks become rows of a model."""
+
+    estimator: object  # with the parameters of the user, which validates and encodes
+    attributes: dict  # fitted attributes
+    factor: float  # of weights
+
+
+class RowsElsewhere:
+    """The rows of X, y and weights, dask collections with the same blocks."""
+
+    def __init__(self, X, y, weight):
+        self.workers = find_workers()
+        if getattr(X, "ndim", 0) != 2:
+            raise ValueError(
+                f"X is a {type(X).__name__} of {getattr(X, 'ndim', 0)} axes: expected "
+                "a dask array of shape (n_samples, n_features), or a data frame."
+            )
+        columns = {"X": X, "y": y} | ({} if weight is None else {"weights": weight})
+        lazy = [_delayed(name, one) for name, one in columns.items()]
+        numbers = {name: len(one) for name, one in zip(columns, lazy, strict=True)}
+        if len(set(numbers.values())) > 1:
+            raise ValueError(
+                f"the numbers of blocks are {numbers}: expected equal blocks of rows; "
+                "take all from one data frame, or rechunk them alike."
+            )
+        self.n_features = X.shape[1]
+        blocks = [_block(*parts) for parts in zip(*lazy, strict=True)]
+        self.blocks = self.workers.load(blocks)
+        self.sizes = np.array(self.workers.gather(self.workers.map(_size, self.blocks)))
+        if not self.sizes.any():
+            raise ValueError(
+                "X has no rows in any block: expected some to train on; look at the "
+                "filters in front of fit."
+            )
+        self.blocks = [b for b, n in zip(self.blocks, self.sizes, strict=True) if n]
+        self.sizes = self.sizes[self.sizes > 0]
+        self.recipe = None
+
+    @property
+    def n_rows(self):
+        """The number of rows of all blocks."""
+        return int(self.sizes.sum())
+
+    def labels(self):
+        """Return the distinct values of y."""
+        return np.unique(np.concatenate(self._gather(_labels)))
+
+    def sample(self, most, rng):
+        """Return X, y and weights of at most so many random rows, in their order."""
+        n = self.n_rows
+        drawn = np.arange(n)
+        if n > most:
+            drawn = np.sort(sample_without_replacement(n, most, random_state=rng))
+        ends = np.cumsum(self.sizes)
+        cuts = np.split(drawn, np.searchsorted(drawn, ends[:-1]))
+        rows = [cut - begin for cut, begin in zip(cuts, self.begins, strict=True)]
+        parts = [
+            self.workers.map(_take, [block], index)[0]
+            for block, index in zip(self.blocks, rows, strict=True)
+        ]
+        columns = zip(*self.workers.gather(parts), strict=True)
+        return [_joined(column) for column in columns]
+
+    @property
+    def begins(self):
+        """The number of the first row of each block."""
+        return np.concatenate([[0], np.cumsum(self.sizes)[:-1]])
+
+    def with_recipe(self, *recipe):
+        """Return the rows with the `Recipe` by which they become rows of a model."""
+        other = copy.copy(self)
+        other.recipe = Recipe(*recipe)
+        return other
+
+    def sites(self, engine, kernel, center, settings):
+        """Return the `ManySites` of these rows for the model of an engine."""
+        model = engine.model, kernel, engine.n_neighbors, center, settings
+        parts = [
+            self.workers.map(_sites, [block], begin, self.recipe, *model)[0]
+            for block, begin in zip(self.blocks, self.begins.tolist(), strict=True)
+        ]
+        are_sparse = self.workers.gather(self.workers.map(_is_sparse, parts))
+        return ManySites(self.workers, parts, self.n_rows, engine, all(are_sparse))
+
+    def _gather(self, function, *arguments):
+        return self.workers.gather(self.workers.map(function, self.blocks, *arguments))
+
+
+def _delayed(name, collection):
+    """Return the blocks of rows of a dask array or data frame."""
+    from dask import is_dask_collection
+
+    if not is_dask_collection(collection) or not hasattr(collection, "to_delayed"):
+        raise ValueError(
+            f"{name} is a {type(collection).__name__}: expected a dask array or data "
+            "frame, as the other arguments are; dask.array.from_array makes one."
+        )
+    if hasattr(collection, "chunks") and collection.ndim > 1:
+        collection = collection.rechunk({1: -1})
+    return np.ravel(collection.to_delayed()).tolist()
+
+
+def _block(*parts):
+    from dask import delayed
+
+    return delayed(_as_block)(*parts)
+
+
+def _as_block(X, y, weight=None):
+    lengths = {len(one) for one in (X, y, weight) if one is not None}
+    if len(lengths) > 1:
+        raise ValueError(
+            f"blocks of X, y and weights have {sorted(lengths)} rows: expected equal "
+            "blocks; take all from one data frame, or rechunk them alike."
+        )
+    return Block(X, y, weight)
+
+
+def _size(block):
+    return len(block.X)
+
+
+def _labels(block):
+    return np.unique(np.asarray(block.y))
+
+
+def _take(block, index):
+    return tuple(None if one is None else _safe_indexing(one, index) for one in block)
+
+
+def _joined(parts):
+    """Return parts of a column, arrays or frames, as one."""
+    if parts[0] is None:
+        return None
+    if hasattr(parts[0], "iloc"):
+        import pandas as pd
+
+        return pd.concat(parts)
+    return np.concatenate(parts)
+
+
+def _sites(block, begin, recipe, model, kernel, H, center, settings):
+    """Return the `SiteRows` of a `Block` for a model, before their first sites."""
+    estimator, attributes, factor = recipe
+    X, y, weight, rows = estimator._validate_training(*block, reset=False)
+    dtype = model.Z.dtype
+    targets = estimator._encode_targets(y, attributes).astype(dtype, copy=False)
+    data = TrainingRows(X, targets, (factor * weight).astype(dtype), rows)
+    data = data.scaled(attributes["x_transform_"]).mapped(attributes["linear_map_"])
+    data = data._replace(center=center)
+    engine = make_cpu_engine(model, H, 1)
+    search = TrackedSearch(engine, data.n_rows, settings.search_options)
+    memory = memory_budget()
+    lookup = NeighborTracker(search, data.n_rows, memory).lookup
+    record = settings.likelihood_record
+    sites = SiteRows.of(engine, kernel, data, record, lookup, memory)
+    return sites._replace(begin=begin)
+
+
+def _is_sparse(sites):
+    return sites.is_sparse

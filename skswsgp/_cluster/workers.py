@@ -1,0 +1,115 @@
+"""Where blocks of rows lie: on the workers of a dask cluster, or in this process.
+
+Both keep what tasks return where the tasks ran, and bring sums to the caller. A worker
+that is lost takes its blocks with it; dask computes them anew from the collections.
+"""
+
+from contextlib import contextmanager
+from functools import reduce
+
+import numpy as np
+
+from skswsgp._compiled.threads import PARTS
+
+
+def find_workers():
+    """Return the `ClusterWorkers` of the current client of dask, or `ThisProcess`."""
+    try:
+        from distributed import get_client
+
+        return ClusterWorkers(get_client())
+    except (ImportError, ValueError):  # no client
+        return ThisProcess()
+
+
+class ThisProcess:
+    """Blocks in the memory of this process, one after the other."""
+
+    n_workers = 1
+
+    def load(self, lazy):
+        """Return what `Delayed` objects stand for."""
+        return [one.compute() for one in lazy]
+
+    def map(self, function, parts, *arguments):
+        """Return function(part, *arguments) for each part, where the part is."""
+        return [function(part, *arguments) for part in parts]
+
+    def gather(self, parts):
+        """Return the parts themselves."""
+        return list(parts)
+
+    def total(self, function, parts, *arguments):
+        """Return the sum of function(part, *arguments) over the parts."""
+        return _added([function(part, *arguments) for part in parts])
+
+    @contextmanager
+    def failures(self):
+        """Turn the errors of a cluster into one sentence; here there are none."""
+        yield
+
+
+class ClusterWorkers:
+    """Blocks as futures of a `distributed.Client`."""
+
+    def __init__(self, client):
+        self.client = client
+
+    @property
+    def n_workers(self):
+        """The number of workers at present."""
+        return len(self.client.nthreads())
+
+    def load(self, lazy):
+        """Return futures of `Delayed` objects."""
+        return self.client.compute(list(lazy))
+
+    def map(self, function, parts, *arguments):
+        """Return futures of function(part, *arguments).
+
+        Arguments travel once, as the result of a task, which a lost worker can repeat.
+        """
+        submit = self.client.submit
+        given = submit(_itself, arguments, pure=False)
+        return [submit(_call, function, part, given, pure=False) for part in parts]
+
+    def gather(self, parts):
+        """Return the results of futures."""
+        return self.client.gather(list(parts))
+
+    def total(self, function, parts, *arguments):
+        """Return the sum of function(part, *arguments), added up in a tree."""
+        parts, submit = self.map(function, parts, *arguments), self.client.submit
+        while len(parts) > 1:
+            groups = [parts[i : i + PARTS] for i in range(0, len(parts), PARTS)]
+            parts = [submit(_added, group, pure=False) for group in groups]
+        return parts[0].result()
+
+    @contextmanager
+    def failures(self):
+        """Turn the errors of a cluster into one sentence."""
+        from distributed import KilledWorker
+        from distributed.client import ClosedClientError, FutureCancelledError
+        from distributed.comm import CommClosedError
+
+        lost = KilledWorker, FutureCancelledError, ClosedClientError, CommClosedError
+        try:
+            yield
+        except lost as e:
+            raise RuntimeError(
+                f"the dask cluster lost a part of this fit ({type(e).__name__}: {e}): "
+                "expected workers with enough memory for their blocks and a client "
+                "that stays open; take smaller blocks or more workers, and fit again."
+            ) from e
+
+
+def _added(parts):
+    return reduce(np.add, parts)
+
+
+def _itself(value):
+    return value
+
+
+def _call(function, part, arguments):
+    return function(part, *arguments)

@@ -1,0 +1,241 @@
+"""Fits of dask collections are those of the same rows in memory."""
+
+import os
+import signal
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+from sklearn.gaussian_process.kernels import RBF, ConstantKernel
+
+from skswsgp import SWSGPClassifier, SWSGPRegressor
+
+da = pytest.importorskip("dask.array", reason="needs the extra dask")
+
+KERNEL = ConstantKernel(2.0) * RBF([0.7, 1.1])
+BLOCKS = (90, 0, 150, 60)  # uneven, one of them empty
+NEW = np.random.default_rng(1).normal(size=(40, 2))
+
+
+def table(outputs="numbers"):
+    """Return X (300, 2) and targets."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 2))
+    f = np.sin(2.0 * X[:, 0]) + X[:, 1]
+    y = f + 0.2 * rng.normal(size=300)
+    return X, {
+        "numbers": y,
+        "two": np.c_[y, f**2],
+        "classes": np.where(y > 0.0, "yes", "no"),
+        "three": np.digitize(y, [-0.5, 0.5]),
+        "counts": rng.poisson(np.exp(f)),
+    }[outputs]
+
+
+def blocks(*arrays, sizes=BLOCKS):
+    """Return dask arrays with the same blocks of rows."""
+    return [
+        da.from_array(a, chunks=(sizes, *a.shape[1:])) if a is not None else None
+        for a in arrays
+    ]
+
+
+def fitted(cls, *rows, **params):
+    """Return an estimator whose kernel is given."""
+    usual = {"n_inducing": 50, "n_neighbors": 12, "random_state": 0}
+    params = usual | {"learn_kernel": False, "kernel": KERNEL} | params
+    return cls(**params).fit(*rows)
+
+
+def predictions(model):
+    """Return what a model says of new rows."""
+    if isinstance(model, SWSGPClassifier):
+        return model.predict_proba(NEW)
+    return np.stack(model.predict(NEW, return_std=True))
+
+
+CASES = [
+    (SWSGPRegressor, "numbers", {"covariance": "full"}),
+    (SWSGPRegressor, "numbers", {"covariance": "draws"}),
+    (SWSGPRegressor, "two", {"covariance": "diag", "dtype": "float64"}),
+    (SWSGPRegressor, "numbers", {"likelihood": "student_t"}),
+    (SWSGPRegressor, "counts", {"likelihood": "poisson"}),
+    (SWSGPClassifier, "classes", {"covariance": "draws"}),
+    (SWSGPClassifier, "three", {}),
+]
+
+
+@pytest.mark.parametrize(("cls", "outputs", "params"), CASES)
+def test_blocks_are_fitted_as_rows_in_memory(cls, outputs, params):
+    X, y = table(outputs)
+    expected = fitted(cls, X, y, **params)
+    found = fitted(cls, *blocks(X, y), **params)
+    assert found.lower_bound_ == pytest.approx(expected.lower_bound_, rel=1e-6)
+    # rounding, magnified where conjugate gradients stop at 3e-3
+    close = 1e-9 if params.get("likelihood", cls) is SWSGPRegressor else 2e-3
+    assert_allclose(predictions(found), predictions(expected), atol=close)
+
+
+def test_a_kernel_is_learned_from_rows_of_blocks():
+    X, y = table()
+    params = {"learn_kernel": True, "kernel": None}
+    expected = fitted(SWSGPRegressor, X, y, **params)
+    found = fitted(SWSGPRegressor, *blocks(X, y), **params)
+    assert found.kernel_ == expected.kernel_
+    assert_allclose(predictions(found), predictions(expected), atol=1e-7)
+
+
+def test_weights_count_in_every_block(rng):
+    X, y = table()
+    weight = rng.uniform(0.2, 3.0, 300)
+    weight[::7] = 0.0
+    expected = fitted(SWSGPRegressor, X, y, weight)
+    found = fitted(SWSGPRegressor, *blocks(X, y, weight))
+    plain = fitted(SWSGPRegressor, X, y)
+    assert_allclose(predictions(found), predictions(expected), atol=1e-8)
+    assert np.abs(predictions(found) - predictions(plain)).max() > 1e-3
+
+
+def test_all_rows_teach_where_a_sample_teaches_the_rest(tune):
+    # Twenty features at least count for a row, so the sample has 60 of 300 rows.
+    tune(learning_numbers=1200, least_learning_rows=1)
+    X, y = table()
+    given = {"normalize_y": False, "inducing_points": X[:50], "initial_noise": 0.04}
+    expected = fitted(SWSGPRegressor, X, y, predictive="gaussian", **given)
+    found = fitted(SWSGPRegressor, *blocks(X, y), predictive="gaussian", **given)
+    assert_allclose(predictions(found), predictions(expected), atol=1e-8)
+    assert found.inducing_points_.shape == (50, 2)
+    drawn = fitted(SWSGPRegressor, *blocks(X, y), n_inducing=40)
+    distance = np.abs(drawn.inducing_points_[:, None] - X).max(axis=2).min(axis=1)
+    assert len(distance) == 40
+    errors = drawn.predict(X) - fitted(SWSGPRegressor, X, y).predict(X)
+    assert np.sqrt(np.mean(errors**2)) < 0.3 * y.std()
+
+
+def test_a_class_that_the_sample_lacks_is_known(tune):
+    tune(learning_numbers=1200, least_learning_rows=1)
+    X, y = table("three")
+    y[y == 2], y[-1] = 1, 2  # one row of the last class
+    model = fitted(SWSGPClassifier, *blocks(X, y), inducing_points="random")
+    assert model.classes_.tolist() == [0, 1, 2]
+    assert model.predict_proba(NEW).shape == (40, 3)
+
+
+def test_frames_keep_their_names():
+    pd, dd = pytest.importorskip("pandas"), pytest.importorskip("dask.dataframe")
+    X, y = table()
+    frame = pd.DataFrame({"a": X[:, 0], "b": X[:, 1], "y": y})
+    lazy = dd.from_pandas(frame, npartitions=3)
+    model = fitted(SWSGPRegressor, lazy[["a", "b"]], lazy["y"])
+    assert model.feature_names_in_.tolist() == ["a", "b"]
+    expected = fitted(SWSGPRegressor, X, y).predict(NEW)
+    found = model.predict(pd.DataFrame(NEW, columns=["a", "b"]))
+    assert_allclose(found, expected, atol=1e-8)
+
+
+def test_blocks_that_cannot_be_fitted_leave_the_model_as_it_was():
+    X, y = table()
+    model = fitted(SWSGPRegressor, X, y)
+    before, (dX, dy) = predictions(model), blocks(X, y)
+    bad = X.copy()
+    bad[-1, 0] = np.nan
+    with pytest.raises(ValueError, match="NaN"):
+        model.fit(blocks(bad, y)[0], dy)
+    with pytest.raises(ValueError, match=r"numbers of blocks are .* expected equal"):
+        model.fit(dX, da.from_array(y, chunks=100))
+    with pytest.raises(
+        ValueError, match=r"have \[100, 90\] rows|have \[90, 100\] rows"
+    ):
+        model.fit(dX, da.from_array(y, chunks=((100, 0, 140, 60),)))
+    with pytest.raises(ValueError, match="y is a ndarray: expected a dask array"):
+        model.fit(dX, y)
+    with pytest.raises(ValueError, match="of 1 axes: expected a dask array of shape"):
+        model.fit(dy, dy)
+    with pytest.raises(ValueError, match="no rows in any block"):
+        model.fit(dX[:0], dy[:0])
+    assert_allclose(predictions(model), before, atol=0.0)
+
+
+@pytest.mark.parametrize(
+    ("params", "named"),
+    [
+        ({"solver": "adam"}, "a solver other than Natural"),
+        ({"warm_start": True}, "warm_start"),
+        ({"n_neighbors": "all"}, "n_neighbors='all'"),
+        ({"likelihood": "heteroscedastic"}, "likelihood='heteroscedastic'"),
+    ],
+)
+def test_what_needs_rows_in_memory_is_refused(params, named):
+    with pytest.raises(ValueError, match=f"dask collection, and the fit has {named}"):
+        fitted(SWSGPRegressor, *blocks(*table()), **params)
+
+
+def test_streams_are_fed_with_rows_in_memory():
+    with pytest.raises(ValueError, match="the fit has partial_fit: expected none"):
+        SWSGPRegressor().partial_fit(*blocks(*table()))
+
+
+# --- a cluster of processes -----------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    distributed = pytest.importorskip("distributed", reason="needs the extra dask")
+    how = {"threads_per_worker": 1, "dashboard_address": ":0"}
+    with (
+        distributed.LocalCluster(n_workers=2, **how) as cluster,
+        distributed.Client(cluster) as client,
+    ):
+        yield client
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("n_workers", [2, 4])
+def test_workers_fit_as_one_machine(cluster, n_workers):
+    cluster.cluster.scale(n_workers)
+    cluster.wait_for_workers(n_workers)
+    for outputs, cls in (("two", SWSGPRegressor), ("three", SWSGPClassifier)):
+        X, y = table(outputs)
+        expected = fitted(cls, X, y)
+        found = fitted(cls, *blocks(X, y))
+        close = 1e-9 if cls is SWSGPRegressor else 2e-3
+        assert_allclose(predictions(found), predictions(expected), atol=close)
+
+
+@pytest.mark.slow
+def test_a_fit_outlives_a_worker(cluster, monkeypatch):
+    from skswsgp._solvers.natural import NaturalSolver
+
+    X, y = table("classes")
+    expected = fitted(SWSGPClassifier, X, y)
+    pids, advance, killed = cluster.run(os.getpid), NaturalSolver.advance, []
+
+    def kill_in_round_two(solver, index):
+        if index == 1 and not killed:
+            killed.append(min(pids.values()))
+            os.kill(killed[0], signal.SIGKILL)
+        return advance(solver, index)
+
+    monkeypatch.setattr(NaturalSolver, "advance", kill_in_round_two)
+    found = fitted(SWSGPClassifier, *blocks(X, y))
+    assert killed
+    assert_allclose(predictions(found), predictions(expected), atol=2e-3)
+
+
+@pytest.mark.slow
+def test_a_client_that_closes_ends_the_fit_with_a_sentence(monkeypatch):
+    distributed = pytest.importorskip("distributed", reason="needs the extra dask")
+    from skswsgp._solvers.natural import NaturalSolver
+
+    how = {"n_workers": 1, "processes": False, "dashboard_address": ":0"}
+    with distributed.Client(**how) as client:
+        advance = NaturalSolver.advance
+
+        def close_in_round_two(solver, index):
+            if index == 1:
+                client.close()
+            return advance(solver, index)
+
+        monkeypatch.setattr(NaturalSolver, "advance", close_in_round_two)
+        with pytest.raises(RuntimeError, match="cluster lost a part of this fit"):
+            fitted(SWSGPClassifier, *blocks(*table("classes")))

@@ -1,0 +1,71 @@
+"""Rows of one place: their noise, and sums that add up over places."""
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from test_row_matrix import sparse_and_dense
+
+from skswsgp._linear.site_rows import DRAWS, GROUP, SiteRows, row_noise
+
+
+def test_noise_of_a_row_depends_on_its_number_alone():
+    whole = row_noise((3, 0), 0, 2 * GROUP + 5, 2 * DRAWS + 3)
+    for begin, n in ((0, 7), (GROUP - 2, GROUP + 4), (2 * GROUP, 5), (9, 0)):
+        part = row_noise((3, 0), begin, n, 2 * DRAWS + 3)
+        assert_array_equal(part, whole[begin : begin + n])
+    for first in (0, DRAWS):
+        part = row_noise((3, first), 4, 10, DRAWS)
+        assert_array_equal(part, whole[4:14, first : first + DRAWS])
+    assert np.abs(row_noise((4, 0), 0, 50, DRAWS) - whole[:50, :DRAWS]).min() > 0.0
+
+
+def test_noise_is_standard_normal_and_independent():
+    e = row_noise((0, 1, 0), 5, 3 * GROUP, 4 * DRAWS)  # 98,304 numbers
+    assert abs(e.mean()) < 5 / np.sqrt(e.size)
+    assert abs(e.var() - 1.0) < 5 * np.sqrt(2 / e.size)
+    assert np.abs(np.corrcoef(e.T) - np.eye(4 * DRAWS)).max() < 5 / np.sqrt(3 * GROUP)
+    apart = e[: 2 * GROUP], e[GROUP:]  # rows of one group and of the next
+    products = np.sum(apart[0] * apart[1], axis=1) / np.sqrt(4 * DRAWS)
+    assert abs(products.mean()) < 5 / np.sqrt(2 * GROUP)
+
+
+class StoredRows:
+    """The products of a `Projection` with rows that are stored."""
+
+    def __init__(self, A):
+        self.stored, self.rmatvec = A, A.rmatvec
+        self.normal_matvec, self.weighted_gram = A.normal_matvec, A.weighted_gram
+        self.engine = self
+        self.n_threads = 1
+
+
+@pytest.mark.parametrize("cuts", [[40], [0, 13, 13]])
+def test_sums_over_places_are_those_of_all_rows(cuts, rng):
+    A, dense = sparse_and_dense(rng, 23, 1)
+    y, weight = rng.normal(size=(90, 2)), rng.uniform(0.5, 2.0, 90)
+    w, times_t = rng.uniform(0.5, 2.0, (90, 2)), rng.normal(size=(90, 2))
+
+    def sites(first, last):
+        rows = A._replace(lists=A.lists[first:last], weights=A.weights[first:last])
+        arrays = (array[first:last] for array in (y, weight, w, times_t))
+        return SiteRows(StoredRows(rows), None, None, *arrays, begin=first)
+
+    whole, ends = sites(0, 90), [0, *cuts, 90]
+    parts = [sites(*both) for both in pairwise(ends)]
+    u = rng.normal(size=(23, 2))
+    for name, arguments in {
+        "diagonal": (),
+        "right": (),
+        "total_weight": (),
+        "multiply": (u, [1, 0]),
+        "gram": (1,),
+        "sums_of_noise": (1, (5, 0), DRAWS),
+        "blocks": (0,),
+    }.items():
+        total = sum(getattr(part, name)(*arguments) for part in parts)
+        assert_allclose(total, getattr(whole, name)(*arguments), atol=1e-11)
+    e = row_noise((5, 0), 0, 90, DRAWS)
+    expected = dense.T @ (np.sqrt(w[:, [1]]) * e)
+    assert_allclose(whole.sums_of_noise(1, (5, 0), DRAWS), expected, atol=1e-11)
