@@ -11,6 +11,7 @@ import math
 from typing import NamedTuple
 
 import numpy as np
+from scipy.stats import rankdata
 from sklearn.base import clone
 
 from skswsgp._compiled.threads import one_blas_thread
@@ -37,6 +38,12 @@ LEAST_WIDTH, ROWS_PER_COLUMN = 0.5, 10
 # Factors of the length-scales of a user's kernel from which few rows climb
 GIVEN_FACTORS = 1.0, 0.3, 0.1
 SHORT = 0.03  # factor of length-scales from which quick waves are looked for
+# Half waves along a column, over the shares of smaller rows, that are looked for. Many
+# are more than the rows of a climb tell apart.
+HALF_WAVES = 20
+# Nats that a wave must gain, for hundreds are looked at: in one table of a thousand one
+# of them gains ten by chance
+LEAST_WAVE = 10.0
 UNDECIDED = 3.0  # nats: a difference of evidence that more rows may reverse
 ENOUGH = 0.1  # nats of all rows of the evidence that a step gains, or it is the last
 
@@ -109,6 +116,7 @@ class Climb:
             for rows in more:
                 moved = [self.moved_on(one, rows) for one in candidates]
                 candidates = undecided(moved)
+                candidates = undecided(candidates + self.with_waves(candidates[0]))
             best = turned = candidates[0]
             if learn_map and self.learner.X.shape[1] > 1:
                 turned = self.turned(best, always=learn_map is True)
@@ -151,6 +159,37 @@ class Climb:
         work = evaluation_work(n, D, self.few.y.shape[1]) * D
         affordable = work <= self.learner.options.tuning.evidence_work
         return self.separate and D > 1 and affordable
+
+    def with_waves(self, candidate):
+        """Return a candidate that sees waves along columns, or none without waves.
+
+        Rows easily take for noise what moves with a column by a wave only. The column
+        has an endless length-scale then, which nothing shortens again. So the climb
+        begins anew where a wave would have made the targets likelier, with a quarter of
+        the wave as length-scale of its column.
+        """
+        posterior = candidate.posterior
+        if not (self.frees_length_scales and np.isfinite(candidate.value)):
+            return []
+        shares = column_shares(posterior.X)
+        halves = np.arange(1, HALF_WAVES + 1)
+        waves = np.cos(np.pi * shares[:, :, None] * halves)  # (N, D, HALF_WAVES)
+        gains = posterior.feature_gains(waves.reshape(len(shares), -1))
+        gains = gains.reshape(-1, HALF_WAVES)
+        seen, best = gains.max(axis=1) > LEAST_WAVE, gains.argmax(axis=1)
+        if not seen.any():
+            return []
+        form = Form(candidate.form.nu, shared=False)
+        other = posterior.given(posterior.X, posterior.y, posterior.ratios)
+        lengths = np.ptp(posterior.X, axis=0)[seen] / (2.0 * halves[best[seen]])
+        slots = np.flatnonzero(self.length_scales(posterior))[seen]
+        other.start = self.posterior(form).start.copy()
+        other.start[slots] = np.minimum(other.start[slots], np.log(lengths))
+        moves = other.moves(shared=False, noise=self.noise_free)
+        enough = self.enough(other)
+        other.start, value = other.maximize(moves, FIRST_STEPS, enough=enough)
+        found = candidate._replace(form=form, posterior=other, value=value)
+        return [found._replace(hessian=None)]
 
     def short(self, candidate):
         """Return a candidate to move on from, with short length-scales.
@@ -352,6 +391,11 @@ def fit_at(posterior, before, noise_free):
     noise = posterior.split(point)[1] if noise_free else before.noise
     kernel, linear_map = posterior.kernel_at(point), posterior.map_at(point)
     return before._replace(kernel=kernel, noise=noise, linear_map=linear_map)
+
+
+def column_shares(X):
+    """Return the shares (N, D) of rows that are smaller, equal ones counted half."""
+    return (rankdata(X, axis=0) - 0.5) / len(X)
 
 
 def undecided(candidates):

@@ -69,6 +69,28 @@ def test_smoothness_of_a_function_is_found(nu):
     assert fit.kernel.k2.nu == nu
 
 
+@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize("n", [220, 600])
+def test_a_wave_of_a_column_is_not_taken_for_noise(n, seed):
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(size=(n, 6))
+    y = 10.0 * np.sin(3.0 * X[:, 0] * X[:, 1]) + 20.0 * (X[:, 2] - 0.5) ** 2
+    y += 3.0 * np.sin(12.0 * X[:, 4]) + rng.normal(size=n)
+    X[:, 3] = np.exp(3.0 * X[:, 3])  # of any unit and distribution
+    fit, _ = climb_of(X, y, smoothness=(2.5,))[0].run()
+    lengths = fit.kernel.k2.length_scale
+    assert lengths[4] < lengths[:3].max() < 0.1 * lengths[5]
+    assert fit.noise[0] * y.var() < 2.0  # 5.5 where the wave is noise
+
+
+def test_no_wave_is_looked_for_where_there_is_none(monkeypatch):
+    X, y = make_friedman1(400, noise=1.0, n_features=5, random_state=0)
+    climb, y = climb_of(X, y, smoothness=(2.5,))
+    with one_blas_thread():
+        best = climb.few_rows()[0]
+        assert climb.with_waves(climb.moved_on(best, climb.learner)) == []
+
+
 def test_no_smoothness_is_taken_that_is_not_offered():
     X, y = drawn(ConstantKernel(1.0) * Matern([0.8, 1.6], nu=math.inf), noise=1e-3)
     fit, _ = climb_of(X, y, smoothness=SMOOTHNESS[:3])[0].run()

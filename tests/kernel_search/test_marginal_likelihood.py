@@ -5,6 +5,7 @@ import pytest
 import reference
 from helpers import KERNELS, drawn
 from numpy.testing import assert_allclose
+from scipy.optimize import minimize_scalar
 from scipy.stats import multivariate_normal
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, Matern
 
@@ -167,6 +168,22 @@ def test_targets_left_out_are_those_of_fits_without_them(rows):
             assert_allclose(mean[i, q], weights @ y[rest, q])
             own = START.diag(X[[i]])[0] + noise * ratios[i, q]
             assert_allclose(variance[i, q], own - weights @ k)
+
+
+def test_gain_of_a_feature_is_that_of_its_best_multiple(rows, rng):
+    X, y, ratios = rows
+    posterior = LogPosterior(KERNELS["matern"], np.array([0.1, 0.4]), X, y, ratios)
+    features, expected = rng.normal(size=(len(X), 3)), np.zeros(3)
+    for q, C in enumerate(posterior.covariances(posterior.start)):
+        normal = multivariate_normal(cov=C)
+        for k, phi in enumerate(features.T):
+
+            def loss(b):
+                return -normal.logpdf(y[:, q] - b * phi)  # noqa: B023
+
+            best = minimize_scalar(loss, bracket=(-1.0, 1.0), tol=1e-10).fun
+            expected[k] += loss(0.0) - best
+    assert_allclose(posterior.feature_gains(features), expected, rtol=1e-6, atol=1e-8)
 
 
 def test_shared_moves_hold_each_kernel_together():
