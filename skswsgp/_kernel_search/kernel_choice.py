@@ -37,6 +37,8 @@ from skswsgp._kernel_search.kernel_learning import (
 from skswsgp._rows.column_scale import changes_columns, correlations, fit_columns
 from skswsgp._rows.data import with_known_noise
 from skswsgp._rows.statistics import (
+    HELD_OUT_FRACTION,
+    MOST_HELD_OUT,
     ROUNDING,
     SAMPLE_ROWS,
     distinct_observations,
@@ -50,11 +52,10 @@ from skswsgp._solvers.auto import default_kernel
 SMOOTHNESS = 0.5, 1.5, 2.5, math.inf  # nu of the Matern kernels that are compared
 # Systems with infinitely smooth kernels are ill-conditioned, and near rows gain little
 # by them, unless noise is the larger share of what near rows do not know of a row: the
-# evidence sees further then. Elsewhere many rows take this smoothness.
+# evidence sees further then. Elsewhere many rows take this smoothness, and it is the
+# largest one where inducing points are few and for Adam, which cannot use more.
 ROUGH, NOISY = 2.5, 0.5
 MAX_REDUCTIONS = 3  # largest number of maps of a wide table, one after the other
-JUDGING_ROWS = 2000  # rows that judge: their mean log density is known to some .02
-JUDGING_FRACTION = 0.2  # of all rows, at most
 # Nats that a scale of X or y has to gain on a few hundred rows, times the root of the
 # number of outputs, since differences by chance add up. Gains of 19.6 and more came
 # with better predictions on nearly all tables that were tried, gains of 3 to 18 often
@@ -102,7 +103,7 @@ def learn_kernel(
         part = learner.take(np.sort(order[:n_rows]))
     wide = X.shape[1] > tuning.most_columns and learn_map and kernel is None
     smoothness = [nu for nu in SMOOTHNESS if kernel is None and nu <= most_smooth]
-    n_judges = min(JUDGING_ROWS, int(JUDGING_FRACTION * len(X)))
+    n_judges = min(MOST_HELD_OUT, int(HELD_OUT_FRACTION * len(X)))
     enough = n_judges >= LEAST_JUDGES
     if wide and learn_map is True:  # what is asked for needs no judges
         n_judges, enough = max(1, n_judges), len(X) > 2

@@ -17,7 +17,7 @@ from skswsgp._covariance.compile import (
     updated_kernel,
 )
 from skswsgp._kernel_search.evidence import VARIANCE_STEP
-from skswsgp._kernel_search.holdout import Holdout
+from skswsgp._kernel_search.holdout import LEAST_GAIN, Holdout, log_prior_around
 from skswsgp._kernel_search.kernel_learning import (
     KernelLearner,
     count_learning_rows,
@@ -31,7 +31,6 @@ MAX_VARIANCE_STEPS = 6  # trials in one direction
 MAX_KERNELS = 4  # largest number of kernels learned from sites
 MAX_MAPS = 3  # largest number of maps of the columns learned from sites
 SHAPE_ROUNDS = 2  # searches for the shape of the likelihood, each for a new q(f)
-TOLERANCE = 1e-3  # nats a row: least gain of a trial, and convergence of its bound
 
 
 def refine_kernel(starts, data, settings, options, rng):
@@ -123,7 +122,7 @@ class SiteRefinement(Holdout):
             attributes["inducing_mean_"] = self.best.engine.model.m
             attributes["inducing_covariance_"] = self.best.engine.model.s
         solver = self.solver_for(attributes, self.settings.tuning.site_neighbors)
-        solver.tolerance, solver.fit = TOLERANCE, fit
+        solver.tolerance, solver.fit = LEAST_GAIN, fit
         return solver
 
     def begin(self, start):
@@ -133,8 +132,8 @@ class SiteRefinement(Holdout):
     def consider(self, make, *arguments, cost=0.0, always=False):
         """Store make(*arguments), a solver, if held-out rows are likeliest under it.
 
-        The mean gain must exceed its standard error, and also TOLERANCE plus `cost`, in
-        nats, over the effective sample size, unless a solver is stored `always`. A
+        The mean gain must exceed its standard error, and also LEAST_GAIN plus `cost`,
+        in nats, over the effective sample size, unless a solver is stored `always`. A
         solver that fails is not stored. Returns whether the solver was stored.
         """
         try:
@@ -142,7 +141,7 @@ class SiteRefinement(Holdout):
             density = self.log_density(solver)
         except FloatingPointError:
             return False
-        least = TOLERANCE + cost / effective_sample_size(self.held_out_weight)
+        least = LEAST_GAIN + cost / effective_sample_size(self.held_out_weight)
         if not always and self.best is not None:
             if not self.is_better(density, self.density, least):
                 return False
@@ -159,16 +158,15 @@ class SiteRefinement(Holdout):
         found = free_variance(self.start.kernel, n_columns)
         if found is None:
             return
-        slot, bounds = found
+        (slot, bounds), usual = found, self.record.usual_variance
         for step in (factor, 1.0 / factor):
             before = self.best
             for _ in range(most):
                 now = self.best.engine.model.params[slot]
                 if not bounds[0] <= step * now <= bounds[1]:
                     break
-                cost = self.log_variance_prior(now) - self.log_variance_prior(
-                    step * now
-                )
+                cost = log_prior_around(now, usual)
+                cost -= log_prior_around(step * now, usual)
                 if not self.consider(self.best.scaled, slot, step, cost=cost):
                     break
             if self.best is not before:
@@ -186,11 +184,6 @@ class SiteRefinement(Holdout):
             if not self.consider(self.solver_of, fit, always=True):
                 self.shape = before
                 break
-
-    def log_variance_prior(self, variance):
-        """Return the log density of a kernel variance, up to a constant."""
-        distance = math.log(variance / self.record.usual_variance)
-        return -0.5 * (distance / self.settings.tuning.variance_spread) ** 2
 
     def relearned(self):
         """Return a solver for a kernel learned from the best sites."""

@@ -9,13 +9,13 @@ from skswsgp._covariance import dot_product, stationary
 from skswsgp._covariance.compile import inverse_lengths
 from skswsgp._covariance.program import kernel_of
 from skswsgp._engine.cpu import CpuEngine
+from skswsgp._kernel_search.kernel_learning import MOST_SLOPES
 from skswsgp._linear.projection import absolute_jitter
 from skswsgp._posterior.prediction import exact_products
 
 # Half the distance of the points of a difference quotient, in length-scales. Its error
 # is some 1e-6 from the square of the step, and 1e-10 from rounding.
 STEP = 1e-3
-MOST_ROWS = 2000  # inducing points with slopes, which take some tenths of a second
 ROUGH = stationary.MATERN12, dot_product.ARC_COSINE0  # kernels of kinked functions
 
 
@@ -103,7 +103,7 @@ def squared_slopes(posterior, scale):
     and summed over latent functions.
     """
     Z, M = posterior.model.Z, len(posterior.model.Z)
-    places = np.unique(np.linspace(0, M - 1, min(M, MOST_ROWS)).astype(int))
+    places = np.unique(np.linspace(0, M - 1, min(M, MOST_SLOPES)).astype(int))
     slopes, _ = mean_slopes(posterior, Z[places])
     return np.sum((slopes * scale) ** 2, axis=1)
 
