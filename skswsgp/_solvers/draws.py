@@ -35,7 +35,6 @@ from skswsgp._linear.row_matrix import SparseRowMatrix
 from skswsgp._neighbors.kd_order import tree_order
 from skswsgp._rows.data import memory_budget
 
-LEAST_DRAWS = 8  # least number of draws that are solved for at once, a group of columns
 # Least size of a draw of f at the rows, in deviations of their noise: smaller ones are
 # solved for as if they had this size, so that rows of no weight end the search
 LEAST_SIZE = 1e-4
@@ -87,10 +86,10 @@ class PosteriorSampler:
         (n, M), Q = self.rows.shape, self.w.shape[1]
         u = np.empty((M, n_draws, Q))
         # at most eight arrays of M and eight of n numbers for each draw
-        size = memory_budget() // (8 * BYTES * (M + n)) // LEAST_DRAWS * LEAST_DRAWS
-        size = max(LEAST_DRAWS, size)
+        size = memory_budget() // (8 * BYTES * (M + n)) // BLOCK * BLOCK
+        size = max(BLOCK, size)
         numbers = (n + M) * self.rows.engine.n_neighbors * n_draws * Q
-        most = min(int(self.tuning.draw_work / numbers), self.tuning.most_cg_steps)
+        most = min(int(self.tuning.solver_work / numbers), self.tuning.most_cg_steps)
         for q in range(Q):
             for first in range(0, n_draws, size):
                 k = min(size, n_draws - first)
@@ -151,7 +150,7 @@ class PosteriorSampler:
         def precondition(u, _):
             return nearly(u)
 
-        u, tolerance = np.zeros_like(right), self.tuning.draw_tolerance
+        u, tolerance = np.zeros_like(right), self.tuning.round_tolerance
         return u, solve_systems(
             u, np.arange(u.shape[1]), right, multiply, precondition, tolerance, steps
         )
