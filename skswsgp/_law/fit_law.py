@@ -28,7 +28,6 @@ from skswsgp._rows.statistics import ERRORS
 LEAST_ROWS = 30  # rows that a law needs: fewer show neither widths nor tails
 FITTED_ROWS = 6000  # rows that teach near targets: 2,000 lost .02 nats of powerplant
 SCORED_ROWS = 1000  # rows whose distributions are integrated and inverted
-LEAST_POINTS = 12  # inducing points from which scales may vary
 
 
 class Neighborhoods(NamedTuple):
@@ -46,7 +45,7 @@ def find_neighborhoods(X, Z, nearest, length_scales, group=None):
     to the points `group` (n,), or to their nearest points.
     """
     M = len(Z)
-    if M < LEAST_POINTS:
+    if M < REFERENCE + 2:  # a row may be the only one of a point, and loses it then
         return None
     lists = nearest(X, min(max(NEAR + 2, NEIGHBORS + 1), M - 1))
     if group is None:
