@@ -26,7 +26,6 @@ from skswsgp._rows.inducing import distinct_rows
 from skswsgp._rows.statistics import climbed
 
 BOUND_WORK = 3  # time of a search over that of learning a regression's kernel
-MAX_TURNS = 10  # largest number of steps on the kernel
 SHAPE_STEP = 2.0  # factor between two shapes of the likelihood that are compared
 VARIANCE_STEP = 3.0  # factor between two variances whose bounds are compared
 VARIANCE_BOUNDS = 1e-3, 1e3  # bounds of the flat prior of the log variance
@@ -174,7 +173,7 @@ class BoundSearch(TrialRows):
         least = self.log_evidence(found, start, self.shared) + ENOUGH
         posterior = self.posterior(found, start, turn=True)
         moves, best = posterior.moves(shared=self.shared, noise=False), -np.inf
-        for _ in range(MAX_TURNS):
+        while True:
             point, _ = posterior.maximize(moves, MAP_STEPS)
             kernel, linear_map = posterior.kernel_at(point), posterior.map_at(point)
             solver = self.solved(kernel, found.solver, linear_map)
@@ -195,7 +194,7 @@ class BoundSearch(TrialRows):
 
         Return what is `Found` at the end; priors are around the kernel `start`.
         """
-        for _ in range(MAX_TURNS):
+        while True:
             posterior = self.posterior(found, start)
             moves = posterior.moves(shared=shared, noise=False)
             point, value = posterior.maximize(moves)

@@ -55,7 +55,6 @@ SMOOTHNESS = 0.5, 1.5, 2.5, math.inf  # nu of the Matern kernels that are compar
 # evidence sees further then. Elsewhere many rows take this smoothness, and it is the
 # largest one where inducing points are few and for Adam, which cannot use more.
 ROUGH, NOISY = 2.5, 0.5
-MAX_REDUCTIONS = 3  # largest number of maps of a wide table, one after the other
 # Nats that a scale of X or y has to gain on a few hundred rows, times the root of the
 # number of outputs, since differences by chance add up. Gains of 19.6 and more came
 # with better predictions on nearly all tables that were tried, gains of 3 to 18 often
@@ -329,7 +328,7 @@ class NearRows:
 
         The columns of the first map are taken `always` if that is asked for.
         """
-        for _ in range(MAX_REDUCTIONS):
+        while True:
             draws = np.random.RandomState(self.seed)
             try:
                 start = self.part.mapped_to_few(best, draws)
@@ -342,7 +341,6 @@ class NearRows:
             if not always and self.judges.better(best, fit) is best:
                 return best
             best, always = fit, False
-        return best
 
 
 def random_order(learner, spread, rng):

@@ -27,11 +27,6 @@ from skswsgp._rows.columns import mapped
 from skswsgp._rows.inducing import distinct_rows
 from skswsgp._rows.statistics import effective_sample_size
 
-MAX_VARIANCE_STEPS = 6  # trials in one direction
-MAX_KERNELS = 4  # largest number of kernels learned from sites
-MAX_MAPS = 3  # largest number of maps of the columns learned from sites
-SHAPE_ROUNDS = 2  # searches for the shape of the likelihood, each for a new q(f)
-
 
 def refine_kernel(starts, data, settings, options, rng):
     """Return the `KernelFit`, of those tried, that suits held-out rows best.
@@ -47,8 +42,8 @@ def refine_kernel(starts, data, settings, options, rng):
     if search.best is None:  # all have failed
         return starts[0]
     search.choose_shape()
-    search.scale(VARIANCE_STEP, MAX_VARIANCE_STEPS)
-    for _ in range(MAX_KERNELS):
+    search.scale(VARIANCE_STEP)
+    while True:
         if search.consider(search.relearned):
             continue
         if not search.start.shared:
@@ -58,7 +53,7 @@ def refine_kernel(starts, data, settings, options, rng):
         # the fit by the bound of few rows has a posterior
         labels = next(start for start in starts if start.posterior is None)
         search.choose_map(labels, always=settings.learn_map is True)
-    search.scale(math.sqrt(VARIANCE_STEP), 2)
+    search.scale(math.sqrt(VARIANCE_STEP))
     search.choose_shape()
     return search.fit
 
@@ -148,11 +143,11 @@ class SiteRefinement(Holdout):
         self.best, self.density, self.start = solver, density, solver.fit
         return True
 
-    def scale(self, factor, most):
+    def scale(self, factor):
         """Multiply or divide the kernel variance by a factor while rows are likelier.
 
-        There are at most `most` steps either way. The logarithm of the variance has a
-        normal prior: few rows that are all predicted well favour ever larger variances.
+        The logarithm of the variance has a normal prior: few rows that are all
+        predicted well favour ever larger variances.
         """
         n_columns = self.start.count_columns(self.X.shape[1])
         found = free_variance(self.start.kernel, n_columns)
@@ -161,7 +156,7 @@ class SiteRefinement(Holdout):
         (slot, bounds), usual = found, self.record.usual_variance
         for step in (factor, 1.0 / factor):
             before = self.best
-            for _ in range(most):
+            while True:
                 now = self.best.engine.model.params[slot]
                 if not bounds[0] <= step * now <= bounds[1]:
                     break
@@ -178,12 +173,12 @@ class SiteRefinement(Holdout):
         That under which held-out rows are likeliest is found for the present q(f),
         which follows then.
         """
-        for _ in range(SHAPE_ROUNDS if self.settings.learns_shape else 0):
-            before, self.shape = self.shape, self.likeliest_shape(self.best)
-            fit = self.start._replace(kernel=self.kernel)
-            if not self.consider(self.solver_of, fit, always=True):
-                self.shape = before
-                break
+        if not self.settings.learns_shape:
+            return
+        before, self.shape = self.shape, self.likeliest_shape(self.best)
+        fit = self.start._replace(kernel=self.kernel)
+        if not self.consider(self.solver_of, fit, always=True):
+            self.shape = before
 
     def relearned(self):
         """Return a solver for a kernel learned from the best sites."""
@@ -203,9 +198,8 @@ class SiteRefinement(Holdout):
                 return
         elif D > 1:
             self.consider(self.turned_by_labels, start, always=always)
-        for _ in range(MAX_MAPS):
-            if not self.consider(self.turned):
-                break
+        while self.consider(self.turned):
+            pass
 
     def turned_by_labels(self, start):
         """Return a solver for a map of the columns learned by regression of labels."""

@@ -250,9 +250,9 @@ def test_failed_trial_is_worse_than_any_other(monkeypatch, steep):
     def fails(*args, **options):
         raise FloatingPointError
 
-    def recorded(self, factor, most):
+    def recorded(self, factor):
         factors.append(factor)
-        scale(self, factor, most)
+        scale(self, factor)
 
     monkeypatch.setattr(KernelLearner, "learn_from_sites", fails)
     monkeypatch.setattr(SiteRefinement, "scale", recorded)
