@@ -20,11 +20,10 @@ from skswsgp._compiled.threads import row_blocks
 from skswsgp._neighbors.lists import mask_of_others
 from skswsgp._rows.statistics import ROUNDING
 
-NEIGHBORS = 30  # of a row, the most that are looked at
 REFERENCE = 10  # the neighbour whose distance is that of a neighbourhood
 SLACK = 1.5  # of this distance, which varies by some half where points are at random
 LEAST_WEIGHT = 1e-3  # of the nearest, where all points are equally far away
-NEAR = 40  # nearest inducing points of a row that have weights above zero
+NEAR = 40  # nearest inducing points of a row that are looked at
 PRIOR_ROWS = 3.0  # rows of average size that are added to each average
 
 
