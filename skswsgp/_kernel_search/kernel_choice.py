@@ -34,7 +34,12 @@ from skswsgp._kernel_search.kernel_learning import (
     draw_learning_rows,
     evaluation_work,
 )
-from skswsgp._rows.column_scale import changes_columns, correlations, fit_columns
+from skswsgp._rows.column_scale import (
+    HARDLY_CHANGED,
+    changes_columns,
+    correlations,
+    fit_columns,
+)
 from skswsgp._rows.data import with_known_noise
 from skswsgp._rows.statistics import (
     HELD_OUT_FRACTION,
@@ -60,7 +65,6 @@ ROUGH, NOISY = 2.5, 0.5
 # with better predictions on nearly all tables that were tried, gains of 3 to 18 often
 # not.
 LEAST_GAIN = 19.0
-NEARLY_LINEAR = 0.999  # correlation with its power from which y is not skewed
 LEVELS = np.arange(0.01, 1.0, 0.02)  # of quantiles, whose losses make a score
 LEAST_JUDGES = 100  # rows below which the judgement of single rows would decide
 
@@ -173,7 +177,7 @@ def choose_targets(data, settings, scales):
     if any(2 * len(np.unique(column)) <= few.n_rows for column in few.y.T):
         return plain
     plain_y, powers = (scale.standardise(few.y) for scale in scales[:2])
-    if np.all(correlations(plain_y, powers) > NEARLY_LINEAR):
+    if np.all(correlations(plain_y, powers) > HARDLY_CHANGED):
         return plain
     most = np.inf
 
