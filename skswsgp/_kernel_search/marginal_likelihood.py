@@ -28,7 +28,6 @@ DIFFERENCE = 1e-3  # step of a difference quotient, in prior standard deviations
 # a kernel, and the likelihood of one without noise grows without limit as its noise
 # vanishes, so that a kernel for it alone, with the others as noise, would be likeliest.
 LEAST_NOISE_OF_SEVERAL = np.log(1e-6)
-MAX_ENTRY = 5.0  # bound on an entry of S, which is never reached in practice
 
 
 def log_marginal_likelihood(K, y, noise, ratios):
@@ -131,7 +130,7 @@ class LogPosterior:
         self.medians = np.concatenate([self.medians, zeros])
         variance = zeros + self.columns.prior_variance
         self.variances = np.concatenate([self.variances, variance])
-        bounds = np.tile([-MAX_ENTRY, MAX_ENTRY], (len(zeros), 1))
+        bounds = np.tile([-np.inf, np.inf], (len(zeros), 1))
         self.bounds = np.concatenate([self.bounds, bounds])
 
     def split(self, point):

@@ -22,7 +22,7 @@ from scipy.special import (
 from skswsgp._compiled.special import MOST_DRAWN
 from skswsgp._point.likelihoods import MOST_LOG_RATE
 
-NODES = 40  # Gauss-Hermite nodes of the probability of a count
+NODES = 64  # Gauss-Hermite nodes of the probability of a count or a label
 STEPS, TOLERANCE = 100, 1e-9  # of the search for the largest integrand
 LEAST_VARIANCE = 1e-12  # of f
 
