@@ -16,7 +16,7 @@ from scipy.special import softmax
 
 from skswsgp._compiled.threads import one_blas_thread
 from skswsgp._covariance.compile import free_variance, updated_kernel
-from skswsgp._kernel_search.climb import ENOUGH, FIRST_ROWS, MAP_STEPS
+from skswsgp._kernel_search.climb import ENOUGH, FIRST_ROWS, FIRST_STEPS, MAP_STEPS
 from skswsgp._kernel_search.holdout import log_prior_around
 from skswsgp._kernel_search.kernel_learning import evidence_work
 from skswsgp._kernel_search.marginal_likelihood import LogPosterior
@@ -197,7 +197,7 @@ class BoundSearch(TrialRows):
         while True:
             posterior = self.posterior(found, start)
             moves = posterior.moves(shared=shared, noise=False)
-            point, value = posterior.maximize(moves)
+            point, value = posterior.maximize(moves, FIRST_STEPS)
             if value == -np.inf:
                 break
             kernel = posterior.kernel_at(point)

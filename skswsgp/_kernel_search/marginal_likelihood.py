@@ -21,7 +21,6 @@ from skswsgp._point.adam_step import LOG_NOISE_BOUNDS
 from skswsgp._rows.columns import mapped
 from skswsgp._rows.statistics import effective_sample_size
 
-MAX_STEPS = 100  # steps of L-BFGS
 UNLIKELY = 1e3  # nats by which points without a factor are less likely than a start
 DIFFERENCE = 1e-3  # step of a difference quotient, in prior standard deviations
 # Least logarithm of the noise variance of an output, if there are several. They share
@@ -194,7 +193,7 @@ class LogPosterior:
         pull = np.nan_to_num(point - self.medians) / self.variances
         return -value - self.log_prior(point), pull - slope
 
-    def maximize(self, moves, steps=MAX_STEPS, hessian=None, enough=0.0):
+    def maximize(self, moves, steps, hessian=None, enough=0.0):
         """Return the point of largest density start + moves @ a, and its log density.
 
         `moves` (P + Q + R, n) have at most one 1 in each row, and 0 elsewhere. There
