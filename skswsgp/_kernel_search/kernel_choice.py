@@ -99,7 +99,7 @@ def learn_kernel(
     learner = KernelLearner(X, y, 1.0 / weight[:, None], count, options)
     order = random_order(learner, spread, rng)
     sizes, tuning = (X.shape[1], y.shape[1]), options.tuning
-    few, part = len(X) <= count_few_rows(*sizes, tuning.exact_work), learner
+    few, part = len(X) <= count_few_rows(*sizes, tuning.evidence_work), learner
     few = few and by != "near"
     if not few:
         n_rows = count_few_rows(*sizes, tuning.part_work)

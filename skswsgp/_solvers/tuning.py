@@ -119,15 +119,13 @@ class Tuning(NamedTuple):
     # Steps of Adam for all parameters; curves are flat by then.
     learning_steps: int = 200
     # Cost of an evaluation of the marginal likelihood, N^2 (N + 4 D) for each output,
-    # up to which the evidence is that of all rows: some 0.15 s, for 2,000 rows of few
-    # columns, of which the climb takes a dozen. A part of more rows has the second
-    # cost, 15 ms or some 990 rows.
-    exact_work: float = 8.5e9
-    part_work: float = 1e9
-    # Cost of the evidence for a map of the columns, some 0.5 s: an evaluation of the
-    # marginal likelihood for each entry of the map, and the eigenvalues of a matrix of
-    # entries. Up to this cost the evidence decides on a map, and held-out rows beyond.
+    # up to which the evidence is that of all rows: some 0.3 s, for 2,450 rows of few
+    # columns, of which the climb takes a dozen. It is also the cost of the evidence for
+    # a map of the columns up to which the evidence decides on a map, and held-out rows
+    # beyond: an evaluation for each entry of the map, and the eigenvalues of a matrix
+    # of entries. A part of more rows has the second cost, 15 ms or some 990 rows.
     evidence_work: float = 1.5e10
+    part_work: float = 1e9
 
     # --- choosing between kernels on held-out rows
     # Rows that q(u) is found on, held-out ones included: some seconds a candidate.
