@@ -22,7 +22,8 @@ from skswsgp._rows.columns import mapped
 from skswsgp._rows.statistics import effective_sample_size
 
 UNLIKELY = 1e3  # nats by which points without a factor are less likely than a start
-DIFFERENCE = 1e-3  # step of a difference quotient, in prior standard deviations
+# Step of a difference quotient, in prior standard deviations or length-scales
+DIFFERENCE = 1e-3
 # Least logarithm of the noise variance of an output, if there are several. They share
 # a kernel, and the likelihood of one without noise grows without limit as its noise
 # vanishes, so that a kernel for it alone, with the others as noise, would be likeliest.
