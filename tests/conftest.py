@@ -28,7 +28,6 @@ except ImportError:  # Windows has no such locks
 # Ten steps of Adam, no evidence, and few rows to choose kernels by
 SHORT_SEARCH = {
     "learning_steps": 10,
-    "exact_work": 0,
     "evidence_work": 0,
     "part_work": 1e6,
     "holdout_rows": 200,

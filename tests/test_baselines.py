@@ -119,7 +119,7 @@ def test_function_and_noise_are_learned():
 
 def test_losses_of_near_rows_fall(tune):
     work = evaluation_work(30, 2, 1)  # near rows know more than so few
-    tune(exact_work=work, part_work=work)
+    tune(evidence_work=work, part_work=work)
     X, y = data(1000)
     model = Regressor(random_state=0).fit(X, y + np.sin(16.0 * X[:, 1]))
     assert np.mean(model.loss_curve_[-20:]) < np.mean(model.loss_curve_[:20])

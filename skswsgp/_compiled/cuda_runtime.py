@@ -15,6 +15,7 @@ else:
     cuda.config.CUDA_LOW_OCCUPANCY_WARNINGS = 0
 
 WARP = 32  # threads that run in lockstep
+MAX_BLOCKS = 4096  # most blocks of a launch of warps, each with its work arrays
 IDLE_FRACTION = 0.8  # least fraction of free memory of a GPU that nobody else uses
 # Fractions of the free memory that each use may take when it allocates
 MEMORY_FRACTIONS = {

@@ -13,15 +13,13 @@ import numpy as np
 from skswsgp._compiled import cuda_runtime
 from skswsgp._compiled.cuda_arrays import empty, send, send_array
 from skswsgp._compiled.cuda_compiler import compile_kernels, kernel
-from skswsgp._compiled.cuda_runtime import cuda
+from skswsgp._compiled.cuda_runtime import MAX_BLOCKS, cuda
 from skswsgp._compiled.jit import njit
 from skswsgp._compiled.team import barrier, team_range, team_rank, team_sum
 from skswsgp._compiled.threads import row_blocks
-from skswsgp._covariance.products import padded_rows, tiled
+from skswsgp._covariance.products import TILE, padded_rows, tiled
 from skswsgp._covariance.program import fill_tile
 
-TILE = 256  # points of a tile, eight for each thread of a warp
-MAX_BLOCKS = 4096  # most blocks of a launch, each with its work arrays
 # Pairs of a launch, well below a second where float64 is slow: a GPU with a display
 # ends launches that take seconds.
 PAIRS_AT_ONCE = 2**31

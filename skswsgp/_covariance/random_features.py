@@ -9,6 +9,7 @@ independent features belong to products of kernels, and sums with random signs t
 
 import numpy as np
 
+from skswsgp._compiled.special import MOST_DRAWN
 from skswsgp._covariance import dot_product, program, stationary
 from skswsgp._covariance.compile import count_periodic_columns
 
@@ -21,7 +22,6 @@ MATERN_DEGREES = {
 # Largest coordinate in length-scales. There a rounding error turns a wave by 1e-4 of a
 # period, and far beyond it phases are infinite.
 FARTHEST = 1e12
-LARGEST_MEAN = 1e18  # of a Poisson variable, which NumPy can draw
 ONLY_FUNCTIONS = (
     "{} has no draws of functions: expected sums, products and integer powers of "
     "kernels other than WhiteKernel; leave it out, as the likelihood has its own noise."
@@ -109,7 +109,7 @@ def _harmonics(x, length_scale, n_features, rng):
     integers n, I_n modified Bessel functions. The weights are the distribution of the
     difference of two Poisson variables of mean z / 2 (Skellam, 1946).
     """
-    mean = min(0.5 / length_scale**2, LARGEST_MEAN)
+    mean = min(0.5 / length_scale**2, MOST_DRAWN)
     n = rng.poisson(mean, n_features) - rng.poisson(mean, n_features)
     b = rng.uniform(0.0, 2.0 * np.pi, n_features)
     return np.sqrt(2.0) * np.cos(2.0 * np.pi * np.outer(x, n) + b)

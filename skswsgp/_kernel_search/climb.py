@@ -371,7 +371,7 @@ def climb_given(learner, start, around, rng, learn_map=False):
         for factor in GIVEN_FACTORS:
             point = first + math.log(factor) * scales
             posterior.start = point.clip(*posterior.bounds.T)
-            found.append(posterior.maximize(moves))
+            found.append(posterior.maximize(moves, FIRST_STEPS))
         posterior.start, _ = max(found, key=lambda one: one[1])
         if few is not learner:
             posterior = posterior.given(*learner.all_rows(start)[2:])

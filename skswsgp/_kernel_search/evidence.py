@@ -16,8 +16,8 @@ from scipy.special import softmax
 
 from skswsgp._compiled.threads import one_blas_thread
 from skswsgp._covariance.compile import free_variance, updated_kernel
-from skswsgp._kernel_search.climb import FIRST_ROWS, MAP_STEPS
-from skswsgp._kernel_search.holdout import log_shape_prior
+from skswsgp._kernel_search.climb import ENOUGH, FIRST_ROWS, FIRST_STEPS, MAP_STEPS
+from skswsgp._kernel_search.holdout import log_prior_around
 from skswsgp._kernel_search.kernel_learning import evidence_work
 from skswsgp._kernel_search.marginal_likelihood import LogPosterior
 from skswsgp._kernel_search.trial_rows import TrialRows, gaussian_sites, train
@@ -26,8 +26,6 @@ from skswsgp._rows.inducing import distinct_rows
 from skswsgp._rows.statistics import climbed
 
 BOUND_WORK = 3  # time of a search over that of learning a regression's kernel
-MAX_TURNS = 10  # largest number of steps on the kernel
-TOLERANCE = 0.1  # gain of the bound, in nats of all rows, below which steps end
 SHAPE_STEP = 2.0  # factor between two shapes of the likelihood that are compared
 VARIANCE_STEP = 3.0  # factor between two variances whose bounds are compared
 VARIANCE_BOUNDS = 1e-3, 1e3  # bounds of the flat prior of the log variance
@@ -130,7 +128,7 @@ class BoundSearch(TrialRows):
         first, (low, high) = self.settings.first_shape, self.record.shape_bounds
 
         def value(found, shape):
-            return found.solver.bound + log_shape_prior(shape, first)
+            return found.solver.bound + log_prior_around(shape, first)
 
         for step, q in product((SHAPE_STEP, 1.0 / SHAPE_STEP), range(len(first))):
             while low <= step * self.shape[q] <= high:
@@ -172,15 +170,15 @@ class BoundSearch(TrialRows):
     def turn(self):
         """Learn a map of the columns, and keep it if the evidence is larger with it."""
         found, start = self.found, self.found.kernel
-        least = self.log_evidence(found, start, self.shared) + TOLERANCE
+        least = self.log_evidence(found, start, self.shared) + ENOUGH
         posterior = self.posterior(found, start, turn=True)
         moves, best = posterior.moves(shared=self.shared, noise=False), -np.inf
-        for _ in range(MAX_TURNS):
+        while True:
             point, _ = posterior.maximize(moves, MAP_STEPS)
             kernel, linear_map = posterior.kernel_at(point), posterior.map_at(point)
             solver = self.solved(kernel, found.solver, linear_map)
             value = solver.bound + posterior.log_prior(point)
-            level = not value >= best + TOLERANCE
+            level = not value >= best + ENOUGH
             if value > best:
                 found, best = Found(kernel, solver, linear_map), value
                 posterior = posterior.given(posterior.X, *gaussian_sites(solver))
@@ -196,17 +194,17 @@ class BoundSearch(TrialRows):
 
         Return what is `Found` at the end; priors are around the kernel `start`.
         """
-        for _ in range(MAX_TURNS):
+        while True:
             posterior = self.posterior(found, start)
             moves = posterior.moves(shared=shared, noise=False)
-            point, value = posterior.maximize(moves)
+            point, value = posterior.maximize(moves, FIRST_STEPS)
             if value == -np.inf:
                 break
             kernel = posterior.kernel_at(point)
             other = Found(kernel, self.solved(kernel, found.solver))
             gain = self.log_density(other, start) - self.log_density(found, start)
             found = other if gain > 0.0 else found
-            if gain < TOLERANCE:
+            if gain < ENOUGH:
                 break
         return found
 

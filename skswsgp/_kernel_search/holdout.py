@@ -14,6 +14,7 @@ from skswsgp._kernel_search.kernel_learning import (
     MAX_WIDE_NEIGHBORS,
     count_learning_rows,
 )
+from skswsgp._kernel_search.neighbor_likelihood import MAX_LOG_FACTOR
 from skswsgp._kernel_search.trial_rows import TrialRows, train
 from skswsgp._rows.columns import mapped
 from skswsgp._rows.inducing import distinct_rows, initial_inducing_points
@@ -29,10 +30,11 @@ from skswsgp._solvers.exact_mean import exact_variance
 from skswsgp._solvers.model import JITTER
 
 LEAST_HELD_OUT = 20  # least number of held-out rows, unless half of all rows is fewer
-LEAST_GAIN = 1e-3  # nats a row that a rescaled variance must gain
+LEAST_GAIN = 1e-3  # nats a row that a change must gain
 SCALE_SPREAD = 0.5  # prior standard deviation of the logarithm of a variance scale
-SHAPE_SPREAD = 2.0  # prior standard deviation of the logarithm of a shape
-MAX_LOG_SCALE = 3.0  # bound on the logarithm of a variance scale
+# Prior standard deviation of the logarithm of a shape, and of the kernel variance of a
+# likelihood without noise
+SPREAD = 2.0
 ROWS_PER_POINT = 4  # rows per inducing point from which a second kernel is learned
 LEAST_PART = 200  # least number of rows from which a second kernel is learned
 
@@ -161,7 +163,7 @@ class Holdout(TrialRows):
             prior = 0.5 * (shift / SCALE_SPREAD) ** 2 / effective_sample_size(weight)
             return prior - np.average(density(shift), weights=weight)
 
-        bounds = -MAX_LOG_SCALE, MAX_LOG_SCALE
+        bounds = -MAX_LOG_FACTOR, MAX_LOG_FACTOR
         shift = minimize_scalar(loss, bounds=bounds, options={"xatol": 0.05}).x
         least = LEAST_GAIN / self.fraction
         better = self.is_better(density(shift), density(0.0), least)
@@ -180,7 +182,7 @@ class Holdout(TrialRows):
         def loss(log_shape, q):
             shape[q] = np.exp(log_shape)
             density = self.record.log_density(*moments, y, noise, shape)
-            prior = log_shape_prior(shape[q], first[q])
+            prior = log_prior_around(shape[q], first[q])
             return -prior / n - np.average(density, weights=weight)
 
         for q in range(len(shape)):
@@ -253,12 +255,13 @@ class CandidateComparison(Holdout):
         return best._replace(variance_scale=scale)
 
 
-def log_shape_prior(shape, first):
-    """Return the log prior density of shapes of a likelihood around their first ones.
+def log_prior_around(values, usual):
+    """Return the log prior density of positive numbers around their usual values.
 
-    It is summed over outputs and lacks a constant.
+    They are shapes of a likelihood or a kernel variance. It is their sum and lacks a
+    constant.
     """
-    return -0.5 * np.sum((np.log(shape / first) / SHAPE_SPREAD) ** 2)
+    return -0.5 * np.sum((np.log(values / usual) / SPREAD) ** 2)
 
 
 def has_few_points(M, n_rows, n_features, tuning, rows_per_point=ROWS_PER_POINT):

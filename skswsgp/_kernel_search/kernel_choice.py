@@ -34,9 +34,16 @@ from skswsgp._kernel_search.kernel_learning import (
     draw_learning_rows,
     evaluation_work,
 )
-from skswsgp._rows.column_scale import changes_columns, correlations, fit_columns
+from skswsgp._rows.column_scale import (
+    HARDLY_CHANGED,
+    changes_columns,
+    correlations,
+    fit_columns,
+)
 from skswsgp._rows.data import with_known_noise
 from skswsgp._rows.statistics import (
+    HELD_OUT_FRACTION,
+    MOST_HELD_OUT,
     ROUNDING,
     SAMPLE_ROWS,
     distinct_observations,
@@ -50,17 +57,14 @@ from skswsgp._solvers.auto import default_kernel
 SMOOTHNESS = 0.5, 1.5, 2.5, math.inf  # nu of the Matern kernels that are compared
 # Systems with infinitely smooth kernels are ill-conditioned, and near rows gain little
 # by them, unless noise is the larger share of what near rows do not know of a row: the
-# evidence sees further then. Elsewhere many rows take this smoothness.
+# evidence sees further then. Elsewhere many rows take this smoothness, and it is the
+# largest one where inducing points are few and for Adam, which cannot use more.
 ROUGH, NOISY = 2.5, 0.5
-MAX_REDUCTIONS = 3  # largest number of maps of a wide table, one after the other
-JUDGING_ROWS = 2000  # rows that judge: their mean log density is known to some .02
-JUDGING_FRACTION = 0.2  # of all rows, at most
 # Nats that a scale of X or y has to gain on a few hundred rows, times the root of the
 # number of outputs, since differences by chance add up. Gains of 19.6 and more came
 # with better predictions on nearly all tables that were tried, gains of 3 to 18 often
 # not.
 LEAST_GAIN = 19.0
-NEARLY_LINEAR = 0.999  # correlation with its power from which y is not skewed
 LEVELS = np.arange(0.01, 1.0, 0.02)  # of quantiles, whose losses make a score
 LEAST_JUDGES = 100  # rows below which the judgement of single rows would decide
 
@@ -95,14 +99,14 @@ def learn_kernel(
     learner = KernelLearner(X, y, 1.0 / weight[:, None], count, options)
     order = random_order(learner, spread, rng)
     sizes, tuning = (X.shape[1], y.shape[1]), options.tuning
-    few, part = len(X) <= count_few_rows(*sizes, tuning.exact_work), learner
+    few, part = len(X) <= count_few_rows(*sizes, tuning.evidence_work), learner
     few = few and by != "near"
     if not few:
         n_rows = count_few_rows(*sizes, tuning.part_work)
         part = learner.take(np.sort(order[:n_rows]))
     wide = X.shape[1] > tuning.most_columns and learn_map and kernel is None
     smoothness = [nu for nu in SMOOTHNESS if kernel is None and nu <= most_smooth]
-    n_judges = min(JUDGING_ROWS, int(JUDGING_FRACTION * len(X)))
+    n_judges = min(MOST_HELD_OUT, int(HELD_OUT_FRACTION * len(X)))
     enough = n_judges >= LEAST_JUDGES
     if wide and learn_map is True:  # what is asked for needs no judges
         n_judges, enough = max(1, n_judges), len(X) > 2
@@ -173,7 +177,7 @@ def choose_targets(data, settings, scales):
     if any(2 * len(np.unique(column)) <= few.n_rows for column in few.y.T):
         return plain
     plain_y, powers = (scale.standardise(few.y) for scale in scales[:2])
-    if np.all(correlations(plain_y, powers) > NEARLY_LINEAR):
+    if np.all(correlations(plain_y, powers) > HARDLY_CHANGED):
         return plain
     most = np.inf
 
@@ -328,7 +332,7 @@ class NearRows:
 
         The columns of the first map are taken `always` if that is asked for.
         """
-        for _ in range(MAX_REDUCTIONS):
+        while True:
             draws = np.random.RandomState(self.seed)
             try:
                 start = self.part.mapped_to_few(best, draws)
@@ -341,7 +345,6 @@ class NearRows:
             if not always and self.judges.better(best, fit) is best:
                 return best
             best, always = fit, False
-        return best
 
 
 def random_order(learner, spread, rng):

@@ -30,7 +30,7 @@ MAX_WIDE_NEIGHBORS = 96  # neighbours of a judging row: their cost is cubic
 LEAST_FEATURES = 20  # features whose distances cost as much as a list of neighbours
 ROWS_PER_COLUMN = 5  # least number of rows for each column of a map to few columns
 EIGENVALUES = 20  # operations of the eigenvalues of a matrix (n, n), over n^3
-SLOPES = 2000  # rows at which slopes are computed: some seconds for 800 columns
+MOST_SLOPES = 2000  # rows with slopes: tenths of a second, seconds for 800 columns
 
 
 class LearningOptions(NamedTuple):
@@ -192,7 +192,7 @@ class KernelLearner:
         n_columns = max(2, len(self.X) // ROWS_PER_COLUMN)
         n_columns = min(n_columns, self.options.tuning.most_columns)
         with closing(self.process(fit)) as process:
-            rows = rng.permutation(len(self.X))[:SLOPES]
+            rows = rng.permutation(len(self.X))[:MOST_SLOPES]
             Z = process.model.Z[np.sort(rows)]
             nearest = process.make_search(process.H).query(Z)
             slopes = process.engine.kriging_slopes(Z, nearest)

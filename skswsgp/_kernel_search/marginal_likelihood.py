@@ -21,14 +21,13 @@ from skswsgp._point.adam_step import LOG_NOISE_BOUNDS
 from skswsgp._rows.columns import mapped
 from skswsgp._rows.statistics import effective_sample_size
 
-MAX_STEPS = 100  # steps of L-BFGS
 UNLIKELY = 1e3  # nats by which points without a factor are less likely than a start
-DIFFERENCE = 1e-3  # step of a difference quotient, in prior standard deviations
+# Step of a difference quotient, in prior standard deviations or length-scales
+DIFFERENCE = 1e-3
 # Least logarithm of the noise variance of an output, if there are several. They share
 # a kernel, and the likelihood of one without noise grows without limit as its noise
 # vanishes, so that a kernel for it alone, with the others as noise, would be likeliest.
 LEAST_NOISE_OF_SEVERAL = np.log(1e-6)
-MAX_ENTRY = 5.0  # bound on an entry of S, which is never reached in practice
 
 
 def log_marginal_likelihood(K, y, noise, ratios):
@@ -131,7 +130,7 @@ class LogPosterior:
         self.medians = np.concatenate([self.medians, zeros])
         variance = zeros + self.columns.prior_variance
         self.variances = np.concatenate([self.variances, variance])
-        bounds = np.tile([-MAX_ENTRY, MAX_ENTRY], (len(zeros), 1))
+        bounds = np.tile([-np.inf, np.inf], (len(zeros), 1))
         self.bounds = np.concatenate([self.bounds, bounds])
 
     def split(self, point):
@@ -210,7 +209,7 @@ class LogPosterior:
         pull = np.nan_to_num(point - self.medians) / self.variances
         return -value - self.log_prior(point), pull - slope
 
-    def maximize(self, moves, steps=MAX_STEPS, hessian=None, enough=0.0):
+    def maximize(self, moves, steps, hessian=None, enough=0.0):
         """Return the point of largest density start + moves @ a, and its log density.
 
         `moves` (P + Q + R, n) have at most one 1 in each row, and 0 elsewhere. There

@@ -17,7 +17,7 @@ from skswsgp._covariance.compile import (
     updated_kernel,
 )
 from skswsgp._kernel_search.evidence import VARIANCE_STEP
-from skswsgp._kernel_search.holdout import Holdout
+from skswsgp._kernel_search.holdout import LEAST_GAIN, Holdout, log_prior_around
 from skswsgp._kernel_search.kernel_learning import (
     KernelLearner,
     count_learning_rows,
@@ -26,12 +26,6 @@ from skswsgp._kernel_search.trial_rows import gaussian_sites, train
 from skswsgp._rows.columns import mapped
 from skswsgp._rows.inducing import distinct_rows
 from skswsgp._rows.statistics import effective_sample_size
-
-MAX_VARIANCE_STEPS = 6  # trials in one direction
-MAX_KERNELS = 4  # largest number of kernels learned from sites
-MAX_MAPS = 3  # largest number of maps of the columns learned from sites
-SHAPE_ROUNDS = 2  # searches for the shape of the likelihood, each for a new q(f)
-TOLERANCE = 1e-3  # nats a row: least gain of a trial, and convergence of its bound
 
 
 def refine_kernel(starts, data, settings, options, rng):
@@ -48,8 +42,8 @@ def refine_kernel(starts, data, settings, options, rng):
     if search.best is None:  # all have failed
         return starts[0]
     search.choose_shape()
-    search.scale(VARIANCE_STEP, MAX_VARIANCE_STEPS)
-    for _ in range(MAX_KERNELS):
+    search.scale(VARIANCE_STEP)
+    while True:
         if search.consider(search.relearned):
             continue
         if not search.start.shared:
@@ -59,7 +53,7 @@ def refine_kernel(starts, data, settings, options, rng):
         # the fit by the bound of few rows has a posterior
         labels = next(start for start in starts if start.posterior is None)
         search.choose_map(labels, always=settings.learn_map is True)
-    search.scale(math.sqrt(VARIANCE_STEP), 2)
+    search.scale(math.sqrt(VARIANCE_STEP))
     search.choose_shape()
     return search.fit
 
@@ -123,7 +117,7 @@ class SiteRefinement(Holdout):
             attributes["inducing_mean_"] = self.best.engine.model.m
             attributes["inducing_covariance_"] = self.best.engine.model.s
         solver = self.solver_for(attributes, self.settings.tuning.site_neighbors)
-        solver.tolerance, solver.fit = TOLERANCE, fit
+        solver.tolerance, solver.fit = LEAST_GAIN, fit
         return solver
 
     def begin(self, start):
@@ -133,8 +127,8 @@ class SiteRefinement(Holdout):
     def consider(self, make, *arguments, cost=0.0, always=False):
         """Store make(*arguments), a solver, if held-out rows are likeliest under it.
 
-        The mean gain must exceed its standard error, and also TOLERANCE plus `cost`, in
-        nats, over the effective sample size, unless a solver is stored `always`. A
+        The mean gain must exceed its standard error, and also LEAST_GAIN plus `cost`,
+        in nats, over the effective sample size, unless a solver is stored `always`. A
         solver that fails is not stored. Returns whether the solver was stored.
         """
         try:
@@ -142,33 +136,32 @@ class SiteRefinement(Holdout):
             density = self.log_density(solver)
         except FloatingPointError:
             return False
-        least = TOLERANCE + cost / effective_sample_size(self.held_out_weight)
+        least = LEAST_GAIN + cost / effective_sample_size(self.held_out_weight)
         if not always and self.best is not None:
             if not self.is_better(density, self.density, least):
                 return False
         self.best, self.density, self.start = solver, density, solver.fit
         return True
 
-    def scale(self, factor, most):
+    def scale(self, factor):
         """Multiply or divide the kernel variance by a factor while rows are likelier.
 
-        There are at most `most` steps either way. The logarithm of the variance has a
-        normal prior: few rows that are all predicted well favour ever larger variances.
+        The logarithm of the variance has a normal prior: few rows that are all
+        predicted well favour ever larger variances.
         """
         n_columns = self.start.count_columns(self.X.shape[1])
         found = free_variance(self.start.kernel, n_columns)
         if found is None:
             return
-        slot, bounds = found
+        (slot, bounds), usual = found, self.record.usual_variance
         for step in (factor, 1.0 / factor):
             before = self.best
-            for _ in range(most):
+            while True:
                 now = self.best.engine.model.params[slot]
                 if not bounds[0] <= step * now <= bounds[1]:
                     break
-                cost = self.log_variance_prior(now) - self.log_variance_prior(
-                    step * now
-                )
+                cost = log_prior_around(now, usual)
+                cost -= log_prior_around(step * now, usual)
                 if not self.consider(self.best.scaled, slot, step, cost=cost):
                     break
             if self.best is not before:
@@ -180,17 +173,12 @@ class SiteRefinement(Holdout):
         That under which held-out rows are likeliest is found for the present q(f),
         which follows then.
         """
-        for _ in range(SHAPE_ROUNDS if self.settings.learns_shape else 0):
-            before, self.shape = self.shape, self.likeliest_shape(self.best)
-            fit = self.start._replace(kernel=self.kernel)
-            if not self.consider(self.solver_of, fit, always=True):
-                self.shape = before
-                break
-
-    def log_variance_prior(self, variance):
-        """Return the log density of a kernel variance, up to a constant."""
-        distance = math.log(variance / self.record.usual_variance)
-        return -0.5 * (distance / self.settings.tuning.variance_spread) ** 2
+        if not self.settings.learns_shape:
+            return
+        before, self.shape = self.shape, self.likeliest_shape(self.best)
+        fit = self.start._replace(kernel=self.kernel)
+        if not self.consider(self.solver_of, fit, always=True):
+            self.shape = before
 
     def relearned(self):
         """Return a solver for a kernel learned from the best sites."""
@@ -210,9 +198,8 @@ class SiteRefinement(Holdout):
                 return
         elif D > 1:
             self.consider(self.turned_by_labels, start, always=always)
-        for _ in range(MAX_MAPS):
-            if not self.consider(self.turned):
-                break
+        while self.consider(self.turned):
+            pass
 
     def turned_by_labels(self, start):
         """Return a solver for a map of the columns learned by regression of labels."""

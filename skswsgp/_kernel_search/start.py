@@ -24,7 +24,7 @@ from skswsgp._kernel_search.holdout import (
     has_few_points,
     learning_part,
 )
-from skswsgp._kernel_search.kernel_choice import learn_kernel, smoothnesses
+from skswsgp._kernel_search.kernel_choice import ROUGH, learn_kernel, smoothnesses
 from skswsgp._kernel_search.kernel_learning import (
     KernelFit,
     LearningOptions,
@@ -52,9 +52,6 @@ from skswsgp._solvers.model import JITTER, build_model, shape_covariance
 # A kernel learned from the bound of a part of the rows is tried while all rows are at
 # most so many times the part.
 MOST_TO_FEW = 2
-# Largest smoothness where inducing points are few and for Adam, which cannot use that
-# of infinitely smooth kernels
-MOST_SMOOTH = 2.5
 INITIAL_FRACTION = 0.1  # variance of q(u) before Adam over the prior variance
 
 
@@ -222,7 +219,7 @@ def learn_fit(data, settings, options, rng, n_neighbors, by):
         noise_variance=settings.first_noise, n_neighbors=n_neighbors,
         learn_map=False if refined else settings.learn_map, by=by,
         coded=refined,
-        most_smooth=MOST_SMOOTH if plain or by == "evidence" else np.inf,
+        most_smooth=ROUGH if plain or by == "evidence" else np.inf,
     )  # fmt: skip
     rows = data._replace(y=targets)
     if record.has_noise and not record.conjugate:

@@ -11,10 +11,14 @@ from skswsgp._law.law import (
     interval_scores,
     is_learned,
 )
-from skswsgp._law.local_density import LocalDensity, learn_shape, near_targets
+from skswsgp._law.local_density import (
+    TRIED_ROWS,
+    LocalDensity,
+    learn_shape,
+    near_targets,
+)
 from skswsgp._law.widths import (
     NEAR,
-    NEIGHBORS,
     REFERENCE,
     Nearness,
     NearPoints,
@@ -27,8 +31,6 @@ from skswsgp._rows.statistics import ERRORS
 
 LEAST_ROWS = 30  # rows that a law needs: fewer show neither widths nor tails
 FITTED_ROWS = 6000  # rows that teach near targets: 2,000 lost .02 nats of powerplant
-SCORED_ROWS = 1000  # rows whose distributions are integrated and inverted
-LEAST_POINTS = 12  # inducing points from which scales may vary
 
 
 class Neighborhoods(NamedTuple):
@@ -46,9 +48,9 @@ def find_neighborhoods(X, Z, nearest, length_scales, group=None):
     to the points `group` (n,), or to their nearest points.
     """
     M = len(Z)
-    if M < LEAST_POINTS:
+    if M < REFERENCE + 2:  # a row may be the only one of a point, and loses it then
         return None
-    lists = nearest(X, min(max(NEAR + 2, NEIGHBORS + 1), M - 1))
+    lists = nearest(X, min(NEAR + 2, M - 1))
     if group is None:
         own, of_points = lists[:, 0], nearest(Z, min(REFERENCE + 1, M))
     else:
@@ -135,7 +137,7 @@ def add_near_targets(law, observations, y, kinds, around, rng):
     targets and the residuals (M, Q) of the distinct rows.
     """
     Q, chosen = y.shape[1], rng.permutation(len(y))[:FITTED_ROWS]
-    points = around.near.at(chosen).without(around.own[chosen]).nearest(NEIGHBORS)
+    points = around.near.at(chosen).without(around.own[chosen]).nearest(NEAR)
     distances = points.distances / points.unit[:, None]
     before, y = observations.at(chosen), y[chosen]
     density, errors = before.log_density(y), (y - before.mean) / before.process
@@ -164,7 +166,7 @@ def are_better(before, after, y):
     score of intervals no worse than by chance.
     """
     likelier = after.log_density(y) - before.log_density(y)
-    few = slice(0, SCORED_ROWS)
+    few = slice(0, TRIED_ROWS)
     before, after, y = before.at(few), after.at(few), y[few]
     closer = before.crps(y) - after.crps(y)
     tails = np.array([0.025, 0.975])

@@ -15,7 +15,7 @@ from scipy.special import ndtr
 from skswsgp._compiled.threads import row_blocks
 from skswsgp._law import student
 from skswsgp._law.local_density import LocalDensity, NearTargets, near_targets
-from skswsgp._law.widths import NEAR, NEIGHBORS, Nearness, ResidualSizes
+from skswsgp._law.widths import NEAR, Nearness, ResidualSizes
 from skswsgp._rows.target_scale import STANDARD
 
 CRPS_LEVELS = ndtr(np.linspace(-4.0, 4.0, 121))  # of the nodes of an integral
@@ -52,10 +52,9 @@ class PredictiveLaw(NamedTuple):
     @property
     def n_near(self):
         """How many of the nearest points of a row the law looks at."""
-        most = NEIGHBORS if self.density is not None else 0
-        if self.coefficients[1].any():
-            most = max(most, NEAR + 1)
-        return min(most, len(self.nearness.spacing) - 1) if most else 0
+        if self.density is None and not self.coefficients[1].any():
+            return 0
+        return min(NEAR + 1, len(self.nearness.spacing) - 1)
 
     @property
     def is_learned(self):
@@ -93,7 +92,7 @@ class PredictiveLaw(NamedTuple):
         if near is None or self.density is None:
             return law
         fade = np.repeat(fade[:, None], mean.shape[1], axis=1)
-        near = near_targets(self.density, near.nearest(NEIGHBORS), fade, mean)
+        near = near_targets(self.density, near.nearest(NEAR), fade, mean)
         return law._replace(near=near.kept_where_wide(less * more, law.scale))
 
 

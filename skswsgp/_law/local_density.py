@@ -22,7 +22,7 @@ from scipy.special import expit, log_softmax, logsumexp, ndtr, ndtri
 from skswsgp._compiled.special import gaussian_log_density
 
 LEAST_BANDWIDTH = 0.02  # in units of the usual error, which quantiles hardly notice
-TRIED_ROWS = 500  # rows that choose the kind of near targets, or none
+TRIED_ROWS = 1000  # rows that choose the kind of near targets, and judge them
 # Of logit a, log h in units of the usual error, and log r
 STARTS = ((0.0, -1.0, 0.0), (0.0, -2.5, -1.0))
 BOUNDS = ((-6.0, 4.0), (np.log(LEAST_BANDWIDTH), 0.0), (np.log(0.05), np.log(5.0)))

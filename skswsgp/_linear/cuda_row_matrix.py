@@ -10,12 +10,11 @@ from scipy.sparse import csr_matrix
 from skswsgp._compiled import cuda_runtime
 from skswsgp._compiled.cuda_arrays import empty, send_array
 from skswsgp._compiled.cuda_compiler import compile_kernels, kernel
-from skswsgp._compiled.cuda_runtime import cuda
+from skswsgp._compiled.cuda_runtime import MAX_BLOCKS, cuda
 from skswsgp._compiled.team import team_range, team_rank, team_sum
 from skswsgp._linear.row_matrix import rmatvec_term, row_product
 
 LEAST_ENTRIES = 1_000_000  # entries; a product with fewer takes a core a millisecond
-MAX_BLOCKS = 4096  # most blocks of a launch, which share the rows or columns
 WHAT = "the rows of a system"  # name of the arrays in errors
 
 

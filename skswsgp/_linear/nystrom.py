@@ -13,7 +13,7 @@ from scipy.linalg import solve_triangular
 from skswsgp._compiled.linalg import RELATIVE_FLOOR, numpy_cholesky
 from skswsgp._compiled.threads import PARTS, row_blocks, run_in_threads
 
-ROWS_AT_ONCE = 512  # rows of Phi and of its products that stay in a core's cache
+ROWS_IN_CACHE = 512  # rows of dense matrices that are held at a time
 
 
 class NystromPreconditioner:
@@ -87,7 +87,7 @@ class NystromPreconditioner:
 
     def _in_threads(self, work):
         """Call work(part, rows) for blocks of rows."""
-        blocks = list(row_blocks(len(self.rest), ROWS_AT_ONCE))
+        blocks = list(row_blocks(len(self.rest), ROWS_IN_CACHE))
 
         def take(first, last, t):
             for part in range(first, last):

@@ -9,15 +9,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from skswsgp._compiled.threads import index_blocks
+from skswsgp._compiled.team import BLOCK
+from skswsgp._compiled.threads import ROWS_AT_ONCE, index_blocks
 from skswsgp._linear.block_diagonal import diagonal_blocks
 from skswsgp._linear.locality import local_order
 from skswsgp._linear.projection import Projection
 from skswsgp._linear.row_matrix import SparseRowMatrix
 from skswsgp._point.likelihood_records import LikelihoodRecord
-
-GROUP = 1024  # rows whose numbers come from one generator, in draws of DRAWS
-DRAWS = 8
 
 
 class Expectations(NamedTuple):
@@ -193,17 +191,19 @@ def row_noise(key, begin, n, n_draws):
     """Return standard normal numbers (n, n_draws) for rows begin .. begin + n - 1.
 
     The number of a row and a draw depends on them and on `key`, non-negative integers
-    of which the last is the number of the first draw, a multiple of DRAWS. So neither
+    of which the last is the number of the first draw, a multiple of BLOCK. So neither
     parts of the rows nor parts of the draws matter.
     """
     *key, first = key
-    groups = range(begin // GROUP, -(-(begin + n) // GROUP))
-    batches = range(first, first + n_draws, DRAWS)
-    out = np.empty((DRAWS * len(batches), GROUP * len(groups)))
+    groups = range(begin // ROWS_AT_ONCE, -(-(begin + n) // ROWS_AT_ONCE))
+    batches = range(first, first + n_draws, BLOCK)
+    out = np.empty((BLOCK * len(batches), ROWS_AT_ONCE * len(groups)))
     for i, batch in enumerate(batches):
         for j, group in enumerate(groups):
-            part = out[DRAWS * i : DRAWS * (i + 1), GROUP * j : GROUP * (j + 1)]
+            part = out[
+                BLOCK * i : BLOCK * (i + 1), ROWS_AT_ONCE * j : ROWS_AT_ONCE * (j + 1)
+            ]
             generator = np.random.default_rng([*key, batch, group])
             part[:] = generator.standard_normal(part.shape)
-    skip = begin % GROUP
+    skip = begin % ROWS_AT_ONCE
     return out[:n_draws, skip : skip + n].T

@@ -25,7 +25,6 @@ from skswsgp._compiled import special
 from skswsgp._point import likelihoods, log_rates
 
 HERMITE_NODES = 20  # Gauss-Hermite nodes for one latent function
-LOGIT_NODES = 64  # Gauss-Hermite nodes for probabilities under a logit link
 LOGIT_SCALE = 1.702  # Phi(f / 1.702) is expit(f) to 0.01
 SOFTMAX_NODES = 128  # quasi-Monte Carlo nodes for the latent functions of all classes
 MEAN_STEPS, MEAN_TOLERANCE = 500, 1e-5  # steps, log probability: `Softmax.prior_mean`
@@ -336,7 +335,7 @@ class Logit(TwoClasses):
         std = np.sqrt(variance[:, 0])
         argument = mean[:, 0] / np.sqrt(LOGIT_SCALE**2 + variance[:, 0])
         no, yes = ndtr(-argument), ndtr(argument)
-        for node, weight in zip(*gauss_hermite(LOGIT_NODES), strict=True):
+        for node, weight in zip(*gauss_hermite(log_rates.NODES), strict=True):
             f = mean[:, 0] + std * mean.dtype.type(node)
             weight = mean.dtype.type(weight)
             no += weight * (expit(-f) - ndtr(-f / LOGIT_SCALE))

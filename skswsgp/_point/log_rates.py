@@ -19,12 +19,12 @@ from scipy.special import (
     polygamma,
 )
 
+from skswsgp._compiled.special import MOST_DRAWN
 from skswsgp._point.likelihoods import MOST_LOG_RATE
 
-NODES = 40  # Gauss-Hermite nodes of the probability of a count
+NODES = 64  # Gauss-Hermite nodes of the probability of a count or a label
 STEPS, TOLERANCE = 100, 1e-9  # of the search for the largest integrand
 LEAST_VARIANCE = 1e-12  # of f
-MOST_DRAWN = 2.0**62  # rate: NumPy draws no larger counts
 
 
 def log_probability(f, y, size):

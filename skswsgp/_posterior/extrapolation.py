@@ -10,6 +10,7 @@ import warnings
 
 import numpy as np
 
+from skswsgp._kernel_search.kernel_learning import MAX_WIDE_NEIGHBORS
 from skswsgp._neighbors.lists import without_own
 from skswsgp._rows.columns import mapped
 from skswsgp._solvers.progress import callers_level
@@ -21,23 +22,20 @@ UNKNOWN_VARIANCE = 0.95
 # Number of rows below which nothing is said: a few rows are often far away on purpose,
 # and their variances are read one by one.
 LEAST_ROWS = 10
-# Share of the rows of a prediction that must be unknown, so that it is about the most.
+# By how much the share of unknown rows must exceed that of inducing points of which
+# others know nothing. Of ten rows like these points so many are unknown with a
+# probability of 0.002 at most, whatever the share is.
 MOST_ROWS = 0.5
-# Largest share of inducing points that others may know nothing of. If so many of the
-# rows like them are unknown, at least 6 of 10 are with a probability of 1.5e-4.
-UNKNOWN_POINTS = 0.1
-N_POINTS = 100  # inducing points that are looked at, which know a share within 0.03
-# Most neighbours that say what others know of a point. Fewer than predictions use make
-# points less known, so that there are fewer warnings.
-N_NEIGHBORS = 32
+N_POINTS = 100  # inducing points that are looked at, which know a share within 0.05
 
 
 class ExtrapolationWarning(UserWarning):
     """Most rows of a prediction lie where the model knows next to nothing.
 
     Predictions with variances warn, once a call, where more than half of at least 10
-    rows have, in every latent function, more than 95 % of the prior variance. Models
-    whose inducing points know as little of each other never do.
+    rows have, in every latent function, more than 95 % of the prior variance. If a
+    share of the inducing points knows as little of the others, that share and a half of
+    the rows must.
 
     Examples
     --------
@@ -58,7 +56,9 @@ def share_of_unknown_rows(posterior, X, variance):
         return 0.0
     prior = posterior.kernel.diag(mapped(X, posterior.linear_map))
     share = float(np.mean(are_unknown(variance, prior)))
-    return share if share > MOST_ROWS and knows_points(posterior) else 0.0
+    if share > MOST_ROWS and share - share_of_unknown_points(posterior) > MOST_ROWS:
+        return share
+    return 0.0
 
 
 def are_unknown(variance, prior):
@@ -66,12 +66,12 @@ def are_unknown(variance, prior):
     return np.all(variance > UNKNOWN_VARIANCE * prior[:, None], axis=1)
 
 
-def knows_points(posterior):
-    """Return whether other inducing points know of nearly each inducing point."""
+def share_of_unknown_points(posterior):
+    """Return the share of inducing points of which others know nothing, 1.0 of two."""
     M = len(posterior.model.Z)
-    H = min(posterior.n_neighbors, N_NEIGHBORS, M - 2)
+    H = min(posterior.n_neighbors, MAX_WIDE_NEIGHBORS, M - 2)
     if H < 1:
-        return False
+        return 1.0
     sample = np.unique(np.linspace(0, M - 1, N_POINTS).astype(int))
     Z = posterior.model.Z[sample]
     with posterior.engine(len(Z), H) as engine:
@@ -80,8 +80,7 @@ def knows_points(posterior):
         options = posterior.search_options | {"search": "exact", "n_neighbors": H + 1}
         lists = without_own(engine.make_search(options).query(Z), sample)
         _, variance = engine.predict(Z, lists, with_variance=True)
-    unknown = are_unknown(variance, posterior.kernel.diag(Z))
-    return bool(unknown.mean() <= UNKNOWN_POINTS)
+    return np.mean(are_unknown(variance, posterior.kernel.diag(Z)))
 
 
 def warn_of_extrapolation(share, n_rows):

@@ -9,13 +9,11 @@ from skswsgp._covariance import dot_product, stationary
 from skswsgp._covariance.compile import inverse_lengths
 from skswsgp._covariance.program import kernel_of
 from skswsgp._engine.cpu import CpuEngine
+from skswsgp._kernel_search.kernel_learning import MOST_SLOPES
+from skswsgp._kernel_search.marginal_likelihood import DIFFERENCE
 from skswsgp._linear.projection import absolute_jitter
 from skswsgp._posterior.prediction import exact_products
 
-# Half the distance of the points of a difference quotient, in length-scales. Its error
-# is some 1e-6 from the square of the step, and 1e-10 from rounding.
-STEP = 1e-3
-MOST_ROWS = 2000  # inducing points with slopes, which take some tenths of a second
 ROUGH = stationary.MATERN12, dot_product.ARC_COSINE0  # kernels of kinked functions
 
 
@@ -63,14 +61,18 @@ def slope_covariances(posterior, X, lists):
     """Return the covariances (n, Q, D', D') of slopes by mapped, centred columns of X.
 
     With b_d = K_w^-1 dk/dx_d they are b_d' S_w b_e + d2k/dx_d dx'_e - b_d' dk/dx_e, in
-    float64. Derivatives of the kernel are difference quotients.
+    float64. Derivatives of the kernel are difference quotients of points DIFFERENCE on
+    either side, whose error is some 1e-6 from the square of this step, and 1e-10 from
+    rounding.
     """
     model, kernel = posterior.model, posterior.kernel
     (n, D), Q = X.shape, model.m.shape[1]
     rate = inverse_lengths(kernel_of(model))
-    h = STEP / np.where(rate > 0.0, rate, np.inf)  # 0 in columns that do not matter
+    # 0 in columns that do not matter
+    h = DIFFERENCE / np.where(rate > 0.0, rate, np.inf)
     shifts = np.concatenate([np.diag(h), -np.diag(h)])
-    sides = np.concatenate([np.diag(rate), -np.diag(rate)]) / (2.0 * STEP)  # (2 D, D)
+    sides = np.concatenate([np.diag(rate), -np.diag(rate)])  # (2 D, D)
+    sides /= 2.0 * DIFFERENCE
     Z = model.Z.astype(np.float64)
     jitter = absolute_jitter(model, kernel)
     out = np.empty((n, Q, D, D))
@@ -103,7 +105,7 @@ def squared_slopes(posterior, scale):
     and summed over latent functions.
     """
     Z, M = posterior.model.Z, len(posterior.model.Z)
-    places = np.unique(np.linspace(0, M - 1, min(M, MOST_ROWS)).astype(int))
+    places = np.unique(np.linspace(0, M - 1, min(M, MOST_SLOPES)).astype(int))
     slopes, _ = mean_slopes(posterior, Z[places])
     return np.sum((slopes * scale) ** 2, axis=1)
 

@@ -18,10 +18,10 @@ from skswsgp._compiled.linalg import require_finite
 from skswsgp._compiled.threads import ROWS_AT_ONCE, index_blocks, row_blocks
 from skswsgp._covariance.program import kernel_of
 from skswsgp._covariance.random_features import random_features, require_features
+from skswsgp._linear.nystrom import ROWS_IN_CACHE
 from skswsgp._linear.projection import absolute_jitter
 from skswsgp._rows.data import memory_budget
 
-POINTS_AT_ONCE = 512  # columns of covariances that are held at a time
 N_FEATURES = 1024  # random features of a draw, as correlations within 1 / sqrt(1024)
 # Draws that share features: the error of correlations that the features make, up to 0.3
 # among dense rows, is then about that of the number of draws, for any number
@@ -112,11 +112,11 @@ def rest_covariance(rows, A, Z):
     X = rows.data.block(np.arange(n))[0].astype(np.float64)
     jitter = absolute_jitter(model, kernel)
     rest = kernel(X)
-    for block in row_blocks(n, POINTS_AT_ONCE):
+    for block in row_blocks(n, ROWS_IN_CACHE):
         cross = A @ kernel(Z, X[block])
         rest[:, block] -= cross
         rest[block] -= cross.T
-    for block in row_blocks(len(Z), POINTS_AT_ONCE):
+    for block in row_blocks(len(Z), ROWS_IN_CACHE):
         K, places = kernel(Z, Z[block]), np.arange(block.start, block.stop)
         K[places, places - block.start] = kernel.diag(Z[block]) + jitter
         rest += (A[:, block] @ (A @ K).T).T

@@ -15,8 +15,8 @@ from skswsgp._rows.target_scale import YeoJohnson, best_power
 
 POWER_BOUNDS = -5.0, 7.0  # beyond them a column has next to two levels
 MOST_KNOTS = 1000  # values of a column at which shares are kept
-# Correlation of a column with itself on another scale from which the scale hardly
-# changes it
+# Correlation of a column, or of y, with itself on another scale from which the scale
+# hardly changes it
 HARDLY_CHANGED = 0.99
 
 

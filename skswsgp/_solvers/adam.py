@@ -59,7 +59,7 @@ class AdamSolver(Solver):
 
     @classmethod
     def count_neighbors(cls, n_rows, M, tuning):
-        return tuning.adam_neighbors
+        return tuning.least_neighbors
 
     @classmethod
     def takes_full_covariance(cls, settings, n_rows, M, H):

@@ -32,7 +32,7 @@ from skswsgp._linear.locality import find_locality
 from skswsgp._linear.nystrom import NystromPreconditioner
 from skswsgp._linear.projection import absolute_jitter
 from skswsgp._linear.row_matrix import SparseRowMatrix
-from skswsgp._linear.site_rows import DRAWS, row_noise
+from skswsgp._linear.site_rows import row_noise
 from skswsgp._neighbors.kd_order import tree_order
 from skswsgp._rows.data import memory_budget
 
@@ -88,10 +88,10 @@ class PosteriorSampler:
         (M, Q), n = self.diagonal.shape, self.sites.n_rows
         u = np.empty((M, n_draws, Q))
         # at most eight arrays of M and eight of n numbers for each draw
-        size = memory_budget() // (8 * BYTES * (M + n)) // DRAWS * DRAWS
-        size, seed = max(DRAWS, size), rng.randint(2**31 - 1)
+        size = memory_budget() // (8 * BYTES * (M + n)) // BLOCK * BLOCK
+        size, seed = max(BLOCK, size), rng.randint(2**31 - 1)
         numbers = (n + M) * self.sites.engine.n_neighbors * n_draws * Q
-        most = min(int(self.tuning.draw_work / numbers), self.tuning.most_cg_steps)
+        most = min(int(self.tuning.solver_work / numbers), self.tuning.most_cg_steps)
         for q in range(Q):
             for first in range(0, n_draws, size):
                 k = min(size, n_draws - first)
@@ -152,7 +152,7 @@ class PosteriorSampler:
         def precondition(u, _):
             return nearly(u)
 
-        u, tolerance = np.zeros_like(right), self.tuning.draw_tolerance
+        u, tolerance = np.zeros_like(right), self.tuning.round_tolerance
         return u, solve_systems(
             u, np.arange(u.shape[1]), right, multiply, precondition, tolerance, steps
         )

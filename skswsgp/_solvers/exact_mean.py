@@ -20,6 +20,7 @@ from scipy.linalg import cho_solve
 
 from skswsgp._compiled.linalg import numpy_cholesky
 from skswsgp._compiled.special import gaussian_log_density
+from skswsgp._compiled.team import BLOCK
 from skswsgp._compiled.threads import one_blas_thread
 from skswsgp._covariance.compile import compile_kernel, length_scales
 from skswsgp._covariance.products import CovarianceProducts
@@ -27,14 +28,13 @@ from skswsgp._linear.cell_preconditioner import CellPreconditioner
 from skswsgp._linear.conjugate_gradients import solve_systems
 from skswsgp._linear.projection import mean_prior_variance
 from skswsgp._rows.data import memory_budget
-from skswsgp._rows.statistics import ERRORS
+from skswsgp._rows.statistics import ERRORS, MOST_HELD_OUT
 from skswsgp._solvers.auto import KERNEL_VALUE
 
 # Points for each global one, at which a preconditioner and the products with K take
 # about the same time for 2,000 to 8,000 points
 POINTS_PER_GLOBAL = 15
 NOISE_RATIO = 10.0  # most ratio of noise variances that share a preconditioner
-MOST_OUTPUTS = 8  # outputs solved for at once; each takes 32 numbers a point
 LEAST_WEIGHT = 1e-9  # least precision of a site, relative to the largest
 N_SCALES = 41  # factors of local variances that are compared
 LEAST_SCALE = 0.05  # least factor of local variances; 2,000 rows know it to some 0.05
@@ -131,12 +131,15 @@ class ExactMean:
 
 
 def noise_groups(noise):
-    """Yield the columns of noise variances (M, Q) in small groups of similar ones."""
+    """Yield the columns of noise variances (M, Q) in groups of similar ones.
+
+    At most BLOCK are solved for together: each takes 32 numbers a point.
+    """
     logs = np.log(noise)
     order = np.argsort(logs.mean(axis=0), kind="stable")
     while len(order):
         ratios = np.abs(logs[:, order] - logs[:, order[:1]]).max(axis=0)
-        group = order[ratios <= np.log(NOISE_RATIO)][:MOST_OUTPUTS]
+        group = order[ratios <= np.log(NOISE_RATIO)][:BLOCK]
         yield group
         order = order[~np.isin(order, group)]
 
@@ -173,7 +176,7 @@ def exact_mean_attributes(
     )
     how = model.kl_weight * noise, tuning, n_threads, solver.engine.make_products
     system = ExactMean(trained["kernel_"], Z, targets, *how)
-    size = max(1, min(len(Z) // 10, tuning.mean_held_out))
+    size = max(1, min(len(Z) // 10, MOST_HELD_OUT))
     held_out = rng.permutation(len(Z))[:size]
     solutions = system.solve(tuning.mean_tolerance, held_out)
     if solutions is None:
@@ -181,7 +184,7 @@ def exact_mean_attributes(
     alpha, without = solutions
     exact = system.products.multiply(Z[held_out], without)
     draws = "posterior_draws_" in trained
-    there, n_draws = np.isin(group, held_out), tuning.held_out_draws if draws else 0
+    there, n_draws = np.isin(group, held_out), BLOCK if draws else 0
     local = solver.predict_without(held_out, there, n_draws, rng)
     if local is None:
         return ExactFit(problem="had no draws for their variances")

@@ -30,7 +30,6 @@ from skswsgp._solvers.solver import Solver
 
 DAMPING = 0.7  # longest natural-gradient step of the sites; 1 would be undamped
 LEAST_STEP = 0.05  # length at which halving stops and the sites stay as they were
-GROWTH = 1.4  # factor of the step after a round that improved the bound
 MAX_ROUNDS = 20  # rounds; most fits converge in fewer than ten
 LOSS_TOLERANCE = 1e-4  # nats a row: change of the loss below which rounds stop
 NOT_FINITE = (
@@ -127,7 +126,7 @@ class NaturalSolver(Solver):
                         array[:] = old
             if kept:
                 self.bound, self.solved = bound, solved
-                self.step = min(DAMPING, GROWTH * step)
+                self.step = min(DAMPING, step / DAMPING)
                 return loss
             if step <= LEAST_STEP:
                 return self.losses[-1]

@@ -17,14 +17,15 @@ class Tuning(NamedTuple):
     most_all_inducing: int = 1_000_000
     inducing_numbers: int = 8_000_000
     # Cost of the natural solver, H^3 for each row, from which H follows: some ten
-    # seconds on one core. Below H = 16 accuracy falls off, beyond 192 nothing is gained
-    # on the data of doc/benchmarks.
+    # seconds on one core. Last tries to draw from q(u) may cost as much, in numbers of
+    # both matrices times draws and steps: about a minute. Below H = 16, the number of
+    # the paper, accuracy falls off, beyond 192 nothing is gained on the data of
+    # doc/benchmarks.
     solver_work: float = 6e10
     least_neighbors: int = 16
     most_neighbors: int = 192
-    # The defaults of the paper's experiments, for Adam.
+    # The default of the paper's experiments, for Adam.
     adam_inducing: int = 256
-    adam_neighbors: int = 16
     # Inducing points that a minibatch shares with `n_shared="auto"`: the number of the
     # paper, or more where lists are long, so that a row keeps some of its own.
     least_shared: int = 128
@@ -47,22 +48,18 @@ class Tuning(NamedTuple):
     # --- the natural solver
     # Relative residuals at which conjugate gradients stop. A classifier takes several
     # rounds, and each starts from the solution of the round before, so the first
-    # tolerance is loose. A regression takes one round, which stops at the second
+    # tolerance is loose. It is that of a draw from q(u) found at the inducing points,
+    # too: at 3e-3 the deviations of the function are within 2 % of those at 1e-5, and
+    # within 7 % at 1e-2. A regression takes one round, which stops at the second
     # tolerance in float32 and at the third in float64.
     round_tolerance: float = 3e-3
     float32_tolerance: float = 1e-3
     final_tolerance: float = 1e-6
     # Draws from q(u): they know a deviation to 9 %, and correlations to 0.13.
     n_draws: int = 64
-    # Relative residual of a draw from q(u), found at the inducing points. At 3e-3 the
-    # deviations of the function are within 2 % of those at 1e-5, and within 7 % at
-    # 1e-2; 64 draws know them to 9 %. The second tolerance is for a draw that is
-    # found at the rows: the norm of its residual over the norm of the draw of f there,
-    # both in deviations of the noise.
-    draw_tolerance: float = 3e-3
+    # The tolerance of a draw that is found at the rows: the norm of its residual over
+    # the norm of the draw of f there, both in deviations of the noise.
     draw_noise_tolerance: float = 2e-2
-    # Numbers of both matrices, times draws and steps, of last tries: about a minute.
-    draw_work: float = 6e10
     # Inducing points of the preconditioner of the rows' system, from which the draws
     # follow where data are weak. 200 took twice the steps of 600, and 600 three times
     # as long to factorise.
@@ -83,10 +80,6 @@ class Tuning(NamedTuple):
     # means. A product with the covariance of 36,690 points of eight columns takes 0.7 s
     # on two cores. With little noise a fit takes 80 of them, which is a minute.
     mean_work: float = 3.5e10
-    # Points at most that are held out to compare exact means with those from
-    # neighbours, a tenth of all otherwise, and draws from q(u) for variances there.
-    mean_held_out: int = 2000
-    held_out_draws: int = 8
     # Rows up to which each uses all points, in dense matrices: K of so many rows is
     # factorised in some 12 ms at each call of `predict`.
     dense_rows: int = 1000
@@ -126,22 +119,17 @@ class Tuning(NamedTuple):
     # Steps of Adam for all parameters; curves are flat by then.
     learning_steps: int = 200
     # Cost of an evaluation of the marginal likelihood, N^2 (N + 4 D) for each output,
-    # up to which the evidence is that of all rows: some 0.15 s, for 2,000 rows of few
-    # columns, of which the climb takes a dozen. A part of more rows has the second
-    # cost, 15 ms or some 990 rows.
-    exact_work: float = 8.5e9
-    part_work: float = 1e9
-    # Cost of the evidence for a map of the columns, some 0.5 s: an evaluation of the
-    # marginal likelihood for each entry of the map, and the eigenvalues of a matrix of
-    # entries. Up to this cost the evidence decides on a map, and held-out rows beyond.
+    # up to which the evidence is that of all rows: some 0.3 s, for 2,450 rows of few
+    # columns, of which the climb takes a dozen. It is also the cost of the evidence for
+    # a map of the columns up to which the evidence decides on a map, and held-out rows
+    # beyond: an evaluation for each entry of the map, and the eigenvalues of a matrix
+    # of entries. A part of more rows has the second cost, 15 ms or some 990 rows.
     evidence_work: float = 1.5e10
+    part_work: float = 1e9
 
     # --- choosing between kernels on held-out rows
     # Rows that q(u) is found on, held-out ones included: some seconds a candidate.
     holdout_rows: int = 20_000
-    # Standard deviation of the logarithm of the kernel variance of a likelihood without
-    # noise, around its usual one.
-    variance_spread: float = 2.0
 
     # Rows above which early_stopping="auto" holds out a tenth, if the solver trains the
     # kernel: the number of scikit-learn's HistGradientBoosting.

@@ -220,7 +220,7 @@ def short_start(monkeypatch, tune):
     }
     work = kernel_learning.evaluation_work(8, 2, 1)  # of the evidence of eight rows
     tune(
-        learning_steps=steps, exact_work=work, part_work=work, round_tolerance=1e-10
+        learning_steps=steps, evidence_work=work, part_work=work, round_tolerance=1e-10
     )  # fmt: skip
     if SIMULATED:
         tune(least_learning_rows=5)

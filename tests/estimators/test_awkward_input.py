@@ -239,7 +239,7 @@ def test_weights_of_many_orders_of_magnitude(estimator_class, solver):
 def test_a_common_factor_of_the_weights_changes_nothing(tune, settings, dtype):
     X, y = tiny_data(SWSGPRegressor)
     if settings.keys() != {"random_state"}:
-        tune(exact_work=0)
+        tune(evidence_work=0)
     model, other = (make(SWSGPRegressor, **settings, dtype=dtype) for _ in range(2))
     model.fit(X, y)
     for factor in (1e-12, 3.0, 1e12):

@@ -121,6 +121,12 @@ def test_most_of_ten_rows_must_be_far(regressor):
     assert warned(11, 10)
 
 
+@pytest.mark.parametrize(("share", "warns"), [(0.45, True), (0.55, False)])
+def test_rows_are_unknown_more_often_than_points(share, warns, regressor, monkeypatch):
+    monkeypatch.setattr(extrapolation, "share_of_unknown_points", lambda _: share)
+    assert bool(caught(regressor.predict, FAR, return_std=True)) == warns
+
+
 def test_every_output_must_be_unknown():
     X, y = make_rows()
     both = SWSGPRegressor(random_state=0).fit(X, np.stack([y, -y], axis=1))

@@ -49,7 +49,7 @@ def test_more_steps_hardly_find_more_evidence(n):
     posterior.variances[:] = module.LAST_WIDTHS[0] ** 2
     before = -posterior.loss(posterior.start)[0]
     with one_blas_thread():
-        assert posterior.maximize(posterior.moves())[1] < before + 2.0
+        assert posterior.maximize(posterior.moves(), 100)[1] < before + 2.0
 
 
 def test_evidence_is_that_of_scikit_learn():

@@ -51,8 +51,7 @@ def start_of(search, kernel=KERNEL):
 
 
 def test_slope_of_the_bound_and_priors_is_zero_at_the_kernel(wave, monkeypatch):
-    monkeypatch.setattr(evidence, "TOLERANCE", 1e-6)
-    monkeypatch.setattr(evidence, "MAX_TURNS", 60)
+    monkeypatch.setattr(evidence, "ENOUGH", 1e-6)
     search = search_of(*wave)
     search.settings = BINARY._replace(
         tuning=BINARY.tuning._replace(learning_neighbors=120)
@@ -254,7 +253,7 @@ KERNELS = [
     + [pytest.param(800, kernel, marks=pytest.mark.full) for kernel in KERNELS[1:]],
 )
 def test_kernels_of_the_user(n_rows, kernel, rng, tune):
-    tune(learning_steps=10, exact_work=0, evidence_work=0, holdout_rows=200)
+    tune(learning_steps=10, evidence_work=0, holdout_rows=200)
     X = rng.normal(size=(n_rows, 2))
     y = X[:, 0] + 0.5 * rng.normal(size=n_rows) > 0
     assert SWSGPClassifier(kernel, random_state=0).fit(X, y).score(X, y) > 0.75

@@ -225,7 +225,7 @@ def test_rows_of_the_evidence_and_of_near_rows_do_not_judge(n_rows, monkeypatch)
     monkeypatch.setattr(Judges, "say", noted_say)
     X, y = drawn(KERNELS["matern"], noise=0.1, N=n_rows)
     work = evaluation_work(300, 2, 1)
-    learned(X, y, tuning=Tuning(exact_work=work, part_work=work), learn_map="auto")
+    learned(X, y, tuning=Tuning(evidence_work=work, part_work=work), learn_map="auto")
     assert len(np.concatenate(seen["evidence"])) > 0
     judged = 0 if n_rows == 400 else int(0.2 * n_rows)
     assert bool(seen["near"]) == bool(seen["judges"]) == bool(judged)
@@ -242,7 +242,7 @@ def test_coded_labels_learn_from_near_rows_without_a_judge(monkeypatch):
     monkeypatch.setattr(Judges, "say", say)
     X, y = drawn(KERNELS["matern"], noise=0.1, N=1200)
     work = evaluation_work(300, 2, 1)
-    tuning = Tuning(exact_work=work, part_work=work)
+    tuning = Tuning(evidence_work=work, part_work=work)
     shared = learned(X, y > 0, tuning=tuning, coded=True, by="evidence")
     assert shared.shared
     fit = learned(X, y > 0, tuning=tuning, coded=True)
@@ -258,7 +258,7 @@ def test_noise_decides_on_infinitely_smooth_kernels_of_many_rows(
     X = rng.uniform(-2, 2, size=(1500, 2))
     y = np.sin(X[:, 0]) + np.cos(X[:, 1]) + 0.5 * rng.normal(size=1500)
     work = evaluation_work(300, 2, 1)
-    fit = learned(X, y, tuning=Tuning(exact_work=work, part_work=work))
+    fit = learned(X, y, tuning=Tuning(evidence_work=work, part_work=work))
     assert fit.kernel.k2.nu == nu
 
 
@@ -409,7 +409,7 @@ def test_number_of_rows_of_the_evidence_follows_from_its_work():
     assert count_few_rows(2, 1, 40 * 40 * 48) == 40
     assert count_few_rows(2, 1, 40 * 40 * 48 - 1) == 39
     assert count_few_rows(2, 2, 2 * 40 * 40 * 48) == 40
-    assert count_few_rows(5, 1, TUNING.exact_work) > 2000
+    assert count_few_rows(5, 1, TUNING.evidence_work) > 2000
 
 
 @pytest.mark.parametrize("light", [0.1, 1e-8])

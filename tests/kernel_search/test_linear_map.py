@@ -309,7 +309,7 @@ def test_wide_tables_of_classes(tune, rng):
 
 
 def test_fewer_columns_after_the_map_in_all_that_follows(tune, rng):
-    tune(most_columns=3, exact_work=0, learning_steps=50)
+    tune(most_columns=3, evidence_work=0, learning_steps=50)
     X, y, _ = wide(250, rng, n_columns=6)
     model = SWSGPRegressor(
         learn_map=True, n_inducing=100, warm_start=True, random_state=0
@@ -515,7 +515,7 @@ def test_a_map_that_fails_leaves_the_columns(tune, monkeypatch, rng):
         raise FloatingPointError("slopes are not finite")
 
     work = evaluation_work(50, 4, 1)
-    tune(exact_work=work, part_work=work, learning_steps=10)
+    tune(evidence_work=work, part_work=work, learning_steps=10)
     monkeypatch.setattr(kernel_choice, "LEAST_JUDGES", 1)
     X, y = rng.normal(size=(100, 4)), rng.normal(size=100)
     monkeypatch.setattr(KernelLearner, "turned", fails)

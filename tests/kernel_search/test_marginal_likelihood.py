@@ -98,7 +98,7 @@ def test_priors_around_another_kernel_leave_constants_free(rows):
 def test_maximum_respects_moves_bounds_and_fixed_parameters(rows):
     kernel = ConstantKernel(0.5, "fixed") * Matern([1.0, 1.5], (0.9, 1.6), nu=1.5)
     posterior = LogPosterior(kernel, NOISE, *rows)
-    tied, value = posterior.maximize(posterior.moves(shared=True, noise=False))
+    tied, value = posterior.maximize(posterior.moves(shared=True, noise=False), 100)
     assert_allclose(-value, posterior.loss(tied)[0])
     found = posterior.kernel_at(tied)
     assert found.k1.constant_value == 0.5
@@ -108,7 +108,7 @@ def test_maximum_respects_moves_bounds_and_fixed_parameters(rows):
     assert (found.k2.length_scale <= 1.6 + 1e-9).all()
     assert abs(ratio[0] - 1.0) > 1e-3
     assert_allclose(posterior.split(tied)[1], NOISE)
-    free, _ = posterior.maximize(posterior.moves())
+    free, _ = posterior.maximize(posterior.moves(), 100)
     assert posterior.loss(free)[0] < posterior.loss(tied)[0]
     assert (np.abs(posterior.split(free)[1] / NOISE - 1.0) > 0.05).all()
 
@@ -116,7 +116,7 @@ def test_maximum_respects_moves_bounds_and_fixed_parameters(rows):
 def test_second_derivatives_lead_to_the_maximum_within_bounds(rows, monkeypatch):
     posterior, calls = LogPosterior(START, NOISE, *rows), []
     moves, loss = posterior.moves(), posterior.loss
-    _, most = posterior.maximize(moves)
+    _, most = posterior.maximize(moves, 100)
     hessian = posterior.hessian(moves)
     monkeypatch.setattr(posterior, "loss", lambda at: calls.append(1) or loss(at))
     point, value = posterior.maximize(moves, 20, hessian, enough=0.1)
@@ -127,7 +127,7 @@ def test_second_derivatives_lead_to_the_maximum_within_bounds(rows, monkeypatch)
     for k, upwards in enumerate(up):  # the start is at a bound, and the best beyond it
         posterior.bounds = bounds.copy()
         posterior.bounds[k, int(upwards)] = posterior.start[k]
-        _, most = posterior.maximize(moves)
+        _, most = posterior.maximize(moves, 100)
         calls.clear()
         point, value = posterior.maximize(moves, 20, hessian, enough=0.1)
         assert len(calls) <= 20
@@ -145,7 +145,7 @@ def test_an_entry_at_its_bound_does_not_stop_the_others(seed, monkeypatch):
     kernel = ConstantKernel(30.0, (1e-3, 30.0)) * Matern([2.0, 2.0], nu=2.5)
     all_rows = LogPosterior(kernel, np.array([0.01]), X, y, ratios)
     moves = all_rows.moves()
-    all_rows.start, _ = all_rows.maximize(moves)
+    all_rows.start, _ = all_rows.maximize(moves, 100)
     hessian, some = all_rows.hessian(moves), rng.permutation(120)[:100]
     posterior, calls = all_rows.given(X[some], y[some], ratios[some]), []
     loss, before = posterior.loss, -posterior.loss(posterior.start)[0]
@@ -200,13 +200,13 @@ def test_no_moves_keep_the_start(rows):
     posterior = LogPosterior(RBF(1.0, "fixed"), NOISE, *rows)
     moves = posterior.moves(noise=False)
     assert moves.shape == (2, 0)
-    assert_allclose(posterior.maximize(moves)[0], posterior.start)
+    assert_allclose(posterior.maximize(moves, 100)[0], posterior.start)
     assert posterior.log_volume(moves) == 0.0
 
 
 def test_log_volume_is_that_of_laplace(rows):
     posterior = LogPosterior(START, NOISE, *rows)
-    best = posterior.kernel_at(posterior.maximize(posterior.moves(noise=False))[0])
+    best = posterior.kernel_at(posterior.maximize(posterior.moves(noise=False), 100)[0])
     posterior = LogPosterior(best, NOISE, *rows, around=START)
 
     def slopes(point):
@@ -261,7 +261,7 @@ def test_derivatives_by_the_covariance_are_those_of_the_density(rows, rng):
 
 def test_a_point_without_a_factor_turns_the_search_back(rows, monkeypatch):
     posterior = LogPosterior(START, NOISE, *rows)
-    _, most = posterior.maximize(posterior.moves())
+    _, most = posterior.maximize(posterior.moves(), 100)
     loss, calls = LogPosterior.loss, []
 
     def fails_once(self, point):
@@ -271,7 +271,7 @@ def test_a_point_without_a_factor_turns_the_search_back(rows, monkeypatch):
         return loss(self, point)
 
     monkeypatch.setattr(LogPosterior, "loss", fails_once)
-    found, value = posterior.maximize(posterior.moves())
+    found, value = posterior.maximize(posterior.moves(), 100)
     assert value > most - 1.0
     assert_allclose(loss(posterior, found)[0], -value)
 
@@ -283,7 +283,7 @@ def test_a_start_without_a_factor_is_kept(rows, monkeypatch):
     posterior = LogPosterior(START, NOISE, *rows)
     monkeypatch.setattr(LogPosterior, "loss", fails)
     for moves in (posterior.moves(), np.zeros((5, 0))):
-        found, value = posterior.maximize(moves)
+        found, value = posterior.maximize(moves, 100)
         assert value == -np.inf
         assert_allclose(found, posterior.start)
 

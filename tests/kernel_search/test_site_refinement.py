@@ -10,7 +10,7 @@ from small_models import natural_settings
 
 from skswsgp import SWSGPClassifier
 from skswsgp._covariance.compile import free_variance
-from skswsgp._kernel_search import site_refinement
+from skswsgp._kernel_search import holdout, site_refinement
 from skswsgp._kernel_search.kernel_learning import (
     KernelFit,
     KernelLearner,
@@ -67,12 +67,12 @@ def test_variance_falls_on_random_labels(rng):
     assert refined(X, y, variance_kernel(2.0)).k1.constant_value < 0.1
 
 
-def test_variance_stays_moderate_for_few_separable_rows(rng):
+def test_variance_stays_moderate_for_few_separable_rows(monkeypatch, rng):
     X = np.r_[rng.uniform(-3, -1, (20, 1)), rng.uniform(1, 3, (20, 1))]
     y, kernel = np.sign(X[:, 0]), variance_kernel(5.0, (1e-3, 1e5))
     assert refined(X, y, kernel).k1.constant_value < 20.0
-    settings = BINARY._replace(tuning=Tuning(variance_spread=1e9))
-    assert refined(X, y, kernel, settings=settings).k1.constant_value > 25.0
+    monkeypatch.setattr(holdout, "SPREAD", 1e9)
+    assert refined(X, y, kernel).k1.constant_value > 25.0
 
 
 def test_variance_respects_its_bounds(steep):
@@ -250,9 +250,9 @@ def test_failed_trial_is_worse_than_any_other(monkeypatch, steep):
     def fails(*args, **options):
         raise FloatingPointError
 
-    def recorded(self, factor, most):
+    def recorded(self, factor):
         factors.append(factor)
-        scale(self, factor, most)
+        scale(self, factor)
 
     monkeypatch.setattr(KernelLearner, "learn_from_sites", fails)
     monkeypatch.setattr(SiteRefinement, "scale", recorded)

@@ -7,27 +7,29 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from test_row_matrix import sparse_and_dense
 
-from skswsgp._linear.site_rows import DRAWS, GROUP, SiteRows, row_noise
+from skswsgp._compiled.team import BLOCK
+from skswsgp._compiled.threads import ROWS_AT_ONCE as GROUP
+from skswsgp._linear.site_rows import SiteRows, row_noise
 
 
 def test_noise_of_a_row_depends_on_its_number_alone():
-    whole = row_noise((3, 0), 0, 2 * GROUP + 5, 2 * DRAWS + 3)
+    whole = row_noise((3, 0), 0, 2 * GROUP + 5, 2 * BLOCK + 3)
     for begin, n in ((0, 7), (GROUP - 2, GROUP + 4), (2 * GROUP, 5), (9, 0)):
-        part = row_noise((3, 0), begin, n, 2 * DRAWS + 3)
+        part = row_noise((3, 0), begin, n, 2 * BLOCK + 3)
         assert_array_equal(part, whole[begin : begin + n])
-    for first in (0, DRAWS):
-        part = row_noise((3, first), 4, 10, DRAWS)
-        assert_array_equal(part, whole[4:14, first : first + DRAWS])
-    assert np.abs(row_noise((4, 0), 0, 50, DRAWS) - whole[:50, :DRAWS]).min() > 0.0
+    for first in (0, BLOCK):
+        part = row_noise((3, first), 4, 10, BLOCK)
+        assert_array_equal(part, whole[4:14, first : first + BLOCK])
+    assert np.abs(row_noise((4, 0), 0, 50, BLOCK) - whole[:50, :BLOCK]).min() > 0.0
 
 
 def test_noise_is_standard_normal_and_independent():
-    e = row_noise((0, 1, 0), 5, 3 * GROUP, 4 * DRAWS)  # 98,304 numbers
+    e = row_noise((0, 1, 0), 5, 3 * GROUP, 4 * BLOCK)  # 786,432 numbers
     assert abs(e.mean()) < 5 / np.sqrt(e.size)
     assert abs(e.var() - 1.0) < 5 * np.sqrt(2 / e.size)
-    assert np.abs(np.corrcoef(e.T) - np.eye(4 * DRAWS)).max() < 5 / np.sqrt(3 * GROUP)
+    assert np.abs(np.corrcoef(e.T) - np.eye(4 * BLOCK)).max() < 5 / np.sqrt(3 * GROUP)
     apart = e[: 2 * GROUP], e[GROUP:]  # rows of one group and of the next
-    products = np.sum(apart[0] * apart[1], axis=1) / np.sqrt(4 * DRAWS)
+    products = np.sum(apart[0] * apart[1], axis=1) / np.sqrt(4 * BLOCK)
     assert abs(products.mean()) < 5 / np.sqrt(2 * GROUP)
 
 
@@ -61,11 +63,11 @@ def test_sums_over_places_are_those_of_all_rows(cuts, rng):
         "total_weight": (),
         "multiply": (u, [1, 0]),
         "gram": (1,),
-        "sums_of_noise": (1, (5, 0), DRAWS),
+        "sums_of_noise": (1, (5, 0), BLOCK),
         "blocks": (0,),
     }.items():
         total = sum(getattr(part, name)(*arguments) for part in parts)
         assert_allclose(total, getattr(whole, name)(*arguments), atol=1e-11)
-    e = row_noise((5, 0), 0, 90, DRAWS)
+    e = row_noise((5, 0), 0, 90, BLOCK)
     expected = dense.T @ (np.sqrt(w[:, [1]]) * e)
-    assert_allclose(whole.sums_of_noise(1, (5, 0), DRAWS), expected, atol=1e-11)
+    assert_allclose(whole.sums_of_noise(1, (5, 0), BLOCK), expected, atol=1e-11)

@@ -23,7 +23,7 @@ def fitted(seed):
     kernel, noise = ConstantKernel(1.0) * RBF(np.ones(D)), np.array([0.1])
     for _ in range(10):  # the prior is around the start, so the maximum moves
         posterior = LogPosterior(kernel, noise, X, y, ratios)
-        point = posterior.maximize(posterior.moves())[0]
+        point = posterior.maximize(posterior.moves(), 100)[0]
         kernel, noise = posterior.kernel_at(point), posterior.split(point)[1]
     return kernel, noise, X, y, ratios
 
@@ -68,7 +68,7 @@ def test_growth_is_that_of_parameters_that_have_not_seen_a_fold(known):
         fold_of, growth = draws().permutation(N) % 10, []
         for gone in (fold_of == fold for fold in range(10)):
             other = LogPosterior(kernel, noise, X[~gone], y[~gone], ratios[~gone])
-            point = other.maximize(other.moves(noise=not known))[0]
+            point = other.maximize(other.moves(noise=not known), 100)[0]
             moved = by_hand(rows, gone, other.kernel_at(point), other.split(point)[1])
             usual = by_hand(rows, gone, kernel, noise)
             growth.append(np.mean(moved**2) / np.mean(usual**2))

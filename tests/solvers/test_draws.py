@@ -64,7 +64,7 @@ def test_covariance_of_draws_is_that_of_q(H, beta, n_threads, rng):
 
 def sampler_of(solver, **tuning):
     """Return the sampler of a solver that has advanced."""
-    tuning = Tuning(draw_tolerance=1e-12, draw_noise_tolerance=1e-12, **tuning)
+    tuning = Tuning(round_tolerance=1e-12, draw_noise_tolerance=1e-12, **tuning)
     sites = solver.sites.divided(solver.engine.model.kl_weight)
     return PosteriorSampler(sites, solver.prior, solver.order, tuning)
 
@@ -175,7 +175,7 @@ def test_as_many_draws_as_points_are_no_triangle(n_draws, Q, data, tune):
 
 def test_draws_in_blocks_are_those_drawn_together(rng):
     Z, X = rng.normal(size=(30, 2)), rng.normal(size=(80, 2))
-    tuning = Tuning(draw_tolerance=1e-12)
+    tuning = Tuning(round_tolerance=1e-12)
     solver = make_solver(MATERN, Z, 6, X, X[:, 0], tuning=tuning)
     solver.advance(0)
     together = solver.draw(20, np.random.RandomState(0))
@@ -322,7 +322,7 @@ def test_a_system_that_converges_slowly_gets_more_steps(monkeypatch, rng):
     found = sampler_of(solver, **hasty).draw(8, np.random.RandomState(0))
     assert_allclose(found, expected, rtol=1e-7, atol=1e-9)
     assert (
-        sampler_of(solver, draw_work=0.0, **hasty).draw(8, np.random.RandomState(0))
+        sampler_of(solver, solver_work=0.0, **hasty).draw(8, np.random.RandomState(0))
         is None
     )
 

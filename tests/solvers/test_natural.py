@@ -637,7 +637,7 @@ def test_predictions_without_targets_are_those_of_new_rows(exact, full, rng):
     solver = make_solver(MATERN, Z, 7, Z, y, full=full)
     solver.advance(0)
     m = solver.engine.model.m.copy()
-    solver.tuning = solver.tuning._replace(draw_tolerance=1e-8)
+    solver.tuning = solver.tuning._replace(round_tolerance=1e-8)
     n_draws, draws = 0 if full else 20_000, np.random.RandomState(0)
     mean, variance = solver.predict_without(points, there, n_draws, draws)
     assert_array_equal(solver.engine.model.m, m)  # as before
