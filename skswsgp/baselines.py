@@ -17,6 +17,7 @@ from skswsgp._kernel_search.kernel_learning import (
     count_learning_rows,
 )
 from skswsgp._kernel_search.neighbor_likelihood import NeighborProcess, neighbor_model
+from skswsgp._rows.blocks import by_blocks
 from skswsgp._rows.columns import mapped
 from skswsgp._rows.data import TrainingRows
 from skswsgp._rows.statistics import mean_and_scale, relative_weights
@@ -57,8 +58,8 @@ class NearestNeighborGPRegressor(
     normalize_y : bool, default=True
         Whether y is standardised inside.
     n_jobs : int, default=None
-        Number of threads. None takes all that Numba may use; results are the same for
-        any number.
+        Number of threads. None takes all that Numba may use, and one in a task of dask;
+        results are the same for any number.
     dtype : {"float64", "float32"}, default="float64"
         Precision of all computations.
     random_state : int, RandomState instance or None, default=None
@@ -200,6 +201,7 @@ class NearestNeighborGPRegressor(
         self.noise_variance_ = noise if y.ndim > 1 else float(noise[0])
         self.loss_curve_ = (-curve).tolist()
 
+    @by_blocks
     def predict(self, X, return_std=False):
         """Predict the mean, and the standard deviation, of new observations.
 

@@ -13,6 +13,7 @@ from skswsgp._estimators.sklearn_compat import (
     set_arguments,
 )
 from skswsgp._point.likelihood_records import LIKELIHOODS
+from skswsgp._rows.blocks import by_blocks
 
 
 @with_shared_text
@@ -130,6 +131,7 @@ class SWSGPClassifier(UnmaskedScoreMixin, ClassifierMixin, BaseSWSGP):
         finally:
             del self._announced_classes
 
+    @by_blocks
     def predict_proba(self, X, *, n_neighbors=None):
         """Predict the probability of each class.
 
@@ -147,6 +149,7 @@ class SWSGPClassifier(UnmaskedScoreMixin, ClassifierMixin, BaseSWSGP):
         record, moments = self._record_and_moments(X, n_neighbors)
         return record.probabilities(*moments)
 
+    @by_blocks
     def predict_log_proba(self, X, *, n_neighbors=None):
         """Predict the logarithm of the probability of each class.
 
@@ -166,6 +169,7 @@ class SWSGPClassifier(UnmaskedScoreMixin, ClassifierMixin, BaseSWSGP):
         record, moments = self._record_and_moments(X, n_neighbors)
         return record.log_probabilities(*moments)
 
+    @by_blocks
     def decision_function(self, X, *, n_neighbors=None):
         """Predict log odds of two classes, or log probabilities of more.
 
@@ -187,6 +191,7 @@ class SWSGPClassifier(UnmaskedScoreMixin, ClassifierMixin, BaseSWSGP):
         logs = self.predict_log_proba(X, n_neighbors=n_neighbors)
         return logs[:, 1] - logs[:, 0] if logs.shape[1] == 2 else logs
 
+    @by_blocks
     def predict(self, X, *, n_neighbors=None):
         """Predict the most probable class.
 

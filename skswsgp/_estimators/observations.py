@@ -21,6 +21,7 @@ from skswsgp._law.student_noise import StudentNoise
 from skswsgp._law.widths import measure_distances
 from skswsgp._posterior import prediction
 from skswsgp._posterior.extrapolation import ExtrapolationWarning
+from skswsgp._rows.blocks import by_blocks
 from skswsgp._rows.columns import mapped
 from skswsgp._solvers.progress import callers_level
 
@@ -29,6 +30,7 @@ from skswsgp._solvers.progress import callers_level
 class ObservationsMixin:
     """The law of observations around the means of `predict`."""
 
+    @by_blocks
     def predict_interval(
         self, X, coverage=0.95, *, n_neighbors=None, exposure=None, noise_variance=None
     ):
@@ -54,6 +56,7 @@ class ObservationsMixin:
         ends = self._quantiles(X, tails, n_neighbors, exposure, noise_variance)
         return ends[:, 0], ends[:, 1]
 
+    @by_blocks
     def log_predictive_density(
         self, X, y, *, n_neighbors=None, exposure=None, noise_variance=None
     ):
@@ -78,6 +81,7 @@ class ObservationsMixin:
         density = observations.log_density(scale.standardise(y)) + scale.log_slope(y)
         return self._without_axis(density)
 
+    @by_blocks
     def noise_std(self, X):
         """Predict the standard deviation of Gaussian noise.
 

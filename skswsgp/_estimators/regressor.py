@@ -21,6 +21,7 @@ from skswsgp._estimators.sklearn_compat import (
 from skswsgp._estimators.targets import TargetsMixin
 from skswsgp._point import log_rates
 from skswsgp._point.likelihood_records import LIKELIHOODS
+from skswsgp._rows.blocks import by_blocks, from_all_rows
 
 NAMES = {"gaussian", "heteroscedastic", "student_t", "poisson", "negative_binomial"}
 
@@ -311,6 +312,7 @@ class SWSGPRegressor(
         data = self._training_rows(X, y, sample_weight, exposure)
         return self._posterior(draws=False).bound(data)
 
+    @by_blocks
     def predict(
         self, X, return_std=False, return_cov=False, *, quantiles=None,
         n_neighbors=None, exposure=None, noise_variance=None,
@@ -396,6 +398,7 @@ class SWSGPRegressor(
         cov = scale.covariance(observations.mean, cov)
         return mean, cov[:, :, 0] if self._has_one_function() else cov
 
+    @from_all_rows("draws noise for all rows; use sample_f, or X.compute()")
     def sample_y(
         self, X, n_samples=1, random_state=0, *, n_neighbors=None, exposure=None,
         noise_variance=None,
