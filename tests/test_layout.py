@@ -23,6 +23,8 @@ INDEPENDENT = [
 BELOW_SKLEARN = set(ORDER[: ORDER.index("_solvers")]) - {"_rows"}
 # For each package from outside, the only files that import it.
 IMPORTERS = {
+    "dask": {"_cluster.predictions", "_cluster.rows_elsewhere"},
+    "distributed": {"_cluster.workers"},
     "pynndescent": {"_neighbors.search"},
     "os": {"_compiled.jit", "_compiled.threads"},  # for environment variables, forks
     "numba.cuda": {"_compiled.cuda_compiler", "_compiled.cuda_runtime"},

@@ -59,3 +59,21 @@ def test_the_page_on_tables_says_what_happens():
         assert np.isfinite(names["pipeline"].predict(unknown)).all()
     kinds_and_shop = names["plain"][0].transform(unknown)[0, :4]
     np.testing.assert_allclose(kinds_and_shop, [0, 0, 0, sales[:600].mean()])
+
+
+@pytest.mark.slow  # it starts two processes
+def test_the_page_on_many_machines_says_what_happens():
+    dask = pytest.importorskip("dask", reason="needs the extra `dask`")
+    names = run_code("many_machines.md")
+    table, model, mean = (names[name] for name in ("table", "model", "mean"))
+    rows = table[:20_000].compute()
+    expected = model.predict(rows, return_std=True)
+    found = dask.compute(mean[:20_000], names["std"][:20_000])
+    np.testing.assert_allclose(found, expected, rtol=1e-9)
+    assert names["quantiles"].shape == (100_000, 3)
+    lower, upper = names["lower"], names["upper"]
+    assert lower.chunks == table.chunks[:1]
+    expected = names["pipeline"].predict(rows, quantiles=[0.025, 0.975]).T
+    found = dask.compute(lower[:20_000], upper[:20_000])
+    np.testing.assert_allclose(found, expected, rtol=1e-9)
+    assert names["client"].status == "closed"

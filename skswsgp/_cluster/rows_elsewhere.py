@@ -12,16 +12,13 @@ from sklearn.utils import _safe_indexing
 from sklearn.utils.random import sample_without_replacement
 
 from skswsgp._cluster.many_sites import ManySites
+from skswsgp._cluster.predictions import is_collection
 from skswsgp._cluster.workers import find_workers
+from skswsgp._compiled.threads import max_threads
 from skswsgp._engine.select import make_cpu_engine
 from skswsgp._linear.site_rows import SiteRows
 from skswsgp._neighbors.lists import NeighborTracker, TrackedSearch
 from skswsgp._rows.data import TrainingRows, memory_budget
-
-
-def is_collection(X):
-    """Return whether X is a collection of dask, which is not imported for others."""
-    return hasattr(X, "__dask_graph__")
 
 
 class Block(NamedTuple):
@@ -123,9 +120,7 @@ class RowsElsewhere:
 
 def _delayed(name, collection):
     """Return the blocks of rows of a dask array or data frame."""
-    from dask import is_dask_collection
-
-    if not is_dask_collection(collection) or not hasattr(collection, "to_delayed"):
+    if not (is_collection(collection) and hasattr(collection, "to_delayed")):
         raise ValueError(
             f"{name} is a {type(collection).__name__}: expected a dask array or data "
             "frame, as the other arguments are; dask.array.from_array makes one."
@@ -183,7 +178,8 @@ def _sites(block, begin, recipe, model, kernel, H, center, settings):
     data = TrainingRows(X, targets, (factor * weight).astype(dtype), rows)
     data = data.scaled(attributes["x_transform_"]).mapped(attributes["linear_map_"])
     data = data._replace(center=center)
-    engine = make_cpu_engine(model, H, 1)
+    n_threads = max_threads(estimator.n_jobs, data.n_rows)
+    engine = make_cpu_engine(model, H, n_threads)
     search = TrackedSearch(engine, data.n_rows, settings.search_options)
     memory = memory_budget()
     lookup = NeighborTracker(search, data.n_rows, memory).lookup

@@ -1,8 +1,10 @@
 """Threads of the CPU: how many a task gets, who starts them, which rows each takes."""
 
 import os
+import sys
 import threading
 from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from functools import cache
 
 import numba
@@ -17,6 +19,7 @@ _LOCK_OF_BLAS = threading.Lock()
 _n_limited, _limit = 0, None  # contexts of one thread of BLAS, and what restores it
 _is_child = False  # whether this process was forked
 _forked = False  # whether a parent of this process has started threads of OpenMP
+_shared = ContextVar("shared", default=False)  # whether others share the cores
 ROWS_PER_THREAD = 1000  # rows below which another thread costs more than it saves
 MICROSECONDS_PER_THREAD = 150.0  # least work of a thread of Numba, which may wake late
 MICROSECONDS_PER_NEW_THREAD = 1500.0  # least work of a thread that Python has to start
@@ -29,8 +32,9 @@ def max_threads(n_jobs, n_rows=None):
     """Return the number of threads for `n_jobs`, at most as many as Numba may use.
 
     With `n_rows` it is also at most one plus one for each ROWS_PER_THREAD of these
-    rows. joblib gives its workers few threads by NUMBA_NUM_THREADS. Negative numbers
-    count from all threads down, as in joblib.
+    rows. joblib gives its workers few threads by NUMBA_NUM_THREADS. A task of dask has
+    one thread unless `n_jobs` is positive, because a worker runs as many tasks at once
+    as it has threads. Negative numbers count from all threads down, as in joblib.
     """
     if n_jobs == 0:
         raise ValueError(
@@ -38,12 +42,29 @@ def max_threads(n_jobs, n_rows=None):
             "all of them (-1), or None; use n_jobs=1 for one thread."
         )
     available = numba.config.NUMBA_NUM_THREADS
-    n_jobs = available if n_jobs is None else n_jobs
-    if n_jobs < 0:
-        n_jobs = available + 1 + n_jobs
+    if n_jobs is None or n_jobs < 0:
+        own = 1 if _is_task_of_dask() else available
+        n_jobs = own + 1 + (-1 if n_jobs is None else n_jobs)
     if n_rows is not None:
         n_jobs = min(n_jobs, 1 + n_rows // ROWS_PER_THREAD)
     return max(1, min(n_jobs, available))
+
+
+@contextmanager
+def one_thread():
+    """Let `n_jobs` below zero or None be one thread, for others share the cores."""
+    token = _shared.set(True)
+    try:
+        yield
+    finally:
+        _shared.reset(token)
+
+
+def _is_task_of_dask():
+    """Return whether this runs on a worker of dask, or within `one_thread`."""
+    with suppress(KeyError, ValueError):  # dask is not loaded, or no worker runs this
+        return _shared.get() or bool(sys.modules["distributed"].get_worker())
+    return False
 
 
 def threads_for(work, n_threads, least=MICROSECONDS_PER_THREAD):

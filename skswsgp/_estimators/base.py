@@ -10,7 +10,8 @@ from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import StrOptions
 
 from skswsgp._cluster.block_solver import BlockSolver
-from skswsgp._cluster.rows_elsewhere import RowsElsewhere, is_collection
+from skswsgp._cluster.predictions import is_collection
+from skswsgp._cluster.rows_elsewhere import RowsElsewhere
 from skswsgp._engine.select import require_device
 from skswsgp._estimators import sklearn_compat as compat
 from skswsgp._estimators.fit_stages import FitStagesMixin, GivenRows, TrainingRowsMixin

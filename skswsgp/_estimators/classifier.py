@@ -7,6 +7,7 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 
+from skswsgp._cluster.predictions import by_blocks
 from skswsgp._estimators.base import BaseSWSGP
 from skswsgp._estimators.shared_docs import with_shared_text
 from skswsgp._estimators.sklearn_compat import (
@@ -142,6 +143,7 @@ class SWSGPClassifier(UnmaskedScoreMixin, ClassifierMixin, BaseSWSGP):
     def _announcing(self, elsewhere):
         return self._announced(elsewhere.labels())
 
+    @by_blocks
     def predict_proba(self, X, *, n_neighbors=None):
         """Predict the probability of each class.
 
@@ -159,6 +161,7 @@ class SWSGPClassifier(UnmaskedScoreMixin, ClassifierMixin, BaseSWSGP):
         record, moments = self._record_and_moments(X, n_neighbors)
         return record.probabilities(*moments)
 
+    @by_blocks
     def predict_log_proba(self, X, *, n_neighbors=None):
         """Predict the logarithm of the probability of each class.
 
@@ -178,6 +181,7 @@ class SWSGPClassifier(UnmaskedScoreMixin, ClassifierMixin, BaseSWSGP):
         record, moments = self._record_and_moments(X, n_neighbors)
         return record.log_probabilities(*moments)
 
+    @by_blocks
     def decision_function(self, X, *, n_neighbors=None):
         """Predict log odds of two classes, or log probabilities of more.
 
@@ -199,6 +203,7 @@ class SWSGPClassifier(UnmaskedScoreMixin, ClassifierMixin, BaseSWSGP):
         logs = self.predict_log_proba(X, n_neighbors=n_neighbors)
         return logs[:, 1] - logs[:, 0] if logs.shape[1] == 2 else logs
 
+    @by_blocks
     def predict(self, X, *, n_neighbors=None):
         """Predict the most probable class.
 

@@ -6,6 +6,7 @@ import numpy as np
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
+from skswsgp._cluster.predictions import by_blocks
 from skswsgp._covariance.compile import length_scales
 from skswsgp._estimators import sklearn_compat as compat
 from skswsgp._estimators.shared_docs import with_shared_text
@@ -25,6 +26,7 @@ MOST_NAMES = 5  # columns that the description of a direction names
 class LatentFunctionsMixin:
     """Predictions of latent functions, one row at a time and jointly."""
 
+    @by_blocks
     def latent_mean_and_variance(self, X, *, n_neighbors=None):
         """Predict mean and variance of the latent functions, without noise.
 
@@ -50,6 +52,7 @@ class LatentFunctionsMixin:
         mean, variance = self._in_units(mean, variance, vars(self))
         return self._without_axis(mean), self._without_axis(variance)
 
+    @by_blocks
     def sample_f(self, X, n_samples=1, random_state=0, *, n_neighbors=None):
         """Draw latent functions from q(f), and evaluate them at rows of X.
 
@@ -101,6 +104,7 @@ class LatentFunctionsMixin:
         )
         return self._without_axis(offset + factor * values)
 
+    @by_blocks
     def predict_gradient(self, X, return_std=False, *, n_neighbors=None):
         """Predict the derivatives of the latent functions by the columns of X.
 

@@ -7,6 +7,7 @@ import numpy as np
 from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import check_is_fitted
 
+from skswsgp._cluster.predictions import by_blocks
 from skswsgp._estimators.shared_docs import with_shared_text
 from skswsgp._estimators.sklearn_compat import (
     as_numbers,
@@ -29,6 +30,7 @@ from skswsgp._solvers.progress import callers_level
 class ObservationsMixin:
     """The law of observations around the means of `predict`."""
 
+    @by_blocks
     def predict_interval(
         self, X, coverage=0.95, *, n_neighbors=None, exposure=None, noise_variance=None
     ):
@@ -54,6 +56,7 @@ class ObservationsMixin:
         ends = self._quantiles(X, tails, n_neighbors, exposure, noise_variance)
         return ends[:, 0], ends[:, 1]
 
+    @by_blocks
     def log_predictive_density(
         self, X, y, *, n_neighbors=None, exposure=None, noise_variance=None
     ):
@@ -78,6 +81,7 @@ class ObservationsMixin:
         density = observations.log_density(scale.standardise(y)) + scale.log_slope(y)
         return self._without_axis(density)
 
+    @by_blocks
     def noise_std(self, X):
         """Predict the standard deviation of Gaussian noise.
 

@@ -8,6 +8,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
+from skswsgp._cluster.predictions import by_blocks, from_all_rows
 from skswsgp._estimators.base import BaseSWSGP
 from skswsgp._estimators.fit_stages import GivenRows
 from skswsgp._estimators.observations import ObservationsMixin
@@ -314,6 +315,7 @@ class SWSGPRegressor(
         data = self._training_rows(X, y, sample_weight, exposure)
         return self._posterior(draws=False).bound(data)
 
+    @by_blocks
     def predict(
         self, X, return_std=False, return_cov=False, *, quantiles=None,
         n_neighbors=None, exposure=None, noise_variance=None,
@@ -399,6 +401,7 @@ class SWSGPRegressor(
         cov = scale.covariance(observations.mean, cov)
         return mean, cov[:, :, 0] if self._has_one_function() else cov
 
+    @from_all_rows("draws noise for all rows; use sample_f, or X.compute()")
     def sample_y(
         self, X, n_samples=1, random_state=0, *, n_neighbors=None, exposure=None,
         noise_variance=None,

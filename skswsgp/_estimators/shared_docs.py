@@ -101,7 +101,8 @@ device : {"auto", "cpu", "cuda"}, default="auto"
     minutes; exact means do not count. A fitted model can be used on either device.
 n_jobs : int, default=None
     Number of threads. None takes all that Numba may use (`NUMBA_NUM_THREADS`, which
-    joblib lowers in its workers); results are the same for any number.
+    joblib lowers in its workers), and one in a task of dask; results are the same for
+    any number.
 dtype : {"float64", "float32"}, default="float64"
     Precision of the computations and of `predict_proba`. The `predict` of a
     regressor returns float64 in both.

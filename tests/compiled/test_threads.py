@@ -5,12 +5,18 @@ import subprocess
 import sys
 import time
 from threading import Barrier, Thread
+from types import SimpleNamespace
 
 import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from skswsgp._compiled import threads as module
-from skswsgp._compiled.threads import one_blas_thread, run_in_threads
+from skswsgp._compiled.threads import (
+    max_threads,
+    one_blas_thread,
+    one_thread,
+    run_in_threads,
+)
 
 
 @pytest.mark.parametrize(("n", "n_threads"), [(0, 3), (1, 4), (7, 1), (7, 3), (8, 8)])
@@ -22,6 +28,29 @@ def test_each_row_is_in_one_part(n, n_threads):
     rows = [row for first, last, *_ in parts for row in range(first, last)]
     assert rows == list(range(n))
     assert {part[3] for part in parts} == {"argument"}
+
+
+def test_a_thread_beside_others_counts_one_unless_it_is_given_more():
+    available = max_threads(None)
+    with one_thread():
+        assert [max_threads(n_jobs) for n_jobs in (None, -1, -2)] == [1, 1, 1]
+        assert max_threads(available) == available
+    assert max_threads(None) == available
+
+
+def test_a_task_of_a_worker_of_dask_counts_one_thread(monkeypatch):
+    def get_worker():
+        if not workers:
+            raise ValueError("No worker found")
+        return workers[0]
+
+    workers, available = [], max_threads(None)
+    dask = SimpleNamespace(get_worker=get_worker)
+    monkeypatch.setitem(sys.modules, "distributed", dask)
+    assert max_threads(None) == available
+    workers.append("a worker")
+    assert max_threads(None) == 1
+    assert max_threads(available) == available
 
 
 def blas_threads():

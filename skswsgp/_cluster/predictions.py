@@ -1,0 +1,165 @@
+"""Predictions of dask collections: block by block of their rows, and lazily.
+
+dask is imported only where a method is called with a collection.
+"""
+
+import copy
+import functools
+import inspect
+from itertools import count, islice
+from math import isnan
+from numbers import Integral
+
+import numpy as np
+
+from skswsgp._compiled.threads import one_thread
+
+BY_ROW = "y", "exposure", "noise_variance"  # arguments with a number for each row
+
+
+def by_blocks(method):
+    """Return a method of rows X that takes a dask collection in place of X as well.
+
+    What it returns has an axis of rows first, each row a function of that row of the
+    arguments, and so does every part of a tuple.
+    """
+    name, signature = method.__name__, inspect.signature(method)
+
+    @functools.wraps(method)
+    def call(self, X, *args, **kwargs):
+        if not is_collection(X):
+            return method(self, X, *args, **kwargs)
+        options = signature.bind(self, X, *args, **kwargs).arguments
+        return _predict(name, *(options.pop(each) for each in ("self", "X")), options)
+
+    return call
+
+
+def from_all_rows(advice):
+    """Return a decorator of methods that refuse a dask collection in place of X."""
+
+    def decorate(method):
+        @functools.wraps(method)
+        def call(self, X, *args, **kwargs):
+            if is_collection(X):
+                _refuse(X, f"rows in memory, for {method.__name__} {advice}")
+            return method(self, X, *args, **kwargs)
+
+        return call
+
+    return decorate
+
+
+def is_collection(X):
+    """Return whether X is a collection of dask, which is not imported for others."""
+    if not hasattr(X, "__dask_graph__"):
+        return False
+    from dask import is_dask_collection
+
+    return is_dask_collection(X)
+
+
+def _refuse(X, what):
+    raise ValueError(f"X is of dask's type {type(X).__name__}: expected {what}.")
+
+
+def _predict(method, model, X, options):
+    """Return what a method predicts, as dask arrays with the blocks of X.
+
+    The method predicts one made-up row here, which refuses wrong columns and options
+    before any block is computed, and tells shapes and types of the results.
+    """
+    import dask.array as da
+    from dask import delayed
+
+    _require_rows_apart(X, options)
+    X, row = _array_and_row(X)
+    others = {name: options.pop(name) for name in BY_ROW if name in options}
+    others = {k: _aligned(k, v, X) for k, v in others.items() if v is not None}
+    ones = {name: np.ones((1, *values.shape[1:])) for name, values in others.items()}
+    example = _stacked(getattr(model, method)(row, **options, **ones))
+    numbers, arrays = count(example.ndim), []  # of axes: rows are the axis 1
+    for values in (X, *others.values()):
+        arrays += [values, [1, *islice(numbers, values.ndim - 1)]]
+    sizes = {k: n for k, n in enumerate(example.shape) if k != 1}
+    options |= {"method": method, "names": tuple(others), "empty": example[:, :0]}
+    # a copy, because the model may be fitted anew before anything is computed
+    options["model"] = delayed(copy.copy(model), pure=True, traverse=False)
+    how = {"new_axes": sizes, "align_arrays": False, "meta": example[:0, :0]}
+    parts = da.blockwise(_predict_block, range(example.ndim), *arrays, **how, **options)
+    return parts[0] if len(example) == 1 else tuple(parts)
+
+
+def _predict_block(X, *others, model, method, names, empty, **options):
+    """Return the stacked predictions (k, n, ...) of a block of rows.
+
+    A block of two axes comes in a list, as dask hands over all columns of its rows.
+    """
+    X, *others = (b[0] if isinstance(b, list) else b for b in (X, *others))
+    if len(X) == 0:
+        return empty
+    with one_thread():
+        by_row = dict(zip(names, others, strict=True))
+        return _stacked(getattr(model, method)(X, **by_row, **options))
+
+
+def _stacked(results):
+    """Return an array, or a tuple of k arrays of one shape, as one (k, n, ...)."""
+    return np.stack(results if isinstance(results, tuple) else [results])
+
+
+def _require_rows_apart(X, options):
+    """Raise ValueError for options with which rows cannot be predicted in blocks."""
+    if options.get("return_cov"):
+        _refuse(X, "return_cov=False, for covariances join all rows; use return_std")
+    seed = options.get("random_state", 0)
+    if not isinstance(seed, Integral):
+        _refuse(X, f"an integer in place of random_state={seed!r}, so that all blocks "
+                "draw the same functions")  # fmt: skip
+
+
+def _array_and_row(X):
+    """Return X as a dask array with all columns in a block, and a row like its rows.
+
+    Blocks of a data frame stay frames of pandas, with their names and types.
+    """
+    import dask.array as da
+    from dask.utils import is_dataframe_like
+
+    if is_dataframe_like(X):
+        from dask.dataframe.utils import meta_nonempty
+
+        meta = np.empty((0, len(X.columns)))
+        blocks = X.map_partitions(_itself, meta=meta, enforce_metadata=False)
+        return blocks, meta_nonempty(X._meta)[:1]
+    if not isinstance(X, da.Array) or any(isnan(n) for n in X.shape[1:]):
+        _refuse(X, "an array with a known number of columns, or a data frame")
+    if X.ndim == 2:
+        X = X.rechunk({1: -1})
+    return X, np.ones((1, *X.shape[1:]))
+
+
+def _itself(block):
+    return block
+
+
+def _aligned(name, values, X):
+    """Return a value for each row, or several, as a dask array with the blocks of X."""
+    import dask.array as da
+
+    if not is_collection(values):
+        values = da.from_array(np.asanyarray(values))
+    values = getattr(values, "values", values)  # those of a series
+    if values.ndim > 1:
+        values = values.rechunk({1: -1})
+    lengths = X.chunks[0], values.chunks[0]
+    unknown = np.isnan(np.concatenate(lengths))
+    if not unknown.any() and len(values) == len(X):
+        return values.rechunk({0: lengths[0]})
+    if unknown.all() and len(lengths[0]) == len(lengths[1]):
+        return values
+    raise ValueError(
+        f"{name} has {values.shape[0]} rows in {len(lengths[1])} blocks: expected the "
+        f"{X.shape[0]} rows in {len(lengths[0])} blocks of X; where rows are not "
+        "counted (nan), take both from one data frame, or call compute_chunk_sizes()."
+    )
