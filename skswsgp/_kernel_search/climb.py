@@ -282,8 +282,8 @@ class Climb:
         """Return a candidate after some steps on other rows, those of a learner.
 
         The second derivatives of few rows show where to, since those of more rows are
-        larger by their number. Without them L-BFGS takes twice as many steps, or more
-        where rows are few.
+        larger by their number. Without them L-BFGS takes twice as many steps. Rows that
+        decide between forms have more steps at least, which few climbs need.
         """
         before, form = candidate.posterior, candidate.form
         rows = learner.all_rows(self.start._replace(kernel=before.kernel))
@@ -293,9 +293,10 @@ class Climb:
         posterior.variances[: len(variances)] = variances
         moves = posterior.moves(shared=form.shared, noise=self.noise_free)
         hessian = candidate.hessian
+        if len(learner.X) <= NEXT_ROWS[-1]:
+            steps = max(steps, NEXT_STEPS)
         if hessian is None:
-            few = len(learner.X) <= NEXT_ROWS[0]
-            steps = max(steps, NEXT_STEPS if few else 2 * LAST_STEPS)
+            steps = max(steps, 2 * LAST_STEPS)
         else:
             growth = len(learner.X) / len(self.few.X)
             hessian = growth * hessian + np.diag(posterior.prior_hessian(moves))
