@@ -171,11 +171,12 @@ class Climb:
         posterior = candidate.posterior
         if not (self.frees_length_scales and np.isfinite(candidate.value)):
             return []
-        shares = column_shares(posterior.X)
+        shares, levels = column_shares(posterior.X), count_levels(posterior.X)
         halves = np.arange(1, HALF_WAVES + 1)
         waves = np.cos(np.pi * shares[:, :, None] * halves)  # (N, D, HALF_WAVES)
         gains = posterior.feature_gains(waves.reshape(len(shares), -1))
         gains = gains.reshape(-1, HALF_WAVES)
+        gains[halves >= levels[:, None]] = 0.0  # between levels nothing is known
         seen, best = gains.max(axis=1) > LEAST_WAVE, gains.argmax(axis=1)
         if not seen.any():
             return []
@@ -397,6 +398,11 @@ def fit_at(posterior, before, noise_free):
 def column_shares(X):
     """Return the shares (N, D) of rows that are smaller, equal ones counted half."""
     return (rankdata(X, axis=0) - 0.5) / len(X)
+
+
+def count_levels(X):
+    """Return the numbers (D,) of distinct values of columns (N, D)."""
+    return 1 + np.count_nonzero(np.diff(np.sort(X, axis=0), axis=0), axis=0)
 
 
 def undecided(candidates):

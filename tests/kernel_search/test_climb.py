@@ -97,6 +97,21 @@ def test_no_wave_is_looked_for_where_there_is_none(monkeypatch):
         assert climb.with_waves(climb.moved_on(best, climb.learner)) == []
 
 
+def test_no_wave_is_looked_for_between_levels(monkeypatch, rng):
+    X = np.c_[rng.integers(3, size=300), rng.uniform(size=300)] + 0.0
+    y = X[:, 0] + np.sin(20.0 * X[:, 1]) + 0.1 * rng.normal(size=300)
+    climb, y = climb_of(X, y, smoothness=(2.5,))
+    highest = np.tile(np.arange(module.HALF_WAVES) + 50.0, 2)  # gains of each wave
+    monkeypatch.setattr(module.LogPosterior, "feature_gains", lambda *_: highest)
+    monkeypatch.setattr(module.LogPosterior, "maximize", lambda self, *_, **__: (
+        self.start, 0.0
+    ))  # fmt: skip
+    (found,) = climb.with_waves(climb.few_rows()[0])
+    lengths = np.exp(found.posterior.start[:2])
+    width = np.ptp(found.posterior.X, axis=0)
+    assert_allclose(lengths, width / [4.0, 2.0 * module.HALF_WAVES])
+
+
 def test_no_smoothness_is_taken_that_is_not_offered():
     X, y = drawn(ConstantKernel(1.0) * Matern([0.8, 1.6], nu=math.inf), noise=1e-3)
     fit, _ = climb_of(X, y, smoothness=SMOOTHNESS[:3])[0].run()
