@@ -42,12 +42,15 @@ class RowsElsewhere:
 
     def __init__(self, X, y, weight):
         self.workers = find_workers()
-        if getattr(X, "ndim", 0) != 2:
+        if getattr(X, "ndim", 0) != 2 or not X.shape[1] >= 1:
             raise ValueError(
                 f"X is a {type(X).__name__} of {getattr(X, 'ndim', 0)} axes: expected "
-                "a dask array of shape (n_samples, n_features), or a data frame."
+                "a dask array of shape (n_samples, n_features) with a known number of "
+                "columns, or a data frame."
             )
-        columns = {"X": X, "y": y} | ({} if weight is None else {"weights": weight})
+        columns = {"X": X, "y": y} | (
+            {} if weight is None else {"sample_weight": weight}
+        )
         lazy = [_delayed(name, one) for name, one in columns.items()]
         numbers = {name: len(one) for name, one in zip(columns, lazy, strict=True)}
         if len(set(numbers.values())) > 1:
@@ -86,10 +89,7 @@ class RowsElsewhere:
         ends = np.cumsum(self.sizes)
         cuts = np.split(drawn, np.searchsorted(drawn, ends[:-1]))
         rows = [cut - begin for cut, begin in zip(cuts, self.begins, strict=True)]
-        parts = [
-            self.workers.map(_take, [block], index)[0]
-            for block, index in zip(self.blocks, rows, strict=True)
-        ]
+        parts = self.workers.map(_take, self.blocks, each=rows)
         columns = zip(*self.workers.gather(parts), strict=True)
         return [_joined(column) for column in columns]
 
@@ -107,10 +107,11 @@ class RowsElsewhere:
     def sites(self, engine, kernel, center, settings):
         """Return the `ManySites` of these rows for the model of an engine."""
         model = engine.model, kernel, engine.n_neighbors, center, settings
-        parts = [
-            self.workers.map(_sites, [block], begin, self.recipe, *model)[0]
-            for block, begin in zip(self.blocks, self.begins.tolist(), strict=True)
-        ]
+        n_workers = self.workers.n_workers
+        memory = memory_budget() // -(-len(self.blocks) // n_workers)
+        given = self.recipe, *model, memory
+        begins = self.begins.tolist()
+        parts = self.workers.map(_sites, self.blocks, *given, each=begins)
         are_sparse = self.workers.gather(self.workers.map(_is_sparse, parts))
         return ManySites(self.workers, parts, self.n_rows, engine, all(are_sparse))
 
@@ -143,6 +144,9 @@ def _as_block(X, y, weight=None):
             f"blocks of X, y and weights have {sorted(lengths)} rows: expected equal "
             "blocks; take all from one data frame, or rechunk them alike."
         )
+    if weight is not None:  # rows of no weight are left out, also to be counted
+        kept = np.flatnonzero(np.asarray(weight) != 0.0)
+        X, y, weight = (_safe_indexing(one, kept) for one in (X, y, weight))
     return Block(X, y, weight)
 
 
@@ -169,7 +173,7 @@ def _joined(parts):
     return np.concatenate(parts)
 
 
-def _sites(block, begin, recipe, model, kernel, H, center, settings):
+def _sites(block, begin, recipe, model, kernel, H, center, settings, memory):
     """Return the `SiteRows` of a `Block` for a model, before their first sites."""
     estimator, attributes, factor = recipe
     X, y, weight, rows = estimator._validate_training(*block, reset=False)
@@ -181,7 +185,6 @@ def _sites(block, begin, recipe, model, kernel, H, center, settings):
     n_threads = max_threads(estimator.n_jobs, data.n_rows)
     engine = make_cpu_engine(model, H, n_threads)
     search = TrackedSearch(engine, data.n_rows, settings.search_options)
-    memory = memory_budget()
     lookup = NeighborTracker(search, data.n_rows, memory).lookup
     record = settings.likelihood_record
     sites = SiteRows.of(engine, kernel, data, record, lookup, memory)

@@ -4,7 +4,8 @@ Both keep what tasks return where the tasks ran, and bring sums to the caller. A
 that is lost takes its blocks with it; dask computes them anew from the collections.
 """
 
-from contextlib import contextmanager
+import warnings
+from contextlib import contextmanager, suppress
 from functools import reduce
 
 import numpy as np
@@ -13,13 +14,32 @@ from skswsgp._compiled.threads import PARTS
 
 
 def find_workers():
-    """Return the `ClusterWorkers` of the current client of dask, or `ThisProcess`."""
-    try:
+    """Return the `ClusterWorkers` of the current client of dask, or `ThisProcess`.
+
+    Raises RuntimeError within a task, which would wait for tasks behind it.
+    """
+    with suppress(ImportError, ValueError):  # no client
         from distributed import get_client
 
-        return ClusterWorkers(get_client())
-    except (ImportError, ValueError):  # no client
-        return ThisProcess()
+        client = get_client()
+        if is_in_task():
+            raise RuntimeError(
+                "fit of a dask collection within a task of dask: expected a call in "
+                "the process of the client, or rows in memory; give a search "
+                "X.compute() and y.compute()."
+            )
+        return ClusterWorkers(client)
+    return ThisProcess()
+
+
+def is_in_task():
+    """Return whether a worker of dask runs this as a task."""
+    from distributed import get_worker
+
+    try:
+        return bool(get_worker())
+    except ValueError:
+        return False
 
 
 class ThisProcess:
@@ -31,9 +51,14 @@ class ThisProcess:
         """Return what `Delayed` objects stand for."""
         return [one.compute() for one in lazy]
 
-    def map(self, function, parts, *arguments):
-        """Return function(part, *arguments) for each part, where the part is."""
-        return [function(part, *arguments) for part in parts]
+    def map(self, function, parts, *arguments, each=None):
+        """Return function(part, *arguments) for each part, where the part is.
+
+        Parts have a first argument of their own where `each` holds them.
+        """
+        firsts = [()] * len(parts) if each is None else [(one,) for one in each]
+        pairs = zip(parts, firsts, strict=True)
+        return [function(part, *first, *arguments) for part, first in pairs]
 
     def gather(self, parts):
         """Return the parts themselves."""
@@ -64,14 +89,19 @@ class ClusterWorkers:
         """Return futures of `Delayed` objects."""
         return self.client.compute(list(lazy))
 
-    def map(self, function, parts, *arguments):
-        """Return futures of function(part, *arguments).
+    def map(self, function, parts, *arguments, each=None):
+        """Return futures of function(part, *arguments), see `ThisProcess`.
 
         Arguments travel once, as the result of a task, which a lost worker can repeat.
         """
-        submit = self.client.submit
-        given = submit(_itself, arguments, pure=False)
-        return [submit(_call, function, part, given, pure=False) for part in parts]
+        firsts = [()] * len(parts) if each is None else [(one,) for one in each]
+        with warnings.catch_warnings():  # it advises what a lost worker cannot repeat
+            warnings.filterwarnings("ignore", "Sending large graph", UserWarning)
+            given = self.client.submit(_itself, arguments, pure=False)
+            return [
+                self.client.submit(_call, function, part, first, given, pure=False)
+                for part, first in zip(parts, firsts, strict=True)
+            ]
 
     def gather(self, parts):
         """Return the results of futures."""
@@ -111,5 +141,5 @@ def _itself(value):
     return value
 
 
-def _call(function, part, arguments):
-    return function(part, *arguments)
+def _call(function, part, first, arguments):
+    return function(part, *first, *arguments)

@@ -135,8 +135,8 @@ class BaseSWSGP(
             `learn_kernel=False` floats are not copied, and a memory map is read piece
             by piece, unless `x_transform` is a word other than "auto".
             X, y and `sample_weight` may be dask arrays or data frames with the same
-            blocks of rows, which stay where they are; see the guide, "On many
-            machines".
+            blocks of rows, which stay where they are; see the guide, "What
+            if one machine is not enough?".
         y : array-like of shape (n_samples,) or (n_samples, n_outputs)
             Training targets.
         sample_weight : array-like of shape (n_samples,), default=None
@@ -213,7 +213,7 @@ class BaseSWSGP(
         """Raise ValueError for what rows that lie elsewhere cannot have."""
         balanced = getattr(self, "class_weight", None) == "balanced"
         refused = {
-            "X_val": validation != (None, None),
+            "X_val": any(one is not None for one in validation),
             "partial_fit": streaming,
             "exposure": given.exposure is not None,
             "noise_variance": given.noise_variance is not None,

@@ -193,6 +193,8 @@ class FitStagesMixin:
         )
         # later chunks and validation rows may hold what a logarithm does not take
         free = not streaming and noise is None and validation[1] is None
+        # nor may rows of which X is a sample
+        free = free and (given.elsewhere is None or given.elsewhere.n_rows <= len(X))
         attributes = dict(fitted or self._learn_targets(X, rows, y, weight, free))
         targets = self._encode_targets(y, attributes, exposure)
         ratio = None
@@ -252,7 +254,7 @@ class FitStagesMixin:
         streaming, solver = not settings.decay, settings.solver
         scale = feature_scale(data.X, rng, data.rows, self.dtype)
         spread = np.where(scale > 0.0, scale, 1.0)
-        seen = float(data.weight.sum())
+        seen = float(data.weight.sum()) * data.n_all / data.n_rows
         data = data._replace(weight=data.weight.astype(self.dtype))
         settings, relative, noise, unit = self._noise_of_start(problem, settings, data)
         if held_out is not None and held_out.ratio is not None:
@@ -268,7 +270,9 @@ class FitStagesMixin:
         attributes |= {"_n_samples_seen": seen, "likelihood_": settings.likelihood}
         if data.elsewhere is not None:
             factor = float(data.weight.sum() / problem.data.weight.sum())
-            recipe = self._encoder(), attributes, factor
+            large = "inducing_points_", "inducing_mean_", "inducing_covariance_"
+            needed = {k: v for k, v in attributes.items() if k not in large}
+            recipe = self._encoder(), needed, factor
             data = data._replace(elsewhere=data.elsewhere.with_recipe(*recipe))
         linear_map = attributes["linear_map_"]
         if not is_identity(linear_map):

@@ -217,8 +217,8 @@ class SWSGPRegressor(
             `learn_kernel=False` floats are not copied, and a memory map is read piece
             by piece, unless the noise varies or `x_transform` is a word other than
             "auto". X, y and `sample_weight` may be dask arrays or data frames with the
-            same blocks of rows, which stay where they are; see the guide, "On many
-            machines".
+            same blocks of rows, which stay where they are; see the guide, "What
+            if one machine is not enough?".
         y : array-like of shape (n_samples,) or (n_samples, n_outputs)
             Training targets.
         sample_weight : array-like of shape (n_samples,), default=None

@@ -139,6 +139,7 @@ class Climb:
         """
         first = self.middle
         found = [self.climbed(Form(first), None, FIRST_STEPS)]
+        shared = found[0]
         if self.frees_length_scales:
             # from both starts: common length-scales may take an output for noise
             free = Form(first, shared=False)
@@ -150,7 +151,7 @@ class Climb:
             for nu in rest
         ]
         found = undecided(found) + (others[:1] if best.form.shared else [])
-        return found + ([self.short(found[0])] if self.more else [])
+        return found + ([self.short(shared)] if self.more else [])
 
     @property
     def frees_length_scales(self):
@@ -182,15 +183,16 @@ class Climb:
             return []
         form = Form(candidate.form.nu, shared=False)
         other = posterior.given(posterior.X, posterior.y, posterior.ratios)
-        lengths = np.ptp(posterior.X, axis=0)[seen] / (2.0 * halves[best[seen]])
+        lengths = spans(posterior.X)[seen] / (2.0 * halves[best[seen]])
         slots = np.flatnonzero(self.length_scales(posterior))[seen]
         other.start = self.posterior(form).start.copy()
         other.start[slots] = np.minimum(other.start[slots], np.log(lengths))
         moves = other.moves(shared=False, noise=self.noise_free)
         enough = self.enough(other)
         other.start, value = other.maximize(moves, FIRST_STEPS, enough=enough)
-        found = candidate._replace(form=form, posterior=other, value=value)
-        return [found._replace(hessian=None)]
+        few = self.posterior(form)
+        few.start = other.start
+        return [Candidate(form, other, value, *measured(few, moves))]
 
     def short(self, candidate):
         """Return a candidate to move on from, with short length-scales.
@@ -398,6 +400,16 @@ def fit_at(posterior, before, noise_free):
 def column_shares(X):
     """Return the shares (N, D) of rows that are smaller, equal ones counted half."""
     return (rankdata(X, axis=0) - 0.5) / len(X)
+
+
+def spans(X):
+    """Return the ranges (D,) of columns (N, D), without far values.
+
+    They are twice those of the middle half, unless half of the values are one.
+    """
+    low, high = np.quantile(X, (0.25, 0.75), axis=0)
+    whole = np.ptp(X, axis=0)
+    return np.where(high > low, np.minimum(2.0 * (high - low), whole), whole)
 
 
 def count_levels(X):

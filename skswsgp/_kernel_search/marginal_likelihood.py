@@ -185,6 +185,7 @@ class LogPosterior:
             P, _ = inverted(C)
             across = P @ features
             norms = np.einsum("nk,nk->k", features, across)
+            norms = np.where(norms > 0.0, norms, np.inf)  # of a feature of zeros
             gains += 0.5 * (self.y[:, q] @ across) ** 2 / norms
         return gains
 

@@ -126,7 +126,7 @@ class NaturalSolver(Solver):
                         array[:] = old
             if kept:
                 self.bound, self.solved = bound, solved
-                self.step = min(DAMPING, step / DAMPING)
+                self.step = min(DAMPING, 2.0 * step)
                 return loss
             if step <= LEAST_STEP:
                 return self.losses[-1]
