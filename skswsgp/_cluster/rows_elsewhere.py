@@ -107,9 +107,8 @@ class RowsElsewhere:
     def sites(self, engine, kernel, center, settings):
         """Return the `ManySites` of these rows for the model of an engine."""
         model = engine.model, kernel, engine.n_neighbors, center, settings
-        n_workers = self.workers.n_workers
-        memory = memory_budget() // -(-len(self.blocks) // n_workers)
-        given = self.recipe, *model, memory
+        each = -(-len(self.blocks) // max(1, self.workers.n_workers))  # of a worker
+        given = self.recipe, *model, memory_budget() // each
         begins = self.begins.tolist()
         parts = self.workers.map(_sites, self.blocks, *given, each=begins)
         are_sparse = self.workers.gather(self.workers.map(_is_sparse, parts))
