@@ -197,13 +197,11 @@ def row_noise(key, begin, n, n_draws):
     *key, first = key
     groups = range(begin // ROWS_AT_ONCE, -(-(begin + n) // ROWS_AT_ONCE))
     batches = range(first, first + n_draws, BLOCK)
-    out = np.empty((BLOCK * len(batches), ROWS_AT_ONCE * len(groups)))
+    skipped = begin // ROWS_AT_ONCE * ROWS_AT_ONCE
+    out = np.empty((begin + n - skipped, BLOCK * len(batches)))
     for i, batch in enumerate(batches):
         for j, group in enumerate(groups):
-            part = out[
-                BLOCK * i : BLOCK * (i + 1), ROWS_AT_ONCE * j : ROWS_AT_ONCE * (j + 1)
-            ]
+            part = out[j * ROWS_AT_ONCE :, BLOCK * i : BLOCK * (i + 1)][:ROWS_AT_ONCE]
             generator = np.random.default_rng([*key, batch, group])
             part[:] = generator.standard_normal(part.shape)
-    skip = begin % ROWS_AT_ONCE
-    return out[:n_draws, skip : skip + n].T
+    return out[begin - skipped :, :n_draws]

@@ -216,8 +216,12 @@ def cluster():
         yield client
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("n_workers", [2, 4])
+SLOW, FULL = pytest.mark.slow, pytest.mark.full
+
+
+@pytest.mark.parametrize(
+    "n_workers", [pytest.param(2, marks=SLOW), pytest.param(4, marks=FULL)]
+)
 def test_workers_fit_as_one_machine(cluster, n_workers):
     cluster.cluster.scale(n_workers)
     cluster.wait_for_workers(n_workers)

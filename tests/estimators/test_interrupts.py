@@ -77,7 +77,7 @@ print("noticed", noticed)
     [
         ("SWSGPRegressor", {}, 200, {}),
         ("SWSGPRegressor", {"solver": Adam(max_iter=5)}, 200, {"learning_steps": 20}),
-        ("SWSGPClassifier", {}, 200, {"part_work": 1e6}),  # refined by held-out rows
+        ("SWSGPClassifier", {}, 120, {"part_work": 1e6}),  # refined by held-out rows
         ("SWSGPClassifier", {}, 80, {}),  # by the bound
     ],
 )
