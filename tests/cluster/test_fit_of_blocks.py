@@ -10,6 +10,7 @@ from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 
 from skswsgp import SWSGPClassifier, SWSGPRegressor
 
+dask = pytest.importorskip("dask", reason="needs the extra dask")
 da = pytest.importorskip("dask.array", reason="needs the extra dask")
 
 KERNEL = ConstantKernel(2.0) * RBF([0.7, 1.1])
@@ -200,6 +201,13 @@ def test_other_rows_are_refused_beside_blocks():
     labels = blocks(*table("classes"))
     with pytest.raises(ValueError, match="the fit has class_weight='balanced'"):
         SWSGPClassifier(class_weight="balanced").fit(*labels)
+
+
+@pytest.fixture(autouse=True)
+def same_scheduler():
+    """Leave dask the scheduler it had, also where a client is closed within another."""
+    with dask.config.set(scheduler=dask.config.get("scheduler", None)):
+        yield
 
 
 # --- a cluster of processes -----------------------------------------------------------
