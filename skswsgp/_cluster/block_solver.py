@@ -14,6 +14,6 @@ class BlockSolver(NaturalSolver):
     def make_sites(self, kernel, memory):
         """Return the `ManySites` of all rows."""
         data, engine = self.data, self.engine
-        sites = data.elsewhere.sites(engine, kernel, data.center, self.settings)
+        sites = data.elsewhere.sites(engine, kernel, data.center)
         engine.model = engine.model._replace(total_weight=sites.total_weight())
         return sites

@@ -58,7 +58,7 @@ class ManySites:
         return self._sum("gram", q)
 
     def noise(self, key, n_draws):
-        """Return what stands for the noise of rows, which each place draws itself."""
+        """Return the key and the number of draws, from which each place draws noise."""
         return key, n_draws
 
     def noise_sums(self, q, noise):

@@ -12,6 +12,7 @@ from numbers import Integral
 
 import numpy as np
 
+from skswsgp._cluster.workers import itself
 from skswsgp._compiled.threads import one_thread
 
 BY_ROW = "y", "exposure", "noise_variance"  # arguments with a number for each row
@@ -64,7 +65,7 @@ def _refuse(X, what):
 
 
 def _predict(method, model, X, options):
-    """Return what a method predicts, as dask arrays with the blocks of X.
+    """Return the predictions of a method as dask arrays with the blocks of X.
 
     The method predicts one made-up row here, which refuses wrong columns and options
     before any block is computed, and tells shapes and types of the results.
@@ -130,17 +131,13 @@ def _array_and_row(X):
         from dask.dataframe.utils import meta_nonempty
 
         meta = np.empty((0, len(X.columns)))
-        blocks = X.map_partitions(_itself, meta=meta, enforce_metadata=False)
+        blocks = X.map_partitions(itself, meta=meta, enforce_metadata=False)
         return blocks, meta_nonempty(X._meta)[:1]
     if not isinstance(X, da.Array) or any(isnan(n) for n in X.shape[1:]):
         _refuse(X, "an array with a known number of columns, or a data frame")
     if X.ndim == 2:
         X = X.rechunk({1: -1})
     return X, np.ones((1, *X.shape[1:]))
-
-
-def _itself(block):
-    return block
 
 
 def _aligned(name, values, X):

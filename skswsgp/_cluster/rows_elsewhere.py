@@ -35,6 +35,12 @@ class Recipe(NamedTuple):
     estimator: object  # with the parameters of the user, which validates and encodes
     attributes: dict  # fitted attributes
     factor: float  # of weights
+    settings: object  # the `Settings` of the fit
+    center: np.ndarray | None = None  # (D,) subtracted from X
+    model: object = None  # the `Model`
+    kernel: object = None  # its kernel object
+    n_neighbors: int = 0
+    memory: int = 0  # bytes that A of a block may take
 
 
 class RowsElsewhere:
@@ -48,9 +54,8 @@ class RowsElsewhere:
                 "a dask array of shape (n_samples, n_features) with a known number of "
                 "columns, or a data frame."
             )
-        columns = {"X": X, "y": y} | (
-            {} if weight is None else {"sample_weight": weight}
-        )
+        columns = {"X": X, "y": y, "sample_weight": weight}
+        columns = {name: one for name, one in columns.items() if one is not None}
         lazy = [_delayed(name, one) for name, one in columns.items()]
         numbers = {name: len(one) for name, one in zip(columns, lazy, strict=True)}
         if len(set(numbers.values())) > 1:
@@ -98,19 +103,24 @@ class RowsElsewhere:
         """The number of the first row of each block."""
         return np.concatenate([[0], np.cumsum(self.sizes)[:-1]])
 
-    def with_recipe(self, *recipe):
+    def with_recipe(self, recipe):
         """Return the rows with the `Recipe` by which they become rows of a model."""
         other = copy.copy(self)
-        other.recipe = Recipe(*recipe)
+        other.recipe = recipe
         return other
 
-    def sites(self, engine, kernel, center, settings):
+    def sites(self, engine, kernel, center):
         """Return the `ManySites` of these rows for the model of an engine."""
-        model = engine.model, kernel, engine.n_neighbors, center, settings
         each = -(-len(self.blocks) // max(1, self.workers.n_workers))  # of a worker
-        given = self.recipe, *model, memory_budget() // each
+        recipe = self.recipe._replace(
+            center=center,
+            model=engine.model,
+            kernel=kernel,
+            n_neighbors=engine.n_neighbors,
+            memory=memory_budget() // each,
+        )
         begins = self.begins.tolist()
-        parts = self.workers.map(_sites, self.blocks, *given, each=begins)
+        parts = self.workers.map(_sites, self.blocks, recipe, each=begins)
         are_sparse = self.workers.gather(self.workers.map(_is_sparse, parts))
         return ManySites(self.workers, parts, self.n_rows, engine, all(are_sparse))
 
@@ -172,21 +182,24 @@ def _joined(parts):
     return np.concatenate(parts)
 
 
-def _sites(block, begin, recipe, model, kernel, H, center, settings, memory):
-    """Return the `SiteRows` of a `Block` for a model, before their first sites."""
-    estimator, attributes, factor = recipe
+def _sites(block, begin, recipe):
+    """Return the `SiteRows` of a `Block`, before their first sites.
+
+    `begin` is the number of its first row among all rows.
+    """
+    estimator, attributes, model = recipe.estimator, recipe.attributes, recipe.model
     X, y, weight, rows = estimator._validate_training(*block, reset=False)
     dtype = model.Z.dtype
     targets = estimator._encode_targets(y, attributes).astype(dtype, copy=False)
-    data = TrainingRows(X, targets, (factor * weight).astype(dtype), rows)
+    weight = (recipe.factor * weight).astype(dtype)
+    data = TrainingRows(X, targets, weight, rows, center=recipe.center)
     data = data.scaled(attributes["x_transform_"]).mapped(attributes["linear_map_"])
-    data = data._replace(center=center)
     n_threads = max_threads(estimator.n_jobs, data.n_rows)
-    engine = make_cpu_engine(model, H, n_threads)
-    search = TrackedSearch(engine, data.n_rows, settings.search_options)
-    lookup = NeighborTracker(search, data.n_rows, memory).lookup
-    record = settings.likelihood_record
-    sites = SiteRows.of(engine, kernel, data, record, lookup, memory)
+    engine = make_cpu_engine(model, recipe.n_neighbors, n_threads)
+    search = TrackedSearch(engine, data.n_rows, recipe.settings.search_options)
+    lookup = NeighborTracker(search, data.n_rows, recipe.memory).lookup
+    record = recipe.settings.likelihood_record
+    sites = SiteRows.of(engine, recipe.kernel, data, record, lookup, recipe.memory)
     return sites._replace(begin=begin)
 
 

@@ -10,7 +10,7 @@ from functools import reduce
 
 import numpy as np
 
-from skswsgp._compiled.threads import PARTS
+from skswsgp._compiled.threads import PARTS, is_task_of_dask
 
 
 def find_workers():
@@ -22,7 +22,7 @@ def find_workers():
         from distributed import get_client
 
         client = get_client()
-        if is_in_task():
+        if is_task_of_dask():
             raise RuntimeError(
                 "fit of a dask collection within a task of dask: expected a call in "
                 "the process of the client, or rows in memory; give a search "
@@ -32,23 +32,13 @@ def find_workers():
     return ThisProcess()
 
 
-def is_in_task():
-    """Return whether a worker of dask runs this as a task."""
-    from distributed import get_worker
-
-    try:
-        return bool(get_worker())
-    except ValueError:
-        return False
-
-
 class ThisProcess:
     """Blocks in the memory of this process, one after the other."""
 
     n_workers = 1
 
     def load(self, lazy):
-        """Return what `Delayed` objects stand for."""
+        """Compute `Delayed` objects in this process and return their results."""
         return [one.compute() for one in lazy]
 
     def map(self, function, parts, *arguments, each=None):
@@ -97,7 +87,7 @@ class ClusterWorkers:
         firsts = [()] * len(parts) if each is None else [(one,) for one in each]
         with warnings.catch_warnings():  # it advises what a lost worker cannot repeat
             warnings.filterwarnings("ignore", "Sending large graph", UserWarning)
-            given = self.client.submit(_itself, arguments, pure=False)
+            given = self.client.submit(itself, arguments, pure=False)
             return [
                 self.client.submit(_call, function, part, first, given, pure=False)
                 for part, first in zip(parts, firsts, strict=True)
@@ -137,7 +127,8 @@ def _added(parts):
     return reduce(np.add, parts)
 
 
-def _itself(value):
+def itself(value):
+    """Return the value: as a task, it puts the value on a worker."""
     return value
 
 

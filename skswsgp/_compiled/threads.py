@@ -43,7 +43,7 @@ def max_threads(n_jobs, n_rows=None):
         )
     available = numba.config.NUMBA_NUM_THREADS
     if n_jobs is None or n_jobs < 0:
-        own = 1 if _is_task_of_dask() else available
+        own = 1 if _shared.get() or is_task_of_dask() else available
         n_jobs = own + 1 + (-1 if n_jobs is None else n_jobs)
     if n_rows is not None:
         n_jobs = min(n_jobs, 1 + n_rows // ROWS_PER_THREAD)
@@ -60,10 +60,10 @@ def one_thread():
         _shared.reset(token)
 
 
-def _is_task_of_dask():
-    """Return whether this runs on a worker of dask, or within `one_thread`."""
+def is_task_of_dask():
+    """Return whether a worker of dask runs this as a task."""
     with suppress(KeyError, ValueError):  # dask is not loaded, or no worker runs this
-        return _shared.get() or bool(sys.modules["distributed"].get_worker())
+        return bool(sys.modules["distributed"].get_worker())
     return False
 
 

@@ -13,6 +13,7 @@ from sklearn.model_selection import train_test_split
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
+from skswsgp._cluster.rows_elsewhere import Recipe
 from skswsgp._compiled.threads import max_threads
 from skswsgp._engine.select import make_engine
 from skswsgp._estimators import sklearn_compat as compat
@@ -193,7 +194,7 @@ class FitStagesMixin:
         )
         # later chunks and validation rows may hold what a logarithm does not take
         free = not streaming and noise is None and validation[1] is None
-        # nor may rows of which X is a sample
+        # and so may rows that are not in the sample
         free = free and (given.elsewhere is None or given.elsewhere.n_rows <= len(X))
         attributes = dict(fitted or self._learn_targets(X, rows, y, weight, free))
         targets = self._encode_targets(y, attributes, exposure)
@@ -272,8 +273,8 @@ class FitStagesMixin:
             factor = float(data.weight.sum() / problem.data.weight.sum())
             large = "inducing_points_", "inducing_mean_", "inducing_covariance_"
             needed = {k: v for k, v in attributes.items() if k not in large}
-            recipe = self._encoder(), needed, factor
-            data = data._replace(elsewhere=data.elsewhere.with_recipe(*recipe))
+            recipe = Recipe(self._encoder(), needed, factor, settings)
+            data = data._replace(elsewhere=data.elsewhere.with_recipe(recipe))
         linear_map = attributes["linear_map_"]
         if not is_identity(linear_map):
             data = data.mapped(linear_map)

@@ -11,13 +11,13 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from scipy.stats import rankdata
 from sklearn.base import clone
 
 from skswsgp._compiled.threads import one_blas_thread
 from skswsgp._covariance.compile import constant_slots, distance_leaves
 from skswsgp._kernel_search.kernel_learning import evaluation_work, evidence_work
 from skswsgp._kernel_search.marginal_likelihood import LogPosterior
+from skswsgp._rows.column_scale import rank_columns
 
 # Rows of the first climbs, of which an evaluation takes about a millisecond, and rows
 # that decide between forms that fewer leave undecided
@@ -41,8 +41,8 @@ SHORT = 0.03  # factor of length-scales from which quick waves are looked for
 # Half waves along a column, over the shares of smaller rows, that are looked for. Many
 # are more than the rows of a climb tell apart.
 HALF_WAVES = 20
-# Nats that a wave must gain, for hundreds are looked at: in one table of a thousand one
-# of them gains ten by chance
+# Nats that a wave must gain. Hundreds of waves are looked at, and the best of them
+# gains ten nats by chance in one table of a thousand.
 LEAST_WAVE = 10.0
 UNDECIDED = 3.0  # nats: a difference of evidence that more rows may reverse
 ENOUGH = 0.1  # nats of all rows of the evidence that a step gains, or it is the last
@@ -172,8 +172,10 @@ class Climb:
         posterior = candidate.posterior
         if not (self.frees_length_scales and np.isfinite(candidate.value)):
             return []
-        shares, levels = column_shares(posterior.X), count_levels(posterior.X)
-        halves = np.arange(1, HALF_WAVES + 1)
+        X, halves = posterior.X, np.arange(1, HALF_WAVES + 1)
+        ranks = rank_columns(X, np.ones(len(X)))
+        shares = ranks.forward(X)  # (N, D) of smaller rows
+        levels = np.array([len(values) for values in ranks.values])
         waves = np.cos(np.pi * shares[:, :, None] * halves)  # (N, D, HALF_WAVES)
         gains = posterior.feature_gains(waves.reshape(len(shares), -1))
         gains = gains.reshape(-1, HALF_WAVES)
@@ -397,11 +399,6 @@ def fit_at(posterior, before, noise_free):
     return before._replace(kernel=kernel, noise=noise, linear_map=linear_map)
 
 
-def column_shares(X):
-    """Return the shares (N, D) of rows that are smaller, equal ones counted half."""
-    return (rankdata(X, axis=0) - 0.5) / len(X)
-
-
 def spans(X):
     """Return the ranges (D,) of columns (N, D), without far values.
 
@@ -410,11 +407,6 @@ def spans(X):
     low, high = np.quantile(X, (0.25, 0.75), axis=0)
     whole = np.ptp(X, axis=0)
     return np.where(high > low, np.minimum(2.0 * (high - low), whole), whole)
-
-
-def count_levels(X):
-    """Return the numbers (D,) of distinct values of columns (N, D)."""
-    return 1 + np.count_nonzero(np.diff(np.sort(X, axis=0), axis=0), axis=0)
 
 
 def undecided(candidates):

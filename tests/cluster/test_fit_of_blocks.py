@@ -49,7 +49,7 @@ def fitted(cls, *rows, **params):
 
 
 def predictions(model):
-    """Return what a model says of new rows."""
+    """Return probabilities, or means and deviations, of new rows."""
     if isinstance(model, SWSGPClassifier):
         return model.predict_proba(NEW)
     return np.stack(model.predict(NEW, return_std=True))

@@ -120,7 +120,7 @@ def as_tuple(result):
 
 
 def by_hand(model, method, options):
-    """Return what NumPy predicts for each of the blocks, joined."""
+    """Return the predictions of NumPy for each of the blocks, joined."""
     parts, ends = [], np.cumsum(LENGTHS)
     for first, last in zip(ends - LENGTHS, ends, strict=True):
         if last > first:
