@@ -4,19 +4,19 @@ Calibration of class probabilities
 
 Can I trust the probabilities of a classifier? Of all rows with a predicted probability
 near 0.8, 80 % should belong to the class. The plot compares the Gaussian process with
-histogram gradient boosting on two overlapping classes.
+histogram gradient boosting on two overlapping classes; its bars are standard errors.
 """
 
 import sys
 from pathlib import Path
 
 import matplotlib.pyplot as plt
-from sklearn.calibration import calibration_curve
 from sklearn.datasets import make_moons
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.metrics import log_loss
 
 from skswsgp import SWSGPClassifier
+from skswsgp.displays import ReliabilityDisplay
 from skswsgp.metrics import expected_calibration_error
 
 # %%
@@ -31,17 +31,17 @@ models = {
     "HistGradientBoosting": HistGradientBoostingClassifier(random_state=0),
 }
 figure, (left, right) = plt.subplots(1, 2, figsize=(9, 4), layout="constrained")
-left.plot([0, 1], [0, 1], "k--", lw=1, label="calibrated")
 for name, model in models.items():
     proba = model.fit(X, y).predict_proba(X_test)
     error = expected_calibration_error(y_test, proba)
     print(
         f"{name}: calibration error {error:.3f}, log loss {log_loss(y_test, proba):.3f}"
     )
-    fraction, predicted = calibration_curve(y_test, proba[:, 1], n_bins=10)
-    left.plot(predicted, fraction, "o-", label=f"{name}, error {error:.3f}")
+    title = f"{name}, error {error:.3f}"
+    how = {"n_bins": 20, "name": title, "ax": left, "histogram": False}
+    ReliabilityDisplay.from_predictions(y_test, proba, **how)
     right.hist(proba[:, 1], bins=20, histtype="step", lw=1.5, label=name)
-left.set(xlabel="predicted probability", ylabel="fraction of the class")
+left.set_xlim(0.45, 1.02)
 left.legend(fontsize="small")
 right.set(xlabel="predicted probability", ylabel="rows")
 

@@ -1,6 +1,6 @@
 """Sparse-within-Sparse Gaussian processes for scikit-learn."""
 
-from skswsgp import baselines, kernels, metrics, solvers
+from skswsgp import baselines, displays, features, kernels, metrics, solvers
 from skswsgp._estimators.classifier import SWSGPClassifier
 from skswsgp._estimators.regressor import SWSGPRegressor
 from skswsgp._posterior.extrapolation import ExtrapolationWarning
@@ -10,6 +10,8 @@ __all__ = [
     "SWSGPClassifier",
     "SWSGPRegressor",
     "baselines",
+    "displays",
+    "features",
     "kernels",
     "metrics",
     "solvers",

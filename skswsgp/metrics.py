@@ -2,10 +2,11 @@
 
 from inspect import signature
 from numbers import Integral
+from typing import NamedTuple
 
 import numpy as np
 from scipy.special import ndtri
-from sklearn.utils import check_array, check_consistent_length, column_or_1d
+from sklearn.utils import check_consistent_length, column_or_1d
 from sklearn.utils.metadata_routing import UNUSED, _MetadataRequester
 
 from skswsgp._compiled.special import gaussian_log_density
@@ -13,10 +14,10 @@ from skswsgp._law import student
 from skswsgp._law.law import interval_scores
 from skswsgp._law.score_input import (
     check_coverage,
-    check_floats,
     check_gaussian,
     check_intervals,
     check_probabilities,
+    check_quantiles,
     check_weights,
     columns_of,
     mean_over_samples,
@@ -30,6 +31,7 @@ __all__ = [
     "interval_score",
     "mean_negative_log_density",
     "pinball",
+    "reliability_curve",
 ]
 
 
@@ -271,27 +273,7 @@ def pinball(y_true, y_quantiles, quantiles, sample_weight=None):
     >>> pinball([1.0, 3.0], [[1.0, 2.0], [1.0, 2.0]], [0.5, 0.75])
     0.5
     """
-    y_true, one = check_floats(y_true, "y_true"), np.ndim(quantiles) == 0
-    q = check_floats([quantiles] if one else quantiles, "quantiles")
-    y_quantiles = check_array(
-        y_quantiles,
-        ensure_2d=False,
-        allow_nd=True,
-        dtype=float,
-        input_name="y_quantiles",
-    )
-    if q.ndim != 1 or not np.all((q > 0.0) & (q < 1.0)):
-        raise ValueError(
-            f"quantiles={q.tolist()}: expected levels between 0 and 1; pass those of "
-            "predict(X, quantiles=...)."
-        )
-    y_quantiles = y_quantiles[:, None] if one else y_quantiles
-    expected = (len(y_true), len(q), *y_true.shape[1:])
-    if y_quantiles.shape != expected:
-        raise ValueError(
-            f"y_quantiles has shape {y_quantiles.shape}: expected {expected}, a value "
-            "for each target and each level, outputs last."
-        )
+    y_true, y_quantiles, q = check_quantiles(y_true, y_quantiles, quantiles)
     error = np.moveaxis(y_true[:, None] - y_quantiles, 1, -1)
     return mean_over_samples(np.maximum(q * error, (q - 1.0) * error), sample_weight)
 
@@ -507,8 +489,113 @@ _OF_QUANTILES = {
 }
 
 
+class ReliabilityCurve(NamedTuple):
+    """Accuracy by confidence; arrays have an entry for each bin (n_bins,).
+
+    Accuracy and standard error of an empty bin are NaN, and so is the mean confidence.
+    """
+
+    accuracy: np.ndarray  # weighted share of samples whose class is the predicted one
+    confidence: np.ndarray  # the mean in the bin, or the middle of the bin
+    weight: np.ndarray  # share of the weights of all samples
+    standard_error: np.ndarray  # of the accuracy
+
+
+def reliability_curve(
+    y_true,
+    y_proba,
+    *,
+    n_bins=20,
+    confidence="mean",
+    labels=None,
+    sample_weight=None,
+):
+    """Compute the accuracy of a classifier as a function of its confidence.
+
+    The prediction for a sample is its most probable class, and the confidence is the
+    probability of that class. A calibrated classifier is right as often as it is
+    confident.
+
+    Parameters
+    ----------
+    y_true : array-like of shape (n_samples,)
+        Class labels.
+    y_proba : array-like of shape (n_samples, n_classes) or (n_samples,)
+        Probabilities of the classes, as `predict_proba` returns them, or the
+        probabilities of the second of two classes.
+    n_bins : int, default=20
+        Number of bins of equal width on [0, 1].
+    confidence : {"mean", "middle"}, default="mean"
+        Confidence of a bin: the weighted mean over its samples, or its middle.
+    labels : array-like of shape (n_classes,), default=None
+        Class of each column of `y_proba`, for example `classifier.classes_`. None
+        stands for the sorted labels of `y_true`.
+    sample_weight : array-like of shape (n_samples,), default=None
+        Weights of the samples. None gives equal weights.
+
+    Returns
+    -------
+    curve : ReliabilityCurve
+        A named tuple of arrays of shape (n_bins,): `accuracy`, `confidence`, `weight`,
+        which sums to one, and `standard_error`. Accuracy, its standard error and the
+        mean confidence are NaN in an empty bin.
+
+    See Also
+    --------
+    expected_calibration_error : The mean gap between accuracy and confidence.
+    skswsgp.displays.ReliabilityDisplay : A picture of the curve.
+    sklearn.calibration.calibration_curve : The same for the second of two classes.
+
+    Notes
+    -----
+    Bin b holds the samples with a confidence in (b / n_bins, (b + 1) / n_bins] [1]_.
+    The standard error of an accuracy a is `sqrt(a (1 - a) sum w^2) / sum w`, for the
+    weights w of the samples in the bin.
+
+    References
+    ----------
+    .. [1] Guo, C., Pleiss, G., Sun, Y. and Weinberger, K. Q. (2017). On calibration of
+       modern neural networks. ICML, 1321-1330.
+
+    Examples
+    --------
+    >>> from skswsgp.metrics import reliability_curve
+    >>> y_true = ["cat", "cat", "dog", "dog"]
+    >>> y_proba = [[0.75, 0.25], [0.75, 0.25], [0.75, 0.25], [0.0, 1.0]]
+    >>> curve = reliability_curve(y_true, y_proba, n_bins=5)
+    >>> curve.accuracy.round(2)
+    array([ nan,  nan,  nan, 0.67, 1.  ])
+    >>> curve.confidence
+    array([ nan,  nan,  nan, 0.75, 1.  ])
+    """
+    if not isinstance(n_bins, Integral) or n_bins < 1:
+        raise ValueError(f"n_bins={n_bins!r}: expected an integer of at least 1.")
+    if confidence not in ("mean", "middle"):
+        raise ValueError(f"confidence={confidence!r}: expected 'mean' or 'middle'.")
+    y_true = column_or_1d(y_true)
+    y_proba = check_probabilities(y_proba)
+    check_consistent_length(y_true, y_proba)
+    weights = check_weights(sample_weight, len(y_true))
+    true_columns = columns_of(y_true, labels, y_proba.shape[1])
+
+    predicted_columns = y_proba.argmax(axis=1)
+    hits, most = predicted_columns == true_columns, y_proba.max(axis=1)
+    edges = np.linspace(0.0, 1.0, n_bins + 1)
+    # bins hold their upper edge; the first and the last one what rounding left outside
+    bins = np.searchsorted(edges[1:-1], most, side="left")
+    sums = [np.bincount(bins, each * weights, n_bins) for each in (hits, most, weights)]
+    weight = np.bincount(bins, weights, n_bins)
+    accuracy, mean, square = np.divide(
+        sums, weight, out=np.full((3, n_bins), np.nan), where=weight > 0.0
+    )
+    middle = edges[:-1] + 0.5 / n_bins
+    error = np.sqrt(accuracy * (1.0 - accuracy) * square / np.where(weight, weight, 1))
+    chosen = mean if confidence == "mean" else middle
+    return ReliabilityCurve(accuracy, chosen, weight / weight.sum(), error)
+
+
 def expected_calibration_error(
-    y_true, y_proba, n_bins=15, labels=None, sample_weight=None
+    y_true, y_proba, n_bins=15, labels=None, sample_weight=None, *, confidence="mean"
 ):
     """Mean gap between the confidence of a classifier and its accuracy.
 
@@ -529,6 +616,9 @@ def expected_calibration_error(
         stands for the sorted labels of `y_true`.
     sample_weight : array-like of shape (n_samples,), default=None
         Weights of the samples. None gives equal weights.
+    confidence : {"mean", "middle"}, default="mean"
+        Confidence of a bin: the weighted mean over its samples, or its middle, as some
+        papers have it. The two errors differ by at most half the width of a bin.
 
     Returns
     -------
@@ -537,8 +627,9 @@ def expected_calibration_error(
 
     See Also
     --------
-    sklearn.calibration.calibration_curve : Accuracy by confidence, for a plot.
+    reliability_curve : Accuracy and confidence of each bin.
     sklearn.metrics.log_loss : A proper score of the probabilities.
+    sklearn.metrics.brier_score_loss : Another one.
 
     Notes
     -----
@@ -562,17 +653,12 @@ def expected_calibration_error(
     >>> print(f"{error:.4f}")
     0.0625
     """
-    if not isinstance(n_bins, Integral) or n_bins < 1:
-        raise ValueError(f"n_bins={n_bins!r}: expected an integer of at least 1.")
-    y_true = column_or_1d(y_true)
-    y_proba = check_probabilities(y_proba)
-    check_consistent_length(y_true, y_proba)
-    weights = check_weights(sample_weight, len(y_true))
-    true_columns = columns_of(y_true, labels, y_proba.shape[1])
-
-    predicted_columns = y_proba.argmax(axis=1)
-    confidence = y_proba[np.arange(len(y_proba)), predicted_columns]
-    gap = weights * ((predicted_columns == true_columns) - confidence)
-    edges = np.linspace(0.0, 1.0, n_bins + 1)[1:-1]  # without 0 and 1
-    bins = np.searchsorted(edges, confidence, side="left")  # bins hold their upper edge
-    return float(abs(np.bincount(bins, gap)).sum() / weights.sum())
+    curve = reliability_curve(
+        y_true,
+        y_proba,
+        n_bins=n_bins,
+        confidence=confidence,
+        labels=labels,
+        sample_weight=sample_weight,
+    )
+    return float(np.nansum(curve.weight * abs(curve.accuracy - curve.confidence)))

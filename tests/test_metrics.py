@@ -19,6 +19,7 @@ from skswsgp.metrics import (
     interval_score,
     mean_negative_log_density,
     pinball,
+    reliability_curve,
 )
 
 
@@ -283,6 +284,74 @@ def test_calibration_error_refuses_bad_input(y_true, y_proba, labels, message):
 def test_calibration_error_refuses_a_bad_number_of_bins(n_bins):
     with pytest.raises(ValueError, match=r"n_bins=.*: expected an integer of"):
         expected_calibration_error([0, 1], [0.5, 0.5], n_bins=n_bins)
+
+
+@pytest.mark.parametrize("confidence", ["Mean", None, 0.5])
+def test_calibration_error_refuses_a_bad_confidence(confidence):
+    with pytest.raises(ValueError, match=r"confidence=.*: expected 'mean' or 'm"):
+        expected_calibration_error([0, 1], [0.5, 0.5], confidence=confidence)
+
+
+def test_calibration_error_with_middles_of_bins_by_hand():
+    # two samples in (0.5, 1], one right; the middle is 0.75, the mean 0.8
+    y_proba = [[0.9, 0.1], [0.7, 0.3]]
+    how = {"n_bins": 2, "labels": [0, 1]}
+    error = expected_calibration_error([0, 1], y_proba, confidence="middle", **how)
+    assert error == pytest.approx(0.25)
+    assert expected_calibration_error([0, 1], y_proba, **how) == pytest.approx(0.3)
+
+
+@pytest.mark.parametrize("n_bins", [3, 15])
+def test_middles_and_means_of_bins_differ_by_half_a_bin(rng, n_bins):
+    y_proba = rng.dirichlet(np.ones(3), size=200)
+    y_true = rng.integers(0, 3, size=200)
+    mean, middle = (
+        expected_calibration_error(y_true, y_proba, n_bins, confidence=confidence)
+        for confidence in ("mean", "middle")
+    )
+    assert 0.0 < abs(mean - middle) <= 0.5 / n_bins
+
+
+def test_calibration_error_of_calibrated_samples_falls_as_a_root(rng):
+    errors = []
+    for n in (400, 40_000):
+        p = rng.random(size=(20, n))
+        hits = rng.random(size=p.shape) < p
+        each = [expected_calibration_error(*pair) for pair in zip(hits, p, strict=True)]
+        errors.append(np.mean(each))
+    assert errors[0] / errors[1] == pytest.approx(10.0, rel=0.2)
+
+
+def test_reliability_curve_by_hand():
+    y_proba = [[0.9, 0.1], [0.7, 0.3], [0.1, 0.9], [0.45, 0.55]]
+    curve = reliability_curve(
+        [0, 1, 1, 1], y_proba, n_bins=4, sample_weight=[1.0, 1.0, 2.0, 4.0]
+    )
+    nan, close = np.nan, np.testing.assert_allclose
+    close(curve.weight, [0.0, 0.0, 5 / 8, 3 / 8])
+    close(curve.accuracy, [nan, nan, 4 / 5, 1.0])
+    close(curve.confidence, [nan, nan, (0.7 + 4 * 0.55) / 5, 0.9])
+    close(curve.standard_error, [nan, nan, np.sqrt(0.8 * 0.2 * 17) / 5, 0.0])
+    middles = reliability_curve([0, 1, 1, 1], y_proba, n_bins=4, confidence="middle")
+    close(middles.confidence, [0.125, 0.375, 0.625, 0.875])
+
+
+def test_reliability_curve_weights_equal_repeated_samples(rng):
+    y_proba = rng.dirichlet([1.0, 1.0], size=60)
+    y_true = rng.integers(0, 2, size=60)
+    counts, repeated = weighted_and_repeated(rng, y_true, y_proba)
+    weighted = reliability_curve(y_true, y_proba, sample_weight=counts)
+    expected = reliability_curve(*repeated)
+    for one, other in zip(weighted[:3], expected[:3], strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-10)
+
+
+def test_standard_errors_of_a_reliability_curve_are_those_of_its_accuracy(rng):
+    p = np.full(300, 0.7)
+    curves = [reliability_curve(rng.random(300) < p, p) for _ in range(2000)]
+    accuracy = np.array([curve.accuracy[13] for curve in curves])
+    stated = np.mean([curve.standard_error[13] for curve in curves])
+    assert stated == pytest.approx(accuracy.std(), rel=0.06)
 
 
 # crps, interval_score, pinball

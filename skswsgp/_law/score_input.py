@@ -64,6 +64,32 @@ def check_like(values, name, y_true):
     return values
 
 
+def check_quantiles(y_true, y_quantiles, quantiles):
+    """Return targets, quantiles (n_samples, n_quantiles[, n_outputs]) and levels."""
+    y_true, one = check_floats(y_true, "y_true"), np.ndim(quantiles) == 0
+    q = check_floats([quantiles] if one else quantiles, "quantiles")
+    y_quantiles = check_array(
+        y_quantiles,
+        ensure_2d=False,
+        allow_nd=True,
+        dtype=float,
+        input_name="y_quantiles",
+    )
+    if q.ndim != 1 or not np.all((q > 0.0) & (q < 1.0)):
+        raise ValueError(
+            f"quantiles={q.tolist()}: expected levels between 0 and 1; pass those of "
+            "predict(X, quantiles=...)."
+        )
+    y_quantiles = y_quantiles[:, None] if one else y_quantiles
+    expected = (len(y_true), len(q), *y_true.shape[1:])
+    if y_quantiles.shape != expected:
+        raise ValueError(
+            f"y_quantiles has shape {y_quantiles.shape}: expected {expected}, a value "
+            "for each target and each level, outputs last."
+        )
+    return y_true, y_quantiles, q
+
+
 def check_probabilities(y_proba):
     """Return the probabilities as a float64 array with one column per class."""
     y_proba = check_floats(y_proba, "y_proba")

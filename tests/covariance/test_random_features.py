@@ -14,7 +14,11 @@ from sklearn.gaussian_process.kernels import (
 )
 
 from skswsgp._covariance.compile import compile_kernel
-from skswsgp._covariance.random_features import random_features, require_features
+from skswsgp._covariance.random_features import (
+    orthogonal_directions,
+    random_features,
+    require_features,
+)
 from skswsgp.kernels import ArcCosine, OnColumns, Polynomial
 
 N = 40_000
@@ -92,3 +96,27 @@ def test_kernels_without_features_are_refused(kernel):
 def test_kernels_with_features_are_not_refused():
     for kernel in KERNELS:
         require_features(compile_kernel(kernel, 2, np.float64).struct)
+
+
+@pytest.mark.parametrize("n", [5, 8])  # whole blocks, and a part of one
+def test_orthogonal_directions(n):
+    rng = np.random.RandomState(0)
+    W = np.array([orthogonal_directions(n, 4, rng) for _ in range(20_000)])
+    products = np.swapaxes(W[:, :, :4], 1, 2) @ W[:, :, :4]
+    off = products * (1.0 - np.eye(4))
+    assert_allclose(off, 0.0, atol=1e-12)
+    # each column is standard normal: moments of one and two entries
+    for column in W[:, :, -1], W[:, :, 1]:
+        assert_allclose(column.mean(axis=0), 0.0, atol=0.04)
+        assert_allclose(column.T @ column / len(W), np.eye(4), atol=0.06)
+        assert_allclose(np.mean(column**4, axis=0), 3.0, atol=0.4)
+
+
+@pytest.mark.parametrize("kernel", KERNELS, ids=str)
+def test_mean_product_of_orthogonal_features_is_the_kernel(kernel, rng):
+    X = rng.normal(size=(6, 2))
+    struct = compile_kernel(kernel, 2, np.float64).struct
+    phi = random_features(struct, X, N, np.random.RandomState(0), orthogonal=True)
+    products = phi[:, None] * phi[None]
+    error = products.std(axis=2) / np.sqrt(N)
+    assert_allclose(products.mean(axis=2), kernel(X), atol=5 * error.max() + 1e-9)

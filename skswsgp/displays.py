@@ -1,0 +1,403 @@
+"""Pictures of how far the uncertainty of predictions can be trusted.
+
+They are used as the displays of scikit-learn are, and need matplotlib to draw.
+"""
+
+import numpy as np
+from scipy.special import ndtri
+
+from skswsgp._law.score_input import check_quantiles, check_weights
+from skswsgp.metrics import (
+    _asked,
+    _innermost,
+    interval_coverage,
+    reliability_curve,
+)
+
+__all__ = ["CoverageDisplay", "ReliabilityDisplay"]
+
+
+class ReliabilityDisplay:
+    """Accuracy of a classifier as a function of its confidence.
+
+    A line on the diagonal belongs to a calibrated classifier, one below it to a
+    classifier that is too confident. Bars show the share of samples in each bin. Use
+    `from_estimator` or `from_predictions` to make one.
+
+    Parameters
+    ----------
+    curve : ReliabilityCurve
+        What :func:`skswsgp.metrics.reliability_curve` returns.
+    name : str, default=None
+        Name of the line in the legend.
+
+    Attributes
+    ----------
+    ax_ : matplotlib Axes
+        Axes with the line.
+    figure_ : matplotlib Figure
+        Figure of the axes.
+    line_ : matplotlib ErrorbarContainer
+        Line with standard errors of the accuracy.
+    bars_ : matplotlib BarContainer or None
+        Shares of the samples, where they were asked for.
+
+    See Also
+    --------
+    skswsgp.metrics.expected_calibration_error : The mean gap to the diagonal.
+    sklearn.calibration.CalibrationDisplay : The same for the second of two classes.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from sklearn.naive_bayes import GaussianNB
+    >>> from skswsgp.displays import ReliabilityDisplay
+    >>> X, y = load_iris(return_X_y=True)
+    >>> model = GaussianNB().fit(X, y)
+    >>> ReliabilityDisplay.from_estimator(model, X, y, n_bins=5)  # doctest: +SKIP
+    """
+
+    def __init__(self, curve, *, name=None):
+        self.curve = curve
+        self.name = name
+
+    @classmethod
+    def from_estimator(
+        cls, estimator, X, y, *, n_bins=20, confidence="mean", sample_weight=None,
+        name=None, ax=None, **kwargs,
+    ):  # fmt: skip
+        """Draw the display of a fitted classifier on data.
+
+        Parameters
+        ----------
+        estimator : estimator
+            Fitted classifier with `predict_proba` and `classes_`.
+        X : array-like of shape (n_samples, n_features)
+            Inputs.
+        y : array-like of shape (n_samples,)
+            Class labels.
+        n_bins : int, default=20
+            Number of bins of equal width on [0, 1].
+        confidence : {"mean", "middle"}, default="mean"
+            Confidence of a bin: the weighted mean over its samples, or its middle.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights of the samples. None gives equal weights.
+        name : str, default=None
+            Name of the line; None is the name of the class.
+        ax : matplotlib Axes, default=None
+            Axes to draw in; None makes a figure.
+        **kwargs : dict
+            Arguments of `plot`.
+
+        Returns
+        -------
+        display : ReliabilityDisplay
+            The display, drawn.
+        """
+        return cls.from_predictions(
+            y, estimator.predict_proba(X), n_bins=n_bins, confidence=confidence,
+            labels=estimator.classes_, sample_weight=sample_weight,
+            name=type(estimator).__name__ if name is None else name, ax=ax, **kwargs,
+        )  # fmt: skip
+
+    @classmethod
+    def from_predictions(
+        cls, y_true, y_proba, *, n_bins=20, confidence="mean", labels=None,
+        sample_weight=None, name=None, ax=None, **kwargs,
+    ):  # fmt: skip
+        """Draw the display of probabilities.
+
+        Parameters
+        ----------
+        y_true : array-like of shape (n_samples,)
+            Class labels.
+        y_proba : array-like of shape (n_samples, n_classes) or (n_samples,)
+            Probabilities of the classes, or of the second of two.
+        n_bins : int, default=20
+            Number of bins of equal width on [0, 1].
+        confidence : {"mean", "middle"}, default="mean"
+            Confidence of a bin: the weighted mean over its samples, or its middle.
+        labels : array-like of shape (n_classes,), default=None
+            Class of each column of `y_proba`. None stands for the sorted labels of
+            `y_true`.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights of the samples. None gives equal weights.
+        name : str, default=None
+            Name of the line in the legend.
+        ax : matplotlib Axes, default=None
+            Axes to draw in; None makes a figure.
+        **kwargs : dict
+            Arguments of `plot`.
+
+        Returns
+        -------
+        display : ReliabilityDisplay
+            The display, drawn.
+        """
+        curve = reliability_curve(
+            y_true, y_proba, n_bins=n_bins, confidence=confidence, labels=labels,
+            sample_weight=sample_weight,
+        )  # fmt: skip
+        return cls(curve, name=name).plot(ax, **kwargs)
+
+    def plot(self, ax=None, *, histogram=True, **kwargs):
+        """Draw the display.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, default=None
+            Axes to draw in; None makes a figure.
+        histogram : bool, default=True
+            Whether bars show the share of samples in each bin.
+        **kwargs : dict
+            Arguments of matplotlib's `errorbar`.
+
+        Returns
+        -------
+        display : ReliabilityDisplay
+            The display itself.
+        """
+        _prepare(self, ax, "k:")
+        curve, n_bins = self.curve, len(self.curve.weight)
+        style = {"marker": "o", "capsize": 2, "label": self.name} | kwargs
+        self.line_ = self.ax_.errorbar(
+            curve.confidence, curve.accuracy, curve.standard_error, **style
+        )
+        self.bars_ = None
+        if histogram:
+            left, color = np.arange(n_bins) / n_bins, self.line_[0].get_color()
+            how = {"align": "edge", "color": color, "alpha": 0.2}
+            self.bars_ = self.ax_.bar(left, curve.weight, 1.0 / n_bins, **how)
+        self.ax_.set(xlabel="Confidence", ylabel="Accuracy")
+        return _with_legend(self)
+
+
+class CoverageDisplay:
+    """How often observations lie where a regressor expects them.
+
+    The coverage curve shows the share of observations inside central intervals of each
+    nominal coverage: a line on the diagonal belongs to a calibrated model, one below it
+    to intervals that are too narrow. The histogram shows where observations lie in the
+    predicted distribution, as values of its distribution function (probability
+    integral transform, PIT): flat for a calibrated model, high at both ends for
+    intervals that are too narrow, high at one end for means that are too low or too
+    high. Use `from_estimator` or `from_predictions` to make one.
+
+    Parameters
+    ----------
+    levels : ndarray of shape (n_quantiles,)
+        Levels of the quantiles, rising.
+    nominal, coverage : ndarrays of shape (n_intervals,)
+        Nominal and observed coverage of the central intervals between the quantiles.
+    shares : ndarray of shape (n_quantiles + 1,)
+        Shares of the observations below, between and above the quantiles.
+    name : str, default=None
+        Name of the line or of the bars in the legend.
+
+    Attributes
+    ----------
+    ax_ : matplotlib Axes
+        Axes with the picture.
+    figure_ : matplotlib Figure
+        Figure of the axes.
+    line_ : matplotlib Line2D or StepPatch
+        The coverage curve, or the histogram.
+
+    See Also
+    --------
+    skswsgp.metrics.interval_coverage : Coverage of given intervals.
+    sklearn.metrics.PredictionErrorDisplay : Predicted means against observations.
+
+    Notes
+    -----
+    Observations of several outputs count alike. With n independent observations the
+    standard error of a coverage c is `sqrt(c (1 - c) / n)`. For counts several
+    quantiles may be one number, so that intervals hold more than they promise and the
+    histogram is not flat.
+
+    References
+    ----------
+    .. [1] Gneiting, T., Balabdaoui, F. and Raftery, A. E. (2007). Probabilistic
+       forecasts, calibration and sharpness. Journal of the Royal Statistical Society
+       B, 69(2), 243-268.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_diabetes
+    >>> from sklearn.linear_model import BayesianRidge
+    >>> from skswsgp.displays import CoverageDisplay
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> model = BayesianRidge().fit(X, y)
+    >>> CoverageDisplay.from_estimator(model, X, y, kind="pit")  # doctest: +SKIP
+    """
+
+    def __init__(self, levels, nominal, coverage, shares, *, name=None):
+        self.levels = levels
+        self.nominal = nominal
+        self.coverage = coverage
+        self.shares = shares
+        self.name = name
+
+    @classmethod
+    def from_estimator(
+        cls, estimator, X, y, *, n_bins=20, sample_weight=None, name=None, ax=None,
+        **kwargs,
+    ):  # fmt: skip
+        """Draw the display of a fitted regressor on data.
+
+        Parameters
+        ----------
+        estimator : estimator
+            Fitted regressor with `predict(X, quantiles=[...])`, or with `predict(X,
+            return_std=True)`, which stands for a Gaussian; also one inside of pipelines
+            and searches.
+        X : array-like of shape (n_samples, n_features)
+            Inputs.
+        y : array-like of shape (n_samples,) or (n_samples, n_outputs)
+            Observations.
+        n_bins : int, default=20
+            Number of bins of the histogram, each of the same predicted probability.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights of the samples. None gives equal weights.
+        name : str, default=None
+            Name in the legend; None is the name of the class.
+        ax : matplotlib Axes, default=None
+            Axes to draw in; None makes a figure.
+        **kwargs : dict
+            Arguments of `plot`.
+
+        Returns
+        -------
+        display : CoverageDisplay
+            The display, drawn.
+
+        Raises
+        ------
+        TypeError
+            If the estimator does not say how uncertain it is.
+        """
+        inner, X = _innermost(estimator, X)
+        levels = np.arange(1, n_bins) / n_bins
+        quantiles = _asked(inner, X, quantiles=levels)
+        if isinstance(quantiles, Exception):
+            moments = _asked(inner, X, return_std=True)
+            if not isinstance(moments, tuple):
+                raise TypeError(
+                    f"{type(inner).__name__} does not say how uncertain it is: "
+                    "expected predict(X, quantiles=[...]) or predict(X, "
+                    "return_std=True); use sklearn.metrics.PredictionErrorDisplay."
+                )
+            mean, std = moments
+            quantiles = [mean + std * z for z in ndtri(levels)]
+            quantiles = np.stack(quantiles, axis=1)
+        name = type(inner).__name__ if name is None else name
+        return cls.from_predictions(
+            y, quantiles, levels, sample_weight=sample_weight, name=name, ax=ax,
+            **kwargs,
+        )  # fmt: skip
+
+    @classmethod
+    def from_predictions(
+        cls, y_true, y_quantiles, quantiles, *, sample_weight=None, name=None, ax=None,
+        **kwargs,
+    ):  # fmt: skip
+        """Draw the display of predicted quantiles.
+
+        Parameters
+        ----------
+        y_true : array-like of shape (n_samples,) or (n_samples, n_outputs)
+            Observations.
+        y_quantiles : array-like of shape (n_samples, n_quantiles[, n_outputs])
+            Quantiles, as `predict(X, quantiles=quantiles)` returns them.
+        quantiles : array-like of shape (n_quantiles,)
+            Levels of the quantiles, between 0 and 1 and rising. The intervals are
+            those between the first and the last, the second and the last but one, and
+            so on, whose levels must add up to one.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights of the samples. None gives equal weights.
+        name : str, default=None
+            Name in the legend.
+        ax : matplotlib Axes, default=None
+            Axes to draw in; None makes a figure.
+        **kwargs : dict
+            Arguments of `plot`.
+
+        Returns
+        -------
+        display : CoverageDisplay
+            The display, drawn.
+        """
+        y, found, levels = check_quantiles(y_true, y_quantiles, quantiles)
+        if np.any(np.diff(levels) <= 0.0) or not np.allclose(levels + levels[::-1], 1):
+            raise ValueError(
+                f"quantiles={levels.tolist()}: expected rising levels, the first and "
+                "the last of which add up to one, and so on; use "
+                "numpy.arange(1, 20) / 20."
+            )
+        below = np.sum(y[:, None] > found, axis=1)  # quantiles below y, of its shape
+        weight = check_weights(sample_weight, len(y))
+        each = np.broadcast_to(weight, y.T.shape).T
+        shares = np.bincount(below.ravel(), each.ravel(), len(levels) + 1)
+        pairs = range(len(levels) // 2)[::-1]
+        nominal = np.array([levels[-1 - k] - levels[k] for k in pairs])
+        ends = [(found[:, k], found[:, -1 - k]) for k in pairs]
+        coverage = np.array([interval_coverage(y, *pair, weight) for pair in ends])
+        return cls(levels, nominal, coverage, shares / shares.sum(), name=name).plot(
+            ax, **kwargs
+        )
+
+    def plot(self, ax=None, *, kind="coverage", **kwargs):
+        """Draw the display.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, default=None
+            Axes to draw in; None makes a figure.
+        kind : {"coverage", "pit"}, default="coverage"
+            Whether to draw the coverage curve or the histogram.
+        **kwargs : dict
+            Arguments of matplotlib's `plot`, or of its `stairs` for the histogram.
+
+        Returns
+        -------
+        display : CoverageDisplay
+            The display itself.
+        """
+        if kind not in ("coverage", "pit"):
+            raise ValueError(f"kind={kind!r}: expected 'coverage' or 'pit'.")
+        if kind == "coverage":
+            _prepare(self, ax, "k:")
+            style = {"marker": "o", "label": self.name} | kwargs
+            (self.line_,) = self.ax_.plot(self.nominal, self.coverage, **style)
+            self.ax_.set(xlabel="Nominal coverage", ylabel="Observed coverage")
+        else:
+            _prepare(self, ax, None)
+            edges = np.concatenate([[0.0], self.levels, [1.0]])
+            style = {"label": self.name} | kwargs
+            self.line_ = self.ax_.stairs(self.shares / np.diff(edges), edges, **style)
+            self.ax_.axhline(1.0, color="k", linestyle=":")
+            self.ax_.set(xlabel="Probability integral transform", ylabel="Density")
+        return _with_legend(self)
+
+
+def _prepare(display, ax, diagonal):
+    """Set `ax_` and `figure_` of a display; draw a diagonal in the style, if any."""
+    if ax is None:
+        try:
+            from matplotlib import pyplot
+        except ImportError as error:
+            raise ImportError(
+                f"{type(display).__name__} needs matplotlib, which is not installed: "
+                "run `pip install matplotlib`."
+            ) from error
+        _, ax = pyplot.subplots()
+    display.ax_, display.figure_ = ax, ax.figure
+    if diagonal is not None:
+        ax.plot([0.0, 1.0], [0.0, 1.0], diagonal)
+
+
+def _with_legend(display):
+    """Return a display, with a legend where something in it has a name."""
+    if display.ax_.get_legend_handles_labels()[1]:
+        display.ax_.legend()
+    return display

@@ -1,0 +1,174 @@
+"""Displays show what the curves of the metrics are."""
+
+import builtins
+
+import numpy as np
+import pytest
+from scipy.stats import norm
+from sklearn.datasets import load_iris
+from sklearn.linear_model import BayesianRidge, LinearRegression
+from sklearn.naive_bayes import GaussianNB
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from skswsgp import SWSGPRegressor
+from skswsgp.displays import CoverageDisplay, ReliabilityDisplay
+from skswsgp.metrics import interval_coverage, reliability_curve
+
+LEVELS = np.arange(1, 10) / 10
+
+
+@pytest.fixture
+def pyplot():
+    pyplot = pytest.importorskip("matplotlib.pyplot")
+    pyplot.switch_backend("Agg")
+    yield pyplot
+    pyplot.close("all")
+
+
+@pytest.fixture
+def iris():
+    X, y = load_iris(return_X_y=True)
+    return GaussianNB().fit(X[::3], y[::3]), X, y
+
+
+@pytest.fixture
+def line(rng):
+    X = rng.normal(size=(300, 2))
+    return X, X[:, 0] + 0.3 * rng.normal(size=300)
+
+
+# --- reliability ----------------------------------------------------------------------
+
+
+def test_reliability_is_drawn_as_the_curve_is(pyplot, iris):
+    model, X, y = iris
+    how = {"n_bins": 8, "confidence": "middle", "sample_weight": np.arange(150) + 1.0}
+    display = ReliabilityDisplay.from_estimator(model, X, y, **how)
+    curve = reliability_curve(y, model.predict_proba(X), **how)
+    x, accuracy = display.line_[0].get_data()
+    np.testing.assert_array_equal(x, curve.confidence)
+    np.testing.assert_array_equal(accuracy, curve.accuracy)
+    heights = [bar.get_height() for bar in display.bars_]
+    np.testing.assert_array_equal(heights, curve.weight)
+    lefts = [bar.get_x() for bar in display.bars_]
+    np.testing.assert_allclose(lefts, np.arange(8) / 8)
+    ends = np.array([path.vertices for path in display.line_[2][0].get_paths()])
+    np.testing.assert_allclose(np.ptp(ends[:, :, 1], axis=1), 2 * curve.standard_error)
+    assert display.figure_ is display.ax_.figure
+    assert display.ax_.get_legend_handles_labels()[1] == ["GaussianNB"]
+
+
+def test_reliability_of_labels_in_another_order(pyplot, iris):
+    model, X, y = iris
+    proba = model.predict_proba(X)
+    one = ReliabilityDisplay.from_predictions(y, proba)
+    other = ReliabilityDisplay.from_predictions(y, proba[:, ::-1], labels=[2, 1, 0])
+    np.testing.assert_allclose(other.curve, one.curve)
+    assert not one.ax_.get_legend_handles_labels()[1]
+
+
+def test_displays_share_axes_and_take_styles(pyplot, iris):
+    model, X, y = iris
+    _, ax = pyplot.subplots()
+    for name in ("one", "two"):
+        how = {"name": name, "ax": ax, "histogram": False, "color": "green"}
+        display = ReliabilityDisplay.from_estimator(model, X, y, **how)
+        assert display.ax_ is ax and display.bars_ is None
+        assert display.line_[0].get_color() == "green"
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["one", "two"]
+
+
+# --- coverage -------------------------------------------------------------------------
+
+
+def test_coverage_of_gaussians_is_that_of_their_intervals(pyplot, line):
+    X, y = line
+    model = make_pipeline(StandardScaler(), BayesianRidge()).fit(X, y)
+    weight = np.arange(300) + 1.0
+    display = CoverageDisplay.from_estimator(
+        model, X, y, n_bins=10, sample_weight=weight
+    )
+    mean, std = model.predict(X, return_std=True)
+    nominal, coverage = display.line_.get_data()
+    np.testing.assert_allclose(nominal, [0.2, 0.4, 0.6, 0.8])
+    for level, found in zip(nominal, coverage, strict=True):
+        lower, upper = norm.interval(level, mean, std)
+        assert found == pytest.approx(interval_coverage(y, lower, upper, weight))
+    pit = norm.cdf(y, mean, std)
+    expected = np.histogram(pit, 10, (0.0, 1.0), weights=weight)[0] / weight.sum()
+    np.testing.assert_allclose(display.shares, expected)
+    assert display.ax_.get_legend_handles_labels()[1] == ["BayesianRidge"]
+    display.plot(kind="pit")
+    np.testing.assert_allclose(display.line_.get_data().values, 10 * expected)
+    np.testing.assert_allclose(display.line_.get_data().edges, np.arange(11) / 10)
+
+
+def test_coverage_of_several_outputs_is_their_mean(pyplot, rng):
+    y = rng.normal(size=(50, 2))
+    quantiles = norm.ppf(LEVELS)[None, :, None] * rng.uniform(0.5, 2, size=(50, 1, 2))
+    both = CoverageDisplay.from_predictions(y, quantiles, LEVELS)
+    single = [
+        CoverageDisplay.from_predictions(y[:, q], quantiles[..., q], LEVELS)
+        for q in range(2)
+    ]
+    for name in ("coverage", "shares"):
+        expected = np.mean([getattr(one, name) for one in single], axis=0)
+        np.testing.assert_allclose(getattr(both, name), expected)
+
+
+@pytest.mark.usefixtures("few_steps")
+def test_the_law_of_our_regressor_is_asked_for_quantiles(pyplot, line):
+    X, y = line
+    y = y + 0.3 * np.random.default_rng(1).standard_t(2, size=300)
+    model = SWSGPRegressor(random_state=0).fit(X, y)
+    display = CoverageDisplay.from_estimator(model, X, y, n_bins=20)
+    lower, upper = model.predict_interval(X, coverage=0.9)
+    assert display.coverage[-1] == interval_coverage(y, lower, upper)
+
+
+def test_narrow_intervals_lie_below_the_diagonal(pyplot, rng):
+    y, quantiles = rng.normal(size=5000), np.tile(0.5 * norm.ppf(LEVELS), (5000, 1))
+    display = CoverageDisplay.from_predictions(y, quantiles, LEVELS)
+    expected = 2.0 * norm.cdf(0.5 * norm.ppf(0.5 + 0.5 * display.nominal)) - 1.0
+    np.testing.assert_allclose(display.coverage, expected, atol=0.03)
+    assert display.shares[[0, -1]].min() > 2.0 * display.shares[1:-1].max()
+
+
+def test_an_estimator_without_uncertainty_is_refused(line):
+    model = LinearRegression().fit(*line)
+    with pytest.raises(TypeError, match="LinearRegression does not say how uncertain"):
+        CoverageDisplay.from_estimator(model, *line)
+
+
+@pytest.mark.parametrize(
+    ("levels", "match"),
+    [
+        ([0.1, 0.5, 0.8], "expected rising levels"),
+        ([0.9, 0.5, 0.1], "expected rising levels"),
+        ([0.0, 0.5, 1.0], "expected levels between 0 and 1"),
+        ([0.1, 0.9], "expected .3, 2."),
+    ],
+)
+def test_unusable_levels(levels, match):
+    with pytest.raises(ValueError, match=match):
+        CoverageDisplay.from_predictions(np.zeros(3), np.zeros((3, 3)), levels)
+
+
+def test_an_unknown_kind_is_refused():
+    display = CoverageDisplay(LEVELS, LEVELS[5:], LEVELS[5:], np.full(10, 0.1))
+    with pytest.raises(ValueError, match="kind='other': expected 'coverage' or 'pit'"):
+        display.plot(kind="other")
+
+
+def test_a_missing_matplotlib_is_named(iris, monkeypatch):
+    def without(name, *args):
+        if name.startswith("matplotlib"):
+            raise ImportError(name)
+        return original(name, *args)
+
+    original = builtins.__import__
+    monkeypatch.setattr(builtins, "__import__", without)
+    model, X, y = iris
+    with pytest.raises(ImportError, match="ReliabilityDisplay needs matplotlib"):
+        ReliabilityDisplay.from_estimator(model, X, y)
