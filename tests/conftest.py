@@ -18,7 +18,7 @@ from skswsgp._engine import cuda_workspace
 from skswsgp._estimators.base import BaseSWSGP
 from skswsgp._linear import cuda_row_matrix
 from skswsgp._neighbors import cuda_scan
-from skswsgp.baselines import NearestNeighborGPRegressor
+from skswsgp.baselines.shared import Baseline
 
 try:
     import fcntl
@@ -124,7 +124,7 @@ def tune(monkeypatch):
     """Return a function that sets fields of the `Tuning` of all estimators."""
 
     def set_fields(**fields):
-        for estimator in (BaseSWSGP, NearestNeighborGPRegressor):
+        for estimator in (BaseSWSGP, Baseline):
             tuning = estimator._tuning._replace(**fields)
             monkeypatch.setattr(estimator, "_tuning", tuning)
 

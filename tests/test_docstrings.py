@@ -17,6 +17,7 @@ from skswsgp._estimators.shared_docs import SHARED
 ROOT = Path(__file__).parents[1]
 PACKAGE = Path(skswsgp.__file__).parent
 PUBLIC = [path for path in PACKAGE.glob("*.py") if not path.name.startswith("_")]
+PUBLIC += sorted((PACKAGE / "baselines").glob("[!_]*.py"))
 PUBLIC += [
     PACKAGE / "_estimators" / f"{name}.py"
     for name in ("base", "classifier", "regressor")

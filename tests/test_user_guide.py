@@ -39,6 +39,14 @@ def test_the_page_on_scikit_learn_says_what_happens():
     assert sum(shares.values()) == pytest.approx(1.0)
 
 
+@pytest.mark.usefixtures("few_steps")
+def test_the_page_on_baselines_says_what_happens():
+    scores = run_code("baselines.md")["scores"]
+    assert len(scores) == 4
+    for error, density in scores.values():
+        assert error < 0.2 and density < -0.3  # noise has 0.1 and -0.88
+
+
 @pytest.mark.slow  # CI has skrub only there
 def test_the_page_on_tables_says_what_happens():
     """Both spellings know shops, kinds and seasons, and leave little but noise."""

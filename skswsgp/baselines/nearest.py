@@ -1,34 +1,25 @@
-"""Simpler models, to compare the estimators with."""
-
-from numbers import Integral, Real
+"""A Gaussian process on the nearest training rows."""
 
 import numpy as np
-from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin
-from sklearn.utils import check_random_state
-from sklearn.utils._param_validation import Interval, StrOptions
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils._param_validation import StrOptions
 
-from skswsgp._cluster.predictions import by_blocks
 from skswsgp._compiled.threads import max_threads
 from skswsgp._estimators import sklearn_compat as compat
 from skswsgp._estimators.given import kernel_for
 from skswsgp._kernel_search.kernel_choice import learn_kernel
 from skswsgp._kernel_search.kernel_learning import (
+    KernelFit,
     LearningOptions,
     count_learning_rows,
 )
-from skswsgp._kernel_search.neighbor_likelihood import NeighborProcess, neighbor_model
-from skswsgp._rows.columns import mapped
 from skswsgp._rows.data import TrainingRows
-from skswsgp._rows.statistics import mean_and_scale, relative_weights
-from skswsgp._solvers.tuning import Tuning
+from skswsgp._rows.statistics import relative_weights
+from skswsgp.baselines.shared import BaselineRegressor, krige
 
 __all__ = ["NearestNeighborGPRegressor"]
 
 
-class NearestNeighborGPRegressor(
-    compat.UnmaskedScoreMixin, MultiOutputMixin, RegressorMixin, BaseEstimator
-):
+class NearestNeighborGPRegressor(BaselineRegressor):
     """Gaussian process regression from the training rows nearest to each new one.
 
     Each prediction is that of an exact Gaussian process on the `n_neighbors` nearest
@@ -123,17 +114,12 @@ class NearestNeighborGPRegressor(
     """
 
     _parameter_constraints: dict = {  # noqa: RUF012  scikit-learn's own form
-        "kernel": "no_validation",  # checked by compile_kernel, which says more
+        **BaselineRegressor._parameter_constraints,
         "learn_map": [StrOptions({"auto"}), "boolean"],
         "n_neighbors": [compat.Count()],
         "neighbor_search": [StrOptions({"exact", "approximate"})],
-        "initial_noise": [Interval(Real, 0, None, closed="neither")],
-        "normalize_y": ["boolean"],
-        "n_jobs": [Integral, None],
         "dtype": [StrOptions({"float64", "float32"})],
-        "random_state": ["random_state"],
     }
-    _tuning = Tuning()
 
     def __init__(
         self, kernel=None, *, learn_map="auto", n_neighbors=64, neighbor_search="exact",
@@ -142,98 +128,31 @@ class NearestNeighborGPRegressor(
     ):  # fmt: skip
         compat.set_arguments(self, locals())
 
-    def fit(self, X, y, sample_weight=None):
-        """Keep the training rows; learn kernel and noise from them.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Training inputs, in any units.
-        y : array-like of shape (n_samples,) or (n_samples, n_outputs)
-            Training targets.
-        sample_weight : array-like of shape (n_samples,), default=None
-            Weight of each row: how often it counts in learning, and what its noise
-            variance is divided by. A common factor of all weights changes nothing.
-
-        Returns
-        -------
-        self : object
-            The fitted estimator.
-
-        Raises
-        ------
-        ValueError
-            If a parameter or the data cannot be used; the estimator stays as it was.
-        FloatingPointError
-            If learning produces NaN or infinity.
-        """
-        with compat.unchanged_on_failure(self):
-            self._fit(X, y, sample_weight)
-        return self
-
-    def _fit(self, X, y, sample_weight):
-        self._validate_params()
-        rng = check_random_state(self.random_state)
-        X, y = compat.validate(self, X, y, multi_output=True)
-        y, weight = compat.as_numbers(y), compat.check_weights(sample_weight, X, float)
-        X, y, weight = X[weight > 0], y[weight > 0], weight[weight > 0]  # copies
-        self.y_mean_, self.y_scale_ = (
-            np.zeros(y.shape[1:])[()],
-            np.ones(y.shape[1:])[()],
-        )
-        if self.normalize_y:
-            self.y_mean_, self.y_scale_ = mean_and_scale(y, weight)
-        self.X_train_, self.y_train_ = X, (y - self.y_mean_) / self.y_scale_
-        n_threads = max_threads(self.n_jobs, len(X))
-        tuning = self._tuning
-        options = LearningOptions(n_threads, self.dtype, tuning=tuning)
-        data = TrainingRows(X, self.y_train_.reshape(len(y), -1), weight)
-        n_rows = count_learning_rows(X.shape[1], tuning)
-        data = relative_weights(data, n_rows)
-        self.sample_weight_ = data.weight
-        kernel = kernel_for(self, X.shape[1])
+    def _learn(self, data, rng):
+        n_threads = max_threads(self.n_jobs, data.n_rows)
+        options = LearningOptions(n_threads, self.dtype, tuning=self._tuning)
+        D = data.X.shape[1]
+        data = relative_weights(data, count_learning_rows(D, self._tuning))
+        kernel = kernel_for(self, D)
         learn_map = self.learn_map if self.learn_map == "auto" else bool(self.learn_map)
         how = {"n_neighbors": self.n_neighbors, "learn_map": learn_map}
         fit = learn_kernel(data, kernel, float(self.initial_noise), rng, options, **how)
-        D = X.shape[1]
+        self.X_train_, self.sample_weight_ = data.X, data.weight
+        self.y_train_ = self._of_outputs(data.y)
         self.linear_map_ = np.eye(D) if fit.linear_map is None else fit.linear_map
-        self.kernel_, noise, curve = fit.kernel, fit.noise, fit.curve
-        self.noise_variance_ = noise if y.ndim > 1 else float(noise[0])
-        self.loss_curve_ = (-curve).tolist()
+        noise = self._of_outputs(fit.noise)
+        self.kernel_, self.noise_variance_ = fit.kernel, noise
+        self.loss_curve_ = (-fit.curve).tolist()
 
-    @by_blocks
-    def predict(self, X, return_std=False):
-        """Predict the mean, and the standard deviation, of new observations.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Inputs.
-        return_std : bool, default=False
-            Whether to return standard deviations as well.
-
-        Returns
-        -------
-        mean : ndarray of shape (n_samples,) or (n_samples, n_outputs)
-            Predictive mean, in the units of y.
-        std : ndarray of the same shape
-            Standard deviation of an observation whose weight is the mean of the
-            training rows, noise included, in the units of y. Only if `return_std`.
-        """
-        check_is_fitted(self, "X_train_")
-        self._validate_params()  # `set_params` may have changed some since `fit`
-        X = compat.validate(self, X, reset=False)
+    def _moments(self, X):
         N = len(self.X_train_)
-        y, noise = self.y_train_.reshape(N, -1), np.atleast_1d(self.noise_variance_)
-        Z, ratios = mapped(self.X_train_, self.linear_map_), 1.0 / self.sample_weight_
-        model, center = neighbor_model(
-            Z, y, ratios[:, None], self.kernel_, noise, self.dtype
+        data = TrainingRows(
+            self.X_train_, self.y_train_.reshape(N, -1), self.sample_weight_
         )
-        H, n_threads = min(self.n_neighbors, N), max_threads(self.n_jobs, len(X))
-        process = NeighborProcess(model, H, n_threads, self.neighbor_search)
-        mu, v = process.predict_rows(X, center, self.linear_map_)
-        shape = len(X), *self.y_train_.shape[1:]
-        mean = mu.reshape(shape) * self.y_scale_ + self.y_mean_
-        if not return_std:
-            return mean
-        return mean, np.sqrt(v + noise).reshape(shape) * self.y_scale_
+        fit = KernelFit(
+            self.kernel_, np.atleast_1d(self.noise_variance_),
+            linear_map=self.linear_map_,
+        )  # fmt: skip
+        H, n_threads = self.n_neighbors, max_threads(self.n_jobs, len(X))
+        mu, v = krige(X, data, fit, H, n_threads, self.dtype, self.neighbor_search)
+        return mu, v + fit.noise

@@ -23,11 +23,11 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from skswsgp import baselines
 from skswsgp._compiled import threads
 from skswsgp._kernel_search import neighbor_likelihood
 from skswsgp._kernel_search.kernel_learning import evaluation_work
 from skswsgp.baselines import NearestNeighborGPRegressor as Regressor
+from skswsgp.baselines import nearest
 from skswsgp.metrics import interval_coverage
 
 KERNELS = {
@@ -469,7 +469,7 @@ def test_failed_fit_keeps_the_earlier_model(few_steps, monkeypatch):
     def failing(*args, **options):
         raise FloatingPointError(neighbor_likelihood.NOT_FINITE)
 
-    monkeypatch.setattr(baselines, "learn_kernel", failing)
+    monkeypatch.setattr(nearest, "learn_kernel", failing)
     with pytest.raises(FloatingPointError, match="NaN or infinity"):
         model.fit(X + 1, 5 * y)
     assert state_of(model) == before

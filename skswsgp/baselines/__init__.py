@@ -1,0 +1,12 @@
+"""The models that the papers compare with, to compare the estimators with."""
+
+from skswsgp.baselines.local import LocalGPRegressor
+from skswsgp.baselines.nearest import NearestNeighborGPRegressor
+from skswsgp.baselines.svgp import SVGPClassifier, SVGPRegressor
+
+__all__ = [
+    "LocalGPRegressor",
+    "NearestNeighborGPRegressor",
+    "SVGPClassifier",
+    "SVGPRegressor",
+]

@@ -1,0 +1,152 @@
+"""What the baselines that are no SWSGP share: the course of fit and predict."""
+
+from abc import ABCMeta, abstractmethod
+from numbers import Integral, Real
+
+import numpy as np
+from sklearn.base import (
+    BaseEstimator,
+    MultiOutputMixin,
+    RegressorMixin,
+)
+from sklearn.utils import check_random_state
+from sklearn.utils._param_validation import Interval
+from sklearn.utils.validation import check_is_fitted
+
+from skswsgp._cluster.predictions import by_blocks
+from skswsgp._estimators import sklearn_compat as compat
+from skswsgp._kernel_search.neighbor_likelihood import NeighborProcess, neighbor_model
+from skswsgp._rows.data import TrainingRows
+from skswsgp._rows.statistics import mean_and_scale
+from skswsgp._solvers.tuning import Tuning
+
+
+class Baseline(BaseEstimator, metaclass=ABCMeta):
+    """From the rows of a user to those that a baseline learns from."""
+
+    _parameter_constraints: dict = {  # noqa: RUF012  scikit-learn's own form
+        "kernel": "no_validation",  # checked by compile_kernel, which says more
+        "n_jobs": [Integral, None],
+        "random_state": ["random_state"],
+    }
+    _target_checks: dict  # arguments of `validate_data` that concern y
+    _tuning = Tuning()
+    learn_map, dtype = False, "float64"  # where they are no parameters
+
+    @abstractmethod
+    def _encode(self, y, weight):
+        """Return targets (n, Q) of rows of positive weight, and learn their scale."""
+
+    @abstractmethod
+    def _learn(self, data, rng):
+        """Set the fitted attributes from `TrainingRows`, which are copies."""
+
+    def fit(self, X, y, sample_weight=None):
+        """Learn from training rows.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Training inputs, in any units.
+        y : array-like of shape (n_samples,) or (n_samples, n_outputs)
+            Training targets, or labels of shape (n_samples,).
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weight of each row: how often it counts in learning, and for Gaussian noise
+            what its variance is divided by, where a common factor of all weights
+            changes nothing.
+
+        Returns
+        -------
+        self : object
+            The fitted estimator.
+
+        Raises
+        ------
+        ValueError
+            If a parameter or the data cannot be used; the estimator stays as it was.
+        FloatingPointError
+            If learning produces NaN or infinity.
+        """
+        with compat.unchanged_on_failure(self):
+            self._validate_params()
+            rng = check_random_state(self.random_state)
+            X, y = compat.validate(self, X, y, **self._target_checks)
+            weight = compat.check_weights(sample_weight, X, float)
+            X, y, weight = X[weight > 0], y[weight > 0], weight[weight > 0]
+            self._learn(TrainingRows(X, self._encode(y, weight), weight), rng)
+        return self
+
+    def _checked(self, X):
+        """Return validated rows for a prediction."""
+        check_is_fitted(self)
+        self._validate_params()  # `set_params` may have changed some since `fit`
+        return compat.validate(self, X, reset=False)
+
+
+class BaselineRegressor(
+    compat.UnmaskedScoreMixin, MultiOutputMixin, RegressorMixin, Baseline
+):
+    """Regression of standardised targets with Gaussian noise."""
+
+    _parameter_constraints: dict = {  # noqa: RUF012  scikit-learn's own form
+        **Baseline._parameter_constraints,
+        "initial_noise": [Interval(Real, 0, None, closed="neither")],
+        "normalize_y": ["boolean"],
+    }
+    _target_checks = {"multi_output": True}  # noqa: RUF012
+
+    @abstractmethod
+    def _moments(self, X):
+        """Return mean and variance (n, Q) of standardised observations at rows of X."""
+
+    def _encode(self, y, weight):
+        y = compat.as_numbers(y)
+        self.y_mean_, self.y_scale_ = (
+            np.zeros(y.shape[1:])[()],
+            np.ones(y.shape[1:])[()],
+        )
+        if self.normalize_y:
+            self.y_mean_, self.y_scale_ = mean_and_scale(y, weight)
+        return ((y - self.y_mean_) / self.y_scale_).reshape(len(y), -1)
+
+    def _of_outputs(self, values):
+        """Return values (..., Q) without the axis of outputs where y has none."""
+        return values if np.ndim(self.y_mean_) else values[..., 0]
+
+    @by_blocks
+    def predict(self, X, return_std=False):
+        """Predict the mean, and the standard deviation, of new observations.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Inputs.
+        return_std : bool, default=False
+            Whether to return standard deviations as well.
+
+        Returns
+        -------
+        mean : ndarray of shape (n_samples,) or (n_samples, n_outputs)
+            Predictive mean, in the units of y.
+        std : ndarray of the same shape
+            Standard deviation of an observation whose weight is the mean of the
+            training rows, noise included, in the units of y. Only if `return_std`.
+        """
+        mu, v = self._moments(self._checked(X))
+        mean = self._of_outputs(mu) * self.y_scale_ + self.y_mean_
+        if not return_std:
+            return mean
+        return mean, np.sqrt(self._of_outputs(v)) * self.y_scale_
+
+
+def krige(X, data, learned, n_neighbors, n_threads, dtype, search="exact"):
+    """Return mean and variance (n, Q) of functions at X given the nearest rows of data.
+
+    `data` holds the rows that may be neighbours, and `learned` is a `KernelFit`. Other
+    arguments are those of `NeighborProcess`.
+    """
+    Z = data.mapped(learned.linear_map).inputs
+    ratios = 1.0 / data.weight[:, None]
+    model, center = neighbor_model(Z, data.y, ratios, *learned[:2], dtype)
+    process = NeighborProcess(model, min(n_neighbors, len(Z)), n_threads, search)
+    return process.predict_rows(X, center, learned.linear_map)

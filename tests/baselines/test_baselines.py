@@ -1,0 +1,220 @@
+"""What all baselines do alike: scikit-learn's contract, bits, input that is refused."""
+
+import pickle
+
+import joblib
+import numpy as np
+import pytest
+from helpers import holed
+from scipy.sparse import csr_array
+from sklearn.base import clone, is_classifier
+from sklearn.gaussian_process.kernels import RBF, PairwiseKernel
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from skswsgp import baselines
+from skswsgp.baselines import (
+    LocalGPRegressor,
+    NearestNeighborGPRegressor,
+    SVGPClassifier,
+    SVGPRegressor,
+)
+
+pytestmark = pytest.mark.usefixtures("few_steps")
+SMALL = [
+    NearestNeighborGPRegressor(random_state=0),
+    LocalGPRegressor(n_experts=3, n_neighbors=60, random_state=0),
+    SVGPRegressor(n_inducing=12, max_iter=40, batch_size=20, random_state=0),
+    SVGPClassifier(n_inducing=12, max_iter=40, batch_size=20, random_state=0),
+]
+DRAWS = {
+    "check_sample_weight_equivalence_on_dense_data": (
+        "minibatches are drawn by row number, so duplicates change the draw"
+    )
+}
+each = pytest.mark.parametrize("model", SMALL, ids=lambda model: type(model).__name__)
+
+
+def expected_failures(estimator):
+    return DRAWS if isinstance(estimator, (SVGPRegressor, SVGPClassifier)) else {}
+
+
+@parametrize_with_checks(SMALL[1:], expected_failed_checks=expected_failures)
+def test_estimator_checks(estimator, check):
+    check(estimator)
+
+
+@pytest.fixture
+def table(rng):
+    X = rng.uniform(-2.0, 2.0, size=(80, 2))
+    return X, np.sin(2.0 * X[:, 0]) + 0.5 * X[:, 1] + 0.1 * rng.normal(size=80)
+
+
+def targets_for(model, y):
+    """Return y, or labels for a classifier."""
+    return np.where(y > 0.0, "up", "down") if is_classifier(model) else y
+
+
+def results(model, X):
+    """Return means and deviations, or probabilities."""
+    if is_classifier(model):
+        return model.predict_proba(X)
+    return np.stack(model.predict(X, return_std=True))
+
+
+def test_all_are_tested():
+    assert {type(model).__name__ for model in SMALL} == set(baselines.__all__)
+
+
+@each
+def test_they_learn_within_a_pipeline_and_a_search(model, table):
+    X, y = table
+    y = targets_for(model, y)
+    pipeline = make_pipeline(StandardScaler(), model)
+    grid = {f"{type(model).__name__.lower()}__random_state": [0, 1]}
+    search = GridSearchCV(pipeline, grid, cv=2).fit(X * 1e4, y)
+    assert search.score(X * 1e4, y) > 0.8
+    assert search.cv_results_["mean_test_score"].max() > 0.7
+
+
+@each
+def test_pickle_and_clone(model, table):
+    X, y = table
+    model = clone(model).fit(X, targets_for(model, y))
+    copy = pickle.loads(pickle.dumps(model))
+    np.testing.assert_array_equal(results(copy, X), results(model, X))
+    assert not [name for name in vars(clone(model)) if name.endswith("_")]
+
+
+@each
+@pytest.mark.usefixtures("eager_threads")
+def test_fits_are_bitwise_equal_for_any_number_of_threads(model, table):
+    X, y = table
+    fits = [
+        clone(model).set_params(n_jobs=n_jobs).fit(X, targets_for(model, y))
+        for n_jobs in (1, 2, 8, 1)
+    ]
+    first = results(fits[0], X)
+    assert np.isfinite(first).all()
+    for other in fits[1:]:
+        np.testing.assert_array_equal(results(other, X), first)
+
+
+@each
+def test_rows_of_weight_zero_do_not_enter_the_fit(model, table):
+    X, y = table
+    weight = np.r_[np.ones(60), np.zeros(20)]
+    some = clone(model).fit(X[:60], targets_for(model, y)[:60])
+    y = np.r_[y[:60], [1e6] * 20]
+    fitted = clone(model).fit(X, targets_for(model, y), weight)
+    np.testing.assert_array_equal(results(fitted, X), results(some, X))
+
+
+@each
+@pytest.mark.parametrize("size", [1e8, 1e-8])
+def test_units_do_not_change_predictions(model, size, table):
+    X, y = table
+    plain = results(clone(model).fit(X, targets_for(model, y)), X)
+    factor = 1.0 if is_classifier(model) else size
+    scaled = clone(model).fit(X * size, targets_for(model, y * size))
+    found = results(scaled, X * size) / factor
+    np.testing.assert_allclose(found, plain, rtol=0, atol=1e-4)
+
+
+BAD_DATA = {
+    "one-dimensional": (lambda X: X[:, 0], ValueError, "2D array"),
+    "no columns": (lambda X: X[:, :0], ValueError, "0 feature"),
+    "lengths differ": (lambda X: X[:-1], ValueError, "numbers of samples"),
+    "NaN": (holed(np.nan), ValueError, "X contains NaN"),
+    "infinities": (holed(np.inf, -np.inf), ValueError, "X contains infinity"),
+    "complex": (lambda X: X + 1j, ValueError, "Complex"),
+    "sparse": (csr_array, TypeError, "[Ss]parse"),
+    "text": (lambda X: np.full(X.shape, "a"), ValueError, "holds text"),
+    "masked": (lambda X: np.ma.array(X, mask=X > 1), ValueError, "masked entries"),
+}
+
+
+@each
+@pytest.mark.parametrize(("change", "error", "match"), BAD_DATA.values(), ids=BAD_DATA)
+def test_unusable_X_is_refused_as_by_the_estimators(model, change, error, match, table):
+    X, y = table
+    model = clone(model)
+    with pytest.raises(error, match=match):
+        model.fit(change(X), targets_for(model, y))
+    assert not [name for name in vars(model) if name.endswith("_")]
+
+
+@each
+@pytest.mark.parametrize(
+    ("weight", "match"),
+    [
+        (-np.ones(80), "[Nn]egative"),
+        (np.zeros(80), "zero"),
+        (np.full(80, np.nan), "NaN"),
+        (np.ones(79), "sample_weight"),
+    ],
+    ids=["negative", "zero", "nan", "short"],
+)
+def test_unusable_weights_are_refused(model, weight, match, table):
+    X, y = table
+    with pytest.raises(ValueError, match=match):
+        clone(model).fit(X, targets_for(model, y), sample_weight=weight)
+
+
+@each
+@pytest.mark.parametrize(
+    ("kernel", "error", "match"),
+    [
+        (PairwiseKernel(), ValueError, "PairwiseKernel.*cannot be compiled"),
+        (RBF([1.0, 1.0, 1.0]), ValueError, "3 length-scales.*n_features=2"),
+        ("rbf", TypeError, "'rbf'.*expected a kernel"),
+    ],
+)
+def test_unusable_kernels_are_refused(model, kernel, error, match, table):
+    X, y = table
+    with pytest.raises(error, match=match):
+        clone(model).set_params(kernel=kernel).fit(X, targets_for(model, y))
+
+
+@each
+def test_unusable_targets_are_refused(model, table):
+    X, y = table
+    bad = y if is_classifier(model) else np.full(80, "a")
+    match = "no labels" if is_classifier(model) else "string|cannot be read as numbers"
+    with pytest.raises(ValueError, match=match):
+        clone(model).fit(X, bad)
+    if is_classifier(model):
+        with pytest.raises(ValueError, match="one class only"):
+            clone(model).fit(X, np.zeros(80, dtype=int))
+
+
+@each
+def test_a_refused_fit_keeps_the_earlier_model(model, table):
+    X, y = table
+    model = clone(model).fit(X, targets_for(model, y))
+    before = joblib.hash(vars(model))
+    with pytest.raises(ValueError, match="NaN"):
+        model.fit(holed(np.nan)(X), targets_for(model, y))
+    assert joblib.hash(vars(model)) == before
+
+
+@each
+def test_awkward_tables_give_finite_predictions(model, table):
+    X, y = table
+    changes = {
+        "constant column": np.c_[X, np.full(80, 3.3)],
+        "only constant columns": np.full_like(X, 0.1),
+        "two distinct rows": X[np.arange(80) % 2],
+        "around 1e8": X + 1e8,
+        "one huge row": np.where(np.arange(80)[:, None] == 0, 1e10, X),
+    }
+    for X in changes.values():
+        fitted = clone(model).fit(X, targets_for(model, y))
+        assert np.isfinite(results(fitted, X)).all()
+    if not is_classifier(model):
+        fitted = clone(model).fit(X, np.full(80, 5.0))
+        np.testing.assert_allclose(fitted.predict(X), 5.0)
+    few = clone(model).fit(X[:2], targets_for(model, np.array([1.0, -1.0])))
+    assert np.isfinite(results(few, X)).all()
