@@ -620,3 +620,52 @@ def natural_optimum(A, y, P, noise, weight, kl_weight):
     prior = kl_weight * np.linalg.inv(P)
     m = np.linalg.solve(data + prior, A.T @ (weight / noise * y))
     return m, kl_weight / np.diag(data + prior)
+
+
+def solve_gp(kernel, X, y, Z, O, noise, X_new, jitter):  # noqa: E741  as in the paper
+    """Return the bound, and mean and variance of f at X_new (n,), of SOLVE-GP.
+
+    Shi, Titsias and Mnih (2020), with the best q(u) q(v) for targets y (n,) of Gaussian
+    noise: f = g + h, g given u at Z, and h given v at O, a process with the covariance
+    of f given u.
+    """
+    K_Z = kernel_matrix(kernel, Z) + jitter * np.eye(len(Z))
+
+    def rest(A, B=None):
+        other = A if B is None else B
+        projected = kernel_matrix(kernel, A, Z) @ np.linalg.solve(
+            K_Z, kernel_matrix(kernel, Z, other)
+        )
+        return kernel_matrix(kernel, A, B) - projected
+
+    C_O = rest(O) + jitter * np.eye(len(O))
+
+    def weights(A):
+        first = np.linalg.solve(K_Z, kernel_matrix(kernel, Z, A)).T
+        second = np.linalg.solve(C_O, rest(O, A)).T
+        return np.hstack([first, second])
+
+    def left_open(A):
+        W = weights(A)[:, len(Z) :]
+        return np.diag(rest(A)) - np.sum((W @ C_O) * W, axis=1)
+
+    M = len(Z)
+    prior = np.zeros((M + len(O), M + len(O)))
+    prior[:M, :M], prior[M:, M:] = K_Z, C_O
+    W = weights(X)
+    precision = W.T @ W / noise + np.linalg.inv(prior)
+    m = np.linalg.solve(precision, W.T @ y / noise)
+    S = np.zeros_like(prior)
+    S[:M, :M] = np.linalg.inv(precision[:M, :M])
+    S[M:, M:] = np.linalg.inv(precision[M:, M:])
+
+    def moments(A):
+        return weights(A) @ m, left_open(A) + np.sum((weights(A) @ S) * weights(A), 1)
+
+    bound = -sum(
+        gaussian_kl(m[part], S[part, part], prior[part, part])
+        for part in (slice(M), slice(M, None))
+    )
+    for target, mu, v in zip(y, *moments(X), strict=True):
+        bound += gaussian_expectation(target, mu, v, noise)
+    return bound, *moments(X_new)

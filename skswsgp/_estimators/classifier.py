@@ -260,10 +260,7 @@ class SWSGPClassifier(UnmaskedScoreMixin, ClassifierMixin, BaseSWSGP):
                 f"classes={list(map(str, announced))} differ from the "
                 f"{list(map(str, classes))} of the first call: pass the same again."
             )
-        if len(classes) < 2:
-            raise ValueError(
-                f"y holds one class only ({classes[0]}): expected two or more."
-            )
+        require_two(classes)
         unknown = np.setdiff1d(present, classes)
         if len(unknown):
             raise ValueError(
@@ -324,3 +321,11 @@ def distinct_labels(y):
         f"labels of the types {', '.join(types)}: expected labels of one type; "
         "convert them, for example with np.asarray(y, dtype=str)."
     )
+
+
+def require_two(classes):
+    """Raise ValueError unless there are two classes or more."""
+    if len(classes) < 2:
+        raise ValueError(
+            f"y holds one class only ({classes[0]}): expected two or more."
+        )

@@ -1,7 +1,8 @@
 """f given the values at all inducing points, which share one matrix K (H = M).
 
 With k the covariances of f(x) with these values u, a = K^-1 k, it has the mean a' u and
-the variance F = k(x, x) - k' a. LAPACK factorises K once for all rows, in float64.
+the variance F = k(x, x) - k' a. LAPACK factorises K = L L' once for all rows, in
+float64. Whitened values s = L^-1 u have the weights L^-1 k.
 """
 
 import numpy as np
@@ -18,9 +19,13 @@ ROWS_AT_ONCE = 256  # rows whose right-hand sides are solved for together
 
 
 class AllPoints:
-    """The factor of K for a `Model`. Raises FloatingPointError if there is none."""
+    """The factor of K for a `Model`. Raises FloatingPointError if there is none.
 
-    def __init__(self, model, n_threads):
+    With `whitened`, weights are those of whitened values.
+    """
+
+    def __init__(self, model, n_threads, whitened=False):
+        self.whitened = whitened
         self.kernel, self.n_threads = in_float64(kernel_of(model)), n_threads
         Z = model.Z.astype(np.float64)
         self.products = CovarianceProducts(self.kernel, Z, 1)
@@ -39,6 +44,9 @@ class AllPoints:
             half = self.products.matrix(X[rows]).T
             half = solve_triangular(self.factor, half, lower=True)
             F[rows] = diagonal(self.kernel, X[rows]) - np.sum(half**2, axis=0)
+            if self.whitened:
+                a[rows] = half.T
+                return
             a[rows] = solve_triangular(self.factor, half, lower=True, trans="T").T
 
         in_threads(work, list(row_blocks(len(X), ROWS_AT_ONCE)), self.n_threads)

@@ -18,21 +18,21 @@ from skswsgp._linear.row_matrix import DenseMatrix, SparseRowMatrix
 class Projection:
     """The matrix A and the variances F of the training rows.
 
-    For H < M the weights come from the engine, and for H = M from `AllPoints`. `kernel`
-    is the kernel object of the model, `lookup` the method of a `NeighborTracker`, and
-    `memory_budget` the bytes that A may take.
+    For H < M the weights come from the engine, and for H = M, or if `points` are given,
+    from `AllPoints`. `kernel` is the kernel object of the model, `lookup` the method of
+    a `NeighborTracker`, and `memory_budget` the bytes that A may take.
 
     F (n,) holds the variances of f_i given u, positive. `stored` is A as one of the
     matrices of this package, or None if its rows are computed anew for each product.
     """
 
-    def __init__(self, engine, kernel, data, lookup, memory_budget):
+    def __init__(self, engine, kernel, data, lookup, memory_budget, points=None):
         self.engine, self.kernel, self.data, self.lookup = engine, kernel, data, lookup
         M, n = len(engine.model.Z), data.n_rows
         self.shape = n, M
-        self._dense = engine.all_inducing is not None
-        points = AllPoints(engine.model, engine.n_threads) if self._dense else None
-        self._all_points = points
+        if points is None and engine.all_inducing is not None:
+            points = AllPoints(engine.model, engine.n_threads)
+        self._all_points, self._dense = points, points is not None
         jitter = absolute_jitter(engine.model, kernel)
         self.F = np.empty(n)
         self.stored = self._allocate(memory_budget)
@@ -49,9 +49,9 @@ class Projection:
 
     def _allocate(self, memory_budget):
         """Return an uninitialised A if it fits into the budget, or None."""
-        n, H = self.shape[0], self.engine.n_neighbors
+        (n, M), H = self.shape, self.engine.n_neighbors
         if self._dense:
-            return DenseMatrix(np.empty((n, H))) if 8 * n * H <= memory_budget else None
+            return DenseMatrix(np.empty((n, M))) if 8 * n * M <= memory_budget else None
         column = np.dtype(np.int32)
         for entry in (self.engine.model.Z.dtype, np.dtype(np.float32)):
             if (column.itemsize + entry.itemsize) * n * H <= memory_budget:

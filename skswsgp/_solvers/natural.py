@@ -278,17 +278,21 @@ class NaturalSolver(Solver):
         return draw_posterior(self.sites, self.prior, self.tuning, n_draws, rng)
 
     def _solve_full(self):
-        """Set m and a full S = beta B^-1 = L L', where B = A' W A + beta P.
-
-        With the upper triangular factor U of B = U U', L is sqrt(beta) U^-T.
-        """
+        """Set m and a full S = beta B^-1 = L L', where B = A' W A + beta P."""
         model = self.engine.model
         beta, right = model.kl_weight, self.sites.right()
         prior = beta * self.prior.dense_precision()
         for q in range(right.shape[1]):
-            B = self.sites.gram(q) + prior
-            rounding = np.finfo(np.float64).eps * np.diag(B).mean()
-            U = numpy_cholesky(B[::-1, ::-1], rounding)[::-1, ::-1]
-            L = np.sqrt(beta) * dtrtri(U.T, lower=True)[0]
+            L = np.sqrt(beta) * factor_of_inverse(self.sites.gram(q) + prior)
             model.L[q], model.m[:, q] = L, L @ (L.T @ right[:, q]) / beta
         return True
+
+
+def factor_of_inverse(B):
+    """Return the lower factor L of B^-1 = L L', which is U^-T for B = U U'.
+
+    U is upper triangular.
+    """
+    rounding = np.finfo(np.float64).eps * np.diag(B).mean()
+    U = numpy_cholesky(B[::-1, ::-1], rounding)[::-1, ::-1]
+    return dtrtri(U.T, lower=True)[0]

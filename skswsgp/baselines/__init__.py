@@ -2,11 +2,14 @@
 
 from skswsgp.baselines.local import LocalGPRegressor
 from skswsgp.baselines.nearest import NearestNeighborGPRegressor
+from skswsgp.baselines.solve import SOLVEGPClassifier, SOLVEGPRegressor
 from skswsgp.baselines.svgp import SVGPClassifier, SVGPRegressor
 
 __all__ = [
     "LocalGPRegressor",
     "NearestNeighborGPRegressor",
+    "SOLVEGPClassifier",
+    "SOLVEGPRegressor",
     "SVGPClassifier",
     "SVGPRegressor",
 ]

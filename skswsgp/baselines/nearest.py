@@ -144,7 +144,7 @@ class NearestNeighborGPRegressor(BaselineRegressor):
         self.kernel_, self.noise_variance_ = fit.kernel, noise
         self.loss_curve_ = (-fit.curve).tolist()
 
-    def _moments(self, X):
+    def _latent(self, X):
         N = len(self.X_train_)
         data = TrainingRows(
             self.X_train_, self.y_train_.reshape(N, -1), self.sample_weight_
@@ -154,5 +154,4 @@ class NearestNeighborGPRegressor(BaselineRegressor):
             linear_map=self.linear_map_,
         )  # fmt: skip
         H, n_threads = self.n_neighbors, max_threads(self.n_jobs, len(X))
-        mu, v = krige(X, data, fit, H, n_threads, self.dtype, self.neighbor_search)
-        return mu, v + fit.noise
+        return krige(X, data, fit, H, n_threads, self.dtype, self.neighbor_search)

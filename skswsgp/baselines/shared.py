@@ -6,6 +6,7 @@ from numbers import Integral, Real
 import numpy as np
 from sklearn.base import (
     BaseEstimator,
+    ClassifierMixin,
     MultiOutputMixin,
     RegressorMixin,
 )
@@ -15,14 +16,20 @@ from sklearn.utils.validation import check_is_fitted
 
 from skswsgp._cluster.predictions import by_blocks
 from skswsgp._estimators import sklearn_compat as compat
+from skswsgp._estimators.classifier import distinct_labels, require_two
 from skswsgp._kernel_search.neighbor_likelihood import NeighborProcess, neighbor_model
+from skswsgp._point.likelihood_records import LIKELIHOODS
 from skswsgp._rows.data import TrainingRows
 from skswsgp._rows.statistics import mean_and_scale
 from skswsgp._solvers.tuning import Tuning
 
 
 class Baseline(BaseEstimator, metaclass=ABCMeta):
-    """From the rows of a user to those that a baseline learns from."""
+    """From the rows of a user to those that a baseline learns from.
+
+    A subclass has `_latent(X)`, mean and variance (n, Q) of the latent functions at
+    validated rows, prior means included, or a method of this file in its place.
+    """
 
     _parameter_constraints: dict = {  # noqa: RUF012  scikit-learn's own form
         "kernel": "no_validation",  # checked by compile_kernel, which says more
@@ -95,9 +102,15 @@ class BaselineRegressor(
     }
     _target_checks = {"multi_output": True}  # noqa: RUF012
 
-    @abstractmethod
+    @property
+    def _likelihood(self):
+        """The name of the likelihood, and the number of latent functions."""
+        return "gaussian", np.size(self.y_mean_)
+
     def _moments(self, X):
         """Return mean and variance (n, Q) of standardised observations at rows of X."""
+        mu, v = self._latent(X)
+        return mu, v + np.atleast_1d(self.noise_variance_)
 
     def _encode(self, y, weight):
         y = compat.as_numbers(y)
@@ -137,6 +150,63 @@ class BaselineRegressor(
         if not return_std:
             return mean
         return mean, np.sqrt(self._of_outputs(v)) * self.y_scale_
+
+
+class BaselineClassifier(compat.UnmaskedScoreMixin, ClassifierMixin, Baseline):
+    """Classes with a probit link for two and a softmax for more."""
+
+    _target_checks = {}  # noqa: RUF012
+
+    @property
+    def _likelihood(self):
+        """The name of the likelihood, and the number of latent functions."""
+        n_classes = len(self.classes_)
+        name = "bernoulli" if n_classes == 2 else "softmax"
+        return name, LIKELIHOODS[name].count_latent(n_classes)
+
+    def _encode(self, y, weight):
+        self.classes_ = distinct_labels(y)
+        require_two(self.classes_)
+        record, codes = LIKELIHOODS[self._likelihood[0]], self.classes_.searchsorted(y)
+        return record.encode(codes, len(self.classes_))
+
+    def _of_outputs(self, values):
+        """Return values (..., Q) without the axis of functions where there is one."""
+        return values if self._likelihood[1] > 1 else values[..., 0]
+
+    @by_blocks
+    def predict_proba(self, X):
+        """Predict the probability of each class.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Inputs.
+
+        Returns
+        -------
+        proba : ndarray of shape (n_samples, n_classes)
+            Probabilities, columns in the order of `classes_`.
+        """
+        moments = self._latent(self._checked(X))
+        return LIKELIHOODS[self._likelihood[0]].probabilities(*moments)
+
+    @by_blocks
+    def predict(self, X):
+        """Predict the most probable class.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Inputs.
+
+        Returns
+        -------
+        label : ndarray of shape (n_samples,)
+            Labels.
+        """
+        best = self.predict_proba(X).argmax(axis=1)
+        return self.classes_[best]
 
 
 def krige(X, data, learned, n_neighbors, n_threads, dtype, search="exact"):
