@@ -76,7 +76,7 @@ class TrainingMixin:
                 "was at its best.",
                 stacklevel=callers_level(),
             )
-        self._warn_of_jitter(engine)
+        warn_of_jitter(engine.jitter_counts)
         if not solver.solved:
             warnings.warn(
                 "conjugate gradients stopped before they converged: expected a kernel "
@@ -138,13 +138,15 @@ class TrainingMixin:
                 line += f", held-out log density {history.scores[-1]:.5f}"
             print(line)
 
-    def _warn_of_jitter(self, engine):
-        extra = int(engine.jitter_counts[:, 0].sum())
-        if extra:
-            warnings.warn(
-                f"{extra} covariance matrices needed more than the usual jitter: "
-                "inducing points lie close together for this kernel, or its "
-                "length-scales have grown large; fewer inducing points or neighbours, "
-                "dtype='float64' or tighter bounds help.",
-                stacklevel=callers_level(),
-            )
+
+def warn_of_jitter(jitter_counts):
+    """Warn where some factorisations needed more than the usual jitter."""
+    extra = int(jitter_counts[:, 0].sum())
+    if extra:
+        warnings.warn(
+            f"{extra} covariance matrices needed more than the usual jitter: "
+            "inducing points lie close together for this kernel, or its "
+            "length-scales have grown large; fewer inducing points or neighbours, "
+            "dtype='float64' or tighter bounds help.",
+            stacklevel=callers_level(),
+        )

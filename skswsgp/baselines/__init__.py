@@ -1,11 +1,14 @@
 """The models that the papers compare with, to compare the estimators with."""
 
+from skswsgp.baselines.idsgp import IDSGPClassifier, IDSGPRegressor
 from skswsgp.baselines.local import LocalGPRegressor
 from skswsgp.baselines.nearest import NearestNeighborGPRegressor
 from skswsgp.baselines.solve import SOLVEGPClassifier, SOLVEGPRegressor
 from skswsgp.baselines.svgp import SVGPClassifier, SVGPRegressor
 
 __all__ = [
+    "IDSGPClassifier",
+    "IDSGPRegressor",
     "LocalGPRegressor",
     "NearestNeighborGPRegressor",
     "SOLVEGPClassifier",

@@ -16,6 +16,8 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from skswsgp import baselines
 from skswsgp.baselines import (
+    IDSGPClassifier,
+    IDSGPRegressor,
     LocalGPRegressor,
     NearestNeighborGPRegressor,
     SOLVEGPClassifier,
@@ -28,6 +30,8 @@ pytestmark = pytest.mark.usefixtures("few_steps")
 SMALL = [
     NearestNeighborGPRegressor(random_state=0),
     LocalGPRegressor(n_experts=3, n_neighbors=60, random_state=0),
+    IDSGPRegressor(n_inducing=4, batch_size=20, random_state=0),
+    IDSGPClassifier(batch_size=20, random_state=0),
     SOLVEGPRegressor(n_inducing=12, n_orthogonal=12, random_state=0),
     SOLVEGPClassifier(n_inducing=12, n_orthogonal=12, random_state=0),
     SVGPRegressor(n_inducing=12, max_iter=40, batch_size=20, random_state=0),
@@ -44,6 +48,7 @@ each = pytest.mark.parametrize("model", SMALL, ids=lambda model: type(model).__n
 
 def expected_failures(estimator):
     drawn = SVGPRegressor, SVGPClassifier, SOLVEGPClassifier
+    drawn += IDSGPRegressor, IDSGPClassifier
     return DRAWS if isinstance(estimator, drawn) else {}
 
 
@@ -221,6 +226,7 @@ def test_awkward_tables_give_finite_predictions(model, table):
         assert np.isfinite(results(fitted, X)).all()
     if not is_classifier(model):
         fitted = clone(model).fit(X, np.full(80, 5.0))
-        np.testing.assert_allclose(fitted.predict(X), 5.0)
+        # a network keeps some of its start
+        np.testing.assert_allclose(fitted.predict(X), 5.0, rtol=1e-5)
     few = clone(model).fit(X[:2], targets_for(model, np.array([1.0, -1.0])))
     assert np.isfinite(results(few, X)).all()
