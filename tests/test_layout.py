@@ -34,6 +34,7 @@ MAX_ARGUMENTS = 10  # except `__init__` and compiled functions
 MAX_FILES = 12  # of a package, without `__init__`
 MAX_CONSTANTS = 211  # numbers that modules name, and thresholds of `Tuning`
 MAX_PARAMETERS = {"SWSGPRegressor": 22, "SWSGPClassifier": 18}
+MAX_LINES = 199  # of code in a file of a baseline
 # Starts of the decorators of compiled functions
 COMPILERS = "njit", "kernel", "cuda.jit", "cpu_override", "intrinsic"
 MAX_COLUMNS = 100  # of prose
@@ -183,6 +184,25 @@ def test_estimators_have_few_parameters():
     for name, most in MAX_PARAMETERS.items():
         parameters = getattr(skswsgp, name)().get_params(deep=False)
         assert len(parameters) <= most, f"{name} has {len(parameters)} parameters"
+
+
+def count_lines_of_code(path):
+    """Return the number of lines of a file without docstrings, comments and blanks."""
+    text, left_out = path.read_text(), set()
+    for node in ast.walk(ast.parse(text)):
+        owner = isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef)
+        if owner and ast.get_docstring(node) is not None:
+            first = node.body[0]
+            left_out |= set(range(first.lineno, first.end_lineno + 1))
+    lines = [line.strip() for line in text.splitlines()]
+    code = [bool(line) and not line.startswith("#") for line in lines]
+    return sum(code) - sum(code[number - 1] for number in left_out)
+
+
+def test_files_of_baselines_are_short():
+    for path in sorted((ROOT / "baselines").glob("*.py")):
+        count = count_lines_of_code(path)
+        assert count <= MAX_LINES, f"{path} has {count} lines of code"
 
 
 def prose(page):

@@ -136,6 +136,7 @@ def test_units_do_not_change_predictions(model, size, table):
 
 BAD_DATA = {
     "one-dimensional": (lambda X: X[:, 0], ValueError, "2D array"),
+    "no rows": (lambda X: X[:0], ValueError, "0 sample"),
     "no columns": (lambda X: X[:, :0], ValueError, "0 feature"),
     "lengths differ": (lambda X: X[:-1], ValueError, "numbers of samples"),
     "NaN": (holed(np.nan), ValueError, "X contains NaN"),

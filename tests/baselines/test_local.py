@@ -110,3 +110,13 @@ def test_predictions_far_from_the_data_are_the_prior(far, table):
     assert mean[0] == pytest.approx(model.y_mean_)
     prior = 1.3 + model.noise_variances_
     assert np.isclose(std[0], np.sqrt(prior) * model.y_scale_).any()
+
+
+@pytest.mark.slow  # compiles for float32
+def test_float32_predictions_are_close_to_those_of_float64(table):
+    X, y = table
+    how = {"n_experts": 4, "n_neighbors": 30, "random_state": 0}
+    double = LocalGPRegressor(**how).fit(X, y)
+    single = LocalGPRegressor(dtype="float32", **how).fit(X, y)
+    np.testing.assert_allclose(single.predict(X), double.predict(X), rtol=0, atol=0.02)
+    assert np.abs(single.predict(X) - double.predict(X)).max() > 0.0
