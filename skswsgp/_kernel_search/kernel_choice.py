@@ -102,7 +102,7 @@ def learn_kernel(
     few, part = len(X) <= count_few_rows(*sizes, tuning.evidence_work), learner
     few = few and by != "near"
     if not few:
-        n_rows = count_few_rows(*sizes, tuning.part_work)
+        n_rows = max(1, count_few_rows(*sizes, tuning.part_work))
         part = learner.take(np.sort(order[:n_rows]))
     wide = X.shape[1] > tuning.most_columns and learn_map and kernel is None
     smoothness = [nu for nu in SMOOTHNESS if kernel is None and nu <= most_smooth]

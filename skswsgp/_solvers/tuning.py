@@ -123,7 +123,8 @@ class Tuning(NamedTuple):
     # columns, of which the climb takes a dozen. It is also the cost of the evidence for
     # a map of the columns up to which the evidence decides on a map, and held-out rows
     # beyond: an evaluation for each entry of the map, and the eigenvalues of a matrix
-    # of entries. `part_work` is the cost for a part of more rows: 15 ms, or 990 rows.
+    # of entries. `part_work` is the cost for a part of more rows, which has one row at
+    # least: 15 ms, or 990 rows.
     evidence_work: float = 1.5e10
     part_work: float = 1e9
 

@@ -250,6 +250,21 @@ def test_coded_labels_learn_from_near_rows_without_a_judge(monkeypatch):
     assert len(fit.curve) == TUNING.learning_steps
 
 
+@pytest.mark.parametrize("kernel", [None, Matern([1.0, 1.0], nu=1.5)])
+@pytest.mark.parametrize("n_rows", [100, 1200])
+def test_near_rows_learn_where_no_work_is_left_for_the_evidence(kernel, n_rows, rng):
+    X = rng.uniform(-2, 2, size=(n_rows, 2))
+    y = np.sin(3 * X[:, 0]) + 0.1 * rng.normal(size=n_rows)
+    fit = learned(X, y, kernel, tuning=Tuning(evidence_work=0, part_work=0))
+    assert np.isfinite(fit.kernel.theta).all()
+    judged = n_rows == 1200
+    assert len(fit.curve) == judged * TUNING.learning_steps
+    if judged:
+        lengths = np.exp(fit.kernel.theta[-2:])
+        assert lengths[1] > 3 * lengths[0]
+        assert fit.noise[0] < 0.02
+
+
 @pytest.mark.parametrize(("share", "nu"), [(0.6, np.inf), (0.4, 2.5)])
 def test_noise_decides_on_infinitely_smooth_kernels_of_many_rows(
     share, nu, rng, monkeypatch
