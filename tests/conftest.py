@@ -2,7 +2,6 @@
 
 import hashlib
 import os
-import sys
 from contextlib import contextmanager
 
 import numpy as np
@@ -13,11 +12,9 @@ from numba.core.dispatcher import Dispatcher
 from simulator import SIMULATED, engine_with
 from threadpoolctl import threadpool_limits
 
-from skswsgp._compiled import cuda_arrays, cuda_runtime, threads
-from skswsgp._engine import cuda_workspace
+from skswsgp._compiled import cuda_runtime, threads
 from skswsgp._estimators.base import BaseSWSGP
 from skswsgp._linear import cuda_row_matrix
-from skswsgp._neighbors import cuda_scan
 from skswsgp.baselines.shared import Baseline
 
 try:
@@ -149,15 +146,6 @@ def dtype(request):
     return np.dtype(request.param)
 
 
-@pytest.fixture
-def switching():
-    """Let the simulator's threads, which wait for each other, switch quickly."""
-    before = sys.getswitchinterval()
-    sys.setswitchinterval(1e-5)
-    yield
-    sys.setswitchinterval(before)
-
-
 @pytest.fixture(params=[1] if SIMULATED else [1, 32, 64])
 def cuda_engine(request, monkeypatch):
     """Return the class of the CUDA engine with teams of one thread, a warp or more."""
@@ -165,7 +153,7 @@ def cuda_engine(request, monkeypatch):
 
 
 @pytest.fixture(params=["forwards", "backwards"])
-def cuda_engine_in_turns(request, monkeypatch, switching):
+def cuda_engine_in_turns(request, monkeypatch):
     """Return the class of the CUDA engine with simulated teams that run in `Turns`."""
     return engine_with(monkeypatch, 16, request.param == "backwards")
 
@@ -187,13 +175,5 @@ def small_fit():
 @pytest.fixture
 def few_threads(monkeypatch):
     """Use teams of one thread and few blocks in the simulator."""
-
-    def repeat(array, n, what):
-        return cuda_arrays.send_array(np.repeat(array, n, axis=0), what)
-
     if SIMULATED:
-        monkeypatch.setattr(cuda_runtime, "WARP", 1)
-        monkeypatch.setattr(cuda_workspace, "team_size", lambda H: 1)
-        monkeypatch.setattr(cuda_workspace, "MAX_SLOTS", 3)
-        monkeypatch.setattr(cuda_scan, "THREADS", 16)
-        monkeypatch.setattr(cuda_workspace, "repeat", repeat)
+        engine_with(monkeypatch, 1)

@@ -7,6 +7,7 @@ process, in the simulator.
 
 import os
 import threading
+from queue import SimpleQueue
 
 import numpy as np
 import pytest
@@ -22,13 +23,16 @@ from sklearn.gaussian_process.kernels import (
 )
 
 from skswsgp._compiled import cuda_arrays, cuda_compiler, cuda_runtime, team
-from skswsgp._engine import cuda, cuda_workspace
+from skswsgp._engine import cuda, cuda_batches, cuda_workspace
 from skswsgp._engine.cpu import CpuEngine
 from skswsgp._engine.cuda import CudaEngine
+from skswsgp._neighbors import cuda_scan
 from skswsgp.kernels import ArcCosine, OnColumns, Polynomial
 
 MISSING = cuda_runtime.missing()
 SIMULATED = os.environ.get("NUMBA_ENABLE_CUDASIM") == "1"
+if SIMULATED:
+    from numba.cuda.simulator.kernel import BlockManager, BlockThread
 needs_gpu = pytest.mark.skipif(MISSING is not None, reason=f"no GPU: {MISSING}")
 needs_package = pytest.mark.skipif(
     cuda_runtime.cuda is None, reason="the package numba-cuda is not installed"
@@ -130,14 +134,25 @@ def is_on_device(value):
 
 
 def engine_with(monkeypatch, size, backwards=False):
-    """Return the class of the CUDA engine with small teams and several blocks."""
+    """Return the class of the CUDA engine with small teams and several blocks.
+
+    A simulated thread is a thread of Python, so there are few, and the host fills the
+    work arrays of blocks.
+    """
+
+    def repeat(array, n, what):
+        return cuda_arrays.send_array(np.repeat(array, n, axis=0), what)
+
     if SIMULATED:
         monkeypatch.setattr(cuda_runtime, "WARP", size)
-        for module in (cuda, cuda_arrays):
+        for module in (cuda, cuda_arrays, cuda_batches, cuda_scan):
             monkeypatch.setattr(module, "THREADS", 8)
         monkeypatch.setattr(cuda_workspace, "MAX_SLOTS", 3)
+        monkeypatch.setattr(cuda_workspace, "repeat", repeat)
         if size > 1:
-            monkeypatch.setattr(team, "backend", Turns(backwards))
+            turns = Turns(backwards)
+            monkeypatch.setattr(team, "backend", turns)
+            monkeypatch.setattr(BlockManager, "run", lambda *args: turns.run(*args))
     monkeypatch.setattr(cuda_workspace, "team_size", lambda H: size)
     return CudaEngine
 
@@ -152,61 +167,48 @@ class Turns:
 
     def __init__(self, backwards):
         self.backwards = backwards
-        self.team = cuda_compiler.SimulatedTeam()
-
-    def rank(self):
-        rank, size = self.team.rank()
-        if size > 1:
-            self._wait(*self._block(rank, size))
-        return rank, size
+        self.rank = cuda_compiler.SimulatedTeam().rank
 
     def barrier(self):
-        rank, size = self.rank()
-        if size > 1:
-            block, order, size = self._block(rank, size)
-            with block["lock"]:
-                threading.current_thread().stretch += 1
-                self._pass_on(block, size)
-            self._wait(block, order, size)
+        if self.rank()[1] > 1:
+            thread = threading.current_thread()
+            thread._manager.stopped.put(thread)
+            thread.turn.get()
 
     def sum(self, value):
         rank, size = self.rank()
         if size == 1:
             return value
-        block, _, _ = self._block(rank, size)
+        parts = vars(threading.current_thread()._manager).setdefault("parts", {})
         self.barrier()
-        block["parts"][rank] = value
+        parts[rank] = value
         self.barrier()
-        parts = [block["parts"][i] for i in range(size)]
+        total = sum((parts[i] for i in range(1, size)), parts[0])
         self.barrier()
-        return sum(parts[1:], parts[0])
+        return total
 
-    def _block(self, rank, size):
-        """Return the state of the block, the thread's place in the order, the size."""
-        thread = threading.current_thread()
-        block = vars(thread._manager).get("block")
-        if block is None:
-            block = {"turn": 0, "lock": threading.Lock(), "parts": {}, "threads": {}}
-            wake = [threading.Condition(block["lock"]) for _ in range(size)]
-            block = vars(thread._manager).setdefault("block", block | {"wake": wake})
-        order = size - 1 - rank if self.backwards else rank
-        if order not in block["threads"]:
-            thread.stretch = 0
-            block["threads"][order] = thread
-        return block, order, size
+    def run(self, block, grid_point, *args):
+        """Run the threads of a block, in place of `BlockManager.run`."""
 
-    def _wait(self, block, order, size):
-        thread = threading.current_thread()
-        if block["turn"] == thread.stretch * size + order:
-            return
-        with block["lock"]:
-            while block["turn"] != thread.stretch * size + order:
-                current = block["threads"].get(block["turn"] % size)
-                if current is not None and not current.is_alive():
-                    self._pass_on(block, size)
-                else:
-                    block["wake"][order].wait(0.001)
+        def work():
+            threading.current_thread().turn.get()
+            try:
+                block._f(*args)
+            finally:
+                block.stopped.put(None)
 
-    def _pass_on(self, block, size):
-        block["turn"] += 1
-        block["wake"][block["turn"] % size].notify()  # the next thread only
+        block.stopped, threads = SimpleQueue(), []
+        for point in np.ndindex(*block._block_dim):
+            threads.append(BlockThread(work, block, grid_point, point, False))
+            threads[-1].turn = SimpleQueue()
+            threads[-1].start()
+        waiting = threads[::-1] if self.backwards else threads
+        while waiting:
+            for thread in waiting:
+                thread.turn.put(None)
+                thread.goes_on = block.stopped.get() is thread
+            waiting = [thread for thread in waiting if thread.goes_on]
+        for thread in threads:
+            thread.join()
+            if thread.exception:
+                raise thread.exception[0].with_traceback(thread.exception[1])

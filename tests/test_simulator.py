@@ -16,6 +16,7 @@ FIRST = {
     "engine/test_cuda_batches.py",
     "engine/test_cuda_kernels.py",
     "linear/test_cuda_row_matrix.py",
+    "neighbors/test_cuda_scan.py",
 }
 GROUPS = {"kernels": FIRST, "others": FILES - FIRST}
 

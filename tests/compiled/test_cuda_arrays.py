@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from simulator import SIMULATED, needs_package, problem_of
+from simulator import SIMULATED, needs_gpu, needs_package, problem_of
 
 from skswsgp._compiled import cuda_arrays, cuda_runtime
 from skswsgp._point.state import allocate_workspace
@@ -52,3 +52,13 @@ def test_ready_arguments_are_what_launches_take(monkeypatch):
     assert parameters(ready) == expected
     monkeypatch.setattr(cuda_runtime.cuda.InOut, "to_device", None, raising=False)
     assert parameters(ready) == expected  # as of the first launch
+
+
+@needs_gpu
+@pytest.mark.parametrize("shape", [(1, 3, 4), (1, 5), (1, 0)])
+def test_copies_are_those_of_numpy(shape, monkeypatch, rng):
+    if SIMULATED:
+        monkeypatch.setattr(cuda_arrays, "THREADS", 4)
+    array = rng.normal(size=shape)
+    found = cuda_arrays.repeat(array, 3, "copies").copy_to_host()
+    np.testing.assert_array_equal(found, np.repeat(array, 3, axis=0))
