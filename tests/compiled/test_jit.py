@@ -27,7 +27,7 @@ import numpy as np
 from numba.core.dispatcher import Dispatcher
 from skswsgp import SWSGPClassifier, SWSGPRegressor
 from skswsgp.solvers import Adam
-X = np.random.default_rng(0).normal(size=(300, 3))
+X = np.random.default_rng(0).normal(size=(60, 3))
 y = np.sin(X[:, 0])
 SWSGPRegressor().fit(X, y).predict(X, return_std=True)
 SWSGPClassifier().fit(X, y > 0).predict_proba(X)

@@ -75,10 +75,11 @@ print("noticed", noticed)
 @pytest.mark.parametrize(
     ("estimator", "params", "n_rows", "tuning"),
     [
-        ("SWSGPRegressor", {}, 200, {}),
-        ("SWSGPRegressor", {"solver": Adam(max_iter=5)}, 200, {"learning_steps": 20}),
-        ("SWSGPClassifier", {}, 120, {"part_work": 1e6}),  # refined by held-out rows
-        ("SWSGPClassifier", {}, 80, {}),  # by the bound
+        ("SWSGPRegressor", {}, 100, {}),
+        ("SWSGPRegressor", {"solver": Adam(max_iter=5)}, 80, {"learning_steps": 20}),
+        # refined by held-out rows, then by the bound
+        ("SWSGPClassifier", {}, 60, {"part_work": 1e5, "learning_steps": 20}),
+        ("SWSGPClassifier", {}, 50, {}),
     ],
 )
 def test_twelve_interrupts_in_a_row_end_each_fit(estimator, params, n_rows, tuning):
