@@ -70,6 +70,7 @@ def test_the_page_on_tables_says_what_happens():
 
 
 @pytest.mark.slow  # it starts two processes
+@pytest.mark.usefixtures("few_steps")
 def test_the_page_on_many_machines_says_what_happens():
     dask = pytest.importorskip("dask", reason="needs the extra `dask`")
     with dask.config.set(scheduler="threads"):  # whatever clients of others have left

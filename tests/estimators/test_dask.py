@@ -335,21 +335,16 @@ print("dask" in sys.modules, "distributed" in sys.modules)
     assert result.stdout == "False False\n", result.stderr
 
 
-@pytest.fixture
-def cluster():
-    """Return a function that starts a cluster and its client."""
-    started = []
+def started(n_workers, n_threads):
+    """Return a cluster of processes."""
+    how = {"threads_per_worker": n_threads, "dashboard_address": ":0"}
+    return distributed.LocalCluster(n_workers=n_workers, **how)
 
-    def start(n_workers, n_threads):
-        cluster = distributed.LocalCluster(
-            n_workers=n_workers, threads_per_worker=n_threads, dashboard_address=":0"
-        )
-        started.extend([cluster, distributed.Client(cluster)])
-        return started[-1]
 
-    yield start
-    for one in reversed(started):
-        one.close()
+@pytest.fixture(scope="module")
+def two_workers():
+    with started(2, 1) as cluster:
+        yield cluster
 
 
 class Compilations(event.Listener):
@@ -375,46 +370,45 @@ def compilations(dask_worker):
 
 
 @pytest.mark.slow
-def test_a_search_on_two_workers_is_that_of_this_process(cluster):
+def test_a_search_on_two_workers_is_that_of_this_process(two_workers):
     """They read what this process has compiled, and compile nothing."""
     estimator = make(SWSGPRegressor, max_iter=3, random_state=0, n_inducing=20, **ADAM)
     search = GridSearchCV(estimator, {"n_neighbors": [4, 8]}, cv=2)
     expected = search.fit(X, Y[:, 0])
     expected, best = expected.cv_results_["mean_test_score"], expected.predict(rows)
-    client = cluster(2, 1)
-    client.run(listen)
-    with joblib.parallel_config("dask"):
-        found = search.fit(X, Y[:, 0])
-    np.testing.assert_array_equal(found.cv_results_["mean_test_score"], expected)
-    np.testing.assert_array_equal(found.predict(rows), best)
-    assert list(client.run(compilations).values()) == [[], []]
-    for n_jobs, count in ((None, 1), (-1, 1), (-2, 1), (2, max_threads(2))):
-        assert client.submit(max_threads, n_jobs).result() == count
+    with distributed.Client(two_workers) as client:
+        client.run(listen)
+        with joblib.parallel_config("dask"):
+            found = search.fit(X, Y[:, 0])
+        np.testing.assert_array_equal(found.cv_results_["mean_test_score"], expected)
+        np.testing.assert_array_equal(found.predict(rows), best)
+        assert list(client.run(compilations).values()) == [[], []]
+        for n_jobs, count in ((None, 1), (-1, 1), (-2, 1), (2, max_threads(2))):
+            assert client.submit(max_threads, n_jobs).result() == count
     assert max_threads(None) == max_threads(10**6)
 
 
 @pytest.mark.slow
-def test_workers_predict_what_this_process_predicts(cluster):
+def test_workers_predict_what_this_process_predicts(two_workers):
     model = SWSGPRegressor(n_neighbors=8, learn_kernel=False, random_state=0)
     expected = model.fit(X, Y).predict(rows)
-    client = cluster(2, 1)
-    mean = model.predict(blocks)
-    with dask.config.set(scheduler=client):
-        np.testing.assert_array_equal(mean.compute(), expected)
-    client.close()
+    with distributed.Client(two_workers) as client:
+        mean = model.predict(blocks)
+        with dask.config.set(scheduler=client):
+            np.testing.assert_array_equal(mean.compute(), expected)
     np.testing.assert_array_equal(mean.compute(), expected)
 
 
 @pytest.mark.slow
-def test_fits_in_two_threads_of_a_worker_take_turns(cluster, monkeypatch):
+def test_fits_in_two_threads_of_a_worker_take_turns(monkeypatch):
     """Numba's workqueue would end the process if both launched a loop at once."""
     monkeypatch.setenv("NUMBA_THREADING_LAYER", "workqueue")
     settings = {"max_iter": 30, "n_inducing": 20, "random_state": 0, "n_jobs": 2}
     estimator = make(SWSGPRegressor, **settings, **ADAM)
     expected = cross_val_predict(estimator, X, Y[:, 0], cv=4)
-    client = cluster(1, 2)
-    with joblib.parallel_config("dask"):
-        found = cross_val_predict(estimator, X, Y[:, 0], cv=4, n_jobs=2)
-    np.testing.assert_array_equal(found, expected)
-    layer = client.submit(lambda: __import__("numba").threading_layer()).result()
+    with started(1, 2) as cluster, distributed.Client(cluster) as client:
+        with joblib.parallel_config("dask"):
+            found = cross_val_predict(estimator, X, Y[:, 0], cv=4, n_jobs=2)
+        np.testing.assert_array_equal(found, expected)
+        layer = client.submit(lambda: __import__("numba").threading_layer()).result()
     assert layer == "workqueue"
