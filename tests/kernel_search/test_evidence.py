@@ -15,8 +15,17 @@ from small_models import natural_settings
 
 from skswsgp import SWSGPClassifier
 from skswsgp._kernel_search import evidence
-from skswsgp._kernel_search.evidence import BoundSearch, Found, maximize_bound
-from skswsgp._kernel_search.kernel_learning import KernelFit, LearningOptions
+from skswsgp._kernel_search.evidence import (
+    BOUND_WORK,
+    BoundSearch,
+    Found,
+    maximize_bound,
+)
+from skswsgp._kernel_search.kernel_learning import (
+    KernelFit,
+    LearningOptions,
+    evaluation_work,
+)
 from skswsgp._kernel_search.trial_rows import train
 from skswsgp._rows.data import TrainingRows
 
@@ -246,14 +255,15 @@ KERNELS = [
 ]
 
 
-@pytest.mark.parametrize(  # 800 rows: the bound of a part, then held-out rows
+@pytest.mark.parametrize(  # 400 rows: the bound of a part, then held-out rows
     ("n_rows", "kernel"),
     [(200, kernel) for kernel in KERNELS]
-    + [(800, KERNELS[0])]
-    + [pytest.param(800, kernel, marks=pytest.mark.full) for kernel in KERNELS[1:]],
+    + [(400, KERNELS[0])]
+    + [pytest.param(400, kernel, marks=pytest.mark.full) for kernel in KERNELS[1:]],
 )
 def test_kernels_of_the_user(n_rows, kernel, rng, tune):
-    tune(learning_steps=10, evidence_work=0, holdout_rows=200)
+    work = evaluation_work(250, 2, BOUND_WORK)
+    tune(learning_steps=10, evidence_work=0, part_work=work, holdout_rows=200)
     X = rng.normal(size=(n_rows, 2))
     y = X[:, 0] + 0.5 * rng.normal(size=n_rows) > 0
     assert SWSGPClassifier(kernel, random_state=0).fit(X, y).score(X, y) > 0.75

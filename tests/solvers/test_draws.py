@@ -42,9 +42,9 @@ def drawn(data):
     return SWSGPRegressor(covariance="draws", random_state=0).fit(X[:500], y[:500])
 
 
-@pytest.mark.parametrize("H", [6, 30])
-@pytest.mark.parametrize("beta", [1.0, 0.4])
-@pytest.mark.parametrize("n_threads", [1, 2])
+@pytest.mark.parametrize(
+    ("H", "beta", "n_threads"), [(6, 1.0, 1), (30, 0.4, 1), (6, 0.4, 2), (30, 1.0, 2)]
+)
 def test_covariance_of_draws_is_that_of_q(H, beta, n_threads, rng):
     Z, X = rng.normal(size=(30, 2)), rng.normal(size=(80, 2))
     Y, weight = rng.normal(size=(80, 2)), rng.uniform(0.5, 2.0, 80)
