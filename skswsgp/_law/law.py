@@ -19,7 +19,7 @@ from skswsgp._law.widths import NEAR, Nearness, ResidualSizes
 from skswsgp._rows.target_scale import STANDARD
 
 CRPS_LEVELS = ndtr(np.linspace(-4.0, 4.0, 121))  # of the nodes of an integral
-BISECTIONS = 50  # of the range of a quantile
+BISECTIONS = np.finfo(np.float64).nmant  # of the range of a quantile
 
 
 class PredictiveLaw(NamedTuple):

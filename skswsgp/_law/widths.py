@@ -18,13 +18,13 @@ import numpy as np
 
 from skswsgp._compiled.threads import row_blocks
 from skswsgp._neighbors.lists import mask_of_others
+from skswsgp._rows.statistics import ROUNDING
 
 REFERENCE = 10  # the neighbour whose distance is that of a neighbourhood
 SLACK = 1.5  # of this distance, which varies by some half where points are at random
 LEAST_WEIGHT = 1e-3  # of the nearest, where all points are equally far away
 NEAR = 40  # nearest inducing points of a row that are looked at
 PRIOR_ROWS = 3.0  # rows of average size that are added to each average
-AT_ONE_PLACE = 1e-12  # least distance of points there, in length-scales
 
 
 class NearPoints(NamedTuple):
@@ -37,7 +37,7 @@ class NearPoints(NamedTuple):
     def unit(self):
         """The distance (n,) of the tenth point."""
         k = min(REFERENCE, self.distances.shape[1]) - 1
-        return np.maximum(np.sort(self.distances, axis=1)[:, k], AT_ONE_PLACE)
+        return np.maximum(np.sort(self.distances, axis=1)[:, k], ROUNDING)
 
     def nearest(self, k):
         """Return the nearest k points."""
@@ -85,7 +85,7 @@ def measure_nearness(Z, lists, length_scales):
     `lists` (M, K) are the nearest points of each, which is its own nearest.
     """
     near = measure_distances(Z, Z, lists[:, : REFERENCE + 1], length_scales)
-    return Nearness(length_scales, np.maximum(near.distances.max(axis=1), AT_ONE_PLACE))
+    return Nearness(length_scales, np.maximum(near.distances.max(axis=1), ROUNDING))
 
 
 def weights_within(distances):
@@ -94,7 +94,7 @@ def weights_within(distances):
     `distances` are (n, k + 1), and the largest in each row is where weights end. So
     averages hardly jump where another point comes near.
     """
-    edge = np.maximum(distances.max(axis=1, keepdims=True), AT_ONE_PLACE)
+    edge = np.maximum(distances.max(axis=1, keepdims=True), ROUNDING)
     weights = 1.0 + LEAST_WEIGHT - (distances[:, :-1] / edge) ** 2
     return weights / weights.max(axis=1, keepdims=True)
 

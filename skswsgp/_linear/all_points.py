@@ -13,9 +13,8 @@ from skswsgp._compiled.threads import in_threads, one_blas_thread, row_blocks
 from skswsgp._covariance.matrix import diagonal
 from skswsgp._covariance.products import CovarianceProducts
 from skswsgp._covariance.program import in_float64, kernel_of
+from skswsgp._linear.nystrom import ROWS_IN_CACHE
 from skswsgp._linear.row_matrix import DenseMatrix
-
-ROWS_AT_ONCE = 256  # rows whose right-hand sides are solved for together
 
 
 class AllPoints:
@@ -49,5 +48,5 @@ class AllPoints:
                 return
             a[rows] = solve_triangular(self.factor, half, lower=True, trans="T").T
 
-        in_threads(work, list(row_blocks(len(X), ROWS_AT_ONCE)), self.n_threads)
+        in_threads(work, list(row_blocks(len(X), ROWS_IN_CACHE)), self.n_threads)
         return DenseMatrix(a), np.maximum(F, RELATIVE_FLOOR * self.jitter)

@@ -30,11 +30,11 @@ from skswsgp._neighbors.kd_order import NO_BOUND, ROW_GROUPS, ROWS_PER_BLOCK, tr
 
 LEAF_SIZE = 256  # inducing points in a leaf
 PADDING = 16  # columns after a row of products, so that rows share no cache lines
-ROUNDING = 2.0**-24  # unit roundoff of float32
+BITS = np.finfo(np.float32).nmant + 1  # of the digits of float32
+ROUNDING = 2.0**-BITS  # unit roundoff of float32
 SLACK = 2.0  # units of (D + 6) ROUNDING in the error bound
 UNDERFLOW_MARGIN = 1e-36  # squared distance, above the loss of a key by underflow
 MAX_NORM = 1e30  # |x|^2 beyond which float32 may overflow
-MAX_BISECTIONS = 24  # steps of the search for a bound
 HALF = np.float32(0.5)
 CANDIDATES_PER_NEIGHBOR = 2  # capacity for candidates of a row, in units of H
 FIRST_SEGMENT = 1024  # inducing points whose predecessors are all found by brute force
@@ -178,7 +178,7 @@ def bound_of_smallest(values, n, H, low, high):
         high = values[0]
         for c in range(1, n):
             high = max(high, values[c])
-    for _ in range(MAX_BISECTIONS):
+    for _ in range(BITS):
         middle = low + HALF * (high - low)
         count = np.int32(0)
         for c in range(n):
@@ -313,7 +313,7 @@ def points_before(task, row):
 def scan_block(task, work, block, lists):
     """Fill the lists of one block of rows."""
     panels, n_leaves = task.panels, work.box_gap.shape[0]
-    nearest_first = kd_order.NEAREST_LEAVES_FIRST + 2 * lists.shape[1] // LEAF_SIZE
+    nearest_first = 1 + 2 * lists.shape[1] // LEAF_SIZE
     first = block * ROWS_PER_BLOCK
     n_rows = min(ROWS_PER_BLOCK, task.order.shape[0] - first)
     pack_rows(task.points, task.order, first, n_rows, work.x, work.twice_x, work.x_norm)

@@ -14,11 +14,9 @@ from skswsgp._compiled.team import BLOCK
 
 ROWS_PER_BLOCK = 64  # rows that visit a leaf while it is in cache
 ROW_GROUPS = ROWS_PER_BLOCK // BLOCK  # groups of rows in a block
-NEAREST_LEAVES_FIRST = 1  # leaves visited before the reach of a group is known
 REACH_FRACTIONS = (0.02, 0.1, 0.3, 0.6, 1.0)  # fractions of a group's reach
 NO_BOUND, INFINITE = np.float32(3e38), np.float32(np.inf)
 SAMPLE_SIZE = 64  # points of a part that choose the feature along which it is halved
-MAX_PARTS = 64  # parts that wait to be halved, enough for 2^31 points
 
 
 @njit
@@ -62,7 +60,7 @@ def partition(points, order, first, last, middle, d):
 
 @njit
 def fill_order(points, size, order, parts):
-    """Reorder `order` (n,) into leaves of `size`; `parts` (MAX_PARTS, 2) is scratch."""
+    """Reorder `order` (n,) into leaves of `size`, with scratch `parts`."""
     waiting = 1
     parts[0, 0], parts[0, 1] = 0, order.shape[0]
     while waiting > 0:
@@ -81,7 +79,8 @@ def fill_order(points, size, order, parts):
 def tree_order(points, size):
     """Return the order (n,) of points (n, D) in leaves of `size`, all full but one."""
     order = np.arange(len(points), dtype=np.int32)
-    fill_order(points, size, order, np.empty((MAX_PARTS, 2), dtype=np.int64))
+    most = len(order).bit_length() + 1  # parts wait to be halved, one a level
+    fill_order(points, size, order, np.empty((most, 2), dtype=np.int64))
     return order
 
 

@@ -1,6 +1,6 @@
 """Compiled loops that find the H inducing points with the largest kernel values.
 
-Inducing points lie in tiles, (n_tiles, D, TILE_SIZE), so that the loop over them is
+Inducing points lie in tiles, (n_tiles, D, TILE), so that the loop over them is
 contiguous and a tile stays in cache while a block of rows is compared with it.
 """
 
@@ -11,12 +11,10 @@ import numpy as np
 
 from skswsgp._compiled.jit import njit_range
 from skswsgp._compiled.threads import run_in_threads
-from skswsgp._covariance.products import tiled
+from skswsgp._covariance.products import TILE, tiled
 from skswsgp._covariance.program import Kernel, fill_tile
 from skswsgp._neighbors.heaps import offer, take_heaps
-
-TILE_SIZE = 512  # inducing points in a tile
-ROWS_PER_BLOCK = 32  # rows that are compared with a tile while it is in cache
+from skswsgp._neighbors.kd_order import ROWS_PER_BLOCK
 
 
 class KernelScanTask(NamedTuple):
@@ -24,7 +22,7 @@ class KernelScanTask(NamedTuple):
 
     kernel: Kernel
     X: np.ndarray  # (n, D) rows
-    tiles: np.ndarray  # (n_tiles, D, TILE_SIZE) inducing points
+    tiles: np.ndarray  # (n_tiles, D, TILE) inducing points
     M: int
     predecessors: bool  # row i is inducing point i, and chooses from those before it
 
@@ -43,14 +41,14 @@ def scan_blocks_by_kernel(begin, end, task, work, lists):
             tile = task.tiles[t]
             for row in range(first, last):
                 before = row if task.predecessors else task.M
-                n = min(TILE_SIZE, before - t * TILE_SIZE)
+                n = min(TILE, before - t * TILE)
                 if n > 0:
                     x = X[row : row + 1].T
                     fill_tile(kernel, x, 1, tile, n, values, work.slopes, 0)
                     for j in range(n):
                         work.key[j] = -values[top, j]
                     heap = row - first
-                    offer(work.key, n, t * TILE_SIZE, work.keys, work.indices, heap)
+                    offer(work.key, n, t * TILE, work.keys, work.indices, heap)
         take_heaps(work.keys, work.indices, first, last, lists)
 
 
@@ -64,7 +62,7 @@ class KernelScan:
     def __init__(self, kernel, points, n_neighbors, n_threads):
         self.kernel, self.points = kernel, points
         self.n_neighbors, self.n_threads = n_neighbors, n_threads
-        self._tiles = tiled(points, TILE_SIZE).tiles
+        self._tiles = tiled(points, TILE).tiles
 
     def find(self, points, predecessors=False):
         """Return the lists (n, H) of points, largest value first, ties by index."""
@@ -87,9 +85,9 @@ class KernelScan:
         dtype, heaps = self.points.dtype, (ROWS_PER_BLOCK, self.n_neighbors)
         n_ops = len(self.kernel.code)
         return KernelScratch(
-            values=np.zeros((n_ops, TILE_SIZE), dtype),  # of the kernel's operations
-            slopes=np.zeros((n_ops, TILE_SIZE), dtype),
-            key=np.empty(TILE_SIZE, dtype),  # negative kernel values
+            values=np.zeros((n_ops, TILE), dtype),  # of the kernel's operations
+            slopes=np.zeros((n_ops, TILE), dtype),
+            key=np.empty(TILE, dtype),  # negative kernel values
             keys=np.empty(heaps, dtype),
             indices=np.empty(heaps, np.int32),
         )

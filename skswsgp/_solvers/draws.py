@@ -39,7 +39,7 @@ from skswsgp._rows.data import memory_budget
 # Least size of a draw of f at the rows, in deviations of their noise: smaller ones are
 # solved for as if they had this size, so that rows of no weight end the search
 LEAST_SIZE = 1e-4
-BYTES = 8  # of a number
+BYTES = np.dtype(np.float64).itemsize
 
 
 def draw_posterior(sites, prior, tuning, n_draws, rng):

@@ -22,10 +22,10 @@ from sklearn.gaussian_process.kernels import (
 from skswsgp import SWSGPRegressor
 from skswsgp._compiled.tiles import GROUP
 from skswsgp._covariance.compile import compile_kernel
+from skswsgp._covariance.products import TILE
 from skswsgp._neighbors import search as neighbors
 from skswsgp._neighbors.distance_scan import FIRST_SEGMENT, make_panels
 from skswsgp._neighbors.kd_order import ROWS_PER_BLOCK, tree_order
-from skswsgp._neighbors.kernel_scan import TILE_SIZE
 from skswsgp._neighbors.lists import NeighborTracker
 from skswsgp._neighbors.search import Metric, NeighborSearch, choose_metric
 from skswsgp._rows.data import memory_budget
@@ -65,7 +65,7 @@ def sorted_lists(X, Z, n_neighbors, scale=1.0):
 @pytest.fixture
 def Z(rng, dtype):
     """Return inducing points in more than one tile."""
-    return rng.normal(size=(TILE_SIZE + 41, 3)).astype(dtype)
+    return rng.normal(size=(TILE + 41, 3)).astype(dtype)
 
 
 @pytest.fixture
