@@ -205,13 +205,13 @@ def test_several_outputs_are_transformed_together():
         ({"normalize_y": False}, {}),
         ({"likelihood": "student_t"}, {}),
         ({"warm_start": True}, {}),
-        ({}, {"noise_variance": np.full(len(Y), 100.0)}),
+        ({}, {"noise_variance": np.full(150, 100.0)}),
         ({"solver": Adam(max_iter=1)}, {"X_val": X_NEW, "y_val": -Y_NEW}),
     ],
 )
 def test_auto_leaves_y_alone_where_its_scale_is_given(params, fit_params):
-    model = SWSGPRegressor(random_state=0, **params).fit(X, Y, **fit_params)
-    assert model.y_transform_ is None
+    model = SWSGPRegressor(random_state=0, **params).fit(X[:150], Y[:150], **fit_params)
+    assert model.y_transform_ is None  # a logarithm otherwise
 
 
 @pytest.mark.early  # compiles the steps of Adam with a K for each row
