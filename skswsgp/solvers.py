@@ -34,6 +34,10 @@ class Natural(BaseEstimator):
         elsewhere.
     kl_weight : float, default=1.0
         Weight of the divergence of q(u) from its prior.
+    forgetting_factor : float, default=1.0
+        What the weight of earlier rows is multiplied by for each new row of
+        `partial_fit`, above 0 and at most 1. A stream with 0.999 remembers some 1,000
+        rows. `fit` does not read it.
 
     References
     ----------
@@ -52,11 +56,15 @@ class Natural(BaseEstimator):
     _parameter_constraints: dict = {  # noqa: RUF012  scikit-learn's own form
         "optimize_inducing": ["boolean"],
         "kl_weight": [POSITIVE],
+        "forgetting_factor": [Interval(Real, 0, 1, closed="right")],
     }
 
-    def __init__(self, *, optimize_inducing=False, kl_weight=1.0):
+    def __init__(
+        self, *, optimize_inducing=False, kl_weight=1.0, forgetting_factor=1.0
+    ):  # fmt: skip
         self.optimize_inducing = optimize_inducing
         self.kl_weight = kl_weight
+        self.forgetting_factor = forgetting_factor
 
 
 class Adam(BaseEstimator):

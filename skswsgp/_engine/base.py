@@ -70,15 +70,13 @@ class Engine(ABC):
         """Release the memory of the device; the model stays on the host."""
 
     @abstractmethod
-    def prepare_training(
-        self, n, free, log_bounds, feature_scale, optimizer=None, n_active=None
-    ):  # fmt: skip
+    def prepare_training(self, n, free, log_bounds, feature_scale, n_active=None):
         """Allocate arrays for minibatches of n rows.
 
         `free` (P,), `log_bounds` (P, 2) and `feature_scale` (D,) are those of
-        `Optimizer`. Training continues from the moments of `optimizer` if these fit.
-        The rows of a minibatch share up to `n_active` inducing points, at least H, or
-        each row uses its own H if it is None, as it is on a GPU.
+        `Optimizer`, whose moments begin at zero. The rows of a minibatch share up to
+        `n_active` inducing points, at least H, or each row uses its own H if it is
+        None, as it is on a GPU.
         """
 
     @abstractmethod

@@ -47,11 +47,9 @@ class CpuEngine(Engine):
     def close(self):
         """Release nothing: all memory is that of the host."""
 
-    def prepare_training(
-        self, n, free, log_bounds, feature_scale, optimizer=None, n_active=None
-    ):  # fmt: skip
-        fresh = adam_step.make_optimizer(self.model, free, log_bounds, feature_scale)
-        self.optimizer = adam_step.reuse_moments(optimizer, fresh)
+    def prepare_training(self, n, free, log_bounds, feature_scale, n_active=None):
+        make = adam_step.make_optimizer
+        self.optimizer = make(self.model, free, log_bounds, feature_scale)
         self.sums = np.zeros(2)
         if n_active is None:
             self._allocate_step(n, self.n_neighbors, blocks=n, lists=n)

@@ -21,7 +21,7 @@ from skswsgp._engine.base import Engine
 from skswsgp._engine.cuda_batches import DoubleBuffer, make_batches
 from skswsgp._linear.cuda_row_matrix import place_matrix
 from skswsgp._neighbors.cuda_scan import make_scan
-from skswsgp._point.adam_step import make_optimizer, reuse_moments
+from skswsgp._point.adam_step import make_optimizer
 from skswsgp._point.state import allocate_gradients
 
 PARAMETERS = "params", "inv_scale", "noise"  # fields that learning by kriging changes
@@ -125,17 +125,15 @@ class CudaEngine(Engine):
         self._holders.add(products)
         return products
 
-    def prepare_training(
-        self, n, free, log_bounds, feature_scale, optimizer=None, n_active=None
-    ):  # fmt: skip
+    def prepare_training(self, n, free, log_bounds, feature_scale, n_active=None):
         if n_active is not None:
             raise ValueError(
                 "n_active: expected None, since rows share points on the CPU only"
             )
         self._send_model()
         model, H = self._host_model, self.n_neighbors
-        fresh = make_optimizer(model, free, log_bounds, feature_scale)
-        self._optimizer = send(reuse_moments(optimizer, fresh), "Adam's moments")
+        moments = make_optimizer(model, free, log_bounds, feature_scale)
+        self._optimizer = send(moments, "Adam's moments")
         cuda_workspace.require_room(model, n, H)
         self._grads, self._rows = cuda_workspace.allocate_steps(model, n, H)
         self._make_room(n)

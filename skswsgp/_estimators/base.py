@@ -5,6 +5,7 @@ from abc import ABCMeta, abstractmethod
 from contextlib import nullcontext
 from numbers import Integral
 
+import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import StrOptions
@@ -20,6 +21,7 @@ from skswsgp._estimators.given import (
     kernel_for,
     require_word_of_fit,
     solver_for,
+    trial_of,
 )
 from skswsgp._estimators.latent import LatentFunctionsMixin
 from skswsgp._estimators.observations import left_out_rows
@@ -27,11 +29,14 @@ from skswsgp._estimators.shared_docs import with_shared_text
 from skswsgp._estimators.training import TrainingMixin
 from skswsgp._kernel_search.kernel_learning import count_learning_rows
 from skswsgp._point.likelihood_records import LIKELIHOODS
+from skswsgp._posterior.joint import LARGEST_SEED
 from skswsgp._rows.column_scale import SCALES
 from skswsgp._solvers.exact_mean import scaled_variance
 from skswsgp._solvers.natural import NaturalSolver
 from skswsgp._solvers.settings import Settings
 from skswsgp._solvers.tuning import Tuning
+from skswsgp._streams.exchange import exchange_points
+from skswsgp._streams.stream import Stream
 from skswsgp.solvers import Adam, Natural
 
 # Fitted attributes that are found after the last round and that no fit starts from
@@ -40,7 +45,7 @@ FOUND_LAST = (
     "leave_one_out_", "_mean_noise_variance",
 )  # fmt: skip
 # Private ones from which a fit starts
-STARTED_FROM = "_jitter", "_kl_weight", "_feature_scale", "_n_samples_seen"
+STARTED_FROM = "_jitter", "_kl_weight", "_feature_scale"
 # Fitted attributes that only some likelihoods have
 OF_LIKELIHOOD = (
     "noise_variance_", "noise_model_", "prior_mean_", "variance_scale_",
@@ -154,42 +159,143 @@ class BaseSWSGP(
 
     @compat.with_callbacks
     def _partial_fit(self, X, y, sample_weight, exposure=None):
-        """Learn from one more chunk: one epoch at a constant learning rate."""
+        """Learn from one more chunk of a stream; see `partial_fit`."""
         with compat.unchanged_on_failure(self):
-            rows = GivenRows(X, y, sample_weight, exposure)
-            return self._fit(rows, streaming=True)
+            self._validate_params()
+            solver = solver_for(self)
+            if not solver[0].finds_optimum:
+                raise ValueError(
+                    f"partial_fit with solver={self.solver!r}: expected 'natural' or "
+                    "Natural() of an SWSGP model, by which a stream takes one pass; "
+                    "call fit, or choose such a solver."
+                )
+            if is_collection(X) or is_collection(y):
+                raise ValueError(
+                    "partial_fit of a dask collection: expected rows in memory; give "
+                    "its blocks one after the other, or call fit."
+                )
+            stream = self._stream_with(solver, X, y, sample_weight, exposure)
+            rows = GivenRows(*stream[:4], stream=stream)
+            two = stream.learns and stream.known and self.learn_kernel
+            rival = self._with_old_kernel(rows) if two else None
+            self._fit(rows)
+            self._rival = rival
+            return self
 
-    def _fit(self, given, validation=(None, None), streaming=False, noise_model=None):
-        """Fit the model to `GivenRows`, or learn from one chunk of a stream; see `fit`.
+    def _stream_with(self, solver, X, y, sample_weight, exposure):
+        """Return the `Stream` of this model with one more chunk.
+
+        A kernel that was learned at the chunk before stays if it predicts this one
+        better than the kernel that it replaced.
+        """
+        earlier = getattr(self, "_stream", None)
+        if earlier is None and hasattr(self, "inducing_points_"):
+            raise ValueError(
+                "partial_fit of a model that was fitted by Adam, to given noise, to "
+                f"blocks of dask or to more than {self._tuning.stream_rows} rows: "
+                "expected a new model, because such a fit keeps no rows; give its rows "
+                "to partial_fit too."
+            )
+        chunk = self._chunk(X, y, sample_weight, exposure, earlier is None)
+        X, y, weight, exposure = chunk
+        if earlier is None:
+            return self._new_stream(solver, chunk)
+        self._encode_targets(y, vars(self), exposure)  # raises what is wrong
+        if self._rival is not None:
+            rival = trial_of(self)
+            vars(rival).update(self._rival)
+            if rival._density_of_chunk(*chunk) > self._density_of_chunk(*chunk):
+                vars(self).update(self._rival)
+        stream = self._stream.joined(*chunk)
+        if stream.past is None or not isinstance(self.inducing_points, str):
+            return stream
+        X = X if self._columns is None else self._columns.forward(X)
+        points, past = exchange_points(
+            self._posterior(draws=False),
+            stream.past,
+            stream.worth,
+            X,
+            weight * stream.usual,
+            self._most_points_of_stream(),
+        )
+        return stream._replace(points=points, past=past)
+
+    def _with_old_kernel(self, rows):
+        """Return what a fit of more rows finds if the kernel stays as it was."""
+        trial, stream = trial_of(self), rows.stream
+        vars(trial).update(self._found())
+        rows = rows._replace(stream=stream._replace(n_learned=stream.n_seen))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return trial._fit(rows)._found()
+
+    def _found(self):
+        """Return all attributes of a fit, the private ones too."""
+        others = {*self.get_params(deep=False), "_announced_classes", "_is_trial"}
+        own = vars(self).items()
+        return {k: v for k, v in own if k not in others and "callback" not in k}
+
+    def _chunk(self, X, y, sample_weight, exposure, first):
+        """Return X, y, weights and exposures, validated, copies of rows that count."""
+        X, y = compat.validate(self, X, y, reset=first, **self._target_checks)
+        weight = compat.check_weights(sample_weight, X, self.dtype)
+        exposure = compat.check_row_values("exposure", exposure, len(X))
+        kept = np.flatnonzero(self._weigh_targets(X, y, weight, first))
+        chunk = X, y, weight, exposure
+        return [None if column is None else column[kept] for column in chunk]
+
+    def _new_stream(self, solver, chunk):
+        """Return the `Stream` of a first chunk."""
+        seed = check_random_state(self.random_state).randint(LARGEST_SEED)
+        return Stream.of(seed, solver[1]["forgetting_factor"], *chunk)
+
+    def _density_of_chunk(self, X, y, weight, exposure):
+        """Return the mean log density of validated rows, from neighbours' means."""
+        targets = self._encode_targets(y, vars(self), exposure)
+        X = X if self._columns is None else self._columns.forward(X)
+        moments = self._posterior().local_moments(X)
+        density = self._log_density(*moments, targets, vars(self))
+        return np.average(density, weights=weight)
+
+    def _fit(self, given, validation=(None, None), noise_model=None):
+        """Fit the model to `GivenRows`; see `fit`.
 
         `validation` is (X_val, y_val), and `noise_model` a process of the noise that is
         known, or None.
         """
         self._validate_params()
-        solver = solver_for(self, streaming)
+        solver = solver_for(self)
         if is_collection(given.X) or is_collection(given.y):
-            self._refuse_with_blocks(given, validation, solver, streaming)
+            self._refuse_with_blocks(given, validation, solver)
             return self._fit_blocks(given)
         if given.elsewhere is not None:
             solver = BlockSolver, solver[1]
+        if given.stream is not None and not given.stream.learns:
+            solver = NaturalSolver, solver[1]  # inducing inputs stay
         self._refuse_combinations(solver[0])
         require_device(self.device)
-        fitted = self._fitted_attributes() if streaming or self.warm_start else {}
+        continues = self.warm_start and given.stream is None
+        fitted = self._fitted_attributes() if continues else {}
         X, y, sample_weight = given.X, given.y, given.sample_weight
-        problem = self._problem(
-            given, validation, solver, fitted, streaming, noise_model
-        )
+        problem = self._problem(given, validation, solver, fitted, noise_model)
         start = self._start(problem, fitted)
         known = {"X": X, "y": y, "metadata": {"sample_weight": sample_weight}}
         task = compat.FitTask(self, start.settings.max_iter, known)
-        trained, optimizer = self._solve(start, task)
-        for name in FOUND_LAST + OF_LIKELIHOOD:
+        trained = self._solve(start, task)
+        for name in (*FOUND_LAST, *OF_LIKELIHOOD, "_stream", "lower_bound_"):
             vars(self).pop(name, None)  # that of an earlier fit
         vars(self).update(trained)
-        self._optimizer, self._noise_known = optimizer, problem.noise_is_known
-        if given.elsewhere is not None:
-            vars(self).pop("leave_one_out_", None)  # of the sample only
-        elif "leave_one_out_" in trained:
+        self._noise_known = problem.noise_is_known
+        unusual = problem.noise_is_known or validation[0] is not None or noise_model
+        if given.elsewhere is not None or given.stream is not None:
+            vars(self).pop("leave_one_out_", None)  # not of all rows
+        elif solver[0].finds_optimum and not (unusual or self._is_trial):
+            if problem.data.n_rows <= self._tuning.stream_rows:  # `partial_fit` goes on
+                chunk = self._chunk(X, y, sample_weight, given.exposure, False)
+                stream = self._new_stream(solver, chunk)
+                self._stream = stream.learned(start.factor, vars(self))
+                self._rival = None
+        if "leave_one_out_" in vars(self):
             rows, found = problem.data.rows, self.leave_one_out_
             weight = compat.check_weights(sample_weight, X, self.dtype)
             weight = weight / weight[weight > 0.0].mean()
@@ -209,12 +315,11 @@ class BaseSWSGP(
         """Return a context in which a sample need not show all that y holds."""
         return nullcontext()
 
-    def _refuse_with_blocks(self, given, validation, solver, streaming):
+    def _refuse_with_blocks(self, given, validation, solver):
         """Raise ValueError for what rows that lie elsewhere cannot have."""
         balanced = getattr(self, "class_weight", None) == "balanced"
         refused = {
             "X_val": any(one is not None for one in validation),
-            "partial_fit": streaming,
             "exposure": given.exposure is not None,
             "noise_variance": given.noise_variance is not None,
             "a solver other than Natural()": solver[0] is not NaturalSolver,
@@ -232,7 +337,7 @@ class BaseSWSGP(
                 "leave it out."
             )
 
-    def _settings(self, attributes, data, solver, streaming=False):
+    def _settings(self, attributes, data, solver, stream=None):
         """Return the `Settings` of a fit; `solver` is what `solver_for` returns."""
         names = [name for name in Settings._fields if hasattr(self, name)]
         method, parameters = solver
@@ -246,9 +351,16 @@ class BaseSWSGP(
             chosen["learn_map"] = bool(self.learn_map)  # also where NumPy made it
         elif self.kernel is not None:
             chosen["learn_map"] = False
-        if streaming:
-            chosen |= {"max_iter": 1, "decay": False}
-        return Settings(**chosen, tuning=self._tuning)
+        tuning = self._tuning
+        if stream is not None:
+            tuning = tuning._replace(most_neighbors=tuning.variance_neighbors)
+            if isinstance(self.inducing_points, str):
+                chosen["n_inducing"] = self._most_points_of_stream()
+            if stream.past is not None and isinstance(self.n_neighbors, str):
+                # means from all rows need the rows
+                M, H = self._most_points_of_stream(), tuning.variance_neighbors
+                chosen["n_neighbors"] = H if self.n_neighbors == "auto" else M
+        return Settings(**chosen, tuning=tuning)
 
     def _require_likelihood_of_fit(self, name, attributes):
         """Raise ValueError if attributes are those of a fit of another likelihood."""

@@ -100,10 +100,9 @@ class SWSGPClassifier(UnmaskedScoreMixin, ClassifierMixin, BaseSWSGP):
         set_arguments(self, locals())
 
     def partial_fit(self, X, y, classes=None, sample_weight=None):
-        """Learn from one more chunk of a stream: one epoch at a constant rate.
+        """Learn from one more chunk of a stream, in one pass.
 
-        The first chunk sets inducing points and the start of the kernel. Later chunks
-        continue from there.
+        $how_streams_learn
 
         Parameters
         ----------
@@ -121,6 +120,11 @@ class SWSGPClassifier(UnmaskedScoreMixin, ClassifierMixin, BaseSWSGP):
         -------
         self : object
             The estimator.
+
+        Raises
+        ------
+        ValueError
+            With the solver Adam, and after a fit that kept no rows.
         """
         if self.class_weight == "balanced":
             raise ValueError(

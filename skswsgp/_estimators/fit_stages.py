@@ -35,6 +35,7 @@ from skswsgp._rows.statistics import (
     relative_weights,
 )
 from skswsgp._solvers.auto import (
+    count_inducing,
     natural_jitter,
     takes_draws,
     takes_full_covariance,
@@ -54,6 +55,7 @@ class GivenRows(NamedTuple):
     exposure: object = None
     noise_variance: object = None
     elsewhere: object = None  # the `RowsElsewhere` of which these are a sample
+    stream: object = None  # the `Stream` of which these are the rows, validated
 
 
 class Problem(NamedTuple):
@@ -66,6 +68,7 @@ class Problem(NamedTuple):
         dict  # fitted attributes that the targets need, or all of an earlier fit
     )
     noise_is_known: bool
+    stream: object  # the `Stream` of which these are rows, or None
     rng: np.random.RandomState
 
 
@@ -79,18 +82,22 @@ class Start(NamedTuple):
     spread: np.ndarray  # (D',) standard deviations of the columns
     total_weight: float  # of all rows so far
     draws: bool  # whether S comes from draws
+    stream: object  # the `Stream` of the rows, as of the last fit, or None
+    factor: float  # by which weights of the user were multiplied
     rng: np.random.RandomState
 
 
 class TrainingRowsMixin:
     """From X, y and weights to `TrainingRows`."""
 
-    def _validate_training(self, X, y, sample_weight, reset):
+    def _validate_training(self, X, y, sample_weight, reset, checked=False):
         """Return validated X, y and weights, and the numbers of their rows of X.
 
-        Rows of weight zero are left out; None stands for all rows of X.
+        Rows of weight zero are left out; None stands for all rows of X. X and y may be
+        `checked` before.
         """
-        X, y = compat.validate(self, X, y, reset=reset, **self._target_checks)
+        if not checked:
+            X, y = compat.validate(self, X, y, reset=reset, **self._target_checks)
         weight = compat.check_weights(sample_weight, X, self.dtype)
         weight = self._weigh_targets(X, y, weight, reset)
         if weight.all():
@@ -178,33 +185,35 @@ class TrainingRowsMixin:
 class FitStagesMixin:
     """From what the user gives to the attributes of a fitted model."""
 
-    def _problem(self, given, validation, solver, fitted, streaming, noise_model):
+    def _problem(self, given, validation, solver, fitted, noise_model):
         """Return the `Problem` of a fit; `solver` is what `solver_for` returns.
 
         `validation` is (X_val, y_val), `fitted` the attributes from which the fit
         starts, if any, and `noise_model` a process of the noise that is known, or None.
         """
         rng = check_random_state(self.random_state)
-        reset = not fitted
-        X, y, weight = given.X, given.y, given.sample_weight
-        X, y, weight, rows = self._validate_training(X, y, weight, reset)
+        stream = given.stream
+        known = {} if stream is None else stream.kept
+        reset, X, y, weight = not (fitted or known), *given[:3]
+        checked = stream is not None
+        X, y, weight, rows = self._validate_training(X, y, weight, reset, checked)
         exposure, noise = (
             compat.check_row_values(name, getattr(given, name), len(X), rows)
             for name in ("exposure", "noise_variance")
         )
         # later chunks and validation rows may hold what a logarithm does not take
-        free = not streaming and noise is None and validation[1] is None
+        free = stream is None and noise is None and validation[1] is None
         # and so may rows that are not in the sample
         free = free and (given.elsewhere is None or given.elsewhere.n_rows <= len(X))
-        attributes = dict(fitted or self._learn_targets(X, rows, y, weight, free))
+        attributes = fitted or known or self._learn_targets(X, rows, y, weight, free)
+        attributes = dict(attributes)
         targets = self._encode_targets(y, attributes, exposure)
         ratio = None
         if noise is not None:
             ratio = bounded_noise(noise, y, weight)
             usual = np.average(ratio, weights=weight) / attributes["y_scale_"] ** 2
             attributes["_mean_noise_variance"] = usual
-        if not streaming:
-            X = self._without_near_copies(X, rows, targets, attributes, solver[0])
+        X = self._without_near_copies(X, rows, targets, attributes, solver[0])
         noise_model = noise_model or fitted.get("noise_model_")
         if noise_model is None:
             noise_model = self._learn_noise_model(X, rows, y, weight, attributes)
@@ -215,14 +224,14 @@ class FitStagesMixin:
         targets = targets.astype(self.dtype, copy=False)
         more = {"ratio": ratio, "elsewhere": given.elsewhere}
         data = TrainingRows(X, targets, weight, rows, **more)
-        settings = self._settings(attributes, data, solver, streaming)
+        settings = self._settings(attributes, data, solver, stream)
         held_out = self._validation_data(*validation, attributes, settings)
-        if held_out is None and not streaming and self._stops_early(data, settings):
+        if held_out is None and self._stops_early(data, settings):
             data, held_out = self._hold_out(data, y, settings, rng)
         if held_out is not None and noise_model is not None:
             noise_there = noise_model.variance(held_out.inputs)
             held_out = held_out._replace(ratio=noise_there)
-        if not fitted:
+        if reset:
             attributes["x_transform_"] = self._learn_columns(data, settings)
         columns = attributes.get("x_transform_")
         if self.x_transform != "auto":
@@ -233,8 +242,8 @@ class FitStagesMixin:
             D = data.X.shape[1]
             points = given_points(settings.inducing_points, D, settings.n_inducing)
             settings = settings._replace(inducing_points=columns.forward(points))
-        known = noise is not None
-        return Problem(settings, data, held_out, attributes, known, rng)
+        has_noise = noise is not None
+        return Problem(settings, data, held_out, attributes, has_noise, stream, rng)
 
     def _learn_columns(self, data, settings):
         """Return the scale of the columns, or None as they are."""
@@ -252,25 +261,28 @@ class FitStagesMixin:
     def _start(self, problem, fitted):
         """Return the `Start` of a fit, that of `fitted` attributes if there are any."""
         settings, data, held_out, attributes, *_, rng = problem
-        streaming, solver = not settings.decay, settings.solver
-        scale = feature_scale(data.X, rng, data.rows, self.dtype)
+        solver = settings.solver
+        scale, stream = (
+            feature_scale(data.X, rng, data.rows, self.dtype),
+            problem.stream,
+        )
         spread = np.where(scale > 0.0, scale, 1.0)
-        seen = float(data.weight.sum()) * data.n_all / data.n_rows
         data = data._replace(weight=data.weight.astype(self.dtype))
-        settings, relative, noise, unit = self._noise_of_start(problem, settings, data)
+        settings, data, noise, unit = self._noise_of_start(problem, settings, data)
         if held_out is not None and held_out.ratio is not None:
             held_out = held_out._replace(ratio=held_out.ratio / unit)
-        found = fitted or initial_attributes(settings, relative, spread, rng)
+        factor = float(data.weight.sum() / problem.data.weight.sum())
+        if stream is not None:
+            past = stream.past and stream.past.scaled(factor / stream.factor)
+            data = data._replace(weight=data.weight * stream.fading, past=past)
+        found = fitted
+        if stream is not None and stream.kept:
+            found = self._continued(problem, settings, data, spread)
+        elif not fitted:
+            found = initial_attributes(settings, data, spread, rng)
         attributes = found | attributes | noise
-        earlier = fitted.get("_feature_scale", 0.0) if streaming else 0.0
-        attributes["_feature_scale"] = np.where(earlier > 0.0, earlier, scale)
-        if streaming:
-            seen += fitted.get("_n_samples_seen", 0.0)
-        else:
-            data = relative
-        attributes |= {"_n_samples_seen": seen, "likelihood_": settings.likelihood}
+        attributes |= {"_feature_scale": scale, "likelihood_": settings.likelihood}
         if data.elsewhere is not None:
-            factor = float(data.weight.sum() / problem.data.weight.sum())
             large = "inducing_points_", "inducing_mean_", "inducing_covariance_"
             needed = {k: v for k, v in attributes.items() if k not in large}
             recipe = Recipe(self._encoder(), needed, factor, settings)
@@ -295,8 +307,43 @@ class FitStagesMixin:
                 attributes["_jitter"] = natural_jitter(*given, dtype, full)
         if solver.takes_steps:
             attributes["_jitter"] = JITTER
-        total = seen if streaming else data.weight.sum(dtype=np.float64)
-        return Start(settings, data, held_out, attributes, spread, total, draws, rng)
+        total = data.weight.sum(dtype=np.float64)
+        if data.past is not None:
+            total += data.past.weight
+        return Start(
+            settings,
+            data,
+            held_out,
+            attributes,
+            spread,
+            total,
+            draws,
+            stream,
+            factor,
+            rng,
+        )
+
+    def _continued(self, problem, settings, data, spread):
+        """Return the attributes of a start from the stream as it was.
+
+        All rows are inducing points while they may be. Later points stay as they are.
+        """
+        stream, attributes = problem.stream, problem.attributes
+        data = data.mapped(attributes["linear_map_"])
+        points, D = settings.inducing_points, data.X.shape[1]
+        most = count_inducing(settings, data.n_all, D)
+        if stream.points is not None:
+            points = stream.points
+        elif most < data.n_all or not isinstance(points, str):
+            points = self.inducing_points_
+        settings = settings._replace(
+            kernel=stream.known["kernel_"],
+            learn_kernel=settings.learn_kernel and stream.learns,
+            learn_map=False,
+            n_inducing="auto",
+            inducing_points=points,
+        )
+        return initial_attributes(settings, data, spread, problem.rng)
 
     def _encoder(self):
         """Return an estimator that validates and encodes rows as this one does."""
@@ -315,7 +362,9 @@ class FitStagesMixin:
         known, unit = problem.noise_is_known, None
         if not settings.likelihood_record.has_noise:
             return settings, data, {}, unit
-        if not known:
+        if problem.stream is not None and not problem.stream.learns:
+            data = data._replace(weight=data.weight * problem.stream.factor)
+        elif not known:
             # Adam alone reads X by parts, which may be a memory map.
             whole = self.learn_kernel or settings.solver.finds_optimum
             most = count_learning_rows(data.X.shape[1], self._tuning) if whole else 0
@@ -331,9 +380,9 @@ class FitStagesMixin:
         return settings, data, {"noise_variance_": noise}, unit
 
     def _solve(self, start, task):
-        """Return the fitted attributes, and the state of Adam in a stream or None."""
+        """Return the fitted attributes."""
         settings, data, held_out, attributes, *_, rng = start
-        streaming, solver_class = not settings.decay, settings.solver
+        solver_class = settings.solver
         M, H = len(attributes["inducing_points_"]), attributes["n_neighbors_"]
         likelihood = settings.likelihood, settings.n_latent
         weight = settings.divergence_weight(M, H)
@@ -351,8 +400,6 @@ class FitStagesMixin:
         n_threads, steps = max_threads(self.n_jobs, data.n_rows), {}
         if solver_class.takes_steps:
             steps["feature_scale"] = start.spread
-            if streaming:
-                steps["moments"] = getattr(self, "_optimizer", None)
         with closing(make_engine(self.device, model, H, n_threads, points)) as engine:
             kernel = attributes["kernel_"]
             solver = solver_class(engine, data, kernel, settings, rng, **steps)
@@ -365,5 +412,27 @@ class FitStagesMixin:
                 exact = self._solve_exact_mean(solver, data, trained, settings, rng)
             trained |= exact.attributes
             known = trained | exact.comparison
+            if start.stream is not None:
+                data = start.stream.recent(data)
             trained |= self._leave_out_rows(solver, data, known, settings, rng)
-            return trained, engine.optimizer if streaming else None
+            if start.stream is not None:
+                trained["_stream"] = self._stream_after(start, solver, trained)
+                if trained["_stream"].past is not None:
+                    trained.pop("lower_bound_")  # which lacks what earlier rows add
+            return trained
+
+    def _stream_after(self, start, solver, trained):
+        """Return the `Stream` after a fit, without rows that are not kept."""
+        most = max(self._most_points_of_stream(), start.settings.tuning.stream_rows)
+        stream, Z = (
+            start.stream.learned(start.factor, trained),
+            trained["inducing_points_"],
+        )
+        return stream.without_old_rows(most, solver, start.data, Z)
+
+    def _most_points_of_stream(self):
+        """Return how many inducing points a stream takes."""
+        if not isinstance(self.inducing_points, str):
+            return len(self.inducing_points)
+        usual = self._tuning.stream_rows
+        return usual if self.n_inducing == "auto" else self.n_inducing

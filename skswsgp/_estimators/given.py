@@ -62,15 +62,10 @@ def require_word_of_fit(parameter, word, fitted, title):
         )
 
 
-def solver_for(estimator, streaming=False):
-    """Return the subclass of `Solver` that trains an estimator, and its parameters.
-
-    A stream is trained by Adam.
-    """
+def solver_for(estimator):
+    """Return the subclass of `Solver` that trains an estimator, and its parameters."""
     given = estimator.solver
     solver = SOLVERS[given]() if isinstance(given, str) else given
-    if streaming and not isinstance(solver, Adam):
-        solver = Adam()
     solver._validate_params()
     if isinstance(solver, Adam):
         if solver.n_shared is not None and estimator.device == "cuda":

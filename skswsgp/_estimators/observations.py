@@ -190,24 +190,20 @@ class ObservationsMixin:
         """Return the fitted attributes of the law and of rows left out, or none."""
         if not settings.likelihood_record.conjugate:
             return {}
-        stream = not settings.decay
-        earlier = getattr(self, "predictive_law_", None) if stream else None
-        if self.predictive == "gaussian" and (stream or self._is_trial):
+        if self.predictive == "gaussian" and self._is_trial:
             return {}
         law, rows = None, None
         try:
             law, rows = leave_out_rows(
-                solver, data, trained, settings, self.predictive, earlier, rng
+                solver, data, trained, settings, self.predictive, rng
             )
         except FloatingPointError:
-            kept = "a Gaussian law" if earlier is None else "the law of earlier chunks"
             warnings.warn(
                 "predictions of rows without themselves met NaN or infinity: the model "
-                f"is kept with {kept} of observations and without leave_one_out_; "
-                "bounds on the kernel may help, or dtype='float64'.",
+                "is kept with a Gaussian law of observations and without "
+                "leave_one_out_; bounds on the kernel may help, or dtype='float64'.",
                 stacklevel=callers_level(),
             )
-        law = earlier if law is None else law
         found = {"predictive_law_": law, "leave_one_out_": rows}
         return {name: value for name, value in found.items() if value is not None}
 

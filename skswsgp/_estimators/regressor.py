@@ -89,7 +89,7 @@ class SWSGPRegressor(
         by 19 nats and predictions of rows left out get no worse, and None otherwise.
         It takes None where most targets of an output share their value with others, or
         the scale of y is given: with `kernel`, `learn_kernel=False`,
-        `normalize_y=False`, `warm_start`, `noise_variance` or `X_val`, in the first
+        `normalize_y=False`, `warm_start`, `noise_variance` or `X_val`, in
         `partial_fit`, and for other likelihoods than "gaussian" and "heteroscedastic".
         After a logarithm, which is taken of positive targets only, a target of zero or
         less has density zero.
@@ -250,11 +250,9 @@ class SWSGPRegressor(
             return self._fit(rows, (X_val, y_val))
 
     def partial_fit(self, X, y, sample_weight=None, *, exposure=None):
-        """Learn from one more chunk of a stream: one epoch at a constant rate.
+        """Learn from one more chunk of a stream, in one pass.
 
-        The first chunk sets inducing points, the scale of y and the start of the
-        kernel. Later chunks continue from there. The divergence is weighed against all
-        rows so far.
+        $how_streams_learn
 
         Parameters
         ----------
@@ -275,7 +273,8 @@ class SWSGPRegressor(
         Raises
         ------
         ValueError
-            If the noise varies: its process is learned from all rows at once.
+            If the noise varies, because its process is learned from all rows at once;
+            with the solver Adam; and after a fit that kept no rows.
         """
         self._validate_params()
         if self._record.varying_noise:

@@ -86,8 +86,8 @@ solver : {"natural", "adam"} or object of `skswsgp.solvers`, default="natural"
     was learned before. "adam" is stochastic gradient ascent on minibatches, Algorithm 1
     of [1]_, which trains the kernel as well. The objects
     :class:`skswsgp.solvers.Natural` and :class:`skswsgp.solvers.Adam` hold their
-    parameters, among them whether inducing inputs are trained too. `partial_fit` always
-    takes steps of Adam.
+    parameters, among them whether inducing inputs are trained too, and by how much a
+    stream forgets. `partial_fit` takes "natural" only.
 warm_start : bool, default=False
     Whether `fit` starts from the fitted model. Its map of the columns, kernel, noise,
     shape of the likelihood, inducing points and H then stay.
@@ -110,6 +110,18 @@ random_state : int, RandomState instance or None, default=None
     Seeds the choice of inducing points and held-out rows, and shuffling.
 verbose : int, default=0
     Prints a line for each epoch or round if positive.""",
+    "how_streams_learn": """\
+The first chunk is learned as by `fit`, and a model of `fit` goes on alike if it has at
+most 10,000 rows. While a stream has no more rows than that, or than `n_inducing`, all
+are kept. The kernel, the scales and the map of the columns are learned again whenever
+rows have doubled. In between, new rows change q(u) and the law of observations. A new
+kernel stays if the next chunk is likelier with it than with the one before.
+
+Of a longer stream, a random sample of rows is kept. The others are remembered by the
+sums A' W A and A' W t over rows, whose size is that of the inducing points. There are
+at most `n_inducing` points, or 10,000 with "auto", and new rows take the places of
+points that know less. With ``solver=Natural(forgetting_factor=0.999)`` the weight of
+earlier rows falls for each new row.""",
     "attributes": """\
 x_transform_ : object or None
     The scale of the columns, or None for X as it is: `x_transform_.name`, and

@@ -59,31 +59,22 @@ def find_neighborhoods(X, Z, nearest, length_scales, group=None):
     return Neighborhoods(own, near, measure_nearness(Z, of_points, length_scales))
 
 
-def fit_law(residuals, around, earlier=None, stream=False):
+def fit_law(residuals, around):
     """Return the `PredictiveLaw` of training rows, and `Observations` at them.
 
-    `around` are `Neighborhoods` or None. `earlier` is the law of rows before these, or
-    None, and stays where rows are few. Of a `stream` sizes are kept for its next rows.
+    `around` are `Neighborhoods` or None.
     """
     z = residuals.standardised  # (n, Q)
-    few = earlier is not None and len(z) < LEAST_ROWS
     sizes, nearness = None, None
     fade, logs = np.ones(len(z)), np.zeros(z.shape)
     if around is not None:
-        before = None if earlier is None else earlier.sizes
-        sizes = measure_sizes(
-            np.abs(z), around.own, len(around.nearness.spacing), before
-        )
+        sizes = measure_sizes(np.abs(z), around.own, len(around.nearness.spacing))
         near = left_out_points(sizes, around)
         nearness = around.nearness
-        if few and earlier.nearness is not None:
-            nearness = earlier.nearness
         fade = nearness.fade(near)
         logs = sizes.logarithms(near, around.own, np.abs(z))
     freedom, coefficients = np.full(z.shape[1], np.inf), np.zeros((2, z.shape[1]))
-    if few:
-        freedom, coefficients = earlier.degrees_of_freedom, earlier.coefficients
-    for q in () if few else range(z.shape[1]):
+    for q in range(z.shape[1]):
         if not has_errors(z[:, q]):
             continue
         features = np.column_stack([np.ones(len(z)), logs[:, q]])
@@ -92,11 +83,11 @@ def fit_law(residuals, around, earlier=None, stream=False):
         gains -= student.log_density(z[:, q], 0.0, np.inf)
         if is_better(gains, len(c) + 1):
             freedom[q], coefficients[:, q] = nu, c
-    far = earlier.far_scale if few else scales_far_away(z, freedom, coefficients)
-    if not (stream or coefficients[1].any()):
+    far = scales_far_away(z, freedom, coefficients)
+    if not coefficients[1].any():
         sizes = None
     process = np.sqrt(residuals.variance)
-    seen = earlier.process_range if few else np.quantile(process, (0.05, 0.95), axis=0)
+    seen = np.quantile(process, (0.05, 0.95), axis=0)
     law = PredictiveLaw(
         freedom, coefficients, nearness, far, None, seen, sizes, density=None
     )

@@ -29,32 +29,28 @@ class LeftOutRows(NamedTuple):
     score: np.ndarray  # y as a standard normal value, under the law without the row
 
 
-def leave_out_rows(solver, data, trained, settings, predictive, earlier, rng):
+def leave_out_rows(solver, data, trained, settings, predictive, rng):
     """Return the `PredictiveLaw` and the `LeftOutRows` of a fit, or None for either.
 
     `trained` are the fitted attributes. There is no law for `predictive` "gaussian" and
-    for one row. In a stream, `earlier` is the law of the chunks before, or None; its
-    sizes of residuals are added to those of this chunk, and no rows are returned.
-    Neither are they for more rows of a solver that takes steps than teach the law.
-    Copies of a row count as one, as they do for the noise.
+    for one row. No rows are returned for more rows of a solver that takes steps than
+    teach the law. Copies of a row count as one, as they do for the noise.
     """
     part = data.n_rows > SAMPLE_ROWS and not solver.finds_optimum
     if part:
         data = data.take(np.sort(rng.permutation(data.n_rows)[:SAMPLE_ROWS]))
     merged, place = merge_rows(data)
-    X, Z, stream = merged.X, trained["inducing_points_"], not settings.decay
+    X, Z = merged.X, trained["inducing_points_"]
     group = point_of_each_row(Z, X) if solver.exact_means else None
     lone = len(X) < 2 or (group is not None and len(Z) < 2)
-    if lone and stream:
-        return None, None
     residuals, points = leave_one_out(merged, group, trained, settings)
     law, around = None, None
     if predictive != "gaussian" and not lone:
         around = neighborhoods_of(X, group, trained, settings, rng)
         law = law_of_residuals(
-            residuals, points, around, merged, trained, settings, earlier, rng
+            residuals, points, around, merged, trained, settings, rng
         )
-    if stream or part:
+    if part:
         return law, None
     score = normal_scores(law, residuals.standardised, around)
     noise = np.reshape(trained["noise_variance_"], (1, -1))
@@ -79,15 +75,13 @@ def neighborhoods_of(X, group, trained, settings, rng):
     return find_neighborhoods(X, Z, nearest, scales, group)
 
 
-def law_of_residuals(residuals, points, around, data, trained, settings, earlier, rng):
+def law_of_residuals(residuals, points, around, data, trained, settings, rng):
     """Return the `PredictiveLaw` of merged rows, whose residuals are known.
 
     `points` are those of `leave_one_out`.
     """
-    stream, y = not settings.decay, data.y
-    law, observations = fit_law(residuals, around, earlier, stream=stream)
-    if stream:
-        return law
+    y = data.y
+    law, observations = fit_law(residuals, around)
     widening = widening_of_few(law, data, trained, settings, rng)
     law = law.widened(widening)
     if points is None or around is None:

@@ -134,14 +134,11 @@ class ResidualSizes(NamedTuple):
         return out
 
 
-def measure_sizes(sizes, own, M, earlier=None):
+def measure_sizes(sizes, own, M):
     """Return the `ResidualSizes` of rows whose |z| are `sizes` (n, Q).
 
-    `own` (n,) are the points, out of M, to which the rows belong. Sums of `earlier`
-    rows are added.
+    `own` (n,) are the points, out of M, to which the rows belong.
     """
     counts = np.bincount(own, minlength=M).astype(np.float64)
     sums = np.stack([np.bincount(own, z, M) for z in sizes.T], axis=1)
-    if earlier is not None:
-        counts, sums = counts + earlier.counts, sums + earlier.sums
     return ResidualSizes(sums, counts)

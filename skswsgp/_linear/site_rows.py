@@ -48,6 +48,13 @@ class SiteRows(NamedTuple):
         """The number of rows, n."""
         return len(self.weight)
 
+    @property
+    def unit(self):
+        """The noise (Q,) by which precisions are divided, 1 where there is none."""
+        if self.record.conjugate:
+            return self.engine.model.noise.astype(np.float64)
+        return np.ones(self.precision.shape[1])
+
     @classmethod
     def of(cls, engine, kernel, data, record, lookup, memory):
         """Return the rows of `TrainingRows` before their first sites.

@@ -50,15 +50,6 @@ def make_optimizer(model, free, log_bounds, feature_scale):
     )
 
 
-def reuse_moments(earlier, fresh):
-    """Return the `Optimizer` of an earlier fit, or a fresh one if its shapes differ."""
-    fits = earlier is not None and all(
-        old.shape == new.shape and old.dtype == new.dtype
-        for old, new in zip(earlier, fresh, strict=True)
-    )
-    return earlier if fits else fresh
-
-
 def require_finite_training(values):
     """Raise FloatingPointError if some of the values are NaN or infinite."""
     if not np.isfinite(values).all():

@@ -25,6 +25,7 @@ class TrainingRows(NamedTuple):
     # is how often rows count over their weights
     ratio: np.ndarray | None = None
     elsewhere: object = None  # all rows of a fit, of which these are a sample
+    past: object = None  # the `PastSites` of earlier rows of a stream
 
     @property
     def n_rows(self):

@@ -24,20 +24,14 @@ class AdamSolver(Solver):
     local_divergences = True
     converged = False  # `History` decides when to stop
 
-    def __init__(
-        self, engine, data, kernel, settings, rng, feature_scale, moments=None
-    ):  # fmt: skip
+    def __init__(self, engine, data, kernel, settings, rng, feature_scale):
         n_steps = steps_per_epoch(data.n_rows, settings.batch_size)
-        self.schedule = Schedule(
-            settings.learning_rate, settings.max_iter, n_steps, settings.decay
-        )
+        self.schedule = Schedule(settings.learning_rate, settings.max_iter, n_steps)
         compiled = compile_kernel(kernel, data.X.shape[1], settings.dtype)
-        if moments is not None:
-            moments = type(moments)(*(array.copy() for array in moments))
         n = data.n_rows // n_steps
         n_active = settings.count_shared(len(engine.model.Z), engine.n_neighbors)
         engine.prepare_training(
-            n, compiled.free, compiled.log_bounds, feature_scale, moments, n_active
+            n, compiled.free, compiled.log_bounds, feature_scale, n_active
         )
         self.engine, self.rng, self.weight = engine, rng, data.weight
         self.search = TrackedSearch(engine, data.n_rows, settings.search_options)

@@ -74,7 +74,8 @@ class NaturalSolver(Solver):
         """Return the `SiteRows` of the data, whose A may take so many bytes."""
         data, record = self.data, self.settings.likelihood_record
         lookup = NeighborTracker(self.search, data.n_rows, memory).lookup
-        return SiteRows.of(self.engine, kernel, data, record, lookup, memory)
+        sites = SiteRows.of(self.engine, kernel, data, record, lookup, memory)
+        return sites if data.past is None else data.past.with_rows(sites)
 
     @property
     def n_rounds(self):

@@ -51,12 +51,12 @@ class Schedule(NamedTuple):
     rate: float  # learning rate of the first step
     epochs: int
     n_steps: int  # steps in an epoch
-    decay: bool  # whether the rate falls along half a cosine to FINAL_RATE
 
     def rate_at(self, epoch, step):
-        """Return the learning rate of a step of an epoch, both counted from 0."""
-        if not self.decay:
-            return self.rate
+        """Return the learning rate of a step of an epoch, both counted from 0.
+
+        It falls along half a cosine to FINAL_RATE.
+        """
         phase = (epoch + step / self.n_steps) / self.epochs
         return self.rate * (FINAL_RATE + (1.0 - FINAL_RATE) * half_cosine(phase))
 

@@ -28,7 +28,7 @@ class Settings(NamedTuple):
     known_noise: np.ndarray | None = None  # (Q,) noise variances, None to learn them
     batch_size: int = 64  # this and what follows: parameters of the solver
     learning_rate: float = 0.02
-    max_iter: int = 200  # 1 for a chunk of a stream
+    max_iter: int = 200
     tol: float = 1e-5
     n_iter_no_change: int = 10
     early_stopping: bool | str = "auto"
@@ -36,7 +36,7 @@ class Settings(NamedTuple):
     optimize_inducing: bool = False
     n_shared: int | str | None = None
     kl_weight: float | str = "auto"
-    decay: bool = True  # whether the learning rate falls: not for a stream
+    forgetting_factor: float = 1.0
     device: str = "cpu"
     n_jobs: int | None = None
     dtype: str = "float64"

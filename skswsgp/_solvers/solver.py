@@ -17,9 +17,8 @@ class Solver(ABC):
     The arguments are an engine, whose model is modified; the `TrainingRows`, with their
     center; the kernel object with the parameters of the model; the `Settings`; and a
     source of random numbers. If `takes_steps`, `feature_scale` (D,) follows, the unit
-    of a step of each feature of Z, and for streams `moments`, the `Optimizer` of an
-    earlier chunk or None. The attribute `engine` holds the model as it is now, and
-    `search` is the `TrackedSearch`, which follows the model.
+    of a step of each feature of Z. The attribute `engine` holds the model as it is now,
+    and `search` is the `TrackedSearch`, which follows the model.
     """
 
     title = "the natural solver"  # the solver in messages

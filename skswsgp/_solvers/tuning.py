@@ -36,6 +36,10 @@ class Tuning(NamedTuple):
     # k-means++ may take a tenth of these pairs, enough for 1,345 inducing points.
     kmeans_pairs: int = 1_000_000_000
 
+    # Rows that a stream keeps, and inducing points that it takes: a chunk then takes
+    # a second or two on one core, whatever its size.
+    stream_rows: int = 10_000
+
     # --- the covariance of q(u)
     # Bytes of a full S with Adam's moments and gradients: limit of covariance="full".
     full_covariance_bytes: int = 2**30

@@ -189,7 +189,9 @@ def test_what_needs_rows_in_memory_is_refused(params, named):
 
 def test_other_rows_are_refused_beside_blocks():
     (X, y), rows = table(), blocks(*table())
-    with pytest.raises(ValueError, match="the fit has partial_fit: expected none"):
+    with pytest.raises(
+        ValueError, match="partial_fit of a dask collection: expected rows in"
+    ):
         SWSGPRegressor().partial_fit(*rows)
     for name, given in {
         "X_val": {"X_val": X, "y_val": y},

@@ -5,6 +5,7 @@ import pytest
 from small_models import (
     CALLBACKS,
     interrupting,
+    natural_model,
     small_data,
     small_model,
 )
@@ -113,7 +114,7 @@ def test_callbacks_are_torn_down_after_partial_fit():
     pytest.importorskip("sklearn.callback")
     X, y = small_data(60)
     recorder = Recorder()
-    model = small_model(max_iter=1).set_callbacks(recorder)
+    model = natural_model().set_callbacks(recorder)
     model.partial_fit(X, y).partial_fit(X, y)
     names = [name for name, _ in recorder.calls]
     assert names.count("setup") == names.count("teardown")

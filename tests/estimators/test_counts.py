@@ -12,7 +12,6 @@ from skswsgp import SWSGPRegressor
 from skswsgp._law.counts import Counts
 from skswsgp._point import log_rates
 from skswsgp.metrics import get_scorer
-from skswsgp.solvers import Adam
 
 POISSON = np.full(1, np.inf)  # the size of Poisson counts
 FEW = {"n_inducing": 20, "n_neighbors": 20}
@@ -230,10 +229,9 @@ def test_weights_count_observations(rng):
 
 def test_streams_of_counts():
     X, y, rate = low_counts()
-    model = make_model(**FEW, solver=Adam(learning_rate=0.05))
-    for _ in range(30):
-        for part in np.split(np.arange(300), 3):
-            model.partial_fit(X[part], y[part])
+    model = make_model(**FEW)
+    for part in np.split(np.arange(300), 3):
+        model.partial_fit(X[part], y[part])
     assert np.corrcoef(model.predict(X[300:]), rate[300:])[0, 1] > 0.8
 
 
@@ -333,11 +331,9 @@ def test_exposures_may_be_a_series():
 
 def test_exposures_of_chunks():
     X, y, _, exposure = overdispersed(300)
-    model = make_model(
-        **FEW, solver=Adam(learning_rate=0.02)
-    )  # the variance stays near
-    for _ in range(15):
-        model.partial_fit(X, y, exposure=exposure)
+    model = make_model(**FEW)
+    for part in np.split(np.arange(300), 3):
+        model.partial_fit(X[part], y[part], exposure=exposure[part])
     expected = np.sum(y) / np.sum(exposure)
     assert_allclose(model.predict([[1e5]]), expected, rtol=0.5)
 

@@ -21,7 +21,7 @@ from small_models import both_estimators
 
 import skswsgp
 from skswsgp import SWSGPClassifier, SWSGPRegressor
-from skswsgp.solvers import Adam
+from skswsgp.solvers import Natural
 
 pytestmark = pytest.mark.usefixtures("few_steps")
 SMALL = {
@@ -148,9 +148,7 @@ def test_metadata_routing_passes_weights_to_fit(regression):
         model = make(SWSGPRegressor, **SMALL).set_fit_request(sample_weight=True)
         model.set_score_request(sample_weight=False)
         results = cross_validate(model, X, y, **options)
-    halves = weight[60:], weight[:60]
-    for trained, half in zip(results["estimator"], halves, strict=True):
-        assert trained._n_samples_seen == half.sum()
+    for trained in results["estimator"]:
         assert trained.predict(X).mean() > y.mean() + 0.2
 
 
@@ -198,18 +196,18 @@ def walk(value, path="model"):
 @pytest.mark.parametrize("method", ["fit", "partial_fit"])
 def test_pickle(estimator_class, method, moons):
     X, y = moons
-    model = getattr(make(estimator_class, **SMALL), method)(X, y)
+    model = getattr(make(estimator_class, random_state=0), method)(X, y)
     copy = pickle.loads(pickle.dumps(model))
     np.testing.assert_array_equal(outputs(copy, X), outputs(model, X))
     assert copy.lower_bound(X, y) == model.lower_bound(X, y)
     plain = np.ndarray | np.generic | int | float | str | None
     kernels = type(model.kernel_)
     for path, value in walk(vars(model)):
-        assert isinstance(value, plain | kernels | Adam), path
+        assert isinstance(value, plain | kernels | Natural), path
         assert not isinstance(value, np.ndarray) or value.dtype != object, path
-    again = getattr(copy, method)(X, y)
+    again = getattr(copy, method)(X[:50], y[:50])
     np.testing.assert_array_equal(
-        outputs(again, X), outputs(getattr(model, method)(X, y), X)
+        outputs(again, X), outputs(getattr(model, method)(X[:50], y[:50]), X)
     )
 
 
@@ -278,4 +276,5 @@ def test_weights_as_pandas(estimator_class, moons):
     X, y = moons
     weight = pd.Series(np.arange(120.0), index=range(7, 127))
     model = make(estimator_class, **SMALL).fit(X, y, sample_weight=weight)
-    assert model._n_samples_seen == weight.sum()
+    plain = make(estimator_class, **SMALL).fit(X, y, sample_weight=np.arange(120.0))
+    np.testing.assert_array_equal(outputs(model, X), outputs(plain, X))

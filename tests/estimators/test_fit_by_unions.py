@@ -17,7 +17,6 @@ from small_models import (
     tiny_data,
 )
 
-from skswsgp import SWSGPClassifier
 from skswsgp._compiled.threads import max_threads
 from skswsgp._solvers.adam import AdamSolver
 
@@ -107,20 +106,6 @@ def test_float32_is_near_float64():
     )
     assert single.inducing_mean_.dtype == np.float32
     assert_allclose(single.predict(X), double.predict(X), atol=0.02)
-
-
-@both_estimators
-def test_streams_are_trained_by_unions(estimator_class):
-    X, y = tiny_data(estimator_class)
-    fits = []
-    for extra in ({}, {"n_shared": 6}):
-        model = make(estimator_class, **TINY | ADAM | extra, kl_weight=1.0)
-        for part in (slice(0, 20), slice(20, 40)):
-            classes = {"classes": [0, 1]} if estimator_class is SWSGPClassifier else {}
-            model.partial_fit(X[part], y[part], **classes)
-        fits.append(model.inducing_mean_)
-    assert np.isfinite(fits[1]).all()
-    assert np.abs(fits[0] - fits[1]).max() > 1e-6
 
 
 def test_fewer_active_points_than_neighbours_are_refused():

@@ -1,6 +1,5 @@
 """The solver of a fit: words, objects and their parameters."""
 
-import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 from sklearn.base import clone
@@ -16,19 +15,17 @@ from skswsgp.solvers import Adam, Natural
 
 
 @pytest.mark.parametrize(
-    ("solver", "streaming", "expected"),
+    ("solver", "expected"),
     [
-        ("natural", False, NaturalSolver),
-        (Natural(), False, NaturalSolver),
-        (Natural(optimize_inducing=True), False, AlternatingSolver),
-        ("adam", False, AdamSolver),
-        (Adam(optimize_inducing=True), False, AdamSolver),
-        ("natural", True, AdamSolver),
-        (Natural(optimize_inducing=True), True, AdamSolver),
+        ("natural", NaturalSolver),
+        (Natural(), NaturalSolver),
+        (Natural(optimize_inducing=True), AlternatingSolver),
+        ("adam", AdamSolver),
+        (Adam(optimize_inducing=True), AdamSolver),
     ],
 )
-def test_the_solver_that_trains(solver, streaming, expected):
-    method, parameters = solver_for(SWSGPRegressor(solver=solver), streaming)
+def test_the_solver_that_trains(solver, expected):
+    method, parameters = solver_for(SWSGPRegressor(solver=solver))
     assert method is expected
     kind = Adam if expected is AdamSolver else Natural
     given = solver if isinstance(solver, kind) else kind()
@@ -65,15 +62,3 @@ def test_a_word_has_no_parameters():
     assert model.solver == "adam"
     model.set_params(solver=Adam(), solver__max_iter=3)
     assert model.solver.max_iter == 3
-
-
-def test_a_stream_takes_the_parameters_of_adam():
-    X, y = small_data(60)
-    how = {"n_inducing": 10, "random_state": 0}
-    rates = 0.02, 0.2
-    means = [
-        SWSGPRegressor(solver=solver, **how).partial_fit(X, y).inducing_mean_
-        for solver in ("natural", *(Adam(learning_rate=rate) for rate in rates))
-    ]
-    assert_array_equal(means[0], means[1])
-    assert np.abs(means[1] - means[2]).max() > 1e-3

@@ -304,8 +304,6 @@ def test_a_later_fit_forgets_the_weights_of_rows(data):
     model.set_params(n_neighbors=9).fit(*data)
     assert not hasattr(model, "alpha_")
     assert not hasattr(model, "local_variance_scale_")
-    model = exact_model(*data).partial_fit(*data)
-    assert not hasattr(model, "alpha_")
 
 
 def test_warm_starts_find_the_weights_again(data):

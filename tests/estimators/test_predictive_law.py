@@ -324,18 +324,6 @@ def test_constant_targets_have_a_positive_deviation(n):
     assert (std > 1e-7).all()
 
 
-@pytest.mark.usefixtures("few_steps")
-def test_short_chunks_keep_the_law():
-    X, y = make_rows("growing", 1021)
-    model = SWSGPRegressor(n_inducing=100, random_state=0)
-    laws = []
-    for part in (slice(0, 1000), slice(1000, 1020), slice(1020, 1021)):
-        laws.append(model.partial_fit(X[part], y[part]).predictive_law_)
-    assert [law.sizes.counts.sum() for law in laws] == [1000, 1020, 1020]
-    for law in laws[1:]:
-        assert_array_equal(law.coefficients, laws[0].coefficients)
-
-
 def test_scorers_find_the_law_at_the_end_of_pipelines():
     X, y = make_rows("growing", 300, seed=1)
     model = model_of("growing")

@@ -223,6 +223,7 @@ BAD_PARAMETERS = {
 BAD_PARAMETERS_OF_SOLVERS = {
     "optimize_inducing": ["yes", 2],
     "kl_weight": [-1, 0, "unknown", None, np.nan, np.inf],
+    "forgetting_factor": [0.0, 1.5, "auto", np.nan],
     "n_shared": [0, -1, 1.5, True, "a"],
     "batch_size": [0, -1, 1.5, "auto"],
     "learning_rate": [0, -0.1, "constant", np.nan, np.inf],

@@ -83,18 +83,6 @@ def test_averages_without_a_row_are_those_of_a_fit_without_it(places):
         assert_allclose(found[i], np.log(average(rows, sizes[rest], unit)))
 
 
-def test_earlier_rows_count_as_well(places):
-    X, Z, sizes = places
-    around = find_neighborhoods(X, Z, nearest_to(Z), SCALES)
-    first = around.own < 150
-    parts = [(sizes[rows], around.own[rows], len(Z)) for rows in (first, ~first)]
-    earlier = measure_sizes(*parts[0])
-    both = measure_sizes(*parts[1], earlier)
-    whole = measure_sizes(sizes, around.own, len(Z))
-    for array, expected in zip(both, whole, strict=True):
-        assert_allclose(array, expected)
-
-
 def test_averages_change_smoothly_along_a_line(places):
     X, Z, sizes = places
     around = find_neighborhoods(X, Z, nearest_to(Z), SCALES)

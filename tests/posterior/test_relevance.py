@@ -63,9 +63,7 @@ def test_a_column_that_varies_late_is_relevant(rng):
     y = 0.1 * X[:, 0] + np.sin(3 * X[:, 1] * X[:, 0])
     model = SWSGPRegressor(random_state=0, n_inducing=50).partial_fit(X[:100], y[:100])
     assert model._feature_scale[1] == 0.0
-    first = model._feature_scale[0]
     model.partial_fit(X, y)
     assert model._feature_scale[1] > 0.0
-    assert model._feature_scale[0] == first
     constant = SWSGPRegressor(random_state=0).fit(X * [1.0, 0.0], y)
     assert_allclose(constant.feature_importances_, [1.0, 0.0])

@@ -1,0 +1,1 @@
+"""Training rows that come in chunks, of which some are kept."""

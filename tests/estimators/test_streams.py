@@ -1,0 +1,277 @@
+"""Streams: `partial_fit` in one pass, rows that leave, points that follow."""
+
+import pickle
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy.stats import norm
+from sklearn.base import clone
+from sklearn.gaussian_process.kernels import RBF, ConstantKernel
+from small_models import natural_model, small_data, state_of
+
+from skswsgp import SWSGPClassifier, SWSGPRegressor
+from skswsgp._estimators import fit_stages
+from skswsgp.solvers import Adam, Natural
+
+KERNEL = ConstantKernel(1.5) * RBF([1.0, 1.2])
+Z = np.random.default_rng(1).uniform(-2, 2, size=(30, 2))
+# A process that is known, as a fit with other rows must not change it
+KNOWN = {
+    "kernel": KERNEL,
+    "learn_kernel": False,
+    "inducing_points": Z,
+    "random_state": 0,
+}
+KNOWN_NOISE = {"initial_noise": 0.01, "normalize_y": False}
+
+
+def learn(model, X, y, chunks, **options):
+    """Return the model after a pass over the rows in so many chunks."""
+    for rows in np.array_split(np.arange(len(X)), chunks):
+        model.partial_fit(X[rows], y[rows], **options)
+    return model
+
+
+@pytest.fixture
+def few_kept(tune):
+    """Let streams keep 60 rows."""
+    tune(stream_rows=60)
+
+
+def classes_of(X, seed=0):
+    """Return one of three classes for rows X (n, 2)."""
+    noise = np.random.default_rng(seed).normal(size=len(X))
+    return np.digitize(np.sin(2 * X[:, 0]) + 0.3 * noise, [-0.5, 0.5])
+
+
+@pytest.mark.parametrize("chunks", [1, 2])
+def test_a_stream_whose_rows_have_doubled_is_a_fit_of_all(chunks):
+    X, y = small_data(80)
+    how = {"y_transform": None, "random_state": 0}
+    stream = learn(SWSGPRegressor(**how), X, y, chunks)
+    fit = SWSGPRegressor(**how).fit(X, y)
+    for one, other in zip(
+        stream.predict(X, return_std=True), fit.predict(X, return_std=True), strict=True
+    ):
+        assert_array_equal(one, other)
+    labels = classes_of(X)
+    stream = SWSGPClassifier(random_state=0)
+    stream = learn(stream, X, labels, chunks, classes=[0, 1, 2])
+    fit = SWSGPClassifier(random_state=0).fit(X, labels)
+    assert_array_equal(stream.predict_proba(X), fit.predict_proba(X))
+
+
+def test_a_fit_goes_on_as_a_stream():
+    X, y = small_data(120)
+    how = {"y_transform": None, "random_state": 0}
+    stream = SWSGPRegressor(**how).partial_fit(X[:90], y[:90])
+    fit = SWSGPRegressor(**how).fit(X[:90], y[:90])
+    kernel = fit.kernel_
+    rows = X[90:].copy()
+    for model in (stream, fit):
+        model.partial_fit(rows, y[90:])
+        assert model.kernel_ == kernel
+        assert len(model.inducing_points_) == 120
+    assert_array_equal(fit.predict(X), stream.predict(X))
+    again = fit.predict(X)
+    rows[:] = 0.0  # a stream keeps copies
+    learn(fit, X[:1], y[:1], 1)
+    assert np.abs(fit.predict(X) - again).max() < 0.1
+
+
+@pytest.mark.usefixtures("few_kept")
+@pytest.mark.parametrize("H", [30, 10])
+@pytest.mark.parametrize("chunks", [2, 5, 13])
+def test_any_order_and_any_cut_is_one_fit(H, chunks, rng):
+    X, y = small_data(300)
+    how = KNOWN | KNOWN_NOISE | {"n_neighbors": H, "covariance": "full"}
+    fit = SWSGPRegressor(**how).fit(X, y)
+    order = rng.permutation(300)
+    stream = learn(SWSGPRegressor(**how), X[order], y[order], chunks)
+    assert len(stream._stream.X) == 60
+    assert stream._stream.past.n_rows == 240
+    assert_allclose(stream.inducing_mean_, fit.inducing_mean_, rtol=0, atol=1e-10)
+    assert_allclose(
+        stream.inducing_covariance_, fit.inducing_covariance_, rtol=0, atol=1e-10
+    )
+
+
+@pytest.mark.usefixtures("few_kept")
+def test_single_precision_is_that_of_a_fit():
+    X, y = small_data(200)
+    how = KNOWN | KNOWN_NOISE | {"n_neighbors": 10, "dtype": "float32"}
+    stream = learn(SWSGPRegressor(**how), X, y, 5)
+    fit = SWSGPRegressor(**how).fit(X, y)
+    assert stream.inducing_mean_.dtype == np.float32
+    assert_allclose(stream.inducing_mean_, fit.inducing_mean_, rtol=0, atol=5e-3)
+    assert_allclose(stream.inducing_covariance_, fit.inducing_covariance_, atol=1e-5)
+
+
+@pytest.mark.usefixtures("few_kept")
+def test_draws_know_the_rows_that_left():
+    X, y = small_data(300)
+    points = np.random.default_rng(2).uniform(-2, 2, size=(100, 2))
+    how = KNOWN | KNOWN_NOISE | {"n_neighbors": 10, "inducing_points": points}
+    squares = np.zeros((2, 100))
+    for seed in range(10):
+        model = SWSGPRegressor(**how | {"covariance": "draws", "random_state": seed})
+        squares[0] += np.mean(clone(model).fit(X, y).posterior_draws_ ** 2, axis=1)
+        squares[1] += np.mean(learn(model, X, y, 5).posterior_draws_ ** 2, axis=1)
+    assert model._stream.past.n_rows == 200  # as many stay as there are points
+    # 640 draws know a variance to 6 %; without noise of earlier rows it is too small
+    ratio = squares[1] / squares[0]
+    assert abs(ratio.mean() - 1.0) < 0.05
+    assert_allclose(ratio, 1.0, atol=0.3)
+
+
+@pytest.mark.usefixtures("few_kept")
+def test_a_weight_falls_by_the_forgetting_factor_for_each_row():
+    X, y = small_data(200)
+    gamma = 0.98
+    how = KNOWN | KNOWN_NOISE | {"n_neighbors": 30, "covariance": "full"}
+    solver = Natural(forgetting_factor=gamma)
+    stream = learn(SWSGPRegressor(**how, solver=solver), X, y, 8)
+    weight = gamma ** np.arange(199, -1, -1.0)
+    # `fit` divides weights by their mean, which changes the noise of a row of weight 1
+    how["initial_noise"] /= weight.mean()
+    twin = SWSGPRegressor(**how).fit(X, y, sample_weight=weight)
+    assert stream._stream.past.n_rows > 100
+    assert_allclose(stream.inducing_mean_, twin.inducing_mean_, rtol=0, atol=1e-9)
+    assert_allclose(
+        stream.inducing_covariance_, twin.inducing_covariance_, rtol=0, atol=1e-10
+    )
+
+
+def test_a_drifting_function_is_followed_where_rows_are_forgotten():
+    rng = np.random.default_rng(0)
+    grid, errors = np.linspace(0, 6, 100)[:, None], {}
+    for gamma in (1.0, 0.99):
+        solver = Natural(forgetting_factor=gamma)
+        model = SWSGPRegressor(learn_kernel=False, solver=solver, random_state=0)
+        for t in np.arange(12) * 0.25:
+            X = rng.uniform(0, 6, size=(100, 1))
+            model.partial_fit(X, np.sin(X[:, 0] + t) + 0.1 * rng.normal(size=100))
+        f = np.sin(grid[:, 0] + t)
+        errors[gamma] = np.sqrt(np.mean((model.predict(grid) - f) ** 2))
+    lower, upper = model.predict_interval(grid)  # of the one that forgets
+    y = f + 0.1 * rng.normal(size=100)
+    assert np.mean((lower <= y) & (y <= upper)) > 0.85
+    assert len(model._stream.X) < 700  # what weighs less than a thousandth has left
+    assert errors[0.99] < 0.3 < 0.7 < errors[1.0]
+
+
+def test_points_follow_inputs_that_move(tune):
+    tune(stream_rows=200)
+    rng = np.random.default_rng(0)
+    model = SWSGPRegressor(n_inducing=60, learn_kernel=False, random_state=0)
+    for start in range(20):
+        X = start + rng.uniform(0, 1, size=(40, 1))
+        model.partial_fit(X, np.sin(2 * X[:, 0]) + 0.1 * rng.normal(size=40))
+        assert len(model.inducing_points_) <= 60
+        assert len(model._stream.X) <= 200
+    for begin in (0, 10, 19):  # the first rows are not forgotten
+        X = begin + np.linspace(0, 1, 30)[:, None]
+        assert np.abs(model.predict(X) - np.sin(2 * X[:, 0])).max() < 0.25
+
+
+@pytest.mark.usefixtures("few_kept")
+@pytest.mark.parametrize("likelihood", ["gaussian", "poisson", "student_t", "classes"])
+def test_rows_that_left_are_remembered(likelihood):
+    X, y = small_data(400)
+    options, kept = {}, {"n_inducing": 60, "random_state": 0}
+    if likelihood == "classes":
+        y, model = classes_of(X), SWSGPClassifier(**kept)
+        options["classes"] = [0, 1, 2]
+    else:
+        if likelihood == "poisson":
+            y = np.random.default_rng(0).poisson(np.exp(y + 1.0))
+        model = SWSGPRegressor(likelihood=likelihood, **kept)
+    learn(model, X[:300], y[:300], 6, **options)
+    assert model._stream.past.n_rows == 240
+    few = type(model)(**model.get_params()).fit(X[:60], y[:60])
+    score = model.score(X[300:], y[300:])
+    assert score > few.score(X[300:], y[300:])
+    assert not hasattr(model, "lower_bound_")  # a part of the rows is known by sums
+
+
+def test_the_next_chunk_decides_between_two_kernels():
+    X, y = small_data(200)
+    model = SWSGPRegressor(random_state=0)
+    learn(model, X[:100], y[:100], 2)  # the second chunk doubles the rows
+    old, new = model._rival["kernel_"], model.kernel_
+    assert old != new
+    for spoiled in (True, False):
+        copy = pickle.loads(pickle.dumps(model))
+        state = vars(copy) if spoiled else copy._rival
+        state["inducing_mean_"] = -state["inducing_mean_"]
+        state.pop("alpha_", None)
+        copy.partial_fit(X[100:120], y[100:120])
+        assert copy.kernel_ == (old if spoiled else new)
+        assert copy._rival is None
+        assert copy.score(X, y) > 0.9
+
+
+@pytest.mark.usefixtures("few_kept")
+@pytest.mark.parametrize("n_jobs", [1, 2])
+def test_a_stream_that_was_pickled_goes_on_as_before(n_jobs):
+    X, y = small_data(200)
+    how = {"n_inducing": 40, "n_neighbors": 8, "learn_kernel": False, "random_state": 0}
+    whole = learn(SWSGPRegressor(**how), X, y, 5)
+    cut = SWSGPRegressor(**how, n_jobs=n_jobs)
+    for rows in np.array_split(np.arange(200), 5):
+        cut = pickle.loads(pickle.dumps(cut)).partial_fit(X[rows], y[rows])
+    for one, other in zip(
+        whole.predict(X, return_std=True), cut.predict(X, return_std=True), strict=True
+    ):
+        assert_array_equal(one, other)
+
+
+def test_a_failed_chunk_leaves_the_stream_as_it_was(monkeypatch):
+    X, y = small_data(80)
+    model = natural_model().partial_fit(X[:60], y[:60])
+    before = state_of(model)
+    for rows, message in (
+        ((np.full((3, 2), np.nan), np.zeros(3)), "NaN"),
+        ((X[:3, :1], y[:3]), "features"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            model.partial_fit(*rows)
+        assert state_of(model) == before
+
+    def fail(*_):
+        raise RuntimeError("no engine")
+
+    monkeypatch.setattr(fit_stages, "make_engine", fail)
+    with pytest.raises(RuntimeError, match="no engine"):
+        model.partial_fit(X[60:], y[60:])
+    assert state_of(model) == before
+
+
+def test_streams_that_are_refused(tune):
+    X, y = small_data(60)
+    with pytest.raises(ValueError, match=r"^partial_fit with solver=Adam"):
+        SWSGPRegressor(solver=Adam(max_iter=3)).partial_fit(X, y)
+    adam = SWSGPRegressor(solver=Adam(max_iter=3), random_state=0).fit(X, y)
+    adam.set_params(solver="natural")
+    tune(stream_rows=50)
+    for model in (adam, natural_model().fit(X, y)):
+        with pytest.raises(ValueError, match="such a fit keeps no rows; give its rows"):
+            model.partial_fit(X, y)
+    for gamma in (0.0, 1.5):
+        with pytest.raises(ValueError, match="'forgetting_factor' parameter"):
+            SWSGPRegressor(solver=Natural(forgetting_factor=gamma)).partial_fit(X, y)
+
+
+def test_intervals_hold_after_one_pass():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-2, 2, size=(1500, 2))
+    f = np.sin(3 * X[:, 0]) * np.cos(2 * X[:, 1])
+    y = f + 0.2 * rng.normal(size=1500)
+    model = learn(SWSGPRegressor(random_state=0), X[:1000], y[:1000], 10)
+    assert np.sqrt(np.mean((model.predict(X[1000:]) - f[1000:]) ** 2)) < 0.08
+    lower, upper = model.predict_interval(X[1000:])
+    held = np.mean((lower <= y[1000:]) & (y[1000:] <= upper))
+    assert abs(held - 0.95) < 3 * np.sqrt(0.95 * 0.05 / 500)
+    best = norm.logpdf(y[1000:], f[1000:], 0.2).mean()
+    assert model.log_predictive_density(X[1000:], y[1000:]).mean() > best - 0.1
