@@ -140,7 +140,7 @@ class _OwnPointsMixin:
         sizes = [D, *_layer_sizes(self.hidden_layer_sizes), points.n_outputs]
         network = Network(*draw_weights(sizes, rng))
         n_steps = steps_per_epoch(len(rows), self.batch_size)
-        schedule = Schedule(self.learning_rate, self.max_iter, n_steps, decay=True)
+        schedule = Schedule(self.learning_rate, self.max_iter, n_steps)
         training = _Training(points, network, self.kernel_, schedule)
         X, inputs = center_rows(data.X, center, "float64"), self._inputs(data.X)
         known = X, inputs, data.y, data.weight
