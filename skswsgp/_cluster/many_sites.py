@@ -17,15 +17,18 @@ class ManySites:
         self.engine, self.is_sparse = engine, is_sparse
 
     def _changed(self, name, *arguments):
-        parts = self.workers.map(_method, self.parts, name, *arguments)
+        return self._mapped(_method, name, *arguments)
+
+    def _mapped(self, function, *arguments):
+        parts = self.workers.map(function, self.parts, *arguments)
         return ManySites(self.workers, parts, self.n_rows, self.engine, self.is_sparse)
 
     def _sum(self, name, *arguments):
         return self.workers.total(_method, self.parts, name, *arguments)
 
     def first(self, m, S):
-        """See `SiteRows`, as for all methods."""
-        return self._changed("first", m, S)
+        """See `SiteRows`, as for all methods; each place has a model with m and S."""
+        return self._mapped(_first)
 
     def stepped(self, step):
         return self._changed("stepped", step)
@@ -66,6 +69,11 @@ class ManySites:
 
     def blocks(self, q):
         return self._sum("blocks", q)
+
+
+def _first(part):
+    model = part.engine.model
+    return part.first(model.m, model.L if model.full else model.s)
 
 
 def _method(part, name, *arguments):

@@ -264,6 +264,37 @@ def test_a_fit_outlives_a_worker(cluster, monkeypatch):
 
 
 @pytest.mark.slow
+def test_the_scheduler_keeps_one_mean_and_variance_of_each_round(monkeypatch):
+    """Products are many in a round, and leave nothing."""
+    distributed = pytest.importorskip("distributed", reason="needs the extra dask")
+    from distributed.protocol import dumps
+
+    from skswsgp._solvers.natural import NaturalSolver
+
+    how = {"n_workers": 1, "threads_per_worker": 1, "processes": False}
+    with distributed.Client(**how, dashboard_address=":0") as client:
+        tasks, kept, advance = client.cluster.scheduler.tasks, [], NaturalSolver.advance
+
+        def count_bytes():
+            given = [t.run_spec for t in tasks.values() if t.prefix.name == "itself"]
+            return sum(len(frame) for one in given for frame in dumps(one))
+
+        def advance_and_count(solver, index):
+            client.submit(int).result()  # the scheduler has heard what was released
+            kept.append(count_bytes())
+            return advance(solver, index)
+
+        monkeypatch.setattr(NaturalSolver, "advance", advance_and_count)
+        given = {"n_inducing": 300, "inducing_points": "random", "covariance": "diag"}
+        fitted(SWSGPClassifier, *blocks(*table("classes")), **given)
+        assert len(kept) > 2
+        moments = 300 * 2 * 8
+        assert all(moments < step < 1.5 * moments for step in np.diff(kept))
+        client.submit(int).result()
+        assert not count_bytes()
+
+
+@pytest.mark.slow
 def test_a_fit_within_a_task_is_refused():
     distributed = pytest.importorskip("distributed", reason="needs the extra dask")
     how = {"n_workers": 1, "threads_per_worker": 1, "processes": False}
