@@ -65,25 +65,47 @@ class RowsElsewhere:
             )
         self.n_features = X.shape[1]
         blocks = [_block(*parts) for parts in zip(*lazy, strict=True)]
-        self.blocks = self.workers.load(blocks)
-        self.sizes = np.array(self.workers.gather(self.workers.map(_size, self.blocks)))
-        if not self.sizes.any():
+        self._set_blocks(self.workers.load(blocks))
+        self.recipe = None
+
+    def _set_blocks(self, blocks):
+        """Set the blocks, without those that are empty, and their sizes."""
+        shapes = self.workers.gather(self.workers.map(_shape, blocks))
+        sizes, columns = zip(*shapes, strict=True)
+        other = next((one for one in columns if one != columns[0]), None)
+        if other is not None:
+            raise ValueError(
+                f"a block of X has the columns {columns[0]}, and another {other}: "
+                "expected the same columns in the same order in all blocks; look at "
+                "the function or the files that make them."
+            )
+        if not any(sizes):
             raise ValueError(
                 "X has no rows in any block: expected some to train on; look at the "
-                "filters in front of fit."
+                "filters in front of fit, and at weights of zero."
             )
-        self.blocks = [b for b, n in zip(self.blocks, self.sizes, strict=True) if n]
-        self.sizes = self.sizes[self.sizes > 0]
-        self.recipe = None
+        self.blocks = [b for b, n in zip(blocks, sizes, strict=True) if n]
+        self.sizes = np.array([n for n in sizes if n])
 
     @property
     def n_rows(self):
         """The number of rows of all blocks."""
         return int(self.sizes.sum())
 
-    def labels(self):
-        """Return the distinct values of y."""
-        return np.unique(np.concatenate(self._gather(_labels)))
+    def labels(self, distinct):
+        """Return the labels of y that `distinct` finds in each block, joined.
+
+        Labels of different types keep them.
+        """
+        found = self._gather(_labels, distinct)
+        are_text = {one.dtype.kind in "OSU" for one in found}
+        if len(are_text) > 1:
+            found = [one.astype(object) for one in found]
+        return np.concatenate(found)
+
+    def drop(self, labels):
+        """Leave out the rows with these labels, also to be counted."""
+        self._set_blocks(self.workers.map(_without, self.blocks, labels))
 
     def sample(self, most, rng):
         """Return X, y and weights of at most so many random rows, in their order."""
@@ -159,12 +181,18 @@ def _as_block(X, y, weight=None):
     return Block(X, y, weight)
 
 
-def _size(block):
-    return len(block.X)
+def _shape(block):
+    """Return the number of rows, and the names of the columns or their number."""
+    names = getattr(block.X, "columns", None)
+    return len(block.X), block.X.shape[1] if names is None else list(names)
 
 
-def _labels(block):
-    return np.unique(np.asarray(block.y))
+def _labels(block, distinct):
+    return np.asarray(distinct(block.y))
+
+
+def _without(block, labels):
+    return Block(*_take(block, np.flatnonzero(~np.isin(block.y, labels))))
 
 
 def _take(block, index):

@@ -131,7 +131,10 @@ class SWSGPClassifier(UnmaskedScoreMixin, ClassifierMixin, BaseSWSGP):
                 "partial_fit with class_weight='balanced': expected None or a dict, "
                 "for a chunk does not know the shares of all classes."
             )
-        classes = None if classes is None else distinct_labels(classes)
+        if classes is not None:
+            self._validate_params()
+            classes = distinct_labels(classes)
+            self._require_labels(classes)
         with self._announced(classes):
             return self._partial_fit(X, y, sample_weight)
 
@@ -145,7 +148,24 @@ class SWSGPClassifier(UnmaskedScoreMixin, ClassifierMixin, BaseSWSGP):
             del self._announced_classes
 
     def _announcing(self, elsewhere):
-        return self._announced(elsewhere.labels())
+        classes = distinct_labels(elsewhere.labels(distinct_labels))
+        self._require_labels(classes)
+        weights = self.class_weight or {}
+        dropped = [one for one in classes.tolist() if weights.get(one) == 0.0]
+        if dropped:  # as rows of no weight are in memory
+            elsewhere.drop(dropped)
+            classes = classes[~np.isin(classes, dropped)]
+        return self._announced(classes)
+
+    def _require_labels(self, classes):
+        """Raise ValueError if `class_weight` names a label that is no class."""
+        known = classes.tolist()
+        unknown = [one for one in self.class_weight or () if one not in known]
+        if unknown:
+            raise ValueError(
+                f"class_weight has a weight for {unknown[0]!r}: expected labels of "
+                f"y, such as {known[0]!r}; leave it out."
+            )
 
     @by_blocks
     def predict_proba(self, X, *, n_neighbors=None):
@@ -241,14 +261,8 @@ class SWSGPClassifier(UnmaskedScoreMixin, ClassifierMixin, BaseSWSGP):
             present = np.maximum(counts, np.finfo(float).tiny)
             factors = counts.sum() / (np.count_nonzero(counts) * present)
         else:
-            announced = getattr(self, "_announced_classes", None)
-            known = (classes if announced is None else announced).tolist()
-            unknown = [one for one in self.class_weight if one not in known]
-            if reset and unknown:
-                raise ValueError(
-                    f"class_weight has a weight for {unknown[0]!r}: expected labels of "
-                    f"y, such as {known[0]!r}; leave it out."
-                )
+            if reset and getattr(self, "_announced_classes", None) is None:
+                self._require_labels(classes)
             factors = np.array([self.class_weight.get(one, 1.0) for one in classes])
         return check_weights(weight * factors[codes], X, self.dtype)
 

@@ -127,6 +127,96 @@ def test_a_class_that_the_sample_lacks_is_known(tune):
     assert model.predict_proba(NEW).shape == (40, 3)
 
 
+def by_label(outputs, dtypes=None):
+    """Return rows in memory and in blocks of one label each, of the given dtypes."""
+    X, y = table(outputs)
+    order = np.argsort(y, kind="stable")
+    X, y = X[order], y[order]
+    dX, dy = blocks(X, y, sizes=tuple(np.unique(y, return_counts=True)[1].tolist()))
+    return X, y, dX, dy if dtypes is None else with_types(dy, dtypes)
+
+
+def with_types(y, dtypes):
+    """Return y with blocks of other dtypes than it says."""
+
+    def cast(block, block_info=None):
+        at = block_info[0]["chunk-location"][0] if block_info else 0
+        return block.astype(dtypes[at])
+
+    return y.map_blocks(cast, meta=y._meta)
+
+
+@pytest.mark.parametrize("dtypes", [None, (int, float, np.int8)])
+def test_blocks_of_one_class_are_fitted(dtypes):
+    X, y, dX, dy = by_label("three", dtypes)
+    expected, found = (fitted(SWSGPClassifier, *each) for each in ((X, y), (dX, dy)))
+    assert found.classes_.tolist() == [0, 1, 2]
+    assert_allclose(predictions(found), predictions(expected), atol=2e-3)
+
+
+def test_a_class_of_weight_zero_leaves_as_its_rows_do_in_memory():
+    X, y, dX, dy = by_label("three")
+    weights = {"class_weight": {0: 0.0, 1: 2.0}, "covariance": "draws"}
+    expected = fitted(SWSGPClassifier, X, y, **weights)
+    found = fitted(SWSGPClassifier, dX, dy, **weights)
+    assert found.classes_.tolist() == expected.classes_.tolist() == [1, 2]
+    assert_allclose(predictions(found), predictions(expected), atol=2e-3)
+    with pytest.raises(ValueError, match="class_weight has a weight for 7: expected"):
+        fitted(SWSGPClassifier, dX, dy, class_weight={7: 0.0})
+    with pytest.raises(ValueError, match="no rows in any block"):
+        fitted(SWSGPClassifier, dX, dy, class_weight={0: 0.0, 1: 0.0, 2: 0.0})
+
+
+def test_labels_of_other_types_are_refused():
+    _, _, dX, dy = by_label("three", (int, str, int))
+    with pytest.raises(ValueError, match="labels of the types int, str: expected"):
+        fitted(SWSGPClassifier, dX, dy)
+    with pytest.raises(ValueError, match="use SWSGPRegressor for numbers"):
+        fitted(SWSGPClassifier, *blocks(*table()))
+
+
+def test_targets_may_be_whole_numbers_in_some_blocks():
+    X, y = table()
+    y = np.round(3.0 * y)
+    expected = fitted(SWSGPRegressor, X, y)
+    dX, dy = blocks(X, y)
+    found = fitted(SWSGPRegressor, dX, with_types(dy, (int, float, float, int)))
+    assert_allclose(predictions(found), predictions(expected), atol=1e-8)
+
+
+def test_the_number_of_rows_may_be_unknown():
+    X, y = table()
+    dX, dy = blocks(X, y)
+    some = dX[:, 0] > 0.0
+    assert np.isnan(dX[some].shape[0])
+    found = fitted(SWSGPRegressor, dX[some], dy[some])
+    expected = fitted(SWSGPRegressor, X[X[:, 0] > 0.0], y[X[:, 0] > 0.0])
+    assert_allclose(predictions(found), predictions(expected), atol=1e-8)
+
+
+def test_blocks_of_other_columns_are_refused():
+    pd, dd = pytest.importorskip("pandas"), pytest.importorskip("dask.dataframe")
+    X, y = table()
+    dX, dy = blocks(X, y)
+
+    def narrow(block, block_info=None):
+        last = block_info and block_info[0]["chunk-location"][0] == 3
+        return block[:, :1] if last else block
+
+    with pytest.raises(ValueError, match=r"has the columns 2, and another 1: expected"):
+        fitted(SWSGPRegressor, dX.map_blocks(narrow, meta=dX._meta), dy)
+    with pytest.raises(ValueError, match="a known number of columns"):
+        fitted(SWSGPRegressor, dX[:, da.from_array([True, False]) > 0], dy)
+    frame = dd.from_pandas(pd.DataFrame(X, columns=["a", "b"]), npartitions=2)
+
+    def turned(part, partition_info=None):
+        return part[["b", "a"]] if (partition_info or {}).get("number") else part
+
+    how = {"meta": frame._meta, "enforce_metadata": False}
+    with pytest.raises(ValueError, match=r"\['a', 'b'\], and another \['b', 'a'\]"):
+        fitted(SWSGPRegressor, frame.map_partitions(turned, **how), frame["a"])
+
+
 def test_a_scale_that_other_rows_may_not_suit_is_not_taken(tune):
     tune(learning_numbers=1200, least_learning_rows=1)
     X, y = table()
