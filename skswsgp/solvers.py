@@ -75,7 +75,7 @@ class Adam(BaseEstimator):
     Parameters
     ----------
     batch_size : int, default=64
-        Number of rows of a minibatch.
+        Number of rows of a minibatch. Blocks of a dask collection have their own.
     learning_rate : float, default=0.02
         Length of the first step. It falls along half a cosine to a hundredth over
         `max_iter` epochs, and stays constant in a stream.
@@ -90,7 +90,7 @@ class Adam(BaseEstimator):
     early_stopping : bool or "auto", default="auto"
         Whether rows are held out, to stop when their predictive density no longer
         rises, and to keep the best epoch. "auto" holds rows out where there are more
-        than 10,000.
+        than 10,000, but none of dask collections.
     validation_fraction : float, default=0.1
         Fraction of the rows that early stopping holds out.
     optimize_inducing : bool, default=False

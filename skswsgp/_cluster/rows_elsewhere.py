@@ -146,6 +146,11 @@ class RowsElsewhere:
         are_sparse = self.workers.gather(self.workers.map(_is_sparse, parts))
         return ManySites(self.workers, parts, self.n_rows, engine, all(are_sparse))
 
+    def training_rows(self, center, make, *arguments):
+        """Return make(rows, n_threads, *arguments) for each block, where it is."""
+        recipe = self.recipe._replace(center=center)
+        return self.workers.map(_made, self.blocks, recipe, make, *arguments)
+
     def _gather(self, function, *arguments):
         return self.workers.gather(self.workers.map(function, self.blocks, *arguments))
 
@@ -210,25 +215,33 @@ def _joined(parts):
     return np.concatenate(parts)
 
 
+def _made(block, recipe, make, *arguments):
+    """Return make(`TrainingRows` of a `Block`, number of threads, *arguments)."""
+    estimator, attributes = recipe.estimator, recipe.attributes
+    X, y, weight, rows = estimator._validate_training(*block, reset=False)
+    dtype = recipe.settings.dtype
+    targets = estimator._encode_targets(y, attributes).astype(dtype, copy=False)
+    weight = (recipe.factor * weight).astype(dtype)
+    data = TrainingRows(X, targets, weight, rows, center=recipe.center)
+    data = data.scaled(attributes["x_transform_"]).mapped(attributes["linear_map_"])
+    return make(data, max_threads(estimator.n_jobs, data.n_rows), *arguments)
+
+
 def _sites(block, begin, recipe):
     """Return the `SiteRows` of a `Block`, before their first sites.
 
     `begin` is the number of its first row among all rows.
     """
-    estimator, attributes, model = recipe.estimator, recipe.attributes, recipe.model
-    X, y, weight, rows = estimator._validate_training(*block, reset=False)
-    dtype = model.Z.dtype
-    targets = estimator._encode_targets(y, attributes).astype(dtype, copy=False)
-    weight = (recipe.factor * weight).astype(dtype)
-    data = TrainingRows(X, targets, weight, rows, center=recipe.center)
-    data = data.scaled(attributes["x_transform_"]).mapped(attributes["linear_map_"])
-    n_threads = max_threads(estimator.n_jobs, data.n_rows)
-    engine = make_cpu_engine(model, recipe.n_neighbors, n_threads)
+    sites = _made(block, recipe, _sites_of, recipe)
+    return sites._replace(begin=begin)
+
+
+def _sites_of(data, n_threads, recipe):
+    engine = make_cpu_engine(recipe.model, recipe.n_neighbors, n_threads)
     search = TrackedSearch(engine, data.n_rows, recipe.settings.search_options)
     lookup = NeighborTracker(search, data.n_rows, recipe.memory).lookup
     record = recipe.settings.likelihood_record
-    sites = SiteRows.of(engine, recipe.kernel, data, record, lookup, recipe.memory)
-    return sites._replace(begin=begin)
+    return SiteRows.of(engine, recipe.kernel, data, record, lookup, recipe.memory)
 
 
 def _is_sparse(sites):

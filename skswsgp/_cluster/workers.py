@@ -54,9 +54,9 @@ class ThisProcess:
         """Return the parts themselves."""
         return list(parts)
 
-    def total(self, function, parts, *arguments):
-        """Return the sum of function(part, *arguments) over the parts."""
-        return _added([function(part, *arguments) for part in parts])
+    def total(self, function, parts, *arguments, each=None):
+        """Return the sum of what `map` returns."""
+        return _added(self.map(function, parts, *arguments, each=each))
 
     @contextmanager
     def failures(self):
@@ -97,9 +97,12 @@ class ClusterWorkers:
         """Return the results of futures."""
         return self.client.gather(list(parts))
 
-    def total(self, function, parts, *arguments):
-        """Return the sum of function(part, *arguments), added up in a tree."""
-        parts, submit = self.map(function, parts, *arguments), self.client.submit
+    def total(self, function, parts, *arguments, each=None):
+        """Return the sum of what `map` returns, added up in a tree."""
+        parts, submit = (
+            self.map(function, parts, *arguments, each=each),
+            self.client.submit,
+        )
         while len(parts) > 1:
             groups = [parts[i : i + PARTS] for i in range(0, len(parts), PARTS)]
             parts = [submit(_added, group, pure=False) for group in groups]

@@ -10,6 +10,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import StrOptions
 
+from skswsgp._cluster.block_adam import BlockAdam
 from skswsgp._cluster.block_solver import BlockSolver
 from skswsgp._cluster.predictions import is_collection
 from skswsgp._cluster.rows_elsewhere import RowsElsewhere
@@ -31,6 +32,7 @@ from skswsgp._kernel_search.kernel_learning import count_learning_rows
 from skswsgp._point.likelihood_records import LIKELIHOODS
 from skswsgp._posterior.joint import LARGEST_SEED
 from skswsgp._rows.column_scale import SCALES
+from skswsgp._solvers.adam import AdamSolver
 from skswsgp._solvers.exact_mean import scaled_variance
 from skswsgp._solvers.natural import NaturalSolver
 from skswsgp._solvers.settings import Settings
@@ -51,6 +53,9 @@ OF_LIKELIHOOD = (
     "noise_variance_", "noise_model_", "prior_mean_", "variance_scale_",
     "likelihood_shape_",
 )  # fmt: skip
+
+# Solvers, and what they are where rows lie elsewhere
+BLOCK_SOLVERS = {NaturalSolver: BlockSolver, AdamSolver: BlockAdam}
 
 
 @with_shared_text
@@ -269,7 +274,7 @@ class BaseSWSGP(
             self._refuse_with_blocks(given, validation, solver)
             return self._fit_blocks(given)
         if given.elsewhere is not None:
-            solver = BlockSolver, solver[1]
+            solver = BLOCK_SOLVERS[solver[0]], solver[1]
         if given.stream is not None and not given.stream.learns:
             solver = NaturalSolver, solver[1]  # inducing inputs stay
         self._refuse_combinations(solver[0])
@@ -322,7 +327,8 @@ class BaseSWSGP(
             "X_val": any(one is not None for one in validation),
             "exposure": given.exposure is not None,
             "noise_variance": given.noise_variance is not None,
-            "a solver other than Natural()": solver[0] is not NaturalSolver,
+            "Natural(optimize_inducing=True)": solver[0] not in BLOCK_SOLVERS,
+            "early_stopping=True": solver[1].get("early_stopping") is True,
             "warm_start": self.warm_start,
             "n_neighbors='all'": self.n_neighbors == "all",
             "class_weight='balanced'": balanced,

@@ -145,7 +145,8 @@ class TrainingRowsMixin:
         """Return whether held-out rows decide when a fit stops."""
         if settings.early_stopping == "auto":
             many = data.n_rows > self._tuning.holdout_above
-            return settings.solver.takes_steps and many
+            here = data.elsewhere is None  # blocks would train on rows of a sample
+            return settings.solver.takes_steps and many and here
         return settings.early_stopping
 
     def _hold_out(self, data, y, settings, rng):

@@ -2,6 +2,8 @@
 
 import os
 import signal
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -9,6 +11,12 @@ from numpy.testing import assert_allclose
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 
 from skswsgp import SWSGPClassifier, SWSGPRegressor
+from skswsgp._cluster import rows_elsewhere
+from skswsgp._cluster.block_adam import BlockAdam
+from skswsgp._cluster.block_solver import BlockSolver
+from skswsgp._cluster.workers import ThisProcess
+from skswsgp._solvers.adam import AdamSolver
+from skswsgp.solvers import Adam, Natural
 
 dask = pytest.importorskip("dask", reason="needs the extra dask")
 da = pytest.importorskip("dask.array", reason="needs the extra dask")
@@ -266,7 +274,8 @@ def test_blocks_that_cannot_be_fitted_leave_the_model_as_it_was():
     ("params", "named"),
     [
         ({"device": "cuda"}, "device='cuda'"),
-        ({"solver": "adam"}, "a solver other than Natural"),
+        ({"solver": Natural(optimize_inducing=True)}, r"Natural\(optimize_inducing"),
+        ({"solver": Adam(early_stopping=True)}, "early_stopping=True"),
         ({"warm_start": True}, "warm_start"),
         ({"n_neighbors": "all"}, "n_neighbors='all'"),
         ({"likelihood": "heteroscedastic"}, "likelihood='heteroscedastic'"),
@@ -293,6 +302,104 @@ def test_other_rows_are_refused_beside_blocks():
     labels = blocks(*table("classes"))
     with pytest.raises(ValueError, match="the fit has class_weight='balanced'"):
         SWSGPClassifier(class_weight="balanced").fit(*labels)
+
+
+@pytest.mark.parametrize(
+    ("cls", "outputs", "params"),
+    [
+        (SWSGPRegressor, "numbers", {"covariance": "full"}),
+        (SWSGPRegressor, "two", {"covariance": "diag"}),
+        (SWSGPClassifier, "three", {"n_neighbors": 50}),
+    ],
+)
+@pytest.mark.parametrize("n_shared", [None, "auto"])
+def test_adam_of_one_block_is_adam_in_memory(cls, outputs, params, n_shared):
+    """Minibatches of all rows are the same in any order.
+
+    So are lists of neighbours, which a block makes anew for each epoch, where all
+    columns share a length-scale and inducing inputs stay, or all points are neighbours.
+    """
+    X, y = table(outputs)
+    weight = np.random.default_rng(2).uniform(0.2, 3.0, 300)
+    more = {"learning_rate": 0.1, "optimize_inducing": "n_neighbors" in params}
+    solver = Adam(max_iter=30, batch_size=300, n_shared=n_shared, **more)
+    params = params | {"solver": solver, "kernel": ConstantKernel(2.0) * RBF(0.7)}
+    expected = fitted(cls, X, y, weight, **params)
+    found = fitted(cls, *blocks(X, y, weight, sizes=(300,)), **params)
+    assert_allclose(found.loss_curve_, expected.loss_curve_, rtol=1e-6)
+    assert found.lower_bound_ == pytest.approx(expected.lower_bound_, rel=1e-6)
+    assert_allclose(found.inducing_points_, expected.inducing_points_, rtol=1e-6)
+    assert_allclose(predictions(found), predictions(expected), atol=1e-6)
+
+
+@pytest.mark.parametrize("covariance", ["diag", "full"])
+def test_adam_averages_what_an_epoch_of_each_block_leaves(
+    covariance, monkeypatch, tune
+):
+    tune(learning_numbers=1200, least_learning_rows=1)  # a sample of 60 rows
+    X, y = table("two")
+    order = np.argsort(X[:, 0])  # blocks move other inducing points
+    ends, advance = [], AdamSolver.advance
+
+    def advance_and_keep(solver, index):
+        out = advance(solver, index)
+        ends.append((solver.engine.model, solver.engine.optimizer.row_steps > 0))
+        return out
+
+    monkeypatch.setattr(AdamSolver, "advance", advance_and_keep)
+    solver = Adam(max_iter=1, optimize_inducing=True, learning_rate=0.1)
+    rows = blocks(X[order], y[order])
+    model = fitted(SWSGPRegressor, *rows, solver=solver, covariance=covariance)
+    models, moved = zip(*ends, strict=True)
+    assert len(models) == 3  # one block is empty
+    assert models[0].total_weight == pytest.approx(300.0)
+    assert 0 < sum(one.sum() for one in moved) < 3 * 50
+    factors = [m.L.transpose(1, 2, 0) if m.full else m.s for m in models]
+    means = [m.m for m in models]
+    for j in range(50):
+        those = [k for k in range(3) if moved[k][j]]
+        if not those:
+            assert (model.inducing_mean_[j] == 0.0).all()
+        for found, ended in (
+            (model.inducing_mean_, means),
+            (model.inducing_covariance_, factors),
+        ):
+            expected = np.mean([ended[k][j] for k in those or range(3)], axis=0)
+            assert_allclose(found[j], expected, rtol=1e-12)
+    noise = np.mean([m.noise for m in models], axis=0)
+    assert_allclose(model.noise_variance_, noise, rtol=1e-12)
+
+
+def test_adam_of_blocks_fits_as_well_as_adam_in_memory():
+    X, y = table()
+    order = np.argsort(X[:, 0])
+    truth = np.sin(2.0 * NEW[:, 0]) + NEW[:, 1]
+    settings = {"max_iter": 150, "learning_rate": 0.05}
+
+    def error(*rows, batch_size):
+        solver = Adam(batch_size=batch_size, **settings)
+        model = fitted(SWSGPRegressor, *rows, solver=solver)
+        return np.sqrt(np.mean((model.predict(NEW) - truth) ** 2))
+
+    in_memory = error(X, y, batch_size=60)
+    assert error(*blocks(X[order], y[order]), batch_size=20) < 1.2 * in_memory
+    assert in_memory < 0.2
+
+
+def test_adam_of_blocks_holds_no_rows_out_by_itself(tune):
+    """They would be rows of the sample, on which blocks train."""
+    tune(holdout_above=100)
+    X, y = table()
+    solver = Adam(max_iter=2)
+    assert fitted(SWSGPRegressor, X, y, solver=solver).validation_scores_
+    model = fitted(SWSGPRegressor, *blocks(X, y), solver=solver)
+    assert model.validation_scores_ is None
+
+
+def test_adam_that_diverges_in_a_block_says_so():
+    solver = Adam(learning_rate=1e300, max_iter=5)
+    with pytest.raises(FloatingPointError, match="training produced NaN or infinity"):
+        fitted(SWSGPRegressor, *blocks(*table()), solver=solver)
 
 
 @pytest.fixture(autouse=True)
@@ -333,13 +440,21 @@ def test_workers_fit_as_one_machine(cluster, n_workers):
         assert_allclose(predictions(found), predictions(expected), atol=close)
 
 
-@pytest.mark.slow
-def test_a_fit_outlives_a_worker(cluster, monkeypatch):
-    from skswsgp._solvers.natural import NaturalSolver
+EACH_SOLVER = pytest.mark.parametrize(
+    ("solver", "in_blocks"),
+    [(Natural(), BlockSolver), (Adam(max_iter=4, batch_size=20), BlockAdam)],
+    ids=["natural", "adam"],
+)
 
+
+@pytest.mark.slow
+@EACH_SOLVER
+def test_a_fit_outlives_a_worker(solver, in_blocks, cluster, monkeypatch):
     X, y = table("classes")
-    expected = fitted(SWSGPClassifier, X, y)
-    pids, advance, killed = cluster.run(os.getpid), NaturalSolver.advance, []
+    with monkeypatch.context() as here:
+        here.setattr(rows_elsewhere, "find_workers", ThisProcess)
+        expected = fitted(SWSGPClassifier, *blocks(X, y), solver=solver)
+    pids, advance, killed = cluster.run(os.getpid), in_blocks.advance, []
 
     def kill_in_round_two(solver, index):
         if index == 1 and not killed:
@@ -347,40 +462,39 @@ def test_a_fit_outlives_a_worker(cluster, monkeypatch):
             os.kill(killed[0], signal.SIGKILL)
         return advance(solver, index)
 
-    monkeypatch.setattr(NaturalSolver, "advance", kill_in_round_two)
-    found = fitted(SWSGPClassifier, *blocks(X, y))
+    monkeypatch.setattr(in_blocks, "advance", kill_in_round_two)
+    found = fitted(SWSGPClassifier, *blocks(X, y), solver=solver)
     assert killed
-    assert_allclose(predictions(found), predictions(expected), atol=2e-3)
+    close = 2e-3 if in_blocks is BlockSolver else 1e-12
+    assert_allclose(predictions(found), predictions(expected), atol=close)
 
 
 @pytest.mark.slow
-def test_the_scheduler_keeps_one_mean_and_variance_of_each_round(monkeypatch):
-    """Products are many in a round, and leave nothing."""
+@EACH_SOLVER
+def test_the_scheduler_keeps_what_a_lost_worker_repeats(solver, in_blocks, monkeypatch):
+    """m and S of each natural round: vectors of products and epochs leave nothing."""
     distributed = pytest.importorskip("distributed", reason="needs the extra dask")
     from distributed.protocol import dumps
 
-    from skswsgp._solvers.natural import NaturalSolver
-
     how = {"n_workers": 1, "threads_per_worker": 1, "processes": False}
     with distributed.Client(**how, dashboard_address=":0") as client:
-        tasks, kept, advance = client.cluster.scheduler.tasks, [], NaturalSolver.advance
+        tasks, kept, advance = client.cluster.scheduler.tasks, [], in_blocks.advance
 
         def count_bytes():
+            client.submit(int).result()  # the scheduler has heard what was released
             given = [t.run_spec for t in tasks.values() if t.prefix.name == "itself"]
             return sum(len(frame) for one in given for frame in dumps(one))
 
         def advance_and_count(solver, index):
-            client.submit(int).result()  # the scheduler has heard what was released
             kept.append(count_bytes())
             return advance(solver, index)
 
-        monkeypatch.setattr(NaturalSolver, "advance", advance_and_count)
+        monkeypatch.setattr(in_blocks, "advance", advance_and_count)
         given = {"n_inducing": 300, "inducing_points": "random", "covariance": "diag"}
-        fitted(SWSGPClassifier, *blocks(*table("classes")), **given)
+        fitted(SWSGPClassifier, *blocks(*table("classes")), solver=solver, **given)
         assert len(kept) > 2
-        moments = 300 * 2 * 8
-        assert all(moments < step < 1.5 * moments for step in np.diff(kept))
-        client.submit(int).result()
+        moments = 300 * 2 * 8 if in_blocks is BlockSolver else 0
+        assert all(moments <= step <= 1.5 * moments for step in np.diff(kept))
         assert not count_bytes()
 
 
@@ -395,19 +509,52 @@ def test_a_fit_within_a_task_is_refused():
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("stage", ["make_sites", "advance"])
+def test_a_scheduler_that_is_gone_ends_the_fit_with_a_sentence(
+    stage, monkeypatch, tmp_path
+):
+    distributed = pytest.importorskip("distributed", reason="needs the extra dask")
+    place = str(tmp_path / "scheduler.json")
+    command = [sys.executable, "-m", "dask"]
+    command = {
+        "scheduler": [*command, "scheduler", "--port=0", "--no-dashboard"],
+        "worker": [*command, "worker", "--nthreads=1", "--no-nanny", "--no-dashboard"],
+    }
+    started = {
+        name: subprocess.Popen([*words, f"--scheduler-file={place}"])
+        for name, words in command.items()
+    }
+    method = getattr(BlockSolver, stage)
+
+    def kill_first(solver, *arguments):
+        if arguments != (0,):  # the first round
+            started["scheduler"].kill()
+        return method(solver, *arguments)
+
+    monkeypatch.setattr(BlockSolver, stage, kill_first)
+    try:
+        with distributed.Client(scheduler_file=place, timeout="5s") as client:
+            client.wait_for_workers(1, timeout=60)
+            with pytest.raises(RuntimeError, match="cluster lost a part of this fit"):
+                fitted(SWSGPClassifier, *blocks(*table("classes")))
+    finally:
+        for process in started.values():
+            process.kill()
+            process.wait()
+
+
+@pytest.mark.slow
 def test_a_client_that_closes_ends_the_fit_with_a_sentence(monkeypatch):
     distributed = pytest.importorskip("distributed", reason="needs the extra dask")
-    from skswsgp._solvers.natural import NaturalSolver
-
     how = {"n_workers": 1, "processes": False, "dashboard_address": ":0"}
     with distributed.Client(**how) as client:
-        advance = NaturalSolver.advance
+        advance = BlockSolver.advance
 
         def close_in_round_two(solver, index):
             if index == 1:
                 client.close()
             return advance(solver, index)
 
-        monkeypatch.setattr(NaturalSolver, "advance", close_in_round_two)
+        monkeypatch.setattr(BlockSolver, "advance", close_in_round_two)
         with pytest.raises(RuntimeError, match="cluster lost a part of this fit"):
             fitted(SWSGPClassifier, *blocks(*table("classes")))

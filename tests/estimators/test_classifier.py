@@ -631,6 +631,10 @@ def test_streams_cannot_balance_classes():
     model = SWSGPClassifier(class_weight={"many": 3.0}, **how).partial_fit(X, y)
     expected = SWSGPClassifier(**how).partial_fit(X, y, sample_weight=weight)
     np.testing.assert_array_equal(model.predict_proba(X), expected.predict_proba(X))
+    message = "class_weight has a weight for 'lots': expected labels of y, such as"
+    for classes in (None, np.unique(y)):
+        with pytest.raises(ValueError, match=message):
+            small_model(class_weight={"lots": 0.0}).partial_fit(X, y, classes)
     few = y != "many"  # a chunk without a class that has a weight
     model.partial_fit(X[few], y[few])
     assert np.isfinite(model.lower_bound(X[few], y[few]))

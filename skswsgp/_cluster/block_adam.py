@@ -1,0 +1,101 @@
+"""Adam of rows that lie elsewhere: epochs of each block, averaged after each epoch."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from skswsgp._covariance.program import refresh_scales
+from skswsgp._engine.select import make_cpu_engine
+from skswsgp._point.state import Model
+from skswsgp._rows.data import TrainingRows
+from skswsgp._solvers.adam import AdamSolver
+from skswsgp._solvers.settings import Settings
+
+
+class EpochRows(NamedTuple):
+    """Rows of one place, and what else an epoch of Adam on them takes."""
+
+    data: TrainingRows
+    n_threads: int
+    n_neighbors: int
+    kernel: object
+    settings: Settings
+    feature_scale: np.ndarray
+
+    def total_weight(self):
+        """Return the sum of the weights of rows."""
+        return self.data.weight.sum(dtype=np.float64)
+
+    def epoch(self, seed, index, model, optimizer):
+        """Return what `BlockAdam` adds up over places, after an epoch on these rows.
+
+        That is: 1 for each inducing point that moved (M,), for the place, its weight
+        and the weighted loss and bound, and the `moving_arrays` with zeros for points
+        that did not move. The arguments are shared by tasks and stay as they are.
+        """
+        model = Model(*(np.copy(a) if isinstance(a, np.ndarray) else a for a in model))
+        engine = make_cpu_engine(model, self.n_neighbors, self.n_threads)
+        rng = np.random.RandomState(seed)
+        data, kernel, settings, scale = self.data, *self[3:]
+        solver = AdamSolver(engine, data, kernel, settings, rng, scale, optimizer)
+        weight = self.total_weight()
+        loss, bound = solver.advance(index)
+        moved = engine.optimizer.row_steps > optimizer.row_steps
+        points, shared = moving_arrays(engine.model, engine.optimizer)
+        points = [array * _column(moved, array) for array in points]
+        numbers = 1.0, weight, weight * loss, weight * bound
+        return np.concatenate([moved, numbers, *map(np.ravel, points + shared)])
+
+
+class BlockAdam(AdamSolver):
+    """Epochs of Adam, for which `TrainingRows` are a sample of all rows.
+
+    All blocks begin an epoch with the same model and the same moments, and end it with
+    their own. The next begins with the averages: of an inducing point over the blocks
+    whose rows have moved it, and of kernel parameters and noise over all. The averages
+    are not weighted, because blocks of more rows have taken more steps.
+    """
+
+    def __init__(self, engine, data, kernel, settings, rng, feature_scale):
+        super().__init__(engine, data, kernel, settings, rng, feature_scale)
+        self.workers = data.elsewhere.workers
+        more = engine.n_neighbors, kernel, settings, feature_scale
+        self.parts = data.elsewhere.training_rows(data.center, EpochRows, *more)
+        total = float(self.workers.total(EpochRows.total_weight, self.parts))
+        engine.model = engine.model._replace(total_weight=total)
+
+    def advance(self, index):
+        model, optimizer = self.engine.model, self.engine.optimizer
+        seeds = self.rng.randint(2**31 - 1, size=len(self.parts)).tolist()
+        given = index, model, optimizer
+        sums = self.workers.total(EpochRows.epoch, self.parts, *given, each=seeds)
+        moved, sums = np.split(sums, [len(model.Z)])
+        (places, weight, loss, bound), sums = np.split(sums, [4])
+        points, shared = moving_arrays(model, optimizer)
+        counts = [moved] * len(points) + [places] * len(shared)
+        for array, count in zip(points + shared, counts, strict=True):
+            part, sums = np.split(sums, [array.size])
+            count, part = _column(count, array), part.reshape(array.shape)
+            array[:] = np.where(count > 0.0, part / np.maximum(count, 1.0), array)
+        refresh_scales(model)
+        return loss / weight, bound / weight
+
+    @classmethod
+    def count_points(cls, n_rows, M, settings):
+        return 0  # the engine of the caller takes no steps
+
+
+def moving_arrays(model, optimizer):
+    """Return what Adam moves, as a list of arrays (M, ...) and a list of others."""
+    names = ["m", "L" if model.full else "s", *["Z"] * model.train_inducing]
+    arrays = {name: (getattr(model, name), getattr(optimizer, name)) for name in names}
+    if model.full:
+        arrays["L"] = [array.swapaxes(0, 1) for array in arrays["L"]]
+    points = [optimizer.row_steps, *(one for both in arrays.values() for one in both)]
+    shared = [model.params, optimizer.params, model.noise, optimizer.noise]
+    return points, [*shared, optimizer.steps]
+
+
+def _column(values, array):
+    """Return values (M,) or a number as an array that multiplies arrays (M, ...)."""
+    return np.reshape(values, (-1,) + (1,) * (array.ndim - 1))
