@@ -78,7 +78,7 @@ class BlockAdam(AdamSolver):
             count, part = _column(count, array), part.reshape(array.shape)
             array[:] = np.where(count > 0.0, part / np.maximum(count, 1.0), array)
         refresh_scales(model)
-        return loss / weight, bound / weight
+        return float(loss / weight), float(bound / weight)
 
     @classmethod
     def count_points(cls, n_rows, M, settings):

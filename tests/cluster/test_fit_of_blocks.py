@@ -5,10 +5,12 @@ import signal
 import subprocess
 import sys
 
+import joblib
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel
+from sklearn.model_selection import GridSearchCV
 
 from skswsgp import SWSGPClassifier, SWSGPRegressor
 from skswsgp._cluster import rows_elsewhere
@@ -286,6 +288,42 @@ def test_what_needs_rows_in_memory_is_refused(params, named):
         fitted(SWSGPRegressor, *blocks(*table()), **params)
 
 
+@pytest.mark.parametrize(
+    ("cls", "outputs"), [(SWSGPRegressor, "numbers"), (SWSGPClassifier, "three")]
+)
+def test_a_search_of_arrays_is_that_of_rows_in_memory(cls, outputs):
+    X, y = table(outputs)
+    expected, found = (searched(cls, *rows) for rows in ((X, y), blocks(X, y)))
+    scores = [one.cv_results_["mean_test_score"] for one in (found, expected)]
+    assert scores[0][0] != scores[0][1]
+    assert_allclose(*scores, atol=1e-7)
+    assert_allclose(
+        predictions(found.best_estimator_),
+        predictions(expected.best_estimator_),
+        atol=2e-3,
+    )
+
+
+def test_a_search_of_frames_takes_arrays_of_them():
+    pd, dd = pytest.importorskip("pandas"), pytest.importorskip("dask.dataframe")
+    X, y = table()
+    frame = pd.DataFrame({"a": X[:, 0], "b": X[:, 1], "y": y})
+    lazy = dd.from_pandas(frame, npartitions=3)
+    columns = lazy[["a", "b"]], lazy["y"]
+    with pytest.raises(AttributeError, match="no attribute 'take'"):  # of scikit-learn
+        searched(SWSGPRegressor, *columns)
+    arrays = [one.to_dask_array(lengths=True) for one in columns]
+    found, expected = searched(SWSGPRegressor, *arrays), searched(SWSGPRegressor, X, y)
+    scores = [one.cv_results_["mean_test_score"] for one in (found, expected)]
+    assert_allclose(*scores, atol=1e-8)
+
+
+def searched(cls, *rows):
+    """Return a search for the number of neighbours."""
+    estimator = cls(n_inducing=50, learn_kernel=False, kernel=KERNEL, random_state=0)
+    return GridSearchCV(estimator, {"n_neighbors": [4, 12]}, cv=2).fit(*rows)
+
+
 def test_other_rows_are_refused_beside_blocks():
     (X, y), rows = table(), blocks(*table())
     with pytest.raises(
@@ -496,6 +534,13 @@ def test_the_scheduler_keeps_what_a_lost_worker_repeats(solver, in_blocks, monke
         moments = 300 * 2 * 8 if in_blocks is BlockSolver else 0
         assert all(moments <= step <= 1.5 * moments for step in np.diff(kept))
         assert not count_bytes()
+
+
+@pytest.mark.slow
+def test_a_search_on_workers_asks_for_rows_in_memory(cluster):
+    message = "expected a call in the process of the client, or rows in memory"
+    with joblib.parallel_config("dask"), pytest.raises(ValueError, match=message):
+        searched(SWSGPRegressor, *blocks(*table()))
 
 
 @pytest.mark.slow
