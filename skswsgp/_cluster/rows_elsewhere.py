@@ -13,7 +13,6 @@ from sklearn.utils.random import sample_without_replacement
 
 from skswsgp._cluster.many_sites import ManySites
 from skswsgp._cluster.predictions import is_collection
-from skswsgp._cluster.workers import find_workers
 from skswsgp._compiled.threads import max_threads
 from skswsgp._engine.select import make_cpu_engine
 from skswsgp._linear.site_rows import SiteRows
@@ -44,10 +43,13 @@ class Recipe(NamedTuple):
 
 
 class RowsElsewhere:
-    """The rows of X, y and weights, dask collections with the same blocks."""
+    """The rows of X, y and weights, dask collections with the same blocks.
 
-    def __init__(self, X, y, weight):
-        self.workers = find_workers()
+    `workers` are what `find_workers` returns.
+    """
+
+    def __init__(self, workers, X, y, weight):
+        self.workers = workers
         if getattr(X, "ndim", 0) != 2 or not X.shape[1] >= 1:
             raise ValueError(
                 f"X is a {type(X).__name__} of {getattr(X, 'ndim', 0)} axes: expected "

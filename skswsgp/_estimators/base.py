@@ -14,6 +14,7 @@ from skswsgp._cluster.block_adam import BlockAdam
 from skswsgp._cluster.block_solver import BlockSolver
 from skswsgp._cluster.predictions import is_collection
 from skswsgp._cluster.rows_elsewhere import RowsElsewhere
+from skswsgp._cluster.workers import find_workers
 from skswsgp._engine.select import require_device
 from skswsgp._estimators import sklearn_compat as compat
 from skswsgp._estimators.fit_stages import FitStagesMixin, GivenRows, TrainingRowsMixin
@@ -310,11 +311,13 @@ class BaseSWSGP(
 
     def _fit_blocks(self, given):
         """Fit the model to dask collections, whose rows stay where they are."""
-        rows = RowsElsewhere(given.X, given.y, given.sample_weight)
-        with rows.workers.failures(), self._announcing(rows):
-            most = count_learning_rows(rows.n_features, self._tuning)
-            sample = rows.sample(most, check_random_state(self.random_state))
-            return self._fit(GivenRows(*sample, elsewhere=rows))
+        workers = find_workers()
+        with workers.failures():
+            rows = RowsElsewhere(workers, given.X, given.y, given.sample_weight)
+            with self._announcing(rows):
+                most = count_learning_rows(rows.n_features, self._tuning)
+                sample = rows.sample(most, check_random_state(self.random_state))
+                return self._fit(GivenRows(*sample, elsewhere=rows))
 
     def _announcing(self, elsewhere):
         """Return a context in which a sample need not show all that y holds."""

@@ -13,10 +13,10 @@ from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 from sklearn.model_selection import GridSearchCV
 
 from skswsgp import SWSGPClassifier, SWSGPRegressor
-from skswsgp._cluster import rows_elsewhere
 from skswsgp._cluster.block_adam import BlockAdam
 from skswsgp._cluster.block_solver import BlockSolver
 from skswsgp._cluster.workers import ThisProcess
+from skswsgp._estimators import base
 from skswsgp._solvers.adam import AdamSolver
 from skswsgp.solvers import Adam, Natural
 
@@ -324,6 +324,17 @@ def searched(cls, *rows):
     return GridSearchCV(estimator, {"n_neighbors": [4, 12]}, cv=2).fit(*rows)
 
 
+@pytest.mark.parametrize(
+    ("solver", "first"),
+    [(Natural(), "round 1/20: loss"), (Adam(max_iter=2), "epoch 1/2: loss")],
+)
+def test_progress_is_printed_where_fit_is_called(solver, first, capsys):
+    fitted(SWSGPClassifier, *blocks(*table("classes")), solver=solver, verbose=1)
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith(first)
+    assert len(lines) > 1
+
+
 def test_other_rows_are_refused_beside_blocks():
     (X, y), rows = table(), blocks(*table())
     with pytest.raises(
@@ -490,7 +501,7 @@ EACH_SOLVER = pytest.mark.parametrize(
 def test_a_fit_outlives_a_worker(solver, in_blocks, cluster, monkeypatch):
     X, y = table("classes")
     with monkeypatch.context() as here:
-        here.setattr(rows_elsewhere, "find_workers", ThisProcess)
+        here.setattr(base, "find_workers", ThisProcess)
         expected = fitted(SWSGPClassifier, *blocks(X, y), solver=solver)
     pids, advance, killed = cluster.run(os.getpid), in_blocks.advance, []
 
@@ -505,6 +516,18 @@ def test_a_fit_outlives_a_worker(solver, in_blocks, cluster, monkeypatch):
     assert killed
     close = 2e-3 if in_blocks is BlockSolver else 1e-12
     assert_allclose(predictions(found), predictions(expected), atol=close)
+
+
+@pytest.mark.slow
+def test_a_block_that_ends_its_workers_ends_the_fit_with_a_sentence(cluster):
+    X, y = blocks(*table())
+
+    def end_last(block, block_info=None):
+        return os._exit(1) if block_info[0]["chunk-location"][0] == 3 else block
+
+    deadly = X.map_blocks(end_last, meta=X._meta)
+    with pytest.raises(RuntimeError, match=r"lost a part of this fit \(KilledWorker"):
+        fitted(SWSGPRegressor, deadly, y)
 
 
 @pytest.mark.slow
@@ -538,6 +561,7 @@ def test_the_scheduler_keeps_what_a_lost_worker_repeats(solver, in_blocks, monke
 
 @pytest.mark.slow
 def test_a_search_on_workers_asks_for_rows_in_memory(cluster):
+    cluster.wait_for_workers(2, timeout=60)  # a test before may have ended some
     message = "expected a call in the process of the client, or rows in memory"
     with joblib.parallel_config("dask"), pytest.raises(ValueError, match=message):
         searched(SWSGPRegressor, *blocks(*table()))
