@@ -435,6 +435,17 @@ def test_adam_of_blocks_fits_as_well_as_adam_in_memory():
     assert in_memory < 0.2
 
 
+def test_adam_counts_rows_alike_in_blocks_of_other_sizes():
+    """Averages weighted by rows would count those of the larger block twice."""
+    rng = np.random.default_rng(3)
+    X = rng.normal(size=(600, 2))
+    y = 0.3 * rng.normal(size=600)
+    y[500:] += 1.0  # at the same places
+    solver = Adam(max_iter=100, batch_size=10, learning_rate=0.05)
+    model = fitted(SWSGPRegressor, *blocks(X, y, sizes=(500, 100)), solver=solver)
+    assert model.predict(NEW).mean() == pytest.approx(y.mean(), abs=0.03)
+
+
 def test_adam_of_blocks_holds_no_rows_out_by_itself(tune):
     """They would be rows of the sample, on which blocks train."""
     tune(holdout_above=100)
