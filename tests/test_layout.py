@@ -32,7 +32,7 @@ IMPORTERS = {
 # Totals. To raise one takes a reason in the commit: see CONTRIBUTING.md.
 MAX_ARGUMENTS = 10  # except `__init__` and compiled functions
 MAX_FILES = 12  # of a package, without `__init__`
-MAX_CONSTANTS = 205  # numbers that modules name, and thresholds of `Tuning`
+MAX_CONSTANTS = 206  # numbers that modules name, and thresholds of `Tuning`
 MAX_PARAMETERS = {"SWSGPRegressor": 22, "SWSGPClassifier": 18}
 MAX_LINES = 199  # of code in a file of a baseline
 # Starts of the decorators of compiled functions

@@ -1,5 +1,6 @@
-"""Adam of rows that lie elsewhere: epochs of each block, averaged after each epoch."""
+"""Adam of rows that lie elsewhere: steps of each block by itself, then averages."""
 
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -9,7 +10,13 @@ from skswsgp._engine.select import make_cpu_engine
 from skswsgp._point.state import Model
 from skswsgp._rows.data import TrainingRows
 from skswsgp._solvers.adam import AdamSolver
+from skswsgp._solvers.progress import steps_per_epoch
 from skswsgp._solvers.settings import Settings
+
+# Steps of the largest block between two averages. In three epochs of 1.76 million
+# flights in eight blocks 256 lost .0004 nats to memory, and 3,437 lost .0085. They take
+# 0.3 s with 64 rows each and H = 8, and the messages of an average 0.04.
+MOST_STEPS = 256
 
 
 class EpochRows(NamedTuple):
@@ -26,34 +33,38 @@ class EpochRows(NamedTuple):
         """Return the sum of the weights of rows."""
         return self.data.weight.sum(dtype=np.float64)
 
-    def epoch(self, seed, index, model, optimizer):
-        """Return what `BlockAdam` adds up over places, after an epoch on these rows.
+    def steps(self, seed, index, part, model, optimizer):
+        """Return what `BlockAdam` adds up over places, after steps on these rows.
 
-        That is: 1 for each inducing point that moved (M,), for the place, its weight
-        and the weighted loss and bound, and the `moving_arrays` with zeros for points
-        that did not move. The arguments are shared by tasks and stay as they are.
+        They are part k of n of an epoch, for `part` (k, n). The sums are 1 for each
+        inducing point that moved (M,), 1 for the place, the weight of the rows and the
+        weighted loss and bound, and the `moving_arrays`, zero where nothing moved. The
+        arguments are shared by tasks and stay as they are.
         """
         model = Model(*(np.copy(a) if isinstance(a, np.ndarray) else a for a in model))
         engine = make_cpu_engine(model, self.n_neighbors, self.n_threads)
         rng = np.random.RandomState(seed)
         data, kernel, settings, scale = self.data, *self[3:]
         solver = AdamSolver(engine, data, kernel, settings, rng, scale, optimizer)
-        weight = self.total_weight()
-        loss, bound = solver.advance(index)
+        (k, n), n_steps = part, solver.schedule.n_steps
+        steps = range(n_steps * k // n, n_steps * (k + 1) // n)
+        loss, bound = solver.advance(index, steps) if steps else (0.0, 0.0)
+        place, weight = len(steps) > 0, self.total_weight() * len(steps) / n_steps
         moved = engine.optimizer.row_steps > optimizer.row_steps
         points, shared = moving_arrays(engine.model, engine.optimizer)
-        points = [array * _column(moved, array) for array in points]
-        numbers = 1.0, weight, weight * loss, weight * bound
-        return np.concatenate([moved, numbers, *map(np.ravel, points + shared)])
+        arrays = [array * _column(moved, array) for array in points]
+        arrays += [array * place for array in shared]
+        numbers = place, weight, weight * loss, weight * bound
+        return np.concatenate([moved, numbers, *map(np.ravel, arrays)])
 
 
 class BlockAdam(AdamSolver):
     """Epochs of Adam, for which `TrainingRows` are a sample of all rows.
 
-    All blocks begin an epoch with the same model and the same moments, and end it with
-    their own. The next begins with the averages: of an inducing point over the blocks
-    whose rows have moved it, and of kernel parameters and noise over all. The averages
-    are not weighted, because blocks of more rows have taken more steps.
+    All blocks begin a part of an epoch with the same model and the same moments, and
+    end it with their own. The next begins with the averages: of an inducing point over
+    the blocks whose rows have moved it, and of kernel parameters and noise over all.
+    The averages are not weighted, because blocks of more rows have taken more steps.
     """
 
     def __init__(self, engine, data, kernel, settings, rng, feature_scale):
@@ -63,14 +74,22 @@ class BlockAdam(AdamSolver):
         self.parts = data.elsewhere.training_rows(data.center, EpochRows, *more)
         total = float(self.workers.total(EpochRows.total_weight, self.parts))
         engine.model = engine.model._replace(total_weight=total)
+        most = steps_per_epoch(data.elsewhere.sizes.max(), settings.batch_size)
+        self.n_parts = math.ceil(most / MOST_STEPS)
 
     def advance(self, index):
-        model, optimizer = self.engine.model, self.engine.optimizer
         seeds = self.rng.randint(2**31 - 1, size=len(self.parts)).tolist()
-        given = index, model, optimizer
-        sums = self.workers.total(EpochRows.epoch, self.parts, *given, each=seeds)
-        moved, sums = np.split(sums, [len(model.Z)])
-        (places, weight, loss, bound), sums = np.split(sums, [4])
+        parts = [(k, self.n_parts) for k in range(self.n_parts)]
+        sums = [self._average(seeds, index, part) for part in parts]
+        weight, loss, bound = np.sum(sums, axis=0)
+        return float(loss / weight), float(bound / weight)
+
+    def _average(self, seeds, index, part):
+        """Take the steps of a part of an epoch; return weight, and loss and bound."""
+        model, optimizer = self.engine.model, self.engine.optimizer
+        given = index, part, model, optimizer
+        sums = self.workers.total(EpochRows.steps, self.parts, *given, each=seeds)
+        moved, (places, *results), sums = np.split(sums, np.cumsum([len(model.Z), 4]))
         points, shared = moving_arrays(model, optimizer)
         counts = [moved] * len(points) + [places] * len(shared)
         for array, count in zip(points + shared, counts, strict=True):
@@ -78,7 +97,7 @@ class BlockAdam(AdamSolver):
             count, part = _column(count, array), part.reshape(array.shape)
             array[:] = np.where(count > 0.0, part / np.maximum(count, 1.0), array)
         refresh_scales(model)
-        return float(loss / weight), float(bound / weight)
+        return results
 
     @classmethod
     def count_points(cls, n_rows, M, settings):

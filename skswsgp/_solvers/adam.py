@@ -42,10 +42,9 @@ class AdamSolver(Solver):
     def n_rounds(self):
         return self.schedule.epochs
 
-    def advance(self, index):
-        return run_epoch(
-            self.engine, self.weight, self.loader, self.rng, self.schedule, index
-        )
+    def advance(self, index, part=None):
+        given = self.engine, self.weight, self.loader, self.rng, self.schedule
+        return run_epoch(*given, index, part)
 
     @classmethod
     def count_inducing(cls, n_rows, n_features, tuning):
@@ -73,18 +72,19 @@ def bytes_of_full_covariance(settings, M, H):
     return (4 * M**2 + CHUNKS * shared**2) * itemsize * settings.n_latent
 
 
-def run_epoch(engine, weight, loader, rng, schedule, epoch):
+def run_epoch(engine, weight, loader, rng, schedule, epoch, part=None):
     """Visit the rows once in random order; return (loss per row, bound in nats).
 
     Rows that do not fill the last minibatch are left out of the epoch. `weight` (n,)
-    are the weights of the rows that the loader holds.
+    are the weights of the rows that the loader holds. A `part` of the epoch is a range
+    of its steps.
     """
     order = rng.permutation(len(weight))
-    n_steps = schedule.n_steps
-    n = len(order) // n_steps
+    n = len(order) // schedule.n_steps
+    part = range(schedule.n_steps) if part is None else part
     visited = 0.0
-    for first in range(0, n_steps, STEPS_PER_BLOCK):
-        steps = range(first, min(first + STEPS_PER_BLOCK, n_steps))
+    for first in part[::STEPS_PER_BLOCK]:
+        steps = range(first, min(first + STEPS_PER_BLOCK, part.stop))
         index = order[first * n : (steps[-1] + 1) * n]
         rates = np.array([schedule.rate_at(epoch, step) for step in steps])
         engine.steps(loader.batch(index), n, rates)

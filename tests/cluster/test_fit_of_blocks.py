@@ -13,6 +13,7 @@ from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 from sklearn.model_selection import GridSearchCV
 
 from skswsgp import SWSGPClassifier, SWSGPRegressor
+from skswsgp._cluster import block_adam
 from skswsgp._cluster.block_adam import BlockAdam
 from skswsgp._cluster.block_solver import BlockSolver
 from skswsgp._cluster.workers import ThisProcess
@@ -382,16 +383,14 @@ def test_adam_of_one_block_is_adam_in_memory(cls, outputs, params, n_shared):
 
 
 @pytest.mark.parametrize("covariance", ["diag", "full"])
-def test_adam_averages_what_an_epoch_of_each_block_leaves(
-    covariance, monkeypatch, tune
-):
+def test_adam_averages_what_steps_of_each_block_leave(covariance, monkeypatch, tune):
     tune(learning_numbers=1200, least_learning_rows=1)  # a sample of 60 rows
     X, y = table("two")
     order = np.argsort(X[:, 0])  # blocks move other inducing points
     ends, advance = [], AdamSolver.advance
 
-    def advance_and_keep(solver, index):
-        out = advance(solver, index)
+    def advance_and_keep(solver, *given):
+        out = advance(solver, *given)
         ends.append((solver.engine.model, solver.engine.optimizer.row_steps > 0))
         return out
 
@@ -435,8 +434,13 @@ def test_adam_of_blocks_fits_as_well_as_adam_in_memory():
     assert in_memory < 0.2
 
 
-def test_adam_counts_rows_alike_in_blocks_of_other_sizes():
-    """Averages weighted by rows would count those of the larger block twice."""
+@pytest.mark.parametrize("most_steps", [block_adam.MOST_STEPS, 3])
+def test_adam_counts_rows_alike_in_blocks_of_other_sizes(most_steps, monkeypatch):
+    """Averages weighted by rows would count those of the larger block twice.
+
+    With so few steps between two averages the smaller block skips some.
+    """
+    monkeypatch.setattr(block_adam, "MOST_STEPS", most_steps)
     rng = np.random.default_rng(3)
     X = rng.normal(size=(600, 2))
     y = 0.3 * rng.normal(size=600)
@@ -444,6 +448,27 @@ def test_adam_counts_rows_alike_in_blocks_of_other_sizes():
     solver = Adam(max_iter=100, batch_size=10, learning_rate=0.05)
     model = fitted(SWSGPRegressor, *blocks(X, y, sizes=(500, 100)), solver=solver)
     assert model.predict(NEW).mean() == pytest.approx(y.mean(), abs=0.03)
+
+
+def test_parts_of_an_epoch_are_the_epoch(monkeypatch):
+    """Of one block, whose averages are what it had."""
+    X, y = table("classes")
+    params = {"kernel": ConstantKernel(2.0) * RBF(0.7), "covariance": "diag"}
+    params["solver"] = Adam(max_iter=3, batch_size=8)  # 38 steps
+    rows = blocks(X, y, sizes=(300,))
+    expected = fitted(SWSGPClassifier, *rows, **params)
+    count, steps = [], block_adam.EpochRows.steps
+
+    def steps_and_count(self, *given):
+        count.append(given)
+        return steps(self, *given)
+
+    monkeypatch.setattr(block_adam, "MOST_STEPS", 10)
+    monkeypatch.setattr(block_adam.EpochRows, "steps", steps_and_count)
+    found = fitted(SWSGPClassifier, *rows, **params)
+    assert len(count) == 3 * 4
+    assert_allclose(found.loss_curve_, expected.loss_curve_, rtol=1e-9)
+    assert_allclose(predictions(found), predictions(expected), atol=1e-9)
 
 
 def test_adam_of_blocks_holds_no_rows_out_by_itself(tune):
@@ -498,6 +523,13 @@ def test_workers_fit_as_one_machine(cluster, n_workers):
         found = fitted(cls, *blocks(X, y))
         close = 1e-9 if cls is SWSGPRegressor else 2e-3
         assert_allclose(predictions(found), predictions(expected), atol=close)
+
+
+@pytest.mark.slow
+def test_a_search_on_workers_asks_for_rows_in_memory(cluster):
+    message = "expected a call in the process of the client, or rows in memory"
+    with joblib.parallel_config("dask"), pytest.raises(ValueError, match=message):
+        searched(SWSGPRegressor, *blocks(*table()))
 
 
 EACH_SOLVER = pytest.mark.parametrize(
@@ -568,14 +600,6 @@ def test_the_scheduler_keeps_what_a_lost_worker_repeats(solver, in_blocks, monke
         moments = 300 * 2 * 8 if in_blocks is BlockSolver else 0
         assert all(moments <= step <= 1.5 * moments for step in np.diff(kept))
         assert not count_bytes()
-
-
-@pytest.mark.slow
-def test_a_search_on_workers_asks_for_rows_in_memory(cluster):
-    cluster.wait_for_workers(2, timeout=60)  # a test before may have ended some
-    message = "expected a call in the process of the client, or rows in memory"
-    with joblib.parallel_config("dask"), pytest.raises(ValueError, match=message):
-        searched(SWSGPRegressor, *blocks(*table()))
 
 
 @pytest.mark.slow
