@@ -45,7 +45,8 @@ class EpochRows(NamedTuple):
         engine = make_cpu_engine(model, self.n_neighbors, self.n_threads)
         rng = np.random.RandomState(seed)
         data, kernel, settings, scale = self.data, *self[3:]
-        solver = AdamSolver(engine, data, kernel, settings, rng, scale, optimizer)
+        solver = AdamSolver(engine, data, kernel, settings, rng, scale)
+        engine.optimizer = type(optimizer)(*(array.copy() for array in optimizer))
         (k, n), n_steps = part, solver.schedule.n_steps
         steps = range(n_steps * k // n, n_steps * (k + 1) // n)
         loss, bound = solver.advance(index, steps) if steps else (0.0, 0.0)
