@@ -2,7 +2,7 @@
 
     python bench_scale.py airline [--rows 200000] [--regression]
     python bench_scale.py adam --neighbors 100 [--inducing 100000] [--rows 0]
-    python bench_scale.py stream [--rows 10000000]
+    python bench_scale.py memmap [--rows 10000000]
     python bench_scale.py inducing [--inducing 1000000] [--rows 2000000]
     python bench_scale.py search [--graph] [--inducing 100000] [--features 26]
     python bench_scale.py predict
@@ -149,8 +149,8 @@ def adam(options):
     print(f"error {np.mean((p > 0.5) != y_test):.4f}, MNLL {mnll:.4f}")
 
 
-def stream(options):
-    """Fit to rows of a memory map, in one go and in chunks."""
+def memmap(options):
+    """Fit to rows of a memory map."""
     N, D, chunk = options.rows or 10_000_000, 8, 500_000
     rng = np.random.default_rng(0)
     with tempfile.TemporaryDirectory() as folder:
@@ -170,14 +170,8 @@ def stream(options):
             warm_up(model)
             with Meter() as meter:
                 model.fit(X, y)
-            meter.report(f"stream, N = {N}, {learn_kernel=}, one epoch")
+            meter.report(f"memory map, N = {N}, {learn_kernel=}, one epoch")
             print(f"resident at most {meter.peak:.0f} MiB")
-        model = SWSGPRegressor(n_inducing=1024, learn_kernel=False, **settings)
-        with Meter() as meter:
-            for first in range(0, N, chunk):
-                model.partial_fit(X[first : first + chunk], y[first : first + chunk])
-        meter.report(f"stream, partial_fit in chunks of {chunk}")
-        print(f"resident at most {meter.peak:.0f} MiB")
 
 
 def inducing(options):
@@ -298,7 +292,7 @@ def process_seconds(folder, code, repeats=3):
 
 
 PARTS = {
-    f.__name__: f for f in (airline, adam, stream, inducing, search, predict, start)
+    f.__name__: f for f in (airline, adam, memmap, inducing, search, predict, start)
 }
 
 if __name__ == "__main__":
