@@ -123,7 +123,8 @@ def test_the_gallery_runs(path, run_example):
 def test_the_gallery_runs_with_the_usual_search(path, run_example):
     text = run_example(path)
     if path.stem == "plot_stream":
-        assert float(re.search(r"after 30 chunks (.*)", text)[1]) < 0.3  # noise: 0.2
+        error = float(re.search(r"after one pass (.*),", text)[1])
+        assert error < 0.22  # the noise is 0.2
     if path == TABLE:
         ours, boosting = (
             float(re.search(rf"{name}: R2 (.*)", text)[1])

@@ -1,6 +1,8 @@
 """Streams: `partial_fit` in one pass, rows that leave, points that follow."""
 
+import os
 import pickle
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -8,6 +10,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy.stats import norm
 from sklearn.base import clone
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel
+from sklearn.model_selection import train_test_split
 from small_models import natural_model, small_data, state_of
 
 from skswsgp import SWSGPClassifier, SWSGPRegressor
@@ -275,3 +278,20 @@ def test_intervals_hold_after_one_pass():
     assert abs(held - 0.95) < 3 * np.sqrt(0.95 * 0.05 / 500)
     best = norm.logpdf(y[1000:], f[1000:], 0.2).mean()
     assert model.log_predictive_density(X[1000:], y[1000:]).mean() > best - 0.1
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(("name", "most"), [("powerplant", 0.185), ("kin8nm", 0.31)])
+def test_one_pass_over_a_table(name, most):
+    folder = os.environ.get("SKSWSGP_DATA")
+    if folder is None:
+        pytest.skip("SKSWSGP_DATA names no folder with the table")
+    with np.load(Path(folder, f"{name}.npz")) as file:
+        X, y = file["X"], file["y"]
+    train, test = train_test_split(np.arange(len(X)), test_size=0.2, random_state=0)
+    model = SWSGPRegressor(random_state=0)
+    learn(model, X[train], y[train], -(-len(train) // 250))
+    error = np.sqrt(np.mean((model.predict(X[test]) - y[test]) ** 2))
+    assert error / y[train].std() < most
+    lower, upper = model.predict_interval(X[test])
+    assert 0.92 <= np.mean((lower <= y[test]) & (y[test] <= upper)) <= 0.975
