@@ -18,7 +18,8 @@ ROOT = Path(__file__).parents[1]
 PACKAGE = Path(skswsgp.__file__).parent
 PUBLIC = [path for path in PACKAGE.glob("*.py") if not path.name.startswith("_")]
 PUBLIC += sorted((PACKAGE / "baselines").glob("[!_]*.py"))
-PUBLIC.remove(PACKAGE / "baselines" / "network.py")  # of no public name
+for name in ("network", "inducing_posterior", "predictive_density", "sampler"):
+    PUBLIC.remove(PACKAGE / "baselines" / f"{name}.py")  # of no public name
 PUBLIC += [
     PACKAGE / "_estimators" / f"{name}.py"
     for name in ("base", "classifier", "regressor")

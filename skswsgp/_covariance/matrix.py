@@ -1,4 +1,4 @@
-"""The covariance matrix of some hundred points, and its adjoint."""
+"""Covariances of some hundred points, among each other and with rows, and adjoints."""
 
 from typing import NamedTuple
 
@@ -13,9 +13,9 @@ ROWS_AT_ONCE = 32  # rows of the matrices whose diagonals are wanted
 
 
 class Pairs(NamedTuple):
-    """The tile of all pairs of N points, as `fill_tile` and `tile_vjp` use it."""
+    """Tiles of pairs of points, as `fill_tile` and `tile_vjp` use them."""
 
-    values: np.ndarray  # (n_ops, N (N + 1) / 2)
+    values: np.ndarray  # (n_ops, pairs), N (N + 1) / 2 of N points with each other
     slopes: np.ndarray
     adjoint: np.ndarray
 
@@ -46,6 +46,32 @@ class CovarianceMatrix:
         d_log, d_points = np.zeros(len(self.struct.params)), np.zeros_like(self.points)
         matrix_vjp(self.struct, self.points, self.pairs, d_K, d_log, d_points, inputs)
         return d_log, d_points.T
+
+
+class RowCovariances:
+    """Covariances of n rows with M points, and of each row with itself, in float64."""
+
+    def __init__(self, struct, n, M):
+        self.struct, self.shape = struct, (n, M + 1)
+        self.pairs = Pairs(*np.empty((3, len(struct.code), n * (M + 1))))
+
+    def evaluate(self, params, X, Z):
+        """Return k(X, Z) and k(x, x) in one array (n, M + 1), X (n, D) and Z (M, D).
+
+        It is a view, which the next call overwrites.
+        """
+        self.struct.params[:] = params
+        self.points = np.array(X.T, order="C"), np.array(Z.T, order="C")
+        fill_rows(self.struct, *self.points, self.pairs)
+        return self.pairs.values[-1].reshape(self.shape)
+
+    def vjp(self, d_K):
+        """Return derivatives by log parameters (P,) and by Z (M, D) from d_K."""
+        (X, Z), d_log = self.points, np.zeros(len(self.struct.params))
+        self.pairs.adjoint[-1] = d_K.ravel()
+        d_x, d_Z = np.zeros((len(X), 1)), np.zeros_like(Z)
+        rows_vjp(self.struct, X, Z, self.pairs, d_log, d_x, d_Z)
+        return d_log, d_Z.T
 
 
 def diagonal(struct, X):
@@ -80,3 +106,28 @@ def matrix_vjp(kernel, points, pairs, d_K, d_log, d_points, inputs):
         pairs.adjoint[top, start + i] = d_K[i, i]
     d_A = d_B = d_points
     tile_vjp(kernel, points, N, points, TRIANGLE, pairs, 0, d_log, d_A, d_B, inputs)
+
+
+@njit
+def fill_rows(kernel, X, Z, pairs):
+    """Set the values of `RowCovariances` for rows X (D, n) and points Z (D, M)."""
+    M = Z.shape[1]
+    refresh_scales(kernel)
+    for i in range(X.shape[1]):
+        x, at = X[:, i : i + 1], i * (M + 1)
+        fill_tile(kernel, x, 1, Z, M, pairs.values, pairs.slopes, at)
+        fill_tile(kernel, x, 1, x, TRIANGLE, pairs.values, pairs.slopes, at + M)
+
+
+@njit
+def rows_vjp(kernel, X, Z, pairs, d_log, d_x, d_Z):
+    """Add derivatives to d_log and d_Z from pairs.adjoint[-1], after `fill_rows`.
+
+    d_x (D, 1) takes the sum of those by all rows.
+    """
+    M = Z.shape[1]
+    for i in range(X.shape[1]):
+        x, at = X[:, i : i + 1], i * (M + 1)
+        tile_vjp(kernel, x, 1, Z, M, pairs, at, d_log, d_x, d_Z, True)
+        own = at + M
+        tile_vjp(kernel, x, 1, x, TRIANGLE, pairs, own, d_log, d_x, d_x, False)

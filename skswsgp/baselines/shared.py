@@ -188,8 +188,11 @@ class BaselineClassifier(compat.UnmaskedScoreMixin, ClassifierMixin, Baseline):
         proba : ndarray of shape (n_samples, n_classes)
             Probabilities, columns in the order of `classes_`.
         """
-        moments = self._latent(self._checked(X))
-        return LIKELIHOODS[self._likelihood[0]].probabilities(*moments)
+        return self._probabilities(self._checked(X))
+
+    def _probabilities(self, X):
+        """Return probabilities (n, n_classes) at validated rows."""
+        return LIKELIHOODS[self._likelihood[0]].probabilities(*self._latent(X))
 
     @by_blocks
     def predict(self, X):

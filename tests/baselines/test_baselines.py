@@ -16,6 +16,8 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from skswsgp import baselines
 from skswsgp.baselines import (
+    BSGPClassifier,
+    BSGPRegressor,
     IDSGPClassifier,
     IDSGPRegressor,
     LocalGPRegressor,
@@ -26,12 +28,18 @@ from skswsgp.baselines import (
     SVGPRegressor,
 )
 
-pytestmark = pytest.mark.usefixtures("few_steps")
+pytestmark = [
+    pytest.mark.usefixtures("few_steps"),
+    pytest.mark.filterwarnings("ignore:split R-hat:"),  # of chains this short
+]
+CHAIN = {"n_inducing": 12, "burn_in": 50, "n_samples": 5, "spacing": 2}
 SMALL = [
     NearestNeighborGPRegressor(random_state=0),
     LocalGPRegressor(n_experts=3, n_neighbors=60, random_state=0),
     IDSGPRegressor(n_inducing=4, batch_size=20, random_state=0),
     IDSGPClassifier(batch_size=20, random_state=0),
+    BSGPRegressor(**CHAIN, adam_steps=300, random_state=0),
+    BSGPClassifier(**CHAIN, adam_steps=300, random_state=0),
     SOLVEGPRegressor(n_inducing=12, n_orthogonal=12, random_state=0),
     SOLVEGPClassifier(n_inducing=12, n_orthogonal=12, random_state=0),
     SVGPRegressor(n_inducing=12, max_iter=40, batch_size=20, random_state=0),
@@ -48,7 +56,7 @@ each = pytest.mark.parametrize("model", SMALL, ids=lambda model: type(model).__n
 
 def expected_failures(estimator):
     drawn = SVGPRegressor, SVGPClassifier, SOLVEGPClassifier
-    drawn += IDSGPRegressor, IDSGPClassifier
+    drawn += IDSGPRegressor, IDSGPClassifier, BSGPRegressor, BSGPClassifier
     return DRAWS if isinstance(estimator, drawn) else {}
 
 
@@ -227,7 +235,8 @@ def test_awkward_tables_give_finite_predictions(model, table):
         assert np.isfinite(results(fitted, X)).all()
     if not is_classifier(model):
         fitted = clone(model).fit(X, np.full(80, 5.0))
-        # a network keeps some of its start
-        np.testing.assert_allclose(fitted.predict(X), 5.0, rtol=1e-5)
+        # a network keeps some of its start, and samples scatter
+        rtol = 1e-3 if isinstance(model, BSGPRegressor) else 1e-5
+        np.testing.assert_allclose(fitted.predict(X), 5.0, rtol=rtol)
     few = clone(model).fit(X[:2], targets_for(model, np.array([1.0, -1.0])))
     assert np.isfinite(results(few, X)).all()
