@@ -84,7 +84,8 @@ class LocalGPRegressor(BaselineRegressor):
     Near rows are looked for with the kernel of the expert in the transductive mode.
     The logarithms of parameters have the priors of :class:`skswsgp.SWSGPRegressor`:
     without them the noise of some experts goes to zero, and their densities of new
-    observations with it.
+    observations with it. An expert whose y are all equal, as of a capped y, cannot tell
+    its noise, and takes the median of those of others.
 
     References
     ----------
@@ -131,10 +132,10 @@ class LocalGPRegressor(BaselineRegressor):
             data.X, self.n_experts, "kmeans", rng, self.X_scale_, self._tuning,
             data.weight,
         )  # fmt: skip
+        X = self._in_spreads(data.X)
         nearest = [
-            np.argsort(distances, kind="stable")[: self.n_neighbors]
-            for center in self.centers_
-            for distances in self._distances(center[None], data.X)
+            np.argsort(cdist(center[None], X)[0], kind="stable")[: self.n_neighbors]
+            for center in self._in_spreads(self.centers_)
         ]
         self.expert_rows_ = np.stack(nearest)
         options = LearningOptions(
@@ -149,20 +150,26 @@ class LocalGPRegressor(BaselineRegressor):
             for rows in self.expert_rows_
         ]  # fmt: skip
         self.kernels_ = [fit.kernel for fit in fits]
-        self.noise_variances_ = self._of_outputs(np.stack([fit.noise for fit in fits]))
+        noises, y = np.stack([fit.noise for fit in fits]), data.y[self.expert_rows_]
+        equal = (y == y[:, :1]).all(axis=1)
+        for noise, same in zip(noises.T, equal.T, strict=True):
+            if not same.all():  # equal targets, as of a capped y, tell no noise
+                noise[same] = np.median(noise[~same])
+        self.noise_variances_ = self._of_outputs(noises)
 
-    def _distances(self, A, B):
-        """Return the distances (n, m) of rows of A and B, in spreads of the columns."""
+    def _in_spreads(self, X):
+        """Return rows of X in the units of distances to experts."""
         with np.errstate(over="ignore"):  # of rows far from all others
-            return cdist(A / self.X_scale_, B / self.X_scale_)
+            return X / self.X_scale_
 
     def _moments(self, X):
         N, Q = len(self.X_train_), np.size(self.y_mean_)
         y, out = self.y_train_.reshape(N, Q), np.empty((2, len(X), Q))
         data = TrainingRows(self.X_train_, y, self.sample_weight_)
         noise = self.noise_variances_.reshape(-1, Q)
+        centers = self._in_spreads(self.centers_)
         expert = [
-            self._distances(X[rows], self.centers_).argmin(axis=1)
+            cdist(self._in_spreads(X[rows]), centers).argmin(axis=1)
             for rows in row_blocks(len(X))
         ]
         expert, H = np.concatenate(expert), self.expert_rows_.shape[1]
