@@ -63,11 +63,12 @@ def normal_directions(n_features, D, rng):
 
 def orthogonal_directions(n_features, D, rng):
     """Return standard normal columns (D, n_features), orthogonal in blocks of D."""
-    blocks = rng.standard_normal((-(-n_features // D), D, D))
-    # QR gives uniform directions; those of a normal matrix would not be orthogonal
-    directions = np.linalg.qr(blocks)[0].transpose(1, 0, 2).reshape(D, -1)
-    signs = rng.choice([-1.0, 1.0], n_features)  # LAPACK's diagonal of R has one sign
-    return directions[:, :n_features] * signs * np.sqrt(rng.chisquare(D, n_features))
+    blocks = rng.standard_normal((-(-n_features // D), D, min(D, n_features)))
+    Q, R = np.linalg.qr(blocks)
+    # uniform directions, as they are those of a factor R with a positive diagonal
+    Q *= np.sign(np.diagonal(R, axis1=1, axis2=2))[:, None]
+    directions = Q.transpose(1, 0, 2).reshape(D, -1)[:, :n_features]
+    return directions * np.sqrt(rng.chisquare(D, n_features))
 
 
 def _features(kernel, op, X, n_features, rng, directions):
