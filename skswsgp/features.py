@@ -119,6 +119,8 @@ class KernelFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
             require_features(compile_kernel(self.kernel_, D, np.float64).struct)
             largest = np.iinfo(np.int32).max
             self.seed_ = check_random_state(self.random_state).randint(largest)
+            self._n_features_out = self.n_components
+            self._orthogonal = bool(self.orthogonal)
         return self
 
     def transform(self, X):
@@ -132,16 +134,10 @@ class KernelFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         Returns
         -------
         features : ndarray of shape (n_samples, n_components)
-            Values of the features, in float64.
+            Values of the features, in float64, with the parameters of the fit.
         """
         check_is_fitted(self)
-        self._validate_params()
         X = compat.validate(self, X, reset=False)
         kernel = compile_kernel(self.kernel_, X.shape[1], np.float64).struct
-        rng, n = np.random.RandomState(self.seed_), self.n_components
-        features = random_features(kernel, X, n, rng, bool(self.orthogonal))
-        return features / np.sqrt(n)
-
-    @property
-    def _n_features_out(self):
-        return self.n_components
+        rng, n = np.random.RandomState(self.seed_), self._n_features_out
+        return random_features(kernel, X, n, rng, self._orthogonal) / np.sqrt(n)

@@ -91,6 +91,16 @@ def test_columns_are_found_by_name():
     assert list(named.get_feature_names_out()[:1]) == ["kernelfeatures0"]
 
 
+def test_new_parameters_count_from_the_next_fit(rng):
+    X = rng.normal(size=(5, 3))
+    model = KernelFeatures(n_components=8, random_state=0).fit(X)
+    before = model.transform(X)
+    model.set_params(n_components=4, orthogonal=False)
+    np.testing.assert_array_equal(model.transform(X), before)
+    assert len(model.get_feature_names_out()) == 8
+    assert model.fit_transform(X).shape == (5, 4)
+
+
 def test_pickle_pipeline_and_search(rng):
     X = rng.normal(size=(120, 2))
     y = X[:, 0] ** 2 + X[:, 1] ** 2 > 1.0
