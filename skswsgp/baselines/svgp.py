@@ -6,7 +6,7 @@ from sklearn.utils._param_validation import StrOptions
 
 from skswsgp._estimators.classifier import SWSGPClassifier
 from skswsgp._estimators.regressor import SWSGPRegressor
-from skswsgp._estimators.sklearn_compat import Count, set_arguments
+from skswsgp._estimators.sklearn_compat import set_arguments
 from skswsgp.solvers import Adam
 
 __all__ = ["SVGPClassifier", "SVGPRegressor"]
@@ -18,7 +18,7 @@ def _constraints(cls, **own):
     """Return the constraints of the parameters of a class, `own` before others."""
     known = cls._parameter_constraints | Adam._parameter_constraints
     known |= {"covariance": [StrOptions({"full", "diag"})]}
-    known |= {"early_stopping": ["boolean"], "n_inducing": [Count()], **own}
+    known |= {"early_stopping": ["boolean"], **own}
     return {name: known[name] for name in signature(cls).parameters}
 
 
@@ -56,8 +56,9 @@ class SVGPRegressor(AllInducing, SWSGPRegressor):
         training starts; those with ``"fixed"`` bounds stay. It may be composed as in
         :class:`skswsgp.SWSGPRegressor`. None is a variance times a Matern 5/2 kernel
         with one length-scale for each feature.
-    n_inducing : int, default=256
-        M, the number of inducing points, cut to the number of distinct rows.
+    n_inducing : int or "auto", default="auto"
+        M, the number of inducing points, cut to the number of distinct rows. "auto" is
+        the number of points where `inducing_points` gives some, and 256 otherwise.
     inducing_points : {"kmeans", "random"} or array-like of shape (n_inducing, \
             n_features), default="kmeans"
         Inducing inputs at the start.
@@ -138,7 +139,7 @@ class SVGPRegressor(AllInducing, SWSGPRegressor):
     """
 
     def __init__(
-        self, kernel=None, *, n_inducing=256, inducing_points="kmeans",
+        self, kernel=None, *, n_inducing="auto", inducing_points="kmeans",
         optimize_inducing=True, covariance="full", learn_kernel=False,
         initial_noise=0.1, likelihood="gaussian", likelihood_shape="auto",
         normalize_y=True, batch_size=64, learning_rate=0.02, max_iter=200,
@@ -146,6 +147,13 @@ class SVGPRegressor(AllInducing, SWSGPRegressor):
         random_state=None, verbose=0,
     ):  # fmt: skip
         set_arguments(self, locals())
+
+    def _require_usable_noise(self, X_val):
+        raise ValueError(
+            "noise_variance came with SVGPRegressor: expected none, because Adam "
+            "learns one noise variance for all rows; use SWSGPRegressor, or tell by "
+            "sample_weight how precise a row is relative to others."
+        )
 
 
 class SVGPClassifier(AllInducing, SWSGPClassifier):
@@ -162,8 +170,9 @@ class SVGPClassifier(AllInducing, SWSGPClassifier):
         training starts; those with ``"fixed"`` bounds stay. It may be composed as in
         :class:`skswsgp.SWSGPClassifier`. None is a variance times a Matern 5/2 kernel
         with one length-scale for each feature.
-    n_inducing : int, default=256
-        M, the number of inducing points, cut to the number of distinct rows.
+    n_inducing : int or "auto", default="auto"
+        M, the number of inducing points, cut to the number of distinct rows. "auto" is
+        the number of points where `inducing_points` gives some, and 256 otherwise.
     inducing_points : {"kmeans", "random"} or array-like of shape (n_inducing, \
             n_features), default="kmeans"
         Inducing inputs at the start.
@@ -234,7 +243,7 @@ class SVGPClassifier(AllInducing, SWSGPClassifier):
     """
 
     def __init__(
-        self, kernel=None, *, n_inducing=256, inducing_points="kmeans",
+        self, kernel=None, *, n_inducing="auto", inducing_points="kmeans",
         optimize_inducing=True, covariance="full", learn_kernel=False,
         likelihood="auto", batch_size=64, learning_rate=0.02, max_iter=200,
         early_stopping=False, device="auto", n_jobs=None, dtype="float64",

@@ -57,7 +57,7 @@ def test_it_is_the_swsgp_whose_rows_use_all_points(ours, general, table):
 def test_the_best_bound_with_a_point_at_each_row_is_the_log_evidence(table):
     X, y = table
     kernel, noise = ConstantKernel(1.3, "fixed") * RBF(0.7, "fixed"), 0.2
-    how = {"inducing_points": X, "n_inducing": 60, "normalize_y": False, "max_iter": 1}
+    how = {"inducing_points": X, "normalize_y": False, "max_iter": 1}
     model = SVGPRegressor(kernel, initial_noise=noise, random_state=0, **how).fit(X, y)
     model.noise_variance_, model._jitter = noise, 1e-12
     model.inducing_points_ = X
@@ -70,6 +70,24 @@ def test_the_best_bound_with_a_point_at_each_row_is_the_log_evidence(table):
     assert model.lower_bound(X, y) == pytest.approx(expected, abs=1e-6)
     model.inducing_mean_ = 1.01 * model.inducing_mean_
     assert model.lower_bound(X, y) < expected - 1e-3
+
+
+@BOTH
+@pytest.mark.parametrize(("given", "M"), [(7, 7), (None, 256)])
+def test_given_points_tell_their_number_and_it_is_256_without(
+    ours, general, given, M, rng
+):
+    X = rng.normal(size=(300, 2))
+    points = "random" if given is None else X[:given] + 0.1
+    how = {"max_iter": 1, "batch_size": 300, "random_state": 0}
+    model = ours(inducing_points=points, **how).fit(X, (X[:, 0] > 0.0).astype(int))
+    assert model.inducing_points_.shape == (M, 2)
+
+
+def test_known_noise_is_refused_by_what_an_svgp_has(table):
+    X, y = table
+    with pytest.raises(ValueError, match="one noise variance for all rows; use SWSGP"):
+        SVGPRegressor(**SHORT).fit(X, y, noise_variance=np.full(60, 0.1))
 
 
 @BOTH
