@@ -6,7 +6,7 @@ They are used as the displays of scikit-learn are, and need matplotlib to draw.
 import numpy as np
 from scipy.special import ndtri
 
-from skswsgp._law.score_input import check_quantiles, check_weights
+from skswsgp._law.score_input import check_bins, check_quantiles, check_weights
 from skswsgp.metrics import (
     _asked,
     _innermost,
@@ -15,6 +15,8 @@ from skswsgp.metrics import (
 )
 
 __all__ = ["CoverageDisplay", "ReliabilityDisplay"]
+
+CALIBRATED = "Calibrated"  # name of the line of a calibrated model
 
 
 class ReliabilityDisplay:
@@ -71,7 +73,8 @@ class ReliabilityDisplay:
         Parameters
         ----------
         estimator : estimator
-            Fitted classifier with `predict_proba` and `classes_`.
+            Fitted classifier with `predict_proba` and `classes_`, also one inside of
+            pipelines and searches.
         X : array-like of shape (n_samples, n_features)
             Inputs.
         y : array-like of shape (n_samples,)
@@ -83,7 +86,8 @@ class ReliabilityDisplay:
         sample_weight : array-like of shape (n_samples,), default=None
             Weights of the samples. None gives equal weights.
         name : str, default=None
-            Name of the line; None is the name of the class.
+            Name of the line; None is the name of the classifier's class, which is not
+            that of a pipeline or a search around it.
         ax : matplotlib Axes, default=None
             Axes to draw in; None makes a figure.
         **kwargs : dict
@@ -94,10 +98,11 @@ class ReliabilityDisplay:
         display : ReliabilityDisplay
             The display, drawn.
         """
+        inner, X = _innermost(estimator, X)
         return cls.from_predictions(
-            y, estimator.predict_proba(X), n_bins=n_bins, confidence=confidence,
-            labels=estimator.classes_, sample_weight=sample_weight,
-            name=type(estimator).__name__ if name is None else name, ax=ax, **kwargs,
+            y, inner.predict_proba(X), n_bins=n_bins, confidence=confidence,
+            labels=inner.classes_, sample_weight=sample_weight,
+            name=type(inner).__name__ if name is None else name, ax=ax, **kwargs,
         )  # fmt: skip
 
     @classmethod
@@ -157,9 +162,10 @@ class ReliabilityDisplay:
         display : ReliabilityDisplay
             The display itself.
         """
-        _prepare(self, ax, "k:")
+        _prepare(self, ax, 0.0)
         curve, n_bins = self.curve, len(self.curve.weight)
-        style = {"marker": "o", "capsize": 2, "label": self.name} | kwargs
+        marker = {} if "fmt" in kwargs else {"marker": "o"}
+        style = marker | {"capsize": 2, "label": self.name} | kwargs
         self.line_ = self.ax_.errorbar(
             curve.confidence, curve.accuracy, curve.standard_error, **style
         )
@@ -169,7 +175,8 @@ class ReliabilityDisplay:
             how = {"align": "edge", "color": color, "alpha": 0.2}
             self.bars_ = self.ax_.bar(left, curve.weight, 1.0 / n_bins, **how)
         self.ax_.set(xlabel="Confidence", ylabel="Accuracy")
-        return _with_legend(self)
+        self.ax_.legend()
+        return self
 
 
 class CoverageDisplay:
@@ -256,11 +263,13 @@ class CoverageDisplay:
         y : array-like of shape (n_samples,) or (n_samples, n_outputs)
             Observations.
         n_bins : int, default=20
-            Number of bins of the histogram, each of the same predicted probability.
+            Number of bins of the histogram, each of the same predicted probability; at
+            least 2.
         sample_weight : array-like of shape (n_samples,), default=None
             Weights of the samples. None gives equal weights.
         name : str, default=None
-            Name in the legend; None is the name of the class.
+            Name in the legend; None is the name of the regressor's class, which is not
+            that of a pipeline or a search around it.
         ax : matplotlib Axes, default=None
             Axes to draw in; None makes a figure.
         **kwargs : dict
@@ -276,6 +285,7 @@ class CoverageDisplay:
         TypeError
             If the estimator does not say how uncertain it is.
         """
+        check_bins(n_bins, least=2)
         inner, X = _innermost(estimator, X)
         levels = np.arange(1, n_bins) / n_bins
         quantiles = _asked(inner, X, quantiles=levels)
@@ -290,6 +300,12 @@ class CoverageDisplay:
             mean, std = moments
             quantiles = [mean + std * z for z in ndtri(levels)]
             quantiles = np.stack(quantiles, axis=1)
+        expected = quantiles.shape[:1] + quantiles.shape[2:]
+        if np.shape(y) != expected:
+            raise ValueError(
+                f"y has shape {np.shape(y)}: expected {expected}, that of predictions; "
+                "pass the observations at the rows of X."
+            )
         name = type(inner).__name__ if name is None else name
         return cls.from_predictions(
             y, quantiles, levels, sample_weight=sample_weight, name=name, ax=ax,
@@ -366,22 +382,25 @@ class CoverageDisplay:
         if kind not in ("coverage", "pit"):
             raise ValueError(f"kind={kind!r}: expected 'coverage' or 'pit'.")
         if kind == "coverage":
-            _prepare(self, ax, "k:")
+            _prepare(self, ax, 0.0)
             style = {"marker": "o", "label": self.name} | kwargs
             (self.line_,) = self.ax_.plot(self.nominal, self.coverage, **style)
             self.ax_.set(xlabel="Nominal coverage", ylabel="Observed coverage")
         else:
-            _prepare(self, ax, None)
+            _prepare(self, ax, 1.0)
             edges = np.concatenate([[0.0], self.levels, [1.0]])
             style = {"label": self.name} | kwargs
             self.line_ = self.ax_.stairs(self.shares / np.diff(edges), edges, **style)
-            self.ax_.axhline(1.0, color="k", linestyle=":")
             self.ax_.set(xlabel="Probability integral transform", ylabel="Density")
-        return _with_legend(self)
+        self.ax_.legend()
+        return self
 
 
-def _prepare(display, ax, diagonal):
-    """Set `ax_` and `figure_` of a display; draw a diagonal in the style, if any."""
+def _prepare(display, ax, height):
+    """Set `ax_` and `figure_` of a display, and draw the line of a calibrated model.
+
+    It goes from (0, height) to (1, 1), and is drawn once.
+    """
     if ax is None:
         try:
             from matplotlib import pyplot
@@ -392,12 +411,5 @@ def _prepare(display, ax, diagonal):
             ) from error
         _, ax = pyplot.subplots()
     display.ax_, display.figure_ = ax, ax.figure
-    if diagonal is not None:
-        ax.plot([0.0, 1.0], [0.0, 1.0], diagonal)
-
-
-def _with_legend(display):
-    """Return a display, with a legend where something in it has a name."""
-    if display.ax_.get_legend_handles_labels()[1]:
-        display.ax_.legend()
-    return display
+    if CALIBRATED not in ax.get_legend_handles_labels()[1]:
+        ax.plot([0.0, 1.0], [height, 1.0], "k:", label=CALIBRATED)

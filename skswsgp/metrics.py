@@ -1,7 +1,6 @@
 """Scores that measure how far the uncertainty of predictions can be trusted."""
 
 from inspect import signature
-from numbers import Integral
 from typing import NamedTuple
 
 import numpy as np
@@ -13,6 +12,7 @@ from skswsgp._compiled.special import gaussian_log_density
 from skswsgp._law import student
 from skswsgp._law.law import interval_scores
 from skswsgp._law.score_input import (
+    check_bins,
     check_coverage,
     check_gaussian,
     check_intervals,
@@ -568,8 +568,7 @@ def reliability_curve(
     >>> curve.confidence
     array([ nan,  nan,  nan, 0.75, 1.  ])
     """
-    if not isinstance(n_bins, Integral) or n_bins < 1:
-        raise ValueError(f"n_bins={n_bins!r}: expected an integer of at least 1.")
+    check_bins(n_bins)
     if confidence not in ("mean", "middle"):
         raise ValueError(f"confidence={confidence!r}: expected 'mean' or 'middle'.")
     y_true = column_or_1d(y_true)

@@ -7,6 +7,7 @@ import pytest
 from scipy.stats import norm
 from sklearn.datasets import load_iris
 from sklearn.linear_model import BayesianRidge, LinearRegression
+from sklearn.model_selection import GridSearchCV
 from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -24,6 +25,11 @@ def pyplot():
     pyplot.switch_backend("Agg")
     yield pyplot
     pyplot.close("all")
+
+
+def labels_of(display):
+    """Return the names in the legend of a display."""
+    return [text.get_text() for text in display.ax_.get_legend().get_texts()]
 
 
 @pytest.fixture
@@ -56,7 +62,7 @@ def test_reliability_is_drawn_as_the_curve_is(pyplot, iris):
     ends = np.array([path.vertices for path in display.line_[2][0].get_paths()])
     np.testing.assert_allclose(np.ptp(ends[:, :, 1], axis=1), 2 * curve.standard_error)
     assert display.figure_ is display.ax_.figure
-    assert display.ax_.get_legend_handles_labels()[1] == ["GaussianNB"]
+    assert labels_of(display) == ["Calibrated", "GaussianNB"]
 
 
 def test_reliability_of_labels_in_another_order(pyplot, iris):
@@ -65,7 +71,7 @@ def test_reliability_of_labels_in_another_order(pyplot, iris):
     one = ReliabilityDisplay.from_predictions(y, proba)
     other = ReliabilityDisplay.from_predictions(y, proba[:, ::-1], labels=[2, 1, 0])
     np.testing.assert_allclose(other.curve, one.curve)
-    assert not one.ax_.get_legend_handles_labels()[1]
+    assert labels_of(one) == ["Calibrated"]
 
 
 def test_displays_share_axes_and_take_styles(pyplot, iris):
@@ -76,7 +82,24 @@ def test_displays_share_axes_and_take_styles(pyplot, iris):
         display = ReliabilityDisplay.from_estimator(model, X, y, **how)
         assert display.ax_ is ax and display.bars_ is None
         assert display.line_[0].get_color() == "green"
-    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["one", "two"]
+    assert labels_of(display) == ["Calibrated", "one", "two"]
+
+
+@pytest.mark.parametrize("how", [{"fmt": "s--"}, {"marker": "s", "linestyle": "--"}])
+def test_a_format_takes_the_place_of_the_style(how, pyplot, iris):
+    model, X, y = iris
+    line = ReliabilityDisplay.from_estimator(model, X, y, **how).line_[0]
+    assert (line.get_marker(), line.get_linestyle()) == ("s", "--")
+
+
+def test_a_classifier_in_a_pipeline_and_a_search_gives_its_name(pyplot, iris):
+    _, X, y = iris
+    pipeline = make_pipeline(StandardScaler(), GaussianNB())
+    search = GridSearchCV(pipeline, {"gaussiannb__var_smoothing": [1e-9]}, cv=3)
+    display = ReliabilityDisplay.from_estimator(search.fit(X, y), X, y)
+    assert labels_of(display) == ["Calibrated", "GaussianNB"]
+    expected = reliability_curve(y, search.predict_proba(X))
+    np.testing.assert_array_equal(display.curve, expected)
 
 
 # --- coverage -------------------------------------------------------------------------
@@ -98,8 +121,11 @@ def test_coverage_of_gaussians_is_that_of_their_intervals(pyplot, line):
     pit = norm.cdf(y, mean, std)
     expected = np.histogram(pit, 10, (0.0, 1.0), weights=weight)[0] / weight.sum()
     np.testing.assert_allclose(display.shares, expected)
-    assert display.ax_.get_legend_handles_labels()[1] == ["BayesianRidge"]
+    assert labels_of(display) == ["Calibrated", "BayesianRidge"]
     display.plot(kind="pit")
+    assert labels_of(display) == ["Calibrated", "BayesianRidge"]
+    (flat,) = display.ax_.lines
+    np.testing.assert_array_equal(flat.get_data(), [[0.0, 1.0], [1.0, 1.0]])
     np.testing.assert_allclose(display.line_.get_data().values, 10 * expected)
     np.testing.assert_allclose(display.line_.get_data().edges, np.arange(11) / 10)
 
@@ -139,6 +165,26 @@ def test_an_estimator_without_uncertainty_is_refused(line):
     model = LinearRegression().fit(*line)
     with pytest.raises(TypeError, match="LinearRegression does not say how uncertain"):
         CoverageDisplay.from_estimator(model, *line)
+
+
+@pytest.mark.parametrize("n_bins", [0, -3, 2.5, "20"])
+def test_unusable_numbers_of_bins(n_bins, iris, line):
+    classifier, *flowers = iris
+    with pytest.raises(ValueError, match=f"n_bins={n_bins!r}: expected an integer.* 1"):
+        ReliabilityDisplay.from_estimator(classifier, *flowers, n_bins=n_bins)
+    model = BayesianRidge().fit(*line)
+    for number in (n_bins, 1):
+        match = f"n_bins={number!r}: expected an integer of at least 2"
+        with pytest.raises(ValueError, match=match):
+            CoverageDisplay.from_estimator(model, *line, n_bins=number)
+
+
+@pytest.mark.parametrize("change", [lambda y: y[:-1], lambda y: np.stack([y, y], 1)])
+def test_y_that_does_not_go_with_X_is_named(change, line):
+    X, y = line
+    model = BayesianRidge().fit(X, y)
+    with pytest.raises(ValueError, match=r"^y has shape .*: expected \(300,\)"):
+        CoverageDisplay.from_estimator(model, X, change(y))
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
 """Checks of what scores are given: targets, predictions and weights."""
 
-from numbers import Real
+from numbers import Integral, Real
 
 import numpy as np
 from sklearn.preprocessing import LabelEncoder
@@ -36,6 +36,14 @@ def check_coverage(coverage):
         raise ValueError(
             f"coverage={coverage!r}: expected a number above 0 and below 1; "
             "use 0.95 for an interval of 95 %."
+        )
+
+
+def check_bins(n_bins, least=1):
+    """Raise ValueError for a number of bins that is no integer, or too small."""
+    if not isinstance(n_bins, Integral) or n_bins < least:
+        raise ValueError(
+            f"n_bins={n_bins!r}: expected an integer of at least {least}; use 20."
         )
 
 
