@@ -3,7 +3,7 @@
 A model of M points is rewritten before each row. The numbers of a row, its outputs of a
 network, are those of Z (M, D), of m (M, Q), and of the lower factors of S (Q, M, M) row
 by row, the diagonals as logarithms. Z is offset + scale times its numbers. Derivatives
-by the numbers follow from those of `bound`.
+by the numbers follow from those of `_point.bound`.
 """
 
 import math
@@ -102,17 +102,6 @@ def posterior_rows(
         evaluate.posterior_row(model, X, active, row, work, mu, v, counts, t)
 
 
-@njit_range
-def bound_rows(
-    first, last, t, model, units, works, X, y, active, outputs, ell, kl, counts
-):
-    """Compute E log p(y | f) (n,) and KL (n,)."""
-    work = thread_view(works, t)
-    for row in range(first, last):
-        load_row(model, units, outputs, row)
-        evaluate.bound_row(model, X, y, active, row, work, ell, kl, counts, t)
-
-
 class OwnPoints:
     """Loops over rows with points of their own, on the threads of the CPU.
 
@@ -134,7 +123,7 @@ class OwnPoints:
         ]
 
     def gradients(self, X, y, weight, outputs):
-        """Return the derivatives of the objective of `bound` by outputs (n, K).
+        """Return the derivatives of the objective of `_point.bound` by outputs (n, K).
 
         Those by kernel parameters and noise, and the sums, are in the first chunk of
         `grads`.
@@ -151,13 +140,6 @@ class OwnPoints:
         found = outputs, mu, v, self.jitter_counts
         self._run(posterior_rows, len(X), X, self._lists(len(X)), *found)
         return mu, v
-
-    def bound(self, X, y, outputs):
-        """Return E log p(y | f) and KL, each (n,), NaN after a failure."""
-        ell, kl = np.full((2, len(X)), np.nan)
-        found = outputs, ell, kl, self.jitter_counts
-        self._run(bound_rows, len(X), X, y, self._lists(len(X)), *found)
-        return ell, kl
 
     def points(self, outputs):
         """Return the inducing points (n, M, D) of rows."""
