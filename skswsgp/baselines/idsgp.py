@@ -41,6 +41,18 @@ def _layer_sizes(given):
     return sizes.tolist()
 
 
+def _moments(points, network, X, inputs):
+    """Return mean and variance (n, Q) of q(f) at rows of X, centred.
+
+    A row has thousands of outputs of the network, so few are in memory at a time.
+    """
+    parts = [
+        points.predict(X[rows], network.layers(inputs[rows])[-1])
+        for rows in row_blocks(len(X), 512)
+    ]
+    return tuple(map(np.concatenate, zip(*parts, strict=True)))
+
+
 class _Training:
     """Epochs of minibatches for the weights of a network, the kernel and the noise."""
 
@@ -71,14 +83,6 @@ class _Training:
         total = points.model.total_weight
         bound = sums[0] - sums[1] / total
         return -bound / total, bound
-
-    def predict(self, X, inputs):
-        """Return mean and variance (n, Q) of q(f) at rows of X, centred."""
-        parts = [
-            self.points.predict(X[rows], self.network.layers(inputs[rows])[-1])
-            for rows in row_blocks(len(X))
-        ]
-        return tuple(map(np.concatenate, zip(*parts, strict=True)))
 
 
 class _OwnPointsMixin:
@@ -189,12 +193,9 @@ class _OwnPointsMixin:
             found, score = training.epoch(known, rng.permutation(rows), epoch), None
             if len(held_out):
                 X, inputs, y, weight = (array[held_out] for array in known)
-                moments, noise = (
-                    training.predict(X, inputs),
-                    training.points.model.noise,
-                )
+                moments = _moments(training.points, training.network, X, inputs)
                 record = LIKELIHOODS[self._likelihood[0]]
-                density = record.log_density(*moments, y, noise)
+                density = record.log_density(*moments, y, training.points.model.noise)
                 score = float(np.average(density, weights=weight))
             if history.add(*found, score) and score is not None:
                 best = [array.copy() for array in training.arrays]
@@ -207,9 +208,8 @@ class _OwnPointsMixin:
     def _latent(self, X):
         points, center = self._points(len(X))
         network = Network(self.coefs_, self.intercepts_)
-        training = _Training(points, network, self.kernel_, None)
         centred = center_rows(X, center, "float64")
-        return training.predict(centred, self._inputs(X))
+        return _moments(points, network, centred, self._inputs(X))
 
 
 class IDSGPRegressor(_OwnPointsMixin, BaselineRegressor):

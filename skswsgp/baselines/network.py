@@ -23,8 +23,7 @@ class Network:
     def __init__(self, coefs, intercepts):
         self.coefs, self.intercepts = coefs, [np.atleast_2d(row) for row in intercepts]
         self.arrays = [*self.coefs, *self.intercepts]  # which steps modify
-        self._moments = [np.zeros((len(a), 2, a.shape[1])) for a in self.arrays]
-        self._steps = 0
+        self._moments, self._steps = None, 0
 
     def layers(self, X):
         """Return X (n, D), the values of each hidden layer, and the outputs (n, K)."""
@@ -46,6 +45,8 @@ class Network:
 
     def step(self, slopes, rate):
         """Take a step of Adam, uphill."""
+        if self._moments is None:
+            self._moments = [np.zeros((len(a), 2, a.shape[1])) for a in self.arrays]
         self._steps += 1
         for each in zip(self.arrays, slopes, self._moments, strict=True):
             update_matrix(*each, self._steps, rate)

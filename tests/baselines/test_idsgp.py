@@ -1,5 +1,7 @@
 """IDSGP: what its network learns, keeps and says."""
 
+import tracemalloc
+
 import joblib
 import numpy as np
 import pytest
@@ -133,6 +135,19 @@ def test_rows_are_predicted_independently():
     together = model.predict(X, return_std=True)
     single = np.concatenate([model.predict(x[None], True) for x in X], axis=1)
     np.testing.assert_allclose(together, single, rtol=1e-9)
+
+
+def test_many_rows_and_columns_are_predicted_in_little_memory(rng):
+    X, y = rng.normal(size=(9000, 100)), rng.normal(size=9000)
+    model = IDSGPRegressor(batch_size=50, max_iter=1).fit(X[:50], y[:50])
+    expected = model.predict(X[-700:], return_std=True)
+    tracemalloc.start()
+    found = model.predict(X, return_std=True)
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    outputs = 15 * 100 + 15 + 15 * 8  # of the network for one row
+    assert most < 8 * 9000 * outputs / 3
+    np.testing.assert_allclose(np.stack(found)[:, -700:], expected, rtol=1e-9)
 
 
 def test_weights_act_like_repetition_in_the_objective():
