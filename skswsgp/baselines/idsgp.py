@@ -148,9 +148,8 @@ class _OwnPointsMixin:
         training = _Training(points, network, self.kernel_, schedule)
         X, inputs = center_rows(data.X, center, "float64"), self._inputs(data.X)
         known = X, inputs, data.y, data.weight
-        history = self._train(training, known, rows, held_out, rng)
+        vars(self).update(self._train(training, known, rows, held_out, rng))
         warn_of_jitter(points.grads.jitter_counts)
-        vars(self).update(history.attributes() | {"lower_bound_": history.bounds[-1]})
         self.coefs_ = network.coefs
         self.intercepts_ = [intercept[0] for intercept in network.intercepts]
         self.kernel_ = updated_kernel(self.kernel_, points.model.params)
@@ -184,9 +183,10 @@ class _OwnPointsMixin:
         return train_test_split(rows, test_size=share, random_state=rng)
 
     def _train(self, training, known, rows, held_out, rng):
-        """Run all epochs, and keep the best if rows are held out; return the `History`.
+        """Run all epochs, and keep the best if rows are held out.
 
-        `known` are the arrays of `_Training.epoch`, for all rows.
+        Returns the fitted attributes that describe them. `known` are the arrays of
+        `_Training.epoch`, for all rows.
         """
         history, best = History(tol=0.0, n_iter_no_change=self.max_iter), None
         for epoch in range(self.max_iter):
@@ -198,12 +198,13 @@ class _OwnPointsMixin:
                 density = record.log_density(*moments, y, training.points.model.noise)
                 score = float(np.average(density, weights=weight))
             if history.add(*found, score) and score is not None:
-                best = [array.copy() for array in training.arrays]
+                best = [array.copy() for array in training.arrays], history.bounds[-1]
             if self.verbose:
                 print(f"epoch {epoch + 1}/{self.max_iter}: loss {found[0]:.5f}")
-        for array, kept in zip(training.arrays, best or training.arrays, strict=True):
+        arrays, bound = best or (training.arrays, history.bounds[-1])
+        for array, kept in zip(training.arrays, arrays, strict=True):
             array[:] = kept
-        return history
+        return history.attributes() | {"lower_bound_": bound}
 
     def _latent(self, X):
         points, center = self._points(len(X))
@@ -269,8 +270,8 @@ class IDSGPRegressor(_OwnPointsMixin, BaselineRegressor):
     y_mean_, y_scale_ : float or ndarray of shape (n_outputs,)
         y is standardised as (y - y_mean_) / y_scale_.
     lower_bound_ : float
-        Bound on the log likelihood of the rows that train, in nats, over the last
-        epoch, for standardised y.
+        Bound on the log likelihood of the rows that train, in nats, over the epoch
+        that is kept, for standardised y.
     loss_curve_ : list of float
         Negative objective of each epoch, a mean over rows.
     validation_scores_ : list of float or None
@@ -374,8 +375,8 @@ class IDSGPClassifier(_OwnPointsMixin, BaselineClassifier):
         Least and largest values of training rows. The network takes values beyond them
         for these; the kernel does not.
     lower_bound_ : float
-        Bound on the log likelihood of the rows that train, in nats, over the last
-        epoch.
+        Bound on the log likelihood of the rows that train, in nats, over the epoch
+        that is kept.
     loss_curve_ : list of float
         Negative objective of each epoch, a mean over rows.
     validation_scores_ : list of float or None

@@ -113,6 +113,8 @@ def test_held_out_rows_decide_which_epoch_is_kept():
     np.testing.assert_array_equal(seen[best][0], first)
     np.testing.assert_array_equal(seen[best][1], second)
     assert model.noise_variance_ == seen[best][-1]
+    bound = -54.0 * model.loss_curve_[best]  # of the nine tenths that train
+    assert model.lower_bound_ == pytest.approx(bound)
     assert np.abs(seen[-1][0] - first).max() > 1e-3
 
 
