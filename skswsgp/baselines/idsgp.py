@@ -91,7 +91,7 @@ class _OwnPointsMixin:
     _of_network = {  # noqa: RUF012
         "n_inducing": [compat.Count()],
         "hidden_layer_sizes": "no_validation",  # checked by `_layer_sizes`
-        "batch_size": [compat.Count()],
+        "batch_size": [compat.Count(), StrOptions({"auto"})],
         "learning_rate": [Interval(Real, 0, None, closed="neither")],
         "max_iter": [compat.Count()],
         "early_stopping": ["boolean", StrOptions({"auto"})],
@@ -143,7 +143,9 @@ class _OwnPointsMixin:
         D = data.X.shape[1]
         sizes = [D, *_layer_sizes(self.hidden_layer_sizes), points.n_outputs]
         network = Network(*draw_weights(sizes, rng))
-        n_steps = steps_per_epoch(len(rows), self.batch_size)
+        usual = min(100, -(-len(rows) // 50))  # a hundred steps do not train a network
+        batch_size = usual if self.batch_size == "auto" else self.batch_size
+        n_steps = steps_per_epoch(len(rows), batch_size)
         schedule = Schedule(self.learning_rate, self.max_iter, n_steps)
         training = _Training(points, network, self.kernel_, schedule)
         X, inputs = center_rows(data.X, center, "float64"), self._inputs(data.X)
@@ -235,12 +237,13 @@ class IDSGPRegressor(_OwnPointsMixin, BaselineRegressor):
         Noise variance at the start, on the scale of standardised y.
     normalize_y : bool, default=True
         Whether y is standardised inside.
-    batch_size : int, default=100
-        Rows of a minibatch.
+    batch_size : int or "auto", default="auto"
+        Rows of a minibatch. "auto" is 100, or a fiftieth of the rows if that is less.
     learning_rate : float, default=0.01
         Learning rate of the first step of Adam, which falls along half a cosine.
     max_iter : int, default=100
-        Number of epochs.
+        Number of epochs. There are n_samples / batch_size * max_iter steps, of which a
+        network needs some thousands.
     early_stopping : bool or "auto", default="auto"
         Whether a tenth of the rows is held out to decide which epoch is kept; "auto"
         does so with more than 10,000 rows. The last one is kept otherwise. All epochs
@@ -293,6 +296,9 @@ class IDSGPRegressor(_OwnPointsMixin, BaselineRegressor):
     once for all rows. The paper has a constant learning rate. Rows have no joint
     distribution, because each has points of its own. Far from training rows the
     variance need not be that of the prior until the kernel itself has fallen to zero.
+    The network reads columns less their mean over their deviation, so that units do not
+    matter. `ExpSineSquared` is not for it: the network reads no phase, and learns each
+    period anew.
 
     References
     ----------
@@ -305,7 +311,7 @@ class IDSGPRegressor(_OwnPointsMixin, BaselineRegressor):
     >>> from skswsgp.baselines import IDSGPRegressor
     >>> X = np.linspace(0, 6, 200)[:, None]
     >>> y = np.sin(X[:, 0])
-    >>> model = IDSGPRegressor(batch_size=10, random_state=0).fit(X, y)
+    >>> model = IDSGPRegressor(random_state=0).fit(X, y)
     >>> mean, std = model.predict([[1.0], [4.0]], return_std=True)
     >>> bool(np.abs(mean - np.sin([1.0, 4.0])).max() < 0.05)
     True
@@ -318,7 +324,7 @@ class IDSGPRegressor(_OwnPointsMixin, BaselineRegressor):
 
     def __init__(
         self, kernel=None, *, n_inducing=15, hidden_layer_sizes=(50,),
-        initial_noise=0.1, normalize_y=True, batch_size=100, learning_rate=0.01,
+        initial_noise=0.1, normalize_y=True, batch_size="auto", learning_rate=0.01,
         max_iter=100, early_stopping="auto", n_jobs=None, random_state=None, verbose=0,
     ):  # fmt: skip
         compat.set_arguments(self, locals())
@@ -342,12 +348,13 @@ class IDSGPClassifier(_OwnPointsMixin, BaselineClassifier):
         Number of inducing points of a row.
     hidden_layer_sizes : int or array-like of int, default=(50,)
         Numbers of rectified linear units in the hidden layers.
-    batch_size : int, default=100
-        Rows of a minibatch.
+    batch_size : int or "auto", default="auto"
+        Rows of a minibatch. "auto" is 100, or a fiftieth of the rows if that is less.
     learning_rate : float, default=0.01
         Learning rate of the first step of Adam, which falls along half a cosine.
     max_iter : int, default=100
-        Number of epochs.
+        Number of epochs. There are n_samples / batch_size * max_iter steps, of which a
+        network needs some thousands.
     early_stopping : bool or "auto", default="auto"
         Whether a tenth of the rows is held out to decide which epoch is kept; "auto"
         does so with more than 10,000 rows. The last one is kept otherwise. All epochs
@@ -398,6 +405,9 @@ class IDSGPClassifier(_OwnPointsMixin, BaselineClassifier):
     once for all rows. The paper has a constant learning rate. Rows have no joint
     distribution, because each has points of its own. Far from training rows the
     variance need not be that of the prior until the kernel itself has fallen to zero.
+    The network reads columns less their mean over their deviation, so that units do not
+    matter. `ExpSineSquared` is not for it: the network reads no phase, and learns each
+    period anew.
 
     References
     ----------
@@ -409,7 +419,7 @@ class IDSGPClassifier(_OwnPointsMixin, BaselineClassifier):
     >>> from sklearn.datasets import make_moons
     >>> from skswsgp.baselines import IDSGPClassifier
     >>> X, y = make_moons(200, noise=0.1, random_state=0)
-    >>> model = IDSGPClassifier(batch_size=20, random_state=0).fit(X, y)
+    >>> model = IDSGPClassifier(random_state=0).fit(X, y)
     >>> bool(model.score(X, y) > 0.95)
     True
     """
@@ -420,7 +430,7 @@ class IDSGPClassifier(_OwnPointsMixin, BaselineClassifier):
     }
 
     def __init__(
-        self, kernel=None, *, n_inducing=3, hidden_layer_sizes=(50,), batch_size=100,
+        self, kernel=None, *, n_inducing=3, hidden_layer_sizes=(50,), batch_size="auto",
         learning_rate=0.01, max_iter=100, early_stopping="auto", n_jobs=None,
         random_state=None, verbose=0,
     ):  # fmt: skip

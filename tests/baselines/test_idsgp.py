@@ -27,7 +27,7 @@ def test_few_points_of_each_row_do_what_as_few_for_all_cannot():
     X, y = waves(1000)
     X_new, y_new = waves(500, seed=1)
     how = {"n_inducing": 5, "random_state": 0}
-    own = IDSGPRegressor(batch_size=20, **how).fit(X, 7.0 * y + 300.0)
+    own = IDSGPRegressor(**how).fit(X, 7.0 * y + 300.0)
     assert own.score(X_new, 7.0 * y_new + 300.0) > 0.96
     assert SVGPRegressor(**how, max_iter=50).fit(X, y).score(X_new, y_new) < 0.5
     mean, std = own.predict(X_new, return_std=True)
@@ -90,6 +90,22 @@ def test_the_bound_is_that_of_eq_5():
     ell, kl = points.grads.sums[0]
     expected = ell - kl / 100.0
     assert model.lower_bound_ == pytest.approx(expected, rel=1e-9)
+
+
+@pytest.mark.parametrize(("n", "n_steps"), [(2, 2), (150, 50), (601, 47), (6000, 60)])
+def test_few_rows_have_small_batches(n, n_steps):
+    """Batches of 13 of 601 rows are 47, and those of 100 of 6,000 are 60."""
+    seen = []
+
+    class Counted(idsgp._Training):
+        def epoch(self, *args):
+            seen.append(self.schedule.n_steps)
+            return super().epoch(*args)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(idsgp, "_Training", Counted)
+        IDSGPRegressor(max_iter=1, n_inducing=2).fit(*waves(n))
+    assert seen == [n_steps]
 
 
 def test_held_out_rows_decide_which_epoch_is_kept():
@@ -190,7 +206,7 @@ def test_progress_is_printed(capsys):
 def test_classes(n_classes):
     X, y = waves(600)
     labels = np.array(["a", "b", "c"])[np.digitize(y, [0.0, 0.7][: n_classes - 1])]
-    model = IDSGPClassifier(batch_size=20, random_state=0)
+    model = IDSGPClassifier(random_state=0)
     model.fit(X[:500], labels[:500])
     proba = model.predict_proba(X[500:])
     assert proba.shape == (100, n_classes)
