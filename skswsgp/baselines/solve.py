@@ -27,8 +27,8 @@ from skswsgp._linear.row_matrix import DenseMatrix
 from skswsgp._linear.site_rows import SiteRows
 from skswsgp._point.likelihood_records import LIKELIHOODS
 from skswsgp._rows.data import center_rows, memory_budget
-from skswsgp._rows.inducing import distinct_rows, initial_inducing_points
-from skswsgp._rows.statistics import feature_spread, relative_weights
+from skswsgp._rows.inducing import initial_inducing_points
+from skswsgp._rows.statistics import feature_spread, first_of_each, relative_weights
 from skswsgp._solvers.auto import natural_jitter
 from skswsgp._solvers.model import build_model, model_attributes
 from skswsgp._solvers.natural import (
@@ -98,13 +98,16 @@ class OrthogonalPoints:
         n_threads = max_threads(self.n_jobs, data.n_rows)
         options = LearningOptions(n_threads, tuning=self._tuning)
         fit = learn_fit(data, settings, options, rng, None, "both")
-        spread = feature_spread(data.X, rng)
-        spread = length_scales(fit.kernel, D, otherwise=spread)
+        unit = feature_spread(data.X, rng)
+        spread = length_scales(fit.kernel, D, otherwise=unit)
         Z = initial_inducing_points(
             data.X, self.n_inducing, "kmeans", rng, spread, self._tuning, data.weight
         )
-        others = data.X[rng.permutation(data.n_rows)[: self.n_orthogonal]]
-        points = distinct_rows(np.concatenate([Z, others]))[0]
+        points = np.concatenate([Z, data.X[rng.permutation(data.n_rows)]])
+        # rounding errors move a centre of k-means off the only row that it has
+        first, _ = first_of_each(np.round((points - points[0]) / unit, 6))
+        n_first = np.count_nonzero(first < len(Z))
+        points = points[first[: n_first + self.n_orthogonal]]
         variance = mean_prior_variance(fit.kernel, points)
         start = {
             "kernel_": fit.kernel,
@@ -122,11 +125,11 @@ class OrthogonalPoints:
         model, center = build_model(start, (name, Q), "float64", total_weight=total)
         data = data._replace(center=center)
         engine = make_cpu_engine(model, 1, n_threads)
-        solver = _TwoGroups(engine, data, fit.kernel, settings, len(Z))
+        solver = _TwoGroups(engine, data, fit.kernel, settings, n_first)
         while not solver.converged:
             _, self.lower_bound_ = solver.advance(len(solver.losses))
         vars(self).update(start | model_attributes(model, center, fit.kernel))
-        self.inducing_points_, self.orthogonal_points_ = np.split(points, [len(Z)])
+        self.inducing_points_, self.orthogonal_points_ = np.split(points, [n_first])
 
     def _latent(self, X):
         points = np.concatenate([self.inducing_points_, self.orthogonal_points_])
@@ -147,8 +150,9 @@ class SOLVEGPRegressor(OrthogonalPoints, BaselineRegressor):
 
     A sparse variational Gaussian process with `n_inducing` points, and for what these
     leave open another one with `n_orthogonal` points [1]_. q(u) keeps a covariance for
-    either group but none between them, so that its factors take O(n_inducing^3 +
-    n_orthogonal^3). Means given the kernel are those of an SVGP with all points.
+    either group but none between them. Means given the kernel are those of an SVGP with
+    all points, and so is the cost here: O(n_points^2) for each row and O(n_points^3),
+    once.
 
     Parameters
     ----------
@@ -160,7 +164,8 @@ class SOLVEGPRegressor(OrthogonalPoints, BaselineRegressor):
     n_inducing : int, default=1024
         Number of inducing points, centres of k-means, cut to that of distinct rows.
     n_orthogonal : int, default=1024
-        Number of the other points, random rows; 0 gives an SVGP.
+        Number of the other points, random rows, cut to that of distinct rows that are
+        not inducing points already; 0 gives an SVGP.
     initial_noise : float, default=0.1
         Noise variance where learning starts, on the scale of standardised y.
     normalize_y : bool, default=True
@@ -238,8 +243,9 @@ class SOLVEGPClassifier(OrthogonalPoints, BaselineClassifier):
 
     A sparse variational Gaussian process with `n_inducing` points, and for what these
     leave open another one with `n_orthogonal` points [1]_. q(u) keeps a covariance for
-    either group but none between them, so that its factors take O(n_inducing^3 +
-    n_orthogonal^3). Means given the kernel are those of an SVGP with all points.
+    either group but none between them. Means given the kernel are those of an SVGP with
+    all points, and so is the cost here: O(n_points^2) for each row and O(n_points^3),
+    in each round.
 
     Parameters
     ----------
@@ -251,7 +257,8 @@ class SOLVEGPClassifier(OrthogonalPoints, BaselineClassifier):
     n_inducing : int, default=1024
         Number of inducing points, centres of k-means, cut to that of distinct rows.
     n_orthogonal : int, default=1024
-        Number of the other points, random rows; 0 gives an SVGP.
+        Number of the other points, random rows, cut to that of distinct rows that are
+        not inducing points already; 0 gives an SVGP.
     n_jobs : int, default=None
         Number of threads; the results are the same for any number.
     random_state : int, RandomState instance or None, default=None

@@ -106,6 +106,21 @@ def test_a_point_at_each_row_gives_the_exact_mean(table):
     np.testing.assert_allclose(model.predict(X), mean, rtol=0, atol=1e-5)
 
 
+def test_rows_that_are_points_already_do_not_count(table):
+    X, y = table
+    how = {"n_inducing": 35, "n_orthogonal": 20, "random_state": 0}  # 35 random rows
+    model = SOLVEGPRegressor(KERNEL, **how).fit(X, y)
+    points = np.concatenate([model.inducing_points_, model.orthogonal_points_])
+    assert (len(model.inducing_points_), len(points)) == (35, 55)
+    assert len(np.unique(points, axis=0)) == 55
+    copies = np.repeat(X[:10], 6, axis=0) + 1e-9 * np.arange(60)[:, None]
+    for n_orthogonal in (0, 20):
+        model.set_params(n_inducing=35, n_orthogonal=n_orthogonal).fit(copies, y)
+        points = np.concatenate([model.inducing_points_, model.orthogonal_points_])
+        assert len(points) == 10
+        assert np.isfinite(model.predict(X)).all()
+
+
 def test_weights_act_like_repetition(table, rng):
     X, y = table
     weight = rng.integers(1, 4, size=60)
