@@ -124,7 +124,7 @@ class BaselineRegressor(
 
     def _of_outputs(self, values):
         """Return values (..., Q) without the axis of outputs where y has none."""
-        return values if np.ndim(self.y_mean_) else values[..., 0]
+        return values if np.ndim(self.y_mean_) else values[..., 0][()]
 
     @by_blocks
     def predict(self, X, return_std=False):

@@ -88,6 +88,13 @@ def test_all_are_tested():
 
 
 @each
+def test_noise_of_one_output_is_a_number(model, table):
+    X, y = table
+    fitted = clone(model).fit(X, targets_for(model, y))
+    assert isinstance(getattr(fitted, "noise_variance_", 0.1), float)
+
+
+@each
 def test_they_learn_within_a_pipeline_and_a_search(model, table):
     X, y = table
     y = targets_for(model, y)
