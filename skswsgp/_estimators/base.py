@@ -169,12 +169,6 @@ class BaseSWSGP(
         with compat.unchanged_on_failure(self):
             self._validate_params()
             solver = solver_for(self)
-            if not solver[0].finds_optimum:
-                raise ValueError(
-                    f"partial_fit with solver={self.solver!r}: expected 'natural' or "
-                    "Natural() of an SWSGP model, by which a stream takes one pass; "
-                    "call fit, or choose such a solver."
-                )
             if is_collection(X) or is_collection(y):
                 raise ValueError(
                     "partial_fit of a dask collection: expected rows in memory; give "

@@ -5,10 +5,12 @@ from contextlib import contextmanager
 import numpy as np
 from sklearn.base import ClassifierMixin
 from sklearn.utils._param_validation import StrOptions
+from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 
 from skswsgp._cluster.predictions import by_blocks
 from skswsgp._estimators.base import BaseSWSGP
+from skswsgp._estimators.given import learns_streams
 from skswsgp._estimators.shared_docs import with_shared_text
 from skswsgp._estimators.sklearn_compat import (
     UnmaskedScoreMixin,
@@ -99,6 +101,7 @@ class SWSGPClassifier(UnmaskedScoreMixin, ClassifierMixin, BaseSWSGP):
     ):  # fmt: skip
         set_arguments(self, locals())
 
+    @available_if(learns_streams)
     def partial_fit(self, X, y, classes=None, sample_weight=None):
         """Learn from one more chunk of a stream, in one pass.
 
@@ -124,7 +127,9 @@ class SWSGPClassifier(UnmaskedScoreMixin, ClassifierMixin, BaseSWSGP):
         Raises
         ------
         ValueError
-            With the solver Adam, and after a fit that kept no rows.
+            After a fit that kept no rows.
+        AttributeError
+            With the solver Adam.
         """
         if self.class_weight == "balanced":
             raise ValueError(

@@ -62,6 +62,18 @@ def require_word_of_fit(parameter, word, fitted, title):
         )
 
 
+def learns_streams(estimator):
+    """Return True if the solver of an estimator does; raise AttributeError if not."""
+    solver = estimator.solver
+    if isinstance(solver, Adam) or (isinstance(solver, str) and solver == "adam"):
+        raise AttributeError(
+            f"partial_fit with solver={solver!r}: expected 'natural' or "
+            "Natural() of an SWSGP model, by which a stream takes one pass; call fit, "
+            "or choose such a solver."
+        )
+    return True
+
+
 def solver_for(estimator):
     """Return the subclass of `Solver` that trains an estimator, and its parameters."""
     given = estimator.solver

@@ -6,11 +6,13 @@ import numpy as np
 from sklearn.base import MultiOutputMixin, RegressorMixin
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from skswsgp._cluster.predictions import by_blocks, from_all_rows
 from skswsgp._estimators.base import BaseSWSGP
 from skswsgp._estimators.fit_stages import GivenRows
+from skswsgp._estimators.given import learns_streams
 from skswsgp._estimators.observations import ObservationsMixin
 from skswsgp._estimators.shared_docs import with_shared_text
 from skswsgp._estimators.sklearn_compat import (
@@ -249,6 +251,7 @@ class SWSGPRegressor(
         with unchanged_on_failure(self):
             return self._fit(rows, (X_val, y_val))
 
+    @available_if(learns_streams)
     def partial_fit(self, X, y, sample_weight=None, *, exposure=None):
         """Learn from one more chunk of a stream, in one pass.
 
@@ -273,8 +276,10 @@ class SWSGPRegressor(
         Raises
         ------
         ValueError
-            If the noise varies, because its process is learned from all rows at once;
-            with the solver Adam; and after a fit that kept no rows.
+            If the noise varies, because its process is learned from all rows at once,
+            and after a fit that kept no rows.
+        AttributeError
+            With the solver Adam.
         """
         self._validate_params()
         if self._record.varying_noise:

@@ -6,7 +6,11 @@ from string import Template
 
 def with_shared_text(cls):
     """Fill in the texts of this module where docstrings of a class name them."""
-    for one in (cls, *filter(inspect.isfunction, vars(cls).values())):
+    methods = list(filter(inspect.isfunction, vars(cls).values()))
+    for one in vars(cls).values():  # methods that are there for some solvers only
+        if inspect.isfunction(getattr(one, "fn", None)):
+            methods += [one, one.fn]
+    for one in (cls, *methods):
         if "$" in (one.__doc__ or ""):
             text = Template(inspect.cleandoc(one.__doc__))
             one.__doc__ = text.safe_substitute(SHARED)
