@@ -191,10 +191,10 @@ class BaseSWSGP(
         earlier = getattr(self, "_stream", None)
         if earlier is None and hasattr(self, "inducing_points_"):
             raise ValueError(
-                "partial_fit of a model that was fitted by Adam, to given noise, to "
-                f"blocks of dask or to more than {self._tuning.stream_rows} rows: "
-                "expected a new model, because such a fit keeps no rows; give its rows "
-                "to partial_fit too."
+                "partial_fit of a model that was fitted by Adam, to given noise, with "
+                "X_val, to blocks of dask or to more than "
+                f"{self._tuning.stream_rows} rows: expected a new model, because such "
+                "a fit keeps no rows; give its rows to partial_fit too."
             )
         chunk = self._chunk(X, y, sample_weight, exposure, earlier is None)
         X, y, weight, exposure = chunk
@@ -206,19 +206,35 @@ class BaseSWSGP(
             vars(rival).update(self._rival)
             if rival._density_of_chunk(*chunk) > self._density_of_chunk(*chunk):
                 vars(self).update(self._rival)
-        stream = self._stream.joined(*chunk)
-        if stream.past is None or not isinstance(self.inducing_points, str):
+            self._rival = None
+        now = {"forgetting_factor": solver[1]["forgetting_factor"]}
+        if self._brings_news(self._stream, y):
+            now["n_learned"] = 0
+        stream = self._stream._replace(**now).joined(*chunk)
+        most = self._most_points_of_stream()
+        longer = len(stream.X) > max(most, self._tuning.stream_rows)
+        if not isinstance(self.inducing_points, str) or not (
+            stream.past or (longer and not stream.learns)
+        ):
             return stream
+        worth, usual = stream.worth, stream.usual
+        if stream.past is None:  # from now on; free places only are taken
+            worth = np.full(len(self.inducing_points_), np.inf)
+            usual = stream.factor / np.mean(getattr(self, "noise_variance_", 1.0))
         X = X if self._columns is None else self._columns.forward(X)
         points, past = exchange_points(
             self._posterior(draws=False),
             stream.past,
-            stream.worth,
+            worth,
             X,
-            weight * stream.usual,
-            self._most_points_of_stream(),
+            weight * usual,
+            most,
         )
         return stream._replace(points=points, past=past)
+
+    def _brings_news(self, stream, y):
+        """Return whether y holds what a kernel and prior means must have seen."""
+        return False
 
     def _with_old_kernel(self, rows):
         """Return what a fit of more rows finds if the kernel stays as it was."""
@@ -282,7 +298,7 @@ class BaseSWSGP(
         known = {"X": X, "y": y, "metadata": {"sample_weight": sample_weight}}
         task = compat.FitTask(self, start.settings.max_iter, known)
         trained = self._solve(start, task)
-        for name in (*FOUND_LAST, *OF_LIKELIHOOD, "_stream", "lower_bound_"):
+        for name in (*FOUND_LAST, *OF_LIKELIHOOD, "_stream", "_rival", "lower_bound_"):
             vars(self).pop(name, None)  # that of an earlier fit
         vars(self).update(trained)
         self._noise_known = problem.noise_is_known

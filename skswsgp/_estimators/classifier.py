@@ -140,6 +140,8 @@ class SWSGPClassifier(UnmaskedScoreMixin, ClassifierMixin, BaseSWSGP):
             self._validate_params()
             classes = distinct_labels(classes)
             self._require_labels(classes)
+        elif hasattr(self, "_stream"):
+            classes = self.classes_
         with self._announced(classes):
             return self._partial_fit(X, y, sample_weight)
 
@@ -151,6 +153,9 @@ class SWSGPClassifier(UnmaskedScoreMixin, ClassifierMixin, BaseSWSGP):
             yield
         finally:
             del self._announced_classes
+
+    def _brings_news(self, stream, y):
+        return len(np.setdiff1d(y, stream.y)) > 0  # the first rows of a class
 
     def _announcing(self, elsewhere):
         classes = distinct_labels(elsewhere.labels(distinct_labels))

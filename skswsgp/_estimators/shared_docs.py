@@ -116,8 +116,8 @@ verbose : int, default=0
     Prints a line for each epoch or round if positive.""",
     "how_streams_learn": """\
 The first chunk is learned as by `fit`, and a model of `fit` goes on alike if it has at
-most 10,000 rows. While a stream has no more rows than that, or than `n_inducing`, all
-are kept. The kernel, the scales and the map of the columns are learned again whenever
+most 10,000 rows, of which it keeps copies for this. While a stream has no more rows
+than that, or than `n_inducing`, all are kept. The kernel, the scales and the map of the columns are learned again whenever
 rows have doubled. In between, new rows change q(u) and the law of observations. A new
 kernel stays if the next chunk is likelier with it than with the one before.
 

@@ -12,7 +12,6 @@ from scipy import sparse
 
 from skswsgp._rows.columns import mapped
 from skswsgp._rows.data import memory_budget
-from skswsgp._rows.inducing import distinct_rows
 
 NOVELTY = 0.1  # w F below which a row needs no point: its site knows f as well
 GAIN = 2.0  # least w F of a row over what the point has learned that it replaces
@@ -22,25 +21,61 @@ def exchange_points(posterior, past, worth, X, precision, most):
     """Return inducing points (M', D') for a stream, and its `PastSites` for them.
 
     Rows X (n, D), whose targets have a `precision` (n,), may become points. The points
-    of the posterior have the `worth` (M,), and there are at most so many.
+    of the posterior have the `worth` (M,), and there are at most so many. `past` may be
+    None. One row is taken first, then two, four and so on, because each of them may say
+    all that the others would.
     """
-    Z = posterior.model.Z + posterior.center
+    rows, first = np.unique(mapped(X, posterior.linear_map), axis=0, return_index=True)
+    precision = precision[first]
+    Z, T, step = posterior.model.Z + posterior.center, sparse.eye_array(len(worth)), 1
+    while len(rows):
+        gain = precision * _project(posterior, Z, rows).F
+        best = np.argsort(-gain, kind="stable")[:step]
+        places, least = _places(worth, most)
+        n = min(len(best), len(places))
+        taken = gain[best[:n]] > np.maximum(least[:n], NOVELTY)
+        n = (
+            n if taken.all() else int(np.argmin(taken))
+        )  # those before the first refusal
+        if n == 0:
+            break
+        gone = np.sort(places[:n][places[:n] >= 0])
+        old, kept = Z, np.delete(np.arange(len(Z)), gone)
+        Z = np.concatenate([Z[kept], rows[best[:n]]])
+        move = _weights_of_old(posterior, old, kept, gone, Z)
+        T = T @ move
+        told = move[gone].power(2).T @ worth[gone]
+        worth = np.concatenate([worth[kept], np.full(n, np.inf)]) + told
+        rows, precision = (
+            np.delete(one, best[:n], axis=0) for one in (rows, precision)
+        )
+        step *= 2
+    return Z, past and past.projected(T.tocsr())
+
+
+def _places(worth, most):
+    """Return places, -1 for free ones, and the least w F of a row that takes each."""
+    free = max(most - len(worth), 0)
+    order = np.argsort(worth, kind="stable")
+    places = np.concatenate([np.full(free, -1), order])
+    return places, np.concatenate([np.zeros(free), GAIN * worth[order]])
+
+
+def _project(posterior, Z, rows):
+    """Return the `Projection` of mapped rows onto inducing points Z (M, D')."""
+    (M, _), Q = Z.shape, posterior.model.m.shape[1]
+    dtype = posterior.model.Z.dtype
+    model = posterior.model._replace(
+        Z=np.ascontiguousarray(Z - posterior.center, dtype),
+        m=np.zeros((M, Q), dtype),
+        s=np.ones((M, Q), dtype),
+        L=np.zeros((0, M, M), dtype),
+        full=False,
+    )
+    H = min(posterior.n_neighbors, M)
+    posterior = posterior._replace(model=model, linear_map=None, n_neighbors=H)
     with posterior.projector(memory_budget()) as project:
-        gain = project(X).F * precision
-    first = np.sort(np.unique(X, axis=0, return_index=True)[1])
-    first = first[np.argsort(-gain[first], kind="stable")]
-    free = max(most - len(Z), 0)
-    places = np.concatenate([np.full(free, -1), np.argsort(worth, kind="stable")])
-    least = np.concatenate([np.zeros(free), GAIN * np.sort(worth)])
-    n = min(len(first), len(places))
-    n = np.count_nonzero(gain[first[:n]] > np.maximum(least[:n], NOVELTY))
-    if n == 0:
-        return Z, past
-    gone = np.sort(places[:n][places[:n] >= 0])
-    kept = np.delete(np.arange(len(Z)), gone)
-    new = np.concatenate([Z[kept], mapped(X[first[:n]], posterior.linear_map)])
-    new = distinct_rows(new)[0]
-    return new, past.projected(_weights_of_old(posterior, Z, kept, gone, new))
+        return project(rows)
 
 
 def _weights_of_old(posterior, Z, kept, gone, new):
@@ -48,23 +83,10 @@ def _weights_of_old(posterior, Z, kept, gone, new):
 
     `gone` are the indices of the other points of Z (M, D').
     """
-    M, Q = len(new), posterior.model.m.shape[1]
     kept = (np.ones(len(kept)), (kept, np.arange(len(kept))))
-    T = sparse.csr_array(kept, (len(Z), M))
+    T = sparse.csr_array(kept, (len(Z), len(new)))
     if len(gone) == 0:
         return T
-    dtype = posterior.model.Z.dtype
-    model = posterior.model._replace(
-        Z=np.ascontiguousarray(new - posterior.center, dtype),
-        m=np.zeros((M, Q), dtype),
-        s=np.ones((M, Q), dtype),
-        L=np.zeros((0, M, M), dtype),
-        full=False,
-    )
-    of_new = posterior._replace(
-        model=model, linear_map=None, n_neighbors=min(posterior.n_neighbors, M)
-    )
-    with of_new.projector(memory_budget()) as project:
-        weights = project(Z[gone]).sparse_rows(np.arange(len(gone)))
+    weights = _project(posterior, new, Z[gone]).sparse_rows(np.arange(len(gone)))
     gone = (np.ones(len(gone)), (gone, np.arange(len(gone))))
     return T + sparse.csr_array(gone, (len(Z), weights.shape[0])) @ weights

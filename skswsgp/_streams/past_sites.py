@@ -19,7 +19,10 @@ class PastSites(NamedTuple):
 
     n_rows: int
     weight: float  # sum of their weights
-    grams: tuple  # Q matrices A' W A (M, M) of SciPy, sparse
+    # Q matrices (M, M), of SciPy or, where few entries are zero, of NumPy. Times the
+    # `scale` they are A' W A; outputs of like weights share one.
+    grams: tuple
+    scale: np.ndarray  # (Q,)
     right: np.ndarray  # (M, Q) A' W t
     noise: np.ndarray  # (M, n_draws, Q) A' W^1/2 e with standard normal e
 
@@ -33,28 +36,38 @@ class PastSites(NamedTuple):
         for q, w in enumerate(precision.T):
             e = rng.standard_normal((len(w), n_draws))
             noise[:, :, q] = A.T @ (np.sqrt(w)[:, None] * e)
-        grams = tuple((A.T @ A.multiply(w[:, None])).tocsr() for w in precision.T)
+        like = np.all(precision == precision[:, :1])
+        grams = [A.T @ A.multiply(w[:, None]) for w in precision.T[: 1 if like else Q]]
         weight = sites.weight[rows].sum(dtype=np.float64)
-        return cls(len(rows), weight, grams, A.T @ precision_mean, noise)
+        grams = tuple(grams * (Q // len(grams)))
+        right = A.T @ precision_mean
+        return cls(len(rows), weight, grams, np.ones(Q), right, noise)
 
     def joined(self, other):
         """Return the sums over these rows and others, or over these for None."""
         if other is None:
             return self
-        grams = tuple(a + b for a, b in zip(self.grams, other.grams, strict=True))
+        done, grams = {}, []
+        for parts in zip(self.scale, self.grams, other.scale, other.grams, strict=True):
+            s, G, t, F = parts
+            key = s, id(G), t, id(F)
+            done[key] = done[key] if key in done else _stored(s * G + t * F)
+            grams.append(done[key])
         sums = (a + b for a, b in zip(self, other, strict=True))
-        return PastSites(*sums)._replace(grams=grams)
+        ones = np.ones(len(grams))
+        return PastSites(*sums)._replace(grams=tuple(grams), scale=ones)
 
     def scaled(self, factor):
         """Return the sums with weights times `factor`, a number or (Q,)."""
         factor = np.broadcast_to(factor, len(self.grams))
-        grams = tuple(f * G for f, G in zip(factor, self.grams, strict=True))
         weight, noise = self.weight * factor.mean(), self.noise * np.sqrt(factor)
-        return PastSites(self.n_rows, weight, grams, self.right * factor, noise)
+        scaled = {"scale": self.scale * factor, "right": self.right * factor}
+        return self._replace(weight=weight, noise=noise, **scaled)
 
     def projected(self, T):
         """Return the sums for other inducing values v, where u = T v for T (M, M')."""
-        grams = tuple((T.T @ G @ T).tocsr() for G in self.grams)
+        done = {id(G): _stored(T.T @ G @ T) for G in self.grams}
+        grams = tuple(done[id(G)] for G in self.grams)
         noise = [T.T @ self.noise[:, :, q] for q in range(len(grams))]
         both = {"right": T.T @ self.right, "noise": np.stack(noise, axis=2)}
         return self._replace(grams=grams, **both)
@@ -69,35 +82,62 @@ class PastSites(NamedTuple):
         S holds variances (M, Q) or lower factors (Q, M, M).
         """
         total = np.vdot(self.right, m)
-        for q, G in enumerate(self.grams):
+        if S.ndim == 2:
+            total -= 0.5 * np.vdot(self.diagonal(), S)
+        for q in range(len(self.grams)):
+            total -= 0.5 * np.vdot(m[:, q], self.product(q, m[:, q]))
             if S.ndim == 3:
-                trace = np.sum(S[q] * (G @ S[q]))
-            else:
-                trace = G.diagonal() @ S[:, q]
-            total -= 0.5 * (m[:, q] @ (G @ m[:, q]) + trace)
+                total -= 0.5 * np.vdot(S[q], self.product(q, S[q]))
         return float(total)
+
+    def product(self, q, u):
+        """Return A' W A u (M, ...) for latent function q."""
+        return self.scale[q] * (self.grams[q] @ u)
+
+    def diagonal(self):
+        """Return the diagonals of A' W A (M, Q)."""
+        return self.scale * np.stack([G.diagonal() for G in self.grams], axis=1)
+
+    def gram(self, q):
+        """Return A' W A (M, M)."""
+        G = self.grams[q]
+        return self.scale[q] * (G.toarray() if sparse.issparse(G) else G)
 
     def blocks(self, q):
         """Return the blocks on the diagonal of A' W A, see `diagonal_blocks`."""
-        G = self.grams[q].tocoo()
+        G = sparse.coo_array(self.grams[q])
         out = np.zeros((-(-G.shape[0] // SIDE), SIDE, SIDE))
         near = G.row // SIDE == G.col // SIDE
         row, column = G.row[near], G.col[near]
-        out[row // SIDE, row % SIDE, column % SIDE] = G.data[near]
+        out[row // SIDE, row % SIDE, column % SIDE] = self.scale[q] * G.data[near]
         return out
+
+
+def _stored(G):
+    """Return a matrix of SciPy or NumPy as that of both which takes less."""
+    if sparse.issparse(G) and G.nnz < G.shape[0] ** 2 // 4:
+        return G.tocsr()
+    return G.toarray() if sparse.issparse(G) else G
 
 
 class SitesAndPast:
     """`SiteRows` of a stream together with the `PastSites` of its earlier rows."""
 
     is_here = False  # whether arrays of all rows are in this process
+    # what concerns the rows that are here
+    OF_ROWS = (
+        "rows", "engine", "weight", "precision", "precision_mean", "unit", "n_rows",
+        "is_sparse", "marginals",
+    )  # fmt: skip
 
     def __init__(self, here, past, expected=0.0):
         """`past` has the noise of the model, and `expected` is its log-likelihood."""
         self.here, self.past, self.expected = here, past, expected
 
     def __getattr__(self, name):
-        return getattr(self.here, name)  # all that concerns the rows that are here
+        if name not in self.OF_ROWS:
+            raise AttributeError(name)
+        return getattr(self.here, name)
 
     def first(self, m, S):
         """See `SiteRows`, as for all methods."""
@@ -122,21 +162,20 @@ class SitesAndPast:
         return self.here.log_likelihood() + self.expected
 
     def diagonal(self):
-        past = np.stack([G.diagonal() for G in self.past.grams], axis=1)
-        return self.here.diagonal() + past
+        return self.here.diagonal() + self.past.diagonal()
 
     def right(self):
         return self.here.right() + self.past.right
 
     def multiply(self, u, which):
         out = self.here.multiply(u, which)
-        for q, G in enumerate(self.past.grams):
+        for q in np.unique(which):
             of_q = np.asarray(which) == q
-            out[:, of_q] += G @ u[:, of_q]
+            out[:, of_q] += self.past.product(q, u[:, of_q])
         return out
 
     def gram(self, q):
-        return self.here.gram(q) + self.past.grams[q].toarray()
+        return self.here.gram(q) + self.past.gram(q)
 
     def noise(self, key, n_draws):
         """Return the noise of rows that are here, and the draws that it belongs to."""

@@ -21,9 +21,9 @@ class Stream(NamedTuple):
     """The rows of a stream, or a random sample of them.
 
     After n rows, row i has the weight gamma^(n - 1 - i), with the forgetting factor
-    gamma. Rows with the smallest `rank` stay, which is log E_i + i log gamma for
-    exponential E_i. So rows stay with probabilities in proportion to their weights
-    (Efraimidis and Spirakis, Information Processing Letters 97, 2006).
+    gamma. Rows with the smallest log E_i + i log gamma stay, for exponential E_i. So
+    rows stay with probabilities in proportion to their weights (Efraimidis and
+    Spirakis, Information Processing Letters 97, 2006).
     """
 
     X: np.ndarray  # (n, D), validated, as are all arrays
@@ -31,8 +31,8 @@ class Stream(NamedTuple):
     weight: np.ndarray  # (n,) of the user, positive
     exposure: np.ndarray | None  # (n,)
     number: np.ndarray  # (n,) of rows from the first of the stream on, ascending
-    rank: np.ndarray  # (n,)
-    seed: int  # of ranks, and of the noise of rows that leave
+    log_draw: np.ndarray  # (n,) log E_i
+    seed: int  # of these draws, and of the noise of rows that leave
     forgetting_factor: float
     n_seen: int = 0
     n_learned: int = 0  # rows seen when the kernel was learned last
@@ -56,8 +56,7 @@ class Stream(NamedTuple):
         n, gamma = len(chunk[0]), self.forgetting_factor
         number = np.arange(self.n_seen, self.n_seen + n)
         draws = np.random.default_rng([self.seed, 0, self.n_seen]).exponential(size=n)
-        rank = np.log(draws) + number * np.log(gamma)
-        columns = zip(self[:6], (*chunk, number, rank), strict=True)
+        columns = zip(self[:6], (*chunk, number, np.log(draws)), strict=True)
         both = [a if a is None else np.concatenate([a, b]) for a, b in columns]
         past = self.past and self.past.scaled(gamma**n)
         return Stream(*both, *self[6:])._replace(n_seen=self.n_seen + n, past=past)
@@ -114,19 +113,24 @@ class Stream(NamedTuple):
         """Return the stream with at most so many rows, and with sums over the others.
 
         The `solver` has solved for its rows `data`, with inducing `points` (M, D').
+        What is forgotten leaves without a trace.
         """
-        stays = self.fading >= FORGOTTEN
-        stays[np.argsort(self.rank, kind="stable")[most:]] = False
-        if stays.all() and data.past is None:
-            return self
-        past, rng = data.past, np.random.default_rng([self.seed, 1, self.n_seen])
+        rank = self.log_draw + self.number * np.log(self.forgetting_factor)
+        stays, known = np.ones(len(rank), bool), self.fading >= FORGOTTEN
+        stays[np.argsort(rank, kind="stable")[most:]] = False
+        rows = [
+            None if column is None else column[stays & known] for column in self[:6]
+        ]
+        stream, past = Stream(*rows, *self[6:]), data.past
+        leave = np.flatnonzero(known & ~stays)
+        if len(leave) == 0 and past is None:
+            return stream
         sites, n_draws = solver.sites, solver.tuning.n_draws
-        leave = np.flatnonzero(~stays)
         if len(leave):
+            rng = np.random.default_rng([self.seed, 1, self.n_seen])
             past = PastSites.of(sites, leave, n_draws, rng).joined(past)
-        rows = [None if column is None else column[stays] for column in self[:6]]
         precision = sites.precision.mean(axis=1).sum() / sites.weight.sum()
-        return Stream(*rows, *self[6:])._replace(
+        return stream._replace(
             past=past,
             points=points,
             worth=np.max(sites.diagonal() / solver.prior.precision[:, None], axis=1),

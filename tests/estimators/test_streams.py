@@ -178,6 +178,70 @@ def test_points_follow_inputs_that_move(tune):
         assert np.abs(model.predict(X) - np.sin(2 * X[:, 0])).max() < 0.25
 
 
+def test_a_chunk_in_one_new_place_takes_few_points(tune):
+    tune(stream_rows=100)
+    rng = np.random.default_rng(0)
+    model = SWSGPRegressor(n_inducing=60, learn_kernel=False, random_state=0)
+    starts = [(0, 6)] * 10 + [(20, 21)]
+    for low, high in starts:
+        X = rng.uniform(low, high, size=(60, 1))
+        model.partial_fit(X, np.sin(X[:, 0]) + 0.1 * rng.normal(size=60))
+    for low, high in starts[-2:]:
+        X = np.linspace(low, high, 50)[:, None]
+        assert np.abs(model.predict(X) - np.sin(X[:, 0])).max() < 0.2
+
+
+def test_the_chunk_from_which_rows_leave_has_points(tune):
+    tune(stream_rows=100)
+    rng = np.random.default_rng(0)
+    model = SWSGPRegressor(learn_kernel=False, random_state=0)
+    for low, n in ((0, 60), (5, 50)):
+        X = low + rng.uniform(0, 1, size=(n, 1))
+        model.partial_fit(X, np.sin(X[:, 0]) + 0.1 * rng.normal(size=n))
+    assert model._stream.past.n_rows == 10
+    X = np.linspace(5, 6, 30)[:, None]
+    assert np.abs(model.predict(X) - np.sin(X[:, 0])).max() < 0.2
+
+
+def test_announced_classes_outlive_another_kernel():
+    X = np.random.default_rng(0).normal(size=(150, 2))
+    y = (X[:, 0] > 0).astype(int)
+    y[100:] = np.where(X[100:, 1] > 0.5, 2, y[100:])
+    model = SWSGPClassifier(random_state=0)
+    model.partial_fit(X[:50], y[:50], classes=[0, 1, 2])
+    model.partial_fit(X[50:100], y[50:100])  # doubles the rows
+    assert model.classes_.tolist() == [0, 1, 2]
+    model.partial_fit(X[100:], y[100:])  # the first rows of a class teach it anew
+    fit = SWSGPClassifier(random_state=0).fit(X, y)
+    assert_array_equal(model.predict_proba(X), fit.predict_proba(X))
+
+
+def test_exposures_of_some_chunks():
+    X, _ = small_data(90)
+    rate, exposure = np.exp(np.sin(2 * X[:, 0])), np.repeat([1.0, 5.0, 1.0], 30)
+    y = np.random.default_rng(0).poisson(rate * exposure)
+    how = {"likelihood": "poisson", "learn_kernel": False, "random_state": 0}
+    some, all_of_them = SWSGPRegressor(**how), SWSGPRegressor(**how)
+    for rows in np.split(np.arange(90), 3):
+        given = exposure[rows]
+        all_of_them.partial_fit(X[rows], y[rows], exposure=given)
+        some.partial_fit(X[rows], y[rows], exposure=None if given[0] == 1.0 else given)
+    assert_array_equal(some.predict(X), all_of_them.predict(X))
+
+
+def test_what_is_remembered_does_not_grow():
+    rng = np.random.default_rng(0)
+    solver = Natural(forgetting_factor=0.9)
+    model, sizes = SWSGPRegressor(solver=solver, random_state=0), []
+    for _ in range(6):
+        X = rng.uniform(-2, 2, size=(40, 1))
+        model.partial_fit(X, np.sin(X[:, 0]) + 0.1 * rng.normal(size=40))
+        assert model._rival is None or model._rival.get("_rival") is None
+        sizes.append(len(model._stream.X))
+    assert sizes[-1] == sizes[-2] < 70
+    assert model._stream.past is None  # what is forgotten leaves no trace
+
+
 @pytest.mark.usefixtures("few_kept")
 @pytest.mark.parametrize("likelihood", ["gaussian", "poisson", "student_t", "classes"])
 def test_rows_that_left_are_remembered(likelihood):
