@@ -117,9 +117,10 @@ verbose : int, default=0
     "how_streams_learn": """\
 The first chunk is learned as by `fit`, and a model of `fit` goes on alike if it has at
 most 10,000 rows, of which it keeps copies for this. While a stream has no more rows
-than that, or than `n_inducing`, all are kept. The kernel, the scales and the map of the columns are learned again whenever
-rows have doubled. In between, new rows change q(u) and the law of observations. A new
-kernel stays if the next chunk is likelier with it than with the one before.
+than that, or than `n_inducing`, all are kept. The kernel, the scales and the map of the
+columns are learned again whenever rows have doubled, or bring a class for the first
+time. In between, new rows change q(u) and the law of observations. A new kernel stays
+if the next chunk is likelier with it than with the one before.
 
 Of a longer stream, a random sample of rows is kept. The others are remembered by the
 sums A' W A and A' W t over rows, whose size is that of the inducing points. There are

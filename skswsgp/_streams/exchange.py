@@ -33,10 +33,8 @@ def exchange_points(posterior, past, worth, X, precision, most):
         best = np.argsort(-gain, kind="stable")[:step]
         places, least = _places(worth, most)
         n = min(len(best), len(places))
-        taken = gain[best[:n]] > np.maximum(least[:n], NOVELTY)
-        n = (
-            n if taken.all() else int(np.argmin(taken))
-        )  # those before the first refusal
+        refused = gain[best[:n]] <= np.maximum(least[:n], NOVELTY)
+        n = int(np.argmax([*refused, True]))  # rows before the first that is refused
         if n == 0:
             break
         gone = np.sort(places[:n][places[:n] >= 0])
@@ -46,9 +44,8 @@ def exchange_points(posterior, past, worth, X, precision, most):
         T = T @ move
         told = move[gone].power(2).T @ worth[gone]
         worth = np.concatenate([worth[kept], np.full(n, np.inf)]) + told
-        rows, precision = (
-            np.delete(one, best[:n], axis=0) for one in (rows, precision)
-        )
+        rows = np.delete(rows, best[:n], axis=0)
+        precision = np.delete(precision, best[:n])
         step *= 2
     return Z, past and past.projected(T.tocsr())
 
