@@ -143,7 +143,8 @@ class _OwnPointsMixin:
         D = data.X.shape[1]
         sizes = [D, *_layer_sizes(self.hidden_layer_sizes), points.n_outputs]
         network = Network(*draw_weights(sizes, rng))
-        usual = min(100, -(-len(rows) // 50))  # a hundred steps do not train a network
+        # a hundred steps do not train a network, and four rows do not guide one
+        usual = min(100, max(10, len(rows) // 50))
         batch_size = usual if self.batch_size == "auto" else self.batch_size
         n_steps = steps_per_epoch(len(rows), batch_size)
         schedule = Schedule(self.learning_rate, self.max_iter, n_steps)
@@ -238,7 +239,7 @@ class IDSGPRegressor(_OwnPointsMixin, BaselineRegressor):
     normalize_y : bool, default=True
         Whether y is standardised inside.
     batch_size : int or "auto", default="auto"
-        Rows of a minibatch. "auto" is 100, or a fiftieth of the rows if that is less.
+        Rows of a minibatch. "auto" is a fiftieth of the rows, between 10 and 100.
     learning_rate : float, default=0.01
         Learning rate of the first step of Adam, which falls along half a cosine.
     max_iter : int, default=100
@@ -349,7 +350,7 @@ class IDSGPClassifier(_OwnPointsMixin, BaselineClassifier):
     hidden_layer_sizes : int or array-like of int, default=(50,)
         Numbers of rectified linear units in the hidden layers.
     batch_size : int or "auto", default="auto"
-        Rows of a minibatch. "auto" is 100, or a fiftieth of the rows if that is less.
+        Rows of a minibatch. "auto" is a fiftieth of the rows, between 10 and 100.
     learning_rate : float, default=0.01
         Learning rate of the first step of Adam, which falls along half a cosine.
     max_iter : int, default=100

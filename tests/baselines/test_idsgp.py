@@ -92,9 +92,9 @@ def test_the_bound_is_that_of_eq_5():
     assert model.lower_bound_ == pytest.approx(expected, rel=1e-9)
 
 
-@pytest.mark.parametrize(("n", "n_steps"), [(2, 2), (150, 50), (601, 47), (6000, 60)])
+@pytest.mark.parametrize(("n", "n_steps"), [(2, 1), (150, 15), (601, 51), (6000, 60)])
 def test_few_rows_have_small_batches(n, n_steps):
-    """Batches of 13 of 601 rows are 47, and those of 100 of 6,000 are 60."""
+    """Batches of 10 of 150 rows, 12 of 601 and 100 of 6,000."""
     seen = []
 
     class Counted(idsgp._Training):

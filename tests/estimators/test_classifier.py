@@ -634,7 +634,7 @@ def test_streams_cannot_balance_classes():
     message = "class_weight has a weight for 'lots': expected labels of y, such as"
     for classes in (None, np.unique(y)):
         with pytest.raises(ValueError, match=message):
-            small_model(class_weight={"lots": 0.0}).partial_fit(X, y, classes)
+            SWSGPClassifier(class_weight={"lots": 0.0}).partial_fit(X, y, classes)
     few = y != "many"  # a chunk without a class that has a weight
     model.partial_fit(X[few], y[few])
     assert np.isfinite(model.lower_bound(X[few], y[few]))

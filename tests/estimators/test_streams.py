@@ -101,6 +101,19 @@ def test_any_order_and_any_cut_is_one_fit(H, chunks, rng):
 
 
 @pytest.mark.usefixtures("few_kept")
+def test_outputs_share_their_sums_and_have_their_noise():
+    X, y = small_data(200)
+    Y = np.column_stack([y, np.cos(X[:, 1])])
+    how = KNOWN | KNOWN_NOISE | {"n_neighbors": 10, "covariance": "full"}
+    stream = learn(SWSGPRegressor(**how), X, Y, 5)
+    fit = SWSGPRegressor(**how).fit(X, Y)
+    first, second = stream._stream.past.grams
+    assert first is second
+    assert isinstance(first, np.ndarray)  # 30 points of 10 neighbours have few zeros
+    assert_allclose(stream.inducing_mean_, fit.inducing_mean_, rtol=0, atol=1e-10)
+
+
+@pytest.mark.usefixtures("few_kept")
 def test_single_precision_is_that_of_a_fit():
     X, y = small_data(200)
     how = KNOWN | KNOWN_NOISE | {"n_neighbors": 10, "dtype": "float32"}
