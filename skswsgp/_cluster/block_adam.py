@@ -34,7 +34,7 @@ class EpochRows(NamedTuple):
         return self.data.weight.sum(dtype=np.float64)
 
     def steps(self, seed, index, part, model, optimizer):
-        """Return what `BlockAdam` adds up over places, after steps on these rows.
+        """Return the sums of this place for `BlockAdam`, after steps on these rows.
 
         They are part k of n of an epoch, for `part` (k, n). The sums are 1 for each
         inducing point that moved (M,), 1 for the place, the weight of the rows and the

@@ -233,11 +233,11 @@ class BaseSWSGP(
         return stream._replace(points=points, past=past)
 
     def _brings_news(self, stream, y):
-        """Return whether y holds what a kernel and prior means must have seen."""
+        """Return whether y holds a class of which the stream has kept no row."""
         return False
 
     def _with_old_kernel(self, rows):
-        """Return what a fit of more rows finds if the kernel stays as it was."""
+        """Return the attributes of a fit to more rows that keeps the kernel."""
         trial, stream = trial_of(self), rows.stream
         vars(trial).update(self._found())
         rows = rows._replace(stream=stream._replace(n_learned=stream.n_seen))

@@ -263,10 +263,8 @@ class FitStagesMixin:
         """Return the `Start` of a fit, that of `fitted` attributes if there are any."""
         settings, data, held_out, attributes, *_, rng = problem
         solver = settings.solver
-        scale, stream = (
-            feature_scale(data.X, rng, data.rows, self.dtype),
-            problem.stream,
-        )
+        scale = feature_scale(data.X, rng, data.rows, self.dtype)
+        stream = problem.stream
         spread = np.where(scale > 0.0, scale, 1.0)
         data = data._replace(weight=data.weight.astype(self.dtype))
         settings, data, noise, unit = self._noise_of_start(problem, settings, data)
@@ -425,10 +423,8 @@ class FitStagesMixin:
     def _stream_after(self, start, solver, trained):
         """Return the `Stream` after a fit, without rows that are not kept."""
         most = max(self._most_points_of_stream(), start.settings.tuning.stream_rows)
-        stream, Z = (
-            start.stream.learned(start.factor, trained),
-            trained["inducing_points_"],
-        )
+        stream = start.stream.learned(start.factor, trained)
+        Z = trained["inducing_points_"]
         return stream.without_old_rows(most, solver, start.data, Z)
 
     def _most_points_of_stream(self):

@@ -7,7 +7,7 @@ from sklearn.base import MultiOutputMixin, RegressorMixin
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import _num_samples, check_is_fitted
+from sklearn.utils.validation import check_is_fitted
 
 from skswsgp._cluster.predictions import by_blocks, from_all_rows
 from skswsgp._estimators.base import BaseSWSGP
@@ -288,8 +288,6 @@ class SWSGPRegressor(
                 "one, because the noise is learned from all rows at once; use fit, or "
                 "likelihood='gaussian'."
             )
-        if self._record.counts and exposure is None:
-            exposure = np.ones(_num_samples(X))  # other chunks may have some
         return self._partial_fit(X, y, sample_weight, exposure)
 
     def lower_bound(self, X, y, sample_weight=None, *, exposure=None):

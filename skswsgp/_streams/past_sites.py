@@ -77,7 +77,7 @@ class PastSites(NamedTuple):
         return SitesAndPast(sites, self.scaled(1.0 / sites.unit))
 
     def log_likelihood(self, m, S):
-        """Return what q(u) = N(m, S) expects of the rows, in nats, up to a constant.
+        """Return the expected log-likelihood under q(u) = N(m, S), up to a constant.
 
         S holds variances (M, Q) or lower factors (Q, M, M).
         """

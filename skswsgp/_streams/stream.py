@@ -52,11 +52,19 @@ class Stream(NamedTuple):
         return empty.joined(*chunk)
 
     def joined(self, *chunk):
-        """Return the stream with one more chunk."""
+        """Return the stream with one more chunk.
+
+        Rows without an exposure have 1 where others have one.
+        """
         n, gamma = len(chunk[0]), self.forgetting_factor
+        *chunk, exposure = chunk
+        if exposure is None and self.exposure is not None:
+            exposure = np.ones(n)
+        elif exposure is not None and self.exposure is None:
+            self = self._replace(exposure=np.ones(len(self.X)))
         number = np.arange(self.n_seen, self.n_seen + n)
         draws = np.random.default_rng([self.seed, 0, self.n_seen]).exponential(size=n)
-        columns = zip(self[:6], (*chunk, number, np.log(draws)), strict=True)
+        columns = zip(self[:6], (*chunk, exposure, number, np.log(draws)), strict=True)
         both = [a if a is None else np.concatenate([a, b]) for a, b in columns]
         past = self.past and self.past.scaled(gamma**n)
         return Stream(*both, *self[6:])._replace(n_seen=self.n_seen + n, past=past)

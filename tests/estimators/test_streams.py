@@ -235,11 +235,14 @@ def test_exposures_of_some_chunks():
     y = np.random.default_rng(0).poisson(rate * exposure)
     how = {"likelihood": "poisson", "learn_kernel": False, "random_state": 0}
     some, all_of_them = SWSGPRegressor(**how), SWSGPRegressor(**how)
+    fitted = SWSGPRegressor(**how).fit(X[:30], y[:30])
     for rows in np.split(np.arange(90), 3):
         given = exposure[rows]
         all_of_them.partial_fit(X[rows], y[rows], exposure=given)
         some.partial_fit(X[rows], y[rows], exposure=None if given[0] == 1.0 else given)
     assert_array_equal(some.predict(X), all_of_them.predict(X))
+    fitted.partial_fit(X[30:60], y[30:60], exposure=exposure[30:60])
+    assert_array_equal(fitted._stream.exposure, exposure[:60])
 
 
 def test_what_is_remembered_does_not_grow():
