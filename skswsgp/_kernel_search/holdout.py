@@ -9,11 +9,14 @@ from contextlib import closing
 import numpy as np
 from scipy.optimize import minimize_scalar
 
+from skswsgp._compiled.threads import one_blas_thread
 from skswsgp._covariance.compile import length_scales
+from skswsgp._kernel_search.climb import FIRST_ROWS
 from skswsgp._kernel_search.kernel_learning import (
     MAX_WIDE_NEIGHBORS,
     count_learning_rows,
 )
+from skswsgp._kernel_search.marginal_likelihood import LogPosterior
 from skswsgp._kernel_search.neighbor_likelihood import MAX_LOG_FACTOR
 from skswsgp._kernel_search.trial_rows import TrialRows, train
 from skswsgp._rows.columns import mapped
@@ -24,11 +27,15 @@ from skswsgp._rows.statistics import (
     LEAST_EFFECTIVE,
     effective_sample_size,
     exceeds_standard_error,
+    mean_and_error,
 )
 from skswsgp._solvers.auto import natural_jitter
 from skswsgp._solvers.exact_mean import exact_variance
 from skswsgp._solvers.model import JITTER
 
+# Share of noise in what near rows do not know of a row from which rows further away
+# know more of the rest than near ones
+NOISY = 0.5
 LEAST_HELD_OUT = 20  # least number of held-out rows, unless half of all rows is fewer
 LEAST_GAIN = 1e-3  # nats a row that a change must gain
 SCALE_SPREAD = 0.5  # prior standard deviation of the logarithm of a variance scale
@@ -36,22 +43,24 @@ SCALE_SPREAD = 0.5  # prior standard deviation of the logarithm of a variance sc
 # likelihood without noise
 SPREAD = 2.0
 ROWS_PER_POINT = 4  # rows per inducing point from which a second kernel is learned
-LEAST_PART = 200  # least number of rows from which a second kernel is learned
 
 
 class Judges:
     """Rows, each predicted from its H nearest others, by which kernels are compared.
 
-    `rows` are numbers of rows of a `KernelLearner`. H is `n_neighbors`, or that of
-    learning if it is None, and at most MAX_WIDE_NEIGHBORS.
+    `rows` are numbers of rows of a `KernelLearner`, in a random order, and `others`
+    those of rows that are not among them. H is `n_neighbors`, or that of learning if it
+    is None, and at most MAX_WIDE_NEIGHBORS.
     """
 
-    def __init__(self, learner, rows, n_neighbors):
+    def __init__(self, learner, rows, n_neighbors, others):
         self.learner, self.rows = learner, np.sort(rows)
         n_neighbors = n_neighbors or learner.n_neighbors
         self.H = min(n_neighbors, MAX_WIDE_NEIGHBORS)
         self.weight = learner.weight[self.rows]
-        self._seen = []  # pairs of a fit and what the rows say of it
+        self.some = rows[: len(others)]  # are predicted from each other and from others
+        self.spread_out = learner.take(np.concatenate([self.some, others]))
+        self._said = []  # questions, fits and answers
 
     def better(self, fit, other, favoured=False):
         """Return the first fit unless the rows prefer the other one.
@@ -67,35 +76,73 @@ class Judges:
             return fit
         if not np.isfinite(density).all():
             return other
-        closer = np.average(error - error_after, weights=self.weight) >= 0.0
-        wins = exceeds_standard_error(after - density, self.weight, errors=ERRORS)
-        if favoured and not wins:
-            loss = density - after
-            wins = not exceeds_standard_error(loss, self.weight, errors=ERRORS)
-        return other if wins and closer else fit
+        if np.average(error - error_after, weights=self.weight) < 0.0:
+            return fit
+        gain, square = self.gain(fit, other)
+        margin = ERRORS * np.sqrt(square)
+        return other if gain > margin or (favoured and gain >= -margin) else fit
+
+    def gain(self, fit, other):
+        """Return the mean gain of the other fit, in nats, and its squared error.
+
+        Where most of what near rows do not know of a row is noise, the means of many
+        rows tell more of a function than near ones, and the model will use them. It is
+        then the mean of two gains: of rows predicted from near ones, and of some rows
+        predicted from others that spread over the table.
+        """
+        near = self.say(other)[0] - self.say(fit)[0]
+        gains = [mean_and_error(near, self.weight)]
+        if len(self.some) > 0 and self.noise_share(fit) > NOISY:
+            before, after = (self._once(self._say_far, one) for one in (fit, other))
+            if np.isfinite(before).all() and np.isfinite(after).all():
+                weight = self.learner.weight[self.some]
+                gains.append(mean_and_error(after - before, weight))
+        mean, square = np.mean(gains, axis=0)
+        return mean, square / len(gains)
 
     def say(self, fit):
         """Return log density and absolute error, each (n,), summed over outputs.
 
         Variances have the common factor that suits the rows best.
         """
-        for seen, said in self._seen:
-            if seen is fit:
-                return said
-        with closing(self.learner.process(fit, self.H)) as process:
-            square, v = process.standardised(self.rows, self.weight)
-        factor = np.average(square.mean(axis=1), weights=self.weight)
-        factor = max(factor, np.finfo(float).tiny)
-        density = -0.5 * np.sum(square / factor + np.log(factor * v), axis=1)
-        said = density, np.sum(np.sqrt(square * v), axis=1)
-        self._seen.append((fit, said))
-        return said
+        return self._once(self._say_near, fit)
 
     def noise_share(self, fit):
         """Return the mean share of noise in the variances of the rows.
 
         Of several outputs it is that with the least noise.
         """
+        return self._once(self._noise_share, fit)
+
+    def _once(self, question, fit):
+        """Return the answer to a question about a fit, which is asked once."""
+        for asked, seen, answer in self._said:
+            if asked == question and seen is fit:
+                return answer
+        self._said.append((question, fit, question(fit)))
+        return self._said[-1][-1]
+
+    def _say_near(self, fit):
+        with closing(self.learner.process(fit, self.H)) as process:
+            square, v = process.standardised(self.rows, self.weight)
+        return log_density(square, v, self.weight), np.sum(np.sqrt(square * v), axis=1)
+
+    def _say_far(self, fit):
+        """Return the log density of some rows given all others that spread out, (n,).
+
+        It is minus infinity where their covariance cannot be factorised.
+        """
+        n = len(self.some)
+        with one_blas_thread():
+            try:
+                posterior = LogPosterior(*self.spread_out.all_rows(fit))
+                mean, v = posterior.leave_one_out()
+            except np.linalg.LinAlgError:
+                return np.full(n, -np.inf)
+        square = (self.spread_out.y - mean)[:n] ** 2 / v[:n]
+        return log_density(square, v[:n], self.learner.weight[self.some])
+
+    def _noise_share(self, fit):
         with closing(self.learner.process(fit, self.H)) as process:
             _, v = process.standardised(self.rows, self.weight)
             share = process.noise_of(self.rows, self.weight) / v
@@ -105,6 +152,17 @@ class Judges:
         """Return a fit with the noise and the common factor that suit the rows."""
         fit = self.learner.fit_noise(fit, self.rows)
         return self.learner.rescale_variance(fit, self.H, self.rows)
+
+
+def log_density(square, v, weight):
+    """Return log densities (n,), summed over outputs, but for a constant.
+
+    `square` (n, Q) are standardised squares of residuals and v (n, Q) their variances,
+    which get the common factor that suits the rows best.
+    """
+    factor = np.average(square.mean(axis=1), weights=weight)
+    factor = max(factor, np.finfo(float).tiny)
+    return -0.5 * np.sum(square / factor + np.log(factor * v), axis=1)
 
 
 class Holdout(TrialRows):
@@ -273,5 +331,5 @@ def has_few_points(M, n_rows, n_features, tuning, rows_per_point=ROWS_PER_POINT)
 
 def learning_part(M, data, rng):
     """Return the rows from which a kernel for M inducing points is learned."""
-    size = max(ROWS_PER_POINT * M, LEAST_PART)
+    size = max(ROWS_PER_POINT * M, FIRST_ROWS)
     return data.take(np.sort(rng.permutation(data.n_rows)[:size]))

@@ -24,7 +24,7 @@ from skswsgp._kernel_search.climb import (
     climb_given,
     likeliest_smoothness,
 )
-from skswsgp._kernel_search.holdout import Judges
+from skswsgp._kernel_search.holdout import NOISY, Judges
 from skswsgp._kernel_search.kernel_learning import (
     RATE,
     KernelFit,
@@ -43,7 +43,7 @@ from skswsgp._rows.column_scale import (
 from skswsgp._rows.data import with_known_noise
 from skswsgp._rows.statistics import (
     HELD_OUT_FRACTION,
-    MOST_HELD_OUT,
+    MEAN_ROWS,
     ROUNDING,
     SAMPLE_ROWS,
     distinct_observations,
@@ -56,10 +56,11 @@ from skswsgp._solvers.auto import default_kernel
 
 SMOOTHNESS = 0.5, 1.5, 2.5, math.inf  # nu of the Matern kernels that are compared
 # Systems with infinitely smooth kernels are ill-conditioned, and near rows gain little
-# by them, unless noise is the larger share of what near rows do not know of a row: the
-# evidence sees further then. Elsewhere many rows take this smoothness, and it is the
-# largest one where inducing points are few and for Adam, which cannot use more.
-ROUGH, NOISY = 2.5, 0.5
+# by them, unless noise is the larger share of what near rows do not know of a row
+# (NOISY): the evidence sees further then. Elsewhere many rows take this smoothness, and
+# it is the largest one where inducing points are few and for Adam, which cannot use
+# more.
+ROUGH = 2.5
 # Nats that a scale of X or y has to gain on a few hundred rows, times the root of the
 # number of outputs, since differences by chance add up. Gains of 19.6 and more came
 # with better predictions on nearly all tables that were tried, gains of 3 to 18 often
@@ -99,14 +100,14 @@ def learn_kernel(
     learner = KernelLearner(X, y, 1.0 / weight[:, None], count, options)
     order = random_order(learner, spread, rng)
     sizes, tuning = (X.shape[1], y.shape[1]), options.tuning
-    few, part = len(X) <= count_few_rows(*sizes, tuning.evidence_work), learner
-    few = few and by != "near"
+    most = count_few_rows(*sizes, tuning.evidence_work)
+    few, part = len(X) <= most and by != "near", learner
     if not few:
         n_rows = max(1, count_few_rows(*sizes, tuning.part_work))
         part = learner.take(np.sort(order[:n_rows]))
     wide = X.shape[1] > tuning.most_columns and learn_map and kernel is None
     smoothness = [nu for nu in SMOOTHNESS if kernel is None and nu <= most_smooth]
-    n_judges = min(MOST_HELD_OUT, int(HELD_OUT_FRACTION * len(X)))
+    n_judges = min(MEAN_ROWS, int(HELD_OUT_FRACTION * len(X)))
     enough = n_judges >= LEAST_JUDGES
     if wide and learn_map is True:  # what is asked for needs no judges
         n_judges, enough = max(1, n_judges), len(X) > 2
@@ -126,8 +127,9 @@ def learn_kernel(
         # the evidence counts no row of little weight in the noise
         unequal = few and np.ptp(weight) > 0.0
         return learner.fit_noise(turned, order) if unequal else turned
-    judges = Judges(learner, order[-n_judges:], n_neighbors)
-    rows = np.sort(order[:-n_judges])
+    judging, rows = order[-n_judges:], order[:-n_judges]
+    judges = Judges(learner, judging, n_neighbors, others=rows[: most // 2])
+    rows = np.sort(rows)
     search = NearRows(learner, rows, judges, part, smoothness, rng)
     if coded:
         return search.near(fit)

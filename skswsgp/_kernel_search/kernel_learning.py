@@ -20,7 +20,7 @@ from skswsgp._kernel_search.neighbor_likelihood import (
 )
 from skswsgp._point.adam_step import LOG_NOISE_BOUNDS
 from skswsgp._rows.columns import mapped
-from skswsgp._rows.statistics import exceeds_standard_error
+from skswsgp._rows.statistics import MEAN_ROWS, exceeds_standard_error
 from skswsgp._solvers.auto import default_kernel
 from skswsgp._solvers.tuning import Tuning
 
@@ -30,7 +30,6 @@ MAX_WIDE_NEIGHBORS = 96  # neighbours of a judging row: their cost is cubic
 LEAST_FEATURES = 20  # features whose distances cost as much as a list of neighbours
 ROWS_PER_COLUMN = 5  # least number of rows for each column of a map to few columns
 EIGENVALUES = 20  # operations of the eigenvalues of a matrix (n, n), over n^3
-MOST_SLOPES = 2000  # rows with slopes: tenths of a second, seconds for 800 columns
 
 
 class LearningOptions(NamedTuple):
@@ -192,7 +191,7 @@ class KernelLearner:
         n_columns = max(2, len(self.X) // ROWS_PER_COLUMN)
         n_columns = min(n_columns, self.options.tuning.most_columns)
         with closing(self.process(fit)) as process:
-            rows = rng.permutation(len(self.X))[:MOST_SLOPES]
+            rows = rng.permutation(len(self.X))[:MEAN_ROWS]
             Z = process.model.Z[np.sort(rows)]
             nearest = process.make_search(process.H).query(Z)
             slopes = process.engine.kriging_slopes(Z, nearest)

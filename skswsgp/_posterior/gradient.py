@@ -9,10 +9,10 @@ from skswsgp._covariance import dot_product, stationary
 from skswsgp._covariance.compile import inverse_lengths
 from skswsgp._covariance.program import kernel_of
 from skswsgp._engine.cpu import CpuEngine
-from skswsgp._kernel_search.kernel_learning import MOST_SLOPES
 from skswsgp._kernel_search.marginal_likelihood import DIFFERENCE
 from skswsgp._linear.projection import absolute_jitter
 from skswsgp._posterior.prediction import exact_products
+from skswsgp._rows.statistics import MEAN_ROWS
 
 ROUGH = stationary.MATERN12, dot_product.ARC_COSINE0  # kernels of kinked functions
 
@@ -105,7 +105,7 @@ def squared_slopes(posterior, scale):
     and summed over latent functions.
     """
     Z, M = posterior.model.Z, len(posterior.model.Z)
-    places = np.unique(np.linspace(0, M - 1, min(M, MOST_SLOPES)).astype(int))
+    places = np.unique(np.linspace(0, M - 1, min(M, MEAN_ROWS)).astype(int))
     slopes, _ = mean_slopes(posterior, Z[places])
     return np.sum((slopes * scale) ** 2, axis=1)
 

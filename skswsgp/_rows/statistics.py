@@ -10,7 +10,7 @@ LEAST_EFFECTIVE = 8.0  # least effective sample size of rows that decide
 ROUNDING = 1e-12  # spread of values over their size, below which they are constant
 ERRORS = 2.0  # standard errors by which the mean gain of a richer model exceeds zero
 HELD_OUT_FRACTION = 0.2  # fraction of rows held out to choose between kernels
-MOST_HELD_OUT = 2000  # rows whose mean score decides: it is known to some 0.02
+MEAN_ROWS = 2000  # rows whose mean says enough: a score is then known to some 0.02
 
 
 def feature_spread(X, rng, dtype="float64"):
@@ -136,13 +136,18 @@ def fractions(values):
 
 def exceeds_standard_error(gain, weight=None, least=0.0, errors=1.0):
     """Return whether the mean gain exceeds so many standard errors, and `least`."""
-    weight = np.ones(len(gain)) if weight is None else weight.astype(np.float64)
+    mean, square = mean_and_error(gain, weight)
+    return bool(mean > max(least, errors * math.sqrt(square)))
+
+
+def mean_and_error(values, weight=None):
+    """Return the mean of values and its squared standard error, infinite for one."""
+    weight = np.ones(len(values)) if weight is None else weight.astype(np.float64)
     n = effective_sample_size(weight)
     if n <= 1.0:
-        return False
-    mean = np.average(gain, weights=weight)
-    spread = np.average((gain - mean) ** 2, weights=weight)
-    return bool(mean > max(least, errors * math.sqrt(spread / (n - 1.0))))
+        return 0.0, np.inf
+    mean = np.average(values, weights=weight)
+    return mean, np.average((values - mean) ** 2, weights=weight) / (n - 1.0)
 
 
 def effective_sample_size(weight):

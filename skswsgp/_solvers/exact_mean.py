@@ -28,7 +28,7 @@ from skswsgp._linear.cell_preconditioner import CellPreconditioner
 from skswsgp._linear.conjugate_gradients import solve_systems
 from skswsgp._linear.projection import mean_prior_variance
 from skswsgp._rows.data import memory_budget
-from skswsgp._rows.statistics import ERRORS, MOST_HELD_OUT
+from skswsgp._rows.statistics import ERRORS, MEAN_ROWS
 from skswsgp._solvers.auto import KERNEL_VALUE
 
 # Points for each global one, at which a preconditioner and the products with K take
@@ -176,7 +176,7 @@ def exact_mean_attributes(
     )
     how = model.kl_weight * noise, tuning, n_threads, solver.engine.make_products
     system = ExactMean(trained["kernel_"], Z, targets, *how)
-    size = max(1, min(len(Z) // 10, MOST_HELD_OUT))
+    size = max(1, min(len(Z) // 10, MEAN_ROWS))
     held_out = rng.permutation(len(Z))[:size]
     solutions = system.solve(tuning.mean_tolerance, held_out)
     if solutions is None:

@@ -153,11 +153,11 @@ def test_kernel_is_learned_once_when_the_part_holds_all_rows(
         return learn(data, *args, **options)
 
     monkeypatch.setattr(start, "learn_kernel", recorded)
-    X, y = waves(rng, 210)
+    X, y = waves(rng, 260)
     SWSGPRegressor(n_inducing=20, random_state=0).fit(X, y)
-    assert learned == [210, 200]
-    SWSGPRegressor(n_inducing=20, random_state=0).fit(X[:190], y[:190])
-    assert learned == [210, 200, 190]
+    assert learned == [260, 250]
+    SWSGPRegressor(n_inducing=20, random_state=0).fit(X[:240], y[:240])
+    assert learned == [260, 250, 240]
 
 
 def test_has_few_points_and_learning_part():
@@ -168,10 +168,10 @@ def test_has_few_points_and_learning_part():
     assert not holdout.has_few_points(2000, 60_000, 784, Tuning())
     data = TrainingRows(np.zeros((5000, 1)), np.zeros((5000, 1)), np.ones(5000))
     assert holdout.learning_part(100, data, np.random.RandomState(0)).n_rows == 400
-    assert holdout.learning_part(2, data, np.random.RandomState(0)).n_rows == 200
+    assert holdout.learning_part(2, data, np.random.RandomState(0)).n_rows == 250
 
 
-@pytest.mark.parametrize(("M", "near"), [(210, True), (60, True), (52, False)])
+@pytest.mark.parametrize(("M", "near"), [(270, True), (75, True), (67, False)])
 def test_near_rows_teach_a_kernel_unless_points_are_few(
     M, near, rng, monkeypatch, few_steps, tune
 ):
@@ -183,7 +183,7 @@ def test_near_rows_teach_a_kernel_unless_points_are_few(
         return learn(data, *args, **options)
 
     monkeypatch.setattr(start, "learn_kernel", recorded)
-    X, y = waves(rng, 210)
+    X, y = waves(rng, 270)
     SWSGPRegressor(n_inducing=M, n_neighbors=8, random_state=0).fit(X, y)
     assert given == ([("both", 8)] if near else [("evidence", 8)] * 2)
 

@@ -34,7 +34,7 @@ def test_importances_equal_differences_of_predictions(learn_map, covariance, rng
 
 @pytest.mark.usefixtures("few_steps")
 def test_classes_and_outputs(monkeypatch, rng):
-    monkeypatch.setattr(gradient, "MOST_SLOPES", 100)
+    monkeypatch.setattr(gradient, "MEAN_ROWS", 100)
     X = rng.normal(size=(200, 4))
     labels = (X[:, 1] > 0) + 1 * (X[:, 1] > 1)
     for y in (labels > 0, labels):
