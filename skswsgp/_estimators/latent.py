@@ -185,8 +185,11 @@ class LatentFunctionsMixin:
         Returns
         -------
         text : str
-            The kernel, and a line for each direction: how many length-scales a step of
-            one spread along it is, and its columns with the largest shares, by name.
+            The kernel, and a line for each direction, the most important first: how
+            many length-scales a step of one spread along it is, and its columns with
+            the largest shares, by name. Along a step of many length-scales the function
+            may change much, and along one of few it hardly does. A last line counts
+            directions that are not shown.
             A spread is the robust standard deviation of a column. Without a map of the
             columns a direction is one column. Directions of x_transform_.forward(X)
             are meant where that is not None.
@@ -202,13 +205,17 @@ class LatentFunctionsMixin:
         directions, steps, _ = np.linalg.svd(spread * W / lengths, full_matrices=False)
         numbers = [f"x{d}" for d in range(len(W))]
         names = getattr(self, "feature_names_in_", numbers)
-        lines = [f"{self.kernel_}", "length-scales per spread, and direction:"]
+        title = "length-scales per spread (the more, the more it matters), direction:"
+        lines = [f"{self.kernel_}", title]
         for step, direction in zip(steps[:n_directions], directions.T, strict=False):
             order = np.argsort(-np.abs(direction))[:MOST_NAMES]
             direction = direction * np.sign(direction[order[0]])
             parts = [f"{direction[d]:+.2f} {names[d]}" for d in order]
             parts = [part for part in parts if part[1:5] != "0.00"]
             lines.append(f"{step:8.3g}  {' '.join(parts)}")
+        if len(steps) > n_directions:
+            rest = len(steps) - n_directions
+            lines.append(f"and {rest} more of at most {steps[n_directions]:.3g}")
         return "\n".join(lines)
 
     def lower_bound(self, X, y, sample_weight=None):

@@ -21,6 +21,10 @@ ADVICE = {
         "put a FunctionTransformer that makes numbers of them, such as days, in front "
         "of {} in a pipeline, or leave them out"
     ),
+    "dates as text": (
+        "read it with pandas.to_datetime, and put a FunctionTransformer that makes "
+        "numbers of it, such as days, in front of {} in a pipeline, or leave it out"
+    ),
     "no numbers": "convert or leave out such columns in front of {}",
 }
 
@@ -63,10 +67,23 @@ def types_of(X):
 
 def described(X, position, kind, why, reader):
     """Return the sentence on a column that holds values of some kind."""
+    if kind == "text or categories" and starts_with_a_date(X, position):
+        kind = "dates as text"
     return (
         f"column {name_of(X, position)!r} of X holds {kind} ({why}): expected numbers; "
         f"{ADVICE[kind].format(reader)}."
     )
+
+
+def starts_with_a_date(X, position):
+    """Return whether the first text of a column is a date, as files of text have it."""
+    values = np.ravel(_safe_indexing(X, [position], axis=1))
+    first = next((str(value) for value in values if isinstance(value, str)), "")
+    try:
+        np.datetime64(first)
+    except ValueError:
+        return False
+    return "-" in first  # a number could be a year
 
 
 def name_of(X, position):

@@ -95,6 +95,9 @@ DAYS = pd.date_range("2024-01-01", periods=N)
 WORDS = pd.Series(list("abc") * 10)
 TEXT = r"^column 'c' of X holds text or categories \(.*\): expected numbers; put OneHot"
 DATES = r"^column 'c' of X holds dates or times \(.*\): expected numbers; put a Functi"
+DATES_AS_TEXT = (
+    r"^column 'c' of X holds dates as text .*read it with pandas.to_dat"
+)
 MISSING = r"^X contains NaN in column 'c', in 2 of 30 rows: expected .*; put SimpleImp"
 HOLES = np.arange(N) % 15 == 7
 REFUSED = {
@@ -112,6 +115,15 @@ REFUSED = {
     "spans": (lambda X: pd.DataFrame({"c": DAYS - DAYS[0]}), DATES),
     "periods": (lambda X: X.assign(c=DAYS.to_period()), DATES),
     "dates as objects": (lambda X: X.assign(c=DAYS.date), DATES),
+    "dates as text": (lambda X: X.assign(c=DAYS.astype(str)), DATES_AS_TEXT),
+    "times as text": (
+        lambda X: X.assign(c=(DAYS.astype(str) + " 10:30").where(~HOLES[::-1], None)),
+        DATES_AS_TEXT,
+    ),
+    "codes with a dash": (lambda X: X.assign(c=WORDS + "-1"), TEXT),
+    "dates as text in polars": (
+        lambda X: polars(X.assign(c=DAYS.astype(str))), DATES_AS_TEXT
+    ),
     "NaN": (lambda X: X.assign(c=X["c"].mask(HOLES)), MISSING),
     "NA": (lambda X: X.assign(c=nullable(X)["c"].mask(HOLES)), MISSING),
     "None": (lambda X: X.assign(c=X["c"].astype(object).mask(HOLES, None)), MISSING),

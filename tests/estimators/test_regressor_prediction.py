@@ -188,11 +188,14 @@ def test_a_description_names_the_directions_of_a_kernel():
     model = SWSGPRegressor(kernel, learn_kernel=False).fit(X, X["a"])
     head, title, *lines = model.describe().splitlines()
     assert head == str(model.kernel_)
-    assert title == "length-scales per spread, and direction:"
+    assert title.startswith("length-scales per spread (the more, the more it matters)")
     steps, columns = zip(*(line.split(maxsplit=1) for line in lines), strict=True)
     assert columns == ("+1.00 a", "+1.00 b", "+1.00 c")
     assert_allclose([float(step) for step in steps], [2.0, 0.5, 0.25], rtol=0.1)
-    assert len(model.describe(1).splitlines()) == 3
+    *_, last = model.describe(1).splitlines()
+    assert last.startswith("and 2 more of at most 0.")
+    assert float(last.split()[-1]) == pytest.approx(float(steps[1]), rel=1e-2)
+    assert len(model.describe(3).splitlines()) == 5
 
     half = np.sqrt(0.5)
     turn = np.array([[half, half, 0.0], [half, -half, 0.0], [0.0, 0.0, 1.0]])
