@@ -70,6 +70,7 @@ CASES = [
     (SWSGPRegressor, "numbers", {"covariance": "full"}),
     (SWSGPRegressor, "numbers", {"covariance": "draws", "n_inducing": 120}),
     (SWSGPRegressor, "two", {"covariance": "diag", "dtype": "float64"}),
+    (SWSGPRegressor, "two", {"covariance": "full", "n_inducing": 300}),  # all rows
     (SWSGPRegressor, "numbers", {"likelihood": "student_t"}),
     (SWSGPRegressor, "counts", {"likelihood": "poisson"}),
     (SWSGPClassifier, "classes", {"covariance": "draws", "n_inducing": 120}),
