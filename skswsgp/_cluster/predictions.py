@@ -97,7 +97,7 @@ def _predict_block(X, *others, model, method, names, empty, **options):
     A block of two axes comes in a list, as dask hands over all columns of its rows.
     """
     X, *others = (b[0] if isinstance(b, list) else b for b in (X, *others))
-    if len(X) == 0:
+    if X.shape[0] == 0:  # a sparse block has no length
         return empty
     with one_thread():
         by_row = dict(zip(names, others, strict=True))

@@ -18,6 +18,7 @@ from skswsgp._engine.select import make_cpu_engine
 from skswsgp._linear.site_rows import SiteRows
 from skswsgp._neighbors.lists import NeighborTracker, TrackedSearch
 from skswsgp._rows.data import TrainingRows, memory_budget
+from skswsgp._rows.table import require_numeric_types
 
 
 class Block(NamedTuple):
@@ -176,6 +177,7 @@ def _block(*parts):
 
 
 def _as_block(X, y, weight=None):
+    require_numeric_types(X, "the estimator")
     lengths = {len(one) for one in (X, y, weight) if one is not None}
     if len(lengths) > 1:
         raise ValueError(

@@ -9,6 +9,7 @@ import joblib
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
+from scipy.sparse import csr_array
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 from sklearn.model_selection import GridSearchCV
 
@@ -237,6 +238,17 @@ def test_a_scale_that_other_rows_may_not_suit_is_not_taken(tune):
     free = {"learn_kernel": True, "kernel": None, "y_transform": "auto"}
     model = fitted(SWSGPRegressor, *blocks(X, y), **free)
     assert np.isfinite(predictions(model)).all()
+
+
+def test_sparse_blocks_are_refused():
+    X, y = table()
+    dX, dy = blocks(X, y)
+    sparse = dX.map_blocks(csr_array, meta=csr_array((0, 2)))
+    with pytest.raises(TypeError, match=r"X is sparse \(csr_array\): expected a dense"):
+        fitted(SWSGPRegressor, sparse, dy)
+    found = fitted(SWSGPRegressor, X, y).predict(sparse)
+    with pytest.raises(TypeError, match=r"X is sparse \(csr_array\): expected a dense"):
+        found.compute()
 
 
 def test_frames_keep_their_names():
