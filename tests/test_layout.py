@@ -23,7 +23,9 @@ INDEPENDENT = [
 BELOW_SKLEARN = set(ORDER[: ORDER.index("_solvers")]) - {"_rows"}
 # For each package from outside, the only files that import it.
 IMPORTERS = {
-    "dask": {"_cluster.predictions", "_cluster.rows_elsewhere"},
+    "dask": {
+        f"_cluster.{name}" for name in "predictions rows_elsewhere workers".split()
+    },
     "distributed": {"_cluster.workers"},
     "pynndescent": {"_neighbors.search"},
     "os": {"_compiled.jit", "_compiled.threads"},  # for environment variables, forks

@@ -39,7 +39,9 @@ class ThisProcess:
 
     def load(self, lazy):
         """Compute `Delayed` objects in this process and return their results."""
-        return [one.compute() for one in lazy]
+        from dask import compute
+
+        return list(compute(*lazy))  # together, for they may come from one source
 
     def map(self, function, parts, *arguments, each=None):
         """Return function(part, *arguments) for each part, where the part is.
