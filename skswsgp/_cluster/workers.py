@@ -7,6 +7,7 @@ that is lost takes its blocks with it; dask computes them anew from the collecti
 import warnings
 from contextlib import contextmanager, suppress
 from functools import reduce
+from traceback import clear_frames
 
 import numpy as np
 
@@ -97,18 +98,33 @@ class ClusterWorkers:
 
     def gather(self, parts):
         """Return the results of futures."""
+        for part in parts:
+            self._wait_for(part)
         return self.client.gather(list(parts))
+
+    def _wait_for(self, future):
+        """Wait for a future; raise RuntimeError where no worker computes it."""
+        from dask import config
+
+        patience = config.get("distributed.comm.timeouts.connect")
+        counts = 1, 1  # of workers, at the last two looks: a lost one may start anew
+        while any(counts):
+            with suppress(TimeoutError):
+                future.exception(timeout=patience)
+                return
+            counts = counts[1], self.n_workers
+        raise RuntimeError(
+            f"the dask cluster has had no worker for {patience}: expected at least "
+            "one; start some, call client.wait_for_workers(1), and fit again."
+        )
 
     def total(self, function, parts, *arguments, each=None):
         """Return the sum of what `map` returns, added up in a tree."""
-        parts, submit = (
-            self.map(function, parts, *arguments, each=each),
-            self.client.submit,
-        )
+        parts = self.map(function, parts, *arguments, each=each)
         while len(parts) > 1:
             groups = [parts[i : i + PARTS] for i in range(0, len(parts), PARTS)]
-            parts = [submit(_added, group, pure=False) for group in groups]
-        return parts[0].result()
+            parts = [self.client.submit(_added, group, pure=False) for group in groups]
+        return self.gather(parts)[0]
 
     @contextmanager
     def failures(self):
@@ -116,11 +132,14 @@ class ClusterWorkers:
         from distributed import KilledWorker
         from distributed.client import ClosedClientError, FutureCancelledError
         from distributed.comm import CommClosedError
+        from distributed.scheduler import NoWorkerError
 
         lost = KilledWorker, FutureCancelledError, ClosedClientError, CommClosedError
+        lost += (NoWorkerError,)  # where dask is told not to wait for workers
         try:
             yield
         except lost as e:
+            clear_frames(e.__traceback__)  # of futures, whose failures dask would keep
             raise RuntimeError(
                 f"the dask cluster lost a part of this fit ({type(e).__name__}: {e}): "
                 "expected workers with enough memory for their blocks and a client "

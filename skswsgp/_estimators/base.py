@@ -323,11 +323,15 @@ class BaseSWSGP(
         """Fit the model to dask collections, whose rows stay where they are."""
         workers = find_workers()
         with workers.failures():
-            rows = RowsElsewhere(workers, given.X, given.y, given.sample_weight)
-            with self._announcing(rows):
-                most = count_learning_rows(rows.n_features, self._tuning)
-                sample = rows.sample(most, check_random_state(self.random_state))
-                return self._fit(GivenRows(*sample, elsewhere=rows))
+            columns = given.X, given.y, given.sample_weight
+            return self._fit_elsewhere(RowsElsewhere(workers, *columns))
+
+    def _fit_elsewhere(self, rows):
+        """Fit the model to `RowsElsewhere`."""
+        with self._announcing(rows):
+            most = count_learning_rows(rows.n_features, self._tuning)
+            sample = rows.sample(most, check_random_state(self.random_state))
+            return self._fit(GivenRows(*sample, elsewhere=rows))
 
     def _announcing(self, elsewhere):
         """Return a context in which a sample need not show all that y holds."""

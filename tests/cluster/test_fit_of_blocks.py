@@ -675,6 +675,36 @@ def test_a_scheduler_that_is_gone_ends_the_fit_with_a_sentence(
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("gives_up", ["comm.timeouts.connect", "scheduler.no-workers"])
+def test_a_cluster_without_workers_ends_the_fit_with_a_sentence(gives_up, monkeypatch):
+    """By the patience of the client, or of a scheduler that has less."""
+    distributed = pytest.importorskip("distributed", reason="needs the extra dask")
+    message = "cluster has had no worker for 1s: expected at least one"
+    if gives_up == "scheduler.no-workers":
+        gives_up, message = f"{gives_up}-timeout", r"lost a part .* \(NoWorkerError"
+    how = {"n_workers": 1, "processes": False, "dashboard_address": ":0"}
+    advance = BlockSolver.advance
+    with (
+        dask.config.set({f"distributed.{gives_up}": "1s"}),
+        distributed.Client(**how) as client,
+    ):
+
+        def lose_in_round_two(solver, index):
+            if index == 1:
+                client.cluster.scale(0)
+            return advance(solver, index)
+
+        monkeypatch.setattr(BlockSolver, "advance", lose_in_round_two)
+        with pytest.raises(RuntimeError, match=message) as kept:
+            fitted(SWSGPClassifier, *blocks(*table("classes")))
+        monkeypatch.undo()
+        client.cluster.scale(1)
+        client.wait_for_workers(1, timeout=60)
+        fitted(SWSGPClassifier, *blocks(*table("classes")))
+        assert kept.value  # a session that has it fits again
+
+
+@pytest.mark.slow
 def test_a_client_that_closes_ends_the_fit_with_a_sentence(monkeypatch):
     distributed = pytest.importorskip("distributed", reason="needs the extra dask")
     how = {"n_workers": 1, "processes": False, "dashboard_address": ":0"}
