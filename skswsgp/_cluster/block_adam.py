@@ -94,9 +94,9 @@ class BlockAdam(AdamSolver):
         points, shared = moving_arrays(model, optimizer)
         counts = [moved] * len(points) + [places] * len(shared)
         for array, count in zip(points + shared, counts, strict=True):
-            part, sums = np.split(sums, [array.size])
-            count, part = _column(count, array), part.reshape(array.shape)
-            array[:] = np.where(count > 0.0, part / np.maximum(count, 1.0), array)
+            total, sums = np.split(sums, [array.size])
+            count, total = _column(count, array), total.reshape(array.shape)
+            array[:] = np.where(count > 0.0, total / np.maximum(count, 1.0), array)
         refresh_scales(model)
         return results
 

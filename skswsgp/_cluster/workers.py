@@ -49,8 +49,7 @@ class ThisProcess:
 
         Parts have a first argument of their own where `each` holds them.
         """
-        firsts = [()] * len(parts) if each is None else [(one,) for one in each]
-        pairs = zip(parts, firsts, strict=True)
+        pairs = _with_first(parts, each)
         return [function(part, *first, *arguments) for part, first in pairs]
 
     def gather(self, parts):
@@ -87,13 +86,12 @@ class ClusterWorkers:
 
         Arguments travel once, as the result of a task, which a lost worker can repeat.
         """
-        firsts = [()] * len(parts) if each is None else [(one,) for one in each]
         with warnings.catch_warnings():  # it advises what a lost worker cannot repeat
             warnings.filterwarnings("ignore", "Sending large graph", UserWarning)
             given = self.client.submit(itself, arguments, pure=False)
             return [
                 self.client.submit(_call, function, part, first, given, pure=False)
-                for part, first in zip(parts, firsts, strict=True)
+                for part, first in _with_first(parts, each)
             ]
 
     def gather(self, parts):
@@ -145,6 +143,12 @@ class ClusterWorkers:
                 "expected workers with enough memory for their blocks and a client "
                 "that stays open; take smaller blocks or more workers, and fit again."
             ) from e
+
+
+def _with_first(parts, each):
+    """Return pairs of a part and the tuple of its own first argument, if any."""
+    firsts = [()] * len(parts) if each is None else [(one,) for one in each]
+    return zip(parts, firsts, strict=True)
 
 
 def _added(parts):
