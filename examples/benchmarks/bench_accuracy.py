@@ -17,7 +17,7 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
-from datasets import load, split
+from datasets import OFFICIAL_TRAINING, load, parts, table_of
 from report import Table, arguments, clock, dots
 from sklearn.ensemble import (
     HistGradientBoostingClassifier,
@@ -54,7 +54,6 @@ COLUMNS = {
 REGRESSION = ("powerplant", "kin8nm", "protein", "kin40k", "naval")
 CLASSIFICATION = ("eeg", "banana", "spam", "credit", "mnist", "airline")
 DATA = REGRESSION + CLASSIFICATION
-OFFICIAL_TRAINING = {"mnist": 60_000}  # rows that come first in the file
 
 PUBLIC_COLUMNS = {
     "data": "",
@@ -138,23 +137,6 @@ ABLATION = {
     "H = 32": {"n_neighbors": 32},
     "float32": {"dtype": "float32"},
 }
-
-
-def table_of(name):
-    """Return X and y of a dataset; of eeg without four rows of sensor spikes."""
-    X, y = load(name)
-    if name == "eeg":
-        calm = (np.abs(X - np.median(X, axis=0)) < 2000).all(axis=1)
-        X, y = X[calm], y[calm]
-    return X, y
-
-
-def parts(name, n_rows, seed):
-    """Return the indices of training and test rows."""
-    if name in OFFICIAL_TRAINING:
-        rows = np.arange(n_rows)
-        return np.split(rows, [OFFICIAL_TRAINING[name]])
-    return split(n_rows, seed)
 
 
 def regression(make, X, y, train, test, now):

@@ -18,6 +18,7 @@ OPENML_IDS = {
     "mnist": 554,  # there: mnist_784
     "spam": 44,  # there: spambase
 }
+OFFICIAL_TRAINING = {"mnist": 60_000}  # rows that come first in the file
 
 
 def load(name):
@@ -77,3 +78,20 @@ def split(n, seed=0, test_size=0.2):
     order = np.random.RandomState(seed).permutation(n)
     n_train = int((1 - test_size) * n)
     return order[:n_train], order[n_train:]
+
+
+def table_of(name):
+    """Return X and y of a dataset; of eeg without four rows of sensor spikes."""
+    X, y = load(name)
+    if name == "eeg":
+        calm = (np.abs(X - np.median(X, axis=0)) < 2000).all(axis=1)
+        X, y = X[calm], y[calm]
+    return X, y
+
+
+def parts(name, n_rows, seed):
+    """Return the indices of training and test rows."""
+    if name in OFFICIAL_TRAINING:
+        rows = np.arange(n_rows)
+        return np.split(rows, [OFFICIAL_TRAINING[name]])
+    return split(n_rows, seed)

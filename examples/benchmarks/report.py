@@ -81,19 +81,30 @@ class Table:
         """Write <name>.csv and the plot <name>.png; nothing without a folder."""
         if folder is None:
             return
-        folder.mkdir(parents=True, exist_ok=True)
-        with open(folder / f"{self.name}.csv", "w", newline="") as file:
-            writer = csv.DictWriter(file, self.columns)
-            writer.writeheader()
-            writer.writerows(self.rows)
-        try:
-            import matplotlib.pyplot as plt
-        except ImportError:
-            print("No plot: matplotlib is not installed (extra `bench`).")
-            return
-        figure = draw(plt, self.rows, **options)
-        figure.savefig(folder / f"{self.name}.png", dpi=120)
-        plt.close(figure)
+        write_rows(folder / f"{self.name}.csv", self.columns, self.rows)
+        save_figure(folder / f"{self.name}.png", draw, self.rows, **options)
+
+
+def write_rows(path, columns, rows):
+    """Write a CSV file; None is an empty entry."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with open(path, "w", newline="") as file:
+        writer = csv.DictWriter(file, columns, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+def save_figure(path, draw, rows, **options):
+    """Save what `draw(pyplot, rows, **options)` returns; nothing without matplotlib."""
+    try:
+        import matplotlib.pyplot as plt
+    except ImportError:
+        print("No plot: matplotlib is not installed (extra `bench`).")
+        return
+    figure = draw(plt, rows, **options)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=120)
+    plt.close(figure)
 
 
 def unique(rows, column):
