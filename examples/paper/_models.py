@@ -5,8 +5,9 @@ and 100,000 steps of length .001; here the length falls from .02 along half a co
 which needs fewer.
 """
 
+import numpy as np
 from _runs import CLASSES
-from sklearn.gaussian_process.kernels import ConstantKernel, Matern
+from sklearn.gaussian_process.kernels import RBF, ConstantKernel, Matern
 
 from skswsgp import SWSGPClassifier, SWSGPRegressor
 from skswsgp.baselines import SVGPClassifier, SVGPRegressor
@@ -40,6 +41,21 @@ def svgp(data, M, epochs, **options):
     """Return the SVGP-M of the paper for a table."""
     make = SVGPClassifier if data in CLASSES else SVGPRegressor
     return make(n_inducing=M, max_iter=epochs, device="cpu", **options)
+
+
+def in_deviations(X, y):
+    """Return X in deviations from the mean of each column, and y."""
+    return (X - X.mean(axis=0)) / X.std(axis=0), y
+
+
+def matern(n_features, nu):
+    """Return a Matern kernel for columns in deviations, a length-scale for each."""
+    return ConstantKernel(1.0) * Matern(np.full(n_features, 2.0), nu=nu)
+
+
+def rbf(n_features):
+    """Return an RBF kernel for columns in deviations, a length-scale for each."""
+    return ConstantKernel(1.0) * RBF(np.full(n_features, 2.0))
 
 
 def image_kernel():

@@ -29,10 +29,20 @@ from threadpoolctl import threadpool_limits
 
 from skswsgp.metrics import mean_negative_log_density
 
-FORMATS = {"RMSE": ".4g", "error": ".4f", "MNLL": ".3f", "AUC": ".4f", "seconds": ".1f"}
+FORMATS = {
+    "RMSE": ".4g",
+    "error": ".4f",
+    "MNLL": ".3f",
+    "AUC": ".4f",
+    "R-hat": ".2f",
+    "t1": ".2f",
+    "t2": ".3f",
+    "seconds": ".1f",
+}
 CLASSES = {"eeg", "credit", "spam", "banana", "mnist", "airline"}
 MISSING = math.log(2 * math.pi) / 4  # in regression's MNLL of two of the papers
 QUICK_ROWS = 600, 300  # for training and tests
+FITS = {}  # models and seconds of a run
 
 
 class Cell(NamedTuple):
@@ -50,17 +60,18 @@ class Cell(NamedTuple):
     rows: tuple = (None, None)  # at most so many for training and tests
     predict: dict = {}  # noqa: RUF012  arguments of predictions
     in_deviations: bool = False  # scores of y over its deviation in training
+    also: object = None  # also(model, seconds, X, X_test) returns more scores
 
 
 def run(script, description, cells, scores, *, folds=5, lacks=False, draw=None):
     """Fit the cells on all folds, print a row for each, and write what is asked for.
 
     `scores` are names of FORMATS. `lacks` says that the paper's MNLL of regression lack
-    MISSING, so that corrected ones stand beside them. `draw(plt, rows, **options)`
-    returns a figure of all rows.
+    MISSING, so that corrected ones stand beside them. `draw(plt, rows, scores, fit)`
+    returns a figure of all rows; `fit(cell)` is the model of the first fold.
     """
     options = options_of(description, folds)
-    table = Table(Path(script).stem, columns_of(scores, lacks))
+    table = Table(Path(script).stem, columns_of(cells, scores, lacks))
     with threadpool_limits(options.threads):
         for cell in cells:
             if all(word in (cell.data, cell.model) for word in options.words):
@@ -69,8 +80,9 @@ def run(script, description, cells, scores, *, folds=5, lacks=False, draw=None):
                     keep(table, [(cell.data, cell.model) for cell in cells], options)
     if options.out and table.rows:
         path = options.out / "figures" / f"{table.name}.png"
-        save_figure(path, draw or beside, table.rows, scores=scores)
-    fitted.cache_clear()
+        extras = {"scores": scores, "fit": lambda cell: fit_of(cell, 0, options)[0]}
+        save_figure(path, draw or beside, table.rows, **extras)
+    FITS.clear()
 
 
 def options_of(description, folds=1):
@@ -84,15 +96,16 @@ def options_of(description, folds=1):
     return options
 
 
-def columns_of(scores, lacks):
+def columns_of(cells, scores, lacks):
     """Return the formats of the columns by their heads."""
     columns = {"data": "", "model": "", "folds": "d"}
     for score in scores:
         spec = FORMATS[score]
         columns |= {score: spec, f"{score} ±": ".2g"}
-        columns |= {f"{score} paper": spec, f"{score} paper ±": ".2g"}
-        if lacks and score == "MNLL":
-            columns["MNLL corrected"] = spec
+        if any(score in cell.paper for cell in cells):
+            columns |= {f"{score} paper": spec, f"{score} paper ±": ".2g"}
+            if lacks and score == "MNLL":
+                columns["MNLL corrected"] = spec
     return columns | {"seconds": ".1f"}
 
 
@@ -113,11 +126,10 @@ def add_row(table, cell, scores, options):
         row[name] = rounded(np.mean(values))
         if name in scores and len(found) > 1:
             row[f"{name} ±"] = rounded(np.std(values, ddof=1))
-    for name in scores:
-        paper = cell.paper.get(name)
+    for name, paper in cell.paper.items():
         paper = paper if isinstance(paper, tuple) else (paper, None)
         row[f"{name} paper"], row[f"{name} paper ±"] = paper
-    if row["MNLL paper"] is not None and "MNLL corrected" in row:
+    if "MNLL corrected" in row and "MNLL" in cell.paper:
         lack = 0.0 if cell.data in CLASSES else MISSING
         row["MNLL corrected"] = rounded(row["MNLL paper"] + lack)
     table.add(*row.values())
@@ -130,11 +142,13 @@ def rounded(value):
 
 def one_fold(cell, fold, options):
     """Return the scores of a fold by name."""
-    limits = QUICK_ROWS if options.quick else cell.rows
-    X, y, train, test = rows_of(cell.data, cell.prepare, fold, *limits)
-    key = cell.estimator, cell.data, cell.prepare, fold, limits, options.threads
-    model, seconds = fitted(*key, tuple(cell.quick.items()) if options.quick else ())
+    model, seconds = fit_of(cell, fold, options)
+    X, y, train, test = rows_of(cell, fold, options.quick)
     found = scores_of(model, X[test], y[test], **cell.predict)
+    if np.size(getattr(model, "r_hat_", ())):
+        found["R-hat"] = model.r_hat_.max()
+    if cell.also is not None:
+        found |= cell.also(model, seconds, X[train], X[test])
     if cell.in_deviations:
         deviation = y[train].std()
         found["RMSE"] /= deviation
@@ -142,29 +156,32 @@ def one_fold(cell, fold, options):
     return found | {"seconds": seconds}
 
 
+def rows_of(cell, fold, quick=False):
+    """Return X, y and the indices of training and test rows of a fold."""
+    X, y = prepared(cell.data, cell.prepare)
+    train, test = parts(cell.data, len(X), fold)
+    n_train, n_test = QUICK_ROWS if quick else cell.rows
+    return X, y, train[:n_train], test[:n_test]
+
+
+def fit_of(cell, fold, options):
+    """Return a fit and its seconds; cells with the same estimator share it."""
+    X, y, train, _ = rows_of(cell, fold, options.quick)
+    key = cell.estimator, cell.data, fold  # all else is the same in a run
+    if key not in FITS:
+        model = clone(cell.estimator).set_params(random_state=fold)
+        model.set_params(n_jobs=options.threads, **cell.quick if options.quick else {})
+        now = clock(options.threads)
+        started = now()
+        model.fit(X[train], y[train])
+        FITS[key] = model, now() - started
+    return FITS[key]
+
+
 @lru_cache(maxsize=1)
 def prepared(data, prepare):
     """Return X and y of a table."""
     return prepare(*table_of(data))
-
-
-def rows_of(data, prepare, fold, n_train, n_test):
-    """Return X, y and the indices of training and test rows."""
-    X, y = prepared(data, prepare)
-    train, test = parts(data, len(X), fold)
-    return X, y, train[:n_train], test[:n_test]
-
-
-@lru_cache(maxsize=16)
-def fitted(estimator, data, prepare, fold, limits, n_threads, parameters):
-    """Return a fit and its seconds; cells with the same estimator share it."""
-    X, y, train, _ = rows_of(data, prepare, fold, *limits)
-    model = clone(estimator).set_params(**dict(parameters), random_state=fold)
-    model.set_params(n_jobs=n_threads)
-    now = clock(n_threads)
-    started = now()
-    model.fit(X[train], y[train])
-    return model, now() - started
 
 
 def scores_of(model, X, y, **options):
@@ -218,11 +235,11 @@ def markdown(rows):
     """Return the rows as a table of a page, ours and the paper's side by side."""
 
     def cell(row, score, head):
-        value, spread = row[head], row.get(f"{head} ±")
+        value, spread = row.get(head), row.get(f"{head} ±")
         text = "" if value is None else format(value, FORMATS[score])
         return text if spread is None else f"{text} ± {spread:.2g}"
 
-    scores = [score for score in FORMATS if f"{score} paper" in rows[0]]
+    scores = [name for name in FORMATS if name in rows[0] and name != "seconds"]
     table = []
     for row in rows:
         line = {"data": row["data"], "model": row["model"]}
@@ -240,12 +257,12 @@ def markdown(rows):
     return "".join("| " + " | ".join(line) + " |\n" for line in lines)
 
 
-def beside(plt, rows, scores):
+def beside(plt, rows, scores, fit=None):
     """Draw ours with its spread and the paper's, a panel a table and score."""
     names = unique(rows, "data")
     parts = [[row for row in rows if row["data"] == name] for name in names]
     panels = [
-        [s for s in scores if any(row[s] or row[f"{s} paper"] for row in part)]
+        [s for s in scores if any(row[s] or row.get(f"{s} paper") for row in part)]
         for part in parts
     ]
     n_columns = max(map(len, panels))
@@ -271,7 +288,7 @@ def draw_panel(ax, rows, score):
     paper = f"{score} {'corrected' if f'{score} corrected' in rows[0] else 'paper'}"
     lines = (score, "o", "C0", "here"), (paper, "D", "none", "paper")
     for head, marker, face, label in lines:
-        known = [(i, row) for i, row in enumerate(rows) if row[head] is not None]
+        known = [(i, row) for i, row in enumerate(rows) if row.get(head) is not None]
         ax.errorbar(
             [row[head] for _, row in known], [i for i, _ in known],
             xerr=[row.get(f"{head} ±") or 0.0 for _, row in known],

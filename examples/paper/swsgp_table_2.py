@@ -5,29 +5,23 @@ are others than the paper's, which are of 2008, and so are their numbers: 400,00
 and 100,000 are tested.
 """
 
-import numpy as np
-from _models import QUICK, QUICK_SVGP, svgp, swsgp
+from _models import QUICK, QUICK_SVGP, in_deviations, matern, svgp, swsgp
 from _runs import Cell, run
-from sklearn.gaussian_process.kernels import ConstantKernel, DotProduct, Matern
+from sklearn.gaussian_process.kernels import ConstantKernel, DotProduct
 
 FLIGHTS = 400_000, 100_000
-
-
-def in_spreads(X, y):
-    """Return X in deviations from the mean of each column, and y."""
-    return (X - X.mean(axis=0)) / X.std(axis=0), y
 
 
 def flights_kernel():
     """Return the sum of a Matern 3/2 and a linear kernel, as in the paper."""
     linear = ConstantKernel(0.1) * DotProduct(1.0)
-    return ConstantKernel(1.0) * Matern(np.full(8, 2.0), nu=1.5) + linear
+    return matern(8, 1.5) + linear
 
 
 def flights(model, estimator, error, mnll, quick):
     """Return a cell of the flights."""
     paper = {"error": error, "MNLL": mnll}
-    return Cell("airline", model, estimator, paper, quick, in_spreads, FLIGHTS)
+    return Cell("airline", model, estimator, paper, quick, in_deviations, FLIGHTS)
 
 
 MANY = swsgp(

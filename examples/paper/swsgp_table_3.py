@@ -36,6 +36,8 @@ def cell(data, model, numbers):
     return Cell(data, model, LocalGPRegressor(mode=model.split()[0]), paper, quick)
 
 
+CELLS = [cell(data, *row) for data, rows in PAPER.items() for row in rows.items()]
+
+
 if __name__ == "__main__":
-    cells = [cell(data, *row) for data, rows in PAPER.items() for row in rows.items()]
-    run(__file__, __doc__, cells, ("RMSE", "MNLL"), folds=10, lacks=True)
+    run(__file__, __doc__, CELLS, ("RMSE", "MNLL"), folds=10, lacks=True)
