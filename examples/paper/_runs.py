@@ -7,7 +7,8 @@ table, and what the paper prints for it. Options of every script:
 ``--folds N`` takes other numbers of folds, each a random split with its own seed.
 ``--out doc`` writes the rows to doc/paper/<script>.csv, to the table in the paper's
 page there, and the picture to doc/figures. Rows of earlier runs stay, so that a long
-table may come in parts. Words choose cells: ``... --out doc kin8nm SWSGP-64-4``.
+table may come in parts. Words choose cells: ``... --out doc kin8nm SWSGP-64-4``. A word
+that is no name only draws and writes the rows that are there.
 """
 
 import csv
@@ -76,8 +77,8 @@ def run(script, description, cells, scores, *, folds=5, lacks=False, draw=None):
         for cell in cells:
             if all(word in (cell.data, cell.model) for word in options.words):
                 add_row(table, cell, scores, options)
-                if options.out and table.rows:
-                    keep(table, [(cell.data, cell.model) for cell in cells], options)
+                keep(table, cells, options.out)
+    keep(table, cells, options.out)  # reads earlier rows where there is no other
     if options.out and table.rows:
         path = options.out / "figures" / f"{table.name}.png"
         extras = {"scores": scores, "fit": lambda cell: fit_of(cell, 0, options)[0]}
@@ -200,12 +201,17 @@ def scores_of(model, X, y, **options):
     return {"RMSE": root_mean_squared_error(y, mean), "MNLL": mnll}
 
 
-def keep(table, order, options):
+def keep(table, cells, out):
     """Put rows of earlier runs beside those of this one, and write all."""
-    path = options.out / "paper" / f"{table.name}.csv"
+    if not out:
+        return
+    path = out / "paper" / f"{table.name}.csv"
     rows = {(row["data"], row["model"]): row for row in read(path)}
     rows |= {(row["data"], row["model"]): row for row in table.rows}
+    order = [(cell.data, cell.model) for cell in cells]
     table.rows = [rows[key] for key in order if key in rows]
+    if not table.rows:
+        return
     write_rows(path, table.columns, table.rows)
     page = path.with_name(f"{table.name.split('_')[0]}.md")
     if page.exists():
@@ -289,6 +295,8 @@ def draw_panel(ax, rows, score):
     lines = (score, "o", "C0", "here"), (paper, "D", "none", "paper")
     for head, marker, face, label in lines:
         known = [(i, row) for i, row in enumerate(rows) if row.get(head) is not None]
+        if not known:
+            continue
         ax.errorbar(
             [row[head] for _, row in known], [i for i, _ in known],
             xerr=[row.get(f"{head} ±") or 0.0 for _, row in known],
@@ -296,4 +304,5 @@ def draw_panel(ax, rows, score):
         )  # fmt: skip
     ax.set_ylim(len(rows) - 0.5, -0.5)
     ax.set_yticks(range(len(rows)), [row["model"] for row in rows])
+    ax.locator_params(axis="x", nbins=5)
     ax.grid(alpha=0.3)

@@ -1,0 +1,22 @@
+"""Figure 4.5 of the thesis: SWSGP on banana, 4 neighbours, more inducing points."""
+
+from _boundaries import boundaries
+from _models import swsgp
+from _runs import Cell, rows_of, run
+
+CELLS = [
+    Cell(
+        "banana", f"SWSGP-{M}-4", swsgp("banana", M, 4, 100), {},
+        {"solver__max_iter": 2},
+    )
+    for M in (4, 8, 16, 32, 64)
+]  # fmt: skip
+
+
+def draw(plt, rows, scores, fit):
+    """Draw a panel a number of inducing points."""
+    return boundaries(plt, CELLS, rows, fit, rows_of, len(CELLS))
+
+
+if __name__ == "__main__":
+    run(__file__, __doc__, CELLS, ("error", "MNLL"), folds=3, draw=draw)
