@@ -95,9 +95,7 @@ DAYS = pd.date_range("2024-01-01", periods=N)
 WORDS = pd.Series(list("abc") * 10)
 TEXT = r"^column 'c' of X holds text or categories \(.*\): expected numbers; put OneHot"
 DATES = r"^column 'c' of X holds dates or times \(.*\): expected numbers; put a Functi"
-DATES_AS_TEXT = (
-    r"^column 'c' of X holds dates as text .*read it with pandas.to_dat"
-)
+DATES_AS_TEXT = r"^column 'c' of X holds dates as text .*read it with pandas.to_dat"
 MISSING = r"^X contains NaN in column 'c', in 2 of 30 rows: expected .*; put SimpleImp"
 HOLES = np.arange(N) % 15 == 7
 REFUSED = {
