@@ -85,14 +85,23 @@ class ClusterWorkers:
         """Return futures of function(part, *arguments), see `ThisProcess`.
 
         Arguments travel once, as the result of a task, which a lost worker can repeat.
+        Parts stay where they are: dask takes them for smaller than they are, and would
+        move them to workers that have less to do at the moment.
         """
+        for part in parts:
+            if not part.done():
+                self._wait_for(part)
+        places = self.client.who_has(parts)
         with warnings.catch_warnings():  # it advises what a lost worker cannot repeat
             warnings.filterwarnings("ignore", "Sending large graph", UserWarning)
             given = self.client.submit(itself, arguments, pure=False)
             return [
-                self.client.submit(_call, function, part, first, given, pure=False)
+                self.client.submit(
+                    _call, function, part, first, given, pure=False,
+                    **_preferring(places.get(part.key)),
+                )
                 for part, first in _with_first(parts, each)
-            ]
+            ]  # fmt: skip
 
     def gather(self, parts):
         """Return the results of futures."""
@@ -127,12 +136,12 @@ class ClusterWorkers:
     @contextmanager
     def failures(self):
         """Turn the errors of a cluster into one sentence."""
-        from distributed import KilledWorker
-        from distributed.client import ClosedClientError, FutureCancelledError
+        from distributed import KilledWorker, client
         from distributed.comm import CommClosedError
         from distributed.scheduler import NoWorkerError
 
-        lost = KilledWorker, FutureCancelledError, ClosedClientError, CommClosedError
+        lost = KilledWorker, CommClosedError, client.ClosedClientError
+        lost += client.FutureCancelledError, client.FuturesCancelledError
         lost += (NoWorkerError,)  # where dask is told not to wait for workers
         try:
             yield
@@ -143,6 +152,11 @@ class ClusterWorkers:
                 "expected workers with enough memory for their blocks and a client "
                 "that stays open; take smaller blocks or more workers, and fit again."
             ) from e
+
+
+def _preferring(workers):
+    """Return options of a task that one of some workers, if any, had best run."""
+    return {"workers": workers, "allow_other_workers": True} if workers else {}
 
 
 def _with_first(parts, each):

@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 
 import joblib
 import numpy as np
@@ -585,6 +586,33 @@ def test_a_fit_outlives_a_worker(solver, in_blocks, cluster, monkeypatch):
     assert killed
     close = 2e-3 if in_blocks is BlockSolver else 1e-12
     assert_allclose(predictions(found), predictions(expected), atol=close)
+
+
+@pytest.mark.slow
+def test_blocks_wait_for_their_worker(monkeypatch):
+    """But for those that an idle worker steals, which is switched off here."""
+    distributed = pytest.importorskip("distributed", reason="needs the extra dask")
+    how = {"n_workers": 2, "threads_per_worker": 1, "processes": False}
+    places, advance = [], BlockSolver.advance
+    with (
+        dask.config.set({"distributed.scheduler.work-stealing": False}),
+        distributed.Client(**how, dashboard_address=":0") as client,
+    ):
+
+        def keep_one_busy(solver, index):
+            at = client.who_has(solver.sites.parts)
+            places.append([at[part.key] for part in solver.sites.parts])
+            task = client.submit(time.sleep, 0.5, workers=places[0][0], pure=False)
+            out = advance(solver, index)
+            assert task.done()
+            return out
+
+        monkeypatch.setattr(BlockSolver, "advance", keep_one_busy)
+        rows = blocks(*table("classes"), sizes=(100, 100, 50, 50))
+        fitted(SWSGPClassifier, *rows)
+    assert len(places) > 2
+    assert all(each == places[0] for each in places)
+    assert len({each for block in places[0] for each in block}) == 2
 
 
 @pytest.mark.slow
