@@ -1,0 +1,97 @@
+"""How long does a fit of dask collections take, and how many bytes does it move?
+
+    python bench_dask.py [--workers 0 1 2] [--rows N] [--blocks 8] [--inducing 2000]
+
+Rows of airline are classified, late or not: in memory by as many threads as there are
+cores (0), or in blocks on so many workers of one thread. Sums are those over all rows,
+and bytes what passes the loopback interface meanwhile, other programs' included.
+"""
+
+import argparse
+import time
+
+import dask.array as da
+import numpy as np
+import psutil
+from datasets import load, split
+from distributed import Client, LocalCluster
+from sklearn.metrics import log_loss
+
+from skswsgp import SWSGPClassifier
+from skswsgp._cluster.workers import ClusterWorkers
+
+
+class Sums:
+    """Counts sums over blocks, their seconds and the bytes that move meanwhile."""
+
+    def __init__(self):
+        self.count, self.seconds, self.bytes = 0, 0.0, 0
+
+    def watch(self, total):
+        """Return `total`, counted."""
+
+        def counted(*arguments, **options):
+            start, before = time.perf_counter(), bytes_sent()
+            out = total(*arguments, **options)
+            self.seconds += time.perf_counter() - start
+            self.bytes += bytes_sent() - before
+            self.count += 1
+            return out
+
+        return counted
+
+
+def bytes_sent():
+    """Return the bytes that have passed the loopback interface."""
+    return psutil.net_io_counters(pernic=True)["lo"].bytes_sent
+
+
+def report(title, options, train, test):
+    """Fit, and print times, bytes and the log loss of other rows."""
+    model = SWSGPClassifier(
+        n_inducing=options.inducing,
+        inducing_points="random",
+        covariance="diag",
+        random_state=0,
+    )
+    sums, total = Sums(), ClusterWorkers.total
+    ClusterWorkers.total = sums.watch(total)
+    start = time.perf_counter()
+    model.fit(*train)
+    seconds = time.perf_counter() - start
+    ClusterWorkers.total = total
+    loss = log_loss(test[1], model.predict_proba(test[0]))
+    print(
+        f"{title}: {seconds:.1f} s, {sums.count} sums of {sums.seconds:.1f} s and "
+        f"{sums.bytes / 1e6:.1f} MB, {model.n_iter_} rounds, log loss {loss:.5f}",
+        flush=True,
+    )
+
+
+def main():
+    """Print a line for each number of workers."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--workers", type=int, nargs="+", default=[0, 1, 2])
+    parser.add_argument("--rows", type=int, default=1_760_000)
+    parser.add_argument("--blocks", type=int, default=8)
+    parser.add_argument("--inducing", type=int, default=2000)
+    options = parser.parse_args()
+    X, y = load("airline")
+    train, rest = split(len(X))
+    train, rest = np.sort(train[: options.rows]), rest[:50_000]
+    train, test = (X[train], y[train]), (X[rest], y[rest])
+    size = -(-len(train[0]) // options.blocks)
+    for n in options.workers:
+        if n == 0:
+            report("in memory", options, train, test)
+            continue
+        how = {"threads_per_worker": 1, "dashboard_address": ":0"}
+        with LocalCluster(n_workers=n, **how) as cluster, Client(cluster):
+            blocks = [
+                da.from_array(each, chunks=(size, *each.shape[1:])) for each in train
+            ]
+            report(f"{n} workers", options, blocks, test)
+
+
+if __name__ == "__main__":  # workers import this file
+    main()
