@@ -58,9 +58,8 @@ class TrackedSearch:
             change = np.log(model.params[moved] / self._params[moved])
             change /= log_units(kernel_of(model), model.Z)[moved]
         most = np.abs(change).max(initial=0.0)
-        if model.train_inducing:  # in length-scales
-            steps = np.abs(model.Z - self._Z).max(axis=0)
-            most = max(most, (steps * rates).max())
+        if model.train_inducing:  # distances in length-scales
+            most = max(most, np.linalg.norm((model.Z - self._Z) * rates, axis=1).max())
         return most >= METRIC_TOLERANCE
 
 

@@ -232,6 +232,7 @@ SUM = ConstantKernel(1.0) * DotProduct(1.0) + RBF(1.0)  # bias, variance, length
         (SUM, 2, 1.06),
         (DotProduct(0.0, "fixed"), 0, None),
         (DotProduct(0.0, "fixed"), "Z", 0.06),
+        (DotProduct(0.0, "fixed"), "all of Z", 0.03),  # 0.04 in each column
         (ExpSineSquared(1.0, 1.0), 1, 1.02),  # over some three periods
     ],
 )
@@ -247,13 +248,15 @@ def test_lists_are_rebuilt_when_metric_or_points_have_moved(
     def version_after(change):
         if param == "Z":
             model.Z[0, 0] += change
+        elif param == "all of Z":
+            model.Z[0] += change
         else:
             model.params[param] *= change
             refresh_scales(model)
         neighbors.lookup(rows, batch.X)
         return search.version
 
-    assert version_after(0.01 if param == "Z" else 1.01) == 0
+    assert version_after(0.01 if "Z" in str(param) else 1.01) == 0
     assert version_after(rebuilt or 5.0) == (0 if rebuilt is None else 1)
 
 
