@@ -102,7 +102,9 @@ def test_a_script_runs_and_writes_a_row_for_each_cell(
 def test_a_page_has_the_table_of_the_results(path, runs):
     page = path.with_name(f"{path.stem.split('_')[0]}.md").read_text()
     _, mark, rest = page.partition(f"<!-- {path.stem} -->")
-    assert mark
+    if not mark:  # a long one
+        assert f"]({path.name})" in page
+        return
     table = runs.markdown(runs.read(path))
     assert rest.split("<!-- end -->")[0].strip() == table.strip()
 

@@ -142,6 +142,7 @@ def one_seed(case, seed, options):
     """Return the numbers of ROWS of a case, and its `group_scores`, for a split."""
     X, y = load(options.data)
     train, test = split(len(X), seed)
+    train = train[: options.rows]
     common = {
         "learn_map": False,
         "predictive": "gaussian",
@@ -188,6 +189,7 @@ def main(options):
 if __name__ == "__main__":
     parser = arguments(__doc__)
     parser.add_argument("--data", default="powerplant")
+    parser.add_argument("--rows", type=int, help="for training (default: 80 %%)")
     parser.add_argument("--inducing", type=int, default=512)
     parser.add_argument("--neighbors", type=int, default=16)
     parser.add_argument("--active", type=int, default=128)
