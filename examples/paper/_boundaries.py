@@ -1,6 +1,7 @@
 """Pictures of two classes in two columns, as in the thesis."""
 
 import numpy as np
+from _runs import rows_of, run
 
 
 def draw_boundary(ax, model, X, y, title):
@@ -16,7 +17,16 @@ def draw_boundary(ax, model, X, y, title):
     ax.set_title(title, fontsize=9)
 
 
-def boundaries(plt, cells, rows, fit, rows_of, n_columns):
+def run_boundaries(script, description, cells, n_columns):
+    """Run a script on banana, whose picture has a panel a cell, some in a line."""
+
+    def draw(plt, rows, scores, fit):
+        return boundaries(plt, cells, rows, fit, n_columns)
+
+    run(script, description, cells, ("error", "MNLL"), folds=3, draw=draw)
+
+
+def boundaries(plt, cells, rows, fit, n_columns):
     """Draw a panel a cell, with the error of its row in the title."""
     errors = {row["model"]: row["error"] for row in rows}
     cells = [cell for cell in cells if errors.get(cell.model) is not None]

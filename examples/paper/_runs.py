@@ -252,8 +252,9 @@ def markdown(rows):
         for score in scores:
             line[score] = cell(row, score, score)
             line[f"{score}, paper"] = cell(row, score, f"{score} paper")
-            if row.get("MNLL corrected") is not None and score == "MNLL":
-                line[f"{score}, paper"] += f" ({row['MNLL corrected']:.3f})"
+            corrected = row.get(f"{score} corrected")
+            if corrected not in (None, row.get(f"{score} paper")):
+                line[f"{score}, paper"] += f" ({corrected:.3f})"
         line["folds"] = f"{row['folds']:.0f}" if row["folds"] else ""
         line["seconds"] = cell(row, "seconds", "seconds")
         table.append(line)

@@ -1,8 +1,8 @@
 """Figure 4.5 of the thesis: SWSGP on banana, 4 neighbours, more inducing points."""
 
-from _boundaries import boundaries
+from _boundaries import run_boundaries
 from _models import swsgp
-from _runs import Cell, rows_of, run
+from _runs import Cell
 
 CELLS = [
     Cell(
@@ -13,10 +13,5 @@ CELLS = [
 ]  # fmt: skip
 
 
-def draw(plt, rows, scores, fit):
-    """Draw a panel a number of inducing points."""
-    return boundaries(plt, CELLS, rows, fit, rows_of, len(CELLS))
-
-
 if __name__ == "__main__":
-    run(__file__, __doc__, CELLS, ("error", "MNLL"), folds=3, draw=draw)
+    run_boundaries(__file__, __doc__, CELLS, n_columns=len(CELLS))

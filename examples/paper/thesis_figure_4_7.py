@@ -5,9 +5,9 @@ kernels, and the nearest in the kernel's length-scales for the others. The thesi
 draws neighbours at random, which this package has not.
 """
 
-from _boundaries import boundaries
+from _boundaries import run_boundaries
 from _models import QUICK, QUICK_SVGP, svgp, swsgp
-from _runs import Cell, rows_of, run
+from _runs import Cell
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 
 from skswsgp.kernels import ArcCosine, Polynomial
@@ -29,10 +29,5 @@ CELLS = [
 ]
 
 
-def draw(plt, rows, scores, fit):
-    """Draw a line a kernel, SVGP left and SWSGP right."""
-    return boundaries(plt, CELLS, rows, fit, rows_of, 4)
-
-
 if __name__ == "__main__":
-    run(__file__, __doc__, CELLS, ("error", "MNLL"), folds=3, draw=draw)
+    run_boundaries(__file__, __doc__, CELLS, n_columns=4)

@@ -1,7 +1,8 @@
 """Rows that no candidate kernel has learned from, and the choice by them.
 
-`Judges` predict such rows from their nearest others, and `Holdout` by q(u), where
-labels, counts or few inducing points ask for it.
+`Judges` predict such rows from their nearest others, and where noise is large from rows
+all over the table as well. `Holdout` predicts them by q(u), where labels, counts or few
+inducing points ask for it.
 """
 
 from contextlib import closing
@@ -48,9 +49,10 @@ ROWS_PER_POINT = 4  # rows per inducing point from which a second kernel is lear
 class Judges:
     """Rows, each predicted from its H nearest others, by which kernels are compared.
 
-    `rows` are numbers of rows of a `KernelLearner`, in a random order, and `others`
-    those of rows that are not among them. H is `n_neighbors`, or that of learning if it
-    is None, and at most MAX_WIDE_NEIGHBORS.
+    `rows` are numbers of rows of a `KernelLearner`, in a random order. H is
+    `n_neighbors`, or that of learning if it is None, and at most MAX_WIDE_NEIGHBORS.
+    `others` are numbers of random rows that are not among them. Where noise is large,
+    at most as many judging rows are predicted from these and from each other, too.
     """
 
     def __init__(self, learner, rows, n_neighbors, others):
@@ -58,9 +60,9 @@ class Judges:
         n_neighbors = n_neighbors or learner.n_neighbors
         self.H = min(n_neighbors, MAX_WIDE_NEIGHBORS)
         self.weight = learner.weight[self.rows]
-        self.some = rows[: len(others)]  # are predicted from each other and from others
-        self.spread_out = learner.take(np.concatenate([self.some, others]))
-        self._said = []  # questions, fits and answers
+        self.far_rows = rows[: len(others)]  # those that are predicted from afar, too
+        self.random_rows = learner.take(np.concatenate([self.far_rows, others]))
+        self._said = []  # methods, fits and what the methods returned
 
     def better(self, fit, other, favoured=False):
         """Return the first fit unless the rows prefer the other one.
@@ -85,17 +87,17 @@ class Judges:
     def gain(self, fit, other):
         """Return the mean gain of the other fit, in nats, and its squared error.
 
-        Where most of what near rows do not know of a row is noise, the means of many
-        rows tell more of a function than near ones, and the model will use them. It is
-        then the mean of two gains: of rows predicted from near ones, and of some rows
-        predicted from others that spread over the table.
+        Where most of what near rows do not know of a row is noise, the mean of many
+        rows tells more of a function than near ones do, and the model will use it. The
+        gain is then the mean of two: that of rows predicted from their nearest others,
+        and that of some of them predicted from random rows all over the table.
         """
         near = self.say(other)[0] - self.say(fit)[0]
         gains = [mean_and_error(near, self.weight)]
-        if len(self.some) > 0 and self.noise_share(fit) > NOISY:
-            before, after = (self._once(self._say_far, one) for one in (fit, other))
+        if len(self.far_rows) > 0 and self.noise_share(fit) > NOISY:
+            before, after = (self._once(self._from_afar, one) for one in (fit, other))
             if np.isfinite(before).all() and np.isfinite(after).all():
-                weight = self.learner.weight[self.some]
+                weight = self.learner.weight[self.far_rows]
                 gains.append(mean_and_error(after - before, weight))
         mean, square = np.mean(gains, axis=0)
         return mean, square / len(gains)
@@ -105,48 +107,47 @@ class Judges:
 
         Variances have the common factor that suits the rows best.
         """
-        return self._once(self._say_near, fit)
+        return self._once(self._from_near, fit)[:2]
 
     def noise_share(self, fit):
         """Return the mean share of noise in the variances of the rows.
 
         Of several outputs it is that with the least noise.
         """
-        return self._once(self._noise_share, fit)
+        return self._once(self._from_near, fit)[2]
 
-    def _once(self, question, fit):
-        """Return the answer to a question about a fit, which is asked once."""
-        for asked, seen, answer in self._said:
-            if asked == question and seen is fit:
-                return answer
-        self._said.append((question, fit, question(fit)))
-        return self._said[-1][-1]
+    def _once(self, method, fit):
+        """Return method(fit), which is computed once for each fit."""
+        for called, seen, said in self._said:
+            if called == method and seen is fit:
+                return said
+        said = method(fit)
+        self._said.append((method, fit, said))
+        return said
 
-    def _say_near(self, fit):
+    def _from_near(self, fit):
+        """Return what `say` and `noise_share` return."""
         with closing(self.learner.process(fit, self.H)) as process:
             square, v = process.standardised(self.rows, self.weight)
-        return log_density(square, v, self.weight), np.sum(np.sqrt(square * v), axis=1)
+            share = process.noise_of(self.rows, self.weight) / v
+        share = np.average(share.min(axis=1), weights=self.weight)
+        density = log_density(square, v, self.weight)
+        return density, np.sum(np.sqrt(square * v), axis=1), share
 
-    def _say_far(self, fit):
-        """Return the log density of some rows given all others that spread out, (n,).
+    def _from_afar(self, fit):
+        """Return log densities (n,) of `far_rows` given all other random rows.
 
-        It is minus infinity where their covariance cannot be factorised.
+        They are minus infinity where the covariance of the rows cannot be factorised.
         """
-        n = len(self.some)
+        n = len(self.far_rows)
         with one_blas_thread():
             try:
-                posterior = LogPosterior(*self.spread_out.all_rows(fit))
+                posterior = LogPosterior(*self.random_rows.all_rows(fit))
                 mean, v = posterior.leave_one_out()
             except np.linalg.LinAlgError:
                 return np.full(n, -np.inf)
-        square = (self.spread_out.y - mean)[:n] ** 2 / v[:n]
-        return log_density(square, v[:n], self.learner.weight[self.some])
-
-    def _noise_share(self, fit):
-        with closing(self.learner.process(fit, self.H)) as process:
-            _, v = process.standardised(self.rows, self.weight)
-            share = process.noise_of(self.rows, self.weight) / v
-        return np.average(share.min(axis=1), weights=self.weight)
+        square = (self.random_rows.y - mean)[:n] ** 2 / v[:n]
+        return log_density(square, v[:n], self.learner.weight[self.far_rows])
 
     def calibrated(self, fit):
         """Return a fit with the noise and the common factor that suit the rows."""

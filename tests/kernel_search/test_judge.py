@@ -22,13 +22,14 @@ class Said(Judges):
 
     def __init__(self, *opinions, far=(), share=0.0):
         self.opinions, self.weight = opinions, np.ones(len(opinions[0][0]))
-        self.far, self.share, self.some = far, share, np.arange(len(far and far[0]))
+        self.far, self.share = far, share
+        self.far_rows = np.arange(len(far and far[0]))
         self.learner, self._said = SimpleNamespace(weight=self.weight), []
 
     def say(self, fit):
         return self.opinions[fit]
 
-    def _say_far(self, fit):
+    def _from_afar(self, fit):
         return self.far[fit]
 
     def noise_share(self, fit):
@@ -150,7 +151,7 @@ def test_rows_from_afar_are_predicted_from_all_others(rng):
         v[i] = C[i, i] - weights @ C[others, i]
         square[i] = (y[rows[i]] - weights @ y[rows[others]]) ** 2 / v[i]
     expected = -0.5 * (square / square.mean() + np.log(square.mean() * v))
-    said = judges._say_far(KernelFit(kernel, np.array([noise])))
+    said = judges._from_afar(KernelFit(kernel, np.array([noise])))
     assert_allclose(said, expected, rtol=1e-6)
 
 
