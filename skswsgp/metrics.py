@@ -457,7 +457,8 @@ def _gaussian_interval_score(y_true, y_mean, y_std, sample_weight=None):
 
 def _law_log_density(estimator, X, y, sample_weight):
     """Return the mean negative log density under the law of an estimator."""
-    return -mean_over_samples(estimator.log_predictive_density(X, y), sample_weight)
+    density = np.asarray(estimator.log_predictive_density(X, y))  # dask's are lazy
+    return -mean_over_samples(density, sample_weight)
 
 
 def _law_crps(estimator, X, y, sample_weight):

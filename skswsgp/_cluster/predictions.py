@@ -60,6 +60,24 @@ def is_collection(X):
     return is_dask_collection(X)
 
 
+def in_memory(*values):
+    """Return values, with the results of collections, which are computed together."""
+    if not any(map(is_collection, values)):
+        return values
+    from dask import compute
+
+    # dask warns of frames beside arrays
+    return compute(*map(_without_index, values), traverse=False)
+
+
+def _without_index(values):
+    """Return a series or frame of dask as an array, and others as they are."""
+    if not (is_collection(values) and hasattr(values, "map_partitions")):
+        return values
+    meta = np.asarray(values._meta)
+    return values.map_partitions(np.asarray, meta=meta)
+
+
 def _refuse(X, what):
     raise ValueError(f"X is of dask's type {type(X).__name__}: expected {what}.")
 
@@ -146,7 +164,7 @@ def _aligned(name, values, X):
 
     if not is_collection(values):
         values = da.from_array(np.asanyarray(values))
-    values = getattr(values, "values", values)  # those of a series
+    values = _without_index(values)
     if values.ndim > 1:
         values = values.rechunk({1: -1})
     lengths = X.chunks[0], values.chunks[0]
@@ -155,8 +173,11 @@ def _aligned(name, values, X):
         return values.rechunk({0: lengths[0]})
     if unknown.all() and len(lengths[0]) == len(lengths[1]):
         return values
+    has, expected = (
+        f"{'an unknown number of' if isnan(n := sum(each)) else n} rows in "
+        f"{len(each)} blocks" for each in reversed(lengths)
+    )  # fmt: skip
     raise ValueError(
-        f"{name} has {values.shape[0]} rows in {len(lengths[1])} blocks: expected the "
-        f"{X.shape[0]} rows in {len(lengths[0])} blocks of X; where rows are not "
-        "counted (nan), take both from one data frame, or call compute_chunk_sizes()."
+        f"{name} has {has}: expected {expected}, as X has; where rows are not counted, "
+        f"take X and {name} from one data frame, or call compute_chunk_sizes()."
     )

@@ -5,6 +5,7 @@ map, inducing points and the law of observations. q(u) has all rows, by `BlockSo
 """
 
 import copy
+from math import isnan
 from typing import NamedTuple
 
 import numpy as np
@@ -60,12 +61,15 @@ class RowsElsewhere:
         columns = {"X": X, "y": y, "sample_weight": weight}
         columns = {name: one for name, one in columns.items() if one is not None}
         lazy = [_delayed(name, one) for name, one in columns.items()]
-        numbers = {name: len(one) for name, one in zip(columns, lazy, strict=True)}
-        if len(set(numbers.values())) > 1:
-            raise ValueError(
-                f"the numbers of blocks are {numbers}: expected equal blocks of rows; "
-                "take all from one data frame, or rechunk them alike."
-            )
+        _require_equal_numbers(
+            "blocks", dict(zip(columns, map(len, lazy), strict=True))
+        )
+        lengths = {
+            k: one.chunks[0] for k, one in columns.items() if hasattr(one, "chunks")
+        }
+        for k, numbers in enumerate(zip(*lengths.values(), strict=True)):
+            what = f"rows of block {k}"
+            _require_equal_numbers(what, dict(zip(lengths, numbers, strict=True)))
         self.n_features = X.shape[1]
         blocks = [_block(*parts) for parts in zip(*lazy, strict=True)]
         self._set_blocks(self.workers.load(blocks))
@@ -170,6 +174,16 @@ def _delayed(name, collection):
     return np.ravel(collection.to_delayed()).tolist()
 
 
+def _require_equal_numbers(what, numbers):
+    """Raise ValueError if numbers by name differ; those that are unknown are nan."""
+    if len({n for n in numbers.values() if not isnan(n)}) > 1:
+        named = ", ".join(f"{n} of {name}" for name, n in numbers.items())
+        raise ValueError(
+            f"the numbers of {what} are {named}: expected equal blocks of rows; take "
+            "all from one data frame, or rechunk them alike."
+        )
+
+
 def _block(*parts):
     from dask import delayed
 
@@ -178,12 +192,9 @@ def _block(*parts):
 
 def _as_block(X, y, weight=None):
     require_numeric_types(X, "the estimator")
-    lengths = {len(one) for one in (X, y, weight) if one is not None}
-    if len(lengths) > 1:
-        raise ValueError(
-            f"blocks of X, y and weights have {sorted(lengths)} rows: expected equal "
-            "blocks; take all from one data frame, or rechunk them alike."
-        )
+    columns = {"X": X, "y": y, "sample_weight": weight}
+    lengths = {name: len(one) for name, one in columns.items() if one is not None}
+    _require_equal_numbers("rows of a block", lengths)
     if weight is not None:  # rows of no weight are left out, also to be counted
         kept = np.flatnonzero(np.asarray(weight) != 0.0)
         X, y, weight = (_safe_indexing(one, kept) for one in (X, y, weight))

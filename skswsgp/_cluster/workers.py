@@ -13,6 +13,15 @@ import numpy as np
 
 from skswsgp._compiled.threads import PARTS, is_task_of_dask
 
+_IS_LOST = (
+    "the dask cluster lost a part of this fit: expected workers with enough memory for "
+    "their blocks; take smaller blocks or more workers, and fit again."
+)
+_IS_APART = (
+    "the client of dask closed, or lost its scheduler, before the fit had ended: "
+    "expected one that stays connected; make a new Client, and fit again."
+)
+
 
 def find_workers():
     """Return the `ClusterWorkers` of the current client of dask, or `ThisProcess`.
@@ -26,8 +35,8 @@ def find_workers():
         if is_task_of_dask():
             raise RuntimeError(
                 "fit of a dask collection within a task of dask: expected a call in "
-                "the process of the client, or rows in memory; give a search "
-                "X.compute() and y.compute()."
+                "the process of the client, or rows in memory; search without joblib's "
+                "backend for dask, or give the search X.compute() and y.compute()."
             )
         return ClusterWorkers(client)
     return ThisProcess()
@@ -140,18 +149,19 @@ class ClusterWorkers:
         from distributed.comm import CommClosedError
         from distributed.scheduler import NoWorkerError
 
-        lost = KilledWorker, CommClosedError, client.ClosedClientError
-        lost += client.FutureCancelledError, client.FuturesCancelledError
-        lost += (NoWorkerError,)  # where dask is told not to wait for workers
+        apart = CommClosedError, client.ClosedClientError
+        apart += client.FutureCancelledError, client.FuturesCancelledError
         try:
             yield
-        except lost as e:
+        except Exception as e:
+            if isinstance(e, (KilledWorker, NoWorkerError)):  # or told not to wait
+                message = _IS_LOST
+            elif isinstance(e, apart) or self.client.status != "running":
+                message = _IS_APART
+            else:
+                raise
             clear_frames(e.__traceback__)  # of futures, whose failures dask would keep
-            raise RuntimeError(
-                f"the dask cluster lost a part of this fit ({type(e).__name__}: {e}): "
-                "expected workers with enough memory for their blocks and a client "
-                "that stays open; take smaller blocks or more workers, and fit again."
-            ) from e
+            raise RuntimeError(message) from e
 
 
 def _preferring(workers):

@@ -13,7 +13,7 @@ from skswsgp._estimators.base import BaseSWSGP
 from skswsgp._estimators.given import learns_streams
 from skswsgp._estimators.shared_docs import with_shared_text
 from skswsgp._estimators.sklearn_compat import (
-    UnmaskedScoreMixin,
+    ScoreMixin,
     check_weights,
     set_arguments,
 )
@@ -21,7 +21,7 @@ from skswsgp._point.likelihood_records import LIKELIHOODS
 
 
 @with_shared_text
-class SWSGPClassifier(UnmaskedScoreMixin, ClassifierMixin, BaseSWSGP):
+class SWSGPClassifier(ScoreMixin, ClassifierMixin, BaseSWSGP):
     """Gaussian process classification where each row uses its nearest inducing points.
 
     Two classes have one latent function and a probit link, p(y = 1 | f) = Phi(f), whose

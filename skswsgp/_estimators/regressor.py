@@ -16,7 +16,7 @@ from skswsgp._estimators.given import learns_streams
 from skswsgp._estimators.observations import ObservationsMixin
 from skswsgp._estimators.shared_docs import with_shared_text
 from skswsgp._estimators.sklearn_compat import (
-    UnmaskedScoreMixin,
+    ScoreMixin,
     log_exposure,
     set_arguments,
     unchanged_on_failure,
@@ -31,7 +31,7 @@ NAMES = {"gaussian", "heteroscedastic", "student_t", "poisson", "negative_binomi
 
 @with_shared_text
 class SWSGPRegressor(
-    ObservationsMixin, TargetsMixin, UnmaskedScoreMixin,
+    ObservationsMixin, TargetsMixin, ScoreMixin,
     MultiOutputMixin, RegressorMixin, BaseSWSGP,
 ):  # fmt: skip
     """Gaussian process regression in which each row uses its nearest inducing points.

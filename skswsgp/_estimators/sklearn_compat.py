@@ -4,10 +4,13 @@ from contextlib import contextmanager
 from numbers import Integral
 
 import numpy as np
+from sklearn.base import is_classifier
+from sklearn.metrics import accuracy_score, r2_score
 from sklearn.utils import assert_all_finite
 from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import _check_sample_weight, validate_data
 
+from skswsgp._cluster.predictions import in_memory
 from skswsgp._rows.table import clearer_error, require_numeric_types
 
 
@@ -57,8 +60,11 @@ def require_unmasked(**arrays):
             )
 
 
-class UnmaskedScoreMixin:
-    """The score of scikit-learn's mixins, which refuses masked targets and weights."""
+class ScoreMixin:
+    """The score of scikit-learn's mixins, of rows that may be collections of dask.
+
+    It refuses masked targets and weights.
+    """
 
     def score(self, X, y, sample_weight=None):
         """Return R^2 of the predicted means, or the accuracy of predicted classes.
@@ -78,7 +84,9 @@ class UnmaskedScoreMixin:
             The score, at most 1; larger is better. R^2 is the plain mean over outputs.
         """
         require_unmasked(y=y, sample_weight=sample_weight)
-        return super().score(X, y, sample_weight)
+        found, y, weight = in_memory(self.predict(X), y, sample_weight)
+        score = accuracy_score if is_classifier(self) else r2_score
+        return score(y, found, sample_weight=weight)
 
 
 def validate(estimator, *data, **options):

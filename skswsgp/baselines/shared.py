@@ -90,9 +90,7 @@ class Baseline(BaseEstimator, metaclass=ABCMeta):
         return compat.validate(self, X, reset=False)
 
 
-class BaselineRegressor(
-    compat.UnmaskedScoreMixin, MultiOutputMixin, RegressorMixin, Baseline
-):
+class BaselineRegressor(compat.ScoreMixin, MultiOutputMixin, RegressorMixin, Baseline):
     """Regression of standardised targets with Gaussian noise."""
 
     _parameter_constraints: dict = {  # noqa: RUF012  scikit-learn's own form
@@ -152,7 +150,7 @@ class BaselineRegressor(
         return mean, np.sqrt(self._of_outputs(v)) * self.y_scale_
 
 
-class BaselineClassifier(compat.UnmaskedScoreMixin, ClassifierMixin, Baseline):
+class BaselineClassifier(compat.ScoreMixin, ClassifierMixin, Baseline):
     """Classes with a probit link for two and a softmax for more."""
 
     _target_checks = {}  # noqa: RUF012

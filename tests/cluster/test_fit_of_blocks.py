@@ -277,6 +277,10 @@ def test_frames_keep_their_names():
     assert_allclose(found, expected, atol=1e-8)
 
 
+def fail_to_compute(block):
+    raise ZeroDivisionError
+
+
 def test_blocks_that_cannot_be_fitted_leave_the_model_as_it_was():
     X, y = table()
     model = fitted(SWSGPRegressor, X, y)
@@ -285,12 +289,14 @@ def test_blocks_that_cannot_be_fitted_leave_the_model_as_it_was():
     bad[-1, 0] = np.nan
     with pytest.raises(ValueError, match="NaN"):
         model.fit(blocks(bad, y)[0], dy)
-    with pytest.raises(ValueError, match=r"numbers of blocks are .* expected equal"):
+    with pytest.raises(ValueError, match="numbers of blocks are 4 of X, 3 of y: expec"):
         model.fit(dX, da.from_array(y, chunks=100))
-    with pytest.raises(
-        ValueError, match=r"weights have \[(90, 100|140, 150)\] rows: expected"
-    ):
-        model.fit(dX, da.from_array(y, chunks=((100, 0, 140, 60),)))
+    other = da.from_array(y, chunks=((90, 0, 140, 70),))
+    with pytest.raises(ValueError, match="rows of block 2 are 150 of X, 140 of y: exp"):
+        model.fit(dX.map_blocks(fail_to_compute, meta=dX._meta), other)
+    unknown = other[other == other]
+    with pytest.raises(ValueError, match=r"rows of a block are (150|60) of X"):
+        model.fit(dX, unknown)
     with pytest.raises(ValueError, match="y is a ndarray: expected a dask array"):
         model.fit(dX, y)
     with pytest.raises(ValueError, match="of 1 axes: expected a dask array of shape"):
@@ -623,7 +629,7 @@ def test_a_block_that_ends_its_workers_ends_the_fit_with_a_sentence(cluster):
         return os._exit(1) if block_info[0]["chunk-location"][0] == 3 else block
 
     deadly = X.map_blocks(end_last, meta=X._meta)
-    with pytest.raises(RuntimeError, match=r"lost a part of this fit \(KilledWorker"):
+    with pytest.raises(RuntimeError, match="lost a part of this fit: expected workers"):
         fitted(SWSGPRegressor, deadly, y)
 
 
@@ -694,7 +700,7 @@ def test_a_scheduler_that_is_gone_ends_the_fit_with_a_sentence(
     try:
         with distributed.Client(scheduler_file=place, timeout="5s") as client:
             client.wait_for_workers(1, timeout=60)
-            with pytest.raises(RuntimeError, match="cluster lost a part of this fit"):
+            with pytest.raises(RuntimeError, match="or lost its scheduler, before"):
                 fitted(SWSGPClassifier, *blocks(*table("classes")))
     finally:
         for process in started.values():
@@ -709,7 +715,10 @@ def test_a_cluster_without_workers_ends_the_fit_with_a_sentence(gives_up, monkey
     distributed = pytest.importorskip("distributed", reason="needs the extra dask")
     message = "cluster has had no worker for 1s: expected at least one"
     if gives_up == "scheduler.no-workers":
-        gives_up, message = f"{gives_up}-timeout", r"lost a part .* \(NoWorkerError"
+        gives_up, message = (
+            f"{gives_up}-timeout",
+            "lost a part of this fit: expected workers",
+        )
     how = {"n_workers": 1, "processes": False, "dashboard_address": ":0"}
     advance = BlockSolver.advance
     with (
@@ -733,17 +742,18 @@ def test_a_cluster_without_workers_ends_the_fit_with_a_sentence(gives_up, monkey
 
 
 @pytest.mark.slow
-def test_a_client_that_closes_ends_the_fit_with_a_sentence(monkeypatch):
+@pytest.mark.parametrize("stage", ["make_sites", "advance"])
+def test_a_client_that_closes_ends_the_fit_with_a_sentence(stage, monkeypatch):
     distributed = pytest.importorskip("distributed", reason="needs the extra dask")
     how = {"n_workers": 1, "processes": False, "dashboard_address": ":0"}
     with distributed.Client(**how) as client:
-        advance = BlockSolver.advance
+        method = getattr(BlockSolver, stage)
 
-        def close_in_round_two(solver, index):
-            if index == 1:
+        def close_first(solver, *arguments):
+            if arguments != (0,):  # the first round
                 client.close()
-            return advance(solver, index)
+            return method(solver, *arguments)
 
-        monkeypatch.setattr(BlockSolver, "advance", close_in_round_two)
-        with pytest.raises(RuntimeError, match="cluster lost a part of this fit"):
+        monkeypatch.setattr(BlockSolver, stage, close_first)
+        with pytest.raises(RuntimeError, match="the client of dask closed, or lost"):
             fitted(SWSGPClassifier, *blocks(*table("classes")))

@@ -17,6 +17,7 @@ from skswsgp import SWSGPClassifier, SWSGPRegressor
 from skswsgp._compiled.threads import max_threads
 from skswsgp._posterior import prediction
 from skswsgp.baselines import NearestNeighborGPRegressor
+from skswsgp.metrics import get_scorer
 
 reason = "needs dask: install the extra `dask`"
 dask = pytest.importorskip("dask", reason=reason)
@@ -167,6 +168,29 @@ def test_blocks_may_have_unknown_lengths(model):
     np.testing.assert_array_equal(density.compute(), expected)
 
 
+@pytest.mark.parametrize("name", ["baseline", "three classes"])
+def test_rows_of_unknown_number_are_scored(name, fitted):
+    model, y = fitted(name), targets if name == "baseline" else np.arange(100) % 3
+    kept = blocks[:, 0] > 0.0
+    columns = [
+        da.from_array(one, chunks=(LENGTHS, *one.shape[1:]))[kept] for one in (y, each)
+    ]
+    plain = [one[rows[:, 0] > 0.0] for one in (rows, y, each)]
+    assert model.score(blocks[kept], *columns) == model.score(*plain)
+    table = dd.from_pandas(pd.DataFrame(rows), npartitions=3)
+    frame = dd.from_pandas(pd.DataFrame(y), npartitions=2)
+    assert model.score(table, frame) == model.score(rows, y)
+
+
+def test_laws_of_frames_are_scored(model):
+    table, frame = (
+        dd.from_pandas(pd.DataFrame(v), npartitions=3) for v in (rows, targets)
+    )
+    for name in ("neg_log_density", "neg_crps", "neg_interval_score"):
+        score = get_scorer(name)
+        assert score(model, table, frame) == score(model, rows, targets)
+
+
 def test_values_of_rows_take_the_blocks_of_X(model):
     expected = model.log_predictive_density(rows, targets)
     for y in (targets, da.from_array(targets, chunks=(30, 1))):
@@ -288,11 +312,11 @@ REFUSED = {
     ),
     "number of values": (
         lambda model: model.predict(blocks, noise_variance=each[:3]),
-        "noise_variance has 3 rows in 1 blocks: expected the 100 rows in 4 blocks of X",
+        "noise_variance has 3 rows in 1 blocks: expected 100 rows in 4 blocks, as X",
     ),
     "values beside unknown blocks": (
         lambda model: model.predict(blocks[blocks[:, 0] > 0], noise_variance=each),
-        "noise_variance has 100 rows .* expected the nan rows .* compute_chunk_sizes",
+        "expected an unknown number of rows in 4 blocks, .* take X and noise_variance",
     ),
     "outputs": (
         lambda model: model.log_predictive_density(blocks, targets[:, 0]),
