@@ -10,7 +10,6 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import ndtr, ndtri
 
-from skswsgp._law.law import bisected
 from skswsgp._point import log_rates
 from skswsgp._point.likelihoods import MOST_LOG_RATE
 
@@ -79,8 +78,14 @@ class Counts(NamedTuple):
         while True:
             short = (self.cdf(high) < probability) & (high < np.exp(MOST_LOG_RATE))
             if not short.any():
-                return bisected(self.cdf, probability, low, high, whole=True)
+                break
             low, high = np.where(short, high, low), np.where(short, 2.0 * high, high)
+        while True:
+            middle = np.floor(0.5 * (low + high))
+            if np.all((middle == low) | (middle == high)):  # or no number is between
+                return high
+            below = self.cdf(middle) < probability
+            low, high = np.where(below, middle, low), np.where(below, high, middle)
 
     def crps(self, y, scale=None):
         """Return the ranked probability score (n, Q) of y (n, Q).

@@ -157,22 +157,23 @@ def are_better(before, after, y):
     score of intervals no worse than by chance.
     """
     likelier = after.log_density(y) - before.log_density(y)
-    few = slice(0, TRIED_ROWS)
+    outputs = [q for q in range(y.shape[1]) if after.mixes(q)]
+    outputs = [q for q in outputs if is_better(likelier[:, q], 3)]
+    better = np.zeros(y.shape[1], dtype=bool)
+    if not outputs:
+        return better
+    few, tails = slice(0, TRIED_ROWS), np.array([0.025, 0.975])
     before, after, y = before.at(few), after.at(few), y[few]
-    closer = before.crps(y) - after.crps(y)
-    tails = np.array([0.025, 0.975])
     widths = [
         interval_scores(y, *np.moveaxis(law.quantiles(tails), -1, 0), 0.95)
         for law in (before, after)
     ]
     wider = widths[1] - widths[0]
-    return [
-        after.mixes(q)
-        and is_better(likelier[:, q], 3)
-        and is_better(closer[:, q], 0)
-        and not is_better(wider[:, q], 0)
-        for q in range(y.shape[1])
-    ]
+    outputs = [q for q in outputs if not is_better(wider[:, q], 0)]
+    if outputs:
+        closer = before.crps(y) - after.crps(y)
+        better[outputs] = [is_better(closer[:, q], 0) for q in outputs]
+    return better
 
 
 def left_out_points(sizes, around):

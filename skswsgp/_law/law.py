@@ -6,10 +6,10 @@ Student-t distribution. Where it makes held-out rows likelier, the targets of ne
 rows take a share of the density (`local_density`). The means stay those of the process.
 """
 
-from functools import partial
 from typing import NamedTuple
 
 import numpy as np
+from scipy.optimize.elementwise import find_root
 from scipy.special import ndtr
 
 from skswsgp._compiled.threads import row_blocks
@@ -19,7 +19,6 @@ from skswsgp._law.widths import NEAR, Nearness, ResidualSizes
 from skswsgp._rows.target_scale import STANDARD
 
 CRPS_LEVELS = ndtr(np.linspace(-4.0, 4.0, 121))  # of the nodes of an integral
-BISECTIONS = np.finfo(np.float64).nmant  # of the range of a quantile
 
 
 class PredictiveLaw(NamedTuple):
@@ -116,19 +115,16 @@ def unshrunk(scales, share):
     return np.maximum(scales, 1.0) * np.minimum(scales, 1.0) ** share
 
 
-def bisected(cdf, probability, low, high, whole=False):
-    """Return the least values between two ends at which cdf reaches a probability.
+def quantiles_between(cdf, probability, low, high):
+    """Return the values (n,) between two ends at which cdf reaches a probability.
 
-    The ends are arrays of one shape. Between `whole` numbers such values are sought.
+    cdf(y, rows) are the probabilities of values below y (k,) at some of the n rows.
     """
-    for _ in range(BISECTIONS):
-        middle = 0.5 * (low + high)
-        middle = np.floor(middle) if whole else middle
-        if np.all((middle == low) | (middle == high)):
-            break
-        below = cdf(middle) < probability
-        low, high = np.where(below, middle, low), np.where(below, high, middle)
-    return high
+
+    def excess(y, rows):
+        return cdf(y, rows) - probability
+
+    return find_root(excess, (low, high), args=(np.arange(len(low)),)).x
 
 
 def interval_scores(y, lower, upper, level):
@@ -168,14 +164,19 @@ class Observations(NamedTuple):
         """Return the quantiles (n, Q, P) of an array of P probabilities."""
         out = np.empty((*self.mean.shape, len(probabilities)))
         for q, freedom in enumerate(self.degrees_of_freedom):
+            weights = self.near.weights(q) if self.mixes(q) else None
+
+            def cdf(y, rows, q=q, weights=weights):
+                return self.at(rows).cdf(q, y, weights[rows])
+
             for p, probability in enumerate(probabilities):
                 t = student.quantile(probability, freedom)
                 y = self.mean[:, q] + self.scale[:, q] * t
                 if self.mixes(q):  # it lies between those of the parts of the density
                     low, high = self.near.range(q, probability)
-                    low, high = np.minimum(low, y), np.maximum(high, y)
-                    cdf = partial(self.cdf, q, weights=self.near.weights(q))
-                    y = bisected(cdf, probability, low, high)
+                    low = np.minimum(low, y) - self.scale[:, q]
+                    high = np.maximum(high, y) + self.scale[:, q]
+                    y = quantiles_between(cdf, probability, low, high)
                 out[:, q, p] = y
         return out
 

@@ -12,7 +12,7 @@ from skswsgp._compiled.special import (
     student_precisions,
 )
 from skswsgp._law import student
-from skswsgp._law.law import Observations, bisected
+from skswsgp._law.law import Observations, quantiles_between
 from skswsgp._rows.target_scale import STANDARD
 
 
@@ -49,11 +49,11 @@ class StudentNoise(NamedTuple):
         densities = [noisy_student_log_density(*column) for column in columns]
         return np.stack(densities, axis=1)
 
-    def cdf(self, q, y):
-        """Return the probabilities (n,) of values below y (n,) of an output."""
+    def cdf(self, q, y, rows=slice(None)):
+        """Return the probabilities of values below y (k,) of an output, at k rows."""
         total = np.zeros(y.shape)
         for weight, variance in self._parts(q):
-            total += weight * ndtr((y - self.mean[:, q]) / np.sqrt(variance))
+            total += weight * ndtr((y - self.mean[rows, q]) / np.sqrt(variance[rows]))
         return total
 
     def quantiles(self, probabilities):
@@ -66,7 +66,7 @@ class StudentNoise(NamedTuple):
                 low = self.mean[:, q] + (min(ends) - 1.0) * scale
                 high = self.mean[:, q] + (max(ends) + 1.0) * scale
                 cdf = partial(self.cdf, q)
-                out[:, q, p] = bisected(cdf, probability, low, high)
+                out[:, q, p] = quantiles_between(cdf, probability, low, high)
         return out
 
     def crps(self, y, scale=STANDARD):
