@@ -4,7 +4,7 @@ Calibration of class probabilities
 
 Can I trust the probabilities of a classifier? Of all rows with a predicted probability
 near 0.8, 80 % should belong to the class. The plot compares the Gaussian process with
-histogram gradient boosting on two overlapping classes; its bars are standard errors.
+histogram gradient boosting on two overlapping classes; its bars are intervals of 95 %.
 """
 
 import sys

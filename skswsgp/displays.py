@@ -23,7 +23,8 @@ class ReliabilityDisplay:
     """Accuracy of a classifier as a function of its confidence.
 
     A line on the diagonal belongs to a calibrated classifier, one below it to a
-    classifier that is too confident. Bars show the share of samples in each bin. Use
+    classifier that is too confident. Points have intervals of 95 %, which are wide for
+    bins of few samples, and bars show the share of samples in each bin. Use
     `from_estimator` or `from_predictions` to make one.
 
     Parameters
@@ -40,7 +41,7 @@ class ReliabilityDisplay:
     figure_ : matplotlib Figure
         Figure of the axes.
     line_ : matplotlib ErrorbarContainer
-        Line with standard errors of the accuracy.
+        Line with intervals of 95 % for the accuracy.
     bars_ : matplotlib BarContainer or None
         Shares of the samples, where they were asked for.
 
@@ -97,8 +98,18 @@ class ReliabilityDisplay:
         -------
         display : ReliabilityDisplay
             The display, drawn.
+
+        Raises
+        ------
+        TypeError
+            If the estimator has no probabilities, as regressors.
         """
         inner, X = _innermost(estimator, X)
+        if not hasattr(inner, "predict_proba"):
+            raise TypeError(
+                f"{type(inner).__name__} has no predict_proba: expected a classifier "
+                "with probabilities; use CoverageDisplay for a regressor."
+            )
         return cls.from_predictions(
             y, inner.predict_proba(X), n_bins=n_bins, confidence=confidence,
             labels=inner.classes_, sample_weight=sample_weight,
@@ -166,8 +177,9 @@ class ReliabilityDisplay:
         curve, n_bins = self.curve, len(self.curve.weight)
         marker = {} if "fmt" in kwargs else {"marker": "o"}
         style = marker | {"capsize": 2, "label": self.name} | kwargs
+        below, above = curve.accuracy - curve.lower, curve.upper - curve.accuracy
         self.line_ = self.ax_.errorbar(
-            curve.confidence, curve.accuracy, curve.standard_error, **style
+            curve.confidence, curve.accuracy, [below, above], **style
         )
         self.bars_ = None
         if histogram:

@@ -493,13 +493,14 @@ _OF_QUANTILES = {
 class ReliabilityCurve(NamedTuple):
     """Accuracy by confidence; arrays have an entry for each bin (n_bins,).
 
-    Accuracy and standard error of an empty bin are NaN, and so is the mean confidence.
+    In an empty bin all but the weight, and the middle of the bin, are NaN.
     """
 
     accuracy: np.ndarray  # weighted share of samples whose class is the predicted one
     confidence: np.ndarray  # the mean in the bin, or the middle of the bin
     weight: np.ndarray  # share of the weights of all samples
-    standard_error: np.ndarray  # of the accuracy
+    lower: np.ndarray  # end of the interval of 95 % for the accuracy
+    upper: np.ndarray  # its other end
 
 
 def reliability_curve(
@@ -538,8 +539,9 @@ def reliability_curve(
     -------
     curve : ReliabilityCurve
         A named tuple of arrays of shape (n_bins,): `accuracy`, `confidence`, `weight`,
-        which sums to one, and `standard_error`. Accuracy, its standard error and the
-        mean confidence are NaN in an empty bin.
+        which sums to one, and `lower` and `upper`, the ends of an interval of 95 % for
+        the accuracy. In an empty bin all but the weight, and the middle of the bin, are
+        NaN.
 
     See Also
     --------
@@ -550,13 +552,17 @@ def reliability_curve(
     Notes
     -----
     Bin b holds the samples with a confidence in (b / n_bins, (b + 1) / n_bins] [1]_.
-    The standard error of an accuracy a is `sqrt(a (1 - a) sum w^2) / sum w`, for the
-    weights w of the samples in the bin.
+    The interval holds the p with `|a - p| <= 1.96 sqrt(p (1 - p) / n)` for the accuracy
+    a of n samples [2]_, so that it stays wide where all of few samples are hits. With
+    weights w, n is `(sum w)^2 / sum w^2`.
 
     References
     ----------
     .. [1] Guo, C., Pleiss, G., Sun, Y. and Weinberger, K. Q. (2017). On calibration of
        modern neural networks. ICML, 1321-1330.
+    .. [2] Wilson, E. B. (1927). Probable inference, the law of succession, and
+       statistical inference. Journal of the American Statistical Association, 22(158),
+       209-212.
 
     Examples
     --------
@@ -589,9 +595,17 @@ def reliability_curve(
         sums, weight, out=np.full((3, n_bins), np.nan), where=weight > 0.0
     )
     middle = edges[:-1] + 0.5 / n_bins
-    error = np.sqrt(accuracy * (1.0 - accuracy) * square / np.where(weight, weight, 1))
     chosen = mean if confidence == "mean" else middle
-    return ReliabilityCurve(accuracy, chosen, weight / weight.sum(), error)
+    ends = _interval_of_share(accuracy, weight / square)
+    return ReliabilityCurve(accuracy, chosen, weight / weight.sum(), *ends)
+
+
+def _interval_of_share(share, n):
+    """Return the ends of Wilson's interval of 95 % for a share of n observations."""
+    z2 = ndtri(0.975) ** 2 / n
+    middle, half = share + 0.5 * z2, np.sqrt(z2 * (share * (1.0 - share) + 0.25 * z2))
+    lower, upper = (middle - half) / (1.0 + z2), (middle + half) / (1.0 + z2)
+    return np.minimum(lower, share), np.maximum(upper, share)  # where they round
 
 
 def expected_calibration_error(

@@ -11,6 +11,7 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
+from sklearn.svm import LinearSVC
 
 from skswsgp import SWSGPRegressor
 from skswsgp.displays import CoverageDisplay, ReliabilityDisplay
@@ -60,7 +61,7 @@ def test_reliability_is_drawn_as_the_curve_is(pyplot, iris):
     lefts = [bar.get_x() for bar in display.bars_]
     np.testing.assert_allclose(lefts, np.arange(8) / 8)
     ends = np.array([path.vertices for path in display.line_[2][0].get_paths()])
-    np.testing.assert_allclose(np.ptp(ends[:, :, 1], axis=1), 2 * curve.standard_error)
+    np.testing.assert_allclose(ends[:, :, 1].T, [curve.lower, curve.upper])
     assert display.figure_ is display.ax_.figure
     assert labels_of(display) == ["Calibrated", "GaussianNB"]
 
@@ -100,6 +101,25 @@ def test_a_classifier_in_a_pipeline_and_a_search_gives_its_name(pyplot, iris):
     assert labels_of(display) == ["Calibrated", "GaussianNB"]
     expected = reliability_curve(y, search.predict_proba(X))
     np.testing.assert_array_equal(display.curve, expected)
+
+
+def test_a_bin_of_one_sample_looks_uncertain_and_one_of_a_thousand_does_not(pyplot):
+    proba = np.r_[0.65, np.full(1000, 0.95)]  # all of them are hits
+    display = ReliabilityDisplay.from_predictions([1] * 1001, proba, labels=[0, 1])
+    ends = [path.vertices[:, 1] for path in display.line_[2][0].get_paths()]
+    heights = np.array([np.ptp(each) for each in ends])
+    one, thousand = heights[np.isfinite(heights)]
+    assert one > 0.5 and 0.0 < thousand < 0.01
+
+
+@pytest.mark.parametrize("model", [BayesianRidge(), LinearSVC()])
+def test_an_estimator_without_probabilities_is_told_the_display_for_it(model, line):
+    X, y = line
+    pipeline = make_pipeline(StandardScaler(), model)
+    name = type(model).__name__
+    match = f"^{name} has no predict_proba: expected .*; use CoverageDisplay for a reg"
+    with pytest.raises(TypeError, match=match):
+        ReliabilityDisplay.from_estimator(pipeline.fit(X, y > 0.0), X, y > 0.0)
 
 
 # --- coverage -------------------------------------------------------------------------

@@ -2,7 +2,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy.integrate import quad
-from scipy.stats import norm
+from scipy.stats import binomtest, norm
 from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import make_scorer, mean_pinball_loss
@@ -331,7 +331,12 @@ def test_reliability_curve_by_hand():
     close(curve.weight, [0.0, 0.0, 5 / 8, 3 / 8])
     close(curve.accuracy, [nan, nan, 4 / 5, 1.0])
     close(curve.confidence, [nan, nan, (0.7 + 4 * 0.55) / 5, 0.9])
-    close(curve.standard_error, [nan, nan, np.sqrt(0.8 * 0.2 * 17) / 5, 0.0])
+    ends, z = np.stack([curve.lower, curve.upper])[:, 2:], norm.ppf(0.975)
+    squares = ends * (1.0 - ends) * np.array([17 / 25, 5 / 9])  # of standard errors
+    close((curve.accuracy[2:] - ends) ** 2, z**2 * squares, atol=1e-12)
+    assert (ends[0] < curve.accuracy[2:]).all()
+    assert ends[1, 0] > 0.8 and ends[1, 1] == 1.0
+    assert np.isnan([curve.lower, curve.upper]).sum() == 4
     middles = reliability_curve([0, 1, 1, 1], y_proba, n_bins=4, confidence="middle")
     close(middles.confidence, [0.125, 0.375, 0.625, 0.875])
 
@@ -346,12 +351,26 @@ def test_reliability_curve_weights_equal_repeated_samples(rng):
         np.testing.assert_allclose(one, other, rtol=1e-10)
 
 
-def test_standard_errors_of_a_reliability_curve_are_those_of_its_accuracy(rng):
-    p = np.full(300, 0.7)
-    curves = [reliability_curve(rng.random(300) < p, p) for _ in range(2000)]
-    accuracy = np.array([curve.accuracy[13] for curve in curves])
-    stated = np.mean([curve.standard_error[13] for curve in curves])
-    assert stated == pytest.approx(accuracy.std(), rel=0.06)
+@pytest.mark.parametrize(("hits", "n"), [(1, 1), (0, 1), (5, 5), (3, 7), (700, 1000)])
+def test_intervals_of_an_accuracy_are_those_of_scipy(hits, n):
+    y_true = (np.arange(n) < hits).astype(int)
+    curve = reliability_curve(y_true, np.full(n, 0.7), labels=[0, 1])
+    found = curve.lower[13], curve.upper[13]
+    expected = binomtest(hits, n).proportion_ci(0.95, method="wilson")
+    np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-15)
+
+
+def test_intervals_hold_the_accuracy_itself(rng):
+    y_true, proba = rng.integers(0, 2, size=400), rng.dirichlet([1.0, 1.0], size=400)
+    curve = reliability_curve(y_true, proba, n_bins=200, sample_weight=rng.random(400))
+    known = np.isfinite(curve.accuracy)
+    lower, accuracy, upper = (
+        curve.lower[known],
+        curve.accuracy[known],
+        curve.upper[known],
+    )
+    assert (lower <= accuracy).all() and (accuracy <= upper).all()
+    assert (upper - lower > 0.2).all()  # of few samples each, of which some have none
 
 
 # crps, interval_score, pinball
