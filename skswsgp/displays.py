@@ -10,6 +10,7 @@ from skswsgp._law.score_input import check_bins, check_quantiles, check_weights
 from skswsgp.metrics import (
     _asked,
     _innermost,
+    _interval_of_share,
     interval_coverage,
     reliability_curve,
 )
@@ -208,6 +209,8 @@ class CoverageDisplay:
         Levels of the quantiles, rising.
     nominal, coverage : ndarrays of shape (n_intervals,)
         Nominal and observed coverage of the central intervals between the quantiles.
+    lower, upper : ndarrays of shape (n_intervals,)
+        Ends of intervals of 95 % for each coverage.
     shares : ndarray of shape (n_quantiles + 1,)
         Shares of the observations below, between and above the quantiles.
     name : str, default=None
@@ -221,6 +224,8 @@ class CoverageDisplay:
         Figure of the axes.
     line_ : matplotlib Line2D or StepPatch
         The coverage curve, or the histogram.
+    band_ : matplotlib FillBetweenPolyCollection or None
+        The intervals around the coverage curve, or None beside the histogram.
 
     See Also
     --------
@@ -229,8 +234,9 @@ class CoverageDisplay:
 
     Notes
     -----
-    Observations of several outputs count alike. With n independent observations the
-    standard error of a coverage c is `sqrt(c (1 - c) / n)`. For counts several
+    Observations of several outputs count alike, as if all were independent, in the
+    intervals of a coverage, which are those of
+    :func:`skswsgp.metrics.reliability_curve`. For counts several
     quantiles may be one number, so that intervals hold more than they promise and the
     histogram is not flat.
 
@@ -250,10 +256,12 @@ class CoverageDisplay:
     >>> CoverageDisplay.from_estimator(model, X, y, kind="pit")  # doctest: +SKIP
     """
 
-    def __init__(self, levels, nominal, coverage, shares, *, name=None):
+    def __init__(self, levels, nominal, coverage, lower, upper, shares, *, name=None):
         self.levels = levels
         self.nominal = nominal
         self.coverage = coverage
+        self.lower = lower
+        self.upper = upper
         self.shares = shares
         self.name = name
 
@@ -276,7 +284,7 @@ class CoverageDisplay:
             Observations.
         n_bins : int, default=20
             Number of bins of the histogram, each of the same predicted probability; at
-            least 2.
+            least 2. They are cut at 0.025 and 0.975, the ends of the interval of 95 %.
         sample_weight : array-like of shape (n_samples,), default=None
             Weights of the samples. None gives equal weights.
         name : str, default=None
@@ -299,7 +307,7 @@ class CoverageDisplay:
         """
         check_bins(n_bins, least=2)
         inner, X = _innermost(estimator, X)
-        levels = np.arange(1, n_bins) / n_bins
+        levels = np.union1d(np.arange(1, n_bins) / n_bins, [0.025, 0.975])
         quantiles = _asked(inner, X, quantiles=levels)
         if isinstance(quantiles, Exception):
             moments = _asked(inner, X, return_std=True)
@@ -370,9 +378,11 @@ class CoverageDisplay:
         nominal = np.array([levels[-1 - k] - levels[k] for k in pairs])
         ends = [(found[:, k], found[:, -1 - k]) for k in pairs]
         coverage = np.array([interval_coverage(y, *pair, weight) for pair in ends])
-        return cls(levels, nominal, coverage, shares / shares.sum(), name=name).plot(
-            ax, **kwargs
+        band = _interval_of_share(coverage, each.sum() ** 2 / np.sum(each**2))
+        display = cls(
+            levels, nominal, coverage, *band, shares / shares.sum(), name=name
         )
+        return display.plot(ax, **kwargs)
 
     def plot(self, ax=None, *, kind="coverage", **kwargs):
         """Draw the display.
@@ -397,12 +407,16 @@ class CoverageDisplay:
             _prepare(self, ax, 0.0)
             style = {"marker": "o", "label": self.name} | kwargs
             (self.line_,) = self.ax_.plot(self.nominal, self.coverage, **style)
+            how = {"color": self.line_.get_color(), "alpha": 0.2, "linewidth": 0.0}
+            ends = self.lower, self.upper
+            self.band_ = self.ax_.fill_between(self.nominal, *ends, **how)
             self.ax_.set(xlabel="Nominal coverage", ylabel="Observed coverage")
         else:
             _prepare(self, ax, 1.0)
             edges = np.concatenate([[0.0], self.levels, [1.0]])
             style = {"label": self.name} | kwargs
             self.line_ = self.ax_.stairs(self.shares / np.diff(edges), edges, **style)
+            self.band_ = None
             self.ax_.set(xlabel="Probability integral transform", ylabel="Density")
         self.ax_.legend()
         return self

@@ -4,7 +4,7 @@ import builtins
 
 import numpy as np
 import pytest
-from scipy.stats import norm
+from scipy.stats import binomtest, norm
 from sklearn.datasets import load_iris
 from sklearn.linear_model import BayesianRidge, LinearRegression
 from sklearn.model_selection import GridSearchCV
@@ -134,20 +134,22 @@ def test_coverage_of_gaussians_is_that_of_their_intervals(pyplot, line):
     )
     mean, std = model.predict(X, return_std=True)
     nominal, coverage = display.line_.get_data()
-    np.testing.assert_allclose(nominal, [0.2, 0.4, 0.6, 0.8])
+    np.testing.assert_allclose(nominal, [0.2, 0.4, 0.6, 0.8, 0.95])
     for level, found in zip(nominal, coverage, strict=True):
         lower, upper = norm.interval(level, mean, std)
         assert found == pytest.approx(interval_coverage(y, lower, upper, weight))
     pit = norm.cdf(y, mean, std)
-    expected = np.histogram(pit, 10, (0.0, 1.0), weights=weight)[0] / weight.sum()
+    edges = np.r_[0.0, 0.025, LEVELS, 0.975, 1.0]
+    expected = np.histogram(pit, edges, weights=weight)[0] / weight.sum()
     np.testing.assert_allclose(display.shares, expected)
     assert labels_of(display) == ["Calibrated", "BayesianRidge"]
     display.plot(kind="pit")
     assert labels_of(display) == ["Calibrated", "BayesianRidge"]
     (flat,) = display.ax_.lines
     np.testing.assert_array_equal(flat.get_data(), [[0.0, 1.0], [1.0, 1.0]])
-    np.testing.assert_allclose(display.line_.get_data().values, 10 * expected)
-    np.testing.assert_allclose(display.line_.get_data().edges, np.arange(11) / 10)
+    heights = expected / np.diff(edges)
+    np.testing.assert_allclose(display.line_.get_data().values, heights)
+    np.testing.assert_allclose(display.line_.get_data().edges, edges)
 
 
 def test_coverage_of_several_outputs_is_their_mean(pyplot, rng):
@@ -170,7 +172,7 @@ def test_the_law_of_our_regressor_is_asked_for_quantiles(pyplot, line):
     model = SWSGPRegressor(random_state=0).fit(X, y)
     display = CoverageDisplay.from_estimator(model, X, y, n_bins=20)
     lower, upper = model.predict_interval(X, coverage=0.9)
-    assert display.coverage[-1] == interval_coverage(y, lower, upper)
+    assert display.coverage[-2] == interval_coverage(y, lower, upper)
 
 
 def test_narrow_intervals_lie_below_the_diagonal(pyplot, rng):
@@ -179,6 +181,54 @@ def test_narrow_intervals_lie_below_the_diagonal(pyplot, rng):
     expected = 2.0 * norm.cdf(0.5 * norm.ppf(0.5 + 0.5 * display.nominal)) - 1.0
     np.testing.assert_allclose(display.coverage, expected, atol=0.03)
     assert display.shares[[0, -1]].min() > 2.0 * display.shares[1:-1].max()
+
+
+@pytest.mark.parametrize("outputs", [1, 2])
+def test_the_band_of_a_coverage_is_that_of_its_observations(outputs, pyplot, rng):
+    y = rng.normal(size=(8, outputs))
+    quantiles = np.tile(norm.ppf(LEVELS)[:, None], (8, 1, outputs))
+    display = CoverageDisplay.from_predictions(y, quantiles, LEVELS, color="green")
+    n = y.size
+    expected = [
+        binomtest(round(n * share), n).proportion_ci(0.95, method="wilson")
+        for share in display.coverage
+    ]
+    np.testing.assert_allclose(np.stack([display.lower, display.upper], 1), expected)
+    (path,) = display.band_.get_paths()
+    drawn = {tuple(point) for point in path.vertices}
+    assert drawn >= set(zip(display.nominal, display.lower, strict=True))
+    assert drawn >= set(zip(display.nominal, display.upper, strict=True))
+    np.testing.assert_array_equal(
+        display.band_.get_facecolor(), [[0, 128 / 255, 0, 0.2]]
+    )
+    display.plot(kind="pit")
+    assert display.band_ is None
+
+
+def test_weights_widen_the_band_of_a_coverage(pyplot, rng):
+    y, quantiles = rng.normal(size=8), np.tile(norm.ppf(LEVELS), (8, 1))
+    weight = np.r_[7.0, np.ones(7)]
+    display = CoverageDisplay.from_predictions(
+        y, quantiles, LEVELS, sample_weight=weight
+    )
+    for end in (display.lower, display.upper):
+        squares = norm.ppf(0.975) ** 2 * end * (1.0 - end) * 56 / 14**2
+        np.testing.assert_allclose((display.coverage - end) ** 2, squares, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("n_bins", "nominal"),
+    [(2, [0.95]), (3, [1 / 3, 0.95]), (40, np.arange(1, 20) / 20)],
+)
+def test_intervals_of_95_percent_are_among_those_of_any_bins(
+    n_bins, nominal, pyplot, line
+):
+    X, y = line
+    model = BayesianRidge().fit(X, y)
+    display = CoverageDisplay.from_estimator(model, X, y, n_bins=n_bins)
+    np.testing.assert_allclose(display.nominal, nominal)
+    lower, upper = norm.interval(0.95, *model.predict(X, return_std=True))
+    assert display.coverage[-1] == interval_coverage(y, lower, upper)
 
 
 def test_an_estimator_without_uncertainty_is_refused(line):
@@ -222,7 +272,7 @@ def test_unusable_levels(levels, match):
 
 
 def test_an_unknown_kind_is_refused():
-    display = CoverageDisplay(LEVELS, LEVELS[5:], LEVELS[5:], np.full(10, 0.1))
+    display = CoverageDisplay(LEVELS, *[LEVELS[5:]] * 4, np.full(10, 0.1))
     with pytest.raises(ValueError, match="kind='other': expected 'coverage' or 'pit'"):
         display.plot(kind="other")
 
