@@ -26,8 +26,43 @@ from skswsgp._rows.columns import mapped
 from skswsgp._solvers.progress import callers_level
 
 
+class QuantilesMixin:
+    """From quantiles of standardised observations to those in the units of y.
+
+    A class has `_standard_quantiles(X, levels, *how)`, which returns (n, Q, P) at rows
+    of X, `_target_scale(attributes)` and `_without_axis(values)`.
+    """
+
+    def _interval(self, X, coverage, *how):
+        """Return the ends of central intervals at rows of X, in the units of y."""
+        advice = "0.95 for an interval of 95 %, or predict(X, quantiles=...) for others"
+        _require_probabilities(coverage, "coverage", advice)
+        coverage = float(coverage)
+        tails = [0.5 * (1.0 - coverage), 0.5 * (1.0 + coverage)]
+        ends = self._quantiles(X, tails, *how)
+        return ends[:, 0], ends[:, 1]
+
+    def _quantiles_alone(self, X, levels, others, *how):
+        """Return quantiles; raise ValueError if `others` are true, by name."""
+        for name in (name for name, asked in others.items() if asked):
+            raise ValueError(
+                f"quantiles came with {name}=True: expected one of the two, for "
+                "quantiles are returned alone; call predict twice."
+            )
+        return self._quantiles(X, levels, *how)
+
+    def _quantiles(self, X, levels, *how):
+        """Return quantiles (n[, P][, Q]) at rows of X, in the units of y."""
+        advice = "[0.1, 0.5, 0.9] for three quantiles"
+        levels = _require_probabilities(levels, "quantiles", advice)
+        quantiles = self._standard_quantiles(X, levels.ravel(), *how)
+        quantiles = self._target_scale(vars(self)).restore(quantiles)
+        quantiles = np.moveaxis(self._without_axis(quantiles), -1, 1)
+        return quantiles if levels.ndim else quantiles[:, 0]
+
+
 @with_shared_text
-class ObservationsMixin:
+class ObservationsMixin(QuantilesMixin):
     """The law of observations around the means of `predict`."""
 
     @by_blocks
@@ -49,12 +84,7 @@ class ObservationsMixin:
         lower, upper : ndarrays of shape (n_samples,) or (n_samples, n_outputs)
             Ends of the intervals, in the units of y.
         """
-        advice = "0.95 for an interval of 95 %, or predict(X, quantiles=...) for others"
-        _require_probabilities(coverage, "coverage", advice)
-        coverage = float(coverage)
-        tails = [0.5 * (1.0 - coverage), 0.5 * (1.0 + coverage)]
-        ends = self._quantiles(X, tails, n_neighbors, exposure, noise_variance)
-        return ends[:, 0], ends[:, 1]
+        return self._interval(X, coverage, n_neighbors, exposure, noise_variance)
 
     @by_blocks
     def log_predictive_density(
@@ -113,14 +143,8 @@ class ObservationsMixin:
         noise = self._noise_of_rows(None, X)
         return self._without_axis(np.sqrt(noise) * np.reshape(self.y_scale_, (1, -1)))
 
-    def _quantiles(self, X, levels, *how):
-        """Return quantiles (n[, P][, Q]) at rows of X, in the units of y."""
-        advice = "[0.1, 0.5, 0.9] for three quantiles"
-        levels = _require_probabilities(levels, "quantiles", advice)
-        quantiles = self._observations(X, *how).quantiles(levels.ravel())
-        quantiles = self._target_scale(vars(self)).restore(quantiles)
-        quantiles = np.moveaxis(self._without_axis(quantiles), -1, 1)
-        return quantiles if levels.ndim else quantiles[:, 0]
+    def _standard_quantiles(self, X, levels, *how):
+        return self._observations(X, *how).quantiles(levels)
 
     def _crps(self, X, y):
         """Return the ranked probability score of y, of its shape and in its units."""

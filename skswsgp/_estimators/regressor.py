@@ -372,13 +372,9 @@ class SWSGPRegressor(
                 "standard deviations are the roots of the diagonal of the covariance."
             )
         if quantiles is not None:
-            if return_std or return_cov:
-                name = "return_std" if return_std else "return_cov"
-                raise ValueError(
-                    f"quantiles came with {name}=True: expected one of the two, for "
-                    "quantiles are returned alone; call predict twice."
-                )
-            return self._quantiles(X, quantiles, n_neighbors, exposure, noise_variance)
+            others = {"return_std": return_std, "return_cov": return_cov}
+            how = n_neighbors, exposure, noise_variance
+            return self._quantiles_alone(X, quantiles, others, *how)
         check_is_fitted(self, "inducing_points_")
         self._validate_params()
         scale, counts = self._target_scale(vars(self)), self._record.counts

@@ -4,13 +4,11 @@ import warnings
 from numbers import Integral, Real
 
 import numpy as np
-from scipy.special import logsumexp
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_consistent_length
 
 from skswsgp._cluster.predictions import by_blocks
-from skswsgp._compiled.special import gaussian_log_density
 from skswsgp._compiled.threads import max_threads, one_blas_thread, row_blocks
 from skswsgp._covariance.compile import compile_kernel, updated_kernel
 from skswsgp._estimators import sklearn_compat as compat
@@ -24,7 +22,7 @@ from skswsgp._solvers.auto import default_kernel
 from skswsgp._solvers.model import build_model
 from skswsgp._solvers.progress import callers_level
 from skswsgp.baselines.inducing_posterior import BLOCKS, InducingPosterior
-from skswsgp.baselines.predictive_density import RowDensity
+from skswsgp.baselines.predictive_density import GaussianMixture, RowDensity
 from skswsgp.baselines.sampler import SGHMC, climb, split_r_hat
 from skswsgp.baselines.shared import BaselineClassifier, BaselineRegressor
 
@@ -322,25 +320,21 @@ class BSGPRegressor(_SampledMixin, BaselineRegressor):
         check_consistent_length(X, y)
         compat.check_outputs(y, self.y_mean_)
         y = ((y - self.y_mean_) / self.y_scale_).reshape(len(y), -1)
-        density = self._by_block(self._log_density, X, y)
+        density = self._by_block(lambda X, y: self._observed(X).log_density(y), X, y)
         return self._of_outputs(density) - np.log(self.y_scale_)
 
-    def _log_density(self, X, y):
-        mu, v = self._observed(X)
-        logs = gaussian_log_density((y - mu) ** 2 / v, np.log(v))
-        return logsumexp(logs, axis=0) - np.log(len(logs))
-
     def _moments(self, X):
-        def of_mixture(X):
-            mu, v = self._observed(X)
-            return np.stack([mu.mean(axis=0), v.mean(axis=0) + mu.var(axis=0)], axis=1)
+        moments = self._by_block(lambda X: self._observed(X).moments(), X)
+        return np.moveaxis(moments, 1, 0)
 
-        return np.moveaxis(self._by_block(of_mixture, X), 1, 0)
+    def _standard_quantiles(self, X, levels):
+        X = self._checked(X)
+        return self._by_block(lambda X: self._observed(X).quantiles(levels), X)
 
     def _observed(self, X):
-        """Return mean and variance (S, n, Q) of observations for each sample."""
+        """Return the law of observations, a part for each sample."""
         mu, v = map(np.stack, zip(*self._sampled(X), strict=True))
-        return mu, v + self.noise_variances_.reshape(len(mu), 1, -1)
+        return GaussianMixture(mu, v + self.noise_variances_.reshape(len(mu), 1, -1))
 
 
 class BSGPClassifier(_SampledMixin, BaselineClassifier):

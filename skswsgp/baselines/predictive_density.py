@@ -2,12 +2,16 @@
 
 The exact logarithm of the expectation over f is that of FITC, where rows are
 independent given u. The expectation of the logarithm is that of VFE, a lower bound.
+Predictions from several u are a mixture.
 """
 
+from typing import NamedTuple
+
 import numpy as np
-from scipy.special import log_ndtr, log_softmax, logsumexp, softmax
+from scipy.special import log_ndtr, log_softmax, logsumexp, ndtr, ndtri, softmax
 
 from skswsgp._compiled.special import LOG_2PI, gaussian_log_density
+from skswsgp._law.law import bisected
 from skswsgp._point.likelihood_records import LIKELIHOODS
 from skswsgp._point.likelihoods import expected_gaussian
 
@@ -73,6 +77,38 @@ class RowDensity:
         d_f = share * d_f
         d_std = np.sum(d_f * self.nodes, axis=(1, 2))
         return value[:, 0], d_f.sum(axis=1), 0.5 * d_std / std[:, 0]
+
+
+class GaussianMixture(NamedTuple):
+    """Equal parts of S Gaussians, of n observations of Q outputs."""
+
+    mean: np.ndarray  # (S, n, Q)
+    variance: np.ndarray  # (S, n, Q)
+
+    def moments(self):
+        """Return mean and variance, (n, 2, Q)."""
+        variance = self.variance.mean(axis=0) + self.mean.var(axis=0)
+        return np.stack([self.mean.mean(axis=0), variance], axis=1)
+
+    def log_density(self, y):
+        """Return the log density (n, Q) of y (n, Q)."""
+        squares = (y - self.mean) ** 2 / self.variance
+        logs = gaussian_log_density(squares, np.log(self.variance))
+        return logsumexp(logs, axis=0) - np.log(len(logs))
+
+    def quantiles(self, probabilities):
+        """Return the quantiles (n, Q, P) of an array of P probabilities."""
+        std = np.sqrt(self.variance)
+
+        def cdf(y):
+            return ndtr((y - self.mean) / std).mean(axis=0)
+
+        found = []
+        for probability in probabilities:  # between the quantiles of the parts
+            parts = self.mean + std * ndtri(probability)
+            ends = parts.min(axis=0), parts.max(axis=0)
+            found.append(bisected(cdf, probability, *ends))
+        return np.stack(found, axis=-1)
 
 
 def log_probit(y, f):

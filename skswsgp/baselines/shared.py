@@ -17,10 +17,13 @@ from sklearn.utils.validation import check_is_fitted
 from skswsgp._cluster.predictions import by_blocks
 from skswsgp._estimators import sklearn_compat as compat
 from skswsgp._estimators.classifier import distinct_labels, require_two
+from skswsgp._estimators.observations import QuantilesMixin
 from skswsgp._kernel_search.neighbor_likelihood import NeighborProcess, neighbor_model
+from skswsgp._law.law import Observations
 from skswsgp._point.likelihood_records import LIKELIHOODS
 from skswsgp._rows.data import TrainingRows
 from skswsgp._rows.statistics import mean_and_scale
+from skswsgp._rows.target_scale import TargetScale
 from skswsgp._solvers.tuning import Tuning
 
 
@@ -90,7 +93,9 @@ class Baseline(BaseEstimator, metaclass=ABCMeta):
         return compat.validate(self, X, reset=False)
 
 
-class BaselineRegressor(compat.ScoreMixin, MultiOutputMixin, RegressorMixin, Baseline):
+class BaselineRegressor(
+    QuantilesMixin, compat.ScoreMixin, MultiOutputMixin, RegressorMixin, Baseline
+):
     """Regression of standardised targets with Gaussian noise."""
 
     _parameter_constraints: dict = {  # noqa: RUF012  scikit-learn's own form
@@ -110,6 +115,18 @@ class BaselineRegressor(compat.ScoreMixin, MultiOutputMixin, RegressorMixin, Bas
         mu, v = self._latent(X)
         return mu, v + np.atleast_1d(self.noise_variance_)
 
+    def _standard_quantiles(self, X, levels):
+        mu, v = self._moments(self._checked(X))
+        freedom = np.full(mu.shape[1], np.inf)
+        law = Observations(mu, np.sqrt(v), np.ones_like(mu), freedom)
+        return law.quantiles(levels)
+
+    def _target_scale(self, attributes):
+        return TargetScale(attributes["y_mean_"], attributes["y_scale_"], None)
+
+    def _without_axis(self, values):
+        return values if np.ndim(self.y_mean_) else values[:, 0]
+
     def _encode(self, y, weight):
         y = compat.as_numbers(y)
         self.y_mean_, self.y_scale_ = (
@@ -125,8 +142,8 @@ class BaselineRegressor(compat.ScoreMixin, MultiOutputMixin, RegressorMixin, Bas
         return values if np.ndim(self.y_mean_) else values[..., 0][()]
 
     @by_blocks
-    def predict(self, X, return_std=False):
-        """Predict the mean, and the standard deviation, of new observations.
+    def predict(self, X, return_std=False, *, quantiles=None):
+        """Predict the mean of new observations, with their deviation, or quantiles.
 
         Parameters
         ----------
@@ -134,6 +151,9 @@ class BaselineRegressor(compat.ScoreMixin, MultiOutputMixin, RegressorMixin, Bas
             Inputs.
         return_std : bool, default=False
             Whether to return standard deviations as well.
+        quantiles : float or array-like of shape (n_quantiles,), default=None
+            Probabilities that an observation, noise included, is smaller. If they are
+            given, its quantiles are returned in place of the mean.
 
         Returns
         -------
@@ -142,12 +162,35 @@ class BaselineRegressor(compat.ScoreMixin, MultiOutputMixin, RegressorMixin, Bas
         std : ndarray of the same shape
             Standard deviation of an observation whose weight is the mean of the
             training rows, noise included, in the units of y. Only if `return_std`.
+        y_quantiles : ndarray of shape (n_samples[, n_quantiles][, n_outputs])
+            Quantiles of such observations in the units of y, without the axis of
+            quantiles for a number. Returned alone, and only for `quantiles`.
         """
+        if quantiles is not None:
+            return self._quantiles_alone(X, quantiles, {"return_std": return_std})
         mu, v = self._moments(self._checked(X))
         mean = self._of_outputs(mu) * self.y_scale_ + self.y_mean_
         if not return_std:
             return mean
         return mean, np.sqrt(self._of_outputs(v)) * self.y_scale_
+
+    @by_blocks
+    def predict_interval(self, X, coverage=0.95):
+        """Predict the central interval that holds a new observation with a probability.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Inputs.
+        coverage : float, default=0.95
+            Probability that an observation, noise included, lies in the interval.
+
+        Returns
+        -------
+        lower, upper : ndarrays of shape (n_samples,) or (n_samples, n_outputs)
+            Ends of the intervals, in the units of y.
+        """
+        return self._interval(X, coverage)
 
 
 class BaselineClassifier(compat.ScoreMixin, ClassifierMixin, Baseline):

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 from helpers import holed
 from scipy.sparse import csr_array
-from sklearn.base import clone, is_classifier
+from scipy.stats import norm
+from sklearn.base import clone, is_classifier, is_regressor
 from sklearn.gaussian_process.kernels import RBF, PairwiseKernel
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
@@ -26,6 +27,12 @@ from skswsgp.baselines import (
     SOLVEGPRegressor,
     SVGPClassifier,
     SVGPRegressor,
+)
+from skswsgp.metrics import (
+    crps,
+    get_scorer,
+    interval_score,
+    mean_negative_log_density,
 )
 
 pytestmark = [
@@ -52,6 +59,9 @@ DRAWS = {
     )
 }
 each = pytest.mark.parametrize("model", SMALL, ids=lambda model: type(model).__name__)
+regressors = pytest.mark.parametrize(
+    "model", [*filter(is_regressor, SMALL)], ids=lambda model: type(model).__name__
+)
 
 
 def expected_failures(estimator):
@@ -147,6 +157,57 @@ def test_units_do_not_change_predictions(model, size, table):
     scaled = clone(model).fit(X * size, targets_for(model, y * size))
     found = results(scaled, X * size) / factor
     np.testing.assert_allclose(found, plain, rtol=0, atol=1e-4)
+
+
+@regressors
+@pytest.mark.parametrize("outputs", [(), (2,)])
+def test_quantiles_are_those_of_the_predicted_law(model, outputs, table):
+    """That of a BSGP is a mixture, see `test_bsgp`; a sample of it is a Gaussian."""
+    X, y = table
+    y = np.multiply.outer(y, [5.0, -200.0][: len(outputs) + 1]).reshape(80, *outputs)
+    model = clone(model)
+    if isinstance(model, BSGPRegressor):
+        model.set_params(sample=())
+    model.fit(X, y)
+    levels = [0.025, 0.5, 0.975]
+    found = model.predict(X[:7], quantiles=levels)
+    law = norm(*model.predict(X[:7], return_std=True))
+    expected = np.stack([law.ppf(level) for level in levels], axis=1)
+    assert found.shape == (7, 3, *outputs)
+    np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-12)
+    np.testing.assert_array_equal(model.predict(X[:7], quantiles=0.975), found[:, 2])
+    ends = np.stack(model.predict_interval(X[:7]), axis=1)
+    np.testing.assert_allclose(ends, found[:, [0, 2]], rtol=1e-12)
+    narrow = np.stack(model.predict_interval(X[:7], coverage=0.5), axis=1)
+    np.testing.assert_allclose(narrow, np.stack(law.interval(0.5), 1), rtol=1e-9)
+
+
+@regressors
+def test_unusable_levels_are_refused_as_by_the_estimators(model, table):
+    X, y = table
+    model = clone(model).fit(X, y)
+    with pytest.raises(ValueError, match=r"coverage=95: expected a number above 0 and"):
+        model.predict_interval(X, coverage=95)
+    with pytest.raises(ValueError, match=r"quantiles=\[0, 0.5\]: expected a number or"):
+        model.predict(X, quantiles=[0, 0.5])
+    with pytest.raises(ValueError, match="quantiles came with return_std=True: expec"):
+        model.predict(X, return_std=True, quantiles=[0.5])
+
+
+@regressors
+def test_quantiles_come_out_of_pipelines_and_deviations_reach_scorers(model, table):
+    X, y = table
+    pipeline = make_pipeline(StandardScaler(), model).fit(X[:60], y[:60])
+    lower, upper = pipeline.predict(X[60:], quantiles=[0.05, 0.95]).T
+    assert (lower < upper).all()
+    mean, std = pipeline.predict(X[60:], return_std=True)
+    expected = {
+        "neg_log_density": mean_negative_log_density(y[60:], mean, std),
+        "neg_crps": crps(y[60:], mean, std),
+        "neg_interval_score": interval_score(y[60:], *norm.interval(0.95, mean, std)),
+    }
+    for name, score in expected.items():
+        assert get_scorer(name)(pipeline, X[60:], y[60:]) == pytest.approx(-score)
 
 
 BAD_DATA = {

@@ -154,7 +154,7 @@ def test_samples_are_numbers_of_the_units_of_X_and_y():
     assert other.log_predictive_density(X, np.stack([y, y], axis=1)).shape == (60, 2)
 
 
-def test_the_density_of_observations_is_one_and_has_the_moments_that_are_predicted():
+def test_the_density_of_observations_has_the_moments_and_quantiles_of_predictions():
     X, y = waves(60)
     model = BSGPRegressor(**SHORT).fit(X, 20.0 * y + 5.0)
     grid = np.linspace(-200.0, 200.0, 20_001)
@@ -166,6 +166,11 @@ def test_the_density_of_observations_is_one_and_has_the_moments_that_are_predict
         std = np.sqrt((grid - mean) ** 2 @ density * step)
         found = np.ravel(model.predict(x[None], return_std=True))
         np.testing.assert_allclose(found, [mean, std], rtol=1e-5)
+        below = np.cumsum(density) * step  # up to the middles between points
+        for level in (0.02, 0.3, 0.9):
+            (quantile,) = model.predict(x[None], quantiles=level)
+            found = np.interp(quantile, grid + 0.5 * step, below)
+            assert found == pytest.approx(level, abs=1e-5)
 
 
 def test_weights_act_like_repetition():
