@@ -421,12 +421,18 @@ class BaseSWSGP(
         self : object
             The estimator.
         """
-        nested = next((name for name in params if name.startswith("solver__")), None)
-        solver = params.get("solver", self.solver)
-        if nested is not None and isinstance(solver, str):
+        word = params.get("solver", self.solver)
+        nested = [name for name in params if name.startswith("solver__")]
+        if nested and isinstance(word, str):
+            given = {name.removeprefix("solver__"): params[name] for name in nested}
+            kinds = [SOLVERS.get(word, Natural), Natural, Adam]
+            known = [kind for kind in kinds if set(given) <= set(kind().get_params())]
+            kind = [*known, *kinds][0]
+            solver = kind().set_params(**given)  # which refuses unknown names
             raise ValueError(
-                f"{nested} with solver={solver!r}, which is a word and has no "
-                "parameters: expected an object of skswsgp.solvers, such as Adam()."
+                f"{nested[0]} with solver={word!r}, which is a word and has no "
+                f"parameters: expected an object; use solver={solver!r}, of "
+                "skswsgp.solvers."
             )
         return super().set_params(**params)
 

@@ -1,5 +1,7 @@
 """The solver of a fit: words, objects and their parameters."""
 
+import re
+
 import pytest
 from numpy.testing import assert_array_equal
 from sklearn.base import clone
@@ -54,11 +56,32 @@ def test_a_search_reaches_the_parameters_of_a_solver():
     assert clone(model).solver is not model.solver
 
 
-def test_a_word_has_no_parameters():
+@pytest.mark.parametrize(
+    ("word", "given", "advice"),
+    [
+        ("natural", {"forgetting_factor": 0.9}, "Natural(forgetting_factor=0.9)"),
+        ("adam", {"tol": 0.1, "max_iter": 3}, "Adam(max_iter=3, tol=0.1)"),
+        ("natural", {"batch_size": 9}, "Adam(batch_size=9)"),
+        ("adam", {"kl_weight": 2.0}, "Adam(kl_weight=2.0)"),
+    ],
+)
+def test_a_word_has_no_parameters_but_is_told_the_object_that_has(word, given, advice):
+    model = SWSGPRegressor(solver=word)
+    first, nested = next(iter(given)), {f"solver__{k}": v for k, v in given.items()}
+    match = f"solver__{first} with solver={word!r}, which is a word and has no"
+    with pytest.raises(ValueError, match=f"^{match} .*use solver={re.escape(advice)}"):
+        model.set_params(**nested)
+    assert model.solver == word
+    with pytest.raises(ValueError, match=re.escape(advice)):
+        SWSGPRegressor(solver=Adam()).set_params(solver=word, **nested)
+
+
+def test_names_that_no_solver_has_are_refused_by_scikit_learn():
+    with pytest.raises(ValueError, match="Invalid parameter 'size' for estimator Nat"):
+        SWSGPRegressor().set_params(solver__size=3)
+
+
+def test_an_object_and_its_parameters_are_set_together():
     model = SWSGPRegressor(solver="adam")
-    match = r"^solver__max_iter with solver='adam', which is a word .*Adam\(\)\.$"
-    with pytest.raises(ValueError, match=match):
-        model.set_params(solver__max_iter=3)
-    assert model.solver == "adam"
     model.set_params(solver=Adam(), solver__max_iter=3)
     assert model.solver.max_iter == 3
