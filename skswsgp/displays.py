@@ -315,7 +315,8 @@ class CoverageDisplay:
                 raise TypeError(
                     f"{type(inner).__name__} does not say how uncertain it is: "
                     "expected predict(X, quantiles=[...]) or predict(X, "
-                    "return_std=True); use sklearn.metrics.PredictionErrorDisplay."
+                    "return_std=True); use ReliabilityDisplay for a classifier, and "
+                    "sklearn.metrics.PredictionErrorDisplay for means alone."
                 )
             mean, std = moments
             quantiles = [mean + std * z for z in ndtri(levels)]

@@ -342,7 +342,7 @@ def get_scorer(name):
     if name not in _OF_GAUSSIANS:
         raise ValueError(
             f"name={name!r}: expected one of {', '.join(map(repr, _OF_GAUSSIANS))}; "
-            "scikit-learn's own scorers are strings for it."
+            "give scikit-learn's scores by name instead, as in scoring='r2'."
         )
     return _Scorer(name)
 
@@ -359,6 +359,11 @@ class _Scorer(_MetadataRequester):
     def score(self, estimator, X, y, sample_weight=None):
         """Return the score of predictions for rows of X; greater is better."""
         estimator, X = _innermost(estimator, X)
+        if hasattr(estimator, "classes_"):
+            raise TypeError(
+                f"{type(estimator).__name__} is a classifier: expected a regressor for "
+                f"{self!r}; use scoring='neg_log_loss' for probabilities of classes."
+            )
         if hasattr(estimator, "_crps"):
             return -_OF_LAWS[self.name](estimator, X, y, sample_weight)
         moments = _asked(estimator, X, return_std=True)
@@ -395,7 +400,7 @@ class _Scorer(_MetadataRequester):
             needed += " or predict_interval(X)"
         return TypeError(
             f"{type(estimator).__name__} {what}: expected {needed} for {self!r}; for "
-            "means use scoring='r2', for classifiers 'neg_log_loss'."
+            "means use scoring='r2'."
         )
 
     def __repr__(self):

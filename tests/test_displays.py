@@ -231,10 +231,15 @@ def test_intervals_of_95_percent_are_among_those_of_any_bins(
     assert display.coverage[-1] == interval_coverage(y, lower, upper)
 
 
-def test_an_estimator_without_uncertainty_is_refused(line):
-    model = LinearRegression().fit(*line)
-    with pytest.raises(TypeError, match="LinearRegression does not say how uncertain"):
-        CoverageDisplay.from_estimator(model, *line)
+@pytest.mark.parametrize("model", [LinearRegression(), GaussianNB()])
+def test_an_estimator_without_uncertainty_is_told_the_displays_for_it(model, line):
+    X, y = line[0], line[1] > 0.0
+    match = (
+        f"{type(model).__name__} does not say how uncertain it is.* use Reliability"
+        "Display for a classifier, and sklearn.metrics.PredictionErrorDisplay for mea"
+    )
+    with pytest.raises(TypeError, match=match):
+        CoverageDisplay.from_estimator(model.fit(X, y), X, y)
 
 
 @pytest.mark.parametrize("n_bins", [0, -3, 2.5, "20"])

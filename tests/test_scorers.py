@@ -15,10 +15,11 @@ from sklearn.exceptions import UnsetMetadataPassedError
 from sklearn.frozen import FrozenEstimator
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, WhiteKernel
-from sklearn.linear_model import BayesianRidge, LinearRegression
+from sklearn.linear_model import BayesianRidge, LinearRegression, LogisticRegression
 from sklearn.model_selection import GridSearchCV, cross_validate
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
+from sklearn.svm import LinearSVC
 
 from skswsgp import SWSGPClassifier, SWSGPRegressor
 from skswsgp.metrics import (
@@ -227,11 +228,24 @@ def test_scikit_learn_ends_its_warning_with_that_line(data):
     assert last.startswith("TypeError: LinearRegression does not say how uncertain")
 
 
-def test_scorers_say_that_classifiers_have_other_ones():
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("make", [SWSGPClassifier, LogisticRegression, LinearSVC])
+def test_scorers_say_that_classifiers_have_other_ones(make, name):
     X, y = np.arange(12.0)[:, None], np.arange(12) % 2
-    model = SWSGPClassifier(learn_kernel=False).fit(X, y)
-    with pytest.raises(TypeError, match=r"SWSGPClassifier does not .*'neg_log_loss'"):
-        get_scorer("neg_crps")(model, X, y)
+    model = make_pipeline(StandardScaler(), make()).fit(X, y)
+    match = (
+        rf"^{make.__name__} is a classifier: expected a regressor for "
+        rf"get_scorer\('{name}'\); use scoring='neg_log_loss' for prob[^\n]*\.$"
+    )
+    with pytest.raises(TypeError, match=match):
+        get_scorer(name)(model, X, y)
+
+
+@pytest.mark.parametrize("name", ["neg_log_loss", "r2", "crps"])
+def test_names_of_other_scores_are_told_where_they_go(name):
+    match = f"^name='{name}': expected one of 'neg_log_density', .*as in scoring='r2'"
+    with pytest.raises(ValueError, match=match):
+        get_scorer(name)
 
 
 def test_errors_of_predictions_are_not_hidden(data):
