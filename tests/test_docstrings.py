@@ -11,19 +11,25 @@ from numpydoc.docscrape import ClassDoc
 from numpydoc.hooks.validate_docstrings import parse_config, process_file
 
 import skswsgp
-from skswsgp import SWSGPClassifier, SWSGPRegressor
-from skswsgp._estimators.shared_docs import SHARED
+from skswsgp import SWSGPClassifier, SWSGPRegressor, baselines
+from skswsgp._estimators import shared_docs
+from skswsgp.baselines.shared_docs import SHARED as OF_BASELINES
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = Path(skswsgp.__file__).parent
 PUBLIC = [path for path in PACKAGE.glob("*.py") if not path.name.startswith("_")]
 PUBLIC += sorted((PACKAGE / "baselines").glob("[!_]*.py"))
-for name in ("network", "inducing_posterior", "predictive_density", "sampler"):
+for name in (
+    "network", "inducing_posterior", "predictive_density", "sampler", "shared_docs",
+):  # fmt: skip
     PUBLIC.remove(PACKAGE / "baselines" / f"{name}.py")  # of no public name
 PUBLIC += [
     PACKAGE / "_estimators" / f"{name}.py"
     for name in ("base", "classifier", "regressor")
 ]
+SHARED = shared_docs.SHARED | OF_BASELINES
+ESTIMATORS = [SWSGPClassifier, SWSGPRegressor]
+ESTIMATORS += [getattr(baselines, name) for name in baselines.__all__]
 
 
 def with_shared_text(path, folder):
@@ -43,7 +49,7 @@ def test_docstrings_are_valid(path, tmp_path):
     assert process_file(str(copy), parse_config(ROOT)) == []
 
 
-@pytest.mark.parametrize("estimator", [SWSGPClassifier, SWSGPRegressor])
+@pytest.mark.parametrize("estimator", ESTIMATORS)
 def test_docstrings_hold_the_shared_texts(estimator):
     own = [cls for cls in estimator.__mro__ if cls.__module__.startswith("skswsgp")]
     for one in (*own, *(value for cls in own for value in vars(cls).values())):
@@ -51,6 +57,15 @@ def test_docstrings_hold_the_shared_texts(estimator):
     parsed = ClassDoc(estimator)
     named = [name for each in parsed["Parameters"] for name in each.name.split(", ")]
     assert named == list(signature(estimator).parameters)
+
+
+def test_texts_are_shared():
+    """Each is named by two docstrings at least, and by one name only."""
+    assert not shared_docs.SHARED.keys() & OF_BASELINES.keys()
+    sources = [path.read_text() for path in PACKAGE.rglob("*.py")]
+    for name in SHARED:
+        found = [re.findall(rf"(?m)^ +\${name}$", source) for source in sources]
+        assert sum(map(len, found)) > 1, name
 
 
 @pytest.mark.parametrize("path", PUBLIC, ids=lambda path: path.stem)

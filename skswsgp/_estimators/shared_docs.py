@@ -4,8 +4,8 @@ import inspect
 from string import Template
 
 
-def with_shared_text(cls):
-    """Fill in the texts of this module where docstrings of a class name them."""
+def with_shared_text(cls, texts=None):
+    """Fill in texts, those of this module, where docstrings of a class name them."""
     methods = list(filter(inspect.isfunction, vars(cls).values()))
     for one in vars(cls).values():  # methods that are there for some solvers only
         if inspect.isfunction(getattr(one, "fn", None)):
@@ -13,7 +13,7 @@ def with_shared_text(cls):
     for one in (cls, *methods):
         if "$" in (one.__doc__ or ""):
             text = Template(inspect.cleandoc(one.__doc__))
-            one.__doc__ = text.safe_substitute(SHARED)
+            one.__doc__ = text.safe_substitute(texts or SHARED)
     return cls
 
 

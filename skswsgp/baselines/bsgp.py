@@ -25,6 +25,7 @@ from skswsgp.baselines.inducing_posterior import BLOCKS, InducingPosterior
 from skswsgp.baselines.predictive_density import GaussianMixture, RowDensity
 from skswsgp.baselines.sampler import SGHMC, climb, split_r_hat
 from skswsgp.baselines.shared import BaselineClassifier, BaselineRegressor
+from skswsgp.baselines.shared_docs import with_shared_text
 
 __all__ = ["BSGPClassifier", "BSGPRegressor"]
 
@@ -164,6 +165,7 @@ class _SampledMixin:
         return np.concatenate(found)
 
 
+@with_shared_text
 class BSGPRegressor(_SampledMixin, BaselineRegressor):
     """Gaussian process regression with samples of all parts of a sparse process.
 
@@ -178,37 +180,12 @@ class BSGPRegressor(_SampledMixin, BaselineRegressor):
         medians of their priors and the start; those with ``"fixed"`` bounds stay. It
         may be composed as in :class:`skswsgp.SWSGPRegressor`. None is a variance times
         a Matern 5/2 kernel with one length-scale for each feature.
-    n_inducing : int, default=100
-        Number of inducing points, centres of k-means at the start, cut to that of
-        distinct rows.
-    prior : {"normal", "dpp", "uniform"}, default="normal"
-        Prior of inducing points on standardised columns: independent standard normal,
-        determinantal, which keeps them apart, or flat. The last two have no finite
-        integral, so that points may wander off.
-    objective : {"fitc", "vfe"}, default="fitc"
-        Likelihood of a row: the expectation of its density given the inducing values,
-        or the exponential of the expected logarithm, a lower bound.
+    $chain_model
     sample : tuple of names, default=("inducing_values", "inducing_points", \
             "kernel", "noise")
         What is sampled. All else stays where Adam has put it; () gives this point
         estimate alone.
-    adam_steps : int, default=1000
-        Steps of Adam from the start to the first step of a chain.
-    burn_in : int, default=10000
-        Steps of a chain before its first sample, in which sizes of steps are learned.
-    n_samples : int, default=128
-        Number of samples of a chain. Predictions cost as much as those of so many
-        sparse processes.
-    spacing : int, default=50
-        Steps between two samples.
-    n_chains : int, default=1
-        Number of chains, one after the other from the same point.
-    step_size : float, default=0.01
-        Size of the steps of Adam and of chains.
-    friction : float, default=0.05
-        Share of its momentum that a chain loses in a step.
-    batch_size : int, default=500
-        Rows of a minibatch. If there are no more, each step takes all.
+    $chain_steps
     initial_noise : float, default=0.1
         Noise variance at the start and the median of its prior, on the scale of
         standardised y.
@@ -246,29 +223,13 @@ class BSGPRegressor(_SampledMixin, BaselineRegressor):
         Columns are standardised as (X - X_mean_) / X_scale_ for steps and priors.
     y_mean_, y_scale_ : float or ndarray of shape (n_outputs,)
         y is standardised as (y - y_mean_) / y_scale_.
-    n_features_in_ : int
-        Number of features.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
-        Names of the features, where X had any.
+    $features
 
     See Also
     --------
     SVGPRegressor : One q(u), and one set of points and parameters.
 
-    Notes
-    -----
-    The paper takes 210,000 steps where the default takes 17,400, and its prior of
-    kernel parameters is around 1 for length-scales and 0.05 for the variance, which is
-    ``kernel=0.05 * RBF([1.0, ...])`` on standardised columns. Bounds of kernel
-    parameters other than ``"fixed"`` are not read: the prior, log-normal of deviation 1
-    around the parameters of `kernel`, takes their place. An interruption by Ctrl-C
-    keeps the samples so far.
-
-    References
-    ----------
-    .. [1] S. Rossi, M. Heinonen, E. V. Bonilla, Z. Shen, M. Filippone, "Sparse Gaussian
-       Processes Revisited: Bayesian Approaches to Inducing-Variable Approximations",
-       AISTATS 2021.
+    $chain_notes
 
     Examples
     --------
@@ -337,6 +298,7 @@ class BSGPRegressor(_SampledMixin, BaselineRegressor):
         return GaussianMixture(mu, v + self.noise_variances_.reshape(len(mu), 1, -1))
 
 
+@with_shared_text
 class BSGPClassifier(_SampledMixin, BaselineClassifier):
     """Gaussian process classification with samples of all parts of a sparse process.
 
@@ -351,37 +313,12 @@ class BSGPClassifier(_SampledMixin, BaselineClassifier):
         medians of their priors and the start; those with ``"fixed"`` bounds stay. It
         may be composed as in :class:`skswsgp.SWSGPClassifier`. None is a variance times
         a Matern 5/2 kernel with one length-scale for each feature.
-    n_inducing : int, default=100
-        Number of inducing points, centres of k-means at the start, cut to that of
-        distinct rows.
-    prior : {"normal", "dpp", "uniform"}, default="normal"
-        Prior of inducing points on standardised columns: independent standard normal,
-        determinantal, which keeps them apart, or flat. The last two have no finite
-        integral, so that points may wander off.
-    objective : {"fitc", "vfe"}, default="fitc"
-        Likelihood of a row: the expectation of its density given the inducing values,
-        or the exponential of the expected logarithm, a lower bound.
+    $chain_model
     sample : tuple of names, default=("inducing_values", "inducing_points", \
             "kernel")
         What is sampled. All else stays where Adam has put it; () gives this point
         estimate alone.
-    adam_steps : int, default=1000
-        Steps of Adam from the start to the first step of a chain.
-    burn_in : int, default=10000
-        Steps of a chain before its first sample, in which sizes of steps are learned.
-    n_samples : int, default=128
-        Number of samples of a chain. Predictions cost as much as those of so many
-        sparse processes.
-    spacing : int, default=50
-        Steps between two samples.
-    n_chains : int, default=1
-        Number of chains, one after the other from the same point.
-    step_size : float, default=0.01
-        Size of the steps of Adam and of chains.
-    friction : float, default=0.05
-        Share of its momentum that a chain loses in a step.
-    batch_size : int, default=500
-        Rows of a minibatch. If there are no more, each step takes all.
+    $chain_steps
     n_jobs : int, default=None
         Number of threads of predictions; the results are the same for any number.
     random_state : int, RandomState instance or None, default=None
@@ -409,29 +346,13 @@ class BSGPClassifier(_SampledMixin, BaselineClassifier):
         each step from its minibatch, those of Adam first.
     X_mean_, X_scale_ : ndarrays of shape (n_features,)
         Columns are standardised as (X - X_mean_) / X_scale_ for steps and priors.
-    n_features_in_ : int
-        Number of features.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
-        Names of the features, where X had any.
+    $features
 
     See Also
     --------
     SVGPClassifier : One q(u), and one set of points and parameters.
 
-    Notes
-    -----
-    The paper takes 210,000 steps where the default takes 17,400, and its prior of
-    kernel parameters is around 1 for length-scales and 0.05 for the variance, which is
-    ``kernel=0.05 * RBF([1.0, ...])`` on standardised columns. Bounds of kernel
-    parameters other than ``"fixed"`` are not read: the prior, log-normal of deviation 1
-    around the parameters of `kernel`, takes their place. An interruption by Ctrl-C
-    keeps the samples so far.
-
-    References
-    ----------
-    .. [1] S. Rossi, M. Heinonen, E. V. Bonilla, Z. Shen, M. Filippone, "Sparse Gaussian
-       Processes Revisited: Bayesian Approaches to Inducing-Variable Approximations",
-       AISTATS 2021.
+    $chain_notes
 
     Examples
     --------

@@ -25,6 +25,7 @@ from skswsgp._solvers.model import build_model
 from skswsgp._solvers.progress import History, Schedule, steps_per_epoch
 from skswsgp.baselines.network import Network, draw_weights
 from skswsgp.baselines.shared import BaselineClassifier, BaselineRegressor
+from skswsgp.baselines.shared_docs import with_shared_text
 from skswsgp.solvers import Adam
 
 __all__ = ["IDSGPClassifier", "IDSGPRegressor"]
@@ -216,6 +217,7 @@ class _OwnPointsMixin:
         return _moments(points, network, centred, self._inputs(X))
 
 
+@with_shared_text
 class IDSGPRegressor(_OwnPointsMixin, BaselineRegressor):
     """Gaussian process regression with inducing points of each row's own.
 
@@ -238,32 +240,11 @@ class IDSGPRegressor(_OwnPointsMixin, BaselineRegressor):
         Noise variance at the start, on the scale of standardised y.
     normalize_y : bool, default=True
         Whether y is standardised inside.
-    batch_size : int or "auto", default="auto"
-        Rows of a minibatch. "auto" is a fiftieth of the rows, between 10 and 100.
-    learning_rate : float, default=0.01
-        Learning rate of the first step of Adam, which falls along half a cosine.
-    max_iter : int, default=100
-        Number of epochs. There are n_samples / batch_size * max_iter steps, of which a
-        network needs some thousands.
-    early_stopping : bool or "auto", default="auto"
-        Whether a tenth of the rows is held out to decide which epoch is kept; "auto"
-        does so with more than 10,000 rows. The last one is kept otherwise. All epochs
-        are run in any case, because the learning rate falls until the last.
-    n_jobs : int, default=None
-        Number of threads; the results are the same for any number.
-    random_state : int, RandomState instance or None, default=None
-        Seeds the weights of the network, held-out rows, and shuffling.
-    verbose : int, default=0
-        Prints a line for each epoch if positive.
+    $network_training
 
     Attributes
     ----------
-    coefs_ : list of ndarray of shape (n_in, n_out)
-        Weights of the layers of the network.
-    intercepts_ : list of ndarray of shape (n_out,)
-        Intercepts of the layers.
-    kernel_ : kernel object
-        Learned kernel, in the units of X.
+    $network_layers
     noise_variance_ : float or ndarray of shape (n_outputs,)
         Learned noise variance, on the scale of standardised y.
     X_mean_, X_scale_ : ndarrays of shape (n_features,)
@@ -282,29 +263,13 @@ class IDSGPRegressor(_OwnPointsMixin, BaselineRegressor):
         Mean log density of held-out rows after each epoch, for standardised y.
     n_iter_ : int
         Number of epochs.
-    n_features_in_ : int
-        Number of features.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
-        Names of the features, where X had any.
+    $features
 
     See Also
     --------
     skswsgp.SWSGPRegressor : Each row uses its nearest inducing points.
 
-    Notes
-    -----
-    The objective is eq. 5 of [1]_, in which the divergence of the q(u) of a row counts
-    once for all rows. The paper has a constant learning rate. Rows have no joint
-    distribution, because each has points of its own. Far from training rows the
-    variance need not be that of the prior until the kernel itself has fallen to zero.
-    The network reads columns less their mean over their deviation, so that units do not
-    matter. `ExpSineSquared` is not for it: the network reads no phase, and learns each
-    period anew.
-
-    References
-    ----------
-    .. [1] B. Jafrasteh, C. Villacampa-Calvo, D. Hernandez-Lobato, "Input Dependent
-       Sparse Gaussian Processes", ICML 2022.
+    $network_notes
 
     Examples
     --------
@@ -331,6 +296,7 @@ class IDSGPRegressor(_OwnPointsMixin, BaselineRegressor):
         compat.set_arguments(self, locals())
 
 
+@with_shared_text
 class IDSGPClassifier(_OwnPointsMixin, BaselineClassifier):
     """Gaussian process classification with inducing points of each row's own.
 
@@ -349,34 +315,13 @@ class IDSGPClassifier(_OwnPointsMixin, BaselineClassifier):
         Number of inducing points of a row.
     hidden_layer_sizes : int or array-like of int, default=(50,)
         Numbers of rectified linear units in the hidden layers.
-    batch_size : int or "auto", default="auto"
-        Rows of a minibatch. "auto" is a fiftieth of the rows, between 10 and 100.
-    learning_rate : float, default=0.01
-        Learning rate of the first step of Adam, which falls along half a cosine.
-    max_iter : int, default=100
-        Number of epochs. There are n_samples / batch_size * max_iter steps, of which a
-        network needs some thousands.
-    early_stopping : bool or "auto", default="auto"
-        Whether a tenth of the rows is held out to decide which epoch is kept; "auto"
-        does so with more than 10,000 rows. The last one is kept otherwise. All epochs
-        are run in any case, because the learning rate falls until the last.
-    n_jobs : int, default=None
-        Number of threads; the results are the same for any number.
-    random_state : int, RandomState instance or None, default=None
-        Seeds the weights of the network, held-out rows, and shuffling.
-    verbose : int, default=0
-        Prints a line for each epoch if positive.
+    $network_training
 
     Attributes
     ----------
     classes_ : ndarray of shape (n_classes,)
         The labels.
-    coefs_ : list of ndarray of shape (n_in, n_out)
-        Weights of the layers of the network.
-    intercepts_ : list of ndarray of shape (n_out,)
-        Intercepts of the layers.
-    kernel_ : kernel object
-        Learned kernel, in the units of X.
+    $network_layers
     X_mean_, X_scale_ : ndarrays of shape (n_features,)
         The network reads (X - X_mean_) / X_scale_.
     X_range_ : ndarray of shape (2, n_features)
@@ -391,29 +336,13 @@ class IDSGPClassifier(_OwnPointsMixin, BaselineClassifier):
         Mean log density of held-out rows after each epoch.
     n_iter_ : int
         Number of epochs.
-    n_features_in_ : int
-        Number of features.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
-        Names of the features, where X had any.
+    $features
 
     See Also
     --------
     skswsgp.SWSGPClassifier : Each row uses its nearest inducing points.
 
-    Notes
-    -----
-    The objective is eq. 5 of [1]_, in which the divergence of the q(u) of a row counts
-    once for all rows. The paper has a constant learning rate. Rows have no joint
-    distribution, because each has points of its own. Far from training rows the
-    variance need not be that of the prior until the kernel itself has fallen to zero.
-    The network reads columns less their mean over their deviation, so that units do not
-    matter. `ExpSineSquared` is not for it: the network reads no phase, and learns each
-    period anew.
-
-    References
-    ----------
-    .. [1] B. Jafrasteh, C. Villacampa-Calvo, D. Hernandez-Lobato, "Input Dependent
-       Sparse Gaussian Processes", ICML 2022.
+    $network_notes
 
     Examples
     --------

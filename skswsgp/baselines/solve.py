@@ -40,6 +40,7 @@ from skswsgp._solvers.natural import (
 from skswsgp._solvers.priors import VecchiaPrior
 from skswsgp._solvers.settings import Settings
 from skswsgp.baselines.shared import BaselineClassifier, BaselineRegressor
+from skswsgp.baselines.shared_docs import with_shared_text
 
 __all__ = ["SOLVEGPClassifier", "SOLVEGPRegressor"]
 
@@ -145,6 +146,7 @@ class OrthogonalPoints:
         return mu + self.prior_mean_, v
 
 
+@with_shared_text
 class SOLVEGPRegressor(OrthogonalPoints, BaselineRegressor):
     """Gaussian process regression with two groups of inducing points.
 
@@ -181,22 +183,12 @@ class SOLVEGPRegressor(OrthogonalPoints, BaselineRegressor):
         Learned kernel.
     noise_variance_ : float or ndarray of shape (n_outputs,)
         Learned noise variance, on the scale of standardised y.
-    inducing_points_, orthogonal_points_ : ndarrays of shape (n_points, n_features)
-        The points of the two groups.
-    inducing_mean_ : ndarray of shape (n_points,) or (n_points, n_latent)
-        Means of the whitened values of all points, those of the first group first.
-    inducing_covariance_ : ndarray of shape (n_points, n_points[, n_latent])
-        Lower factors of their covariances, zero between the groups.
-    prior_mean_ : ndarray of shape (n_latent,)
-        Prior means of the latent functions.
+    $orthogonal_points
     lower_bound_ : float
         Bound on the log likelihood of the training rows, in nats, for standardised y.
     y_mean_, y_scale_ : float or ndarray of shape (n_outputs,)
         y is standardised as (y - y_mean_) / y_scale_.
-    n_features_in_ : int
-        Number of features.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
-        Names of the features, where X had any.
+    $features
 
     See Also
     --------
@@ -238,6 +230,7 @@ class SOLVEGPRegressor(OrthogonalPoints, BaselineRegressor):
         compat.set_arguments(self, locals())
 
 
+@with_shared_text
 class SOLVEGPClassifier(OrthogonalPoints, BaselineClassifier):
     """Gaussian process classification with two groups of inducing points.
 
@@ -270,20 +263,10 @@ class SOLVEGPClassifier(OrthogonalPoints, BaselineClassifier):
         The labels.
     kernel_ : kernel object
         Learned kernel.
-    inducing_points_, orthogonal_points_ : ndarrays of shape (n_points, n_features)
-        The points of the two groups.
-    inducing_mean_ : ndarray of shape (n_points,) or (n_points, n_latent)
-        Means of the whitened values of all points, those of the first group first.
-    inducing_covariance_ : ndarray of shape (n_points, n_points[, n_latent])
-        Lower factors of their covariances, zero between the groups.
-    prior_mean_ : ndarray of shape (n_latent,)
-        Prior means of the latent functions.
+    $orthogonal_points
     lower_bound_ : float
         Bound on the log likelihood of the training rows, in nats.
-    n_features_in_ : int
-        Number of features.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
-        Names of the features, where X had any.
+    $features
 
     See Also
     --------

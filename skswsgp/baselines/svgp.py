@@ -7,6 +7,7 @@ from sklearn.utils._param_validation import StrOptions
 from skswsgp._estimators.classifier import SWSGPClassifier
 from skswsgp._estimators.regressor import SWSGPRegressor
 from skswsgp._estimators.sklearn_compat import set_arguments
+from skswsgp.baselines.shared_docs import with_shared_text
 from skswsgp.solvers import Adam
 
 __all__ = ["SVGPClassifier", "SVGPRegressor"]
@@ -43,6 +44,7 @@ class AllInducing:
         return Adam(**{name: getattr(self, name) for name in names})
 
 
+@with_shared_text
 class SVGPRegressor(AllInducing, SWSGPRegressor):
     """Sparse variational Gaussian process regression.
 
@@ -56,16 +58,7 @@ class SVGPRegressor(AllInducing, SWSGPRegressor):
         training starts; those with ``"fixed"`` bounds stay. It may be composed as in
         :class:`skswsgp.SWSGPRegressor`. None is a variance times a Matern 5/2 kernel
         with one length-scale for each feature.
-    n_inducing : int or "auto", default="auto"
-        M, the number of inducing points, cut to the number of distinct rows. "auto" is
-        the number of points where `inducing_points` gives some, and 256 otherwise.
-    inducing_points : {"kmeans", "random"} or array-like of shape (n_inducing, \
-            n_features), default="kmeans"
-        Inducing inputs at the start.
-    optimize_inducing : bool, default=True
-        Whether inducing inputs are trained too.
-    covariance : {"full", "diag"}, default="full"
-        Whether q(u) has a full covariance, or a diagonal one.
+    $svgp_points
     learn_kernel : bool, default=False
         Whether the kernel with the noise is learned from near rows before, as in
         :class:`skswsgp.SWSGPRegressor`, and then trained on.
@@ -79,25 +72,11 @@ class SVGPRegressor(AllInducing, SWSGPRegressor):
         Degrees of freedom of "student_t", or the size of "negative_binomial".
     normalize_y : bool, default=True
         Whether y is standardised inside.
-    batch_size : int, default=64
-        Rows of a minibatch.
-    learning_rate : float, default=0.02
-        Learning rate of the first step of Adam, which falls along half a cosine.
-    max_iter : int, default=200
-        Largest number of epochs.
-    early_stopping : bool, default=False
-        Whether a tenth of the rows is held out to decide when to stop.
+    $svgp_training
     device : {"auto", "cpu", "cuda"}, default="auto"
         Where the model is trained and evaluated, as in
         :class:`skswsgp.SWSGPRegressor`.
-    n_jobs : int, default=None
-        Number of threads; the results are the same for any number.
-    dtype : {"float64", "float32"}, default="float64"
-        Precision of the computations.
-    random_state : int, RandomState instance or None, default=None
-        Seeds the choice of inducing points and held-out rows, and shuffling.
-    verbose : int, default=0
-        Prints a line for each epoch if positive.
+    $svgp_computing
 
     Attributes
     ----------
@@ -156,6 +135,7 @@ class SVGPRegressor(AllInducing, SWSGPRegressor):
         )
 
 
+@with_shared_text
 class SVGPClassifier(AllInducing, SWSGPClassifier):
     """Sparse variational Gaussian process classification.
 
@@ -170,40 +150,17 @@ class SVGPClassifier(AllInducing, SWSGPClassifier):
         training starts; those with ``"fixed"`` bounds stay. It may be composed as in
         :class:`skswsgp.SWSGPClassifier`. None is a variance times a Matern 5/2 kernel
         with one length-scale for each feature.
-    n_inducing : int or "auto", default="auto"
-        M, the number of inducing points, cut to the number of distinct rows. "auto" is
-        the number of points where `inducing_points` gives some, and 256 otherwise.
-    inducing_points : {"kmeans", "random"} or array-like of shape (n_inducing, \
-            n_features), default="kmeans"
-        Inducing inputs at the start.
-    optimize_inducing : bool, default=True
-        Whether inducing inputs are trained too.
-    covariance : {"full", "diag"}, default="full"
-        Whether q(u) has a full covariance, or a diagonal one.
+    $svgp_points
     learn_kernel : bool, default=False
         Whether the kernel is learned from near rows before, as in
         :class:`skswsgp.SWSGPClassifier`, and then trained on.
     likelihood : {"auto", "bernoulli", "logit", "softmax"}, default="auto"
         Link of latent functions and classes, as in :class:`skswsgp.SWSGPClassifier`.
-    batch_size : int, default=64
-        Rows of a minibatch.
-    learning_rate : float, default=0.02
-        Learning rate of the first step of Adam, which falls along half a cosine.
-    max_iter : int, default=200
-        Largest number of epochs.
-    early_stopping : bool, default=False
-        Whether a tenth of the rows is held out to decide when to stop.
+    $svgp_training
     device : {"auto", "cpu", "cuda"}, default="auto"
         Where the model is trained and evaluated, as in
         :class:`skswsgp.SWSGPClassifier`.
-    n_jobs : int, default=None
-        Number of threads; the results are the same for any number.
-    dtype : {"float64", "float32"}, default="float64"
-        Precision of the computations.
-    random_state : int, RandomState instance or None, default=None
-        Seeds the choice of inducing points and held-out rows, and shuffling.
-    verbose : int, default=0
-        Prints a line for each epoch if positive.
+    $svgp_computing
 
     Attributes
     ----------
