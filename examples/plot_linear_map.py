@@ -47,7 +47,7 @@ for n_rows in sizes:
     )
 
 # %%
-# Slopes of the kernel's argument: rows of linear_map_ over the length-scales. Their
+# Slopes of the kernel's argument: rows of `linear_map_` over the length-scales. Their
 # longest direction is the one in which the function changes.
 scaled = mixed.linear_map_ / mixed.kernel_.k2.length_scale
 direction = np.linalg.svd(scaled)[0][:, 0]

@@ -95,3 +95,60 @@ def check_many_machines(dask, names):
     found = dask.compute(lower[:20_000], upper[:20_000])
     np.testing.assert_allclose(found, expected, rtol=1e-9)
     assert names["client"].status == "closed"
+
+
+def test_the_code_of_the_first_page_runs():
+    names = run_code("../index.md")
+    lower, upper = names["lower"], names["upper"]
+    y = names["y"][300:]
+    assert np.mean((lower <= y) & (y <= upper)) == pytest.approx(0.95, abs=0.06)
+
+
+@pytest.mark.slow  # it fits six models, with the usual search
+def test_the_tour_says_what_happens():
+    names = run_code("tour.md")
+    y, upper = names["y_new"], names["upper"]
+    assert np.mean((names["lower"] <= y) & (y <= upper)) == pytest.approx(0.9, abs=0.05)
+    assert names["lower"].min() > 0.0
+    assert names["regressor"].y_transform_.name == "log"
+    assert list(names["shares"].index[:3]) == ["city_Bonn", "city_Kiel", "city_Ulm"]
+    assert names["shares"][["age", "size"]].sum() > 0.9
+    assert names["classifier"].score(names["X_new"], y > names["y"].median()) > 0.9
+
+
+@pytest.mark.usefixtures("few_steps")
+def test_the_page_on_the_gaussian_process_of_scikit_learn_says_what_happens():
+    names = run_code("from_scikit_learn.md")
+    X, y = names["X_new"], names["y_new"]
+    ours, exact = (names[name].score(X, y) for name in ("model", "exact"))
+    assert ours == pytest.approx(exact, abs=0.02)
+    np.testing.assert_allclose(names["same_mean"], names["exact_mean"], rtol=1e-7)
+    np.testing.assert_allclose(names["same_std"], names["exact_std"], rtol=1e-3)
+    assert len(names["same"].inducing_points_) == names["same"].n_neighbors_ == 400
+
+
+@pytest.mark.slow  # it compiles the Student-t likelihood
+@pytest.mark.usefixtures("few_steps")
+def test_the_page_on_parameters_says_what_happens():
+    names = run_code("parameters.md")
+    assert names["search"].best_params_ == {"likelihood": "student_t"}
+    scores = names["sizes"].cv_results_["mean_test_score"]
+    assert scores.argmax() >= 2 and scores.argmin() == 0  # more points are better
+    assert names["learned"].kernel_ == names["sizes"].best_estimator_.kernel_
+
+
+@pytest.mark.slow  # it fits six models, with the usual search
+def test_the_page_on_boosting_says_what_happens():
+    errors = run_code("boosting.md")["errors"]
+    ours, boosting = "SWSGPRegressor", "HistGradientBoostingRegressor"
+    assert errors["jumps", boosting] < errors["jumps", ours]
+    assert errors["smooth", ours] < errors["smooth", boosting]
+
+
+@pytest.mark.usefixtures("few_steps")
+def test_the_page_on_production_says_what_happens():
+    names = run_code("production.md")
+    largest = max(names["arrays"], key=lambda name: names["arrays"][name].nbytes)
+    assert largest == "inducing_covariance_"
+    assert names["model"].n_jobs == 1
+    assert min(names["mean"], names["std"], names["fewer"]) > 0.0

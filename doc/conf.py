@@ -1,0 +1,108 @@
+"""Settings of the site: ``python -m sphinx -W --keep-going doc doc/_build``.
+
+``-D plot_gallery=0`` leaves the examples of the gallery unexecuted.
+"""
+
+import posixpath
+import re
+from pathlib import Path
+
+from sklearn.experimental import enable_halving_search_cv  # noqa: F401  an example has it
+
+import skswsgp
+
+DOC = Path(__file__).parent
+
+project = "skswsgp"
+author = "The skswsgp developers"
+version = release = skswsgp.__version__
+extensions = [
+    "myst_parser",
+    "numpydoc",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.autosummary",
+    "sphinx_gallery.gen_gallery",
+]
+exclude_patterns = ["_build", "_templates"]
+templates_path = ["_templates"]
+default_role = "literal"  # `name` in docstrings is code
+highlight_language = "text"  # indented formulas; blocks of code say python or sh
+
+myst_heading_anchors = 3
+numpydoc_show_class_members = False  # the templates list them
+
+sphinx_gallery_conf = {
+    "examples_dirs": str(DOC.parent / "examples"),
+    "gallery_dirs": "gallery",
+    "filename_pattern": r"/plot_",
+    "ignore_pattern": "quickstart",
+    "plot_gallery": "True",
+    "default_thumb_file": str(DOC / "figures" / "quickstart.png"),
+    "download_all_examples": False,
+    "show_memory": False,
+    "write_computation_times": False,
+}
+
+html_theme = "pydata_sphinx_theme"
+html_title = "skswsgp"
+html_show_sourcelink = False
+html_theme_options = {
+    "header_links_before_dropdown": 5,
+    "navigation_with_keys": False,
+    "secondary_sidebar_items": ["page-toc"],
+    "show_prev_next": True,
+}
+html_sidebars = {"index": [], "changes/*": [], "glossary": []}
+
+# What lies outside of this folder, and the pages of the site that stand for it
+COPIES = {
+    "README.md": "doc/generated/readme.md",
+    "CONTRIBUTING.md": "doc/generated/contributing.md",
+}
+INSIDE = {"examples": "doc/gallery/index.rst", **COPIES}
+
+
+def copy_pages_from_outside(app):
+    """Write the pages of `COPIES`, with links that leave this folder."""
+    for name, copy in COPIES.items():
+        text = (DOC.parent / name).read_text(encoding="utf-8")
+        text = re.sub(r"\]\((?!https?:|#)", "](../../", text)
+        (DOC.parent / copy).parent.mkdir(exist_ok=True)
+        (DOC.parent / copy).write_text(text, encoding="utf-8")
+
+
+def stay_on_the_site(app, docname, source):
+    """Point links that leave this folder to the pages that stand for them."""
+    folder = posixpath.dirname(f"doc/{docname}")
+
+    def inside(match):
+        path = posixpath.normpath(posixpath.join(folder, match[1]))
+        path = re.sub(r"^examples/(plot_\w+)\.py$", r"doc/gallery/\1.rst", path)
+        return f"]({posixpath.relpath(INSIDE.get(path, path), folder)}"
+
+    up = "../" * (docname.count("/") + 1)  # to the folder of the repository
+    script = r"`((?:python\s)?(examples/plot_\w+\.py))`"
+    text = re.sub(script, rf"[`\1`]({up}\2)", source[0])
+    source[0] = re.sub(r"\]\(((?:\.\./)+[\w./-]+)", inside, text)
+
+
+def leave_out_what_is_inherited(app, what, name, member, skip, options):
+    """Skip members that scikit-learn or Python defines."""
+    owner = getattr(getattr(member, "fget", member), "__module__", None) or ""
+    return None if owner.startswith("skswsgp") else True
+
+
+def read_attributes_as_text(app, what, name, member, options, lines):
+    """Escape the last underscore of names as in X @ linear_map_: they are no links."""
+    for number, line in enumerate(lines):
+        if not line.lstrip().startswith((">>>", "...")):
+            name = r"(?<![`\w.])([A-Za-z]\w*)_(?=[\s,./)]|$)"
+            lines[number] = re.sub(name, r"\1\_", line)
+
+
+def setup(app):
+    """Connect the functions above."""
+    app.connect("builder-inited", copy_pages_from_outside)
+    app.connect("source-read", stay_on_the_site)
+    app.connect("autodoc-skip-member", leave_out_what_is_inherited)
+    app.connect("autodoc-process-docstring", read_attributes_as_text, priority=900)

@@ -1,0 +1,115 @@
+"""The site builds without a warning, and names all that is public."""
+
+import ast
+import re
+import shutil
+import subprocess
+import sys
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+import skswsgp
+
+ROOT = Path(__file__).parents[1]
+SOURCES = sorted(Path(skswsgp.__file__).parent.rglob("*.py"))
+TROUBLES = ROOT / "doc" / "user_guide" / "troubleshooting.md"
+
+
+def template(node):
+    """Return the text of a string of Python, with … for what is filled in."""
+    if isinstance(node, ast.JoinedStr):
+        return "".join(map(template, node.values))
+    if isinstance(node, ast.Constant):
+        return re.sub(r"\{.*?\}", "…", str(node.value))
+    return "…"
+
+
+def test_each_heading_is_part_of_a_message():
+    trees = [ast.parse(path.read_text()) for path in SOURCES]
+    texts = (ast.JoinedStr, ast.Constant)
+    nodes = [node for tree in trees for node in ast.walk(tree)]
+    messages = "\n".join(template(node) for node in nodes if isinstance(node, texts))
+    headings = re.findall(r"(?m)^### `(.*)`$", TROUBLES.read_text())
+    assert len(headings) > 40
+    for heading in headings:
+        assert heading in messages, heading
+
+
+def test_each_warning_has_a_heading():
+    headings = re.findall(r"(?m)^### `(.*)`$", TROUBLES.read_text())
+    calls = [
+        node
+        for path in SOURCES
+        if path.parent.name != "baselines"
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "warnings.warn"
+    ]
+    messages = [template(call.args[0]) for call in calls]
+    messages = [message for message in messages if message != "…"]  # a name
+    assert len(messages) > 8
+    for message in messages:
+        assert any(heading in message for heading in headings), message
+
+
+def public_names():
+    """Yield the public classes and functions, as in `skswsgp.solvers.Adam`."""
+    for name in skswsgp.__all__:
+        one = getattr(skswsgp, name)
+        inner = getattr(one, "__all__", None)
+        yield from (
+            [f"skswsgp.{name}"]
+            if inner is None
+            else (f"skswsgp.{name}.{each}" for each in inner)
+        )
+
+
+def test_the_reference_has_all_public_names():
+    text = (ROOT / "doc" / "api.md").read_text()
+    found = []
+    for module, names in re.findall(r"currentmodule:: (\S+)(.*?)```", text, re.DOTALL):
+        import_module(module)
+        found += [f"{module}.{name}" for name in re.findall(r"(?m)^   (\w+)$", names)]
+    assert sorted(found) == sorted(public_names())
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    """Build the site of a copy, and return its folder."""
+    for package in ("myst_parser", "pydata_sphinx_theme", "sphinx_gallery"):
+        pytest.importorskip(package, reason="needs the extra `doc`")
+    folder = tmp_path_factory.mktemp("site")
+    for name in "doc", "examples":
+        built = shutil.ignore_patterns("_build", "api", "gallery", "generated")
+        shutil.copytree(ROOT / name, folder / name, ignore=built)
+    for name in "README.md", "CONTRIBUTING.md":
+        shutil.copy(ROOT / name, folder)
+    command = [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q"]
+    command += ["-D", "plot_gallery=0", "doc", "html"]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return folder / "html"
+
+
+@pytest.mark.slow  # it reads all docstrings and pages
+def test_the_site_builds_with_all_pages(site):
+    expected = {
+        *(path.relative_to(ROOT / "doc") for path in ROOT.glob("doc/*.md")),
+        *(path.relative_to(ROOT / "doc") for path in ROOT.glob("doc/[!_]*/*.md")),
+        *(Path("gallery", path.name) for path in ROOT.glob("examples/plot_*.py")),
+        *(Path("api", f"{name}.rst") for name in public_names()),
+    }
+    pages = {path.relative_to(site) for path in site.rglob("*.html")}
+    assert {path.with_suffix(".html") for path in expected} <= pages
+
+
+@pytest.mark.slow
+def test_links_of_the_site_lead_somewhere(site):
+    """Sphinx has looked at those between pages, but not at pictures and files."""
+    n_links = 0
+    for page in set(site.rglob("*.html")) - set(site.rglob("_static/*")):
+        for link in re.findall(r'(?:href|src)="(?!https?:)([^"#?]+)', page.read_text()):
+            assert (page.parent / link).exists(), (page, link)
+            n_links += 1
+    assert n_links > 1000
