@@ -25,6 +25,7 @@ extensions = [
 ]
 exclude_patterns = ["_build", "_templates"]
 templates_path = ["_templates"]
+toc_object_entries_show_parents = "hide"
 default_role = "literal"  # `name` in docstrings is code
 highlight_language = "text"  # indented formulas; blocks of code say python or sh
 
@@ -37,7 +38,6 @@ sphinx_gallery_conf = {
     "filename_pattern": r"/plot_",
     "ignore_pattern": "quickstart",
     "plot_gallery": "True",
-    "default_thumb_file": str(DOC / "figures" / "quickstart.png"),
     "download_all_examples": False,
     "show_memory": False,
     "write_computation_times": False,
@@ -46,11 +46,12 @@ sphinx_gallery_conf = {
 html_theme = "pydata_sphinx_theme"
 html_title = "skswsgp"
 html_show_sourcelink = False
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
 html_theme_options = {
     "header_links_before_dropdown": 5,
     "navigation_with_keys": False,
     "secondary_sidebar_items": ["page-toc"],
-    "show_prev_next": True,
 }
 html_sidebars = {"index": [], "changes/*": [], "glossary": []}
 
@@ -81,7 +82,7 @@ def stay_on_the_site(app, docname, source):
         return f"]({posixpath.relpath(INSIDE.get(path, path), folder)}"
 
     up = "../" * (docname.count("/") + 1)  # to the folder of the repository
-    script = r"`((?:python\s)?(examples/plot_\w+\.py))`"
+    script = r"(?<!`)`((?:python\s)?(examples/plot_\w+\.py))`(?!`)"
     text = re.sub(script, rf"[`\1`]({up}\2)", source[0])
     source[0] = re.sub(r"\]\(((?:\.\./)+[\w./-]+)", inside, text)
 
@@ -94,10 +95,13 @@ def leave_out_what_is_inherited(app, what, name, member, skip, options):
 
 def read_attributes_as_text(app, what, name, member, options, lines):
     """Escape the last underscore of names as in X @ linear_map_: they are no links."""
-    for number, line in enumerate(lines):
-        if not line.lstrip().startswith((">>>", "...")):
-            name = r"(?<![`\w.])([A-Za-z]\w*)_(?=[\s,./)]|$)"
-            lines[number] = re.sub(name, r"\1\_", line)
+    code = r"^ *(?:>>>|\.\.\.).*$|`+[^`]+`+"
+    attribute = r"(?<![\w.])([A-Za-z]\w*)_(?=[\s,./)]|$)"
+    lines[:] = re.sub(
+        f"(?m){code}|{attribute}",
+        lambda match: match[0] if match[1] is None else rf"{match[1]}\_",
+        "\n".join(lines),
+    ).split("\n")
 
 
 def setup(app):

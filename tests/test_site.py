@@ -102,6 +102,8 @@ def test_the_site_builds_with_all_pages(site):
     }
     pages = {path.relative_to(site) for path in site.rglob("*.html")}
     assert {path.with_suffix(".html") for path in expected} <= pages
+    for page in site.glob("api/*.html"):
+        assert "\\_" not in page.read_text(), page  # conf.py escapes no code
 
 
 @pytest.mark.slow
