@@ -11,7 +11,7 @@ import numpy as np
 from scipy.special import log_ndtr, log_softmax, logsumexp, ndtr, ndtri, softmax
 
 from skswsgp._compiled.special import LOG_2PI, gaussian_log_density
-from skswsgp._law.law import bisected
+from skswsgp._law.law import quantiles_between
 from skswsgp._point.likelihood_records import LIKELIHOODS
 from skswsgp._point.likelihoods import expected_gaussian
 
@@ -98,17 +98,20 @@ class GaussianMixture(NamedTuple):
 
     def quantiles(self, probabilities):
         """Return the quantiles (n, Q, P) of an array of P probabilities."""
-        std = np.sqrt(self.variance)
+        found = np.empty((*self.mean.shape[1:], len(probabilities)))
+        for q in range(found.shape[1]):
+            mean, std = self.mean[:, :, q], np.sqrt(self.variance[:, :, q])
 
-        def cdf(y):
-            return ndtr((y - self.mean) / std).mean(axis=0)
+            def cdf(y, rows, mean=mean, std=std):
+                return ndtr((y - mean[:, rows]) / std[:, rows]).mean(axis=0)
 
-        found = []
-        for probability in probabilities:  # between the quantiles of the parts
-            parts = self.mean + std * ndtri(probability)
-            ends = parts.min(axis=0), parts.max(axis=0)
-            found.append(bisected(cdf, probability, *ends))
-        return np.stack(found, axis=-1)
+            for p, probability in enumerate(
+                probabilities
+            ):  # between those of the parts
+                parts, more = mean + std * ndtri(probability), std.max(axis=0)
+                ends = parts.min(axis=0) - more, parts.max(axis=0) + more
+                found[:, q, p] = quantiles_between(cdf, probability, *ends)
+        return found
 
 
 def log_probit(y, f):
