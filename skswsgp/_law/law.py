@@ -118,13 +118,15 @@ def unshrunk(scales, share):
 def quantiles_between(cdf, probability, low, high):
     """Return the values (n,) between two ends at which cdf reaches a probability.
 
-    cdf(y, rows) are the probabilities of values below y (k,) at some of the n rows.
+    cdf(y, rows) are the probabilities of values below y (k,) at some of the n rows. An
+    end is returned where rounding of cdf, or an infinite end, leaves no root between.
     """
 
     def excess(y, rows):
         return cdf(y, rows) - probability
 
-    return find_root(excess, (low, high), args=(np.arange(len(low)),)).x
+    found = find_root(excess, (low, high), args=(np.arange(len(low)),))
+    return np.where(found.success, found.x, low if probability < 0.5 else high)
 
 
 def interval_scores(y, lower, upper, level):

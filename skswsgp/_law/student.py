@@ -47,7 +47,9 @@ def normal_score(z, freedom):
 
 def quantile(q, freedom):
     """Return the value below which the probability is q."""
-    return ndtri(q) if np.isinf(freedom) else stdtrit(freedom, q)
+    if np.isinf(freedom):
+        return ndtri(q)
+    return np.copysign(stdtrit(freedom, q), q - 0.5)  # inf for a q of 1e-300
 
 
 def deviation(freedom):

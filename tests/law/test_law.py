@@ -61,6 +61,14 @@ def test_quantiles_cut_off_their_share_of_the_density(observations, row, q):
         assert_allclose(below, probability, atol=1e-4)
 
 
+def test_quantiles_of_extreme_probabilities_are_numbers_in_order(observations):
+    probabilities = np.array([5e-324, 1e-300, 1e-17, 0.5, 1.0 - 1e-15, 1.0 - 2.0**-53])
+    law = observations._replace(degrees_of_freedom=np.array([4.78, np.inf]))
+    quantiles = law.quantiles(probabilities)
+    assert not np.isnan(quantiles).any()
+    assert np.all(quantiles[..., 1:] >= quantiles[..., :-1])
+
+
 @pytest.mark.parametrize("y", [-1.0, 0.3])
 def test_crps_is_the_integral_of_its_definition(observations, y):
     scores = observations.crps(np.full(MEAN.shape, y))
