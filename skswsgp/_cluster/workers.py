@@ -154,7 +154,8 @@ class ClusterWorkers:
         try:
             yield
         except Exception as e:
-            if isinstance(e, (KilledWorker, NoWorkerError)):  # or told not to wait
+            # NoWorkerError comes where dask is told not to wait for workers
+            if isinstance(e, (KilledWorker, NoWorkerError)):
                 message = _IS_LOST
             elif isinstance(e, apart) or self.client.status != "running":
                 message = _IS_APART
