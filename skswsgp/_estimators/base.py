@@ -293,10 +293,12 @@ class BaseSWSGP(
         continues = self.warm_start and given.stream is None
         fitted = self._fitted_attributes() if continues else {}
         X, y, sample_weight = given.X, given.y, given.sample_weight
-        problem = self._problem(given, validation, solver, fitted, noise_model)
-        start = self._start(problem, fitted)
         known = {"X": X, "y": y, "metadata": {"sample_weight": sample_weight}}
-        task = compat.FitTask(self, start.settings.max_iter, known)
+        task = compat.FitTask(self, known)
+        with task.stage("scales of columns and targets"):
+            problem = self._problem(given, validation, solver, fitted, noise_model)
+        with task.stage("kernel"):
+            start = self._start(problem, fitted)
         trained = self._solve(start, task)
         for name in (*FOUND_LAST, *OF_LIKELIHOOD, "_stream", "_rival", "lower_bound_"):
             vars(self).pop(name, None)  # that of an earlier fit

@@ -402,18 +402,26 @@ class FitStagesMixin:
         with closing(make_engine(self.device, model, H, n_threads, points)) as engine:
             kernel = attributes["kernel_"]
             solver = solver_class(engine, data, kernel, settings, rng, **steps)
-            trained = self._train(solver, data, held_out, attributes, settings, task)
+            with task.stage("inducing variables", settings.max_iter):
+                trained = self._train(
+                    solver, data, held_out, attributes, settings, task
+                )
             if start.draws and solver.usable:
-                trained |= self._draw(solver, settings, rng)
+                with task.stage("posterior draws"):
+                    trained |= self._draw(solver, settings, rng)
             exact = ExactFit()
             D = attributes["inducing_points_"].shape[1]
             if solver.usable and tries_exact_means(settings, data.n_all, M, D):
-                exact = self._solve_exact_mean(solver, data, trained, settings, rng)
+                with task.stage("exact means"):
+                    exact = self._solve_exact_mean(solver, data, trained, settings, rng)
+                    source = "all rows" if exact.attributes else "the neighbors"
+                    task.lines.say(f" from {source},")
             trained |= exact.attributes
             known = trained | exact.comparison
             if start.stream is not None:
                 data = start.stream.recent(data)
-            trained |= self._leave_out_rows(solver, data, known, settings, rng)
+            with task.stage("predictive law"):
+                trained |= self._leave_out_rows(solver, data, known, settings, rng)
             if start.stream is not None:
                 trained["_stream"] = self._stream_after(start, solver, trained)
                 if trained["_stream"].past is not None:

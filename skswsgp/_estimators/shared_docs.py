@@ -113,7 +113,8 @@ dtype : {"float64", "float32"}, default="float64"
 random_state : int, RandomState instance or None, default=None
     Seeds the choice of inducing points and held-out rows, and shuffling.
 verbose : int, default=0
-    Prints a line for each epoch or round if positive.""",
+    If positive, prints a line for each stage of a fit, when it begins and how long it
+    took; above 1, also one for each epoch or round.""",
     "how_streams_learn": """\
 The first chunk is learned as by `fit`, and a model of `fit` goes on alike if it has at
 most 10,000 rows, of which it keeps copies for this. While a stream has no more rows

@@ -12,6 +12,7 @@ from sklearn.utils.validation import _check_sample_weight, validate_data
 
 from skswsgp._cluster.predictions import in_memory
 from skswsgp._rows.table import clearer_error, require_numeric_types
+from skswsgp._solvers.progress import STAGES, StageLines
 
 
 class Count(Interval):
@@ -207,37 +208,51 @@ except ImportError:  # scikit-learn before 1.9
 
 
 class FitTask:
-    """The task tree of one fit: the fit itself, and at most `max_iter` epochs.
+    """The task tree of one fit: the fit itself, its stages, and epochs of one stage.
 
-    Callbacks may ask for `data`: a dict with X, y and metadata.
+    Each stage has a printed line with the estimator's `verbose`. Callbacks may ask for
+    `data`: a dict with X, y and metadata.
     """
 
-    def __init__(self, estimator, max_iter, data):
-        self.estimator = estimator
-        self.data = data
-        self.root = None
+    def __init__(self, estimator, data):
+        self.estimator, self.data = estimator, data
+        self.lines = StageLines(estimator.verbose)
+        self.root = self.current = None
         if hasattr(estimator, "_init_callback_context"):
-            self.root = estimator._init_callback_context(max_subtasks=max_iter)
+            self.root = estimator._init_callback_context(max_subtasks=len(STAGES))
             self.root.call_on_fit_task_begin(estimator=estimator, **data)
 
+    @contextmanager
+    def stage(self, name, max_iter=0):
+        """Announce a stage, one of STAGES, with at most `max_iter` epochs."""
+        with self.lines.stage(name):
+            self.current = self._begin(self.root, name, max_iter)
+            yield
+            self._end(self.current)
+
     def begin_epoch(self):
-        """Announce an epoch."""
-        if self.root is not None:
-            self.epoch = self.root.subcontext(task_name="epoch")
-            self.epoch.call_on_fit_task_begin(estimator=self.estimator, **self.data)
+        """Announce an epoch of the stage."""
+        self.epoch = self._begin(self.current, "epoch")
 
     def end_epoch(self, attributes):
         """Report an epoch; return whether a callback asks to stop.
 
         `attributes()` returns the fitted attributes as if fit had stopped here.
         """
-        if self.root is None:
-            return False
-        return self.epoch.call_on_fit_task_end(
-            estimator=self.estimator, reconstruction_attributes=attributes, **self.data
-        )
+        return self._end(self.epoch, reconstruction_attributes=attributes)
 
     def end(self):
         """Report the end of the fit, whose attributes are set by now."""
-        if self.root is not None:
-            self.root.call_on_fit_task_end(estimator=self.estimator, **self.data)
+        self._end(self.root)
+
+    def _begin(self, parent, name, most=0):
+        if parent is None:
+            return None
+        task = parent.subcontext(task_name=name, max_subtasks=most)
+        return task.call_on_fit_task_begin(estimator=self.estimator, **self.data)
+
+    def _end(self, task, **more):
+        if task is None:
+            return False
+        more |= {"estimator": self.estimator}
+        return task.call_on_fit_task_end(**more, **self.data)

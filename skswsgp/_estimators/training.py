@@ -55,7 +55,8 @@ class TrainingMixin:
                 improved = history.add(loss, bound, score)
                 if improved and (score is not None or solver.keeps_best):
                     best = described()
-                self._report(history, solver)
+                most = solver.n_rounds
+                task.lines.after_round(history, solver.unit, most, data.n_rows)
                 if task.end_epoch(fitted) or history.stalled or solver.converged:
                     break
         except KeyboardInterrupt:
@@ -76,6 +77,7 @@ class TrainingMixin:
                 "was at its best.",
                 stacklevel=callers_level(),
             )
+        task.lines.after_rounds(history, solver.unit, solver.n_rounds)
         warn_of_jitter(engine.jitter_counts)
         if not solver.solved:
             warnings.warn(
@@ -124,19 +126,7 @@ class TrainingMixin:
                 "no exact means.",
                 stacklevel=callers_level(),
             )
-        if self.verbose:
-            source = "all rows" if found.attributes else "the neighbours"
-            print(f"means come from {source}")
         return found
-
-    def _report(self, history, solver):
-        """Print one line for each epoch or round if asked to."""
-        if self.verbose:
-            line = f"{solver.unit} {len(history.losses)}/{solver.n_rounds}: "
-            line += f"loss {history.losses[-1]:.5f}"
-            if history.scores:
-                line += f", held-out log density {history.scores[-1]:.5f}"
-            print(line)
 
 
 def warn_of_jitter(jitter_counts):

@@ -1,10 +1,95 @@
-"""The course of training: losses, when to stop, the learning rate."""
+"""The course of a fit: its stages, losses, when to stop, the learning rate."""
 
 import math
 import sys
+import time
+from contextlib import contextmanager
 from typing import NamedTuple
 
+from numba.core import event
+
 FINAL_RATE = 0.01  # learning rate of the last step, relative to the first
+# What a fit goes through, some fits not through all of it, in this order
+STAGES = (
+    "scales of columns and targets",
+    "kernel",
+    "inducing variables",
+    "posterior draws",
+    "exact means",
+    "predictive law",
+)
+
+
+class StageLines:
+    """One printed line for each stage of a fit, which begins as the stage begins.
+
+    With `verbose` above 1 each round has a line too.
+    """
+
+    def __init__(self, verbose):
+        self.verbose = int(verbose)
+        self.first_round = None  # when the first round ended, which may compile
+
+    @contextmanager
+    def stage(self, name):
+        """Print the name of a stage, whether it compiles, and its seconds."""
+        if not self.verbose:
+            yield
+            return
+        started = time.perf_counter()
+        self.say(f"{name} ...")
+        try:
+            with event.install_listener("numba:compile", FirstCompilation(self)):
+                yield
+            self.say(f" {time.perf_counter() - started:.1f} s")
+        finally:
+            print(flush=True)
+
+    def say(self, text):
+        """Add to the line of the stage."""
+        if self.verbose:
+            print(text, end="", flush=True)
+
+    def after_round(self, history, unit, most, n_rows):
+        """Report a round, the last of a `History`, which may have `most`."""
+        done, now = len(history.losses), time.perf_counter()
+        if self.verbose > 1:
+            self.say(f"\n  {last_round(history, unit, most)}")
+        elif done == 1:
+            self.first_round = now
+        elif done == 2 and most > 2:
+            seconds = now - self.first_round
+            speed, left = n_rows / seconds, (most - done) * seconds
+            self.say(f" {speed:,.0f} rows a second, at most {left:.0f} s left ...")
+
+    def after_rounds(self, history, unit, most):
+        """Report what the rounds of a `History` have reached."""
+        if self.verbose == 1 and history.losses:
+            self.say(f" {last_round(history, unit, most)},")
+
+
+def last_round(history, unit, most):
+    """Return what a line says of the last round of a `History`."""
+    said = f"{unit} {len(history.losses)}/{most}: loss {history.losses[-1]:.5f}"
+    if history.scores:
+        said += f", held-out log density {history.scores[-1]:.5f}"
+    return said
+
+
+class FirstCompilation(event.Listener):
+    """Says once in the line of a stage that Numba compiles."""
+
+    def __init__(self, lines):
+        self.lines, self.said = lines, False
+
+    def on_start(self, event):
+        """Take note that a compilation begins."""
+        if not self.said:
+            self.said = True
+            self.lines.say(" compiling, once on a machine ...")
+
+    def on_end(self, event):
+        """Take note that a compilation has ended."""
 
 
 class History:

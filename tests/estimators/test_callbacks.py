@@ -1,7 +1,11 @@
 """Callbacks of scikit-learn, and printed progress."""
 
+import re
+
+import numba
 import numpy as np
 import pytest
+from sklearn.model_selection import GridSearchCV
 from small_models import (
     CALLBACKS,
     interrupting,
@@ -13,23 +17,64 @@ from small_models import (
 from skswsgp import SWSGPClassifier, SWSGPRegressor
 from skswsgp._estimators.given import solver_for
 from skswsgp._estimators.sklearn_compat import FitTask
+from skswsgp._solvers import progress
+from skswsgp._solvers.progress import STAGES, History, StageLines
 
 
-def test_verbose_prints_one_line_per_epoch(capsys):
+def test_verbose_prints_a_line_for_each_stage(capsys):
     X, y = small_data(60)
     small_model().fit(X, y)
     assert capsys.readouterr().out == ""
     model = small_model(verbose=1).fit(X, y)
     lines = capsys.readouterr().out.splitlines()
-    assert len(lines) == model.n_iter_ == 5
-    assert "5/5" in lines[-1]
-    assert f"{model.loss_curve_[-1]:.5f}" in lines[-1]
+    assert [line.split(" ...")[0] for line in lines] == list(stages_of(model))
+    assert all(re.search(r"\d+\.\d s$", line) for line in lines)
+    last = f"epoch 5/5: loss {model.loss_curve_[-1]:.5f}"
+    assert [last in line for line in lines] == [False, False, True, False]
     small_model(verbose=1, early_stopping=True).fit(X, y)
     assert "held-out" in capsys.readouterr().out
-    model = SWSGPClassifier(learn_kernel=False, random_state=0, verbose=1).fit(X, y > 0)
-    lines = capsys.readouterr().out.splitlines()
+
+
+def test_verbose_above_one_prints_a_line_for_each_round(capsys):
+    X, y = small_data(60)
+    model = SWSGPClassifier(learn_kernel=False, random_state=0, verbose=2).fit(X, y > 0)
+    lines = [line for line in capsys.readouterr().out.splitlines() if "round" in line]
     assert len(lines) == model.n_iter_ > 1
-    assert all(line.startswith(f"round {i}/") for i, line in enumerate(lines, 1))
+    assert all(line.startswith(f"  round {i}/") for i, line in enumerate(lines, 1))
+
+
+def test_a_stage_says_once_that_it_compiles(capsys):
+    with StageLines(1).stage("kernel"):
+        numba.njit(lambda: 1)()
+        numba.njit(lambda: 2)()
+    assert capsys.readouterr().out.count("compiling, once on a machine") == 1
+    with StageLines(1).stage("kernel"):
+        pass
+    assert "compiling" not in capsys.readouterr().out
+
+
+def test_a_stage_that_fails_ends_its_line(capsys):
+    with pytest.raises(RuntimeError), StageLines(1).stage("kernel"):
+        raise RuntimeError
+    assert capsys.readouterr().out == "kernel ...\n"
+
+
+def test_time_that_is_left_is_said_once(capsys, monkeypatch):
+    clock = iter([0.0, *np.arange(1.0, 9.0)])  # the stage begins, a round a second
+    monkeypatch.setattr(progress.time, "perf_counter", lambda: next(clock))
+    lines, history = StageLines(1), History(0.0, 10)
+    with lines.stage("inducing variables"):
+        for _ in range(6):
+            history.add(1.0, -1.0, None)
+            lines.after_round(history, "epoch", 20, 300)
+    out = capsys.readouterr().out
+    assert out.count("left") == 1
+    assert " 300 rows a second, at most 18 s left ..." in out
+
+
+def stages_of(model):
+    """Return the stages of a fit by Adam."""
+    return [name for name in STAGES if name not in ("posterior draws", "exact means")]
 
 
 class Recorder:
@@ -58,7 +103,8 @@ class Recorder:
         if context.task_name == "epoch":
             self.predictions.append(fitted_estimator.predict(X))
             return len(self.predictions) == self.stop_after
-        assert context.max_subtasks == solver_for(estimator)[1].get("max_iter", 200)
+        if context.task_name == "inducing variables":
+            assert context.max_subtasks == solver_for(estimator)[1].get("max_iter", 200)
         return None
 
 
@@ -68,9 +114,13 @@ def test_callbacks_are_called_for_the_fit_and_each_epoch():
     recorder = Recorder()
     model = small_model(max_iter=3).set_callbacks(recorder)
     model.fit(X, y, sample_weight=np.ones(60))
-    epochs = [("begin", "epoch"), ("end", "epoch")] * 3
-    task = [("begin", "fit"), *epochs, ("end", "fit")]
-    assert recorder.calls == [("setup", "fit"), *task, ("teardown", "fit")]
+    named = [part for part in recorder.calls if part[1] != "epoch"]
+    stages = [(when, name) for name in stages_of(model) for when in ("begin", "end")]
+    task = [("begin", "fit"), *stages, ("end", "fit")]
+    assert named == [("setup", "fit"), *task, ("teardown", "fit")]
+    at = recorder.calls.index(("begin", "inducing variables")) + 1
+    assert recorder.calls[at : at + 6] == [("begin", "epoch"), ("end", "epoch")] * 3
+    assert recorder.calls[at + 6] == ("end", "inducing variables")
     np.testing.assert_array_equal(recorder.predictions[-1], model.predict(X))
     assert not np.allclose(recorder.predictions[0], recorder.predictions[1])
     np.testing.assert_array_equal(recorder.metadata["sample_weight"], np.ones(60))
@@ -133,6 +183,10 @@ def test_callbacks_of_scikit_learn_work(capsys):
     pytest.importorskip("rich")
     small_model(max_iter=4).set_callbacks(callback.ProgressBar()).fit(X, y)
     assert "SWSGPRegressor" in capsys.readouterr().out
+    search = GridSearchCV(small_model(max_iter=1), {"n_neighbors": [2, 3]}, cv=2)
+    search.set_callbacks(callback.ProgressBar()).fit(X, y)
+    out = capsys.readouterr().out
+    assert "GridSearchCV" in out and "SWSGPRegressor - inducing variables" in out
 
 
 def test_a_fit_that_fails_at_its_end_changes_nothing(monkeypatch):
