@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from sklearn.metrics import root_mean_squared_error
 
 GUIDE = Path(__file__).parents[1] / "doc" / "user_guide"
 
@@ -125,6 +126,18 @@ def test_the_page_on_the_gaussian_process_of_scikit_learn_says_what_happens():
     np.testing.assert_allclose(names["same_mean"], names["exact_mean"], rtol=1e-7)
     np.testing.assert_allclose(names["same_std"], names["exact_std"], rtol=1e-3)
     assert len(names["same"].inducing_points_) == names["same"].n_neighbors_ == 400
+
+
+def test_the_page_on_other_packages_says_what_happens():
+    names = run_code("from_others.md")
+    y, lower, upper = names["y_new"], names["lower"], names["upper"]
+    row = re.search(
+        r"\| this package \| ([\d.]+) \| ([\d.]+) \|",
+        (GUIDE / "from_others.md").read_text(),
+    )
+    error, held = (float(number) for number in row.groups())
+    assert root_mean_squared_error(y, names["mean"]) == pytest.approx(error, abs=0.01)
+    assert np.mean((lower < y) & (y < upper)) == pytest.approx(held, abs=0.01)
 
 
 @pytest.mark.slow  # it compiles the Student-t likelihood
