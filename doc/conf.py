@@ -61,6 +61,11 @@ COPIES = {
     "CONTRIBUTING.md": "doc/generated/contributing.md",
 }
 INSIDE = {"examples": "doc/gallery/index.rst", **COPIES}
+# The pages of the user guide by title
+GUIDE = {
+    path.read_text(encoding="utf-8").partition("\n")[0].removeprefix("# "): path.stem
+    for path in (DOC / "user_guide").glob("*.md")
+}
 
 
 def copy_pages_from_outside(app):
@@ -104,9 +109,21 @@ def read_attributes_as_text(app, what, name, member, options, lines):
     ).split("\n")
 
 
+def link_pages_of_the_guide(app, what, name, member, options, lines):
+    """Make links of the titles that docstrings quote, as in "How is it fitted?"."""
+
+    def link(match):
+        title = " ".join(match[1].split())
+        page = GUIDE.get(title)
+        return match[0] if page is None else f":doc:`{title} </user_guide/{page}>`"
+
+    lines[:] = re.sub(r'"([A-Z][^"`]*\?)"', link, "\n".join(lines)).split("\n")
+
+
 def setup(app):
     """Connect the functions above."""
     app.connect("builder-inited", copy_pages_from_outside)
     app.connect("source-read", stay_on_the_site)
     app.connect("autodoc-skip-member", leave_out_what_is_inherited)
     app.connect("autodoc-process-docstring", read_attributes_as_text, priority=900)
+    app.connect("autodoc-process-docstring", link_pages_of_the_guide, priority=901)

@@ -2,10 +2,11 @@
 
 import ast
 import re
-from inspect import signature
+from inspect import getdoc, getmembers, isfunction, signature
 from pathlib import Path
 from textwrap import indent
 
+import numpy as np
 import pytest
 from numpydoc.docscrape import ClassDoc
 from numpydoc.hooks.validate_docstrings import parse_config, process_file
@@ -30,6 +31,7 @@ PUBLIC += [
 SHARED = shared_docs.SHARED | OF_BASELINES
 ESTIMATORS = [SWSGPClassifier, SWSGPRegressor]
 ESTIMATORS += [getattr(baselines, name) for name in baselines.__all__]
+MAX_LINES = 150  # of a docstring; explanations belong to the user guide
 
 
 def with_shared_text(path, folder):
@@ -57,6 +59,43 @@ def test_docstrings_hold_the_shared_texts(estimator):
     parsed = ClassDoc(estimator)
     named = [name for each in parsed["Parameters"] for name in each.name.split(", ")]
     assert named == list(signature(estimator).parameters)
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS)
+def test_docstrings_are_short(estimator):
+    assert len(getdoc(estimator).splitlines()) <= MAX_LINES
+    for name, value in getmembers(estimator, isfunction):
+        if getattr(value, "__module__", "").startswith("skswsgp"):
+            count = len((getdoc(value) or "").splitlines())
+            assert count <= MAX_LINES // 3, f"{name} has {count} lines"
+
+
+def test_docstrings_name_pages_of_the_guide():
+    pages = (ROOT / "doc" / "user_guide").glob("*.md")
+    titles = {f"# {title}" for title in named_titles()}
+    assert len(titles) > 12
+    assert titles <= {page.read_text().splitlines()[0] for page in pages}
+
+
+def named_titles():
+    """Yield the titles in quotes of the docstrings and texts of the package."""
+    for path in PACKAGE.rglob("*.py"):
+        for title in re.findall(r'[Ss]ee\s+"([^"]*)"', path.read_text()):
+            yield " ".join(title.split())
+
+
+@pytest.mark.usefixtures("few_steps")
+@pytest.mark.parametrize("estimator", [SWSGPClassifier, SWSGPRegressor])
+def test_docstrings_list_the_attributes(estimator):
+    X = np.random.default_rng(0).normal(size=(60, 2))
+    model = estimator(random_state=0).fit(X, X[:, 0] > 0)
+    named = [one.name for one in ClassDoc(estimator)["Attributes"]]
+    named = {name for names in named for name in names.split(", ")}
+    found = {name for name in vars(model) if re.fullmatch(r"[a-z]\w*_", name)}
+    assert found <= named
+    page = (ROOT / "doc" / "user_guide" / "attributes.md").read_text()
+    missing = [name for name in named if f"`{name}`" not in page]
+    assert not missing
 
 
 def test_texts_are_shared():

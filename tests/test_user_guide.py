@@ -159,6 +159,12 @@ def test_the_page_on_boosting_says_what_happens():
 
 
 @pytest.mark.usefixtures("few_steps")
+def test_the_page_on_attributes_says_what_happens():
+    names = run_code("attributes.md")
+    np.testing.assert_allclose(names["mean"], names["model"].predict(names["X"]))
+
+
+@pytest.mark.usefixtures("few_steps")
 def test_the_page_on_production_says_what_happens():
     names = run_code("production.md")
     largest = max(names["arrays"], key=lambda name: names["arrays"][name].nbytes)

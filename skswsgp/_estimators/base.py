@@ -142,12 +142,9 @@ class BaseSWSGP(
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            Training inputs, in any units. With `solver="adam"` and
-            `learn_kernel=False` floats are not copied, and a memory map is read piece
-            by piece, unless `x_transform` is a word other than "auto".
-            X, y and `sample_weight` may be dask arrays or data frames with the same
-            blocks of rows, which stay where they are; see the guide, "What
-            if one machine is not enough?".
+            Training inputs, in any units. They may be a memory map; see "What if data
+            come in pieces?". X, y and `sample_weight` may be dask collections; see
+            "What if one machine is not enough?".
         y : array-like of shape (n_samples,) or (n_samples, n_outputs)
             Training targets.
         sample_weight : array-like of shape (n_samples,), default=None

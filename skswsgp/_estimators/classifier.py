@@ -24,25 +24,22 @@ from skswsgp._point.likelihood_records import LIKELIHOODS
 class SWSGPClassifier(ScoreMixin, ClassifierMixin, BaseSWSGP):
     """Gaussian process classification where each row uses its nearest inducing points.
 
-    Two classes have one latent function and a probit link, p(y = 1 | f) = Phi(f), whose
-    predictive probability Phi(mu / sqrt(1 + v)) is exact for q(f) = N(mu, v). More
-    classes have one latent function each and a softmax; all share the kernel, the
-    inducing inputs and the neighbours [1]_.
+    A Gaussian process judges a row by rows that are like it, as a kernel says. Two
+    classes have one latent function, which a link turns into probabilities, and more
+    classes have one each and a softmax. M inducing points stand for the table, and each
+    row uses the H nearest of them, so it costs O(H^3) [1]_. The defaults suit most
+    tables. Titles in quotes are pages of the user guide, in the folder doc/user_guide.
 
     Parameters
     ----------
     $model_parameters
     learn_kernel : bool, default=True
-        Whether the kernel is learned before q(u) is sought, by regression of the
-        classes, coded as numbers. For `solver="natural"` the kernel is then refined on
-        the Gaussian sites of its own posterior. With few rows, up to some 600, the
-        variational bound of all rows decides, and with more the prediction of held-out
-        rows. With False the kernel starts as it is given. The natural solver leaves it
-        there, and steps of Adam move it in any case.
+        Whether the kernel is learned from rows first. If not, it starts as it is given,
+        and only Adam changes it. See "How is it fitted?".
     likelihood : {"auto", "bernoulli", "logit", "softmax"}, default="auto"
-        "auto" is "bernoulli" (probit) for two classes, "softmax" for more. "logit" is
-        for two classes, p(y = 1 | f) = 1 / (1 + exp(-f)): a label that contradicts f
-        costs less than with the probit, and f has the scale of log odds.
+        Link: "bernoulli" (probit) or "logit" for two classes, "softmax" for any number.
+        "auto" is the probit for two classes. With the logit a label that contradicts
+        the function costs less, and latent functions are log odds.
     class_weight : dict, "balanced" or None, default=None
         Weights of the classes by label, which multiply `sample_weight` in training.
         Labels that a dict leaves out have weight 1. "balanced" gives all classes the
@@ -52,24 +49,22 @@ class SWSGPClassifier(ScoreMixin, ClassifierMixin, BaseSWSGP):
 
     Attributes
     ----------
-    classes_ : ndarray of shape (n_classes,)
-        The labels.
+    classes_, likelihood_ : ndarray of shape (n_classes,), str
+        The labels, and the likelihood of the fit.
     $attributes
     prior_mean_ : ndarray of shape (n_latent,)
-        Prior mean of each latent function, one for two classes and otherwise one for
-        each class. Where no data are near, the probabilities are the weighted shares of
-        the classes in the training data. `inducing_mean_` and `inducing_covariance_`
-        describe the latent functions less these means.
+        Means of the latent functions far from the data, which give classes their shares
+        in the training data.
     variance_scale_ : float
-        Factor of small variances of q(f) in predictions, because a diagonal S makes
-        them too small or too large; that of the prior, far from the data, stays. With
-        `learn_kernel=True` and the natural solver it makes held-out rows likeliest,
-        unless rows are few and each has an inducing point; otherwise it is 1. Means do
-        not depend on it.
+        Factor of small variances of the latent functions in predictions.
 
     See Also
     --------
     SWSGPRegressor : Regression with the same model of latent functions.
+
+    Notes
+    -----
+    "What is in a fitted model?" says more of each attribute.
 
     References
     ----------

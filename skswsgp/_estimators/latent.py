@@ -39,14 +39,12 @@ class LatentFunctionsMixin:
         Returns
         -------
         mean : ndarray of shape (n_samples,) or (n_samples, n_latent)
-            Mean of q(f), eq. 13, or given all rows where there is `alpha_`. For
-            regression in the units of y, or of the transformed y where `y_transform_`
-            is not None, or for counts the logarithm of their rate, one function for
-            each output; for classes on the scale before the link
-            function, one function for two classes and else one for each class.
+            Mean of q(f), eq. 13. For regression in the units of y, or on the scale of
+            `y_transform_`, or for counts the logarithm of their rate, one function for
+            each output; for classes before the link, one function for two classes and
+            else one for each class.
         variance : ndarray of the same shape
-            Variance of q(f). It can be far too small where S is diagonal: see
-            `covariance`.
+            Variance of q(f), too small for some `covariance`.
         """
         mean, variance = self._latent(X, True, n_neighbors)
         mean, variance = self._in_units(mean, variance, vars(self))
@@ -56,9 +54,8 @@ class LatentFunctionsMixin:
     def sample_f(self, X, n_samples=1, random_state=0, *, n_neighbors=None):
         """Draw latent functions from q(f), and evaluate them at rows of X.
 
-        A draw is one function: calls with the same `random_state`, an integer, evaluate
-        the same functions, at any rows, whatever other rows come along and however many
-        functions are drawn.
+        Calls with the same `random_state`, an integer, evaluate the same functions, at
+        any rows. See "How do predictions of several rows go together?".
 
         Parameters
         ----------
@@ -75,24 +72,12 @@ class LatentFunctionsMixin:
         values : ndarray of shape (n_samples_X, n_samples) or \
                 (n_samples_X, n_latent, n_samples)
             Values of the functions, in the units of `latent_mean_and_variance`, whose
-            mean and variance they have. Sixteen functions share the random features
-            that join what the inducing values leave open, whose correlations are within
-            0.03 far from the data, and within some 0.3 where this rest is a small part
-            of the prior variance. More functions average this error out.
+            mean and variance they have.
 
         Raises
         ------
         ValueError
             If the kernel holds a WhiteKernel or a power that is no integer.
-
-        Notes
-        -----
-        Pathwise conditioning [1]_ on the H inducing points nearest to each row.
-
-        References
-        ----------
-        .. [1] J. Wilson et al., "Efficiently Sampling Functions from Gaussian Process
-           Posteriors", ICML 2020.
         """
         n_samples = count("n_samples", n_samples)
         rng = check_random_state(random_state)
@@ -149,9 +134,8 @@ class LatentFunctionsMixin:
         """Relevance of each column of X.
 
         Mean square of the slope of the latent functions' means by the column, in units
-        of the robust standard deviation of the column, over at most 2,000 inducing
-        points. Where the map `linear_map_` mixes columns, the slope is still that by a
-        column of X.
+        of the column's robust standard deviation, over at most 2,000 inducing points.
+        See "What if combinations of columns matter?".
 
         Returns
         -------
@@ -187,17 +171,7 @@ class LatentFunctionsMixin:
         text : str
             The kernel, and a line for each direction, the most important first: how
             many length-scales a step of one spread along it is, and its columns with
-            the largest shares, by name. Along a step of many length-scales the function
-            may change much, and along one of few it hardly does. A last line counts
-            directions that are not shown.
-            A spread is the robust standard deviation of a column. Without a map of the
-            columns a direction is one column. Directions of x_transform_.forward(X)
-            are meant where that is not None.
-
-        Notes
-        -----
-        They are the left singular vectors of diag(spread) W diag(1 / length-scales),
-        for the map W = `linear_map_`.
+            the largest shares. See "What if combinations of columns matter?".
         """
         check_is_fitted(self, "inducing_points_")
         W, spread = self.linear_map_, np.reshape(self._feature_scale, (-1, 1))

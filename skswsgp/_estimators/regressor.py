@@ -36,117 +36,60 @@ class SWSGPRegressor(
 ):  # fmt: skip
     """Gaussian process regression in which each row uses its nearest inducing points.
 
-    A sparse variational Gaussian process keeps M inducing points and pays O(M^3) a
-    training step. Here each row uses only its H nearest inducing points, so it costs
-    O(H^3), in training and in prediction [1]_.
+    A Gaussian process predicts a row from rows that are like it, as a kernel says, and
+    tells how sure it is. Here M inducing points stand for the table, and each row uses
+    the H nearest of them, so it costs O(H^3) [1]_. The defaults suit most tables.
+    Titles in quotes are pages of the user guide, in the folder doc/user_guide.
 
     Parameters
     ----------
     $model_parameters
     learn_kernel : bool, default=True
-        Whether kernel and noise are learned before q(u) is sought: from the evidence of
-        up to some thousand rows, and with more rows, or Adam, from the likelihood of
-        rows given their nearest other rows. With False they start as they are given.
-        The natural solver leaves them there, and steps of Adam move them in any case.
+        Whether kernel and noise are learned from rows first. If not, they start as they
+        are given, and Adam alone changes them. See "How is it fitted?".
     initial_noise : float, default=0.1
         Noise variance at the start, on the scale of standardised y.
     likelihood : {"gaussian", "heteroscedastic", "student_t", "poisson", \
             "negative_binomial"}, default="gaussian"
-        Distribution of y given the latent function f. "heteroscedastic" is Gaussian
-        with noise that varies with X: the logarithm of its variance has a Gaussian
-        process of its own, `noise_model_`, whose kernel is learned as well [3]_. Rows
-        in little noise then say more about f than others. A fit takes five to ten times
-        as long as one with constant noise. "student_t" is for outliers: noise has heavy
-        tails, and rows far from what others predict have little say in f; `predictive`
-        plays no role. "poisson" and "negative_binomial" are for counts of the mean
-        exp(f) and the variance exp(f), or exp(f) + exp(f)^2 / r: `predict` returns
-        expected counts, quantiles are whole numbers and densities are probabilities. y
-        must then hold whole numbers that are not negative, `predictive` and
-        `normalize_y` play no role, and `initial_noise` is only the start of the noise
-        of log(y + 1 / 2), from which a kernel is learned. With `solver="natural"` that
-        kernel is then refined on the counts.
+        Law of y around the function: "heteroscedastic" is for noise that varies,
+        "student_t" for outliers, and the last two for counts, whole numbers from 0, for
+        which `predictive` and `normalize_y` play no role. See "Which model is this?".
     likelihood_shape : float or "auto", default="auto"
-        Degrees of freedom of "student_t", from 2.05 to 200, or the size r of
-        "negative_binomial", from 0.01 to 10,000. "auto" learns them with
-        `learn_kernel=True`, by how far rows are from what their nearest others predict,
-        or from held-out counts, and is 4 or 5 otherwise. Other likelihoods have no such
-        number.
+        Degrees of freedom of "student_t", from 2.05 to 200, or size of
+        "negative_binomial", from 0.01 to 10,000. "auto" learns them, or takes 4 and 5
+        with `learn_kernel=False`. Other likelihoods have none.
     predictive : {"auto", "gaussian"}, default="auto"
-        Law of observations around the mean, for standard deviations, intervals,
-        quantiles, densities and samples of y. "gaussian" is that of the process and
-        its noise. "auto" learns from the errors of training rows, each
-        predicted from the others, by how much the deviation of the process is
-        multiplied around a row, how heavy the tails of a Student-t distribution are,
-        and whether targets of near rows get a share of the density; it keeps the
-        Gaussian where nothing is better by more than two standard errors. With up to
-        some 1,000 rows it makes either law wider, by how much errors grow where kernel
-        and noise have not learned from their rows.
+        Law of new observations around the mean. "auto" learns it from errors of rows,
+        each predicted from the others. See "What is the standard deviation of?".
     normalize_y : bool, default=True
-        Whether y, after `y_transform`, is standardised inside.
+        Whether y, after `y_transform`, is standardised inside. Counts never are.
     y_transform : {"auto", "log", "yeo-johnson"} or None, default="auto"
-        Scale on which y has a Gaussian process. "log" needs positive targets and gives
-        positive predictions. "yeo-johnson" is a power that makes training targets
-        nearest to a Gaussian, for any sign. "auto" takes one of the two, for all
-        outputs, where the evidence of 250 distinct rows, in the units of y, is larger
-        by 19 nats and predictions of rows left out get no worse, and None otherwise.
-        It takes None where most targets of an output share their value with others, or
-        the scale of y is given: with `kernel`, `learn_kernel=False`,
-        `normalize_y=False`, `warm_start`, `noise_variance` or `X_val`, in
-        `partial_fit`, and for other likelihoods than "gaussian" and "heteroscedastic".
-        After a logarithm, which is taken of positive targets only, a target of zero or
-        less has density zero.
-        Means, deviations, covariances, quantiles and densities are in the units of y;
-        latent functions are on the transformed scale.
+        Scale on which y has a Gaussian process: a logarithm, for positive y only, a
+        power, or as it is. "auto" chooses. Predictions are in the units of y, and
+        latent functions on that scale. See "What is the standard deviation of?".
     $training_parameters
 
     Attributes
     ----------
     $attributes
     noise_variance_ : float or ndarray of shape (n_outputs,)
-        Learned noise variance of a row of mean weight, on the scale of standardised y;
-        for "student_t" the square of the scale of the noise.
-        Counts have none. With noise that varies it is the harmonic mean over rows.
+        Learned noise variance of standardised y, of a row of mean weight.
     noise_model_ : object
-        The process of the noise, for `likelihood="heteroscedastic"` only, with the
-        fitted attributes `kernel_` and so on; `noise_std` predicts by it.
+        The process of the noise, for `likelihood="heteroscedastic"` only.
     prior_mean_ : ndarray of shape (n_outputs,)
-        Prior means of the latent functions of counts, at which the expected count is
-        the weighted mean of y over that of exposures, under the kernel before Adam
-        changes it.
-        `inducing_mean_` describes the latent functions less these means.
-    likelihood_ : str
-        Likelihood of the fit.
-    likelihood_shape_ : ndarray of shape (n_outputs,)
-        Degrees of freedom of "student_t", or sizes of "negative_binomial"; other
-        likelihoods have none.
+        Means of the logarithms of rates far from the data, for counts only.
+    likelihood_, likelihood_shape_ : str, ndarray of shape (n_outputs,)
+        Likelihood of the fit, and its degrees of freedom or sizes, if any.
     variance_scale_ : float
-        Factor of small variances of q(f) in predictions of counts, as that of a
-        `SWSGPClassifier`.
+        Factor of small variances of the latent functions, for counts only.
     predictive_law_ : object
-        The law of observations, where it was learned. `degrees_of_freedom`
-        (n_outputs,) are infinite for a Gaussian, `scale_range` (2, n_outputs) holds the
-        5 and 95 % quantiles over training rows of the factor of deviations, and
-        `density` is not None where near targets have a share, `density.share`
-        (n_outputs,).
+        The learned law of observations, where it was learned.
     leave_one_out_ : LeaveOneOut
-        Each row of X as predicted by the model without that row, a named tuple of
-        `mean`, `std`, `residual` and `z_score`, each of the shape of y. Kernel and
-        noise stay as all rows have taught them. `std` is that of an observation of the
-        weight of the row under the process, without the law of `predictive`, and
-        `residual` is y - mean. `z_score` is the value of a standard normal variable
-        that is as probable as y, under the law of `predictive` around the row and on
-        the scale of `y_transform`. Copies of a row are left out together, and rows that
-        did not train are predicted as new rows. Where the distinct rows are the
-        inducing points, a row is predicted from all others, or from its nearest ones
-        where neither H is M nor means come from all rows. With fewer inducing points it
-        is taken out of q(f), where the residual at most doubles. Only for Gaussian
-        noise; a stream has none, and neither has Adam with more than 20,000 rows.
-    y_mean_, y_scale_ : float or ndarray of shape (n_outputs,)
-        T(y) is standardised as (T(y) - y_mean_) / y_scale_, where T is `y_transform_`,
-        or leaves y alone where that is None. They are 0 and 1 for counts.
+        `mean`, `std`, `residual` and `z_score` of each row, predicted without it.
     y_transform_ : object or None
-        The transformation of y. That of "yeo-johnson" has a `power` for each output: 1
-        is linear, and 0 the logarithm of 1 + y / `unit` for positive y.
+        The scale T of y, or None for y as it is.
+    y_mean_, y_scale_ : float or ndarray of shape (n_outputs,)
+        Standardised y is (T(y) - y_mean_) / y_scale_.
 
     See Also
     --------
@@ -155,19 +98,11 @@ class SWSGPRegressor(
 
     Notes
     -----
-    `kernel_`, `linear_map_`, `noise_variance_`, the inducing attributes, the numbers of
-    neighbours and, where there are some, `posterior_draws_`, `alpha_`,
-    `local_variance_scale_`, `predictive_law_` and what the likelihood adds are the
-    whole model: `predict` reads nothing else but the scale of y. Where all rows have
-    one noise, an exact Gaussian process with this kernel is
-    ``GaussianProcessRegressor(kernel_ + WhiteKernel(noise_variance_), optimizer=None)``
-    of scikit-learn, fitted to ``X @ linear_map_`` and standardised y.
+    "What is in a fitted model?" says more of each attribute.
 
     References
     ----------
     $references
-    .. [3] M. Lazaro-Gredilla, M. K. Titsias, "Variational Heteroscedastic Gaussian
-       Process Regression", ICML 2011.
 
     Examples
     --------
@@ -215,32 +150,26 @@ class SWSGPRegressor(
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            Training inputs, in any units. With `solver="adam"` and
-            `learn_kernel=False` floats are not copied, and a memory map is read piece
-            by piece, unless the noise varies or `x_transform` is a word other than
-            "auto". X, y and `sample_weight` may be dask arrays or data frames with the
-            same blocks of rows, which stay where they are; see the guide, "What
-            if one machine is not enough?".
+            Training inputs, in any units. They may be a memory map; see "What if data
+            come in pieces?". X, y and `sample_weight` may be dask collections; see
+            "What if one machine is not enough?".
         y : array-like of shape (n_samples,) or (n_samples, n_outputs)
             Training targets.
         sample_weight : array-like of shape (n_samples,), default=None
-            Weight of each row, in training and when it is held out. For counts it is a
-            number of observations. Otherwise it divides the noise variance of the row,
-            and a common factor of all weights changes nothing, because the noise is
-            learned; with `likelihood="student_t"` it multiplies the log density.
+            Weight of each row. It divides the noise variance of the row, multiplies its
+            log density with `likelihood="student_t"`, and is a number of observations
+            for counts. See "What is the standard deviation of?".
         X_val : array-like of shape (n_val, n_features), default=None
             Inputs held out to decide when to stop, in place of a fraction of X.
         y_val : array-like of shape (n_val,) or (n_val, n_outputs), default=None
             Targets that go with `X_val`. Counts there have an exposure of 1.
         exposure : array-like of shape (n_samples,), default=None
-            By how much the rates of counts are multiplied: the time or the area that a
-            row covers, for instance. Predictions are for an exposure of 1 unless they
-            are given another one, and so is `score`.
+            By how much the rates of counts are multiplied, as by the time that a row
+            covers. Predictions and `score` are for 1 unless they are given another one.
         noise_variance : array-like of shape (n_samples,), default=None
             Noise variance of each row, in squared units of y, where it is known. It is
-            divided by `sample_weight` and not learned. Variances are clipped to 1e-8
-            to 1e8 times that of y. Predictions of new observations have the weighted
-            mean of these variances unless they are given others.
+            divided by `sample_weight`, clipped to 1e-8 to 1e8 times the variance of y,
+            and not learned. New rows have the mean unless they are given others.
 
         $outcome_of_fit
         """
@@ -342,20 +271,15 @@ class SWSGPRegressor(
         Returns
         -------
         mean : ndarray of shape (n_samples,) or (n_samples, n_outputs)
-            Predictive mean, eq. 13, or given all rows where there is `alpha_`, in the
-            units of y. Behind `y_transform_` it is the mean of y for a Gaussian T(y),
-            whose deviation is at most that of training targets.
+            Predictive mean, in the units of y.
         std : ndarray of the same shape
-            Standard deviation of an observation whose weight is the mean of the
-            training rows, noise included, in the units of y, from the law of
-            observations (see `predictive`). Only returned if `return_std`;
+            Standard deviation of an observation of mean weight, noise included, in the
+            units of y, by the law of `predictive`. Only returned if `return_std`;
             `latent_mean_and_variance` leaves the noise out.
         cov : ndarray of shape (n_samples, n_samples) or \
                 (n_samples, n_samples, n_outputs)
-            Covariance of such observations, noise included on the diagonal, which is
-            std^2. Factors and tails of the law of observations act on each row by its
-            own. With a transformation of y it is that of y for a Gaussian T(y). Only
-            returned if `return_cov`.
+            Covariance of such observations, of the diagonal std^2. Only returned if
+            `return_cov`. See "How do predictions of several rows go together?".
         y_quantiles : ndarray of shape (n_samples[, n_quantiles][, n_outputs])
             Quantiles of new observations in the units of y, without the axis of
             quantiles for a number. Returned alone, and only for `quantiles`.
@@ -423,12 +347,8 @@ class SWSGPRegressor(
         y_samples : ndarray of shape (n_samples_X, n_samples) or \
                 (n_samples_X, n_outputs, n_samples)
             The functions of `sample_f` with independent noise, in the units of y, for
-            observations whose weight is the mean of the training rows. A learned law
-            acts on each row by its own, so paths are not smooth where it
-            is not Gaussian. For counts they are draws of the rates whose logarithms
-            `sample_f` gives. Outputs are independent of each other.
-            Other rows or another number of draws get other noise for the same
-            `random_state`.
+            observations of mean weight, or counts at rates whose logarithms `sample_f`
+            gives. See "How do predictions of several rows go together?".
         """
         rng = check_random_state(random_state)
         functions = self.sample_f(X, n_samples, rng, n_neighbors=n_neighbors)
