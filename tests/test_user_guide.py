@@ -171,3 +171,12 @@ def test_the_page_on_production_says_what_happens():
     assert largest == "inducing_covariance_"
     assert names["model"].n_jobs == 1
     assert min(names["mean"], names["std"], names["fewer"]) > 0.0
+
+
+@pytest.mark.usefixtures("few_steps")
+def test_the_page_on_saving_says_what_happens(capsys):
+    names = run_code("saving.md")
+    for other in "same", "other":
+        mean = names[other].predict(names["X"])
+        np.testing.assert_array_equal(mean, names["model"].predict(names["X"]))
+    assert "False" not in capsys.readouterr().out
