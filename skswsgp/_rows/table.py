@@ -54,6 +54,9 @@ def require_numeric_types(X, reader):
         )
     for position, name in enumerate(names):
         kind = kind_of(name)
+        if name == "object" and hasattr(X, "columns"):  # text before pandas 3
+            text = first_text(X, position)
+            kind, name = kind_of(type(text).__name__), f"such as {text!r}"
         if kind is not None:
             raise ValueError(described(X, position, kind, name, reader))
 
@@ -75,10 +78,15 @@ def described(X, position, kind, why, reader):
     )
 
 
+def first_text(X, position):
+    """Return the first value of a column that is text, or None."""
+    values = np.ravel(_safe_indexing(X, [position], axis=1))
+    return next((str(value) for value in values if isinstance(value, str)), None)
+
+
 def starts_with_a_date(X, position):
     """Return whether the first text of a column is a date, as files of text have it."""
-    values = np.ravel(_safe_indexing(X, [position], axis=1))
-    first = next((str(value) for value in values if isinstance(value, str)), "")
+    first = first_text(X, position) or ""
     try:
         np.datetime64(first)
     except ValueError:

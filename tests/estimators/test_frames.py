@@ -101,6 +101,9 @@ HOLES = np.arange(N) % 15 == 7
 REFUSED = {
     "text": (lambda X: X.assign(c=WORDS), TEXT),
     "numbers as text": (lambda X: X.assign(c=X["c"].astype(str)), TEXT),
+    "numbers as objects": (
+        lambda X: X.assign(c=X["c"].astype(str).astype(object)), TEXT
+    ),
     "categories": (lambda X: X.assign(c=WORDS.astype("category")), TEXT),
     "numbers as categories": (lambda X: X.astype({"c": "category"}), TEXT),
     "ranges": (lambda X: X.assign(c=pd.cut(X["a"], 3)), TEXT),
