@@ -274,3 +274,8 @@ def drawn(kernel, noise, N=600, seed=0):
     X = rng.uniform(-2, 2, size=(N, 2))
     L = np.linalg.cholesky(kernel(X) + noise * np.eye(N))
     return X, L @ rng.normal(size=N)
+
+
+def labels_of(display):
+    """Return the names in the legend of a display."""
+    return [text.get_text() for text in display.ax_.get_legend().get_texts()]

@@ -20,6 +20,7 @@ ROOT = Path(__file__).parents[1]
 PACKAGE = Path(skswsgp.__file__).parent
 PUBLIC = [path for path in PACKAGE.glob("*.py") if not path.name.startswith("_")]
 PUBLIC += sorted((PACKAGE / "baselines").glob("[!_]*.py"))
+PUBLIC += sorted((PACKAGE / "displays").glob("[!_]*.py"))
 for name in (
     "network", "inducing_posterior", "predictive_density", "sampler", "shared_docs",
 ):  # fmt: skip

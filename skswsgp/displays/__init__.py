@@ -1,0 +1,9 @@
+"""Pictures of predictions, of how far they can be trusted, and of fitted models.
+
+They are used as the displays of scikit-learn are, and need matplotlib to draw.
+"""
+
+from skswsgp.displays.coverage import CoverageDisplay
+from skswsgp.displays.reliability import ReliabilityDisplay
+
+__all__ = ["CoverageDisplay", "ReliabilityDisplay"]

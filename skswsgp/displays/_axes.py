@@ -1,0 +1,27 @@
+"""The axes that displays draw in, and their colors."""
+
+CALIBRATED = "Calibrated"  # name of the line of a calibrated model
+
+
+def set_axes(display, ax):
+    """Set `ax_` and `figure_` of a display; `ax` None makes a figure."""
+    if ax is None:
+        try:
+            from matplotlib import pyplot
+        except ImportError as error:
+            raise ImportError(
+                f"{type(display).__name__} needs matplotlib, which is not installed: "
+                "run `pip install matplotlib`."
+            ) from error
+        _, ax = pyplot.subplots()
+    display.ax_, display.figure_ = ax, ax.figure
+
+
+def set_axes_of_calibration(display, ax, height):
+    """Set the axes of a display, and draw the line of a calibrated model.
+
+    It goes from (0, height) to (1, 1), and is drawn once.
+    """
+    set_axes(display, ax)
+    if CALIBRATED not in display.ax_.get_legend_handles_labels()[1]:
+        display.ax_.plot([0.0, 1.0], [height, 1.0], "k:", label=CALIBRATED)
