@@ -12,7 +12,7 @@ from skswsgp._compiled.special import gaussian_log_density
 from skswsgp._law import student
 from skswsgp._law.law import interval_scores
 from skswsgp._law.score_input import (
-    check_bins,
+    check_count,
     check_coverage,
     check_gaussian,
     check_intervals,
@@ -435,20 +435,37 @@ def _asked(estimator, X, **how):
         return error
 
 
-def _intervals(estimator, X):
-    """Return the two ends of intervals of 95 %, from `predict_interval`."""
+def _intervals(estimator, X, coverage=0.95):
+    """Return the two ends of central intervals, from `predict_interval`."""
     if "coverage" in signature(estimator.predict_interval).parameters:
-        return estimator.predict_interval(X, coverage=0.95)
+        return estimator.predict_interval(X, coverage=coverage)
     found = estimator.predict_interval(X)
-    level = getattr(estimator, "confidence_level", 0.95)
+    level = getattr(estimator, "confidence_level", coverage)
     shapes = [np.shape(part) for part in found]
-    if shapes[1:] != [(shapes[0][0], 2, 1)] or np.any(np.not_equal(level, 0.95)):
+    if shapes[1:] != [(shapes[0][0], 2, 1)] or np.any(np.not_equal(level, coverage)):
         raise ValueError(
             f"predict_interval(X) of {type(estimator).__name__} has results of the "
             f"shapes {shapes} and confidence_level={level}: expected points and ends "
-            f"{[(len(X), 2, 1)]} of intervals of 95 %; use confidence_level=0.95."
+            f"{[(len(X), 2, 1)]} of intervals of {100 * coverage:.4g} %; use "
+            f"confidence_level={coverage:.4g}."
         )
     return found[1][:, 0, 0], found[1][:, 1, 0]
+
+
+def _quantiles(estimator, X, levels):
+    """Return quantiles (n, n_levels[, n_outputs]) of the law that an estimator tells.
+
+    Without quantiles of its own, `return_std` stands for a Gaussian. None is for an
+    estimator with neither.
+    """
+    quantiles = _asked(estimator, X, quantiles=levels)
+    if not isinstance(quantiles, Exception):
+        return quantiles
+    moments = _asked(estimator, X, return_std=True)
+    if not isinstance(moments, tuple):
+        return None
+    mean, std = moments
+    return np.stack([mean + std * z for z in ndtri(levels)], axis=1)
 
 
 def _gaussian_interval_score(y_true, y_mean, y_std, sample_weight=None):
@@ -580,7 +597,7 @@ def reliability_curve(
     >>> curve.confidence
     array([ nan,  nan,  nan, 0.75, 1.  ])
     """
-    check_bins(n_bins)
+    check_count(n_bins, "n_bins", 20)
     if confidence not in ("mean", "middle"):
         raise ValueError(f"confidence={confidence!r}: expected 'mean' or 'middle'.")
     y_true = column_or_1d(y_true)

@@ -39,11 +39,11 @@ def check_coverage(coverage):
         )
 
 
-def check_bins(n_bins, least=1):
-    """Raise ValueError for a number of bins that is no integer, or too small."""
-    if not isinstance(n_bins, Integral) or n_bins < least:
+def check_count(number, name, usual, least=1):
+    """Raise ValueError for a number that is no integer, or too small."""
+    if not isinstance(number, Integral) or number < least:
         raise ValueError(
-            f"n_bins={n_bins!r}: expected an integer of at least {least}; use 20."
+            f"{name}={number!r}: expected an integer of at least {least}; use {usual}."
         )
 
 

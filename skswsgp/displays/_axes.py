@@ -1,5 +1,9 @@
 """The axes that displays draw in, and their colors."""
 
+import numpy as np
+
+# Colors that people of any color vision tell apart, by Okabe and Ito
+BLUE, VERMILLION, GREEN = "#0072B2", "#D55E00", "#009E73"
 CALIBRATED = "Calibrated"  # name of the line of a calibrated model
 
 
@@ -25,3 +29,11 @@ def set_axes_of_calibration(display, ax, height):
     set_axes(display, ax)
     if CALIBRATED not in display.ax_.get_legend_handles_labels()[1]:
         display.ax_.plot([0.0, 1.0], [height, 1.0], "k:", label=CALIBRATED)
+
+
+def drawn_rows(values, subsample):
+    """Return the numbers of at most `subsample` rows, evenly spaced by their values."""
+    order = np.argsort(values, kind="stable")
+    if subsample is None or len(order) <= subsample:
+        return order
+    return order[np.linspace(0, len(order) - 1, subsample).round().astype(int)]

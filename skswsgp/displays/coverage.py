@@ -1,14 +1,13 @@
 """How often observations lie where a regressor expects them."""
 
 import numpy as np
-from scipy.special import ndtri
 
-from skswsgp._law.score_input import check_bins, check_quantiles, check_weights
+from skswsgp._law.score_input import check_count, check_quantiles, check_weights
 from skswsgp.displays._axes import set_axes_of_calibration
 from skswsgp.metrics import (
-    _asked,
     _innermost,
     _interval_of_share,
+    _quantiles,
     interval_coverage,
 )
 
@@ -126,22 +125,17 @@ class CoverageDisplay:
         TypeError
             If the estimator does not say how uncertain it is.
         """
-        check_bins(n_bins, least=2)
+        check_count(n_bins, "n_bins", 20, least=2)
         inner, X = _innermost(estimator, X)
         levels = np.union1d(np.arange(1, n_bins) / n_bins, [0.025, 0.975])
-        quantiles = _asked(inner, X, quantiles=levels)
-        if isinstance(quantiles, Exception):
-            moments = _asked(inner, X, return_std=True)
-            if not isinstance(moments, tuple):
-                raise TypeError(
-                    f"{type(inner).__name__} does not say how uncertain it is: "
-                    "expected predict(X, quantiles=[...]) or predict(X, "
-                    "return_std=True); use ReliabilityDisplay for a classifier, and "
-                    "sklearn.metrics.PredictionErrorDisplay for means alone."
-                )
-            mean, std = moments
-            quantiles = [mean + std * z for z in ndtri(levels)]
-            quantiles = np.stack(quantiles, axis=1)
+        quantiles = _quantiles(inner, X, levels)
+        if quantiles is None:
+            raise TypeError(
+                f"{type(inner).__name__} does not say how uncertain it is: expected "
+                "predict(X, quantiles=[...]) or predict(X, return_std=True); use "
+                "ReliabilityDisplay for a classifier, and "
+                "sklearn.metrics.PredictionErrorDisplay for means alone."
+            )
         expected = quantiles.shape[:1] + quantiles.shape[2:]
         if np.shape(y) != expected:
             raise ValueError(
