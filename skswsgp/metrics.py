@@ -410,12 +410,16 @@ class _Scorer(_MetadataRequester):
 
 
 def _innermost(estimator, X):
-    """Return the estimator inside of pipelines and searches, and its rows for X."""
+    """Return the estimator inside of pipelines and searches, and its rows for X.
+
+    X may be None, and stays that.
+    """
     while True:
         if hasattr(estimator, "best_estimator_"):
             estimator = estimator.best_estimator_
         elif hasattr(estimator, "steps"):
-            X = estimator[:-1].transform(X) if len(estimator.steps) > 1 else X
+            if X is not None and len(estimator.steps) > 1:
+                X = estimator[:-1].transform(X)
             estimator = estimator[-1]
         else:
             return estimator, X

@@ -5,6 +5,12 @@ They are used as the displays of scikit-learn are, and need matplotlib to draw.
 
 from skswsgp.displays.coverage import CoverageDisplay
 from skswsgp.displays.prediction_interval import PredictionIntervalDisplay
+from skswsgp.displays.relevance import RelevanceDisplay
 from skswsgp.displays.reliability import ReliabilityDisplay
 
-__all__ = ["CoverageDisplay", "PredictionIntervalDisplay", "ReliabilityDisplay"]
+__all__ = [
+    "CoverageDisplay",
+    "PredictionIntervalDisplay",
+    "RelevanceDisplay",
+    "ReliabilityDisplay",
+]
