@@ -4,13 +4,17 @@ They are used as the displays of scikit-learn are, and need matplotlib to draw.
 """
 
 from skswsgp.displays.coverage import CoverageDisplay
+from skswsgp.displays.neighborhood import NeighborhoodDisplay
 from skswsgp.displays.prediction_interval import PredictionIntervalDisplay
 from skswsgp.displays.relevance import RelevanceDisplay
 from skswsgp.displays.reliability import ReliabilityDisplay
+from skswsgp.displays.training import TrainingDisplay
 
 __all__ = [
     "CoverageDisplay",
+    "NeighborhoodDisplay",
     "PredictionIntervalDisplay",
     "RelevanceDisplay",
     "ReliabilityDisplay",
+    "TrainingDisplay",
 ]

@@ -4,6 +4,7 @@ import numpy as np
 
 # Colors that people of any color vision tell apart, by Okabe and Ito
 BLUE, VERMILLION, GREEN = "#0072B2", "#D55E00", "#009E73"
+COLORS = BLUE, VERMILLION, GREEN, "#CC79A7", "#E69F00", "#56B4E9"
 CALIBRATED = "Calibrated"  # name of the line of a calibrated model
 
 
