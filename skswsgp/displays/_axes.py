@@ -18,7 +18,7 @@ def set_axes(display, ax):
                 f"{type(display).__name__} needs matplotlib, which is not installed: "
                 "run `pip install matplotlib`."
             ) from error
-        _, ax = pyplot.subplots()
+        _, ax = pyplot.subplots(layout="constrained")
     display.ax_, display.figure_ = ax, ax.figure
 
 

@@ -65,3 +65,10 @@ def test_an_estimator_without_losses_is_refused(line):
     match = "^BayesianRidge has no losses in `loss_curve_`: expected an estimator that"
     with pytest.raises(TypeError, match=match):
         TrainingDisplay.from_estimator(BayesianRidge().fit(*line))
+
+
+def test_labels_of_both_axes_lie_inside_of_the_figure(pyplot):
+    display = TrainingDisplay([3.0, 2.0, 1.0], [1e5, 2e5, 3e5]).plot()
+    display.figure_.draw_without_rendering()
+    label = display.score_ax_.yaxis.label.get_window_extent()
+    assert label.x1 <= display.figure_.bbox.x1
