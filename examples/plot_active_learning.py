@@ -2,9 +2,9 @@
 Active learning: measure where the function is unknown
 ======================================================
 
-A pool of rows has no labels yet, and each label costs a measurement. Asking for the
-rows of largest latent variance needs fewer labels than asking for random ones, where
-the columns are dense in one part of the space and thin in another.
+A pool of rows has no labels yet, and each label costs a measurement. Which rows should
+be measured? Here they are those of largest latent variance, or random ones, in a pool
+that is dense in one part of the space and thin in another.
 """
 
 import sys
@@ -64,6 +64,10 @@ left.set_xticks([], minor=True)
 left.set(xlabel="labels", ylabel="error of the test rows")
 left.legend()
 right.set(xlabel="first column", ylabel="second column", title="rows that were chosen")
+
+# %%
+# What was seen: with the same number of labels, the error of the rows of largest
+# variance is some three to six times smaller than that of random rows.
 
 if "--out" in sys.argv:
     folder = Path(sys.argv[sys.argv.index("--out") + 1])

@@ -72,6 +72,10 @@ ax.set(xlabel="year", ylabel="thousands of passengers", ylim=(0, None))
 ax.legend(loc="upper left", frameon=False)
 ax.spines[["top", "right"]].set_visible(False)
 
+# %%
+# What was seen: all of the last 24 months lie in their intervals of 95 %, and the
+# error is less than a fifth of that of the same months of 1958.
+
 if "--out" in sys.argv:
     folder = Path(sys.argv[sys.argv.index("--out") + 1])
     folder.mkdir(parents=True, exist_ok=True)

@@ -45,6 +45,10 @@ left.set_xlim(0.45, 1.02)
 left.legend(fontsize="small")
 right.set(xlabel="predicted probability", ylabel="rows")
 
+# %%
+# What was seen: points of the Gaussian process lie near the diagonal, and those of
+# boosting below it, because most of its probabilities are near zero or one.
+
 if "--out" in sys.argv:
     folder = Path(sys.argv[sys.argv.index("--out") + 1])
     folder.mkdir(parents=True, exist_ok=True)

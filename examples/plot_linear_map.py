@@ -2,9 +2,9 @@
 Learn which combinations of columns matter
 ==========================================
 
-A kernel with one length-scale for each column sees a table along its columns. If y
-changes along a combination of columns, it needs many rows to see that. A linear map of
-the columns, learned together with the kernel, finds the combination.
+What if y changes along a combination of columns? A kernel with one length-scale for
+each column sees a table along its columns, and needs many rows to see that. How many
+fewer does a linear map need that is learned together with the kernel?
 """
 
 import sys
@@ -68,6 +68,10 @@ right.set(xlabel="column of X", ylabel="leading direction", xticks=places)
 right.legend(frameon=False)
 for axes in (left, right):
     axes.spines[["top", "right"]].set_visible(False)
+
+# %%
+# What was seen: up to some 400 rows, the map has about the error that the columns have
+# with four times as many rows. With 3,000 rows both are alike.
 
 if "--out" in sys.argv:
     folder = Path(sys.argv[sys.argv.index("--out") + 1])

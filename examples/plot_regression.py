@@ -55,6 +55,9 @@ ax.fill_between(
 ax.set(xlabel="x", ylabel="y")
 ax.legend(ncols=2, loc="lower left")
 
+# %%
+# What was seen: the noise is found, and as many new values as promised lie in the band.
+
 if "--out" in sys.argv:
     folder = Path(sys.argv[sys.argv.index("--out") + 1])
     folder.mkdir(parents=True, exist_ok=True)

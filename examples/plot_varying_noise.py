@@ -2,10 +2,10 @@
 Noise that varies
 =================
 
-Where noise varies, quiet rows should say more about the function than loud ones. With
-likelihood="heteroscedastic" the logarithm of the noise variance has a Gaussian process
-of its own, and the function is learned with the noise of each row. The default learns
-intervals from the errors, but weighs all rows alike.
+How is a function learned where noise varies, so that quiet rows should say more about
+it than loud ones? With likelihood="heteroscedastic" the logarithm of the noise variance
+has a Gaussian process of its own, and the function is learned with the noise of each
+row. The default learns intervals from the errors, but weighs all rows alike.
 """
 
 import sys
@@ -61,6 +61,9 @@ for color, name, model in zip(("C1", "C0"), names, models, strict=True):
     axes[2].plot(grid, model.noise_std(grid[:, None]), color, label=name)
 axes[2].set(yscale="log", xlabel="x", ylabel="noise std")
 axes[2].legend(loc="lower right", fontsize="small")
+
+# %%
+# What was seen: the mean of the model that knows the noise is nearer to the function.
 
 if "--out" in sys.argv:
     folder = Path(sys.argv[sys.argv.index("--out") + 1])
