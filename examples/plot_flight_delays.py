@@ -85,6 +85,10 @@ right.set(xlabel="relevance of the column")
 for ax in (left, right):
     ax.spines[["top", "right"]].set_visible(False)
 
+# %%
+# What was seen: three arguments gain two hundredths of R2 over skrub's defaults, and
+# three over boosting. The intervals hold what they promise.
+
 if "--out" in sys.argv:
     folder = Path(sys.argv[sys.argv.index("--out") + 1])
     folder.mkdir(parents=True, exist_ok=True)

@@ -2,9 +2,10 @@
 A search on the workers of dask
 ===============================
 
-joblib hands the fits of a search to the workers of dask: two processes here, or as many
-as a cluster has. Successive halving tries all candidates on few rows, and the better
-half of them on twice as many, so that few fits see the whole table.
+How does a search use several processes, or machines? joblib hands the fits of a search
+to the workers of dask: two processes here, or as many as a cluster has. Successive
+halving tries all candidates on few rows, and the better half of them on twice as many,
+so that few fits see the whole table.
 """
 
 import sys
@@ -80,6 +81,7 @@ if __name__ == "__main__":
     ax.set_xticks(np.unique(results["n_resources"]), np.unique(results["n_resources"]))
     ax.minorticks_off()
     ax.legend(title="likelihood")
+    # What was seen: the best candidate has Student-t noise, for some rows are outliers.
 
     if "--out" in sys.argv:
         folder = Path(sys.argv[sys.argv.index("--out") + 1])
