@@ -4,12 +4,9 @@ import numpy as np
 
 from skswsgp._law.score_input import check_count, check_quantiles, check_weights
 from skswsgp.displays._axes import set_axes_of_calibration
-from skswsgp.metrics import (
-    _innermost,
-    _interval_of_share,
-    _quantiles,
-    interval_coverage,
-)
+from skswsgp.metrics import interval_coverage
+from skswsgp.metrics.answers import innermost, quantiles_of
+from skswsgp.metrics.calibration import interval_of_share
 
 
 class CoverageDisplay:
@@ -126,9 +123,9 @@ class CoverageDisplay:
             If the estimator does not say how uncertain it is.
         """
         check_count(n_bins, "n_bins", 20, least=2)
-        inner, X = _innermost(estimator, X)
+        inner, X = innermost(estimator, X)
         levels = np.union1d(np.arange(1, n_bins) / n_bins, [0.025, 0.975])
-        quantiles = _quantiles(inner, X, levels)
+        quantiles = quantiles_of(inner, X, levels)
         if quantiles is None:
             raise TypeError(
                 f"{type(inner).__name__} does not say how uncertain it is: expected "
@@ -194,7 +191,7 @@ class CoverageDisplay:
         nominal = np.array([levels[-1 - k] - levels[k] for k in pairs])
         ends = [(found[:, k], found[:, -1 - k]) for k in pairs]
         coverage = np.array([interval_coverage(y, *pair, weight) for pair in ends])
-        band = _interval_of_share(coverage, each.sum() ** 2 / np.sum(each**2))
+        band = interval_of_share(coverage, each.sum() ** 2 / np.sum(each**2))
         display = cls(
             levels, nominal, coverage, *band, shares / shares.sum(), name=name
         )

@@ -7,7 +7,7 @@ from skswsgp._estimators.base import BaseSWSGP
 from skswsgp._posterior.prediction import nearest_points
 from skswsgp._rows.columns import is_identity, mapped
 from skswsgp.displays._axes import COLORS, set_axes
-from skswsgp.metrics import _innermost
+from skswsgp.metrics.answers import innermost
 
 
 class NeighborhoodDisplay:
@@ -102,7 +102,7 @@ class NeighborhoodDisplay:
             ones.
         """
         check_is_fitted(estimator)
-        inner, X = _innermost(estimator, X)
+        inner, X = innermost(estimator, X)
         if not isinstance(inner, BaseSWSGP):
             raise TypeError(
                 f"{type(inner).__name__} has no neighbors among inducing points: "

@@ -9,7 +9,8 @@ from skswsgp._law.score_input import (
     check_like,
 )
 from skswsgp.displays._axes import BLUE, VERMILLION, drawn_rows, set_axes
-from skswsgp.metrics import _innermost, _intervals, _quantiles, interval_coverage
+from skswsgp.metrics import interval_coverage
+from skswsgp.metrics.answers import innermost, intervals_of, quantiles_of
 
 
 class PredictionIntervalDisplay:
@@ -121,12 +122,12 @@ class PredictionIntervalDisplay:
             If the estimator does not say how uncertain it is.
         """
         check_coverage(coverage)
-        inner, X = _innermost(estimator, X)
-        quantiles = _quantiles(inner, X, [0.5 - 0.5 * coverage, 0.5 + 0.5 * coverage])
+        inner, X = innermost(estimator, X)
+        quantiles = quantiles_of(inner, X, [0.5 - 0.5 * coverage, 0.5 + 0.5 * coverage])
         if quantiles is not None:
             ends = quantiles[:, 0], quantiles[:, 1]
         elif hasattr(inner, "predict_interval"):
-            ends = _intervals(inner, X, coverage)
+            ends = intervals_of(inner, X, coverage)
         else:
             raise TypeError(
                 f"{type(inner).__name__} does not say how uncertain it is: expected "

@@ -17,7 +17,7 @@ from skswsgp._law.score_input import (
     columns_of,
 )
 from skswsgp.displays._axes import BLUE, set_axes
-from skswsgp.metrics import _innermost
+from skswsgp.metrics.answers import innermost
 
 
 class RelevanceDisplay:
@@ -129,7 +129,7 @@ class RelevanceDisplay:
             If observations do not differ, or arguments cannot be used.
         """
         check_count(n_repeats, "n_repeats", 5)
-        inner, _ = _innermost(estimator, None)
+        inner, _ = innermost(estimator, None)
         if not hasattr(X, "iloc"):
             X = check_array(X, dtype=None, ensure_all_finite=False)
         check_consistent_length(X, y)

@@ -3,7 +3,8 @@
 import numpy as np
 
 from skswsgp.displays._axes import set_axes_of_calibration
-from skswsgp.metrics import _innermost, reliability_curve
+from skswsgp.metrics import reliability_curve
+from skswsgp.metrics.answers import innermost
 
 
 class ReliabilityDisplay:
@@ -91,7 +92,7 @@ class ReliabilityDisplay:
         TypeError
             If the estimator has no probabilities, as regressors.
         """
-        inner, X = _innermost(estimator, X)
+        inner, X = innermost(estimator, X)
         if not hasattr(inner, "predict_proba"):
             raise TypeError(
                 f"{type(inner).__name__} has no predict_proba: expected a classifier "

@@ -4,7 +4,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from skswsgp.displays._axes import BLUE, GREEN, VERMILLION, set_axes
-from skswsgp.metrics import _innermost
+from skswsgp.metrics.answers import innermost
 
 
 class TrainingDisplay:
@@ -93,7 +93,7 @@ class TrainingDisplay:
             If the estimator has no curve of losses.
         """
         check_is_fitted(estimator)
-        inner, _ = _innermost(estimator, None)
+        inner, _ = innermost(estimator, None)
         losses = getattr(inner, "loss_curve_", None)
         if losses is None or len(losses) == 0:
             raise TypeError(

@@ -1,0 +1,22 @@
+"""Scores that measure how far the uncertainty of predictions can be trusted."""
+
+from skswsgp.metrics.calibration import expected_calibration_error, reliability_curve
+from skswsgp.metrics.scorers import get_scorer
+from skswsgp.metrics.scores import (
+    crps,
+    interval_coverage,
+    interval_score,
+    mean_negative_log_density,
+    pinball,
+)
+
+__all__ = [
+    "crps",
+    "expected_calibration_error",
+    "get_scorer",
+    "interval_coverage",
+    "interval_score",
+    "mean_negative_log_density",
+    "pinball",
+    "reliability_curve",
+]
