@@ -6,6 +6,7 @@ from contextlib import contextmanager
 
 import numpy as np
 import pytest
+from groups import left_out
 from numba.core import caching
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.dispatcher import Dispatcher
@@ -31,12 +32,16 @@ SHORT_SEARCH = {
 }
 
 
-@pytest.hookimpl(trylast=True)  # when tests that are not asked for have left
+@pytest.hookimpl(wrapper=True, tryfirst=True)  # around the choice by markers
 def pytest_collection_modifyitems(items):
-    """Put the longest tests first, each at the start of one worker's share.
+    """Leave few cases of a matrix in the fast group, and put the longest tests first.
 
-    With `--dist worksteal`, the shares of pytest-xdist are equal contiguous parts.
+    Each of the longest stands at the start of one worker's share: with `--dist
+    worksteal`, the shares of pytest-xdist are equal contiguous parts.
     """
+    for item in left_out(items):
+        item.add_marker(pytest.mark.full)
+    yield
     workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", 1))
     early = [item for item in items if item.get_closest_marker("early")]
     total = len(items)
@@ -141,8 +146,9 @@ def eager_threads(monkeypatch):
     monkeypatch.setattr(threads, "MICROSECONDS_PER_THREAD", 1)
 
 
-@pytest.fixture(params=["float64", "float32"])
+@pytest.fixture(params=["float64", pytest.param("float32", marks=pytest.mark.full)])
 def dtype(request):
+    """Return a precision; fits compile the other one in the slow group."""
     return np.dtype(request.param)
 
 

@@ -18,7 +18,7 @@ from sklearn.gaussian_process.kernels import (
 
 from skswsgp.kernels import ArcCosine, OnColumns, Polynomial, with_positions
 
-pytestmark = pytest.mark.filterwarnings("error")
+pytestmark = [pytest.mark.filterwarnings("error"), pytest.mark.matrix]
 
 KINDS = {
     "polynomial-1": (Polynomial, {"degree": 1}),

@@ -22,6 +22,8 @@ from skswsgp.metrics import (
     reliability_curve,
 )
 
+pytestmark = pytest.mark.matrix
+
 
 @pytest.fixture
 def rng():

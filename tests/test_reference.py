@@ -21,6 +21,7 @@ from sklearn.gaussian_process.kernels import (
     WhiteKernel,
 )
 
+pytestmark = pytest.mark.matrix
 SCALES = [0.7, 1.3, 2.1]
 SKLEARN_KERNELS = [
     ConstantKernel(1.7),

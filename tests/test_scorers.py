@@ -29,6 +29,7 @@ from skswsgp.metrics import (
     mean_negative_log_density,
 )
 
+pytestmark = pytest.mark.matrix
 NAMES = ["neg_log_density", "neg_crps", "neg_interval_score"]
 WEIGHT = np.resize([1.0, 5.0, 0.0], 60)
 

@@ -36,6 +36,7 @@ from skswsgp.metrics import (
 )
 
 pytestmark = [
+    pytest.mark.matrix,
     pytest.mark.usefixtures("few_steps"),
     pytest.mark.filterwarnings("ignore:split R-hat:"),  # of chains this short
 ]

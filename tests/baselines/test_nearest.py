@@ -30,6 +30,7 @@ from skswsgp.baselines import NearestNeighborGPRegressor as Regressor
 from skswsgp.baselines import nearest
 from skswsgp.metrics import interval_coverage
 
+pytestmark = pytest.mark.matrix
 KERNELS = {
     "matern": ConstantKernel(1.7) * Matern([0.8, 1.5], nu=2.5),
     "white": ConstantKernel(0.6) * RBF(0.9) + WhiteKernel(0.2),

@@ -116,6 +116,7 @@ def arguments(dtype):
 
 @needs_package
 @pytest.mark.skipif(SIMULATED, reason="the simulator compiles nothing")
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
 def test_each_kernel_compiles_to_ptx(monkeypatch, dtype):
     from numba.cuda import dispatcher
 
@@ -129,7 +130,7 @@ def test_each_kernel_compiles_to_ptx(monkeypatch, dtype):
         pytest.skip(
             f"not even an empty kernel compiles: {cuda_runtime.last_line(error)}"
         )
-    calls = arguments(dtype.name)
+    calls = arguments(dtype)
     launched = {
         name: value
         for module in MODULES

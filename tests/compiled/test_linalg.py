@@ -8,6 +8,7 @@ from skswsgp._compiled import linalg
 from skswsgp._compiled.linalg import padded
 from skswsgp._compiled.team import BLOCK
 
+pytestmark = pytest.mark.matrix
 SHIFT = 0.01
 # tolerance in machine epsilons: sums of 40 products, condition numbers up to 1e2
 ROUNDINGS = 3000

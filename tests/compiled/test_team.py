@@ -7,6 +7,7 @@ import pytest
 from skswsgp._compiled import team
 from skswsgp._compiled.team import BLOCK, PYTHON_VERSIONS
 
+pytestmark = pytest.mark.matrix
 SIZES = [1, 8, 16, 32, 64, 128, 256, 1024]
 
 

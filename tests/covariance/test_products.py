@@ -16,6 +16,7 @@ from skswsgp._covariance.compile import compile_kernel
 from skswsgp._covariance.products import TILE, CovarianceProducts
 from skswsgp.kernels import ArcCosine
 
+pytestmark = pytest.mark.matrix
 KERNELS = {
     "stationary": ConstantKernel(2.0) * Matern([0.7, 1.1, 2.0], nu=2.5),
     "sum": RBF(1.3) + ConstantKernel(0.3) * RationalQuadratic(alpha=0.8),

@@ -1,6 +1,5 @@
 """Covariances and their derivatives, for every operation of a program."""
 
-from itertools import product
 from typing import NamedTuple
 
 import numpy as np
@@ -23,6 +22,7 @@ from skswsgp._covariance.pairs import TRIANGLE
 from skswsgp._covariance.program import fill_tile, refresh_scales, tile_vjp
 from skswsgp.kernels import ArcCosine, OnColumns, Polynomial
 
+pytestmark = pytest.mark.matrix
 D = 6  # features: loops take four of them at a time, and two remain
 ARD = [0.7, 1.3, 2.1, 1.9, 1.6, 2.4]
 
@@ -189,15 +189,14 @@ def test_every_code_is_tested():
     assert {leaf.code for leaf in TABLE} <= codes
 
 
-def test_values_equal_reference(covariances, kernel, points, triangle):
+def test_values_equal_reference(covariances, kernel, points, triangle, dtype):
     A, B = points
     expected = reference.kernel_matrix(kernel, A, None if triangle else B)
     if triangle:
         expected = np.tril(expected)
-    for dtype in ("float64", "float32"):
-        found = covariances(kernel, dtype).values()
-        # products of sums of twenty terms; arccos loses digits near the diagonal
-        assert_close(found, expected, roundings=200, dtype=dtype)
+    found = covariances(kernel, dtype).values()
+    # products of sums of twenty terms; arccos loses digits near the diagonal
+    assert_close(found, expected, roundings=200, dtype=dtype)
 
 
 def test_derivatives_equal_differences(covariances, kernel):
@@ -223,6 +222,7 @@ def test_derivatives_by_parameters_alone(covariances, kernel):
     assert not d_A.any() and not d_B.any()
 
 
+@pytest.mark.full
 @one_shape
 def test_derivatives_in_float32(covariances, kernel):
     expected = covariances(kernel).derivatives()
@@ -231,8 +231,8 @@ def test_derivatives_in_float32(covariances, kernel):
         assert_close(single, double, roundings=500, dtype="float32")
 
 
-def test_coincident_points(covariances, kernel, triangle):
-    for at, dtype in product([0.0, 1.0], ["float64", "float32"]):
+def test_coincident_points(covariances, kernel, triangle, dtype):
+    for at in (0.0, 1.0):
         A = np.full((5, D), at)
         B = None if triangle else np.full((7, D), at)
         case = covariances(kernel, dtype, A=A, B=B)

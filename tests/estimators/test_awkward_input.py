@@ -9,7 +9,7 @@ from small_models import TINY, both_estimators, each_solver, tiny_data
 from skswsgp import SWSGPClassifier, SWSGPRegressor
 from skswsgp.kernels import ArcCosine
 
-pytestmark = pytest.mark.usefixtures("few_steps")
+pytestmark = [pytest.mark.usefixtures("few_steps"), pytest.mark.matrix]
 ADAM_TRAINING_Z = ADAM | {"optimize_inducing": True}
 
 

@@ -15,6 +15,7 @@ from sklearn.preprocessing import OneHotEncoder
 from skswsgp import SWSGPClassifier, SWSGPRegressor
 from skswsgp.baselines import NearestNeighborGPRegressor
 
+pytestmark = pytest.mark.matrix
 N = 30
 ESTIMATORS = [
     SWSGPRegressor(learn_kernel=False),

@@ -25,6 +25,8 @@ from small_models import (
 from skswsgp import SWSGPClassifier, SWSGPRegressor
 from skswsgp._compiled import threads
 
+pytestmark = pytest.mark.matrix
+
 
 @pytest.mark.parametrize("kernel", KERNELS.values(), ids=KERNELS)
 @pytest.mark.parametrize(  # each pair of the three

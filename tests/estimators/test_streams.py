@@ -113,6 +113,7 @@ def test_outputs_share_their_sums_and_have_their_noise():
     assert_allclose(stream.inducing_mean_, fit.inducing_mean_, rtol=0, atol=1e-10)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("few_kept")
 def test_single_precision_is_that_of_a_fit():
     X, y = small_data(200)

@@ -17,7 +17,7 @@ from skswsgp import SWSGPClassifier, SWSGPRegressor
 from skswsgp.baselines import NearestNeighborGPRegressor
 from skswsgp.solvers import Adam, Natural
 
-pytestmark = pytest.mark.usefixtures("few_steps")
+pytestmark = [pytest.mark.usefixtures("few_steps"), pytest.mark.matrix]
 
 
 def assert_clear(error):

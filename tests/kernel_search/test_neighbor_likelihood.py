@@ -12,6 +12,8 @@ from skswsgp._compiled.threads import max_threads
 from skswsgp._covariance.compile import compile_kernel
 from skswsgp._kernel_search import neighbor_likelihood
 
+pytestmark = pytest.mark.matrix
+
 
 def make_process(X, y, kernel, noise=0.1, H=5, weight=None, n_threads=1):
     """Return a process on data X (N, D), y (N,) or (N, Q), and the centre of X."""

@@ -9,6 +9,7 @@ from skswsgp._law.law import Observations, PredictiveLaw
 from skswsgp._law.local_density import LocalDensity, near_targets
 from skswsgp._law.widths import Nearness, measure_distances
 
+pytestmark = pytest.mark.matrix
 MEAN = np.array([[0.2, -1.0], [1.5, 0.0], [-0.4, 2.0]])
 PROCESS = np.array([[0.5, 1.0], [0.3, 0.2], [1.2, 0.7]])
 FACTOR = np.array([[1.0, 2.0], [0.5, 1.0], [1.5, 0.8]])

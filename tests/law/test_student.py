@@ -7,6 +7,8 @@ from scipy import integrate, stats
 
 from skswsgp._law import student
 
+pytestmark = pytest.mark.matrix
+
 
 def frozen(freedom):
     return stats.norm() if np.isinf(freedom) else stats.t(freedom)

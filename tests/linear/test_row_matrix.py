@@ -7,6 +7,8 @@ from numpy.testing import assert_allclose, assert_array_equal
 from skswsgp._compiled.threads import max_threads
 from skswsgp._linear.row_matrix import GRAM_ROWS, SparseRowMatrix
 
+pytestmark = pytest.mark.matrix
+
 
 def sparse_and_dense(rng, n_columns, n_threads, n=90, H=7, dtype=np.float64):
     """Return a matrix, some rows of which hold a column twice, and a dense copy."""
@@ -16,7 +18,6 @@ def sparse_and_dense(rng, n_columns, n_threads, n=90, H=7, dtype=np.float64):
     return SparseRowMatrix(lists, weights, n_columns, n_threads), A
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("k", [1, 2, 3, 8, 9, 17, 40, 64])
 def test_products_of_k_columns(rng, k, dtype):
     rows, A = sparse_and_dense(rng, 23, max_threads(None), dtype=dtype)

@@ -30,6 +30,7 @@ from skswsgp._neighbors.lists import NeighborTracker
 from skswsgp._neighbors.search import Metric, NeighborSearch, choose_metric
 from skswsgp._rows.data import memory_budget
 
+pytestmark = pytest.mark.matrix
 ARD = np.array([0.5, 1.0, 4.0])
 ONE_DISTANCE = {
     "leaf": Matern(ARD),
@@ -228,8 +229,9 @@ def test_tree_equals_the_scan(Z, X):
     assert_array_equal(tree.query(X), scan.query(X))
 
 
-def test_infinite_distances_give_distinct_points():
-    Z = np.array([[1e30], [2.0], [-1e30], [3.0], [1.0]], dtype=np.float32)
+def test_infinite_distances_give_distinct_points(dtype):
+    far = np.sqrt(np.finfo(dtype).max) * 1e10
+    Z = np.array([[far], [2.0], [-far], [3.0], [1.0]], dtype=dtype)
     with np.errstate(over="ignore"):
         lists = search(Z, n_neighbors=4, search="scan").query(Z)
     assert all(len(set(row)) == 4 for row in lists.tolist())
@@ -244,6 +246,7 @@ def test_kernel_metric_finds_the_largest_kernel_values(rng, kernel):
     assert_array_equal(found.query(X), reference.neighbor_table(kernel, X, Z, 7))
 
 
+@pytest.mark.full
 def test_kernel_metric_in_float32_finds_the_same_points(rng):
     kernel = OTHERS["two length-scales"]
     Z, X = rng.normal(size=(2, 530, 3)).astype(np.float32)

@@ -16,6 +16,7 @@ from skswsgp._point.adam_step import (
     update_parameters,
 )
 
+pytestmark = pytest.mark.matrix
 RATE = 0.03
 
 

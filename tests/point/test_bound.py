@@ -18,6 +18,7 @@ from skswsgp._compiled.threads import max_threads
 from skswsgp._covariance.program import refresh_scales
 from skswsgp.kernels import ArcCosine, Polynomial
 
+pytestmark = pytest.mark.matrix
 KERNELS = {
     "matern": ConstantKernel(1.4) * Matern([0.8, 1.7], nu=2.5),
     "rbf-white": ConstantKernel(0.9) * RBF(1.2) + WhiteKernel(0.1),

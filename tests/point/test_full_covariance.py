@@ -13,14 +13,15 @@ from skswsgp._point.full_covariance import (
     quadratic_form,
 )
 
+pytestmark = pytest.mark.matrix
 M = 2 * PANEL_COLUMNS + 37
 SIZES = [1, 2, 3, 4, 5, 8, 13, 50]
 
 
-@pytest.fixture(params=["float64", "float32"])
-def L(request, rng):
+@pytest.fixture
+def L(dtype, rng):
     factors = np.tril(rng.standard_normal((2, M, M))) / np.sqrt(M)
-    return factors.astype(request.param)
+    return factors.astype(dtype)
 
 
 def tolerance(L):

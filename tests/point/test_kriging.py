@@ -11,6 +11,8 @@ from skswsgp._engine import cpu_loops as loops
 from skswsgp._engine.cpu import CpuEngine
 from skswsgp._point.state import allocate_gradients, allocate_workspace
 
+pytestmark = pytest.mark.matrix
+
 
 @pytest.fixture(params=KERNELS)
 def kernel(request):

@@ -27,6 +27,7 @@ from skswsgp._point.likelihoods import (
     log_prob,
 )
 
+pytestmark = pytest.mark.matrix
 NOISE = np.array([0.3, 0.7])
 SHAPES = np.array([3.5, 8.0])  # of likelihoods that have one
 
@@ -215,16 +216,15 @@ def test_records_are_found_by_their_names():
 # ---------------------------------------------------------------- expectations
 
 
-def test_value_equals_reference(case, expect):
+def test_value_equals_reference(case, expect, dtype):
     nodes = normal_nodes(128, len(case.mu))
     mu, v = np.array(case.mu), np.array(case.v)
     numbers = {"noise_variance": case.noise, "shape": case.shape}
     expected = reference.expected_log_prob(
         case.name, case.y, mu, v, nodes=nodes, **numbers
     )
-    for dtype in ("float64", "float32"):
-        value = expect(mu, v, dtype=dtype)[0]
-        assert_close(value, expected, roundings=50, dtype=dtype)
+    value = expect(mu, v, dtype=dtype)[0]
+    assert_close(value, expected, roundings=50, dtype=dtype)
 
 
 def test_derivatives_equal_differences(case, expect):
@@ -239,6 +239,7 @@ def test_derivatives_equal_differences(case, expect):
         )
 
 
+@pytest.mark.full
 def test_derivatives_in_float32(case, expect):
     double, single = (expect(case.mu, case.v, dtype=t) for t in ("float64", "float32"))
     for first, second in zip(single[1:], double[1:], strict=True):

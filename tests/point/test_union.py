@@ -24,6 +24,7 @@ from skswsgp._compiled.threads import max_threads
 from skswsgp._engine.cpu import CpuEngine
 from skswsgp._point.union import choose_active, union_arrays
 
+pytestmark = pytest.mark.matrix
 M, ROOM = 11, 9  # inducing points, and the most that may be active
 
 

@@ -16,6 +16,7 @@ from skswsgp._rows.inducing import (
 from skswsgp._solvers.auto import count_inducing, count_neighbors
 from skswsgp._solvers.tuning import Tuning
 
+pytestmark = pytest.mark.matrix
 METHODS = ["kmeans", "random"]
 
 

@@ -8,6 +8,8 @@ from scipy.sparse.csgraph import connected_components
 from skswsgp import SWSGPRegressor
 from skswsgp._rows.near_copies import unite_near_copies
 
+pytestmark = pytest.mark.matrix
+
 
 def places_slowly(X, y):
     """Return the sets of near copies, row by row, in units of 1."""

@@ -34,6 +34,7 @@ from skswsgp._solvers.natural import NaturalSolver
 from skswsgp._solvers.priors import make_vecchia_prior
 from skswsgp._solvers.tuning import Tuning
 
+pytestmark = pytest.mark.matrix
 MATERN = 1.5 * Matern([0.8, 1.5], nu=1.5)
 SEVERAL = 1.5 * Matern([0.8, 1.5], nu=1.5) + RBF(2.0) + WhiteKernel(0.1)
 KERNELS = [MATERN, SEVERAL]
