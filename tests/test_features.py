@@ -27,6 +27,7 @@ def test_estimator_checks(estimator, check):
     check(estimator)
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("orthogonal", [False, True])
 @pytest.mark.parametrize(
     "kernel",

@@ -40,6 +40,7 @@ def test_the_page_on_scikit_learn_says_what_happens():
     assert sum(shares.values()) == pytest.approx(1.0)
 
 
+@pytest.mark.full  # it fits seven models, to compare their errors
 @pytest.mark.usefixtures("few_steps")
 @pytest.mark.filterwarnings("ignore:split R-hat:")  # of a chain this short
 def test_the_page_on_baselines_says_what_happens():

@@ -60,6 +60,19 @@ DRAWS = {
     )
 }
 each = pytest.mark.parametrize("model", SMALL, ids=lambda model: type(model).__name__)
+# What these do lies in code that all share.
+FEW = LocalGPRegressor, IDSGPClassifier
+a_few = pytest.mark.parametrize(
+    "model",
+    [
+        pytest.param(
+            model,
+            id=type(model).__name__,
+            marks=() if isinstance(model, FEW) else pytest.mark.full,
+        )
+        for model in SMALL
+    ],
+)
 regressors = pytest.mark.parametrize(
     "model", [*filter(is_regressor, SMALL)], ids=lambda model: type(model).__name__
 )
@@ -72,9 +85,8 @@ def expected_failures(estimator):
 
 
 # What it checks lies in `baselines.shared`, and for an SVGP in the estimators, so one
-# regressor, in `test_sklearn_contract`, and one classifier stand for the others.
-REPRESENTATIVES = NearestNeighborGPRegressor, IDSGPClassifier
-OTHERS = [model for model in SMALL if not isinstance(model, REPRESENTATIVES)]
+# classifier, which has more checks than a regressor, stands for the others.
+OTHERS = [model for model in SMALL if not isinstance(model, IDSGPClassifier)]
 
 
 @parametrize_with_checks(
@@ -85,7 +97,7 @@ def test_estimator_checks(estimator, check):
     check(estimator)
 
 
-@pytest.mark.full  # a minute for eight models
+@pytest.mark.full  # a minute for nine models
 @parametrize_with_checks(OTHERS, expected_failed_checks=expected_failures)
 def test_estimator_checks_of_the_others(estimator, check):
     check(estimator)
@@ -120,7 +132,7 @@ def test_noise_of_one_output_is_a_number(model, table):
     assert isinstance(getattr(fitted, "noise_variance_", 0.1), float)
 
 
-@each
+@a_few
 def test_they_learn_within_a_pipeline_and_a_search(model, table):
     X, y = table
     y = targets_for(model, y)

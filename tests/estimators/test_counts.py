@@ -45,6 +45,7 @@ def fitted(request):
 # --- the law --------------------------------------------------------------------------
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("variance", [1e-8, 0.3, 4.0])
 @pytest.mark.parametrize("mean", [-2.0, 1.5, 9.0])
 def test_law_equals_numerical_integration(mean, variance):
@@ -79,7 +80,9 @@ def test_quantiles_are_the_smallest_counts_of_their_probability():
     assert_array_equal(exact[:, 0], stats.poisson.ppf(levels, np.exp(mean)))
 
 
-@pytest.mark.parametrize(("mean", "error"), [(0.5, 1e-6), (8.0, 0.02)])
+@pytest.mark.parametrize(
+    ("mean", "error"), [(0.5, 1e-6), pytest.param(8.0, 0.02, marks=pytest.mark.full)]
+)
 def test_crps_agrees_with_draws(mean, error, rng):
     law = Counts(np.full((1, 1), mean), np.full((1, 1), 0.3), POISSON)
     f = mean + np.sqrt(0.3) * rng.normal(size=200_000)
@@ -265,6 +268,7 @@ def test_law_of_negative_binomials_equals_numerical_integration(size):
         assert_allclose(np.exp(law.log_density(at)), expected, rtol=1e-3)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "options",
     [

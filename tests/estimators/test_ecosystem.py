@@ -192,6 +192,7 @@ def walk(value, path="model"):
         yield path, value
 
 
+@pytest.mark.matrix
 @both_estimators
 @pytest.mark.parametrize("method", ["fit", "partial_fit"])
 def test_pickle(estimator_class, method, moons):

@@ -49,6 +49,7 @@ def data():
     return frame[:N], y[:N], frame[N:], y[N:]
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("kernel", [KERNEL, POSITIONS], ids=["names", "positions"])
 @pytest.mark.parametrize("estimator", ESTIMATORS, ids=str)
 def test_columns_by_name_and_by_position(estimator, kernel, data):
@@ -109,6 +110,7 @@ def test_slopes_are_quotients(data):
         assert std[0, d] == pytest.approx(np.sqrt(variance), rel=0.02)
 
 
+@pytest.mark.full
 def test_draws_of_functions(data):
     X, y, X_new, _ = data
     model = make(SWSGPRegressor, KERNEL, n_neighbors=N, **FIXED).fit(X, y)

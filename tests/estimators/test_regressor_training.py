@@ -27,6 +27,7 @@ def test_training_lowers_the_loss_and_fits_the_data(H, covariance):
     assert model.score(*small_data(seed=1)) > 0.9
 
 
+@pytest.mark.matrix
 @pytest.mark.usefixtures("eager_threads")
 @pytest.mark.parametrize("optimize_inducing", [False, True])
 @pytest.mark.parametrize("covariance", ["full", "diag"])

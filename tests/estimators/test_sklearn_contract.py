@@ -4,7 +4,6 @@ import pytest
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from skswsgp import SWSGPClassifier, SWSGPRegressor
-from skswsgp.baselines import NearestNeighborGPRegressor
 from skswsgp.solvers import Adam
 
 pytestmark = pytest.mark.usefixtures("few_steps")
@@ -28,8 +27,7 @@ def expected_failures(estimator):
 
 
 @parametrize_with_checks(
-    [SWSGPRegressor(), SWSGPClassifier(), NearestNeighborGPRegressor()],
-    expected_failed_checks=expected_failures,
+    [SWSGPRegressor(), SWSGPClassifier()], expected_failed_checks=expected_failures
 )
 def test_estimator_checks(estimator, check):
     check(estimator)

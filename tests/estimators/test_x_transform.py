@@ -33,6 +33,7 @@ def error(model, X, y):
     return np.sqrt(np.mean((model.predict(X) - y) ** 2))
 
 
+@pytest.mark.full
 def test_columns_that_span_orders_of_magnitude_change_little():
     X, y = make_table(800)
     errors = {}
@@ -87,6 +88,7 @@ def test_a_given_or_fixed_kernel_keeps_the_columns(table, change, few_steps):
     assert model.x_transform_ is None
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("name", SCALES)
 @pytest.mark.parametrize("solver", ["natural", "adam"])
 def test_a_fit_is_that_of_the_columns_on_their_scale(table, name, solver):

@@ -38,6 +38,7 @@ def evidence(kernel, noise, X, y):
 
 MORE, MANY = (pytest.param(n, marks=pytest.mark.full) for n in (700, 1200))
 PLAIN_OR_MANY = (600, False), (1200, False), (1200, True)
+MORE_WAVES = (500, 1), (500, 2), (1000, 0)
 
 
 @pytest.mark.parametrize("n", [200, 300, MORE, MANY])  # as few rows, more, and many
@@ -78,7 +79,10 @@ def wavy(n, seed):
     return X, y + rng.randn(n)
 
 
-@pytest.mark.parametrize(("n", "seed"), [(500, 0), (500, 1), (500, 2), (1000, 0)])
+@pytest.mark.parametrize(
+    ("n", "seed"),
+    [(500, 0), *(pytest.param(*case, marks=pytest.mark.full) for case in MORE_WAVES)],
+)
 def test_a_wave_of_a_column_is_not_taken_for_noise(n, seed):
     X, y = wavy(n, seed)
     X[:, 7] = np.exp(5.0 * X[:, 7])  # of another unit and distribution

@@ -186,7 +186,12 @@ def test_number_of_rows_is_limited(wave):
 
 @pytest.mark.parametrize(
     ("n_rows", "n_columns", "shares"),
-    [(64, 3, (63, 1)), (100, 3, (1, 1)), (100, 30, (1, 1)), (100, 2, (5, 3, 1, 1))],
+    [
+        (64, 3, (63, 1)),
+        (100, 30, (1, 1)),
+        pytest.param(100, 3, (1, 1), marks=pytest.mark.full),
+        pytest.param(100, 2, (5, 3, 1, 1), marks=pytest.mark.full),
+    ],
 )
 def test_labels_by_chance_end_near_the_shares(n_rows, n_columns, shares):
     rng, excess = np.random.default_rng(1), []

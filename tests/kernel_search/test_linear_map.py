@@ -221,9 +221,8 @@ def test_evidence_of_a_part_finds_a_gain_that_hides_in_the_noise():
     assert auto.feature_importances_[:2].sum() > 0.99
 
 
-@pytest.mark.parametrize(
-    ("n_rows", "n_columns"), [(300, 6), pytest.param(1200, 12, marks=pytest.mark.full)]
-)
+@pytest.mark.full
+@pytest.mark.parametrize(("n_rows", "n_columns"), [(300, 6), (1200, 12)])
 def test_classes_find_a_direction(n_rows, n_columns, rng):
     X = rng.normal(size=(n_rows + 800, n_columns))
     across = rotation(n_columns)[0]
@@ -463,10 +462,10 @@ def test_lower_bound_uses_the_map(rotated, turned):
 @pytest.mark.parametrize(
     ("table", "learn_map"),
     [
-        ("constant", "auto"),
         ("duplicated", True),
         ("one-hot", "auto"),
-        ("collinear", True),
+        pytest.param("constant", "auto", marks=pytest.mark.full),
+        pytest.param("collinear", True, marks=pytest.mark.full),
         pytest.param("constant", True, marks=pytest.mark.full),
         pytest.param("duplicated", "auto", marks=pytest.mark.full),
         pytest.param("one-hot", True, marks=pytest.mark.full),
@@ -490,7 +489,10 @@ def test_degenerate_columns(table, learn_map, rng):
     assert 0.8 < np.mean(np.abs(mean - y[300:]) < 1.96 * std) <= 1.0
 
 
-@pytest.mark.parametrize(("n_rows", "n_columns"), [(40, 60), (3, 80), (10, 400)])
+@pytest.mark.parametrize(
+    ("n_rows", "n_columns"),
+    [(3, 80), (10, 400), pytest.param(40, 60, marks=pytest.mark.full)],
+)
 def test_more_columns_than_rows(n_rows, n_columns, rng):
     X = rng.normal(size=(n_rows, n_columns))
     y = X[:, 0] + 0.1 * rng.normal(size=n_rows)

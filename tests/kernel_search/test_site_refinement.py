@@ -229,6 +229,7 @@ def test_training_rows_may_lack_a_class(rng):
     ).all()
 
 
+@pytest.mark.full
 def test_three_classes_learn_variance_and_length_scales(rng):
     X = rng.uniform(-2, 2, (300, 2))
     y = np.digitize(np.sin(2 * X[:, 0]), [-0.5, 0.5]).astype(float)
@@ -331,6 +332,7 @@ def slanted(rng):
     return X, np.where(rng.uniform(size=600) < ndtr(f), 1.0, -1.0)
 
 
+@pytest.mark.full
 def test_a_map_is_kept_where_held_out_labels_are_likelier(slanted):
     kernel = ConstantKernel(9.0) * RBF([1.0, 1.0, 1.0])
     found, plain = (
@@ -348,7 +350,9 @@ def test_a_map_is_kept_where_held_out_labels_are_likelier(slanted):
     assert across > 0.95
 
 
-@pytest.mark.parametrize("learn_map", ["auto", True])
+@pytest.mark.parametrize(
+    "learn_map", ["auto", pytest.param(True, marks=pytest.mark.full)]
+)
 def test_a_map_of_labels_without_a_pattern(learn_map, rng):
     X, y = rng.normal(size=(300, 3)), np.sign(rng.normal(size=300))
     settings = BINARY._replace(learn_map=learn_map)

@@ -30,6 +30,7 @@ def around(x, d):
     return np.stack([x + shift, x - shift])
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("kernel", KERNELS, ids=str)
 @pytest.mark.parametrize("covariance", ["diag", "draws", "full"])
 def test_all_rows_as_neighbors(kernel, covariance, data, rng, tune):

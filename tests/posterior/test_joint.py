@@ -74,6 +74,7 @@ def test_covariance_is_that_of_the_formula(covariance, H, data, rng):
     assert_allclose(variance, std**2 - noise, rtol=1e-8, atol=1e-12)
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize(
     ("kernel", "H"),
     [
@@ -220,7 +221,7 @@ def test_draws_of_observations_add_noise(model, data):
     assert model.sample_y(X).shape == (5, 1)
 
 
-@pytest.mark.parametrize("n_classes", [2, 3])
+@pytest.mark.parametrize("n_classes", [pytest.param(2, marks=pytest.mark.full), 3])
 def test_functions_of_classes(n_classes, data, rng):
     X, y = data
     labels = np.digitize(y, np.quantile(y, np.arange(1, n_classes) / n_classes))
@@ -255,7 +256,9 @@ def test_a_learned_map(dtype, data, rng):
     assert_allclose(values.std(axis=1), std, rtol=0.06)
 
 
-@pytest.mark.parametrize("n_neighbors", [1, 4, 500])
+@pytest.mark.parametrize(
+    "n_neighbors", [4, *(pytest.param(n, marks=pytest.mark.full) for n in (1, 500))]
+)
 def test_the_number_of_neighbors_of_a_prediction(n_neighbors, model, rng):
     X = rng.normal(size=(6, 2))
     how = {"n_neighbors": n_neighbors}
@@ -279,6 +282,7 @@ def test_many_rows_are_drawn_in_blocks(model, rng, monkeypatch):
     assert np.isfinite(together).all()
 
 
+@pytest.mark.full
 def test_a_dot_product_has_draws(data):
     X, y = data
     model = SWSGPRegressor(

@@ -163,6 +163,7 @@ def test_warm_start_with_the_other_covariance(rng, first):
 # --- memory ---------------------------------------------------------------------------
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("likelihood", LIKELIHOODS)
 @pytest.mark.parametrize(("H", "full"), [(4, False), (M, False), (4, True)])
 def test_streamed_rows_equal_stored_rows(rng, table, likelihood, H, full):

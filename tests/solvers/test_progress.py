@@ -101,6 +101,7 @@ def test_taken_rows_refer_to_rows_of_X():
     assert_array_equal(data.weight_in_X(), data.weight)
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("held_out", [False, True])
 @pytest.mark.parametrize("weight", [1, 0])
 def test_X_is_not_copied(monkeypatch, rng, held_out, weight):
