@@ -12,6 +12,7 @@ from sklearn.gaussian_process.kernels import (
     WhiteKernel,
 )
 
+from skswsgp._compiled.threads import CHUNKS
 from skswsgp._covariance.compile import compile_kernel
 from skswsgp._covariance.products import TILE, CovarianceProducts
 from skswsgp.kernels import ArcCosine
@@ -46,7 +47,7 @@ def test_products_are_those_of_the_matrix(kernel, rng):
 @pytest.mark.parametrize(
     ("name", "m"),
     [(name, m) for name in KERNELS for m in (1, 2, TILE, TILE + 1)]
-    + [("product", 20 * TILE + 3)],
+    + [("stationary", CHUNKS * TILE + 3)],
 )
 def test_the_symmetric_product_leaves_out_the_diagonal(name, m, rng):
     kernel = KERNELS[name]

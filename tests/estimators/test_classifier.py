@@ -62,6 +62,7 @@ def unfitted(kernel, classes, Q, *, full=False, H=4, M=7, likelihood="auto"):
 # --- formulas -------------------------------------------------------------------------
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("H", [3, 7])
 @pytest.mark.parametrize("full", [False, True])
 @pytest.mark.parametrize("kernel", KERNELS.values(), ids=KERNELS)
@@ -84,6 +85,7 @@ def test_bernoulli_probabilities_and_bound_equal_the_reference(kernel, full, H, 
     assert bound == pytest.approx(expected, rel=1e-8)
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize(("H", "full"), [(3, False), (3, True), (7, True)])
 @pytest.mark.parametrize("Q", [2, 3])
 def test_softmax_probabilities_and_bound_equal_the_reference(Q, H, full, rng):
@@ -315,7 +317,8 @@ def test_partial_fit_learns_classes_announced_in_the_first_call():
 def test_partial_fit_accepts_one_class_when_others_are_announced():
     X, y = iris()
     names = np.unique(y)
-    model = SWSGPClassifier(random_state=0).partial_fit(X[:50], y[:50], classes=names)
+    model = SWSGPClassifier(n_inducing=30, random_state=0)
+    model.partial_fit(X[:50], y[:50], classes=names)
     model.partial_fit(X[50:], y[50:], classes=names)
     assert model.predict_proba(X).shape == (150, 3)
 
@@ -338,6 +341,7 @@ def test_partial_fit_refuses_other_classes_in_a_later_call():
         model.partial_fit(X[:100], y[:100], classes=np.unique(y))
 
 
+@pytest.mark.usefixtures("few_steps")
 def test_fit_forgets_the_classes_of_partial_fit():
     X, y = iris()
     model = SWSGPClassifier(random_state=0)
@@ -475,6 +479,7 @@ def test_probabilities_are_sharp_after_few_rows():
     assert log_loss(y[test], model.predict_proba(X[test])) < 0.3
 
 
+@pytest.mark.usefixtures("few_steps")
 def test_variance_scale_is_estimated_with_the_inducing_points_of_the_fit(
     monkeypatch, rng, tune
 ):

@@ -37,8 +37,8 @@ def make_rows(n=300, D=2, noise=0.2, seed=0):
     return X, np.sin(6 * X[:, 0]) + X[:, 1] + noise * rng.normal(size=n)
 
 
-def fit(estimator, **params):
-    X, y = make_rows()
+def fit(estimator, n=300, **params):
+    X, y = make_rows(n)
     y = np.digitize(y, [0.5, 1.0]) if estimator is SWSGPClassifier else y
     return make(estimator, random_state=0, **params).fit(X, y)
 
@@ -57,6 +57,7 @@ def caught(function, *arguments, **options):
     return found
 
 
+@pytest.mark.usefixtures("few_steps")
 @pytest.mark.parametrize("params", MODELS, ids=str)
 def test_models_warn_far_from_the_data_only(params):
     model = fit(SWSGPRegressor, **params)
@@ -67,7 +68,7 @@ def test_models_warn_far_from_the_data_only(params):
 @pytest.mark.usefixtures("few_steps")
 @pytest.mark.parametrize("params", [{}, {"n_inducing": 40, "n_neighbors": 10}], ids=str)
 def test_classifiers_warn_far_from_the_data_only(params):
-    model = fit(SWSGPClassifier, **params)
+    model = fit(SWSGPClassifier, n=120, **params)
     assert len(caught(model.predict_proba, FAR)) == 1
     assert not caught(model.predict_proba, make_rows(seed=1)[0])
 
@@ -136,6 +137,8 @@ def test_every_output_must_be_unknown():
     assert extrapolation.are_unknown(one_known[:, :1], np.ones(10)).all()
 
 
+@pytest.mark.usefixtures("few_steps")
+@pytest.mark.matrix
 @pytest.mark.parametrize("predictive", ["auto", "gaussian"])
 @pytest.mark.parametrize("seed", [0, 1])
 def test_models_that_learned_nothing_stay_quiet(seed, predictive):

@@ -30,7 +30,7 @@ def regressor(**options):
 
 @pytest.fixture(scope="module")
 def fitted():
-    X, y, _, _ = wave(200)
+    X, y, _, _ = wave(130)
     return regressor().fit(X, y)
 
 
@@ -165,6 +165,7 @@ def test_known_noise_of_new_rows_replaces_the_learned_one(fitted):
     assert_allclose(std, np.sqrt(variance + 4.0), rtol=0.3)  # but for the law's factor
 
 
+@pytest.mark.usefixtures("few_steps")
 def test_outputs_share_the_factor_of_their_noise():
     X, y, _, std = wave(150)
     rng = np.random.default_rng(5)
@@ -186,6 +187,7 @@ def test_weights_divide_the_noise():
     assert found.max() < 1.5 * found.min()
 
 
+@pytest.mark.usefixtures("few_steps")
 def test_rows_without_weight_do_not_count():
     X, y, _, _ = wave(120)
     extra = np.vstack([X, X[:20] + 0.01]), np.append(y, np.full(20, 1e3))
@@ -268,6 +270,7 @@ def test_a_warm_start_keeps_the_process_of_the_noise():
     assert np.isfinite(model.leave_one_out_.std).all()
 
 
+@pytest.mark.usefixtures("few_steps")
 def test_held_out_rows_are_scored_with_their_noise():
     X, y, _, _ = wave(200)
     new, y_new, _, _ = wave(100, seed=1)

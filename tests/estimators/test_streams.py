@@ -83,6 +83,7 @@ def test_a_fit_goes_on_as_a_stream():
     assert np.abs(fit.predict(X) - again).max() < 0.1
 
 
+@pytest.mark.matrix
 @pytest.mark.usefixtures("few_kept")
 @pytest.mark.parametrize("H", [30, 10])
 @pytest.mark.parametrize("chunks", [2, 5, 13])
@@ -160,6 +161,7 @@ def test_a_weight_falls_by_the_forgetting_factor_for_each_row():
     )
 
 
+@pytest.mark.full
 def test_a_drifting_function_is_followed_where_rows_are_forgotten():
     rng = np.random.default_rng(0)
     grid, errors = np.linspace(0, 6, 100)[:, None], {}
@@ -218,14 +220,14 @@ def test_the_chunk_from_which_rows_leave_has_points(tune):
 
 
 def test_announced_classes_outlive_another_kernel():
-    X = np.random.default_rng(0).normal(size=(150, 2))
+    X = np.random.default_rng(0).normal(size=(90, 2))
     y = (X[:, 0] > 0).astype(int)
-    y[100:] = np.where(X[100:, 1] > 0.5, 2, y[100:])
+    y[60:] = np.where(X[60:, 1] > 0.5, 2, y[60:])
     model = SWSGPClassifier(random_state=0)
-    model.partial_fit(X[:50], y[:50], classes=[0, 1, 2])
-    model.partial_fit(X[50:100], y[50:100])  # doubles the rows
+    model.partial_fit(X[:30], y[:30], classes=[0, 1, 2])
+    model.partial_fit(X[30:60], y[30:60])  # doubles the rows
     assert model.classes_.tolist() == [0, 1, 2]
-    model.partial_fit(X[100:], y[100:])  # the first rows of a class teach it anew
+    model.partial_fit(X[60:], y[60:])  # the first rows of a class teach it anew
     fit = SWSGPClassifier(random_state=0).fit(X, y)
     assert_array_equal(model.predict_proba(X), fit.predict_proba(X))
 
@@ -348,6 +350,7 @@ def test_streams_that_are_refused(tune):
             SWSGPRegressor(solver=Natural(forgetting_factor=gamma)).partial_fit(X, y)
 
 
+@pytest.mark.full
 def test_intervals_hold_after_one_pass():
     rng = np.random.default_rng(0)
     X = rng.uniform(-2, 2, size=(1500, 2))

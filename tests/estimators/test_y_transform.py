@@ -158,8 +158,8 @@ def make_floor(floor, n=300):
 @pytest.mark.parametrize(
     "floor",
     [
-        lambda rng, n: 1e-3,
-        lambda rng, n: 1e-9,
+        pytest.param(lambda rng, n: 1e-3, marks=pytest.mark.full),
+        pytest.param(lambda rng, n: 1e-9, marks=pytest.mark.full),
         lambda rng, n: 1e-6 * rng.uniform(size=n),
     ],
 )
@@ -220,6 +220,7 @@ def test_auto_leaves_y_of_a_stream_alone():
     model.partial_fit(X[:50], -Y[:50])  # which have no logarithms
 
 
+@pytest.mark.usefixtures("few_steps")
 def test_several_outputs_have_a_power_each():
     both = np.column_stack([Y, -Y])
     model = SWSGPRegressor(y_transform="yeo-johnson", random_state=0).fit(X, both)

@@ -64,6 +64,7 @@ def scales(found):
     return found.kernel.k2.length_scale
 
 
+@pytest.mark.full
 def test_shared_length_scale_ratio_suits_many_noise_features(rng):
     X = np.hstack([rng.normal(size=(200, 2)), rng.normal(size=(200, 30))])
     y = (X[:, :2].sum(axis=1) > 0).astype(int)
@@ -250,6 +251,7 @@ def test_coded_labels_learn_from_near_rows_without_a_judge(monkeypatch):
     assert len(fit.curve) == TUNING.learning_steps
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("kernel", [None, Matern([1.0, 1.0], nu=1.5)])
 @pytest.mark.parametrize("n_rows", [100, 1200])
 def test_near_rows_learn_where_no_work_is_left_for_the_evidence(kernel, n_rows, rng):
@@ -270,8 +272,8 @@ def test_noise_decides_on_infinitely_smooth_kernels_of_many_rows(
     share, nu, rng, monkeypatch
 ):
     monkeypatch.setattr(Judges, "noise_share", lambda self, fit: share)
-    X = rng.uniform(-2, 2, size=(1500, 2))
-    y = np.sin(X[:, 0]) + np.cos(X[:, 1]) + 0.5 * rng.normal(size=1500)
+    X = rng.uniform(-2, 2, size=(800, 2))
+    y = np.sin(X[:, 0]) + np.cos(X[:, 1]) + 0.5 * rng.normal(size=800)
     work = evaluation_work(300, 2, 1)
     fit = learned(X, y, tuning=Tuning(evidence_work=work, part_work=work))
     assert fit.kernel.k2.nu == nu
@@ -338,7 +340,7 @@ def test_learning_builds_no_graph_index(rng, monkeypatch, few_steps, local):
             return np.zeros((n, self.n_neighbors)), np.zeros(n, dtype=bool)
 
     monkeypatch.setattr(search, "_Graph", Graph)
-    X = rng.normal(size=(150, 2))
+    X = rng.normal(size=(80, 2))
     y = (X[:, 0] > 0).astype(int)
     settings = {"neighbor_search": "approximate", "random_state": 0}
     if local:
@@ -389,7 +391,10 @@ def test_rescale_variance_keeps_fitting_and_fixed_variances():
         assert learner.rescale_variance(start, 60, rows) is start
 
 
-@pytest.mark.parametrize("estimator", [SWSGPRegressor, NearestNeighborGPRegressor])
+@pytest.mark.parametrize(
+    "estimator",
+    [pytest.param(SWSGPRegressor, marks=pytest.mark.full), NearestNeighborGPRegressor],
+)
 def test_nearby_folds_of_a_surface_are_separated(estimator):
     # The 32 nearest rows nearly lie on a plane: learned from them alone, length-scales
     # were four times as long, RMSE exceeded twice the noise, and 95 % intervals held
@@ -454,6 +459,7 @@ def test_kernel_of_some_hundred_rows_maximises_the_marginal_likelihood():
     assert np.abs(slope).max() < 4.0
 
 
+@pytest.mark.full
 def test_noise_is_not_underestimated_for_few_rows_with_many_columns():
     noise, held = [], []
     for seed in range(3):

@@ -308,11 +308,10 @@ def test_log_prob_of_a_negative_binomial_equals_scipy(size):
             assert_allclose(d_f, slope, rtol=1e-9, atol=1e-9)
 
 
+@pytest.mark.parametrize("case", ["student-1", "student-2"], indirect=True)
 def test_the_bound_of_a_student_t_lies_below_the_expectation(expect, case):
-    if case.name != "student_t":
-        return
     mu, v = np.array(case.mu), np.array(case.v)
-    f = mu + np.sqrt(v) * np.random.default_rng(0).normal(size=(20_000, len(mu)))
+    f = mu + np.sqrt(v) * np.random.default_rng(0).normal(size=(4000, len(mu)))
     mean = np.mean([case.log_prob(row) for row in f])
     assert expect(mu, v)[0] < mean
 

@@ -9,6 +9,7 @@ from skswsgp import SWSGPClassifier, SWSGPRegressor
 from skswsgp._posterior import gradient
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("learn_map", [False, True])
 @pytest.mark.parametrize("covariance", ["diag", "full"])
 def test_importances_equal_differences_of_predictions(learn_map, covariance, rng):
@@ -34,8 +35,8 @@ def test_importances_equal_differences_of_predictions(learn_map, covariance, rng
 
 @pytest.mark.usefixtures("few_steps")
 def test_classes_and_outputs(monkeypatch, rng):
-    monkeypatch.setattr(gradient, "MEAN_ROWS", 100)
-    X = rng.normal(size=(200, 4))
+    monkeypatch.setattr(gradient, "MEAN_ROWS", 60)
+    X = rng.normal(size=(120, 4))
     labels = (X[:, 1] > 0) + 1 * (X[:, 1] > 1)
     for y in (labels > 0, labels):
         model = SWSGPClassifier(random_state=0).fit(X, y)
@@ -58,6 +59,7 @@ def test_a_constant_function_has_no_importances(rng):
     assert np.isfinite(model.feature_importances_).all()
 
 
+@pytest.mark.usefixtures("few_steps")
 def test_a_column_that_varies_late_is_relevant(rng):
     X = np.column_stack([rng.normal(size=300), np.repeat([0.0, 1.0], 150)])
     y = 0.1 * X[:, 0] + np.sin(3 * X[:, 1] * X[:, 0])

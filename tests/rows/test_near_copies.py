@@ -74,6 +74,7 @@ def test_rows_that_are_no_near_copies_stay(rng):
     assert unite_near_copies(x, rng.normal(size=(200, 1)), np.ones(1)) is x
 
 
+@pytest.mark.usefixtures("few_steps")
 @pytest.mark.parametrize(
     ("likelihood", "weight"),
     [("gaussian", None), ("gaussian", "some zero"), ("heteroscedastic", None)],

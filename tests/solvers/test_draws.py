@@ -43,7 +43,13 @@ def drawn(data):
 
 
 @pytest.mark.parametrize(
-    ("H", "beta", "n_threads"), [(6, 1.0, 1), (30, 0.4, 1), (6, 0.4, 2), (30, 1.0, 2)]
+    ("H", "beta", "n_threads"),
+    [
+        (6, 0.4, 2),
+        pytest.param(6, 1.0, 1, marks=pytest.mark.full),
+        pytest.param(30, 0.4, 1, marks=pytest.mark.full),
+        pytest.param(30, 1.0, 2, marks=pytest.mark.full),
+    ],
 )
 def test_covariance_of_draws_is_that_of_q(H, beta, n_threads, rng):
     Z, X = rng.normal(size=(30, 2)), rng.normal(size=(80, 2))
@@ -69,6 +75,7 @@ def sampler_of(solver, **tuning):
     return PosteriorSampler(sites, solver.prior, solver.order, tuning)
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("n_points", [0, 3, 30])
 @pytest.mark.parametrize("M", [30, 12])
 def test_both_systems_have_the_solution_of_the_dense_one(n_points, M, rng):
@@ -150,6 +157,7 @@ def test_intervals_of_the_function_hold(tune):
     assert 0.9 < held["draws"] <= 1.0
 
 
+@pytest.mark.usefixtures("few_steps")
 def test_as_few_points_as_draws_have_a_full_covariance(data, tune):
     tune(n_draws=50)
     X, y, _ = data
@@ -158,6 +166,8 @@ def test_as_few_points_as_draws_have_a_full_covariance(data, tune):
     assert not hasattr(model, "posterior_draws_")
 
 
+@pytest.mark.matrix
+@pytest.mark.usefixtures("few_steps")
 @pytest.mark.parametrize("n_draws", [39, 40, 41])
 @pytest.mark.parametrize("Q", [1, 2])
 def test_as_many_draws_as_points_are_no_triangle(n_draws, Q, data, tune):
@@ -268,6 +278,7 @@ def test_draws_that_do_not_fit_in_memory(tune, data, few_steps):
     assert hasattr(model.fit(X, y), "posterior_draws_")
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("noise", [1e-2, 1e-4, 1e-6])
 @pytest.mark.parametrize("way", ["_solve_rows", "_solve_inducing"])
 def test_deviations_are_those_of_a_dense_solution_for_any_noise(noise, way):
