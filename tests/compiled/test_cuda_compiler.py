@@ -116,8 +116,13 @@ def arguments(dtype):
 
 @needs_package
 @pytest.mark.skipif(SIMULATED, reason="the simulator compiles nothing")
-@pytest.mark.slow  # half a minute a precision, where the compiler of CUDA is there
-@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize(
+    "dtype",
+    [
+        pytest.param("float64", marks=pytest.mark.slow),  # half a minute each
+        pytest.param("float32", marks=pytest.mark.full),
+    ],
+)
 def test_each_kernel_compiles_to_ptx(monkeypatch, dtype):
     from numba.cuda import dispatcher
 
