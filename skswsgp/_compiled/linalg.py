@@ -16,7 +16,7 @@ far above any rounding, so that a failure says that K is no covariance matrix.
 import math
 
 import numpy as np
-from scipy.linalg.lapack import dpotri
+from scipy.linalg.lapack import dpotri, dpotrs, dtrtri
 
 from skswsgp._compiled import team, tiles
 from skswsgp._compiled.jit import njit, njit_small
@@ -211,6 +211,20 @@ def inverse_of_factor(factor):
     inverse = half + half.T
     inverse[np.diag_indices(len(half))] *= 0.5
     return inverse
+
+
+def given_others(factor, y, first=0):
+    """Return mean and variance (n - first,) of y_i given all other entries, i >= first.
+
+    y (n,) is Gaussian with mean zero and covariance L L', L the factor. With P the
+    inverse of L L' they are y_i - (P y)_i / P_ii and 1 / P_ii (Rasmussen and Williams,
+    Gaussian Processes for Machine Learning, 2006, eq. 5.12). P_ii is the squared norm
+    of a column of L^-1, and the last columns need the last block of L only.
+    """
+    half = np.triu(dtrtri(factor[first:, first:].T)[0])
+    variance = 1.0 / np.einsum("ij,ij->i", half, half)
+    weights = dpotrs(factor.T, y)[0][first:]
+    return y[first:] - weights * variance, variance
 
 
 def require_finite(values):

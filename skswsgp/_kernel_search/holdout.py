@@ -61,7 +61,7 @@ class Judges:
         self.H = min(n_neighbors, MAX_WIDE_NEIGHBORS)
         self.weight = learner.weight[self.rows]
         self.far_rows = rows[: len(others)]  # those that are predicted from afar, too
-        self.random_rows = learner.take(np.concatenate([self.far_rows, others]))
+        self.random_rows = learner.take(np.concatenate([others, self.far_rows]))
         self._said = []  # methods, fits and what the methods returned
 
     def better(self, fit, other, favoured=False):
@@ -139,15 +139,16 @@ class Judges:
 
         They are minus infinity where the covariance of the rows cannot be factorised.
         """
-        n = len(self.far_rows)
+        y, n = self.random_rows.y, len(self.far_rows)
+        first = len(y) - n
         with one_blas_thread():
             try:
                 posterior = LogPosterior(*self.random_rows.all_rows(fit))
-                mean, v = posterior.leave_one_out()
+                mean, v = posterior.leave_one_out(first)
             except np.linalg.LinAlgError:
                 return np.full(n, -np.inf)
-        square = (self.random_rows.y - mean)[:n] ** 2 / v[:n]
-        return log_density(square, v[:n], self.learner.weight[self.far_rows])
+        square = (y[first:] - mean) ** 2 / v
+        return log_density(square, v, self.learner.weight[self.far_rows])
 
     def calibrated(self, fit):
         """Return a fit with the noise and the common factor that suit the rows."""

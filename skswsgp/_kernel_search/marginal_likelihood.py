@@ -11,7 +11,7 @@ from scipy.linalg.blas import dsyr
 from scipy.linalg.lapack import dpotrf, dpotri, dpotrs
 from scipy.optimize import minimize
 
-from skswsgp._compiled.linalg import inverse_of_factor
+from skswsgp._compiled.linalg import given_others
 from skswsgp._compiled.special import LOG_2PI
 from skswsgp._covariance.compile import compile_kernel, constant_slots, updated_kernel
 from skswsgp._covariance.matrix import CovarianceMatrix
@@ -63,12 +63,6 @@ def factorised(C):
     if failed or not np.isfinite(pivots).all():  # of NaN LAPACK makes no failure
         raise np.linalg.LinAlgError("a covariance matrix is not positive definite")
     return factor, 2.0 * np.sum(np.log(pivots))
-
-
-def inverted(C):
-    """Return the inverse of a covariance matrix, and the log of its determinant."""
-    factor, log_det = factorised(C.copy())
-    return inverse_of_factor(factor.T), log_det
 
 
 class LogPosterior:
@@ -160,17 +154,15 @@ class LogPosterior:
         for q, variance in enumerate(noise):
             yield K + np.diag(variance * self.ratios[:, q])
 
-    def leave_one_out(self):
-        """Return mean and variance (N, Q) of targets given all others, at the start.
+    def leave_one_out(self, first=0):
+        """Return mean and variance of targets given all others, at the start.
 
-        With C the covariance of all targets and P its inverse they are y - P y / P_ii
-        and 1 / P_ii, eq. 5.12 of Rasmussen and Williams.
+        They are those of the rows from `first` on, (N - first, Q).
         """
-        mean, variance = np.empty((2, *self.y.shape))
+        mean, variance = np.empty((2, *self.y[first:].shape))
         for q, C in enumerate(self.covariances(self.start)):
-            P, _ = inverted(C)
-            variance[:, q] = 1.0 / np.diag(P)
-            mean[:, q] = self.y[:, q] - (P @ self.y[:, q]) * variance[:, q]
+            found = given_others(factorised(C)[0].T, self.y[:, q], first)
+            mean[:, q], variance[:, q] = found
         return mean, variance
 
     def feature_gains(self, features):
@@ -182,8 +174,7 @@ class LogPosterior:
         """
         gains = np.zeros(features.shape[1])
         for q, C in enumerate(self.covariances(self.start)):
-            P, _ = inverted(C)
-            across = P @ features
+            across = dpotrs(factorised(C)[0], features)[0]
             norms = np.einsum("nk,nk->k", features, across)
             norms = np.where(norms > 0.0, norms, np.inf)  # of a feature of zeros
             gains += 0.5 * (self.y[:, q] @ across) ** 2 / norms

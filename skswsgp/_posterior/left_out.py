@@ -23,7 +23,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from skswsgp._compiled.linalg import inverse_of_factor, numpy_cholesky, require_finite
+from skswsgp._compiled.linalg import given_others, numpy_cholesky, require_finite
 from skswsgp._compiled.threads import max_threads, one_blas_thread, row_blocks
 from skswsgp._kernel_search.neighbor_likelihood import NeighborProcess, neighbor_model
 from skswsgp._neighbors.lists import without_own
@@ -125,17 +125,14 @@ def predictions_from_others(points, kernel, H, options):
 def predictions_from_all_others(points, kernel):
     """Return mean and variance (M, Q) of f at each point given all others.
 
-    With C the covariance of the targets t, these are t - C^-1 t / diag(C^-1) and
-    1 / diag(C^-1) less the noise (Rasmussen and Williams, Gaussian Processes for
-    Machine Learning, 2006, eq. 5.12).
+    These are mean and variance of its target, the variance less that of the noise.
     """
     Z, targets, noise, _ = points
     K, mean, total = kernel(Z), np.empty_like(targets), np.empty_like(targets)
     with one_blas_thread():
         for q, t in enumerate(targets.T):
-            inverse = inverse_of_factor(numpy_cholesky(K + np.diag(noise[:, q]), 0.0))
-            total[:, q] = 1.0 / np.diag(inverse)
-            mean[:, q] = t - inverse @ t * total[:, q]
+            factor = numpy_cholesky(K + np.diag(noise[:, q]), 0.0)
+            mean[:, q], total[:, q] = given_others(factor, t)
     return mean, np.maximum(total - noise, 0.0)
 
 

@@ -12,7 +12,7 @@ from sklearn.gaussian_process.kernels import RBF, ConstantKernel, Matern
 from skswsgp import SWSGPRegressor
 from skswsgp._kernel_search.marginal_likelihood import (
     LogPosterior,
-    inverted,
+    factorised,
     log_marginal_likelihood,
 )
 from skswsgp.kernels import Polynomial
@@ -168,6 +168,8 @@ def test_targets_left_out_are_those_of_fits_without_them(rows):
             assert_allclose(mean[i, q], weights @ y[rest, q])
             own = START.diag(X[[i]])[0] + noise * ratios[i, q]
             assert_allclose(variance[i, q], own - weights @ k)
+    last = LogPosterior(START, NOISE, *rows).leave_one_out(first=5)
+    assert_allclose(last, [mean[5:], variance[5:]])
 
 
 def test_gain_of_a_feature_is_that_of_its_best_multiple(rows, rng):
@@ -229,7 +231,7 @@ def test_log_volume_is_that_of_laplace(rows):
 def test_covariances_that_are_not_finite_or_positive_raise():
     for C in (np.full((2, 2), np.nan), np.full((2, 2), np.inf), -np.eye(2)):
         with pytest.raises(np.linalg.LinAlgError):
-            inverted(C)
+            factorised(C)
 
 
 @pytest.mark.parametrize(
