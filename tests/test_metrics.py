@@ -24,6 +24,8 @@ from skswsgp.metrics import (
 
 pytestmark = pytest.mark.matrix
 
+MASKED = np.ma.masked_array([1.0, 2.0], [False, True])
+
 
 @pytest.fixture
 def rng():
@@ -275,6 +277,7 @@ def test_calibration_error_works_as_a_scorer(rng):
         ([0, 1], [[0.5, 0.5], [0, 1]], ["a", "b"], "y_true has classes that are not"),
         ([0, 1], [[0.5, np.nan], [0, 1]], None, "Input y_proba contains NaN"),
         ([0, 1, 1], [[0.5, 0.5], [0, 1]], None, "inconsistent numbers of samples"),
+        (MASKED, [[0.5, 0.5], [0, 1]], None, "y_true is a masked array with 1 masked"),
     ],
 )
 def test_calibration_error_refuses_bad_input(y_true, y_proba, labels, message):
@@ -439,6 +442,8 @@ def test_scores_are_least_for_the_truth(rng):
         ),
         (lambda: pinball([1.0], [[1.0, 2.0]], [0.5]), "y_quantiles has shape"),
         (lambda: pinball([1.0], [[1.0]], [1.5]), "expected levels between 0 and 1"),
+        (lambda: crps(MASKED, [1.0, 2.0], [1.0, 1.0]), "y_true is a masked array with"),
+        (lambda: pinball([1.0, 2.0], MASKED, 0.5), "y_quantiles is a masked array"),
         (lambda: get_scorer("crps"), "expected one of 'neg_log_density', 'neg_crps'"),
     ],
 )

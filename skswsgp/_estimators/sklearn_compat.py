@@ -11,6 +11,7 @@ from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import _check_sample_weight, validate_data
 
 from skswsgp._cluster.predictions import in_memory
+from skswsgp._law.score_input import require_unmasked
 from skswsgp._rows.table import clearer_error, require_numeric_types
 from skswsgp._solvers.progress import STAGES, StageLines
 
@@ -44,21 +45,6 @@ def unchanged_on_failure(estimator):
         vars(estimator).clear()
         vars(estimator).update(before | of_callbacks)
         raise
-
-
-def require_unmasked(**arrays):
-    """Raise ValueError if an array by this name is masked at some entry.
-
-    NumPy and scikit-learn drop masks, and what lies below them is read as data.
-    """
-    for name, values in arrays.items():
-        if np.ma.is_masked(values):
-            n_masked = np.ma.count_masked(values)
-            raise ValueError(
-                f"{name} is a masked array with {n_masked} masked entries: expected "
-                "none, for the values below the mask would count as data; leave their "
-                "rows out, or fill the entries."
-            )
 
 
 class ScoreMixin:

@@ -9,8 +9,24 @@ from sklearn.utils import check_array, column_or_1d
 TOLERANCE = 1e-4  # rounding error allowed in probabilities and in their sum
 
 
+def require_unmasked(**arrays):
+    """Raise ValueError if an array by this name is masked at some entry.
+
+    NumPy and scikit-learn drop masks, and what lies below them is read as data.
+    """
+    for name, values in arrays.items():
+        if np.ma.is_masked(values):
+            n_masked = np.ma.count_masked(values)
+            raise ValueError(
+                f"{name} is a masked array with {n_masked} masked entries: expected "
+                "none, for the values below the mask would count as data; leave their "
+                "rows out, or fill the entries."
+            )
+
+
 def check_floats(values, name):
-    """Return an array of finite float64 numbers."""
+    """Return an array of finite float64 numbers, of which none is masked."""
+    require_unmasked(**{name: values})
     return check_array(values, ensure_2d=False, dtype=float, input_name=name)
 
 
@@ -76,6 +92,7 @@ def check_quantiles(y_true, y_quantiles, quantiles):
     """Return targets, quantiles (n_samples, n_quantiles[, n_outputs]) and levels."""
     y_true, one = check_floats(y_true, "y_true"), np.ndim(quantiles) == 0
     q = check_floats([quantiles] if one else quantiles, "quantiles")
+    require_unmasked(y_quantiles=y_quantiles)
     y_quantiles = check_array(
         y_quantiles,
         ensure_2d=False,
@@ -120,6 +137,7 @@ def check_probabilities(y_proba):
 
 def columns_of(y_true, labels, n_columns):
     """Return the column of `y_proba` for each entry of `y_true`."""
+    require_unmasked(y_true=y_true)
     source = "y_true" if labels is None else "labels"
     labels = np.unique(y_true) if labels is None else column_or_1d(labels)
     encoder = LabelEncoder().fit(labels)

@@ -32,6 +32,13 @@ def set_axes_of_calibration(display, ax, height):
         display.ax_.plot([0.0, 1.0], [height, 1.0], "k:", label=CALIBRATED)
 
 
+def styled(usual, given):
+    """Return arguments of a line by their full names, the given ones in first place."""
+    from matplotlib import cbook, lines
+
+    return usual | cbook.normalize_kwargs(given, lines.Line2D)
+
+
 def drawn_rows(values, subsample):
     """Return the numbers of at most `subsample` rows, evenly spaced by their values."""
     order = np.argsort(values, kind="stable")

@@ -6,7 +6,7 @@ from sklearn.utils.validation import check_is_fitted
 from skswsgp._estimators.base import BaseSWSGP
 from skswsgp._posterior.prediction import nearest_points
 from skswsgp._rows.columns import is_identity, mapped
-from skswsgp.displays._axes import COLORS, set_axes
+from skswsgp.displays._axes import COLORS, set_axes, styled
 from skswsgp.metrics.answers import innermost
 
 
@@ -145,7 +145,7 @@ class NeighborhoodDisplay:
 
         (n, H), M = self.neighbors.shape, len(self.points)
         style = {"linestyle": "none", "marker": ".", "color": "0.6", "markersize": 4.0}
-        style = {"label": f"{M} inducing points"} | style | kwargs
+        style = styled({"label": f"{M} inducing points"} | style, kwargs)
         (self.points_,) = self.ax_.plot(*self.points.T, **style)
         colors = [COLORS[k % len(COLORS)] for k in range(n)]
         places = self.points[self.neighbors]  # (n, H, 2)
@@ -174,11 +174,9 @@ def _columns_of(estimator, columns):
     D = estimator.n_features_in_
     names = [f"x{d}" for d in range(D)]
     names = list(getattr(estimator, "feature_names_in_", names))
-    known = [*range(D), *names]
-    pair = list(columns)
-    if all(one in known for one in pair):
-        pair = [names.index(one) if isinstance(one, str) else int(one) for one in pair]
-    if len(pair) != 2 or pair[0] == pair[1] or not set(pair) <= set(range(D)):
+    given, known = np.ravel(np.array(columns, dtype=object)), [*range(D), *names]
+    pair = [known.index(one) % D for one in given if one in known]
+    if len(given) != 2 or len(set(pair)) != 2:
         raise ValueError(
             f"columns={columns!r}: expected two different columns among {names}, by "
             "position or name."

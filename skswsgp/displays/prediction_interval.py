@@ -180,8 +180,9 @@ class PredictionIntervalDisplay:
                 f"y_true has shape {np.shape(y_true)}: expected one dimension; draw "
                 "each output by itself, with from_predictions."
             )
-        if target is None:
-            target = getattr(y_true, "name", None) or "value"
+        if target is None:  # arrays of dask have a name too, but no index
+            series = y_true if hasattr(y_true, "index") else None
+            target = getattr(series, "name", None) or "value"
         y_true, lower, upper = check_intervals(y_true, lower, upper)
         y_pred = check_like(y_pred, "y_pred", y_true)
         share = interval_coverage(y_true, lower, upper, sample_weight)
@@ -216,7 +217,7 @@ class PredictionIntervalDisplay:
         lower, upper = (end[rows] for end in ends)
         percent = f"{100 * self.coverage:.4g} % interval"
         label = percent if self.name is None else f"{self.name}, {percent}"
-        style = {"color": BLUE, "alpha": 0.3, "linewidth": 1.0, "label": label}
+        style = {"colors": BLUE, "alpha": 0.3, "linewidth": 1.0, "label": label}
         self.intervals_ = self.ax_.vlines(x, lower, upper, **(style | kwargs))
         inside = (lower <= y) & (y <= upper)
         how = {"linestyle": "none", "markersize": 3.0}

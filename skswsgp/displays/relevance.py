@@ -15,8 +15,9 @@ from skswsgp._law.score_input import (
     check_like,
     check_weights,
     columns_of,
+    require_unmasked,
 )
-from skswsgp.displays._axes import BLUE, set_axes
+from skswsgp.displays._axes import BLUE, set_axes, styled
 from skswsgp.metrics.answers import innermost
 
 
@@ -25,8 +26,9 @@ class RelevanceDisplay:
 
     A column matters if predictions of rows that the model has not seen get worse when
     its values are dealt to the wrong rows. Points are the mean loss over rows, and
-    lines intervals of 95 % that say how much other rows might change it. A column whose
-    interval holds zero may be left out. Use `from_estimator` to make one.
+    lines intervals of 95 % that say how much other rows might change it. Where an
+    interval holds zero, these rows do not tell whether the column matters. Use
+    `from_estimator` to make one.
 
     Parameters
     ----------
@@ -59,8 +61,9 @@ class RelevanceDisplay:
     -----
     Each row is predicted `n_repeats` times with the value of another row in the column
     [1]_. The standard error is that of the mean difference to the rows as they are,
-    where a row has a say as it is predicted and as it lends its value. It is for the
-    model as it was fitted: another fit would differ as well.
+    where a row has a say as it is predicted, as it lends its value, and in the variance
+    of y. Few shuffles make it rather too large. It is for the model as it was fitted:
+    another fit would differ as well.
     Columns that know the same stand in for each other, so that each may look irrelevant
     alone. `feature_importances_` is another measure, of how steep functions are.
 
@@ -129,6 +132,7 @@ class RelevanceDisplay:
             If observations do not differ, or arguments cannot be used.
         """
         check_count(n_repeats, "n_repeats", 5)
+        require_unmasked(X=X)
         inner, _ = innermost(estimator, None)
         if not hasattr(X, "iloc"):
             X = check_array(X, dtype=None, ensure_all_finite=False)
@@ -136,19 +140,20 @@ class RelevanceDisplay:
         weight = check_weights(sample_weight, len(X))
         rows = np.flatnonzero(weight)
         X, y, weight = _safe_indexing(X, rows), _safe_indexing(y, rows), weight[rows]
-        losses = _losses_of(estimator, inner, y, weight)
+        losses, spread = _losses_of(estimator, inner, y, weight)
         usual, rng = losses(X), check_random_state(random_state)
         relevance, error = np.empty((2, X.shape[1]))
         for d in range(X.shape[1]):
             orders = [rng.permutation(len(X)) for _ in range(n_repeats)]
             more = [losses(_shuffled(X, d, order)) - usual for order in orders]
-            relevance[d] = np.average(np.mean(more, axis=0), weights=weight)
-            influence = np.zeros(len(X))
+            mean = np.average(np.mean(more, axis=0), 0, weight)  # (n_outputs,)
+            influence = weight[:, None] * mean * (1.0 - spread)  # by the variance of y
             for order, differences in zip(orders, more, strict=True):
-                term = weight * (differences - relevance[d]) / n_repeats
+                term = weight[:, None] * (differences - mean) / n_repeats
                 influence += term  # of a row that is predicted
                 influence[order] += term  # of the row whose value it gets
-            error[d] = np.sqrt(np.sum(influence**2)) / weight.sum()
+            relevance[d] = mean.mean()
+            error[d] = np.linalg.norm(influence.mean(axis=1)) / weight.sum()
         columns = getattr(X, "columns", [f"x{d}" for d in range(X.shape[1])])
         loss = "Increase of log loss (nats)"
         if not hasattr(inner, "classes_"):
@@ -178,10 +183,10 @@ class RelevanceDisplay:
         set_axes(self, ax)
         shown = np.argsort(-self.relevance, kind="stable")[:n_columns][::-1]
         places, half = np.arange(len(shown)), ndtri(0.975) * self.error[shown]
-        style = {"fmt": "o", "color": BLUE, "capsize": 2, "label": self.name} | kwargs
+        style = {"fmt": "o", "color": BLUE, "capsize": 2, "label": self.name}
         self.ax_.axvline(0.0, color="k", linestyle=":", linewidth=1.0)
         self.line_ = self.ax_.errorbar(
-            self.relevance[shown], places, xerr=half, **style
+            self.relevance[shown], places, xerr=half, **styled(style, kwargs)
         )
         self.ax_.set_yticks(places, [self.columns[d] for d in shown])
         self.ax_.set(xlabel=f"{self.loss} where the column is shuffled")
@@ -191,7 +196,11 @@ class RelevanceDisplay:
 
 
 def _losses_of(estimator, inner, y, weight):
-    """Return a function from inputs to the losses (n,) of their predictions."""
+    """Return a function from inputs to losses (n, n_outputs), and a factor for each.
+
+    Losses of numbers are divided by the variance of y. The factors are the squares of
+    which it is the mean, over this mean. They are 1 for classes.
+    """
     if hasattr(inner, "classes_"):
         if not hasattr(inner, "predict_proba"):
             raise TypeError(
@@ -205,9 +214,9 @@ def _losses_of(estimator, inner, y, weight):
 
         def losses(X):
             proba = np.asarray(estimator.predict_proba(X), dtype=float)[rows, true]
-            return -np.log(np.maximum(proba, tiny))
+            return -np.log(np.maximum(proba, tiny))[:, None]
 
-        return losses
+        return losses, 1.0
     y = check_floats(y, "y")
     mean = np.average(y, 0, weight)
     variance = np.average((y - mean) ** 2, 0, weight)
@@ -219,9 +228,9 @@ def _losses_of(estimator, inner, y, weight):
 
     def losses(X):
         errors = y - check_like(estimator.predict(X), "the prediction", y)
-        return (errors**2 / variance).reshape(len(y), -1).mean(axis=1)
+        return (errors**2 / variance).reshape(len(y), -1)
 
-    return losses
+    return losses, ((y - mean) ** 2 / variance).reshape(len(y), -1)
 
 
 def _shuffled(X, d, order):

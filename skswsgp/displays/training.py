@@ -3,7 +3,7 @@
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from skswsgp.displays._axes import BLUE, GREEN, VERMILLION, set_axes
+from skswsgp.displays._axes import BLUE, GREEN, VERMILLION, set_axes, styled
 from skswsgp.metrics.answers import innermost
 
 
@@ -131,8 +131,8 @@ class TrainingDisplay:
         prefix = "" if self.name is None else f"{self.name}, "
         unit = f" ({self.unit})" if self.unit else ""
         epochs = 1 + np.arange(len(self.losses))
-        style = {"color": BLUE, "marker": "o", "markersize": 3.0} | kwargs
-        style = {"label": f"{prefix}training"} | style
+        style = {"color": BLUE, "marker": "o", "markersize": 3.0}
+        style = styled({"label": f"{prefix}training"} | style, kwargs)
         (self.loss_line_,) = self.ax_.plot(epochs, self.losses, **style)
         self.ax_.set(xlabel=self.epoch, ylabel=f"Training loss{unit}")
         self.score_ax_ = self.score_line_ = self.kept_line_ = None

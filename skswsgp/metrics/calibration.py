@@ -11,6 +11,7 @@ from skswsgp._law.score_input import (
     check_probabilities,
     check_weights,
     columns_of,
+    require_unmasked,
 )
 
 
@@ -102,6 +103,7 @@ def reliability_curve(
     check_count(n_bins, "n_bins", 20)
     if confidence not in ("mean", "middle"):
         raise ValueError(f"confidence={confidence!r}: expected 'mean' or 'middle'.")
+    require_unmasked(y_true=y_true)
     y_true = column_or_1d(y_true)
     y_proba = check_probabilities(y_proba)
     check_consistent_length(y_true, y_proba)

@@ -57,7 +57,7 @@ def test_a_plane_of_chosen_columns_in_a_pipeline(pyplot, rng):
     np.testing.assert_allclose(display.rows, expected)
     np.testing.assert_allclose(display.points, model.inducing_points_[:, [2, 0]])
     assert (display.ax_.get_xlabel(), display.ax_.get_ylabel()) == ("c", "a")
-    for columns in (["c", "d"], [0, 3], ["a", 0], [0], [-1, 0]):
+    for columns in (["c", "d"], [0, 3], ["a", 0], [0], [-1, 0], 1, [0, [1]]):
         with pytest.raises(ValueError, match=r"expected two different columns among"):
             draw(pipeline, X[:2], columns=columns)
 

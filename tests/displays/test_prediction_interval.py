@@ -103,6 +103,19 @@ def test_a_series_names_the_axes(pyplot):
     assert display.ax_.get_xlabel() == "Predicted price"
 
 
+def test_an_array_of_dask_names_no_axes(pyplot):
+    y = pytest.importorskip("dask.array").from_array(np.array([1.0, 2.0]))
+    display = PredictionIntervalDisplay.from_predictions(y, [1, 2], [0, 0], [3, 3])
+    assert display.ax_.get_xlabel() == "Predicted value"
+
+
+@pytest.mark.parametrize("name", ["color", "colors"])
+def test_intervals_have_the_color_that_was_asked_for(name, pyplot):
+    draw = PredictionIntervalDisplay.from_predictions
+    display = draw([1, 2], [1, 2], [0, 0], [3, 3], **{name: "red"})
+    assert display.intervals_.get_color()[0, :3].tolist() == [1, 0, 0]
+
+
 def test_unusable_input_of_intervals(line):
     X, y = line
     match = "^LinearRegression does not say how uncertain .* use from_predictions"

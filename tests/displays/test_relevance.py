@@ -1,5 +1,7 @@
 """The relevance display shows by how much losses grow where columns are shuffled."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from helpers import labels_of
@@ -42,22 +44,20 @@ def test_relevance_is_the_decrease_of_r2(outputs, pyplot, rng):
     assert display.ax_.get_xlabel() == "Decrease of R2 where the column is shuffled"
 
 
-def test_the_standard_error_is_the_spread_over_draws_of_rows(monkeypatch, rng):
+@pytest.mark.parametrize("outputs", [1, pytest.param(2, marks=pytest.mark.full)])
+def test_the_standard_error_is_the_spread_over_draws_of_rows(outputs, monkeypatch, rng):
     """200 tables of 50 rows, so that the spread has an error of 5 %."""
     monkeypatch.setattr(RelevanceDisplay, "plot", lambda self, ax: self)
-    model = LinearRegression().fit(np.eye(2), [1.0, 0.2])
-    model.coef_, model.intercept_ = np.array([1.0, 0.2]), 0.0
-    relevance, errors = [], []
+    coef, found = np.array([[1.0, 0.0], [0.2, 1.0]])[:, :outputs], []
+    model = SimpleNamespace(predict=lambda X: X @ coef)
     for _ in range(200):
         X = rng.normal(size=(50, 2))
-        y = model.predict(X) + 0.5 * rng.normal(size=50)
-        how = {"random_state": rng.integers(2**31), "n_repeats": 10}
+        y = X @ coef + 0.3 * rng.standard_t(5, size=(50, outputs))
+        how = {"random_state": rng.integers(2**31), "n_repeats": 20}
         display = RelevanceDisplay.from_estimator(model, X, y, **how)
-        variance = y.var()
-        relevance.append(display.relevance * variance)
-        errors.append(display.error * variance)
-    spread = np.std(relevance, axis=0)
-    np.testing.assert_allclose(np.mean(errors, axis=0), spread, rtol=0.2)
+        found.append([display.relevance, display.error])
+    relevance, errors = np.moveaxis(found, 1, 0)
+    np.testing.assert_allclose(np.mean(errors, 0), np.std(relevance, 0), rtol=0.2)
 
 
 def test_relevance_for_classes_is_that_of_columns_before_encoding(pyplot, rng):
@@ -94,7 +94,8 @@ def test_the_most_relevant_columns_are_drawn(pyplot):
     with pytest.raises(ValueError, match="n_columns=0: expected an integer"):
         display.plot(n_columns=0)
     display.relevance = np.array(display.relevance)
-    assert drawn(display.plot(n_columns=2))[0] == ["c", "b"]
+    assert drawn(display.plot(n_columns=2, c="red"))[0] == ["c", "b"]
+    assert display.line_[0].get_color() == "red"
     assert display.ax_.get_legend() is None
 
 
@@ -112,3 +113,5 @@ def test_unusable_input_of_relevance(line):
         draw(model, X, y, n_repeats=0)
     with pytest.raises(ValueError, match=r"the prediction has shape .300,.: expected"):
         draw(model, X, np.stack([y, y], axis=1))
+    with pytest.raises(ValueError, match="X is a masked array with 300 masked entr"):
+        draw(model, np.ma.masked_less(X, np.median(X)), y)

@@ -72,3 +72,9 @@ def test_labels_of_both_axes_lie_inside_of_the_figure(pyplot):
     display.figure_.draw_without_rendering()
     label = display.score_ax_.yaxis.label.get_window_extent()
     assert label.x1 <= display.figure_.bbox.x1
+
+
+def test_short_names_of_arguments_are_taken(pyplot):
+    line = TrainingDisplay([3.0, 2.0]).plot(c="red", ls=":", ms=9.0).loss_line_
+    found = line.get_color(), line.get_linestyle(), line.get_markersize()
+    assert found == ("red", ":", 9.0)
