@@ -462,13 +462,18 @@ class BaseSWSGP(
 
     def __copy__(self):
         copied = object.__new__(type(self))
-        vars(copied).update(vars(self))
+        copied.__setstate__(self._state_in_memory())
         return copied
 
     def __deepcopy__(self, memo):
         copied = memo[id(self)] = object.__new__(type(self))
-        vars(copied).update(deepcopy(vars(self), memo))
+        copied.__setstate__(deepcopy(self._state_in_memory(), memo))
         return copied
+
+    def _state_in_memory(self):
+        """Return the state of a file, and the rows for a stream that it leaves out."""
+        kept = {name: v for name, v in vars(self).items() if name in OF_STREAM}
+        return self.__getstate__() | kept
 
     def _fitted_attributes(self):
         """Return the fitted attributes that another fit starts from, if any."""

@@ -5,6 +5,7 @@ import pickle
 import re
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import joblib
@@ -73,6 +74,20 @@ def test_rows_that_fit_keeps_for_a_stream_stay_in_memory():
     model.partial_fit(X[60:], y[60:])
     for one in copies:
         assert_same_predictions(model, one, X)
+
+
+class Locked(SWSGPRegressor):
+    """A subclass with an attribute that is no state."""
+
+    def __getstate__(self):
+        return {k: v for k, v in super().__getstate__().items() if k != "lock"}
+
+
+def test_copies_leave_out_what_a_subclass_leaves_out_of_files():
+    model = Locked(random_state=0)
+    model.lock = threading.Lock()
+    for one in copy.copy(model), copy.deepcopy(model):
+        assert type(one) is Locked and vars(one) == model.get_params()
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
