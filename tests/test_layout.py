@@ -182,6 +182,12 @@ def numeric_constants(path):
                     yield ast.unparse(node.targets[0])
 
 
+def test_files_of_tests_differ_in_their_names():
+    """Folders of tests are no packages, so pytest cannot import two of one name."""
+    names = [path.name for path in Path(__file__).parent.rglob("test_*.py")]
+    assert len(names) == len(set(names)) > 50
+
+
 def test_there_are_few_constants():
     constants = [name for path in FILES for name in numeric_constants(path)]
     count = len(constants) + len(Tuning._fields)
