@@ -37,8 +37,8 @@ LIKELIHOODS = {  # the order decides on the pairs of `COVERING`
 }
 # Every kernel with every likelihood, and each of both with both covariances and with
 # points that move and that do not. One dense K and a K for each row take the same
-# formulas of kernels and likelihoods, which the tests of one K for each row check in
-# all combinations.
+# formulas of kernels and likelihoods. The tests of one K for each row check these in
+# all combinations, most of them in the full group.
 COVERING = [
     pytest.param(kernel, likelihood, full, moving, id=f"{kernel}-{likelihood}")
     for i, kernel in enumerate(KERNELS)
