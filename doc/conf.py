@@ -38,6 +38,7 @@ sphinx_gallery_conf = {
     "filename_pattern": r"/plot_",
     "ignore_pattern": "quickstart",
     "plot_gallery": "True",
+    "capture_repr": (),  # what examples print, without the value of their last line
     "download_all_examples": False,
     "show_memory": False,
     "write_computation_times": False,
@@ -110,14 +111,18 @@ def read_attributes_as_text(app, what, name, member, options, lines):
 
 
 def link_pages_of_the_guide(app, what, name, member, options, lines):
-    """Make links of the titles that docstrings quote, as in "How is it fitted?"."""
+    """Make links of the titles that docstrings quote, as in "How is it fitted?".
+
+    The sentence that says what titles in quotes are then has nothing to say.
+    """
 
     def link(match):
         title = " ".join(match[1].split())
         page = GUIDE.get(title)
         return match[0] if page is None else f":doc:`{title} </user_guide/{page}>`"
 
-    lines[:] = re.sub(r'"([A-Z][^"`]*\?)"', link, "\n".join(lines)).split("\n")
+    text = re.sub(r"Titles in quotes are pages[^.]*\.", "", "\n".join(lines))
+    lines[:] = re.sub(r'"([A-Z][^"`]*\?)"', link, text).split("\n")
 
 
 def setup(app):

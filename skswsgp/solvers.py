@@ -68,9 +68,10 @@ class Natural(BaseEstimator):
 
 
 class Adam(BaseEstimator):
-    """Steps of Adam on minibatches, Algorithm 1 of the paper [1]_.
+    """Steps of Adam on minibatches, the algorithm of the paper.
 
-    They train the kernel, the noise, q(u) and, if asked to, the inducing inputs.
+    Algorithm 1 of [1]_ trains the kernel, the noise, q(u) and, if asked to, the
+    inducing inputs.
 
     Parameters
     ----------

@@ -35,7 +35,7 @@ n_inducing : int or "auto", default="auto"
     are given, 256 for Adam, and otherwise that of distinct rows, up to 100,000 of many
     columns and 1,000,000 of few. See "What are good M and H?".
 n_neighbors : int, "auto" or "all", default="auto"
-    H, how many of them a row uses, cut to M. "auto" is 16 for Adam, and otherwise
+    H, how many inducing points a row uses, cut to M. "auto" is 16 for Adam, and else
     suits the table: means of up to some 36,000 rows may come from all rows. With "all"
     they always do, or H is M where not every row is an inducing point.
 inducing_points : {"kmeans", "random"} or array-like of shape (n_inducing, \
