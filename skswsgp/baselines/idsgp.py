@@ -229,8 +229,8 @@ class IDSGPRegressor(_OwnPointsMixin, BaselineRegressor):
     ----------
     kernel : kernel object of scikit-learn, default=None
         Covariance of the latent function, in the units of X; training starts at its
-        parameters, those with ``"fixed"`` bounds stay. It may be composed as in
-        :class:`skswsgp.SWSGPRegressor`. None is a variance times a Matern 3/2 kernel
+        parameters, those with ``"fixed"`` bounds stay. See "Which kernels
+        can I use?". None is a variance times a Matern 3/2 kernel
         with one length-scale for each feature.
     n_inducing : int, default=15
         Number of inducing points of a row.
@@ -308,8 +308,8 @@ class IDSGPClassifier(_OwnPointsMixin, BaselineClassifier):
     ----------
     kernel : kernel object of scikit-learn, default=None
         Covariance of the latent functions, in the units of X; training starts at its
-        parameters, those with ``"fixed"`` bounds stay. It may be composed as in
-        :class:`skswsgp.SWSGPClassifier`. None is a variance times a Matern 3/2 kernel
+        parameters, those with ``"fixed"`` bounds stay. See "Which kernels
+        can I use?". None is a variance times a Matern 3/2 kernel
         with one length-scale for each feature.
     n_inducing : int, default=3
         Number of inducing points of a row.

@@ -29,8 +29,8 @@ class LocalGPRegressor(BaselineRegressor):
     ----------
     kernel : kernel object of scikit-learn, default=None
         Covariance of the latent function, in the units of X; its parameters are where
-        learning starts, those with ``"fixed"`` bounds stay. It may be composed as in
-        :class:`skswsgp.SWSGPRegressor`. None is a variance times a Matern kernel, whose
+        learning starts, those with ``"fixed"`` bounds stay. See "Which kernels
+        can I use?". None is a variance times a Matern kernel, whose
         length-scales and nu of 0.5, 1.5, 2.5 or infinity suit the rows of an expert.
     mode : {"inductive", "transductive"}, default="inductive"
         Whether an expert predicts from its own rows, or from the training rows nearest

@@ -32,8 +32,8 @@ class NearestNeighborGPRegressor(BaselineRegressor):
     ----------
     kernel : kernel object of scikit-learn, default=None
         Covariance of the latent function, in the units of X; its parameters are where
-        learning starts, those with ``"fixed"`` bounds stay. It may be composed as in
-        :class:`skswsgp.SWSGPRegressor`. None is a variance times a Matern kernel with
+        learning starts, those with ``"fixed"`` bounds stay. See "Which kernels
+        can I use?". None is a variance times a Matern kernel with
         one length-scale a feature, whose nu of 0.5, 1.5 or 2.5 is the one under which
         the rows are the most likely.
     learn_map : bool or "auto", default="auto"

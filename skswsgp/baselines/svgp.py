@@ -55,8 +55,8 @@ class SVGPRegressor(AllInducing, SWSGPRegressor):
     ----------
     kernel : kernel object of scikit-learn, default=None
         Covariance of the latent function, in the units of X, at whose parameters
-        training starts; those with ``"fixed"`` bounds stay. It may be composed as in
-        :class:`skswsgp.SWSGPRegressor`. None is a variance times a Matern 5/2 kernel
+        training starts; those with ``"fixed"`` bounds stay. See "Which kernels
+        can I use?". None is a variance times a Matern 5/2 kernel
         with one length-scale for each feature.
     $svgp_points
     learn_kernel : bool, default=False
@@ -147,8 +147,8 @@ class SVGPClassifier(AllInducing, SWSGPClassifier):
     ----------
     kernel : kernel object of scikit-learn, default=None
         Covariance of the latent functions, in the units of X, at whose parameters
-        training starts; those with ``"fixed"`` bounds stay. It may be composed as in
-        :class:`skswsgp.SWSGPClassifier`. None is a variance times a Matern 5/2 kernel
+        training starts; those with ``"fixed"`` bounds stay. See "Which kernels
+        can I use?". None is a variance times a Matern 5/2 kernel
         with one length-scale for each feature.
     $svgp_points
     learn_kernel : bool, default=False
