@@ -99,6 +99,10 @@ ax.set_xticks([], minor=True)
 ax.set(xlabel="evaluations", ylabel="maximum minus the best row so far")
 ax.legend()
 
+# %%
+# What was seen: after 1,600 evaluations the best row of both choices by the model is
+# within 0.004 of the maximum. The best of as many random rows is 0.28 below it.
+
 if "--out" in sys.argv:
     folder = Path(sys.argv[sys.argv.index("--out") + 1])
     folder.mkdir(parents=True, exist_ok=True)

@@ -2,7 +2,7 @@
 A map with its uncertainty
 ==========================
 
-How high is the ground between some hundred places whose elevation is known? Geography
+How high is the ground between 895 places whose elevation is known? Geography
 calls this kriging: a Gaussian process on longitude and latitude. Where is the map to be
 trusted?
 """

@@ -63,12 +63,12 @@ for ax in axes:
     ax.set(xlabel="rows")
     ax.set_xticks(sizes, sizes)
     ax.minorticks_off()
+axes[0].legend(loc="lower right")
 
 # %%
 # What was seen: both have the same errors, and between 2,000 and 3,000 rows the sparse
 # process becomes the faster one. Up to some 2,900 rows it computes all of S, the
 # covariance of the function, which takes the third power of their number too.
-axes[0].legend(loc="lower right")
 
 if "--out" in sys.argv:
     folder = Path(sys.argv[sys.argv.index("--out") + 1])

@@ -3,7 +3,7 @@ Outliers
 ========
 
 A tenth of the measurements is wrong, by any amount. What do they do to the mean and to
-its intervals, and is it worth to say that there are some?
+its intervals, and is it worth saying that there are some?
 """
 
 import sys
@@ -26,7 +26,7 @@ truth = np.sin(grid)
 
 # %%
 # The Gaussian likelihood learns a wide noise, the Student-t one that of the others and
-# how heavy the tails are. Intervals of the function are two of its deviations wide.
+# how heavy the tails are. Intervals reach two deviations of the function to each side.
 figure, axes = plt.subplots(
     1, 2, figsize=(9, 3.6), sharex=True, sharey=True, layout="constrained"
 )
@@ -45,10 +45,11 @@ for ax, likelihood in zip(axes, ("gaussian", "student_t"), strict=True):
     ax.set(title=f"likelihood={likelihood!r}: RMSE {error:.3f}", xlabel="x")
 axes[0].set(ylabel="y", ylim=(-3, 4))
 axes[0].legend(loc="upper right", fontsize="small")
-print(f"degrees of freedom: {model.likelihood_shape_.item():.1f}")
+print(f"degrees of freedom: {model.likelihood_shape_.item():.2f}")
 
 # %%
-# What was seen: with Student-t noise the mean is nearer to the function, and knows it.
+# What was seen: with Student-t noise the mean is nearer to the function, and the
+# intervals around it are narrower.
 
 if "--out" in sys.argv:
     folder = Path(sys.argv[sys.argv.index("--out") + 1])

@@ -3,8 +3,8 @@ Calibrated intervals beside quantile boosting
 =============================================
 
 Boosting gives intervals as well: one model for each end, with ``loss="quantile"``. Do
-these intervals hold what they promise on a table of some hundred rows, and how wide are
-they beside those of the Gaussian process?
+these intervals hold what they promise on a table of 600 rows, and how wide are they
+beside those of the Gaussian process?
 """
 
 import sys

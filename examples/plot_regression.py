@@ -44,7 +44,7 @@ print(f"standard deviation of the noise: {noise:.3f} (true: 0.2)")
 print(f"new values in the band: {coverage:.1%}")
 
 # %%
-# Outside the data the predictions return to the mean of y, and the band widens.
+# Beyond the data the band widens. Farther out the mean returns to that of y.
 figure, ax = plt.subplots(figsize=(8, 4), layout="constrained")
 ax.plot(X, y, ".", color="0.6", label="data")
 ax.plot(grid, function(grid), "k--", lw=1, label="function")

@@ -8,6 +8,7 @@ halving tries all candidates on few rows, and the better half of them on twice a
 so that few fits see the whole table.
 """
 
+import logging
 import sys
 import time
 from pathlib import Path
@@ -24,7 +25,7 @@ from skswsgp.metrics import get_scorer
 try:
     from distributed import Client, LocalCluster
 except ImportError:
-    sys.exit("this example needs dask: pip install 'skswsgp[dask]'")
+    sys.exit("this example needs dask: pip install -e '.[dask]'")
 
 CANDIDATES = {
     "likelihood": ["gaussian", "student_t"],
@@ -61,12 +62,15 @@ def search(X, y):
 if __name__ == "__main__":
     X, y = observe(800)
     workers = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": ":0"}
+    workers["silence_logs"] = logging.ERROR  # not of workers that are slow to leave
     with LocalCluster(**workers) as cluster, Client(cluster):
         start = time.perf_counter()
         found = search(X, y)
         seconds = time.perf_counter() - start
     results = found.cv_results_
-    print(f"{len(results['iter'])} candidates in {seconds:.0f} s: {found.best_params_}")
+    counts = ", ".join(map(str, found.n_candidates_))
+    print(f"{counts} candidates in {seconds:.0f} s, the best of them:")
+    print(found.best_params_)
 
     figure, ax = plt.subplots(figsize=(7, 4.2), layout="constrained")
     for params in {str(each): each for each in results["params"]}.values():

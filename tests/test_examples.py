@@ -69,6 +69,15 @@ def test_a_table_is_printed_and_written(example, capsys, tmp_path):
     assert rows[0] == {"case": "diagonal", "H": "4", "ours": "0.123", "peer": ""}
 
 
+def test_a_picture_is_complete_before_the_words_on_what_was_seen():
+    """The gallery takes a picture at the end of the block that draws it."""
+    for path in sorted(EXAMPLES.glob("plot_*.py")):
+        _, words, rest = path.read_text(encoding="utf-8").partition("What was seen:")
+        lines = [line.strip() for line in rest.splitlines()[1:]]
+        code = [line for line in lines if line and not line.startswith("#")]
+        assert words and code[0] == 'if "--out" in sys.argv:', path.name
+
+
 def test_functions_that_are_timed_take_turns(example):
     calls = []
     example("report").least_times(
