@@ -129,6 +129,15 @@ def test_the_page_on_the_gaussian_process_of_scikit_learn_says_what_happens():
     assert len(names["same"].inducing_points_) == names["same"].n_neighbors_ == 400
 
 
+@pytest.mark.full  # it only has to run
+@pytest.mark.usefixtures("few_steps")
+def test_the_page_on_fitting_runs():
+    pytest.importorskip("rich")
+    pytest.importorskip("sklearn.callback", reason="scikit-learn 1.9")
+    names = run_code("fitting.md")
+    assert names["model"].n_iter_ == 1
+
+
 def test_the_page_on_other_packages_says_what_happens():
     names = run_code("from_others.md")
     y, lower, upper = names["y_new"], names["lower"], names["upper"]

@@ -2,6 +2,7 @@
 
 import math
 import sys
+import threading
 import time
 from contextlib import contextmanager
 from typing import NamedTuple
@@ -23,11 +24,14 @@ STAGES = (
 class StageLines:
     """One printed line for each stage of a fit, which begins as the stage begins.
 
-    With `verbose` above 1 each round has a line too.
+    With `verbose` above 1 each round has a line too. Outside of the main thread, where
+    other fits may print at the same time, a line is printed when it is complete.
     """
 
     def __init__(self, verbose):
         self.verbose = int(verbose)
+        self.alone = threading.current_thread() is threading.main_thread()
+        self.pending = ""  # what is not printed yet
         self.first_round = None  # when the first round ended, which may compile
 
     @contextmanager
@@ -43,12 +47,14 @@ class StageLines:
                 yield
             self.say(f" {time.perf_counter() - started:.1f} s")
         finally:
-            print(flush=True)
+            self.say("\n", ends=True)
 
-    def say(self, text):
-        """Add to the line of the stage."""
-        if self.verbose:
-            print(text, end="", flush=True)
+    def say(self, text, ends=False):
+        """Add to the line of the stage, which it may end."""
+        self.pending += text if self.verbose else ""
+        if self.pending and (ends or self.alone):
+            print(self.pending, end="", flush=True)
+            self.pending = ""
 
     def after_round(self, history, unit, most, n_rows):
         """Report a round, the last of a `History`, which may have `most`."""
@@ -60,7 +66,8 @@ class StageLines:
         elif done == 2 and most > 2:
             seconds = now - self.first_round
             speed, left = n_rows / seconds, (most - done) * seconds
-            self.say(f" {speed:,.0f} rows a second, at most {left:.0f} s left ...")
+            if left >= 1.0:
+                self.say(f" {speed:,.0f} rows a second, at most {left:.0f} s left ...")
 
     def after_rounds(self, history, unit, most):
         """Report what the rounds of a `History` have reached."""

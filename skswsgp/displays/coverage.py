@@ -89,6 +89,9 @@ class CoverageDisplay:
     ):  # fmt: skip
         """Draw the display of a fitted regressor on data.
 
+        Counts with an exposure need `from_predictions`: predictions are asked for
+        without one.
+
         Parameters
         ----------
         estimator : estimator

@@ -85,6 +85,9 @@ class PredictionIntervalDisplay:
     ):  # fmt: skip
         """Draw the display of a fitted regressor on data.
 
+        Counts with an exposure need `from_predictions`: predictions are asked for
+        without one.
+
         Parameters
         ----------
         estimator : estimator

@@ -1,6 +1,7 @@
 """Callbacks of scikit-learn, and printed progress."""
 
 import re
+import threading
 
 import numba
 import numpy as np
@@ -57,6 +58,22 @@ def test_a_stage_that_fails_ends_its_line(capsys):
     with pytest.raises(RuntimeError), StageLines(1).stage("kernel"):
         raise RuntimeError
     assert capsys.readouterr().out == "kernel ...\n"
+
+
+def test_lines_of_other_threads_are_printed_as_a_whole(capsys):
+    def stage():
+        lines = StageLines(1)
+        with lines.stage("kernel"):
+            lines.say(" from 20 rows,")
+            said.append(capsys.readouterr().out)
+
+    said = []
+    stage()
+    thread = threading.Thread(target=stage)
+    thread.start()
+    thread.join()
+    assert said == ["kernel ... from 20 rows,", " 0.0 s\n"]  # and of the first, its end
+    assert capsys.readouterr().out == "kernel ... from 20 rows, 0.0 s\n"
 
 
 def test_time_that_is_left_is_said_once(capsys, monkeypatch):
