@@ -2,16 +2,20 @@
 
 import csv
 import importlib
+import os
 import re
 import runpy
+import subprocess
 import sys
 import warnings
 from importlib.util import find_spec
 from pathlib import Path
 
+import numpy as np
 import pytest
 import reference
 from sklearn.gaussian_process.kernels import ConstantKernel, Matern
+from sklearn.linear_model import LinearRegression
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 BENCHMARKS = EXAMPLES / "benchmarks"
@@ -84,6 +88,101 @@ def test_functions_that_are_timed_take_turns(example):
         [lambda: calls.append("a"), lambda: calls.append("b")], repeats=2, least=0.0
     )
     assert "".join(calls) == "aabb" + "abab"  # to warm up and to count, then twice
+
+
+def test_a_call_in_a_process_of_its_own_returns_raises_and_ends(example):
+    limits = example("limits")
+
+    def work(size):
+        limits.allow(0.5)
+        while size < 0:
+            pass
+        return 10 // size
+
+    assert limits.call(work, 2) == 5
+    with pytest.raises(RuntimeError, match="ZeroDivisionError: "):
+        limits.call(work, 0)
+    with pytest.raises(limits.TooLongError):
+        limits.call(work, -1)
+
+
+def test_a_peer_whose_package_is_missing_says_so_in_a_line(example, monkeypatch):
+    peer = example("peers").REGRESSORS["NGBoost"]
+    monkeypatch.setitem(sys.modules, "ngboost", None)
+    monkeypatch.delitem(sys.modules, "peers.natural_boosting", raising=False)
+    with pytest.raises(ImportError, match=r"^ngboost is missing: .*bench.*$"):
+        peer.make()
+
+
+def test_quantiles_of_a_forest_are_those_of_rows_in_its_leaves(example):
+    rng = np.random.default_rng(0)
+    X, y = rng.uniform(size=(80, 2)), rng.normal(size=80)
+    forest = example("peers").REGRESSORS["RandomForest"].make().fit(X, y)
+    new, levels = X[:3] + 0.01, [0.05, 0.5, 0.95]
+    expected = []
+    for x in new:
+        weight = np.zeros(80)
+        for tree in forest.forest_.estimators_:
+            together = tree.apply(X) == tree.apply(x[None])
+            weight += together / together.sum() / 100
+        order = np.argsort(y)
+        shares = np.cumsum(weight[order])
+        expected.append([y[order][np.sum(shares < level)] for level in levels])
+    assert forest.predict(new, quantiles=levels) == pytest.approx(np.array(expected))
+
+
+def test_intervals_of_quantiles_and_of_deviations_are_central(example):
+    interval = example("peer_scores").interval
+    peers, rng = example("peers").REGRESSORS, np.random.default_rng(0)
+    X = rng.uniform(size=(400, 1))
+    y = X[:, 0] + rng.normal(size=400)
+    for name in "BayesianRidge", "HistGradientBoosting":
+        lower, upper = interval(peers[name].make().fit(X, y), X)
+        assert 0.85 < np.mean(y < upper) < 0.99 and 0.01 < np.mean(y < lower) < 0.15
+    assert interval(LinearRegression().fit(X, y), X) is None
+
+
+def test_ranks_put_cells_without_a_score_last(example):
+    page = example("peer_page")
+    scores = {"SWSGP": (1.0, 5.0), "SVGP": (2.0, None), "VNNGP": (3.0, 4.0)}
+    row = dict.fromkeys(page.COLUMNS)
+    rows = [
+        row | {"data": data, "model": model, "seed": 0, "NLL": score}
+        for model, values in scores.items()
+        for data, score in zip(("powerplant", "naval"), values, strict=True)
+    ]
+    part = page.Results(rows, "regression")
+    assert part.ranks("NLL") == {"SWSGP": 1.5, "VNNGP": 2.0, "SVGP": 2.5}
+    loss = "naval, 5.000 against 4.000 of VNNGP (1.000 nats)"
+    assert part.losses("NLL") == (
+        f"- NLL: the default is first on 1 of 2 tables, and behind on {loss}.\n"
+    )
+    assert "**4.000**" in part.markdown("NLL")
+    assert part.losses("CRPS").endswith("first on 0 of 0 tables.\n")
+
+
+@pytest.mark.slow  # compiles in a process of its own
+def test_peers_that_are_installed_are_compared(example, tmp_path):
+    pytest.importorskip("matplotlib")
+    (tmp_path / "benchmarks").mkdir()
+    page = tmp_path / "benchmarks" / "peers.md"
+    page.write_text("<!-- regression ranks -->\n<!-- end -->\nText.\n")
+    script = str(BENCHMARKS / "bench_peers.py")
+    command = [sys.executable, script, "--quick", "--out", str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, env=os.environ)
+    assert done.returncode == 0, done.stderr
+    assert "Traceback" not in done.stdout + done.stderr
+    rows = example("peer_page").read(page.with_suffix(".csv"))
+    scores = {(row["data"], row["model"]): row for row in rows}
+    for model in "SWSGP", "exact GP", "BayesianRidge", "HistGradientBoosting":
+        row = scores["diabetes", model]
+        assert row["RMSE"] < 1.0 and 0.6 < row["coverage"] < 1.0, row
+        assert model in page.read_text()
+    for model in "SWSGP", "RandomForest", "Laplace GP", "LogisticRegression":
+        assert scores["iris", model]["error"] < 0.2
+    assert (tmp_path / "figures" / "peers_ranks.png").exists()
+    if find_spec("ngboost") is None:
+        assert "diabetes, NGBoost: left out, for ngboost is missing" in done.stdout
 
 
 @pytest.fixture

@@ -3,9 +3,9 @@
 Standardised targets, random 80/20 splits, mean over seeds 0, 1 and 2. Run ``python
 examples/benchmarks/bench_accuracy.py`` for all data, or name some: ``... protein eeg``.
 ``--ablation`` adds rows without one part each, ``--seeds 1`` takes fewer splits.
-``--peers`` adds GPyTorch's SVGP and VNNGP on regression data (`peers.py`); each may
-train for ``--seconds``, or else for as long as our own fit took. Seconds are processor
-time with one thread, else time on the wall.
+``--peers`` adds GPyTorch's SVGP and VNNGP of `peers` on regression data; each may train
+for ``--seconds``, or else for as long as our own fit took. Seconds are processor time
+with one thread, else time on the wall.
 
 ``--public`` takes other splits, the 90/10 splits of Hernandez-Lobato and Adams (2015)
 and of Gal and Ghahramani (2016), of which there are twenty (five of protein), and units
@@ -37,7 +37,7 @@ from skswsgp.solvers import Adam
 
 try:
     import faiss  # noqa: F401 (GPyTorch takes hours for neighbours without it)
-    from peers import SVGP, VNNGP
+    from peers.sparse_gp import SVGP, VNNGP
 
     PEERS = {"SVGP, M = 512": SVGP, "VNNGP, k = 32": VNNGP}
 except ImportError:

@@ -1,7 +1,8 @@
-"""What the benchmarks share: arguments, a clock, tables, CSV files and plots."""
+"""What the benchmarks share: arguments, a clock, tables, files, pages and plots."""
 
 import argparse
 import csv
+import re
 import time
 from pathlib import Path
 
@@ -92,6 +93,12 @@ def write_rows(path, columns, rows):
         writer = csv.DictWriter(file, columns, lineterminator="\n")
         writer.writeheader()
         writer.writerows(rows)
+
+
+def put(text, name, block):
+    """Return the text of a page with a block between its marks."""
+    pattern = rf"(<!-- {re.escape(name)} -->\n).*?(<!-- end -->)"
+    return re.sub(pattern, lambda m: f"{m[1]}\n{block}\n{m[2]}", text, flags=re.DOTALL)
 
 
 def save_figure(path, draw, rows, **options):

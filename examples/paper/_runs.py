@@ -13,7 +13,6 @@ that is no name only draws and writes the rows that are there.
 
 import csv
 import math
-import re
 import sys
 from functools import lru_cache
 from pathlib import Path
@@ -23,7 +22,7 @@ sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))
 
 import numpy as np
 from datasets import parts, table_of
-from report import Table, arguments, clock, save_figure, unique, write_rows
+from report import Table, arguments, clock, put, save_figure, unique, write_rows
 from sklearn.base import BaseEstimator, clone, is_classifier
 from sklearn.metrics import log_loss, roc_auc_score, root_mean_squared_error
 from threadpoolctl import threadpool_limits
@@ -216,12 +215,6 @@ def keep(table, cells, out):
     page = path.with_name(f"{table.name.split('_')[0]}.md")
     if page.exists():
         page.write_text(put(page.read_text(), table.name, markdown(table.rows)))
-
-
-def put(text, name, table):
-    """Return the text of a page with a table between its marks."""
-    pattern = rf"(<!-- {name} -->\n).*?(<!-- end -->)"
-    return re.sub(pattern, lambda m: f"{m[1]}\n{table}\n{m[2]}", text, flags=re.S)
 
 
 def read(path):

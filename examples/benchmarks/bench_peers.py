@@ -1,0 +1,157 @@
+"""How good is the default beside models of other packages?
+
+All models of `peers` on twenty tables, each with its package's defaults or those of its
+tutorial, on one thread. A table gives at most ``--rows`` rows for training and for
+tests, since some models take no more. Tables with public splits take the first of
+those, others random splits of 80 and 20 %. Scores are those of standardised y. Seconds
+are those of the processor; those of a prediction are for means and intervals of the
+test rows. A fit that takes more than ``--limit`` seconds has an empty cell, and those
+of GPyTorch that train for a budget have ``--seconds``. Our own fits have been compiled
+before. Words choose tables and models, and rows of earlier runs stay:
+
+python examples/benchmarks/bench_peers.py --out doc
+python examples/benchmarks/bench_peers.py --out doc diabetes SWSGP CatBoost
+
+``--out doc`` writes the rows to doc/benchmarks/peers.csv, the tables of the page beside
+it, and a picture to doc/figures. A word that is no name only writes the page anew.
+``--quick`` takes two small tables that scikit-learn has.
+"""
+
+import warnings
+from functools import partial
+from importlib.metadata import version
+
+import peer_page
+import peer_scores
+from limits import TooLongError, allow, call
+from peer_tables import CLASSES, QUICK, REGRESSION, rows_of
+from peers import CLASSIFIERS, REGRESSORS
+from report import Table, arguments, clock, unique
+from threadpoolctl import threadpool_limits
+
+import skswsgp
+from skswsgp import SWSGPClassifier, SWSGPRegressor
+
+OURS = peer_page.OURS
+BUDGETS = {"SVGP": 1, "VNNGP": 1, "deep GP": 2}  # multiples of --seconds
+QUICK_ROWS = 150
+
+
+def models_of(data):
+    """Return the names of the models for a table."""
+    return [OURS, *(REGRESSORS if data in REGRESSION else CLASSIFIERS)]
+
+
+def maker_of(data, name, seed, options):
+    """Return what makes a model, its package with version, and its most rows.
+
+    Raises ImportError if the package is missing.
+    """
+    if name == OURS:
+        kind = SWSGPRegressor if data in REGRESSION else SWSGPClassifier
+        make = partial(kind, n_jobs=options.threads, random_state=seed)
+        return make, f"skswsgp {skswsgp.__version__}", options.rows
+    peer = (REGRESSORS if data in REGRESSION else CLASSIFIERS)[name]
+    extra = {"seconds": BUDGETS[name] * options.seconds} if name in BUDGETS else {}
+    make = partial(peer.make, options.threads, seed, **extra)
+    make()  # imports the package
+    most_rows = min(options.rows, peer.most_rows or options.rows)
+    return make, f"{peer.package} {version(peer.package)}", most_rows
+
+
+def fit_and_score(make, twice, rows, is_regression, options):
+    """Return scores and seconds by name; for a process of its own."""
+    X, y, X_test, y_test = rows
+    now = clock(options.threads)
+    warnings.simplefilter("ignore")
+    model = make()
+    if twice:
+        model.fit(X, y).predict(X_test)  # reads compiled code
+        if is_regression:
+            peer_scores.interval(model, X_test)
+    allow(options.limit)
+    started = now()
+    model.fit(X, y)
+    found = {"fit": now() - started}
+    allow(10 * options.limit)
+    started = now()
+    if is_regression:
+        model.predict(X_test)
+        peer_scores.interval(model, X_test)
+    else:
+        model.predict_proba(X_test)
+    found["predict"] = now() - started
+    if is_regression:
+        return found | peer_scores.of_regression(model, X_test, y_test, y.std())
+    return found | peer_scores.of_classes(model, X_test, y_test)
+
+
+def cell(data, name, seed, options):
+    """Return the row of a model on a split; `note` says why it has no scores."""
+    rows = rows_of(data, seed, options.rows)
+    make, package, most_rows = maker_of(data, name, seed, options)
+    row = {"data": data, "model": name, "seed": seed, "package": package}
+    n_columns = rows[0].shape[1]
+    row |= {"rows": min(len(rows[0]), most_rows), "columns": n_columns}
+    is_regression = data in REGRESSION
+    peer = REGRESSORS.get(name) if is_regression else None
+    if peer and peer.most_columns and n_columns > peer.most_columns:
+        return row | {"note": f"more than {peer.most_columns} columns"}
+    rows = rows[0][:most_rows], rows[1][:most_rows], *rows[2:]
+    try:
+        job = make, name == OURS, rows, is_regression, options
+        return row | call(fit_and_score, *job)
+    except TooLongError:
+        return row | {"note": f"more than {options.limit:g} s"}
+    except RuntimeError as error:
+        return row | {"note": f"stopped: {error}"}
+
+
+def run(table, data, options):
+    """Add the rows of a table, and say in a line what is left out."""
+    names = models_of(data)
+    for name in names:
+        words = options.words
+        tables_named = [w for w in words if w in REGRESSION + CLASSES]
+        models_named = [w for w in words if w not in tables_named]
+        if models_named and name not in models_named:
+            continue
+        for seed in range(options.seeds):
+            try:
+                row = cell(data, name, seed, options)
+            except ImportError as error:
+                print(f"{data}, {name}: left out, for {error}")
+                break
+            except (OSError, ValueError, KeyError) as error:
+                if "SKSWSGP_DATA" not in str(error) and not isinstance(error, OSError):
+                    raise
+                print(f"{data}: left out, for the table is not here.")
+                return
+            table.add(*(row.get(head) for head in table.columns))
+            peer_page.keep(table, options.out)
+
+
+def main():
+    parser = arguments(__doc__)
+    parser.add_argument("words", nargs="*", help="tables and models; default: all")
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--rows", type=int, default=2000, help="default: %(default)s")
+    parser.add_argument("--seeds", type=int, default=1, help="default: %(default)s")
+    parser.add_argument("--limit", type=float, default=60.0, help="seconds of a fit")
+    parser.add_argument("--seconds", type=float, default=10.0, help="of a budget")
+    options = parser.parse_args()
+    if options.quick:
+        options.rows, options.seconds = QUICK_ROWS, 0.5
+    known = REGRESSION + CLASSES
+    named = [data for data in known if data in options.words]
+    wrong = set(options.words) - {*known, OURS, *REGRESSORS, *CLASSIFIERS}
+    table = Table("peers", peer_page.COLUMNS)
+    with threadpool_limits(options.threads):
+        for data in [] if wrong else named or (QUICK if options.quick else known):
+            run(table, data, options)
+    peer_page.write(table, options.out)
+    print(f"{len(unique(table.rows, 'data'))} tables")
+
+
+if __name__ == "__main__":
+    main()

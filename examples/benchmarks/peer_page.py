@@ -1,0 +1,258 @@
+"""The rows of `bench_peers.py` as tables, sentences and a picture of its page."""
+
+import csv
+
+import numpy as np
+from peer_tables import CLASSES, REGRESSION
+from peers import CLASSIFIERS, REGRESSORS
+from report import put, save_figure, unique, write_rows
+
+OURS = "SWSGP"
+COLUMNS = {
+    "data": "",
+    "model": "",
+    "seed": "d",
+    "rows": "d",
+    "columns": "d",
+    "RMSE": ".4f",
+    "error": ".4f",
+    "NLL": ".3f",
+    "CRPS": ".4f",
+    "coverage": ".3f",
+    "interval score": ".3f",
+    "ECE": ".3f",
+    "fit": ".2f",
+    "predict": ".3f",
+    "package": "s",
+    "note": "s",
+}
+TEXT = "data", "model", "package", "note"
+KINDS = {  # scores where smaller is better, and what else there is a table of
+    "regression": (("RMSE", "NLL", "CRPS", "interval score"), ("coverage",)),
+    "classes": (("error", "NLL"), ("ECE",)),
+}
+SECONDS = "fit", "predict"
+FORMATS = {"RMSE": ".3g", "CRPS": ".3g", "interval score": ".3g"}
+
+
+def keep(table, out):
+    """Write the rows of a table to a file, beside those of earlier runs."""
+    if out is None:
+        return
+    path = out / "benchmarks" / f"{table.name}.csv"
+    rows = {_key(row): row for row in [*read(path), *table.rows]}
+    models = [OURS, *(REGRESSORS | CLASSIFIERS)]
+    order = [*REGRESSION, *CLASSES], models
+    ranked = sorted(
+        rows.values(),
+        key=lambda r: (order[0].index(r["data"]), models.index(r["model"]), r["seed"]),
+    )
+    write_rows(
+        path, table.columns, [{k: _brief(v) for k, v in r.items()} for r in ranked]
+    )
+
+
+def _key(row):
+    return row["data"], row["model"], row["seed"]
+
+
+def _brief(value):
+    """Return a number with six digits, which is what a file needs."""
+    return float(f"{value:.6g}") if isinstance(value, float) else value
+
+
+def read(path):
+    """Return the rows of a file, none if it is missing."""
+    if not path.exists():
+        return []
+    with open(path, newline="") as file:
+        rows = list(csv.DictReader(file))
+    whole = "seed", "rows", "columns"
+
+    def value(head, text):
+        if not text:
+            return None
+        return text if head in TEXT else int(text) if head in whole else float(text)
+
+    return [{head: value(head, text) for head, text in row.items()} for row in rows]
+
+
+def write(table, out):
+    """Write the blocks of the page, and the picture; nothing without a folder."""
+    if out is None:
+        return
+    path = out / "benchmarks" / f"{table.name}.csv"
+    rows = read(path)
+    page = path.with_suffix(".md")
+    if page.exists():
+        text = page.read_text()
+        for name, block in blocks(rows).items():
+            text = put(text, name, block)
+        page.write_text(text)
+    save_figure(out / "figures" / "peers_ranks.png", draw_ranks, rows)
+
+
+def blocks(rows):
+    """Return the blocks of the page by the names of their marks."""
+    found = {"models": settings(rows), "empty": reasons(rows)}
+    for kind, (scores, others) in KINDS.items():
+        part = Results(rows, kind)
+        for score in (*scores, *others, *SECONDS):
+            name = f"{kind} {score}"
+            found[name] = part.markdown(score)
+        found[f"{kind} ranks"] = rank_table(part, scores)
+        found[f"{kind} losses"] = "".join(part.losses(score) for score in scores)
+    return found
+
+
+class Results:
+    """Means over splits of one kind of tables, by score, model and table."""
+
+    def __init__(self, rows, kind):
+        names = REGRESSION if kind == "regression" else CLASSES
+        self.rows = [row for row in rows if row["data"] in names]
+        self.tables = unique(self.rows, "data")
+        self.models = unique(self.rows, "model")
+
+    def scores(self, score):
+        """Return an array (models, tables), NaN where there is none."""
+        found = np.full((len(self.models), len(self.tables)), np.nan)
+        for i, model in enumerate(self.models):
+            for j, data in enumerate(self.tables):
+                own = [r for r in self.rows if (r["model"], r["data"]) == (model, data)]
+                values = [row[score] for row in own]
+                if values and None not in values:
+                    found[i, j] = np.mean(values)
+        return found
+
+    def markdown(self, score):
+        """Return a table with a row a model; the best of each column is bold."""
+        values, spec = self.scores(score), FORMATS.get(score, COLUMNS[score])
+        texts = [
+            ["" if np.isnan(v) else format(v, spec) for v in row] for row in values
+        ]
+        if score not in SECONDS:
+            away = abs(values - 0.9) if score == "coverage" else values
+            for j in range(len(self.tables)):
+                if not np.all(np.isnan(away[:, j])):
+                    i = np.nanargmin(away[:, j])
+                    texts[i][j] = f"**{texts[i][j]}**"
+        lines = [
+            [model, *row]
+            for model, row, own in zip(self.models, texts, values, strict=True)
+            if not np.all(np.isnan(own))
+        ]
+        return as_table(["", *self.tables], lines)
+
+    def ranks(self, score):
+        """Return mean ranks by model, the best first.
+
+        A model with the score on half of the tables or more is ranked; where it has
+        none it is last.
+        """
+        values = self.scores(score)
+        ranked = np.mean(np.isfinite(values), axis=1) >= 0.5
+        part = np.where(np.isfinite(values), values, np.inf)[ranked]
+        below = np.sum(part[None] < part[:, None], axis=1)
+        equal = np.sum(part[None] == part[:, None], axis=1)
+        means = np.mean(below + (equal + 1) / 2, axis=1)
+        models = [m for m, known in zip(self.models, ranked, strict=True) if known]
+        pairs = zip(models, means, strict=True)
+        return dict(sorted(pairs, key=lambda pair: pair[1]))
+
+    def losses(self, score):
+        """Return a sentence on where the default is behind the best, with gaps."""
+        values = self.scores(score)
+        if OURS not in self.models:
+            return ""
+        own = values[self.models.index(OURS)]
+        behind, n_tables = [], int(np.sum(np.isfinite(own)))
+        for j in np.flatnonzero(np.isfinite(own)):
+            i = np.nanargmin(values[:, j])
+            if values[i, j] < own[j]:
+                behind.append(
+                    self._loss(
+                        score, self.tables[j], self.models[i], own[j], values[i, j]
+                    )
+                )
+        first = f"- {score}: the default is first on {n_tables - len(behind)} of "
+        first += f"{n_tables} tables"
+        if not behind:
+            return first + ".\n"
+        return first + ", and behind on " + "; ".join(behind) + ".\n"
+
+    def _loss(self, score, data, model, own, best):
+        spec = FORMATS.get(score, COLUMNS[score])
+        gap = f"{own - best:.3f} nats"
+        if score != "NLL":
+            gap = f"{100 * (own / best - 1):.0f} %" if best > 0 else "all of it"
+        return f"{data}, {own:{spec}} against {best:{spec}} of {model} ({gap})"
+
+
+def rank_table(part, scores):
+    """Return mean ranks over tables, a row a model."""
+    ranks = [part.ranks(score) for score in scores]
+    models = sorted(
+        {model for each in ranks for model in each},
+        key=lambda model: np.mean([each[model] for each in ranks if model in each]),
+    )
+    lines = [
+        [model, *(f"{each[model]:.1f}" if model in each else "" for each in ranks)]
+        for model in models
+    ]
+    return as_table(["mean rank", *scores], lines)
+
+
+def settings(rows):
+    """Return the models, their packages and settings."""
+    packages = {row["model"]: row["package"] for row in rows}
+    lines = [[OURS, packages.get(OURS, ""), "default"]]
+    for kind, peers in (("", REGRESSORS), (", classes", CLASSIFIERS)):
+        for name, peer in peers.items():
+            if name in packages:
+                limits = f"; at most {peer.most_rows:,} rows" if peer.most_rows else ""
+                if peer.most_columns:
+                    limits += f"; at most {peer.most_columns} columns"
+                lines.append([name + kind, packages[name], peer.settings + limits])
+    return as_table(["model", "package", "settings"], lines)
+
+
+def reasons(rows):
+    """Return a line for each reason of empty cells."""
+    lines = []
+    for model in unique(rows, "model"):
+        for note in unique([r for r in rows if r["model"] == model], "note"):
+            own = [r for r in rows if (r["model"], r["note"]) == (model, note)]
+            if note:
+                lines.append(f"- {model}, {note}: {', '.join(unique(own, 'data'))}.\n")
+    return "".join(lines)
+
+
+def as_table(heads, lines):
+    """Return a table of a page."""
+    lines = [heads, ["---"] * len(heads), *lines]
+    return "".join("| " + " | ".join(line) + " |\n" for line in lines)
+
+
+def draw_ranks(plt, rows):
+    """Draw mean ranks, a panel a score, the default in another color."""
+    panels = [
+        (kind, score, Results(rows, kind).ranks(score))
+        for kind, (scores, _) in KINDS.items()
+        for score in scores
+    ]
+    panels = [panel for panel in panels if panel[2]]
+    n_lines = -(-len(panels) // 3)
+    figure, axes = plt.subplots(
+        n_lines, 3, figsize=(12, 3.9 * n_lines), squeeze=False, layout="constrained"
+    )
+    for ax in axes.flat[len(panels) :]:
+        ax.set_axis_off()
+    for ax, (kind, score, ranks) in zip(axes.flat, panels, strict=False):
+        colors = ["C1" if model == OURS else "C0" for model in ranks]
+        ax.barh(list(ranks), list(ranks.values()), color=colors)
+        ax.invert_yaxis()
+        ax.set_title(f"{kind}: {score}")
+        ax.set_xlabel("mean rank")
+        ax.grid(axis="x", alpha=0.3)
+    return figure
