@@ -11,6 +11,8 @@ OURS = "SWSGP"
 COLUMNS = {
     "data": "",
     "model": "",
+    "package": "",
+    "note": "",
     "seed": "d",
     "rows": "d",
     "columns": "d",
@@ -23,8 +25,6 @@ COLUMNS = {
     "ECE": ".3f",
     "fit": ".2f",
     "predict": ".3f",
-    "package": "s",
-    "note": "s",
 }
 TEXT = "data", "model", "package", "note"
 KINDS = {  # scores where smaller is better, and what else there is a table of
@@ -101,7 +101,7 @@ def blocks(rows):
             name = f"{kind} {score}"
             found[name] = part.markdown(score)
         found[f"{kind} ranks"] = rank_table(part, scores)
-        found[f"{kind} losses"] = "".join(part.losses(score) for score in scores)
+        found[f"{kind} losses"] = loss_table(part, scores)
     return found
 
 
@@ -147,11 +147,14 @@ class Results:
     def ranks(self, score):
         """Return mean ranks by model, the best first.
 
-        A model with the score on half of the tables or more is ranked; where it has
-        none it is last.
+        A model that was run on all tables and has the score on half of them or more is
+        ranked; where it has none it is last.
         """
         values = self.scores(score)
+        runs = {(row["model"], row["data"]) for row in self.rows}
+        n_runs = [sum((m, data) in runs for data in self.tables) for m in self.models]
         ranked = np.mean(np.isfinite(values), axis=1) >= 0.5
+        ranked &= np.equal(n_runs, len(self.tables))
         part = np.where(np.isfinite(values), values, np.inf)[ranked]
         below = np.sum(part[None] < part[:, None], axis=1)
         equal = np.sum(part[None] == part[:, None], axis=1)
@@ -161,32 +164,36 @@ class Results:
         return dict(sorted(pairs, key=lambda pair: pair[1]))
 
     def losses(self, score):
-        """Return a sentence on where the default is behind the best, with gaps."""
-        values = self.scores(score)
-        if OURS not in self.models:
-            return ""
+        """Return a sentence on how often the default is first, and lines of losses.
+
+        A line has score, table, figure of the default, the best one and its model, and
+        the gap between both.
+        """
+        values, spec = self.scores(score), FORMATS.get(score, COLUMNS[score])
         own = values[self.models.index(OURS)]
-        behind, n_tables = [], int(np.sum(np.isfinite(own)))
+        lines = []
         for j in np.flatnonzero(np.isfinite(own)):
             i = np.nanargmin(values[:, j])
-            if values[i, j] < own[j]:
-                behind.append(
-                    self._loss(
-                        score, self.tables[j], self.models[i], own[j], values[i, j]
-                    )
-                )
-        first = f"- {score}: the default is first on {n_tables - len(behind)} of "
-        first += f"{n_tables} tables"
-        if not behind:
-            return first + ".\n"
-        return first + ", and behind on " + "; ".join(behind) + ".\n"
+            best = values[i, j]
+            if best < own[j]:
+                gap = f"{own[j] - best:.3f} nats"
+                if score != "NLL":
+                    gap = f"{100 * (own[j] / best - 1):.0f} %" if best > 0 else "all"
+                figures = format(own[j], spec), format(best, spec)
+                lines.append([score, self.tables[j], *figures, self.models[i], gap])
+        n_tables = int(np.sum(np.isfinite(own)))
+        n_first = n_tables - len(lines)
+        return f"- {score}: first on {n_first} of {n_tables} tables.\n", lines
 
-    def _loss(self, score, data, model, own, best):
-        spec = FORMATS.get(score, COLUMNS[score])
-        gap = f"{own - best:.3f} nats"
-        if score != "NLL":
-            gap = f"{100 * (own / best - 1):.0f} %" if best > 0 else "all of it"
-        return f"{data}, {own:{spec}} against {best:{spec}} of {model} ({gap})"
+
+def loss_table(part, scores):
+    """Return a sentence for each score, and a table of where the default is behind."""
+    if OURS not in part.models:
+        return ""
+    sentences, losses = zip(*map(part.losses, scores), strict=True)
+    heads = ["score", "table", "default", "best", "of", "behind by"]
+    lines = [line for each in losses for line in each]
+    return "".join(sentences) + "\n" + as_table(heads, lines)
 
 
 def rank_table(part, scores):
@@ -218,14 +225,13 @@ def settings(rows):
 
 
 def reasons(rows):
-    """Return a line for each reason of empty cells."""
+    """Return models, the reason of empty cells, and their tables."""
     lines = []
-    for model in unique(rows, "model"):
-        for note in unique([r for r in rows if r["model"] == model], "note"):
+    for model, note in dict.fromkeys((row["model"], row["note"]) for row in rows):
+        if note:
             own = [r for r in rows if (r["model"], r["note"]) == (model, note)]
-            if note:
-                lines.append(f"- {model}, {note}: {', '.join(unique(own, 'data'))}.\n")
-    return "".join(lines)
+            lines.append([model, note, ", ".join(unique(own, "data"))])
+    return as_table(["model", "why empty", "tables"], lines)
 
 
 def as_table(heads, lines):

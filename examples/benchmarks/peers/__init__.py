@@ -54,8 +54,8 @@ REGRESSORS = {
     ),
     "deep GP": Peer(
         "deep_gp.DeepGP",
-        "tutorial: two layers, 10 hidden functions, 128 inducing points a layer, RBF; "
-        "moments over 10 draws",
+        "tutorial: two layers, 10 hidden functions, 128 inducing points a layer, RBF, "
+        "10 draws; minibatches of 128 rows, a rate of 0.02",
         "gpytorch",
     ),
     "GPBoost Vecchia": Peer(

@@ -39,9 +39,14 @@ class _Layers(deep_gps.DeepGP):
 
 
 class DeepGP(Variational):
-    """Doubly stochastic inference; new rows have the moments over draws."""
+    """Doubly stochastic inference; new rows have the moments over draws.
 
-    M, n, rate, n_hidden, n_draws = 128, 1024, 0.01, 10, 10
+    Minibatches are smaller and the rate is higher than in the tutorial (1,024 and
+    0.01), which takes too few steps in some seconds: 2,000 rows of powerplant had an
+    RMSE of 0.26 in place of 0.70 after 20 seconds.
+    """
+
+    M, n, rate, n_hidden, n_draws = 128, 128, 0.02, 10, 10
 
     def _start(self, X, y):
         self.model_ = _Layers(X.shape[1], self.n_hidden, self.M)
