@@ -83,6 +83,8 @@ def test_a_script_runs_and_writes_a_row_for_each_cell(
     path, runs, monkeypatch, tmp_path, capsys
 ):
     pytest.importorskip("matplotlib")
+    if "import torch" in path.read_text():
+        pytest.importorskip("torch", reason="needs the extra `bench`")
     monkeypatch.setenv("MPLBACKEND", "Agg")
     arguments = [str(path), "--quick", "--out", str(tmp_path)]
     monkeypatch.setattr(sys, "argv", arguments)

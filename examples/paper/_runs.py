@@ -27,13 +27,15 @@ from sklearn.base import BaseEstimator, clone, is_classifier
 from sklearn.metrics import log_loss, roc_auc_score, root_mean_squared_error
 from threadpoolctl import threadpool_limits
 
-from skswsgp.metrics import mean_negative_log_density
+from skswsgp.metrics import expected_calibration_error, mean_negative_log_density
 
 FORMATS = {
     "RMSE": ".4g",
     "error": ".4f",
     "MNLL": ".3f",
     "AUC": ".4f",
+    "ECE": ".4f",
+    "Brier": ".4f",
     "R-hat": ".2f",
     "t1": ".2f",
     "t2": ".3f",
@@ -167,7 +169,8 @@ def rows_of(cell, fold, quick=False):
 def fit_of(cell, fold, options):
     """Return a fit and its seconds; cells with the same estimator share it."""
     X, y, train, _ = rows_of(cell, fold, options.quick)
-    key = cell.estimator, cell.data, fold  # all else is the same in a run
+    rows = None if options.quick else cell.rows
+    key = cell.estimator, cell.data, rows, fold  # all else is the same in a run
     if key not in FITS:
         model = clone(cell.estimator).set_params(random_state=fold)
         model.set_params(n_jobs=options.threads, **cell.quick if options.quick else {})
@@ -190,6 +193,11 @@ def scores_of(model, X, y, **options):
         proba = model.predict_proba(X, **options)
         error = np.mean(model.classes_[proba.argmax(axis=1)] != y)
         found = {"error": error, "MNLL": log_loss(y, proba, labels=model.classes_)}
+        found["ECE"] = expected_calibration_error(
+            y, proba, n_bins=20, labels=model.classes_
+        )
+        truth = y[:, None] == model.classes_
+        found["Brier"] = np.mean(np.sum((proba - truth) ** 2, axis=1))
         if len(model.classes_) == 2:
             found["AUC"] = roc_auc_score(y, proba[:, 1])
         return found

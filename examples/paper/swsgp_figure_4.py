@@ -10,7 +10,7 @@ from _models import QUICK_SVGP, svgp, swsgp
 from _runs import CLASSES, Cell, run
 from report import unique
 
-EPOCHS = 1, 3, 10
+EPOCHS = {3000: (1, 3, 10, 30), 10_000: (1, 3, 10, 30), 128: (1, 3, 10), 512: (1, 3)}
 QUICK = {"solver__max_iter": 1, "n_inducing": 100, "n_neighbors": 8}
 FIXED = {
     "optimize_inducing": False,
@@ -24,12 +24,12 @@ def cells(data):
     many = [
         (f"SWSGP-{M:,}, {e} epochs", swsgp(data, M, 32, e, **FIXED), QUICK)
         for M in (3000, 10_000)
-        for e in EPOCHS
+        for e in EPOCHS[M]
     ]
     few = [
         (f"SVGP-{M}, {e} epochs", svgp(data, M, e), QUICK_SVGP)
         for M in (128, 512)
-        for e in EPOCHS
+        for e in EPOCHS[M]
     ]
     return [Cell(data, name, model, {}, quick) for name, model, quick in many + few]
 
