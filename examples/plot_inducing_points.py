@@ -43,8 +43,8 @@ scores = search.cv_results_["mean_test_score"].reshape(shape).T  # (H, M)
 print(f"best: {search.best_params_}, {search.best_score_:.3f} nats per row")
 
 # %%
-# Smaller models within a hundredth of a nat of the best one are as good. The smallest
-# of them by M H has a frame.
+# Models within a hundredth of a nat of the best score are as good. The picture frames
+# the cheapest of these models, which has the smallest product of M and H.
 order = np.multiply.outer(grid["n_neighbors"], grid["n_inducing"])
 row, column = np.unravel_index(
     np.argmin(np.where(scores > scores.max() - 0.01, order, np.inf)), order.shape

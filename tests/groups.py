@@ -34,7 +34,10 @@ def covering(cases):
 
 
 def values_of(item):
-    """Return what a case has of each fixture with parameters and each `parametrize`."""
+    """Return the set of parameter values of a case, one entry for each `parametrize`.
+
+    A fixture with parameters is an entry, too.
+    """
     params, axes = item.callspec.params, []
     for mark in item.iter_markers("parametrize"):
         names = mark.args[0]

@@ -43,7 +43,7 @@ def models_of(data):
 
 
 def maker_of(data, name, seed, options):
-    """Return what makes a model, its package with version, and its most rows.
+    """Return a function that makes a model, its package, and its most training rows.
 
     Raises ImportError if the package is missing.
     """

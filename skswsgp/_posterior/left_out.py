@@ -125,7 +125,7 @@ def predictions_from_others(points, kernel, H, options):
 def predictions_from_all_others(points, kernel):
     """Return mean and variance (M, Q) of f at each point given all others.
 
-    These are mean and variance of its target, the variance less that of the noise.
+    The target of a point has that mean, and that variance plus the one of its noise.
     """
     Z, targets, noise, _ = points
     K, mean, total = kernel(Z), np.empty_like(targets), np.empty_like(targets)

@@ -30,7 +30,7 @@ class StageLines:
 
     def __init__(self, verbose):
         self.verbose = int(verbose)
-        self.alone = threading.current_thread() is threading.main_thread()
+        self.at_once = threading.current_thread() is threading.main_thread()
         self.pending = ""  # what is not printed yet
         self.first_round = None  # when the first round ended, which may compile
 
@@ -50,9 +50,9 @@ class StageLines:
             self.say("\n", ends=True)
 
     def say(self, text, ends=False):
-        """Add to the line of the stage, which it may end."""
+        """Add text to the line of the stage; print a line that ends in any thread."""
         self.pending += text if self.verbose else ""
-        if self.pending and (ends or self.alone):
+        if self.pending and (ends or self.at_once):
             print(self.pending, end="", flush=True)
             self.pending = ""
 
@@ -76,7 +76,7 @@ class StageLines:
 
 
 def last_round(history, unit, most):
-    """Return what a line says of the last round of a `History`."""
+    """Return number, loss and held-out score of the last round of a `History`."""
     said = f"{unit} {len(history.losses)}/{most}: loss {history.losses[-1]:.5f}"
     if history.scores:
         said += f", held-out log density {history.scores[-1]:.5f}"

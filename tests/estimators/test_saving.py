@@ -105,7 +105,7 @@ def test_there_is_a_file_of_a_release():
 
 
 def trusted_types(skops, file):
-    """Return those types of a file that the page on saving trusts."""
+    """Return the names of the types in a file that the page on saving says to trust."""
     own = "skswsgp.", "sklearn.gaussian_process.kernels."
     return [
         name for name in skops.get_untrusted_types(file=file) if name.startswith(own)
