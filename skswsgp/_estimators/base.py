@@ -3,7 +3,6 @@
 import warnings
 from abc import ABCMeta, abstractmethod
 from contextlib import nullcontext
-from copy import deepcopy
 from numbers import Integral
 
 import numpy as np
@@ -50,9 +49,6 @@ FOUND_LAST = (
 )  # fmt: skip
 # Private ones from which a fit starts
 STARTED_FROM = "_jitter", "_kl_weight", "_feature_scale"
-# The rows that `partial_fit` goes on from. Those that `fit` has kept for it stay in
-# memory: a saved model has none.
-OF_STREAM = "_stream", "_rival", "_kept_by_fit"
 # Fitted attributes that only some likelihoods have
 OF_LIKELIHOOD = (
     "noise_variance_", "noise_model_", "prior_mean_", "variance_scale_",
@@ -194,9 +190,8 @@ class BaseSWSGP(
             raise ValueError(
                 "partial_fit of a model that was fitted by Adam, to given noise, with "
                 "X_val, to blocks of dask or to more than "
-                f"{self._tuning.stream_rows} rows, or that was fitted and saved: "
-                "expected a new model, because such a fit keeps no rows; give its rows "
-                "to partial_fit too."
+                f"{self._tuning.stream_rows} rows: expected a new model, because such "
+                "a fit keeps no rows; give its rows to partial_fit too."
             )
         chunk = self._chunk(X, y, sample_weight, exposure, earlier is None)
         X, y, weight, exposure = chunk
@@ -302,8 +297,7 @@ class BaseSWSGP(
         with task.stage("kernel"):
             start = self._start(problem, fitted)
         trained = self._solve(start, task)
-        names = *OF_STREAM, "lower_bound_"
-        for name in (*FOUND_LAST, *OF_LIKELIHOOD, *names):
+        for name in (*FOUND_LAST, *OF_LIKELIHOOD, "_stream", "_rival", "lower_bound_"):
             vars(self).pop(name, None)  # that of an earlier fit
         vars(self).update(trained)
         self._noise_known = problem.noise_is_known
@@ -315,7 +309,7 @@ class BaseSWSGP(
                 chunk = self._chunk(X, y, sample_weight, given.exposure, False)
                 stream = self._new_stream(solver, chunk)
                 self._stream = stream.learned(start.factor, vars(self))
-                self._rival, self._kept_by_fit = None, True
+                self._rival = None
         if "leave_one_out_" in vars(self):
             rows, found = problem.data.rows, self.leave_one_out_
             weight = compat.check_weights(sample_weight, X, self.dtype)
@@ -444,9 +438,7 @@ class BaseSWSGP(
     def __getstate__(self):
         from skswsgp import __version__
 
-        state = super().__getstate__() | {"_skswsgp_version": __version__}
-        left_out = OF_STREAM if hasattr(self, "_kept_by_fit") else ()
-        return {name: v for name, v in state.items() if name not in left_out}
+        return super().__getstate__() | {"_skswsgp_version": __version__}
 
     def __setstate__(self, state):
         from skswsgp import __version__
@@ -459,21 +451,6 @@ class BaseSWSGP(
                 stacklevel=2,
             )
         super().__setstate__(state)
-
-    def __copy__(self):
-        copied = object.__new__(type(self))
-        copied.__setstate__(self._state_in_memory())
-        return copied
-
-    def __deepcopy__(self, memo):
-        copied = memo[id(self)] = object.__new__(type(self))
-        copied.__setstate__(deepcopy(self._state_in_memory(), memo))
-        return copied
-
-    def _state_in_memory(self):
-        """Return the state of a file, and the rows for a stream that it leaves out."""
-        kept = {name: v for name, v in vars(self).items() if name in OF_STREAM}
-        return self.__getstate__() | kept
 
     def _fitted_attributes(self):
         """Return the fitted attributes that another fit starts from, if any."""

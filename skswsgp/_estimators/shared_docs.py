@@ -68,9 +68,9 @@ verbose : int, default=0
     If positive, prints stages of a fit and their times; above 1, also each round.""",
     "how_streams_learn": """\
 The first chunk is learned as by `fit`, and a model of `fit` goes on alike if it has at
-most 10,000 rows and does not come from a file. Kernel and scales are learned again
-whenever rows have doubled. Of a longer stream a random sample of rows is kept, and sums
-over the others. See "What if data come in pieces?", also for how to forget.""",
+most 10,000 rows. Kernel and scales are learned again whenever rows have doubled. Of a
+longer stream a random sample of rows is kept, and sums over the others. See "What if
+data come in pieces?", also for how to forget.""",
     "attributes": """\
 kernel_ : kernel object
     The kernel with learned parameters, a function of rows of X @ linear_map_.
