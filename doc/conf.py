@@ -8,6 +8,7 @@ import re
 from pathlib import Path
 
 from sklearn.experimental import enable_halving_search_cv  # noqa: F401  an example has it
+from sphinx_gallery.sorting import ExplicitOrder
 
 import skswsgp
 
@@ -32,11 +33,21 @@ highlight_language = "text"  # indented formulas; blocks of code say python or s
 myst_heading_anchors = 3
 numpydoc_show_class_members = False  # the templates list them
 
+READING_ORDER = (  # from what most people ask first to what few do
+    *("regression", "intervals", "quantile_boosting", "calibration", "flight_delays"),
+    *("inducing_points", "scales", "linear_map", "digits", "counts", "outliers"),
+    *("varying_noise", "elevation", "airline_passengers", "function_intervals"),
+    *("function_draws", "active_learning", "bayesian_optimization", "stream"),
+    *("memory_map", "growth", "search_on_dask"),
+)
 sphinx_gallery_conf = {
     "examples_dirs": str(DOC.parent / "examples"),
     "gallery_dirs": "gallery",
     "filename_pattern": r"/plot_",
     "ignore_pattern": "quickstart",
+    "within_subsection_order": ExplicitOrder(
+        [f"plot_{name}.py" for name in READING_ORDER]
+    ),
     "plot_gallery": "True",
     "capture_repr": (),  # what examples print, without the value of their last line
     "download_all_examples": False,
