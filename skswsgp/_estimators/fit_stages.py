@@ -22,7 +22,7 @@ from skswsgp._kernel_search.kernel_choice import choose_columns
 from skswsgp._kernel_search.kernel_learning import count_learning_rows
 from skswsgp._kernel_search.start import initial_attributes
 from skswsgp._point.likelihood_records import LIKELIHOODS
-from skswsgp._rows.column_scale import SCALES, fit_columns
+from skswsgp._rows.column_scale import fit_columns
 from skswsgp._rows.columns import is_identity
 from skswsgp._rows.data import TrainingRows, with_known_noise
 from skswsgp._rows.inducing import given_points
@@ -253,11 +253,12 @@ class FitStagesMixin:
         if self.x_transform != "auto":
             order = np.random.RandomState(0).permutation(data.n_rows)
             few = data.take(order[:SAMPLE_ROWS])
-            return fit_columns(self.x_transform, few.inputs, few.weight)
+            most = settings.tuning.most_columns
+            return fit_columns(self.x_transform, few.inputs, few.weight, most)
         chosen = self.kernel is not None or not isinstance(self.inducing_points, str)
         if chosen or not self.learn_kernel or data.n_rows < 2:
             return None
-        return choose_columns(data, settings, SCALES)
+        return choose_columns(data, settings)
 
     def _start(self, problem, fitted):
         """Return the `Start` of a fit, that of `fitted` attributes if there are any."""

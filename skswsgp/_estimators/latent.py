@@ -1,5 +1,6 @@
 """What a fitted estimator knows of its latent functions, at any rows."""
 
+from functools import partial
 from numbers import Integral
 
 import numpy as np
@@ -118,12 +119,14 @@ class LatentFunctionsMixin:
             If `return_std` and the kernel is so rough that functions have none.
         """
         posterior, rows = self._posterior_and_rows(X, n_neighbors)
-        slopes, variance = slopes_and_variances(posterior, rows, return_std)
+        by_columns = None
+        if self._columns is not None:
+            X = compat.validate(self, X, reset=False)
+            by_columns = partial(self._columns.by_old_columns, X)
+        found = slopes_and_variances(posterior, rows, return_std, by_columns)
+        slopes, variance = found
         _, factor = self._latent_units(vars(self))
         factor = np.reshape(factor, (-1, 1))
-        if self._columns is not None:
-            rows = compat.validate(self, X, reset=False)
-            factor = factor * self._columns.slope(rows)[:, None]
         slopes = self._without_axis(factor * slopes)
         if not return_std:
             return slopes
@@ -177,8 +180,10 @@ class LatentFunctionsMixin:
         W, spread = self.linear_map_, np.reshape(self._feature_scale, (-1, 1))
         lengths = length_scales(self.kernel_, W.shape[1], otherwise=np.inf)
         directions, steps, _ = np.linalg.svd(spread * W / lengths, full_matrices=False)
-        numbers = [f"x{d}" for d in range(len(W))]
+        numbers = [f"x{d}" for d in range(self.n_features_in_)]
         names = getattr(self, "feature_names_in_", numbers)
+        if len(W) > len(names):  # with columns for values
+            names = self._columns.names(names)
         title = "length-scales per spread (the more, the more it matters), direction:"
         lines = [f"{self.kernel_}", title]
         for step, direction in zip(steps[:n_directions], directions.T, strict=False):
@@ -208,7 +213,11 @@ class LatentFunctionsMixin:
     def _squared_slopes(self):
         """Return the squared slopes (n, D) of the latent functions' means."""
         check_is_fitted(self, "inducing_points_")
-        return squared_slopes(self._posterior(draws=False), self._feature_scale)
+        square = squared_slopes(self._posterior(draws=False), self._feature_scale)
+        D = self.n_features_in_
+        return (
+            square if square.shape[1] == D else self._columns.of_old_columns(square, D)
+        )
 
     def _latent_covariance(self, X, n_neighbors=None):
         """Return the covariance (n, n, Q) of q(f) at rows of X.

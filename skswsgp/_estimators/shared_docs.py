@@ -23,9 +23,9 @@ kernel : kernel object of scikit-learn, default=None
     How alike two rows are, in the units of X. Learning starts at its parameters, and
     those with ``"fixed"`` bounds stay. None is a variance times a Matern kernel with
     a length-scale for each column. See "Which kernels can I use?".
-x_transform : {"auto", "yeo-johnson", "ranks"} or None, default="auto"
-    Scale on which the kernel reads the columns of X: a power, ranks, or as they are.
-    "auto" chooses. See "What if columns span orders of magnitude?".
+x_transform : {"auto", "yeo-johnson", "ranks", "levels"} or None, default="auto"
+    Columns as powers or ranks, with columns for the values of those with few, or as
+    they are. "auto" chooses. See "What if columns span orders of magnitude?".
 learn_map : bool or "auto", default="auto"
     Whether combinations of columns may matter, by a linear map that is learned with
     the kernel. "auto" keeps a map that helps, and is False where `kernel` is given.
@@ -76,7 +76,7 @@ kernel_ : kernel object
     The kernel with learned parameters, a function of rows of X @ linear_map_.
 x_transform_ : object or None
     The scale of the columns: `x_transform_.forward(X)` stands for X in what follows.
-linear_map_ : ndarray of shape (n_features, n_columns)
+linear_map_ : ndarray of shape (n_read, n_columns)
     The map of the columns, the identity with `learn_map=False`.
 feature_importances_, feature_importances_std_ : ndarray of shape (n_features,)
     Relevance of each column of X, of sum 1, and its standard error over rows.

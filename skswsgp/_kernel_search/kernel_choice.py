@@ -36,9 +36,11 @@ from skswsgp._kernel_search.kernel_learning import (
 )
 from skswsgp._rows.column_scale import (
     HARDLY_CHANGED,
+    INCREASING,
     changes_columns,
     correlations,
     fit_columns,
+    level_columns,
 )
 from skswsgp._rows.data import with_known_noise
 from skswsgp._rows.statistics import (
@@ -136,10 +138,10 @@ def learn_kernel(
     return judges.calibrated(search.run(fit, turned, learn_map))
 
 
-def choose_columns(data, settings, names):
+def choose_columns(data, settings):
     """Return the scale of the columns of largest evidence, or None as they are.
 
-    `data` are `TrainingRows` and `names` those of scales that are compared.
+    `data` are `TrainingRows`. Columns for values are added to the best scale.
     """
     D, Q = data.X.shape[1], settings.n_latent
     if D * evaluation_work(FIRST_ROWS, D, Q) > settings.tuning.evidence_work:
@@ -147,15 +149,22 @@ def choose_columns(data, settings, names):
     data = drawn_rows(data)
     data = data if data.ratio is None else with_known_noise(data)[0]
     few, X = in_memory(data.take(np.arange(min(FIRST_ROWS, data.n_rows)))), data.X
+    most = settings.tuning.most_columns
     few = few._replace(y=settings.likelihood_record.regression_targets(few.y, Q))
+    known = {}
 
     def evidence(columns):
-        best = best_of_few(few.scaled(columns), settings)
-        return -np.inf if best is None else best.evidence
+        name = columns and columns.name
+        if name not in known:
+            best = best_of_few(few.scaled(columns), settings)
+            known[name] = -np.inf if best is None else best.evidence
+        return known[name]
 
-    scales = [fit_columns(name, X, data.weight) for name in names]
+    scales = [fit_columns(name, X, data.weight, most) for name in INCREASING]
     scales = [columns for columns in scales if changes_columns(columns, X)]
-    return clearly_best([None, *scales], evidence, Q)
+    best = clearly_best([None, *scales], evidence, Q)
+    levels = level_columns(np.asarray(X, dtype=np.float64), most, best)
+    return clearly_best([best, levels], evidence, Q) if levels.places else best
 
 
 def choose_targets(data, settings, scales):

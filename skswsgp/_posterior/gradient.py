@@ -17,21 +17,28 @@ from skswsgp._rows.statistics import MEAN_ROWS
 ROUGH = stationary.MATERN12, dot_product.ARC_COSINE0  # kernels of kinked functions
 
 
-def slopes_and_variances(posterior, X, with_variance):
+def slopes_and_variances(posterior, X, with_variance, by_columns=None):
     """Return the mean and the variance (or None) of slopes at rows of a table.
 
     They are those of the latent functions by the columns of X, each (n, Q, D).
+    `by_columns(slopes)` returns slopes by other columns, of which X is a function.
     """
+
+    def by(slopes):
+        return slopes if by_columns is None else by_columns(slopes)
+
     if with_variance:
         require_derivative(posterior.model)
         factor = posterior.variance_factor(X)
     rows, W = posterior.rows(X), posterior.linear_map
     slopes, lists = mean_slopes(posterior, rows)
+    slopes = by(slopes)
     if not with_variance:
         return slopes, None
-    covariances = slope_covariances(posterior, rows, lists)
-    half = np.einsum("de,nqef->nqdf", W, covariances)
-    variances = np.maximum(np.einsum("nqdf,df->nqd", half, W), 0.0)
+    covariances = slope_covariances(posterior, rows, lists)  # (n, Q, E, E)
+    half = np.swapaxes(by(covariances @ W.T), 2, 3)  # (n, Q, D, E)
+    variances = np.diagonal(by(half @ W.T), axis1=2, axis2=3)
+    variances = np.maximum(variances, 0.0)
     return slopes, np.broadcast_to(factor, slopes.shape[:2])[:, :, None] * variances
 
 

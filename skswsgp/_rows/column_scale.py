@@ -1,9 +1,13 @@
-"""Columns of X on another scale, by an increasing function of each.
+"""Columns of X on another scale, by functions of each.
 
 A stationary kernel takes a step of a column for equally large wherever it is. Columns
 that span orders of magnitude, or have a few far values, suit it better as powers of
 themselves, or as shares of training rows that are smaller. Beyond the range of training
 rows both functions are linear.
+
+A column of few values, such as months or codes of categories, may have an effect at
+each value that does not follow from those beside it. So it can get more columns, one
+for each value.
 """
 
 from typing import NamedTuple
@@ -40,6 +44,10 @@ class PowerColumns(NamedTuple):
         inside = np.clip(X, self.low, self.high)
         beyond = self._slope_beyond(inside)
         return np.where(inside == X, self._slope(inside), beyond)
+
+    def by_old_columns(self, X, slopes):
+        """Return slopes (n, ..., D) by the old columns from those by the new ones."""
+        return slopes * between(self.slope(X), slopes)
 
     def _power(self, X):
         law = YeoJohnson(self.unit, self.power)
@@ -85,8 +93,85 @@ class RankColumns(NamedTuple):
             out[:, d] = slopes[np.searchsorted(values, X[:, d])]
         return out
 
+    def by_old_columns(self, X, slopes):
+        """Return slopes (n, ..., D) by the old columns from those by the new ones."""
+        return slopes * between(self.slope(X), slopes)
+
     def _knots(self):
         return zip(self.values, self.shares, strict=True)
+
+
+class LevelColumns(NamedTuple):
+    """Columns, and after them one more for each value of those with few values.
+
+    The column of a value is 1 there and 0 at the other values of training rows. Between
+    two values it is linear, and beyond them constant.
+    """
+
+    base: PowerColumns | RankColumns | None  # scale of the columns themselves
+    places: tuple  # of the columns with few values
+    values: tuple  # an array (k,) for each of these, increasing
+    name: str = "levels"
+
+    def forward(self, X):
+        """Return the columns (n, D') on the new scale."""
+        own = X if self.base is None else self.base.forward(X)
+        parts = [near_levels(X[:, d], values) for d, values in self._levels()]
+        return np.hstack([own, *parts])
+
+    def by_old_columns(self, X, slopes):
+        """Return slopes (n, ..., D) by the old columns from those by the new ones.
+
+        At a value they are means of those on both of its sides.
+        """
+        D = X.shape[1]
+        out, rest = slopes[..., :D].copy(), slopes[..., D:]
+        if self.base is not None:
+            out = self.base.by_old_columns(X, out)
+        for d, values in self._levels():
+            part, rest = np.split(rest, [len(values)], axis=-1)
+            by_value = between(slopes_near_levels(X[:, d], values), part)
+            out[..., d] += np.sum(part * by_value, axis=-1)
+        return out
+
+    def of_old_columns(self, new, D):
+        """Return sums (n, D) of values of the new columns (n, D')."""
+        out, rest = new[:, :D].copy(), new[:, D:]
+        for d, values in self._levels():
+            part, rest = np.split(rest, [len(values)], axis=1)
+            out[:, d] += part.sum(axis=1)
+        return out
+
+    def names(self, old):
+        """Return names of the new columns, from those (D,) of the old ones."""
+        levels = [f"{old[d]}={x:.6g}" for d, values in self._levels() for x in values]
+        return [*old, *levels]
+
+    def _levels(self):
+        return zip(self.places, self.values, strict=True)
+
+
+def near_levels(x, values):
+    """Return how near x (n,) is to increasing values (k,), 1 there and 0 at others."""
+    place = np.interp(x, values, np.arange(len(values)))
+    return np.maximum(1.0 - np.abs(place[:, None] - np.arange(len(values))), 0.0)
+
+
+def slopes_near_levels(x, values):
+    """Return the derivatives (n, k) of `near_levels`, means of both sides at values."""
+    k = len(values)
+    steps = np.zeros((k + 1, k))  # below the first value, between two, above the last
+    inside = np.arange(k - 1)
+    steps[inside + 1, inside + 1] = 1.0 / np.diff(values)
+    steps[inside + 1, inside] = -1.0 / np.diff(values)
+    sides = (np.searchsorted(values, x, side=side) for side in ("left", "right"))
+    return 0.5 * sum(steps[side] for side in sides)
+
+
+def between(factors, slopes):
+    """Return factors (n, D) with as many axes as slopes (n, ..., D)."""
+    n, D = factors.shape
+    return factors.reshape(n, *[1] * (slopes.ndim - 2), D)
 
 
 def mean_slope(low, high, at_low, at_high):
@@ -123,12 +208,34 @@ def column_knots(x, weight):
     return values, shares
 
 
-SCALES = {"yeo-johnson": power_columns, "ranks": rank_columns}
+def level_columns(X, most, base=None):
+    """Return the `LevelColumns` of columns (n, D), `most` columns in all.
+
+    Columns of two values need no more, and those of few values come first. A column
+    has at most as many values as each of them has rows on average, for values that are
+    rarely met say little about themselves.
+    """
+    values = [np.unique(x) for x in X.T]
+    n, left, places = len(X), most - X.shape[1], []
+    for d in sorted(range(len(values)), key=lambda d: len(values[d])):
+        k = len(values[d])
+        if 2 < k <= min(left, n / k):
+            places.append(d)
+            left -= k
+    return LevelColumns(base, tuple(places), tuple(values[d] for d in places))
 
 
-def fit_columns(name, X, weight):
-    """Return the scale of a name for columns (n, D) of rows with weights (n,)."""
-    return SCALES[name](np.asarray(X, dtype=np.float64), weight)
+INCREASING = {"yeo-johnson": power_columns, "ranks": rank_columns}
+SCALES = (*INCREASING, "levels")  # names of all scales
+
+
+def fit_columns(name, X, weight, most):
+    """Return the scale of a name for columns (n, D) of rows with weights (n,).
+
+    `most` is the largest number of new columns of "levels".
+    """
+    X = np.asarray(X, dtype=np.float64)
+    return level_columns(X, most) if name == "levels" else INCREASING[name](X, weight)
 
 
 def changes_columns(columns, X):

@@ -9,9 +9,17 @@ from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 
 from skswsgp import SWSGPClassifier, SWSGPRegressor
-from skswsgp._rows.column_scale import SCALES
+from skswsgp._rows.column_scale import (
+    INCREASING,
+    SCALES,
+    LevelColumns,
+    level_columns,
+    near_levels,
+    power_columns,
+    slopes_near_levels,
+)
 
-KERNEL = ConstantKernel(1.0) * RBF([0.3, 0.3])
+KERNEL = ConstantKernel(1.0) * RBF(0.3)
 FIXED = {"kernel": KERNEL, "learn_kernel": False, "n_inducing": 40}
 FIXED |= {"n_neighbors": 8, "random_state": 0}
 
@@ -27,6 +35,21 @@ def make_table(n):
 @pytest.fixture
 def table():
     return make_table(240)
+
+
+def table_for(name, table):
+    """Return a table, with columns of few values for "levels"."""
+    X, y = table
+    return (np.floor(np.log(X)) if name == "levels" else X), y
+
+
+def make_levels(n, rng):
+    """Return rows of three columns of six values, each with an effect of its own."""
+    X = rng.integers(6, size=(n, 3)).astype(float)
+    effects, pairs = rng.normal(size=(3, 6)), rng.normal(size=(6, 6))
+    codes = X.astype(int)
+    f = pairs[codes[:, 0], codes[:, 1]]
+    return X, f + sum(effects[d][codes[:, d]] for d in range(3))
 
 
 def error(model, X, y):
@@ -51,7 +74,7 @@ def test_classes_choose_too(table):
     X, y = table
     labels = y > 0.0
     model = SWSGPClassifier(random_state=0).fit(X[:160], labels[:160])
-    assert model.x_transform_.name in SCALES
+    assert model.x_transform_.name in INCREASING
     as_it_is = SWSGPClassifier(x_transform=None, random_state=0)
     as_it_is.fit(X[:160], labels[:160])
     scores = [each.score(X[160:], labels[160:]) for each in (model, as_it_is)]
@@ -92,7 +115,7 @@ def test_a_given_or_fixed_kernel_keeps_the_columns(table, change, few_steps):
 @pytest.mark.parametrize("name", SCALES)
 @pytest.mark.parametrize("solver", ["natural", "adam"])
 def test_a_fit_is_that_of_the_columns_on_their_scale(table, name, solver):
-    X, y = table
+    X, y = table_for(name, table)
     how = FIXED | {"solver": solver, "max_iter": 2}
     model = make(SWSGPRegressor, x_transform=name, **how).fit(X, y)
     Z = model.x_transform_.forward(X)
@@ -106,28 +129,48 @@ def test_a_fit_is_that_of_the_columns_on_their_scale(table, name, solver):
     for one, other in zip(ours, theirs, strict=True):
         assert_array_equal(one, other)
     assert model.lower_bound(X, y[:20]) == plain.lower_bound(Z, y[:20])
-    assert_array_equal(model.feature_importances_, plain.feature_importances_)
+    importances = plain.feature_importances_
+    if name == "levels":
+        importances = model.x_transform_.of_old_columns(importances[None], 2)[0]
+    assert_allclose(model.feature_importances_, importances, rtol=1e-12)
     again = pickle.loads(pickle.dumps(model))
     assert_array_equal(again.predict(X), model.predict(X))
 
 
 @pytest.mark.parametrize("name", SCALES)
 def test_slopes_are_those_by_the_columns_of_the_user(table, name):
-    X, y = table
+    X, y = table_for(name, table)
     model = make(SWSGPRegressor, x_transform=name, **FIXED).fit(X, y)
-    X = X[:15] * 1.001  # between the knots of ranks
+    X = X[:15] if name == "levels" else X[:15] * 1.001  # between the knots of ranks
     slopes, deviations = model.predict_gradient(X, return_std=True)
     for d in range(2):
         h = np.zeros(X.shape)
-        h[:, d] = 1e-6 * X[:, d]
+        h[:, d] = 1e-6 * (1.0 if name == "levels" else X[:, d])
         change = model.predict(X + h) - model.predict(X - h)
         assert_allclose(slopes[:, d], change / (2 * h[:, d]), rtol=1e-3, atol=1e-5)
     assert_array_equal(slopes, model.predict_gradient(X))
+    if name == "levels":
+        return  # the deviations have a test of their own
     Z = model.x_transform_.forward(X)
     plain = make(SWSGPRegressor, x_transform=None, **FIXED)
     plain.fit(model.x_transform_.forward(table[0]), y)
     expected = plain.predict_gradient(Z, return_std=True)[1]
     assert_allclose(deviations, expected * model.x_transform_.slope(X), rtol=1e-9)
+
+
+def test_slopes_by_columns_of_few_values_have_the_deviations_of_differences(table):
+    X, y = table_for("levels", table)
+    how = FIXED | {"n_neighbors": 40, "covariance": "full"}
+    model = make(SWSGPRegressor, x_transform="levels", **how).fit(X, y)
+    X = X[:5] + np.array([0.0, 0.3])  # at a value, and between two
+    _, deviations = model.predict_gradient(X, return_std=True)
+    for d in range(2):
+        h = 1e-3 * np.eye(2)[d]
+        for x, deviation in zip(X, deviations[:, d], strict=True):
+            C = model._latent_covariance(np.stack([x - h, x + h]))[:, :, 0]
+            variance = C[0, 0] + C[1, 1] - 2.0 * C[0, 1]
+            expected = model.y_scale_ * np.sqrt(variance) / 2e-3
+            assert deviation == pytest.approx(expected, rel=1e-3)
 
 
 def test_points_of_the_user_are_in_the_units_of_x(table):
@@ -166,3 +209,62 @@ def test_noise_that_varies_is_learned_on_scaled_columns(table, few_steps):
     assert model.noise_model_.x_transform_.name == "ranks"
     assert np.isfinite(model.noise_std(X)).all()
     assert error(model, X, y) < 0.5 * y.std()
+
+
+def test_columns_of_few_values_may_have_an_effect_at_each(rng):
+    X, y = make_levels(400, rng)
+    train, test = slice(250), slice(250, None)
+    labels = y > np.median(y)
+    model = SWSGPRegressor(random_state=0).fit(X[train], y[train])
+    assert model.x_transform_.name == "levels"
+    as_it_is = SWSGPRegressor(x_transform=None, random_state=0).fit(X[train], y[train])
+    assert error(model, X[test], y[test]) < 0.3 * error(as_it_is, X[test], y[test])
+    classifier = SWSGPClassifier(random_state=0).fit(X[train], labels[train])
+    assert classifier.x_transform_.name == "levels"
+    assert classifier.score(X[test], labels[test]) > 0.9
+    assert model.feature_importances_.shape == (3,)
+    assert model.feature_importances_.argmin() == 2
+    assert "x0=3" in model.describe(21)
+
+
+def test_columns_of_few_values_stay_where_their_order_says_enough(rng):
+    X = rng.integers(6, size=(250, 3)).astype(float)
+    y = np.sin(X[:, 0] / 2.0) + 0.1 * X[:, 1] + 0.1 * rng.normal(size=250)
+    assert SWSGPRegressor(random_state=0).fit(X, y).x_transform_ is None
+
+
+def test_between_values_columns_are_linear_and_beyond_them_constant():
+    values = np.array([1.0, 2.0, 4.0])
+    x = np.array([1.0, 2.0, 4.0, 3.0, 0.0, 9.0])
+    expected = [[1, 0, 0], [0, 1, 0], [0, 0, 1], [0, 0.5, 0.5], [1, 0, 0], [0, 0, 1]]
+    assert_array_equal(near_levels(x, values), expected)
+    x, h = np.append(x, 1.2), 1e-6
+    change = near_levels(x + h, values) - near_levels(x - h, values)
+    assert_allclose(slopes_near_levels(x, values), change / (2.0 * h), atol=1e-9)
+
+
+def test_columns_of_fewest_values_come_first(rng):
+    sizes = 12, 2, 30, 3, 5
+    X = np.column_stack([np.arange(144.0) % k for k in sizes])
+    assert level_columns(X, 64).places == (3, 4, 0)  # 12 rows for each of 12 values
+    assert level_columns(X[:143], 64).places == (3, 4)
+    assert level_columns(X, 5 + 3 + 5 + 11).places == (3, 4)
+    columns = level_columns(X, 5 + 3)
+    assert columns.places == (3,) and columns.forward(X).shape == (144, 8)
+    assert columns.names(list("abcde"))[5:] == ["d=0", "d=1", "d=2"]
+    assert_array_equal(columns.of_old_columns(np.ones((2, 8)), 5)[0], [1, 1, 1, 4, 1])
+
+
+def test_columns_for_values_stand_beside_powers(rng):
+    X = np.column_stack([np.exp(rng.normal(size=90)), rng.integers(3, size=90)])
+    powers = power_columns(X, np.ones(90))
+    columns = LevelColumns(powers, (1,), (np.arange(3.0),))
+    assert_array_equal(columns.forward(X)[:, :2], powers.forward(X))
+    slopes = rng.normal(size=(90, 2, 5))
+    expected = slopes[..., :2] * powers.slope(X)[:, None]
+    ours = columns.by_old_columns(X, slopes)
+    assert_array_equal(ours[..., 0], expected[..., 0])
+    part = np.einsum(
+        "nqk,nk->nq", slopes[..., 2:], slopes_near_levels(X[:, 1], np.arange(3.0))
+    )
+    assert_allclose(ours[..., 1], expected[..., 1] + part, rtol=1e-12)
