@@ -37,6 +37,7 @@ FORMATS = {
     "ECE": ".4f",
     "Brier": ".4f",
     "R-hat": ".2f",
+    "R-hat of f": ".3f",
     "t1": ".2f",
     "t2": ".3f",
     "seconds": ".1f",
@@ -128,6 +129,8 @@ def add_row(table, cell, scores, options):
         row[name] = rounded(np.mean(values))
         if name in scores and len(found) > 1:
             row[f"{name} ±"] = rounded(np.std(values, ddof=1))
+        elif f"{name} ±" in found[0]:  # a spread over test rows
+            row[f"{name} ±"] = rounded(found[0][f"{name} ±"])
     for name, paper in cell.paper.items():
         paper = paper if isinstance(paper, tuple) else (paper, None)
         row[f"{name} paper"], row[f"{name} paper ±"] = paper

@@ -1,5 +1,7 @@
 """Tables of the user that are no numbers: which column is at fault, and what helps."""
 
+from contextlib import suppress
+
 import numpy as np
 from scipy.sparse import issparse
 from sklearn.utils import _safe_indexing, check_array
@@ -14,16 +16,19 @@ KINDS = {
 }  # fmt: skip
 ADVICE = {
     "text or categories": (
-        "put OneHotEncoder(sparse_output=False) or OrdinalEncoder() for such columns, "
-        "by a ColumnTransformer, in front of {} in a pipeline"
+        "put OneHotEncoder(sparse_output=False, handle_unknown='ignore') for columns "
+        "of few categories, TargetEncoder() for those of many, by a ColumnTransformer, "
+        "in front of {} in a pipeline"
     ),
+    "numbers as text": "read such columns by pandas.to_numeric in front of {}",
     "dates or times": (
         "put a FunctionTransformer that makes numbers of them, such as days, in front "
         "of {} in a pipeline, or leave them out"
     ),
     "dates as text": (
-        "read it with pandas.to_datetime, and put a FunctionTransformer that makes "
-        "numbers of it, such as days, in front of {} in a pipeline, or leave it out"
+        "read it with pandas.to_datetime or read_csv(..., parse_dates=[...]), and put "
+        "a FunctionTransformer that makes numbers of it, such as days, in front of {} "
+        "in a pipeline, or leave it out"
     ),
     "no numbers": "convert or leave out such columns in front of {}",
 }
@@ -70,8 +75,8 @@ def types_of(X):
 
 def described(X, position, kind, why, reader):
     """Return the sentence on a column that holds values of some kind."""
-    if kind == "text or categories" and starts_with_a_date(X, position):
-        kind = "dates as text"
+    if kind == "text or categories":
+        kind = kind_of_text(first_text(X, position) or "")
     return (
         f"column {name_of(X, position)!r} of X holds {kind} ({why}): expected numbers; "
         f"{ADVICE[kind].format(reader)}."
@@ -84,14 +89,14 @@ def first_text(X, position):
     return next((str(value) for value in values if isinstance(value, str)), None)
 
 
-def starts_with_a_date(X, position):
-    """Return whether the first text of a column is a date, as files of text have it."""
-    first = first_text(X, position) or ""
-    try:
-        np.datetime64(first)
-    except ValueError:
-        return False
-    return "-" in first  # a number could be a year
+def kind_of_text(text):
+    """Return what a text stands for, as files of text have it: a key of `ADVICE`."""
+    with suppress(ValueError):
+        return "numbers as text" if np.isfinite(float(text)) else "text or categories"
+    with suppress(ValueError):
+        np.datetime64(text)
+        return "dates as text" if "-" in text else "text or categories"
+    return "text or categories"
 
 
 def name_of(X, position):
@@ -117,8 +122,8 @@ def clearer_error(X, reader):
             return ValueError(
                 f"X contains NaN in column {name_of(X, position)!r}, in "
                 f"{missing.sum()} of {len(missing)} rows: expected a number in each "
-                f"row; put SimpleImputer() in front of {reader} in a pipeline, or "
-                "leave such rows out."
+                f"row; put SimpleImputer(add_indicator=True) in front of {reader} in a "
+                "pipeline, or leave such rows out."
             )
     return None
 
