@@ -114,6 +114,13 @@ def test_a_peer_whose_package_is_missing_says_so_in_a_line(example, monkeypatch)
         peer.make()
 
 
+def test_without_tabarena_its_benchmark_says_what_to_install(example, monkeypatch):
+    monkeypatch.setitem(sys.modules, "autogluon", None)
+    monkeypatch.delitem(sys.modules, "tabarena_model", raising=False)
+    with pytest.raises(SystemExit, match=r"^autogluon is missing: .*pip install.*$"):
+        example("bench_tabarena")
+
+
 def test_quantiles_of_a_forest_are_those_of_rows_in_its_leaves(example):
     rng = np.random.default_rng(0)
     X, y = rng.uniform(size=(80, 2)), rng.normal(size=80)
@@ -195,6 +202,21 @@ def test_peers_that_are_installed_are_compared(example, tmp_path):
     assert (tmp_path / "figures" / "peers_ranks.png").exists()
     if find_spec("ngboost") is None:
         assert "diabetes, NGBoost: left out, for ngboost is missing" in done.stdout
+
+
+@pytest.mark.slow  # fits bags in a process of its own
+def test_tabarena_runs_our_model_with_categories_and_gaps(tmp_path):
+    if find_spec("tabarena") is None:
+        pytest.skip("tabarena is missing: bench_tabarena.py says how to install it")
+    script = str(BENCHMARKS / "bench_tabarena.py")
+    command = [sys.executable, script, "--quick", "--out", str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, env=os.environ)
+    assert done.returncode == 0, done.stderr
+    with open(tmp_path / "tabarena.csv") as file:
+        rows = list(csv.DictReader(file))
+    errors = {(row["data"], row["model"]): float(row["error"]) for row in rows}
+    assert errors["iris", "SWSGP"] < 0.2
+    assert errors["sales", "SWSGP"] < min(7.0, errors["sales", "LinearModel"])
 
 
 @pytest.fixture

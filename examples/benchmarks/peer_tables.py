@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import sklearn.datasets
-from datasets import load, parts, split, table_of
+from datasets import load, parts, table_of
 
 REGRESSION = (
     *("powerplant", "kin8nm", "protein", "kin40k", "naval"),
@@ -20,28 +20,36 @@ BUNDLED = {"diabetes", "breast cancer", "wine", "iris", "digits"}  # with scikit
 QUICK = "diabetes", "iris"
 
 
+def whole(name):
+    """Return X and y of a table.
+
+    Raises ValueError if it is neither here nor on OpenML.
+    """
+    if name in PUBLIC:
+        return load(f"gal_{name.removeprefix('red ')}")
+    if name in BUNDLED:
+        maker = getattr(sklearn.datasets, f"load_{name.replace(' ', '_')}")
+        return maker(return_X_y=True)
+    return table_of(name)
+
+
 def rows_of(name, seed, most_rows):
     """Return X and y for training, then for tests, of at most so many rows each.
 
     Raises ValueError if a table is neither here nor on OpenML.
     """
+    X, y = whole(name)
     if name in PUBLIC:
-        X, y, train, test = _public(name.removeprefix("red "), seed)
-    elif name in BUNDLED:
-        maker = getattr(sklearn.datasets, f"load_{name.replace(' ', '_')}")
-        X, y = maker(return_X_y=True)
-        train, test = split(len(y), seed)
+        train, test = _public(name, len(y), seed)
     else:
-        X, y = table_of(name)
         train, test = parts(name, len(y), seed)
     train, test = train[:most_rows], test[:most_rows]
     return X[train], y[train], X[test], y[test]
 
 
-def _public(name, seed):
-    """Return a table and a public split, the training rows in random order."""
-    X, y = load(f"gal_{name}")
+def _public(name, n_rows, seed):
+    """Return a public split, the training rows in random order."""
     with np.load(Path(os.environ["SKSWSGP_DATA"], "gal_splits.npz")) as file:
-        test = file[name][seed]
-    train = np.setdiff1d(np.arange(len(X)), test)
-    return X, y, np.random.RandomState(seed).permutation(train), test
+        test = file[name.removeprefix("red ")][seed]
+    train = np.setdiff1d(np.arange(n_rows), test)
+    return np.random.RandomState(seed).permutation(train), test
