@@ -169,6 +169,20 @@ def test_ranks_put_cells_without_a_score_last(example):
     assert part.losses("CRPS") == ("- CRPS: first on 0 of 0 tables.\n", [])
 
 
+def test_models_are_compared_on_splits_that_both_have(example):
+    page = example("peer_page")
+    scores = {("SWSGP", 0): 1.0, ("SWSGP", 1): 3.0, ("VNNGP", 0): 0.5}
+    row = dict.fromkeys(page.COLUMNS) | {"data": "naval"}
+    rows = [
+        row | {"model": model, "seed": seed, "NLL": score}
+        for (model, seed), score in scores.items()
+    ]
+    part = page.Results(rows, "regression")
+    losses = [["NLL", "naval", "1.000", "0.500", "VNNGP", "0.500 nats"]]
+    assert part.losses("NLL")[1] == losses
+    assert "| SWSGP | **2.000** |\n| VNNGP | (0.500) |" in part.markdown("NLL")
+
+
 PEERS = BENCHMARKS.parents[1] / "doc" / "benchmarks" / "peers.md"
 
 

@@ -114,25 +114,45 @@ class Results:
         self.tables = unique(self.rows, "data")
         self.models = unique(self.rows, "model")
 
-    def scores(self, score):
-        """Return an array (models, tables), NaN where there is none."""
-        found = np.full((len(self.models), len(self.tables)), np.nan)
-        for i, model in enumerate(self.models):
-            for j, data in enumerate(self.tables):
-                own = [r for r in self.rows if (r["model"], r["data"]) == (model, data)]
-                values = [row[score] for row in own]
-                if values and None not in values:
-                    found[i, j] = np.mean(values)
+        seeds = unique(self.rows, "seed")
+        self.shape = len(self.models), len(self.tables), len(seeds)
+        self.places = [
+            (self.models.index(r["model"]), self.tables.index(r["data"]),
+             seeds.index(r["seed"])) for r in self.rows
+        ]  # fmt: skip
+
+    def by_split(self, score):
+        """Return an array (models, tables, splits), NaN where there is none."""
+        found = np.full(self.shape, np.nan)
+        for place, row in zip(self.places, self.rows, strict=True):
+            found[place] = np.nan if row[score] is None else row[score]
         return found
 
+    def scores(self, score):
+        """Return means over splits (models, tables), NaN where there is none.
+
+        The second array says which of them are of fewer splits than those of others.
+        """
+        values = self.by_split(score)
+        n = np.sum(np.isfinite(values), axis=2)
+        means = np.nansum(values, axis=2) / np.where(n > 0, n, np.nan)
+        return means, n < n.max(axis=0)
+
     def markdown(self, score):
-        """Return a table with a row a model; the best of each column is bold."""
-        values, spec = self.scores(score), FORMATS.get(score, COLUMNS[score])
+        """Return a table with a row a model; the best of each column is bold.
+
+        Means of fewer splits than others have are in brackets and not compared.
+        """
+        spec = FORMATS.get(score, COLUMNS[score])
+        values, few = self.scores(score)
         texts = [
             ["" if np.isnan(v) else format(v, spec) for v in row] for row in values
         ]
+        for i, j in np.argwhere(few & np.isfinite(values)):
+            texts[i][j] = f"({texts[i][j]})"
         if score not in SECONDS:
             away = abs(values - 0.9) if score == "coverage" else values
+            away = np.where(few, np.nan, away)
             for j in range(len(self.tables)):
                 if not np.all(np.isnan(away[:, j])):
                     i = np.nanargmin(away[:, j])
@@ -150,7 +170,7 @@ class Results:
         A model that was run on all tables and has the score on half of them or more is
         ranked; where it has none it is last.
         """
-        values = self.scores(score)
+        values, _ = self.scores(score)
         runs = {(row["model"], row["data"]) for row in self.rows}
         n_runs = [sum((m, data) in runs for data in self.tables) for m in self.models]
         ranked = np.mean(np.isfinite(values), axis=1) >= 0.5
@@ -167,21 +187,25 @@ class Results:
         """Return a sentence on how often the default is first, and lines of losses.
 
         A line has score, table, figure of the default, the best one and its model, and
-        the gap between both.
+        the gap between both, on the splits that both have.
         """
-        values, spec = self.scores(score), FORMATS.get(score, COLUMNS[score])
-        own = values[self.models.index(OURS)]
+        values, spec = self.by_split(score), FORMATS.get(score, COLUMNS[score])
+        own = values[self.models.index(OURS)]  # (tables, splits)
+        both = np.isfinite(own) & np.isfinite(values)
+        n = np.maximum(both.sum(axis=2), 1)
+        ours, theirs = (np.where(both, v, 0.0).sum(axis=2) / n for v in (own, values))
+        tables = np.flatnonzero(np.isfinite(own).any(axis=1))
         lines = []
-        for j in np.flatnonzero(np.isfinite(own)):
-            i = np.nanargmin(values[:, j])
-            best = values[i, j]
-            if best < own[j]:
-                gap = f"{own[j] - best:.3f} nats"
+        for j in tables:
+            i = np.argmax(ours[:, j] - theirs[:, j])
+            mean, best = ours[i, j], theirs[i, j]
+            if best < mean:
+                gap = f"{mean - best:.3f} nats"
                 if score != "NLL":
-                    gap = f"{100 * (own[j] / best - 1):.0f} %" if best > 0 else "all"
-                figures = format(own[j], spec), format(best, spec)
+                    gap = f"{100 * (mean / best - 1):.0f} %" if best > 0 else "all"
+                figures = format(mean, spec), format(best, spec)
                 lines.append([score, self.tables[j], *figures, self.models[i], gap])
-        n_tables = int(np.sum(np.isfinite(own)))
+        n_tables = len(tables)
         n_first = n_tables - len(lines)
         return f"- {score}: first on {n_first} of {n_tables} tables.\n", lines
 
