@@ -20,7 +20,8 @@ from skswsgp._kernel_search.marginal_likelihood import LogPosterior
 from skswsgp._rows.column_scale import rank_columns
 
 # Rows of the first climbs, of which an evaluation takes about a millisecond, and rows
-# that decide between forms that fewer leave undecided
+# that decide between forms that fewer leave undecided. Length-scales of many columns
+# need more rows to begin with (`first_rows`).
 FIRST_ROWS, NEXT_ROWS = 250, (500, 1000)
 # Steps of L-BFGS on the first rows, for another smoothness there, and for a map of the
 # columns, which starts at the identity; and of BFGS on more rows, from the optimum of
@@ -63,6 +64,7 @@ class Candidate(NamedTuple):
     value: float  # log density there
     curvatures: np.ndarray  # (k,) of the posterior over those of the prior, of few rows
     hessian: np.ndarray | None  # (n, n) of the loss of few rows without the prior
+    n_few: int  # number of few rows
 
     @property
     def evidence(self):
@@ -71,7 +73,7 @@ class Candidate(NamedTuple):
 
     def log_volume(self, n_rows):
         """Return the log volume for a number of rows, by which curvatures grow."""
-        growth = max(n_rows / FIRST_ROWS, 1.0)
+        growth = max(n_rows / self.n_few, 1.0)
         return -0.5 * np.log(np.maximum(growth * self.curvatures, 1.0)).sum()
 
     @property
@@ -96,9 +98,11 @@ class Climb:
         self.separate = separate
         self.noise_free = not learner.options.noise_known
         self.middle = smoothness[min(len(smoothness) - 1, 2)]  # is climbed first
-        N = len(learner.X)
+        N, D = learner.X.shape
         order = rng.permutation(N)
-        sizes = [n for n in (FIRST_ROWS, *NEXT_ROWS) if n < N]
+        first = first_rows(D if separate else 1)
+        sizes = [first, *(n for n in NEXT_ROWS if n > first)]
+        sizes = [n for n in sizes if n < N]
         self.few, *self.more = [
             *(learner.take(np.sort(order[:n])) for n in sizes), learner
         ]  # fmt: skip
@@ -194,7 +198,7 @@ class Climb:
         other.start, value = other.maximize(moves, FIRST_STEPS, enough=enough)
         few = self.posterior(form)
         few.start = other.start
-        return [Candidate(form, other, value, *measured(few, moves))]
+        return [Candidate(form, other, value, *measured(few, moves), len(few.X))]
 
     def short(self, candidate):
         """Return a candidate to move on from, with short length-scales.
@@ -222,7 +226,7 @@ class Climb:
             curvatures, hessian = measured(posterior, moves)
         else:
             curvatures, hessian = before.curvatures, before.hessian
-        return Candidate(form, posterior, value, curvatures, hessian)
+        return Candidate(form, posterior, value, curvatures, hessian, len(posterior.X))
 
     def enough(self, posterior):
         """Return the least gain of a step, in nats of the rows of a posterior.
@@ -271,9 +275,9 @@ class Climb:
         moves = posterior.moves(shared=form.shared, noise=self.noise_free)
         enough = self.enough(posterior)
         posterior.start, value = posterior.maximize(moves, MAP_STEPS, enough=enough)
-        turned = Candidate(form, posterior, value, np.ones(0), None)
+        turned = Candidate(form, posterior, value, np.ones(0), None, n)
         if not always:
-            turned = Candidate(form, posterior, value, *measured(posterior, moves))
+            turned = Candidate(form, posterior, value, *measured(posterior, moves), n)
             before = self.climbed(form, plain, NEXT_STEPS, measure=False)
             chance = turned.gain_by_chance - before.gain_by_chance
             gain = (value - before.value - chance) * max(N / n, 1.0) + chance
@@ -329,6 +333,11 @@ class Climb:
         """Return the `KernelFit` of a candidate."""
         fit = fit_at(best.posterior, self.start, self.noise_free)
         return fit._replace(shared=best.form.shared)
+
+
+def first_rows(n_columns):
+    """Return how many rows the first climbs take, for columns with length-scales."""
+    return min(max(FIRST_ROWS, ROWS_PER_COLUMN * n_columns), NEXT_ROWS[0])
 
 
 def likeliest_smoothness(learner, fit, smoothness):

@@ -10,6 +10,7 @@
 """
 
 import math
+from functools import partial
 
 import numpy as np
 from scipy.special import ndtri
@@ -22,6 +23,7 @@ from skswsgp._kernel_search.climb import (
     UNDECIDED,
     Climb,
     climb_given,
+    first_rows,
     likeliest_smoothness,
 )
 from skswsgp._kernel_search.holdout import NOISY, Judges
@@ -148,23 +150,28 @@ def choose_columns(data, settings):
         return None  # separate length-scales would not be affordable
     data = drawn_rows(data)
     data = data if data.ratio is None else with_known_noise(data)[0]
-    few, X = in_memory(data.take(np.arange(min(FIRST_ROWS, data.n_rows)))), data.X
-    most = settings.tuning.most_columns
-    few = few._replace(y=settings.likelihood_record.regression_targets(few.y, Q))
+    X, most = data.X, settings.tuning.most_columns
+    targets = settings.likelihood_record.regression_targets
+    separate = settings.likelihood_record.has_noise
     known = {}
 
-    def evidence(columns):
-        name = columns and columns.name
-        if name not in known:
-            best = best_of_few(few.scaled(columns), settings)
-            known[name] = -np.inf if best is None else best.evidence
-        return known[name]
+    def evidence(columns, n_rows=FIRST_ROWS):
+        key = columns and columns.name, min(n_rows, data.n_rows)
+        if key not in known:
+            few = in_memory(data.take(np.arange(key[1])))
+            few = few._replace(y=targets(few.y, Q)).scaled(columns)
+            best = best_of_few(few, settings)
+            known[key] = -np.inf if best is None else best.evidence
+        return known[key]
 
     scales = [fit_columns(name, X, data.weight, most) for name in INCREASING]
     scales = [columns for columns in scales if changes_columns(columns, X)]
     best = clearly_best([None, *scales], evidence, Q)
     levels = level_columns(np.asarray(X, dtype=np.float64), most, best)
-    return clearly_best([best, levels], evidence, Q) if levels.places else best
+    if not levels.places:
+        return best
+    n_rows = first_rows(levels.n_columns(D) if separate else 1)
+    return clearly_best([best, levels], partial(evidence, n_rows=n_rows), Q)
 
 
 def choose_targets(data, settings, scales):

@@ -142,6 +142,10 @@ class LevelColumns(NamedTuple):
             out[:, d] += part.sum(axis=1)
         return out
 
+    def n_columns(self, D):
+        """Return the number of new columns, for D old ones."""
+        return D + sum(map(len, self.values))
+
     def names(self, old):
         """Return names of the new columns, from those (D,) of the old ones."""
         levels = [f"{old[d]}={x:.6g}" for d, values in self._levels() for x in values]
