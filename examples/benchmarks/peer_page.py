@@ -167,14 +167,14 @@ class Results:
     def ranks(self, score):
         """Return mean ranks by model, the best first.
 
-        A model that was run on all tables and has the score on half of them or more is
-        ranked; where it has none it is last.
+        A model that was run on all splits of all tables and has the score on half of
+        the tables or more is ranked; where it has none it is last.
         """
         values, _ = self.scores(score)
-        runs = {(row["model"], row["data"]) for row in self.rows}
-        n_runs = [sum((m, data) in runs for data in self.tables) for m in self.models]
+        n_runs = np.bincount([i for i, *_ in self.places], minlength=len(self.models))
+        n_splits = len({place[1:] for place in self.places})
         ranked = np.mean(np.isfinite(values), axis=1) >= 0.5
-        ranked &= np.equal(n_runs, len(self.tables))
+        ranked &= n_runs == n_splits
         part = np.where(np.isfinite(values), values, np.inf)[ranked]
         below = np.sum(part[None] < part[:, None], axis=1)
         equal = np.sum(part[None] == part[:, None], axis=1)
