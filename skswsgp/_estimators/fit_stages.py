@@ -238,11 +238,11 @@ class FitStagesMixin:
         if self.x_transform != "auto":
             before = columns and columns.name
             require_word_of_fit("x_transform", self.x_transform, before, "scale")
-        data, held_out = data.scaled(columns), held_out and held_out.scaled(columns)
         if columns is not None and not isinstance(settings.inducing_points, str):
             D = data.X.shape[1]
             points = given_points(settings.inducing_points, D, settings.n_inducing)
             settings = settings._replace(inducing_points=columns.forward(points))
+        data, held_out = data.scaled(columns), held_out and held_out.scaled(columns)
         has_noise = noise is not None
         return Problem(settings, data, held_out, attributes, has_noise, stream, rng)
 

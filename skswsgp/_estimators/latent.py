@@ -16,8 +16,9 @@ from skswsgp._posterior.extrapolation import (
     share_of_unknown_rows,
     warn_of_extrapolation,
 )
-from skswsgp._posterior.gradient import slopes_and_variances, squared_slopes
+from skswsgp._posterior.gradient import slopes_and_variances, slopes_at_points
 from skswsgp._posterior.prediction import Posterior
+from skswsgp._rows.column_scale import LevelColumns
 from skswsgp._solvers.model import build_model, with_draws
 
 MOST_NAMES = 5  # columns that the description of a direction names
@@ -119,14 +120,16 @@ class LatentFunctionsMixin:
             If `return_std` and the kernel is so rough that functions have none.
         """
         posterior, rows = self._posterior_and_rows(X, n_neighbors)
-        by_columns = None
+        _, factor = self._latent_units(vars(self))
+        factor, by_columns = np.reshape(factor, (-1, 1)), None
         if self._columns is not None:
             X = compat.validate(self, X, reset=False)
-            by_columns = partial(self._columns.by_old_columns, X)
+            if isinstance(self._columns, LevelColumns):
+                by_columns = partial(self._columns.by_old_columns, X)
+            else:
+                factor = factor * self._columns.slope(X)[:, None]
         found = slopes_and_variances(posterior, rows, return_std, by_columns)
         slopes, variance = found
-        _, factor = self._latent_units(vars(self))
-        factor = np.reshape(factor, (-1, 1))
         slopes = self._without_axis(factor * slopes)
         if not return_std:
             return slopes
@@ -182,7 +185,7 @@ class LatentFunctionsMixin:
         directions, steps, _ = np.linalg.svd(spread * W / lengths, full_matrices=False)
         numbers = [f"x{d}" for d in range(self.n_features_in_)]
         names = getattr(self, "feature_names_in_", numbers)
-        if len(W) > len(names):  # with columns for values
+        if isinstance(self._columns, LevelColumns):
             names = self._columns.names(names)
         title = "length-scales per spread (the more, the more it matters), direction:"
         lines = [f"{self.kernel_}", title]
@@ -213,11 +216,10 @@ class LatentFunctionsMixin:
     def _squared_slopes(self):
         """Return the squared slopes (n, D) of the latent functions' means."""
         check_is_fitted(self, "inducing_points_")
-        square = squared_slopes(self._posterior(draws=False), self._feature_scale)
-        D = self.n_features_in_
-        return (
-            square if square.shape[1] == D else self._columns.of_old_columns(square, D)
-        )
+        slopes = slopes_at_points(self._posterior(draws=False))
+        if isinstance(self._columns, LevelColumns):
+            return self._columns.squared_slopes(slopes, self._feature_scale)
+        return np.sum((slopes * self._feature_scale) ** 2, axis=1)
 
     def _latent_covariance(self, X, n_neighbors=None):
         """Return the covariance (n, n, Q) of q(f) at rows of X.

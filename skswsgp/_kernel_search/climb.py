@@ -100,7 +100,8 @@ class Climb:
         self.middle = smoothness[min(len(smoothness) - 1, 2)]  # is climbed first
         N, D = learner.X.shape
         order = rng.permutation(N)
-        first = first_rows(D if separate else 1)
+        sizes = N, D if separate else 1, learner.y.shape[1]
+        first = first_rows(*sizes, learner.options.tuning)
         sizes = [first, *(n for n in NEXT_ROWS if n > first)]
         sizes = [n for n in sizes if n < N]
         self.few, *self.more = [
@@ -335,9 +336,14 @@ class Climb:
         return fit._replace(shared=best.form.shared)
 
 
-def first_rows(n_columns):
-    """Return how many rows the first climbs take, for columns with length-scales."""
-    return min(max(FIRST_ROWS, ROWS_PER_COLUMN * n_columns), NEXT_ROWS[0])
+def first_rows(n_rows, n_columns, n_outputs, tuning):
+    """Return how many of some rows the first climbs take.
+
+    Columns with length-scales of their own need ten rows each, if these are affordable.
+    """
+    n = min(max(FIRST_ROWS, ROWS_PER_COLUMN * n_columns), NEXT_ROWS[0])
+    work = evaluation_work(min(n, n_rows), n_columns, n_outputs) * n_columns
+    return n if work <= tuning.evidence_work else FIRST_ROWS
 
 
 def likeliest_smoothness(learner, fit, smoothness):

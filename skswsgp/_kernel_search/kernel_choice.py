@@ -170,7 +170,11 @@ def choose_columns(data, settings):
     levels = level_columns(np.asarray(X, dtype=np.float64), most, best)
     if not levels.places:
         return best
-    n_rows = first_rows(levels.n_columns(D) if separate else 1)
+    wide = levels.n_columns(D)
+    if wide * evaluation_work(FIRST_ROWS, wide, Q) > settings.tuning.evidence_work:
+        return best
+    sizes = data.n_rows, wide if separate else 1, Q
+    n_rows = first_rows(*sizes, settings.tuning)
     return clearly_best([best, levels], partial(evidence, n_rows=n_rows), Q)
 
 

@@ -23,21 +23,22 @@ def slopes_and_variances(posterior, X, with_variance, by_columns=None):
     They are those of the latent functions by the columns of X, each (n, Q, D).
     `by_columns(slopes)` returns slopes by other columns, of which X is a function.
     """
-
-    def by(slopes):
-        return slopes if by_columns is None else by_columns(slopes)
-
     if with_variance:
         require_derivative(posterior.model)
         factor = posterior.variance_factor(X)
     rows, W = posterior.rows(X), posterior.linear_map
     slopes, lists = mean_slopes(posterior, rows)
-    slopes = by(slopes)
+    if by_columns is not None:
+        slopes = by_columns(slopes)
     if not with_variance:
         return slopes, None
     covariances = slope_covariances(posterior, rows, lists)  # (n, Q, E, E)
-    half = np.swapaxes(by(covariances @ W.T), 2, 3)  # (n, Q, D, E)
-    variances = np.diagonal(by(half @ W.T), axis1=2, axis2=3)
+    if by_columns is None:
+        half = np.einsum("de,nqef->nqdf", W, covariances)
+        variances = np.einsum("nqdf,df->nqd", half, W)
+    else:
+        half = np.swapaxes(by_columns(covariances @ W.T), 2, 3)  # (n, Q, D, E)
+        variances = np.diagonal(by_columns(half @ W.T), axis1=2, axis2=3)
     variances = np.maximum(variances, 0.0)
     return slopes, np.broadcast_to(factor, slopes.shape[:2])[:, :, None] * variances
 
@@ -105,16 +106,11 @@ def slope_covariances(posterior, X, lists):
     return out
 
 
-def squared_slopes(posterior, scale):
-    """Return the squared slopes (n, D) of the latent means by the columns of X.
-
-    They are those at n of the inducing points, in units of the columns' `scale` (D,),
-    and summed over latent functions.
-    """
+def slopes_at_points(posterior):
+    """Return the slopes (n, Q, D) of the latent means at n of the inducing points."""
     Z, M = posterior.model.Z, len(posterior.model.Z)
     places = np.unique(np.linspace(0, M - 1, min(M, MEAN_ROWS)).astype(int))
-    slopes, _ = mean_slopes(posterior, Z[places])
-    return np.sum((slopes * scale) ** 2, axis=1)
+    return mean_slopes(posterior, Z[places])[0]
 
 
 def require_derivative(model):

@@ -90,7 +90,7 @@ class RankColumns(NamedTuple):
         for d, (values, shares) in enumerate(self._knots()):
             beyond = mean_slope(*values[[0, -1]], *shares[[0, -1]])
             slopes = np.r_[beyond, np.diff(shares) / np.diff(values), beyond]
-            out[:, d] = slopes[np.searchsorted(values, X[:, d])]
+            out[:, d] = mean_of_sides(slopes, values, X[:, d])
         return out
 
     def by_old_columns(self, X, slopes):
@@ -111,10 +111,12 @@ class LevelColumns(NamedTuple):
     base: PowerColumns | RankColumns | None  # scale of the columns themselves
     places: tuple  # of the columns with few values
     values: tuple  # an array (k,) for each of these, increasing
+    covariances: tuple = ()  # (k + 1, k + 1) of each and its new columns, in training
     name: str = "levels"
 
     def forward(self, X):
         """Return the columns (n, D') on the new scale."""
+        X = np.asarray(X)
         own = X if self.base is None else self.base.forward(X)
         parts = [near_levels(X[:, d], values) for d, values in self._levels()]
         return np.hstack([own, *parts])
@@ -134,12 +136,19 @@ class LevelColumns(NamedTuple):
             out[..., d] += np.sum(part * by_value, axis=-1)
         return out
 
-    def of_old_columns(self, new, D):
-        """Return sums (n, D) of values of the new columns (n, D')."""
-        out, rest = new[:, :D].copy(), new[:, D:]
-        for d, values in self._levels():
-            part, rest = np.split(rest, [len(values)], axis=1)
-            out[:, d] += part.sum(axis=1)
+    def squared_slopes(self, slopes, scale):
+        """Return squared slopes (n, D) by the old columns, summed over functions.
+
+        `slopes` (n, Q, D') are those by the new columns, which have the deviations
+        `scale` (D',). The new columns of an old one move together, so that their slopes
+        count by the variance of what they make of training rows.
+        """
+        D = slopes.shape[2] - sum(map(len, self.values))
+        out, first = np.sum((slopes * scale)[..., :D] ** 2, axis=1), D
+        for d, C in zip(self.places, self.covariances, strict=True):
+            part = slopes[..., [d, *range(first, first + len(C) - 1)]]
+            out[:, d] = np.einsum("nqi,ij,nqj->n", part, C, part)
+            first += len(C) - 1
         return out
 
     def n_columns(self, D):
@@ -148,7 +157,7 @@ class LevelColumns(NamedTuple):
 
     def names(self, old):
         """Return names of the new columns, from those (D,) of the old ones."""
-        levels = [f"{old[d]}={x:.6g}" for d, values in self._levels() for x in values]
+        levels = [f"{old[d]}={x:.15g}" for d, values in self._levels() for x in values]
         return [*old, *levels]
 
     def _levels(self):
@@ -162,12 +171,20 @@ def near_levels(x, values):
 
 
 def slopes_near_levels(x, values):
-    """Return the derivatives (n, k) of `near_levels`, means of both sides at values."""
+    """Return the derivatives (n, k) of `near_levels`."""
     k = len(values)
     steps = np.zeros((k + 1, k))  # below the first value, between two, above the last
     inside = np.arange(k - 1)
     steps[inside + 1, inside + 1] = 1.0 / np.diff(values)
     steps[inside + 1, inside] = -1.0 / np.diff(values)
+    return mean_of_sides(steps, values, x)
+
+
+def mean_of_sides(steps, values, x):
+    """Return the entries (n, ...) of steps (k + 1, ...) between values (k,) at x (n,).
+
+    At a value it is the mean of the two beside it.
+    """
     sides = (np.searchsorted(values, x, side=side) for side in ("left", "right"))
     return 0.5 * sum(steps[side] for side in sides)
 
@@ -219,14 +236,27 @@ def level_columns(X, most, base=None):
     has at most as many values as each of them has rows on average, for values that are
     rarely met say little about themselves.
     """
-    values = [np.unique(x) for x in X.T]
+    values = [distinct(x) for x in X.T]
     n, left, places = len(X), most - X.shape[1], []
     for d in sorted(range(len(values)), key=lambda d: len(values[d])):
         k = len(values[d])
         if 2 < k <= min(left, n / k):
             places.append(d)
             left -= k
-    return LevelColumns(base, tuple(places), tuple(values[d] for d in places))
+    values = tuple(values[d] for d in places)
+    own = X if base is None else base.forward(X)
+    covariances = [
+        np.cov(np.column_stack([own[:, d], near_levels(X[:, d], found)]).T)
+        for d, found in zip(places, values, strict=True)
+    ]
+    return LevelColumns(base, tuple(places), values, tuple(covariances))
+
+
+def distinct(x):
+    """Return the values (k,) of x (n,), increasing, without those that are rounded."""
+    values = np.unique(x)
+    rounding = 8.0 * np.finfo(np.float64).eps * np.abs(values).max()
+    return values[np.diff(values, prepend=-np.inf) > rounding]
 
 
 INCREASING = {"yeo-johnson": power_columns, "ranks": rank_columns}

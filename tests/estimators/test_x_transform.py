@@ -129,10 +129,9 @@ def test_a_fit_is_that_of_the_columns_on_their_scale(table, name, solver):
     for one, other in zip(ours, theirs, strict=True):
         assert_array_equal(one, other)
     assert model.lower_bound(X, y[:20]) == plain.lower_bound(Z, y[:20])
-    importances = plain.feature_importances_
-    if name == "levels":
-        importances = model.x_transform_.of_old_columns(importances[None], 2)[0]
-    assert_allclose(model.feature_importances_, importances, rtol=1e-12)
+    if name in INCREASING:
+        assert_array_equal(model.feature_importances_, plain.feature_importances_)
+    assert model.feature_importances_.sum() == pytest.approx(1.0)
     again = pickle.loads(pickle.dumps(model))
     assert_array_equal(again.predict(X), model.predict(X))
 
@@ -223,7 +222,6 @@ def test_columns_of_few_values_may_have_an_effect_at_each(rng):
     assert classifier.x_transform_.name == "levels"
     assert classifier.score(X[test], labels[test]) > 0.9
     assert model.feature_importances_.shape == (3,)
-    assert model.feature_importances_.argmin() == 2
     assert "x0=3" in model.describe(21)
 
 
@@ -252,7 +250,49 @@ def test_columns_of_fewest_values_come_first(rng):
     columns = level_columns(X, 5 + 3)
     assert columns.places == (3,) and columns.forward(X).shape == (144, 8)
     assert columns.names(list("abcde"))[5:] == ["d=0", "d=1", "d=2"]
-    assert_array_equal(columns.of_old_columns(np.ones((2, 8)), 5)[0], [1, 1, 1, 4, 1])
+
+
+def test_relevance_counts_what_columns_for_values_give_together(rng):
+    X = np.column_stack([np.arange(99.0) % 3, rng.normal(size=99)])
+    columns, scale = level_columns(X, 64), np.array([1.0, 2.0, 0.5, 0.5, 0.5])
+    slopes = rng.normal(size=(4, 2, 5))
+    found = columns.squared_slopes(slopes, scale)
+    Z = columns.forward(X)
+    for i in range(4):
+        parts = [Z[:, [0, 2, 3, 4]] @ slopes[i, q, [0, 2, 3, 4]] for q in range(2)]
+        assert found[i, 0] == pytest.approx(sum(np.var(f, ddof=1) for f in parts))
+    assert_allclose(found[:, 1], np.sum((2.0 * slopes[:, :, 1]) ** 2, axis=1))
+    slopes[..., 2:] += 7.0  # a constant, for the three columns have the sum one
+    assert_allclose(columns.squared_slopes(slopes, scale), found)
+
+
+def test_two_roundings_of_a_number_are_one_value(rng):
+    codes = rng.integers(1, 6, size=80)
+    x = np.where(rng.random(80) < 0.5, codes / 10, codes * 0.1)
+    assert len(np.unique(x)) > 5
+    columns = level_columns(x[:, None], 64)
+    assert len(columns.values[0]) == 5
+    large = 1e12 + codes[:, None]
+    assert columns.names(["x"])[1:3] == ["x=0.1", "x=0.2"]
+    assert "x=1000000000003" in level_columns(large, 64).names(["x"])
+
+
+def test_length_scales_of_several_outputs_stay_separate(rng):
+    X = rng.normal(size=(600, 50))
+    f = np.column_stack([np.sin(2.0 * X[:, 0]) + X[:, 1], np.cos(X[:, 1]) * X[:, 0]])
+    y = f + 0.1 * rng.normal(size=f.shape)
+    model = SWSGPRegressor(x_transform=None, learn_map=False, random_state=0)
+    model.fit(X[:400], y[:400])
+    assert model.score(X[400:], f[400:]) > 0.9
+
+
+def test_points_of_the_user_go_with_columns_for_values(table, few_steps):
+    X, y = table_for("levels", table)
+    how = {"inducing_points": X[:30], "n_neighbors": 8, "random_state": 0}
+    model = SWSGPRegressor(x_transform="levels", **how).fit(X, y)
+    assert model.inducing_points_.shape[1] == model.x_transform_.forward(X).shape[1]
+    frame = pytest.importorskip("pandas").DataFrame(X)
+    assert_array_equal(model.x_transform_.forward(frame), model.x_transform_.forward(X))
 
 
 def test_columns_for_values_stand_beside_powers(rng):
