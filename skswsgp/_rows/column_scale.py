@@ -263,7 +263,7 @@ INCREASING = {"yeo-johnson": power_columns, "ranks": rank_columns}
 SCALES = (*INCREASING, "levels")  # names of all scales
 
 
-def fit_columns(name, X, weight, most):
+def fit_columns(name, X, weight, most=np.inf):
     """Return the scale of a name for columns (n, D) of rows with weights (n,).
 
     `most` is the largest number of new columns of "levels".

@@ -6,8 +6,8 @@ from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.preprocessing import PowerTransformer
 
 from skswsgp._rows.column_scale import (
+    INCREASING,
     MOST_KNOTS,
-    SCALES,
     changes_columns,
     fit_columns,
 )
@@ -25,7 +25,7 @@ def X(rng):
     return values
 
 
-@pytest.fixture(params=SCALES)
+@pytest.fixture(params=INCREASING)
 def columns(request, X):
     return fit_columns(request.param, X, np.ones(len(X)))
 
@@ -108,7 +108,7 @@ def test_rows_beyond_a_strong_power_stay_far():
 @pytest.mark.parametrize("unit", [1e-170, 1e160])
 def test_a_change_is_told_in_any_unit(unit, rng):
     X = unit * np.exp(3 * rng.normal(size=(200, 1)))
-    for name in SCALES:
+    for name in INCREASING:
         assert changes_columns(fit_columns(name, X, np.ones(200)), X)
 
 
