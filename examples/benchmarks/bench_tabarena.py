@@ -107,7 +107,7 @@ def task_of(name, n_repeats, folder):
 
 
 def experiments(others, n_threads):
-    """Return what TabArena runs for our model and for others, named, by defaults."""
+    """Return the experiments of TabArena for our model and others, by defaults."""
     models = [(tabarena_model.configurations(), 0), *((name, 0) for name in others)]
     bundle = TabArenaV0pt1ExperimentBundle(
         models=models,
@@ -119,7 +119,10 @@ def experiments(others, n_threads):
 
 
 def run(context, others, options, is_lite, **more):
-    """Return what TabArena found for each model and split; its words go to stderr."""
+    """Return TabArena's results, one for each model and split, and print its words.
+
+    They go to the standard error, so that the output holds our table only.
+    """
     with contextlib.redirect_stdout(sys.stderr):
         return context.build_and_run_jobs(
             experiments(others, options.threads),

@@ -108,5 +108,5 @@ def compile_for(problem_type, n_jobs):
 
 
 def configurations():
-    """Return what TabArena takes for a model: its defaults, without a search space."""
+    """Return TabArena's generator of configurations, which has the defaults only."""
     return ConfigGenerator({}, SWSGPModel, manual_configs=[{}])

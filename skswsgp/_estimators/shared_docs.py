@@ -75,7 +75,7 @@ data come in pieces?", also for how to forget.""",
 kernel_ : kernel object
     The kernel with learned parameters, a function of rows of X @ linear_map_.
 x_transform_ : object or None
-    The scale of the columns: `x_transform_.forward(X)` stands for X in what follows.
+    The scale of columns. Its `forward(X)`, (n_samples, n_read), is X in what follows.
 linear_map_ : ndarray of shape (n_read, n_columns)
     The map of the columns, the identity with `learn_map=False`.
 feature_importances_, feature_importances_std_ : ndarray of shape (n_features,)

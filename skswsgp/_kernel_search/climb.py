@@ -100,8 +100,8 @@ class Climb:
         self.middle = smoothness[min(len(smoothness) - 1, 2)]  # is climbed first
         N, D = learner.X.shape
         order = rng.permutation(N)
-        sizes = N, D if separate else 1, learner.y.shape[1]
-        first = first_rows(*sizes, learner.options.tuning)
+        n_scales, Q = D if separate else 1, learner.y.shape[1]
+        first = first_rows(N, n_scales, Q, learner.options.tuning)
         sizes = [first, *(n for n in NEXT_ROWS if n > first)]
         sizes = [n for n in sizes if n < N]
         self.few, *self.more = [

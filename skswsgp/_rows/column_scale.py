@@ -45,10 +45,6 @@ class PowerColumns(NamedTuple):
         beyond = self._slope_beyond(inside)
         return np.where(inside == X, self._slope(inside), beyond)
 
-    def by_old_columns(self, X, slopes):
-        """Return slopes (n, ..., D) by the old columns from those by the new ones."""
-        return slopes * between(self.slope(X), slopes)
-
     def _power(self, X):
         law = YeoJohnson(self.unit, self.power)
         return self.unit * law.forward(X - self.center)
@@ -93,10 +89,6 @@ class RankColumns(NamedTuple):
             out[:, d] = mean_of_sides(slopes, values, X[:, d])
         return out
 
-    def by_old_columns(self, X, slopes):
-        """Return slopes (n, ..., D) by the old columns from those by the new ones."""
-        return slopes * between(self.slope(X), slopes)
-
     def _knots(self):
         return zip(self.values, self.shares, strict=True)
 
@@ -124,12 +116,12 @@ class LevelColumns(NamedTuple):
     def by_old_columns(self, X, slopes):
         """Return slopes (n, ..., D) by the old columns from those by the new ones.
 
-        At a value they are means of those on both of its sides.
+        At a value a slope is the mean of the slopes on both of its sides.
         """
         D = X.shape[1]
         out, rest = slopes[..., :D].copy(), slopes[..., D:]
         if self.base is not None:
-            out = self.base.by_old_columns(X, out)
+            out *= between(self.base.slope(X), out)
         for d, values in self._levels():
             part, rest = np.split(rest, [len(values)], axis=-1)
             by_value = between(slopes_near_levels(X[:, d], values), part)
@@ -253,7 +245,10 @@ def level_columns(X, most, base=None):
 
 
 def distinct(x):
-    """Return the values (k,) of x (n,), increasing, without those that are rounded."""
+    """Return the different values (k,) of x (n,), increasing.
+
+    Values that differ by rounding only, as 0.3 and 3 * 0.1 do, count as one.
+    """
     values = np.unique(x)
     rounding = 8.0 * np.finfo(np.float64).eps * np.abs(values).max()
     return values[np.diff(values, prepend=-np.inf) > rounding]

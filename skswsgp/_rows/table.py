@@ -90,7 +90,7 @@ def first_text(X, position):
 
 
 def kind_of_text(text):
-    """Return what a text stands for, as files of text have it: a key of `ADVICE`."""
+    """Return the key of `ADVICE` for a column whose first text is this one."""
     with suppress(ValueError):
         return "numbers as text" if np.isfinite(float(text)) else "text or categories"
     with suppress(ValueError):
