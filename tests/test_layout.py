@@ -9,11 +9,27 @@ import skswsgp
 from skswsgp._solvers.tuning import Tuning
 
 # A package imports only packages that stand before it.
-ORDER = (
+CORE = (
     "_compiled _covariance _point _neighbors _linear _rows _engine _solvers"
-    " _kernel_search _posterior _law _cluster _streams _estimators baselines metrics"
-    " displays"
+    " _kernel_search _posterior _law _fit _estimators"
 ).split()
+# Parts that stand on the core, which imports none of them. `_streams` has names of old
+# model files.
+PARTS = "streams _streams dask baselines metrics displays".split()
+ORDER = CORE + PARTS
+# What the core imports of a part, inside a function that is called on demand.
+ON_DEMAND = {
+    ("_estimators.regressor", "streams"),
+    ("_estimators.classifier", "streams"),
+}
+# Modules and parts that a part imports, besides the core and the module `kernels`.
+OF_PARTS = {
+    "_estimators": {"solvers"},
+    "_streams": {"streams"},
+    "baselines": {"solvers"},
+    "dask": set(),
+    "displays": {"metrics"},
+}
 # Pairs in that order that do not import each other either.
 INDEPENDENT = [
     {"_point", "_neighbors"},
@@ -24,10 +40,8 @@ INDEPENDENT = [
 BELOW_SKLEARN = set(ORDER[: ORDER.index("_solvers")]) - {"_rows"}
 # For each package from outside, the only files that import it.
 IMPORTERS = {
-    "dask": {
-        f"_cluster.{name}" for name in "predictions rows_elsewhere workers".split()
-    },
-    "distributed": {"_cluster.workers"},
+    "dask": {f"dask.{name}" for name in "blocks predictions workers".split()},
+    "distributed": {"dask.workers"},
     "pynndescent": {"_neighbors.search"},
     "os": {"_compiled.jit", "_compiled.threads"},  # for environment variables, forks
     "numba.cuda": {"_compiled.cuda_compiler", "_compiled.cuda_runtime"},
@@ -89,21 +103,39 @@ def test_order_names_all_packages():
 def test_packages_import_only_packages_before_them():
     for path, module in IMPORTS:
         package, other = path.parent.name, module.partition(".")[0]
-        if package in ORDER and other in ORDER and other != package:
+        if package in ORDER and other in CORE and other != package:
             assert ORDER.index(other) < ORDER.index(package), (path, module)
             assert {other, package} not in INDEPENDENT, (path, module)
 
 
-def test_private_packages_import_no_public_module_but_those_of_parameters():
+def test_nothing_imports_a_part_on_top():
+    found = set()
     for path, module in IMPORTS:
-        allowed = {"kernels"}
-        if path.parent.name in ("_estimators", "baselines"):
-            allowed.add("solvers")
-        if path.parent.name in ORDER:
-            package = module.partition(".")[0]
-            own = package == path.parent.name
-            own |= (package, path.parent.name) == ("metrics", "displays")
-            assert own or module.startswith("_") or module in allowed, (path, module)
+        package, other = path.parent.name, module.partition(".")[0]
+        if path.parent == ROOT and path.stem == "__init__":
+            continue
+        package = path.stem if path.parent == ROOT else package
+        if other in PARTS and other != package:
+            if package not in PARTS or other not in OF_PARTS.get(package, ()):
+                found.add((name_of(path), other))
+    assert found == ON_DEMAND
+
+
+def test_rooms_import_few_public_modules():
+    for path, module in IMPORTS:
+        package, other = path.parent.name, module.partition(".")[0]
+        if package in ORDER and not other.startswith("_") and other not in PARTS:
+            allowed = {"kernels"} | OF_PARTS.get(package, set())
+            assert other in allowed, (path, module)
+
+
+def test_imports_on_demand_are_inside_functions():
+    for path in FILES:
+        for node in ast.parse(path.read_text()).body:
+            if isinstance(node, ast.ImportFrom) and path.parent.name in CORE:
+                first, _, module = node.module.partition(".")
+                part = module.partition(".")[0] in PARTS
+                assert not (first == "skswsgp" and part), path
 
 
 def test_public_kernels_import_no_other_module():

@@ -16,9 +16,9 @@ import psutil
 from datasets import load, split
 from distributed import Client, LocalCluster
 from sklearn.metrics import log_loss
+from skswsgp._cluster.workers import ClusterWorkers
 
 from skswsgp import SWSGPClassifier
-from skswsgp._cluster.workers import ClusterWorkers
 
 
 class Sums:

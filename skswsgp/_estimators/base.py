@@ -2,44 +2,29 @@
 
 import warnings
 from abc import ABCMeta, abstractmethod
-from contextlib import nullcontext
 from numbers import Integral
+from typing import NamedTuple
 
 import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import StrOptions
+from sklearn.utils.validation import check_is_fitted
 
-from skswsgp._cluster.block_adam import BlockAdam
-from skswsgp._cluster.block_solver import BlockSolver
-from skswsgp._cluster.predictions import is_collection
-from skswsgp._cluster.rows_elsewhere import RowsElsewhere
-from skswsgp._cluster.workers import find_workers
 from skswsgp._engine.select import require_device
 from skswsgp._estimators import sklearn_compat as compat
-from skswsgp._estimators.fit_stages import FitStagesMixin, GivenRows, TrainingRowsMixin
-from skswsgp._estimators.given import (
-    SOLVERS,
-    kernel_for,
-    require_word_of_fit,
-    solver_for,
-    trial_of,
-)
+from skswsgp._estimators.given import SOLVERS, kernel_for, solver_for
 from skswsgp._estimators.latent import LatentFunctionsMixin
-from skswsgp._estimators.observations import left_out_rows
 from skswsgp._estimators.shared_docs import with_shared_text
-from skswsgp._estimators.training import TrainingMixin
-from skswsgp._kernel_search.kernel_learning import count_learning_rows
-from skswsgp._point.likelihood_records import LIKELIHOODS
+from skswsgp._fit.encode import CheckedRows, UserRows, encode, unite_copies
+from skswsgp._fit.learn import learn
+from skswsgp._fit.solve import learn_law, solve
 from skswsgp._posterior.joint import LARGEST_SEED
+from skswsgp._rows.checks import check_row_values, require_word_of_fit
 from skswsgp._rows.column_scale import SCALES
-from skswsgp._solvers.adam import AdamSolver
-from skswsgp._solvers.exact_mean import scaled_variance
-from skswsgp._solvers.natural import NaturalSolver
+from skswsgp._rows.data import KeptRows, TrainingRows
 from skswsgp._solvers.settings import Settings
 from skswsgp._solvers.tuning import Tuning
-from skswsgp._streams.exchange import exchange_points
-from skswsgp._streams.stream import Stream
 from skswsgp.solvers import Adam, Natural
 
 # Fitted attributes that are found after the last round and that no fit starts from
@@ -54,17 +39,23 @@ OF_LIKELIHOOD = (
     "noise_variance_", "noise_model_", "prior_mean_", "variance_scale_",
     "likelihood_shape_",
 )  # fmt: skip
+# What `partial_fit` goes on from
+OF_STREAMS = "_kept_rows", "_stream", "_rival"
 
-# Solvers, and what they are where rows lie elsewhere
-BLOCK_SOLVERS = {NaturalSolver: BlockSolver, AdamSolver: BlockAdam}
+
+class GivenRows(NamedTuple):
+    """What the user gives of each row, not validated yet."""
+
+    X: object
+    y: object
+    sample_weight: object = None
+    exposure: object = None
+    noise_variance: object = None
 
 
 @with_shared_text
 class BaseSWSGP(
     LatentFunctionsMixin,
-    FitStagesMixin,
-    TrainingRowsMixin,
-    TrainingMixin,
     compat.CallbackSupportMixin,
     BaseEstimator,
     metaclass=ABCMeta,
@@ -91,46 +82,30 @@ class BaseSWSGP(
     }
 
     @abstractmethod
-    def _learn_targets(self, X, rows, y, weight, free):
-        """Return the fitted attributes that the targets need, from training rows.
+    def _learn_targets(self, rows, settings, *, free, classes=None):
+        """Return the targets of a first fit to `CheckedRows`, see `_fit.targets`.
 
-        `rows` are the numbers of the rows of X that y (n, ...) and weight (n,) belong
-        to, or None for all of them. `free` says whether "auto" may choose a scale of y.
+        `free` says whether "auto" may choose a scale of y, and `classes` are all labels
+        that any row may have, or None for those of these rows.
         """
 
-    def _learn_noise_model(self, X, rows, y, weight, attributes):
-        """Return the process of the noise, or None where noise does not vary.
+    @abstractmethod
+    def _targets(self, attributes):
+        """Return the targets of fitted attributes, see `_fit.targets`."""
 
-        The first four arguments are those of `_learn_targets`, which returned the last.
+    def _require_parameters_of_targets(self, attributes):
+        """Raise ValueError for parameters that are not those of fitted attributes."""
+
+    def _weigh_targets(self, y, weight, all_classes):
+        """Return the weights (n,) of rows times those of their classes, if any.
+
+        `all_classes` says whether y holds all classes.
         """
+        return weight
+
+    def _learn_noise(self, rows, targets):
+        """Return the process of the noise, or None where noise does not vary."""
         return None
-
-    @abstractmethod
-    def _encode_targets(self, y, attributes, exposure=None):
-        """Return targets for the attributes of `_learn_targets`, a row for each of y.
-
-        They are as the record of the likelihood reads them. Only counts have an
-        `exposure` (N,), or None.
-        """
-
-    @abstractmethod
-    def _likelihood_of(self, attributes):
-        """Return (name of the likelihood, number of latent functions)."""
-
-    @abstractmethod
-    def _latent_units(self, attributes):
-        """Return (offset, factor), numbers or (Q,), to the units of reports of f."""
-
-    @abstractmethod
-    def _has_one_function(self):
-        """Return whether the axis of latent functions is left out of results."""
-
-    def _log_density(self, mu, v, targets, attributes):
-        """Return the log predictive density of each row's targets, in nats."""
-        record = LIKELIHOODS[self._likelihood_of(attributes)[0]]
-        moments = self._in_units(mu, scaled_variance(v, attributes), attributes)
-        numbers = map(attributes.get, ("noise_variance_", "likelihood_shape_"))
-        return record.log_density(*moments, targets, *numbers)
 
     _target_checks: dict  # arguments of `validate_data` that concern y
     _tuning = Tuning()
@@ -160,229 +135,132 @@ class BaseSWSGP(
         with compat.unchanged_on_failure(self):
             return self._fit(GivenRows(X, y, sample_weight), (X_val, y_val))
 
-    @compat.with_callbacks
-    def _partial_fit(self, X, y, sample_weight, exposure=None):
-        """Learn from one more chunk of a stream; see `partial_fit`."""
-        with compat.unchanged_on_failure(self):
-            self._validate_params()
-            solver = solver_for(self)
-            if is_collection(X) or is_collection(y):
-                raise ValueError(
-                    "partial_fit of a dask collection: expected rows in memory; give "
-                    "its blocks one after the other, or call fit."
-                )
-            stream = self._stream_with(solver, X, y, sample_weight, exposure)
-            rows = GivenRows(*stream[:4], stream=stream)
-            two = stream.learns and stream.known and self.learn_kernel
-            rival = self._with_old_kernel(rows) if two else None
-            self._fit(rows)
-            self._rival = rival
-            return self
-
-    def _stream_with(self, solver, X, y, sample_weight, exposure):
-        """Return the `Stream` of this model with one more chunk.
-
-        A kernel that was learned at the chunk before stays if it predicts this one
-        better than the kernel that it replaced.
-        """
-        earlier = getattr(self, "_stream", None)
-        if earlier is None and hasattr(self, "inducing_points_"):
-            raise ValueError(
-                "partial_fit of a model that was fitted by Adam, to given noise, with "
-                "X_val, to blocks of dask or to more than "
-                f"{self._tuning.stream_rows} rows: expected a new model, because such "
-                "a fit keeps no rows; give its rows to partial_fit too."
-            )
-        chunk = self._chunk(X, y, sample_weight, exposure, earlier is None)
-        X, y, weight, exposure = chunk
-        if earlier is None:
-            return self._new_stream(solver, chunk)
-        self._encode_targets(y, vars(self), exposure)  # raises what is wrong
-        if self._rival is not None:
-            rival = trial_of(self)
-            vars(rival).update(self._rival)
-            if rival._density_of_chunk(*chunk) > self._density_of_chunk(*chunk):
-                vars(self).update(self._rival)
-            self._rival = None
-        now = {"forgetting_factor": solver[1]["forgetting_factor"]}
-        if self._brings_news(self._stream, y):
-            now["n_learned"] = 0
-        stream = self._stream._replace(**now).joined(*chunk)
-        most = self._most_points_of_stream()
-        longer = len(stream.X) > max(most, self._tuning.stream_rows)
-        if not isinstance(self.inducing_points, str) or not (
-            stream.past or (longer and not stream.learns)
-        ):
-            return stream
-        worth, usual = stream.worth, stream.usual
-        if stream.past is None:  # from now on; free places only are taken
-            worth = np.full(len(self.inducing_points_), np.inf)
-            usual = stream.factor / np.mean(getattr(self, "noise_variance_", 1.0))
-        X = X if self._columns is None else self._columns.forward(X)
-        points, past = exchange_points(
-            self._posterior(draws=False),
-            stream.past,
-            worth,
-            X,
-            weight * usual,
-            most,
-        )
-        return stream._replace(points=points, past=past)
-
-    def _brings_news(self, stream, y):
-        """Return whether y holds a class of which the stream has kept no row."""
-        return False
-
-    def _with_old_kernel(self, rows):
-        """Return the attributes of a fit to more rows that keeps the kernel."""
-        trial, stream = trial_of(self), rows.stream
-        vars(trial).update(self._found())
-        rows = rows._replace(stream=stream._replace(n_learned=stream.n_seen))
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            return trial._fit(rows)._found()
-
-    def _found(self):
-        """Return all attributes of a fit, the private ones too."""
-        others = {*self.get_params(deep=False), "_announced_classes", "_is_trial"}
-        own = vars(self).items()
-        return {k: v for k, v in own if k not in others and "callback" not in k}
-
-    def _chunk(self, X, y, sample_weight, exposure, first):
-        """Return X, y, weights and exposures, validated, copies of rows that count."""
-        X, y = compat.validate(self, X, y, reset=first, **self._target_checks)
-        weight = compat.check_weights(sample_weight, X, self.dtype)
-        exposure = compat.check_row_values("exposure", exposure, len(X))
-        kept = np.flatnonzero(self._weigh_targets(X, y, weight, first))
-        chunk = X, y, weight, exposure
-        return [None if column is None else column[kept] for column in chunk]
-
-    def _new_stream(self, solver, chunk):
-        """Return the `Stream` of a first chunk."""
-        seed = check_random_state(self.random_state).randint(LARGEST_SEED)
-        return Stream.of(seed, solver[1]["forgetting_factor"], *chunk)
-
-    def _density_of_chunk(self, X, y, weight, exposure):
-        """Return the mean log density of validated rows, from neighbours' means."""
-        targets = self._encode_targets(y, vars(self), exposure)
-        X = X if self._columns is None else self._columns.forward(X)
-        moments = self._posterior().local_moments(X)
-        density = self._log_density(*moments, targets, vars(self))
-        return np.average(density, weights=weight)
-
-    def _fit(self, given, validation=(None, None), noise_model=None):
+    def _fit(self, given, validation=(None, None), noise=None, is_trial=False):
         """Fit the model to `GivenRows`; see `fit`.
 
-        `validation` is (X_val, y_val), and `noise_model` a process of the noise that is
-        known, or None.
+        `validation` is (X_val, y_val), and `noise` a process of the noise that is
+        known, or None. A fit that `is_trial` serves a choice.
         """
         self._validate_params()
-        solver = solver_for(self)
-        if is_collection(given.X) or is_collection(given.y):
-            self._refuse_with_blocks(given, validation, solver)
-            return self._fit_blocks(given)
-        if given.elsewhere is not None:
-            solver = BLOCK_SOLVERS[solver[0]], solver[1]
-        if given.stream is not None and not given.stream.learns:
-            solver = NaturalSolver, solver[1]  # inducing inputs stay
-        self._refuse_combinations(solver[0])
-        require_device(self.device)
-        continues = self.warm_start and given.stream is None
-        fitted = self._fitted_attributes() if continues else {}
-        X, y, sample_weight = given.X, given.y, given.sample_weight
-        known = {"X": X, "y": y, "metadata": {"sample_weight": sample_weight}}
-        task = compat.FitTask(self, known)
+        self._refuse_combinations()
+        fitted = self._fitted_attributes() if self.warm_start else {}
+        rng = check_random_state(self.random_state)
+        task = compat.FitTask(self, given)
         with task.stage("scales of columns and targets"):
-            problem = self._problem(given, validation, solver, fitted, noise_model)
+            rows = self._check_rows(given, reset=not fitted)
+            settings = self._settings(is_trial)
+            free = rows.noise_variance is None and validation[1] is None
+            targets = self._targets(fitted) if fitted else None
+            if targets is None:
+                targets = self._learn_targets(rows, settings, free=free)
+            self._require_parameters_of_targets(fitted or targets.attributes())
+            rows = unite_copies(rows, targets, settings)
+            process = noise or fitted.get("noise_model_")
+            if process is None:
+                process = self._learn_noise(rows, targets)
+            held_out = self._validation_rows(*validation, targets, settings)
+            scales = {"known": fitted, "held_out": held_out, "noise": process}
+            problem = encode(rows, targets, settings, rng, **scales)
         with task.stage("kernel"):
-            start = self._start(problem, fitted)
-        trained = self._solve(start, task)
-        for name in (*FOUND_LAST, *OF_LIKELIHOOD, "_stream", "_rival", "lower_bound_"):
-            vars(self).pop(name, None)  # that of an earlier fit
-        vars(self).update(trained)
+            start = learn(problem, fitted)
+        with solve(start, task) as solution:
+            law = learn_law(solution, task)
+        self._set_fitted(solution.attributes | law, rows.user, problem.data.rows)
         self._noise_known = problem.noise_is_known
-        unusual = problem.noise_is_known or validation[0] is not None or noise_model
-        if given.elsewhere is not None or given.stream is not None:
-            vars(self).pop("leave_one_out_", None)  # not of all rows
-        elif solver[0].finds_optimum and not (unusual or self._is_trial):
-            if problem.data.n_rows <= self._tuning.stream_rows:  # `partial_fit` goes on
-                chunk = self._chunk(X, y, sample_weight, given.exposure, False)
-                stream = self._new_stream(solver, chunk)
-                self._stream = stream.learned(start.factor, vars(self))
-                self._rival = None
-        if "leave_one_out_" in vars(self):
-            rows, found = problem.data.rows, self.leave_one_out_
-            weight = compat.check_weights(sample_weight, X, self.dtype)
-            weight = weight / weight[weight > 0.0].mean()
-            self.leave_one_out_ = left_out_rows(self, X, y, weight, rows, found)
+        unusual = problem.noise_is_known or validation[0] is not None or noise
+        if settings.solver.finds_optimum and not (unusual or is_trial):
+            if problem.data.n_rows <= settings.tuning.stream_rows:
+                self._kept_rows = self._rows_to_keep(rows, start.factor)
         task.end()
         return self
 
-    def _fit_blocks(self, given):
-        """Fit the model to dask collections, whose rows stay where they are."""
-        workers = find_workers()
-        with workers.failures():
-            columns = given.X, given.y, given.sample_weight
-            return self._fit_elsewhere(RowsElsewhere(workers, *columns))
+    def _set_fitted(self, attributes, user=None, trained=None):
+        """Set the attributes of a fit in place of those of an earlier one.
 
-    def _fit_elsewhere(self, rows):
-        """Fit the model to `RowsElsewhere`."""
-        with self._announcing(rows):
-            most = count_learning_rows(rows.n_features, self._tuning)
-            sample = rows.sample(most, check_random_state(self.random_state))
-            return self._fit(GivenRows(*sample, elsewhere=rows))
+        The `UserRows` as predicted without themselves are among them where all of them
+        are given. `trained` are the numbers of those that trained, or None for all.
+        """
+        for name in (*FOUND_LAST, *OF_LIKELIHOOD, *OF_STREAMS, "lower_bound_"):
+            vars(self).pop(name, None)
+        left_out = attributes.pop("leave_one_out_", None)
+        vars(self).update(attributes)
+        if left_out is not None and user is not None:
+            self.leave_one_out_ = self._leave_one_out(user, trained, left_out)
 
-    def _announcing(self, elsewhere):
-        """Return a context in which a sample need not show all that y holds."""
-        return nullcontext()
+    def _rows_to_keep(self, rows, factor):
+        """Return the `KeptRows` of `CheckedRows` for streams."""
+        seed = check_random_state(self.random_state).randint(LARGEST_SEED)
+        numbers = rows.numbers
+        kept = np.arange(len(rows.X)) if numbers is None else numbers
+        columns = (column[kept] for column in rows.user)
+        return KeptRows(*columns, rows.exposure, seed, factor)
 
-    def _refuse_with_blocks(self, given, validation, solver):
-        """Raise ValueError for what rows that lie elsewhere cannot have."""
-        balanced = getattr(self, "class_weight", None) == "balanced"
-        refused = {
-            "X_val": any(one is not None for one in validation),
-            "exposure": given.exposure is not None,
-            "noise_variance": given.noise_variance is not None,
-            "Natural(optimize_inducing=True)": solver[0] not in BLOCK_SOLVERS,
-            "early_stopping=True": solver[1].get("early_stopping") is True,
-            "warm_start": self.warm_start,
-            "n_neighbors='all'": self.n_neighbors == "all",
-            "class_weight='balanced'": balanced,
-            "likelihood='heteroscedastic'": self.likelihood == "heteroscedastic",
-            "device='cuda'": self.device == "cuda",
+    def _check_rows(self, given, reset, all_classes=None):
+        """Return the `CheckedRows` of `GivenRows`, validated once.
+
+        `reset` says whether a fit begins with these rows, which hold all classes then
+        unless `all_classes` says more.
+        """
+        X, y = compat.validate(self, *given[:2], reset=reset, **self._target_checks)
+        weight = compat.check_weights(given.sample_weight, X, self.dtype)
+        all_classes = reset if all_classes is None else all_classes
+        rows = self._weighed(UserRows(X, y, weight), all_classes)
+        more = {
+            name: check_row_values(name, getattr(given, name), len(X), rows.numbers)
+            for name in ("exposure", "noise_variance")
         }
-        named = next((name for name, given in refused.items() if given), None)
-        if named is not None:
-            raise ValueError(
-                f"X or y is a dask collection, and the fit has {named}: expected none "
-                "of that, for rows stay with their workers; give rows in memory, or "
-                "leave it out."
-            )
+        return rows._replace(**more)
 
-    def _settings(self, attributes, data, solver, stream=None):
-        """Return the `Settings` of a fit; `solver` is what `solver_for` returns."""
+    def _weighed(self, user, all_classes):
+        """Return the `CheckedRows` of `UserRows`, those of positive weight."""
+        X, y, weight = user
+        weight, numbers = self._weigh_targets(y, weight, all_classes), None
+        if not weight.all():
+            numbers = np.flatnonzero(weight)
+            y, weight = y[numbers], weight[numbers]
+        return CheckedRows(X, y, weight, numbers, user=user)
+
+    def _validation_rows(self, X_val, y_val, targets, settings):
+        """Return the user's validation data as `TrainingRows`, or None."""
+        if X_val is None and y_val is None:
+            return None
+        if X_val is None or y_val is None:
+            missing = "X_val" if X_val is None else "y_val"
+            raise ValueError(f"{missing} is missing: X_val and y_val go together.")
+        if not settings.early_stopping:
+            raise ValueError(
+                "X_val and y_val came with early_stopping=False: expected 'auto' or "
+                "True, for they only serve to decide when to stop."
+            )
+        checks = {"reset": False} | self._target_checks
+        X_val, y_val = compat.validate(self, X_val, y_val, **checks)
+        encoded = targets.encode(y_val).astype(self.dtype, copy=False)
+        return TrainingRows(X_val, encoded, np.ones(len(X_val), dtype=self.dtype))
+
+    def _training_rows(self, X, y, sample_weight, exposure=None):
+        """Return validated `TrainingRows` for a fitted model, not mapped yet."""
+        check_is_fitted(self, "inducing_points_")
+        self._validate_params()
+        rows = self._check_rows(GivenRows(X, y, sample_weight, exposure), reset=False)
+        targets = self._targets(vars(self))
+        self._require_parameters_of_targets(vars(self))
+        encoded = targets.encode(rows.y, rows.exposure).astype(self.dtype, copy=False)
+        weight = rows.weight.astype(self.dtype)
+        return TrainingRows(rows.X, encoded, weight, rows.numbers).scaled(self._columns)
+
+    def _settings(self, is_trial=False):
+        """Return the `Settings` of a fit, which do not know its targets yet."""
         names = [name for name in Settings._fields if hasattr(self, name)]
-        method, parameters = solver
+        solver, parameters = solver_for(self)
         chosen = {name: getattr(self, name) for name in names} | parameters
-        likelihood, n_latent = self._likelihood_of(attributes)
-        chosen |= {"likelihood": likelihood, "n_latent": n_latent, "solver": method}
-        chosen["kernel"] = kernel_for(self, data.X.shape[1])
-        averages = LIKELIHOODS[likelihood].averages
-        chosen["averages"] = averages(data.y, data.weight, n_latent)
+        chosen |= {"likelihood": chosen.get("likelihood"), "n_latent": None}
+        chosen |= {"solver": solver, "is_trial": is_trial, "tuning": self._tuning}
+        chosen["kernel"] = kernel_for(self, self.n_features_in_)
         if self.learn_map != "auto":
             chosen["learn_map"] = bool(self.learn_map)  # also where NumPy made it
         elif self.kernel is not None:
             chosen["learn_map"] = False
-        tuning = self._tuning
-        if stream is not None:
-            tuning = tuning._replace(most_neighbors=tuning.variance_neighbors)
-            if isinstance(self.inducing_points, str):
-                chosen["n_inducing"] = self._most_points_of_stream()
-            if stream.past is not None and isinstance(self.n_neighbors, str):
-                # means from all rows need the rows
-                M, H = self._most_points_of_stream(), tuning.variance_neighbors
-                chosen["n_neighbors"] = H if self.n_neighbors == "auto" else M
-        return Settings(**chosen, tuning=tuning)
+        return Settings(**chosen)
 
     def _require_likelihood_of_fit(self, name, attributes):
         """Raise ValueError if attributes are those of a fit of another likelihood."""
@@ -390,8 +268,10 @@ class BaseSWSGP(
         if before != name:  # the name that "auto" stands for
             require_word_of_fit("likelihood", self.likelihood, before, "likelihood")
 
-    def _refuse_combinations(self, solver):
-        """Raise ValueError for parameters that do not go together."""
+    def _refuse_combinations(self):
+        """Raise ValueError for parameters that do not go together or with a device."""
+        solver, _ = solver_for(self)
+        require_device(self.device)
         if self.learn_map not in ("auto", False) and not self.learn_kernel:
             raise ValueError(
                 "learn_map=True with learn_kernel=False: expected learn_kernel=True, "
@@ -402,10 +282,6 @@ class BaseSWSGP(
                 f"covariance='draws' with {solver.title}: expected solver='natural' "
                 "with fixed inducing inputs; use covariance='diag', 'full' or 'auto'."
             )
-
-    def _leave_out_rows(self, solver, data, trained, settings, rng):
-        """Return the fitted attributes of the law and of rows left out, or none."""
-        return {}
 
     def set_params(self, **params):
         """Set parameters of this estimator, and of its kernel and solver.

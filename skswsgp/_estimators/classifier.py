@@ -1,23 +1,27 @@
 """Classification with a Sparse-within-Sparse Gaussian process."""
 
-from contextlib import contextmanager
-
-import numpy as np
 from sklearn.base import ClassifierMixin
 from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.multiclass import check_classification_targets, type_of_target
 
-from skswsgp._cluster.predictions import by_blocks
-from skswsgp._estimators.base import BaseSWSGP
+from skswsgp._estimators.base import BaseSWSGP, GivenRows
 from skswsgp._estimators.given import learns_streams
 from skswsgp._estimators.shared_docs import with_shared_text
 from skswsgp._estimators.sklearn_compat import (
     ScoreMixin,
-    check_weights,
     set_arguments,
+    usable_weights,
+    with_callbacks,
 )
-from skswsgp._point.likelihood_records import LIKELIHOODS
+from skswsgp._fit.targets import (
+    ClassTargets,
+    class_factors,
+    distinct_labels,
+    link_of,
+    require_labels,
+    require_two,
+)
+from skswsgp._rows.checks import require_word_of_fit
 
 
 @with_shared_text
@@ -97,6 +101,7 @@ class SWSGPClassifier(ScoreMixin, ClassifierMixin, BaseSWSGP):
         set_arguments(self, locals())
 
     @available_if(learns_streams)
+    @with_callbacks
     def partial_fit(self, X, y, classes=None, sample_weight=None):
         """Learn from one more chunk of a stream, in one pass.
 
@@ -131,48 +136,11 @@ class SWSGPClassifier(ScoreMixin, ClassifierMixin, BaseSWSGP):
                 "partial_fit with class_weight='balanced': expected None or a dict, "
                 "for a chunk does not know the shares of all classes."
             )
-        if classes is not None:
-            self._validate_params()
-            classes = distinct_labels(classes)
-            self._require_labels(classes)
-        elif hasattr(self, "_stream"):
-            classes = self.classes_
-        with self._announced(classes):
-            return self._partial_fit(X, y, sample_weight)
+        self._validate_params()
+        from skswsgp.streams import learn_chunk
 
-    @contextmanager
-    def _announced(self, classes):
-        """Let rows show a part of some `classes` only, within a context."""
-        self._announced_classes = classes
-        try:
-            yield
-        finally:
-            del self._announced_classes
+        return learn_chunk(self, GivenRows(X, y, sample_weight), classes)
 
-    def _brings_news(self, stream, y):
-        return len(np.setdiff1d(y, stream.y)) > 0  # the first rows of a class
-
-    def _announcing(self, elsewhere):
-        classes = distinct_labels(elsewhere.labels(distinct_labels))
-        self._require_labels(classes)
-        weights = self.class_weight or {}
-        dropped = [one for one in classes.tolist() if weights.get(one) == 0.0]
-        if dropped:  # as rows of no weight are in memory
-            elsewhere.drop(dropped)
-            classes = classes[~np.isin(classes, dropped)]
-        return self._announced(classes)
-
-    def _require_labels(self, classes):
-        """Raise ValueError if `class_weight` names a label that is no class."""
-        known = classes.tolist()
-        unknown = [one for one in self.class_weight or () if one not in known]
-        if unknown:
-            raise ValueError(
-                f"class_weight has a weight for {unknown[0]!r}: expected labels of "
-                f"y, such as {known[0]!r}; leave it out."
-            )
-
-    @by_blocks
     def predict_proba(self, X, *, n_neighbors=None):
         """Predict the probability of each class.
 
@@ -190,7 +158,6 @@ class SWSGPClassifier(ScoreMixin, ClassifierMixin, BaseSWSGP):
         record, moments = self._record_and_moments(X, n_neighbors)
         return record.probabilities(*moments)
 
-    @by_blocks
     def predict_log_proba(self, X, *, n_neighbors=None):
         """Predict the logarithm of the probability of each class.
 
@@ -210,7 +177,6 @@ class SWSGPClassifier(ScoreMixin, ClassifierMixin, BaseSWSGP):
         record, moments = self._record_and_moments(X, n_neighbors)
         return record.log_probabilities(*moments)
 
-    @by_blocks
     def decision_function(self, X, *, n_neighbors=None):
         """Predict log odds of two classes, or log probabilities of more.
 
@@ -232,7 +198,6 @@ class SWSGPClassifier(ScoreMixin, ClassifierMixin, BaseSWSGP):
         logs = self.predict_log_proba(X, n_neighbors=n_neighbors)
         return logs[:, 1] - logs[:, 0] if logs.shape[1] == 2 else logs
 
-    @by_blocks
     def predict(self, X, *, n_neighbors=None):
         """Predict the most probable class.
 
@@ -253,102 +218,25 @@ class SWSGPClassifier(ScoreMixin, ClassifierMixin, BaseSWSGP):
     def _record_and_moments(self, X, n_neighbors):
         """Return the record of the likelihood, and moments (n, Q) of f at rows."""
         moments = self._latent(X, n_neighbors=n_neighbors)
-        record = LIKELIHOODS[self._likelihood_of(vars(self))[0]]
-        return record, self._in_units(*moments, vars(self))
+        return self._targets(vars(self)).record, self._in_units(*moments)
 
-    def _weigh_targets(self, X, y, weight, reset):
+    def _weigh_targets(self, y, weight, all_classes):
         if self.class_weight is None:
             return weight
-        classes = distinct_labels(y)
-        codes = np.searchsorted(classes, y)
-        if self.class_weight == "balanced":
-            counts = np.bincount(codes, weight)
-            present = np.maximum(counts, np.finfo(float).tiny)
-            factors = counts.sum() / (np.count_nonzero(counts) * present)
-        else:
-            if reset and getattr(self, "_announced_classes", None) is None:
-                self._require_labels(classes)
-            factors = np.array([self.class_weight.get(one, 1.0) for one in classes])
-        return check_weights(weight * factors[codes], X, self.dtype)
+        if self.class_weight != "balanced" and all_classes:
+            require_labels(self.class_weight, distinct_labels(y))
+        factors = class_factors(self.class_weight, y, weight)
+        return usable_weights(weight * factors, self.dtype)
 
-    def _learn_targets(self, X, rows, y, weight, free):
-        announced = getattr(self, "_announced_classes", None)
-        return {"classes_": distinct_labels(y) if announced is None else announced}
+    def _learn_targets(self, rows, settings, *, free, classes=None):
+        classes = distinct_labels(rows.y) if classes is None else classes
+        return self._targets({"classes_": classes})
 
-    def _encode_targets(self, y, attributes, exposure=None):
-        present, classes = distinct_labels(y), attributes["classes_"]
-        announced = getattr(self, "_announced_classes", None)
-        if announced is not None and not np.array_equal(announced, classes):
-            raise ValueError(
-                f"classes={list(map(str, announced))} differ from the "
-                f"{list(map(str, classes))} of the first call: pass the same again."
-            )
+    def _targets(self, attributes):
+        classes = attributes["classes_"]
         require_two(classes)
-        unknown = np.setdiff1d(present, classes)
-        if len(unknown):
-            raise ValueError(
-                f"y holds the label {unknown[0]}: expected one of "
-                f"{', '.join(map(str, classes))}, the classes of the first fit."
-            )
-        record = self._record_of(len(classes))
-        return record.encode(np.searchsorted(classes, y), len(classes))
-
-    def _record_of(self, n_classes):
-        """Return the record of the likelihood for so many classes."""
-        name = self.likelihood
-        if name == "auto":
-            name = "bernoulli" if n_classes == 2 else "softmax"
-        record = LIKELIHOODS[name]
-        if n_classes > 2 and not record.joint:
-            raise ValueError(
-                f"likelihood={name!r} with {n_classes} classes: expected two; use "
-                "'softmax' or 'auto'."
-            )
-        return record
-
-    def _likelihood_of(self, attributes):
-        n_classes = len(attributes["classes_"])
-        record = self._record_of(n_classes)
-        self._require_likelihood_of_fit(record.name, attributes)
-        return record.name, record.count_latent(n_classes)
-
-    def _latent_units(self, attributes):
-        prior_mean = np.asarray(attributes.get("prior_mean_", 0.0), self.dtype)
-        return prior_mean, 1.0
-
-    def _has_one_function(self):
-        return self._likelihood_of(vars(self))[1] == 1
-
-    def _stratify(self, y, fraction):
-        _, counts = np.unique(y, return_counts=True)
-        smaller = int(min(fraction, 1.0 - fraction) * len(y))
-        return y if counts.min() > 1 and smaller >= len(counts) else None
-
-
-def distinct_labels(y):
-    """Return the sorted distinct labels; raise ValueError if they are no labels."""
-    kind = type_of_target(y)
-    if kind == "continuous":
-        raise ValueError(
-            f"Unknown label type: {kind}: y holds numbers such as {np.min(y)!s}, which "
-            "are no labels; use SWSGPRegressor for numbers, or np.digitize for classes."
-        )
-    try:
-        check_classification_targets(y)
-        return np.unique(y)
-    except (TypeError, ValueError):
-        types = sorted({type(label).__name__ for label in np.ravel(y)})
-        if len(types) == 1:
-            raise
-    raise ValueError(
-        f"labels of the types {', '.join(types)}: expected labels of one type; "
-        "convert them, for example with np.asarray(y, dtype=str)."
-    )
-
-
-def require_two(classes):
-    """Raise ValueError unless there are two classes or more."""
-    if len(classes) < 2:
-        raise ValueError(
-            f"y holds one class only ({classes[0]}): expected two or more."
-        )
+        name = link_of(self.likelihood, len(classes))
+        before = attributes.get("likelihood_", name)
+        if before != name:
+            require_word_of_fit("likelihood", self.likelihood, before, "likelihood")
+        return ClassTargets(name, classes, self.dtype)

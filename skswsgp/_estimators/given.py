@@ -42,24 +42,9 @@ def kernel_for(estimator, n_features):
 
 
 def trial_of(estimator, **changes):
-    """Return an estimator with other parameters, whose fit serves a choice only."""
+    """Return an estimator with other parameters, to be fitted for a choice only."""
     quiet = {"warm_start": False, "verbose": 0}
-    trial = type(estimator)(**estimator.get_params(deep=False) | quiet | changes)
-    trial._is_trial = True
-    return trial
-
-
-def require_word_of_fit(parameter, word, fitted, title):
-    """Raise ValueError if a parameter is another word than a model was fitted with.
-
-    `title` says what the words name.
-    """
-    if word != fitted:
-        raise ValueError(
-            f"{parameter}={word!r} for a model that was fitted with {fitted!r}: "
-            f"expected the {title} of the fit; set it back, or fit again without "
-            "warm_start."
-        )
+    return type(estimator)(**estimator.get_params(deep=False) | quiet | changes)
 
 
 def learns_streams(estimator):

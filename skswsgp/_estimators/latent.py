@@ -7,7 +7,6 @@ import numpy as np
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from skswsgp._cluster.predictions import by_blocks
 from skswsgp._covariance.compile import length_scales
 from skswsgp._estimators import sklearn_compat as compat
 from skswsgp._estimators.shared_docs import with_shared_text
@@ -28,7 +27,6 @@ MOST_NAMES = 5  # columns that the description of a direction names
 class LatentFunctionsMixin:
     """Predictions of latent functions, one row at a time and jointly."""
 
-    @by_blocks
     def latent_mean_and_variance(self, X, *, n_neighbors=None):
         """Predict mean and variance of the latent functions, without noise.
 
@@ -49,10 +47,9 @@ class LatentFunctionsMixin:
             Variance of q(f), too small for some `covariance`.
         """
         mean, variance = self._latent(X, True, n_neighbors)
-        mean, variance = self._in_units(mean, variance, vars(self))
+        mean, variance = self._in_units(mean, variance)
         return self._without_axis(mean), self._without_axis(variance)
 
-    @by_blocks
     def sample_f(self, X, n_samples=1, random_state=0, *, n_neighbors=None):
         """Draw latent functions from q(f), and evaluate them at rows of X.
 
@@ -86,12 +83,10 @@ class LatentFunctionsMixin:
         posterior, X = self._posterior_and_rows(X, n_neighbors)
         mean, values = joint.draw_functions(posterior, X, n_samples, rng)
         values += mean[:, :, None]
-        offset, factor = (
-            np.reshape(v, (-1, 1)) for v in self._latent_units(vars(self))
-        )
+        units = self._targets(vars(self)).units(vars(self))
+        offset, factor = (np.reshape(unit, (-1, 1)) for unit in units)
         return self._without_axis(offset + factor * values)
 
-    @by_blocks
     def predict_gradient(self, X, return_std=False, *, n_neighbors=None):
         """Predict the derivatives of the latent functions by the columns of X.
 
@@ -119,11 +114,11 @@ class LatentFunctionsMixin:
         ValueError
             If `return_std` and the kernel is so rough that functions have none.
         """
-        posterior, rows = self._posterior_and_rows(X, n_neighbors)
-        _, factor = self._latent_units(vars(self))
+        X = self._checked(X)
+        posterior, rows = self._posterior(n_neighbors), self._on_scale(X)
+        _, factor = self._targets(vars(self)).units(vars(self))
         factor, by_columns = np.reshape(factor, (-1, 1)), None
         if self._columns is not None:
-            X = compat.validate(self, X, reset=False)
             if isinstance(self._columns, LevelColumns):
                 by_columns = partial(self._columns.by_old_columns, X)
             else:
@@ -237,14 +232,14 @@ class LatentFunctionsMixin:
             )
         return joint.latent_covariance(posterior, X)
 
-    def _in_units(self, mean, variance, attributes):
+    def _in_units(self, mean, variance):
         """Return mean and variance of q(f), each (n, Q), in the reported units."""
-        offset, factor = self._latent_units(attributes)
+        offset, factor = self._targets(vars(self)).units(vars(self))
         return offset + factor * mean, factor**2 * variance
 
     def _without_axis(self, values):
         """Return (n, Q, ...) without its second axis where there is one function."""
-        return values[:, 0] if self._has_one_function() else values
+        return values[:, 0] if self._targets(vars(self)).is_single else values
 
     def _latent(self, X, with_variance=True, n_neighbors=None):
         """Return mean and variance (or None), each (n, Q), of q(f) at rows of X."""
@@ -270,13 +265,20 @@ class LatentFunctionsMixin:
         if share:
             warn_of_extrapolation(share, len(X))
 
-    def _posterior_and_rows(self, X, n_neighbors, draws=True):
-        """Return the `Posterior`, and validated X; see `_posterior`."""
+    def _checked(self, X):
+        """Return validated rows for a prediction."""
         check_is_fitted(self, "inducing_points_")
         self._validate_params()  # `set_params` may have changed some since `fit`
-        X = compat.validate(self, X, reset=False)
-        X = X if self._columns is None else self._columns.forward(X)
+        return compat.validate(self, X, reset=False)
+
+    def _posterior_and_rows(self, X, n_neighbors, draws=True):
+        """Return the `Posterior`, and validated X on its scale; see `_posterior`."""
+        X = self._on_scale(self._checked(X))
         return self._posterior(n_neighbors, draws), X
+
+    def _on_scale(self, X):
+        """Return validated rows with columns as the kernel reads them."""
+        return X if self._columns is None else self._columns.forward(X)
 
     @property
     def _columns(self):
@@ -289,7 +291,8 @@ class LatentFunctionsMixin:
         `n_neighbors` is the argument of a prediction.
         """
         attributes = with_draws(vars(self)) if draws else vars(self)
-        likelihood = self._likelihood_of(attributes)
+        targets = self._targets(attributes)
+        likelihood = targets.likelihood, targets.n_latent
         model, center = build_model(attributes, likelihood, self.dtype)
         M, alpha, scale = len(model.Z), None, None
         if n_neighbors in (None, "all") and hasattr(self, "alpha_"):

@@ -9,13 +9,14 @@ Given q(f), log p sees squared errors, E (y - f)^2, whose likelihood is `Squared
 
 import warnings
 from numbers import Integral
+from typing import NamedTuple
 
 import numpy as np
 from sklearn.utils import check_random_state
 
-from skswsgp._estimators.base import BaseSWSGP
-from skswsgp._estimators.fit_stages import GivenRows
+from skswsgp._estimators.base import BaseSWSGP, GivenRows
 from skswsgp._estimators.given import kernel_for, trial_of
+from skswsgp._estimators.sklearn_compat import with_callbacks
 from skswsgp._point.likelihood_records import LIKELIHOODS
 from skswsgp._solvers.progress import callers_level
 
@@ -28,6 +29,26 @@ SHARED = (
     "x_transform", "n_inducing", "inducing_points", "neighbor_search", "device",
     "n_jobs", "dtype",
 )  # fmt: skip
+
+
+class SquaredErrorTargets(NamedTuple):
+    """Expected squares of errors, see `_fit.targets` for the contract."""
+
+    likelihood: str = "squared_errors"
+    n_latent: int = 1
+    is_single: bool = True
+
+    def attributes(self):
+        """Return the fitted attributes that targets have from the start."""
+        return {"unit_": 1.0}
+
+    def encode(self, y, exposure=None):
+        """Return squares (n, Q) as the record of the likelihood reads them."""
+        return LIKELIHOODS[self.likelihood].targets(y)
+
+    def units(self, attributes):
+        """Return (offset, factor) to the units of log p."""
+        return attributes["prior_mean_"], 1.0
 
 
 class NoiseModel(BaseSWSGP):
@@ -49,8 +70,6 @@ class NoiseModel(BaseSWSGP):
     """
 
     _target_checks = {"multi_output": True}  # noqa: RUF012
-    _record = LIKELIHOODS["squared_errors"]
-    _is_trial = True
 
     def __init__(self, parameters):
         self.parameters = parameters
@@ -70,28 +89,24 @@ class NoiseModel(BaseSWSGP):
         mean, variance = self._log_precision(X)
         return np.exp(-0.5 * variance - mean)
 
+    @with_callbacks
+    def fit(self, X, y):
+        """Learn from squared errors y (n,) at rows of X."""
+        return self._fit(GivenRows(X, y), is_trial=True)
+
     def _log_precision(self, X):
         """Return mean and variance (n,) of log p at rows of X."""
-        moments = self._in_units(*self._latent(X), vars(self))
+        moments = self._in_units(*self._latent(X))
         return (moment[:, 0].astype(np.float64) for moment in moments)
 
     def _warn_of_unknown_rows(self, *arguments):
         pass  # what is known of f matters
 
-    def _learn_targets(self, X, rows, y, weight, free):
-        return {"unit_": 1.0}
+    def _learn_targets(self, rows, settings, *, free, classes=None):
+        return SquaredErrorTargets()
 
-    def _encode_targets(self, y, attributes, exposure=None):
-        return self._record.targets(y)
-
-    def _likelihood_of(self, attributes):
-        return self._record.name, 1
-
-    def _latent_units(self, attributes):
-        return attributes["prior_mean_"], 1.0
-
-    def _has_one_function(self):
-        return True
+    def _targets(self, attributes):
+        return SquaredErrorTargets()
 
 
 def learn_noise_model(estimator, X, y, weight, transform):
@@ -107,7 +122,7 @@ def learn_noise_model(estimator, X, y, weight, transform):
         one_noise = {} if found else {"likelihood": "gaussian"}
         trial = trial_of(estimator, **changes | one_noise)
         with warnings.catch_warnings(action="ignore"):
-            trial._fit(GivenRows(X, y, weight), noise_model=found)
+            trial._fit(GivenRows(X, y, weight), noise=found, is_trial=True)
             squares = relative_squares(trial, X, y, weight)
         with warnings.catch_warnings(record=True, action="always") as caught:
             found = NoiseModel(own).fit(X, squares)

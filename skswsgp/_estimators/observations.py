@@ -4,33 +4,24 @@ import warnings
 from typing import NamedTuple
 
 import numpy as np
-from sklearn.utils import _safe_indexing
-from sklearn.utils.validation import check_is_fitted
 
-from skswsgp._cluster.predictions import by_blocks
 from skswsgp._estimators.shared_docs import with_shared_text
-from skswsgp._estimators.sklearn_compat import (
-    as_numbers,
-    check_row_values,
-    log_exposure,
-    validate,
-)
+from skswsgp._fit.targets import require_no_exposure
 from skswsgp._law.counts import Counts, require_counts
 from skswsgp._law.law import Observations
-from skswsgp._law.learn import leave_out_rows
 from skswsgp._law.student_noise import StudentNoise
 from skswsgp._law.widths import measure_distances
 from skswsgp._posterior import prediction
 from skswsgp._posterior.extrapolation import ExtrapolationWarning
+from skswsgp._rows.checks import as_numbers, check_row_values, log_exposure
 from skswsgp._rows.columns import mapped
-from skswsgp._solvers.progress import callers_level
 
 
 class QuantilesMixin:
     """From quantiles of standardised observations to those in the units of y.
 
     A class has `_standard_quantiles(X, levels, *how)`, which returns (n, Q, P) at rows
-    of X, `_target_scale(attributes)` and `_without_axis(values)`.
+    of X, the `TargetScale` as `_scale`, and `_without_axis(values)`.
     """
 
     def _interval(self, X, coverage, *how):
@@ -56,7 +47,7 @@ class QuantilesMixin:
         advice = "[0.1, 0.5, 0.9] for three quantiles"
         levels = _require_probabilities(levels, "quantiles", advice)
         quantiles = self._standard_quantiles(X, levels.ravel(), *how)
-        quantiles = self._target_scale(vars(self)).restore(quantiles)
+        quantiles = self._scale.restore(quantiles)
         quantiles = np.moveaxis(self._without_axis(quantiles), -1, 1)
         return quantiles if levels.ndim else quantiles[:, 0]
 
@@ -65,7 +56,6 @@ class QuantilesMixin:
 class ObservationsMixin(QuantilesMixin):
     """The law of observations around the means of `predict`."""
 
-    @by_blocks
     def predict_interval(
         self, X, coverage=0.95, *, n_neighbors=None, exposure=None, noise_variance=None
     ):
@@ -86,7 +76,6 @@ class ObservationsMixin(QuantilesMixin):
         """
         return self._interval(X, coverage, n_neighbors, exposure, noise_variance)
 
-    @by_blocks
     def log_predictive_density(
         self, X, y, *, n_neighbors=None, exposure=None, noise_variance=None
     ):
@@ -111,7 +100,6 @@ class ObservationsMixin(QuantilesMixin):
         density = observations.log_density(scale.standardise(y)) + scale.log_slope(y)
         return self._without_axis(density)
 
-    @by_blocks
     def noise_std(self, X):
         """Predict the standard deviation of Gaussian noise.
 
@@ -132,8 +120,7 @@ class ObservationsMixin(QuantilesMixin):
         ValueError
             If the likelihood is not Gaussian.
         """
-        check_is_fitted(self, "inducing_points_")
-        self._validate_params()
+        X = self._checked(X)
         if not self._record.conjugate:
             raise ValueError(
                 f"noise_std with likelihood={self.likelihood!r}: expected 'gaussian' "
@@ -164,25 +151,27 @@ class ObservationsMixin(QuantilesMixin):
         y = y.reshape(mean.shape)
         if self._record.counts:
             require_counts(y, self.likelihood)
-        return observations, y, self._target_scale(vars(self))
+        return observations, y, self._scale
 
     def _observations(self, X, n_neighbors=None, exposure=None, noise_variance=None):
         """Return the law at rows of X: `Counts`, or that of standardised y."""
-        check_is_fitted(self, "inducing_points_")
-        self._validate_params()
-        record, Q = self._record, np.size(self.y_mean_)
-        self._require_no_exposure(exposure)
+        require_no_exposure(self.likelihood, exposure)
+        X = self._checked(X)
         self._require_no_noise(noise_variance)
+        return self._observations_at(X, n_neighbors, exposure, noise_variance)
+
+    def _observations_at(self, X, n_neighbors, exposure, noise_variance):
+        """Return the law at validated rows, see `_observations`."""
+        record, Q = self._record, np.size(self.y_mean_)
+        posterior, rows = self._posterior(n_neighbors), self._on_scale(X)
         if record.counts:
-            mean, variance = self._latent(X, n_neighbors=n_neighbors)
-            mean, variance = self._in_units(mean, variance, vars(self))
+            mean, variance = self._in_units(*self._moments(posterior, rows))
             mean = mean + log_exposure(exposure, len(mean))[:, None]
             shape = self.likelihood_shape_ if record.usual_shape else np.zeros(Q)
             return Counts(mean, variance, record.sizes(shape))
         law = getattr(self, "predictive_law_", None)
         k = 0 if law is None else law.n_near
         seen = prediction.NearestSeen(k)
-        posterior, rows = self._posterior_and_rows(X, n_neighbors)
         mean, variance = self._moments(posterior, rows, seen=seen)
         if not record.conjugate:
             noise = np.broadcast_to(self.noise_variance_, Q)
@@ -199,8 +188,10 @@ class ObservationsMixin(QuantilesMixin):
         return law.at(mean, process, near)
 
     def _noise_of_rows(self, noise_variance, X):
-        """Return variances (n, Q) of the noise of standardised y, given or learned."""
-        X = validate(self, X, reset=False)
+        """Return variances (n, Q) of the noise of standardised y, given or learned.
+
+        X holds validated rows.
+        """
         given = check_row_values("noise_variance", noise_variance, len(X))
         if given is not None:
             return given[:, None] / np.reshape(self.y_scale_, (1, -1)) ** 2
@@ -210,26 +201,34 @@ class ObservationsMixin(QuantilesMixin):
             return usual * self.noise_model_.relative_variance(X)[:, None]
         return np.broadcast_to(usual, (len(X), usual.size))
 
-    def _leave_out_rows(self, solver, data, trained, settings, rng):
-        """Return the fitted attributes of the law and of rows left out, or none."""
-        if not settings.likelihood_record.conjugate:
-            return {}
-        if self.predictive == "gaussian" and self._is_trial:
-            return {}
-        law, rows = None, None
-        try:
-            law, rows = leave_out_rows(
-                solver, data, trained, settings, self.predictive, rng
-            )
-        except FloatingPointError:
-            warnings.warn(
-                "predictions of rows without themselves met NaN or infinity: the model "
-                "is kept with a Gaussian law of observations and without "
-                "leave_one_out_; bounds on the kernel may help, or dtype='float64'.",
-                stacklevel=callers_level(),
-            )
-        found = {"predictive_law_": law, "leave_one_out_": rows}
-        return {name: value for name, value in found.items() if value is not None}
+    def _leave_one_out(self, user, trained, found):
+        """Return the `LeaveOneOut` of the rows of a fit, in their order.
+
+        `trained` are the numbers of those of the `UserRows` that trained, or None for
+        all, and `found` the `LeftOutRows` of these. The others are predicted as new
+        ones of their weight relative to the mean, or of weight one where that is zero.
+        """
+        X, y, weight = user
+        y, scale = as_numbers(y), self._scale
+        mean, variance, score = found
+        if trained is not None:
+            rest = np.delete(np.arange(len(y)), trained)
+            shape = len(y), mean.shape[1]
+            of_trained, (mean, variance, score) = found, np.empty((3, *shape))
+            for all_rows, part in zip((mean, variance, score), of_trained, strict=True):
+                all_rows[trained] = part
+            usual = weight / weight[weight > 0.0].mean()
+            usual = np.where(usual > 0.0, usual, 1.0)[rest]
+            with warnings.catch_warnings():  # these rows are those of fit
+                warnings.simplefilter("ignore", ExtrapolationWarning)
+                law = self._observations_at(X[rest], None, None, None)
+            own = self._noise_of_rows(None, X[rest]) * (1.0 / usual[:, None] - 1.0)
+            law = law._replace(process=np.sqrt(law.process**2 + own))
+            mean[rest], variance[rest] = law.mean, law.process**2
+            score[rest] = law.normal_scores(scale.standardise(y.reshape(shape)[rest]))
+        mean, std = scale.moments(mean, np.sqrt(variance))
+        mean, std, score = map(self._without_axis, (mean, std, score))
+        return LeaveOneOut(mean, std, y - mean, score)
 
 
 def _require_probabilities(values, name, advice):
@@ -255,30 +254,3 @@ class LeaveOneOut(NamedTuple):
     std: np.ndarray  # of an observation of the weight of the row, noise included
     residual: np.ndarray  # y - mean
     z_score: np.ndarray  # y as a standard normal value, under its law without the row
-
-
-def left_out_rows(model, X, y, weight, trained, found):
-    """Return the `LeaveOneOut` of the rows of a fit, in their order.
-
-    `trained` are the numbers of the rows that trained, or None for all, and `found` the
-    `LeftOutRows` of these. The other rows are predicted as new ones of their `weight`
-    (n,) relative to the mean, or of weight one where that is zero.
-    """
-    y, scale = as_numbers(y), model._target_scale(vars(model))
-    mean, variance, score = found
-    if trained is not None:
-        rest = np.delete(np.arange(len(y)), trained)
-        of_trained, shape = (mean, variance, score), (len(y), mean.shape[1])
-        mean, variance, score = np.empty((3, *shape))
-        mean[trained], variance[trained], score[trained] = of_trained
-        rows, usual = _safe_indexing(X, rest), np.where(weight > 0.0, weight, 1.0)[rest]
-        with warnings.catch_warnings():  # these rows are those of fit
-            warnings.simplefilter("ignore", ExtrapolationWarning)
-            law = model._observations(rows)
-        own = model._noise_of_rows(None, rows) * (1.0 / usual[:, None] - 1.0)
-        law = law._replace(process=np.sqrt(law.process**2 + own))
-        mean[rest], variance[rest] = law.mean, law.process**2
-        score[rest] = law.normal_scores(scale.standardise(y.reshape(shape)[rest]))
-    mean, std = scale.moments(mean, np.sqrt(variance))
-    mean, std, score = map(model._without_axis, (mean, std, score))
-    return LeaveOneOut(mean, std, y - mean, score)

@@ -9,30 +9,29 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from skswsgp._cluster.predictions import by_blocks, from_all_rows
-from skswsgp._estimators.base import BaseSWSGP
-from skswsgp._estimators.fit_stages import GivenRows
-from skswsgp._estimators.given import learns_streams
+from skswsgp._estimators.base import BaseSWSGP, GivenRows
+from skswsgp._estimators.given import learns_streams, solver_for
+from skswsgp._estimators.noise_model import learn_noise_model
 from skswsgp._estimators.observations import ObservationsMixin
 from skswsgp._estimators.shared_docs import with_shared_text
 from skswsgp._estimators.sklearn_compat import (
     ScoreMixin,
-    log_exposure,
     set_arguments,
     unchanged_on_failure,
     with_callbacks,
 )
-from skswsgp._estimators.targets import TargetsMixin
+from skswsgp._fit.targets import RegressionTargets, learn_targets
 from skswsgp._point import log_rates
 from skswsgp._point.likelihood_records import LIKELIHOODS
+from skswsgp._rows.checks import log_exposure, require_word_of_fit
+from skswsgp._rows.target_scale import TargetScale
 
 NAMES = {"gaussian", "heteroscedastic", "student_t", "poisson", "negative_binomial"}
 
 
 @with_shared_text
 class SWSGPRegressor(
-    ObservationsMixin, TargetsMixin, ScoreMixin,
-    MultiOutputMixin, RegressorMixin, BaseSWSGP,
+    ObservationsMixin, ScoreMixin, MultiOutputMixin, RegressorMixin, BaseSWSGP
 ):  # fmt: skip
     """Gaussian process regression in which each row uses its nearest inducing points.
 
@@ -181,6 +180,7 @@ class SWSGPRegressor(
             return self._fit(rows, (X_val, y_val))
 
     @available_if(learns_streams)
+    @with_callbacks
     def partial_fit(self, X, y, sample_weight=None, *, exposure=None):
         """Learn from one more chunk of a stream, in one pass.
 
@@ -217,7 +217,9 @@ class SWSGPRegressor(
                 "one, because the noise is learned from all rows at once; use fit, or "
                 "likelihood='gaussian'."
             )
-        return self._partial_fit(X, y, sample_weight, exposure)
+        from skswsgp.streams import learn_chunk
+
+        return learn_chunk(self, GivenRows(X, y, sample_weight, exposure))
 
     def lower_bound(self, X, y, sample_weight=None, *, exposure=None):
         """Return the bound of eq. 11 on given data.
@@ -248,7 +250,6 @@ class SWSGPRegressor(
         data = self._training_rows(X, y, sample_weight, exposure)
         return self._posterior(draws=False).bound(data)
 
-    @by_blocks
     def predict(
         self, X, return_std=False, return_cov=False, *, quantiles=None,
         n_neighbors=None, exposure=None, noise_variance=None,
@@ -301,7 +302,7 @@ class SWSGPRegressor(
             return self._quantiles_alone(X, quantiles, others, *how)
         check_is_fitted(self, "inducing_points_")
         self._validate_params()
-        scale, counts = self._target_scale(vars(self)), self._record.counts
+        scale, counts = self._scale, self._record.counts
         if return_cov and counts:
             raise ValueError(
                 f"return_cov=True with likelihood={self.likelihood!r}: expected "
@@ -323,9 +324,8 @@ class SWSGPRegressor(
             return (mean, std) if return_std else mean
         observations.join(cov)
         cov = scale.covariance(observations.mean, cov)
-        return mean, cov[:, :, 0] if self._has_one_function() else cov
+        return mean, cov[:, :, 0] if self._targets(vars(self)).is_single else cov
 
-    @from_all_rows("draws noise for all rows; use sample_f, or X.compute()")
     def sample_y(
         self, X, n_samples=1, random_state=0, *, n_neighbors=None, exposure=None,
         noise_variance=None,
@@ -364,10 +364,100 @@ class SWSGPRegressor(
             values = standard + observations.draw_noise(standard.shape, rng)
         else:
             errors = standard - observations.mean[:, :, None]
-            noise = self._noise_of_rows(noise_variance, X)[:, :, None]
+            noise = self._noise_of_rows(noise_variance, self._checked(X))[:, :, None]
             errors += np.sqrt(noise) * rng.standard_normal(errors.shape)
             values = observations.draw(errors, rng)
-        return self._without_axis(self._target_scale(vars(self)).restore(values))
+        return self._without_axis(self._scale.restore(values))
+
+    @property
+    def _record(self):
+        """The record of the likelihood."""
+        return LIKELIHOODS[self.likelihood]
+
+    @property
+    def _scale(self):
+        """The `TargetScale` of the fitted model."""
+        return self._targets(vars(self)).scale
+
+    def _targets(self, attributes):
+        before = attributes.get("likelihood_", self.likelihood)
+        require_word_of_fit("likelihood", self.likelihood, before, "likelihood")
+        names = "y_mean_", "y_scale_", "y_transform_"
+        most_deviation = 1.0 if self.normalize_y else np.inf
+        scale = TargetScale(*map(attributes.get, names), most_deviation)
+        return RegressionTargets(self.likelihood, scale)
+
+    def _learn_targets(self, rows, settings, *, free, classes=None):
+        how = {"normalize": self.normalize_y, "free": free and not self.warm_start}
+        return learn_targets(rows, self.y_transform, settings, **how)
+
+    def _require_parameters_of_targets(self, attributes):
+        scale = attributes["y_transform_"]
+        if self.y_transform != "auto" and not self._record.counts:
+            before = scale and scale.name
+            word, title = self.y_transform, "transformation"
+            require_word_of_fit("y_transform", word, before, title)
+        self._require_usable_shape(attributes)
+
+    def _learn_noise(self, rows, targets):
+        if not self._record.varying_noise:
+            return None
+        transform = targets.scale.transform
+        name = None if transform is None else transform.name
+        return learn_noise_model(self, rows.inputs, rows.y, rows.weight, name)
+
+    def _require_no_noise(self, noise_variance):
+        """Raise ValueError if rows have noise variances that suit no prediction."""
+        if noise_variance is None:
+            return
+        transform = getattr(self, "y_transform_", None)
+        wrong = {
+            f"likelihood={self.likelihood!r}": not self._record.conjugate,
+            f"y_transform_={transform and transform.name!r}": transform is not None,
+        }
+        for name in (name for name, is_wrong in wrong.items() if is_wrong):
+            raise ValueError(
+                f"noise_variance came with {name}: expected none; it is for Gaussian "
+                "noise on the scale of y, which likelihood='gaussian' and "
+                "y_transform=None have in a new fit."
+            )
+
+    def _require_usable_noise(self, X_val):
+        """Raise ValueError if noise variances of training rows cannot be used."""
+        method, _ = solver_for(self)
+        transform = getattr(self, "y_transform_", None) if self.warm_start else None
+        before = transform and transform.name
+        wrong = {
+            f"a warm start of y_transform_={before!r}": before is not None,
+            f"likelihood={self.likelihood!r}": self.likelihood != "gaussian",
+            f"y_transform={self.y_transform!r}": self.y_transform not in ("auto", None),
+            f"solver={self.solver!r}": not method.exact_means,
+            "X_val": X_val is not None,
+        }
+        for name in (name for name, is_wrong in wrong.items() if is_wrong):
+            raise ValueError(
+                f"noise_variance came with {name}: expected likelihood='gaussian', "
+                "solver='natural', y_transform=None and no X_val; sample_weight tells "
+                "how precise a row is relative to others."
+            )
+
+    def _require_usable_shape(self, attributes):
+        """Raise ValueError if the shape is not of the likelihood or of the fit."""
+        shape, (least, most) = self.likelihood_shape, self._record.shape_bounds
+        if shape == "auto":
+            return
+        if not least <= shape <= most:
+            expected = f"{least:g} to {most:g}, or 'auto'" if most else "'auto'"
+            raise ValueError(
+                f"likelihood_shape={shape} with likelihood={self.likelihood!r}: "
+                f"expected {expected}."
+            )
+        if np.any(attributes.get("likelihood_shape_", shape) != shape):
+            raise ValueError(
+                f"likelihood_shape={shape} for a model that was fitted with "
+                f"{attributes['likelihood_shape_']}: expected the shape of the fit; "
+                "set it back, or fit again without warm_start."
+            )
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()

@@ -1,18 +1,22 @@
 """What touches scikit-learn's private names: validation of input, callbacks."""
 
 from contextlib import contextmanager
+from functools import partial
 from numbers import Integral
 
 import numpy as np
 from sklearn.base import is_classifier
 from sklearn.metrics import accuracy_score, r2_score
-from sklearn.utils import assert_all_finite
+from sklearn.utils import check_X_y
 from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import _check_sample_weight, validate_data
 
-from skswsgp._cluster.predictions import in_memory
 from skswsgp._law.score_input import require_unmasked
-from skswsgp._rows.table import clearer_error, require_numeric_types
+from skswsgp._rows.table import (
+    clearer_error,
+    refuse_collections,
+    require_numeric_types,
+)
 from skswsgp._solvers.progress import STAGES, StageLines
 
 
@@ -48,10 +52,7 @@ def unchanged_on_failure(estimator):
 
 
 class ScoreMixin:
-    """The score of scikit-learn's mixins, of rows that may be collections of dask.
-
-    It refuses masked targets and weights.
-    """
+    """The score of scikit-learn's mixins, which refuses masked targets and weights."""
 
     def score(self, X, y, sample_weight=None):
         """Return R^2 of the predicted means, or the accuracy of predicted classes.
@@ -70,21 +71,40 @@ class ScoreMixin:
         score : float
             The score, at most 1; larger is better. R^2 is the plain mean over outputs.
         """
+        return self._score_of(self.predict(X), y, sample_weight)
+
+    def _score_of(self, found, y, sample_weight):
+        """Return the score of predictions that were found for y."""
         require_unmasked(y=y, sample_weight=sample_weight)
-        found, y, weight = in_memory(self.predict(X), y, sample_weight)
         score = accuracy_score if is_classifier(self) else r2_score
-        return score(y, found, sample_weight=weight)
+        return score(y, found, sample_weight=sample_weight)
 
 
 def validate(estimator, *data, **options):
     """Return validated X, or X and y, as C-ordered floats; see `validate_data`."""
-    require_unmasked(**dict(zip("Xy", data, strict=False)))
-    reader = type(estimator).__name__
+    check = partial(validate_data, estimator)
+    return checked_table(check, type(estimator).__name__, *data, **options)
+
+
+def validate_block(X, y, reader, **options):
+    """Return X and y of a block of rows as `validate` does for an estimator.
+
+    `reader` is the name of the estimator that reads X, whose columns are known.
+    """
+    check = partial(check_X_y, estimator=reader)
+    return checked_table(check, reader, X, y, **options)
+
+
+def checked_table(check, reader, *data, **options):
+    """Return check(*data), or raise an error that names what is wrong with a table."""
+    named = dict(zip("Xy", data, strict=False))
+    refuse_collections(**named)
+    require_unmasked(**named)
     require_numeric_types(data[0], reader)
     options = {"dtype": [np.float64, np.float32], "order": "C"} | options
     try:
         with np.errstate(invalid="ignore"):  # it adds inf to -inf before it raises
-            return validate_data(estimator, *data, **options)
+            return check(*data, **options)
     except (TypeError, ValueError) as error:
         about_y = "Input y" in str(error)
         clearer = None if about_y else clearer_error(data[0], reader)
@@ -94,15 +114,21 @@ def validate(estimator, *data, **options):
 
 
 def check_weights(sample_weight, X, dtype):
-    """Return the weights of the rows of X as float64, of which one must be positive.
-
-    Weights that rounding in `dtype` would hide beside the largest one count as zero.
-    """
+    """Return the `usable_weights` of the rows of X as float64."""
+    refuse_collections(sample_weight=sample_weight)
     require_unmasked(sample_weight=sample_weight)
     with np.errstate(invalid="ignore"):
         weight = _check_sample_weight(
             sample_weight, X, dtype=np.float64, ensure_non_negative=True
         )
+    return usable_weights(weight, dtype)
+
+
+def usable_weights(weight, dtype):
+    """Return weights (n,) with zeros for those that rounding in `dtype` would hide.
+
+    Raises ValueError unless the largest of them is a number of usual size.
+    """
     if not weight.any():
         raise ValueError(
             "sample_weight is zero for every row: expected at least one positive "
@@ -116,69 +142,6 @@ def check_weights(sample_weight, X, dtype):
             f"{high:.0e} with dtype={str(dtype)!r}; divide the weights by their mean."
         )
     return np.where(weight < limits.eps**2 * largest, 0.0, weight)
-
-
-def check_row_values(name, values, n_rows, rows=None):
-    """Return positive numbers (n,) of some or all of the rows of X, or None for None.
-
-    `values` has one for each of n_rows rows.
-    """
-    if values is None:
-        return None
-    require_unmasked(**{name: values})
-    try:
-        found = np.asarray(values, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise ValueError(
-            f"{name} cannot be read as numbers ({error}): expected {n_rows} positive "
-            "numbers, one for each row of X."
-        ) from None
-    if found.shape != (n_rows,):
-        raise ValueError(
-            f"{name} has shape {found.shape}: expected ({n_rows},), one number for "
-            "each row of X."
-        )
-    found = found if rows is None else found[rows]
-    wrong = ~((found > 0.0) & np.isfinite(found))
-    if wrong.any():
-        raise ValueError(
-            f"{name} holds {found[wrong][0]}: expected a positive number for each row "
-            "of X; leave out rows without one, or give them sample_weight=0."
-        )
-    return found
-
-
-def log_exposure(exposure, n_rows):
-    """Return the logarithms (n,) of exposures, zeros for None."""
-    found = check_row_values("exposure", exposure, n_rows)
-    return np.zeros(n_rows) if found is None else np.log(found)
-
-
-def as_numbers(y):
-    """Return y as float64; raise ValueError unless all values are finite numbers."""
-    require_unmasked(y=y)
-    try:
-        if np.asarray(y).dtype.kind in "mM":
-            raise TypeError("they are dates or times")
-        y = np.asarray(y, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise ValueError(
-            f"y cannot be read as numbers ({error}): expected a real number for each "
-            "row and output; for labels use SWSGPClassifier."
-        ) from None
-    with np.errstate(invalid="ignore"):
-        assert_all_finite(y, input_name="y")
-    return y
-
-
-def check_outputs(y, mean):
-    """Raise ValueError if y has other outputs than in an earlier fit."""
-    if y.shape[1:] != np.shape(mean):
-        expected = f"(n_samples, {len(mean)})" if np.ndim(mean) else "(n_samples,)"
-        raise ValueError(
-            f"y has shape {y.shape}: expected {expected} as in fit; reshape y, or fit "
-            "a new estimator."
-        )
 
 
 try:
@@ -197,16 +160,18 @@ class FitTask:
     """The task tree of one fit: the fit itself, its stages, and epochs of one stage.
 
     Each stage has a printed line with the estimator's `verbose`. Callbacks may ask for
-    `data`: a dict with X, y and metadata.
+    the rows as they were `given`.
     """
 
-    def __init__(self, estimator, data):
-        self.estimator, self.data = estimator, data
+    def __init__(self, estimator, given):
+        metadata = {"sample_weight": given.sample_weight}
+        self.data = {"X": given.X, "y": given.y, "metadata": metadata}
+        self.estimator = estimator
         self.lines = StageLines(estimator.verbose)
         self.root = self.current = None
         if hasattr(estimator, "_init_callback_context"):
             self.root = estimator._init_callback_context(max_subtasks=len(STAGES))
-            self.root.call_on_fit_task_begin(estimator=estimator, **data)
+            self.root.call_on_fit_task_begin(estimator=estimator, **self.data)
 
     @contextmanager
     def stage(self, name, max_iter=0):

@@ -9,6 +9,7 @@ from skswsgp._rows.data import TrainingRows
 from skswsgp._rows.statistics import distinct_observations
 from skswsgp._solvers.model import build_model, shape_covariance
 from skswsgp._solvers.natural import NaturalSolver
+from skswsgp._solvers.rows import RowsInMemory
 
 LEAST_PRECISION = 1e-4  # least precision of a site, relative to that of the prior
 
@@ -56,15 +57,13 @@ class TrialRows:
         }
         start = shape_covariance(start | attributes, full)
         likelihood = settings.likelihood, settings.n_latent
-        beta, total = settings.divergence_weight(M, H), np.sum(self.weight, dtype=float)
-        model, center = build_model(
-            start, likelihood, self.options.dtype, beta, total_weight=total
-        )
+        beta = settings.divergence_weight(M, H)
+        model, center = build_model(start, likelihood, self.options.dtype, beta)
         engine = make_cpu_engine(model, H, self.options.n_threads)
         X = mapped(self.X, attributes.get("linear_map_"))
-        data = TrainingRows(X, self.y, self.weight, center=center)
+        rows = RowsInMemory(TrainingRows(X, self.y, self.weight, center=center))
         rng = np.random.RandomState(self.seed)
-        solver = NaturalSolver(engine, data, kernel, settings, rng)
+        solver = NaturalSolver(engine, rows, kernel, settings, rng)
         solver.sites = solver.sites._replace(weight=self.solver_weight)
         return solver
 

@@ -24,8 +24,7 @@ class TrainingRows(NamedTuple):
     # (n,) noise variances of rows; after `with_known_noise` relative to its unit, which
     # is how often rows count over their weights
     ratio: np.ndarray | None = None
-    elsewhere: object = None  # all rows of a fit, of which these are a sample
-    past: object = None  # the `PastSites` of earlier rows of a stream
+    stand_for: int | None = None  # rows of a fit of which these are a sample
 
     @property
     def n_rows(self):
@@ -35,7 +34,7 @@ class TrainingRows(NamedTuple):
     @property
     def n_all(self):
         """The number of rows of the fit."""
-        return self.n_rows if self.elsewhere is None else self.elsewhere.n_rows
+        return self.n_rows if self.stand_for is None else self.stand_for
 
     @property
     def inputs(self):
@@ -52,7 +51,7 @@ class TrainingRows(NamedTuple):
         y, weight = self.y[index], self.weight[index]
         ratio = None if self.ratio is None else self.ratio[index]
         rows = self._rows_of(index)
-        return self._replace(y=y, weight=weight, rows=rows, ratio=ratio, elsewhere=None)
+        return self._replace(y=y, weight=weight, rows=rows, ratio=ratio, stand_for=None)
 
     def scaled(self, columns):
         """Return these rows with columns on another scale, a copy, in place of X."""
@@ -72,6 +71,17 @@ class TrainingRows(NamedTuple):
 
     def _rows_of(self, index):
         return index if self.rows is None else self.rows[index]
+
+
+class KeptRows(NamedTuple):
+    """Rows that a model keeps so that `partial_fit` may go on from its fit."""
+
+    X: np.ndarray  # (n, D), validated, as are all arrays
+    y: np.ndarray  # (n,) or (n, Q) in the units of the user
+    weight: np.ndarray  # (n,) of the user, positive
+    exposure: np.ndarray | None  # (n,)
+    seed: int  # of what a stream of these rows draws
+    factor: float  # by which the fit has multiplied weights
 
 
 def with_known_noise(data):

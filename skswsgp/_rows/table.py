@@ -66,6 +66,18 @@ def require_numeric_types(X, reader):
             raise ValueError(described(X, position, kind, name, reader))
 
 
+def refuse_collections(**columns):
+    """Raise TypeError if an argument of this name is a collection of dask."""
+    for name, values in columns.items():
+        if hasattr(values, "__dask_graph__"):
+            raise TypeError(
+                f"{name} is a dask collection ({type(values).__name__}): expected rows "
+                "in memory; take DaskSWSGPRegressor or DaskSWSGPClassifier of "
+                "skswsgp.dask to fit blocks of rows, DaskPredictor(model) of it to "
+                f"predict them by another model, or {name}.compute()."
+            )
+
+
 def types_of(X):
     """Return the types of the columns of a frame, that of an array, or none."""
     if hasattr(X, "columns"):

@@ -24,7 +24,8 @@ class AdamSolver(Solver):
     local_divergences = True
     converged = False  # `History` decides when to stop
 
-    def __init__(self, engine, data, kernel, settings, rng, feature_scale):
+    def __init__(self, engine, rows, kernel, settings, rng, feature_scale):
+        data = rows.sample
         n_steps = steps_per_epoch(data.n_rows, settings.batch_size)
         self.schedule = Schedule(settings.learning_rate, settings.max_iter, n_steps)
         compiled = compile_kernel(kernel, data.X.shape[1], settings.dtype)

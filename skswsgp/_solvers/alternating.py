@@ -23,13 +23,13 @@ class AlternatingSolver(Solver):
     keeps_best = True  # by the loss, where no rows are held out
     n_rounds = ROUNDS
 
-    def __init__(self, engine, data, kernel, settings, rng, feature_scale):
-        self.engine, self.data, self.kernel = engine, data, kernel
+    def __init__(self, engine, rows, kernel, settings, rng, feature_scale):
+        self.engine, self.rows, self.kernel = engine, rows, kernel
         self.settings = settings
         self.seed = rng.randint(2**31 - 1)  # fixes the order of the Vecchia prior
         epochs = EPOCHS * (ROUNDS - 1)
         steps = settings._replace(solver=AdamSolver, max_iter=epochs, kl_weight="auto")
-        self.adam = AdamSolver(engine, data, kernel, steps, rng, feature_scale)
+        self.adam = AdamSolver(engine, rows, kernel, steps, rng, feature_scale)
         self.search = self.adam.search  # it follows the inducing inputs
         M, H = len(engine.model.Z), engine.n_neighbors
         self.adam_weight = settings.kl_weight * steps.divergence_weight(M, H)
@@ -54,7 +54,7 @@ class AlternatingSolver(Solver):
         kernel = updated_kernel(self.kernel, engine.model.params)
         rng = np.random.RandomState(self.seed)
         self.natural = None  # frees its memory before the next one is made
-        self.natural = NaturalSolver(engine, self.data, kernel, settings, rng)
+        self.natural = NaturalSolver(engine, self.rows, kernel, settings, rng)
         while not self.natural.converged:
             loss, bound = self.natural.advance(index)
         self.rounds += 1

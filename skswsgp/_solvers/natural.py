@@ -21,7 +21,6 @@ from skswsgp._compiled.threads import index_blocks
 from skswsgp._linear.conjugate_gradients import solve_systems
 from skswsgp._linear.projection import mean_prior_variance
 from skswsgp._linear.row_matrix import SparseRowMatrix
-from skswsgp._linear.site_rows import SiteRows
 from skswsgp._neighbors.lists import NeighborTracker, TrackedSearch, without_own
 from skswsgp._rows.data import center_rows, memory_budget
 from skswsgp._solvers.draws import draw_posterior
@@ -41,20 +40,23 @@ NOT_FINITE = (
 class NaturalSolver(Solver):
     """Rounds of natural-gradient steps for the m and S of the engine's model.
 
-    `rng` draws the order of the Vecchia prior.
+    `rng` draws the order of the Vecchia prior, and `sites` are those of all rows.
     """
 
     solved = True  # before the first round
     draws = True
     exact_means = True
 
-    def __init__(self, engine, data, kernel, settings, rng):
-        self.engine, self.data, self.settings = engine, data, settings
+    def __init__(self, engine, rows, kernel, settings, rng):
+        self.engine, self.data, self.settings = engine, rows.sample, settings
         self.tuning = settings.tuning
         self.prior_variance = mean_prior_variance(kernel, engine.model.Z)
-        self.search = TrackedSearch(engine, data.n_rows, settings.search_options)
+        options = settings.search_options
+        self.search = TrackedSearch(engine, self.data.n_rows, options)
         order = rng.permutation(len(engine.model.Z))
-        self.sites = self.make_sites(kernel, memory_budget())
+        self.sites = rows.sites(engine, kernel, settings, self.search)
+        total = float(self.sites.total_weight())
+        engine.model = engine.model._replace(total_weight=total)
         self.prior = make_vecchia_prior(engine, kernel, order)
         self.order = order
         record = settings.likelihood_record
@@ -69,13 +71,6 @@ class NaturalSolver(Solver):
         self.losses, self.tolerance = [], LOSS_TOLERANCE
         self.step = DAMPING
         self.prior_first = None  # the first solve decides
-
-    def make_sites(self, kernel, memory):
-        """Return the `SiteRows` of the data, whose A may take so many bytes."""
-        data, record = self.data, self.settings.likelihood_record
-        lookup = NeighborTracker(self.search, data.n_rows, memory).lookup
-        sites = SiteRows.of(self.engine, kernel, data, record, lookup, memory)
-        return sites if data.past is None else data.past.with_rows(sites)
 
     @property
     def n_rounds(self):

@@ -14,6 +14,9 @@ class Settings(NamedTuple):
     likelihood: str  # a name of LIKELIHOODS
     n_latent: int  # Q, the number of latent functions
     solver: type  # the subclass of `Solver` that trains
+    is_trial: bool = False  # whether the fit serves a choice, and Ctrl-C ends it
+    predictive: str = "auto"
+    x_transform: str | None = "auto"
     averages: np.ndarray | None = None  # of targets, which `prior_mean` takes
     likelihood_shape: float | str = "auto"  # "auto" for likelihoods that have none
     kernel: object = None

@@ -14,11 +14,11 @@ class Solver(ABC):
     an instance trains one model. The class methods defined here are for solvers that
     find the optimum of q(u) for a given kernel.
 
-    The arguments are an engine, whose model is modified; the `TrainingRows`, with their
-    center; the kernel object with the parameters of the model; the `Settings`; and a
-    source of random numbers. If `takes_steps`, `feature_scale` (D,) follows, the unit
-    of a step of each feature of Z. The attribute `engine` holds the model as it is now,
-    and `search` is the `TrackedSearch`, which follows the model.
+    The arguments are an engine, whose model is modified; the rows, as `RowsInMemory`,
+    with their center; the kernel object with the parameters of the model; the
+    `Settings`; and a source of random numbers. If `takes_steps`, `feature_scale` (D,)
+    follows, the unit of a step of each feature of Z. The attribute `engine` holds the
+    model as it is now, and `search` is the `TrackedSearch`, which follows the model.
     """
 
     title = "the natural solver"  # the solver in messages

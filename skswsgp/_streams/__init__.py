@@ -1,1 +1,1 @@
-"""Training rows that come in chunks, of which some are kept."""
+"""Old names of classes in `skswsgp.streams`, under which files of models know them."""

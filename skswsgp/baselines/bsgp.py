@@ -8,13 +8,13 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_consistent_length
 
-from skswsgp._cluster.predictions import by_blocks
 from skswsgp._compiled.threads import max_threads, one_blas_thread, row_blocks
 from skswsgp._covariance.compile import compile_kernel, updated_kernel
 from skswsgp._estimators import sklearn_compat as compat
 from skswsgp._estimators.given import kernel_for
 from skswsgp._linear.all_points import AllPoints
 from skswsgp._point.likelihood_records import LIKELIHOODS
+from skswsgp._rows.checks import as_numbers, check_outputs
 from skswsgp._rows.data import center_rows
 from skswsgp._rows.inducing import initial_inducing_points
 from skswsgp._rows.statistics import mean_and_scale, relative_weights
@@ -260,7 +260,6 @@ class BSGPRegressor(_SampledMixin, BaselineRegressor):
     ):  # fmt: skip
         compat.set_arguments(self, locals())
 
-    @by_blocks
     def log_predictive_density(self, X, y):
         """Return the log density of observations under their predictions.
 
@@ -277,9 +276,9 @@ class BSGPRegressor(_SampledMixin, BaselineRegressor):
             Log density of each value by itself, in nats, in the units of y: that of the
             mean of the normal densities of all samples.
         """
-        X, y = self._checked(X), compat.as_numbers(y)
+        X, y = self._checked(X), as_numbers(y)
         check_consistent_length(X, y)
-        compat.check_outputs(y, self.y_mean_)
+        check_outputs(y, self.y_mean_)
         y = ((y - self.y_mean_) / self.y_scale_).reshape(len(y), -1)
         density = self._by_block(lambda X, y: self._observed(X).log_density(y), X, y)
         return self._of_outputs(density) - np.log(self.y_scale_)

@@ -11,7 +11,7 @@ from skswsgp._covariance.compile import compile_kernel, updated_kernel
 from skswsgp._engine.own_points import OwnPoints
 from skswsgp._estimators import sklearn_compat as compat
 from skswsgp._estimators.given import kernel_for
-from skswsgp._estimators.training import warn_of_jitter
+from skswsgp._fit.solve import warn_of_jitter
 from skswsgp._point.adam_step import (
     make_optimizer,
     require_finite_training,

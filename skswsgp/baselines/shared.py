@@ -14,13 +14,13 @@ from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import check_is_fitted
 
-from skswsgp._cluster.predictions import by_blocks
 from skswsgp._estimators import sklearn_compat as compat
-from skswsgp._estimators.classifier import distinct_labels, require_two
 from skswsgp._estimators.observations import QuantilesMixin
+from skswsgp._fit.targets import distinct_labels, require_two
 from skswsgp._kernel_search.neighbor_likelihood import NeighborProcess, neighbor_model
 from skswsgp._law.law import Observations
 from skswsgp._point.likelihood_records import LIKELIHOODS
+from skswsgp._rows.checks import as_numbers
 from skswsgp._rows.data import TrainingRows
 from skswsgp._rows.statistics import mean_and_scale
 from skswsgp._rows.target_scale import TargetScale
@@ -121,14 +121,16 @@ class BaselineRegressor(
         law = Observations(mu, np.sqrt(v), np.ones_like(mu), freedom)
         return law.quantiles(levels)
 
-    def _target_scale(self, attributes):
-        return TargetScale(attributes["y_mean_"], attributes["y_scale_"], None)
+    @property
+    def _scale(self):
+        """The `TargetScale` of the fitted model."""
+        return TargetScale(self.y_mean_, self.y_scale_, None)
 
     def _without_axis(self, values):
         return values if np.ndim(self.y_mean_) else values[:, 0]
 
     def _encode(self, y, weight):
-        y = compat.as_numbers(y)
+        y = as_numbers(y)
         self.y_mean_, self.y_scale_ = (
             np.zeros(y.shape[1:])[()],
             np.ones(y.shape[1:])[()],
@@ -141,7 +143,6 @@ class BaselineRegressor(
         """Return values (..., Q) without the axis of outputs where y has none."""
         return values if np.ndim(self.y_mean_) else values[..., 0][()]
 
-    @by_blocks
     def predict(self, X, return_std=False, *, quantiles=None):
         """Predict the mean of new observations, with their deviation, or quantiles.
 
@@ -174,7 +175,6 @@ class BaselineRegressor(
             return mean
         return mean, np.sqrt(self._of_outputs(v)) * self.y_scale_
 
-    @by_blocks
     def predict_interval(self, X, coverage=0.95):
         """Predict the central interval that holds a new observation with a probability.
 
@@ -215,7 +215,6 @@ class BaselineClassifier(compat.ScoreMixin, ClassifierMixin, Baseline):
         """Return values (..., Q) without the axis of functions where there is one."""
         return values if self._likelihood[1] > 1 else values[..., 0]
 
-    @by_blocks
     def predict_proba(self, X):
         """Predict the probability of each class.
 
@@ -235,7 +234,6 @@ class BaselineClassifier(compat.ScoreMixin, ClassifierMixin, Baseline):
         """Return probabilities (n, n_classes) at validated rows."""
         return LIKELIHOODS[self._likelihood[0]].probabilities(*self._latent(X))
 
-    @by_blocks
     def predict(self, X):
         """Predict the most probable class.
 

@@ -162,7 +162,8 @@ def _law_log_density(estimator, X, y, sample_weight):
 
 def _law_crps(estimator, X, y, sample_weight):
     """Return the mean ranked probability score of the law of an estimator."""
-    return mean_over_samples(estimator._crps(X, y), sample_weight)
+    scores = np.asarray(estimator._crps(X, y))  # dask's are lazy
+    return mean_over_samples(scores, sample_weight)
 
 
 def _law_interval_score(estimator, X, y, sample_weight):

@@ -12,6 +12,7 @@ from sklearn.gaussian_process.kernels import RBF, ConstantKernel, Matern
 from sklearn.metrics import log_loss
 
 from skswsgp import SWSGPClassifier
+from skswsgp._estimators import base
 from skswsgp._kernel_search.holdout import CandidateComparison, Holdout
 from skswsgp._point.likelihood_records import (
     LIKELIHOODS,
@@ -649,7 +650,7 @@ def test_numbers_are_no_labels(monkeypatch):
     def refuse(*args, **kwargs):
         raise AssertionError("a fit has begun")
 
-    monkeypatch.setattr(SWSGPClassifier, "_start", refuse)
+    monkeypatch.setattr(base, "encode", refuse)
     X, _ = noisy_classes(2)
     for y in (X[:, 0], X[:, 0].astype(np.float16), 1e6 * X[:, 0]):
         for class_weight in (None, "balanced"):

@@ -10,7 +10,7 @@ from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 
 from skswsgp import SWSGPRegressor
-from skswsgp._estimators.fit_stages import GivenRows
+from skswsgp._estimators.base import GivenRows
 from skswsgp._estimators.noise_model import NoiseModel, relative_squares
 
 
@@ -56,7 +56,7 @@ def test_predictions_equal_those_of_scikit_learn_for_given_noise():
         kernel=kernel, normalize_y=False, covariance="full", n_neighbors=150,
         predictive="gaussian",
     )  # fmt: skip
-    model._fit(GivenRows(X, y), noise_model=GivenNoise())
+    model._fit(GivenRows(X, y), noise=GivenNoise())
     new = wave(40, seed=1)[0]
     factor, usual = np.exp(2.0 * X[:, 0]), model.noise_model_.unit_
     assert_allclose(usual, 1.0 / np.mean(1.0 / factor))

@@ -9,7 +9,7 @@ import pytest
 from small_models import state_of
 
 from skswsgp import SWSGPClassifier, SWSGPRegressor
-from skswsgp._estimators import observations, training
+from skswsgp._fit import solve
 from skswsgp._kernel_search.evidence import BoundSearch
 from skswsgp._kernel_search.holdout import CandidateComparison
 from skswsgp._kernel_search.kernel_learning import evaluation_work
@@ -116,8 +116,8 @@ INTERRUPTED = {
     "refinement": (SiteRefinement, "consider"),
     "candidates": (CandidateComparison, "solve"),
     "draws": (NaturalSolver, "draw"),
-    "exact means": (training, "exact_mean_attributes"),
-    "law": (observations, "leave_out_rows"),
+    "exact means": (solve, "exact_mean_attributes"),
+    "law": (solve, "leave_out_rows"),
     "noise": (NaturalSolver, "advance"),  # in the rounds of a trial
 }
 

@@ -19,7 +19,7 @@ from small_models import (
 )
 
 from skswsgp import SWSGPClassifier, SWSGPRegressor
-from skswsgp._estimators import fit_stages
+from skswsgp._fit import encode
 from skswsgp.solvers import Adam
 
 
@@ -82,13 +82,13 @@ def test_early_stopping_holds_rows_out():
 
 
 def test_validation_scores_use_the_weights_of_held_out_rows(monkeypatch, rng):
-    split, parts = fit_stages.train_test_split, []
+    split, parts = encode.train_test_split, []
 
     def recorded(*args, **kwargs):
         parts[:] = split(*args, **kwargs)
         return parts
 
-    monkeypatch.setattr(fit_stages, "train_test_split", recorded)
+    monkeypatch.setattr(encode, "train_test_split", recorded)
     X, y = small_data()
     weight = rng.uniform(0.1, 4.0, size=150)
     weight[::3] = 0.0

@@ -11,7 +11,7 @@ from sklearn.gaussian_process.kernels import RBF, ConstantKernel, ExpSineSquared
 from sklearn.pipeline import make_pipeline
 
 from skswsgp import SWSGPRegressor
-from skswsgp._estimators import observations
+from skswsgp._fit import solve
 from skswsgp._law import student
 from skswsgp.kernels import OnColumns
 from skswsgp.metrics import get_scorer, interval_score
@@ -253,7 +253,7 @@ def test_a_law_that_is_not_found_leaves_the_gaussian(monkeypatch):
     def fail(*args):
         raise FloatingPointError
 
-    monkeypatch.setattr(observations, "leave_out_rows", fail)
+    monkeypatch.setattr(solve, "leave_out_rows", fail)
     with pytest.warns(UserWarning, match="the model is kept with a Gaussian law"):
         model = fit("growing", n=60)
     assert not hasattr(model, "predictive_law_")

@@ -293,7 +293,7 @@ def test_covariances_behind_a_transformation_are_those_of_draws(name, models):
     assert_allclose(mean, usual)
     assert_allclose(np.sqrt(np.diag(cov)), std, rtol=1e-10)
     assert np.linalg.eigvalsh(cov).min() > 0.0
-    scale = models[name]._target_scale(vars(models[name]))
+    scale = models[name]._scale
     rng = np.random.default_rng(0)
     C = 0.2 * (0.8 + 0.2 * np.eye(3))[:, :, None]
     m = np.array([[0.5], [-0.2], [0.1]])

@@ -13,10 +13,10 @@ from sklearn.model_selection import GridSearchCV, cross_val_predict
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
-from skswsgp import SWSGPClassifier, SWSGPRegressor
 from skswsgp._compiled.threads import max_threads
 from skswsgp._posterior import prediction
 from skswsgp.baselines import NearestNeighborGPRegressor
+from skswsgp.dask import DaskPredictor, DaskSWSGPClassifier, DaskSWSGPRegressor
 from skswsgp.metrics import get_scorer
 
 reason = "needs dask: install the extra `dask`"
@@ -37,24 +37,26 @@ targets = rng.normal(size=(100, 2))
 
 CLASSES = np.digitize(f, [-0.5, 0.5])
 FITS = {
-    "two outputs": lambda: SWSGPRegressor(n_neighbors=8, random_state=0).fit(X, Y),
-    "all points": lambda: SWSGPRegressor(random_state=0).fit(X, Y[:, 0]),
-    "counts": lambda: SWSGPRegressor(
+    "two outputs": lambda: DaskSWSGPRegressor(n_neighbors=8, random_state=0).fit(X, Y),
+    "all points": lambda: DaskSWSGPRegressor(random_state=0).fit(X, Y[:, 0]),
+    "counts": lambda: DaskSWSGPRegressor(
         likelihood="poisson", n_neighbors=8, random_state=0
     ).fit(X, CLASSES),
-    "varying noise": lambda: SWSGPRegressor(
+    "varying noise": lambda: DaskSWSGPRegressor(
         likelihood="heteroscedastic", n_neighbors=8, random_state=0
     ).fit(X, Y[:, 0]),
-    "two classes": lambda: SWSGPClassifier(n_neighbors=8, random_state=0).fit(
+    "two classes": lambda: DaskSWSGPClassifier(n_neighbors=8, random_state=0).fit(
         X, np.where(f > 0, "yes", "no")
     ),
-    "three classes": lambda: SWSGPClassifier(n_neighbors=8, random_state=0).fit(
+    "three classes": lambda: DaskSWSGPClassifier(n_neighbors=8, random_state=0).fit(
         X, CLASSES
     ),
-    "float32": lambda: SWSGPClassifier(
+    "float32": lambda: DaskSWSGPClassifier(
         n_neighbors=8, dtype="float32", random_state=0
     ).fit(X, CLASSES),
-    "baseline": lambda: NearestNeighborGPRegressor(random_state=0).fit(X, Y),
+    "baseline": lambda: DaskPredictor(
+        NearestNeighborGPRegressor(random_state=0).fit(X, Y)
+    ),
 }
 # Fits whose rows use all inducing points, and methods, in which BLAS multiplies the
 # rows of a block together, so that last bits depend on their number.
@@ -201,7 +203,7 @@ def test_values_of_rows_take_the_blocks_of_X(model):
 def test_frames_keep_their_names_and_the_order_of_rows():
     frame = pd.DataFrame(rows, columns=["a", "b"])
     table = dd.from_pandas(frame, npartitions=3)
-    model = SWSGPRegressor(n_neighbors=8, learn_kernel=False, random_state=0)
+    model = DaskSWSGPRegressor(n_neighbors=8, learn_kernel=False, random_state=0)
     model.fit(pd.DataFrame(X, columns=["a", "b"]), Y[:, 0])
     found = model.predict(table, quantiles=[0.1, 0.9])
     assert found.shape[1:] == (2,)
@@ -230,7 +232,7 @@ def test_nothing_is_computed_before_it_is_asked_for(model):
 
 
 def test_a_later_fit_does_not_change_a_prediction():
-    model = SWSGPRegressor(n_neighbors=8, learn_kernel=False, random_state=0)
+    model = DaskSWSGPRegressor(n_neighbors=8, learn_kernel=False, random_state=0)
     expected = model.fit(X, Y[:, 0]).predict(rows)
     found = model.predict(blocks)
     model.fit(X, -Y[:, 0])
@@ -267,7 +269,7 @@ def test_a_block_is_predicted_by_one_thread(model, monkeypatch):
 
 def test_pipelines_and_searches_pass_collections_on():
     settings = {"n_neighbors": 8, "learn_kernel": False, "random_state": 0}
-    model = SWSGPRegressor(**settings)
+    model = DaskSWSGPRegressor(**settings)
     plain = make_pipeline(FunctionTransformer(), model).fit(X, Y[:, 0])
     found = plain.predict(blocks, quantiles=[0.1, 0.9])
     assert isinstance(found, da.Array)
@@ -295,7 +297,7 @@ REFUSED = {
     ),
     "columns": (
         lambda model: model.predict(da.zeros((100, 3))),
-        "X has 3 features, but SWSGPRegressor is expecting 2",
+        "X has 3 features, but DaskSWSGPRegressor is expecting 2",
     ),
     "unknown columns": (
         lambda model: model.predict(blocks[:, da.from_array([True, False]) > 0]),
@@ -396,7 +398,9 @@ def compilations(dask_worker):
 @pytest.mark.slow
 def test_a_search_on_two_workers_is_that_of_this_process(two_workers):
     """They read what this process has compiled, and compile nothing."""
-    estimator = make(SWSGPRegressor, max_iter=3, random_state=0, n_inducing=20, **ADAM)
+    estimator = make(
+        DaskSWSGPRegressor, max_iter=3, random_state=0, n_inducing=20, **ADAM
+    )
     search = GridSearchCV(estimator, {"n_neighbors": [4, 8]}, cv=2)
     expected = search.fit(X, Y[:, 0])
     expected, best = expected.cv_results_["mean_test_score"], expected.predict(rows)
@@ -414,7 +418,7 @@ def test_a_search_on_two_workers_is_that_of_this_process(two_workers):
 
 @pytest.mark.slow
 def test_workers_predict_what_this_process_predicts(two_workers):
-    model = SWSGPRegressor(n_neighbors=8, learn_kernel=False, random_state=0)
+    model = DaskSWSGPRegressor(n_neighbors=8, learn_kernel=False, random_state=0)
     expected = model.fit(X, Y).predict(rows)
     with distributed.Client(two_workers) as client:
         mean = model.predict(blocks)
@@ -428,7 +432,7 @@ def test_fits_in_two_threads_of_a_worker_take_turns(monkeypatch):
     """Numba's workqueue would end the process if both launched a loop at once."""
     monkeypatch.setenv("NUMBA_THREADING_LAYER", "workqueue")
     settings = {"max_iter": 30, "n_inducing": 20, "random_state": 0, "n_jobs": 2}
-    estimator = make(SWSGPRegressor, **settings, **ADAM)
+    estimator = make(DaskSWSGPRegressor, **settings, **ADAM)
     expected = cross_val_predict(estimator, X, Y[:, 0], cv=4)
     with started(1, 2) as cluster, distributed.Client(cluster) as client:
         with joblib.parallel_config("dask"):

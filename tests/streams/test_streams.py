@@ -14,7 +14,7 @@ from sklearn.model_selection import train_test_split
 from small_models import natural_model, small_data, state_of
 
 from skswsgp import SWSGPClassifier, SWSGPRegressor
-from skswsgp._estimators import fit_stages
+from skswsgp._fit import solve
 from skswsgp.solvers import Adam, Natural
 
 KERNEL = ConstantKernel(1.5) * RBF([1.0, 1.2])
@@ -328,7 +328,7 @@ def test_a_failed_chunk_leaves_the_stream_as_it_was(monkeypatch):
     def fail(*_):
         raise RuntimeError("no engine")
 
-    monkeypatch.setattr(fit_stages, "make_engine", fail)
+    monkeypatch.setattr(solve, "make_engine", fail)
     with pytest.raises(RuntimeError, match="no engine"):
         model.partial_fit(X[60:], y[60:])
     assert state_of(model) == before

@@ -11,6 +11,7 @@ from skswsgp._point.state import Model
 from skswsgp._rows.data import TrainingRows
 from skswsgp._solvers.adam import AdamSolver
 from skswsgp._solvers.progress import steps_per_epoch
+from skswsgp._solvers.rows import RowsInMemory
 from skswsgp._solvers.settings import Settings
 
 # Steps of the largest block between two averages. In three epochs of 1.76 million
@@ -44,8 +45,8 @@ class EpochRows(NamedTuple):
         model = Model(*(np.copy(a) if isinstance(a, np.ndarray) else a for a in model))
         engine = make_cpu_engine(model, self.n_neighbors, self.n_threads)
         rng = np.random.RandomState(seed)
-        data, kernel, settings, scale = self.data, *self[3:]
-        solver = AdamSolver(engine, data, kernel, settings, rng, scale)
+        rows, kernel, settings, scale = RowsInMemory(self.data), *self[3:]
+        solver = AdamSolver(engine, rows, kernel, settings, rng, scale)
         engine.optimizer = type(optimizer)(*(array.copy() for array in optimizer))
         (k, n), n_steps = part, solver.schedule.n_steps
         steps = range(n_steps * k // n, n_steps * (k + 1) // n)
@@ -60,7 +61,7 @@ class EpochRows(NamedTuple):
 
 
 class BlockAdam(AdamSolver):
-    """Epochs of Adam, for which `TrainingRows` are a sample of all rows.
+    """Epochs of Adam, for `RowsInBlocks`.
 
     All blocks begin a part of an epoch with the same model and the same moments, and
     end it with their own. The next begins with the averages: of an inducing point over
@@ -68,14 +69,14 @@ class BlockAdam(AdamSolver):
     The averages are not weighted, because blocks of more rows have taken more steps.
     """
 
-    def __init__(self, engine, data, kernel, settings, rng, feature_scale):
-        super().__init__(engine, data, kernel, settings, rng, feature_scale)
-        self.workers = data.elsewhere.workers
+    def __init__(self, engine, rows, kernel, settings, rng, feature_scale):
+        super().__init__(engine, rows, kernel, settings, rng, feature_scale)
+        self.workers = rows.blocks.workers
         more = engine.n_neighbors, kernel, settings, feature_scale
-        self.parts = data.elsewhere.training_rows(data.center, EpochRows, *more)
+        self.parts = rows.made(EpochRows, *more)
         total = float(self.workers.total(EpochRows.total_weight, self.parts))
         engine.model = engine.model._replace(total_weight=total)
-        most = steps_per_epoch(data.elsewhere.sizes.max(), settings.batch_size)
+        most = steps_per_epoch(rows.blocks.sizes.max(), settings.batch_size)
         self.n_parts = math.ceil(most / MOST_STEPS)
 
     def advance(self, index):

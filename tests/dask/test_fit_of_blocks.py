@@ -14,13 +14,11 @@ from scipy.sparse import csr_array
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 from sklearn.model_selection import GridSearchCV
 
-from skswsgp import SWSGPClassifier, SWSGPRegressor
-from skswsgp._cluster import block_adam
-from skswsgp._cluster.block_adam import BlockAdam
-from skswsgp._cluster.block_solver import BlockSolver
-from skswsgp._cluster.workers import ThisProcess
-from skswsgp._estimators import base
 from skswsgp._solvers.adam import AdamSolver
+from skswsgp.dask import DaskSWSGPClassifier, DaskSWSGPRegressor, block_adam, fit
+from skswsgp.dask.block_adam import BlockAdam
+from skswsgp.dask.rows import BlockSolver
+from skswsgp.dask.workers import ThisProcess
 from skswsgp.solvers import Adam, Natural
 
 dask = pytest.importorskip("dask", reason="needs the extra dask")
@@ -63,20 +61,20 @@ def fitted(cls, *rows, **params):
 
 def predictions(model):
     """Return probabilities, or means and deviations, of new rows."""
-    if isinstance(model, SWSGPClassifier):
+    if isinstance(model, DaskSWSGPClassifier):
         return model.predict_proba(NEW)
     return np.stack(model.predict(NEW, return_std=True))
 
 
 CASES = [
-    (SWSGPRegressor, "numbers", {"covariance": "full"}),
-    (SWSGPRegressor, "numbers", {"covariance": "draws", "n_inducing": 120}),
-    (SWSGPRegressor, "two", {"covariance": "diag", "dtype": "float64"}),
-    (SWSGPRegressor, "two", {"covariance": "full", "n_inducing": 300}),  # all rows
-    (SWSGPRegressor, "numbers", {"likelihood": "student_t"}),
-    (SWSGPRegressor, "counts", {"likelihood": "poisson"}),
-    (SWSGPClassifier, "classes", {"covariance": "draws", "n_inducing": 120}),
-    (SWSGPClassifier, "three", {}),
+    (DaskSWSGPRegressor, "numbers", {"covariance": "full"}),
+    (DaskSWSGPRegressor, "numbers", {"covariance": "draws", "n_inducing": 120}),
+    (DaskSWSGPRegressor, "two", {"covariance": "diag", "dtype": "float64"}),
+    (DaskSWSGPRegressor, "two", {"covariance": "full", "n_inducing": 300}),  # all rows
+    (DaskSWSGPRegressor, "numbers", {"likelihood": "student_t"}),
+    (DaskSWSGPRegressor, "counts", {"likelihood": "poisson"}),
+    (DaskSWSGPClassifier, "classes", {"covariance": "draws", "n_inducing": 120}),
+    (DaskSWSGPClassifier, "three", {}),
 ]
 
 
@@ -90,7 +88,7 @@ def test_blocks_are_fitted_as_rows_in_memory(cls, outputs, params):
         assert found.posterior_draws_.shape[1] == 64
     # Factors leave rounding, and conjugate gradients 1e-6 of a residual, or 3e-3 where
     # rounds follow: rounding may end them a step earlier.
-    rounds = params.get("likelihood", cls) is not SWSGPRegressor
+    rounds = params.get("likelihood", cls) is not DaskSWSGPRegressor
     close = 2e-3 if rounds else 1e-9 if params["covariance"] == "full" else 1e-5
     assert_allclose(predictions(found), predictions(expected), atol=close)
 
@@ -98,8 +96,8 @@ def test_blocks_are_fitted_as_rows_in_memory(cls, outputs, params):
 def test_a_kernel_is_learned_from_rows_of_blocks():
     X, y = table()
     params = {"learn_kernel": True, "kernel": None}
-    expected = fitted(SWSGPRegressor, X, y, **params)
-    found = fitted(SWSGPRegressor, *blocks(X, y), **params)
+    expected = fitted(DaskSWSGPRegressor, X, y, **params)
+    found = fitted(DaskSWSGPRegressor, *blocks(X, y), **params)
     assert found.kernel_ == expected.kernel_
     assert_allclose(predictions(found), predictions(expected), atol=1e-7)
 
@@ -109,9 +107,9 @@ def test_weights_count_in_every_block(rng):
     weight = rng.uniform(0.2, 3.0, 300)
     weight[::7] = weight[:90] = 0.0  # of the whole first block
     drawn = {"covariance": "draws", "n_inducing": 120}
-    expected = fitted(SWSGPRegressor, X, y, weight, **drawn)
-    found = fitted(SWSGPRegressor, *blocks(X, y, weight), **drawn)
-    plain = fitted(SWSGPRegressor, X, y, **drawn)
+    expected = fitted(DaskSWSGPRegressor, X, y, weight, **drawn)
+    found = fitted(DaskSWSGPRegressor, *blocks(X, y, weight), **drawn)
+    plain = fitted(DaskSWSGPRegressor, X, y, **drawn)
     assert_allclose(predictions(found), predictions(expected), atol=1e-5)
     assert np.abs(predictions(found) - predictions(plain)).max() > 1e-3
 
@@ -121,14 +119,14 @@ def test_all_rows_teach_where_a_sample_teaches_the_rest(tune):
     tune(learning_numbers=1200, least_learning_rows=1)
     X, y = table()
     given = {"normalize_y": False, "inducing_points": X[:50], "initial_noise": 0.04}
-    expected = fitted(SWSGPRegressor, X, y, predictive="gaussian", **given)
-    found = fitted(SWSGPRegressor, *blocks(X, y), predictive="gaussian", **given)
+    expected = fitted(DaskSWSGPRegressor, X, y, predictive="gaussian", **given)
+    found = fitted(DaskSWSGPRegressor, *blocks(X, y), predictive="gaussian", **given)
     assert_allclose(predictions(found), predictions(expected), atol=1e-8)
     assert found.inducing_points_.shape == (50, 2)
-    drawn = fitted(SWSGPRegressor, *blocks(X, y), n_inducing=40)
+    drawn = fitted(DaskSWSGPRegressor, *blocks(X, y), n_inducing=40)
     distance = np.abs(drawn.inducing_points_[:, None] - X).max(axis=2).min(axis=1)
     assert len(distance) == 40
-    errors = drawn.predict(X) - fitted(SWSGPRegressor, X, y).predict(X)
+    errors = drawn.predict(X) - fitted(DaskSWSGPRegressor, X, y).predict(X)
     assert np.sqrt(np.mean(errors**2)) < 0.3 * y.std()
 
 
@@ -136,7 +134,7 @@ def test_a_class_that_the_sample_lacks_is_known(tune):
     tune(learning_numbers=1200, least_learning_rows=1)
     X, y = table("three")
     y[y == 2], y[-1] = 1, 2  # one row of the last class
-    model = fitted(SWSGPClassifier, *blocks(X, y), inducing_points="random")
+    model = fitted(DaskSWSGPClassifier, *blocks(X, y), inducing_points="random")
     assert model.classes_.tolist() == [0, 1, 2]
     assert model.predict_proba(NEW).shape == (40, 3)
 
@@ -163,7 +161,9 @@ def with_types(y, dtypes):
 @pytest.mark.parametrize("dtypes", [None, (int, float, np.int8)])
 def test_blocks_of_one_class_are_fitted(dtypes):
     X, y, dX, dy = by_label("three", dtypes)
-    expected, found = (fitted(SWSGPClassifier, *each) for each in ((X, y), (dX, dy)))
+    expected, found = (
+        fitted(DaskSWSGPClassifier, *each) for each in ((X, y), (dX, dy))
+    )
     assert found.classes_.tolist() == [0, 1, 2]
     assert_allclose(predictions(found), predictions(expected), atol=2e-3)
 
@@ -171,30 +171,30 @@ def test_blocks_of_one_class_are_fitted(dtypes):
 def test_a_class_of_weight_zero_leaves_as_its_rows_do_in_memory():
     X, y, dX, dy = by_label("three")
     weights = {"class_weight": {0: 0.0, 1: 2.0}, "covariance": "draws"}
-    expected = fitted(SWSGPClassifier, X, y, **weights)
-    found = fitted(SWSGPClassifier, dX, dy, **weights)
+    expected = fitted(DaskSWSGPClassifier, X, y, **weights)
+    found = fitted(DaskSWSGPClassifier, dX, dy, **weights)
     assert found.classes_.tolist() == expected.classes_.tolist() == [1, 2]
     assert_allclose(predictions(found), predictions(expected), atol=2e-3)
     with pytest.raises(ValueError, match="class_weight has a weight for 7: expected"):
-        fitted(SWSGPClassifier, dX, dy, class_weight={7: 0.0})
+        fitted(DaskSWSGPClassifier, dX, dy, class_weight={7: 0.0})
     with pytest.raises(ValueError, match="no rows in any block"):
-        fitted(SWSGPClassifier, dX, dy, class_weight={0: 0.0, 1: 0.0, 2: 0.0})
+        fitted(DaskSWSGPClassifier, dX, dy, class_weight={0: 0.0, 1: 0.0, 2: 0.0})
 
 
 def test_labels_of_other_types_are_refused():
     _, _, dX, dy = by_label("three", (int, str, int))
     with pytest.raises(ValueError, match="labels of the types int, str: expected"):
-        fitted(SWSGPClassifier, dX, dy)
+        fitted(DaskSWSGPClassifier, dX, dy)
     with pytest.raises(ValueError, match="use SWSGPRegressor for numbers"):
-        fitted(SWSGPClassifier, *blocks(*table()))
+        fitted(DaskSWSGPClassifier, *blocks(*table()))
 
 
 def test_targets_may_be_whole_numbers_in_some_blocks():
     X, y = table()
     y = np.round(3.0 * y)
-    expected = fitted(SWSGPRegressor, X, y)
+    expected = fitted(DaskSWSGPRegressor, X, y)
     dX, dy = blocks(X, y)
-    found = fitted(SWSGPRegressor, dX, with_types(dy, (int, float, float, int)))
+    found = fitted(DaskSWSGPRegressor, dX, with_types(dy, (int, float, float, int)))
     assert_allclose(predictions(found), predictions(expected), atol=1e-8)
 
 
@@ -203,8 +203,8 @@ def test_the_number_of_rows_may_be_unknown():
     dX, dy = blocks(X, y)
     some = dX[:, 0] > 0.0
     assert np.isnan(dX[some].shape[0])
-    found = fitted(SWSGPRegressor, dX[some], dy[some])
-    expected = fitted(SWSGPRegressor, X[X[:, 0] > 0.0], y[X[:, 0] > 0.0])
+    found = fitted(DaskSWSGPRegressor, dX[some], dy[some])
+    expected = fitted(DaskSWSGPRegressor, X[X[:, 0] > 0.0], y[X[:, 0] > 0.0])
     assert_allclose(predictions(found), predictions(expected), atol=1e-8)
 
 
@@ -218,9 +218,9 @@ def test_blocks_of_other_columns_are_refused():
         return block[:, :1] if last else block
 
     with pytest.raises(ValueError, match=r"has the columns 2, and another 1: expected"):
-        fitted(SWSGPRegressor, dX.map_blocks(narrow, meta=dX._meta), dy)
+        fitted(DaskSWSGPRegressor, dX.map_blocks(narrow, meta=dX._meta), dy)
     with pytest.raises(ValueError, match="a known number of columns"):
-        fitted(SWSGPRegressor, dX[:, da.from_array([True, False]) > 0], dy)
+        fitted(DaskSWSGPRegressor, dX[:, da.from_array([True, False]) > 0], dy)
     frame = dd.from_pandas(pd.DataFrame(X, columns=["a", "b"]), npartitions=2)
 
     def turned(part, partition_info=None):
@@ -228,7 +228,7 @@ def test_blocks_of_other_columns_are_refused():
 
     how = {"meta": frame._meta, "enforce_metadata": False}
     with pytest.raises(ValueError, match=r"\['a', 'b'\], and another \['b', 'a'\]"):
-        fitted(SWSGPRegressor, frame.map_partitions(turned, **how), frame["a"])
+        fitted(DaskSWSGPRegressor, frame.map_partitions(turned, **how), frame["a"])
 
 
 def test_a_scale_that_other_rows_may_not_suit_is_not_taken(tune):
@@ -237,7 +237,7 @@ def test_a_scale_that_other_rows_may_not_suit_is_not_taken(tune):
     y = np.exp(2.0 * y)
     y[[7, 200]] = -1.0
     free = {"learn_kernel": True, "kernel": None, "y_transform": "auto"}
-    model = fitted(SWSGPRegressor, *blocks(X, y), **free)
+    model = fitted(DaskSWSGPRegressor, *blocks(X, y), **free)
     assert np.isfinite(predictions(model)).all()
 
 
@@ -246,8 +246,8 @@ def test_sparse_blocks_are_refused():
     dX, dy = blocks(X, y)
     sparse = dX.map_blocks(csr_array, meta=csr_array((0, 2)))
     with pytest.raises(TypeError, match=r"X is sparse \(csr_array\): expected a dense"):
-        fitted(SWSGPRegressor, sparse, dy)
-    found = fitted(SWSGPRegressor, X, y).predict(sparse)
+        fitted(DaskSWSGPRegressor, sparse, dy)
+    found = fitted(DaskSWSGPRegressor, X, y).predict(sparse)
     with pytest.raises(TypeError, match=r"X is sparse \(csr_array\): expected a dense"):
         found.compute()
 
@@ -261,7 +261,7 @@ def test_a_source_of_several_blocks_is_read_once():
         return block
 
     whole = da.from_array(X, chunks=(300, 2)).map_blocks(source, meta=X[:0])
-    fitted(SWSGPRegressor, whole.rechunk({0: 100}), da.from_array(y, chunks=100))
+    fitted(DaskSWSGPRegressor, whole.rechunk({0: 100}), da.from_array(y, chunks=100))
     assert read == [300]
 
 
@@ -270,9 +270,9 @@ def test_frames_keep_their_names():
     X, y = table()
     frame = pd.DataFrame({"a": X[:, 0], "b": X[:, 1], "y": y})
     lazy = dd.from_pandas(frame, npartitions=3)
-    model = fitted(SWSGPRegressor, lazy[["a", "b"]], lazy["y"])
+    model = fitted(DaskSWSGPRegressor, lazy[["a", "b"]], lazy["y"])
     assert model.feature_names_in_.tolist() == ["a", "b"]
-    expected = fitted(SWSGPRegressor, X, y).predict(NEW)
+    expected = fitted(DaskSWSGPRegressor, X, y).predict(NEW)
     found = model.predict(pd.DataFrame(NEW, columns=["a", "b"]))
     assert_allclose(found, expected, atol=1e-8)
 
@@ -283,7 +283,7 @@ def fail_to_compute(block):
 
 def test_blocks_that_cannot_be_fitted_leave_the_model_as_it_was():
     X, y = table()
-    model = fitted(SWSGPRegressor, X, y)
+    model = fitted(DaskSWSGPRegressor, X, y)
     before, (dX, dy) = predictions(model), blocks(X, y)
     bad = X.copy()
     bad[-1, 0] = np.nan
@@ -319,11 +319,12 @@ def test_blocks_that_cannot_be_fitted_leave_the_model_as_it_was():
 )
 def test_what_needs_rows_in_memory_is_refused(params, named):
     with pytest.raises(ValueError, match=f"dask collection, and the fit has {named}"):
-        fitted(SWSGPRegressor, *blocks(*table()), **params)
+        fitted(DaskSWSGPRegressor, *blocks(*table()), **params)
 
 
 @pytest.mark.parametrize(
-    ("cls", "outputs"), [(SWSGPRegressor, "numbers"), (SWSGPClassifier, "three")]
+    ("cls", "outputs"),
+    [(DaskSWSGPRegressor, "numbers"), (DaskSWSGPClassifier, "three")],
 )
 def test_a_search_of_arrays_is_that_of_rows_in_memory(cls, outputs):
     X, y = table(outputs)
@@ -345,9 +346,12 @@ def test_a_search_of_frames_takes_arrays_of_them():
     lazy = dd.from_pandas(frame, npartitions=3)
     columns = lazy[["a", "b"]], lazy["y"]
     with pytest.raises(AttributeError, match="no attribute 'take'"):  # of scikit-learn
-        searched(SWSGPRegressor, *columns)
+        searched(DaskSWSGPRegressor, *columns)
     arrays = [one.to_dask_array(lengths=True) for one in columns]
-    found, expected = searched(SWSGPRegressor, *arrays), searched(SWSGPRegressor, X, y)
+    found, expected = (
+        searched(DaskSWSGPRegressor, *arrays),
+        searched(DaskSWSGPRegressor, X, y),
+    )
     scores = [one.cv_results_["mean_test_score"] for one in (found, expected)]
     assert_allclose(*scores, atol=1e-8)
 
@@ -363,7 +367,7 @@ def searched(cls, *rows):
     [(Natural(), "round 1/20: loss"), (Adam(max_iter=2), "epoch 1/2: loss")],
 )
 def test_progress_is_printed_where_fit_is_called(solver, first, capsys):
-    fitted(SWSGPClassifier, *blocks(*table("classes")), solver=solver, verbose=2)
+    fitted(DaskSWSGPClassifier, *blocks(*table("classes")), solver=solver, verbose=2)
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith("scales of columns and targets ...")
     assert sum(line.startswith(f"  {first}") for line in lines) == 1
@@ -371,28 +375,26 @@ def test_progress_is_printed_where_fit_is_called(solver, first, capsys):
 
 def test_other_rows_are_refused_beside_blocks():
     (X, y), rows = table(), blocks(*table())
-    with pytest.raises(
-        ValueError, match="partial_fit of a dask collection: expected rows in"
-    ):
-        SWSGPRegressor().partial_fit(*rows)
+    with pytest.raises(TypeError, match="X is a dask collection .*: expected rows in"):
+        DaskSWSGPRegressor().partial_fit(*rows)
     for name, given in {
         "X_val": {"X_val": X, "y_val": y},
         "exposure": {"exposure": np.ones(300)},
         "noise_variance": {"noise_variance": np.ones(300)},
     }.items():
         with pytest.raises(ValueError, match=f"the fit has {name}: expected none"):
-            SWSGPRegressor().fit(*rows, **given)
+            DaskSWSGPRegressor().fit(*rows, **given)
     labels = blocks(*table("classes"))
     with pytest.raises(ValueError, match="the fit has class_weight='balanced'"):
-        SWSGPClassifier(class_weight="balanced").fit(*labels)
+        DaskSWSGPClassifier(class_weight="balanced").fit(*labels)
 
 
 @pytest.mark.parametrize(
     ("cls", "outputs", "params"),
     [
-        (SWSGPRegressor, "numbers", {"covariance": "full"}),
-        (SWSGPRegressor, "two", {"covariance": "diag"}),
-        (SWSGPClassifier, "three", {"n_neighbors": 50}),
+        (DaskSWSGPRegressor, "numbers", {"covariance": "full"}),
+        (DaskSWSGPRegressor, "two", {"covariance": "diag"}),
+        (DaskSWSGPClassifier, "three", {"n_neighbors": 50}),
     ],
 )
 @pytest.mark.parametrize("n_shared", [None, "auto"])
@@ -430,7 +432,7 @@ def test_adam_averages_what_steps_of_each_block_leave(covariance, monkeypatch, t
     monkeypatch.setattr(AdamSolver, "advance", advance_and_keep)
     solver = Adam(max_iter=1, optimize_inducing=True, learning_rate=0.1)
     rows = blocks(X[order], y[order])
-    model = fitted(SWSGPRegressor, *rows, solver=solver, covariance=covariance)
+    model = fitted(DaskSWSGPRegressor, *rows, solver=solver, covariance=covariance)
     models, moved = zip(*ends, strict=True)
     assert len(models) == 3  # one block is empty
     assert models[0].total_weight == pytest.approx(300.0)
@@ -459,7 +461,7 @@ def test_adam_of_blocks_fits_as_well_as_adam_in_memory():
 
     def error(*rows, batch_size):
         solver = Adam(batch_size=batch_size, **settings)
-        model = fitted(SWSGPRegressor, *rows, solver=solver)
+        model = fitted(DaskSWSGPRegressor, *rows, solver=solver)
         return np.sqrt(np.mean((model.predict(NEW) - truth) ** 2))
 
     in_memory = error(X, y, batch_size=60)
@@ -479,7 +481,7 @@ def test_adam_counts_rows_alike_in_blocks_of_other_sizes(most_steps, monkeypatch
     y = 0.3 * rng.normal(size=600)
     y[500:] += 1.0  # at the same places
     solver = Adam(max_iter=40, batch_size=10, learning_rate=0.05)
-    model = fitted(SWSGPRegressor, *blocks(X, y, sizes=(500, 100)), solver=solver)
+    model = fitted(DaskSWSGPRegressor, *blocks(X, y, sizes=(500, 100)), solver=solver)
     assert model.predict(NEW).mean() == pytest.approx(y.mean(), abs=0.03)
 
 
@@ -489,7 +491,7 @@ def test_parts_of_an_epoch_are_the_epoch(monkeypatch):
     params = {"kernel": ConstantKernel(2.0) * RBF(0.7), "covariance": "diag"}
     params["solver"] = Adam(max_iter=3, batch_size=8)  # 38 steps
     rows = blocks(X, y, sizes=(300,))
-    expected = fitted(SWSGPClassifier, *rows, **params)
+    expected = fitted(DaskSWSGPClassifier, *rows, **params)
     count, steps = [], block_adam.EpochRows.steps
 
     def steps_and_count(self, *given):
@@ -498,7 +500,7 @@ def test_parts_of_an_epoch_are_the_epoch(monkeypatch):
 
     monkeypatch.setattr(block_adam, "MOST_STEPS", 10)
     monkeypatch.setattr(block_adam.EpochRows, "steps", steps_and_count)
-    found = fitted(SWSGPClassifier, *rows, **params)
+    found = fitted(DaskSWSGPClassifier, *rows, **params)
     assert len(count) == 3 * 4
     assert_allclose(found.loss_curve_, expected.loss_curve_, rtol=1e-9)
     assert_allclose(predictions(found), predictions(expected), atol=1e-9)
@@ -509,15 +511,15 @@ def test_adam_of_blocks_holds_no_rows_out_by_itself(tune):
     tune(holdout_above=100)
     X, y = table()
     solver = Adam(max_iter=2)
-    assert fitted(SWSGPRegressor, X, y, solver=solver).validation_scores_
-    model = fitted(SWSGPRegressor, *blocks(X, y), solver=solver)
+    assert fitted(DaskSWSGPRegressor, X, y, solver=solver).validation_scores_
+    model = fitted(DaskSWSGPRegressor, *blocks(X, y), solver=solver)
     assert model.validation_scores_ is None
 
 
 def test_adam_that_diverges_in_a_block_says_so():
     solver = Adam(learning_rate=1e300, max_iter=5)
     with pytest.raises(FloatingPointError, match="training produced NaN or infinity"):
-        fitted(SWSGPRegressor, *blocks(*table()), solver=solver)
+        fitted(DaskSWSGPRegressor, *blocks(*table()), solver=solver)
 
 
 @pytest.fixture(autouse=True)
@@ -550,11 +552,11 @@ SLOW, FULL = pytest.mark.slow, pytest.mark.full
 def test_workers_fit_as_one_machine(cluster, n_workers):
     cluster.cluster.scale(n_workers)
     cluster.wait_for_workers(n_workers)
-    for outputs, cls in (("two", SWSGPRegressor), ("three", SWSGPClassifier)):
+    for outputs, cls in (("two", DaskSWSGPRegressor), ("three", DaskSWSGPClassifier)):
         X, y = table(outputs)
         expected = fitted(cls, X, y)
         found = fitted(cls, *blocks(X, y))
-        close = 1e-9 if cls is SWSGPRegressor else 2e-3
+        close = 1e-9 if cls is DaskSWSGPRegressor else 2e-3
         assert_allclose(predictions(found), predictions(expected), atol=close)
 
 
@@ -562,7 +564,7 @@ def test_workers_fit_as_one_machine(cluster, n_workers):
 def test_a_search_on_workers_asks_for_rows_in_memory(cluster):
     message = "expected a call in the process of the client, or rows in memory"
     with joblib.parallel_config("dask"), pytest.raises(ValueError, match=message):
-        searched(SWSGPRegressor, *blocks(*table()))
+        searched(DaskSWSGPRegressor, *blocks(*table()))
 
 
 EACH_SOLVER = pytest.mark.parametrize(
@@ -577,8 +579,8 @@ EACH_SOLVER = pytest.mark.parametrize(
 def test_a_fit_outlives_a_worker(solver, in_blocks, cluster, monkeypatch):
     X, y = table("classes")
     with monkeypatch.context() as here:
-        here.setattr(base, "find_workers", ThisProcess)
-        expected = fitted(SWSGPClassifier, *blocks(X, y), solver=solver)
+        here.setattr(fit, "find_workers", ThisProcess)
+        expected = fitted(DaskSWSGPClassifier, *blocks(X, y), solver=solver)
     pids, advance, killed = cluster.run(os.getpid), in_blocks.advance, []
 
     def kill_in_round_two(solver, index):
@@ -588,7 +590,7 @@ def test_a_fit_outlives_a_worker(solver, in_blocks, cluster, monkeypatch):
         return advance(solver, index)
 
     monkeypatch.setattr(in_blocks, "advance", kill_in_round_two)
-    found = fitted(SWSGPClassifier, *blocks(X, y), solver=solver)
+    found = fitted(DaskSWSGPClassifier, *blocks(X, y), solver=solver)
     assert killed
     close = 2e-3 if in_blocks is BlockSolver else 1e-12
     assert_allclose(predictions(found), predictions(expected), atol=close)
@@ -615,7 +617,7 @@ def test_blocks_wait_for_their_worker(monkeypatch):
 
         monkeypatch.setattr(BlockSolver, "advance", keep_one_busy)
         rows = blocks(*table("classes"), sizes=(100, 100, 50, 50))
-        fitted(SWSGPClassifier, *rows)
+        fitted(DaskSWSGPClassifier, *rows)
     assert len(places) > 2
     assert all(each == places[0] for each in places)
     assert len({each for block in places[0] for each in block}) == 2
@@ -630,7 +632,7 @@ def test_a_block_that_ends_its_workers_ends_the_fit_with_a_sentence(cluster):
 
     deadly = X.map_blocks(end_last, meta=X._meta)
     with pytest.raises(RuntimeError, match="lost a part of this fit: expected workers"):
-        fitted(SWSGPRegressor, deadly, y)
+        fitted(DaskSWSGPRegressor, deadly, y)
 
 
 @pytest.mark.slow
@@ -655,7 +657,7 @@ def test_the_scheduler_keeps_what_a_lost_worker_repeats(solver, in_blocks, monke
 
         monkeypatch.setattr(in_blocks, "advance", advance_and_count)
         given = {"n_inducing": 300, "inducing_points": "random", "covariance": "diag"}
-        fitted(SWSGPClassifier, *blocks(*table("classes")), solver=solver, **given)
+        fitted(DaskSWSGPClassifier, *blocks(*table("classes")), solver=solver, **given)
         assert len(kept) > 2
         moments = 300 * 2 * 8 if in_blocks is BlockSolver else 0
         grown = np.diff(kept)
@@ -668,7 +670,7 @@ def test_a_fit_within_a_task_is_refused():
     distributed = pytest.importorskip("distributed", reason="needs the extra dask")
     how = {"n_workers": 1, "threads_per_worker": 1, "processes": False}
     with distributed.Client(**how, dashboard_address=":0") as client:
-        task = client.submit(lambda: fitted(SWSGPRegressor, *blocks(*table())))
+        task = client.submit(lambda: fitted(DaskSWSGPRegressor, *blocks(*table())))
         with pytest.raises(RuntimeError, match="within a task of dask: expected a ca"):
             task.result(timeout=60)
 
@@ -701,7 +703,7 @@ def test_a_scheduler_that_is_gone_ends_the_fit_with_a_sentence(
         with distributed.Client(scheduler_file=place, timeout="5s") as client:
             client.wait_for_workers(1, timeout=60)
             with pytest.raises(RuntimeError, match="or lost its scheduler, before"):
-                fitted(SWSGPClassifier, *blocks(*table("classes")))
+                fitted(DaskSWSGPClassifier, *blocks(*table("classes")))
     finally:
         for process in started.values():
             process.kill()
@@ -733,11 +735,11 @@ def test_a_cluster_without_workers_ends_the_fit_with_a_sentence(gives_up, monkey
 
         monkeypatch.setattr(BlockSolver, "advance", lose_in_round_two)
         with pytest.raises(RuntimeError, match=message) as kept:
-            fitted(SWSGPClassifier, *blocks(*table("classes")))
+            fitted(DaskSWSGPClassifier, *blocks(*table("classes")))
         monkeypatch.undo()
         client.cluster.scale(1)
         client.wait_for_workers(1, timeout=60)
-        fitted(SWSGPClassifier, *blocks(*table("classes")))
+        fitted(DaskSWSGPClassifier, *blocks(*table("classes")))
         assert kept.value  # a session that has it fits again
 
 
@@ -756,4 +758,4 @@ def test_a_client_that_closes_ends_the_fit_with_a_sentence(stage, monkeypatch):
 
         monkeypatch.setattr(BlockSolver, stage, close_first)
         with pytest.raises(RuntimeError, match="the client of dask closed, or lost"):
-            fitted(SWSGPClassifier, *blocks(*table("classes")))
+            fitted(DaskSWSGPClassifier, *blocks(*table("classes")))

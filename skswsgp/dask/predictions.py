@@ -1,7 +1,4 @@
-"""Predictions of dask collections: block by block of their rows, and lazily.
-
-dask is imported only where a method is called with a collection.
-"""
+"""Predictions of dask collections: block by block of their rows, and lazily."""
 
 import copy
 import functools
@@ -12,10 +9,91 @@ from numbers import Integral
 
 import numpy as np
 
-from skswsgp._cluster.workers import itself
 from skswsgp._compiled.threads import one_thread
+from skswsgp.dask.workers import itself
 
 BY_ROW = "y", "exposure", "noise_variance"  # arguments with a number for each row
+# Methods of models whose results have a row for each row of X, which depends on that
+# row of the arguments alone
+ROW_METHODS = (
+    "predict", "predict_proba", "predict_log_proba", "decision_function",
+    "predict_interval", "log_predictive_density", "noise_std",
+    "latent_mean_and_variance", "sample_f", "predict_gradient", "_crps",
+)  # fmt: skip
+
+
+def predicts_blocks(cls):
+    """Let the methods of an estimator class that predict rows take collections."""
+    for name in ROW_METHODS:
+        if hasattr(cls, name):
+            setattr(cls, name, by_blocks(getattr(cls, name)))
+    if hasattr(cls, "sample_y"):
+        advice = "draws noise for all rows; use sample_f, or X.compute()"
+        cls.sample_y = from_all_rows(advice)(cls.sample_y)
+    return cls
+
+
+class ScoreMixin:
+    """The score of a model at dask collections."""
+
+    def score(self, X, y, sample_weight=None):
+        """Return R^2 of the predicted means, or the accuracy of predicted classes.
+
+        Parameters
+        ----------
+        X : array-like or dask collection of shape (n_samples, n_features)
+            Inputs.
+        y : array-like or dask collection of shape (n_samples,) or \
+                (n_samples, n_outputs)
+            Targets or labels.
+        sample_weight : array-like or dask collection of shape (n_samples,), \
+                default=None
+            Weight of each row in the score.
+
+        Returns
+        -------
+        score : float
+            The score, at most 1; larger is better. R^2 is the plain mean over outputs.
+        """
+        found, *others = in_memory(self.predict(X), y, sample_weight)
+        return self._score_of(found, *others)
+
+
+class DaskPredictor(ScoreMixin):
+    """A fitted model that predicts dask collections block by block, and lazily.
+
+    Methods that predict rows, such as `predict` and `predict_interval`, take dask
+    arrays and data frames, and return dask arrays with the blocks of X. Rows in memory
+    and everything else are left to the model.
+
+    Parameters
+    ----------
+    model : estimator
+        A fitted model of this package.
+
+    Examples
+    --------
+    >>> import dask.array as da
+    >>> from skswsgp import SWSGPRegressor
+    >>> from skswsgp.dask import DaskPredictor
+    >>> X = da.random.default_rng(0).uniform(size=(300, 2), chunks=(100, 2))
+    >>> rows = X[:100].compute()
+    >>> model = SWSGPRegressor(random_state=0).fit(rows, rows[:, 0])
+    >>> DaskPredictor(model).predict(X).numblocks
+    (3,)
+    """
+
+    def __init__(self, model):
+        self.model = model
+
+    def __getattr__(self, name):
+        """Return an attribute of the model, a method of rows as one of blocks."""
+        if name == "model":  # while a copy is made
+            raise AttributeError(name)
+        found = getattr(self.model, name)
+        if name not in ROW_METHODS:
+            return found
+        return functools.partial(by_blocks(getattr(type(self.model), name)), self.model)
 
 
 def by_blocks(method):
@@ -60,9 +138,14 @@ def is_collection(X):
     return is_dask_collection(X)
 
 
+def are_collections(*values):
+    """Return whether any of some values is a collection of dask."""
+    return any(map(is_collection, values))
+
+
 def in_memory(*values):
     """Return values, with the results of collections, which are computed together."""
-    if not any(map(is_collection, values)):
+    if not are_collections(*values):
         return values
     from dask import compute
 

@@ -1,10 +1,5 @@
-"""From dask collections to blocks of training rows, and a sample of them.
+"""From dask collections to blocks of rows as the user has them, and a sample."""
 
-What a fit learns from some rows, it learns from the sample: scales, the kernel and the
-map, inducing points and the law of observations. q(u) has all rows, by `BlockSolver`.
-"""
-
-import copy
 from math import isnan
 from typing import NamedTuple
 
@@ -12,14 +7,8 @@ import numpy as np
 from sklearn.utils import _safe_indexing
 from sklearn.utils.random import sample_without_replacement
 
-from skswsgp._cluster.many_sites import ManySites
-from skswsgp._cluster.predictions import is_collection
-from skswsgp._compiled.threads import max_threads
-from skswsgp._engine.select import make_cpu_engine
-from skswsgp._linear.site_rows import SiteRows
-from skswsgp._neighbors.lists import NeighborTracker, TrackedSearch
-from skswsgp._rows.data import TrainingRows, memory_budget
 from skswsgp._rows.table import require_numeric_types
+from skswsgp.dask.predictions import is_collection
 
 
 class Block(NamedTuple):
@@ -30,21 +19,7 @@ class Block(NamedTuple):
     weight: object | None
 
 
-class Recipe(NamedTuple):
-    """How blocks become rows of a model."""
-
-    estimator: object  # with the parameters of the user, which validates and encodes
-    attributes: dict  # fitted attributes
-    factor: float  # of weights
-    settings: object  # the `Settings` of the fit
-    center: np.ndarray | None = None  # (D,) subtracted from X
-    model: object = None  # the `Model`
-    kernel: object = None  # its kernel object
-    n_neighbors: int = 0
-    memory: int = 0  # bytes that A of a block may take
-
-
-class RowsElsewhere:
+class Blocks:
     """The rows of X, y and weights, dask collections with the same blocks.
 
     `workers` are what `find_workers` returns.
@@ -73,7 +48,6 @@ class RowsElsewhere:
         self.n_features = X.shape[1]
         blocks = [_block(*parts) for parts in zip(*lazy, strict=True)]
         self._set_blocks(self.workers.load(blocks))
-        self.recipe = None
 
     def _set_blocks(self, blocks):
         """Set the blocks, without those that are empty, and their sizes."""
@@ -91,7 +65,7 @@ class RowsElsewhere:
                 "X has no rows in any block: expected some to train on; look at the "
                 "filters in front of fit, and at weights of zero."
             )
-        self.blocks = [b for b, n in zip(blocks, sizes, strict=True) if n]
+        self.parts = [b for b, n in zip(blocks, sizes, strict=True) if n]
         self.sizes = np.array([n for n in sizes if n])
 
     @property
@@ -112,7 +86,7 @@ class RowsElsewhere:
 
     def drop(self, labels):
         """Leave out the rows with these labels, also to be counted."""
-        self._set_blocks(self.workers.map(_without, self.blocks, labels))
+        self._set_blocks(self.workers.map(_without, self.parts, labels))
 
     def sample(self, most, rng):
         """Return X, y and weights of at most so many random rows, in their order."""
@@ -123,7 +97,7 @@ class RowsElsewhere:
         ends = np.cumsum(self.sizes)
         cuts = np.split(drawn, np.searchsorted(drawn, ends[:-1]))
         rows = [cut - begin for cut, begin in zip(cuts, self.begins, strict=True)]
-        parts = self.workers.map(_take, self.blocks, each=rows)
+        parts = self.workers.map(_take, self.parts, each=rows)
         columns = zip(*self.workers.gather(parts), strict=True)
         return [_joined(column) for column in columns]
 
@@ -132,34 +106,8 @@ class RowsElsewhere:
         """The number of the first row of each block."""
         return np.concatenate([[0], np.cumsum(self.sizes)[:-1]])
 
-    def with_recipe(self, recipe):
-        """Return the rows with the `Recipe` by which they become rows of a model."""
-        other = copy.copy(self)
-        other.recipe = recipe
-        return other
-
-    def sites(self, engine, kernel, center):
-        """Return the `ManySites` of these rows for the model of an engine."""
-        each = -(-len(self.blocks) // max(1, self.workers.n_workers))  # of a worker
-        recipe = self.recipe._replace(
-            center=center,
-            model=engine.model,
-            kernel=kernel,
-            n_neighbors=engine.n_neighbors,
-            memory=memory_budget() // each,
-        )
-        begins = self.begins.tolist()
-        parts = self.workers.map(_sites, self.blocks, recipe, each=begins)
-        are_sparse = self.workers.gather(self.workers.map(_is_sparse, parts))
-        return ManySites(self.workers, parts, self.n_rows, engine, all(are_sparse))
-
-    def training_rows(self, center, make, *arguments):
-        """Return make(rows, n_threads, *arguments) for each block, where it is."""
-        recipe = self.recipe._replace(center=center)
-        return self.workers.map(_made, self.blocks, recipe, make, *arguments)
-
     def _gather(self, function, *arguments):
-        return self.workers.gather(self.workers.map(function, self.blocks, *arguments))
+        return self.workers.gather(self.workers.map(function, self.parts, *arguments))
 
 
 def _delayed(name, collection):
@@ -228,36 +176,3 @@ def _joined(parts):
 
         return pd.concat(parts)
     return np.concatenate(parts)
-
-
-def _made(block, recipe, make, *arguments):
-    """Return make(`TrainingRows` of a `Block`, number of threads, *arguments)."""
-    estimator, attributes = recipe.estimator, recipe.attributes
-    X, y, weight, rows = estimator._validate_training(*block, reset=False)
-    dtype = recipe.settings.dtype
-    targets = estimator._encode_targets(y, attributes).astype(dtype, copy=False)
-    weight = (recipe.factor * weight).astype(dtype)
-    data = TrainingRows(X, targets, weight, rows, center=recipe.center)
-    data = data.scaled(attributes["x_transform_"]).mapped(attributes["linear_map_"])
-    return make(data, max_threads(estimator.n_jobs, data.n_rows), *arguments)
-
-
-def _sites(block, begin, recipe):
-    """Return the `SiteRows` of a `Block`, before their first sites.
-
-    `begin` is the number of its first row among all rows.
-    """
-    sites = _made(block, recipe, _sites_of, recipe)
-    return sites._replace(begin=begin)
-
-
-def _sites_of(data, n_threads, recipe):
-    engine = make_cpu_engine(recipe.model, recipe.n_neighbors, n_threads)
-    search = TrackedSearch(engine, data.n_rows, recipe.settings.search_options)
-    lookup = NeighborTracker(search, data.n_rows, recipe.memory).lookup
-    record = recipe.settings.likelihood_record
-    return SiteRows.of(engine, recipe.kernel, data, record, lookup, recipe.memory)
-
-
-def _is_sparse(sites):
-    return sites.is_sparse

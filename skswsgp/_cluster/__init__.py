@@ -1,1 +1,0 @@
-"""Training rows in blocks that never come together on one machine."""

@@ -1,0 +1,240 @@
+"""The third call of a fit: q(u) of the start, its draws, and means from all rows.
+
+What goes wrong warns, and is left out. The fourth call, the law of observations, sees
+the solution while its engine is open.
+"""
+
+import warnings
+from contextlib import closing, contextmanager
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+from sklearn.exceptions import ConvergenceWarning
+
+from skswsgp._compiled.threads import max_threads
+from skswsgp._engine.select import make_engine
+from skswsgp._law.learn import leave_out_rows
+from skswsgp._neighbors.lists import NeighborTracker
+from skswsgp._posterior import prediction
+from skswsgp._rows.data import TrainingRows, memory_budget
+from skswsgp._rows.inducing import point_of_each_row
+from skswsgp._solvers.auto import tries_exact_means
+from skswsgp._solvers.exact_mean import (
+    ExactFit,
+    exact_mean_attributes,
+    means_of_few,
+)
+from skswsgp._solvers.model import build_model, model_attributes
+from skswsgp._solvers.progress import History, callers_level
+from skswsgp._solvers.settings import Settings
+
+
+class Solution(NamedTuple):
+    """A trained model, and the solver that has found it."""
+
+    settings: Settings
+    solver: object
+    data: TrainingRows  # that say how large errors are
+    attributes: dict  # fitted attributes
+    comparison: dict  # that of `ExactFit`
+    rng: np.random.RandomState
+
+
+@contextmanager
+def solve(start, task):
+    """Yield the `Solution` of a `Start`, in a context in which its engine is open.
+
+    `task` is the `FitTask`, which announces the stages.
+    """
+    settings, attributes = start.settings, start.attributes
+    (M, D), H = attributes["inducing_points_"].shape, attributes["n_neighbors_"]
+    likelihood = settings.likelihood, settings.n_latent
+    model, center = build_model(
+        attributes,
+        likelihood,
+        settings.dtype,
+        settings.divergence_weight(M, H),
+        settings.optimize_inducing,
+        start.rows.sample.weight.sum(dtype=np.float64),
+    )
+    held_out = start.held_out and start.held_out._replace(center=center)
+    start = start._replace(rows=start.rows.centered(center), held_out=held_out)
+    data, n_all = start.rows.sample, start.rows.n_all
+    n_threads = max_threads(settings.n_jobs, data.n_rows)
+    points = settings.solver.count_points(n_all, M, settings)
+    with closing(make_engine(settings.device, model, H, n_threads, points)) as engine:
+        solver = make_solver(start, engine)
+        with task.stage("inducing variables", settings.max_iter):
+            trained = train(solver, start, task)
+        if start.draws and solver.usable:
+            with task.stage("posterior draws"):
+                trained |= draw(solver, settings, start.rng)
+        exact = ExactFit()
+        if solver.usable and tries_exact_means(settings, n_all, M, D):
+            with task.stage("exact means"):
+                exact = solve_exact_mean(solver, data, trained, start)
+                source = "all rows" if exact.attributes else "the neighbors"
+                task.lines.say(f" from {source},")
+        trained |= exact.attributes
+        yield Solution(settings, solver, data, trained, exact.comparison, start.rng)
+
+
+def make_solver(start, engine):
+    """Return the solver of a `Start`, whose rows are centred."""
+    settings, kernel = start.settings, start.attributes["kernel_"]
+    steps = {"feature_scale": start.spread} if settings.solver.takes_steps else {}
+    return settings.solver(engine, start.rows, kernel, settings, start.rng, **steps)
+
+
+def train(solver, start, task):
+    """Run the rounds of the solver; return the fitted attributes."""
+    engine, (settings, data) = solver.engine, (start.settings, start.rows.sample)
+    attributes, held_out = start.attributes, start.held_out
+    if held_out is not None:
+        memory = memory_budget()
+        lists = NeighborTracker(solver.search, held_out.n_rows, memory)
+    history = History(settings.tol, settings.n_iter_no_change)
+    best = None
+
+    def described():
+        bound = history.bounds[-1] if history.bounds else np.nan
+        model, kernel = engine.model, attributes["kernel_"]
+        said = {"_kl_weight": model.kl_weight, "lower_bound_": bound}
+        return attributes | said | model_attributes(model, data.center, kernel)
+
+    def fitted(model=None):
+        return (model or described()) | history.attributes()
+
+    try:
+        for index in range(settings.max_iter):
+            task.begin_epoch()
+            loss, bound = solver.advance(index)
+            score = None
+            if held_out is not None:
+                score = prediction.mean_log_density(
+                    engine, held_out, lists, start.targets.log_density, attributes
+                )
+            improved = history.add(loss, bound, score)
+            if improved and (score is not None or solver.keeps_best):
+                best = described()
+            most = solver.n_rounds
+            task.lines.after_round(history, solver.unit, most, data.n_rows)
+            if task.end_epoch(fitted) or history.stalled or solver.converged:
+                break
+    except KeyboardInterrupt:
+        if settings.is_trial or not solver.usable:
+            raise
+        when = "then" if best is None else "at its best"
+        warnings.warn(
+            f"training was interrupted in {solver.unit} "
+            f"{len(history.losses) + 1}: the model is kept as it was {when}.",
+            stacklevel=callers_level(),
+        )
+    except FloatingPointError:
+        if best is None or not solver.keeps_best:
+            raise
+        warnings.warn(
+            f"training produced NaN or infinity in {solver.unit} "
+            f"{len(history.losses) + 1} and ended there: the model is kept as it "
+            "was at its best.",
+            stacklevel=callers_level(),
+        )
+    task.lines.after_rounds(history, solver.unit, solver.n_rounds)
+    warn_of_jitter(engine.jitter_counts)
+    if not solver.solved:
+        warnings.warn(
+            "conjugate gradients stopped before they converged: expected a kernel "
+            "and noise that do not differ by many orders of magnitude; bound the "
+            "kernel's variance, or give a regression a larger initial_noise.",
+            ConvergenceWarning,
+            stacklevel=callers_level(),
+        )
+    return fitted(best)
+
+
+def draw(solver, settings, rng):
+    """Return the fitted attribute of draws from q(u), or none and a warning."""
+    u = solver.draw(settings.tuning.n_draws, rng)
+    if u is not None:
+        u = u.astype(settings.dtype)
+        return {"posterior_draws_": u if u.shape[2] > 1 else u[:, :, 0]}
+    more = "" if settings.dtype == "float64" else "dtype='float64' may help, and "
+    warnings.warn(
+        "the draws from q(u) did not converge: the model is kept with "
+        "covariance='diag', whose standard deviations of the function are too "
+        f"small; {more}covariance='diag' asks for no draws and does not warn.",
+        stacklevel=callers_level(),
+    )
+    return {}
+
+
+def solve_exact_mean(solver, data, trained, start):
+    """Return the `ExactFit`; warn where exact means were not found.
+
+    `trained` are the fitted attributes so far.
+    """
+    settings, found = start.settings, ExactFit()
+    group = point_of_each_row(trained["inducing_points_"], data.inputs)
+    if group is not None and trained["n_neighbors_"] == len(solver.engine.model.Z):
+        return means_of_few(solver, trained["kernel_"], group)
+    if group is not None:
+        n_threads = max_threads(settings.n_jobs, data.n_rows)
+        density = partial(start.targets.log_density, attributes=trained)
+        found = exact_mean_attributes(
+            solver, trained, group, settings, density, n_threads, start.rng
+        )
+    elif settings.n_neighbors == "all":
+        why = "need the rows of the first fit, in their order"
+        found = ExactFit(problem=why)
+    if found.problem:
+        warnings.warn(
+            f"the exact means {found.problem}: the model is kept with means from "
+            f"n_neighbors={trained['n_neighbors_']}; a larger noise variance helps "
+            "where they do not converge, and that number as n_neighbors asks for "
+            "no exact means.",
+            stacklevel=callers_level(),
+        )
+    return found
+
+
+def learn_law(solution, task):
+    """Return the fitted attributes of the law and of rows left out, or none."""
+    settings, record = solution.settings, solution.settings.likelihood_record
+    needless = settings.predictive == "gaussian" and settings.is_trial
+    with task.stage("predictive law"):
+        if not record.conjugate or needless:
+            return {}
+        known, rng = solution.attributes | solution.comparison, solution.rng
+        law, rows = None, None
+        try:
+            law, rows = leave_out_rows(
+                solution.solver,
+                solution.data,
+                known,
+                settings,
+                settings.predictive,
+                rng,
+            )
+        except FloatingPointError:
+            warnings.warn(
+                "predictions of rows without themselves met NaN or infinity: the model "
+                "is kept with a Gaussian law of observations and without "
+                "leave_one_out_; bounds on the kernel may help, or dtype='float64'.",
+                stacklevel=callers_level(),
+            )
+    found = {"predictive_law_": law, "leave_one_out_": rows}
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def warn_of_jitter(jitter_counts):
+    """Warn where some factorisations needed more than the usual jitter."""
+    extra = int(jitter_counts[:, 0].sum())
+    if extra:
+        warnings.warn(
+            f"{extra} covariance matrices needed more than the usual jitter: "
+            "inducing points lie close together for this kernel, or its "
+            "length-scales have grown large; fewer inducing points or neighbours, "
+            "dtype='float64' or tighter bounds help.",
+            stacklevel=callers_level(),
+        )

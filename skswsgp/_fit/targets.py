@@ -1,0 +1,275 @@
+"""How targets of a user and those of a likelihood are related: objects of arrays.
+
+`RegressionTargets` know the scale of numbers, `ClassTargets` the labels. Both are made
+from the rows of a first fit, or from the attributes of a fitted model, and encode other
+rows alike.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from sklearn.utils.multiclass import check_classification_targets, type_of_target
+
+from skswsgp._kernel_search.kernel_choice import choose_targets
+from skswsgp._law.counts import require_counts
+from skswsgp._point.likelihood_records import LIKELIHOODS
+from skswsgp._rows.checks import as_numbers, check_outputs, log_exposure
+from skswsgp._rows.data import TrainingRows
+from skswsgp._rows.statistics import mean_and_scale, robust_mean_and_scale
+from skswsgp._rows.target_scale import TargetScale, fit_transform
+from skswsgp._solvers.exact_mean import scaled_variance
+
+
+class RegressionTargets(NamedTuple):
+    """Numbers, for a Gaussian process on their scale, or counts as they are."""
+
+    likelihood: str
+    scale: TargetScale
+
+    @property
+    def record(self):
+        """The record of the likelihood."""
+        return LIKELIHOODS[self.likelihood]
+
+    @property
+    def n_latent(self):
+        """The number of latent functions, one for each output."""
+        return int(np.size(self.scale.offset))
+
+    @property
+    def is_single(self):
+        """Whether results leave out the axis of outputs."""
+        return np.ndim(self.scale.offset) == 0
+
+    def attributes(self):
+        """Return the fitted attributes from which the same targets can be made."""
+        scale = self.scale
+        numbers = {"y_mean_": scale.offset, "y_scale_": scale.factor}
+        return numbers | {"y_transform_": scale.transform}
+
+    def encode(self, y, exposure=None):
+        """Return targets as the record of the likelihood reads them, a row for each."""
+        y = as_numbers(y)
+        require_no_exposure(self.likelihood, exposure)
+        check_outputs(y, self.scale.offset)
+        columns = y.reshape(len(y), -1)
+        if self.record.counts:
+            require_counts(columns, self.likelihood)
+            return np.column_stack([columns, log_exposure(exposure, len(y))])
+        if self.scale.transform is not None:
+            self.scale.transform.require_domain(columns)
+        return self.scale.standardise(columns)
+
+    def units(self, attributes):
+        """Return (offset, factor), numbers or (Q,), to the units of reports of f."""
+        if self.record.counts:
+            return attributes.get("prior_mean_", 0.0), 1.0
+        return self.scale.offset, self.scale.factor
+
+    def log_density(self, mu, v, targets, attributes):
+        """Return the log predictive density of encoded rows, in nats of the user's y.
+
+        f has the moments mu and v (n, Q) under the model of fitted attributes.
+        """
+        if self.record.counts:
+            return latent_log_density(self, mu, v, targets, attributes)
+        numbers = map(attributes.get, ("noise_variance_", "likelihood_shape_"))
+        density = self.record.log_density(mu, v, targets, *numbers)
+        slopes = self.scale.log_slope(self.scale.restore(targets))
+        return density + np.sum(np.broadcast_to(slopes, targets.shape), axis=1)
+
+    def stratify(self, y, fraction):
+        """Return what a random part of the rows keeps in proportion: nothing."""
+
+
+class ClassTargets(NamedTuple):
+    """Labels, which the likelihood knows by their numbers."""
+
+    likelihood: str
+    classes: np.ndarray  # (n_classes,) sorted
+    dtype: str  # of the prior means
+
+    @property
+    def record(self):
+        """The record of the likelihood."""
+        return LIKELIHOODS[self.likelihood]
+
+    @property
+    def n_latent(self):
+        """The number of latent functions."""
+        return self.record.count_latent(len(self.classes))
+
+    @property
+    def is_single(self):
+        """Whether results leave out the axis of latent functions."""
+        return self.n_latent == 1
+
+    def attributes(self):
+        """Return the fitted attributes from which the same targets can be made."""
+        return {"classes_": self.classes}
+
+    def encode(self, y, exposure=None):
+        """Return the numbers of labels as the record of the likelihood reads them."""
+        unknown = np.setdiff1d(distinct_labels(y), self.classes)
+        if len(unknown):
+            raise ValueError(
+                f"y holds the label {unknown[0]}: expected one of "
+                f"{', '.join(map(str, self.classes))}, the classes of the first fit."
+            )
+        numbers = np.searchsorted(self.classes, y)
+        return self.record.encode(numbers, len(self.classes))
+
+    def units(self, attributes):
+        """Return (offset, factor), numbers or (Q,), to the units of reports of f."""
+        return np.asarray(attributes.get("prior_mean_", 0.0), self.dtype), 1.0
+
+    def log_density(self, mu, v, targets, attributes):
+        """Return the log probability of encoded rows, see `RegressionTargets`."""
+        return latent_log_density(self, mu, v, targets, attributes)
+
+    def stratify(self, y, fraction):
+        """Return the labels if a random part of the rows can have all of them."""
+        _, counts = np.unique(y, return_counts=True)
+        smaller = int(min(fraction, 1.0 - fraction) * len(y))
+        return y if counts.min() > 1 and smaller >= len(counts) else None
+
+
+def latent_log_density(targets, mu, v, encoded, attributes):
+    """Return the log density of rows whose law is a function of f alone, in nats."""
+    offset, factor = targets.units(attributes)
+    moments = offset + factor * mu, factor**2 * scaled_variance(v, attributes)
+    numbers = map(attributes.get, ("noise_variance_", "likelihood_shape_"))
+    return targets.record.log_density(*moments, encoded, *numbers)
+
+
+# --- numbers
+
+
+def learn_targets(rows, name, settings, *, normalize, free):
+    """Return the `RegressionTargets` of the rows of a first fit.
+
+    `name` is the parameter `y_transform`. "auto" chooses a scale if it is `free` to,
+    and leaves y as it is otherwise. `normalize` says whether y is standardised.
+    """
+    y, record = as_numbers(rows.y), settings.likelihood_record
+    most_deviation = 1.0 if normalize else np.inf
+    if record.counts:
+        if name not in ("auto", None):
+            raise ValueError(
+                f"y_transform={name!r} with likelihood={settings.likelihood!r}: "
+                "expected None or 'auto', for counts keep their scale; use "
+                "likelihood='gaussian' for transformed targets."
+            )
+        scale = TargetScale(*unit_scale(y), None, most_deviation)
+        return RegressionTargets(settings.likelihood, scale)
+
+    def scale_for(name):
+        return fit_scale(name, y, rows.weight, record, normalize)
+
+    scales = [scale_for(None if name == "auto" else name)]
+    free = free and record.conjugate and normalize
+    if name == "auto" and free and settings.kernel is None and settings.learn_kernel:
+        names = ["yeo-johnson", "log"] if (y > 0.0).all() else ["yeo-johnson"]
+        scales += [scale_for(one) for one in names]
+        columns = y.reshape(len(y), -1).astype(np.float64)
+        data = TrainingRows(rows.X, columns, rows.weight, rows.numbers)
+        n_latent = columns.shape[1]
+        scales = [choose_targets(data, settings._replace(n_latent=n_latent), scales)]
+    scale = scales[0]._replace(most_deviation=most_deviation)
+    return RegressionTargets(settings.likelihood, scale)
+
+
+def fit_scale(name, y, weight, record, normalize):
+    """Return the `TargetScale` of y for the name of a transformation, or None."""
+    columns, transform = y.reshape(len(y), -1), None
+    if name is not None:
+        transform = fit_transform(name, columns, weight)
+        transform.require_domain(columns)
+        y = transform.forward(columns).reshape(y.shape)
+    if not normalize:
+        return TargetScale(*unit_scale(y), transform)
+    moments = mean_and_scale if record.conjugate else robust_mean_and_scale
+    return TargetScale(*moments(y, weight), transform)
+
+
+def unit_scale(y):
+    """Return means of zero and deviations of one for each output of y."""
+    return np.zeros(y.shape[1:])[()], np.ones(y.shape[1:])[()]
+
+
+def require_no_exposure(likelihood, exposure):
+    """Raise ValueError if there is an exposure, but targets are no counts."""
+    if exposure is not None and not LIKELIHOODS[likelihood].counts:
+        raise ValueError(
+            f"exposure came with likelihood={likelihood!r}: expected none, "
+            "for only counts have rates; use 'poisson' or 'negative_binomial', or "
+            "leave it out."
+        )
+
+
+# --- labels
+
+
+def link_of(likelihood, n_classes):
+    """Return the name of the likelihood for so many classes, of "auto" or a name."""
+    if likelihood == "auto":
+        return "bernoulli" if n_classes == 2 else "softmax"
+    if n_classes > 2 and not LIKELIHOODS[likelihood].joint:
+        raise ValueError(
+            f"likelihood={likelihood!r} with {n_classes} classes: expected two; use "
+            "'softmax' or 'auto'."
+        )
+    return likelihood
+
+
+def distinct_labels(y):
+    """Return the sorted distinct labels; raise ValueError if they are no labels."""
+    kind = type_of_target(y)
+    if kind == "continuous":
+        raise ValueError(
+            f"Unknown label type: {kind}: y holds numbers such as {np.min(y)!s}, which "
+            "are no labels; use SWSGPRegressor for numbers, or np.digitize for classes."
+        )
+    try:
+        check_classification_targets(y)
+        return np.unique(y)
+    except (TypeError, ValueError):
+        types = sorted({type(label).__name__ for label in np.ravel(y)})
+        if len(types) == 1:
+            raise
+    raise ValueError(
+        f"labels of the types {', '.join(types)}: expected labels of one type; "
+        "convert them, for example with np.asarray(y, dtype=str)."
+    )
+
+
+def require_two(classes):
+    """Raise ValueError unless there are two classes or more."""
+    if len(classes) < 2:
+        raise ValueError(
+            f"y holds one class only ({classes[0]}): expected two or more."
+        )
+
+
+def require_labels(class_weight, classes):
+    """Raise ValueError if a dict of weights of classes names a label that is none."""
+    known = classes.tolist()
+    unknown = [one for one in class_weight or () if one not in known]
+    if unknown:
+        raise ValueError(
+            f"class_weight has a weight for {unknown[0]!r}: expected labels of "
+            f"y, such as {known[0]!r}; leave it out."
+        )
+
+
+def class_factors(class_weight, y, weight):
+    """Return by what weights (n,) of labels y are multiplied, for a `class_weight`."""
+    classes = distinct_labels(y)
+    codes = np.searchsorted(classes, y)
+    if class_weight == "balanced":
+        counts = np.bincount(codes, weight)
+        present = np.maximum(counts, np.finfo(float).tiny)
+        factors = counts.sum() / (np.count_nonzero(counts) * present)
+    else:
+        factors = np.array([class_weight.get(one, 1.0) for one in classes])
+    return factors[codes]

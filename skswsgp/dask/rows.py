@@ -1,0 +1,134 @@
+"""Rows in blocks, each of which stays where it is: what a solver sees of them.
+
+What a fit learns from some rows, it learns from a sample: scales, the kernel and the
+map, inducing points and the law of observations. q(u) has all rows.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from skswsgp._compiled.threads import max_threads
+from skswsgp._engine.select import make_cpu_engine
+from skswsgp._estimators.sklearn_compat import (
+    check_weights,
+    usable_weights,
+    validate_block,
+)
+from skswsgp._fit.targets import class_factors
+from skswsgp._neighbors.lists import TrackedSearch
+from skswsgp._point.state import Model
+from skswsgp._rows.data import TrainingRows, memory_budget
+from skswsgp._solvers.natural import NaturalSolver
+from skswsgp._solvers.rows import site_rows
+from skswsgp._solvers.settings import Settings
+from skswsgp.dask.blocks import Blocks
+from skswsgp.dask.many_sites import ManySites
+
+
+class BlockSolver(NaturalSolver):
+    """Rounds of the natural solver for rows in blocks.
+
+    A product with all rows is a task for each block, and a sum of vectors of length M.
+    """
+
+    exact_means = False  # they would take the rows of every place to every other
+
+
+class Recipe(NamedTuple):
+    """How a block of the user becomes training rows."""
+
+    reader: str  # the name of the estimator, for messages
+    checks: dict  # arguments of `validate_data` that concern y
+    class_weight: dict | None
+    targets: object  # see `_fit.targets`
+    columns: object  # the scale of the columns, or None
+    linear_map: np.ndarray
+    factor: float  # of weights
+    settings: Settings
+    center: np.ndarray | None = None  # (D,) subtracted from X
+
+    def rows(self, block):
+        """Return the `TrainingRows` of a `Block`."""
+        dtype = self.settings.dtype
+        X, y = validate_block(block.X, block.y, self.reader, **self.checks)
+        weight, numbers = check_weights(block.weight, X, dtype), None
+        if self.class_weight is not None:
+            factors = class_factors(self.class_weight, y, weight)
+            weight = usable_weights(weight * factors, dtype)
+        if not weight.all():
+            numbers = np.flatnonzero(weight)
+            y, weight = y[numbers], weight[numbers]
+        targets = self.targets.encode(y).astype(dtype, copy=False)
+        weight = (self.factor * weight).astype(dtype)
+        data = TrainingRows(X, targets, weight, numbers, center=self.center)
+        return data.scaled(self.columns).mapped(self.linear_map)
+
+
+class BlockModel(NamedTuple):
+    """The model for whose inducing values the sites of a block are."""
+
+    model: Model
+    kernel: object  # its kernel object
+    n_neighbors: int
+    memory: int  # bytes that A of a block may take
+
+
+class RowsInBlocks(NamedTuple):
+    """All rows of a fit, in blocks: see `RowsInMemory`."""
+
+    sample: TrainingRows  # of all rows, in this process
+    blocks: Blocks
+    recipe: Recipe
+
+    @property
+    def n_all(self):
+        """The number of all rows."""
+        return self.blocks.n_rows
+
+    def centered(self, center):
+        """Return the rows with a center (D,), which is subtracted from X."""
+        sample = self.sample._replace(center=center)
+        return self._replace(sample=sample, recipe=self.recipe._replace(center=center))
+
+    def sites(self, engine, kernel, settings, search):
+        """Return the `ManySites` of these rows for the model of an engine."""
+        workers, parts = self.blocks.workers, self.blocks.parts
+        each = -(-len(parts) // max(1, workers.n_workers))  # of a worker
+        memory = memory_budget() // each
+        model = BlockModel(engine.model, kernel, engine.n_neighbors, memory)
+        begins = self.blocks.begins.tolist()
+        sites = workers.map(_sites, parts, self.recipe, model, each=begins)
+        are_sparse = workers.gather(workers.map(_is_sparse, sites))
+        return ManySites(workers, sites, self.n_all, engine, all(are_sparse))
+
+    def made(self, make, *arguments):
+        """Return make(rows, n_threads, *arguments) for each block, where it is."""
+        workers, parts = self.blocks.workers, self.blocks.parts
+        return workers.map(_made, parts, self.recipe, make, *arguments)
+
+
+def _made(block, recipe, make, *arguments):
+    """Return make(`TrainingRows` of a `Block`, number of threads, *arguments)."""
+    data = recipe.rows(block)
+    n_threads = max_threads(recipe.settings.n_jobs, data.n_rows)
+    return make(data, n_threads, *arguments)
+
+
+def _sites(block, begin, recipe, model):
+    """Return the `SiteRows` of a `Block`, before their first sites.
+
+    `begin` is the number of its first row among all rows.
+    """
+    sites = _made(block, recipe, _sites_of, recipe.settings, model)
+    return sites._replace(begin=begin)
+
+
+def _sites_of(data, n_threads, settings, model):
+    engine = make_cpu_engine(model.model, model.n_neighbors, n_threads)
+    search = TrackedSearch(engine, data.n_rows, settings.search_options)
+    return site_rows(data, engine, model.kernel, settings, search, model.memory)
+
+
+def _is_sparse(sites):
+    return sites.is_sparse
