@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 from skswsgp._covariance.compile import compile_kernel
 from skswsgp._covariance.random_features import random_features, require_features
 from skswsgp._estimators import sklearn_compat as compat
+from skswsgp._solvers.constraints import Count
 from skswsgp.kernels import with_positions
 
 __all__ = ["KernelFeatures"]
@@ -85,7 +86,7 @@ class KernelFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
 
     _parameter_constraints: dict = {  # noqa: RUF012  scikit-learn's own form
         "kernel": "no_validation",  # checked by compile_kernel, which says more
-        "n_components": [compat.Count()],
+        "n_components": [Count()],
         "orthogonal": ["boolean"],
         "random_state": ["random_state"],
     }

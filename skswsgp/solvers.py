@@ -9,7 +9,7 @@ from numbers import Real
 from sklearn.base import BaseEstimator
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from skswsgp._estimators.sklearn_compat import Count
+from skswsgp._solvers.constraints import Count
 
 __all__ = ["Adam", "Natural"]
 

@@ -142,6 +142,10 @@ def test_public_kernels_import_no_other_module():
     assert not list(imported_modules(ROOT / "kernels.py"))
 
 
+def test_public_solvers_import_constraints_only():
+    assert set(imported_modules(ROOT / "solvers.py")) == {"_solvers.constraints"}
+
+
 def test_metrics_import_formulas_and_checks_only():
     formulas = {"_compiled.special", "_law.law", "_law.student"}
     checks = {"_law.score_input"}

@@ -23,6 +23,7 @@ from skswsgp._posterior.joint import LARGEST_SEED
 from skswsgp._rows.checks import check_row_values, require_word_of_fit
 from skswsgp._rows.column_scale import SCALES
 from skswsgp._rows.data import KeptRows, TrainingRows
+from skswsgp._solvers.constraints import Count
 from skswsgp._solvers.settings import Settings
 from skswsgp._solvers.tuning import Tuning
 from skswsgp.solvers import Adam, Natural
@@ -66,8 +67,8 @@ class BaseSWSGP(
         "kernel": "no_validation",  # checked by compile_kernel, which says more
         "x_transform": [StrOptions({"auto", *SCALES}), None],
         "learn_map": [StrOptions({"auto"}), "boolean"],
-        "n_inducing": [StrOptions({"auto"}), compat.Count()],
-        "n_neighbors": [StrOptions({"auto", "all"}), compat.Count()],
+        "n_inducing": [StrOptions({"auto"}), Count()],
+        "n_neighbors": [StrOptions({"auto", "all"}), Count()],
         "learn_kernel": ["boolean"],
         "inducing_points": [StrOptions({"kmeans", "random"}), "array-like"],
         "covariance": [StrOptions({"auto", "diag", "draws", "full"})],

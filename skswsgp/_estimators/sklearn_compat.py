@@ -2,13 +2,11 @@
 
 from contextlib import contextmanager
 from functools import partial
-from numbers import Integral
 
 import numpy as np
 from sklearn.base import is_classifier
 from sklearn.metrics import accuracy_score, r2_score
 from sklearn.utils import check_X_y
-from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import _check_sample_weight, validate_data
 
 from skswsgp._law.score_input import require_unmasked
@@ -18,17 +16,6 @@ from skswsgp._rows.table import (
     require_numeric_types,
 )
 from skswsgp._solvers.progress import STAGES, StageLines
-
-
-class Count(Interval):
-    """Constraint of a parameter: a positive integer, but neither True nor False."""
-
-    def __init__(self):
-        super().__init__(Integral, 1, None, closed="left")
-
-    def is_satisfied_by(self, val):
-        """Return whether a value is a count."""
-        return not isinstance(val, bool) and super().is_satisfied_by(val)
 
 
 def set_arguments(estimator, arguments):

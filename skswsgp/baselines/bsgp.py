@@ -19,6 +19,7 @@ from skswsgp._rows.data import center_rows
 from skswsgp._rows.inducing import initial_inducing_points
 from skswsgp._rows.statistics import mean_and_scale, relative_weights
 from skswsgp._solvers.auto import default_kernel
+from skswsgp._solvers.constraints import Count
 from skswsgp._solvers.model import build_model
 from skswsgp._solvers.progress import callers_level
 from skswsgp.baselines.inducing_posterior import BLOCKS, InducingPosterior
@@ -35,18 +36,18 @@ class _SampledMixin:
 
     _blocks = BLOCKS
     _of_chains = {  # noqa: RUF012
-        "n_inducing": [compat.Count()],
+        "n_inducing": [Count()],
         "prior": "no_validation",  # checked by `_check_choices`, which says more
         "objective": [StrOptions({"fitc", "vfe"})],
         "sample": "no_validation",
         "adam_steps": [Interval(Integral, 0, None, closed="left")],
         "burn_in": [Interval(Integral, 0, None, closed="left")],
-        "n_samples": [compat.Count()],
-        "spacing": [compat.Count()],
-        "n_chains": [compat.Count()],
+        "n_samples": [Count()],
+        "spacing": [Count()],
+        "n_chains": [Count()],
         "step_size": [Interval(Real, 0, None, closed="neither")],
         "friction": [Interval(Real, 0, 1, closed="neither")],
-        "batch_size": [compat.Count()],
+        "batch_size": [Count()],
     }
 
     def _check_choices(self):

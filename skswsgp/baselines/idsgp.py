@@ -21,6 +21,7 @@ from skswsgp._point.likelihood_records import LIKELIHOODS
 from skswsgp._rows.data import center_rows
 from skswsgp._rows.statistics import mean_and_scale, relative_weights
 from skswsgp._solvers.auto import default_kernel
+from skswsgp._solvers.constraints import Count
 from skswsgp._solvers.model import build_model
 from skswsgp._solvers.progress import History, Schedule, steps_per_epoch
 from skswsgp.baselines.network import Network, draw_weights
@@ -90,11 +91,11 @@ class _OwnPointsMixin:
     """Training and latent functions of both estimators."""
 
     _of_network = {  # noqa: RUF012
-        "n_inducing": [compat.Count()],
+        "n_inducing": [Count()],
         "hidden_layer_sizes": "no_validation",  # checked by `_layer_sizes`
-        "batch_size": [compat.Count(), StrOptions({"auto"})],
+        "batch_size": [Count(), StrOptions({"auto"})],
         "learning_rate": [Interval(Real, 0, None, closed="neither")],
-        "max_iter": [compat.Count()],
+        "max_iter": [Count()],
         "early_stopping": ["boolean", StrOptions({"auto"})],
         "verbose": ["verbose"],
     }

@@ -12,6 +12,7 @@ from skswsgp._kernel_search.kernel_learning import KernelFit, LearningOptions
 from skswsgp._rows.data import TrainingRows
 from skswsgp._rows.inducing import initial_inducing_points
 from skswsgp._rows.statistics import feature_spread, relative_weights
+from skswsgp._solvers.constraints import Count
 from skswsgp.baselines.shared import BaselineRegressor, krige
 
 __all__ = ["LocalGPRegressor"]
@@ -110,8 +111,8 @@ class LocalGPRegressor(BaselineRegressor):
     _parameter_constraints: dict = {  # noqa: RUF012  scikit-learn's own form
         **BaselineRegressor._parameter_constraints,
         "mode": [StrOptions({"inductive", "transductive"})],
-        "n_experts": [compat.Count()],
-        "n_neighbors": [compat.Count()],
+        "n_experts": [Count()],
+        "n_neighbors": [Count()],
         "dtype": [StrOptions({"float64", "float32"})],
     }
 

@@ -14,6 +14,7 @@ from skswsgp._kernel_search.kernel_learning import (
 )
 from skswsgp._rows.data import TrainingRows
 from skswsgp._rows.statistics import relative_weights
+from skswsgp._solvers.constraints import Count
 from skswsgp.baselines.shared import BaselineRegressor, krige
 
 __all__ = ["NearestNeighborGPRegressor"]
@@ -116,7 +117,7 @@ class NearestNeighborGPRegressor(BaselineRegressor):
     _parameter_constraints: dict = {  # noqa: RUF012  scikit-learn's own form
         **BaselineRegressor._parameter_constraints,
         "learn_map": [StrOptions({"auto"}), "boolean"],
-        "n_neighbors": [compat.Count()],
+        "n_neighbors": [Count()],
         "neighbor_search": [StrOptions({"exact", "approximate"})],
         "dtype": [StrOptions({"float64", "float32"})],
     }

@@ -30,6 +30,7 @@ from skswsgp._rows.data import center_rows, memory_budget
 from skswsgp._rows.inducing import initial_inducing_points
 from skswsgp._rows.statistics import feature_spread, first_of_each, relative_weights
 from skswsgp._solvers.auto import natural_jitter
+from skswsgp._solvers.constraints import Count
 from skswsgp._solvers.model import build_model, model_attributes
 from skswsgp._solvers.natural import (
     DAMPING,
@@ -82,7 +83,7 @@ class OrthogonalPoints:
     """Learning and latent functions of both estimators."""
 
     _of_points = {  # noqa: RUF012
-        "n_inducing": [compat.Count()],
+        "n_inducing": [Count()],
         "n_orthogonal": [Interval(Integral, 0, None, closed="left")],
     }
 
