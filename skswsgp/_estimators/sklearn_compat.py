@@ -9,11 +9,11 @@ from sklearn.metrics import accuracy_score, r2_score
 from sklearn.utils import check_X_y
 from sklearn.utils.validation import _check_sample_weight, validate_data
 
-from skswsgp._law.score_input import require_unmasked
 from skswsgp._rows.table import (
     clearer_error,
     refuse_collections,
     require_numeric_types,
+    require_unmasked,
 )
 from skswsgp._solvers.progress import STAGES, StageLines
 

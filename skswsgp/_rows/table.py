@@ -1,4 +1,4 @@
-"""Tables of the user that are no numbers: which column is at fault, and what helps."""
+"""Arrays and tables of the user that are no numbers: what is wrong, and what helps."""
 
 from contextlib import suppress
 
@@ -75,6 +75,21 @@ def refuse_collections(**columns):
                 "in memory; take DaskSWSGPRegressor or DaskSWSGPClassifier of "
                 "skswsgp.dask to fit blocks of rows, DaskPredictor(model) of it to "
                 f"predict them by another model, or {name}.compute()."
+            )
+
+
+def require_unmasked(**arrays):
+    """Raise ValueError if an array by this name is masked at some entry.
+
+    NumPy and scikit-learn drop masks, and what lies below them is read as data.
+    """
+    for name, values in arrays.items():
+        if np.ma.is_masked(values):
+            n_masked = np.ma.count_masked(values)
+            raise ValueError(
+                f"{name} is a masked array with {n_masked} masked entries: expected "
+                "none, for the values below the mask would count as data; leave their "
+                "rows out, or fill the entries."
             )
 
 

@@ -2,11 +2,11 @@
 
 import numpy as np
 
-from skswsgp._law.score_input import check_count, check_quantiles, check_weights
 from skswsgp.displays._axes import set_axes_of_calibration
 from skswsgp.metrics import interval_coverage
 from skswsgp.metrics.answers import innermost, quantiles_of
 from skswsgp.metrics.calibration import interval_of_share
+from skswsgp.metrics.score_input import check_count, check_quantiles, check_weights
 
 
 class CoverageDisplay:

@@ -2,15 +2,15 @@
 
 import numpy as np
 
-from skswsgp._law.score_input import (
+from skswsgp.displays._axes import BLUE, VERMILLION, drawn_rows, set_axes
+from skswsgp.metrics import interval_coverage
+from skswsgp.metrics.answers import innermost, intervals_of, quantiles_of
+from skswsgp.metrics.score_input import (
     check_count,
     check_coverage,
     check_intervals,
     check_like,
 )
-from skswsgp.displays._axes import BLUE, VERMILLION, drawn_rows, set_axes
-from skswsgp.metrics import interval_coverage
-from skswsgp.metrics.answers import innermost, intervals_of, quantiles_of
 
 
 class PredictionIntervalDisplay:

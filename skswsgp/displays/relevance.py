@@ -9,16 +9,16 @@ from sklearn.utils import (
     check_random_state,
 )
 
-from skswsgp._law.score_input import (
+from skswsgp._rows.table import require_unmasked
+from skswsgp.displays._axes import BLUE, set_axes, styled
+from skswsgp.metrics.answers import innermost
+from skswsgp.metrics.score_input import (
     check_count,
     check_floats,
     check_like,
     check_weights,
     columns_of,
-    require_unmasked,
 )
-from skswsgp.displays._axes import BLUE, set_axes, styled
-from skswsgp.metrics.answers import innermost
 
 
 class RelevanceDisplay:

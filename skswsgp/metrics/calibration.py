@@ -6,12 +6,12 @@ import numpy as np
 from scipy.special import ndtri
 from sklearn.utils import check_consistent_length, column_or_1d
 
-from skswsgp._law.score_input import (
+from skswsgp._rows.table import require_unmasked
+from skswsgp.metrics.score_input import (
     check_count,
     check_probabilities,
     check_weights,
     columns_of,
-    require_unmasked,
 )
 
 

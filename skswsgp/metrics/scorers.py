@@ -4,8 +4,8 @@ import numpy as np
 from scipy.special import ndtri
 from sklearn.utils.metadata_routing import UNUSED, _MetadataRequester
 
-from skswsgp._law.score_input import check_gaussian, mean_over_samples
 from skswsgp.metrics.answers import asked, innermost, intervals_of
+from skswsgp.metrics.score_input import check_gaussian, mean_over_samples
 from skswsgp.metrics.scores import (
     crps,
     interval_score,

@@ -5,7 +5,7 @@ import numpy as np
 from skswsgp._compiled.special import gaussian_log_density
 from skswsgp._law import student
 from skswsgp._law.law import interval_scores
-from skswsgp._law.score_input import (
+from skswsgp.metrics.score_input import (
     check_coverage,
     check_gaussian,
     check_intervals,

@@ -6,22 +6,9 @@ import numpy as np
 from sklearn.preprocessing import LabelEncoder
 from sklearn.utils import check_array, column_or_1d
 
+from skswsgp._rows.table import require_unmasked
+
 TOLERANCE = 1e-4  # rounding error allowed in probabilities and in their sum
-
-
-def require_unmasked(**arrays):
-    """Raise ValueError if an array by this name is masked at some entry.
-
-    NumPy and scikit-learn drop masks, and what lies below them is read as data.
-    """
-    for name, values in arrays.items():
-        if np.ma.is_masked(values):
-            n_masked = np.ma.count_masked(values)
-            raise ValueError(
-                f"{name} is a masked array with {n_masked} masked entries: expected "
-                "none, for the values below the mask would count as data; leave their "
-                "rows out, or fill the entries."
-            )
 
 
 def check_floats(values, name):
