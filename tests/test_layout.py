@@ -48,7 +48,7 @@ IMPORTERS = {
 }
 # Totals. To raise one takes a reason in the commit: see CONTRIBUTING.md.
 MAX_ARGUMENTS = 10  # except `__init__` and compiled functions
-MAX_FILES = 12  # of a package, without `__init__`
+MAX_FILES = 12  # of a package, without `__init__` and those of single models
 MAX_CONSTANTS = 206  # numbers that modules name, and thresholds of `Tuning`
 MAX_PARAMETERS = {"SWSGPRegressor": 22, "SWSGPClassifier": 18}
 MAX_LINES = 199  # of code in a file of a baseline
@@ -198,9 +198,11 @@ def test_functions_have_few_arguments():
 
 
 def test_packages_have_few_files():
+    models = set(imported_modules(ROOT / "baselines" / "__init__.py"))
     for package in ORDER:
         files = [path for path in FILES if path.parent.name == package]
-        count = sum(path.stem != "__init__" for path in files)
+        shared = [path for path in files if name_of(path) not in models]
+        count = sum(path.stem != "__init__" for path in shared)
         assert count <= MAX_FILES, f"{package} has {count} files"
 
 

@@ -8,7 +8,6 @@ from sklearn.utils._param_validation import Interval, StrOptions
 
 from skswsgp._compiled.threads import max_threads, row_blocks
 from skswsgp._covariance.compile import compile_kernel, updated_kernel
-from skswsgp._engine.own_points import OwnPoints
 from skswsgp._estimators import sklearn_compat as compat
 from skswsgp._estimators.given import kernel_for
 from skswsgp._fit.solve import warn_of_jitter
@@ -25,6 +24,7 @@ from skswsgp._solvers.constraints import Count
 from skswsgp._solvers.model import build_model
 from skswsgp._solvers.progress import History, Schedule, steps_per_epoch
 from skswsgp.baselines.network import Network, draw_weights
+from skswsgp.baselines.own_points import OwnPoints
 from skswsgp.baselines.shared import BaselineClassifier, BaselineRegressor
 from skswsgp.baselines.shared_docs import with_shared_text
 from skswsgp.solvers import Adam

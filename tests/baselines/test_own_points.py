@@ -8,10 +8,10 @@ from sklearn.gaussian_process.kernels import RBF, ConstantKernel, Matern, WhiteK
 
 from skswsgp._covariance.compile import compile_kernel
 from skswsgp._covariance.program import refresh_scales
-from skswsgp._engine.own_points import OwnPoints
 from skswsgp._point.adam_step import make_optimizer, update_parameters
 from skswsgp._point.likelihood_records import LIKELIHOODS
 from skswsgp._solvers.model import build_model
+from skswsgp.baselines.own_points import OwnPoints
 from skswsgp.kernels import ArcCosine
 
 M, D, N, TOTAL = 3, 2, 7, 20.0
