@@ -1,6 +1,6 @@
 """Sparse-within-Sparse Gaussian processes for scikit-learn."""
 
-from skswsgp import baselines, displays, features, kernels, metrics, solvers
+from skswsgp import baselines, displays, kernels, metrics, solvers
 from skswsgp._estimators.classifier import SWSGPClassifier
 from skswsgp._estimators.regressor import SWSGPRegressor
 from skswsgp._posterior.extrapolation import ExtrapolationWarning
@@ -11,7 +11,6 @@ __all__ = [
     "SWSGPRegressor",
     "baselines",
     "displays",
-    "features",
     "kernels",
     "metrics",
     "solvers",

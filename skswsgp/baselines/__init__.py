@@ -2,6 +2,7 @@
 
 from skswsgp.baselines.bsgp import BSGPClassifier, BSGPRegressor
 from skswsgp.baselines.idsgp import IDSGPClassifier, IDSGPRegressor
+from skswsgp.baselines.kernel_features import KernelFeatures
 from skswsgp.baselines.local import LocalGPRegressor
 from skswsgp.baselines.nearest import NearestNeighborGPRegressor
 from skswsgp.baselines.solve import SOLVEGPClassifier, SOLVEGPRegressor
@@ -12,6 +13,7 @@ __all__ = [
     "BSGPRegressor",
     "IDSGPClassifier",
     "IDSGPRegressor",
+    "KernelFeatures",
     "LocalGPRegressor",
     "NearestNeighborGPRegressor",
     "SOLVEGPClassifier",

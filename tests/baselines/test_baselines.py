@@ -122,7 +122,8 @@ def results(model, X):
 
 
 def test_all_are_tested():
-    assert {type(model).__name__ for model in SMALL} == set(baselines.__all__)
+    features = {"KernelFeatures"}  # a transformer, with a file of tests of its own
+    assert {type(model).__name__ for model in SMALL} | features == {*baselines.__all__}
 
 
 @each

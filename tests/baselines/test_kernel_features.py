@@ -18,7 +18,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from skswsgp.features import KernelFeatures
+from skswsgp.baselines import KernelFeatures
 from skswsgp.kernels import ArcCosine, OnColumns
 
 

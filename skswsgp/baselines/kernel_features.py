@@ -76,7 +76,7 @@ class KernelFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
     >>> from sklearn.gaussian_process.kernels import RBF
     >>> from sklearn.linear_model import BayesianRidge
     >>> from sklearn.pipeline import make_pipeline
-    >>> from skswsgp.features import KernelFeatures
+    >>> from skswsgp.baselines import KernelFeatures
     >>> X = np.linspace(0, 6, 200)[:, None]
     >>> y = np.sin(X[:, 0])
     >>> model = make_pipeline(KernelFeatures(RBF(1.0), random_state=0), BayesianRidge())
