@@ -261,7 +261,7 @@ def start(options):
         ignored = shutil.ignore_patterns("__pycache__")
         shutil.copytree(source, Path(folder, "skswsgp"), ignore=ignored)
         both = process_seconds(folder, "import sklearn.gaussian_process, numba")
-        ours = process_seconds(folder, "import skswsgp")
+        ours = process_seconds(folder, "from skswsgp import SWSGPRegressor")
         print(f"import: {ours:.2f} s, {ours / both:.2f} times scikit-learn and numba")
         for cache in ("cold", "warm"):
             seconds = process_seconds(folder, FIRST_FIT)

@@ -26,6 +26,7 @@ from skswsgp._rows.data import KeptRows, TrainingRows
 from skswsgp._solvers.constraints import Count
 from skswsgp._solvers.settings import Settings
 from skswsgp._solvers.tuning import Tuning
+from skswsgp._version import __version__
 from skswsgp.solvers import Adam, Natural
 
 # Fitted attributes that are found after the last round and that no fit starts from
@@ -313,13 +314,9 @@ class BaseSWSGP(
         return super().set_params(**params)
 
     def __getstate__(self):
-        from skswsgp import __version__
-
         return super().__getstate__() | {"_skswsgp_version": __version__}
 
     def __setstate__(self, state):
-        from skswsgp import __version__
-
         version = state.pop("_skswsgp_version", "unknown")
         if version != __version__:
             warnings.warn(

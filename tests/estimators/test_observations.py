@@ -5,7 +5,6 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.stats import norm
 
-import skswsgp
 from skswsgp import SWSGPRegressor
 from skswsgp.metrics import pinball
 
@@ -101,8 +100,3 @@ def test_densities_need_a_value_for_each_prediction(fitted):
     model, X, y = fitted
     with pytest.raises(ValueError, match=r"y has shape .*: expected"):
         model.log_predictive_density(X, y[:-1])
-
-
-def test_public_modules_are_reachable_from_the_package():
-    for name in skswsgp.__all__:
-        assert hasattr(skswsgp, name)
