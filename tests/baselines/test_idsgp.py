@@ -191,10 +191,10 @@ def test_a_failed_fit_keeps_the_earlier_model():
     assert joblib.hash(vars(model)) == before
 
 
-@pytest.mark.parametrize("sizes", [0, (50, 0), (2.5,), [], "wide", [[2]]])
-def test_unusable_sizes_of_layers(sizes):
-    with pytest.raises(ValueError, match="hidden_layer_sizes"):
-        IDSGPRegressor(hidden_layer_sizes=sizes).fit(*waves(20))
+def test_unusable_sizes_of_layers():
+    for sizes in (0, (50, 0), (2.5,), [], "wide", [[2]]):
+        with pytest.raises(ValueError, match="hidden_layer_sizes"):
+            IDSGPRegressor(hidden_layer_sizes=sizes).fit(*waves(20))
 
 
 def test_progress_is_printed(capsys):

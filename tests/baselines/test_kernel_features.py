@@ -116,18 +116,16 @@ def test_pickle_pipeline_and_search(rng):
     np.testing.assert_array_equal(copy.predict_proba(X), search.predict_proba(X))
 
 
-@pytest.mark.parametrize(
-    ("params", "error", "match"),
-    [
+def test_unusable_parameters(rng):
+    cases = [
         ({"kernel": RBF() + WhiteKernel()}, ValueError, "WhiteKernel has no draws"),
         ({"kernel": RBF() ** 0.5}, ValueError, "to the power 0.5 has no draws"),
         ({"kernel": "rbf"}, TypeError, "'rbf'.*expected a kernel"),
         ({"n_components": 0}, ValueError, "'n_components' parameter"),
         ({"orthogonal": "yes"}, ValueError, "'orthogonal' parameter"),
-    ],
-)
-def test_unusable_parameters(params, error, match, rng):
-    model = KernelFeatures(**params)
-    with pytest.raises(error, match=match):
-        model.fit(rng.normal(size=(5, 2)))
-    assert not [name for name in vars(model) if name.endswith("_")]
+    ]
+    for params, error, match in cases:
+        model = KernelFeatures(**params)
+        with pytest.raises(error, match=match):
+            model.fit(rng.normal(size=(5, 2)))
+        assert not [name for name in vars(model) if name.endswith("_")]

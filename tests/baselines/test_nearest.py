@@ -1,27 +1,19 @@
 """NearestNeighborGPRegressor: formulas, weights, awkward and unusable data."""
 
-import pickle
+from copy import copy
 
 import joblib
 import numpy as np
 import pytest
 import reference
-from helpers import DTYPES, holed
-from scipy.sparse import csr_array
-from sklearn.base import clone
-from sklearn.exceptions import NotFittedError
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import (
     RBF,
     ConstantKernel,
     DotProduct,
     Matern,
-    PairwiseKernel,
     WhiteKernel,
 )
-from sklearn.model_selection import GridSearchCV
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
 
 from skswsgp._compiled import threads
 from skswsgp._kernel_search import neighbor_likelihood
@@ -43,6 +35,11 @@ def data(n=60, seed=0):
     rng = np.random.default_rng(seed)
     X = rng.uniform(-2, 2, size=(n, 2))
     return X, np.sin(2 * X[:, 0]) + 0.5 * X[:, 1] + 0.1 * rng.normal(size=n)
+
+
+def clone_with(model, name, value):
+    """Return a copy of a fitted model with another value of a parameter."""
+    return copy(model).set_params(**{name: value})
 
 
 def state_of(model):
@@ -156,15 +153,6 @@ def test_given_kernel_is_copied_and_learned(few_steps):
 # --- weights --------------------------------------------------------------------------
 
 
-def test_rows_of_weight_zero_do_not_enter_the_fit(few_steps):
-    X, y = data()
-    weight = np.r_[np.ones(40), np.zeros(20)]
-    model = Regressor(random_state=0).fit(X, np.r_[y[:40], [1e6] * 20], weight)
-    expected = Regressor(random_state=0).fit(X[:40], y[:40])
-    assert len(model.X_train_) == 40
-    np.testing.assert_array_equal(model.predict(X), expected.predict(X))
-
-
 def test_rows_of_small_weight_are_trusted_less(few_steps):
     X, y = data()
     y[0] = 20.0
@@ -190,7 +178,7 @@ def test_weights_act_like_repetition(rng):
     )  # standard deviation of the noise
 
 
-@pytest.mark.parametrize("factor", [1e-12, 3.0, 1e12])
+@pytest.mark.parametrize("factor", [1e-12, 1e12])
 def test_a_common_factor_of_the_weights_changes_nothing(few_steps, factor, rng):
     X, y = data()
     weight = rng.uniform(0.5, 2.0, size=60)
@@ -201,17 +189,6 @@ def test_a_common_factor_of_the_weights_changes_nothing(few_steps, factor, rng):
 
 
 # --- what stays the same --------------------------------------------------------------
-
-
-@pytest.mark.usefixtures("eager_threads")
-def test_fits_are_bitwise_equal_for_any_number_of_threads(few_steps):
-    X, y = data()
-    models = [
-        Regressor(random_state=0, n_jobs=n_jobs).fit(X, y) for n_jobs in (1, 2, 64, -1)
-    ]
-    for model in models[1:]:
-        assert model.loss_curve_ == models[0].loss_curve_
-        np.testing.assert_array_equal(model.predict(X), models[0].predict(X))
 
 
 def test_rows_are_predicted_independently_and_without_side_effects(few_steps):
@@ -241,22 +218,6 @@ def test_training_data_are_copied(few_steps):
     np.testing.assert_array_equal(model.predict(X_new), expected)
 
 
-def test_pickle_and_clone(few_steps):
-    X, y = data()
-    model = Regressor(RBF(2.0), random_state=0).fit(X, y)
-    copy = pickle.loads(pickle.dumps(model))
-    np.testing.assert_array_equal(copy.predict(X), model.predict(X))
-    assert not [name for name in vars(clone(model)) if name.endswith("_")]
-
-
-def test_pipeline_and_grid_search(few_steps):
-    X, y = data()
-    pipeline = make_pipeline(StandardScaler(), Regressor(random_state=0))
-    grid = {"nearestneighborgpregressor__n_neighbors": [4, 16]}
-    search = GridSearchCV(pipeline, grid, cv=2).fit(X * 1e4, y)
-    assert search.score(X * 1e4, y) > 0.8
-
-
 @pytest.mark.slow  # compiles for float32
 def test_float32_fits_are_close_to_float64(few_steps):
     X, y = data(200)
@@ -265,79 +226,53 @@ def test_float32_fits_are_close_to_float64(few_steps):
     np.testing.assert_allclose(single.predict(X), double.predict(X), rtol=0, atol=0.02)
 
 
-@pytest.mark.parametrize("size", [1e8, 1e-8])
-def test_units_do_not_change_predictions(few_steps, size):
-    X, y = data()
-    expected = Regressor(random_state=0).fit(X, y).predict(X)
-    scaled = Regressor(random_state=0).fit(X * size, y * size).predict(X * size)
-    np.testing.assert_allclose(scaled / size, expected, rtol=0, atol=1e-6)
-
-
 # --- awkward, but usable --------------------------------------------------------------
 
-AWKWARD_X = {
-    "constant column": lambda X: np.c_[X, np.full(len(X), 3.3)],
-    "columns twice": lambda X: np.c_[X, X],
-    "only constant columns": lambda X: np.full_like(X, 0.1),
-    "zeros": np.zeros_like,
-    "two different rows": lambda X: X[np.arange(len(X)) % 2],
-    "around 1e8": lambda X: X + 1e8,
-    "of size 1e8": lambda X: X * 1e8,
-    "columns of sizes 1e8 and 1e-8": lambda X: X * [1e8, 1e-8],
-    "one huge row": lambda X: np.where(np.arange(len(X))[:, None] == 0, 1e10, X),
-    "integer": lambda X: np.rint(3 * X).astype(int),
-    "boolean": lambda X: X > 0,
-    "float16": lambda X: X.astype(np.float16),
-    "float32": lambda X: X.astype(np.float32),
-    "Fortran": np.asfortranarray,
-    "one feature": lambda X: X[:, :1],
-    "lists": np.ndarray.tolist,
-    "read-only": lambda X: np.frombuffer(X.tobytes()).reshape(X.shape),
-}
 
-
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("change", AWKWARD_X.values(), ids=AWKWARD_X)
-def test_awkward_X(few_steps, change, dtype):
+@pytest.mark.slow  # compiles for float32
+def test_awkward_tables_in_float32(few_steps):
+    """In float64 they are in `test_baselines`."""
     X, y = data()
-    X = change(X)
-    assert_finite(Regressor(dtype=dtype, random_state=0).fit(X, y), X, y)
+    changes = {
+        "constant column": np.c_[X, np.full(60, 3.3)],
+        "only constant columns": np.full_like(X, 0.1),
+        "zeros": np.zeros_like(X),
+        "two different rows": X[np.arange(60) % 2],
+        "around 1e8": X + 1e8,
+        "columns of sizes 1e8 and 1e-8": X * [1e8, 1e-8],
+        "one huge row": np.where(np.arange(60)[:, None] == 0, 1e10, X),
+    }
+    for changed in changes.values():
+        model = Regressor(dtype="float32", random_state=0).fit(changed, y)
+        assert_finite(model, changed, y)
 
 
 AWKWARD_Y = {
-    "constant": lambda y: np.full_like(y, 5.0),
     "zeros": np.zeros_like,
-    "constant 0.1": lambda y: np.full_like(y, 0.1),
     "constant 1e8": lambda y: np.full_like(y, 1e8),
     "around 1e8": lambda y: y + 1e8,
-    "of size 1e8": lambda y: y * 1e8,
-    "of size 1e-8": lambda y: y * 1e-8,
     "without noise": lambda y: np.sin(np.arange(len(y))),
     "one outlier": lambda y: np.r_[1e6, y[1:]],
-    "integer": lambda y: np.rint(3 * y).astype(int),
-    "one column": lambda y: y[:, None],
     "a constant beside it": lambda y: np.stack([y, np.ones_like(y)], axis=1),
 }
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("change", AWKWARD_Y.values(), ids=AWKWARD_Y)
-def test_awkward_y(few_steps, change, dtype):
+def test_awkward_y(few_steps, change):
     X, y = data()
     y = change(y)
-    model = Regressor(dtype=dtype, random_state=0).fit(X, y)
+    model = Regressor(random_state=0).fit(X, y)
     assert_finite(model, X, y)
     if np.ptp(y) == 0:
         np.testing.assert_allclose(model.predict(X), y, rtol=1e-6, atol=1e-6)
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("n_neighbors", [1, 64])
 @pytest.mark.parametrize("n", [1, 2, 3])
-def test_few_rows(few_steps, n, n_neighbors, dtype):
+def test_few_rows(few_steps, n):
     X, y = data(n)
-    model = Regressor(dtype=dtype, n_neighbors=n_neighbors, random_state=0).fit(X, y)
-    assert_finite(model, X, y)
+    for n_neighbors in (1, 64):
+        model = Regressor(n_neighbors=n_neighbors, random_state=0).fit(X, y)
+        assert_finite(model, X, y)
     if n == 1:
         assert model.loss_curve_ == []
         np.testing.assert_allclose(model.predict(X), y, atol=1e-6)
@@ -362,48 +297,6 @@ def test_predictions_far_from_the_data(few_steps, far):
 # --- unusable -------------------------------------------------------------------------
 
 
-BAD_DATA = {
-    "X one-dimensional": (lambda X: X[:, 0], None, ValueError, "2D array"),
-    "X without columns": (lambda X: X[:, :0], None, ValueError, "0 feature"),
-    "lengths differ": (lambda X: X[:-1], None, ValueError, "numbers of samples"),
-    "X NaN": (holed(np.nan), None, ValueError, "X contains NaN"),
-    "X infinities": (holed(np.inf, -np.inf), None, ValueError, "X contains infinity"),
-    "y NaN": (None, holed(np.nan), ValueError, "y contains NaN"),
-    "X sparse": (csr_array, None, TypeError, "[Ss]parse"),
-    "y text": (None, lambda y: np.full(len(y), "a"), ValueError, "string"),
-    "y missing": (None, lambda y: None, ValueError, "requires y"),
-}
-
-
-@pytest.mark.parametrize(
-    ("in_X", "in_y", "error", "match"), BAD_DATA.values(), ids=BAD_DATA
-)
-def test_refused_data_keep_the_earlier_model(few_steps, in_X, in_y, error, match):
-    X, y = data()
-    model = Regressor(random_state=0).fit(X, y)
-    before = state_of(model)
-    with pytest.raises(error, match=match):
-        model.fit(X if in_X is None else in_X(X), y if in_y is None else in_y(y))
-    assert state_of(model) == before
-
-
-@pytest.mark.parametrize(
-    ("weight", "match"),
-    [
-        (-np.ones(60), "[Nn]egative"),
-        (np.zeros(60), "zero"),
-        (np.full(60, np.nan), "NaN"),
-        (np.ones(59), "sample_weight"),
-    ],
-    ids=["negative", "zero", "nan", "short"],
-)
-def test_unusable_weights(weight, match):
-    model = Regressor()
-    with pytest.raises(ValueError, match=match):
-        model.fit(*data(), sample_weight=weight)
-    assert not [name for name in vars(model) if name.endswith("_")]
-
-
 BAD_PARAMETERS = {
     "n_neighbors": [0, -1, 1.5, True, "a", None],
     "neighbor_search": ["unknown", "auto", None],
@@ -415,39 +308,17 @@ BAD_PARAMETERS = {
 }
 
 
-@pytest.mark.parametrize("name", BAD_PARAMETERS)
-def test_unusable_parameters(name):
-    for value in BAD_PARAMETERS[name]:
-        model = Regressor(**{name: value})
-        with pytest.raises(ValueError, match=name):
-            model.fit(*data())
-        assert not [name for name in vars(model) if name.endswith("_")]
-
-
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [("n_neighbors", 0), ("dtype", "float16"), ("n_jobs", "a")],
-)
-def test_prediction_refuses_what_fit_refuses(few_steps, name, value):
+def test_unusable_parameters_are_refused_by_fit_and_predict(few_steps):
     X, y = data()
-    model = Regressor(random_state=0).fit(X, y).set_params(**{name: value})
-    with pytest.raises(ValueError, match=f"The '{name}' parameter of"):
-        model.predict(X)
-
-
-@pytest.mark.parametrize(
-    ("kernel", "error", "match"),
-    [
-        (PairwiseKernel(), ValueError, "PairwiseKernel.*cannot be compiled"),
-        (RBF([1.0, 1.0, 1.0]), ValueError, "3 length-scales.*n_features=2"),
-        ("rbf", TypeError, "'rbf'.*expected a kernel"),
-        (RBF(-1.0), ValueError, "length_scale=-1.0"),
-    ],
-)
-@pytest.mark.parametrize("n", [1, 60])
-def test_unusable_kernels(few_steps, kernel, error, match, n):
-    with pytest.raises(error, match=match):
-        Regressor(kernel).fit(*data(n))
+    fitted = Regressor(random_state=0).fit(X, y)
+    for name, values in BAD_PARAMETERS.items():
+        for value in values:
+            model = Regressor(**{name: value})
+            with pytest.raises(ValueError, match=name):
+                model.fit(X, y)
+            assert not [name for name in vars(model) if name.endswith("_")]
+        with pytest.raises(ValueError, match=f"The '{name}' parameter of"):
+            clone_with(fitted, name, values[-1]).predict(X)
 
 
 @pytest.mark.parametrize("size", [1e155, 1e-160])
@@ -455,11 +326,6 @@ def test_units_of_X_beyond_floating_point(size):
     X, y = data()
     with pytest.raises(ValueError, match="feature 0 of X has a spread of"):
         Regressor().fit(size * X, y)
-
-
-def test_not_fitted():
-    with pytest.raises(NotFittedError, match="not fitted yet"):
-        Regressor().predict(data()[0])
 
 
 def test_failed_fit_keeps_the_earlier_model(few_steps, monkeypatch):
