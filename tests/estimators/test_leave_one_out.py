@@ -224,10 +224,14 @@ def test_tables_with_names_keep_them():
 
 def test_a_warm_start_keeps_the_scale_of_the_first_fit():
     X, y = make_rows()
-    model = make(SWSGPRegressor, **FIXED, n_inducing=10, warm_start=True).fit(X, y)
-    more, higher = make_rows(40, seed=1)
-    found = model.fit(more, higher + 1.0).leave_one_out_
-    assert np.isfinite(found.residual).all()
+    model = make(SWSGPRegressor, **FIXED, n_neighbors=30, warm_start=True).fit(X, y)
+    scale, other = (model.y_mean_, model.y_scale_), 2.0 * y + 1.0
+    found = model.fit(X, other).leave_one_out_
+    assert (model.y_mean_, model.y_scale_) == scale
+    mean, std = dense(model, X, other)
+    assert_allclose(found.mean, mean, rtol=1e-9)
+    assert_allclose(found.std, std, rtol=1e-9)
+    assert_allclose(found.residual, other - mean, rtol=0, atol=1e-8)
 
 
 # --- which rows are odd ---------------------------------------------------------------

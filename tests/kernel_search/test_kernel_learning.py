@@ -79,11 +79,15 @@ def test_few_rows(N, rng):
     assert np.isfinite(model.predict(X, return_std=True)).all()
 
 
-def test_learning_with_constant_columns(rng):
-    X = np.hstack([rng.normal(size=(60, 1)), np.full((60, 3), 7.0)])
-    for kept in (slice(None), slice(1, None)):
-        found = learned(X[:, kept], X[:, 0])
-        assert np.isfinite(scales(found)).all()
+def test_constant_columns_do_not_change_what_is_learned_of_the_others(rng):
+    x, constant = rng.normal(size=(60, 1)), np.full((60, 3), 7.0)
+    y = np.sin(2.0 * x[:, 0])
+    alone, beside = learned(x, y), learned(np.hstack([x, constant]), y)
+    assert_allclose(scales(beside)[0], scales(alone), rtol=0.05)
+    variances = [found.kernel.k1.constant_value for found in (alone, beside)]
+    assert_allclose(*variances, rtol=0.1)
+    # Equal rows tell the variance of y, as noise.
+    assert_allclose(learned(constant, y).noise, y.var(), rtol=0.1)
 
 
 # --- the whole ------------------------------------------------------------------------

@@ -239,10 +239,14 @@ def test_three_classes_learn_variance_and_length_scales(rng):
     assert kernel.k2.length_scale[1] > 1.5 * kernel.k2.length_scale[0]
 
 
-def test_refinement_with_duplicated_rows(rng):
+def test_copies_of_rows_do_not_keep_the_variance_from_its_place(rng):
+    """That of the function is 4.5, and labels of its copies differ."""
     X = np.repeat(rng.uniform(-2, 2, (60, 1)), 3, axis=0)
     y = np.where(ndtr(3 * np.sin(2 * X[:, 0])) > rng.uniform(size=180), 1.0, -1.0)
-    assert np.isfinite(refined(X, y, variance_kernel(1.0)).theta).all()
+    for start in (0.05, 1.0):
+        assert 2.0 < refined(X, y, variance_kernel(start)).k1.constant_value < 9.0
+    Z = trials_of(X, y, variance_kernel(1.0)).Z
+    assert len(np.unique(Z)) == len(Z)
 
 
 def test_failed_trial_is_worse_than_any_other(monkeypatch, steep):
