@@ -93,7 +93,7 @@ class OrthogonalPoints:
             data = relative_weights(data, data.n_rows)
         averages = LIKELIHOODS[name].averages(data.y, data.weight, Q)
         settings = Settings(
-            name, Q, NaturalSolver, averages, kernel=kernel_for(self, D),
+            name, Q, NaturalSolver, averages=averages, kernel=kernel_for(self, D),
             learn_map=False, initial_noise=getattr(self, "initial_noise", 0.1),
             n_jobs=self.n_jobs, tuning=self._tuning,
         )  # fmt: skip
