@@ -13,10 +13,10 @@ from numba.core.dispatcher import Dispatcher
 from simulator import SIMULATED, engine_with
 from threadpoolctl import threadpool_limits
 
-from skswsgp._compiled import cuda_runtime, threads
+from skswsgp._compiled import threads
 from skswsgp._estimators.base import BaseSWSGP
-from skswsgp._linear import cuda_row_matrix
 from skswsgp.baselines.shared import Baseline
+from skswsgp.cuda import row_matrix, runtime
 
 try:
     import fcntl
@@ -88,7 +88,7 @@ def locked_cache(tmp_path_factory):
         return compile_once
 
     files, dispatchers = [caching.IndexDataCacheFile], [Dispatcher]
-    if cuda_runtime.missing() is None and not SIMULATED:
+    if runtime.missing() is None and not SIMULATED:
         from numba.cuda.core.caching import IndexDataCacheFile
         from numba.cuda.dispatcher import CUDADispatcher
 
@@ -167,9 +167,9 @@ def cuda_engine_in_turns(request, monkeypatch):
 @pytest.fixture
 def small_matrices_placed(monkeypatch):
     """Place small matrices on the device, with several rows for each block."""
-    monkeypatch.setattr(cuda_row_matrix, "LEAST_ENTRIES", 0)
-    monkeypatch.setattr(cuda_row_matrix, "MAX_BLOCKS", 3)
-    return cuda_row_matrix
+    monkeypatch.setattr(row_matrix, "LEAST_ENTRIES", 0)
+    monkeypatch.setattr(row_matrix, "MAX_BLOCKS", 3)
+    return row_matrix
 
 
 @pytest.fixture

@@ -22,20 +22,19 @@ from sklearn.gaussian_process.kernels import (
     WhiteKernel,
 )
 
-from skswsgp._compiled import cuda_arrays, cuda_compiler, cuda_runtime, team
-from skswsgp._engine import cuda, cuda_batches, cuda_workspace
+from skswsgp._compiled import team
 from skswsgp._engine.cpu import CpuEngine
-from skswsgp._engine.cuda import CudaEngine
-from skswsgp._neighbors import cuda_scan
+from skswsgp.cuda import arrays, batches, compiler, engine, runtime, scan, workspace
+from skswsgp.cuda.engine import CudaEngine
 from skswsgp.kernels import ArcCosine, OnColumns, Polynomial
 
-MISSING = cuda_runtime.missing()
+MISSING = runtime.missing()
 SIMULATED = os.environ.get("NUMBA_ENABLE_CUDASIM") == "1"
 if SIMULATED:
     from numba.cuda.simulator.kernel import BlockManager, BlockThread
 needs_gpu = pytest.mark.skipif(MISSING is not None, reason=f"no GPU: {MISSING}")
 needs_package = pytest.mark.skipif(
-    cuda_runtime.cuda is None, reason="the package numba-cuda is not installed"
+    runtime.cuda is None, reason="the package numba-cuda is not installed"
 )
 needs_simulator = pytest.mark.skipif(not SIMULATED, reason="no simulator to take turns")
 
@@ -141,19 +140,19 @@ def engine_with(monkeypatch, size, backwards=False):
     """
 
     def repeat(array, n, what):
-        return cuda_arrays.send_array(np.repeat(array, n, axis=0), what)
+        return arrays.send_array(np.repeat(array, n, axis=0), what)
 
     if SIMULATED:
-        monkeypatch.setattr(cuda_runtime, "WARP", size)
-        for module in (cuda, cuda_arrays, cuda_batches, cuda_scan):
+        monkeypatch.setattr(runtime, "WARP", size)
+        for module in (arrays, batches, engine, scan):
             monkeypatch.setattr(module, "THREADS", 8)
-        monkeypatch.setattr(cuda_workspace, "MAX_SLOTS", 3)
-        monkeypatch.setattr(cuda_workspace, "repeat", repeat)
+        monkeypatch.setattr(workspace, "MAX_SLOTS", 3)
+        monkeypatch.setattr(workspace, "repeat", repeat)
         if size > 1:
             turns = Turns(backwards)
             monkeypatch.setattr(team, "backend", turns)
             monkeypatch.setattr(BlockManager, "run", lambda *args: turns.run(*args))
-    monkeypatch.setattr(cuda_workspace, "team_size", lambda H: size)
+    monkeypatch.setattr(workspace, "team_size", lambda H: size)
     return CudaEngine
 
 
@@ -167,7 +166,7 @@ class Turns:
 
     def __init__(self, backwards):
         self.backwards = backwards
-        self.rank = cuda_compiler.SimulatedTeam().rank
+        self.rank = compiler.SimulatedTeam().rank
 
     def barrier(self):
         if self.rank()[1] > 1:

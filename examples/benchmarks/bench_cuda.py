@@ -22,10 +22,8 @@ from pathlib import Path
 
 import numpy as np
 
-from skswsgp._compiled import cuda_runtime
 from skswsgp._covariance.compile import compile_kernel
 from skswsgp._covariance.program import kernel_of
-from skswsgp._engine import cuda_workspace
 from skswsgp._engine.cpu import CpuEngine
 from skswsgp._engine.select import make_engine
 from skswsgp._neighbors.lists import NeighborTracker, TrackedSearch
@@ -35,6 +33,7 @@ from skswsgp._point.state import Batch, Model
 from skswsgp._rows.data import TrainingRows, memory_budget
 from skswsgp._solvers.adam import run_epoch
 from skswsgp._solvers.progress import Schedule
+from skswsgp.cuda import runtime, workspace
 
 sys.path.insert(0, str(Path(__file__).parents[2]))  # where nothing is installed
 
@@ -110,12 +109,12 @@ def relative_error(actual, expected):
 
 def set_training_fraction(fraction):
     """Let training rows take this fraction of the GPU's memory; 0 streams them."""
-    cuda_runtime.MEMORY_FRACTIONS["training rows"] = fraction
+    runtime.MEMORY_FRACTIONS["training rows"] = fraction
 
 
 def check(team, n_threads, M=200, H=37, n=50):
     """Print the relative errors of each kernel with teams of so many threads."""
-    cuda_workspace.team_size = lambda H: team
+    workspace.team_size = lambda H: team
     for dtype in ("float64", "float32"):
         for likelihood in ("gaussian", "bernoulli", "softmax"):
             for full in (False, True):
@@ -251,7 +250,7 @@ def check_fits(n_threads, n=3000):
         for device in ("cpu", "cuda", "cuda"):
             model = SWSGPRegressor(device=device, **settings | more).fit(X, y)
             results.append((*model.predict(X, return_std=True), model.lower_bound_))
-            left.append(cuda_runtime.free_memory())
+            left.append(runtime.free_memory())
         first, *others = results
         error = max(
             relative_error(a, b) for r in others for a, b in zip(r, first, strict=True)
@@ -348,14 +347,14 @@ def time_steps(M, H, n, steps, dtype, teams, n_threads):
     print(f"\nn={n} H={H} M={M} {dtype}, {steps} steps an epoch, ms a step")
     best = np.inf
     for team in teams:
-        cuda_workspace.team_size = lambda H, team=team: team
+        workspace.team_size = lambda H, team=team: team
         for way, fraction in ("streamed", 0.0), ("resident", 0.5):
             set_training_fraction(fraction)
             seconds = seconds_of_step("cuda", model, data, H, n, 3, n_threads)
             words = f"  cuda, {team:4d} threads a point, {way}:"
             print(words, f"{1e3 * seconds:8.3f}", flush=True)
             best = min(best, seconds)
-    cuda_workspace.team_size = chosen
+    workspace.team_size = chosen
     cpu = seconds_of_step("cpu", model, data, H, n, 1, n_threads)
     print(f"  cpu, {n_threads} threads: {1e3 * cpu:8.3f}", flush=True)
     return best, cpu
@@ -400,7 +399,7 @@ def check_all(n_threads):
     """Compare everything with the CPU."""
     for team in 1, 32, 128:
         check(team, n_threads)
-    cuda_workspace.team_size = chosen
+    workspace.team_size = chosen
     check_search(n_threads)
     check_products(n_threads)
     check_fits(n_threads)
@@ -455,9 +454,9 @@ if __name__ == "__main__":
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS))
     parser.add_argument("--cpu-threads", type=int, default=2)
     options = parser.parse_args()
-    if reason := cuda_runtime.missing():
+    if reason := runtime.missing():
         raise SystemExit(reason)
-    chosen = cuda_workspace.team_size
+    chosen = workspace.team_size
     for part in options.parts:
         PARTS[part](options.cpu_threads)
     raise SystemExit(f"{len(failures)} lines are BAD" if failures else 0)

@@ -1,1 +1,1 @@
-"""Everything that Numba, LLVM and CUDA need; no statistics."""
+"""Everything that Numba and LLVM need; no statistics."""

@@ -4,7 +4,7 @@ All threads of a team call the formulas of `_compiled`, `_covariance` and `_poin
 share the loops over `team_range` and the tile loops, only the first runs a loop over
 `single`, and every other statement runs in each thread. A thread sees what others wrote
 after `barrier` or `team_sum`; a function that wrote arrays ends with one of them. On
-the CPU all this compiles to nothing; `cuda_compiler` has the versions for GPUs.
+the CPU all this compiles to nothing; `cuda.compiler` has the versions for GPUs.
 """
 
 from numba.core import config

@@ -1,1 +1,1 @@
-"""Engines: the loops over rows of data and the arrays they work on, on CPU and GPU."""
+"""What an engine promises, the loops over rows of the CPU, the choice of the device."""

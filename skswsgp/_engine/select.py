@@ -11,9 +11,9 @@ LEAST_SECONDS = 600.0
 def require_device(device):
     """Raise ValueError, with the reason, if the device cannot be used."""
     if device == "cuda":
-        from skswsgp._compiled import cuda_runtime
+        from skswsgp.cuda import runtime
 
-        cuda_runtime.require()
+        runtime.require()
 
 
 def make_engine(device, model, n_neighbors, n_threads, points=0):
@@ -34,7 +34,7 @@ def make_cpu_engine(model, n_neighbors, n_threads):
 def make_cuda_engine(model, n_neighbors, n_threads):
     """Return the engine of the GPU; raise ValueError if no GPU can be used."""
     require_device("cuda")
-    from skswsgp._engine.cuda import CudaEngine  # the import takes a second
+    from skswsgp.cuda.engine import CudaEngine  # the import takes a second
 
     return CudaEngine(model, n_neighbors, n_threads)
 
@@ -54,6 +54,6 @@ def choose_device(points, H, M):
     seconds = 1e-6 * points * microseconds_per_point(H)
     if H == M or seconds < LEAST_SECONDS:
         return "cpu"
-    from skswsgp._compiled import cuda_runtime
+    from skswsgp.cuda import runtime
 
-    return "cpu" if cuda_runtime.missing() or cuda_runtime.is_busy() else "cuda"
+    return "cpu" if runtime.missing() or runtime.is_busy() else "cuda"

@@ -375,7 +375,7 @@ def test_progress_is_printed_where_fit_is_called(solver, first, capsys):
 
 def test_other_rows_are_refused_beside_blocks():
     (X, y), rows = table(), blocks(*table())
-    with pytest.raises(TypeError, match="X is a dask collection .*: expected rows in"):
+    with pytest.raises(TypeError, match=r"X is a dask collection .*: expected rows in"):
         DaskSWSGPRegressor().partial_fit(*rows)
     for name, given in {
         "X_val": {"X_val": X, "y_val": y},

@@ -11,11 +11,11 @@ from simulator import MISSING, NATURAL, SIMULATED
 from sklearn.gaussian_process.kernels import Matern
 
 from skswsgp import SWSGPClassifier, SWSGPRegressor
-from skswsgp._compiled import cuda_runtime
 from skswsgp._engine import select
 from skswsgp._engine.base import Engine
 from skswsgp._engine.cpu import CpuEngine, DenseCpuEngine
 from skswsgp._engine.select import make_cpu_engine, make_engine, make_kriging_engine
+from skswsgp.cuda import runtime
 
 M = 9
 
@@ -28,8 +28,8 @@ def problem(request, rng):
 
 
 ENGINES = [CpuEngine, DenseCpuEngine]
-if cuda_runtime.cuda is not None:
-    from skswsgp._engine.cuda import CudaEngine
+if runtime.cuda is not None:
+    from skswsgp.cuda.engine import CudaEngine
 
     ENGINES.append(CudaEngine)
 
@@ -115,16 +115,16 @@ def test_auto_takes_an_idle_gpu_for_ten_minutes_of_work(
     memory = SimpleNamespace(free=80e9 * free, total=80e9)
     context = SimpleNamespace(get_memory_info=lambda: memory)
     driver = SimpleNamespace(current_context=lambda: context)
-    monkeypatch.setattr(cuda_runtime, "cuda", driver)
-    monkeypatch.setattr(cuda_runtime, "missing", lambda: reason)
+    monkeypatch.setattr(runtime, "cuda", driver)
+    monkeypatch.setattr(runtime, "missing", lambda: reason)
     assert select.choose_device(points, H, M) == device
 
 
 def test_auto_does_not_import_numba_cuda_for_little_work(monkeypatch):
-    monkeypatch.delitem(sys.modules, "skswsgp._compiled.cuda_runtime")
-    monkeypatch.delattr("skswsgp._compiled.cuda_runtime")
+    monkeypatch.delitem(sys.modules, "skswsgp.cuda.runtime")
+    monkeypatch.delattr("skswsgp.cuda.runtime")
     assert select.choose_device(10_000_000, 32, 1000) == "cpu"
-    assert "skswsgp._compiled.cuda_runtime" not in sys.modules
+    assert "skswsgp.cuda.runtime" not in sys.modules
 
 
 @pytest.mark.parametrize(

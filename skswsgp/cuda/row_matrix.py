@@ -7,12 +7,12 @@ repeat to the bit.
 import numpy as np
 from scipy.sparse import csr_matrix
 
-from skswsgp._compiled import cuda_runtime
-from skswsgp._compiled.cuda_arrays import empty, send_array
-from skswsgp._compiled.cuda_compiler import compile_kernels, kernel
-from skswsgp._compiled.cuda_runtime import MAX_BLOCKS, cuda
 from skswsgp._compiled.team import team_range, team_rank, team_sum
 from skswsgp._linear.row_matrix import rmatvec_term, row_product
+from skswsgp.cuda import runtime
+from skswsgp.cuda.arrays import empty, send_array
+from skswsgp.cuda.compiler import compile_kernels, kernel
+from skswsgp.cuda.runtime import MAX_BLOCKS, cuda
 
 LEAST_ENTRIES = 1_000_000  # entries; a product with fewer takes a core a millisecond
 WHAT = "the rows of a system"  # name of the arrays in errors
@@ -53,9 +53,9 @@ def place_matrix(rows, holders):
     Small matrices, and those without enough memory on the device, are returned as they
     are. The set `holders` gets the matrix that holds memory until its `close`.
     """
-    cuda_runtime.collect()
+    runtime.collect()
     entry = rows.lists.itemsize + rows.weights.itemsize + index_dtype(rows).itemsize
-    fits = entry * rows.lists.size <= cuda_runtime.budget("sparse matrices")
+    fits = entry * rows.lists.size <= runtime.budget("sparse matrices")
     if rows.lists.size < LEAST_ENTRIES or not fits:
         return rows
     placed = DeviceRowMatrix(rows, holders)
@@ -136,7 +136,7 @@ class DeviceRowMatrix:
         """Return A u, or A^2 u, times a factor; the result stays on the device."""
         n, u = len(self.host.lists), send_vector(u)
         out = empty(n, np.float64, WHAT)
-        launch = matvec_kernel[min(n, MAX_BLOCKS), cuda_runtime.WARP]
+        launch = matvec_kernel[min(n, MAX_BLOCKS), runtime.WARP]
         launch(self._lists, self._weights, squares, u, factor, out)
         return out
 
@@ -144,7 +144,7 @@ class DeviceRowMatrix:
         """Return A' v, or A^2' v; v and the result stay on the device."""
         M = self.host.n_columns
         out = empty(M, np.float64, WHAT)
-        launch = rmatvec_kernel[min(M, MAX_BLOCKS), cuda_runtime.WARP]
+        launch = rmatvec_kernel[min(M, MAX_BLOCKS), runtime.WARP]
         launch(self._starts, self._entries, self._weights, squares, v, out)
         return out
 

@@ -9,9 +9,8 @@ import pytest
 from helpers import assert_close
 from simulator import is_on_device, needs_gpu, needs_simulator
 
-from skswsgp._compiled import cuda_arrays, cuda_runtime
-from skswsgp._linear import cuda_row_matrix
 from skswsgp._linear.row_matrix import SparseRowMatrix
+from skswsgp.cuda import arrays, row_matrix, runtime
 
 
 def sparse_matrix(rng, dtype="float64"):
@@ -74,14 +73,12 @@ def test_solves_and_quadratic_forms_are_left_to_the_cpu(small_matrices_placed, r
 @needs_gpu
 @pytest.mark.usefixtures("cuda_engine")
 def test_small_matrices_and_those_without_room_stay_on_the_host(rng, monkeypatch):
-    rows, holders, send = sparse_matrix(rng), set(), cuda_arrays.send_array
-    assert cuda_row_matrix.place_matrix(rows, holders) is rows
-    monkeypatch.setattr(cuda_row_matrix, "LEAST_ENTRIES", rows.lists.size)
-    monkeypatch.setattr(
-        cuda_runtime, "free_memory", lambda: 4 * 16 * rows.lists.size - 1
-    )
-    assert cuda_row_matrix.place_matrix(rows, holders) is rows and not holders
-    monkeypatch.setattr(cuda_runtime, "free_memory", lambda: 4 * 16 * rows.lists.size)
+    rows, holders, send = sparse_matrix(rng), set(), arrays.send_array
+    assert row_matrix.place_matrix(rows, holders) is rows
+    monkeypatch.setattr(row_matrix, "LEAST_ENTRIES", rows.lists.size)
+    monkeypatch.setattr(runtime, "free_memory", lambda: 4 * 16 * rows.lists.size - 1)
+    assert row_matrix.place_matrix(rows, holders) is rows and not holders
+    monkeypatch.setattr(runtime, "free_memory", lambda: 4 * 16 * rows.lists.size)
     sent = []
 
     def run_out(array, what):
@@ -90,7 +87,7 @@ def test_small_matrices_and_those_without_room_stay_on_the_host(rng, monkeypatch
         sent.append(weakref.ref(send(array, what)))
         return sent[-1]()
 
-    monkeypatch.setattr(cuda_row_matrix, "send_array", run_out)
-    assert cuda_row_matrix.place_matrix(rows, holders) is rows
+    monkeypatch.setattr(row_matrix, "send_array", run_out)
+    assert row_matrix.place_matrix(rows, holders) is rows
     gc.collect()
     assert [each() for each in sent] == [None] * 3

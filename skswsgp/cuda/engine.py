@@ -8,21 +8,19 @@ from weakref import WeakSet
 
 import numpy as np
 
-from skswsgp._compiled import cuda_arrays, cuda_runtime
-from skswsgp._compiled.cuda_arrays import THREADS, fetch, send, send_array
-from skswsgp._compiled.cuda_compiler import specialized
-from skswsgp._compiled.cuda_runtime import cuda
 from skswsgp._compiled.threads import ROWS_AT_ONCE, row_blocks
-from skswsgp._covariance.cuda_products import DeviceProducts
 from skswsgp._covariance.program import Kernel
-from skswsgp._engine import cuda_kernels as kernels
-from skswsgp._engine import cuda_workspace
 from skswsgp._engine.base import Engine
-from skswsgp._engine.cuda_batches import DoubleBuffer, make_batches
-from skswsgp._linear.cuda_row_matrix import place_matrix
-from skswsgp._neighbors.cuda_scan import make_scan
 from skswsgp._point.adam_step import make_optimizer
 from skswsgp._point.state import allocate_gradients
+from skswsgp.cuda import kernels, runtime, workspace
+from skswsgp.cuda.arrays import THREADS, fetch, ready, send, send_array
+from skswsgp.cuda.batches import DoubleBuffer, make_batches
+from skswsgp.cuda.compiler import specialized
+from skswsgp.cuda.products import DeviceProducts
+from skswsgp.cuda.row_matrix import place_matrix
+from skswsgp.cuda.runtime import cuda
+from skswsgp.cuda.scan import make_scan
 
 PARAMETERS = "params", "inv_scale", "noise"  # fields that learning by kriging changes
 
@@ -31,10 +29,10 @@ class CudaEngine(Engine):
     """An engine on a GPU; each row factorises its own K_w, also where H = M."""
 
     def __init__(self, model, n_neighbors, n_threads):
-        cuda_runtime.require()
+        runtime.require()
         self._forget_arrays()
         super().__init__(model, n_neighbors, n_threads)
-        self._pool = cuda_workspace.WorkspacePool(model, n_neighbors)
+        self._pool = workspace.WorkspacePool(model, n_neighbors)
         self._host_counts = np.zeros(2, np.int64)
         self._compiled = {}  # kernels, compiled for the types of their arguments
         self._holders = WeakSet()  # searches, loaders, matrices and products
@@ -110,7 +108,7 @@ class CudaEngine(Engine):
             self._forget_arrays()
             for holder in (*self._holders, self._buffer):
                 holder.close()
-            cuda_runtime.collect()
+            runtime.collect()
 
     def make_scan(self, points, n_neighbors, n_threads, kernel=None):
         scan = make_scan(points, n_neighbors, n_threads, kernel)
@@ -134,8 +132,8 @@ class CudaEngine(Engine):
         model, H = self._host_model, self.n_neighbors
         moments = make_optimizer(model, free, log_bounds, feature_scale)
         self._optimizer = send(moments, "Adam's moments")
-        cuda_workspace.require_room(model, n, H)
-        self._grads, self._rows = cuda_workspace.allocate_steps(model, n, H)
+        workspace.require_room(model, n, H)
+        self._grads, self._rows = workspace.allocate_steps(model, n, H)
         self._make_room(n)
         self._sums = send_array(np.zeros(2), "sums")
 
@@ -154,9 +152,9 @@ class CudaEngine(Engine):
         grads = self._grads._replace(jitter_counts=self._device_counts)
         data, rows = send(batch, "rows of data"), self._rows._replace(count=count)
         arrays = model, self._optimizer, data, rates, grads, rows, self._sums
-        arrays = cuda_arrays.ready(*arrays)
+        arrays = ready(*arrays)
         model, optimizer, batch, rates, grads, rows, sums = arrays
-        (work,), H = cuda_arrays.ready(self._pool.work), self.n_neighbors
+        (work,), H = ready(self._pool.work), self.n_neighbors
         blocks, threads = self._pool.launch(n)
         for k in range(steps):
             uses = batch.active, k * n, n, k
@@ -176,7 +174,7 @@ class CudaEngine(Engine):
             self._launch(
                 kernels.add_up,
                 touched + 1,
-                cuda_runtime.WARP,
+                runtime.WARP,
                 model,
                 optimizer,
                 *uses,
@@ -210,7 +208,7 @@ class CudaEngine(Engine):
     def _fill(self, name, rows, results):
         kernel, model = getattr(kernels, name), self._send_model()
         row = sum(array.nbytes for array in (*rows, *results)) / max(len(rows[0]), 1)
-        fitting = int(cuda_runtime.budget("evaluated rows") / max(row, 1))
+        fitting = int(runtime.budget("evaluated rows") / max(row, 1))
         for part in row_blocks(len(rows[0]), max(1, min(fitting, ROWS_AT_ONCE))):
             n = part.stop - part.start
             self._make_room(n)
@@ -238,7 +236,7 @@ class CudaEngine(Engine):
         model, n, results = self._send_parameters(), self._n, self._results
         if self._ready is None:
             arrays = model, self._kriging_batch, self._pool.work, results
-            self._ready = cuda_arrays.ready(*arrays)
+            self._ready = ready(*arrays)
         model, batch, work, prepared = self._ready
         blocks, threads = self._pool.launch(n)
         self._launch(
@@ -253,7 +251,7 @@ class CudaEngine(Engine):
             prepared,
         )
         columns, P = results.shape[1], len(self._host_model.params)
-        kernels.add_results[min(columns, 1024), cuda_runtime.WARP](results, n)
+        kernels.add_results[min(columns, 1024), runtime.WARP](results, n)
         total, grads = results[0].copy_to_host(), self._host_grads
         grads.d_log[0], grads.d_noise[0] = total[:P], total[P:-1]
         grads.sums[0, 0] = total[-1]

@@ -8,12 +8,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from skswsgp._compiled import cuda_runtime
-from skswsgp._compiled.cuda_arrays import THREADS, empty, send_array
-from skswsgp._compiled.cuda_runtime import cuda
 from skswsgp._compiled.threads import row_blocks
-from skswsgp._engine import cuda_kernels as kernels
 from skswsgp._point.state import Batch
+from skswsgp.cuda import kernels, runtime
+from skswsgp.cuda.arrays import THREADS, empty, send_array
+from skswsgp.cuda.runtime import cuda
 
 WHAT = "rows of data"
 
@@ -22,7 +21,7 @@ def make_batches(data, neighbors, H, stream):
     """Return the rows of a fit: on the device if they fit, else streamed to it."""
     columns = data.X.shape[1] + data.y.shape[1] + 1
     row = columns * data.y.itemsize + H * np.dtype(np.int32).itemsize
-    resident = data.n_rows * row <= cuda_runtime.budget("training rows")
+    resident = data.n_rows * row <= runtime.budget("training rows")
     make = ResidentBatches if resident else StreamedBatches
     return make(data, neighbors, H, stream)
 
@@ -157,6 +156,6 @@ class DoubleBuffer:
 def pinned(shape, dtype):
     """Return an array in pinned memory of the host, which copies can read directly."""
     size = int(np.prod(shape)) * np.dtype(dtype).itemsize
-    return cuda_runtime.allocate(
+    return runtime.allocate(
         lambda: cuda.pinned_array(shape, dtype), "rows to be sent", size
     )

@@ -2,11 +2,10 @@
 
 import numpy as np
 
-from skswsgp._compiled import cuda_runtime
-from skswsgp._compiled.cuda_arrays import repeat, send_array
-from skswsgp._engine import cuda_kernels as kernels
 from skswsgp._point.adam_step import STEPS_PER_BLOCK
 from skswsgp._point.state import Gradients, allocate_workspace, gradient_arrays
+from skswsgp.cuda import kernels, runtime
+from skswsgp.cuda.arrays import repeat, send_array
 
 MAX_SLOTS = 2048  # most blocks of a launch, each of which has work arrays
 NO_ROOM = (
@@ -33,12 +32,13 @@ class WorkspacePool:
         self.work = None  # `Workspace` on the device
 
     def __len__(self):
+        """Return the number of slots."""
         return 0 if self.work is None else len(self.work.K)
 
     def make_room(self, n):
         """Allocate up to n slots, at least one; return whether they are new."""
         size = bytes_of_slot(self.model, self.n_neighbors)
-        slots = max(1, min(n, MAX_SLOTS, cuda_runtime.budget("work arrays") // size))
+        slots = max(1, min(n, MAX_SLOTS, runtime.budget("work arrays") // size))
         if len(self) >= slots:
             return False
         self.work = None
@@ -53,7 +53,7 @@ class WorkspacePool:
 
 def require_room(model, n, H):
     """Raise a MemoryError that names a smaller batch size if n rows do not fit."""
-    free, fits = cuda_runtime.free_memory(), n
+    free, fits = runtime.free_memory(), n
     while fits > 0 and bytes_of_steps(model, fits, H) > free:
         fits //= 2
     if fits < n:

@@ -10,8 +10,6 @@ from collections import namedtuple
 
 import numpy as np
 
-from skswsgp._compiled.cuda_compiler import compile_kernels, kernel
-from skswsgp._compiled.cuda_runtime import cuda
 from skswsgp._compiled.jit import njit
 from skswsgp._compiled.linalg import column_sum
 from skswsgp._compiled.team import barrier, single, team_range, team_sum
@@ -21,6 +19,8 @@ from skswsgp._point.bound import bound_vjp, count_jitter, point_bound
 from skswsgp._point.full_covariance import factor_row_vjp
 from skswsgp._point.kriging import log_density_vjp
 from skswsgp._point.state import thread_view
+from skswsgp.cuda.compiler import compile_kernels, kernel
+from skswsgp.cuda.runtime import cuda
 
 BITS_PER_WORD = 64  # bits of an entry of `DeviceTouchedRows.uses`
 

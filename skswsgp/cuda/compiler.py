@@ -15,8 +15,8 @@ from llvmlite import ir
 from numba.core.dispatcher import Dispatcher
 
 from skswsgp._compiled import team, tiles
-from skswsgp._compiled.cuda_runtime import WARP, cuda
 from skswsgp._compiled.jit import CACHE, LenientCache
+from skswsgp.cuda.runtime import WARP, cuda
 
 PACKAGE = __name__.partition(".")[0]
 ALL_THREADS = 0xFFFFFFFF  # mask that selects all threads of a warp

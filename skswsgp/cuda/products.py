@@ -10,15 +10,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from skswsgp._compiled import cuda_runtime
-from skswsgp._compiled.cuda_arrays import empty, send, send_array
-from skswsgp._compiled.cuda_compiler import compile_kernels, kernel
-from skswsgp._compiled.cuda_runtime import MAX_BLOCKS, cuda
 from skswsgp._compiled.jit import njit
 from skswsgp._compiled.team import barrier, team_range, team_rank, team_sum
 from skswsgp._compiled.threads import row_blocks
 from skswsgp._covariance.products import TILE, padded_rows, tiled
 from skswsgp._covariance.program import fill_tile
+from skswsgp.cuda import runtime
+from skswsgp.cuda.arrays import empty, send, send_array
+from skswsgp.cuda.compiler import compile_kernels, kernel
+from skswsgp.cuda.runtime import MAX_BLOCKS, cuda
 
 # Pairs of a launch, well below a second where float64 is slow: a GPU with a display
 # ends launches that take seconds.
@@ -103,7 +103,7 @@ class DeviceProducts:
         u = send_array(padded_rows(u, self._points), WHAT)
         work = self._allocate_work(X.n, len(u))
         out = empty((len(u), X.n), np.float64, WHAT)
-        launch = set_products[len(work.sums), cuda_runtime.WARP]
+        launch = set_products[len(work.sums), runtime.WARP]
         for part in row_blocks(X.n, max(1, PAIRS_AT_ONCE // self._points.n)):
             launch(
                 self._kernel,
@@ -120,9 +120,9 @@ class DeviceProducts:
 
     def _allocate_work(self, n, Q):
         """Return the work arrays of the blocks for n rows and Q columns of u."""
-        tile, sums = (len(self._kernel.code), TILE), (Q, cuda_runtime.WARP)
+        tile, sums = (len(self._kernel.code), TILE), (Q, runtime.WARP)
         size = 8 * (2 * math.prod(tile) + math.prod(sums))  # bytes of a block
-        budget = cuda_runtime.budget("work arrays")
+        budget = runtime.budget("work arrays")
         blocks = max(1, min(n, MAX_BLOCKS, budget // size))
         shapes = (blocks, *tile), (blocks, *tile), (blocks, *sums)
         return BlockWork(*(empty(shape, np.float64, WHAT) for shape in shapes))

@@ -8,9 +8,8 @@ from helpers import ADAM, make
 from simulator import needs_gpu, needs_simulator, problem_of
 
 from skswsgp import SWSGPRegressor
-from skswsgp._compiled import cuda_runtime
-from skswsgp._engine import cuda_workspace
-from skswsgp._engine.cuda import CudaEngine
+from skswsgp.cuda import runtime, workspace
+from skswsgp.cuda.engine import CudaEngine
 
 
 @needs_simulator
@@ -20,10 +19,10 @@ def test_kriging_gradients_use_work_arrays_that_a_prediction_replaced(monkeypatc
     batch = problem.batch._replace(y=np.hstack([problem.batch.y] * 2) ** 2)
     n, H = batch.active.shape
     run = CudaEngine(problem.model, H, 1)
-    monkeypatch.setattr(cuda_workspace, "MAX_SLOTS", 1)
+    monkeypatch.setattr(workspace, "MAX_SLOTS", 1)
     run.load_kriging(batch, n)
     first = run.kriging_gradients(0).d_log.copy()
-    monkeypatch.setattr(cuda_workspace, "MAX_SLOTS", n)
+    monkeypatch.setattr(workspace, "MAX_SLOTS", n)
     run.kriging_predictions(batch.X, batch.active)  # in n slots
     np.testing.assert_array_equal(run.kriging_gradients(0).d_log, first)
     assert len(run._pool) == n
@@ -35,7 +34,7 @@ def test_kriging_gradients_use_work_arrays_that_a_prediction_replaced(monkeypatc
 def test_without_room_the_error_names_a_batch_size_that_fits(
     monkeypatch, small_fit, covariance, rng
 ):
-    monkeypatch.setattr(cuda_runtime, "free_memory", lambda: 50_000)
+    monkeypatch.setattr(runtime, "free_memory", lambda: 50_000)
     X = rng.normal(size=(40, 2))
     settings = small_fit | ADAM | {"device": "cuda", "max_iter": 1, "verbose": False}
     model = make(SWSGPRegressor, covariance=covariance, batch_size=40, **settings)
@@ -44,6 +43,6 @@ def test_without_room_the_error_names_a_batch_size_that_fits(
     size = int(re.search(r"expected batch_size=(\d+) or less", str(error.value))[1])
     assert size == 10
     assert model.set_params(solver__batch_size=size).fit(X, X[:, 0]).n_iter_ == 1
-    monkeypatch.setattr(cuda_runtime, "free_memory", lambda: 1000)
+    monkeypatch.setattr(runtime, "free_memory", lambda: 1000)
     with pytest.raises(MemoryError, match=r"^n_inducing=12 and n_neighbors=4: .* one "):
         model.fit(X, X[:, 0])

@@ -18,7 +18,7 @@ from simulator import (
 
 from skswsgp._covariance.program import refresh_scales
 from skswsgp._engine.cpu import CpuEngine
-from skswsgp._engine.cuda import CudaEngine
+from skswsgp.cuda.engine import CudaEngine
 
 
 @needs_gpu

@@ -13,10 +13,10 @@ from sklearn.gaussian_process.kernels import (
     WhiteKernel,
 )
 
-from skswsgp._compiled import cuda_runtime
-from skswsgp._covariance import cuda_products
 from skswsgp._covariance.compile import compile_kernel
 from skswsgp._covariance.products import CovarianceProducts
+from skswsgp.cuda import products as device_products
+from skswsgp.cuda import runtime
 from skswsgp.kernels import ArcCosine
 
 KERNELS = {
@@ -33,13 +33,14 @@ n, M = (23, 43) if SIMULATED else (300, 1000)  # the last tiles are not full
 def small_tiles(monkeypatch):
     """Use small tiles in the simulator, and few blocks and rows for each launch."""
     if SIMULATED:
-        monkeypatch.setattr(cuda_products, "TILE", 20)
-    monkeypatch.setattr(cuda_products, "MAX_BLOCKS", 3)
-    monkeypatch.setattr(cuda_products, "PAIRS_AT_ONCE", 5 * M)
+        monkeypatch.setattr(device_products, "TILE", 20)
+    monkeypatch.setattr(device_products, "MAX_BLOCKS", 3)
+    monkeypatch.setattr(device_products, "PAIRS_AT_ONCE", 5 * M)
 
 
 def products_of(kernel, Z):
-    return cuda_products.DeviceProducts(compile_kernel(kernel, 3, np.float64).struct, Z)
+    struct = compile_kernel(kernel, 3, np.float64).struct
+    return device_products.DeviceProducts(struct, Z)
 
 
 def check_products(kernel, Q, rng, n=n, M=M, dtype="float64"):
@@ -98,7 +99,7 @@ def test_products_repeat_to_the_bit_whatever_the_room(monkeypatch, rng):
     monkeypatch.setattr(products, "_allocate_work", noted)
     results = []
     for free in (2.0**40, 2.0**40, 1.0):
-        monkeypatch.setattr(cuda_runtime, "free_memory", lambda free=free: free)
+        monkeypatch.setattr(runtime, "free_memory", lambda free=free: free)
         results.append((products.multiply(Z, u), products.multiply_off_diagonal(u)))
     for others in results[1:]:
         for first, other in zip(results[0], others, strict=True):
@@ -112,7 +113,7 @@ def test_products_agree_with_those_of_the_cpu(rng):
     X, Z, u = (rng.normal(size=size) for size in ((n, 3), (M, 3), (M, 2)))
     struct = compile_kernel(KERNELS["neurons"], 3, np.float64).struct
     here = CovarianceProducts(struct, Z, 1)
-    there = cuda_products.DeviceProducts(struct, Z)
+    there = device_products.DeviceProducts(struct, Z)
     assert_allclose(there.multiply(X, u), here.multiply(X, u), atol=1e-11 * M)
     off = here.multiply_off_diagonal(u)
     assert_allclose(there.multiply_off_diagonal(u), off, atol=1e-11 * M)
@@ -126,7 +127,7 @@ def test_a_device_without_room_says_so_in_one_sentence(monkeypatch, rng):
     def run_out(*arguments, **options):
         raise RuntimeError("CUDA_ERROR_OUT_OF_MEMORY")
 
-    monkeypatch.setattr(cuda_runtime.cuda, "device_array", run_out)
+    monkeypatch.setattr(runtime.cuda, "device_array", run_out)
     message = "the GPU has no room for the products of exact means .*device='cpu' oth"
     with pytest.raises(MemoryError, match=message):
         products.multiply_off_diagonal(np.ones((9, 1)))

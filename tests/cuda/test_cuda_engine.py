@@ -24,14 +24,14 @@ from sklearn.gaussian_process.kernels import RBF, DotProduct, Matern
 from small_models import adam_settings
 
 from skswsgp import SWSGPClassifier, SWSGPRegressor
-from skswsgp._compiled import cuda_runtime
-from skswsgp._covariance.cuda_products import DeviceProducts
-from skswsgp._engine import cuda
-from skswsgp._engine.cuda import CudaEngine
 from skswsgp._kernel_search import kernel_choice, kernel_learning, neighbor_likelihood
-from skswsgp._neighbors import cuda_scan
 from skswsgp._rows.data import TrainingRows
 from skswsgp._solvers import adam
+from skswsgp.cuda import engine as device_engine
+from skswsgp.cuda import runtime
+from skswsgp.cuda import scan as device_scan
+from skswsgp.cuda.engine import CudaEngine
+from skswsgp.cuda.products import DeviceProducts
 
 
 @needs_gpu
@@ -91,7 +91,7 @@ def test_a_kernel_snapshot_leaves_the_model_on_the_device(monkeypatch):
     assert np.abs(seen.Z - before[0]).max() > 0.05
     assert np.abs(seen.params - before[1]).min() > 0.01
     there = run._device_model
-    monkeypatch.setattr(cuda, "send", lambda struct, what: struct)
+    monkeypatch.setattr(device_engine, "send", lambda struct, what: struct)
     assert run._send_model() is there and run._newest == "device"
 
 
@@ -99,14 +99,14 @@ def test_a_kernel_snapshot_leaves_the_model_on_the_device(monkeypatch):
 @pytest.mark.usefixtures("few_threads")
 def test_evaluation_takes_parts_that_fit(monkeypatch):
     problem = problem_of("rbf-white", "gaussian-2", full=True)
-    sizes, blocks = [], cuda.row_blocks
+    sizes, blocks = [], device_engine.row_blocks
 
     def noted(n, size):
         sizes.append(size)
         return blocks(n, size)
 
-    monkeypatch.setattr(cuda, "row_blocks", noted)
-    monkeypatch.setattr(cuda_runtime, "free_memory", lambda: 1200)
+    monkeypatch.setattr(device_engine, "row_blocks", noted)
+    monkeypatch.setattr(runtime, "free_memory", lambda: 1200)
     check_evaluation(CudaEngine, problem)
     assert max(sizes) < len(problem.batch.X)
 
@@ -280,7 +280,7 @@ def test_a_classifier_learns_from_chunks(small_fit, rng):
 def held(monkeypatch):
     """Return a function that counts the arrays on the device."""
     arrays = []
-    allocate = cuda_runtime.allocate
+    allocate = runtime.allocate
 
     def allocate_and_note(make, *args):
         array = allocate(make, *args)
@@ -292,7 +292,7 @@ def held(monkeypatch):
         gc.collect()
         return sum(array() is not None for array in arrays)
 
-    monkeypatch.setattr(cuda_runtime, "allocate", allocate_and_note)
+    monkeypatch.setattr(runtime, "allocate", allocate_and_note)
     return count
 
 
@@ -307,7 +307,7 @@ def held(monkeypatch):
 def test_nothing_is_left_on_the_device(
     monkeypatch, small_fit, held, failure, share, solver, rng
 ):
-    monkeypatch.setitem(cuda_runtime.MEMORY_FRACTIONS, "training rows", share)
+    monkeypatch.setitem(runtime.MEMORY_FRACTIONS, "training rows", share)
     adam = solver["solver"] == "adam"
     name = "steps" if adam else "variational_expectations"
     method, during, engines = getattr(CudaEngine, name), [], []
@@ -376,7 +376,7 @@ def test_nothing_is_left_on_the_device_by_exact_means(monkeypatch, held, failure
 def test_nothing_is_left_on_the_device_by_the_start(
     monkeypatch, small_fit, held, failure, name, rng
 ):
-    search = cuda_scan.DeviceScan
+    search = device_scan.DeviceScan
     engine, least = (search, 2) if name == "find" else (CudaEngine, 30)
     method, during, engines = getattr(engine, name), [], []
 

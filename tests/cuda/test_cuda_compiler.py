@@ -9,19 +9,15 @@ from helpers import make_problem
 from simulator import SIMULATED, needs_gpu, needs_package
 from sklearn.gaussian_process.kernels import RBF
 
-from skswsgp._compiled import cuda_arrays, cuda_runtime
-from skswsgp._compiled.cuda_compiler import cached_kernel, specialized
-from skswsgp._covariance import cuda_products
 from skswsgp._covariance.compile import compile_kernel
 from skswsgp._covariance.products import tiled
 from skswsgp._covariance.program import kernel_of
-from skswsgp._engine import cuda_kernels as kernels
-from skswsgp._linear import cuda_row_matrix
-from skswsgp._neighbors import cuda_scan
 from skswsgp._point.adam_step import make_optimizer
 from skswsgp._point.state import allocate_gradients, allocate_workspace
+from skswsgp.cuda import arrays, kernels, products, row_matrix, runtime, scan
+from skswsgp.cuda.compiler import cached_kernel, specialized
 
-MODULES = kernels, cuda_scan, cuda_row_matrix, cuda_products, cuda_arrays
+MODULES = kernels, scan, row_matrix, products, arrays
 DOUBLE = "scan_segments", "matvec_kernel", "rmatvec_kernel", "add_results"
 DOUBLE += ("set_products",)
 # Types of the entries that a kernel stores, where it is not the dtype of the model
@@ -70,7 +66,7 @@ def arguments(dtype):
     values = np.asfortranarray(zeros(3, 2, 4))
     vectors = [zeros(n, dtype="f8")] * 3
     tile, u = tiled(np.zeros((3, 2))), zeros(2, 4, dtype="f8")
-    blocks = cuda_products.BlockWork(*[zeros(3, 2, 4, dtype="f8")] * 3)
+    blocks = products.BlockWork(*[zeros(3, 2, 4, dtype="f8")] * 3)
     return {
         "matvec_kernel": (lists, mu, False, *vectors),
         "rmatvec_kernel": (index, lists[:, 0].copy(), mu, False, *vectors[:2]),
@@ -131,11 +127,9 @@ def test_each_kernel_compiles_to_ptx(monkeypatch, dtype):
 
     monkeypatch.setattr(dispatcher, "get_current_device", Device)
     try:
-        cuda_runtime.cuda.compile_ptx(nothing, (numba.float64[::1],), cc=(7, 5))
+        runtime.cuda.compile_ptx(nothing, (numba.float64[::1],), cc=(7, 5))
     except Exception as error:
-        pytest.skip(
-            f"not even an empty kernel compiles: {cuda_runtime.last_line(error)}"
-        )
+        pytest.skip(f"not even an empty kernel compiles: {runtime.last_line(error)}")
     calls = arguments(dtype)
     launched = {
         name: value
@@ -149,14 +143,14 @@ def test_each_kernel_compiles_to_ptx(monkeypatch, dtype):
         ptx = ptx_of(launched[name], values)
         assert ".entry" in ptx
         assert f"st{STORES.get(name, kind)}" in ptx
-        sums = {} if name in ALONE else {"skswsgp_parts": 8 * cuda_runtime.WARP}
+        sums = {} if name in ALONE else {"skswsgp_parts": 8 * runtime.WARP}
         assert shared_arrays(ptx) == sums
 
 
 @needs_gpu
 @pytest.mark.skipif(SIMULATED, reason="the simulator compiles nothing")
 def test_kernels_are_read_from_the_cache():
-    function = cuda_arrays.repeat_row.py_func
+    function = arrays.repeat_row.py_func
     types = tuple(map(numba.typeof, (np.zeros(3), np.zeros((2, 3)))))
     cached_kernel(function).compile(types)
     again = cached_kernel(function)
@@ -168,7 +162,7 @@ def test_kernels_are_read_from_the_cache():
 
 def ptx_of(kernel, values):
     """Return the PTX of a kernel for the types of these values."""
-    ptx, _ = cuda_runtime.cuda.compile_ptx(
+    ptx, _ = runtime.cuda.compile_ptx(
         kernel.py_func,
         tuple(numba.typeof(value) for value in values),
         cc=(7, 5),

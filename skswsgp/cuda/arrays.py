@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from skswsgp._compiled import cuda_runtime
-from skswsgp._compiled.cuda_compiler import compile_kernels, kernel
-from skswsgp._compiled.cuda_runtime import cuda
+from skswsgp.cuda import runtime
+from skswsgp.cuda.compiler import compile_kernels, kernel
+from skswsgp.cuda.runtime import cuda
 
 THREADS = 128  # threads of a block in which each thread has a task of its own
 
@@ -23,13 +23,13 @@ def send(struct, what):
 def send_array(array, what, order="C"):
     """Return a copy of an array on the GPU, in C or Fortran order."""
     array = np.asarray(array, order=order)
-    return cuda_runtime.allocate(lambda: cuda.to_device(array), what, array.nbytes)
+    return runtime.allocate(lambda: cuda.to_device(array), what, array.nbytes)
 
 
 def empty(shape, dtype, what, order="C"):
     """Return an uninitialised array on the GPU, in C or Fortran order."""
     size = int(np.prod(shape)) * np.dtype(dtype).itemsize
-    return cuda_runtime.allocate(
+    return runtime.allocate(
         lambda: cuda.device_array(shape, dtype, order=order), what, size
     )
 

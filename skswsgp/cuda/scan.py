@@ -11,14 +11,14 @@ import math
 
 import numpy as np
 
-from skswsgp._compiled import cuda_runtime
-from skswsgp._compiled.cuda_arrays import THREADS, empty, send, send_array
-from skswsgp._compiled.cuda_compiler import compile_kernels, kernel
-from skswsgp._compiled.cuda_runtime import cuda
 from skswsgp._compiled.jit import njit
 from skswsgp._compiled.threads import row_blocks
 from skswsgp._covariance.program import fill_tile
 from skswsgp._neighbors.heaps import offer_point, sort_heap, squared_distance
+from skswsgp.cuda import runtime
+from skswsgp.cuda.arrays import THREADS, empty, send, send_array
+from skswsgp.cuda.compiler import compile_kernels, kernel
+from skswsgp.cuda.runtime import cuda
 
 HEAPS = 2**17  # most heaps filled at once: half the number of threads of large GPUs
 LEAST_POINTS = 8  # points of a segment, in units of H; fewer would only fill a heap
@@ -134,7 +134,7 @@ class DeviceScan:
     def _plan(self, n, D, itemsize):
         """Allocate the heaps; return how many rows at once, and segments for each."""
         H, dtype = self.n_neighbors, self.points.dtype
-        budget = cuda_runtime.budget("neighbor search")
+        budget = runtime.budget("neighbor search")
         heap = H * ENTRY + 2 * math.prod(self._tile) * dtype.itemsize  # bytes
         heaps = max(1, min(HEAPS, budget // heap))
         row = D * itemsize + H * np.dtype(np.int32).itemsize

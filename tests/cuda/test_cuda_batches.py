@@ -8,22 +8,23 @@ from simulator import ROUNDINGS, SIMULATED, needs_gpu, needs_package
 from sklearn.gaussian_process.kernels import RBF
 from small_models import adam_settings
 
-from skswsgp._compiled import cuda_arrays, cuda_runtime, threads
-from skswsgp._engine import cuda_batches
+from skswsgp._compiled import threads
 from skswsgp._engine.cpu import CpuEngine
-from skswsgp._engine.cuda import CudaEngine
 from skswsgp._rows.data import TrainingRows
 from skswsgp._solvers import adam
+from skswsgp.cuda import arrays, runtime
+from skswsgp.cuda import batches as device_batches
+from skswsgp.cuda.engine import CudaEngine
 
 
 @pytest.fixture(params=["resident", "streamed"])
 def batches(request, monkeypatch):
     """Keep training rows on the device, or stream them."""
     if request.param == "streamed":
-        monkeypatch.setitem(cuda_runtime.MEMORY_FRACTIONS, "training rows", 0.0)
+        monkeypatch.setitem(runtime.MEMORY_FRACTIONS, "training rows", 0.0)
     monkeypatch.setattr(threads, "ROWS_AT_ONCE", 4)
     if SIMULATED:
-        monkeypatch.setattr(cuda_batches, "THREADS", 5)
+        monkeypatch.setattr(device_batches, "THREADS", 5)
     return request.param
 
 
@@ -141,10 +142,10 @@ class LateArray:
 def test_no_array_of_the_double_buffer_is_overwritten_too_early(monkeypatch, eager):
     """The work sees the arrays sent for it, whenever copies and work are done."""
     gpu = LateGpu(eager)
-    for module in (cuda_batches, cuda_arrays):
+    for module in (device_batches, arrays):
         monkeypatch.setattr(module, "cuda", gpu)
     work, seen = gpu.stream(), []
-    buffer = cuda_batches.DoubleBuffer(work)
+    buffer = device_batches.DoubleBuffer(work)
     for k in range(7):
         (there,) = buffer.send(np.full(3 if k < 5 else 4, float(k)))
         work.tasks.append(lambda there=there: seen.append(there.values[:3].copy()))

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from simulator import SIMULATED, needs_gpu, needs_package, problem_of
 
-from skswsgp._compiled import cuda_arrays, cuda_runtime
 from skswsgp._point.state import allocate_workspace
+from skswsgp.cuda import arrays, runtime
 
 
 @needs_package
@@ -44,13 +44,13 @@ def test_ready_arguments_are_what_launches_take(monkeypatch):
     work = allocate_workspace(problem.model, 9, 1)
     structs = map(seem, (problem.model, problem.batch, work))
     given = *structs, seem(problem.batch).active, 5
-    ready = cuda_arrays.ready(*given)
+    ready = arrays.ready(*given)
     kinds = [typeof(value, Purpose.argument) for value in given]
     assert [typeof(value, Purpose.argument) for value in ready] == kinds
     expected = parameters(given)
     assert len(expected) > 300
     assert parameters(ready) == expected
-    monkeypatch.setattr(cuda_runtime.cuda.InOut, "to_device", None, raising=False)
+    monkeypatch.setattr(runtime.cuda.InOut, "to_device", None, raising=False)
     assert parameters(ready) == expected  # as of the first launch
 
 
@@ -58,7 +58,7 @@ def test_ready_arguments_are_what_launches_take(monkeypatch):
 @pytest.mark.parametrize("shape", [(1, 3, 4), (1, 5), (1, 0)])
 def test_copies_are_those_of_numpy(shape, monkeypatch, rng):
     if SIMULATED:
-        monkeypatch.setattr(cuda_arrays, "THREADS", 4)
+        monkeypatch.setattr(arrays, "THREADS", 4)
     array = rng.normal(size=shape)
-    found = cuda_arrays.repeat(array, 3, "copies").copy_to_host()
+    found = arrays.repeat(array, 3, "copies").copy_to_host()
     np.testing.assert_array_equal(found, np.repeat(array, 3, axis=0))

@@ -14,12 +14,12 @@ from simulator import (
 )
 from sklearn.gaussian_process.kernels import RBF, DotProduct, Matern
 
-from skswsgp._compiled import cuda_runtime
 from skswsgp._covariance.compile import compile_kernel
-from skswsgp._neighbors import cuda_scan
 from skswsgp._neighbors.distance_scan import DistanceScan
 from skswsgp._neighbors.kernel_scan import KernelScan
 from skswsgp._neighbors.search import NeighborSearch
+from skswsgp.cuda import runtime
+from skswsgp.cuda import scan as device_scan
 from skswsgp.kernels import ArcCosine
 
 SCANNED_KERNELS = {"arc-cosine-1": KERNELS["arc-cosine-1"]}
@@ -30,11 +30,11 @@ SCANNED_KERNELS["all"] = DotProduct(0.5) + Matern([0.8, 1.7, 1.1], nu=1.5) * RBF
 def device_search(request, monkeypatch):
     """Return the module with one heap, with many, and with memory for few."""
     heaps, free = request.param
-    monkeypatch.setattr(cuda_scan, "HEAPS", heaps)
-    monkeypatch.setattr(cuda_runtime, "free_memory", lambda: free)
+    monkeypatch.setattr(device_scan, "HEAPS", heaps)
+    monkeypatch.setattr(runtime, "free_memory", lambda: free)
     if SIMULATED:
-        monkeypatch.setattr(cuda_scan, "THREADS", 5)
-    return cuda_scan
+        monkeypatch.setattr(device_scan, "THREADS", 5)
+    return device_scan
 
 
 def points_of(kind, dtype, rng):
@@ -101,12 +101,12 @@ def test_an_engine_searches_on_its_device_and_releases_the_memory(
     Z, X = points_of("normal", "float64", rng)
     scans = []
 
-    class Counted(cuda_scan.DeviceScan):
+    class Counted(device_scan.DeviceScan):
         def __init__(self, *args):
             scans.append(self)
             super().__init__(*args)
 
-    monkeypatch.setattr(cuda_scan, "DeviceScan", Counted)
+    monkeypatch.setattr(device_scan, "DeviceScan", Counted)
     run = cuda_engine(problem_of("rbf-white", "gaussian-2").model, 4, 1)
     struct = compile_kernel(RBF(2.0), 3, np.dtype("float64")).struct
     expected = NeighborSearch(Z, struct, n_neighbors=4).query(X)
