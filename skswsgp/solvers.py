@@ -9,7 +9,10 @@ from numbers import Real
 from sklearn.base import BaseEstimator
 from sklearn.utils._param_validation import Interval, StrOptions
 
+from skswsgp._adam.alternating import AlternatingSolver
+from skswsgp._adam.solver import AdamSolver
 from skswsgp._solvers.constraints import Count
+from skswsgp._solvers.natural import NaturalSolver
 
 __all__ = ["Adam", "Natural"]
 
@@ -65,6 +68,11 @@ class Natural(BaseEstimator):
         self.optimize_inducing = optimize_inducing
         self.kl_weight = kl_weight
         self.forgetting_factor = forgetting_factor
+
+    @property
+    def _solver(self):
+        """The subclass of `Solver` that trains."""
+        return AlternatingSolver if self.optimize_inducing else NaturalSolver
 
 
 class Adam(BaseEstimator):
@@ -137,6 +145,8 @@ class Adam(BaseEstimator):
         "kl_weight": [POSITIVE, StrOptions({"auto"})],
     }
 
+    _solver = AdamSolver  # the subclass of `Solver` that trains
+
     def __init__(
         self, *, batch_size=64, learning_rate=0.02, max_iter=200, tol=1e-5,
         n_iter_no_change=10, early_stopping="auto", validation_fraction=0.1,
@@ -152,3 +162,6 @@ class Adam(BaseEstimator):
         self.optimize_inducing = optimize_inducing
         self.n_shared = n_shared
         self.kl_weight = kl_weight
+
+
+SOLVERS = {"natural": Natural, "adam": Adam}  # by the words of `solver`

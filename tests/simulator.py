@@ -22,9 +22,10 @@ from sklearn.gaussian_process.kernels import (
     WhiteKernel,
 )
 
+from skswsgp._adam.steps import make_steps
 from skswsgp._compiled import team
 from skswsgp._engine.cpu import CpuEngine
-from skswsgp.cuda import arrays, batches, compiler, engine, runtime, scan, workspace
+from skswsgp.cuda import arrays, batches, compiler, runtime, scan, steps, workspace
 from skswsgp.cuda.engine import CudaEngine
 from skswsgp.kernels import ArcCosine, OnColumns, Polynomial
 
@@ -95,10 +96,10 @@ def check_steps(engine, **options):
         run = kind(model, H, 1)
         bounds = np.tile([-5.0, 5.0], (P, 1))
         n, free = len(batch.X) // 2, np.ones(P, bool)
-        run.prepare_training(n, free, bounds, np.ones(D))
-        run.steps(batch, n, np.array([0.05, 0.04]))
-        sums = run.finish_epoch()
-        model, moments = run.model, run.optimizer
+        steps = make_steps(run, n, free, bounds, np.ones(D))
+        steps.take(batch, n, np.array([0.05, 0.04]))
+        sums = steps.finish_epoch()
+        model, moments = run.model, steps.optimizer
         values = model.params, model.noise, model.m, model.s, model.L, model.Z
         states.append(
             (sums, *values, moments.m, moments.params, run.jitter_counts.sum(0))
@@ -144,7 +145,7 @@ def engine_with(monkeypatch, size, backwards=False):
 
     if SIMULATED:
         monkeypatch.setattr(runtime, "WARP", size)
-        for module in (arrays, batches, engine, scan):
+        for module in (arrays, batches, scan, steps):
             monkeypatch.setattr(module, "THREADS", 8)
         monkeypatch.setattr(workspace, "MAX_SLOTS", 3)
         monkeypatch.setattr(workspace, "repeat", repeat)

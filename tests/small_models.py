@@ -13,7 +13,7 @@ from sklearn.gaussian_process.kernels import (
 )
 
 from skswsgp import SWSGPClassifier, SWSGPRegressor
-from skswsgp._solvers import adam
+from skswsgp._adam import solver as adam
 from skswsgp._solvers.natural import NaturalSolver
 from skswsgp._solvers.settings import Settings
 from skswsgp.kernels import ArcCosine

@@ -22,6 +22,8 @@ from pathlib import Path
 
 import numpy as np
 
+from skswsgp._adam.solver import run_epoch
+from skswsgp._adam.steps import make_steps
 from skswsgp._covariance.compile import compile_kernel
 from skswsgp._covariance.program import kernel_of
 from skswsgp._engine.cpu import CpuEngine
@@ -31,7 +33,6 @@ from skswsgp._neighbors.search import NeighborSearch
 from skswsgp._point.likelihood_records import make_likelihood
 from skswsgp._point.state import Batch, Model
 from skswsgp._rows.data import TrainingRows, memory_budget
-from skswsgp._solvers.adam import run_epoch
 from skswsgp._solvers.progress import Schedule
 from skswsgp.cuda import runtime, workspace
 
@@ -91,14 +92,12 @@ def make_problem(M, H, n, steps, dtype, likelihood="gaussian", full=False, D=8):
 
 
 def prepared(device, model, H, n, n_threads):
-    """Return an engine that is ready to train."""
+    """Return an engine and its steps of Adam."""
     copy = Model(*(np.copy(a) if isinstance(a, np.ndarray) else a for a in model))
     engine = make_engine(device, copy, H, n_threads)
     P, D = len(model.params), model.Z.shape[1]
-    engine.prepare_training(
-        n, np.ones(P, bool), np.tile([-9.0, 9.0], (P, 1)), np.ones(D)
-    )
-    return engine
+    free, bounds = np.ones(P, bool), np.tile([-9.0, 9.0], (P, 1))
+    return engine, make_steps(engine, n, free, bounds, np.ones(D))
 
 
 def relative_error(actual, expected):
@@ -151,9 +150,9 @@ def steps_of_both(model, batch, H, n, n_threads):
     """Return sums and models after two steps, those of the GPU and of the CPU."""
     sums, states = [], []
     for device in ("cuda", "cpu"):
-        run = prepared(device, model, H, n, n_threads)
-        run.steps(batch, n, np.array([0.05, 0.04]))
-        sums.append([run.finish_epoch()])
+        run, adam = prepared(device, model, H, n, n_threads)
+        adam.take(batch, n, np.array([0.05, 0.04]))
+        sums.append([adam.finish_epoch()])
         after = run.model
         states.append([after.m, after.s, after.L, after.params, after.noise])
         run.close()
@@ -322,16 +321,16 @@ def fit_all_rows(n, n_threads, D=8):
 
 def seconds_of_step(device, model, data, H, n, epochs, n_threads):
     """Return the least mean time of a step in an epoch, after one that compiles."""
-    engine = prepared(device, model, H, n, n_threads)
+    engine, adam = prepared(device, model, H, n, n_threads)
     steps = data.n_rows // n
-    schedule = Schedule(1e-3, epochs + 1, steps, False)
+    schedule = Schedule(1e-3, epochs + 1, steps)
     search = TrackedSearch(engine, 10**9, {"search": "scan"})  # lists stay
     lists = NeighborTracker(search, data.n_rows, memory_budget())
-    loader, rng = engine.make_loader(data, lists), np.random.RandomState(0)
+    loader, rng = adam.make_loader(data, lists), np.random.RandomState(0)
     times = []
     for epoch in range(epochs + 1):
         start = time.perf_counter()
-        run_epoch(engine, data.weight, loader, rng, schedule, epoch)
+        run_epoch(adam, data.weight, loader, rng, schedule, epoch)
         times.append((time.perf_counter() - start) / steps)
     engine.close()
     return min(times[1:])

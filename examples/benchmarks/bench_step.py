@@ -16,6 +16,7 @@ from report import Table, arguments, least_times, lines
 from sklearn.gaussian_process.kernels import ConstantKernel, Matern
 from threadpoolctl import threadpool_limits
 
+from skswsgp._adam.steps import make_steps
 from skswsgp._covariance.compile import compile_kernel
 from skswsgp._engine.cpu import CpuEngine
 from skswsgp._point.adam_step import STEPS_PER_BLOCK
@@ -79,7 +80,8 @@ class Step:
         compiled = compile_kernel(kernel, D, case.dtype)
         self.engine = CpuEngine(model, H, n_threads)
         scale = np.ones(D, case.dtype)
-        self.engine.prepare_training(case.n, compiled.free, compiled.log_bounds, scale)
+        moving = compiled.free, compiled.log_bounds, scale
+        self.steps = make_steps(self.engine, case.n, *moving)
         X = np.ascontiguousarray(case.X - center, case.dtype)
         y, weight = case.y.astype(case.dtype), np.ones(len(X), case.dtype)
         self.batch = Batch(X, y, weight, case.active)
@@ -88,20 +90,20 @@ class Step:
 
     def block(self):
         """Take STEPS_PER_BLOCK steps of Adam."""
-        self.engine.steps(self.batch, self.case.n, self.rates)
+        self.steps.take(self.batch, self.case.n, self.rates)
 
     def gradients(self):
         """Return loss and derivatives for the first minibatch, named as in PyTorch."""
-        case, engine = self.case, self.engine
-        engine.finish_epoch()
-        engine.steps(self.batch, case.n, np.zeros(1))
-        ell, kl = engine.finish_epoch()
-        rows, log = engine.rows, engine.grads.d_log[0]
+        case, steps = self.case, self.steps
+        steps.finish_epoch()
+        steps.take(self.batch, case.n, np.zeros(1))
+        ell, kl = steps.finish_epoch()
+        rows, log = steps.rows, steps.grads.d_log[0]
         touched = rows.touched[0, : rows.count[0, 0]]  # of one thread
         grads = {
             "log_variance": log[-1],
             "log_scale": log[:-1],
-            "log_noise": engine.grads.d_noise[0, 0],
+            "log_noise": steps.grads.d_noise[0, 0],
             "m": spread(rows.d_m[0], touched, case.mean.shape),
         }
         if case.full:

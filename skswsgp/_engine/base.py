@@ -19,13 +19,10 @@ class Engine(ABC):
     ----------
     model : Model
         The model on the host, which training modifies. A caller that changes its arrays
-        reads it again after each call of `steps`, and before the next call.
+        reads it again after steps of a solver, and before the next ones.
     all_inducing : ndarray of shape (1, M), or None
         The list of every inducing point if all rows share it (`DenseCpuEngine`);
-        `steps`, `predict` and `bound` do not read `active` then, and there is no
-        kriging.
-    optimizer : Optimizer
-        Adam's moments, on the host, from `prepare_training` on.
+        `predict` and `bound` do not read `active` then, and there is no kriging.
     jitter_counts : ndarray of shape (k, 2)
         How many factorisations needed more than the usual jitter and how many failed,
         in k parts to be added up.
@@ -68,31 +65,6 @@ class Engine(ABC):
     @abstractmethod
     def close(self):
         """Release the memory of the device; the model stays on the host."""
-
-    @abstractmethod
-    def prepare_training(self, n, free, log_bounds, feature_scale, n_active=None):
-        """Allocate arrays for minibatches of n rows.
-
-        `free` (P,), `log_bounds` (P, 2) and `feature_scale` (D,) are those of
-        `Optimizer`, whose moments begin at zero. The rows of a minibatch share up to
-        `n_active` inducing points, at least H, or each row uses its own H if it is
-        None, as it is on a GPU.
-        """
-
-    @abstractmethod
-    def make_loader(self, data, neighbors):
-        """Return an object whose `batch(rows)` of `data` is what `steps` takes."""
-
-    @abstractmethod
-    def steps(self, batch, n, rates):
-        """Take a step of Adam for each learning rate, each on the next n rows.
-
-        Raises FloatingPointError on failure, or lets `finish_epoch` return NaN.
-        """
-
-    @abstractmethod
-    def finish_epoch(self):
-        """Return the sums of weighted E log p(y | f) and KL_w since the last call."""
 
     def predict(self, X, active, with_variance):
         """Return mu (n, Q) and v (n, Q), or None, of eq. 13 for the rows of X."""

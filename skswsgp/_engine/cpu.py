@@ -6,20 +6,17 @@ from skswsgp._compiled import threads
 from skswsgp._compiled.special import gaussian_log_density
 from skswsgp._compiled.threads import CHUNKS, microseconds_per_point, threads_for
 from skswsgp._covariance.products import CovarianceProducts
-from skswsgp._engine import cpu_adam, cpu_loops
+from skswsgp._engine import cpu_loops
 from skswsgp._engine.base import Engine
 from skswsgp._linear.all_points import AllPoints
 from skswsgp._neighbors.search import cpu_scan
-from skswsgp._point import adam_step
 from skswsgp._point.bound import allocate_stack
 from skswsgp._point.likelihoods import GAUSSIAN, expected_gaussian
 from skswsgp._point.state import (
-    Batch,
     Workspace,
     allocate_gradients,
     allocate_workspace,
 )
-from skswsgp._point.union import union_arrays
 
 
 class CpuEngine(Engine):
@@ -46,73 +43,6 @@ class CpuEngine(Engine):
 
     def close(self):
         """Release nothing: all memory is that of the host."""
-
-    def prepare_training(self, n, free, log_bounds, feature_scale, n_active=None):
-        make = adam_step.make_optimizer
-        self.optimizer = make(self.model, free, log_bounds, feature_scale)
-        self.sums = np.zeros(2)
-        if n_active is None:
-            self._allocate_step(n, self.n_neighbors, blocks=n, lists=n)
-            self._shared = None
-        else:
-            self._allocate_step(n, n_active, blocks=CHUNKS, lists=1)
-            self._shared = self._allocate_union(n, n_active)
-
-    def _allocate_step(self, n, H, blocks, lists):
-        """Choose the threads of a step of n rows, and allocate its derivatives.
-
-        There are some blocks of derivatives and some lists of active points, H in each.
-        """
-        self.step_threads = threads_for(n * microseconds_per_point(H), self.n_threads)
-        grads = allocate_gradients(self.model, blocks, H)
-        self.grads = grads._replace(jitter_counts=self.jitter_counts)
-        self.rows = cpu_adam.allocate_touched_rows(
-            self.model, lists, H, self.step_threads
-        )
-
-    def _allocate_union(self, n, n_active):
-        """Return the arrays of steps in which n rows share their active points."""
-        model, threads = self.model, self.n_threads
-        scratch = union_arrays(n, self.n_neighbors, len(model.Z)).values()
-        return (
-            *(np.zeros(*array) for array in scratch),
-            np.zeros(n_active, np.int32),
-            allocate_workspace(model, n_active, 1),
-            allocate_workspace(model, n_active, threads, dense=True),
-            allocate_stack(model, n, n_active, threads),
-        )
-
-    def make_loader(self, data, neighbors):
-        return RowLoader(data, neighbors)
-
-    def steps(self, batch, n, rates):
-        sums = np.zeros(2)
-        if self.model.full and self._shared is None:  # rows of L are read in order
-            batch = batch._replace(active=np.sort(batch.active, axis=1))
-        with threads.parallel_region(self.step_threads) as variant:
-            finished = self._take_steps(variant, batch, n, rates, sums)
-        self.sums += sums
-        adam_step.require_finite_training(self.sums if finished else np.full(2, np.nan))
-
-    def _take_steps(self, variant, batch, n, rates, sums):
-        """Run the steps and add to `sums`; return whether all factorisations worked."""
-        union, works = self._shared is not None, self._shared or self.work
-        steps = variant(cpu_adam.shared_steps if union else cpu_adam.local_steps)
-        return steps(
-            self.model,
-            self.optimizer,
-            self.rows,
-            batch,
-            n,
-            rates,
-            works,
-            self.grads,
-            sums,
-        )
-
-    def finish_epoch(self):
-        sums, self.sums = self.sums, np.zeros(2)
-        return sums
 
     def variational_expectations(self, y, mu, v):
         if self.model.family != GAUSSIAN:
@@ -181,29 +111,6 @@ class DenseCpuEngine(CpuEngine):
         self.work = allocate_workspace(model, M, self.n_threads, dense=True)
         self.stack = allocate_stack(model, 1, M, self.n_threads)
 
-    def _allocate_step(self, n, H, blocks, lists):
-        super()._allocate_step(n, H, CHUNKS, 1)
-        self.stack = allocate_stack(self.model, n, H, self.n_threads)
-
-    def _allocate_union(self, n, n_active):
-        """Return nothing: the union of the rows' lists is always all points."""
-
-    def _take_steps(self, variant, batch, n, rates, sums):
-        scratch = (np.zeros(*array) for array in union_arrays(0, 0, 0).values())
-        points = self.all_inducing[0], self.factor, self.work, self.stack
-        shared = *scratch, *points
-        return variant(cpu_adam.shared_steps)(
-            self.model,
-            self.optimizer,
-            self.rows,
-            batch,
-            n,
-            rates,
-            shared,
-            self.grads,
-            sums,
-        )
-
     def predict(self, X, active, with_variance):
         model, n, Q = self.model, len(X), self._n_latent
         try:
@@ -230,15 +137,3 @@ class DenseCpuEngine(CpuEngine):
         if jitter >= 0.0:
             loop = cpu_loops.dense_bound_rows
             self._run(loop, self.work, *rows, *results, self.factor, self.stack)
-
-
-class RowLoader:
-    """Rows of training data and their lists of neighbours, in the host's memory."""
-
-    def __init__(self, data, neighbors):
-        self.data, self.neighbors = data, neighbors
-
-    def batch(self, rows):
-        """Return the `Batch` of the rows with these indices."""
-        X, y, weight = self.data.block(rows)
-        return Batch(X, y, weight, self.neighbors.lookup(rows, X))

@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from skswsgp._engine.select import require_device
 from skswsgp._estimators import sklearn_compat as compat
-from skswsgp._estimators.given import SOLVERS, kernel_for, solver_for
+from skswsgp._estimators.given import kernel_for, solver_for
 from skswsgp._estimators.latent import LatentFunctionsMixin
 from skswsgp._estimators.shared_docs import with_shared_text
 from skswsgp._fit.encode import CheckedRows, UserRows, encode, unite_copies
@@ -27,7 +27,7 @@ from skswsgp._solvers.constraints import Count
 from skswsgp._solvers.settings import Settings
 from skswsgp._solvers.tuning import Tuning
 from skswsgp._version import __version__
-from skswsgp.solvers import Adam, Natural
+from skswsgp.solvers import SOLVERS
 
 # Fitted attributes that are found after the last round and that no fit starts from
 FOUND_LAST = (
@@ -74,7 +74,7 @@ class BaseSWSGP(
         "inducing_points": [StrOptions({"kmeans", "random"}), "array-like"],
         "covariance": [StrOptions({"auto", "diag", "draws", "full"})],
         "neighbor_search": [StrOptions({"exact", "approximate"})],
-        "solver": [StrOptions(set(SOLVERS)), Natural, Adam],
+        "solver": [StrOptions(set(SOLVERS)), *SOLVERS.values()],
         "warm_start": ["boolean"],
         "device": [StrOptions({"auto", "cpu", "cuda"})],
         "n_jobs": [Integral, None],
@@ -302,7 +302,8 @@ class BaseSWSGP(
         nested = [name for name in params if name.startswith("solver__")]
         if nested and isinstance(word, str):
             given = {name.removeprefix("solver__"): params[name] for name in nested}
-            kinds = [SOLVERS.get(word, Natural), Natural, Adam]
+            kinds = [kind for name, kind in SOLVERS.items() if name == word]
+            kinds += SOLVERS.values()
             known = [kind for kind in kinds if set(given) <= set(kind().get_params())]
             kind = [*known, *kinds][0]
             solver = kind().set_params(**given)  # which refuses unknown names

@@ -5,14 +5,9 @@ import warnings
 from sklearn.gaussian_process.kernels import Kernel
 
 from skswsgp._covariance.compile import compile_kernel, count_periodic_columns
-from skswsgp._solvers.adam import AdamSolver
-from skswsgp._solvers.alternating import AlternatingSolver
-from skswsgp._solvers.natural import NaturalSolver
 from skswsgp._solvers.progress import callers_level
 from skswsgp.kernels import chooses_columns, with_positions
-from skswsgp.solvers import Adam, Natural
-
-SOLVERS = {"adam": Adam, "natural": Natural}
+from skswsgp.solvers import SOLVERS
 
 
 def kernel_for(estimator, n_features):
@@ -50,7 +45,8 @@ def trial_of(estimator, **changes):
 def learns_streams(estimator):
     """Return True if the solver of an estimator does; raise AttributeError if not."""
     solver = estimator.solver
-    if isinstance(solver, Adam) or (isinstance(solver, str) and solver == "adam"):
+    kind = SOLVERS.get(solver) if isinstance(solver, str) else type(solver)
+    if kind in SOLVERS.values() and not hasattr(kind(), "forgetting_factor"):
         raise AttributeError(
             f"partial_fit with solver={solver!r}: expected 'natural' or "
             "Natural() of an SWSGP model, by which a stream takes one pass; call fit, "
@@ -64,12 +60,10 @@ def solver_for(estimator):
     given = estimator.solver
     solver = SOLVERS[given]() if isinstance(given, str) else given
     solver._validate_params()
-    if isinstance(solver, Adam):
-        if solver.n_shared is not None and estimator.device == "cuda":
-            raise ValueError(
-                f"device='cuda' with n_shared={solver.n_shared!r}: expected 'cpu' or "
-                "'auto', because minibatches whose rows share points run on the CPU."
-            )
-        return AdamSolver, solver.get_params()
-    moving = solver.optimize_inducing
-    return AlternatingSolver if moving else NaturalSolver, solver.get_params()
+    shared = solver.get_params().get("n_shared")
+    if shared is not None and estimator.device == "cuda":
+        raise ValueError(
+            f"device='cuda' with n_shared={shared!r}: expected 'cpu' or 'auto', "
+            "because minibatches whose rows share points run on the CPU."
+        )
+    return solver._solver, solver.get_params()

@@ -272,4 +272,10 @@ def class_factors(class_weight, y, weight):
         factors = counts.sum() / (np.count_nonzero(counts) * present)
     else:
         factors = np.array([class_weight.get(one, 1.0) for one in classes])
+        for label, factor in zip(classes.tolist(), factors.tolist(), strict=True):
+            if not 0.0 <= factor < np.inf:
+                raise ValueError(
+                    f"class_weight gives {label!r} {factor}: expected a finite number "
+                    "of at least 0."
+                )
     return factors[codes]

@@ -5,7 +5,7 @@ import warnings
 import numpy as np
 from sklearn.gaussian_process.kernels import ConstantKernel, Matern
 
-from skswsgp._solvers.adam import bytes_of_full_covariance
+from skswsgp._compiled.threads import CHUNKS
 from skswsgp._solvers.model import JITTER
 from skswsgp._solvers.progress import callers_level
 
@@ -79,6 +79,13 @@ def takes_full_covariance(settings, n_rows, M, H):
             f"{limit / 2**30:.1f} GiB; use covariance='diag'."
         )
     return settings.covariance == "full"
+
+
+def bytes_of_full_covariance(settings, M, H):
+    """Return the bytes of a full S, its two moments and its gradients."""
+    shared = (M if H >= M else settings.count_shared(M, H)) or 0
+    itemsize = np.dtype(settings.dtype).itemsize
+    return (4 * M**2 + CHUNKS * shared**2) * itemsize * settings.n_latent
 
 
 def takes_draws(settings, M, full):

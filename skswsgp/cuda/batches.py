@@ -1,6 +1,6 @@
 """Rows of training data on the device: all of them, or the rows of the next steps.
 
-`batch` returns rows for `CudaEngine.steps` without waiting for steps that have been
+`batch` returns rows for `CudaSteps.take` without waiting for steps that have been
 queued: rows that are sent meanwhile go to other arrays.
 """
 

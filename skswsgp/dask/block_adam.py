@@ -5,11 +5,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from skswsgp._adam.solver import AdamSolver
 from skswsgp._covariance.program import refresh_scales
 from skswsgp._engine.select import make_cpu_engine
 from skswsgp._point.state import Model
 from skswsgp._rows.data import TrainingRows
-from skswsgp._solvers.adam import AdamSolver
 from skswsgp._solvers.progress import steps_per_epoch
 from skswsgp._solvers.rows import RowsInMemory
 from skswsgp._solvers.settings import Settings
@@ -47,13 +47,14 @@ class EpochRows(NamedTuple):
         rng = np.random.RandomState(seed)
         rows, kernel, settings, scale = RowsInMemory(self.data), *self[3:]
         solver = AdamSolver(engine, rows, kernel, settings, rng, scale)
-        engine.optimizer = type(optimizer)(*(array.copy() for array in optimizer))
+        given = optimizer
+        solver.steps.optimizer = optimizer = type(given)(*(a.copy() for a in given))
         (k, n), n_steps = part, solver.schedule.n_steps
         steps = range(n_steps * k // n, n_steps * (k + 1) // n)
         loss, bound = solver.advance(index, steps) if steps else (0.0, 0.0)
         place, weight = len(steps) > 0, self.total_weight() * len(steps) / n_steps
-        moved = engine.optimizer.row_steps > optimizer.row_steps
-        points, shared = moving_arrays(engine.model, engine.optimizer)
+        moved = optimizer.row_steps > given.row_steps
+        points, shared = moving_arrays(engine.model, optimizer)
         arrays = [array * _column(moved, array) for array in points]
         arrays += [array * place for array in shared]
         numbers = place, weight, weight * loss, weight * bound
@@ -88,7 +89,7 @@ class BlockAdam(AdamSolver):
 
     def _average(self, seeds, index, part):
         """Take the steps of a part of an epoch; return weight, and loss and bound."""
-        model, optimizer = self.engine.model, self.engine.optimizer
+        model, optimizer = self.engine.model, self.steps.optimizer
         given = index, part, model, optimizer
         sums = self.workers.total(EpochRows.steps, self.parts, *given, each=seeds)
         moved, (places, *results), sums = np.split(sums, np.cumsum([len(model.Z), 4]))

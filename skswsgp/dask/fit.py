@@ -4,6 +4,7 @@ import numpy as np
 from sklearn.base import is_classifier
 from sklearn.utils import check_random_state
 
+from skswsgp._adam.solver import AdamSolver
 from skswsgp._estimators import sklearn_compat as compat
 from skswsgp._estimators.base import GivenRows
 from skswsgp._estimators.given import solver_for
@@ -12,7 +13,6 @@ from skswsgp._fit.learn import learn
 from skswsgp._fit.solve import learn_law, solve
 from skswsgp._fit.targets import distinct_labels, require_labels
 from skswsgp._kernel_search.kernel_learning import count_learning_rows
-from skswsgp._solvers.adam import AdamSolver
 from skswsgp._solvers.natural import NaturalSolver
 from skswsgp.dask.block_adam import BlockAdam
 from skswsgp.dask.blocks import Blocks

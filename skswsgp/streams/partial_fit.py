@@ -150,8 +150,9 @@ def density_of_chunk(model, X, y, weight, exposure):
 def with_old_kernel(model, stream, classes):
     """Return the attributes of a fit to more rows that keeps the kernel."""
     trial, stream = trial_of(model), stream._replace(n_learned=stream.n_seen)
-    own = {*model.get_params(deep=False)}
-    vars(trial).update({k: v for k, v in vars(model).items() if k not in own})
+    fitted = {k: v for k, v in vars(model).items() if "callback" not in k}
+    fitted = {k: v for k, v in fitted.items() if k not in model.get_params(deep=False)}
+    vars(trial).update(fitted)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return fit_stream(trial, stream, classes, is_trial=True)

@@ -8,10 +8,11 @@ from simulator import ROUNDINGS, SIMULATED, needs_gpu, needs_package
 from sklearn.gaussian_process.kernels import RBF
 from small_models import adam_settings
 
+from skswsgp._adam import solver as adam
 from skswsgp._compiled import threads
 from skswsgp._engine.cpu import CpuEngine
 from skswsgp._rows.data import TrainingRows
-from skswsgp._solvers import adam
+from skswsgp._solvers.rows import RowsInMemory
 from skswsgp.cuda import arrays, runtime
 from skswsgp.cuda import batches as device_batches
 from skswsgp.cuda.engine import CudaEngine
@@ -58,7 +59,7 @@ def test_epochs_equal_those_on_the_cpu(batches, monkeypatch):
         kernel = RBF(1.2, (np.exp(-5.0), np.exp(5.0)))
         settings = adam_settings(2, batch_size=4, learning_rate=0.2, max_iter=3)
         scale, rng = np.ones(3), RandomState(0)
-        solver = adam.AdamSolver(run, data, kernel, settings, rng, scale)
+        solver = adam.AdamSolver(run, RowsInMemory(data), kernel, settings, rng, scale)
         values = [solver.advance(epoch) for epoch in range(3)]
         model = run.model
         state = model.params, model.noise, model.m, model.s, model.Z

@@ -24,14 +24,17 @@ from sklearn.gaussian_process.kernels import RBF, DotProduct, Matern
 from small_models import adam_settings
 
 from skswsgp import SWSGPClassifier, SWSGPRegressor
+from skswsgp._adam import solver as adam
+from skswsgp._adam.steps import make_steps
 from skswsgp._kernel_search import kernel_choice, kernel_learning, neighbor_likelihood
 from skswsgp._rows.data import TrainingRows
-from skswsgp._solvers import adam
+from skswsgp._solvers.rows import RowsInMemory
 from skswsgp.cuda import engine as device_engine
 from skswsgp.cuda import runtime
 from skswsgp.cuda import scan as device_scan
 from skswsgp.cuda.engine import CudaEngine
 from skswsgp.cuda.products import DeviceProducts
+from skswsgp.cuda.steps import CudaSteps
 
 
 @needs_gpu
@@ -65,14 +68,14 @@ def test_failures_are_noticed_when_the_epoch_ends(name):
     run = CudaEngine(lost.model, H, 1)
     P, D = len(lost.model.params), lost.model.Z.shape[1]
     free, bounds = np.zeros(P, bool), np.zeros((P, 2))
-    run.prepare_training(n, free, bounds, np.ones(D))
-    run.steps(problem.batch, n, np.array([0.1]))
-    assert np.isnan(run.finish_epoch()[0])
-    assert (run.finish_epoch() == 0.0).all()
+    steps = make_steps(run, n, free, bounds, np.ones(D))
+    steps.take(problem.batch, n, np.array([0.1]))
+    assert np.isnan(steps.finish_epoch()[0])
+    assert (steps.finish_epoch() == 0.0).all()
     data = TrainingRows(*problem.batch[:3], center=np.zeros(D))
     settings = adam_settings(2, batch_size=n // 2 + 1)
     rng, scale = RandomState(0), np.ones(D)
-    solver = adam.AdamSolver(run, data, lost.kernel, settings, rng, scale)
+    solver = adam.AdamSolver(run, RowsInMemory(data), lost.kernel, settings, rng, scale)
     with pytest.raises(FloatingPointError, match="NaN or infinity"):
         solver.advance(0)
 
@@ -85,14 +88,15 @@ def test_a_kernel_snapshot_leaves_the_model_on_the_device(monkeypatch):
     before = problem.model.Z.copy(), problem.model.params.copy()
     run = CudaEngine(problem.model, H, 1)
     P, D = len(problem.model.params), problem.model.Z.shape[1]
-    run.prepare_training(n, np.ones(P, bool), np.tile([-5.0, 5.0], (P, 1)), np.ones(D))
-    run.steps(problem.batch, n, np.array([0.1]))
+    free, bounds = np.ones(P, bool), np.tile([-5.0, 5.0], (P, 1))
+    steps = make_steps(run, n, free, bounds, np.ones(D))
+    steps.take(problem.batch, n, np.array([0.1]))
     seen = run.kernel_snapshot()
     assert np.abs(seen.Z - before[0]).max() > 0.05
     assert np.abs(seen.params - before[1]).min() > 0.01
     there = run._device_model
     monkeypatch.setattr(device_engine, "send", lambda struct, what: struct)
-    assert run._send_model() is there and run._newest == "device"
+    assert run.send_model() is there and run._newest == "device"
 
 
 @needs_gpu
@@ -309,18 +313,20 @@ def test_nothing_is_left_on_the_device(
 ):
     monkeypatch.setitem(runtime.MEMORY_FRACTIONS, "training rows", share)
     adam = solver["solver"] == "adam"
-    name = "steps" if adam else "variational_expectations"
-    method, during, engines = getattr(CudaEngine, name), [], []
+    kind = CudaSteps if adam else CudaEngine
+    name = "take" if adam else "variational_expectations"
+    method, during, engines = getattr(kind, name), [], []
 
-    def call(engine, *args):
-        result = method(engine, *args)
+    def call(run, *args):
+        result = method(run, *args)
         during.append(held())
-        engines.append((engine, *engine._holders))  # as in the frames of a traceback
+        engine = run.engine if adam else run
+        engines.append((engine, *engine.holders))  # as in the frames of a traceback
         if failure is not None:
             raise failure
         return result
 
-    monkeypatch.setattr(CudaEngine, name, call)
+    monkeypatch.setattr(kind, name, call)
     X = rng.normal(size=(20, 2))
     options = small_fit | solver | {"device": "cuda", "max_iter": 1, "batch_size": 10}
     model = make(SWSGPRegressor, **options)

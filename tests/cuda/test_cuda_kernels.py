@@ -16,6 +16,7 @@ from simulator import (
     problem_of,
 )
 
+from skswsgp._adam.steps import make_steps
 from skswsgp._covariance.program import refresh_scales
 from skswsgp._engine.cpu import CpuEngine
 from skswsgp.cuda.engine import CudaEngine
@@ -82,8 +83,8 @@ def test_steps_repeat_to_the_bit(cuda_engine):
         run = cuda_engine(problem.model, H, 1)
         P, D = len(problem.model.params), problem.model.Z.shape[1]
         free, bounds = np.ones(P, bool), np.zeros((P, 2))
-        run.prepare_training(n, free, bounds, np.ones(D))
-        run.steps(problem.batch, n, np.array([0.1]))
+        steps = make_steps(run, n, free, bounds, np.ones(D))
+        steps.take(problem.batch, n, np.array([0.1]))
         models.append(run.model)
         run.close()
     for first, second in zip(*models, strict=True):

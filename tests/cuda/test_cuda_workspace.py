@@ -25,7 +25,7 @@ def test_kriging_gradients_use_work_arrays_that_a_prediction_replaced(monkeypatc
     monkeypatch.setattr(workspace, "MAX_SLOTS", n)
     run.kriging_predictions(batch.X, batch.active)  # in n slots
     np.testing.assert_array_equal(run.kriging_gradients(0).d_log, first)
-    assert len(run._pool) == n
+    assert len(run.pool) == n
 
 
 @needs_gpu

@@ -14,7 +14,7 @@ from scipy.sparse import csr_array
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 from sklearn.model_selection import GridSearchCV
 
-from skswsgp._solvers.adam import AdamSolver
+from skswsgp._adam.solver import AdamSolver
 from skswsgp.dask import DaskSWSGPClassifier, DaskSWSGPRegressor, block_adam, fit
 from skswsgp.dask.block_adam import BlockAdam
 from skswsgp.dask.rows import BlockSolver
@@ -83,12 +83,14 @@ def test_blocks_are_fitted_as_rows_in_memory(cls, outputs, params):
     X, y = table(outputs)
     expected = fitted(cls, X, y, **params)
     found = fitted(cls, *blocks(X, y), **params)
-    assert found.lower_bound_ == pytest.approx(expected.lower_bound_, rel=1e-6)
+    # Factors leave rounding, and conjugate gradients 1e-6 of a residual, or 3e-3 where
+    # rounds follow: rounding may end them a step earlier. The bound is flat at its
+    # optimum, so that it has the square of an error of q(u).
+    rounds = params.get("likelihood", cls) is not DaskSWSGPRegressor
+    bound = 3e-3**2 if rounds else 1e-6
+    assert found.lower_bound_ == pytest.approx(expected.lower_bound_, rel=bound)
     if params.get("n_inducing") == 120:  # fewer points than draws have a full S
         assert found.posterior_draws_.shape[1] == 64
-    # Factors leave rounding, and conjugate gradients 1e-6 of a residual, or 3e-3 where
-    # rounds follow: rounding may end them a step earlier.
-    rounds = params.get("likelihood", cls) is not DaskSWSGPRegressor
     close = 2e-3 if rounds else 1e-9 if params["covariance"] == "full" else 1e-5
     assert_allclose(predictions(found), predictions(expected), atol=close)
 
@@ -426,7 +428,7 @@ def test_adam_averages_what_steps_of_each_block_leave(covariance, monkeypatch, t
 
     def advance_and_keep(solver, *given):
         out = advance(solver, *given)
-        ends.append((solver.engine.model, solver.engine.optimizer.row_steps > 0))
+        ends.append((solver.engine.model, solver.steps.optimizer.row_steps > 0))
         return out
 
     monkeypatch.setattr(AdamSolver, "advance", advance_and_keep)

@@ -13,6 +13,7 @@ from sklearn.metrics import log_loss
 
 from skswsgp import SWSGPClassifier
 from skswsgp._estimators import base
+from skswsgp._fit import encode
 from skswsgp._kernel_search.holdout import CandidateComparison, Holdout
 from skswsgp._point.likelihood_records import (
     LIKELIHOODS,
@@ -375,14 +376,14 @@ def test_early_stopping_is_stratified(monkeypatch):
     X, y = iris()
     rows = np.r_[0:50, 50:100, 100:110]
     held = []
-    hold_out = SWSGPClassifier._hold_out
+    hold_out = encode.hold_out
 
-    def recorded(self, *arguments):
-        parts = hold_out(self, *arguments)
+    def recorded(*arguments):
+        parts = hold_out(*arguments)
         held.append(parts[1].y.ravel())
         return parts
 
-    monkeypatch.setattr(SWSGPClassifier, "_hold_out", recorded)
+    monkeypatch.setattr(encode, "hold_out", recorded)
     for seed in range(3):
         model = small_model(
             early_stopping=True, validation_fraction=0.2, max_iter=1, random_state=seed
@@ -616,7 +617,8 @@ def test_balanced_classes_have_equal_shares_far_from_data():
             {"more": 2.0},
             r"a weight for 'more': expected .*, such as 'few'; leave",
         ),
-        ({"few": -1.0}, "Negative values"),
+        ({"few": -1.0}, "gives 'few' -1.0: expected a finite number of at least 0"),
+        ({"few": np.nan}, "gives 'few' nan: expected a finite number"),
         ("even", "'class_weight' parameter of SWSGPClassifier must be"),
         ([1.0, 2.0], "'class_weight' parameter of SWSGPClassifier must be"),
     ],

@@ -17,8 +17,8 @@ from small_models import (
     tiny_data,
 )
 
+from skswsgp._adam.solver import AdamSolver
 from skswsgp._compiled.threads import max_threads
-from skswsgp._solvers.adam import AdamSolver
 
 UNION = {"n_shared": "auto"}
 each_covariance = pytest.mark.parametrize("covariance", ["diag", "full"])

@@ -9,9 +9,9 @@ from sklearn.model_selection import GridSearchCV
 from small_models import both_estimators, small_data, tiny_data
 
 from skswsgp import SWSGPRegressor
+from skswsgp._adam.alternating import AlternatingSolver
+from skswsgp._adam.solver import AdamSolver
 from skswsgp._estimators.given import solver_for
-from skswsgp._solvers.adam import AdamSolver
-from skswsgp._solvers.alternating import AlternatingSolver
 from skswsgp._solvers.natural import NaturalSolver
 from skswsgp.solvers import Adam, Natural
 

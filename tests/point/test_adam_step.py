@@ -7,8 +7,8 @@ from helpers import dense_gradients, make_problem
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, ExpSineSquared
 
+from skswsgp._adam import loops as engine
 from skswsgp._compiled.threads import parallel_region
-from skswsgp._engine import cpu_adam as engine
 from skswsgp._point.adam_step import (
     adam_step,
     bias_corrections,

@@ -20,9 +20,10 @@ from test_bound import (
     moved,
 )
 
+from skswsgp._adam.steps import make_steps
+from skswsgp._adam.union import choose_active, union_arrays
 from skswsgp._compiled.threads import max_threads
 from skswsgp._engine.cpu import CpuEngine
-from skswsgp._point.union import choose_active, union_arrays
 
 pytestmark = pytest.mark.matrix
 M, ROOM = 11, 9  # inducing points, and the most that may be active
@@ -151,14 +152,13 @@ def test_a_smaller_union_is_not_disturbed_by_a_larger_one_before(small):
     results = []
     for first in 0, 2:
         run = CpuEngine(copied(problem.model), 4, 1)
-        prepare(run, 2, n_active=8)
+        steps = free_steps(run, 2, n_active=8)
         if first == 0:
-            run.steps(problem.replace(rows=[0, 1]).batch, 2, np.zeros(1))
-            run.finish_epoch()
-        run.steps(problem.replace(rows=[2, 3]).batch, 2, np.zeros(1))
-        results.append(
-            [run.finish_epoch(), run.grads.d_log[0], run.grads.d_m[0, :, :4]]
-        )
+            steps.take(problem.replace(rows=[0, 1]).batch, 2, np.zeros(1))
+            steps.finish_epoch()
+        steps.take(problem.replace(rows=[2, 3]).batch, 2, np.zeros(1))
+        grads = steps.grads
+        results.append([steps.finish_epoch(), grads.d_log[0], grads.d_m[0, :, :4]])
     for second, alone in zip(*results, strict=True):
         assert_allclose(second, alone, rtol=1e-9)
 
@@ -166,9 +166,9 @@ def test_a_smaller_union_is_not_disturbed_by_a_larger_one_before(small):
 def test_a_failed_factorisation_ends_the_steps(small):
     model = small.replace(params=np.full_like(small.model.params, np.nan)).model
     run, before = CpuEngine(copied(model), 4, 1), small.model.m.copy()
-    prepare(run, 5, n_active=ROOM)
+    steps = free_steps(run, 5, n_active=ROOM)
     with pytest.raises(FloatingPointError, match="NaN or infinity"):
-        run.steps(small.batch, 5, np.array([0.1]))
+        steps.take(small.batch, 5, np.array([0.1]))
     assert_array_equal(run.model.m, before)
     assert run.jitter_counts[:, 1].sum() == 1
 
@@ -177,11 +177,11 @@ def copied(model):
     return type(model)(*(np.copy(f) if np.ndim(f) else f for f in model))
 
 
-def prepare(run, n, **options):
-    """Prepare an engine for steps with all parameters free."""
+def free_steps(run, n, **options):
+    """Return the steps of an engine with all parameters free."""
     P, D = len(run.model.params), run.model.Z.shape[1]
     bounds = np.tile([-5.0, 5.0], (P, 1))
-    run.prepare_training(n, np.ones(P, bool), bounds, np.ones(D), **options)
+    return make_steps(run, n, np.ones(P, bool), bounds, np.ones(D), **options)
 
 
 def test_all_points_are_the_svgp(small):

@@ -32,6 +32,7 @@ from skswsgp._solvers.auto import natural_jitter
 from skswsgp._solvers.model import JITTER, build_model, shape_covariance
 from skswsgp._solvers.natural import NaturalSolver
 from skswsgp._solvers.priors import make_vecchia_prior
+from skswsgp._solvers.rows import RowsInMemory
 from skswsgp._solvers.tuning import Tuning
 
 pytestmark = pytest.mark.matrix
@@ -81,7 +82,8 @@ def make_solver(
     data = TrainingRows(X, y.astype(dtype), weight.astype(dtype), center=center)
     engine = make_cpu_engine(model, H, n_threads)
     settings = natural_settings(*likelihood, tuning=tuning)
-    return NaturalSolver(engine, data, kernel, settings, np.random.RandomState(0))
+    rows, rng = RowsInMemory(data), np.random.RandomState(0)
+    return NaturalSolver(engine, rows, kernel, settings, rng)
 
 
 def project(solver, kernel):

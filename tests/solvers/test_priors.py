@@ -17,6 +17,7 @@ from skswsgp._fit import learn
 from skswsgp._rows.data import TrainingRows
 from skswsgp._solvers.model import build_model
 from skswsgp._solvers.natural import NaturalSolver
+from skswsgp._solvers.rows import RowsInMemory
 from skswsgp._solvers.tuning import Tuning
 
 MATERN = 1.5 * Matern([0.8, 1.5], nu=1.5)
@@ -70,7 +71,8 @@ def make_solver(table, H, y, likelihood, *, beta=1.0, full=False, kernel=MATERN)
     data = TrainingRows(X, y, weight, center=center)
     settings = natural_settings(*likelihood, tuning=Tuning(**EXACT))
     rng = np.random.RandomState(0)
-    return NaturalSolver(make_cpu_engine(model, H, 1), data, kernel, settings, rng)
+    engine, rows = make_cpu_engine(model, H, 1), RowsInMemory(data)
+    return NaturalSolver(engine, rows, kernel, settings, rng)
 
 
 # --- the weight of the divergence -----------------------------------------------------

@@ -20,6 +20,8 @@ from sklearn.gaussian_process.kernels import (
 )
 
 from skswsgp import SWSGPRegressor
+from skswsgp._adam.solver import run_epoch
+from skswsgp._adam.steps import make_steps
 from skswsgp._compiled import threads
 from skswsgp._compiled.threads import max_threads, parallel_region, threads_for
 from skswsgp._covariance.program import refresh_scales
@@ -30,7 +32,6 @@ from skswsgp._neighbors import search
 from skswsgp._neighbors.lists import NeighborTracker, TrackedSearch
 from skswsgp._rows import statistics
 from skswsgp._rows.data import TrainingRows, center_rows, memory_budget
-from skswsgp._solvers.adam import run_epoch
 from skswsgp._solvers.progress import FINAL_RATE, History, Schedule, steps_per_epoch
 
 
@@ -179,15 +180,15 @@ def test_epochs_equal_algorithm_1(rng, likelihood):
 
     engine = CpuEngine(model, 3, 1)
     free = np.ones(2, dtype=bool)
-    engine.prepare_training(n, free, np.log([[1e-3, 1e3]] * 2), np.ones(2))
+    steps = make_steps(engine, n, free, np.log([[1e-3, 1e3]] * 2), np.ones(2))
     data = TrainingRows(X, batch.y, batch.weight, center=np.zeros(2))
     options = {"search": "exact"}
     neighbors = NeighborTracker(TrackedSearch(engine, N, options), N, memory_budget())
     schedule = SimpleNamespace(n_steps=3, rate_at=lambda *_: rate)  # does not fall
     draw = np.random.RandomState(1)
-    rows = engine.make_loader(data, neighbors)
+    rows = steps.make_loader(data, neighbors)
     for epoch in range(2):
-        run_epoch(engine, data.weight, rows, draw, schedule, epoch)
+        run_epoch(steps, data.weight, rows, draw, schedule, epoch)
     actual = [np.log(model.params), np.log(model.noise), model.m, np.log(model.s)]
     actual = np.concatenate([np.ravel(part) for part in actual])
     assert np.abs(actual - first).max() > 2 * rate
@@ -204,11 +205,11 @@ def test_cost_of_a_step_does_not_depend_on_M(rng):
         large |= {name: np.resize(getattr(model, name), (M, 1)) for name in "ms"}
         engine = CpuEngine(model._replace(**large), 4, 1)
         free = np.ones(1, dtype=bool)
-        engine.prepare_training(64, free, np.log([[1e-3, 1e3]]), np.ones(2))
+        steps = make_steps(engine, 64, free, np.log([[1e-3, 1e3]]), np.ones(2))
         times = []
         for _ in range(200):
             started = time.perf_counter()
-            engine.steps(problem.batch, 64, np.array([1e-6]))
+            steps.take(problem.batch, 64, np.array([1e-6]))
             times.append(time.perf_counter() - started)
         seconds.append(min(times))
     assert seconds[1] < 2 * seconds[0]

@@ -2,11 +2,12 @@
 
 import numpy as np
 
-from skswsgp._compiled.threads import CHUNKS
+from skswsgp._adam.steps import make_steps
 from skswsgp._covariance.compile import compile_kernel
 from skswsgp._neighbors.lists import NeighborTracker, TrackedSearch
 from skswsgp._point.adam_step import STEPS_PER_BLOCK, require_finite_training
 from skswsgp._rows.data import memory_budget
+from skswsgp._solvers.auto import bytes_of_full_covariance
 from skswsgp._solvers.progress import Schedule, steps_per_epoch
 from skswsgp._solvers.solver import Solver
 
@@ -31,20 +32,19 @@ class AdamSolver(Solver):
         compiled = compile_kernel(kernel, data.X.shape[1], settings.dtype)
         n = data.n_rows // n_steps
         n_active = settings.count_shared(len(engine.model.Z), engine.n_neighbors)
-        engine.prepare_training(
-            n, compiled.free, compiled.log_bounds, feature_scale, n_active
-        )
+        moving = compiled.free, compiled.log_bounds, feature_scale
+        self.steps = make_steps(engine, n, *moving, n_active)
         self.engine, self.rng, self.weight = engine, rng, data.weight
         self.search = TrackedSearch(engine, data.n_rows, settings.search_options)
         lists = NeighborTracker(self.search, data.n_rows, memory_budget())
-        self.loader = engine.make_loader(data, lists)
+        self.loader = self.steps.make_loader(data, lists)
 
     @property
     def n_rounds(self):
         return self.schedule.epochs
 
     def advance(self, index, part=None):
-        given = self.engine, self.weight, self.loader, self.rng, self.schedule
+        given = self.steps, self.weight, self.loader, self.rng, self.schedule
         return run_epoch(*given, index, part)
 
     @classmethod
@@ -66,14 +66,7 @@ class AdamSolver(Solver):
         return 0 if unions else settings.max_iter * n_rows
 
 
-def bytes_of_full_covariance(settings, M, H):
-    """Return the bytes of a full S, its two moments and its gradients."""
-    shared = (M if H >= M else settings.count_shared(M, H)) or 0
-    itemsize = np.dtype(settings.dtype).itemsize
-    return (4 * M**2 + CHUNKS * shared**2) * itemsize * settings.n_latent
-
-
-def run_epoch(engine, weight, loader, rng, schedule, epoch, part=None):
+def run_epoch(steps, weight, loader, rng, schedule, epoch, part=None):
     """Visit the rows once in random order; return (loss per row, bound in nats).
 
     Rows that do not fill the last minibatch are left out of the epoch. `weight` (n,)
@@ -85,12 +78,12 @@ def run_epoch(engine, weight, loader, rng, schedule, epoch, part=None):
     part = range(schedule.n_steps) if part is None else part
     visited = 0.0
     for first in part[::STEPS_PER_BLOCK]:
-        steps = range(first, min(first + STEPS_PER_BLOCK, part.stop))
-        index = order[first * n : (steps[-1] + 1) * n]
-        rates = np.array([schedule.rate_at(epoch, step) for step in steps])
-        engine.steps(loader.batch(index), n, rates)
+        last = min(first + STEPS_PER_BLOCK, part.stop)
+        index = order[first * n : last * n]
+        rates = [schedule.rate_at(epoch, step) for step in range(first, last)]
+        steps.take(loader.batch(index), n, np.array(rates))
         visited += weight[index].sum(dtype=np.float64)
-    sums, model = engine.finish_epoch(), engine.model
+    sums, model = steps.finish_epoch(), steps.engine.model
     for array in (sums, model.params, model.noise, model.m, model.s, model.L):
         require_finite_training(array.sum())
     (ell, kl), total = sums.tolist(), model.total_weight

@@ -12,13 +12,13 @@ from collections import namedtuple
 import numpy as np
 from numba import prange
 
+from skswsgp._adam.union import choose_active
 from skswsgp._compiled.jit import njit, njit_inner, njit_parallel, njit_view
 from skswsgp._compiled.linalg import padded
 from skswsgp._compiled.threads import CHUNKS
 from skswsgp._engine.cpu_loops import dense_gradients, local_gradients
 from skswsgp._point.adam_step import update_parameters, update_row
 from skswsgp._point.full_covariance import PANEL_COLUMNS, factor_panel_vjp
-from skswsgp._point.union import choose_active
 
 # The inducing points that a minibatch touches, and derivatives by their rows.
 # Arrays but `slot` and `d_L` have a leading axis of parts, which `part_view` removes.

@@ -2,8 +2,8 @@
 
 import numpy as np
 
+from skswsgp._adam.solver import AdamSolver
 from skswsgp._covariance.compile import updated_kernel
-from skswsgp._solvers.adam import AdamSolver
 from skswsgp._solvers.natural import NaturalSolver
 from skswsgp._solvers.solver import Solver
 

@@ -6,7 +6,9 @@ from helpers import make
 from numpy.testing import assert_allclose, assert_array_equal
 
 from skswsgp import SWSGPClassifier, SWSGPRegressor
-from skswsgp._solvers import adam, alternating, natural
+from skswsgp._adam import alternating
+from skswsgp._adam import solver as adam
+from skswsgp._solvers import natural
 
 
 def alternating_model(estimator, **options):

@@ -1,0 +1,1 @@
+"""Stochastic gradient ascent with Adam, the algorithm of the paper."""
