@@ -50,6 +50,7 @@ MAX_FILES = 12  # of a package, without `__init__` and those of single models
 MAX_NUMBERS = 276  # that modules name, also in tuples, and thresholds of `Tuning`
 MAX_AMBIGUOUS = 14  # names of numbers that have two values
 MAX_MIXINS = 4  # of ours in an estimator
+MAX_HOPS = 25  # of the life of a row in `fit` and `predict`
 MAX_PARAMETERS = {"SWSGPRegressor": 22, "SWSGPClassifier": 18}
 MAX_LINES = 199  # of code in a file of a baseline
 # Starts of the decorators of compiled functions
@@ -60,6 +61,7 @@ ROOT = Path(skswsgp.__file__).parent
 REPOSITORY = Path(__file__).parents[1]
 FILES = sorted(ROOT.rglob("*.py"))
 ROOMS = [path for path in FILES if path != ROOT / "__init__.py"]
+ARCHITECTURE = REPOSITORY / "doc" / "developer" / "architecture.md"
 PAGES = [REPOSITORY / "README.md", REPOSITORY / "CONTRIBUTING.md"]
 PAGES += sorted((REPOSITORY / "doc").rglob("*.md"))
 
@@ -152,6 +154,26 @@ def test_imports_within_a_package_have_no_cycle():
             if room_of(path) == module.partition(".")[0] == package:
                 graph.setdefault(name_of(path), []).append(module)
         list(graphlib.TopologicalSorter(graph).static_order())  # raises for a cycle
+
+
+def test_the_page_of_the_architecture_draws_all_rooms_in_their_order():
+    drawing = ARCHITECTURE.read_text().split("```")[1]
+    rooms = re.findall(r"(?m)^   (\w+) ", drawing)
+    assert rooms[-len(CORE) :] == CORE[::-1]
+    assert sorted(rooms[: -len(CORE)]) == sorted(PARTS)
+
+
+def test_the_page_of_the_architecture_names_what_there_is():
+    text = ARCHITECTURE.read_text()
+    for named in re.findall(r"`(\w+/\w+)`", text):
+        assert named.replace("/", ".") in MODULES, named
+    hops = re.findall(r"(?m)^ +(\d+)  (\w+/\w+) +(\w+)  ", text)
+    assert [int(number) for number, _, _ in hops] == list(range(1, len(hops) + 1))
+    assert 10 < len(hops) <= MAX_HOPS
+    for _, file, name in hops:
+        tree = ast.parse((ROOT / f"{file}.py").read_text())
+        defined = [getattr(node, "name", None) for node in ast.walk(tree)]
+        assert name in defined, (file, name)
 
 
 def test_few_files_import_packages_from_outside():

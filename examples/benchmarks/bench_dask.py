@@ -16,9 +16,10 @@ import psutil
 from datasets import load, split
 from distributed import Client, LocalCluster
 from sklearn.metrics import log_loss
-from skswsgp._cluster.workers import ClusterWorkers
 
 from skswsgp import SWSGPClassifier
+from skswsgp.dask import DaskSWSGPClassifier
+from skswsgp.dask.workers import ClusterWorkers
 
 
 class Sums:
@@ -48,7 +49,8 @@ def bytes_sent():
 
 def report(title, options, train, test):
     """Fit, and print times, bytes and the log loss of other rows."""
-    model = SWSGPClassifier(
+    in_blocks = isinstance(train[0], da.Array)
+    model = (DaskSWSGPClassifier if in_blocks else SWSGPClassifier)(
         n_inducing=options.inducing,
         inducing_points="random",
         covariance="diag",

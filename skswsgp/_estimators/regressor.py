@@ -150,7 +150,7 @@ class SWSGPRegressor(
         ----------
         X : array-like of shape (n_samples, n_features)
             Training inputs, in any units. They may be a memory map; see "What if data
-            come in pieces?". X, y and `sample_weight` may be dask collections; see
+            come in pieces?". Blocks of dask are for the classes of `skswsgp.dask`; see
             "What if one machine is not enough?".
         y : array-like of shape (n_samples,) or (n_samples, n_outputs)
             Training targets.
