@@ -48,7 +48,6 @@ MAX_ARGUMENTS = 10  # except `__init__` and compiled functions
 MANY_ARGUMENTS, MAX_WITH_MANY = 6, 33  # how many functions may have more
 MAX_FILES = 12  # of a package, without `__init__` and those of single models
 MAX_NUMBERS = 276  # that modules name, also in tuples, and thresholds of `Tuning`
-MAX_AMBIGUOUS = 14  # names of numbers that have two values
 MAX_MIXINS = 4  # of ours in an estimator
 MAX_HOPS = 25  # of the life of a row in `fit` and `predict`
 MAX_PARAMETERS = {"SWSGPRegressor": 22, "SWSGPClassifier": 18}
@@ -268,7 +267,7 @@ def test_a_name_has_one_value():
         for name, value, _ in named_numbers(path):
             values.setdefault(name, set()).add(value)
     ambiguous = [name for name, found in values.items() if len(found) > 1]
-    assert len(ambiguous) <= MAX_AMBIGUOUS, ambiguous
+    assert not ambiguous
 
 
 def test_estimators_have_few_classes_of_ours():

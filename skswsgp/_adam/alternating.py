@@ -7,7 +7,7 @@ from skswsgp._covariance.compile import updated_kernel
 from skswsgp._solvers.natural import NaturalSolver
 from skswsgp._solvers.solver import Solver
 
-ROUNDS = 6  # solves for q(u); later ones gained nothing on the data of the benchmarks
+SOLVES = 6  # solves for q(u); later ones gained nothing on the data of the benchmarks
 EPOCHS = 2  # epochs of Adam between two solves
 
 
@@ -21,13 +21,13 @@ class AlternatingSolver(Solver):
 
     takes_steps = True
     keeps_best = True  # by the loss, where no rows are held out
-    n_rounds = ROUNDS
+    n_rounds = SOLVES
 
     def __init__(self, engine, rows, kernel, settings, rng, feature_scale):
         self.engine, self.rows, self.kernel = engine, rows, kernel
         self.settings = settings
         self.seed = rng.randint(2**31 - 1)  # fixes the order of the Vecchia prior
-        epochs = EPOCHS * (ROUNDS - 1)
+        epochs = EPOCHS * (SOLVES - 1)
         steps = settings._replace(solver=AdamSolver, max_iter=epochs, kl_weight="auto")
         self.adam = AdamSolver(engine, rows, kernel, steps, rng, feature_scale)
         self.search = self.adam.search  # it follows the inducing inputs
@@ -45,7 +45,7 @@ class AlternatingSolver(Solver):
 
     @property
     def converged(self):
-        return self.rounds >= ROUNDS
+        return self.rounds >= SOLVES
 
     def advance(self, index):
         if self.rounds > 0:
@@ -73,4 +73,4 @@ class AlternatingSolver(Solver):
     @classmethod
     def count_points(cls, n_rows, M, settings):
         solve = super().count_points(n_rows, M, settings)
-        return ROUNDS * solve + EPOCHS * (ROUNDS - 1) * n_rows
+        return SOLVES * solve + EPOCHS * (SOLVES - 1) * n_rows

@@ -9,7 +9,7 @@ from skswsgp._compiled.threads import row_blocks
 from skswsgp._covariance.pairs import TRIANGLE, row_start
 from skswsgp._covariance.program import fill_tile, refresh_scales, tile_vjp
 
-ROWS_AT_ONCE = 32  # rows of the matrices whose diagonals are wanted
+ROWS_OF_DIAGONALS = 32  # rows of the matrices whose diagonals are wanted
 
 
 class Pairs(NamedTuple):
@@ -77,7 +77,7 @@ class RowCovariances:
 def diagonal(struct, X):
     """Return k(x, x) for the rows of X (n, D), as a diagonal of small matrices."""
     out = np.empty(len(X))
-    for rows in row_blocks(len(X), ROWS_AT_ONCE):
+    for rows in row_blocks(len(X), ROWS_OF_DIAGONALS):
         matrix = CovarianceMatrix(struct, X[rows])
         out[rows] = np.diag(matrix.evaluate(struct.params))
     return out

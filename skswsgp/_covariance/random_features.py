@@ -23,7 +23,7 @@ MATERN_DEGREES = {
 }
 # Largest coordinate in length-scales. There a rounding error turns a wave by 1e-4 of a
 # period, and far beyond it phases are infinite.
-FARTHEST = 1e12
+LARGEST_COORDINATE = 1e12
 ONLY_FUNCTIONS = (
     "{} has no draws of functions: expected sums, products and integer powers of "
     "kernels other than WhiteKernel; leave it out, as the likelihood has its own noise."
@@ -115,7 +115,7 @@ def _precisions(code, extra, n_features, rng):
 
 def _waves(X, precisions, n_features, rng, directions):
     """Return sqrt(2) cos(w' x + b), w of variance `precisions`, b uniform."""
-    X = X.clip(-FARTHEST, FARTHEST)
+    X = X.clip(-LARGEST_COORDINATE, LARGEST_COORDINATE)
     w = directions(n_features, X.shape[1], rng) * np.sqrt(precisions)
     b = rng.uniform(0.0, 2.0 * np.pi, n_features)
     return np.sqrt(2.0) * np.cos(X @ w + b)

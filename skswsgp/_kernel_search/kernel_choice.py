@@ -69,7 +69,7 @@ ROUGH = 2.5
 # number of outputs, since differences by chance add up. Gains of 19.6 and more came
 # with better predictions on nearly all tables that were tried, gains of 3 to 18 often
 # not.
-LEAST_GAIN = 19.0
+LEAST_EVIDENCE = 19.0
 LEVELS = np.arange(0.01, 1.0, 0.02)  # of quantiles, whose losses make a score
 LEAST_JUDGES = 100  # rows below which the judgement of single rows would decide
 
@@ -261,7 +261,7 @@ def clearly_best(scales, evidence, n_outputs):
         value = evidence(scale)
         if np.isfinite(value) and value <= first + UNDECIDED:
             break
-        if value > first + LEAST_GAIN * math.sqrt(n_outputs):
+        if value > first + LEAST_EVIDENCE * math.sqrt(n_outputs):
             if best is scales[0] or value > most + UNDECIDED:
                 best, most = scale, value
     return best

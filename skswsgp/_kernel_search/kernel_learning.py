@@ -28,7 +28,9 @@ RATE = 0.1  # first step of Adam, in logarithms of the parameters
 SITE_STEPS = 50  # steps of Adam on sites, which are computed anew for each kernel
 MAX_WIDE_NEIGHBORS = 96  # neighbours of a judging row: their cost is cubic
 LEAST_FEATURES = 20  # features whose distances cost as much as a list of neighbours
-ROWS_PER_COLUMN = 5  # least number of rows for each column of a map to few columns
+ROWS_PER_COLUMN_OF_MAP = (
+    5  # least number of rows for each column of a map to few columns
+)
 EIGENVALUES = 20  # operations of the eigenvalues of a matrix (n, n), over n^3
 
 
@@ -188,7 +190,7 @@ class KernelLearner:
         The columns are mapped to the `leading_map` of a fit. All length-scales are
         equal, and shorter than one because fewer terms make a squared distance.
         """
-        n_columns = max(2, len(self.X) // ROWS_PER_COLUMN)
+        n_columns = max(2, len(self.X) // ROWS_PER_COLUMN_OF_MAP)
         n_columns = min(n_columns, self.options.tuning.most_columns)
         with closing(self.process(fit)) as process:
             rows = rng.permutation(len(self.X))[:MEAN_ROWS]

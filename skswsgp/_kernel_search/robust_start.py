@@ -19,7 +19,7 @@ from skswsgp._rows.statistics import (
     robust_mean_and_scale,
 )
 
-ROUNDS = 2  # times that the kernel is learned anew; a third changed no error by 1 %
+REFITS = 2  # times that the kernel is learned anew; a third changed no error by 1 %
 MOST_DEVIATIONS = 5.0  # of y from its median, where the kernel is learned first
 FREEDOM_PRIOR = 0.1  # mean of the exponential prior of 1 / nu
 
@@ -41,7 +41,7 @@ def learn_robust_kernel(learn, data, settings, options, rng):
     if data.n_rows == 1:
         return fit._replace(shape=settings.first_shape)
     tails = tails_of_errors(rows, y, count, fit, settings, options)
-    for _ in range(ROUNDS):
+    for _ in range(REFITS):
         precision = tails[2]
         rows = data._replace(weight=count * precision, ratio=1.0 / precision)
         fit = learn(rows)

@@ -15,7 +15,7 @@ from skswsgp._point.likelihoods import MOST_LOG_RATE
 
 # Nodes of the probability of at most k, and how many deviations of f they reach. They
 # are evenly spaced, for the integrand is narrow where k is large.
-NODES, REACH = 128, 7.0
+GRID_SIZE, REACH = 128, 7.0
 SCORE_NODES = 200  # most counts on either side of y for which F is computed
 TAIL = 1e-7  # probability left out at either end of these counts
 
@@ -55,7 +55,7 @@ class Counts(NamedTuple):
         center, square = log_rates.log_threshold_moments(whole, self.size)
         spread, std = np.sqrt(square), np.sqrt(self.latent_variance)
         total = ndtr((center - self.latent_mean) / np.hypot(spread, std))
-        nodes = np.linspace(-REACH, REACH, NODES)
+        nodes = np.linspace(-REACH, REACH, GRID_SIZE)
         weights = np.exp(-0.5 * nodes**2)
         for node, weight in zip(nodes, weights / weights.sum(), strict=True):
             f = self.latent_mean + std * node

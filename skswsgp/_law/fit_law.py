@@ -29,7 +29,7 @@ from skswsgp._law.widths import (
 from skswsgp._posterior.left_out import LEAST_ERROR
 from skswsgp._rows.statistics import ERRORS
 
-LEAST_ROWS = 30  # rows that a law needs: fewer show neither widths nor tails
+LEAST_ROWS_OF_LAW = 30  # rows that a law needs: fewer show neither widths nor tails
 FITTED_ROWS = 6000  # rows that teach near targets: 2,000 lost .02 nats of powerplant
 
 
@@ -202,4 +202,6 @@ def is_better(gains, n_parameters):
     """
     n = len(gains)
     error = gains.std() / np.sqrt(n)
-    return n >= LEAST_ROWS and bool(gains.mean() > n_parameters / n + ERRORS * error)
+    return n >= LEAST_ROWS_OF_LAW and bool(
+        gains.mean() > n_parameters / n + ERRORS * error
+    )

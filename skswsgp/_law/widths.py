@@ -21,8 +21,10 @@ from skswsgp._neighbors.lists import mask_of_others
 from skswsgp._rows.statistics import ROUNDING
 
 REFERENCE = 10  # the neighbour whose distance is that of a neighbourhood
-SLACK = 1.5  # of this distance, which varies by some half where points are at random
-LEAST_WEIGHT = 1e-3  # of the nearest, where all points are equally far away
+DISTANCE_SLACK = (
+    1.5  # of this distance, which varies by some half where points are at random
+)
+LEAST_SHARE = 1e-3  # of the nearest, where all points are equally far away
 NEAR = 40  # nearest inducing points of a row that are looked at
 PRIOR_ROWS = 3.0  # rows of average size that are added to each average
 
@@ -64,7 +66,7 @@ class Nearness(NamedTuple):
         near = near.nearest(REFERENCE + 1)
         weights = weights_within(near.distances)
         usual = np.max(weights * self.spacing[near.lists[:, :-1]], axis=1)
-        return np.minimum(1.0, (SLACK * usual / near.unit) ** 2)
+        return np.minimum(1.0, (DISTANCE_SLACK * usual / near.unit) ** 2)
 
 
 def measure_distances(X, Z, lists, length_scales):
@@ -95,7 +97,7 @@ def weights_within(distances):
     averages hardly jump where another point comes near.
     """
     edge = np.maximum(distances.max(axis=1, keepdims=True), ROUNDING)
-    weights = 1.0 + LEAST_WEIGHT - (distances[:, :-1] / edge) ** 2
+    weights = 1.0 + LEAST_SHARE - (distances[:, :-1] / edge) ** 2
     return weights / weights.max(axis=1, keepdims=True)
 
 

@@ -29,7 +29,7 @@ from skswsgp._compiled.threads import (
 )
 from skswsgp._covariance.products import CovarianceProducts
 
-JITTER = 1e-9  # of the global points' covariance, relative to its diagonal
+GLOBAL_JITTER = 1e-9  # of the global points' covariance, relative to its diagonal
 
 
 class CellPreconditioner:
@@ -56,7 +56,7 @@ class CellPreconditioner:
         K = across.matrix(points)
         self.root = across.matrix(Z)  # Phi
         with one_blas_thread():
-            factor = numpy_cholesky(K, JITTER * np.diag(K).mean())
+            factor = numpy_cholesky(K, GLOBAL_JITTER * np.diag(K).mean())
 
         def work(rows):
             self.root[rows] = solve_triangular(factor, self.root[rows].T, lower=True).T

@@ -25,7 +25,7 @@ LEAST_ROWS = 10
 # By how much the share of unknown rows must exceed that of inducing points of which
 # others know nothing. Of ten rows like these points so many are unknown with a
 # probability of 0.002 at most, whatever the share is.
-MOST_ROWS = 0.5
+MOST_UNKNOWN = 0.5
 N_POINTS = 100  # inducing points that are looked at, which know a share within 0.05
 
 
@@ -56,7 +56,10 @@ def share_of_unknown_rows(posterior, X, variance):
         return 0.0
     prior = posterior.kernel.diag(mapped(X, posterior.linear_map))
     share = float(np.mean(are_unknown(variance, prior)))
-    if share > MOST_ROWS and share - share_of_unknown_points(posterior) > MOST_ROWS:
+    if (
+        share > MOST_UNKNOWN
+        and share - share_of_unknown_points(posterior) > MOST_UNKNOWN
+    ):
         return share
     return 0.0
 

@@ -12,8 +12,10 @@ from skswsgp._rows.statistics import first_of_each
 # Epochs of k-means. A criterion for stopping would be a sum, whose bits depend on the
 # number of threads.
 KMEANS_EPOCHS = 5
-LEAST_ROWS = 5  # rows per centre, below which centres hardly differ from random rows
-MOST_ROWS = 20  # rows per centre, beyond which centres hardly move
+LEAST_ROWS_PER_CENTER = (
+    5  # rows per centre, below which centres hardly differ from random rows
+)
+MOST_ROWS_PER_CENTER = 20  # rows per centre, beyond which centres hardly move
 
 
 def initial_inducing_points(
@@ -32,11 +34,11 @@ def initial_inducing_points(
     candidates = None if sample_weight is None else np.flatnonzero(sample_weight)
     n_rows = len(X) if candidates is None else len(candidates)
     affordable = tuning.kmeans_pairs // n_inducing  # rows in an epoch
-    dear = affordable < LEAST_ROWS * n_inducing
+    dear = affordable < LEAST_ROWS_PER_CENTER * n_inducing
     if method == "random" or 2 * n_inducing > n_rows or dear:
         drawn = _draw(n_rows, n_inducing, candidates, rng)
         return distinct_rows(np.asarray(X[drawn], dtype=np.float64))[0]
-    size = min(max(10_000, MOST_ROWS * n_inducing), affordable)
+    size = min(max(10_000, MOST_ROWS_PER_CENTER * n_inducing), affordable)
     rows = _draw(n_rows, size, candidates, rng)
     sample = np.asarray(X[rows], dtype=np.float64)
     distinct, _ = distinct_rows(sample)

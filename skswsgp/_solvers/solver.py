@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 
 import numpy as np
 
-ROUNDS = 10  # rounds of natural-gradient steps that labels take, roughly
+ROUNDS_OF_LABELS = 10  # rounds of natural-gradient steps that labels take, roughly
 
 
 class Solver(ABC):
@@ -80,7 +80,7 @@ class Solver(ABC):
         for labels and counts, which take it where each row uses all points.
         """
         work, conjugate = M**3 + n_rows * M * H, settings.likelihood_record.conjugate
-        work *= settings.n_latent * (1 if conjugate else ROUNDS)
+        work *= settings.n_latent * (1 if conjugate else ROUNDS_OF_LABELS)
         cheap = work <= settings.tuning.full_work and (conjugate or H == M)
         return cheap and not settings.optimize_inducing
 

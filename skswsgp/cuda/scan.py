@@ -23,7 +23,7 @@ from skswsgp.cuda.runtime import cuda
 HEAPS = 2**17  # most heaps filled at once: half the number of threads of large GPUs
 LEAST_POINTS = 8  # points of a segment, in units of H; fewer would only fill a heap
 ENTRY = np.dtype(np.float64).itemsize + np.dtype(np.int32).itemsize  # bytes in a heap
-GROUP = 8  # points whose kernel values a thread computes at once
+POINTS_AT_ONCE = 8  # points whose kernel values a thread computes at once
 HEAP = "heaps of a neighbour search", "F"  # name and memory order of scratch
 
 
@@ -57,7 +57,7 @@ def scan_values(
 ):
     """Fill the heaps of n rows by kernel value, the largest first; a thread a heap.
 
-    `values` and `slopes` (heaps, n_ops, GROUP) are scratch.
+    `values` and `slopes` (heaps, n_ops, POINTS_AT_ONCE) are scratch.
     """
     M, size, top = inducing.shape[0], values.shape[2], values.shape[1] - 1
     heap = cuda.blockIdx.x * cuda.blockDim.y + cuda.threadIdx.y
@@ -113,7 +113,10 @@ class DeviceScan:
         if kernel is not None:
             self._kernel = send(kernel, "the kernel of the neighbour search")
             n_ops = len(kernel.code)
-        self._tile = n_ops, GROUP  # kernel values of a heap, and as many derivatives
+        self._tile = (
+            n_ops,
+            POINTS_AT_ONCE,
+        )  # kernel values of a heap, and as many derivatives
 
     def find(self, points, offset=-1):
         lists = np.empty((len(points), self.n_neighbors), dtype=np.int32)

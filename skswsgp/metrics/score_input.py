@@ -8,7 +8,7 @@ from sklearn.utils import check_array, column_or_1d
 
 from skswsgp._rows.table import require_unmasked
 
-TOLERANCE = 1e-4  # rounding error allowed in probabilities and in their sum
+PROBABILITY_TOLERANCE = 1e-4  # rounding error allowed in probabilities and in their sum
 
 
 def check_floats(values, name):
@@ -105,7 +105,10 @@ def check_quantiles(y_true, y_quantiles, quantiles):
 def check_probabilities(y_proba):
     """Return the probabilities as a float64 array with one column per class."""
     y_proba = check_floats(y_proba, "y_proba")
-    if y_proba.min() < -TOLERANCE or y_proba.max() > 1 + TOLERANCE:
+    if (
+        y_proba.min() < -PROBABILITY_TOLERANCE
+        or y_proba.max() > 1 + PROBABILITY_TOLERANCE
+    ):
         raise ValueError(
             f"y_proba has values from {y_proba.min()} to {y_proba.max()}: expected "
             "probabilities between 0 and 1; pass the result of predict_proba."
@@ -114,7 +117,7 @@ def check_probabilities(y_proba):
         return np.column_stack([1.0 - y_proba, y_proba])
     sums = y_proba.sum(axis=1)
     row = int(abs(sums - 1.0).argmax())
-    if abs(sums[row] - 1.0) > TOLERANCE:
+    if abs(sums[row] - 1.0) > PROBABILITY_TOLERANCE:
         raise ValueError(
             f"y_proba has a row, {row}, with the sum {sums[row]}: expected 1; pass the "
             "probabilities of all classes."

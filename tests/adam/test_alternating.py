@@ -36,7 +36,7 @@ def test_inducing_points_move_and_q_is_optimal(task, rng):
     start = alternating_model(estimator).set_params(solver__optimize_inducing=False)
     start.fit(X, y, sample_weight=weight)
     assert np.abs(model.inducing_points_ - start.inducing_points_).max() > 0.1
-    assert model.n_iter_ == alternating.ROUNDS
+    assert model.n_iter_ == alternating.SOLVES
     assert model.loss_curve_[-1] < model.loss_curve_[0] - 0.01
     # The natural solver finds this q(u) for the same kernel and inducing points.
     given = {"kernel": model.kernel_, "inducing_points": model.inducing_points_}
@@ -58,7 +58,7 @@ def test_best_round_on_held_out_rows_is_restored(rng, tune):
     X = rng.uniform(-2, 2, size=(300, 2))
     y = targets("one", X, rng)
     model = alternating_model(SWSGPRegressor).fit(X, y)
-    assert len(model.validation_scores_) == alternating.ROUNDS
+    assert len(model.validation_scores_) == alternating.SOLVES
     best = model.validation_scores_[np.argmax(model.validation_scores_)]
     assert best >= model.validation_scores_[-1]
     tune(holdout_above=300)
@@ -84,14 +84,14 @@ def test_round_of_least_loss_is_restored_without_held_out_rows(rng, monkeypatch)
     monkeypatch.setattr(alternating, "NaturalSolver", Recorded)
     model = alternating_model(SWSGPRegressor).fit(X, y)
     assert model.validation_scores_ is None
-    assert len(model.loss_curve_) == len(orders) == alternating.ROUNDS
+    assert len(model.loss_curve_) == len(orders) == alternating.SOLVES
     assert np.argmin(model.loss_curve_) == 2
     assert model.loss_curve_[-1] > model.loss_curve_[2] + 0.5
     assert min(model.loss_curve_) == model.loss_curve_[2]
     assert model.lower_bound_ == pytest.approx(-100 * model.loss_curve_[2])
     assert np.abs(model.inducing_points_).max() < 3.0
     assert model.score(X, y) > 0.8
-    assert_array_equal(orders, np.broadcast_to(orders[0], (alternating.ROUNDS, 12)))
+    assert_array_equal(orders, np.broadcast_to(orders[0], (alternating.SOLVES, 12)))
 
 
 def test_failed_round_keeps_the_best_earlier_round(rng, monkeypatch):

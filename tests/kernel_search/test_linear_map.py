@@ -22,12 +22,12 @@ from skswsgp import SWSGPClassifier, SWSGPRegressor
 from skswsgp._engine.cpu import CpuEngine
 from skswsgp._kernel_search import kernel_choice
 from skswsgp._kernel_search.kernel_learning import (
-    ROWS_PER_COLUMN,
+    ROWS_PER_COLUMN_OF_MAP,
     KernelLearner,
     evaluation_work,
 )
 from skswsgp._kernel_search.linear_map import (
-    PRIOR_VARIANCE,
+    PRIOR_VARIANCE_OF_MAP,
     MovingMap,
     leading_map,
     moving_map,
@@ -146,9 +146,9 @@ def test_new_columns_keep_units(rng):
 def test_prior_is_narrow_where_rows_are_few(rng):
     few, many = (MovingMap(rng.normal(size=(n, 4)), np.ones(4)) for n in (30, 60))
     assert_allclose(
-        many.prior_variance, PRIOR_VARIANCE
+        many.prior_variance, PRIOR_VARIANCE_OF_MAP
     )  # ten rows for each of 6 entries
-    assert_allclose(few.prior_variance, PRIOR_VARIANCE / 4)
+    assert_allclose(few.prior_variance, PRIOR_VARIANCE_OF_MAP / 4)
 
 
 def test_columns_are_scaled_only_without_their_own_length_scales(rng):
@@ -499,7 +499,7 @@ def test_more_columns_than_rows(n_rows, n_columns, rng):
     for learn_map in ("auto", True):
         model = SWSGPRegressor(learn_map=learn_map, random_state=0).fit(X, y)
         assert np.isfinite(model.predict(X)).all()
-    few = max(2, int(0.8 * n_rows + 1) // ROWS_PER_COLUMN)
+    few = max(2, int(0.8 * n_rows + 1) // ROWS_PER_COLUMN_OF_MAP)
     assert model.linear_map_.shape == (n_columns, few if n_columns > 64 else n_columns)
 
 
