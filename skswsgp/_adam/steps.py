@@ -21,8 +21,8 @@ def make_steps(engine, n, free, log_bounds, feature_scale, n_active=None):
 
     `free` (P,), `log_bounds` (P, 2) and `feature_scale` (D,) are those of `Optimizer`,
     whose moments begin at zero. The rows of a minibatch share up to `n_active` inducing
-    points, at least H, or each row uses its own H if it is None, as it is on a GPU. A
-    subclass of `Steps` is registered here for each class of engines.
+    points, at least H, or each row uses its own H if it is None, as it is on a GPU.
+    Steps of the CPU are registered in this file, and those of a GPU beside its engine.
     """
     raise NotImplementedError(f"no steps of Adam with a {type(engine).__name__}.")
 

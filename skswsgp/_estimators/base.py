@@ -42,7 +42,7 @@ OF_LIKELIHOOD = (
     "likelihood_shape_",
 )  # fmt: skip
 # What `partial_fit` goes on from
-OF_STREAMS = "_kept_rows", "_stream", "_rival"
+OF_STREAMS = "_kept_rows", "_stream", "_rival", "_noise_known"
 
 
 class GivenRows(NamedTuple):
@@ -167,8 +167,9 @@ class BaseSWSGP(
             start = learn(problem, fitted)
         with solve(start, task) as solution:
             law = learn_law(solution, task)
-        self._set_fitted(solution.attributes | law, rows.user, problem.data.rows)
-        self._noise_known = problem.noise_is_known
+        attributes = solution.attributes | law
+        attributes["_noise_known"] = problem.noise_is_known
+        self._set_fitted(attributes, rows.user, problem.data.rows)
         unusual = problem.noise_is_known or validation[0] is not None or noise
         if settings.solver.finds_optimum and not (unusual or is_trial):
             if problem.data.n_rows <= settings.tuning.stream_rows:
@@ -265,9 +266,12 @@ class BaseSWSGP(
         return Settings(**chosen)
 
     def _require_likelihood_of_fit(self, name, attributes):
-        """Raise ValueError if attributes are those of a fit of another likelihood."""
+        """Raise ValueError if attributes are those of a fit of another likelihood.
+
+        `name` is the likelihood of this estimator, for which "auto" may stand.
+        """
         before = attributes.get("likelihood_", name)
-        if before != name:  # the name that "auto" stands for
+        if before != name:
             require_word_of_fit("likelihood", self.likelihood, before, "likelihood")
 
     def _refuse_combinations(self):

@@ -21,7 +21,6 @@ from skswsgp._fit.targets import (
     require_labels,
     require_two,
 )
-from skswsgp._rows.checks import require_word_of_fit
 
 
 @with_shared_text
@@ -236,7 +235,5 @@ class SWSGPClassifier(ScoreMixin, ClassifierMixin, BaseSWSGP):
         classes = attributes["classes_"]
         require_two(classes)
         name = link_of(self.likelihood, len(classes))
-        before = attributes.get("likelihood_", name)
-        if before != name:
-            require_word_of_fit("likelihood", self.likelihood, before, "likelihood")
+        self._require_likelihood_of_fit(name, attributes)
         return ClassTargets(name, classes, self.dtype)

@@ -17,6 +17,7 @@ from sklearn.utils import check_random_state
 from skswsgp._estimators.base import BaseSWSGP, GivenRows
 from skswsgp._estimators.given import kernel_for, trial_of
 from skswsgp._estimators.sklearn_compat import with_callbacks
+from skswsgp._fit.targets import latent_log_density
 from skswsgp._point.likelihood_records import LIKELIHOODS
 from skswsgp._solvers.progress import callers_level
 
@@ -38,17 +39,29 @@ class SquaredErrorTargets(NamedTuple):
     n_latent: int = 1
     is_single: bool = True
 
+    @property
+    def record(self):
+        """The record of the likelihood."""
+        return LIKELIHOODS[self.likelihood]
+
     def attributes(self):
         """Return the fitted attributes that targets have from the start."""
         return {"unit_": 1.0}
 
     def encode(self, y, exposure=None):
         """Return squares (n, Q) as the record of the likelihood reads them."""
-        return LIKELIHOODS[self.likelihood].targets(y)
+        return self.record.targets(y)
 
     def units(self, attributes):
         """Return (offset, factor) to the units of log p."""
         return attributes["prior_mean_"], 1.0
+
+    def log_density(self, mu, v, targets, attributes):
+        """Return the log density of squares, see `RegressionTargets`."""
+        return latent_log_density(self, mu, v, targets, attributes)
+
+    def stratify(self, y, fraction):
+        """Return what a random part of the rows keeps in proportion: nothing."""
 
 
 class NoiseModel(BaseSWSGP):

@@ -155,8 +155,8 @@ class ObservationsMixin(QuantilesMixin):
 
     def _observations(self, X, n_neighbors=None, exposure=None, noise_variance=None):
         """Return the law at rows of X: `Counts`, or that of standardised y."""
-        require_no_exposure(self.likelihood, exposure)
         X = self._checked(X)
+        require_no_exposure(self.likelihood, exposure)
         self._require_no_noise(noise_variance)
         return self._observations_at(X, n_neighbors, exposure, noise_variance)
 

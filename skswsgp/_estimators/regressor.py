@@ -380,8 +380,7 @@ class SWSGPRegressor(
         return self._targets(vars(self)).scale
 
     def _targets(self, attributes):
-        before = attributes.get("likelihood_", self.likelihood)
-        require_word_of_fit("likelihood", self.likelihood, before, "likelihood")
+        self._require_likelihood_of_fit(self.likelihood, attributes)
         names = "y_mean_", "y_scale_", "y_transform_"
         most_deviation = 1.0 if self.normalize_y else np.inf
         scale = TargetScale(*map(attributes.get, names), most_deviation)
@@ -393,7 +392,7 @@ class SWSGPRegressor(
 
     def _require_parameters_of_targets(self, attributes):
         scale = attributes["y_transform_"]
-        if self.y_transform != "auto" and not self._record.counts:
+        if self.y_transform != "auto":
             before = scale and scale.name
             word, title = self.y_transform, "transformation"
             require_word_of_fit("y_transform", word, before, title)

@@ -1,6 +1,5 @@
 """The first call of a fit: from checked rows to training rows on their scales."""
 
-import copy
 import math
 from typing import NamedTuple
 
@@ -72,8 +71,7 @@ def encode(rows, targets, settings, rng, *, known=None, held_out=None, noise=Non
         attributes["_mean_noise_variance"] = usual
     if noise is not None:
         ratio = noise.training_ratio(rows.inputs)
-        # a copy, for its unit belongs to this fit
-        attributes["noise_model_"] = copy.copy(noise)
+        attributes["noise_model_"] = noise
     data = TrainingRows(rows.X, encoded, rows.weight, rows.numbers, ratio=ratio)
     data = data._replace(stand_for=rows.stand_for)
     settings = with_targets(settings, targets, data)

@@ -1,5 +1,6 @@
 """The second call of a fit: kernel, noise and inducing points to start from."""
 
+import copy
 from typing import NamedTuple
 
 import numpy as np
@@ -86,11 +87,13 @@ def weigh(problem, factor=None):
         if data.ratio is not None:
             data, unit = with_known_noise(data)
         if "noise_model_" in problem.attributes:
-            problem.attributes["noise_model_"].unit_ = unit
+            process = copy.copy(problem.attributes["noise_model_"])
+            process.unit_ = unit  # of this fit, whatever the process serves elsewhere
+            noise = {"noise_model_": process}
         if known:
             variance = unit / problem.targets.scale.factor**2
             settings = settings._replace(known_noise=np.atleast_1d(variance))
-            noise = {"noise_variance_": variance}
+            noise |= {"noise_variance_": variance}
     if held_out is not None and held_out.ratio is not None:
         held_out = held_out._replace(ratio=held_out.ratio / unit)
     factor = float(data.weight.sum() / problem.data.weight.sum())

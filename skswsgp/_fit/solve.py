@@ -208,14 +208,8 @@ def learn_law(solution, task):
         known, rng = solution.attributes | solution.comparison, solution.rng
         law, rows = None, None
         try:
-            law, rows = leave_out_rows(
-                solution.solver,
-                solution.data,
-                known,
-                settings,
-                settings.predictive,
-                rng,
-            )
+            solver, data = solution.solver, solution.data
+            law, rows = leave_out_rows(solver, data, known, settings, rng)
         except FloatingPointError:
             warnings.warn(
                 "predictions of rows without themselves met NaN or infinity: the model "

@@ -5,6 +5,7 @@ from the rows of a first fit, or from the attributes of a fitted model, and enco
 rows alike.
 """
 
+from numbers import Real
 from typing import NamedTuple
 
 import numpy as np
@@ -271,11 +272,12 @@ def class_factors(class_weight, y, weight):
         present = np.maximum(counts, np.finfo(float).tiny)
         factors = counts.sum() / (np.count_nonzero(counts) * present)
     else:
-        factors = np.array([class_weight.get(one, 1.0) for one in classes])
-        for label, factor in zip(classes.tolist(), factors.tolist(), strict=True):
-            if not 0.0 <= factor < np.inf:
+        given = [class_weight.get(one, 1.0) for one in classes.tolist()]
+        for label, factor in zip(classes.tolist(), given, strict=True):
+            if not (isinstance(factor, Real) and 0.0 <= factor < np.inf):
                 raise ValueError(
-                    f"class_weight gives {label!r} {factor}: expected a finite number "
-                    "of at least 0."
+                    f"class_weight gives {label!r} {factor!r}: expected a finite "
+                    "number of at least 0."
                 )
+        factors = np.array(given, dtype=np.float64)
     return factors[codes]

@@ -29,12 +29,13 @@ class LeftOutRows(NamedTuple):
     score: np.ndarray  # y as a standard normal value, under the law without the row
 
 
-def leave_out_rows(solver, data, trained, settings, predictive, rng):
+def leave_out_rows(solver, data, trained, settings, rng):
     """Return the `PredictiveLaw` and the `LeftOutRows` of a fit, or None for either.
 
-    `trained` are the fitted attributes. There is no law for `predictive` "gaussian" and
-    for one row. No rows are returned for more rows of a solver that takes steps than
-    teach the law. Copies of a row count as one, as they do for the noise.
+    `trained` are the fitted attributes. There is no law for one row, and for the
+    parameter `predictive` "gaussian". No rows are returned for more rows of a solver
+    that takes steps than teach the law. Copies of a row count as one, as they do for
+    the noise.
     """
     part = data.n_rows > SAMPLE_ROWS and not solver.finds_optimum
     if part:
@@ -46,7 +47,7 @@ def leave_out_rows(solver, data, trained, settings, predictive, rng):
     lone = len(X) < 2 or (group is not None and len(Z) < 2)
     residuals, points = leave_one_out(merged, group, trained, settings)
     law, around = None, None
-    if predictive != "gaussian" and not lone:
+    if settings.predictive != "gaussian" and not lone:
         around = neighborhoods_of(X, group, trained, settings, rng)
         law = law_of_residuals(
             residuals, points, around, merged, trained, settings, rng

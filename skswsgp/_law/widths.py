@@ -24,7 +24,7 @@ REFERENCE = 10  # the neighbour whose distance is that of a neighbourhood
 DISTANCE_SLACK = (
     1.5  # of this distance, which varies by some half where points are at random
 )
-LEAST_SHARE = 1e-3  # of the nearest, where all points are equally far away
+LEAST_NEAR_WEIGHT = 1e-3  # of the nearest, where all points are equally far away
 NEAR = 40  # nearest inducing points of a row that are looked at
 PRIOR_ROWS = 3.0  # rows of average size that are added to each average
 
@@ -97,7 +97,7 @@ def weights_within(distances):
     averages hardly jump where another point comes near.
     """
     edge = np.maximum(distances.max(axis=1, keepdims=True), ROUNDING)
-    weights = 1.0 + LEAST_SHARE - (distances[:, :-1] / edge) ** 2
+    weights = 1.0 + LEAST_NEAR_WEIGHT - (distances[:, :-1] / edge) ** 2
     return weights / weights.max(axis=1, keepdims=True)
 
 

@@ -69,7 +69,8 @@ def require_numeric_types(X, reader):
 def refuse_collections(**columns):
     """Raise TypeError if an argument of this name is a collection of dask."""
     for name, values in columns.items():
-        if hasattr(values, "__dask_graph__"):
+        graph = getattr(values, "__dask_graph__", None)
+        if graph is not None and graph() is not None:  # others answer None
             raise TypeError(
                 f"{name} is a dask collection ({type(values).__name__}): expected rows "
                 "in memory; take DaskSWSGPRegressor or DaskSWSGPClassifier of "

@@ -56,7 +56,8 @@ class NaturalSolver(Solver):
         order = rng.permutation(len(engine.model.Z))
         self.sites = rows.sites(engine, kernel, settings, self.search)
         total = float(self.sites.total_weight())
-        engine.model = engine.model._replace(total_weight=total)
+        if total != engine.model.total_weight:  # a GPU would get the model anew
+            engine.model = engine.model._replace(total_weight=total)
         self.prior = make_vecchia_prior(engine, kernel, order)
         self.order = order
         record = settings.likelihood_record

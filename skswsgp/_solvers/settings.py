@@ -11,8 +11,8 @@ from skswsgp._solvers.tuning import Tuning
 class Settings(NamedTuple):
     """Parameters of an estimator and of its solver, with their public meaning."""
 
-    likelihood: str  # a name of LIKELIHOODS
-    n_latent: int  # Q, the number of latent functions
+    likelihood: str  # a name of LIKELIHOODS; "auto" may stand before targets are known
+    n_latent: int  # Q, the number of latent functions; None before targets are known
     solver: type  # the subclass of `Solver` that trains
     is_trial: bool = False  # whether the fit serves a choice, and Ctrl-C ends it
     predictive: str = "auto"

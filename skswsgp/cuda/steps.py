@@ -14,6 +14,8 @@ class CudaSteps(Steps):
 
     def __init__(self, engine, n, free, log_bounds, feature_scale, n_active=None):
         super().__init__(engine)
+        self.close()
+        engine.holders.add(self)  # which closes it, also if what follows fails
         if n_active is not None:
             raise ValueError(
                 "n_active: expected None, since rows share points on the CPU only"
@@ -26,7 +28,6 @@ class CudaSteps(Steps):
         self._grads, self._rows = workspace.allocate_steps(model, n, H)
         engine.make_room(n)
         self._sums = send_array(np.zeros(2), "sums")
-        engine.holders.add(self)
 
     @property
     def optimizer(self):

@@ -73,7 +73,6 @@ def fit_sample(model, given, blocks, classes):
     with solve(start._replace(rows=in_blocks), task) as solution:
         law = learn_law(solution, task)
     model._set_fitted(solution.attributes | law)
-    model._noise_known = False
     task.end()
     return model
 

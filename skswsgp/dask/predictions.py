@@ -28,8 +28,7 @@ def predicts_blocks(cls):
         if hasattr(cls, name):
             setattr(cls, name, by_blocks(getattr(cls, name)))
     if hasattr(cls, "sample_y"):
-        advice = "draws noise for all rows; use sample_f, or X.compute()"
-        cls.sample_y = from_all_rows(advice)(cls.sample_y)
+        cls.sample_y = from_all_rows(cls.sample_y)
     return cls
 
 
@@ -91,9 +90,10 @@ class DaskPredictor(ScoreMixin):
         if name == "model":  # while a copy is made
             raise AttributeError(name)
         found = getattr(self.model, name)
-        if name not in ROW_METHODS:
+        if name not in (*ROW_METHODS, "sample_y"):
             return found
-        return functools.partial(by_blocks(getattr(type(self.model), name)), self.model)
+        wrap = by_blocks if name in ROW_METHODS else from_all_rows
+        return functools.partial(wrap(getattr(type(self.model), name)), self.model)
 
 
 def by_blocks(method):
@@ -114,19 +114,17 @@ def by_blocks(method):
     return call
 
 
-def from_all_rows(advice):
-    """Return a decorator of methods that refuse a dask collection in place of X."""
+def from_all_rows(method):
+    """Return `sample_y` as a method that refuses a dask collection in place of X."""
 
-    def decorate(method):
-        @functools.wraps(method)
-        def call(self, X, *args, **kwargs):
-            if is_collection(X):
-                _refuse(X, f"rows in memory, for {method.__name__} {advice}")
-            return method(self, X, *args, **kwargs)
+    @functools.wraps(method)
+    def call(self, X, *args, **kwargs):
+        if is_collection(X):
+            advice = "draws noise for all rows; use sample_f, or X.compute()"
+            _refuse(X, f"rows in memory, for {method.__name__} {advice}")
+        return method(self, X, *args, **kwargs)
 
-        return call
-
-    return decorate
+    return call
 
 
 def is_collection(X):

@@ -42,8 +42,9 @@ def learn_chunk(model, given, classes=None):
             stream = with_chunk(model, before, rows)
         two = stream.learns and stream.known and model.learn_kernel
         rival = with_old_kernel(model, stream, classes) if two else None
-        model._set_fitted(fit_stream(model, stream, classes))
-        model._noise_known, model._rival = False, rival
+        attributes, task = fit_stream(model, stream, classes)
+        model._set_fitted(attributes | {"_rival": rival})
+        task.end()
     return model
 
 
@@ -155,11 +156,16 @@ def with_old_kernel(model, stream, classes):
     vars(trial).update(fitted)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return fit_stream(trial, stream, classes, is_trial=True)
+        attributes, task = fit_stream(trial, stream, classes, is_trial=True)
+        task.end()
+    return attributes
 
 
 def fit_stream(model, stream, classes, is_trial=False):
-    """Return the fitted attributes of an estimator for the rows of a `Stream`."""
+    """Fit the rows of a `Stream`; return fitted attributes and the `FitTask`.
+
+    The caller ends the task when the estimator has the attributes.
+    """
     settings = stream_settings(model, stream, is_trial)
     rng, kept = check_random_state(model.random_state), stream.kept
     given = GivenRows(stream.X, stream.y, stream.weight, stream.exposure)
@@ -187,8 +193,7 @@ def fit_stream(model, stream, classes, is_trial=False):
     attributes.pop("leave_one_out_", None)  # not of all rows
     if after.past is not None:
         attributes.pop("lower_bound_")  # which lacks what earlier rows add
-    task.end()
-    return attributes | {"_stream": after}
+    return attributes | {"_stream": after}, task
 
 
 def rows_of(model, stream):

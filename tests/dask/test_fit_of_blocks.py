@@ -17,7 +17,7 @@ from sklearn.model_selection import GridSearchCV
 from skswsgp._adam.solver import AdamSolver
 from skswsgp.dask import DaskSWSGPClassifier, DaskSWSGPRegressor, block_adam, fit
 from skswsgp.dask.block_adam import BlockAdam
-from skswsgp.dask.rows import BlockSolver
+from skswsgp.dask.rows import BlockSolver, RowsInBlocks
 from skswsgp.dask.workers import ThisProcess
 from skswsgp.solvers import Adam, Natural
 
@@ -678,9 +678,11 @@ def test_a_fit_within_a_task_is_refused():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("stage", ["make_sites", "advance"])
+@pytest.mark.parametrize(
+    ("kind", "stage"), [(RowsInBlocks, "sites"), (BlockSolver, "advance")]
+)
 def test_a_scheduler_that_is_gone_ends_the_fit_with_a_sentence(
-    stage, monkeypatch, tmp_path
+    kind, stage, monkeypatch, tmp_path
 ):
     distributed = pytest.importorskip("distributed", reason="needs the extra dask")
     place = str(tmp_path / "scheduler.json")
@@ -693,14 +695,14 @@ def test_a_scheduler_that_is_gone_ends_the_fit_with_a_sentence(
         name: subprocess.Popen([*words, f"--scheduler-file={place}"])
         for name, words in command.items()
     }
-    method = getattr(BlockSolver, stage)
+    method = getattr(kind, stage)
 
     def kill_first(solver, *arguments):
         if arguments != (0,):  # the first round
             started["scheduler"].kill()
         return method(solver, *arguments)
 
-    monkeypatch.setattr(BlockSolver, stage, kill_first)
+    monkeypatch.setattr(kind, stage, kill_first)
     try:
         with distributed.Client(scheduler_file=place, timeout="5s") as client:
             client.wait_for_workers(1, timeout=60)
@@ -746,18 +748,20 @@ def test_a_cluster_without_workers_ends_the_fit_with_a_sentence(gives_up, monkey
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("stage", ["make_sites", "advance"])
-def test_a_client_that_closes_ends_the_fit_with_a_sentence(stage, monkeypatch):
+@pytest.mark.parametrize(
+    ("kind", "stage"), [(RowsInBlocks, "sites"), (BlockSolver, "advance")]
+)
+def test_a_client_that_closes_ends_the_fit_with_a_sentence(kind, stage, monkeypatch):
     distributed = pytest.importorskip("distributed", reason="needs the extra dask")
     how = {"n_workers": 1, "processes": False, "dashboard_address": ":0"}
     with distributed.Client(**how) as client:
-        method = getattr(BlockSolver, stage)
+        method = getattr(kind, stage)
 
         def close_first(solver, *arguments):
             if arguments != (0,):  # the first round
                 client.close()
             return method(solver, *arguments)
 
-        monkeypatch.setattr(BlockSolver, stage, close_first)
+        monkeypatch.setattr(kind, stage, close_first)
         with pytest.raises(RuntimeError, match="the client of dask closed, or lost"):
             fitted(DaskSWSGPClassifier, *blocks(*table("classes")))

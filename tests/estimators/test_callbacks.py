@@ -189,6 +189,21 @@ def test_callbacks_are_torn_down_after_partial_fit():
     assert left == ["_skl_callbacks"]
 
 
+def test_the_end_of_partial_fit_sees_the_fitted_model():
+    pytest.importorskip("sklearn.callback")
+    X, y = small_data(60)
+    seen = []
+
+    class AtEnd(Recorder):
+        def on_fit_task_end(self, estimator, context, **more):
+            if context.task_name == "fit":
+                seen.append(len(estimator.inducing_points_))
+
+    model = natural_model().set_callbacks(AtEnd())
+    model.partial_fit(X[:40], y[:40]).partial_fit(X[40:], y[40:])
+    assert seen == [40, 60]
+
+
 def test_callbacks_of_scikit_learn_work(capsys):
     callback = pytest.importorskip("sklearn.callback")
     X, y = small_data(60)

@@ -618,6 +618,7 @@ def test_balanced_classes_have_equal_shares_far_from_data():
             r"a weight for 'more': expected .*, such as 'few'; leave",
         ),
         ({"few": -1.0}, "gives 'few' -1.0: expected a finite number of at least 0"),
+        ({"few": "2"}, "gives 'few' '2': expected a finite number"),
         ({"few": np.nan}, "gives 'few' nan: expected a finite number"),
         ("even", "'class_weight' parameter of SWSGPClassifier must be"),
         ([1.0, 2.0], "'class_weight' parameter of SWSGPClassifier must be"),

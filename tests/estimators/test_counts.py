@@ -422,6 +422,9 @@ def test_counts_have_neither_another_scale_nor_rows_left_out():
     X, y, _ = low_counts(60)
     with pytest.raises(ValueError, match="y_transform='log' with likelihood='poisson'"):
         make_model(y_transform="log").fit(X, y)
+    fitted = make_model(warm_start=True).fit(X, y).set_params(y_transform="log")
+    with pytest.raises(ValueError, match="y_transform='log' for a model that was fit"):
+        fitted.fit(X, y)
     model = make_model().fit(X, y)
     assert not hasattr(model, "leave_one_out_")
 

@@ -85,3 +85,11 @@ def test_an_object_and_its_parameters_are_set_together():
     model = SWSGPRegressor(solver="adam")
     model.set_params(solver=Adam(), solver__max_iter=3)
     assert model.solver.max_iter == 3
+
+
+def test_a_solver_without_a_forgetting_factor_learns_no_streams():
+    class Slow(Adam):
+        """Adam with other defaults."""
+
+    assert not hasattr(SWSGPRegressor(solver=Slow()), "partial_fit")
+    assert hasattr(SWSGPRegressor(solver=Natural()), "partial_fit")

@@ -34,6 +34,14 @@ def fitted():
     return regressor().fit(X, y)
 
 
+def test_means_of_the_noise_come_from_all_rows_beyond_dense_matrices(tune):
+    tune(dense_rows=20, variance_neighbors=8)
+    X, y, _, std = wave(60)
+    model = regressor().fit(X, y)
+    assert hasattr(model.noise_model_, "alpha_")
+    assert np.corrcoef(np.log(model.noise_std(X)), np.log(std))[0, 1] > 0.3
+
+
 class GivenNoise:
     """Stands in for a `NoiseModel`, with a factor exp(2 x_0) and no uncertainty."""
 

@@ -6,7 +6,7 @@ from numpy.testing import assert_allclose
 
 from skswsgp._law.fit_law import find_neighborhoods, left_out_points
 from skswsgp._law.widths import (
-    LEAST_SHARE,
+    LEAST_NEAR_WEIGHT,
     NEAR,
     PRIOR_ROWS,
     measure_distances,
@@ -37,7 +37,7 @@ def weight_of_points(x, Z, scales):
     used = nearest_to(Z)(x[None], NEAR + 1)[0]
     edge, weights = distances[used].max(), np.zeros(len(Z))
     for j in used[:-1]:
-        weights[j] = 1.0 + LEAST_SHARE - (distances[j] / edge) ** 2
+        weights[j] = 1.0 + LEAST_NEAR_WEIGHT - (distances[j] / edge) ** 2
     return weights / weights.max()
 
 
