@@ -120,6 +120,8 @@ def test_all_are_tested():
 @regressors
 def test_noise_is_a_number_for_each_output_of_each_expert_or_sample(model, table):
     X, y = table
+    if isinstance(model, BSGPRegressor):  # shapes need no long chain
+        model = clone(model).set_params(adam_steps=5, burn_in=5, n_samples=3)
     one, two = clone(model).fit(X, y), clone(model).fit(X, np.c_[y, 3.0 * y])
     if isinstance(model, (LocalGPRegressor, BSGPRegressor)):
         n = model.n_experts if isinstance(model, LocalGPRegressor) else model.n_samples

@@ -111,6 +111,7 @@ def test_the_kernel_has_the_posterior_of_the_evidence():
     assert (model.r_hat_ < 1.1).all() and model.r_hat_.shape == (2,)
 
 
+@pytest.mark.full  # a claim of accuracy
 def test_minibatches_end_where_all_rows_do():
     X, y = waves(120)
     how = {"burn_in": 500, "n_samples": 200, "spacing": 10, "n_inducing": 10}

@@ -115,6 +115,7 @@ def test_function_and_noise_are_learned():
     assert model.loss_curve_ == []  # the evidence of all rows needs no near rows
 
 
+@pytest.mark.full  # a claim of accuracy
 def test_losses_of_near_rows_fall(tune):
     work = evaluation_work(30, 2, 1)  # near rows know more than so few
     tune(evidence_work=work, part_work=work)

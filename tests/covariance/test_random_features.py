@@ -100,6 +100,7 @@ def test_kernels_with_features_are_not_refused():
         require_features(compile_kernel(kernel, 2, np.float64).struct)
 
 
+@pytest.mark.full  # a claim of accuracy
 @pytest.mark.parametrize("n", [3, 5, 8])  # whole blocks, and a part of one
 def test_orthogonal_directions(n):
     rng = np.random.RandomState(0)

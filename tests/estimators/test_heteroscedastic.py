@@ -173,6 +173,7 @@ def test_known_noise_of_new_rows_replaces_the_learned_one(fitted):
     assert_allclose(std, np.sqrt(variance + 4.0), rtol=0.3)  # but for the law's factor
 
 
+@pytest.mark.full  # a claim of accuracy
 @pytest.mark.usefixtures("few_steps")
 def test_outputs_share_the_factor_of_their_noise():
     X, y, _, std = wave(150)
@@ -206,6 +207,7 @@ def test_rows_without_weight_do_not_count():
     assert np.isfinite(rows.std).all()
 
 
+@pytest.mark.full  # a claim of accuracy
 def test_transformed_targets_have_noise_that_varies():
     X, y, _, _ = wave(80)
     model = regressor(y_transform="log").fit(X, np.exp(y))
@@ -216,6 +218,7 @@ def test_transformed_targets_have_noise_that_varies():
     assert_allclose(np.log(quantiles), expected, atol=1e-6)
 
 
+@pytest.mark.full  # a claim of accuracy
 @pytest.mark.usefixtures("few_steps")
 def test_adam_learns_the_noise():
     X, y, _, _ = wave(300)

@@ -190,6 +190,7 @@ def test_outputs_have_laws_of_their_own():
     assert model.sample_y(X, 3).shape == (30, 2, 3)
 
 
+@pytest.mark.full  # a claim of accuracy
 def test_weights_tell_of_noise_that_the_law_need_not_find():
     rng = np.random.default_rng(0)
     X = rng.uniform(size=(500, 2))
@@ -281,6 +282,7 @@ def test_few_rows_have_finite_laws(n):
     assert np.isfinite(model.log_predictive_density(X, y)).all()
 
 
+@pytest.mark.full  # a claim of accuracy
 @pytest.mark.parametrize(
     ("kernel", "columns"),
     [
@@ -421,6 +423,7 @@ def test_intervals_hold_where_few_rows_lie():
     assert 0.87 < np.mean(held) < 0.98
 
 
+@pytest.mark.full  # a claim of accuracy
 def test_columns_that_the_kernel_does_not_read_change_no_width():
     rng = np.random.default_rng(0)
     X = rng.uniform(size=(800, 2))

@@ -210,6 +210,7 @@ def test_noise_that_varies_is_learned_on_scaled_columns(table, few_steps):
     assert error(model, X, y) < 0.5 * y.std()
 
 
+@pytest.mark.full  # a claim of accuracy
 def test_columns_of_few_values_may_have_an_effect_at_each(rng):
     X, y = make_levels(400, rng)
     train, test = slice(250), slice(250, None)
@@ -277,6 +278,7 @@ def test_two_roundings_of_a_number_are_one_value(rng):
     assert "x=1000000000003" in level_columns(large, 64).names(["x"])
 
 
+@pytest.mark.full  # a claim of accuracy
 def test_length_scales_of_several_outputs_stay_separate(rng):
     X = rng.normal(size=(600, 50))
     f = np.column_stack([np.sin(2.0 * X[:, 0]) + X[:, 1], np.cos(X[:, 1]) * X[:, 0]])

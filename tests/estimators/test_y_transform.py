@@ -57,6 +57,7 @@ def test_skewed_targets_are_predicted_better(name):
     assert model.score(X_new, y_new) > plain.score(X_new, y_new) - 0.02
 
 
+@pytest.mark.full  # a claim of accuracy
 @pytest.mark.parametrize("name", TRANSFORMS)
 def test_skewed_targets_are_likelier_where_they_are_transformed(name, models):
     plain, model = (
@@ -128,6 +129,7 @@ def test_units_of_y_do_not_matter(name, models):
         assert_allclose(1e6 * one, other, rtol=1e-3)
 
 
+@pytest.mark.full  # a claim of accuracy
 def test_auto_is_the_default_and_transforms_only_where_rows_are_likelier(models):
     chosen = SWSGPRegressor(random_state=0).fit(X, Y)
     assert chosen.y_transform == "auto"

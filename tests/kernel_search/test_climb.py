@@ -216,6 +216,7 @@ def test_all_rows_are_evaluated_only_at_the_end(monkeypatch):
     assert 0 < whole.sum() <= 2 * module.LAST_STEPS
 
 
+@pytest.mark.full  # a claim of accuracy
 def test_smoothness_is_chosen_again_in_mapped_columns(rng):
     X, y = drawn(ConstantKernel(1.0) * Matern([0.3, 3.0], nu=0.5), noise=1e-4)
     turn = np.linalg.qr(rng.normal(size=(2, 2)))[0]

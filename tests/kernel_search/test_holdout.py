@@ -210,6 +210,7 @@ def test_the_evidence_teaches_unless_adam_looks_for_the_mean(
     assert given == [by]
 
 
+@pytest.mark.full  # a claim of accuracy
 def test_few_points_get_a_smoother_kernel(rng, monkeypatch):
     X, y = waves(rng, 600)
     model = SWSGPRegressor(n_inducing=20, random_state=0).fit(X, y)

@@ -271,6 +271,7 @@ def test_near_rows_learn_where_no_work_is_left_for_the_evidence(kernel, n_rows, 
         assert fit.noise[0] < 0.02
 
 
+@pytest.mark.full  # a claim of accuracy
 @pytest.mark.parametrize(("share", "nu"), [(0.6, np.inf), (0.4, 2.5)])
 def test_noise_decides_on_infinitely_smooth_kernels_of_many_rows(
     share, nu, rng, monkeypatch

@@ -306,6 +306,7 @@ def test_wide_tables_of_classes(tune, rng):
     assert losses["auto"] < losses[False] - 0.05
 
 
+@pytest.mark.full  # a claim of accuracy
 def test_fewer_columns_after_the_map_in_all_that_follows(tune, rng):
     tune(most_columns=3, evidence_work=0, learning_steps=50)
     X, y, _ = wide(250, rng, n_columns=6)
@@ -361,6 +362,7 @@ def test_attributes_move_to_scikit_learn(rotated):
     assert_allclose(ours.predict(X_test, return_std=True), (mean, std), rtol=1e-6)
 
 
+@pytest.mark.full  # a claim of accuracy
 def test_ard_is_the_identity_and_full_is_not(rotated):
     X, y, *_ = rotated
     X, y = X[:200], y[:200]

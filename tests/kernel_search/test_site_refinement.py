@@ -366,6 +366,7 @@ def test_a_map_of_labels_without_a_pattern(learn_map, rng):
     assert (found.linear_map is None) == (learn_map == "auto")
 
 
+@pytest.mark.full  # a claim of accuracy
 def test_held_out_labels_do_not_change_a_map(slanted):
     X, y = slanted
     kernel = ConstantKernel(9.0) * RBF([1.0, 1.0, 1.0])

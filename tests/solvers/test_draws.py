@@ -131,6 +131,7 @@ def test_draws_of_classes_use_their_sites(rng):
     assert_allclose(u @ u.T / u.shape[1] / unit, L @ L.T / unit, atol=0.06)
 
 
+@pytest.mark.full  # a claim of accuracy
 def test_deviations_are_those_of_a_full_covariance(data, drawn):
     X, y, _ = data
     full = SWSGPRegressor(covariance="full", random_state=0).fit(X[:500], y[:500])

@@ -516,6 +516,7 @@ def test_jitter_is_a_clipped_fraction_of_the_noise():
         assert found == pytest.approx(min(expected, most))
 
 
+@pytest.mark.full  # a claim of accuracy
 def test_targets_without_noise_are_interpolated():
     inside = []
     for seed in range(3):
