@@ -31,12 +31,18 @@ def fit_blocks(model, given, refused):
     model._validate_params()
     refuse_with_blocks(model, refused)
     workers = find_workers()
+    # a failure keeps what this function holds: no results of tasks that failed
     with compat.unchanged_on_failure(model), workers.failures():
-        blocks = Blocks(workers, *given[:3])
-        classes = classes_of(model, blocks) if is_classifier(model) else None
-        most = count_learning_rows(blocks.n_features, model._tuning)
-        sample = blocks.sample(most, check_random_state(model.random_state))
-        return fit_sample(model, GivenRows(*sample), blocks, classes)
+        return load_and_fit(model, given, workers)
+
+
+def load_and_fit(model, given, workers):
+    """Fit an estimator to collections, whose blocks the `workers` load and keep."""
+    blocks = Blocks(workers, *given[:3])
+    classes = classes_of(model, blocks) if is_classifier(model) else None
+    most = count_learning_rows(blocks.n_features, model._tuning)
+    sample = blocks.sample(most, check_random_state(model.random_state))
+    return fit_sample(model, GivenRows(*sample), blocks, classes)
 
 
 def fit_sample(model, given, blocks, classes):
