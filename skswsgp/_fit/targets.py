@@ -248,7 +248,8 @@ def require_two(classes):
     """Raise ValueError unless there are two classes or more."""
     if len(classes) < 2:
         raise ValueError(
-            f"y holds one class only ({classes[0]}): expected two or more."
+            f"y holds one class only ({classes[0]}), apart from rows of weight zero: "
+            "expected two or more; a stream may name all in partial_fit(classes=...)."
         )
 
 

@@ -73,9 +73,10 @@ def refuse_collections(**columns):
         if graph is not None and graph() is not None:  # others answer None
             raise TypeError(
                 f"{name} is a dask collection ({type(values).__name__}): expected rows "
-                "in memory; take DaskSWSGPRegressor or DaskSWSGPClassifier of "
-                "skswsgp.dask to fit blocks of rows, DaskPredictor(model) of it to "
-                f"predict them by another model, or {name}.compute()."
+                f"in memory, as {name}.compute(); blocks of rows are fitted by "
+                "DaskSWSGPRegressor and DaskSWSGPClassifier of skswsgp.dask, and "
+                "predicted by these or DaskPredictor(model), which have no partial_fit "
+                "and no lower_bound of blocks."
             )
 
 

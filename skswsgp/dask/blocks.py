@@ -27,6 +27,8 @@ class Blocks:
 
     def __init__(self, workers, X, y, weight):
         self.workers = workers
+        if y is None:
+            raise ValueError("y is None: expected a target for each row of X.")
         if getattr(X, "ndim", 0) != 2 or not X.shape[1] >= 1:
             raise ValueError(
                 f"X is a {type(X).__name__} of {getattr(X, 'ndim', 0)} axes: expected "

@@ -8,6 +8,7 @@ from math import isnan
 from numbers import Integral
 
 import numpy as np
+from sklearn.base import BaseEstimator
 
 from skswsgp._compiled.threads import one_thread
 from skswsgp.dask.workers import itself
@@ -83,6 +84,11 @@ class DaskPredictor(ScoreMixin):
     """
 
     def __init__(self, model):
+        if not isinstance(model, BaseEstimator):
+            raise TypeError(
+                f"model is {model!r}: expected a fitted estimator, as "
+                "DaskPredictor(SWSGPRegressor().fit(X, y))."
+            )
         self.model = model
 
     def __getattr__(self, name):

@@ -765,3 +765,9 @@ def test_a_client_that_closes_ends_the_fit_with_a_sentence(kind, stage, monkeypa
         monkeypatch.setattr(kind, stage, close_first)
         with pytest.raises(RuntimeError, match="the client of dask closed, or lost"):
             fitted(DaskSWSGPClassifier, *blocks(*table("classes")))
+
+
+def test_blocks_need_targets():
+    X, _ = blocks(*table())
+    with pytest.raises(ValueError, match="y is None: expected a target for each row"):
+        DaskSWSGPRegressor().fit(X, None)

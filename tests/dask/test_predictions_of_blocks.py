@@ -440,3 +440,9 @@ def test_fits_in_two_threads_of_a_worker_take_turns(monkeypatch):
         np.testing.assert_array_equal(found, expected)
         layer = client.submit(lambda: __import__("numba").threading_layer()).result()
     assert layer == "workqueue"
+
+
+@pytest.mark.parametrize("model", [None, "model", DaskSWSGPRegressor])
+def test_a_predictor_needs_an_estimator(model):
+    with pytest.raises(TypeError, match=r"model is .*: expected a fitted estimator"):
+        DaskPredictor(model)
