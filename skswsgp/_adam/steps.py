@@ -24,7 +24,10 @@ def make_steps(engine, n, free, log_bounds, feature_scale, n_active=None):
     points, at least H, or each row uses its own H if it is None, as it is on a GPU.
     Steps of the CPU are registered in this file, and those of a GPU beside its engine.
     """
-    raise NotImplementedError(f"no steps of Adam with a {type(engine).__name__}.")
+    raise TypeError(
+        f"make_steps got a {type(engine).__name__}: expected an engine for which a "
+        "subclass of Steps is registered."
+    )
 
 
 class Steps(ABC):

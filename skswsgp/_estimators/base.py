@@ -146,23 +146,14 @@ class BaseSWSGP(
         self._validate_params()
         self._refuse_combinations()
         fitted = self._fitted_attributes() if self.warm_start else {}
-        rng = check_random_state(self.random_state)
         task = compat.FitTask(self, given)
         with task.stage("scales of columns and targets"):
             rows = self._check_rows(given, reset=not fitted)
             settings = self._settings(is_trial)
             free = rows.noise_variance is None and validation[1] is None
-            targets = self._targets(fitted) if fitted else None
-            if targets is None:
-                targets = self._learn_targets(rows, settings, free=free)
-            self._require_parameters_of_targets(fitted or targets.attributes())
-            rows = unite_copies(rows, targets, settings)
-            process = noise or fitted.get("noise_model_")
-            if process is None:
-                process = self._learn_noise(rows, targets)
-            held_out = self._validation_rows(*validation, targets, settings)
-            scales = {"known": fitted, "held_out": held_out, "noise": process}
-            problem = encode(rows, targets, settings, rng, **scales)
+            targets = self._targets_of_fit(rows, settings, fitted, free=free)
+            given = rows, targets, settings, fitted
+            problem = self._problem(*given, validation, noise)
         with task.stage("kernel"):
             start = learn(problem, fitted)
         with solve(start, task) as solution:
@@ -176,6 +167,35 @@ class BaseSWSGP(
                 self._kept_rows = self._rows_to_keep(rows, start.factor)
         task.end()
         return self
+
+    def _targets_of_fit(self, rows, settings, known, *, free, classes=None):
+        """Return the targets of `known` fitted attributes, or learn them from rows.
+
+        `free` and `classes` are those of `_learn_targets`.
+        """
+        if known:
+            targets = self._targets(known)
+        else:
+            how = {"free": free, "classes": classes}
+            targets = self._learn_targets(rows, settings, **how)
+        self._require_parameters_of_targets(known or targets.attributes())
+        return targets
+
+    def _problem(
+        self, rows, targets, settings, known, validation=(None, None), noise=None
+    ):
+        """Return the `Problem` of `CheckedRows`; other arguments are those of `_fit`.
+
+        `known` are fitted attributes that stay, or none.
+        """
+        rng = check_random_state(self.random_state)
+        rows = unite_copies(rows, targets, settings)
+        process = noise or known.get("noise_model_")
+        if process is None:
+            process = self._learn_noise(rows, targets)
+        held_out = self._validation_rows(*validation, targets, settings)
+        scales = {"known": known, "held_out": held_out, "noise": process}
+        return encode(rows, targets, settings, rng, **scales)
 
     def _set_fitted(self, attributes, user=None, trained=None):
         """Set the attributes of a fit in place of those of an earlier one.
@@ -217,11 +237,8 @@ class BaseSWSGP(
     def _weighed(self, user, all_classes):
         """Return the `CheckedRows` of `UserRows`, those of positive weight."""
         X, y, weight = user
-        weight, numbers = self._weigh_targets(y, weight, all_classes), None
-        if not weight.all():
-            numbers = np.flatnonzero(weight)
-            y, weight = y[numbers], weight[numbers]
-        return CheckedRows(X, y, weight, numbers, user=user)
+        weight = self._weigh_targets(y, weight, all_classes)
+        return CheckedRows.of(X, y, weight, user)
 
     def _validation_rows(self, X_val, y_val, targets, settings):
         """Return the user's validation data as `TrainingRows`, or None."""

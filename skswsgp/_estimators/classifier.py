@@ -10,16 +10,15 @@ from skswsgp._estimators.shared_docs import with_shared_text
 from skswsgp._estimators.sklearn_compat import (
     ScoreMixin,
     set_arguments,
-    usable_weights,
     with_callbacks,
 )
 from skswsgp._fit.targets import (
     ClassTargets,
-    class_factors,
     distinct_labels,
     link_of,
     require_labels,
     require_two,
+    weigh_classes,
 )
 
 
@@ -220,12 +219,9 @@ class SWSGPClassifier(ScoreMixin, ClassifierMixin, BaseSWSGP):
         return self._targets(vars(self)).record, self._in_units(*moments)
 
     def _weigh_targets(self, y, weight, all_classes):
-        if self.class_weight is None:
-            return weight
-        if self.class_weight != "balanced" and all_classes:
+        if isinstance(self.class_weight, dict) and all_classes:
             require_labels(self.class_weight, distinct_labels(y))
-        factors = class_factors(self.class_weight, y, weight)
-        return usable_weights(weight * factors, self.dtype)
+        return weigh_classes(self.class_weight, y, weight, self.dtype)
 
     def _learn_targets(self, rows, settings, *, free, classes=None):
         classes = distinct_labels(rows.y) if classes is None else classes

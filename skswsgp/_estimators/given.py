@@ -45,10 +45,10 @@ def trial_of(estimator, **changes):
 def learns_streams(estimator):
     """Return True if the solver of an estimator does; raise AttributeError if not."""
     solver = estimator.solver
-    known = SOLVERS.get(solver) if isinstance(solver, str) else solver
-    known = known() if isinstance(known, type) else known
-    parameters = known.get_params() if hasattr(known, "get_params") else {}
-    if parameters and "forgetting_factor" not in parameters:
+    known = isinstance(solver, str) and solver in SOLVERS
+    given = SOLVERS[solver]() if known else solver
+    is_solver = isinstance(given, tuple(SOLVERS.values()))
+    if is_solver and not hasattr(given, "forgetting_factor"):
         raise AttributeError(
             f"partial_fit with solver={solver!r}: expected 'natural' or "
             "Natural() of an SWSGP model, by which a stream takes one pass; call fit, "

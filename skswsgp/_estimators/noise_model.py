@@ -61,7 +61,7 @@ class SquaredErrorTargets(NamedTuple):
         return latent_log_density(self, mu, v, targets, attributes)
 
     def stratify(self, y, fraction):
-        """Return what a random part of the rows keeps in proportion: nothing."""
+        """Return None: a random part of the rows has to keep no proportions."""
 
 
 class NoiseModel(BaseSWSGP):

@@ -9,6 +9,7 @@ from sklearn.metrics import accuracy_score, r2_score
 from sklearn.utils import check_X_y
 from sklearn.utils.validation import _check_sample_weight, validate_data
 
+from skswsgp._rows.checks import usable_weights
 from skswsgp._rows.table import (
     clearer_error,
     refuse_collections,
@@ -62,6 +63,7 @@ class ScoreMixin:
 
     def _score_of(self, found, y, sample_weight):
         """Return the score of predictions that were found for y."""
+        refuse_collections(y=y, sample_weight=sample_weight)
         require_unmasked(y=y, sample_weight=sample_weight)
         score = accuracy_score if is_classifier(self) else r2_score
         return score(y, found, sample_weight=sample_weight)
@@ -109,26 +111,6 @@ def check_weights(sample_weight, X, dtype):
             sample_weight, X, dtype=np.float64, ensure_non_negative=True
         )
     return usable_weights(weight, dtype)
-
-
-def usable_weights(weight, dtype):
-    """Return weights (n,) with zeros for those that rounding in `dtype` would hide.
-
-    Raises ValueError unless the largest of them is a number of usual size.
-    """
-    if not weight.any():
-        raise ValueError(
-            "sample_weight is zero for every row: expected at least one positive "
-            "weight; leave sample_weight out to weigh all rows alike."
-        )
-    limits, largest = np.finfo(dtype), weight.max()
-    high = float(np.cbrt(limits.max))
-    if not 1.0 / high <= largest <= high:
-        raise ValueError(
-            f"sample_weight reaches {largest:.0e}: expected {1.0 / high:.0e} to "
-            f"{high:.0e} with dtype={str(dtype)!r}; divide the weights by their mean."
-        )
-    return np.where(weight < limits.eps**2 * largest, 0.0, weight)
 
 
 try:

@@ -37,6 +37,14 @@ class CheckedRows(NamedTuple):
     user: UserRows | None = None
     stand_for: int | None = None  # rows of which these are a sample, None for none
 
+    @classmethod
+    def of(cls, X, y, weight, user=None):
+        """Return those of N rows that have positive weight; X stays as it is."""
+        if weight.all():
+            return cls(X, y, weight, user=user)
+        numbers = np.flatnonzero(weight)
+        return cls(X, y[numbers], weight[numbers], numbers, user=user)
+
     @property
     def inputs(self):
         """The rows of X that train (n, D)."""

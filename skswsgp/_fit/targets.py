@@ -14,7 +14,12 @@ from sklearn.utils.multiclass import check_classification_targets, type_of_targe
 from skswsgp._kernel_search.kernel_choice import choose_targets
 from skswsgp._law.counts import require_counts
 from skswsgp._point.likelihood_records import LIKELIHOODS
-from skswsgp._rows.checks import as_numbers, check_outputs, log_exposure
+from skswsgp._rows.checks import (
+    as_numbers,
+    check_outputs,
+    log_exposure,
+    usable_weights,
+)
 from skswsgp._rows.data import TrainingRows
 from skswsgp._rows.statistics import mean_and_scale, robust_mean_and_scale
 from skswsgp._rows.target_scale import TargetScale, fit_transform
@@ -80,7 +85,7 @@ class RegressionTargets(NamedTuple):
         return density + np.sum(np.broadcast_to(slopes, targets.shape), axis=1)
 
     def stratify(self, y, fraction):
-        """Return what a random part of the rows keeps in proportion: nothing."""
+        """Return None: a random part of the rows has to keep no proportions."""
 
 
 class ClassTargets(NamedTuple):
@@ -264,8 +269,13 @@ def require_labels(class_weight, classes):
         )
 
 
-def class_factors(class_weight, y, weight):
-    """Return by what weights (n,) of labels y are multiplied, for a `class_weight`."""
+def weigh_classes(class_weight, y, weight, dtype):
+    """Return weights (n,) of labels y times those of classes, see `usable_weights`.
+
+    `class_weight` is the parameter of the classifier, None for equal weights.
+    """
+    if class_weight is None:
+        return weight
     classes = distinct_labels(y)
     codes = np.searchsorted(classes, y)
     if class_weight == "balanced":
@@ -281,4 +291,4 @@ def class_factors(class_weight, y, weight):
                     "number of at least 0."
                 )
         factors = np.array(given, dtype=np.float64)
-    return factors[codes]
+    return usable_weights(weight * factors[codes], dtype)

@@ -3,7 +3,7 @@
 import numpy as np
 from sklearn.utils import assert_all_finite
 
-from skswsgp._rows.table import require_unmasked
+from skswsgp._rows.table import refuse_collections, require_unmasked
 
 
 def check_row_values(name, values, n_rows, rows=None):
@@ -13,6 +13,7 @@ def check_row_values(name, values, n_rows, rows=None):
     """
     if values is None:
         return None
+    refuse_collections(**{name: values})
     require_unmasked(**{name: values})
     try:
         found = np.asarray(values, dtype=np.float64)
@@ -44,6 +45,7 @@ def log_exposure(exposure, n_rows):
 
 def as_numbers(y):
     """Return y as float64; raise ValueError unless all values are finite numbers."""
+    refuse_collections(y=y)
     require_unmasked(y=y)
     try:
         if np.asarray(y).dtype.kind in "mM":
@@ -80,3 +82,23 @@ def require_word_of_fit(parameter, word, fitted, title):
             f"expected the {title} of the fit; set it back, or fit again without "
             "warm_start."
         )
+
+
+def usable_weights(weight, dtype):
+    """Return weights (n,) with zeros for those that rounding in `dtype` would hide.
+
+    Raises ValueError unless the largest of them is a number of usual size.
+    """
+    if not weight.any():
+        raise ValueError(
+            "sample_weight is zero for every row: expected at least one positive "
+            "weight; leave sample_weight out to weigh all rows alike."
+        )
+    limits, largest = np.finfo(dtype), weight.max()
+    high = float(np.cbrt(limits.max))
+    if not 1.0 / high <= largest <= high:
+        raise ValueError(
+            f"sample_weight reaches {largest:.0e}: expected {1.0 / high:.0e} to "
+            f"{high:.0e} with dtype={str(dtype)!r}; divide the weights by their mean."
+        )
+    return np.where(weight < limits.eps**2 * largest, 0.0, weight)

@@ -8,7 +8,6 @@ from skswsgp._adam.solver import AdamSolver
 from skswsgp._estimators import sklearn_compat as compat
 from skswsgp._estimators.base import GivenRows
 from skswsgp._estimators.given import solver_for
-from skswsgp._fit.encode import encode, unite_copies
 from skswsgp._fit.learn import learn
 from skswsgp._fit.solve import learn_law, solve
 from skswsgp._fit.targets import distinct_labels, require_labels
@@ -48,7 +47,6 @@ def load_and_fit(model, given, workers):
 def fit_sample(model, given, blocks, classes):
     """Fit an estimator to `Blocks`, of which rows that are `given` are a sample."""
     model._refuse_combinations()
-    rng = check_random_state(model.random_state)
     task = compat.FitTask(model, given)
     with task.stage("scales of columns and targets"):
         rows = model._check_rows(given, reset=True, all_classes=classes is None)
@@ -59,10 +57,9 @@ def fit_sample(model, given, blocks, classes):
         solver = BLOCK_SOLVERS[settings.solver]
         # blocks would train on rows of the sample that are held out
         settings = settings._replace(solver=solver, early_stopping=False)
-        targets = model._learn_targets(rows, settings, free=free, classes=classes)
-        model._require_parameters_of_targets(targets.attributes())
-        rows = unite_copies(rows, targets, settings)
-        problem = encode(rows, targets, settings, rng)
+        how = {"free": free, "classes": classes}
+        targets = model._targets_of_fit(rows, settings, {}, **how)
+        problem = model._problem(rows, targets, settings, {})
     with task.stage("kernel"):
         start = learn(problem)
         recipe = Recipe(

@@ -10,12 +10,9 @@ import numpy as np
 
 from skswsgp._compiled.threads import max_threads
 from skswsgp._engine.select import make_cpu_engine
-from skswsgp._estimators.sklearn_compat import (
-    check_weights,
-    usable_weights,
-    validate_block,
-)
-from skswsgp._fit.targets import class_factors
+from skswsgp._estimators.sklearn_compat import check_weights, validate_block
+from skswsgp._fit.encode import CheckedRows
+from skswsgp._fit.targets import weigh_classes
 from skswsgp._neighbors.lists import TrackedSearch
 from skswsgp._point.state import Model
 from skswsgp._rows.data import TrainingRows, memory_budget
@@ -52,16 +49,12 @@ class Recipe(NamedTuple):
         """Return the `TrainingRows` of a `Block`."""
         dtype = self.settings.dtype
         X, y = validate_block(block.X, block.y, self.reader, **self.checks)
-        weight, numbers = check_weights(block.weight, X, dtype), None
-        if self.class_weight is not None:
-            factors = class_factors(self.class_weight, y, weight)
-            weight = usable_weights(weight * factors, dtype)
-        if not weight.all():
-            numbers = np.flatnonzero(weight)
-            y, weight = y[numbers], weight[numbers]
-        targets = self.targets.encode(y).astype(dtype, copy=False)
-        weight = (self.factor * weight).astype(dtype)
-        data = TrainingRows(X, targets, weight, numbers, center=self.center)
+        weight = check_weights(block.weight, X, dtype)
+        weight = weigh_classes(self.class_weight, y, weight, dtype)
+        rows = CheckedRows.of(X, y, weight)
+        targets = self.targets.encode(rows.y).astype(dtype, copy=False)
+        weight = (self.factor * rows.weight).astype(dtype)
+        data = TrainingRows(X, targets, weight, rows.numbers, center=self.center)
         return data.scaled(self.columns).mapped(self.linear_map)
 
 

@@ -12,12 +12,13 @@ from sklearn.utils import check_random_state
 from skswsgp._estimators import sklearn_compat as compat
 from skswsgp._estimators.base import GivenRows
 from skswsgp._estimators.given import solver_for, trial_of
-from skswsgp._fit.encode import UserRows, encode, unite_copies
+from skswsgp._fit.encode import UserRows
 from skswsgp._fit.learn import first_attributes, spread_of_columns, start_at, weigh
 from skswsgp._fit.solve import learn_law, solve
 from skswsgp._fit.targets import distinct_labels, require_labels
 from skswsgp._kernel_search.start import initial_attributes
 from skswsgp._posterior.joint import LARGEST_SEED
+from skswsgp._rows.checks import usable_weights
 from skswsgp._solvers.auto import count_inducing
 from skswsgp._solvers.natural import NaturalSolver
 from skswsgp.streams.exchange import exchange_points
@@ -167,18 +168,15 @@ def fit_stream(model, stream, classes, is_trial=False):
     The caller ends the task when the estimator has the attributes.
     """
     settings = stream_settings(model, stream, is_trial)
-    rng, kept = check_random_state(model.random_state), stream.kept
+    kept = stream.kept or {}
     given = GivenRows(stream.X, stream.y, stream.weight, stream.exposure)
     task = compat.FitTask(model, given)
     with task.stage("scales of columns and targets"):
         rows = rows_of(model, stream)
-        targets = model._targets(kept) if kept else None
-        if targets is None:  # later chunks may hold what a logarithm does not take
-            how = {"free": False, "classes": classes}
-            targets = model._learn_targets(rows, settings, **how)
-        model._require_parameters_of_targets(kept or targets.attributes())
-        rows = unite_copies(rows, targets, settings)
-        problem = encode(rows, targets, settings, rng, known=kept)
+        # not free, because later chunks may hold what a logarithm does not take
+        how = {"free": False, "classes": classes}
+        targets = model._targets_of_fit(rows, settings, kept, **how)
+        problem = model._problem(rows, targets, settings, kept)
     with task.stage("kernel"):
         start = learn_stream(problem, stream, model)
     with solve(start, task) as solution:
@@ -198,7 +196,7 @@ def fit_stream(model, stream, classes, is_trial=False):
 
 def rows_of(model, stream):
     """Return the `CheckedRows` of a stream, those of no weight in X only."""
-    weight = compat.usable_weights(stream.weight, model.dtype)
+    weight = usable_weights(stream.weight, model.dtype)
     rows = model._weighed(UserRows(stream.X, stream.y, weight), all_classes=False)
     exposure = stream.exposure
     if exposure is not None and rows.numbers is not None:

@@ -147,7 +147,7 @@ class SitesAndPast:
     """`SiteRows` of a stream together with the `PastSites` of its earlier rows."""
 
     is_here = False  # whether arrays of all rows are in this process
-    # what concerns the rows that are here
+    # attributes that are those of the sites of rows that the stream keeps
     OF_ROWS = (
         "rows", "engine", "weight", "precision", "precision_mean", "unit", "n_rows",
         "is_sparse", "marginals",
@@ -159,7 +159,7 @@ class SitesAndPast:
         self.past_weight = past_weight
 
     def __getattr__(self, name):
-        """Return what concerns the rows that are here."""
+        """Return an attribute of the sites of the rows that the stream keeps."""
         if name not in self.OF_ROWS:
             raise AttributeError(name)
         return getattr(self.here, name)

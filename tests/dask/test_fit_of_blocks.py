@@ -14,6 +14,7 @@ from scipy.sparse import csr_array
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 from sklearn.model_selection import GridSearchCV
 
+from skswsgp import SWSGPRegressor
 from skswsgp._adam.solver import AdamSolver
 from skswsgp.dask import DaskSWSGPClassifier, DaskSWSGPRegressor, block_adam, fit
 from skswsgp.dask.block_adam import BlockAdam
@@ -389,6 +390,19 @@ def test_other_rows_are_refused_beside_blocks():
     labels = blocks(*table("classes"))
     with pytest.raises(ValueError, match="the fit has class_weight='balanced'"):
         DaskSWSGPClassifier(class_weight="balanced").fit(*labels)
+
+
+def test_rows_in_memory_refuse_blocks_beside_them():
+    X, y = table()
+    _, lazy = blocks(X, y)
+    model = SWSGPRegressor(kernel=KERNEL)
+    for name in ("noise_variance", "exposure"):
+        with pytest.raises(TypeError, match=f"{name} is a dask collection"):
+            model.fit(X, y, **{name: lazy})
+    model.fit(X, y)
+    for method in (model.score, model.log_predictive_density):
+        with pytest.raises(TypeError, match="y is a dask collection"):
+            method(X, lazy)
 
 
 @pytest.mark.parametrize(
