@@ -4,7 +4,7 @@ Intervals of the function itself
 
 Where does the function lie, noise aside? Such intervals need more than the diagonal of
 the covariance S of the inducing variables. The default takes all of S for tables of up
-to 2,902 rows, and estimates it from draws on longer ones.
+to 1,000 rows, and asks the nearest points on longer ones.
 """
 
 import sys

@@ -178,7 +178,7 @@ def test_the_page_on_attributes_says_what_happens():
 def test_the_page_on_production_says_what_happens():
     names = run_code("production.md")
     largest = max(names["arrays"], key=lambda name: names["arrays"][name].nbytes)
-    assert largest == "inducing_covariance_"
+    assert largest == "inducing_points_"
     assert names["model"].n_jobs == 1
     assert min(names["mean"], names["std"], names["fewer"]) > 0.0
 

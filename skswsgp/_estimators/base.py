@@ -31,8 +31,9 @@ from skswsgp.solvers import SOLVERS
 
 # Fitted attributes that are found after the last round and that no fit starts from
 FOUND_LAST = (
-    "posterior_draws_", "alpha_", "local_variance_scale_", "predictive_law_",
-    "leave_one_out_", "_mean_noise_variance",
+    "posterior_draws_", "alpha_", "site_precision_", "site_factor_",
+    "local_variance_scale_",
+    "_covariance_factor", "predictive_law_", "leave_one_out_", "_mean_noise_variance",
 )  # fmt: skip
 # Private ones from which a fit starts
 STARTED_FROM = "_jitter", "_kl_weight", "_feature_scale"

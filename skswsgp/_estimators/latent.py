@@ -1,5 +1,6 @@
 """What a fitted estimator knows of its latent functions, at any rows."""
 
+import warnings
 from functools import partial
 from numbers import Integral
 
@@ -16,9 +17,12 @@ from skswsgp._posterior.extrapolation import (
     warn_of_extrapolation,
 )
 from skswsgp._posterior.gradient import slopes_and_variances, slopes_at_points
+from skswsgp._posterior.near_sites import known_sites
 from skswsgp._posterior.prediction import Posterior
 from skswsgp._rows.column_scale import LevelColumns
-from skswsgp._solvers.model import build_model, with_draws
+from skswsgp._solvers.auto import require_room_for_draws
+from skswsgp._solvers.model import build_model, with_factor
+from skswsgp._solvers.progress import callers_level
 
 MOST_NAMES = 5  # columns that the description of a direction names
 
@@ -80,7 +84,7 @@ class LatentFunctionsMixin:
         """
         n_samples = count("n_samples", n_samples)
         rng = check_random_state(random_state)
-        posterior, X = self._posterior_and_rows(X, n_neighbors)
+        posterior, X = self._posterior_and_rows(X, n_neighbors, joint=True)
         mean, values = joint.draw_functions(posterior, X, n_samples, rng)
         values += mean[:, :, None]
         units = self._targets(vars(self)).units(vars(self))
@@ -206,12 +210,12 @@ class LatentFunctionsMixin:
             Sum over the rows, in nats; for regression of the density of standardised y.
         """
         data = self._training_rows(X, y, sample_weight)
-        return self._posterior(draws=False).bound(data)
+        return self._posterior().bound(data)
 
     def _squared_slopes(self):
         """Return the squared slopes (n, D) of the latent functions' means."""
         check_is_fitted(self, "inducing_points_")
-        slopes = slopes_at_points(self._posterior(draws=False))
+        slopes = slopes_at_points(self._posterior())
         if isinstance(self._columns, LevelColumns):
             return self._columns.squared_slopes(slopes, self._feature_scale)
         return np.sum((slopes * self._feature_scale) ** 2, axis=1)
@@ -221,8 +225,8 @@ class LatentFunctionsMixin:
 
         Raises ValueError where it would not fit in memory.
         """
-        posterior, X = self._posterior_and_rows(X, n_neighbors)
-        n, Q = len(X), posterior.model.m.shape[1]
+        X = self._on_scale(self._checked(X))
+        n, Q = len(X), self._targets(vars(self)).n_latent
         size, limit = 8 * n**2 * Q, self._tuning.full_covariance_bytes
         if size > limit:
             raise ValueError(
@@ -230,7 +234,7 @@ class LatentFunctionsMixin:
                 f"{size / 2**30:.1f} GiB: expected at most {limit / 2**30:.1f} GiB; "
                 "pass fewer rows, or use return_std=True or sample_f."
             )
-        return joint.latent_covariance(posterior, X)
+        return joint.latent_covariance(self._posterior(n_neighbors, joint=True), X)
 
     def _in_units(self, mean, variance):
         """Return mean and variance of q(f), each (n, Q), in the reported units."""
@@ -243,7 +247,7 @@ class LatentFunctionsMixin:
 
     def _latent(self, X, with_variance=True, n_neighbors=None):
         """Return mean and variance (or None), each (n, Q), of q(f) at rows of X."""
-        posterior, X = self._posterior_and_rows(X, n_neighbors, with_variance)
+        posterior, X = self._posterior_and_rows(X, n_neighbors)
         return self._moments(posterior, X, with_variance)
 
     def _moments(self, posterior, X, with_variance=True, seen=None):
@@ -251,13 +255,10 @@ class LatentFunctionsMixin:
 
         `seen` is a `NearestSeen` that the lists of neighbours are shown to, or None.
         """
-        exact, mean, variance = posterior.alpha is not None, None, None
-        if with_variance or not exact:
-            mean, variance = posterior.local_moments(X, with_variance, seen)
+        mean, variance = posterior.moments(X, with_variance, seen)
         if with_variance:
             self._warn_of_unknown_rows(posterior, X, variance)
-            variance *= posterior.variance_factor(X, variance)
-        return posterior.exact_mean(X) if exact else mean, variance
+        return mean, variance
 
     def _warn_of_unknown_rows(self, posterior, X, variance):
         """Warn if q(f) is nearly the prior at most rows of X, but not elsewhere."""
@@ -271,10 +272,10 @@ class LatentFunctionsMixin:
         self._validate_params()  # `set_params` may have changed some since `fit`
         return compat.validate(self, X, reset=False)
 
-    def _posterior_and_rows(self, X, n_neighbors, draws=True):
+    def _posterior_and_rows(self, X, n_neighbors, joint=False):
         """Return the `Posterior`, and validated X on its scale; see `_posterior`."""
         X = self._on_scale(self._checked(X))
-        return self._posterior(n_neighbors, draws), X
+        return self._posterior(n_neighbors, joint), X
 
     def _on_scale(self, X):
         """Return validated rows with columns as the kernel reads them."""
@@ -285,22 +286,23 @@ class LatentFunctionsMixin:
         """The scale of the columns that the kernel reads, or None for X as it is."""
         return getattr(self, "x_transform_", None)
 
-    def _posterior(self, n_neighbors=None, draws=True):
-        """Return the `Posterior`, with S from draws if these are wanted.
+    def _posterior(self, n_neighbors=None, joint=False):
+        """Return the `Posterior`, with all of S where it is for `joint` predictions.
 
         `n_neighbors` is the argument of a prediction.
         """
-        attributes = with_draws(vars(self)) if draws else vars(self)
+        attributes = vars(self)
+        if joint or not hasattr(self, "site_precision_"):
+            attributes = with_factor(attributes, self._factor_of_covariance())
         targets = self._targets(attributes)
         likelihood = targets.likelihood, targets.n_latent
         model, center = build_model(attributes, likelihood, self.dtype)
-        M, alpha, scale = len(model.Z), None, None
+        M, alpha = len(model.Z), None
         if n_neighbors in (None, "all") and hasattr(self, "alpha_"):
             alpha = self.alpha_.reshape(M, -1)
-            # few rows, whose variances are exact, have no scale
-            scale = getattr(self, "local_variance_scale_", None)
-        if hasattr(self, "variance_scale_"):
-            scale = None if self.variance_scale_ == 1.0 else self.variance_scale_
+        sites = known_sites(vars(self), self._tuning.variance_neighbors)
+        scale = getattr(self, "variance_scale_", 1.0)
+        scale = None if scale == 1.0 else scale
         if n_neighbors is None or alpha is not None:
             H = self.n_neighbors_
         elif n_neighbors == "all":
@@ -310,8 +312,36 @@ class LatentFunctionsMixin:
             H = count("n_neighbors", n_neighbors, otherwise)
         return Posterior(
             model, self.kernel_, self.linear_map_, center, min(H, M), self.device,
-            self.n_jobs, {"search": self.neighbor_search}, alpha, scale,
+            self.n_jobs, {"search": self.neighbor_search}, alpha, scale, sites,
         )  # fmt: skip
+
+    def _factor_of_covariance(self):
+        """Return a factor (M, k, Q) of S, or None where the model has S as it is.
+
+        Where sites tell variances, the first call makes it, which may take long.
+        """
+        draws = getattr(self, "posterior_draws_", None)
+        if draws is not None:
+            return draws.reshape(*draws.shape[:2], -1) / np.sqrt(draws.shape[1])
+        if not hasattr(self, "site_precision_"):
+            return None
+        factor = getattr(self, "_covariance_factor", None)
+        if factor is None:
+            posterior, tuning = self._posterior(), self._tuning
+            require_room_for_draws(tuning, *posterior.model.m.shape)
+            targets = self._targets(vars(self))
+            known = {"likelihood": targets.likelihood, "n_latent": targets.n_latent}
+            settings = self._settings()._replace(**known)
+            factor = joint.covariance_factor(posterior, settings)
+            self._covariance_factor = factor
+        if factor is None:
+            warnings.warn(
+                "the draws from q(u) did not converge: functions at different rows go "
+                "together by a diagonal S, which leaves much of their correlations "
+                "out; a larger noise variance or dtype='float64' may help.",
+                stacklevel=callers_level(),
+            )
+        return factor
 
 
 def count(name, value, otherwise=""):

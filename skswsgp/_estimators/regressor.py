@@ -248,7 +248,7 @@ class SWSGPRegressor(
                 "log_predictive_density to compare models."
             )
         data = self._training_rows(X, y, sample_weight, exposure)
-        return self._posterior(draws=False).bound(data)
+        return self._posterior().bound(data)
 
     def predict(
         self, X, return_std=False, return_cov=False, *, quantiles=None,

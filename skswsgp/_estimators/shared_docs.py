@@ -43,9 +43,9 @@ inducing_points : {"kmeans", "random"} or array-like of shape (n_inducing, \
     Inducing points at the start: centres of k-means (up to 14,142), random rows, or
     the given ones, in the units of X. Duplicates are removed.
 covariance : {"auto", "diag", "draws", "full"}, default="auto"
-    What is kept of the uncertainty at inducing points: variances, 64 draws, or M^2
-    numbers. "auto" chooses by size. Variances alone leave the function's own intervals
-    too narrow where rows are dense. See "What is the standard deviation of?".
+    What is kept of the uncertainty at inducing points: variances, 64 draws for joint
+    predictions, or M^2 numbers. "auto" takes what suits size and likelihood. With
+    "diag" the function's own intervals are too narrow where rows are dense.
 neighbor_search : {"exact", "approximate"}, default="exact"
     "approximate" is for kernels of one scaled distance, and for more than some 500,000
     inducing points of more than 32 columns. See "How are neighbours found?".""",
@@ -87,11 +87,11 @@ inducing_mean_ : ndarray of shape (n_inducing,) or (n_inducing, n_latent)
 inducing_covariance_ : ndarray of shape (n_inducing[, n_inducing][, n_latent])
     Their variances or, for a full covariance, its lower Cholesky factor.
 posterior_draws_ : ndarray of shape (n_inducing, 64[, n_latent])
-    Draws around the means, from which predictions take covariances, if there are any.
+    Draws around the means for joint predictions, if `covariance="draws"`.
 alpha_ : ndarray of shape (n_inducing,) or (n_inducing, n_latent)
     Weights of means from all rows, k(x, Z) alpha, where means are such.
-local_variance_scale_ : float or ndarray of shape (n_outputs,)
-    Factor by which means from all rows divide small variances, for regression.
+site_precision_, site_factor_, local_variance_scale_ : float or ndarray
+    How near points tell variances of f. See "What is in a fitted model?".
 n_neighbors_, n_iter_ : int
     H as used, and epochs or rounds run.
 lower_bound_ : float

@@ -11,8 +11,9 @@ from skswsgp._rows.columns import is_identity
 from skswsgp._rows.data import TrainingRows, with_known_noise
 from skswsgp._rows.statistics import feature_scale, feature_spread, relative_weights
 from skswsgp._solvers.auto import (
+    knows_sites,
     natural_jitter,
-    takes_draws,
+    require_room_for_draws,
     takes_full_covariance,
     tries_exact_means,
 )
@@ -40,7 +41,7 @@ class Start(NamedTuple):
     held_out: TrainingRows | None
     attributes: dict  # all fitted attributes that a model is built from
     spread: np.ndarray  # (D',) standard deviations of the columns
-    draws: bool  # whether S comes from draws
+    knows_sites: bool  # whether variances of f come from the sites at near points
     factor: float  # that of `Weighted`
     rng: np.random.RandomState
 
@@ -110,7 +111,7 @@ def start_at(found, problem, weighted, scale):
         data = data.mapped(linear_map)
         held_out = held_out and held_out.mapped(linear_map)
         spread = feature_spread(data.X, problem.rng, dtype=settings.dtype)
-    attributes, draws = with_covariance(attributes, settings, data.n_all)
+    attributes, knows_sites = with_covariance(attributes, settings, data.n_all)
     return Start(
         settings,
         problem.targets,
@@ -118,7 +119,7 @@ def start_at(found, problem, weighted, scale):
         held_out,
         attributes,
         spread,
-        draws,
+        knows_sites,
         factor,
         problem.rng,
     )
@@ -127,15 +128,17 @@ def start_at(found, problem, weighted, scale):
 def with_covariance(attributes, settings, n_rows):
     """Return attributes with S and jitter as the solver takes them.
 
-    The second result is whether S will come from draws.
+    The second result is that of `knows_sites`.
     """
-    solver, draws = settings.solver, False
+    solver, known = settings.solver, False
     if solver.finds_optimum:
         Z = attributes["inducing_points_"]
         (M, D), H = Z.shape, attributes["n_neighbors_"]
         full = takes_full_covariance(settings, n_rows, M, H)
         attributes = shape_covariance(attributes, full)
-        draws = takes_draws(settings, M, full)
+        known = knows_sites(settings, full)
+        if known and settings.covariance == "draws":
+            require_room_for_draws(settings.tuning, M, settings.n_latent)
         if settings.likelihood_record.conjugate:
             dense = H == M and tries_exact_means(settings, n_rows, M, D)
             dtype = "float64" if dense else settings.dtype  # of the systems
@@ -144,4 +147,4 @@ def with_covariance(attributes, settings, n_rows):
             attributes["_jitter"] = jitter
     if solver.takes_steps:
         attributes["_jitter"] = JITTER
-    return attributes, draws
+    return attributes, known

@@ -1,4 +1,4 @@
-"""The third call of a fit: q(u) of the start, its draws, and means from all rows.
+"""The third call of a fit: q(u) of the start, means from all rows, and variances.
 
 What goes wrong warns, and is left out. The fourth call, the law of observations, sees
 the solution while its engine is open.
@@ -17,6 +17,7 @@ from skswsgp._engine.select import make_engine
 from skswsgp._law.learn import leave_out_rows
 from skswsgp._neighbors.lists import NeighborTracker
 from skswsgp._posterior import prediction
+from skswsgp._posterior.near_sites import learn_near_sites
 from skswsgp._rows.data import TrainingRows, memory_budget
 from skswsgp._rows.inducing import point_of_each_row
 from skswsgp._solvers.auto import tries_exact_means
@@ -37,7 +38,6 @@ class Solution(NamedTuple):
     solver: object
     data: TrainingRows  # that say how large errors are
     attributes: dict  # fitted attributes
-    comparison: dict  # that of `ExactFit`
     rng: np.random.RandomState
 
 
@@ -67,9 +67,6 @@ def solve(start, task):
         solver = make_solver(start, engine)
         with task.stage("inducing variables", settings.max_iter):
             trained = train(solver, start, task)
-        if start.draws and solver.usable:
-            with task.stage("posterior draws"):
-                trained |= draw(solver, settings, start.rng)
         exact = ExactFit()
         if solver.usable and tries_exact_means(settings, n_all, M, D):
             with task.stage("exact means"):
@@ -77,7 +74,18 @@ def solve(start, task):
                 source = "all rows" if exact.attributes else "the neighbors"
                 task.lines.say(f" from {source},")
         trained |= exact.attributes
-        yield Solution(settings, solver, data, trained, exact.comparison, start.rng)
+        draws = settings.covariance == "draws" and not model.full
+        group = None
+        if start.rows.n_all == data.n_rows:  # no sample, and no past of a stream
+            group = point_of_each_row(trained["inducing_points_"], data.inputs)
+        if (start.knows_sites or draws) and solver.usable:
+            with task.stage("variances"):
+                if start.knows_sites:
+                    known = group, exact.held_out, settings, trained["kernel_"]
+                    trained |= learn_near_sites(solver, data, *known, start.rng)
+                if draws:
+                    trained |= draw(solver, settings, start.rng)
+        yield Solution(settings, solver, data, trained, start.rng)
 
 
 def make_solver(start, engine):
@@ -159,11 +167,10 @@ def draw(solver, settings, rng):
     if u is not None:
         u = u.astype(settings.dtype)
         return {"posterior_draws_": u if u.shape[2] > 1 else u[:, :, 0]}
-    more = "" if settings.dtype == "float64" else "dtype='float64' may help, and "
+    more = "" if settings.dtype == "float64" else "; dtype='float64' may help"
     warnings.warn(
-        "the draws from q(u) did not converge: the model is kept with "
-        "covariance='diag', whose standard deviations of the function are too "
-        f"small; {more}covariance='diag' asks for no draws and does not warn.",
+        "the draws from q(u) did not converge: the model is kept without them, and "
+        f"sample_f and return_cov try again{more}.",
         stacklevel=callers_level(),
     )
     return {}
@@ -205,11 +212,10 @@ def learn_law(solution, task):
     with task.stage("predictive law"):
         if not record.conjugate or needless:
             return {}
-        known, rng = solution.attributes | solution.comparison, solution.rng
         law, rows = None, None
         try:
-            solver, data = solution.solver, solution.data
-            law, rows = leave_out_rows(solver, data, known, settings, rng)
+            solver, data, known = solution.solver, solution.data, solution.attributes
+            law, rows = leave_out_rows(solver, data, known, settings, solution.rng)
         except FloatingPointError:
             warnings.warn(
                 "predictions of rows without themselves met NaN or infinity: the model "

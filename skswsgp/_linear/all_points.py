@@ -13,8 +13,9 @@ from skswsgp._compiled.threads import in_threads, one_blas_thread, row_blocks
 from skswsgp._covariance.matrix import diagonal
 from skswsgp._covariance.products import CovarianceProducts
 from skswsgp._covariance.program import in_float64, kernel_of
-from skswsgp._linear.nystrom import ROWS_IN_CACHE
 from skswsgp._linear.row_matrix import DenseMatrix
+
+ROWS_IN_CACHE = 512  # rows of dense matrices that are held at a time
 
 
 class AllPoints:

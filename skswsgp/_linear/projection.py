@@ -68,16 +68,6 @@ class Projection:
         other.F = factor * self.F
         return other
 
-    def reordered(self, rows, places):
-        """Return a copy with its rows in an order (n,), and column j at places[j].
-
-        For an A that is stored as a `SparseRowMatrix`.
-        """
-        other = copy.copy(self)
-        other.stored = self.stored.reordered(rows, places)
-        other.data, other.F = self.data.take(rows), self.F[rows]
-        return other
-
     def matvec(self, u, squares=False):
         """Return A u (n, Q) for u (M, Q), or A^2 u with the squared entries of A."""
         return stack(rows.matvec(u, squares) for _, rows in self._blocks())

@@ -333,10 +333,6 @@ class SparseRowMatrix(NamedTuple):
         """Return a copy of the matrix with every entry multiplied by `factor`."""
         return self._replace(weights=factor * self.weights)
 
-    def reordered(self, rows, places):
-        """Return a copy with its rows in an order (n,), and column j at places[j]."""
-        return self._replace(lists=places[self.lists[rows]], weights=self.weights[rows])
-
     def matvec(self, u, squares=False):
         """Return A u (n, Q) for u (M, Q), or A^2 u with the squared entries of A."""
         n, k = len(self.lists), u.shape[1]

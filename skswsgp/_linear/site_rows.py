@@ -11,10 +11,7 @@ import numpy as np
 
 from skswsgp._compiled.team import BLOCK
 from skswsgp._compiled.threads import ROWS_AT_ONCE, index_blocks
-from skswsgp._linear.block_diagonal import diagonal_blocks
-from skswsgp._linear.locality import local_order
 from skswsgp._linear.projection import Projection
-from skswsgp._linear.row_matrix import SparseRowMatrix
 from skswsgp._point.likelihood_records import LikelihoodRecord
 
 
@@ -39,9 +36,6 @@ class SiteRows(NamedTuple):
     precision_mean: np.ndarray  # (n, Q) w_i t_i
     expected: Expectations | None = None  # at the q(u) that `expecting` took last
     begin: int = 0  # the number of the first row in the table that it is from
-    order: np.ndarray | None = None  # (n,) where the rows stood before `reordered`
-
-    is_here = True  # whether arrays of all rows are in this process
 
     @property
     def n_rows(self):
@@ -154,31 +148,15 @@ class SiteRows(NamedTuple):
         """Return A' W A (M, M) for latent function q."""
         return self.rows.weighted_gram(self.precision[:, q])
 
-    # --- draws from q(u)
-
-    @property
-    def is_sparse(self):
-        """Whether A is a sparse matrix in the memory of the host."""
-        return isinstance(self.rows.stored, SparseRowMatrix)
-
-    def divided(self, beta):
-        """Return the sites with precisions divided by the weight of the divergence."""
-        precision, precision_mean = self.precision / beta, self.precision_mean / beta
-        return self._replace(precision=precision, precision_mean=precision_mean)
-
-    def reordered(self, places):
-        """Return the sites of columns at new `places`, with near rows next to others.
-
-        For an A that `is_sparse`; see `locality`. They can be drawn from only.
-        """
-        order = local_order(self.rows.stored.lists, places)
-        rows, precision = self.rows.reordered(order, places), self.precision[order]
-        return self._replace(rows=rows, precision=precision, order=order)
+    # --- noise of rows, for draws from q(u) and for traces
 
     def noise(self, key, n_draws):
         """Return `row_noise` (n, n_draws) for these rows."""
-        e = row_noise(key, self.begin, self.n_rows, n_draws)
-        return e if self.order is None else e[self.order]
+        return row_noise(key, self.begin, self.n_rows, n_draws)
+
+    def noise_squares(self, e):
+        """Return the sums of squares (k,) of a `noise`."""
+        return np.sum(e**2, axis=0)
 
     def noise_sums(self, q, e):
         """Return A' W^1/2 e (M, k) for latent function q and e (n, k)."""
@@ -188,10 +166,9 @@ class SiteRows(NamedTuple):
         """Return `noise_sums` of the `noise` for a key."""
         return self.noise_sums(q, self.noise(key, n_draws))
 
-    def blocks(self, q):
-        """Return the `diagonal_blocks` of A' W A for latent function q."""
-        n_threads = self.rows.engine.n_threads
-        return diagonal_blocks(self.rows.stored, self.precision[:, q], n_threads)
+    def squares_of_noise(self, key, n_draws):
+        """Return `noise_squares` of the `noise` for a key."""
+        return self.noise_squares(self.noise(key, n_draws))
 
 
 def row_noise(key, begin, n, n_draws):

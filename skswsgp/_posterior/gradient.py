@@ -25,7 +25,7 @@ def slopes_and_variances(posterior, X, with_variance, by_columns=None):
     """
     if with_variance:
         require_derivative(posterior.model)
-        factor = posterior.variance_factor(X)
+        factor = 1.0 if posterior.sites else posterior.variance_factor(X)
     rows, W = posterior.rows(X), posterior.linear_map
     slopes, lists = mean_slopes(posterior, rows)
     if by_columns is not None:
@@ -69,8 +69,9 @@ def slope_covariances(posterior, X, lists):
     """Return the covariances (n, Q, D', D') of slopes by mapped, centred columns of X.
 
     With b_d = K_w^-1 dk/dx_d they are b_d' S_w b_e + d2k/dx_d dx'_e - b_d' dk/dx_e, in
-    float64. Derivatives of the kernel are difference quotients of points DIFFERENCE on
-    either side, whose error is some 1e-6 from the square of this step, and 1e-10 from
+    float64. Where near sites tell variances, their noise is in K_w, and S_w is zero.
+    Derivatives of the kernel are difference quotients of points DIFFERENCE on either
+    side, whose error is some 1e-6 from the square of this step, and 1e-10 from
     rounding.
     """
     model, kernel = posterior.model, posterior.kernel
@@ -82,22 +83,27 @@ def slope_covariances(posterior, X, lists):
     sides = np.concatenate([np.diag(rate), -np.diag(rate)])  # (2 D, D)
     sides /= 2.0 * DIFFERENCE
     Z = model.Z.astype(np.float64)
-    jitter = absolute_jitter(model, kernel)
-    out = np.empty((n, Q, D, D))
+    noise, known = np.full((len(Z), 1), absolute_jitter(model, kernel)), posterior.sites
+    if known is not None:
+        noise, lists = 1.0 / (known.factor * known.precision), lists[:, : known.n_near]
+    out, factors, everywhere = np.empty((n, Q, D, D)), {}, lists.shape[1] == len(Z)
     with one_blas_thread():
-        factor = None
         for i, w in enumerate(lists):
-            if lists.shape[1] == len(Z):  # in one order, so that K has one factor
+            if everywhere:  # in one order, so that K has one factor
                 w = np.arange(len(Z))
             around, points = X[i] + shifts, Z[w]
-            if factor is None or lists.shape[1] < len(Z):
-                C = kernel(points) + jitter * np.eye(len(w))
-                factor = cho_factor(C, lower=True)
             dk = kernel(points, around) @ sides  # (H, D)
-            b = cho_solve(factor, dk)
-            rest = sides.T @ kernel(around, around.copy()) @ sides - dk.T @ b
+            prior = sides.T @ kernel(around, around.copy()) @ sides
             for q in range(Q):
-                if model.full:
+                if q < noise.shape[1]:
+                    if q not in factors or not everywhere:
+                        C = kernel(points) + np.diag(noise[w, q])
+                        factors[q] = cho_factor(C, lower=True)
+                    b = cho_solve(factors[q], dk)
+                    rest = prior - dk.T @ b
+                if known is not None:
+                    root = 0.0 * b
+                elif model.full:
                     root = model.L[q][w].T @ b
                 else:
                     root = np.sqrt(model.s[w, q, None].astype(np.float64)) * b

@@ -18,9 +18,11 @@ from skswsgp._compiled.linalg import require_finite
 from skswsgp._compiled.threads import ROWS_AT_ONCE, index_blocks, row_blocks
 from skswsgp._covariance.program import kernel_of
 from skswsgp._covariance.random_features import random_features, require_features
-from skswsgp._linear.nystrom import ROWS_IN_CACHE
+from skswsgp._linear.all_points import ROWS_IN_CACHE
 from skswsgp._linear.projection import absolute_jitter
-from skswsgp._rows.data import memory_budget
+from skswsgp._rows.data import TrainingRows, memory_budget
+from skswsgp._solvers.natural import NaturalSolver, factor_of_inverse
+from skswsgp._solvers.rows import RowsInMemory
 
 N_FEATURES = 1024  # random features of a draw, as correlations within 1 / sqrt(1024)
 # Draws that share features: the error of correlations that the features make, up to 0.3
@@ -57,6 +59,27 @@ def latent_covariance(posterior, X):
     if np.ndim(root):
         covariance *= root[:, None] * root
     return covariance
+
+
+def covariance_factor(posterior, settings):
+    """Return a factor (M, k, Q) of S from the sites of a posterior, or None.
+
+    It is a lower triangular one where this is cheap, and else of `n_draws` draws from
+    q(u). None stands for draws that could not be solved for.
+    """
+    model, tuning, rng = posterior.model, settings.tuning, np.random.RandomState(0)
+    (M, Q), origin = model.m.shape, np.zeros(model.Z.shape[1])
+    data = TrainingRows(model.Z, model.m, np.ones(M, model.Z.dtype), center=origin)
+    with posterior.engine(2 * M) as engine:
+        kernel, rows = posterior.kernel, RowsInMemory(data)
+        solver = NaturalSolver(engine, rows, kernel, settings, rng)
+        solver.sites = solver.sites._replace(precision=posterior.sites.precision)
+        if Q * (M**3 + M**2 * posterior.n_neighbors) <= tuning.full_work:
+            prior = solver.prior.dense_precision()
+            grams = [solver.sites.gram(q) for q in range(Q)]
+            return np.stack([factor_of_inverse(A + prior) for A in grams], axis=2)
+        u = solver.draw(tuning.n_draws, rng)
+    return None if u is None else u / np.sqrt(tuning.n_draws)
 
 
 def local_covariance(rows):

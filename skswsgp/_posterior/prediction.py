@@ -12,6 +12,7 @@ from skswsgp._engine.select import make_engine
 from skswsgp._linear.projection import Projection
 from skswsgp._neighbors.search import NeighborSearch
 from skswsgp._point.state import Batch, Model
+from skswsgp._posterior.near_sites import KnownSites, open_sites
 from skswsgp._rows.columns import mapped
 from skswsgp._rows.data import TrainingRows, center_rows
 from skswsgp._solvers.exact_mean import exact_variance
@@ -29,7 +30,8 @@ class Posterior(NamedTuple):
     n_jobs: int | None
     search_options: dict  # kind of the neighbour search
     alpha: np.ndarray | None = None  # (M, Q) of exact means, see `ExactMean`
-    scale: np.ndarray | float | None = None  # of variances, see `exact_variance`
+    scale: float | None = None  # of variances, see `exact_variance`
+    sites: KnownSites | None = None  # that tell variances in place of S
 
     def rows(self, X, dtype=None):
         """Return rows of a table, mapped and centred, in the dtype of the model."""
@@ -48,30 +50,51 @@ class Posterior(NamedTuple):
             return lambda X: np.empty((len(X), 0), dtype=np.int32)
         return engine.make_search(self.search_options).query
 
-    def local_moments(self, X, with_variance=True, seen=None):
+    def moments(self, X, with_variance=True, seen=None):
         """Return mean and variance (or None), each (n, Q), of q(f) at rows of a table.
 
-        They come from the H neighbours of each row, and `scale` plays no role. The
-        lists of neighbours are shown to `seen`, a `NearestSeen`, if given.
+        Means come from all rows where `alpha` is known, and else from the H neighbours
+        of each row. So do variances, from S or from the sites. The lists of neighbours
+        are shown to `seen`, a `NearestSeen`, if given.
         """
-        means, variances = [], []
-        with self.engine(len(X)) as engine:
+        exact = self.alpha is not None
+        if exact and not with_variance:
+            return self.exact_mean(X), None
+        parts = []
+        with self.engine(len(X)) as engine, self.near_sites(engine) as near:
             search = self.search(engine)
             for rows in row_blocks(len(X)):
                 block = self.rows(X[rows])
                 lists = search(block)
                 if seen is not None:
                     seen.add(lists)
-                mean, variance = engine.predict(block, lists, with_variance)
-                means.append(mean)
-                variances.append(variance)
-        mean = np.concatenate(means)
-        require_finite(mean)
+                from_sites, mean, variance = with_variance and near, None, None
+                if not (from_sites and exact):
+                    from_S = with_variance and not from_sites
+                    mean, variance = engine.predict(block, lists, from_S)
+                if from_sites:
+                    variance = near.variances(block, lists)
+                parts.append((mean, variance))
+        means, variances = zip(*parts, strict=True)
+        mean = self.exact_mean(X) if exact else finite(means)
         if not with_variance:
             return mean, None
-        variance = np.concatenate(variances)
-        require_finite(variance)
+        variance = finite(variances)
+        if self.scale is not None:
+            prior = self.kernel.diag(mapped(X, self.linear_map))[:, None]
+            variance = exact_variance(variance, prior, self.scale)
         return mean, variance
+
+    @contextmanager
+    def near_sites(self, engine):
+        """Yield the `NearSites` of this posterior, or None where S tells variances."""
+        if self.sites is None:
+            yield None
+            return
+        sites = self.sites._replace(n_near=min(self.sites.n_near, self.n_neighbors))
+        how = engine.n_threads, self.search_options["search"], self.device
+        with open_sites(self.model, self.kernel, sites, *how) as near:
+            yield near
 
     def exact_mean(self, X):
         """Return the exact means k(X @ linear_map, Z) alpha (n, Q)."""
@@ -81,22 +104,20 @@ class Posterior(NamedTuple):
             for rows in row_blocks(len(X)):
                 block = self.rows(X[rows], np.float64)
                 means.append(products.multiply(block, self.alpha))
-        mean = np.concatenate(means)
-        require_finite(mean)
-        return mean
+        return finite(means)
 
     def variance_factor(self, X, variance=None):
-        """Return by what `scale` multiplies local variances (n, Q), or 1.0 for none.
+        """Return by what variances (n, Q) from S alone are multiplied, or 1.0.
 
         They are those at rows of X, and are computed unless they are given.
         """
-        if self.scale is None:
+        if self.scale is None and self.sites is None:
             return 1.0
         if variance is None:
-            _, variance = self.local_moments(X)
-        prior = self.kernel.diag(mapped(X, self.linear_map))[:, None]
-        exact = exact_variance(variance, prior, self.scale)
-        return exact / np.maximum(variance, np.finfo(float).tiny)
+            from_S = self._replace(alpha=None, sites=None, scale=None)
+            _, variance = from_S.moments(X)
+        _, found = self.moments(X)
+        return found / np.maximum(variance, np.finfo(float).tiny)
 
     @contextmanager
     def projector(self, memory):
@@ -128,6 +149,13 @@ class Posterior(NamedTuple):
                 total += float(np.sum(weight * (ell - kl / mass), dtype=np.float64))
         require_finite(total)
         return total
+
+
+def finite(parts):
+    """Return arrays as one; raise FloatingPointError unless all numbers are finite."""
+    whole = np.concatenate(parts)
+    require_finite(whole)
+    return whole
 
 
 class NearestSeen:

@@ -1,13 +1,10 @@
 """The values that "auto" and None stand for; some depend on the solver's class."""
 
-import warnings
-
 import numpy as np
 from sklearn.gaussian_process.kernels import ConstantKernel, Matern
 
 from skswsgp._compiled.threads import CHUNKS
 from skswsgp._solvers.model import JITTER
-from skswsgp._solvers.progress import callers_level
 
 # Least relative jitter of the natural solver, whose systems are solved to a relative
 # residual of 1e-6 in float64 and 1e-3 in float32
@@ -88,33 +85,26 @@ def bytes_of_full_covariance(settings, M, H):
     return (4 * M**2 + CHUNKS * shared**2) * itemsize * settings.n_latent
 
 
-def takes_draws(settings, M, full):
-    """Return whether S is known from draws, which it is not where S is `full`.
+def knows_sites(settings, full):
+    """Return whether variances of f come from near points and the sites there.
 
-    Where draws would not fit, "draws" raises ValueError and "auto" warns.
+    Otherwise they come from S, which is `full` or asked for as a diagonal.
     """
-    default = settings.covariance == "auto" and settings.likelihood_record.has_noise
-    wanted = default or settings.covariance == "draws"
-    if full or not (wanted and settings.solver.draws):
-        return False
-    n_draws = settings.tuning.n_draws
-    size = 8 * M * n_draws * settings.n_latent
-    limit = settings.tuning.full_covariance_bytes
-    if size <= limit:
-        return True
-    needed = (
-        f"{n_draws} draws of {M} inducing points and {settings.n_latent} "
-        f"latent functions take {size / 2**30:.1f} GiB: expected at most "
-        f"{limit / 2**30:.1f} GiB; use a smaller n_inducing"
-    )
-    if settings.covariance == "draws":
-        raise ValueError(f"{needed}, or covariance='diag'.")
-    warnings.warn(
-        f"{needed}. S is diagonal, so standard deviations of the function are too "
-        "small.",
-        stacklevel=callers_level(),
-    )
-    return False
+    asked = settings.covariance in ("auto", "draws")
+    has_noise = settings.likelihood_record.has_noise
+    return asked and has_noise and settings.solver.draws and not full
+
+
+def require_room_for_draws(tuning, M, n_latent):
+    """Raise ValueError where draws of M inducing values would not fit."""
+    n_draws = tuning.n_draws
+    size, limit = 8 * M * n_draws * n_latent, tuning.full_covariance_bytes
+    if size > limit:
+        raise ValueError(
+            f"{n_draws} draws of {M} inducing points and {n_latent} latent functions "
+            f"take {size / 2**30:.1f} GiB: expected at most {limit / 2**30:.1f} GiB; "
+            "use a smaller n_inducing, or predictions of single rows without draws."
+        )
 
 
 def natural_jitter(kernel, Z, noise, dtype, full=False):

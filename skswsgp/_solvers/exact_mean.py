@@ -19,7 +19,6 @@ import numpy as np
 from scipy.linalg import cho_solve
 
 from skswsgp._compiled.linalg import numpy_cholesky
-from skswsgp._compiled.special import gaussian_log_density
 from skswsgp._compiled.team import BLOCK
 from skswsgp._compiled.threads import one_blas_thread
 from skswsgp._covariance.compile import compile_kernel, length_scales
@@ -36,8 +35,6 @@ from skswsgp._solvers.auto import KERNEL_VALUE
 POINTS_PER_GLOBAL = 15
 NOISE_RATIO = 10.0  # most ratio of noise variances that share a preconditioner
 LEAST_WEIGHT = 1e-9  # least precision of a site, relative to the largest
-N_SCALES = 41  # factors of local variances that are compared
-LEAST_SCALE = 0.05  # least factor of local variances; 2,000 rows know it to some 0.05
 
 
 class ExactMean:
@@ -144,14 +141,20 @@ def noise_groups(noise):
         order = order[~np.isin(order, group)]
 
 
+class HeldOut(NamedTuple):
+    """Points that were held out, and how far means are from their targets (k, Q)."""
+
+    points: np.ndarray  # (k,)
+    errors: np.ndarray  # of means without these targets
+    residuals: np.ndarray  # of means given all
+
+
 class ExactFit(NamedTuple):
     """What a fit says of exact means."""
 
     attributes: dict = {}  # noqa: RUF012  fitted attributes, or none
     problem: str = ""  # what went wrong, as the end of a sentence
-    # Points that were held out, and errors there in units of predicted deviations, by
-    # which residuals of rows left out are scaled
-    comparison: dict = {}  # noqa: RUF012
+    held_out: HeldOut | None = None
 
 
 def exact_mean_attributes(
@@ -183,12 +186,8 @@ def exact_mean_attributes(
         return ExactFit(problem=unsolved)
     alpha, without = solutions
     exact = system.products.multiply(Z[held_out], without)
-    draws = "posterior_draws_" in trained
-    there, n_draws = np.isin(group, held_out), BLOCK if draws else 0
-    local = solver.predict_without(held_out, there, n_draws, rng)
-    if local is None:
-        return ExactFit(problem="had no draws for their variances")
-    mean, variance = local
+    there = np.isin(group, held_out)
+    mean, variance = solver.predict_without(held_out, there)
     known, noise = targets[held_out], noise[held_out]
     if settings.n_neighbors == "auto":
         if gaussian:
@@ -207,17 +206,9 @@ def exact_mean_attributes(
             least = 0.0
         if not gain.mean() >= least:
             return ExactFit()
-    found, comparison = {"alpha_": alpha}, {}
-    if gaussian:  # for classes `variance_scale_` says what held-out labels do
-        prior = system.prior[held_out, None]
-        scale = fit_scale(known - exact, mean - exact, variance, prior, noise)
-        variance = exact_variance(variance, prior, scale)
-        found["local_variance_scale_"] = scale
-        errors = (known - exact) / np.sqrt(variance + noise)
-        comparison = {"held_out": held_out, "errors": errors}
-    if alpha.shape[1] == 1:
-        found = {name: value[..., 0] for name, value in found.items()}
-    return ExactFit(found, comparison=comparison)
+    left = model.kl_weight * noise * alpha[held_out]
+    found = {"alpha_": alpha if alpha.shape[1] > 1 else alpha[:, 0]}
+    return ExactFit(found, held_out=HeldOut(held_out, known - exact, left))
 
 
 def means_of_few(solver, kernel, group):
@@ -282,30 +273,6 @@ def scaled_variance(variance, attributes):
         return variance
     prior = mean_prior_variance(attributes["kernel_"], attributes["inducing_points_"])
     return exact_variance(variance, prior, scale)
-
-
-def fit_scale(errors, differences, variance, prior, noise):
-    """Return the scales (Q,) of variances for held-out `errors` (k, Q) in float64.
-
-    Arrays are (k, Q), `prior` (k, 1). For a function of the prior the mean square of
-    the `differences` of local and exact means is by how much the variance given all
-    rows is smaller. Of the scales that make it no smaller than this, up to 1, the
-    likeliest is sought, and the largest within a standard error of it is taken, so that
-    variances shrink on evidence only.
-    """
-    scales = np.geomspace(LEAST_SCALE, 1.0, N_SCALES)[:, None, None]
-    exact = exact_variance(variance, prior, scales)  # (N_SCALES, k, Q)
-    total = exact + noise
-    density = gaussian_log_density(errors**2 / total, np.log(total))
-    least = np.mean(np.minimum(variance, prior) - differences**2, axis=0)
-    means, Q = density.mean(axis=1), range(len(least))
-    means[exact.mean(axis=1) < least] = -np.inf
-    places = means.argmax(axis=0)  # (Q,)
-    losses = density[places, :, Q].T - density  # (N_SCALES, k, Q), the best's less each
-    error = losses.std(axis=1) / np.sqrt(len(errors))
-    level = losses.mean(axis=1) <= error
-    places = N_SCALES - 1 - level[::-1].argmax(axis=0)
-    return scales[places, 0, 0]
 
 
 def merge_sites(precision, precision_mean, group, M):

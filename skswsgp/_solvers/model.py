@@ -19,7 +19,7 @@ def build_model(
 
     `likelihood` is (name, number of latent functions). X is centred for stationary
     kernels. Attributes without `_jitter` get JITTER. A factor of S may have fewer
-    columns than rows, as `with_draws` makes it, for predictions only.
+    columns than rows, for predictions only.
     """
     name, n_latent = likelihood
     dtype = np.dtype(dtype)
@@ -78,21 +78,12 @@ def model_attributes(model, center, kernel):
     return attributes
 
 
-def with_draws(attributes):
-    """Return the attributes with S from draws of u, where there are some.
-
-    S = U U' / n for the columns of U, n draws of u - m. U / sqrt(n) is a factor of S.
-    With n >= M its lower triangular factor replaces it, which any square L must be.
-    """
-    draws = attributes.get("posterior_draws_")
-    if draws is None:
+def with_factor(attributes, factor):
+    """Return the attributes with S = U U' for U (M, k, Q), or with S as it is."""
+    if factor is None:
         return attributes
-    factor = draws / np.sqrt(draws.shape[1])
-    if factor.shape[1] >= len(factor):
-        rows = np.moveaxis(factor.reshape(*factor.shape[:2], -1), 1, 0)  # (n, M, Q)
-        upper = np.linalg.qr(np.moveaxis(rows, -1, 0), mode="r")  # (Q, M, M)
-        shape = len(factor), len(factor), *factor.shape[2:]
-        factor = upper.transpose(2, 1, 0).reshape(shape)
+    if np.ndim(attributes["inducing_mean_"]) == 1:
+        factor = factor[:, :, 0]
     return attributes | {"inducing_covariance_": factor}
 
 

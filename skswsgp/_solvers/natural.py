@@ -12,24 +12,29 @@ and w t = dE/dmu + w mu at the present q(f_i), E being the expected log-likeliho
 """
 
 import copy
+import math
 
 import numpy as np
 from scipy.linalg.lapack import dtrtri
 
 from skswsgp._compiled.linalg import numpy_cholesky
+from skswsgp._compiled.team import BLOCK
 from skswsgp._compiled.threads import index_blocks
 from skswsgp._linear.conjugate_gradients import solve_systems
 from skswsgp._linear.projection import mean_prior_variance
 from skswsgp._linear.row_matrix import SparseRowMatrix
+from skswsgp._linear.site_rows import row_noise
 from skswsgp._neighbors.lists import NeighborTracker, TrackedSearch, without_own
 from skswsgp._rows.data import center_rows, memory_budget
-from skswsgp._solvers.draws import draw_posterior
 from skswsgp._solvers.priors import make_vecchia_prior
 from skswsgp._solvers.solver import Solver
 
 DAMPING = 0.7  # longest natural-gradient step of the sites; 1 would be undamped
 LEAST_STEP = 0.05  # length at which halving stops and the sites stay as they were
 MAX_ROUNDS = 20  # rounds; most fits converge in fewer than ten
+# Degrees of freedom times draws that know a leverage to 5 %: 2 / 0.05^2
+FREEDOM_OF_TRACE = 800.0
+SEEDS = 2**31 - 1  # numbers from which noise is drawn
 LOSS_TOLERANCE = 1e-4  # nats a row: change of the loss below which rounds stop
 NOT_FINITE = (
     "the natural solver produced NaN or infinity: expected a noise variance and kernel "
@@ -185,14 +190,24 @@ class NaturalSolver(Solver):
         return other
 
     def _solve(self):
-        """Set m and a diagonal S to the optimum; return whether m converged.
+        """Set m and a diagonal S to the optimum; return whether m converged."""
+        model = self.engine.model
+        m = model.m.astype(np.float64)
+        left, diagonal = self._solve_for(m, self.sites.right(), np.arange(m.shape[1]))
+        model.m[:] = m
+        model.s[:] = model.kl_weight / diagonal
+        return len(left) == 0
 
-        The diagonal is a good preconditioner if the data determine each point, the
-        prior if they do not. The preconditioner that was used last comes first, and in
-        the first solve the prior does if most points depend on it almost alone.
+    def _solve_for(self, x, right, functions, tolerance=None):
+        """Solve B x = right from x on, where B = A' W A + beta P.
+
+        Column j belongs to the latent function functions[j]. Returns the columns that
+        are left, and the diagonals of B (M, Q). These are a good preconditioner if the
+        data determine each point, the prior if they do not. The preconditioner that was
+        used last comes first, and in the first solve the prior does if most points
+        depend on it almost alone.
         """
-        model, prior, sites = self.engine.model, self.prior, self.sites
-        beta = model.kl_weight
+        prior, sites, beta = self.prior, self.sites, self.engine.model.kl_weight
         prior_diagonal = beta * prior.precision[:, None]
         diagonal = sites.diagonal() + prior_diagonal  # (M, Q)
         if self.prior_first is None:
@@ -200,33 +215,54 @@ class NaturalSolver(Solver):
             self.prior_first = bool(fraction > self.tuning.weak_data)
 
         def matvec(u, which):
-            return sites.multiply(u, which) + beta * prior.matvec(u)
+            return sites.multiply(u, functions[which]) + beta * prior.matvec(u)
 
         def precondition(u, which):
-            return prior.solve(u) if self.prior_first else u / diagonal[:, which]
+            if self.prior_first:
+                return prior.solve(u)
+            return u / diagonal[:, functions[which]]
 
-        m, right = model.m.astype(np.float64), sites.right()
-        left = np.arange(m.shape[1])
+        left, accuracy = np.arange(x.shape[1]), tolerance or self.accuracy
         for steps in (self.tuning.first_cg_steps, self.tuning.most_cg_steps):
-            left = solve_systems(
-                m, left, right, matvec, precondition, self.accuracy, steps
-            )
+            left = solve_systems(x, left, right, matvec, precondition, accuracy, steps)
             if len(left) == 0:
                 break
             self.prior_first = not self.prior_first
-        model.m[:] = m
-        model.s[:] = beta / diagonal
-        return len(left) == 0
+        return left, diagonal
 
     @np.errstate(all="ignore")  # results are checked
-    def predict_without(self, points, rows, n_draws, rng):
+    def leverage(self, rng):
+        """Return by how much means of f at rows move with their targets (Q,), or None.
+
+        It is the mean over rows of the diagonal of W^1/2 A B^-1 A' W^1/2, by the trace
+        estimator of Hutchinson: e' (...) e / e' e for standard normal e, of which so
+        many are drawn that the standard error is some 5 %, one block at most. None
+        stands for systems that were not solved.
+        """
+        (M, Q), sites, n_draws = self.engine.model.m.shape, self.sites, 1
+        seed, leverage = rng.randint(SEEDS), np.empty(Q)
+        while True:
+            for q in range(Q):
+                noise = sites.noise((seed, 0, q, 0), n_draws)
+                right, which = sites.noise_sums(q, noise), np.full(n_draws, q)
+                u = np.zeros((M, n_draws))
+                left, _ = self._solve_for(u, right, which, self.tuning.round_tolerance)
+                if len(left) or not np.isfinite(u).all():
+                    return None
+                leverage[q] = np.sum(right * u) / np.sum(sites.noise_squares(noise))
+            freedom = np.maximum(leverage, 0.0).min() * sites.n_rows
+            most = math.ceil(min(BLOCK, FREEDOM_OF_TRACE / max(freedom, 1.0)))
+            if most <= n_draws:
+                return leverage
+            n_draws = most
+
+    @np.errstate(all="ignore")  # results are checked
+    def predict_without(self, points, rows):
         """Return means and variances of q(f) at inducing points as at new rows.
 
         For the Gaussian likelihood. `points` (k,) are their indices, and `rows` (n,)
         tells which rows of data lie there: their targets are left out, and no point is
-        its own neighbour. Both are (k, Q). S comes from `n_draws` draws, or from the
-        model where `n_draws` is 0. The result is None if the draws could not be solved
-        for. The model stays as it is.
+        its own neighbour. Both are (k, Q). The model stays as it is.
         """
         model, sites, moments = self.engine.model, self.sites, self._moments()
         before = [array.copy() for array in moments]
@@ -234,11 +270,7 @@ class NaturalSolver(Solver):
         try:
             self.sites = sites.without(rows)
             (self._solve_full if model.full else self._solve)()
-            u = self.draw(n_draws, rng) if n_draws else None
-            if n_draws and u is None:
-                return None
-            m = model.m.astype(np.float64)
-            return A.matvec(m), F[:, None] + self._spread(A, u)
+            return A.matvec(model.m.astype(np.float64)), F[:, None] + self._spread(A)
         finally:  # also where Ctrl-C interrupts
             self.sites = sites
             for array, old in zip(moments, before, strict=True):
@@ -254,12 +286,9 @@ class NaturalSolver(Solver):
         A = SparseRowMatrix(lists, weights, len(engine.model.Z), engine.n_threads)
         return A, F.astype(np.float64)
 
-    def _spread(self, A, u):
-        """Return a' S a (k, Q) for rows a of A, with S from draws u unless None."""
+    def _spread(self, A):
+        """Return a' S a (k, Q) for rows a of A."""
         model = self.engine.model
-        if u is not None:
-            f = A.matvec(u.reshape(len(u), -1))
-            return np.mean(f.reshape(len(f), *u.shape[1:]) ** 2, axis=1)
         if not model.full:
             return A.matvec(model.s.astype(np.float64), squares=True)
         factors = model.L.astype(np.float64)
@@ -269,10 +298,29 @@ class NaturalSolver(Solver):
     def draw(self, n_draws, rng):
         """Return draws of u - m from the optimal q(u), (M, n_draws, Q), or None.
 
-        Their covariance is beta B^-1, all of it, where `_solve` keeps its diagonal.
+        With P = R' R and standard normal e they are the solutions u of
+
+            B u = beta^1/2 A' W^1/2 e_1 + beta R' e_2,
+
+        whose covariance is beta B^-1, all of it, where `_solve` keeps its diagonal.
         None stands for draws that could not be solved for.
         """
-        return draw_posterior(self.sites, self.prior, self.tuning, n_draws, rng)
+        sites, beta, seed = self.sites, self.engine.model.kl_weight, rng.randint(SEEDS)
+        (M, Q), tolerance = self.engine.model.m.shape, self.tuning.round_tolerance
+        u = np.zeros((M, n_draws, Q))
+        for q in range(Q):
+            for first in range(0, n_draws, BLOCK):
+                k = min(BLOCK, n_draws - first)
+                noise = sites.noise((seed, 0, q, first), k)
+                right = np.sqrt(beta) * sites.noise_sums(q, noise)
+                e_2 = np.ascontiguousarray(row_noise((seed, 1, q, first), 0, M, k))
+                right += beta * self.prior.rows.rmatvec(e_2)
+                part, which = np.zeros((M, k)), np.full(k, q)
+                left, _ = self._solve_for(part, right, which, tolerance)
+                if len(left) or not np.isfinite(part).all():
+                    return None
+                u[:, first : first + k, q] = part
+        return u
 
     def _solve_full(self):
         """Set m and a full S = beta B^-1 = L L', where B = A' W A + beta P."""

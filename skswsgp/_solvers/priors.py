@@ -49,14 +49,6 @@ class VecchiaPrior(NamedTuple):
         product = None if self.product is None else self.product / variance
         return VecchiaPrior(rows, self.precision / variance, log_det, product)
 
-    def reordered(self, rows, columns, places):
-        """Return the prior of u[columns], for places[columns] = 0, 1, ..., M - 1.
-
-        The `rows` (M,) are those of R in an order in which it is triangular.
-        """
-        R, precision = self.rows.reordered(rows, places), self.precision[columns]
-        return self._replace(rows=R, precision=precision)
-
     def _trace(self, L):
         """Return the trace of R' R L L' for a lower triangular L (M, M)."""
         if self.product is not None:

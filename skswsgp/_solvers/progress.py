@@ -15,8 +15,8 @@ STAGES = (
     "scales of columns and targets",
     "kernel",
     "inducing variables",
-    "posterior draws",
     "exact means",
+    "variances",
     "predictive law",
 )
 

@@ -77,12 +77,17 @@ class Solver(ABC):
 
         A diagonal S understates the variance of f where f changes little between
         neighbouring rows. A full S costs O(M^3), and O(M H) for each row, in each round
-        for labels and counts, which take it where each row uses all points.
+        for labels and counts, which take it where each row uses all points. Where all
+        rows are inducing points, near ones tell the variance as well.
         """
         work, conjugate = M**3 + n_rows * M * H, settings.likelihood_record.conjugate
         work *= settings.n_latent * (1 if conjugate else ROUNDS_OF_LABELS)
-        cheap = work <= settings.tuning.full_work and (conjugate or H == M)
-        return cheap and not settings.optimize_inducing
+        asked = settings.n_inducing
+        all_rows = isinstance(settings.inducing_points, str)
+        all_rows = all_rows and (asked == "auto" or asked >= n_rows)
+        needed = H == M or (conjugate and not all_rows)
+        cheap = work <= settings.tuning.full_work
+        return needed and cheap and not settings.optimize_inducing
 
     @classmethod
     def count_points(cls, n_rows, M, settings):

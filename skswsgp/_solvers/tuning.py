@@ -61,22 +61,13 @@ class Tuning(NamedTuple):
     final_tolerance: float = 1e-6
     # Draws from q(u): they know a deviation to 9 %, and correlations to 0.13.
     n_draws: int = 64
-    # The tolerance of a draw that is found at the rows: the norm of its residual over
-    # the norm of the draw of f there, both in deviations of the noise.
-    draw_noise_tolerance: float = 2e-2
-    # Inducing points of the preconditioner of the rows' system, from which the draws
-    # follow where data are weak. 200 took twice the steps of 600, and 600 three times
-    # as long to factorise.
-    global_points: int = 400
-    # Steps of conjugate gradients with one preconditioner, then with the other. Draws
-    # take at most the first number with each of their two systems, then at most the
-    # second with the first of them.
+    # Steps of conjugate gradients with one preconditioner, then with the other.
     first_cg_steps: int = 100
     most_cg_steps: int = 1000
     # Fraction of the diagonal of a system that comes from the prior, for half of its
-    # entries: 0.4 to 0.97 where the diagonal was the better preconditioner, and 0.995
-    # or more where the prior was.
-    weak_data: float = 0.99
+    # entries: up to 0.9990 where the diagonal was the better preconditioner (73 steps,
+    # and 203 with the prior), and from 0.9995 on where the prior was.
+    weak_data: float = 0.999
 
     # --- exact means, where every row is an inducing point
     # Pairs of points, times columns and 18 for the rest of a kernel value, and times

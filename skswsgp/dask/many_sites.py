@@ -7,21 +7,19 @@ class ManySites:
     """`SiteRows` of blocks, each where its block lies.
 
     `parts` are those of `workers`, and `n_rows` is the number of all rows. `engine` is
-    that of the caller, and `is_sparse` says whether all parts are.
+    that of the caller.
     """
 
-    is_here = False
-
-    def __init__(self, workers, parts, n_rows, engine, is_sparse):
+    def __init__(self, workers, parts, n_rows, engine):
         self.workers, self.parts, self.n_rows = workers, parts, n_rows
-        self.engine, self.is_sparse = engine, is_sparse
+        self.engine = engine
 
     def _changed(self, name, *arguments):
         return self._mapped(_method, name, *arguments)
 
     def _mapped(self, function, *arguments):
         parts = self.workers.map(function, self.parts, *arguments)
-        return ManySites(self.workers, parts, self.n_rows, self.engine, self.is_sparse)
+        return ManySites(self.workers, parts, self.n_rows, self.engine)
 
     def _sum(self, name, *arguments):
         return self.workers.total(_method, self.parts, name, *arguments)
@@ -35,12 +33,6 @@ class ManySites:
 
     def expecting(self, m, S):
         return self._changed("expecting", m, S)
-
-    def divided(self, beta):
-        return self._changed("divided", beta)
-
-    def reordered(self, places):
-        return self._changed("reordered", places)
 
     def log_likelihood(self):
         return float(self._sum("log_likelihood"))
@@ -64,11 +56,11 @@ class ManySites:
         """Return the key and the number of draws, from which each place draws noise."""
         return key, n_draws
 
+    def noise_squares(self, noise):
+        return self._sum("squares_of_noise", *noise)
+
     def noise_sums(self, q, noise):
         return self._sum("sums_of_noise", q, *noise)
-
-    def blocks(self, q):
-        return self._sum("blocks", q)
 
 
 def _first(part):

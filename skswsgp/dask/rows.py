@@ -92,8 +92,7 @@ class RowsInBlocks(NamedTuple):
         model = BlockModel(engine.model, kernel, engine.n_neighbors, memory)
         begins = self.blocks.begins.tolist()
         sites = workers.map(_sites, parts, self.recipe, model, each=begins)
-        are_sparse = workers.gather(workers.map(_is_sparse, sites))
-        return ManySites(workers, sites, self.n_all, engine, all(are_sparse))
+        return ManySites(workers, sites, self.n_all, engine)
 
     def made(self, make, *arguments):
         """Return make(rows, n_threads, *arguments) for each block, where it is."""
@@ -121,7 +120,3 @@ def _sites_of(data, n_threads, settings, model):
     engine = make_cpu_engine(model.model, model.n_neighbors, n_threads)
     search = TrackedSearch(engine, data.n_rows, settings.search_options)
     return site_rows(data, engine, model.kernel, settings, search, model.memory)
-
-
-def _is_sparse(sites):
-    return sites.is_sparse

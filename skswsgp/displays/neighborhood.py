@@ -109,7 +109,7 @@ class NeighborhoodDisplay:
                 "expected an SWSGPRegressor or SWSGPClassifier."
             )
         pair, names = _columns_of(inner, columns)
-        posterior, X = inner._posterior_and_rows(X, n_neighbors, draws=False)
+        posterior, X = inner._posterior_and_rows(X, n_neighbors)
         W, points = inner.linear_map_, inner.inducing_points_
         if W.shape[0] != W.shape[1]:
             raise ValueError(

@@ -119,7 +119,7 @@ def with_chunk(model, stream, chunk):
         worth = np.full(len(model.inducing_points_), np.inf)
         usual = stream.factor / np.mean(getattr(model, "noise_variance_", 1.0))
     rows = model._on_scale(X), weight * usual
-    posterior = model._posterior(draws=False)
+    posterior = model._posterior()
     points, past = exchange_points(posterior, stream.past, worth, *rows, most)
     return stream._replace(points=points, past=past)
 
@@ -144,7 +144,7 @@ def density_of_chunk(model, X, y, weight, exposure):
     """Return the mean log density of validated rows, from neighbours' means."""
     targets = model._targets(vars(model))
     encoded = targets.encode(y, exposure)
-    moments = model._posterior().local_moments(model._on_scale(X))
+    moments = model._posterior().moments(model._on_scale(X))
     density = targets.log_density(*moments, encoded, vars(model))
     return np.average(density, weights=weight)
 

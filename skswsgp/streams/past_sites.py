@@ -11,7 +11,6 @@ from typing import NamedTuple
 import numpy as np
 from scipy import sparse
 
-from skswsgp._linear.block_diagonal import SIDE
 from skswsgp._solvers.rows import RowsInMemory
 
 
@@ -100,15 +99,6 @@ class PastSites(NamedTuple):
         G = self.grams[q]
         return self.scale[q] * (G.toarray() if sparse.issparse(G) else G)
 
-    def blocks(self, q):
-        """Return the blocks on the diagonal of A' W A, see `diagonal_blocks`."""
-        G = sparse.coo_array(self.grams[q])
-        out = np.zeros((-(-G.shape[0] // SIDE), SIDE, SIDE))
-        near = G.row // SIDE == G.col // SIDE
-        row, column = G.row[near], G.col[near]
-        out[row // SIDE, row % SIDE, column % SIDE] = self.scale[q] * G.data[near]
-        return out
-
 
 def _stored(G):
     """Return a matrix of SciPy or NumPy as that of both which takes less."""
@@ -146,11 +136,10 @@ class RowsAndPast(NamedTuple):
 class SitesAndPast:
     """`SiteRows` of a stream together with the `PastSites` of its earlier rows."""
 
-    is_here = False  # whether arrays of all rows are in this process
     # attributes that are those of the sites of rows that the stream keeps
     OF_ROWS = (
         "rows", "engine", "weight", "precision", "precision_mean", "unit", "n_rows",
-        "is_sparse", "marginals",
+        "marginals",
     )  # fmt: skip
 
     def __init__(self, here, past, past_weight, expected=0.0):
@@ -179,14 +168,6 @@ class SitesAndPast:
         expected = self.past.log_likelihood(m.astype(np.float64), S.astype(np.float64))
         return self._changed(self.here.expecting(m, S), expected=expected)
 
-    def divided(self, beta):
-        return self._changed(self.here.divided(beta), self.past.scaled(1.0 / beta))
-
-    def reordered(self, places):
-        M = len(places)
-        order = sparse.csr_array((np.ones(M), (np.arange(M), places)), (M, M))
-        return self._changed(self.here.reordered(places), self.past.projected(order))
-
     def total_weight(self):
         return self.here.total_weight() + self.past_weight
 
@@ -213,9 +194,9 @@ class SitesAndPast:
         """Return the noise of rows that are here, and the draws that it belongs to."""
         return self.here.noise(key, n_draws), slice(key[-1], key[-1] + n_draws)
 
+    def noise_squares(self, noise):
+        return self.here.noise_squares(noise[0]) + self.past.n_rows
+
     def noise_sums(self, q, noise):
         e, draws = noise
         return self.here.noise_sums(q, e) + self.past.noise[:, draws, q]
-
-    def blocks(self, q):
-        return self.here.blocks(q) + self.past.blocks(q)

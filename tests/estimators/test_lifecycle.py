@@ -123,9 +123,11 @@ def test_best_epoch_on_validation_data_is_restored(Q):
 def test_natural_solver_records_validation_scores():
     X, y = small_data(150)
     X_val, y_val = small_data(50, seed=1)
-    model = natural_model(predictive="gaussian").fit(  # as held-out rows are judged
-        X, 10 * y + 5, X_val=X_val, y_val=10 * y_val + 5
-    )
+    how = {
+        "predictive": "gaussian",
+        "covariance": "full",
+    }  # as held-out rows are judged
+    model = natural_model(**how).fit(X, 10 * y + 5, X_val=X_val, y_val=10 * y_val + 5)
     density = norm.logpdf(10 * y_val + 5, *model.predict(X_val, return_std=True))
     assert model.validation_scores_ == [pytest.approx(density.mean(), rel=1e-9)]
     assert model.n_iter_ == 1

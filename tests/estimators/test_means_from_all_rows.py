@@ -18,7 +18,6 @@ from sklearn.gaussian_process.kernels import (
 
 from skswsgp import SWSGPClassifier, SWSGPRegressor
 from skswsgp._solvers import exact_mean
-from skswsgp._solvers.natural import NaturalSolver
 
 KERNEL = ConstantKernel(1.5, "fixed") * Matern([0.8, 1.5], "fixed", nu=2.5)
 FIXED = {"kernel": KERNEL, "learn_kernel": False, "learn_map": False, "random_state": 0}
@@ -91,7 +90,8 @@ def test_weights_equal_rows_and_several_outputs(data, rng):
         expected = model.y_mean_[q] + model.y_scale_[q] * f
         assert_allclose(mean[:, q], expected, atol=1e-5)
     assert model.alpha_.shape == (N - 10, 2)
-    assert model.local_variance_scale_.shape == (2,)
+    assert model.site_factor_.shape == (2,)
+    assert model.site_precision_.shape == (N - 10, 2)
 
 
 @pytest.mark.parametrize("n_classes", [2, 3])
@@ -150,13 +150,11 @@ def test_variances_shrink_as_the_means_get_better(rng, tune):
     how = {"kernel": kernel, "initial_noise": 1e-4, "normalize_y": False}
     how |= {"predictive": "gaussian"}
     model = exact_model(X[:1000], y[:1000], **how)
+    assert model.site_factor_ == pytest.approx(1000 / 9)  # as many as all points
     assert 0.05 < model.local_variance_scale_ < 0.9
     mean, std = model.predict(X[1000:], return_std=True)
     assert 0.5 < np.mean(((y[1000:] - mean) / std) ** 2) < 1.4
     variance = model.latent_mean_and_variance(X[1000:])[1]
-    local = model.latent_mean_and_variance(X[1000:], n_neighbors=9)[1]
-    precision = (1.0 / local - 1.0) / model.local_variance_scale_
-    assert_allclose(variance, 1.0 / (1.0 + precision))  # the prior variance is 1
     assert_allclose(std**2, variance + model.noise_variance_)
     far = model.latent_mean_and_variance([[100.0, 100.0, 100.0]])
     assert_allclose(far, [[0.0], [1.0]], atol=1e-6)
@@ -292,18 +290,10 @@ def test_failure_leaves_the_neighbors_and_says_so(data, tune):
     assert not hasattr(exact_model(*data, n_neighbors="auto"), "alpha_")
 
 
-def test_variances_without_draws_leave_the_neighbors_and_say_so(data, monkeypatch):
-    monkeypatch.setattr(NaturalSolver, "predict_without", lambda *_: None)
-    with pytest.warns(UserWarning, match="exact means had no draws for their var"):
-        model = exact_model(*data)
-    assert not hasattr(model, "alpha_")
-
-
 def test_a_later_fit_forgets_the_weights_of_rows(data):
     model = exact_model(*data)
     model.set_params(n_neighbors=9).fit(*data)
     assert not hasattr(model, "alpha_")
-    assert not hasattr(model, "local_variance_scale_")
 
 
 def test_warm_starts_find_the_weights_again(data):

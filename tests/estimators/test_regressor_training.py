@@ -177,23 +177,23 @@ def test_auto_covariance_counts_the_rows(few_steps, tune):
         assert model.fit(X[:n], y[:n]).inducing_covariance_.ndim == ndim
 
 
-def test_auto_covariance_is_from_draws_beyond_its_limits(tune, few_steps):
+def test_auto_covariance_is_that_of_near_sites_beyond_its_limits(tune, few_steps):
     X, y = small_data(n=60)
     tune(full_work=2 * 60**3 - 1)
     model = SWSGPRegressor(random_state=0).fit(X, y)
     assert model.inducing_covariance_.ndim == 1
-    assert model.posterior_draws_.shape == (60, 64)
+    assert model.site_precision_.shape == (60,)
     other = SWSGPRegressor(covariance="diag", random_state=0).fit(X, y)
-    assert not hasattr(other, "posterior_draws_")
+    assert not hasattr(other, "site_precision_")
 
 
-def test_auto_covariance_is_diagonal_where_draws_do_not_fit(tune, few_steps):
+def test_joint_predictions_say_where_draws_do_not_fit(tune, few_steps):
     X, y = small_data(n=60)
-    tune(full_covariance_bytes=8 * 60 * 60)  # the limit of a full S counts gradients
-    with pytest.warns(UserWarning, match="64 draws of 60 inducing points and 1 latent"):
-        model = SWSGPRegressor(random_state=0).fit(X, y)
-    assert model.inducing_covariance_.ndim == 1
-    assert not hasattr(model, "posterior_draws_")
+    tune(full_covariance_bytes=8 * 60 * 60, full_work=2 * 60**3 - 1)
+    model = SWSGPRegressor(random_state=0).fit(X, y)
+    assert np.isfinite(model.predict(X, return_std=True)).all()
+    with pytest.raises(ValueError, match="64 draws of 60 inducing points and 1 latent"):
+        model.sample_f(X)
 
 
 @pytest.mark.full

@@ -64,7 +64,7 @@ def test_sums_over_places_are_those_of_all_rows(cuts, rng):
         "multiply": (u, [1, 0]),
         "gram": (1,),
         "sums_of_noise": (1, (5, 0), BLOCK),
-        "blocks": (0,),
+        "squares_of_noise": ((5, 0), BLOCK),
     }.items():
         total = sum(getattr(part, name)(*arguments) for part in parts)
         assert_allclose(total, getattr(whole, name)(*arguments), atol=1e-11)

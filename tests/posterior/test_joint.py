@@ -46,15 +46,19 @@ def dense_covariance(model, X):
     for k, a in zip(K_xz, A, strict=True):
         w = np.argsort(-k)[: model.n_neighbors_]
         a[w] = np.linalg.solve(K[np.ix_(w, w)], k[w])
-    S = model.inducing_covariance_
-    if hasattr(model, "posterior_draws_"):
-        S = model.posterior_draws_ / np.sqrt(model.posterior_draws_.shape[1])
+    factor = model._factor_of_covariance()
+    S = model.inducing_covariance_ if factor is None else factor[:, :, 0]
     S = S @ S.T if S.ndim == 2 else np.diag(S)
     cross = A @ K_xz.T
-    return A @ S @ A.T + kernel(X) - cross - cross.T + A @ K @ A.T
+    C = A @ S @ A.T + kernel(X) - cross - cross.T + A @ K @ A.T
+    if factor is None:
+        return C
+    _, variance = model.latent_mean_and_variance(X)  # those of near sites
+    root = np.sqrt(variance / model.y_scale_**2 / np.diag(C))
+    return root[:, None] * C * root
 
 
-@pytest.mark.parametrize("covariance", ["diag", "draws", "full"])
+@pytest.mark.parametrize("covariance", ["auto", "diag", "draws", "full"])
 @pytest.mark.parametrize("H", [9, N])
 def test_covariance_is_that_of_the_formula(covariance, H, data, rng):
     how = {"covariance": covariance, "n_neighbors": H}

@@ -6,17 +6,18 @@ from numpy.testing import assert_allclose
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 
 from skswsgp._posterior.left_out import (
-    ExactMeans,
     Points,
+    posterior_of,
     predictions_from_all_others,
-    predictions_from_others,
     residuals_from_neighbors,
-    residuals_of_exact_means,
+    residuals_near_sites,
     residuals_of_posterior,
 )
+from skswsgp._rows.data import TrainingRows
+from skswsgp._solvers.natural import NaturalSolver
+from skswsgp._solvers.settings import Settings
 
 KERNEL = ConstantKernel(1.3) * RBF(0.8)
-OPTIONS = 1, "auto", "cpu"
 
 
 @pytest.fixture
@@ -44,13 +45,9 @@ def exact_prediction(X, y, precision, i, q):
     return a @ y[rest, q], variance
 
 
-@pytest.mark.parametrize("inverse", [False, True])
-def test_residuals_from_all_other_points_are_those_of_an_exact_process(inverse, rows):
+def test_residuals_from_all_other_points_are_those_of_an_exact_process(rows):
     X, y, precision, points = rows
-    if inverse:
-        mean, variance = predictions_from_all_others(points, KERNEL)
-    else:
-        mean, variance = predictions_from_others(points, KERNEL, 24, OPTIONS)
+    mean, variance = predictions_from_all_others(points, KERNEL)
     found = residuals_from_neighbors(points, y, 1.0 / precision, mean, variance)
     for q in range(2):
         expected = [exact_prediction(X, y, precision, i, q) for i in range(len(X))]
@@ -61,29 +58,32 @@ def test_residuals_from_all_other_points_are_those_of_an_exact_process(inverse, 
         assert_allclose(found.standardised[:, q], z, rtol=1e-4, atol=1e-5)
 
 
-def test_residuals_of_exact_means_are_those_of_fits_without_the_row(rows):
+@pytest.mark.parametrize("exact", [False, True])
+def test_residuals_near_sites_are_those_of_fits_without_the_row(exact, rows):
     X, y, precision, points = rows
-    K, M = KERNEL(points.Z), len(points.Z)
-    noise, targets = points.noise, points.targets
-    systems = [K + np.diag(noise[:, q]) for q in range(2)]
-    alpha = [np.linalg.solve(C, targets[:, q]) for q, C in enumerate(systems)]
-    alpha = np.stack(alpha, axis=1)
-    _, variance = predictions_from_others(points, KERNEL, M - 1, OPTIONS)
-    z = alpha * np.sqrt(variance + noise)
-    held_out = np.arange(0, M, 2)
-    means = ExactMeans(alpha, np.ones(2), held_out, z[held_out])
-    args = points, y, 1.0 / precision, variance, KERNEL.diag(points.Z)
-    found = residuals_of_exact_means(*args, means)
+    M, K = len(points.Z), KERNEL(points.Z)
+    systems = [K + np.diag(noise) for noise in points.noise.T]
+    alpha = np.stack(
+        [np.linalg.solve(C, t) for C, t in zip(systems, points.targets.T, strict=True)],
+        axis=1,
+    )
+    trained = {
+        "kernel_": KERNEL, "inducing_points_": points.Z, "n_neighbors_": M,
+        "inducing_mean_": K @ alpha, "inducing_covariance_": np.ones((M, 2)),
+        "noise_variance_": np.ones(2), "_jitter": 1e-10, "_kl_weight": 1.0,
+        "site_precision_": 1.0 / points.noise, "site_factor_": np.ones(2),
+        "local_variance_scale_": np.ones(2),
+    }  # fmt: skip
+    trained |= {"alpha_": alpha} if exact else {}
+    settings = Settings("gaussian", 2, NaturalSolver)
+    posterior = posterior_of(trained, settings)
+    data = TrainingRows(X, y, np.ones(len(X)))
+    found = residuals_near_sites(data, 1.0 / precision, posterior, 1.0, points)
     for i in range(len(X)):
         for q in range(2):
             mean, variance = exact_prediction(X, y, precision, i, q)
             assert_allclose(found.mean[i, q], mean, rtol=1e-4, atol=1e-5)
             assert_allclose(found.variance[i, q], variance, rtol=1e-4)
-    # errors at held-out points that are half as large halve those of lone rows
-    halved = means._replace(standardised=0.5 * z[held_out])
-    again = residuals_of_exact_means(*args, halved)
-    alone = np.bincount(points.group)[points.group] == 1
-    assert_allclose(again.standardised[alone], 0.5 * found.standardised[alone])
 
 
 @pytest.mark.parametrize("beta", [1.0, 0.3, 3.0])

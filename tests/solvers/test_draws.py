@@ -6,16 +6,15 @@ import numpy as np
 import pytest
 from helpers import DTYPES, make
 from numpy.testing import assert_allclose, assert_array_equal
-from sklearn import config_context
 from sklearn.base import clone
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, Matern
 from test_natural import make_solver
 
 from skswsgp import SWSGPClassifier, SWSGPRegressor
-from skswsgp._solvers.draws import PosteriorSampler
-from skswsgp._solvers.tuning import Tuning
+from skswsgp._solvers.natural import NaturalSolver
 
 MATERN = ConstantKernel(1.5) * Matern([0.8, 1.5], nu=1.5)
+MATERN_OF_FIVE = ConstantKernel(1.5) * Matern(1.5, nu=1.5)
 
 
 def smooth(n, rng, noise=0.3):
@@ -66,53 +65,6 @@ def test_covariance_of_draws_is_that_of_q(H, beta, n_threads, rng):
         unit = np.sqrt(np.outer(S.diagonal(), S.diagonal()))
         found = u[:, :, q] @ u[:, :, q].T / u.shape[1]
         assert_allclose(found / unit, S / unit, atol=0.06)  # 6 / sqrt(20,000), 0.01
-
-
-def sampler_of(solver, **tuning):
-    """Return the sampler of a solver that has advanced."""
-    tuning = Tuning(round_tolerance=1e-12, draw_noise_tolerance=1e-12, **tuning)
-    sites = solver.sites.divided(solver.engine.model.kl_weight)
-    return PosteriorSampler(sites, solver.prior, solver.order, tuning)
-
-
-@pytest.mark.matrix
-@pytest.mark.parametrize("n_points", [0, 3, 30])
-@pytest.mark.parametrize("M", [30, 12])
-def test_both_systems_have_the_solution_of_the_dense_one(n_points, M, rng):
-    X = rng.normal(size=(30, 2))
-    solver = make_solver(MATERN, X[:M], 6, X, X[:, 0], beta=0.4)
-    solver.advance(0)
-    sampler = sampler_of(solver, global_points=n_points)
-    w = sampler.sites.precision * rng.uniform(0.0, 2.0, (30, 1))  # as sites have it
-    w[3] = 0.0
-    sampler.sites = sampler.sites._replace(precision=w)
-    A, R = (rows.matvec(np.eye(M)) for rows in (solver.sites.rows, solver.prior.rows))
-    e_1, e_2 = rng.normal(size=(30, 8)), rng.normal(size=(M, 8))
-    right = A.T @ (np.sqrt(w) * e_1) + R.T @ e_2
-    expected = np.linalg.solve(A.T @ (w * A) + R.T @ R, right)
-    for solve in (sampler._solve_inducing, sampler._solve_rows):
-        u, left = solve(0, e_1, e_2, 200)
-        assert len(left) == 0
-        assert_allclose(u, expected, rtol=1e-7, atol=1e-9)
-
-
-@pytest.mark.parametrize("weak_data", [0.0, 1.0])
-def test_a_system_that_fails_leaves_the_draws_to_the_other(weak_data, monkeypatch, rng):
-    X = rng.normal(size=(30, 2))
-    solver = make_solver(MATERN, X, 6, X, X[:, 0])
-    solver.advance(0)
-    expected = sampler_of(solver, weak_data=weak_data).draw(8, np.random.RandomState(0))
-    first = "_solve_rows" if weak_data == 0.0 else "_solve_inducing"
-    called = []
-
-    def fails(sampler, q, e_1, e_2, steps):
-        called.append(first)
-        return np.zeros((30, 8)), np.arange(8)
-
-    monkeypatch.setattr(PosteriorSampler, first, fails)
-    found = sampler_of(solver, weak_data=weak_data).draw(8, np.random.RandomState(0))
-    assert called == [first]
-    assert_allclose(found, expected, rtol=1e-7, atol=1e-9)
 
 
 def test_draws_of_classes_use_their_sites(rng):
@@ -167,32 +119,28 @@ def test_as_few_points_as_draws_have_a_full_covariance(data, tune):
     assert not hasattr(model, "posterior_draws_")
 
 
-@pytest.mark.matrix
 @pytest.mark.usefixtures("few_steps")
-@pytest.mark.parametrize("n_draws", [39, 40, 41])
+@pytest.mark.parametrize("full_work", [0, 1e10])
 @pytest.mark.parametrize("Q", [1, 2])
-def test_as_many_draws_as_points_are_no_triangle(n_draws, Q, data, tune):
-    # so that "auto" takes draws where a full S is small
-    tune(full_work=0, n_draws=n_draws)
+def test_covariances_are_made_when_a_call_needs_them(full_work, Q, data, tune):
+    tune(full_work=full_work, n_draws=40)
     X, y, f = data
     y = y if Q == 1 else np.stack([y, f], axis=1)
-    model = SWSGPRegressor(n_inducing=40, n_neighbors=9, random_state=0)
-    model.fit(X[:200], y[:200])
-    assert model.posterior_draws_.shape[:2] == (40, n_draws)
+    model = SWSGPRegressor(n_neighbors=9, random_state=0).fit(X[:200], y[:200])
     _, std = model.predict(X[200:230], return_std=True)
-    _, cov = model.predict(X[200:230], return_cov=True)
+    assert not hasattr(model, "_covariance_factor")
+    mean, cov = model.predict(X[200:230], return_cov=True)
+    k = 200 if full_work else 40
+    assert model._covariance_factor.shape == (200, k, Q)
     assert_allclose(np.sqrt(np.diagonal(cov)).T, std, rtol=1e-6)
-
-
-def test_draws_in_blocks_are_those_drawn_together(rng):
-    Z, X = rng.normal(size=(30, 2)), rng.normal(size=(80, 2))
-    tuning = Tuning(round_tolerance=1e-12)
-    solver = make_solver(MATERN, Z, 6, X, X[:, 0], tuning=tuning)
-    solver.advance(0)
-    together = solver.draw(20, np.random.RandomState(0))
-    with config_context(working_memory=0.001):
-        blocks = solver.draw(20, np.random.RandomState(0))
-    assert_allclose(blocks, together, rtol=1e-9, atol=1e-9)
+    draws = model.sample_f(X[200:230], 400)
+    noise = np.reshape(model.noise_std(X[200:230]), std.shape)
+    of_f = np.sqrt(std**2 - noise**2)
+    assert_allclose(np.std(draws, axis=-1) / of_f, 1.0, atol=0.25)
+    assert_allclose((np.mean(draws, axis=-1) - mean) / of_f, 0.0, atol=0.25)
+    again = pickle.loads(pickle.dumps(model))
+    assert_array_equal(again.sample_f(X[:5], 3), model.sample_f(X[:5], 3))
+    assert not hasattr(model.fit(X[:90], y[:90]), "_covariance_factor")
 
 
 def test_bits_do_not_depend_on_threads(data, drawn):
@@ -244,17 +192,22 @@ def test_classes_with_draws_are_less_sure(n_classes, rng):
     assert drawn.fit(X, y).predict_proba(X).max(axis=1).mean() < certain
 
 
-def test_draws_that_fail_leave_the_diagonal(monkeypatch, data, few_steps):
-    def fails(sampler, q, e_1, e_2, steps):
-        return np.full(e_2.shape, np.nan), []
-
+def test_draws_that_fail_are_tried_again_where_they_are_needed(monkeypatch, data):
     X, y, _ = data
-    for way in ("_solve_inducing", "_solve_rows"):
-        monkeypatch.setattr(PosteriorSampler, way, fails)
-    with pytest.warns(UserWarning, match="did not converge"):
-        model = SWSGPRegressor(covariance="draws", random_state=0).fit(X[:100], y[:100])
+    draw = NaturalSolver.draw
+    monkeypatch.setattr(NaturalSolver, "draw", lambda *_: None)
+    how = {"kernel": MATERN_OF_FIVE, "learn_kernel": False, "n_neighbors": 9}
+    model = SWSGPRegressor(covariance="draws", random_state=0, **how)
+    model._tuning = model._tuning._replace(full_work=0)
+    with pytest.warns(UserWarning, match="draws from q.u. did not converge: the model"):
+        model.fit(X[:100], y[:100])
     assert not hasattr(model, "posterior_draws_")
     assert np.isfinite(model.predict(X, return_std=True)).all()
+    with pytest.warns(UserWarning, match="did not converge: functions at different"):
+        assert np.isfinite(model.sample_f(X[:9])).all()
+    monkeypatch.setattr(NaturalSolver, "draw", draw)
+    model.sample_f(X[:9])
+    assert model._covariance_factor.shape == (100, 64, 1)
 
 
 @pytest.mark.parametrize(
@@ -279,68 +232,27 @@ def test_draws_that_do_not_fit_in_memory(tune, data, few_steps):
     assert hasattr(model.fit(X, y), "posterior_draws_")
 
 
-@pytest.mark.matrix
 @pytest.mark.parametrize("noise", [1e-2, 1e-4, 1e-6])
-@pytest.mark.parametrize("way", ["_solve_rows", "_solve_inducing"])
-def test_deviations_are_those_of_a_dense_solution_for_any_noise(noise, way):
+def test_deviations_are_those_of_a_dense_solution_for_any_noise(noise):
     X = np.random.default_rng(0).uniform(0.0, 1.0, size=(500, 1))
     kernel = ConstantKernel(1.0) * RBF(0.3)
     solver = make_solver(kernel, X, 20, X, X[:, 0], noise=[noise])
     solver.advance(0)
-    sites = solver.sites.divided(solver.engine.model.kl_weight)
-    sampler, w = (
-        PosteriorSampler(sites, solver.prior, solver.order, Tuning()),
-        sites.precision,
-    )
-    A, R = (rows.matvec(np.eye(500)) for rows in (solver.sites.rows, solver.prior.rows))
-    e_1, e_2 = np.random.default_rng(1).standard_normal((2, 500, 64))
-    right = A.T @ (np.sqrt(w) * e_1) + R.T @ e_2
-    expected = A @ np.linalg.solve(A.T @ (w * A) + R.T @ R, right)
-    u, left = getattr(sampler, way)(0, e_1, e_2, 500)
-    assert len(left) == 0
-    ratio = np.sqrt(np.sum((A @ u) ** 2, axis=1) / np.sum(expected**2, axis=1))
-    assert 0.95 < ratio.min() and ratio.max() < 1.05
+    A, P = solver.sites.rows.matvec(np.eye(500)), solver.prior.dense_precision()
+    S = np.linalg.inv(A.T @ A / noise + P)
+    u = solver.draw(400, np.random.RandomState(0))[:, :, 0]
+    found = np.mean((A @ u) ** 2, axis=1)
+    expected = np.einsum("ij,jk,ik->i", A, S, A)
+    assert_allclose(np.sqrt(found / expected), 1.0, atol=0.2)  # 6 / sqrt(2 * 400)
+    assert np.sqrt(np.mean(found) / np.mean(expected)) == pytest.approx(1.0, abs=0.1)
 
 
-def test_draws_of_a_function_that_rows_hardly_show_are_as_exact(rng):
-    n = 8000
-    X = rng.uniform(size=(n, 1))
-    kernel = ConstantKernel(1.0) * RBF(0.3)
-    rough = Tuning(final_tolerance=1.0)  # the mean does not matter
-    solver = make_solver(kernel, X, 10, X, X[:, 0], noise=[30.0], tuning=rough)
-    solver.advance(0)
-    e_1, e_2 = np.random.default_rng(1).standard_normal((2, n, 16))
-    sites = solver.sites.divided(solver.engine.model.kl_weight)
-    w = sites.precision
-    samplers = [
-        PosteriorSampler(sites, solver.prior, solver.order, Tuning(**options))
-        for options in ({}, {"draw_noise_tolerance": 1e-7})
-    ]
-    found, exact = (
-        solver.sites.rows.matvec(each._solve_rows(0, e_1, e_2, 200)[0])
-        for each in samplers
-    )
-    assert np.sum(w * exact**2) / 16 < 20.0  # degrees of freedom, of 8,000 rows
-    error = np.linalg.norm(found - exact, axis=0) / np.linalg.norm(exact, axis=0)
-    assert error.max() < 0.03
-
-
-def test_a_system_that_converges_slowly_gets_more_steps(monkeypatch, rng):
+def test_a_system_that_was_not_solved_gives_no_draws(rng):
     X = rng.normal(size=(30, 2))
     solver = make_solver(MATERN, X, 6, X, X[:, 0])
     solver.advance(0)
-    expected = sampler_of(solver).draw(8, np.random.RandomState(0))
-    hasty = {"first_cg_steps": 1, "weak_data": 0.0}
-    found = sampler_of(solver, **hasty).draw(8, np.random.RandomState(0))
-    assert_allclose(found, expected, rtol=1e-7, atol=1e-9)
-    assert (
-        sampler_of(solver, solver_work=0.0, **hasty).draw(8, np.random.RandomState(0))
-        is None
-    )
-
-    def fails(*args):
-        raise np.linalg.LinAlgError
-
-    monkeypatch.setattr(PosteriorSampler, "_solve_rows", fails)
-    found = sampler_of(solver, **hasty).draw(8, np.random.RandomState(0))
-    assert_allclose(found, expected, rtol=1e-7, atol=1e-9)
+    assert solver.draw(8, np.random.RandomState(0)).shape == (30, 8, 1)
+    few = {"first_cg_steps": 1, "most_cg_steps": 1, "round_tolerance": 1e-12}
+    solver.tuning = solver.tuning._replace(**few)
+    assert solver.draw(8, np.random.RandomState(0)) is None
+    assert solver.leverage(np.random.RandomState(0)) is None

@@ -8,7 +8,6 @@ from sklearn.gaussian_process.kernels import ConstantKernel, Matern, WhiteKernel
 from skswsgp._solvers.exact_mean import (
     ExactMean,
     exact_variance,
-    fit_scale,
     log_density_gain,
     merge_sites,
     noise_groups,
@@ -109,31 +108,6 @@ def test_gains_of_labels_are_found_at_their_points():
     rows = points, labels, held_out, local, variance, exact
     gain = log_density_gain(*rows, log_density)
     assert_allclose(gain, [-0.5 / 4, 2.0 / 2, -2.0 / 2])
-
-
-def test_variances_shrink_as_far_as_errors_tell(rng):
-    variance = rng.uniform(0.5, 1.5, (4000, 3))
-    draw = rng.normal(size=(3, 4000, 3))
-    # exact variances are a half of the local ones; the third function errs as before
-    errors = np.sqrt([0.5, 0.5, 1.0] * variance) * draw[0]
-    differences = np.sqrt([0.5, 0.5, 0.5] * variance) * draw[1]
-    noise = np.array([1e-6, 100.0, 1e-6]) * np.ones((4000, 1))
-    errors += np.sqrt(noise) * draw[2]
-    prior = np.full((4000, 1), 1e6)
-    scale = fit_scale(errors, differences, variance, prior, noise)
-    # behind the noise there is no evidence
-    assert_allclose(scale, [0.5, 1.0, 1.0], atol=0.06)
-    none = fit_scale(errors, 0.0 * differences, variance, prior, noise)
-    assert_allclose(none, 1.0)
-
-
-@pytest.mark.parametrize("seed", range(5))
-def test_a_few_noisy_rows_are_no_evidence(seed):
-    rng = np.random.default_rng(seed)
-    variance, noise, prior = np.full((3, 70, 1), [[[0.3]], [[1.0]], [[1.0]]])
-    errors = np.sqrt(0.25 + noise) * rng.normal(size=(70, 1))
-    differences = np.sqrt(0.05) * rng.normal(size=(70, 1))
-    assert fit_scale(errors, differences, variance, prior, noise) > 0.8
 
 
 def test_the_variance_far_from_the_data_is_that_of_the_prior():
