@@ -28,6 +28,7 @@ from skswsgp._solvers.exact_mean import (
 )
 from skswsgp._solvers.model import build_model, model_attributes
 from skswsgp._solvers.progress import History, callers_level
+from skswsgp._solvers.rows import RowsInMemory
 from skswsgp._solvers.settings import Settings
 
 
@@ -75,12 +76,13 @@ def solve(start, task):
                 task.lines.say(f" from {source},")
         trained |= exact.attributes
         draws = settings.covariance == "draws" and not model.full
-        group = None
-        if start.rows.n_all == data.n_rows:  # no sample, and no past of a stream
-            group = point_of_each_row(trained["inducing_points_"], data.inputs)
         if (start.knows_sites or draws) and solver.usable:
             with task.stage("variances"):
                 if start.knows_sites:
+                    group = None
+                    if isinstance(start.rows, RowsInMemory):  # all of them
+                        Z = trained["inducing_points_"]
+                        group = point_of_each_row(Z, data.inputs)
                     known = group, exact.held_out, settings, trained["kernel_"]
                     trained |= learn_near_sites(solver, data, *known, start.rng)
                 if draws:

@@ -90,11 +90,12 @@ class NearSites:
         there counts if `precision` (n, Q) are those of the rows, which the sites sum.
         """
         lists = self._search.query(self._rows(X))
-        # a point was a row, had the center subtracted, added, and subtracted again
-        rounding = 4.0 * np.finfo(X.dtype).eps * np.abs(self.Z).max(axis=0, initial=0.0)
+        # A point was a row, had the center subtracted, added, and subtracted again,
+        # which moves a column of large numbers and small differences the most
+        rounding = 4.0 * np.finfo(np.float32).eps * np.abs(self.Z).max(axis=0)
         own = np.full(len(X), -1)
-        for points in lists.T:
-            here = (np.abs(self.Z[points] - X) <= rounding).all(axis=1)
+        for points in lists.T:  # the nearest first
+            here = (np.abs(self.Z[points] - X) <= rounding).all(axis=1) & (own < 0)
             own[here] = points[here]
         lists = without_own(lists, own)
         rest = 0.0

@@ -106,6 +106,19 @@ def test_rows_beyond_the_data_are_as_unknown_as_their_kernel_says(rng):
     assert_allclose(variance[2], prior, rtol=1e-3)
 
 
+def test_rows_far_from_the_origin_are_not_their_own_neighbors(rng):
+    X = rng.uniform(-2, 2, (300, 2))
+    y = np.sin(2 * X[:, 0]) + 0.01 * rng.normal(size=300)
+    how = {"learn_kernel": False, "initial_noise": 1e-4, "n_neighbors": 20}
+    here, *others = (
+        SWSGPRegressor(KERNEL, **how, random_state=0).fit(X + shift, y).leave_one_out_
+        for shift in (0.0, 2.5, 17.3, 1e6)
+    )
+    for there in others:
+        assert_allclose(there.std, here.std, rtol=1e-3)
+        assert_allclose(there.residual, here.residual, atol=1e-4)
+
+
 @pytest.mark.full  # a claim of accuracy
 @pytest.mark.parametrize("exact", [False, True])
 def test_intervals_of_the_function_hold(exact):
