@@ -96,9 +96,9 @@ def test_rows_beyond_the_data_are_as_unknown_as_their_kernel_says(rng):
     X = rng.uniform(-3, 3, (1500, 1))
     kernel = ConstantKernel(1.0, "fixed") * RBF(0.7, "fixed")
     how = {"learn_kernel": False, "initial_noise": 0.5, "n_neighbors": 64}
-    model = SWSGPRegressor(kernel, **how)
+    model = SWSGPRegressor(kernel, **how, random_state=0)
     model.fit(X, np.sin(3 * X[:, 0]) + rng.normal(size=1500))
-    assert model.site_factor_ > 2.0
+    assert model.site_factor_ > 1.5  # 1.7 to 2.7 for twelve seeds
     _, variance = model.latent_mean_and_variance(np.array([[3.7], [4.4], [7.0]]))
     prior = model.y_scale_**2
     nothing = 1.0 - np.exp(-(((np.array([3.7, 4.4]) - 3.0) / 0.7) ** 2))
