@@ -36,11 +36,7 @@ FUNCTIONS = {
         0.3,
     ),
 }
-SIZES = {
-    "sine": [1_500, 2_100, 20_000, 200_000],
-    "2 columns": [5_000, 50_000],
-    "5 columns": [5_000, 50_000],
-}
+SIZES = [1_500, 2_200, 20_000, 60_000]
 N_TEST = 2_000
 
 
@@ -62,13 +58,13 @@ def fit_and_measure(name, n, seed, n_threads):
 
 if __name__ == "__main__":
     parser = arguments(__doc__, os.cpu_count())
-    parser.add_argument("names", nargs="*", default=list(SIZES))
+    parser.add_argument("names", nargs="*", default=list(FUNCTIONS))
     parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--most-rows", type=int, default=200_000)
+    parser.add_argument("--most-rows", type=int, default=60_000)
     options = parser.parse_args()
     results = Table("function_intervals", COLUMNS)
     for name in options.names:
-        for n in [n for n in SIZES[name] if n <= options.most_rows]:
+        for n in [n for n in SIZES if n <= options.most_rows]:
             runs = [
                 fit_and_measure(name, n, seed, options.threads)
                 for seed in range(options.seeds)

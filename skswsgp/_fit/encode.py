@@ -39,7 +39,7 @@ class CheckedRows(NamedTuple):
 
     @classmethod
     def of(cls, X, y, weight, user=None):
-        """Return those of N rows that have positive weight; X stays as it is."""
+        """Return the rows of X (N, D) of which those with positive weight train."""
         if weight.all():
             return cls(X, y, weight, user=user)
         numbers = np.flatnonzero(weight)

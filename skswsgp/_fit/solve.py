@@ -68,10 +68,13 @@ def solve(start, task):
         solver = make_solver(start, engine)
         with task.stage("inducing variables", settings.max_iter):
             trained = train(solver, start, task)
-        exact = ExactFit()
-        if solver.usable and tries_exact_means(settings, n_all, M, D):
+        tries_exact = solver.usable and tries_exact_means(settings, n_all, M, D)
+        exact, group = ExactFit(), None
+        if tries_exact or (start.knows_sites and solver.usable):
+            group = point_of_each_row(trained["inducing_points_"], data.inputs)
+        if tries_exact:
             with task.stage("exact means"):
-                exact = solve_exact_mean(solver, data, trained, start)
+                exact = solve_exact_mean(solver, data, group, trained, start)
                 source = "all rows" if exact.attributes else "the neighbors"
                 task.lines.say(f" from {source},")
         trained |= exact.attributes
@@ -79,10 +82,8 @@ def solve(start, task):
         if (start.knows_sites or draws) and solver.usable:
             with task.stage("variances"):
                 if start.knows_sites:
-                    group = None
-                    if isinstance(start.rows, RowsInMemory):  # all of them
-                        Z = trained["inducing_points_"]
-                        group = point_of_each_row(Z, data.inputs)
+                    if not isinstance(start.rows, RowsInMemory):
+                        group = None  # other rows have sites at the points as well
                     known = group, exact.held_out, settings, trained["kernel_"]
                     trained |= learn_near_sites(solver, data, *known, start.rng)
                 if draws:
@@ -178,13 +179,13 @@ def draw(solver, settings, rng):
     return {}
 
 
-def solve_exact_mean(solver, data, trained, start):
+def solve_exact_mean(solver, data, group, trained, start):
     """Return the `ExactFit`; warn where exact means were not found.
 
-    `trained` are the fitted attributes so far.
+    `group` (n,) is the inducing point of each row of data, or None, and `trained` are
+    the fitted attributes so far.
     """
     settings, found = start.settings, ExactFit()
-    group = point_of_each_row(trained["inducing_points_"], data.inputs)
     if group is not None and trained["n_neighbors_"] == len(solver.engine.model.Z):
         return means_of_few(solver, trained["kernel_"], group)
     if group is not None:

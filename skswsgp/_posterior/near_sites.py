@@ -84,14 +84,14 @@ class NearSites:
         return exact_variance(variance, self.kernel.diag(rows)[:, None], scale)
 
     def without_rows(self, X, precision=None):
-        """Return a function of c and the scale: v (n, Q) given all other rows.
+        """Return a function of c and the scale that returns v (n, Q) without each row.
 
-        These are rows of data, and a point at a row is left out. What other rows say
+        X (n, D') are rows of data. A point at a row is left out. What other rows say
         there counts if `precision` (n, Q) are those of the rows, which the sites sum.
         """
         lists = self._search.query(self._rows(X))
-        # A point was a row, had the center subtracted, added, and subtracted again,
-        # which moves a column of large numbers and small differences the most
+        # The points were made from rows: the center was subtracted, added and
+        # subtracted again. So a point may differ from its row by rounding.
         rounding = 4.0 * np.finfo(np.float32).eps * np.abs(self.Z).max(axis=0)
         own = np.full(len(X), -1)
         for points in lists.T:  # the nearest first
@@ -136,7 +136,10 @@ def fit_factor(variances, noise, errors, residuals, most):
     totals, factor, scale = np.sum(residuals * errors, axis=0), np.ones(Q), np.ones(Q)
 
     def excess(log_factor, q):
-        """Of log c up to `top`, and of the logarithm of one over the scale beyond."""
+        """Return the left side of the equation less the right one.
+
+        Up to `top` the argument is log c. What is beyond is minus the log of the scale.
+        """
         c, beyond = np.exp(min(log_factor, top)), max(log_factor - top, 0.0)
         v = variances(c, np.exp(-beyond))[:, q]
         kept = noise[:, q] / (v + noise[:, q])

@@ -195,6 +195,7 @@ class SitesAndPast:
         return self.here.noise(key, n_draws), slice(key[-1], key[-1] + n_draws)
 
     def noise_squares(self, noise):
+        """Return the sums of squares, those that are expected for rows that left."""
         return self.here.noise_squares(noise[0]) + self.past.n_rows
 
     def noise_sums(self, q, noise):
