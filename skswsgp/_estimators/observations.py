@@ -205,16 +205,19 @@ class ObservationsMixin(QuantilesMixin):
         """Return the `LeaveOneOut` of the rows of a fit, in their order.
 
         `trained` are the numbers of those of the `UserRows` that trained, or None for
-        all, and `found` the `LeftOutRows` of these. The others are predicted as new
-        ones of their weight relative to the mean, or of weight one where that is zero.
+        all, and `found` the `LeftOutRows` of these. If these are all that trained, the
+        others are predicted as new ones of their weight relative to the mean, or of
+        weight one where that is zero.
         """
         X, y, weight = user
         y, scale = as_numbers(y), self._scale
-        mean, variance, score = found
-        if trained is not None:
-            rest = np.delete(np.arange(len(y)), trained)
+        rows, mean, variance, score = found
+        if trained is not None and len(rows) < len(trained):
+            rows = trained[rows]
+        elif trained is not None:
+            rows, rest = np.arange(len(y)), np.delete(np.arange(len(y)), trained)
             shape = len(y), mean.shape[1]
-            of_trained, (mean, variance, score) = found, np.empty((3, *shape))
+            of_trained, (mean, variance, score) = found[1:], np.empty((3, *shape))
             for all_rows, part in zip((mean, variance, score), of_trained, strict=True):
                 all_rows[trained] = part
             usual = weight / weight[weight > 0.0].mean()
@@ -228,7 +231,7 @@ class ObservationsMixin(QuantilesMixin):
             score[rest] = law.normal_scores(scale.standardise(y.reshape(shape)[rest]))
         mean, std = scale.moments(mean, np.sqrt(variance))
         mean, std, score = map(self._without_axis, (mean, std, score))
-        return LeaveOneOut(mean, std, y - mean, score)
+        return LeaveOneOut(mean, std, y[rows] - mean, score, rows)
 
 
 def _require_probabilities(values, name, advice):
@@ -254,3 +257,4 @@ class LeaveOneOut(NamedTuple):
     std: np.ndarray  # of an observation of the weight of the row, noise included
     residual: np.ndarray  # y - mean
     z_score: np.ndarray  # y as a standard normal value, under its law without the row
+    rows: np.ndarray  # their numbers: a sample of 20,000 of a longer table

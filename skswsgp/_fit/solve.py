@@ -38,8 +38,16 @@ class Solution(NamedTuple):
     settings: Settings
     solver: object
     data: TrainingRows  # that say how large errors are
+    group: np.ndarray | None  # (n,) the inducing points of these rows
+    sites: object  # their `SiteRows`, or None where other rows have sites as well
     attributes: dict  # fitted attributes
     rng: np.random.RandomState
+
+    def judged_by(self, data):
+        """Return the solution with rows that say how large errors are."""
+        if data is self.data:
+            return self
+        return self._replace(data=data, group=None, sites=None)
 
 
 @contextmanager
@@ -69,9 +77,13 @@ def solve(start, task):
         with task.stage("inducing variables", settings.max_iter):
             trained = train(solver, start, task)
         tries_exact = solver.usable and tries_exact_means(settings, n_all, M, D)
-        exact, group = ExactFit(), None
-        if tries_exact or (start.knows_sites and solver.usable):
-            group = point_of_each_row(trained["inducing_points_"], data.inputs)
+        exact, group, sites = ExactFit(), None, None
+        if settings.solver.finds_optimum and solver.usable:
+            wanted = tries_exact or settings.likelihood_record.has_noise
+            if wanted and data.n_rows == n_all:
+                group = point_of_each_row(trained["inducing_points_"], data.inputs)
+            if isinstance(start.rows, RowsInMemory):
+                sites = solver.sites
         if tries_exact:
             with task.stage("exact means"):
                 exact = solve_exact_mean(solver, data, group, trained, start)
@@ -82,13 +94,12 @@ def solve(start, task):
         if (start.knows_sites or draws) and solver.usable:
             with task.stage("variances"):
                 if start.knows_sites:
-                    if not isinstance(start.rows, RowsInMemory):
-                        group = None  # other rows have sites at the points as well
-                    known = group, exact.held_out, settings, trained["kernel_"]
+                    all_here = group if sites is not None else None
+                    known = all_here, exact.held_out, settings, trained["kernel_"]
                     trained |= learn_near_sites(solver, data, *known, start.rng)
                 if draws:
                     trained |= draw(solver, settings, start.rng)
-        yield Solution(settings, solver, data, trained, start.rng)
+        yield Solution(settings, solver, data, group, sites, trained, start.rng)
 
 
 def make_solver(start, engine):
@@ -217,8 +228,8 @@ def learn_law(solution, task):
             return {}
         law, rows = None, None
         try:
-            solver, data, known = solution.solver, solution.data, solution.attributes
-            law, rows = leave_out_rows(solver, data, known, settings, solution.rng)
+            known = solution.data, solution.group, solution.sites, solution.attributes
+            law, rows = leave_out_rows(*known, settings, solution.rng)
         except FloatingPointError:
             warnings.warn(
                 "predictions of rows without themselves met NaN or infinity: the model "

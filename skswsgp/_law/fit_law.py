@@ -34,45 +34,55 @@ FITTED_ROWS = 6000  # rows that teach near targets: 2,000 lost .02 nats of power
 
 
 class Neighborhoods(NamedTuple):
-    """The points near training rows, and those near points."""
+    """The points near a sample of training rows, and those near points."""
 
-    own: np.ndarray  # (n,) the points to which the rows belong
-    near: NearPoints  # the K + 1 points nearest to each row
+    own: np.ndarray  # (n,) the points to which all rows belong
+    sample: np.ndarray  # (k,) numbers of the rows of the sample
+    near: NearPoints  # the points nearest to these, two more than `NEAR`
     nearness: Nearness
 
+    @property
+    def own_of_sample(self):
+        """The points (k,) to which rows of the sample belong."""
+        return self.own[self.sample]
 
-def find_neighborhoods(X, Z, nearest, length_scales, group=None):
-    """Return the `Neighborhoods` of rows X and points Z, or None for too few points.
 
-    `nearest(X, k)` returns the k nearest points of rows, the nearest first. Rows belong
-    to the points `group` (n,), or to their nearest points.
+def find_neighborhoods(data, numbers, Z, nearest, length_scales, group, sample):
+    """Return the `Neighborhoods` of `TrainingRows`, or None for too few points Z.
+
+    `numbers` (n,) are those of the rows for `nearest`, which are `NearestPoints`. Rows
+    belong to the points `group` (n,), or to their nearest points.
     """
     M = len(Z)
     if M < REFERENCE + 2:  # a row may be the only one of a point, and loses it then
         return None
-    lists = nearest(X, min(NEAR + 2, M - 1))
+    lists, K = nearest.of(numbers[sample], min(NEAR + 2, M - 1)), min(REFERENCE + 1, M)
     if group is None:
-        own, of_points = lists[:, 0], nearest(Z, min(REFERENCE + 1, M))
+        own, of_points = nearest.of(numbers, 1)[:, 0], nearest.of_points(K)
     else:
-        own, of_points = group, lists[np.unique(group, return_index=True)[1]]
+        at_points = numbers[np.unique(group, return_index=True)[1]]
+        own, of_points = group, nearest.of(at_points, K)
+    X = data.take(sample).inputs.astype(np.float64, copy=False)
     near = measure_distances(X, Z, lists, length_scales)
-    return Neighborhoods(own, near, measure_nearness(Z, of_points, length_scales))
+    nearness = measure_nearness(Z, of_points, length_scales)
+    return Neighborhoods(own, sample, near, nearness)
 
 
 def fit_law(residuals, around):
-    """Return the `PredictiveLaw` of training rows, and `Observations` at them.
+    """Return the `PredictiveLaw` of training rows, and `Observations` at a sample.
 
-    `around` are `Neighborhoods` or None.
+    `around` are the `Neighborhoods` of the sample, or None where there are too few
+    points, and then all rows are in the sample.
     """
-    z = residuals.standardised  # (n, Q)
-    sizes, nearness = None, None
-    fade, logs = np.ones(len(z)), np.zeros(z.shape)
+    z, sizes, nearness = residuals.standardised, None, None  # (n, Q)
     if around is not None:
         sizes = measure_sizes(np.abs(z), around.own, len(around.nearness.spacing))
-        near = left_out_points(sizes, around)
         nearness = around.nearness
-        fade = nearness.fade(near)
-        logs = sizes.logarithms(near, around.own, np.abs(z))
+        fade, logs = features_of_sample(sizes, z, around)
+        residuals = residuals.at(around.sample)
+        z = residuals.standardised  # (k, Q)
+    else:
+        fade, logs = np.ones(len(z)), np.zeros(z.shape)
     freedom, coefficients = np.full(z.shape[1], np.inf), np.zeros((2, z.shape[1]))
     for q in range(z.shape[1]):
         if not has_errors(z[:, q]):
@@ -96,6 +106,16 @@ def fit_law(residuals, around):
     return law, Observations(residuals.mean, process, factor, freedom)
 
 
+def features_of_sample(sizes, z, around):
+    """Return the fade (k,) and logarithms (k, Q) of sizes at rows left out.
+
+    z (n, Q) are those of all rows, and `around` the `Neighborhoods` of the sample.
+    """
+    near = left_out_points(sizes, around)
+    own, left_out = around.own_of_sample, np.abs(z[around.sample])
+    return around.nearness.fade(near), sizes.logarithms(near, own, left_out)
+
+
 def scales_far_away(z, freedom, coefficients):
     """Return the scales (Q,) at which deviations are those of errors z (n, Q).
 
@@ -105,30 +125,32 @@ def scales_far_away(z, freedom, coefficients):
     return np.where(is_learned(freedom, coefficients), far, 1.0)
 
 
-def normal_scores(law, z, around):
-    """Return z (n, Q) of rows left out as standard normal values of their probability.
+def normal_scores(law, z, around, sample):
+    """Return z of a sample of n rows left out as standard normal values (k, Q).
 
-    Scales and tails are those of the law, without its near targets.
+    z (n, Q) are those of all rows. Scales and tails are those of the law, without its
+    near targets.
     """
+    few = z[sample]
     if law is None:
-        return z
-    fade, logs = np.ones(len(z)), np.zeros(z.shape)
+        return few
+    fade, logs = np.ones(len(few)), np.zeros(few.shape)
     if law.coefficients[1].any():
-        near = left_out_points(law.sizes, around)
-        logs = law.sizes.logarithms(near, around.own, np.abs(z))
-        fade = law.nearness.fade(near)
+        fade, logs = features_of_sample(law.sizes, z, around)
     factor, freedom = law.factor(logs, fade), law.degrees_of_freedom
-    return Observations(0.0 * z, np.ones_like(z), factor, freedom).normal_scores(z)
+    plain = Observations(0.0 * few, np.ones_like(few), factor, freedom)
+    return plain.normal_scores(few)
 
 
 def add_near_targets(law, observations, y, kinds, around, rng):
     """Return the law with a share of near targets in it, where this is better.
 
-    `observations` are those at the rows y (n, Q) under the law so far, and `kinds` the
-    targets and the residuals (M, Q) of the distinct rows.
+    `observations` are those at the rows y (k, Q) of the sample under the law so far,
+    and `kinds` the targets and the residuals (M, Q) of the distinct rows.
     """
     Q, chosen = y.shape[1], rng.permutation(len(y))[:FITTED_ROWS]
-    points = around.near.at(chosen).without(around.own[chosen]).nearest(NEAR)
+    own = around.own_of_sample[chosen]
+    points = around.near.at(chosen).without(own).nearest(NEAR)
     distances = points.distances / points.unit[:, None]
     before, y = observations.at(chosen), y[chosen]
     density, errors = before.log_density(y), (y - before.mean) / before.process
@@ -177,13 +199,14 @@ def are_better(before, after, y):
 
 
 def left_out_points(sizes, around):
-    """Return the points near each row as if it had been left out, one more than `NEAR`.
+    """Return the points near each row of the sample without it, one more than `NEAR`.
 
     The only row of a point takes it away, for it would not be an inducing point
     without the row.
     """
-    gone = sizes.counts[around.own] == 1.0
-    return around.near.without(np.where(gone, around.own, -1)).nearest(NEAR + 1)
+    own = around.own_of_sample
+    gone = sizes.counts[own] == 1.0
+    return around.near.without(np.where(gone, own, -1)).nearest(NEAR + 1)
 
 
 def has_errors(z):

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from skswsgp._compiled.threads import one_blas_thread
+from skswsgp._compiled.threads import index_blocks, one_blas_thread
 from skswsgp._covariance.compile import length_scales
 from skswsgp._kernel_search.kernel_learning import count_few_rows
 from skswsgp._law.fit_law import (
@@ -13,10 +13,11 @@ from skswsgp._law.fit_law import (
     fit_law,
     normal_scores,
 )
+from skswsgp._point.state import Model
 from skswsgp._posterior.kernel_uncertainty import left_out_squares
-from skswsgp._posterior.left_out import leave_one_out, merge_rows
+from skswsgp._posterior.left_out import leave_one_out, merge_points, merge_rows
 from skswsgp._posterior.prediction import nearest_points
-from skswsgp._rows.inducing import point_of_each_row
+from skswsgp._rows.data import TrainingRows
 from skswsgp._rows.statistics import SAMPLE_ROWS, feature_spread
 from skswsgp._solvers.model import build_model
 
@@ -24,57 +25,87 @@ from skswsgp._solvers.model import build_model
 class LeftOutRows(NamedTuple):
     """Rows that train as predicted by the model without them, standardised, (n, Q)."""
 
+    rows: np.ndarray  # (n,) their numbers
     mean: np.ndarray
     variance: np.ndarray  # of an observation of the weight of the row
     score: np.ndarray  # y as a standard normal value, under the law without the row
 
 
-def leave_out_rows(solver, data, trained, settings, rng):
-    """Return the `PredictiveLaw` and the `LeftOutRows` of a fit, or None for either.
+class NearestPoints(NamedTuple):
+    """The inducing points nearest to rows, from lists that a fit has, or a search."""
 
-    `trained` are the fitted attributes. There is no law for one row, and for the
-    parameter `predictive` "gaussian". No rows are returned for more rows of a solver
-    that takes steps than teach the law. Copies of a row count as one, as they do for
-    the noise.
+    data: TrainingRows
+    sites: object  # `SiteRows` of these rows, or None
+    model: Model
+    center: np.ndarray  # that of the model
+    n_jobs: int | None
+
+    def of(self, rows, k):
+        """Return the k points nearest to rows of some numbers, the nearest first."""
+        sites, parts = self.sites, []
+        if sites is None or not k <= sites.engine.n_neighbors < len(self.model.Z):
+            X = self.data.take(rows).inputs
+            return nearest_points(self.model, X, self.center, k, self.n_jobs)
+        for part in index_blocks(len(rows)):
+            X, _, _ = self.data.block(rows[part])
+            parts.append(sites.rows.lookup(rows[part], X)[:, :k])
+        return np.concatenate(parts)
+
+    def of_points(self, k):
+        """Return the k points nearest to each, itself among them."""
+        model = self.model
+        return nearest_points(model, model.Z, 0.0 * self.center, k, self.n_jobs)
+
+
+def leave_out_rows(data, group, sites, trained, settings, rng):
+    """Return the `PredictiveLaw` or None, and the `LeftOutRows` of a fit.
+
+    `group` (n,) are the inducing points of the rows, or None. `sites` are the
+    `SiteRows` of the rows, or None where other rows have sites as well. `trained` are
+    the fitted attributes. There is no law for one row, and for the parameter
+    `predictive` "gaussian". Copies of a row count as one, as they do for the noise. Of
+    many rows a sample is left out and teaches the law, and where `sites` know all rows,
+    these tell how large residuals are around it.
     """
-    part = data.n_rows > SAMPLE_ROWS and not solver.finds_optimum
-    if part:
-        data = data.take(np.sort(rng.permutation(data.n_rows)[:SAMPLE_ROWS]))
-    merged, place = merge_rows(data)
-    X, Z = merged.X, trained["inducing_points_"]
-    complete = solver.finds_optimum and data.n_rows == data.n_all  # no sample
-    group = point_of_each_row(Z, X) if complete else None
-    lone = len(X) < 2 or (group is not None and len(Z) < 2)
-    residuals, points = leave_one_out(merged, group, trained, settings)
-    law, around = None, None
+    chosen = np.arange(data.n_rows)
+    if data.n_rows > SAMPLE_ROWS:
+        chosen = np.sort(rng.permutation(data.n_rows)[:SAMPLE_ROWS])
+        if sites is None:
+            data, group = data.take(chosen), None
+    every = np.arange(data.n_rows) if sites is None else chosen
+    merged, first, place = merge_rows(data, group)
+    sample, place = np.unique(place[every], return_inverse=True)
+    group = None if group is None else group[first]
+    mean = None if sites is None else sites.expected.mean[first]
+    points = merge_points(merged, group, trained)
+    residuals = leave_one_out(merged, points, trained, settings, sample, mean)
+    law, around, Z = None, None, trained["inducing_points_"]
+    lone = merged.n_rows < 2 or (points is not None and len(Z) < 2)
     if settings.predictive != "gaussian" and not lone:
-        around = neighborhoods_of(X, group, trained, settings, rng)
-        law = law_of_residuals(
-            residuals, points, around, merged, trained, settings, rng
-        )
-    if part:
-        return law, None
-    score = normal_scores(law, residuals.standardised, around)
-    noise = np.reshape(trained["noise_variance_"], (1, -1))
-    own = noise * (1.0 / data.weight - 1.0 / merged.weight[place])[:, None]
-    variance = residuals.variance[place] + own  # of a copy by itself
-    return law, LeftOutRows(residuals.mean[place], variance, score[place])
-
-
-def neighborhoods_of(X, group, trained, settings, rng):
-    """Return the `Neighborhoods` of merged rows, which belong to points or None."""
-    Z, likelihood = trained["inducing_points_"], settings.likelihood
-    model, center = build_model(
-        trained, (likelihood, settings.n_latent), settings.dtype
+        likelihood = settings.likelihood, settings.n_latent
+        model = build_model(trained, likelihood, settings.dtype)
+        nearest = NearestPoints(data, sites, *model, settings.n_jobs)
+        scales = scales_of_distances(trained, rng)
+        around = find_neighborhoods(merged, first, Z, nearest, scales, group, sample)
+        known = residuals, points, around, merged
+        law = law_of_residuals(*known, trained, settings, rng)
+    score = normal_scores(law, residuals.standardised, around, sample)
+    left_out, noise = (
+        residuals.at(sample),
+        np.reshape(trained["noise_variance_"], (1, -1)),
     )
+    apart = 1.0 / data.weight[every] - 1.0 / merged.weight[sample][place]
+    variance = left_out.variance[place] + noise * apart[:, None]  # of a copy by itself
+    return law, LeftOutRows(chosen, left_out.mean[place], variance, score[place])
 
-    def nearest(rows, k):
-        return nearest_points(model, rows, center, k, settings.n_jobs)
 
+def scales_of_distances(trained, rng):
+    """Return the length-scales (D',) of the mapped columns, or their spread."""
+    Z = trained["inducing_points_"]
     scales = length_scales(trained["kernel_"], Z.shape[1], otherwise=np.inf)
     if np.isinf(scales).all():  # no part of the kernel is a function of distance
         scales = feature_spread(Z, rng)
-    return find_neighborhoods(X, Z, nearest, scales, group)
+    return scales
 
 
 def law_of_residuals(residuals, points, around, data, trained, settings, rng):
@@ -82,7 +113,6 @@ def law_of_residuals(residuals, points, around, data, trained, settings, rng):
 
     `points` are those of `leave_one_out`.
     """
-    y = data.y
     law, observations = fit_law(residuals, around)
     widening = widening_of_few(law, data, trained, settings, rng)
     law = law.widened(widening)
@@ -90,9 +120,11 @@ def law_of_residuals(residuals, points, around, data, trained, settings, rng):
         return law
     observations = observations._replace(factor=observations.factor * widening)
     errors = np.empty_like(points.targets)
-    errors[points.group] = y - residuals.mean
+    errors[points.group] = data.y - residuals.mean
     kinds = points.targets, errors
-    return add_near_targets(law, observations, y, kinds, around, rng)
+    return add_near_targets(
+        law, observations, data.y[around.sample], kinds, around, rng
+    )
 
 
 def widening_of_few(law, data, trained, settings, rng):
@@ -101,7 +133,7 @@ def widening_of_few(law, data, trained, settings, rng):
     A law that was learned from errors grows as these do when rows are taken out of the
     kernel's parameters. Otherwise deviations grow to these errors, or stay as they are.
     """
-    X, y, Q = data.X, data.y, data.y.shape[1]
+    X, y, Q = data.inputs.astype(np.float64), data.y, data.y.shape[1]
     few = len(X) <= count_few_rows(X.shape[1], Q, settings.tuning.part_work)
     if not settings.learn_kernel or not few:
         return np.ones(Q)  # the kernel was not learned, or hardly knows a row

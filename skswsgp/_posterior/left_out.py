@@ -38,6 +38,10 @@ class Residuals(NamedTuple):
     variance: np.ndarray
     standardised: np.ndarray  # (y - mean) / deviation
 
+    def at(self, rows):
+        """Return the residuals of some of the rows."""
+        return Residuals(*(array[rows] for array in self))
+
 
 class Points(NamedTuple):
     """The distinct inputs of rows, and the rows merged there."""
@@ -66,27 +70,40 @@ def residuals_from_neighbors(points, y, noise, mean, variance, beta=1.0):
     return Residuals(mean, variance, (y - mean) / np.sqrt(variance))
 
 
-def residuals_near_sites(data, noise, posterior, beta, points=None):
+def residuals_near_sites(data, noise, posterior, beta, mean, sample, points=None):
     """Return the `Residuals` of rows whose variances come from near sites.
 
-    `noise` (n, Q) are those of the rows, which count `beta` times in the means. Means
-    from all rows leave residuals N alpha at the `Points`, which means themselves, found
-    by conjugate gradients, would hide where there is hardly any noise.
+    `noise` (n, Q) are those of the rows, which count `beta` times in the means (n, Q).
+    Means from all rows leave residuals N alpha at the `Points`, which means themselves,
+    found by conjugate gradients, would hide where there is hardly any noise. v is found
+    for rows of the numbers `sample`, see `of_all_rows`.
     """
-    if posterior.alpha is None:
-        mean, _ = posterior.moments(data.inputs, with_variance=False)
-    else:
+    if posterior.alpha is not None:
         mean = (points.targets - points.noise * posterior.alpha)[points.group]
-    v, precision = np.empty(noise.shape), 1.0 / (beta * noise)
+    found, precision = np.empty((len(sample), noise.shape[1])), 1.0 / (beta * noise)
     with posterior.engine(1) as engine, posterior.near_sites(engine) as near:
-        for rows in row_blocks(len(noise)):
-            X = posterior.rows(data.inputs[rows])
+        for part in row_blocks(len(sample)):
+            rows = sample[part]
+            X = posterior.rows(data.take(rows).inputs)
             summed = None if points is None else precision[rows]
             variances = near.without_rows(X, summed)
-            v[rows] = variances(posterior.sites.factor, posterior.sites.scale)
+            found[part] = variances(posterior.sites.factor, posterior.sites.scale)
+    v = of_all_rows(found, sample, len(noise))
     variance = v + noise
     mean = data.y - (data.y - mean) * (1.0 + precision * v)
     return Residuals(mean, variance, (data.y - mean) / np.sqrt(variance))
+
+
+def of_all_rows(found, sample, n):
+    """Return values (n, Q) found for a sample of rows, and their medians elsewhere.
+
+    Where all rows count together, as in averages of residuals, a row more or less
+    certain than the median matters little, and a search for each would take as long as
+    predictions of all rows.
+    """
+    values = np.broadcast_to(np.median(found, axis=0), (n, found.shape[1])).copy()
+    values[sample] = found
+    return values
 
 
 def predictions_from_all_others(points, kernel):
@@ -120,57 +137,70 @@ def residuals_of_posterior(y, noise, mean, variance, prior_part, beta):
     return Residuals(mean, variance, (y - mean) / np.sqrt(variance))
 
 
-def merge_rows(data):
-    """Return `TrainingRows` in float64 without copies, and the place of each row there.
+def merge_rows(data, group=None):
+    """Return `TrainingRows` without copies, their numbers, and the place of each row.
 
-    The weight of a row that stands for its copies is the sum of theirs.
+    The weight of a row that stands for its copies is the sum of theirs. `group` (n,)
+    are the points of rows, or None.
     """
-    X, y, weight = data.inputs, data.y, data.weight
-    rows, place = copies_of_rows(X, y)
-    if len(rows) < len(X):
-        total = np.bincount(place, weight)
-        X, y, weight = X[rows], y[rows], total.astype(weight.dtype)
-    X, y = X.astype(np.float64, copy=False), y.astype(np.float64)
-    return data._replace(X=X, y=y, weight=weight, rows=None), place
+    keys = data.inputs if group is None else group[:, None]
+    rows, place = copies_of_rows(keys, data.y)
+    weight = np.bincount(place, data.weight).astype(data.weight.dtype)
+    merged = data.take(rows)._replace(weight=weight)
+    return merged._replace(y=merged.y.astype(np.float64)), rows, place
 
 
-def leave_one_out(data, group, trained, settings):
-    """Return the `Residuals` of the rows of `merge_rows`, and their `Points` or None.
+def merge_points(data, group, trained):
+    """Return the `Points` of the rows of `merge_rows`, or None without their `group`.
 
-    `group` (n,) is the inducing point of each row, or None, and there are no `Points`
-    then. `trained` are the fitted attributes.
+    `trained` are the fitted attributes.
     """
-    noise = np.reshape(trained["noise_variance_"], (1, -1)) / data.weight[:, None]
-    noise = noise.astype(np.float64)  # (n, Q)
-    points, beta, Z = None, trained["_kl_weight"], trained["inducing_points_"]
-    if group is not None:
-        points = Points(
-            Z,
-            *merge_sites(1.0 / (beta * noise), data.y / (beta * noise), group, len(Z)),
-            group,
-        )
+    if group is None:
+        return None
+    precision = 1.0 / (trained["_kl_weight"] * noise_of_rows(data, trained))
+    Z = trained["inducing_points_"]
+    return Points(Z, *merge_sites(precision, data.y * precision, group, len(Z)), group)
+
+
+def noise_of_rows(data, trained):
+    """Return the noise variances (n, Q) of rows for the fitted attributes."""
+    noise = np.reshape(trained["noise_variance_"], (1, -1))
+    return (noise / data.weight[:, None]).astype(np.float64)
+
+
+def leave_one_out(data, points, trained, settings, sample, mean=None):
+    """Return the `Residuals` of the rows of `merge_rows`, whose `Points` may be None.
+
+    `trained` are the fitted attributes. Means of f (n, Q) are predicted unless they are
+    given. The numbers `sample` are those of `of_all_rows`.
+    """
+    noise, beta = noise_of_rows(data, trained), trained["_kl_weight"]
+    Z, posterior = trained["inducing_points_"], posterior_of(trained, settings)
+    dense = points is not None and trained["n_neighbors_"] == len(Z)
+    if mean is None and not dense:
+        mean, _ = posterior._replace(alpha=None).moments(data.inputs, False)
     if "site_precision_" in trained:
-        posterior = posterior_of(trained, settings)
-        residuals = residuals_near_sites(data, noise, posterior, beta, points)
-    elif points is not None and trained["n_neighbors_"] == len(Z):
+        how = posterior, beta, mean, sample, points
+        residuals = residuals_near_sites(data, noise, *how)
+    elif dense:
         found = predictions_from_all_others(points, trained["kernel_"])
         residuals = residuals_from_neighbors(points, data.y, noise, *found, beta)
     else:
-        posterior = posterior_of(trained, settings)
-        residuals = residuals_of_model(data, noise, posterior, beta)
+        residuals = residuals_of_model(data, noise, posterior, beta, mean, sample)
     require_finite(residuals.standardised)
-    return residuals, points
+    return residuals
 
 
-def residuals_of_model(data, noise, posterior, beta):
+def residuals_of_model(data, noise, posterior, beta, mean, sample):
     """Return the `Residuals` of rows by taking each of them out of q(f)."""
-    model = posterior.model
+    model, X = posterior.model, data.take(sample).inputs
     certain = model._replace(s=np.zeros_like(model.s), L=np.zeros_like(model.L))
-    mean, variance = posterior.moments(data.inputs)
-    _, prior_part = posterior._replace(model=certain).moments(data.inputs)
-    arrays = data.y, noise, mean, variance, prior_part
-    arrays = (array.astype(np.float64) for array in arrays)
-    return residuals_of_posterior(*arrays, beta)
+    moments = (posterior._replace(model=one).moments(X) for one in (model, certain))
+    found = [
+        of_all_rows(variance.astype(np.float64), sample, len(noise))
+        for _, variance in moments
+    ]
+    return residuals_of_posterior(data.y, noise, mean.astype(np.float64), *found, beta)
 
 
 def posterior_of(trained, settings):

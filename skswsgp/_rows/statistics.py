@@ -202,11 +202,8 @@ def distinct_observations(data):
 
 def copies_of_rows(X, y):
     """Return the first row of each set of duplicates, and the set of each row (n,)."""
-    _, group = np.unique(X, axis=0, return_inverse=True)
-    _, first, same = np.unique(
-        np.column_stack([X, y]), axis=0, return_index=True, return_inverse=True
-    )
-    group, same = group.ravel(), same.ravel()
+    _, group = first_of_each(X)
+    first, same = first_of_each(np.column_stack([X, y]))
     single = np.bincount(group[first])[group] == 1
     return first_of_each(np.where(single, same, len(X) + np.arange(len(X))))
 

@@ -28,6 +28,7 @@ class Solver(ABC):
     local_divergences = False  # whether a row's divergence is that of its points
     draws = False  # whether it can draw from q(u)
     exact_means = False  # whether it can replace the neighbours' means by exact ones
+    sites = None  # the `SiteRows` of the rows, or of these and of others
     keeps_best = False  # whether the round of least loss is restored at the end
 
     @abstractmethod

@@ -181,7 +181,7 @@ def fit_stream(model, stream, classes, is_trial=False):
         start = learn_stream(problem, stream, model)
     with solve(start, task) as solution:
         recent = stream.recent(solution.data)
-        law = learn_law(solution._replace(data=recent), task)
+        law = learn_law(solution.judged_by(recent), task)
         attributes = solution.attributes | law
         after = stream.learned(start.factor, attributes)
         most = max(most_points(model), settings.tuning.stream_rows)

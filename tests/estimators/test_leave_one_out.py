@@ -77,10 +77,11 @@ def test_weights_and_rows_of_weight_zero():
 def test_outputs_have_units_of_their_own():
     X, y = make_rows(Q=2)
     found = make(SWSGPRegressor, **FIXED).fit(X, y).leave_one_out_
-    assert found._fields == ("mean", "std", "residual", "z_score")
+    assert found._fields == ("mean", "std", "residual", "z_score", "rows")
+    assert_array_equal(found.rows, np.arange(30))
     for q in range(2):
         one = make(SWSGPRegressor, **FIXED).fit(X, y[:, q]).leave_one_out_
-        for both, alone in zip(found, one, strict=True):
+        for both, alone in zip(found[:-1], one[:-1], strict=True):
             assert both.shape == (30, 2)
             assert_allclose(both[:, q], alone, rtol=1e-6)
 
@@ -116,9 +117,9 @@ def test_means_from_all_rows_need_no_new_solution(predictive, tune, monkeypatch)
     )  # fmt: skip
     scaled = learn.leave_one_out
 
-    def unscaled(data, group, trained, settings):  # the variances are exact here
+    def unscaled(data, points, trained, *how):  # the variances are exact here
         trained = trained | {"local_variance_scale_": 1.0}
-        return scaled(data, group, trained, settings)
+        return scaled(data, points, trained, *how)
 
     monkeypatch.setattr(learn, "leave_one_out", unscaled)
     X, y = make_rows(200)
@@ -179,16 +180,42 @@ def test_standardised_residuals_have_unit_spread(params):
         assert_array_equal(one, other)
 
 
-def test_a_stream_and_long_tables_of_adam_have_none(monkeypatch):
+def test_a_stream_has_none():
     X, y = make_rows(60)
     model = SWSGPRegressor(n_inducing=20, random_state=0).partial_fit(X, y)
     assert not hasattr(model, "leave_one_out_")
-    for most, expected in ((60, True), (59, False)):
-        monkeypatch.setattr(learn, "SAMPLE_ROWS", most)
-        model = make(SWSGPRegressor, **ADAM, max_iter=1).fit(X, y)
-        assert hasattr(model, "leave_one_out_") == expected
     model = SWSGPRegressor(random_state=0).fit(X, y)
     assert not hasattr(model.partial_fit(X, y), "leave_one_out_")
+
+
+SAMPLED = [
+    ({"n_neighbors": 10}, False),
+    ({"n_neighbors": 10}, True),
+    ({"n_neighbors": 10, "covariance": "diag"}, False),
+    ({"n_inducing": 40, "n_neighbors": 10}, True),
+    (ADAM | {"max_iter": 1}, False),
+]
+
+
+@pytest.mark.parametrize(("params", "copies"), SAMPLED, ids=str)
+def test_a_sample_of_many_rows_is_left_out(params, copies, monkeypatch, tune):
+    tune(full_work=0.0)
+    X, y = make_rows(150)
+    if copies:
+        X, y = X[np.arange(150) // 2], y[np.arange(150) // 2]
+    weight = np.ones(150)
+    weight[:10] = 0.0  # no row of the sample
+    how = FIXED | params
+    all_rows = make(SWSGPRegressor, **how).fit(X, y, weight).leave_one_out_
+    monkeypatch.setattr(learn, "SAMPLE_ROWS", 100)
+    found = make(SWSGPRegressor, **how).fit(X, y, weight).leave_one_out_
+    assert len(found.rows) == 100
+    assert_array_equal(found.rows, np.unique(found.rows))
+    assert found.rows.min() >= 10
+    # means that a solver has are those of predictions, but for rounding
+    close = {"rtol": 1e-6, "atol": 1e-6}
+    for values, of_all in zip(found[:-1], all_rows[:-1], strict=True):
+        assert_allclose(values, of_all[found.rows], **close)
 
 
 @pytest.mark.parametrize("n", [1, 2])

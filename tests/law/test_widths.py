@@ -13,6 +13,7 @@ from skswsgp._law.widths import (
     measure_sizes,
     weights_within,
 )
+from skswsgp._rows.data import TrainingRows
 
 SCALES = np.array([0.5, 0.5])  # of both columns, as nearest_to ignores them
 
@@ -23,6 +24,26 @@ def nearest_to(Z):
         return np.argsort(distance, axis=1, kind="stable")[:, :k].astype(np.int32)
 
     return nearest
+
+
+class NearestRows:
+    """Stands for `NearestPoints`, by all distances."""
+
+    def __init__(self, X, Z):
+        self.X, self.Z = X, Z
+
+    def of(self, rows, k):
+        return nearest_to(self.Z)(self.X[rows], k)
+
+    def of_points(self, k):
+        return nearest_to(self.Z)(self.Z, k)
+
+
+def neighborhoods(X, Z, sample=None):
+    every = np.arange(len(X))
+    data = TrainingRows(X, X[:, :1], np.ones(len(X)))
+    nearest, sample = NearestRows(X, Z), every if sample is None else sample
+    return find_neighborhoods(data, every, Z, nearest, SCALES, None, sample)
 
 
 def average(rows, sizes, unit):
@@ -57,7 +78,7 @@ def places(request):
 
 def test_averages_at_new_rows_are_those_of_loops(places):
     X, Z, sizes = places
-    around = find_neighborhoods(X, Z, nearest_to(Z), SCALES)
+    around = neighborhoods(X, Z)
     measured = measure_sizes(sizes, around.own, len(Z))
     new = np.random.default_rng(1).normal(size=(5, 2))
     lists = nearest_to(Z)(new, NEAR + 1)
@@ -68,7 +89,7 @@ def test_averages_at_new_rows_are_those_of_loops(places):
 
 def test_averages_without_a_row_are_those_of_a_fit_without_it(places):
     X, Z, sizes = places
-    around = find_neighborhoods(X, Z, nearest_to(Z), SCALES)
+    around = neighborhoods(X, Z)
     measured = measure_sizes(sizes, around.own, len(Z))
     near = left_out_points(measured, around)
     found = measured.logarithms(near, around.own, sizes)
@@ -85,7 +106,7 @@ def test_averages_without_a_row_are_those_of_a_fit_without_it(places):
 
 def test_averages_change_smoothly_along_a_line(places):
     X, Z, sizes = places
-    around = find_neighborhoods(X, Z, nearest_to(Z), SCALES)
+    around = neighborhoods(X, Z)
     measured = measure_sizes(sizes, around.own, len(Z))
     steps = []
     for n in (1_000, 10_000):

@@ -78,7 +78,9 @@ def test_residuals_near_sites_are_those_of_fits_without_the_row(exact, rows):
     settings = Settings("gaussian", 2, NaturalSolver)
     posterior = posterior_of(trained, settings)
     data = TrainingRows(X, y, np.ones(len(X)))
-    found = residuals_near_sites(data, 1.0 / precision, posterior, 1.0, points)
+    mean, _ = posterior._replace(alpha=None).moments(X, with_variance=False)
+    how = posterior, 1.0, mean, np.arange(len(X)), points
+    found = residuals_near_sites(data, 1.0 / precision, *how)
     for i in range(len(X)):
         for q in range(2):
             mean, variance = exact_prediction(X, y, precision, i, q)
