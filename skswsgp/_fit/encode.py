@@ -13,7 +13,7 @@ from skswsgp._rows.column_scale import fit_columns
 from skswsgp._rows.data import TrainingRows
 from skswsgp._rows.inducing import given_points
 from skswsgp._rows.near_copies import unite_near_copies
-from skswsgp._rows.statistics import SAMPLE_ROWS, bounded_noise, feature_spread
+from skswsgp._rows.statistics import bounded_noise, feature_spread, standing_rows
 from skswsgp._solvers.settings import Settings
 
 
@@ -156,8 +156,7 @@ def learn_columns(data, settings):
     if settings.x_transform is None:
         return None
     if settings.x_transform != "auto":
-        order = np.random.RandomState(0).permutation(data.n_rows)
-        few = data.take(order[:SAMPLE_ROWS])
+        few = data.take(standing_rows(data.n_rows))
         most = settings.tuning.most_columns
         return fit_columns(settings.x_transform, few.inputs, few.weight, most)
     given = settings.kernel is not None or not isinstance(settings.inducing_points, str)

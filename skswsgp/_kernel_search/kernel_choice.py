@@ -49,11 +49,11 @@ from skswsgp._rows.statistics import (
     HELD_OUT_FRACTION,
     MEAN_ROWS,
     ROUNDING,
-    SAMPLE_ROWS,
     distinct_observations,
     feature_spread,
     first_of_each,
     relative_weights,
+    standing_rows,
     varying_features,
 )
 from skswsgp._solvers.auto import default_kernel
@@ -234,13 +234,9 @@ def left_out_score(candidate, scale, plain):
 
 
 def drawn_rows(data):
-    """Return random rows in a random order, in memory, of mean weight one.
-
-    What a fit draws afterwards is what it would draw without them.
-    """
-    rng = np.random.RandomState(0)
-    data = data.take(rng.permutation(data.n_rows)[:SAMPLE_ROWS])
-    return relative_weights(in_memory(data), SAMPLE_ROWS)
+    """Return the `standing_rows`, in memory, of mean weight one."""
+    data = data.take(standing_rows(data.n_rows))
+    return relative_weights(in_memory(data), data.n_rows)
 
 
 def in_memory(data):

@@ -9,6 +9,8 @@ from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 from scipy.spatial import cKDTree
 
+from skswsgp._rows.statistics import first_of_each
+
 MOST_COPIES = 64  # rows of one y, beyond which it is a level of y and no mark
 SAMPLE = 500  # rows that tell whether any number has copies
 
@@ -23,25 +25,43 @@ def unite_near_copies(X, y, spread):
     Distances are in units of `spread` (D,). A y that more rows share than there are
     other y, or more than `MOST_COPIES`, is a level of y and no mark of a copy.
     """
-    rows = np.column_stack([X, y])
-    _, first, group = np.unique(rows, axis=0, return_index=True, return_inverse=True)
-    found = near_copies(np.asarray(X[first], dtype=np.float64) / spread, y[first])
+    _, count = labels_of(y)
+    if 2 * np.sum(count == 1) > len(y):
+        return X  # as at most half of the distinct rows can share their y
+    first, group = first_of_each(np.column_stack([X, y]))
+    label, count = labels_of(y[first])
+    if 2 * count[shared_labels(count)].sum() < len(first):
+        return X
+    points = np.asarray(X[first], dtype=np.float64)
+    order = np.lexsort(np.column_stack([points, y[first]]).T)  # not that of the rows
+    found = near_copies(points[order] / spread, label[order])
     if found is None:
         return X
+    rank = np.empty(len(order), dtype=int)
+    rank[order] = np.arange(len(order))
     _, leader, place = np.unique(found, return_index=True, return_inverse=True)
-    return X[first][leader[place.ravel()][group.ravel()]]
+    return X[first[order]][leader[place.ravel()][rank[group]]]
 
 
-def near_copies(points, y):
+def labels_of(y):
+    """Return the label (n,) of the y of each row, and how many rows have each label."""
+    first, label = first_of_each(y)
+    return label, np.bincount(label, minlength=len(first))
+
+
+def shared_labels(count):
+    """Return which labels of so many rows may be the mark of copies."""
+    return (count > 1) & (count <= min(MOST_COPIES, len(count)))
+
+
+def near_copies(points, label):
     """Return the place (n,) of each of the distinct rows, or None for places of one.
 
-    It is None as well where less than half of the rows have copies.
+    It is None as well where less than half of the rows have copies. `label` (n,) are
+    those of their y.
     """
-    _, label, count = np.unique(y, axis=0, return_inverse=True, return_counts=True)
-    shared = (count > 1) & (count <= min(MOST_COPIES, len(count)))
-    label, n = label.ravel(), len(points)
-    if 2 * count[shared].sum() < n:
-        return None
+    count, n = np.bincount(label), len(points)
+    shared = shared_labels(count)
     k = min(count[shared].max() + 1, n)  # one of them has another y
     tree, few = cKDTree(points), np.arange(0, n, -(-n // SAMPLE))
     lists = tree.query(points[few], k=k)[1][:, 1:]

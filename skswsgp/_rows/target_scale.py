@@ -16,6 +16,7 @@ from scipy.special import boxcox1p, inv_boxcox1p
 
 from skswsgp._point.likelihood_records import gauss_hermite
 from skswsgp._point.log_rates import NODES
+from skswsgp._rows.statistics import standing_rows
 
 LEAST_POWER, MOST_POWER = 0.0, 2.0  # between them Yeo-Johnson's T maps onto all numbers
 
@@ -101,7 +102,8 @@ def fit_transform(name, y, weight):
     unit = largest * np.sqrt(np.average((y / largest) ** 2, axis=0, weights=weight))
     unit = np.where(unit > 0.0, unit, 1.0)
     bounds = LEAST_POWER, MOST_POWER
-    powers = [best_power(x, weight, bounds) for x in (y / unit).T]
+    few = np.sort(standing_rows(len(y)))
+    powers = [best_power(x, weight[few], bounds) for x in (y[few] / unit).T]
     return YeoJohnson(unit, np.array(powers))
 
 
