@@ -171,7 +171,7 @@ class ObservationsMixin(QuantilesMixin):
             return Counts(mean, variance, record.sizes(shape))
         law = getattr(self, "predictive_law_", None)
         k = 0 if law is None else law.n_near
-        seen = prediction.NearestSeen(k)
+        seen = prediction.NearestSeen(k, law.nearness.points if k > 0 else None)
         mean, variance = self._moments(posterior, rows, seen=seen)
         if not record.conjugate:
             noise = np.broadcast_to(self.noise_variance_, Q)
@@ -182,7 +182,8 @@ class ObservationsMixin(QuantilesMixin):
             return Observations(mean, process, np.ones_like(mean), freedom)
         near = None
         if k > 0:
-            rows, Z = mapped(rows, self.linear_map_), self.inducing_points_
+            rows, Z = mapped(rows, self.linear_map_), law.nearness.points
+            Z = self.inducing_points_ if Z is None else Z
             lists, scales = seen.lists(posterior, rows), law.nearness.length_scales
             near = measure_distances(rows, Z, lists, scales)
         return law.at(mean, process, near)
@@ -257,4 +258,4 @@ class LeaveOneOut(NamedTuple):
     std: np.ndarray  # of an observation of the weight of the row, noise included
     residual: np.ndarray  # y - mean
     z_score: np.ndarray  # y as a standard normal value, under its law without the row
-    rows: np.ndarray  # their numbers: a sample of 20,000 of a longer table
+    rows: np.ndarray | None = None  # their numbers: a random 20,000 of a longer table

@@ -84,7 +84,7 @@ class SWSGPRegressor(
     predictive_law_ : object
         The learned law of observations, where it was learned.
     leave_one_out_ : LeaveOneOut
-        `mean`, `std`, `residual` and `z_score` of each row, predicted without it.
+        `mean`, `std`, `residual` and `z_score` of `rows` predicted without themselves.
     y_transform_ : object or None
         The scale T of y, or None for y as it is.
     y_mean_, y_scale_ : float or ndarray of shape (n_outputs,)

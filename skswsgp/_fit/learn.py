@@ -15,7 +15,6 @@ from skswsgp._solvers.auto import (
     natural_jitter,
     require_room_for_draws,
     takes_full_covariance,
-    tries_exact_means,
 )
 from skswsgp._solvers.model import JITTER, shape_covariance
 from skswsgp._solvers.rows import RowsInMemory
@@ -133,15 +132,14 @@ def with_covariance(attributes, settings, n_rows):
     solver, known = settings.solver, False
     if solver.finds_optimum:
         Z = attributes["inducing_points_"]
-        (M, D), H = Z.shape, attributes["n_neighbors_"]
+        M, H = len(Z), attributes["n_neighbors_"]
         full = takes_full_covariance(settings, n_rows, M, H)
         attributes = shape_covariance(attributes, full)
         known = knows_sites(settings, full)
         if known and settings.covariance == "draws":
             require_room_for_draws(settings.tuning, M, settings.n_latent)
         if settings.likelihood_record.conjugate:
-            dense = H == M and tries_exact_means(settings, n_rows, M, D)
-            dtype = "float64" if dense else settings.dtype  # of the systems
+            dtype = "float64" if H == M else settings.dtype  # of the systems
             noise = attributes["noise_variance_"]
             jitter = natural_jitter(attributes["kernel_"], Z, noise, dtype, full)
             attributes["_jitter"] = jitter

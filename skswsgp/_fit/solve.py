@@ -15,6 +15,7 @@ from sklearn.exceptions import ConvergenceWarning
 from skswsgp._compiled.threads import max_threads
 from skswsgp._engine.select import make_engine
 from skswsgp._law.learn import leave_out_rows
+from skswsgp._linear.site_rows import SiteRows
 from skswsgp._neighbors.lists import NeighborTracker
 from skswsgp._posterior import prediction
 from skswsgp._posterior.near_sites import learn_near_sites
@@ -28,7 +29,6 @@ from skswsgp._solvers.exact_mean import (
 )
 from skswsgp._solvers.model import build_model, model_attributes
 from skswsgp._solvers.progress import History, callers_level
-from skswsgp._solvers.rows import RowsInMemory
 from skswsgp._solvers.settings import Settings
 
 
@@ -82,7 +82,7 @@ def solve(start, task):
             wanted = tries_exact or settings.likelihood_record.has_noise
             if wanted and data.n_rows == n_all:
                 group = point_of_each_row(trained["inducing_points_"], data.inputs)
-            if isinstance(start.rows, RowsInMemory):
+            if isinstance(solver.sites, SiteRows):
                 sites = solver.sites
         if tries_exact:
             with task.stage("exact means"):

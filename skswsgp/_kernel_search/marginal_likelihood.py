@@ -7,6 +7,7 @@ and 5.9 of Rasmussen and Williams (Gaussian Processes for Machine Learning, 2006
 import copy
 
 import numpy as np
+from scipy.linalg import lu_factor, lu_solve
 from scipy.linalg.blas import dsyr
 from scipy.linalg.lapack import dpotrf, dpotri, dpotrs
 from scipy.optimize import minimize
@@ -180,6 +181,10 @@ class LogPosterior:
             gains += 0.5 * (self.y[:, q] @ across) ** 2 / norms
         return gains
 
+    def log_likelihood(self, K, noise):
+        """Return the log density of rows, and its derivatives by K and by log noise."""
+        return log_marginal_likelihood(K, self.y, noise, self.ratios)
+
     def log_prior(self, point):
         """Return the log prior density up to a constant."""
         return -0.5 * np.nansum((point - self.medians) ** 2 / self.variances)
@@ -189,7 +194,7 @@ class LogPosterior:
         params, noise = self.split(point)
         linear_map = self.map_at(point)
         K = self.matrix.evaluate(params, mapped(self.X, linear_map))
-        value, d_K, d_noise = log_marginal_likelihood(K, self.y, noise, self.ratios)
+        value, d_K, d_noise = self.log_likelihood(K, noise)
         value += 0.5 * self.missing @ np.log(noise)
         d_noise += 0.5 * self.missing
         d_log, d_X = self.matrix.vjp(d_K, inputs=linear_map is not None)
@@ -307,6 +312,44 @@ class LogPosterior:
         first = moves.shape[1] - len(rest)  # the first of the noise variances
         kept = [] if noise else np.arange(first, first + self.y.shape[1])
         return np.delete(moves, kept, axis=1)
+
+
+class LogPosteriorOfSums(LogPosterior):
+    """The log posterior density of kernel and noise, given few points of many rows.
+
+    The rows tell of the values u at the points Z by the sums of `DenseSites`, and of
+    other values nothing. With noise s^2, L = G / s^2, c = A' W y / s^2 and B = I + L K
+    they have the log density
+
+        -1/2 [n log(2 pi s^2) + log |B| + y' W y / s^2 - c' K B^-1 c],
+
+    for the rows of A, which hardly depend on the kernel where F is small.
+    """
+
+    def __init__(self, kernel, noise, Z, sums):
+        nothing = np.zeros((len(Z), len(noise)))
+        super().__init__(kernel, noise, Z, nothing, 1.0 + nothing)
+        self.sums = sums
+
+    def log_likelihood(self, K, noise):
+        """Return the log density in nats, and its derivatives by K and by log noise."""
+        value, d_K, d_noise = 0.0, np.zeros_like(K), np.zeros(len(noise))
+        for q, variance in enumerate(noise):
+            precision, c = (
+                self.sums.products / variance,
+                self.sums.cross[:, q] / variance,
+            )
+            square = self.sums.squares[q] / variance
+            factor = lu_factor(np.eye(len(K)) + precision @ K)
+            weights, inverse = lu_solve(factor, c), lu_solve(factor, precision)
+            log_det = np.sum(np.log(np.abs(np.diag(factor[0]))))
+            mean, n = K @ weights, self.sums.n_rows
+            value -= 0.5 * (n * (LOG_2PI + np.log(variance)) + log_det + square)
+            value += 0.5 * c @ mean
+            d_K += 0.5 * (np.outer(weights, weights) - inverse)
+            known = np.vdot(inverse, K) + square - 2.0 * c @ mean
+            d_noise[q] = 0.5 * (known + mean @ precision @ mean - n)
+        return value, d_K, d_noise
 
 
 def bounded(loss, low, high, begun):

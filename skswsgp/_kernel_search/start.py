@@ -15,9 +15,10 @@ import numpy as np
 from sklearn.base import clone
 
 from skswsgp._compiled.linalg import numpy_cholesky
-from skswsgp._compiled.threads import max_threads
+from skswsgp._compiled.threads import max_threads, one_blas_thread
 from skswsgp._covariance.compile import compile_kernel, length_scales
 from skswsgp._engine.select import make_cpu_engine
+from skswsgp._kernel_search.climb import FIRST_STEPS
 from skswsgp._kernel_search.evidence import BOUND_WORK, maximize_bound
 from skswsgp._kernel_search.holdout import (
     CandidateComparison,
@@ -30,17 +31,23 @@ from skswsgp._kernel_search.kernel_learning import (
     LearningOptions,
     count_few_rows,
 )
+from skswsgp._kernel_search.marginal_likelihood import LogPosteriorOfSums
+from skswsgp._kernel_search.neighbor_likelihood import neighbor_model
 from skswsgp._kernel_search.robust_start import learn_robust_kernel
 from skswsgp._kernel_search.site_refinement import (
     learn_shape,
     refine_kernel,
 )
+from skswsgp._linear.dense_sites import DenseSites
 from skswsgp._linear.projection import mean_prior_variance
 from skswsgp._neighbors.lists import without_own
 from skswsgp._rows.columns import mapped
+from skswsgp._rows.few_points import few_points
 from skswsgp._rows.inducing import given_points, initial_inducing_points
-from skswsgp._rows.statistics import feature_spread
+from skswsgp._rows.statistics import feature_spread, standing_rows
 from skswsgp._solvers.auto import (
+    DENSE_JITTER,
+    allows_few_points,
     count_inducing,
     count_neighbors,
     default_kernel,
@@ -75,15 +82,19 @@ def initial_attributes(settings, data, spread, rng):
             spread = feature_spread(data.X, rng, dtype=dtype)
         D = data.X.shape[1]
         spread = length_scales(fit.kernel, D, otherwise=spread)
-    Z = initial_inducing_points(
-        data.X,
-        count_inducing(settings, data.n_all, D),
-        settings.inducing_points,
-        rng,
-        spread,
-        settings.tuning,
-        data.weight_in_X(),
-    )
+    Z = None
+    if allows_few_points(settings, data.n_all, D):
+        Z, fit = find_few_points(fit, data, settings)
+    if Z is None:
+        Z = initial_inducing_points(
+            data.X,
+            count_inducing(settings, data.n_all, D),
+            settings.inducing_points,
+            rng,
+            spread,
+            settings.tuning,
+            data.weight_in_X(),
+        )
     M = len(Z)
     H = count_neighbors(settings, data.n_all, M, D)
     start = {
@@ -114,6 +125,48 @@ def initial_attributes(settings, data, spread, rng):
     else:
         S = initial_covariance(start, full, settings)
     return start | {"inducing_covariance_": S}
+
+
+def find_few_points(fit, data, settings):
+    """Return few points (M, D) and the `KernelFit` for them, or None and the fit.
+
+    Kernel and noise were learned from some thousand rows. If few points tell all of f,
+    the sums of the `standing_rows` of `TrainingRows` there teach them anew, unless they
+    are known. At least a quarter of the most points that may be few do so, for these
+    must tell of shorter length-scales as well. Where the kernel needs more points then,
+    they teach it once more.
+    """
+    most, found = settings.tuning.dense_rows, fit
+    sample, before = data.take(standing_rows(data.n_rows)), 0
+    while settings.learn_kernel:
+        how = found.kernel, np.min(found.noise), sample, most
+        points = few_points(*how, least=most // 4)
+        if points is None:
+            return None, fit
+        if len(points) <= before:
+            break
+        found, before = likelier(found, points, sample, settings), len(points)
+    points = few_points(found.kernel, np.min(found.noise), data, most)
+    return (None, fit) if points is None else (points, found)
+
+
+def likelier(fit, points, data, settings):
+    """Return the `KernelFit` under which rows are likeliest, given few points."""
+    zeros = np.zeros((len(points), data.y.shape[1]))
+    given = fit.kernel, fit.noise, np.float64
+    model, center = neighbor_model(points, zeros, 1.0 + zeros, *given)
+    model = model._replace(jitter=DENSE_JITTER)
+    n_threads = max_threads(settings.n_jobs, data.n_rows)
+    engine = make_cpu_engine(model, len(points), n_threads)
+    sums = DenseSites.of(engine, data._replace(center=center))
+    with one_blas_thread():
+        posterior = LogPosteriorOfSums(fit.kernel, fit.noise, model.Z, sums)
+        moves = posterior.moves(noise=settings.known_noise is None)
+        point, density = posterior.maximize(moves, FIRST_STEPS)
+    if not np.isfinite(density):
+        return fit
+    _, noise = posterior.split(point)
+    return fit._replace(kernel=posterior.kernel_at(point), noise=noise)
 
 
 def mapped_points(settings, fit):

@@ -47,13 +47,13 @@ class Neighborhoods(NamedTuple):
         return self.own[self.sample]
 
 
-def find_neighborhoods(data, numbers, Z, nearest, length_scales, group, sample):
-    """Return the `Neighborhoods` of `TrainingRows`, or None for too few points Z.
+def find_neighborhoods(data, numbers, nearest, length_scales, group, sample):
+    """Return the `Neighborhoods` of `TrainingRows`, or None for too few points.
 
     `numbers` (n,) are those of the rows for `nearest`, which are `NearestPoints`. Rows
     belong to the points `group` (n,), or to their nearest points.
     """
-    M = len(Z)
+    Z, M = nearest.Z, len(nearest.Z)
     if M < REFERENCE + 2:  # a row may be the only one of a point, and loses it then
         return None
     lists, K = nearest.of(numbers[sample], min(NEAR + 2, M - 1)), min(REFERENCE + 1, M)

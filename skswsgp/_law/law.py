@@ -60,6 +60,12 @@ class PredictiveLaw(NamedTuple):
         """Whether each output (Q,) has a law other than that of the process."""
         return is_learned(self.degrees_of_freedom, self.coefficients)
 
+    def with_points(self, points):
+        """Return the law that looks at points (M, D) of its own, if at any."""
+        if self.nearness is None or self.n_near == 0:
+            return self._replace(nearness=None)
+        return self._replace(nearness=self.nearness._replace(points=points))
+
     def widened(self, factor):
         """Return the law with scales larger by a factor (Q,)."""
         coefficients = self.coefficients.copy()

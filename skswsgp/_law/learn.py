@@ -15,8 +15,14 @@ from skswsgp._law.fit_law import (
 )
 from skswsgp._point.state import Model
 from skswsgp._posterior.kernel_uncertainty import left_out_squares
-from skswsgp._posterior.left_out import leave_one_out, merge_points, merge_rows
-from skswsgp._posterior.prediction import nearest_points
+from skswsgp._posterior.left_out import (
+    Points,
+    leave_one_out,
+    merge_points,
+    merge_rows,
+    noise_of_rows,
+)
+from skswsgp._posterior.prediction import nearest_points, with_points
 from skswsgp._rows.data import TrainingRows
 from skswsgp._rows.statistics import SAMPLE_ROWS, feature_spread
 from skswsgp._solvers.model import build_model
@@ -39,6 +45,20 @@ class NearestPoints(NamedTuple):
     model: Model
     center: np.ndarray  # that of the model
     n_jobs: int | None
+    Z: np.ndarray  # (M, D) the points
+
+    @classmethod
+    def of_fit(cls, data, sites, trained, settings):
+        """Return the inducing points of trained attributes."""
+        likelihood = settings.likelihood, settings.n_latent
+        model = build_model(trained, likelihood, settings.dtype)
+        Z = trained["inducing_points_"]
+        return cls(data, sites, *model, settings.n_jobs, Z)
+
+    def among(self, Z):
+        """Return a search among other points (M, D)."""
+        model = with_points(self.model, Z, self.center)
+        return self._replace(sites=None, model=model, Z=Z)
 
     def of(self, rows, k):
         """Return the k points nearest to rows of some numbers, the nearest first."""
@@ -67,7 +87,9 @@ def leave_out_rows(data, group, sites, trained, settings, rng):
     many rows a sample is left out and teaches the law, and where `sites` know all rows,
     these tell how large residuals are around it.
     """
-    chosen = np.arange(data.n_rows)
+    Z, chosen = trained["inducing_points_"], np.arange(data.n_rows)
+    if group is None and trained["n_neighbors_"] == len(Z):
+        sites = None  # no points are near, so rows themselves tell sizes around them
     if data.n_rows > SAMPLE_ROWS:
         chosen = np.sort(rng.permutation(data.n_rows)[:SAMPLE_ROWS])
         if sites is None:
@@ -79,16 +101,19 @@ def leave_out_rows(data, group, sites, trained, settings, rng):
     mean = None if sites is None else sites.expected.mean[first]
     points = merge_points(merged, group, trained)
     residuals = leave_one_out(merged, points, trained, settings, sample, mean)
-    law, around, Z = None, None, trained["inducing_points_"]
+    law, around = None, None
     lone = merged.n_rows < 2 or (points is not None and len(Z) < 2)
     if settings.predictive != "gaussian" and not lone:
-        likelihood = settings.likelihood, settings.n_latent
-        model = build_model(trained, likelihood, settings.dtype)
-        nearest = NearestPoints(data, sites, *model, settings.n_jobs)
+        nearest = NearestPoints.of_fit(data, sites, trained, settings)
+        if group is None and trained["n_neighbors_"] == len(Z):
+            group, own = np.arange(merged.n_rows), merged.inputs.astype(np.float64)
+            points = Points(own, merged.y, noise_of_rows(merged, trained), group)
+            nearest = nearest.among(own)
         scales = scales_of_distances(trained, rng)
-        around = find_neighborhoods(merged, first, Z, nearest, scales, group, sample)
+        around = find_neighborhoods(merged, first, nearest, scales, group, sample)
         known = residuals, points, around, merged
         law = law_of_residuals(*known, trained, settings, rng)
+        law = law if nearest.Z is Z else law.with_points(nearest.Z)
     score = normal_scores(law, residuals.standardised, around, sample)
     left_out, noise = (
         residuals.at(sample),

@@ -60,6 +60,7 @@ class Nearness(NamedTuple):
 
     length_scales: np.ndarray  # (D,) of the mapped columns
     spacing: np.ndarray  # (M,) from a point to the tenth other one, in length-scales
+    points: np.ndarray | None = None  # (M, D) if these are no inducing points
 
     def fade(self, near):
         """Return the factors (n,) of what `NearPoints` tell of rows."""

@@ -41,13 +41,18 @@ class AllPoints:
         a, F = np.empty((len(X), len(self.factor))), np.empty(len(X))
 
         def work(rows):
-            half = self.products.matrix(X[rows]).T
-            half = solve_triangular(self.factor, half, lower=True)
-            F[rows] = diagonal(self.kernel, X[rows]) - np.sum(half**2, axis=0)
+            half, F[rows] = self.half(X[rows])
             if self.whitened:
                 a[rows] = half.T
                 return
             a[rows] = solve_triangular(self.factor, half, lower=True, trans="T").T
 
         in_threads(work, list(row_blocks(len(X), ROWS_IN_CACHE)), self.n_threads)
-        return DenseMatrix(a), np.maximum(F, RELATIVE_FLOOR * self.jitter)
+        return DenseMatrix(a), F
+
+    def half(self, X):
+        """Return L^-1 k (M, n) and F (n,) for a few rows X (n, D), on one thread."""
+        half = self.products.matrix(X).T
+        half = solve_triangular(self.factor, half, lower=True)
+        F = diagonal(self.kernel, X) - np.sum(half**2, axis=0)
+        return half, np.maximum(F, RELATIVE_FLOOR * self.jitter)

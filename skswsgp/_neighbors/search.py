@@ -11,7 +11,7 @@ import numpy as np
 from scipy.spatial import cKDTree
 from scipy.spatial.distance import cdist
 
-from skswsgp._compiled.threads import parallel_region, row_blocks
+from skswsgp._compiled.threads import ROWS_AT_ONCE, parallel_region, row_blocks
 from skswsgp._covariance.compile import distance_leaves, is_decreasing
 from skswsgp._covariance.program import Kernel
 from skswsgp._neighbors.distance_scan import DistanceScan
@@ -34,7 +34,6 @@ GRAPH_EPSILON = 0.2  # PyNNDescent's `epsilon`: a larger one is slower and finds
 # The scan takes 21 microseconds there, and 64 for a million points; for a million
 # points without structure it takes 790.
 TREE_M, TREE_D = 50_000, 1  # M from which, and D up to which, "exact" takes the tree
-MIDDLE_ROWS = 1000  # points among which an entry from the middle is looked for
 TABLE_PAIRS = 2_000_000  # of rows and points up to which it takes a table: 80 ms
 
 
@@ -167,7 +166,7 @@ class NeighborSearch:
         self._kernel = Kernel(*(np.array(field) for field in kernel))
         if self.metric.name == "scaled":
             # Entries from the middle keep points on a grid, so ties stay.
-            few = Z[:: -(-M // MIDDLE_ROWS)]
+            few = Z[:: -(-M // ROWS_AT_ONCE)]
             self._centre = np.partition(few, len(few) // 2, axis=0)[len(few) // 2]
             self._inv_scale = self.metric.inv_scale.astype(Z.dtype)
         self._points = self._scaled(Z)

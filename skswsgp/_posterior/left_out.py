@@ -23,6 +23,7 @@ from skswsgp._compiled.linalg import given_others, numpy_cholesky, require_finit
 from skswsgp._compiled.threads import one_blas_thread, row_blocks
 from skswsgp._posterior.near_sites import known_sites
 from skswsgp._posterior.prediction import Posterior
+from skswsgp._rows.data import TrainingRows
 from skswsgp._rows.statistics import copies_of_rows
 from skswsgp._solvers.exact_mean import LEAST_WEIGHT, merge_sites
 from skswsgp._solvers.model import build_model
@@ -41,6 +42,27 @@ class Residuals(NamedTuple):
     def at(self, rows):
         """Return the residuals of some of the rows."""
         return Residuals(*(array[rows] for array in self))
+
+
+class RowsLeftOut(NamedTuple):
+    """The n rows of `merge_rows`, a sample of which is taken out of predictions."""
+
+    data: TrainingRows
+    noise: np.ndarray  # (n, Q) variances
+    beta: float  # by which noise is multiplied in the means
+    sample: np.ndarray  # (k,) numbers of rows
+
+    def of_all(self, found):
+        """Return values (n, Q) found for the sample (k, Q), and medians elsewhere.
+
+        Where all rows count together, as in averages of residuals, a row more or less
+        certain than the median matters little, and a search for each would take as long
+        as predictions of all rows.
+        """
+        shape = len(self.noise), found.shape[1]
+        values = np.broadcast_to(np.median(found, axis=0), shape).copy()
+        values[self.sample] = found
+        return values
 
 
 class Points(NamedTuple):
@@ -70,40 +92,28 @@ def residuals_from_neighbors(points, y, noise, mean, variance, beta=1.0):
     return Residuals(mean, variance, (y - mean) / np.sqrt(variance))
 
 
-def residuals_near_sites(data, noise, posterior, beta, mean, sample, points=None):
-    """Return the `Residuals` of rows whose variances come from near sites.
+def residuals_near_sites(rows, posterior, mean, points=None):
+    """Return the `Residuals` of `RowsLeftOut` whose variances come from near sites.
 
-    `noise` (n, Q) are those of the rows, which count `beta` times in the means (n, Q).
-    Means from all rows leave residuals N alpha at the `Points`, which means themselves,
-    found by conjugate gradients, would hide where there is hardly any noise. v is found
-    for rows of the numbers `sample`, see `of_all_rows`.
+    `mean` (n, Q) are those of f. Means from all rows leave residuals N alpha at the
+    `Points`, which means themselves, found by conjugate gradients, would hide where
+    there is hardly any noise.
     """
+    data, noise, beta, sample = rows
     if posterior.alpha is not None:
         mean = (points.targets - points.noise * posterior.alpha)[points.group]
     found, precision = np.empty((len(sample), noise.shape[1])), 1.0 / (beta * noise)
     with posterior.engine(1) as engine, posterior.near_sites(engine) as near:
         for part in row_blocks(len(sample)):
-            rows = sample[part]
-            X = posterior.rows(data.take(rows).inputs)
-            summed = None if points is None else precision[rows]
+            few = sample[part]
+            X = posterior.rows(data.take(few).inputs)
+            summed = None if points is None else precision[few]
             variances = near.without_rows(X, summed)
             found[part] = variances(posterior.sites.factor, posterior.sites.scale)
-    v = of_all_rows(found, sample, len(noise))
+    v = rows.of_all(found)
     variance = v + noise
     mean = data.y - (data.y - mean) * (1.0 + precision * v)
     return Residuals(mean, variance, (data.y - mean) / np.sqrt(variance))
-
-
-def of_all_rows(found, sample, n):
-    """Return values (n, Q) found for a sample of rows, and their medians elsewhere.
-
-    Where all rows count together, as in averages of residuals, a row more or less
-    certain than the median matters little, and a search for each would take as long as
-    predictions of all rows.
-    """
-    values = np.broadcast_to(np.median(found, axis=0), (n, found.shape[1])).copy()
-    values[sample] = found
-    return values
 
 
 def predictions_from_all_others(points, kernel):
@@ -171,36 +181,39 @@ def noise_of_rows(data, trained):
 def leave_one_out(data, points, trained, settings, sample, mean=None):
     """Return the `Residuals` of the rows of `merge_rows`, whose `Points` may be None.
 
-    `trained` are the fitted attributes. Means of f (n, Q) are predicted unless they are
-    given. The numbers `sample` are those of `of_all_rows`.
+    `trained` are the fitted attributes, and `sample` is that of `RowsLeftOut`. Means of
+    f (n, Q) are predicted unless they are given.
     """
     noise, beta = noise_of_rows(data, trained), trained["_kl_weight"]
     Z, posterior = trained["inducing_points_"], posterior_of(trained, settings)
-    dense = points is not None and trained["n_neighbors_"] == len(Z)
-    if mean is None and not dense:
-        mean, _ = posterior._replace(alpha=None).moments(data.inputs, False)
+    rows = RowsLeftOut(data, noise, beta, sample)
     if "site_precision_" in trained:
-        how = posterior, beta, mean, sample, points
-        residuals = residuals_near_sites(data, noise, *how)
-    elif dense:
+        if mean is None:
+            mean, _ = posterior._replace(alpha=None).moments(data.inputs, False)
+        residuals = residuals_near_sites(rows, posterior, mean, points)
+    elif points is not None and trained["n_neighbors_"] == len(Z):
         found = predictions_from_all_others(points, trained["kernel_"])
         residuals = residuals_from_neighbors(points, data.y, noise, *found, beta)
     else:
-        residuals = residuals_of_model(data, noise, posterior, beta, mean, sample)
+        residuals = residuals_of_model(rows, posterior, mean)
     require_finite(residuals.standardised)
     return residuals
 
 
-def residuals_of_model(data, noise, posterior, beta, mean, sample):
-    """Return the `Residuals` of rows by taking each of them out of q(f)."""
+def residuals_of_model(rows, posterior, mean):
+    """Return the `Residuals` of `RowsLeftOut`, each taken out of q(f).
+
+    `mean` (n, Q) are those of f, or None where all rows are in the sample.
+    """
+    data, noise, beta, sample = rows
     model, X = posterior.model, data.take(sample).inputs
     certain = model._replace(s=np.zeros_like(model.s), L=np.zeros_like(model.L))
-    moments = (posterior._replace(model=one).moments(X) for one in (model, certain))
-    found = [
-        of_all_rows(variance.astype(np.float64), sample, len(noise))
-        for _, variance in moments
-    ]
-    return residuals_of_posterior(data.y, noise, mean.astype(np.float64), *found, beta)
+    means, variance = posterior.moments(X)
+    _, prior_part = posterior._replace(model=certain).moments(X)
+    mean = means if mean is None else mean
+    arrays = mean, rows.of_all(variance), rows.of_all(prior_part)
+    arrays = (array.astype(np.float64) for array in arrays)
+    return residuals_of_posterior(data.y, noise, *arrays, beta)
 
 
 def posterior_of(trained, settings):

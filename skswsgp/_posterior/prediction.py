@@ -159,10 +159,14 @@ def finite(parts):
 
 
 class NearestSeen:
-    """The k points nearest to rows, where a search for neighbours has found them."""
+    """The k points nearest to rows, where a search for neighbours has found them.
 
-    def __init__(self, k):
-        self.k, self.suits, self._parts = k, True, []
+    They are inducing points, or others (n, D') in the units of mapped rows.
+    """
+
+    def __init__(self, k, points=None):
+        self.k, self.points, self._parts = k, points, []
+        self.suits = points is None
 
     def add(self, lists):
         """Keep the nearest k of the lists (n, H) of some rows."""
@@ -174,7 +178,14 @@ class NearestSeen:
         if self.suits:
             return np.concatenate(self._parts)
         model, center, n_jobs = posterior.model, posterior.center, posterior.n_jobs
+        if self.points is not None:
+            model = with_points(model, self.points, center)
         return nearest_points(model, X, center, self.k, n_jobs)
+
+
+def with_points(model, points, center):
+    """Return the model of a search among other points (n, D'), which are mapped."""
+    return model._replace(Z=center_rows(points, center, model.Z.dtype))
 
 
 def nearest_points(model, X, center, k, n_jobs):

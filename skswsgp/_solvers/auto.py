@@ -27,11 +27,14 @@ def count_neighbors(settings, n_rows, M, n_features):
     """Return H, at most M.
 
     A number, and "all" where means cannot come from all rows, are taken as they are.
-    Few rows use all points. Where means come from all rows, H is that of variances.
+    Few rows use all points, and so do many where few points tell all of f. Where means
+    come from all rows, H is that of variances.
     """
     H, tuning = settings.n_neighbors, settings.tuning
     if not isinstance(H, str):
         return min(H, M)
+    if takes_few_points(settings, n_rows, M, n_features):
+        return M
     if tries_exact_means(settings, n_rows, M, n_features):
         # a GPU would factorise a matrix of all points for each row
         few = max(n_rows, M) <= tuning.dense_rows and settings.device != "cuda"
@@ -42,6 +45,33 @@ def count_neighbors(settings, n_rows, M, n_features):
     if H == "all" and not may_have_exact_means(settings, n_rows, n_features):
         return M
     return min(settings.solver.count_neighbors(n_rows, M, tuning), M)
+
+
+def takes_few_points(settings, n_rows, M, n_features):
+    """Return whether M inducing points are a few that each of many rows depends on."""
+    few = M <= settings.tuning.dense_rows
+    return few and allows_few_points(settings, n_rows, n_features)
+
+
+def allows_few_points(settings, n_rows, n_features):
+    """Return whether a few points that tell all of f may take the place of many.
+
+    Means from all rows would need no points, but these are too many for them.
+    """
+    names = settings.n_inducing, settings.n_neighbors, settings.covariance
+    free = names in (("auto", "auto", "auto"), ("auto", "auto", "full"))
+    free = free and isinstance(settings.inducing_points, str)
+    solver, device = settings.solver, settings.device
+    if not free or not solver.finds_optimum or solver.takes_steps or device == "cuda":
+        return False
+    M = count_inducing(settings, n_rows, n_features)
+    dear = exact_work(settings, M, n_features) > settings.tuning.mean_work
+    return settings.likelihood_record.conjugate and dear
+
+
+def exact_work(settings, M, n_features):
+    """Return the cost of a product with the covariance of M points, see `Tuning`."""
+    return M**2 * (KERNEL_VALUE + n_features) * settings.n_latent
 
 
 def may_have_exact_means(settings, n_rows, n_features):
@@ -56,8 +86,9 @@ def tries_exact_means(settings, n_rows, M, n_features):
     """Return whether means from all rows are asked for, or worth a comparison."""
     if not may_have_exact_means(settings, n_rows, n_features):
         return False
-    work = M**2 * (KERNEL_VALUE + n_features) * settings.n_latent
-    return settings.n_neighbors == "all" or work <= settings.tuning.mean_work
+    cheap = exact_work(settings, M, n_features) <= settings.tuning.mean_work
+    cheap = cheap and not takes_few_points(settings, n_rows, M, n_features)
+    return settings.n_neighbors == "all" or cheap
 
 
 def takes_full_covariance(settings, n_rows, M, H):
@@ -79,8 +110,10 @@ def takes_full_covariance(settings, n_rows, M, H):
 
 
 def bytes_of_full_covariance(settings, M, H):
-    """Return the bytes of a full S, its two moments and its gradients."""
+    """Return the bytes of a full S, and for Adam of its moments and gradients."""
     shared = (M if H >= M else settings.count_shared(M, H)) or 0
+    if not settings.solver.takes_steps:
+        shared = 0
     itemsize = np.dtype(settings.dtype).itemsize
     return (4 * M**2 + CHUNKS * shared**2) * itemsize * settings.n_latent
 

@@ -7,6 +7,7 @@ in place of `RowsInMemory`.
 
 from typing import NamedTuple
 
+from skswsgp._linear.dense_sites import DenseSites
 from skswsgp._linear.site_rows import SiteRows
 from skswsgp._neighbors.lists import NeighborTracker
 from skswsgp._rows.data import TrainingRows, memory_budget
@@ -39,7 +40,13 @@ class RowsInMemory(NamedTuple):
 def site_rows(data, engine, kernel, settings, search, memory):
     """Return the `SiteRows` of `TrainingRows`, whose A may take so many bytes.
 
-    Other arguments are those of `RowsInMemory.sites`.
+    Many rows that all depend on few points are `DenseSites`. Other arguments are those
+    of `RowsInMemory.sites`.
     """
+    model, conjugate = engine.model, settings.likelihood_record.conjugate
+    dense = engine.all_inducing is not None and model.full and conjugate
+    many = settings.n_inducing == "auto" and data.n_rows > settings.tuning.dense_rows
+    if dense and many:
+        return DenseSites.of(engine, data)
     lookup = NeighborTracker(search, data.n_rows, memory).lookup
     return SiteRows.of(engine, kernel, data, settings.likelihood_record, lookup, memory)

@@ -88,7 +88,8 @@ class Solver(ABC):
         all_rows = all_rows and (asked == "auto" or asked >= n_rows)
         needed = H == M or (conjugate and not all_rows)
         cheap = work <= settings.tuning.full_work
-        return needed and cheap and not settings.optimize_inducing
+        few = all_rows and conjugate and H == M <= settings.tuning.dense_rows < n_rows
+        return (few or (needed and cheap)) and not settings.optimize_inducing
 
     @classmethod
     def count_points(cls, n_rows, M, settings):

@@ -13,6 +13,7 @@ from skswsgp._engine.select import make_cpu_engine
 from skswsgp._estimators.sklearn_compat import check_weights, validate_block
 from skswsgp._fit.encode import CheckedRows
 from skswsgp._fit.targets import weigh_classes
+from skswsgp._linear.site_rows import SiteRows
 from skswsgp._neighbors.lists import TrackedSearch
 from skswsgp._point.state import Model
 from skswsgp._rows.data import TrainingRows, memory_budget
@@ -113,7 +114,7 @@ def _sites(block, begin, recipe, model):
     `begin` is the number of its first row among all rows.
     """
     sites = _made(block, recipe, _sites_of, recipe.settings, model)
-    return sites._replace(begin=begin)
+    return sites._replace(begin=begin) if isinstance(sites, SiteRows) else sites
 
 
 def _sites_of(data, n_threads, settings, model):

@@ -10,11 +10,16 @@ from scipy.stats import multivariate_normal
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, Matern
 
 from skswsgp import SWSGPRegressor
+from skswsgp._engine.select import make_cpu_engine
 from skswsgp._kernel_search.marginal_likelihood import (
     LogPosterior,
+    LogPosteriorOfSums,
     factorised,
     log_marginal_likelihood,
 )
+from skswsgp._kernel_search.neighbor_likelihood import neighbor_model
+from skswsgp._linear.dense_sites import DenseSites
+from skswsgp._rows.data import TrainingRows
 from skswsgp.kernels import Polynomial
 
 NOISE = np.array([0.3, 0.05])
@@ -306,3 +311,39 @@ def test_a_posterior_of_other_rows_keeps_point_and_priors(rows, rng, turn):
         other.loss(other.start), expected.loss(posterior.start), strict=True
     ):
         assert_allclose(actual, wanted, rtol=1e-9)
+
+
+@pytest.fixture
+def sums(rng):
+    """Return Z, the `DenseSites` of rows there, and their dense A, W and y."""
+    X, y, weight = (
+        rng.normal(size=(40, 2)),
+        rng.normal(size=(40, 2)),
+        rng.uniform(size=40),
+    )
+    Z, nothing = X[:9], np.zeros((9, 2))
+    model, center = neighbor_model(Z, nothing, 1.0 + nothing, START, NOISE, np.float64)
+    model = model._replace(jitter=1e-10)
+    data = TrainingRows(X, y, weight, center=center)
+    found = DenseSites.of(make_cpu_engine(model, 9, 1), data)
+    return model.Z, found, np.linalg.solve(START(Z), START(Z, X)).T, weight, y
+
+
+def test_density_given_sums_is_that_of_their_rows(sums):
+    Z, found, A, weight, y = sums
+    other = ConstantKernel(0.9) * Matern([0.7, 2.0], nu=1.5)
+    posterior = LogPosteriorOfSums(START, NOISE, Z, found)
+    expected = -np.sum(np.log(weight))  # of noise over weights, for two outputs
+    for q in range(2):
+        C = A @ other(Z) @ A.T + np.diag(NOISE[q] / weight)
+        expected += multivariate_normal.logpdf(y[:, q], cov=C)
+    value, _, _ = posterior.log_likelihood(other(Z), NOISE)
+    assert_allclose(value, expected, rtol=1e-8)
+
+
+def test_gradient_given_sums_equals_finite_differences(sums):
+    Z, found, *_ = sums
+    posterior = LogPosteriorOfSums(START, NOISE, Z, found)
+    point = posterior.start + 0.1
+    gradient = reference.finite_difference(lambda at: posterior.loss(at)[0], point)
+    assert_allclose(posterior.loss(point)[1], gradient, rtol=1e-5, atol=1e-5)

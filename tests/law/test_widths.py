@@ -43,7 +43,7 @@ def neighborhoods(X, Z, sample=None):
     every = np.arange(len(X))
     data = TrainingRows(X, X[:, :1], np.ones(len(X)))
     nearest, sample = NearestRows(X, Z), every if sample is None else sample
-    return find_neighborhoods(data, every, Z, nearest, SCALES, None, sample)
+    return find_neighborhoods(data, every, nearest, SCALES, None, sample)
 
 
 def average(rows, sizes, unit):

@@ -7,6 +7,7 @@ from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 
 from skswsgp._posterior.left_out import (
     Points,
+    RowsLeftOut,
     posterior_of,
     predictions_from_all_others,
     residuals_from_neighbors,
@@ -79,8 +80,8 @@ def test_residuals_near_sites_are_those_of_fits_without_the_row(exact, rows):
     posterior = posterior_of(trained, settings)
     data = TrainingRows(X, y, np.ones(len(X)))
     mean, _ = posterior._replace(alpha=None).moments(X, with_variance=False)
-    how = posterior, 1.0, mean, np.arange(len(X)), points
-    found = residuals_near_sites(data, 1.0 / precision, *how)
+    left_out = RowsLeftOut(data, 1.0 / precision, 1.0, np.arange(len(X)))
+    found = residuals_near_sites(left_out, posterior, mean, points)
     for i in range(len(X)):
         for q in range(2):
             mean, variance = exact_prediction(X, y, precision, i, q)

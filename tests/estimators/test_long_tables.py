@@ -1,0 +1,132 @@
+"""Fits of many rows whose function few points tell."""
+
+import pickle
+
+import numpy as np
+import pytest
+from helpers import make
+from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.gaussian_process import GaussianProcessRegressor
+from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
+
+from skswsgp import SWSGPRegressor
+
+KERNEL = ConstantKernel(2.0, "fixed") * RBF([0.4, 0.6], "fixed")
+FIXED = {"kernel": KERNEL, "learn_kernel": False, "learn_map": False}
+FIXED |= {"normalize_y": False, "initial_noise": 0.09, "random_state": 0}
+
+
+@pytest.fixture(autouse=True)
+def long_table(tune):
+    """Let 1,200 rows be too many for means from all of them."""
+    tune(mean_work=0.0)
+
+
+def make_rows(n=1200, seed=0, noise=0.3):
+    """Return X, y and the smooth function of n rows."""
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(size=(n, 2))
+    f = np.sin(5.0 * X[:, 0]) + X[:, 0] * X[:, 1]
+    return X, f + noise * rng.normal(size=n), f
+
+
+def test_predictions_are_those_of_an_exact_process():
+    X, y, _ = make_rows()
+    new, *_ = make_rows(200, seed=1)
+    model = make(SWSGPRegressor, **FIXED).fit(X, y)
+    M = len(model.inducing_points_)
+    assert 10 < M < 100
+    assert model.n_neighbors_ == M
+    assert model.inducing_covariance_.shape == (M, M)
+    exact = GaussianProcessRegressor(KERNEL, alpha=0.09, optimizer=None).fit(X, y)
+    mean, std = exact.predict(new, return_std=True)
+    found, variance = model.latent_mean_and_variance(new)
+    # F of the points may be as large as the variance that rows leave
+    assert np.sqrt(np.mean((found - mean) ** 2)) < 0.5 * np.sqrt(np.mean(std**2))
+    assert_allclose(np.median(np.sqrt(variance) / std), 1.0, atol=0.4)
+    draws = model.sample_f(new[:5], 4000)
+    assert_allclose(draws.mean(axis=1), found[:5], atol=0.02)
+    _, cov = model.predict(new[:5], return_cov=True)
+    correlation = np.corrcoef(draws)
+    noise = model.noise_variance_
+    between = (cov - noise * np.eye(5)) / np.sqrt(np.outer(variance[:5], variance[:5]))
+    assert_allclose(correlation, between, atol=0.15)
+
+
+@pytest.mark.parametrize(
+    "params",
+    [
+        {"n_inducing": 300},
+        {"n_neighbors": 20},
+        {"covariance": "diag"},
+        {"covariance": "draws"},
+        {"inducing_points": "rough"},
+    ],
+    ids=str,
+)
+def test_what_is_asked_for_is_kept(params):
+    X, y, _ = make_rows()
+    if params.get("inducing_points") == "rough":
+        kernel = ConstantKernel(2.0, "fixed") * RBF(0.02, "fixed")
+        params = {"kernel": kernel}
+    model = make(SWSGPRegressor, **FIXED | params).fit(X, y)
+    assert len(model.inducing_points_) == params.get("n_inducing", 1200)
+    assert model.n_neighbors_ < len(model.inducing_points_)
+
+
+def test_many_rows_teach_the_kernel():
+    X, y, _ = make_rows(4000)
+    model = SWSGPRegressor(random_state=0).fit(X, y)
+    assert len(model.inducing_points_) < 200
+    exact = ConstantKernel(1.0) * RBF([1.0, 1.0]) + WhiteKernel(0.1)
+    exact = GaussianProcessRegressor(exact).fit(X[:500], y[:500])
+    new, _, truth = make_rows(1000, seed=1)
+    mean, variance = model.latent_mean_and_variance(new)
+    error = np.abs(mean - truth)
+    assert np.sqrt(np.mean(error**2)) < 0.5 * np.std(exact.predict(new) - truth)
+    assert 0.85 < np.mean(error < 1.96 * np.sqrt(variance)) <= 1.0
+
+
+def test_sizes_of_noise_are_those_of_rows_nearby():
+    X, _, f = make_rows(4000)
+    noise = np.where(X[:, 0] > 0.5, 1.0, 0.1)
+    y = f + noise * np.random.default_rng(1).normal(size=4000)
+    model = SWSGPRegressor(random_state=0).fit(X, y)
+    assert len(model.inducing_points_) < 200
+    new, *_ = make_rows(1000, seed=1)
+    _, std = model.predict(new, return_std=True)
+    quiet, loud = new[:, 0] < 0.4, new[:, 0] > 0.6
+    assert 0.07 < np.median(std[quiet]) < 0.2
+    assert 0.7 < np.median(std[loud]) < 1.3
+    again = pickle.loads(pickle.dumps(model))
+    assert_array_equal(
+        again.predict(new, quantiles=0.9), model.predict(new, quantiles=0.9)
+    )
+
+
+def test_a_known_noise_and_two_outputs():
+    X, y, _ = make_rows()
+    Y, known = np.column_stack([y, 3.0 - 2.0 * y]), np.full(1200, 0.09)
+    both = make(SWSGPRegressor, **FIXED).fit(X, Y)
+    one = make(SWSGPRegressor, **FIXED).fit(X, y)
+    new, *_ = make_rows(50, seed=1)
+    assert_allclose(both.predict(new)[:, 0], one.predict(new), atol=1e-6)
+    given = make(SWSGPRegressor, **FIXED).fit(X, y, noise_variance=known)
+    assert_allclose(given.predict(new), one.predict(new), atol=1e-6)
+
+
+@pytest.mark.parametrize("n_jobs", [2])
+def test_the_number_of_threads_changes_no_bit(n_jobs, eager_threads):
+    X, y, _ = make_rows()
+    one, more = (make(SWSGPRegressor, **FIXED, n_jobs=k).fit(X, y) for k in (1, n_jobs))
+    assert_array_equal(one.inducing_mean_, more.inducing_mean_)
+    assert_array_equal(one.inducing_covariance_, more.inducing_covariance_)
+
+
+def test_a_warm_start_keeps_the_points():
+    X, y, _ = make_rows()
+    model = make(SWSGPRegressor, **FIXED, warm_start=True).fit(X, y)
+    points = model.inducing_points_
+    model.fit(X, y + 1.0)
+    assert_array_equal(model.inducing_points_, points)
+    assert_allclose(model.predict(X).mean(), y.mean() + 1.0, atol=0.1)
