@@ -17,6 +17,7 @@ from skswsgp._point.state import Model
 from skswsgp._posterior.kernel_uncertainty import left_out_squares
 from skswsgp._posterior.left_out import (
     Points,
+    RowsLeftOut,
     leave_one_out,
     merge_points,
     merge_rows,
@@ -26,6 +27,10 @@ from skswsgp._posterior.prediction import nearest_points, with_points
 from skswsgp._rows.data import TrainingRows
 from skswsgp._rows.statistics import SAMPLE_ROWS, feature_spread
 from skswsgp._solvers.model import build_model
+
+# Of more rows some are left out: rows without themselves cost as much as predictions,
+# and where there is hardly any noise each of up to 36,000 tells of its own place.
+MOST_LEFT_OUT = 2 * SAMPLE_ROWS
 
 
 class LeftOutRows(NamedTuple):
@@ -62,13 +67,20 @@ class NearestPoints(NamedTuple):
 
     def of(self, rows, k):
         """Return the k points nearest to rows of some numbers, the nearest first."""
-        sites, parts = self.sites, []
-        if sites is None or not k <= sites.engine.n_neighbors < len(self.model.Z):
-            X = self.data.take(rows).inputs
-            return nearest_points(self.model, X, self.center, k, self.n_jobs)
+        known = self.known(rows)
+        if known is not None and k <= known.shape[1]:
+            return known[:, :k]
+        X = self.data.take(rows).inputs
+        return nearest_points(self.model, X, self.center, k, self.n_jobs)
+
+    def known(self, rows):
+        """Return the H points that sites of rows of some numbers use, none for all."""
+        if self.sites is None:
+            return None
+        parts = []
         for part in index_blocks(len(rows)):
             X, _, _ = self.data.block(rows[part])
-            parts.append(sites.rows.lookup(rows[part], X)[:, :k])
+            parts.append(self.sites.rows.lookup(rows[part], X))
         return np.concatenate(parts)
 
     def of_points(self, k):
@@ -88,32 +100,35 @@ def leave_out_rows(data, group, sites, trained, settings, rng):
     these tell how large residuals are around it.
     """
     Z, chosen = trained["inducing_points_"], np.arange(data.n_rows)
-    if group is None and trained["n_neighbors_"] == len(Z):
+    dense = group is None and trained["n_neighbors_"] == len(Z)
+    if dense:
         sites = None  # no points are near, so rows themselves tell sizes around them
-    if data.n_rows > SAMPLE_ROWS:
-        chosen = np.sort(rng.permutation(data.n_rows)[:SAMPLE_ROWS])
+    if data.n_rows > MOST_LEFT_OUT:
+        chosen = np.sort(rng.permutation(data.n_rows)[:MOST_LEFT_OUT])
         if sites is None:
             data, group = data.take(chosen), None
     every = np.arange(data.n_rows) if sites is None else chosen
     merged, first, place = merge_rows(data, group)
     sample, place = np.unique(place[every], return_inverse=True)
     group = None if group is None else group[first]
-    mean = None if sites is None else sites.expected.mean[first]
     points = merge_points(merged, group, trained)
-    residuals = leave_one_out(merged, points, trained, settings, sample, mean)
+    nearest = NearestPoints.of_fit(data, sites, trained, settings)
+    rows = noise_of_rows(merged, trained), trained["_kl_weight"], sample
+    rows = RowsLeftOut(merged, *rows, nearest.known(first[sample]))
+    mean = None if sites is None else sites.expected.mean[first]
+    residuals = leave_one_out(rows, points, trained, settings, mean)
     law, around = None, None
     lone = merged.n_rows < 2 or (points is not None and len(Z) < 2)
     if settings.predictive != "gaussian" and not lone:
-        nearest = NearestPoints.of_fit(data, sites, trained, settings)
-        if group is None and trained["n_neighbors_"] == len(Z):
+        if dense:
             group, own = np.arange(merged.n_rows), merged.inputs.astype(np.float64)
-            points = Points(own, merged.y, noise_of_rows(merged, trained), group)
+            points = Points(own, merged.y, rows.noise, group)
             nearest = nearest.among(own)
         scales = scales_of_distances(trained, rng)
         around = find_neighborhoods(merged, first, nearest, scales, group, sample)
         known = residuals, points, around, merged
         law = law_of_residuals(*known, trained, settings, rng)
-        law = law if nearest.Z is Z else law.with_points(nearest.Z)
+        law = law.with_points(nearest.Z) if dense else law
     score = normal_scores(law, residuals.standardised, around, sample)
     left_out, noise = (
         residuals.at(sample),

@@ -51,6 +51,7 @@ class RowsLeftOut(NamedTuple):
     noise: np.ndarray  # (n, Q) variances
     beta: float  # by which noise is multiplied in the means
     sample: np.ndarray  # (k,) numbers of rows
+    lists: np.ndarray | None = None  # (k, H) the nearest points of these, if known
 
     def of_all(self, found):
         """Return values (n, Q) found for the sample (k, Q), and medians elsewhere.
@@ -99,7 +100,7 @@ def residuals_near_sites(rows, posterior, mean, points=None):
     `Points`, which means themselves, found by conjugate gradients, would hide where
     there is hardly any noise.
     """
-    data, noise, beta, sample = rows
+    data, noise, beta, sample, _ = rows
     if posterior.alpha is not None:
         mean = (points.targets - points.noise * posterior.alpha)[points.group]
     found, precision = np.empty((len(sample), noise.shape[1])), 1.0 / (beta * noise)
@@ -108,7 +109,8 @@ def residuals_near_sites(rows, posterior, mean, points=None):
             few = sample[part]
             X = posterior.rows(data.take(few).inputs)
             summed = None if points is None else precision[few]
-            variances = near.without_rows(X, summed)
+            lists = None if rows.lists is None else rows.lists[part]
+            variances = near.without_rows(X, summed, lists)
             found[part] = variances(posterior.sites.factor, posterior.sites.scale)
     v = rows.of_all(found)
     variance = v + noise
@@ -178,15 +180,14 @@ def noise_of_rows(data, trained):
     return (noise / data.weight[:, None]).astype(np.float64)
 
 
-def leave_one_out(data, points, trained, settings, sample, mean=None):
-    """Return the `Residuals` of the rows of `merge_rows`, whose `Points` may be None.
+def leave_one_out(rows, points, trained, settings, mean=None):
+    """Return the `Residuals` of `RowsLeftOut`, whose `Points` may be None.
 
-    `trained` are the fitted attributes, and `sample` is that of `RowsLeftOut`. Means of
-    f (n, Q) are predicted unless they are given.
+    `trained` are the fitted attributes. Means of f (n, Q) are predicted unless they are
+    given.
     """
-    noise, beta = noise_of_rows(data, trained), trained["_kl_weight"]
+    data, noise, beta = rows[:3]
     Z, posterior = trained["inducing_points_"], posterior_of(trained, settings)
-    rows = RowsLeftOut(data, noise, beta, sample)
     if "site_precision_" in trained:
         if mean is None:
             mean, _ = posterior._replace(alpha=None).moments(data.inputs, False)
@@ -205,7 +206,7 @@ def residuals_of_model(rows, posterior, mean):
 
     `mean` (n, Q) are those of f, or None where all rows are in the sample.
     """
-    data, noise, beta, sample = rows
+    data, noise, beta, sample, _ = rows
     model, X = posterior.model, data.take(sample).inputs
     certain = model._replace(s=np.zeros_like(model.s), L=np.zeros_like(model.L))
     means, variance = posterior.moments(X)

@@ -83,13 +83,14 @@ class NearSites:
             return variance
         return exact_variance(variance, self.kernel.diag(rows)[:, None], scale)
 
-    def without_rows(self, X, precision=None):
+    def without_rows(self, X, precision=None, lists=None):
         """Return a function of c and the scale that returns v (n, Q) without each row.
 
-        X (n, D') are rows of data. A point at a row is left out. What other rows say
-        there counts if `precision` (n, Q) are those of the rows, which the sites sum.
+        X (n, D') are rows of data, whose nearest points are searched for unless `lists`
+        are given. A point at a row is left out. What other rows say there counts if
+        `precision` (n, Q) are those of the rows, which the sites sum.
         """
-        lists = self._search.query(self._rows(X))
+        lists = self._search.query(self._rows(X)) if lists is None else lists
         # The points were made from rows: the center was subtracted, added and
         # subtracted again. So a point may differ from its row by rounding.
         rounding = 4.0 * np.finfo(np.float32).eps * np.abs(self.Z).max(axis=0)

@@ -117,9 +117,9 @@ def test_means_from_all_rows_need_no_new_solution(predictive, tune, monkeypatch)
     )  # fmt: skip
     scaled = learn.leave_one_out
 
-    def unscaled(data, points, trained, *how):  # the variances are exact here
+    def unscaled(rows, points, trained, *how):  # the variances are exact here
         trained = trained | {"local_variance_scale_": 1.0}
-        return scaled(data, points, trained, *how)
+        return scaled(rows, points, trained, *how)
 
     monkeypatch.setattr(learn, "leave_one_out", unscaled)
     X, y = make_rows(200)
@@ -207,7 +207,7 @@ def test_a_sample_of_many_rows_is_left_out(params, copies, monkeypatch, tune):
     weight[:10] = 0.0  # no row of the sample
     how = FIXED | params
     all_rows = make(SWSGPRegressor, **how).fit(X, y, weight).leave_one_out_
-    monkeypatch.setattr(learn, "SAMPLE_ROWS", 100)
+    monkeypatch.setattr(learn, "MOST_LEFT_OUT", 100)
     found = make(SWSGPRegressor, **how).fit(X, y, weight).leave_one_out_
     assert len(found.rows) == 100
     assert_array_equal(found.rows, np.unique(found.rows))
