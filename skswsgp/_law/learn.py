@@ -103,8 +103,9 @@ def leave_out_rows(data, group, sites, trained, settings, rng):
     dense = group is None and trained["n_neighbors_"] == len(Z)
     if dense:
         sites = None  # no points are near, so rows themselves tell sizes around them
-    if data.n_rows > MOST_LEFT_OUT:
-        chosen = np.sort(rng.permutation(data.n_rows)[:MOST_LEFT_OUT])
+    most = MOST_LEFT_OUT if dense or sites is not None else SAMPLE_ROWS
+    if data.n_rows > most:
+        chosen = np.sort(rng.permutation(data.n_rows)[:most])
         if sites is None:
             data, group = data.take(chosen), None
     every = np.arange(data.n_rows) if sites is None else chosen

@@ -87,10 +87,11 @@ class NearSites:
         """Return a function of c and the scale that returns v (n, Q) without each row.
 
         X (n, D') are rows of data, whose nearest points are searched for unless `lists`
-        are given. A point at a row is left out. What other rows say there counts if
-        `precision` (n, Q) are those of the rows, which the sites sum.
+        have enough of them. A point at a row is left out. What other rows say there
+        counts if `precision` (n, Q) are those of the rows, which the sites sum.
         """
-        lists = self._search.query(self._rows(X)) if lists is None else lists
+        if lists is None or lists.shape[1] <= self.sites.n_near:
+            lists = self._search.query(self._rows(X))
         # The points were made from rows: the center was subtracted, added and
         # subtracted again. So a point may differ from its row by rounding.
         rounding = 4.0 * np.finfo(np.float32).eps * np.abs(self.Z).max(axis=0)

@@ -207,7 +207,8 @@ def test_a_sample_of_many_rows_is_left_out(params, copies, monkeypatch, tune):
     weight[:10] = 0.0  # no row of the sample
     how = FIXED | params
     all_rows = make(SWSGPRegressor, **how).fit(X, y, weight).leave_one_out_
-    monkeypatch.setattr(learn, "MOST_LEFT_OUT", 100)
+    for name in ("MOST_LEFT_OUT", "SAMPLE_ROWS"):
+        monkeypatch.setattr(learn, name, 100)
     found = make(SWSGPRegressor, **how).fit(X, y, weight).leave_one_out_
     assert len(found.rows) == 100
     assert_array_equal(found.rows, np.unique(found.rows))
