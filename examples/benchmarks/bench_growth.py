@@ -16,7 +16,7 @@ from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 
 import numpy as np
-from report import Table, arguments, clock, least_times, lines
+from report import Table, arguments, clock, label_decades, least_times, lines
 
 COLUMNS = {"system": "", "rows": ",d", "seconds": ",.1f", "GB": ".2f", "error": ".4f"}
 STEPS = {"what": "", "size": ",d", "milliseconds": ",.3f"}
@@ -106,8 +106,9 @@ def draw(plt, rows):
                 label=name, linewidth=2.0 if name == "SWSGP" else 1.0,
             )  # fmt: skip
         ax.set(xlabel="rows", ylabel=label)
+        label_decades(plt, ax.yaxis)
         ax.grid(alpha=0.3)
-    axes[0].legend()
+    axes[-1].legend(loc="lower left")
     return figure
 
 
