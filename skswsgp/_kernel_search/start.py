@@ -146,7 +146,10 @@ def find_few_points(fit, data, settings):
         if len(points) <= before:
             break
         found, before = likelier(found, points, sample, settings), len(points)
-    points = few_points(found.kernel, np.min(found.noise), data, most)
+    M = count_inducing(settings, data.n_all, data.X.shape[1])
+    n_near = count_neighbors(settings, data.n_all, M, data.X.shape[1])
+    how = found.kernel, np.min(found.noise), data, most
+    points = few_points(*how, n_near=n_near)
     return (None, fit) if points is None else (points, found)
 
 

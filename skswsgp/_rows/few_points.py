@@ -16,11 +16,13 @@ from skswsgp._rows.inducing import LEAST_ROWS_PER_CENTER
 from skswsgp._rows.statistics import ROUNDING, standing_rows
 
 
-def few_points(kernel, noise, data, most, least=1):
+def few_points(kernel, noise, data, most, least=1, n_near=np.inf):
     """Return as few of the `TrainingRows` as tell all of f, (M, D), or None.
 
     `kernel` is the kernel object, and `noise` the variance of a row of mean weight. M
     is at most `most`, and at least `least` unless fewer points tell f but for rounding.
+    So many points as `most` are also taken if they leave no more than the noise leaves
+    of f behind the mean of `n_near` rows, from which f would be predicted else.
     """
     rows = standing_rows(data.n_rows)[: LEAST_ROWS_PER_CENTER * most]
     X = data.take(rows).inputs.astype(np.float64)
@@ -39,4 +41,4 @@ def few_points(kernel, noise, data, most, least=1):
         mean, M = left.sum() / max(len(X) - len(chosen), 1), len(chosen)
         if mean <= noise * M / data.n_all and (M >= least or mean <= rounding):
             return X[chosen]
-    return None
+    return X[chosen] if chosen and mean <= noise / n_near else None

@@ -42,6 +42,16 @@ def test_a_rough_function_needs_all_points():
     assert few_points(SMOOTH, 1e-12, make_rows(), 20) is None
 
 
+def test_most_points_do_where_near_rows_would_tell_less():
+    data = make_rows(stand_for=10**12)
+    assert few_points(SMOOTH, 0.01, data, 60) is None
+    left = variance_left(SMOOTH, few_points(SMOOTH, 0.01, data, 60, n_near=1), data.X)
+    for n_near, known in ((0.5 * 0.01 / left, True), (2.0 * 0.01 / left, False)):
+        points = few_points(SMOOTH, 0.01, data, 60, n_near=n_near)
+        assert (points is not None) == known
+        assert points is None or len(points) == 60
+
+
 def test_a_linear_function_needs_a_point_a_column_and_one():
     assert len(few_points(DotProduct(1.0), 0.1, make_rows(), 400, least=100)) == 3
 
