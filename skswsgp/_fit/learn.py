@@ -139,7 +139,8 @@ def with_covariance(attributes, settings, n_rows):
         if known and settings.covariance == "draws":
             require_room_for_draws(settings.tuning, M, settings.n_latent)
         if settings.likelihood_record.conjugate:
-            dtype = "float64" if H == M else settings.dtype  # of the systems
+            dense = H == M and settings.device != "cuda"
+            dtype = "float64" if dense else settings.dtype  # of the systems
             noise = attributes["noise_variance_"]
             jitter = natural_jitter(attributes["kernel_"], Z, noise, dtype, full)
             attributes["_jitter"] = jitter

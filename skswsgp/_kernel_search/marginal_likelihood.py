@@ -318,7 +318,8 @@ class LogPosteriorOfSums(LogPosterior):
     """The log posterior density of kernel and noise, given few points of many rows.
 
     The rows tell of the values u at the points Z by the sums of `DenseSites`, and of
-    other values nothing. With noise s^2, L = G / s^2, c = A' W y / s^2 and B = I + L K
+    other values nothing. Weights are relative, so n is their sum: copies of a row share
+    the weight of one. With noise s^2, L = G / s^2, c = A' W y / s^2 and B = I + L K
     they have the log density
 
         -1/2 [n log(2 pi s^2) + log |B| + y' W y / s^2 - c' K B^-1 c],
@@ -343,7 +344,7 @@ class LogPosteriorOfSums(LogPosterior):
             factor = lu_factor(np.eye(len(K)) + precision @ K)
             weights, inverse = lu_solve(factor, c), lu_solve(factor, precision)
             log_det = np.sum(np.log(np.abs(np.diag(factor[0]))))
-            mean, n = K @ weights, self.sums.n_rows
+            mean, n = K @ weights, self.sums.weight
             value -= 0.5 * (n * (LOG_2PI + np.log(variance)) + log_det + square)
             value += 0.5 * c @ mean
             d_K += 0.5 * (np.outer(weights, weights) - inverse)

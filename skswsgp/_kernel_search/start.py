@@ -44,7 +44,11 @@ from skswsgp._neighbors.lists import without_own
 from skswsgp._rows.columns import mapped
 from skswsgp._rows.few_points import few_points
 from skswsgp._rows.inducing import given_points, initial_inducing_points
-from skswsgp._rows.statistics import feature_spread, standing_rows
+from skswsgp._rows.statistics import (
+    effective_sample_size,
+    feature_spread,
+    standing_rows,
+)
 from skswsgp._solvers.auto import (
     DENSE_JITTER,
     allows_few_points,
@@ -134,11 +138,13 @@ def find_few_points(fit, data, settings):
     the sums of the `standing_rows` of `TrainingRows` there teach them anew, unless they
     are known. At least a quarter of the most points that may be few do so, for these
     must tell of shorter length-scales as well. Where the kernel needs more points then,
-    they teach it once more.
+    they teach it once more. Rows of very unequal weights teach nothing anew: a few
+    heavy ones would make the noise their own.
     """
     most, found = settings.tuning.dense_rows, fit
     sample, before = data.take(standing_rows(data.n_rows)), 0
-    while settings.learn_kernel:
+    equal = 2.0 * effective_sample_size(sample.weight) > sample.n_rows
+    for _ in range(2 if settings.learn_kernel and equal else 0):
         how = found.kernel, np.min(found.noise), sample, most
         points = few_points(*how, least=most // 4)
         if points is None:

@@ -11,6 +11,7 @@ from skswsgp._linear.dense_sites import DenseSites
 from skswsgp._linear.site_rows import SiteRows
 from skswsgp._neighbors.lists import NeighborTracker
 from skswsgp._rows.data import TrainingRows, memory_budget
+from skswsgp._solvers.auto import takes_few_points
 
 
 class RowsInMemory(NamedTuple):
@@ -43,10 +44,9 @@ def site_rows(data, engine, kernel, settings, search, memory):
     Many rows that all depend on few points are `DenseSites`. Other arguments are those
     of `RowsInMemory.sites`.
     """
-    model, conjugate = engine.model, settings.likelihood_record.conjugate
-    dense = engine.all_inducing is not None and model.full and conjugate
-    many = settings.n_inducing == "auto" and data.n_rows > settings.tuning.dense_rows
-    if dense and many:
+    dense = engine.all_inducing is not None and engine.model.full
+    dense = dense and data.n_rows > settings.tuning.dense_rows
+    if dense and takes_few_points(settings, data.n_all, *engine.model.Z.shape):
         return DenseSites.of(engine, data)
     lookup = NeighborTracker(search, data.n_rows, memory).lookup
     return SiteRows.of(engine, kernel, data, settings.likelihood_record, lookup, memory)

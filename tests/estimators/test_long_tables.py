@@ -10,6 +10,7 @@ from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
 
 from skswsgp import SWSGPRegressor
+from skswsgp._solvers.tuning import Tuning
 
 KERNEL = ConstantKernel(2.0, "fixed") * RBF([0.4, 0.6], "fixed")
 FIXED = {"kernel": KERNEL, "learn_kernel": False, "learn_map": False}
@@ -130,3 +131,38 @@ def test_a_warm_start_keeps_the_points():
     model.fit(X, y + 1.0)
     assert_array_equal(model.inducing_points_, points)
     assert_allclose(model.predict(X).mean(), y.mean() + 1.0, atol=0.1)
+
+
+def test_few_distinct_inputs_of_a_short_table(tune):
+    tune(mean_work=Tuning().mean_work)
+    rng = np.random.default_rng(0)
+    X = rng.integers(0, 20, (1500, 1)).astype(float)
+    y = np.sin(X[:, 0]) + 0.3 * rng.normal(size=1500)
+    model = SWSGPRegressor(random_state=0).fit(X, y)
+    places = np.arange(20.0)[:, None]
+    means = [y[X[:, 0] == place].mean() for place in range(20)]
+    assert_allclose(model.predict(places), means, atol=0.1)
+
+
+def test_streams_with_given_points_let_rows_go(tune):
+    tune(mean_work=Tuning().mean_work, stream_rows=1100)
+    X, y, _ = make_rows(1500)
+    model = SWSGPRegressor(inducing_points=X[:20], random_state=0)
+    model.partial_fit(X, y)
+    assert np.isfinite(model.predict(X)).all()
+
+
+def test_copies_of_all_rows_change_little():
+    X, y, _ = make_rows(2000)
+    once, twice = (
+        SWSGPRegressor(random_state=0).fit(np.tile(X, (k, 1)), np.tile(y, k))
+        for k in (1, 2)
+    )
+    assert_allclose(twice.noise_variance_, once.noise_variance_, rtol=0.1)
+
+
+def test_very_unequal_weights_keep_the_kernel():
+    X, y, f = make_rows(3000)
+    weight = np.exp(1.5 * np.random.default_rng(1).normal(size=3000))
+    model = SWSGPRegressor(random_state=0).fit(X, y, weight)
+    assert np.sqrt(np.mean((model.predict(X) - f) ** 2)) < 0.08

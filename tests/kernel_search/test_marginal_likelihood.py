@@ -334,6 +334,7 @@ def test_density_given_sums_is_that_of_their_rows(sums):
     other = ConstantKernel(0.9) * Matern([0.7, 2.0], nu=1.5)
     posterior = LogPosteriorOfSums(START, NOISE, Z, found)
     expected = -np.sum(np.log(weight))  # of noise over weights, for two outputs
+    expected += 0.5 * (40.0 - weight.sum()) * np.log(2.0 * np.pi * NOISE).sum()
     for q in range(2):
         C = A @ other(Z) @ A.T + np.diag(NOISE[q] / weight)
         expected += multivariate_normal.logpdf(y[:, q], cov=C)
