@@ -79,7 +79,8 @@ def measure(system, n, n_threads):
     model = SYSTEMS[system](n_threads).fit(X, y)
     seconds = now() - started
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-    return seconds, memory, np.std(model.predict(new) - f) / np.std(f)
+    error = np.sqrt(np.mean((model.predict(new) - f) ** 2)) / np.std(f)
+    return seconds, memory, error
 
 
 def run(table, names, limit, n_threads):

@@ -15,6 +15,7 @@ from sklearn.exceptions import ConvergenceWarning
 from skswsgp._compiled.threads import max_threads
 from skswsgp._engine.select import make_engine
 from skswsgp._law.learn import leave_out_rows
+from skswsgp._linear.dense_sites import DenseSites
 from skswsgp._linear.site_rows import SiteRows
 from skswsgp._neighbors.lists import NeighborTracker
 from skswsgp._posterior import prediction
@@ -80,6 +81,7 @@ def solve(start, task):
         exact, group, sites = ExactFit(), None, None
         if settings.solver.finds_optimum and solver.usable:
             wanted = tries_exact or settings.likelihood_record.has_noise
+            wanted = wanted and not isinstance(solver.sites, DenseSites)
             if wanted and data.n_rows == n_all:
                 group = point_of_each_row(trained["inducing_points_"], data.inputs)
             if isinstance(solver.sites, SiteRows):

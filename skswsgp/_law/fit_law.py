@@ -72,7 +72,7 @@ def fit_law(residuals, around):
     """Return the `PredictiveLaw` of training rows, and `Observations` at a sample.
 
     `around` are the `Neighborhoods` of the sample, or None where there are too few
-    points, and then all rows are in the sample.
+    points, and then the residuals are those of the sample.
     """
     z, sizes, nearness = residuals.standardised, None, None  # (n, Q)
     if around is not None:

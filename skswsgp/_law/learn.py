@@ -16,7 +16,6 @@ from skswsgp._law.fit_law import (
 from skswsgp._point.state import Model
 from skswsgp._posterior.kernel_uncertainty import left_out_squares
 from skswsgp._posterior.left_out import (
-    Points,
     RowsLeftOut,
     leave_one_out,
     merge_points,
@@ -25,6 +24,7 @@ from skswsgp._posterior.left_out import (
 )
 from skswsgp._posterior.prediction import nearest_points, with_points
 from skswsgp._rows.data import TrainingRows
+from skswsgp._rows.inducing import distinct_rows
 from skswsgp._rows.statistics import SAMPLE_ROWS, feature_spread
 from skswsgp._solvers.model import build_model
 
@@ -67,20 +67,24 @@ class NearestPoints(NamedTuple):
 
     def of(self, rows, k):
         """Return the k points nearest to rows of some numbers, the nearest first."""
-        known = self.known(rows)
-        if known is not None and k <= known.shape[1]:
-            return known[:, :k]
+        known = self.known(rows, k)
+        if known is not None and known.shape[1] == k:
+            return known
         X = self.data.take(rows).inputs
         return nearest_points(self.model, X, self.center, k, self.n_jobs)
 
-    def known(self, rows):
-        """Return the H points that sites of rows of some numbers use, none for all."""
+    def known(self, rows, most=None):
+        """Return the nearest points that sites of rows of some numbers have in lists.
+
+        There are H, or at most so many, and none where rows use all points. The result
+        is None without sites.
+        """
         if self.sites is None:
             return None
         parts = []
         for part in index_blocks(len(rows)):
             X, _, _ = self.data.block(rows[part])
-            parts.append(self.sites.rows.lookup(rows[part], X))
+            parts.append(self.sites.rows.lookup(rows[part], X)[:, :most])
         return np.concatenate(parts)
 
     def of_points(self, k):
@@ -95,14 +99,16 @@ def leave_out_rows(data, group, sites, trained, settings, rng):
     `group` (n,) are the inducing points of the rows, or None. `sites` are the
     `SiteRows` of the rows, or None where other rows have sites as well. `trained` are
     the fitted attributes. There is no law for one row, and for the parameter
-    `predictive` "gaussian". Copies of a row count as one, as they do for the noise. Of
-    many rows a sample is left out and teaches the law, and where `sites` know all rows,
-    these tell how large residuals are around it.
+    `predictive` "gaussian". Copies of a row count as one, as they do for the noise.
+
+    Of many rows a sample is left out and teaches the law, and where `sites` know all
+    rows, these tell how large residuals are around it. Where each row uses all points,
+    of which none is a row, the law looks at the places of the sample in their stead.
     """
     Z, chosen = trained["inducing_points_"], np.arange(data.n_rows)
     dense = group is None and trained["n_neighbors_"] == len(Z)
     if dense:
-        sites = None  # no points are near, so rows themselves tell sizes around them
+        sites = None  # which know no lists of near points
     most = MOST_LEFT_OUT if dense or sites is not None else SAMPLE_ROWS
     if data.n_rows > most:
         chosen = np.sort(rng.permutation(data.n_rows)[:most])
@@ -112,31 +118,29 @@ def leave_out_rows(data, group, sites, trained, settings, rng):
     merged, first, place = merge_rows(data, group)
     sample, place = np.unique(place[every], return_inverse=True)
     group = None if group is None else group[first]
-    points = merge_points(merged, group, trained)
     nearest = NearestPoints.of_fit(data, sites, trained, settings)
     rows = noise_of_rows(merged, trained), trained["_kl_weight"], sample
     rows = RowsLeftOut(merged, *rows, nearest.known(first[sample]))
+    points = None if group is None else merge_points(rows, group, Z)
     mean = None if sites is None else sites.expected.mean[first]
     residuals = leave_one_out(rows, points, trained, settings, mean)
     law, around = None, None
     lone = merged.n_rows < 2 or (points is not None and len(Z) < 2)
     if settings.predictive != "gaussian" and not lone:
         if dense:
-            group, own = np.arange(merged.n_rows), merged.inputs.astype(np.float64)
-            points = Points(own, merged.y, rows.noise, group)
-            nearest = nearest.among(own)
+            places, group = distinct_rows(merged.inputs.astype(np.float64))
+            points, nearest = merge_points(rows, group, places), nearest.among(places)
         scales = scales_of_distances(trained, rng)
         around = find_neighborhoods(merged, first, nearest, scales, group, sample)
-        known = residuals, points, around, merged
+        judged = residuals.at(sample) if around is None else residuals
+        known = judged, points, around, merged
         law = law_of_residuals(*known, trained, settings, rng)
         law = law.with_points(nearest.Z) if dense else law
     score = normal_scores(law, residuals.standardised, around, sample)
-    left_out, noise = (
-        residuals.at(sample),
-        np.reshape(trained["noise_variance_"], (1, -1)),
-    )
-    apart = 1.0 / data.weight[every] - 1.0 / merged.weight[sample][place]
-    variance = left_out.variance[place] + noise * apart[:, None]  # of a copy by itself
+    left_out = residuals.at(sample)
+    # of a copy by itself
+    noise = noise_of_rows(data.take(every), trained) - rows.noise[sample][place]
+    variance = left_out.variance[place] + noise
     return law, LeftOutRows(chosen, left_out.mean[place], variance, score[place])
 
 

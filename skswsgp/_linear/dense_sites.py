@@ -25,7 +25,6 @@ class DenseSites(NamedTuple):
     """The sums of n rows, which answer what `SiteRows` do for a full S."""
 
     engine: object  # whose model has the noise
-    n_rows: int
     weight: float  # sum_i w_i
     products: np.ndarray  # (M, M) G
     cross: np.ndarray  # (M, Q) A' W y
@@ -63,7 +62,7 @@ class DenseSites(NamedTuple):
         cross = solve_triangular(points.factor, cross, **how)
         weight = float(data.weight.sum(dtype=np.float64))
         sums = squares.sum(axis=0), float(rest.sum())
-        return cls(engine, data.n_rows, weight, 0.5 * (gram + gram.T), cross, *sums)
+        return cls(engine, weight, 0.5 * (gram + gram.T), cross, *sums)
 
     @property
     def unit(self):
@@ -87,10 +86,8 @@ class DenseSites(NamedTuple):
         total = 0.0
         for q, noise in enumerate(self.unit):
             mean, L = m[:, q].astype(np.float64), S[q].astype(np.float64)
-            square = self.squares[q] - 2.0 * mean @ self.cross[:, q]
-            square += (
-                mean @ self.products @ mean + np.vdot(L, self.products @ L) + self.rest
-            )
+            square = self.squares[q] - 2.0 * mean @ self.cross[:, q] + self.rest
+            square += mean @ self.products @ mean + np.vdot(L, self.products @ L)
             total -= 0.5 * (self.weight * np.log(2.0 * np.pi * noise) + square / noise)
         return self._replace(expected=float(total))
 

@@ -162,16 +162,11 @@ def merge_rows(data, group=None):
     return merged._replace(y=merged.y.astype(np.float64)), rows, place
 
 
-def merge_points(data, group, trained):
-    """Return the `Points` of the rows of `merge_rows`, or None without their `group`.
-
-    `trained` are the fitted attributes.
-    """
-    if group is None:
-        return None
-    precision = 1.0 / (trained["_kl_weight"] * noise_of_rows(data, trained))
-    Z = trained["inducing_points_"]
-    return Points(Z, *merge_sites(precision, data.y * precision, group, len(Z)), group)
+def merge_points(rows, group, Z):
+    """Return the `Points` Z (M, D) of `RowsLeftOut`, each at the point group (n,)."""
+    precision = 1.0 / (rows.beta * rows.noise)
+    sums = precision, rows.data.y * precision
+    return Points(Z, *merge_sites(*sums, group, len(Z)), group)
 
 
 def noise_of_rows(data, trained):

@@ -58,8 +58,8 @@ def allows_few_points(settings, n_rows, n_features):
 
     Means from all rows would need no points, but these are too many for them.
     """
-    names = settings.n_inducing, settings.n_neighbors, settings.covariance
-    free = names in (("auto", "auto", "auto"), ("auto", "auto", "full"))
+    free = settings.n_inducing == settings.n_neighbors == "auto"
+    free = free and settings.covariance in ("auto", "full")
     free = free and isinstance(settings.inducing_points, str)
     solver, device = settings.solver, settings.device
     if not free or not solver.finds_optimum or solver.takes_steps or device == "cuda":

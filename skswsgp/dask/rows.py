@@ -66,6 +66,7 @@ class BlockModel(NamedTuple):
     kernel: object  # its kernel object
     n_neighbors: int
     memory: int  # bytes that A of a block may take
+    n_all: int  # rows of all blocks
 
 
 class RowsInBlocks(NamedTuple):
@@ -90,7 +91,8 @@ class RowsInBlocks(NamedTuple):
         workers, parts = self.blocks.workers, self.blocks.parts
         each = -(-len(parts) // max(1, workers.n_workers))  # of a worker
         memory = memory_budget() // each
-        model = BlockModel(engine.model, kernel, engine.n_neighbors, memory)
+        how = engine.n_neighbors, memory, self.n_all
+        model = BlockModel(engine.model, kernel, *how)
         begins = self.blocks.begins.tolist()
         sites = workers.map(_sites, parts, self.recipe, model, each=begins)
         return ManySites(workers, sites, self.n_all, engine)
@@ -120,4 +122,5 @@ def _sites(block, begin, recipe, model):
 def _sites_of(data, n_threads, settings, model):
     engine = make_cpu_engine(model.model, model.n_neighbors, n_threads)
     search = TrackedSearch(engine, data.n_rows, settings.search_options)
+    data = data._replace(stand_for=model.n_all)
     return site_rows(data, engine, model.kernel, settings, search, model.memory)

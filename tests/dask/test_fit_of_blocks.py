@@ -16,6 +16,7 @@ from sklearn.model_selection import GridSearchCV
 
 from skswsgp import SWSGPRegressor
 from skswsgp._adam.solver import AdamSolver
+from skswsgp._linear.dense_sites import DenseSites
 from skswsgp.dask import DaskSWSGPClassifier, DaskSWSGPRegressor, block_adam, fit
 from skswsgp.dask.block_adam import BlockAdam
 from skswsgp.dask.rows import BlockSolver, RowsInBlocks
@@ -785,3 +786,19 @@ def test_blocks_need_targets():
     X, _ = blocks(*table())
     with pytest.raises(ValueError, match="y is None: expected a target for each row"):
         DaskSWSGPRegressor().fit(X, None)
+
+
+def test_few_points_of_blocks_are_those_of_rows_in_memory(tune, monkeypatch):
+    tune(mean_work=0.0, dense_rows=50)  # of which a block has more
+    made = []
+    of = DenseSites.of.__func__
+    monkeypatch.setattr(
+        DenseSites, "of", classmethod(lambda *how: made.append(how) or of(*how))
+    )
+    X, y = table()
+    how = {"n_inducing": "auto", "n_neighbors": "auto"}
+    model = fitted(DaskSWSGPRegressor, *blocks(X, y), **how)
+    assert len(made) == 3
+    whole = fitted(SWSGPRegressor, X, y, **how)
+    assert len(model.inducing_points_) == model.n_neighbors_ < 50
+    assert_allclose(predictions(model), predictions(whole), rtol=1e-6, atol=1e-6)

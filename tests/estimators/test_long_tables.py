@@ -166,3 +166,18 @@ def test_very_unequal_weights_keep_the_kernel():
     weight = np.exp(1.5 * np.random.default_rng(1).normal(size=3000))
     model = SWSGPRegressor(random_state=0).fit(X, y, weight)
     assert np.sqrt(np.mean((model.predict(X) - f) ** 2)) < 0.08
+
+
+def test_places_of_whole_numbers_are_points_of_the_law_once():
+    rng = np.random.default_rng(0)
+    X = rng.integers(0, 12, (4000, 2)).astype(float)
+    noise = np.where(X[:, 1] > 5.0, 0.3, 0.03)
+    y = np.sin(0.3 * X[:, 0]) + noise * rng.normal(size=4000)
+    model = SWSGPRegressor(random_state=0).fit(X, y)
+    nearness = model.predictive_law_.nearness
+    assert len(nearness.points) == 144
+    assert nearness.spacing.min() > 1e-3  # a place is no neighbour of itself
+    on, near = (
+        model.predict(X[:500] + shift, return_std=True)[1] for shift in (0.0, 0.02)
+    )
+    assert_allclose(near, on, rtol=0.1)
