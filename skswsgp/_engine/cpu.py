@@ -12,11 +12,7 @@ from skswsgp._linear.all_points import AllPoints
 from skswsgp._neighbors.search import cpu_scan
 from skswsgp._point.bound import allocate_stack
 from skswsgp._point.likelihoods import GAUSSIAN, expected_gaussian
-from skswsgp._point.state import (
-    Workspace,
-    allocate_gradients,
-    allocate_workspace,
-)
+from skswsgp._point.state import Workspace, allocate_gradients, allocate_workspace
 
 
 class CpuEngine(Engine):

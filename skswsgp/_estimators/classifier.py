@@ -7,11 +7,7 @@ from sklearn.utils.metaestimators import available_if
 from skswsgp._estimators.base import BaseSWSGP, GivenRows
 from skswsgp._estimators.given import learns_streams
 from skswsgp._estimators.shared_docs import with_shared_text
-from skswsgp._estimators.sklearn_compat import (
-    ScoreMixin,
-    set_arguments,
-    with_callbacks,
-)
+from skswsgp._estimators.sklearn_compat import ScoreMixin, set_arguments, with_callbacks
 from skswsgp._fit.targets import (
     ClassTargets,
     distinct_labels,

@@ -32,8 +32,8 @@ learn_map : bool or "auto", default="auto"
     See "What if combinations of columns matter?".
 n_inducing : int or "auto", default="auto"
     M, the number of inducing points. "auto" is that of `inducing_points` where these
-    are given, 256 for Adam, and else that of distinct rows, 100,000 to 1,000,000 at
-    most, or up to 1,000 that tell all of a long table. See "What are good M and H?".
+    are given, 256 for Adam, and else that of distinct rows, at least 100,000 if there
+    are so many, or as few as tell enough of a long table. See "What are good M and H?".
 n_neighbors : int, "auto" or "all", default="auto"
     H, how many inducing points a row uses, cut to M. "auto" is 16 for Adam, and else
     suits the table: means of up to some 36,000 rows may come from all rows. With "all"

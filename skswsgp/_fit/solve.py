@@ -23,11 +23,7 @@ from skswsgp._posterior.near_sites import learn_near_sites
 from skswsgp._rows.data import TrainingRows, memory_budget
 from skswsgp._rows.inducing import point_of_each_row
 from skswsgp._solvers.auto import tries_exact_means
-from skswsgp._solvers.exact_mean import (
-    ExactFit,
-    exact_mean_attributes,
-    means_of_few,
-)
+from skswsgp._solvers.exact_mean import ExactFit, exact_mean_attributes, means_of_few
 from skswsgp._solvers.model import build_model, model_attributes
 from skswsgp._solvers.progress import History, callers_level
 from skswsgp._solvers.settings import Settings

@@ -14,12 +14,7 @@ from sklearn.utils.multiclass import check_classification_targets, type_of_targe
 from skswsgp._kernel_search.kernel_choice import choose_targets
 from skswsgp._law.counts import require_counts
 from skswsgp._point.likelihood_records import LIKELIHOODS
-from skswsgp._rows.checks import (
-    as_numbers,
-    check_outputs,
-    log_exposure,
-    usable_weights,
-)
+from skswsgp._rows.checks import as_numbers, check_outputs, log_exposure, usable_weights
 from skswsgp._rows.data import TrainingRows
 from skswsgp._rows.statistics import mean_and_scale, robust_mean_and_scale
 from skswsgp._rows.target_scale import TargetScale, fit_transform

@@ -17,10 +17,14 @@ from scipy.special import softmax
 from skswsgp._compiled.threads import one_blas_thread
 from skswsgp._covariance.compile import free_variance, updated_kernel
 from skswsgp._kernel_search.climb import ENOUGH, FIRST_ROWS, FIRST_STEPS, MAP_STEPS
-from skswsgp._kernel_search.holdout import log_prior_around
+from skswsgp._kernel_search.holdout import (
+    TrialRows,
+    gaussian_sites,
+    log_prior_around,
+    train,
+)
 from skswsgp._kernel_search.kernel_learning import evidence_work
 from skswsgp._kernel_search.marginal_likelihood import LogPosterior
-from skswsgp._kernel_search.trial_rows import TrialRows, gaussian_sites, train
 from skswsgp._rows.columns import mapped
 from skswsgp._rows.inducing import distinct_rows
 from skswsgp._rows.statistics import climbed

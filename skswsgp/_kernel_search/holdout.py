@@ -2,7 +2,7 @@
 
 `Judges` predict such rows from their nearest others, and where noise is large from rows
 all over the table as well. `Holdout` predicts them by q(u), where labels, counts or few
-inducing points ask for it.
+inducing points ask for it. `TrialRows` are those on which solvers are tried.
 """
 
 from contextlib import closing
@@ -12,6 +12,7 @@ from scipy.optimize import minimize_scalar
 
 from skswsgp._compiled.threads import one_blas_thread
 from skswsgp._covariance.compile import length_scales
+from skswsgp._engine.select import make_cpu_engine
 from skswsgp._kernel_search.climb import FIRST_ROWS
 from skswsgp._kernel_search.kernel_learning import (
     MAX_WIDE_NEIGHBORS,
@@ -19,20 +20,24 @@ from skswsgp._kernel_search.kernel_learning import (
 )
 from skswsgp._kernel_search.marginal_likelihood import LogPosterior
 from skswsgp._kernel_search.neighbor_likelihood import MAX_LOG_FACTOR
-from skswsgp._kernel_search.trial_rows import TrialRows, train
+from skswsgp._linear.projection import mean_prior_variance
 from skswsgp._rows.columns import mapped
+from skswsgp._rows.data import TrainingRows
 from skswsgp._rows.inducing import distinct_rows, initial_inducing_points
 from skswsgp._rows.statistics import (
     ERRORS,
     HELD_OUT_FRACTION,
     LEAST_EFFECTIVE,
+    distinct_observations,
     effective_sample_size,
     exceeds_standard_error,
     mean_and_error,
 )
 from skswsgp._solvers.auto import natural_jitter
 from skswsgp._solvers.exact_mean import exact_variance
-from skswsgp._solvers.model import JITTER
+from skswsgp._solvers.model import JITTER, build_model, shape_covariance
+from skswsgp._solvers.natural import NaturalSolver
+from skswsgp._solvers.rows import RowsInMemory
 
 # Share of noise in what near rows do not know of a row from which rows further away
 # know more of the rest than near ones
@@ -43,6 +48,7 @@ SCALE_SPREAD = 0.5  # prior standard deviation of the logarithm of a variance sc
 # Prior standard deviation of the logarithm of a shape, and of the kernel variance of a
 # likelihood without noise
 SPREAD = 2.0
+LEAST_PRECISION = 1e-4  # least precision of a site, relative to that of the prior
 ROWS_PER_POINT = 4  # rows per inducing point from which a second kernel is learned
 
 
@@ -165,6 +171,77 @@ def log_density(square, v, weight):
     factor = np.average(square.mean(axis=1), weights=weight)
     factor = max(factor, np.finfo(float).tiny)
     return -0.5 * np.sum(square / factor + np.log(factor * v), axis=1)
+
+
+class TrialRows:
+    """At most `n_rows` of the training rows, with duplicates merged.
+
+    X is (n, D), y (n, Q) or (n, 1), weight (n,). A solver learns from each row with its
+    `solver_weight` (n,), which is its weight unless a subclass holds it out. `fraction`
+    is that of the training rows that take part, and `shape` (Q,) that of the
+    likelihood.
+    """
+
+    def __init__(self, n_rows, data, settings, options, rng):
+        part = data.take(np.sort(rng.permutation(data.n_rows)[:n_rows]))
+        X = np.asarray(part.inputs, dtype=np.float64)
+        rows = distinct_observations(part._replace(X=X, rows=None))
+        self.X, self.y, self.weight, self.count = rows
+        self.solver_weight = self.weight
+        self.fraction = part.n_rows / data.n_all
+        self.seed = rng.randint(2**31 - 1)  # draws the order of all Vecchia priors
+        self.settings, self.options = settings, options
+        self.record = settings.likelihood_record
+        self.shape = settings.first_shape
+
+    def solver_for(self, attributes, H, full=False):
+        """Return a `NaturalSolver` that learns from rows of positive `solver_weight`.
+
+        `attributes` are those that `build_model` takes, and `linear_map_` or none;
+        without m and S the solver starts at the prior. A row uses H inducing points, or
+        all M if these are fewer. S is a diagonal, or a matrix if `full`.
+        """
+        kernel, Z = attributes["kernel_"], attributes["inducing_points_"]
+        # a graph is too slow to build for each trial
+        settings = self.settings._replace(solver=NaturalSolver, neighbor_search="exact")
+        M = len(Z)
+        H = min(H, M)
+        variance = np.maximum(kernel.diag(Z), np.finfo(self.y.dtype).eps)
+        shape = M, settings.n_latent
+        start = {
+            "inducing_mean_": np.zeros(shape),
+            "inducing_covariance_": np.broadcast_to(variance[:, None], shape),
+            "prior_mean_": settings.prior_mean(mean_prior_variance(kernel, Z)),
+            "likelihood_shape_": self.shape,
+        }
+        start = shape_covariance(start | attributes, full)
+        likelihood = settings.likelihood, settings.n_latent
+        beta = settings.divergence_weight(M, H)
+        model, center = build_model(start, likelihood, self.options.dtype, beta)
+        engine = make_cpu_engine(model, H, self.options.n_threads)
+        X = mapped(self.X, attributes.get("linear_map_"))
+        rows = RowsInMemory(TrainingRows(X, self.y, self.weight, center=center))
+        rng = np.random.RandomState(self.seed)
+        solver = NaturalSolver(engine, rows, kernel, settings, rng)
+        solver.sites = solver.sites._replace(weight=self.solver_weight)
+        return solver
+
+
+def train(solver):
+    """Advance a solver until it has converged; return it."""
+    while not solver.converged:
+        solver.advance(0)
+    return solver
+
+
+def gaussian_sites(solver):
+    """Return means and variances (n, Q) of a solver's sites, weights included.
+
+    Sites that say nothing get a large variance.
+    """
+    least = LEAST_PRECISION / solver.prior_variance
+    precision = np.maximum(solver.sites.precision, least)
+    return solver.sites.precision_mean / precision, 1.0 / precision
 
 
 class Holdout(TrialRows):

@@ -335,16 +335,14 @@ class LogPosteriorOfSums(LogPosterior):
     def log_likelihood(self, K, noise):
         """Return the log density in nats, and its derivatives by K and by log noise."""
         value, d_K, d_noise = 0.0, np.zeros_like(K), np.zeros(len(noise))
+        sums = self.sums
         for q, variance in enumerate(noise):
-            precision, c = (
-                self.sums.products / variance,
-                self.sums.cross[:, q] / variance,
-            )
-            square = self.sums.squares[q] / variance
+            parts = sums.products, sums.cross[:, q], sums.squares[q]
+            precision, c, square = (part / variance for part in parts)
             factor = lu_factor(np.eye(len(K)) + precision @ K)
             weights, inverse = lu_solve(factor, c), lu_solve(factor, precision)
             log_det = np.sum(np.log(np.abs(np.diag(factor[0]))))
-            mean, n = K @ weights, self.sums.weight
+            mean, n = K @ weights, sums.weight
             value -= 0.5 * (n * (LOG_2PI + np.log(variance)) + log_det + square)
             value += 0.5 * c @ mean
             d_K += 0.5 * (np.outer(weights, weights) - inverse)

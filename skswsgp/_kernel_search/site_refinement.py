@@ -10,19 +10,19 @@ kernel under which held-out rows are likeliest.
 import math
 
 import numpy as np
+from sklearn.base import clone
 
-from skswsgp._covariance.compile import (
-    compile_kernel,
-    free_variance,
-    updated_kernel,
-)
+from skswsgp._covariance.compile import compile_kernel, free_variance, updated_kernel
 from skswsgp._kernel_search.evidence import VARIANCE_STEP
-from skswsgp._kernel_search.holdout import LEAST_GAIN, Holdout, log_prior_around
-from skswsgp._kernel_search.kernel_learning import (
-    KernelLearner,
-    count_learning_rows,
+from skswsgp._kernel_search.holdout import (
+    LEAST_GAIN,
+    Holdout,
+    gaussian_sites,
+    log_prior_around,
+    train,
 )
-from skswsgp._kernel_search.trial_rows import gaussian_sites, train
+from skswsgp._kernel_search.kernel_choice import SMOOTHNESS
+from skswsgp._kernel_search.kernel_learning import KernelLearner, count_learning_rows
 from skswsgp._rows.columns import mapped
 from skswsgp._rows.inducing import distinct_rows
 from skswsgp._rows.statistics import effective_sample_size
@@ -31,28 +31,27 @@ from skswsgp._rows.statistics import effective_sample_size
 def refine_kernel(starts, data, settings, options, rng):
     """Return the `KernelFit`, of those tried, that suits held-out rows best.
 
-    `starts` is a list of `KernelFit`: the first is the start unless another is better.
-    Fixed parameters do not change. Other arguments are those of `Holdout`.
+    `starts` is a list of `KernelFit`: the first is the start unless another is better,
+    and the last was learned from coded labels. Fixed parameters do not change. Other
+    arguments are those of `Holdout`.
     """
     search = SiteRefinement(starts[0], data, settings, options, rng)
     if not search.decisive:
         return starts[0]
     for start in starts:
-        search.begin(start)
+        search.consider(search.solver_of, start)
     if search.best is None:  # all have failed
         return starts[0]
     search.choose_shape()
     search.scale(VARIANCE_STEP)
     while True:
-        if search.consider(search.relearned):
+        if search.relearn():
             continue
         if not search.start.shared:
             break
         search.start = search.start._replace(shared=False)  # frees length-scales
     if settings.learn_map:
-        # the fit by the bound of few rows has a posterior
-        labels = next(start for start in starts if start.posterior is None)
-        search.choose_map(labels, always=settings.learn_map is True)
+        search.choose_map(starts[-1], always=settings.learn_map is True)
     search.scale(math.sqrt(VARIANCE_STEP))
     search.choose_shape()
     return search.fit
@@ -65,7 +64,7 @@ def learn_shape(start, data, settings, options, rng):
     """
     search = SiteRefinement(start, data, settings, options, rng)
     if search.decisive:
-        search.begin(start)
+        search.consider(search.solver_of, start)
     if search.best is not None:
         search.choose_shape()
     return search.shape
@@ -119,10 +118,6 @@ class SiteRefinement(Holdout):
         solver = self.solver_for(attributes, self.settings.tuning.site_neighbors)
         solver.tolerance, solver.fit = LEAST_GAIN, fit
         return solver
-
-    def begin(self, start):
-        """Take a `KernelFit` as the start if its kernel is the best so far."""
-        self.consider(self.solver_of, start)
 
     def consider(self, make, *arguments, cost=0.0, always=False):
         """Store make(*arguments), a solver, if held-out rows are likeliest under it.
@@ -180,9 +175,29 @@ class SiteRefinement(Holdout):
         if not self.consider(self.solver_of, fit, always=True):
             self.shape = before
 
-    def relearned(self):
-        """Return a solver for a kernel learned from the best sites."""
+    def relearn(self):
+        """Learn the kernel from the best sites; return whether one is better.
+
+        Of the default kernel each SMOOTHNESS is tried, the roughest first, until one is
+        worse than a better one before.
+        """
+        before, taken = self.best, False
+        for nu in SMOOTHNESS if self.settings.kernel is None else (None,):
+            better = self.consider(self.relearned, nu)
+            if taken and not better:
+                break
+            taken = better
+        return self.best is not before
+
+    def relearned(self, nu):
+        """Return a solver for a kernel learned from the best sites.
+
+        It is a Matern kernel of the smoothness `nu`, unless that is None.
+        """
         learner, start = self.site_learner()
+        if nu is not None:
+            kernel = clone(start.kernel).set_params(k2__nu=nu)
+            start = start._replace(kernel=kernel)
         return self.solver_of(learner.learn_from_sites(start, self.rng))
 
     def choose_map(self, start, always):

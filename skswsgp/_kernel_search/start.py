@@ -15,10 +15,8 @@ import numpy as np
 from sklearn.base import clone
 
 from skswsgp._compiled.linalg import numpy_cholesky
-from skswsgp._compiled.threads import max_threads, one_blas_thread
+from skswsgp._compiled.threads import max_threads
 from skswsgp._covariance.compile import compile_kernel, length_scales
-from skswsgp._engine.select import make_cpu_engine
-from skswsgp._kernel_search.climb import FIRST_STEPS
 from skswsgp._kernel_search.evidence import BOUND_WORK, maximize_bound
 from skswsgp._kernel_search.holdout import (
     CandidateComparison,
@@ -31,26 +29,18 @@ from skswsgp._kernel_search.kernel_learning import (
     LearningOptions,
     count_few_rows,
 )
-from skswsgp._kernel_search.marginal_likelihood import LogPosteriorOfSums
-from skswsgp._kernel_search.neighbor_likelihood import neighbor_model
+from skswsgp._kernel_search.point_choice import (
+    count_near_points,
+    find_few_points,
+    left_by_near,
+)
 from skswsgp._kernel_search.robust_start import learn_robust_kernel
-from skswsgp._kernel_search.site_refinement import (
-    learn_shape,
-    refine_kernel,
-)
-from skswsgp._linear.dense_sites import DenseSites
+from skswsgp._kernel_search.site_refinement import learn_shape, refine_kernel
 from skswsgp._linear.projection import mean_prior_variance
-from skswsgp._neighbors.lists import without_own
 from skswsgp._rows.columns import mapped
-from skswsgp._rows.few_points import few_points
 from skswsgp._rows.inducing import given_points, initial_inducing_points
-from skswsgp._rows.statistics import (
-    effective_sample_size,
-    feature_spread,
-    standing_rows,
-)
+from skswsgp._rows.statistics import feature_spread
 from skswsgp._solvers.auto import (
-    DENSE_JITTER,
     allows_few_points,
     count_inducing,
     count_neighbors,
@@ -58,7 +48,7 @@ from skswsgp._solvers.auto import (
     takes_full_covariance,
     tries_exact_means,
 )
-from skswsgp._solvers.model import JITTER, build_model, shape_covariance
+from skswsgp._solvers.model import JITTER, shape_covariance
 
 # A kernel learned from the bound of a part of the rows is tried while all rows are at
 # most so many times the part.
@@ -80,27 +70,23 @@ def initial_attributes(settings, data, spread, rng):
     fit = KernelFit(clone(kernel), settings.first_noise, shape=settings.first_shape)
     if settings.learn_kernel and data.n_rows > 1:
         fit = learn_start(settings, data, spread, rng)
-        settings = settings._replace(inducing_points=mapped_points(settings, fit))
+        if not isinstance(settings.inducing_points, str):  # but points of the user
+            points = mapped(settings.inducing_points, fit.linear_map)
+            settings = settings._replace(inducing_points=points)
         data = data.mapped(fit.linear_map)
         if fit.linear_map is not None:
             spread = feature_spread(data.X, rng, dtype=dtype)
         D = data.X.shape[1]
         spread = length_scales(fit.kernel, D, otherwise=spread)
-    Z = None
+    Z, H = None, None
     if allows_few_points(settings, data.n_all, D):
         Z, fit = find_few_points(fit, data, settings)
     if Z is None:
-        Z = initial_inducing_points(
-            data.X,
-            count_inducing(settings, data.n_all, D),
-            settings.inducing_points,
-            rng,
-            spread,
-            settings.tuning,
-            data.weight_in_X(),
-        )
+        n_inducing, H = count_near_points(fit, data, settings)
+        how = settings.inducing_points, rng, spread, settings.tuning
+        Z = initial_inducing_points(data.X, n_inducing, *how, data.weight_in_X())
     M = len(Z)
-    H = count_neighbors(settings, data.n_all, M, D)
+    H = min(H or count_neighbors(settings, data.n_all, M, D), M)
     start = {
         "kernel_": fit.kernel,
         "linear_map_": np.eye(D) if fit.linear_map is None else fit.linear_map,
@@ -124,71 +110,12 @@ def initial_attributes(settings, data, spread, rng):
         S = np.maximum(S, np.finfo(dtype).eps)
         moments = {"inducing_mean_": mean, "inducing_covariance_": S}
         return shape_covariance(start | moments, full)
-    if solver.finds_optimum and (record.conjugate or not full):
-        S = prior_variances(fit.kernel, Z, settings.n_latent, dtype)  # any S will do
+    if solver.finds_optimum and (record.conjugate or not full):  # any S will do
+        S = np.maximum(fit.kernel.diag(Z), np.finfo(dtype).eps)
+        S = np.repeat(S[:, None], settings.n_latent, axis=1)
     else:
         S = initial_covariance(start, full, settings)
     return start | {"inducing_covariance_": S}
-
-
-def find_few_points(fit, data, settings):
-    """Return few points (M, D) and the `KernelFit` for them, or None and the fit.
-
-    Kernel and noise were learned from some thousand rows. If few points tell all of f,
-    the sums of the `standing_rows` of `TrainingRows` there teach them anew, unless they
-    are known. At least a quarter of the most points that may be few do so, for these
-    must tell of shorter length-scales as well. Where the kernel needs more points then,
-    they teach it once more. Rows of very unequal weights teach nothing anew: a few
-    heavy ones would make the noise their own.
-    """
-    most, found = settings.tuning.dense_rows, fit
-    sample, before = data.take(standing_rows(data.n_rows)), 0
-    equal = 2.0 * effective_sample_size(sample.weight) > sample.n_rows
-    for _ in range(2 if settings.learn_kernel and equal else 0):
-        how = found.kernel, np.min(found.noise), sample, most
-        points = few_points(*how, least=most // 4)
-        if points is None:
-            return None, fit
-        if len(points) <= before:
-            break
-        found, before = likelier(found, points, sample, settings), len(points)
-    M = count_inducing(settings, data.n_all, data.X.shape[1])
-    n_near = count_neighbors(settings, data.n_all, M, data.X.shape[1])
-    how = found.kernel, np.min(found.noise), data, most
-    points = few_points(*how, n_near=n_near)
-    return (None, fit) if points is None else (points, found)
-
-
-def likelier(fit, points, data, settings):
-    """Return the `KernelFit` under which rows are likeliest, given few points."""
-    zeros = np.zeros((len(points), data.y.shape[1]))
-    given = fit.kernel, fit.noise, np.float64
-    model, center = neighbor_model(points, zeros, 1.0 + zeros, *given)
-    model = model._replace(jitter=DENSE_JITTER)
-    n_threads = max_threads(settings.n_jobs, data.n_rows)
-    engine = make_cpu_engine(model, len(points), n_threads)
-    sums = DenseSites.of(engine, data._replace(center=center))
-    with one_blas_thread():
-        posterior = LogPosteriorOfSums(fit.kernel, fit.noise, model.Z, sums)
-        moves = posterior.moves(noise=settings.known_noise is None)
-        point, density = posterior.maximize(moves, FIRST_STEPS)
-    if not np.isfinite(density):
-        return fit
-    _, noise = posterior.split(point)
-    return fit._replace(kernel=posterior.kernel_at(point), noise=noise)
-
-
-def mapped_points(settings, fit):
-    """Return the parameter `inducing_points`, points of the user mapped by a fit."""
-    points = settings.inducing_points
-    return points if isinstance(points, str) else mapped(points, fit.linear_map)
-
-
-def prior_variances(kernel, Z, n_latent, dtype):
-    """Return the prior variances of u, positive, for each latent function (M, Q)."""
-    variance = np.asarray(kernel.diag(Z), dtype=np.float64)
-    variance = np.maximum(variance, np.finfo(dtype).eps)
-    return np.repeat(variance[:, None], n_latent, axis=1)
 
 
 def initial_covariance(attributes, full, settings):
@@ -209,13 +136,7 @@ def initial_covariance(attributes, full, settings):
     floor = JITTER * np.asarray(kernel.diag(Z)).mean()
     H = min(attributes["n_neighbors_"], M - 1)
     if H > 0:
-        start = attributes | {"inducing_covariance_": np.zeros((M, n_latent))}
-        model, _ = build_model(start, ("gaussian", n_latent), settings.dtype)
-        engine = make_cpu_engine(model, H, max_threads(settings.n_jobs, M))
-        search = engine.make_search(settings.search_options | {"n_neighbors": H + 1})
-        others = without_own(search.query(model.Z), np.arange(M))
-        _, v = engine.predict(model.Z, others, with_variance=True)
-        variance = v[:, 0].astype(np.float64)
+        variance = left_by_near(kernel, Z, Z, H, settings, np.arange(M))
     tiny = np.finfo(settings.dtype).tiny ** 0.5
     variance = INITIAL_FRACTION * np.maximum(variance, max(floor, tiny))
     return np.repeat(variance[:, None], n_latent, axis=1)
@@ -288,43 +209,26 @@ def learn_fit(data, settings, options, rng, n_neighbors, by):
         return learn_robust_kernel(learn, rows, settings, options, rng)
     fit = learn(rows)._replace(shape=settings.first_shape)
     if refined:
-        return refined_fit(fit, partial(learn, rows), data, settings, options, rng)
+        return refined_fit(fit, data, settings, options, rng)
     if settings.learns_shape and not record.has_noise:
         return fit._replace(shape=learn_shape(fit, data, settings, options, rng))
     return fit
 
 
-def refined_fit(fit, learn, data, settings, options, rng):
+def refined_fit(fit, data, settings, options, rng):
     """Return a `KernelFit` of coded labels or counts, refined on their likelihood.
 
     Few rows decide by the bound, whose search begins with common length-scales, and up
-    to twice as many start from that of a part. More rows start from `fit` and from
-    common length-scales, which `learn` returns.
+    to twice as many start from that of a part. More rows start from `fit`.
     """
-    how = data, settings, options, rng
-    if not takes_bound(settings, data):
-        starts = [fit]
-        if settings.kernel is None and not fit.shared:
-            shared = learn(by="evidence")
-            starts.append(shared._replace(shape=fit.shape))
-        return refine_kernel(starts, *how)
-    most = count_bound_rows(settings, data)
-    starts = smoothnesses(fit) if settings.kernel is None else ([fit], 0)
-    found = maximize_bound(*starts, most, *how)
-    if data.n_rows <= most:
-        return found
-    return refine_kernel([found, fit], *how)
-
-
-def takes_bound(settings, data):
-    """Return whether the bound of few rows, or of a part, refines a kernel."""
-    if settings.learn_map is True:  # a map that is asked for needs no better kernel
-        return False
-    return data.n_rows <= MOST_TO_FEW * count_bound_rows(settings, data)
-
-
-def count_bound_rows(settings, data):
-    """Return for how many rows the bound is cheap."""
-    return count_few_rows(
-        data.X.shape[1], BOUND_WORK * settings.n_latent, settings.tuning.part_work
-    )
+    starts, how = [fit], (data, settings, options, rng)
+    work = BOUND_WORK * settings.n_latent
+    most = count_few_rows(data.X.shape[1], work, settings.tuning.part_work)
+    # a map that is asked for needs no better kernel
+    if settings.learn_map is not True and data.n_rows <= MOST_TO_FEW * most:
+        fits = smoothnesses(fit) if settings.kernel is None else ([fit], 0)
+        found = maximize_bound(*fits, most, *how)
+        if data.n_rows <= most:
+            return found
+        starts.insert(0, found)
+    return refine_kernel(starts, *how)

@@ -5,12 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from skswsgp._law import student
-from skswsgp._law.law import (
-    Observations,
-    PredictiveLaw,
-    interval_scores,
-    is_learned,
-)
+from skswsgp._law.law import Observations, PredictiveLaw, interval_scores, is_learned
 from skswsgp._law.local_density import (
     TRIED_ROWS,
     LocalDensity,

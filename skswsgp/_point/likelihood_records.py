@@ -58,6 +58,7 @@ class LikelihoodRecord:
     counts = False  # whether targets are counts, which are not standardised
     usual_shape = 0.0  # where the search for `Likelihood.shape` starts, 0 for none
     shape_bounds = (0.0, 0.0)
+    least_noise = None  # least inverse of what a target tells of f, where it has one
     usual_variance = 9.0  # median of the prior of the kernel's variance
 
     def make_nodes(self, n_latent):
@@ -302,6 +303,7 @@ class Bernoulli(TwoClasses):
     """Two classes with a probit link: p(y | f) = Phi(y f)."""
 
     name, code = "bernoulli", likelihoods.BERNOULLI
+    least_noise = 0.5 * math.pi
 
     def probabilities(self, mean, variance):
         """Return (n, 2), with Phi(mu / sqrt(1 + v)) for the second class."""
@@ -324,6 +326,7 @@ class Logit(TwoClasses):
     """Two classes with a logit link: p(y | f) = expit(y f)."""
 
     name, code = "logit", likelihoods.LOGIT
+    least_noise = 4.0
 
     def probabilities(self, mean, variance):
         """Return (n, 2), means of expit(-f) and expit(f) to 0.002.
@@ -359,6 +362,7 @@ class Softmax(ClassLikelihood):
     """Two classes or more, with a latent function each: p(y | f) = softmax(f)_y."""
 
     name, code, joint = "softmax", likelihoods.SOFTMAX, True
+    least_noise = 4.0
 
     def make_nodes(self, n_latent):
         nodes = np.ascontiguousarray(normal_nodes(SOFTMAX_NODES, n_latent).T)

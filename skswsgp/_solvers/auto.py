@@ -54,19 +54,25 @@ def takes_few_points(settings, n_rows, M, n_features):
 
 
 def allows_few_points(settings, n_rows, n_features):
-    """Return whether a few points that tell all of f may take the place of many.
+    """Return whether a few points that tell all of f may take the place of many."""
+    free = settings.n_neighbors == "auto" and settings.covariance in ("auto", "full")
+    free = free and settings.likelihood_record.conjugate and settings.device != "cuda"
+    return free and allows_fewer_points(settings, n_rows, n_features)
+
+
+def allows_fewer_points(settings, n_rows, n_features):
+    """Return whether rows may have fewer points, if these tell as much.
 
     Means from all rows would need no points, but these are too many for them.
     """
-    free = settings.n_inducing == settings.n_neighbors == "auto"
-    free = free and settings.covariance in ("auto", "full")
+    free = settings.n_inducing == "auto" and settings.n_neighbors != "all"
     free = free and isinstance(settings.inducing_points, str)
-    solver, device = settings.solver, settings.device
-    if not free or not solver.finds_optimum or solver.takes_steps or device == "cuda":
+    solver, record = settings.solver, settings.likelihood_record
+    if not free or not solver.finds_optimum or solver.takes_steps:
         return False
     M = count_inducing(settings, n_rows, n_features)
     dear = exact_work(settings, M, n_features) > settings.tuning.mean_work
-    return settings.likelihood_record.conjugate and dear
+    return dear and (record.conjugate or record.least_noise is not None)
 
 
 def exact_work(settings, M, n_features):

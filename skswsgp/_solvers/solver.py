@@ -62,9 +62,9 @@ class Solver(ABC):
     @classmethod
     def count_inducing(cls, n_rows, n_features, tuning):
         """Return M, which may still be cut to the number of distinct rows."""
-        affordable = tuning.inducing_numbers // n_features
-        affordable = max(affordable, tuning.least_all_inducing)
-        return min(n_rows, affordable, tuning.most_all_inducing)
+        numbers = n_features + tuning.least_neighbors  # of a point and of its list
+        affordable = tuning.inducing_numbers // numbers
+        return min(n_rows, max(affordable, tuning.least_all_inducing))
 
     @classmethod
     def count_neighbors(cls, n_rows, M, tuning):

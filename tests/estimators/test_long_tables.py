@@ -6,10 +6,13 @@ import numpy as np
 import pytest
 from helpers import make
 from numpy.testing import assert_allclose, assert_array_equal
+from scipy.special import ndtr
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
+from small_models import natural_settings
 
-from skswsgp import SWSGPRegressor
+from skswsgp import SWSGPClassifier, SWSGPRegressor
+from skswsgp._kernel_search.point_choice import left_by_near
 from skswsgp._solvers.tuning import Tuning
 
 KERNEL = ConstantKernel(2.0, "fixed") * RBF([0.4, 0.6], "fixed")
@@ -59,20 +62,53 @@ def test_predictions_are_those_of_an_exact_process():
     [
         {"n_inducing": 300},
         {"n_neighbors": 20},
-        {"covariance": "diag"},
-        {"covariance": "draws"},
-        {"inducing_points": "rough"},
+        {"n_neighbors": 20, "covariance": "diag"},
+        {"n_inducing": 300, "covariance": "draws"},
     ],
     ids=str,
 )
 def test_what_is_asked_for_is_kept(params):
     X, y, _ = make_rows()
-    if params.get("inducing_points") == "rough":
-        kernel = ConstantKernel(2.0, "fixed") * RBF(0.02, "fixed")
-        params = {"kernel": kernel}
     model = make(SWSGPRegressor, **FIXED | params).fit(X, y)
-    assert len(model.inducing_points_) == params.get("n_inducing", 1200)
+    assert len(model.inducing_points_) == params.get("n_inducing", 1000)
+    assert model.n_neighbors_ == params.get("n_neighbors", model.n_neighbors_)
     assert model.n_neighbors_ < len(model.inducing_points_)
+
+
+def test_a_rough_function_keeps_a_point_at_each_row():
+    X, y, _ = make_rows()
+    kernel = ConstantKernel(2.0, "fixed") * RBF(0.02, "fixed")
+    model = make(SWSGPRegressor, **FIXED | {"kernel": kernel}).fit(X, y)
+    assert model.n_neighbors_ < len(model.inducing_points_) == 1200
+
+
+@pytest.mark.parametrize("wave, fewer", [(4.0, True), (200.0, False)])
+def test_near_points_are_as_many_as_labels_can_tell_apart(wave, fewer, tune):
+    tune(dense_rows=50)
+    X, _, _ = make_rows(2000)
+    f = 3.0 * np.sin(wave * X[:, 0]) * np.cos(wave * X[:, 1])
+    y = np.random.default_rng(1).uniform(size=2000) < ndtr(f)
+    model = SWSGPClassifier(random_state=0).fit(X, y)
+    M = len(model.inducing_points_)
+    assert (50 <= M < 1000) if fewer else M == 2000
+    assert model.n_neighbors_ < 192
+    new, _, _ = make_rows(1000, seed=1)
+    f = 3.0 * np.sin(wave * new[:, 0]) * np.cos(wave * new[:, 1])
+    if fewer:
+        error = model.predict_proba(new)[:, 1] - ndtr(f)
+        assert np.sqrt(np.mean(error**2)) < 0.06
+
+
+def test_what_near_points_leave_unknown(rng):
+    X, Z = rng.uniform(size=(30, 2)), rng.uniform(size=(200, 2))
+    found = left_by_near(KERNEL, Z, X, 12, natural_settings())
+    for i, x in enumerate(X):
+        near = Z[np.argsort(-KERNEL(x[None], Z)[0])[:12]]
+        k = KERNEL(x[None], near)[0]
+        left = KERNEL.diag(x[None])[0] - k @ np.linalg.solve(KERNEL(near), k)
+        assert_allclose(found[i], left, atol=1e-5)  # by the jitter
+    own = left_by_near(KERNEL, Z, Z, 12, natural_settings(), np.arange(200))
+    assert own.min() > 0.0
 
 
 def test_many_rows_teach_the_kernel():

@@ -256,7 +256,7 @@ def test_all_is_h_equal_m_elsewhere(data, rng):
 
 
 def test_all_is_h_equal_m_where_not_all_rows_fit(data, tune):
-    tune(most_all_inducing=50, least_all_inducing=50, inducing_numbers=100)
+    tune(least_all_inducing=50, inducing_numbers=100)
     model = exact_model(*data)
     assert model.n_neighbors_ == len(model.inducing_points_) < 51
 

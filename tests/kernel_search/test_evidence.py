@@ -21,12 +21,12 @@ from skswsgp._kernel_search.evidence import (
     Found,
     maximize_bound,
 )
+from skswsgp._kernel_search.holdout import train
 from skswsgp._kernel_search.kernel_learning import (
     KernelFit,
     LearningOptions,
     evaluation_work,
 )
-from skswsgp._kernel_search.trial_rows import train
 from skswsgp._rows.data import TrainingRows
 
 BINARY = natural_settings("bernoulli")

@@ -51,8 +51,13 @@ def trials_of(X, y, kernel, weight=None, settings=BINARY):
 
 
 def refined(X, y, kernel, weight=None, settings=BINARY):
-    data, rng = data_of(X, y, weight), np.random.RandomState(1)
-    return refine_kernel([start_of(kernel)], data, settings, OPTIONS, rng).kernel
+    return refine_of(start_of(kernel), data_of(X, y, weight), settings).kernel
+
+
+def refine_of(start, data, settings=BINARY):
+    settings = settings._replace(kernel=start.kernel)  # that of the user
+    rng = np.random.RandomState(1)
+    return refine_kernel([start], data, settings, OPTIONS, rng)
 
 
 # --- the variance ---------------------------------------------------------------------
@@ -104,7 +109,7 @@ def test_next_kernel_is_learned_from_sites_of_training_rows(monkeypatch, steep):
     weight = np.random.default_rng(0).uniform(0.5, 2.0, 300)
     trials = trials_of(*steep, variance_kernel(2.0), weight)
     trials.consider(trials.solver_of, trials.start)
-    again = trials.relearned()
+    again = trials.relearned(None)
     kept = ~trials.held_out
     assert_array_equal(seen["X"], trials.X[kept])
     assert_array_equal(seen["weight"], weight[kept])
@@ -275,13 +280,28 @@ def test_a_start_that_fails_is_kept(monkeypatch, steep):
 
     monkeypatch.setattr(SiteRefinement, "solver_of", fails)
     start = start_of(variance_kernel(0.5))
-    data, rng = data_of(*steep), np.random.RandomState(1)
-    assert refine_kernel([start], data, BINARY, OPTIONS, rng) is start
+    assert refine_of(start, data_of(*steep)) is start
 
 
 def test_refinement_repeats_for_the_same_seed(steep):
     first, other = (refined(*steep, variance_kernel(0.5)) for _ in range(2))
     assert_array_equal(first.theta, other.theta)
+
+
+@pytest.mark.parametrize("nu", [0.5, 1.5, 2.5, np.inf])
+def test_held_out_labels_choose_the_smoothness(nu, monkeypatch, steep):
+    def density(self, solver):
+        gain = -np.abs(np.arctan(solver.fit.kernel.k2.nu) - np.arctan(nu))
+        return np.full(self.held_out.sum(), gain)
+
+    monkeypatch.setattr(SiteRefinement, "log_density", density)
+    monkeypatch.setattr(KernelLearner, "learn_from_sites", lambda _, start, rng: start)
+    for first in (0.5, 2.5, np.inf):
+        start = start_of(ConstantKernel(9.0) * Matern(0.7, nu=first))
+        how = data_of(*steep), BINARY, OPTIONS, np.random.RandomState(1)
+        assert refine_kernel([start], *how).kernel.k2.nu == nu
+        kept = refine_of(start, data_of(*steep))  # a kernel of the user
+        assert kept.kernel.k2.nu == first
 
 
 def test_adam_skips_the_refinement(monkeypatch, steep):
@@ -299,8 +319,7 @@ def test_length_scales_are_freed_when_a_shared_ratio_stops_helping(monkeypatch, 
     monkeypatch.setattr(KernelLearner, "learn_from_sites", learn)
     X = np.hstack([steep[0], np.zeros_like(steep[0])])
     kernel = ConstantKernel(2.0) * RBF([0.7, 0.7])
-    data, rng = data_of(X, steep[1]), np.random.RandomState(1)
-    refine_kernel([start_of(kernel, shared=True)], data, BINARY, OPTIONS, rng)
+    refine_of(start_of(kernel, shared=True), data_of(X, steep[1]))
     assert shared == [True, False]
 
 
@@ -340,12 +359,11 @@ def slanted(rng):
 def test_a_map_is_kept_where_held_out_labels_are_likelier(slanted):
     kernel = ConstantKernel(9.0) * RBF([1.0, 1.0, 1.0])
     found, plain = (
-        refine_kernel(
-            [start_of(kernel)], data_of(*slanted), BINARY._replace(learn_map=learn_map),
-            OPTIONS, np.random.RandomState(1),
+        refine_of(
+            start_of(kernel), data_of(*slanted), BINARY._replace(learn_map=learn_map)
         )
         for learn_map in ("auto", False)
-    )  # fmt: skip
+    )
     assert plain.linear_map is None
     scaled = found.linear_map / found.kernel.k2.length_scale
     directions, lengths, _ = np.linalg.svd(scaled)
@@ -361,8 +379,7 @@ def test_a_map_of_labels_without_a_pattern(learn_map, rng):
     X, y = rng.normal(size=(300, 3)), np.sign(rng.normal(size=300))
     settings = BINARY._replace(learn_map=learn_map)
     start = start_of(ConstantKernel(1.0) * RBF([1.0, 1.0, 1.0]))
-    rng = np.random.RandomState(1)
-    found = refine_kernel([start], data_of(X, y), settings, OPTIONS, rng)
+    found = refine_of(start, data_of(X, y), settings)
     assert (found.linear_map is None) == (learn_map == "auto")
 
 
@@ -390,6 +407,5 @@ def test_failed_map_leaves_the_kernel(monkeypatch, slanted):
     monkeypatch.setattr(SiteRefinement, "turned_by_labels", fails)
     monkeypatch.setattr(SiteRefinement, "turned", fails)
     start = start_of(ConstantKernel(9.0) * RBF([1.0, 1.0, 1.0]))
-    settings, rng = BINARY._replace(learn_map=True), np.random.RandomState(1)
-    found = refine_kernel([start], data_of(*slanted), settings, OPTIONS, rng)
+    found = refine_of(start, data_of(*slanted), BINARY._replace(learn_map=True))
     assert found.linear_map is None
