@@ -86,7 +86,7 @@ def fit_law(residuals, around):
         c, nu = student.fit(z[:, q], features)
         gains = student.log_density(z[:, q], features @ c, nu)
         gains -= student.log_density(z[:, q], 0.0, np.inf)
-        if is_better(gains, len(c) + 1):
+        if is_likelier(gains, len(c) + 1):
             freedom[q], coefficients[:, q] = nu, c
     far = scales_far_away(z, freedom, coefficients)
     if not coefficients[1].any():
@@ -175,7 +175,7 @@ def are_better(before, after, y):
     """
     likelier = after.log_density(y) - before.log_density(y)
     outputs = [q for q in range(y.shape[1]) if after.mixes(q)]
-    outputs = [q for q in outputs if is_better(likelier[:, q], 3)]
+    outputs = [q for q in outputs if is_likelier(likelier[:, q], 3)]
     better = np.zeros(y.shape[1], dtype=bool)
     if not outputs:
         return better
@@ -210,6 +210,15 @@ def has_errors(z):
     They are not where y is constant, whose noise is the least that a fit allows.
     """
     return bool(np.abs(z).max() > LEAST_ERROR)
+
+
+def is_likelier(gains, n_parameters):
+    """Return whether gains (n,) of log density, in nats, are more than chance.
+
+    No row counts by more than log n, for n rows tell of probabilities down to 1 / n. An
+    outlier that one law finds impossible would hide all gains in the standard error.
+    """
+    return is_better(np.minimum(gains, np.log(len(gains))), n_parameters)
 
 
 def is_better(gains, n_parameters):

@@ -5,6 +5,7 @@ import pytest
 from numpy.testing import assert_allclose
 from scipy import stats
 
+from skswsgp._law.fit_law import is_likelier
 from skswsgp._law.law import Observations, PredictiveLaw
 from skswsgp._law.local_density import LocalDensity, near_targets
 from skswsgp._law.widths import Nearness, measure_distances
@@ -188,3 +189,13 @@ def test_near_targets_that_are_wider_than_the_law_keep_their_share():
     middle = rows.near.weights(0) @ rows.near.targets[0, :, 0]
     expected = 0.9 * 0.25 ** (1.0 - rows.near.square(0, middle) / 0.64)
     assert_allclose(rows.share(0), expected)
+
+
+def test_an_outlier_does_not_hide_what_all_other_rows_gain(rng):
+    gains = 0.1 + 0.5 * rng.normal(size=4000)
+    assert is_likelier(gains, 3)
+    assert not is_likelier(gains - gains.mean(), 3)
+    gains[0] = 1e5  # of a row that one of both laws finds impossible
+    assert is_likelier(gains, 3)
+    gains[1:] -= 0.11
+    assert not is_likelier(gains, 3)
