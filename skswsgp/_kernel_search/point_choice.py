@@ -17,6 +17,7 @@ from skswsgp._linear.dense_sites import DenseSites
 from skswsgp._neighbors.lists import without_own
 from skswsgp._rows.data import center_rows
 from skswsgp._rows.few_points import few_points
+from skswsgp._rows.inducing import distinct_rows
 from skswsgp._rows.statistics import (
     HELD_OUT_FRACTION,
     MEAN_ROWS,
@@ -95,25 +96,28 @@ def count_near_points(fit, data, settings):
     most = count_inducing(settings, n, D)
     if most <= tuning.dense_rows or not allows_fewer_points(settings, n, D):
         return most, None
-    unknown = (settings.likelihood_record.least_noise or np.min(fit.noise)) / n
+    noise = settings.likelihood_record.least_noise or np.min(fit.noise)
+    unknown = noise / (n * data.weight.mean(dtype=np.float64))
     rows = np.random.RandomState(0).permutation(data.n_rows)
     n_judges = min(MEAN_ROWS, 1 + int(HELD_OUT_FRACTION * data.n_rows))
-    X, others = data.take(rows[:n_judges]).inputs, rows[n_judges:]
+    X, others = distinct_rows(data.take(rows[:n_judges]).inputs)[0], rows[n_judges:]
 
     def left(M, H):
-        Z = data.take(others[:M]).inputs
-        return left_by_near(fit.kernel, Z, X, H, settings).mean()
+        Z = data.take(np.sort(others[:M])).inputs
+        Z = distinct_rows(np.concatenate([X, Z]))[0][len(X) :]  # no copies of X
+        how = fit.kernel, Z, X, H, settings
+        return left_by_near(*how).mean() if len(Z) > 0 else np.inf
 
     H = count_neighbors(settings, n, most, D)
-    M = max(tuning.dense_rows, H)
-    while (F := left(M, H)) > unknown * M / 2 and M < most:
+    M = max(tuning.dense_rows, 2 * H)
+    while not (F := left(M, H)) <= unknown * M / 2 and M < most:
         M = 2 * M if 4 * M <= most else most
-    if settings.n_neighbors == "auto":
+    if settings.n_neighbors == "auto" and np.isfinite(F):
         while (fewer := 3 * H // 4) >= tuning.least_neighbors:
-            if left(M, fewer) - F > HARDLY_LESS * unknown * M:
+            if not left(M, fewer) - F <= HARDLY_LESS * unknown * M:
                 break
             H = fewer
-    return M, H
+    return min(M, most), H
 
 
 def left_by_near(kernel, Z, X, H, settings, own=None):

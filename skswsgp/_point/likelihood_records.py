@@ -362,7 +362,7 @@ class Softmax(ClassLikelihood):
     """Two classes or more, with a latent function each: p(y | f) = softmax(f)_y."""
 
     name, code, joint = "softmax", likelihoods.SOFTMAX, True
-    least_noise = 4.0
+    least_noise = 2.0  # along the difference of two classes
 
     def make_nodes(self, n_latent):
         nodes = np.ascontiguousarray(normal_nodes(SOFTMAX_NODES, n_latent).T)

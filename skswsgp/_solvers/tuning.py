@@ -13,9 +13,9 @@ class Tuning(NamedTuple):
     # --- how many inducing points and neighbours "auto" takes
     # Most rows that are all inducing points: `inducing_numbers` over D + 16, which are
     # those of a point and of a list of 16 neighbours, and at least the first number. Z
-    # and lists then take 200 MB.
+    # and lists then take 140 MB.
     least_all_inducing: int = 100_000
-    inducing_numbers: int = 24_000_000
+    inducing_numbers: int = 17_000_000
     # Cost of the natural solver, H^3 for each row, from which H follows: some ten
     # seconds on one core. Last tries to draw from q(u) may cost as much, in numbers of
     # both matrices times draws and steps: about a minute. Below H = 16, the number of

@@ -265,7 +265,7 @@ def continued(problem, weighted, scale, stream, model):
         kernel=stream.known["kernel_"],
         learn_kernel=settings.learn_kernel and stream.learns,
         learn_map=False,
-        n_inducing="auto",
+        n_inducing=most if isinstance(points, str) else "auto",
         inducing_points=points,
     )
     spread = np.where(scale > 0.0, scale, 1.0)

@@ -8,7 +8,12 @@ from helpers import make
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.special import ndtr
 from sklearn.gaussian_process import GaussianProcessRegressor
-from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
+from sklearn.gaussian_process.kernels import (
+    RBF,
+    ConstantKernel,
+    Matern,
+    WhiteKernel,
+)
 from small_models import natural_settings
 
 from skswsgp import SWSGPClassifier, SWSGPRegressor
@@ -97,6 +102,19 @@ def test_near_points_are_as_many_as_labels_can_tell_apart(wave, fewer, tune):
     if fewer:
         error = model.predict_proba(new)[:, 1] - ndtr(f)
         assert np.sqrt(np.mean(error**2)) < 0.06
+
+
+def test_copies_of_rows_tell_no_more_than_one(tune):
+    tune(dense_rows=50)
+    X, y, _ = make_rows(3000)
+    kernel = ConstantKernel(2.0, "fixed") * Matern(0.3, "fixed", nu=1.5)
+    params = FIXED | {"kernel": kernel, "initial_noise": 1e-4}
+    once, twice = (
+        make(SWSGPRegressor, **params).fit(X[rows], y[rows])
+        for rows in (np.arange(1500), np.tile(np.arange(1500), 2))
+    )
+    assert twice.n_neighbors_ >= 0.7 * once.n_neighbors_ > 20
+    assert len(twice.inducing_points_) == len(once.inducing_points_) == 1500
 
 
 def test_what_near_points_leave_unknown(rng):
