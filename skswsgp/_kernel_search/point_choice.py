@@ -31,8 +31,8 @@ from skswsgp._solvers.auto import (
     count_neighbors,
 )
 
-# Most that F may grow where H falls, in units of what rows leave unknown: the deviation
-# of an error of f grows by at most 5 %.
+# F may grow by at most this share of what rows leave unknown where H falls. Then the
+# deviation of f from its prediction grows by at most 5 %.
 HARDLY_LESS = 0.1
 
 

@@ -70,7 +70,7 @@ def initial_attributes(settings, data, spread, rng):
     fit = KernelFit(clone(kernel), settings.first_noise, shape=settings.first_shape)
     if settings.learn_kernel and data.n_rows > 1:
         fit = learn_start(settings, data, spread, rng)
-        if not isinstance(settings.inducing_points, str):  # but points of the user
+        if not isinstance(settings.inducing_points, str):  # points of the user
             points = mapped(settings.inducing_points, fit.linear_map)
             settings = settings._replace(inducing_points=points)
         data = data.mapped(fit.linear_map)

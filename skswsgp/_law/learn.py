@@ -138,7 +138,7 @@ def leave_out_rows(data, group, sites, trained, settings, rng):
         law = law.with_points(nearest.Z) if dense else law
     score = normal_scores(law, residuals.standardised, around, sample)
     left_out = residuals.at(sample)
-    # of a copy by itself
+    # The residual of merged copies has the noise of their mean, a copy all of its own.
     noise = noise_of_rows(data.take(every), trained) - rows.noise[sample][place]
     variance = left_out.variance[place] + noise
     return law, LeftOutRows(chosen, left_out.mean[place], variance, score[place])

@@ -11,9 +11,9 @@ class Tuning(NamedTuple):
     """
 
     # --- how many inducing points and neighbours "auto" takes
-    # Most rows that are all inducing points: `inducing_numbers` over D + 16, which are
-    # those of a point and of a list of 16 neighbours, and at least the first number. Z
-    # and lists then take 140 MB.
+    # Up to how many rows each is an inducing point: `inducing_numbers / (D + 16)`, or
+    # `least_all_inducing` if that is more. A point has D coordinates and a list of 16
+    # neighbours, so all of them together take 140 MB.
     least_all_inducing: int = 100_000
     inducing_numbers: int = 17_000_000
     # Cost of the natural solver, H^3 for each row, from which H follows: some ten
