@@ -213,18 +213,17 @@ def inverse_of_factor(factor):
     return inverse
 
 
-def given_others(factor, y, first=0):
-    """Return mean and variance (n - first,) of y_i given all other entries, i >= first.
+def given_others(factor, y):
+    """Return mean and variance (n,) of y_i given all other entries.
 
     y (n,) is Gaussian with mean zero and covariance L L', L the factor. With P the
     inverse of L L' they are y_i - (P y)_i / P_ii and 1 / P_ii (Rasmussen and Williams,
     Gaussian Processes for Machine Learning, 2006, eq. 5.12). P_ii is the squared norm
-    of a column of L^-1, and the last columns need the last block of L only.
+    of a column of L^-1.
     """
-    half = np.triu(dtrtri(factor[first:, first:].T)[0])
+    half = np.triu(dtrtri(factor.T)[0])
     variance = 1.0 / np.einsum("ij,ij->i", half, half)
-    weights = dpotrs(factor.T, y)[0][first:]
-    return y[first:] - weights * variance, variance
+    return y - dpotrs(factor.T, y)[0] * variance, variance
 
 
 def require_finite(values):

@@ -1,4 +1,7 @@
-"""Threads of the CPU: how many a task gets, who starts them, which rows each takes."""
+"""Threads of the CPU: how many a task gets, who starts them, which rows each takes.
+
+It also knows the memory of the machine.
+"""
 
 import os
 import sys
@@ -6,6 +9,7 @@ import threading
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from functools import cache
+from pathlib import Path
 
 import numba
 import numpy as np
@@ -193,6 +197,18 @@ def microseconds_per_point(H):
 def chunk_bounds(chunk, n):
     """Return the first of a chunk's share of n items, and one past its last."""
     return chunk * n // CHUNKS, (chunk + 1) * n // CHUNKS
+
+
+def machine_memory():
+    """Return the bytes of memory of this machine or container, infinite if unknown."""
+    try:
+        size = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        limit = Path("/sys/fs/cgroup/memory.max").read_text()
+    except (AttributeError, ValueError):
+        return np.inf
+    except OSError:
+        return size
+    return int(limit) if limit.strip().isdigit() else size
 
 
 def row_blocks(n_rows, size=None):

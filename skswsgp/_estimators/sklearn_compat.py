@@ -6,7 +6,6 @@ from functools import partial
 import numpy as np
 from sklearn.base import is_classifier
 from sklearn.metrics import accuracy_score, r2_score
-from sklearn.utils import check_X_y
 from sklearn.utils.validation import _check_sample_weight, validate_data
 
 from skswsgp._rows.checks import usable_weights
@@ -73,15 +72,6 @@ def validate(estimator, *data, **options):
     """Return validated X, or X and y, as C-ordered floats; see `validate_data`."""
     check = partial(validate_data, estimator)
     return checked_table(check, type(estimator).__name__, *data, **options)
-
-
-def validate_block(X, y, reader, **options):
-    """Return X and y of a block of rows as `validate` does for an estimator.
-
-    `reader` is the name of the estimator that reads X, whose columns are known.
-    """
-    check = partial(check_X_y, estimator=reader)
-    return checked_table(check, reader, X, y, **options)
 
 
 def checked_table(check, reader, *data, **options):

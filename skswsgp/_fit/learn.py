@@ -13,6 +13,7 @@ from skswsgp._rows.statistics import feature_scale, feature_spread, relative_wei
 from skswsgp._solvers.auto import (
     knows_sites,
     natural_jitter,
+    require_room,
     require_room_for_draws,
     takes_full_covariance,
 )
@@ -47,6 +48,8 @@ class Start(NamedTuple):
 
 def learn(problem, fitted=None):
     """Return the `Start` of a problem, that of `fitted` attributes if there are any."""
+    if not fitted:
+        require_room(problem.settings, problem.data.n_all, problem.data.X.shape[1])
     scale, weighted = spread_of_columns(problem), weigh(problem)
     found = fitted or first_attributes(weighted, scale, problem.rng)
     return start_at(found, problem, weighted, scale)

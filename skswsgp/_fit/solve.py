@@ -22,10 +22,11 @@ from skswsgp._posterior import prediction
 from skswsgp._posterior.near_sites import learn_near_sites
 from skswsgp._rows.data import TrainingRows, memory_budget
 from skswsgp._rows.inducing import point_of_each_row
-from skswsgp._solvers.auto import tries_exact_means
+from skswsgp._solvers.auto import tries_exact_means, warn_of_blocks
 from skswsgp._solvers.exact_mean import ExactFit, exact_mean_attributes, means_of_few
 from skswsgp._solvers.model import build_model, model_attributes
-from skswsgp._solvers.progress import History, callers_level
+from skswsgp._solvers.progress import History, RowsRead, callers_level
+from skswsgp._solvers.rows import RowsInMemory
 from skswsgp._solvers.settings import Settings
 
 
@@ -39,12 +40,6 @@ class Solution(NamedTuple):
     sites: object  # their `SiteRows`, or None where other rows have sites as well
     attributes: dict  # fitted attributes
     rng: np.random.RandomState
-
-    def judged_by(self, data):
-        """Return the solution with rows that say how large errors are."""
-        if data is self.data:
-            return self
-        return self._replace(data=data, group=None, sites=None)
 
 
 @contextmanager
@@ -67,11 +62,14 @@ def solve(start, task):
     held_out = start.held_out and start.held_out._replace(center=center)
     start = start._replace(rows=start.rows.centered(center), held_out=held_out)
     data, n_all = start.rows.sample, start.rows.n_all
+    if data.n_rows == n_all and not settings.is_trial:  # no blocks of dask
+        warn_of_blocks(settings, n_all, M, H)
     n_threads = max_threads(settings.n_jobs, data.n_rows)
     points = settings.solver.count_points(n_all, M, settings)
     with closing(make_engine(settings.device, model, H, n_threads, points)) as engine:
-        solver = make_solver(start, engine)
         with task.stage("inducing variables", settings.max_iter):
+            times = settings.max_iter if settings.solver.takes_steps else 1
+            solver = make_solver(start, engine, RowsRead(task.lines, times * n_all))
             trained = train(solver, start, task)
         tries_exact = solver.usable and tries_exact_means(settings, n_all, M, D)
         exact, group, sites = ExactFit(), None, None
@@ -100,11 +98,17 @@ def solve(start, task):
         yield Solution(settings, solver, data, group, sites, trained, start.rng)
 
 
-def make_solver(start, engine):
-    """Return the solver of a `Start`, whose rows are centred."""
+def make_solver(start, engine, watch):
+    """Return the solver of a `Start`, whose rows are centred.
+
+    `watch` is told of rows in memory as they are read.
+    """
     settings, kernel = start.settings, start.attributes["kernel_"]
+    rows = start.rows
+    if isinstance(rows, RowsInMemory):
+        rows = RowsInMemory(rows.sample._replace(watch=watch))
     steps = {"feature_scale": start.spread} if settings.solver.takes_steps else {}
-    return settings.solver(engine, start.rows, kernel, settings, start.rng, **steps)
+    return settings.solver(engine, rows, kernel, settings, start.rng, **steps)
 
 
 def train(solver, start, task):
@@ -139,7 +143,7 @@ def train(solver, start, task):
             if improved and (score is not None or solver.keeps_best):
                 best = described()
             most = solver.n_rounds
-            task.lines.after_round(history, solver.unit, most, data.n_rows)
+            task.lines.after_round(history, solver.unit, most)
             if task.end_epoch(fitted) or history.stalled or solver.converged:
                 break
     except KeyboardInterrupt:

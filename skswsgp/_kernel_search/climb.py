@@ -346,27 +346,6 @@ def first_rows(n_rows, n_columns, n_outputs, tuning):
     return n if work <= tuning.evidence_work else FIRST_ROWS
 
 
-def likeliest_smoothness(learner, fit, smoothness):
-    """Return a fit of the default kernel with the smoothness of largest evidence.
-
-    The map of its columns stays, and the other parameters move from where they are.
-    """
-    best, most = fit, -np.inf
-    with one_blas_thread():
-        for nu in smoothness:
-            kernel = clone(fit.kernel).set_params(k2__nu=nu)
-            posterior = LogPosterior(*learner.all_rows(fit._replace(kernel=kernel)))
-            free = not learner.options.noise_known
-            moves = posterior.moves(shared=fit.shared, noise=free)
-            posterior.start, value = posterior.maximize(
-                moves, 2 * LAST_STEPS, enough=ENOUGH
-            )
-            if value > most:
-                linear_map, most = fit.linear_map, value
-                best = fit_at(posterior, fit, free)._replace(linear_map=linear_map)
-    return best
-
-
 def climb_given(learner, start, around, rng, learn_map=False):
     """Return the `KernelFit` of the user's kernel that has the largest evidence.
 

@@ -1,8 +1,8 @@
 """Rows that no candidate kernel has learned from, and the choice by them.
 
-`Judges` predict such rows from their nearest others, and where noise is large from rows
-all over the table as well. `Holdout` predicts them by q(u), where labels, counts or few
-inducing points ask for it. `TrialRows` are those on which solvers are tried.
+`Judges` predict such rows from their nearest others. `Holdout` predicts them by q(u),
+where labels, counts or few inducing points ask for it. `TrialRows` are those on which
+solvers are tried.
 """
 
 from contextlib import closing
@@ -10,7 +10,6 @@ from contextlib import closing
 import numpy as np
 from scipy.optimize import minimize_scalar
 
-from skswsgp._compiled.threads import one_blas_thread
 from skswsgp._covariance.compile import length_scales
 from skswsgp._engine.select import make_cpu_engine
 from skswsgp._kernel_search.climb import FIRST_ROWS
@@ -18,7 +17,6 @@ from skswsgp._kernel_search.kernel_learning import (
     MAX_WIDE_NEIGHBORS,
     count_learning_rows,
 )
-from skswsgp._kernel_search.marginal_likelihood import LogPosterior
 from skswsgp._kernel_search.neighbor_likelihood import MAX_LOG_FACTOR
 from skswsgp._linear.projection import mean_prior_variance
 from skswsgp._rows.columns import mapped
@@ -39,8 +37,8 @@ from skswsgp._solvers.model import JITTER, build_model, shape_covariance
 from skswsgp._solvers.natural import NaturalSolver
 from skswsgp._solvers.rows import RowsInMemory
 
-# Share of noise in what near rows do not know of a row from which rows further away
-# know more of the rest than near ones
+# Share of noise in what near rows do not know of a row, from which many rows know more
+# of the function than near ones
 NOISY = 0.5
 LEAST_HELD_OUT = 20  # least number of held-out rows, unless half of all rows is fewer
 LEAST_GAIN = 1e-3  # nats a row that a change must gain
@@ -57,18 +55,13 @@ class Judges:
 
     `rows` are numbers of rows of a `KernelLearner`, in a random order. H is
     `n_neighbors`, or that of learning if it is None, and at most MAX_WIDE_NEIGHBORS.
-    `others` are numbers of random rows that are not among them. Where noise is large,
-    at most as many judging rows are predicted from these and from each other, too.
     """
 
-    def __init__(self, learner, rows, n_neighbors, others):
+    def __init__(self, learner, rows, n_neighbors):
         self.learner, self.rows = learner, np.sort(rows)
-        n_neighbors = n_neighbors or learner.n_neighbors
-        self.H = min(n_neighbors, MAX_WIDE_NEIGHBORS)
+        self.H = min(n_neighbors or learner.n_neighbors, MAX_WIDE_NEIGHBORS)
         self.weight = learner.weight[self.rows]
-        self.far_rows = rows[: len(others)]  # those that are predicted from afar, too
-        self.random_rows = learner.take(np.concatenate([others, self.far_rows]))
-        self._said = []  # methods, fits and what the methods returned
+        self._said = []  # fits and what the rows say of them
 
     def better(self, fit, other, favoured=False):
         """Return the first fit unless the rows prefer the other one.
@@ -86,75 +79,37 @@ class Judges:
             return other
         if np.average(error - error_after, weights=self.weight) < 0.0:
             return fit
-        gain, square = self.gain(fit, other)
+        gain, square = mean_and_error(after - density, self.weight)
         margin = ERRORS * np.sqrt(square)
         return other if gain > margin or (favoured and gain >= -margin) else fit
-
-    def gain(self, fit, other):
-        """Return the mean gain of the other fit, in nats, and its squared error.
-
-        Where most of what near rows do not know of a row is noise, the mean of many
-        rows tells more of a function than near ones do, and the model will use it. The
-        gain is then the mean of two: that of rows predicted from their nearest others,
-        and that of some of them predicted from random rows all over the table.
-        """
-        near = self.say(other)[0] - self.say(fit)[0]
-        gains = [mean_and_error(near, self.weight)]
-        if len(self.far_rows) > 0 and self.noise_share(fit) > NOISY:
-            before, after = (self._once(self._from_afar, one) for one in (fit, other))
-            if np.isfinite(before).all() and np.isfinite(after).all():
-                weight = self.learner.weight[self.far_rows]
-                gains.append(mean_and_error(after - before, weight))
-        mean, square = np.mean(gains, axis=0)
-        return mean, square / len(gains)
 
     def say(self, fit):
         """Return log density and absolute error, each (n,), summed over outputs.
 
         Variances have the common factor that suits the rows best.
         """
-        return self._once(self._from_near, fit)[:2]
+        return self._once(fit)[:2]
 
     def noise_share(self, fit):
         """Return the mean share of noise in the variances of the rows.
 
         Of several outputs it is that with the least noise.
         """
-        return self._once(self._from_near, fit)[2]
+        return self._once(fit)[2]
 
-    def _once(self, method, fit):
-        """Return method(fit), which is computed once for each fit."""
-        for called, seen, said in self._said:
-            if called == method and seen is fit:
+    def _once(self, fit):
+        """Return what `say` and `noise_share` return, computed once for each fit."""
+        for seen, said in self._said:
+            if seen is fit:
                 return said
-        said = method(fit)
-        self._said.append((method, fit, said))
-        return said
-
-    def _from_near(self, fit):
-        """Return what `say` and `noise_share` return."""
         with closing(self.learner.process(fit, self.H)) as process:
             square, v = process.standardised(self.rows, self.weight)
             share = process.noise_of(self.rows, self.weight) / v
         share = np.average(share.min(axis=1), weights=self.weight)
         density = log_density(square, v, self.weight)
-        return density, np.sum(np.sqrt(square * v), axis=1), share
-
-    def _from_afar(self, fit):
-        """Return log densities (n,) of `far_rows` given all other random rows.
-
-        They are minus infinity where the covariance of the rows cannot be factorised.
-        """
-        y, n = self.random_rows.y, len(self.far_rows)
-        first = len(y) - n
-        with one_blas_thread():
-            try:
-                posterior = LogPosterior(*self.random_rows.all_rows(fit))
-                mean, v = posterior.leave_one_out(first)
-            except np.linalg.LinAlgError:
-                return np.full(n, -np.inf)
-        square = (y[first:] - mean) ** 2 / v
-        return log_density(square, v, self.learner.weight[self.far_rows])
+        said = density, np.sum(np.sqrt(square * v), axis=1), share
+        self._said.append((fit, said))
+        return said
 
     def calibrated(self, fit):
         """Return a fit with the noise and the common factor that suit the rows."""

@@ -19,12 +19,10 @@ from sklearn.base import clone
 from skswsgp._covariance.compile import compile_kernel, params_in_units
 from skswsgp._kernel_search.climb import (
     FIRST_ROWS,
-    NEXT_ROWS,
     UNDECIDED,
     Climb,
     climb_given,
     first_rows,
-    likeliest_smoothness,
 )
 from skswsgp._kernel_search.holdout import NOISY, Judges
 from skswsgp._kernel_search.kernel_learning import (
@@ -132,9 +130,9 @@ def learn_kernel(
         unequal = few and np.ptp(weight) > 0.0
         return learner.fit_noise(turned, order) if unequal else turned
     judging, rows = order[-n_judges:], order[:-n_judges]
-    judges = Judges(learner, judging, n_neighbors, others=rows[: most // 2])
+    judges = Judges(learner, judging, n_neighbors)
     rows = np.sort(rows)
-    search = NearRows(learner, rows, judges, part, smoothness, rng)
+    search = NearRows(learner, rows, judges, kernel is None, rng)
     if coded:
         return search.near(fit)
     return judges.calibrated(search.run(fit, turned, learn_map))
@@ -288,15 +286,13 @@ def best_of_few(data, settings):
 class NearRows:
     """Learning from rows given their nearest others, judged by rows held out.
 
-    `rows` are the numbers of the rows of a `KernelLearner` that learn. The evidence of
-    some rows of `few`, another learner, chooses between degrees of `smoothness`, if
-    there are some.
+    `rows` are the numbers of the rows of a `KernelLearner` that learn. The kernel is
+    the default one, whose smoothness was `chosen`, or that of the user.
     """
 
-    def __init__(self, learner, rows, judges, few, smoothness, rng):
+    def __init__(self, learner, rows, judges, chosen, rng):
         self.learner, self.rows, self.judges = learner, rows, judges
-        chosen = rng.permutation(len(few.X))[: NEXT_ROWS[0]]
-        self.few, self.smoothness = few.take(np.sort(chosen)), smoothness
+        self.chosen = chosen
         # A map of the columns has so many entries that it could fit the targets of the
         # judging rows, if these were targets of neighbours while it is learned.
         self.part = learner.take(rows)
@@ -309,13 +305,8 @@ class NearRows:
         same. `learn_map` is that of the estimators.
         """
         best = self.mapped(fit, turned, learn_map)
-        # without a map the evidence has chosen the smoothness before, if it was asked
-        if self.smoothness and best.linear_map is not fit.linear_map:
-            smooth = likeliest_smoothness(self.few, best, self.smoothness)
-            if smooth.kernel.k2.nu != best.kernel.k2.nu:
-                best = self.judges.better(best, self.near(smooth), favoured=True)
         # the evidence of a part takes more for noise than near rows will
-        if self.smoothness and math.isinf(best.kernel.k2.nu):
+        if self.chosen and math.isinf(best.kernel.k2.nu):
             if self.judges.noise_share(best) <= NOISY:
                 rough = clone(best.kernel).set_params(k2__nu=ROUGH)
                 best = self.near(best._replace(kernel=rough))
@@ -325,7 +316,7 @@ class NearRows:
         """Return the best of a fit, one of near rows, and those with a map."""
         best = self.judges.better(fit, self.near(fit))
         D, most = self.learner.X.shape[1], self.learner.options.tuning.most_columns
-        if not learn_map or D == 1 or not self.smoothness:
+        if not learn_map or D == 1 or not self.chosen:
             return best  # a map of a user's kernel is asked for, or there is none
         if D > most:
             return self.reduced(best, always=learn_map is True)

@@ -155,15 +155,12 @@ class LogPosterior:
         for q, variance in enumerate(noise):
             yield K + np.diag(variance * self.ratios[:, q])
 
-    def leave_one_out(self, first=0):
-        """Return mean and variance of targets given all others, at the start.
-
-        They are those of the rows from `first` on, (N - first, Q).
-        """
-        mean, variance = np.empty((2, *self.y[first:].shape))
+    def leave_one_out(self):
+        """Return mean and variance (N, Q) of targets given all others, at the start."""
+        mean, variance = np.empty((2, *self.y.shape))
         for q, C in enumerate(self.covariances(self.start)):
-            found = given_others(factorised(C)[0].T, self.y[:, q], first)
-            mean[:, q], variance[:, q] = found
+            factor = factorised(C)[0].T
+            mean[:, q], variance[:, q] = given_others(factor, self.y[:, q])
         return mean, variance
 
     def feature_gains(self, features):

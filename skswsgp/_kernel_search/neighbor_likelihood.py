@@ -8,15 +8,12 @@ import numpy as np
 from scipy.optimize import minimize_scalar
 
 from skswsgp._compiled.special import gaussian_log_density
-from skswsgp._compiled.threads import row_blocks
 from skswsgp._covariance.program import kernel_of
 from skswsgp._engine.select import make_kriging_engine
 from skswsgp._neighbors.lists import without_own
 from skswsgp._neighbors.search import choose_metric
 from skswsgp._point.adam_step import LOG_NOISE_BOUNDS, make_optimizer, update_parameters
 from skswsgp._point.state import Batch
-from skswsgp._rows.columns import mapped
-from skswsgp._rows.data import center_rows
 from skswsgp._solvers.model import build_model
 from skswsgp._solvers.progress import half_cosine
 
@@ -170,27 +167,6 @@ class NeighborProcess:
         scaled = choose_metric(kernel_of(self.model)).name == "scaled"
         search = self.search if scaled else "exact"
         return self.engine.make_search({"n_neighbors": n_neighbors, "search": search})
-
-    def predict_rows(self, X, center, linear_map=None):
-        """Return mean and variance (n, Q) of the latent functions at rows of X.
-
-        X is in the units of the user, the rows of data in those of X @ linear_map. Each
-        row is predicted from H rows of data.
-        """
-        query = self.make_search(self.H).query
-        pairs = []
-        for rows in row_blocks(len(X)):
-            block = mapped(X[rows], linear_map)
-            block = center_rows(block, center, self.model.Z.dtype)
-            pairs.append(self.engine.kriging_predictions(block, query(block)))
-        mu, v = (np.concatenate(arrays) for arrays in zip(*pairs, strict=True))
-        if not np.all(np.isfinite(mu) & np.isfinite(v)):
-            raise FloatingPointError(
-                "a covariance matrix of neighbours could not be factorised: expected "
-                "finite kernel parameters and a positive noise variance; check kernel_ "
-                "and noise_variance_, or scale X."
-            )
-        return mu, v
 
 
 def neighbor_model(X, y, ratios, kernel, noise_variance, dtype):

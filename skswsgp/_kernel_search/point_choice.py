@@ -16,7 +16,7 @@ from skswsgp._kernel_search.neighbor_likelihood import neighbor_model
 from skswsgp._linear.dense_sites import DenseSites
 from skswsgp._neighbors.lists import without_own
 from skswsgp._rows.data import center_rows
-from skswsgp._rows.few_points import few_points
+from skswsgp._rows.few_points import HARDLY_LESS, few_points
 from skswsgp._rows.inducing import distinct_rows
 from skswsgp._rows.statistics import (
     HELD_OUT_FRACTION,
@@ -29,11 +29,8 @@ from skswsgp._solvers.auto import (
     allows_fewer_points,
     count_inducing,
     count_neighbors,
+    tries_exact_means,
 )
-
-# F may grow by at most this share of what rows leave unknown where H falls. Then the
-# deviation of f from its prediction grows by at most 5 %.
-HARDLY_LESS = 0.1
 
 
 def find_few_points(fit, data, settings):
@@ -58,7 +55,10 @@ def find_few_points(fit, data, settings):
             break
         found, before = likelier(found, points, sample, settings), len(points)
     M = count_inducing(settings, data.n_all, data.X.shape[1])
-    n_near = count_neighbors(settings, data.n_all, M, data.X.shape[1])
+    sizes = data.n_all, M, data.X.shape[1]
+    # means from all rows know more than near rows do
+    exact = tries_exact_means(settings, *sizes)
+    n_near = np.inf if exact else count_neighbors(settings, *sizes)
     how = found.kernel, np.min(found.noise), data, most
     points = few_points(*how, n_near=n_near)
     return (None, fit) if points is None else (points, found)
@@ -102,34 +102,42 @@ def count_near_points(fit, data, settings):
     n_judges = min(MEAN_ROWS, 1 + int(HELD_OUT_FRACTION * data.n_rows))
     X, others = distinct_rows(data.take(rows[:n_judges]).inputs)[0], rows[n_judges:]
 
-    def left(M, H):
+    def left(M):
         Z = data.take(np.sort(others[:M])).inputs
         Z = distinct_rows(np.concatenate([X, Z]))[0][len(X) :]  # no copies of X
-        how = fit.kernel, Z, X, H, settings
-        return left_by_near(*how).mean() if len(Z) > 0 else np.inf
+        if len(Z) == 0:
+            return np.full(len(numbers), np.inf)
+        return left_by_near(fit.kernel, Z, X, numbers, settings).mean(axis=1)
 
     H = count_neighbors(settings, n, most, D)
-    M = max(tuning.dense_rows, 2 * H)
-    while not (F := left(M, H)) <= unknown * M / 2 and M < most:
+    numbers = [H]
+    while settings.n_neighbors == "auto" and 3 * H // 4 >= tuning.least_neighbors:
+        numbers.append(H := 3 * H // 4)
+    M = max(tuning.dense_rows, 2 * numbers[0])
+    while not (F := left(M))[0] <= unknown * M / 2 and M < most:
         M = 2 * M if 4 * M <= most else most
-    if settings.n_neighbors == "auto" and np.isfinite(F):
-        while (fewer := 3 * H // 4) >= tuning.least_neighbors:
-            if not left(M, fewer) - F <= HARDLY_LESS * unknown * M:
-                break
-            H = fewer
-    return min(M, most), H
+    hardly = HARDLY_LESS * unknown * M
+    enough = [H for H, more in zip(numbers, F, strict=True) if more - F[0] <= hardly]
+    return min(M, most), min(enough, default=numbers[0])
 
 
-def left_by_near(kernel, Z, X, H, settings, own=None):
-    """Return F (n,) of rows X (n, D) given the nearest H of points Z (M, D).
+def left_by_near(kernel, Z, X, numbers, settings, own=None):
+    """Return F (k, n) of rows X (n, D) given the nearest H of points Z (M, D).
 
-    `own` (n,) are points that rows do not use, if there are any.
+    H is each of k `numbers`, of which the first is the largest. `own` (n,) are points
+    that rows do not use, if there are any.
     """
     zeros = np.zeros((len(Z), 1))
     model, center = neighbor_model(Z, zeros, zeros, kernel, 1.0, np.float64)
-    model, H = model._replace(jitter=DENSE_JITTER), min(H, len(Z))
-    engine = make_cpu_engine(model, H, max_threads(settings.n_jobs, len(X)))
-    X, more = center_rows(X, center, np.float64), 0 if own is None else 1
-    search = engine.make_search(settings.search_options | {"n_neighbors": H + more})
+    model, numbers = model._replace(jitter=DENSE_JITTER), np.minimum(numbers, len(Z))
+    n_threads = max_threads(settings.n_jobs, len(X))
+    engines = [make_cpu_engine(model, H, n_threads) for H in numbers]
+    X, most = center_rows(X, center, np.float64), numbers[0] + (own is not None)
+    search = engines[0].make_search(settings.search_options | {"n_neighbors": most})
     lists = search.query(X) if own is None else without_own(search.query(X), own)
-    return engine.predict(X, lists, with_variance=True)[1][:, 0]
+    parts = (np.ascontiguousarray(lists[:, :H]) for H in numbers)
+    found = [
+        engine.predict(X, part, True)
+        for engine, part in zip(engines, parts, strict=True)
+    ]
+    return np.stack([variance[:, 0] for _, variance in found])

@@ -136,7 +136,7 @@ def initial_covariance(attributes, full, settings):
     floor = JITTER * np.asarray(kernel.diag(Z)).mean()
     H = min(attributes["n_neighbors_"], M - 1)
     if H > 0:
-        variance = left_by_near(kernel, Z, Z, H, settings, np.arange(M))
+        variance = left_by_near(kernel, Z, Z, [H], settings, np.arange(M))[0]
     tiny = np.finfo(settings.dtype).tiny ** 0.5
     variance = INITIAL_FRACTION * np.maximum(variance, max(floor, tiny))
     return np.repeat(variance[:, None], n_latent, axis=1)

@@ -22,6 +22,7 @@ from skswsgp._law.widths import (
     measure_sizes,
 )
 from skswsgp._posterior.left_out import LEAST_ERROR
+from skswsgp._rows.inducing import rows_at_points
 from skswsgp._rows.statistics import ERRORS
 
 LEAST_ROWS_OF_LAW = 30  # rows that a law needs: fewer show neither widths nor tails
@@ -52,11 +53,13 @@ def find_neighborhoods(data, numbers, nearest, length_scales, group, sample):
     if M < REFERENCE + 2:  # a row may be the only one of a point, and loses it then
         return None
     lists, K = nearest.of(numbers[sample], min(NEAR + 2, M - 1)), min(REFERENCE + 1, M)
-    if group is None:
-        own, of_points = nearest.of(numbers, 1)[:, 0], nearest.of_points(K)
+    own = nearest.of(numbers, 1)[:, 0] if group is None else group
+    there = np.arange(len(own)) if group is not None else rows_at_points(Z, data, own)
+    at_points, first = np.unique(own[there], return_index=True)
+    if len(at_points) == M:  # whose lists may be known
+        of_points = nearest.of(numbers[there[first]], K)
     else:
-        at_points = numbers[np.unique(group, return_index=True)[1]]
-        own, of_points = group, nearest.of(at_points, K)
+        of_points = nearest.of_points(K)
     X = data.take(sample).inputs.astype(np.float64, copy=False)
     near = measure_distances(X, Z, lists, length_scales)
     nearness = measure_nearness(Z, of_points, length_scales)

@@ -8,7 +8,6 @@ be; otherwise each product computes blocks of its rows anew.
 import copy
 
 import numpy as np
-from scipy import sparse
 
 from skswsgp._compiled.linalg import RELATIVE_FLOOR, require_finite
 from skswsgp._compiled.threads import index_blocks
@@ -93,16 +92,6 @@ class Projection:
         if self.stored is not None:
             return [(slice(None), self.stored)]
         return ((i, self.compute_rows(i)[0]) for i in index_blocks(self.shape[0]))
-
-    def sparse_rows(self, index):
-        """Return some rows of A as a sparse matrix of SciPy."""
-        rows, _ = self.compute_rows(index)
-        if self._dense:
-            return sparse.csr_array(rows.A)
-        lists, M = rows.lists, self.shape[1]
-        starts = np.arange(0, lists.size + 1, lists.shape[1])
-        weights = rows.weights.ravel().astype(np.float64)
-        return sparse.csr_array((weights, lists.ravel(), starts), (len(lists), M))
 
     def compute_rows(self, index):
         """Return some rows of A, and of F before its lower limit is applied."""

@@ -162,14 +162,6 @@ class SiteRows(NamedTuple):
         """Return A' W^1/2 e (M, k) for latent function q and e (n, k)."""
         return self.rows.rmatvec(np.sqrt(self.precision[:, [q]]) * e)
 
-    def sums_of_noise(self, q, key, n_draws):
-        """Return `noise_sums` of the `noise` for a key."""
-        return self.noise_sums(q, self.noise(key, n_draws))
-
-    def squares_of_noise(self, key, n_draws):
-        """Return `noise_squares` of the `noise` for a key."""
-        return self.noise_squares(self.noise(key, n_draws))
-
 
 def row_noise(key, begin, n, n_draws):
     """Return standard normal numbers (n, n_draws) for rows begin .. begin + n - 1.

@@ -1,5 +1,6 @@
 """Training rows, which stay where the user has them."""
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -25,6 +26,7 @@ class TrainingRows(NamedTuple):
     # is how often rows count over their weights
     ratio: np.ndarray | None = None
     stand_for: int | None = None  # rows of a fit of which these are a sample
+    watch: Callable | None = None  # is told of how many rows a block has that was read
 
     @property
     def n_rows(self):
@@ -43,6 +45,8 @@ class TrainingRows(NamedTuple):
 
     def block(self, index):
         """Return X, y and weights of a few of the n rows, with X centred."""
+        if self.watch is not None:
+            self.watch(len(index))
         X = center_rows(self.X[self._rows_of(index)], self.center, self.y.dtype)
         return X, self.y[index], self.weight[index]
 

@@ -6,7 +6,7 @@ import numpy as np
 from sklearn.cluster import MiniBatchKMeans
 from sklearn.utils.random import sample_without_replacement
 
-from skswsgp._compiled.threads import scikit_learn_threads
+from skswsgp._compiled.threads import index_blocks, scikit_learn_threads
 from skswsgp._rows.statistics import first_of_each
 
 # Epochs of k-means. A criterion for stopping would be a sum, whose bits depend on the
@@ -77,9 +77,21 @@ def point_of_each_row(Z, X):
     distinct, group = distinct_rows(np.asarray(X, dtype=np.float64))
     if len(distinct) != len(Z):
         return None
-    # how far float32 may have moved a coordinate
-    rounding = 4.0 * np.finfo(np.float32).eps * np.abs(Z - Z.mean(axis=0)).max()
-    return group if np.abs(distinct - Z).max() <= rounding else None
+    return group if np.abs(distinct - Z).max() <= largest_rounding(Z) else None
+
+
+def rows_at_points(Z, data, nearest):
+    """Return the rows of `TrainingRows` that lie at their `nearest` points of Z."""
+    most, places = largest_rounding(Z), []
+    for rows in index_blocks(data.n_rows):
+        steps = np.abs(data.take(rows).inputs - Z[nearest[rows]]).max(axis=1)
+        places.append(rows[steps <= most])
+    return np.concatenate(places)
+
+
+def largest_rounding(Z):
+    """Return how far float32 may have moved a coordinate of points Z (M, D)."""
+    return 4.0 * np.finfo(np.float32).eps * np.abs(Z - Z.mean(axis=0)).max()
 
 
 def _centres(sample, n_centres, rng, feature_scale, weight, tuning):

@@ -4,6 +4,8 @@ import math
 
 import numpy as np
 
+from skswsgp._compiled.threads import row_blocks
+
 SAMPLE_ROWS = 20_000  # rows that stand for all: an average is then known to .7 %
 LEAST_NOISE = 1e-8  # least known variance of noise over that of y
 LEAST_EFFECTIVE = 8.0  # least effective sample size of rows that decide
@@ -224,15 +226,21 @@ def first_of_each(keys):
     """
     n, odd = len(keys), np.uint64(0x9E3779B97F4A7C15)
     keys = np.asarray(keys, dtype=np.float64).reshape(n, math.prod(keys.shape[1:]))
-    keys = keys + 0.0  # no -0.0
     numbers = np.zeros(n, dtype=np.uint64)
-    for bits in keys.view(np.uint64).T:
-        numbers = (numbers ^ bits) * odd
-        numbers ^= numbers >> np.uint64(32)
+    for rows in row_blocks(n):  # a copy of all would take most of the time
+        part = numbers[rows]
+        for bits in (keys[rows] + 0.0).view(np.uint64).T:  # no -0.0
+            part[:] = (part ^ bits) * odd
+            part ^= part >> np.uint64(32)
     _, first, group = np.unique(numbers, return_index=True, return_inverse=True)
-    if not np.array_equal(keys[first][group], keys):  # two rows share a number
-        _, *found = np.unique(keys, axis=0, return_index=True, return_inverse=True)
-        first, group = (array.ravel() for array in found)
+    copies = np.flatnonzero(first[group] != np.arange(n))
+    for rows in row_blocks(len(copies)):
+        copy = copies[rows]
+        if not np.array_equal(keys[first[group[copy]]], keys[copy]):
+            # two rows share a number
+            _, *found = np.unique(keys, axis=0, return_index=True, return_inverse=True)
+            first, group = (array.ravel() for array in found)
+            break
     order = np.argsort(first)
     return first[order], np.argsort(order)[group]
 

@@ -1,10 +1,14 @@
 """The values that "auto" and None stand for; some depend on the solver's class."""
 
+import warnings
+
 import numpy as np
 from sklearn.gaussian_process.kernels import ConstantKernel, Matern
 
-from skswsgp._compiled.threads import CHUNKS
+from skswsgp._compiled.threads import CHUNKS, machine_memory
+from skswsgp._rows.data import memory_budget
 from skswsgp._solvers.model import JITTER
+from skswsgp._solvers.progress import callers_level
 
 # Least relative jitter of the natural solver, whose systems are solved to a relative
 # residual of 1e-6 in float64 and 1e-3 in float32
@@ -54,10 +58,17 @@ def takes_few_points(settings, n_rows, M, n_features):
 
 
 def allows_few_points(settings, n_rows, n_features):
-    """Return whether a few points that tell all of f may take the place of many."""
+    """Return whether a few points that tell all of f may take the place of many.
+
+    All rows would be points that each of them uses, but these are too many for that.
+    """
     free = settings.n_neighbors == "auto" and settings.covariance in ("auto", "full")
     free = free and settings.likelihood_record.conjugate and settings.device != "cuda"
-    return free and allows_fewer_points(settings, n_rows, n_features)
+    if not free or not leaves_points_free(settings):
+        return False
+    M = count_inducing(settings, n_rows, n_features)
+    whole = settings.solver.takes_full_covariance(settings, n_rows, M, M)
+    return n_rows > settings.tuning.dense_rows and not whole
 
 
 def allows_fewer_points(settings, n_rows, n_features):
@@ -65,14 +76,19 @@ def allows_fewer_points(settings, n_rows, n_features):
 
     Means from all rows would need no points, but these are too many for them.
     """
-    free = settings.n_inducing == "auto" and settings.n_neighbors != "all"
-    free = free and isinstance(settings.inducing_points, str)
-    solver, record = settings.solver, settings.likelihood_record
-    if not free or not solver.finds_optimum or solver.takes_steps:
+    record = settings.likelihood_record
+    told = record.conjugate or record.least_noise is not None
+    if not told or not leaves_points_free(settings):
         return False
     M = count_inducing(settings, n_rows, n_features)
-    dear = exact_work(settings, M, n_features) > settings.tuning.mean_work
-    return dear and (record.conjugate or record.least_noise is not None)
+    return exact_work(settings, M, n_features) > settings.tuning.mean_work
+
+
+def leaves_points_free(settings):
+    """Return whether M is that of the solver, which may take fewer points."""
+    free = settings.n_inducing == "auto" and settings.n_neighbors != "all"
+    free = free and isinstance(settings.inducing_points, str)
+    return free and settings.solver.finds_optimum and not settings.solver.takes_steps
 
 
 def exact_work(settings, M, n_features):
@@ -132,6 +148,36 @@ def knows_sites(settings, full):
     asked = settings.covariance in ("auto", "draws")
     has_noise = settings.likelihood_record.has_noise
     return asked and has_noise and settings.solver.draws and not full
+
+
+def require_room(settings, n_rows, n_features):
+    """Raise ValueError where points and their neighbours would not fit into memory.
+
+    A point has its coordinates, and twice a list with weights: in the prior, and in
+    what that is made from.
+    """
+    M, room = count_inducing(settings, n_rows, n_features), machine_memory()
+    H = count_neighbors(settings, n_rows, M, n_features)
+    size = (24 * (H + 1) + 8 * n_features) * M
+    if settings.solver.finds_optimum and H < M and size > room:
+        raise ValueError(
+            f"{M:,} inducing points for {n_rows:,} rows, with n_neighbors={H}, take "
+            f"{size / 2**30:.1f} GiB: expected at most {room / 2**30:.1f} GiB, the "
+            f"memory of this machine; use n_inducing={int(M * room / size / 2)}."
+        )
+
+
+def warn_of_blocks(settings, n_rows, M, H):
+    """Warn where lists and weights of all rows exceed scikit-learn's working memory."""
+    size, room = 8 * n_rows * H, memory_budget()
+    if settings.solver.finds_optimum and H < M and size > room:
+        warnings.warn(
+            f"the neighbors and weights of {n_rows:,} rows, with n_neighbors={H}, take "
+            f"{size / 2**30:.1f} GiB: expected at most {room / 2**30:.1f} GiB, so they "
+            "are computed anew for each product; use a smaller n_neighbors, or "
+            f"sklearn.set_config(working_memory={size // 2**20 + 1}).",
+            stacklevel=callers_level(),
+        )
 
 
 def require_room_for_draws(tuning, M, n_latent):

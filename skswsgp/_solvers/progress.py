@@ -32,7 +32,6 @@ class StageLines:
         self.verbose = int(verbose)
         self.at_once = threading.current_thread() is threading.main_thread()
         self.pending = ""  # what is not printed yet
-        self.first_round = None  # when the first round ended, which may compile
 
     @contextmanager
     def stage(self, name):
@@ -56,23 +55,41 @@ class StageLines:
             print(self.pending, end="", flush=True)
             self.pending = ""
 
-    def after_round(self, history, unit, most, n_rows):
+    def after_round(self, history, unit, most):
         """Report a round, the last of a `History`, which may have `most`."""
-        done, now = len(history.losses), time.perf_counter()
         if self.verbose > 1:
             self.say(f"\n  {last_round(history, unit, most)}")
-        elif done == 1:
-            self.first_round = now
-        elif done == 2 and most > 2:
-            seconds = now - self.first_round
-            speed, left = n_rows / seconds, (most - done) * seconds
-            if left >= 1.0:
-                self.say(f" {speed:,.0f} rows a second, at most {left:.0f} s left ...")
 
     def after_rounds(self, history, unit, most):
         """Report what the rounds of a `History` have reached."""
         if self.verbose == 1 and history.losses:
             self.say(f" {last_round(history, unit, most)},")
+
+
+class RowsRead:
+    """Says in the line of a stage how fast it reads its rows, and when it will end.
+
+    It speaks after `first` seconds, and whenever twice as many have gone by. A stage
+    that reads rows again and again has read `n_rows` in the end, or less.
+    """
+
+    first = 5.0
+
+    def __init__(self, lines, n_rows):
+        self.lines, self.n_rows, self.n_read = lines, n_rows, 0
+        self.began, self.next = time.perf_counter(), self.first
+
+    def __call__(self, n):
+        """Take note that n more rows were read; threads may do so at once."""
+        self.n_read += n
+        seconds = time.perf_counter() - self.began
+        if self.next <= seconds and self.n_read < self.n_rows:
+            self.next = 2.0 * seconds
+            speed = self.n_read / seconds
+            left = (self.n_rows - self.n_read) / speed
+            self.lines.say(
+                f" {speed:,.0f} rows a second, at most {left:.0f} s left ..."
+            )
 
 
 def last_round(history, unit, most):

@@ -14,6 +14,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import check_is_fitted
 
+from skswsgp._compiled.threads import row_blocks
 from skswsgp._estimators import sklearn_compat as compat
 from skswsgp._estimators.observations import QuantilesMixin
 from skswsgp._fit.targets import distinct_labels, require_two
@@ -21,7 +22,8 @@ from skswsgp._kernel_search.neighbor_likelihood import NeighborProcess, neighbor
 from skswsgp._law.law import Observations
 from skswsgp._point.likelihood_records import LIKELIHOODS
 from skswsgp._rows.checks import as_numbers
-from skswsgp._rows.data import TrainingRows
+from skswsgp._rows.columns import mapped
+from skswsgp._rows.data import TrainingRows, center_rows
 from skswsgp._rows.statistics import mean_and_scale
 from skswsgp._rows.target_scale import TargetScale
 from skswsgp._solvers.tuning import Tuning
@@ -261,4 +263,25 @@ def krige(X, data, learned, n_neighbors, n_threads, dtype, search="exact"):
     ratios = 1.0 / data.weight[:, None]
     model, center = neighbor_model(Z, data.y, ratios, *learned[:2], dtype)
     process = NeighborProcess(model, min(n_neighbors, len(Z)), n_threads, search)
-    return process.predict_rows(X, center, learned.linear_map)
+    return predict_from_near(process, X, center, learned.linear_map)
+
+
+def predict_from_near(process, X, center, linear_map=None):
+    """Return mean and variance (n, Q) of the latent functions at rows of X.
+
+    X is in the units of the user, the rows of the `NeighborProcess` in those of
+    X @ linear_map, less the `center`. Each row is predicted from H rows of data.
+    """
+    query, dtype = process.make_search(process.H).query, process.model.Z.dtype
+    pairs = []
+    for rows in row_blocks(len(X)):
+        block = center_rows(mapped(X[rows], linear_map), center, dtype)
+        pairs.append(process.engine.kriging_predictions(block, query(block)))
+    mean, variance = (np.concatenate(arrays) for arrays in zip(*pairs, strict=True))
+    if not np.all(np.isfinite(mean) & np.isfinite(variance)):
+        raise FloatingPointError(
+            "a covariance matrix of neighbours could not be factorised: expected "
+            "finite kernel parameters and a positive noise variance; check kernel_ "
+            "and noise_variance_, or scale X."
+        )
+    return mean, variance

@@ -57,10 +57,20 @@ class ManySites:
         return key, n_draws
 
     def noise_squares(self, noise):
-        return self._sum("squares_of_noise", *noise)
+        return self.workers.total(squares_of_noise, self.parts, *noise)
 
     def noise_sums(self, q, noise):
-        return self._sum("sums_of_noise", q, *noise)
+        return self.workers.total(sums_of_noise, self.parts, q, *noise)
+
+
+def sums_of_noise(part, q, key, n_draws):
+    """Return `SiteRows.noise_sums` of the noise for a key."""
+    return part.noise_sums(q, part.noise(key, n_draws))
+
+
+def squares_of_noise(part, key, n_draws):
+    """Return `SiteRows.noise_squares` of the noise for a key."""
+    return part.noise_squares(part.noise(key, n_draws))
 
 
 def _first(part):

@@ -4,13 +4,15 @@ What a fit learns from some rows, it learns from a sample: scales, the kernel an
 map, inducing points and the law of observations. q(u) has all rows.
 """
 
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
+from sklearn.utils import check_X_y
 
 from skswsgp._compiled.threads import max_threads
 from skswsgp._engine.select import make_cpu_engine
-from skswsgp._estimators.sklearn_compat import check_weights, validate_block
+from skswsgp._estimators.sklearn_compat import check_weights, checked_table
 from skswsgp._fit.encode import CheckedRows
 from skswsgp._fit.targets import weigh_classes
 from skswsgp._linear.site_rows import SiteRows
@@ -57,6 +59,15 @@ class Recipe(NamedTuple):
         weight = (self.factor * rows.weight).astype(dtype)
         data = TrainingRows(X, targets, weight, rows.numbers, center=self.center)
         return data.scaled(self.columns).mapped(self.linear_map)
+
+
+def validate_block(X, y, reader, **options):
+    """Return X and y of a block of rows as `validate` does for an estimator.
+
+    `reader` is the name of the estimator that reads X, whose columns are known.
+    """
+    check = partial(check_X_y, estimator=reader)
+    return checked_table(check, reader, X, y, **options)
 
 
 class BlockModel(NamedTuple):

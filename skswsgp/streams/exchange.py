@@ -12,6 +12,7 @@ from scipy import sparse
 
 from skswsgp._rows.columns import mapped
 from skswsgp._rows.data import memory_budget
+from skswsgp.streams.past_sites import sparse_rows
 
 NOVELTY = 0.1  # w F below which a row needs no point: its site knows f as well
 GAIN = 2.0  # least w F of a row over what the point has learned that it replaces
@@ -84,6 +85,6 @@ def _weights_of_old(posterior, Z, kept, gone, new):
     T = sparse.csr_array(kept, (len(Z), len(new)))
     if len(gone) == 0:
         return T
-    weights = _project(posterior, new, Z[gone]).sparse_rows(np.arange(len(gone)))
+    weights = sparse_rows(_project(posterior, new, Z[gone]), np.arange(len(gone)))
     gone = (np.ones(len(gone)), (gone, np.arange(len(gone))))
     return T + sparse.csr_array(gone, (len(Z), weights.shape[0])) @ weights

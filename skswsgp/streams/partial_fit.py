@@ -180,8 +180,10 @@ def fit_stream(model, stream, classes, is_trial=False):
     with task.stage("kernel"):
         start = learn_stream(problem, stream, model)
     with solve(start, task) as solution:
-        recent = stream.recent(solution.data)
-        law = learn_law(solution.judged_by(recent), task)
+        judged, recent = solution, stream.recent(solution.data)
+        if recent is not solution.data:
+            judged = solution._replace(data=recent, group=None, sites=None)
+        law = learn_law(judged, task)
         attributes = solution.attributes | law
         after = stream.learned(start.factor, attributes)
         most = max(most_points(model), settings.tuning.stream_rows)

@@ -11,7 +11,19 @@ from typing import NamedTuple
 import numpy as np
 from scipy import sparse
 
+from skswsgp._linear.row_matrix import DenseMatrix
 from skswsgp._solvers.rows import RowsInMemory
+
+
+def sparse_rows(projection, index):
+    """Return some rows of the A of a `Projection` as a sparse matrix of SciPy."""
+    rows, _ = projection.compute_rows(index)
+    if isinstance(rows, DenseMatrix):
+        return sparse.csr_array(rows.A)
+    lists, M = rows.lists, projection.shape[1]
+    starts = np.arange(0, lists.size + 1, lists.shape[1])
+    weights = rows.weights.ravel().astype(np.float64)
+    return sparse.csr_array((weights, lists.ravel(), starts), (len(lists), M))
 
 
 class PastSites(NamedTuple):
@@ -29,7 +41,7 @@ class PastSites(NamedTuple):
     @classmethod
     def of(cls, sites, rows, n_draws, rng):
         """Return the sums of some rows of `SiteRows`, with fresh noise."""
-        A, (M, Q) = sites.rows.sparse_rows(rows), sites.engine.model.m.shape
+        A, (M, Q) = sparse_rows(sites.rows, rows), sites.engine.model.m.shape
         precision = sites.precision[rows] * sites.unit
         precision_mean = sites.precision_mean[rows] * sites.unit
         noise = np.empty((M, n_draws, Q))

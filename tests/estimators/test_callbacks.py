@@ -19,7 +19,8 @@ from skswsgp import SWSGPClassifier, SWSGPRegressor
 from skswsgp._estimators.given import solver_for
 from skswsgp._estimators.sklearn_compat import FitTask
 from skswsgp._solvers import progress
-from skswsgp._solvers.progress import STAGES, History, StageLines
+from skswsgp._solvers.progress import STAGES, StageLines
+from skswsgp.solvers import Adam
 
 
 def test_verbose_prints_a_line_for_each_stage(capsys):
@@ -76,17 +77,35 @@ def test_lines_of_other_threads_are_printed_as_a_whole(capsys):
     assert capsys.readouterr().out == "kernel ... from 20 rows, 0.0 s\n"
 
 
-def test_time_that_is_left_is_said_once(capsys, monkeypatch):
-    clock = iter([0.0, *np.arange(1.0, 9.0)])  # the stage begins, a round a second
+def test_time_that_is_left_is_said_each_time_that_the_seconds_have_doubled(
+    capsys, monkeypatch
+):
+    clock = iter([0.0, 0.0, *np.arange(1.0, 22.0)])  # 300 rows a second
     monkeypatch.setattr(progress.time, "perf_counter", lambda: next(clock))
-    lines, history = StageLines(1), History(0.0, 10)
+    lines = StageLines(1)
     with lines.stage("inducing variables"):
-        for _ in range(6):
-            history.add(1.0, -1.0, None)
-            lines.after_round(history, "epoch", 20, 300)
-    out = capsys.readouterr().out
-    assert out.count("left") == 1
-    assert " 300 rows a second, at most 18 s left ..." in out
+        read = progress.RowsRead(lines, 6000)
+        for _ in range(20):
+            read(300)
+    said = capsys.readouterr().out.split(" ...")
+    assert said[1:-1] == [
+        f" 300 rows a second, at most {left} s left" for left in (15, 10)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("model", "n_rows"),
+    [
+        (SWSGPRegressor(learn_kernel=False, n_neighbors=8), 9000),
+        (SWSGPRegressor(solver=Adam(max_iter=3, early_stopping=False)), 900),
+    ],
+)
+def test_a_stage_that_reads_rows_says_how_fast(model, n_rows, capsys, monkeypatch):
+    monkeypatch.setattr(progress.RowsRead, "first", 0.0)
+    X = np.random.default_rng(0).uniform(size=(n_rows, 2))
+    model.set_params(verbose=1, random_state=0).fit(X, X[:, 0])
+    line = next(s for s in capsys.readouterr().out.splitlines() if "inducing" in s)
+    assert "rows a second" in line
 
 
 def stages_of(model):

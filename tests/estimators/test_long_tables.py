@@ -1,12 +1,15 @@
 """Fits of many rows whose function few points tell."""
 
 import pickle
+import re
+import warnings
 
 import numpy as np
 import pytest
 from helpers import make
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.special import ndtr
+from sklearn import config_context
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import (
     RBF,
@@ -17,7 +20,10 @@ from sklearn.gaussian_process.kernels import (
 from small_models import natural_settings
 
 from skswsgp import SWSGPClassifier, SWSGPRegressor
+from skswsgp._compiled import threads
+from skswsgp._compiled.threads import machine_memory
 from skswsgp._kernel_search.point_choice import left_by_near
+from skswsgp._solvers import auto
 from skswsgp._solvers.tuning import Tuning
 
 KERNEL = ConstantKernel(2.0, "fixed") * RBF([0.4, 0.6], "fixed")
@@ -28,7 +34,7 @@ FIXED |= {"normalize_y": False, "initial_noise": 0.09, "random_state": 0}
 @pytest.fixture(autouse=True)
 def long_table(tune):
     """Let 1,200 rows be too many for means from all of them."""
-    tune(mean_work=0.0)
+    tune(mean_work=0.0, full_work=0.0)
 
 
 def make_rows(n=1200, seed=0, noise=0.3):
@@ -119,13 +125,13 @@ def test_copies_of_rows_tell_no_more_than_one(tune):
 
 def test_what_near_points_leave_unknown(rng):
     X, Z = rng.uniform(size=(30, 2)), rng.uniform(size=(200, 2))
-    found = left_by_near(KERNEL, Z, X, 12, natural_settings())
+    found = left_by_near(KERNEL, Z, X, [20, 12], natural_settings())[1]
     for i, x in enumerate(X):
         near = Z[np.argsort(-KERNEL(x[None], Z)[0])[:12]]
         k = KERNEL(x[None], near)[0]
         left = KERNEL.diag(x[None])[0] - k @ np.linalg.solve(KERNEL(near), k)
         assert_allclose(found[i], left, atol=1e-5)  # by the jitter
-    own = left_by_near(KERNEL, Z, Z, 12, natural_settings(), np.arange(200))
+    own = left_by_near(KERNEL, Z, Z, [12], natural_settings(), np.arange(200))[0]
     assert own.min() > 0.0
 
 
@@ -235,3 +241,43 @@ def test_places_of_whole_numbers_are_points_of_the_law_once():
         model.predict(X[:500] + shift, return_std=True)[1] for shift in (0.0, 0.02)
     )
     assert_allclose(near, on, rtol=0.1)
+
+
+@pytest.mark.parametrize("n_inducing", [10_000_000, "auto"])
+def test_points_that_no_memory_holds_are_refused_before_the_fit(
+    n_inducing, monkeypatch, tune
+):
+    monkeypatch.setattr(auto, "machine_memory", lambda: 2**20)
+    tune(inducing_numbers=10**8)
+    X, y, _ = make_rows(20_000)
+    model = SWSGPRegressor(n_inducing=n_inducing, n_neighbors=50)
+    with pytest.raises(ValueError, match=r"with n_neighbors=50, take .* GiB") as error:
+        model.fit(X, y)
+    fewer = int(re.search(r"use n_inducing=(\d+)", str(error.value))[1])
+    assert len(model.set_params(n_inducing=fewer).fit(X, y).inducing_points_) == fewer
+
+
+def test_lists_beyond_the_working_memory_warn():
+    X, y, _ = make_rows()
+    model = SWSGPRegressor(n_inducing=500, n_neighbors=200, random_state=0)
+    with (
+        config_context(working_memory=1),
+        pytest.warns(UserWarning, match="1,200 rows"),
+    ):
+        slow = model.fit(X, y).predict(X[:50])
+    with config_context(working_memory=2), warnings.catch_warnings():
+        warnings.simplefilter("error")
+        fast = model.fit(X, y).predict(X[:50])
+    assert_allclose(slow, fast, rtol=1e-4)
+
+
+def test_the_memory_of_this_machine(monkeypatch, tmp_path):
+    assert 2**28 < machine_memory() < 2**50
+    limit = tmp_path / "memory.max"
+    monkeypatch.setattr(threads, "Path", lambda _: limit)
+    unlimited = machine_memory()  # there is no such file
+    for text, expected in {"max\n": unlimited, "1048576\n": 2**20}.items():
+        limit.write_text(text)
+        assert machine_memory() == expected
+    monkeypatch.delattr(threads.os, "sysconf")
+    assert machine_memory() == np.inf

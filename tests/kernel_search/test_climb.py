@@ -12,7 +12,7 @@ from sklearn.gaussian_process.kernels import ConstantKernel, Matern, WhiteKernel
 
 from skswsgp._compiled.threads import one_blas_thread
 from skswsgp._kernel_search import climb as module
-from skswsgp._kernel_search.climb import Climb, likeliest_smoothness
+from skswsgp._kernel_search.climb import Climb
 from skswsgp._kernel_search.kernel_choice import SMOOTHNESS, clearly_best
 from skswsgp._kernel_search.kernel_learning import (
     KernelFit,
@@ -214,17 +214,6 @@ def test_all_rows_are_evaluated_only_at_the_end(monkeypatch):
     first = whole.argmax()
     assert whole[first:].all()
     assert 0 < whole.sum() <= 2 * module.LAST_STEPS
-
-
-@pytest.mark.full  # a claim of accuracy
-def test_smoothness_is_chosen_again_in_mapped_columns(rng):
-    X, y = drawn(ConstantKernel(1.0) * Matern([0.3, 3.0], nu=0.5), noise=1e-4)
-    turn = np.linalg.qr(rng.normal(size=(2, 2)))[0]
-    climb, y = climb_of(X @ turn.T, y)
-    fit = climb.start._replace(linear_map=turn, shared=False)
-    found = likeliest_smoothness(climb.learner, fit, SMOOTHNESS)
-    assert found.kernel.k2.nu == 0.5
-    assert found.linear_map is turn
 
 
 @pytest.mark.parametrize(

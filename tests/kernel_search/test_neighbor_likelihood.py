@@ -11,6 +11,7 @@ from sklearn.gaussian_process.kernels import ConstantKernel, Matern
 from skswsgp._compiled.threads import max_threads
 from skswsgp._covariance.compile import compile_kernel
 from skswsgp._kernel_search import neighbor_likelihood
+from skswsgp.baselines.shared import predict_from_near
 
 pytestmark = pytest.mark.matrix
 
@@ -44,7 +45,7 @@ def test_all_neighbors_give_the_exact_gaussian_process(rng, weighted):
     exact = GaussianProcessRegressor(kernel, optimizer=None, alpha=0.2 / weight)
     mean, std = exact.fit(X, y).predict(X_new, return_std=True)
 
-    mu, v = process.predict_rows(X_new, center)
+    mu, v = predict_from_near(process, X_new, center)
 
     np.testing.assert_allclose(mu[:, 0], mean, rtol=0, atol=1e-8)
     np.testing.assert_allclose(v[:, 0], std**2, rtol=0, atol=1e-8)
@@ -62,9 +63,9 @@ def test_weights_act_like_repetition(rng):
         X, y, KERNELS["matern"], H=6, weight=weight.astype(float)
     )
     repeated, other = make_process(X[rows], y[rows], KERNELS["matern"], H=9)
-    first = weighted.predict_rows(X_new, center)
+    first = predict_from_near(weighted, X_new, center)
     for actual, expected in zip(
-        first, repeated.predict_rows(X_new, other), strict=True
+        first, predict_from_near(repeated, X_new, other), strict=True
     ):
         np.testing.assert_allclose(actual, expected, rtol=0, atol=1e-8)
 
@@ -193,7 +194,7 @@ def test_nonfinite_values_raise(broken, rng):
     with pytest.raises(FloatingPointError, match="NaN or infinity"):
         process.fit_noise(np.ones(40), np.arange(40))
     with pytest.raises(FloatingPointError, match="covariance matrix of neighbours"):
-        process.predict_rows(X, center)
+        predict_from_near(process, X, center)
 
 
 def test_shared_length_scale_ratios_are_kept():

@@ -23,13 +23,13 @@ def variance_left(kernel, Z, X):
 
 @pytest.mark.parametrize("noise", [0.01, 1.0])
 @pytest.mark.parametrize("n_all", [3000, 300_000])
-def test_points_leave_no_more_than_rows_leave_unknown(noise, n_all):
+def test_points_leave_a_tenth_of_what_rows_leave_unknown(noise, n_all):
     data = make_rows(stand_for=n_all)
     Z = few_points(SMOOTH, noise, data, 400)
     assert len(np.unique(Z, axis=0)) == len(Z)
     assert (Z[:, None] == data.X[None]).all(axis=2).any(axis=1).all()
     left = [variance_left(SMOOTH, Z[:M], data.X) for M in (len(Z), len(Z) - 3)]
-    limits = [noise * M / n_all for M in (len(Z), len(Z) - 3)]
+    limits = [0.1 * noise * M / n_all for M in (len(Z), len(Z) - 3)]
     assert left[0] < 1.2 * limits[0]  # the rule looks at a part of the rows
     assert left[1] > limits[1]
     more = few_points(SMOOTH, noise, data, 400, least=len(Z) + 5)

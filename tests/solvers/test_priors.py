@@ -208,6 +208,7 @@ def test_fits_within_little_memory(rng, estimator):
     y = np.sin(2 * X[:, 0]) > 0
     model = estimator(n_neighbors=5, random_state=0)
     stored = model.fit(X, y).inducing_mean_
-    with sklearn.config_context(working_memory=1e-4):
+    short = pytest.warns(UserWarning, match="of 60 rows, with n_neighbors=5")
+    with sklearn.config_context(working_memory=1e-4), short:
         streamed = model.fit(X, y).inducing_mean_
     assert_allclose(stored, streamed, atol=1e-6)
