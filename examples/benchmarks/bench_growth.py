@@ -3,7 +3,8 @@
 Default fits of SWSGP and of boosting, each in a process of its own, on friedman1 and a
 wave of ten columns in noise of variance 1. Seconds are those of `fit`, after one of few
 rows that loads compiled code. Memory is the largest of the process, with the table. The
-error is that of the function at 20,000 new rows, in its deviations.
+error is that of the function at 20,000 new rows, in its deviations. More than 1,000,000
+rows lie in a memory map of float32: ``--limit 10000000`` takes an hour of two cores.
 
 With --steps: milliseconds a step of Adam as in bench_step.py (n = 64, float64, diagonal
 S, fixed Z, Matern 5/2) from M = 10,000, H = 32, D = 8 and one thread, one of them
@@ -12,8 +13,10 @@ changed at a time.
 
 import os
 import resource
+import tempfile
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
+from pathlib import Path
 
 import numpy as np
 from report import Table, arguments, clock, label_decades, least_times, lines
@@ -21,16 +24,29 @@ from report import Table, arguments, clock, label_decades, least_times, lines
 COLUMNS = {"system": "", "rows": ",d", "seconds": ",.1f", "GB": ".2f", "error": ".4f"}
 STEPS = {"what": "", "size": ",d", "milliseconds": ",.3f"}
 N_NEW, D = 20_000, 10
+IN_MEMORY = 1_000_000  # rows beyond which the table is a file
 
 
-def make_table(n):
+def function(X):
+    """Return friedman1 and a wave at rows of X (n, 10)."""
+    f = 10.0 * np.sin(np.pi * X[:, 0] * X[:, 1]) + 20.0 * (X[:, 2] - 0.5) ** 2
+    wave = 3.0 * np.sin(12.0 * X[:, 5] + 4.0 * X[:, 6])
+    return f + 10.0 * X[:, 3] + 5.0 * X[:, 4] + wave
+
+
+def make_table(n, folder):
     """Return X (n, 10), y, new rows, and the function there."""
     rng = np.random.RandomState(0)
-    X = rng.uniform(size=(n + N_NEW, D))
-    f = 10.0 * np.sin(np.pi * X[:, 0] * X[:, 1]) + 20.0 * (X[:, 2] - 0.5) ** 2
-    f += 10.0 * X[:, 3] + 5.0 * X[:, 4] + 3.0 * np.sin(12.0 * X[:, 5] + 4.0 * X[:, 6])
-    y = f[:n] + rng.normal(size=n)
-    return X[:n], y, X[n:], f[n:]
+    new, y = rng.uniform(size=(N_NEW, D)), rng.normal(size=n)
+    X = np.empty((n, D))
+    if n > IN_MEMORY:
+        how = {"mode": "w+", "dtype": np.float32, "shape": (n, D)}
+        X = np.lib.format.open_memmap(Path(folder, "X.npy"), **how)
+    for first in range(0, n, IN_MEMORY):
+        rows = slice(first, first + IN_MEMORY)
+        X[rows] = rng.uniform(size=(min(IN_MEMORY, n - first), D))
+        y[rows] += function(X[rows].astype(np.float64))
+    return X, y, new, function(new)
 
 
 def swsgp(n_threads):
@@ -72,12 +88,13 @@ SYSTEMS = {
 
 def measure(system, n, n_threads):
     """Return seconds, gigabytes and the error of a fit of n rows."""
-    X, y, new, f = make_table(n)
-    SYSTEMS[system](n_threads).fit(X[:1000], y[:1000])
-    now = clock(n_threads)
-    started = now()
-    model = SYSTEMS[system](n_threads).fit(X, y)
-    seconds = now() - started
+    with tempfile.TemporaryDirectory() as folder:
+        X, y, new, f = make_table(n, folder)
+        SYSTEMS[system](n_threads).fit(np.array(X[:1000]), y[:1000])
+        now = clock(n_threads)
+        started = now()
+        model = SYSTEMS[system](n_threads).fit(X, y)
+        seconds = now() - started
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     error = np.sqrt(np.mean((model.predict(new) - f) ** 2)) / np.std(f)
     return seconds, memory, error
