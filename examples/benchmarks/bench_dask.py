@@ -1,10 +1,13 @@
 """How long does a fit of dask collections take, and how many bytes does it move?
 
     python bench_dask.py [--workers 0 1 2] [--rows N] [--blocks 8] [--inducing 2000]
+    python bench_dask.py --generated --rows 1000000
 
 Rows of airline are classified, late or not: in memory by as many threads as there are
 cores (0), or in blocks on so many workers of one thread. Sums are those over all rows,
-and bytes what passes the loopback interface meanwhile, other programs' included.
+and bytes what passes the loopback interface meanwhile, other programs' included. With
+--generated they are those of bench_growth.py, for the default of a regression, whose
+error is that of the function in its deviations.
 """
 
 import argparse
@@ -13,12 +16,13 @@ import time
 import dask.array as da
 import numpy as np
 import psutil
+from bench_growth import make_table
 from datasets import load, split
 from distributed import Client, LocalCluster
 from sklearn.metrics import log_loss
 
-from skswsgp import SWSGPClassifier
-from skswsgp.dask import DaskSWSGPClassifier
+from skswsgp import SWSGPClassifier, SWSGPRegressor
+from skswsgp.dask import DaskSWSGPClassifier, DaskSWSGPRegressor
 from skswsgp.dask.workers import ClusterWorkers
 
 
@@ -48,24 +52,31 @@ def bytes_sent():
 
 
 def report(title, options, train, test):
-    """Fit, and print times, bytes and the log loss of other rows."""
+    """Fit, and print times, bytes and the log loss or the error of other rows."""
     in_blocks = isinstance(train[0], da.Array)
-    model = (DaskSWSGPClassifier if in_blocks else SWSGPClassifier)(
-        n_inducing=options.inducing,
-        inducing_points="random",
-        covariance="diag",
-        random_state=0,
-    )
+    if options.generated:
+        model = (DaskSWSGPRegressor if in_blocks else SWSGPRegressor)(random_state=0)
+    else:
+        model = (DaskSWSGPClassifier if in_blocks else SWSGPClassifier)(
+            n_inducing=options.inducing,
+            inducing_points="random",
+            covariance="diag",
+            random_state=0,
+        )
     sums, total = Sums(), ClusterWorkers.total
     ClusterWorkers.total = sums.watch(total)
     start = time.perf_counter()
     model.fit(*train)
     seconds = time.perf_counter() - start
     ClusterWorkers.total = total
-    loss = log_loss(test[1], model.predict_proba(test[0]))
+    X, y = test
+    if options.generated:
+        score = "error", np.std(model.predict(X) - y) / np.std(y)
+    else:
+        score = "log loss", log_loss(y, model.predict_proba(X))
     print(
         f"{title}: {seconds:.1f} s, {sums.count} sums of {sums.seconds:.1f} s and "
-        f"{sums.bytes / 1e6:.1f} MB, {model.n_iter_} rounds, log loss {loss:.5f}",
+        f"{sums.bytes / 1e6:.1f} MB, {model.n_iter_} rounds, {score[0]} {score[1]:.5f}",
         flush=True,
     )
 
@@ -77,11 +88,16 @@ def main():
     parser.add_argument("--rows", type=int, default=1_760_000)
     parser.add_argument("--blocks", type=int, default=8)
     parser.add_argument("--inducing", type=int, default=2000)
+    parser.add_argument("--generated", action="store_true")
     options = parser.parse_args()
-    X, y = load("airline")
-    train, rest = split(len(X))
-    train, rest = np.sort(train[: options.rows]), rest[:50_000]
-    train, test = (X[train], y[train]), (X[rest], y[rest])
+    if options.generated:
+        X, y, *test = make_table(options.rows)
+        train = X, y
+    else:
+        X, y = load("airline")
+        train, rest = split(len(X))
+        train, rest = np.sort(train[: options.rows]), rest[:50_000]
+        train, test = (X[train], y[train]), (X[rest], y[rest])
     size = -(-len(train[0]) // options.blocks)
     for n in options.workers:
         if n == 0:

@@ -34,12 +34,12 @@ def function(X):
     return f + 10.0 * X[:, 3] + 5.0 * X[:, 4] + wave
 
 
-def make_table(n, folder):
-    """Return X (n, 10), y, new rows, and the function there."""
+def make_table(n, folder=None):
+    """Return X (n, 10), y, new rows, and the function there; a long X is in a folder."""
     rng = np.random.RandomState(0)
     new, y = rng.uniform(size=(N_NEW, D)), rng.normal(size=n)
     X = np.empty((n, D))
-    if n > IN_MEMORY:
+    if n > IN_MEMORY and folder is not None:
         how = {"mode": "w+", "dtype": np.float32, "shape": (n, D)}
         X = np.lib.format.open_memmap(Path(folder, "X.npy"), **how)
     for first in range(0, n, IN_MEMORY):

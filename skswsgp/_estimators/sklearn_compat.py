@@ -13,6 +13,7 @@ from skswsgp._rows.table import (
     clearer_error,
     refuse_collections,
     require_numeric_types,
+    require_targets,
     require_unmasked,
 )
 from skswsgp._solvers.progress import STAGES, StageLines
@@ -80,6 +81,7 @@ def checked_table(check, reader, *data, **options):
     refuse_collections(**named)
     require_unmasked(**named)
     require_numeric_types(data[0], reader)
+    require_targets(named.get("y"))
     options = {"dtype": [np.float64, np.float32], "order": "C"} | options
     try:
         with np.errstate(invalid="ignore"):  # it adds inf to -inf before it raises

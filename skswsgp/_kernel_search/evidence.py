@@ -75,9 +75,7 @@ class Found(NamedTuple):
 
     kernel: object
     solver: object
-    linear_map: np.ndarray | None = (
-        None  # the map of the columns (D, D), if there is one
-    )
+    linear_map: np.ndarray | None = None  # the map (D, D) of the columns
 
 
 class BoundSearch(TrialRows):

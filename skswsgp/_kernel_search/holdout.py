@@ -72,7 +72,7 @@ class Judges:
         """
         if other is fit:
             return fit
-        (density, error), (after, error_after) = self.say(fit), self.say(other)
+        (density, error, _), (after, error_after, _) = self.say(fit), self.say(other)
         if not np.isfinite(after).all():
             return fit
         if not np.isfinite(density).all():
@@ -84,21 +84,12 @@ class Judges:
         return other if gain > margin or (favoured and gain >= -margin) else fit
 
     def say(self, fit):
-        """Return log density and absolute error, each (n,), summed over outputs.
+        """Return log density and absolute error, each (n,), and the share of noise.
 
-        Variances have the common factor that suits the rows best.
+        The first two are summed over outputs, and variances have the common factor that
+        suits the rows best. The third is a mean over rows, of the output with the least
+        noise. All are computed once for each fit.
         """
-        return self._once(fit)[:2]
-
-    def noise_share(self, fit):
-        """Return the mean share of noise in the variances of the rows.
-
-        Of several outputs it is that with the least noise.
-        """
-        return self._once(fit)[2]
-
-    def _once(self, fit):
-        """Return what `say` and `noise_share` return, computed once for each fit."""
         for seen, said in self._said:
             if seen is fit:
                 return said

@@ -246,15 +246,12 @@ def clearly_best(scales, evidence, n_outputs):
     """Return the scale of largest evidence of those clearly better than the first.
 
     Each scale changes more than the one before it, and needs more than rows may
-    reverse. Where one gains nothing the search ends. An evidence of minus infinity is
-    that of a scale that must not be taken, though the next one may.
+    reverse. An evidence of minus infinity is that of a scale that must not be taken.
     """
     best, *others = scales
     first = most = evidence(best)
     for scale in others if np.isfinite(first) else []:
         value = evidence(scale)
-        if np.isfinite(value) and value <= first + UNDECIDED:
-            break
         if value > first + LEAST_EVIDENCE * math.sqrt(n_outputs):
             if best is scales[0] or value > most + UNDECIDED:
                 best, most = scale, value
@@ -307,7 +304,7 @@ class NearRows:
         best = self.mapped(fit, turned, learn_map)
         # the evidence of a part takes more for noise than near rows will
         if self.chosen and math.isinf(best.kernel.k2.nu):
-            if self.judges.noise_share(best) <= NOISY:
+            if self.judges.say(best)[2] <= NOISY:
                 rough = clone(best.kernel).set_params(k2__nu=ROUGH)
                 best = self.near(best._replace(kernel=rough))
         return best

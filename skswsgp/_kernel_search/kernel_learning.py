@@ -28,9 +28,8 @@ RATE = 0.1  # first step of Adam, in logarithms of the parameters
 SITE_STEPS = 50  # steps of Adam on sites, which are computed anew for each kernel
 MAX_WIDE_NEIGHBORS = 96  # neighbours of a judging row: their cost is cubic
 LEAST_FEATURES = 20  # features whose distances cost as much as a list of neighbours
-ROWS_PER_COLUMN_OF_MAP = (
-    5  # least number of rows for each column of a map to few columns
-)
+# Least number of rows for each column of a map to few columns
+ROWS_PER_COLUMN_OF_MAP = 5
 EIGENVALUES = 20  # operations of the eigenvalues of a matrix (n, n), over n^3
 
 

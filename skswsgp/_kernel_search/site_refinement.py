@@ -28,20 +28,17 @@ from skswsgp._rows.inducing import distinct_rows
 from skswsgp._rows.statistics import effective_sample_size
 
 
-def refine_kernel(starts, data, settings, options, rng):
+def refine_kernel(start, data, settings, options, rng):
     """Return the `KernelFit`, of those tried, that suits held-out rows best.
 
-    `starts` is a list of `KernelFit`: the first is the start unless another is better,
-    and the last was learned from coded labels. Fixed parameters do not change. Other
-    arguments are those of `Holdout`.
+    The first is `start`, learned from coded labels. Fixed parameters do not change.
+    Other arguments are those of `Holdout`.
     """
-    search = SiteRefinement(starts[0], data, settings, options, rng)
-    if not search.decisive:
-        return starts[0]
-    for start in starts:
+    search = SiteRefinement(start, data, settings, options, rng)
+    if search.decisive:
         search.consider(search.solver_of, start)
-    if search.best is None:  # all have failed
-        return starts[0]
+    if search.best is None:  # too few rows are held out, or it has failed
+        return start
     search.choose_shape()
     search.scale(VARIANCE_STEP)
     while True:
@@ -51,7 +48,7 @@ def refine_kernel(starts, data, settings, options, rng):
             break
         search.start = search.start._replace(shared=False)  # frees length-scales
     if settings.learn_map:
-        search.choose_map(starts[-1], always=settings.learn_map is True)
+        search.choose_map(start, always=settings.learn_map is True)
     search.scale(math.sqrt(VARIANCE_STEP))
     search.choose_shape()
     return search.fit

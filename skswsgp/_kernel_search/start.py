@@ -50,9 +50,6 @@ from skswsgp._solvers.auto import (
 )
 from skswsgp._solvers.model import JITTER, shape_covariance
 
-# A kernel learned from the bound of a part of the rows is tried while all rows are at
-# most so many times the part.
-MOST_TO_FEW = 2
 INITIAL_FRACTION = 0.1  # variance of q(u) before Adam over the prior variance
 
 
@@ -218,17 +215,14 @@ def learn_fit(data, settings, options, rng, n_neighbors, by):
 def refined_fit(fit, data, settings, options, rng):
     """Return a `KernelFit` of coded labels or counts, refined on their likelihood.
 
-    Few rows decide by the bound, whose search begins with common length-scales, and up
-    to twice as many start from that of a part. More rows start from `fit`.
+    Few rows decide by the bound, whose search begins with common length-scales. More
+    rows start from `fit`.
     """
-    starts, how = [fit], (data, settings, options, rng)
+    how = data, settings, options, rng
     work = BOUND_WORK * settings.n_latent
     most = count_few_rows(data.X.shape[1], work, settings.tuning.part_work)
     # a map that is asked for needs no better kernel
-    if settings.learn_map is not True and data.n_rows <= MOST_TO_FEW * most:
+    if settings.learn_map is not True and data.n_rows <= most:
         fits = smoothnesses(fit) if settings.kernel is None else ([fit], 0)
-        found = maximize_bound(*fits, most, *how)
-        if data.n_rows <= most:
-            return found
-        starts.insert(0, found)
-    return refine_kernel(starts, *how)
+        return maximize_bound(*fits, most, *how)
+    return refine_kernel(fit, *how)

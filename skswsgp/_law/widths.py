@@ -21,9 +21,8 @@ from skswsgp._neighbors.lists import mask_of_others
 from skswsgp._rows.statistics import ROUNDING
 
 REFERENCE = 10  # the neighbour whose distance is that of a neighbourhood
-DISTANCE_SLACK = (
-    1.5  # of this distance, which varies by some half where points are at random
-)
+# Times this distance, which varies by some half where points are at random
+DISTANCE_SLACK = 1.5
 LEAST_NEAR_WEIGHT = 1e-3  # of the nearest, where all points are equally far away
 NEAR = 40  # nearest inducing points of a row that are looked at
 PRIOR_ROWS = 3.0  # rows of average size that are added to each average

@@ -3,7 +3,11 @@
 import numpy as np
 from sklearn.utils import assert_all_finite
 
-from skswsgp._rows.table import refuse_collections, require_unmasked
+from skswsgp._rows.table import (
+    refuse_collections,
+    require_targets,
+    require_unmasked,
+)
 
 
 def check_row_values(name, values, n_rows, rows=None):
@@ -47,6 +51,7 @@ def as_numbers(y):
     """Return y as float64; raise ValueError unless all values are finite numbers."""
     refuse_collections(y=y)
     require_unmasked(y=y)
+    require_targets(y)
     try:
         if np.asarray(y).dtype.kind in "mM":
             raise TypeError("they are dates or times")

@@ -12,9 +12,8 @@ from skswsgp._rows.statistics import first_of_each
 # Epochs of k-means. A criterion for stopping would be a sum, whose bits depend on the
 # number of threads.
 KMEANS_EPOCHS = 5
-LEAST_ROWS_PER_CENTER = (
-    5  # rows per centre, below which centres hardly differ from random rows
-)
+# Rows per centre, below which centres hardly differ from random rows
+LEAST_ROWS_PER_CENTER = 5
 MOST_ROWS_PER_CENTER = 20  # rows per centre, beyond which centres hardly move
 
 

@@ -234,13 +234,11 @@ def first_of_each(keys):
             part ^= part >> np.uint64(32)
     _, first, group = np.unique(numbers, return_index=True, return_inverse=True)
     copies = np.flatnonzero(first[group] != np.arange(n))
-    for rows in row_blocks(len(copies)):
-        copy = copies[rows]
-        if not np.array_equal(keys[first[group[copy]]], keys[copy]):
-            # two rows share a number
-            _, *found = np.unique(keys, axis=0, return_index=True, return_inverse=True)
-            first, group = (array.ravel() for array in found)
-            break
+    parts = (copies[rows] for rows in row_blocks(len(copies)))
+    if not all(np.array_equal(keys[first[group[c]]], keys[c]) for c in parts):
+        # two rows share a number
+        _, *found = np.unique(keys, axis=0, return_index=True, return_inverse=True)
+        first, group = (array.ravel() for array in found)
     order = np.argsort(first)
     return first[order], np.argsort(order)[group]
 

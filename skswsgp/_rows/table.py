@@ -4,7 +4,7 @@ from contextlib import suppress
 
 import numpy as np
 from scipy.sparse import issparse
-from sklearn.utils import _safe_indexing, check_array
+from sklearn.utils import _safe_indexing
 
 # How the types of columns, and of values in them, are called by NumPy, pandas, Arrow
 # and Polars
@@ -141,28 +141,49 @@ def clearer_error(X, reader):
         except ValueError:  # rows of different shapes
             return None
     for position in range(X.shape[1] if len(X.shape) == 2 else 0):
-        column = _safe_indexing(X, [position], axis=1)
-        options = {"dtype": np.float64, "ensure_all_finite": False}
-        try:
-            missing = np.isnan(check_array(column, **options, ensure_min_samples=0))
-        except (TypeError, ValueError):
-            return error_of_values(X, position, np.ravel(column), reader)
-        if missing.any():
-            return ValueError(
+        values = np.ravel(_safe_indexing(X, [position], axis=1))
+        missing = gaps(values)
+        error = error_of_values(X, position, values[~missing], reader)
+        if error is None and missing.any():
+            error = ValueError(
                 f"X contains NaN in column {name_of(X, position)!r}, in "
                 f"{missing.sum()} of {len(missing)} rows: expected a number in each "
                 f"row; put SimpleImputer(add_indicator=True) in front of {reader} in a "
                 "pipeline, or leave such rows out."
             )
+        if error is not None:
+            return error
     return None
+
+
+def require_targets(y):
+    """Raise ValueError if a row of y has no target."""
+    if np.ndim(y) == 0:  # there is no y
+        return
+    values = np.asarray(y)
+    missing = gaps(values.ravel()).reshape(values.shape)
+    rows = np.unique(missing.nonzero()[0])
+    if len(rows) > 0:
+        raise ValueError(
+            f"y contains NaN in {len(rows)} of {len(missing)} rows, first in row "
+            f"{rows[0]}: expected a target in each; leave such rows out of X and y."
+        )
+
+
+def gaps(values):
+    """Return which of some values (n,) are NaN, None, or NA or NaT of pandas."""
+    if values.dtype != object:
+        return values != values
+    named = [type(value).__name__ in ("NoneType", "NAType") for value in values]
+    return np.array([a or b != b for a, b in zip(named, values, strict=True)], bool)
 
 
 def error_of_values(X, position, values, reader):
     """Return an error that tells of the first value that is no number, or None."""
-    for value in values:
+    for value in values if values.dtype.kind not in "biuf" else []:
         name = type(value).__name__
-        if name.startswith(("NoneType", "NAType", "complex")):
-            continue  # they are missing, or scikit-learn has said what they are
+        if name.startswith("complex"):
+            continue  # scikit-learn has said what it is
         try:
             float(value)
         except (TypeError, ValueError) as error:

@@ -85,11 +85,14 @@ def test_short_and_nullable_targets_and_weights_are_read_as_numbers(model):
         assert_array_equal(found.astype(float), expected)
 
 
+@pytest.mark.parametrize("gap", [pd.NA, pd.NaT, None, np.nan])
 @pytest.mark.parametrize("model", [ESTIMATORS[0], ESTIMATORS[2]])
-def test_targets_that_are_missing_are_no_fault_of_X(model):
+def test_targets_that_are_missing_are_no_fault_of_X(model, gap):
     X, y = table()
-    with pytest.raises(ValueError, match="y contains NaN"):
-        model.fit(X, y.astype("Float64").mask(y.index == 3))
+    kinds = [object] if gap is pd.NaT else [object, "Float64"]
+    for kind in kinds:
+        with pytest.raises(ValueError, match=r"y contains NaN in 1 of 30 .* in row 3:"):
+            model.fit(X, y.astype(kind).mask(y.index == 3, gap))
 
 
 DAYS = pd.date_range("2024-01-01", periods=N)
@@ -100,6 +103,7 @@ NUMBERS_AS_TEXT = r"^column 'c' of X holds numbers as text .*read such columns b
 DATES_AS_TEXT = r"^column 'c' of X holds dates as text .*read it with pandas.to_dat"
 MISSING = r"^X contains NaN in column 'c', in 2 of 30 rows: expected .*; put SimpleImp"
 HOLES = np.arange(N) % 15 == 7
+HOLES_OF_C = np.column_stack([0 * HOLES, 0 * HOLES, HOLES]).astype(bool)
 REFUSED = {
     "text": (lambda X: X.assign(c=WORDS), TEXT),
     "numbers as text": (lambda X: X.assign(c=X["c"].astype(str)), NUMBERS_AS_TEXT),
@@ -130,6 +134,8 @@ REFUSED = {
     "NaN": (lambda X: X.assign(c=X["c"].mask(HOLES)), MISSING),
     "NA": (lambda X: X.assign(c=nullable(X)["c"].mask(HOLES)), MISSING),
     "None": (lambda X: X.assign(c=X["c"].astype(object).mask(HOLES, None)), MISSING),
+    "NA in objects": (lambda X: X.astype(object).mask(HOLES_OF_C, pd.NA), MISSING),
+    "NaT in objects": (lambda X: X.astype(object).mask(HOLES_OF_C, pd.NaT), MISSING),
     "text in arrow": (lambda X: arrow(X.assign(c=WORDS)), TEXT),
     "dates in arrow": (lambda X: arrow(X.assign(c=DAYS)), DATES),
     "null in arrow": (lambda X: arrow(X.assign(c=X["c"].mask(HOLES))), MISSING),

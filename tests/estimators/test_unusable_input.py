@@ -71,7 +71,7 @@ BAD_LABELS = {
         lambda y: np.where(y > 0, "a", y.astype(object)), "of the types int, str: ex",
     ),
     "labels missing": (
-        lambda y: np.where(y > 0, "a", np.array(None)), "of the types NoneType, str",
+        lambda y: np.where(y > 0, "a", np.array(None)), "y contains NaN in",
     ),
 }  # fmt: skip
 

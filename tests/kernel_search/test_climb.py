@@ -223,7 +223,7 @@ def test_all_rows_are_evaluated_only_at_the_end(monkeypatch):
         ([0.0, 20.0, 22.0], 1, 1),  # which more rows may reverse
         ([0.0, 20.0, 24.0], 1, 2),
         ([0.0, 18.0, 20.5], 1, 2),
-        ([0.0, 2.0, 500.0], 1, 0),  # the search has ended
+        ([0.0, 2.0, 500.0], 1, 2),  # though the one before gains nothing
         ([0.0, 30.0], 4, 0),
         ([0.0, 40.0], 4, 1),
         ([-np.inf, 5.0], 1, 0),  # nothing to compare with

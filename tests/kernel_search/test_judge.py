@@ -23,7 +23,7 @@ class Said(Judges):
         self.opinions, self.weight = opinions, np.ones(len(opinions[0][0]))
 
     def say(self, fit):
-        return self.opinions[fit]
+        return *self.opinions[fit], 0.0
 
 
 @pytest.fixture
@@ -104,5 +104,5 @@ def test_share_of_noise_is_that_of_the_predictive_variance():
     fit = KernelFit(ConstantKernel(1.4) * Matern([0.8, 1.7], nu=1.5), np.array([0.1]))
     with closing(judges.learner.process(fit, judges.H)) as process:
         _, v = process.standardised(judges.rows, judges.weight)
-    assert_allclose(judges.noise_share(fit), np.mean(0.1 / v))
-    assert 0.2 < judges.noise_share(fit) < 0.9
+    assert_allclose(judges.say(fit)[2], np.mean(0.1 / v))
+    assert 0.2 < judges.say(fit)[2] < 0.9

@@ -276,7 +276,8 @@ def test_near_rows_learn_where_no_work_is_left_for_the_evidence(kernel, n_rows, 
 def test_noise_decides_on_infinitely_smooth_kernels_of_many_rows(
     share, nu, rng, monkeypatch
 ):
-    monkeypatch.setattr(Judges, "noise_share", lambda self, fit: share)
+    say = Judges.say
+    monkeypatch.setattr(Judges, "say", lambda *how: (*say(*how)[:2], share))
     X = rng.uniform(-2, 2, size=(800, 2))
     y = np.sin(X[:, 0]) + np.cos(X[:, 1]) + 0.5 * rng.normal(size=800)
     work = evaluation_work(300, 2, 1)

@@ -57,7 +57,7 @@ def refined(X, y, kernel, weight=None, settings=BINARY):
 def refine_of(start, data, settings=BINARY):
     settings = settings._replace(kernel=start.kernel)  # that of the user
     rng = np.random.RandomState(1)
-    return refine_kernel([start], data, settings, OPTIONS, rng)
+    return refine_kernel(start, data, settings, OPTIONS, rng)
 
 
 # --- the variance ---------------------------------------------------------------------
@@ -299,7 +299,7 @@ def test_held_out_labels_choose_the_smoothness(nu, monkeypatch, steep):
     for first in (0.5, 2.5, np.inf):
         start = start_of(ConstantKernel(9.0) * Matern(0.7, nu=first))
         how = data_of(*steep), BINARY, OPTIONS, np.random.RandomState(1)
-        assert refine_kernel([start], *how).kernel.k2.nu == nu
+        assert refine_kernel(start, *how).kernel.k2.nu == nu
         kept = refine_of(start, data_of(*steep))  # a kernel of the user
         assert kept.kernel.k2.nu == first
 
