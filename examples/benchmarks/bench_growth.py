@@ -35,7 +35,10 @@ def function(X):
 
 
 def make_table(n, folder=None):
-    """Return X (n, 10), y, new rows, and the function there; a long X is in a folder."""
+    """Return X (n, 10), y, new rows, and the function there.
+
+    A long X is in a file of the folder, if there is one.
+    """
     rng = np.random.RandomState(0)
     new, y = rng.uniform(size=(N_NEW, D)), rng.normal(size=n)
     X = np.empty((n, D))
