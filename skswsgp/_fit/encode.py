@@ -152,14 +152,20 @@ def hold_out(data, stratify, y, settings, rng):
 
 
 def learn_columns(data, settings):
-    """Return the scale of the columns, or None as they are."""
-    if settings.x_transform is None:
+    """Return the scale of the columns, or None as they are.
+
+    With a kernel that is no function of differences the columns lose their medians, so
+    that it does not matter where they have their origin.
+    """
+    name, kernel = settings.x_transform, settings.kernel
+    if name is None:
         return None
-    if settings.x_transform != "auto":
-        few = data.take(standing_rows(data.n_rows))
-        most = settings.tuning.most_columns
-        return fit_columns(settings.x_transform, few.inputs, few.weight, most)
-    given = settings.kernel is not None or not isinstance(settings.inducing_points, str)
-    if given or not settings.learn_kernel or data.n_rows < 2:
+    free = settings.learn_kernel and isinstance(settings.inducing_points, str)
+    if name == "auto" and free and kernel is not None and not kernel.is_stationary():
+        name = "centered"
+    if name != "auto":
+        few, most = data.take(standing_rows(data.n_rows)), settings.tuning.most_columns
+        return fit_columns(name, few.inputs, few.weight, most)
+    if kernel is not None or not free or data.n_rows < 2:
         return None
     return choose_columns(data, settings)

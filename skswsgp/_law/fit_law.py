@@ -56,9 +56,8 @@ def find_neighborhoods(data, numbers, nearest, length_scales, group, sample):
     own = nearest.of(numbers, 1)[:, 0] if group is None else group
     there = np.arange(len(own)) if group is not None else rows_at_points(Z, data, own)
     at_points, first = np.unique(own[there], return_index=True)
-    known = len(at_points) == M  # by the lists of rows
-    rows = numbers[there[first]]
-    of_points = nearest.of(rows, K) if known else nearest.of_points(K)
+    rows = numbers[there[first]]  # whose lists may be known
+    of_points = nearest.of(rows, K) if len(at_points) == M else nearest.of_points(K)
     X = data.take(sample).inputs.astype(np.float64, copy=False)
     near = measure_distances(X, Z, lists, length_scales)
     nearness = measure_nearness(Z, of_points, length_scales)

@@ -261,9 +261,12 @@ SCALES = (*INCREASING, "levels")  # names of all scales
 def fit_columns(name, X, weight, most=np.inf):
     """Return the scale of a name for columns (n, D) of rows with weights (n,).
 
-    `most` is the largest number of new columns of "levels".
+    `most` is the largest number of new columns of "levels". "centered" are the columns
+    less their medians.
     """
     X = np.asarray(X, dtype=np.float64)
+    if name == "centered":
+        return power_columns(X, weight)._replace(power=np.ones(X.shape[1]), name=name)
     return level_columns(X, most) if name == "levels" else INCREASING[name](X, weight)
 
 

@@ -158,9 +158,7 @@ def clearer_error(X, reader):
 
 def require_targets(y):
     """Raise ValueError if a row of y has no target."""
-    if np.ndim(y) == 0:  # there is no y
-        return
-    values = np.asarray(y)
+    values = np.atleast_1d([] if y is None else y)
     missing = gaps(values.ravel()).reshape(values.shape)
     rows = np.unique(missing.nonzero()[0])
     if len(rows) > 0:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from helpers import make
 from numpy.testing import assert_allclose, assert_array_equal
-from sklearn.gaussian_process.kernels import RBF, ConstantKernel
+from sklearn.gaussian_process.kernels import RBF, ConstantKernel, DotProduct
 
 from skswsgp import SWSGPClassifier, SWSGPRegressor
 from skswsgp._rows.column_scale import (
@@ -18,6 +18,7 @@ from skswsgp._rows.column_scale import (
     power_columns,
     slopes_near_levels,
 )
+from skswsgp.kernels import OnColumns, Polynomial
 
 KERNEL = ConstantKernel(1.0) * RBF(0.3)
 FIXED = {"kernel": KERNEL, "learn_kernel": False, "n_inducing": 40}
@@ -310,3 +311,36 @@ def test_columns_for_values_stand_beside_powers(rng):
         "nqk,nk->nq", slopes[..., 2:], slopes_near_levels(X[:, 1], np.arange(3.0))
     )
     assert_allclose(ours[..., 1], expected[..., 1] + part, rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    "kernel",
+    [
+        ConstantKernel() + DotProduct(),
+        DotProduct() ** 2,
+        ConstantKernel() * Polynomial(degree=2),
+        RBF() + OnColumns(DotProduct(), [1]),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("n_rows", [40, 150])
+def test_the_origin_of_columns_does_not_matter(kernel, n_rows):
+    rng = np.random.default_rng(0)
+    X, new = rng.uniform(-1, 1, (n_rows, 2)), rng.uniform(-1, 1, (50, 2))
+    y = X @ [2.0, -1.0] + X[:, 0] ** 2 + 0.1 * rng.normal(size=n_rows)
+    found = []
+    for origin in (0.0, 2000.0, -1e6):
+        model = SWSGPRegressor(kernel, random_state=0).fit(X + origin, y)
+        assert model.x_transform_.name == "centered"
+        found.append(model.predict(new + origin, return_std=True))
+    for others in found[1:]:
+        assert_allclose(others, found[0], atol=5e-3)
+
+
+@pytest.mark.parametrize(
+    "params", [{"x_transform": None}, {"learn_kernel": False}, {"kernel": RBF()}]
+)
+def test_columns_stay_where_their_origin_is_asked_for_or_does_not_matter(params):
+    X, y = make_table(40)
+    params = {"kernel": DotProduct(), "random_state": 0} | params
+    assert SWSGPRegressor(**params).fit(X, y).x_transform_ is None
