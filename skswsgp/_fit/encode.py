@@ -4,6 +4,7 @@ import math
 from typing import NamedTuple
 
 import numpy as np
+from sklearn.gaussian_process.kernels import Kernel
 from sklearn.model_selection import train_test_split
 
 from skswsgp._kernel_search.kernel_choice import choose_columns
@@ -161,11 +162,10 @@ def learn_columns(data, settings):
     if name is None:
         return None
     free = settings.learn_kernel and isinstance(settings.inducing_points, str)
-    if name == "auto" and free and kernel is not None and not kernel.is_stationary():
-        name = "centered"
+    moves = isinstance(kernel, Kernel) and not kernel.is_stationary()  # with an origin
+    name = "centered" if name == "auto" and free and moves else name
     if name != "auto":
         few, most = data.take(standing_rows(data.n_rows)), settings.tuning.most_columns
         return fit_columns(name, few.inputs, few.weight, most)
-    if kernel is not None or not free or data.n_rows < 2:
-        return None
-    return choose_columns(data, settings)
+    known = kernel is not None or not free or data.n_rows < 2
+    return None if known else choose_columns(data, settings)
