@@ -208,7 +208,7 @@ def machine_memory():
         return np.inf
     except OSError:
         return size
-    return int(limit) if limit.strip().isdigit() else size
+    return min(size, int(limit)) if limit.strip().isdigit() else size
 
 
 def row_blocks(n_rows, size=None):

@@ -69,7 +69,7 @@ def solve(start, task):
     with closing(make_engine(settings.device, model, H, n_threads, points)) as engine:
         with task.stage("inducing variables", settings.max_iter):
             times = settings.max_iter if settings.solver.takes_steps else 1
-            solver = make_solver(start, engine, RowsRead(task.lines, times * n_all))
+            solver = make_solver(start, engine, RowsRead(task.lines, n_all, times))
             trained = train(solver, start, task)
         tries_exact = solver.usable and tries_exact_means(settings, n_all, M, D)
         exact, group, sites = ExactFit(), None, None

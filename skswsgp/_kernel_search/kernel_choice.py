@@ -5,7 +5,7 @@
 2. Where rows are left over, learning goes on from there on the density of rows given
    their nearest others, without and with a map of the columns.
 3. Rows that neither step has seen judge these kernels, as they predict rows from as
-   many neighbours as the model will, and where noise is large from random rows as well.
+   many neighbours as the model will.
 4. These rows also set the noise and the common factor of both variances.
 """
 

@@ -46,19 +46,19 @@ def find_few_points(fit, data, settings):
     most, found = settings.tuning.dense_rows, fit
     sample, before = data.take(standing_rows(data.n_rows)), 0
     equal = 2.0 * effective_sample_size(sample.weight) > sample.n_rows
-    for _ in range(2 if settings.learn_kernel and equal else 0):
-        how = found.kernel, np.min(found.noise), sample, most
-        points = few_points(*how, least=most // 4)
-        if points is None:
-            return None, fit
-        if len(points) <= before:
-            break
-        found, before = likelier(found, points, sample, settings), len(points)
     M = count_inducing(settings, data.n_all, data.X.shape[1])
     sizes = data.n_all, M, data.X.shape[1]
     # means from all rows know more than near rows do
     exact = tries_exact_means(settings, *sizes)
     n_near = np.inf if exact else count_neighbors(settings, *sizes)
+    for _ in range(2 if settings.learn_kernel and equal else 0):
+        how = found.kernel, np.min(found.noise), sample, most
+        points = few_points(*how, least=most // 4, n_near=n_near)
+        if points is None:
+            return None, fit
+        if len(points) <= before:
+            break
+        found, before = likelier(found, points, sample, settings), len(points)
     how = found.kernel, np.min(found.noise), data, most
     points = few_points(*how, n_near=n_near)
     return (None, fit) if points is None else (points, found)
@@ -116,8 +116,8 @@ def count_near_points(fit, data, settings):
     M = max(tuning.dense_rows, 2 * numbers[0])
     while not (F := left(M))[0] <= unknown * M / 2 and M < most:
         M = 2 * M if 4 * M <= most else most
-    hardly = HARDLY_LESS * unknown * M
-    enough = [H for H, more in zip(numbers, F, strict=True) if more - F[0] <= hardly]
+    limit = F[0] + HARDLY_LESS * unknown * M  # infinite if the rows hold all places
+    enough = [H for H, more in zip(numbers, F, strict=True) if more < limit]
     return min(M, most), min(enough, default=numbers[0])
 
 

@@ -47,7 +47,7 @@ def few_points(kernel, noise, data, most, least=1, n_near=np.inf):
         means.append(left.sum() / max(len(X) - M, 1))
         if means[-1] <= unknown * M and (M >= least or means[-1] <= rounding):
             return X[chosen]
-        if 2 * M == most:  # from here on F may fall by the square of its last fall
+        if M == most // 2:  # from here on F may fall by the square of its last fall
             fall = means[-1] / means[M // 2]
             if means[-1] * fall**2 > max(known, unknown * most):
                 return None

@@ -76,21 +76,21 @@ def point_of_each_row(Z, X):
     distinct, group = distinct_rows(np.asarray(X, dtype=np.float64))
     if len(distinct) != len(Z):
         return None
-    return group if np.abs(distinct - Z).max() <= largest_rounding(Z) else None
+    return group if np.all(np.abs(distinct - Z) <= largest_rounding(Z)) else None
 
 
 def rows_at_points(Z, data, nearest):
     """Return the rows of `TrainingRows` that lie at their `nearest` points of Z."""
     most, places = largest_rounding(Z), []
     for rows in index_blocks(data.n_rows):
-        steps = np.abs(data.take(rows).inputs - Z[nearest[rows]]).max(axis=1)
-        places.append(rows[steps <= most])
+        steps = np.abs(data.take(rows).inputs - Z[nearest[rows]])
+        places.append(rows[np.all(steps <= most, axis=1)])
     return np.concatenate(places)
 
 
 def largest_rounding(Z):
-    """Return how far float32 may have moved a coordinate of points Z (M, D)."""
-    return 4.0 * np.finfo(np.float32).eps * np.abs(Z - Z.mean(axis=0)).max()
+    """Return how far float32 may have moved coordinates (D,) of points Z (M, D)."""
+    return 4.0 * np.finfo(np.float32).eps * np.abs(Z - Z.mean(axis=0)).max(axis=0)
 
 
 def _centres(sample, n_centres, rng, feature_scale, weight, tuning):

@@ -158,7 +158,7 @@ def clearer_error(X, reader):
 
 def require_targets(y):
     """Raise ValueError if a row of y has no target."""
-    values = np.atleast_1d(np.asarray([] if y is None else y))
+    values = np.atleast_1d(np.asarray([] if y is None or issparse(y) else y))
     missing = gaps(values.ravel()).reshape(values.shape)
     rows = np.unique(missing.nonzero()[0])
     if len(rows) > 0:

@@ -66,8 +66,7 @@ def allows_few_points(settings, n_rows, n_features):
     free = free and settings.likelihood_record.conjugate and settings.device != "cuda"
     if not free or not leaves_points_free(settings):
         return False
-    M = count_inducing(settings, n_rows, n_features)
-    whole = settings.solver.takes_full_covariance(settings, n_rows, M, M)
+    whole = settings.solver.takes_full_covariance(settings, n_rows, n_rows, n_rows)
     return n_rows > settings.tuning.dense_rows and not whole
 
 
@@ -156,7 +155,8 @@ def require_room(settings, n_rows, n_features):
     A point has its coordinates, and twice a list with weights: in the prior, and in
     what that is made from.
     """
-    M, room = count_inducing(settings, n_rows, n_features), machine_memory()
+    M = min(count_inducing(settings, n_rows, n_features), n_rows)
+    room = machine_memory()
     H = count_neighbors(settings, n_rows, M, n_features)
     size = (24 * (H + 1) + 8 * n_features) * M
     if settings.solver.finds_optimum and H < M and size > room:

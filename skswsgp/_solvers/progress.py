@@ -69,14 +69,16 @@ class StageLines:
 class RowsRead:
     """Says in the line of a stage how fast it reads its rows, and when it will end.
 
-    It speaks after `first` seconds, and whenever twice as many have gone by. A stage
-    that reads rows again and again has read `n_rows` in the end, or less.
+    It speaks after `first` seconds, and whenever twice as many have gone by. A solver
+    that takes steps reads all rows so many `times` at most; others read them once, and
+    may go on without them.
     """
 
     first = 5.0
 
-    def __init__(self, lines, n_rows):
-        self.lines, self.n_rows, self.n_read = lines, n_rows, 0
+    def __init__(self, lines, n_rows, times=1):
+        self.lines, self.n_rows, self.n_read = lines, times * n_rows, 0
+        self.how = "of this pass" if times == 1 else "at most"
         self.began, self.next = time.perf_counter(), self.first
 
     def __call__(self, n):
@@ -84,12 +86,9 @@ class RowsRead:
         self.n_read += n
         seconds = time.perf_counter() - self.began
         if self.next <= seconds and self.n_read < self.n_rows:
-            self.next = 2.0 * seconds
-            speed = self.n_read / seconds
-            left = (self.n_rows - self.n_read) / speed
-            self.lines.say(
-                f" {speed:,.0f} rows a second, at most {left:.0f} s left ..."
-            )
+            self.next, speed = 2.0 * seconds, self.n_read / seconds
+            left = f"{(self.n_rows - self.n_read) / speed:.0f} s left {self.how}"
+            self.lines.say(f" {speed:,.0f} rows a second, {left} ...")
 
 
 def last_round(history, unit, most):

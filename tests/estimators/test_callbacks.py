@@ -89,7 +89,7 @@ def test_time_that_is_left_is_said_each_time_that_the_seconds_have_doubled(
             read(300)
     said = capsys.readouterr().out.split(" ...")
     assert said[1:-1] == [
-        f" 300 rows a second, at most {left} s left" for left in (15, 10)
+        f" 300 rows a second, {left} s left of this pass" for left in (15, 10)
     ]
 
 
