@@ -37,8 +37,8 @@ from skswsgp._solvers.model import JITTER, build_model, shape_covariance
 from skswsgp._solvers.natural import NaturalSolver
 from skswsgp._solvers.rows import RowsInMemory
 
-# Share of noise in what near rows do not know of a row, from which many rows know more
-# of the function than near ones
+# Share of noise in the variance of a row that is predicted from near ones. Where it is
+# larger, the mean of many rows tells more of a function than near rows do.
 NOISY = 0.5
 LEAST_HELD_OUT = 20  # least number of held-out rows, unless half of all rows is fewer
 LEAST_GAIN = 1e-3  # nats a row that a change must gain

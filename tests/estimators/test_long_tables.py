@@ -22,7 +22,9 @@ from small_models import natural_settings
 from skswsgp import SWSGPClassifier, SWSGPRegressor
 from skswsgp._compiled import threads
 from skswsgp._compiled.threads import machine_memory
-from skswsgp._kernel_search.point_choice import left_by_near
+from skswsgp._kernel_search.kernel_learning import KernelFit
+from skswsgp._kernel_search.point_choice import count_near_points, left_by_near
+from skswsgp._rows.data import TrainingRows
 from skswsgp._solvers import auto
 from skswsgp._solvers.tuning import Tuning
 
@@ -281,3 +283,13 @@ def test_the_memory_of_this_machine(monkeypatch, tmp_path):
         assert machine_memory() == expected
     monkeypatch.delattr(threads.os, "sysconf")
     assert machine_memory() == np.inf
+
+
+def test_rows_at_few_places_take_all_of_them_without_a_warning():
+    X = np.argwhere(np.ones((6, 6))).repeat(40, axis=0).astype(float)
+    data = TrainingRows(X, np.zeros((1440, 1)), np.ones(1440))
+    settings = natural_settings(tuning=Tuning(mean_work=0.0))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = count_near_points(KernelFit(KERNEL, np.array([0.1])), data, settings)
+    assert found == (1440, auto.count_neighbors(settings, 1440, 1440, 2))

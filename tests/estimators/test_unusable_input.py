@@ -479,3 +479,9 @@ def test_one_row_of_one_class(solver):
     with pytest.raises(ValueError, match="y holds one class only") as caught:
         make(SWSGPClassifier, **solver).fit(X, y)
     assert_clear(caught.value)
+
+
+def test_sparse_targets_are_no_numbers():
+    X, y = tiny_data(SWSGPRegressor)
+    with pytest.raises(ValueError, match="y cannot be read as numbers"):
+        make(SWSGPRegressor, **TINY).fit(X, csr_array(y[:, None]))

@@ -42,6 +42,16 @@ def test_a_rough_function_needs_all_points():
     assert few_points(SMOOTH, 1e-12, make_rows(), 20) is None
 
 
+def test_the_search_ends_at_half_of_the_points_where_all_would_not_do(monkeypatch):
+    calls, call = [], Matern.__call__
+    monkeypatch.setattr(Matern, "__call__", lambda *a: calls.append(1) or call(*a))
+    assert few_points(Matern(0.1, nu=0.5), 0.01, make_rows(), 401) is None
+    assert len(calls) == 200
+    calls.clear()
+    late = few_points(Matern(0.5, nu=1.5), 0.02, make_rows(), 401)
+    assert 200 < len(late) == len(calls)
+
+
 def test_most_points_do_where_near_rows_would_tell_less():
     data = make_rows(stand_for=10**12)
     assert few_points(SMOOTH, 0.01, data, 60) is None
