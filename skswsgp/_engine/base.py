@@ -77,6 +77,10 @@ class Engine(ABC):
         """Return a = K_w^-1 k (n, H) and F = k(x, x) - k' a (n,) of the rows of X."""
         return self._evaluate("weights_rows", (X, active), (active.shape, len(X)))
 
+    def prior_part(self, X, active):
+        """Return F (n,) of eq. 13 for the rows of X, which is the same for all q."""
+        return self.conditional_weights(X, active)[1]
+
     def variational_expectations(self, y, mu, v):
         """Return E log p(y | f) (n,), f ~ N(mu, v), and derivatives by mu and v."""
         rows = [np.ascontiguousarray(array, self._dtype) for array in (y, mu, v)]

@@ -110,26 +110,28 @@ class DenseCpuEngine(CpuEngine):
     def predict(self, X, active, with_variance):
         model, n, Q = self.model, len(X), self._n_latent
         try:
-            weights, F = AllPoints(model, self.n_threads).weights(X)
+            points = AllPoints(model, self.n_threads, whitened=model.full)
+            weights, F = points.weights(X)
         except FloatingPointError:
             mu = np.full((n, Q), np.nan, self._dtype)
             return mu, mu.copy() if with_variance else None
-        mu = weights.matvec(model.m).astype(self._dtype)
+        mu = weights.matvec(points.whitening(model.m)).astype(self._dtype)
         if not with_variance:
             return mu, None
         if model.full:
-            v = np.stack([weights.quadratic_forms(L) for L in model.L], axis=1)
+            factors = (points.whitening(L) for L in model.L)
+            v = np.stack([weights.quadratic_forms(L) for L in factors], axis=1)
         else:
             v = weights.matvec(model.s, squares=True)
         return mu, (F[:, None] + v).astype(self._dtype)
 
-    def _fill(self, name, rows, results):
-        if name != "bound_rows":
-            return super()._fill(name, rows, results)
-        kl, jitter = cpu_loops.factorise_shared(
-            self.model, self.all_inducing, self.factor, self.jitter_counts
-        )
-        results[1][:] = kl
-        if jitter >= 0.0:
-            loop = cpu_loops.dense_bound_rows
-            self._run(loop, self.work, *rows, *results, self.factor, self.stack)
+    def prior_part(self, X, active):
+        points = AllPoints(self.model, self.n_threads, whitened=True)
+        return points.weights(X)[1]
+
+    def bound(self, batch):
+        mu, v = self.predict(batch.X, batch.active, True)
+        ell = self.variational_expectations(batch.y, mu, v)[0]
+        factor = self.factor, self.jitter_counts
+        kl, _ = cpu_loops.factorise_shared(self.model, self.all_inducing, *factor)
+        return ell, np.full(len(ell), kl)

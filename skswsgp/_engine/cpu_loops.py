@@ -182,17 +182,6 @@ def bound_rows(first, last, t, model, works, X, y, active, ell, kl, counts):
 
 
 @njit_range
-def dense_bound_rows(
-    first, last, t, model, works, X, y, active, ell, kl, factors, stack
-):
-    """Compute E log p(y | f) (n,); K is factorised already."""
-    factor, work = thread_view(factors, 0), thread_view(works, t)
-    M, column = model.Z.shape[0], stack.column[t]
-    for row in range(first, last):
-        ell[row] = bound.dense_bound(model, X, y, row, M, factor, work, column)
-
-
-@njit_range
 def kriging_rows(first, last, t, model, works, X, active, mu, v, counts):
     """Compute mu and F of kriging, (n, Q)."""
     work = thread_view(works, t)

@@ -62,8 +62,6 @@ def solve(start, task):
     held_out = start.held_out and start.held_out._replace(center=center)
     start = start._replace(rows=start.rows.centered(center), held_out=held_out)
     data, n_all = start.rows.sample, start.rows.n_all
-    if data.n_rows == n_all and not settings.is_trial:  # no blocks of dask
-        warn_of_blocks(settings, n_all, M, H)
     n_threads = max_threads(settings.n_jobs, data.n_rows)
     points = settings.solver.count_points(n_all, M, settings)
     with closing(make_engine(settings.device, model, H, n_threads, points)) as engine:
@@ -80,6 +78,8 @@ def solve(start, task):
                 group = point_of_each_row(trained["inducing_points_"], data.inputs)
             if isinstance(solver.sites, SiteRows):
                 sites = solver.sites
+                if sites.rows.stored is None and not settings.is_trial:
+                    warn_of_blocks(n_all, H)
         if tries_exact:
             with task.stage("exact means"):
                 exact = solve_exact_mean(solver, data, group, trained, start)

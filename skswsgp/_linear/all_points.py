@@ -50,6 +50,10 @@ class AllPoints:
         in_threads(work, list(row_blocks(len(X), ROWS_IN_CACHE)), self.n_threads)
         return DenseMatrix(a), F
 
+    def whitening(self, u):
+        """Return what weights multiply for values u (M, k) at the points."""
+        return solve_triangular(self.factor, u, lower=True) if self.whitened else u
+
     def half(self, X):
         """Return L^-1 k (M, n) and F (n,) for a few rows X (n, D), on one thread."""
         half = self.products.matrix(X).T

@@ -202,10 +202,9 @@ def residuals_of_model(rows, posterior, mean):
     `mean` (n, Q) are those of f, or None where all rows are in the sample.
     """
     data, noise, beta, sample, _ = rows
-    model, X = posterior.model, data.take(sample).inputs
-    certain = model._replace(s=np.zeros_like(model.s), L=np.zeros_like(model.L))
+    X = data.take(sample).inputs
     means, variance = posterior.moments(X)
-    _, prior_part = posterior._replace(model=certain).moments(X)
+    prior_part = np.broadcast_to(posterior.prior_part(X)[:, None], variance.shape)
     mean = means if mean is None else mean
     arrays = mean, rows.of_all(variance), rows.of_all(prior_part)
     arrays = (array.astype(np.float64) for array in arrays)

@@ -85,6 +85,13 @@ class Posterior(NamedTuple):
             variance = exact_variance(variance, prior, self.scale)
         return mean, variance
 
+    def prior_part(self, X):
+        """Return F (n,) of eq. 13 at rows of a table, given all inducing values."""
+        with self.engine(len(X)) as engine:
+            search = self.search(engine)
+            blocks = [self.rows(X[rows]) for rows in row_blocks(len(X))]
+            return finite([engine.prior_part(X, search(X)) for X in blocks])
+
     @contextmanager
     def near_sites(self, engine):
         """Yield the `NearSites` of this posterior, or None where S tells variances."""

@@ -66,8 +66,10 @@ def allows_few_points(settings, n_rows, n_features):
     free = free and settings.likelihood_record.conjugate and settings.device != "cuda"
     if not free or not leaves_points_free(settings):
         return False
+    most, room = settings.tuning.dense_rows, settings.tuning.full_covariance_bytes
+    fits = bytes_of_full_covariance(settings, most, most) <= room
     whole = settings.solver.takes_full_covariance(settings, n_rows, n_rows, n_rows)
-    return n_rows > settings.tuning.dense_rows and not whole
+    return n_rows > most and fits and not whole
 
 
 def allows_fewer_points(settings, n_rows, n_features):
@@ -167,17 +169,16 @@ def require_room(settings, n_rows, n_features):
         )
 
 
-def warn_of_blocks(settings, n_rows, M, H):
-    """Warn where lists and weights of all rows exceed scikit-learn's working memory."""
+def warn_of_blocks(n_rows, H):
+    """Warn that lists and weights of rows exceed scikit-learn's working memory."""
     size, room = 8 * n_rows * H, memory_budget()
-    if settings.solver.finds_optimum and H < M and size > room:
-        warnings.warn(
-            f"the neighbors and weights of {n_rows:,} rows, with n_neighbors={H}, take "
-            f"{size / 2**30:.1f} GiB: expected at most {room / 2**30:.1f} GiB, so they "
-            "are computed anew for each product; use a smaller n_neighbors, or "
-            f"sklearn.set_config(working_memory={size // 2**20 + 1}).",
-            stacklevel=callers_level(),
-        )
+    warnings.warn(
+        f"the neighbors and weights of {n_rows:,} rows, with n_neighbors={H}, take "
+        f"{size / 2**30:.1f} GiB: expected at most {room / 2**30:.1f} GiB, so they "
+        "are computed anew for each product; use a smaller n_neighbors, or "
+        f"sklearn.set_config(working_memory={size // 2**20 + 1}).",
+        stacklevel=callers_level(),
+    )
 
 
 def require_room_for_draws(tuning, M, n_latent):

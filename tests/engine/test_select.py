@@ -78,6 +78,8 @@ def test_shared_k_gives_the_results_of_a_k_for_each_row(problem):
     for first, second in zip(*pairs, strict=True):
         for actual, expected in zip(first, second, strict=True):
             assert_close(actual, expected, roundings=1e5)
+    parts = dense.prior_part(X, no_lists), local.prior_part(X, active)
+    assert_close(*parts, roundings=1e5)
     # K^-1 k of a list of all inducing points, on the dense engine as well
     actual, expected = (e.conditional_weights(X, active) for e in (dense, local))
     for one, other in zip(actual, expected, strict=True):

@@ -112,6 +112,17 @@ def test_near_points_are_as_many_as_labels_can_tell_apart(wave, fewer, tune):
         assert np.sqrt(np.mean(error**2)) < 0.06
 
 
+def test_many_outputs_take_no_points_whose_covariance_does_not_fit(tune):
+    X, y, _ = make_rows()
+    many = np.column_stack([y, y + X[:, 0], y - X[:, 0]])
+    tune(dense_rows=100, full_covariance_bytes=4 * 8 * 100**2 * 2)  # of two outputs
+    fit = make(SWSGPRegressor, **FIXED).fit
+    assert fit(X, many[:, :2]).inducing_covariance_.shape[-1] < 99
+    near = fit(X, many)
+    assert near.n_neighbors_ < 99 < len(near.inducing_points_)
+    assert near.predict(X[:5], return_std=True)[1].shape == (5, 3)
+
+
 def test_copies_of_rows_tell_no_more_than_one(tune):
     tune(dense_rows=50)
     X, y, _ = make_rows(3000)
@@ -259,15 +270,17 @@ def test_points_that_no_memory_holds_are_refused_before_the_fit(
     assert len(model.set_params(n_inducing=fewer).fit(X, y).inducing_points_) == fewer
 
 
-def test_lists_beyond_the_working_memory_warn():
+@pytest.mark.parametrize(("n_neighbors", "mib"), [(200, 2), (500, 5)])
+def test_lists_beyond_the_working_memory_warn(n_neighbors, mib):
     X, y, _ = make_rows()
-    model = SWSGPRegressor(n_inducing=500, n_neighbors=200, random_state=0)
+    numbers = {"n_inducing": 500, "n_neighbors": n_neighbors}
+    model = SWSGPRegressor(**numbers, random_state=0)
     with (
         config_context(working_memory=1),
         pytest.warns(UserWarning, match="1,200 rows"),
     ):
         slow = model.fit(X, y).predict(X[:50])
-    with config_context(working_memory=2), warnings.catch_warnings():
+    with config_context(working_memory=mib), warnings.catch_warnings():
         warnings.simplefilter("error")
         fast = model.fit(X, y).predict(X[:50])
     assert_allclose(slow, fast, rtol=1e-4)

@@ -7,6 +7,7 @@ from skswsgp._rows.statistics import (
     climbed,
     effective_sample_size,
     exceeds_standard_error,
+    first_of_each,
     merge_duplicates,
 )
 
@@ -29,6 +30,16 @@ def test_rows_with_different_targets_are_not_merged(rng):
     y = X + rng.choice([-1.0, 1.0], size=X.shape)
     X_left, y_left, weight = merge_duplicates(X, y, np.ones(160))
     assert len(X_left) == len(y_left) == len(weight) == 160
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int64])
+def test_numbers_of_any_type_find_their_copies(dtype):
+    keys = np.array([[3, 0], [0, 2], [3, 0], [-1, 2], [0, 2]], dtype)
+    if dtype != np.int64:
+        keys[2, 1], keys[4, 0] = -0.0, -0.0
+    first, group = first_of_each(keys)
+    np.testing.assert_array_equal(first, [0, 1, 3])
+    np.testing.assert_array_equal(group, [0, 1, 0, 2, 1])
 
 
 def test_effective_sample_size():
