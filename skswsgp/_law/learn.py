@@ -180,8 +180,9 @@ def widening_of_few(law, data, trained, settings, rng):
     """
     X, y, Q = data.inputs.astype(np.float64), data.y, data.y.shape[1]
     few = len(X) <= count_few_rows(X.shape[1], Q, settings.tuning.part_work)
-    if not settings.learn_kernel or not few:
-        return np.ones(Q)  # the kernel was not learned, or hardly knows a row
+    optimal = settings.learn_kernel and not settings.solver.takes_steps
+    if not optimal or not few:
+        return np.ones(Q)  # parameters are no optimum, or hardly know a row
     noise = np.broadcast_to(trained["noise_variance_"], Q).astype(np.float64)
     ratios = np.broadcast_to(1.0 / data.weight[:, None], y.shape)
     with one_blas_thread():
