@@ -1,30 +1,26 @@
 """What a fitted estimator knows of its latent functions, at any rows."""
 
 import warnings
-from functools import partial
 from numbers import Integral
 
 import numpy as np
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from skswsgp._covariance.compile import length_scales
 from skswsgp._estimators import sklearn_compat as compat
 from skswsgp._estimators.shared_docs import with_shared_text
 from skswsgp._posterior import joint
 from skswsgp._posterior.extrapolation import (
+    are_novel,
     share_of_unknown_rows,
     warn_of_extrapolation,
 )
-from skswsgp._posterior.gradient import slopes_and_variances, slopes_at_points
 from skswsgp._posterior.near_sites import known_sites
 from skswsgp._posterior.prediction import Posterior
-from skswsgp._rows.column_scale import LevelColumns
+from skswsgp._rows.seen import NOTHING_SEEN
 from skswsgp._solvers.auto import require_room_for_draws
 from skswsgp._solvers.model import build_model, with_factor
 from skswsgp._solvers.progress import callers_level
-
-MOST_NAMES = 5  # columns that the description of a direction names
 
 
 @with_shared_text
@@ -91,6 +87,31 @@ class LatentFunctionsMixin:
         offset, factor = (np.reshape(unit, (-1, 1)) for unit in units)
         return self._without_axis(offset + factor * values)
 
+    def is_novel(self, X):
+        """Tell which rows are of a kind that training rows have not shown.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Inputs.
+
+        Returns
+        -------
+        novel : ndarray of shape (n_samples,), bool
+            Whether a row is of a level of a one-hot or ordinal encoded category that
+            training never had, lies further outside the training range of a column than
+            that range is wide, or lies where the model knows next to nothing, with more
+            than 95 % of the prior variance of all latent functions. See "What if rows
+            are unlike the training rows?".
+        """
+        X = self._checked(X)
+        rows, posterior = self._on_scale(X), self._posterior()
+        _, variance = posterior.moments(rows)
+        novel = self._seen.is_far(X) | are_novel(posterior, rows, variance)
+        for category in posterior.categories:
+            novel |= category.is_new(rows)
+        return novel
+
     def predict_gradient(self, X, return_std=False, *, n_neighbors=None):
         """Predict the derivatives of the latent functions by the columns of X.
 
@@ -118,21 +139,12 @@ class LatentFunctionsMixin:
         ValueError
             If `return_std` and the kernel is so rough that functions have none.
         """
+        from skswsgp.explain import gradient_and_std
+
         X = self._checked(X)
-        posterior, rows = self._posterior(n_neighbors), self._on_scale(X)
-        _, factor = self._targets(vars(self)).units(vars(self))
-        factor, by_columns = np.reshape(factor, (-1, 1)), None
-        if self._columns is not None:
-            if isinstance(self._columns, LevelColumns):
-                by_columns = partial(self._columns.by_old_columns, X)
-            else:
-                factor = factor * self._columns.slope(X)[:, None]
-        found = slopes_and_variances(posterior, rows, return_std, by_columns)
-        slopes, variance = found
-        slopes = self._without_axis(factor * slopes)
-        if not return_std:
-            return slopes
-        return slopes, self._without_axis(factor * np.sqrt(variance))
+        slopes, std = gradient_and_std(self, X, return_std, n_neighbors)
+        slopes = self._without_axis(slopes)
+        return (slopes, self._without_axis(std)) if return_std else slopes
 
     @property
     def feature_importances_(self):
@@ -178,26 +190,10 @@ class LatentFunctionsMixin:
             many length-scales a step of one spread along it is, and its columns with
             the largest shares. See "What if combinations of columns matter?".
         """
+        from skswsgp.explain import describe
+
         check_is_fitted(self, "inducing_points_")
-        W, spread = self.linear_map_, np.reshape(self._feature_scale, (-1, 1))
-        lengths = length_scales(self.kernel_, W.shape[1], otherwise=np.inf)
-        directions, steps, _ = np.linalg.svd(spread * W / lengths, full_matrices=False)
-        numbers = [f"x{d}" for d in range(self.n_features_in_)]
-        names = getattr(self, "feature_names_in_", numbers)
-        if isinstance(self._columns, LevelColumns):
-            names = self._columns.names(names)
-        title = "length-scales per spread (the more, the more it matters), direction:"
-        lines = [f"{self.kernel_}", title]
-        for step, direction in zip(steps[:n_directions], directions.T, strict=False):
-            order = np.argsort(-np.abs(direction))[:MOST_NAMES]
-            direction = direction * np.sign(direction[order[0]])
-            parts = [f"{direction[d]:+.2f} {names[d]}" for d in order]
-            parts = [part for part in parts if part[1:5] != "0.00"]
-            lines.append(f"{step:8.3g}  {' '.join(parts)}")
-        if len(steps) > n_directions:
-            rest = len(steps) - n_directions
-            lines.append(f"and {rest} more of at most {steps[n_directions]:.3g}")
-        return "\n".join(lines)
+        return describe(self, n_directions)
 
     def lower_bound(self, X, y, sample_weight=None):
         """Return the bound of eq. 11 on given data.
@@ -214,11 +210,10 @@ class LatentFunctionsMixin:
 
     def _squared_slopes(self):
         """Return the squared slopes (n, D) of the latent functions' means."""
+        from skswsgp.explain import squared_slopes
+
         check_is_fitted(self, "inducing_points_")
-        slopes = slopes_at_points(self._posterior())
-        if isinstance(self._columns, LevelColumns):
-            return self._columns.squared_slopes(slopes, self._feature_scale)
-        return np.sum((slopes * self._feature_scale) ** 2, axis=1)
+        return squared_slopes(self)
 
     def _latent_covariance(self, X, n_neighbors=None):
         """Return the covariance (n, n, Q) of q(f) at rows of X.
@@ -286,6 +281,11 @@ class LatentFunctionsMixin:
         """The scale of the columns that the kernel reads, or None for X as it is."""
         return getattr(self, "x_transform_", None)
 
+    @property
+    def _seen(self):
+        """The `SeenRows` of the fit."""
+        return getattr(self, "_seen_rows", NOTHING_SEEN)
+
     def _posterior(self, n_neighbors=None, joint=False):
         """Return the `Posterior`, with all of S where it is for `joint` predictions.
 
@@ -313,6 +313,7 @@ class LatentFunctionsMixin:
         return Posterior(
             model, self.kernel_, self.linear_map_, center, min(H, M), self.device,
             self.n_jobs, {"search": self.neighbor_search}, alpha, scale, sites,
+            self._seen.categories,
         )  # fmt: skip
 
     def _factor_of_covariance(self):

@@ -57,7 +57,14 @@ class ObservationsMixin(QuantilesMixin):
     """The law of observations around the means of `predict`."""
 
     def predict_interval(
-        self, X, coverage=0.95, *, n_neighbors=None, exposure=None, noise_variance=None
+        self,
+        X,
+        coverage=0.95,
+        *,
+        n_neighbors=None,
+        exposure=None,
+        noise_variance=None,
+        **others,
     ):
         """Predict the central interval that holds a new observation with a probability.
 
@@ -68,12 +75,15 @@ class ObservationsMixin(QuantilesMixin):
         coverage : float, default=0.95
             Probability that an observation, noise included, lies in the interval.
         $prediction_parameters
+        **others
+            None; a TypeError says how to give `alpha` or `confidence_level` here.
 
         Returns
         -------
         lower, upper : ndarrays of shape (n_samples,) or (n_samples, n_outputs)
             Ends of the intervals, in the units of y.
         """
+        require_coverage(others)
         return self._interval(X, coverage, n_neighbors, exposure, noise_variance)
 
     def log_predictive_density(
@@ -233,6 +243,15 @@ class ObservationsMixin(QuantilesMixin):
         mean, std = scale.moments(mean, np.sqrt(variance))
         mean, std, score = map(self._without_axis, (mean, std, score))
         return LeaveOneOut(mean, std, y[rows] - mean, score, rows)
+
+
+def require_coverage(others):
+    """Raise TypeError for arguments by which other packages call the coverage."""
+    for name, value in others.items():
+        raise TypeError(
+            f"predict_interval came with {name}={value!r}: expected coverage, the "
+            "probability of the interval; use coverage=0.9 for 90 %."
+        )
 
 
 def _require_probabilities(values, name, advice):

@@ -102,11 +102,6 @@ class Judges:
         self._said.append((fit, said))
         return said
 
-    def calibrated(self, fit):
-        """Return a fit with the noise and the common factor that suit the rows."""
-        fit = self.learner.fit_noise(fit, self.rows)
-        return self.learner.rescale_variance(fit, self.H, self.rows)
-
 
 def log_density(square, v, weight):
     """Return log densities (n,), summed over outputs, but for a constant.

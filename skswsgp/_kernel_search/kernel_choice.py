@@ -1,4 +1,4 @@
-"""The search for a kernel: evidence, near rows, judging rows, calibration.
+"""The search for a kernel: evidence, near rows, judging rows.
 
 1. The evidence of all rows, or of a random part of many, is climbed (`climb`). Where
    Adam trains, a kernel is learned from near rows instead.
@@ -6,7 +6,7 @@
    their nearest others, without and with a map of the columns.
 3. Rows that neither step has seen judge these kernels, as they predict rows from as
    many neighbours as the model will.
-4. These rows also set the noise and the common factor of both variances.
+4. These rows also set the noise.
 """
 
 import math
@@ -135,7 +135,7 @@ def learn_kernel(
     search = NearRows(learner, rows, judges, kernel is None, rng)
     if coded:
         return search.near(fit)
-    return judges.calibrated(search.run(fit, turned, learn_map))
+    return learner.fit_noise(search.run(fit, turned, learn_map), judging)
 
 
 def choose_columns(data, settings):

@@ -8,19 +8,16 @@ import numpy as np
 from skswsgp._covariance.compile import (
     compile_kernel,
     distance_leaves,
-    free_variance,
     length_scales,
     updated_kernel,
 )
 from skswsgp._kernel_search.linear_map import leading_map, moving_map
 from skswsgp._kernel_search.neighbor_likelihood import (
-    MAX_LOG_FACTOR,
     NeighborProcess,
     neighbor_model,
 )
-from skswsgp._point.adam_step import LOG_NOISE_BOUNDS
 from skswsgp._rows.columns import mapped
-from skswsgp._rows.statistics import MEAN_ROWS, exceeds_standard_error
+from skswsgp._rows.statistics import MEAN_ROWS
 from skswsgp._solvers.auto import default_kernel
 from skswsgp._solvers.tuning import Tuning
 
@@ -137,32 +134,6 @@ class KernelLearner:
         X = self.model(fit).Z.astype(np.float64)  # centred
         return fit.kernel, fit.noise, X, self.y, self.ratios
 
-    def rescale_variance(self, fit, H, rows):
-        """Rescale kernel and noise variance by the mean square standardised residual.
-
-        A common factor of both changes no mean, so the mean square of `rows`, each
-        predicted from H others, is the likeliest factor. The fit itself is returned if
-        the gain does not exceed its standard error, or if the variance of the kernel is
-        fixed, or the noise known.
-        """
-        if self.options.noise_known:
-            return fit
-        variance = free_variance(fit.kernel, fit.count_columns(self.X.shape[1]))
-        if variance is None:
-            return fit
-        slot, bounds = variance
-        with closing(self.process(fit, H)) as process:
-            square, _ = process.standardised(rows, self.weight[rows])
-        params = process.model.params.astype(np.float64)
-        least, most = np.exp(-MAX_LOG_FACTOR), np.exp(MAX_LOG_FACTOR)
-        limits = np.clip(bounds / params[slot], least, most)
-        factor = likeliest_factor(square, self.weight[rows], limits)
-        if factor == 1.0:
-            return fit
-        params[slot] *= factor
-        noise = np.clip(factor * fit.noise, *np.exp(LOG_NOISE_BOUNDS))
-        return fit._replace(kernel=updated_kernel(fit.kernel, params), noise=noise)
-
     def take(self, rows):
         """Return a learner that knows only these rows."""
         return KernelLearner(
@@ -209,19 +180,6 @@ class KernelLearner:
         """Return the fit after learning a map of the columns, from a start."""
         draws, shared = np.random.RandomState(seed), start.shared
         return self.learn(start, draws, self.steps, RATE / 2, shared=shared, turn=True)
-
-
-def likeliest_factor(square, weight, limits):
-    """Return the factor of variances under which residuals are likeliest, or 1.
-
-    `square` (n, Q) are standardised squares and `weight` (n,) those of their rows. It
-    is 1 if the gain does not exceed its standard error, or without rows.
-    """
-    if len(square) == 0:
-        return 1.0
-    factor = np.clip(np.average(square.mean(axis=1), weights=weight), *limits)
-    gain = 0.5 * np.sum(square * (1.0 - 1.0 / factor) - np.log(factor), axis=1)
-    return factor if exceeds_standard_error(gain, weight) else 1.0
 
 
 def count_few_rows(n_features, n_outputs, work):

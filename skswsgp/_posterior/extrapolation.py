@@ -52,20 +52,26 @@ def share_of_unknown_rows(posterior, X, variance):
 
     `variance` (n, Q) is the local one of a `Posterior` at rows of X.
     """
-    if len(X) < LEAST_ROWS:
+    share = float(np.mean(are_unknown(posterior, X, variance)))
+    if len(X) < LEAST_ROWS or share <= MOST_UNKNOWN:
         return 0.0
+    return share if share - share_of_unknown_points(posterior) > MOST_UNKNOWN else 0.0
+
+
+def are_novel(posterior, X, variance):
+    """Return which rows (n,) are unknown, or none where most points are as well.
+
+    Other arguments are those of `share_of_unknown_rows`.
+    """
+    unknown = are_unknown(posterior, X, variance)
+    if unknown.any() and share_of_unknown_points(posterior) > MOST_UNKNOWN:
+        return np.zeros_like(unknown)
+    return unknown
+
+
+def are_unknown(posterior, X, variance):
+    """Return which rows (n,) are unknown; see `share_of_unknown_rows`."""
     prior = posterior.kernel.diag(mapped(X, posterior.linear_map))
-    share = float(np.mean(are_unknown(variance, prior)))
-    if (
-        share > MOST_UNKNOWN
-        and share - share_of_unknown_points(posterior) > MOST_UNKNOWN
-    ):
-        return share
-    return 0.0
-
-
-def are_unknown(variance, prior):
-    """Return which rows (n,) are unknown for variances (n, Q) and the prior's (n,)."""
     return np.all(variance > UNKNOWN_VARIANCE * prior[:, None], axis=1)
 
 
@@ -83,7 +89,8 @@ def share_of_unknown_points(posterior):
         options = posterior.search_options | {"search": "exact", "n_neighbors": H + 1}
         lists = without_own(engine.make_search(options).query(Z), sample)
         _, variance = engine.predict(Z, lists, with_variance=True)
-    return np.mean(are_unknown(variance, posterior.kernel.diag(Z)))
+    known = posterior._replace(linear_map=None)
+    return np.mean(are_unknown(known, Z, variance))
 
 
 def warn_of_extrapolation(share, n_rows):

@@ -43,8 +43,8 @@ def draw_functions(posterior, X, n_samples, rng):
             means.append(rows.matvec(model.m.astype(np.float64)))
             deviations.append(draws.at(rows))
     mean, deviation = np.concatenate(means), np.concatenate(deviations)
-    if posterior.alpha is not None:
-        mean = posterior.exact_mean(X)
+    if posterior.alpha is not None or posterior.has_new_levels(X):
+        mean, _ = posterior.moments(X, with_variance=False)
     root = np.sqrt(posterior.variance_factor(X))
     deviation *= np.broadcast_to(root, mean.shape)[:, :, None]
     return mean, deviation

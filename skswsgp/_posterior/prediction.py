@@ -1,6 +1,7 @@
 """What a model says: q(f) at new rows, the bound, the density of held-out rows."""
 
 from contextlib import closing, contextmanager
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -15,6 +16,7 @@ from skswsgp._point.state import Batch, Model
 from skswsgp._posterior.near_sites import KnownSites, open_sites
 from skswsgp._rows.columns import mapped
 from skswsgp._rows.data import TrainingRows, center_rows
+from skswsgp._rows.seen import move_to_new_levels
 from skswsgp._solvers.exact_mean import exact_variance
 
 
@@ -32,6 +34,7 @@ class Posterior(NamedTuple):
     alpha: np.ndarray | None = None  # (M, Q) of exact means, see `ExactMean`
     scale: float | None = None  # of variances, see `exact_variance`
     sites: KnownSites | None = None  # that tell variances in place of S
+    categories: tuple = ()  # whose new levels are told from known ones
 
     def rows(self, X, dtype=None):
         """Return rows of a table, mapped and centred, in the dtype of the model."""
@@ -50,13 +53,26 @@ class Posterior(NamedTuple):
             return lambda X: np.empty((len(X), 0), dtype=np.int32)
         return engine.make_search(self.search_options).query
 
+    def has_new_levels(self, X):
+        """Return whether some row is of a level that training never had."""
+        return any(category.is_new(X).any() for category in self.categories)
+
     def moments(self, X, with_variance=True, seen=None):
         """Return mean and variance (or None), each (n, Q), of q(f) at rows of a table.
 
         Means come from all rows where `alpha` is known, and else from the H neighbours
         of each row. So do variances, from S or from the sites. The lists of neighbours
-        are shown to `seen`, a `NearestSeen`, if given.
+        are shown to `seen`, a `NearestSeen`, if given. Where a row is of a new level of
+        a category, both come from those at known levels.
         """
+        mean, variance = self._moments(X, with_variance, seen)
+        if self.categories:
+            known = partial(self._moments, with_variance=with_variance)
+            move_to_new_levels(mean, variance, X, self.categories, known)
+        return mean, variance
+
+    def _moments(self, X, with_variance=True, seen=None):
+        """Return the `moments` of rows of known levels."""
         exact = self.alpha is not None
         if exact and not with_variance:
             return self.exact_mean(X), None
@@ -118,10 +134,11 @@ class Posterior(NamedTuple):
 
         They are those at rows of X, and are computed unless they are given.
         """
-        if self.scale is None and self.sites is None:
+        told_by_S = self.scale is None and self.sites is None
+        if told_by_S and not self.has_new_levels(X):
             return 1.0
         if variance is None:
-            from_S = self._replace(alpha=None, sites=None, scale=None)
+            from_S = self._replace(alpha=None, sites=None, scale=None, categories=())
             _, variance = from_S.moments(X)
         _, found = self.moments(X)
         return found / np.maximum(variance, np.finfo(float).tiny)

@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from skswsgp._compiled.threads import row_blocks
 from skswsgp._estimators import sklearn_compat as compat
-from skswsgp._estimators.observations import QuantilesMixin
+from skswsgp._estimators.observations import QuantilesMixin, require_coverage
 from skswsgp._fit.targets import distinct_labels, require_two
 from skswsgp._kernel_search.neighbor_likelihood import NeighborProcess, neighbor_model
 from skswsgp._law.law import Observations
@@ -177,7 +177,7 @@ class BaselineRegressor(
             return mean
         return mean, np.sqrt(self._of_outputs(v)) * self.y_scale_
 
-    def predict_interval(self, X, coverage=0.95):
+    def predict_interval(self, X, coverage=0.95, **others):
         """Predict the central interval that holds a new observation with a probability.
 
         Parameters
@@ -186,12 +186,15 @@ class BaselineRegressor(
             Inputs.
         coverage : float, default=0.95
             Probability that an observation, noise included, lies in the interval.
+        **others
+            None; a TypeError says how to give `alpha` or `confidence_level` here.
 
         Returns
         -------
         lower, upper : ndarrays of shape (n_samples,) or (n_samples, n_outputs)
             Ends of the intervals, in the units of y.
         """
+        require_coverage(others)
         return self._interval(X, coverage)
 
 

@@ -19,7 +19,7 @@ BY_ROW = "y", "exposure", "noise_variance"  # arguments with a number for each r
 ROW_METHODS = (
     "predict", "predict_proba", "predict_log_proba", "decision_function",
     "predict_interval", "log_predictive_density", "noise_std",
-    "latent_mean_and_variance", "sample_f", "predict_gradient", "_crps",
+    "latent_mean_and_variance", "sample_f", "predict_gradient", "is_novel", "_crps",
 )  # fmt: skip
 
 

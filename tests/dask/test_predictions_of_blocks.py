@@ -70,6 +70,7 @@ OF_REGRESSION = [
     ("latent_mean_and_variance", {}),
     ("sample_f", {"n_samples": 3, "random_state": 1}),
     ("predict_gradient", {"return_std": True}),
+    ("is_novel", {}),
 ]
 OF_GAUSSIAN = [
     ("noise_std", {}),

@@ -132,9 +132,10 @@ def test_every_output_must_be_unknown():
     X, y = make_rows()
     both = SWSGPRegressor(random_state=0).fit(X, np.stack([y, -y], axis=1))
     assert len(caught(both.predict, FAR, return_std=True)) == 1
-    one_known = np.tile([[0.99, 0.5]], (10, 1))
-    assert not extrapolation.are_unknown(one_known, np.ones(10)).any()
-    assert extrapolation.are_unknown(one_known[:, :1], np.ones(10)).all()
+    posterior, prior = both._posterior(), both.kernel_.diag(X[:10])[:, None]
+    one_known = prior * [0.99, 0.5]
+    assert not extrapolation.are_unknown(posterior, X[:10], one_known).any()
+    assert extrapolation.are_unknown(posterior, X[:10], one_known[:, :1]).all()
 
 
 @pytest.mark.usefixtures("few_steps")

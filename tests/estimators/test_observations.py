@@ -68,6 +68,13 @@ def test_intervals_refuse_what_is_no_probability(fitted):
             model.predict_interval(X, coverage)
 
 
+@pytest.mark.parametrize("name", ["alpha", "confidence_level"])
+def test_intervals_by_other_names_name_the_coverage(fitted, name):
+    model, X, _ = fitted
+    with pytest.raises(TypeError, match=rf"{name}=0.1: expected coverage, the prob"):
+        model.predict_interval(X, **{name: 0.1})
+
+
 def test_quantiles_refuse_what_is_no_probability(fitted):
     model, X, _ = fitted
     message = r"quantiles=.*: expected a number or a list of numbers above 0 and below"

@@ -73,14 +73,23 @@ def test_a_common_factor_of_variances_does_not_matter():
         assert_allclose(one, other, rtol=1e-8)
 
 
-def test_density_is_that_of_the_calibrated_kernel():
+def test_density_is_that_of_the_likeliest_factor():
     judges = judges_of()
-    fit = KernelFit(ConstantKernel(5.0) * Matern([0.8, 1.7], nu=1.5), np.array([0.4]))
-    scaled = judges.learner.rescale_variance(fit, judges.H, judges.rows)
-    assert scaled is not fit
-    density = judges.learner.log_density(scaled, judges.rows, judges.H)
-    constant = 0.5 * np.log(2 * np.pi)
-    assert_allclose(judges.say(fit)[0], density + constant, rtol=1e-8)
+    factors, said = np.array([0.5, 1.0, 2.0]), []
+    for factor in 3.0 * factors:
+        kernel = ConstantKernel(1.4 * factor) * Matern([0.8, 1.7], nu=1.5)
+        fit = KernelFit(kernel, np.array([0.1 * factor]))
+        density = judges.learner.log_density(fit, judges.rows, judges.H)
+        said.append(density.mean() + 0.5 * np.log(2 * np.pi))
+    with closing(judges.learner.process(fit, judges.H)) as process:
+        square, _ = process.standardised(judges.rows, judges.weight)
+    best = fit.kernel.k1.constant_value * square.mean()
+    kernel = ConstantKernel(best) * Matern([0.8, 1.7], nu=1.5)
+    best = KernelFit(kernel, fit.noise * square.mean())
+    density = judges.learner.log_density(best, judges.rows, judges.H)
+    expected = density + 0.5 * np.log(2 * np.pi)
+    assert expected.mean() > max(said)
+    assert_allclose(judges.say(fit)[0], expected, rtol=1e-8)
 
 
 def test_rows_prefer_the_kernel_of_the_function():
@@ -89,14 +98,6 @@ def test_rows_prefer_the_kernel_of_the_function():
     wrong = KernelFit(ConstantKernel(1.4) * Matern([9.0, 9.0], nu=1.5), np.array([0.1]))
     assert judges.better(wrong, true) is true
     assert judges.better(true, wrong) is true
-
-
-def test_calibration_sets_noise_and_variance():
-    judges = judges_of(N=600)
-    start = KernelFit(ConstantKernel(1.4) * Matern([0.8, 1.7], nu=1.5), np.array([1.0]))
-    fit = judges.calibrated(start)
-    assert 0.07 < fit.noise[0] < 0.14
-    assert_allclose(fit.kernel.k2.length_scale, [0.8, 1.7])
 
 
 def test_share_of_noise_is_that_of_the_predictive_variance():

@@ -362,41 +362,6 @@ def test_learning_builds_no_graph_index(rng, monkeypatch, few_steps, local):
         made.clear()
 
 
-@pytest.mark.parametrize("factor", [0.2, 5.0])
-def test_rescaled_variance_keeps_the_means(factor):
-    true = 1.5 * Matern([1.0, 0.5], nu=1.5)
-    X, y = drawn(true, noise=0.1)
-    learner = learner_of(X, y)
-    kernel = 1.5 * factor * Matern([1.0, 0.5], nu=1.5)
-    start = KernelFit(kernel, np.array([0.1 * factor]))
-    found = learner.rescale_variance(start, 60, np.arange(len(X)))
-    assert found.kernel.k1.constant_value == pytest.approx(1.5, rel=0.2)
-    ratio = found.kernel.k1.constant_value / kernel.k1.constant_value
-    np.testing.assert_allclose(found.noise, ratio * start.noise)
-    np.testing.assert_allclose(found.kernel.k2.length_scale, [1.0, 0.5])
-    rows = np.arange(50)
-    before, after = (learner.process(one, 60) for one in (start, found))
-    first, _ = before.engine.kriging_predictions(
-        X[rows] - X.mean(axis=0), before.others(rows)
-    )
-    second, _ = after.engine.kriging_predictions(
-        X[rows] - X.mean(axis=0), after.others(rows)
-    )
-    np.testing.assert_allclose(second, first, rtol=1e-8, atol=1e-8)
-
-
-def test_rescale_variance_keeps_fitting_and_fixed_variances():
-    X, y = drawn(1.5 * Matern([1.0, 0.5], nu=1.5), noise=0.1)
-    learner, rows = learner_of(X, y), np.arange(len(X))
-    for kernel, noise in [
-        (1.5 * Matern([1.0, 0.5], nu=1.5), 0.1),
-        (ConstantKernel(9.0, "fixed") * Matern([1.0, 0.5], nu=1.5), 0.6),
-        (RBF(1.0) + DotProduct(1.0), 0.1),
-    ]:
-        start = KernelFit(kernel, np.array([noise]))
-        assert learner.rescale_variance(start, 60, rows) is start
-
-
 @pytest.mark.parametrize(
     "estimator",
     [pytest.param(SWSGPRegressor, marks=pytest.mark.full), NearestNeighborGPRegressor],

@@ -6,7 +6,7 @@ from numpy.testing import assert_allclose
 from sklearn.exceptions import NotFittedError
 
 from skswsgp import SWSGPClassifier, SWSGPRegressor
-from skswsgp._posterior import gradient
+from skswsgp.explain import gradient
 
 
 @pytest.mark.matrix

@@ -1,0 +1,172 @@
+"""What training rows have shown, and rows of levels that they never had."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.gaussian_process.kernels import RBF, ConstantKernel
+from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder
+
+from skswsgp import ExtrapolationWarning, SWSGPClassifier, SWSGPRegressor
+from skswsgp._rows.column_scale import fit_columns
+from skswsgp._rows.seen import find_seen, move_to_new_levels
+
+K = 12  # levels of training rows
+
+
+def one_hot(levels, k=K):
+    return np.eye(10 * k)[levels][:, :k]  # zeros at a new level
+
+
+def codes(levels, k=K):
+    return np.where(levels < k, levels, -1.0)[:, None]
+
+
+def make_rows(encode=one_hot, n=300, k=K, seed=0, new=False):
+    """Return X, y and the levels of rows, whose levels have effects of spread 1."""
+    rng = np.random.default_rng(seed)
+    effect = np.random.default_rng(5).normal(size=10 * k)
+    levels = rng.integers(k, 10 * k, n) if new else np.arange(n) % k
+    x = rng.random(n)
+    y = effect[levels] + np.sin(5 * x) + 0.3 * rng.normal(size=n)
+    return np.column_stack([encode(levels, k), x]), y, levels
+
+
+@pytest.mark.parametrize("scale", [None, "yeo-johnson", "ranks", "levels"])
+def test_blocks_of_columns_are_categories(rng, scale):
+    first, second = np.eye(4)[np.arange(60) % 4], np.eye(5)[rng.integers(0, 3, 60)]
+    flag, x = rng.integers(0, 2, (60, 1)), rng.normal(size=(60, 1))
+    X = np.hstack(
+        [flag, first, second, x, (np.arange(60) % 6)[:, None], flag, 1 - flag]
+    )
+    columns = None if scale is None else fit_columns(scale, X, np.ones(60))
+    seen = find_seen(X, columns)
+    places = [one.columns[one.columns < X.shape[1]] for one in seen.categories]
+    # two columns of the second block never were 1, and the last two are a block
+    expected = np.arange(1, 5), np.arange(5, 10), [12, 13], [11]
+    for found, place in zip(places, expected, strict=True):
+        assert_array_equal(found, place)
+    assert [one.n_levels for one in seen.categories] == [4, 3, 2, 6]
+    scaled = X if columns is None else columns.forward(X)
+    assert not any(one.is_new(scaled).any() for one in seen.categories)
+    unknown = X.copy()
+    unknown[0, 1:5] = unknown[1, 5:10] = unknown[2, 12:] = 0.0
+    unknown[3, 11], unknown[4, 5:10] = -1.0, [0.0, 0.0, 0.0, 1.0, 0.0]
+    scaled = unknown if columns is None else columns.forward(unknown)
+    new = np.stack([one.is_new(scaled) for one in seen.categories])
+    assert_array_equal(np.argwhere(new), [[0, 0], [1, 1], [1, 4], [2, 2], [3, 3]])
+
+
+def test_columns_that_are_no_block_are_no_category(rng):
+    X = np.hstack([np.eye(3)[np.arange(30) % 3], rng.normal(size=(30, 1))])
+    X[7, :3] = 0.0  # a level that training had
+    assert find_seen(X, None).categories == ()
+    X[7, :3] = [1.0, 1.0, 0.0]
+    assert find_seen(X, None).categories == ()
+    X[:, 0] = np.arange(30) % 6 + 1  # no codes from 0
+    assert find_seen(X, None).categories == ()
+
+
+def test_a_new_level_has_the_spread_of_known_ones(rng):
+    X, *_ = make_rows()
+    effect = rng.normal(size=K)
+    (category,) = find_seen(X, None).categories
+    assert category.n_levels == len(category.levels) == K
+
+    def moments(X):  # a level and a slope, known with the variance 0.1
+        return (X[:, :K] @ effect + 2.0 * X[:, K])[:, None], np.full((len(X), 1), 0.1)
+
+    new, *_ = make_rows(n=5, new=True)
+    rows = np.concatenate([X[:4], new])
+    mean, variance = moments(rows)
+    before = mean.copy()
+    move_to_new_levels(mean, variance, rows, (category,), moments)
+    assert_array_equal(mean[:4], before[:4])
+    assert_array_equal(variance[:4], 0.1)
+    assert_allclose(mean[4:, 0], effect.mean() + 2.0 * new[:, K])
+    t = effect.var(ddof=1) * (1 + 1 / K) * (K - 1) / (K - 3)
+    assert_allclose(variance[4:], 0.1 + t)
+
+
+@pytest.mark.parametrize("encode", [one_hot, codes])
+def test_intervals_of_new_levels_hold(encode):
+    X, y, _ = make_rows(encode)
+    model = SWSGPRegressor(random_state=0).fit(X, y)
+    new, truth, _ = make_rows(encode, n=1000, seed=1, new=True)
+    lower, upper = model.predict_interval(new, coverage=0.9)
+    assert 0.8 < np.mean((lower <= truth) & (truth <= upper)) < 0.97
+    mean, std = model.predict(new, return_std=True)
+    assert_allclose(mean, model.predict(new))
+    assert 0.8 < np.median(std) < 1.4
+    known, truth, _ = make_rows(encode, n=1000, seed=1)
+    assert np.median(model.predict(known, return_std=True)[1]) < 0.45
+    assert model.is_novel(new).all()
+    assert not model.is_novel(known).any()
+
+
+def test_known_levels_stay_as_they_are():
+    X, y, _ = make_rows()
+    model = SWSGPRegressor(random_state=0).fit(X, y)
+    known, *_ = make_rows(n=50, seed=2)
+    before = model.predict(known, return_std=True)
+    model._seen_rows = model._seen_rows._replace(categories=())
+    for one, other in zip(before, model.predict(known, return_std=True), strict=True):
+        assert_array_equal(one, other)
+
+
+def test_draws_have_the_spread_of_new_levels():
+    X, y, _ = make_rows()
+    model = SWSGPRegressor(random_state=0).fit(X, y)
+    new, *_ = make_rows(n=8, seed=2, new=True)
+    mean, variance = model.latent_mean_and_variance(new)
+    draws = model.sample_f(new, 4000)
+    assert_allclose(draws.std(axis=1), np.sqrt(variance), rtol=0.1)
+    assert_allclose(draws.mean(axis=1), mean, atol=0.1)
+    _, std = model.predict(new, return_std=True)
+    _, cov = model.predict(new, return_cov=True)
+    assert_allclose(np.sqrt(np.diag(cov)), std, rtol=0.05)
+
+
+def test_labels_of_new_levels_are_uncertain():
+    X, y, _ = make_rows()
+    model = SWSGPClassifier(random_state=0).fit(X, y > np.median(y))
+    new, *_ = make_rows(n=200, seed=1, new=True)
+    known, *_ = make_rows(n=200, seed=1)
+    sure = np.abs(model.predict_proba(known)[:, 1] - 0.5).mean()
+    with pytest.warns(ExtrapolationWarning, match="of 200 rows of X lie where"):
+        proba = model.predict_proba(new)[:, 1]
+    assert np.abs(proba - 0.5).mean() < 0.6 * sure
+
+
+def test_encoders_of_scikit_learn():
+    levels = np.arange(400) % 10
+    new = np.arange(10, 20)[:, None]
+    ignore = {"handle_unknown": "ignore", "sparse_output": False}
+    code = {"handle_unknown": "use_encoded_value", "unknown_value": -1}
+    for encoder in (
+        OneHotEncoder(**ignore),
+        OneHotEncoder(**ignore, min_frequency=30),
+        OrdinalEncoder(**code),
+    ):
+        rows = encoder.fit_transform(levels[:, None])
+        found = find_seen(rows, None).categories
+        assert len(found) == 1
+        assert found[0].is_new(encoder.transform(new)).all()
+
+
+def test_rows_far_outside_the_training_range_are_novel():
+    X, y, _ = make_rows()
+    model = SWSGPRegressor(random_state=0).fit(X, y)
+    known, *_ = make_rows(n=20, seed=2)
+    assert not model.is_novel(known).any()
+    for shift, novel in ((0.9, False), (3.0, True), (-3.0, True)):
+        assert (model.is_novel(known + shift * np.eye(K + 1)[K]) == novel).all()
+
+
+def test_rows_of_a_hole_are_novel():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(size=(400, 2))
+    X = X[np.max(np.abs(X - 0.5), axis=1) > 0.35]
+    kernel = ConstantKernel(1.0) * RBF(0.05, "fixed")
+    model = SWSGPRegressor(kernel, random_state=0).fit(X, np.sin(20 * X[:, 0]))
+    assert model.is_novel(np.array([[0.5, 0.5], [0.45, 0.5]])).all()
+    assert model.is_novel(X).mean() < 0.2
