@@ -15,12 +15,13 @@ CORE = (
 ).split()
 # Parts that stand on the core, which imports none of them. `_streams` has names of old
 # model files.
-PARTS = "cuda streams _streams dask explain baselines metrics displays".split()
+PARTS = "cuda noise streams _streams dask explain baselines metrics displays".split()
 ORDER = CORE + PARTS
 # What the core imports of a part, inside a function that is called on demand.
 ON_DEMAND = {
     ("_engine.select", "cuda"),
     ("_estimators.latent", "explain"),
+    ("_estimators.regressor", "noise"),
     ("_estimators.regressor", "streams"),
     ("_estimators.classifier", "streams"),
 }

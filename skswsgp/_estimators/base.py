@@ -23,6 +23,7 @@ from skswsgp._posterior.joint import LARGEST_SEED
 from skswsgp._rows.checks import check_row_values, require_word_of_fit
 from skswsgp._rows.column_scale import SCALES
 from skswsgp._rows.data import KeptRows, TrainingRows
+from skswsgp._rows.target_scale import TRANSFORMS
 from skswsgp._solvers.constraints import Count
 from skswsgp._solvers.settings import Settings
 from skswsgp._solvers.tuning import Tuning
@@ -88,7 +89,7 @@ class BaseSWSGP(
     def _learn_targets(self, rows, settings, *, free, classes=None):
         """Return the targets of a first fit to `CheckedRows`, see `_fit.targets`.
 
-        `free` says whether "auto" may choose a scale of y, and `classes` are all labels
+        `free` are the scales of y that "auto" may choose, and `classes` are all labels
         that any row may have, or None for those of these rows.
         """
 
@@ -152,6 +153,7 @@ class BaseSWSGP(
             rows = self._check_rows(given, reset=not fitted)
             settings = self._settings(is_trial)
             free = rows.noise_variance is None and validation[1] is None
+            free = TRANSFORMS if free else ()
             targets = self._targets_of_fit(rows, settings, fitted, free=free)
             given = rows, targets, settings, fitted
             problem = self._problem(*given, validation, noise)

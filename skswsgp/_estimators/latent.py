@@ -17,7 +17,7 @@ from skswsgp._posterior.extrapolation import (
 )
 from skswsgp._posterior.near_sites import known_sites
 from skswsgp._posterior.prediction import Posterior
-from skswsgp._rows.seen import NOTHING_SEEN
+from skswsgp._rows.support import EVERYWHERE
 from skswsgp._solvers.auto import require_room_for_draws
 from skswsgp._solvers.model import build_model, with_factor
 from skswsgp._solvers.progress import callers_level
@@ -107,7 +107,7 @@ class LatentFunctionsMixin:
         X = self._checked(X)
         rows, posterior = self._on_scale(X), self._posterior()
         _, variance = posterior.moments(rows)
-        novel = self._seen.is_far(X) | are_novel(posterior, rows, variance)
+        novel = self._training_support.is_far(X) | are_novel(posterior, rows, variance)
         for category in posterior.categories:
             novel |= category.is_new(rows)
         return novel
@@ -282,9 +282,9 @@ class LatentFunctionsMixin:
         return getattr(self, "x_transform_", None)
 
     @property
-    def _seen(self):
-        """The `SeenRows` of the fit."""
-        return getattr(self, "_seen_rows", NOTHING_SEEN)
+    def _training_support(self):
+        """The `Support` of the training rows."""
+        return getattr(self, "_support", EVERYWHERE)
 
     def _posterior(self, n_neighbors=None, joint=False):
         """Return the `Posterior`, with all of S where it is for `joint` predictions.
@@ -313,7 +313,7 @@ class LatentFunctionsMixin:
         return Posterior(
             model, self.kernel_, self.linear_map_, center, min(H, M), self.device,
             self.n_jobs, {"search": self.neighbor_search}, alpha, scale, sites,
-            self._seen.categories,
+            self._training_support.categories,
         )  # fmt: skip
 
     def _factor_of_covariance(self):

@@ -8,7 +8,7 @@ import numpy as np
 from skswsgp._estimators.shared_docs import with_shared_text
 from skswsgp._fit.targets import require_no_exposure
 from skswsgp._law.counts import Counts, require_counts
-from skswsgp._law.law import Observations
+from skswsgp._law.law import gaussian_law
 from skswsgp._law.student_noise import StudentNoise
 from skswsgp._law.widths import measure_distances
 from skswsgp._posterior import prediction
@@ -183,20 +183,22 @@ class ObservationsMixin(QuantilesMixin):
         k = 0 if law is None else law.n_near
         seen = prediction.NearestSeen(k, law.nearness.points if k > 0 else None)
         mean, variance = self._moments(posterior, rows, seen=seen)
+        bounded = self._scale.transform is not None and self.normalize_y
         if not record.conjugate:
             noise = np.broadcast_to(self.noise_variance_, Q)
             return StudentNoise(mean, variance, noise, self.likelihood_shape_)
         process = np.sqrt(variance + self._noise_of_rows(noise_variance, X))
         if law is None:
-            freedom = np.full(Q, np.inf)
-            return Observations(mean, process, np.ones_like(mean), freedom)
+            law = gaussian_law(mean, process)
+            return law.at_most(1.0) if bounded else law
         near = None
         if k > 0:
             rows, Z = mapped(rows, self.linear_map_), law.nearness.points
             Z = self.inducing_points_ if Z is None else Z
             lists, scales = seen.lists(posterior, rows), law.nearness.length_scales
             near = measure_distances(rows, Z, lists, scales)
-        return law.at(mean, process, near)
+        law = law.at(mean, process, near)
+        return law.at_most(1.0) if bounded else law
 
     def _noise_of_rows(self, noise_variance, X):
         """Return variances (n, Q) of the noise of standardised y, given or learned.
@@ -240,18 +242,21 @@ class ObservationsMixin(QuantilesMixin):
             law = law._replace(process=np.sqrt(law.process**2 + own))
             mean[rest], variance[rest] = law.mean, law.process**2
             score[rest] = law.normal_scores(scale.standardise(y.reshape(shape)[rest]))
-        mean, std = scale.moments(mean, np.sqrt(variance))
+        mean, std = gaussian_law(mean, np.sqrt(variance)).moments(scale)
         mean, std, score = map(self._without_axis, (mean, std, score))
         return LeaveOneOut(mean, std, y[rows] - mean, score, rows)
 
 
 def require_coverage(others):
-    """Raise TypeError for arguments by which other packages call the coverage."""
+    """Raise TypeError for arguments, by which other packages may call the coverage."""
     for name, value in others.items():
-        raise TypeError(
-            f"predict_interval came with {name}={value!r}: expected coverage, the "
-            "probability of the interval; use coverage=0.9 for 90 %."
-        )
+        text = f"predict_interval() got an unexpected keyword argument {name!r}"
+        if name in ("alpha", "confidence_level", "level"):
+            text = (
+                f"predict_interval came with {name}={value!r}: expected coverage, the "
+                "probability of the interval; use coverage=0.9 for 90 %."
+            )
+        raise TypeError(text)
 
 
 def _require_probabilities(values, name, advice):

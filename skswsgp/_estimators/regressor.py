@@ -11,7 +11,6 @@ from sklearn.utils.validation import check_is_fitted
 
 from skswsgp._estimators.base import BaseSWSGP, GivenRows
 from skswsgp._estimators.given import learns_streams, solver_for
-from skswsgp._estimators.noise_model import learn_noise_model
 from skswsgp._estimators.observations import ObservationsMixin
 from skswsgp._estimators.shared_docs import with_shared_text
 from skswsgp._estimators.sklearn_compat import (
@@ -21,6 +20,7 @@ from skswsgp._estimators.sklearn_compat import (
     with_callbacks,
 )
 from skswsgp._fit.targets import RegressionTargets, learn_targets
+from skswsgp._law.law import observed_covariance
 from skswsgp._point import log_rates
 from skswsgp._point.likelihood_records import LIKELIHOODS
 from skswsgp._rows.checks import log_exposure, require_word_of_fit
@@ -316,14 +316,12 @@ class SWSGPRegressor(
             return self._without_axis(scale.restore(mean))
         cov = self._latent_covariance(X, n_neighbors) if return_cov else None
         observations = self._observations(X, n_neighbors, exposure, noise_variance)
-        if scale.transform is not None:
-            observations = observations.as_gaussian(scale.most_deviation)
-        moments = scale.moments(observations.mean, observations.deviation())
+        moments = observations.moments(scale)
         mean, std = (self._without_axis(moment) for moment in moments)
         if cov is None:
             return (mean, std) if return_std else mean
         observations.join(cov)
-        cov = scale.covariance(observations.mean, cov)
+        cov = observed_covariance(observations, cov, moments[1], scale)
         return mean, cov[:, :, 0] if self._targets(vars(self)).is_single else cov
 
     def sample_y(
@@ -381,13 +379,12 @@ class SWSGPRegressor(
 
     def _targets(self, attributes):
         self._require_likelihood_of_fit(self.likelihood, attributes)
-        names = "y_mean_", "y_scale_", "y_transform_"
-        most_deviation = 1.0 if self.normalize_y else np.inf
-        scale = TargetScale(*map(attributes.get, names), most_deviation)
+        names = "y_mean_", "y_scale_", "y_transform_", "_seen_targets"
+        scale = TargetScale(*map(attributes.get, names))
         return RegressionTargets(self.likelihood, scale)
 
     def _learn_targets(self, rows, settings, *, free, classes=None):
-        how = {"normalize": self.normalize_y, "free": free and not self.warm_start}
+        how = {"normalize": self.normalize_y, "free": () if self.warm_start else free}
         return learn_targets(rows, self.y_transform, settings, **how)
 
     def _require_parameters_of_targets(self, attributes):
@@ -401,6 +398,8 @@ class SWSGPRegressor(
     def _learn_noise(self, rows, targets):
         if not self._record.varying_noise:
             return None
+        from skswsgp.noise import learn_noise_model
+
         transform = targets.scale.transform
         name = None if transform is None else transform.name
         return learn_noise_model(self, rows.inputs, rows.y, rows.weight, name)

@@ -14,8 +14,8 @@ from skswsgp._rows.column_scale import fit_columns
 from skswsgp._rows.data import TrainingRows
 from skswsgp._rows.inducing import given_points
 from skswsgp._rows.near_copies import unite_near_copies
-from skswsgp._rows.seen import find_seen
 from skswsgp._rows.statistics import bounded_noise, feature_spread, standing_rows
+from skswsgp._rows.support import find_support
 from skswsgp._solvers.settings import Settings
 
 
@@ -93,7 +93,7 @@ def encode(rows, targets, settings, rng, *, known=None, held_out=None, noise=Non
         attributes["x_transform_"] = learn_columns(data, settings)
     columns = attributes.get("x_transform_")
     sample = data.take(standing_rows(data.n_rows)).inputs
-    attributes["_seen_rows"] = find_seen(sample, columns)
+    attributes["_support"] = find_support(sample, columns)
     if settings.x_transform != "auto":
         before = columns and columns.name
         require_word_of_fit("x_transform", settings.x_transform, before, "scale")

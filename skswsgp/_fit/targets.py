@@ -17,7 +17,7 @@ from skswsgp._point.likelihood_records import LIKELIHOODS
 from skswsgp._rows.checks import as_numbers, check_outputs, log_exposure, usable_weights
 from skswsgp._rows.data import TrainingRows
 from skswsgp._rows.statistics import mean_and_scale, robust_mean_and_scale
-from skswsgp._rows.target_scale import TargetScale, fit_transform
+from skswsgp._rows.target_scale import SeenTargets, TargetScale, fit_transform
 from skswsgp._solvers.exact_mean import scaled_variance
 
 
@@ -46,7 +46,7 @@ class RegressionTargets(NamedTuple):
         """Return the fitted attributes from which the same targets can be made."""
         scale = self.scale
         numbers = {"y_mean_": scale.offset, "y_scale_": scale.factor}
-        return numbers | {"y_transform_": scale.transform}
+        return numbers | {"y_transform_": scale.transform, "_seen_targets": scale.seen}
 
     def encode(self, y, exposure=None):
         """Return targets as the record of the likelihood reads them, a row for each."""
@@ -149,11 +149,11 @@ def latent_log_density(targets, mu, v, encoded, attributes):
 def learn_targets(rows, name, settings, *, normalize, free):
     """Return the `RegressionTargets` of the rows of a first fit.
 
-    `name` is the parameter `y_transform`. "auto" chooses a scale if it is `free` to,
-    and leaves y as it is otherwise. `normalize` says whether y is standardised.
+    `name` is the parameter `y_transform`. "auto" may choose a scale of the names that
+    are `free`, and leaves y as it is without any. `normalize` says whether y is
+    standardised.
     """
     y, record = as_numbers(rows.y), settings.likelihood_record
-    most_deviation = 1.0 if normalize else np.inf
     if record.counts:
         if name not in ("auto", None):
             raise ValueError(
@@ -161,23 +161,35 @@ def learn_targets(rows, name, settings, *, normalize, free):
                 "expected None or 'auto', for counts keep their scale; use "
                 "likelihood='gaussian' for transformed targets."
             )
-        scale = TargetScale(*unit_scale(y), None, most_deviation)
+        scale = TargetScale(*unit_scale(y), None)
         return RegressionTargets(settings.likelihood, scale)
 
     def scale_for(name):
         return fit_scale(name, y, rows.weight, record, normalize)
 
     scales = [scale_for(None if name == "auto" else name)]
-    free = free and record.conjugate and normalize
-    if name == "auto" and free and settings.kernel is None and settings.learn_kernel:
-        names = ["yeo-johnson", "log"] if (y > 0.0).all() else ["yeo-johnson"]
+    learned = settings.kernel is None and settings.learn_kernel
+    if name == "auto" and free and record.conjugate and normalize and learned:
+        names = [one for one in free if one != "log" or (y > 0.0).all()]
         scales += [scale_for(one) for one in names]
         columns = y.reshape(len(y), -1).astype(np.float64)
         data = TrainingRows(rows.X, columns, rows.weight, rows.numbers)
         n_latent = columns.shape[1]
         scales = [choose_targets(data, settings._replace(n_latent=n_latent), scales)]
-    scale = scales[0]._replace(most_deviation=most_deviation)
-    return RegressionTargets(settings.likelihood, scale)
+    return RegressionTargets(settings.likelihood, scales[0])
+
+
+def see_targets(columns, transform):
+    """Return the `SeenTargets` of y (n, Q).
+
+    Positive numbers may be so by chance. They are not where several are zero, or where
+    the transformation is flatter at large ones.
+    """
+    low, high = columns.min(axis=0), columns.max(axis=0)
+    bounded = np.sum(columns == 0.0, axis=0) > 1
+    if transform is not None:
+        bounded |= transform.log_slope(high) < transform.log_slope(low)
+    return SeenTargets(low, high, np.where(bounded & (low >= 0.0), 0.0, -np.inf))
 
 
 def fit_scale(name, y, weight, record, normalize):
@@ -187,10 +199,11 @@ def fit_scale(name, y, weight, record, normalize):
         transform = fit_transform(name, columns, weight)
         transform.require_domain(columns)
         y = transform.forward(columns).reshape(y.shape)
+    seen = see_targets(columns, transform)
     if not normalize:
-        return TargetScale(*unit_scale(y), transform)
+        return TargetScale(*unit_scale(y), transform, seen)
     moments = mean_and_scale if record.conjugate else robust_mean_and_scale
-    return TargetScale(*moments(y, weight), transform)
+    return TargetScale(*moments(y, weight), transform, seen)
 
 
 def unit_scale(y):

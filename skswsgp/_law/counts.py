@@ -38,6 +38,10 @@ class Counts(NamedTuple):
         mean, v = self.mean, np.minimum(self.latent_variance, MOST_LOG_RATE)
         return np.sqrt(mean + mean**2 * (np.expm1(v) + np.exp(v) / self.size))
 
+    def moments(self, scale):
+        """Return mean and deviation (n, Q) of counts, whose scale is that of y."""
+        return self.mean, self.deviation()
+
     def log_density(self, y):
         """Return the log probability (n, Q) of counts y (n, Q), in nats."""
         return log_rates.expected_log_probability(

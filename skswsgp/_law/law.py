@@ -141,6 +141,27 @@ def interval_scores(y, lower, upper, level):
     return upper - lower + 2.0 / (1.0 - level) * outside
 
 
+def gaussian_law(mean, deviation):
+    """Return the `Observations` of Gaussian ones, of means and deviations (n, Q)."""
+    freedom = np.full(mean.shape[1], np.inf)
+    return Observations(mean, deviation, np.ones_like(mean), freedom)
+
+
+def observed_covariance(observations, covariance, deviation, scale):
+    """Return the covariance (n, n, Q) of y in the units of `scale`, for that of t.
+
+    `deviation` (n, Q) is that of y.
+    """
+    if scale.transform is None:
+        return np.square(scale.factor) * covariance
+    root = np.sqrt(np.einsum("iiq->iq", covariance))
+    root = np.maximum(root, np.finfo(float).tiny)
+    correlation = covariance / (root[:, None] * root)
+    out = scale.covariance(observations.from_normal, correlation)
+    out[np.arange(len(root)), np.arange(len(root))] = deviation**2
+    return out
+
+
 class Observations(NamedTuple):
     """The law at n rows, for Q outputs."""
 
@@ -218,15 +239,13 @@ class Observations(NamedTuple):
     def crps(self, y, scale=STANDARD):
         """Return the continuous ranked probability score (n, Q) of y (n, Q).
 
-        y and the score are in the units of `scale`. Behind a transformation it is that
-        of `as_gaussian`.
+        y and the score are in the units of `scale`.
         """
-        if scale.transform is not None:
-            self = self.as_gaussian(scale.most_deviation)
         out, t = np.empty(y.shape), scale.standardise(y)
         for q, freedom in enumerate(self.degrees_of_freedom):
             output = scale.of_output(q)
-            if self.mixes(q) or output.transform is not None:
+            bounded = output.seen is not None and output.seen.least > -np.inf
+            if self.mixes(q) or output.transform is not None or bounded:
                 for rows in row_blocks(len(y)):
                     out[rows, q] = self.at(rows)._integrated_crps(q, t[rows, q], output)
                 # what lies between y and the least value that the law allows
@@ -236,17 +255,33 @@ class Observations(NamedTuple):
             out[:, q] = output.factor * self.scale[:, q] * student.crps(z, freedom)
         return out
 
-    def as_gaussian(self, most):
-        """Return the law with Gaussian tails, and deviations that are `most` at most.
+    def at_most(self, deviation):
+        """Return the law with deviations of at most that of all training targets.
 
-        It stands for this one in moments and scores behind a transformation: behind a
-        logarithm those of heavier tails are infinite, and those of a row far from all
-        others are beyond all bounds.
+        Behind a transformation, a row of which nothing is known is one of these. A
+        kernel of large variance would say more there than any row supports.
         """
-        factor = self.factor * student.deviation(self.degrees_of_freedom)
-        factor = np.minimum(factor, most / self.process)
-        freedom = np.full(factor.shape[1], np.inf)
-        return self._replace(factor=factor, degrees_of_freedom=freedom)
+        whole = self.process * student.deviation(self.degrees_of_freedom)
+        return self._replace(factor=np.minimum(self.factor, deviation / whole))
+
+    def moments(self, scale):
+        """Return mean and deviation (n, Q) of observations in the units of `scale`."""
+        if scale.transform is None:
+            return scale.restore(self.mean), self.deviation() * scale.factor
+        mean, deviation = scale.moments(self.from_normal)
+        for q in filter(self.mixes, range(mean.shape[1])):
+            near, square = self.near.moments(q, scale.of_output(q))
+            share, square = self.share(q), square + (near - mean[:, q]) ** 2
+            shift = share * (near - mean[:, q])
+            square = (1.0 - share) * deviation[:, q] ** 2 + share * square - shift**2
+            mean[:, q] += shift
+            deviation[:, q] = np.sqrt(square)
+        return mean, deviation
+
+    def from_normal(self, z):
+        """Return values (n, Q) around the mean that are as probable as a normal z."""
+        t = [student.from_normal(z, freedom) for freedom in self.degrees_of_freedom]
+        return self.mean + self.scale * t
 
     def _integrated_crps(self, q, y, scale):
         """Return the integral (n,) of (F(x) - [x >= y])^2 by the trapezoidal rule.

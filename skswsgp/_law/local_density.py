@@ -71,6 +71,14 @@ class NearTargets(NamedTuple):
         squares = (self.targets[:, :, q] - mean[:, None]) ** 2
         return np.sum(self.weights(q) * squares, axis=1) + self.bandwidth[q] ** 2
 
+    def moments(self, q, scale):
+        """Return means and variances (n,) of targets in the units of `scale`."""
+        t, h = self.targets[:, :, q], self.bandwidth[q]
+        values = [scale.restore(t + step) for step in (-h, h)]
+        mean = np.sum(self.weights(q) * sum(values), axis=1) / 2.0
+        square = sum((value - mean[:, None]) ** 2 for value in values)
+        return mean, np.sum(self.weights(q) * square, axis=1) / 2.0
+
     def kept_where_wide(self, shares, scale):
         """Return the targets with fades times `shares` (n, Q) where they are narrow.
 

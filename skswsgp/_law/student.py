@@ -45,6 +45,13 @@ def normal_score(z, freedom):
     return np.copysign(ndtri(stdtr(freedom, -np.abs(z))), z)
 
 
+def from_normal(z, freedom):
+    """Return the value that is as probable as the standard normal value z."""
+    if np.isinf(freedom):
+        return z
+    return np.copysign(stdtrit(freedom, ndtr(-np.abs(z))), z)
+
+
 def quantile(q, freedom):
     """Return the value below which the probability is q."""
     if np.isinf(freedom):

@@ -12,7 +12,7 @@ from skswsgp._compiled.special import (
     student_precisions,
 )
 from skswsgp._law import student
-from skswsgp._law.law import Observations, quantiles_between
+from skswsgp._law.law import gaussian_law, quantiles_between
 from skswsgp._rows.target_scale import STANDARD
 
 
@@ -29,18 +29,21 @@ class StudentNoise(NamedTuple):
         wider = student.deviation(self.degrees_of_freedom)
         return np.sqrt(self.variance + self.noise * wider**2)
 
-    def as_gaussian(self, most):
-        """Return the law of Gaussian observations that stands for this one.
+    def moments(self, scale):
+        """Return mean and deviation (n, Q) of observations in the units of `scale`."""
+        if scale.transform is None:
+            return scale.restore(self.mean), self.deviation() * scale.factor
+        return scale.moments(self.from_normal)
 
-        It holds as much between mean - deviation and mean + deviation, where that is
-        not above `most`. Behind a transformation, tails would rule the moments of y.
+    def from_normal(self, z):
+        """Return values (n, Q) that are about as probable as a normal z.
+
+        f and noise lie at their own quantiles of that probability, whose distances from
+        the mean add up as those of independent Gaussian numbers do.
         """
-        tail = ndtr(-1.0)
-        low, high = np.moveaxis(self.quantiles(np.array([tail, 1.0 - tail])), 2, 0)
-        freedom = np.full(self.mean.shape[1], np.inf)
-        one = np.ones_like(self.mean)
-        deviation = np.minimum(0.5 * (high - low), most)
-        return Observations(self.mean, deviation, one, freedom)
+        t = np.array([student.from_normal(z, nu) for nu in self.degrees_of_freedom])
+        square = self.variance * z**2 + self.noise * t**2
+        return self.mean + np.copysign(np.sqrt(square), z)
 
     def log_density(self, y):
         """Return the log density (n, Q) of y (n, Q)."""
@@ -75,7 +78,7 @@ class StudentNoise(NamedTuple):
         It is E|Y - y| - E|Y - Y'| / 2, for a mixture of Gaussians a sum over its parts.
         """
         if scale.transform is not None:
-            return self.as_gaussian(scale.most_deviation).crps(y, scale)
+            return gaussian_law(self.mean, self.deviation()).crps(y, scale)
         distance, score = scale.standardise(y) - self.mean, np.zeros(y.shape)
         for q in range(y.shape[1]):
             parts = list(self._parts(q))

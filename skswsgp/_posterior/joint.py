@@ -21,6 +21,7 @@ from skswsgp._covariance.random_features import random_features, require_feature
 from skswsgp._linear.all_points import ROWS_IN_CACHE
 from skswsgp._linear.projection import absolute_jitter
 from skswsgp._rows.data import TrainingRows, memory_budget
+from skswsgp._rows.support import at_known_levels
 from skswsgp._solvers.natural import NaturalSolver, factor_of_inverse
 from skswsgp._solvers.rows import RowsInMemory
 
@@ -33,9 +34,31 @@ LARGEST_SEED = np.iinfo(np.int32).max
 
 
 def draw_functions(posterior, X, n_samples, rng):
-    """Return means (n, Q) and deviations from them (n, Q, n_samples) at rows of X."""
+    """Return means (n, Q) and deviations from them (n, Q, n_samples) at rows of X.
+
+    In a draw, all rows of new levels are at the same known one, whose distance from the
+    mean over levels is made as large as that of a level that is not known.
+    """
+    draws = FunctionDraws(posterior.model, n_samples, rng)
+    mean, deviation = draw_at_known_levels(posterior, X, draws)
+    new = at_known_levels(X, posterior.categories)
+    if new is None:
+        return mean, deviation
+    found = [draw_at_known_levels(posterior, Z, draws) for Z in new.versions]
+    means = [center for center, _ in found]
+    root, share = np.sqrt(new.factor), np.sqrt(new.shares(means))[:, :, None]
+    for j, (center, values) in enumerate(found):
+        own = slice(j, None, len(found))
+        values += (root * (center - np.mean(means, axis=0)))[:, :, None]
+        kept = np.sqrt(1.0 - share**2) * deviation[new.rows, :, own]
+        deviation[new.rows, :, own] = share * values[:, :, own] + kept
+    new.put(mean, None, [(center, None) for center in means])
+    return mean, deviation
+
+
+def draw_at_known_levels(posterior, X, draws):
+    """Return `draw_functions` of `FunctionDraws` for rows of known levels."""
     means, deviations, model = [], [], posterior.model
-    draws = FunctionDraws(model, n_samples, rng)
     with posterior.projector(memory_budget()) as project:
         # Features at inducing points cost as much as those at so many rows
         for block in row_blocks(len(X), max(ROWS_AT_ONCE, len(model.Z))):
@@ -43,15 +66,36 @@ def draw_functions(posterior, X, n_samples, rng):
             means.append(rows.matvec(model.m.astype(np.float64)))
             deviations.append(draws.at(rows))
     mean, deviation = np.concatenate(means), np.concatenate(deviations)
-    if posterior.alpha is not None or posterior.has_new_levels(X):
-        mean, _ = posterior.moments(X, with_variance=False)
+    if posterior.alpha is not None:
+        mean = posterior.exact_mean(X)
     root = np.sqrt(posterior.variance_factor(X))
     deviation *= np.broadcast_to(root, mean.shape)[:, :, None]
     return mean, deviation
 
 
 def latent_covariance(posterior, X):
-    """Return the covariances (n, n, Q) of the latent functions at rows of X."""
+    """Return the covariances (n, n, Q) of the latent functions at rows of X.
+
+    For rows of new levels they are the mean over known levels, at one for all of them,
+    and what the means of these go together by.
+    """
+    new = at_known_levels(X, posterior.categories)
+    if new is None:
+        return covariance_at_known_levels(posterior, X)
+    out, means = 0.0, []
+    for Z in new.versions:
+        whole = X.copy()
+        whole[new.rows] = Z
+        out = out + covariance_at_known_levels(posterior, whole) / len(new.versions)
+        means.append(posterior.moments(Z, with_variance=False)[0])
+    apart = np.sqrt(new.factor) * (means - np.mean(means, axis=0))  # (L, r, Q)
+    between = np.einsum("lrq,lsq->rsq", apart, apart) / len(means)
+    out[np.ix_(new.rows, new.rows)] += between
+    return out
+
+
+def covariance_at_known_levels(posterior, X):
+    """Return the `latent_covariance` of rows of known levels."""
     with posterior.projector(0) as project:
         covariance = local_covariance(project(X))
     variance = np.einsum("iiq->iq", covariance)

@@ -1,7 +1,6 @@
 """What a model says: q(f) at new rows, the bound, the density of held-out rows."""
 
 from contextlib import closing, contextmanager
-from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -16,7 +15,7 @@ from skswsgp._point.state import Batch, Model
 from skswsgp._posterior.near_sites import KnownSites, open_sites
 from skswsgp._rows.columns import mapped
 from skswsgp._rows.data import TrainingRows, center_rows
-from skswsgp._rows.seen import move_to_new_levels
+from skswsgp._rows.support import at_known_levels
 from skswsgp._solvers.exact_mean import exact_variance
 
 
@@ -53,10 +52,6 @@ class Posterior(NamedTuple):
             return lambda X: np.empty((len(X), 0), dtype=np.int32)
         return engine.make_search(self.search_options).query
 
-    def has_new_levels(self, X):
-        """Return whether some row is of a level that training never had."""
-        return any(category.is_new(X).any() for category in self.categories)
-
     def moments(self, X, with_variance=True, seen=None):
         """Return mean and variance (or None), each (n, Q), of q(f) at rows of a table.
 
@@ -66,9 +61,11 @@ class Posterior(NamedTuple):
         a category, both come from those at known levels.
         """
         mean, variance = self._moments(X, with_variance, seen)
-        if self.categories:
-            known = partial(self._moments, with_variance=with_variance)
-            move_to_new_levels(mean, variance, X, self.categories, known)
+        new = at_known_levels(X, self.categories)
+        if new is not None:
+            new.put(
+                mean, variance, [self._moments(Z, with_variance) for Z in new.versions]
+            )
         return mean, variance
 
     def _moments(self, X, with_variance=True, seen=None):
@@ -132,15 +129,15 @@ class Posterior(NamedTuple):
     def variance_factor(self, X, variance=None):
         """Return by what variances (n, Q) from S alone are multiplied, or 1.0.
 
-        They are those at rows of X, and are computed unless they are given.
+        They are those at rows of X of known levels, and are computed unless they are
+        given.
         """
-        told_by_S = self.scale is None and self.sites is None
-        if told_by_S and not self.has_new_levels(X):
+        if self.scale is None and self.sites is None:
             return 1.0
         if variance is None:
-            from_S = self._replace(alpha=None, sites=None, scale=None, categories=())
-            _, variance = from_S.moments(X)
-        _, found = self.moments(X)
+            from_S = self._replace(alpha=None, sites=None, scale=None)
+            _, variance = from_S._moments(X)
+        _, found = self._moments(X)
         return found / np.maximum(variance, np.finfo(float).tiny)
 
     @contextmanager

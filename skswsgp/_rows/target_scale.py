@@ -6,6 +6,14 @@ A target y is transformed by an increasing function T, and then standardised:
 
 The process and the law of observations live on t. Quantiles of y are those of t, mapped
 back, and densities of y get the slope of t by y.
+
+Beyond training targets the inverse of T would grow as no row supports, and heavy tails
+of t would have no mean there. So T goes over to a line at the end where it is flattest.
+At the distance d from that end, over the range w of training targets,
+
+    T = T(end) +- d (m + (s - m) / (1 + d / w)),
+
+with s the slope at the end and m the mean slope over the range, that of the line.
 """
 
 from typing import NamedTuple
@@ -18,6 +26,7 @@ from skswsgp._point.likelihood_records import gauss_hermite
 from skswsgp._point.log_rates import NODES
 from skswsgp._rows.statistics import standing_rows
 
+TRANSFORMS = "yeo-johnson", "log"
 LEAST_POWER, MOST_POWER = 0.0, 2.0  # between them Yeo-Johnson's T maps onto all numbers
 
 
@@ -123,99 +132,149 @@ def best_power(x, weight, bounds):
     return minimize_scalar(loss, bounds=bounds, method="bounded").x
 
 
+class SeenTargets(NamedTuple):
+    """What training targets have shown, each (Q,)."""
+
+    low: np.ndarray
+    high: np.ndarray
+    least: np.ndarray  # 0 where no target can be negative, and else minus infinity
+
+
+class End(NamedTuple):
+    """Where a transformation goes over to a straight line."""
+
+    side: np.ndarray  # 1 for a line above the place, -1 for one below
+    place: np.ndarray
+    slope: np.ndarray  # there
+    mean: np.ndarray  # slope of the line
+    width: np.ndarray  # distance over which the slope becomes that of the line
+
+    def mapped(self, transform):
+        """Return the end on the scale of the transformation."""
+        place = np.where(np.isfinite(self.place), self.place, 1.0)
+        place = np.where(np.isfinite(self.place), transform.forward(place), np.inf)
+        return self._replace(place=place)
+
+    def split(self, y):
+        """Return y up to the place, and distances from it beyond."""
+        beyond = np.maximum(self.side * (y - self.place), 0.0)
+        return np.where(beyond > 0.0, self.place, y), beyond
+
+    def forward(self, d):
+        """Return by what T grows over the distance d."""
+        steep = (self.slope - self.mean) / (1.0 + d / self.width)
+        return self.side * d * (self.mean + steep)
+
+    def inverse(self, rise):
+        """Return by what y grows where T rises so much."""
+        b = rise - self.slope * self.width
+        root = np.sqrt(b**2 + 4.0 * self.mean * rise * self.width)
+        small = 2.0 * rise * self.width / np.where(b < 0.0, root - b, 1.0)
+        return self.side * np.where(b < 0.0, small, 0.5 * (b + root) / self.mean)
+
+    def log_growth(self, d):
+        """Return the logarithm of the slope at a distance over that at the place."""
+        more = (self.mean / self.slope - 1.0) * (1.0 - (1.0 + d / self.width) ** -2)
+        return np.log1p(more)
+
+
 class TargetScale(NamedTuple):
     """How targets in the caller's units and standardised targets are related."""
 
     offset: np.ndarray  # (Q,) or a number
     factor: np.ndarray  # (Q,) or a number
     transform: Logarithm | YeoJohnson | None
-    most_deviation: float = np.inf  # of t, for moments: that of training targets, if 1
+    seen: SeenTargets | None = None  # None where T goes on for ever
 
     def standardise(self, y):
         """Return t (n, Q) for y (n, Q)."""
-        t = y if self.transform is None else self.transform.forward(y)
-        return (t - self.offset) / self.factor
+        if self.transform is not None:
+            end = self._end
+            inside, beyond = end.split(y)
+            y = self.transform.forward(inside) + end.forward(beyond)
+        return (y - self.offset) / self.factor
 
     def restore(self, t):
         """Return y for t (n, Q) or (n, Q, k), of its shape."""
         t = self.offset + self.factor * np.moveaxis(t, 1, -1)
-        y = t if self.transform is None else self.transform.inverse(t)
-        return np.moveaxis(y, -1, 1)
+        if self.transform is not None:
+            end = self._end
+            inside, beyond = end.mapped(self.transform).split(t)
+            t = self.transform.inverse(inside) + end.inverse(beyond)
+        if self.seen is not None:
+            t = np.maximum(t, self.seen.least)
+        return np.moveaxis(t, -1, 1)
 
     def log_slope(self, y):
         """Return the logarithm (n, Q) of dt / dy."""
         slope = -np.log(self.factor)
-        return slope if self.transform is None else slope + self.transform.log_slope(y)
+        if self.transform is None:
+            return slope
+        end = self._end
+        inside, beyond = end.split(y)
+        more = end.log_growth(beyond)
+        return slope + self.transform.log_slope(inside) + more
 
     def of_output(self, q):
         """Return the scale of an output, for arrays of any number of columns."""
-        transform = self.transform
+        transform, seen = self.transform, self.seen
         if transform is not None:
             transform = transform.of_output(q)
+        if seen is not None:
+            seen = SeenTargets(*(values[q] for values in seen))
         both = self.offset, self.factor
         numbers = (value if np.ndim(value) == 0 else value[q] for value in both)
-        return TargetScale(*numbers, transform, self.most_deviation)
+        return TargetScale(*numbers, transform, seen)
 
-    def moments(self, mean, deviation):
-        """Return mean and deviation (n, Q) of y for those of t.
+    @property
+    def _end(self):
+        """The `End` of the transformation."""
+        if self.seen is None:
+            return End(1.0, np.inf, 1.0, 1.0, 1.0)
+        low, high, _ = self.seen
+        at_low, at_high = (np.exp(self.transform.log_slope(y)) for y in (low, high))
+        side = np.where(at_high <= at_low, 1.0, -1.0)
+        slope, width = np.minimum(at_low, at_high), high - low
+        rise = self.transform.forward(high) - self.transform.forward(low)
+        single = width <= 0.0
+        mean = np.where(single, slope, rise / np.where(single, 1.0, width))
+        place = np.where(side > 0.0, high, low)
+        return End(side, place, slope, mean, np.where(single, 1.0, width))
 
-        Behind a transformation they are those of a Gaussian t, by Gauss-Hermite
-        quadrature but for a logarithm: heavier tails may have no moments there.
+    def moments(self, at):
+        """Return mean and deviation (n, Q) of y, by Gauss-Hermite quadrature.
+
+        `at` returns the t (n, Q) that are as probable as a standard normal value.
         """
-        if self.transform is None:
-            return self.restore(mean), deviation * self.factor
-        if isinstance(self.transform, Logarithm):
-            y_mean, square = self._log_normal_mean(mean, deviation**2)
-            with np.errstate(over="ignore"):
-                return y_mean, y_mean * np.sqrt(np.expm1(square))
-        y_mean, y_square = np.zeros(mean.shape), np.zeros(mean.shape)
-        center = self.restore(mean)  # squares of large y would lose digits without it
         nodes, weights = gauss_hermite(NODES)
-        ends = (
-            self.restore(mean + deviation * node) - center for node in nodes[[0, -1]]
+        center = self.restore(at(0.0))  # squares of large y would lose digits else
+        unit = np.maximum(
+            *(np.abs(self.restore(at(z)) - center) for z in nodes[[0, -1]])
         )
-        unit = np.maximum(*map(np.abs, ends))  # whose square may overflow
-        unit = np.maximum(unit, np.finfo(float).tiny)
+        unit = np.maximum(unit, np.finfo(float).tiny)  # whose square may overflow
+        first, second = np.zeros((2, *center.shape))
         for node, weight in zip(nodes, weights, strict=True):
-            excess = (self.restore(mean + deviation * node) - center) / unit
-            y_mean += weight * excess
-            y_square += weight * excess**2
-        variance = np.maximum(y_square - y_mean**2, 0.0)
-        return center + y_mean * unit, np.sqrt(variance) * unit
+            excess = (self.restore(at(node)) - center) / unit
+            first += weight * excess
+            second += weight * excess**2
+        deviation = np.sqrt(np.maximum(second - first**2, 0.0))
+        return center + first * unit, deviation * unit
 
-    def covariance(self, mean, covariance):
-        """Return the covariance (n, n, Q) of y for that of a Gaussian t.
+    def covariance(self, at, correlation):
+        """Return the covariance (n, n, Q) of y for correlations of normal values.
 
-        With H_k the Hermite polynomials of unit norm, r_ij the correlation of t_i and
-        t_j, and a_k(i) = E[y_i H_k(z_i)] for the standardised t_i, it is
-        sum_{k > 0} a_k(i) a_k(j) r_ij^k (Mehler's formula). Expectations are those of
-        `moments`, so the diagonal holds its squared deviations.
+        With H_k the Hermite polynomials of unit norm, r_ij the correlation of the
+        normal values z_i and z_j, and a_k(i) = E[y_i H_k(z_i)], it is
+        sum_{k > 0} a_k(i) a_k(j) r_ij^k (Mehler's formula). `at` is that of `moments`.
         """
-        if self.transform is None:
-            return np.square(self.factor) * covariance
-        variance = np.einsum("iiq->iq", covariance)
-        if isinstance(self.transform, Logarithm):
-            y_mean, _ = self._log_normal_mean(mean, variance)
-            with np.errstate(over="ignore"):
-                relative = np.expm1(np.square(self.factor) * covariance)
-                return y_mean[:, None] * y_mean * relative
-        deviation = np.sqrt(variance)
-        root = np.maximum(deviation, np.finfo(float).tiny)
-        correlation = covariance / (root[:, None] * root)
-        center, (nodes, weights) = self.restore(mean), gauss_hermite(NODES)
-        points = mean + deviation * nodes[:, None, None]
-        excess = np.stack([self.restore(t) - center for t in points])  # (K, n, Q)
-        out = np.zeros_like(covariance)
+        nodes, weights = gauss_hermite(NODES)
+        center = self.restore(at(0.0))
+        excess = np.stack([self.restore(at(z)) - center for z in nodes])  # (K, n, Q)
+        out = np.zeros_like(correlation)
         for polynomial in hermite_polynomials(nodes)[:0:-1]:
             a = np.tensordot(weights * polynomial, excess, axes=1)
             out = correlation * (out + a[:, None] * a)
         return out
-
-    def _log_normal_mean(self, mean, variance):
-        """Return the mean (n, Q) of y behind a logarithm, and the variance of log y."""
-        square = np.square(self.factor) * variance
-        with np.errstate(over="ignore"):  # infinity is the better answer
-            return np.exp(self.offset + self.factor * mean + 0.5 * square), square
 
 
 def hermite_polynomials(x):

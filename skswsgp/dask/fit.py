@@ -12,6 +12,7 @@ from skswsgp._fit.learn import learn
 from skswsgp._fit.solve import learn_law, solve
 from skswsgp._fit.targets import distinct_labels, require_labels
 from skswsgp._kernel_search.kernel_learning import count_learning_rows
+from skswsgp._rows.target_scale import TRANSFORMS
 from skswsgp._solvers.natural import NaturalSolver
 from skswsgp.dask.block_adam import BlockAdam
 from skswsgp.dask.blocks import Blocks
@@ -51,7 +52,7 @@ def fit_sample(model, given, blocks, classes):
     with task.stage("scales of columns and targets"):
         rows = model._check_rows(given, reset=True, all_classes=classes is None)
         # rows that are not in the sample may hold what a logarithm does not take
-        free = blocks.n_rows <= len(rows.X)
+        free = TRANSFORMS if blocks.n_rows <= len(rows.X) else ()
         rows = rows._replace(stand_for=blocks.n_rows)
         settings = model._settings()
         solver = BLOCK_SOLVERS[settings.solver]

@@ -115,6 +115,7 @@ def by_blocks(method):
         if not is_collection(X):
             return method(self, X, *args, **kwargs)
         options = signature.bind(self, X, *args, **kwargs).arguments
+        options |= options.pop("others", {})
         return _predict(name, *(options.pop(each) for each in ("self", "X")), options)
 
     return call

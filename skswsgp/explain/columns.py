@@ -9,6 +9,7 @@ import numpy as np
 
 from skswsgp._covariance.compile import length_scales
 from skswsgp._rows.column_scale import LevelColumns
+from skswsgp._rows.support import at_known_levels
 from skswsgp.explain.gradient import slopes_and_variances, slopes_at_points
 
 MOST_NAMES = 5  # columns that the description of a direction names
@@ -21,13 +22,20 @@ def gradient_and_std(model, X, return_std, n_neighbors):
     """
     posterior, rows = model._posterior(n_neighbors), model._on_scale(X)
     _, factor = model._targets(vars(model)).units(vars(model))
-    factor, by_columns, columns = np.reshape(factor, (-1, 1)), None, model._columns
-    if isinstance(columns, LevelColumns):
-        by_columns = partial(columns.by_old_columns, X)
-    elif columns is not None:
+    factor, columns = np.reshape(factor, (-1, 1)), model._columns
+    levels = isinstance(columns, LevelColumns)
+    if columns is not None and not levels:
         factor = factor * columns.slope(X)[:, None]
-    found = slopes_and_variances(posterior, rows, return_std, by_columns)
-    slopes, variance = found
+
+    def slopes_at(rows, X):
+        by_columns = partial(columns.by_old_columns, X) if levels else None
+        return slopes_and_variances(posterior, rows, return_std, by_columns)
+
+    slopes, variance = slopes_at(rows, X)
+    new = at_known_levels(rows, posterior.categories)
+    if new is not None:
+        found = [slopes_at(Z, X[new.rows]) for Z in new.versions]
+        new.put(slopes, variance, found)
     return factor * slopes, factor * np.sqrt(variance) if return_std else None
 
 

@@ -173,8 +173,8 @@ def fit_stream(model, stream, classes, is_trial=False):
     task = compat.FitTask(model, given)
     with task.stage("scales of columns and targets"):
         rows = rows_of(model, stream)
-        # not free, because later chunks may hold what a logarithm does not take
-        how = {"free": False, "classes": classes}
+        # later chunks may hold what a logarithm does not take
+        how = {"free": ("yeo-johnson",), "classes": classes}
         targets = model._targets_of_fit(rows, settings, kept, **how)
         problem = model._problem(rows, targets, settings, kept)
     with task.stage("kernel"):

@@ -9,7 +9,8 @@ from skswsgp.streams.past_sites import PastSites
 # Fitted attributes that stay until the kernel is learned again, and longer once rows
 # have left, whose sums are in these units
 OF_SCALES = (
-    "x_transform_", "classes_", "y_mean_", "y_scale_", "y_transform_", "linear_map_",
+    "x_transform_", "classes_", "y_mean_", "y_scale_", "y_transform_", "_seen_targets",
+    "linear_map_",
 )  # fmt: skip
 OF_KERNEL = (
     "kernel_", "noise_variance_", "likelihood_shape_", "variance_scale_", "prior_mean_",

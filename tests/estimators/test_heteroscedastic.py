@@ -11,7 +11,7 @@ from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 
 from skswsgp import SWSGPRegressor
 from skswsgp._estimators.base import GivenRows
-from skswsgp._estimators.noise_model import NoiseModel, relative_squares
+from skswsgp.noise.process import NoiseModel, relative_squares
 
 
 def wave(n=500, seed=0):

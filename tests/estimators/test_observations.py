@@ -73,6 +73,8 @@ def test_intervals_by_other_names_name_the_coverage(fitted, name):
     model, X, _ = fitted
     with pytest.raises(TypeError, match=rf"{name}=0.1: expected coverage, the prob"):
         model.predict_interval(X, **{name: 0.1})
+    with pytest.raises(TypeError, match="unexpected keyword argument 'n_neighbours'"):
+        model.predict_interval(X, n_neighbours=5)
 
 
 def test_quantiles_refuse_what_is_no_probability(fitted):

@@ -7,6 +7,7 @@ from scipy import stats
 
 from skswsgp._rows.target_scale import (
     Logarithm,
+    SeenTargets,
     TargetScale,
     YeoJohnson,
     fit_transform,
@@ -22,6 +23,11 @@ SCALES = {
         YeoJohnson(np.array([3.0, 1e4]), np.array([0.0, 1.6])),
     ),
 }
+NEVER = np.full(2, -np.inf)
+SEEN = SeenTargets(np.array([0.05, -2e3]), np.array([3.0, 50.0]), NEVER)
+SCALES["powers to an end"] = SCALES["powers"]._replace(seen=SEEN)
+POSITIVE = SEEN._replace(low=np.array([0.05, 1e-4]))
+SCALES["log to an end"] = SCALES["log"]._replace(seen=POSITIVE)
 
 
 @pytest.fixture(params=SCALES)
@@ -39,6 +45,32 @@ def test_powers_are_those_of_scipy(power):
 def test_standardised_targets_are_restored(scale):
     y = np.array([[0.1, 30.0], [2.0, 1e-3], [90.0, 4e5]])
     assert_allclose(scale.restore(scale.standardise(y)), y, rtol=1e-9)
+
+
+def test_beyond_the_end_y_grows_as_over_its_range():
+    scale = SCALES["log"]._replace(
+        seen=SeenTargets(*np.ones((2, 2)) * [[0.1], [20]], 0)
+    )
+    top = scale.standardise(np.full((1, 2), 20.0))
+    far = scale.restore(top + 1000.0 / scale.factor)
+    growth = (20.0 - 0.1) / np.log(200.0)  # a unit of the logarithm, on average
+    assert_allclose(far / 1000.0, growth, rtol=0.05)
+    twice = SCALES["powers"]._replace(seen=SEEN)
+    bottom = twice.standardise(np.full((1, 2), -2e3))
+    rise = twice.transform.forward(SEEN.high) - twice.transform.forward(SEEN.low)
+    far = twice.restore(bottom - 1e6 / twice.factor)[:, 1]
+    assert_allclose(far, -1e6 * 2050.0 / rise[1], rtol=0.05)
+    inside = np.array([[1.0, -1e3], [3.0, 10.0]])  # where it is as without an end
+    plain = SCALES["powers"].standardise(inside)
+    assert_array_equal(twice.standardise(inside), plain)
+
+
+def test_targets_that_cannot_be_negative_are_not():
+    seen = SEEN._replace(least=np.array([0.0, -np.inf]))
+    for name in ("none", "powers"):
+        y = SCALES[name]._replace(seen=seen).restore(np.full((3, 2), -9.0))
+        assert_array_equal(y[:, 0], 0.0)
+        assert (y[:, 1] < 0.0).all()
 
 
 def test_many_values_a_row_and_single_outputs_are_restored_alike(scale):
@@ -64,7 +96,7 @@ def test_moments_are_those_of_an_integral_over_a_gaussian(scale):
     density = stats.norm.pdf(z)
     expected = np.trapezoid(y * density, z)
     square = np.trapezoid((y - expected[:, None]) ** 2 * density, z)
-    y_mean, y_deviation = scale.moments(mean, deviation)
+    y_mean, y_deviation = scale.moments(lambda z: mean + deviation * z)
     assert_allclose(y_mean[0], expected, rtol=1e-3)
     assert_allclose(y_deviation[0], np.sqrt(square), rtol=1e-3)
 
@@ -73,7 +105,8 @@ def test_moments_behind_a_logarithm_are_those_of_a_lognormal():
     scale = TargetScale(0.0, 1.0, Logarithm())
     mean, deviation = np.array([[11.0]]), np.array([[0.5]])
     law = stats.lognorm(0.5, scale=np.exp(11.0))
-    assert_allclose(np.ravel(scale.moments(mean, deviation)), [law.mean(), law.std()])
+    found = scale.moments(lambda z: mean + deviation * z)
+    assert_allclose(np.ravel(found), [law.mean(), law.std()])
 
 
 @pytest.mark.parametrize("power", [0.2, 0.8, 1.0, 1.5])
@@ -111,7 +144,7 @@ def test_constant_targets_are_left_alone():
 def test_moments_of_huge_targets_are_those_of_the_lognormal_law(size):
     scale = TargetScale(np.log(size), 0.7, Logarithm())
     mean, deviation = np.array([[0.3]]), np.array([[0.8]])
-    found = scale.moments(mean, deviation)
+    found = scale.moments(lambda z: mean + deviation * z)
     law = stats.lognorm(0.56, scale=np.exp(0.21))
     assert_allclose(found[0] / size, law.mean(), rtol=1e-9)
     assert_allclose(found[1] / size, law.std(), rtol=1e-6)

@@ -1,14 +1,18 @@
 """What training rows have shown, and rows of levels that they never had."""
 
+import time
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
+from scipy import stats
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel
-from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder, StandardScaler
 
 from skswsgp import ExtrapolationWarning, SWSGPClassifier, SWSGPRegressor
 from skswsgp._rows.column_scale import fit_columns
-from skswsgp._rows.seen import find_seen, move_to_new_levels
+from skswsgp._rows.support import at_known_levels, find_support
 
 K = 12  # levels of training rows
 
@@ -39,52 +43,115 @@ def test_blocks_of_columns_are_categories(rng, scale):
         [flag, first, second, x, (np.arange(60) % 6)[:, None], flag, 1 - flag]
     )
     columns = None if scale is None else fit_columns(scale, X, np.ones(60))
-    seen = find_seen(X, columns)
-    places = [one.columns[one.columns < X.shape[1]] for one in seen.categories]
+    support = find_support(X, columns)
+    places = [one.columns[one.columns < X.shape[1]] for one in support.categories]
     # two columns of the second block never were 1, and the last two are a block
     expected = np.arange(1, 5), np.arange(5, 10), [12, 13], [11]
     for found, place in zip(places, expected, strict=True):
         assert_array_equal(found, place)
-    assert [one.n_levels for one in seen.categories] == [4, 3, 2, 6]
+    assert [len(one.levels) for one in support.categories] == [4, 3, 2, 6]
     scaled = X if columns is None else columns.forward(X)
-    assert not any(one.is_new(scaled).any() for one in seen.categories)
+    assert not any(one.is_new(scaled).any() for one in support.categories)
     unknown = X.copy()
     unknown[0, 1:5] = unknown[1, 5:10] = unknown[2, 12:] = 0.0
     unknown[3, 11], unknown[4, 5:10] = -1.0, [0.0, 0.0, 0.0, 1.0, 0.0]
     scaled = unknown if columns is None else columns.forward(unknown)
-    new = np.stack([one.is_new(scaled) for one in seen.categories])
+    new = np.stack([one.is_new(scaled) for one in support.categories])
     assert_array_equal(np.argwhere(new), [[0, 0], [1, 1], [1, 4], [2, 2], [3, 3]])
 
 
 def test_columns_that_are_no_block_are_no_category(rng):
     X = np.hstack([np.eye(3)[np.arange(30) % 3], rng.normal(size=(30, 1))])
     X[7, :3] = 0.0  # a level that training had
-    assert find_seen(X, None).categories == ()
+    assert find_support(X, None).categories == ()
     X[7, :3] = [1.0, 1.0, 0.0]
-    assert find_seen(X, None).categories == ()
+    assert find_support(X, None).categories == ()
     X[:, 0] = np.arange(30) % 6 + 1  # no codes from 0
-    assert find_seen(X, None).categories == ()
+    assert find_support(X, None).categories == ()
 
 
 def test_a_new_level_has_the_spread_of_known_ones(rng):
     X, *_ = make_rows()
     effect = rng.normal(size=K)
-    (category,) = find_seen(X, None).categories
-    assert category.n_levels == len(category.levels) == K
+    (category,) = find_support(X, None).categories
+    assert len(category.levels) == K
 
     def moments(X):  # a level and a slope, known with the variance 0.1
         return (X[:, :K] @ effect + 2.0 * X[:, K])[:, None], np.full((len(X), 1), 0.1)
 
-    new, *_ = make_rows(n=5, new=True)
-    rows = np.concatenate([X[:4], new])
+    unknown, *_ = make_rows(n=5, new=True)
+    rows = np.concatenate([X[:4], unknown])
     mean, variance = moments(rows)
     before = mean.copy()
-    move_to_new_levels(mean, variance, rows, (category,), moments)
+    new = at_known_levels(rows, (category,))
+    new.put(mean, variance, [moments(Z) for Z in new.versions])
+    assert_array_equal(new.rows, np.arange(4, 9))
     assert_array_equal(mean[:4], before[:4])
     assert_array_equal(variance[:4], 0.1)
-    assert_allclose(mean[4:, 0], effect.mean() + 2.0 * new[:, K])
-    t = effect.var(ddof=1) * (1 + 1 / K) * (K - 1) / (K - 3)
-    assert_allclose(variance[4:], 0.1 + t)
+    assert_allclose(mean[4:, 0], effect.mean() + 2.0 * unknown[:, K])
+    wider = (stats.t.ppf(0.95, K - 1) / stats.norm.ppf(0.95)) ** 2
+    assert_allclose(variance[4:], 0.1 + effect.var(ddof=1) * (1 + 1 / K) * wider)
+    assert at_known_levels(X, (category,)) is None
+
+
+@pytest.mark.parametrize("k", [2, 3, 5, 12])
+def test_intervals_of_the_formula_hold_for_any_number_of_levels(rng, k):
+    held = []
+    X = np.eye(k)[np.arange(4 * k) % k]
+    (category,) = find_support(X, None).categories
+    for _ in range(2000):
+        effect = rng.normal(size=k)
+        mean, variance = np.zeros((1, 1)), np.zeros((1, 1))
+        new = at_known_levels(np.zeros((1, k)), (category,))
+        found = [((Z @ effect)[:, None], np.zeros((1, 1))) for Z in new.versions]
+        new.put(mean, variance, found)
+        held.append(abs(rng.normal() - mean[0, 0]) < 1.645 * np.sqrt(variance[0, 0]))
+    assert_allclose(np.mean(held), 0.9, atol=0.02)
+
+
+def test_one_known_level_is_no_category():
+    X = np.column_stack([np.ones(20), np.zeros(20), np.arange(20.0)])
+    assert find_support(X, None).categories == ()
+
+
+def test_levels_of_two_categories_are_drawn_apart(rng):
+    """Effects of teams at home and away cancel where both are the same team."""
+    k, n = 20, 400
+    home, away = rng.integers(0, k, (2, n))
+    strength = rng.normal(size=10 * k)
+    X = np.hstack([np.eye(k)[home], np.eye(k)[away]])
+    y = strength[home] - strength[away] + 0.3 * rng.normal(size=n)
+    model = SWSGPRegressor(random_state=0).fit(X, y)
+    std = model.predict(np.zeros((1, 2 * k)), return_std=True)[1]
+    assert 1.0 < std < 2.2  # 1.45 for teams of spread 1
+
+
+def test_whole_numbers_go_on_at_minus_one(rng):
+    x, z = rng.integers(0, 31, 300), rng.random(300)
+    y = 0.5 * x + z + 0.2 * rng.normal(size=300)
+    model = SWSGPRegressor(random_state=0).fit(np.column_stack([x, z]), y)
+    mean, std = model.predict([[-1.0, 0.5]], return_std=True)
+    assert abs(mean) < 0.6
+    assert std < 0.6
+    assert find_support(np.arange(300.0)[:, None], None).categories == ()
+
+
+def test_scaled_columns_are_categories_too():
+    X, y, _ = make_rows()
+    model = make_pipeline(StandardScaler(), SWSGPRegressor(random_state=0)).fit(X, y)
+    new, *_ = make_rows(n=5, new=True)
+    assert (model.predict(new, return_std=True)[1] > 0.7).all()
+
+
+@pytest.mark.parametrize("n_columns", [900])
+def test_wide_tables_of_zeros_and_ones_take_no_time(rng, n_columns):
+    for X in (
+        np.eye(n_columns)[np.arange(5 * n_columns) % n_columns],
+        (rng.random((5 * n_columns, n_columns)) < 0.002).astype(float),
+    ):
+        started = time.process_time()
+        find_support(X, None)
+        assert time.process_time() - started < 1.0
 
 
 @pytest.mark.parametrize("encode", [one_hot, codes])
@@ -108,15 +175,17 @@ def test_known_levels_stay_as_they_are():
     model = SWSGPRegressor(random_state=0).fit(X, y)
     known, *_ = make_rows(n=50, seed=2)
     before = model.predict(known, return_std=True)
-    model._seen_rows = model._seen_rows._replace(categories=())
+    model._support = model._support._replace(categories=())
     for one, other in zip(before, model.predict(known, return_std=True), strict=True):
         assert_array_equal(one, other)
 
 
-def test_draws_have_the_spread_of_new_levels():
+def test_draws_and_slopes_at_new_levels():
     X, y, _ = make_rows()
     model = SWSGPRegressor(random_state=0).fit(X, y)
-    new, *_ = make_rows(n=8, seed=2, new=True)
+    new = np.zeros((8, K + 1))
+    new[:, K] = np.linspace(0.1, 0.9, 8)
+    known = new + np.eye(K + 1)[0]
     mean, variance = model.latent_mean_and_variance(new)
     draws = model.sample_f(new, 4000)
     assert_allclose(draws.std(axis=1), np.sqrt(variance), rtol=0.1)
@@ -124,6 +193,17 @@ def test_draws_have_the_spread_of_new_levels():
     _, std = model.predict(new, return_std=True)
     _, cov = model.predict(new, return_cov=True)
     assert_allclose(np.sqrt(np.diag(cov)), std, rtol=0.05)
+    # an effect of the level is the same along the other column
+    noise = model.noise_variance_ * model.y_scale_**2
+    root = np.sqrt(np.diag(cov) - noise)
+    assert ((cov - noise * np.eye(8)) / (root[:, None] * root)).min() > 0.9
+    assert np.corrcoef(draws).min() > 0.9
+    slopes, deviations = model.predict_gradient(new, return_std=True)
+    usual = model.predict_gradient(known, return_std=True)[1]
+    assert_allclose(deviations[:, K], usual[:, K], rtol=0.5)
+    step = 1e-4 * np.eye(K + 1)[K]
+    ends = (model.latent_mean_and_variance(new + s * step)[0] for s in (1, -1))
+    assert_allclose(slopes[:, K], -np.subtract(*reversed(list(ends))) / 2e-4, atol=1e-2)
 
 
 def test_labels_of_new_levels_are_uncertain():
@@ -148,7 +228,7 @@ def test_encoders_of_scikit_learn():
         OrdinalEncoder(**code),
     ):
         rows = encoder.fit_transform(levels[:, None])
-        found = find_seen(rows, None).categories
+        found = find_support(rows, None).categories
         assert len(found) == 1
         assert found[0].is_new(encoder.transform(new)).all()
 
