@@ -151,9 +151,7 @@ class End(NamedTuple):
 
     def mapped(self, transform):
         """Return the end on the scale of the transformation."""
-        place = np.where(np.isfinite(self.place), self.place, 1.0)
-        place = np.where(np.isfinite(self.place), transform.forward(place), np.inf)
-        return self._replace(place=place)
+        return self._replace(place=transform.forward(self.place))
 
     def split(self, y):
         """Return y up to the place, and distances from it beyond."""
