@@ -115,11 +115,11 @@ class DenseCpuEngine(CpuEngine):
         except FloatingPointError:
             mu = np.full((n, Q), np.nan, self._dtype)
             return mu, mu.copy() if with_variance else None
-        mu = weights.matvec(points.whitening(model.m)).astype(self._dtype)
+        mu = weights.matvec(points.coefficients(model.m)).astype(self._dtype)
         if not with_variance:
             return mu, None
         if model.full:
-            factors = (points.whitening(L) for L in model.L)
+            factors = (points.coefficients(L) for L in model.L)
             v = np.stack([weights.quadratic_forms(L) for L in factors], axis=1)
         else:
             v = weights.matvec(model.s, squares=True)

@@ -37,7 +37,7 @@ FOUND_LAST = (
     "_covariance_factor", "predictive_law_", "leave_one_out_", "_mean_noise_variance",
 )  # fmt: skip
 # Private ones from which a fit starts
-STARTED_FROM = "_jitter", "_kl_weight", "_feature_scale"
+STARTED_FROM = "_jitter", "_kl_weight", "_feature_scale", "_seen_targets"
 # Fitted attributes that only some likelihoods have
 OF_LIKELIHOOD = (
     "noise_variance_", "noise_model_", "prior_mean_", "variance_scale_",

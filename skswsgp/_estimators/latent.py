@@ -107,7 +107,8 @@ class LatentFunctionsMixin:
         X = self._checked(X)
         rows, posterior = self._on_scale(X), self._posterior()
         _, variance = posterior.moments(rows)
-        novel = self._training_support.is_far(X) | are_novel(posterior, rows, variance)
+        support = getattr(self, "_support", EVERYWHERE)
+        novel = support.is_far(X) | are_novel(posterior, rows, variance)
         for category in posterior.categories:
             novel |= category.is_new(rows)
         return novel
@@ -281,11 +282,6 @@ class LatentFunctionsMixin:
         """The scale of the columns that the kernel reads, or None for X as it is."""
         return getattr(self, "x_transform_", None)
 
-    @property
-    def _training_support(self):
-        """The `Support` of the training rows."""
-        return getattr(self, "_support", EVERYWHERE)
-
     def _posterior(self, n_neighbors=None, joint=False):
         """Return the `Posterior`, with all of S where it is for `joint` predictions.
 
@@ -313,7 +309,7 @@ class LatentFunctionsMixin:
         return Posterior(
             model, self.kernel_, self.linear_map_, center, min(H, M), self.device,
             self.n_jobs, {"search": self.neighbor_search}, alpha, scale, sites,
-            self._training_support.categories,
+            getattr(self, "_support", EVERYWHERE).categories,
         )  # fmt: skip
 
     def _factor_of_covariance(self):

@@ -76,7 +76,8 @@ class ObservationsMixin(QuantilesMixin):
             Probability that an observation, noise included, lies in the interval.
         $prediction_parameters
         **others
-            None; a TypeError says how to give `alpha` or `confidence_level` here.
+            No argument has another name: a TypeError says so, and how to give the
+            coverage where `alpha` or `confidence_level` came.
 
         Returns
         -------
@@ -188,16 +189,14 @@ class ObservationsMixin(QuantilesMixin):
             noise = np.broadcast_to(self.noise_variance_, Q)
             return StudentNoise(mean, variance, noise, self.likelihood_shape_)
         process = np.sqrt(variance + self._noise_of_rows(noise_variance, X))
-        if law is None:
-            law = gaussian_law(mean, process)
-            return law.at_most(1.0) if bounded else law
         near = None
         if k > 0:
             rows, Z = mapped(rows, self.linear_map_), law.nearness.points
             Z = self.inducing_points_ if Z is None else Z
             lists, scales = seen.lists(posterior, rows), law.nearness.length_scales
             near = measure_distances(rows, Z, lists, scales)
-        law = law.at(mean, process, near)
+        plain = gaussian_law(mean, process)
+        law = plain if law is None else law.at(mean, process, near)
         return law.at_most(1.0) if bounded else law
 
     def _noise_of_rows(self, noise_variance, X):
@@ -248,7 +247,10 @@ class ObservationsMixin(QuantilesMixin):
 
 
 def require_coverage(others):
-    """Raise TypeError for arguments, by which other packages may call the coverage."""
+    """Raise TypeError for unknown arguments of `predict_interval`, if there are any.
+
+    Other packages call the coverage by some of these names.
+    """
     for name, value in others.items():
         text = f"predict_interval() got an unexpected keyword argument {name!r}"
         if name in ("alpha", "confidence_level", "level"):

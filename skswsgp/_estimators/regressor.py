@@ -24,7 +24,7 @@ from skswsgp._law.law import observed_covariance
 from skswsgp._point import log_rates
 from skswsgp._point.likelihood_records import LIKELIHOODS
 from skswsgp._rows.checks import log_exposure, require_word_of_fit
-from skswsgp._rows.target_scale import TargetScale
+from skswsgp._rows.target_scale import TRANSFORMS, TargetScale
 
 NAMES = {"gaussian", "heteroscedastic", "student_t", "poisson", "negative_binomial"}
 
@@ -125,7 +125,7 @@ class SWSGPRegressor(
         "predictive": [StrOptions({"auto", "gaussian"})],
         "initial_noise": [Interval(Real, 0, None, closed="neither")],
         "normalize_y": ["boolean"],
-        "y_transform": [StrOptions({"log", "yeo-johnson", "auto"}), None],
+        "y_transform": [StrOptions({"auto", *TRANSFORMS}), None],
     }
     _target_checks = {"multi_output": True}  # noqa: RUF012
 

@@ -9,7 +9,7 @@ from sklearn.model_selection import train_test_split
 
 from skswsgp._kernel_search.kernel_choice import choose_columns
 from skswsgp._point.likelihood_records import LIKELIHOODS
-from skswsgp._rows.checks import require_word_of_fit
+from skswsgp._rows.checks import as_numbers, require_word_of_fit
 from skswsgp._rows.column_scale import fit_columns
 from skswsgp._rows.data import TrainingRows
 from skswsgp._rows.inducing import given_points
@@ -91,6 +91,9 @@ def encode(rows, targets, settings, rng, *, known=None, held_out=None, noise=Non
         held_out = held_out._replace(ratio=noise.variance(held_out.inputs))
     if not known:
         attributes["x_transform_"] = learn_columns(data, settings)
+    elif attributes.get("_seen_targets") is not None:
+        y = as_numbers(rows.y)
+        attributes["_seen_targets"] = attributes["_seen_targets"].beside(y)
     columns = attributes.get("x_transform_")
     sample = data.take(standing_rows(data.n_rows)).inputs
     attributes["_support"] = find_support(sample, columns)

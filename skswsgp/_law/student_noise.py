@@ -76,9 +76,12 @@ class StudentNoise(NamedTuple):
         """Return the ranked probability score (n, Q) of y, as `Observations.crps` does.
 
         It is E|Y - y| - E|Y - Y'| / 2, for a mixture of Gaussians a sum over its parts.
+        Behind a transformation it is that of a Gaussian law which holds as much within
+        one deviation of the mean.
         """
         if scale.transform is not None:
-            return gaussian_law(self.mean, self.deviation()).crps(y, scale)
+            deviation = self.from_normal(1.0) - self.mean
+            return gaussian_law(self.mean, deviation).crps(y, scale)
         distance, score = scale.standardise(y) - self.mean, np.zeros(y.shape)
         for q in range(y.shape[1]):
             parts = list(self._parts(q))

@@ -50,8 +50,11 @@ class AllPoints:
         in_threads(work, list(row_blocks(len(X), ROWS_IN_CACHE)), self.n_threads)
         return DenseMatrix(a), F
 
-    def whitening(self, u):
-        """Return what weights multiply for values u (M, k) at the points."""
+    def coefficients(self, u):
+        """Return what rows of `weights` are multiplied by for values u (M, k) of f.
+
+        For values u at the points it is u itself, or L^-1 u where these are whitened.
+        """
         return solve_triangular(self.factor, u, lower=True) if self.whitened else u
 
     def half(self, X):

@@ -63,9 +63,8 @@ class Posterior(NamedTuple):
         mean, variance = self._moments(X, with_variance, seen)
         new = at_known_levels(X, self.categories)
         if new is not None:
-            new.put(
-                mean, variance, [self._moments(Z, with_variance) for Z in new.versions]
-            )
+            found = [self._moments(Z, with_variance) for Z in new.versions]
+            new.put(mean, variance, found)
         return mean, variance
 
     def _moments(self, X, with_variance=True, seen=None):

@@ -139,6 +139,15 @@ class SeenTargets(NamedTuple):
     high: np.ndarray
     least: np.ndarray  # 0 where no target can be negative, and else minus infinity
 
+    def beside(self, y):
+        """Return the targets seen so far, with new ones y (n,) or (n, Q).
+
+        Their range stays, beyond which the transformation is a line already, but
+        negative ones say that targets can be negative.
+        """
+        negative = y.reshape(len(y), -1).min(axis=0) < 0.0
+        return self._replace(least=np.where(negative, -np.inf, self.least))
+
 
 class End(NamedTuple):
     """Where a transformation goes over to a straight line."""

@@ -187,7 +187,8 @@ class BaselineRegressor(
         coverage : float, default=0.95
             Probability that an observation, noise included, lies in the interval.
         **others
-            None; a TypeError says how to give `alpha` or `confidence_level` here.
+            No argument has another name: a TypeError says so, and how to give the
+            coverage where `alpha` or `confidence_level` came.
 
         Returns
         -------

@@ -348,6 +348,11 @@ def test_blocks_that_are_not_what_they_say_are_refused(model):
 
 
 @pytest.mark.slow
+def test_intervals_of_blocks_name_the_coverage(model):
+    with pytest.raises(TypeError, match=r"with alpha=0\.1: expected coverage"):
+        DaskPredictor(model).predict_interval(blocks, alpha=0.1).compute()
+
+
 def test_arrays_of_numpy_are_predicted_without_dask():
     script = """
 import sys

@@ -13,7 +13,8 @@ from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 from sklearn.utils import get_tags
 
 from skswsgp import ExtrapolationWarning, SWSGPRegressor
-from skswsgp._law.law import Observations
+from skswsgp._law.law import Observations, gaussian_law
+from skswsgp._law.student_noise import StudentNoise
 from skswsgp._rows.target_scale import (
     Logarithm,
     SeenTargets,
@@ -226,6 +227,7 @@ def test_the_first_chunk_of_a_stream_chooses_a_scale_that_takes_all_numbers():
     assert model.y_transform_.name == "yeo-johnson"
     assert model.predict_interval(X_NEW)[0].min() >= 0.0
     model.partial_fit(X[:50], -Y[:50])  # which have no logarithms
+    assert model.predict_interval(X_NEW)[0].min() < 0.0
 
 
 @pytest.mark.usefixtures("few_steps")
@@ -393,6 +395,28 @@ def test_a_warm_start_keeps_its_transformation():
         model.fit(X[:60], Y[:60])
     model.set_params(y_transform="auto").fit(X[:60], Y[:60])
     assert model.y_transform_.name == "log"
+
+
+def test_a_warm_start_knows_the_ends_of_its_transformation():
+    model = SWSGPRegressor(y_transform="yeo-johnson", random_state=0).fit(X, Y)
+    seen = model._seen_targets
+    assert seen.least == 0.0
+    model.set_params(warm_start=True).fit(X, 2.0 * Y)
+    assert model._seen_targets == seen
+    model.fit(X, Y - np.median(Y))
+    assert model._seen_targets.least == -np.inf
+    assert model._seen_targets.high == seen.high
+
+
+@pytest.mark.parametrize("noise", [0.01, 1.0])
+def test_score_of_student_noise_behind_a_logarithm_is_that_of_its_middle(noise):
+    """The deviation of noise of 2.1 degrees of freedom would be 4.6 times its scale."""
+    one = np.ones((1, 1))
+    law = StudentNoise(0.0 * one, 1e-6 * one, noise * np.ones(1), np.array([2.1]))
+    scale = TargetScale(0.0, 1.0, Logarithm())
+    deviation = np.sqrt(noise) * stats.t.ppf(stats.norm.cdf(1.0), 2.1)
+    expected = gaussian_law(0.0 * one, deviation * one).crps(one, scale)
+    assert_allclose(law.crps(one, scale), expected, rtol=1e-4)
 
 
 def test_known_noise_of_a_warm_start_is_that_of_y():
