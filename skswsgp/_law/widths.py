@@ -8,8 +8,10 @@ weight, it fades as (1.5 d_near / d)^2 where d > 1.5 d_near.
 How large residuals are is an average of |z| over near training rows, each of which
 belongs to its nearest inducing point. The average at a new row is taken over the rows
 of its nearest points, with weights 1 - (d_k / d)^2, where d_k are the distances of
-these points and d that of the next. It is relative to the average over all rows, which
-counts as a few rows more. Leaving a row out leaves the average over all rows as it is.
+these points. So far as d that of the next point is, the weights of points with a row
+each have some sum, and d ends where the weights of rows have that sum: where rows
+share their places, few points are enough. The average is relative to that over all
+rows, which counts as a few rows more. Leaving a row out leaves the latter as it is.
 """
 
 from typing import NamedTuple
@@ -90,15 +92,39 @@ def measure_nearness(Z, lists, length_scales):
     return Nearness(length_scales, np.maximum(near.distances.max(axis=1), ROUNDING))
 
 
-def weights_within(distances):
+def weights_within(distances, counts=None):
     """Return weights (n, k), at most 1, of the first k of points at distances.
 
     `distances` are (n, k + 1), and the largest in each row is where weights end. So
-    averages hardly jump where another point comes near.
+    averages hardly jump where another point comes near. Where points stand for `counts`
+    (n, k) of rows, weights end where those of rows have the sum that those of points
+    would have, if that is nearer.
     """
     edge = np.maximum(distances.max(axis=1, keepdims=True), ROUNDING)
-    weights = 1.0 + LEAST_NEAR_WEIGHT - (distances[:, :-1] / edge) ** 2
+    squares = (distances[:, :-1] / edge) ** 2
+    if counts is not None:
+        squares = squares / edge_of_rows(squares, counts)
+    weights = np.maximum(1.0 + LEAST_NEAR_WEIGHT - squares, 0.0)
     return weights / weights.max(axis=1, keepdims=True)
+
+
+def edge_of_rows(squares, counts):
+    """Return e (n, 1), at most 1, with sum_k counts_k (1 - s_k / e)_+ = sum_k 1 - s_k.
+
+    `squares` are s (n, k) <= 1. The left side grows with e, and between two of the s it
+    is C - B / e with the sums C of counts and B of counts times s so far.
+    """
+    order = np.argsort(squares, axis=1, kind="stable")
+    s, c = (np.take_along_axis(a, order, axis=1) for a in (squares, counts))
+    mass = np.sum(1.0 - s, axis=1, keepdims=True)
+    C, B = np.cumsum(c, axis=1), np.cumsum(c * s, axis=1)
+    ends = np.maximum(np.hstack([s[:, 1:], np.ones_like(mass)]), ROUNDING)
+    enough = C - B / ends >= mass
+    enough[:, -1] = True  # at the latest
+    j = np.argmax(enough, axis=1)[:, None]
+    C, B, begin, end = (np.take_along_axis(a, j, axis=1) for a in (C, B, s, ends))
+    edge = np.clip(B / np.maximum(C - mass, ROUNDING), begin, end)
+    return np.maximum(edge, ROUNDING)
 
 
 class ResidualSizes(NamedTuple):
@@ -124,12 +150,12 @@ class ResidualSizes(NamedTuple):
         mean, out = self.mean, np.empty((len(near.lists), self.sums.shape[1]))
         for rows in row_blocks(len(out)):
             lists = near.lists[rows, :-1]
-            weights = weights_within(near.distances[rows])
             sums, counts = self.sums[lists], self.counts[lists]  # (n, NEAR, Q), ...
             if own is not None:
                 here = lists == own[rows, None]
                 sums = np.maximum(sums - here[:, :, None] * sizes[rows, None], 0.0)
                 counts = np.maximum(counts - here, 0.0)
+            weights = weights_within(near.distances[rows], counts)
             total = np.einsum("nk,nkq->nq", weights, sums) / mean + PRIOR_ROWS
             count = np.sum(weights * counts, axis=1)[:, None] + PRIOR_ROWS
             out[rows] = np.log(total / count)

@@ -52,19 +52,34 @@ def average(rows, sizes, unit):
     return total / (rows.sum() + PRIOR_ROWS)
 
 
-def weight_of_points(x, Z, scales):
-    """Return the weights (M,) of all points at x, 0 but for the nearest."""
+def weight_of_points(x, Z, scales, counts):
+    """Return the weights (M,) of all points at x, 0 but for the nearest.
+
+    The edge, where they end, is found by halving.
+    """
     distances = np.linalg.norm((Z - x) / scales, axis=1)
     used = nearest_to(Z)(x[None], NEAR + 1)[0]
-    edge, weights = distances[used].max(), np.zeros(len(Z))
-    for j in used[:-1]:
-        weights[j] = 1.0 + LEAST_NEAR_WEIGHT - (distances[j] / edge) ** 2
+    far, used = distances[used].max(), used[:-1]
+
+    def mass(edge, rows):
+        return np.sum(rows * np.maximum(1.0 - (distances[used] / edge) ** 2, 0.0))
+
+    wanted, low, edge = mass(far, 1.0), 0.0, far
+    if mass(far, counts[used]) > wanted:
+        for _ in range(100):
+            middle = 0.5 * (low + edge)
+            enough = mass(middle, counts[used]) >= wanted
+            low, edge = (low, middle) if enough else (middle, edge)
+    weights = np.zeros(len(Z))
+    for j in used:
+        weights[j] = max(1.0 + LEAST_NEAR_WEIGHT - (distances[j] / edge) ** 2, 0.0)
     return weights / weights.max()
 
 
 def logarithms(x, X, Z, sizes, scales):
     """Return the logarithms (Q,) at a point x, one row and one point at a time."""
-    own, weights = nearest_to(Z)(X, 1)[:, 0], weight_of_points(x, Z, scales)
+    own = nearest_to(Z)(X, 1)[:, 0]
+    weights = weight_of_points(x, Z, scales, np.bincount(own, minlength=len(Z)))
     return np.log(average(weights[own], sizes, sizes.mean(axis=0)))
 
 
@@ -99,8 +114,9 @@ def test_averages_without_a_row_are_those_of_a_fit_without_it(places):
         rest = np.arange(len(X)) != i
         alone = np.sum(around.own == around.own[i]) == 1
         points = Z[np.arange(len(Z)) != around.own[i]] if alone else Z
-        weights = weight_of_points(X[i], points, SCALES)
-        rows = weights[nearest_to(points)(X[rest], 1)[:, 0]]
+        own = nearest_to(points)(X[rest], 1)[:, 0]
+        counts = np.bincount(own, minlength=len(points))
+        rows = weight_of_points(X[i], points, SCALES, counts)[own]
         assert_allclose(found[i], np.log(average(rows, sizes[rest], unit)))
 
 
@@ -120,3 +136,20 @@ def test_averages_change_smoothly_along_a_line(places):
 def test_points_that_are_all_as_far_have_equal_weights():
     assert_allclose(weights_within(np.full((2, 21), 3.0)), np.ones((2, 20)))
     assert_allclose(weights_within(np.zeros((2, 21))), np.ones((2, 20)))
+    for distance in (0.0, 3.0):
+        weights = weights_within(np.full((2, 21), distance), np.full((2, 20), 9.0))
+        assert_allclose(weights, np.ones((2, 20)))
+
+
+def test_points_with_a_row_each_have_the_weights_of_points(rng):
+    distances = np.sort(rng.exponential(size=(50, 21)), axis=1)
+    ones = np.ones((50, 20))
+    assert_allclose(weights_within(distances, ones), weights_within(distances))
+    fewer = np.where(rng.uniform(size=(50, 20)) < 0.3, 0.0, ones)
+    assert_allclose(weights_within(distances, fewer), weights_within(distances))
+
+
+def test_a_place_with_enough_rows_is_alone():
+    distances = np.array([[0.0, 1.0, 1.0, 2.0, 2.0, 3.0]])
+    counts = np.array([[9.0, 9.0, 9.0, 9.0, 9.0]])
+    assert_allclose(weights_within(distances, counts), [[1.0, 0.0, 0.0, 0.0, 0.0]])
