@@ -113,7 +113,7 @@ def start_at(found, problem, weighted, scale):
         data = data.mapped(linear_map)
         held_out = held_out and held_out.mapped(linear_map)
         spread = feature_spread(data.X, problem.rng, dtype=settings.dtype)
-    attributes, knows_sites = with_covariance(attributes, settings, data.n_all)
+    attributes, knows_sites = with_covariance(attributes, settings, data)
     return Start(
         settings,
         problem.targets,
@@ -127,7 +127,7 @@ def start_at(found, problem, weighted, scale):
     )
 
 
-def with_covariance(attributes, settings, n_rows):
+def with_covariance(attributes, settings, data):
     """Return attributes with S and jitter as the solver takes them.
 
     The second result is that of `knows_sites`.
@@ -136,15 +136,17 @@ def with_covariance(attributes, settings, n_rows):
     if solver.finds_optimum:
         Z = attributes["inducing_points_"]
         M, H = len(Z), attributes["n_neighbors_"]
-        full = takes_full_covariance(settings, n_rows, M, H)
+        full = takes_full_covariance(settings, data.n_all, M, H)
         attributes = shape_covariance(attributes, full)
         known = knows_sites(settings, full)
         if known and settings.covariance == "draws":
             require_room_for_draws(settings.tuning, M, settings.n_latent)
-        if settings.likelihood_record.conjugate:
+        record = settings.likelihood_record
+        if record.conjugate or record.counts:
             dense = H == M and settings.device != "cuda"
             dtype = "float64" if dense else settings.dtype  # of the systems
-            noise = attributes["noise_variance_"]
+            noise = attributes.get("noise_variance_")
+            noise = record.unknown_part(data.y) if record.counts else noise
             jitter = natural_jitter(attributes["kernel_"], Z, noise, dtype, full)
             attributes["_jitter"] = jitter
     if solver.takes_steps:

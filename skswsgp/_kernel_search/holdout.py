@@ -33,7 +33,7 @@ from skswsgp._rows.statistics import (
 )
 from skswsgp._solvers.auto import natural_jitter
 from skswsgp._solvers.exact_mean import exact_variance
-from skswsgp._solvers.model import JITTER, build_model, shape_covariance
+from skswsgp._solvers.model import build_model, shape_covariance
 from skswsgp._solvers.natural import NaturalSolver
 from skswsgp._solvers.rows import RowsInMemory
 
@@ -155,6 +155,9 @@ class TrialRows:
             "prior_mean_": settings.prior_mean(mean_prior_variance(kernel, Z)),
             "likelihood_shape_": self.shape,
         }
+        if self.record.counts:
+            noise = self.record.unknown_part(self.y)
+            start["_jitter"] = natural_jitter(kernel, Z, noise, settings.dtype, full)
         start = shape_covariance(start | attributes, full)
         likelihood = settings.likelihood, settings.n_latent
         beta = settings.divergence_weight(M, H)
@@ -302,7 +305,7 @@ class CandidateComparison(Holdout):
         Z = initial_inducing_points(
             X, self.M, method, rng, scale, tuning, self.weight[kept]
         )
-        attributes = {"kernel_": kernel, "inducing_points_": Z, "_jitter": JITTER}
+        attributes = {"kernel_": kernel, "inducing_points_": Z}
         attributes["linear_map_"] = fit.linear_map
         if fit.shape is not None:
             self.shape = fit.shape

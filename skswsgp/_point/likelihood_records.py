@@ -10,13 +10,11 @@ import math
 import numpy as np
 from scipy.optimize import brentq
 from scipy.special import (
-    digamma,
     expit,
     log_ndtr,
     log_softmax,
     ndtr,
     ndtri,
-    polygamma,
     softmax,
 )
 from scipy.stats import qmc
@@ -158,6 +156,10 @@ class Poisson(LikelihoodRecord):
         targets = np.log(counts + 0.5) - np.log(exposure + 0.5 / usual)
         return targets - targets.mean(axis=0)
 
+    def unknown_part(self, y):
+        """Return variances (n_latent,) of f that a usual count leaves, at most 1."""
+        return 1.0 / np.maximum(y[:, :-1].mean(axis=0, dtype=np.float64), 1.0)
+
     def averages(self, y, weight, n_latent):
         """Return the weighted mean rate (n_latent,); half a count is the least sum."""
         weight, exposure = weight.astype(np.float64), np.exp(y[:, n_latent])
@@ -194,51 +196,13 @@ class NegativeBinomial(Poisson):
     """Counts y_q of mean exp(f_q) and variance exp(f_q) + exp(f_q)^2 / shape_q."""
 
     name, code = "negative_binomial", likelihoods.NEGATIVE_BINOMIAL
-    usual_shape, shape_bounds = 5.0, (1e-2, 1e4)
+    usual_shape, shape_bounds = 5.0, (1e-2, 1e10)
 
     def make_nodes(self, n_latent):
         return LikelihoodRecord.make_nodes(self, n_latent)
 
     def sizes(self, shape):
         return np.asarray(shape, dtype=np.float64)
-
-
-class SquaredErrors(Poisson):
-    """Squares of errors whose precision is exp(f), which read like Poisson counts.
-
-    The log density of k normal errors of precision p, whose squares sum to s, is
-    (k / 2) log p - p s / 2 and a constant: that of a count k / 2 of rate p and of
-    exposure s / 2. Targets (n, 2) hold k / 2 and log(s / 2).
-    """
-
-    name, counts = "squared_errors", False
-
-    def targets(self, squares):
-        """Return the targets of rows with the squares (n, k)."""
-        # a square of zero would be an error that no noise could have made
-        half_sum = np.maximum(0.5 * squares.sum(axis=1), np.finfo(np.float32).tiny)
-        return np.stack(
-            [np.full(len(squares), 0.5 * squares.shape[1]), np.log(half_sum)], axis=1
-        )
-
-    def regression_targets(self, y, n_latent):
-        """Return centred logarithms (n, 1) of precisions, without their bias."""
-        half, log_sum = y[:, :1], y[:, 1:]
-        targets = digamma(half.astype(np.float64)) - log_sum
-        return (targets - targets.mean(axis=0)).astype(y.dtype)
-
-    def prior_mean(self, averages, variance):
-        """Return the mean (1,) at which the expected variance 1 / p is the average."""
-        return np.log(averages) + 0.5 * variance
-
-    def first_sites(self, y, model):
-        """Return precisions and means (n, 1) of normal laws of the moments of log p.
-
-        Given the errors, and with a flat prior, p has a gamma distribution.
-        """
-        half, log_sum = y[:, :1].astype(np.float64), y[:, 1:]
-        mean = digamma(half) - log_sum - model.prior_mean
-        return 1.0 / polygamma(1, half), mean
 
 
 def bounded_log(proba):
@@ -404,7 +368,7 @@ class Softmax(ClassLikelihood):
 
 RECORDS = (
     Gaussian(), Bernoulli(), Softmax(), Logit(), Poisson(), NegativeBinomial(),
-    StudentT(), Heteroscedastic(), SquaredErrors(),
+    StudentT(), Heteroscedastic(),
 )  # fmt: skip
 LIKELIHOODS = {record.name: record for record in RECORDS}
 

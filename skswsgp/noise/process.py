@@ -18,8 +18,8 @@ from skswsgp._estimators.base import BaseSWSGP, GivenRows
 from skswsgp._estimators.given import kernel_for, trial_of
 from skswsgp._estimators.sklearn_compat import with_callbacks
 from skswsgp._fit.targets import latent_log_density
-from skswsgp._point.likelihood_records import LIKELIHOODS
 from skswsgp._solvers.progress import callers_level
+from skswsgp.noise.squared_errors import LIKELIHOODS
 
 MOST_ROUNDS = 4  # times that the noise is learned
 CHANGE = 0.2  # of the log variance, root mean square, below which rounds end

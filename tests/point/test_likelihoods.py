@@ -14,11 +14,7 @@ from scipy import special, stats
 
 from skswsgp._compiled.special import log_ndtr
 from skswsgp._point import log_rates
-from skswsgp._point.likelihood_records import (
-    LIKELIHOODS,
-    make_likelihood,
-    normal_nodes,
-)
+from skswsgp._point.likelihood_records import make_likelihood, normal_nodes
 from skswsgp._point.likelihoods import (
     MOST_LOG_RATE,
     binomial_constant,
@@ -26,6 +22,7 @@ from skswsgp._point.likelihoods import (
     expected_poisson,
     log_prob,
 )
+from skswsgp.noise.squared_errors import LIKELIHOODS
 
 pytestmark = pytest.mark.matrix
 NOISE = np.array([0.3, 0.7])
