@@ -203,7 +203,7 @@ def clustered(n, D, rng):
 
 def search(options):
     """Microseconds a row of each kind of search, and its recall."""
-    kinds = ["scan", "tree"] + ["approximate"] * options.graph
+    kinds = ["scan"] + ["approximate"] * options.graph
     for M in [options.inducing] if options.inducing else [1_000, 10_000, 100_000]:
         for D in [options.features] if options.features else [2, 4, 8, 26, 57]:
             rng = np.random.default_rng(0)

@@ -22,7 +22,7 @@ import numpy as np
 
 from skswsgp._compiled.jit import njit, njit_inline, njit_range, njit_small
 from skswsgp._compiled.team import BLOCK
-from skswsgp._compiled.threads import run_in_threads
+from skswsgp._compiled.threads import microseconds_per_pair, run_in_threads
 from skswsgp._compiled.tiles import GROUP, keys_below, lowest_bit, set_products
 from skswsgp._neighbors import kd_order
 from skswsgp._neighbors.heaps import offer_point, squared_distance, take_heaps
@@ -399,7 +399,9 @@ class DistanceScan:
         def work(first, last, t):
             scan_blocks(first, last, task, works[t], lists)
 
-        run_in_threads(work, self.n_threads, -(-len(order) // ROWS_PER_BLOCK))
+        cost = ROWS_PER_BLOCK * len(self.points) * microseconds_per_pair(D)
+        n_blocks = -(-len(order) // ROWS_PER_BLOCK)
+        run_in_threads(work, self.n_threads, n_blocks, cost=cost)
 
     @cached_property
     def _panels(self):

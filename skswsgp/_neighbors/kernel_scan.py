@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from skswsgp._compiled.jit import njit_range
-from skswsgp._compiled.threads import run_in_threads
+from skswsgp._compiled.threads import microseconds_per_pair, run_in_threads
 from skswsgp._covariance.products import TILE, tiled
 from skswsgp._covariance.program import Kernel, fill_tile
 from skswsgp._neighbors.heaps import offer, take_heaps
@@ -74,7 +74,9 @@ class KernelScan:
         def work(first, last, t):
             scan_blocks_by_kernel(first, last, task, works[t], lists)
 
-        run_in_threads(work, self.n_threads, -(-len(points) // ROWS_PER_BLOCK))
+        cost = ROWS_PER_BLOCK * M * microseconds_per_pair(points.shape[1])
+        n_blocks = -(-len(points) // ROWS_PER_BLOCK)
+        run_in_threads(work, self.n_threads, n_blocks, cost=cost)
         return lists
 
     def predecessors(self):

@@ -1,4 +1,4 @@
-"""The H nearest of M inducing points: by an exact scan, a k-d tree, or a graph.
+"""The H nearest of M inducing points: by an exact scan or a graph.
 
 Distances are taken between scaled points, (x - centre) / length-scale, in D features.
 """
@@ -8,7 +8,6 @@ from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
-from scipy.spatial import cKDTree
 from scipy.spatial.distance import cdist
 
 from skswsgp._compiled.threads import ROWS_AT_ONCE, parallel_region, row_blocks
@@ -20,21 +19,19 @@ from skswsgp._neighbors.kernel_scan import KernelScan
 
 NUMBERS_PER_BATCH = 4_000_000  # entries of the rows of X that are scaled at once
 GRAPH_EPSILON = 0.2  # PyNNDescent's `epsilon`: a larger one is slower and finds more
-# "exact" decides by these times. Microseconds per row of the scan and of the k-d tree,
-# 100,000 rows, H = 16, one core of an AMD EPYC (Zen 4):
+# Microseconds per row of the scan, 100,000 rows, H = 16, one core of an AMD EPYC:
 #
-#                          D=1       D=2       D=4       D=6       D=8
-#   M = 3,000, normal    1.5/1.6   1.9/2.0   2.5/4.5   3.3/10
-#   M = 100,000          2.9/1.7   2.4/2.5   3.7/6.7   8.8/32    22/114
-#   M = 1,000,000         12/3.8   5.2/5.2   8.0/19     19/99    58
-#   M = 1,000,000, 50 clusters                                   16/203
+#                               D=1    D=2    D=4    D=6    D=8   D=26
+#   M = 3,000, normal           1.5    1.9    2.5    3.3
+#   M = 100,000                 2.9    2.4    3.7    8.8    22
+#   M = 1,000,000               12     5.2    8.0    19     58
+#   M = 1,000,000, 50 clusters                              16    64
 #
 # A graph of 100,000 points in 50 clusters, D = 26, is built in 36 seconds, most of them
 # compilation in each process, and answers in 47 microseconds with a recall of 0.984.
-# The scan takes 21 microseconds there, and 64 for a million points; for a million
-# points without structure it takes 790.
-TREE_M, TREE_D = 50_000, 1  # M from which, and D up to which, "exact" takes the tree
-TABLE_PAIRS = 2_000_000  # of rows and points up to which it takes a table: 80 ms
+# The scan takes 21 microseconds there. For a million points without structure it takes
+# 790. A k-d tree of SciPy is faster where D = 1 only: 1.7 and 3.8.
+TABLE_PAIRS = 2_000_000  # of rows and points up to which "exact" takes a table: 80 ms
 
 
 class Metric(NamedTuple):
@@ -81,21 +78,6 @@ def find_in_table(rows, points, H):
     return order[:, :H].astype(np.int32), apart.all(axis=1)
 
 
-class _Tree:
-    """A k-d tree of SciPy, which is exact except for the order of ties."""
-
-    def __init__(self, points, n_neighbors, n_threads):
-        self.tree = cKDTree(points)
-        self.n_neighbors, self.n_threads = n_neighbors, n_threads
-        self.tie_ratio = 1 + 8 * np.finfo(points.dtype).eps
-
-    def find(self, points):
-        H = self.n_neighbors
-        distance, lists = self.tree.query(points, k=H + 1, workers=self.n_threads)
-        untied = distance[:, H] > self.tie_ratio * distance[:, H - 1]
-        return lists[:, :H], untied
-
-
 class _Graph:
     """A neighbour graph of PyNNDescent: approximate, for M too large to scan."""
 
@@ -126,41 +108,37 @@ class _Graph:
         return np.maximum(lists, 0), complete & distinct
 
 
-def _choose_search(search, metric, M, D, H):
-    """Return the kind of search; H = M takes "scan"."""
-    if H == M:
+def _choose_search(search, metric, M, H):
+    """Return the kind of search, "scan" or "graph"; H = M takes "scan"."""
+    if H == M or search != "approximate":
         return "scan"
-    if search == "approximate" and metric.name != "scaled":
+    if metric.name != "scaled":
         raise ValueError(
             "neighbor_search='approximate' with the largest kernel value as the "
             "measure of nearness: expected a kernel that decreases with one scaled "
             "distance; use neighbor_search='exact'."
         )
-    if search == "exact":
-        tree = metric.name == "scaled" and M >= TREE_M and D <= TREE_D
-        return "tree" if tree else "scan"
-    return "graph" if search == "approximate" else search
+    return "graph"
 
 
 class NeighborSearch:
     """Search for the H nearest of the inducing points Z (M, D).
 
     The list of a row depends on no other row and, except for PyNNDescent, not on the
-    number of threads. `search` is the parameter `neighbor_search` of an estimator, or a
-    kind of exact search, "scan" or "tree".
-    `make_scan` returns the exact search; an engine replaces it to search on a GPU. The
-    struct of the kernel is copied. The attribute `kind` is the search in use: "scan",
-    "tree" or "graph".
+    number of threads. `search` is the parameter `neighbor_search` of an estimator, or
+    "scan" for an exact search without tables. `make_scan` returns that search; an
+    engine replaces it to search on a GPU. The struct of the kernel is copied. The
+    attribute `kind` is the search in use: "scan" or "graph".
     """
 
     def __init__(
         self, Z, kernel, *, n_neighbors, search="exact", n_threads=1,
         make_scan=cpu_scan,
     ):  # fmt: skip
-        M, D = Z.shape
+        M = len(Z)
         self._make_scan = make_scan
         self.metric = choose_metric(kernel)
-        self.kind = _choose_search(search, self.metric, M, D, n_neighbors)
+        self.kind = _choose_search(search, self.metric, M, n_neighbors)
         self.n_neighbors, self.n_threads = n_neighbors, n_threads
         self._M, self._dtype = M, Z.dtype
         self._kernel = Kernel(*(np.array(field) for field in kernel))
@@ -174,9 +152,7 @@ class NeighborSearch:
         exact &= self._dtype == np.float64  # whose distances are those of the scan
         self._takes_tables = exact and make_scan is cpu_scan
         self._index = None
-        if self.kind == "tree":
-            self._index = _Tree(self._points, n_neighbors, n_threads)
-        elif self.kind == "graph":
+        if self.kind == "graph":
             self._index = _Graph(self._points, n_neighbors, n_threads)
 
     def query(self, X):

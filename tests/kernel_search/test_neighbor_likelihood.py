@@ -70,12 +70,10 @@ def test_weights_act_like_repetition(rng):
         np.testing.assert_allclose(actual, expected, rtol=0, atol=1e-8)
 
 
-@pytest.mark.parametrize("search", ["scan", "tree"])
 @pytest.mark.parametrize("H", [1, 3, 8, 39])
-def test_rows_are_not_their_own_neighbors(rng, H, search):
+def test_rows_are_not_their_own_neighbors(rng, H):
     X = np.repeat(rng.normal(size=(8, 2)), 5, axis=0)  # five copies, more than H = 3
     process, _ = make_process(X, X[:, 0], KERNELS["matern"], H=H)
-    process.search = search
     rows = rng.permutation(40)
     lists = process.others(rows)
     assert lists.shape == (40, H)

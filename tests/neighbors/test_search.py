@@ -198,22 +198,20 @@ def test_scan_divides_by_the_length_scales(rng, kernel):
     assert_array_equal(lists, sorted_lists(X, Z, 7, scale=ARD))
 
 
-@pytest.mark.parametrize("kind", ["scan", "tree"])
 @pytest.mark.parametrize("offset", [0, 2**27])
-def test_ties_go_to_the_lower_index_at_any_offset(rng, dtype, kind, offset):
+def test_ties_go_to_the_lower_index_at_any_offset(rng, dtype, offset):
     # Whole multiples of 8 are exact in float32 around 1e8; the grid is full of ties
     # and of duplicates.
     Z = (8 * rng.integers(-6, 6, size=(700, 2)) + offset).astype(dtype)
     X = (8 * rng.integers(-6, 6, size=(70, 2)) + offset).astype(dtype)
-    lists = search(Z, search=kind).query(X)
+    lists = search(Z, search="scan").query(X)
     assert_array_equal(lists, sorted_lists(X, Z, 7))
 
 
-@pytest.mark.parametrize("kind", ["scan", "tree"])
-def test_scaling_far_from_the_origin_keeps_digits(rng, dtype, kind):
+def test_scaling_far_from_the_origin_keeps_digits(rng, dtype):
     Z = (8 * rng.integers(-50, 50, size=(700, 2)) + 2**27).astype(dtype)
     X = (8 * rng.integers(-50, 50, size=(70, 2)) + 2**27).astype(dtype)
-    lists = search(Z, RBF(3.0), search=kind).query(X)
+    lists = search(Z, RBF(3.0), search="scan").query(X)
 
     def distances(lists):
         return np.linalg.norm(X[:, None].astype(float) - Z[lists], axis=2)
@@ -221,12 +219,6 @@ def test_scaling_far_from_the_origin_keeps_digits(rng, dtype, kind):
     np.testing.assert_allclose(
         distances(lists), distances(sorted_lists(X, Z, 7)), rtol=1e-4
     )
-
-
-def test_tree_equals_the_scan(Z, X):
-    tree = search(Z, RBF(ARD), search="tree")
-    scan = search(Z, RBF(ARD), search="scan")
-    assert_array_equal(tree.query(X), scan.query(X))
 
 
 def test_infinite_distances_give_distinct_points(dtype):
@@ -277,26 +269,17 @@ def test_graph_without_a_scaled_distance_is_refused(Z):
         search(Z, DotProduct(), search="approximate")
 
 
-@pytest.mark.parametrize(
-    ("M", "D", "expected"),
-    [
-        (49_999, 1, "scan"),
-        (50_000, 1, "tree"),
-        (1_000_000, 2, "scan"),
-        (1_000_000, 33, "scan"),
-    ],
-)
-def test_the_fastest_exact_search_is_chosen(M, D, expected):
-    metric = Metric("scaled", np.ones(D))
-    assert neighbors._choose_search("exact", metric, M, D, 16) == expected
-    assert neighbors._choose_search("approximate", metric, M, D, 16) == "graph"
+def test_a_search_of_all_points_is_a_scan():
+    metric = Metric("scaled", np.ones(2))
+    kinds = [neighbors._choose_search("approximate", metric, 99, H) for H in (98, 99)]
+    assert kinds == ["graph", "scan"]
+    assert neighbors._choose_search("exact", metric, 99, 16) == "scan"
 
 
 @pytest.mark.parametrize(
     "options",
     [
         {"search": "scan"},
-        {"search": "tree"},
         {"kernel": OTHERS["two length-scales"]},
     ],
     ids=str,
@@ -329,7 +312,7 @@ def test_rows_need_not_be_contiguous_nor_writable(Z, X, monkeypatch):
     assert found.query(X[:0]).shape == (0, 7)
 
 
-@pytest.mark.parametrize("kind", ["exact", "scan", "tree", "approximate"])
+@pytest.mark.parametrize("kind", ["exact", "scan", "approximate"])
 def test_lists_of_all_points_are_in_order_of_index(Z, X, kind):
     found = search(Z, n_neighbors=len(Z), search=kind)
     assert_array_equal(found.query(X), np.tile(np.arange(len(Z)), (len(X), 1)))
