@@ -162,15 +162,6 @@ def sum_of_logs(values, row, size):
     return log
 
 
-@njit
-def column_sum(A, n, j):
-    """Return the sum of A[:n, j]."""
-    amount = 0.0
-    for i in team_range(0, n):
-        amount += A[i, j]
-    return team_sum(amount)
-
-
 @njit_small
 def mean_diagonal(A, size):
     """Return the mean of the diagonal of A, the unit of jitter, or 1 if it is zero."""

@@ -30,6 +30,7 @@ MICROSECONDS_PER_NEW_THREAD = 1500.0  # least work of a thread that Python has t
 PARTS = 8  # sums of a product that are computed apart, for any number of threads
 CHUNKS = 16  # parts of a minibatch with sums of their own, for any number of threads
 ROWS_AT_ONCE = 8192  # rows of X that are copied, and that a GPU evaluates, at a time
+MICROSECONDS_AT_ONCE = 5e5  # work of a compiled call, which Ctrl-C cannot end
 
 
 def max_threads(n_jobs, n_rows=None):
@@ -76,31 +77,44 @@ def threads_for(work, n_threads, least=MICROSECONDS_PER_THREAD):
     return max(1, min(n_threads, int(work / least)))
 
 
-def run_in_threads(function, n_threads, n, *arguments):
-    """Call function(first, last, t, *arguments) for a part of n rows in each thread t.
+def run_in_threads(function, n_threads, n, *arguments, cost=0.0):
+    """Call function(first, last, t, *arguments) for parts of n rows in each thread t.
 
-    A thread costs up to 0.2 ms. A loop over `prange` starts sooner, but Numba compiles
-    the functions in it three times, which took half of a first fit.
+    A row takes some `cost` microseconds. Between parts a thread ends if another has
+    failed, and the main thread if Ctrl-C was pressed. A thread costs up to 0.2 ms. A
+    loop over `prange` starts sooner, but Numba compiles the functions in it three
+    times, which took half of a first fit.
     """
-    k = max(1, min(n, n_threads))
-    parts = [(t * n // k, (t + 1) * n // k, t) for t in range(k)]
+    k, most = max(1, min(n, n_threads)), rows_of(MICROSECONDS_AT_ONCE, cost)
     failures = []
 
-    def work(part):
+    def work(t):
+        begin, end = t * n // k, (t + 1) * n // k
         try:
-            function(*part, *arguments)
+            for first in range(begin, max(end, begin + 1), most):
+                if failures:
+                    return
+                function(first, min(first + most, end), t, *arguments)
         except BaseException as error:
             failures.append(error)
 
-    threads = [threading.Thread(target=work, args=[part]) for part in parts[1:]]
+    threads = [threading.Thread(target=work, args=[t]) for t in range(1, k)]
     try:
         for thread in threads:
             thread.start()
-        function(*parts[0], *arguments)
-    finally:
-        join_all(threads)
+        work(0)
+        for thread in threads:
+            thread.join()
+    except BaseException as error:
+        failures.append(error)
+    join_all(threads)
     if failures:
         raise failures[0]
+
+
+def rows_of(microseconds, cost):
+    """Return how many rows of some cost take so long, at least one."""
+    return max(1, int(min(microseconds / max(cost, 1e-9), sys.maxsize)))
 
 
 def join_all(threads):
@@ -193,6 +207,16 @@ def microseconds_per_point(H):
     return 1.0 + 0.15 * H + 0.012 * H**2  # 1.6, 5, 15, 130 at H = 4, 16, 32, 100
 
 
+def microseconds_per_pair(D):
+    """Return roughly how long a covariance of two rows with D columns takes."""
+    return 0.005 + 0.0003 * D
+
+
+def rows_in_seconds(H):
+    """Return how many rows with H neighbours take some seconds of a core."""
+    return rows_of(4.0 * MICROSECONDS_AT_ONCE, microseconds_per_point(H))
+
+
 @njit
 def chunk_bounds(chunk, n):
     """Return the first of a chunk's share of n items, and one past its last."""
@@ -209,6 +233,16 @@ def machine_memory():
     except OSError:
         return size
     return min(size, int(limit)) if limit.strip().isdigit() else size
+
+
+def require_memory(size, H):
+    """Raise ValueError if so many bytes for H neighbours exceed the memory."""
+    room = machine_memory()
+    if size > room:
+        raise ValueError(
+            f"n_neighbors={H} takes {size / 2**30:.1f} GiB: expected at most "
+            f"{room / 2**30:.1f} GiB, the memory of this machine; use a smaller one."
+        )
 
 
 def row_blocks(n_rows, size=None):
@@ -232,4 +266,4 @@ def in_threads(work, items, n_threads):
             work(item)
 
     with one_blas_thread():
-        run_in_threads(take, n_threads, len(items))
+        run_in_threads(take, n_threads, len(items), cost=MICROSECONDS_AT_ONCE)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from skswsgp._compiled.jit import njit_range, njit_small
-from skswsgp._compiled.threads import CHUNKS, run_in_threads
+from skswsgp._compiled.threads import CHUNKS, microseconds_per_pair, run_in_threads
 from skswsgp._covariance.program import fill_tile, tile_vjp
 
 TILE = 256  # points of a tile, whose coordinates and covariances stay in cache
@@ -80,7 +80,8 @@ class CovarianceProducts:
         """
         u = padded_rows(u, self.points)
         sums = np.zeros((CHUNKS, *u.shape))
-        self._run(add_symmetric_products, CHUNKS, self.points, u, sums)
+        rows = self.points.n / (2 * CHUNKS)  # each of which is paired with all points
+        self._run(add_symmetric_products, CHUNKS, self.points, u, sums, rows=rows)
         return np.ascontiguousarray(sums.sum(axis=0)[:, : self.points.n].T)
 
     def slopes(self, X, u):
@@ -90,8 +91,11 @@ class CovarianceProducts:
         self._run(set_slopes, len(X), transposed(X), self.points, u, out)
         return out
 
-    def _run(self, loop, n, *arguments):
-        """Run a loop over n rows or chunks; each thread has its own work arrays."""
+    def _run(self, loop, n, *arguments, rows=1):
+        """Run a loop over n rows, or chunks of many `rows`.
+
+        Each thread has its own work arrays.
+        """
         D, n_ops = self.points.tiles.shape[1], len(self.kernel.code)
 
         def work(first, last, t):
@@ -103,7 +107,8 @@ class CovarianceProducts:
             )
             loop(first, last, self.kernel, arrays, *arguments)
 
-        run_in_threads(work, self.n_threads, n)
+        cost = rows * self.points.n * microseconds_per_pair(D)
+        run_in_threads(work, self.n_threads, n, cost=cost)
 
 
 def transposed(X):

@@ -1,5 +1,7 @@
 """The engine of the CPU: compiled loops together with the arrays that they work on."""
 
+from functools import cached_property
+
 import numpy as np
 
 from skswsgp._compiled import threads
@@ -56,7 +58,8 @@ class CpuEngine(Engine):
     def _run(self, loop, works, rows, *arguments):
         """Run a loop over rows, on as many threads as have work arrays in `works`."""
         arguments = self.model, works, rows, *arguments
-        threads.run_in_threads(loop, len(works.a), len(rows), *arguments)
+        cost = microseconds_per_point(self.n_neighbors)
+        threads.run_in_threads(loop, len(works.a), len(rows), *arguments, cost=cost)
 
     def load_kriging(self, batch, n):
         self.load_mapped_kriging(batch, n, None)
@@ -103,9 +106,15 @@ class DenseCpuEngine(CpuEngine):
     def _allocate_workspace(self):
         model, M = self.model, self.n_neighbors
         self.all_inducing = np.arange(M, dtype=np.int32)[None, :]
-        self.factor = allocate_workspace(model, M, 1)  # K and its factor
         self.work = allocate_workspace(model, M, self.n_threads, dense=True)
-        self.stack = allocate_stack(model, 1, M, self.n_threads)
+
+    @cached_property
+    def factor(self):  # K and its factor, of which only training has need
+        return allocate_workspace(self.model, self.n_neighbors, 1)
+
+    @cached_property
+    def stack(self):
+        return allocate_stack(self.model, 1, self.n_neighbors, self.n_threads)
 
     def predict(self, X, active, with_variance):
         model, n, Q = self.model, len(X), self._n_latent

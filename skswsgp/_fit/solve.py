@@ -6,7 +6,6 @@ the solution while its engine is open.
 
 import warnings
 from contextlib import closing, contextmanager
-from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -22,7 +21,7 @@ from skswsgp._posterior import prediction
 from skswsgp._posterior.near_sites import learn_near_sites
 from skswsgp._rows.data import TrainingRows, memory_budget
 from skswsgp._rows.inducing import point_of_each_row
-from skswsgp._solvers.auto import tries_exact_means, warn_of_blocks
+from skswsgp._solvers.auto import LEAST_JITTER, tries_exact_means, warn_of_blocks
 from skswsgp._solvers.exact_mean import ExactFit, exact_mean_attributes, means_of_few
 from skswsgp._solvers.model import build_model, model_attributes
 from skswsgp._solvers.progress import History, RowsRead, callers_level
@@ -66,8 +65,8 @@ def solve(start, task):
     points = settings.solver.count_points(n_all, M, settings)
     with closing(make_engine(settings.device, model, H, n_threads, points)) as engine:
         with task.stage("inducing variables", settings.max_iter):
-            times = settings.max_iter if settings.solver.takes_steps else 1
-            solver = make_solver(start, engine, RowsRead(task.lines, n_all, times))
+            task.lines.say(f" M={M:,}, H={H:,} ...")
+            solver = make_solver(start, engine, task.lines)
             trained = train(solver, start, task)
         tries_exact = solver.usable and tries_exact_means(settings, n_all, M, D)
         exact, group, sites = ExactFit(), None, None
@@ -78,13 +77,13 @@ def solve(start, task):
                 group = point_of_each_row(trained["inducing_points_"], data.inputs)
             if isinstance(solver.sites, SiteRows):
                 sites = solver.sites
-                if sites.rows.stored is None and not settings.is_trial:
-                    warn_of_blocks(n_all, H)
         if tries_exact:
             with task.stage("exact means"):
-                exact = solve_exact_mean(solver, data, group, trained, start)
-                source = "all rows" if exact.attributes else "the neighbors"
-                task.lines.say(f" from {source},")
+                exact = solve_exact_mean(
+                    solver, data, group, trained, start, task.lines
+                )
+                source = "from all rows" if exact.attributes else "not needed"
+                task.lines.say(f" {source},")
         trained |= exact.attributes
         draws = settings.covariance == "draws" and not model.full
         if (start.knows_sites or draws) and solver.usable:
@@ -98,17 +97,22 @@ def solve(start, task):
         yield Solution(settings, solver, data, group, sites, trained, start.rng)
 
 
-def make_solver(start, engine, watch):
+def make_solver(start, engine, lines):
     """Return the solver of a `Start`, whose rows are centred.
 
-    `watch` is told of rows in memory as they are read.
+    `lines` say how fast rows in memory are read, and points after them.
     """
     settings, kernel = start.settings, start.attributes["kernel_"]
-    rows = start.rows
+    rows, M, H = start.rows, len(engine.model.Z), engine.n_neighbors
+    steps = settings.solver.takes_steps
     if isinstance(rows, RowsInMemory):
+        if settings.solver.finds_optimum and not settings.is_trial:
+            warn_of_blocks(settings, rows.n_all, engine.model.Z.shape, H)
+        n_read = rows.n_all if steps else rows.n_all + M - H
+        watch = RowsRead(lines, n_read, settings.max_iter if steps else 1)
         rows = RowsInMemory(rows.sample._replace(watch=watch))
-    steps = {"feature_scale": start.spread} if settings.solver.takes_steps else {}
-    return settings.solver(engine, rows, kernel, settings, start.rng, **steps)
+    scale = {"feature_scale": start.spread} if steps else {}
+    return settings.solver(engine, rows, kernel, settings, start.rng, **scale)
 
 
 def train(solver, start, task):
@@ -164,8 +168,10 @@ def train(solver, start, task):
             "was at its best.",
             stacklevel=callers_level(),
         )
-    task.lines.after_rounds(history, solver.unit, solver.n_rounds)
+    task.lines.after_rounds(history, solver.unit)
     warn_of_jitter(engine.jitter_counts)
+    if settings.likelihood_record.counts and not settings.is_trial:
+        warn_of_large_counts(solver)
     if not solver.solved:
         warnings.warn(
             "conjugate gradients stopped before they converged: expected a kernel "
@@ -192,20 +198,20 @@ def draw(solver, settings, rng):
     return {}
 
 
-def solve_exact_mean(solver, data, group, trained, start):
+def solve_exact_mean(solver, data, group, trained, start, lines):
     """Return the `ExactFit`; warn where exact means were not found.
 
     `group` (n,) is the inducing point of each row of data, or None, and `trained` are
-    the fitted attributes so far.
+    the fitted attributes so far. `lines` say how fast points are multiplied.
     """
-    settings, found = start.settings, ExactFit()
-    if group is not None and trained["n_neighbors_"] == len(solver.engine.model.Z):
+    settings, found, M = start.settings, ExactFit(), len(solver.engine.model.Z)
+    if group is not None and trained["n_neighbors_"] == M:
         return means_of_few(solver, trained["kernel_"], group)
     if group is not None:
         n_threads = max_threads(settings.n_jobs, data.n_rows)
-        density = partial(start.targets.log_density, attributes=trained)
+        watch = RowsRead(lines, M, settings.tuning.mean_cg_steps)
         found = exact_mean_attributes(
-            solver, trained, group, settings, density, n_threads, start.rng
+            solver, trained, group, settings, n_threads, start.rng, watch
         )
     elif settings.n_neighbors == "all":
         why = "need the rows of the first fit, in their order"
@@ -252,5 +258,25 @@ def warn_of_jitter(jitter_counts):
             "inducing points lie close together for this kernel, or its "
             "length-scales have grown large; fewer inducing points or neighbours, "
             "dtype='float64' or tighter bounds help.",
+            stacklevel=callers_level(),
+        )
+
+
+def warn_of_large_counts(solver):
+    """Warn where rounding leaves f less known than counts would, by the least jitter.
+
+    A count y tells f but for a variance of 1 / y. What rounding adds to q(f) makes
+    intervals wider by the root of one plus y times that.
+    """
+    model, sites = solver.engine.model, solver.sites
+    least = LEAST_JITTER[model.Z.dtype.name]
+    if not isinstance(sites, SiteRows) or model.jitter > least:
+        return
+    counts = sites.y[:, : model.m.shape[1]]
+    if np.median(counts * solver.marginals()[1]) > 0.3:
+        warnings.warn(
+            f"counts near {np.median(counts):.1g} tell more of their rates than "
+            "rounding leaves: intervals are wider than those of the law; use "
+            "likelihood='gaussian' with y_transform='log' for such counts.",
             stacklevel=callers_level(),
         )

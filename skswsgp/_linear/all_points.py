@@ -9,7 +9,12 @@ import numpy as np
 from scipy.linalg import solve_triangular
 
 from skswsgp._compiled.linalg import RELATIVE_FLOOR, numpy_cholesky
-from skswsgp._compiled.threads import in_threads, one_blas_thread, row_blocks
+from skswsgp._compiled.threads import (
+    in_threads,
+    one_blas_thread,
+    require_memory,
+    row_blocks,
+)
 from skswsgp._covariance.matrix import diagonal
 from skswsgp._covariance.products import CovarianceProducts
 from skswsgp._covariance.program import in_float64, kernel_of
@@ -28,6 +33,7 @@ class AllPoints:
         self.whitened = whitened
         self.kernel, self.n_threads = in_float64(kernel_of(model)), n_threads
         Z = model.Z.astype(np.float64)
+        require_memory(16 * len(Z) ** 2, len(Z))
         self.products = CovarianceProducts(self.kernel, Z, 1)
         K = self.products.matrix(Z)
         K[np.diag_indices(len(K))] = prior = diagonal(self.kernel, Z)

@@ -10,7 +10,7 @@ import copy
 import numpy as np
 
 from skswsgp._compiled.linalg import RELATIVE_FLOOR, require_finite
-from skswsgp._compiled.threads import index_blocks
+from skswsgp._compiled.threads import index_blocks, rows_in_seconds
 from skswsgp._linear.all_points import AllPoints
 from skswsgp._linear.row_matrix import DenseMatrix, SparseRowMatrix
 
@@ -36,7 +36,7 @@ class Projection:
         jitter = absolute_jitter(engine.model, kernel)
         self.F = np.empty(n)
         self.stored = self._allocate(memory_budget)
-        for index in index_blocks(n):
+        for index in index_blocks(n, rows_in_seconds(engine.n_neighbors)):
             rows, variance = self.compute_rows(index)
             require_finite(rows.A if self._dense else rows.weights)
             self.F[index] = np.maximum(variance, RELATIVE_FLOOR * jitter)
@@ -91,7 +91,8 @@ class Projection:
         """Return or yield (index, rows of A) for blocks of the rows."""
         if self.stored is not None:
             return [(slice(None), self.stored)]
-        return ((i, self.compute_rows(i)[0]) for i in index_blocks(self.shape[0]))
+        blocks = index_blocks(self.shape[0], rows_in_seconds(self.engine.n_neighbors))
+        return ((i, self.compute_rows(i)[0]) for i in blocks)
 
     def compute_rows(self, index):
         """Return some rows of A, and of F before its lower limit is applied."""

@@ -5,6 +5,7 @@ functions, D features, P kernel parameters, n rows of a minibatch. Arrays have t
 of the fit unless their comment names another.
 """
 
+import math
 from collections import namedtuple
 from typing import NamedTuple
 
@@ -13,7 +14,7 @@ import numpy as np
 from skswsgp._compiled.jit import njit_view
 from skswsgp._compiled.linalg import padded
 from skswsgp._compiled.team import BLOCK
-from skswsgp._compiled.threads import CHUNKS
+from skswsgp._compiled.threads import CHUNKS, require_memory
 from skswsgp._covariance.program import Kernel
 from skswsgp._point.likelihoods import Likelihood
 
@@ -110,6 +111,8 @@ def allocate_workspace(model, n_neighbors, n_threads, *, dense=False):
         M,
         dense,
     )
+    numbers = sum(map(math.prod, shapes.values()))
+    require_memory(n_threads * numbers * model.Z.itemsize, n_neighbors)
     arrays = {
         name: np.zeros((n_threads, *shape), model.Z.dtype)
         for name, shape in shapes.items()

@@ -37,30 +37,25 @@ class PowerColumns(NamedTuple):
     def forward(self, X):
         """Return the columns (n, D), x - center where the power is 1."""
         inside = np.clip(X, self.low, self.high)
-        return self._power(inside) + (X - inside) * self._slope_beyond(inside)
-
-    def slope(self, X):
-        """Return the derivatives (n, D) of the new columns by the old ones."""
-        inside = np.clip(X, self.low, self.high)
-        beyond = self._slope_beyond(inside)
-        return np.where(inside == X, self._slope(inside), beyond)
+        return self._power(inside) + (X - inside) * self.slope_beyond(inside)
 
     def _power(self, X):
         law = YeoJohnson(self.unit, self.power)
         return self.unit * law.forward(X - self.center)
 
-    def _slope(self, X):
+    def slope_inside(self, X):
+        """Return slopes (n, D) at rows within the range of training rows."""
         law = YeoJohnson(self.unit, self.power)
         return self.unit * np.exp(law.log_slope(X - self.center))
 
-    def _slope_beyond(self, ends):
+    def slope_beyond(self, ends):
         """Return slopes (n, D) beyond the ends, at least the mean ones inside.
 
         A strong power is next to flat at its end, and far rows would not stay far.
         """
         low, high = self.low[None], self.high[None]
         mean = mean_slope(low, high, self._power(low), self._power(high))
-        return np.maximum(self._slope(ends), mean)
+        return np.maximum(self.slope_inside(ends), mean)
 
 
 class RankColumns(NamedTuple):
@@ -73,23 +68,15 @@ class RankColumns(NamedTuple):
     def forward(self, X):
         """Return the columns (n, D) on the new scale."""
         out = np.empty(X.shape)
-        for d, (values, shares) in enumerate(self._knots()):
+        for d, (values, shares) in enumerate(self.knots()):
             x = np.asarray(X[:, d], dtype=np.float64)
             beyond = x - np.clip(x, values[0], values[-1])
             slope = mean_slope(*values[[0, -1]], *shares[[0, -1]])
             out[:, d] = np.interp(x, values, shares) + beyond * slope
         return out
 
-    def slope(self, X):
-        """Return the derivatives (n, D) of the new columns by the old ones."""
-        out = np.empty(X.shape)
-        for d, (values, shares) in enumerate(self._knots()):
-            beyond = mean_slope(*values[[0, -1]], *shares[[0, -1]])
-            slopes = np.r_[beyond, np.diff(shares) / np.diff(values), beyond]
-            out[:, d] = mean_of_sides(slopes, values, X[:, d])
-        return out
-
-    def _knots(self):
+    def knots(self):
+        """Return pairs of values and their shares."""
         return zip(self.values, self.shares, strict=True)
 
 
@@ -110,38 +97,8 @@ class LevelColumns(NamedTuple):
         """Return the columns (n, D') on the new scale."""
         X = np.asarray(X)
         own = X if self.base is None else self.base.forward(X)
-        parts = [near_levels(X[:, d], values) for d, values in self._levels()]
+        parts = [near_levels(X[:, d], values) for d, values in self.levels()]
         return np.hstack([own, *parts])
-
-    def by_old_columns(self, X, slopes):
-        """Return slopes (n, ..., D) by the old columns from those by the new ones.
-
-        At a value a slope is the mean of the slopes on both of its sides.
-        """
-        D = X.shape[1]
-        out, rest = slopes[..., :D].copy(), slopes[..., D:]
-        if self.base is not None:
-            out *= between(self.base.slope(X), out)
-        for d, values in self._levels():
-            part, rest = np.split(rest, [len(values)], axis=-1)
-            by_value = between(slopes_near_levels(X[:, d], values), part)
-            out[..., d] += np.sum(part * by_value, axis=-1)
-        return out
-
-    def squared_slopes(self, slopes, scale):
-        """Return squared slopes (n, D) by the old columns, summed over functions.
-
-        `slopes` (n, Q, D') are those by the new columns, which have the deviations
-        `scale` (D',). The new columns of an old one move together, so that their slopes
-        count by the variance of what they make of training rows.
-        """
-        D = slopes.shape[2] - sum(map(len, self.values))
-        out, first = np.sum((slopes * scale)[..., :D] ** 2, axis=1), D
-        for d, C in zip(self.places, self.covariances, strict=True):
-            part = slopes[..., [d, *range(first, first + len(C) - 1)]]
-            out[:, d] = np.einsum("nqi,ij,nqj->n", part, C, part)
-            first += len(C) - 1
-        return out
 
     def n_columns(self, D):
         """Return the number of new columns, for D old ones."""
@@ -149,10 +106,11 @@ class LevelColumns(NamedTuple):
 
     def names(self, old):
         """Return names of the new columns, from those (D,) of the old ones."""
-        levels = [f"{old[d]}={x:.15g}" for d, values in self._levels() for x in values]
+        levels = [f"{old[d]}={x:.15g}" for d, values in self.levels() for x in values]
         return [*old, *levels]
 
-    def _levels(self):
+    def levels(self):
+        """Return pairs of a place and its values."""
         return zip(self.places, self.values, strict=True)
 
 
@@ -160,31 +118,6 @@ def near_levels(x, values):
     """Return how near x (n,) is to increasing values (k,), 1 there and 0 at others."""
     place = np.interp(x, values, np.arange(len(values)))
     return np.maximum(1.0 - np.abs(place[:, None] - np.arange(len(values))), 0.0)
-
-
-def slopes_near_levels(x, values):
-    """Return the derivatives (n, k) of `near_levels`."""
-    k = len(values)
-    steps = np.zeros((k + 1, k))  # below the first value, between two, above the last
-    inside = np.arange(k - 1)
-    steps[inside + 1, inside + 1] = 1.0 / np.diff(values)
-    steps[inside + 1, inside] = -1.0 / np.diff(values)
-    return mean_of_sides(steps, values, x)
-
-
-def mean_of_sides(steps, values, x):
-    """Return the entries (n, ...) of steps (k + 1, ...) between values (k,) at x (n,).
-
-    At a value it is the mean of the two beside it.
-    """
-    sides = (np.searchsorted(values, x, side=side) for side in ("left", "right"))
-    return 0.5 * sum(steps[side] for side in sides)
-
-
-def between(factors, slopes):
-    """Return factors (n, D) with as many axes as slopes (n, ..., D)."""
-    n, D = factors.shape
-    return factors.reshape(n, *[1] * (slopes.ndim - 2), D)
 
 
 def mean_slope(low, high, at_low, at_high):

@@ -106,12 +106,17 @@ def may_have_exact_means(settings, n_rows, n_features):
 
 
 def tries_exact_means(settings, n_rows, M, n_features):
-    """Return whether means from all rows are asked for, or worth a comparison."""
+    """Return whether means from all rows are asked for, or worth a comparison.
+
+    What labels leave unknown hides what they gain beyond few rows.
+    """
     if not may_have_exact_means(settings, n_rows, n_features):
         return False
+    told = settings.likelihood_record.least_noise is None
+    told = told or M <= settings.tuning.dense_rows
     cheap = exact_work(settings, M, n_features) <= settings.tuning.mean_work
-    cheap = cheap and not takes_few_points(settings, n_rows, M, n_features)
-    return settings.n_neighbors == "all" or cheap
+    few = takes_few_points(settings, n_rows, M, n_features)
+    return settings.n_neighbors == "all" or (told and cheap and not few)
 
 
 def takes_full_covariance(settings, n_rows, M, H):
@@ -169,9 +174,14 @@ def require_room(settings, n_rows, n_features):
         )
 
 
-def warn_of_blocks(n_rows, H):
-    """Warn that lists and weights of rows exceed scikit-learn's working memory."""
+def warn_of_blocks(settings, n_rows, shape, H):
+    """Warn if lists and weights of rows exceed scikit-learn's working memory.
+
+    Many rows that all depend on few points, of a `shape` (M, D), need neither.
+    """
     size, room = 8 * n_rows * H, memory_budget()
+    if size <= room or takes_few_points(settings, n_rows, *shape):
+        return
     warnings.warn(
         f"the neighbors and weights of {n_rows:,} rows, with n_neighbors={H}, take "
         f"{size / 2**30:.1f} GiB: expected at most {room / 2**30:.1f} GiB, so they "

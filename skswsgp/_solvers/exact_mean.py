@@ -42,8 +42,11 @@ class ExactMean:
 
     `kernel` is the kernel object, `targets` and their `noise` variances (M, Q) belong
     to the points. `make_products` returns the products with K; that of an engine
-    multiplies on its device. `steps` counts the products of the last `solve`.
+    multiplies on its device. `steps` counts the products of the last `solve`, and
+    `watch` is told of the points of each.
     """
+
+    watch = staticmethod(lambda M: None)
 
     def __init__(
         self, kernel, Z, targets, noise, tuning, n_threads,
@@ -97,7 +100,7 @@ class ExactMean:
 
     def _solve(self, alpha, systems, right, inverses, tolerance, held_out):
         """Solve for some columns of alpha (M, 2 Q); return those that are left."""
-        Q = self.targets.shape[1]
+        M, Q = self.targets.shape
 
         def without_held_out(u, which):
             u[np.ix_(held_out, which >= Q)] = 0.0
@@ -105,6 +108,7 @@ class ExactMean:
 
         def multiply(u, which):
             self.steps += 1
+            self.watch(M)
             product = (self.prior[:, None] + self.noise[:, which % Q]) * u
             product += self.products.multiply_off_diagonal(u)
             return without_held_out(product, which)
@@ -157,9 +161,7 @@ class ExactFit(NamedTuple):
     held_out: HeldOut | None = None
 
 
-def exact_mean_attributes(
-    solver, trained, group, settings, log_density, n_threads, rng
-):
+def exact_mean_attributes(solver, trained, group, settings, n_threads, rng, watch):
     """Return the `ExactFit`.
 
     `solver` is a `NaturalSolver` after its last round, whose inducing points are the
@@ -167,18 +169,17 @@ def exact_mean_attributes(
     inducing point of each row. Means from neighbours and from all points are compared
     at held-out points, both without the sites there. With n_neighbors="auto" the former
     stay if their squared error is less by more than twice the standard error, or if the
-    latter are not found. Kernels of classes were refined with neighbours, so for labels
-    the means of larger log_density(mean, variance, labels) are taken.
+    latter are not found. `watch` is told of the points of each product.
     """
     tuning, model = settings.tuning, solver.engine.model
     unsolved = "" if settings.n_neighbors == "auto" else "did not converge"
-    gaussian = settings.likelihood_record.conjugate
     Z = model.Z.astype(np.float64)
     targets, noise = merge_sites(
         solver.sites.precision, solver.sites.precision_mean, group, len(Z)
     )
     how = model.kl_weight * noise, tuning, n_threads, solver.engine.make_products
     system = ExactMean(trained["kernel_"], Z, targets, *how)
+    system.watch = watch
     size = max(1, min(len(Z) // 10, MEAN_ROWS))
     held_out = rng.permutation(len(Z))[:size]
     solutions = system.solve(tuning.mean_tolerance, held_out)
@@ -186,25 +187,12 @@ def exact_mean_attributes(
         return ExactFit(problem=unsolved)
     alpha, without = solutions
     exact = system.products.multiply(Z[held_out], without)
-    there = np.isin(group, held_out)
-    mean, variance = solver.predict_without(held_out, there)
     known, noise = targets[held_out], noise[held_out]
     if settings.n_neighbors == "auto":
-        if gaussian:
-            gain = squared_error_gain(known, mean, variance, exact, noise)
-            least = -ERRORS * gain.std() / np.sqrt(len(gain))
-        else:
-            gain = log_density_gain(
-                group[there],
-                solver.data.y[there],
-                held_out,
-                mean,
-                variance,
-                exact,
-                log_density,
-            )
-            least = 0.0
-        if not gain.mean() >= least:
+        there = np.isin(group, held_out)
+        mean, variance = solver.predict_without(held_out, there)
+        gain = squared_error_gain(known, mean, variance, exact, noise)
+        if not gain.mean() >= -ERRORS * gain.std() / np.sqrt(len(gain)):
             return ExactFit()
     left = model.kl_weight * noise * alpha[held_out]
     found = {"alpha_": alpha if alpha.shape[1] > 1 else alpha[:, 0]}
@@ -238,18 +226,6 @@ def squared_error_gain(known, mean, variance, exact, noise):
     """Return how much less exact means err at points (k,), in predicted variances."""
     less = (known - mean) ** 2 - (known - exact) ** 2
     return np.sum(less / (variance + noise), axis=1)
-
-
-def log_density_gain(points, labels, held_out, mean, variance, exact, log_density):
-    """Return how much likelier labels (n,) at some of the held-out points are.
-
-    Arrays have a row for each of the `held_out` points, where labels lie at `points`.
-    """
-    place = np.empty(held_out.max() + 1, dtype=int)
-    place[held_out] = np.arange(len(held_out))
-    place = place[points]
-    before = log_density(mean[place], variance[place], labels)
-    return log_density(exact[place], variance[place], labels) - before
 
 
 def exact_variance(variance, prior, scale):

@@ -63,7 +63,7 @@ class NaturalSolver(Solver):
         total = float(self.sites.total_weight())
         if total != engine.model.total_weight:  # a GPU would get the model anew
             engine.model = engine.model._replace(total_weight=total)
-        self.prior = make_vecchia_prior(engine, kernel, order)
+        self.prior = make_vecchia_prior(engine, kernel, order, self.data.watch)
         self.order = order
         record = settings.likelihood_record
         self.conjugate = record.conjugate

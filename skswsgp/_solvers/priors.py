@@ -12,6 +12,7 @@ import numpy as np
 from scipy.linalg import solve_triangular
 
 from skswsgp._compiled.linalg import numpy_cholesky, require_finite
+from skswsgp._compiled.threads import index_blocks, rows_in_seconds
 from skswsgp._covariance.program import kernel_of
 from skswsgp._linear.projection import absolute_jitter
 from skswsgp._linear.row_matrix import DenseMatrix, SparseRowMatrix
@@ -72,10 +73,11 @@ class VecchiaPrior(NamedTuple):
         return 0.5 * float(square + trace - m.size + log_dets)
 
 
-def make_vecchia_prior(engine, kernel, order):
+def make_vecchia_prior(engine, kernel, order, watch=None):
     """Return the `VecchiaPrior` of the engine's inducing points in an order (M,).
 
-    `kernel` is the kernel object with the parameters of the engine's model.
+    `kernel` is the kernel object with the parameters of the engine's model, and `watch`
+    is told of how many points are next.
     """
     order = order.astype(np.int32)  # loops are compiled for lists of this dtype
     if engine.all_inducing is not None:  # p(u) is the same in any order
@@ -98,10 +100,15 @@ def make_vecchia_prior(engine, kernel, order):
         options |= {"n_threads": engine.n_threads, "make_scan": engine.make_scan}
         search = NeighborSearch(Z, kernel_of(engine.model), **options)
         columns[H:, :H] = lists = order[search.predecessors()[H:]]
-        before, variance = engine.conditional_weights(Z[H:], lists)
-        require_finite(before)
-        deviation = np.sqrt(variance + shift)
-        weights[H:, :H], weights[H:, H] = -before / deviation[:, None], 1.0 / deviation
+        for index in index_blocks(M - H, rows_in_seconds(H)):
+            if watch is not None:
+                watch(len(index))
+            points = H + index
+            before, variance = engine.conditional_weights(Z[points], lists[index])
+            require_finite(before)
+            deviation = np.sqrt(variance + shift)
+            weights[points, :H] = -before / deviation[:, None]
+            weights[points, H] = 1.0 / deviation
     rows = engine.place_matrix(SparseRowMatrix(columns, weights, M, engine.n_threads))
     precision = rows.rmatvec(np.ones((M, 1)), squares=True)[:, 0]
     log_det = -2.0 * float(np.sum(np.log(weights[:, H])))

@@ -58,12 +58,15 @@ class StageLines:
     def after_round(self, history, unit, most):
         """Report a round, the last of a `History`, which may have `most`."""
         if self.verbose > 1:
-            self.say(f"\n  {last_round(history, unit, most)}")
+            number = f"{unit} {len(history.losses)}/{most}"
+            self.say(f"\n  {number}: {last_scores(history)}")
 
-    def after_rounds(self, history, unit, most):
+    def after_rounds(self, history, unit):
         """Report what the rounds of a `History` have reached."""
-        if self.verbose == 1 and history.losses:
-            self.say(f" {last_round(history, unit, most)},")
+        n = len(history.losses)
+        if self.verbose == 1 and n:
+            units = unit if n == 1 else f"{unit}s"
+            self.say(f" {last_scores(history)} after {n} {units},")
 
 
 class RowsRead:
@@ -82,18 +85,19 @@ class RowsRead:
         self.began, self.next = time.perf_counter(), self.first
 
     def __call__(self, n):
-        """Take note that n more rows were read; threads may do so at once."""
-        self.n_read += n
+        """Take note that n more rows are next; threads may do so at once."""
         seconds = time.perf_counter() - self.began
-        if self.next <= seconds and self.n_read < self.n_rows:
+        if self.next <= seconds and 0 < self.n_read < self.n_rows:
             self.next, speed = 2.0 * seconds, self.n_read / seconds
             left = f"{(self.n_rows - self.n_read) / speed:.0f} s left {self.how}"
-            self.lines.say(f" {speed:,.0f} rows a second, {left} ...")
+            digits = 0 if speed > 10.0 else 2
+            self.lines.say(f" {speed:,.{digits}f} rows a second, {left} ...")
+        self.n_read += n
 
 
-def last_round(history, unit, most):
-    """Return number, loss and held-out score of the last round of a `History`."""
-    said = f"{unit} {len(history.losses)}/{most}: loss {history.losses[-1]:.5f}"
+def last_scores(history):
+    """Return loss and held-out score of the last round of a `History`."""
+    said = f"loss {history.losses[-1]:.5f}"
     if history.scores:
         said += f", held-out log density {history.scores[-1]:.5f}"
     return said

@@ -11,7 +11,6 @@ from collections import namedtuple
 import numpy as np
 
 from skswsgp._compiled.jit import njit
-from skswsgp._compiled.linalg import column_sum
 from skswsgp._compiled.team import barrier, single, team_range, team_sum
 from skswsgp._point import rows as evaluate
 from skswsgp._point.adam_step import update_parameters, update_row
@@ -27,6 +26,15 @@ BITS_PER_WORD = 64  # bits of an entry of `DeviceTouchedRows.uses`
 # The inducing points that a minibatch touches, and derivatives by their rows
 FIELDS = "slot touched count uses d_m d_s d_Z d_L"
 DeviceTouchedRows = namedtuple("DeviceTouchedRows", FIELDS)
+
+
+@njit
+def column_sum(A, n, j):
+    """Return the sum of A[:n, j]."""
+    amount = 0.0
+    for i in team_range(0, n):
+        amount += A[i, j]
+    return team_sum(amount)
 
 
 @njit

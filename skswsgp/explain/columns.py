@@ -8,7 +8,7 @@ from functools import partial
 import numpy as np
 
 from skswsgp._covariance.compile import length_scales
-from skswsgp._rows.column_scale import LevelColumns
+from skswsgp._rows.column_scale import LevelColumns, PowerColumns, mean_slope
 from skswsgp._rows.support import at_known_levels
 from skswsgp.explain.gradient import slopes_and_variances, slopes_at_points
 
@@ -25,10 +25,10 @@ def gradient_and_std(model, X, return_std, n_neighbors):
     factor, columns = np.reshape(factor, (-1, 1)), model._columns
     levels = isinstance(columns, LevelColumns)
     if columns is not None and not levels:
-        factor = factor * columns.slope(X)[:, None]
+        factor = factor * column_slopes(columns, X)[:, None]
 
     def slopes_at(rows, X):
-        by_columns = partial(columns.by_old_columns, X) if levels else None
+        by_columns = partial(slopes_by_old_columns, columns, X) if levels else None
         return slopes_and_variances(posterior, rows, return_std, by_columns)
 
     slopes, variance = slopes_at(rows, X)
@@ -46,8 +46,79 @@ def squared_slopes(model):
     """
     slopes = slopes_at_points(model._posterior())
     if isinstance(model._columns, LevelColumns):
-        return model._columns.squared_slopes(slopes, model._feature_scale)
+        return squared_level_slopes(model._columns, slopes, model._feature_scale)
     return np.sum((slopes * model._feature_scale) ** 2, axis=1)
+
+
+def column_slopes(columns, X):
+    """Return the derivatives (n, D) of powers or ranks of columns by the columns."""
+    if isinstance(columns, PowerColumns):
+        inside = np.clip(X, columns.low, columns.high)
+        beyond = columns.slope_beyond(inside)
+        return np.where(inside == X, columns.slope_inside(inside), beyond)
+    out = np.empty(X.shape)
+    for d, (values, shares) in enumerate(columns.knots()):
+        beyond = mean_slope(*values[[0, -1]], *shares[[0, -1]])
+        slopes = np.r_[beyond, np.diff(shares) / np.diff(values), beyond]
+        out[:, d] = mean_of_sides(slopes, values, X[:, d])
+    return out
+
+
+def slopes_by_old_columns(columns, X, slopes):
+    """Return slopes (n, ..., D) by the columns of X from those by `LevelColumns`.
+
+    At a value a slope is the mean of the slopes on both of its sides.
+    """
+    D = X.shape[1]
+    out, rest = slopes[..., :D].copy(), slopes[..., D:]
+    if columns.base is not None:
+        out *= between(column_slopes(columns.base, X), out)
+    for d, values in columns.levels():
+        part, rest = np.split(rest, [len(values)], axis=-1)
+        by_value = between(slopes_near_levels(X[:, d], values), part)
+        out[..., d] += np.sum(part * by_value, axis=-1)
+    return out
+
+
+def slopes_near_levels(x, values):
+    """Return the derivatives (n, k) of `near_levels`."""
+    k = len(values)
+    steps = np.zeros((k + 1, k))  # below the first value, between two, above the last
+    inside = np.arange(k - 1)
+    steps[inside + 1, inside + 1] = 1.0 / np.diff(values)
+    steps[inside + 1, inside] = -1.0 / np.diff(values)
+    return mean_of_sides(steps, values, x)
+
+
+def mean_of_sides(steps, values, x):
+    """Return the entries (n, ...) of steps (k + 1, ...) between values (k,) at x (n,).
+
+    At a value it is the mean of the two beside it.
+    """
+    sides = (np.searchsorted(values, x, side=side) for side in ("left", "right"))
+    return 0.5 * sum(steps[side] for side in sides)
+
+
+def between(factors, slopes):
+    """Return factors (n, D) with as many axes as slopes (n, ..., D)."""
+    n, D = factors.shape
+    return factors.reshape(n, *[1] * (slopes.ndim - 2), D)
+
+
+def squared_level_slopes(columns, slopes, scale):
+    """Return squared slopes (n, D) by the columns of X, summed over functions.
+
+    `slopes` (n, Q, D') are those by `LevelColumns`, which have the deviations `scale`
+    (D',). The new columns of an old one move together, so that their slopes count by
+    the variance of what they make of training rows.
+    """
+    D = slopes.shape[2] - sum(map(len, columns.values))
+    out, first = np.sum((slopes * scale)[..., :D] ** 2, axis=1), D
+    for d, C in zip(columns.places, columns.covariances, strict=True):
+        part = slopes[..., [d, *range(first, first + len(C) - 1)]]
+        out[:, d] = np.einsum("nqi,ij,nqj->n", part, C, part)
+        first += len(C) - 1
+    return out
 
 
 def describe(model, n_directions):

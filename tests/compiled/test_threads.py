@@ -110,9 +110,10 @@ def test_threads_that_limit_blas_at_once_restore_it(monkeypatch):
 
 @pytest.mark.parametrize("failing", [0, 2])
 def test_an_error_is_raised_after_all_threads_ended(failing):
-    done = []
+    done, begun = [], Barrier(3)
 
     def work(first, last, t):
+        begun.wait()
         if t == failing:
             raise ZeroDivisionError
         time.sleep(0.1)
@@ -139,6 +140,37 @@ def test_an_interrupt_is_raised_after_all_threads_ended(monkeypatch):
     with pytest.raises(KeyboardInterrupt):
         run_in_threads(work, 3, 3)
     assert sorted(done) == [0, 1, 2]
+
+
+def test_a_costly_loop_is_cut_so_that_others_can_end_it():
+    parts = []
+
+    def work(first, last, t):
+        parts.append((first, last))
+        if first == 4:
+            raise ZeroDivisionError
+        time.sleep(0.05)
+
+    run_in_threads(lambda *part: parts.append(part[:2]), 1, 7, cost=1.7e5)
+    assert parts == [(0, 2), (2, 4), (4, 6), (6, 7)]  # of at most half a second
+    parts.clear()
+    with pytest.raises(ZeroDivisionError):
+        run_in_threads(work, 2, 200, cost=1e6)
+    assert len(parts) < 20  # neither thread goes on
+
+
+def test_an_interrupt_ends_a_costly_loop_of_all_threads():
+    done = []
+
+    def work(first, last, t):
+        done.append(t)
+        time.sleep(0.02)
+        if len(done) > 10 and t == 0:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run_in_threads(work, 2, 1000, cost=1e6)
+    assert len(done) < 30
 
 
 def test_threads_start_after_the_main_thread_ended():

@@ -251,7 +251,7 @@ def test_places_of_whole_numbers_are_points_of_the_law_once():
     assert len(nearness.points) == 144
     assert nearness.spacing.min() > 1e-3  # a place is no neighbour of itself
     on, near = (
-        model.predict(X[:500] + shift, return_std=True)[1] for shift in (0.0, 0.02)
+        model.predict(X[:500] + shift, return_std=True)[1] for shift in (0.0, 1e-6)
     )
     assert_allclose(near, on, rtol=0.1)
 
@@ -268,6 +268,17 @@ def test_points_that_no_memory_holds_are_refused_before_the_fit(
         model.fit(X, y)
     fewer = int(re.search(r"use n_inducing=(\d+)", str(error.value))[1])
     assert len(model.set_params(n_inducing=fewer).fit(X, y).inducing_points_) == fewer
+
+
+@pytest.mark.parametrize("n_neighbors", [300, "all"])
+def test_neighbors_that_no_memory_holds_are_refused(n_neighbors, monkeypatch):
+    X, y, _ = make_rows()
+    numbers = {"n_inducing": 400, "n_neighbors": 8, "learn_kernel": False}
+    model = SWSGPRegressor(**numbers, random_state=0).fit(X, y)
+    monkeypatch.setattr(threads, "machine_memory", lambda: 2**20)
+    with pytest.raises(ValueError, match=r"n_neighbors=\d+ takes 0.0 GiB: expected"):
+        model.predict(X[:5], n_neighbors=n_neighbors)
+    assert model.predict(X[:5]).shape == (5,)
 
 
 @pytest.mark.parametrize(("n_neighbors", "mib"), [(200, 2), (500, 5)])

@@ -16,7 +16,12 @@ from skswsgp._rows.column_scale import (
     level_columns,
     near_levels,
     power_columns,
+)
+from skswsgp.explain.columns import (
+    column_slopes,
+    slopes_by_old_columns,
     slopes_near_levels,
+    squared_level_slopes,
 )
 from skswsgp.kernels import OnColumns, Polynomial
 
@@ -155,7 +160,9 @@ def test_slopes_are_those_by_the_columns_of_the_user(table, name):
     plain = make(SWSGPRegressor, x_transform=None, **FIXED)
     plain.fit(model.x_transform_.forward(table[0]), y)
     expected = plain.predict_gradient(Z, return_std=True)[1]
-    assert_allclose(deviations, expected * model.x_transform_.slope(X), rtol=1e-9)
+    assert_allclose(
+        deviations, expected * column_slopes(model.x_transform_, X), rtol=1e-9
+    )
 
 
 def test_slopes_by_columns_of_few_values_have_the_deviations_of_differences(table):
@@ -258,14 +265,14 @@ def test_relevance_counts_what_columns_for_values_give_together(rng):
     X = np.column_stack([np.arange(99.0) % 3, rng.normal(size=99)])
     columns, scale = level_columns(X, 64), np.array([1.0, 2.0, 0.5, 0.5, 0.5])
     slopes = rng.normal(size=(4, 2, 5))
-    found = columns.squared_slopes(slopes, scale)
+    found = squared_level_slopes(columns, slopes, scale)
     Z = columns.forward(X)
     for i in range(4):
         parts = [Z[:, [0, 2, 3, 4]] @ slopes[i, q, [0, 2, 3, 4]] for q in range(2)]
         assert found[i, 0] == pytest.approx(sum(np.var(f, ddof=1) for f in parts))
     assert_allclose(found[:, 1], np.sum((2.0 * slopes[:, :, 1]) ** 2, axis=1))
     slopes[..., 2:] += 7.0  # a constant, for the three columns have the sum one
-    assert_allclose(columns.squared_slopes(slopes, scale), found)
+    assert_allclose(squared_level_slopes(columns, slopes, scale), found)
 
 
 def test_two_roundings_of_a_number_are_one_value(rng):
@@ -304,8 +311,8 @@ def test_columns_for_values_stand_beside_powers(rng):
     columns = LevelColumns(powers, (1,), (np.arange(3.0),))
     assert_array_equal(columns.forward(X)[:, :2], powers.forward(X))
     slopes = rng.normal(size=(90, 2, 5))
-    expected = slopes[..., :2] * powers.slope(X)[:, None]
-    ours = columns.by_old_columns(X, slopes)
+    expected = slopes[..., :2] * column_slopes(powers, X)[:, None]
+    ours = slopes_by_old_columns(columns, X, slopes)
     assert_array_equal(ours[..., 0], expected[..., 0])
     part = np.einsum(
         "nqk,nk->nq", slopes[..., 2:], slopes_near_levels(X[:, 1], np.arange(3.0))

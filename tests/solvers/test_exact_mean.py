@@ -8,7 +8,6 @@ from sklearn.gaussian_process.kernels import ConstantKernel, Matern, WhiteKernel
 from skswsgp._solvers.exact_mean import (
     ExactMean,
     exact_variance,
-    log_density_gain,
     merge_sites,
     noise_groups,
     squared_error_gain,
@@ -94,20 +93,6 @@ def test_gains_of_squared_errors_count_in_predicted_variances():
     means = np.array([[0.0, 0.0]]), np.array([[0.5, 1.0]]), np.array([[1.0, 5.0]])
     gain = squared_error_gain(known, *means, np.array([[0.5, 99.0]]))
     assert_allclose(gain, [1.0 / 1.0 + 75.0 / 100.0])
-
-
-def test_gains_of_labels_are_found_at_their_points():
-    held_out = np.array([7, 2, 9])
-    local, exact = np.array([[0.0], [1.0], [2.0]]), np.array([[0.0], [3.0], [2.5]])
-    points, labels = np.array([9, 2, 2]), np.array([[2.0], [3.0], [1.0]])
-
-    def log_density(mean, variance, y):
-        return -np.abs(y - mean)[:, 0] / variance[:, 0]
-
-    variance = np.array([[1.0], [2.0], [4.0]])
-    rows = points, labels, held_out, local, variance, exact
-    gain = log_density_gain(*rows, log_density)
-    assert_allclose(gain, [-0.5 / 4, 2.0 / 2, -2.0 / 2])
 
 
 def test_the_variance_far_from_the_data_is_that_of_the_prior():
