@@ -212,9 +212,9 @@ def microseconds_per_pair(D):
     return 0.005 + 0.0003 * D
 
 
-def rows_in_seconds(H):
-    """Return how many rows with H neighbours take some seconds of a core."""
-    return rows_of(4.0 * MICROSECONDS_AT_ONCE, microseconds_per_point(H))
+def rows_in_seconds(H, n_threads):
+    """Return how many rows with H neighbours take some seconds of so many cores."""
+    return n_threads * rows_of(4.0 * MICROSECONDS_AT_ONCE, microseconds_per_point(H))
 
 
 @njit
@@ -241,7 +241,7 @@ def require_memory(size, H):
     if size > room:
         raise ValueError(
             f"n_neighbors={H} takes {size / 2**30:.1f} GiB: expected at most "
-            f"{room / 2**30:.1f} GiB, the memory of this machine; use a smaller one."
+            f"{room / 2**30:.1f} GiB; use a smaller one, or fewer threads (n_jobs)."
         )
 
 

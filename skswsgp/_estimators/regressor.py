@@ -55,7 +55,7 @@ class SWSGPRegressor(
         which `predictive` and `normalize_y` play no role. See "Which model is this?".
     likelihood_shape : float or "auto", default="auto"
         Degrees of freedom of "student_t", from 2.05 to 200, or size of
-        "negative_binomial", from 0.01 to 10,000. "auto" learns them, or takes 4 and 5
+        "negative_binomial", from 0.01 to 1e10. "auto" learns them, or takes 4 and 5
         with `learn_kernel=False`. Other likelihoods have none.
     predictive : {"auto", "gaussian"}, default="auto"
         Law of new observations around the mean. "auto" learns it from errors of rows,

@@ -21,7 +21,7 @@ from skswsgp._posterior import prediction
 from skswsgp._posterior.near_sites import learn_near_sites
 from skswsgp._rows.data import TrainingRows, memory_budget
 from skswsgp._rows.inducing import point_of_each_row
-from skswsgp._solvers.auto import LEAST_JITTER, tries_exact_means, warn_of_blocks
+from skswsgp._solvers.auto import tries_exact_means, warn_of_blocks
 from skswsgp._solvers.exact_mean import ExactFit, exact_mean_attributes, means_of_few
 from skswsgp._solvers.model import build_model, model_attributes
 from skswsgp._solvers.progress import History, RowsRead, callers_level
@@ -82,7 +82,8 @@ def solve(start, task):
                 exact = solve_exact_mean(
                     solver, data, group, trained, start, task.lines
                 )
-                source = "from all rows" if exact.attributes else "not needed"
+                source = "not found" if exact.problem else "not needed"
+                source = "from all rows" if exact.attributes else source
                 task.lines.say(f" {source},")
         trained |= exact.attributes
         draws = settings.covariance == "draws" and not model.full
@@ -263,17 +264,18 @@ def warn_of_jitter(jitter_counts):
 
 
 def warn_of_large_counts(solver):
-    """Warn where rounding leaves f less known than counts would, by the least jitter.
+    """Warn where the jitter, which rounding asks for, hides what counts tell of f.
 
-    A count y tells f but for a variance of 1 / y. What rounding adds to q(f) makes
-    intervals wider by the root of one plus y times that.
+    Observations of a count y tell f but for a variance of 1 / y, and more with a shape.
+    Intervals are wider by the root of one plus the variance of q(f) over that.
     """
     model, sites = solver.engine.model, solver.sites
-    least = LEAST_JITTER[model.Z.dtype.name]
-    if not isinstance(sites, SiteRows) or model.jitter > least:
+    if not isinstance(sites, SiteRows):
         return
-    counts = sites.y[:, : model.m.shape[1]]
-    if np.median(counts * solver.marginals()[1]) > 0.3:
+    counts = sites.y[:, : model.m.shape[1]].astype(np.float64)
+    told = counts / (1.0 + counts / sites.record.sizes(model.shape))
+    hidden = np.minimum(solver.marginals()[1], model.jitter * solver.prior_variance)
+    if np.median(told * hidden) > 0.3:
         warnings.warn(
             f"counts near {np.median(counts):.1g} tell more of their rates than "
             "rounding leaves: intervals are wider than those of the law; use "

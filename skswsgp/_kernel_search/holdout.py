@@ -157,7 +157,8 @@ class TrialRows:
         }
         if self.record.counts:
             noise = self.record.unknown_part(self.y)
-            start["_jitter"] = natural_jitter(kernel, Z, noise, settings.dtype, full)
+            dtype = "float64" if H == M else settings.dtype  # of the systems
+            start["_jitter"] = natural_jitter(kernel, Z, noise, dtype, full)
         start = shape_covariance(start | attributes, full)
         likelihood = settings.likelihood, settings.n_latent
         beta = settings.divergence_weight(M, H)

@@ -111,6 +111,9 @@ def weights_within(distances, counts=None):
 def edge_of_rows(squares, counts):
     """Return e (n, 1), at most 1, with sum_k counts_k (1 - s_k / e)_+ = sum_k 1 - s_k.
 
+    It is also at least nine times the least s, so that rows between points with many
+    rows are not those of one point alone.
+
     `squares` are s (n, k) <= 1. The left side grows with e, and between two of the s it
     is C - B / e with the sums C of counts and B of counts times s so far.
     """
@@ -124,7 +127,7 @@ def edge_of_rows(squares, counts):
     j = np.argmax(enough, axis=1)[:, None]
     C, B, begin, end = (np.take_along_axis(a, j, axis=1) for a in (C, B, s, ends))
     edge = np.clip(B / np.maximum(C - mass, ROUNDING), begin, end)
-    return np.maximum(edge, ROUNDING)
+    return np.maximum(edge, np.clip(9.0 * s[:, :1], ROUNDING, 1.0))
 
 
 class ResidualSizes(NamedTuple):

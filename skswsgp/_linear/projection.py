@@ -36,7 +36,7 @@ class Projection:
         jitter = absolute_jitter(engine.model, kernel)
         self.F = np.empty(n)
         self.stored = self._allocate(memory_budget)
-        for index in index_blocks(n, rows_in_seconds(engine.n_neighbors)):
+        for index in index_blocks(n, self._rows_at_once()):
             rows, variance = self.compute_rows(index)
             require_finite(rows.A if self._dense else rows.weights)
             self.F[index] = np.maximum(variance, RELATIVE_FLOOR * jitter)
@@ -91,8 +91,11 @@ class Projection:
         """Return or yield (index, rows of A) for blocks of the rows."""
         if self.stored is not None:
             return [(slice(None), self.stored)]
-        blocks = index_blocks(self.shape[0], rows_in_seconds(self.engine.n_neighbors))
+        blocks = index_blocks(self.shape[0], self._rows_at_once())
         return ((i, self.compute_rows(i)[0]) for i in blocks)
+
+    def _rows_at_once(self):
+        return rows_in_seconds(self.engine.n_neighbors, self.engine.n_threads)
 
     def compute_rows(self, index):
         """Return some rows of A, and of F before its lower limit is applied."""

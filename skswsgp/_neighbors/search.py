@@ -151,9 +151,8 @@ class NeighborSearch:
         exact = search == "exact" and self.metric.name == "scaled"
         exact &= self._dtype == np.float64  # whose distances are those of the scan
         self._takes_tables = exact and make_scan is cpu_scan
-        self._index = None
-        if self.kind == "graph":
-            self._index = _Graph(self._points, n_neighbors, n_threads)
+        how = self._points, n_neighbors, n_threads
+        self._index = _Graph(*how) if self.kind == "graph" else None
 
     def query(self, X):
         """Return the lists (n, H) of the rows of X (n, D), int32, nearest first.

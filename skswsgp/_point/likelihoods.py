@@ -63,8 +63,10 @@ def log_prob_negative_binomial(size, y, f):
     """Return y t - (y + r) log(1 + exp(t)), t = f - log r, and its derivative by f.
 
     A count y of mean exp(f) has the variance exp(f) + exp(f)^2 / r, r being the size.
+    Both are in float64, as `binomial_constant` is, for large sizes cancel.
     """
-    t = f - math.log(size)
+    size = np.float64(size)
+    t = np.float64(f) - math.log(size)
     small = math.exp(-abs(t))
     log_p = y * t - (y + size) * (max(t, 0.0) + math.log1p(small))
     share = 1.0 / (1.0 + small)  # the larger one of those of t and -t

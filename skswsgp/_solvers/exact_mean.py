@@ -214,7 +214,8 @@ def means_of_few(solver, kernel, group):
             zip(solver.sites.precision.T, solver.sites.precision_mean.T, strict=True)
         ):
             w, times_t = (np.bincount(group, v, len(Z)) for v in (w, times_t))
-            root = np.sqrt(np.maximum(w, LEAST_WEIGHT * w.max()) / model.kl_weight)
+            least = max(LEAST_WEIGHT * w.max(), np.finfo(w.dtype).tiny)
+            root = np.sqrt(np.maximum(w, least) / model.kl_weight)
             right = times_t / (model.kl_weight * root)
             B = root[:, None] * K * root + np.eye(len(Z))
             factor = numpy_cholesky(B, 0.0), True

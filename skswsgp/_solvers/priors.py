@@ -100,7 +100,7 @@ def make_vecchia_prior(engine, kernel, order, watch=None):
         options |= {"n_threads": engine.n_threads, "make_scan": engine.make_scan}
         search = NeighborSearch(Z, kernel_of(engine.model), **options)
         columns[H:, :H] = lists = order[search.predecessors()[H:]]
-        for index in index_blocks(M - H, rows_in_seconds(H)):
+        for index in index_blocks(M - H, rows_in_seconds(H, engine.n_threads)):
             if watch is not None:
                 watch(len(index))
             points = H + index

@@ -70,6 +70,7 @@ def weight_of_points(x, Z, scales, counts):
             middle = 0.5 * (low + edge)
             enough = mass(middle, counts[used]) >= wanted
             low, edge = (low, middle) if enough else (middle, edge)
+    edge = max(edge, min(far, 3.0 * distances[used].min()))
     weights = np.zeros(len(Z))
     for j in used:
         weights[j] = max(1.0 + LEAST_NEAR_WEIGHT - (distances[j] / edge) ** 2, 0.0)
