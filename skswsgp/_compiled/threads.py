@@ -30,6 +30,7 @@ MICROSECONDS_PER_NEW_THREAD = 1500.0  # least work of a thread that Python has t
 PARTS = 8  # sums of a product that are computed apart, for any number of threads
 CHUNKS = 16  # parts of a minibatch with sums of their own, for any number of threads
 ROWS_AT_ONCE = 8192  # rows of X that are copied, and that a GPU evaluates, at a time
+KERNEL_VALUE = 18  # cost of a kernel value in columns, of which it has a distance
 MICROSECONDS_AT_ONCE = 5e5  # work of a compiled call, which Ctrl-C cannot end
 
 
@@ -80,10 +81,10 @@ def threads_for(work, n_threads, least=MICROSECONDS_PER_THREAD):
 def run_in_threads(function, n_threads, n, *arguments, cost=0.0):
     """Call function(first, last, t, *arguments) for parts of n rows in each thread t.
 
-    A row takes some `cost` microseconds. Between parts a thread ends if another has
-    failed, and the main thread if Ctrl-C was pressed. A thread costs up to 0.2 ms. A
-    loop over `prange` starts sooner, but Numba compiles the functions in it three
-    times, which took half of a first fit.
+    A row takes some `cost` microseconds, and a part half a second at most. Between
+    parts a thread ends if another one has failed, and Ctrl-C is such a failure. A
+    thread costs up to 0.2 ms. A loop over `prange` starts sooner, but Numba compiles
+    the functions in it three times, which took half of a first fit.
     """
     k, most = max(1, min(n, n_threads)), rows_of(MICROSECONDS_AT_ONCE, cost)
     failures = []
@@ -113,7 +114,7 @@ def run_in_threads(function, n_threads, n, *arguments, cost=0.0):
 
 
 def rows_of(microseconds, cost):
-    """Return how many rows of some cost take so long, at least one."""
+    """Return how many rows take so many microseconds, if one takes `cost` of them."""
     return max(1, int(min(microseconds / max(cost, 1e-9), sys.maxsize)))
 
 
@@ -209,11 +210,11 @@ def microseconds_per_point(H):
 
 def microseconds_per_pair(D):
     """Return roughly how long a covariance of two rows with D columns takes."""
-    return 0.005 + 0.0003 * D
+    return 0.0003 * (KERNEL_VALUE + D)
 
 
 def rows_in_seconds(H, n_threads):
-    """Return how many rows with H neighbours take some seconds of so many cores."""
+    """Return how many rows with H neighbours so many threads do in some two seconds."""
     return n_threads * rows_of(4.0 * MICROSECONDS_AT_ONCE, microseconds_per_point(H))
 
 
@@ -236,7 +237,7 @@ def machine_memory():
 
 
 def require_memory(size, H):
-    """Raise ValueError if so many bytes for H neighbours exceed the memory."""
+    """Raise ValueError if `size` bytes, which H neighbours need, exceed the memory."""
     room = machine_memory()
     if size > room:
         raise ValueError(

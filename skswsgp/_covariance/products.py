@@ -92,7 +92,7 @@ class CovarianceProducts:
         return out
 
     def _run(self, loop, n, *arguments, rows=1):
-        """Run a loop over n rows, or chunks of many `rows`.
+        """Run a loop over n rows, or over n chunks of some `rows` each.
 
         Each thread has its own work arrays.
         """

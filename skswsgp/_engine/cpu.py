@@ -109,11 +109,13 @@ class DenseCpuEngine(CpuEngine):
         self.work = allocate_workspace(model, M, self.n_threads, dense=True)
 
     @cached_property
-    def factor(self):  # K and its factor, of which only training has need
+    def factor(self):
+        """The work arrays of K and its factor, which only training needs."""
         return allocate_workspace(self.model, self.n_neighbors, 1)
 
     @cached_property
     def stack(self):
+        """The work arrays of rows that share K, which only training needs."""
         return allocate_stack(self.model, 1, self.n_neighbors, self.n_threads)
 
     def predict(self, X, active, with_variance):

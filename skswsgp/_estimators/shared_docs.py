@@ -36,8 +36,8 @@ n_inducing : int or "auto", default="auto"
     are so many, or as few as tell enough of a long table. See "What are good M and H?".
 n_neighbors : int, "auto" or "all", default="auto"
     H, how many inducing points a row uses, cut to M. "auto" is 16 for Adam, and else
-    suits the table: means of up to some 36,000 rows may come from all rows. With "all"
-    they always do, or H is M where not every row is an inducing point.
+    suits the table: up to some 36,000 rows, 1,000 of classes, means may come from all
+    rows. With "all" they always do, or H is M where not every row is a point.
 inducing_points : {"kmeans", "random"} or array-like of shape (n_inducing, \
         n_features), default="kmeans"
     Inducing points at the start: centres of k-means (up to 14,142), random rows, or

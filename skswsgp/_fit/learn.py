@@ -11,6 +11,7 @@ from skswsgp._rows.columns import is_identity
 from skswsgp._rows.data import TrainingRows, with_known_noise
 from skswsgp._rows.statistics import feature_scale, feature_spread, relative_weights
 from skswsgp._solvers.auto import (
+    dtype_of_systems,
     knows_sites,
     natural_jitter,
     require_room,
@@ -143,8 +144,7 @@ def with_covariance(attributes, settings, data):
             require_room_for_draws(settings.tuning, M, settings.n_latent)
         record = settings.likelihood_record
         if record.conjugate or record.counts:
-            dense = H == M and settings.device != "cuda"
-            dtype = "float64" if dense else settings.dtype  # of the systems
+            dtype = dtype_of_systems(settings, M, H)
             noise = attributes.get("noise_variance_")
             noise = record.unknown_part(data.y) if record.counts else noise
             jitter = natural_jitter(attributes["kernel_"], Z, noise, dtype, full)

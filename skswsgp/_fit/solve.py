@@ -79,9 +79,7 @@ def solve(start, task):
                 sites = solver.sites
         if tries_exact:
             with task.stage("exact means"):
-                exact = solve_exact_mean(
-                    solver, data, group, trained, start, task.lines
-                )
+                exact = solve_exact_mean(solver, data, group, trained, start, task)
                 source = "not found" if exact.problem else "not needed"
                 source = "from all rows" if exact.attributes else source
                 task.lines.say(f" {source},")
@@ -199,18 +197,18 @@ def draw(solver, settings, rng):
     return {}
 
 
-def solve_exact_mean(solver, data, group, trained, start, lines):
+def solve_exact_mean(solver, data, group, trained, start, task):
     """Return the `ExactFit`; warn where exact means were not found.
 
     `group` (n,) is the inducing point of each row of data, or None, and `trained` are
-    the fitted attributes so far. `lines` say how fast points are multiplied.
+    the fitted attributes so far. The lines of the `task` say how fast it goes.
     """
     settings, found, M = start.settings, ExactFit(), len(solver.engine.model.Z)
     if group is not None and trained["n_neighbors_"] == M:
         return means_of_few(solver, trained["kernel_"], group)
     if group is not None:
         n_threads = max_threads(settings.n_jobs, data.n_rows)
-        watch = RowsRead(lines, M, settings.tuning.mean_cg_steps)
+        watch = RowsRead(task.lines, M, settings.tuning.mean_cg_steps)
         found = exact_mean_attributes(
             solver, trained, group, settings, n_threads, start.rng, watch
         )
@@ -264,21 +262,22 @@ def warn_of_jitter(jitter_counts):
 
 
 def warn_of_large_counts(solver):
-    """Warn where the jitter, which rounding asks for, hides what counts tell of f.
+    """Warn where the jitter of K, as small as rounding allows, widens intervals.
 
-    Observations of a count y tell f but for a variance of 1 / y, and more with a shape.
-    Intervals are wider by the root of one plus the variance of q(f) over that.
+    A count tells f but for the variance of its site. What the jitter adds to q(f) is at
+    most the jitter itself, and intervals are wider by the root of one plus its ratio to
+    that variance: by 14 % where the ratio is 0.3.
     """
     model, sites = solver.engine.model, solver.sites
     if not isinstance(sites, SiteRows):
         return
-    counts = sites.y[:, : model.m.shape[1]].astype(np.float64)
-    told = counts / (1.0 + counts / sites.record.sizes(model.shape))
-    hidden = np.minimum(solver.marginals()[1], model.jitter * solver.prior_variance)
-    if np.median(told * hidden) > 0.3:
+    precision, _ = sites.record.first_sites(sites.y, model)
+    added = np.minimum(solver.marginals()[1], model.jitter * solver.prior_variance)
+    if np.median(precision * added) > 0.3:
+        usual = np.median(sites.y[:, : model.m.shape[1]])
         warnings.warn(
-            f"counts near {np.median(counts):.1g} tell more of their rates than "
-            "rounding leaves: intervals are wider than those of the law; use "
-            "likelihood='gaussian' with y_transform='log' for such counts.",
+            f"counts near {usual:.1g} tell more of their rates than rounding leaves: "
+            "intervals are wider than those of the law; use likelihood='gaussian' "
+            "with y_transform='log' for such counts.",
             stacklevel=callers_level(),
         )

@@ -31,7 +31,7 @@ from skswsgp._rows.statistics import (
     exceeds_standard_error,
     mean_and_error,
 )
-from skswsgp._solvers.auto import natural_jitter
+from skswsgp._solvers.auto import dtype_of_systems, natural_jitter
 from skswsgp._solvers.exact_mean import exact_variance
 from skswsgp._solvers.model import build_model, shape_covariance
 from skswsgp._solvers.natural import NaturalSolver
@@ -157,7 +157,7 @@ class TrialRows:
         }
         if self.record.counts:
             noise = self.record.unknown_part(self.y)
-            dtype = "float64" if H == M else settings.dtype  # of the systems
+            dtype = dtype_of_systems(settings, M, H)
             start["_jitter"] = natural_jitter(kernel, Z, noise, dtype, full)
         start = shape_covariance(start | attributes, full)
         likelihood = settings.likelihood, settings.n_latent

@@ -8,10 +8,12 @@ weight, it fades as (1.5 d_near / d)^2 where d > 1.5 d_near.
 How large residuals are is an average of |z| over near training rows, each of which
 belongs to its nearest inducing point. The average at a new row is taken over the rows
 of its nearest points, with weights 1 - (d_k / d)^2, where d_k are the distances of
-these points. So far as d that of the next point is, the weights of points with a row
-each have some sum, and d ends where the weights of rows have that sum: where rows
-share their places, few points are enough. The average is relative to that over all
-rows, which counts as a few rows more. Leaving a row out leaves the latter as it is.
+these points and d ends the neighbourhood. If each point had one row, d would be the
+distance of the next point, and the weights would have some sum. Points with several
+rows reach this sum of weights nearer to the row, and d is the distance where they do:
+where rows share their places, few places are enough. The average is relative to that
+over all rows, which counts as a few rows more. Leaving a row out leaves the average
+over all rows as it is.
 """
 
 from typing import NamedTuple
@@ -97,8 +99,7 @@ def weights_within(distances, counts=None):
 
     `distances` are (n, k + 1), and the largest in each row is where weights end. So
     averages hardly jump where another point comes near. Where points stand for `counts`
-    (n, k) of rows, weights end where those of rows have the sum that those of points
-    would have, if that is nearer.
+    (n, k) of rows, they end nearer, see `edge_of_rows`.
     """
     edge = np.maximum(distances.max(axis=1, keepdims=True), ROUNDING)
     squares = (distances[:, :-1] / edge) ** 2
@@ -111,8 +112,10 @@ def weights_within(distances, counts=None):
 def edge_of_rows(squares, counts):
     """Return e (n, 1), at most 1, with sum_k counts_k (1 - s_k / e)_+ = sum_k 1 - s_k.
 
-    It is also at least nine times the least s, so that rows between points with many
-    rows are not those of one point alone.
+    These are sums of weights at squared distances s, relative to that where weights
+    would end if each point had one row; e is where they end for `counts` of rows. It is
+    at least nine times the least s, three times the least distance: otherwise the
+    weights between two points with many rows would step from one of them to the other.
 
     `squares` are s (n, k) <= 1. The left side grows with e, and between two of the s it
     is C - B / e with the sums C of counts and B of counts times s so far.

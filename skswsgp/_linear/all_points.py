@@ -57,9 +57,9 @@ class AllPoints:
         return DenseMatrix(a), F
 
     def coefficients(self, u):
-        """Return what rows of `weights` are multiplied by for values u (M, k) of f.
+        """Return the vectors (M, k) whose products with rows of `weights` are f.
 
-        For values u at the points it is u itself, or L^-1 u where these are whitened.
+        They are the values u (M, k) of f at the points, or L^-1 u if `whitened`.
         """
         return solve_triangular(self.factor, u, lower=True) if self.whitened else u
 

@@ -157,7 +157,10 @@ class Poisson(LikelihoodRecord):
         return targets - targets.mean(axis=0)
 
     def unknown_part(self, y):
-        """Return variances (n_latent,) of f that a usual count leaves, at most 1."""
+        """Return the variances (n_latent,) of f given one count of the mean size.
+
+        They are 1 / count, and at most 1.
+        """
         return 1.0 / np.maximum(y[:, :-1].mean(axis=0, dtype=np.float64), 1.0)
 
     def averages(self, y, weight, n_latent):

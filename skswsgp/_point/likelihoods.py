@@ -63,7 +63,8 @@ def log_prob_negative_binomial(size, y, f):
     """Return y t - (y + r) log(1 + exp(t)), t = f - log r, and its derivative by f.
 
     A count y of mean exp(f) has the variance exp(f) + exp(f)^2 / r, r being the size.
-    Both are in float64, as `binomial_constant` is, for large sizes cancel.
+    Both results are computed in float64: for a large size, terms of its magnitude
+    cancel each other and those of `binomial_constant`.
     """
     size = np.float64(size)
     t = np.float64(f) - math.log(size)

@@ -5,7 +5,7 @@ import warnings
 import numpy as np
 from sklearn.gaussian_process.kernels import ConstantKernel, Matern
 
-from skswsgp._compiled.threads import CHUNKS, machine_memory
+from skswsgp._compiled.threads import CHUNKS, KERNEL_VALUE, machine_memory
 from skswsgp._rows.data import memory_budget
 from skswsgp._solvers.model import JITTER
 from skswsgp._solvers.progress import callers_level
@@ -16,8 +16,6 @@ LEAST_JITTER = {"float64": 1e-10, "float32": 1e-4}
 # Most relative jitter where S is full: its dense systems need no good condition, and
 # means are those of an exact Gaussian process within 1e-5, where they were within 3e-2
 DENSE_JITTER = 1e-8
-
-KERNEL_VALUE = 18  # cost of a kernel value in columns, of which it has a distance
 
 
 def count_inducing(settings, n_rows, n_features):
@@ -108,7 +106,7 @@ def may_have_exact_means(settings, n_rows, n_features):
 def tries_exact_means(settings, n_rows, M, n_features):
     """Return whether means from all rows are asked for, or worth a comparison.
 
-    What labels leave unknown hides what they gain beyond few rows.
+    A label leaves so much of f unknown that exact means of many labels gain nothing.
     """
     if not may_have_exact_means(settings, n_rows, n_features):
         return False
@@ -201,6 +199,11 @@ def require_room_for_draws(tuning, M, n_latent):
             f"take {size / 2**30:.1f} GiB: expected at most {limit / 2**30:.1f} GiB; "
             "use a smaller n_inducing, or predictions of single rows without draws."
         )
+
+
+def dtype_of_systems(settings, M, H):
+    """Return the dtype of the natural solver's systems: dense ones are in float64."""
+    return "float64" if H == M and settings.device != "cuda" else settings.dtype
 
 
 def natural_jitter(kernel, Z, noise, dtype, full=False):

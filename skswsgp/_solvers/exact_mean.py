@@ -20,7 +20,7 @@ from scipy.linalg import cho_solve
 
 from skswsgp._compiled.linalg import numpy_cholesky
 from skswsgp._compiled.team import BLOCK
-from skswsgp._compiled.threads import one_blas_thread
+from skswsgp._compiled.threads import KERNEL_VALUE, one_blas_thread
 from skswsgp._covariance.compile import compile_kernel, length_scales
 from skswsgp._covariance.products import CovarianceProducts
 from skswsgp._linear.cell_preconditioner import CellPreconditioner
@@ -28,7 +28,6 @@ from skswsgp._linear.conjugate_gradients import solve_systems
 from skswsgp._linear.projection import mean_prior_variance
 from skswsgp._rows.data import memory_budget
 from skswsgp._rows.statistics import ERRORS, MEAN_ROWS
-from skswsgp._solvers.auto import KERNEL_VALUE
 
 # Points for each global one, at which a preconditioner and the products with K take
 # about the same time for 2,000 to 8,000 points

@@ -76,8 +76,8 @@ class VecchiaPrior(NamedTuple):
 def make_vecchia_prior(engine, kernel, order, watch=None):
     """Return the `VecchiaPrior` of the engine's inducing points in an order (M,).
 
-    `kernel` is the kernel object with the parameters of the engine's model, and `watch`
-    is told of how many points are next.
+    `kernel` is the kernel object with the parameters of the engine's model. Where
+    there is a `watch`, it is called with the number of points that come next.
     """
     order = order.astype(np.int32)  # loops are compiled for lists of this dtype
     if engine.all_inducing is not None:  # p(u) is the same in any order

@@ -73,8 +73,8 @@ class RowsRead:
     """Says in the line of a stage how fast it reads its rows, and when it will end.
 
     It speaks after `first` seconds, and whenever twice as many have gone by. A solver
-    that takes steps reads all rows so many `times` at most; others read them once, and
-    may go on without them.
+    that takes steps reads all rows so many `times` at most. Others read them once, and
+    their inducing points after them, and may go on without either.
     """
 
     first = 5.0
