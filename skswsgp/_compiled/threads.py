@@ -242,7 +242,7 @@ def require_memory(size, H):
     if size > room:
         raise ValueError(
             f"n_neighbors={H} takes {size / 2**30:.1f} GiB: expected at most "
-            f"{room / 2**30:.1f} GiB; use a smaller one, or fewer threads (n_jobs)."
+            f"{room / 2**30:.1f} GiB; use a smaller one, or n_jobs=1."
         )
 
 
