@@ -15,7 +15,9 @@ from skswsgp._compiled.special import gaussian_log_density, student_log_density
 from skswsgp._kernel_search.robust_start import FREEDOM_PRIOR
 from skswsgp._point.likelihood_records import LIKELIHOODS
 
-LEAST_FREEDOM = 3.0  # degrees of freedom, below which deviations say little
+# Degrees of freedom of the law, below which squares of draws have no deviation, so that
+# averages over draws say little of the means that are predicted
+LEAST_FREEDOM = 4.0
 # Degrees of freedom from which the law is taken for a Gaussian
 _, MOST_FREEDOM = LIKELIHOODS["student_t"].shape_bounds
 MOST_FACTOR = 30.0  # of a scale, at mean features or where a feature grows e-fold
