@@ -7,6 +7,8 @@ mean over them. The limits are far from what is usual: see the guide for figures
 import numpy as np
 import pytest
 from scipy import stats
+from sklearn.gaussian_process import GaussianProcessRegressor
+from sklearn.gaussian_process.kernels import ConstantKernel, Matern, WhiteKernel
 
 from skswsgp import SWSGPRegressor
 
@@ -41,6 +43,42 @@ def test_places_with_many_rows_show_their_noise():
     quiet, loud = np.reshape(shares, (-1, 2)).mean(axis=0)
     assert 0.85 < quiet < 0.99
     assert 0.75 < loud < 0.95
+
+
+def test_noise_beside_many_columns_is_told_as_noise():
+    worse = []
+    for seed in range(6):
+        rng = np.random.default_rng(seed)
+        n = int(rng.integers(25, 70))
+        D = int(rng.integers(n // 5, n))
+        X, new = rng.normal(size=(2, n, D)) * 10.0 ** rng.uniform(-3, 3, D)
+        y, truth = rng.normal(size=(2, n))
+        model = SWSGPRegressor(random_state=0).fit(X, y)
+        error = np.mean((model.predict(new) - truth) ** 2)
+        worse.append(np.sqrt(error / np.mean((truth - y.mean()) ** 2)))
+    assert np.mean(worse) < 1.03
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_few_rows_of_a_smooth_function_without_noise():
+    ratios = []
+    for seed in range(6):
+        rng = np.random.default_rng(seed)
+        n, a, b = int(rng.integers(5, 15)), rng.uniform(0.5, 3.0), rng.uniform(0.0, 3.0)
+        x = np.sort(rng.random(n))[:, None]
+        new = np.linspace(x[0], x[-1], 100)
+        y, truth = (np.sin(a * at[:, 0] + b) for at in (x, new))
+        kernel = ConstantKernel() * Matern(0.3, (1e-2, 1e3), nu=2.5)
+        exact = GaussianProcessRegressor(
+            kernel + WhiteKernel(0.1, (1e-8, 10.0)), normalize_y=True
+        )
+        ours, theirs = (
+            np.sqrt(np.mean((model.fit(x, y).predict(new) - truth) ** 2))
+            for model in (SWSGPRegressor(random_state=0), exact)
+        )
+        ratios.append(ours / max(theirs, 1e-3 * y.std()))
+    assert np.median(ratios) < 2.0
+    assert max(ratios) < 10.0
 
 
 @pytest.mark.parametrize("likelihood", ["poisson", "negative_binomial"])

@@ -46,7 +46,7 @@ HALF_WAVES = 20
 # gains ten nats by chance in one table of a thousand.
 LEAST_WAVE = 10.0
 UNDECIDED = 3.0  # nats: a difference of evidence that more rows may reverse
-ENOUGH = 0.1  # nats of all rows of the evidence that a step gains, or it is the last
+ENOUGH = 0.03  # nats of all rows of the evidence that a step gains, or it is the last
 
 
 class Form(NamedTuple):
@@ -85,6 +85,12 @@ class Candidate(NamedTuple):
         return 0.5 * np.sum(1.0 - 1.0 / self.curvatures)
 
 
+def measured(form, posterior, value, moves):
+    """Return the `Candidate` of few rows at the start of their posterior."""
+    parts = posterior.second_derivatives(moves)
+    return Candidate(form, posterior, value, *parts, len(posterior.X))
+
+
 class Climb:
     """A search for the kernel of largest evidence of the rows of a `KernelLearner`.
 
@@ -115,6 +121,11 @@ class Climb:
         """
         with one_blas_thread():
             candidates = self.few_rows()
+            N, D = self.learner.X.shape
+            if self.separate and not self.more and N < ROWS_PER_COLUMN * D:
+                noise = self.noise_alone(candidates[0])
+                if noise.evidence > candidates[0].evidence:
+                    return 2 * (self.fit(noise),)
             *more, last = self.more or [self.few]
             if len(last.X) <= NEXT_ROWS[-1]:
                 more.append(last)
@@ -194,12 +205,25 @@ class Climb:
         slots = np.flatnonzero(self.length_scales(posterior))[seen]
         other.start = self.posterior(form).start.copy()
         other.start[slots] = np.minimum(other.start[slots], np.log(lengths))
-        moves = other.moves(shared=False, noise=self.noise_free)
-        enough = self.enough(other)
-        other.start, value = other.maximize(moves, FIRST_STEPS, enough=enough)
+        value, moves = self.ascend(other, form, FIRST_STEPS)
         few = self.posterior(form)
         few.start = other.start
-        return [Candidate(form, other, value, *measured(few, moves), len(few.X))]
+        return [measured(form, few, value, moves)._replace(posterior=other)]
+
+    def noise_alone(self, candidate):
+        """Return a candidate for which all that targets differ by is noise.
+
+        Few rows of many columns fit noise by chance. The variance of the function is at
+        its lower bound here, and its length-scales are the medians of their priors.
+        """
+        posterior, n = self.posterior(candidate.form), len(self.start.noise)
+        constants = ~self.length_scales(posterior)
+        constants[-n:] = False
+        posterior.start[constants] = posterior.bounds[constants, 0]
+        posterior.medians = posterior.start
+        moves = np.eye(len(constants))[:, len(constants) - n * self.noise_free :]
+        posterior.start, value = posterior.maximize(moves, FIRST_STEPS)
+        return measured(candidate.form, posterior, value, moves)
 
     def short(self, candidate):
         """Return a candidate to move on from, with short length-scales.
@@ -220,21 +244,24 @@ class Climb:
         posterior = self.posterior(form)
         if before is not None:
             posterior.start = before.posterior.start
-        moves = posterior.moves(shared=form.shared, noise=self.noise_free)
-        enough = self.enough(posterior)
-        posterior.start, value = posterior.maximize(moves, steps, enough=enough)
+        value, moves = self.ascend(posterior, form, steps)
         if measure:
-            curvatures, hessian = measured(posterior, moves)
-        else:
-            curvatures, hessian = before.curvatures, before.hessian
-        return Candidate(form, posterior, value, curvatures, hessian, len(posterior.X))
+            return measured(form, posterior, value, moves)
+        return before._replace(form=form, posterior=posterior, value=value)
 
-    def enough(self, posterior):
-        """Return the least gain of a step, in nats of the rows of a posterior.
+    def ascend(self, posterior, form, steps, hessian=None):
+        """Move a posterior to its largest density; return that and the moves.
 
-        What a step gains grows with the number of rows.
+        What a step gains grows with the number of rows, and so does what is enough.
         """
-        return ENOUGH * len(posterior.X) / len(self.learner.X)
+        moves = posterior.moves(shared=form.shared, noise=self.noise_free)
+        enough = ENOUGH * len(posterior.X) / len(self.learner.X)
+        if hessian is not None:  # of few rows, without the prior
+            growth = len(posterior.X) / len(self.few.X)
+            prior = posterior.prior_loss(posterior.start)[2] @ moves**2
+            hessian = growth * hessian + np.diag(prior)
+        posterior.start, value = posterior.maximize(moves, steps, hessian, enough)
+        return value, moves
 
     def posterior(self, form):
         """Return the `LogPosterior` of a form, given few rows."""
@@ -248,7 +275,7 @@ class Climb:
         """Return the variances (P + Q,) of priors of these standard deviations."""
         lengths, n = self.length_scales(posterior), len(self.start.noise)
         N, D = self.learner.X.shape
-        share = min(1.0, N / (ROWS_PER_COLUMN * D)) ** 2
+        share = min(1.0, N / (ROWS_PER_COLUMN * D)) ** np.array([2, 1, 2])
         length, constant, noise = LEAST_WIDTH + share * (np.array(widths) - LEAST_WIDTH)
         out = np.where(lengths, length, constant)
         out[-n:] = noise
@@ -273,12 +300,10 @@ class Climb:
         if not (cheap or always):
             return plain
         posterior = self.with_map(plain)
-        moves = posterior.moves(shared=form.shared, noise=self.noise_free)
-        enough = self.enough(posterior)
-        posterior.start, value = posterior.maximize(moves, MAP_STEPS, enough=enough)
+        value, moves = self.ascend(posterior, form, MAP_STEPS)
         turned = Candidate(form, posterior, value, np.ones(0), None, n)
         if not always:
-            turned = Candidate(form, posterior, value, *measured(posterior, moves), n)
+            turned = measured(form, posterior, value, moves)
             before = self.climbed(form, plain, NEXT_STEPS, measure=False)
             chance = turned.gain_by_chance - before.gain_by_chance
             gain = (value - before.value - chance) * max(N / n, 1.0) + chance
@@ -301,17 +326,11 @@ class Climb:
         variances = self.prior_variances(posterior, LAST_WIDTHS)
         posterior.variances = before.variances.copy()
         posterior.variances[: len(variances)] = variances
-        moves = posterior.moves(shared=form.shared, noise=self.noise_free)
-        hessian = candidate.hessian
         if len(learner.X) <= NEXT_ROWS[-1]:
             steps = max(steps, NEXT_STEPS)
-        if hessian is None:
+        if candidate.hessian is None:
             steps = max(steps, 2 * LAST_STEPS)
-        else:
-            growth = len(learner.X) / len(self.few.X)
-            hessian = growth * hessian + np.diag(posterior.prior_hessian(moves))
-        enough = self.enough(posterior)
-        posterior.start, value = posterior.maximize(moves, steps, hessian, enough)
+        value, _ = self.ascend(posterior, form, steps, candidate.hessian)
         return candidate._replace(posterior=posterior, value=value)
 
     def with_map(self, plain):
@@ -323,10 +342,8 @@ class Climb:
         fit = fit_at(posterior, self.start, self.noise_free)
         turned = LogPosterior(*self.few.all_rows(fit), turn=True)
         n = turned.n_logs
-        turned.medians[:n], turned.variances[:n] = (
-            posterior.medians,
-            posterior.variances,
-        )
+        turned.medians[:n] = posterior.medians
+        turned.variances[:n] = posterior.variances
         turned.variances[n:] = turned.columns.variance_for(len(self.learner.X))
         return turned
 
@@ -417,20 +434,3 @@ def undecided(candidates):
         if one.evidence >= order[0].evidence - UNDECIDED and not twin:
             found.append(one)
     return found
-
-
-def measured(posterior, moves):
-    """Return the curvatures at the start, and the second derivatives of few rows.
-
-    The curvatures are infinite, and the second derivatives None, where a point beside
-    the start has no density. All entries that move have a normal prior.
-    """
-    prior = posterior.prior_hessian(moves)
-    units = 1.0 / np.sqrt(prior)
-    try:
-        hessian = posterior.hessian(moves * units)
-        curvatures = np.maximum(np.linalg.eigvalsh(hessian), 1.0)
-    except np.linalg.LinAlgError:
-        return np.full(moves.shape[1], np.inf), None
-    hessian = hessian / np.outer(units, units) - np.diag(prior)
-    return curvatures, hessian

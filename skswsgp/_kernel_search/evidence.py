@@ -16,11 +16,11 @@ from scipy.special import softmax
 
 from skswsgp._compiled.threads import one_blas_thread
 from skswsgp._covariance.compile import free_variance, updated_kernel
-from skswsgp._kernel_search.climb import ENOUGH, FIRST_ROWS, FIRST_STEPS, MAP_STEPS
+from skswsgp._kernel_search.climb import FIRST_ROWS, FIRST_STEPS, MAP_STEPS
 from skswsgp._kernel_search.holdout import (
     TrialRows,
     gaussian_sites,
-    log_prior_around,
+    log_prior_of_shape,
     train,
 )
 from skswsgp._kernel_search.kernel_learning import evidence_work
@@ -29,6 +29,7 @@ from skswsgp._rows.columns import mapped
 from skswsgp._rows.inducing import distinct_rows
 from skswsgp._rows.statistics import climbed
 
+LEAST_TURN = 0.1  # nats that a turn of sites and kernel gains, or it is the last
 BOUND_WORK = 3  # time of a search over that of learning a regression's kernel
 SHAPE_STEP = 2.0  # factor between two shapes of the likelihood that are compared
 VARIANCE_STEP = 3.0  # factor between two variances whose bounds are compared
@@ -123,14 +124,14 @@ class BoundSearch(TrialRows):
     def choose_shape(self, found):
         """Learn the shapes of the likelihood by the bound; return what is `Found` then.
 
-        Their logarithms have the normal priors of `Holdout.likeliest_shape`.
+        Their logarithms have the priors of `Holdout.likeliest_shape`.
         """
         if not self.settings.learns_shape:
             return found
         first, (low, high) = self.settings.first_shape, self.record.shape_bounds
 
         def value(found, shape):
-            return found.solver.bound + log_prior_around(shape, first)
+            return found.solver.bound + log_prior_of_shape(shape, first)
 
         for step, q in product((SHAPE_STEP, 1.0 / SHAPE_STEP), range(len(first))):
             while low <= step * self.shape[q] <= high:
@@ -172,15 +173,15 @@ class BoundSearch(TrialRows):
     def turn(self):
         """Learn a map of the columns, and keep it if the evidence is larger with it."""
         found, start = self.found, self.found.kernel
-        least = self.log_evidence(found, start, self.shared) + ENOUGH
+        least = self.log_evidence(found, start, self.shared) + LEAST_TURN
         posterior = self.posterior(found, start, turn=True)
         moves, best = posterior.moves(shared=self.shared, noise=False), -np.inf
         while True:
             point, _ = posterior.maximize(moves, MAP_STEPS)
             kernel, linear_map = posterior.kernel_at(point), posterior.map_at(point)
             solver = self.solved(kernel, found.solver, linear_map)
-            value = solver.bound + posterior.log_prior(point)
-            level = not value >= best + ENOUGH
+            value = solver.bound - posterior.prior_loss(point)[0]
+            level = not value >= best + LEAST_TURN
             if value > best:
                 found, best = Found(kernel, solver, linear_map), value
                 posterior = posterior.given(posterior.X, *gaussian_sites(solver))
@@ -206,14 +207,14 @@ class BoundSearch(TrialRows):
             other = Found(kernel, self.solved(kernel, found.solver))
             gain = self.log_density(other, start) - self.log_density(found, start)
             found = other if gain > 0.0 else found
-            if gain < ENOUGH:
+            if gain < LEAST_TURN:
                 break
         return found
 
     def log_density(self, found, start):
         """Return the bound plus log prior, with priors around the kernel `start`."""
         posterior = self.posterior(found, start)
-        return found.solver.bound + posterior.log_prior(posterior.start)
+        return found.solver.bound - posterior.prior_loss(posterior.start)[0]
 
     def log_evidence(self, found, start, shared):
         """Return `log_density` plus the log volume of the posterior over the prior.

@@ -254,7 +254,7 @@ class Holdout(TrialRows):
     def likeliest_shape(self, solver):
         """Return the shapes (Q,) of the likelihood that make held-out rows likeliest.
 
-        Their logarithms have normal priors around those of the first ones.
+        Their priors are around the first ones.
         """
         weight, y = self.held_out_weight, self.y[self.held_out]
         moments, shape = self._marginals(solver), self.shape.copy()
@@ -264,7 +264,7 @@ class Holdout(TrialRows):
         def loss(log_shape, q):
             shape[q] = np.exp(log_shape)
             density = self.record.log_density(*moments, y, noise, shape)
-            prior = log_prior_around(shape[q], first[q])
+            prior = log_prior_of_shape(shape[q], first[q])
             return -prior / n - np.average(density, weights=weight)
 
         for q in range(len(shape)):
@@ -337,13 +337,20 @@ class CandidateComparison(Holdout):
         return best._replace(variance_scale=scale)
 
 
-def log_prior_around(values, usual):
-    """Return the log prior density of positive numbers around their usual values.
+def prior_loss_around(values, usual):
+    """Return minus the log densities of positive numbers around their usual values.
 
-    They are shapes of a likelihood or a kernel variance. It is their sum and lacks a
-    constant.
+    It is that of a normal logarithm, but for a constant.
     """
-    return -0.5 * np.sum((np.log(values / usual) / SPREAD) ** 2)
+    return 0.5 * (np.log(values / usual) / SPREAD) ** 2
+
+
+def log_prior_of_shape(shape, usual):
+    """Return the log prior density of shapes (Q,), of Student's t with one degree.
+
+    A table of large counts may have a shape larger than usual by orders of magnitude.
+    """
+    return -np.sum(np.log1p(prior_loss_around(shape, usual)))
 
 
 def has_few_points(M, n_rows, n_features, tuning, rows_per_point=ROWS_PER_POINT):

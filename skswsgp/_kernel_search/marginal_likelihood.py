@@ -17,7 +17,6 @@ from skswsgp._compiled.special import LOG_2PI
 from skswsgp._covariance.compile import compile_kernel, constant_slots, updated_kernel
 from skswsgp._covariance.matrix import CovarianceMatrix
 from skswsgp._kernel_search.linear_map import moving_map
-from skswsgp._kernel_search.neighbor_likelihood import PRIOR_VARIANCE
 from skswsgp._point.adam_step import LOG_NOISE_BOUNDS
 from skswsgp._rows.columns import mapped
 from skswsgp._rows.statistics import effective_sample_size
@@ -71,7 +70,9 @@ class LogPosterior:
 
     A point holds the logarithms of the free parameters of the compiled kernel (P,) and
     of the noise variances (Q,), `start` that of the kernel and the noise given. Each
-    has a normal prior around `medians` (P + Q,), a flat one where that is NaN. The
+    has a prior around `medians` (P + Q,), a flat one where that is NaN. It is normal
+    for the kernel. It is Student's t with one degree of freedom for the noise, so that
+    a few rows of a smooth function can tell that there is none. The
     medians are the start, or, for entries of the kernel, those of the kernel `around`.
     With the latter, constants such as the variance of f have flat priors. X is (N, D);
     y and ratios are those of `log_marginal_likelihood`. A noise variance is judged by
@@ -101,7 +102,8 @@ class LogPosterior:
             params[constant_slots(self.compiled.struct)] = np.nan
             self.medians[: free.sum()] = np.log(params[free])
         self.n_logs = len(self.start)  # entries of a point before those of S
-        self.variances = np.full(self.n_logs, PRIOR_VARIANCE)  # of the priors
+        # of normal priors, and of normal densities that are as curved at the median
+        self.variances = np.ones(self.n_logs)
         self.columns = None
         if turn:
             self._append_map()
@@ -182,9 +184,20 @@ class LogPosterior:
         """Return the log density of rows, and its derivatives by K and by log noise."""
         return log_marginal_likelihood(K, self.y, noise, self.ratios)
 
-    def log_prior(self, point):
-        """Return the log prior density up to a constant."""
-        return -0.5 * np.nansum((point - self.medians) ** 2 / self.variances)
+    def prior_loss(self, point):
+        """Return minus the log prior density, up to a constant, and two derivatives.
+
+        The derivatives by each entry of the point are (P + Q + R,).
+        """
+        moved = np.nan_to_num(point - self.medians)
+        value = 0.5 * moved**2 / self.variances
+        slope, curvature = moved / self.variances, 1.0 / self.variances
+        noise = slice(self.n_logs - self.y.shape[1], self.n_logs)
+        more = 1.0 + value[noise]
+        value[noise] = np.log(more)
+        slope[noise] /= more
+        curvature[noise] *= (2.0 - more) / more**2
+        return value.sum(), slope, curvature
 
     def loss(self, point):
         """Return the negative log density, and its gradient."""
@@ -200,8 +213,8 @@ class LogPosterior:
             S = self.columns.free_slope(self.X.T @ d_X)
             parts.append((S + S.T - np.diag(S.diagonal()))[self.columns.entries])
         slope = np.concatenate(parts)
-        pull = np.nan_to_num(point - self.medians) / self.variances
-        return -value - self.log_prior(point), pull - slope
+        prior, pull, _ = self.prior_loss(point)
+        return prior - value, pull - slope
 
     def maximize(self, moves, steps, hessian=None, enough=0.0):
         """Return the point of largest density start + moves @ a, and its log density.
@@ -263,24 +276,28 @@ class LogPosterior:
     def log_volume(self, moves):
         """Return the log of the posterior volume over the prior one, at most 0.
 
-        It is Laplace's approximation by the `curvatures`.
+        It is Laplace's approximation by the curvatures.
         """
-        return -0.5 * np.log(self.curvatures(moves)).sum()
+        return -0.5 * np.log(self.second_derivatives(moves)[0]).sum()
 
-    def curvatures(self, moves):
-        """Return second derivatives of the loss at the start, at least 1, (k,).
+    def second_derivatives(self, moves):
+        """Return curvatures (k,) at the start, and a Hessian (k, k) without the prior.
 
-        They are those along the axes in the directions of `moves` that have a normal
-        prior; the other entries keep their values. The unit of each entry is its
-        standard deviation under the prior.
+        Both are of the loss in the directions of `moves` that have a prior which is not
+        flat; the other entries keep their values. The curvatures are those along the
+        axes of the Hessian with the prior, in prior deviations, and at least 1. They
+        are infinite, and the Hessian None, where a point beside the start has no
+        density.
         """
         moves = moves[:, ~np.isnan(self.medians) @ moves > 0]
-        moves = moves / np.sqrt(self.prior_hessian(moves))
-        return np.maximum(np.linalg.eigvalsh(self.hessian(moves)), 1.0)
-
-    def prior_hessian(self, moves):
-        """Return the second derivatives of the loss of the prior along moves (k,)."""
-        return (1.0 / self.variances) @ moves**2
+        units = 1.0 / np.sqrt((1.0 / self.variances) @ moves**2)
+        try:
+            hessian = self.hessian(moves * units)
+        except np.linalg.LinAlgError:
+            return np.full(len(units), np.inf), None
+        curvatures = np.maximum(np.linalg.eigvalsh(hessian), 1.0)
+        prior = self.prior_loss(self.start)[2] @ moves**2
+        return curvatures, hessian / np.outer(units, units) - np.diag(prior)
 
     def hessian(self, moves):
         """Return the second derivatives of the loss at the start, by moves (k, k)."""

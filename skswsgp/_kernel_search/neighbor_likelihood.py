@@ -18,7 +18,6 @@ from skswsgp._solvers.model import build_model
 from skswsgp._solvers.progress import half_cosine
 
 BATCH_SIZE = 256  # rows in a step of Adam
-PRIOR_VARIANCE = 1.0  # prior variance of the logarithm of a parameter
 MAX_LOG_FACTOR = 3.0  # bound on the logarithm of the factor of a fitted variance
 REFRESH = 25  # steps of Adam between two searches for neighbours
 NOT_FINITE = (
@@ -92,11 +91,11 @@ class NeighborProcess:
                 batch.X[here] = model.Z[drawn[here]]
             grads = self.engine.kriging_gradients(start)
             pull = middle - np.log(model.params[free])
-            grads.d_log[0, free] += pull * n / (N * PRIOR_VARIANCE)
+            grads.d_log[0, free] += pull * n / N
             if shared is not None:
                 grads.d_log[0, shared] = grads.d_log[0, shared].mean()
             pull = start_noise - np.log(model.noise)
-            grads.d_noise[0] += pull * n / (N * PRIOR_VARIANCE)
+            grads.d_noise[0] += pull * n / N
             grads.d_noise[0] *= noise_free
             now = rate * half_cosine(step, steps)
             update_parameters(model, optimizer, grads, now)
@@ -125,7 +124,7 @@ class NeighborProcess:
             mu, v = self.engine.kriging_predictions(X, active)
             v += model.noise * own
             total = w @ (np.log(v) + (y - mu) ** 2 / v).sum(axis=1, dtype=np.float64)
-            total += shift**2 * len(rows) / (N * PRIOR_VARIANCE)
+            total += shift**2 * len(rows) / N
             return total if np.isfinite(total) else np.inf
 
         bounds = -MAX_LOG_FACTOR, MAX_LOG_FACTOR

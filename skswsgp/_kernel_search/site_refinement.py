@@ -18,7 +18,7 @@ from skswsgp._kernel_search.holdout import (
     LEAST_GAIN,
     Holdout,
     gaussian_sites,
-    log_prior_around,
+    prior_loss_around,
     train,
 )
 from skswsgp._kernel_search.kernel_choice import SMOOTHNESS
@@ -152,8 +152,8 @@ class SiteRefinement(Holdout):
                 now = self.best.engine.model.params[slot]
                 if not bounds[0] <= step * now <= bounds[1]:
                     break
-                cost = log_prior_around(now, usual)
-                cost -= log_prior_around(step * now, usual)
+                cost = prior_loss_around(step * now, usual)
+                cost -= prior_loss_around(now, usual)
                 if not self.consider(self.best.scaled, slot, step, cost=cost):
                     break
             if self.best is not before:

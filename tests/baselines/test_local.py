@@ -98,7 +98,8 @@ def test_each_expert_learns_its_own_noise():
 
 
 @MODES
-def test_an_expert_of_equal_targets_takes_the_median_noise_of_others(mode, rng):
+def test_an_expert_of_equal_targets_takes_the_median_noise_of_others(mode):
+    rng = np.random.default_rng(1)
     X = rng.uniform(-2.0, 2.0, size=(1200, 2))
     y = np.sin(2.0 * X[:, 0]) + X[:, 1] + 0.1 * rng.normal(size=1200)
     y = np.stack([np.minimum(y, 0.5), y], axis=1)

@@ -173,6 +173,24 @@ def test_a_map_of_noise_is_refused(rng):
         assert turned is plain
 
 
+def test_few_rows_of_many_columns_may_be_noise_alone(rng):
+    X, y = rng.normal(size=(60, 25)), rng.normal(size=60)
+    noise, mapped = climb_of(X, y)[0].run("auto")
+    assert mapped is noise
+    assert_allclose(noise.kernel.k1.constant_value, 1e-3)  # the lower bound
+    assert_allclose(noise.noise, 1.0, rtol=0.05)
+    line = climb_of(X, y + 2.0 * X[:, 0])[0].run()[0]
+    assert line.kernel.k1.constant_value > 0.3
+
+
+def test_few_smooth_rows_tell_that_there_is_no_noise():
+    x = np.linspace(0.0, 1.0, 6)[:, None]
+    fit, _ = climb_of(x, np.exp(x[:, 0]))[0].run()
+    assert fit.noise[0] < 1e-5
+    rough = np.array([0.1, -0.2, 0.1, 0.2, -0.3, 0.1])
+    assert climb_of(x, x[:, 0] + rough)[0].run()[0].noise[0] > 0.01
+
+
 def test_known_noise_stays(rng):
     X = rng.normal(size=(300, 2))
     y = np.sin(X[:, 0]) + rng.normal(size=300)

@@ -60,7 +60,7 @@ def start_of(search, kernel=KERNEL):
 
 
 def test_slope_of_the_bound_and_priors_is_zero_at_the_kernel(wave, monkeypatch):
-    monkeypatch.setattr(evidence, "ENOUGH", 1e-6)
+    monkeypatch.setattr(evidence, "LEAST_TURN", 1e-6)
     search = search_of(*wave)
     search.settings = BINARY._replace(
         tuning=BINARY.tuning._replace(learning_neighbors=120)
