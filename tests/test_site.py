@@ -44,7 +44,7 @@ def test_each_warning_has_a_heading():
         for path in SOURCES
         if path.parent.name != "baselines"
         for node in ast.walk(ast.parse(path.read_text()))
-        if isinstance(node, ast.Call) and ast.unparse(node.func) == "warnings.warn"
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "warn_caller"
     ]
     messages = [template(call.args[0]) for call in calls]
     messages = [message for message in messages if message != "…"]  # a name

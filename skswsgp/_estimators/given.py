@@ -1,11 +1,9 @@
 """The kernel and the solver that a user gives, made ready for a fit."""
 
-import warnings
-
 from sklearn.gaussian_process.kernels import Kernel
 
 from skswsgp._covariance.compile import compile_kernel, count_periodic_columns
-from skswsgp._solvers.progress import callers_level
+from skswsgp._solvers.progress import warn_caller
 from skswsgp.kernels import chooses_columns, with_positions
 from skswsgp.solvers import SOLVERS
 
@@ -27,11 +25,10 @@ def kernel_for(estimator, n_features):
     kernel = with_positions(kernel, n_features, names)
     struct = compile_kernel(kernel, n_features, estimator.dtype).struct
     if count_periodic_columns(struct) > 1:
-        warnings.warn(
+        warn_caller(
             f"ExpSineSquared reads {count_periodic_columns(struct)} columns at once: "
             "expected one column, because it is no covariance on several; put it on "
             "one with skswsgp.kernels.OnColumns.",
-            stacklevel=callers_level(),
         )
     return kernel
 

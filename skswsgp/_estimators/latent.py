@@ -1,6 +1,5 @@
 """What a fitted estimator knows of its latent functions, at any rows."""
 
-import warnings
 from numbers import Integral
 
 import numpy as np
@@ -20,7 +19,7 @@ from skswsgp._posterior.prediction import Posterior
 from skswsgp._rows.support import EVERYWHERE
 from skswsgp._solvers.auto import require_room_for_draws
 from skswsgp._solvers.model import build_model, with_factor
-from skswsgp._solvers.progress import callers_level
+from skswsgp._solvers.progress import warn_caller
 
 
 @with_shared_text
@@ -332,11 +331,10 @@ class LatentFunctionsMixin:
             factor = joint.covariance_factor(posterior, settings)
             self._covariance_factor = factor
         if factor is None:
-            warnings.warn(
+            warn_caller(
                 "the draws from q(u) did not converge: functions at different rows go "
                 "together by a diagonal S, which leaves much of their correlations "
                 "out; a larger noise variance or dtype='float64' may help.",
-                stacklevel=callers_level(),
             )
         return factor
 

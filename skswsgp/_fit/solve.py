@@ -4,7 +4,6 @@ What goes wrong warns, and is left out. The fourth call, the law of observations
 the solution while its engine is open.
 """
 
-import warnings
 from contextlib import closing, contextmanager
 from typing import NamedTuple
 
@@ -13,6 +12,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from skswsgp._compiled.threads import max_threads
 from skswsgp._engine.select import make_engine
+from skswsgp._kernel_search.marginal_likelihood import LEAST_NOISE_OF_SEVERAL
 from skswsgp._law.learn import leave_out_rows
 from skswsgp._linear.dense_sites import DenseSites
 from skswsgp._linear.site_rows import SiteRows
@@ -24,7 +24,7 @@ from skswsgp._rows.inducing import point_of_each_row
 from skswsgp._solvers.auto import tries_exact_means, warn_of_blocks
 from skswsgp._solvers.exact_mean import ExactFit, exact_mean_attributes, means_of_few
 from skswsgp._solvers.model import build_model, model_attributes
-from skswsgp._solvers.progress import History, RowsRead, callers_level
+from skswsgp._solvers.progress import History, RowsRead, warn_caller
 from skswsgp._solvers.rows import RowsInMemory
 from skswsgp._solvers.settings import Settings
 
@@ -50,14 +50,9 @@ def solve(start, task):
     settings, attributes = start.settings, start.attributes
     (M, D), H = attributes["inducing_points_"].shape, attributes["n_neighbors_"]
     likelihood = settings.likelihood, settings.n_latent
-    model, center = build_model(
-        attributes,
-        likelihood,
-        settings.dtype,
-        settings.divergence_weight(M, H),
-        settings.optimize_inducing,
-        start.rows.sample.weight.sum(dtype=np.float64),
-    )
+    how = settings.dtype, settings.divergence_weight(M, H), settings.optimize_inducing
+    total = start.rows.sample.weight.sum(dtype=np.float64)
+    model, center = build_model(attributes, likelihood, *how, total)
     held_out = start.held_out and start.held_out._replace(center=center)
     start = start._replace(rows=start.rows.centered(center), held_out=held_out)
     data, n_all = start.rows.sample, start.rows.n_all
@@ -153,31 +148,31 @@ def train(solver, start, task):
         if settings.is_trial or not solver.usable:
             raise
         when = "then" if best is None else "at its best"
-        warnings.warn(
+        warn_caller(
             f"training was interrupted in {solver.unit} "
             f"{len(history.losses) + 1}: the model is kept as it was {when}.",
-            stacklevel=callers_level(),
         )
     except FloatingPointError:
         if best is None or not solver.keeps_best:
             raise
-        warnings.warn(
+        warn_caller(
             f"training produced NaN or infinity in {solver.unit} "
             f"{len(history.losses) + 1} and ended there: the model is kept as it "
             "was at its best.",
-            stacklevel=callers_level(),
         )
     task.lines.after_rounds(history, solver.unit)
     warn_of_jitter(engine.jitter_counts)
+    learned = settings.learn_kernel and settings.known_noise is None
+    if learned and not settings.is_trial:
+        warn_of_shared_kernel(start.attributes.get("noise_variance_"))
     if settings.likelihood_record.counts and not settings.is_trial:
         warn_of_large_counts(solver)
     if not solver.solved:
-        warnings.warn(
+        warn_caller(
             "conjugate gradients stopped before they converged: expected a kernel "
             "and noise that do not differ by many orders of magnitude; bound the "
             "kernel's variance, or give a regression a larger initial_noise.",
             ConvergenceWarning,
-            stacklevel=callers_level(),
         )
     return fitted(best)
 
@@ -189,10 +184,9 @@ def draw(solver, settings, rng):
         u = u.astype(settings.dtype)
         return {"posterior_draws_": u if u.shape[2] > 1 else u[:, :, 0]}
     more = "" if settings.dtype == "float64" else "; dtype='float64' may help"
-    warnings.warn(
+    warn_caller(
         "the draws from q(u) did not converge: the model is kept without them, and "
         f"sample_f and return_cov try again{more}.",
-        stacklevel=callers_level(),
     )
     return {}
 
@@ -216,12 +210,11 @@ def solve_exact_mean(solver, data, group, trained, start, task):
         why = "need the rows of the first fit, in their order"
         found = ExactFit(problem=why)
     if found.problem:
-        warnings.warn(
+        warn_caller(
             f"the exact means {found.problem}: the model is kept with means from "
             f"n_neighbors={trained['n_neighbors_']}; a larger noise variance helps "
             "where they do not converge, and that number as n_neighbors asks for "
             "no exact means.",
-            stacklevel=callers_level(),
         )
     return found
 
@@ -238,11 +231,10 @@ def learn_law(solution, task):
             known = solution.data, solution.group, solution.sites, solution.attributes
             law, rows = leave_out_rows(*known, settings, solution.rng)
         except FloatingPointError:
-            warnings.warn(
+            warn_caller(
                 "predictions of rows without themselves met NaN or infinity: the model "
                 "is kept with a Gaussian law of observations and without "
                 "leave_one_out_; bounds on the kernel may help, or dtype='float64'.",
-                stacklevel=callers_level(),
             )
     found = {"predictive_law_": law, "leave_one_out_": rows}
     return {name: value for name, value in found.items() if value is not None}
@@ -252,12 +244,20 @@ def warn_of_jitter(jitter_counts):
     """Warn where some factorisations needed more than the usual jitter."""
     extra = int(jitter_counts[:, 0].sum())
     if extra:
-        warnings.warn(
+        warn_caller(
             f"{extra} covariance matrices needed more than the usual jitter: "
             "inducing points lie close together for this kernel, or its "
             "length-scales have grown large; fewer inducing points or neighbours, "
             "dtype='float64' or tighter bounds help.",
-            stacklevel=callers_level(),
+        )
+
+
+def warn_of_shared_kernel(noise):
+    """Warn where several outputs (Q,) have no noise, and not the best kernels."""
+    if np.size(noise) > 1 and np.log(noise).max() <= LEAST_NOISE_OF_SEVERAL + 1e-6:
+        warn_caller(
+            "none of several outputs has noise, and they share a kernel: a fit of each "
+            "has smaller errors; use sklearn.multioutput.MultiOutputRegressor.",
         )
 
 
@@ -266,18 +266,18 @@ def warn_of_large_counts(solver):
 
     A count tells f but for the variance of its site. What the jitter adds to q(f) is at
     most the jitter itself, and intervals are wider by the root of one plus its ratio to
-    that variance: by 14 % where the ratio is 0.3.
+    that variance: by 5 % where the ratio is 0.1. Beyond, the shape of a negative
+    binomial is too small as well.
     """
     model, sites = solver.engine.model, solver.sites
     if not isinstance(sites, SiteRows):
         return
     precision, _ = sites.record.first_sites(sites.y, model)
     added = np.minimum(solver.marginals()[1], model.jitter * solver.prior_variance)
-    if np.median(precision * added) > 0.3:
+    if np.median(precision * added) > 0.1:
         usual = np.median(sites.y[:, : model.m.shape[1]])
-        warnings.warn(
+        warn_caller(
             f"counts near {usual:.1g} tell more of their rates than rounding leaves: "
             "intervals are wider than those of the law; use likelihood='gaussian' "
             "with y_transform='log' for such counts.",
-            stacklevel=callers_level(),
         )

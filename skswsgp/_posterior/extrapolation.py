@@ -6,14 +6,12 @@ then the data said little, as with a signal far below the noise, or the function
 between any two rows.
 """
 
-import warnings
-
 import numpy as np
 
 from skswsgp._kernel_search.kernel_learning import MAX_WIDE_NEIGHBORS
 from skswsgp._neighbors.lists import without_own
 from skswsgp._rows.columns import mapped
-from skswsgp._solvers.progress import callers_level
+from skswsgp._solvers.progress import warn_caller
 
 # Share of the prior variance above which a function counts as unknown: the data have
 # then explained less than a twentieth of it, and means are within some fifth of a prior
@@ -95,11 +93,10 @@ def share_of_unknown_points(posterior):
 
 def warn_of_extrapolation(share, n_rows):
     """Warn that a share of so many rows is unknown."""
-    warnings.warn(
+    warn_caller(
         f"{share:.0%} of {n_rows} rows of X lie where the model knows next to nothing, "
         f"with more than {UNKNOWN_VARIANCE:.0%} of the prior variance: expected rows "
         "like those of fit; check columns and their units, or filter "
         "skswsgp.ExtrapolationWarning.",
         ExtrapolationWarning,
-        stacklevel=callers_level(),
     )

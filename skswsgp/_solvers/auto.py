@@ -1,14 +1,12 @@
 """The values that "auto" and None stand for; some depend on the solver's class."""
 
-import warnings
-
 import numpy as np
 from sklearn.gaussian_process.kernels import ConstantKernel, Matern
 
 from skswsgp._compiled.threads import CHUNKS, KERNEL_VALUE, machine_memory
 from skswsgp._rows.data import memory_budget
 from skswsgp._solvers.model import JITTER
-from skswsgp._solvers.progress import callers_level
+from skswsgp._solvers.progress import warn_caller
 
 # Least relative jitter of the natural solver, whose systems are solved to a relative
 # residual of 1e-6 in float64 and 1e-3 in float32
@@ -180,12 +178,11 @@ def warn_of_blocks(settings, n_rows, shape, H):
     size, room = 8 * n_rows * H, memory_budget()
     if size <= room or takes_few_points(settings, n_rows, *shape):
         return
-    warnings.warn(
+    warn_caller(
         f"the neighbors and weights of {n_rows:,} rows, with n_neighbors={H}, take "
         f"{size / 2**30:.1f} GiB: expected at most {room / 2**30:.1f} GiB, so they "
         "are computed anew for each product; use a smaller n_neighbors, or "
         f"sklearn.set_config(working_memory={size // 2**20 + 1}).",
-        stacklevel=callers_level(),
     )
 
 

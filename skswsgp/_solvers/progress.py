@@ -4,6 +4,7 @@ import math
 import sys
 import threading
 import time
+import warnings
 from contextlib import contextmanager
 from typing import NamedTuple
 
@@ -183,10 +184,10 @@ def steps_per_epoch(n_rows, batch_size):
     return max(1, math.ceil(n_rows / batch_size))
 
 
-def callers_level():
-    """Return the stacklevel at which a warning points to the user's line."""
-    level, frame = 1, sys._getframe(1)
+def warn_caller(message, category=UserWarning):
+    """Warn at the line of the user that called this package."""
+    level, frame = 2, sys._getframe(1)
     inside = ("skswsgp.", "sklearn.", "contextlib")
     while frame is not None and frame.f_globals.get("__name__", "").startswith(inside):
         level, frame = level + 1, frame.f_back
-    return level
+    warnings.warn(message, category, stacklevel=level)

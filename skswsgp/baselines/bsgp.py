@@ -1,6 +1,5 @@
 """BSGP: inducing values and points, kernel and noise, drawn from their posterior."""
 
-import warnings
 from numbers import Integral, Real
 
 import numpy as np
@@ -21,7 +20,7 @@ from skswsgp._rows.statistics import mean_and_scale, relative_weights
 from skswsgp._solvers.auto import default_kernel
 from skswsgp._solvers.constraints import Count
 from skswsgp._solvers.model import build_model
-from skswsgp._solvers.progress import callers_level
+from skswsgp._solvers.progress import warn_caller
 from skswsgp.baselines.inducing_posterior import BLOCKS, InducingPosterior
 from skswsgp.baselines.predictive_density import GaussianMixture, RowDensity
 from skswsgp.baselines.sampler import SGHMC, climb, split_r_hat
@@ -123,9 +122,8 @@ class _SampledMixin:
         except KeyboardInterrupt:
             if not draws:
                 raise
-            warnings.warn(
+            warn_caller(
                 f"sampling was interrupted: the {len(draws)} samples so far are kept.",
-                stacklevel=callers_level(),
             )
         return np.stack(draws)
 
@@ -138,12 +136,11 @@ class _SampledMixin:
             logs.append(np.log(self.noise_variances_).reshape(len(logs[0]), -1))
         self.r_hat_ = split_r_hat(np.concatenate(logs, axis=1), self.n_chains)
         if (self.r_hat_ > 1.2).any():
-            warnings.warn(
+            warn_caller(
                 "split R-hat of kernel parameters and noise reaches "
                 f"{self.r_hat_.max():.1f}: expected less than 1.2; raise burn_in or "
                 "spacing, which matters less for predictions than for parameters.",
                 ConvergenceWarning,
-                stacklevel=callers_level(),
             )
 
     def _sampled(self, X):

@@ -18,7 +18,7 @@ from skswsgp._estimators.base import BaseSWSGP, GivenRows
 from skswsgp._estimators.given import kernel_for, trial_of
 from skswsgp._estimators.sklearn_compat import with_callbacks
 from skswsgp._fit.targets import latent_log_density
-from skswsgp._solvers.progress import callers_level
+from skswsgp._solvers.progress import warn_caller
 from skswsgp.noise.squared_errors import LIKELIHOODS
 
 MOST_ROUNDS = 4  # times that the noise is learned
@@ -146,7 +146,7 @@ def learn_noise_model(estimator, X, y, weight, transform):
             break
     for one in caught:
         text = f"in the process of the noise, {one.message}"
-        warnings.warn(text, one.category, stacklevel=callers_level())
+        warn_caller(text, one.category)
     return found
 
 
