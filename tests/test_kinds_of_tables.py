@@ -81,6 +81,22 @@ def test_few_rows_of_a_smooth_function_without_noise():
     assert max(ratios) < 10.0
 
 
+def test_deviations_between_the_levels_of_a_grid():
+    shares, deviations = [], []
+    for seed in range(6):
+        rng = np.random.default_rng(seed)
+        sizes = rng.integers(4, 7, size=int(rng.integers(2, 4)))
+        X = np.stack(np.meshgrid(*[np.linspace(0.0, 1.0, k) for k in sizes]), -1)
+        X, new = X.reshape(-1, len(sizes)), rng.random((300, len(sizes)))
+        rate, unit = rng.uniform(5.0, 8.0), 10.0 ** rng.uniform(-3.0, 3.0)
+        y, truth = (unit * np.sin(rate * at[:, 0]) * at[:, 1] for at in (X, new))
+        model = SWSGPRegressor(random_state=0).fit(X, y)
+        shares.append(held(model, new, truth, 0.95)[0])
+        deviations.append(np.median(model.predict(new, return_std=True)[1]) / y.std())
+    assert np.mean(shares) > 0.9
+    assert max(deviations) < 2.0
+
+
 @pytest.mark.parametrize("likelihood", ["poisson", "negative_binomial"])
 def test_counts_of_any_size_have_the_width_of_their_law(likelihood):
     ratios = []

@@ -233,13 +233,9 @@ class Holdout(TrialRows):
         mean, variance = self._marginals(solver)
 
         def density(shift):
-            prior = solver.prior_variance
-            return self.record.log_density(
-                mean,
-                exact_variance(variance, prior, np.exp(shift)),
-                y,
-                shape=solver.engine.model.shape,
-            )
+            scaled = exact_variance(variance, solver.prior_variance, np.exp(shift))
+            shape = solver.engine.model.shape
+            return self.record.log_density(mean, scaled, y, shape=shape)
 
         def loss(shift):
             prior = 0.5 * (shift / SCALE_SPREAD) ** 2 / effective_sample_size(weight)

@@ -136,14 +136,8 @@ class KernelLearner:
 
     def take(self, rows):
         """Return a learner that knows only these rows."""
-        return KernelLearner(
-            self.X[rows],
-            self.y[rows],
-            self.ratios[rows],
-            self.weight[rows],
-            self.options,
-            self.n_neighbors,
-        )
+        parts = self.X[rows], self.y[rows], self.ratios[rows], self.weight[rows]
+        return KernelLearner(*parts, self.options, self.n_neighbors)
 
     def learn_from_sites(self, start, rng, turn=False):
         """Return the fit for targets whose noise is known, as that of sites is.

@@ -36,6 +36,8 @@ class PredictiveLaw(NamedTuple):
     process_range: np.ndarray
     sizes: ResidualSizes | None  # None where no scale varies
     density: LocalDensity | None  # None where near targets have no share
+    # (Q,) s between groups of rows that are alike, as on a grid, None without groups
+    between: np.ndarray | None = None
 
     def __repr__(self):
         freedom = ", ".join(f"{value:.3g}" for value in self.degrees_of_freedom)
@@ -92,7 +94,7 @@ class PredictiveLaw(NamedTuple):
         if self.coefficients[1].any():
             logs = self.sizes.logarithms(near.nearest(NEAR + 1))
         less, more = shares_within(process, self.process_range)
-        factor = unshrunk(self.factor(logs, fade), more)
+        factor = beyond(self.factor(logs, fade), more, self.between)
         law = Observations(mean, process, factor, self.degrees_of_freedom)
         if near is None or self.density is None:
             return law
@@ -116,8 +118,13 @@ def shares_within(process, process_range):
     return np.minimum(1.0, (process / low) ** 2), np.minimum(1.0, (high / process) ** 2)
 
 
-def unshrunk(scales, share):
-    """Return s (n, Q), which goes to 1 with the share (n, Q) where it is smaller."""
+def beyond(scales, share, between):
+    """Return s (n, Q) where rows left out tell only a share (n, Q) of a row.
+
+    It goes to that `between` groups, or to 1 from below where there are no groups.
+    """
+    if between is not None:
+        return scales**share * between ** (1.0 - share)
     return np.maximum(scales, 1.0) * np.minimum(scales, 1.0) ** share
 
 

@@ -14,7 +14,7 @@ from skswsgp._law.fit_law import (
     normal_scores,
 )
 from skswsgp._point.state import Model
-from skswsgp._posterior.kernel_uncertainty import left_out_squares
+from skswsgp._posterior.kernel_uncertainty import group_squares, left_out_squares
 from skswsgp._posterior.left_out import (
     RowsLeftOut,
     leave_one_out,
@@ -159,8 +159,8 @@ def law_of_residuals(residuals, points, around, data, trained, settings, rng):
     `points` are those of `leave_one_out`.
     """
     law, observations = fit_law(residuals, around)
-    widening = widening_of_few(law, data, trained, settings, rng)
-    law = law.widened(widening)
+    widening, between = widening_of_few(law, data, trained, settings, rng)
+    law = law.widened(widening)._replace(between=between)
     if points is None or around is None:
         return law
     observations = observations._replace(factor=observations.factor * widening)
@@ -173,30 +173,27 @@ def law_of_residuals(residuals, points, around, data, trained, settings, rng):
 
 
 def widening_of_few(law, data, trained, settings, rng):
-    """Return the factors (Q,) of deviations for a kernel learned from few merged rows.
+    """Return factors (Q,) of deviations for a kernel learned from few merged rows.
 
     A law that was learned from errors grows as these do when rows are taken out of the
     kernel's parameters. Otherwise deviations grow to these errors, or stay as they are.
+    The second factors (Q,), or None, are those between groups of rows that are alike.
     """
     X, y, Q = data.inputs.astype(np.float64), data.y, data.y.shape[1]
     few = len(X) <= count_few_rows(X.shape[1], Q, settings.tuning.part_work)
     optimal = settings.learn_kernel and not settings.solver.takes_steps
     if not optimal or not few:
-        return np.ones(Q)  # parameters are no optimum, or hardly know a row
+        return np.ones(Q), None  # parameters are no optimum, or hardly know a row
     noise = np.broadcast_to(trained["noise_variance_"], Q).astype(np.float64)
     ratios = np.broadcast_to(1.0 / data.weight[:, None], y.shape)
+    rows = trained["kernel_"], noise, X, y, ratios, rng
+    how = settings.known_noise is not None, settings.kernel is None
     with one_blas_thread():
-        squares = left_out_squares(
-            trained["kernel_"],
-            noise,
-            X,
-            y,
-            ratios,
-            rng,
-            noise_is_known=settings.known_noise is not None,
-            flat=settings.kernel is None,
-        )
+        squares, between = left_out_squares(*rows, *how), group_squares(*rows)
     if squares is None:
-        return np.ones(Q)
+        return np.ones(Q), None
     before, after = np.maximum(squares, np.finfo(float).tiny)  # y may be constant
-    return np.sqrt(after / np.where(law.is_learned, before, np.minimum(after, 1.0)))
+    if between is not None:
+        between = np.sqrt(between * after / before)
+    usual = np.where(law.is_learned, before, np.minimum(after, 1.0))
+    return np.sqrt(after / usual), between

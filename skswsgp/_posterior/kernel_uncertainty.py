@@ -4,13 +4,18 @@ Predictions of a row from the others use a kernel and a noise that were fitted t
 row, too. So the rows are split into folds. For each fold the parameters of the kernel
 and the noise move from their optimum to that of the other rows. The form of the kernel
 and the map of the columns stay.
+
+On a grid they also use rows like it, which a new row between the levels does not have.
+So whole groups of such rows are left out as well.
 """
 
 import numpy as np
 from scipy.linalg import cho_solve
+from scipy.sparse.csgraph import connected_components
 
 from skswsgp._kernel_search.climb import ENOUGH, FIRST_ROWS, LAST_STEPS, LAST_WIDTHS
 from skswsgp._kernel_search.marginal_likelihood import LogPosterior, factorised
+from skswsgp._rows.column_scale import HARDLY_CHANGED
 
 FOLDS = 5  # with ten, intervals of skewed targets held less
 # Least product of rows and folds: without a fifth of 40 rows a kernel is much worse
@@ -33,7 +38,7 @@ def left_out_squares(kernel, noise, X, y, ratios, rng, noise_is_known=False, fla
     if flat:
         best.variances[:] = max(LAST_WIDTHS) ** 2
     moves = best.moves(noise=not noise_is_known)
-    n_folds = min(N, max(FOLDS, ROWS_TIMES_FOLDS // N))
+    n_folds = count_folds(N)
     order, growth = rng.permutation(N), []
     fold_of, few = order % n_folds, order[:FIRST_ROWS]
     try:
@@ -50,6 +55,35 @@ def left_out_squares(kernel, noise, X, y, ratios, rng, noise_is_known=False, fla
     except np.linalg.LinAlgError:
         return None
     return np.stack([before, before * np.maximum(np.median(growth, axis=0), 1.0)])
+
+
+def group_squares(kernel, noise, X, y, ratios, rng):
+    """Return mean squares (Q,) of errors of whole groups left out, or None for none.
+
+    Two rows are in a group where the correlation of their f is so large that f hardly
+    changes, or where a chain of such rows leads from one to the other. So the rows of a
+    level are, if no other column matters. There are no groups to leave out unless these
+    are three at least, and have two rows on average. The errors are standardised, and
+    the other arguments are those of `left_out_squares`.
+    """
+    K, N = kernel(X), len(X)
+    scale = np.sqrt(np.diag(K))
+    n, group = connected_components(K > HARDLY_CHANGED * np.outer(scale, scale))
+    if not 3 <= n <= N // 2:
+        return None
+    best = LogPosterior(kernel, noise, X, y, ratios)
+    fold_of = (rng.permutation(n) % count_folds(N))[group]
+    folds = [fold_of == fold for fold in np.unique(fold_of)]
+    try:
+        squares = [squares_of_new(best, best.start, gone) for gone in folds]
+    except np.linalg.LinAlgError:
+        return None
+    return np.average(squares, axis=0, weights=np.sum(folds, axis=1))
+
+
+def count_folds(n_rows):
+    """Return into how many folds so many rows are split, or groups of rows."""
+    return min(n_rows, max(FOLDS, ROWS_TIMES_FOLDS // n_rows))
 
 
 def squares_of_new(posterior, point, gone):

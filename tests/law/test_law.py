@@ -174,6 +174,16 @@ def test_a_law_fades_where_the_process_knows_less_than_of_rows_left_out():
     assert_allclose(wide.factor, 3.0)  # no deviation becomes smaller
 
 
+def test_between_groups_the_law_is_that_of_groups_left_out():
+    for factor in (0.5, 3.0):
+        law = law_of(0.1, 0.4, factor)._replace(between=np.array([0.2, 7.0]))
+        assert_allclose(observations_at(law, 0.4).factor, factor)
+        middle = np.sqrt(np.sqrt(factor) * np.array([[0.2, 7.0]]) ** 1.5)
+        assert_allclose(observations_at(law, 0.8).factor, middle)
+        far = observations_at(law, 40.0)
+        assert_allclose(far.factor, [[0.2, 7.0]], rtol=1e-3)
+
+
 def test_near_targets_fade_where_the_process_knows_more_than_of_rows_left_out():
     rows = observations_at(law_of(0.1, 0.4, 0.5, spread=1e-6), 0.01)
     assert_allclose(rows.share(0), 0.9 * 0.01, rtol=1e-5)

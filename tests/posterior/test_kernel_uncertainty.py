@@ -9,6 +9,7 @@ from skswsgp import SWSGPRegressor
 from skswsgp._kernel_search.marginal_likelihood import LogPosterior
 from skswsgp._posterior import kernel_uncertainty
 from skswsgp._posterior.kernel_uncertainty import (
+    group_squares,
     left_out_squares,
     squares_of_new,
 )
@@ -151,3 +152,28 @@ def test_a_given_kernel_stays_as_sure_as_it_is():
     y = X[:, 0] + 0.1 * rng.standard_normal(60)
     model = SWSGPRegressor(learn_kernel=False, random_state=0).fit(X, y)
     assert_allclose(model.predictive_law_.scale_range, 1.0)
+
+
+def grid(levels, rng):
+    """Return a kernel whose second column hardly matters, noise, X, y and ratios."""
+    X = np.stack(np.meshgrid(np.linspace(0.0, 1.0, levels), np.arange(8.0)), -1)
+    X = rng.permutation(X.reshape(-1, 2))
+    kernel, ones = ConstantKernel(2.0) * RBF([0.15, 1e3]), np.ones((len(X), 1))
+    return kernel, np.array([0.01]), X, rng.standard_normal((len(X), 1)), ones
+
+
+def test_all_rows_of_a_level_are_left_out_together(rng):
+    kernel, noise, X, y, ratios = rows = grid(5, rng)
+    errors = [by_hand(rows, X[:, 0] == level, kernel, noise) for level in set(X[:, 0])]
+    found = group_squares(*rows, draws())
+    assert_allclose(found, np.mean(np.square(np.concatenate(errors))))
+    twice = kernel, np.tile(noise, 2), X, np.tile(y, 2), np.tile(ratios, 2)
+    assert_allclose(group_squares(*twice, draws()), np.tile(found, 2))
+
+
+def test_there_are_no_groups_of_rows_that_differ_or_are_all_alike(rng):
+    kernel, noise, X, y, ratios = grid(5, rng)
+    assert group_squares(kernel, noise, 1e3 * X, y, ratios, draws()) is None
+    assert group_squares(kernel, noise, 0.01 * X, y, ratios, draws()) is None
+    assert group_squares(*grid(2, rng), draws()) is None
+    assert group_squares(kernel, noise, X, y, -ratios, draws()) is None
