@@ -102,7 +102,7 @@ def test_counts_of_any_size_have_the_width_of_their_law(likelihood):
     ratios = []
     for seed in range(4):
         rng = np.random.default_rng(seed)
-        size, D = 10.0 ** rng.uniform(0.0, 7.0), int(rng.integers(1, 4))
+        size, D = 10.0 ** rng.uniform(0.0, 7.5), int(rng.integers(1, 4))
         X, new = rng.normal(size=(150, D)), rng.normal(size=(300, D))
         rates = [size * np.exp(0.5 + 0.7 * rows[:, 0]) for rows in (X, new)]
         model = SWSGPRegressor(likelihood=likelihood, random_state=0)

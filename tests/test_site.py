@@ -44,7 +44,8 @@ def test_each_warning_has_a_heading():
         for path in SOURCES
         if path.parent.name != "baselines"
         for node in ast.walk(ast.parse(path.read_text()))
-        if isinstance(node, ast.Call) and ast.unparse(node.func) == "warn_caller"
+        if isinstance(node, ast.Call)
+        and ast.unparse(node.func) in ("warn_caller", "warnings.warn")
     ]
     messages = [template(call.args[0]) for call in calls]
     messages = [message for message in messages if message != "…"]  # a name

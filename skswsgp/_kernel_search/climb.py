@@ -96,10 +96,11 @@ class Climb:
 
     `start` is the `KernelFit` at the medians of the priors, with a default kernel, and
     `smoothness` are the nu that are compared, in ascending order. Columns may have
-    length-scales of their own if `separate`.
+    length-scales of their own if `separate`. Few rows for their columns may tell that
+    there is noise alone if they are the `whole` of a regression's rows.
     """
 
-    def __init__(self, learner, start, smoothness, rng, separate=True):
+    def __init__(self, learner, start, smoothness, rng, separate=True, whole=False):
         self.learner, self.start, self.smoothness = learner, start, smoothness
         self.separate = separate
         self.noise_free = not learner.options.noise_known
@@ -113,6 +114,7 @@ class Climb:
         self.few, *self.more = [
             *(learner.take(np.sort(order[:n])) for n in sizes), learner
         ]  # fmt: skip
+        self.may_be_noise = whole and not self.more and N < ROWS_PER_COLUMN * D
 
     def run(self, learn_map=False):
         """Return the `KernelFit` of largest evidence, without a map and in all.
@@ -121,11 +123,9 @@ class Climb:
         """
         with one_blas_thread():
             candidates = self.few_rows()
-            N, D = self.learner.X.shape
-            if self.separate and not self.more and N < ROWS_PER_COLUMN * D:
-                noise = self.noise_alone(candidates[0])
-                if noise.evidence > candidates[0].evidence:
-                    return 2 * (self.fit(noise),)
+            best, noise = candidates[0], None
+            if self.may_be_noise and learn_map is not True:
+                noise = self.noise_alone([best, *self.with_waves(best)])
             *more, last = self.more or [self.few]
             if len(last.X) <= NEXT_ROWS[-1]:
                 more.append(last)
@@ -136,6 +136,8 @@ class Climb:
             best = turned = candidates[0]
             if learn_map and self.learner.X.shape[1] > 1:
                 turned = self.turned(best, always=learn_map is True)
+            if noise is not None and turned is best:  # nor does a map show more
+                best = turned = noise
             if len(last.X) > NEXT_ROWS[-1]:
                 plain, best = best, self.moved_on(best, last)
                 mapped = turned is not plain
@@ -210,20 +212,23 @@ class Climb:
         few.start = other.start
         return [measured(form, few, value, moves)._replace(posterior=other)]
 
-    def noise_alone(self, candidate):
-        """Return a candidate for which all that targets differ by is noise.
+    def noise_alone(self, candidates):
+        """Return a candidate of noise alone, or None if any of others is likelier.
 
         Few rows of many columns fit noise by chance. The variance of the function is at
         its lower bound here, and its length-scales are the medians of their priors.
         """
-        posterior, n = self.posterior(candidate.form), len(self.start.noise)
+        form, n = candidates[0].form, len(self.start.noise)
+        posterior = self.posterior(form)
         constants = ~self.length_scales(posterior)
         constants[-n:] = False
         posterior.start[constants] = posterior.bounds[constants, 0]
         posterior.medians = posterior.start
         moves = np.eye(len(constants))[:, len(constants) - n * self.noise_free :]
         posterior.start, value = posterior.maximize(moves, FIRST_STEPS)
-        return measured(candidate.form, posterior, value, moves)
+        noise = measured(form, posterior, value, moves)
+        best = max(candidates, key=lambda one: one.evidence)
+        return noise if noise.evidence > best.evidence else None
 
     def short(self, candidate):
         """Return a candidate to move on from, with short length-scales.

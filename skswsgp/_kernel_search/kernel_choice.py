@@ -120,7 +120,8 @@ def learn_kernel(
             fit = learner.turned(fit, 0)
         turned = fit
     elif kernel is None:
-        climb = Climb(part, start, smoothness, rng, separate=not coded)
+        whole = few and not coded and not (wide and enough)
+        climb = Climb(part, start, smoothness, rng, separate=not coded, whole=whole)
         fit, turned = climb.run(False if wide else learn_map)
     else:
         around = params_in_units(start.kernel, spread, varying_features(X))

@@ -191,7 +191,8 @@ class LogPosterior:
         """
         moved = np.nan_to_num(point - self.medians)
         value = 0.5 * moved**2 / self.variances
-        slope, curvature = moved / self.variances, 1.0 / self.variances
+        slope = moved / self.variances
+        curvature = ~np.isnan(self.medians) / self.variances
         noise = slice(self.n_logs - self.y.shape[1], self.n_logs)
         more = 1.0 + value[noise]
         value[noise] = np.log(more)

@@ -15,8 +15,8 @@ from skswsgp._compiled.special import gaussian_log_density, student_log_density
 from skswsgp._kernel_search.robust_start import FREEDOM_PRIOR
 from skswsgp._point.likelihood_records import LIKELIHOODS
 
-# Degrees of freedom of the law, below which squares of draws have no deviation, so that
-# averages over draws say little of the means that are predicted
+# Degrees of freedom of the law. Draws of fewer go far beyond what targets were, and
+# averages over them settle slowly.
 LEAST_FREEDOM = 4.0
 # Degrees of freedom from which the law is taken for a Gaussian
 _, MOST_FREEDOM = LIKELIHOODS["student_t"].shape_bounds

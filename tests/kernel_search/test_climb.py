@@ -22,13 +22,14 @@ from skswsgp._kernel_search.kernel_learning import (
 from skswsgp._solvers.auto import default_kernel
 
 
-def climb_of(X, y, smoothness=SMOOTHNESS, **options):
+def climb_of(X, y, smoothness=SMOOTHNESS, whole=True, **options):
     y = ((y - y.mean(axis=0)) / y.std(axis=0)).reshape(len(X), -1)
     ones, options = np.ones((len(X), 1)), LearningOptions(**options)
     learner = KernelLearner(X, y, ones, ones[:, 0], options)
     kernel, noise = default_kernel(X.std(axis=0)), np.full(y.shape[1], 0.1)
     start = KernelFit(kernel, noise)
-    return Climb(learner, start, smoothness, np.random.RandomState(0)), y
+    rng = np.random.RandomState(0)
+    return Climb(learner, start, smoothness, rng, whole=whole), y
 
 
 def evidence(kernel, noise, X, y):
@@ -181,6 +182,22 @@ def test_few_rows_of_many_columns_may_be_noise_alone(rng):
     assert_allclose(noise.noise, 1.0, rtol=0.05)
     line = climb_of(X, y + 2.0 * X[:, 0])[0].run()[0]
     assert line.kernel.k1.constant_value > 0.3
+
+
+def test_noise_alone_is_for_all_rows_without_a_map_that_is_asked_for(rng):
+    X, y = rng.normal(size=(60, 25)), rng.normal(size=60)
+    part = climb_of(X, y, whole=False)[0].run("auto")[0]
+    assert part.kernel.k1.constant_value > 0.01
+    assert climb_of(X, y)[0].run(True)[1].linear_map is not None
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_few_rows_show_a_wave_that_looks_like_noise(seed):
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(size=(90, 10))
+    y = np.cos(6.0 * np.pi * X[:, 0]) + 0.3 * rng.normal(size=90)
+    fit, _ = climb_of(X, y)[0].run("auto")
+    assert fit.noise[0] < 0.5
 
 
 def test_few_smooth_rows_tell_that_there_is_no_noise():

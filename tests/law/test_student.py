@@ -62,6 +62,11 @@ def test_fit_finds_a_gaussian():
     assert freedom > 50.0
 
 
+def test_tails_have_four_degrees_of_freedom_at_least():
+    z = np.random.default_rng(0).standard_t(2, 5000)
+    assert_allclose(student.fit(z, np.ones((5000, 1)))[1], 4.0)
+
+
 def test_the_prior_holds_where_rows_are_few():
     z = np.array([0.01, -0.02, 0.015])
     coefficients, freedom = student.fit(z, np.ones((3, 1)))
