@@ -161,7 +161,7 @@ def law_of_residuals(residuals, points, around, data, trained, settings, rng):
     law, observations = fit_law(residuals, around)
     widening, between = widening_of_few(law, data, trained, settings, rng)
     law = law.widened(widening)._replace(between=between)
-    if points is None or around is None:
+    if points is None or around is None or between is not None:
         return law
     observations = observations._replace(factor=observations.factor * widening)
     errors = np.empty_like(points.targets)
@@ -188,8 +188,11 @@ def widening_of_few(law, data, trained, settings, rng):
     ratios = np.broadcast_to(1.0 / data.weight[:, None], y.shape)
     rows = trained["kernel_"], noise, X, y, ratios, rng
     how = settings.known_noise is not None, settings.kernel is None
+    # rows of no level of a block have the variance of one that is drawn
+    blocks = [one for one in trained["_support"].categories if one.order is None]
     with one_blas_thread():
-        squares, between = left_out_squares(*rows, *how), group_squares(*rows)
+        squares = left_out_squares(*rows, *how)
+        between = None if blocks else group_squares(*rows)
     if squares is None:
         return np.ones(Q), None
     before, after = np.maximum(squares, np.finfo(float).tiny)  # y may be constant
