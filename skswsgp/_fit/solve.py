@@ -259,7 +259,7 @@ def warn_of_shared_kernel(noise, y):
     if np.log(noise).max() <= LEAST_NOISE_OF_SEVERAL + 1e-6:
         warn_caller(
             "none of several outputs has noise, and they share a kernel and a least "
-            "noise of 1e-6 of the variance: a fit of each output by itself is closer."
+            "noise of 1e-6 of the variance: fits of single outputs are mostly closer."
         )
 
 
