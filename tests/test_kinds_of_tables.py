@@ -60,9 +60,9 @@ def test_noise_beside_many_columns_is_told_as_noise():
 
 
 def test_copies_on_a_grid_are_no_near_targets_of_rows_between_levels():
-    X = np.stack(np.meshgrid(*3 * [np.linspace(0.0, 1.0, 7)]), -1).reshape(-1, 3)
+    X = np.stack(np.meshgrid(*3 * [np.linspace(0.0, 1.0, 8)]), -1).reshape(-1, 3)
     new = np.random.default_rng(0).random((300, 3))
-    y, truth = (np.sin(5.0 * at[:, 0]) + at[:, 1] ** 2 for at in (X, new))
+    y, truth = (np.sin(5.0 * at[:, 0]) + 3.0 * at[:, 1] ** 2 for at in (X, new))
     model = SWSGPRegressor(random_state=0).fit(X, y)
     assert model.predictive_law_.density is None
     error = np.sqrt(np.mean((model.predict(new) - truth) ** 2))
