@@ -274,6 +274,7 @@ class Climb:
         start = self.start._replace(kernel=kernel)
         posterior = LogPosterior(*self.few.all_rows(start))
         posterior.variances[:] = self.prior_variances(posterior, WIDTHS)
+        posterior.heavy = len(self.learner.X) <= FIRST_ROWS
         return posterior
 
     def prior_variances(self, posterior, widths):
@@ -346,7 +347,7 @@ class Climb:
         posterior = plain.posterior
         fit = fit_at(posterior, self.start, self.noise_free)
         turned = LogPosterior(*self.few.all_rows(fit), turn=True)
-        n = turned.n_logs
+        n, turned.heavy = turned.n_logs, posterior.heavy
         turned.medians[:n] = posterior.medians
         turned.variances[:n] = posterior.variances
         turned.variances[n:] = turned.columns.variance_for(len(self.learner.X))

@@ -70,9 +70,9 @@ class LogPosterior:
 
     A point holds the logarithms of the free parameters of the compiled kernel (P,) and
     of the noise variances (Q,), `start` that of the kernel and the noise given. Each
-    has a prior around `medians` (P + Q,), a flat one where that is NaN. It is normal
-    for the kernel. It is Student's t with one degree of freedom for the noise, so that
-    a few rows of a smooth function can tell that there is none. The
+    has a normal prior around `medians` (P + Q,), a flat one where that is NaN. That of
+    the noise is Student's t with one degree of freedom if it is `heavy`, so that a few
+    rows of a smooth function can tell that there is no noise. The
     medians are the start, or, for entries of the kernel, those of the kernel `around`.
     With the latter, constants such as the variance of f have flat priors. X is (N, D);
     y and ratios are those of `log_marginal_likelihood`. A noise variance is judged by
@@ -104,7 +104,7 @@ class LogPosterior:
         self.n_logs = len(self.start)  # entries of a point before those of S
         # of normal priors, and of normal densities that are as curved at the median
         self.variances = np.ones(self.n_logs)
-        self.columns = None
+        self.columns, self.heavy = None, False
         if turn:
             self._append_map()
 
@@ -193,7 +193,8 @@ class LogPosterior:
         value = 0.5 * moved**2 / self.variances
         slope = moved / self.variances
         curvature = ~np.isnan(self.medians) / self.variances
-        noise = slice(self.n_logs - self.y.shape[1], self.n_logs)
+        n_noise = self.y.shape[1] if self.heavy else 0
+        noise = slice(self.n_logs - n_noise, self.n_logs)
         more = 1.0 + value[noise]
         value[noise] = np.log(more)
         slope[noise] /= more

@@ -63,13 +63,13 @@ def group_squares(kernel, noise, X, y, ratios, rng):
     Two rows are in a group where the correlation of their f is so large that f hardly
     changes, or where a chain of such rows leads from one to the other. So the rows of a
     level are, if no other column matters. There are no groups to leave out unless these
-    are three at least, and have two rows on average. The errors are standardised, and
+    are three at least, and each has two rows. The errors are standardised, and
     the other arguments are those of `left_out_squares`.
     """
     K, N = kernel(X), len(X)
     scale = np.sqrt(np.diag(K))
     n, group = connected_components(K > HARDLY_CHANGED * np.outer(scale, scale))
-    if not 3 <= n <= N // 2:
+    if n < 3 or np.bincount(group).min() < 2:
         return None
     best = LogPosterior(kernel, noise, X, y, ratios)
     fold_of = (rng.permutation(n) % count_folds(N))[group]

@@ -62,7 +62,7 @@ def test_loss_is_density_and_prior(rows):
     point = posterior.start + np.array([0.4, 0.0, 0.0, -0.3, 0.0])
     noise = NOISE * np.exp([-0.3, 0.0])
     density = expected_density(posterior.kernel_at(point), noise, *rows)
-    prior = -0.5 * 0.4**2 - np.log1p(0.5 * 0.3**2)
+    prior = -0.5 * (0.4**2 + 0.3**2)
     weight = 1.0 / rows[2]
     missing = 25.0 - weight.sum(axis=0) ** 2 / np.sum(weight**2, axis=0)
     expected = -density - prior - 0.5 * missing @ np.log(noise)
@@ -97,7 +97,7 @@ def test_loss_with_a_map_is_that_of_mapped_rows(rows):
 
 def test_priors_of_noise_have_a_heavy_tail(rows):
     posterior = LogPosterior(START, NOISE, *rows)
-    posterior.variances[:] = [0.5, 1.0, 2.0, 0.7, 1.5]
+    posterior.variances[:], posterior.heavy = [0.5, 1.0, 2.0, 0.7, 1.5], True
     far = posterior.start - 6.0
     value, slope, curvature = posterior.prior_loss(far)
     normal = -0.5 * 36.0 / posterior.variances[:3]
@@ -263,7 +263,7 @@ def test_no_output_without_noise_is_taken_for_noise(seed):
     X = rng.uniform(-1, 1, (600, 6))
     Y = np.stack([np.sin(3 * (X[:, 0] + X[:, 1])), X[:, 4]], axis=1)
     model = SWSGPRegressor(learn_map=False, random_state=0)
-    if seed == 3:  # no output has noise
+    if seed != 2:  # no output has noise
         with pytest.warns(UserWarning, match="share a kernel"):
             model.fit(X[:300], Y[:300])
     else:
