@@ -60,13 +60,11 @@ def test_noise_beside_many_columns_is_told_as_noise():
 
 
 def test_copies_on_a_grid_are_no_near_targets_of_rows_between_levels():
-    X = np.stack(np.meshgrid(*3 * [np.linspace(0.0, 1.0, 8)]), -1).reshape(-1, 3)
-    new = np.random.default_rng(0).random((300, 3))
-    y, truth = (np.sin(5.0 * at[:, 0]) + 3.0 * at[:, 1] ** 2 for at in (X, new))
-    model = SWSGPRegressor(random_state=0).fit(X, y)
-    assert model.predictive_law_.density is None
-    error = np.sqrt(np.mean((model.predict(new) - truth) ** 2))
-    assert np.median(held(model, new, truth)[1]) < 20.0 * error
+    X = np.stack(np.meshgrid(*3 * [np.linspace(0.0, 1.0, 6)]), -1).reshape(-1, 3)
+    y = np.sin(7.0 * X[:, 0]) * X[:, 1]  # the last column does nothing
+    law = SWSGPRegressor(random_state=0).fit(X, y).predictive_law_
+    assert law.between is not None
+    assert law.density is None
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
