@@ -115,9 +115,10 @@ def start_at(found, problem, weighted, scale):
         held_out = held_out and held_out.mapped(linear_map)
         spread = feature_spread(data.X, problem.rng, dtype=settings.dtype)
     attributes, knows_sites = with_covariance(attributes, settings, data)
-    rows = RowsInMemory(data), held_out
-    found = attributes, spread, knows_sites, factor
-    return Start(settings, problem.targets, *rows, *found, problem.rng)
+    return Start(
+        settings, problem.targets, RowsInMemory(data), held_out, attributes, spread,
+        knows_sites, factor, problem.rng,
+    )  # fmt: skip
 
 
 def with_covariance(attributes, settings, data):

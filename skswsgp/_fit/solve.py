@@ -50,9 +50,10 @@ def solve(start, task):
     settings, attributes = start.settings, start.attributes
     (M, D), H = attributes["inducing_points_"].shape, attributes["n_neighbors_"]
     likelihood = settings.likelihood, settings.n_latent
-    how = settings.dtype, settings.divergence_weight(M, H), settings.optimize_inducing
-    total = start.rows.sample.weight.sum(dtype=np.float64)
-    model, center = build_model(attributes, likelihood, *how, total)
+    model, center = build_model(
+        attributes, likelihood, settings.dtype, settings.divergence_weight(M, H),
+        settings.optimize_inducing, start.rows.sample.weight.sum(dtype=np.float64),
+    )  # fmt: skip
     held_out = start.held_out and start.held_out._replace(center=center)
     start = start._replace(rows=start.rows.centered(center), held_out=held_out)
     data, n_all = start.rows.sample, start.rows.n_all
@@ -162,8 +163,7 @@ def train(solver, start, task):
         )
     task.lines.after_rounds(history, solver.unit)
     warn_of_jitter(engine.jitter_counts)
-    learned = settings.learn_kernel and settings.known_noise is None
-    if learned and not settings.is_trial:
+    if settings.learn_kernel and settings.known_noise is None and not settings.is_trial:
         warn_of_shared_kernel(start.attributes.get("noise_variance_"), data.y)
     if settings.likelihood_record.counts and not settings.is_trial:
         warn_of_large_counts(solver)
@@ -253,10 +253,9 @@ def warn_of_jitter(jitter_counts):
 
 
 def warn_of_shared_kernel(noise, y):
-    """Warn where several outputs (Q,) have no noise, whose fit is not the closest."""
-    if np.size(noise) < 2 or not np.ptp(y, axis=0).all():
-        return
-    if np.log(noise).max() <= LEAST_NOISE_OF_SEVERAL + 1e-6:
+    """Warn where none of several outputs y (n, Q) has noise: single fits are closer."""
+    several = np.size(noise) > 1 and np.ptp(y, axis=0).all()
+    if several and np.log(noise).max() <= LEAST_NOISE_OF_SEVERAL + 1e-6:
         warn_caller(
             "none of several outputs has noise, and they share a kernel and a least "
             "noise of 1e-6 of the variance: fits of single outputs are mostly closer."

@@ -114,7 +114,8 @@ class Climb:
         self.few, *self.more = [
             *(learner.take(np.sort(order[:n])) for n in sizes), learner
         ]  # fmt: skip
-        self.may_be_noise = whole and not self.more and N < ROWS_PER_COLUMN * D
+        self.share = min(1.0, N / (ROWS_PER_COLUMN * D))  # of the rows that D need
+        self.may_be_noise = whole and not self.more and self.share < 1.0
 
     def run(self, learn_map=False):
         """Return the `KernelFit` of largest evidence, without a map and in all.
@@ -220,15 +221,15 @@ class Climb:
         """
         form, n = candidates[0].form, len(self.start.noise)
         posterior = self.posterior(form)
-        constants = ~self.length_scales(posterior)
-        constants[-n:] = False
+        constants = np.flatnonzero(~self.length_scales(posterior)[:-n])
         posterior.start[constants] = posterior.bounds[constants, 0]
         posterior.medians = posterior.start
-        moves = np.eye(len(constants))[:, len(constants) - n * self.noise_free :]
+        size = len(posterior.start)
+        moves = np.eye(size)[:, size - n * self.noise_free :]
         posterior.start, value = posterior.maximize(moves, FIRST_STEPS)
         noise = measured(form, posterior, value, moves)
-        best = max(candidates, key=lambda one: one.evidence)
-        return noise if noise.evidence > best.evidence else None
+        likeliest = max(one.evidence for one in candidates)
+        return noise if noise.evidence > likeliest else None
 
     def short(self, candidate):
         """Return a candidate to move on from, with short length-scales.
@@ -274,14 +275,18 @@ class Climb:
         start = self.start._replace(kernel=kernel)
         posterior = LogPosterior(*self.few.all_rows(start))
         posterior.variances[:] = self.prior_variances(posterior, WIDTHS)
+        # more rows than these need no help to find that there is no noise
         posterior.heavy = len(self.learner.X) <= FIRST_ROWS
         return posterior
 
     def prior_variances(self, posterior, widths):
-        """Return the variances (P + Q,) of priors of these standard deviations."""
+        """Return the variances (P + Q,) of priors of these standard deviations.
+
+        The share of the rows that so many columns need narrows that of the variance,
+        which tells whether there is a function, and its square narrows the others.
+        """
         lengths, n = self.length_scales(posterior), len(self.start.noise)
-        N, D = self.learner.X.shape
-        share = min(1.0, N / (ROWS_PER_COLUMN * D)) ** np.array([2, 1, 2])
+        share = self.share ** np.array([2, 1, 2])
         length, constant, noise = LEAST_WIDTH + share * (np.array(widths) - LEAST_WIDTH)
         out = np.where(lengths, length, constant)
         out[-n:] = noise
@@ -347,7 +352,8 @@ class Climb:
         posterior = plain.posterior
         fit = fit_at(posterior, self.start, self.noise_free)
         turned = LogPosterior(*self.few.all_rows(fit), turn=True)
-        n, turned.heavy = turned.n_logs, posterior.heavy
+        turned.heavy = posterior.heavy
+        n = turned.n_logs
         turned.medians[:n] = posterior.medians
         turned.variances[:n] = posterior.variances
         turned.variances[n:] = turned.columns.variance_for(len(self.learner.X))

@@ -250,7 +250,7 @@ class Holdout(TrialRows):
     def likeliest_shape(self, solver):
         """Return the shapes (Q,) of the likelihood that make held-out rows likeliest.
 
-        Their priors are around the first ones.
+        `log_prior_of_shape` is their prior around the first ones.
         """
         weight, y = self.held_out_weight, self.y[self.held_out]
         moments, shape = self._marginals(solver), self.shape.copy()
@@ -334,17 +334,18 @@ class CandidateComparison(Holdout):
 
 
 def prior_loss_around(values, usual):
-    """Return minus the log densities of positive numbers around their usual values.
+    """Return minus the log prior densities of positive numbers, up to a constant.
 
-    It is that of a normal logarithm, but for a constant.
+    Their logarithms have a normal prior around those of their usual values.
     """
     return 0.5 * (np.log(values / usual) / SPREAD) ** 2
 
 
 def log_prior_of_shape(shape, usual):
-    """Return the log prior density of shapes (Q,), of Student's t with one degree.
+    """Return the log prior density of shapes (Q,) of a likelihood, up to a constant.
 
-    A table of large counts may have a shape larger than usual by orders of magnitude.
+    Their logarithms have a Student-t prior with one degree of freedom, because the
+    shape of large counts may exceed the usual one by orders of magnitude.
     """
     return -np.sum(np.log1p(prior_loss_around(shape, usual)))
 

@@ -136,8 +136,10 @@ class KernelLearner:
 
     def take(self, rows):
         """Return a learner that knows only these rows."""
-        parts = self.X[rows], self.y[rows], self.ratios[rows], self.weight[rows]
-        return KernelLearner(*parts, self.options, self.n_neighbors)
+        return KernelLearner(
+            self.X[rows], self.y[rows], self.ratios[rows], self.weight[rows],
+            self.options, self.n_neighbors,
+        )  # fmt: skip
 
     def learn_from_sites(self, start, rng, turn=False):
         """Return the fit for targets whose noise is known, as that of sites is.

@@ -72,8 +72,8 @@ class LogPosterior:
     of the noise variances (Q,), `start` that of the kernel and the noise given. Each
     has a normal prior around `medians` (P + Q,), a flat one where that is NaN. That of
     the noise is Student's t with one degree of freedom if it is `heavy`, so that a few
-    rows of a smooth function can tell that there is no noise. The
-    medians are the start, or, for entries of the kernel, those of the kernel `around`.
+    rows of a smooth function can tell that there is no noise. The medians are the
+    start, or, for entries of the kernel, those of the kernel `around`.
     With the latter, constants such as the variance of f have flat priors. X is (N, D);
     y and ratios are those of `log_marginal_likelihood`. A noise variance is judged by
     the effective sample size of one over its ratios: rows of nearly no weight would
@@ -102,7 +102,7 @@ class LogPosterior:
             params[constant_slots(self.compiled.struct)] = np.nan
             self.medians[: free.sum()] = np.log(params[free])
         self.n_logs = len(self.start)  # entries of a point before those of S
-        # of normal priors, and of normal densities that are as curved at the median
+        # The variances of normal priors. A heavy one is as curved at its median.
         self.variances = np.ones(self.n_logs)
         self.columns, self.heavy = None, False
         if turn:

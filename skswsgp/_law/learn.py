@@ -167,9 +167,8 @@ def law_of_residuals(residuals, points, around, data, trained, settings, rng):
     errors = np.empty_like(points.targets)
     errors[points.group] = data.y - residuals.mean
     kinds = points.targets, errors
-    return add_near_targets(
-        law, observations, data.y[around.sample], kinds, around, rng
-    )
+    y = data.y[around.sample]
+    return add_near_targets(law, observations, y, kinds, around, rng)
 
 
 def widening_of_few(law, data, trained, settings, rng):

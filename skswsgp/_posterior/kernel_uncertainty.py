@@ -63,8 +63,8 @@ def group_squares(kernel, noise, X, y, ratios, rng):
     Two rows are in a group where the correlation of their f is so large that f hardly
     changes, or where a chain of such rows leads from one to the other. So the rows of a
     level are, if no other column matters. There are no groups to leave out unless these
-    are three at least, and each has two rows. The errors are standardised, and
-    the other arguments are those of `left_out_squares`.
+    are three at least, and each has two rows. The errors are standardised. The
+    arguments are those of `left_out_squares`.
     """
     K, N = kernel(X), len(X)
     scale = np.sqrt(np.diag(K))

@@ -217,7 +217,8 @@ def posterior_of(trained, settings):
     model, center = build_model(trained, likelihood, settings.dtype)
     alpha = trained.get("alpha_")
     alpha = None if alpha is None else alpha.reshape(model.m.shape)
-    how = settings.device, settings.n_jobs, settings.search_options, alpha
     sites = known_sites(trained, settings.tuning.variance_neighbors)
-    known = model, trained["kernel_"], None, center, trained["n_neighbors_"]
-    return Posterior(*known, *how, sites=sites)
+    return Posterior(
+        model, trained["kernel_"], None, center, trained["n_neighbors_"],
+        settings.device, settings.n_jobs, settings.search_options, alpha, sites=sites,
+    )  # fmt: skip

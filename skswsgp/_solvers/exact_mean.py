@@ -118,9 +118,10 @@ class ExactMean:
             solved = [inverse.solve(part) for inverse, part in pairs]
             return without_held_out(np.hstack(solved), which)
 
-        how = tolerance, self.tuning.mean_cg_steps
-        operators = multiply, precondition
-        return solve_systems(alpha, systems, right, *operators, *how, energy=True)
+        return solve_systems(
+            alpha, systems, right, multiply, precondition, tolerance,
+            self.tuning.mean_cg_steps, energy=True,
+        )  # fmt: skip
 
 
 def noise_groups(noise):
