@@ -105,6 +105,22 @@ def test_deviations_between_the_levels_of_a_grid():
     assert max(deviations) < 2.0
 
 
+def test_grids_of_smooth_functions_with_and_without_an_idle_column():
+    shares, errors = [], []
+    for seed in range(8):
+        rng = np.random.default_rng(seed)
+        sizes = [(16, 16), (10, 10, 2), (7, 7, 7), (8, 8, 8)][seed % 4]
+        X = np.stack(np.meshgrid(*[np.linspace(0.0, 1.0, k) for k in sizes]), -1)
+        X, new = X.reshape(-1, len(sizes)), rng.random((300, len(sizes)))
+        a, b = rng.uniform(3.0, 6.0), rng.uniform(1.0, 3.0)
+        y, truth = (np.sin(a * at[:, 0]) * np.cos(b * at[:, 1]) for at in (X, new))
+        model = SWSGPRegressor(random_state=0).fit(X, y)
+        shares.append(held(model, new, truth, 0.95)[0])
+        errors.append(np.sqrt(np.mean((model.predict(new) - truth) ** 2)) / y.std())
+    assert np.mean(shares) > 0.9
+    assert max(errors) < 2e-3
+
+
 @pytest.mark.parametrize("likelihood", ["poisson", "negative_binomial"])
 def test_counts_of_any_size_have_the_width_of_their_law(likelihood):
     ratios = []

@@ -38,10 +38,12 @@ LAST_WIDTHS = 30.0, 5.0, 4.0
 LEAST_WIDTH, ROWS_PER_COLUMN = 0.5, 10
 # Factors of the length-scales of a user's kernel from which few rows climb
 GIVEN_FACTORS = 1.0, 0.3, 0.1
+SMOOTHNESS = 0.5, 1.5, 2.5, math.inf  # nu of the Matern kernels that are compared
+# Systems with infinitely smooth kernels are ill-conditioned, so a rougher kernel is
+# climbed first.
+ROUGH = SMOOTHNESS[2]
 SHORT = 0.03  # factor of length-scales from which quick waves are looked for
-# Half waves along a column, over the shares of smaller rows, that are looked for. Many
-# are more than the rows of a climb tell apart.
-HALF_WAVES = 20
+ROWS_PER_HALF_WAVE = 3  # along a column: fewer rows do not tell waves apart
 # Nats that a wave must gain. Hundreds of waves are looked at, and the best of them
 # gains ten nats by chance in one table of a thousand.
 LEAST_WAVE = 10.0
@@ -97,18 +99,21 @@ class Climb:
     `start` is the `KernelFit` at the medians of the priors, with a default kernel, and
     `smoothness` are the nu that are compared, in ascending order. Columns may have
     length-scales of their own if `separate`. Few rows for their columns may tell that
-    there is noise alone if they are the `whole` of a regression's rows.
+    there is noise alone if they are the `whole` of a regression's rows. The first
+    climbs take `first` rows, or as many as the columns need.
     """
 
-    def __init__(self, learner, start, smoothness, rng, separate=True, whole=False):
+    def __init__(
+        self, learner, start, smoothness, rng, separate=True, whole=False, first=None
+    ):
         self.learner, self.start, self.smoothness = learner, start, smoothness
         self.separate = separate
         self.noise_free = not learner.options.noise_known
-        self.middle = smoothness[min(len(smoothness) - 1, 2)]  # is climbed first
+        self.middle = max(nu for nu in smoothness if nu <= ROUGH)  # is climbed first
         N, D = learner.X.shape
         order = rng.permutation(N)
         n_scales, Q = D if separate else 1, learner.y.shape[1]
-        first = first_rows(N, n_scales, Q, learner.options.tuning)
+        first = first or first_rows(N, n_scales, Q, learner.options.tuning)
         sizes = [first, *(n for n in NEXT_ROWS if n > first)]
         sizes = [n for n in sizes if n < N]
         self.few, *self.more = [
@@ -124,9 +129,8 @@ class Climb:
         """
         with one_blas_thread():
             candidates = self.few_rows()
-            best, noise = candidates[0], None
-            if self.may_be_noise and learn_map is not True:
-                noise = self.noise_alone([best, *self.with_waves(best)])
+            may_be_noise = self.may_be_noise and learn_map is not True
+            noise = self.noise_alone(candidates) if may_be_noise else None
             *more, last = self.more or [self.few]
             if len(last.X) <= NEXT_ROWS[-1]:
                 more.append(last)
@@ -156,20 +160,18 @@ class Climb:
 
         Separate length-scales are among them in any case, if they are affordable.
         """
-        first = self.middle
-        found = [self.climbed(Form(first), None, FIRST_STEPS)]
-        shared = found[0]
+        shared = self.climbed(Form(self.middle), None, FIRST_STEPS)
+        found, free = [shared], Form(self.middle, shared=False)
         if self.frees_length_scales:
             # from both starts: common length-scales may take an output for noise
-            free = Form(first, shared=False)
-            found += [self.climbed(free, one, FIRST_STEPS) for one in (None, found[0])]
+            found += [self.climbed(free, one, FIRST_STEPS) for one in (None, shared)]
         best, *others = sorted(found, key=lambda one: one.evidence, reverse=True)
-        rest = [one for one in self.smoothness if one != first]
         found = [best] + [
             self.climbed(best.form._replace(nu=nu), best, NEXT_STEPS, measure=False)
-            for nu in rest
-        ]
-        found = undecided(found) + (others[:1] if best.form.shared else [])
+            for nu in self.smoothness if nu != self.middle
+        ]  # fmt: skip
+        found = undecided(found + self.with_waves(best))
+        found += others[:1] if best.form.shared else []
         return found + ([self.short(shared)] if self.more else [])
 
     @property
@@ -181,37 +183,49 @@ class Climb:
         return self.separate and D > 1 and affordable
 
     def with_waves(self, candidate):
-        """Return a candidate that sees waves along columns, or none without waves.
+        """Return candidates that see waves along columns, none without waves.
 
         Rows easily take for noise what moves with a column by a wave only. The column
         has an endless length-scale then, which nothing shortens again. So the climb
         begins anew where a wave would have made the targets likelier, with a quarter of
-        the wave as length-scale of its column.
+        the wave as length-scale of its column. If that finds more evidence, each
+        smoothness is tried: what was noise does not tell how smooth a wave is.
         """
-        posterior = candidate.posterior
-        if not (self.frees_length_scales and np.isfinite(candidate.value)):
-            return []
-        X, halves = posterior.X, np.arange(1, HALF_WAVES + 1)
+        posterior, X = candidate.posterior, candidate.posterior.X
         ranks = rank_columns(X, np.ones(len(X)))
-        shares = ranks.forward(X)  # (N, D) of smaller rows
         levels = np.array([len(values) for values in ranks.values])
-        waves = np.cos(np.pi * shares[:, :, None] * halves)  # (N, D, HALF_WAVES)
-        gains = posterior.feature_gains(waves.reshape(len(shares), -1))
-        gains = gains.reshape(-1, HALF_WAVES)
-        gains[halves >= levels[:, None]] = 0.0  # between levels nothing is known
+        moving = np.flatnonzero(levels > 1)  # of D columns, d
+        # no more waves than rows, so that their gains take as long as the evidence
+        most = len(X) // max(ROWS_PER_HALF_WAVE, len(moving))
+        separate = self.frees_length_scales or X.shape[1] == 1
+        if not (separate and most and np.isfinite(candidate.value)):
+            return []
+        halves = np.arange(1, most + 1)
+        shares = ranks.forward(X)[:, moving]  # (N, d) of smaller rows
+        waves = np.cos(np.pi * shares[:, :, None] * halves)  # (N, d, most)
+        gains = posterior.feature_gains(waves.reshape(len(X), -1)).reshape(-1, most)
+        gains[halves >= levels[moving, None]] = 0.0  # between levels nothing is known
         seen, best = gains.max(axis=1) > LEAST_WAVE, gains.argmax(axis=1)
         if not seen.any():
             return []
-        form = Form(candidate.form.nu, shared=False)
-        other = posterior.given(posterior.X, posterior.y, posterior.ratios)
-        lengths = spans(posterior.X)[seen] / (2.0 * halves[best[seen]])
-        slots = np.flatnonzero(self.length_scales(posterior))[seen]
-        other.start = self.posterior(form).start.copy()
-        other.start[slots] = np.minimum(other.start[slots], np.log(lengths))
-        value, moves = self.ascend(other, form, FIRST_STEPS)
-        few = self.posterior(form)
-        few.start = other.start
-        return [measured(form, few, value, moves)._replace(posterior=other)]
+        lengths = spans(X)[moving[seen]] / (2.0 * halves[best[seen]])
+        slots = np.flatnonzero(self.length_scales(posterior))[moving[seen]]
+        start = self.posterior(candidate.form).start.copy()
+        start[slots] = np.minimum(start[slots], np.log(lengths))
+        found, before = [], candidate.form.nu
+        for nu in sorted(self.smoothness, key=lambda nu: nu != before):
+            few = self.posterior(form := Form(nu, shared=False))
+            other = few.given(X, posterior.y, posterior.ratios)
+            other.start = found[0].posterior.start if found else start
+            if nu > before:
+                self.shorten(other)
+            value, moves = self.ascend(other, form, FIRST_STEPS)
+            few.start = other.start
+            wave = measured(form, few, value, moves)
+            found.append(wave._replace(posterior=other))
+            if found[0].evidence < candidate.evidence:
+                break
+        return undecided(found)
 
     def noise_alone(self, candidates):
         """Return a candidate of noise alone, or None if any of others is likelier.
@@ -234,7 +248,7 @@ class Climb:
     def short(self, candidate):
         """Return a candidate to move on from, with short length-scales.
 
-        Few rows may take quick waves for noise that more rows show.
+        Few rows may take for noise what moves quickly with several columns.
         """
         form = Form(self.middle, shared=True)
         posterior = self.posterior(form)
@@ -250,10 +264,24 @@ class Climb:
         posterior = self.posterior(form)
         if before is not None:
             posterior.start = before.posterior.start
+            if form.nu > before.form.nu:
+                self.shorten(posterior)
         value, moves = self.ascend(posterior, form, steps)
         if measure:
             return measured(form, posterior, value, moves)
         return before._replace(form=form, posterior=posterior, value=value)
+
+    def shorten(self, posterior):
+        """Halve length-scales of the start of a posterior while its density grows.
+
+        A smoother kernel of the same length-scales varies so little that the first
+        step of a climb from there would end far off.
+        """
+        shorter = math.log(0.5) * self.length_scales(posterior)
+        point, before = posterior.start, -np.inf
+        while (now := posterior.density(point)) > before:
+            posterior.start, before = point, now
+            point = np.clip(point + shorter, *posterior.bounds.T)
 
     def ascend(self, posterior, form, steps, hessian=None):
         """Move a posterior to its largest density; return that and the moves.

@@ -17,7 +17,6 @@ from skswsgp._kernel_search.kernel_learning import (
     MAX_WIDE_NEIGHBORS,
     count_learning_rows,
 )
-from skswsgp._kernel_search.neighbor_likelihood import MAX_LOG_FACTOR
 from skswsgp._linear.projection import mean_prior_variance
 from skswsgp._rows.columns import mapped
 from skswsgp._rows.data import TrainingRows
@@ -42,6 +41,7 @@ from skswsgp._solvers.rows import RowsInMemory
 NOISY = 0.5
 LEAST_HELD_OUT = 20  # least number of held-out rows, unless half of all rows is fewer
 LEAST_GAIN = 1e-3  # nats a row that a change must gain
+MAX_LOG_FACTOR = 3.0  # bound on the logarithm of a variance scale
 SCALE_SPREAD = 0.5  # prior standard deviation of the logarithm of a variance scale
 # Prior standard deviation of the logarithm of a shape, and of the kernel variance of a
 # likelihood without noise

@@ -6,7 +6,6 @@
    their nearest others, without and with a map of the columns.
 3. Rows that neither step has seen judge these kernels, as they predict rows from as
    many neighbours as the model will.
-4. These rows also set the noise.
 """
 
 import math
@@ -19,6 +18,8 @@ from sklearn.base import clone
 from skswsgp._covariance.compile import compile_kernel, params_in_units
 from skswsgp._kernel_search.climb import (
     FIRST_ROWS,
+    ROUGH,
+    SMOOTHNESS,
     UNDECIDED,
     Climb,
     climb_given,
@@ -56,13 +57,6 @@ from skswsgp._rows.statistics import (
 )
 from skswsgp._solvers.auto import default_kernel
 
-SMOOTHNESS = 0.5, 1.5, 2.5, math.inf  # nu of the Matern kernels that are compared
-# Systems with infinitely smooth kernels are ill-conditioned, and near rows gain little
-# by them, unless noise is the larger share of what near rows do not know of a row
-# (NOISY): the evidence sees further then. Elsewhere many rows take this smoothness, and
-# it is the largest one where inducing points are few and for Adam, which cannot use
-# more.
-ROUGH = 2.5
 # Nats that a scale of X or y has to gain on a few hundred rows, times the root of the
 # number of outputs, since differences by chance add up. Gains of 19.6 and more came
 # with better predictions on nearly all tables that were tried, gains of 3 to 18 often
@@ -127,16 +121,11 @@ def learn_kernel(
         around = params_in_units(start.kernel, spread, varying_features(X))
         fit = turned = climb_given(part, start, around, rng, learn_map)
     if (few and not wide) or by == "evidence" or not enough:
-        # the evidence counts no row of little weight in the noise
-        unequal = few and np.ptp(weight) > 0.0
-        return learner.fit_noise(turned, order) if unequal else turned
-    judging, rows = order[-n_judges:], order[:-n_judges]
-    judges = Judges(learner, judging, n_neighbors)
-    rows = np.sort(rows)
+        return turned
+    judges = Judges(learner, order[-n_judges:], n_neighbors)
+    rows = np.sort(order[:-n_judges])
     search = NearRows(learner, rows, judges, kernel is None, rng)
-    if coded:
-        return search.near(fit)
-    return learner.fit_noise(search.run(fit, turned, learn_map), judging)
+    return search.near(fit) if coded else search.run(fit, turned, learn_map)
 
 
 def choose_columns(data, settings):
@@ -152,29 +141,25 @@ def choose_columns(data, settings):
     X, most = data.X, settings.tuning.most_columns
     targets = settings.likelihood_record.regression_targets
     separate = settings.likelihood_record.has_noise
-    known = {}
 
-    def evidence(columns, n_rows=FIRST_ROWS):
-        key = columns and columns.name, min(n_rows, data.n_rows)
-        if key not in known:
-            few = in_memory(data.take(np.arange(key[1])))
-            few = few._replace(y=targets(few.y, Q)).scaled(columns)
-            best = best_of_few(few, settings)
-            known[key] = -np.inf if best is None else best.evidence
-        return known[key]
+    def evidence(columns, n_rows=FIRST_ROWS, smoothness=(ROUGH,)):
+        few = in_memory(data.take(np.arange(min(n_rows, data.n_rows))))
+        few = few._replace(y=targets(few.y, Q)).scaled(columns)
+        best = best_of_few(few, settings, smoothness)
+        return -np.inf if best is None else best.evidence
 
     scales = [fit_columns(name, X, data.weight, most) for name in INCREASING]
     scales = [columns for columns in scales if changes_columns(columns, X)]
     best = clearly_best([None, *scales], evidence, Q)
     levels = level_columns(np.asarray(X, dtype=np.float64), most, best)
-    if not levels.places:
-        return best
-    wide = levels.n_columns(D)
-    if wide * evaluation_work(FIRST_ROWS, wide, Q) > settings.tuning.evidence_work:
+    wide, most = levels.n_columns(D), settings.tuning.evidence_work
+    if not levels.places or wide * evaluation_work(FIRST_ROWS, wide, Q) > most:
         return best
     sizes = data.n_rows, wide if separate else 1, Q
     n_rows = first_rows(*sizes, settings.tuning)
-    return clearly_best([best, levels], partial(evidence, n_rows=n_rows), Q)
+    # a smooth function of the values explains them too, better than values of its own
+    of_values = partial(evidence, n_rows=n_rows, smoothness=(ROUGH, math.inf))
+    return clearly_best([best, levels], of_values, Q)
 
 
 def choose_targets(data, settings, scales):
@@ -250,7 +235,7 @@ def clearly_best(scales, evidence, n_outputs):
     reverse. An evidence of minus infinity is that of a scale that must not be taken.
     """
     best, *others = scales
-    first = most = evidence(best)
+    first = most = evidence(best) if others else math.inf
     for scale in others if np.isfinite(first) else []:
         value = evidence(scale)
         if value > first + LEAST_EVIDENCE * math.sqrt(n_outputs):
@@ -259,10 +244,10 @@ def clearly_best(scales, evidence, n_outputs):
     return best
 
 
-def best_of_few(data, settings):
-    """Return the `Candidate` of a default kernel of largest evidence, or None.
+def best_of_few(data, settings, smoothness=(ROUGH,)):
+    """Return the `Candidate` of a default kernel of largest evidence of rows, or None.
 
-    A smoothness in the middle is taken. For labels, and for many columns, all
+    Each nu of `smoothness` is tried. For labels, and for many columns, all
     length-scales share one factor.
     """
     X, y, weight, count = distinct_observations(data)
@@ -274,7 +259,7 @@ def best_of_few(data, settings):
     learner = KernelLearner(X, y, 1.0 / weight[:, None], count, options)
     start = default_kernel(feature_spread(X, rng))
     start = KernelFit(start, np.zeros(y.shape[1]) + settings.first_noise)
-    climb = Climb(learner, start, [ROUGH], rng, separate=separate)
+    climb = Climb(learner, start, smoothness, rng, separate=separate, first=len(X))
     try:
         return climb.best_of_few()
     except (FloatingPointError, np.linalg.LinAlgError):
@@ -303,7 +288,9 @@ class NearRows:
         same. `learn_map` is that of the estimators.
         """
         best = self.mapped(fit, turned, learn_map)
-        # the evidence of a part takes more for noise than near rows will
+        # The evidence of a part takes more for noise than near rows will, which gain
+        # little by an infinitely smooth kernel unless noise is the larger share of what
+        # they do not know of a row.
         if self.chosen and math.isinf(best.kernel.k2.nu):
             if self.judges.say(best)[2] <= NOISY:
                 rough = clone(best.kernel).set_params(k2__nu=ROUGH)

@@ -12,6 +12,7 @@ from skswsgp._covariance.compile import (
     updated_kernel,
 )
 from skswsgp._kernel_search.linear_map import leading_map, moving_map
+from skswsgp._kernel_search.marginal_likelihood import missing_rows
 from skswsgp._kernel_search.neighbor_likelihood import (
     NeighborProcess,
     neighbor_model,
@@ -121,18 +122,15 @@ class KernelLearner:
         with closing(self.process(fit, H)) as process:
             return process.log_density(rows, self.weight[rows])
 
-    def fit_noise(self, fit, rows):
-        """Return a fit with the noise that suits some rows, unless it is known."""
-        if self.options.noise_known:
-            return fit
-        with closing(self.process(fit)) as process:
-            process.fit_noise(self.weight, rows)
-        return fit._replace(noise=process.model.noise.astype(float))
-
     def all_rows(self, fit):
-        """Return the arguments of `LogPosterior`."""
+        """Return the arguments of `LogPosterior`.
+
+        Rows whose noise is learned count as often as is their effective sample size.
+        """
         X = self.model(fit).Z.astype(np.float64)  # centred
-        return fit.kernel, fit.noise, X, self.y, self.ratios
+        sizes = len(X) - missing_rows(self.ratios)
+        unit = 1.0 if self.options.noise_known else len(X) / sizes
+        return fit.kernel, fit.noise, X, self.y, self.ratios * unit
 
     def take(self, rows):
         """Return a learner that knows only these rows."""

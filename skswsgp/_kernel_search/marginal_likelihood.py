@@ -218,6 +218,13 @@ class LogPosterior:
         prior, pull, _ = self.prior_loss(point)
         return prior - value, pull - slope
 
+    def density(self, point):
+        """Return the log density at a point, minus infinity where there is none."""
+        try:
+            return -self.loss(point)[0]
+        except np.linalg.LinAlgError:
+            return -np.inf
+
     def maximize(self, moves, steps, hessian=None, enough=0.0):
         """Return the point of largest density start + moves @ a, and its log density.
 

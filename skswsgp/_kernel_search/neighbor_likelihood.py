@@ -5,20 +5,18 @@ their targets, and s their noise variances relative to `noise`, one over their w
 """
 
 import numpy as np
-from scipy.optimize import minimize_scalar
 
 from skswsgp._compiled.special import gaussian_log_density
 from skswsgp._covariance.program import kernel_of
 from skswsgp._engine.select import make_kriging_engine
 from skswsgp._neighbors.lists import without_own
 from skswsgp._neighbors.search import choose_metric
-from skswsgp._point.adam_step import LOG_NOISE_BOUNDS, make_optimizer, update_parameters
+from skswsgp._point.adam_step import make_optimizer, update_parameters
 from skswsgp._point.state import Batch
 from skswsgp._solvers.model import build_model
 from skswsgp._solvers.progress import half_cosine
 
 BATCH_SIZE = 256  # rows in a step of Adam
-MAX_LOG_FACTOR = 3.0  # bound on the logarithm of the factor of a fitted variance
 REFRESH = 25  # steps of Adam between two searches for neighbours
 NOT_FINITE = (
     "the nearest-neighbour likelihood produced NaN or infinity: a covariance matrix "
@@ -30,9 +28,9 @@ NOT_FINITE = (
 class NeighborProcess:
     """Kriging from the H nearest rows of data.
 
-    `model` holds the data; `learn` and `fit_noise` modify its kernel parameters and
-    noise. H is `n_neighbors`, for `learn` less than the number of rows. `search` is the
-    kind of neighbour search, and `device` "cpu" or "cuda".
+    `model` holds the data; `learn` modifies its kernel parameters and noise. H is
+    `n_neighbors`, for `learn` less than the number of rows. `search` is the kind of
+    neighbour search, and `device` "cpu" or "cuda".
     """
 
     def __init__(self, model, n_neighbors, n_threads, search="exact", device="cpu"):
@@ -106,32 +104,6 @@ class NeighborProcess:
                 raise FloatingPointError(NOT_FINITE)
             means[step] = total / w[start : start + n].sum(dtype=np.float64)
         return means
-
-    def fit_noise(self, weight, rows):
-        """Multiply the noise variances by the factor under which `rows` are likeliest.
-
-        Where rows differ in y but hardly in X, a few of them cause most of the loss
-        under too little noise. Adam scales each step by past gradients and misses these
-        rows; a search on a fixed sample does not.
-        """
-        model, N = self.model, len(self.model.Z)
-        X, y, w, active = model.Z[rows], model.m[rows], weight[rows], self.others(rows)
-        own = model.s[rows] * w[:, None]
-        start, (low, high) = model.noise.copy(), np.exp(LOG_NOISE_BOUNDS)
-
-        def loss(shift):
-            model.noise[:] = np.clip(start * np.exp(shift), low, high)
-            mu, v = self.engine.kriging_predictions(X, active)
-            v += model.noise * own
-            total = w @ (np.log(v) + (y - mu) ** 2 / v).sum(axis=1, dtype=np.float64)
-            total += shift**2 * len(rows) / N
-            return total if np.isfinite(total) else np.inf
-
-        bounds = -MAX_LOG_FACTOR, MAX_LOG_FACTOR
-        found = minimize_scalar(loss, bounds=bounds, options={"xatol": 0.1})
-        if not np.isfinite(loss(0.0)):
-            raise FloatingPointError(NOT_FINITE)
-        loss(min((0.0, found.x), key=loss))  # sets the noise to the better value
 
     def log_density(self, rows, weight):
         """Return log p(y_i | its H nearest others) of data rows, summed over outputs.

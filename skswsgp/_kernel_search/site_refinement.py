@@ -13,6 +13,7 @@ import numpy as np
 from sklearn.base import clone
 
 from skswsgp._covariance.compile import compile_kernel, free_variance, updated_kernel
+from skswsgp._kernel_search.climb import SMOOTHNESS
 from skswsgp._kernel_search.evidence import VARIANCE_STEP
 from skswsgp._kernel_search.holdout import (
     LEAST_GAIN,
@@ -21,7 +22,6 @@ from skswsgp._kernel_search.holdout import (
     prior_loss_around,
     train,
 )
-from skswsgp._kernel_search.kernel_choice import SMOOTHNESS
 from skswsgp._kernel_search.kernel_learning import KernelLearner, count_learning_rows
 from skswsgp._rows.columns import mapped
 from skswsgp._rows.inducing import distinct_rows

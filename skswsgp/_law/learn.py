@@ -14,7 +14,7 @@ from skswsgp._law.fit_law import (
     normal_scores,
 )
 from skswsgp._point.state import Model
-from skswsgp._posterior.kernel_uncertainty import group_squares, left_out_squares
+from skswsgp._posterior.kernel_uncertainty import KINDS, group_squares, left_out_squares
 from skswsgp._posterior.left_out import (
     RowsLeftOut,
     leave_one_out,
@@ -191,11 +191,15 @@ def widening_of_few(law, data, trained, settings, rng):
     blocks = [one for one in trained["_support"].categories if one.order is None]
     with one_blas_thread():
         squares = left_out_squares(*rows, *how)
-        between = None if blocks else group_squares(*rows)
+        kinds = (None, None) if blocks else KINDS
+        alike, between = (least and group_squares(*rows, least) for least in kinds)
     if squares is None:
         return np.ones(Q), None
     before, after = np.maximum(squares, np.finfo(float).tiny)  # y may be constant
+    between = alike if between is None else between
     if between is not None:
         between = np.sqrt(between * after / before)
+    if alike is not None:  # columns are idle, and rows vouch for each other
+        after = np.maximum(after, alike)
     usual = np.where(law.is_learned, before, np.minimum(after, 1.0))
     return np.sqrt(after / usual), between

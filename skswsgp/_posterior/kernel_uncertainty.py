@@ -20,6 +20,8 @@ from skswsgp._rows.column_scale import HARDLY_CHANGED
 FOLDS = 5  # with ten, intervals of skewed targets held less
 # Least product of rows and folds: without a fifth of 40 rows a kernel is much worse
 ROWS_TIMES_FOLDS = 400
+ALIKE = 1.0 - 1e-6  # correlation of f at rows that no column of the kernel tells apart
+KINDS = ALIKE, HARDLY_CHANGED  # of groups of rows, by the least correlation of f
 
 
 def left_out_squares(kernel, noise, X, y, ratios, rng, noise_is_known=False, flat=True):
@@ -57,19 +59,21 @@ def left_out_squares(kernel, noise, X, y, ratios, rng, noise_is_known=False, fla
     return np.stack([before, before * np.maximum(np.median(growth, axis=0), 1.0)])
 
 
-def group_squares(kernel, noise, X, y, ratios, rng):
+def group_squares(kernel, noise, X, y, ratios, rng, least):
     """Return mean squares (Q,) of errors of whole groups left out, or None for none.
 
-    Two rows are in a group where the correlation of their f is so large that f hardly
-    changes, or where a chain of such rows leads from one to the other. So the rows of a
-    level are, if no other column matters. There are no groups to leave out unless these
-    are three at least, and each has two rows. The errors are standardised. The
-    arguments are those of `left_out_squares`.
+    Two rows are in a group where the correlation of their f is more than `least`, or
+    where a chain of such rows leads from one to the other. So the rows of a level are,
+    if no other column matters. There are no groups to leave out unless these are three
+    at least, and each has two rows. Of rows that are ALIKE, as chance does not make
+    them, half may be like no other. The errors are standardised. The other arguments
+    are those of `left_out_squares`.
     """
     K, N = kernel(X), len(X)
     scale = np.sqrt(np.diag(K))
-    n, group = connected_components(K > HARDLY_CHANGED * np.outer(scale, scale))
-    if n < 3 or np.bincount(group).min() < 2:
+    n, group = connected_components(K > least * np.outer(scale, scale))
+    size = np.bincount(group)[group]
+    if n < 3 or np.mean(size > 1) < (0.5 if least >= ALIKE else 1.0):
         return None
     best = LogPosterior(kernel, noise, X, y, ratios)
     fold_of = (rng.permutation(n) % count_folds(N))[group]

@@ -305,6 +305,14 @@ def test_points_of_the_user_go_with_columns_for_values(table, few_steps):
     assert_array_equal(model.x_transform_.forward(frame), model.x_transform_.forward(X))
 
 
+@pytest.mark.parametrize("noise", [0.0, 0.1])
+def test_a_smooth_function_of_few_values_needs_no_columns_for_them(noise, rng):
+    X = np.stack(np.meshgrid(*2 * [np.linspace(0.0, 1.0, 16)]), -1).reshape(-1, 2)
+    y = np.sin(4.0 * X[:, 0]) + np.exp(X[:, 1]) + noise * rng.normal(size=len(X))
+    assert level_columns(X, 64).places == (0, 1)
+    assert SWSGPRegressor(random_state=0).fit(X, y).x_transform_ is None
+
+
 def test_columns_for_values_stand_beside_powers(rng):
     X = np.column_stack([np.exp(rng.normal(size=90)), rng.integers(3, size=90)])
     powers = power_columns(X, np.ones(90))

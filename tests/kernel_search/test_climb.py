@@ -12,8 +12,8 @@ from sklearn.gaussian_process.kernels import ConstantKernel, Matern, WhiteKernel
 
 from skswsgp._compiled.threads import one_blas_thread
 from skswsgp._kernel_search import climb as module
-from skswsgp._kernel_search.climb import Climb
-from skswsgp._kernel_search.kernel_choice import SMOOTHNESS, clearly_best
+from skswsgp._kernel_search.climb import SMOOTHNESS, Climb
+from skswsgp._kernel_search.kernel_choice import clearly_best
 from skswsgp._kernel_search.kernel_learning import (
     KernelFit,
     KernelLearner,
@@ -101,11 +101,32 @@ def test_no_wave_is_looked_for_where_there_is_none(monkeypatch):
         assert climb.with_waves(climb.moved_on(best, climb.learner)) == []
 
 
+def test_a_smoother_kernel_is_climbed_from_shorter_length_scales():
+    X = np.stack(np.meshgrid(*[np.linspace(0.0, 1.0, k) for k in (10, 10, 2)]), -1)
+    X = X.reshape(-1, 3)
+    y = np.sin(5.0 * X[:, 0]) * np.cos(2.0 * X[:, 1])  # and copies along an idle column
+    climb, y = climb_of(X, y)
+    fit, _ = climb.run()
+    assert fit.kernel.k2.nu == np.inf
+    assert fit.kernel.k2.length_scale[0] > 0.3
+
+
+def test_the_best_of_few_is_that_of_the_rows_that_are_asked_for(rng):
+    X = rng.uniform(size=(400, 2))
+    climb, _ = climb_of(X, X[:, 0])
+    assert len(climb.few.X) == module.FIRST_ROWS
+    climb = Climb(
+        climb.learner, climb.start, (2.5,), np.random.RandomState(0), first=400
+    )
+    assert len(climb.best_of_few().posterior.X) == 400
+
+
 def test_no_wave_is_looked_for_between_levels(monkeypatch, rng):
     X = np.c_[rng.integers(3, size=300), rng.uniform(size=300)] + 0.0
     y = X[:, 0] + np.sin(20.0 * X[:, 1]) + 0.1 * rng.normal(size=300)
     climb, y = climb_of(X, y, smoothness=(2.5,))
-    highest = np.tile(np.arange(module.HALF_WAVES) + 50.0, 2)  # gains of each wave
+    most = module.FIRST_ROWS // module.ROWS_PER_HALF_WAVE
+    highest = np.tile(np.arange(most) + 50.0, 2)  # gains of each wave
     monkeypatch.setattr(module.LogPosterior, "feature_gains", lambda *_: highest)
     monkeypatch.setattr(module.LogPosterior, "maximize", lambda self, *_, **__: (
         self.start, 0.0
@@ -113,7 +134,19 @@ def test_no_wave_is_looked_for_between_levels(monkeypatch, rng):
     (found,) = climb.with_waves(climb.few_rows()[0])
     lengths = np.exp(found.posterior.start[:2])
     width = np.ptp(found.posterior.X, axis=0)
-    assert_allclose(lengths, width / [4.0, 2.0 * module.HALF_WAVES], rtol=0.05)
+    assert_allclose(lengths, width / [4.0, 2.0 * most], rtol=0.05)
+
+
+@pytest.mark.parametrize(("n", "n_columns"), [(300, 1), (300, 3), (600, 3)])
+def test_waves_are_found_while_rows_tell_them_apart(n, n_columns, rng):
+    X = rng.uniform(size=(n, n_columns))
+    half_waves = n // (8 * n_columns)
+    y = np.sin(np.pi * half_waves * X[:, 0]) + X.sum(axis=1)
+    climb, y = climb_of(X, y + 0.1 * rng.normal(size=n))
+    fit, _ = climb.run()
+    assert fit.kernel.k2.nu > 1.0
+    assert np.ravel(fit.kernel.k2.length_scale)[0] < 2.0 / half_waves
+    assert fit.noise[0] * y.var() < 0.03
 
 
 def test_no_smoothness_is_taken_that_is_not_offered():

@@ -78,9 +78,17 @@ def test_few_rows(N, rng):
     assert np.isfinite(model.predict(X, return_std=True)).all()
 
 
+def test_weights_that_differ_do_not_change_the_noise_of_an_observation(rng):
+    X = rng.uniform(size=(600, 2))
+    y = np.sin(4.0 * X[:, 0]) + X[:, 1] + 0.3 * rng.normal(size=600)
+    weight = rng.choice([0.2, 1.0, 5.0], 600)
+    found = learned(X, y, weight=weight / weight.mean())
+    assert_allclose(found.noise, 0.09, rtol=0.2)  # half of the rows count effectively
+
+
 def test_constant_columns_do_not_change_what_is_learned_of_the_others(rng):
     x, constant = rng.normal(size=(60, 1)), np.full((60, 3), 7.0)
-    y = np.sin(2.0 * x[:, 0])
+    y = np.sin(2.0 * x[:, 0]) + 0.1 * rng.normal(size=60)  # noise makes a peak sharp
     alone, beside = learned(x, y), learned(np.hstack([x, constant]), y)
     assert_allclose(scales(beside)[0], scales(alone), rtol=0.05)
     variances = [found.kernel.k1.constant_value for found in (alone, beside)]

@@ -118,31 +118,6 @@ def test_all_neighbors_give_the_leave_one_out_likelihood():
     assert curve[0] == pytest.approx(density.mean(), rel=1e-9)
 
 
-@pytest.mark.parametrize("factor", [0.1, 0.5, 8.0])
-def test_fit_noise_changes_the_noise_only(factor):
-    truth = ConstantKernel(1.0) * Matern([0.5, 2.0], nu=1.5)
-    X, y = drawn(truth, noise=0.05)
-    process, _ = make_process(X, y, truth, noise=0.05 * factor, H=20)
-    params = process.model.params.copy()
-    process.fit_noise(np.ones(600), np.arange(600))
-    assert process.model.noise[0] == pytest.approx(0.05, rel=0.2)
-    np.testing.assert_array_equal(process.model.params, params)
-
-
-def test_fit_noise_increases_the_likelihood():
-    kernel = KERNELS["matern"]
-    X, y = drawn(kernel, noise=0.1, N=100)
-    process, _ = make_process(X, y, kernel)
-    weight = np.ones(100)
-    densities = []
-    for _ in range(3):
-        process.fit_noise(weight, np.arange(100))
-        noise = process.model.noise.copy()
-        densities.append(learn(process, kernel, steps=1)[0])  # mean over all rows
-        process, _ = make_process(X, y, kernel, noise=noise[0])
-    assert densities == sorted(densities)
-
-
 def test_fixed_parameters_and_bounds_are_respected():
     X, y = drawn(ConstantKernel(1.0) * Matern([0.5, 2.0], nu=1.5), noise=0.05, N=200)
     kernel = ConstantKernel(2.0, "fixed") * Matern([1.0, 1.0], (0.9, 1.1), nu=1.5)
@@ -189,8 +164,6 @@ def test_nonfinite_values_raise(broken, rng):
     getattr(process.model, broken)[:] = np.nan
     with pytest.raises(FloatingPointError, match="NaN or infinity"):
         learn(process, kernel, steps=2)
-    with pytest.raises(FloatingPointError, match="NaN or infinity"):
-        process.fit_noise(np.ones(40), np.arange(40))
     with pytest.raises(FloatingPointError, match="covariance matrix of neighbours"):
         predict_from_near(process, X, center)
 

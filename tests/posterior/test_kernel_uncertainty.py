@@ -9,10 +9,12 @@ from skswsgp import SWSGPRegressor
 from skswsgp._kernel_search.marginal_likelihood import LogPosterior
 from skswsgp._posterior import kernel_uncertainty
 from skswsgp._posterior.kernel_uncertainty import (
+    ALIKE,
     group_squares,
     left_out_squares,
     squares_of_new,
 )
+from skswsgp._rows.column_scale import HARDLY_CHANGED
 
 N, D = 40, 4
 
@@ -158,22 +160,40 @@ def grid(levels, rng):
     """Return a kernel whose second column hardly matters, noise, X, y and ratios."""
     X = np.stack(np.meshgrid(np.linspace(0.0, 1.0, levels), np.arange(8.0)), -1)
     X = rng.permutation(X.reshape(-1, 2))
-    kernel, ones = ConstantKernel(2.0) * RBF([0.15, 1e3]), np.ones((len(X), 1))
+    kernel, ones = ConstantKernel(2.0) * RBF([0.15, 1e5]), np.ones((len(X), 1))
     return kernel, np.array([0.01]), X, rng.standard_normal((len(X), 1)), ones
 
 
-def test_all_rows_of_a_level_are_left_out_together(rng):
+@pytest.mark.parametrize("least", [ALIKE, HARDLY_CHANGED])
+def test_all_rows_of_a_level_are_left_out_together(rng, least):
     kernel, noise, X, y, ratios = rows = grid(5, rng)
     errors = [by_hand(rows, X[:, 0] == level, kernel, noise) for level in set(X[:, 0])]
-    found = group_squares(*rows, draws())
+    found = group_squares(*rows, draws(), least)
     assert_allclose(found, np.mean(np.square(np.concatenate(errors))))
     twice = kernel, np.tile(noise, 2), X, np.tile(y, 2), np.tile(ratios, 2)
-    assert_allclose(group_squares(*twice, draws()), np.tile(found, 2))
+    assert_allclose(group_squares(*twice, draws(), least), np.tile(found, 2))
 
 
-def test_there_are_no_groups_of_rows_that_differ_or_are_all_alike(rng):
+@pytest.mark.parametrize("least", [ALIKE, HARDLY_CHANGED])
+def test_there_are_no_groups_of_rows_that_differ_or_are_all_alike(rng, least):
     kernel, noise, X, y, ratios = grid(5, rng)
-    assert group_squares(kernel, noise, 1e3 * X, y, ratios, draws()) is None
-    assert group_squares(kernel, noise, 0.01 * X, y, ratios, draws()) is None
-    assert group_squares(*grid(2, rng), draws()) is None
-    assert group_squares(kernel, noise, X, y, -ratios, draws()) is None
+    assert group_squares(kernel, noise, 1e6 * X, y, ratios, draws(), least) is None
+    assert group_squares(kernel, noise, 1e-4 * X, y, ratios, draws(), least) is None
+    assert group_squares(*grid(2, rng), draws(), least) is None
+    assert group_squares(kernel, noise, X, y, -ratios, draws(), least) is None
+
+
+def test_levels_that_are_one_chain_have_rows_that_no_column_tells_apart(rng):
+    kernel, noise, X, y, ratios = grid(30, rng)  # neighbouring levels have .974
+    rows = kernel, noise, 0.3 * X, y, ratios
+    assert group_squares(*rows, draws(), HARDLY_CHANGED) is None
+    assert group_squares(*rows, draws(), ALIKE) is not None
+
+
+def test_some_rows_may_be_like_no_other_but_not_most(rng):
+    kernel, noise, X, y, ratios = grid(20, rng)
+    one_each = X[:, 1] == 0.0
+    for share, found in ((0.5, True), (0.96, False)):
+        kept = one_each | (X[:, 0] > share)  # levels of less than that have one row
+        few = kernel, noise, X[kept], y[kept], ratios[kept]
+        assert (group_squares(*few, draws(), ALIKE) is not None) == found
