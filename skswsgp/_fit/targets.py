@@ -182,11 +182,13 @@ def learn_targets(rows, name, settings, *, normalize, free):
 def see_targets(columns, transform):
     """Return the `SeenTargets` of y (n, Q).
 
-    Positive numbers may be so by chance. They are not where several are zero, or where
-    the transformation is flatter at large ones.
+    Positive numbers may be so by chance. They are not where several are zero, where the
+    transformation is flatter at large ones, or where so many lie above twice the median
+    that of a symmetric law some would lie below zero (sign test).
     """
-    low, high = columns.min(axis=0), columns.max(axis=0)
+    low, middle, high = np.quantile(columns, (0.0, 0.5, 1.0), axis=0)
     bounded = np.sum(columns == 0.0, axis=0) > 1
+    bounded |= 0.5 ** np.sum(columns > 2.0 * middle, axis=0) < 1e-3
     if transform is not None:
         bounded |= transform.log_slope(high) < transform.log_slope(low)
     return SeenTargets(low, high, np.where(bounded & (low >= 0.0), 0.0, -np.inf))

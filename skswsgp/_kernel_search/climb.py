@@ -221,8 +221,7 @@ class Climb:
                 self.shorten(other)
             value, moves = self.ascend(other, form, FIRST_STEPS)
             few.start = other.start
-            wave = measured(form, few, value, moves)
-            found.append(wave._replace(posterior=other))
+            found.append(measured(form, few, value, moves)._replace(posterior=other))
             if found[0].evidence < candidate.evidence:
                 break
         return undecided(found)
@@ -242,8 +241,8 @@ class Climb:
         moves = np.eye(size)[:, size - n * self.noise_free :]
         posterior.start, value = posterior.maximize(moves, FIRST_STEPS)
         noise = measured(form, posterior, value, moves)
-        likeliest = max(one.evidence for one in candidates)
-        return noise if noise.evidence > likeliest else None
+        least = max(one.evidence for one in candidates)
+        return noise if noise.evidence > least else None
 
     def short(self, candidate):
         """Return a candidate to move on from, with short length-scales.

@@ -13,6 +13,7 @@ from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 from sklearn.utils import get_tags
 
 from skswsgp import ExtrapolationWarning, SWSGPRegressor
+from skswsgp._fit.targets import see_targets
 from skswsgp._law.law import Observations, gaussian_law
 from skswsgp._law.student_noise import StudentNoise
 from skswsgp._rows.target_scale import (
@@ -406,6 +407,25 @@ def test_a_warm_start_knows_the_ends_of_its_transformation():
     model.fit(X, Y - np.median(Y))
     assert model._seen_targets.least == -np.inf
     assert model._seen_targets.high == seen.high
+
+
+@pytest.mark.parametrize(
+    ("n_large", "least"), [(9, -np.inf), (10, 0.0)], ids=["by chance", "never"]
+)
+def test_targets_far_above_their_median_but_never_below_zero(n_large, least):
+    y = np.concatenate([np.linspace(0.5, 1.5, 61), np.linspace(3.0, 4.0, n_large)])
+    y = np.column_stack([y, y - 0.6])  # the second has negative ones
+    assert_array_equal(see_targets(y, None).least, [least, -np.inf])
+
+
+def test_ends_of_skewed_targets_that_keep_their_scale_are_not_below_zero():
+    rng = np.random.default_rng(0)
+    x, new = rng.uniform(size=(2, 80, 1))
+    y = rng.gamma(1.5, 1.0 + x[:, 0])
+    model = SWSGPRegressor(y_transform=None, random_state=0).fit(x, y)
+    lower, _ = model.predict_interval(new, coverage=0.99)
+    assert lower.min() == 0.0
+    assert model.sample_y(new, 50, random_state=0).min() == 0.0
 
 
 @pytest.mark.parametrize("noise", [0.01, 1.0])
