@@ -40,7 +40,7 @@ LEAST_WIDTH, ROWS_PER_COLUMN = 0.5, 10
 GIVEN_FACTORS = 1.0, 0.3, 0.1
 SMOOTHNESS = 0.5, 1.5, 2.5, math.inf  # nu of the Matern kernels that are compared
 # Systems with infinitely smooth kernels are ill-conditioned, so a rougher kernel is
-# climbed first.
+# climbed first. It is the smoothest one for Adam, and where inducing points are few.
 ROUGH = SMOOTHNESS[2]
 SHORT = 0.03  # factor of length-scales from which quick waves are looked for
 ROWS_PER_HALF_WAVE = 3  # along a column: fewer rows do not tell waves apart
@@ -162,7 +162,7 @@ class Climb:
         """
         shared = self.climbed(Form(self.middle), None, FIRST_STEPS)
         found, free = [shared], Form(self.middle, shared=False)
-        if self.frees_length_scales:
+        if self.frees_length_scales and self.few.X.shape[1] > 1:
             # from both starts: common length-scales may take an output for noise
             found += [self.climbed(free, one, FIRST_STEPS) for one in (None, shared)]
         best, *others = sorted(found, key=lambda one: one.evidence, reverse=True)
@@ -179,8 +179,7 @@ class Climb:
         """Whether columns have length-scales of their own, few enough for a volume."""
         n, D = self.few.X.shape
         work = evaluation_work(n, D, self.few.y.shape[1]) * D
-        affordable = work <= self.learner.options.tuning.evidence_work
-        return self.separate and D > 1 and affordable
+        return self.separate and work <= self.learner.options.tuning.evidence_work
 
     def with_waves(self, candidate):
         """Return candidates that see waves along columns, none without waves.
@@ -197,8 +196,7 @@ class Climb:
         moving = np.flatnonzero(levels > 1)  # of D columns, d
         # no more waves than rows, so that their gains take as long as the evidence
         most = len(X) // max(ROWS_PER_HALF_WAVE, len(moving))
-        separate = self.frees_length_scales or X.shape[1] == 1
-        if not (separate and most and np.isfinite(candidate.value)):
+        if not (self.frees_length_scales and most and np.isfinite(candidate.value)):
             return []
         halves = np.arange(1, most + 1)
         shares = ranks.forward(X)[:, moving]  # (N, d) of smaller rows
@@ -214,8 +212,9 @@ class Climb:
         start[slots] = np.minimum(start[slots], np.log(lengths))
         found, before = [], candidate.form.nu
         for nu in sorted(self.smoothness, key=lambda nu: nu != before):
-            few = self.posterior(form := Form(nu, shared=False))
+            few = self.posterior(form := Form(nu, shared=X.shape[1] == 1))
             other = few.given(X, posterior.y, posterior.ratios)
+            other.variances = posterior.variances  # as nearly flat as the candidate's
             other.start = found[0].posterior.start if found else start
             if nu > before:
                 self.shorten(other)
@@ -241,8 +240,8 @@ class Climb:
         moves = np.eye(size)[:, size - n * self.noise_free :]
         posterior.start, value = posterior.maximize(moves, FIRST_STEPS)
         noise = measured(form, posterior, value, moves)
-        least = max(one.evidence for one in candidates)
-        return noise if noise.evidence > least else None
+        likeliest = max(one.evidence for one in candidates)
+        return noise if noise.evidence > likeliest else None
 
     def short(self, candidate):
         """Return a candidate to move on from, with short length-scales.

@@ -152,12 +152,11 @@ def choose_columns(data, settings):
     scales = [columns for columns in scales if changes_columns(columns, X)]
     best = clearly_best([None, *scales], evidence, Q)
     levels = level_columns(np.asarray(X, dtype=np.float64), most, best)
-    wide, most = levels.n_columns(D), settings.tuning.evidence_work
-    if not levels.places or wide * evaluation_work(FIRST_ROWS, wide, Q) > most:
+    wide, affordable = levels.n_columns(D), settings.tuning.evidence_work
+    if not levels.places or wide * evaluation_work(FIRST_ROWS, wide, Q) > affordable:
         return best
-    sizes = data.n_rows, wide if separate else 1, Q
-    n_rows = first_rows(*sizes, settings.tuning)
-    # a smooth function of the values explains them too, better than values of its own
+    n_rows = first_rows(data.n_rows, wide if separate else 1, Q, settings.tuning)
+    # levels must not win for want of a kernel that is smooth enough for the columns
     of_values = partial(evidence, n_rows=n_rows, smoothness=(ROUGH, math.inf))
     return clearly_best([best, levels], of_values, Q)
 

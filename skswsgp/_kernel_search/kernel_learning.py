@@ -125,7 +125,8 @@ class KernelLearner:
     def all_rows(self, fit):
         """Return the arguments of `LogPosterior`.
 
-        Rows whose noise is learned count as often as is their effective sample size.
+        Rows whose noise is learned count together as their effective sample size, so
+        that the noise of each is larger by their number over that size.
         """
         X = self.model(fit).Z.astype(np.float64)  # centred
         sizes = len(X) - missing_rows(self.ratios)

@@ -191,11 +191,11 @@ def widening_of_few(law, data, trained, settings, rng):
     blocks = [one for one in trained["_support"].categories if one.order is None]
     with one_blas_thread():
         squares = left_out_squares(*rows, *how)
-        kinds = (None, None) if blocks else KINDS
-        alike, between = (least and group_squares(*rows, least) for least in kinds)
+        groups = [None if blocks else group_squares(*rows, least) for least in KINDS]
     if squares is None:
         return np.ones(Q), None
     before, after = np.maximum(squares, np.finfo(float).tiny)  # y may be constant
+    alike, between = groups
     between = alike if between is None else between
     if between is not None:
         between = np.sqrt(between * after / before)

@@ -64,16 +64,18 @@ def group_squares(kernel, noise, X, y, ratios, rng, least):
 
     Two rows are in a group where the correlation of their f is more than `least`, or
     where a chain of such rows leads from one to the other. So the rows of a level are,
-    if no other column matters. There are no groups to leave out unless these are three
-    at least, and each has two rows. Of rows that are ALIKE, as chance does not make
-    them, half may be like no other. The errors are standardised. The other arguments
-    are those of `left_out_squares`.
+    if no other column matters. There must be three groups of two rows or more, and no
+    row alone. Of rows that are ALIKE half may be alone, but none is chained: rows that
+    differ in idle columns are all alike, and rows that are near by chance are not. The
+    errors are standardised. The other arguments are those of `left_out_squares`.
     """
     K, N = kernel(X), len(X)
     scale = np.sqrt(np.diag(K))
-    n, group = connected_components(K > least * np.outer(scale, scale))
-    size = np.bincount(group)[group]
-    if n < 3 or np.mean(size > 1) < (0.5 if least >= ALIKE else 1.0):
+    near = K > least * np.outer(scale, scale)
+    n, group = connected_components(near)
+    size, most_alone = np.bincount(group), 0.5 if least >= ALIKE else 0.0
+    chained = least >= ALIKE and not near[group[:, None] == group].all()
+    if chained or np.sum(size > 1) < 3 or np.mean(size[group] == 1) > most_alone:
         return None
     best = LogPosterior(kernel, noise, X, y, ratios)
     fold_of = (rng.permutation(n) % count_folds(N))[group]

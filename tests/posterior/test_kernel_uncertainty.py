@@ -190,6 +190,15 @@ def test_levels_that_are_one_chain_have_rows_that_no_column_tells_apart(rng):
     assert group_squares(*rows, draws(), ALIKE) is not None
 
 
+def test_rows_that_are_near_by_chance_are_no_groups(rng):
+    x = np.exp(1.5 * rng.normal(size=(300, 1)))
+    y, ratios = np.sqrt(x), np.ones((300, 1))
+    kernel, noise = ConstantKernel(10.0) * RBF(20.0), np.array([1e-4])
+    near = kernel(x) > 10.0 * ALIKE
+    assert np.mean(near.sum(axis=0) > 1) > 0.5  # most have others beside them
+    assert group_squares(kernel, noise, x, y, ratios, draws(), ALIKE) is None
+
+
 def test_some_rows_may_be_like_no_other_but_not_most(rng):
     kernel, noise, X, y, ratios = grid(20, rng)
     one_each = X[:, 1] == 0.0
