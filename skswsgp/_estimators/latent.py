@@ -16,7 +16,7 @@ from skswsgp._posterior.extrapolation import (
 )
 from skswsgp._posterior.near_sites import known_sites
 from skswsgp._posterior.prediction import Posterior
-from skswsgp._rows.support import EVERYWHERE
+from skswsgp._rows.support import EVERYWHERE, are_new
 from skswsgp._solvers.auto import require_room_for_draws
 from skswsgp._solvers.model import build_model, with_factor
 from skswsgp._solvers.progress import warn_caller
@@ -108,9 +108,7 @@ class LatentFunctionsMixin:
         _, variance = posterior.moments(rows)
         support = getattr(self, "_support", EVERYWHERE)
         novel = support.is_far(X) | are_novel(posterior, rows, variance)
-        for category in posterior.categories:
-            novel |= category.is_new(rows)
-        return novel
+        return novel | are_new(rows, posterior.categories)
 
     def predict_gradient(self, X, return_std=False, *, n_neighbors=None):
         """Predict the derivatives of the latent functions by the columns of X.

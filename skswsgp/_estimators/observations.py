@@ -15,6 +15,7 @@ from skswsgp._posterior import prediction
 from skswsgp._posterior.extrapolation import ExtrapolationWarning
 from skswsgp._rows.checks import as_numbers, check_row_values, log_exposure
 from skswsgp._rows.columns import mapped
+from skswsgp._rows.support import are_new
 
 
 class QuantilesMixin:
@@ -185,6 +186,7 @@ class ObservationsMixin(QuantilesMixin):
         seen = prediction.NearestSeen(k, law.nearness.points if k > 0 else None)
         mean, variance = self._moments(posterior, rows, seen=seen)
         bounded = self._scale.transform is not None and self.normalize_y
+        known = ~are_new(rows, posterior.categories)
         if not record.conjugate:
             noise = np.broadcast_to(self.noise_variance_, Q)
             return StudentNoise(mean, variance, noise, self.likelihood_shape_)
@@ -197,7 +199,7 @@ class ObservationsMixin(QuantilesMixin):
             near = measure_distances(rows, Z, lists, scales)
         plain = gaussian_law(mean, process)
         law = plain if law is None else law.at(mean, process, near)
-        return law.at_most(1.0) if bounded else law
+        return law.at_most(1.0, known) if bounded else law
 
     def _noise_of_rows(self, noise_variance, X):
         """Return variances (n, Q) of the noise of standardised y, given or learned.

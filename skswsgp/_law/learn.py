@@ -25,7 +25,7 @@ from skswsgp._posterior.left_out import (
 from skswsgp._posterior.prediction import nearest_points, with_points
 from skswsgp._rows.data import TrainingRows
 from skswsgp._rows.inducing import distinct_rows
-from skswsgp._rows.statistics import SAMPLE_ROWS, feature_spread
+from skswsgp._rows.statistics import SAMPLE_ROWS, feature_spread, student_width
 from skswsgp._solvers.model import build_model
 
 # Of more rows some are left out: rows without themselves cost as much as predictions,
@@ -202,4 +202,7 @@ def widening_of_few(law, data, trained, settings, rng):
     if alike is not None:  # columns are idle, and rows vouch for each other
         after = np.maximum(after, alike)
     usual = np.where(law.is_learned, before, np.minimum(after, 1.0))
-    return np.sqrt(after / usual), between
+    # as of one more draw from a normal law whose mean and variance n draws show
+    n = len(X)
+    unknown = student_width(n - 1) * np.sqrt(1.0 + 1.0 / n)
+    return unknown * np.sqrt(after / usual), between

@@ -3,6 +3,7 @@
 import math
 
 import numpy as np
+from scipy.special import ndtri, stdtrit
 
 from skswsgp._compiled.threads import row_blocks
 
@@ -158,6 +159,15 @@ def mean_and_error(values, weight=None):
         return 0.0, np.inf
     mean = np.average(values, weights=weight)
     return mean, np.average((values - mean) ** 2, weights=weight) / (n - 1.0)
+
+
+def student_width(freedom):
+    """Return the 95 % quantile of Student's t over that of a Gaussian.
+
+    With the deviation of n draws, and n - 1 degrees of freedom, intervals of 90 % are
+    those of a normal law whose variance is not known.
+    """
+    return stdtrit(freedom, 0.95) / ndtri(0.95)
 
 
 def effective_sample_size(weight):

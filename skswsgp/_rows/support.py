@@ -22,7 +22,8 @@ k is the least.
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import ndtri, stdtrit
+
+from skswsgp._rows.statistics import student_width
 
 MOST_LEVELS = 32  # levels that are averaged: s is within an eighth of that of all
 
@@ -97,6 +98,14 @@ def category(X, columns, places, levels, unknown):
     return Category(all_places, varies[all_places], unknown, kept, order)
 
 
+def are_new(X, categories):
+    """Return which rows X (n, D') are of a level that training never had."""
+    new = np.zeros(len(X), dtype=bool)
+    for one in categories:
+        new |= one.is_new(X)
+    return new
+
+
 class NewLevels(NamedTuple):
     """Rows of which some are of new levels, and these rows at known levels."""
 
@@ -154,8 +163,7 @@ def at_known_levels(X, categories):
         for one, own in new:
             Z[np.ix_(own, one.columns)] = one.levels[j % len(one.levels)]
         versions.append(Z)
-    wider = (stdtrit(freedom, 0.95) / ndtri(0.95)) ** 2
-    factor = ((k + 1.0) / (k - 1.0) * wider)[:, None]
+    factor = ((k + 1.0) / (k - 1.0) * student_width(freedom) ** 2)[:, None]
     alone = np.sum([own for _, own in new], axis=0) == 1
     codes = [(own & alone, one.order) for one, own in new if one.order is not None]
     return NewLevels(rows, versions, factor, codes)

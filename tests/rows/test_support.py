@@ -180,6 +180,22 @@ def test_known_levels_stay_as_they_are():
         assert_array_equal(one, other)
 
 
+def test_new_levels_have_their_spread_behind_a_logarithm_too():
+    rng, k = np.random.default_rng(3), 5
+    level = np.r_[np.repeat(np.arange(k), 12), np.full(30, k)]  # the last one is new
+    x = rng.normal(size=len(level))
+    t = 2.0 * rng.normal(size=k + 1)[level] + np.sin(2.0 * x)
+    t += 0.3 * rng.normal(size=len(t))
+    X = np.column_stack([level[:, None] == np.arange(k), x]).astype(float)
+    n, widths = 12 * k, []
+    for y, transform in ((t, None), (np.exp(t), "log")):
+        model = SWSGPRegressor(y_transform=transform, random_state=0).fit(X[:n], y[:n])
+        median = model.predict(X, quantiles=[0.3, 0.7])[n:]
+        median = median if transform is None else np.log(median)
+        widths.append(np.diff(median).mean())
+    assert_allclose(*widths, rtol=0.1)
+
+
 def test_draws_and_slopes_at_new_levels():
     X, y, _ = make_rows()
     model = SWSGPRegressor(random_state=0).fit(X, y)
