@@ -76,8 +76,7 @@ def solve(start, task):
         if tries_exact:
             with task.stage("exact means"):
                 exact = solve_exact_mean(solver, data, group, trained, start, task)
-                source = "not found" if exact.problem else "not needed"
-                source = "from all rows" if exact.attributes else source
+                source = "from all rows" if exact.attributes else "not found"
                 task.lines.say(f" {source},")
         trained |= exact.attributes
         draws = settings.covariance == "draws" and not model.full

@@ -48,7 +48,7 @@ ROWS_PER_HALF_WAVE = 3  # along a column: fewer rows do not tell waves apart
 # gains ten nats by chance in one table of a thousand.
 LEAST_WAVE = 10.0
 UNDECIDED = 3.0  # nats: a difference of evidence that more rows may reverse
-ENOUGH = 0.03  # nats of all rows of the evidence that a step gains, or it is the last
+ENOUGH = 2e-4  # nats a row that a step gains, or it is the last: no density shows fewer
 
 
 class Form(NamedTuple):
@@ -151,11 +151,11 @@ class Climb:
         return plain, plain if turned is best else self.fit(turned)
 
     def best_of_few(self):
-        """Return the candidate of the largest evidence of few rows."""
+        """Return the candidate of the largest evidence of few rows, without waves."""
         with one_blas_thread():
-            return max(self.few_rows(), key=lambda one: one.evidence)
+            return max(self.few_rows(waves=False), key=lambda one: one.evidence)
 
-    def few_rows(self):
+    def few_rows(self, waves=True):
         """Return candidates of few rows, the best first, then those close behind.
 
         Separate length-scales are among them in any case, if they are affordable.
@@ -170,7 +170,7 @@ class Climb:
             self.climbed(best.form._replace(nu=nu), best, NEXT_STEPS, measure=False)
             for nu in self.smoothness if nu != self.middle
         ]  # fmt: skip
-        found = undecided(found + self.with_waves(best))
+        found = undecided(found + (self.with_waves(best) if waves else []))
         found += others[:1] if best.form.shared else []
         return found + ([self.short(shared)] if self.more else [])
 
@@ -194,14 +194,16 @@ class Climb:
         ranks = rank_columns(X, np.ones(len(X)))
         levels = np.array([len(values) for values in ranks.values])
         moving = np.flatnonzero(levels > 1)  # of D columns, d
-        # no more waves than rows, so that their gains take as long as the evidence
-        most = len(X) // max(ROWS_PER_HALF_WAVE, len(moving))
-        if not (self.frees_length_scales and most and np.isfinite(candidate.value)):
+        # No more waves than rows, so that their gains take as long as the evidence. A
+        # slow wave that `NEXT_ROWS[0]` have not shown is too weak for a climb.
+        each = max(ROWS_PER_HALF_WAVE, len(moving))
+        least = NEXT_ROWS[0] // each if len(X) > NEXT_ROWS[0] else 0
+        halves = np.arange(least, len(X) // each) + 1
+        if not (self.frees_length_scales and len(halves) and candidate.value > -np.inf):
             return []
-        halves = np.arange(1, most + 1)
         shares = ranks.forward(X)[:, moving]  # (N, d) of smaller rows
-        waves = np.cos(np.pi * shares[:, :, None] * halves)  # (N, d, most)
-        gains = posterior.feature_gains(waves.reshape(len(X), -1)).reshape(-1, most)
+        waves = np.cos(np.pi * shares[:, :, None] * halves).reshape(len(X), -1)
+        gains = posterior.feature_gains(waves).reshape(-1, len(halves))
         gains[halves >= levels[moving, None]] = 0.0  # between levels nothing is known
         seen, best = gains.max(axis=1) > LEAST_WAVE, gains.argmax(axis=1)
         if not seen.any():
@@ -210,6 +212,7 @@ class Climb:
         slots = np.flatnonzero(self.length_scales(posterior))[moving[seen]]
         start = self.posterior(candidate.form).start.copy()
         start[slots] = np.minimum(start[slots], np.log(lengths))
+        middle = 0.5 * (start + posterior.start)[slots]
         found, before = [], candidate.form.nu
         for nu in sorted(self.smoothness, key=lambda nu: nu != before):
             few = self.posterior(form := Form(nu, shared=X.shape[1] == 1))
@@ -221,7 +224,8 @@ class Climb:
             value, moves = self.ascend(other, form, FIRST_STEPS)
             few.start = other.start
             found.append(measured(form, few, value, moves)._replace(posterior=other))
-            if found[0].evidence < candidate.evidence:
+            gone = found[0].posterior.start[slots] >= middle  # where there is no wave
+            if gone.all() or found[0].evidence < candidate.evidence:
                 break
         return undecided(found)
 
@@ -284,10 +288,11 @@ class Climb:
     def ascend(self, posterior, form, steps, hessian=None):
         """Move a posterior to its largest density; return that and the moves.
 
-        What a step gains grows with the number of rows, and so does what is enough.
+        With second derivatives a step gains about what is left to gain. Without them it
+        may gain a tenth of that.
         """
         moves = posterior.moves(shared=form.shared, noise=self.noise_free)
-        enough = ENOUGH * len(posterior.X) / len(self.learner.X)
+        enough = ENOUGH * len(posterior.X) * (0.1 if hessian is None else 1.0)
         if hessian is not None:  # of few rows, without the prior
             growth = len(posterior.X) / len(self.few.X)
             prior = posterior.prior_loss(posterior.start)[2] @ moves**2
@@ -466,7 +471,8 @@ def undecided(candidates):
     order, found = sorted(candidates, key=lambda one: one.evidence, reverse=True), []
     for one in order:
         twin = any(
-            one.form == other.form and abs(one.value - other.value) < ENOUGH
+            one.form == other.form
+            and abs(one.value - other.value) < ENOUGH * len(one.posterior.X)
             for other in found
         )
         if one.evidence >= order[0].evidence - UNDECIDED and not twin:

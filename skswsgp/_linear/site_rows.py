@@ -86,12 +86,6 @@ class SiteRows(NamedTuple):
             + step * (precision_mean - self.precision_mean),
         )
 
-    def without(self, rows):
-        """Return the sites where some rows have none."""
-        precision, precision_mean = self.precision.copy(), self.precision_mean.copy()
-        precision[rows] = precision_mean[rows] = 0.0
-        return self._replace(precision=precision, precision_mean=precision_mean)
-
     def scaled(self, factor):
         """Return the rows, before their first sites, for `factor` times the kernel."""
         nothing = np.zeros_like(self.precision)

@@ -102,7 +102,7 @@ def may_have_exact_means(settings, n_rows, n_features):
 
 
 def tries_exact_means(settings, n_rows, M, n_features):
-    """Return whether means from all rows are asked for, or worth a comparison.
+    """Return whether means from all rows are asked for, or worth their time.
 
     A label leaves so much of f unknown that exact means of many labels gain nothing.
     """

@@ -27,7 +27,7 @@ from skswsgp._linear.cell_preconditioner import CellPreconditioner
 from skswsgp._linear.conjugate_gradients import solve_systems
 from skswsgp._linear.projection import mean_prior_variance
 from skswsgp._rows.data import memory_budget
-from skswsgp._rows.statistics import ERRORS, MEAN_ROWS
+from skswsgp._rows.statistics import MEAN_ROWS
 
 # Points for each global one, at which a preconditioner and the products with K take
 # about the same time for 2,000 to 8,000 points
@@ -159,10 +159,9 @@ def exact_mean_attributes(solver, trained, group, settings, n_threads, rng, watc
 
     `solver` is a `NaturalSolver` after its last round, whose inducing points are the
     distinct rows, `trained` holds the attributes so far, and `group` (n,) is the
-    inducing point of each row. Means from neighbours and from all points are compared
-    at held-out points, both without the sites there. With n_neighbors="auto" the former
-    stay if their squared error is less by more than twice the standard error, or if the
-    latter are not found. `watch` is told of the points of each product.
+    inducing point of each row. Means at held-out points, which do not know the targets
+    there, tell how well f is known. With n_neighbors="auto" means from neighbours stay
+    where others are not found. `watch` is told of the points of each product.
     """
     tuning, model = settings.tuning, solver.engine.model
     unsolved = "" if settings.n_neighbors == "auto" else "did not converge"
@@ -181,12 +180,6 @@ def exact_mean_attributes(solver, trained, group, settings, n_threads, rng, watc
     alpha, without = solutions
     exact = system.products.multiply(Z[held_out], without)
     known, noise = targets[held_out], noise[held_out]
-    if settings.n_neighbors == "auto":
-        there = np.isin(group, held_out)
-        mean, variance = solver.predict_without(held_out, there)
-        gain = squared_error_gain(known, mean, variance, exact, noise)
-        if not gain.mean() >= -ERRORS * gain.std() / np.sqrt(len(gain)):
-            return ExactFit()
     left = model.kl_weight * noise * alpha[held_out]
     found = {"alpha_": alpha if alpha.shape[1] > 1 else alpha[:, 0]}
     return ExactFit(found, held_out=HeldOut(held_out, known - exact, left))
@@ -214,12 +207,6 @@ def means_of_few(solver, kernel, group):
             factor = numpy_cholesky(B, 0.0), True
             alpha[:, q] = root * cho_solve(factor, right)
     return ExactFit({"alpha_": alpha if alpha.shape[1] > 1 else alpha[:, 0]})
-
-
-def squared_error_gain(known, mean, variance, exact, noise):
-    """Return how much less exact means err at points (k,), in predicted variances."""
-    less = (known - mean) ** 2 - (known - exact) ** 2
-    return np.sum(less / (variance + noise), axis=1)
 
 
 def exact_variance(variance, prior, scale):

@@ -22,9 +22,8 @@ from skswsgp._compiled.team import BLOCK
 from skswsgp._compiled.threads import index_blocks
 from skswsgp._linear.conjugate_gradients import solve_systems
 from skswsgp._linear.projection import mean_prior_variance
-from skswsgp._linear.row_matrix import SparseRowMatrix
 from skswsgp._linear.site_rows import row_noise
-from skswsgp._neighbors.lists import NeighborTracker, TrackedSearch, without_own
+from skswsgp._neighbors.lists import NeighborTracker, TrackedSearch
 from skswsgp._rows.data import center_rows, memory_budget
 from skswsgp._solvers.priors import make_vecchia_prior
 from skswsgp._solvers.solver import Solver
@@ -257,43 +256,6 @@ class NaturalSolver(Solver):
             n_draws = most
 
     @np.errstate(all="ignore")  # results are checked
-    def predict_without(self, points, rows):
-        """Return means and variances of q(f) at inducing points as at new rows.
-
-        For the Gaussian likelihood. `points` (k,) are their indices, and `rows` (n,)
-        tells which rows of data lie there: their targets are left out, and no point is
-        its own neighbour. Both are (k, Q). The model stays as it is.
-        """
-        model, sites, moments = self.engine.model, self.sites, self._moments()
-        before = [array.copy() for array in moments]
-        A, F = self._from_others(points)
-        try:
-            self.sites = sites.without(rows)
-            (self._solve_full if model.full else self._solve)()
-            return A.matvec(model.m.astype(np.float64)), F[:, None] + self._spread(A)
-        finally:  # also where Ctrl-C interrupts
-            self.sites = sites
-            for array, old in zip(moments, before, strict=True):
-                array[:] = old
-
-    def _from_others(self, points):
-        """Return A and F at inducing points, from the nearest other points."""
-        engine, X = self.engine, self.engine.model.Z[points]
-        options = self.settings.search_options
-        options = options | {"n_neighbors": engine.n_neighbors + 1}
-        lists = without_own(engine.make_search(options).query(X), points)
-        weights, F = engine.conditional_weights(X, lists)
-        A = SparseRowMatrix(lists, weights, len(engine.model.Z), engine.n_threads)
-        return A, F.astype(np.float64)
-
-    def _spread(self, A):
-        """Return a' S a (k, Q) for rows a of A."""
-        model = self.engine.model
-        if not model.full:
-            return A.matvec(model.s.astype(np.float64), squares=True)
-        factors = model.L.astype(np.float64)
-        return np.stack([A.quadratic_forms(L) for L in factors], axis=1)
-
     @np.errstate(all="ignore")  # results are checked
     def draw(self, n_draws, rng):
         """Return draws of u - m from the optimal q(u), (M, n_draws, Q), or None.

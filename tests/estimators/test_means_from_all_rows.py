@@ -180,22 +180,6 @@ def test_gradients_are_those_of_the_exact_mean(data, rng):
     assert_allclose(model.feature_importances_.sum(), 1.0)
 
 
-def test_held_out_rows_decide(data, monkeypatch):
-    model = exact_model(*data, n_neighbors="auto")
-    assert hasattr(model, "alpha_")
-    # worse means at held-out points, as a kernel that suits only neighbours gives
-    multiply = exact_mean.CovarianceProducts.multiply
-
-    def worse(*arguments):
-        return multiply(*arguments) + 1.0
-
-    monkeypatch.setattr(exact_mean.CovarianceProducts, "multiply", worse)
-    local = exact_model(*data, n_neighbors="auto")
-    assert not hasattr(local, "alpha_")
-    assert local.n_neighbors_ == 9
-    assert hasattr(exact_model(*data), "alpha_")  # "all" does not ask
-
-
 def test_few_rows_use_all_points(data, tune):
     tune(dense_rows=N)
     model, X = exact_model(*data), data[0][:7] + 0.1

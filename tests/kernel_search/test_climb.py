@@ -111,6 +111,30 @@ def test_a_smoother_kernel_is_climbed_from_shorter_length_scales():
     assert fit.kernel.k2.length_scale[0] > 0.3
 
 
+def test_a_wave_that_the_climb_leaves_again_is_the_last(monkeypatch):
+    X, y = wavy(500, 0)
+    climb, y = climb_of(X, y)
+    with one_blas_thread():
+        best = climb.moved_on(climb.few_rows()[0], climb.learner)
+        ascend = Climb.ascend
+
+        def climbs(leave):
+            forms = []
+
+            def record(self, posterior, form, *steps):
+                forms.append(form)
+                value, moves = ascend(self, posterior, form, *steps)
+                posterior.start = best.posterior.start if leave else posterior.start
+                return value, moves
+
+            monkeypatch.setattr(Climb, "ascend", record)
+            climb.with_waves(best)
+            return len(forms)
+
+        assert climbs(leave=False) == 4
+        assert climbs(leave=True) == 1
+
+
 def test_the_best_of_few_is_that_of_the_rows_that_are_asked_for(rng):
     X = rng.uniform(size=(400, 2))
     climb, _ = climb_of(X, X[:, 0])
@@ -147,6 +171,15 @@ def test_waves_are_found_while_rows_tell_them_apart(n, n_columns, rng):
     assert fit.kernel.k2.nu > 1.0
     assert np.ravel(fit.kernel.k2.length_scale)[0] < 2.0 / half_waves
     assert fit.noise[0] * y.var() < 0.03
+
+
+@pytest.mark.parametrize("seed", [3, 5])
+def test_a_wave_is_found_beside_idle_columns(seed):
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(size=(500, 10))
+    y = 0.3 * np.sin(30.0 * np.pi * X[:, 0]) + X[:, 1] + X[:, 2]
+    fit, _ = climb_of(X, y + 0.25 * rng.normal(size=500))[0].run()
+    assert fit.noise[0] * y.var() < 0.08  # 0.11 where the wave is noise
 
 
 def test_no_smoothness_is_taken_that_is_not_offered():

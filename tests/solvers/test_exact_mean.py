@@ -10,7 +10,6 @@ from skswsgp._solvers.exact_mean import (
     exact_variance,
     merge_sites,
     noise_groups,
-    squared_error_gain,
 )
 from skswsgp._solvers.tuning import Tuning
 
@@ -86,13 +85,6 @@ def test_similar_noise_shares_a_preconditioner():
     assert [len(group) for group in noise_groups(np.ones((2, 40)))] == [8] * 5
     # alike on average, but not at each point
     assert len(list(noise_groups(np.array([[1.0, 20.0], [20.0, 1.0]])))) == 2
-
-
-def test_gains_of_squared_errors_count_in_predicted_variances():
-    known = np.array([[1.0, 10.0]])
-    means = np.array([[0.0, 0.0]]), np.array([[0.5, 1.0]]), np.array([[1.0, 5.0]])
-    gain = squared_error_gain(known, *means, np.array([[0.5, 99.0]]))
-    assert_allclose(gain, [1.0 / 1.0 + 75.0 / 100.0])
 
 
 def test_the_variance_far_from_the_data_is_that_of_the_prior():

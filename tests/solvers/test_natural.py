@@ -631,32 +631,6 @@ def test_steps_that_lower_the_bound_are_halved():
     assert model.score(X[600:900], y[600:900]) > 0.9
 
 
-@pytest.mark.parametrize("full", [False, True])
-def test_predictions_without_targets_are_those_of_new_rows(exact, full, rng):
-    Z = rng.normal(size=(40, 2))
-    y, points = np.sin(Z[:, :1]), np.array([3, 8, 20])
-    there = np.isin(np.arange(40), points)
-    solver = make_solver(MATERN, Z, 7, Z, y, full=full)
-    solver.advance(0)
-    m = solver.engine.model.m.copy()
-    mean, variance = solver.predict_without(points, there)
-    assert_array_equal(solver.engine.model.m, m)  # as before
-    jitter = solver.engine.model.jitter
-    P = reference.vecchia_covariance(MATERN, Z, list(solver.order), 7, jitter)
-    A, _ = reference.inducing_weights(MATERN, Z, Z, 7, jitter)
-    weight = np.where(there, 0.0, 1.0)
-    left = A.T @ np.diag(weight / 0.1) @ A + np.linalg.inv(P)
-    S = np.linalg.inv(left)
-    u = S @ A.T @ (weight / 0.1 * y[:, 0])
-    for k, i in enumerate(points):
-        others = np.delete(np.arange(40), i)
-        a, F = reference.inducing_weights(MATERN, Z[[i]], Z[others], 7, jitter)
-        assert_allclose(mean[k, 0], a[0] @ u[others], rtol=1e-5)
-        spread = S if full else np.diag(1.0 / left.diagonal())
-        expected = F[0] + a[0] @ spread[np.ix_(others, others)] @ a[0]
-        assert_allclose(variance[k, 0], expected, rtol=1e-5)
-
-
 @pytest.mark.parametrize("beta", [1.0, 0.4])
 def test_leverage_is_the_mean_diagonal_of_the_map_from_targets_to_means(beta, rng):
     X = rng.normal(size=(200, 2))
