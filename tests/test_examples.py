@@ -194,6 +194,33 @@ def test_the_page_of_peers_has_what_its_rows_say(example):
         assert f"<!-- {name} -->\n\n{block}\n<!-- end -->" in text, name
 
 
+def test_a_stage_is_left_out_and_comes_back(example):
+    stages = example("bench_stages")
+    every = stages.REGRESSION_STAGES | stages.LABEL_STAGES
+    functions = {name: getattr(one.owner, one.name) for name, one in every.items()}
+    with stages.without(every["waves"]):
+        assert stages.climb.Climb.with_waves(None, None) == []
+    for name, stage in every.items():
+        assert getattr(stage.owner, stage.name) is functions[name]
+
+
+def test_what_a_fit_loses_without_a_stage(example):
+    stages = example("bench_stages")
+    before = stages.Figures(np.ones(50), np.zeros(50), np.zeros(50), 0.9, 2.0)
+    after = before._replace(
+        squares=np.full(50, 4.0), density=np.full(50, 0.5), seconds=1.0
+    )
+    row = stages.compare("waves", "a table", 3, [before] * 4, [after] * 4)
+    assert row["rmse_lost"] == pytest.approx(np.log(2.0))
+    assert (row["mnll_lost"], row["mnll_error"], row["seconds_ratio"]) == (0.5, 0, 0.5)
+    *_, line = stages.summary([row])
+    assert line.startswith("| waves | 1 | +0.6931") and "a table 0.500" in line
+    labels = stages.rmse_lost(
+        *(one._replace(coverage=np.nan) for one in (before, after))
+    )
+    assert labels == (3.0, 0.0)
+
+
 @pytest.mark.slow  # compiles in a process of its own
 def test_peers_that_are_installed_are_compared(example, tmp_path):
     pytest.importorskip("matplotlib")

@@ -135,9 +135,9 @@ class Climb:
             if len(last.X) <= NEXT_ROWS[-1]:
                 more.append(last)
             for rows in more:
-                moved = [self.moved_on(one, rows) for one in candidates]
-                candidates = undecided(moved)
-                candidates = undecided(candidates + self.with_waves(candidates[0]))
+                moved = undecided([self.moved_on(one, rows) for one in candidates])
+                others = self.with_waves(moved[0]) + self.freed(moved[0])
+                candidates = undecided(moved + others)
             best = turned = candidates[0]
             if learn_map and self.learner.X.shape[1] > 1:
                 turned = self.turned(best, always=learn_map is True)
@@ -215,19 +215,38 @@ class Climb:
         middle = 0.5 * (start + posterior.start)[slots]
         found, before = [], candidate.form.nu
         for nu in sorted(self.smoothness, key=lambda nu: nu != before):
-            few = self.posterior(form := Form(nu, shared=X.shape[1] == 1))
-            other = few.given(X, posterior.y, posterior.ratios)
-            other.variances = posterior.variances  # as nearly flat as the candidate's
-            other.start = found[0].posterior.start if found else start
-            if nu > before:
-                self.shorten(other)
-            value, moves = self.ascend(other, form, FIRST_STEPS)
-            few.start = other.start
-            found.append(measured(form, few, value, moves)._replace(posterior=other))
-            gone = found[0].posterior.start[slots] >= middle  # where there is no wave
+            form = Form(nu, shared=X.shape[1] == 1)
+            found.append(self.climbed_anew(candidate, form, start))
+            start = found[0].posterior.start
+            gone = start[slots] >= middle  # where there is no wave
             if gone.all() or found[0].evidence < candidate.evidence:
                 break
         return undecided(found)
+
+    def freed(self, candidate):
+        """Return a candidate with separate length-scales, none where it has them.
+
+        Few rows may know too little of them.
+        """
+        form = candidate.form._replace(shared=False)
+        several = self.few.X.shape[1] > 1
+        if form == candidate.form or not (several and self.frees_length_scales):
+            return []
+        return [self.climbed_anew(candidate, form, candidate.posterior.start)]
+
+    def climbed_anew(self, candidate, form, start):
+        """Return a candidate of some form for the rows and priors of another one.
+
+        Its volume is that of few rows at the point where it ends.
+        """
+        few, rows = self.posterior(form), candidate.posterior
+        posterior = few.given(rows.X, rows.y, rows.ratios)
+        posterior.variances, posterior.start = rows.variances, start
+        if form.nu > candidate.form.nu:
+            self.shorten(posterior)
+        value, moves = self.ascend(posterior, form, FIRST_STEPS)
+        few.start = posterior.start
+        return measured(form, few, value, moves)._replace(posterior=posterior)
 
     def noise_alone(self, candidates):
         """Return a candidate of noise alone, or None if any of others is likelier.
@@ -289,10 +308,10 @@ class Climb:
         """Move a posterior to its largest density; return that and the moves.
 
         With second derivatives a step gains about what is left to gain. Without them it
-        may gain a tenth of that.
+        may gain a third of that.
         """
         moves = posterior.moves(shared=form.shared, noise=self.noise_free)
-        enough = ENOUGH * len(posterior.X) * (0.1 if hessian is None else 1.0)
+        enough = ENOUGH * len(posterior.X) * (0.3 if hessian is None else 1.0)
         if hessian is not None:  # of few rows, without the prior
             growth = len(posterior.X) / len(self.few.X)
             prior = posterior.prior_loss(posterior.start)[2] @ moves**2

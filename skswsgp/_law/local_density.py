@@ -167,10 +167,13 @@ def learn_shape(y, around_mean, kinds, distances, usual_error):
 
 
 def fit_local_density(*rows, starts=STARTS):
-    """Return the best parameters for one output, and their loss, as in `rows_loss`."""
+    """Return the best parameters for one output, and their loss, as in `rows_loss`.
+
+    The search begins at the start of least loss.
+    """
+    start = min(starts, key=lambda start: rows_loss(start, *rows)[0])
     options = {"bounds": BOUNDS, "method": "L-BFGS-B", "jac": True, "args": rows}
-    found = [minimize(rows_loss, start, **options) for start in starts]
-    best = min(found, key=lambda each: each.fun)
+    best = minimize(rows_loss, start, **options)
     return best.x, best.fun
 
 

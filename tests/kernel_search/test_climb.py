@@ -197,6 +197,20 @@ def test_length_scales_are_freed_where_columns_differ(rng):
     assert scales[1:].min() > 30 * scales[0]  # a nearly flat prior lets them go
 
 
+def test_length_scales_that_few_rows_do_not_know_are_freed_on_more(rng):
+    X = rng.uniform(size=(900, 8))
+    f = np.sin(X @ np.array([3.0, 2.0, 1.5, 1.5, 1.0, 1.0, 0.7, 0.5]) * 2.0)
+    climb, _ = climb_of(X, f + 0.7 * rng.normal(size=900), smoothness=(2.5,))
+    with one_blas_thread():
+        shared = climb.climbed(module.Form(2.5), None, 50)
+        shared = climb.moved_on(shared, climb.learner)
+        (freed,) = climb.freed(shared)
+        assert freed.evidence > shared.evidence + 3.0
+        assert not freed.form.shared and climb.freed(freed) == []
+    fit, _ = climb.run()
+    assert not fit.shared
+
+
 def test_length_scales_share_a_ratio_for_similar_columns(rng):
     X = rng.normal(size=(100, 30))
     y = X.sum(axis=1) / 5 + 0.5 * rng.normal(size=100)
