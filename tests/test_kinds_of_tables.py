@@ -45,14 +45,18 @@ def test_places_with_many_rows_show_their_noise():
     assert 0.75 < loud < 0.95
 
 
-def test_intervals_of_a_few_rows_know_how_few_they_are():
+@pytest.mark.parametrize("transform", [None, "log"])
+def test_intervals_of_a_few_rows_know_how_few_they_are(transform):
     shares = []
     for seed in range(40):
         rng = np.random.default_rng(seed)
         n, D = int(rng.integers(3, 13)), int(rng.integers(1, 4))
         X, y = rng.normal(size=(n, D)), rng.normal(size=n)
-        model = SWSGPRegressor(random_state=0).fit(X, y)
-        shares.append(held(model, rng.normal(size=(200, D)), rng.normal(size=200))[0])
+        X_new, new = rng.normal(size=(200, D)), rng.normal(size=200)
+        if transform == "log":
+            y, new = np.exp(y), np.exp(new)
+        model = SWSGPRegressor(y_transform=transform, random_state=0).fit(X, y)
+        shares.append(held(model, X_new, new)[0])
     assert np.mean(shares) > 0.78  # 0.7 without a law of few rows
 
 

@@ -16,7 +16,7 @@ from skswsgp._posterior.extrapolation import (
 )
 from skswsgp._posterior.near_sites import known_sites
 from skswsgp._posterior.prediction import Posterior
-from skswsgp._rows.support import EVERYWHERE, are_new
+from skswsgp._rows.support import EVERYWHERE, spread_of_levels
 from skswsgp._solvers.auto import require_room_for_draws
 from skswsgp._solvers.model import build_model, with_factor
 from skswsgp._solvers.progress import warn_caller
@@ -108,7 +108,7 @@ class LatentFunctionsMixin:
         _, variance = posterior.moments(rows)
         support = getattr(self, "_support", EVERYWHERE)
         novel = support.is_far(X) | are_novel(posterior, rows, variance)
-        return novel | are_new(rows, posterior.categories)
+        return novel | (spread_of_levels(rows, posterior.categories) > 0.0)
 
     def predict_gradient(self, X, return_std=False, *, n_neighbors=None):
         """Predict the derivatives of the latent functions by the columns of X.

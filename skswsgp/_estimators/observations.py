@@ -15,7 +15,7 @@ from skswsgp._posterior import prediction
 from skswsgp._posterior.extrapolation import ExtrapolationWarning
 from skswsgp._rows.checks import as_numbers, check_row_values, log_exposure
 from skswsgp._rows.columns import mapped
-from skswsgp._rows.support import are_new
+from skswsgp._rows.support import spread_of_levels
 
 
 class QuantilesMixin:
@@ -186,7 +186,7 @@ class ObservationsMixin(QuantilesMixin):
         seen = prediction.NearestSeen(k, law.nearness.points if k > 0 else None)
         mean, variance = self._moments(posterior, rows, seen=seen)
         bounded = self._scale.transform is not None and self.normalize_y
-        known = ~are_new(rows, posterior.categories)
+        levels = spread_of_levels(rows, posterior.categories)
         if not record.conjugate:
             noise = np.broadcast_to(self.noise_variance_, Q)
             return StudentNoise(mean, variance, noise, self.likelihood_shape_)
@@ -199,7 +199,12 @@ class ObservationsMixin(QuantilesMixin):
             near = measure_distances(rows, Z, lists, scales)
         plain = gaussian_law(mean, process)
         law = plain if law is None else law.at(mean, process, near)
-        return law.at_most(1.0, known) if bounded else law
+        if not bounded:
+            return law
+        seen = self._scale.seen
+        most = 1.0 if seen is None else seen.widest  # of training targets, (Q,)
+        # known levels differ by no more than these, and new ones by what is drawn
+        return law.at_most(most * np.sqrt(1.0 + levels)[:, None])
 
     def _noise_of_rows(self, noise_variance, X):
         """Return variances (n, Q) of the noise of standardised y, given or learned.

@@ -16,7 +16,11 @@ from skswsgp._law.counts import require_counts
 from skswsgp._point.likelihood_records import LIKELIHOODS
 from skswsgp._rows.checks import as_numbers, check_outputs, log_exposure, usable_weights
 from skswsgp._rows.data import TrainingRows
-from skswsgp._rows.statistics import mean_and_scale, robust_mean_and_scale
+from skswsgp._rows.statistics import (
+    mean_and_scale,
+    robust_mean_and_scale,
+    width_of_next,
+)
 from skswsgp._rows.target_scale import SeenTargets, TargetScale, fit_transform
 from skswsgp._solvers.exact_mean import scaled_variance
 
@@ -191,7 +195,9 @@ def see_targets(columns, transform):
     bounded |= 0.5 ** np.sum(columns > 2.0 * middle, axis=0) < 1e-3
     if transform is not None:
         bounded |= transform.log_slope(high) < transform.log_slope(low)
-    return SeenTargets(low, high, np.where(bounded & (low >= 0.0), 0.0, -np.inf))
+    least = np.where(bounded & (low >= 0.0), 0.0, -np.inf)
+    widest = np.full(low.shape, width_of_next(max(len(columns), 2)))
+    return SeenTargets(low, high, least, widest)
 
 
 def fit_scale(name, y, weight, record, normalize):

@@ -187,8 +187,9 @@ class Climb:
         Rows easily take for noise what moves with a column by a wave only. The column
         has an endless length-scale then, which nothing shortens again. So the climb
         begins anew where a wave would have made the targets likelier, with a quarter of
-        the wave as length-scale of its column. If that finds more evidence, each
-        smoothness is tried: what was noise does not tell how smooth a wave is.
+        the wave as length-scale of its column. If that finds more evidence, and does
+        not lengthen the columns again, each smoothness is tried: what was noise does
+        not tell how smooth a wave is.
         """
         posterior, X = candidate.posterior, candidate.posterior.X
         ranks = rank_columns(X, np.ones(len(X)))
@@ -199,7 +200,7 @@ class Climb:
         each = max(ROWS_PER_HALF_WAVE, len(moving))
         least = NEXT_ROWS[0] // each if len(X) > NEXT_ROWS[0] else 0
         halves = np.arange(least, len(X) // each) + 1
-        if not (self.frees_length_scales and len(halves) and candidate.value > -np.inf):
+        if not (self.frees_length_scales and len(halves)) or np.isinf(candidate.value):
             return []
         shares = ranks.forward(X)[:, moving]  # (N, d) of smaller rows
         waves = np.cos(np.pi * shares[:, :, None] * halves).reshape(len(X), -1)
@@ -212,13 +213,14 @@ class Climb:
         slots = np.flatnonzero(self.length_scales(posterior))[moving[seen]]
         start = self.posterior(candidate.form).start.copy()
         start[slots] = np.minimum(start[slots], np.log(lengths))
+        shorter = start[slots] < posterior.start[slots]
         middle = 0.5 * (start + posterior.start)[slots]
         found, before = [], candidate.form.nu
         for nu in sorted(self.smoothness, key=lambda nu: nu != before):
             form = Form(nu, shared=X.shape[1] == 1)
             found.append(self.climbed_anew(candidate, form, start))
             start = found[0].posterior.start
-            gone = start[slots] >= middle  # where there is no wave
+            gone = shorter & (start[slots] >= middle)  # back to where the climb began
             if gone.all() or found[0].evidence < candidate.evidence:
                 break
         return undecided(found)
@@ -228,11 +230,11 @@ class Climb:
 
         Few rows may know too little of them.
         """
-        form = candidate.form._replace(shared=False)
-        several = self.few.X.shape[1] > 1
-        if form == candidate.form or not (several and self.frees_length_scales):
+        posterior, form = candidate.posterior, candidate.form._replace(shared=False)
+        more = len(posterior.X) > len(self.few.X) and posterior.X.shape[1] > 1
+        if form == candidate.form or not (more and self.frees_length_scales):
             return []
-        return [self.climbed_anew(candidate, form, candidate.posterior.start)]
+        return [self.climbed_anew(candidate, form, posterior.start)]
 
     def climbed_anew(self, candidate, form, start):
         """Return a candidate of some form for the rows and priors of another one.

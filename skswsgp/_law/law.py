@@ -262,17 +262,14 @@ class Observations(NamedTuple):
             out[:, q] = output.factor * self.scale[:, q] * student.crps(z, freedom)
         return out
 
-    def at_most(self, deviation, rows):
-        """Return the law with deviations of at most that of all training targets.
+    def at_most(self, deviation):
+        """Return the law with deviations of at most these, of shape (n, Q) or like it.
 
-        Behind a transformation, a row of which nothing is known is one of these. A
-        kernel of large variance would say more there than any row supports. So `rows`
-        (n,) bool are bounded, but not those of new levels, whose variance is what known
-        levels differ by.
+        Behind a transformation, a row of which nothing is known is one of the training
+        targets. A kernel of large variance would say more there than any row supports.
         """
         whole = self.process * student.deviation(self.degrees_of_freedom)
-        least = np.minimum(self.factor, deviation / whole)
-        return self._replace(factor=np.where(rows[:, None], least, self.factor))
+        return self._replace(factor=np.minimum(self.factor, deviation / whole))
 
     def moments(self, scale):
         """Return mean and deviation (n, Q) of observations in the units of `scale`."""

@@ -25,7 +25,7 @@ from skswsgp._posterior.left_out import (
 from skswsgp._posterior.prediction import nearest_points, with_points
 from skswsgp._rows.data import TrainingRows
 from skswsgp._rows.inducing import distinct_rows
-from skswsgp._rows.statistics import SAMPLE_ROWS, feature_spread, student_width
+from skswsgp._rows.statistics import SAMPLE_ROWS, feature_spread, width_of_next
 from skswsgp._solvers.model import build_model
 
 # Of more rows some are left out: rows without themselves cost as much as predictions,
@@ -192,17 +192,16 @@ def widening_of_few(law, data, trained, settings, rng):
     with one_blas_thread():
         squares = left_out_squares(*rows, *how)
         groups = [None if blocks else group_squares(*rows, least) for least in KINDS]
+    # deviations whose sizes are known are not those of a few draws
+    unknown = 1.0 if settings.known_noise is not None else width_of_next(len(X))
     if squares is None:
-        return np.ones(Q), None
+        return np.full(Q, unknown), None
     before, after = np.maximum(squares, np.finfo(float).tiny)  # y may be constant
     alike, between = groups
     between = alike if between is None else between
     if between is not None:
-        between = np.sqrt(between * after / before)
+        between = unknown * np.sqrt(between * after / before)
     if alike is not None:  # columns are idle, and rows vouch for each other
         after = np.maximum(after, alike)
     usual = np.where(law.is_learned, before, np.minimum(after, 1.0))
-    # as of one more draw from a normal law whose mean and variance n draws show
-    n = len(X)
-    unknown = student_width(n - 1) * np.sqrt(1.0 + 1.0 / n)
     return unknown * np.sqrt(after / usual), between

@@ -170,6 +170,15 @@ def student_width(freedom):
     return stdtrit(freedom, 0.95) / ndtri(0.95)
 
 
+def width_of_next(n):
+    """Return by what the deviation of n draws grows for one more draw.
+
+    Neither the mean nor the variance of the n >= 2 draws is known: intervals of 90 %
+    are those of Student's t.
+    """
+    return student_width(n - 1) * math.sqrt(1.0 + 1.0 / n)
+
+
 def effective_sample_size(weight):
     """Return (sum w)^2 / sum w^2, the effective sample size (Kish, 1965)."""
     if not weight.any():

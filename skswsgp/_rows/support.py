@@ -98,12 +98,20 @@ def category(X, columns, places, levels, unknown):
     return Category(all_places, varies[all_places], unknown, kept, order)
 
 
-def are_new(X, categories):
-    """Return which rows X (n, D') are of a level that training never had."""
-    new = np.zeros(len(X), dtype=bool)
+def spread_of_levels(X, categories):
+    """Return factors (n,) of the variance of means over known levels, for rows X.
+
+    They are zero for rows X (n, D') whose levels are all known.
+    """
+    factor, freedom, k = np.zeros(len(X)), np.zeros(len(X)), np.full(len(X), np.inf)
     for one in categories:
-        new |= one.is_new(X)
-    return new
+        own = one.is_new(X)
+        k[own] = np.minimum(k[own], len(one.levels))
+        freedom[own] += len(one.levels) - 1
+    new = freedom > 0.0
+    ratio = (k[new] + 1.0) / (k[new] - 1.0)
+    factor[new] = ratio * student_width(freedom[new]) ** 2
+    return factor
 
 
 class NewLevels(NamedTuple):
@@ -154,16 +162,13 @@ def at_known_levels(X, categories):
         return None
     rows = np.flatnonzero(np.any([of_one for _, of_one in new], axis=0))
     new = [(one, of_one[rows]) for one, of_one in new]
-    versions, k, freedom = [], np.full(len(rows), np.inf), np.zeros(len(rows))
-    for one, own in new:
-        k[own] = np.minimum(k[own], len(one.levels))
-        freedom[own] += len(one.levels) - 1
+    versions = []
     for j in range(max(len(one.levels) for one, _ in new)):
         Z = X[rows]
         for one, own in new:
             Z[np.ix_(own, one.columns)] = one.levels[j % len(one.levels)]
         versions.append(Z)
-    factor = ((k + 1.0) / (k - 1.0) * student_width(freedom) ** 2)[:, None]
+    factor = spread_of_levels(X[rows], categories)[:, None]
     alone = np.sum([own for _, own in new], axis=0) == 1
     codes = [(own & alone, one.order) for one, own in new if one.order is not None]
     return NewLevels(rows, versions, factor, codes)

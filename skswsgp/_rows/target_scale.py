@@ -138,6 +138,7 @@ class SeenTargets(NamedTuple):
     low: np.ndarray
     high: np.ndarray
     least: np.ndarray  # 0 where no target can be negative, and else minus infinity
+    widest: np.ndarray = 1.0  # deviation of one more target, over that of these
 
     def beside(self, y):
         """Return the targets seen so far, with new ones y (n,) or (n, Q).
@@ -228,6 +229,7 @@ class TargetScale(NamedTuple):
         if transform is not None:
             transform = transform.of_output(q)
         if seen is not None:
+            seen = SeenTargets(*np.broadcast_arrays(*seen))
             seen = SeenTargets(*(values[q] for values in seen))
         both = self.offset, self.factor
         numbers = (value if np.ndim(value) == 0 else value[q] for value in both)
@@ -238,7 +240,7 @@ class TargetScale(NamedTuple):
         """The `End` of the transformation."""
         if self.seen is None:
             return End(1.0, np.inf, 1.0, 1.0, 1.0)
-        low, high, _ = self.seen
+        low, high = self.seen[:2]
         at_low, at_high = (np.exp(self.transform.log_slope(y)) for y in (low, high))
         side = np.where(at_high <= at_low, 1.0, -1.0)
         slope, width = np.minimum(at_low, at_high), high - low

@@ -256,7 +256,6 @@ class NaturalSolver(Solver):
             n_draws = most
 
     @np.errstate(all="ignore")  # results are checked
-    @np.errstate(all="ignore")  # results are checked
     def draw(self, n_draws, rng):
         """Return draws of u - m from the optimal q(u), (M, n_draws, Q), or None.
 

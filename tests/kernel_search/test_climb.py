@@ -135,6 +135,23 @@ def test_a_wave_that_the_climb_leaves_again_is_the_last(monkeypatch):
         assert climbs(leave=True) == 1
 
 
+@pytest.mark.parametrize(("n", "least"), [(500, 1), (600, 101)])
+def test_slow_waves_are_looked_for_on_few_rows_only(n, least, monkeypatch, rng):
+    X = rng.uniform(size=(n, 5))
+    climb, _ = climb_of(X, X[:, 0] + rng.normal(size=n), smoothness=(2.5,))
+    widths, gains = [], module.LogPosterior.feature_gains
+
+    def record(self, features):
+        widths.append(features.shape[1])
+        return gains(self, features)
+
+    monkeypatch.setattr(module.LogPosterior, "feature_gains", record)
+    with one_blas_thread():
+        few = climb.climbed(module.Form(2.5), None, 5)
+        climb.with_waves(climb.moved_on(few, climb.learner))
+    assert widths == [5 * (n // 5 - least + 1)]
+
+
 def test_the_best_of_few_is_that_of_the_rows_that_are_asked_for(rng):
     X = rng.uniform(size=(400, 2))
     climb, _ = climb_of(X, X[:, 0])
@@ -197,18 +214,21 @@ def test_length_scales_are_freed_where_columns_differ(rng):
     assert scales[1:].min() > 30 * scales[0]  # a nearly flat prior lets them go
 
 
-def test_length_scales_that_few_rows_do_not_know_are_freed_on_more(rng):
+def test_length_scales_that_few_rows_share_are_freed_on_more(monkeypatch, rng):
     X = rng.uniform(size=(900, 8))
     f = np.sin(X @ np.array([3.0, 2.0, 1.5, 1.5, 1.0, 1.0, 0.7, 0.5]) * 2.0)
     climb, _ = climb_of(X, f + 0.7 * rng.normal(size=900), smoothness=(2.5,))
     with one_blas_thread():
-        shared = climb.climbed(module.Form(2.5), None, 50)
-        shared = climb.moved_on(shared, climb.learner)
+        few = climb.climbed(module.Form(2.5), None, 50)
+        assert climb.freed(few) == []
+        shared = climb.moved_on(few, climb.learner)
         (freed,) = climb.freed(shared)
         assert freed.evidence > shared.evidence + 3.0
         assert not freed.form.shared and climb.freed(freed) == []
-    fit, _ = climb.run()
-    assert not fit.shared
+    monkeypatch.setattr(Climb, "few_rows", lambda self: [few])
+    assert not climb.run()[0].shared
+    monkeypatch.setattr(Climb, "freed", lambda self, candidate: [])
+    assert climb.run()[0].shared
 
 
 def test_length_scales_share_a_ratio_for_similar_columns(rng):

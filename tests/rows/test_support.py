@@ -190,10 +190,26 @@ def test_new_levels_have_their_spread_behind_a_logarithm_too():
     n, widths = 12 * k, []
     for y, transform in ((t, None), (np.exp(t), "log")):
         model = SWSGPRegressor(y_transform=transform, random_state=0).fit(X[:n], y[:n])
-        median = model.predict(X, quantiles=[0.3, 0.7])[n:]
-        median = median if transform is None else np.log(median)
-        widths.append(np.diff(median).mean())
+        middle = model.predict(X, quantiles=[0.3, 0.7])[n:]
+        middle = middle if transform is None else np.log(middle)
+        widths.append(np.diff(middle).mean())
     assert_allclose(*widths, rtol=0.1)
+
+
+def test_far_rows_of_new_levels_are_bounded_behind_a_logarithm(rng):
+    k, n = 5, 100
+    X = np.column_stack([np.eye(k)[np.arange(n) % k], rng.normal(size=n)])
+    t = np.arange(n) % k + 0.3 * rng.normal(size=n)
+    kernel = ConstantKernel(100.0) * RBF([1.0] * (k + 1))  # of far too large variance
+    model = SWSGPRegressor(kernel, learn_kernel=False, y_transform="log")
+    model.fit(X, np.exp(t))
+    far = np.column_stack([[np.eye(k)[0], np.zeros(k)], [1e3, 1e3]])
+    low = np.log(model.predict(np.concatenate([X, far]), quantiles=[0.05, 0.5])[n:])
+    widths = (low[:, 1] - low[:, 0]) / t.std()
+    wider = stats.t.ppf(0.95, k - 1) / stats.norm.ppf(0.95)
+    most = np.sqrt([1.0, 1.0 + (k + 1.0) / (k - 1.0) * wider**2])
+    usual = stats.t.ppf(0.95, n - 1) * np.sqrt(1.0 + 1.0 / n)
+    assert_allclose(widths, usual * most, rtol=0.02)
 
 
 def test_draws_and_slopes_at_new_levels():
