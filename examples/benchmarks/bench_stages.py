@@ -11,9 +11,9 @@ splits where there are four or more, else over test rows. RMSE is in logarithms,
 labels it is the share of errors, as it is. MNLL, log loss and CRPS are as they are, of
 standardised y. Seconds are those without the stage over those with it.
 
-``python examples/benchmarks/bench_stages.py --out results`` takes some two hours of one
-core. ``--kinds small public long labels`` takes some of the tables, and ``--stages``
-some of the stages. ``--summary results/stages.csv`` prints the table of files.
+``python examples/benchmarks/bench_stages.py --out results`` takes hours of one core.
+``--kinds small public long labels`` takes some of the tables, and ``--stages`` some of
+the stages. ``--summary results/stages.csv`` prints the table of files.
 """
 
 import contextlib
@@ -68,13 +68,13 @@ class Stage(NamedTuple):
     without: object  # called with the function and its arguments
 
 
-def second(function, first, *rest, **named):
-    """Return the first argument, as a stage that finds nothing better does."""
+def unchanged(function, first, *rest, **named):
+    """Return the first argument of a stage, which then finds nothing better."""
     return first
 
 
-def nothing(value):
-    """Return what always returns a value."""
+def always(value):
+    """Return a stage whose result is `value`, whatever its arguments are."""
     return lambda function, *given, **named: value
 
 
@@ -136,7 +136,7 @@ REGRESSION_STAGES = {
         targets, "choose_targets", lambda function, data, settings, scales: scales[0]
     ),
     "intervals end at zero": Stage(targets, "see_targets", no_ends),
-    "scales of columns": Stage(kernel_choice, "changes_columns", nothing(False)),
+    "scales of columns": Stage(kernel_choice, "changes_columns", always(False)),
     "columns of levels": Stage(kernel_choice, "level_columns", no_levels),
     "smoothness": Stage(
         kernel_choice,
@@ -148,13 +148,13 @@ REGRESSION_STAGES = {
     "own length-scales": Stage(
         climb.Climb, "frees_length_scales", property(lambda climb: False)
     ),
-    "shorter start of smoother": Stage(climb.Climb, "shorten", nothing(None)),
-    "waves": Stage(climb.Climb, "with_waves", nothing([])),
+    "shorter start of smoother": Stage(climb.Climb, "shorten", always(None)),
+    "waves": Stage(climb.Climb, "with_waves", always([])),
     "short start": Stage(
         climb.Climb, "short", lambda function, climb, candidate: candidate
     ),
     "narrow priors": Stage(climb.Climb, "prior_variances", wide_priors),
-    "noise alone": Stage(climb.Climb, "noise_alone", nothing(None)),
+    "noise alone": Stage(climb.Climb, "noise_alone", always(None)),
     "map by evidence": Stage(
         climb.Climb, "turned", lambda function, climb, plain, always: plain
     ),
@@ -170,8 +170,8 @@ REGRESSION_STAGES = {
     "few points": Stage(
         start, "find_few_points", lambda function, fit, *rest: (None, fit)
     ),
-    "kernel at few points": Stage(point_choice, "likelier", second),
-    "exact means": Stage(solve, "exact_mean_attributes", nothing(ExactFit())),
+    "kernel at few points": Stage(point_choice, "likelier", unchanged),
+    "exact means": Stage(solve, "exact_mean_attributes", always(ExactFit())),
     "factor of near sites": Stage(near_sites, "fit_factor", unit_factors),
     "scale beyond that factor": Stage(near_sites, "fit_factor", unit_scale),
     "learned law": Stage(learn, "fit_law", plain_law),
@@ -182,9 +182,9 @@ REGRESSION_STAGES = {
     "fade of near points": Stage(
         Nearness, "fade", lambda function, nearness, near: np.ones(len(near.lists))
     ),
-    "near targets": Stage(learn, "add_near_targets", second),
+    "near targets": Stage(learn, "add_near_targets", unchanged),
     "rows left out of the kernel": Stage(learn, "left_out_squares", no_growth),
-    "groups of rows left out": Stage(learn, "group_squares", nothing(None)),
+    "groups of rows left out": Stage(learn, "group_squares", always(None)),
 }
 LABEL_STAGES = {
     name: REGRESSION_STAGES[name]
@@ -195,16 +195,16 @@ LABEL_STAGES |= {
         start, "smoothnesses", lambda function, fit: ([fit], 0)
     ),
     "own length-scales by the bound": Stage(
-        evidence.BoundSearch, "free_length_scales", nothing(None)
+        evidence.BoundSearch, "free_length_scales", always(None)
     ),
-    "map by the bound": Stage(evidence.BoundSearch, "turn", nothing(None)),
-    "average variance": Stage(evidence.BoundSearch, "average_variance", nothing(None)),
-    "scaled variance": Stage(site_refinement.SiteRefinement, "scale", nothing(None)),
+    "map by the bound": Stage(evidence.BoundSearch, "turn", always(None)),
+    "average variance": Stage(evidence.BoundSearch, "average_variance", always(None)),
+    "scaled variance": Stage(site_refinement.SiteRefinement, "scale", always(None)),
     "kernel from sites": Stage(
-        site_refinement.SiteRefinement, "relearn", nothing(False)
+        site_refinement.SiteRefinement, "relearn", always(False)
     ),
-    "map of labels": Stage(site_refinement.SiteRefinement, "choose_map", nothing(None)),
-    "variance scale": Stage(holdout.Holdout, "variance_scale", nothing(1.0)),
+    "map of labels": Stage(site_refinement.SiteRefinement, "choose_map", always(None)),
+    "variance scale": Stage(holdout.Holdout, "variance_scale", always(1.0)),
 }
 
 

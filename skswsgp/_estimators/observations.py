@@ -185,8 +185,7 @@ class ObservationsMixin(QuantilesMixin):
         k = 0 if law is None else law.n_near
         seen = prediction.NearestSeen(k, law.nearness.points if k > 0 else None)
         mean, variance = self._moments(posterior, rows, seen=seen)
-        bounded = self._scale.transform is not None and self.normalize_y
-        levels = spread_of_levels(rows, posterior.categories)
+        most = self._largest_deviations(rows, posterior.categories)
         if not record.conjugate:
             noise = np.broadcast_to(self.noise_variance_, Q)
             return StudentNoise(mean, variance, noise, self.likelihood_shape_)
@@ -199,12 +198,21 @@ class ObservationsMixin(QuantilesMixin):
             near = measure_distances(rows, Z, lists, scales)
         plain = gaussian_law(mean, process)
         law = plain if law is None else law.at(mean, process, near)
-        if not bounded:
-            return law
-        seen = self._scale.seen
-        most = 1.0 if seen is None else seen.widest  # of training targets, (Q,)
-        # known levels differ by no more than these, and new ones by what is drawn
-        return law.at_most(most * np.sqrt(1.0 + levels)[:, None])
+        return law if most is None else law.at_most(most)
+
+    def _largest_deviations(self, rows, categories):
+        """Return what bounds deviations at rows (n, Q), None without a transformation.
+
+        It is the deviation of a new target on the scale of the model. At a new level of
+        a category it is larger: the levels of training may differ by as much, and
+        `spread_of_levels` is added.
+        """
+        scale = self._scale
+        if scale.transform is None or not self.normalize_y:
+            return None
+        widest = 1.0 if scale.seen is None else scale.seen.widest
+        levels = spread_of_levels(rows, categories)
+        return widest * np.sqrt(1.0 + levels)[:, None]
 
     def _noise_of_rows(self, noise_variance, X):
         """Return variances (n, Q) of the noise of standardised y, given or learned.

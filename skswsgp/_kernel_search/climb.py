@@ -18,6 +18,7 @@ from skswsgp._covariance.compile import constant_slots, distance_leaves
 from skswsgp._kernel_search.kernel_learning import evaluation_work, evidence_work
 from skswsgp._kernel_search.marginal_likelihood import LogPosterior
 from skswsgp._rows.column_scale import rank_columns
+from skswsgp._rows.statistics import spans
 
 # Rows of the first climbs, of which an evaluation takes about a millisecond, and rows
 # that decide between forms that fewer leave undecided. Length-scales of many columns
@@ -226,9 +227,11 @@ class Climb:
         return undecided(found)
 
     def freed(self, candidate):
-        """Return a candidate with separate length-scales, none where it has them.
+        """Return a list of the candidate with separate length-scales, or an empty one.
 
-        Few rows may know too little of them.
+        It is empty where the candidate has such, where columns have none of their own,
+        and on the few rows of the first climbs, which have tried them. More rows may
+        tell columns apart that few do not.
         """
         posterior, form = candidate.posterior, candidate.form._replace(shared=False)
         more = len(posterior.X) > len(self.few.X) and posterior.X.shape[1] > 1
@@ -237,9 +240,9 @@ class Climb:
         return [self.climbed_anew(candidate, form, posterior.start)]
 
     def climbed_anew(self, candidate, form, start):
-        """Return a candidate of some form for the rows and priors of another one.
+        """Return a `Candidate` of a form, for the rows and the priors of another one.
 
-        Its volume is that of few rows at the point where it ends.
+        It is climbed from the point `start`. Few rows tell its volume where it ends.
         """
         few, rows = self.posterior(form), candidate.posterior
         posterior = few.given(rows.X, rows.y, rows.ratios)
@@ -309,11 +312,11 @@ class Climb:
     def ascend(self, posterior, form, steps, hessian=None):
         """Move a posterior to its largest density; return that and the moves.
 
-        With second derivatives a step gains about what is left to gain. Without them it
-        may gain a third of that.
+        `hessian` holds the second derivatives of few rows. Without it a step may gain
+        little far from the top, so it is the last if few rows would not show its gain.
         """
         moves = posterior.moves(shared=form.shared, noise=self.noise_free)
-        enough = ENOUGH * len(posterior.X) * (0.3 if hessian is None else 1.0)
+        enough = ENOUGH * len((self.few if hessian is None else posterior).X)
         if hessian is not None:  # of few rows, without the prior
             growth = len(posterior.X) / len(self.few.X)
             prior = posterior.prior_loss(posterior.start)[2] @ moves**2
@@ -472,16 +475,6 @@ def fit_at(posterior, before, noise_free):
     noise = posterior.split(point)[1] if noise_free else before.noise
     kernel, linear_map = posterior.kernel_at(point), posterior.map_at(point)
     return before._replace(kernel=kernel, noise=noise, linear_map=linear_map)
-
-
-def spans(X):
-    """Return the ranges (D,) of columns (N, D), without far values.
-
-    They are twice those of the middle half, unless half of the values are one.
-    """
-    low, high = np.quantile(X, (0.25, 0.75), axis=0)
-    whole = np.ptp(X, axis=0)
-    return np.where(high > low, np.minimum(2.0 * (high - low), whole), whole)
 
 
 def undecided(candidates):

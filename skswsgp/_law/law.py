@@ -263,7 +263,7 @@ class Observations(NamedTuple):
         return out
 
     def at_most(self, deviation):
-        """Return the law with deviations of at most these, of shape (n, Q) or like it.
+        """Return the law with deviations of at most `deviation`, (n, 1) or (n, Q).
 
         Behind a transformation, a row of which nothing is known is one of the training
         targets. A kernel of large variance would say more there than any row supports.

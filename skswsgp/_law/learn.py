@@ -176,7 +176,9 @@ def widening_of_few(law, data, trained, settings, rng):
 
     A law that was learned from errors grows as these do when rows are taken out of the
     kernel's parameters. Otherwise deviations grow to these errors, or stay as they are.
-    The second factors (Q,), or None, are those between groups of rows that are alike.
+    Either way they grow by `width_of_next`, for so few rows tell neither the mean nor
+    the variance of y, unless the noise is known. The second factors (Q,), or None, are
+    those between groups of rows that are alike.
     """
     X, y, Q = data.inputs.astype(np.float64), data.y, data.y.shape[1]
     few = len(X) <= count_few_rows(X.shape[1], Q, settings.tuning.part_work)
@@ -192,7 +194,6 @@ def widening_of_few(law, data, trained, settings, rng):
     with one_blas_thread():
         squares = left_out_squares(*rows, *how)
         groups = [None if blocks else group_squares(*rows, least) for least in KINDS]
-    # deviations whose sizes are known are not those of a few draws
     unknown = 1.0 if settings.known_noise is not None else width_of_next(len(X))
     if squares is None:
         return np.full(Q, unknown), None

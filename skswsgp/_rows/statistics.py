@@ -161,6 +161,16 @@ def mean_and_error(values, weight=None):
     return mean, np.average((values - mean) ** 2, weights=weight) / (n - 1.0)
 
 
+def spans(X):
+    """Return the ranges (D,) of columns (N, D), without far values.
+
+    They are twice those of the middle half, unless half of the values are one.
+    """
+    low, high = np.quantile(X, (0.25, 0.75), axis=0)
+    whole = np.ptp(X, axis=0)
+    return np.where(high > low, np.minimum(2.0 * (high - low), whole), whole)
+
+
 def student_width(freedom):
     """Return the 95 % quantile of Student's t over that of a Gaussian.
 

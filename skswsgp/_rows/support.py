@@ -99,9 +99,10 @@ def category(X, columns, places, levels, unknown):
 
 
 def spread_of_levels(X, categories):
-    """Return factors (n,) of the variance of means over known levels, for rows X.
+    """Return by what the variance of means over known levels is multiplied, (n,).
 
-    They are zero for rows X (n, D') whose levels are all known.
+    The product is what a new level adds to the variance at a row of X (n, D'), as the
+    text above says. It is zero for rows whose levels are all known.
     """
     factor, freedom, k = np.zeros(len(X)), np.zeros(len(X)), np.full(len(X), np.inf)
     for one in categories:
