@@ -15,6 +15,7 @@ from threadpoolctl import threadpool_limits
 
 from skswsgp._compiled import threads
 from skswsgp._estimators.base import BaseSWSGP
+from skswsgp._fit import encode
 from skswsgp.baselines.shared import Baseline
 from skswsgp.cuda import row_matrix, runtime
 
@@ -119,6 +120,12 @@ def one_thread_a_worker():
 @pytest.fixture
 def rng():
     return np.random.default_rng(0)
+
+
+@pytest.fixture
+def in_order(monkeypatch):
+    """Let fits take rows in the order of the user, not in one of what they hold."""
+    monkeypatch.setattr(encode, "order_of_content", lambda X, y, rows: slice(None))
 
 
 @pytest.fixture

@@ -120,6 +120,21 @@ def near_without_map(function, search, fit, turned, learn_map):
     return search.judges.better(fit, search.near(fit))
 
 
+def not_found(function, *given):
+    """Find no candidate."""
+    raise FloatingPointError
+
+
+def with_common_length_scales(function, search, shared, turn=False):
+    """Let a map move, and no length-scales on their own."""
+    return function(search, search.shared, turn) if turn else None
+
+
+def without_map(function, search, shared, turn=False):
+    """Let length-scales move on their own, and no map."""
+    return None if turn else function(search, shared)
+
+
 def no_levels(function, *given):
     """Return columns of levels that have no place."""
     return function(*given)._replace(places=())
@@ -161,11 +176,9 @@ REGRESSION_STAGES = {
     "near rows": Stage(
         kernel_choice.NearRows, "near", lambda function, search, fit: fit
     ),
-    "map by near rows": Stage(kernel_choice.NearRows, "mapped", near_without_map),
+    "map by near rows": Stage(kernel_choice.NearRows, "run", near_without_map),
     "rough kernel of near rows": Stage(
-        kernel_choice.NearRows,
-        "run",
-        lambda function, search, *given: search.mapped(*given),
+        kernel_choice.NearRows, "too_smooth", always(False)
     ),
     "few points": Stage(
         start, "find_few_points", lambda function, fit, *rest: (None, fit)
@@ -195,14 +208,12 @@ LABEL_STAGES |= {
         start, "smoothnesses", lambda function, fit: ([fit], 0)
     ),
     "own length-scales by the bound": Stage(
-        evidence.BoundSearch, "free_length_scales", always(None)
+        evidence.BoundSearch, "enrich", with_common_length_scales
     ),
-    "map by the bound": Stage(evidence.BoundSearch, "turn", always(None)),
+    "map by the bound": Stage(evidence.BoundSearch, "enrich", without_map),
     "average variance": Stage(evidence.BoundSearch, "average_variance", always(None)),
     "scaled variance": Stage(site_refinement.SiteRefinement, "scale", always(None)),
-    "kernel from sites": Stage(
-        site_refinement.SiteRefinement, "relearn", always(False)
-    ),
+    "kernel from sites": Stage(site_refinement.SiteRefinement, "relearned", not_found),
     "map of labels": Stage(site_refinement.SiteRefinement, "choose_map", always(None)),
     "variance scale": Stage(holdout.Holdout, "variance_scale", always(1.0)),
 }

@@ -358,19 +358,9 @@ def _sparse_row(gather, width):
                 rows.store(builder.load(vector), at)
             return context.get_dummy_value()
 
-        index = types.intp
-        return types.void(
-            lists,
-            weights,
-            types.boolean,
-            index,
-            index,
-            matrix,
-            index,
-            block,
-            index,
-            index,
-        ), generate
+        index, flag = types.intp, types.boolean
+        places = index, index, matrix, index, block, index, index
+        return types.void(lists, weights, flag, *places), generate
 
     return sparse_row
 

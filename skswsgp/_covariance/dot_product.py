@@ -12,7 +12,7 @@ from skswsgp._covariance.stationary import add_scale_gradient
 
 # Codes of functions of s are FIRST_DOT_PRODUCT and above.
 FIRST_DOT_PRODUCT = 200
-POLYNOMIAL, ARC_COSINE0, ARC_COSINE1 = 200, 201, 202
+POLYNOMIAL, ARC_COSINE0, ARC_COSINE1 = range(FIRST_DOT_PRODUCT, FIRST_DOT_PRODUCT + 3)
 
 
 @njit

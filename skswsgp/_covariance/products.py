@@ -1,7 +1,8 @@
 """Covariances of many pairs of points, and products with matrices of them.
 
-A product evaluates its matrix tile by tile and stores none of it. Points lie in tiles
-(n_tiles, D, TILE), so that the loop over the points of a tile is contiguous.
+A product evaluates its matrix tile by tile and stores none of it, unless it may keep
+the pairs of points. Points lie in tiles (n_tiles, D, TILE), so that the loop over the
+points of a tile is contiguous.
 """
 
 from typing import NamedTuple
@@ -59,6 +60,15 @@ class CovarianceProducts:
     def __init__(self, kernel, Z, n_threads):
         self.kernel, self.n_threads = kernel, n_threads
         self.points = tiled(np.asarray(Z, dtype=np.float64))
+        self.pairs, self.known = np.empty(0), False
+
+    def keep_pairs(self, most):
+        """Let products with all pairs of points keep these if there are `most` of them.
+
+        To read a covariance takes a quarter of the time of its evaluation, or less.
+        """
+        n_pairs = self.points.n * (self.points.n - 1) // 2
+        self.pairs = np.empty(n_pairs if n_pairs <= most else 0)
 
     def matrix(self, X):
         """Return k(X, Z), (n, M)."""
@@ -76,12 +86,14 @@ class CovarianceProducts:
     def multiply_off_diagonal(self, u):
         """Return (k(Z, Z) - diag k(Z, Z)) u, (M, Q), for u (M, Q).
 
-        Each pair of points is evaluated once.
+        Each pair of points is evaluated once, in the first product if pairs are kept.
         """
         u = padded_rows(u, self.points)
         sums = np.zeros((CHUNKS, *u.shape))
         rows = self.points.n / (2 * CHUNKS)  # each of which is paired with all points
-        self._run(add_symmetric_products, CHUNKS, self.points, u, sums, rows=rows)
+        how = self.points, u, sums, self.pairs, self.known
+        self._run(add_symmetric_products, CHUNKS, *how, rows=rows)
+        self.known = len(self.pairs) > 0
         return np.ascontiguousarray(sums.sum(axis=0)[:, : self.points.n].T)
 
     def slopes(self, X, u):
@@ -117,11 +129,11 @@ def transposed(X):
 
 
 @njit_small
-def dot(values, row, m, u, q, first):
-    """Return the sum over j < m of values[row, j] u[q, first + j]."""
+def dot(values, u, q, first):
+    """Return the sum over j of values[j] u[q, first + j]."""
     total = 0.0
-    for j in range(m):
-        total += values[row, j] * u[q, first + j]
+    for j in range(len(values)):
+        total += values[j] * u[q, first + j]
     return total
 
 
@@ -150,15 +162,17 @@ def add_products(begin, end, kernel, work, X, points, u, out):
             x, tile = X[:, i : i + 1], points.tiles[b]
             fill_tile(kernel, x, 1, tile, m, values, work.slopes, 0)
             for q in range(u.shape[0]):
-                out[q, i] += dot(values, top, m, u, q, first)
+                out[q, i] += dot(values[top, :m], u, q, first)
 
 
 @njit_range
-def add_symmetric_products(begin, end, kernel, work, points, u, sums):
+def add_symmetric_products(begin, end, kernel, work, points, u, sums, pairs, known):
     """Add products with k(Z, Z) less its diagonal to sums (CHUNKS, Q, M).
 
-    A chunk takes tiles of rows that are far apart, in turn from both ends of a group of
-    CHUNKS, because a tile is paired only with itself and with those before it.
+    `pairs` are the rows of its lower triangle, which are read if they are `known`, and
+    else set, or an empty array. A chunk takes tiles of rows that are far apart, in turn
+    from both ends of a group of CHUNKS, because a tile is paired only with itself and
+    with those before it.
     """
     top, values = kernel.code.shape[0] - 1, work.values
     for chunk in range(begin, end):
@@ -172,14 +186,21 @@ def add_symmetric_products(begin, end, kernel, work, points, u, sums):
                     m = i if b == a else TILE
                     if m == 0:
                         continue
-                    x, tile = points.tiles[a, :, i : i + 1], points.tiles[b]
-                    fill_tile(kernel, x, 1, tile, m, values, work.slopes, 0)
                     row, first = a * TILE + i, b * TILE
+                    at = row * (row - 1) // 2 + first
+                    if known:
+                        near = pairs[at : at + m]
+                    else:
+                        x, tile = points.tiles[a, :, i : i + 1], points.tiles[b]
+                        fill_tile(kernel, x, 1, tile, m, values, work.slopes, 0)
+                        near = values[top, :m]
+                        for j in range(m if len(pairs) else 0):
+                            pairs[at + j] = near[j]
                     for q in range(u.shape[0]):
-                        sums[chunk, q, row] += dot(values, top, m, u, q, first)
+                        sums[chunk, q, row] += dot(near, u, q, first)
                         weight = u[q, row]
                         for j in range(m):
-                            sums[chunk, q, first + j] += weight * values[top, j]
+                            sums[chunk, q, first + j] += weight * near[j]
 
 
 @njit_range

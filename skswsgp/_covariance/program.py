@@ -24,8 +24,7 @@ from skswsgp._covariance import dot_product, stationary
 from skswsgp._covariance.pairs import TRIANGLE, row_start
 
 # Codes below FIRST_DISTANCE are leaves without length-scales, and combinations
-CONSTANT, WHITE = 0, 1
-SCALE, SUM, PRODUCT, POWER = 2, 3, 4, 5
+CONSTANT, WHITE, SCALE, SUM, PRODUCT, POWER = range(6)
 
 
 class Kernel(NamedTuple):

@@ -14,8 +14,9 @@ from skswsgp._covariance.pairs import row_start, width
 
 # Codes of functions of r are FIRST_DISTANCE and above, below FIRST_DOT_PRODUCT.
 FIRST_DISTANCE = 100
-RBF, MATERN12, MATERN32, MATERN52, RATIONAL_QUADRATIC = 100, 101, 102, 103, 104
-PERIODIC = 105  # ExpSineSquared, whose scale is the period
+RBF, MATERN12, MATERN32, MATERN52 = range(FIRST_DISTANCE, FIRST_DISTANCE + 4)
+RATIONAL_QUADRATIC = MATERN52 + 1
+PERIODIC = RATIONAL_QUADRATIC + 1  # ExpSineSquared, whose scale is the period
 FARTHEST = 1e30  # squared distance in periods, far beyond the last digit of a phase
 
 

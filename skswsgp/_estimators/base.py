@@ -150,7 +150,7 @@ class BaseSWSGP(
         fitted = self._fitted_attributes() if self.warm_start else {}
         task = compat.FitTask(self, given)
         with task.stage("scales of columns and targets"):
-            rows = self._check_rows(given, reset=not fitted)
+            rows = self._check_rows(given, reset=not fitted).by_content()
             settings = self._settings(is_trial)
             free = rows.noise_variance is None and validation[1] is None
             free = TRANSFORMS if free else ()
@@ -204,7 +204,7 @@ class BaseSWSGP(
         """Set the attributes of a fit in place of those of an earlier one.
 
         The `UserRows` as predicted without themselves are among them where all of them
-        are given. `trained` are the numbers of those that trained, or None for all.
+        are given. `trained` are the numbers of those that trained.
         """
         for name in (*FOUND_LAST, *OF_LIKELIHOOD, *OF_STREAMS, "lower_bound_"):
             vars(self).pop(name, None)
@@ -216,9 +216,7 @@ class BaseSWSGP(
     def _rows_to_keep(self, rows, factor):
         """Return the `KeptRows` of `CheckedRows` for streams."""
         seed = check_random_state(self.random_state).randint(LARGEST_SEED)
-        numbers = rows.numbers
-        kept = np.arange(len(rows.X)) if numbers is None else numbers
-        columns = (column[kept] for column in rows.user)
+        columns = (column[rows.numbers] for column in rows.user)
         return KeptRows(*columns, rows.exposure, seed, factor)
 
     def _check_rows(self, given, reset, all_classes=None):

@@ -231,34 +231,42 @@ class ObservationsMixin(QuantilesMixin):
     def _leave_one_out(self, user, trained, found):
         """Return the `LeaveOneOut` of the rows of a fit, in their order.
 
-        `trained` are the numbers of those of the `UserRows` that trained, or None for
-        all, and `found` the `LeftOutRows` of these. If these are all that trained, the
-        others are predicted as new ones of their weight relative to the mean, or of
-        weight one where that is zero.
+        `trained` are the numbers of those of the `UserRows` that trained, and `found`
+        the `LeftOutRows` of these. If these are all that trained, the others are
+        predicted as new ones of their weight relative to the mean, or of weight one
+        where that is zero.
         """
         X, y, weight = user
         y, scale = as_numbers(y), self._scale
         rows, mean, variance, score = found
-        if trained is not None and len(rows) < len(trained):
-            rows = trained[rows]
-        elif trained is not None:
+        if len(rows) < len(trained):
+            order = np.argsort(trained[rows])
+            rows = trained[rows[order]]
+            mean, variance, score = (part[order] for part in found[1:])
+        else:
             rows, rest = np.arange(len(y)), np.delete(np.arange(len(y)), trained)
             shape = len(y), mean.shape[1]
             of_trained, (mean, variance, score) = found[1:], np.empty((3, *shape))
             for all_rows, part in zip((mean, variance, score), of_trained, strict=True):
                 all_rows[trained] = part
-            usual = weight / weight[weight > 0.0].mean()
-            usual = np.where(usual > 0.0, usual, 1.0)[rest]
-            with warnings.catch_warnings():  # these rows are those of fit
-                warnings.simplefilter("ignore", ExtrapolationWarning)
-                law = self._observations_at(X[rest], None, None, None)
-            own = self._noise_of_rows(None, X[rest]) * (1.0 / usual[:, None] - 1.0)
-            law = law._replace(process=np.sqrt(law.process**2 + own))
-            mean[rest], variance[rest] = law.mean, law.process**2
-            score[rest] = law.normal_scores(scale.standardise(y.reshape(shape)[rest]))
+            if len(rest):
+                usual = weight / weight[weight > 0.0].mean()
+                usual = np.where(usual > 0.0, usual, 1.0)[rest]
+                law = self._law_of_weights(X[rest], usual)
+                mean[rest], variance[rest] = law.mean, law.process**2
+                targets = scale.standardise(y.reshape(shape)[rest])
+                score[rest] = law.normal_scores(targets)
         mean, std = gaussian_law(mean, np.sqrt(variance)).moments(scale)
         mean, std, score = map(self._without_axis, (mean, std, score))
         return LeaveOneOut(mean, std, y[rows] - mean, score, rows)
+
+    def _law_of_weights(self, X, weight):
+        """Return the law of observations of some weights at rows of a fit."""
+        with warnings.catch_warnings():  # they are not far from themselves
+            warnings.simplefilter("ignore", ExtrapolationWarning)
+            law = self._observations_at(X, None, None, None)
+        own = self._noise_of_rows(None, X) * (1.0 / weight[:, None] - 1.0)
+        return law._replace(process=np.sqrt(law.process**2 + own))
 
 
 def require_coverage(others):

@@ -14,7 +14,12 @@ from skswsgp._rows.column_scale import fit_columns
 from skswsgp._rows.data import TrainingRows
 from skswsgp._rows.inducing import given_points
 from skswsgp._rows.near_copies import unite_near_copies
-from skswsgp._rows.statistics import bounded_noise, feature_spread, standing_rows
+from skswsgp._rows.statistics import (
+    bounded_noise,
+    feature_spread,
+    order_of_content,
+    standing_rows,
+)
 from skswsgp._rows.support import find_support
 from skswsgp._solvers.settings import Settings
 
@@ -33,7 +38,7 @@ class CheckedRows(NamedTuple):
     X: np.ndarray  # (N, D)
     y: np.ndarray  # (n, ...) in the units of the user
     weight: np.ndarray  # (n,) times those of classes
-    numbers: np.ndarray | None = None  # (n,) of these rows of X, None for all
+    numbers: np.ndarray  # (n,) of these rows of X
     exposure: np.ndarray | None = None  # (n,)
     noise_variance: np.ndarray | None = None  # (n,) in squared units of y
     user: UserRows | None = None
@@ -42,15 +47,21 @@ class CheckedRows(NamedTuple):
     @classmethod
     def of(cls, X, y, weight, user=None):
         """Return the rows of X (N, D) of which those with positive weight train."""
-        if weight.all():
-            return cls(X, y, weight, user=user)
         numbers = np.flatnonzero(weight)
         return cls(X, y[numbers], weight[numbers], numbers, user=user)
+
+    def by_content(self):
+        """Return the rows in an order that depends on what they hold only."""
+        order = order_of_content(self.X, self.y, self.numbers)
+        names = "y", "weight", "numbers", "exposure", "noise_variance"
+        known = {name: getattr(self, name) for name in names}
+        known = {name: found for name, found in known.items() if found is not None}
+        return self._replace(**{name: found[order] for name, found in known.items()})
 
     @property
     def inputs(self):
         """The rows of X that train (n, D)."""
-        return self.X if self.numbers is None else self.X[self.numbers]
+        return self.X[self.numbers]
 
 
 class Problem(NamedTuple):
@@ -127,7 +138,7 @@ def unite_copies(rows, targets, settings):
     if united is some:
         return rows
     X = rows.X.copy()
-    X[slice(None) if rows.numbers is None else rows.numbers] = united
+    X[rows.numbers] = united
     return rows._replace(X=X)
 
 

@@ -144,24 +144,26 @@ def train(solver, start, task):
             task.lines.after_round(history, solver.unit, most)
             if task.end_epoch(fitted) or history.stalled or solver.converged:
                 break
-    except KeyboardInterrupt:
-        if settings.is_trial or not solver.usable:
+    except (KeyboardInterrupt, FloatingPointError) as error:
+        by_hand = isinstance(error, KeyboardInterrupt)
+        kept = solver.usable if by_hand else best is not None and solver.keeps_best
+        if not kept or (by_hand and settings.is_trial):
             raise
-        when = "then" if best is None else "at its best"
-        warn_caller(
-            f"training was interrupted in {solver.unit} "
-            f"{len(history.losses) + 1}: the model is kept as it was {when}.",
-        )
-    except FloatingPointError:
-        if best is None or not solver.keeps_best:
-            raise
-        warn_caller(
-            f"training produced NaN or infinity in {solver.unit} "
-            f"{len(history.losses) + 1} and ended there: the model is kept as it "
-            "was at its best.",
-        )
+        at, when = len(history.losses) + 1, "then" if best is None else "at its best"
+        kept = f"in {solver.unit} {at}: the model is kept as it was {when}."
+        if by_hand:
+            warn_caller(f"training was interrupted {kept}")
+        else:
+            warn_caller(f"training produced NaN or infinity {kept}")
     task.lines.after_rounds(history, solver.unit)
-    warn_of_jitter(engine.jitter_counts)
+    warn_of_training(solver, start)
+    return fitted(best)
+
+
+def warn_of_training(solver, start):
+    """Warn of what went wrong in the rounds of a solver."""
+    settings, data = start.settings, start.rows.sample
+    warn_of_jitter(solver.engine.jitter_counts)
     if settings.learn_kernel and settings.known_noise is None and not settings.is_trial:
         warn_of_shared_kernel(start.attributes.get("noise_variance_"), data.y)
     if settings.likelihood_record.counts and not settings.is_trial:
@@ -173,7 +175,6 @@ def train(solver, start, task):
             "kernel's variance, or give a regression a larger initial_noise.",
             ConvergenceWarning,
         )
-    return fitted(best)
 
 
 def draw(solver, settings, rng):
@@ -206,7 +207,7 @@ def solve_exact_mean(solver, data, group, trained, start, task):
             solver, trained, group, settings, n_threads, start.rng, watch
         )
     elif settings.n_neighbors == "all":
-        why = "need the rows of the first fit, in their order"
+        why = "need the rows of the first fit"
         found = ExactFit(problem=why)
     if found.problem:
         warn_caller(

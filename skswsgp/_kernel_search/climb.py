@@ -164,8 +164,8 @@ class Climb:
         shared = self.climbed(Form(self.middle), None, FIRST_STEPS)
         found, free = [shared], Form(self.middle, shared=False)
         if self.frees_length_scales and self.few.X.shape[1] > 1:
-            # from both starts: common length-scales may take an output for noise
-            found += [self.climbed(free, one, FIRST_STEPS) for one in (None, shared)]
+            # not from common length-scales, which may take an output for noise
+            found.append(self.climbed(free, None, FIRST_STEPS))
         best, *others = sorted(found, key=lambda one: one.evidence, reverse=True)
         found = [best] + [
             self.climbed(best.form._replace(nu=nu), best, NEXT_STEPS, measure=False)

@@ -8,6 +8,7 @@ so it needs no held-out rows to find that labels follow no pattern.
 """
 
 from contextlib import suppress
+from functools import partial
 from itertools import product
 from typing import NamedTuple
 
@@ -97,10 +98,12 @@ class BoundSearch(TrialRows):
         if self.settings.learns_shape:
             self.choose_shape(Found(kernels[first], self.solved(kernels[first])))
         self.climb_starts(kernels, first)
-        self.free_length_scales()
-        if self.may_turn:
+        self.enrich(shared=False)
+        (n, D), Q = self.X.shape, self.settings.n_latent
+        affordable = evidence_work(n, D, Q) <= self.settings.tuning.evidence_work
+        if self.settings.learn_map == "auto" and D > 1 and affordable:
             with suppress(FloatingPointError, np.linalg.LinAlgError):
-                self.turn()
+                self.enrich(self.shared, turn=True)
         self.average_variance()
         self.found = self.choose_shape(self.found)
 
@@ -112,8 +115,7 @@ class BoundSearch(TrialRows):
             nonlocal best, best_place
             start, before = kernels[place], self.found and self.found.solver
             first = Found(start, self.solved(start, before))
-            tied = self.climb(first, start, shared=True)
-            value = self.log_density(tied, start)
+            tied, value, _ = self.climb(first, start, shared=True)
             if value > best:
                 self.found, best, best_place = tied, value, place
             return value
@@ -148,82 +150,48 @@ class BoundSearch(TrialRows):
                 found = other
         return found
 
-    def free_length_scales(self):
-        """Let each length-scale move on its own if the evidence for that is larger."""
-        tied, start = self.found, self.found.kernel
-        posterior = self.posterior(tied, start)
-        if posterior.moves(shared=True).shape == posterior.moves().shape:
+    def enrich(self, shared, turn=False):
+        """Let more parameters move, and keep what is found if its evidence is larger.
+
+        They are the length-scales if not `shared`, and a map of the columns with
+        `turn`.
+        """
+        before, start = self.found, self.found.kernel
+        posterior = self.posterior(before, start)
+        moves = [posterior.moves(shared=s, noise=False) for s in (self.shared, shared)]
+        if not turn and moves[0].shape == moves[1].shape:
             return
-        evidence = self.log_evidence(tied, start, shared=True)
-        free = self.climb(tied, start, shared=False)
+        least = before.solver.bound + posterior.log_volume(moves[0]) + LEAST_TURN
+        found, value, volume = self.climb(before, start, shared, turn)
         # the volume, which takes long, only makes the evidence smaller
-        if (
-            self.log_density(free, start) > evidence
-            and self.log_evidence(free, start, shared=False) > evidence
-        ):
-            self.found, self.shared = free, False
+        if value > least and value + volume() > least:
+            self.found, self.shared = found, shared
 
-    @property
-    def may_turn(self):
-        """Whether a map of the columns is compared, which takes an evidence of it."""
-        (n, D), Q = self.X.shape, self.settings.n_latent
-        affordable = evidence_work(n, D, Q) <= self.settings.tuning.evidence_work
-        return self.settings.learn_map == "auto" and D > 1 and affordable
+    def climb(self, found, start, shared, turn=False):
+        """Take turns between sites and kernel until the bound hardly grows.
 
-    def turn(self):
-        """Learn a map of the columns, and keep it if the evidence is larger with it."""
-        found, start = self.found, self.found.kernel
-        least = self.log_evidence(found, start, self.shared) + LEAST_TURN
-        posterior = self.posterior(found, start, turn=True)
-        moves, best = posterior.moves(shared=self.shared, noise=False), -np.inf
-        while True:
-            point, _ = posterior.maximize(moves, MAP_STEPS)
+        Return what is `Found` at the end, the bound plus log prior there, and a
+        function for the log volume of the posterior given its sites over the prior,
+        without flat directions. Priors are around the kernel `start`.
+        """
+        posterior = self.posterior(found, start, turn)
+        moves = posterior.moves(shared=shared, noise=False)
+        steps, best, gain = MAP_STEPS if turn else FIRST_STEPS, -np.inf, np.inf
+        if not turn:  # with a map the first turn may lose a little
+            best = found.solver.bound - posterior.prior_loss(posterior.start)[0]
+        while gain >= LEAST_TURN:
+            point, density = posterior.maximize(moves, steps)
+            if density == -np.inf:
+                break
             kernel, linear_map = posterior.kernel_at(point), posterior.map_at(point)
             solver = self.solved(kernel, found.solver, linear_map)
             value = solver.bound - posterior.prior_loss(point)[0]
-            level = not value >= best + LEAST_TURN
-            if value > best:
+            gain = value - best
+            if gain > 0.0:
                 found, best = Found(kernel, solver, linear_map), value
                 posterior = posterior.given(posterior.X, *gaussian_sites(solver))
                 posterior.start = point
-            if level:
-                break
-        # the volume, which takes long, only makes the evidence smaller
-        if best > least and best + posterior.log_volume(moves) > least:
-            self.found = found
-
-    def climb(self, found, start, shared):
-        """Take turns between sites and kernel until the bound hardly grows.
-
-        Return what is `Found` at the end; priors are around the kernel `start`.
-        """
-        while True:
-            posterior = self.posterior(found, start)
-            moves = posterior.moves(shared=shared, noise=False)
-            point, value = posterior.maximize(moves, FIRST_STEPS)
-            if value == -np.inf:
-                break
-            kernel = posterior.kernel_at(point)
-            other = Found(kernel, self.solved(kernel, found.solver))
-            gain = self.log_density(other, start) - self.log_density(found, start)
-            found = other if gain > 0.0 else found
-            if gain < LEAST_TURN:
-                break
-        return found
-
-    def log_density(self, found, start):
-        """Return the bound plus log prior, with priors around the kernel `start`."""
-        posterior = self.posterior(found, start)
-        return found.solver.bound - posterior.prior_loss(posterior.start)[0]
-
-    def log_evidence(self, found, start, shared):
-        """Return `log_density` plus the log volume of the posterior over the prior.
-
-        The volume is that for given sites, without flat directions.
-        """
-        posterior = self.posterior(found, start)
-        moves = posterior.moves(shared=shared, noise=False)
-        return self.log_density(found, start) + posterior.log_volume(moves)
+        return found, best, partial(posterior.log_volume, moves)
 
     def posterior(self, found, start, turn=False):
         """Return the `LogPosterior` given the sites that were found, at that kernel.

@@ -22,13 +22,11 @@ from skswsgp._rows.columns import mapped
 from skswsgp._rows.data import TrainingRows
 from skswsgp._rows.inducing import distinct_rows, initial_inducing_points
 from skswsgp._rows.statistics import (
-    ERRORS,
     HELD_OUT_FRACTION,
     LEAST_EFFECTIVE,
     distinct_observations,
     effective_sample_size,
-    exceeds_standard_error,
-    mean_and_error,
+    is_gain,
 )
 from skswsgp._solvers.auto import dtype_of_systems, natural_jitter
 from skswsgp._solvers.exact_mean import exact_variance
@@ -40,7 +38,7 @@ from skswsgp._solvers.rows import RowsInMemory
 # larger, the mean of many rows tells more of a function than near rows do.
 NOISY = 0.5
 LEAST_HELD_OUT = 20  # least number of held-out rows, unless half of all rows is fewer
-LEAST_GAIN = 1e-3  # nats a row that a change must gain
+LEAST_ROUND = 1e-3  # nats a row that a round of a trial gains, or it is the last
 MAX_LOG_FACTOR = 3.0  # bound on the logarithm of a variance scale
 SCALE_SPREAD = 0.5  # prior standard deviation of the logarithm of a variance scale
 # Prior standard deviation of the logarithm of a shape, and of the kernel variance of a
@@ -79,9 +77,10 @@ class Judges:
             return other
         if np.average(error - error_after, weights=self.weight) < 0.0:
             return fit
-        gain, square = mean_and_error(after - density, self.weight)
-        margin = ERRORS * np.sqrt(square)
-        return other if gain > margin or (favoured and gain >= -margin) else fit
+        gains = after - density
+        better = is_gain(gains, weight=self.weight)
+        better |= favoured and not is_gain(-gains, weight=self.weight)
+        return other if better else fit
 
     def say(self, fit):
         """Return log density and absolute error, each (n,), and the share of noise.
@@ -226,8 +225,8 @@ class Holdout(TrialRows):
         """Return the scale of `exact_variance` that makes held-out rows likeliest.
 
         It is for likelihoods without noise variances. Its logarithm has a normal prior.
-        The factor is 1 if the gain does not exceed its standard error and a least gain,
-        which is larger for a smaller part of the training rows.
+        The factor is 1 if held-out rows gain no more than by chance. A smaller part of
+        the training rows must gain more, for it says less of all of them.
         """
         weight, y = self.held_out_weight, self.y[self.held_out]
         mean, variance = self._marginals(solver)
@@ -243,8 +242,8 @@ class Holdout(TrialRows):
 
         bounds = -MAX_LOG_FACTOR, MAX_LOG_FACTOR
         shift = minimize_scalar(loss, bounds=bounds, options={"xatol": 0.05}).x
-        least = LEAST_GAIN / self.fraction
-        better = self.is_better(density(shift), density(0.0), least)
+        least = LEAST_ROUND / self.fraction
+        better = self.is_better(density(shift), density(0.0), least=least)
         return float(np.exp(shift)) if better else 1.0
 
     def likeliest_shape(self, solver):
@@ -268,13 +267,16 @@ class Holdout(TrialRows):
             shape[q] = np.exp(minimize_scalar(loss, args=(q,), **how).x)
         return shape
 
-    def is_better(self, density, other, least=0.0):
+    def is_better(self, density, other, cost=0.0, least=LEAST_ROUND):
         """Return whether held-out rows are likelier than under another model.
 
-        The mean gain must exceed `least` and its standard error.
+        They gain `cost` nats and `least` each, which rounds of trials leave open, and a
+        standard error. More than one would keep parameters from their places, as if the
+        model were richer there.
         """
-        gain, weight = density - other, self.held_out_weight
-        return self.decisive and exceeds_standard_error(gain, weight, least)
+        gains, weight = density - other, self.held_out_weight
+        cost += least * effective_sample_size(weight)
+        return self.decisive and is_gain(gains, cost, weight, errors=1.0)
 
 
 class CandidateComparison(Holdout):

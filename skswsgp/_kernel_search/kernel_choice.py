@@ -77,9 +77,9 @@ def learn_kernel(
     X, and `noise_variance`, a number or (Q,). None starts at the default kernel, and
     compares each SMOOTHNESS up to `most_smooth`. `n_neighbors` is the number of rows
     from which predictions will be made, None for that of learning. Labels and counts
-    that are `coded` as numbers start from common length-scales, and their density does
-    not judge near rows, for their own likelihood judges later. `learn_map` is that of
-    the estimators. Where a kernel is given, "auto" is False.
+    that are `coded` as numbers keep common length-scales, and near rows teach nothing,
+    for their own likelihood does later. `learn_map` is that of the estimators. Where a
+    kernel is given, "auto" is False.
 
     `by` "evidence" leaves out learning from near rows, which suits predictions from
     near rows only. "near" leaves out the evidence: it likes smooth kernels of large
@@ -94,7 +94,7 @@ def learn_kernel(
     if len(X) == 1:
         return start
     learner = KernelLearner(X, y, 1.0 / weight[:, None], count, options)
-    order = random_order(learner, spread, rng)
+    order = rng.permutation(len(X))
     sizes, tuning = (X.shape[1], y.shape[1]), options.tuning
     most = count_few_rows(*sizes, tuning.evidence_work)
     few, part = len(X) <= most and by != "near", learner
@@ -120,12 +120,12 @@ def learn_kernel(
     else:
         around = params_in_units(start.kernel, spread, varying_features(X))
         fit = turned = climb_given(part, start, around, rng, learn_map)
-    if (few and not wide) or by == "evidence" or not enough:
+    if coded or (few and not wide) or by == "evidence" or not enough:
         return turned
     judges = Judges(learner, order[-n_judges:], n_neighbors)
     rows = np.sort(order[:-n_judges])
     search = NearRows(learner, rows, judges, kernel is None, rng)
-    return search.near(fit) if coded else search.run(fit, turned, learn_map)
+    return search.run(fit, turned, learn_map)
 
 
 def choose_columns(data, settings):
@@ -286,19 +286,10 @@ class NearRows:
         `fit` has the largest evidence without a map, and `turned` with one, or is the
         same. `learn_map` is that of the estimators.
         """
-        best = self.mapped(fit, turned, learn_map)
-        # The evidence of a part takes more for noise than near rows will, which gain
-        # little by an infinitely smooth kernel unless noise is the larger share of what
-        # they do not know of a row.
-        if self.chosen and math.isinf(best.kernel.k2.nu):
-            if self.judges.say(best)[2] <= NOISY:
-                rough = clone(best.kernel).set_params(k2__nu=ROUGH)
-                best = self.near(best._replace(kernel=rough))
-        return best
-
-    def mapped(self, fit, turned, learn_map):
-        """Return the best of a fit, one of near rows, and those with a map."""
         best = self.judges.better(fit, self.near(fit))
+        if self.too_smooth(best):
+            rough = clone(best.kernel).set_params(k2__nu=ROUGH)
+            best = self.near(best._replace(kernel=rough))
         D, most = self.learner.X.shape[1], self.learner.options.tuning.most_columns
         if not learn_map or D == 1 or not self.chosen:
             return best  # a map of a user's kernel is asked for, or there is none
@@ -311,6 +302,16 @@ class NearRows:
         if learn_map is True:
             return mapped
         return self.judges.better(best, mapped, favoured=turned is not fit)
+
+    def too_smooth(self, fit):
+        """Return whether a kernel is infinitely smooth where near rows are not noisy.
+
+        The evidence of a part takes more for noise than near rows will, which gain
+        little by such a kernel unless noise is the larger share of what they do not
+        know of a row.
+        """
+        smooth = self.chosen and math.isinf(fit.kernel.k2.nu)
+        return smooth and self.judges.say(fit)[2] <= NOISY
 
     def near(self, fit):
         """Return a fit after learning from near rows."""
@@ -338,17 +339,6 @@ class NearRows:
             if not always and self.judges.better(best, fit) is best:
                 return best
             best, always = fit, False
-
-
-def random_order(learner, spread, rng):
-    """Return the numbers of rows in a random order.
-
-    It does not depend on the order of rows and columns, nor on the sign of y.
-    """
-    X = learner.X
-    place = np.sort((X - X.min(axis=0)) / spread, axis=1)
-    rank = np.lexsort([*np.abs(learner.y).T, *place.T])
-    return rank[rng.permutation(len(rank))]
 
 
 def smoothnesses(fit):

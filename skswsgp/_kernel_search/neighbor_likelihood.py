@@ -69,19 +69,8 @@ class NeighborProcess:
         for step in range(steps):
             start = step % REFRESH * n
             if start == 0:
-                if columns is not None:
-                    columns.place(model.Z, np.arange(len(model.Z)))
                 drawn = draw_rows(rows, n * min(REFRESH, steps - step), rng)
-                w = weight[drawn]
-                # A row of weight w counts w times, each time with its noise times w.
-                ratios = model.s[drawn] * w[:, None]
-                targets = np.hstack([model.m[drawn], ratios])
-                batch = Batch(model.Z[drawn], targets, w, self.others(drawn))
-                if columns is None:
-                    self.engine.load_kriging(batch, n)
-                else:
-                    before = columns.points, columns.points[drawn]
-                    self.engine.load_mapped_kriging(batch, n, before)
+                batch = self._load(drawn, weight[drawn], n, columns)
             if columns is not None:
                 here = slice(start, start + n)
                 used = np.union1d(batch.active[here], drawn[here])
@@ -102,8 +91,28 @@ class NeighborProcess:
             total = grads.sums[0, 0]
             if not np.isfinite(total + model.params.sum() + model.noise.sum()):
                 raise FloatingPointError(NOT_FINITE)
-            means[step] = total / w[start : start + n].sum(dtype=np.float64)
+            of_step = batch.weight[start : start + n]
+            means[step] = total / of_step.sum(dtype=np.float64)
         return means
+
+    def _load(self, drawn, weight, n, columns):
+        """Return the `Batch` of rows of so many steps, of n rows each, and load it.
+
+        Rows are placed anew where `columns`, a `MovingMap`, have moved.
+        """
+        model = self.model
+        if columns is not None:
+            columns.place(model.Z, np.arange(len(model.Z)))
+        # A row of weight w counts w times, each time with its noise times w.
+        ratios = model.s[drawn] * weight[:, None]
+        targets = np.hstack([model.m[drawn], ratios])
+        batch = Batch(model.Z[drawn], targets, weight, self.others(drawn))
+        if columns is None:
+            self.engine.load_kriging(batch, n)
+        else:
+            before = columns.points, columns.points[drawn]
+            self.engine.load_mapped_kriging(batch, n, before)
+        return batch
 
     def log_density(self, rows, weight):
         """Return log p(y_i | its H nearest others) of data rows, summed over outputs.

@@ -8,6 +8,8 @@ kernel under which held-out rows are likeliest.
 """
 
 import math
+from functools import partial
+from itertools import takewhile
 
 import numpy as np
 from sklearn.base import clone
@@ -16,7 +18,7 @@ from skswsgp._covariance.compile import compile_kernel, free_variance, updated_k
 from skswsgp._kernel_search.climb import SMOOTHNESS
 from skswsgp._kernel_search.evidence import VARIANCE_STEP
 from skswsgp._kernel_search.holdout import (
-    LEAST_GAIN,
+    LEAST_ROUND,
     Holdout,
     gaussian_sites,
     prior_loss_around,
@@ -25,7 +27,6 @@ from skswsgp._kernel_search.holdout import (
 from skswsgp._kernel_search.kernel_learning import KernelLearner, count_learning_rows
 from skswsgp._rows.columns import mapped
 from skswsgp._rows.inducing import distinct_rows
-from skswsgp._rows.statistics import effective_sample_size
 
 
 def refine_kernel(start, data, settings, options, rng):
@@ -41,12 +42,11 @@ def refine_kernel(start, data, settings, options, rng):
         return start
     search.choose_shape()
     search.scale(VARIANCE_STEP)
-    while True:
-        if search.relearn():
-            continue
-        if not search.start.shared:
-            break
-        search.start = search.start._replace(shared=False)  # frees length-scales
+    better = search.climb_smoothness()
+    while better or search.start.shared:
+        if not better:
+            search.start = search.start._replace(shared=False)  # frees length-scales
+        better = search.consider(search.relearned)
     if settings.learn_map:
         search.choose_map(start, always=settings.learn_map is True)
     search.scale(math.sqrt(VARIANCE_STEP))
@@ -113,24 +113,22 @@ class SiteRefinement(Holdout):
             attributes["inducing_mean_"] = self.best.engine.model.m
             attributes["inducing_covariance_"] = self.best.engine.model.s
         solver = self.solver_for(attributes, self.settings.tuning.site_neighbors)
-        solver.tolerance, solver.fit = LEAST_GAIN, fit
+        solver.tolerance, solver.fit = LEAST_ROUND, fit
         return solver
 
     def consider(self, make, *arguments, cost=0.0, always=False):
         """Store make(*arguments), a solver, if held-out rows are likeliest under it.
 
-        The mean gain must exceed its standard error, and also LEAST_GAIN plus `cost`,
-        in nats, over the effective sample size, unless a solver is stored `always`. A
-        solver that fails is not stored. Returns whether the solver was stored.
+        They must gain `cost` nats and more than by chance, unless a solver is stored
+        `always`. A solver that fails is not stored. Returns whether it was stored.
         """
         try:
             solver = make(*arguments)
             density = self.log_density(solver)
         except FloatingPointError:
             return False
-        least = LEAST_GAIN + cost / effective_sample_size(self.held_out_weight)
         if not always and self.best is not None:
-            if not self.is_better(density, self.density, least):
+            if not self.is_better(density, self.density, cost):
                 return False
         self.best, self.density, self.start = solver, density, solver.fit
         return True
@@ -172,24 +170,25 @@ class SiteRefinement(Holdout):
         if not self.consider(self.solver_of, fit, always=True):
             self.shape = before
 
-    def relearn(self):
+    def climb_smoothness(self):
         """Learn the kernel from the best sites; return whether one is better.
 
-        Of the default kernel each SMOOTHNESS is tried, the roughest first, until one is
-        worse than a better one before.
+        The smoothness of the default kernel is climbed from that of the start.
         """
-        before, taken = self.best, False
-        for nu in SMOOTHNESS if self.settings.kernel is None else (None,):
-            better = self.consider(self.relearned, nu)
-            if taken and not better:
-                break
-            taken = better
+        before = self.best
+        self.consider(self.relearned)
+        if self.settings.kernel is None:
+            first = SMOOTHNESS.index(self.start.kernel.k2.nu)
+            is_better = partial(self.consider, self.relearned)
+            rougher = list(takewhile(is_better, SMOOTHNESS[:first][::-1]))
+            if not rougher:
+                list(takewhile(is_better, SMOOTHNESS[first + 1 :]))
         return self.best is not before
 
-    def relearned(self, nu):
+    def relearned(self, nu=None):
         """Return a solver for a kernel learned from the best sites.
 
-        It is a Matern kernel of the smoothness `nu`, unless that is None.
+        It is a Matern kernel of the smoothness `nu`, or of the present one if None.
         """
         learner, start = self.site_learner()
         if nu is not None:

@@ -75,25 +75,16 @@ def initial_attributes(settings, data, spread, rng):
             spread = feature_spread(data.X, rng, dtype=dtype)
         D = data.X.shape[1]
         spread = length_scales(fit.kernel, D, otherwise=spread)
-    Z, H = None, None
-    if allows_few_points(settings, data.n_all, D):
-        Z, fit = find_few_points(fit, data, settings)
-    if Z is None:
-        n_inducing, H = count_near_points(fit, data, settings)
-        how = settings.inducing_points, rng, spread, settings.tuning
-        Z = initial_inducing_points(data.X, n_inducing, *how, data.weight_in_X())
-    M = len(Z)
-    H = min(H or count_neighbors(settings, data.n_all, M, D), M)
+    Z, H, fit = choose_points(fit, data, spread, settings, rng)
     start = {
         "kernel_": fit.kernel,
         "linear_map_": np.eye(D) if fit.linear_map is None else fit.linear_map,
         "inducing_points_": Z,
-        "inducing_mean_": np.zeros((M, settings.n_latent)),
+        "inducing_mean_": np.zeros((len(Z), settings.n_latent)),
         "n_neighbors_": H,
         "_jitter": JITTER,
     }
-    record, solver = settings.likelihood_record, settings.solver
-    full = takes_full_covariance(settings, data.n_all, M, H)
+    record = settings.likelihood_record
     if record.usual_shape:
         start["likelihood_shape_"] = fit.shape
     if record.has_noise:
@@ -102,17 +93,42 @@ def initial_attributes(settings, data, spread, rng):
         start["variance_scale_"] = fit.variance_scale
         variance = mean_prior_variance(fit.kernel, Z)
         start["prior_mean_"] = settings.prior_mean(variance)
+    full = takes_full_covariance(settings, data.n_all, len(Z), H)
+    return start | first_moments(start, fit, full, settings)
+
+
+def choose_points(fit, data, spread, settings, rng):
+    """Return the inducing points (M, D), H, and the `KernelFit` for them.
+
+    The columns are scaled by their `spread` (D,).
+    """
+    Z, H, D = None, None, data.X.shape[1]
+    if allows_few_points(settings, data.n_all, D):
+        Z, fit = find_few_points(fit, data, settings)
+    if Z is None:
+        n_inducing, H = count_near_points(fit, data, settings)
+        method, tuning = settings.inducing_points, settings.tuning
+        how = method, rng, spread, tuning, data.weight, data.rows
+        Z = initial_inducing_points(data.X, n_inducing, *how)
+    H = H or count_neighbors(settings, data.n_all, len(Z), D)
+    return Z, min(H, len(Z)), fit
+
+
+def first_moments(start, fit, full, settings):
+    """Return the attributes of q(u) before training, with a `full` S or a diagonal."""
     if fit.posterior is not None:  # of the solver that chose the kernel
-        mean, S = fit.posterior(Z)
-        S = np.maximum(S, np.finfo(dtype).eps)
+        mean, S = fit.posterior(start["inducing_points_"])
+        S = np.maximum(S, np.finfo(settings.dtype).eps)
         moments = {"inducing_mean_": mean, "inducing_covariance_": S}
         return shape_covariance(start | moments, full)
-    if solver.finds_optimum and (record.conjugate or not full):  # any S will do
-        S = np.maximum(fit.kernel.diag(Z), np.finfo(dtype).eps)
+    finds_optimum = settings.solver.finds_optimum
+    if finds_optimum and (settings.likelihood_record.conjugate or not full):
+        S = fit.kernel.diag(start["inducing_points_"])  # any S will do
+        S = np.maximum(S, np.finfo(settings.dtype).eps)
         S = np.repeat(S[:, None], settings.n_latent, axis=1)
     else:
         S = initial_covariance(start, full, settings)
-    return start | {"inducing_covariance_": S}
+    return {"inducing_covariance_": S}
 
 
 def initial_covariance(attributes, full, settings):

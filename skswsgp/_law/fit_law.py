@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from skswsgp._law import student
-from skswsgp._law.law import Observations, PredictiveLaw, interval_scores, is_learned
+from skswsgp._law.law import Observations, PredictiveLaw, is_learned
 from skswsgp._law.local_density import (
     TRIED_ROWS,
     LocalDensity,
@@ -23,7 +23,7 @@ from skswsgp._law.widths import (
 )
 from skswsgp._posterior.left_out import LEAST_ERROR
 from skswsgp._rows.inducing import rows_at_points
-from skswsgp._rows.statistics import ERRORS
+from skswsgp._rows.statistics import is_gain
 
 LEAST_ROWS_OF_LAW = 30  # rows that a law needs: fewer show neither widths nor tails
 FITTED_ROWS = 6000  # rows that teach near targets: 2,000 lost .02 nats of powerplant
@@ -171,26 +171,15 @@ def are_better(before, after, y):
     """Return for which outputs (Q,) near targets make a better law of rows y (n, Q).
 
     Where values repeat, the density alone would be a poor judge, for it grows without
-    bound at such values. So the ranked probability score must be better too, and the
-    score of intervals no worse than by chance.
+    bound at such values. So the ranked probability score must be better too.
     """
     likelier = after.log_density(y) - before.log_density(y)
     outputs = [q for q in range(y.shape[1]) if after.mixes(q)]
     outputs = [q for q in outputs if is_likelier(likelier[:, q], 3)]
-    better = np.zeros(y.shape[1], dtype=bool)
-    if not outputs:
-        return better
-    few, tails = slice(0, TRIED_ROWS), np.array([0.025, 0.975])
-    before, after, y = before.at(few), after.at(few), y[few]
-    widths = [
-        interval_scores(y, *np.moveaxis(law.quantiles(tails), -1, 0), 0.95)
-        for law in (before, after)
-    ]
-    wider = widths[1] - widths[0]
-    outputs = [q for q in outputs if not is_better(wider[:, q], 0)]
+    better, few = np.zeros(y.shape[1], dtype=bool), slice(0, TRIED_ROWS)
     if outputs:
-        closer = before.crps(y) - after.crps(y)
-        better[outputs] = [is_better(closer[:, q], 0) for q in outputs]
+        closer = before.at(few).crps(y[few]) - after.at(few).crps(y[few])
+        better[outputs] = [is_gain(closer[:, q]) for q in outputs]
     return better
 
 
@@ -219,17 +208,5 @@ def is_likelier(gains, n_parameters):
     No row counts by more than log n, for n rows tell of probabilities down to 1 / n. An
     outlier that one law finds impossible would hide all gains in the standard error.
     """
-    return is_better(np.minimum(gains, np.log(len(gains))), n_parameters)
-
-
-def is_better(gains, n_parameters):
-    """Return whether the gains (n,) of single rows are more than chance.
-
-    So many parameters that were fitted to the rows gain about one over the number of
-    rows each where there is nothing to learn.
-    """
-    n = len(gains)
-    error = gains.std() / np.sqrt(n)
-    return n >= LEAST_ROWS_OF_LAW and bool(
-        gains.mean() > n_parameters / n + ERRORS * error
-    )
+    enough = len(gains) >= LEAST_ROWS_OF_LAW
+    return enough and is_gain(np.minimum(gains, np.log(len(gains))), n_parameters)

@@ -142,12 +142,6 @@ def quantiles_between(cdf, probability, low, high):
     return np.where(found.success, found.x, low if probability < 0.5 else high)
 
 
-def interval_scores(y, lower, upper, level):
-    """Return Winkler's score of each interval, of the shape of y."""
-    outside = np.maximum(lower - y, 0.0) + np.maximum(y - upper, 0.0)
-    return upper - lower + 2.0 / (1.0 - level) * outside
-
-
 def gaussian_law(mean, deviation):
     """Return the `Observations` of Gaussian ones, of means and deviations (n, Q)."""
     freedom = np.full(mean.shape[1], np.inf)

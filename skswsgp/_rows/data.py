@@ -67,12 +67,6 @@ class TrainingRows(NamedTuple):
             return self
         return self._replace(X=mapped(self.inputs, linear_map), rows=None)
 
-    def weight_in_X(self):
-        """Return the weight of each row of X (N,), zero for rows left out."""
-        weight = np.zeros(len(self.X), self.weight.dtype)
-        weight[slice(None) if self.rows is None else self.rows] = self.weight
-        return weight
-
     def _rows_of(self, index):
         return index if self.rows is None else self.rows[index]
 

@@ -18,43 +18,41 @@ MOST_ROWS_PER_CENTER = 20  # rows per centre, beyond which centres hardly move
 
 
 def initial_inducing_points(
-    X, n_inducing, method, rng, feature_scale, tuning, sample_weight=None
+    X, n_inducing, method, rng, feature_scale, tuning, sample_weight=None, rows=None
 ):
     """Return inducing points (M, D), float64, in the units of X (N, D).
 
     They are the distinct ones of `n_inducing` points: of the given array `method`, of
     centres of k-means on X / feature_scale, where a scale of zero counts as one, or of
     random rows. Random rows also replace centres that would take more than
-    `tuning.kmeans_pairs`. Rows whose `sample_weight` (N,) is zero are never used. X may
-    be a memory map, which is read at the rows that are used.
+    `tuning.kmeans_pairs`. `rows` are the numbers (n,) of those that may be used, None
+    for all, and `sample_weight` (n,) their weights. X may be a memory map, which is
+    read at the rows that are used.
     """
     if not isinstance(method, str):
         return distinct_rows(method)[0]
-    candidates = None if sample_weight is None else np.flatnonzero(sample_weight)
-    n_rows = len(X) if candidates is None else len(candidates)
+    rows = np.arange(len(X)) if rows is None else rows
     affordable = tuning.kmeans_pairs // n_inducing  # rows in an epoch
     dear = affordable < LEAST_ROWS_PER_CENTER * n_inducing
-    if method == "random" or 2 * n_inducing > n_rows or dear:
-        drawn = _draw(n_rows, n_inducing, candidates, rng)
+    if method == "random" or 2 * n_inducing > len(rows) or dear:
+        drawn = rows[_draw(len(rows), n_inducing, rng)]
         return distinct_rows(np.asarray(X[drawn], dtype=np.float64))[0]
     size = min(max(10_000, MOST_ROWS_PER_CENTER * n_inducing), affordable)
-    rows = _draw(n_rows, size, candidates, rng)
-    sample = np.asarray(X[rows], dtype=np.float64)
+    drawn = _draw(len(rows), size, rng)
+    sample = np.asarray(X[rows[drawn]], dtype=np.float64)
     distinct, _ = distinct_rows(sample)
     if n_inducing >= len(distinct):
         return distinct
-    weight = None if sample_weight is None else np.asarray(sample_weight)[rows]
+    weight = None if sample_weight is None else np.asarray(sample_weight)[drawn]
     centres = _centres(sample, n_inducing, rng, feature_scale, weight, tuning)
     return distinct_rows(centres)[0]
 
 
-def _draw(n_rows, n_drawn, candidates, rng):
+def _draw(n_rows, n_drawn, rng):
     """Return the sorted indices of rows, drawn without replacement."""
     if n_drawn >= n_rows:
-        rows = np.arange(n_rows)
-    else:
-        rows = np.sort(sample_without_replacement(n_rows, n_drawn, random_state=rng))
-    return rows if candidates is None else candidates[rows]
+        return np.arange(n_rows)
+    return np.sort(sample_without_replacement(n_rows, n_drawn, random_state=rng))
 
 
 def distinct_rows(Z):

@@ -1,6 +1,7 @@
 """Statistics of rows: spread, effective sample size, significance, duplicates."""
 
 import math
+from contextlib import suppress
 
 import numpy as np
 from scipy.special import ndtri, stdtrit
@@ -22,6 +23,31 @@ def standing_rows(n):
     What a fit draws afterwards is what it would draw without them.
     """
     return np.random.RandomState(0).permutation(n)[:SAMPLE_ROWS]
+
+
+def order_of_content(X, y, rows):
+    """Return the places (n,) of some rows in an order of what they hold.
+
+    `rows` (n,) are their numbers in X (N, D). Neither the units of X, the order of its
+    columns nor the sign of y (n, ...) matter, but between rows of which one has the
+    numbers of the other in other columns. X may be a memory map, which is read in
+    blocks. Targets that are no numbers nor labels count later, where they are refused.
+    """
+    parts = list(row_blocks(len(rows)))
+    ends = [(X[rows[part]].min(axis=0), X[rows[part]].max(axis=0)) for part in parts]
+    low, high = np.min(ends, axis=0)[0], np.max(ends, axis=0)[1]
+    keys, places = np.empty((2, len(rows))), np.sqrt(1.0 + np.arange(X.shape[1]))
+    with np.errstate(all="ignore"):  # units are judged later
+        span = np.where(high > low, np.subtract(high, low, dtype=np.float64), 1.0)
+        for part in parts:
+            shares = np.subtract(X[rows[part]], low, dtype=np.float64) / span
+            keys[:, part] = shares.sum(axis=1), (shares * places).sum(axis=1)
+    with suppress(TypeError, ValueError):
+        if y.dtype.kind not in "fiub":
+            y = np.unique(y, return_inverse=True)[1]
+        targets = np.asarray(y, dtype=np.float64).reshape(len(rows), -1).T
+        keys = np.concatenate([keys, np.abs(targets), targets])
+    return np.lexsort(keys[::-1])
 
 
 def feature_spread(X, rng, dtype="float64"):
@@ -145,20 +171,20 @@ def fractions(values):
     return np.ldexp(values, -exponent), exponent
 
 
-def exceeds_standard_error(gain, weight=None, least=0.0, errors=1.0):
-    """Return whether the mean gain exceeds so many standard errors, and `least`."""
-    mean, square = mean_and_error(gain, weight)
-    return bool(mean > max(least, errors * math.sqrt(square)))
+def is_gain(gains, cost=0.0, weight=None, errors=ERRORS):
+    """Return whether the gains (n,) of single rows by another model are not chance.
 
-
-def mean_and_error(values, weight=None):
-    """Return the mean of values and its squared standard error, infinite for one."""
-    weight = np.ones(len(values)) if weight is None else weight.astype(np.float64)
+    Their mean must exceed so many standard `errors`, and `cost` over the effective
+    number of rows. Parameters that were fitted to the rows gain about one nat each, of
+    all rows together, where there is nothing to learn.
+    """
+    weight = np.ones(len(gains)) if weight is None else weight.astype(np.float64)
     n = effective_sample_size(weight)
     if n <= 1.0:
-        return 0.0, np.inf
-    mean = np.average(values, weights=weight)
-    return mean, np.average((values - mean) ** 2, weights=weight) / (n - 1.0)
+        return False
+    mean = np.average(gains, weights=weight)
+    square = np.average((gains - mean) ** 2, weights=weight) / (n - 1.0)
+    return bool(mean > max(cost / n, errors * math.sqrt(square)))
 
 
 def spans(X):

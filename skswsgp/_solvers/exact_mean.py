@@ -7,9 +7,9 @@ k(x, Z) alpha, where
 
 that of Gaussian process regression and of H = M. For labels t and N are the sites that
 the natural solver ends with, and stay. Conjugate gradients solve for alpha by
-products with K that never store it (Gardner et al., NeurIPS 2018), with the
-preconditioner of `_linear.cell_preconditioner`. Rows at the same point count as one,
-whose weight is the sum of theirs.
+products with K (Gardner et al., NeurIPS 2018), which keep its entries where they fit in
+memory, with the preconditioner of `_linear.cell_preconditioner`. Rows at the same point
+count as one, whose weight is the sum of theirs.
 """
 
 import math
@@ -58,6 +58,7 @@ class ExactMean:
         self.prior = np.asarray(kernel.diag(Z), dtype=np.float64)
         # a global point costs a number for each point, and one in a cell costs four
         numbers = memory_budget() // (8 * M)
+        self.products.keep_pairs(numbers * M)
         n_global = min(tuning.mean_global_points, M // POINTS_PER_GLOBAL)
         most = max(1, min(n_global, numbers // 5))
         in_cell = math.isqrt(int(tuning.mean_cell_work * M * (KERNEL_VALUE + D)))

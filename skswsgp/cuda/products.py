@@ -90,6 +90,9 @@ class DeviceProducts:
         """Free the memory on the device; there are no more products."""
         self._kernel = self._points = None
 
+    def keep_pairs(self, most):
+        """Keep no covariances, which would take the memory of the device."""
+
     def multiply(self, X, u):
         """Return k(X, Z) u, (n, Q), for u (M, Q)."""
         return self._multiply(send_points(X), u, False)

@@ -53,7 +53,7 @@ def fit_sample(model, given, blocks, classes):
         rows = model._check_rows(given, reset=True, all_classes=classes is None)
         # rows that are not in the sample may hold what a logarithm does not take
         free = TRANSFORMS if blocks.n_rows <= len(rows.X) else ()
-        rows = rows._replace(stand_for=blocks.n_rows)
+        rows = rows.by_content()._replace(stand_for=blocks.n_rows)
         settings = model._settings()
         solver = BLOCK_SOLVERS[settings.solver]
         # blocks would train on rows of the sample that are held out

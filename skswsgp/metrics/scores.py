@@ -4,7 +4,6 @@ import numpy as np
 
 from skswsgp._compiled.special import gaussian_log_density
 from skswsgp._law import student
-from skswsgp._law.law import interval_scores
 from skswsgp.metrics.score_input import (
     check_coverage,
     check_gaussian,
@@ -204,7 +203,8 @@ def interval_score(y_true, lower, upper, coverage=0.95, sample_weight=None):
     """
     check_coverage(coverage)
     y_true, lower, upper = check_intervals(y_true, lower, upper)
-    scores = interval_scores(y_true, lower, upper, coverage)
+    outside = np.maximum(lower - y_true, 0.0) + np.maximum(y_true - upper, 0.0)
+    scores = upper - lower + 2.0 / (1.0 - coverage) * outside
     return mean_over_samples(scores, sample_weight)
 
 

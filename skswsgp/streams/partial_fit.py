@@ -87,8 +87,7 @@ def checked_chunk(model, given, is_first, classes):
     """Return X, y, weight and exposure of a chunk, validated, rows that count."""
     whole = is_first and classes is None
     rows = model._check_rows(given, reset=is_first, all_classes=whole)
-    kept = np.arange(len(rows.X)) if rows.numbers is None else rows.numbers
-    return rows.X[kept], rows.y, rows.user.weight[kept], rows.exposure
+    return rows.inputs, rows.y, rows.user.weight[rows.numbers], rows.exposure
 
 
 def new_stream(model, chunk):
@@ -201,8 +200,7 @@ def rows_of(model, stream):
     weight = usable_weights(stream.weight, model.dtype)
     rows = model._weighed(UserRows(stream.X, stream.y, weight), all_classes=False)
     exposure = stream.exposure
-    if exposure is not None and rows.numbers is not None:
-        exposure = exposure[rows.numbers]
+    exposure = None if exposure is None else exposure[rows.numbers]
     return rows._replace(exposure=exposure)
 
 

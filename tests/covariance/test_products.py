@@ -58,6 +58,27 @@ def test_the_symmetric_product_leaves_out_the_diagonal(name, m, rng):
     assert_allclose(actual, K @ u, atol=1e-9)
 
 
+@pytest.mark.parametrize("m", [1, 2, TILE + 1, CHUNKS * TILE + 3])
+def test_kept_pairs_do_not_change_a_bit(m, rng):
+    Z, u = rng.normal(size=(m, 3)), rng.normal(size=(m, 2))
+    evaluated, kept = (products_of(KERNELS["sum"], Z) for _ in range(2))
+    kept.keep_pairs(m * m)
+    for _ in range(2):  # the first product sets them, and the second one reads them
+        once = evaluated.multiply_off_diagonal(u)
+        assert_array_equal(kept.multiply_off_diagonal(u), once)
+    assert len(kept.pairs) == m * (m - 1) // 2
+    kept.pairs[:] = 0.0
+    assert not kept.multiply_off_diagonal(u).any()
+
+
+def test_pairs_that_take_too_much_memory_are_not_kept(rng):
+    products = products_of(KERNELS["sum"], rng.normal(size=(5, 3)))
+    products.keep_pairs(9)
+    assert len(products.pairs) == 0
+    products.keep_pairs(10)
+    assert len(products.pairs) == 10
+
+
 def test_slopes_are_finite_differences(kernel, rng):
     X, Z, u = rng.normal(size=(5, 3)), rng.normal(size=(M, 3)), rng.normal(size=(M, 2))
     products, h = products_of(kernel, Z), 1e-5

@@ -81,7 +81,7 @@ CASES = [
 
 
 @pytest.mark.parametrize(("cls", "outputs", "params"), CASES)
-def test_blocks_are_fitted_as_rows_in_memory(cls, outputs, params):
+def test_blocks_are_fitted_as_rows_in_memory(in_order, cls, outputs, params):
     X, y = table(outputs)
     expected = fitted(cls, X, y, **params)
     found = fitted(cls, *blocks(X, y), **params)
@@ -106,7 +106,7 @@ def test_a_kernel_is_learned_from_rows_of_blocks():
     assert_allclose(predictions(found), predictions(expected), atol=1e-7)
 
 
-def test_weights_count_in_every_block(rng):
+def test_weights_count_in_every_block(in_order, rng):
     X, y = table()
     weight = rng.uniform(0.2, 3.0, 300)
     weight[::7] = weight[:90] = 0.0  # of the whole first block
@@ -470,7 +470,7 @@ def test_adam_averages_what_steps_of_each_block_leave(covariance, monkeypatch, t
     assert_allclose(model.noise_variance_, noise, rtol=1e-12)
 
 
-def test_adam_of_blocks_fits_as_well_as_adam_in_memory():
+def test_adam_of_blocks_fits_as_well_as_adam_in_memory(in_order):
     X, y = table()
     order = np.argsort(X[:, 0])
     truth = np.sin(2.0 * NEW[:, 0]) + NEW[:, 1]

@@ -73,10 +73,10 @@ def test_predictions_are_those_of_an_exact_process():
 @pytest.mark.parametrize(
     "params",
     [
-        {"n_inducing": 300},
+        {"n_inducing": 300, "inducing_points": "random"},
         {"n_neighbors": 20},
         {"n_neighbors": 20, "covariance": "diag"},
-        {"n_inducing": 300, "covariance": "draws"},
+        {"n_inducing": 300, "inducing_points": "random", "covariance": "draws"},
     ],
     ids=str,
 )

@@ -18,6 +18,7 @@ from small_models import (
     unfitted,
 )
 
+from skswsgp import SWSGPClassifier, SWSGPRegressor
 from skswsgp._estimators.base import BaseSWSGP
 from skswsgp._solvers.tuning import Tuning
 
@@ -91,6 +92,55 @@ def test_order_of_columns_changes_nothing(make, order):
     # L-BFGS, which ends after some steps, sums over columns in their order
     tolerance = 1e-3 if make is natural_model else 1e-7
     np.testing.assert_allclose(second, first, rtol=0, atol=tolerance)
+
+
+WEIGHT = np.r_[0.0, np.linspace(0.5, 2.0, 59)]
+NOISE = np.linspace(0.01, 0.5, 60)
+SOME = SWSGPRegressor(n_inducing=20, n_neighbors=10, random_state=0)
+COUNTS = SWSGPRegressor(likelihood="poisson", random_state=0)
+LABELS = SWSGPClassifier(random_state=0)
+
+
+@pytest.mark.parametrize(
+    ("make", "rows"),
+    [
+        (SWSGPRegressor(random_state=0), {"sample_weight": WEIGHT}),
+        (SWSGPRegressor(random_state=0), {"noise_variance": NOISE}),
+        (SOME, {"sample_weight": WEIGHT}),
+        (COUNTS, {"exposure": 1.0 + NOISE}),
+        (LABELS, {}),
+        (SWSGPRegressor(solver="adam", random_state=0), {"sample_weight": WEIGHT}),
+    ],
+    ids=["weights", "noise", "few points", "counts", "labels", "adam"],
+)
+def test_order_of_rows_changes_nothing(make, rows, rng):
+    X, y = small_data(60)
+    if make is COUNTS:
+        y = np.round(np.exp(y))
+    if make is LABELS:
+        y = np.where(y > np.median(y), "yes", "no")
+    order = rng.permutation(60)
+    shuffled = {name: values[order] for name, values in rows.items()}
+    model = clone(make).fit(X, y, **rows)
+    other = clone(make).fit(X[order], y[order], **shuffled)
+    for name in ("inducing_points_", "inducing_mean_", "inducing_covariance_"):
+        np.testing.assert_array_equal(getattr(other, name), getattr(model, name))
+    if hasattr(model, "leave_one_out_"):
+        for found, before in zip(
+            other.leave_one_out_, model.leave_one_out_, strict=True
+        ):
+            if len(before) == len(order) and before.dtype.kind == "f":
+                np.testing.assert_array_equal(found, before[order])
+
+
+def test_parts_are_drawn_by_what_rows_hold(rng):
+    X = rng.uniform(size=(3_000, 3))
+    y = np.sin(6.0 * X[:, 0]) + X[:, 1] + 0.2 * rng.normal(size=3_000)
+    order, model = rng.permutation(3_000), SWSGPRegressor(random_state=0)
+    kernels = [
+        clone(model).fit(*rows).kernel_ for rows in ((X, y), (X[order], y[order]))
+    ]
+    assert kernels[0] == kernels[1]
 
 
 @FEW_EXAMPLES

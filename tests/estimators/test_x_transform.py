@@ -120,7 +120,7 @@ def test_a_given_or_fixed_kernel_keeps_the_columns(table, change, few_steps):
 @pytest.mark.matrix
 @pytest.mark.parametrize("name", SCALES)
 @pytest.mark.parametrize("solver", ["natural", "adam"])
-def test_a_fit_is_that_of_the_columns_on_their_scale(table, name, solver):
+def test_a_fit_is_that_of_the_columns_on_their_scale(in_order, table, name, solver):
     X, y = table_for(name, table)
     how = FIXED | {"solver": solver, "max_iter": 2}
     model = make(SWSGPRegressor, x_transform=name, **how).fit(X, y)
@@ -143,7 +143,7 @@ def test_a_fit_is_that_of_the_columns_on_their_scale(table, name, solver):
 
 
 @pytest.mark.parametrize("name", SCALES)
-def test_slopes_are_those_by_the_columns_of_the_user(table, name):
+def test_slopes_are_those_by_the_columns_of_the_user(in_order, table, name):
     X, y = table_for(name, table)
     model = make(SWSGPRegressor, x_transform=name, **FIXED).fit(X, y)
     X = X[:15] if name == "levels" else X[:15] * 1.001  # between the knots of ranks

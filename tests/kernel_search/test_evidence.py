@@ -65,7 +65,7 @@ def test_slope_of_the_bound_and_priors_is_zero_at_the_kernel(wave, monkeypatch):
     search.settings = BINARY._replace(
         tuning=BINARY.tuning._replace(learning_neighbors=120)
     )
-    best = search.climb(start_of(search), KERNEL, shared=False).kernel
+    best = search.climb(start_of(search), KERNEL, shared=False)[0].kernel
 
     def objective(theta):
         solver = search.solved(best.clone_with_theta(theta))
@@ -99,7 +99,7 @@ def test_length_scales_keep_their_ratios_where_labels_are_random(rng):
 
 def test_variance_is_the_geometric_mean_of_its_posterior(wave):
     search = search_of(*wave)
-    search.found = search.climb(start_of(search), KERNEL, shared=True)
+    search.found, *_ = search.climb(start_of(search), KERNEL, shared=True)
     kernel, start, _ = search.found
     search.average_variance()
     slot = int(np.flatnonzero(start.engine.model.params == kernel.k1.constant_value)[0])
@@ -227,14 +227,14 @@ def test_a_search_that_fails_keeps_what_it_has(when, wave, monkeypatch):
             raise FloatingPointError
         return solved(self, *arguments)
 
-    freed, free = [], BoundSearch.free_length_scales
+    freed, enrich = [], BoundSearch.enrich
 
-    def noted(self):
+    def noted(self, *which, **more):
         freed.append(True)
-        free(self)
+        enrich(self, *which, **more)
 
     monkeypatch.setattr(BoundSearch, "solved", fails)
-    monkeypatch.setattr(BoundSearch, "free_length_scales", noted)
+    monkeypatch.setattr(BoundSearch, "enrich", noted)
     X, y = wave
     data, rng = TrainingRows(X, y[:, None], np.ones(120)), np.random.RandomState(0)
     start = KernelFit(KERNEL, np.zeros(1))

@@ -247,19 +247,17 @@ def test_rows_of_the_evidence_and_of_near_rows_do_not_judge(n_rows, monkeypatch)
             assert not np.isin(judges, others).any()
 
 
-def test_coded_labels_learn_from_near_rows_without_a_judge(monkeypatch):
-    def say(*_):
-        raise AssertionError("the density of coded labels judged a kernel")
+def test_coded_labels_learn_nothing_from_near_rows(monkeypatch):
+    def learn(*_, **__):
+        raise AssertionError("near rows taught a kernel")
 
-    monkeypatch.setattr(Judges, "say", say)
+    monkeypatch.setattr(KernelLearner, "learn", learn)
     X, y = drawn(KERNELS["matern"], noise=0.1, N=1200)
     work = evaluation_work(300, 2, 1)
     tuning = Tuning(evidence_work=work, part_work=work)
-    shared = learned(X, y > 0, tuning=tuning, coded=True, by="evidence")
-    assert shared.shared
-    fit = learned(X, y > 0, tuning=tuning, coded=True)
-    assert not fit.shared
-    assert len(fit.curve) == TUNING.learning_steps
+    assert learned(X, y > 0, tuning=tuning, coded=True).shared
+    with pytest.raises(AssertionError):
+        learned(X, y > 0, tuning=tuning)
 
 
 @pytest.mark.matrix

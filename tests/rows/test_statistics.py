@@ -2,27 +2,31 @@
 
 import numpy as np
 import pytest
+from numpy.testing import assert_array_equal
 
 from skswsgp._rows.statistics import (
     climbed,
     effective_sample_size,
-    exceeds_standard_error,
     first_of_each,
+    is_gain,
     merge_duplicates,
+    order_of_content,
 )
 
 
-def test_exceeds_standard_error(rng):
-    gain = np.r_[np.full(50, 1.0), np.full(50, -0.9)]  # mean 0.05, error 0.095
-    assert not exceeds_standard_error(gain)
-    assert exceeds_standard_error(np.tile(gain, 10))
-    assert exceeds_standard_error(gain, np.r_[np.full(50, 1.0), np.full(50, 0.5)])
-    assert not exceeds_standard_error(-np.tile(gain, 10))
-    assert not exceeds_standard_error(np.full(10, 0.01), least=0.02)
-    assert exceeds_standard_error(np.full(10, 0.03), least=0.02)
-    assert not exceeds_standard_error(np.ones(1))
-    assert not exceeds_standard_error(np.ones(0))
-    assert not exceeds_standard_error(np.ones(3), np.array([0.0, 2.0, 0.0]))
+def test_gains_are_two_standard_errors_and_what_parameters_cost(rng):
+    gains = np.r_[np.full(50, 1.0), np.full(50, -0.9)]  # mean 0.05, error 0.095
+    assert not is_gain(np.tile(gains, 4))
+    assert is_gain(np.tile(gains, 20))
+    assert is_gain(gains, weight=np.r_[np.full(50, 1.0), np.full(50, 0.5)])
+    assert not is_gain(-np.tile(gains, 20))
+    assert not is_gain(np.full(10, 0.1), cost=1.1)
+    assert is_gain(np.full(10, 0.1), cost=0.9)
+    assert not is_gain(np.ones(1))
+    assert not is_gain(np.ones(0))
+    assert not is_gain(np.ones(3), weight=np.array([0.0, 2.0, 0.0]))
+    by_chance = [is_gain(rng.normal(size=100)) for _ in range(1_000)]
+    assert 0.005 < np.mean(by_chance) < 0.05
 
 
 def test_rows_with_different_targets_are_not_merged(rng):
@@ -78,3 +82,25 @@ def test_climb_leaves_places_without_a_value():
 
 def test_climb_of_a_single_place_takes_it():
     assert climbed(lambda _: np.nan, 1, 0)[0] == 0
+
+
+def test_the_order_of_content_does_not_depend_on_units_nor_places(rng):
+    X, y = rng.normal(size=(200, 3)), rng.normal(size=(200, 2))
+    X[100:150] = X[:50]  # rows of the same X, other y
+    every, places = np.arange(200), rng.permutation(200)
+    order = order_of_content(X, y, every)
+    shuffled = order_of_content(X[places], y[places], every)
+    assert_array_equal(places[shuffled], order)
+    units = np.array([1e-3, 1.0, 1e5])
+    assert_array_equal(order_of_content(units * X + 7.0, -y, every), order)
+    assert_array_equal(order_of_content(X[:, [2, 0, 1]], y, every), order)
+    some = np.sort(places[:90])
+    part = order_of_content(X, y[some], some)
+    assert_array_equal(part, order_of_content(X[some], y[some], np.arange(90)))
+
+
+def test_the_order_of_content_reads_labels(rng):
+    X, y = np.zeros((6, 2)), np.array(["b", "a", "c", "a", "b", "c"])
+    assert_array_equal(y[order_of_content(X, y, np.arange(6))], sorted(y))
+    y = np.array(["b", 1, None, "a", "b", "c"], dtype=object)
+    assert_array_equal(order_of_content(X, y, np.arange(6)), np.arange(6))

@@ -98,8 +98,6 @@ def test_taken_rows_refer_to_rows_of_X():
     assert_array_equal(X_block, X[[5, 1]])
     assert_array_equal(y, [[5.0], [1.0]])
     assert_array_equal(weight, [6.0, 2.0])
-    assert_array_equal(part.weight_in_X(), [0.0, 2.0, 0.0, 0.0, 5.0, 6.0])
-    assert_array_equal(data.weight_in_X(), data.weight)
 
 
 @pytest.mark.matrix

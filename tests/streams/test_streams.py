@@ -49,7 +49,7 @@ def classes_of(X, seed=0):
 
 
 @pytest.mark.parametrize("chunks", [1, 2])
-def test_a_stream_whose_rows_have_doubled_is_a_fit_of_all(chunks):
+def test_a_stream_whose_rows_have_doubled_is_a_fit_of_all(in_order, chunks):
     X, y = small_data(80)
     how = {"y_transform": None, "random_state": 0}
     stream = learn(SWSGPRegressor(**how), X, y, chunks)
@@ -65,7 +65,7 @@ def test_a_stream_whose_rows_have_doubled_is_a_fit_of_all(chunks):
     assert_array_equal(stream.predict_proba(X), fit.predict_proba(X))
 
 
-def test_a_fit_goes_on_as_a_stream():
+def test_a_fit_goes_on_as_a_stream(in_order):
     X, y = small_data(120)
     how = {"y_transform": None, "random_state": 0}
     stream = SWSGPRegressor(**how).partial_fit(X[:90], y[:90])
@@ -219,7 +219,7 @@ def test_the_chunk_from_which_rows_leave_has_points(tune):
     assert np.abs(model.predict(X) - np.sin(X[:, 0])).max() < 0.2
 
 
-def test_announced_classes_outlive_another_kernel():
+def test_announced_classes_outlive_another_kernel(in_order):
     X = np.random.default_rng(0).normal(size=(90, 2))
     y = (X[:, 0] > 0).astype(int)
     y[60:] = np.where(X[60:, 1] > 0.5, 2, y[60:])
