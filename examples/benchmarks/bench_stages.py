@@ -116,8 +116,8 @@ def unit_scale(function, *given):
 
 
 def near_without_map(function, search, fit, turned, learn_map):
-    """Return the better one of a fit and of one from near rows."""
-    return search.judges.better(fit, search.near(fit))
+    """Return the best fit without a map, of the evidence and of near rows."""
+    return function(search, fit, turned, False)
 
 
 def not_found(function, *given):

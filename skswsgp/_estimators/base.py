@@ -216,8 +216,10 @@ class BaseSWSGP(
     def _rows_to_keep(self, rows, factor):
         """Return the `KeptRows` of `CheckedRows` for streams."""
         seed = check_random_state(self.random_state).randint(LARGEST_SEED)
-        columns = (column[rows.numbers] for column in rows.user)
-        return KeptRows(*columns, rows.exposure, seed, factor)
+        order = np.argsort(rows.numbers)  # the oldest first
+        columns = [column[rows.numbers[order]] for column in rows.user]
+        exposure = None if rows.exposure is None else rows.exposure[order]
+        return KeptRows(*columns, exposure, seed, factor)
 
     def _check_rows(self, given, reset, all_classes=None):
         """Return the `CheckedRows` of `GivenRows`, validated once.

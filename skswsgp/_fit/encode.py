@@ -1,6 +1,7 @@
 """The first call of a fit: from checked rows to training rows on their scales."""
 
 import math
+from contextlib import suppress
 from typing import NamedTuple
 
 import numpy as np
@@ -11,7 +12,7 @@ from skswsgp._kernel_search.kernel_choice import choose_columns
 from skswsgp._point.likelihood_records import LIKELIHOODS
 from skswsgp._rows.checks import as_numbers, require_word_of_fit
 from skswsgp._rows.column_scale import fit_columns
-from skswsgp._rows.data import TrainingRows
+from skswsgp._rows.data import TrainingRows, memory_budget
 from skswsgp._rows.inducing import given_points
 from skswsgp._rows.near_copies import unite_near_copies
 from skswsgp._rows.statistics import (
@@ -51,12 +52,18 @@ class CheckedRows(NamedTuple):
         return cls(X, y[numbers], weight[numbers], numbers, user=user)
 
     def by_content(self):
-        """Return the rows in an order that depends on what they hold only."""
-        order = order_of_content(self.X, self.y, self.numbers)
-        names = "y", "weight", "numbers", "exposure", "noise_variance"
-        known = {name: getattr(self, name) for name in names}
-        known = {name: found for name, found in known.items() if found is not None}
-        return self._replace(**{name: found[order] for name, found in known.items()})
+        """Return the rows in an order that depends on what they hold only.
+
+        Those of a large memory map stay, for its pages are read one after the other.
+        """
+        if self.X.nbytes > memory_budget() and is_in_file(self.X):
+            return self
+        names = "y", "weight", "exposure", "noise_variance"
+        known = {n: getattr(self, n) for n in names if getattr(self, n) is not None}
+        columns = [column for found in known.values() for column in sortable(found)]
+        order = order_of_content(self.X, self.numbers, columns)
+        known = {name: found[order] for name, found in known.items()}
+        return self._replace(numbers=self.numbers[order], **known)
 
     @property
     def inputs(self):
@@ -117,6 +124,24 @@ def encode(rows, targets, settings, rng, *, known=None, held_out=None, noise=Non
         settings = settings._replace(inducing_points=columns.forward(points))
     data, held_out = data.scaled(columns), held_out and held_out.scaled(columns)
     return Problem(settings, targets, data, held_out, attributes, has_noise, rng)
+
+
+def is_in_file(X):
+    """Return whether an array is a memory map, or part of one."""
+    base = getattr(X, "base", None)
+    return isinstance(X, np.memmap) or (base is not None and is_in_file(base))
+
+
+def sortable(values):
+    """Return columns (n,) of numbers by which rows of values (n, ...) are sorted.
+
+    There are none for targets that have no order, which are refused later.
+    """
+    with suppress(TypeError, ValueError):
+        if values.dtype.kind not in "fiub":
+            values = np.unique(values, return_inverse=True)[1]
+        return [*np.asarray(values, dtype=np.float64).reshape(len(values), -1).T]
+    return []
 
 
 def with_targets(settings, targets, data):

@@ -38,7 +38,7 @@ from skswsgp._solvers.rows import RowsInMemory
 # larger, the mean of many rows tells more of a function than near rows do.
 NOISY = 0.5
 LEAST_HELD_OUT = 20  # least number of held-out rows, unless half of all rows is fewer
-LEAST_ROUND = 1e-3  # nats a row that a round of a trial gains, or it is the last
+LEAST_ROUND = 1e-3  # nats a row that a round of a trial, or another kernel, gains
 MAX_LOG_FACTOR = 3.0  # bound on the logarithm of a variance scale
 SCALE_SPREAD = 0.5  # prior standard deviation of the logarithm of a variance scale
 # Prior standard deviation of the logarithm of a shape, and of the kernel variance of a
@@ -270,13 +270,13 @@ class Holdout(TrialRows):
     def is_better(self, density, other, cost=0.0, least=LEAST_ROUND):
         """Return whether held-out rows are likelier than under another model.
 
-        They gain `cost` nats and `least` each, which rounds of trials leave open, and a
-        standard error. More than one would keep parameters from their places, as if the
-        model were richer there.
+        They gain more than `cost` nats and `least` each, which rounds of trials leave
+        open, and more than a standard error. Two of these would keep parameters from
+        their places, as if the model were richer there.
         """
         gains, weight = density - other, self.held_out_weight
-        cost += least * effective_sample_size(weight)
-        return self.decisive and is_gain(gains, cost, weight, errors=1.0)
+        clear = self.decisive and is_gain(gains, weight=weight, errors=1.0)
+        return clear and is_gain(gains - least, cost, weight, errors=0.0)
 
 
 class CandidateComparison(Holdout):

@@ -77,9 +77,9 @@ def learn_kernel(
     X, and `noise_variance`, a number or (Q,). None starts at the default kernel, and
     compares each SMOOTHNESS up to `most_smooth`. `n_neighbors` is the number of rows
     from which predictions will be made, None for that of learning. Labels and counts
-    that are `coded` as numbers keep common length-scales, and near rows teach nothing,
-    for their own likelihood does later. `learn_map` is that of the estimators. Where a
-    kernel is given, "auto" is False.
+    that are `coded` as numbers keep common length-scales, and learn nothing from near
+    rows after the evidence, for their own likelihood teaches more. `learn_map` is that
+    of the estimators. Where a kernel is given, "auto" is False.
 
     `by` "evidence" leaves out learning from near rows, which suits predictions from
     near rows only. "near" leaves out the evidence: it likes smooth kernels of large
@@ -288,8 +288,7 @@ class NearRows:
         """
         best = self.judges.better(fit, self.near(fit))
         if self.too_smooth(best):
-            rough = clone(best.kernel).set_params(k2__nu=ROUGH)
-            best = self.near(best._replace(kernel=rough))
+            best = self.near(best.of_smoothness(ROUGH))
         D, most = self.learner.X.shape[1], self.learner.options.tuning.most_columns
         if not learn_map or D == 1 or not self.chosen:
             return best  # a map of a user's kernel is asked for, or there is none
@@ -343,8 +342,5 @@ class NearRows:
 
 def smoothnesses(fit):
     """Return fits of the default kernel, rough to smooth, and the place of a fit."""
-    fits = [
-        fit._replace(kernel=clone(fit.kernel).set_params(k2__nu=nu))
-        for nu in SMOOTHNESS
-    ]
+    fits = [fit.of_smoothness(nu) for nu in SMOOTHNESS]
     return fits, SMOOTHNESS.index(fit.kernel.k2.nu)

@@ -4,6 +4,7 @@ from contextlib import closing
 from typing import NamedTuple
 
 import numpy as np
+from sklearn.base import clone
 
 from skswsgp._covariance.compile import (
     compile_kernel,
@@ -52,6 +53,10 @@ class KernelFit(NamedTuple):
     posterior: object = None  # function of X: mean and variance (n, Q) of f, or None
     linear_map: np.ndarray | None = None  # W (D, D') of X W, or None for the identity
     shape: np.ndarray | None = None  # (Q,) of the likelihood, or None
+
+    def of_smoothness(self, nu):
+        """Return the fit with a default kernel of another smoothness."""
+        return self._replace(kernel=clone(self.kernel).set_params(k2__nu=nu))
 
     def count_columns(self, n_features):
         """Return the number of columns of X W, D'."""

@@ -12,7 +12,6 @@ from functools import partial
 from itertools import takewhile
 
 import numpy as np
-from sklearn.base import clone
 
 from skswsgp._covariance.compile import compile_kernel, free_variance, updated_kernel
 from skswsgp._kernel_search.climb import SMOOTHNESS
@@ -192,8 +191,7 @@ class SiteRefinement(Holdout):
         """
         learner, start = self.site_learner()
         if nu is not None:
-            kernel = clone(start.kernel).set_params(k2__nu=nu)
-            start = start._replace(kernel=kernel)
+            start = start.of_smoothness(nu)
         return self.solver_of(learner.learn_from_sites(start, self.rng))
 
     def choose_map(self, start, always):

@@ -1,7 +1,6 @@
 """Statistics of rows: spread, effective sample size, significance, duplicates."""
 
 import math
-from contextlib import suppress
 
 import numpy as np
 from scipy.special import ndtri, stdtrit
@@ -25,29 +24,37 @@ def standing_rows(n):
     return np.random.RandomState(0).permutation(n)[:SAMPLE_ROWS]
 
 
-def order_of_content(X, y, rows):
+def order_of_content(X, rows, columns):
     """Return the places (n,) of some rows in an order of what they hold.
 
-    `rows` (n,) are their numbers in X (N, D). Neither the units of X, the order of its
-    columns nor the sign of y (n, ...) matter, but between rows of which one has the
-    numbers of the other in other columns. X may be a memory map, which is read in
-    blocks. Targets that are no numbers nor labels count later, where they are refused.
+    `rows` (n,) are their numbers in X (N, D), and `columns` (n,) are compared where
+    rows of X are equal. Neither the units of X nor the order of its columns matter,
+    but between rows of which one has the numbers of the other in other columns.
     """
-    parts = list(row_blocks(len(rows)))
+    parts, scale = list(row_blocks(len(rows))), 2.0**24  # beyond rounding of units
     ends = [(X[rows[part]].min(axis=0), X[rows[part]].max(axis=0)) for part in parts]
     low, high = np.min(ends, axis=0)[0], np.max(ends, axis=0)[1]
-    keys, places = np.empty((2, len(rows))), np.sqrt(1.0 + np.arange(X.shape[1]))
+    sums = np.empty((2, len(rows)))
+    numbers, exact = np.zeros((2, len(rows)), dtype=np.uint64)
     with np.errstate(all="ignore"):  # units are judged later
         span = np.where(high > low, np.subtract(high, low, dtype=np.float64), 1.0)
         for part in parts:
-            shares = np.subtract(X[rows[part]], low, dtype=np.float64) / span
-            keys[:, part] = shares.sum(axis=1), (shares * places).sum(axis=1)
-    with suppress(TypeError, ValueError):
-        if y.dtype.kind not in "fiub":
-            y = np.unique(y, return_inverse=True)[1]
-        targets = np.asarray(y, dtype=np.float64).reshape(len(rows), -1).T
-        keys = np.concatenate([keys, np.abs(targets), targets])
-    return np.lexsort(keys[::-1])
+            found = X[rows[part]].astype(np.float64)
+            add_to_numbers(exact[part], found)
+            shares = (found - low) / span
+            squares = np.rint(scale * shares**2)
+            shares = np.rint(scale * shares)
+            sums[:, part] = shares.sum(axis=1), squares.sum(axis=1)
+            add_to_numbers(numbers[part], shares)
+    return np.lexsort([exact, *columns[::-1], numbers, *sums])
+
+
+def add_to_numbers(numbers, keys):
+    """Mix rows of keys (n, k), in float64, into a number of 64 bits for each."""
+    odd = np.uint64(0x9E3779B97F4A7C15)
+    for bits in (keys + 0.0).view(np.uint64).T:  # without -0.0
+        numbers[:] = (numbers ^ bits) * odd
+        numbers ^= numbers >> np.uint64(32)
 
 
 def feature_spread(X, rng, dtype="float64"):
@@ -66,7 +73,7 @@ def feature_scale(X, rng, rows=None, dtype="float64"):
     """
     rows = np.arange(len(X)) if rows is None else rows
     if len(rows) > SAMPLE_ROWS:
-        rows = np.sort(rng.choice(rows, SAMPLE_ROWS, replace=False))
+        rows = rows[np.sort(rng.choice(len(rows), SAMPLE_ROWS, replace=False))]
     sample, exponent = fractions(np.asarray(X[rows], dtype=np.float64))
     spread = sample.std(axis=0)
     low, high = np.percentile(sample, [25, 75], axis=0)
@@ -174,9 +181,9 @@ def fractions(values):
 def is_gain(gains, cost=0.0, weight=None, errors=ERRORS):
     """Return whether the gains (n,) of single rows by another model are not chance.
 
-    Their mean must exceed so many standard `errors`, and `cost` over the effective
-    number of rows. Parameters that were fitted to the rows gain about one nat each, of
-    all rows together, where there is nothing to learn.
+    Their mean must exceed so many standard `errors` and `cost` over the effective
+    number of rows. Parameters that were fitted to the rows gain half a nat each, of all
+    rows together, where there is nothing to learn.
     """
     weight = np.ones(len(gains)) if weight is None else weight.astype(np.float64)
     n = effective_sample_size(weight)
@@ -184,7 +191,7 @@ def is_gain(gains, cost=0.0, weight=None, errors=ERRORS):
         return False
     mean = np.average(gains, weights=weight)
     square = np.average((gains - mean) ** 2, weights=weight) / (n - 1.0)
-    return bool(mean > max(cost / n, errors * math.sqrt(square)))
+    return bool(mean > cost / n + errors * math.sqrt(square))
 
 
 def spans(X):
@@ -279,14 +286,11 @@ def first_of_each(keys):
     Both are in the order in which the distinct rows appear. Rows are sorted by a number
     of 64 bits each, which takes a seventh of the time of a sort of all columns.
     """
-    n, odd = len(keys), np.uint64(0x9E3779B97F4A7C15)
+    n = len(keys)
     keys = keys.reshape(n, math.prod(keys.shape[1:]))
     numbers = np.zeros(n, dtype=np.uint64)
     for rows in row_blocks(n):  # a copy of all would take most of the time
-        part = numbers[rows]  # of numbers without -0.0
-        for bits in (keys[rows].astype(np.float64) + 0.0).view(np.uint64).T:
-            part[:] = (part ^ bits) * odd
-            part ^= part >> np.uint64(32)
+        add_to_numbers(numbers[rows], keys[rows].astype(np.float64))
     _, first, group = np.unique(numbers, return_index=True, return_inverse=True)
     copies = np.flatnonzero(first[group] != np.arange(n))
     parts = (copies[rows] for rows in row_blocks(len(copies)))

@@ -58,7 +58,7 @@ class ExactMean:
         self.prior = np.asarray(kernel.diag(Z), dtype=np.float64)
         # a global point costs a number for each point, and one in a cell costs four
         numbers = memory_budget() // (8 * M)
-        self.products.keep_pairs(numbers * M)
+        numbers -= self.products.keep_pairs(numbers * M // 2) // M
         n_global = min(tuning.mean_global_points, M // POINTS_PER_GLOBAL)
         most = max(1, min(n_global, numbers // 5))
         in_cell = math.isqrt(int(tuning.mean_cell_work * M * (KERNEL_VALUE + D)))

@@ -110,7 +110,9 @@ def exact_model(X, y, **params):
 
 
 @pytest.mark.parametrize("predictive", ["gaussian", "auto"])
-def test_means_from_all_rows_need_no_new_solution(predictive, tune, monkeypatch):
+def test_means_from_all_rows_need_no_new_solution(
+    in_order, predictive, tune, monkeypatch
+):
     tune(
         most_neighbors=199, least_neighbors=199, variance_neighbors=199,
         mean_tolerance=1e-9, dense_rows=0,

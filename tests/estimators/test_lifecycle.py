@@ -95,8 +95,7 @@ def test_validation_scores_use_the_weights_of_held_out_rows(monkeypatch, rng):
     how = {"early_stopping": True, "max_iter": 1, "predictive": "gaussian"}
     model = small_model(kernel=RBF(1.0, "fixed"), **how)
     model.fit(X, y, sample_weight=weight)
-    some = np.flatnonzero(weight)
-    held = some[encode.order_of_content(X, y[some], some)][parts[1]]
+    held = encode.CheckedRows.of(X, y, weight).by_content().numbers[parts[1]]
     density = norm.logpdf(y[held], *model.predict(X[held], return_std=True))
     expected = np.average(density, weights=weight[held])
     assert model.validation_scores_[0] == pytest.approx(expected, rel=1e-9)

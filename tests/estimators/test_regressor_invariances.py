@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import sklearn
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.base import clone
@@ -20,6 +21,8 @@ from small_models import (
 
 from skswsgp import SWSGPClassifier, SWSGPRegressor
 from skswsgp._estimators.base import BaseSWSGP
+from skswsgp._fit.encode import CheckedRows
+from skswsgp._rows.data import memory_budget
 from skswsgp._solvers.tuning import Tuning
 
 FEW_EXAMPLES = settings(max_examples=5, derandomize=True, deadline=None)
@@ -131,6 +134,39 @@ def test_order_of_rows_changes_nothing(make, rows, rng):
         ):
             if len(before) == len(order) and before.dtype.kind == "f":
                 np.testing.assert_array_equal(found, before[order])
+
+
+def test_copies_of_other_weights_have_an_order(rng):
+    X, y = small_data(40)
+    X, y = np.repeat(X, 2, axis=0), np.repeat(y, 2)
+    weight, order = rng.uniform(0.5, 2.0, 80), rng.permutation(80)
+    model = SWSGPRegressor(random_state=0).fit(X, y, weight)
+    other = SWSGPRegressor(random_state=0).fit(X[order], y[order], weight[order])
+    np.testing.assert_array_equal(other.inducing_mean_, model.inducing_mean_)
+
+
+def test_rows_of_a_large_memory_map_stay_where_they_are(tmp_path, rng):
+    X = np.memmap(tmp_path / "X", dtype=np.float64, mode="w+", shape=(50, 2))
+    X[:] = rng.normal(size=X.shape)
+    y, weight = X[:, 0] + 1.0, np.ones(50)
+    in_memory = CheckedRows.of(np.array(X), y, weight).by_content()
+    in_file = CheckedRows.of(np.asarray(X), y, weight)
+    np.testing.assert_array_equal(in_file.by_content().numbers, in_memory.numbers)
+    with sklearn.config_context(working_memory=1e-4):
+        assert len(X.tobytes()) > memory_budget()
+        np.testing.assert_array_equal(in_file.by_content().numbers, np.arange(50))
+        small = CheckedRows.of(np.array(X), y, weight).by_content()
+    np.testing.assert_array_equal(small.numbers, in_memory.numbers)
+
+
+@pytest.mark.parametrize("y", [np.array(["b", "a", "c"]), np.array([2, 0, 1])])
+def test_labels_have_an_order_and_objects_of_two_types_none(y):
+    X, weight = np.zeros((3, 2)), np.ones(3)
+    found = CheckedRows.of(X, y, weight).by_content().y
+    np.testing.assert_array_equal(found, sorted(y))
+    y = np.array(["b", 1, None], dtype=object)
+    found = CheckedRows.of(X, y, weight).by_content().numbers
+    np.testing.assert_array_equal(found, [0, 1, 2])
 
 
 def test_parts_are_drawn_by_what_rows_hold(rng):

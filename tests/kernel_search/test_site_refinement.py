@@ -323,8 +323,9 @@ def test_length_scales_are_freed_when_a_shared_ratio_stops_helping(monkeypatch, 
     assert shared == [True, False]
 
 
-def test_a_fit_starts_from_the_posterior_of_the_refinement(rng):
-    X = rng.normal(size=(150, 2))
+@pytest.mark.parametrize("seed", [2, 3, 4])
+def test_a_fit_starts_from_the_posterior_of_the_refinement(seed):
+    X = np.random.default_rng(seed).normal(size=(150, 2))
     y = (np.sin(2 * X[:, 0]) + X[:, 1] > 0) + 1 * (X[:, 1] > 1)
     options = {"n_neighbors": 16, "random_state": 0}
     model = make(SWSGPClassifier, **options).fit(X, y)

@@ -161,6 +161,15 @@ def test_a_weight_falls_by_the_forgetting_factor_for_each_row():
     )
 
 
+def test_after_a_fit_the_oldest_rows_are_forgotten_first():
+    X = np.linspace(0.0, 10.0, 400)[::-1, None]  # old rows are those on the right
+    solver = Natural(forgetting_factor=0.95)
+    model = SWSGPRegressor(solver=solver, y_transform=None, random_state=0)
+    model.fit(X, np.sin(X[:, 0])).partial_fit(X[-1:], np.sin(X[-1:, 0]))
+    assert len(model._stream.X) < 300
+    assert model._stream.X.max() < 7.0
+
+
 @pytest.mark.full
 def test_a_drifting_function_is_followed_where_rows_are_forgotten():
     rng = np.random.default_rng(0)
