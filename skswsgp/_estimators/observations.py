@@ -201,10 +201,11 @@ class ObservationsMixin(QuantilesMixin):
         return law if most is None else law.at_most(most)
 
     def _largest_deviations(self, rows, categories):
-        """Return what bounds deviations at rows (n, Q), None without a transformation.
+        """Return the largest deviations that observations may have, None for no bound.
 
-        It is the deviation of a new target on the scale of the model. At a new level of
-        a category it is larger: the levels of training may differ by as much, and
+        They are (n, Q) and only bound observations behind a transformation of y. A
+        bound is the deviation of a new target on the scale of the model. At a new level
+        of a category it is larger: the levels of training may differ by as much, and
         `spread_of_levels` is added.
         """
         scale = self._scale

@@ -38,7 +38,7 @@ from skswsgp._solvers.rows import RowsInMemory
 # larger, the mean of many rows tells more of a function than near rows do.
 NOISY = 0.5
 LEAST_HELD_OUT = 20  # least number of held-out rows, unless half of all rows is fewer
-LEAST_ROUND = 1e-3  # nats a row that a round of a trial, or another kernel, gains
+LEAST_ROUND = 1e-3  # nats a row that a round must gain to be followed by another one
 MAX_LOG_FACTOR = 3.0  # bound on the logarithm of a variance scale
 SCALE_SPREAD = 0.5  # prior standard deviation of the logarithm of a variance scale
 # Prior standard deviation of the logarithm of a shape, and of the kernel variance of a
