@@ -15,18 +15,20 @@ CORE = (
 ).split()
 # Parts that stand on the core, which imports none of them. `_streams` has names of old
 # model files.
-PARTS = "cuda noise streams _streams dask explain baselines metrics displays".split()
+PARTS = "cuda noise streams _streams dask explain joint baselines metrics displays"
+PARTS = PARTS.split()
 ORDER = CORE + PARTS
 # What the core imports of a part, inside a function that is called on demand.
 ON_DEMAND = {
     ("_engine.select", "cuda"),
     ("_estimators.latent", "explain"),
+    ("_estimators.latent", "joint"),
     ("_estimators.regressor", "noise"),
     ("_estimators.regressor", "streams"),
     ("_estimators.classifier", "streams"),
 }
 # The parts that a part imports
-OF_PARTS = {"_streams": {"streams"}, "displays": {"metrics"}}
+OF_PARTS = {"_streams": {"streams"}, "displays": {"metrics"}, "baselines": {"joint"}}
 # Pairs in that order that do not import each other either.
 INDEPENDENT = [
     {"_point", "_neighbors"},

@@ -16,8 +16,8 @@ from threadpoolctl import threadpool_limits
 
 from skswsgp import SWSGPRegressor
 from skswsgp._covariance.compile import compile_kernel
-from skswsgp._covariance.random_features import random_features
 from skswsgp._solvers.exact_mean import ExactMean
+from skswsgp.joint.random_features import random_features
 
 COLUMNS = {
     "means from": "",

@@ -19,10 +19,10 @@ from skswsgp._estimators.shared_docs import with_shared_text
 from skswsgp._fit.encode import CheckedRows, UserRows, encode, unite_copies
 from skswsgp._fit.learn import learn
 from skswsgp._fit.solve import learn_law, solve
-from skswsgp._posterior.joint import LARGEST_SEED
 from skswsgp._rows.checks import check_row_values, require_word_of_fit
 from skswsgp._rows.column_scale import SCALES
 from skswsgp._rows.data import KeptRows, TrainingRows
+from skswsgp._rows.statistics import LARGEST_SEED
 from skswsgp._rows.target_scale import TRANSFORMS
 from skswsgp._solvers.constraints import Count
 from skswsgp._solvers.settings import Settings

@@ -8,7 +8,6 @@ from sklearn.utils.validation import check_is_fitted
 
 from skswsgp._estimators import sklearn_compat as compat
 from skswsgp._estimators.shared_docs import with_shared_text
-from skswsgp._posterior import joint
 from skswsgp._posterior.extrapolation import (
     are_novel,
     share_of_unknown_rows,
@@ -77,10 +76,12 @@ class LatentFunctionsMixin:
         ValueError
             If the kernel holds a WhiteKernel or a power that is no integer.
         """
+        from skswsgp.joint import draw_functions
+
         n_samples = count("n_samples", n_samples)
         rng = check_random_state(random_state)
         posterior, X = self._posterior_and_rows(X, n_neighbors, joint=True)
-        mean, values = joint.draw_functions(posterior, X, n_samples, rng)
+        mean, values = draw_functions(posterior, X, n_samples, rng)
         values += mean[:, :, None]
         units = self._targets(vars(self)).units(vars(self))
         offset, factor = (np.reshape(unit, (-1, 1)) for unit in units)
@@ -218,6 +219,8 @@ class LatentFunctionsMixin:
 
         Raises ValueError where it would not fit in memory.
         """
+        from skswsgp.joint import latent_covariance
+
         X = self._on_scale(self._checked(X))
         n, Q = len(X), self._targets(vars(self)).n_latent
         size, limit = 8 * n**2 * Q, self._tuning.full_covariance_bytes
@@ -227,7 +230,7 @@ class LatentFunctionsMixin:
                 f"{size / 2**30:.1f} GiB: expected at most {limit / 2**30:.1f} GiB; "
                 "pass fewer rows, or use return_std=True or sample_f."
             )
-        return joint.latent_covariance(self._posterior(n_neighbors, joint=True), X)
+        return latent_covariance(self._posterior(n_neighbors, joint=True), X)
 
     def _in_units(self, mean, variance):
         """Return mean and variance of q(f), each (n, Q), in the reported units."""
@@ -321,12 +324,14 @@ class LatentFunctionsMixin:
             return None
         factor = getattr(self, "_covariance_factor", None)
         if factor is None:
+            from skswsgp.joint import covariance_factor
+
             posterior, tuning = self._posterior(), self._tuning
             require_room_for_draws(tuning, *posterior.model.m.shape)
             targets = self._targets(vars(self))
             known = {"likelihood": targets.likelihood, "n_latent": targets.n_latent}
             settings = self._settings()._replace(**known)
-            factor = joint.covariance_factor(posterior, settings)
+            factor = covariance_factor(posterior, settings)
             self._covariance_factor = factor
         if factor is None:
             warn_caller(

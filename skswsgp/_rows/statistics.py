@@ -13,6 +13,7 @@ LEAST_EFFECTIVE = 8.0  # least effective sample size of rows that decide
 ROUNDING = 1e-12  # spread of values over their size, below which they are constant
 ERRORS = 2.0  # standard errors by which the mean gain of a richer model exceeds zero
 HELD_OUT_FRACTION = 0.2  # fraction of rows held out to choose between kernels
+LARGEST_SEED = np.iinfo(np.int32).max  # of what a random state is made from
 MEAN_ROWS = 2000  # rows whose mean says enough: a score is then known to some 0.02
 
 

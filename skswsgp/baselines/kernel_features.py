@@ -11,9 +11,9 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from skswsgp._covariance.compile import compile_kernel
-from skswsgp._covariance.random_features import random_features, require_features
 from skswsgp._estimators import sklearn_compat as compat
 from skswsgp._solvers.constraints import Count
+from skswsgp.joint.random_features import random_features, require_features
 from skswsgp.kernels import with_positions
 
 __all__ = ["KernelFeatures"]

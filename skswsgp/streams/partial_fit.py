@@ -17,8 +17,8 @@ from skswsgp._fit.learn import first_attributes, spread_of_columns, start_at, we
 from skswsgp._fit.solve import learn_law, solve
 from skswsgp._fit.targets import distinct_labels, require_labels
 from skswsgp._kernel_search.start import initial_attributes
-from skswsgp._posterior.joint import LARGEST_SEED
 from skswsgp._rows.checks import usable_weights
+from skswsgp._rows.statistics import LARGEST_SEED
 from skswsgp._solvers.auto import count_inducing
 from skswsgp._solvers.natural import NaturalSolver
 from skswsgp.streams.exchange import exchange_points

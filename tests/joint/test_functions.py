@@ -282,7 +282,7 @@ def test_many_rows_are_drawn_in_blocks(model, rng, monkeypatch):
     X = rng.normal(size=(300, 2))
     X[17] = 1e160
     together = model.sample_f(X, 2)
-    monkeypatch.setattr("skswsgp._posterior.joint.ROWS_AT_ONCE", 1)  # M rows then
+    monkeypatch.setattr("skswsgp.joint.functions.ROWS_AT_ONCE", 1)  # M rows then
     assert_allclose(model.sample_f(X, 2), together, rtol=1e-9, atol=1e-12)
     assert np.isfinite(together).all()
 

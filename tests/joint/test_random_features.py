@@ -16,7 +16,7 @@ from sklearn.gaussian_process.kernels import (
 )
 
 from skswsgp._covariance.compile import compile_kernel
-from skswsgp._covariance.random_features import (
+from skswsgp.joint.random_features import (
     orthogonal_directions,
     random_features,
     require_features,

@@ -17,20 +17,20 @@ from scipy.sparse import csr_matrix, issparse, vstack
 from skswsgp._compiled.linalg import require_finite
 from skswsgp._compiled.threads import ROWS_AT_ONCE, index_blocks, row_blocks
 from skswsgp._covariance.program import kernel_of
-from skswsgp._covariance.random_features import random_features, require_features
 from skswsgp._linear.all_points import ROWS_IN_CACHE
 from skswsgp._linear.projection import absolute_jitter
 from skswsgp._rows.data import TrainingRows, memory_budget
+from skswsgp._rows.statistics import LARGEST_SEED
 from skswsgp._rows.support import at_known_levels
 from skswsgp._solvers.natural import NaturalSolver, factor_of_inverse
 from skswsgp._solvers.rows import RowsInMemory
+from skswsgp.joint.random_features import random_features, require_features
 
 N_FEATURES = 1024  # random features of a draw, as correlations within 1 / sqrt(1024)
 # Draws that share features: the error of correlations that the features make, up to 0.3
 # among dense rows, is then about that of the number of draws, for any number
 DRAWS_AT_ONCE = 16
 FEATURES_AT_ONCE = 64  # columns of a product with A
-LARGEST_SEED = np.iinfo(np.int32).max
 
 
 def draw_functions(posterior, X, n_samples, rng):
