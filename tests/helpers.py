@@ -9,6 +9,7 @@ import reference
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, Matern, WhiteKernel
 
 from skswsgp._compiled.jit import FASTMATH
+from skswsgp._compiled.pointers import address_of
 from skswsgp._compiled.threads import CHUNKS, parallel_region
 from skswsgp._covariance.compile import compile_kernel
 from skswsgp._engine import cpu_loops as engine
@@ -19,7 +20,7 @@ from skswsgp._point.state import (
     Gradients,
     Model,
     allocate_gradients,
-    allocate_workspace,
+    cpu_workspace,
 )
 from skswsgp.kernels import ArcCosine
 from skswsgp.solvers import Adam, Natural
@@ -115,9 +116,12 @@ class Problem(NamedTuple):
         n = len(self.batch.X) if n is None else n
         H = self.batch.active.shape[1]
         grads = allocate_gradients(self.model, n, H)
-        works = allocate_workspace(self.model, H, n_threads)
+        works = cpu_workspace(self.model, H, n_threads)
         with parallel_region(n_threads):
-            engine.local_gradients(self.model, self.batch, start, n, works, grads)
+            rows = self.model, self.batch, 0, 0, 0, 0, works, 0, grads
+            address = address_of(engine.gradient_chunks, *rows)
+            given = self.model, self.batch, start, n, works, grads
+            engine.local_gradients(address, *given)
         return grads
 
     def dense(self, *, n_threads=1, points=None, room=None):
@@ -130,13 +134,16 @@ class Problem(NamedTuple):
         active = np.array(points, dtype=np.int32)[np.newaxis]
         H = len(points) if room is None else room
         grads = allocate_gradients(self.model, CHUNKS, H)
-        factors = allocate_workspace(self.model, H, 1)
-        works = allocate_workspace(self.model, H, n_threads, dense=True)
+        factors = cpu_workspace(self.model, H, 1)
+        works = cpu_workspace(self.model, H, n_threads, dense=True)
         stack = allocate_stack(self.model, n, H, n_threads)
         with parallel_region(n_threads):
-            engine.dense_gradients(
-                self.model, self.batch, 0, n, active, factors, works, stack, grads
-            )
+            first = self.model, self.batch, 0, 0, 0, 0, 0
+            rows = *first, factors, works, 0, stack, grads
+            address = address_of(engine.dense_gradient_chunks, *rows)
+            arrays = factors, works, stack, grads
+            given = self.model, self.batch, 0, n, active, *arrays
+            engine.dense_gradients(address, *given)
         return grads
 
     def union_pieces(self, points):

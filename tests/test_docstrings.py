@@ -22,8 +22,8 @@ PUBLIC = [path for path in PACKAGE.glob("*.py") if not path.name.startswith("_")
 PUBLIC += sorted((PACKAGE / "baselines").glob("[!_]*.py"))
 PUBLIC += sorted((PACKAGE / "displays").glob("[!_]*.py"))
 for name in (
-    "network", "inducing_posterior", "own_points", "predictive_density", "sampler",
-    "shared_docs",
+    "network", "inducing_posterior", "own_points", "predictive_density",
+    "row_covariances", "sampler", "shared_docs",
 ):  # fmt: skip
     PUBLIC.remove(PACKAGE / "baselines" / f"{name}.py")  # of no public name
 PUBLIC += [

@@ -263,21 +263,37 @@ def start(options):
         both = process_seconds(folder, "import sklearn.gaussian_process, numba")
         ours = process_seconds(folder, "from skswsgp import SWSGPRegressor")
         print(f"import: {ours:.2f} s, {ours / both:.2f} times scikit-learn and numba")
-        for cache in ("cold", "warm"):
-            seconds = process_seconds(folder, FIRST_FIT)
-            print(f"import and fit, 1,000 rows, {cache} cache: {seconds:.1f} s")
+        print("case                     cold     warm  compiling")
+        for case, (n, fit) in FIRST_FITS.items():
+            code = FIRST_ROWS.format(n) + fit
+            cold, warm = (process_seconds(folder, code) for _ in range(2))
+            print(f"{case:22} {cold:6.1f} s {warm:6.1f} s {cold - warm:8.1f} s")
+            for path in Path(folder).rglob("*.nb[ic]"):
+                path.unlink()
 
 
-FIRST_FIT = """
+FIRST_ROWS = """
 import numpy as np
-from skswsgp import SWSGPRegressor
-X = np.random.default_rng(0).normal(size=(1000, 5))
-SWSGPRegressor(n_jobs=1).fit(X, np.sin(X[:, 0]))
+from skswsgp import SWSGPClassifier, SWSGPRegressor
+X = np.random.default_rng(0).uniform(-2.0, 2.0, size=({}, 6))
+f = np.sin(X[:, 0] + X[:, 1]) + 0.3 * X[:, 2]
+y = f + 0.1 * np.random.default_rng(1).normal(size=len(X))
 """
+OF_VALUES = "SWSGPRegressor(random_state=0, n_jobs=1).fit(X, y)"
+OF_LABELS = "SWSGPClassifier(random_state=0, n_jobs=1).fit(X, y > 0.0)"
+OF_ADAM = OF_VALUES.replace("n_jobs", "solver='adam', learn_kernel=False, n_jobs")
+FIRST_FITS = {  # rows, and code
+    "442 rows": (442, OF_VALUES),
+    "2,000 rows": (2000, OF_VALUES),
+    "7,500 rows": (7500, OF_VALUES),
+    "569 labels": (569, OF_LABELS),
+    "5,000 labels": (5000, OF_LABELS),
+    "2,000 rows, Adam": (2000, OF_ADAM),
+}
 
 
 def process_seconds(folder, code, repeats=3):
-    """Return the least seconds of processes that run code, a first fit's only once."""
+    """Return the least seconds of processes that run code, those of fits only once."""
     times = []
     for _ in range(1 if "fit" in code else repeats):
         before = os.times()

@@ -13,8 +13,15 @@ import numpy as np
 from numba import prange
 
 from skswsgp._adam.union import choose_active
-from skswsgp._compiled.jit import njit, njit_inner, njit_parallel, njit_view
+from skswsgp._compiled.jit import (
+    njit,
+    njit_inline,
+    njit_inner,
+    njit_parallel,
+    njit_view,
+)
 from skswsgp._compiled.linalg import padded
+from skswsgp._compiled.pointers import by_address
 from skswsgp._compiled.threads import CHUNKS
 from skswsgp._engine.cpu_loops import dense_gradients, local_gradients
 from skswsgp._point.adam_step import update_parameters, update_row
@@ -26,6 +33,8 @@ TouchedRows = namedtuple(
     "TouchedRows", "slot count ends use use_slot touched d_m d_s d_Z d_L panel product"
 )
 part_view = njit_view(TouchedRows, whole=("slot", "d_L"))
+
+GATHER, FACTOR, MOVE = range(3)  # phases of `update`, of which a diagonal S has one
 
 # The first list and the number of lists of a step with one K. Numba compiles functions
 # anew for constants of Python, and not for those of NumPy.
@@ -61,7 +70,7 @@ def allocate_touched_rows(model, lists, H, parts):
     )
 
 
-@njit
+@njit_inner
 def list_uses(slot, touched, active, start, lists, first, last, ends, use, use_slot):
     """List the uses of rows `first` to `last`; give a slot to each, count them."""
     uses = 0
@@ -82,7 +91,7 @@ def list_uses(slot, touched, active, start, lists, first, last, ends, use, use_s
     return count
 
 
-@njit
+@njit_inner
 def add_uses(derivatives, lists, ends, use, use_slot, count, out):
     """Set out[slot] to the sum of derivatives (lists, width, H) over uses of a row."""
     for i in range(count):
@@ -96,7 +105,7 @@ def add_uses(derivatives, lists, ends, use, use_slot, count, out):
                 i += 1
 
 
-@njit_inner
+@njit_inline
 def gather_derivatives(model, rows, p, parts, active, start, lists, grads):
     """Add up the derivatives by m, s and Z of the touched points of part p."""
     part = part_view(rows, p)
@@ -111,15 +120,14 @@ def gather_derivatives(model, rows, p, parts, active, start, lists, grads):
         add_uses(grads.d_Z, lists, ends, use, use_slot, count, part.d_Z)
     if not model.full:
         add_uses(grads.d_s, lists, ends, use, use_slot, count, part.d_s)
-        return
-    for i in range(count):
+    for i in range(count if model.full else 0):
         row = part.touched[i]
         for q in range(part.d_L.shape[0]):
             for j in range(row + 1):
                 part.d_L[q, row, j] = 0.0
 
 
-@njit_inner
+@njit_inline
 def factor_part_vjp(model, rows, p, parts, active, start, lists, grads):
     """Add up the derivatives by L in every `parts`-th panel of columns from panel p."""
     part = part_view(rows, p)
@@ -132,7 +140,7 @@ def factor_part_vjp(model, rows, p, parts, active, start, lists, grads):
                 )  # fmt: skip
 
 
-@njit_inner
+@njit_inline
 def update_part(model, optimizer, rows, p, rate):
     """Take a step of Adam for the touched rows of m, S and Z of part p."""
     part = part_view(rows, p)
@@ -140,21 +148,39 @@ def update_part(model, optimizer, rows, p, rate):
         update_row(model, optimizer, part, i, part.touched[i], rate)
 
 
-@njit_parallel
-def update(model, optimizer, rows, active, start, lists, grads, rate):
-    """Take a step of Adam with the gradients of active[start : start + lists]."""
-    parts = rows.touched.shape[0]
-    for part in prange(parts):
-        p = np.int64(part)
+@njit
+def move_part(
+    model, optimizer, rows, p, parts, active, start, lists, grads, rate, phase
+):
+    """Do a phase of `update` for part p.
+
+    Derivatives by L read rows of all parts, before any of these moves.
+    """
+    if phase == GATHER:
         gather_derivatives(model, rows, p, parts, active, start, lists, grads)
-        if not model.full:
-            update_part(model, optimizer, rows, p, rate)
-    if model.full:  # derivatives by L read rows of all parts, before any of them moves
+    if phase == FACTOR:
+        factor_part_vjp(model, rows, p, parts, active, start, lists, grads)
+    if phase == MOVE or not model.full:
+        update_part(model, optimizer, rows, p, rate)
+
+
+@by_address()
+def call_part(address, arguments):
+    """Call `move_part`."""
+    move_part(*arguments)
+
+
+@njit_parallel
+def update(address, model, optimizer, rows, active, start, lists, grads, rate):
+    """Take a step of Adam with the gradients of active[start : start + lists].
+
+    The address is that of `move_part` for these arrays.
+    """
+    parts = rows.touched.shape[0]
+    for phase in range(3 if model.full else 1):
         for part in prange(parts):
-            p = np.int64(part)
-            factor_part_vjp(model, rows, p, parts, active, start, lists, grads)
-        for part in prange(parts):
-            update_part(model, optimizer, rows, np.int64(part), rate)
+            p, step = np.int64(part), (active, start, lists, grads, rate, phase)
+            call_part(address, (model, optimizer, rows, p, parts, *step))
     update_parameters(model, optimizer, grads, rate)
 
 
@@ -170,23 +196,30 @@ def finish_step(grads, sums):
 
 
 @njit
-def local_steps(model, optimizer, rows, batch, n, rates, works, grads, sums):
-    """Take a step for each rate, on the next n rows; return whether no K_w failed."""
+def local_steps(addresses, model, optimizer, rows, batch, n, rates, works, grads, sums):
+    """Take a step for each rate, on the next n rows; return whether no K_w failed.
+
+    The addresses are those of `gradient_chunks` and `move_part` for these arrays.
+    """
     for k in range(rates.shape[0]):
         start = k * n
-        local_gradients(model, batch, start, n, works, grads)
+        local_gradients(addresses[0], model, batch, start, n, works, grads)
         if not finish_step(grads, sums):
             return False
-        update(model, optimizer, rows, batch.active, start, n, grads, rates[k])
+        how = optimizer, rows, batch.active, start, n, grads, rates[k]
+        update(addresses[1], model, *how)
     return True
 
 
 @njit
-def shared_steps(model, optimizer, rows, batch, n, rates, shared, grads, sums):
+def shared_steps(
+    addresses, model, optimizer, rows, batch, n, rates, shared, grads, sums
+):
     """Take steps as `local_steps` does, each with one K, of the points of its rows.
 
-    `shared` begins with the scratch of `choose_active`, and an array for the union of
-    the lists. Without scratch the array holds the points of all steps.
+    The addresses are those of `dense_gradient_chunks` and `move_part`. `shared` begins
+    with the scratch of `choose_active`, and an array for the union of the lists.
+    Without scratch the array holds the points of all steps.
     """
     uses, place, keys, points, factors, works, stack = shared
     for k in range(rates.shape[0]):
@@ -194,8 +227,10 @@ def shared_steps(model, optimizer, rows, batch, n, rates, shared, grads, sums):
         if uses.shape[0] > 0:
             count = choose_active(batch.active, at, n, uses, place, keys, points)
         active = points[:count].reshape(1, count)
-        dense_gradients(model, batch, at, n, active, factors, works, stack, grads)
+        given = model, batch, at, n, active, factors, works, stack, grads
+        dense_gradients(addresses[0], *given)
         if not finish_step(grads, sums):
             return False
-        update(model, optimizer, rows, active, FIRST, ONE, grads, rates[k])
+        how = optimizer, rows, active, FIRST, ONE, grads, rates[k]
+        update(addresses[1], model, *how)
     return True

@@ -4,15 +4,19 @@ from abc import ABC, abstractmethod
 from functools import singledispatch
 
 import numpy as np
+from numba import typeof
 
 from skswsgp._adam import loops
+from skswsgp._adam.loops import move_part
 from skswsgp._adam.union import union_arrays
 from skswsgp._compiled import threads
+from skswsgp._compiled.pointers import address_of
 from skswsgp._compiled.threads import CHUNKS, microseconds_per_point, threads_for
 from skswsgp._engine.cpu import CpuEngine, DenseCpuEngine
+from skswsgp._engine.cpu_loops import dense_gradient_chunks, gradient_chunks
 from skswsgp._point.adam_step import make_optimizer, require_finite_training
 from skswsgp._point.bound import allocate_stack
-from skswsgp._point.state import Batch, allocate_gradients, allocate_workspace
+from skswsgp._point.state import Batch, allocate_gradients, cpu_workspace
 
 
 @singledispatch
@@ -63,8 +67,9 @@ class CpuSteps(Steps):
 
     def __init__(self, engine, n, free, log_bounds, feature_scale, n_active=None):
         super().__init__(engine)
+        engine.allow_vjp()
         self.optimizer = make_optimizer(engine.model, free, log_bounds, feature_scale)
-        self.sums = np.zeros(2)
+        self.sums, self._known = np.zeros(2), {}
         if n_active is None:
             self._allocate(n, engine.n_neighbors, blocks=n, lists=n)
             self._shared = None
@@ -90,8 +95,8 @@ class CpuSteps(Steps):
         return (
             *(np.zeros(*array) for array in scratch),
             np.zeros(n_active, np.int32),
-            allocate_workspace(model, n_active, 1),
-            allocate_workspace(model, n_active, engine.n_threads, dense=True),
+            cpu_workspace(model, n_active, 1),
+            cpu_workspace(model, n_active, engine.n_threads, dense=True),
             allocate_stack(model, n, n_active, engine.n_threads),
         )
 
@@ -106,11 +111,29 @@ class CpuSteps(Steps):
                 batch = batch._replace(active=np.sort(batch.active, axis=1))
         else:
             loop, works = loops.shared_steps, self._shared
-        given = batch, n, rates, works, self.grads, sums
+        given = model, self.optimizer, self.rows, batch, n, rates, works
+        addresses = self._addresses(batch)
         with threads.parallel_region(self.n_threads) as variant:
-            finished = variant(loop)(model, self.optimizer, self.rows, *given)
+            finished = variant(loop)(addresses, *given, self.grads, sums)
         self.sums += sums
         require_finite_training(self.sums if finished else np.full(2, np.nan))
+
+    def _addresses(self, batch):
+        """Return the addresses that a loop of steps calls, for batches of this type."""
+        kind = typeof(batch)
+        if kind not in self._known:
+            model, grads, one = self.engine.model, self.grads, (1,)
+            if self._shared is None:
+                rows = model, batch, *4 * one, self.engine.work, 1, grads
+                chunks = address_of(gradient_chunks, *rows)
+            else:
+                factors, works, stack = self._shared[-3:]
+                rows = model, batch, *5 * one, factors, works, 1, stack, grads
+                chunks = address_of(dense_gradient_chunks, *rows)
+            moved = model, self.optimizer, self.rows, 1, 1
+            of_part = address_of(move_part, *moved, batch.active, 1, 1, grads, 1.0, 1)
+            self._known[kind] = np.array([chunks, of_part], dtype=np.uint64)
+        return self._known[kind]
 
     def finish_epoch(self):
         sums, self.sums = self.sums, np.zeros(2)

@@ -9,7 +9,7 @@ depend on the order of the rows.
 
 import numpy as np
 
-from skswsgp._compiled.jit import njit
+from skswsgp._compiled.jit import njit, njit_inner
 
 REPEATED = -1  # key of an entry whose point stands in an earlier list, too
 CHOSEN = -1  # place of a point that is active
@@ -58,7 +58,7 @@ def choose_active(active, start, n, uses, place, keys, out):
     return count
 
 
-@njit
+@njit_inner
 def smallest_limit(keys, n, count, top):
     """Return the least number that `count` of the first n keys do not exceed.
 

@@ -6,6 +6,7 @@ import types
 import warnings
 
 import numba
+from numba.core import config
 from numba.core.caching import FunctionCache
 
 # Each flag lets the compiler vectorise sums or simplify arithmetic. `nnan` and `ninf`
@@ -115,6 +116,16 @@ def njit_view(struct, whole=()):
 def njit_range(function):
     """Compile a function of a range of rows, which `run_in_threads` calls."""
     return _njit(function, nogil=True, **OPTIONS)
+
+
+def variant(function, name, **values):
+    """Return a compiled function under another name, with other values of globals."""
+    if config.DISABLE_JIT:
+        return function
+    names = function.py_func.__globals__ | values
+    copy = types.FunctionType(function.py_func.__code__, names, name)
+    copy.__qualname__, copy.__module__ = name, function.py_func.__module__
+    return njit(copy)
 
 
 def njit_parallel(function):

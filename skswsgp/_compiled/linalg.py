@@ -19,7 +19,7 @@ import numpy as np
 from scipy.linalg.lapack import dpotri, dpotrs, dtrtri
 
 from skswsgp._compiled import team, tiles
-from skswsgp._compiled.jit import njit, njit_small
+from skswsgp._compiled.jit import njit, njit_inner, njit_small
 from skswsgp._compiled.team import BLOCK, barrier, team_columns, team_range, team_sum
 
 MAX_JITTER = 1e-2  # largest jitter of a datum's K, relative to its mean diagonal
@@ -172,7 +172,7 @@ def mean_diagonal(A, size):
     return trace / size if trace > 0.0 else 1.0
 
 
-@njit
+@njit_inner
 def jittered_cholesky(A, R, unit, jitter, blocks):
     """Set R with A + shift I = R' R; return shift / unit, -1 if there is no factor."""
     relative = jitter

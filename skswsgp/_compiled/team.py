@@ -7,6 +7,7 @@ after `barrier` or `team_sum`; a function that wrote arrays ends with one of the
 the CPU all this compiles to nothing; `cuda.compiler` has the versions for GPUs.
 """
 
+import numpy as np
 from numba.core import config
 
 from skswsgp._compiled.jit import njit_inline
@@ -54,6 +55,17 @@ def team_range(first, last):
     """Return this thread's share of the indices first <= i < last."""
     rank, size = team_rank()
     return range(first + rank, last, size)
+
+
+@cpu_override(lambda at, count: range(np.uint64(at), np.uint64(at + count)))
+def team_pairs(at, count):
+    """Return this thread's share of the indices at <= p < at + count.
+
+    A CPU takes them without a sign: a signed index may count from the end, and loops
+    that ask for that are not vectorised.
+    """
+    rank, size = team_rank()
+    return range(at + rank, at + count, size)
 
 
 @cpu_override(lambda first, last: range(first, last))

@@ -15,7 +15,7 @@ import numba
 import numpy as np
 from threadpoolctl import ThreadpoolController, threadpool_limits
 
-from skswsgp._compiled.jit import njit, sequential
+from skswsgp._compiled.jit import njit_inner, sequential
 
 # Numba's workqueue layer aborts the process when two Python threads launch at once.
 _LOCK = threading.RLock()
@@ -99,7 +99,9 @@ def run_in_threads(function, n_threads, n, *arguments, cost=0.0):
         except BaseException as error:
             failures.append(error)
 
-    threads = [threading.Thread(target=work, args=[t]) for t in range(1, k)]
+    # A thread has the name of its caller, by which a fit knows what it compiles
+    how = {"target": work, "name": threading.current_thread().name}
+    threads = [threading.Thread(args=[t], **how) for t in range(1, k)]
     try:
         for thread in threads:
             thread.start()
@@ -218,7 +220,7 @@ def rows_in_seconds(H, n_threads):
     return n_threads * rows_of(4.0 * MICROSECONDS_AT_ONCE, microseconds_per_point(H))
 
 
-@njit
+@njit_inner
 def chunk_bounds(chunk, n):
     """Return the first of a chunk's share of n items, and one past its last."""
     return chunk * n // CHUNKS, (chunk + 1) * n // CHUNKS

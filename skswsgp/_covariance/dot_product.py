@@ -5,9 +5,9 @@ s(x, z) = sigma_0^2 + sum_d x_d z_d / length_scale_d^2; see `program` for the ar
 
 import math
 
-from skswsgp._compiled.jit import njit, njit_small
-from skswsgp._compiled.team import barrier, single, team_range, team_sum
-from skswsgp._covariance.pairs import TRIANGLE, row_start, width
+from skswsgp._compiled.jit import njit, njit_inner, njit_small
+from skswsgp._compiled.team import barrier, single, team_pairs, team_range, team_sum
+from skswsgp._covariance.pairs import TRIANGLE, pair, row_start, width
 from skswsgp._covariance.stationary import add_scale_gradient
 
 # Codes of functions of s are FIRST_DOT_PRODUCT and above.
@@ -15,17 +15,17 @@ FIRST_DOT_PRODUCT = 200
 POLYNOMIAL, ARC_COSINE0, ARC_COSINE1 = range(FIRST_DOT_PRODUCT, FIRST_DOT_PRODUCT + 3)
 
 
-@njit
+@njit_inner
 def inner_products(A, rows, B, n, inv_scale, op, sigma2, values, at):
     """Set values[op] to s = sigma2 + sum_d A[d, i] B[d, j] / scale_d^2."""
     for i in team_range(0, rows):
         start, columns = at + row_start(i, n), width(i, n)
         for j in range(columns):
-            values[op, start + j] = sigma2
+            values[op, pair(start, j)] = sigma2
         for d in range(A.shape[0]):
             a = A[d, i] * inv_scale[op, d] ** 2
             for j in range(columns):
-                values[op, start + j] += a * B[d, j]
+                values[op, pair(start, j)] += a * B[d, j]
     barrier()
 
 
@@ -38,17 +38,17 @@ def inner_product_self(A, i, inv_scale, op, sigma2):
     return product
 
 
-@njit
-def polynomial_profile(degree, op, values, slopes, at, end):
+@njit_inner
+def polynomial_profile(degree, op, values, slopes, at, count):
     """Replace s in `values` by s^degree, and set `slopes` to its derivative."""
-    for p in team_range(at, end):
+    for p in team_pairs(at, count):
         s = values[op, p]
         slopes[op, p] = degree * s ** (degree - 1.0)
         values[op, p] = s**degree
     barrier()
 
 
-@njit
+@njit_inner
 def arc_cosine_profile(order, A, rows, B, n, inv_scale, op, sigma2, values, slopes, at):
     """Replace s in `values` by k, and set `slopes` to dk/ds (Cho and Saul, 2009).
 
@@ -59,7 +59,7 @@ def arc_cosine_profile(order, A, rows, B, n, inv_scale, op, sigma2, values, slop
         s_row = inner_product_self(A, i, inv_scale, op, sigma2)
         start = at + row_start(i, n)
         for j in range(width(i, n)):
-            p = start + j
+            p = pair(start, j)
             norm = math.sqrt(s_row * inner_product_self(B, j, inv_scale, op, sigma2))
             cosine = values[op, p] / norm if norm > 0.0 else 0.0
             same = n == TRIANGLE and j == i
@@ -78,6 +78,20 @@ def arc_cosine_profile(order, A, rows, B, n, inv_scale, op, sigma2, values, slop
 
 
 @njit
+def fill(code, degree, extra, A, rows, B, n, inv_scale, op, values, slopes, at):
+    """Set values[op] to k, and slopes[op] to dk/ds; `extra` is sigma_0."""
+    sigma2 = extra * extra
+    inner_products(A, rows, B, n, inv_scale, op, sigma2, values, at)
+    if code == POLYNOMIAL:
+        polynomial_profile(degree, op, values, slopes, at, row_start(rows, n))
+    else:
+        order = code - ARC_COSINE0
+        arc_cosine_profile(
+            order, A, rows, B, n, inv_scale, op, sigma2, values, slopes, at
+        )
+
+
+@njit_inner
 def inner_products_vjp(leaf, A, rows, B, n, adjoint, at, d_log, d_A, d_B, inputs):
     """Add the derivatives by log length-scales and, if `inputs`, by coordinates."""
     inv_scale, slot, op = leaf
@@ -88,10 +102,10 @@ def inner_products_vjp(leaf, A, rows, B, n, adjoint, at, d_log, d_A, d_B, inputs
             w = inv_scale[op, d] ** 2
             by_point = 0.0
             for j in range(width(i, n)):
-                by_point += adjoint[op, start + j] * B[d, j]
+                by_point += adjoint[op, pair(start, j)] * B[d, j]
             if inputs:
                 for j in range(width(i, n)):
-                    d_B[d, j] += w * adjoint[op, start + j] * a
+                    d_B[d, j] += w * adjoint[op, pair(start, j)] * a
                 d_A[d, i] += w * by_point
             add_scale_gradient(slot, op, d, -2.0 * w * a * by_point, d_log)
     barrier()
@@ -108,22 +122,25 @@ def self_product_vjp(leaf, A, i, weight, d_log, d_A, inputs):
         add_scale_gradient(slot, op, d, -by_coordinate * A[d, i], d_log)
 
 
-@njit
-def norms_vjp(order, sigma2, leaf, A, rows, B, n, tile, at, d_log, d_A, d_B, inputs):
-    """Add the derivatives of an arc-cosine kernel that come by s(x, x) and s(z, z).
+@njit_inner
+def norms_vjp(code, extra, leaf, A, rows, B, n, tile, at, d_log, d_A, d_B, inputs):
+    """Add the derivatives that come by s(x, x) and s(z, z), of arc-cosine kernels.
 
-    k is homogeneous of degree `order` in the norm of either point, so by Euler's
+    Their k is homogeneous of degree `order` in the norm of either point, so by Euler's
     theorem dk/ds_xx = (order k - s_xz dk/ds_xz) / (2 s_xx). `tile` holds values, slopes
     and adjoint. Returns the derivative by sigma_0^2.
     """
     inv_scale, _, op = leaf
     values, slopes, adjoint = tile
+    order, sigma2 = code - ARC_COSINE0, extra * extra
     by_sigma2 = 0.0
+    if code == POLYNOMIAL:
+        return by_sigma2
     for i in single(0, rows):
         s_row = inner_product_self(A, i, inv_scale, op, sigma2)
         by_row = 0.0
         for j in range(width(i, n)):
-            p = at + row_start(i, n) + j
+            p = pair(at + row_start(i, n), j)
             product = sigma2
             for d in range(A.shape[0]):
                 product += A[d, i] * B[d, j] * inv_scale[op, d] ** 2

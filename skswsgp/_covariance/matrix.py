@@ -1,4 +1,4 @@
-"""Covariances of some hundred points, among each other and with rows, and adjoints."""
+"""Covariances of some hundred points with each other, and their adjoint."""
 
 from typing import NamedTuple
 
@@ -7,7 +7,13 @@ import numpy as np
 from skswsgp._compiled.jit import njit
 from skswsgp._compiled.threads import row_blocks
 from skswsgp._covariance.pairs import TRIANGLE, row_start
-from skswsgp._covariance.program import fill_tile, refresh_scales, tile_vjp
+from skswsgp._covariance.program import (
+    allow_vjp,
+    fill_tile,
+    program_calls,
+    refresh_scales,
+    tile_vjp,
+)
 
 ROWS_OF_DIAGONALS = 32  # rows of the matrices whose diagonals are wanted
 
@@ -18,6 +24,13 @@ class Pairs(NamedTuple):
     values: np.ndarray  # (n_ops, pairs), N (N + 1) / 2 of N points with each other
     slopes: np.ndarray
     adjoint: np.ndarray
+    calls: np.ndarray  # (2,) uint64, see `program_calls`
+
+
+def allocate_pairs(struct, n_pairs):
+    """Return the arrays of so many pairs for a compiled kernel in float64."""
+    arrays = np.empty((3, len(struct.code), n_pairs))
+    return Pairs(*arrays, program_calls(struct))
 
 
 class CovarianceMatrix:
@@ -25,8 +38,8 @@ class CovarianceMatrix:
 
     def __init__(self, struct, X):
         n_pairs = row_start(len(X), TRIANGLE)
-        self.struct, self.points = struct, np.array(X.T, order="C")
-        self.pairs = Pairs(*np.empty((3, len(struct.code), n_pairs)))
+        self.struct, self.points = struct, np.array(X.T, np.float64, order="C")
+        self.pairs = allocate_pairs(struct, n_pairs)
 
     def evaluate(self, params, X=None):
         """Return K (N, N) for parameters (P,), and for other rows if X is given."""
@@ -43,35 +56,15 @@ class CovarianceMatrix:
         They follow from symmetric derivatives by K, d_K (N, N). Those by X are zero
         unless `inputs` is true.
         """
+        allow_vjp(self.pairs.calls, self.struct)
         d_log, d_points = np.zeros(len(self.struct.params)), np.zeros_like(self.points)
         matrix_vjp(self.struct, self.points, self.pairs, d_K, d_log, d_points, inputs)
         return d_log, d_points.T
 
 
-class RowCovariances:
-    """Covariances of n rows with M points, and of each row with itself, in float64."""
-
-    def __init__(self, struct, n, M):
-        self.struct, self.shape = struct, (n, M + 1)
-        self.pairs = Pairs(*np.empty((3, len(struct.code), n * (M + 1))))
-
-    def evaluate(self, params, X, Z):
-        """Return k(X, Z) and k(x, x) in one array (n, M + 1), X (n, D) and Z (M, D).
-
-        It is a view, which the next call overwrites.
-        """
-        self.struct.params[:] = params
-        self.points = np.array(X.T, order="C"), np.array(Z.T, order="C")
-        fill_rows(self.struct, *self.points, self.pairs)
-        return self.pairs.values[-1].reshape(self.shape)
-
-    def vjp(self, d_K):
-        """Return derivatives by log parameters (P,) and by Z (M, D) from d_K."""
-        (X, Z), d_log = self.points, np.zeros(len(self.struct.params))
-        self.pairs.adjoint[-1] = d_K.ravel()
-        d_x, d_Z = np.zeros((len(X), 1)), np.zeros_like(Z)
-        rows_vjp(self.struct, X, Z, self.pairs, d_log, d_x, d_Z)
-        return d_log, d_Z.T
+def columns_of(X):
+    """Return rows X (n, D) as n arrays of one point, (n, D, 1)."""
+    return np.array(X, dtype=np.float64, order="C")[:, :, None]
 
 
 def diagonal(struct, X):
@@ -88,7 +81,7 @@ def fill_matrix(kernel, points, pairs, K):
     """Set K (N, N) to the covariances of points (D, N)."""
     N, top = points.shape[1], len(kernel.code) - 1
     refresh_scales(kernel)
-    fill_tile(kernel, points, N, points, TRIANGLE, pairs.values, pairs.slopes, 0)
+    fill_tile(kernel, points, N, points, TRIANGLE, pairs, 0)
     for i in range(N):
         start = row_start(i, TRIANGLE)
         for j in range(i + 1):
@@ -106,28 +99,3 @@ def matrix_vjp(kernel, points, pairs, d_K, d_log, d_points, inputs):
         pairs.adjoint[top, start + i] = d_K[i, i]
     d_A = d_B = d_points
     tile_vjp(kernel, points, N, points, TRIANGLE, pairs, 0, d_log, d_A, d_B, inputs)
-
-
-@njit
-def fill_rows(kernel, X, Z, pairs):
-    """Set the values of `RowCovariances` for rows X (D, n) and points Z (D, M)."""
-    M = Z.shape[1]
-    refresh_scales(kernel)
-    for i in range(X.shape[1]):
-        x, at = X[:, i : i + 1], i * (M + 1)
-        fill_tile(kernel, x, 1, Z, M, pairs.values, pairs.slopes, at)
-        fill_tile(kernel, x, 1, x, TRIANGLE, pairs.values, pairs.slopes, at + M)
-
-
-@njit
-def rows_vjp(kernel, X, Z, pairs, d_log, d_x, d_Z):
-    """Add derivatives to d_log and d_Z from pairs.adjoint[-1], after `fill_rows`.
-
-    d_x (D, 1) takes the sum of those by all rows.
-    """
-    M = Z.shape[1]
-    for i in range(X.shape[1]):
-        x, at = X[:, i : i + 1], i * (M + 1)
-        tile_vjp(kernel, x, 1, Z, M, pairs, at, d_log, d_x, d_Z, True)
-        own = at + M
-        tile_vjp(kernel, x, 1, x, TRIANGLE, pairs, own, d_log, d_x, d_x, False)

@@ -4,6 +4,8 @@ Point i of A makes a row of pairs with points j of B. A rectangle has j < n in e
 A triangle, n = TRIANGLE, has B = A and j <= i; its pairs j = i are a point with itself.
 """
 
+import numpy as np
+
 from skswsgp._compiled.jit import njit_small
 
 TRIANGLE = 0  # number of columns that stands for the lower triangle
@@ -19,3 +21,12 @@ def width(i, n):
 def row_start(i, n):
     """Return the number of pairs before row i, so of all pairs where i rows exist."""
     return i * (i + 1) // 2 if n == TRIANGLE else i * n
+
+
+@njit_small
+def pair(start, k):
+    """Return start + k, the number of a pair, without a sign.
+
+    A signed index may count from the end, and loops that ask are not vectorised.
+    """
+    return np.uint64(start + k)

@@ -11,7 +11,8 @@ import numpy as np
 
 from skswsgp._compiled.jit import njit_range, njit_small
 from skswsgp._compiled.threads import CHUNKS, microseconds_per_pair, run_in_threads
-from skswsgp._covariance.program import fill_tile, tile_vjp
+from skswsgp._covariance.matrix import columns_of
+from skswsgp._covariance.program import fill_tile, program_calls
 
 TILE = 256  # points of a tile, whose coordinates and covariances stay in cache
 
@@ -24,14 +25,11 @@ class TiledPoints(NamedTuple):
 
 
 class TileWork(NamedTuple):
-    """Covariances of a point with a tile, as `fill_tile` and `tile_vjp` use them."""
+    """Covariances of a point with a tile, as `fill_tile` uses them."""
 
     values: np.ndarray  # (n_ops, TILE)
     slopes: np.ndarray
-    adjoint: np.ndarray
-    d_log: np.ndarray  # (P,)
-    d_point: np.ndarray  # (D, 1)
-    d_tile: np.ndarray  # (D, TILE)
+    calls: np.ndarray  # (2,) uint64, see `program_calls`
 
 
 def tiled(points, size=TILE):
@@ -59,7 +57,8 @@ class CovarianceProducts:
 
     def __init__(self, kernel, Z, n_threads):
         self.kernel, self.n_threads = kernel, n_threads
-        self.points = tiled(np.asarray(Z, dtype=np.float64))
+        self._columns = columns_of(Z)  # (M, D, 1)
+        self.points = tiled(self._columns[:, :, 0])
         self.pairs, self.known = np.empty(0), False
 
     def keep_pairs(self, most):
@@ -75,14 +74,14 @@ class CovarianceProducts:
     def matrix(self, X):
         """Return k(X, Z), (n, M)."""
         out = np.empty((len(X), self.points.n))
-        self._run(set_covariances, len(X), transposed(X), self.points, out)
+        self._run(set_covariances, len(X), columns_of(X), self.points, out)
         return out
 
     def multiply(self, X, u):
         """Return k(X, Z) u, (n, Q), for u (M, Q)."""
         out = np.zeros((u.shape[1], len(X)))
         u = padded_rows(u, self.points)
-        self._run(add_products, len(X), transposed(X), self.points, u, out)
+        self._run(add_products, len(X), columns_of(X), self.points, u, out)
         return np.ascontiguousarray(out.T)
 
     def multiply_off_diagonal(self, u):
@@ -93,17 +92,10 @@ class CovarianceProducts:
         u = padded_rows(u, self.points)
         sums = np.zeros((CHUNKS, *u.shape))
         rows = self.points.n / (2 * CHUNKS)  # each of which is paired with all points
-        how = self.points, u, sums, self.pairs, self.known
+        how = self._columns, self.points, u, sums, self.pairs, self.known
         self._run(add_symmetric_products, CHUNKS, *how, rows=rows)
         self.known = len(self.pairs) > 0
         return np.ascontiguousarray(sums.sum(axis=0)[:, : self.points.n].T)
-
-    def slopes(self, X, u):
-        """Return the derivatives of k(X, Z) u by the rows of X, (n, Q, D)."""
-        out = np.zeros((len(X), u.shape[1], X.shape[1]))
-        u = padded_rows(u, self.points)
-        self._run(set_slopes, len(X), transposed(X), self.points, u, out)
-        return out
 
     def _run(self, loop, n, *arguments, rows=1):
         """Run a loop over n rows, or over n chunks of some `rows` each.
@@ -111,23 +103,14 @@ class CovarianceProducts:
         Each thread has its own work arrays.
         """
         D, n_ops = self.points.tiles.shape[1], len(self.kernel.code)
+        calls = program_calls(self.kernel)
 
         def work(first, last, t):
-            arrays = TileWork(
-                *np.zeros((3, n_ops, TILE)),
-                np.zeros(len(self.kernel.params)),
-                np.zeros((D, 1)),
-                np.zeros((D, TILE)),
-            )
+            arrays = TileWork(*np.zeros((2, n_ops, TILE)), calls)
             loop(first, last, self.kernel, arrays, *arguments)
 
         cost = rows * self.points.n * microseconds_per_pair(D)
         run_in_threads(work, self.n_threads, n, cost=cost)
-
-
-def transposed(X):
-    """Return rows X (n, D) as points (D, n)."""
-    return np.array(X.T, dtype=np.float64, order="C")
 
 
 @njit_small
@@ -141,14 +124,14 @@ def dot(values, u, q, first):
 
 @njit_range
 def set_covariances(begin, end, kernel, work, X, points, out):
-    """Set rows begin .. end - 1 of out (n, M) to k(X, Z), for X (D, n)."""
+    """Set rows begin .. end - 1 of out (n, M) to k(X, Z), for X (n, D, 1)."""
     top, values = kernel.code.shape[0] - 1, work.values
     for b in range(points.tiles.shape[0]):
         first = b * TILE
         m = min(TILE, points.n - first)
         for i in range(begin, end):
-            x, tile = X[:, i : i + 1], points.tiles[b]
-            fill_tile(kernel, x, 1, tile, m, values, work.slopes, 0)
+            x, tile = X[i], points.tiles[b]
+            fill_tile(kernel, x, 1, tile, m, work, 0)
             for j in range(m):
                 out[i, first + j] = values[top, j]
 
@@ -161,14 +144,14 @@ def add_products(begin, end, kernel, work, X, points, u, out):
         first = b * TILE
         m = min(TILE, points.n - first)
         for i in range(begin, end):
-            x, tile = X[:, i : i + 1], points.tiles[b]
-            fill_tile(kernel, x, 1, tile, m, values, work.slopes, 0)
+            x, tile = X[i], points.tiles[b]
+            fill_tile(kernel, x, 1, tile, m, work, 0)
             for q in range(u.shape[0]):
                 out[q, i] += dot(values[top, :m], u, q, first)
 
 
 @njit_range
-def add_symmetric_products(begin, end, kernel, work, points, u, sums, pairs, known):
+def add_symmetric_products(begin, end, kernel, work, Z, points, u, sums, pairs, known):
     """Add products with k(Z, Z) less its diagonal to sums (CHUNKS, Q, M).
 
     `pairs` are the rows of its lower triangle, which are read if they are `known`, and
@@ -193,8 +176,8 @@ def add_symmetric_products(begin, end, kernel, work, points, u, sums, pairs, kno
                     if known:
                         near = pairs[at : at + m]
                     else:
-                        x, tile = points.tiles[a, :, i : i + 1], points.tiles[b]
-                        fill_tile(kernel, x, 1, tile, m, values, work.slopes, 0)
+                        x, tile = Z[row], points.tiles[b]
+                        fill_tile(kernel, x, 1, tile, m, work, 0)
                         near = values[top, :m]
                         for j in range(m if len(pairs) else 0):
                             pairs[at + j] = near[j]
@@ -203,26 +186,3 @@ def add_symmetric_products(begin, end, kernel, work, points, u, sums, pairs, kno
                         weight = u[q, row]
                         for j in range(m):
                             sums[chunk, q, first + j] += weight * near[j]
-
-
-@njit_range
-def set_slopes(begin, end, kernel, work, X, points, u, out):
-    """Set rows begin .. end - 1 of out (n, Q, D), see `CovarianceProducts.slopes`."""
-    top = kernel.code.shape[0] - 1
-    for b in range(points.tiles.shape[0]):
-        first = b * TILE
-        m = min(TILE, points.n - first)
-        for i in range(begin, end):
-            x, tile = X[:, i : i + 1], points.tiles[b]
-            for q in range(u.shape[0]):
-                fill_tile(kernel, x, 1, tile, m, work.values, work.slopes, 0)
-                for j in range(m):
-                    work.adjoint[top, j] = u[q, first + j]
-                for d in range(X.shape[0]):
-                    work.d_point[d, 0] = 0.0
-                d_log, d_x, d_tile = work.d_log, work.d_point, work.d_tile
-                tile_vjp(
-                    kernel, x, 1, tile, m, work, 0, d_log, d_x, d_tile, True
-                )  # fmt: skip
-                for d in range(X.shape[0]):
-                    out[i, q, d] += work.d_point[d, 0]

@@ -7,24 +7,32 @@ covariances of points of A with points of B, and `tile_vjp` takes the derivative
 objective by these covariances back to parameters and coordinates.
 
 Coordinates have one column a point, (n_features, n_points), so that loops over points
-are contiguous. The results of operation `op` on a tile are values[op, at:end], and
-`slopes` and `adjoint` are laid out alike, all (n_ops, pairs); a view of a row would
-cost more than the arithmetic on it. Adjoints that sum over pairs store nothing in the
-same loop: the place of an array in memory could then decide whether the loop is
-vectorised, and so the order of the sum.
+are contiguous. The results of operation `op` on `count` pairs of a tile are
+values[op, at : at + count], and `slopes` and `adjoint` are laid out alike, all
+(n_ops, pairs); a view of a row would cost more than the arithmetic on it.
+Adjoints that sum over pairs store nothing in the same loop: the place of an array in
+memory could then decide whether the loop is vectorised, and so the order of the sum.
+
+Both are compiled once for each precision, and callers reach them by the addresses in
+`calls` of their work arrays, see `program_calls`.
 """
 
+from functools import cache
 from typing import NamedTuple
 
+import numba
 import numpy as np
 
-from skswsgp._compiled.jit import njit, njit_inline
-from skswsgp._compiled.team import barrier, single, team_range, team_sum
+from skswsgp._compiled.jit import njit, njit_inline, njit_inner, variant
+from skswsgp._compiled.pointers import address_of, by_address
+from skswsgp._compiled.team import barrier, single, team_pairs, team_range, team_sum
 from skswsgp._covariance import dot_product, stationary
 from skswsgp._covariance.pairs import TRIANGLE, row_start
 
 # Codes below FIRST_DISTANCE are leaves without length-scales, and combinations
 CONSTANT, WHITE, SCALE, SUM, PRODUCT, POWER = range(6)
+FILL, VJP = range(2)  # places of the addresses in `calls`
+DOT_PRODUCTS = True  # whether a program knows kernels of a dot product
 
 
 class Kernel(NamedTuple):
@@ -53,10 +61,10 @@ def refresh_scales(kernel):
                 kernel.inv_scale[op, d] = 1.0 / kernel.params[index]
 
 
-@njit
+@njit_inner
 def white_profile(variance, rows, n, op, values, at):
     """Set values[op] to `variance` for a point with itself, and to 0 for others."""
-    for p in team_range(at, at + row_start(rows, n)):
+    for p in team_pairs(at, row_start(rows, n)):
         values[op, p] = 0.0
     barrier()
     if n == TRIANGLE:
@@ -65,35 +73,40 @@ def white_profile(variance, rows, n, op, values, at):
     barrier()
 
 
-@njit
-def combine(code, left, right, exponent, op, extra, values, at, end):
+@njit_inner
+def combine(code, left, right, exponent, op, extra, values, at, count):
     """Set values[op] to CONSTANT, or to a combination of values[left] and [right]."""
     if code == CONSTANT:
-        for p in team_range(at, end):
+        for p in team_pairs(at, count):
             values[op, p] = extra
     elif code == SCALE:
-        for p in team_range(at, end):
+        for p in team_pairs(at, count):
             values[op, p] = extra * values[left, p]
     elif code == SUM:
-        for p in team_range(at, end):
+        for p in team_pairs(at, count):
             values[op, p] = values[left, p] + values[right, p]
     elif code == PRODUCT:
-        for p in team_range(at, end):
+        for p in team_pairs(at, count):
             values[op, p] = values[left, p] * values[right, p]
     else:  # POWER
-        for p in team_range(at, end):
+        for p in team_pairs(at, count):
             values[op, p] = values[left, p] ** exponent
     barrier()
 
 
 @njit_inline
-def fill_tile(kernel, A, rows, B, n, values, slopes, at):
-    """Set values[op, at:end] of each operation, for the first points of A and of B.
+def only_kernel(model):
+    """Return the `Kernel` of a struct that begins with its fields."""
+    return Kernel(
+        model.code, model.left, model.right, model.extra, model.slot, model.exponent,
+        model.params, model.inv_scale,
+    )  # fmt: skip
 
-    The last operation is the covariance. `slopes` takes the derivatives of leaves by r2
-    or s. `rows` is the number of points of A; n is as in `pairs`.
-    """
-    scales, end = kernel.inv_scale, at + row_start(rows, n)
+
+@njit
+def fill_program(kernel, A, rows, B, n, values, slopes, at):
+    """Do what `fill_tile` says, for the arrays of a `Kernel` and of a tile."""
+    scales, count = kernel.inv_scale, row_start(rows, n)
     for op in range(kernel.code.shape[0]):
         code, exponent = kernel.code[op], kernel.exponent[op]
         left, right = kernel.left[op], kernel.right[op]
@@ -101,40 +114,34 @@ def fill_tile(kernel, A, rows, B, n, values, slopes, at):
         if code == WHITE:
             white_profile(extra, rows, n, op, values, at)
         elif code < stationary.FIRST_DISTANCE:
-            combine(code, left, right, exponent, op, extra, values, at, end)
+            combine(code, left, right, exponent, op, extra, values, at, count)
         elif code < dot_product.FIRST_DOT_PRODUCT:
             stationary.squared_distances(A, rows, B, n, scales, op, values, at)
-            stationary.stationary_profile(code, extra, op, values, slopes, at, end)
-        else:
-            sigma2 = extra * extra
-            dot_product.inner_products(A, rows, B, n, scales, op, sigma2, values, at)
-            if code == dot_product.POLYNOMIAL:
-                dot_product.polynomial_profile(exponent, op, values, slopes, at, end)
-            else:
-                order = code - dot_product.ARC_COSINE0
-                dot_product.arc_cosine_profile(
-                    order, A, rows, B, n, scales, op, sigma2, values, slopes, at
-                )
+            stationary.stationary_profile(code, extra, op, values, slopes, at, count)
+        elif DOT_PRODUCTS:
+            dot_product.fill(
+                code, exponent, extra, A, rows, B, n, scales, op, values, slopes, at
+            )
 
 
-@njit
-def sum_adjoint(op, adjoint, at, end):
+@njit_inner
+def sum_adjoint(op, adjoint, at, count):
     """Return the sum of adjoint[op]."""
     amount = 0.0
-    for p in team_range(at, end):
+    for p in team_pairs(at, count):
         amount += adjoint[op, p]
     return team_sum(amount)
 
 
-@njit
-def profile_vjp(op, slopes, adjoint, at, end):
+@njit_inner
+def profile_vjp(op, slopes, adjoint, at, count):
     """Turn adjoint[op] from derivatives by k to derivatives by r2 or s."""
-    for p in team_range(at, end):
+    for p in team_pairs(at, count):
         adjoint[op, p] *= slopes[op, p]
     barrier()
 
 
-@njit
+@njit_inner
 def white_vjp(rows, n, op, adjoint, at):
     """Return the derivative by the variance of WHITE."""
     amount = 0.0
@@ -144,31 +151,116 @@ def white_vjp(rows, n, op, adjoint, at):
     return team_sum(amount)
 
 
-@njit
-def combine_vjp(code, left, right, exponent, op, extra, values, adjoint, at, end):
+@njit_inner
+def combine_vjp(code, left, right, exponent, op, extra, values, adjoint, at, count):
     """Set adjoint[left] and [right] from adjoint[op]; return d / d log `extra`."""
     amount = 0.0
     if code == SCALE:
-        for p in team_range(at, end):
+        for p in team_pairs(at, count):
             amount += adjoint[op, p] * values[op, p]
-        for p in team_range(at, end):
+        for p in team_pairs(at, count):
             adjoint[left, p] = extra * adjoint[op, p]
     elif code == SUM:
-        for p in team_range(at, end):
+        for p in team_pairs(at, count):
             adjoint[left, p] = adjoint[op, p]
             adjoint[right, p] = adjoint[op, p]
     elif code == PRODUCT:
-        for p in team_range(at, end):
+        for p in team_pairs(at, count):
             adjoint[left, p] = adjoint[op, p] * values[right, p]
             adjoint[right, p] = adjoint[op, p] * values[left, p]
     else:  # POWER
-        for p in team_range(at, end):
+        for p in team_pairs(at, count):
             base = values[left, p]  # 0 for distant points, where a root has no slope
             known = base != 0.0 or exponent >= 1.0
             slope = exponent * base ** (exponent - 1.0) if known else 0.0
             adjoint[left, p] = adjoint[op, p] * slope
     barrier()
     return team_sum(amount)
+
+
+@njit
+def vjp_program(
+    kernel, A, rows, B, n, values, slopes, adjoint, at, d_log, d_A, d_B, inputs
+):
+    """Do what `tile_vjp` says, for the arrays of a `Kernel` and of a tile."""
+    scales, count = kernel.inv_scale, row_start(rows, n)
+    for op in range(kernel.code.shape[0] - 1, -1, -1):
+        code, slot, power = kernel.code[op], kernel.extra[op], kernel.exponent[op]
+        leaf = scales, kernel.slot, op
+        left, right = kernel.left[op], kernel.right[op]
+        extra = kernel.params[slot] if slot >= 0 else 0.0
+        by_log = 0.0
+        if code == CONSTANT:
+            by_log = extra * sum_adjoint(op, adjoint, at, count)
+        elif code == WHITE:
+            by_log = extra * white_vjp(rows, n, op, adjoint, at)
+        elif code < stationary.FIRST_DISTANCE:
+            by_log = combine_vjp(
+                code, left, right, power, op, extra, values, adjoint, at, count
+            )
+        elif code < dot_product.FIRST_DOT_PRODUCT:
+            if slot >= 0:
+                by_log = extra * stationary.extra_vjp(
+                    code, extra, op, values, slopes, adjoint, at, count
+                )
+            profile_vjp(op, slopes, adjoint, at, count)
+            stationary.length_scales_vjp(leaf, A, rows, B, n, adjoint, at, d_log)
+            if inputs:
+                stationary.distances_vjp(leaf, A, rows, B, n, adjoint, at, d_A, d_B)
+        elif DOT_PRODUCTS:
+            own = values, slopes, adjoint
+            by_log = dot_product.norms_vjp(
+                code, extra, leaf, A, rows, B, n, own, at, d_log, d_A, d_B, inputs
+            )
+            profile_vjp(op, slopes, adjoint, at, count)
+            by_log += sum_adjoint(op, adjoint, at, count)
+            by_log *= 2.0 * extra * extra
+            dot_product.inner_products_vjp(
+                leaf, A, rows, B, n, adjoint, at, d_log, d_A, d_B, inputs
+            )
+        if slot >= 0:
+            for at_slot in single(slot, slot + 1):
+                d_log[at_slot] += by_log
+
+
+def program_types(real):
+    """Return the types of the arguments of `fill_program` and `vjp_program`."""
+    size, ints, reals = numba.int64, numba.int64[::1], real[::1]
+    table, points = numba.int64[:, ::1], real[:, ::1]
+    fields = ints, ints, ints, ints, table, reals, reals, points
+    given = numba.types.NamedTuple(fields, Kernel), points, size, points, size
+    derivatives = numba.float64[::1], points, points, numba.boolean
+    return (
+        (*given, points, points, size),
+        (*given, points, points, points, size, *derivatives),
+    )
+
+
+REALS = numba.float32, numba.float64
+FILL_TYPES, VJP_TYPES = zip(*map(program_types, REALS), strict=True)
+
+
+@by_address(FILL_TYPES)
+def call_fill(address, arguments):
+    """Call `fill_program`."""
+    fill_program(*arguments)
+
+
+@by_address(VJP_TYPES)
+def call_vjp(address, arguments):
+    """Call `vjp_program`."""
+    vjp_program(*arguments)
+
+
+@njit_inline
+def fill_tile(kernel, A, rows, B, n, tile, at):
+    """Set the values of each operation, for the first `rows` points of A and of B.
+
+    The last operation is the covariance. `slopes` takes the derivatives of leaves by r2
+    or s. n is as in `pairs`, and pairs are numbered from `at` on.
+    """
+    given = A, rows, B, n, tile.values, tile.slopes, at
+    call_fill(tile.calls[FILL], (only_kernel(kernel), *given))
 
 
 @njit_inline
@@ -178,46 +270,45 @@ def tile_vjp(kernel, A, rows, B, n, tile, at, d_log, d_A, d_B, inputs):
     Derivatives by log parameters are added to d_log, (P,), and if `inputs` is true
     those by A and B to d_A and d_B, which may be one array. Overwrites tile.adjoint.
     """
-    values, slopes, adjoint = tile.values, tile.slopes, tile.adjoint
-    scales, end = kernel.inv_scale, at + row_start(rows, n)
-    for op in range(kernel.code.shape[0] - 1, -1, -1):
-        code, slot, power = kernel.code[op], kernel.extra[op], kernel.exponent[op]
-        leaf = scales, kernel.slot, op
-        left, right = kernel.left[op], kernel.right[op]
-        extra = kernel.params[slot] if slot >= 0 else 0.0
-        by_log = 0.0
-        if code == CONSTANT:
-            by_log = extra * sum_adjoint(op, adjoint, at, end)
-        elif code == WHITE:
-            by_log = extra * white_vjp(rows, n, op, adjoint, at)
-        elif code < stationary.FIRST_DISTANCE:
-            by_log = combine_vjp(
-                code, left, right, power, op, extra, values, adjoint, at, end
-            )
-        elif code < dot_product.FIRST_DOT_PRODUCT:
-            if slot >= 0:
-                by_log = extra * stationary.extra_vjp(
-                    code, extra, op, values, slopes, adjoint, at, end
-                )
-            profile_vjp(op, slopes, adjoint, at, end)
-            stationary.length_scales_vjp(leaf, A, rows, B, n, adjoint, at, d_log)
-            if inputs:
-                stationary.distances_vjp(leaf, A, rows, B, n, adjoint, at, d_A, d_B)
-        else:
-            sigma2 = extra * extra
-            if code != dot_product.POLYNOMIAL:
-                order, own = code - dot_product.ARC_COSINE0, (values, slopes, adjoint)
-                by_log = dot_product.norms_vjp(
-                    order, sigma2, leaf, A, rows, B, n, own, at, d_log, d_A, d_B, inputs
-                )
-            profile_vjp(op, slopes, adjoint, at, end)
-            by_log = 2.0 * sigma2 * (by_log + sum_adjoint(op, adjoint, at, end))
-            dot_product.inner_products_vjp(
-                leaf, A, rows, B, n, adjoint, at, d_log, d_A, d_B, inputs
-            )
-        if slot >= 0:
-            for at_slot in single(slot, slot + 1):
-                d_log[at_slot] += by_log
+    given = A, rows, B, n, tile.values, tile.slopes, tile.adjoint, at
+    ends = d_log, d_A, d_B, inputs
+    call_vjp(tile.calls[VJP], (only_kernel(kernel), *given, *ends))
+
+
+PROGRAMS = {
+    True: (fill_program, vjp_program),
+    False: (
+        variant(fill_program, "fill_of_distance", DOT_PRODUCTS=False),
+        variant(vjp_program, "vjp_of_distance", DOT_PRODUCTS=False),
+    ),
+}
+
+
+@cache
+def program_address(dtype, dot_products, which):
+    """Return the address of a program, compiled if need be, for a dtype by name."""
+    kinds = program_types(numba.from_dtype(np.dtype(dtype)))
+    return address_of(PROGRAMS[dot_products][which], *kinds[which])
+
+
+def address_for(kernel, which):
+    """Return the address of a program for the operations and precision of a kernel.
+
+    Kernels of a dot product have programs of their own, so that others need not wait
+    until these are compiled.
+    """
+    products = bool((kernel.code >= dot_product.FIRST_DOT_PRODUCT).any())
+    return program_address(kernel.params.dtype.name, products, which)
+
+
+def program_calls(kernel):
+    """Return the `calls` (2,) of a tile, for `fill_tile`; see `allow_vjp`."""
+    return np.array([address_for(kernel, FILL), 0], dtype=np.uint64)
+
+
+def allow_vjp(calls, kernel):
+    """Add the address for `tile_vjp` to the `calls` of a tile, or of several."""
+    calls[..., VJP] = address_for(kernel, VJP)
 
 
 def in_float64(kernel):

@@ -7,10 +7,10 @@ so short that the start of a loop over it costs more than a feature.
 
 import math
 
-from skswsgp._compiled.jit import njit, njit_small
+from skswsgp._compiled.jit import njit_inner, njit_small
 from skswsgp._compiled.special import exponential
-from skswsgp._compiled.team import barrier, single, team_range, team_sum
-from skswsgp._covariance.pairs import row_start, width
+from skswsgp._compiled.team import barrier, single, team_pairs, team_range, team_sum
+from skswsgp._covariance.pairs import pair, row_start, width
 
 # Codes of functions of r are FIRST_DISTANCE and above, below FIRST_DOT_PRODUCT.
 FIRST_DISTANCE = 100
@@ -20,19 +20,19 @@ PERIODIC = RATIONAL_QUADRATIC + 1  # ExpSineSquared, whose scale is the period
 FARTHEST = 1e30  # squared distance in periods, far beyond the last digit of a phase
 
 
-@njit
+@njit_inner
 def squared_distances(A, rows, B, n, inv_scale, op, values, at):
     """Set values[op] to r2 = sum_d ((A[d, i] - B[d, j]) / scale_d)^2."""
     D = A.shape[0]
     for i in team_range(0, rows):
         start, columns = at + row_start(i, n), width(i, n)
         for j in range(columns):
-            values[op, start + j] = 0.0
+            values[op, pair(start, j)] = 0.0
         for d in range(D % 4):
             a, w = A[d, i], inv_scale[op, d]
             for j in range(columns):
                 t = (B[d, j] - a) * w
-                values[op, start + j] += t * t
+                values[op, pair(start, j)] += t * t
         for d in range(D % 4, D, 4):
             a, b, c, e = A[d, i], A[d + 1, i], A[d + 2, i], A[d + 3, i]
             w, x = inv_scale[op, d], inv_scale[op, d + 1]
@@ -40,7 +40,7 @@ def squared_distances(A, rows, B, n, inv_scale, op, values, at):
             for j in range(columns):
                 s, t = (B[d, j] - a) * w, (B[d + 1, j] - b) * x
                 u, v = (B[d + 2, j] - c) * y, (B[d + 3, j] - e) * z
-                values[op, start + j] += s * s + t * t + u * u + v * v
+                values[op, pair(start, j)] += s * s + t * t + u * u + v * v
     barrier()
 
 
@@ -50,28 +50,28 @@ def clip_distance(r2):
     return 1e10 if r2 > 1e10 else r2
 
 
-@njit
-def stationary_profile(code, extra, op, values, slopes, at, end):
+@njit_inner
+def stationary_profile(code, extra, op, values, slopes, at, count):
     """Replace r2 in `values` by k(r2), and set `slopes` to dk/dr2; see `extra_vjp`."""
     if code == RBF:
-        for p in team_range(at, end):
+        for p in team_pairs(at, count):
             value = exponential(-0.5 * values[op, p])
             values[op, p] = value
             slopes[op, p] = -0.5 * value
     elif code == MATERN12:
-        for p in team_range(at, end):
+        for p in team_pairs(at, count):
             r = math.sqrt(values[op, p])
             value = exponential(-r)
             values[op, p] = value
             slopes[op, p] = -0.5 * value / r if r > 0.0 else 0.0
     elif code == MATERN32:
-        for p in team_range(at, end):
+        for p in team_pairs(at, count):
             r = math.sqrt(3.0 * clip_distance(values[op, p]))
             e = exponential(-r)
             values[op, p] = (1.0 + r) * e
             slopes[op, p] = -1.5 * e
     elif code == MATERN52:
-        for p in team_range(at, end):
+        for p in team_pairs(at, count):
             r2 = 5.0 * clip_distance(values[op, p])
             r = math.sqrt(r2)
             e = exponential(-r)
@@ -79,7 +79,7 @@ def stationary_profile(code, extra, op, values, slopes, at, end):
             slopes[op, p] = (-5.0 / 6.0) * (1.0 + r) * e
     elif code == PERIODIC:
         weight = 2.0 / (extra * extra)
-        for p in team_range(at, end):
+        for p in team_pairs(at, count):
             r2 = values[op, p]
             r = math.sqrt(FARTHEST if r2 > FARTHEST else r2)
             phase = math.pi * (r - math.floor(r))  # less than half a turn
@@ -89,7 +89,7 @@ def stationary_profile(code, extra, op, values, slopes, at, end):
             ratio = sine * math.cos(phase) / r if r > 0.0 else math.pi
             slopes[op, p] = -weight * math.pi * ratio * value
     else:  # RATIONAL_QUADRATIC
-        for p in team_range(at, end):
+        for p in team_pairs(at, count):
             base = 1.0 + values[op, p] / (2.0 * extra)
             value = base ** (-extra)
             values[op, p] = value
@@ -107,7 +107,7 @@ def add_scale_gradient(slot, op, d, amount, d_log):
         d_log[at] += part
 
 
-@njit
+@njit_inner
 def length_scales_vjp(leaf, A, rows, B, n, adjoint, at, d_log):
     """Add to d_log the derivatives by log length-scales, from adjoint[op] by r2.
 
@@ -121,7 +121,7 @@ def length_scales_vjp(leaf, A, rows, B, n, adjoint, at, d_log):
             a, start = A[d, i], at + row_start(i, n)
             for j in range(width(i, n)):
                 t = B[d, j] - a
-                first += adjoint[op, start + j] * t * t
+                first += adjoint[op, pair(start, j)] * t * t
         first = -2.0 * inv_scale[op, d] ** 2 * team_sum(first)
         add_scale_gradient(slot, op, d, first, d_log)
     for d in range(D % 4, D, 4):
@@ -130,7 +130,7 @@ def length_scales_vjp(leaf, A, rows, B, n, adjoint, at, d_log):
             a, b, c, e = A[d, i], A[d + 1, i], A[d + 2, i], A[d + 3, i]
             start = at + row_start(i, n)
             for j in range(width(i, n)):
-                weight = adjoint[op, start + j]
+                weight = adjoint[op, pair(start, j)]
                 s, t = B[d, j] - a, B[d + 1, j] - b
                 u, v = B[d + 2, j] - c, B[d + 3, j] - e
                 first += weight * s * s
@@ -144,7 +144,7 @@ def length_scales_vjp(leaf, A, rows, B, n, adjoint, at, d_log):
     barrier()
 
 
-@njit
+@njit_inner
 def distances_vjp(leaf, A, rows, B, n, adjoint, at, d_A, d_B):
     """Add to d_A and d_B the derivatives by coordinates, from adjoint[op] by r2."""
     inv_scale, _, op = leaf
@@ -155,25 +155,25 @@ def distances_vjp(leaf, A, rows, B, n, adjoint, at, d_A, d_B):
             start = at + row_start(i, n)
             by_point = 0.0
             for j in range(width(i, n)):
-                by_point += adjoint[op, start + j] * (B[d, j] - a)
+                by_point += adjoint[op, pair(start, j)] * (B[d, j] - a)
             for j in range(width(i, n)):
-                d_B[d, j] += w * adjoint[op, start + j] * (B[d, j] - a)
+                d_B[d, j] += w * adjoint[op, pair(start, j)] * (B[d, j] - a)
             d_A[d, i] -= w * by_point
     barrier()
 
 
-@njit
-def extra_vjp(code, extra, op, values, slopes, adjoint, at, end):
+@njit_inner
+def extra_vjp(code, extra, op, values, slopes, adjoint, at, count):
     """Return the derivative by `extra`, the parameter besides the length-scales."""
     by_extra = 0.0
     if code == RATIONAL_QUADRATIC:
-        for p in team_range(at, end):
+        for p in team_pairs(at, count):
             if slopes[op, p] < 0.0:  # far apart, k and its slope are zero
                 base = -0.5 * values[op, p] / slopes[op, p]
                 part = 1.0 - 1.0 / base - math.log(base)
                 by_extra += adjoint[op, p] * values[op, p] * part
     elif code == PERIODIC:
-        for p in team_range(at, end):
+        for p in team_pairs(at, count):
             k = values[op, p]  # its logarithm is -2 (sine / extra)^2
             if k > 0.0:
                 by_extra -= adjoint[op, p] * k * math.log(k) * (2.0 / extra)

@@ -5,6 +5,7 @@ from abc import ABC, abstractmethod
 import numpy as np
 
 from skswsgp._covariance.program import kernel_of
+from skswsgp._linear.row_matrix import SparseRowMatrix
 from skswsgp._neighbors.search import NeighborSearch
 
 
@@ -68,14 +69,28 @@ class Engine(ABC):
 
     def predict(self, X, active, with_variance):
         """Return mu (n, Q) and v (n, Q), or None, of eq. 13 for the rows of X."""
-        n, Q = len(X), self._n_latent
-        shapes = (n, Q), (n if with_variance else 0, Q)
-        mu, v = self._evaluate("posterior_rows", (X, active), shapes)
-        return mu, v if with_variance else None
+        model = self.model
+        a, F = self.conditional_weights(X, active)
+        rows = SparseRowMatrix(active, a, len(model.Z), self.n_threads)
+        mu = rows.matvec(model.m).astype(self._dtype, copy=False)
+        if not with_variance:
+            return mu, None
+        if model.full:
+            v = np.stack([rows.quadratic_forms(L) for L in model.L], axis=1)
+        else:
+            v = rows.matvec(model.s, squares=True)
+        return mu, (F[:, None] + v).astype(self._dtype, copy=False)
 
     def conditional_weights(self, X, active):
         """Return a = K_w^-1 k (n, H) and F = k(x, x) - k' a (n,) of the rows of X."""
-        return self._evaluate("weights_rows", (X, active), (active.shape, len(X)))
+        a, F = self._weights(X, active, 1, noisy=False)
+        return a[:, 0], F[:, 0]
+
+    def _weights(self, X, active, R, noisy):
+        """Return the weights (n, R, H) and F (n, R) of `weights_row`."""
+        (n, H), rows = active.shape, (X, active)
+        shapes = (n, R, H), (n, R)
+        return self._evaluate("weights_rows", rows, shapes, options=(noisy,))
 
     def prior_part(self, X, active):
         """Return F (n,) of eq. 13 for the rows of X, which is the same for all q."""
@@ -91,15 +106,15 @@ class Engine(ABC):
         rows, n = (batch.X, batch.y, batch.active), len(batch.X)
         return self._evaluate("bound_rows", rows, (n, n), np.float64)
 
-    def _evaluate(self, name, rows, shapes, dtype=None):
+    def _evaluate(self, name, rows, shapes, dtype=None, options=()):
         """Return arrays that the loop (CPU) or kernel (GPU) of this name has filled."""
         results = [np.full(shape, np.nan, dtype or self._dtype) for shape in shapes]
-        self._fill(name, rows, results)
+        self._fill(name, rows, options, results)
         return results
 
     @abstractmethod
-    def _fill(self, name, rows, results):
-        """Fill results of n rows, NaN so far; a loop takes `rows`, then `results`."""
+    def _fill(self, name, rows, options, results):
+        """Fill results of n rows, NaN so far; a loop takes them in this order."""
 
     @abstractmethod
     def load_kriging(self, batch, n):
@@ -116,11 +131,15 @@ class Engine(ABC):
 
     def kriging_predictions(self, X, active):
         """Return mean and variance of the latent functions at rows of X, (n, Q)."""
-        shape = len(X), self._n_latent
-        return self._evaluate("kriging_rows", (X, active), (shape, shape))
+        a, F = self._weights(X, active, self._n_latent, noisy=True)
+        mu = np.empty_like(F)
+        for q, data in enumerate(self.model.m.T):
+            mu[:, q] = np.einsum("nh,nh->n", a[:, q], data[active])
+        return mu, F
 
     def kriging_slopes(self, X, active):
         """Return the derivatives of the kriging mean by the rows of X, (n, Q, D)."""
         (n, D), P = X.shape, len(self.model.params)
         shapes = (n, self._n_latent, D), (n, P)
-        return self._evaluate("kriging_slopes_rows", (X, active), shapes)[0]
+        rows = X, active
+        return self._evaluate("kriging_slopes_rows", rows, shapes, np.float64)[0]

@@ -8,13 +8,14 @@ from skswsgp._compiled import threads
 from skswsgp._compiled.special import gaussian_log_density
 from skswsgp._compiled.threads import CHUNKS, microseconds_per_point, threads_for
 from skswsgp._covariance.products import CovarianceProducts
+from skswsgp._covariance.program import allow_vjp
 from skswsgp._engine import cpu_loops
 from skswsgp._engine.base import Engine
 from skswsgp._linear.all_points import AllPoints
 from skswsgp._neighbors.search import cpu_scan
 from skswsgp._point.bound import allocate_stack
 from skswsgp._point.likelihoods import GAUSSIAN, expected_gaussian
-from skswsgp._point.state import Workspace, allocate_gradients, allocate_workspace
+from skswsgp._point.state import Workspace, allocate_gradients, cpu_workspace
 
 
 class CpuEngine(Engine):
@@ -27,8 +28,12 @@ class CpuEngine(Engine):
 
     def _allocate_workspace(self):
         """Allocate `work`, and `factor`, the work arrays that include K_w."""
-        self.work = allocate_workspace(self.model, self.n_neighbors, self.n_threads)
-        self.factor = self.work
+        sizes = self.n_neighbors, self.n_threads
+        self.work = self.factor = cpu_workspace(self.model, *sizes, vjp=False)
+
+    def allow_vjp(self):
+        """Let loops that take derivatives use `work`, which compiles them."""
+        allow_vjp(self.work.calls, self.model)
 
     def kernel_snapshot(self):
         return self.model
@@ -50,10 +55,11 @@ class CpuEngine(Engine):
         ell = gaussian_log_density(square, np.log(noise)).sum(axis=1)
         return ell, d_mu, np.broadcast_to(d_v, mu.shape)
 
-    def _fill(self, name, rows, results):
+    def _fill(self, name, rows, options, results):
         loop = getattr(cpu_loops, name)
         works = self.work if loop is cpu_loops.expectation_rows else self.factor
-        self._run(loop, works, *rows, *results, self.jitter_counts)
+        arguments = *rows, *options, *results, self.jitter_counts
+        self._run(loop, works, *arguments)
 
     def _run(self, loop, works, rows, *arguments):
         """Run a loop over rows, on as many threads as have work arrays in `works`."""
@@ -70,6 +76,7 @@ class CpuEngine(Engine):
         `before` are Z (N, D) and the rows of the batch (n, D) before the map. The
         caller changes model.Z and batch.X; `map_gradient` are derivatives by the map.
         """
+        self.allow_vjp()
         self.batch, self.n, H = batch, n, batch.active.shape[1]
         least = threads.MICROSECONDS_PER_NEW_THREAD
         k = threads_for(n * microseconds_per_point(H), self.n_threads, least)
@@ -78,16 +85,13 @@ class CpuEngine(Engine):
         Z, X = before or (None, batch.X)
         self._before = cpu_loops.allocate_map_gradient(Z, X, H, k, batch.X.shape[1])
 
+    def kriging_slopes(self, X, active):
+        self.allow_vjp()
+        return super().kriging_slopes(X, active)
+
     def kriging_gradients(self, start):
-        cpu_loops.kriging_gradients(
-            self.model,
-            self.batch,
-            start,
-            self.n,
-            self.step_work,
-            self.grads,
-            self._before,
-        )
+        arrays = self.step_work, self.grads, self._before
+        cpu_loops.kriging_gradients(self.model, self.batch, start, self.n, *arrays)
         return self.grads
 
     @property
@@ -106,12 +110,12 @@ class DenseCpuEngine(CpuEngine):
     def _allocate_workspace(self):
         model, M = self.model, self.n_neighbors
         self.all_inducing = np.arange(M, dtype=np.int32)[None, :]
-        self.work = allocate_workspace(model, M, self.n_threads, dense=True)
+        self.work = cpu_workspace(model, M, self.n_threads, dense=True, vjp=False)
 
     @cached_property
     def factor(self):
         """The work arrays of K and its factor, which only training needs."""
-        return allocate_workspace(self.model, self.n_neighbors, 1)
+        return cpu_workspace(self.model, self.n_neighbors, 1)
 
     @cached_property
     def stack(self):

@@ -19,6 +19,7 @@ from skswsgp._compiled.jit import (
     njit_parallel,
     njit_range,
 )
+from skswsgp._compiled.pointers import by_address
 from skswsgp._compiled.threads import CHUNKS, chunk_bounds, run_in_threads
 from skswsgp._point import bound
 from skswsgp._point import rows as evaluate
@@ -34,41 +35,47 @@ def clear_chunk(grads, chunk):
     grads.sums[chunk] = 0.0
 
 
-@njit_inner
-def gradient_chunk(model, batch, start, n, c, works, t, grads):
-    """Compute gradients of chunk c of n rows from `start`, each with its own K_w."""
+@njit
+def gradient_chunks(model, batch, start, n, begin, end, works, t, grads):
+    """Compute gradients of chunks of n rows from `start`, each row with its own K_w."""
     work = thread_view(works, t)
-    clear_chunk(grads, c)
     X, y, active, H = batch.X, batch.y, batch.active, batch.active.shape[1]
-    first, last = chunk_bounds(c, n)
-    for i in range(first, last):
-        row = start + i
-        weight = batch.weight[row]
-        ell, kl, jitter = bound.point_bound(model, X, y, active, row, H, work)
-        bound.count_jitter(model.jitter, jitter, grads.jitter_counts, c)
-        grads.sums[c, 0] += weight * ell
-        grads.sums[c, 1] += weight * kl
-        if jitter >= 0.0:
-            bound.bound_vjp(model, H, weight, jitter, work, grads, i, c)
+    for c in range(begin, end):
+        clear_chunk(grads, c)
+        first, last = chunk_bounds(c, n)
+        for i in range(first, last):
+            row = start + i
+            weight = batch.weight[row]
+            ell, kl, jitter = bound.point_bound(model, X, y, active, row, H, work)
+            bound.count_jitter(model.jitter, jitter, grads.jitter_counts, c)
+            grads.sums[c, 0] += weight * ell
+            grads.sums[c, 1] += weight * kl
+            if jitter >= 0.0:
+                bound.bound_vjp(model, H, weight, jitter, work, grads, i, c)
 
 
-@njit_inner
-def dense_gradient_chunk(model, batch, start, n, H, c, factors, works, t, stack, grads):
-    """Compute gradients of chunk c of n rows from `start`; K is factorised already."""
+@njit
+def dense_gradient_chunks(
+    model, batch, start, n, H, begin, end, factors, works, t, stack, grads
+):
+    """Compute gradients of chunks of n rows from `start`; K is factorised already."""
     factor, work = thread_view(factors, 0), thread_view(works, t)
-    clear_chunk(grads, c)
-    grads.d_m[c] = 0.0
-    grads.d_s[0 if model.full else c] = 0.0
-    grads.d_S[c if model.full else 0] = 0.0
-    grads.d_Z[c if model.train_inducing else 0] = 0.0
     column = stack.column[t]
-    first, last = chunk_bounds(c, n)
-    for i in range(first, last):
-        row = start + i
-        weight = batch.weight[row]
-        ell = bound.dense_bound(model, batch.X, batch.y, row, H, factor, work, column)
-        grads.sums[c, 0] += weight * ell
-        bound.dense_bound_vjp(model, i, weight, H, factor, work, stack, t, grads, c)
+    for c in range(begin, end):
+        clear_chunk(grads, c)
+        grads.d_m[c] = 0.0
+        grads.d_s[0 if model.full else c] = 0.0
+        grads.d_S[c if model.full else 0] = 0.0
+        grads.d_Z[c if model.train_inducing else 0] = 0.0
+        first, last = chunk_bounds(c, n)
+        for i in range(first, last):
+            row = start + i
+            weight = batch.weight[row]
+            ell = bound.dense_bound(
+                model, batch.X, batch.y, row, H, factor, work, column
+            )
+            grads.sums[c, 0] += weight * ell
+            bound.dense_bound_vjp(model, i, weight, H, factor, work, stack, t, grads, c)
 
 
 @njit
@@ -98,7 +105,7 @@ def end_dense_step(model, batch, start, n, H, kl, jitter, factors, stack, grads)
     grads.sums[0, 1] = total * kl
 
 
-@njit
+@njit_inner
 def add_block(values, block):
     """Add values[block] to values[0]."""
     flat = values.reshape(values.shape[0], values[0].size)
@@ -125,44 +132,63 @@ def add_chunks(grads):
         add_block(grads.sums, c)
 
 
+# A loop over `prange` is compiled three times, so it calls the code of chunks by its
+# address. Each thread makes one call, which takes microseconds for so many arrays.
+@by_address()
+def call_chunks(address, arguments):
+    """Call `gradient_chunks`."""
+    gradient_chunks(*arguments)
+
+
+@by_address()
+def call_dense_chunks(address, arguments):
+    """Call `dense_gradient_chunks`."""
+    dense_gradient_chunks(*arguments)
+
+
 @njit_parallel
-def local_gradients(model, batch, start, n, works, grads):
-    """Compute gradients of n rows of the batch from `start`, each with its own K_w."""
-    for chunk in prange(CHUNKS):
-        c = np.int64(chunk)
-        gradient_chunk(model, batch, start, n, c, works, get_thread_id(), grads)
+def local_gradients(address, model, batch, start, n, works, grads):
+    """Compute gradients of n rows of the batch from `start`, each with its own K_w.
+
+    The address is that of `gradient_chunks` for these arrays.
+    """
+    parts = min(CHUNKS, works.a.shape[0])
+    for part in prange(parts):
+        p, t = np.int64(part), np.int64(get_thread_id())
+        begin, end = p * CHUNKS // parts, (p + 1) * CHUNKS // parts
+        given = model, batch, start, n, begin, end, works, t, grads
+        call_chunks(address, given)
     add_chunks(grads)
 
 
 @njit_parallel
-def dense_gradients(model, batch, start, n, active, factors, works, stack, grads):
-    """Compute gradients of n rows from `start`, which all use the points active[0]."""
+def dense_gradients(
+    address, model, batch, start, n, active, factors, works, stack, grads
+):
+    """Compute gradients of n rows from `start`, which all use the points active[0].
+
+    The address is that of `dense_gradient_chunks` for these arrays.
+    """
     H = active.shape[1]
     kl, jitter = factorise_shared(model, active, factors, grads.jitter_counts)
     if jitter >= 0.0:
-        for chunk in prange(CHUNKS):
-            c, t = np.int64(chunk), get_thread_id()
-            dense_gradient_chunk(
-                model, batch, start, n, H, c, factors, works, t, stack, grads
-            )
+        parts = min(CHUNKS, works.a.shape[0])
+        for part in prange(parts):
+            p, t = np.int64(part), np.int64(get_thread_id())
+            begin, end = p * CHUNKS // parts, (p + 1) * CHUNKS // parts
+            shared = factors, works, t, stack, grads
+            given = model, batch, start, n, H, begin, end, *shared
+            call_dense_chunks(address, given)
         end_dense_step(model, batch, start, n, H, kl, jitter, factors, stack, grads)
         add_chunks(grads)
 
 
 @njit_range
-def posterior_rows(first, last, t, model, works, X, active, mu, v, counts):
-    """Compute mu and, if v (n, Q) has rows, v of eq. 13, each row with its own K_w."""
+def weights_rows(first, last, t, model, works, X, active, noisy, a, F, counts):
+    """Compute a (n, R, H) and F (n, R); see `weights_row`."""
     work = thread_view(works, t)
     for row in range(first, last):
-        evaluate.posterior_row(model, X, active, row, work, mu, v, counts, t)
-
-
-@njit_range
-def weights_rows(first, last, t, model, works, X, active, weights, residual, counts):
-    """Compute a = K_w^-1 k (n, H) and F = k(x, x) - k' a (n,)."""
-    work = thread_view(works, t)
-    for row in range(first, last):
-        evaluate.weights_row(model, X, active, row, work, weights, residual, counts, t)
+        evaluate.weights_row(model, X, active, row, noisy, work, a, F, counts, t)
 
 
 @njit_range
@@ -179,14 +205,6 @@ def bound_rows(first, last, t, model, works, X, y, active, ell, kl, counts):
     work = thread_view(works, t)
     for row in range(first, last):
         evaluate.bound_row(model, X, y, active, row, work, ell, kl, counts, t)
-
-
-@njit_range
-def kriging_rows(first, last, t, model, works, X, active, mu, v, counts):
-    """Compute mu and F of kriging, (n, Q)."""
-    work = thread_view(works, t)
-    for row in range(first, last):
-        evaluate.kriging_row(model, X, active, row, work, mu, v)
 
 
 @njit_range
@@ -213,7 +231,7 @@ def allocate_map_gradient(before, X, n_neighbors, n_threads, n_columns):
     return MapGradient(before, X, points, np.empty((CHUNKS, X.shape[1], n_columns)))
 
 
-@njit
+@njit_inner
 def add_map_gradient(before, c, t, active, row, d_points):
     """Add sum_h x0_h (d/dx_h)' over the neighbours of a row, and itself, to d_map."""
     points, d_map, H = before.points[t], before.d_map[c], active.shape[1]
@@ -252,18 +270,8 @@ def kriging_gradient_chunks(
 
 def kriging_gradients(model, batch, start, n, works, grads, before):
     """Compute derivatives of sum_i weight_i log p(y_i | m_w), n rows from `start`."""
-    run_in_threads(
-        kriging_gradient_chunks,
-        len(works.a),
-        CHUNKS,
-        model,
-        batch,
-        start,
-        n,
-        works,
-        grads,
-        before,
-    )
-    add_chunks(grads)
-    for c in range(1, len(before.d_map)):
-        before.d_map[0] += before.d_map[c]
+    given = model, batch, start, n, works, grads, before
+    run_in_threads(kriging_gradient_chunks, len(works.a), CHUNKS, *given)
+    for sums in grads.d_log, grads.d_noise, grads.sums, before.d_map:
+        for c in range(1, len(sums)):
+            sums[0] += sums[c]

@@ -13,7 +13,13 @@ from numba import prange
 from scipy.linalg import solve_triangular
 
 from skswsgp._compiled import threads
-from skswsgp._compiled.jit import njit, njit_parallel, njit_range, njit_small
+from skswsgp._compiled.jit import (
+    njit,
+    njit_inner,
+    njit_parallel,
+    njit_range,
+    njit_small,
+)
 from skswsgp._compiled.team import BLOCK, team_range, team_sum
 from skswsgp._compiled.tiles import (
     WIDE,
@@ -43,7 +49,7 @@ def row_product(lists, weights, squares, i, u):
     return team_sum(value)
 
 
-@njit
+@njit_inner
 def matvec_chunk(lists, weights, squares, u, c, out):
     """Set the entries of out = A u, or A^2 u, for the rows of chunk c."""
     first, last = threads.chunk_bounds(c, lists.shape[0])
@@ -57,7 +63,7 @@ def rmatvec_term(factor, weight, squares):
     return factor * weight * weight if squares else factor * weight
 
 
-@njit
+@njit_inner
 def rmatvec_chunk(lists, weights, kind, v, u, c, partial):
     """Set partial[c] (M,) to the sum over the rows of chunk c; see `rmatvec_column`."""
     first, last = threads.chunk_bounds(c, lists.shape[0])
@@ -83,7 +89,7 @@ def add_chunks(partial, part, out):
             out[j] += partial[c, j]
 
 
-@njit
+@njit_inner
 def solve_vector(lists, weights, u):
     """Replace u (M,) by (A' A)^-1 u for a square A, triangular in order of its rows.
 
@@ -192,7 +198,7 @@ def slab_bounds(slab, n_slabs, k):
     return slab * blocks // n_slabs * BLOCK, (slab + 1) * blocks // n_slabs * BLOCK
 
 
-@njit
+@njit_inner
 def matvec_rows(lists, weights, squares, u, c, out):
     """Set the rows of chunk c of out (n, k) = A u, or A^2 u, for u (M, k)."""
     n, H = lists.shape
@@ -208,7 +214,7 @@ def matvec_columns(lists, weights, squares, u, out):
         matvec_rows(lists, weights, squares, u, np.int64(chunk), out)
 
 
-@njit
+@njit_inner
 def rmatvec_slab(lists, weights, kind, v, u, part, n_parts, first, last, out, products):
     """Set columns first to last of out (M, k), see `rmatvec_column`, over some rows.
 
@@ -246,7 +252,7 @@ def rmatvec_columns(lists, weights, kind, v, u, products, partial):
         )  # fmt: skip
 
 
-@njit
+@njit_inner
 def solve_slab(lists, weights, u, first, last, sums):
     """Solve for columns first to last of u (M, k) as `solve_vector` does.
 
@@ -357,30 +363,16 @@ class SparseRowMatrix(NamedTuple):
     def quadratic_forms(self, L):
         """Return |L' a|^2 (n,) for the rows a of A and lower triangular L (M, M)."""
         n, out = len(self.lists), np.empty(len(self.lists))
-        threads.run_in_threads(
-            quadratic_rows,
-            self.n_threads,
-            n,
-            self.lists,
-            self.weights,
-            L[None],
-            np.empty((self.n_threads, len(L))),
-            out,
-        )
+        how, scratch = (self.n_threads, n), np.empty((self.n_threads, len(L)))
+        given = self.lists, self.weights, L[None], scratch, out
+        threads.run_in_threads(quadratic_rows, *how, *given)
         return out
 
     def weighted_gram(self, w):
         """Return A' diag(w) A (M, M)."""
         M, out = self.n_columns, np.empty((self.n_columns, self.n_columns))
-        threads.run_in_threads(
-            weighted_gram_rows,
-            self.n_threads,
-            M,
-            self.lists,
-            self.weights,
-            np.ascontiguousarray(w),
-            out,
-        )
+        given = self.lists, self.weights, np.ascontiguousarray(w), out
+        threads.run_in_threads(weighted_gram_rows, self.n_threads, M, *given)
         return out
 
     def solve(self, u):

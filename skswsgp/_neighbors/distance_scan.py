@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from skswsgp._compiled.jit import njit, njit_inline, njit_range, njit_small
+from skswsgp._compiled.jit import njit_inline, njit_inner, njit_range, njit_small
 from skswsgp._compiled.team import BLOCK
 from skswsgp._compiled.threads import microseconds_per_pair, run_in_threads
 from skswsgp._compiled.tiles import GROUP, keys_below, lowest_bit, set_products
@@ -123,7 +123,7 @@ def make_panels(points):
     )
 
 
-@njit
+@njit_inner
 def pack_rows(points, order, first, n_rows, x, twice_x, x_norm):
     """Set x (R, D), twice_x (ROW_GROUPS, D, BLOCK) = 2 x and x_norm (R,) = |x|^2.
 
@@ -141,7 +141,7 @@ def pack_rows(points, order, first, n_rows, x, twice_x, x_norm):
         x_norm[r] = total
 
 
-@njit
+@njit_inner
 def fill_products(twice_x, visits, panels, leaf, products):
     """Set products[r, j] = 2 x_r' z_j for points of a leaf and groups that visit it."""
     D, side = panels.shape[1], LEAF_SIZE // BLOCK
@@ -166,7 +166,7 @@ def reach_of_bound(bound, x_norm, slack):
     return min(reach * reach * (1.0 + slack) + UNDERFLOW_MARGIN, NO_BOUND)
 
 
-@njit
+@njit_inner
 def bound_of_smallest(values, n, H, low, high):
     """Return a number that at least H of n values do not exceed, and few more.
 
@@ -192,7 +192,7 @@ def bound_of_smallest(values, n, H, low, high):
     return high
 
 
-@njit
+@njit_inner
 def tighten_bound(r, H, norm, slack, x_norm, candidates, keys, count, bound, values):
     """Lower the bound of row r by its candidates, and drop candidates above it.
 
@@ -211,7 +211,7 @@ def tighten_bound(r, H, norm, slack, x_norm, candidates, keys, count, bound, val
     count[r] = stored
 
 
-@njit
+@njit_inner
 def offer_candidates(points, row, inducing, candidates, r, n, distances, indices):
     """Put the H nearest of the n candidates of a row into a heap."""
     for c in range(n):
@@ -283,18 +283,9 @@ def finish_row(task, work, r, row, before, lists):
     candidates, count = work.candidates, work.count
     heap = work.distances, work.indices
     if count[r] >= H:
-        tighten_bound(
-            r,
-            H,
-            task.panels.norm,
-            task.slack,
-            work.x_norm,
-            candidates,
-            work.keys,
-            count,
-            work.bound,
-            work.values,
-        )
+        bounds = task.panels.norm, task.slack, work.x_norm
+        known = candidates, work.keys, count, work.bound, work.values
+        tighten_bound(r, H, *bounds, *known)
         offer_candidates(points, row, inducing, candidates, r, count[r], *heap)
     else:  # float32 cannot hold the row, or fewer than H points come before it
         for j in range(before):
@@ -309,7 +300,7 @@ def points_before(task, row):
     return task.offset + row if task.offset >= 0 else task.inducing.shape[0]
 
 
-@njit
+@njit_inline
 def scan_block(task, work, block, lists):
     """Fill the lists of one block of rows."""
     panels, n_leaves = task.panels, work.box_gap.shape[0]
@@ -329,20 +320,9 @@ def scan_block(task, work, block, lists):
         for leaf in range(n_leaves):
             if kd_order.count_near(work.box_gap, leaf, work.limit) == 0:
                 continue
-            if (
-                kd_order.choose_groups(
-                    work.x,
-                    panels.lower,
-                    panels.upper,
-                    leaf,
-                    work.limit,
-                    work.reach,
-                    work.box_gap,
-                    work.row_gap,
-                    work.visits,
-                )
-                == 0
-            ):
+            boxes = work.x, panels.lower, panels.upper, leaf, work.limit, work.reach
+            gaps = work.box_gap, work.row_gap, work.visits
+            if kd_order.choose_groups(*boxes, *gaps) == 0:
                 continue
             fill_products(work.twice_x, work.visits, panels.values, leaf, work.products)
             for r in range(n_rows):

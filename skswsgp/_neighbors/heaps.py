@@ -6,7 +6,7 @@ by index.
 
 import numpy as np
 
-from skswsgp._compiled.jit import njit, njit_small
+from skswsgp._compiled.jit import njit, njit_inner, njit_small
 from skswsgp._compiled.tiles import GROUP
 
 
@@ -16,7 +16,7 @@ def is_after(key, index, other_key, other_index):
     return key > other_key or (key == other_key and index > other_index)
 
 
-@njit
+@njit_inner
 def push(keys, indices, row, size, key, index):
     """Add an entry to a heap of `size` entries."""
     at = size
@@ -31,7 +31,7 @@ def push(keys, indices, row, size, key, index):
     indices[row, at] = index
 
 
-@njit
+@njit_inner
 def replace_first(keys, indices, row, size, key, index):
     """Replace the largest entry of a heap of `size` entries."""
     at = 0
@@ -53,7 +53,7 @@ def replace_first(keys, indices, row, size, key, index):
     indices[row, at] = index
 
 
-@njit
+@njit_inner
 def sort_heap(keys, indices, row, size):
     """Turn a heap into a list, the smallest entry first."""
     for last in range(size - 1, 0, -1):
@@ -62,7 +62,7 @@ def sort_heap(keys, indices, row, size):
         replace_first(keys, indices, row, last, key, index)
 
 
-@njit
+@njit_inner
 def offer_point(key, index, n, keys, indices, row):
     """Offer a point to the heap of a row that was offered n points before."""
     H = keys.shape[1]
@@ -82,7 +82,7 @@ def any_below(key, first, n, bound):
     return count > 0
 
 
-@njit
+@njit_inner
 def offer(key, n, first, keys, indices, row):
     """Offer points first, first + 1, ... with the keys key[:n] to the heap of a row."""
     H = keys.shape[1]
@@ -95,7 +95,7 @@ def offer(key, n, first, keys, indices, row):
             offer_point(key[j], index, index, keys, indices, row)
 
 
-@njit
+@njit_inner
 def take_heaps(keys, indices, first, last, lists):
     """Sort the heaps of a block of rows into lists[first:last]."""
     for row in range(first, last):

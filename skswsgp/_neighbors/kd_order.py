@@ -9,7 +9,7 @@ of the search, so a point within the reach of a row lies in no box that is left 
 
 import numpy as np
 
-from skswsgp._compiled.jit import njit, njit_small
+from skswsgp._compiled.jit import njit, njit_inner, njit_small
 from skswsgp._compiled.team import BLOCK
 
 ROWS_PER_BLOCK = 64  # rows that visit a leaf while it is in cache
@@ -19,7 +19,7 @@ NO_BOUND, INFINITE = np.float32(3e38), np.float32(np.inf)
 SAMPLE_SIZE = 64  # points of a part that choose the feature along which it is halved
 
 
-@njit
+@njit_inner
 def widest_feature(points, order, first, last):
     """Return the feature with the widest range in a sample of order[first:last]."""
     stride = (last - first + SAMPLE_SIZE - 1) // SAMPLE_SIZE
@@ -84,7 +84,7 @@ def tree_order(points, size):
     return order
 
 
-@njit
+@njit_inner
 def set_corners(x, corners):
     """Set corners (2, ROW_GROUPS, D) to the bounding boxes of groups of rows."""
     for g in range(ROW_GROUPS):
@@ -106,7 +106,7 @@ def squared_gap(low, high, i, lower, upper, leaf):
     return total
 
 
-@njit
+@njit_inner
 def measure_boxes(corners, lower, upper, box_gap):
     """Set box_gap[leaf, g] to the squared distance of the boxes of leaf and group."""
     for leaf in range(box_gap.shape[0]):
@@ -115,7 +115,7 @@ def measure_boxes(corners, lower, upper, box_gap):
             box_gap[leaf, g] = gap
 
 
-@njit
+@njit_inner
 def choose_groups(x, lower, upper, leaf, limit, reach, box_gap, row_gap, visits):
     """Set visits[g] to whether a row of group g visits a leaf; return how many do.
 
@@ -134,7 +134,7 @@ def choose_groups(x, lower, upper, leaf, limit, reach, box_gap, row_gap, visits)
     return count
 
 
-@njit
+@njit_inner
 def set_limits(stage, box_gap, reach, limit):
     """Set limit[g] to the box_gap up to which group g visits leaves in a stage.
 

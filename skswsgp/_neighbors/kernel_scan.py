@@ -12,7 +12,7 @@ import numpy as np
 from skswsgp._compiled.jit import njit_range
 from skswsgp._compiled.threads import microseconds_per_pair, run_in_threads
 from skswsgp._covariance.products import TILE, tiled
-from skswsgp._covariance.program import Kernel, fill_tile
+from skswsgp._covariance.program import Kernel, fill_tile, program_calls
 from skswsgp._neighbors.heaps import offer, take_heaps
 from skswsgp._neighbors.kd_order import ROWS_PER_BLOCK
 
@@ -21,13 +21,13 @@ class KernelScanTask(NamedTuple):
     """Rows whose neighbours are to be found, and the points to choose from."""
 
     kernel: Kernel
-    X: np.ndarray  # (n, D) rows
+    X: np.ndarray  # (n, D, 1) rows
     tiles: np.ndarray  # (n_tiles, D, TILE) inducing points
     M: int
     predecessors: bool  # row i is inducing point i, and chooses from those before it
 
 
-KernelScratch = namedtuple("KernelScratch", "values slopes key keys indices")
+KernelScratch = namedtuple("KernelScratch", "values slopes calls key keys indices")
 
 
 @njit_range
@@ -43,8 +43,7 @@ def scan_blocks_by_kernel(begin, end, task, work, lists):
                 before = row if task.predecessors else task.M
                 n = min(TILE, before - t * TILE)
                 if n > 0:
-                    x = X[row : row + 1].T
-                    fill_tile(kernel, x, 1, tile, n, values, work.slopes, 0)
+                    fill_tile(kernel, X[row], 1, tile, n, work, 0)
                     for j in range(n):
                         work.key[j] = -values[top, j]
                     heap = row - first
@@ -68,7 +67,8 @@ class KernelScan:
         """Return the lists (n, H) of points, largest value first, ties by index."""
         lists = np.empty((len(points), self.n_neighbors), dtype=np.int32)
         M = len(self.points)
-        task = KernelScanTask(self.kernel, points, self._tiles, M, predecessors)
+        X = np.ascontiguousarray(points)[:, :, None]
+        task = KernelScanTask(self.kernel, X, self._tiles, M, predecessors)
         works = [self._scratch() for _ in range(self.n_threads)]
 
         def work(first, last, t):
@@ -89,6 +89,7 @@ class KernelScan:
         return KernelScratch(
             values=np.zeros((n_ops, TILE), dtype),  # of the kernel's operations
             slopes=np.zeros((n_ops, TILE), dtype),
+            calls=program_calls(self.kernel),
             key=np.empty(TILE, dtype),  # negative kernel values
             keys=np.empty(heaps, dtype),
             indices=np.empty(heaps, np.int32),

@@ -5,7 +5,7 @@ from collections import namedtuple
 
 import numpy as np
 
-from skswsgp._compiled.jit import njit, njit_inline, njit_small
+from skswsgp._compiled.jit import njit, njit_inline, njit_inner, njit_small
 from skswsgp._compiled.special import exponential
 from skswsgp._covariance.compile import log_units
 from skswsgp._covariance.program import kernel_of, refresh_scales
@@ -87,7 +87,7 @@ def step_positive(values, row, j, derivative, moments, first, second):
     values[row, j] *= exponential(adam_step(gradient, moments, row, j, first, second))
 
 
-@njit
+@njit_inner
 def step_factor(L, row, derivatives, moments, first, second):
     """Add steps to a row of L (M, M), and to the logarithm of its diagonal entry."""
     for j in range(row):

@@ -19,7 +19,7 @@ from collections import namedtuple
 
 import numpy as np
 
-from skswsgp._compiled.jit import njit, njit_inline
+from skswsgp._compiled.jit import njit, njit_inline, njit_inner
 from skswsgp._compiled.linalg import jittered_cholesky, mean_diagonal, padded
 from skswsgp._compiled.team import barrier, single, team_range
 from skswsgp._covariance.pairs import TRIANGLE, row_start
@@ -29,7 +29,7 @@ from skswsgp._point.divergence import divergence, divergence_vjp
 from skswsgp._point.likelihoods import expected_log_prob
 
 
-@njit
+@njit_inner
 def gather_rows(values, active, row, H, out):
     """Set out[j, h] = values[active[row, h], j]."""
     for h in team_range(0, H):
@@ -76,8 +76,7 @@ def fill_point(model, X, active, row, H, work):
     for d in team_range(0, X.shape[1]):
         work.points[d, H] = X[row, d]
     barrier()
-    points, values, slopes = work.points, work.values, work.slopes
-    fill_tile(model, points, H + 1, points, TRIANGLE, values, slopes, 0)
+    fill_tile(model, work.points, H + 1, work.points, TRIANGLE, work, 0)
 
 
 @njit_inline
@@ -128,7 +127,7 @@ def bound_vjp(model, H, weight, jitter, work, grads, b, c):
         grads.d_noise[c, q] += weight * work.d_noise[q]
 
 
-@njit
+@njit_inner
 def count_jitter(usual, jitter, jitter_counts, place):
     """Count a factorisation with extra jitter, or failed, in jitter_counts[place]."""
     if jitter < 0.0:
@@ -151,7 +150,7 @@ def allocate_stack(model, n, H, n_threads):
     )
 
 
-@njit
+@njit_inner
 def restore_padding(A, H):
     """Let the lower triangle of A hold the identity in the rows from H on."""
     for i in team_range(H, A.shape[0]):
@@ -167,8 +166,7 @@ def factorise_dense(model, active, H, factor):
     for q in range(factor.S.shape[0]):
         restore_padding(factor.S[q], H)
     gather(model, active, 0, H, factor)
-    Z, values, slopes = factor.points, factor.values, factor.slopes
-    fill_tile(model, Z, H, Z, TRIANGLE, values, slopes, 0)
+    fill_tile(model, factor.points, H, factor.points, TRIANGLE, factor, 0)
     jitter = factorise(model, factor, H)
     kl = divergence(model, factor, H) if jitter >= 0.0 else math.nan
     return kl, jitter
@@ -180,9 +178,8 @@ def fill_dense_point(model, X, row, H, factor, work, column):
     for d in team_range(0, X.shape[1]):
         column[d, 0] = X[row, d]
     barrier()
-    values, slopes, Z = work.values, work.slopes, factor.points
-    fill_tile(model, column, 1, Z, H, values, slopes, 0)
-    fill_tile(model, column, 1, column, TRIANGLE, values, slopes, H)
+    fill_tile(model, column, 1, factor.points, H, work, 0)
+    fill_tile(model, column, 1, column, TRIANGLE, work, H)
 
 
 @njit_inline

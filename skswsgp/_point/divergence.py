@@ -4,7 +4,7 @@ Notation and the two kinds of functions are those of `posterior`.
 """
 
 from skswsgp._compiled import linalg
-from skswsgp._compiled.jit import njit, njit_inline, njit_small
+from skswsgp._compiled.jit import njit_inline, njit_inner, njit_small
 from skswsgp._compiled.team import barrier, once, team_range, team_sum
 from skswsgp._point.full_covariance import active_covariance
 
@@ -21,7 +21,7 @@ def divergence(model, work, H):
     )  # fmt: skip
 
 
-@njit
+@njit_inner
 def _divergence(
     chol, m, s, S, full, S_jitter, H, upper, inverse, alpha, S_factor, blocks
 ):
@@ -67,7 +67,7 @@ def divergence_vjp(model, work, H, c, grads, b):
     )  # fmt: skip
 
 
-@njit
+@njit_inner
 def _divergence_vjp(
     c, inverse, alpha, s, S, full, S_jitter, H, upper, S_inverse, blocks,
     d_m, d_s, d_S, b,
@@ -94,7 +94,7 @@ def _divergence_vjp(
     barrier()
 
 
-@njit
+@njit_inner
 def _divergence_by_K(c, inverse, alpha, s, S, full, H, scratch, product, sandwich, d_K):
     """Set the lower triangle of d_K to the derivative of -c KL_w by K.
 

@@ -14,7 +14,7 @@ of these densities over the data is the likelihood of Vecchia (1988).
 import math
 
 from skswsgp._compiled import linalg
-from skswsgp._compiled.jit import njit, njit_inline
+from skswsgp._compiled.jit import njit_inline, njit_inner
 from skswsgp._compiled.special import compiled_log_density
 from skswsgp._compiled.team import barrier, single, team_range
 from skswsgp._covariance.pairs import TRIANGLE, row_start
@@ -24,11 +24,8 @@ from skswsgp._point.posterior import conditional_weights, covariance_vjp, weight
 
 
 @njit_inline
-def krige(model, work, H, q):
-    """Set work.mean[q] to mu and work.variance[q] to F, for the tile of `fill_point`.
-
-    Sets work.a and work.alpha[q] = C^-1 m_w. Returns the relative jitter of C, or -1.
-    """
+def factorise_data(model, work, H, q):
+    """Factorise C of the tile of `fill_point`; return its relative jitter, or -1."""
     unpack(work.values, H, work.K)
     # The unit of jitter excludes the noise, which is large for a small weight
     unit = linalg.mean_diagonal(work.K, H)
@@ -36,7 +33,16 @@ def krige(model, work, H, q):
         work.K[i, i] += model.noise[q] * work.s[q, i]
     barrier()
     least = linalg.RELATIVE_FLOOR * model.jitter
-    jitter = linalg.jittered_cholesky(work.K, work.chol, unit, least, work.blocks)
+    return linalg.jittered_cholesky(work.K, work.chol, unit, least, work.blocks)
+
+
+@njit_inline
+def krige(model, work, H, q):
+    """Set work.mean[q] to mu and work.variance[q] to F, for the tile of `fill_point`.
+
+    Sets work.a and work.alpha[q] = C^-1 m_w. Returns the relative jitter of C, or -1.
+    """
+    jitter = factorise_data(model, work, H, q)
     if jitter >= 0.0:
         linalg.solve_transposed(work.chol, work.m, q, H, work.scratch, 0)
         linalg.solve(work.chol, work.scratch, 0, H, work.alpha, q)
@@ -88,7 +94,7 @@ def kriging_vjp(model, work, H, q, weight, d_noise):
     barrier()
 
 
-@njit
+@njit_inner
 def clear_points(d_points, n):
     """Set the derivatives by the coordinates of the first n points to zero."""
     for d in team_range(0, d_points.shape[0]):

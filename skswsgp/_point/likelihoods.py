@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from skswsgp._compiled import special
-from skswsgp._compiled.jit import njit, njit_inline, njit_small
+from skswsgp._compiled.jit import njit, njit_inline, njit_inner, njit_small
 from skswsgp._compiled.team import once, team_range, team_sum
 
 GAUSSIAN, BERNOULLI, SOFTMAX, LOGIT, POISSON, NEGATIVE_BINOMIAL, STUDENT_T = range(7)
@@ -43,14 +43,14 @@ def log_prob(family, shape, y, f):
     return math.nan, math.nan
 
 
-@njit
+@njit_inner
 def log_prob_bernoulli(y, f):
     """Return log Phi(y f) for y = -1 or 1, and its derivative by f."""
     log_p = special.log_ndtr(y * f)
     return log_p, y * math.exp(-0.5 * f * f - 0.5 * special.LOG_2PI - log_p)
 
 
-@njit
+@njit_inner
 def log_prob_logit(y, f):
     """Return log 1 / (1 + exp(-y f)) for y = -1 or 1, and its derivative by f."""
     small = math.exp(-abs(y * f))
@@ -58,7 +58,7 @@ def log_prob_logit(y, f):
     return log_p, y * math.exp(log_p - y * f)
 
 
-@njit
+@njit_inner
 def log_prob_negative_binomial(size, y, f):
     """Return y t - (y + r) log(1 + exp(t)), t = f - log r, and its derivative by f.
 
@@ -143,7 +143,7 @@ def expected_gaussian(residual, v, noise):
 compiled_gaussian = njit_small(expected_gaussian)
 
 
-@njit
+@njit_inner
 def expected_student(freedom, noise, residual, v):
     """Return a lower bound of E log p(y | f), f ~ N(y - residual, v), and derivatives.
 
@@ -190,7 +190,7 @@ def quadrature(likelihood, shape, y, mu, v):
     return value, d_mu, 0.5 * d_std / std
 
 
-@njit
+@njit_inner
 def expected_softmax(
     nodes, weights, label, prior_mean, mean, variance, d_mean, d_variance, node_values
 ):

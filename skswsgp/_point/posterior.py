@@ -12,7 +12,7 @@ struct unless all inducing points are active, when all rows share K.
 """
 
 from skswsgp._compiled import linalg
-from skswsgp._compiled.jit import njit, njit_inline, njit_small
+from skswsgp._compiled.jit import njit, njit_inline, njit_inner, njit_small
 from skswsgp._compiled.team import barrier, once, team_range, team_sum
 from skswsgp._covariance.pairs import TRIANGLE, row_start
 from skswsgp._point.full_covariance import quadratic_form
@@ -25,7 +25,7 @@ def conditional_weights(factor, work, start, H):
     return _conditional_weights(work.values, start, factor.chol, H, scratch, work.a)
 
 
-@njit
+@njit_inner
 def _conditional_weights(values, start, chol, H, scratch, a):
     """Set a = K^-1 k and scratch[0] = R^-T k; return F = k(x, x) - k' a, at least 0."""
     top = values.shape[0] - 1
@@ -59,20 +59,26 @@ def posterior_mean(a, m, H, mean):
 
 
 @njit_inline
-def posterior(model, factor, work, start, H):
-    """Set mu and v of eq. 13, v at least RELATIVE_FLOOR times the jitter; sets a."""
-    F = conditional_weights(factor, work, start, H)
+def variance_floor(model, factor, work, start, H):
+    """Return the least variance of a row: RELATIVE_FLOOR times the jitter of K."""
     kxx = work.values[work.values.shape[0] - 1, start + H]
-    posterior_mean(work.a, factor.m, H, work.mean)
     unit = max(kxx, linalg.mean_diagonal(factor.K, H))
-    floor = linalg.RELATIVE_FLOOR * model.jitter * unit
+    return linalg.RELATIVE_FLOOR * model.jitter * unit
+
+
+@njit_inline
+def posterior(model, factor, work, start, H):
+    """Set mu and v of eq. 13, v at least `variance_floor`; sets a."""
+    F = conditional_weights(factor, work, start, H)
+    posterior_mean(work.a, factor.m, H, work.mean)
+    floor = variance_floor(model, factor, work, start, H)
     _posterior_variance(
         F, work.a, factor.s, model.L, factor.rows, model.full, H, floor,
         work.projection, work.variance,
     )  # fmt: skip
 
 
-@njit
+@njit_inner
 def _posterior_variance(F, a, s, L, rows, full, H, floor, projection, variance):
     """Set variance[q] = v = F + a' S_w a of eq. 13, at least `floor`."""
     for q in range(variance.shape[0]):
@@ -100,7 +106,7 @@ def posterior_vjp(model, factor, work, H, weight, grads, b):
     )  # fmt: skip
 
 
-@njit
+@njit_inner
 def _posterior_vjp(
     weight, d_mean, d_variance, a, inverse, alpha, s, S, full, H, scratch, r,
     d_m, d_s, d_S, b,
@@ -138,7 +144,7 @@ def _posterior_vjp(
     return g
 
 
-@njit
+@njit_inner
 def covariance_vjp(d_K, A, R, n, H, jitter, adjoint):
     """Fold d/dK = d_K + sum_{p < n} (a_p r_p' + r_p a_p') onto the triangle of a tile.
 
@@ -163,7 +169,7 @@ def covariance_vjp(d_K, A, R, n, H, jitter, adjoint):
     barrier()
 
 
-@njit
+@njit_inner
 def cross_covariance_vjp(r, a, g, H, adjoint, start):
     """Set the adjoints of k, -2 r - g a, and k(x, x), g, from pair `start` on."""
     top = adjoint.shape[0] - 1

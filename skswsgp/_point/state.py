@@ -15,7 +15,7 @@ from skswsgp._compiled.jit import njit_view
 from skswsgp._compiled.linalg import padded
 from skswsgp._compiled.team import BLOCK
 from skswsgp._compiled.threads import CHUNKS, require_memory
-from skswsgp._covariance.program import Kernel
+from skswsgp._covariance.program import Kernel, allow_vjp, program_calls
 from skswsgp._point.likelihoods import Likelihood
 
 
@@ -85,6 +85,7 @@ def workspace_shapes(n_ops, D, Q, noises, nodes, H, M, dense):
         "d_noise": (noises,),  # by the logarithms of the noise variances
         "blocks": (square, BLOCK),  # see `cholesky`
         "rows": (side,),  # int64, which inducing points are active
+        "calls": (2,),  # uint64, see `program_calls`
         "projection": (M,),  # see `quadratic_form`
     }
 
@@ -101,16 +102,8 @@ Gradients = namedtuple("Gradients", "d_m d_s d_S d_Z d_log d_noise sums jitter_c
 def allocate_workspace(model, n_neighbors, n_threads, *, dense=False):
     """Allocate the work arrays of all threads; see `workspace_shapes`."""
     D, Q, M = model.Z.shape[1], model.m.shape[1], model.L.shape[2] if model.full else 0
-    shapes = workspace_shapes(
-        len(model.code),
-        D,
-        Q,
-        len(model.noise),
-        model.nodes.shape[1],
-        n_neighbors,
-        M,
-        dense,
-    )
+    sizes = len(model.code), D, Q, len(model.noise), model.nodes.shape[1]
+    shapes = workspace_shapes(*sizes, n_neighbors, M, dense)
     numbers = sum(map(math.prod, shapes.values()))
     require_memory(n_threads * numbers * model.Z.itemsize, n_neighbors)
     arrays = {
@@ -120,7 +113,20 @@ def allocate_workspace(model, n_neighbors, n_threads, *, dense=False):
     for name in "K", "S":  # beyond their true size matrices hold the identity
         arrays[name][...] = np.eye(arrays[name].shape[-1])
     arrays["rows"] = arrays["rows"].astype(np.int64)
+    arrays["calls"] = arrays["calls"].astype(np.uint64)
     return Workspace(**arrays)
+
+
+def cpu_workspace(model, n_neighbors, n_threads, *, dense=False, vjp=True):
+    """Allocate the work arrays of threads of the CPU, and compile what they call.
+
+    Without `vjp` nothing is compiled for derivatives yet; see `allow_vjp`.
+    """
+    works = allocate_workspace(model, n_neighbors, n_threads, dense=dense)
+    works.calls[:] = program_calls(model)
+    if vjp:
+        allow_vjp(works.calls, model)
+    return works
 
 
 def gradient_arrays(model, blocks, H, side, chunks):

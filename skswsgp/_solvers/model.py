@@ -42,20 +42,10 @@ def build_model(
     likelihood = make_likelihood(name, n_latent, dtype, prior_mean, shape)
     points = np.ascontiguousarray(Z - center, dtype=dtype)
     jitter = attributes.get("_jitter", JITTER)
-    return Model(
-        *compiled.struct,
-        *likelihood,
-        points,
-        mean,
-        s,
-        L,
-        noise.astype(dtype),
-        float(jitter),
-        float(total_weight),
-        float(kl_weight),
-        full,
-        bool(train_inducing),
-    ), center
+    numbers = map(float, (jitter, total_weight, kl_weight))
+    variational = points, mean, s, L, noise.astype(dtype), *numbers
+    flags = full, bool(train_inducing)
+    return Model(*compiled.struct, *likelihood, *variational, *flags), center
 
 
 def model_attributes(model, center, kernel):

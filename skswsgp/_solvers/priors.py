@@ -96,8 +96,8 @@ def make_vecchia_prior(engine, kernel, order, watch=None):
     columns[:, H], columns[:H, :H] = order, order[:H]
     weights[:H, :H], weights[:H, H] = np.tril(root, -1), np.diag(root)
     if H < M:
-        options = {"search": "scan", "n_neighbors": H}
-        options |= {"n_threads": engine.n_threads, "make_scan": engine.make_scan}
+        options = {"n_neighbors": H, "n_threads": engine.n_threads}
+        options |= {"make_scan": engine.make_scan}
         search = NeighborSearch(Z, kernel_of(engine.model), **options)
         columns[H:, :H] = lists = order[search.predecessors()[H:]]
         for index in index_blocks(M - H, rows_in_seconds(H, engine.n_threads)):

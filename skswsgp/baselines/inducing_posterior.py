@@ -11,8 +11,9 @@ import numpy as np
 from scipy.linalg import solve_triangular
 
 from skswsgp._compiled.linalg import RELATIVE_FLOOR, numpy_cholesky
-from skswsgp._covariance.matrix import CovarianceMatrix, RowCovariances
+from skswsgp._covariance.matrix import CovarianceMatrix
 from skswsgp._solvers.model import JITTER
+from skswsgp.baselines.row_covariances import RowCovariances
 
 BLOCKS = "inducing_values", "inducing_points", "kernel", "noise"  # of x, in order
 

@@ -10,7 +10,7 @@ import math
 
 import numpy as np
 
-from skswsgp._compiled.jit import njit, njit_range
+from skswsgp._compiled.jit import njit_inner, njit_range
 from skswsgp._compiled.threads import (
     CHUNKS,
     MICROSECONDS_PER_NEW_THREAD,
@@ -19,13 +19,14 @@ from skswsgp._compiled.threads import (
     run_in_threads,
     threads_for,
 )
+from skswsgp._covariance.pairs import TRIANGLE, row_start
 from skswsgp._engine.cpu_loops import add_chunks, clear_chunk
 from skswsgp._point import bound
-from skswsgp._point import rows as evaluate
-from skswsgp._point.state import allocate_gradients, allocate_workspace, thread_view
+from skswsgp._point.posterior import posterior
+from skswsgp._point.state import allocate_gradients, cpu_workspace, thread_view
 
 
-@njit
+@njit_inner
 def load_row(model, units, outputs, row):
     """Set Z, m and L of the model to those of outputs[row]."""
     (M, D), Q, k = model.Z.shape, model.m.shape[1], 0
@@ -46,7 +47,7 @@ def load_row(model, units, outputs, row):
             k += 1
 
 
-@njit
+@njit_inner
 def store_row(model, units, grads, block, d_outputs, row):
     """Set d_outputs[row] from the derivatives by Z, m and S in a block.
 
@@ -96,10 +97,15 @@ def posterior_rows(
     first, last, t, model, units, works, X, active, outputs, mu, v, counts
 ):
     """Compute mu and v (n, Q) of eq. 13."""
-    work = thread_view(works, t)
+    work, M = thread_view(works, t), active.shape[1]
     for row in range(first, last):
         load_row(model, units, outputs, row)
-        evaluate.posterior_row(model, X, active, row, work, mu, v, counts, t)
+        jitter = bound.factorise_point(model, X, active, row, M, work)
+        bound.count_jitter(model.jitter, jitter, counts, t)
+        if jitter >= 0.0:
+            posterior(model, work, work, row_start(M, TRIANGLE), M)
+            for q in range(mu.shape[1]):
+                mu[row, q], v[row, q] = work.mean[q], work.variance[q]
 
 
 class OwnPoints:
@@ -113,7 +119,7 @@ class OwnPoints:
         M, Q = model.m.shape
         self.model, self.units = model, np.stack([offset, scale])
         self.n_outputs = M * model.Z.shape[1] + Q * (M + M * (M + 1) // 2)
-        self.works = allocate_workspace(model, M, n_threads)
+        self.works = cpu_workspace(model, M, n_threads)
         self.grads = allocate_gradients(model, CHUNKS, M)
         self.jitter_counts = np.zeros((n_threads, 2), dtype=np.int64)
         own = "Z", "m", "L"  # of each thread; other arrays are shared

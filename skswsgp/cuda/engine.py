@@ -133,7 +133,7 @@ class CudaEngine(Engine):
             self._compiled[kernel] = specialized(kernel, arguments)
         self._compiled[kernel][(*shape, self.stream)](*arguments)
 
-    def _fill(self, name, rows, results):
+    def _fill(self, name, rows, options, results):
         kernel, model = getattr(kernels, name), self.send_model()
         row = sum(array.nbytes for array in (*rows, *results)) / max(len(rows[0]), 1)
         fitting = int(runtime.budget("evaluated rows") / max(row, 1))
@@ -142,9 +142,8 @@ class CudaEngine(Engine):
             self.make_room(n)
             inputs = [send_array(array[part], "rows") for array in rows]
             outputs = [send_array(array[part], "results") for array in results]
-            kernel[self.pool.launch(n)](
-                model, self.pool.work, n, *inputs, *outputs, self.device_counts
-            )
+            given = model, self.pool.work, n, *inputs, *options, *outputs
+            kernel[self.pool.launch(n)](*given, self.device_counts)
             for result, array in zip(results, outputs, strict=True):
                 if result.size:
                     result[part] = array.copy_to_host()

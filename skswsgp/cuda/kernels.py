@@ -10,7 +10,7 @@ from collections import namedtuple
 
 import numpy as np
 
-from skswsgp._compiled.jit import njit
+from skswsgp._compiled.jit import njit_inner
 from skswsgp._compiled.team import barrier, single, team_range, team_sum
 from skswsgp._point import rows as evaluate
 from skswsgp._point.adam_step import update_parameters, update_row
@@ -28,7 +28,7 @@ FIELDS = "slot touched count uses d_m d_s d_Z d_L"
 DeviceTouchedRows = namedtuple("DeviceTouchedRows", FIELDS)
 
 
-@njit
+@njit_inner
 def column_sum(A, n, j):
     """Return the sum of A[:n, j]."""
     amount = 0.0
@@ -37,7 +37,7 @@ def column_sum(A, n, j):
     return team_sum(amount)
 
 
-@njit
+@njit_inner
 def slot_view(works, n):
     """Return the work arrays of this block's slot, the slot, and its rows of n."""
     slot = cuda.blockIdx.x
@@ -54,7 +54,7 @@ def take_rows(data, index, n, out):
     copy_rows(data.active, index, n, out.active)
 
 
-@njit
+@njit_inner
 def copy_rows(values, index, n, out):
     """Set out[i] = values[index[i]] for i < n; a thread copies an entry at a time."""
     columns = values.shape[1]
@@ -132,7 +132,7 @@ def add_up(model, optimizer, active, start, n, k, rates, grads, rows, sums):
                 rows.uses[i, word] = 0
 
 
-@njit
+@njit_inner
 def add_row_sums(grads, n, sums):
     """Add up d_log and d_noise of n rows in row 0, and grads.sums in `sums`."""
     for p in range(grads.d_log.shape[1]):
@@ -150,7 +150,7 @@ def add_row_sums(grads, n, sums):
     barrier()
 
 
-@njit
+@njit_inner
 def clear_slot(model, rows, i):
     """Set the derivatives in slot i to zero."""
     for j in team_range(0, rows.d_m.shape[1]):
@@ -168,7 +168,7 @@ def clear_slot(model, rows, i):
     barrier()
 
 
-@njit
+@njit_inner
 def add_use(model, active, start, b, i, grads, rows):
     """Add the derivatives of row b of the minibatch to slot i."""
     row, found = rows.touched[i], 0
@@ -199,19 +199,11 @@ def update_rows(model, optimizer, k, rates, rows):
 
 
 @kernel
-def posterior_rows(model, works, n, X, active, mu, v, counts):
-    """Compute mu and, if v (n, Q) has rows, v of eq. 13."""
+def weights_rows(model, works, n, X, active, noisy, a, F, counts):
+    """Compute a (n, R, H) and F (n, R); see `weights_row`."""
     work, t, rows = slot_view(works, n)
     for row in rows:
-        evaluate.posterior_row(model, X, active, row, work, mu, v, counts, t)
-
-
-@kernel
-def weights_rows(model, works, n, X, active, weights, residual, counts):
-    """Compute a = K_w^-1 k (n, H) and F = k(x, x) - k' a (n,)."""
-    work, t, rows = slot_view(works, n)
-    for row in rows:
-        evaluate.weights_row(model, X, active, row, work, weights, residual, counts, t)
+        evaluate.weights_row(model, X, active, row, noisy, work, a, F, counts, t)
 
 
 @kernel
@@ -228,14 +220,6 @@ def bound_rows(model, works, n, X, y, active, ell, kl, counts):
     work, t, rows = slot_view(works, n)
     for row in rows:
         evaluate.bound_row(model, X, y, active, row, work, ell, kl, counts, t)
-
-
-@kernel
-def kriging_rows(model, works, n, X, active, mu, v, counts):
-    """Compute mu and F of kriging, (n, Q)."""
-    work, _, rows = slot_view(works, n)
-    for row in rows:
-        evaluate.kriging_row(model, X, active, row, work, mu, v)
 
 
 @kernel

@@ -10,13 +10,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from skswsgp._compiled.jit import njit
+from skswsgp._compiled.jit import njit_inner
 from skswsgp._compiled.team import barrier, team_range, team_rank, team_sum
 from skswsgp._compiled.threads import row_blocks
 from skswsgp._covariance.products import TILE, padded_rows, tiled
 from skswsgp._covariance.program import fill_tile
 from skswsgp.cuda import runtime
-from skswsgp.cuda.arrays import empty, send, send_array
+from skswsgp.cuda.arrays import NO_CALLS, Tile, empty, send, send_array
 from skswsgp.cuda.compiler import compile_kernels, kernel
 from skswsgp.cuda.runtime import MAX_BLOCKS, cuda
 
@@ -34,7 +34,7 @@ class BlockWork(NamedTuple):
     sums: np.ndarray  # (n_blocks, Q, threads)
 
 
-@njit
+@njit_inner
 def share_of_dot(values, row, m, u, q, first, without):
     """Return this thread's share of the sum over j < m of values[row, j] u[q, first+j].
 
@@ -55,7 +55,7 @@ def set_products(kernel, work, X, begin, end, points, u, off_diagonal, out):
     """
     rank, _ = team_rank()
     block, top, size = cuda.blockIdx.x, kernel.code.shape[0] - 1, X.tiles.shape[2]
-    values, slopes, sums = work.values[block], work.slopes[block], work.sums[block]
+    own, sums = Tile(work.values[block], work.slopes[block], NO_CALLS), work.sums[block]
     for i in range(begin + block, end, cuda.gridDim.x):
         x = X.tiles[i // size, :, i % size : i % size + 1]
         without = i if off_diagonal else -1
@@ -65,9 +65,9 @@ def set_products(kernel, work, X, begin, end, points, u, off_diagonal, out):
             tile, first = points.tiles[b], b * size
             m = min(size, points.n - first)
             # k(Z, x) in place of k(x, Z), since the rows of a tile are shared
-            fill_tile(kernel, tile, m, x, 1, values, slopes, 0)
+            fill_tile(kernel, tile, m, x, 1, own, 0)
             for q in range(u.shape[0]):
-                sums[q, rank] += share_of_dot(values, top, m, u, q, first, without)
+                sums[q, rank] += share_of_dot(own.values, top, m, u, q, first, without)
             barrier()
         for q in range(u.shape[0]):
             total = team_sum(sums[q, rank])

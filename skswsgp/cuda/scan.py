@@ -11,12 +11,12 @@ import math
 
 import numpy as np
 
-from skswsgp._compiled.jit import njit
+from skswsgp._compiled.jit import njit_inner
 from skswsgp._compiled.threads import row_blocks
 from skswsgp._covariance.program import fill_tile
 from skswsgp._neighbors.heaps import offer_point, sort_heap, squared_distance
 from skswsgp.cuda import runtime
-from skswsgp.cuda.arrays import THREADS, empty, send, send_array
+from skswsgp.cuda.arrays import NO_CALLS, THREADS, Tile, empty, send, send_array
 from skswsgp.cuda.compiler import compile_kernels, kernel
 from skswsgp.cuda.runtime import cuda
 
@@ -27,7 +27,7 @@ POINTS_AT_ONCE = 8  # points whose kernel values a thread computes at once
 HEAP = "heaps of a neighbour search", "F"  # name and memory order of scratch
 
 
-@njit
+@njit_inner
 def segment_bounds(s, segments, M, row, offset):
     """Return first and end of the points of segment s that a row may choose from.
 
@@ -62,15 +62,15 @@ def scan_values(
     M, size, top = inducing.shape[0], values.shape[2], values.shape[1] - 1
     heap = cuda.blockIdx.x * cuda.blockDim.y + cuda.threadIdx.y
     if heap < n * segments:
-        row, own_values, own_slopes = heap % n, values[heap], slopes[heap]
+        row, own = heap % n, Tile(values[heap], slopes[heap], NO_CALLS)
         first, last = segment_bounds(heap // n, segments, M, row, offset)
         x = points[row : row + 1].T
         for start in range(first, last, size):
             count = min(size, last - start)
             group = inducing[start : start + count].T
-            fill_tile(kernel, x, 1, group, count, own_values, own_slopes, 0)
+            fill_tile(kernel, x, 1, group, count, own, 0)
             for j in range(count):
-                key, index = -own_values[top, j], start + j
+                key, index = -own.values[top, j], start + j
                 offer_point(key, index, index - first, keys, indices, heap)
 
 

@@ -7,12 +7,12 @@ from skswsgp._compiled.linalg import require_finite
 from skswsgp._compiled.threads import max_threads, one_blas_thread
 from skswsgp._covariance import dot_product, stationary
 from skswsgp._covariance.compile import inverse_lengths
-from skswsgp._covariance.program import kernel_of
+from skswsgp._covariance.program import in_float64, kernel_of
 from skswsgp._engine.cpu import CpuEngine
 from skswsgp._kernel_search.marginal_likelihood import DIFFERENCE
 from skswsgp._linear.projection import absolute_jitter
-from skswsgp._posterior.prediction import exact_products
 from skswsgp._rows.statistics import MEAN_ROWS
+from skswsgp.explain.slopes import covariance_slopes
 
 ROUGH = stationary.MATERN12, dot_product.ARC_COSINE0  # kernels of kinked functions
 
@@ -60,7 +60,8 @@ def mean_slopes(posterior, rows):
     if posterior.alpha is None:
         slopes = engine.kriging_slopes(rows, lists)
     else:
-        slopes = exact_products(engine).slopes(rows, posterior.alpha)
+        kernel, Z = in_float64(kernel_of(model)), model.Z.astype(np.float64)
+        slopes = covariance_slopes(kernel, rows, Z, posterior.alpha, n_threads)
     require_finite(slopes)
     return slopes @ posterior.linear_map.T, lists
 

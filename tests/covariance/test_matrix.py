@@ -1,4 +1,4 @@
-"""Covariances of some points, with each other and with rows, and their adjoints."""
+"""Covariances of some points with each other, and their adjoint."""
 
 import numpy as np
 import pytest
@@ -8,7 +8,7 @@ from numpy.testing import assert_allclose
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 
 from skswsgp._covariance.compile import compile_kernel
-from skswsgp._covariance.matrix import CovarianceMatrix, RowCovariances
+from skswsgp._covariance.matrix import CovarianceMatrix
 
 
 @pytest.mark.parametrize("name", KERNELS)
@@ -43,24 +43,3 @@ def test_matrix_of_other_parameters():
     params = compiled.struct.params.copy()
     params[compiled.struct.extra[-1]], params[compiled.struct.slot[0, 0]] = 3.0, 2.0
     assert_allclose(matrix.evaluate(params), (3.0 * RBF(2.0))(X), rtol=1e-12)
-
-
-@pytest.mark.parametrize("name", KERNELS)
-def test_rows_equal_the_kernel_object_and_their_adjoint_finite_differences(name, rng):
-    X, Z, kernel = rng.normal(size=(5, 2)), rng.normal(size=(4, 2)), KERNELS[name]
-    Z[0] = X[0]  # another point at the same place: white noise is none of k(x, z)
-    compiled = compile_kernel(kernel, 2, np.float64)
-    params, rows = compiled.struct.params.copy(), RowCovariances(compiled.struct, 5, 4)
-    expected = np.c_[kernel(X, Z), kernel.diag(X)]
-    assert_allclose(rows.evaluate(params, X, Z), expected, rtol=1e-12)
-    d_K, size = rng.normal(size=(5, 5)), len(params)
-    theta = np.r_[np.log(params), rng.normal(size=8)]
-
-    def objective(theta):
-        Z = theta[size:].reshape(4, 2)
-        return np.sum(d_K * rows.evaluate(np.exp(theta[:size]), X, Z))
-
-    expected = reference.finite_difference(objective, theta)
-    objective(theta)
-    d_log, d_Z = rows.vjp(d_K)
-    assert_allclose(np.r_[d_log, d_Z.ravel()], expected, rtol=1e-6, atol=1e-6)

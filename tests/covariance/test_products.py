@@ -79,23 +79,13 @@ def test_pairs_that_take_too_much_memory_are_not_kept(rng):
     assert len(products.pairs) == 10
 
 
-def test_slopes_are_finite_differences(kernel, rng):
-    X, Z, u = rng.normal(size=(5, 3)), rng.normal(size=(M, 3)), rng.normal(size=(M, 2))
-    products, h = products_of(kernel, Z), 1e-5
-    slopes = products.slopes(X, u)
-    for d, step in enumerate(h * np.eye(3)):
-        higher, lower = products.multiply(X + step, u), products.multiply(X - step, u)
-        assert_allclose(slopes[:, :, d], (higher - lower) / (2 * h), atol=1e-6)
-
-
 def test_threads_do_not_change_a_bit(rng):
     kernel = KERNELS["stationary"]
     X, Z = rng.normal(size=(700, 3)), rng.normal(size=(40 * TILE, 3))
     u, results = rng.normal(size=(len(Z), 1)), []
     for n_threads in (1, 2, 3):
         products = products_of(kernel, Z, n_threads)
-        parts = products.multiply(X, u), products.multiply_off_diagonal(u)
-        results.append((*parts, products.slopes(X[:50], u)))
+        results.append((products.multiply(X, u), products.multiply_off_diagonal(u)))
     for others in results[1:]:
         for first, other in zip(results[0], others, strict=True):
             assert_array_equal(first, other)

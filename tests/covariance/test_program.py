@@ -19,7 +19,13 @@ from sklearn.gaussian_process.kernels import (
 from skswsgp._covariance import dot_product, program, stationary
 from skswsgp._covariance.compile import TABLE, compile_kernel
 from skswsgp._covariance.pairs import TRIANGLE
-from skswsgp._covariance.program import fill_tile, refresh_scales, tile_vjp
+from skswsgp._covariance.program import (
+    allow_vjp,
+    fill_tile,
+    program_calls,
+    refresh_scales,
+    tile_vjp,
+)
 from skswsgp.kernels import ArcCosine, OnColumns, Polynomial
 
 pytestmark = pytest.mark.matrix
@@ -77,6 +83,7 @@ class Tile(NamedTuple):
     values: np.ndarray
     slopes: np.ndarray
     adjoint: np.ndarray
+    calls: np.ndarray
 
 
 @pytest.fixture(scope="module")
@@ -85,7 +92,7 @@ def compiled():
 
     @caller
     def fill(kernel, A, rows, B, n, tile, at):
-        fill_tile(kernel, A, rows, B, n, tile.values, tile.slopes, at)
+        fill_tile(kernel, A, rows, B, n, tile, at)
 
     @caller
     def vjp(kernel, A, rows, B, n, tile, at, d_log, d_A, d_B, inputs):
@@ -128,7 +135,9 @@ class Covariances:
         n, columns, n_ops = len(A), len(B), len(self.struct.code)
         self.pairs = np.tril_indices(n) if self.triangle else np.indices((n, columns))
         self.pairs = tuple(index.ravel() for index in self.pairs)
-        self.tile = Tile(*np.zeros((3, n_ops, AT + len(self.pairs[0])), dtype))
+        calls = program_calls(self.struct)
+        allow_vjp(calls, self.struct)
+        self.tile = Tile(*np.zeros((3, n_ops, AT + len(self.pairs[0])), dtype), calls)
         self.W = W.astype(dtype)
         self.A = np.ascontiguousarray(A.T, dtype=dtype)
         self.B = self.A if self.triangle else np.ascontiguousarray(B.T, dtype=dtype)

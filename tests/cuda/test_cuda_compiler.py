@@ -83,7 +83,6 @@ def arguments(dtype):
         ),
         "kriging_gradients": (model, batch, 0, n, work, zeros(n, 4, dtype="f8")),
         "add_results": (zeros(n, 4, dtype="f8"), n),
-        "kriging_rows": (*points, batch.active, mu, mu, jitter_counts),
         "kriging_slopes_rows": (*points, batch.active, slopes, mu, jitter_counts),
         "scan_values": (
             kernel_of(model),
@@ -103,8 +102,7 @@ def arguments(dtype):
         "gradients": (model, batch, 0, n, work, grads, rows),
         "add_up": (model, optimizer, *uses, sums, grads, rows, sums),
         "update_rows": (model, optimizer, 0, sums, rows),
-        "posterior_rows": (*points, batch.active, mu, mu, jitter_counts),
-        "weights_rows": (*points, batch.active, mu, zeros(n), jitter_counts),
+        "weights_rows": (*points, batch.active, True, slopes, mu, jitter_counts),
         "expectation_rows": (model, work, n, mu, mu, mu, *own, jitter_counts),
         "bound_rows": (*points, batch.y, batch.active, sums, sums, jitter_counts),
     }

@@ -8,6 +8,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, ExpSineSquared
 
 from skswsgp._adam import loops as engine
+from skswsgp._compiled.pointers import address_of
 from skswsgp._compiled.threads import parallel_region
 from skswsgp._point.adam_step import (
     adam_step,
@@ -104,8 +105,10 @@ def test_update_equals_reference(full, parts, rng):
             history[name].append(gradient.copy())
         touched.append(np.isin(np.arange(len(model.Z)), active))
         with parallel_region(2):
+            step = 0, 0, batch.active, 0, 0, grads, RATE, 0
+            address = address_of(engine.move_part, model, optimizer, rows, *step)
             arguments = model, optimizer, rows, batch.active, start, n, grads, RATE
-            engine.update(*arguments)
+            engine.update(address, *arguments)
         assert (rows.slot == -1).all()
         assert rows.count.sum() == touched[-1].sum()
         for p in range(parts if full else 0):
