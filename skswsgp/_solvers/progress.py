@@ -36,16 +36,17 @@ class StageLines:
 
     @contextmanager
     def stage(self, name):
-        """Print the name of a stage, whether it compiles, and its seconds."""
+        """Print the name of a stage, what it compiles, and its seconds."""
         if not self.verbose:
             yield
             return
-        started = time.perf_counter()
+        started, compiled = time.perf_counter(), Compilations(self)
         self.say(f"{name} ...")
         try:
-            with event.install_listener("numba:compile", FirstCompilation(self)):
+            with event.install_listener("numba:compile", compiled):
                 yield
-            self.say(f" {time.perf_counter() - started:.1f} s")
+            seconds = time.perf_counter() - started
+            self.say(f"{compiled.told()} {seconds:.1f} s")
         finally:
             self.say("\n", ends=True)
 
@@ -104,20 +105,44 @@ def last_scores(history):
     return said
 
 
-class FirstCompilation(event.Listener):
-    """Says once in the line of a stage that Numba compiles."""
+class Compilations(event.Listener):
+    """Says in the line of a stage what Numba compiles for it, with the seconds.
+
+    Other fits may compile at the same time, in threads of other names.
+    """
 
     def __init__(self, lines):
-        self.lines, self.said = lines, False
+        self.lines, self.seconds, self.begun = lines, {}, []
+        self.own = threading.current_thread().name
 
     def on_start(self, event):
-        """Take note that a compilation begins."""
-        if not self.said:
-            self.said = True
-            self.lines.say(" compiling, once on a machine ...")
+        """Take note that a compilation begins, perhaps within another one."""
+        if threading.current_thread().name == self.own:
+            if not self.begun and not self.seconds:
+                self.lines.say(" compiling, once on a machine ...")
+            self.begun.append(time.perf_counter())
 
     def on_end(self, event):
         """Take note that a compilation has ended."""
+        if threading.current_thread().name == self.own:
+            seconds = time.perf_counter() - self.begun.pop()
+            if not self.begun:  # what Python called, with all that this calls
+                name = event.data["dispatcher"].py_func.__name__
+                self.seconds[name] = self.seconds.get(name, 0.0) + seconds
+
+    def told(self):
+        """Return in words what was compiled, the longest first, or nothing."""
+        if not self.seconds:
+            return ""
+        longest = sorted(self.seconds, key=self.seconds.get)[:-4:-1]
+        parts = ", ".join(f"{name} {self.seconds[name]:.1f} s" for name in longest)
+        others = len(self.seconds) - len(longest)
+        more = (
+            f" and {others} more in {sum(self.seconds.values()):.1f} s"
+            if others
+            else ""
+        )
+        return f" compiled {parts}{more};"
 
 
 class History:
