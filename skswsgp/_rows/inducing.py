@@ -3,7 +3,6 @@
 import warnings
 
 import numpy as np
-from sklearn.cluster import MiniBatchKMeans
 from sklearn.utils.random import sample_without_replacement
 
 from skswsgp._compiled.threads import index_blocks, scikit_learn_threads
@@ -97,6 +96,8 @@ def _centres(sample, n_centres, rng, feature_scale, weight, tuning):
     k-means++ draws from three batches; each centre is the best of 2 + log M rows.
     Where that is a large part of the cost, it did not help on all data.
     """
+    from sklearn.cluster import MiniBatchKMeans  # a tenth of a second, for few fits
+
     batch_size = max(1024, 2 * n_centres)
     pairs = 3 * batch_size * n_centres * (2.0 + np.log(n_centres))
     scale = np.where(np.asarray(feature_scale) > 0, feature_scale, 1.0)
