@@ -72,7 +72,10 @@ def main(arguments=None):
         if kind not in KINDS:
             parser.error(f"kind {kind!r}: expected {', '.join(KINDS)}")
     if not CACHE:
-        parser.error("Numba has no folder to keep compiled code: set NUMBA_CACHE_DIR")
+        parser.error(
+            "Numba has no folder to keep compiled code: set NUMBA_CACHE_DIR to one "
+            "that can be written, and SKSWSGP_CACHE, if it is set, not to 0"
+        )
     for kind in options.kinds or KINDS[:2]:
         started = time.perf_counter()
         print(f"{kind} ...", end="", flush=True)

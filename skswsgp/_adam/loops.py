@@ -164,7 +164,7 @@ def move_part(
         update_part(model, optimizer, rows, p, rate)
 
 
-@by_address()
+@by_address(move_part)
 def call_part(address, arguments):
     """Call `move_part`."""
     move_part(*arguments)

@@ -120,7 +120,7 @@ class CpuSteps(Steps):
 
     def _addresses(self, batch):
         """Return the addresses that a loop of steps calls, for batches of this type."""
-        kind = typeof(batch)
+        kind = typeof(self.engine.model), typeof(batch)
         if kind not in self._known:
             model, grads, one = self.engine.model, self.grads, (1,)
             if self._shared is None:

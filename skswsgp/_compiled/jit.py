@@ -4,6 +4,8 @@ import functools
 import os
 import types
 import warnings
+from pathlib import Path
+from zlib import crc32
 
 import numba
 from numba.core import config
@@ -36,10 +38,26 @@ def _can_cache():
 CACHE = _can_cache()
 
 
+@functools.cache
+def sources():
+    """Return a number of the text of all files of this package.
+
+    Numba looks at the file of a function alone, not at those of the functions it calls.
+    """
+    files = sorted(Path(__file__).parents[1].rglob("*.py"))
+    return functools.reduce(lambda sum, path: crc32(path.read_bytes(), sum), files, 0)
+
+
 class LenientCache:
-    """A cache of Numba of which a file that cannot be used stops no function."""
+    """A cache of Numba of which a file that cannot be used stops no function.
+
+    What other files of this package hold is part of its keys.
+    """
 
     warned = False
+
+    def _index_key(self, sig, codegen):
+        return *super()._index_key(sig, codegen), sources()
 
     def load_overload(self, *args):
         return self._attempt(super().load_overload, *args)

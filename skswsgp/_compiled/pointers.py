@@ -6,6 +6,8 @@ callers that works for microseconds is compiled once, and they call its machine 
 hold in one process. They belong to work arrays, which are not stored.
 """
 
+from collections import defaultdict
+
 from numba import typeof, types
 from numba.core import cgutils, config
 from numba.core.errors import TypingError
@@ -13,18 +15,25 @@ from numba.extending import intrinsic
 
 from skswsgp._compiled.team import PYTHON_VERSIONS
 
+COMPILED = defaultdict(set)  # types of arguments of functions that have an address
+
 
 def address_of(function, *arguments):
     """Return the address of a compiled function for arguments like these.
 
-    They are values or their Numba types. The function must return nothing. The address
-    is 0 where Numba is switched off.
+    They are values or their Numba types. The function returns nothing, and must not
+    raise. The address is 0 where Numba is switched off.
     """
     if config.DISABLE_JIT:
         return 0
     kinds = (a if isinstance(a, types.Type) else typeof(a) for a in arguments)
+    kinds = tuple(map(plain, kinds))
     result = function.get_compile_result(types.none(*kinds))
-    return result.library.get_pointer_to_function(result.fndesc.llvm_func_name)
+    address = result.library.get_pointer_to_function(result.fndesc.llvm_func_name)
+    if address == 0:
+        raise RuntimeError(f"Numba has no machine code of {function.__name__}.")
+    COMPILED[function].add(kinds)
+    return address
 
 
 def plain(kind):
@@ -39,29 +48,29 @@ def plain(kind):
     return types.unliteral(kind)
 
 
-def by_address(choices=None):
+def by_address(function, choices=()):
     """Return a decorator for `call(address, arguments)`, which calls a function.
 
     The Python code of the call is for GPUs and where Numba is switched off. Compiled
-    code of the CPU calls the machine code at the address, with a tuple of arguments of
-    the types for which `address_of` has compiled it. If all of these are given as
-    `choices`, then others are refused when a caller is compiled.
+    code of the CPU calls the machine code at the address, with a tuple of arguments.
+    When a caller is compiled their types must be among the choices, or those for which
+    `address_of` has compiled the function; others are refused.
     """
 
     def replace(python):
         PYTHON_VERSIONS[python.__name__] = python
-        return python if config.DISABLE_JIT else pointer_call(choices)
+        return python if config.DISABLE_JIT else pointer_call(function, choices)
 
     return replace
 
 
-def pointer_call(choices):
+def pointer_call(known, choices):
     """Return the intrinsic of `by_address`."""
 
     @intrinsic
     def call(typingctx, address, arguments):
         kinds = tuple(map(plain, arguments))
-        if choices is not None and kinds not in choices:
+        if kinds not in choices and kinds not in COMPILED[known]:
             raise TypingError(f"no function of these arguments: {kinds}")
 
         def generate(context, builder, signature, values):

@@ -240,13 +240,13 @@ REALS = numba.float32, numba.float64
 FILL_TYPES, VJP_TYPES = zip(*map(program_types, REALS), strict=True)
 
 
-@by_address(FILL_TYPES)
+@by_address(fill_program, FILL_TYPES)
 def call_fill(address, arguments):
     """Call `fill_program`."""
     fill_program(*arguments)
 
 
-@by_address(VJP_TYPES)
+@by_address(vjp_program, VJP_TYPES)
 def call_vjp(address, arguments):
     """Call `vjp_program`."""
     vjp_program(*arguments)

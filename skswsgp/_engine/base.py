@@ -4,7 +4,9 @@ from abc import ABC, abstractmethod
 
 import numpy as np
 
+from skswsgp._compiled.threads import run_in_threads
 from skswsgp._covariance.program import kernel_of
+from skswsgp._engine.cpu_loops import weighted_rows
 from skswsgp._linear.row_matrix import SparseRowMatrix
 from skswsgp._neighbors.search import NeighborSearch
 
@@ -36,6 +38,10 @@ class Engine(ABC):
         self._dtype, self._n_latent = model.Z.dtype, model.m.shape[1]
         self.n_neighbors = n_neighbors
         self.n_threads = n_threads
+
+    def model_snapshot(self):
+        """Return the current model, which must not be changed."""
+        return self.model
 
     @abstractmethod
     def kernel_snapshot(self):
@@ -69,28 +75,35 @@ class Engine(ABC):
 
     def predict(self, X, active, with_variance):
         """Return mu (n, Q) and v (n, Q), or None, of eq. 13 for the rows of X."""
-        model = self.model
-        a, F = self.conditional_weights(X, active)
-        rows = SparseRowMatrix(active, a, len(model.Z), self.n_threads)
-        mu = rows.matvec(model.m).astype(self._dtype, copy=False)
+        model = self.model_snapshot()
+        a, F = self._weights(X, active, 1, noisy=False)
+        mu = self._weighted_sums(a, active, model.m)
         if not with_variance:
             return mu, None
         if model.full:
+            rows = SparseRowMatrix(active, a[:, 0], len(model.Z), self.n_threads)
             v = np.stack([rows.quadratic_forms(L) for L in model.L], axis=1)
         else:
-            v = rows.matvec(model.s, squares=True)
-        return mu, (F[:, None] + v).astype(self._dtype, copy=False)
+            v = self._weighted_sums(a, active, model.s, squares=True)
+        return mu, (F + v).astype(self._dtype, copy=False)
 
     def conditional_weights(self, X, active):
         """Return a = K_w^-1 k (n, H) and F = k(x, x) - k' a (n,) of the rows of X."""
         a, F = self._weights(X, active, 1, noisy=False)
         return a[:, 0], F[:, 0]
 
-    def _weights(self, X, active, R, noisy):
-        """Return the weights (n, R, H) and F (n, R) of `weights_row`."""
+    def _weights(self, X, active, R, noisy, stored=True):
+        """Return the weights (n, R, H), or (n, R, 0), and F (n, R) of `weights_row`."""
         (n, H), rows = active.shape, (X, active)
-        shapes = (n, R, H), (n, R)
+        shapes = (n, R, H if stored else 0), (n, R)
         return self._evaluate("weights_rows", rows, shapes, options=(noisy,))
+
+    def _weighted_sums(self, weights, active, values, squares=False):
+        """Return what `weighted_rows` computes on the host, (n, Q)."""
+        out = np.empty((len(active), values.shape[1]), self._dtype)
+        given = weights, active, values, squares, out
+        run_in_threads(weighted_rows, self.n_threads, len(out), *given, cost=0.1)
+        return out
 
     def prior_part(self, X, active):
         """Return F (n,) of eq. 13 for the rows of X, which is the same for all q."""
@@ -129,13 +142,12 @@ class Engine(ABC):
         Kernel parameters and noise may change between calls.
         """
 
-    def kriging_predictions(self, X, active):
-        """Return mean and variance of the latent functions at rows of X, (n, Q)."""
-        a, F = self._weights(X, active, self._n_latent, noisy=True)
-        mu = np.empty_like(F)
-        for q, data in enumerate(self.model.m.T):
-            mu[:, q] = np.einsum("nh,nh->n", a[:, q], data[active])
-        return mu, F
+    def kriging_predictions(self, X, active, with_mean=True):
+        """Return mean (or None) and variance of f at rows of X, each (n, Q)."""
+        a, F = self._weights(X, active, self._n_latent, noisy=True, stored=with_mean)
+        if not with_mean:
+            return None, F
+        return self._weighted_sums(a, active, self.model_snapshot().m), F
 
     def kriging_slopes(self, X, active):
         """Return the derivatives of the kriging mean by the rows of X, (n, Q, D)."""

@@ -134,13 +134,13 @@ def add_chunks(grads):
 
 # A loop over `prange` is compiled three times, so it calls the code of chunks by its
 # address. Each thread makes one call, which takes microseconds for so many arrays.
-@by_address()
+@by_address(gradient_chunks)
 def call_chunks(address, arguments):
     """Call `gradient_chunks`."""
     gradient_chunks(*arguments)
 
 
-@by_address()
+@by_address(dense_gradient_chunks)
 def call_dense_chunks(address, arguments):
     """Call `dense_gradient_chunks`."""
     dense_gradient_chunks(*arguments)
@@ -189,6 +189,22 @@ def weights_rows(first, last, t, model, works, X, active, noisy, a, F, counts):
     work = thread_view(works, t)
     for row in range(first, last):
         evaluate.weights_row(model, X, active, row, noisy, work, a, F, counts, t)
+
+
+@njit_range
+def weighted_rows(first, last, t, weights, lists, values, squares, out):
+    """Set out[i, q] = sum_h weights[i, r, h] values[lists[i, h], q], (n, Q).
+
+    There are R = Q weights, r = q, or one for all, R = 1. They are squared if asked to.
+    """
+    for i in range(first, last):
+        for q in range(out.shape[1]):
+            r, total = min(q, weights.shape[1] - 1), 0.0
+            for h in range(lists.shape[1]):
+                weight = weights[i, r, h]
+                factor = weight * weight if squares else weight
+                total += factor * values[np.uint64(lists[i, h]), q]
+            out[i, q] = total
 
 
 @njit_range

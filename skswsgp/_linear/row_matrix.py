@@ -285,7 +285,7 @@ def in_blocks(u):
     """Return columns u (n, k) in row-major order, filled with zeros to whole blocks."""
     n, k = u.shape
     if k % BLOCK == 0:
-        return np.ascontiguousarray(u)
+        return np.ascontiguousarray(u, dtype=np.float64)
     out = np.zeros((n, -(-k // BLOCK) * BLOCK))
     out[:, :k] = u
     return out

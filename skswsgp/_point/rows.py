@@ -38,7 +38,7 @@ def weights_row(model, X, active, row, noisy, work, weights, residual, counts, t
             F = conditional_weights(work, work, start, H)
             floor = 0.0 if noisy else variance_floor(model, work, work, start, H)
             residual[row, r] = max(F, floor)
-            for h in team_range(0, H):
+            for h in team_range(0, weights.shape[2]):  # H, or 0 for F alone
                 weights[row, r, h] = work.a[0, h]
             barrier()
 

@@ -78,7 +78,8 @@ class NearSites:
 
     def _kriged(self, rows, lists, scale):
         lists = np.ascontiguousarray(lists[:, : self.sites.n_near])
-        _, variance = self.process.engine.kriging_predictions(rows, lists)
+        engine = self.process.engine
+        _, variance = engine.kriging_predictions(rows, lists, with_mean=False)
         if np.all(scale == 1.0):
             return variance
         return exact_variance(variance, self.kernel.diag(rows)[:, None], scale)

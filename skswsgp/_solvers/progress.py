@@ -124,7 +124,7 @@ class Compilations(event.Listener):
 
     def on_end(self, event):
         """Take note that a compilation has ended."""
-        if threading.current_thread().name == self.own:
+        if threading.current_thread().name == self.own and self.begun:
             seconds = time.perf_counter() - self.begun.pop()
             if not self.begun:  # what Python called, with all that this calls
                 name = event.data["dispatcher"].py_func.__name__

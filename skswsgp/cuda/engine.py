@@ -52,6 +52,10 @@ class CudaEngine(Engine):
         self.host_model, self._device_model = model, None
         self._newest = "host"
 
+    def model_snapshot(self):  # and the device keeps the newest copy
+        self._fetch_model()
+        return self.host_model
+
     def kernel_snapshot(self):  # moves little, and the device keeps the newest copy
         if self._newest == "device":
             moving = ("Z",) * self.host_model.train_inducing
@@ -174,10 +178,10 @@ class CudaEngine(Engine):
         grads.sums[0, 0] = total[-1]
         return grads
 
-    def kriging_predictions(self, X, active):
+    def kriging_predictions(self, X, active, with_mean=True):
         self._send_parameters()
         self._ready = None  # the work arrays may be replaced
-        return super().kriging_predictions(X, active)
+        return super().kriging_predictions(X, active, with_mean)
 
     def kriging_slopes(self, X, active):
         self._send_parameters()

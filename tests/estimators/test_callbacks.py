@@ -45,14 +45,34 @@ def test_verbose_above_one_prints_a_line_for_each_round(capsys):
     assert all(line.startswith(f"  round {i}/") for i, line in enumerate(lines, 1))
 
 
-def test_a_stage_says_once_that_it_compiles(capsys):
+def compile_one():
+    """Compile a function that no process has compiled."""
+
+    def one():
+        return 1
+
+    numba.njit(one)()
+
+
+def test_a_stage_names_what_it_compiles(capsys):
     with StageLines(1).stage("kernel"):
-        numba.njit(lambda: 1)()
-        numba.njit(lambda: 2)()
-    assert capsys.readouterr().out.count("compiling, once on a machine") == 1
+        compile_one()
+        compile_one()
+    line = (
+        r"kernel ... compiling, once on a machine ... compiled one \d\.\d s; \d\.\d s"
+    )
+    assert re.fullmatch(line, capsys.readouterr().out.strip())
     with StageLines(1).stage("kernel"):
         pass
     assert "compiling" not in capsys.readouterr().out
+
+
+def test_a_stage_does_not_name_what_others_compile(capsys):
+    with StageLines(1).stage("kernel"):
+        thread = threading.Thread(target=compile_one)
+        thread.start()
+        thread.join()
+    assert "compil" not in capsys.readouterr().out
 
 
 def test_a_stage_that_fails_ends_its_line(capsys):

@@ -1,0 +1,42 @@
+"""Calls of compiled functions by their addresses."""
+
+import numba
+import numpy as np
+import pytest
+from numba.core.errors import TypingError
+
+from skswsgp._compiled.jit import OPTIONS
+from skswsgp._compiled.pointers import address_of, by_address
+
+
+@numba.njit(**OPTIONS)
+def add(a, factor, out):
+    """Set out to factor a."""
+    for i in range(a.shape[0]):
+        out[i] = factor * a[i]
+
+
+@by_address(add)
+def call_add(address, arguments):
+    add(*arguments)
+
+
+def caller_of(call):
+    """Return a compiled function that calls by an address."""
+    return numba.njit(lambda address, *arguments: call(address, arguments))
+
+
+def test_a_call_by_address_does_what_the_function_does():
+    a, out = np.arange(4.0), np.zeros(4)
+    a.flags.writeable = False  # as arrays that processes share
+    address = address_of(add, a, 2.0, out)
+    caller_of(call_add)(address, a, 2.0, out)
+    assert (out == 2.0 * a).all()
+    assert address == address_of(add, np.arange(4.0), 2.0, out)
+
+
+@pytest.mark.parametrize("out", [np.zeros(4, np.float32), np.zeros((4, 1))])
+def test_types_that_are_not_compiled_are_refused(out):
+    address = address_of(add, np.zeros(4), 2.0, np.zeros(4))
+    with pytest.raises(TypingError, match="no function of these arguments"):
+        caller_of(call_add)(address, np.zeros(4), 2.0, out)
