@@ -5,9 +5,9 @@ import warnings
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
+from sklearn import cluster
 from small_models import adam_settings, natural_settings
 
-from skswsgp._rows import inducing
 from skswsgp._rows.inducing import (
     distinct_rows,
     given_points,
@@ -93,7 +93,7 @@ def test_more_points_than_rows_returns_all_rows_in_order(X, method):
 
 
 def test_cost_decides_on_kmeans_its_rows_and_its_start(monkeypatch, rng):
-    runs, kmeans = [], inducing.MiniBatchKMeans
+    runs, kmeans = [], cluster.MiniBatchKMeans
 
     def noted(*args, init, **options):
         run = kmeans(*args, init=init, **options)
@@ -101,7 +101,7 @@ def test_cost_decides_on_kmeans_its_rows_and_its_start(monkeypatch, rng):
         run.fit = lambda X, **weights: runs.append((init, len(X))) or fit(X, **weights)
         return run
 
-    monkeypatch.setattr(inducing, "MiniBatchKMeans", noted)
+    monkeypatch.setattr(cluster, "MiniBatchKMeans", noted)
     X = rng.normal(size=(12_000, 2))
     plus_plus = int(10 * 3 * 1024 * 100 * (2 + np.log(100))) + 1
     for pairs in (10**9, plus_plus, plus_plus - 1, 900_000, 50_000):
