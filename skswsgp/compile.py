@@ -83,7 +83,7 @@ def main(arguments=None):
         print(f" {time.perf_counter() - started:.0f} s")
     folder = fill_program.stats.cache_path
     kind = get_host_cpu_name()
-    print(f"compiled for processors of this kind ({kind}), in folders as {folder}")
+    print(f"compiled for processors of this kind ({kind}), in folders such as {folder}")
 
 
 if __name__ == "__main__":

@@ -34,7 +34,7 @@ COUNT = textwrap.dedent(
 
 
 def run(folder, *arguments):
-    """Return what a new process prints, whose compiled code is in this folder."""
+    """Return the output of a new process that keeps its compiled code in `folder`."""
     env = os.environ | {"NUMBA_CACHE_DIR": str(folder)}
     how = {"env": env, "capture_output": True, "text": True, "check": True}
     return subprocess.run([sys.executable, *arguments], **how).stdout

@@ -152,9 +152,10 @@ def update_part(model, optimizer, rows, p, rate):
 def move_part(
     model, optimizer, rows, p, parts, active, start, lists, grads, rate, phase
 ):
-    """Do a phase of `update` for part p.
+    """Do a phase of `update` for part p of the inducing points.
 
-    Derivatives by L read rows of all parts, before any of these moves.
+    GATHER adds up derivatives, and FACTOR those by L, which read rows of L of all
+    parts. MOVE takes the step; it comes at once after GATHER where S is diagonal.
     """
     if phase == GATHER:
         gather_derivatives(model, rows, p, parts, active, start, lists, grads)

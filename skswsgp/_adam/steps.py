@@ -122,16 +122,17 @@ class CpuSteps(Steps):
         """Return the addresses that a loop of steps calls, for batches of this type."""
         kind = typeof(self.engine.model), typeof(batch)
         if kind not in self._known:
-            model, grads, one = self.engine.model, self.grads, (1,)
+            model, grads = self.engine.model, self.grads
+            ints = (0,) * 5  # only types matter: start, n, H if shared, begin, end
             if self._shared is None:
-                rows = model, batch, *4 * one, self.engine.work, 1, grads
+                rows = model, batch, *ints[1:], self.engine.work, 0, grads
                 chunks = address_of(gradient_chunks, *rows)
             else:
                 factors, works, stack = self._shared[-3:]
-                rows = model, batch, *5 * one, factors, works, 1, stack, grads
+                rows = model, batch, *ints, factors, works, 0, stack, grads
                 chunks = address_of(dense_gradient_chunks, *rows)
-            moved = model, self.optimizer, self.rows, 1, 1
-            of_part = address_of(move_part, *moved, batch.active, 1, 1, grads, 1.0, 1)
+            moved = model, self.optimizer, self.rows, 0, 0
+            of_part = address_of(move_part, *moved, batch.active, 0, 0, grads, 1.0, 0)
             self._known[kind] = np.array([chunks, of_part], dtype=np.uint64)
         return self._known[kind]
 

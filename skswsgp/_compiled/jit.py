@@ -45,7 +45,7 @@ def sources():
     Numba looks at the file of a function alone, not at those of the functions it calls.
     """
     files = sorted(Path(__file__).parents[1].rglob("*.py"))
-    return functools.reduce(lambda sum, path: crc32(path.read_bytes(), sum), files, 0)
+    return functools.reduce(lambda crc, path: crc32(path.read_bytes(), crc), files, 0)
 
 
 class LenientCache:

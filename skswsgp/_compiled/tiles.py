@@ -12,6 +12,7 @@ import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils, config
+from numba.core.errors import TypingError
 from numba.extending import intrinsic
 
 from skswsgp._compiled import team
@@ -358,6 +359,8 @@ def _sparse_row(gather, width):
                 rows.store(builder.load(vector), at)
             return context.get_dummy_value()
 
+        if matrix.dtype != block.dtype:
+            raise TypingError(f"sums of {matrix.dtype} do not go to {block.dtype}")
         index, flag = types.intp, types.boolean
         places = index, index, matrix, index, block, index, index
         return types.void(lists, weights, flag, *places), generate

@@ -5,7 +5,7 @@ s(x, z) = sigma_0^2 + sum_d x_d z_d / length_scale_d^2; see `program` for the ar
 
 import math
 
-from skswsgp._compiled.jit import njit, njit_inner, njit_small
+from skswsgp._compiled.jit import njit_inner, njit_small
 from skswsgp._compiled.team import barrier, single, team_pairs, team_range, team_sum
 from skswsgp._covariance.pairs import TRIANGLE, pair, row_start, width
 from skswsgp._covariance.stationary import add_scale_gradient
@@ -77,8 +77,10 @@ def arc_cosine_profile(order, A, rows, B, n, inv_scale, op, sigma2, values, slop
     barrier()
 
 
-@njit
-def fill(code, degree, extra, A, rows, B, n, inv_scale, op, values, slopes, at):
+@njit_inner
+def fill_dot_products(
+    code, degree, extra, A, rows, B, n, inv_scale, op, values, slopes, at
+):
     """Set values[op] to k, and slopes[op] to dk/ds; `extra` is sigma_0."""
     sigma2 = extra * extra
     inner_products(A, rows, B, n, inv_scale, op, sigma2, values, at)

@@ -119,7 +119,7 @@ def fill_program(kernel, A, rows, B, n, values, slopes, at):
             stationary.squared_distances(A, rows, B, n, scales, op, values, at)
             stationary.stationary_profile(code, extra, op, values, slopes, at, count)
         elif DOT_PRODUCTS:
-            dot_product.fill(
+            dot_product.fill_dot_products(
                 code, exponent, extra, A, rows, B, n, scales, op, values, slopes, at
             )
 

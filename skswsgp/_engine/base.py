@@ -99,7 +99,7 @@ class Engine(ABC):
         return self._evaluate("weights_rows", rows, shapes, options=(noisy,))
 
     def _weighted_sums(self, weights, active, values, squares=False):
-        """Return what `weighted_rows` computes on the host, (n, Q)."""
+        """Return sums (n, Q) of values (M, Q) over the lists; see `weighted_rows`."""
         out = np.empty((len(active), values.shape[1]), self._dtype)
         given = weights, active, values, squares, out
         run_in_threads(weighted_rows, self.n_threads, len(out), *given, cost=0.1)
@@ -127,7 +127,10 @@ class Engine(ABC):
 
     @abstractmethod
     def _fill(self, name, rows, options, results):
-        """Fill results of n rows, NaN so far; a loop takes them in this order."""
+        """Fill results of n rows, NaN so far.
+
+        A loop or kernel takes the rows, the options and the results, in this order.
+        """
 
     @abstractmethod
     def load_kriging(self, batch, n):

@@ -133,7 +133,7 @@ def add_chunks(grads):
 
 
 # A loop over `prange` is compiled three times, so it calls the code of chunks by its
-# address. Each thread makes one call, which takes microseconds for so many arrays.
+# address, once in each thread.
 @by_address(gradient_chunks)
 def call_chunks(address, arguments):
     """Call `gradient_chunks`."""
@@ -288,6 +288,7 @@ def kriging_gradients(model, batch, start, n, works, grads, before):
     """Compute derivatives of sum_i weight_i log p(y_i | m_w), n rows from `start`."""
     given = model, batch, start, n, works, grads, before
     run_in_threads(kriging_gradient_chunks, len(works.a), CHUNKS, *given)
+    # In NumPy, which need not be compiled as `add_chunks` must
     for sums in grads.d_log, grads.d_noise, grads.sums, before.d_map:
         for c in range(1, len(sums)):
             sums[0] += sums[c]

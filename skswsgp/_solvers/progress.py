@@ -136,13 +136,8 @@ class Compilations(event.Listener):
             return ""
         longest = sorted(self.seconds, key=self.seconds.get)[:-4:-1]
         parts = ", ".join(f"{name} {self.seconds[name]:.1f} s" for name in longest)
-        others = len(self.seconds) - len(longest)
-        more = (
-            f" and {others} more in {sum(self.seconds.values()):.1f} s"
-            if others
-            else ""
-        )
-        return f" compiled {parts}{more};"
+        total = f"{len(self.seconds)} in {sum(self.seconds.values()):.1f} s"
+        return f" compiled {total} (longest: {parts}),"
 
 
 class History:

@@ -1,7 +1,5 @@
 """Arrays on the GPU: allocate them, send them there, fetch them back."""
 
-from collections import namedtuple
-
 import numpy as np
 
 from skswsgp.cuda import runtime
@@ -9,9 +7,7 @@ from skswsgp.cuda.compiler import compile_kernels, kernel
 from skswsgp.cuda.runtime import cuda
 
 THREADS = 128  # threads of a block in which each thread has a task of its own
-# Of `fill_tile`, (n_ops, pairs); code of a GPU calls nothing by its address
-Tile = namedtuple("Tile", "values slopes calls")
-NO_CALLS = (False, False)
+NO_CALLS = (False, False)  # `calls` of a tile: a GPU calls nothing by its address
 
 
 def send(struct, what):

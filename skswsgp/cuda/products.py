@@ -13,10 +13,10 @@ import numpy as np
 from skswsgp._compiled.jit import njit_inner
 from skswsgp._compiled.team import barrier, team_range, team_rank, team_sum
 from skswsgp._compiled.threads import row_blocks
-from skswsgp._covariance.products import TILE, padded_rows, tiled
+from skswsgp._covariance.products import TILE, TileWork, padded_rows, tiled
 from skswsgp._covariance.program import fill_tile
 from skswsgp.cuda import runtime
-from skswsgp.cuda.arrays import NO_CALLS, Tile, empty, send, send_array
+from skswsgp.cuda.arrays import NO_CALLS, empty, send, send_array
 from skswsgp.cuda.compiler import compile_kernels, kernel
 from skswsgp.cuda.runtime import MAX_BLOCKS, cuda
 
@@ -55,7 +55,8 @@ def set_products(kernel, work, X, begin, end, points, u, off_diagonal, out):
     """
     rank, _ = team_rank()
     block, top, size = cuda.blockIdx.x, kernel.code.shape[0] - 1, X.tiles.shape[2]
-    own, sums = Tile(work.values[block], work.slopes[block], NO_CALLS), work.sums[block]
+    own = TileWork(work.values[block], work.slopes[block], NO_CALLS)
+    sums = work.sums[block]
     for i in range(begin + block, end, cuda.gridDim.x):
         x = X.tiles[i // size, :, i % size : i % size + 1]
         without = i if off_diagonal else -1

@@ -13,10 +13,11 @@ import numpy as np
 
 from skswsgp._compiled.jit import njit_inner
 from skswsgp._compiled.threads import row_blocks
+from skswsgp._covariance.products import TileWork
 from skswsgp._covariance.program import fill_tile
 from skswsgp._neighbors.heaps import offer_point, sort_heap, squared_distance
 from skswsgp.cuda import runtime
-from skswsgp.cuda.arrays import NO_CALLS, THREADS, Tile, empty, send, send_array
+from skswsgp.cuda.arrays import NO_CALLS, THREADS, empty, send, send_array
 from skswsgp.cuda.compiler import compile_kernels, kernel
 from skswsgp.cuda.runtime import cuda
 
@@ -62,7 +63,7 @@ def scan_values(
     M, size, top = inducing.shape[0], values.shape[2], values.shape[1] - 1
     heap = cuda.blockIdx.x * cuda.blockDim.y + cuda.threadIdx.y
     if heap < n * segments:
-        row, own = heap % n, Tile(values[heap], slopes[heap], NO_CALLS)
+        row, own = heap % n, TileWork(values[heap], slopes[heap], NO_CALLS)
         first, last = segment_bounds(heap // n, segments, M, row, offset)
         x = points[row : row + 1].T
         for start in range(first, last, size):

@@ -7,8 +7,12 @@ import sys
 from pathlib import Path
 
 import pytest
+from numba import types
+from numba.core.registry import cpu_target
 
 import skswsgp
+from skswsgp._compiled import jit
+from skswsgp._compiled.linalg import log_determinant
 
 # Compiles one function, and prints its value, whether a cache is used, and its hits.
 SCRIPT = """
@@ -126,3 +130,25 @@ def test_fits_of_a_second_process_compile_nothing():
         counts.append([int(count) for count in result.stdout.split()])
     assert counts[1][0] > 0
     assert counts[1][1] == 0
+
+
+def test_an_edit_of_any_file_is_another_key_of_the_cache(monkeypatch, tmp_path):
+    """Callers by address must fit what they call, in files of their own."""
+    cache = jit._Cache(log_determinant.py_func)
+    arguments = (
+        (types.float64[:, ::1], types.int64),
+        cpu_target.target_context.codegen(),
+    )
+    before = cache._index_key(*arguments)
+    assert before == cache._index_key(*arguments)
+    shutil.copytree(Path(skswsgp.__file__).parent, tmp_path / "skswsgp")
+    monkeypatch.setattr(jit, "__file__", str(tmp_path / "skswsgp/_compiled/jit.py"))
+    jit.sources.cache_clear()
+    try:
+        assert cache._index_key(*arguments) == before  # a copy holds the same text
+        with open(tmp_path / "skswsgp/_covariance/stationary.py", "a") as file:
+            file.write("# another line\n")
+        jit.sources.cache_clear()
+        assert cache._index_key(*arguments) != before
+    finally:
+        jit.sources.cache_clear()

@@ -58,9 +58,8 @@ def test_a_stage_names_what_it_compiles(capsys):
     with StageLines(1).stage("kernel"):
         compile_one()
         compile_one()
-    line = (
-        r"kernel ... compiling, once on a machine ... compiled one \d\.\d s; \d\.\d s"
-    )
+    line = r"kernel ... compiling, once on a machine ... compiled 1 in \d.\d s "
+    line += r"\(longest: one \d.\d s\), \d.\d s"
     assert re.fullmatch(line, capsys.readouterr().out.strip())
     with StageLines(1).stage("kernel"):
         pass

@@ -35,6 +35,15 @@ def test_products_of_k_columns(rng, k, dtype):
     assert_array_equal(product, rows._replace(n_threads=1).normal_matvec(v, u))
 
 
+@pytest.mark.parametrize("k", [1, 7, 8, 9, 64])
+def test_columns_may_be_in_single_precision(rng, k):
+    rows, A = sparse_and_dense(rng, 23, 1, dtype=np.float32)
+    u, v = rng.normal(size=(23, k)), rng.normal(size=(90, k))
+    found = rows.matvec(u.astype(np.float32)), rows.rmatvec(v.astype(np.float32))
+    for one, expected in zip(found, (A @ u, A.T @ v), strict=True):
+        assert_allclose(one, expected, atol=1e-4)
+
+
 @pytest.mark.parametrize("k", [1, 2, 3, 8, 9, 17, 40, 64])
 def test_solves_of_k_columns(rng, k):
     M, order = 30, rng.permutation(30).astype(np.int32)
