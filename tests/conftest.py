@@ -10,14 +10,13 @@ from groups import left_out
 from numba.core import caching
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.dispatcher import Dispatcher
-from simulator import SIMULATED, engine_with
 from threadpoolctl import threadpool_limits
 
 from skswsgp._compiled import threads
 from skswsgp._estimators.base import BaseSWSGP
 from skswsgp._fit import encode
 from skswsgp.baselines.shared import Baseline
-from skswsgp.cuda import row_matrix, runtime
+from skswsgp.cuda import device as gpu
 
 try:
     import fcntl
@@ -89,7 +88,7 @@ def locked_cache(tmp_path_factory):
         return compile_once
 
     files, dispatchers = [caching.IndexDataCacheFile], [Dispatcher]
-    if runtime.missing() is None and not SIMULATED:
+    if gpu.missing() is None:
         from numba.cuda.core.caching import IndexDataCacheFile
         from numba.cuda.dispatcher import CUDADispatcher
 
@@ -159,34 +158,7 @@ def dtype(request):
     return np.dtype(request.param)
 
 
-@pytest.fixture(params=[1] if SIMULATED else [1, 32, 64])
-def cuda_engine(request, monkeypatch):
-    """Return the class of the CUDA engine with teams of one thread, a warp or more."""
-    return engine_with(monkeypatch, request.param)
-
-
-@pytest.fixture(params=["forwards", "backwards"])
-def cuda_engine_in_turns(request, monkeypatch):
-    """Return the class of the CUDA engine with simulated teams that run in `Turns`."""
-    return engine_with(monkeypatch, 16, request.param == "backwards")
-
-
-@pytest.fixture
-def small_matrices_placed(monkeypatch):
-    """Place small matrices on the device, with several rows for each block."""
-    monkeypatch.setattr(row_matrix, "LEAST_ENTRIES", 0)
-    monkeypatch.setattr(row_matrix, "MAX_BLOCKS", 3)
-    return row_matrix
-
-
 @pytest.fixture
 def small_fit():
-    """Return settings of a fit that takes seconds in the simulator."""
+    """Return settings of a small fit."""
     return {"n_inducing": 12, "n_neighbors": 4, "random_state": 0, "n_jobs": 1}
-
-
-@pytest.fixture
-def few_threads(monkeypatch):
-    """Use teams of one thread and few blocks in the simulator."""
-    if SIMULATED:
-        engine_with(monkeypatch, 1)

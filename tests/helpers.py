@@ -20,7 +20,7 @@ from skswsgp._point.state import (
     Gradients,
     Model,
     allocate_gradients,
-    cpu_workspace,
+    allocate_workspace,
 )
 from skswsgp.kernels import ArcCosine
 from skswsgp.solvers import Adam, Natural
@@ -116,7 +116,7 @@ class Problem(NamedTuple):
         n = len(self.batch.X) if n is None else n
         H = self.batch.active.shape[1]
         grads = allocate_gradients(self.model, n, H)
-        works = cpu_workspace(self.model, H, n_threads)
+        works = allocate_workspace(self.model, H, n_threads)
         with parallel_region(n_threads):
             rows = self.model, self.batch, 0, 0, 0, 0, works, 0, grads
             address = address_of(engine.gradient_chunks, *rows)
@@ -134,8 +134,8 @@ class Problem(NamedTuple):
         active = np.array(points, dtype=np.int32)[np.newaxis]
         H = len(points) if room is None else room
         grads = allocate_gradients(self.model, CHUNKS, H)
-        factors = cpu_workspace(self.model, H, 1)
-        works = cpu_workspace(self.model, H, n_threads, dense=True)
+        factors = allocate_workspace(self.model, H, 1)
+        works = allocate_workspace(self.model, H, n_threads, dense=True)
         stack = allocate_stack(self.model, n, H, n_threads)
         with parallel_region(n_threads):
             first = self.model, self.batch, 0, 0, 0, 0, 0

@@ -44,21 +44,23 @@ IMPORTERS = {
     "distributed": {"dask.workers"},
     "pynndescent": {"_neighbors.search"},
     "os": {"_compiled.jit", "_compiled.threads"},  # for environment variables, forks
-    "numba.cuda": {"cuda.compiler", "cuda.runtime"},
+    "numba.cuda": {"cuda.compiler"},
+    "cupy": {"cuda.device"},
+    "cupyx": {"cuda.device"},
 }
 # Totals. They may fall, and are not raised: see CONTRIBUTING.md.
-MAX_LINES_OF_CORE = 12_930  # of code
+MAX_LINES_OF_CORE = 12_770  # of code
 MAX_LINES_OF_FUNCTION = 45  # of code
 MAX_ARGUMENTS = 10  # except `__init__` and compiled functions
 MANY_ARGUMENTS, MAX_WITH_MANY = 6, 33  # how many functions may have more
 MAX_FILES = 12  # of a package, without `__init__` and those of single models
-MAX_NUMBERS = 257  # that modules name, also in tuples, and thresholds of `Tuning`
+MAX_NUMBERS = 254  # that modules name, also in tuples, and thresholds of `Tuning`
 MAX_MIXINS = 4  # of ours in an estimator
 MAX_HOPS = 25  # of the life of a row in `fit` and `predict`
 MAX_PARAMETERS = {"SWSGPRegressor": 22, "SWSGPClassifier": 18}
 MAX_LINES = 199  # of code in a file of a baseline
 # Starts of the decorators of compiled functions
-COMPILERS = "njit", "kernel", "cuda.jit", "cpu_override", "by_address", "intrinsic"
+COMPILERS = "njit", "body", "cuda.jit", "by_address", "intrinsic"
 MAX_COLUMNS = 100  # of prose
 
 ROOT = Path(skswsgp.__file__).parent

@@ -24,7 +24,12 @@ from skswsgp._compiled.linalg import padded
 from skswsgp._compiled.pointers import by_address
 from skswsgp._compiled.threads import CHUNKS
 from skswsgp._engine.cpu_loops import dense_gradients, local_gradients
-from skswsgp._point.adam_step import update_parameters, update_row
+from skswsgp._point.adam_step import (
+    bias_corrections,
+    step_factor,
+    update_parameters,
+    update_row,
+)
 from skswsgp._point.full_covariance import PANEL_COLUMNS, factor_panel_vjp
 
 # The inducing points that a minibatch touches, and derivatives by their rows.
@@ -145,7 +150,13 @@ def update_part(model, optimizer, rows, p, rate):
     """Take a step of Adam for the touched rows of m, S and Z of part p."""
     part = part_view(rows, p)
     for i in range(part.count[0]):
-        update_row(model, optimizer, part, i, part.touched[i], rate)
+        row = part.touched[i]
+        part.slot[row] = -1
+        update_row(model, optimizer, part, i, row, rate)
+        fast, slow = bias_corrections(optimizer.row_steps[row], rate)
+        for q in range(model.L.shape[0] if model.full else 0):
+            d_row = part.d_L[q, row]
+            step_factor(model.L[q], row, d_row, optimizer.L[q], fast, slow)
 
 
 @njit

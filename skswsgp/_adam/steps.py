@@ -16,7 +16,7 @@ from skswsgp._engine.cpu import CpuEngine, DenseCpuEngine
 from skswsgp._engine.cpu_loops import dense_gradient_chunks, gradient_chunks
 from skswsgp._point.adam_step import make_optimizer, require_finite_training
 from skswsgp._point.bound import allocate_stack
-from skswsgp._point.state import Batch, allocate_gradients, cpu_workspace
+from skswsgp._point.state import Batch, allocate_gradients, allocate_workspace
 
 
 @singledispatch
@@ -95,8 +95,8 @@ class CpuSteps(Steps):
         return (
             *(np.zeros(*array) for array in scratch),
             np.zeros(n_active, np.int32),
-            cpu_workspace(model, n_active, 1),
-            cpu_workspace(model, n_active, engine.n_threads, dense=True),
+            allocate_workspace(model, n_active, 1),
+            allocate_workspace(model, n_active, engine.n_threads, dense=True),
             allocate_stack(model, n, n_active, engine.n_threads),
         )
 

@@ -18,9 +18,9 @@ import math
 import numpy as np
 from scipy.linalg.lapack import dpotri, dpotrs, dtrtri
 
-from skswsgp._compiled import team, tiles
+from skswsgp._compiled import tiles
 from skswsgp._compiled.jit import njit, njit_inner, njit_small
-from skswsgp._compiled.team import BLOCK, barrier, team_columns, team_range, team_sum
+from skswsgp._compiled.tiles import BLOCK
 
 MAX_JITTER = 1e-2  # largest jitter of a datum's K, relative to its mean diagonal
 NO_FACTOR = (
@@ -47,17 +47,14 @@ def cholesky(A, R, shift, blocks):
     side = A.shape[0]
     for k in range(side - BLOCK, -1, -BLOCK):
         for p in range(k, k + BLOCK):
-            for j in team_range(0, k + BLOCK):
+            for j in range(k + BLOCK):
                 R[p, j] = A[p, j]
-        barrier()
-        for j in team.team_tiles(0, k + BLOCK):
+        for j in range(0, k + BLOCK, BLOCK):
             tiles.subtract_products(R, k, R, j, k + BLOCK, side, R, k, j)
-        barrier()
         if not tiles.factorise_tile(A, R, k, shift, blocks):
             return False
-        for j in team.team_tiles(0, k):
+        for j in range(0, k, BLOCK):
             tiles.set_products(blocks, 0, R, j, k, k + BLOCK, R, k, j)
-        barrier()
     return True
 
 
@@ -67,89 +64,81 @@ def invert_factor(R, blocks, P):
     side = R.shape[0]
     for i in range(side - BLOCK, -1, -BLOCK):
         for p in range(BLOCK):
-            for q in team_columns(0):
+            for q in range(BLOCK):
                 P[i + p, i + q] = blocks[i + q, p]
-        for j in team.team_tiles(i + BLOCK, side):
+        for j in range(i + BLOCK, side, BLOCK):
             tiles.set_negative_products(R, i, P, j, i + BLOCK, j + BLOCK, P, i, j)
             tiles.set_products(blocks, 0, P, j, i, i + BLOCK, P, i, j)
-        barrier()
 
 
 @njit
 def square_upper(P, A):
     """Set all of A = P' P for upper triangular P, zero below the diagonal."""
     side = P.shape[0]
-    for i in team.team_outer_tiles(0, side):
-        for j in team.team_inner_tiles(0, i + 1):
+    for i in range(0, side, BLOCK):
+        for j in range(0, i + 1, BLOCK):
             tiles.set_products(P, i, P, j, 0, j + BLOCK, A, i, j)
             if j < i:
                 for p in range(i, i + BLOCK):
-                    for q in team_columns(j):
+                    for q in range(j, j + BLOCK):
                         A[q, p] = A[p, q]
-    barrier()
 
 
 @njit
 def transposed_product(X, Y, A, lower):
     """Set A = X' Y, or if `lower` only its tiles on and below the diagonal."""
     side = X.shape[0]
-    for i in team.team_outer_tiles(0, side):
-        for j in team.team_inner_tiles(0, i + 1 if lower else side):
+    for i in range(0, side, BLOCK):
+        for j in range(0, i + 1 if lower else side, BLOCK):
             tiles.set_products(X, i, Y, j, 0, side, A, i, j)
-    barrier()
 
 
 @njit_small
 def solve(R, b, row, size, out, to):
     """Set out[to] = R^-1 b[row]."""
     for i in range(size):
-        rest = team.once(b[row, i])
-        for k in team_range(0, i):
+        rest = b[row, i]
+        for k in range(i):
             rest -= R[i, k] * out[to, k]
-        out[to, i] = team_sum(rest) / R[i, i]
-        barrier()
+        out[to, i] = rest / R[i, i]
 
 
 @njit_small
 def solve_transposed(R, b, row, size, out, to):
     """Set out[to] = R^-T b[row]."""
-    for i in team_range(0, size):
+    for i in range(size):
         out[to, i] = b[row, i]
-    barrier()
     for i in range(size - 1, -1, -1):
         value = out[to, i] / R[i, i]
-        barrier()
         out[to, i] = value
-        for k in team_range(0, i):
+        for k in range(i):
             out[to, k] -= value * R[i, k]
-        barrier()
 
 
 @njit_small
 def matvec(A, b, row, size, out, to):
     """Set out[to] = A b[row] for the leading (size, size) block of A."""
-    for i in team_range(0, size):
+    for i in range(size):
         value = A.dtype.type(0.0)
         for k in range(size):
             value += A[i, k] * b[row, k]
         out[to, i] = value
-    barrier()
 
 
 @njit_small
 def log_determinant(R, size):
     """Return log|R' R| = 2 sum_i log R[i, i]."""
     log = 0.0
-    for i in team_range(0, size):
+    for i in range(size):
         log += math.log(R[i, i])
-    return 2.0 * team_sum(log)
+    return 2.0 * log
 
 
 @njit_small
 def sum_of_logs(values, row, size):
     """Return this thread's part of sum_h log values[row, h]."""
     log = 0.0  # a logarithm of a product of eight values costs less than eight
-    for block in team_range(0, (size + BLOCK - 1) // BLOCK):
+    for block in range((size + BLOCK - 1) // BLOCK):
         first, last = BLOCK * block, min(BLOCK * (block + 1), size)
         product = np.float64(1.0)
         for h in range(first, last):
@@ -166,9 +155,8 @@ def sum_of_logs(values, row, size):
 def mean_diagonal(A, size):
     """Return the mean of the diagonal of A, the unit of jitter, or 1 if it is zero."""
     trace = 0.0
-    for i in team_range(0, size):
+    for i in range(size):
         trace += A[i, i]
-    trace = team_sum(trace)
     return trace / size if trace > 0.0 else 1.0
 
 

@@ -13,8 +13,6 @@ from numba.core import cgutils, config
 from numba.core.errors import TypingError
 from numba.extending import intrinsic
 
-from skswsgp._compiled.team import PYTHON_VERSIONS
-
 COMPILED = defaultdict(set)  # types of arguments of functions that have an address
 
 
@@ -51,14 +49,13 @@ def plain(kind):
 def by_address(function, choices=()):
     """Return a decorator for `call(address, arguments)`, which calls a function.
 
-    The Python code of the call is for GPUs and where Numba is switched off. Compiled
-    code of the CPU calls the machine code at the address, with a tuple of arguments.
-    When a caller is compiled their types must be among the choices, or those for which
-    `address_of` has compiled the function; others are refused.
+    The Python code of the call is for where Numba is switched off. Compiled code calls
+    the machine code at the address, with a tuple of arguments. When a caller is
+    compiled their types must be among the choices, or those for which `address_of` has
+    compiled the function; others are refused.
     """
 
     def replace(python):
-        PYTHON_VERSIONS[python.__name__] = python
         return python if config.DISABLE_JIT else pointer_call(function, choices)
 
     return replace

@@ -1,9 +1,9 @@
 """Products of 8 x 8 tiles and of sparse rows, and searches among 64 distances.
 
-Each function is written in Python first, for GPUs and for runs without compilation. On
-the CPU, LLVM instructions for vector registers replace it, in which a row of a tile is
-one vector. The compiler by itself would vectorise each sum of products over its terms,
-and for short sums the final addition of the partial sums takes as long as the sums.
+Each function is written in Python first, for runs without compilation. Otherwise LLVM
+instructions for vector registers replace it, in which a row of a tile is one vector.
+The compiler by itself would vectorise each sum of products over its terms, and for
+short sums the final addition of the partial sums takes as long as the sums.
 """
 
 import math
@@ -15,11 +15,8 @@ from numba.core import cgutils, config
 from numba.core.errors import TypingError
 from numba.extending import intrinsic
 
-from skswsgp._compiled import team
-from skswsgp._compiled.jit import njit_small
-from skswsgp._compiled.team import BLOCK, barrier, team_columns, team_range
-
 EPS32, EPS64 = (float(np.finfo(kind).eps) for kind in (np.float32, np.float64))
+BLOCK = 8  # side of the square tiles in which matrices are processed
 FUSED = ("contract",)  # LLVM flag: a product and a sum may become one instruction
 WIDE = 4 * BLOCK  # columns of a sparse product that share a read of their entry
 GROUP = 64  # distances that are compared with a bound at once, one bit each
@@ -28,51 +25,23 @@ GROUP = 64  # distances that are compared with a bound at once, one bit each
 def set_products(X, i, Y, j, start, stop, out, row, column):
     """Set the tile of out at (row, column) to T, the products of columns of X and Y.
 
-    T[p, q] is the sum over start <= r < stop of X[r, i + p] Y[r, j + q]. A thread has
-    whole columns, so the tile may be that of Y.
+    T[p, q] is the sum over start <= r < stop of X[r, i + p] Y[r, j + q]. The tile may
+    be that of Y.
     """
-    for q in team_columns(0):
-        sums = column_of_products(X, i, Y, j + q, start, stop)
-        set_column(out, row, column + q, 0.0, 1.0, sums)
+    T = X[start:stop, i : i + BLOCK].T @ Y[start:stop, j : j + BLOCK]
+    out[row : row + BLOCK, column : column + BLOCK] = T
 
 
 def set_negative_products(X, i, Y, j, start, stop, out, row, column):
     """Set the tile of out at (row, column) to -T, T as in `set_products`."""
-    for q in team_columns(0):
-        sums = column_of_products(X, i, Y, j + q, start, stop)
-        set_column(out, row, column + q, 0.0, -1.0, sums)
+    set_products(-X, i, Y, j, start, stop, out, row, column)
 
 
 def subtract_products(X, i, Y, j, start, stop, out, row, column):
     """Subtract T from the tile of out at (row, column), T as in `set_products`."""
-    for q in team_columns(0):
-        sums = column_of_products(X, i, Y, j + q, start, stop)
-        set_column(out, row, column + q, 1.0, -1.0, sums)
-
-
-@njit_small
-def column_of_products(X, i, Y, column, start, stop):
-    """Return the eight sums over start <= r < stop of X[r, i + p] Y[r, column]."""
-    a = b = c = d = e = f = g = h = Y.dtype.type(0.0)
-    for r in range(start, stop):
-        y = Y[r, column]
-        a += X[r, i] * y
-        b += X[r, i + 1] * y
-        c += X[r, i + 2] * y
-        d += X[r, i + 3] * y
-        e += X[r, i + 4] * y
-        f += X[r, i + 5] * y
-        g += X[r, i + 6] * y
-        h += X[r, i + 7] * y
-    return a, b, c, d, e, f, g, h
-
-
-@njit_small
-def set_column(out, row, column, old, sign, sums):
-    """Set out[row + p, column] = sign sums[p], plus its old value if `old` is 1."""
-    for p in range(BLOCK):
-        before = out[row + p, column] if old > 0.0 else 0.0
-        out[row + p, column] = before + sign * sums[p]
+    before = out[row : row + BLOCK, column : column + BLOCK].copy()
+    set_negative_products(X, i, Y, j, start, stop, out, row, column)
+    out[row : row + BLOCK, column : column + BLOCK] += before
 
 
 def factorise_tile(A, R, k, shift, blocks):
@@ -86,27 +55,23 @@ def factorise_tile(A, R, k, shift, blocks):
     for p in range(k + BLOCK - 1, k - 1, -1):
         pivot = R[p, p] + shift
         enough = pivot > rounding * A[p, p]
-        barrier()
         if not enough:
             return False
         root = math.sqrt(pivot)
-        for q in team_range(k, k + BLOCK):
+        for q in range(k, k + BLOCK):
             if q < p:
                 R[p, q] /= root
             else:
                 R[p, q] = root if q == p else 0.0
-        barrier()
-        for q in team_range(k, k + BLOCK):
+        for q in range(k, k + BLOCK):
             for r in range(q, p):
                 R[r, q] -= R[p, r] * R[p, q]
-        barrier()
-    for q in team_range(0, BLOCK):
+    for q in range(BLOCK):
         for p in range(BLOCK):
             value = 1.0 if p == q else 0.0
             for t in range(p):
                 value -= R[k + p, k + t] * blocks[k + t, q]
             blocks[k + p, q] = value / R[k + p, k + p]
-    barrier()
     return True
 
 
@@ -381,6 +346,5 @@ INSTRUCTIONS = {
     "gather_wide": _sparse_row(gather=True, width=WIDE),
     "scatter_wide": _sparse_row(gather=False, width=WIDE),
 }
-team.PYTHON_VERSIONS.update((name, globals()[name]) for name in INSTRUCTIONS)
 if not config.DISABLE_JIT:
     globals().update(INSTRUCTIONS)

@@ -6,8 +6,7 @@ s(x, z) = sigma_0^2 + sum_d x_d z_d / length_scale_d^2; see `program` for the ar
 import math
 
 from skswsgp._compiled.jit import njit_inner, njit_small
-from skswsgp._compiled.team import barrier, single, team_pairs, team_range, team_sum
-from skswsgp._covariance.pairs import TRIANGLE, pair, row_start, width
+from skswsgp._covariance.pairs import TRIANGLE, pair, pair_range, row_start, width
 from skswsgp._covariance.stationary import add_scale_gradient
 
 # Codes of functions of s are FIRST_DOT_PRODUCT and above.
@@ -18,7 +17,7 @@ POLYNOMIAL, ARC_COSINE0, ARC_COSINE1 = range(FIRST_DOT_PRODUCT, FIRST_DOT_PRODUC
 @njit_inner
 def inner_products(A, rows, B, n, inv_scale, op, sigma2, values, at):
     """Set values[op] to s = sigma2 + sum_d A[d, i] B[d, j] / scale_d^2."""
-    for i in team_range(0, rows):
+    for i in range(rows):
         start, columns = at + row_start(i, n), width(i, n)
         for j in range(columns):
             values[op, pair(start, j)] = sigma2
@@ -26,7 +25,6 @@ def inner_products(A, rows, B, n, inv_scale, op, sigma2, values, at):
             a = A[d, i] * inv_scale[op, d] ** 2
             for j in range(columns):
                 values[op, pair(start, j)] += a * B[d, j]
-    barrier()
 
 
 @njit_small
@@ -41,11 +39,10 @@ def inner_product_self(A, i, inv_scale, op, sigma2):
 @njit_inner
 def polynomial_profile(degree, op, values, slopes, at, count):
     """Replace s in `values` by s^degree, and set `slopes` to its derivative."""
-    for p in team_pairs(at, count):
+    for p in pair_range(at, count):
         s = values[op, p]
         slopes[op, p] = degree * s ** (degree - 1.0)
         values[op, p] = s**degree
-    barrier()
 
 
 @njit_inner
@@ -55,7 +52,7 @@ def arc_cosine_profile(order, A, rows, B, n, inv_scale, op, sigma2, values, slop
     With cos theta = s_xz / sqrt(s_xx s_zz), k is 1 - theta / pi for order 0 and
     sqrt(s_xx s_zz) (sin theta + (pi - theta) cos theta) / pi for order 1.
     """
-    for i in team_range(0, rows):
+    for i in range(rows):
         s_row = inner_product_self(A, i, inv_scale, op, sigma2)
         start = at + row_start(i, n)
         for j in range(width(i, n)):
@@ -74,7 +71,6 @@ def arc_cosine_profile(order, A, rows, B, n, inv_scale, op, sigma2, values, slop
                 part = (math.pi - angle) / math.pi
                 slopes[op, p] = part
                 values[op, p] = norm * (sine / math.pi + part * cosine)
-    barrier()
 
 
 @njit_inner
@@ -97,7 +93,7 @@ def fill_dot_products(
 def inner_products_vjp(leaf, A, rows, B, n, adjoint, at, d_log, d_A, d_B, inputs):
     """Add the derivatives by log length-scales and, if `inputs`, by coordinates."""
     inv_scale, slot, op = leaf
-    for i in single(0, rows):
+    for i in range(rows):
         start = at + row_start(i, n)
         for d in range(A.shape[0]):
             a = A[d, i]
@@ -106,11 +102,10 @@ def inner_products_vjp(leaf, A, rows, B, n, adjoint, at, d_log, d_A, d_B, inputs
             for j in range(width(i, n)):
                 by_point += adjoint[op, pair(start, j)] * B[d, j]
             if inputs:
-                for j in range(width(i, n)):
+                for j in range(min(width(i, n), d_B.shape[1])):
                     d_B[d, j] += w * adjoint[op, pair(start, j)] * a
                 d_A[d, i] += w * by_point
             add_scale_gradient(slot, op, d, -2.0 * w * a * by_point, d_log)
-    barrier()
 
 
 @njit_small
@@ -134,11 +129,12 @@ def norms_vjp(code, extra, leaf, A, rows, B, n, tile, at, d_log, d_A, d_B, input
     """
     inv_scale, _, op = leaf
     values, slopes, adjoint = tile
+    inputs_of_B = inputs and d_B.shape[1] > 0
     order, sigma2 = code - ARC_COSINE0, extra * extra
     by_sigma2 = 0.0
     if code == POLYNOMIAL:
         return by_sigma2
-    for i in single(0, rows):
+    for i in range(rows):
         s_row = inner_product_self(A, i, inv_scale, op, sigma2)
         by_row = 0.0
         for j in range(width(i, n)):
@@ -150,10 +146,10 @@ def norms_vjp(code, extra, leaf, A, rows, B, n, tile, at, d_log, d_A, d_B, input
             by_log = 0.5 * adjoint[op, p] * gap
             s_column = inner_product_self(B, j, inv_scale, op, sigma2)
             by_column = by_log / s_column if s_column > 0.0 else 0.0
-            self_product_vjp(leaf, B, j, by_column, d_log, d_B, inputs)
+            self_product_vjp(leaf, B, j, by_column, d_log, d_B, inputs_of_B)
             by_sigma2 += by_column
             by_row += by_log
         by_row = by_row / s_row if s_row > 0.0 else 0.0
         self_product_vjp(leaf, A, i, by_row, d_log, d_A, inputs)
         by_sigma2 += by_row
-    return team_sum(by_sigma2)
+    return by_sigma2

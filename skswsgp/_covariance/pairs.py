@@ -6,7 +6,7 @@ A triangle, n = TRIANGLE, has B = A and j <= i; its pairs j = i are a point with
 
 import numpy as np
 
-from skswsgp._compiled.jit import njit_small
+from skswsgp._compiled.jit import njit_inline, njit_small
 
 TRIANGLE = 0  # number of columns that stands for the lower triangle
 
@@ -30,3 +30,9 @@ def pair(start, k):
     A signed index may count from the end, and loops that ask are not vectorised.
     """
     return np.uint64(start + k)
+
+
+@njit_inline
+def pair_range(at, count):
+    """Return the numbers of `count` pairs from `at` on, without a sign; see `pair`."""
+    return range(np.uint64(at), np.uint64(at + count))

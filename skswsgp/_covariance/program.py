@@ -25,9 +25,8 @@ import numpy as np
 
 from skswsgp._compiled.jit import njit, njit_inline, njit_inner, variant
 from skswsgp._compiled.pointers import address_of, by_address
-from skswsgp._compiled.team import barrier, single, team_pairs, team_range, team_sum
 from skswsgp._covariance import dot_product, stationary
-from skswsgp._covariance.pairs import TRIANGLE, row_start
+from skswsgp._covariance.pairs import TRIANGLE, pair_range, row_start
 
 # Codes below FIRST_DISTANCE are leaves without length-scales, and combinations
 CONSTANT, WHITE, SCALE, SUM, PRODUCT, POWER = range(6)
@@ -64,34 +63,31 @@ def refresh_scales(kernel):
 @njit_inner
 def white_profile(variance, rows, n, op, values, at):
     """Set values[op] to `variance` for a point with itself, and to 0 for others."""
-    for p in team_pairs(at, row_start(rows, n)):
+    for p in pair_range(at, row_start(rows, n)):
         values[op, p] = 0.0
-    barrier()
     if n == TRIANGLE:
-        for i in team_range(0, rows):
+        for i in range(rows):
             values[op, at + row_start(i + 1, n) - 1] = variance
-    barrier()
 
 
 @njit_inner
 def combine(code, left, right, exponent, op, extra, values, at, count):
     """Set values[op] to CONSTANT, or to a combination of values[left] and [right]."""
     if code == CONSTANT:
-        for p in team_pairs(at, count):
+        for p in pair_range(at, count):
             values[op, p] = extra
     elif code == SCALE:
-        for p in team_pairs(at, count):
+        for p in pair_range(at, count):
             values[op, p] = extra * values[left, p]
     elif code == SUM:
-        for p in team_pairs(at, count):
+        for p in pair_range(at, count):
             values[op, p] = values[left, p] + values[right, p]
     elif code == PRODUCT:
-        for p in team_pairs(at, count):
+        for p in pair_range(at, count):
             values[op, p] = values[left, p] * values[right, p]
     else:  # POWER
-        for p in team_pairs(at, count):
+        for p in pair_range(at, count):
             values[op, p] = values[left, p] ** exponent
-    barrier()
 
 
 @njit_inline
@@ -128,17 +124,16 @@ def fill_program(kernel, A, rows, B, n, values, slopes, at):
 def sum_adjoint(op, adjoint, at, count):
     """Return the sum of adjoint[op]."""
     amount = 0.0
-    for p in team_pairs(at, count):
+    for p in pair_range(at, count):
         amount += adjoint[op, p]
-    return team_sum(amount)
+    return amount
 
 
 @njit_inner
 def profile_vjp(op, slopes, adjoint, at, count):
     """Turn adjoint[op] from derivatives by k to derivatives by r2 or s."""
-    for p in team_pairs(at, count):
+    for p in pair_range(at, count):
         adjoint[op, p] *= slopes[op, p]
-    barrier()
 
 
 @njit_inner
@@ -146,9 +141,9 @@ def white_vjp(rows, n, op, adjoint, at):
     """Return the derivative by the variance of WHITE."""
     amount = 0.0
     if n == TRIANGLE:
-        for i in team_range(0, rows):
+        for i in range(rows):
             amount += adjoint[op, at + row_start(i + 1, n) - 1]
-    return team_sum(amount)
+    return amount
 
 
 @njit_inner
@@ -156,26 +151,25 @@ def combine_vjp(code, left, right, exponent, op, extra, values, adjoint, at, cou
     """Set adjoint[left] and [right] from adjoint[op]; return d / d log `extra`."""
     amount = 0.0
     if code == SCALE:
-        for p in team_pairs(at, count):
+        for p in pair_range(at, count):
             amount += adjoint[op, p] * values[op, p]
-        for p in team_pairs(at, count):
+        for p in pair_range(at, count):
             adjoint[left, p] = extra * adjoint[op, p]
     elif code == SUM:
-        for p in team_pairs(at, count):
+        for p in pair_range(at, count):
             adjoint[left, p] = adjoint[op, p]
             adjoint[right, p] = adjoint[op, p]
     elif code == PRODUCT:
-        for p in team_pairs(at, count):
+        for p in pair_range(at, count):
             adjoint[left, p] = adjoint[op, p] * values[right, p]
             adjoint[right, p] = adjoint[op, p] * values[left, p]
     else:  # POWER
-        for p in team_pairs(at, count):
+        for p in pair_range(at, count):
             base = values[left, p]  # 0 for distant points, where a root has no slope
             known = base != 0.0 or exponent >= 1.0
             slope = exponent * base ** (exponent - 1.0) if known else 0.0
             adjoint[left, p] = adjoint[op, p] * slope
-    barrier()
-    return team_sum(amount)
+    return amount
 
 
 @njit
@@ -219,8 +213,7 @@ def vjp_program(
                 leaf, A, rows, B, n, adjoint, at, d_log, d_A, d_B, inputs
             )
         if slot >= 0:
-            for at_slot in single(slot, slot + 1):
-                d_log[at_slot] += by_log
+            d_log[slot] += by_log
 
 
 def program_types(real):
@@ -268,7 +261,8 @@ def tile_vjp(kernel, A, rows, B, n, tile, at, d_log, d_A, d_B, inputs):
     """Add the derivatives of an objective, from tile.adjoint[-1] by the covariances.
 
     Derivatives by log parameters are added to d_log, (P,), and if `inputs` is true
-    those by A and B to d_A and d_B, which may be one array. Overwrites tile.adjoint.
+    those by A and B to d_A and d_B, which may be one array. Those by B are left out
+    where d_B has no columns. Overwrites tile.adjoint.
     """
     given = A, rows, B, n, tile.values, tile.slopes, tile.adjoint, at
     ends = d_log, d_A, d_B, inputs

@@ -12,10 +12,11 @@ from skswsgp._covariance.program import allow_vjp
 from skswsgp._engine import cpu_loops
 from skswsgp._engine.base import Engine
 from skswsgp._linear.all_points import AllPoints
+from skswsgp._linear.row_matrix import SparseRowMatrix
 from skswsgp._neighbors.search import cpu_scan
 from skswsgp._point.bound import allocate_stack
 from skswsgp._point.likelihoods import GAUSSIAN, expected_gaussian
-from skswsgp._point.state import Workspace, allocate_gradients, cpu_workspace
+from skswsgp._point.state import Workspace, allocate_gradients, allocate_workspace
 
 
 class CpuEngine(Engine):
@@ -29,7 +30,7 @@ class CpuEngine(Engine):
     def _allocate_workspace(self):
         """Allocate `work`, and `factor`, the work arrays that include K_w."""
         sizes = self.n_neighbors, self.n_threads
-        self.work = self.factor = cpu_workspace(self.model, *sizes, vjp=False)
+        self.work = self.factor = allocate_workspace(self.model, *sizes, vjp=False)
 
     def allow_vjp(self):
         """Let loops that take derivatives use `work`, which compiles them."""
@@ -47,19 +48,58 @@ class CpuEngine(Engine):
     def close(self):
         """Release nothing: all memory is that of the host."""
 
-    def variational_expectations(self, y, mu, v):
-        if self.model.family != GAUSSIAN:
-            return super().variational_expectations(y, mu, v)
-        noise = self.model.noise  # (Q,)
-        square, d_mu, d_v, _ = expected_gaussian(y - mu, v, noise)
-        ell = gaussian_log_density(square, np.log(noise)).sum(axis=1)
-        return ell, d_mu, np.broadcast_to(d_v, mu.shape)
+    def predict(self, X, active, with_variance):
+        model = self.model
+        a, F = self._weights(X, active, 1, noisy=False)
+        mu = self._weighted_sums(a, active, model.m)
+        if not with_variance:
+            return mu, None
+        if model.full:
+            rows = SparseRowMatrix(active, a[:, 0], len(model.Z), self.n_threads)
+            v = np.stack([rows.quadratic_forms(L) for L in model.L], axis=1)
+        else:
+            v = self._weighted_sums(a, active, model.s, squares=True)
+        return mu, (F + v).astype(self._dtype, copy=False)
 
-    def _fill(self, name, rows, options, results):
-        loop = getattr(cpu_loops, name)
+    def conditional_weights(self, X, active):
+        a, F = self._weights(X, active, 1, noisy=False)
+        return a[:, 0], F[:, 0]
+
+    def _weights(self, X, active, R, noisy, stored=True):
+        """Return the weights (n, R, H), or (n, R, 0), and F (n, R) of `weights_row`."""
+        (n, H), rows = active.shape, (X, active)
+        shapes = (n, R, H if stored else 0), (n, R)
+        return self._evaluate(cpu_loops.weights_rows, rows, shapes, options=(noisy,))
+
+    def _weighted_sums(self, weights, active, values, squares=False):
+        """Return sums (n, Q) of values (M, Q) over the lists; see `weighted_rows`."""
+        out = np.empty((len(active), values.shape[1]), self._dtype)
+        given = weights, active, values, squares, out
+        loop = cpu_loops.weighted_rows
+        threads.run_in_threads(loop, self.n_threads, len(out), *given, cost=0.1)
+        return out
+
+    def variational_expectations(self, y, mu, v):
+        if self.model.family == GAUSSIAN:
+            noise = self.model.noise  # (Q,)
+            square, d_mu, d_v, _ = expected_gaussian(y - mu, v, noise)
+            ell = gaussian_log_density(square, np.log(noise)).sum(axis=1)
+            return ell, d_mu, np.broadcast_to(d_v, mu.shape)
+        rows = [np.ascontiguousarray(array, self._dtype) for array in (y, mu, v)]
+        shapes = len(mu), mu.shape, mu.shape
+        return self._evaluate(cpu_loops.expectation_rows, rows, shapes)
+
+    def bound(self, batch):
+        rows, n = (batch.X, batch.y, batch.active), len(batch.X)
+        return self._evaluate(cpu_loops.bound_rows, rows, (n, n), np.float64)
+
+    def _evaluate(self, loop, rows, shapes, dtype=None, options=()):
+        """Return arrays that a loop has filled, NaN where it left them."""
+        results = [np.full(shape, np.nan, dtype or self._dtype) for shape in shapes]
         works = self.work if loop is cpu_loops.expectation_rows else self.factor
         arguments = *rows, *options, *results, self.jitter_counts
         self._run(loop, works, *arguments)
+        return results
 
     def _run(self, loop, works, rows, *arguments):
         """Run a loop over rows, on as many threads as have work arrays in `works`."""
@@ -85,9 +125,17 @@ class CpuEngine(Engine):
         Z, X = before or (None, batch.X)
         self._before = cpu_loops.allocate_map_gradient(Z, X, H, k, batch.X.shape[1])
 
+    def kriging_predictions(self, X, active, with_mean=True):
+        a, F = self._weights(X, active, self._n_latent, noisy=True, stored=with_mean)
+        if not with_mean:
+            return None, F
+        return self._weighted_sums(a, active, self.model.m), F
+
     def kriging_slopes(self, X, active):
         self.allow_vjp()
-        return super().kriging_slopes(X, active)
+        (n, D), P = X.shape, len(self.model.params)
+        shapes, loop = ((n, self._n_latent, D), (n, P)), cpu_loops.kriging_slopes_rows
+        return self._evaluate(loop, (X, active), shapes, np.float64)[0]
 
     def kriging_gradients(self, start):
         arrays = self.step_work, self.grads, self._before
@@ -110,12 +158,12 @@ class DenseCpuEngine(CpuEngine):
     def _allocate_workspace(self):
         model, M = self.model, self.n_neighbors
         self.all_inducing = np.arange(M, dtype=np.int32)[None, :]
-        self.work = cpu_workspace(model, M, self.n_threads, dense=True, vjp=False)
+        self.work = allocate_workspace(model, M, self.n_threads, dense=True, vjp=False)
 
     @cached_property
     def factor(self):
         """The work arrays of K and its factor, which only training needs."""
-        return cpu_workspace(self.model, self.n_neighbors, 1)
+        return allocate_workspace(self.model, self.n_neighbors, 1)
 
     @cached_property
     def stack(self):

@@ -11,9 +11,9 @@ LEAST_SECONDS = 600.0
 def require_device(device):
     """Raise ValueError, with the reason, if the device cannot be used."""
     if device == "cuda":
-        from skswsgp.cuda import runtime
+        from skswsgp.cuda import device as gpu
 
-        runtime.require()
+        gpu.require()
 
 
 def make_engine(device, model, n_neighbors, n_threads, points=0):
@@ -54,6 +54,6 @@ def choose_device(points, H, M):
     seconds = 1e-6 * points * microseconds_per_point(H)
     if H == M or seconds < LEAST_SECONDS:
         return "cpu"
-    from skswsgp.cuda import runtime
+    from skswsgp.cuda import device as gpu
 
-    return "cpu" if runtime.missing() or runtime.is_busy() else "cuda"
+    return "cpu" if gpu.missing() or gpu.is_busy() else "cuda"

@@ -20,8 +20,8 @@ from skswsgp._compiled.jit import (
     njit_range,
     njit_small,
 )
-from skswsgp._compiled.team import BLOCK, team_range, team_sum
 from skswsgp._compiled.tiles import (
+    BLOCK,
     WIDE,
     gather_columns,
     gather_wide,
@@ -43,10 +43,10 @@ PLAIN, SQUARES, NORMAL = range(3)  # A' v, A^2' v and A' diag(v) A u
 def row_product(lists, weights, squares, i, u):
     """Return the sum of A_ih u_h, or of A_ih^2 u_h, over the columns h of row i."""
     value = 0.0
-    for h in team_range(0, lists.shape[1]):
+    for h in range(lists.shape[1]):
         weight = weights[i, h]
         value += (weight * weight if squares else weight) * u[np.uint64(lists[i, h])]
-    return team_sum(value)
+    return value
 
 
 @njit_inner

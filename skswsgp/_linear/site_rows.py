@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from skswsgp._compiled.team import BLOCK
 from skswsgp._compiled.threads import ROWS_AT_ONCE, index_blocks
+from skswsgp._compiled.tiles import BLOCK
 from skswsgp._linear.projection import Projection
 from skswsgp._point.likelihood_records import LikelihoodRecord
 

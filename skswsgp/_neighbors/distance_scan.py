@@ -21,9 +21,8 @@ from typing import NamedTuple
 import numpy as np
 
 from skswsgp._compiled.jit import njit_inline, njit_inner, njit_range, njit_small
-from skswsgp._compiled.team import BLOCK
 from skswsgp._compiled.threads import microseconds_per_pair, run_in_threads
-from skswsgp._compiled.tiles import GROUP, keys_below, lowest_bit, set_products
+from skswsgp._compiled.tiles import BLOCK, GROUP, keys_below, lowest_bit, set_products
 from skswsgp._neighbors import kd_order
 from skswsgp._neighbors.heaps import offer_point, squared_distance, take_heaps
 from skswsgp._neighbors.kd_order import NO_BOUND, ROW_GROUPS, ROWS_PER_BLOCK, tree_order

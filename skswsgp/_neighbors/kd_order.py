@@ -10,7 +10,7 @@ of the search, so a point within the reach of a row lies in no box that is left 
 import numpy as np
 
 from skswsgp._compiled.jit import njit, njit_inner, njit_small
-from skswsgp._compiled.team import BLOCK
+from skswsgp._compiled.tiles import BLOCK
 
 ROWS_PER_BLOCK = 64  # rows that visit a leaf while it is in cache
 ROW_GROUPS = ROWS_PER_BLOCK // BLOCK  # groups of rows in a block

@@ -96,18 +96,13 @@ def step_factor(L, row, derivatives, moments, first, second):
 
 
 @njit_inline
-def update_row(model, optimizer, rows, i, at, rate):
-    """Take a step for the point in slot i, with row `at` of d_L, and free the slot."""
-    row = rows.touched[i]
-    rows.slot[row] = -1
+def update_row(model, optimizer, rows, i, row, rate):
+    """Take a step for m, Z and a diagonal S of a point, from the derivatives i."""
     optimizer.row_steps[row] += 1
     fast, slow = bias_corrections(optimizer.row_steps[row], rate)
     for j in range(model.m.shape[1]):
         step_linear(model.m, row, j, rows.d_m[i, j], 1.0, optimizer.m, fast, slow)
-        if model.full:
-            d_row = rows.d_L[j, at]
-            step_factor(model.L[j], row, d_row, optimizer.L[j], fast, slow)
-        else:
+        if not model.full:
             step_positive(model.s, row, j, rows.d_s[i, j], optimizer.s, fast, slow)
     if model.train_inducing:
         for j in range(model.Z.shape[1]):

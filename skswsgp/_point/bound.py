@@ -21,7 +21,6 @@ import numpy as np
 
 from skswsgp._compiled.jit import njit, njit_inline, njit_inner
 from skswsgp._compiled.linalg import jittered_cholesky, mean_diagonal, padded
-from skswsgp._compiled.team import barrier, single, team_range
 from skswsgp._covariance.pairs import TRIANGLE, row_start
 from skswsgp._covariance.program import fill_tile, tile_vjp
 from skswsgp._point import posterior
@@ -32,7 +31,7 @@ from skswsgp._point.likelihoods import expected_log_prob
 @njit_inner
 def gather_rows(values, active, row, H, out):
     """Set out[j, h] = values[active[row, h], j]."""
-    for h in team_range(0, H):
+    for h in range(H):
         at = active[row, h]
         for j in range(values.shape[1]):
             out[j, h] = values[at, j]
@@ -41,24 +40,22 @@ def gather_rows(values, active, row, H, out):
 @njit_inline
 def gather(model, active, row, H, work):
     """Copy w = active[row], Z_w, m_w and s_w to the work arrays."""
-    for h in team_range(0, H):
+    for h in range(H):
         work.rows[h] = active[row, h]
     gather_rows(model.Z, active, row, H, work.points)
     gather_rows(model.m, active, row, H, work.m)
     if not model.full:
         gather_rows(model.s, active, row, H, work.s)
-    barrier()
 
 
 @njit
 def unpack(values, H, K):
     """Copy the covariances of the first H points of a tile to the triangle of K."""
     top = values.shape[0] - 1
-    for i in team_range(0, H):
+    for i in range(H):
         start = row_start(i, TRIANGLE)
         for j in range(i + 1):
             K[i, j] = values[top, start + j]
-    barrier()
 
 
 @njit_inline
@@ -73,9 +70,8 @@ def factorise(model, work, H):
 def fill_point(model, X, active, row, H, work):
     """Gather the neighbours of X[row]; fill the tile, which ends with k and k(x, x)."""
     gather(model, active, row, H, work)
-    for d in team_range(0, X.shape[1]):
+    for d in range(X.shape[1]):
         work.points[d, H] = X[row, d]
-    barrier()
     fill_tile(model, work.points, H + 1, work.points, TRIANGLE, work, 0)
 
 
@@ -114,16 +110,14 @@ def bound_vjp(model, H, weight, jitter, work, grads, b, c):
     d_log, moving = grads.d_log[c], model.train_inducing
     if moving:
         for d in range(d_Z.shape[0]):
-            for h in team_range(0, n):
+            for h in range(n):
                 d_Z[d, h] = 0.0
-        barrier()
     tile_vjp(model, Z, n, Z, TRIANGLE, work, 0, d_log, d_Z, d_Z, moving)
     if moving:
         for d in range(d_Z.shape[0]):
-            for h in team_range(0, H):
+            for h in range(H):
                 grads.d_Z[b, d, h] = d_Z[d, h]
-        barrier()
-    for q in single(0, work.d_noise.shape[0]):
+    for q in range(work.d_noise.shape[0]):
         grads.d_noise[c, q] += weight * work.d_noise[q]
 
 
@@ -153,7 +147,7 @@ def allocate_stack(model, n, H, n_threads):
 @njit_inner
 def restore_padding(A, H):
     """Let the lower triangle of A hold the identity in the rows from H on."""
-    for i in team_range(H, A.shape[0]):
+    for i in range(H, A.shape[0]):
         for j in range(i):
             A[i, j] = 0.0
         A[i, i] = 1.0
@@ -175,9 +169,8 @@ def factorise_dense(model, active, H, factor):
 @njit_inline
 def fill_dense_point(model, X, row, H, factor, work, column):
     """Set the covariances of X[row] with all active points, then with itself."""
-    for d in team_range(0, X.shape[1]):
+    for d in range(X.shape[1]):
         column[d, 0] = X[row, d]
-    barrier()
     fill_tile(model, column, 1, factor.points, H, work, 0)
     fill_tile(model, column, 1, column, TRIANGLE, work, H)
 
@@ -195,7 +188,7 @@ def dense_bound_vjp(model, i, weight, H, factor, work, stack, t, grads, c):
     """Adjoint of `dense_bound` for row i; sets row i of the stack, adds to chunk c."""
     g = posterior.posterior_vjp(model, factor, work, H, weight, grads, c)
     posterior.cross_covariance_vjp(work.half_adjoint, work.a, g, H, work.adjoint, 0)
-    for h in team_range(0, H):
+    for h in range(H):
         stack.A[i, h] = work.a[0, h]
         stack.R[i, h] = work.half_adjoint[0, h]
     x, d_x, Z = stack.column[t], stack.d_column[t], factor.points
@@ -203,7 +196,7 @@ def dense_bound_vjp(model, i, weight, H, factor, work, stack, t, grads, c):
     tile_vjp(model, x, 1, x, TRIANGLE, work, H, d_log, d_x, d_x, moving)
     d_Z = grads.d_Z[c if moving else 0]
     tile_vjp(model, x, 1, Z, H, work, 0, d_log, d_x, d_Z, moving)
-    for q in single(0, work.d_noise.shape[0]):
+    for q in range(work.d_noise.shape[0]):
         grads.d_noise[c, q] += weight * work.d_noise[q]
 
 

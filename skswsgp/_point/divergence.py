@@ -5,7 +5,6 @@ Notation and the two kinds of functions are those of `posterior`.
 
 from skswsgp._compiled import linalg
 from skswsgp._compiled.jit import njit_inline, njit_inner, njit_small
-from skswsgp._compiled.team import barrier, once, team_range, team_sum
 from skswsgp._point.full_covariance import active_covariance
 
 
@@ -35,21 +34,21 @@ def _divergence(
     kl = 0.0
     for q in range(m.shape[0]):
         linalg.matvec(inverse, m, q, H, alpha, q)
-        kl += once(log_det_K - H)
-        for h in team_range(0, H):
+        kl += log_det_K - H
+        for h in range(H):
             kl += m[q, h] * alpha[q, h]  # Mahalanobis term
         if full:
-            for g in team_range(0, H):
+            for g in range(H):
                 for h in range(H):
                     kl += inverse[g, h] * S[q, g, h]  # trace term
             unit = linalg.mean_diagonal(S[q], H)
             linalg.jittered_cholesky(S[q], S_factor, unit, S_jitter, blocks)
-            kl -= once(linalg.log_determinant(S_factor, H))
+            kl -= linalg.log_determinant(S_factor, H)
         else:
-            for h in team_range(0, H):
+            for h in range(H):
                 kl += inverse[h, h] * s[q, h]
             kl -= linalg.sum_of_logs(s, q, H)
-    return 0.5 * team_sum(kl)
+    return 0.5 * kl
 
 
 @njit_inline
@@ -77,21 +76,19 @@ def _divergence_vjp(
     The derivative by S is -c/2 (K^-1 - S^-1).
     """
     for q in range(alpha.shape[0]):
-        for h in team_range(0, H):
+        for h in range(H):
             d_m[b, q, h] = -c * alpha[q, h]
         if full:
             unit = linalg.mean_diagonal(S[q], H)
             linalg.jittered_cholesky(S[q], S_inverse, unit, S_jitter, blocks)
             linalg.invert_factor(S_inverse, blocks, upper)
             linalg.square_upper(upper, S_inverse)
-            for g in team_range(0, H):
+            for g in range(H):
                 for h in range(H):
                     d_S[b, q, g, h] = -0.5 * c * (inverse[g, h] - S_inverse[g, h])
-            barrier()
         else:
-            for h in team_range(0, H):
+            for h in range(H):
                 d_s[b, q, h] = -0.5 * c * (inverse[h, h] - 1.0 / s[q, h])
-    barrier()
 
 
 @njit_inner
@@ -103,36 +100,33 @@ def _divergence_by_K(c, inverse, alpha, s, S, full, H, scratch, product, sandwic
     """
     Q = alpha.shape[0]
     if full:
-        for g in team_range(0, sandwich.shape[0]):
+        for g in range(sandwich.shape[0]):
             for h in range(sandwich.shape[0]):
                 sandwich[g, h] = 0.0
                 for q in range(Q):
                     sandwich[g, h] += S[q, g, h]
-        barrier()
         linalg.transposed_product(sandwich, inverse, product, False)
     else:
         scale_rows(inverse, s, H, scratch, product)
     linalg.transposed_product(product, inverse, sandwich, True)
-    for g in team_range(0, H):
+    for g in range(H):
         for h in range(g + 1):
             d_K[g, h] = -0.5 * c * (Q * inverse[g, h] - sandwich[g, h])
         for q in range(Q):
             weight = 0.5 * c * alpha[q, g]
             for h in range(g + 1):
                 d_K[g, h] += weight * alpha[q, h]
-    barrier()
 
 
 @njit_small
 def scale_rows(inverse, s, H, scratch, out):
     """Set out = sum_q diag(s_q) K^-1, with zeros in the rows from H on."""
-    for h in team_range(0, out.shape[0]):
+    for h in range(out.shape[0]):
         scratch[0, h] = 0.0
     for q in range(s.shape[0]):
-        for h in team_range(0, H):
+        for h in range(H):
             scratch[0, h] += s[q, h]
-    for g in team_range(0, out.shape[0]):
+    for g in range(out.shape[0]):
         scale = scratch[0, g]
         for h in range(out.shape[0]):
             out[g, h] = scale * inverse[g, h]
-    barrier()

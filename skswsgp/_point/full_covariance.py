@@ -10,8 +10,7 @@ whose columns are draws from q(u).
 import numpy as np
 
 from skswsgp._compiled.jit import njit
-from skswsgp._compiled.team import BLOCK, barrier, team_range, team_sum
-from skswsgp._compiled.tiles import set_products
+from skswsgp._compiled.tiles import BLOCK, set_products
 
 PANEL_COLUMNS = 128  # columns of a panel of `factor_panel_vjp`; they fit in a cache
 
@@ -21,7 +20,7 @@ def active_covariance(L, rows, H, S):
     """Set S[q] = L_w L_w' for the first H of `rows`, in blocks of four rows by two."""
     pairs = (H + 1) // 2
     for q in range(S.shape[0]):
-        for block in team_range(0, (H + 3) // 4 * pairs):
+        for block in range((H + 3) // 4 * pairs):
             g0, h0 = block // pairs * 4, block % pairs * 2
             g1, g2, g3 = min(g0 + 1, H - 1), min(g0 + 2, H - 1), min(g0 + 3, H - 1)
             h1 = min(h0 + 1, H - 1)
@@ -48,23 +47,22 @@ def active_covariance(L, rows, H, S):
             S[q, g2, h1] = S[q, h1, g2] = t2
             S[q, g3, h0] = S[q, h0, g3] = s3
             S[q, g3, h1] = S[q, h1, g3] = t3
-    barrier()
 
 
 @njit
 def quadratic_form(L, q, rows, H, a, projection):
     """Return a' S_w a = |L_w' a|^2; sets projection, a number a column, to L_w' a."""
-    for j in team_range(0, projection.shape[0]):
+    for j in range(projection.shape[0]):
         projection[j] = 0.0
     for h in range(H):
         row, weight = rows[h], a[0, h]
         stop = row + 1 if L.shape[2] == L.shape[1] else L.shape[2]
-        for j in team_range(0, stop):
+        for j in range(stop):
             projection[j] += weight * L[q, row, j]
     square = 0.0
-    for j in team_range(0, projection.shape[0]):
+    for j in range(projection.shape[0]):
         square += projection[j] * projection[j]
-    return team_sum(square)
+    return square
 
 
 @njit
@@ -76,7 +74,7 @@ def factor_row_vjp(L, q, active, at, d_S, h, d_row):
     row = active[at, h]
     for g in range(active.shape[1]):
         other, weight = active[at, g], L.dtype.type(2.0) * d_S[h, g]
-        for j in team_range(0, min(row, other) + 1):
+        for j in range(min(row, other) + 1):
             d_row[j] += weight * L[q, other, j]
 
 

@@ -16,7 +16,6 @@ import math
 from skswsgp._compiled import linalg
 from skswsgp._compiled.jit import njit_inline, njit_inner
 from skswsgp._compiled.special import compiled_log_density
-from skswsgp._compiled.team import barrier, single, team_range
 from skswsgp._covariance.pairs import TRIANGLE, row_start
 from skswsgp._covariance.program import tile_vjp
 from skswsgp._point.bound import fill_point, unpack
@@ -29,9 +28,8 @@ def factorise_data(model, work, H, q):
     unpack(work.values, H, work.K)
     # The unit of jitter excludes the noise, which is large for a small weight
     unit = linalg.mean_diagonal(work.K, H)
-    for i in team_range(0, H):
+    for i in range(H):
         work.K[i, i] += model.noise[q] * work.s[q, i]
-    barrier()
     least = linalg.RELATIVE_FLOOR * model.jitter
     return linalg.jittered_cholesky(work.K, work.chol, unit, least, work.blocks)
 
@@ -48,7 +46,6 @@ def krige(model, work, H, q):
         linalg.solve(work.chol, work.scratch, 0, H, work.alpha, q)
         F = conditional_weights(work, work, row_start(H, TRIANGLE), H)
         work.mean[q], work.variance[q] = weighted_mean(work.a, work.m, q, H), F
-        barrier()
     return jitter
 
 
@@ -78,29 +75,25 @@ def kriging_vjp(model, work, H, q, weight, d_noise):
     g_mu, g_F = weight * work.d_mean[q], weight * work.d_variance[q]
     top, start = work.values.shape[0] - 1, row_start(H, TRIANGLE)
     half = work.half_adjoint
-    for h in team_range(0, H):
+    for h in range(H):
         half[0, h] = 0.5 * (g_F * work.a[0, h] - g_mu * work.alpha[q, h])
         work.adjoint[top, start + h] += -2.0 * half[0, h] - g_F * work.a[0, h]
-    barrier()
     d_variance = 0.0
     for i in range(H):
         a, r = work.a[0, i], half[0, i]
         d_variance += 2.0 * a * r * work.s[q, i]
-        for j in team_range(0, i + 1):
+        for j in range(i + 1):
             work.d_K[i, j] += a * half[0, j] + r * work.a[0, j]
-    for h in single(H, H + 1):
-        work.adjoint[top, start + h] += g_F
-        d_noise[q] += model.noise[q] * d_variance + weight * work.d_noise[q]
-    barrier()
+    work.adjoint[top, start + H] += g_F
+    d_noise[q] += model.noise[q] * d_variance + weight * work.d_noise[q]
 
 
 @njit_inner
 def clear_points(d_points, n):
     """Set the derivatives by the coordinates of the first n points to zero."""
-    for d in team_range(0, d_points.shape[0]):
+    for d in range(d_points.shape[0]):
         for h in range(n):
             d_points[d, h] = 0.0
-    barrier()
 
 
 @njit_inline
@@ -110,12 +103,11 @@ def mean_slopes(model, work, H, q, d_log):
     Adds the derivatives by the logarithms of the kernel parameters to d_log.
     """
     top, start = work.values.shape[0] - 1, row_start(H, TRIANGLE)
-    for p in team_range(0, start):
+    for p in range(start):
         work.adjoint[top, p] = 0.0
-    for h in team_range(0, H):
+    for h in range(H):
         work.adjoint[top, start + h] = work.alpha[q, h]
-    for h in single(H, H + 1):
-        work.adjoint[top, start + h] = 0.0
+    work.adjoint[top, start + H] = 0.0
     clear_points(work.d_points, H + 1)
     Z, d_Z = work.points, work.d_points
     tile_vjp(model, Z, H + 1, Z, TRIANGLE, work, 0, d_log, d_Z, d_Z, True)
@@ -131,12 +123,11 @@ def log_density_vjp(model, X, y, active, row, H, weight, work, d_log, d_noise, i
     """
     fill_point(model, X, active, row, H, work)
     top, start = work.values.shape[0] - 1, row_start(H, TRIANGLE)
-    for i in team_range(0, H):
+    for i in range(H):
         for j in range(i + 1):
             work.d_K[i, j] = 0.0
-    for h in team_range(0, H + 1):
+    for h in range(H + 1):
         work.adjoint[top, start + h] = 0.0
-    barrier()
     density = 0.0
     for q in range(work.m.shape[0]):
         if krige(model, work, H, q) < 0.0:

@@ -11,7 +11,6 @@ import numpy as np
 
 from skswsgp._compiled import special
 from skswsgp._compiled.jit import njit, njit_inline, njit_inner, njit_small
-from skswsgp._compiled.team import once, team_range, team_sum
 
 GAUSSIAN, BERNOULLI, SOFTMAX, LOGIT, POISSON, NEGATIVE_BINOMIAL, STUDENT_T = range(7)
 MOST_LOG_RATE = 60.0  # logarithm of a Poisson rate from which it grows linearly
@@ -201,33 +200,33 @@ def expected_softmax(
     """
     Q, n_nodes = nodes.shape
     top, sums = Q, Q + 1
-    for i in team_range(0, n_nodes):
+    for i in range(n_nodes):
         node_values[top, i] = -np.inf
         node_values[sums, i] = 0.0
     for q in range(Q):
         mu, std = prior_mean[q] + mean[q], math.sqrt(variance[q])
-        for i in team_range(0, n_nodes):
+        for i in range(n_nodes):
             f = mu + std * nodes[q, i]
             node_values[q, i] = f
             node_values[top, i] = max(node_values[top, i], f)
     value = 0.0
-    for i in team_range(0, n_nodes):
+    for i in range(n_nodes):
         value += weights[i] * (node_values[label, i] - node_values[top, i])
     for q in range(Q):
-        for i in team_range(0, n_nodes):
+        for i in range(n_nodes):
             e = special.exponential(node_values[q, i] - node_values[top, i])
             node_values[q, i] = e
             node_values[sums, i] += e
-    for i in team_range(0, n_nodes):
+    for i in range(n_nodes):
         value -= weights[i] * math.log(node_values[sums, i])
         node_values[sums, i] = weights[i] / node_values[sums, i]
     for q in range(Q):
-        d_mu = once(1.0 if q == label else 0.0)
+        d_mu = 1.0 if q == label else 0.0
         d_std = 0.0  # the nodes sum to zero, so that the label adds nothing
-        for i in team_range(0, n_nodes):
+        for i in range(n_nodes):
             probability = node_values[q, i] * node_values[sums, i]
             d_mu -= probability
             d_std -= probability * nodes[q, i]
-        d_mean[q] = team_sum(d_mu)
-        d_variance[q] = 0.5 * team_sum(d_std) / math.sqrt(variance[q])
-    return team_sum(value)
+        d_mean[q] = d_mu
+        d_variance[q] = 0.5 * d_std / math.sqrt(variance[q])
+    return value

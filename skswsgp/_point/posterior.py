@@ -13,7 +13,6 @@ struct unless all inducing points are active, when all rows share K.
 
 from skswsgp._compiled import linalg
 from skswsgp._compiled.jit import njit, njit_inline, njit_inner, njit_small
-from skswsgp._compiled.team import barrier, once, team_range, team_sum
 from skswsgp._covariance.pairs import TRIANGLE, row_start
 from skswsgp._point.full_covariance import quadratic_form
 
@@ -29,15 +28,13 @@ def conditional_weights(factor, work, start, H):
 def _conditional_weights(values, start, chol, H, scratch, a):
     """Set a = K^-1 k and scratch[0] = R^-T k; return F = k(x, x) - k' a, at least 0."""
     top = values.shape[0] - 1
-    for h in team_range(0, H):
+    for h in range(H):
         scratch[1, h] = values[top, start + h]
-    barrier()
     linalg.solve_transposed(chol, scratch, 1, H, scratch, 0)
     linalg.solve(chol, scratch, 0, H, a, 0)
-    F = once(values[top, start + H])
-    for h in team_range(0, H):
+    F = values[top, start + H]
+    for h in range(H):
         F -= scratch[0, h] * scratch[0, h]
-    F = team_sum(F)
     return 0.0 if F < 0.0 else F
 
 
@@ -45,9 +42,9 @@ def _conditional_weights(values, start, chol, H, scratch, a):
 def weighted_mean(a, m, q, H):
     """Return mu = a' m_w of eq. 13 for latent function q."""
     mu = 0.0
-    for h in team_range(0, H):
+    for h in range(H):
         mu += a[0, h] * m[q, h]
-    return team_sum(mu)
+    return mu
 
 
 @njit
@@ -55,7 +52,6 @@ def posterior_mean(a, m, H, mean):
     """Set mean[q] = a' m_w of eq. 13."""
     for q in range(m.shape[0]):
         mean[q] = weighted_mean(a, m, q, H)
-    barrier()
 
 
 @njit_inline
@@ -82,15 +78,13 @@ def posterior(model, factor, work, start, H):
 def _posterior_variance(F, a, s, L, rows, full, H, floor, projection, variance):
     """Set variance[q] = v = F + a' S_w a of eq. 13, at least `floor`."""
     for q in range(variance.shape[0]):
-        v = once(F)
+        v = F
         if full:
-            v += once(quadratic_form(L, q, rows, H, a, projection))
+            v += quadratic_form(L, q, rows, H, a, projection)
         else:
-            for h in team_range(0, H):
+            for h in range(H):
                 v += a[0, h] * a[0, h] * s[q, h]
-        v = team_sum(v)
         variance[q] = floor if v < floor else v
-    barrier()
 
 
 @njit_inline
@@ -116,31 +110,29 @@ def _posterior_vjp(
     Adds to block b of d_m and of d_s or d_S. Sets r so that d/dK = a r' + r a' and
     d/dk = -2 r - g a, where g = d/d k(x, x) is returned.
     """
-    for h in team_range(0, H):
+    for h in range(H):
         scratch[0, h] = 0.0  # sum_q g_mu alpha
         scratch[1, h] = 0.0  # sum_q g_v S a
     g = 0.0
     for q in range(alpha.shape[0]):
         g_mu, g_v = weight * d_mean[q], weight * d_variance[q]
         g += g_v
-        for h in team_range(0, H):
+        for h in range(H):
             scratch[0, h] += g_mu * alpha[q, h]
             d_m[b, q, h] += g_mu * a[0, h]
         if full:
             linalg.matvec(S[q], a, 0, H, r, 0)
-            for h in team_range(0, H):
+            for h in range(H):
                 scratch[1, h] += g_v * r[0, h]
                 for j in range(H):
                     d_S[b, q, h, j] += g_v * a[0, h] * a[0, j]
         else:
-            for h in team_range(0, H):
+            for h in range(H):
                 scratch[1, h] += g_v * s[q, h] * a[0, h]
                 d_s[b, q, h] += g_v * a[0, h] * a[0, h]
-    barrier()
     linalg.matvec(inverse, scratch, 1, H, r, 0)
-    for h in team_range(0, H):
+    for h in range(H):
         r[0, h] = 0.5 * (g * a[0, h] - scratch[0, h]) - r[0, h]
-    barrier()
     return g
 
 
@@ -153,7 +145,7 @@ def covariance_vjp(d_K, A, R, n, H, jitter, adjoint):
     """
     top = adjoint.shape[0] - 1
     trace = 0.0
-    for i in team_range(0, H):
+    for i in range(H):
         start = row_start(i, TRIANGLE)
         for j in range(i + 1):
             adjoint[top, start + j] = 2.0 * d_K[i, j]
@@ -163,17 +155,14 @@ def covariance_vjp(d_K, A, R, n, H, jitter, adjoint):
                 adjoint[top, start + j] += a * R[p, j] + r * A[p, j]
         adjoint[top, start + i] *= 0.5
         trace += adjoint[top, start + i]
-    trace = team_sum(trace)
-    for i in team_range(0, H):
+    for i in range(H):
         adjoint[top, row_start(i + 1, TRIANGLE) - 1] += jitter * trace / H
-    barrier()
 
 
 @njit_inner
 def cross_covariance_vjp(r, a, g, H, adjoint, start):
     """Set the adjoints of k, -2 r - g a, and k(x, x), g, from pair `start` on."""
     top = adjoint.shape[0] - 1
-    for h in team_range(0, H):
+    for h in range(H):
         adjoint[top, start + h] = -2.0 * r[0, h] - g * a[0, h]
     adjoint[top, start + H] = g
-    barrier()

@@ -8,7 +8,6 @@ that failed or needed extra jitter is counted in counts[t].
 import math
 
 from skswsgp._compiled.jit import njit_inline
-from skswsgp._compiled.team import barrier, single, team_range
 from skswsgp._covariance.pairs import TRIANGLE, row_start
 from skswsgp._point import bound
 from skswsgp._point.kriging import factorise_data, krige, mean_slopes
@@ -30,31 +29,26 @@ def weights_row(model, X, active, row, noisy, work, weights, residual, counts, t
             jitter = factorise_data(model, work, H, r)
         else:
             jitter = bound.factorise(model, work, H)
-        for slot in single(t, t + 1):
-            bound.count_jitter(model.jitter, jitter, counts, slot)
-        barrier()
+        bound.count_jitter(model.jitter, jitter, counts, t)
         if jitter >= 0.0:
             start = row_start(H, TRIANGLE)
             F = conditional_weights(work, work, start, H)
             floor = 0.0 if noisy else variance_floor(model, work, work, start, H)
             residual[row, r] = max(F, floor)
-            for h in team_range(0, weights.shape[2]):  # H, or 0 for F alone
+            for h in range(weights.shape[2]):  # H, or 0 for F alone
                 weights[row, r, h] = work.a[0, h]
-            barrier()
 
 
 @njit_inline
 def expectation_row(model, y, mu, v, row, work, ell, d_mu, d_v):
     """Compute E log p(y | f), f ~ N(mu, v), and its derivatives by mu and v (Q,)."""
-    for q in team_range(0, mu.shape[1]):
+    for q in range(mu.shape[1]):
         work.mean[q] = mu[row, q]
         work.variance[q] = v[row, q]
-    barrier()
     ell[row] = expected_log_prob(model, y, row, work)
     for q in range(mu.shape[1]):
         d_mu[row, q] = work.d_mean[q]
         d_v[row, q] = work.d_variance[q]
-    barrier()
 
 
 @njit_inline
@@ -62,9 +56,7 @@ def bound_row(model, X, y, active, row, work, ell, kl, counts, t):
     """Compute E log p(y | f) and KL_w, NaN where K_w cannot be factorised."""
     H = active.shape[1]
     ell[row], kl[row], jitter = bound.point_bound(model, X, y, active, row, H, work)
-    for slot in single(t, t + 1):
-        bound.count_jitter(model.jitter, jitter, counts, slot)
-    barrier()
+    bound.count_jitter(model.jitter, jitter, counts, t)
 
 
 @njit_inline
@@ -78,6 +70,5 @@ def kriging_slopes_row(model, X, active, row, work, slopes, d_log):
     for q in range(slopes.shape[1]):
         found = krige(model, work, H, q) >= 0.0
         mean_slopes(model, work, H, q, d_log[row])
-        for d in team_range(0, slopes.shape[2]):
+        for d in range(slopes.shape[2]):
             slopes[row, q, d] = work.d_points[d, H] if found else math.nan
-        barrier()

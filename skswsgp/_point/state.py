@@ -13,8 +13,8 @@ import numpy as np
 
 from skswsgp._compiled.jit import njit_view
 from skswsgp._compiled.linalg import padded
-from skswsgp._compiled.team import BLOCK
 from skswsgp._compiled.threads import CHUNKS, require_memory
+from skswsgp._compiled.tiles import BLOCK
 from skswsgp._covariance.program import Kernel, allow_vjp, program_calls
 from skswsgp._point.likelihoods import Likelihood
 
@@ -90,7 +90,7 @@ def workspace_shapes(n_ops, D, Q, noises, nodes, H, M, dense):
     }
 
 
-# Work arrays of one thread, or of one team of threads on a GPU. `allocate_workspace`
+# Work arrays of one thread. `allocate_workspace`
 # adds a leading axis of threads, which `thread_view` removes.
 Workspace = namedtuple("Workspace", workspace_shapes(*[0] * 7, dense=False))
 thread_view = njit_view(Workspace)
@@ -99,8 +99,12 @@ thread_view = njit_view(Workspace)
 Gradients = namedtuple("Gradients", "d_m d_s d_S d_Z d_log d_noise sums jitter_counts")
 
 
-def allocate_workspace(model, n_neighbors, n_threads, *, dense=False):
-    """Allocate the work arrays of all threads; see `workspace_shapes`."""
+def allocate_workspace(model, n_neighbors, n_threads, *, dense=False, vjp=True):
+    """Allocate the work arrays of all threads, and compile what they call.
+
+    See `workspace_shapes`. Without `vjp` nothing is compiled for derivatives yet; see
+    `allow_vjp`.
+    """
     D, Q, M = model.Z.shape[1], model.m.shape[1], model.L.shape[2] if model.full else 0
     sizes = len(model.code), D, Q, len(model.noise), model.nodes.shape[1]
     shapes = workspace_shapes(*sizes, n_neighbors, M, dense)
@@ -114,15 +118,7 @@ def allocate_workspace(model, n_neighbors, n_threads, *, dense=False):
         arrays[name][...] = np.eye(arrays[name].shape[-1])
     arrays["rows"] = arrays["rows"].astype(np.int64)
     arrays["calls"] = arrays["calls"].astype(np.uint64)
-    return Workspace(**arrays)
-
-
-def cpu_workspace(model, n_neighbors, n_threads, *, dense=False, vjp=True):
-    """Allocate the work arrays of threads of the CPU, and compile what they call.
-
-    Without `vjp` nothing is compiled for derivatives yet; see `allow_vjp`.
-    """
-    works = allocate_workspace(model, n_neighbors, n_threads, dense=dense)
+    works = Workspace(**arrays)
     works.calls[:] = program_calls(model)
     if vjp:
         allow_vjp(works.calls, model)

@@ -19,8 +19,8 @@ import numpy as np
 from scipy.linalg import cho_solve
 
 from skswsgp._compiled.linalg import numpy_cholesky
-from skswsgp._compiled.team import BLOCK
 from skswsgp._compiled.threads import KERNEL_VALUE, one_blas_thread
+from skswsgp._compiled.tiles import BLOCK
 from skswsgp._covariance.compile import compile_kernel, length_scales
 from skswsgp._covariance.products import CovarianceProducts
 from skswsgp._linear.cell_preconditioner import CellPreconditioner

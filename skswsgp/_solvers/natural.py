@@ -18,8 +18,8 @@ import numpy as np
 from scipy.linalg.lapack import dtrtri
 
 from skswsgp._compiled.linalg import numpy_cholesky
-from skswsgp._compiled.team import BLOCK
 from skswsgp._compiled.threads import index_blocks
+from skswsgp._compiled.tiles import BLOCK
 from skswsgp._linear.conjugate_gradients import solve_systems
 from skswsgp._linear.projection import mean_prior_variance
 from skswsgp._linear.site_rows import row_noise

@@ -23,7 +23,7 @@ from skswsgp._covariance.pairs import TRIANGLE, row_start
 from skswsgp._engine.cpu_loops import add_chunks, clear_chunk
 from skswsgp._point import bound
 from skswsgp._point.posterior import posterior
-from skswsgp._point.state import allocate_gradients, cpu_workspace, thread_view
+from skswsgp._point.state import allocate_gradients, allocate_workspace, thread_view
 
 
 @njit_inner
@@ -119,7 +119,7 @@ class OwnPoints:
         M, Q = model.m.shape
         self.model, self.units = model, np.stack([offset, scale])
         self.n_outputs = M * model.Z.shape[1] + Q * (M + M * (M + 1) // 2)
-        self.works = cpu_workspace(model, M, n_threads)
+        self.works = allocate_workspace(model, M, n_threads)
         self.grads = allocate_gradients(model, CHUNKS, M)
         self.jitter_counts = np.zeros((n_threads, 2), dtype=np.int64)
         own = "Z", "m", "L"  # of each thread; other arrays are shared

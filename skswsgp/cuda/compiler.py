@@ -1,232 +1,90 @@
-"""Kernels and device functions for GPUs, made from the Python code of CPU functions.
+"""Kernels of numba-cuda, made from functions of one index.
 
-The threads along the first axis of a block are a team, see `team`: one thread, or 32
-times a power of two. Under the simulator (NUMBA_ENABLE_CUDASIM and NUMBA_DISABLE_JIT)
-all functions run uncompiled.
+A *body* is a function (i, arrays...) in plain Python that does the work of index i and
+of no other. It calls the compiled functions of the CPU, so a formula stands once:
+`device_function` makes what a GPU calls from their Python code, because compiled
+functions of the CPU have options, among them flags that hide NaN, which a GPU must not
+take over.
 """
 
 import functools
-import sys
-import threading
+import importlib.util
 from contextlib import suppress
 from types import FunctionType, ModuleType
 
-from llvmlite import ir
 from numba.core.dispatcher import Dispatcher
 
-from skswsgp._compiled import team, tiles
 from skswsgp._compiled.jit import CACHE, LenientCache
-from skswsgp.cuda.runtime import WARP, cuda
+
+if importlib.util.find_spec("numba_cuda") is None:
+    cuda = None
+else:
+    from numba import cuda
+
+    # Small data need few blocks, and numba-cuda would warn at each such launch.
+    cuda.config.CUDA_LOW_OCCUPANCY_WARNINGS = 0
 
 PACKAGE = __name__.partition(".")[0]
-ALL_THREADS = 0xFFFFFFFF  # mask that selects all threads of a warp
 
 
-def kernel(function):
-    """Mark a function as a kernel, which `compile_kernels` compiles."""
-    function.is_kernel = True
+def body(function):
+    """Mark a function as a body, which `Gpu.launch` takes."""
     return function
 
 
-def compile_kernels(name):
-    """Compile the kernels of a module, given by its name, and the functions they call.
-
-    Compiled functions of the CPU have options and LLVM code that GPUs lack, so device
-    functions are made from their Python code, in all modules that each module imports.
-    """
-    if cuda is None:
-        return
-    module, simulated = sys.modules[name], cuda.config.ENABLE_CUDASIM
-    compiled = {} if simulated else DeviceFunctions(module).of
-    for name, value in list(vars(module).items()):
-        if getattr(value, "is_kernel", False):
-            setattr(module, name, cuda.jit(value) if simulated else compiled[value])
+@functools.cache
+def device_function(function):
+    """Return the version for GPUs of a body or of a compiled function of the CPU."""
+    return cuda.jit(device=True)(for_device(function))
 
 
-def modules_used(module):
-    """Return the modules whose compiled functions a module uses, directly or not."""
-    found, waiting = [team, tiles], [module]
-    while waiting:
-        current = waiting.pop()
-        if current in found:
-            continue
-        found.append(current)
-        for value in vars(current).values():
-            if isinstance(value, Dispatcher):
-                value = sys.modules[value.py_func.__module__]
-            if isinstance(value, ModuleType) and value.__name__.startswith(PACKAGE):
-                waiting.append(value)
-    return found
+def for_device(function):
+    """Return the Python code of a function whose names are those of a GPU."""
+    python = getattr(function, "py_func", function)
+    code, names = python.__code__, dict(python.__globals__)
+    for name in code.co_names:
+        value = names.get(name)
+        if isinstance(value, Dispatcher):
+            names[name] = device_function(value)
+        elif isinstance(value, ModuleType) and value.__name__.startswith(PACKAGE):
+            names[name] = device_module(value, code.co_names)
+    copy = FunctionType(code, names, python.__name__)
+    copy.__module__, copy.__qualname__ = python.__module__, python.__qualname__
+    return copy
 
 
-class DeviceFunctions:
-    """Device functions and kernels, made from the Python code of CPU functions."""
-
-    def __init__(self, module):
-        self.of = {}  # device function or kernel of a function of the CPU
-        # For each module, the values that its names have in device functions
-        self.names = {used: dict(vars(used)) for used in modules_used(module)}
-        for used in self.names:
-            self._make_all(used)
-        self._connect()
-
-    def _make_all(self, module):
-        """Make device functions of all compiled functions and kernels of a module."""
-        names, own = self.names[module], module.__name__
-        replacements = gpu_team() if module is team else {}
-        for name, value in vars(module).items():
-            python = team.PYTHON_VERSIONS.get(name)
-            if name in replacements:
-                self.of[value] = replacements[name]
-            elif python is not None and python.__module__ == own:
-                self._make(value, python, names)
-            elif isinstance(value, Dispatcher) and value.py_func.__module__ == own:
-                self._make(value, value.py_func, names)
-            elif getattr(value, "is_kernel", False):
-                self._make(value, value, names, device=False)
-
-    def _make(self, value, function, names, device=True):
-        copy = FunctionType(function.__code__, names, function.__name__)
-        copy.__module__, copy.__qualname__ = function.__module__, function.__qualname__
-        self.of[value] = cuda.jit(device=True)(copy) if device else cached_kernel(copy)
-
-    def _connect(self):
-        """Replace CPU functions by device functions among the names of all modules."""
-        for names in self.names.values():
-            for name, value in names.items():
-                if value.__hash__ is not None and value in self.of:
-                    names[name] = self.of[value]
-        for names in self.names.values():  # copies of modules that are complete by now
-            for name, value in names.items():
-                if isinstance(value, ModuleType) and value in self.names:
-                    names[name] = ModuleType(value.__name__)
-                    vars(names[name]).update(self.names[value])
+def device_module(module, used):
+    """Return a copy of a module with the functions of a GPU in place of those used."""
+    copy = ModuleType(module.__name__)
+    for name, value in vars(module).items():
+        compiled = isinstance(value, Dispatcher) and name in used
+        setattr(copy, name, device_function(value) if compiled else value)
+    return copy
 
 
-def cached_kernel(function):
-    """Compile a kernel that is cached on disk where that is possible."""
-    dispatcher = cuda.jit(function)
-    if CACHE:
-        with suppress(RuntimeError):  # numba-cuda finds no folder to write to
-            dispatcher._cache = KernelCache(function)
-    return dispatcher
-
-
-def specialized(kernel, arguments):
-    """Return a kernel for arguments of these types, which takes no others.
-
-    numba-cuda then does not find out the types anew at each launch.
-    """
-    if cuda.config.ENABLE_CUDASIM:
-        return kernel
-    return kernel_for_types(kernel, tuple(map(kernel.typeof_pyval, arguments)))
+def all_indices(n, arguments):
+    """Call the body for the indices below n; the kernels have this code."""
+    for i in range(cuda.grid(1), n, cuda.gridsize(1)):
+        function(i, *arguments)  # noqa: F821, a name that `kernel_of` gives to it
 
 
 @functools.cache
-def kernel_for_types(kernel, types):
-    """Return a kernel for these types alone, compiled or read from the disk.
-
-    The method `specialize` of numba-cuda would compile it in each process.
-    """
-    dispatcher = cached_kernel(kernel.py_func)
-    dispatcher.compile(types)
-    dispatcher.disable_compile()
-    dispatcher._specialized = True
-    return dispatcher
-
-
-def partial_sum_address(builder, index):
-    """Return the address of a partial sum in the array in shared memory.
-
-    The linker refuses a shared array of numba-cuda that several functions use.
-    """
-    kind = ir.ArrayType(ir.DoubleType(), WARP)
-    parts = builder.module.globals.get("skswsgp_parts")
-    if parts is None:
-        parts = ir.GlobalVariable(builder.module, kind, "skswsgp_parts", addrspace=3)
-        parts.linkage, parts.align = "linkonce_odr", 8
-        parts.initializer = ir.Constant(kind, ir.Undefined)
-    return builder.gep(parts, [ir.Constant(index.type, 0), index])
+def kernel_of(body):
+    """Return the kernel that calls a body, cached on disk where that is possible."""
+    names = {"cuda": cuda, "function": device_function(body)}
+    function = FunctionType(all_indices.__code__, names, body.__name__)
+    function.__module__ = body.__module__
+    function.__qualname__ = f"{body.__qualname__}_of_all_indices"
+    kernel = cuda.jit(function)
+    if CACHE:
+        with suppress(RuntimeError):  # numba-cuda finds no folder to write to
+            kernel._cache = kernel_cache(function)
+    return kernel
 
 
-def gpu_team():
-    """Return the GPU versions of functions of `team`, by name."""
-
-    @intrinsic
-    def set_part(typingctx, index, value):
-        def generate(context, builder, signature, args):
-            builder.store(args[1], partial_sum_address(builder, args[0]))
-            return context.get_dummy_value()
-
-        return cuda.types.void(cuda.types.int64, cuda.types.float64), generate
-
-    @intrinsic
-    def get_part(typingctx, index):
-        def generate(context, builder, signature, args):
-            return builder.load(partial_sum_address(builder, args[0]))
-
-        return cuda.types.float64(cuda.types.int64), generate
-
-    @cuda.jit(device=True)
-    def team_rank():
-        return cuda.threadIdx.x, cuda.blockDim.x
-
-    @cuda.jit(device=True)
-    def barrier():
-        if cuda.blockDim.x > 1:
-            cuda.syncthreads()
-
-    @cuda.jit(device=True)
-    def team_sum(value):
-        value = float(value)
-        size = cuda.blockDim.x
-        if size > 1:
-            for step in (16, 8, 4, 2, 1):
-                value += cuda.shfl_xor_sync(ALL_THREADS, value, step)
-            cuda.syncthreads()
-        if size > WARP:  # add the sums of all warps, in shared memory
-            if cuda.threadIdx.x % WARP == 0:
-                set_part(cuda.threadIdx.x // WARP, value)
-            cuda.syncthreads()
-            value = get_part(0)
-            for warp in range(1, size // WARP):
-                value += get_part(warp)
-            cuda.syncthreads()
-        return value
-
-    return {"team_rank": team_rank, "barrier": barrier, "team_sum": team_sum}
-
-
-class SimulatedTeam:
-    """The team of the current thread of the simulator; elsewhere a team of one."""
-
-    def rank(self):
-        thread = threading.current_thread()
-        if not hasattr(thread, "threadIdx"):
-            return 0, 1
-        return thread.threadIdx.x, thread._manager._block_dim[0]
-
-    def sum(self, value):
-        rank, size = self.rank()
-        if size == 1:
-            return value
-        block = threading.current_thread()._manager
-        parts = vars(block).setdefault("parts", [0.0] * size)
-        self.barrier()
-        parts[rank] = value
-        self.barrier()
-        return sum(parts[1:], parts[0])
-
-    def barrier(self):
-        if self.rank()[1] > 1:
-            threading.current_thread().syncthreads()
-
-
-if cuda is not None and cuda.config.ENABLE_CUDASIM:
-    team.backend = SimulatedTeam()
-elif cuda is not None:
+def kernel_cache(function):
+    """Return the cache of a kernel, whose files name its body."""
     from numba.cuda.dispatcher import CUDACache
-    from numba.cuda.extending import intrinsic
 
-    class KernelCache(LenientCache, CUDACache):
-        """The cache of kernels."""
+    kind = type("KernelCache", (LenientCache, CUDACache), {})
+    return kind(function)

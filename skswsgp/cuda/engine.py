@@ -1,4 +1,4 @@
-"""The engine of a GPU: kernels together with the arrays on the device they work on.
+"""The engine of a GPU: batched linear algebra on arrays that stay on the device.
 
 The model is sent to the device when it is first needed. Training changes the copy on
 the device, and the copy on the host follows when a caller reads `CudaEngine.model`.
@@ -13,14 +13,10 @@ from skswsgp._compiled.threads import ROWS_AT_ONCE, row_blocks
 from skswsgp._covariance.program import Kernel
 from skswsgp._engine.base import Engine
 from skswsgp._point.state import allocate_gradients
-from skswsgp.cuda import kernels, runtime, workspace
-from skswsgp.cuda.arrays import ready, send, send_array
-from skswsgp.cuda.batches import DoubleBuffer
-from skswsgp.cuda.compiler import specialized
+from skswsgp.cuda import device, kriging, rows
 from skswsgp.cuda.products import DeviceProducts
 from skswsgp.cuda.row_matrix import place_matrix
-from skswsgp.cuda.runtime import cuda
-from skswsgp.cuda.scan import make_scan
+from skswsgp.cuda.scan import DeviceScan
 from skswsgp.cuda.steps import CudaSteps
 
 PARAMETERS = "params", "inv_scale", "noise"  # fields that learning by kriging changes
@@ -30,15 +26,14 @@ class CudaEngine(Engine):
     """An engine on a GPU; each row factorises its own K_w, also where H = M."""
 
     def __init__(self, model, n_neighbors, n_threads):
-        runtime.require()
-        self._forget_arrays()
+        device.require()
+        self.device = device.get_device()
+        self._device_model = self._batch = None
         super().__init__(model, n_neighbors, n_threads)
-        self.pool = workspace.WorkspacePool(model, n_neighbors)
-        self._host_counts = np.zeros(2, np.int64)
-        self._compiled = {}  # kernels, compiled for the types of their arguments
+        self._counts = np.zeros(2, np.int64)
+        with self.device.room_for("counts"):
+            self.device_counts = self.device.send(self._counts)
         self.holders = WeakSet()  # searches, loaders, matrices and products
-        self.stream = cuda.stream()  # for steps; the default stream waits for it
-        self.buffer = DoubleBuffer(self.stream)
 
     @property
     def model(self):
@@ -74,8 +69,10 @@ class CudaEngine(Engine):
             on_host = getattr(self.host_model, name)
             if isinstance(on_host, np.ndarray) and on_host.size:
                 on_device = getattr(self._device_model, name)
-                copy = on_device.copy_to_device if to_device else on_device.copy_to_host
-                copy(on_host)
+                if to_device:
+                    on_device[...] = self.device.send(on_host)
+                else:
+                    on_host[...] = self.device.fetch(on_device)
 
     def send_model(self, changes=False):
         """Return the model on the device, with the changes made on the host.
@@ -83,7 +80,8 @@ class CudaEngine(Engine):
         If the caller `changes` it there, the copy on the host follows when it is read.
         """
         if self._device_model is None:
-            self._device_model = send(self.host_model, "the model")
+            with self.device.room_for("the model"):
+                self._device_model = self.device.send_struct(self.host_model)
         elif self._newest == "host":
             self._copy_fields(self.host_model._fields, to_device=True)
         newer = changes or self._newest == "device"
@@ -92,113 +90,143 @@ class CudaEngine(Engine):
 
     @property
     def jitter_counts(self):
-        counts = self._host_counts
         if self.device_counts is not None:
-            counts = counts + self.device_counts.copy_to_host().sum(axis=0)
-        return counts[None]
+            self._counts = self.device.fetch(self.device_counts)
+        return self._counts[None]
 
-    def make_room(self, n):
-        """Allocate work arrays, and counts for each slot, for n rows at once."""
-        if self.pool.make_room(n):
-            self._host_counts = self.jitter_counts[0]
-            counts = np.zeros((len(self.pool), 2), np.int64)
-            self.device_counts = send_array(counts, "counts")
+    def note_jitter(self, jitter):
+        """Count factorisations that needed more than the usual jitter, or failed."""
+        xp, usual = self.device.xp, self.host_model.jitter
+        self.device_counts[0] += (jitter > 1.5 * usual).sum()
+        self.device_counts[1] += xp.isnan(jitter).sum()
 
     def close(self):
         try:
             self._fetch_model()
-            self._host_counts = self.jitter_counts[0]
+            self._counts = self.jitter_counts[0]
         finally:
-            self.pool.work = None
-            self._forget_arrays()
-            for holder in (*self.holders, self.buffer):
+            self._device_model = self._batch = self.device_counts = None
+            for holder in list(self.holders):
                 holder.close()
-            runtime.collect()
+            self.device.release()
 
     def make_scan(self, points, n_neighbors, n_threads, kernel=None):
-        scan = make_scan(points, n_neighbors, n_threads, kernel)
-        self.holders.add(scan)
-        return scan
+        return self._held(DeviceScan(self.device, points, n_neighbors, kernel))
 
     def place_matrix(self, matrix):
-        return place_matrix(matrix, self.holders)
+        return place_matrix(self.device, matrix, self.holders)
 
     def make_products(self, kernel, Z, n_threads):
-        products = DeviceProducts(kernel, Z)
-        self.holders.add(products)
-        return products
+        return self._held(DeviceProducts(self.device, kernel, Z))
 
-    def launch(self, kernel, shape, *arguments):
-        """Launch a kernel with a `shape` of blocks, and threads of each.
+    def _held(self, holder):
+        """Return an object that holds memory of the device until `close`."""
+        self.holders.add(holder)
+        return holder
 
-        The types of its arguments take 1 ms to infer, once.
-        """
-        if kernel not in self._compiled:
-            self._compiled[kernel] = specialized(kernel, arguments)
-        self._compiled[kernel][(*shape, self.stream)](*arguments)
+    def predict(self, X, active, with_variance):
+        def marginals(X, active):
+            found = self._conditional(X, active)
+            if with_variance:
+                return rows.posterior(self.device, self._device_model, found)
+            m = self._device_model.m[found.active]
+            return (rows.weighted_sum(found.a, m),)
 
-    def _fill(self, name, rows, options, results):
-        kernel, model = getattr(kernels, name), self.send_model()
-        row = sum(array.nbytes for array in (*rows, *results)) / max(len(rows[0]), 1)
-        fitting = int(runtime.budget("evaluated rows") / max(row, 1))
-        for part in row_blocks(len(rows[0]), max(1, min(fitting, ROWS_AT_ONCE))):
-            n = part.stop - part.start
-            self.make_room(n)
-            inputs = [send_array(array[part], "rows") for array in rows]
-            outputs = [send_array(array[part], "results") for array in results]
-            given = model, self.pool.work, n, *inputs, *options, *outputs
-            kernel[self.pool.launch(n)](*given, self.device_counts)
-            for result, array in zip(results, outputs, strict=True):
-                if result.size:
-                    result[part] = array.copy_to_host()
+        mu, *v = self._by_parts(marginals, X, active)
+        return mu, v[0] if with_variance else None
+
+    def conditional_weights(self, X, active):
+        def weights(X, active):
+            found = self._conditional(X, active)
+            return found.a, found.F
+
+        return self._by_parts(weights, X, active)
+
+    def variational_expectations(self, y, mu, v):
+        def expectations(*given):
+            found = rows.expectations(self.device, self._device_model, *given)
+            return found.ell.astype(mu.dtype), found.d_mean, found.d_variance
+
+        return self._by_parts(expectations, y, mu, v)
+
+    def bound(self, batch):
+        def terms(X, y, active):
+            found = rows.bound(self.device, self._device_model, X, y, active)
+            self.note_jitter(found[0].factors.jitter)
+            return found[1].ell, found[2].kl.astype(np.float64)
+
+        return self._by_parts(terms, batch.X, batch.y, batch.active)
+
+    def _conditional(self, X, active):
+        """Return the `Rows` of inputs, F at least its floor; count their jitter."""
+        xp, model = self.device.xp, self._device_model
+        found = rows.conditional(self.device, model, X, active)
+        self.note_jitter(found.factors.jitter)
+        floor = rows.variance_floor(xp, model, found)
+        return found._replace(F=xp.maximum(found.F, floor))
+
+    def _by_parts(self, function, *arrays):
+        """Return results of a function of rows, which are sent in parts that fit."""
+        self.send_model()
+        size = rows.most_rows(self.device, self.host_model, self.n_neighbors)
+        parts = list(row_blocks(len(arrays[0]), min(size, ROWS_AT_ONCE)))
+        results = []
+        for part in parts or [slice(0, 0)]:
+            with self.device.room_for("rows of data"):
+                found = function(*(self._send_rows(array[part]) for array in arrays))
+            results.append([self.device.fetch(array) for array in found])
+        return tuple(map(np.concatenate, zip(*results, strict=True)))
+
+    def _send_rows(self, array):
+        """Return rows on the device, numbers in the precision of the model."""
+        lists = array.dtype.kind == "i"
+        return self.device.send(array if lists else array.astype(self._dtype))
 
     def load_kriging(self, batch, n):
-        model, self._n = self.host_model, n
-        self._kriging_batch = self._ready = None
-        self._kriging_batch = send(batch, "rows of data")
-        self._host_grads = allocate_gradients(model, 1, batch.active.shape[1])
-        self.make_room(n)
-        columns = len(model.params) + len(model.noise) + 1
-        if self._results is None or len(self._results) < n:
-            self._results = None
-            self._results = send_array(np.zeros((n, columns)), "derivatives")
+        with self.device.room_for("rows of data"):
+            self._batch, self._n = self.device.send_struct(batch), n
 
     def kriging_gradients(self, start):
-        model, n, results = self._send_parameters(), self._n, self._results
-        if self._ready is None:
-            arrays = model, self._kriging_batch, self.pool.work, results
-            self._ready = ready(*arrays)
-        model, batch, work, prepared = self._ready
-        given = model, batch, start, n, work, prepared
-        self.launch(kernels.kriging_gradients, self.pool.launch(n), *given)
-        columns, P = results.shape[1], len(self.host_model.params)
-        kernels.add_results[min(columns, 1024), runtime.WARP](results, n)
-        total, grads = results[0].copy_to_host(), self._host_grads
-        grads.d_log[0], grads.d_noise[0] = total[:P], total[P:-1]
-        grads.sums[0, 0] = total[-1]
+        model, batch = self._send_parameters(), self._batch
+        grads = allocate_gradients(self.host_model, 1, self.n_neighbors)
+        most = rows.most_rows(self.device, self.host_model, self.n_neighbors)
+        for part in row_blocks(self._n, most):
+            first, last = start + part.start, start + part.stop
+            X, y, weight, active = (array[first:last] for array in batch)
+            given = self.device, model, X, y, active, weight
+            with self.device.room_for("derivatives"):
+                found = kriging.log_density_vjp(*given)
+            d_log, d_noise, total = map(self.device.fetch, found)
+            grads.d_log[0] += d_log
+            grads.d_noise[0] += d_noise
+            grads.sums[0, 0] += total
         return grads
 
     def kriging_predictions(self, X, active, with_mean=True):
         self._send_parameters()
-        self._ready = None  # the work arrays may be replaced
-        return super().kriging_predictions(X, active, with_mean)
+
+        def krige(X, active):
+            found = kriging.predictions(self.device, self._device_model, X, active)
+            for jitter in found[2]:
+                self.note_jitter(jitter)
+            return found[:2]
+
+        mean, F = self._by_parts(krige, X, active)
+        return mean if with_mean else None, F
 
     def kriging_slopes(self, X, active):
         self._send_parameters()
-        self._ready = None
-        return super().kriging_slopes(X, active)
+
+        def slopes(*given):
+            return (kriging.mean_slopes(self.device, self._device_model, *given),)
+
+        return self._by_parts(slopes, X, active)[0].astype(np.float64)
 
     def _send_parameters(self):
         """Return the model on the device, with kernel and noise of the host."""
         model = self.send_model()
         self._copy_fields(PARAMETERS, to_device=True)
         return model
-
-    def _forget_arrays(self):
-        """Release arrays on the device."""
-        self._device_model = self.device_counts = None
-        self._kriging_batch = self._results = None
-        self._ready = None  # arguments of `kriging_gradients`, prepared for launching
 
 
 make_steps.register(CudaEngine, CudaSteps)

@@ -1,64 +1,51 @@
 """Sparse row matrices on a GPU, for the systems of the natural solver.
 
-A warp adds up a row or a column of A in the order of its entries, so that results
-repeat to the bit.
+A thread adds up a row or a column of A in the order of its entries.
 """
 
 import numpy as np
 from scipy.sparse import csr_matrix
 
-from skswsgp._compiled.team import team_range, team_rank, team_sum
 from skswsgp._linear.row_matrix import rmatvec_term, row_product
-from skswsgp.cuda import runtime
-from skswsgp.cuda.arrays import empty, send_array
-from skswsgp.cuda.compiler import compile_kernels, kernel
-from skswsgp.cuda.runtime import MAX_BLOCKS, cuda
+from skswsgp.cuda.compiler import body
 
 LEAST_ENTRIES = 1_000_000  # entries; a product with fewer takes a core a millisecond
-WHAT = "the rows of a system"  # name of the arrays in errors
 
 
-@kernel
-def matvec_kernel(lists, weights, squares, u, factor, out):
-    """Set out (n,) = A u, or A^2 u if `squares`, times `factor` (n,) if not empty."""
-    rank, _ = team_rank()
-    for i in range(cuda.blockIdx.x, lists.shape[0], cuda.gridDim.x):
-        value = row_product(lists, weights, squares, i, u)
-        if rank == 0:
-            out[i] = value * factor[i] if factor.shape[0] else value
+@body
+def multiply_row(i, lists, weights, squares, u, out):
+    """Set entry i of out (k, n) = A u or A^2 u, for u (k, M), in row-major order."""
+    n = lists.shape[0]
+    q, row = i // n, i % n
+    out[q, row] = row_product(lists, weights, squares, row, u[q])
 
 
-@kernel
-def rmatvec_kernel(starts, entries, weights, squares, v, out):
-    """Set out (M,) = A' v, or A^2' v if `squares`.
+@body
+def multiply_column(i, starts, entries, weights, squares, v, out):
+    """Set entry i of out (k, M) = A' v or A^2' v, for v (k, n), in row-major order.
 
-    Column j consists of the entries with the flat indices
-    entries[starts[j] : starts[j + 1]].
+    Column j has the entries with flat indices entries[starts[j] : starts[j + 1]].
     """
-    rank, _ = team_rank()
-    H = weights.shape[1]
-    for j in range(cuda.blockIdx.x, out.shape[0], cuda.gridDim.x):
-        value = 0.0
-        for k in team_range(starts[j], starts[j + 1]):
-            i, h = entries[k] // H, entries[k] % H
-            value += rmatvec_term(v[i], weights[i, h], squares)
-        value = team_sum(value)
-        if rank == 0:
-            out[j] = value
+    M, H = out.shape[1], weights.shape[1]
+    q, j = i // M, i % M
+    total = 0.0
+    for k in range(starts[j], starts[j + 1]):
+        row, h = entries[k] // H, entries[k] % H
+        total += rmatvec_term(v[q, row], weights[row, h], squares)
+    out[q, j] = total
 
 
-def place_matrix(rows, holders):
+def place_matrix(device, rows, holders):
     """Return a `SparseRowMatrix` as a `DeviceRowMatrix` where that is worth it.
 
     Small matrices, and those without enough memory on the device, are returned as they
     are. The set `holders` gets the matrix that holds memory until its `close`.
     """
-    runtime.collect()
     entry = rows.lists.itemsize + rows.weights.itemsize + index_dtype(rows).itemsize
-    fits = entry * rows.lists.size <= runtime.budget("sparse matrices")
+    fits = entry * rows.lists.size <= device.budget("sparse matrices")
     if rows.lists.size < LEAST_ENTRIES or not fits:
         return rows
-    placed = DeviceRowMatrix(rows, holders)
+    placed = DeviceRowMatrix(device, rows, holders)
     try:
         placed.send()
     except MemoryError:
@@ -78,8 +65,8 @@ class DeviceRowMatrix:
     Products for a full S and triangular solves are left to the CPU.
     """
 
-    def __init__(self, rows, holders):
-        self.host, self._holders = rows, holders
+    def __init__(self, device, rows, holders):
+        self.device, self.host, self._holders = device, rows, holders
         self.close()
         holders.add(self)
 
@@ -90,38 +77,28 @@ class DeviceRowMatrix:
         starts = np.arange(0, n * H + 1, H)
         by_row = csr_matrix((indices, rows.lists.ravel(), starts), (n, rows.n_columns))
         columns = by_row.tocsc()
-        self._lists = send_array(rows.lists, WHAT)
-        self._weights = send_array(rows.weights, WHAT)
-        self._entries = send_array(columns.data, WHAT)
-        self._starts = send_array(columns.indptr.astype(np.int64), WHAT)
-        self._empty = send_array(np.zeros(0), WHAT)
+        # Neighbouring threads have neighbouring rows, so these are stored by columns
+        by_columns = (np.asfortranarray(a) for a in (rows.lists, rows.weights))
+        self._lists, self._weights = map(self.device.send, by_columns)
+        self._entries = self.device.send(columns.data)
+        self._starts = self.device.send(columns.indptr.astype(np.int64))
 
     def close(self):
         """Free the memory on the device; the matrix has no more products."""
         self._lists = self._weights = self._entries = self._starts = None
-        self._empty = None
 
     def scaled(self, factor):
-        return place_matrix(self.host.scaled(factor), self._holders)
+        return place_matrix(self.device, self.host.scaled(factor), self._holders)
 
     def matvec(self, u, squares=False):
-        out = np.empty((u.shape[1], len(self.host.lists)))
-        for column, result in zip(u.T, out, strict=True):
-            self._matvec(column, squares, self._empty).copy_to_host(result)
-        return out.T
+        return self._fetch(self._matvec(self._send(u), squares))
 
     def rmatvec(self, v, squares=False):
-        out = np.empty((v.shape[1], self.host.n_columns))
-        for column, result in zip(v.T, out, strict=True):
-            self._rmatvec(send_vector(column), squares).copy_to_host(result)
-        return np.ascontiguousarray(out.T)
+        return self._fetch(self._rmatvec(self._send(v), squares))
 
     def normal_matvec(self, v, u):
-        out = np.empty((v.shape[1], self.host.n_columns))
-        for factor, column, result in zip(v.T, u.T, out, strict=True):
-            image = self._matvec(column, False, send_vector(factor))
-            self._rmatvec(image, False).copy_to_host(result)
-        return np.ascontiguousarray(out.T)
+        image = self._send(v) * self._matvec(self._send(u), False)
+        return self._fetch(self._rmatvec(image, False))
 
     def quadratic_forms(self, L):
         return self.host.quadratic_forms(L)
@@ -132,26 +109,24 @@ class DeviceRowMatrix:
     def solve(self, u):
         return self.host.solve(u)
 
-    def _matvec(self, u, squares, factor):
-        """Return A u, or A^2 u, times a factor; the result stays on the device."""
-        n, u = len(self.host.lists), send_vector(u)
-        out = empty(n, np.float64, WHAT)
-        launch = matvec_kernel[min(n, MAX_BLOCKS), runtime.WARP]
-        launch(self._lists, self._weights, squares, u, factor, out)
+    def _send(self, u):
+        """Return columns u (n, k) of the host as rows (k, n) on the device."""
+        return self.device.send(np.array(u.T, np.float64, order="C"))
+
+    def _fetch(self, out):
+        """Return rows (k, n) of the device as columns (n, k) on the host."""
+        return np.ascontiguousarray(self.device.fetch(out).T)
+
+    def _matvec(self, u, squares):
+        """Return A u, or A^2 u, for u (k, M) on the device, (k, n)."""
+        out = self.device.xp.empty((len(u), len(self.host.lists)))
+        given = self._lists, self._weights, squares, u, out
+        self.device.launch(multiply_row, out.size, *given)
         return out
 
     def _rmatvec(self, v, squares):
-        """Return A' v, or A^2' v; v and the result stay on the device."""
-        M = self.host.n_columns
-        out = empty(M, np.float64, WHAT)
-        launch = rmatvec_kernel[min(M, MAX_BLOCKS), runtime.WARP]
-        launch(self._starts, self._entries, self._weights, squares, v, out)
+        """Return A' v, or A^2' v, for v (k, n) on the device, (k, M)."""
+        out = self.device.xp.empty((len(v), self.host.n_columns))
+        given = self._starts, self._entries, self._weights, squares, v, out
+        self.device.launch(multiply_column, out.size, *given)
         return out
-
-
-def send_vector(u):
-    """Return a copy of a vector on the device."""
-    return send_array(np.ascontiguousarray(u), WHAT)
-
-
-compile_kernels(__name__)

@@ -13,19 +13,15 @@ import numpy as np
 
 from skswsgp._compiled.jit import njit_inner
 from skswsgp._compiled.threads import row_blocks
-from skswsgp._covariance.products import TileWork
-from skswsgp._covariance.program import fill_tile
+from skswsgp._covariance.program import fill_program
 from skswsgp._neighbors.heaps import offer_point, sort_heap, squared_distance
-from skswsgp.cuda import runtime
-from skswsgp.cuda.arrays import NO_CALLS, THREADS, empty, send, send_array
-from skswsgp.cuda.compiler import compile_kernels, kernel
-from skswsgp.cuda.runtime import cuda
+from skswsgp.cuda.compiler import body
 
 HEAPS = 2**17  # most heaps filled at once: half the number of threads of large GPUs
 LEAST_POINTS = 8  # points of a segment, in units of H; fewer would only fill a heap
 ENTRY = np.dtype(np.float64).itemsize + np.dtype(np.int32).itemsize  # bytes in a heap
 POINTS_AT_ONCE = 8  # points whose kernel values a thread computes at once
-HEAP = "heaps of a neighbour search", "F"  # name and memory order of scratch
+WHAT = "a neighbour search"
 
 
 @njit_inner
@@ -40,61 +36,56 @@ def segment_bounds(s, segments, M, row, offset):
     return first, max(first, min(first + length, end))
 
 
-@kernel
-def scan_segments(points, inducing, n, offset, segments, keys, indices):
-    """Fill the heaps of n rows by distance; heap s n + row is that of segment s."""
-    M = inducing.shape[0]
-    for heap in range(cuda.grid(1), n * segments, cuda.gridsize(1)):
-        row = heap % n
-        first, last = segment_bounds(heap // n, segments, M, row, offset)
-        for j in range(first, last):
-            key = squared_distance(points, row, inducing, j)
-            offer_point(key, j, j - first, keys, indices, heap)
+@body
+def scan_segment(heap, points, inducing, n, offset, segments, keys, indices):
+    """Fill a heap of n rows by distance; heap s n + row is that of segment s."""
+    row, M = heap % n, inducing.shape[0]
+    first, last = segment_bounds(heap // n, segments, M, row, offset)
+    for j in range(first, last):
+        key = squared_distance(points, row, inducing, j)
+        offer_point(key, j, j - first, keys, indices, heap)
 
 
-@kernel
+@body
 def scan_values(
-    kernel, points, inducing, n, offset, segments, values, slopes, keys, indices
+    heap, kernel, points, inducing, n, offset, segments, values, slopes, keys, indices
 ):
-    """Fill the heaps of n rows by kernel value, the largest first; a thread a heap.
+    """Fill a heap of n rows by kernel value, the largest first.
 
     `values` and `slopes` (heaps, n_ops, POINTS_AT_ONCE) are scratch.
     """
     M, size, top = inducing.shape[0], values.shape[2], values.shape[1] - 1
-    heap = cuda.blockIdx.x * cuda.blockDim.y + cuda.threadIdx.y
-    if heap < n * segments:
-        row, own = heap % n, TileWork(values[heap], slopes[heap], NO_CALLS)
-        first, last = segment_bounds(heap // n, segments, M, row, offset)
-        x = points[row : row + 1].T
-        for start in range(first, last, size):
-            count = min(size, last - start)
-            group = inducing[start : start + count].T
-            fill_tile(kernel, x, 1, group, count, own, 0)
-            for j in range(count):
-                key, index = -own.values[top, j], start + j
-                offer_point(key, index, index - first, keys, indices, heap)
+    row, own, scratch = heap % n, values[heap], slopes[heap]
+    first, last = segment_bounds(heap // n, segments, M, row, offset)
+    x = points[row : row + 1].T
+    for start in range(first, last, size):
+        count = min(size, last - start)
+        group = inducing[start : start + count].T
+        fill_program(kernel, x, 1, group, count, own, scratch, 0)
+        for j in range(count):
+            key, index = -own[top, j], start + j
+            offer_point(key, index, index - first, keys, indices, heap)
 
 
-@kernel
-def merge_heaps(M, n, offset, segments, keys, indices, lists):
-    """Fill the lists (n, H), smallest key first, from the heaps of n rows.
+@body
+def merge_heaps(row, M, n, offset, segments, keys, indices, lists):
+    """Fill a list of (n, H), smallest key first, from the heaps of the row.
 
     The list of a row that may choose from fewer than H points is undefined.
     """
     H = lists.shape[1]
-    for row in range(cuda.grid(1), n, cuda.gridsize(1)):
-        first, last = segment_bounds(0, segments, M, row, offset)
-        count = min(H, last - first)
-        for s in range(1, segments):
-            first, last = segment_bounds(s, segments, M, row, offset)
-            heap = s * n + row
-            for k in range(min(H, last - first)):
-                key, index = keys[heap, k], indices[heap, k]
-                offer_point(key, index, count, keys, indices, row)
-                count += 1
-        sort_heap(keys, indices, row, min(H, count))
-        for k in range(H):
-            lists[row, k] = indices[row, k]
+    first, last = segment_bounds(0, segments, M, row, offset)
+    count = min(H, last - first)
+    for s in range(1, segments):
+        first, last = segment_bounds(s, segments, M, row, offset)
+        heap = s * n + row
+        for k in range(min(H, last - first)):
+            key, index = keys[heap, k], indices[heap, k]
+            offer_point(key, index, count, keys, indices, row)
+            count += 1
+    sort_heap(keys, indices, row, min(H, count))
+    for k in range(H):
+        lists[row, k] = indices[row, k]
 
 
 class DeviceScan:
@@ -107,25 +98,23 @@ class DeviceScan:
     copy of the points on the device lives until `close`.
     """
 
-    def __init__(self, points, n_neighbors, kernel=None):
-        self.points, self.n_neighbors = points, n_neighbors
-        self._inducing = send_array(points, "the points of the neighbour search")
-        self._kernel, n_ops, self._work = None, 0, None
-        if kernel is not None:
-            self._kernel = send(kernel, "the kernel of the neighbour search")
-            n_ops = len(kernel.code)
-        self._tile = (
-            n_ops,
-            POINTS_AT_ONCE,
-        )  # kernel values of a heap, and as many derivatives
+    def __init__(self, device, points, n_neighbors, kernel=None):
+        self.device, self.points, self.n_neighbors = device, points, n_neighbors
+        self._kernel, self._work, self._tile = None, None, (0, POINTS_AT_ONCE)
+        with device.room_for(WHAT):
+            self._inducing = device.send(points)
+            if kernel is not None:
+                self._kernel = device.send_struct(kernel)
+                self._tile = len(kernel.code), POINTS_AT_ONCE
 
     def find(self, points, offset=-1):
         lists = np.empty((len(points), self.n_neighbors), dtype=np.int32)
         if len(points):
-            size, segments = self._plan(*points.shape, points.itemsize)
-            for rows in row_blocks(len(points), size):
-                start = offset + rows.start if offset >= 0 else offset
-                self._fill(points[rows], start, segments, lists[rows])
+            with self.device.room_for(WHAT):
+                size, segments = self._plan(*points.shape, points.itemsize)
+                for rows in row_blocks(len(points), size):
+                    start = offset + rows.start if offset >= 0 else offset
+                    lists[rows] = self._lists(points[rows], start, segments)
         return lists
 
     def predecessors(self):
@@ -137,8 +126,8 @@ class DeviceScan:
 
     def _plan(self, n, D, itemsize):
         """Allocate the heaps; return how many rows at once, and segments for each."""
-        H, dtype = self.n_neighbors, self.points.dtype
-        budget = runtime.budget("neighbor search")
+        H, dtype, xp = self.n_neighbors, self.points.dtype, self.device.xp
+        budget = self.device.budget("neighbor search")
         heap = H * ENTRY + 2 * math.prod(self._tile) * dtype.itemsize  # bytes
         heaps = max(1, min(HEAPS, budget // heap))
         row = D * itemsize + H * np.dtype(np.int32).itemsize
@@ -150,31 +139,21 @@ class DeviceScan:
             arrays = [((H,), np.float64), ((H,), np.int32)]  # keys and indices
             if self._kernel is not None:
                 arrays = [(self._tile, dtype)] * 2 + arrays
-            self._work = [empty((heaps, *shape), kind, *HEAP) for shape, kind in arrays]
+            self._work = [
+                xp.empty((heaps, *shape), kind, order="F") for shape, kind in arrays
+            ]
         return size, segments
 
-    def _fill(self, points, offset, segments, lists):
-        """Fill the lists of as many rows as are searched at once."""
-        n, M = len(points), len(self.points)
-        rows = send_array(points, "rows of a neighbour search", order="F")
-        found = send_array(lists, "lists of neighbours")
-        blocks = -(-n * segments // THREADS)
+    def _lists(self, points, offset, segments):
+        """Return the lists of as many rows as are searched at once."""
+        n, M, launch = len(points), len(self.points), self.device.launch
+        rows = self.device.send(np.asfortranarray(points))
+        found = self.device.xp.empty((n, self.n_neighbors), np.int32)
+        given = rows, self._inducing, n, offset, segments, *self._work
         if self._kernel is None:
-            scan_segments[blocks, THREADS](
-                rows, self._inducing, n, offset, segments, *self._work
-            )
-        else:  # a team of one thread for a heap
-            launch = scan_values[blocks, (1, THREADS)]
-            launch(self._kernel, rows, self._inducing, n, offset, segments, *self._work)
-        merge_heaps[-(-n // THREADS), THREADS](
-            M, n, offset, segments, *self._work[-2:], found
-        )
-        found.copy_to_host(lists)
-
-
-def make_scan(points, n_neighbors, n_threads, kernel=None):
-    """Return the exact search by distance or kernel value; it ignores `n_threads`."""
-    return DeviceScan(points, n_neighbors, kernel)
-
-
-compile_kernels(__name__)
+            launch(scan_segment, n * segments, *given)
+        else:
+            launch(scan_values, n * segments, self._kernel, *given)
+        ends = offset, segments, *self._work[-2:], found
+        launch(merge_heaps, n, M, n, *ends)
+        return self.device.fetch(found)

@@ -6,7 +6,7 @@ from helpers import assert_close
 
 from skswsgp._compiled import linalg
 from skswsgp._compiled.linalg import padded
-from skswsgp._compiled.team import BLOCK
+from skswsgp._compiled.tiles import BLOCK
 
 pytestmark = pytest.mark.matrix
 SHIFT = 0.01

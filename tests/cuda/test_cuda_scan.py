@@ -1,25 +1,16 @@
 """Neighbours found on the device compared with those of the CPU."""
 
-from itertools import product
-
 import numpy as np
 import pytest
-from simulator import (
-    KERNELS,
-    ON_GPU,
-    SIMULATED,
-    is_on_device,
-    needs_gpu,
-    problem_of,
-)
+from cuda_problems import KERNELS, problem_of
 from sklearn.gaussian_process.kernels import RBF, DotProduct, Matern
 
 from skswsgp._covariance.compile import compile_kernel
 from skswsgp._neighbors.distance_scan import DistanceScan
 from skswsgp._neighbors.kernel_scan import KernelScan
 from skswsgp._neighbors.search import NeighborSearch
-from skswsgp.cuda import runtime
 from skswsgp.cuda import scan as device_scan
+from skswsgp.cuda.engine import CudaEngine
 from skswsgp.kernels import ArcCosine
 
 SCANNED_KERNELS = {"arc-cosine-1": KERNELS["arc-cosine-1"]}
@@ -27,14 +18,11 @@ SCANNED_KERNELS["all"] = DotProduct(0.5) + Matern([0.8, 1.7, 1.1], nu=1.5) * RBF
 
 
 @pytest.fixture(params=[(1, 2**40), (1000, 2**40), (1000, 9000)])
-def device_search(request, monkeypatch):
-    """Return the module with one heap, with many, and with memory for few."""
-    heaps, free = request.param
-    monkeypatch.setattr(device_scan, "HEAPS", heaps)
-    monkeypatch.setattr(runtime, "free_memory", lambda: free)
-    if SIMULATED:
-        monkeypatch.setattr(device_scan, "THREADS", 5)
-    return device_scan
+def heaps(request, device, monkeypatch):
+    """Search with one heap, with many, and with memory for few."""
+    most, free = request.param
+    monkeypatch.setattr(device_scan, "HEAPS", most)
+    monkeypatch.setattr(device, "free_memory", lambda: free)
 
 
 def points_of(kind, dtype, rng):
@@ -47,27 +35,14 @@ def points_of(kind, dtype, rng):
     return points[:61].astype(dtype), points[50:].astype(dtype)
 
 
-def cases(*others):
-    """Return a kind of points, a length of lists, and one of `others`.
-
-    A GPU takes all of them, and the simulator each length, and each of the others with
-    each kind of points.
-    """
-    if ON_GPU:
-        return list(product(["grid", "normal"], [1, 3, 60], others))
-    first, last = others
-    few = ("grid", 1, last), ("grid", 60, first), ("normal", 3, first)
-    return [*few, ("normal", 60, last)]
-
-
-@needs_gpu
-@pytest.mark.parametrize(("kind", "H", "dtype"), cases("float64", "float32"))
-def test_the_distance_scan_finds_the_lists_of_the_cpu(
-    device_search, kind, H, dtype, rng
-):
+@pytest.mark.usefixtures("heaps")
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("H", [1, 3, 60])
+@pytest.mark.parametrize("kind", ["grid", "normal"])
+def test_the_distance_scan_finds_the_lists_of_the_cpu(device, kind, H, dtype, rng):
     Z, X = points_of(kind, dtype, rng)
     expected = DistanceScan(Z, H, 1)
-    scan = device_search.DeviceScan(Z, H)
+    scan = device_scan.DeviceScan(device, Z, H)
     for rows in (X[:7], X, X[:0]):
         np.testing.assert_array_equal(scan.find(rows), expected.find(rows))
     lists = scan.predecessors()
@@ -81,8 +56,8 @@ def assert_same_lists(actual, expected, kernel, X, Z):
     A GPU rounds a product and a sum at once, so that it may see a difference where the
     CPU sees a tie. The lists then have points of equal values to rounding.
     """
-    if not ON_GPU or not len(X):
-        np.testing.assert_array_equal(actual, expected)
+    if not len(X):
+        assert actual.shape == expected.shape
         return
     keys = -kernel(X, Z)
     found = [np.take_along_axis(keys, lists, axis=1) for lists in (actual, expected)]
@@ -94,43 +69,20 @@ def assert_same_lists(actual, expected, kernel, X, Z):
         assert (place[:10] <= place[40:50]).all()  # of copies, the first one
 
 
-@needs_gpu
-def test_an_engine_searches_on_its_device_and_releases_the_memory(
-    cuda_engine, monkeypatch, rng
-):
-    Z, X = points_of("normal", "float64", rng)
-    scans = []
-
-    class Counted(device_scan.DeviceScan):
-        def __init__(self, *args):
-            scans.append(self)
-            super().__init__(*args)
-
-    monkeypatch.setattr(device_scan, "DeviceScan", Counted)
-    run = cuda_engine(problem_of("rbf-white", "gaussian-2").model, 4, 1)
-    struct = compile_kernel(RBF(2.0), 3, np.dtype("float64")).struct
-    expected = NeighborSearch(Z, struct, n_neighbors=4).query(X)
-    search = NeighborSearch(Z, struct, n_neighbors=4, make_scan=run.make_scan)
-    np.testing.assert_array_equal(search.query(X), expected)
-    (scan,) = scans
-    held = scan._inducing, *scan._work
-    assert [is_on_device(array) for array in held] == 3 * [True]
-    run.close()
-    assert scan._inducing is scan._kernel is scan._work is None
-
-
-@needs_gpu
-@pytest.mark.parametrize(("kind", "H", "kernel"), cases("all", "arc-cosine-1"))
+@pytest.mark.usefixtures("heaps")
+@pytest.mark.parametrize("kernel", SCANNED_KERNELS)
+@pytest.mark.parametrize("H", [1, 3, 60])
+@pytest.mark.parametrize("kind", ["grid", "normal"])
 def test_the_kernel_scan_finds_the_lists_of_the_cpu(
-    device_search, monkeypatch, kind, H, kernel, rng
+    device, monkeypatch, kind, H, kernel, rng
 ):
-    monkeypatch.setattr(device_search, "LEAST_POINTS", 1)
+    monkeypatch.setattr(device_scan, "LEAST_POINTS", 1)
     Z, X = points_of(kind, "float64", rng)
     Z, X = np.clip(Z, -9.0, 9.0), np.clip(X[:7], -9.0, 9.0)
     Z[40:50] = Z[:10]  # ties, whatever the rounding
     struct = compile_kernel(SCANNED_KERNELS[kernel], 3, np.dtype("float64")).struct
     expected = KernelScan(struct, Z, H, 1)
-    scan = device_search.make_scan(Z, H, 1, struct)
+    scan = device_scan.DeviceScan(device, Z, H, struct)
     covariance = SCANNED_KERNELS[kernel]
     for rows in (X[:2], X, X[:0]):
         assert_same_lists(scan.find(rows), expected.find(rows), covariance, rows, Z)
@@ -140,16 +92,19 @@ def test_the_kernel_scan_finds_the_lists_of_the_cpu(
     assert scan._inducing is scan._kernel is scan._work is None
 
 
-@needs_gpu
-def test_an_engine_scans_by_kernel_value_on_its_device(cuda_engine, rng):
-    Z, X = points_of("normal", "float32", rng)
-    run = cuda_engine(problem_of("rbf-white", "gaussian-2").model, 4, 1)
-    struct = compile_kernel(ArcCosine(1), 3, np.dtype("float32")).struct
-    expected = NeighborSearch(Z[:-1], struct, n_neighbors=4).query(X[:5])
-    search = NeighborSearch(Z[:-1], struct, n_neighbors=4, make_scan=run.make_scan)
-    np.testing.assert_array_equal(search.query(X[:5]), expected)
-    scan = search._scan
-    held = scan._inducing, *scan._work
-    assert [is_on_device(array) for array in held] == 5 * [True]
+@pytest.mark.usefixtures("device")
+@pytest.mark.parametrize("kernel", [RBF(2.0), ArcCosine(1)])
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_an_engine_searches_on_its_device_and_releases_the_memory(kernel, dtype, rng):
+    Z, X = points_of("normal", dtype, rng)
+    Z, X = Z[:-1], X[:5]
+    run = CudaEngine(problem_of("rbf-white", "gaussian-2").model, 4, 1)
+    struct = compile_kernel(kernel, 3, np.dtype(dtype)).struct
+    expected = NeighborSearch(Z, struct, n_neighbors=4).query(X)
+    search = NeighborSearch(Z, struct, n_neighbors=4, make_scan=run.make_scan)
+    np.testing.assert_array_equal(search.query(X), expected)
+    (scan,) = run.holders
+    assert isinstance(scan, device_scan.DeviceScan)
+    assert len(scan._work) == (2 if isinstance(kernel, RBF) else 4)
     run.close()
     assert scan._inducing is scan._kernel is scan._work is None

@@ -7,7 +7,6 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from helpers import ADAM, assert_close, make, make_problem
-from simulator import MISSING, NATURAL, SIMULATED
 from sklearn.gaussian_process.kernels import Matern
 
 from skswsgp import SWSGPClassifier, SWSGPRegressor
@@ -15,9 +14,10 @@ from skswsgp._engine import select
 from skswsgp._engine.base import Engine
 from skswsgp._engine.cpu import CpuEngine, DenseCpuEngine
 from skswsgp._engine.select import make_cpu_engine, make_engine, make_kriging_engine
-from skswsgp.cuda import runtime
+from skswsgp.cuda import device as gpu
 
 M = 9
+NATURAL = {"solver": "natural", "learn_kernel": False}
 
 
 @pytest.fixture(params=[False, True], ids=["diag", "full"])
@@ -28,7 +28,7 @@ def problem(request, rng):
 
 
 ENGINES = [CpuEngine, DenseCpuEngine]
-if runtime.cuda is not None:
+if gpu.cuda is not None:
     from skswsgp.cuda.engine import CudaEngine
 
     ENGINES.append(CudaEngine)
@@ -86,7 +86,7 @@ def test_shared_k_gives_the_results_of_a_k_for_each_row(problem):
         np.testing.assert_array_equal(one, other)
 
 
-@pytest.mark.skipif(MISSING is None, reason="there is a GPU")
+@pytest.mark.skipif(gpu.missing() is None, reason="there is a GPU")
 @pytest.mark.parametrize("estimator", [SWSGPRegressor, SWSGPClassifier])
 def test_without_a_gpu_one_sentence_says_what_is_missing(estimator, rng):
     X = rng.normal(size=(30, 2))
@@ -117,16 +117,16 @@ def test_auto_takes_an_idle_gpu_for_ten_minutes_of_work(
     memory = SimpleNamespace(free=80e9 * free, total=80e9)
     context = SimpleNamespace(get_memory_info=lambda: memory)
     driver = SimpleNamespace(current_context=lambda: context)
-    monkeypatch.setattr(runtime, "cuda", driver)
-    monkeypatch.setattr(runtime, "missing", lambda: reason)
+    monkeypatch.setattr(gpu, "cuda", driver)
+    monkeypatch.setattr(gpu, "missing", lambda: reason)
     assert select.choose_device(points, H, M) == device
 
 
 def test_auto_does_not_import_numba_cuda_for_little_work(monkeypatch):
-    monkeypatch.delitem(sys.modules, "skswsgp.cuda.runtime")
-    monkeypatch.delattr("skswsgp.cuda.runtime")
+    monkeypatch.delitem(sys.modules, "skswsgp.cuda.device")
+    monkeypatch.delattr("skswsgp.cuda.device")
     assert select.choose_device(10_000_000, 32, 1000) == "cpu"
-    assert "skswsgp.cuda.runtime" not in sys.modules
+    assert "skswsgp.cuda.device" not in sys.modules
 
 
 @pytest.mark.parametrize(
@@ -141,7 +141,6 @@ def test_auto_does_not_import_numba_cuda_for_little_work(monkeypatch):
         ),
     ],
 )
-@pytest.mark.skipif(SIMULATED, reason="it tests nothing on a device")
 def test_auto_knows_how_much_there_is_to_do(
     monkeypatch, small_fit, options, points, rng
 ):

@@ -7,8 +7,8 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from test_row_matrix import sparse_and_dense
 
-from skswsgp._compiled.team import BLOCK
 from skswsgp._compiled.threads import ROWS_AT_ONCE as GROUP
+from skswsgp._compiled.tiles import BLOCK
 from skswsgp._linear.site_rows import SiteRows, row_noise
 
 

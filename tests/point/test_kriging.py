@@ -9,7 +9,7 @@ from skswsgp._compiled.threads import max_threads
 from skswsgp._covariance.program import refresh_scales
 from skswsgp._engine import cpu_loops as loops
 from skswsgp._engine.cpu import CpuEngine
-from skswsgp._point.state import allocate_gradients, cpu_workspace
+from skswsgp._point.state import allocate_gradients, allocate_workspace
 
 pytestmark = pytest.mark.matrix
 
@@ -42,7 +42,7 @@ def gradients(problem, n_threads=1):
     batch = problem.batch._replace(y=with_ratios(problem.batch.y))
     H, n = batch.active.shape[1], len(batch.X)
     grads = allocate_gradients(problem.model, 1, H)
-    works = cpu_workspace(problem.model, H, n_threads)
+    works = allocate_workspace(problem.model, H, n_threads)
     before = loops.allocate_map_gradient(None, batch.X, H, n_threads, 0)
     loops.kriging_gradients(problem.model, batch, 0, n, works, grads, before)
     return grads
