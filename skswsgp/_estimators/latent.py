@@ -175,7 +175,7 @@ class LatentFunctionsMixin:
         return square.std(axis=0) / np.sqrt(len(square)) / total
 
     def describe(self, n_directions=5):
-        """Say in which directions of the columns the kernel changes most.
+        """Say in words what was learned, and which columns matter.
 
         Parameters
         ----------
@@ -185,9 +185,12 @@ class LatentFunctionsMixin:
         Returns
         -------
         text : str
-            The kernel, and a line for each direction, the most important first: how
-            many length-scales a step of one spread along it is, and its columns with
-            the largest shares. See "What if combinations of columns matter?".
+            What is known of y, the inducing points, the kernel, the noise and the law
+            of observations, and how many training rows intervals hold that do not know
+            them. Then a line for each direction of the columns, the most important
+            first: how many length-scales a step of one spread along it is, and its
+            columns with the largest shares; see "What if combinations of columns
+            matter?". Notebooks show it as HTML.
         """
         from skswsgp.explain import describe
 

@@ -126,6 +126,16 @@ class CoverageDisplay:
             If the estimator does not say how uncertain it is.
         """
         check_count(n_bins, "n_bins", 20, least=2)
+        levels, quantiles, inner = cls._quantiles(estimator, X, y, n_bins)
+        name = type(inner).__name__ if name is None else name
+        return cls.from_predictions(
+            y, quantiles, levels, sample_weight=sample_weight, name=name, ax=ax,
+            **kwargs,
+        )  # fmt: skip
+
+    @staticmethod
+    def _quantiles(estimator, X, y, n_bins=20):
+        """Return levels, quantiles at the rows of X, and the regressor itself."""
         inner, X = innermost(estimator, X)
         levels = np.union1d(np.arange(1, n_bins) / n_bins, [0.025, 0.975])
         quantiles = quantiles_of(inner, X, levels)
@@ -142,11 +152,58 @@ class CoverageDisplay:
                 f"y has shape {np.shape(y)}: expected {expected}, that of predictions; "
                 "pass the observations at the rows of X."
             )
-        name = type(inner).__name__ if name is None else name
-        return cls.from_predictions(
-            y, quantiles, levels, sample_weight=sample_weight, name=name, ax=ax,
-            **kwargs,
-        )  # fmt: skip
+        return levels, quantiles, inner
+
+    @classmethod
+    def from_groups(
+        cls, estimator, X, y, groups, *, sample_weight=None, ax=None, **kwargs
+    ):
+        """Draw a coverage curve with its band for each group of samples.
+
+        A model may be calibrated over all samples and not within a group of them, such
+        as a city, a month or a range of predictions.
+
+        Parameters
+        ----------
+        estimator : estimator
+            Fitted regressor, as in `from_estimator`.
+        X : array-like of shape (n_samples, n_features)
+            Inputs.
+        y : array-like of shape (n_samples,) or (n_samples, n_outputs)
+            Observations.
+        groups : str or array-like of shape (n_samples,)
+            The name of a column of a data frame X, or the group of each sample.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights of the samples. None gives equal weights.
+        ax : matplotlib Axes, default=None
+            Axes to draw in; None makes a figure.
+        **kwargs : dict
+            Arguments of `plot`.
+
+        Returns
+        -------
+        displays : dict
+            The display of each group, all drawn in the same axes. Keys are the groups
+            in sorted order, and the name in the legend is the group with its number of
+            samples.
+
+        Raises
+        ------
+        TypeError
+            If the estimator does not say how uncertain it is.
+        ValueError
+            If there is not one group for each sample, or one is missing.
+        """
+        labels = _groups_of(groups, X, len(y))
+        levels, quantiles, _ = cls._quantiles(estimator, X, y)
+        weight, displays = check_weights(sample_weight, len(y)), {}
+        for group in np.unique(labels):
+            own = labels == group
+            given = np.asarray(y)[own], quantiles[own], levels
+            how = {"sample_weight": weight[own], "name": f"{group} ({own.sum()})"}
+            displays[group] = cls.from_predictions(*given, ax=ax, **how, **kwargs)
+            ax = displays[group].ax_
+        return displays
 
     @classmethod
     def from_predictions(
@@ -236,3 +293,21 @@ class CoverageDisplay:
             self.ax_.set(xlabel="Probability integral transform", ylabel="Density")
         self.ax_.legend()
         return self
+
+
+def _groups_of(groups, X, n_samples):
+    """Return the group of each sample, (n_samples,)."""
+    labels = X[groups] if isinstance(groups, str) and hasattr(X, "columns") else groups
+    labels = np.asarray(labels)
+    if labels.shape != (n_samples,):
+        raise ValueError(
+            f"groups have the shape {labels.shape}: expected ({n_samples},), a group "
+            "for each row of X, or the name of a column of a data frame X."
+        )
+    missing = labels != labels if labels.dtype.kind in "fO" else np.zeros(1, bool)
+    if np.any(missing) or None in set(labels.tolist()):
+        raise ValueError(
+            "some rows of X have no group: expected a group for each row; fill the gaps"
+            ", for instance with 'unknown'."
+        )
+    return labels

@@ -121,24 +121,26 @@ def squared_level_slopes(columns, slopes, scale):
     return out
 
 
-def describe(model, n_directions):
-    """Return the kernel, and a line for each of the directions that matter most."""
+def directions(model, n_directions):
+    """Return heads, rows and a line below of the directions that matter most.
+
+    A row has how many length-scales a step of one spread along it is, and its columns.
+    """
     W, spread = model.linear_map_, np.reshape(model._feature_scale, (-1, 1))
     lengths = length_scales(model.kernel_, W.shape[1], otherwise=np.inf)
-    directions, steps, _ = np.linalg.svd(spread * W / lengths, full_matrices=False)
+    axes, steps, _ = np.linalg.svd(spread * W / lengths, full_matrices=False)
     numbers = [f"x{d}" for d in range(model.n_features_in_)]
     names = getattr(model, "feature_names_in_", numbers)
     if isinstance(model._columns, LevelColumns):
         names = model._columns.names(names)
-    title = "length-scales per spread (the more, the more it matters), direction:"
-    lines = [f"{model.kernel_}", title]
-    for step, direction in zip(steps[:n_directions], directions.T, strict=False):
-        order = np.argsort(-np.abs(direction))[:MOST_NAMES]
-        direction = direction * np.sign(direction[order[0]])
-        parts = [f"{direction[d]:+.2f} {names[d]}" for d in order]
+    rows = []
+    for step, axis in zip(steps[:n_directions], axes.T, strict=False):
+        order = np.argsort(-np.abs(axis))[:MOST_NAMES]
+        axis = axis * np.sign(axis[order[0]])
+        parts = [f"{axis[d]:+.2f} {names[d]}" for d in order]
         parts = [part for part in parts if part[1:5] != "0.00"]
-        lines.append(f"{step:8.3g}  {' '.join(parts)}")
-    if len(steps) > n_directions:
-        rest = len(steps) - n_directions
-        lines.append(f"and {rest} more of at most {steps[n_directions]:.3g}")
-    return "\n".join(lines)
+        rows.append((f"{step:.3g}", " ".join(parts)))
+    more = len(steps) - n_directions
+    rest = [f"and {more} more of at most {steps[n_directions]:.3g}"] if more > 0 else []
+    heads = "length-scales per spread (the more, the more it matters)", "direction"
+    return heads, rows, rest

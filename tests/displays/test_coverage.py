@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from helpers import labels_of
 from scipy.stats import binomtest, norm
+from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.linear_model import BayesianRidge, LinearRegression
 from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import make_pipeline
@@ -167,3 +168,49 @@ def test_an_unknown_kind_is_refused():
     display = CoverageDisplay(LEVELS, *[LEVELS[5:]] * 4, np.full(10, 0.1))
     with pytest.raises(ValueError, match="kind='other': expected 'coverage' or 'pit'"):
         display.plot(kind="other")
+
+
+def test_each_group_has_a_curve_of_its_own_rows(pyplot):
+    rng = np.random.default_rng(0)
+    X = np.repeat([0.0, 1.0], 100)[:, None]
+    y = rng.standard_normal(200) * np.where(X[:, 0] > 0, 3.0, 1.0)
+    model, groups = Known(), np.where(X[:, 0] > 0, "wild", "calm")
+    displays = CoverageDisplay.from_groups(model, X, y, groups)
+    assert list(displays) == ["calm", "wild"]
+    assert displays["calm"].ax_ is displays["wild"].ax_
+    for group, display in displays.items():
+        own = groups == group
+        alone = CoverageDisplay.from_estimator(model, X[own], y[own])
+        np.testing.assert_array_equal(display.coverage, alone.coverage)
+        np.testing.assert_array_equal(display.lower, alone.lower)
+        assert display.name == f"{group} (100)"
+    at = np.argmin(abs(displays["calm"].nominal - 0.9))
+    assert displays["wild"].coverage[at] < 0.6 < 0.8 < displays["calm"].coverage[at]
+
+
+def test_a_column_of_a_frame_names_the_groups(pyplot):
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame({"x": np.arange(60.0), "month": np.arange(60) % 3})
+    y = np.random.default_rng(0).standard_normal(60)
+    weight = np.arange(60.0)
+    given = Known(), frame, y, "month"
+    displays = CoverageDisplay.from_groups(*given, sample_weight=weight)
+    assert list(displays) == [0, 1, 2]
+    with pytest.raises(
+        ValueError, match=r"groups have the shape \(2,\): expected \(60"
+    ):
+        CoverageDisplay.from_groups(Known(), frame, y, ["a", "b"])
+    frame["month"] = frame["month"].where(frame["month"] > 0)
+    with pytest.raises(ValueError, match="some rows of X have no group"):
+        CoverageDisplay.from_groups(*given)
+
+
+class Known(RegressorMixin, BaseEstimator):
+    """A model that expects standard normal observations everywhere."""
+
+    def fit(self, X, y):
+        return self
+
+    def predict(self, X, return_std=False):
+        mean = np.zeros(len(X))
+        return (mean, np.ones(len(X))) if return_std else mean
