@@ -13,7 +13,6 @@ import time
 import numpy as np
 from llvmlite.binding import get_host_cpu_name
 
-from skswsgp._compiled.jit import CACHE
 from skswsgp._covariance.program import fill_program
 from skswsgp._estimators.classifier import SWSGPClassifier
 from skswsgp._estimators.regressor import SWSGPRegressor
@@ -71,7 +70,8 @@ def main(arguments=None):
     for kind in options.kinds:
         if kind not in KINDS:
             parser.error(f"kind {kind!r}: expected {', '.join(KINDS)}")
-    if not CACHE:
+    folder = fill_program.stats.cache_path
+    if folder is None:
         parser.error(
             "Numba has no folder to keep compiled code: set NUMBA_CACHE_DIR to one "
             "that can be written, and SKSWSGP_CACHE, if it is set, not to 0"
@@ -81,7 +81,6 @@ def main(arguments=None):
         print(f"{kind} ...", end="", flush=True)
         _prepare(kind, options.dtype)
         print(f" {time.perf_counter() - started:.0f} s")
-    folder = fill_program.stats.cache_path
     kind = get_host_cpu_name()
     print(f"compiled for processors of this kind ({kind}), in folders such as {folder}")
 

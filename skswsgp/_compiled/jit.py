@@ -4,12 +4,12 @@ import functools
 import os
 import types
 import warnings
+from contextlib import suppress
 from pathlib import Path
 from zlib import crc32
 
 import numba
-from numba.core import config
-from numba.core.caching import FunctionCache
+from numba.core import caching, config
 
 # Each flag lets the compiler vectorise sums or simplify arithmetic. `nnan` and `ninf`
 # are left out: with them a NaN or an infinity could go unnoticed.
@@ -22,20 +22,8 @@ FASTMATH = {"nsz", "arcp", "contract", "afn", "reassoc"}
 # long to compile as that for Python.
 COMMON = {"fastmath": FASTMATH, "error_model": "numpy", "no_cfunc_wrapper": True}
 OPTIONS = COMMON | {"_nrt": False}
-
-
-def _can_cache():
-    """Return whether Numba finds a folder to write compiled code to."""
-    if os.environ.get("SKSWSGP_CACHE") == "0":
-        return False
-    try:
-        numba.njit(cache=True)(_can_cache)
-    except RuntimeError:  # numba: "cannot cache function ...: no locator available"
-        return False
-    return True
-
-
-CACHE = _can_cache()
+# Whether compiled code is kept, where Numba finds a folder to write it to or to read.
+CACHE = os.environ.get("SKSWSGP_CACHE") != "0"
 
 
 @functools.cache
@@ -71,23 +59,42 @@ class LenientCache:
         except Exception as error:  # a damaged pickle may raise any error
             message = (
                 f"the cache of compiled functions in {self.cache_path} cannot be used "
-                f"({error!r}): functions are compiled anew, which takes up to a minute "
-                "in each process; delete that folder, or make room on its disk."
+                f"({error!r}): functions are compiled anew in each process, for up to "
+                "a minute; delete the folder, make room there, or allow to write there."
             )
         if not LenientCache.warned:
             LenientCache.warned = True
             warnings.warn(message, stacklevel=2)
 
 
-class _Cache(LenientCache, FunctionCache):
+class _Filled:
+    """A locator of Numba for a folder of compiled code, which may be read-only."""
+
+    def ensure_cache_path(self):
+        if not any(name.endswith(".nbi") for name in os.listdir(self.get_cache_path())):
+            raise FileNotFoundError
+
+
+class _Files(caching.CompileResultCacheImpl):
+    """Files in a filled NUMBA_CACHE_DIR, where Numba writes, or in a filled folder."""
+
+    _writable = caching.CompileResultCacheImpl._locator_classes
+    _filled = tuple(type(one.__name__, (_Filled, one), {}) for one in _writable)
+    _locator_classes = (_filled[0], *_writable, *_filled)
+
+
+class _Cache(LenientCache, caching.FunctionCache):
     """The cache of the functions of the CPU."""
+
+    _impl_class = _Files
 
 
 def _njit(function, **options):
     """Compile a function that is cached on disk where that is possible."""
     dispatcher = numba.njit(**options)(function)
     if CACHE and hasattr(dispatcher, "py_func"):  # not where Numba is switched off
-        dispatcher._cache = _Cache(function)
+        with suppress(RuntimeError):  # Numba finds no folder
+            dispatcher._cache = _Cache(function)
     return dispatcher
 
 
@@ -162,5 +169,4 @@ def sequential(function):
     for name in code.co_names:
         if getattr(names.get(name), "targetoptions", {}).get("parallel"):
             names[name] = sequential(names[name])
-    copy = types.FunctionType(code, names, code.co_name)
-    return numba.njit(**COMMON)(copy)
+    return numba.njit(**COMMON)(types.FunctionType(code, names, code.co_name))

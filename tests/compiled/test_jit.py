@@ -17,10 +17,18 @@ from skswsgp._compiled.linalg import log_determinant
 # Compiles one function, and prints its value, whether a cache is used, and its hits.
 SCRIPT = """
 import numpy as np
-from skswsgp._compiled import jit
 from skswsgp._compiled.linalg import log_determinant
 print(log_determinant(np.full((8, 8), np.e), 3))
-print(jit.CACHE, sum(log_determinant.stats.cache_hits.values()))
+stats = log_determinant.stats
+print(stats.cache_path is not None, sum(stats.cache_hits.values()))
+"""
+
+# Takes from root, on Linux, the right to write where the modes of files forbid it.
+AS_A_USER = """
+import ctypes, os
+if os.geteuid() == 0:
+    version, none = (ctypes.c_uint32 * 2)(0x20080522), (ctypes.c_uint32 * 6)()
+    assert ctypes.CDLL(None).capset(version, none) == 0
 """
 
 # Fits and predicts, then prints the numbers of functions read from the cache and of
@@ -96,13 +104,29 @@ def test_the_cache_can_be_switched_off(package):
     assert not list(package.rglob("*.nbi"))
 
 
+FOLDERS = "HOME", "XDG_CACHE_HOME", "NUMBA_CACHE_DIR"
+
+
 def test_without_a_writable_folder_nothing_is_cached(package):
     file = package / "file"  # no folder can be made below a file, not even by root
     file.touch()
     (package / "skswsgp" / "_compiled" / "__pycache__").touch()
-    blocked = str(file / "folder")
-    variables = dict.fromkeys(["HOME", "XDG_CACHE_HOME", "NUMBA_CACHE_DIR"], blocked)
+    variables = dict.fromkeys(FOLDERS, str(file / "folder"))
     assert run(package, **variables) == (6.0, "False", 0)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no such modes of folders")
+@pytest.mark.parametrize("named", [True, False])
+def test_compiled_code_is_read_where_nothing_can_be_written(package, named):
+    home = {name: str(package / "home") for name in FOLDERS[:2]}
+    folder = {"NUMBA_CACHE_DIR": str(package / "cache")} if named else {}
+    assert run(package, **home, **folder) == (6.0, "True", 0)
+    for path in [package, *package.rglob("*")]:
+        path.chmod(path.stat().st_mode & ~0o222)
+    script = AS_A_USER + SCRIPT
+    assert run(package, script, **home, **folder) == (6.0, "True", 1)
+    other = script.replace("np.e)", "np.e, np.float32)")  # is not there yet
+    assert run(package, other, warns=True, **home, **folder)[1:] == ("True", 0)
 
 
 @pytest.mark.parametrize(("suffix", "size"), [("nbi", 0), ("nbc", 40)])
