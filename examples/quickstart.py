@@ -6,6 +6,7 @@ density: it is given a normal one with the standard deviation of its cross-valid
 residuals.
 """
 
+import sys
 import time
 
 import numpy as np
@@ -69,7 +70,9 @@ def classification():
 
 
 if __name__ == "__main__":
-    print("The first run compiles the engine, which takes about a minute.\n")
+    sys.stdout.reconfigure(line_buffering=True)  # each line comes at once, in pipes too
+    print("Fitting 331 rows of diabetes data, then 426 of breast cancer data.")
+    print("The first run on a machine compiles the engine, once: some ten seconds.\n")
     columns = f"{'MNLL':>10s}{'coverage':>10s}{'seconds':>10s}"
     print(f"{'diabetes':24s}{'RMSE':>10s}{columns}")
     regression()
