@@ -40,14 +40,16 @@ def draw_functions(posterior, X, n_samples, rng):
     mean over levels is made as large as that of a level that is not known.
     """
     draws = FunctionDraws(posterior.model, n_samples, rng)
-    mean, deviation = draw_at_known_levels(posterior, X, draws)
     new = at_known_levels(X, posterior.categories)
     if new is None:
-        return mean, deviation
-    found = [draw_at_known_levels(posterior, Z, draws) for Z in new.versions]
-    means = [center for center, _ in found]
+        return draw_at_known_levels(posterior, X, draws)
+    # Features at inducing points are found once for the rows at all levels
+    rows = np.concatenate([X, *new.versions])
+    ends = len(X) + len(new.rows) * np.arange(len(new.versions))
+    both = draw_at_known_levels(posterior, rows, draws)
+    (mean, *means), (deviation, *found) = (np.split(part, ends) for part in both)
     root, share = np.sqrt(new.factor), np.sqrt(new.shares(means))[:, :, None]
-    for j, (center, values) in enumerate(found):
+    for j, (center, values) in enumerate(zip(means, found, strict=True)):
         own = slice(j, None, len(found))
         values += (root * (center - np.mean(means, axis=0)))[:, :, None]
         kept = np.sqrt(1.0 - share**2) * deviation[new.rows, :, own]
