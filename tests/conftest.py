@@ -32,6 +32,14 @@ SHORT_SEARCH = {
 }
 
 
+def pytest_configure():
+    """Let threads of OpenMP sleep while they wait, for workers of xdist share cores.
+
+    The workers inherit it, and read it when they load OpenMP.
+    """
+    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+
+
 @pytest.hookimpl(wrapper=True, tryfirst=True)  # around the choice by markers
 def pytest_collection_modifyitems(items):
     """Leave few cases of a matrix in the fast group, and put the longest tests first.
