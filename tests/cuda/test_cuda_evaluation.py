@@ -12,7 +12,8 @@ from cuda_problems import (
 
 from skswsgp.cuda.engine import CudaEngine
 
-pytestmark = pytest.mark.usefixtures("device")
+# slow: bodies are compiled for the host
+pytestmark = [pytest.mark.usefixtures("device"), pytest.mark.slow]
 
 
 @pytest.mark.matrix

@@ -16,7 +16,8 @@ from skswsgp.cuda.row_matrix import DeviceRowMatrix
 from skswsgp.cuda.scan import DeviceScan
 from skswsgp.cuda.steps import CudaSteps
 
-pytestmark = pytest.mark.usefixtures("device")
+# slow: bodies are compiled for the host
+pytestmark = [pytest.mark.usefixtures("device"), pytest.mark.slow]
 
 
 @pytest.mark.usefixtures("small_matrices_placed")

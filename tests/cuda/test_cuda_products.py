@@ -17,6 +17,7 @@ from skswsgp._covariance.products import CovarianceProducts
 from skswsgp.cuda import products as device_products
 from skswsgp.kernels import ArcCosine
 
+pytestmark = pytest.mark.slow  # bodies are compiled for the host
 KERNELS = {
     "one operation": Matern(0.9, nu=0.5),
     "stationary": ConstantKernel(2.0) * Matern([0.7, 1.1, 2.0], nu=2.5),

@@ -9,6 +9,8 @@ from helpers import assert_close
 from skswsgp._linear.row_matrix import SparseRowMatrix
 from skswsgp.cuda import row_matrix
 
+pytestmark = pytest.mark.slow  # bodies are compiled for the host
+
 
 def sparse_matrix(rng, dtype="float64"):
     """Return a matrix with repeated columns in its rows and an empty last column."""

@@ -13,6 +13,7 @@ from skswsgp.cuda import scan as device_scan
 from skswsgp.cuda.engine import CudaEngine
 from skswsgp.kernels import ArcCosine
 
+pytestmark = pytest.mark.slow  # bodies are compiled for the host
 SCANNED_KERNELS = {"arc-cosine-1": KERNELS["arc-cosine-1"]}
 SCANNED_KERNELS["all"] = DotProduct(0.5) + Matern([0.8, 1.7, 1.1], nu=1.5) * RBF(1.5)
 

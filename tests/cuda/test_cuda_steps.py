@@ -28,7 +28,8 @@ from skswsgp.cuda import device as gpu
 from skswsgp.cuda.engine import CudaEngine
 from skswsgp.cuda.steps import uses_of
 
-pytestmark = pytest.mark.usefixtures("device")
+# slow: bodies are compiled for the host
+pytestmark = [pytest.mark.usefixtures("device"), pytest.mark.slow]
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
